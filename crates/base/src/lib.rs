@@ -1,0 +1,19 @@
+//! Quantities that every room of cellpace shares: points in time, spans, rates, sizes, the way
+//! people write them (`40ms`, `12mbit`, `2MB`, `1%`), and the `NAME:key=value` grammar in which
+//! controllers, queues and traces are named on the command line, and seeded randomness.
+//!
+//! Nothing here reads a clock or the system's entropy: a [`Time`] is always handed in by whoever
+//! owns one, and a [`Random`] by whoever owns the seed.
+
+mod args;
+mod quantity;
+mod random;
+mod time;
+
+pub use args::{Args, ArgsError, Kind, Name, Param, Value, nearest, split_name};
+pub use quantity::{
+    QuantityError, Rate, Window, format_bytes, parse_bytes, parse_fraction, parse_number,
+    parse_span, parse_window,
+};
+pub use random::Random;
+pub use time::{Span, Time};

@@ -1,0 +1,328 @@
+//! The seam between an algorithm and whatever carries its packets.
+
+use cellpace_base::{Rate, Span, Time};
+
+use crate::{Event, Random, RttEstimator};
+
+/// What a controller is built with.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// Bytes that a full packet counts for in every size and window of this flow (headers
+    /// included if the datapath counts them; what matters is that it always does the same).
+    pub mss: u64,
+    /// The time at which the flow starts.
+    pub start: Time,
+    /// The flow's own random source, seeded by whoever runs it.
+    pub random: Random,
+}
+
+/// Four words that a controller leaves on a packet when it is sent and gets back with the
+/// packet's ack or loss, and one that travels with the packet to the [`Receiver`] half.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stamp {
+    /// Kept by the sender: the window at send time, delivery counters, whatever is needed.
+    pub local: [u64; 4],
+    /// Sent along with the packet, for a receiver that thinks. Zero for everyone else.
+    pub wire: u64,
+}
+
+/// A packet that is leaving now.
+#[derive(Debug, Clone, Copy)]
+pub struct SentPacket {
+    /// Now.
+    pub now: Time,
+    /// Packet number: counts up by one with every transmission, retransmissions included.
+    pub number: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// Bytes in flight, this packet included.
+    pub in_flight: u64,
+    /// Whether the sender has nothing more to send although more would be allowed.
+    pub app_limited: bool,
+    /// Whether it carries data that was sent before.
+    pub retransmission: bool,
+}
+
+/// One packet of an acknowledgment.
+#[derive(Debug, Clone, Copy)]
+pub struct AckedPacket {
+    /// Packet number.
+    pub number: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// When it left.
+    pub sent_at: Time,
+    /// From leaving to this ack.
+    pub rtt: Span,
+    /// When it reached the receiver, on the receiver's clock, where the datapath knows.
+    pub received_at: Option<Time>,
+    /// Whether the sender ran out of data when it sent this packet.
+    pub app_limited: bool,
+    /// What the controller left on it.
+    pub stamp: Stamp,
+}
+
+/// An acknowledgment: one or more packets newly known to have arrived.
+#[derive(Debug, Clone, Copy)]
+pub struct Ack<'a> {
+    /// Now.
+    pub now: Time,
+    /// The packets, in the order of their arrival at the receiver; never empty.
+    pub packets: &'a [AckedPacket],
+    /// Bytes in flight before this ack.
+    pub prior_in_flight: u64,
+    /// Bytes in flight after it.
+    pub in_flight: u64,
+    /// The number that the next packet will get.
+    pub next_number: u64,
+    /// Smoothed RTT and friends, this ack's newest sample included.
+    pub rtt: &'a RttEstimator,
+}
+
+impl Ack<'_> {
+    /// Bytes that this ack covers.
+    pub fn bytes(&self) -> u64 {
+        self.packets.iter().map(|packet| packet.bytes).sum()
+    }
+
+    /// The packet sent last of those acked.
+    ///
+    /// # Panics
+    /// When the ack is empty, which the datapath must never pass.
+    pub fn newest(&self) -> &AckedPacket {
+        let newest = self.packets.iter().max_by_key(|packet| packet.number);
+        newest.expect("an ack covers at least one packet")
+    }
+
+    /// The smallest RTT of the batch.
+    pub fn min_rtt(&self) -> Span {
+        self.packets.iter().map(|packet| packet.rtt).min().unwrap_or(Span::ZERO)
+    }
+}
+
+/// One packet given up for lost.
+#[derive(Debug, Clone, Copy)]
+pub struct LostPacket {
+    /// Packet number.
+    pub number: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// When it left.
+    pub sent_at: Time,
+    /// What the controller left on it.
+    pub stamp: Stamp,
+}
+
+/// Packets that the datapath declares lost (RFC 9002 section 6.1: packet or time threshold).
+/// Where an ack both acks and reveals losses, [`Controller::on_ack`] comes first.
+#[derive(Debug, Clone, Copy)]
+pub struct Loss<'a> {
+    /// Now.
+    pub now: Time,
+    /// The packets, oldest first; never empty.
+    pub packets: &'a [LostPacket],
+    /// Bytes in flight before the loss was declared.
+    pub prior_in_flight: u64,
+    /// Bytes in flight after it.
+    pub in_flight: u64,
+    /// The number that the next packet will get.
+    pub next_number: u64,
+    /// Smoothed RTT and friends.
+    pub rtt: &'a RttEstimator,
+}
+
+impl Loss<'_> {
+    /// Bytes lost.
+    pub fn bytes(&self) -> u64 {
+        self.packets.iter().map(|packet| packet.bytes).sum()
+    }
+}
+
+/// The retransmission timer fired: everything in flight counts as lost (RFC 6298 section 5.4 ff.).
+/// No [`Loss`] is passed for those packets.
+#[derive(Debug, Clone, Copy)]
+pub struct Timeout {
+    /// Now.
+    pub now: Time,
+    /// Bytes that were in flight.
+    pub prior_in_flight: u64,
+    /// How many timeouts came in a row, this one included.
+    pub in_a_row: u32,
+    /// The number that the next packet will get.
+    pub next_number: u64,
+}
+
+/// A loss or timeout that turned out to be none.
+#[derive(Debug, Clone, Copy)]
+pub enum Spurious<'a> {
+    /// The first ack after a timeout was for a packet sent before it (RFC 4015, RFC 5682):
+    /// the packets were only late. They are in flight again.
+    Timeout {
+        /// Now.
+        now: Time,
+    },
+    /// A packet declared lost was acked after all. It is not part of any [`Ack`] and is no
+    /// longer in flight.
+    Loss {
+        /// Now.
+        now: Time,
+        /// The late packet.
+        packet: &'a AckedPacket,
+    },
+}
+
+/// The layer below refused more data (a full kernel buffer).
+#[derive(Debug, Clone, Copy)]
+pub struct Block {
+    /// Now.
+    pub now: Time,
+    /// What the controller left on the packet that was refused.
+    pub stamp: Stamp,
+}
+
+/// How fast, and in what bursts, packets may leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pacing {
+    /// The rate. Zero stops the flow.
+    pub rate: Rate,
+    /// Bytes that may leave back to back.
+    pub burst: u64,
+}
+
+/// What a controller has learnt about delay as a function of its window, for plots.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Profile {
+    /// Measured points: window in packets, delay in ms.
+    pub points: Vec<(f64, f64)>,
+    /// The curve fitted to them, in the same units.
+    pub curve: Vec<(f64, f64)>,
+}
+
+/// A congestion controller.
+///
+/// The datapath calls the `on_…` methods as things happen, in the order of time, and obeys the
+/// answers of the others. A minimal controller implements [`cwnd`](Self::cwnd) alone.
+/// Controllers that own a deadline (epochs, ticks) return it from
+/// [`next_deadline`](Self::next_deadline) and do the work in [`on_deadline`](Self::on_deadline).
+pub trait Controller: Send {
+    /// A packet leaves. What is returned comes back with its ack or loss.
+    fn on_sent(&mut self, packet: &SentPacket) -> Stamp {
+        let _ = packet;
+        Stamp::default()
+    }
+
+    /// Packets arrived.
+    fn on_ack(&mut self, ack: &Ack<'_>) {
+        let _ = ack;
+    }
+
+    /// Packets are lost.
+    fn on_loss(&mut self, loss: &Loss<'_>) {
+        let _ = loss;
+    }
+
+    /// The retransmission timer fired.
+    fn on_timeout(&mut self, timeout: &Timeout) {
+        let _ = timeout;
+    }
+
+    /// A loss or timeout turned out to be none.
+    fn on_spurious(&mut self, spurious: &Spurious<'_>) {
+        let _ = spurious;
+    }
+
+    /// The layer below refused more data.
+    fn on_block(&mut self, block: &Block) {
+        let _ = block;
+    }
+
+    /// The [`Receiver`] half reported. The bytes come from the network: anything may be in them.
+    fn on_report(&mut self, now: Time, report: &[u8]) {
+        let _ = (now, report);
+    }
+
+    /// The path is another one now (handover): what was learnt about it no longer holds.
+    fn on_path_change(&mut self, now: Time) {
+        let _ = now;
+    }
+
+    /// The congestion window in bytes. `u64::MAX` where the algorithm has none.
+    fn cwnd(&self) -> u64;
+
+    /// Bytes that may leave now with `in_flight` bytes under way. Algorithms that release a
+    /// computed amount (a credit per epoch, an exact count) answer that instead.
+    fn allowance(&self, in_flight: u64) -> u64 {
+        self.cwnd().saturating_sub(in_flight)
+    }
+
+    /// Rate and burst, if the algorithm paces.
+    fn pacing(&self) -> Option<Pacing> {
+        None
+    }
+
+    /// The retransmission timeout to use in place of RFC 6298's, never backed off, for algorithms
+    /// that define their own. `None` until they have an opinion.
+    fn rto(&self) -> Option<Span> {
+        None
+    }
+
+    /// When [`on_deadline`](Self::on_deadline) wants to be called, if ever. A deadline in the
+    /// past means at once.
+    fn next_deadline(&self) -> Option<Time> {
+        None
+    }
+
+    /// The deadline passed. A late call does the work of one deadline, not of all missed ones;
+    /// afterwards the next deadline lies after `now`.
+    fn on_deadline(&mut self, now: Time) {
+        let _ = now;
+    }
+
+    /// The oldest event not yet taken. Events that nobody takes are dropped, oldest first.
+    fn poll_event(&mut self) -> Option<(Time, Event)> {
+        None
+    }
+
+    /// Named internal values for logs and plots, always the same names in the same order.
+    fn snapshot(&self, show: &mut dyn FnMut(&'static str, f64)) {
+        let _ = show;
+    }
+
+    /// The learnt delay profile, if the algorithm has one.
+    fn profile(&self) -> Option<Profile> {
+        None
+    }
+}
+
+/// A packet at the receiver.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival {
+    /// Now, on the receiver's clock.
+    pub now: Time,
+    /// Packet number.
+    pub number: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// [`Stamp::wire`] of the sender.
+    pub wire: u64,
+}
+
+/// The half of an algorithm that runs at the receiver. Most algorithms need only the ack.
+pub trait Receiver: Send {
+    /// A packet arrived.
+    fn on_arrival(&mut self, arrival: &Arrival);
+
+    /// When [`on_deadline`](Self::on_deadline) wants to be called.
+    fn next_deadline(&self) -> Option<Time> {
+        None
+    }
+
+    /// The deadline passed.
+    fn on_deadline(&mut self, now: Time) {
+        let _ = now;
+    }
+
+    /// Writes the report that is due into `report` (cleared by the caller) and returns whether
+    /// there is one. At most 1200 bytes.
+    fn poll_report(&mut self, now: Time, report: &mut Vec<u8>) -> bool;
+}

@@ -1,0 +1,31 @@
+//! Congestion controllers as pure state machines.
+//!
+//! A [`Controller`] is told what happens (sent, acked, lost, timed out, blocked, reported) and is
+//! asked what may be done (window, allowance, pacing, next deadline). Time and randomness come
+//! from outside, so one object runs unchanged in virtual time, over UDP, above TCP and in tests,
+//! and the same history always gives the same answers.
+//!
+//! ```
+//! use cellpace_cc::{ControllerSpec, Random, Setup, Time};
+//!
+//! let spec: ControllerSpec = "fixed:cwnd=20pkts".parse()?;
+//! let setup = Setup { mss: 1500, start: Time::ZERO, random: Random::seeded(1, 0) };
+//! let controller = spec.build(setup);
+//! assert_eq!(controller.cwnd(), 30_000);
+//! # Ok::<(), cellpace_cc::SpecError>(())
+//! ```
+
+mod controller;
+mod event;
+pub mod fixed;
+mod registry;
+mod rtt;
+
+pub use cellpace_base::{Random, Rate, Span, Time};
+pub use controller::{
+    Ack, AckedPacket, Arrival, Block, Controller, Loss, LostPacket, Pacing, Profile, Receiver,
+    SentPacket, Setup, Spurious, Stamp, Timeout,
+};
+pub use event::{Event, Events, Phase};
+pub use registry::{ControllerInfo, ControllerSpec, SpecError, registry};
+pub use rtt::RttEstimator;

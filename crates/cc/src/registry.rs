@@ -1,0 +1,152 @@
+//! The list of controllers and the way from `verus:r=2,epoch=5ms` to a running one.
+
+use std::fmt;
+use std::str::FromStr;
+
+use cellpace_base::{Args, ArgsError, Param, nearest, split_name};
+use thiserror::Error;
+
+use crate::{Controller, Receiver, Setup};
+
+/// Why a controller string was refused.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum SpecError {
+    /// Nobody has that name.
+    #[error("there is no controller `{name}`{hint}")]
+    UnknownName {
+        /// The name as written.
+        name: String,
+        /// The nearest name, or all, as a half sentence.
+        hint: String,
+    },
+    /// A parameter is unknown, does not read or is out of range.
+    #[error(transparent)]
+    Args(#[from] ArgsError),
+    /// Each parameter is fine, but not together.
+    #[error("`{owner}`: {reason}")]
+    Conflict {
+        /// The controller's name.
+        owner: &'static str,
+        /// What does not go together.
+        reason: String,
+    },
+}
+
+/// One entry of the registry.
+pub struct ControllerInfo {
+    /// The name in front of the colon.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub summary: &'static str,
+    /// Its parameters.
+    pub params: &'static [Param],
+    /// Refuses values that are fine alone and wrong together.
+    pub check: fn(&Args) -> Result<(), String>,
+    /// Builds the sender's half.
+    pub build: fn(&Args, Setup) -> Box<dyn Controller>,
+    /// Builds the receiver's half, for algorithms that have one.
+    pub receiver: Option<fn(&Args, Setup) -> Box<dyn Receiver>>,
+}
+
+/// All controllers, in the order in which they are shown.
+pub fn registry() -> &'static [ControllerInfo] {
+    static REGISTRY: &[ControllerInfo] = &[crate::fixed::INFO];
+    REGISTRY
+}
+
+/// A controller and its parameters, checked: what `verus:r=2` means.
+#[derive(Clone)]
+pub struct ControllerSpec {
+    text: String,
+    info: &'static ControllerInfo,
+    args: Args,
+}
+
+impl ControllerSpec {
+    /// The registry's entry.
+    pub fn info(&self) -> &'static ControllerInfo {
+        self.info
+    }
+
+    /// The parameters, defaults included.
+    pub fn args(&self) -> &Args {
+        &self.args
+    }
+
+    /// A new controller.
+    pub fn build(&self, setup: Setup) -> Box<dyn Controller> {
+        (self.info.build)(&self.args, setup)
+    }
+
+    /// A new receiver half, if the algorithm has one.
+    pub fn build_receiver(&self, setup: Setup) -> Option<Box<dyn Receiver>> {
+        self.info.receiver.map(|build| build(&self.args, setup))
+    }
+}
+
+impl FromStr for ControllerSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let split = split_name(text);
+        let Some(info) = registry().iter().find(|info| info.name == split.name) else {
+            return Err(unknown_name(split.name));
+        };
+        let args = Args::parse(info.name, split.rest, info.params)?;
+        (info.check)(&args).map_err(|reason| SpecError::Conflict { owner: info.name, reason })?;
+        Ok(Self { text: text.trim().to_owned(), info, args })
+    }
+}
+
+fn unknown_name(name: &str) -> SpecError {
+    let names = || registry().iter().map(|info| info.name);
+    let hint = match nearest(name, names()) {
+        Some(near) => format!("; did you mean `{near}`?"),
+        None => format!("; there are {}", names().collect::<Vec<_>>().join(", ")),
+    };
+    SpecError::UnknownName { name: name.to_owned(), hint }
+}
+
+/// As it was written.
+impl fmt::Display for ControllerSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for ControllerSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ControllerSpec").field(&self.text).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Random, Time};
+
+    fn setup() -> Setup {
+        Setup { mss: 1500, start: Time::ZERO, random: Random::seeded(1, 0) }
+    }
+
+    #[test]
+    fn every_controller_builds_from_its_defaults_and_documents_its_parameters() {
+        for info in registry() {
+            let spec: ControllerSpec = info.name.parse().unwrap();
+            let controller = spec.build(setup());
+            assert!(controller.cwnd() > 0, "{}", info.name);
+            assert!(!info.summary.is_empty());
+            for param in info.params {
+                assert!(!param.help.is_empty(), "{}:{} has no help", info.name, param.key);
+                assert!(!param.source.is_empty(), "{}:{} has no source", info.name, param.key);
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_controller_gets_the_nearest_name() {
+        let said = "fixd".parse::<ControllerSpec>().unwrap_err().to_string();
+        assert_eq!(said, "there is no controller `fixd`; did you mean `fixed`?");
+    }
+}

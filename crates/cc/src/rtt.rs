@@ -1,0 +1,124 @@
+//! Smoothed RTT and retransmission timeout (RFC 6298).
+
+use cellpace_base::Span;
+
+/// RTT statistics of a flow.
+#[derive(Debug, Clone)]
+pub struct RttEstimator {
+    smoothed: Option<Span>,
+    variation: Span,
+    latest: Span,
+    minimum: Span,
+    floor: Span,
+}
+
+impl RttEstimator {
+    /// RFC 6298 (2.1): the timeout before any sample.
+    const INITIAL_RTO: Span = Span::from_secs(1);
+    /// RFC 6298 (2.5): an upper bound may be placed, at least 60 s.
+    const MAX_RTO: Span = Span::from_secs(60);
+    /// Linux' floor; RFC 6298 (2.4) says 1 s.
+    pub const LINUX_FLOOR: Span = Span::from_millis(200);
+
+    /// An estimator without samples whose timeout is never below `floor`.
+    pub fn new(floor: Span) -> Self {
+        Self {
+            smoothed: None,
+            variation: Span::ZERO,
+            latest: Span::ZERO,
+            minimum: Span::MAX,
+            floor,
+        }
+    }
+
+    /// Takes a sample.
+    pub fn sample(&mut self, rtt: Span) {
+        self.latest = rtt;
+        self.minimum = self.minimum.min(rtt);
+        let Some(smoothed) = self.smoothed else {
+            // RFC 6298 (2.2)
+            self.smoothed = Some(rtt);
+            self.variation = rtt / 2;
+            return;
+        };
+        // RFC 6298 (2.3): the variation first, from the old smoothed value.
+        let error = if rtt > smoothed { rtt - smoothed } else { smoothed - rtt };
+        self.variation = (self.variation * 3 + error) / 4;
+        self.smoothed = Some((smoothed * 7 + rtt) / 8);
+    }
+
+    /// The smoothed RTT; `None` before the first sample.
+    pub fn smoothed(&self) -> Option<Span> {
+        self.smoothed
+    }
+
+    /// The last sample; zero before the first.
+    pub fn latest(&self) -> Span {
+        self.latest
+    }
+
+    /// The smallest sample ever; `None` before the first.
+    pub fn minimum(&self) -> Option<Span> {
+        self.smoothed.map(|_| self.minimum)
+    }
+
+    /// The mean deviation; zero before the first sample.
+    pub fn variation(&self) -> Span {
+        self.variation
+    }
+
+    /// The retransmission timeout without back-off.
+    pub fn rto(&self) -> Span {
+        let Some(smoothed) = self.smoothed else { return Self::INITIAL_RTO };
+        // RFC 6298 (2.3), clock granularity below a nanosecond
+        (smoothed + self.variation * 4).max(self.floor).min(Self::MAX_RTO)
+    }
+
+    /// The retransmission timeout after `in_a_row` timeouts without an ack between them.
+    pub fn backed_off_rto(&self, in_a_row: u32) -> Span {
+        // RFC 6298 (5.5)
+        (self.rto() * (1 << in_a_row.min(16))).min(Self::MAX_RTO)
+    }
+}
+
+impl Default for RttEstimator {
+    fn default() -> Self {
+        Self::new(Self::LINUX_FLOOR)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: f64) -> Span {
+        Span::from_millis_f64(ms)
+    }
+
+    #[test]
+    fn baselines_0_rto_of_two_samples() {
+        let mut rtt = RttEstimator::default();
+        assert_eq!(rtt.rto(), Span::from_secs(1));
+        rtt.sample(ms(100.0));
+        assert_eq!(
+            (rtt.smoothed(), rtt.variation(), rtt.rto()),
+            (Some(ms(100.0)), ms(50.0), ms(300.0))
+        );
+        rtt.sample(ms(140.0));
+        assert_eq!(
+            (rtt.smoothed(), rtt.variation(), rtt.rto()),
+            (Some(ms(105.0)), ms(47.5), ms(295.0))
+        );
+    }
+
+    #[test]
+    fn the_timeout_has_a_floor_a_back_off_and_a_cap() {
+        let mut rtt = RttEstimator::default();
+        for _ in 0..100 {
+            rtt.sample(ms(10.0));
+        }
+        assert_eq!(rtt.rto(), ms(200.0));
+        assert_eq!(rtt.backed_off_rto(3), ms(1600.0));
+        assert_eq!(rtt.backed_off_rto(40), Span::from_secs(60));
+    }
+}

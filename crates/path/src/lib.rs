@@ -1,0 +1,39 @@
+//! The modelled path from a sender to a receiver: fixed or changing delay, random loss, a queue,
+//! and a link whose delivery opportunities come from a trace or a model.
+//!
+//! The model owns no clock. Whoever drives it (the simulator in virtual time, the emulator in
+//! real time) first advances it to now, then gives it new input:
+//!
+//! ```
+//! use cellpace_path::{Packet, Path, PathSpec};
+//! use cellpace_base::Time;
+//!
+//! let spec = PathSpec { trace: "constant:12mbit".parse()?, ..PathSpec::default() };
+//! let mut path = spec.build(1)?;
+//! path.push(Packet::new(0, 0, 1500, Time::ZERO));
+//! let mut fates = Vec::new();
+//! while let Some(next) = path.next_deadline() {
+//!     path.advance(next, &mut fates);
+//! }
+//! // 1500 bytes at 12 Mbit/s: the first opportunity is after one millisecond.
+//! assert_eq!(fates[0].packet.departed_at, Time::from_millis(1));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod link;
+mod loss;
+mod packet;
+mod path;
+pub mod queue;
+pub mod schedule;
+
+pub use link::Link;
+pub use loss::{LossModel, LossSpec};
+pub use packet::{DropReason, Fate, Packet, Record};
+pub use path::{DelaySpec, Path, PathError, PathSpec};
+pub use queue::{Queue, QueueSpec};
+pub use schedule::{Schedule, TraceSpec};
+
+/// Bytes that one delivery opportunity carries: a full packet, IP header included, as in the
+/// Mahimahi trace format.
+pub const OPPORTUNITY_BYTES: u32 = 1500;

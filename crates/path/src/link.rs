@@ -1,0 +1,92 @@
+//! The bottleneck: a queue served at the opportunities of a schedule.
+
+use cellpace_base::Time;
+
+use crate::queue::{Drops, Queue};
+use crate::schedule::Schedule;
+use crate::{Fate, OPPORTUNITY_BYTES, Packet, Record};
+
+/// A link takes packets from its queue and gives them the bytes of its opportunities: several
+/// small packets share one, a large packet takes several. What an opportunity leaves over while
+/// the queue is empty is lost, as on a radio link.
+pub struct Link {
+    queue: Box<dyn Queue>,
+    schedule: Box<dyn Schedule>,
+    /// The packet in service and the bytes it still needs.
+    in_service: Option<(Packet, u32)>,
+    drops: Drops,
+}
+
+impl Link {
+    /// An idle link at time zero.
+    pub fn new(queue: Box<dyn Queue>, schedule: Box<dyn Schedule>) -> Self {
+        Self { queue, schedule, in_service: None, drops: Drops::new() }
+    }
+
+    /// A packet reaches the queue at `packet.enqueued_at`, which must not lie before a time the
+    /// link was advanced to. Opportunities up to that instant are gone.
+    pub fn push(&mut self, packet: Packet, fates: &mut Vec<Record>) {
+        let now = packet.enqueued_at;
+        if self.is_idle() {
+            self.schedule.skip_through(now);
+        }
+        self.queue.enqueue(now, packet, &mut self.drops);
+        self.schedule.on_backlog(now, self.queue.bytes());
+        self.report_drops(now, fates);
+    }
+
+    /// When something will leave, if anything waits.
+    pub fn next_deadline(&self) -> Option<Time> {
+        if self.is_idle() { None } else { self.schedule.peek() }
+    }
+
+    /// Uses all opportunities up to `now`.
+    pub fn advance(&mut self, now: Time, fates: &mut Vec<Record>) {
+        while let Some(time) = self.next_deadline().filter(|time| *time <= now) {
+            self.schedule.take();
+            self.serve(time, fates);
+        }
+    }
+
+    /// Bytes in the queue and in service.
+    pub fn backlog(&self) -> u64 {
+        self.queue.bytes() + self.in_service.map_or(0, |(packet, _)| u64::from(packet.size))
+    }
+
+    fn is_idle(&self) -> bool {
+        self.in_service.is_none() && self.queue.packets() == 0
+    }
+
+    fn serve(&mut self, time: Time, fates: &mut Vec<Record>) {
+        let mut bytes = OPPORTUNITY_BYTES;
+        while bytes > 0 {
+            let Some((mut packet, needs)) = self.in_service.take().or_else(|| self.begin(time))
+            else {
+                break;
+            };
+            if needs > bytes {
+                self.in_service = Some((packet, needs - bytes));
+                break;
+            }
+            bytes -= needs;
+            packet.departed_at = time;
+            fates.push(Record { packet, fate: Fate::Delivered });
+        }
+        self.schedule.on_backlog(time, self.queue.bytes());
+        self.report_drops(time, fates);
+    }
+
+    fn begin(&mut self, time: Time) -> Option<(Packet, u32)> {
+        let mut packet = self.queue.dequeue(time, &mut self.drops)?;
+        packet.dequeued_at = time;
+        Some((packet, packet.size))
+    }
+
+    fn report_drops(&mut self, now: Time, fates: &mut Vec<Record>) {
+        for (mut packet, reason) in self.drops.drain(..) {
+            packet.dequeued_at = now;
+            packet.departed_at = now;
+            fates.push(Record { packet, fate: Fate::Dropped(reason) });
+        }
+    }
+}

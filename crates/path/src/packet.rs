@@ -1,0 +1,94 @@
+//! A packet on its way and what became of it.
+
+use cellpace_base::{Span, Time};
+
+/// A packet in the path: a description, not the bytes, which stay with whoever drives the model.
+/// The path fills in the times as they come to pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packet {
+    /// The owner's handle; the path only carries it.
+    pub id: u64,
+    /// Flow number: queues that are fair among flows and per-flow delays go by it.
+    pub flow: u32,
+    /// Size in bytes, IP header included.
+    pub size: u32,
+    /// When it entered the path.
+    pub sent_at: Time,
+    /// When it reached the queue (or was dropped on the way there).
+    pub enqueued_at: Time,
+    /// When the link took it out of the queue.
+    pub dequeued_at: Time,
+    /// When its last byte left the link.
+    pub departed_at: Time,
+}
+
+impl Packet {
+    /// A packet that enters the path at `now`.
+    pub const fn new(id: u64, flow: u32, size: u32, now: Time) -> Self {
+        Self { id, flow, size, sent_at: now, enqueued_at: now, dequeued_at: now, departed_at: now }
+    }
+}
+
+/// Why the model dropped a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DropReason {
+    /// Random loss on the way.
+    Random,
+    /// The queue was full.
+    Overflow,
+    /// An AQM dropped it early.
+    Aqm,
+}
+
+impl DropReason {
+    /// The word for logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Random => "random",
+            Self::Overflow => "overflow",
+            Self::Aqm => "aqm",
+        }
+    }
+}
+
+/// What became of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fate {
+    /// It left the link.
+    Delivered,
+    /// The model dropped it.
+    Dropped(DropReason),
+}
+
+/// The typed record of one packet's way through the path, written when its fate is known. Logs,
+/// measures, captures and plots are all made from these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// The packet with its times; those after a drop repeat the time of the drop.
+    pub packet: Packet,
+    /// Delivered or dropped.
+    pub fate: Fate,
+}
+
+impl Record {
+    /// Fixed delay in front of the queue.
+    pub fn base_delay(&self) -> Span {
+        self.packet.enqueued_at - self.packet.sent_at
+    }
+
+    /// From arrival at the queue to leaving the link: the queue delay of every report.
+    pub fn queue_delay(&self) -> Span {
+        self.packet.departed_at - self.packet.enqueued_at
+    }
+
+    /// The part of the queue delay spent at the head of the line, waiting for opportunities.
+    pub fn link_wait(&self) -> Span {
+        self.packet.departed_at - self.packet.dequeued_at
+    }
+
+    /// The whole way.
+    pub fn one_way_delay(&self) -> Span {
+        self.packet.departed_at - self.packet.sent_at
+    }
+}
