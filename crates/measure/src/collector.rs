@@ -1,0 +1,330 @@
+//! Takes the records of a run as they come and ends with its figures.
+
+use cellpace_base::{Span, Time};
+use cellpace_path::{Fate, Record};
+use serde::{Deserialize, Serialize};
+
+use crate::series::{Binner, Series};
+use crate::{DelaySketch, Summary, jain_index};
+
+/// The part of a run that counts: from `skip` to `end`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// What happens before this is left out of the figures.
+    pub skip: Time,
+    /// The end of the run.
+    pub end: Time,
+}
+
+impl Window {
+    /// Whether `time` counts.
+    pub fn contains(self, time: Time) -> bool {
+        (self.skip..self.end).contains(&time)
+    }
+
+    /// Its length in seconds.
+    pub fn seconds(self) -> f64 {
+        (self.end - self.skip).as_secs_f64()
+    }
+}
+
+/// When a flow was on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowSpan {
+    /// Its start.
+    pub start: Time,
+    /// Its stop.
+    pub stop: Time,
+}
+
+impl FlowSpan {
+    /// Whether the flow was on during the whole of `from..to`.
+    fn covers(self, from: Time, to: Time) -> bool {
+        self.start <= from && self.stop >= to
+    }
+}
+
+/// The figures of one run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Mean rate that the link offered, in Mbit/s.
+    pub capacity_mbps: f64,
+    /// Mean rate that left the link, in Mbit/s, IP headers included.
+    pub throughput_mbps: f64,
+    /// Their ratio; 0 when nothing was offered.
+    pub utilization: f64,
+    /// From arrival at the queue to leaving the link.
+    pub queue_delay_ms: Summary,
+    /// Queue delay and the fixed delay of this direction.
+    pub one_way_delay_ms: Summary,
+    /// RTT as the senders saw it.
+    pub rtt_ms_seen: Summary,
+    /// Packets that left the link.
+    pub packets: u64,
+    /// Packets that the path dropped.
+    pub lost: u64,
+    /// Jain's index over windows of one second among the flows that were on, then the mean
+    /// (Eq. 7 of the Verus paper and its text).
+    pub jain: f64,
+    /// Each flow's own figures.
+    pub per_flow: Vec<FlowFigures>,
+}
+
+/// The figures of one flow.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FlowFigures {
+    /// The controller's text.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cc: String,
+    /// Mean rate while it was on, in Mbit/s.
+    pub throughput_mbps: f64,
+    /// Queue delay of its packets.
+    pub queue_delay_ms: Summary,
+    /// RTT as it saw it.
+    pub rtt_ms_seen: Summary,
+    /// Packets of it that the path dropped.
+    pub lost: u64,
+    /// When it started, in seconds.
+    pub start_s: f64,
+    /// When it stopped, in seconds.
+    pub stop_s: f64,
+}
+
+/// Takes records and RTT samples of one run, in the order of time.
+pub struct Collector {
+    window: Window,
+    flows: Vec<Flow>,
+    jain: JainWindows,
+    one_way: DelaySketch,
+    lost: u64,
+    binner: Binner,
+}
+
+struct Flow {
+    span: FlowSpan,
+    bytes: u64,
+    packets: u64,
+    lost: u64,
+    queue: DelaySketch,
+    rtt: DelaySketch,
+}
+
+impl Collector {
+    /// A collector for the flows given, whose figures cover `window` and whose series have bins
+    /// of width `bin` from the start of the run.
+    pub fn new(window: Window, flows: &[FlowSpan], bin: Span) -> Self {
+        let flow = |span: &FlowSpan| Flow {
+            span: *span,
+            bytes: 0,
+            packets: 0,
+            lost: 0,
+            queue: DelaySketch::new(),
+            rtt: DelaySketch::new(),
+        };
+        Self {
+            window,
+            flows: flows.iter().map(flow).collect(),
+            jain: JainWindows::new(window, flows),
+            one_way: DelaySketch::new(),
+            lost: 0,
+            binner: Binner::new(bin, window.end, flows.len()),
+        }
+    }
+
+    /// What became of a packet.
+    pub fn record(&mut self, record: &Record) {
+        let packet = &record.packet;
+        let index = packet.flow as usize;
+        let at = packet.departed_at;
+        let counts = self.window.contains(at);
+        let flow = &mut self.flows[index];
+        if let Fate::Dropped(_) = record.fate {
+            flow.lost += u64::from(counts);
+            self.lost += u64::from(counts);
+            return;
+        }
+        let queue_delay = record.queue_delay();
+        self.binner.departure(at, index, packet.size, queue_delay);
+        if !counts {
+            return;
+        }
+        flow.bytes += u64::from(packet.size);
+        flow.packets += 1;
+        flow.queue.record(queue_delay);
+        self.one_way.record(record.one_way_delay());
+        self.jain.departure(at, index, packet.size);
+    }
+
+    /// A sender measured an RTT.
+    pub fn rtt(&mut self, now: Time, flow: usize, rtt: Span) {
+        if self.window.contains(now) {
+            self.flows[flow].rtt.record(rtt);
+        }
+    }
+
+    /// The figures and the series. `capacity_bytes` is what the link offered within the window.
+    pub fn finish(mut self, capacity_bytes: u64) -> (Figures, Series) {
+        let seconds = self.window.seconds();
+        let mut queue = DelaySketch::new();
+        let mut rtt = DelaySketch::new();
+        for flow in &self.flows {
+            queue.merge(&flow.queue);
+            rtt.merge(&flow.rtt);
+        }
+        let bytes: u64 = self.flows.iter().map(|flow| flow.bytes).sum();
+        let figures = Figures {
+            capacity_mbps: mbps(capacity_bytes, seconds),
+            throughput_mbps: mbps(bytes, seconds),
+            utilization: ratio(bytes, capacity_bytes),
+            queue_delay_ms: queue.summary(),
+            one_way_delay_ms: self.one_way.summary(),
+            rtt_ms_seen: rtt.summary(),
+            packets: self.flows.iter().map(|flow| flow.packets).sum(),
+            lost: self.lost,
+            jain: self.jain.finish(),
+            per_flow: self.flows.iter().map(|flow| flow.figures(self.window)).collect(),
+        };
+        (figures, self.binner.finish())
+    }
+}
+
+impl Flow {
+    fn figures(&self, window: Window) -> FlowFigures {
+        let on = self.span.stop.min(window.end) - self.span.start.max(window.skip);
+        FlowFigures {
+            cc: String::new(),
+            throughput_mbps: mbps(self.bytes, on.as_secs_f64()),
+            queue_delay_ms: self.queue.summary(),
+            rtt_ms_seen: self.rtt.summary(),
+            lost: self.lost,
+            start_s: self.span.start.as_secs_f64(),
+            stop_s: self.span.stop.min(window.end).as_secs_f64(),
+        }
+    }
+}
+
+fn mbps(bytes: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { bytes as f64 * 8.0 / 1e6 / seconds } else { 0.0 }
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole > 0 { part as f64 / whole as f64 } else { 0.0 }
+}
+
+/// Jain's index window by window.
+struct JainWindows {
+    start: Time,
+    end: Time,
+    spans: Vec<FlowSpan>,
+    bytes: Vec<u64>,
+    current: u64,
+    sum: f64,
+    windows: u64,
+}
+
+impl JainWindows {
+    const WIDTH: Span = Span::from_secs(1);
+
+    fn new(window: Window, spans: &[FlowSpan]) -> Self {
+        Self {
+            start: window.skip,
+            end: window.end,
+            spans: spans.to_vec(),
+            bytes: vec![0; spans.len()],
+            current: 0,
+            sum: 0.0,
+            windows: 0,
+        }
+    }
+
+    fn departure(&mut self, at: Time, flow: usize, bytes: u32) {
+        let window = (at - self.start).as_nanos() / Self::WIDTH.as_nanos();
+        if window != self.current {
+            self.close();
+            self.current = window;
+        }
+        self.bytes[flow] += u64::from(bytes);
+    }
+
+    fn finish(&mut self) -> f64 {
+        self.close();
+        if self.windows == 0 { 1.0 } else { self.sum / self.windows as f64 }
+    }
+
+    /// A window counts when at least two flows were on through all of it and something left.
+    fn close(&mut self) {
+        let from = self.start + Self::WIDTH * self.current;
+        let to = from + Self::WIDTH;
+        let on = self.spans.iter().zip(&self.bytes).filter(|(span, _)| span.covers(from, to));
+        let shares: Vec<f64> = on.map(|(_, bytes)| *bytes as f64).collect();
+        if to <= self.end && shares.len() > 1 && shares.iter().any(|share| *share > 0.0) {
+            self.sum += jain_index(&shares);
+            self.windows += 1;
+        }
+        self.bytes.fill(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cellpace_path::{DropReason, Packet};
+
+    fn ms(ms: u64) -> Time {
+        Time::from_millis(ms)
+    }
+
+    fn record(flow: u32, sent: u64, enqueued: u64, departed: u64, fate: Fate) -> Record {
+        let packet = Packet {
+            enqueued_at: ms(enqueued),
+            dequeued_at: ms(departed),
+            departed_at: ms(departed),
+            ..Packet::new(0, flow, 1500, ms(sent))
+        };
+        Record { packet, fate }
+    }
+
+    fn collector(flows: usize) -> Collector {
+        let spans = vec![FlowSpan { start: Time::ZERO, stop: ms(4_000) }; flows];
+        let window = Window { skip: ms(1_000), end: ms(4_000) };
+        Collector::new(window, &spans, Span::from_millis(100))
+    }
+
+    #[test]
+    fn figures_cover_the_window_and_nothing_else() {
+        let mut collector = collector(1);
+        collector.record(&record(0, 0, 20, 500, Fate::Delivered));
+        collector.record(&record(0, 990, 1010, 1030, Fate::Delivered));
+        collector.record(&record(0, 2000, 2020, 2060, Fate::Delivered));
+        collector.record(&record(0, 2000, 2020, 2020, Fate::Dropped(DropReason::Overflow)));
+        collector.rtt(ms(500), 0, Span::from_millis(9));
+        collector.rtt(ms(1500), 0, Span::from_millis(60));
+        let (figures, series) = collector.finish(6_000);
+        assert_eq!(figures.packets, 2);
+        assert_eq!(figures.lost, 1);
+        assert_eq!(figures.utilization, 0.5);
+        assert!((figures.throughput_mbps - 0.008).abs() < 1e-12);
+        assert_eq!(figures.queue_delay_ms.mean, 30.0);
+        assert_eq!(figures.one_way_delay_ms.max, 60.0);
+        assert_eq!(figures.rtt_ms_seen.max, 60.0);
+        assert!((series.throughput_mbps[5] - 0.12).abs() < 1e-6, "series start at the origin");
+    }
+
+    #[test]
+    fn jain_is_the_mean_over_seconds_among_the_flows_that_are_on() {
+        let mut collector = collector(2);
+        // second 1..2: equal; second 2..3: flow 0 alone although flow 1 is on; 3..4: silence
+        for (flow, at) in [(0, 1_100), (1, 1_200), (0, 2_100), (0, 2_200)] {
+            collector.record(&record(flow, at, at, at, Fate::Delivered));
+        }
+        let (figures, _) = collector.finish(1);
+        assert_eq!(figures.jain, 0.75);
+    }
+
+    #[test]
+    fn a_run_in_which_nothing_happened_has_figures_too() {
+        let (figures, series) = collector(1).finish(0);
+        assert_eq!((figures.utilization, figures.jain, figures.packets), (0.0, 1.0, 0));
+        assert_eq!(series.throughput_mbps.len(), 40);
+    }
+}

@@ -1,0 +1,26 @@
+//! Fairness.
+
+/// Jain's fairness index of the flows' throughputs: 1 when all are equal, `1/n` when one has
+/// everything (Eq. 7 of the Verus paper). 1 when nobody got anything: nobody was put behind.
+pub fn jain_index(throughputs: &[f64]) -> f64 {
+    let sum: f64 = throughputs.iter().sum();
+    let squares: f64 = throughputs.iter().map(|x| x * x).sum();
+    if squares == 0.0 {
+        return 1.0;
+    }
+    // Eq. 7, Verus
+    sum * sum / (throughputs.len() as f64 * squares)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verus_eq_7() {
+        assert_eq!(jain_index(&[5.0, 5.0, 5.0]), 1.0);
+        assert_eq!(jain_index(&[9.0, 0.0, 0.0]), 1.0 / 3.0);
+        assert!((jain_index(&[1.0, 2.0, 3.0]) - 36.0 / 42.0).abs() < 1e-12);
+        assert_eq!(jain_index(&[0.0, 0.0]), 1.0);
+    }
+}

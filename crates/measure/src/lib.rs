@@ -1,0 +1,15 @@
+//! From packet records to figures: throughput, utilization, delay percentiles, Jain's index,
+//! series for plots, and confidence intervals over repeated runs. It knows samples, not
+//! controllers.
+
+mod collector;
+mod confidence;
+mod jain;
+mod series;
+mod sketch;
+
+pub use collector::{Collector, Figures, FlowFigures, FlowSpan, Window};
+pub use confidence::Interval;
+pub use jain::jain_index;
+pub use series::{ProfileSample, Series};
+pub use sketch::{DelaySketch, Summary};

@@ -1,0 +1,127 @@
+//! Figures over time, for plots.
+
+use cellpace_base::{Span, Time};
+use serde::{Deserialize, Serialize};
+
+/// One run over time, in equal bins from the start of the run. All vectors have one entry a bin.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Series {
+    /// Width of a bin in seconds.
+    pub bin_s: f64,
+    /// What the link offered, in Mbit/s.
+    pub capacity_mbps: Vec<f32>,
+    /// What left the link, in Mbit/s, all flows together.
+    pub throughput_mbps: Vec<f32>,
+    /// The same for each flow.
+    pub flow_throughput_mbps: Vec<Vec<f32>>,
+    /// Median queue delay of the packets that left, in ms; NaN where none did.
+    pub queue_delay_p50_ms: Vec<f32>,
+    /// 95th percentile of the same.
+    pub queue_delay_p95_ms: Vec<f32>,
+    /// Congestion window of each flow at the end of the bin, in packets; NaN while it is off.
+    pub cwnd_packets: Vec<Vec<f32>>,
+    /// Learnt delay profiles at several times, for controllers that have one.
+    pub profiles: Vec<ProfileSample>,
+}
+
+/// A learnt delay profile at one time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProfileSample {
+    /// When, in seconds from the start of the run.
+    pub at_s: f64,
+    /// The flow it belongs to.
+    pub flow: usize,
+    /// Measured points: window in packets, delay in ms.
+    pub points: Vec<(f64, f64)>,
+    /// The fitted curve in the same units.
+    pub curve: Vec<(f64, f64)>,
+}
+
+/// Fills the bins of a [`Series`] from departures in the order of time.
+#[derive(Debug)]
+pub(crate) struct Binner {
+    bin: Span,
+    current: usize,
+    delays_us: Vec<u32>,
+    bytes: Vec<u64>,
+    series: Series,
+}
+
+impl Binner {
+    /// Bins of width `bin` up to `end` for `flows` flows.
+    pub(crate) fn new(bin: Span, end: Time, flows: usize) -> Self {
+        let bins = end.as_nanos().div_ceil(bin.as_nanos().max(1)) as usize;
+        let series = Series {
+            bin_s: bin.as_secs_f64(),
+            throughput_mbps: vec![0.0; bins],
+            flow_throughput_mbps: vec![vec![0.0; bins]; flows],
+            queue_delay_p50_ms: vec![f32::NAN; bins],
+            queue_delay_p95_ms: vec![f32::NAN; bins],
+            ..Series::default()
+        };
+        Self { bin, current: 0, delays_us: Vec::new(), bytes: vec![0; flows], series }
+    }
+
+    /// A packet of `flow` left the link at `at`.
+    pub(crate) fn departure(&mut self, at: Time, flow: usize, bytes: u32, queue_delay: Span) {
+        let bin = (at.as_nanos() / self.bin.as_nanos().max(1)) as usize;
+        if bin != self.current {
+            self.close_bin();
+            self.current = bin;
+        }
+        self.bytes[flow] += u64::from(bytes);
+        self.delays_us.push(u32::try_from(queue_delay.as_nanos() / 1_000).unwrap_or(u32::MAX));
+    }
+
+    pub(crate) fn finish(mut self) -> Series {
+        self.close_bin();
+        self.series
+    }
+
+    fn close_bin(&mut self) {
+        let bin = self.current;
+        if bin < self.series.throughput_mbps.len() {
+            let to_mbps = 8.0 / 1e6 / self.bin.as_secs_f64();
+            let total: u64 = self.bytes.iter().sum();
+            self.series.throughput_mbps[bin] = (total as f64 * to_mbps) as f32;
+            for (flow, bytes) in self.bytes.iter().enumerate() {
+                self.series.flow_throughput_mbps[flow][bin] = (*bytes as f64 * to_mbps) as f32;
+            }
+            self.series.queue_delay_p50_ms[bin] = percentile_ms(&mut self.delays_us, 0.50);
+            self.series.queue_delay_p95_ms[bin] = percentile_ms(&mut self.delays_us, 0.95);
+        }
+        self.bytes.fill(0);
+        self.delays_us.clear();
+    }
+}
+
+/// The nearest-rank percentile of delays in microseconds, in ms; NaN when there are none.
+fn percentile_ms(delays_us: &mut [u32], quantile: f64) -> f32 {
+    if delays_us.is_empty() {
+        return f32::NAN;
+    }
+    let rank = (delays_us.len() as f64 * quantile).ceil() as usize;
+    let (_, value, _) = delays_us.select_nth_unstable(rank.max(1) - 1);
+    *value as f32 / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn departures_fall_into_their_bins() {
+        let mut binner = Binner::new(Span::from_millis(100), Time::from_millis(300), 2);
+        for ms in 0..10 {
+            binner.departure(Time::from_millis(ms), 0, 1500, Span::from_millis(ms));
+        }
+        binner.departure(Time::from_millis(250), 1, 1250, Span::from_millis(7));
+        let series = binner.finish();
+        assert_eq!(series.throughput_mbps, [1.2, 0.0, 0.1]);
+        assert_eq!(series.flow_throughput_mbps[1], [0.0, 0.0, 0.1]);
+        assert_eq!(series.queue_delay_p50_ms[0], 4.0);
+        assert_eq!(series.queue_delay_p95_ms[0], 9.0);
+        assert!(series.queue_delay_p50_ms[1].is_nan());
+        assert_eq!(series.queue_delay_p50_ms[2], 7.0);
+    }
+}

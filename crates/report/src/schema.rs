@@ -1,0 +1,87 @@
+//! The result document that scripts rely on: `cellpace.compare/1`.
+
+use cellpace_measure::{Figures, Interval, Series};
+use serde::{Deserialize, Serialize};
+
+/// The schema's name and version. Fields are only added within a version.
+pub const SCHEMA: &str = "cellpace.compare/1";
+
+/// The result of `compare` or `sim`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The version of the program.
+    #[serde(default)]
+    pub version: String,
+    /// Every run.
+    pub runs: Vec<Run>,
+    /// Mean and confidence interval over the seeds, for each controller and trace that was run
+    /// with more than one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repeated: Vec<Repeated>,
+}
+
+/// One run: what was asked and what came out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// The controller as written; for several kinds in one run, a list joined by ` + `.
+    pub cc: String,
+    /// The trace as written (a file without its folder).
+    pub trace: String,
+    /// The seed.
+    pub seed: u64,
+    /// Round-trip delay without queueing, in ms (of the first flow).
+    pub rtt_ms: f64,
+    /// The queue as written.
+    pub queue: String,
+    /// Share of packets lost at random.
+    pub loss: f64,
+    /// Number of flows.
+    pub flows: usize,
+    /// Length of the run in seconds.
+    pub duration_s: f64,
+    /// Left out at the start, in seconds.
+    pub skip_s: f64,
+    /// What came out.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// How long the computation took, in seconds of wall time. `null` unless it was asked for:
+    /// the same command gives the same bytes.
+    pub wall_s: Option<f64>,
+    /// Figures over time; only in documents that are meant for plots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub series: Option<Series>,
+}
+
+/// Mean and 95 % confidence interval of one controller on one trace over several seeds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Repeated {
+    /// The controller.
+    pub cc: String,
+    /// The trace.
+    pub trace: String,
+    /// Throughput in Mbit/s.
+    pub throughput_mbps: Interval,
+    /// Utilization.
+    pub utilization: Interval,
+    /// Mean queue delay in ms.
+    pub queue_delay_mean_ms: Interval,
+    /// Median queue delay in ms.
+    pub queue_delay_p50_ms: Interval,
+    /// 95th percentile of the queue delay in ms.
+    pub queue_delay_p95_ms: Interval,
+    /// Jain's index.
+    pub jain: Interval,
+}
+
+/// A trace over time, for `trace show --plot`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TracePreview {
+    /// The trace's name.
+    pub name: String,
+    /// Width of a bin in seconds.
+    pub bin_s: f64,
+    /// Capacity in each bin, in Mbit/s.
+    pub capacity_mbps: Vec<f32>,
+}
