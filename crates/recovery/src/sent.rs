@@ -1,0 +1,617 @@
+//! Packets that were sent and what is known of them.
+
+use std::collections::VecDeque;
+
+use cellpace_cc::{
+    Ack, AckedPacket, Controller, Loss, LostPacket, RttEstimator, SentPacket, Span, Spurious,
+    Stamp, Time, Timeout,
+};
+
+/// RFC 9002 section 6.1.1: packets that arrived after a missing one before it counts as lost.
+const PACKET_THRESHOLD: u64 = 3;
+
+/// A packet about to leave.
+#[derive(Debug, Clone, Copy)]
+pub struct Sending<D> {
+    /// Now.
+    pub now: Time,
+    /// Its size.
+    pub bytes: u64,
+    /// What it carries, for the owner to send again if it is lost.
+    pub data: D,
+    /// Whether the data was sent before.
+    pub retransmission: bool,
+    /// Whether nothing more is there to send although more would be allowed.
+    pub app_limited: bool,
+}
+
+/// A packet that the receiver says it got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrived {
+    /// Packet number.
+    pub number: u64,
+    /// When, on the receiver's clock.
+    pub received_at: Option<Time>,
+}
+
+/// The packets of one flow, from the oldest that still matters to the newest.
+///
+/// `D` is what a packet carries (a range of a stream, a piece of a file): it is handed back by
+/// [`next_lost`](Self::next_lost) for retransmission.
+#[derive(Debug)]
+pub struct Sent<D> {
+    /// Packets `first..next`.
+    ring: VecDeque<Entry<D>>,
+    first: u64,
+    in_flight: u64,
+    largest_acked: Option<u64>,
+    /// No packet below this number is in flight.
+    scan_from: u64,
+    /// Numbers of lost packets whose data has not been sent again, oldest first. An entry may be
+    /// out of date (the packet arrived after all).
+    to_retransmit: VecDeque<u64>,
+    rtt: RttEstimator,
+    /// From when the retransmission timer runs.
+    timer_base: Time,
+    timeouts_in_a_row: u32,
+    /// The first packet number sent after the last timeout, while it is open whether that
+    /// timeout was right.
+    first_after_timeout: Option<u64>,
+    /// When the time threshold will declare the next packet lost.
+    loss_time: Option<Time>,
+    acked: Vec<AckedPacket>,
+    late: Vec<AckedPacket>,
+    lost: Vec<LostPacket>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry<D> {
+    sent_at: Time,
+    bytes: u32,
+    state: State,
+    app_limited: bool,
+    stamp: Stamp,
+    data: D,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    InFlight,
+    Acked,
+    /// Declared lost by a threshold while the packet with this number was the next to be sent.
+    Lost(u64),
+    /// Declared lost by the retransmission timer.
+    TimedOut,
+}
+
+impl<D: Copy> Sent<D> {
+    /// No packet sent so far.
+    pub fn new(rtt: RttEstimator) -> Self {
+        Self {
+            ring: VecDeque::new(),
+            first: 0,
+            in_flight: 0,
+            largest_acked: None,
+            scan_from: 0,
+            to_retransmit: VecDeque::new(),
+            rtt,
+            timer_base: Time::ZERO,
+            timeouts_in_a_row: 0,
+            first_after_timeout: None,
+            loss_time: None,
+            acked: Vec::new(),
+            late: Vec::new(),
+            lost: Vec::new(),
+        }
+    }
+
+    /// Bytes in flight.
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// The number that the next packet will get.
+    pub fn next_number(&self) -> u64 {
+        self.first + self.ring.len() as u64
+    }
+
+    /// RTT statistics.
+    pub fn rtt(&self) -> &RttEstimator {
+        &self.rtt
+    }
+
+    /// A packet leaves. Returns its number and the controller's stamp, whose wire half travels
+    /// with it.
+    pub fn send(&mut self, sending: &Sending<D>, controller: &mut dyn Controller) -> (u64, Stamp) {
+        let number = self.next_number();
+        if self.in_flight == 0 {
+            // RFC 6298 (5.1): the timer starts when something is sent and it is not running.
+            self.timer_base = sending.now;
+        }
+        self.in_flight += sending.bytes;
+        let stamp = controller.on_sent(&SentPacket {
+            now: sending.now,
+            number,
+            bytes: sending.bytes,
+            in_flight: self.in_flight,
+            app_limited: sending.app_limited,
+            retransmission: sending.retransmission,
+        });
+        self.ring.push_back(Entry {
+            sent_at: sending.now,
+            bytes: sending.bytes as u32,
+            state: State::InFlight,
+            app_limited: sending.app_limited,
+            stamp,
+            data: sending.data,
+        });
+        (number, stamp)
+    }
+
+    /// Takes the oldest lost data that has not been sent again.
+    pub fn next_lost(&mut self) -> Option<D> {
+        self.drop_stale_retransmissions();
+        let number = self.to_retransmit.pop_front()?;
+        Some(self.ring[(number - self.first) as usize].data)
+    }
+
+    /// Whether lost data waits to be sent again.
+    pub fn has_lost(&mut self) -> bool {
+        self.drop_stale_retransmissions();
+        !self.to_retransmit.is_empty()
+    }
+
+    /// Packets arrived, in the order of `arrived`. Numbers that were never sent or were already
+    /// acked are ignored: acks come from the network. The controller hears of newly acked
+    /// packets, then of late ones, then of losses. `on_acked` gets the data of each packet that
+    /// was not acked before, with its RTT.
+    pub fn on_ack(
+        &mut self,
+        now: Time,
+        arrived: &[Arrived],
+        controller: &mut dyn Controller,
+        mut on_acked: impl FnMut(D, Span),
+    ) {
+        self.judge_timeout(now, arrived, controller);
+        let prior_in_flight = self.in_flight;
+        self.acked.clear();
+        self.late.clear();
+        for arrival in arrived {
+            self.take_arrival(now, *arrival, &mut on_acked);
+        }
+        if self.acked.is_empty() && self.late.is_empty() {
+            return;
+        }
+        self.timeouts_in_a_row = 0;
+        // RFC 6298 (5.3): an ack of new data restarts the timer.
+        self.timer_base = now;
+        self.report_acked(now, prior_in_flight, controller);
+        for packet in &self.late {
+            controller.on_spurious(&Spurious::Loss { now, packet });
+        }
+        self.detect_losses(now, controller);
+        self.forget_settled();
+    }
+
+    /// When [`on_timer`](Self::on_timer) wants to be called. `controller` may override the
+    /// retransmission timeout.
+    pub fn next_deadline(&self, controller: &dyn Controller) -> Option<Time> {
+        let rto = (self.in_flight > 0).then(|| self.timer_base + self.rto(controller));
+        match (self.loss_time, rto) {
+            (Some(loss), Some(rto)) => Some(loss.min(rto)),
+            (loss, rto) => loss.or(rto),
+        }
+    }
+
+    /// A deadline may have passed: declares what is due.
+    pub fn on_timer(&mut self, now: Time, controller: &mut dyn Controller) {
+        if self.loss_time.is_some_and(|time| time <= now) {
+            self.detect_losses(now, controller);
+        }
+        if self.in_flight > 0 && self.timer_base + self.rto(controller) <= now {
+            self.time_out(now, controller);
+        }
+    }
+
+    fn rto(&self, controller: &dyn Controller) -> Span {
+        controller.rto().unwrap_or_else(|| self.rtt.backed_off_rto(self.timeouts_in_a_row))
+    }
+
+    fn entry(&mut self, number: u64) -> Option<&mut Entry<D>> {
+        let index = number.checked_sub(self.first)?;
+        self.ring.get_mut(usize::try_from(index).ok()?)
+    }
+
+    /// Eifel's question (RFC 4015), answered by packet numbers: is the first ack after a timeout
+    /// for a packet sent before it? Then the path was only slow and everything is still in
+    /// flight.
+    fn judge_timeout(&mut self, now: Time, arrived: &[Arrived], controller: &mut dyn Controller) {
+        let Some(first_after) = self.first_after_timeout else { return };
+        let timed_out = |entry: Option<&mut Entry<D>>| {
+            entry.is_some_and(|entry| entry.state == State::TimedOut)
+        };
+        let known = arrived
+            .iter()
+            .find(|arrival| arrival.number >= first_after || timed_out(self.entry(arrival.number)));
+        let Some(known) = known.copied() else { return };
+        self.first_after_timeout = None;
+        if known.number >= first_after {
+            return;
+        }
+        for entry in &mut self.ring {
+            if entry.state == State::TimedOut {
+                entry.state = State::InFlight;
+                self.in_flight += u64::from(entry.bytes);
+            }
+        }
+        self.scan_from = self.first;
+        controller.on_spurious(&Spurious::Timeout { now });
+    }
+
+    fn take_arrival(&mut self, now: Time, arrival: Arrived, on_acked: &mut impl FnMut(D, Span)) {
+        let Some(entry) = self.entry(arrival.number) else { return };
+        let was = entry.state;
+        if was == State::Acked {
+            return;
+        }
+        entry.state = State::Acked;
+        let rtt = now - entry.sent_at;
+        let packet = AckedPacket {
+            number: arrival.number,
+            bytes: u64::from(entry.bytes),
+            sent_at: entry.sent_at,
+            rtt,
+            received_at: arrival.received_at,
+            app_limited: entry.app_limited,
+            stamp: entry.stamp,
+        };
+        on_acked(entry.data, rtt);
+        match was {
+            State::InFlight => {
+                self.in_flight -= packet.bytes;
+                self.acked.push(packet);
+            }
+            _ => self.late.push(packet),
+        }
+        self.largest_acked = self.largest_acked.max(Some(arrival.number));
+    }
+
+    fn report_acked(&mut self, now: Time, prior_in_flight: u64, controller: &mut dyn Controller) {
+        let Some(newest) = self.acked.iter().max_by_key(|packet| packet.number) else { return };
+        self.rtt.sample(newest.rtt);
+        controller.on_ack(&Ack {
+            now,
+            packets: &self.acked,
+            prior_in_flight,
+            in_flight: self.in_flight,
+            next_number: self.first + self.ring.len() as u64,
+            rtt: &self.rtt,
+        });
+    }
+
+    /// RFC 9002 section 6.1: lost when three later packets arrived, or when a later one arrived
+    /// and 9/8 of an RTT has passed.
+    fn detect_losses(&mut self, now: Time, controller: &mut dyn Controller) {
+        self.loss_time = None;
+        let Some(largest) = self.largest_acked else { return };
+        let patience = self.rtt.smoothed().unwrap_or(Span::ZERO).max(self.rtt.latest());
+        // RFC 9002 section 6.1.2, kTimeThreshold and kGranularity
+        let patience = (patience * 9 / 8).max(Span::from_millis(1));
+        let next = self.next_number();
+        let prior_in_flight = self.in_flight;
+        self.lost.clear();
+        let mut all_settled = true;
+        for number in self.scan_from.max(self.first)..largest {
+            let entry = &mut self.ring[(number - self.first) as usize];
+            if entry.state != State::InFlight {
+                if all_settled {
+                    self.scan_from = number + 1;
+                }
+                continue;
+            }
+            let due = entry.sent_at + patience;
+            if number + PACKET_THRESHOLD > largest && due > now {
+                all_settled = false;
+                self.loss_time = Some(self.loss_time.map_or(due, |time| time.min(due)));
+                continue;
+            }
+            entry.state = State::Lost(next);
+            self.in_flight -= u64::from(entry.bytes);
+            self.to_retransmit.push_back(number);
+            self.lost.push(LostPacket {
+                number,
+                bytes: u64::from(entry.bytes),
+                sent_at: entry.sent_at,
+                stamp: entry.stamp,
+            });
+        }
+        if self.lost.is_empty() {
+            return;
+        }
+        controller.on_loss(&Loss {
+            now,
+            packets: &self.lost,
+            prior_in_flight,
+            in_flight: self.in_flight,
+            next_number: next,
+            rtt: &self.rtt,
+        });
+    }
+
+    fn time_out(&mut self, now: Time, controller: &mut dyn Controller) {
+        let prior_in_flight = self.in_flight;
+        self.timeouts_in_a_row += 1;
+        self.timer_base = now;
+        self.loss_time = None;
+        self.first_after_timeout = Some(self.next_number());
+        for (number, entry) in (self.first..).zip(&mut self.ring) {
+            if entry.state == State::InFlight {
+                entry.state = State::TimedOut;
+                self.to_retransmit.push_back(number);
+            }
+        }
+        self.in_flight = 0;
+        self.scan_from = self.next_number();
+        controller.on_timeout(&Timeout {
+            now,
+            prior_in_flight,
+            in_a_row: self.timeouts_in_a_row,
+            next_number: self.next_number(),
+        });
+    }
+
+    fn drop_stale_retransmissions(&mut self) {
+        while let Some(number) = self.to_retransmit.front().copied() {
+            let state = self.entry(number).map(|entry| entry.state);
+            if matches!(state, Some(State::Lost(_) | State::TimedOut)) {
+                return;
+            }
+            self.to_retransmit.pop_front();
+        }
+    }
+
+    /// Drops packets from the old end: acked ones, and lost ones that were sent again and whose
+    /// late arrival can no longer happen because a packet sent after the verdict has arrived.
+    fn forget_settled(&mut self) {
+        let waiting = self.to_retransmit.front().copied().unwrap_or(u64::MAX);
+        let largest = self.largest_acked.unwrap_or(0);
+        while let Some(entry) = self.ring.front() {
+            let settled = match entry.state {
+                State::Acked => true,
+                State::InFlight => false,
+                State::Lost(next) => next < largest && self.first < waiting,
+                State::TimedOut => self.first_after_timeout.is_none() && self.first < waiting,
+            };
+            if !settled {
+                return;
+            }
+            self.ring.pop_front();
+            self.first += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts what it is told.
+    #[derive(Default)]
+    struct Witness {
+        acked: Vec<u64>,
+        lost: Vec<u64>,
+        timeouts: u32,
+        spurious_timeouts: u32,
+        late: Vec<u64>,
+        in_flight: u64,
+    }
+
+    impl Controller for Witness {
+        fn cwnd(&self) -> u64 {
+            u64::MAX
+        }
+        fn on_ack(&mut self, ack: &Ack<'_>) {
+            assert_eq!(ack.in_flight + ack.bytes(), ack.prior_in_flight);
+            self.in_flight = ack.in_flight;
+            self.acked.extend(ack.packets.iter().map(|packet| packet.number));
+        }
+        fn on_loss(&mut self, loss: &Loss<'_>) {
+            assert_eq!(loss.in_flight + loss.bytes(), loss.prior_in_flight);
+            self.in_flight = loss.in_flight;
+            self.lost.extend(loss.packets.iter().map(|packet| packet.number));
+        }
+        fn on_timeout(&mut self, _: &Timeout) {
+            self.timeouts += 1;
+        }
+        fn on_spurious(&mut self, spurious: &Spurious<'_>) {
+            match spurious {
+                Spurious::Timeout { .. } => self.spurious_timeouts += 1,
+                Spurious::Loss { packet, .. } => self.late.push(packet.number),
+            }
+        }
+    }
+
+    fn ms(ms: u64) -> Time {
+        Time::from_millis(ms)
+    }
+
+    fn setup(packets: u64) -> (Sent<u64>, Witness) {
+        let mut sent = Sent::new(RttEstimator::default());
+        let mut witness = Witness::default();
+        for data in 0..packets {
+            send(&mut sent, &mut witness, ms(data), data);
+        }
+        (sent, witness)
+    }
+
+    fn send(sent: &mut Sent<u64>, witness: &mut Witness, now: Time, data: u64) -> u64 {
+        let sending = Sending { now, bytes: 1000, data, retransmission: false, app_limited: false };
+        sent.send(&sending, witness).0
+    }
+
+    fn ack(sent: &mut Sent<u64>, witness: &mut Witness, now: Time, numbers: &[u64]) {
+        let arrived: Vec<_> =
+            numbers.iter().map(|n| Arrived { number: *n, received_at: None }).collect();
+        sent.on_ack(now, &arrived, witness, |_, _| {});
+    }
+
+    #[test]
+    fn three_later_packets_make_a_loss_and_two_do_not() {
+        let (mut sent, mut witness) = setup(10);
+        ack(&mut sent, &mut witness, ms(50), &[1, 2]);
+        assert!(witness.lost.is_empty());
+        ack(&mut sent, &mut witness, ms(51), &[3]);
+        assert_eq!(witness.lost, [0]);
+        assert_eq!(sent.next_lost(), Some(0));
+        assert_eq!(sent.next_lost(), None);
+        assert_eq!(sent.in_flight(), 6000);
+    }
+
+    #[test]
+    fn the_time_threshold_is_nine_eighths_of_an_rtt() {
+        let (mut sent, mut witness) = setup(2);
+        ack(&mut sent, &mut witness, ms(81), &[1]);
+        // RTT 80 ms: packet 0, sent at 0, is lost at 90 ms.
+        assert_eq!(sent.next_deadline(&witness), Some(ms(90)));
+        sent.on_timer(ms(89), &mut witness);
+        assert!(witness.lost.is_empty());
+        sent.on_timer(ms(90), &mut witness);
+        assert_eq!(witness.lost, [0]);
+        assert_eq!(sent.in_flight(), 0);
+    }
+
+    #[test]
+    fn a_late_packet_is_spurious_and_is_not_sent_again() {
+        let (mut sent, mut witness) = setup(6);
+        ack(&mut sent, &mut witness, ms(50), &[1, 2, 3]);
+        ack(&mut sent, &mut witness, ms(51), &[0]);
+        assert_eq!(witness.late, [0]);
+        assert_eq!(witness.acked, [1, 2, 3]);
+        assert!(!sent.has_lost());
+    }
+
+    #[test]
+    fn a_timeout_takes_everything_and_doubles() {
+        let (mut sent, mut witness) = setup(3);
+        assert_eq!(sent.next_deadline(&witness), Some(ms(1000)));
+        sent.on_timer(ms(1000), &mut witness);
+        assert_eq!((witness.timeouts, sent.in_flight()), (1, 0));
+        assert_eq!(sent.next_deadline(&witness), None, "nothing in flight, nothing to wait for");
+        assert_eq!(sent.next_lost(), Some(0));
+        send(&mut sent, &mut witness, ms(1000), 0);
+        assert_eq!(sent.next_deadline(&witness), Some(ms(3000)), "backed off");
+    }
+
+    #[test]
+    fn rfc_4015_an_ack_of_an_old_packet_takes_the_timeout_back() {
+        let (mut sent, mut witness) = setup(3);
+        sent.on_timer(ms(1000), &mut witness);
+        let data = sent.next_lost().unwrap();
+        send(&mut sent, &mut witness, ms(1000), data);
+        ack(&mut sent, &mut witness, ms(1100), &[0]);
+        assert_eq!(witness.spurious_timeouts, 1);
+        assert_eq!(sent.in_flight(), 3000, "two originals and the repeated one");
+        assert!(!sent.has_lost());
+        ack(&mut sent, &mut witness, ms(1101), &[1, 2]);
+        ack(&mut sent, &mut witness, ms(1200), &[3]);
+        assert_eq!(sent.in_flight(), 0);
+        assert_eq!(witness.spurious_timeouts, 1);
+    }
+
+    #[test]
+    fn an_ack_of_the_repeated_packet_confirms_the_timeout() {
+        let (mut sent, mut witness) = setup(3);
+        sent.on_timer(ms(1000), &mut witness);
+        let data = sent.next_lost().unwrap();
+        let number = send(&mut sent, &mut witness, ms(1000), data);
+        ack(&mut sent, &mut witness, ms(1100), &[number]);
+        assert_eq!(witness.spurious_timeouts, 0);
+        assert_eq!(
+            (sent.next_lost(), sent.next_lost(), sent.next_lost()),
+            (Some(1), Some(2), None)
+        );
+    }
+
+    #[test]
+    fn nonsense_from_the_network_is_ignored() {
+        let (mut sent, mut witness) = setup(3);
+        ack(&mut sent, &mut witness, ms(10), &[u64::MAX, 77, 3]);
+        assert!(witness.acked.is_empty());
+        ack(&mut sent, &mut witness, ms(10), &[1, 1, 1]);
+        assert_eq!(witness.acked, [1]);
+        assert_eq!(sent.in_flight(), 2000);
+    }
+
+    mod histories {
+        use super::*;
+        use proptest::prelude::*;
+
+        #[derive(Debug, Clone)]
+        enum Step {
+            Send,
+            Resend,
+            Ack(Vec<u8>),
+            Wait(u64),
+        }
+
+        fn step() -> impl Strategy<Value = Step> {
+            prop_oneof![
+                4 => Just(Step::Send),
+                1 => Just(Step::Resend),
+                3 => prop::collection::vec(any::<u8>(), 1..5).prop_map(Step::Ack),
+                1 => (0u64..3_000_000_000).prop_map(Step::Wait),
+            ]
+        }
+
+        proptest! {
+            /// Whatever happens: bytes in flight are those of the packets in flight, every piece
+            /// of data is acked, in flight or waiting to be sent again, and the ring is bounded.
+            #[test]
+            fn nothing_is_lost_from_the_books(steps in prop::collection::vec(step(), 1..300)) {
+                let (mut sent, mut witness) = setup(0);
+                let mut now = ms(1);
+                let mut acked = std::collections::BTreeSet::new();
+                let mut next_data = 0;
+                for step in steps {
+                    match step {
+                        Step::Send => {
+                            send(&mut sent, &mut witness, now, next_data);
+                            next_data += 1;
+                        }
+                        Step::Resend => {
+                            if let Some(data) = sent.next_lost() {
+                                send(&mut sent, &mut witness, now, data);
+                            }
+                        }
+                        Step::Ack(backs) => {
+                            let next = sent.next_number();
+                            let arrived: Vec<_> = backs
+                                .iter()
+                                .filter_map(|back| next.checked_sub(1 + u64::from(*back) % 40))
+                                .map(|number| Arrived { number, received_at: None })
+                                .collect();
+                            sent.on_ack(now, &arrived, &mut witness, |data, _| {
+                                acked.insert(data);
+                            });
+                        }
+                        Step::Wait(nanos) => {
+                            now += Span::from_nanos(nanos);
+                            sent.on_timer(now, &mut witness);
+                        }
+                    }
+                    let flying = sent.ring.iter().filter(|e| e.state == State::InFlight);
+                    prop_assert_eq!(sent.in_flight, flying.clone().count() as u64 * 1000);
+                    let held: std::collections::BTreeSet<u64> = flying
+                        .map(|e| e.data)
+                        .chain(sent.to_retransmit.iter().filter_map(|n| {
+                            n.checked_sub(sent.first).map(|i| sent.ring[i as usize].data)
+                        }))
+                        .collect();
+                    for data in 0..next_data {
+                        prop_assert!(acked.contains(&data) || held.contains(&data), "{}", data);
+                    }
+                }
+            }
+        }
+    }
+}
