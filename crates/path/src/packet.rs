@@ -8,6 +8,8 @@ use cellpace_base::{Span, Time};
 pub struct Packet {
     /// The owner's handle; the path only carries it.
     pub id: u64,
+    /// Bytes of the owner that travel along; the path does not look at them.
+    pub tag: u64,
     /// Flow number: queues that are fair among flows and per-flow delays go by it.
     pub flow: u32,
     /// Size in bytes, IP header included.
@@ -25,7 +27,16 @@ pub struct Packet {
 impl Packet {
     /// A packet that enters the path at `now`.
     pub const fn new(id: u64, flow: u32, size: u32, now: Time) -> Self {
-        Self { id, flow, size, sent_at: now, enqueued_at: now, dequeued_at: now, departed_at: now }
+        Self {
+            id,
+            tag: 0,
+            flow,
+            size,
+            sent_at: now,
+            enqueued_at: now,
+            dequeued_at: now,
+            departed_at: now,
+        }
     }
 }
 

@@ -1,0 +1,221 @@
+//! One connection: a controller, its packets in flight, and what it still has to send.
+
+use cellpace_base::{Random, Time};
+use cellpace_cc::{Arrival, Controller, ControllerSpec, RttEstimator, Setup, Span};
+use cellpace_path::{OPPORTUNITY_BYTES, Packet};
+use cellpace_recovery::{Arrived, Pacer, Sending, Sent};
+
+use crate::AckPolicy;
+use crate::receiver::Receiver;
+
+/// Full packets, IP header included.
+const PACKET_BYTES: u64 = OPPORTUNITY_BYTES as u64;
+
+/// The connection of a flow, or the present one of an ON/OFF flow.
+pub(crate) struct Connection {
+    /// Distinguishes packets of this connection from those of earlier ones of the same flow.
+    pub(crate) generation: u16,
+    pub(crate) controller: Box<dyn Controller>,
+    pub(crate) receiver: Receiver,
+    sent: Sent<u64>,
+    pacer: Pacer,
+    source: Source,
+    /// When the pacer lets the next packet go.
+    release_at: Option<Time>,
+    arrived: Vec<Arrived>,
+    pub(crate) retransmissions: u64,
+}
+
+/// Data in pieces of one packet each, numbered from zero.
+struct Source {
+    next_piece: u64,
+    /// Size of the file in bytes; `None`: endless.
+    file: Option<u64>,
+    /// Which pieces of a file have arrived.
+    done: Vec<bool>,
+    missing: u64,
+    open: bool,
+}
+
+/// A packet that a connection wants to send.
+pub(crate) struct Outgoing {
+    pub(crate) packet: Packet,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        spec: &ControllerSpec,
+        now: Time,
+        file: Option<u64>,
+        acks: AckPolicy,
+        generation: u16,
+        random: &mut Random,
+    ) -> Self {
+        let mut setup = || Setup {
+            mss: PACKET_BYTES,
+            start: now,
+            random: Random::seeded(random.bits(), u64::from(generation)),
+        };
+        Self {
+            generation,
+            controller: spec.build(setup()),
+            receiver: Receiver::new(acks, spec.build_receiver(setup())),
+            sent: Sent::new(RttEstimator::default()),
+            pacer: Pacer::new(now),
+            source: Source::new(file),
+            release_at: None,
+            arrived: Vec::new(),
+            retransmissions: 0,
+        }
+    }
+
+    /// Sends what may leave now.
+    pub(crate) fn pump(&mut self, now: Time, flow: u32, mut send: impl FnMut(Outgoing)) {
+        self.release_at = None;
+        loop {
+            let retransmission = self.sent.has_lost();
+            if !self.source.open || !(retransmission || self.source.has_more()) {
+                return;
+            }
+            let bytes = self.source.next_bytes(retransmission);
+            if self.controller.allowance(self.sent.in_flight()) < bytes {
+                return;
+            }
+            let pacing = self.controller.pacing();
+            match self.pacer.release_at(now, bytes, pacing) {
+                Some(time) if time <= now => {}
+                waits => {
+                    self.release_at = waits;
+                    return;
+                }
+            }
+            self.pacer.on_sent(bytes, pacing);
+            send(self.send_one(now, flow, bytes, retransmission));
+        }
+    }
+
+    fn send_one(&mut self, now: Time, flow: u32, bytes: u64, retransmission: bool) -> Outgoing {
+        let lost = if retransmission { self.sent.next_lost() } else { None };
+        let data = lost.unwrap_or_else(|| self.source.take());
+        self.retransmissions += u64::from(lost.is_some());
+        let sending = Sending {
+            now,
+            bytes,
+            data,
+            retransmission: lost.is_some(),
+            app_limited: !self.source.has_more() && !self.sent.has_lost(),
+        };
+        let (number, stamp) = self.sent.send(&sending, self.controller.as_mut());
+        let id = packet_id(self.generation, number);
+        let packet = Packet { tag: stamp.wire, ..Packet::new(id, flow, bytes as u32, now) };
+        Outgoing { packet }
+    }
+
+    /// A packet of this connection reached its receiver. Returns whether an ack goes out.
+    pub(crate) fn on_arrival(&mut self, now: Time, packet: &Packet) -> bool {
+        self.receiver.on_packet(&Arrival {
+            now,
+            number: packet.id & NUMBER_MASK,
+            bytes: u64::from(packet.size),
+            wire: packet.tag,
+        })
+    }
+
+    /// An ack that covers the receiver's log up to `upto` arrived. `on_rtt` gets each sample.
+    pub(crate) fn on_ack(&mut self, now: Time, upto: u64, mut on_rtt: impl FnMut(Span)) {
+        self.arrived.clear();
+        self.receiver.take_until(upto, &mut self.arrived);
+        let source = &mut self.source;
+        self.sent.on_ack(now, &self.arrived, self.controller.as_mut(), |piece, rtt| {
+            source.arrived(piece);
+            on_rtt(rtt);
+        });
+    }
+
+    /// When something is due.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        let controller = self.controller.as_ref();
+        [
+            controller.next_deadline(),
+            self.sent.next_deadline(controller),
+            self.release_at,
+            self.receiver.next_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Does what is due at the sender. The receiver's deadlines are the caller's, as their acks
+    /// go over the path.
+    pub(crate) fn on_timer(&mut self, now: Time) {
+        if self.controller.next_deadline().is_some_and(|time| time <= now) {
+            self.controller.on_deadline(now);
+        }
+        self.sent.on_timer(now, self.controller.as_mut());
+    }
+
+    /// Whether all of the file has arrived.
+    pub(crate) fn is_done(&self) -> bool {
+        self.source.file.is_some() && self.source.missing == 0
+    }
+
+    /// Stops sending; acks still count.
+    pub(crate) fn close(&mut self) {
+        self.source.open = false;
+        self.release_at = None;
+    }
+}
+
+/// Packet numbers stay below 2^48, the generation of the connection lies above.
+const NUMBER_MASK: u64 = (1 << 48) - 1;
+
+fn packet_id(generation: u16, number: u64) -> u64 {
+    u64::from(generation) << 48 | (number & NUMBER_MASK)
+}
+
+/// Which connection of its flow a packet belongs to.
+pub(crate) fn generation_of(packet: &Packet) -> u16 {
+    (packet.id >> 48) as u16
+}
+
+impl Source {
+    fn new(file: Option<u64>) -> Self {
+        let pieces = file.map_or(0, |bytes| bytes.div_ceil(PACKET_BYTES));
+        Self {
+            next_piece: 0,
+            file,
+            done: vec![false; pieces as usize],
+            missing: pieces,
+            open: true,
+        }
+    }
+
+    fn has_more(&self) -> bool {
+        self.file.is_none() || self.next_piece < self.done.len() as u64
+    }
+
+    /// Size of the next packet. Only the last piece of a file is smaller; when it is sent again
+    /// it counts as a full one, which errs on the safe side of the window.
+    fn next_bytes(&self, retransmission: bool) -> u64 {
+        match self.file {
+            Some(bytes) if !retransmission => {
+                (bytes - self.next_piece * PACKET_BYTES).min(PACKET_BYTES)
+            }
+            _ => PACKET_BYTES,
+        }
+    }
+
+    fn take(&mut self) -> u64 {
+        self.next_piece += 1;
+        self.next_piece - 1
+    }
+
+    fn arrived(&mut self, piece: u64) {
+        let Some(done) = self.done.get_mut(piece as usize) else { return };
+        if !*done {
+            *done = true;
+            self.missing -= 1;
+        }
+    }
+}

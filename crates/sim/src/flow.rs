@@ -1,0 +1,155 @@
+//! A flow: connections one after the other, or cross traffic without any.
+
+use cellpace_base::{Random, Rate, Span, Time};
+use cellpace_path::{OPPORTUNITY_BYTES, Packet};
+
+use crate::connection::{Connection, Outgoing, generation_of};
+use crate::{AckPolicy, FlowSpec, Traffic};
+
+/// One flow at run time.
+pub(crate) struct Flow {
+    index: u32,
+    spec: FlowSpec,
+    acks: AckPolicy,
+    random: Random,
+    pub(crate) connection: Option<Connection>,
+    connections: u16,
+    /// When the flow itself has something to do: start, stop, begin or end of a file, the next
+    /// packet of cross traffic.
+    next: Option<Time>,
+    cross: CrossTraffic,
+    pub(crate) retransmissions: u64,
+}
+
+#[derive(Default)]
+struct CrossTraffic {
+    packets: u64,
+}
+
+impl Flow {
+    pub(crate) fn new(index: u32, spec: FlowSpec, acks: AckPolicy, random: Random) -> Self {
+        let next = Some(spec.start);
+        Self {
+            index,
+            spec,
+            acks,
+            random,
+            connection: None,
+            connections: 0,
+            next,
+            cross: CrossTraffic::default(),
+            retransmissions: 0,
+        }
+    }
+
+    /// When something is due.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        let connection = self.connection.as_ref().and_then(Connection::next_deadline);
+        match (self.next, connection) {
+            (Some(own), Some(connection)) => Some(own.min(connection)),
+            (own, connection) => own.or(connection),
+        }
+    }
+
+    /// Does what is due and sends what may leave.
+    pub(crate) fn on_timer(&mut self, now: Time, send: &mut impl FnMut(Packet)) {
+        if self.next.is_some_and(|time| time <= now) {
+            self.next = None;
+            self.step(now, send);
+        }
+        if let Some(connection) = &mut self.connection {
+            connection.on_timer(now);
+        }
+        self.pump(now, send);
+    }
+
+    /// Sends what may leave, and ends a file that has arrived.
+    pub(crate) fn pump(&mut self, now: Time, send: &mut impl FnMut(Packet)) {
+        let Some(connection) = &mut self.connection else { return };
+        connection.pump(now, self.index, |Outgoing { packet }| send(packet));
+        if connection.is_done() {
+            self.end_file(now);
+        }
+    }
+
+    /// The connection that `packet` belongs to, if it still exists.
+    pub(crate) fn connection_of(&mut self, packet: &Packet) -> Option<&mut Connection> {
+        let generation = generation_of(packet);
+        self.connection.as_mut().filter(|connection| connection.generation == generation)
+    }
+
+    /// The flow's own next step.
+    fn step(&mut self, now: Time, send: &mut impl FnMut(Packet)) {
+        if now >= self.spec.stop {
+            self.stop();
+            return;
+        }
+        match self.spec.traffic.clone() {
+            Traffic::ConstantRate(rate) => self.send_cross(now, rate, send),
+            Traffic::Bulk => {
+                self.open(now, None);
+                self.next = Some(self.spec.stop);
+            }
+            Traffic::OnOff(onoff) if self.connection.is_none() => {
+                let file = onoff.file(&mut self.random);
+                let timed = onoff.rate.map(|rate| now + rate.time_for(file));
+                self.open(now, if timed.is_some() { None } else { Some(file) });
+                self.next = Some(timed.unwrap_or(Time::MAX).min(self.spec.stop));
+            }
+            Traffic::OnOff(_) => self.end_file(now),
+        }
+    }
+
+    fn open(&mut self, now: Time, file: Option<u64>) {
+        let Some(cc) = &self.spec.cc else { return };
+        self.connections = self.connections.wrapping_add(1);
+        let generation = self.connections;
+        let connection = Connection::new(cc, now, file, self.acks, generation, &mut self.random);
+        self.connection = Some(connection);
+    }
+
+    /// An ON period is over; the next one begins after a pause.
+    fn end_file(&mut self, now: Time) {
+        let Traffic::OnOff(onoff) = &self.spec.traffic else { return };
+        let pause = onoff.pause(&mut self.random);
+        self.forget_connection();
+        self.next = Some(now + pause);
+    }
+
+    fn stop(&mut self) {
+        if let Some(connection) = &mut self.connection {
+            connection.close();
+        }
+        self.next = None;
+    }
+
+    fn forget_connection(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.retransmissions += connection.retransmissions;
+        }
+    }
+
+    /// One packet of cross traffic; the times are computed from the count, so they do not drift.
+    fn send_cross(&mut self, now: Time, rate: Rate, send: &mut impl FnMut(Packet)) {
+        send(Packet::new(self.cross.packets, self.index, OPPORTUNITY_BYTES, now));
+        self.cross.packets += 1;
+        let sent = self.cross.packets.saturating_mul(u64::from(OPPORTUNITY_BYTES));
+        self.next = Some((self.spec.start + rate.time_for(sent)).min(self.spec.stop));
+    }
+
+    /// Window in packets, while there is a connection.
+    pub(crate) fn cwnd_packets(&self) -> Option<f32> {
+        let connection = self.connection.as_ref()?;
+        Some((connection.controller.cwnd() as f64 / f64::from(OPPORTUNITY_BYTES)) as f32)
+    }
+
+    /// How long after `self.spec.start` figures of this flow begin and when they end.
+    pub(crate) fn span(&self) -> (Time, Time) {
+        (self.spec.start, self.spec.stop)
+    }
+
+    /// Half of its own RTT, if it has one.
+    pub(crate) fn own_delay(&self) -> Option<Span> {
+        self.spec.rtt.map(|rtt| rtt / 2)
+    }
+}

@@ -1,0 +1,103 @@
+//! The receiving end of a connection: what has arrived, and when it is acknowledged.
+
+use std::collections::VecDeque;
+
+use cellpace_base::{Span, Time};
+use cellpace_cc::Arrival;
+use cellpace_recovery::Arrived;
+
+/// How receivers acknowledge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AckPolicy {
+    /// Each packet at once.
+    #[default]
+    EveryPacket,
+    /// Every second packet, or after a delay, or at once when a packet is missing (RFC 5681
+    /// section 4.2).
+    Delayed(Span),
+}
+
+/// Receiver of one connection. It logs arrivals; an ack says how much of the log it covers, so
+/// that a later ack makes up for a lost one.
+pub(crate) struct Receiver {
+    policy: AckPolicy,
+    /// Arrivals that the sender has not heard of yet, from log position `first` on.
+    log: VecDeque<Arrived>,
+    first: u64,
+    unacked: u32,
+    ack_at: Option<Time>,
+    next_expected: u64,
+    /// The receiver's half of the algorithm, if it has one.
+    half: Option<Box<dyn cellpace_cc::Receiver>>,
+}
+
+impl Receiver {
+    pub(crate) fn new(policy: AckPolicy, half: Option<Box<dyn cellpace_cc::Receiver>>) -> Self {
+        Self {
+            policy,
+            log: VecDeque::new(),
+            first: 0,
+            unacked: 0,
+            ack_at: None,
+            next_expected: 0,
+            half,
+        }
+    }
+
+    /// A packet arrives. Returns whether an ack goes out now.
+    pub(crate) fn on_packet(&mut self, arrival: &Arrival) -> bool {
+        if let Some(half) = &mut self.half {
+            half.on_arrival(arrival);
+        }
+        let in_order = arrival.number == self.next_expected;
+        self.next_expected = self.next_expected.max(arrival.number + 1);
+        self.log.push_back(Arrived { number: arrival.number, received_at: Some(arrival.now) });
+        self.unacked += 1;
+        let AckPolicy::Delayed(delay) = self.policy else { return true };
+        if self.unacked >= 2 || !in_order {
+            return true;
+        }
+        self.ack_at = Some(arrival.now + delay);
+        false
+    }
+
+    /// When something is due here.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        let half = self.half.as_ref().and_then(|half| half.next_deadline());
+        match (self.ack_at, half) {
+            (Some(ack), Some(half)) => Some(ack.min(half)),
+            (ack, half) => ack.or(half),
+        }
+    }
+
+    /// A deadline may have passed. Returns whether an ack goes out now.
+    pub(crate) fn on_deadline(&mut self, now: Time) -> bool {
+        if let Some(half) = &mut self.half
+            && half.next_deadline().is_some_and(|time| time <= now)
+        {
+            half.on_deadline(now);
+        }
+        self.ack_at.is_some_and(|time| time <= now)
+    }
+
+    /// The report of the receiver's half that is due.
+    pub(crate) fn poll_report(&mut self, now: Time) -> Option<Vec<u8>> {
+        let half = self.half.as_mut()?;
+        let mut report = Vec::new();
+        half.poll_report(now, &mut report).then_some(report)
+    }
+
+    /// The position up to which an ack that leaves now covers the log.
+    pub(crate) fn ack(&mut self) -> u64 {
+        self.unacked = 0;
+        self.ack_at = None;
+        self.first + self.log.len() as u64
+    }
+
+    /// What an ack that covers the log up to `upto` tells the sender and no ack has told before.
+    pub(crate) fn take_until(&mut self, upto: u64, arrived: &mut Vec<Arrived>) {
+        let count = upto.saturating_sub(self.first) as usize;
+        arrived.extend(self.log.drain(..count.min(self.log.len())));
+        self.first = self.first.max(upto);
+    }
+}

@@ -1,0 +1,442 @@
+//! The event loop.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use cellpace_base::{Random, Span, Time};
+use cellpace_cc::Event;
+use cellpace_measure::{Collector, Figures, FlowSpan, ProfileSample, Series, Window};
+use cellpace_path::{
+    DelaySpec, Fate, LossSpec, Packet, Path, PathSpec, QueueSpec, Record, TraceSpec,
+};
+
+use crate::flow::Flow;
+use crate::{Scenario, SimError};
+
+/// Bytes of a packet that carries nothing but an ack: IPv4, UDP and a small header.
+const ACK_BYTES: u32 = 60;
+
+/// Watches a run: every packet's record, every controller's events.
+pub trait Observer {
+    /// What became of a data packet.
+    fn on_record(&mut self, record: &Record) {
+        let _ = record;
+    }
+
+    /// A controller decided something.
+    fn on_event(&mut self, flow: u32, at: Time, event: Event) {
+        let _ = (flow, at, event);
+    }
+}
+
+/// Watches nothing.
+impl Observer for () {}
+
+/// What came out of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// The figures.
+    pub figures: Figures,
+    /// Figures over time.
+    pub series: Series,
+    /// Data packets sent again.
+    pub retransmissions: u64,
+}
+
+/// Simulates a scenario.
+///
+/// # Errors
+/// When the scenario is contradictory or its trace cannot be had.
+pub fn run(scenario: &Scenario) -> Result<Outcome, SimError> {
+    run_observed(scenario, &mut ())
+}
+
+/// Simulates a scenario and shows every packet and event to `observer`.
+///
+/// # Errors
+/// When the scenario is contradictory or its trace cannot be had.
+pub fn run_observed(
+    scenario: &Scenario,
+    observer: &mut impl Observer,
+) -> Result<Outcome, SimError> {
+    scenario.check()?;
+    let mut world = World::new(scenario)?;
+    world.run(observer);
+    let capacity = capacity(scenario)?;
+    Ok(world.finish(scenario, &capacity))
+}
+
+struct World {
+    now: Time,
+    end: Time,
+    forward: Path,
+    reverse: Path,
+    flows: Vec<Flow>,
+    timers: Timers,
+    /// Acks under way, by the id of their packet.
+    acks: AckStore,
+    collector: Collector,
+    sampler: Sampler,
+    fates: Vec<Record>,
+}
+
+/// What an ack says.
+struct AckMessage {
+    generation: u16,
+    /// How much of the receiver's log it covers; `None` for a mere report.
+    upto: Option<u64>,
+    report: Option<Vec<u8>>,
+}
+
+impl World {
+    fn new(scenario: &Scenario) -> Result<Self, SimError> {
+        let end = Time::ZERO + scenario.duration;
+        let seeded = |stream| Random::seeded(scenario.seed, stream);
+        let flows: Vec<Flow> = (0..)
+            .zip(&scenario.flows)
+            .map(|(index, spec)| {
+                Flow::new(index, spec.clone(), scenario.acks, seeded(1000 + u64::from(index)))
+            })
+            .collect();
+        let window = Window { skip: Time::ZERO + scenario.skip, end };
+        let spans: Vec<FlowSpan> =
+            flows.iter().map(Flow::span).map(|(start, stop)| FlowSpan { start, stop }).collect();
+        let mut timers = Timers::new(flows.len());
+        for (index, flow) in flows.iter().enumerate() {
+            timers.arm(index, flow.next_deadline());
+        }
+        Ok(Self {
+            now: Time::ZERO,
+            end,
+            forward: forward_spec(scenario).build(scenario.seed)?,
+            reverse: reverse_spec(scenario).build(scenario.seed)?,
+            timers,
+            acks: AckStore::default(),
+            collector: Collector::new(window, &spans, scenario.bin),
+            sampler: Sampler::new(scenario.bin, end, flows.len()),
+            flows,
+            fates: Vec::new(),
+        })
+    }
+
+    fn run(&mut self, observer: &mut impl Observer) {
+        loop {
+            let forward = self.forward.next_deadline().unwrap_or(Time::MAX);
+            let reverse = self.reverse.next_deadline().unwrap_or(Time::MAX);
+            let timer = self.timers.next().unwrap_or(Time::MAX);
+            let next = forward.min(reverse).min(timer).min(self.sampler.next);
+            if next >= self.end {
+                break;
+            }
+            self.now = next;
+            // One order for events of the same instant: samples of the past, then deliveries,
+            // then acks, then timers.
+            if self.sampler.next == next {
+                self.sampler.take(&self.flows);
+            }
+            if forward == next {
+                self.advance_forward(observer);
+            }
+            if reverse == next {
+                self.advance_reverse(observer);
+            }
+            while self.timers.next().is_some_and(|time| time <= next) {
+                self.fire_timer(observer);
+            }
+        }
+    }
+
+    fn advance_forward(&mut self, observer: &mut impl Observer) {
+        let mut fates = std::mem::take(&mut self.fates);
+        self.forward.advance(self.now, &mut fates);
+        for record in fates.drain(..) {
+            self.collector.record(&record);
+            observer.on_record(&record);
+            if record.fate == Fate::Delivered {
+                self.deliver(&record.packet);
+            }
+        }
+        self.fates = fates;
+    }
+
+    fn deliver(&mut self, packet: &Packet) {
+        let index = packet.flow as usize;
+        let now = self.now;
+        let Some(connection) = self.flows[index].connection_of(packet) else { return };
+        let acks = connection.on_arrival(now, packet);
+        self.answer(index, acks);
+        self.timers.arm(index, self.flows[index].next_deadline());
+    }
+
+    /// The receiver of a flow sends the ack and the report that are due.
+    fn answer(&mut self, index: usize, ack: bool) {
+        let now = self.now;
+        let own_delay = self.flows[index].own_delay().unwrap_or(Span::ZERO);
+        let Some(connection) = &mut self.flows[index].connection else { return };
+        let upto = ack.then(|| connection.receiver.ack());
+        let report = connection.receiver.poll_report(now);
+        if upto.is_none() && report.is_none() {
+            return;
+        }
+        let bytes = ACK_BYTES + report.as_ref().map_or(0, |report| report.len() as u32);
+        let message = AckMessage { generation: connection.generation, upto, report };
+        let id = self.acks.put(message);
+        self.reverse.push_after(Packet::new(id, index as u32, bytes, now), own_delay);
+    }
+
+    fn advance_reverse(&mut self, observer: &mut impl Observer) {
+        let mut fates = std::mem::take(&mut self.fates);
+        self.reverse.advance(self.now, &mut fates);
+        for record in fates.drain(..) {
+            let message = self.acks.take(record.packet.id);
+            if record.fate == Fate::Delivered {
+                self.acknowledge(record.packet.flow as usize, message, observer);
+            }
+        }
+        self.fates = fates;
+    }
+
+    fn acknowledge(&mut self, index: usize, ack: AckMessage, observer: &mut impl Observer) {
+        let now = self.now;
+        let flow = &mut self.flows[index];
+        let Some(connection) = &mut flow.connection else { return };
+        if connection.generation != ack.generation {
+            return;
+        }
+        if let Some(upto) = ack.upto {
+            let collector = &mut self.collector;
+            connection.on_ack(now, upto, |rtt| collector.rtt(now, index, rtt));
+        }
+        if let Some(report) = ack.report {
+            connection.controller.on_report(now, &report);
+        }
+        self.pump(index, observer);
+    }
+
+    fn fire_timer(&mut self, observer: &mut impl Observer) {
+        let Some(index) = self.timers.pop() else { return };
+        let now = self.now;
+        let due = self.flows[index].next_deadline();
+        if due.is_none_or(|due| due > now) {
+            // The deadline moved while the timer was running.
+            self.timers.arm(index, due);
+            return;
+        }
+        if let Some(connection) = &mut self.flows[index].connection {
+            let ack = connection.receiver.on_deadline(now);
+            self.answer(index, ack);
+        }
+        let (forward, delay) = (&mut self.forward, own_delay(&self.flows[index]));
+        self.flows[index].on_timer(now, &mut |packet| forward.push_after(packet, delay));
+        self.settle(index, observer);
+    }
+
+    fn pump(&mut self, index: usize, observer: &mut impl Observer) {
+        let (forward, delay) = (&mut self.forward, own_delay(&self.flows[index]));
+        self.flows[index].pump(self.now, &mut |packet| forward.push_after(packet, delay));
+        self.settle(index, observer);
+    }
+
+    /// After anything happened to a flow: its events go out, its timer is set.
+    fn settle(&mut self, index: usize, observer: &mut impl Observer) {
+        let flow = &mut self.flows[index];
+        if let Some(connection) = &mut flow.connection {
+            while let Some((at, event)) = connection.controller.poll_event() {
+                observer.on_event(index as u32, at, event);
+            }
+        }
+        self.timers.arm(index, flow.next_deadline());
+    }
+
+    fn finish(self, scenario: &Scenario, capacity: &Capacity) -> Outcome {
+        let retransmissions = self
+            .flows
+            .iter()
+            .map(|flow| {
+                flow.retransmissions + flow.connection.as_ref().map_or(0, |c| c.retransmissions)
+            })
+            .sum();
+        let (mut figures, mut series) = self.collector.finish(capacity.in_window);
+        for (flow, spec) in figures.per_flow.iter_mut().zip(&scenario.flows) {
+            flow.cc = spec.name();
+        }
+        series.capacity_mbps = capacity.series_mbps(scenario.bin);
+        series.cwnd_packets = self.sampler.cwnd;
+        series.profiles = self.sampler.profiles;
+        Outcome { figures, series, retransmissions }
+    }
+}
+
+fn own_delay(flow: &Flow) -> Span {
+    flow.own_delay().unwrap_or(Span::ZERO)
+}
+
+/// With flows of their own RTT the whole delay lies with the flows.
+fn path_delay(scenario: &Scenario) -> DelaySpec {
+    DelaySpec { delay: scenario.rtt.delay / 2 }
+}
+
+fn forward_spec(scenario: &Scenario) -> PathSpec {
+    PathSpec {
+        trace: scenario.trace.clone(),
+        queue: scenario.queue.clone(),
+        delay: path_delay(scenario),
+        loss: scenario.loss,
+    }
+}
+
+fn reverse_spec(scenario: &Scenario) -> PathSpec {
+    PathSpec {
+        trace: scenario.uplink.clone().unwrap_or_default(),
+        queue: QueueSpec::default(),
+        delay: path_delay(scenario),
+        loss: LossSpec::None,
+    }
+}
+
+/// What the link offered.
+struct Capacity {
+    bins: Vec<u64>,
+    in_window: u64,
+}
+
+impl Capacity {
+    fn series_mbps(&self, bin: Span) -> Vec<f32> {
+        let factor = 8.0 / 1e6 / bin.as_secs_f64();
+        self.bins.iter().map(|bytes| (*bytes as f64 * factor) as f32).collect()
+    }
+}
+
+/// Counts the opportunities of a fresh copy of the schedule.
+fn capacity(scenario: &Scenario) -> Result<Capacity, SimError> {
+    let end = Time::ZERO + scenario.duration;
+    let skip = Time::ZERO + scenario.skip;
+    let mut schedule = scenario.trace.build(scenario.seed)?;
+    let bins = scenario.duration.as_nanos().div_ceil(scenario.bin.as_nanos()) as usize;
+    let mut capacity = Capacity { bins: vec![0; bins], in_window: 0 };
+    while let Some(time) = schedule.peek().filter(|time| *time < end) {
+        schedule.take();
+        let bytes = u64::from(cellpace_path::OPPORTUNITY_BYTES);
+        capacity.bins[(time.as_nanos() / scenario.bin.as_nanos()) as usize] += bytes;
+        capacity.in_window += if time >= skip { bytes } else { 0 };
+    }
+    Ok(capacity)
+}
+
+/// One timer per flow. Deadlines mostly move later (each ack pushes the retransmission timer
+/// back), so an entry stays in the heap and is looked at again when it comes up.
+struct Timers {
+    heap: BinaryHeap<Reverse<(Time, usize)>>,
+    /// The earliest entry of each flow in the heap.
+    armed: Vec<Time>,
+}
+
+impl Timers {
+    fn new(flows: usize) -> Self {
+        Self { heap: BinaryHeap::with_capacity(flows * 2), armed: vec![Time::MAX; flows] }
+    }
+
+    fn arm(&mut self, flow: usize, deadline: Option<Time>) {
+        let Some(deadline) = deadline else { return };
+        if deadline < self.armed[flow] {
+            self.armed[flow] = deadline;
+            self.heap.push(Reverse((deadline, flow)));
+        }
+    }
+
+    fn next(&self) -> Option<Time> {
+        self.heap.peek().map(|Reverse((time, _))| *time)
+    }
+
+    fn pop(&mut self) -> Option<usize> {
+        let Reverse((time, flow)) = self.heap.pop()?;
+        if self.armed[flow] == time {
+            self.armed[flow] = Time::MAX;
+        }
+        Some(flow)
+    }
+}
+
+/// Acks under way, in slots that are used again.
+#[derive(Default)]
+struct AckStore {
+    slots: Vec<AckMessage>,
+    free: Vec<u64>,
+}
+
+impl AckStore {
+    fn put(&mut self, message: AckMessage) -> u64 {
+        match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = message;
+                slot
+            }
+            None => {
+                self.slots.push(message);
+                self.slots.len() as u64 - 1
+            }
+        }
+    }
+
+    fn take(&mut self, slot: u64) -> AckMessage {
+        self.free.push(slot);
+        let message = &mut self.slots[slot as usize];
+        AckMessage {
+            generation: message.generation,
+            upto: message.upto,
+            report: message.report.take(),
+        }
+    }
+}
+
+/// Looks at the controllers at the end of each bin.
+struct Sampler {
+    bin: Span,
+    next: Time,
+    profile_every: Span,
+    next_profile: Time,
+    cwnd: Vec<Vec<f32>>,
+    profiles: Vec<ProfileSample>,
+}
+
+impl Sampler {
+    /// Delay profiles shown per run.
+    const PROFILES: u64 = 6;
+
+    fn new(bin: Span, end: Time, flows: usize) -> Self {
+        let profile_every = (end - Time::ZERO) / (Self::PROFILES + 1);
+        Self {
+            bin,
+            next: Time::ZERO + bin,
+            profile_every,
+            next_profile: Time::ZERO + profile_every,
+            cwnd: vec![Vec::new(); flows],
+            profiles: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, flows: &[Flow]) {
+        for (series, flow) in self.cwnd.iter_mut().zip(flows) {
+            series.push(flow.cwnd_packets().unwrap_or(f32::NAN));
+        }
+        if self.next >= self.next_profile {
+            self.next_profile += self.profile_every;
+            self.profiles.extend(flows.iter().enumerate().filter_map(|(index, flow)| {
+                let profile = flow.connection.as_ref()?.controller.profile()?;
+                Some(ProfileSample {
+                    at_s: self.next.as_secs_f64(),
+                    flow: index,
+                    points: profile.points,
+                    curve: profile.curve,
+                })
+            }));
+        }
+        self.next += self.bin;
+    }
+}
+
+/// A default uplink that never is the bottleneck.
+#[allow(dead_code, reason = "goes with the unlimited link")]
+fn unlimited() -> TraceSpec {
+    TraceSpec::default()
+}
