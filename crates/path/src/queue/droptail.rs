@@ -1,87 +1,71 @@
 //! First in, first out, with an end.
 
-use std::collections::VecDeque;
+use cellpace_base::Time;
 
-use cellpace_base::{Time, Window, parse_window};
-
-use super::{Drops, Queue};
-use crate::{DropReason, Packet, PathError};
-
-/// How much a queue holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit {
-    /// Everything.
-    None,
-    /// This many bytes.
-    Bytes(u64),
-    /// This many packets.
-    Packets(u64),
-}
-
-impl Limit {
-    /// Reads `2MB` or `100pkts` behind the name of a queue.
-    pub(super) fn parse(text: &str, owner: &'static str) -> Result<Self, PathError> {
-        let limit = match parse_window(text) {
-            Ok(Window::Bytes(bytes)) => Self::Bytes(bytes),
-            Ok(Window::Packets(packets)) => Self::Packets(packets),
-            Err(source) => return Err(PathError::Quantity { what: owner.into(), source }),
-        };
-        match limit {
-            Self::Bytes(bytes) if bytes < u64::from(crate::OPPORTUNITY_BYTES) => {
-                Err(PathError::TooSmall { what: owner.into(), text: text.into() })
-            }
-            Self::Packets(0) => Err(PathError::TooSmall { what: owner.into(), text: text.into() }),
-            limit => Ok(limit),
-        }
-    }
-
-    /// Whether a queue of `packets` packets and `bytes` bytes is within the limit.
-    pub const fn holds(self, bytes: u64, packets: u64) -> bool {
-        match self {
-            Self::None => true,
-            Self::Bytes(limit) => bytes <= limit,
-            Self::Packets(limit) => packets <= limit,
-        }
-    }
-}
+use super::fifo::Fifo;
+use super::{Drops, Limit, Queue};
+use crate::{DropReason, Packet};
 
 /// A FIFO that refuses what does not fit any more.
 #[derive(Debug)]
 pub struct DropTail {
     limit: Limit,
-    queue: VecDeque<Packet>,
-    bytes: u64,
+    fifo: Fifo,
 }
 
 impl DropTail {
     /// An empty queue.
     pub const fn new(limit: Limit) -> Self {
-        Self { limit, queue: VecDeque::new(), bytes: 0 }
+        Self { limit, fifo: Fifo::new() }
     }
 }
 
 impl Queue for DropTail {
     fn enqueue(&mut self, _now: Time, packet: Packet, drops: &mut Drops) {
-        let bytes = self.bytes + u64::from(packet.size);
-        if !self.limit.holds(bytes, self.queue.len() as u64 + 1) {
+        if !self.limit.has_room(&self.fifo, packet.size) {
             drops.push((packet, DropReason::Overflow));
             return;
         }
-        self.bytes = bytes;
-        self.queue.push_back(packet);
+        self.fifo.push(packet);
     }
 
     fn dequeue(&mut self, _now: Time, _drops: &mut Drops) -> Option<Packet> {
-        let packet = self.queue.pop_front()?;
-        self.bytes -= u64::from(packet.size);
-        Some(packet)
+        self.fifo.pop()
     }
 
     fn bytes(&self) -> u64 {
-        self.bytes
+        self.fifo.bytes()
     }
 
     fn packets(&self) -> usize {
-        self.queue.len()
+        self.fifo.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{arrive, packet};
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_the_rest_keeps_its_order() {
+        let mut queue = DropTail::new(Limit::Bytes(3000));
+        assert_eq!(arrive(&mut queue, Time::ZERO, &[(1, 1500), (2, 1000), (3, 1000)]), [3]);
+        // What is left over still takes a smaller packet.
+        assert_eq!(arrive(&mut queue, Time::ZERO, &[(4, 500)]), []);
+        let mut drops = Drops::new();
+        let order: Vec<u64> =
+            std::iter::from_fn(|| queue.dequeue(Time::ZERO, &mut drops)).map(|p| p.id).collect();
+        assert_eq!(order, [1, 2, 4]);
+    }
+
+    #[test]
+    fn a_limit_in_packets_does_not_look_at_sizes() {
+        let mut queue = DropTail::new(Limit::Packets(1));
+        let mut drops = Drops::new();
+        queue.enqueue(Time::ZERO, packet(1, u32::MAX, Time::ZERO), &mut drops);
+        queue.enqueue(Time::ZERO, packet(2, 1, Time::ZERO), &mut drops);
+        assert_eq!(drops, [(packet(2, 1, Time::ZERO), DropReason::Overflow)]);
+        assert_eq!((queue.bytes(), queue.packets()), (u64::from(u32::MAX), 1));
     }
 }

@@ -1,15 +1,28 @@
 //! Queues in front of the link: plain and managed (AQM).
 
+mod codel;
+mod drophead;
 mod droptail;
+mod fifo;
+mod fq_codel;
+mod limit;
+mod pie;
+mod red;
 
 use std::fmt;
 use std::str::FromStr;
 
-use cellpace_base::{Random, Time, nearest, split_name};
+use cellpace_base::{Args, Param, Random, Time, nearest, split_name};
 
 use crate::{DropReason, Packet, PathError};
 
-pub use droptail::{DropTail, Limit};
+pub use codel::{CODEL_PARAMS, Codel, CodelConfig};
+pub use drophead::DropHead;
+pub use droptail::DropTail;
+pub use fq_codel::{FQ_CODEL_PARAMS, FqCodel, FqCodelConfig};
+pub use limit::Limit;
+pub use pie::{PIE_PARAMS, Pie, PieConfig};
+pub use red::{RED_PARAMS, Red, RedConfig};
 
 /// A queue. Every packet given to it comes out of [`dequeue`](Self::dequeue) once, or is handed
 /// to `drops` once with the reason.
@@ -30,6 +43,80 @@ pub trait Queue: Send {
 /// Where queues put what they drop.
 pub type Drops = Vec<(Packet, DropReason)>;
 
+/// A kind of queue, for help and for reading its written form.
+#[derive(Debug)]
+pub struct QueueInfo {
+    /// The name in front of the colon.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub summary: &'static str,
+    /// How it is written.
+    pub example: &'static str,
+    /// Its parameters; none for those that take a size or nothing.
+    pub params: &'static [Param],
+    read: fn(&str) -> Result<QueueKind, PathError>,
+}
+
+/// All kinds of queues, in the order in which they are shown.
+pub fn queue_infos() -> &'static [QueueInfo] {
+    INFOS
+}
+
+const INFOS: &[QueueInfo] = &[
+    QueueInfo {
+        name: "droptail",
+        summary: "first in, first out; what does not fit is dropped",
+        example: "droptail:2MB or droptail:100pkts",
+        params: &[],
+        read: |rest| Ok(QueueKind::DropTail(Limit::parse(rest, "droptail")?)),
+    },
+    QueueInfo {
+        name: "infinite",
+        summary: "first in, first out, without an end",
+        example: "infinite",
+        params: &[],
+        read: |rest| {
+            Args::parse("infinite", rest, &[])?;
+            Ok(QueueKind::DropTail(Limit::None))
+        },
+    },
+    QueueInfo {
+        name: "drophead",
+        summary: "first in, first out; the oldest make room for what does not fit",
+        example: "drophead:2MB or drophead:100pkts",
+        params: &[],
+        read: |rest| Ok(QueueKind::DropHead(Limit::parse(rest, "drophead")?)),
+    },
+    QueueInfo {
+        name: "red",
+        summary: "random early detection by the average queue (Floyd and Jacobson 1993)",
+        example: "red:min=3mbit,max=9mbit,p=0.1",
+        params: RED_PARAMS,
+        read: |rest| Ok(QueueKind::Red(RedConfig::read(rest)?)),
+    },
+    QueueInfo {
+        name: "codel",
+        summary: "controlled delay: drops when packets wait too long for too long (RFC 8289)",
+        example: "codel:target=5ms,interval=100ms",
+        params: CODEL_PARAMS,
+        read: |rest| Codel::read(rest).map(|(config, limit)| QueueKind::Codel(config, limit)),
+    },
+    QueueInfo {
+        name: "pie",
+        summary: "proportional integral controller of the queue delay (RFC 8033)",
+        example: "pie:target=15ms",
+        params: PIE_PARAMS,
+        read: |rest| Ok(QueueKind::Pie(PieConfig::read(rest)?)),
+    },
+    QueueInfo {
+        name: "fq_codel",
+        summary: "a fair queue for each flow, each under CoDel (RFC 8290)",
+        example: "fq_codel:quantum=300B",
+        params: FQ_CODEL_PARAMS,
+        read: |rest| Ok(QueueKind::FqCodel(FqCodelConfig::read(rest)?)),
+    },
+];
+
 /// A queue by its written form: `droptail:2MB`, `codel`, `red:min=3mbit,max=9mbit,p=0.1`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueueSpec {
@@ -39,19 +126,24 @@ pub struct QueueSpec {
 
 #[derive(Debug, Clone, PartialEq)]
 enum QueueKind {
-    Infinite,
     DropTail(Limit),
+    DropHead(Limit),
+    Red(RedConfig),
+    Codel(CodelConfig, Limit),
+    Pie(PieConfig),
+    FqCodel(FqCodelConfig),
 }
 
-const NAMES: &[&str] = &["droptail", "infinite"];
-
 impl QueueSpec {
-    /// The queue itself. `random` is used by queues that drop at random.
+    /// The queue itself. `random` is used by queues that drop or hash at random.
     pub fn build(&self, random: Random) -> Box<dyn Queue> {
-        let _ = random;
-        match &self.kind {
-            QueueKind::Infinite => Box::new(DropTail::new(Limit::None)),
-            QueueKind::DropTail(limit) => Box::new(DropTail::new(*limit)),
+        match self.kind {
+            QueueKind::DropTail(limit) => Box::new(DropTail::new(limit)),
+            QueueKind::DropHead(limit) => Box::new(DropHead::new(limit)),
+            QueueKind::Red(config) => Box::new(Red::new(config, random)),
+            QueueKind::Codel(config, limit) => Box::new(Codel::new(config, limit)),
+            QueueKind::Pie(config) => Box::new(Pie::new(config, random)),
+            QueueKind::FqCodel(config) => Box::new(FqCodel::new(config, random)),
         }
     }
 }
@@ -68,24 +160,180 @@ impl FromStr for QueueSpec {
 
     fn from_str(text: &str) -> Result<Self, PathError> {
         let split = split_name(text);
-        let kind = match split.name {
-            "infinite" => QueueKind::Infinite,
-            "droptail" => QueueKind::DropTail(Limit::parse(split.rest, "droptail")?),
-            other => {
-                return Err(PathError::unknown(
-                    "queue",
-                    other,
-                    nearest(other, NAMES.iter().copied()),
-                    NAMES,
-                ));
-            }
+        let Some(info) = INFOS.iter().find(|info| info.name == split.name) else {
+            let names: Vec<&str> = INFOS.iter().map(|info| info.name).collect();
+            let near = nearest(split.name, names.iter().copied());
+            return Err(PathError::unknown("queue", split.name, near, &names));
         };
-        Ok(Self { text: text.trim().to_owned(), kind })
+        Ok(Self { text: text.trim().to_owned(), kind: (info.read)(split.rest)? })
     }
 }
 
+/// As it was written.
 impl fmt::Display for QueueSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod testing {
+    //! What the tests of all queues need.
+
+    use super::*;
+
+    pub(super) fn packet(id: u64, size: u32, now: Time) -> Packet {
+        Packet::new(id, 0, size, now)
+    }
+
+    /// Lets packets (id, size) arrive and says which were dropped.
+    pub(super) fn arrive(queue: &mut impl Queue, now: Time, packets: &[(u64, u32)]) -> Vec<u64> {
+        let mut drops = Drops::new();
+        for &(id, size) in packets {
+            queue.enqueue(now, packet(id, size, now), &mut drops);
+        }
+        drops.iter().map(|(packet, _)| packet.id).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(text: &str) -> String {
+        text.parse::<QueueSpec>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn every_form_of_the_guide_is_read_and_written_back() {
+        for text in [
+            "droptail:2MB",
+            "droptail:100pkts",
+            "infinite",
+            "drophead:2MB",
+            "drophead:3mbit",
+            "red:min=3mbit,max=9mbit,p=0.1",
+            "red:min=3mbit,max=9mbit,p=0.1%",
+            "red:min=5pkts,max=15pkts,gentle=off,rate=12mbit,limit=60pkts,mode=byte,wq=0.5",
+            "red",
+            "codel",
+            "codel:target=5ms,interval=100ms,limit=2MB",
+            "pie",
+            "pie:delay=rate,derandomize=true,cap=false,burst=0s",
+            "fq_codel",
+            "fq_codel:flows=16,quantum=300B,memory=4MB,limit=100pkts,batch=1",
+        ] {
+            let spec: QueueSpec = text.parse().unwrap();
+            assert_eq!(spec.to_string(), text);
+            assert_eq!(spec.build(Random::seeded(1, 1)).packets(), 0);
+        }
+        assert_eq!("droptail:2MB".parse(), Ok(QueueSpec::default()));
+    }
+
+    #[test]
+    fn every_example_of_the_help_is_read() {
+        for info in queue_infos() {
+            for text in info.example.split(" or ") {
+                assert!(text.starts_with(info.name), "{text}");
+                assert!(text.parse::<QueueSpec>().is_ok(), "{text}");
+            }
+            for param in info.params {
+                assert!(!param.help.is_empty() && !param.source.is_empty(), "{}", param.key);
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_queue_names_the_nearest() {
+        assert_eq!(said("droptial:2MB"), "there is no queue `droptial`; did you mean `droptail`?");
+        assert_eq!(said("fqcodel"), "there is no queue `fqcodel`; did you mean `fq_codel`?");
+        assert_eq!(
+            said("warp-drive"),
+            "there is no queue `warp-drive`; there are droptail, infinite, drophead, red, codel, \
+             pie, fq_codel"
+        );
+    }
+
+    #[test]
+    fn wrong_keys_and_values_are_named() {
+        assert_eq!(said("codel:traget=5ms"), {
+            "`codel` has no parameter `traget`; did you mean `target`?"
+        });
+        assert_eq!(said("pie:target=15ms,target=1s"), "`pie`: `target` is given twice");
+        assert_eq!(said("codel:5ms"), "`codel`: `5ms` should be key=value");
+        assert_eq!(said("infinite:2MB"), "`infinite`: `2MB` should be key=value");
+        assert_eq!(said("infinite:size=2MB"), "`infinite` has no parameter `size`; it has none");
+        assert_eq!(
+            said("red:mode=bytes"),
+            "`red`: mode=bytes is out of range; allowed: packet, byte"
+        );
+        assert_eq!(
+            said("fq_codel:flows=0"),
+            "`fq_codel`: flows=0 is out of range; allowed: 1..65535"
+        );
+    }
+
+    #[test]
+    fn a_missing_unit_is_named() {
+        assert_eq!(
+            said("droptail:100"),
+            "droptail: `100` needs a unit; write a window like 20pkts or 30kB"
+        );
+        assert_eq!(
+            said("codel:target=5"),
+            "`codel`: target: `5` needs a unit; write a time like 40ms or 60s"
+        );
+        assert_eq!(
+            said("red:min=3,max=9"),
+            "`red`: min: `3` needs a unit; write a window like 20pkts or 30kB"
+        );
+        assert!(said("drophead").starts_with("drophead: "));
+    }
+
+    #[test]
+    fn a_queue_smaller_than_a_packet_is_refused() {
+        let small = "is smaller than one 1500-byte packet, so nothing would get through";
+        assert_eq!(said("droptail:1499B"), format!("droptail: `1499B` {small}"));
+        assert_eq!(said("drophead:0pkts"), format!("drophead: `0pkts` {small}"));
+        assert_eq!(said("codel:limit=1kB"), format!("codel: limit: `1kB` {small}"));
+        assert_eq!(said("pie:limit=1kB"), format!("pie: limit: `1kB` {small}"));
+        assert_eq!(said("red:limit=1kB"), format!("red: limit: `1kB` {small}"));
+        assert_eq!(said("fq_codel:memory=1kB"), format!("fq_codel: memory: `1kB` {small}"));
+        assert!("droptail:1500B".parse::<QueueSpec>().is_ok());
+    }
+
+    #[test]
+    fn thresholds_of_red_belong_together() {
+        assert_eq!(
+            said("red:min=9mbit,max=3mbit"),
+            "`red`: max=375kB is out of range; allowed: more than min=1125kB, in the same unit \
+             (both packets or both bytes)"
+        );
+        assert!(said("red:min=5pkts,max=9mbit").contains("min=5pkts"));
+        assert!(said("red:min=5pkts,max=5pkts").contains("max=5pkts"));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in [
+            "",
+            ":",
+            "droptail:NaNMB",
+            "droptail:-1MB",
+            "droptail:1e400MB",
+            "red:p=NaN",
+            "red:p=1.1",
+            "red:wq=NaN",
+            "red:wq=0",
+            "pie:alpha=NaN",
+            "pie:beta=inf",
+            "pie:tupdate=0s",
+            "codel:interval=0ms",
+            "codel:limit=infms",
+            "fq_codel:quantum=0B",
+            "fq_codel:limit=0pkts",
+        ] {
+            assert!(text.parse::<QueueSpec>().is_err(), "{text}");
+        }
     }
 }

@@ -1,0 +1,50 @@
+//! How much a queue holds.
+
+use cellpace_base::{Window, parse_window};
+
+use super::fifo::Fifo;
+use crate::{OPPORTUNITY_BYTES, PathError};
+
+/// How much a queue holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// Everything.
+    None,
+    /// This many bytes.
+    Bytes(u64),
+    /// This many packets.
+    Packets(u64),
+}
+
+impl Limit {
+    /// Reads `2MB` or `100pkts` behind the name of a queue.
+    pub(super) fn parse(text: &str, owner: &'static str) -> Result<Self, PathError> {
+        match parse_window(text) {
+            Ok(window) => Self::of(window, owner),
+            Err(source) => Err(PathError::Quantity { what: owner.into(), source }),
+        }
+    }
+
+    /// The limit that `window` means, if a packet fits into it.
+    pub(super) fn of(window: Window, owner: &'static str) -> Result<Self, PathError> {
+        match window {
+            Window::Bytes(bytes) if bytes >= u64::from(OPPORTUNITY_BYTES) => Ok(Self::Bytes(bytes)),
+            Window::Packets(packets) if packets > 0 => Ok(Self::Packets(packets)),
+            window => Err(PathError::TooSmall { what: owner.into(), text: window.to_string() }),
+        }
+    }
+
+    /// Whether a queue of `packets` packets and `bytes` bytes is within the limit.
+    pub const fn holds(self, bytes: u64, packets: u64) -> bool {
+        match self {
+            Self::None => true,
+            Self::Bytes(limit) => bytes <= limit,
+            Self::Packets(limit) => packets <= limit,
+        }
+    }
+
+    /// Whether one more packet of `size` bytes fits behind what is in `fifo`.
+    pub(super) fn has_room(self, fifo: &Fifo, size: u32) -> bool {
+        self.holds(fifo.bytes() + u64::from(size), fifo.len() as u64 + 1)
+    }
+}

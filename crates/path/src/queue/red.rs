@@ -1,0 +1,303 @@
+//! RED: Floyd and Jacobson, "Random Early Detection Gateways for Congestion Avoidance",
+//! IEEE/ACM Transactions on Networking, August 1993; the gentle variant is Floyd's
+//! recommendation of March 2000.
+
+use cellpace_base::{Args, ArgsError, Kind, Param, Random, Rate, Span, Time, Value, Window};
+
+use super::fifo::Fifo;
+use super::{Drops, Limit, Queue};
+use crate::{DropReason, OPPORTUNITY_BYTES, Packet, PathError};
+
+/// The parameters of RED.
+pub const RED_PARAMS: &[Param] = &[
+    Param {
+        key: "min",
+        kind: Kind::Window,
+        default: "3mbit",
+        unit: "",
+        help: "average queue from which packets are dropped; bytes, bits or packets",
+        source: "RED 1993 section 4, min_th; the value: Verus paper section 6.2",
+    },
+    Param {
+        key: "max",
+        kind: Kind::Window,
+        default: "9mbit",
+        unit: "",
+        help: "average queue at which the drop probability is p; measured as min is",
+        source: "RED 1993 section 4, max_th; the value: Verus paper section 6.2",
+    },
+    Param {
+        key: "p",
+        kind: Kind::Fraction,
+        default: "0.1",
+        unit: "",
+        help: "drop probability at max",
+        source: "RED 1993 section 4, max_p; the value: Verus paper section 6.2",
+    },
+    Param {
+        key: "wq",
+        kind: Kind::Number(1e-6, 1.0),
+        default: "0.002",
+        unit: "",
+        help: "weight of one arrival in the average queue",
+        source: "RED 1993 section 6, w_q",
+    },
+    Param {
+        key: "gentle",
+        kind: Kind::Bool,
+        default: "true",
+        unit: "",
+        help: "from max to twice max go from p to 1 instead of dropping everything",
+        source: "Floyd 2000, gentle RED",
+    },
+    Param {
+        key: "mode",
+        kind: Kind::Word(&["packet", "byte"]),
+        default: "packet",
+        unit: "",
+        help: "byte: small packets are dropped less often, in proportion to 1500 bytes",
+        source: "RED 1993 section 4; RFC 7141 section 2.2 advises packet",
+    },
+    Param {
+        key: "rate",
+        kind: Kind::Rate(Rate::from_bps(1_000), Rate::from_bps(1_000_000_000_000)),
+        default: "",
+        unit: "",
+        help: "rate at which the average decays while the queue is empty; unset: as measured",
+        source: "RED 1993 section 4, s",
+    },
+    Param {
+        key: "limit",
+        kind: Kind::Window,
+        default: "",
+        unit: "",
+        help: "hard limit, bytes or packets; unset: twice max",
+        source: "own choice; the papers do not say",
+    },
+];
+
+/// How RED decides.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RedConfig {
+    min: f64,
+    max: f64,
+    /// Whether `min` and `max` count packets; else bytes.
+    in_packets: bool,
+    p: f64,
+    wq: f64,
+    gentle: bool,
+    byte_mode: bool,
+    /// Time of a typical packet on the link, if it is not to be measured.
+    service: Option<Span>,
+    limit: Limit,
+}
+
+impl RedConfig {
+    pub(super) fn read(rest: &str) -> Result<Self, PathError> {
+        let args = Args::parse("red", rest, RED_PARAMS)?;
+        let (min, max) = (args.window("min"), args.window("max"));
+        let (low, high, in_packets) = match (min, max) {
+            (Window::Bytes(low), Window::Bytes(high)) if low < high => (low, high, false),
+            (Window::Packets(low), Window::Packets(high)) if low < high => (low, high, true),
+            _ => return Err(not_above(min, max).into()),
+        };
+        let limit = args.optional_window("limit").unwrap_or(match max {
+            Window::Bytes(bytes) => Window::Bytes(bytes.saturating_mul(2)),
+            Window::Packets(packets) => Window::Packets(packets.saturating_mul(2)),
+        });
+        let service = match args.value("rate") {
+            Value::Rate(rate) => Some(rate.time_for(u64::from(OPPORTUNITY_BYTES))),
+            _ => None,
+        };
+        Ok(Self {
+            min: low as f64,
+            max: high as f64,
+            in_packets,
+            p: args.number("p"),
+            wq: args.number("wq"),
+            gentle: args.flag("gentle"),
+            byte_mode: args.word("mode") == "byte",
+            service,
+            limit: Limit::of(limit, "red: limit")?,
+        })
+    }
+}
+
+fn not_above(min: Window, max: Window) -> ArgsError {
+    ArgsError::OutOfRange {
+        owner: "red".into(),
+        key: "max".into(),
+        value: max.to_string(),
+        range: format!("more than min={min}, in the same unit (both packets or both bytes)"),
+    }
+}
+
+/// A FIFO under RED.
+#[derive(Debug)]
+pub struct Red {
+    config: RedConfig,
+    fifo: Fifo,
+    random: Random,
+    /// The average queue, in the unit of `min` and `max`.
+    average: f64,
+    /// Packets since the last drop; `None` while the average is below min (-1 in the paper).
+    count: Option<u32>,
+    service: ServiceTime,
+}
+
+impl Red {
+    /// An empty queue.
+    pub fn new(config: RedConfig, random: Random) -> Self {
+        Self {
+            service: ServiceTime::new(config.service),
+            config,
+            fifo: Fifo::new(),
+            random,
+            average: 0.0,
+            count: None,
+        }
+    }
+
+    /// The average queue, in the unit of `min` and `max`.
+    pub fn average(&self) -> f64 {
+        self.average
+    }
+
+    /// RED 1993 section 4, the first half of the algorithm: the average at an arrival.
+    fn update_average(&mut self, now: Time) {
+        let wq = self.config.wq;
+        if self.fifo.is_empty() {
+            // m small packets could have left in the idle time: avg = (1 - w_q)^m avg.
+            self.average *= power(1.0 - wq, self.service.use_up_idle(now));
+            return;
+        }
+        let queue =
+            if self.config.in_packets { self.fifo.len() as f64 } else { self.fifo.bytes() as f64 };
+        self.average += wq * (queue - self.average);
+    }
+
+    /// RED 1993 section 4, the second half: whether this arrival is dropped.
+    fn drops_early(&mut self, size: u32) -> bool {
+        let Some(p) = self.config.probability(self.average) else {
+            self.count = None;
+            return false;
+        };
+        let count = self.count.map_or(0, |count| count.saturating_add(1));
+        let p = if self.config.byte_mode {
+            p * f64::from(size) / f64::from(OPPORTUNITY_BYTES)
+        } else {
+            p
+        };
+        // p_a = p_b / (1 - count p_b): drops come evenly, not in bunches.
+        let left = 1.0 - f64::from(count) * p;
+        let drops = p >= left || self.random.unit() < p / left;
+        self.count = Some(if drops { 0 } else { count });
+        drops
+    }
+}
+
+impl RedConfig {
+    /// p_b of RED 1993 section 4 with the gentle extension; `None` below min.
+    fn probability(&self, average: f64) -> Option<f64> {
+        if average < self.min {
+            return None;
+        }
+        if average < self.max {
+            return Some(self.p * (average - self.min) / (self.max - self.min));
+        }
+        if self.gentle && average < 2.0 * self.max {
+            return Some(self.p + (1.0 - self.p) * (average - self.max) / self.max);
+        }
+        Some(1.0)
+    }
+}
+
+impl Queue for Red {
+    fn enqueue(&mut self, now: Time, packet: Packet, drops: &mut Drops) {
+        self.update_average(now);
+        if self.drops_early(packet.size) {
+            drops.push((packet, DropReason::Aqm));
+        } else if !self.config.limit.has_room(&self.fifo, packet.size) {
+            drops.push((packet, DropReason::Overflow));
+            self.count = self.count.map(|_| 0);
+        } else {
+            self.fifo.push(packet);
+        }
+    }
+
+    fn dequeue(&mut self, now: Time, _drops: &mut Drops) -> Option<Packet> {
+        let packet = self.fifo.pop()?;
+        self.service.on_dequeue(now, self.fifo.is_empty());
+        Some(packet)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.fifo.bytes()
+    }
+
+    fn packets(&self) -> usize {
+        self.fifo.len()
+    }
+}
+
+/// The time a typical packet takes on the link, given or measured, and since when the link has
+/// had nothing to do.
+#[derive(Debug)]
+struct ServiceTime {
+    given: Option<Span>,
+    measured_ns: f64,
+    last_dequeue: Time,
+    idle: bool,
+    idle_since: Time,
+}
+
+impl ServiceTime {
+    /// What is assumed until something was measured: 1500 bytes at 12 Mbit/s.
+    const GUESS_NS: f64 = 1e6;
+    /// Weight of one packet: about a hundred packets are remembered.
+    const WEIGHT: f64 = 0.01;
+
+    const fn new(given: Option<Span>) -> Self {
+        Self {
+            given,
+            measured_ns: Self::GUESS_NS,
+            last_dequeue: Time::ZERO,
+            idle: true,
+            idle_since: Time::ZERO,
+        }
+    }
+
+    fn on_dequeue(&mut self, now: Time, idle: bool) {
+        if !self.idle {
+            let gap = (now - self.last_dequeue).as_nanos() as f64;
+            self.measured_ns += Self::WEIGHT * (gap - self.measured_ns);
+        }
+        self.last_dequeue = now;
+        self.idle_since = now;
+        self.idle = idle;
+    }
+
+    /// How many typical packets fit into the idle time that was not used up yet. What is less
+    /// than a packet stays for the next time: arrivals that RED drops must not keep the average
+    /// of an empty queue from decaying.
+    fn use_up_idle(&mut self, now: Time) -> u64 {
+        let one = self.given.map_or(self.measured_ns as u64, Span::as_nanos).max(1);
+        let packets = (now - self.idle_since).as_nanos() / one;
+        self.idle_since += Span::from_nanos(one) * packets;
+        packets
+    }
+}
+
+/// `base` to the power of `exponent` by squaring: the same bits on every platform, which the
+/// power function of the system's library does not promise.
+fn power(base: f64, exponent: u64) -> f64 {
+    let (mut result, mut square, mut left) = (1.0, base, exponent);
+    while left > 0 {
+        if left & 1 == 1 {
+            result *= square;
+        }
+        square *= square;
+        left >>= 1;
+    }
+    result
+}
