@@ -213,3 +213,183 @@ fn control_law(config: &CodelConfig, from: Time, count: u32) -> Time {
 fn drop_packet(packet: Option<Packet>, drops: &mut Drops) {
     drops.extend(packet.map(|packet| (packet, DropReason::Aqm)));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{arrive, packet};
+    use super::*;
+
+    /// A queue on a link that takes one packet each millisecond.
+    struct Bench {
+        queue: Codel,
+        now: Time,
+        drops: Drops,
+        drop_times: Vec<f64>,
+    }
+
+    const TICK: Span = Span::from_millis(1);
+
+    impl Bench {
+        fn new() -> Self {
+            let (config, limit) = Codel::read("limit=1000000pkts").unwrap();
+            Self {
+                queue: Codel::new(config, limit),
+                now: Time::ZERO,
+                drops: Drops::new(),
+                drop_times: Vec::new(),
+            }
+        }
+
+        fn tick(&mut self, arrivals: usize) {
+            for id in 0..arrivals {
+                self.queue.enqueue(self.now, packet(id as u64, 1500, self.now), &mut self.drops);
+            }
+            self.now += TICK;
+            self.queue.dequeue(self.now, &mut self.drops);
+            for (_, reason) in self.drops.drain(..) {
+                assert_eq!(reason, DropReason::Aqm);
+                self.drop_times.push(self.now.as_millis_f64());
+            }
+        }
+
+        fn ticks(&mut self, count: usize, arrivals: usize) {
+            for _ in 0..count {
+                self.tick(arrivals);
+            }
+        }
+
+        /// Lets the link take everything.
+        fn drain(&mut self) {
+            while self.queue.packets() > 0 {
+                self.tick(0);
+            }
+        }
+
+        /// Overload until there were `count` more drops; their times.
+        fn overload(&mut self, count: usize) -> Vec<f64> {
+            let seen = self.drop_times.len();
+            while self.drop_times.len() < seen + count {
+                self.tick(2);
+            }
+            self.drop_times[seen..seen + count].to_vec()
+        }
+    }
+
+    #[test]
+    fn rfc8289_constants() {
+        let (config, _) = Codel::read("").unwrap();
+        assert_eq!(config.target, Span::from_millis(5));
+        assert_eq!(config.interval, Span::from_millis(100));
+        assert_eq!(config.mtu, 1500);
+    }
+
+    #[test]
+    fn rfc8289_first_drop_comes_an_interval_after_the_delay_passed_target() {
+        let mut bench = Bench::new();
+        // Two packets in and one out each millisecond: packet number k (from 1) leaves at k and
+        // came at floor((k - 1) / 2), so that the eighth is the first that waited 5 ms.
+        let first = bench.overload(1)[0];
+        assert_eq!(first, 108.0);
+    }
+
+    #[test]
+    fn rfc8289_drops_follow_the_control_law() {
+        let mut bench = Bench::new();
+        let times = bench.overload(20);
+        let mut due = times[0];
+        for (index, time) in times.iter().enumerate().skip(1) {
+            due += 100.0 / (index as f64).sqrt();
+            assert!((due..due + 1.0).contains(time), "drop {index} at {time}, due at {due}");
+        }
+    }
+
+    #[test]
+    fn rfc8289_drop_state_ends_when_the_delay_is_below_target() {
+        let mut bench = Bench::new();
+        bench.overload(5);
+        bench.drain();
+        let drops = bench.drop_times.len();
+        // Three packets stand all the time: 3 ms.
+        bench.tick(3);
+        bench.ticks(10_000, 1);
+        assert_eq!(bench.drop_times.len(), drops);
+        assert!(!bench.queue.control.dropping);
+    }
+
+    #[test]
+    fn rfc8289_one_packet_below_target_starts_the_interval_anew() {
+        let mut bench = Bench::new();
+        // Bursts of 60 packets stand above target for 55 ms, again and again.
+        for _ in 0..100 {
+            bench.tick(60);
+            bench.drain();
+        }
+        assert_eq!(bench.drop_times, []);
+    }
+
+    #[test]
+    fn rfc8289_a_standing_queue_of_target_is_dropped_from() {
+        let mut bench = Bench::new();
+        bench.tick(6);
+        bench.ticks(2_000, 1);
+        // Six packets are 6 ms. The first drop leaves 5 ms, which is not below target.
+        assert_eq!(bench.drop_times.len(), 2);
+        assert_eq!(bench.queue.packets(), 3);
+    }
+
+    #[test]
+    fn rfc8289_count_goes_on_from_the_last_drop_state_if_that_is_recent() {
+        let mut bench = Bench::new();
+        bench.overload(10);
+        let before = bench.queue.control.count;
+        bench.drain();
+        let delta = bench.queue.control.count - bench.queue.control.last_count;
+        assert!(delta >= before - 1, "{delta} {before}");
+        let again = bench.overload(2);
+        let due = again[0] + 100.0 / f64::from(delta).sqrt();
+        assert!((due..due + 1.0).contains(&again[1]), "{again:?} {delta}");
+    }
+
+    #[test]
+    fn rfc8289_count_starts_at_one_when_the_last_drop_state_is_long_ago() {
+        let mut bench = Bench::new();
+        bench.overload(10);
+        bench.drain();
+        bench.ticks(1600, 0);
+        let again = bench.overload(2);
+        assert_eq!(again[1] - again[0], 100.0);
+    }
+
+    #[test]
+    fn rfc8289_the_last_packet_is_never_dropped() {
+        let (config, limit) = Codel::read("").unwrap();
+        let mut queue = Codel::new(config, limit);
+        let mut drops = Drops::new();
+        let mut now = Time::ZERO;
+        for id in 0..100 {
+            queue.enqueue(now, packet(id, 1500, now), &mut drops);
+            now += Span::from_secs(3600);
+            assert!(queue.dequeue(now, &mut drops).is_some());
+        }
+        assert!(drops.is_empty());
+    }
+
+    #[test]
+    fn an_outage_of_an_hour_in_drop_state_costs_at_most_the_backlog() {
+        let mut bench = Bench::new();
+        bench.overload(3);
+        let waiting = bench.queue.packets();
+        bench.now += Span::from_secs(3600);
+        assert!(bench.queue.dequeue(bench.now, &mut bench.drops).is_some());
+        // The law has 36 000 drops to make up for; what is left is spared by its size.
+        assert_eq!(bench.drops.len() + 1 + bench.queue.packets(), waiting);
+        assert!(bench.queue.bytes() <= 1500);
+    }
+
+    #[test]
+    fn a_full_queue_overflows() {
+        let (config, _) = Codel::read("").unwrap();
+        let mut queue = Codel::new(config, Limit::Packets(2));
+        assert_eq!(arrive(&mut queue, Time::ZERO, &[(1, 1500), (2, 1500), (3, 1500)]), [3]);
+    }
+}

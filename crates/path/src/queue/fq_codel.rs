@@ -224,3 +224,180 @@ impl Queue for FqCodel {
         self.packets
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn queue(rest: &str, seed: u64) -> FqCodel {
+        FqCodel::new(FqCodelConfig::read(rest).unwrap(), Random::seeded(seed, 1))
+    }
+
+    /// Lets `count` packets of a flow arrive; the ids and flows of what was dropped.
+    fn send(queue: &mut FqCodel, flow: u32, count: u64, size: u32) -> Vec<(u64, u32)> {
+        let mut drops = Drops::new();
+        for id in 0..count {
+            queue.enqueue(Time::ZERO, Packet::new(id, flow, size, Time::ZERO), &mut drops);
+        }
+        assert!(drops.iter().all(|(_, reason)| *reason == DropReason::Overflow));
+        drops.iter().map(|(packet, _)| (packet.id, packet.flow)).collect()
+    }
+
+    fn next(queue: &mut FqCodel) -> Packet {
+        queue.dequeue(Time::ZERO, &mut Drops::new()).unwrap()
+    }
+
+    fn waiting(queue: &FqCodel, flow: u32) -> usize {
+        queue.flows[queue.queue_of(flow) as usize].fifo.len()
+    }
+
+    #[test]
+    fn rfc8290_constants() {
+        let config = FqCodelConfig::read("").unwrap();
+        assert_eq!((config.flows, config.quantum, config.batch), (1024, 1514, 64));
+        assert_eq!(config.limit, Limit::Packets(10_240));
+        assert_eq!(config.memory, Limit::Bytes(32 << 20));
+    }
+
+    #[test]
+    fn rfc8290_a_sparse_flow_is_served_first() {
+        let mut queue = queue("", 1);
+        send(&mut queue, 1, 100, 1500);
+        send(&mut queue, 2, 100, 1500);
+        for _ in 0..10 {
+            next(&mut queue);
+        }
+        send(&mut queue, 3, 1, 100);
+        assert_eq!(next(&mut queue).flow, 3);
+    }
+
+    #[test]
+    fn rfc8290_flows_share_bytes_not_packets() {
+        let mut queue = queue("", 1);
+        send(&mut queue, 1, 1000, 1500);
+        send(&mut queue, 2, 3000, 500);
+        let mut bytes = [0_u64; 3];
+        for _ in 0..2000 {
+            let packet = next(&mut queue);
+            bytes[packet.flow as usize] += u64::from(packet.size);
+        }
+        let ratio = bytes[1] as f64 / bytes[2] as f64;
+        assert!((0.99..1.01).contains(&ratio), "{bytes:?}");
+    }
+
+    #[test]
+    fn rfc8290_a_small_quantum_interleaves_small_packets() {
+        let mut queue = queue("quantum=300B", 1);
+        send(&mut queue, 1, 100, 1500);
+        send(&mut queue, 2, 100, 100);
+        let first: Vec<u32> = (0..17).map(|_| next(&mut queue).flow).collect();
+        // 1500 bytes on credit for the one are fifteen packets of the other.
+        assert_eq!(first.iter().filter(|flow| **flow == 1).count(), 2, "{first:?}");
+    }
+
+    #[test]
+    fn rfc8290_a_flow_of_single_packets_cannot_stay_in_front() {
+        let mut queue = queue("", 1);
+        send(&mut queue, 1, 100, 1500);
+        send(&mut queue, 1, 1, 1500);
+        let mut served = 0;
+        for _ in 0..40 {
+            // A new packet each time the last has left.
+            if waiting(&queue, 2) == 0 {
+                send(&mut queue, 2, 1, 1500);
+            }
+            served += u32::from(next(&mut queue).flow == 1);
+        }
+        assert!((19..=21).contains(&served), "{served}");
+    }
+
+    #[test]
+    fn rfc8290_overlimit_drops_from_the_head_of_the_fattest() {
+        let mut queue = queue("limit=100pkts", 1);
+        assert_eq!(send(&mut queue, 1, 80, 1500), []);
+        assert_eq!(send(&mut queue, 2, 20, 1500), []);
+        // The packet over the limit is of flow 2; half of flow 1 pays for it.
+        let dropped = send(&mut queue, 2, 1, 1500);
+        assert_eq!(dropped, (0..40).map(|id| (id, 1)).collect::<Vec<_>>());
+        assert_eq!(waiting(&queue, 2), 21);
+        assert_eq!(queue.packets(), 61);
+    }
+
+    #[test]
+    fn rfc8290_overlimit_drops_at_most_a_batch() {
+        let mut queue = queue("limit=1000pkts", 1);
+        assert_eq!(send(&mut queue, 1, 1001, 1500).len(), 64);
+        let mut queue = self::queue("limit=1000pkts,batch=1", 1);
+        assert_eq!(send(&mut queue, 1, 1001, 1500).len(), 1);
+    }
+
+    #[test]
+    fn the_fattest_is_so_by_bytes() {
+        let mut queue = queue("limit=100pkts", 1);
+        send(&mut queue, 1, 70, 100);
+        send(&mut queue, 2, 30, 1500);
+        let dropped = send(&mut queue, 1, 1, 100);
+        assert!(!dropped.is_empty() && dropped.iter().all(|(_, flow)| *flow == 2));
+    }
+
+    #[test]
+    fn the_memory_limit_holds_whatever_the_sizes() {
+        let mut queue = queue("memory=10kB", 1);
+        for flow in 0..50 {
+            send(&mut queue, flow, 1, 100);
+        }
+        send(&mut queue, 99, 1, 9_900);
+        assert!(queue.bytes() <= 10_000, "{}", queue.bytes());
+        // One that is larger than all the memory drops itself.
+        assert!(send(&mut queue, 98, 1, 10_001).contains(&(0, 98)));
+        assert!(queue.bytes() <= 10_000);
+    }
+
+    #[test]
+    fn rfc8290_codel_punishes_only_the_flow_that_queues() {
+        let mut queue = queue("", 1);
+        let mut drops = Drops::new();
+        for ms in 0..5_000 {
+            let now = Time::from_millis(ms);
+            for _ in 0..2 {
+                queue.enqueue(now, Packet::new(ms, 1, 1500, now), &mut drops);
+            }
+            if ms % 20 == 0 {
+                queue.enqueue(now, Packet::new(ms, 2, 200, now), &mut drops);
+            }
+            let sent = queue.dequeue(now, &mut drops).unwrap();
+            assert!(sent.flow == 1 || now - sent.enqueued_at < cellpace_base::Span::from_millis(3));
+        }
+        assert!(drops.len() > 50);
+        assert!(drops.iter().all(|(packet, why)| packet.flow == 1 && *why == DropReason::Aqm));
+    }
+
+    #[test]
+    fn rfc8290_the_hash_spreads_and_depends_on_the_seed() {
+        let map = |seed| {
+            let queue = queue("", seed);
+            (0..1024).map(|flow| queue.queue_of(flow)).collect::<Vec<_>>()
+        };
+        let (one, two) = (map(1), map(2));
+        assert_ne!(one, two);
+        assert_eq!(one, map(1));
+        for map in [one, two] {
+            assert!(map.iter().all(|index| *index < 1024));
+            // 1024 balls into 1024 urns leave 1/e of them empty.
+            let used = map.iter().collect::<HashSet<_>>().len();
+            assert!((600..700).contains(&used), "{used}");
+        }
+    }
+
+    #[test]
+    fn two_flows_in_one_queue_share_it_in_order() {
+        let mut queue = queue("flows=1", 1);
+        send(&mut queue, 1, 2, 1500);
+        send(&mut queue, 2, 2, 1500);
+        let order: Vec<(u32, u64)> =
+            (0..4).map(|_| next(&mut queue)).map(|p| (p.flow, p.id)).collect();
+        assert_eq!(order, [(1, 0), (1, 1), (2, 0), (2, 1)]);
+    }
+}

@@ -354,3 +354,250 @@ impl Departures {
         Span::from_nanos((bytes as f64 * average / Self::THRESHOLD as f64) as u64)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Reverse;
+    use std::collections::BinaryHeap;
+
+    use super::super::testing::packet;
+    use super::*;
+
+    fn pie(rest: &str) -> Pie {
+        Pie::new(PieConfig::read(rest).unwrap(), Random::seeded(11, 1))
+    }
+
+    fn control(drop_prob: f64, old_delay_ms: u64) -> Control {
+        let old_delay = Span::from_millis(old_delay_ms);
+        Control { drop_prob, old_delay, burst_left: Span::ZERO }
+    }
+
+    /// The drop probability after one update.
+    fn updated(rest: &str, mut control: Control, delay_ms: u64) -> f64 {
+        control.update(&PieConfig::read(rest).unwrap(), Span::from_millis(delay_ms));
+        control.drop_prob
+    }
+
+    fn near(found: f64, wanted: f64) {
+        assert!((found - wanted).abs() <= 1e-12 + wanted.abs() * 1e-9, "{found} {wanted}");
+    }
+
+    #[test]
+    fn rfc8033_constants() {
+        let config = PieConfig::read("").unwrap();
+        assert_eq!(config.target, Span::from_millis(15));
+        assert_eq!(config.update, Span::from_millis(15));
+        assert_eq!((config.alpha, config.beta), (0.125, 1.25));
+        assert_eq!(config.burst, Span::from_millis(150));
+    }
+
+    #[test]
+    fn rfc8033_update_is_proportional_and_integral() {
+        // alpha (35 - 15 ms) + beta (35 - 25 ms) = 0.0025 + 0.0125.
+        near(updated("", control(0.5, 25), 35), 0.515);
+        near(updated("", control(0.5, 35), 25), 0.5 + 0.001_25 - 0.0125);
+    }
+
+    #[test]
+    fn rfc8033_small_probabilities_change_in_small_steps() {
+        for (p, divisor) in [
+            (0.0, 2048.0),
+            (0.000_002, 512.0),
+            (0.000_02, 128.0),
+            (0.000_2, 32.0),
+            (0.002, 8.0),
+            (0.02, 2.0),
+            (0.2, 1.0),
+        ] {
+            near(updated("", control(p, 25), 35), p + 0.015 / divisor);
+        }
+    }
+
+    #[test]
+    fn rfc8033_large_probabilities_rise_by_two_percent_at_most() {
+        // beta * 100 ms alone would be 0.125.
+        near(updated("", control(0.1, 15), 115), 0.12);
+        near(updated("cap=false", control(0.1, 15), 115), 0.1 + 0.0125 + 0.125);
+        near(updated("", control(0.099, 15), 115), 0.099 + 0.137_5 / 2.0);
+    }
+
+    #[test]
+    fn rfc8033_probability_decays_by_two_percent_without_a_queue() {
+        near(updated("", control(0.5, 0), 0), (0.5 - 0.125 * 0.015) * 0.98);
+        near(updated("", control(0.5, 15), 15), 0.5);
+        assert_eq!(updated("", control(0.000_001, 100), 0), 0.0);
+        assert_eq!(updated("cap=false", control(0.99, 0), 1000), 1.0);
+    }
+
+    #[test]
+    fn rfc8033_a_burst_of_150_ms_passes_after_calm() {
+        let mut queue = pie("limit=1000000pkts");
+        let mut drops = Drops::new();
+        let mut first = None;
+        for ms in 0..3_000 {
+            let now = Time::from_millis(ms);
+            for id in 0..4 {
+                queue.enqueue(now, packet(id, 1500, now), &mut drops);
+            }
+            queue.dequeue(now, &mut drops);
+            if first.is_none() && !drops.is_empty() {
+                first = Some(ms);
+            }
+            if ms < 150 {
+                assert_eq!(queue.control.burst_left, Span::from_millis(150 - ms / 15 * 15));
+            }
+        }
+        assert!(first.unwrap() >= 150, "{first:?}");
+        assert!(drops.iter().all(|(_, reason)| *reason == DropReason::Aqm));
+    }
+
+    #[test]
+    fn rfc8033_the_link_does_not_run_dry() {
+        let mut queue = pie("burst=0s");
+        queue.control = control(1.0, 1000);
+        let mut drops = Drops::new();
+        for id in 0..100 {
+            queue.enqueue(Time::ZERO, packet(id, 1500, Time::ZERO), &mut drops);
+        }
+        // Two packets are no backlog; the third makes it one.
+        assert_eq!((queue.packets(), drops.len()), (3, 97));
+    }
+
+    /// Gaps between drops of a queue with a backlog and a fixed drop probability of 1/8.
+    fn gaps(rest: &str) -> Vec<usize> {
+        let mut queue = pie(rest);
+        queue.control = control(0.125, 1000);
+        queue.fifo.push(packet(0, 1_000_000, Time::ZERO));
+        let dropped = (0..50_000).map(|_| queue.drops_early()).collect::<Vec<_>>();
+        let at: Vec<usize> = (0..dropped.len()).filter(|index| dropped[*index]).collect();
+        at.windows(2).map(|pair| pair[1] - pair[0]).collect()
+    }
+
+    #[test]
+    fn rfc8033_derandomization_keeps_drops_apart() {
+        let spread = gaps("derandomize=true");
+        // 0.85 and 8.5 of gathered probability at 0.125 each.
+        assert!(spread.iter().all(|gap| (7..=68).contains(gap)));
+        let plain = gaps("");
+        assert!(plain.iter().any(|gap| *gap < 7));
+        let share = plain.len() as f64 / 50_000.0;
+        assert!((0.12..0.13).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn updates_are_caught_up_as_if_made_in_time() {
+        let (mut lazy, mut diligent) = (pie(""), pie(""));
+        for queue in [&mut lazy, &mut diligent] {
+            queue.control = control(0.3, 40);
+        }
+        for n in 1..=1_000 {
+            let now = Time::from_millis(15 * n);
+            diligent.catch_up(now);
+            if n % 37 == 0 {
+                lazy.catch_up(now + Span::from_millis(14));
+                assert_eq!(lazy.control, diligent.control, "{n}");
+                assert_eq!(lazy.next_update, diligent.next_update);
+            }
+        }
+    }
+
+    #[test]
+    fn an_hour_of_silence_ends_in_calm_and_on_the_grid() {
+        let mut queue = pie("");
+        queue.control = control(1.0, 1000);
+        let hour = Time::from_secs(3600);
+        queue.catch_up(hour);
+        assert_eq!(queue.drop_probability(), 0.0);
+        assert_eq!(queue.control.burst_left, Span::from_millis(150));
+        assert_eq!(queue.next_update, hour + Span::from_millis(15));
+        queue.catch_up(Time::MAX);
+        queue.catch_up(Time::MAX);
+        assert_eq!(queue.drop_probability(), 0.0);
+    }
+
+    /// Senders of Reno's kind over a link of one 1500-byte packet each `service`: the mean queue
+    /// delay in ms and the share of the link used, after a while to settle.
+    fn closed_loop(rest: &str, senders: usize, service: Span, rtt: Span) -> (f64, f64) {
+        const SETTLE: Time = Time::from_secs(30);
+        const END: Time = Time::from_secs(150);
+        let mut queue = pie(rest);
+        let mut cwnd = vec![2.0_f64; senders];
+        let mut in_flight = vec![0.0_f64; senders];
+        let mut deaf_until = vec![Time::ZERO; senders];
+        // What a sender learns: (when, which, whether it was delivered).
+        let mut feedback: BinaryHeap<Reverse<(Time, usize, bool)>> = BinaryHeap::new();
+        let (mut now, mut waited, mut left) = (Time::ZERO, 0.0, 0.0);
+        let mut drops = Drops::new();
+        while now < END {
+            now += service;
+            while let Some(Reverse((at, who, delivered))) = feedback.peek().copied() {
+                if at > now {
+                    break;
+                }
+                feedback.pop();
+                in_flight[who] -= 1.0;
+                if delivered {
+                    cwnd[who] += 1.0 / cwnd[who];
+                } else if at >= deaf_until[who] {
+                    cwnd[who] = (cwnd[who] / 2.0).max(1.0);
+                    deaf_until[who] = at + rtt;
+                }
+            }
+            for who in 0..senders {
+                while in_flight[who] + 1.0 <= cwnd[who] {
+                    in_flight[who] += 1.0;
+                    queue.enqueue(now, packet(who as u64, 1500, now), &mut drops);
+                }
+            }
+            if let Some(packet) = queue.dequeue(now, &mut drops) {
+                feedback.push(Reverse((now + rtt, packet.id as usize, true)));
+                if now > SETTLE {
+                    waited += (now - packet.enqueued_at).as_millis_f64();
+                    left += 1.0;
+                }
+            }
+            for (packet, _) in drops.drain(..) {
+                feedback.push(Reverse((now + rtt, packet.id as usize, false)));
+            }
+        }
+        (waited / left, left * service.as_secs_f64() / (END - SETTLE).as_secs_f64())
+    }
+
+    #[test]
+    fn rfc8033_holds_the_delay_near_its_target_against_aimd_senders() {
+        let ms = Span::from_millis;
+        for rest in ["", "derandomize=true", "delay=rate"] {
+            for (senders, service) in [(5, ms(1)), (20, ms(1)), (10, Span::from_micros(250))] {
+                let (delay, used) = closed_loop(rest, senders, service, ms(80));
+                assert!((10.0..20.0).contains(&delay), "{rest} {senders} {service}: {delay}");
+                assert!(used > 0.85, "{rest} {senders} {service}: {used}");
+            }
+        }
+        let (delay, _) = closed_loop("target=50ms", 20, ms(1), ms(80));
+        assert!((40.0..60.0).contains(&delay), "{delay}");
+    }
+
+    #[test]
+    fn rfc8033_departure_rate_is_measured_on_a_backlog_only() {
+        let mut departures = Departures::default();
+        let mut now = Time::ZERO;
+        // Little waits: nothing is measured however slowly it goes.
+        for _ in 0..100 {
+            now += Span::from_secs(1);
+            departures.on_dequeue(now, 1500, 15_000);
+        }
+        assert_eq!(departures.time_for(1_000_000), Span::ZERO);
+        for _ in 0..12 {
+            now += Span::from_millis(1);
+            departures.on_dequeue(now, 1500, 100_000);
+        }
+        // 1500 bytes each ms: 150 000 bytes take 100 ms.
+        assert_eq!(departures.time_for(150_000).as_millis_f64().round(), 100.0);
+        // The next measurement, twice as slow, weighs a quarter.
+        for _ in 0..11 {
+            now += Span::from_millis(2);
+            departures.on_dequeue(now, 1500, 100_000);
+        }
+        assert_eq!(departures.time_for(150_000).as_millis_f64().round(), 125.0);
+    }
+}

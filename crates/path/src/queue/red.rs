@@ -301,3 +301,184 @@ fn power(base: f64, exponent: u64) -> f64 {
     }
     result
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{arrive, packet};
+    use super::*;
+
+    fn red(rest: &str) -> Red {
+        Red::new(RedConfig::read(rest).unwrap(), Random::seeded(7, 1))
+    }
+
+    /// Fills the queue to `level` packets of 1500 bytes past RED, which has no say yet.
+    fn fill(queue: &mut Red, level: u64) {
+        for id in 0..level {
+            queue.fifo.push(packet(id, 1500, Time::ZERO));
+        }
+    }
+
+    /// Of each arrival at a queue that stands still, whether it was dropped.
+    fn arrivals(queue: &mut Red, count: usize, size: u32) -> Vec<bool> {
+        let mut drops = Drops::new();
+        let dropped = (0..count as u64).map(|id| {
+            drops.clear();
+            let before = queue.packets();
+            queue.enqueue(Time::ZERO, packet(id, size, Time::ZERO), &mut drops);
+            if queue.packets() > before {
+                // The newest goes again, so that the level stays.
+                queue.fifo = Fifo::new();
+                fill(queue, before as u64);
+            }
+            !drops.is_empty()
+        });
+        dropped.collect()
+    }
+
+    fn share(dropped: &[bool]) -> f64 {
+        dropped.iter().filter(|dropped| **dropped).count() as f64 / dropped.len() as f64
+    }
+
+    const STILL: &str = "min=10pkts,max=30pkts,p=0.1,wq=1,limit=1000pkts";
+
+    #[test]
+    fn red_probability_is_linear_from_min_to_max_and_gentle_to_twice_max() {
+        let config = RedConfig::read("min=3mbit,max=9mbit,p=0.1").unwrap();
+        let at = |mbit: f64| config.probability(mbit * 1e6 / 8.0);
+        assert_eq!(at(2.999), None);
+        assert_eq!(at(3.0), Some(0.0));
+        assert_eq!(at(6.0), Some(0.05));
+        assert_eq!(at(9.0), Some(0.1));
+        assert_eq!(at(13.5), Some(0.55));
+        assert_eq!(at(18.0), Some(1.0));
+        let hard = RedConfig { gentle: false, ..config };
+        assert_eq!(hard.probability(9e6 / 8.0), Some(1.0));
+    }
+
+    #[test]
+    fn red_drop_rate_follows_the_curve() {
+        // Drops are uniform among 1 .. 1/p_b - 1 packets after the last: 2 p_b of all packets.
+        for (level, p) in [(12, 0.01), (14, 0.02), (18, 0.04), (20, 0.05), (25, 0.075)] {
+            let mut queue = red(STILL);
+            fill(&mut queue, level);
+            let share = share(&arrivals(&mut queue, 20_000, 1500));
+            assert!((share / (2.0 * p) - 1.0).abs() < 0.1, "level {level}: {share}");
+        }
+    }
+
+    #[test]
+    fn red_gentle_part_drops_more_than_p_and_not_everything() {
+        let mut queue = red(STILL);
+        fill(&mut queue, 33);
+        // p_b = 0.1 + 0.9 * 0.1 = 0.19: 1, 2, .. 5 packets apart.
+        let gentle = share(&arrivals(&mut queue, 20_000, 1500));
+        assert!((0.33..0.43).contains(&gentle), "{gentle}");
+        let mut queue = red("min=10pkts,max=30pkts,p=0.1,wq=1,limit=1000pkts,gentle=false");
+        fill(&mut queue, 33);
+        assert_eq!(share(&arrivals(&mut queue, 100, 1500)), 1.0);
+    }
+
+    #[test]
+    fn red_drops_nothing_below_min() {
+        let mut queue = red(STILL);
+        fill(&mut queue, 9);
+        assert_eq!(share(&arrivals(&mut queue, 10_000, 1500)), 0.0);
+    }
+
+    #[test]
+    fn red_drops_are_spread_evenly() {
+        let mut queue = red(STILL);
+        fill(&mut queue, 20);
+        let dropped = arrivals(&mut queue, 40_000, 1500);
+        let at: Vec<usize> = (0..dropped.len()).filter(|index| dropped[*index]).collect();
+        let gaps: Vec<usize> = at.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        // p_b = 0.05: between 1 and 19 packets, each equally often; 1/19 is 5.3 %.
+        for gap in 1..=19 {
+            let share = gaps.iter().filter(|g| **g == gap).count() as f64 / gaps.len() as f64;
+            assert!((0.04..0.065).contains(&share), "gap {gap}: {share}");
+        }
+        assert!(gaps.iter().all(|gap| (1..=20).contains(gap)));
+    }
+
+    #[test]
+    fn red_byte_mode_spares_small_packets() {
+        let mut queue = red("min=10pkts,max=30pkts,p=0.1,wq=1,limit=1000pkts,mode=byte");
+        fill(&mut queue, 20);
+        let small = share(&arrivals(&mut queue, 50_000, 150));
+        assert!((0.009..0.011).contains(&small), "{small}");
+    }
+
+    #[test]
+    fn red_average_moves_by_its_weight_at_arrivals() {
+        let mut queue = red("min=10pkts,max=30pkts,wq=0.25");
+        fill(&mut queue, 8);
+        arrive(&mut queue, Time::ZERO, &[(1, 1500)]);
+        assert_eq!(queue.average(), 2.0);
+        arrive(&mut queue, Time::ZERO, &[(2, 1500)]);
+        assert_eq!(queue.average(), 2.0 + 0.25 * (9.0 - 2.0));
+    }
+
+    #[test]
+    fn red_average_is_in_bytes_when_thresholds_are() {
+        let mut queue = red("min=10kB,max=30kB,wq=1,limit=1000pkts");
+        fill(&mut queue, 4);
+        arrive(&mut queue, Time::ZERO, &[(1, 1500)]);
+        assert_eq!(queue.average(), 6000.0);
+    }
+
+    #[test]
+    fn red_average_decays_in_idle_time_by_the_packets_that_could_have_left() {
+        let mut queue = red("min=10pkts,max=30pkts,wq=0.5,rate=12mbit");
+        fill(&mut queue, 1);
+        queue.average = 8.0;
+        queue.dequeue(Time::from_millis(100), &mut Drops::new());
+        // A packet takes 1 ms at 12 Mbit/s; three have passed.
+        arrive(&mut queue, Time::from_micros(103_900), &[(1, 1500)]);
+        assert_eq!(queue.average(), 1.0);
+    }
+
+    #[test]
+    fn red_idle_decay_goes_by_the_measured_rate_without_a_given_one() {
+        let mut queue = red("min=1000pkts,max=3000pkts,wq=0.5");
+        fill(&mut queue, 2000);
+        let mut now = Time::ZERO;
+        while queue.dequeue(now, &mut Drops::new()).is_some() {
+            now += Span::from_millis(10);
+        }
+        now = queue.service.last_dequeue;
+        queue.average = 8.0;
+        arrive(&mut queue, now + Span::from_millis(35), &[(1, 1500)]);
+        assert_eq!(queue.average(), 1.0, "{}", queue.service.measured_ns);
+    }
+
+    #[test]
+    fn red_average_of_an_empty_queue_decays_although_all_arrivals_are_dropped() {
+        let mut queue = red("min=10pkts,max=30pkts,wq=0.5,rate=12mbit");
+        queue.average = 1000.0;
+        let mut now = Time::ZERO;
+        while queue.packets() == 0 && now < Time::from_secs(1) {
+            // Four arrivals in the time of one departure.
+            now += Span::from_micros(250);
+            arrive(&mut queue, now, &[(1, 1500)]);
+        }
+        assert!((4.0..8.0).contains(&now.as_millis_f64()), "{now:?}");
+    }
+
+    #[test]
+    fn red_hard_limit_is_twice_max_unless_given() {
+        let mut queue = red("min=10pkts,max=30pkts,wq=0.000001");
+        let all: Vec<(u64, u32)> = (0..70).map(|id| (id, 1500)).collect();
+        assert_eq!(arrive(&mut queue, Time::ZERO, &all).len(), 10);
+        let config = RedConfig::read("").unwrap();
+        assert_eq!(config.limit, Limit::Bytes(2_250_000));
+    }
+
+    #[test]
+    fn power_is_repeated_multiplication() {
+        assert_eq!(power(0.5, 0), 1.0);
+        assert_eq!(power(0.5, 13), 0.5_f64.powi(13));
+        assert_eq!(power(0.0, u64::MAX), 0.0);
+        assert_eq!(power(0.0, 0), 1.0);
+        assert!((power(0.998, 1000) / (-2.002_f64).exp() - 1.0).abs() < 1e-3);
+    }
+}

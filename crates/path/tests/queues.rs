@@ -1,0 +1,185 @@
+//! What every queue owes to whoever drives it, whatever happens: each packet comes out once, the
+//! sums are right, a flow keeps its order, limits hold, nothing panics.
+
+use std::collections::HashMap;
+
+use cellpace_base::{Random, Span, Time};
+use cellpace_path::queue::{Drops, queue_infos};
+use cellpace_path::{DropReason, Packet, Queue, QueueSpec};
+use proptest::prelude::*;
+
+/// Queues and what they hold at most: bytes, packets.
+const QUEUES: &[(&str, u64, usize)] = &[
+    ("droptail:20kB", 20_000, usize::MAX),
+    ("droptail:10pkts", u64::MAX, 10),
+    ("infinite", u64::MAX, usize::MAX),
+    ("drophead:20kB", 20_000, usize::MAX),
+    ("drophead:10pkts", u64::MAX, 10),
+    ("red", 2_250_000, usize::MAX),
+    ("red:min=3pkts,max=9pkts,p=0.5,wq=0.2", u64::MAX, 18),
+    ("red:min=5kB,max=15kB,wq=1,gentle=false,mode=byte,rate=1mbit,limit=20kB", 20_000, usize::MAX),
+    ("codel", u64::MAX, 1000),
+    ("codel:target=1us,interval=2us,limit=20kB", 20_000, usize::MAX),
+    ("pie", u64::MAX, 1000),
+    ("pie:target=1ms,burst=0s,derandomize=true,limit=20kB", 20_000, usize::MAX),
+    ("pie:delay=rate,tupdate=100us,burst=0s,alpha=1000,beta=1000", u64::MAX, 1000),
+    ("pie:alpha=0,beta=0", u64::MAX, 1000),
+    ("fq_codel", 32 << 20, 10_240),
+    ("fq_codel:flows=2,quantum=64B,limit=10pkts,batch=2", 32 << 20, 10),
+    ("fq_codel:target=1us,interval=2us,memory=20kB", 20_000, 10_240),
+];
+
+#[derive(Debug, Clone)]
+enum Step {
+    Wait(Span),
+    Arrive { flow: u32, sizes: Vec<u32> },
+    Leave(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let wait = (0_u32..42, 1_u64..10).prop_map(|(shift, nanos)| {
+        Step::Wait(Span::from_nanos(nanos << shift).min(Span::from_secs(3600)))
+    });
+    let size = prop_oneof![8 => 40_u32..=1500, 1 => Just(1500), 1 => 1501_u32..=65_535];
+    let arrive = (0_u32..5, prop::collection::vec(size, 1..20))
+        .prop_map(|(flow, sizes)| Step::Arrive { flow, sizes });
+    let leave = (1_usize..20).prop_map(Step::Leave);
+    prop::collection::vec(prop_oneof![wait, arrive, leave], 0..100)
+}
+
+/// A queue and what a plain account says must be in it.
+struct Account {
+    name: &'static str,
+    queue: Box<dyn Queue>,
+    most: (u64, usize),
+    now: Time,
+    drops: Drops,
+    next_id: u64,
+    inside: HashMap<u64, Packet>,
+    bytes: u64,
+    /// The last packet of each flow that left.
+    left: HashMap<u32, u64>,
+}
+
+impl Account {
+    fn new(name: &'static str, bytes: u64, packets: usize, seed: u64) -> Self {
+        let spec: QueueSpec = name.parse().unwrap();
+        Self {
+            name,
+            queue: spec.build(Random::seeded(seed, 1)),
+            most: (bytes, packets),
+            now: Time::ZERO,
+            drops: Drops::new(),
+            next_id: 0,
+            inside: HashMap::new(),
+            bytes: 0,
+            left: HashMap::new(),
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Wait(span) => self.now += *span,
+            Step::Arrive { flow, sizes } => {
+                for size in sizes {
+                    self.arrive(*flow, *size);
+                }
+            }
+            Step::Leave(count) => {
+                for _ in 0..*count {
+                    self.leave();
+                }
+            }
+        }
+    }
+
+    fn arrive(&mut self, flow: u32, size: u32) {
+        let packet = Packet::new(self.next_id, flow, size, self.now);
+        self.next_id += 1;
+        self.inside.insert(packet.id, packet);
+        self.bytes += u64::from(size);
+        self.queue.enqueue(self.now, packet, &mut self.drops);
+        self.settle();
+    }
+
+    fn leave(&mut self) -> bool {
+        let left = self.queue.dequeue(self.now, &mut self.drops);
+        match left {
+            Some(packet) => {
+                self.take_out(packet);
+                let last = self.left.insert(packet.flow, packet.id);
+                assert!(last.is_none_or(|last| last < packet.id), "{}: order", self.name);
+            }
+            None => assert_eq!(self.queue.packets(), 0, "{}: keeps packets back", self.name),
+        }
+        self.settle();
+        left.is_some()
+    }
+
+    fn settle(&mut self) {
+        for (packet, reason) in std::mem::take(&mut self.drops) {
+            assert!(matches!(reason, DropReason::Overflow | DropReason::Aqm));
+            self.take_out(packet);
+        }
+        assert_eq!(self.queue.packets(), self.inside.len(), "{}: packets", self.name);
+        assert_eq!(self.queue.bytes(), self.bytes, "{}: bytes", self.name);
+        assert!(self.bytes <= self.most.0, "{}: {} bytes", self.name, self.bytes);
+        assert!(self.inside.len() <= self.most.1, "{}: limit", self.name);
+    }
+
+    fn take_out(&mut self, packet: Packet) {
+        assert_eq!(self.inside.remove(&packet.id), Some(packet), "{}: came out twice", self.name);
+        self.bytes -= u64::from(packet.size);
+    }
+}
+
+#[test]
+fn every_kind_of_queue_is_in_the_list() {
+    for info in queue_infos() {
+        assert!(QUEUES.iter().any(|(name, ..)| name.split(':').next() == Some(info.name)));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn every_packet_comes_out_once_and_the_sums_are_right(steps in steps(), seed: u64) {
+        for &(name, bytes, packets) in QUEUES {
+            let mut account = Account::new(name, bytes, packets, seed);
+            for step in &steps {
+                account.step(step);
+            }
+            while account.leave() {}
+            prop_assert!(account.inside.is_empty());
+        }
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_fates(steps in steps(), seed: u64) {
+        for &(name, bytes, packets) in QUEUES {
+            let fates = || {
+                let mut account = Account::new(name, bytes, packets, seed);
+                for step in &steps {
+                    account.step(step);
+                }
+                (account.inside, account.left)
+            };
+            prop_assert_eq!(fates(), fates());
+        }
+    }
+}
+
+#[test]
+fn the_end_of_time_is_a_time_like_any_other() {
+    for &(name, bytes, packets) in QUEUES {
+        let mut account = Account::new(name, bytes, packets, 1);
+        for _ in 0..3 {
+            account.step(&Step::Arrive { flow: 1, sizes: vec![1500; 30] });
+            account.step(&Step::Leave(5));
+            account.now = Time::MAX;
+        }
+        while account.leave() {}
+        assert!(account.inside.is_empty());
+    }
+}
