@@ -63,7 +63,7 @@ struct Account {
 
 impl Account {
     fn new(name: &'static str, bytes: u64, packets: usize, seed: u64) -> Self {
-        let spec: QueueSpec = name.parse().unwrap();
+        let spec: QueueSpec = name.parse().expect("the table of queues is right");
         Self {
             name,
             queue: spec.build(Random::seeded(seed, 1)),

@@ -7,7 +7,7 @@ use super::{Drops, Limit, Queue};
 use crate::{DropReason, Packet, PathError};
 
 /// The parameters of CoDel.
-pub const CODEL_PARAMS: &[Param] = &[
+pub(super) const CODEL_PARAMS: &[Param] = &[
     TARGET,
     INTERVAL,
     MTU,
@@ -50,13 +50,13 @@ pub(super) const MTU: Param = Param {
 
 /// How CoDel decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CodelConfig {
+pub(super) struct CodelConfig {
     /// Standing delay that is fine.
-    pub target: Span,
+    target: Span,
     /// For how long more than that is fine.
-    pub interval: Span,
+    interval: Span,
     /// A backlog of at most this many bytes is never dropped from.
-    pub mtu: u64,
+    mtu: u64,
 }
 
 impl CodelConfig {
@@ -71,7 +71,7 @@ impl CodelConfig {
 
 /// A FIFO under CoDel.
 #[derive(Debug)]
-pub struct Codel {
+pub(super) struct Codel {
     config: CodelConfig,
     limit: Limit,
     control: Control,
@@ -80,7 +80,7 @@ pub struct Codel {
 
 impl Codel {
     /// An empty queue.
-    pub const fn new(config: CodelConfig, limit: Limit) -> Self {
+    pub(super) const fn new(config: CodelConfig, limit: Limit) -> Self {
         Self { config, limit, control: Control::new(), fifo: Fifo::new() }
     }
 

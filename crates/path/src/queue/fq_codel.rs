@@ -11,7 +11,7 @@ use super::{Drops, Limit, Queue};
 use crate::{DropReason, OPPORTUNITY_BYTES, Packet, PathError};
 
 /// The parameters of FQ-CoDel.
-pub const FQ_CODEL_PARAMS: &[Param] = &[
+pub(super) const FQ_CODEL_PARAMS: &[Param] = &[
     TARGET,
     INTERVAL,
     MTU,
@@ -59,7 +59,7 @@ pub const FQ_CODEL_PARAMS: &[Param] = &[
 
 /// How FQ-CoDel decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FqCodelConfig {
+pub(super) struct FqCodelConfig {
     codel: CodelConfig,
     flows: u32,
     quantum: i64,
@@ -89,7 +89,7 @@ impl FqCodelConfig {
 
 /// Fair queueing with CoDel in each queue.
 #[derive(Debug)]
-pub struct FqCodel {
+pub(super) struct FqCodel {
     config: FqCodelConfig,
     /// Secret of the hash, so that no sender can choose its neighbours (RFC 8290 section 4.1).
     perturbation: u64,
@@ -113,7 +113,7 @@ struct Flow {
 
 impl FqCodel {
     /// An empty queue. `random` perturbs the hash.
-    pub fn new(config: FqCodelConfig, mut random: Random) -> Self {
+    pub(super) fn new(config: FqCodelConfig, mut random: Random) -> Self {
         let flow = || Flow { fifo: Fifo::new(), control: Control::new(), credit: 0, listed: false };
         Self {
             config,

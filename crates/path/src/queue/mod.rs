@@ -16,13 +16,14 @@ use cellpace_base::{Args, Param, Random, Time, nearest, split_name};
 
 use crate::{DropReason, Packet, PathError};
 
-pub use codel::{CODEL_PARAMS, Codel, CodelConfig};
+use codel::{CODEL_PARAMS, Codel, CodelConfig};
+use fq_codel::{FQ_CODEL_PARAMS, FqCodel, FqCodelConfig};
+use pie::{PIE_PARAMS, Pie, PieConfig};
+use red::{RED_PARAMS, Red, RedConfig};
+
 pub use drophead::DropHead;
 pub use droptail::DropTail;
-pub use fq_codel::{FQ_CODEL_PARAMS, FqCodel, FqCodelConfig};
 pub use limit::Limit;
-pub use pie::{PIE_PARAMS, Pie, PieConfig};
-pub use red::{RED_PARAMS, Red, RedConfig};
 
 /// A queue. Every packet given to it comes out of [`dequeue`](Self::dequeue) once, or is handed
 /// to `drops` once with the reason.

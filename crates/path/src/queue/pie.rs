@@ -8,7 +8,7 @@ use super::{Drops, Limit, Queue};
 use crate::{DropReason, OPPORTUNITY_BYTES, Packet, PathError};
 
 /// The parameters of PIE.
-pub const PIE_PARAMS: &[Param] = &[
+pub(super) const PIE_PARAMS: &[Param] = &[
     Param {
         key: "target",
         kind: Kind::Span(Span::from_micros(1), Span::from_secs(60)),
@@ -85,7 +85,7 @@ pub const PIE_PARAMS: &[Param] = &[
 
 /// How PIE decides.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PieConfig {
+pub(super) struct PieConfig {
     target: Span,
     update: Span,
     alpha: f64,
@@ -117,7 +117,7 @@ impl PieConfig {
 
 /// A FIFO under PIE.
 #[derive(Debug)]
-pub struct Pie {
+pub(super) struct Pie {
     config: PieConfig,
     fifo: Fifo,
     random: Random,
@@ -140,7 +140,7 @@ struct Control {
 
 impl Pie {
     /// An empty queue.
-    pub fn new(config: PieConfig, random: Random) -> Self {
+    pub(super) fn new(config: PieConfig, random: Random) -> Self {
         Self {
             config,
             fifo: Fifo::new(),
@@ -151,11 +151,6 @@ impl Pie {
             last_sojourn: Span::ZERO,
             departures: Departures::default(),
         }
-    }
-
-    /// The drop probability, from 0 to 1.
-    pub fn drop_probability(&self) -> f64 {
-        self.control.drop_prob
     }
 
     /// Makes the updates that were due up to `now`. Nothing entered or left between them, so
@@ -507,12 +502,12 @@ mod tests {
         queue.control = control(1.0, 1000);
         let hour = Time::from_secs(3600);
         queue.catch_up(hour);
-        assert_eq!(queue.drop_probability(), 0.0);
+        assert_eq!(queue.control.drop_prob, 0.0);
         assert_eq!(queue.control.burst_left, Span::from_millis(150));
         assert_eq!(queue.next_update, hour + Span::from_millis(15));
         queue.catch_up(Time::MAX);
         queue.catch_up(Time::MAX);
-        assert_eq!(queue.drop_probability(), 0.0);
+        assert_eq!(queue.control.drop_prob, 0.0);
     }
 
     /// Senders of Reno's kind over a link of one 1500-byte packet each `service`: the mean queue

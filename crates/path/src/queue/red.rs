@@ -9,7 +9,7 @@ use super::{Drops, Limit, Queue};
 use crate::{DropReason, OPPORTUNITY_BYTES, Packet, PathError};
 
 /// The parameters of RED.
-pub const RED_PARAMS: &[Param] = &[
+pub(super) const RED_PARAMS: &[Param] = &[
     Param {
         key: "min",
         kind: Kind::Window,
@@ -78,7 +78,7 @@ pub const RED_PARAMS: &[Param] = &[
 
 /// How RED decides.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct RedConfig {
+pub(super) struct RedConfig {
     min: f64,
     max: f64,
     /// Whether `min` and `max` count packets; else bytes.
@@ -134,7 +134,7 @@ fn not_above(min: Window, max: Window) -> ArgsError {
 
 /// A FIFO under RED.
 #[derive(Debug)]
-pub struct Red {
+pub(super) struct Red {
     config: RedConfig,
     fifo: Fifo,
     random: Random,
@@ -147,7 +147,7 @@ pub struct Red {
 
 impl Red {
     /// An empty queue.
-    pub fn new(config: RedConfig, random: Random) -> Self {
+    pub(super) fn new(config: RedConfig, random: Random) -> Self {
         Self {
             service: ServiceTime::new(config.service),
             config,
@@ -156,11 +156,6 @@ impl Red {
             average: 0.0,
             count: None,
         }
-    }
-
-    /// The average queue, in the unit of `min` and `max`.
-    pub fn average(&self) -> f64 {
-        self.average
     }
 
     /// RED 1993 section 4, the first half of the algorithm: the average at an arrival.
@@ -413,9 +408,9 @@ mod tests {
         let mut queue = red("min=10pkts,max=30pkts,wq=0.25");
         fill(&mut queue, 8);
         arrive(&mut queue, Time::ZERO, &[(1, 1500)]);
-        assert_eq!(queue.average(), 2.0);
+        assert_eq!(queue.average, 2.0);
         arrive(&mut queue, Time::ZERO, &[(2, 1500)]);
-        assert_eq!(queue.average(), 2.0 + 0.25 * (9.0 - 2.0));
+        assert_eq!(queue.average, 2.0 + 0.25 * (9.0 - 2.0));
     }
 
     #[test]
@@ -423,7 +418,7 @@ mod tests {
         let mut queue = red("min=10kB,max=30kB,wq=1,limit=1000pkts");
         fill(&mut queue, 4);
         arrive(&mut queue, Time::ZERO, &[(1, 1500)]);
-        assert_eq!(queue.average(), 6000.0);
+        assert_eq!(queue.average, 6000.0);
     }
 
     #[test]
@@ -434,7 +429,7 @@ mod tests {
         queue.dequeue(Time::from_millis(100), &mut Drops::new());
         // A packet takes 1 ms at 12 Mbit/s; three have passed.
         arrive(&mut queue, Time::from_micros(103_900), &[(1, 1500)]);
-        assert_eq!(queue.average(), 1.0);
+        assert_eq!(queue.average, 1.0);
     }
 
     #[test]
@@ -448,7 +443,7 @@ mod tests {
         now = queue.service.last_dequeue;
         queue.average = 8.0;
         arrive(&mut queue, now + Span::from_millis(35), &[(1, 1500)]);
-        assert_eq!(queue.average(), 1.0, "{}", queue.service.measured_ns);
+        assert_eq!(queue.average, 1.0, "{}", queue.service.measured_ns);
     }
 
     #[test]
