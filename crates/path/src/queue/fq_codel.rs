@@ -298,19 +298,19 @@ mod tests {
     }
 
     #[test]
-    fn rfc8290_a_flow_of_single_packets_cannot_stay_in_front() {
+    fn rfc8290_flows_of_single_packets_cannot_stay_in_front() {
         let mut queue = queue("", 1);
         send(&mut queue, 1, 100, 1500);
-        send(&mut queue, 1, 1, 1500);
-        let mut served = 0;
-        for _ in 0..40 {
-            // A new packet each time the last has left.
-            if waiting(&queue, 2) == 0 {
-                send(&mut queue, 2, 1, 1500);
+        let mut served = [0; 4];
+        for turn in 0..60 {
+            // Two flows take turns, so that one of them always has an empty queue to come from.
+            let flow = 2 + turn % 2;
+            if waiting(&queue, flow) == 0 {
+                send(&mut queue, flow, 1, 1500);
             }
-            served += u32::from(next(&mut queue).flow == 1);
+            served[next(&mut queue).flow as usize] += 1;
         }
-        assert!((19..=21).contains(&served), "{served}");
+        assert!(served[1] >= 18, "{served:?}");
     }
 
     #[test]

@@ -447,6 +447,37 @@ mod tests {
     }
 
     #[test]
+    fn rfc8033_bursts_are_allowed_again_only_after_two_samples_of_calm() {
+        let config = PieConfig::read("").unwrap();
+        let refilled = |drop_prob, old_us, delay_us| {
+            let old_delay = Span::from_micros(old_us);
+            let mut control = Control { drop_prob, old_delay, burst_left: Span::ZERO };
+            control.update(&config, Span::from_micros(delay_us));
+            control.burst_left == Span::from_millis(150)
+        };
+        assert!(refilled(0.0, 7_499, 7_499));
+        assert!(!refilled(0.0, 7_499, 7_500));
+        assert!(!refilled(0.0, 7_500, 7_499));
+        assert!(!refilled(0.5, 7_499, 7_499));
+    }
+
+    #[test]
+    fn what_was_waited_before_a_pause_is_forgotten() {
+        let mut queue = pie("");
+        let mut drops = Drops::new();
+        let mut now = Time::ZERO;
+        queue.enqueue(now, packet(1, 1500, now), &mut drops);
+        now += Span::from_secs(1);
+        queue.dequeue(now, &mut drops);
+        assert_eq!(queue.delay(), Span::ZERO, "the queue is empty");
+        queue.enqueue(now, packet(2, 1500, now), &mut drops);
+        assert_eq!(queue.delay(), Span::ZERO);
+        queue.enqueue(now, packet(3, 1500, now), &mut drops);
+        queue.dequeue(now + Span::from_millis(4), &mut drops);
+        assert_eq!(queue.delay(), Span::from_millis(4));
+    }
+
+    #[test]
     fn rfc8033_the_link_does_not_run_dry() {
         let mut queue = pie("burst=0s");
         queue.control = control(1.0, 1000);
