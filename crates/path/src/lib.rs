@@ -20,19 +20,23 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod delay;
 mod link;
 mod loss;
 mod packet;
 mod path;
 pub mod queue;
 pub mod schedule;
+pub mod steps;
 
+pub use delay::{Delay, DelaySpec};
 pub use link::Link;
-pub use loss::{LossModel, LossSpec};
+pub use loss::{Bursts, LossModel, LossSpec};
 pub use packet::{DropReason, Fate, Packet, Record};
-pub use path::{DelaySpec, Path, PathError, PathSpec};
+pub use path::{Path, PathError, PathSpec};
 pub use queue::{Queue, QueueSpec};
 pub use schedule::{Schedule, TraceSpec};
+pub use steps::Steps;
 
 /// Bytes that one delivery opportunity carries: a full packet, IP header included, as in the
 /// Mahimahi trace format.

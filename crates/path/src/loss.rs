@@ -3,32 +3,111 @@
 use std::fmt;
 use std::str::FromStr;
 
-use cellpace_base::{Random, parse_fraction};
+use cellpace_base::{Args, ArgsError, Kind, Param, Random, Time, split_name};
 
 use crate::PathError;
+use crate::steps::{Level, Steps, Walk};
 
-/// Random loss by its written form: `1%` (independent) or nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+/// Random loss by its written form.
+///
+/// | form | meaning |
+/// |---|---|
+/// | `1%`, `0` | each packet with the same probability, independently; none |
+/// | `step:0%/5s,1%/5s` | that probability in turn, over and over |
+/// | `random:0%..1%/5s` | that probability redrawn uniformly every so often, seeded |
+/// | `ge:p=1%,r=30%,good=0%,bad=100%` | bursts, see [`Bursts`] |
+#[derive(Debug, Clone, PartialEq, Default)]
 pub enum LossSpec {
     /// None.
     #[default]
     None,
     /// Each packet with the same probability, independently.
     Independent(f64),
+    /// Independently, with a probability that changes.
+    Changing(Steps<f64>),
+    /// In bursts.
+    Bursts(Bursts),
 }
 
-impl LossSpec {
-    /// The model itself.
-    pub fn build(self, random: Random) -> LossModel {
-        LossModel { spec: self, random }
+/// The loss process of Gilbert (1960) as generalised by Elliott (1963): a chain of two states,
+/// good and bad, that takes one step per packet. A packet is lost with the probability of the
+/// state it finds, then the chain steps. The first packet finds a state drawn from the long run.
+///
+/// Gilbert's own model has `good` = 0; his `h`, the probability to get through in the bad state,
+/// is 1 - `bad`. With `bad` = 1 the lengths of loss bursts are geometric with mean 1 / `r`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bursts {
+    /// Probability per packet to go from good to bad (Gilbert's P).
+    pub p: f64,
+    /// Probability per packet to go from bad to good (Gilbert's p).
+    pub r: f64,
+    /// Loss probability in the good state (Elliott's 1 - k).
+    pub good: f64,
+    /// Loss probability in the bad state (1 - h).
+    pub bad: f64,
+}
+
+impl Bursts {
+    /// The share of packets that find the bad state: p / (p + r), the stationary distribution of
+    /// the chain (Gilbert 1960).
+    pub fn share_bad(self) -> f64 {
+        if self.p == 0.0 { 0.0 } else { self.p / (self.p + self.r) }
     }
 
     /// The share of packets lost in the long run.
     pub fn mean(self) -> f64 {
+        let bad = self.share_bad();
+        (1.0 - bad) * self.good + bad * self.bad
+    }
+}
+
+const fn fraction(key: &'static str, default: &'static str, help: &'static str) -> Param {
+    Param { key, kind: Kind::Fraction, default, unit: "", help, source: "Elliott 1963" }
+}
+
+const BURSTS: &[Param] = &[
+    fraction("p", "1%", "per packet, from good to bad"),
+    fraction("r", "30%", "per packet, from bad to good"),
+    fraction("good", "0%", "loss in the good state"),
+    fraction("bad", "100%", "loss in the bad state"),
+];
+
+impl LossSpec {
+    /// The model itself.
+    pub fn build(&self, mut random: Random) -> LossModel {
+        let process = match self {
+            Self::None => Process::None,
+            Self::Independent(p) => Process::Independent(*p),
+            Self::Changing(steps) => Process::Changing(steps.walk(&mut random)),
+            Self::Bursts(bursts) => {
+                Process::Bursts { bursts: *bursts, bad: random.unit() < bursts.share_bad() }
+            }
+        };
+        LossModel { process, random }
+    }
+
+    /// The share of packets lost in the long run, if they come evenly.
+    pub fn mean(&self) -> f64 {
         match self {
             Self::None => 0.0,
-            Self::Independent(p) => p,
+            Self::Independent(p) => *p,
+            Self::Changing(steps) => steps.mean(),
+            Self::Bursts(bursts) => bursts.mean(),
         }
+    }
+
+    fn parse_bursts(rest: &str) -> Result<Self, PathError> {
+        let args = Args::parse("ge", rest, BURSTS)?;
+        let [p, r, good, bad] = ["p", "r", "good", "bad"].map(|key| args.number(key));
+        if r == 0.0 && p > 0.0 {
+            return Err(PathError::Args(ArgsError::OutOfRange {
+                owner: "ge".into(),
+                key: "r".into(),
+                value: "0".into(),
+                range: "above 0, or the bad state would never end".into(),
+            }));
+        }
+        Ok(Self::Bursts(Bursts { p, r, good, bad }))
     }
 }
 
@@ -36,11 +115,16 @@ impl FromStr for LossSpec {
     type Err = PathError;
 
     fn from_str(text: &str) -> Result<Self, PathError> {
-        match parse_fraction(text) {
-            Ok(p) if p <= 0.0 => Ok(Self::None),
-            Ok(p) => Ok(Self::Independent(p)),
-            Err(source) => Err(PathError::Quantity { what: "loss".into(), source }),
+        let split = split_name(text);
+        if split.name == "ge" {
+            return Self::parse_bursts(split.rest);
         }
+        let steps = Steps::parse(text, "loss")?;
+        Ok(match steps.as_constant() {
+            Some(p) if p <= 0.0 => Self::None,
+            Some(p) => Self::Independent(p),
+            None => Self::Changing(steps),
+        })
     }
 }
 
@@ -48,7 +132,12 @@ impl fmt::Display for LossSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None => f.write_str("0"),
-            Self::Independent(p) => write!(f, "{}%", p * 100.0),
+            Self::Independent(p) => f.write_str(&p.written()),
+            Self::Changing(steps) => steps.fmt(f),
+            Self::Bursts(Bursts { p, r, good, bad }) => {
+                let [p, r, good, bad] = [p, r, good, bad].map(|share| share.written());
+                write!(f, "ge:p={p},r={r},good={good},bad={bad}")
+            }
         }
     }
 }
@@ -56,16 +145,132 @@ impl fmt::Display for LossSpec {
 /// A running loss process.
 #[derive(Debug, Clone)]
 pub struct LossModel {
-    spec: LossSpec,
+    process: Process,
     random: Random,
 }
 
+#[derive(Debug, Clone)]
+enum Process {
+    None,
+    Independent(f64),
+    Changing(Walk<f64>),
+    Bursts { bursts: Bursts, bad: bool },
+}
+
 impl LossModel {
-    /// Whether the next packet is lost.
-    pub fn loses(&mut self) -> bool {
-        match self.spec {
-            LossSpec::None => false,
-            LossSpec::Independent(p) => self.random.unit() < p,
+    /// Whether the next packet, which comes at `now`, is lost.
+    pub fn loses(&mut self, now: Time) -> bool {
+        match &mut self.process {
+            Process::None => false,
+            Process::Independent(p) => self.random.unit() < *p,
+            Process::Changing(walk) => self.random.unit() < walk.at(now),
+            Process::Bursts { bursts, bad } => {
+                let (loss, turn) =
+                    if *bad { (bursts.bad, bursts.r) } else { (bursts.good, bursts.p) };
+                let lost = self.random.unit() < loss;
+                *bad ^= self.random.unit() < turn;
+                lost
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cellpace_base::Span;
+
+    fn model(text: &str, seed: u64) -> LossModel {
+        text.parse::<LossSpec>().unwrap().build(Random::seeded(seed, 2))
+    }
+
+    /// The fates of packets that come every millisecond.
+    fn losses(text: &str, seed: u64, packets: u64) -> Vec<bool> {
+        let mut model = model(text, seed);
+        (0..packets).map(|n| model.loses(Time::from_millis(n))).collect()
+    }
+
+    fn share(losses: &[bool]) -> f64 {
+        losses.iter().filter(|lost| **lost).count() as f64 / losses.len() as f64
+    }
+
+    #[test]
+    fn long_run_loss_of_gilbert_elliott_equals_the_formula() {
+        for text in [
+            "ge:p=1%,r=30%,good=0%,bad=100%",
+            "ge:p=0.5%,r=10%,good=0.1%,bad=40%",
+            "ge:p=20%,r=5%,good=1%,bad=50%",
+            "ge:p=0,r=0,good=2%",
+        ] {
+            let expected = text.parse::<LossSpec>().unwrap().mean();
+            let seen = share(&losses(text, 1, 2_000_000));
+            assert!((seen / expected - 1.0).abs() < 0.03, "{text}: {seen} for {expected}");
+        }
+        // 0.01 / 0.31, worked by hand.
+        let mean = "ge:p=1%,r=30%,good=0%,bad=100%".parse::<LossSpec>().unwrap().mean();
+        assert!((mean - 0.032_258).abs() < 1e-6);
+    }
+
+    #[test]
+    fn bursts_of_gilbert_have_the_mean_length_one_over_r() {
+        let losses = losses("ge:p=1%,r=25%", 3, 1_000_000);
+        let bursts = losses.chunk_by(|a, b| a == b).filter(|burst| burst[0]);
+        let lengths: Vec<_> = bursts.map(<[bool]>::len).collect();
+        let mean = lengths.iter().sum::<usize>() as f64 / lengths.len() as f64;
+        assert!((mean - 4.0).abs() < 0.1, "{mean}");
+    }
+
+    #[test]
+    fn steps_of_loss_change_at_their_times() {
+        let lost = losses("step:0%/5s,100%/5s", 1, 20_000);
+        for (second, part) in lost.chunks(5_000).enumerate() {
+            assert_eq!(share(part), (second % 2) as f64);
+        }
+    }
+
+    #[test]
+    fn random_loss_rates_are_redrawn() {
+        let seen = share(&losses("random:0%..10%/50ms", 1, 2_000_000));
+        assert!((seen - 0.05).abs() < 0.002, "{seen}");
+        let whole = Span::from_secs(5);
+        assert_eq!(
+            "random:0%..1%/5s".parse(),
+            Ok(LossSpec::Changing(Steps::random(0.0, 0.01, whole).unwrap()))
+        );
+    }
+
+    #[test]
+    fn the_same_seed_loses_the_same_packets() {
+        for text in ["5%", "random:0%..10%/50ms", "ge:p=5%"] {
+            assert_eq!(losses(text, 1, 1_000), losses(text, 1, 1_000));
+            assert_ne!(losses(text, 1, 1_000), losses(text, 2, 1_000));
+        }
+    }
+
+    #[test]
+    fn forms_are_read_and_written() {
+        for text in [
+            "0",
+            "1%",
+            "7%",
+            "0.123%",
+            "step:0%/5s,1%/5s",
+            "random:0%..1%/5s",
+            "ge:p=1%,r=30%,good=0%,bad=100%",
+        ] {
+            assert_eq!(text.parse::<LossSpec>().unwrap().to_string(), text);
+        }
+        assert_eq!("0%".parse(), Ok(LossSpec::None));
+        assert_eq!("ge:".parse::<LossSpec>(), "ge:p=1%,r=30%,good=0%,bad=100%".parse());
+    }
+
+    #[test]
+    fn wrong_forms_are_refused() {
+        for text in ["", "x", "101%", "ge:p=2", "ge:q=1%", "ge:r=0", "step:1%", "random:1%..0%/5s"]
+        {
+            assert!(text.parse::<LossSpec>().is_err(), "{text}");
+        }
+        let said = "ge:r=0".parse::<LossSpec>().unwrap_err().to_string();
+        assert!(said.contains("never end"), "{said}");
     }
 }

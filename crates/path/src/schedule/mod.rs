@@ -1,15 +1,32 @@
 //! When the link may deliver: the sequence of 1500-byte opportunities.
 
+mod capacity;
+mod cellreplay;
 mod constant;
+mod files;
+mod lines;
+mod lint;
+mod piecewise;
+mod trace;
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use cellpace_base::{Rate, Time, nearest, split_name};
+use cellpace_base::{Args, Kind, Param, Random, Rate, Span, Time, nearest, split_name};
 
-use crate::PathError;
+use crate::steps::{SHORTEST_STEP, Steps};
+use crate::{DelaySpec, PathError};
 
+pub use capacity::{capacity_between, capacity_bins};
+pub use cellreplay::{CellReplay, CellReplaySchedule};
 pub use constant::Constant;
+pub use files::TraceFiles;
+pub(crate) use lines::LineReader;
+pub use lint::{Check, Finding, Severity, lint};
+pub use piecewise::Piecewise;
+pub(crate) use trace::parse_millis;
+pub use trace::{MAX_OPPORTUNITIES, Replay, Trace, TraceError};
 
 /// A sequence of delivery opportunities, in the order of time. Several may share one instant.
 pub trait Schedule: Send {
@@ -33,7 +50,16 @@ pub trait Schedule: Send {
     }
 }
 
-/// A trace by its written form: a file's name, or a generated one such as `constant:12mbit`.
+/// A trace by its written form: a generated one, or else a file's name.
+///
+/// | form | meaning |
+/// |---|---|
+/// | `constant:12mbit` | one rate |
+/// | `step:10mbit/5s,100mbit/5s` | rates in turn, over and over |
+/// | `random:2mbit..20mbit/5s` | a rate redrawn uniformly every so often, seeded |
+/// | `onoff:12mbit,on=5s,off=1s` | a rate with outages; `lengths=exp` makes `on` and `off` the means of exponential lengths, seeded |
+/// | `cellreplay:heavy=FILE,light=FILE,delay=FILE` | a pair of traces with a changing base delay, see [`CellReplay`]; `light` and `delay` may be left out |
+/// | anything else | a file in Mahimahi format, see [`Trace`] |
 #[derive(Debug, Clone, PartialEq)]
 pub struct TraceSpec {
     text: String,
@@ -43,20 +69,210 @@ pub struct TraceSpec {
 #[derive(Debug, Clone, PartialEq)]
 enum TraceKind {
     Constant(Rate),
+    Steps(Steps<Rate>),
+    Recorded(Arc<Trace>),
+    CellReplay { link: Arc<CellReplay>, delay: Option<DelaySpec> },
 }
 
-const NAMES: &[&str] = &["constant"];
+/// The names that may stand in front of a colon.
+const GENERATORS: &[&str] = &["constant", "step", "random", "onoff", "cellreplay"];
+
+/// The stream of draws for generated rates; those of the path are in `path.rs`.
+const RATE_STREAM: u64 = 4;
+
+const ONOFF: &[Param] = &[
+    Param {
+        key: "on",
+        kind: Kind::Span(SHORTEST_STEP, Span::MAX),
+        default: "5s",
+        unit: "",
+        help: "how long the link works",
+        source: "",
+    },
+    Param {
+        key: "off",
+        kind: Kind::Span(SHORTEST_STEP, Span::MAX),
+        default: "1s",
+        unit: "",
+        help: "how long it does not",
+        source: "",
+    },
+    Param {
+        key: "lengths",
+        kind: Kind::Word(&["fixed", "exp"]),
+        default: "fixed",
+        unit: "",
+        help: "always as long, or exponentially distributed around these means",
+        source: "",
+    },
+];
+
+const CELLREPLAY: &[Param] = &[
+    Param {
+        key: "heavy",
+        kind: Kind::Text,
+        default: "",
+        unit: "",
+        help: "file with what a saturating sender gets (Mahimahi format)",
+        source: "CellReplay, NSDI 2025",
+    },
+    Param {
+        key: "light",
+        kind: Kind::Text,
+        default: "",
+        unit: "",
+        help: "file with what short trains of packets get (Mahimahi format)",
+        source: "CellReplay, NSDI 2025",
+    },
+    Param {
+        key: "delay",
+        kind: Kind::Text,
+        default: "",
+        unit: "",
+        help: "file with the base delay over time",
+        source: "CellReplay, NSDI 2025",
+    },
+    Param {
+        key: "gap",
+        kind: Kind::Span(SHORTEST_STEP, Span::from_secs(3600)),
+        default: "100ms",
+        unit: "",
+        help: "idle time after which the link serves a train again, and which ends a train",
+        source: "",
+    },
+];
 
 impl TraceSpec {
+    /// Reads a written form; `files` supplies the files it names.
+    ///
+    /// # Errors
+    /// When a generator's parameters do not read, or a file cannot be had or is no trace. A name
+    /// that is no file but close to a generator's is answered with that generator.
+    pub fn parse(text: &str, files: &mut TraceFiles<'_>) -> Result<Self, PathError> {
+        let text = text.trim();
+        let kind = match generated(text, files) {
+            Some(kind) => kind?,
+            None => TraceKind::Recorded(files.trace(text).map_err(|error| hinted(error, text))?),
+        };
+        Ok(Self { text: text.to_owned(), kind })
+    }
+
+    /// A recorded trace that is already there, called `name`.
+    pub fn recorded(name: impl Into<String>, trace: Arc<Trace>) -> Self {
+        Self { text: name.into(), kind: TraceKind::Recorded(trace) }
+    }
+
+    /// The recorded trace, where this is one: for its length, statistics and picture.
+    pub const fn trace(&self) -> Option<&Arc<Trace>> {
+        match &self.kind {
+            TraceKind::Recorded(trace) => Some(trace),
+            _ => None,
+        }
+    }
+
+    /// How long the trace is before it repeats; `None` where it is generated without an end.
+    pub fn period(&self) -> Option<Span> {
+        match &self.kind {
+            TraceKind::Recorded(trace) => Some(trace.period()),
+            TraceKind::CellReplay { link, .. } => Some(link.heavy().period()),
+            TraceKind::Constant(_) | TraceKind::Steps(_) => None,
+        }
+    }
+
+    /// The changing base delay that belongs to the trace, on top of that of the path.
+    pub const fn base_delay(&self) -> Option<&DelaySpec> {
+        match &self.kind {
+            TraceKind::CellReplay { delay, .. } => delay.as_ref(),
+            _ => None,
+        }
+    }
+
     /// The schedule from time zero. `seed` matters to generated traces only.
     ///
     /// # Errors
     /// When the trace cannot be had.
     pub fn build(&self, seed: u64) -> Result<Box<dyn Schedule>, PathError> {
-        let _ = seed;
-        match &self.kind {
-            TraceKind::Constant(rate) => Ok(Box::new(Constant::new(*rate))),
+        Ok(match &self.kind {
+            TraceKind::Constant(rate) => Box::new(Constant::new(*rate)),
+            TraceKind::Steps(steps) => {
+                Box::new(Piecewise::new(steps, &mut Random::seeded(seed, RATE_STREAM)))
+            }
+            TraceKind::Recorded(trace) => Box::new(Replay::new(Arc::clone(trace))),
+            TraceKind::CellReplay { link, .. } => Box::new(link.schedule()),
+        })
+    }
+}
+
+/// The generated trace that `text` names, if its name is a generator's.
+fn generated(text: &str, files: &mut TraceFiles<'_>) -> Option<Result<TraceKind, PathError>> {
+    text.split_once(':')?;
+    let split = split_name(text);
+    Some(match split.name {
+        "constant" => constant(split.rest),
+        "step" => Steps::parse_cycle(split.rest, "rate").map(TraceKind::Steps),
+        "random" => Steps::parse_random(split.rest, "rate").map(TraceKind::Steps),
+        "onoff" => onoff(split.rest),
+        "cellreplay" => cellreplay(split.rest, files),
+        _ => return None,
+    })
+}
+
+fn constant(rest: &str) -> Result<TraceKind, PathError> {
+    parse_rate(rest, "constant").map(TraceKind::Constant)
+}
+
+fn onoff(rest: &str) -> Result<TraceKind, PathError> {
+    let (rate, rest) = rest.split_once(',').unwrap_or((rest, ""));
+    let (rate, none) = (parse_rate(rate, "onoff")?, Rate::from_bps(0));
+    let args = Args::parse("onoff", rest, ONOFF)?;
+    let (on, off) = (args.span("on"), args.span("off"));
+    let steps = match args.word("lengths") {
+        "exp" => Steps::switched(rate, none, on, off),
+        _ => Steps::cycle([(rate, on), (none, off)]),
+    };
+    steps.map(TraceKind::Steps).ok_or_else(|| PathError::Form {
+        text: format!("onoff:{rest}"),
+        form: "onoff:RATE,on=TIME,off=TIME with times from 1ms to some centuries",
+    })
+}
+
+fn cellreplay(rest: &str, files: &mut TraceFiles<'_>) -> Result<TraceKind, PathError> {
+    let args = Args::parse("cellreplay", rest, CELLREPLAY)?;
+    let Some(heavy) = args.text("heavy") else {
+        return Err(PathError::Form {
+            text: format!("cellreplay:{rest}"),
+            form: "cellreplay:heavy=FILE,light=FILE,delay=FILE, where heavy is needed",
+        });
+    };
+    let heavy = files.trace(heavy)?;
+    let delay = args.text("delay").map(|name| files.delays(name)).transpose()?;
+    let delay = delay.map(DelaySpec::from);
+    let Some(light) = args.text("light") else {
+        let link = Arc::new(CellReplay::saturated(heavy));
+        return Ok(TraceKind::CellReplay { link, delay });
+    };
+    let link = Arc::new(CellReplay::new(heavy, &*files.trace(light)?, args.span("gap")));
+    Ok(TraceKind::CellReplay { link, delay })
+}
+
+fn parse_rate(text: &str, what: &str) -> Result<Rate, PathError> {
+    text.trim().parse().map_err(|source| PathError::Quantity { what: what.into(), source })
+}
+
+/// What is no file may be a misspelt generator.
+fn hinted(error: PathError, text: &str) -> PathError {
+    let name = split_name(text).name;
+    let near = nearest(name, GENERATORS.iter().copied());
+    let hint = match near {
+        Some(near) => format!(", and no such generator; did you mean `{near}:`?"),
+        None => format!("; generated ones begin with {}:", GENERATORS.join(":, ")),
+    };
+    match error {
+        PathError::NoFile { name } => PathError::Unknown { what: "trace file", name, hint },
+        PathError::FileNotAllowed { name } if near.is_some() => {
+            PathError::Unknown { what: "generated trace", name, hint }
         }
+        error => error,
     }
 }
 
@@ -69,33 +285,123 @@ impl Default for TraceSpec {
     }
 }
 
+/// Reads generated traces only; files need [`TraceSpec::parse`].
 impl FromStr for TraceSpec {
     type Err = PathError;
 
     fn from_str(text: &str) -> Result<Self, PathError> {
-        let split = split_name(text);
-        let kind = match split.name {
-            "constant" => TraceKind::Constant(
-                split
-                    .rest
-                    .parse()
-                    .map_err(|source| PathError::Quantity { what: "constant".into(), source })?,
-            ),
-            other => {
-                return Err(PathError::unknown(
-                    "trace",
-                    other,
-                    nearest(other, NAMES.iter().copied()),
-                    NAMES,
-                ));
-            }
-        };
-        Ok(Self { text: text.trim().to_owned(), kind })
+        Self::parse(text, &mut TraceFiles::none())
     }
 }
 
 impl fmt::Display for TraceSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    fn files() -> TraceFiles<'static> {
+        TraceFiles::new(|name| match name {
+            "drive.down" | "random" => Ok(Box::new("1\n2\n4\n".as_bytes())),
+            "light" => Ok(Box::new("0\n3\n500\n".as_bytes())),
+            "delays" => Ok(Box::new("0 20\n1000 35.5\n".as_bytes())),
+            "bad" => Ok(Box::new("1\nx\n".as_bytes())),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        })
+    }
+
+    fn said(text: &str) -> String {
+        TraceSpec::parse(text, &mut files()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn files_and_generators_are_told_apart() {
+        for text in [
+            "constant:12mbit",
+            "step:10mbit/5s,100mbit/5s",
+            "random:2mbit..20mbit/5s",
+            "onoff:12mbit,on=5s,off=1s",
+            "onoff:12mbit,off=1s,lengths=exp",
+            "onoff:12mbit",
+            "drive.down",
+            "cellreplay:heavy=drive.down,light=light,delay=delays",
+            "cellreplay:heavy=drive.down",
+        ] {
+            let spec = TraceSpec::parse(text, &mut files()).unwrap();
+            assert_eq!(spec.to_string(), text);
+            assert!(spec.build(1).unwrap().peek().is_some(), "{text}");
+        }
+        let named_like_one = TraceSpec::parse("random", &mut files()).unwrap();
+        assert!(named_like_one.trace().is_some(), "without a colon it is a file");
+    }
+
+    #[test]
+    fn a_misspelt_generator_is_answered_with_the_right_one() {
+        assert_eq!(
+            said("constnat:12mbit"),
+            "there is no trace file `constnat:12mbit`, and no such generator; did you mean \
+             `constant:`?"
+        );
+        assert!(said("city.down").contains("generated ones begin with constant:, step:"));
+        let error = "constnat:12mbit".parse::<TraceSpec>().unwrap_err().to_string();
+        assert!(error.contains("did you mean `constant:`?"), "{error}");
+        let error = "city.down".parse::<TraceSpec>().unwrap_err().to_string();
+        assert!(error.contains("`city.down` is a file"), "{error}");
+    }
+
+    #[test]
+    fn mistakes_in_a_form_are_said() {
+        assert!(said("constant:12").contains("needs a unit"));
+        assert!(said("constant:").contains("does not start with a number"));
+        assert!(said("step:10mbit").contains("step:VALUE/TIME"));
+        assert!(said("onoff:12mbit,of=1s").contains("did you mean `off`?"));
+        assert!(said("onoff:12mbit,on=0s").contains("out of range"));
+        assert!(said("cellreplay:light=light").contains("heavy is needed"));
+        assert!(said("cellreplay:heavy=gone").contains("no file `gone`"));
+        assert_eq!(said("bad"), "bad, line 2: `x` is not a whole number of milliseconds");
+        assert!(said("").contains("no trace file ``"));
+    }
+
+    #[test]
+    fn on_and_off_take_turns() {
+        let mut schedule = "onoff:12mbit,on=2ms,off=10ms".parse::<TraceSpec>().unwrap();
+        schedule.text.clear();
+        let mut schedule = schedule.build(1).unwrap();
+        let mut times = Vec::new();
+        for _ in 0..5 {
+            times.push(schedule.peek().unwrap().as_millis_f64());
+            schedule.take();
+        }
+        assert_eq!(times, [1.0, 2.0, 13.0, 14.0, 25.0]);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_opportunities() {
+        for text in ["random:2mbit..20mbit/100ms", "onoff:12mbit,on=50ms,off=20ms,lengths=exp"] {
+            let times = |seed| {
+                let mut schedule = text.parse::<TraceSpec>().unwrap().build(seed).unwrap();
+                let next = |_| {
+                    schedule.take();
+                    schedule.peek()
+                };
+                (0..1_000).map(next).collect::<Vec<_>>()
+            };
+            assert_eq!(times(1), times(1));
+            assert_ne!(times(1), times(2));
+        }
+    }
+
+    #[test]
+    fn periods_and_base_delays_are_told() {
+        let parse = |text| TraceSpec::parse(text, &mut files()).unwrap();
+        assert_eq!(parse("drive.down").period(), Some(Span::from_millis(4)));
+        assert_eq!(parse("constant:1mbit").period(), None);
+        assert!(parse("cellreplay:heavy=drive.down").base_delay().is_none());
+        assert!(parse("cellreplay:heavy=drive.down,delay=delays").base_delay().is_some());
     }
 }

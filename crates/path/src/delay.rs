@@ -1,0 +1,283 @@
+//! The delay in front of the queue.
+
+use std::fmt;
+use std::io::BufRead;
+use std::str::FromStr;
+
+use cellpace_base::{Random, Span, Time};
+
+use crate::PathError;
+use crate::schedule::{LineReader, TraceError, TraceFiles, parse_millis};
+use crate::steps::{Steps, Walk};
+
+/// The most lines of a delay file: an hour at a millisecond each.
+const MAX_DELAYS: usize = 4_000_000;
+
+/// A delay by its written form: `40ms`, `step:10ms/5s,100ms/5s`, `random:10ms..100ms/5s` (redrawn
+/// uniformly every so often, seeded), or `file:NAME`.
+///
+/// A delay file has lines of two numbers, `AT DELAY`: milliseconds since the start, increasing
+/// whole numbers, and the delay in milliseconds from then on, which may have decimals. The first
+/// delay holds before its time too, the last as long as the one before it; then all repeats.
+///
+/// Packets that enter later never arrive earlier: when the delay falls, those behind wait for
+/// those in front, as in the one queue of a radio link. So a fall shows only once the packets
+/// sent before it have arrived.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DelaySpec {
+    steps: Steps<Span>,
+    /// The file, for showing.
+    file: Option<String>,
+}
+
+impl DelaySpec {
+    /// The same delay for every packet.
+    pub const fn constant(delay: Span) -> Self {
+        Self { steps: Steps::constant(delay), file: None }
+    }
+
+    /// Reads a written form; `files` supplies the file it may name.
+    ///
+    /// # Errors
+    /// When a value or the form does not read, or the file cannot be had or is no table of
+    /// delays.
+    pub fn parse(text: &str, files: &mut TraceFiles<'_>) -> Result<Self, PathError> {
+        match text.trim().strip_prefix("file:") {
+            Some(name) => Ok(Self { steps: files.delays(name)?, file: Some(name.to_owned()) }),
+            None => Ok(Steps::parse(text, "delay")?.into()),
+        }
+    }
+
+    /// Half of it at every moment: for an RTT of which both directions of a path take half. Two
+    /// paths of the same seed draw the same delays at the same times.
+    #[must_use]
+    pub fn half(&self) -> Self {
+        self.steps.map(|delay| delay / 2).into()
+    }
+
+    /// The delay, if it never changes.
+    pub fn as_constant(&self) -> Option<Span> {
+        self.steps.as_constant()
+    }
+
+    /// The mean over time.
+    pub fn mean(&self) -> Span {
+        Span::from_nanos(self.steps.mean() as u64)
+    }
+
+    /// The running delay from time zero.
+    pub fn build(&self, random: &mut Random) -> Delay {
+        Delay { walk: self.steps.walk(random), latest: Time::ZERO }
+    }
+}
+
+impl Default for DelaySpec {
+    /// None at all.
+    fn default() -> Self {
+        Self::constant(Span::ZERO)
+    }
+}
+
+impl From<Span> for DelaySpec {
+    fn from(delay: Span) -> Self {
+        Self::constant(delay)
+    }
+}
+
+impl From<Steps<Span>> for DelaySpec {
+    fn from(steps: Steps<Span>) -> Self {
+        Self { steps, file: None }
+    }
+}
+
+/// Reads all forms but `file:`, which needs [`DelaySpec::parse`].
+impl FromStr for DelaySpec {
+    type Err = PathError;
+
+    fn from_str(text: &str) -> Result<Self, PathError> {
+        Self::parse(text, &mut TraceFiles::none())
+    }
+}
+
+impl fmt::Display for DelaySpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.file {
+            Some(name) => write!(f, "file:{name}"),
+            None => self.steps.fmt(f),
+        }
+    }
+}
+
+/// A running delay.
+#[derive(Debug, Clone)]
+pub struct Delay {
+    walk: Walk<Span>,
+    /// The latest arrival given so far.
+    latest: Time,
+}
+
+impl Delay {
+    /// When a packet arrives that enters at `now`: after the delay of that moment, but not before
+    /// a packet that entered earlier.
+    pub fn arrival(&mut self, now: Time) -> Time {
+        let step = self.walk.step();
+        if step.end == Time::MAX && step.start == Time::ZERO {
+            return now + step.value;
+        }
+        self.latest = self.latest.max(now + self.walk.at(now));
+        self.latest
+    }
+}
+
+/// Reads a delay file; [`DelaySpec`] has the format.
+pub(crate) fn read_delays(name: &str, reader: impl BufRead) -> Result<Steps<Span>, TraceError> {
+    let mut rows: Vec<(u32, Span)> = Vec::new();
+    LineReader::new(name).read(reader, |line, text| {
+        let (at, delay) =
+            parse_row(text).map_err(|problem| TraceError::line(name, line, problem))?;
+        if rows.last().is_some_and(|(before, _)| at <= *before) {
+            let problem = format!("time {at} does not come after the one before it");
+            return Err(TraceError::line(name, line, problem));
+        }
+        if rows.len() == MAX_DELAYS {
+            return Err(TraceError::TooLong { name: name.to_owned(), limit: MAX_DELAYS });
+        }
+        rows.push((at, delay));
+        Ok(())
+    })?;
+    let steps = match rows.as_slice() {
+        [] => None,
+        [(_, delay)] => Some(Steps::constant(*delay)),
+        rows => Steps::cycle(rows_to_steps(rows)),
+    };
+    steps.ok_or_else(|| TraceError::Empty { name: name.to_owned() })
+}
+
+/// Each row's delay with how long it holds.
+fn rows_to_steps(rows: &[(u32, Span)]) -> impl Iterator<Item = (Span, Span)> {
+    let last_length = rows[rows.len() - 1].0 - rows[rows.len() - 2].0;
+    rows.iter().enumerate().map(move |(index, (at, delay))| {
+        let start = if index == 0 { 0 } else { *at };
+        let length = rows.get(index + 1).map_or(last_length, |(next, _)| next - start);
+        (*delay, Span::from_millis(u64::from(length)))
+    })
+}
+
+fn parse_row(text: &[u8]) -> Result<(u32, Span), String> {
+    const FORM: &str = "a line needs two numbers: milliseconds since the start, delay in ms";
+    let split = text.iter().position(|byte| b" \t,".contains(byte)).ok_or(FORM)?;
+    let at = parse_millis(&text[..split])?;
+    let delay = str::from_utf8(&text[split + 1..]).map_err(|_| FORM)?.trim();
+    match delay.parse::<f64>() {
+        Ok(ms) if (0.0..=3_600_000.0).contains(&ms) => Ok((at, Span::from_millis_f64(ms))),
+        Ok(_) => Err(format!("the delay {delay} is not between 0 and 3600000 ms")),
+        Err(_) => Err(FORM.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn delay(text: &str) -> Delay {
+        text.parse::<DelaySpec>().unwrap().build(&mut Random::seeded(1, 3))
+    }
+
+    fn read(text: &str) -> Result<Steps<Span>, TraceError> {
+        read_delays("d", text.as_bytes())
+    }
+
+    #[test]
+    fn a_falling_delay_does_not_let_packets_overtake() {
+        let mut delay = delay("step:100ms/5s,10ms/5s");
+        assert_eq!(delay.arrival(Time::from_millis(4_990)), Time::from_millis(5_090));
+        assert_eq!(delay.arrival(Time::from_millis(5_010)), Time::from_millis(5_090));
+        assert_eq!(delay.arrival(Time::from_millis(5_080)), Time::from_millis(5_090));
+        assert_eq!(delay.arrival(Time::from_millis(5_081)), Time::from_millis(5_091));
+    }
+
+    #[test]
+    fn both_halves_of_an_rtt_change_together() {
+        let rtt: DelaySpec = "random:10ms..100ms/5s".parse().unwrap();
+        let (mut whole, mut there, mut back) = (
+            rtt.build(&mut Random::seeded(7, 3)),
+            rtt.half().build(&mut Random::seeded(7, 3)),
+            rtt.half().build(&mut Random::seeded(7, 3)),
+        );
+        for second in (0..500).step_by(5) {
+            let now = Time::from_secs(second);
+            let (rtt, one) = (whole.arrival(now) - now, there.arrival(now) - now);
+            assert_eq!(one, back.arrival(now) - now);
+            assert!((rtt - one * 2) + (one * 2 - rtt) <= Span::from_nanos(2), "{rtt:?} {one:?}");
+        }
+    }
+
+    #[test]
+    fn forms_are_read_and_written() {
+        for text in ["40ms", "step:10ms/5s,100ms/5s", "random:10ms..100ms/5s", "0s"] {
+            assert_eq!(text.parse::<DelaySpec>().unwrap().to_string(), text);
+        }
+        assert_eq!("40ms".parse::<DelaySpec>().unwrap().half().to_string(), "20ms");
+        assert_eq!("40ms".parse(), Ok(DelaySpec::constant(Span::from_millis(40))));
+        assert!("40".parse::<DelaySpec>().unwrap_err().to_string().contains("needs a unit"));
+        assert!("file:x".parse::<DelaySpec>().is_err());
+        assert_eq!(
+            "step:10ms/5s,100ms/5s".parse::<DelaySpec>().unwrap().mean(),
+            Span::from_millis(55)
+        );
+    }
+
+    #[test]
+    fn a_delay_file_is_read() {
+        let mut files =
+            TraceFiles::new(|_| Ok(Box::new("100 20\n1000\t35.5\n1500,10\r\n".as_bytes())));
+        let spec = DelaySpec::parse("file:base", &mut files).unwrap();
+        assert_eq!(spec.to_string(), "file:base");
+        let mut walk = spec.steps.walk(&mut Random::seeded(1, 1));
+        let at = |walk: &mut Walk<Span>, ms| walk.at(Time::from_millis(ms)).as_millis_f64();
+        assert_eq!(at(&mut walk, 0), 20.0, "the first holds from the start");
+        assert_eq!(at(&mut walk, 999), 20.0);
+        assert_eq!(at(&mut walk, 1_000), 35.5);
+        assert_eq!(at(&mut walk, 1_999), 10.0, "the last holds as long as the one before");
+        assert_eq!(at(&mut walk, 2_000), 20.0, "and then all repeats");
+        assert_eq!(read("0 5\n").unwrap(), Steps::constant(Span::from_millis(5)));
+    }
+
+    #[test]
+    fn bad_delay_files_are_refused_with_their_line() {
+        for (text, part) in [
+            ("", "empty"),
+            ("5\n", "line 1: a line needs two numbers"),
+            ("0 5\n0 6\n", "line 2: time 0 does not come after"),
+            ("0 5\n1 -6\n", "line 2: the delay -6 is not between"),
+            ("0 5\n1 nan\n", "line 2: the delay nan"),
+            ("0 5\n1 1e99\n", "line 2: the delay 1e99"),
+            ("0 5\n1 x\n", "line 2: a line needs"),
+            ("x 5\n", "line 1: `x` is not a whole number"),
+            ("0 5 6\n", "line 1: a line needs"),
+        ] {
+            let said = read(text).unwrap_err().to_string();
+            assert!(said.contains(part), "{text:?}: {said}");
+        }
+        assert!(read_delays("d", [b'0', b' ', 0xff].as_slice()).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn arrivals_never_reorder(
+            seed: u64,
+            gaps in prop::collection::vec(0_u64..30_000, 1..200),
+        ) {
+            let spec: DelaySpec = "random:0ms..300ms/20ms".parse().unwrap();
+            let mut delay = spec.build(&mut Random::seeded(seed, 3));
+            let (mut now, mut last) = (Time::ZERO, Time::ZERO);
+            for gap in gaps {
+                now += Span::from_micros(gap);
+                let arrival = delay.arrival(now);
+                prop_assert!(arrival >= last && arrival >= now);
+                last = arrival;
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Where the contents of named files come from. This crate opens nothing itself.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead};
+use std::sync::Arc;
+
+use cellpace_base::Span;
+
+use super::{Trace, TraceError};
+use crate::PathError;
+use crate::delay::read_delays;
+use crate::steps::Steps;
+
+type Open<'a> = Box<dyn FnMut(&str) -> io::Result<Box<dyn BufRead>> + 'a>;
+
+/// The files that traces and delays may name. Each is read once, however often it is asked for,
+/// and shared.
+///
+/// ```
+/// use cellpace_path::schedule::TraceFiles;
+/// use cellpace_path::TraceSpec;
+///
+/// // A program would open a file here.
+/// let mut files = TraceFiles::new(|_name| Ok(Box::new("1\n2\n4\n".as_bytes())));
+/// let spec = TraceSpec::parse("drive.down", &mut files)?;
+/// assert_eq!(spec.to_string(), "drive.down");
+/// assert_eq!(spec.trace().unwrap().millis(), [1, 2, 4]);
+/// # Ok::<(), cellpace_path::PathError>(())
+/// ```
+pub struct TraceFiles<'a> {
+    open: Option<Open<'a>>,
+    traces: HashMap<String, Arc<Trace>>,
+    delays: HashMap<String, Steps<Span>>,
+}
+
+impl<'a> TraceFiles<'a> {
+    /// Files opened by `open`.
+    pub fn new(open: impl FnMut(&str) -> io::Result<Box<dyn BufRead>> + 'a) -> Self {
+        Self { open: Some(Box::new(open)), traces: HashMap::new(), delays: HashMap::new() }
+    }
+
+    /// No files at all: whatever names one is refused.
+    pub fn none() -> Self {
+        Self { open: None, traces: HashMap::new(), delays: HashMap::new() }
+    }
+
+    /// The trace in the file `name`.
+    ///
+    /// # Errors
+    /// When there is no such file, files are not to be had, or its contents are not a trace.
+    pub fn trace(&mut self, name: &str) -> Result<Arc<Trace>, PathError> {
+        if let Some(trace) = self.traces.get(name) {
+            return Ok(Arc::clone(trace));
+        }
+        let trace = Arc::new(Trace::read(name, self.reader(name)?)?);
+        self.traces.insert(name.to_owned(), Arc::clone(&trace));
+        Ok(trace)
+    }
+
+    /// The delays in the file `name`; [`DelaySpec`](crate::DelaySpec) has the format.
+    ///
+    /// # Errors
+    /// As for [`trace`](Self::trace).
+    pub fn delays(&mut self, name: &str) -> Result<Steps<Span>, PathError> {
+        if let Some(delays) = self.delays.get(name) {
+            return Ok(delays.clone());
+        }
+        let delays = read_delays(name, self.reader(name)?)?;
+        self.delays.insert(name.to_owned(), delays.clone());
+        Ok(delays)
+    }
+
+    fn reader(&mut self, name: &str) -> Result<Box<dyn BufRead>, PathError> {
+        let Some(open) = &mut self.open else {
+            return Err(PathError::FileNotAllowed { name: name.to_owned() });
+        };
+        open(name).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => PathError::NoFile { name: name.to_owned() },
+            _ => {
+                TraceError::Unreadable { name: name.to_owned(), problem: error.to_string() }.into()
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn a_file_is_opened_once_and_shared() {
+        let opened = Cell::new(0);
+        let mut files = TraceFiles::new(|_| {
+            opened.set(opened.get() + 1);
+            Ok(Box::new("1\n2\n".as_bytes()))
+        });
+        let (one, two) = (files.trace("a").unwrap(), files.trace("a").unwrap());
+        assert!(Arc::ptr_eq(&one, &two));
+        files.trace("b").unwrap();
+        drop(files);
+        assert_eq!(opened.get(), 2);
+    }
+
+    #[test]
+    fn what_cannot_be_opened_is_said() {
+        let mut files = TraceFiles::new(|name| {
+            Err(match name {
+                "gone" => io::ErrorKind::NotFound.into(),
+                _ => io::Error::new(io::ErrorKind::PermissionDenied, "permission denied"),
+            })
+        });
+        assert!(matches!(files.trace("gone"), Err(PathError::NoFile { .. })));
+        let said = files.trace("shut").unwrap_err().to_string();
+        assert_eq!(said, "shut: permission denied");
+    }
+}

@@ -1,0 +1,92 @@
+//! Reading tables of short lines from a stream, with bounds.
+
+use std::io::BufRead;
+
+use super::TraceError;
+
+/// The longest line: several times what any format here needs.
+pub(super) const MAX_LINE_BYTES: usize = 256;
+
+/// Cuts a stream into lines without their blanks and line ends. Keeps one line at most.
+pub(crate) struct LineReader<'a> {
+    name: &'a str,
+    line: u64,
+    /// The first of the empty lines just read.
+    empty_from: Option<u64>,
+}
+
+impl<'a> LineReader<'a> {
+    pub(crate) const fn new(name: &'a str) -> Self {
+        Self { name, line: 0, empty_from: None }
+    }
+
+    /// Gives every line to `take` with its number. Empty lines are accepted at the end only.
+    pub(crate) fn read(
+        mut self,
+        mut reader: impl BufRead,
+        mut take: impl FnMut(u64, &[u8]) -> Result<(), TraceError>,
+    ) -> Result<(), TraceError> {
+        let mut carry = Vec::new();
+        loop {
+            let chunk = match reader.fill_buf() {
+                Ok(chunk) => chunk,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(self.unreadable(&error)),
+            };
+            if chunk.is_empty() {
+                break;
+            }
+            let mut rest = chunk;
+            while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                if carry.is_empty() {
+                    self.line(&rest[..end], &mut take)?;
+                } else {
+                    self.append(&mut carry, &rest[..end])?;
+                    self.line(&carry, &mut take)?;
+                    carry.clear();
+                }
+                rest = &rest[end + 1..];
+            }
+            self.append(&mut carry, rest)?;
+            let length = chunk.len();
+            reader.consume(length);
+        }
+        if carry.is_empty() { Ok(()) } else { self.line(&carry, &mut take) }
+    }
+
+    fn append(&self, carry: &mut Vec<u8>, part: &[u8]) -> Result<(), TraceError> {
+        if carry.len() + part.len() > MAX_LINE_BYTES {
+            return Err(self.too_long(self.line + 1));
+        }
+        carry.extend_from_slice(part);
+        Ok(())
+    }
+
+    fn line(
+        &mut self,
+        text: &[u8],
+        take: &mut impl FnMut(u64, &[u8]) -> Result<(), TraceError>,
+    ) -> Result<(), TraceError> {
+        self.line += 1;
+        if text.len() > MAX_LINE_BYTES {
+            return Err(self.too_long(self.line));
+        }
+        let text = text.trim_ascii();
+        if text.is_empty() {
+            self.empty_from.get_or_insert(self.line);
+            return Ok(());
+        }
+        match self.empty_from {
+            Some(line) => Err(TraceError::line(self.name, line, "empty line in the middle")),
+            None => take(self.line, text),
+        }
+    }
+
+    fn too_long(&self, line: u64) -> TraceError {
+        TraceError::line(self.name, line, format!("longer than {MAX_LINE_BYTES} bytes"))
+    }
+
+    fn unreadable(&self, error: &std::io::Error) -> TraceError {
+        TraceError::Unreadable { name: self.name.to_owned(), problem: error.to_string() }
+    }
+}
