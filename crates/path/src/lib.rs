@@ -21,6 +21,8 @@
 //! ```
 
 mod delay;
+#[doc(hidden)]
+pub mod fuzz;
 mod link;
 mod loss;
 mod packet;

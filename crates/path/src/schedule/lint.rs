@@ -78,7 +78,7 @@ impl fmt::Display for Finding {
 /// Outages from here on are noted: a sender's retransmission timeout fires (RFC 6298 section 2.4
 /// has a minimum of one second).
 const OUTAGE_NOTED: u32 = 1_000;
-/// Outages from here on are longer than any recorded handover of the published traces but one.
+/// Outages from here on outlast handovers and tunnels: rather the recording stopped.
 const OUTAGE_WARNED: u32 = 10_000;
 /// A recording starts with its first packet, so it has one early.
 const LATE_START: u32 = 1_000;

@@ -17,7 +17,7 @@ pub struct Piecewise {
     /// Bit-nanoseconds from the last opportunity taken before this step up to its start.
     carry: u128,
     /// Opportunities of this step that were taken or let go.
-    passed: u64,
+    passed: u128,
     next: Option<Time>,
     lap_bits: u128,
 }
@@ -40,7 +40,7 @@ impl Piecewise {
         for _ in 0..MOST_STEPS_WITHOUT {
             let step = self.walk.step();
             // Less than a packet is ever carried, so something is always needed.
-            let needed = PACKET * (u128::from(self.passed) + 1) - self.carry;
+            let needed = PACKET * (self.passed + 1) - self.carry;
             if needed <= self.bits_of_step() {
                 // A rate of zero has no bits, and a packet always needs some.
                 let wait = needed / u128::from(step.value.as_bps());
@@ -65,7 +65,7 @@ impl Piecewise {
     }
 
     fn leave_step(&mut self) {
-        self.carry = self.carry + self.bits_of_step() - PACKET * u128::from(self.passed);
+        self.carry = self.carry + self.bits_of_step() - PACKET * self.passed;
         self.passed = 0;
         self.walk.advance();
     }
@@ -81,7 +81,7 @@ impl Schedule for Piecewise {
     }
 
     fn take(&mut self) {
-        self.passed = self.passed.saturating_add(1);
+        self.passed += 1;
         self.find_next();
     }
 
@@ -96,7 +96,7 @@ impl Schedule for Piecewise {
         }
         let step = self.walk.step();
         let gone = (self.carry + bits(step.value, (now - step.start).as_nanos())) / PACKET;
-        self.passed = self.passed.max(u64::try_from(gone).unwrap_or(u64::MAX));
+        self.passed = self.passed.max(gone);
         self.find_next();
         // Times are rounded down to nanoseconds: one more may read as passed.
         while self.next.is_some_and(|next| next <= now) {
@@ -176,9 +176,11 @@ mod tests {
             dead.skip_through(Time::from_secs(5));
             assert_eq!(dead.peek(), None, "{text}");
         }
-        let mut live = schedule("step:5mbit/1s,1mbit/1s", 1);
-        live.skip_through(Time::MAX);
-        assert_eq!(live.peek(), None);
+        for text in ["step:5mbit/1s,1mbit/1s", "1e19bit", "step:1e19bit/1s"] {
+            let mut live = schedule(text, 1);
+            live.skip_through(Time::MAX);
+            assert_eq!(live.peek(), None, "{text}");
+        }
     }
 
     proptest! {
