@@ -176,10 +176,20 @@ mod tests {
             dead.skip_through(Time::from_secs(5));
             assert_eq!(dead.peek(), None, "{text}");
         }
-        for text in ["step:5mbit/1s,1mbit/1s", "1e19bit", "step:1e19bit/1s"] {
-            let mut live = schedule(text, 1);
+        let mut live = schedule("step:5mbit/1s,1mbit/1s", 1);
+        live.skip_through(Time::MAX);
+        assert_eq!(live.peek(), None);
+    }
+
+    #[test]
+    fn the_highest_rate_ends_with_time_too() {
+        let highest = Rate::from_bps(u64::MAX);
+        let changing = Steps::cycle([(highest, Span::from_secs(1))]).unwrap();
+        for steps in [Steps::constant(highest), changing] {
+            let mut live = Piecewise::new(&steps, &mut Random::seeded(1, 0));
             live.skip_through(Time::MAX);
-            assert_eq!(live.peek(), None, "{text}");
+            // At most the opportunities of the last nanosecond are left.
+            assert!(live.peek().is_none_or(|next| next == Time::MAX), "{steps}");
         }
     }
 
