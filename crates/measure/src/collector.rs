@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::series::{Binner, Series};
 use crate::{DelaySketch, Summary, jain_index};
 
-/// The part of a run that counts: from `skip` to `end`.
+/// The part of a run that counts: after `skip`, up to and including `end`. A departure ends the
+/// time it took, so it belongs to the interval it ends, like the opportunity it used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     /// What happens before this is left out of the figures.
@@ -19,7 +20,7 @@ pub struct Window {
 impl Window {
     /// Whether `time` counts.
     pub fn contains(self, time: Time) -> bool {
-        (self.skip..self.end).contains(&time)
+        self.skip < time && time <= self.end
     }
 
     /// Its length in seconds.
@@ -238,7 +239,7 @@ impl JainWindows {
     }
 
     fn departure(&mut self, at: Time, flow: usize, bytes: u32) {
-        let window = (at - self.start).as_nanos() / Self::WIDTH.as_nanos();
+        let window = (at - self.start).as_nanos().saturating_sub(1) / Self::WIDTH.as_nanos();
         if window != self.current {
             self.close();
             self.current = window;
@@ -307,7 +308,7 @@ mod tests {
         assert_eq!(figures.queue_delay_ms.mean, 30.0);
         assert_eq!(figures.one_way_delay_ms.max, 60.0);
         assert_eq!(figures.rtt_ms_seen.max, 60.0);
-        assert!((series.throughput_mbps[5] - 0.12).abs() < 1e-6, "series start at the origin");
+        assert!((series.throughput_mbps[4] - 0.12).abs() < 1e-6, "series start at the origin");
     }
 
     #[test]

@@ -64,7 +64,8 @@ impl Binner {
 
     /// A packet of `flow` left the link at `at`.
     pub(crate) fn departure(&mut self, at: Time, flow: usize, bytes: u32, queue_delay: Span) {
-        let bin = (at.as_nanos() / self.bin.as_nanos().max(1)) as usize;
+        // A bin includes its end, as for the link's capacity.
+        let bin = (at.as_nanos().saturating_sub(1) / self.bin.as_nanos().max(1)) as usize;
         if bin != self.current {
             self.close_bin();
             self.current = bin;

@@ -79,7 +79,7 @@ fn paths(c: &mut Criterion) {
     let mut group = c.benchmark_group("path");
     group.throughput(Throughput::Elements(PACKETS));
     let with = |trace: TraceSpec, delay: &str, loss: &str| PathSpec {
-        trace,
+        trace: Some(trace),
         queue: "droptail:2MB".parse().expect("a written form"),
         delay: delay.parse().expect("a written form"),
         loss: loss.parse().expect("a written form"),

@@ -8,7 +8,7 @@
 //! use cellpace_path::{Packet, Path, PathSpec};
 //! use cellpace_base::Time;
 //!
-//! let spec = PathSpec { trace: "constant:12mbit".parse()?, ..PathSpec::default() };
+//! let spec = PathSpec { trace: Some("constant:12mbit".parse()?), ..PathSpec::default() };
 //! let mut path = spec.build(1)?;
 //! path.push(Packet::new(0, 0, 1500, Time::ZERO));
 //! let mut fates = Vec::new();

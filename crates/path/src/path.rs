@@ -88,8 +88,8 @@ impl PathError {
 /// Everything that makes one direction of a path.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PathSpec {
-    /// When the link may deliver.
-    pub trace: TraceSpec,
+    /// When the link may deliver; `None`: there is no bottleneck, packets leave as they arrive.
+    pub trace: Option<TraceSpec>,
     /// What waits in front of it.
     pub queue: QueueSpec,
     /// Delay in front of the queue, beside what the trace itself brings
@@ -105,17 +105,36 @@ impl PathSpec {
     /// # Errors
     /// When the trace cannot be had.
     pub fn build(&self, seed: u64) -> Result<Path, PathError> {
-        let queue = self.queue.build(Random::seeded(seed, QUEUE_STREAM));
-        let schedule = self.trace.build(seed)?;
-        let delay = |spec: &DelaySpec, stream| spec.build(&mut Random::seeded(seed, stream));
+        self.build_seeded(seed, seed)
+    }
+
+    /// The reverse direction of a path built with the same seed: the same delays at the same
+    /// times, everything else drawn on its own.
+    ///
+    /// # Errors
+    /// When the trace cannot be had.
+    pub fn build_reverse(&self, seed: u64) -> Result<Path, PathError> {
+        self.build_seeded(Random::seeded(seed, REVERSE_STREAM).bits(), seed)
+    }
+
+    fn build_seeded(&self, seed: u64, delay_seed: u64) -> Result<Path, PathError> {
+        let link = match &self.trace {
+            Some(trace) => {
+                let queue = self.queue.build(Random::seeded(seed, QUEUE_STREAM));
+                Some(Link::new(queue, trace.build(seed)?))
+            }
+            None => None,
+        };
+        let base_delay = self.trace.as_ref().and_then(TraceSpec::base_delay);
+        let delay = |spec: &DelaySpec, stream| spec.build(&mut Random::seeded(delay_seed, stream));
         Ok(Path {
             delay: delay(&self.delay, DELAY_STREAM),
-            base_delay: self.trace.base_delay().map(|spec| delay(spec, BASE_DELAY_STREAM)),
+            base_delay: base_delay.map(|spec| delay(spec, BASE_DELAY_STREAM)),
             in_order: VecDeque::new(),
             out_of_order: BinaryHeap::new(),
             arrivals: 0,
             loss: self.loss.build(Random::seeded(seed, LOSS_STREAM)),
-            link: Link::new(queue, schedule),
+            link,
         })
     }
 }
@@ -126,6 +145,7 @@ const QUEUE_STREAM: u64 = 1;
 const LOSS_STREAM: u64 = 2;
 const DELAY_STREAM: u64 = 3;
 const BASE_DELAY_STREAM: u64 = 5;
+const REVERSE_STREAM: u64 = 6;
 
 /// One direction of a path, advanced by whoever owns the clock.
 pub struct Path {
@@ -138,7 +158,7 @@ pub struct Path {
     out_of_order: BinaryHeap<Reverse<Waiting>>,
     arrivals: u64,
     loss: LossModel,
-    link: Link,
+    link: Option<Link>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,8 +206,8 @@ impl Path {
 
     /// When the model next wants to be advanced.
     pub fn next_deadline(&self) -> Option<Time> {
-        let arrival = self.next_arrival();
-        match (arrival, self.link.next_deadline()) {
+        let departure = self.link.as_ref().and_then(Link::next_deadline);
+        match (self.next_arrival(), departure) {
             (Some(arrival), Some(departure)) => Some(arrival.min(departure)),
             (arrival, departure) => arrival.or(departure),
         }
@@ -197,18 +217,27 @@ impl Path {
     /// order of time. Opportunities go before arrivals of the same instant.
     pub fn advance(&mut self, now: Time, fates: &mut Vec<Record>) {
         while let Some(at) = self.next_arrival().filter(|at| *at <= now) {
-            self.link.advance(at, fates);
+            self.advance_link(at, fates);
             let Some(mut packet) = self.pop_arrival() else { break };
             packet.enqueued_at = at;
+            packet.dequeued_at = at;
+            packet.departed_at = at;
             if self.loss.loses(at) {
-                packet.dequeued_at = at;
-                packet.departed_at = at;
                 fates.push(Record { packet, fate: Fate::Dropped(DropReason::Random) });
                 continue;
             }
-            self.link.push(packet, fates);
+            match &mut self.link {
+                Some(link) => link.push(packet, fates),
+                None => fates.push(Record { packet, fate: Fate::Delivered }),
+            }
         }
-        self.link.advance(now, fates);
+        self.advance_link(now, fates);
+    }
+
+    fn advance_link(&mut self, now: Time, fates: &mut Vec<Record>) {
+        if let Some(link) = &mut self.link {
+            link.advance(now, fates);
+        }
     }
 
     fn next_arrival(&self) -> Option<Time> {
@@ -229,7 +258,7 @@ impl Path {
 
     /// Bytes at the bottleneck.
     pub fn backlog(&self) -> u64 {
-        self.link.backlog()
+        self.link.as_ref().map_or(0, Link::backlog)
     }
 }
 
@@ -240,7 +269,7 @@ mod tests {
 
     fn path(delay: &str) -> Path {
         let spec = PathSpec {
-            trace: "constant:1gbit".parse().unwrap(),
+            trace: Some("constant:1gbit".parse().unwrap()),
             queue: "infinite".parse().unwrap(),
             delay: delay.parse().unwrap(),
             ..PathSpec::default()
@@ -286,7 +315,8 @@ mod tests {
         });
         let trace = TraceSpec::parse("cellreplay:heavy=h,delay=d", &mut files).unwrap();
         let delay = Span::from_millis(20).into();
-        let mut path = PathSpec { trace, delay, ..PathSpec::default() }.build(1).unwrap();
+        let mut path =
+            PathSpec { trace: Some(trace), delay, ..PathSpec::default() }.build(1).unwrap();
         path.push(Packet::new(0, 0, 1500, Time::from_millis(1)));
         // Enters the radio part at 481 + 20 ms, when its delay is 9 ms.
         path.push(Packet::new(1, 0, 1500, Time::from_millis(481)));
@@ -297,7 +327,7 @@ mod tests {
     fn rate_delay_and_loss_change_together_every_five_seconds() {
         // Section 7 of the Verus paper, with values that can be told apart.
         let spec = PathSpec {
-            trace: "step:12mbit/5s,120mbit/5s".parse().unwrap(),
+            trace: Some("step:12mbit/5s,120mbit/5s".parse().unwrap()),
             delay: "step:10ms/5s,100ms/5s".parse().unwrap(),
             loss: "step:0%/5s,100%/5s".parse().unwrap(),
             ..PathSpec::default()
@@ -324,7 +354,7 @@ mod tests {
             sends in prop::collection::vec((0_u64..30_000, 0_usize..4), 1..300),
         ) {
             let spec = PathSpec {
-                trace: "random:1mbit..90mbit/50ms".parse().unwrap(),
+                trace: Some("random:1mbit..90mbit/50ms".parse().unwrap()),
                 queue: "infinite".parse().unwrap(),
                 delay: "random:0ms..200ms/30ms".parse().unwrap(),
                 loss: "random:0%..20%/30ms".parse().unwrap(),

@@ -19,6 +19,8 @@ pub(crate) struct Flow {
     next: Option<Time>,
     cross: CrossTraffic,
     pub(crate) retransmissions: u64,
+    /// Its own delay in each direction, on top of the path's.
+    pub(crate) own_delay: Span,
 }
 
 #[derive(Default)]
@@ -27,7 +29,13 @@ struct CrossTraffic {
 }
 
 impl Flow {
-    pub(crate) fn new(index: u32, spec: FlowSpec, acks: AckPolicy, random: Random) -> Self {
+    pub(crate) fn new(
+        index: u32,
+        spec: FlowSpec,
+        acks: AckPolicy,
+        own_delay: Span,
+        random: Random,
+    ) -> Self {
         let next = Some(spec.start);
         Self {
             index,
@@ -39,6 +47,7 @@ impl Flow {
             next,
             cross: CrossTraffic::default(),
             retransmissions: 0,
+            own_delay,
         }
     }
 
@@ -146,10 +155,5 @@ impl Flow {
     /// How long after `self.spec.start` figures of this flow begin and when they end.
     pub(crate) fn span(&self) -> (Time, Time) {
         (self.spec.start, self.spec.stop)
-    }
-
-    /// Half of its own RTT, if it has one.
-    pub(crate) fn own_delay(&self) -> Option<Span> {
-        self.spec.rtt.map(|rtt| rtt / 2)
     }
 }

@@ -15,6 +15,7 @@
 //! ```
 
 mod connection;
+mod document;
 mod flow;
 mod receiver;
 mod scenario;

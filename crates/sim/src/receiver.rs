@@ -1,8 +1,9 @@
 //! The receiving end of a connection: what has arrived, and when it is acknowledged.
 
 use std::collections::VecDeque;
+use std::str::FromStr;
 
-use cellpace_base::{Span, Time};
+use cellpace_base::{QuantityError, Span, Time, parse_span};
 use cellpace_cc::Arrival;
 use cellpace_recovery::Arrived;
 
@@ -15,6 +16,22 @@ pub enum AckPolicy {
     /// Every second packet, or after a delay, or at once when a packet is missing (RFC 5681
     /// section 4.2).
     Delayed(Span),
+}
+
+impl FromStr for AckPolicy {
+    type Err = QuantityError;
+
+    /// Reads `every` or `delayed:40ms`.
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        match text.trim().strip_prefix("delayed:") {
+            Some(delay) => parse_span(delay).map(Self::Delayed),
+            None if text.trim() == "every" => Ok(Self::EveryPacket),
+            None => Err(QuantityError::NotANumber {
+                text: text.to_owned(),
+                example: "every or delayed:40ms",
+            }),
+        }
+    }
 }
 
 /// Receiver of one connection. It logs arrivals; an ack says how much of the log it covers, so

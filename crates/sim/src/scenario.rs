@@ -17,9 +17,19 @@ pub enum SimError {
     /// A controller.
     #[error(transparent)]
     Controller(#[from] SpecError),
-    /// Nothing to simulate.
+    /// The parts are fine, but not together.
     #[error("{0}")]
     Invalid(String),
+    /// A scenario file.
+    #[error("{file}:{line}: {reason}")]
+    Toml {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: usize,
+        /// The field and what is wrong with it.
+        reason: String,
+    },
 }
 
 /// One bottleneck and the flows that share it.
@@ -29,7 +39,7 @@ pub struct Scenario {
     pub trace: TraceSpec,
     /// The queue in front of it.
     pub queue: QueueSpec,
-    /// Round-trip delay without queueing; half of it lies in each direction.
+    /// Round-trip delay without queueing, half of it in each direction.
     pub rtt: DelaySpec,
     /// Random loss of data packets.
     pub loss: LossSpec,
@@ -55,7 +65,7 @@ impl Default for Scenario {
         Self {
             trace: TraceSpec::default(),
             queue: QueueSpec::default(),
-            rtt: DelaySpec { delay: Span::from_millis(40) },
+            rtt: DelaySpec::constant(Span::from_millis(40)),
             loss: LossSpec::None,
             uplink: None,
             flows: Vec::new(),
@@ -112,7 +122,10 @@ impl FlowSpec {
 
 impl Scenario {
     /// Checks what the types cannot.
-    pub(crate) fn check(&self) -> Result<(), SimError> {
+    ///
+    /// # Errors
+    /// When there is no flow, no time, or a flow contradicts itself.
+    pub fn check(&self) -> Result<(), SimError> {
         let invalid = |text: String| Err(SimError::Invalid(text));
         if self.flows.is_empty() {
             return invalid("there is no flow to simulate".into());
@@ -126,8 +139,17 @@ impl Scenario {
                 self.skip, self.duration
             ));
         }
-        if self.bin.is_zero() {
-            return invalid("bins of 0 s hold nothing".into());
+        if self.bin < Span::from_millis(1) {
+            return invalid("bins are at least 1 ms wide".into());
+        }
+        if self.duration > LONGEST {
+            return invalid(format!("the duration is {}; the longest is {LONGEST}", self.duration));
+        }
+        let own_rtt = self.flows.iter().any(|flow| flow.rtt.is_some());
+        if own_rtt && self.rtt.as_constant().is_none() {
+            return invalid(
+                "flows have an RTT of their own only where that of the path is constant".into(),
+            );
         }
         for (index, flow) in self.flows.iter().enumerate() {
             flow.check().or_else(|reason| invalid(format!("flow {}: {reason}", index + 1)))?;
@@ -136,8 +158,35 @@ impl Scenario {
     }
 }
 
+/// The longest run: a day.
+const LONGEST: Span = Span::from_secs(86_400);
+
+impl Scenario {
+    /// The mean round-trip delay without queueing of the first flow.
+    pub fn base_rtt(&self) -> Span {
+        let own = self.flows.first().and_then(|flow| flow.rtt);
+        own.unwrap_or_else(|| self.rtt.mean())
+    }
+
+    /// The controllers of all flows, each named once, with their numbers.
+    pub fn flow_names(&self) -> String {
+        let mut names: Vec<(String, usize)> = Vec::new();
+        for name in self.flows.iter().map(FlowSpec::name) {
+            match names.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, count)) => *count += 1,
+                None => names.push((name, 1)),
+            }
+        }
+        let shown = |(name, count): &(String, usize)| match count {
+            1 => name.clone(),
+            _ => format!("{count} x {name}"),
+        };
+        names.iter().map(shown).collect::<Vec<_>>().join(" + ")
+    }
+}
+
 impl FlowSpec {
-    fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         if self.stop <= self.start {
             let span = |time: Time| time - Time::ZERO;
             return Err(format!(

@@ -6,12 +6,11 @@ use std::collections::BinaryHeap;
 use cellpace_base::{Random, Span, Time};
 use cellpace_cc::Event;
 use cellpace_measure::{Collector, Figures, FlowSpan, ProfileSample, Series, Window};
-use cellpace_path::{
-    DelaySpec, Fate, LossSpec, Packet, Path, PathSpec, QueueSpec, Record, TraceSpec,
-};
+use cellpace_path::schedule::{capacity_between, capacity_bins};
+use cellpace_path::{DelaySpec, Fate, Packet, Path, PathSpec, Record};
 
 use crate::flow::Flow;
-use crate::{Scenario, SimError};
+use crate::{FlowSpec, Scenario, SimError};
 
 /// Bytes of a packet that carries nothing but an ack: IPv4, UDP and a small header.
 const ACK_BYTES: u32 = 60;
@@ -63,7 +62,7 @@ pub fn run_observed(
     let mut world = World::new(scenario)?;
     world.run(observer);
     let capacity = capacity(scenario)?;
-    Ok(world.finish(scenario, &capacity))
+    Ok(world.finish(scenario, capacity))
 }
 
 struct World {
@@ -92,10 +91,13 @@ impl World {
     fn new(scenario: &Scenario) -> Result<Self, SimError> {
         let end = Time::ZERO + scenario.duration;
         let seeded = |stream| Random::seeded(scenario.seed, stream);
+        let delays = Delays::new(scenario);
         let flows: Vec<Flow> = (0..)
             .zip(&scenario.flows)
             .map(|(index, spec)| {
-                Flow::new(index, spec.clone(), scenario.acks, seeded(1000 + u64::from(index)))
+                let random = seeded(1000 + u64::from(index));
+                let own_delay = delays.own(spec);
+                Flow::new(index, spec.clone(), scenario.acks, own_delay, random)
             })
             .collect();
         let window = Window { skip: Time::ZERO + scenario.skip, end };
@@ -108,8 +110,8 @@ impl World {
         Ok(Self {
             now: Time::ZERO,
             end,
-            forward: forward_spec(scenario).build(scenario.seed)?,
-            reverse: reverse_spec(scenario).build(scenario.seed)?,
+            forward: forward_spec(scenario, &delays).build(scenario.seed)?,
+            reverse: reverse_spec(scenario, &delays).build_reverse(scenario.seed)?,
             timers,
             acks: AckStore::default(),
             collector: Collector::new(window, &spans, scenario.bin),
@@ -125,7 +127,7 @@ impl World {
             let reverse = self.reverse.next_deadline().unwrap_or(Time::MAX);
             let timer = self.timers.next().unwrap_or(Time::MAX);
             let next = forward.min(reverse).min(timer).min(self.sampler.next);
-            if next >= self.end {
+            if next > self.end {
                 break;
             }
             self.now = next;
@@ -171,7 +173,7 @@ impl World {
     /// The receiver of a flow sends the ack and the report that are due.
     fn answer(&mut self, index: usize, ack: bool) {
         let now = self.now;
-        let own_delay = self.flows[index].own_delay().unwrap_or(Span::ZERO);
+        let own_delay = self.flows[index].own_delay;
         let Some(connection) = &mut self.flows[index].connection else { return };
         let upto = ack.then(|| connection.receiver.ack());
         let report = connection.receiver.poll_report(now);
@@ -226,13 +228,13 @@ impl World {
             let ack = connection.receiver.on_deadline(now);
             self.answer(index, ack);
         }
-        let (forward, delay) = (&mut self.forward, own_delay(&self.flows[index]));
+        let (forward, delay) = (&mut self.forward, self.flows[index].own_delay);
         self.flows[index].on_timer(now, &mut |packet| forward.push_after(packet, delay));
         self.settle(index, observer);
     }
 
     fn pump(&mut self, index: usize, observer: &mut impl Observer) {
-        let (forward, delay) = (&mut self.forward, own_delay(&self.flows[index]));
+        let (forward, delay) = (&mut self.forward, self.flows[index].own_delay);
         self.flows[index].pump(self.now, &mut |packet| forward.push_after(packet, delay));
         self.settle(index, observer);
     }
@@ -248,7 +250,7 @@ impl World {
         self.timers.arm(index, flow.next_deadline());
     }
 
-    fn finish(self, scenario: &Scenario, capacity: &Capacity) -> Outcome {
+    fn finish(self, scenario: &Scenario, capacity: Capacity) -> Outcome {
         let retransmissions = self
             .flows
             .iter()
@@ -260,67 +262,69 @@ impl World {
         for (flow, spec) in figures.per_flow.iter_mut().zip(&scenario.flows) {
             flow.cc = spec.name();
         }
-        series.capacity_mbps = capacity.series_mbps(scenario.bin);
+        series.capacity_mbps = capacity.series_mbps;
         series.cwnd_packets = self.sampler.cwnd;
         series.profiles = self.sampler.profiles;
         Outcome { figures, series, retransmissions }
     }
 }
 
-fn own_delay(flow: &Flow) -> Span {
-    flow.own_delay().unwrap_or(Span::ZERO)
+/// How the one-way delays of the flows are split between the path, which all packets share, and
+/// the flows' own.
+struct Delays {
+    path: DelaySpec,
+    /// RTT of flows without one of their own, and the RTT that lies in the path; when any flow
+    /// has its own.
+    constant: Option<(Span, Span)>,
 }
 
-/// With flows of their own RTT the whole delay lies with the flows.
-fn path_delay(scenario: &Scenario) -> DelaySpec {
-    DelaySpec { delay: scenario.rtt.delay / 2 }
+impl Delays {
+    fn new(scenario: &Scenario) -> Self {
+        let general = scenario.rtt.as_constant();
+        let own = scenario.flows.iter().filter_map(|flow| flow.rtt).min();
+        let (Some(general), Some(own)) = (general, own) else {
+            return Self { path: scenario.rtt.half(), constant: None };
+        };
+        let shared = general.min(own);
+        Self { path: (shared / 2).into(), constant: Some((general, shared)) }
+    }
+
+    fn own(&self, flow: &FlowSpec) -> Span {
+        let Some((general, shared)) = self.constant else { return Span::ZERO };
+        (flow.rtt.unwrap_or(general) - shared) / 2
+    }
 }
 
-fn forward_spec(scenario: &Scenario) -> PathSpec {
+fn forward_spec(scenario: &Scenario, delays: &Delays) -> PathSpec {
     PathSpec {
-        trace: scenario.trace.clone(),
+        trace: Some(scenario.trace.clone()),
         queue: scenario.queue.clone(),
-        delay: path_delay(scenario),
-        loss: scenario.loss,
+        delay: delays.path.clone(),
+        loss: scenario.loss.clone(),
     }
 }
 
-fn reverse_spec(scenario: &Scenario) -> PathSpec {
-    PathSpec {
-        trace: scenario.uplink.clone().unwrap_or_default(),
-        queue: QueueSpec::default(),
-        delay: path_delay(scenario),
-        loss: LossSpec::None,
-    }
+fn reverse_spec(scenario: &Scenario, delays: &Delays) -> PathSpec {
+    PathSpec { trace: scenario.uplink.clone(), delay: delays.path.clone(), ..PathSpec::default() }
 }
 
 /// What the link offered.
 struct Capacity {
-    bins: Vec<u64>,
+    series_mbps: Vec<f32>,
     in_window: u64,
 }
 
-impl Capacity {
-    fn series_mbps(&self, bin: Span) -> Vec<f32> {
-        let factor = 8.0 / 1e6 / bin.as_secs_f64();
-        self.bins.iter().map(|bytes| (*bytes as f64 * factor) as f32).collect()
-    }
-}
-
-/// Counts the opportunities of a fresh copy of the schedule.
+/// Counts the opportunities of fresh copies of the schedule.
 fn capacity(scenario: &Scenario) -> Result<Capacity, SimError> {
     let end = Time::ZERO + scenario.duration;
     let skip = Time::ZERO + scenario.skip;
-    let mut schedule = scenario.trace.build(scenario.seed)?;
-    let bins = scenario.duration.as_nanos().div_ceil(scenario.bin.as_nanos()) as usize;
-    let mut capacity = Capacity { bins: vec![0; bins], in_window: 0 };
-    while let Some(time) = schedule.peek().filter(|time| *time < end) {
-        schedule.take();
-        let bytes = u64::from(cellpace_path::OPPORTUNITY_BYTES);
-        capacity.bins[(time.as_nanos() / scenario.bin.as_nanos()) as usize] += bytes;
-        capacity.in_window += if time >= skip { bytes } else { 0 };
-    }
-    Ok(capacity)
+    let schedule = || scenario.trace.build(scenario.seed);
+    let to_mbps = 8.0 / 1e6 / scenario.bin.as_secs_f64();
+    let bins = capacity_bins(schedule()?.as_mut(), scenario.bin, end);
+    Ok(Capacity {
+        series_mbps: bins.iter().map(|bytes| (*bytes as f64 * to_mbps) as f32).collect(),
+        in_window: capacity_between(schedule()?.as_mut(), skip, end),
+    })
 }
 
 /// One timer per flow. Deadlines mostly move later (each ack pushes the retransmission timer
@@ -433,10 +437,4 @@ impl Sampler {
         }
         self.next += self.bin;
     }
-}
-
-/// A default uplink that never is the bottleneck.
-#[allow(dead_code, reason = "goes with the unlimited link")]
-fn unlimited() -> TraceSpec {
-    TraceSpec::default()
 }

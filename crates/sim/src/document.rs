@@ -1,0 +1,281 @@
+//! Scenarios written as TOML.
+
+use std::fmt::Display;
+use std::ops::Range;
+
+use cellpace_base::{Span, Time, parse_bytes, parse_span};
+use cellpace_path::schedule::TraceFiles;
+use cellpace_path::{DelaySpec, TraceSpec};
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::{FlowSpec, OnOff, Scenario, SimError, Traffic};
+
+/// Flows that one scenario may have.
+const MAX_FLOWS: usize = 10_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    trace: Option<Spanned<String>>,
+    uplink: Option<Spanned<String>>,
+    queue: Option<Spanned<String>>,
+    rtt: Option<Spanned<String>>,
+    loss: Option<Spanned<String>>,
+    acks: Option<Spanned<String>>,
+    duration: Option<Spanned<String>>,
+    skip: Option<Spanned<String>>,
+    bin: Option<Spanned<String>>,
+    seed: Option<u64>,
+    #[serde(default)]
+    flow: Vec<Spanned<FlowTable>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FlowTable {
+    cc: Option<Spanned<String>>,
+    udp: Option<Spanned<String>>,
+    count: Option<Spanned<u64>>,
+    start: Option<Spanned<String>>,
+    stop: Option<Spanned<String>>,
+    rtt: Option<Spanned<String>>,
+    onoff: Option<Spanned<OnOffTable>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OnOffTable {
+    mean: Option<Spanned<String>>,
+    deviation: Option<Spanned<String>>,
+    max: Option<Spanned<String>>,
+    off: Option<Spanned<String>>,
+    rate: Option<Spanned<String>>,
+}
+
+/// Where errors are: a text and its file's name.
+struct Place<'a> {
+    file: &'a str,
+    text: &'a str,
+}
+
+impl Scenario {
+    /// Reads a scenario from TOML; what it leaves out is as in [`Scenario::default`], and the
+    /// duration is that of the trace, at most 300 s, where the trace has one. `name` stands in
+    /// errors, `files` supplies the traces it names.
+    ///
+    /// ```toml
+    /// trace = "lte-driving"       # or a file, or constant:12mbit, ...
+    /// rtt = "40ms"
+    /// queue = "droptail:2MB"
+    /// duration = "60s"
+    ///
+    /// [[flow]]
+    /// cc = "verus:r=2"
+    /// count = 3
+    ///
+    /// [[flow]]
+    /// cc = "cubic"
+    /// start = "20s"
+    /// onoff = { mean = "4MB", off = "10s" }
+    ///
+    /// [[flow]]
+    /// udp = "2mbit"
+    /// ```
+    ///
+    /// # Errors
+    /// When the text is no TOML, has unknown fields, or a value does not read: the error names
+    /// file, line and field.
+    pub fn from_toml(name: &str, text: &str, files: &mut TraceFiles<'_>) -> Result<Self, SimError> {
+        let place = Place { file: name, text };
+        let document: Document = toml::from_str(text).map_err(|error| place.syntax(&error))?;
+        let mut scenario = Self { flows: place.flows(&document.flow)?, ..Self::default() };
+        place.read(&document.trace, "trace", &mut scenario.trace, |text| {
+            TraceSpec::parse(text, files)
+        })?;
+        if let Some(period) = scenario.trace.period() {
+            scenario.duration = period.min(Span::from_secs(300));
+        }
+        place.read(&document.uplink, "uplink", &mut scenario.uplink, |text| {
+            TraceSpec::parse(text, files).map(Some)
+        })?;
+        place
+            .read(&document.rtt, "rtt", &mut scenario.rtt, |text| DelaySpec::parse(text, files))?;
+        place.read(&document.queue, "queue", &mut scenario.queue, str::parse)?;
+        place.read(&document.loss, "loss", &mut scenario.loss, str::parse)?;
+        place.read(&document.acks, "acks", &mut scenario.acks, str::parse)?;
+        place.read(&document.duration, "duration", &mut scenario.duration, parse_span)?;
+        place.read(&document.skip, "skip", &mut scenario.skip, parse_span)?;
+        place.read(&document.bin, "bin", &mut scenario.bin, parse_span)?;
+        scenario.seed = document.seed.unwrap_or(scenario.seed);
+        scenario.check().map_err(|error| match error {
+            SimError::Invalid(reason) => SimError::Invalid(format!("{name}: {reason}")),
+            other => other,
+        })?;
+        Ok(scenario)
+    }
+}
+
+impl Place<'_> {
+    /// Reads one field into `target`, if it is there.
+    fn read<T, E: Display>(
+        &self,
+        field: &Option<Spanned<String>>,
+        name: &str,
+        target: &mut T,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Result<(), SimError> {
+        let Some(written) = field else { return Ok(()) };
+        *target =
+            parse(written.get_ref()).map_err(|why| self.wrong(&written.span(), name, &why))?;
+        Ok(())
+    }
+
+    fn flows(&self, tables: &[Spanned<FlowTable>]) -> Result<Vec<FlowSpec>, SimError> {
+        let mut flows = Vec::new();
+        for table in tables {
+            let flow = self.flow(table)?;
+            let count = table.get_ref().count.as_ref();
+            let copies = count.map_or(1, |count| *count.get_ref());
+            let room = (MAX_FLOWS - flows.len()) as u64;
+            if copies == 0 || copies > room {
+                let span = count.map_or_else(|| table.span(), Spanned::span);
+                let why = format!("{copies} flows; allowed: 1 to {MAX_FLOWS} in all");
+                return Err(self.wrong(&span, "count", &why));
+            }
+            flows.extend(std::iter::repeat_n(flow, copies as usize));
+        }
+        Ok(flows)
+    }
+
+    fn flow(&self, table: &Spanned<FlowTable>) -> Result<FlowSpec, SimError> {
+        let fields = table.get_ref();
+        let mut flow = match (&fields.cc, &fields.udp) {
+            (Some(cc), None) => FlowSpec::bulk(self.value(cc, "cc", str::parse)?),
+            (None, Some(udp)) => FlowSpec::constant_rate(self.value(udp, "udp", str::parse)?),
+            _ => {
+                let why = "a flow has either `cc` (a controller) or `udp` (a rate)";
+                return Err(self.wrong(&table.span(), "flow", &why));
+            }
+        };
+        let at = |text: &str| parse_span(text).map(|span| Time::ZERO + span);
+        self.read(&fields.start, "start", &mut flow.start, at)?;
+        self.read(&fields.stop, "stop", &mut flow.stop, at)?;
+        self.read(&fields.rtt, "rtt", &mut flow.rtt, |text| parse_span(text).map(Some))?;
+        if let Some(onoff) = &fields.onoff {
+            flow.traffic = Traffic::OnOff(self.onoff(onoff.get_ref())?);
+        }
+        let field = if flow.stop <= flow.start { fields.stop.as_ref() } else { None };
+        let span = field.map_or_else(|| table.span(), Spanned::span);
+        flow.check().map_err(|why| {
+            self.wrong(&span, if field.is_some() { "stop" } else { "flow" }, &why)
+        })?;
+        Ok(flow)
+    }
+
+    fn onoff(&self, fields: &OnOffTable) -> Result<OnOff, SimError> {
+        let mut onoff = OnOff::default();
+        let bytes = |text: &str| parse_bytes(text).map(|bytes| bytes as f64);
+        self.read(&fields.mean, "mean", &mut onoff.mean, bytes)?;
+        self.read(&fields.deviation, "deviation", &mut onoff.deviation, bytes)?;
+        self.read(&fields.max, "max", &mut onoff.max, bytes)?;
+        self.read(&fields.off, "off", &mut onoff.off, parse_span)?;
+        self.read(&fields.rate, "rate", &mut onoff.rate, |text| text.parse().map(Some))?;
+        Ok(onoff)
+    }
+
+    fn value<T, E: Display>(
+        &self,
+        written: &Spanned<String>,
+        name: &str,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Result<T, SimError> {
+        parse(written.get_ref()).map_err(|why| self.wrong(&written.span(), name, &why))
+    }
+
+    fn wrong(&self, span: &Range<usize>, field: &str, why: &dyn Display) -> SimError {
+        SimError::Toml {
+            file: self.file.to_owned(),
+            line: self.line(span.start),
+            reason: format!("{field}: {why}"),
+        }
+    }
+
+    fn syntax(&self, error: &toml::de::Error) -> SimError {
+        // Its message can have several lines; the first says what is wrong.
+        let reason = error.message().lines().next().unwrap_or_default().to_owned();
+        let line = error.span().map_or(1, |span| self.line(span.start));
+        SimError::Toml { file: self.file.to_owned(), line, reason }
+    }
+
+    fn line(&self, offset: usize) -> usize {
+        let before = &self.text.as_bytes()[..offset.min(self.text.len())];
+        1 + before.iter().filter(|byte| **byte == b'\n').count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Scenario, SimError> {
+        Scenario::from_toml("s.toml", text, &mut TraceFiles::none())
+    }
+
+    fn said(text: &str) -> String {
+        read(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_scenario_is_read_whole() {
+        let scenario = read(
+            "trace = 'constant:60mbit'\nrtt = '20ms'\nqueue = 'codel'\nloss = '1%'\n\
+             acks = 'delayed:40ms'\nduration = '90s'\nskip = '1s'\nseed = 7\n\
+             [[flow]]\ncc = 'fixed:cwnd=9pkts'\ncount = 3\nstart = '10s'\nstop = '1min'\n\
+             [[flow]]\ncc = 'fixed'\nonoff = { mean = '2MB', off = '3s', rate = '4mbit' }\n\
+             [[flow]]\nudp = '5mbit'\nrtt = '0s'\n",
+        )
+        .unwrap();
+        assert_eq!(scenario.flows.len(), 5);
+        assert_eq!(scenario.flows[2].start, Time::from_secs(10));
+        assert_eq!(scenario.flows[2].stop, Time::from_secs(60));
+        assert_eq!(scenario.flows[4].name(), "udp:5mbit");
+        assert_eq!(scenario.seed, 7);
+        assert_eq!(scenario.duration, Span::from_secs(90));
+        let Traffic::OnOff(onoff) = &scenario.flows[3].traffic else { panic!("not ON/OFF") };
+        assert_eq!((onoff.mean, onoff.off), (2e6, Span::from_secs(3)));
+    }
+
+    #[test]
+    fn errors_name_file_line_and_field() {
+        let cases = [
+            ("\n\nspeed = 3\n", "s.toml:3: unknown field `speed`"),
+            ("rtt = '40'\n", "s.toml:1: rtt: `40` needs a unit"),
+            (
+                "[[flow]]\ncc = 'fixd'\n",
+                "s.toml:2: cc: there is no controller `fixd`; did you mean",
+            ),
+            ("[[flow]]\ncc = 'fixed:cwnd=0pkts'\n", "s.toml:2: cc: `fixed`: cwnd=0pkts is out of"),
+            ("[[flow]]\ncc='fixed'\nstart='5s'\nstop='5s'\n", "s.toml:4: stop: it stops (at 5s)"),
+            ("[[flow]]\ncc='fixed'\ncount=0\n", "s.toml:3: count: 0 flows"),
+            ("[[flow]]\ncc='fixed'\ncount=99999999999\n", "s.toml:3: count: 99999999999 flows"),
+            ("[[flow]]\ncc='fixed'\nudp='1mbit'\n", "s.toml:1: flow: a flow has either"),
+            ("[[flow]]\nudp='0mbit'\n", "s.toml:1: flow: a rate of 0"),
+            ("duration = '5s'\n", "s.toml: there is no flow"),
+            ("duration = '0s'\n[[flow]]\ncc='fixed'\n", "s.toml: the duration is 0 s"),
+            ("trace = 3\n", "s.toml:1: invalid type"),
+            ("trace = 'a\n", "s.toml:1: "),
+            ("[[flow]]\ncc='fixed'\nonoff={mean='0B'}\n", "s.toml:1: flow: an ON/OFF file"),
+        ];
+        for (text, expected) in cases {
+            let said = said(text);
+            assert!(said.starts_with(expected), "{text:?}\n said {said}\n not  {expected}");
+            assert!(!said.contains('\n'), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_missing_trace_file_is_named() {
+        assert!(said("trace = 'nowhere.down'\n[[flow]]\ncc='fixed'\n").contains("nowhere.down"));
+    }
+}
