@@ -20,6 +20,7 @@ mod event;
 pub mod fixed;
 mod registry;
 mod rtt;
+pub mod verus;
 
 pub use cellpace_base::{Random, Rate, Span, Time};
 pub use controller::{
