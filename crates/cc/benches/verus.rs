@@ -81,7 +81,9 @@ fn ack_and_epochs(criterion: &mut Criterion) {
     criterion.bench_function("verus/ack_with_epoch_share", |bencher| {
         bencher.iter(|| {
             flow.now += Span::from_millis(1);
-            flow.exchange(Span::from_micros(40_000 + (flow.next * 7919) % 60_000));
+            // A steady queue: half a millisecond per packet of the window, and some noise.
+            let queue = flow.verus.cwnd() / MSS * 500 + (flow.next * 7919) % 5_000;
+            flow.exchange(Span::from_micros(40_000 + queue));
             if flow.verus.next_deadline() <= Some(flow.now) {
                 flow.verus.on_deadline(flow.now);
             }

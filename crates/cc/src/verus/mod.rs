@@ -578,10 +578,12 @@ impl Verus {
 
     // Losses: section 9 of the specification.
 
+    /// While gaps wait nothing may be in flight, and then no timeout comes to clear them: they
+    /// wait no longer than the longest timeout.
     fn gap_expiry(&self) -> Span {
         let settings = &self.settings;
         let delays = self.last_rtt.unwrap_or(Span::ZERO).mul_f64(settings.gap_ratio);
-        settings.gap_expiry.max(delays)
+        settings.gap_expiry.max(delays.min(settings.rto_max))
     }
 
     /// Keeps the gaps in the order of their packet numbers.

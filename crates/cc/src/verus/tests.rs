@@ -405,6 +405,12 @@ fn a_safe_gap_waits_three_delays() {
         lose(&mut verus, ms(0), &[(1, 10)]);
         assert_eq!(verus.missing[0].expires_at, ms(expiry), "{parameters}");
     }
+    // With nothing else in flight no timer runs: gaps may not keep the flow silent for longer
+    // than the longest timeout would.
+    let mut slow = steady("");
+    ack(&mut slow, ms(0), 0, 10, 2500.0);
+    lose(&mut slow, ms(0), &[(1, 10)]);
+    assert_eq!(slow.missing[0].expires_at, ms(1000));
 }
 
 #[test]
