@@ -15,12 +15,16 @@
 //! # Ok::<(), cellpace_cc::SpecError>(())
 //! ```
 
+//pub mod bbr;
 mod controller;
+pub mod copa;
+mod delivery_rate;
 mod event;
 pub mod fixed;
 mod registry;
 mod rtt;
 pub mod verus;
+mod windowed;
 
 pub use cellpace_base::{Random, Rate, Span, Time};
 pub use controller::{

@@ -51,7 +51,9 @@ pub struct ControllerInfo {
 
 /// All controllers, in the order in which they are shown.
 pub fn registry() -> &'static [ControllerInfo] {
-    static REGISTRY: &[ControllerInfo] = &[crate::fixed::INFO, crate::verus::INFO];
+    static REGISTRY: &[ControllerInfo] =
+        &[crate::verus::INFO, crate::copa::INFO, crate::fixed::INFO];
+    static REGISTRY: &[ControllerInfo] = &[crate::fixed::INFO, crate::copa::INFO];
     REGISTRY
 }
 

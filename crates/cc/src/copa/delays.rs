@@ -1,0 +1,215 @@
+//! What Copa knows about delay: one smoothed RTT and four windowed extremes (spec section 3).
+
+use super::params::Config;
+use crate::windowed::{WindowedMax, WindowedMin};
+use crate::{Span, Time};
+
+/// RTT statistics, all in milliseconds to the outside.
+pub(super) struct Delays {
+    rules: Rules,
+    srtt: Option<f64>,
+    latest: Span,
+    minimum: WindowedMin,
+    standing: WindowedMin,
+    near_min: WindowedMin,
+    near_max: WindowedMax,
+}
+
+#[derive(Clone, Copy)]
+struct Rules {
+    gain: f64,
+    long_window: Span,
+    long_rtts: f64,
+    standing_divisor: f64,
+    near_min_rtts: f64,
+    near_max_rtts: f64,
+    near_share: f64,
+    near_strict: bool,
+}
+
+impl Delays {
+    /// Samples in a row that may get worse before a window loses exactness: more than one window
+    /// of a fast cellular link.
+    const CAPACITY: usize = 512;
+
+    pub(super) fn new(config: &Config) -> Self {
+        let rules = Rules {
+            gain: config.srtt_gain,
+            long_window: config.rtt_min_window,
+            long_rtts: config.rtt_min_rtts,
+            standing_divisor: config.standing,
+            near_min_rtts: config.near_min_rtts,
+            near_max_rtts: config.near_max_rtts,
+            near_share: config.near_share,
+            near_strict: config.near_strict,
+        };
+        Self {
+            rules,
+            srtt: None,
+            latest: Span::ZERO,
+            minimum: WindowedMin::new(Self::CAPACITY),
+            standing: WindowedMin::new(Self::CAPACITY),
+            near_min: WindowedMin::new(Self::CAPACITY),
+            near_max: WindowedMax::new(Self::CAPACITY),
+        }
+    }
+
+    /// Takes one RTT sample. Returns the minimum if this sample changed it.
+    pub(super) fn sample(&mut self, now: Time, rtt: Span) -> Option<Span> {
+        let sample = rtt.as_millis_f64();
+        // Section 3: gain 1/16 after the first sample.
+        let srtt = self.srtt.map_or(sample, |old| old + self.rules.gain * (sample - old));
+        self.srtt = Some(srtt);
+        self.latest = rtt;
+
+        let long = self.long_window();
+        let rtts = |n: f64| Span::from_millis_f64(n * srtt).min(long).as_nanos();
+        let standing = self.standing_window().min(long).as_nanos();
+        let (at, value) = (now.as_nanos(), rtt.as_nanos());
+        let before = self.minimum.extreme();
+        self.minimum.push(at, value, long.as_nanos());
+        self.standing.push(at, value, standing);
+        self.near_min.push(at, value, rtts(self.rules.near_min_rtts));
+        self.near_max.push(at, value, rtts(self.rules.near_max_rtts));
+        let after = self.minimum.extreme();
+        after.filter(|_| after != before).map(Span::from_nanos)
+    }
+
+    /// Forgets all but the minimum: an outage says nothing about the length of the path.
+    pub(super) fn restart(&mut self) {
+        self.srtt = None;
+        self.latest = Span::ZERO;
+        self.standing.clear();
+        self.near_min.clear();
+        self.near_max.clear();
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        self.restart();
+        self.minimum.clear();
+    }
+
+    pub(super) fn srtt(&self) -> Option<f64> {
+        self.srtt
+    }
+
+    pub(super) fn latest(&self) -> Span {
+        self.latest
+    }
+
+    /// The windowed minimum; zero before the first sample.
+    pub(super) fn minimum(&self) -> f64 {
+        millis(self.minimum.extreme())
+    }
+
+    /// The standing RTT; zero before the first sample.
+    pub(super) fn standing(&self) -> f64 {
+        millis(self.standing.extreme())
+    }
+
+    /// Queueing delay of the standing queue.
+    pub(super) fn queueing(&self) -> f64 {
+        (self.standing() - self.minimum()).max(0.0)
+    }
+
+    /// Section 7: whether the queue was nearly empty within the last RTTs.
+    pub(super) fn near_empty(&self) -> bool {
+        let base = self.minimum();
+        let limit = base + self.rules.near_share * (millis(self.near_max.extreme()) - base);
+        let recent = millis(self.near_min.extreme());
+        if self.rules.near_strict { recent < limit } else { recent <= limit }
+    }
+
+    /// Section 3: max(10 s, 20 rtt_min), from the minimum before the sample.
+    fn long_window(&self) -> Span {
+        let old = Span::from_nanos(self.minimum.extreme().unwrap_or(0));
+        self.rules.long_window.max(old.mul_f64(self.rules.long_rtts))
+    }
+
+    /// Section 3: srtt / 2.
+    fn standing_window(&self) -> Span {
+        Span::from_millis_f64(self.srtt.unwrap_or(0.0) / self.rules.standing_divisor)
+    }
+}
+
+fn millis(nanos: Option<u64>) -> f64 {
+    nanos.map_or(0.0, |nanos| Span::from_nanos(nanos).as_millis_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::config;
+    use super::*;
+
+    fn delays(text: &str) -> Delays {
+        Delays::new(&config(text))
+    }
+
+    fn feed(delays: &mut Delays, samples: &[(u64, f64)]) {
+        for (at, rtt) in samples {
+            delays.sample(Time::from_millis(*at), Span::from_millis_f64(*rtt));
+        }
+    }
+
+    #[test]
+    fn copa_t5_the_minimum_lives_ten_seconds_or_twenty_minima() {
+        let mut short = delays("");
+        feed(&mut short, &[(0, 50.0), (100, 40.0), (5_000, 45.0)]);
+        assert_eq!(short.minimum(), 40.0);
+        feed(&mut short, &[(10_150, 47.0)]);
+        assert_eq!(short.minimum(), 45.0);
+
+        let mut long = delays("");
+        feed(&mut long, &[(0, 600.0), (11_900, 700.0)]);
+        assert_eq!((long.long_window(), long.minimum()), (Span::from_secs(12), 600.0));
+        feed(&mut long, &[(12_100, 700.0)]);
+        assert_eq!(long.minimum(), 700.0);
+    }
+
+    #[test]
+    fn copa_t6_smoothing_and_the_standing_window() {
+        let mut delays = delays("");
+        feed(&mut delays, &[(0, 100.0)]);
+        assert_eq!(delays.srtt(), Some(100.0));
+        feed(&mut delays, &[(10, 180.0)]);
+        assert_eq!(delays.srtt(), Some(105.0));
+        assert_eq!(delays.standing_window(), Span::from_millis_f64(52.5));
+        assert_eq!(delays.standing(), 100.0);
+        feed(&mut delays, &[(70, 180.0)]);
+        assert_eq!(delays.standing(), 180.0);
+    }
+
+    #[test]
+    fn copa_t7_near_empty() {
+        let near_empty = |text: &str, recent: f64| {
+            let mut delays = delays(text);
+            // The minimum is old; 90 ms stays within four, the recent ones within five RTTs.
+            feed(&mut delays, &[(0, 40.0), (2_000, 90.0), (2_100, 90.0), (2_200, recent)]);
+            delays.near_empty()
+        };
+        assert!(near_empty("", 45.0));
+        assert!(!near_empty("", 45.1));
+        assert!(!near_empty("near_empty=strict", 45.0));
+
+        let constant = |text: &str| {
+            let mut delays = delays(text);
+            feed(&mut delays, &[(0, 40.0), (10, 40.0), (20, 40.0)]);
+            delays.near_empty()
+        };
+        assert!(constant(""));
+        assert!(!constant("near_empty=strict"), "the code's rule misreads a constant RTT");
+    }
+
+    #[test]
+    fn an_outage_keeps_the_minimum_and_a_new_path_does_not() {
+        let mut delays = delays("");
+        feed(&mut delays, &[(0, 40.0), (10, 60.0)]);
+        delays.restart();
+        feed(&mut delays, &[(3_000, 500.0)]);
+        assert_eq!((delays.minimum(), delays.standing()), (40.0, 500.0));
+        delays.clear();
+        feed(&mut delays, &[(3_100, 500.0)]);
+        assert_eq!(delays.minimum(), 500.0);
+    }
+}

@@ -1,0 +1,357 @@
+//! Copa (Arun and Balakrishnan, NSDI 2018): steers the rate to 1/(delta dq), with dq the delay of
+//! the standing queue, so that a lone flow keeps about 1/delta packets queued. Among flows that
+//! fill the buffer it lowers delta step by step instead.
+//!
+//! Where the paper and its authors' code differ, the parameters choose. Deviations from both:
+//! losses are those the datapath declares; a timeout holds the window at its minimum until the
+//! path answers, because the original, which never retransmits, would stand still; the window
+//! does not grow on packets sent for lack of data, which say nothing about it.
+
+mod delays;
+mod meter;
+mod params;
+mod velocity;
+
+use cellpace_base::Args;
+
+use self::delays::Delays;
+use self::meter::LossMeter;
+use self::params::{Config, PARAMS};
+use self::velocity::{Direction, Moment, Velocity};
+use crate::{
+    Ack, AckedPacket, Controller, ControllerInfo, Event, Events, Loss, Pacing, Phase, Rate,
+    SentPacket, Setup, Span, Spurious, Stamp, Time, Timeout,
+};
+
+/// The registry's entry.
+pub const INFO: ControllerInfo = ControllerInfo {
+    name: "copa",
+    summary: "delay-based: about 1/delta packets queued; competes with buffer fillers (mode=auto)",
+    params: PARAMS,
+    check: |_| Ok(()),
+    build: |args, setup| Box::new(Copa::new(args, &setup)),
+    receiver: None,
+};
+
+/// The controller. Windows in packets, times in milliseconds.
+pub struct Copa {
+    config: Config,
+    mss: u64,
+    window: f64,
+    slow_start: bool,
+    delta: f64,
+    competitive: bool,
+    /// When delta was last lowered, and last doubled because of loss.
+    lowered_at: Time,
+    doubled_at: Option<Time>,
+    delays: Delays,
+    velocity: Velocity,
+    losses: LossMeter,
+    acked: u64,
+    /// The last ack, or whatever else the idle time counts from.
+    heard_at: Time,
+    /// The path has been this one since then; RTTs of older packets are another path's.
+    path_since: Time,
+    before_timeout: Option<BeforeTimeout>,
+    before_cut: f64,
+    phase: Phase,
+    events: Events,
+}
+
+/// What a spurious timeout gives back.
+struct BeforeTimeout {
+    window: f64,
+    slow_start: bool,
+}
+
+impl Copa {
+    /// Packets. More than any path holds; keeps everything finite.
+    const MAX_WINDOW: f64 = (1 << 20) as f64;
+    /// Milliseconds of queueing that count as none (spec section 6).
+    const NO_QUEUE: f64 = 0.001;
+
+    fn new(args: &Args, setup: &Setup) -> Self {
+        let config = Config::new(args, setup.mss);
+        let mut events = Events::new();
+        events.push(setup.start, Event::Phase(Phase::SlowStart));
+        Self {
+            mss: setup.mss,
+            window: config.init_cwnd,
+            slow_start: true,
+            delta: config.delta,
+            competitive: false,
+            lowered_at: setup.start,
+            doubled_at: None,
+            delays: Delays::new(&config),
+            velocity: new_velocity(&config),
+            losses: LossMeter::new(config.loss_ratio, setup.start),
+            acked: 0,
+            heard_at: setup.start,
+            path_since: setup.start,
+            before_timeout: None,
+            before_cut: config.init_cwnd,
+            phase: Phase::SlowStart,
+            events,
+            config,
+        }
+    }
+
+    /// The RTT sample of an ack: the smallest of the batch, since delayed and bundled acks only
+    /// ever add to it.
+    fn sample_rtt(&mut self, ack: &Ack<'_>) {
+        let of_this_path = ack.packets.iter().filter(|packet| packet.sent_at >= self.path_since);
+        let Some(rtt) = of_this_path.map(|packet| packet.rtt).min() else { return };
+        if let Some(base) = self.delays.sample(ack.now, rtt) {
+            self.events.push(ack.now, Event::BaseDelay(base));
+        }
+    }
+
+    /// Section 7.
+    fn update_delta(&mut self, now: Time, lost: bool) {
+        if !self.config.auto {
+            return;
+        }
+        if self.delays.near_empty() {
+            self.competitive = false;
+            self.delta = self.config.delta;
+            return;
+        }
+        if !self.competitive {
+            self.competitive = true;
+            // The first step comes a full RTT after the switch: a misread of less costs nothing.
+            self.lowered_at = now;
+        }
+        let rtt = self.delays.latest();
+        if lost && self.doubled_at.is_none_or(|at| now > at + rtt) {
+            self.delta *= 2.0;
+            self.doubled_at = Some(now);
+        }
+        if !lost && now > self.lowered_at + rtt {
+            self.delta = 1.0 / (1.0 / self.delta + 1.0);
+            self.lowered_at = now;
+        }
+        self.delta = self.delta.min(self.config.delta).max(self.config.min_delta);
+    }
+
+    /// Section 6: the window at which the rate would be 1/(delta dq).
+    fn target(&self) -> f64 {
+        let queueing = self.delays.queueing();
+        if queueing < Self::NO_QUEUE {
+            return f64::INFINITY;
+        }
+        self.delays.standing() / (queueing * self.delta)
+    }
+
+    /// Section 6, for one acked packet.
+    fn update_window(&mut self, packet: &AckedPacket, ack: &Ack<'_>) {
+        let target = self.target();
+        if self.slow_start {
+            if !packet.app_limited {
+                self.window += 1.0;
+            }
+            self.slow_start = self.window < target;
+        } else {
+            self.steer(target, packet, ack);
+        }
+        self.window = self.window.clamp(self.config.min_cwnd, Self::MAX_WINDOW);
+    }
+
+    fn steer(&mut self, target: f64, packet: &AckedPacket, ack: &Ack<'_>) {
+        let direction = if self.window < target { Direction::Up } else { Direction::Down };
+        let moment = Moment {
+            now: ack.now,
+            rtt: self.delays.latest(),
+            window: self.window,
+            number: packet.number,
+            next_number: ack.next_number,
+        };
+        let velocity = self.velocity.step(&moment, direction, self.window * self.delta);
+        let step = velocity / (self.delta * self.window);
+        match direction {
+            Direction::Up if packet.app_limited => {}
+            Direction::Up => self.window += step,
+            Direction::Down => self.window -= step,
+        }
+    }
+
+    /// Section 5, step 5.
+    fn count_losses(&mut self, now: Time, lost: u64, acked: u64) {
+        if !self.losses.record(now, self.delays.latest(), lost, acked) {
+            return;
+        }
+        self.before_cut = self.window;
+        self.window = (self.window * self.config.loss_cut).max(self.config.min_cwnd);
+        self.events.push(now, self.reduced_from(self.before_cut));
+    }
+
+    fn reduced_from(&self, window: f64) -> Event {
+        Event::Reduced { from: self.bytes(window), to: self.bytes(self.window) }
+    }
+
+    /// Starts over after an outage or a long pause. The minimum RTT stays: the first RTTs after
+    /// an outage are those of a full queue.
+    fn restart(&mut self, now: Time) {
+        self.window = self.config.init_cwnd;
+        self.slow_start = true;
+        self.delays.restart();
+        self.forget_queue(now);
+        self.acked = 0;
+        self.heard_at = now;
+        self.before_timeout = None;
+        self.events.push(now, Event::Restart);
+        self.note_phase(now);
+    }
+
+    fn forget_queue(&mut self, now: Time) {
+        self.competitive = false;
+        self.delta = self.config.delta;
+        self.lowered_at = now;
+        self.doubled_at = None;
+        self.velocity.restart();
+        self.losses = LossMeter::new(self.config.loss_ratio, now);
+    }
+
+    fn silent(&self, now: Time) -> bool {
+        now - self.heard_at >= self.config.idle
+    }
+
+    fn note_phase(&mut self, now: Time) {
+        let phase = match (self.slow_start, self.competitive) {
+            (true, _) => Phase::SlowStart,
+            (false, true) => Phase::Competitive,
+            (false, false) => Phase::Default,
+        };
+        if phase != self.phase {
+            self.phase = phase;
+            self.events.push(now, Event::Phase(phase));
+        }
+    }
+
+    fn bytes(&self, window: f64) -> u64 {
+        (window * self.mss as f64) as u64
+    }
+}
+
+fn new_velocity(config: &Config) -> Velocity {
+    if config.velocity_code {
+        Velocity::code(config.velocity_cap)
+    } else {
+        Velocity::paper(config.velocity_after, config.velocity_cap)
+    }
+}
+
+impl Controller for Copa {
+    fn on_sent(&mut self, packet: &SentPacket) -> Stamp {
+        let was_idle = packet.in_flight <= packet.bytes;
+        if was_idle && self.silent(packet.now) {
+            self.restart(packet.now);
+        }
+        Stamp::default()
+    }
+
+    fn on_ack(&mut self, ack: &Ack<'_>) {
+        if self.silent(ack.now) {
+            self.restart(ack.now);
+        }
+        self.heard_at = ack.now;
+        self.sample_rtt(ack);
+        self.update_delta(ack.now, false);
+        for packet in ack.packets {
+            if self.acked >= self.config.probe {
+                self.update_window(packet, ack);
+            }
+            self.acked += 1;
+        }
+        self.count_losses(ack.now, 0, ack.packets.len() as u64);
+        self.note_phase(ack.now);
+    }
+
+    fn on_loss(&mut self, loss: &Loss<'_>) {
+        self.update_delta(loss.now, true);
+        self.count_losses(loss.now, loss.packets.len() as u64, 0);
+        self.note_phase(loss.now);
+    }
+
+    fn on_timeout(&mut self, timeout: &Timeout) {
+        self.events.push(timeout.now, Event::Timeout);
+        if self.silent(timeout.now) {
+            self.restart(timeout.now);
+            return;
+        }
+        let before = self.window;
+        self.before_timeout
+            .get_or_insert(BeforeTimeout { window: before, slow_start: self.slow_start });
+        self.window = self.config.min_cwnd;
+        self.slow_start = true;
+        self.velocity.restart();
+        if self.window < before {
+            self.events.push(timeout.now, self.reduced_from(before));
+        }
+        self.note_phase(timeout.now);
+    }
+
+    fn on_spurious(&mut self, spurious: &Spurious<'_>) {
+        match spurious {
+            Spurious::Timeout { now } => {
+                let Some(before) = self.before_timeout.take() else { return };
+                self.window = self.window.max(before.window);
+                self.slow_start = before.slow_start;
+                self.events.push(*now, Event::Undone);
+                self.note_phase(*now);
+            }
+            Spurious::Loss { now, .. } => {
+                if self.losses.acquit() {
+                    self.window = self.window.max(self.before_cut);
+                    self.events.push(*now, Event::Undone);
+                }
+            }
+        }
+    }
+
+    /// Keeps the window, as the best guess there is, and learns the rest anew.
+    fn on_path_change(&mut self, now: Time) {
+        self.delays.clear();
+        self.forget_queue(now);
+        self.path_since = now;
+        self.before_timeout = None;
+        self.events.push(now, Event::Restart);
+        self.note_phase(now);
+    }
+
+    fn cwnd(&self) -> u64 {
+        self.bytes(self.window)
+    }
+
+    /// Section 4: 2 W / RTTstanding; unpaced before the first RTT. Two packets may leave back to
+    /// back: a late sender catches up by one interval at most (section 5).
+    fn pacing(&self) -> Option<Pacing> {
+        let seconds = self.delays.standing() / 1e3;
+        if seconds <= 0.0 {
+            return None;
+        }
+        let bytes_per_sec = self.config.pacing * self.window * self.mss as f64 / seconds;
+        let rate = Rate::from_bytes_per_sec(bytes_per_sec);
+        Some(Pacing { rate, burst: self.mss.saturating_mul(2) })
+    }
+
+    fn poll_event(&mut self) -> Option<(Time, Event)> {
+        self.events.poll()
+    }
+
+    fn snapshot(&self, show: &mut dyn FnMut(&'static str, f64)) {
+        show("window_pkt", self.window);
+        show("target_pkt", self.target().min(Self::MAX_WINDOW));
+        show("delta", self.delta);
+        show("velocity", self.velocity.value());
+        show("slow_start", f64::from(u8::from(self.slow_start)));
+        show("competitive", f64::from(u8::from(self.competitive)));
+        show("srtt_ms", self.delays.srtt().unwrap_or(0.0));
+        show("rtt_min_ms", self.delays.minimum());
+        show("rtt_standing_ms", self.delays.standing());
+        show("queueing_ms", self.delays.queueing());
+        show("loss_ratio", self.losses.ratio());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+//! How fast Copa's window moves (spec section 6): the paper's rule and the original code's.
+
+use crate::{Span, Time};
+
+/// The velocity `v`, at least 1.
+pub(super) struct Velocity {
+    value: f64,
+    capped: bool,
+    rule: Rule,
+}
+
+enum Rule {
+    Paper(Paper),
+    Code(Code),
+}
+
+/// Doubles after some windows of net movement in one direction.
+struct Paper {
+    after: u64,
+    direction: Option<Direction>,
+    same: u64,
+    window_start: f64,
+    /// The ack of this packet or a later one ends the current window.
+    window_end: Option<u64>,
+}
+
+/// Doubles from the first RTT of net movement in one direction.
+struct Code {
+    direction: Direction,
+    /// Increases minus decreases since the last check.
+    net: i64,
+    checked_at: Option<Time>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    Up,
+    Down,
+}
+
+/// Where the flow stands when a packet is acked.
+pub(super) struct Moment {
+    pub(super) now: Time,
+    pub(super) rtt: Span,
+    pub(super) window: f64,
+    /// The acked packet.
+    pub(super) number: u64,
+    /// The next packet to be sent.
+    pub(super) next_number: u64,
+}
+
+impl Velocity {
+    /// Far above anything of use; keeps the uncapped rule finite.
+    const MAX: f64 = 1e6;
+
+    pub(super) fn paper(after: u64, capped: bool) -> Self {
+        let paper = Paper { after, direction: None, same: 0, window_start: 0.0, window_end: None };
+        Self { value: 1.0, capped, rule: Rule::Paper(paper) }
+    }
+
+    pub(super) fn code(capped: bool) -> Self {
+        // The net counter starts at 1, so the first check, which comes at once, doubles.
+        let code = Code { direction: Direction::Up, net: 1, checked_at: None };
+        Self { value: 1.0, capped, rule: Rule::Code(code) }
+    }
+
+    /// Mid-flight: `value` in `direction`.
+    #[cfg(test)]
+    pub(super) fn at(value: f64, direction: Direction) -> Self {
+        let mut velocity = Self::paper(3, true);
+        velocity.value = value;
+        if let Rule::Paper(paper) = &mut velocity.rule {
+            paper.direction = Some(direction);
+        }
+        velocity
+    }
+
+    pub(super) fn restart(&mut self) {
+        *self = match &self.rule {
+            Rule::Paper(paper) => Self::paper(paper.after, self.capped),
+            Rule::Code(_) => Self::code(self.capped),
+        };
+    }
+
+    pub(super) fn value(&self) -> f64 {
+        self.value
+    }
+
+    /// The velocity for a step in `direction`, with `cap` = W delta.
+    pub(super) fn step(&mut self, moment: &Moment, direction: Direction, cap: f64) -> f64 {
+        self.value = match &mut self.rule {
+            Rule::Paper(paper) => paper.step(self.value, moment, direction),
+            Rule::Code(code) => code.step(self.value, moment, direction),
+        };
+        if self.capped && self.value > cap {
+            self.value /= 2.0; // section 6: once per ack
+        }
+        self.value = self.value.clamp(1.0, Self::MAX);
+        self.value
+    }
+}
+
+impl Paper {
+    fn step(&mut self, velocity: f64, moment: &Moment, direction: Direction) -> f64 {
+        let velocity = self.check(velocity, moment);
+        // Section 6: the target crossed over; do not wait for the window to end.
+        if self.direction.is_some_and(|known| known != direction) { 1.0 } else { velocity }
+    }
+
+    fn check(&mut self, velocity: f64, moment: &Moment) -> f64 {
+        let Some(end) = self.window_end else {
+            self.open_window(moment);
+            return velocity;
+        };
+        if moment.number < end {
+            return velocity;
+        }
+        let moved = if moment.window > self.window_start { Direction::Up } else { Direction::Down };
+        self.open_window(moment);
+        if self.direction != Some(moved) {
+            self.direction = Some(moved);
+            self.same = 0;
+            return 1.0;
+        }
+        self.same += 1;
+        if self.same >= self.after { velocity * 2.0 } else { velocity }
+    }
+
+    fn open_window(&mut self, moment: &Moment) {
+        self.window_start = moment.window;
+        self.window_end = Some(moment.next_number);
+    }
+}
+
+impl Code {
+    fn step(&mut self, velocity: f64, moment: &Moment, direction: Direction) -> f64 {
+        let velocity = self.check(velocity, moment);
+        self.net += direction.sign();
+        velocity
+    }
+
+    fn check(&mut self, velocity: f64, moment: &Moment) -> f64 {
+        if self.checked_at.is_some_and(|at| moment.now <= at + moment.rtt) {
+            return velocity;
+        }
+        self.checked_at = Some(moment.now);
+        let kept = self.direction.sign() * self.net > 0;
+        self.net = 0;
+        if kept {
+            return 2.0 * velocity.floor();
+        }
+        self.direction = self.direction.reverse();
+        1.0
+    }
+}
+
+impl Direction {
+    fn sign(self) -> i64 {
+        match self {
+            Self::Up => 1,
+            Self::Down => -1,
+        }
+    }
+
+    fn reverse(self) -> Self {
+        match self {
+            Self::Up => Self::Down,
+            Self::Down => Self::Up,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: u64 = 40;
+    const NO_CAP: f64 = 1e9;
+
+    /// Runs whole windows of 10 packets whose window goes where `moves` says; the velocity at the
+    /// end of each.
+    fn run(velocity: &mut Velocity, first: u64, moves: &[Direction]) -> Vec<f64> {
+        let mut window = 100.0;
+        let mut seen = Vec::new();
+        for (index, direction) in moves.iter().enumerate() {
+            for packet in 0..10 {
+                let number = (first + index as u64) * 10 + packet;
+                let now = Time::from_millis((first + index as u64) * (RTT + 1) + packet);
+                let moment = Moment {
+                    now,
+                    rtt: Span::from_millis(RTT),
+                    window,
+                    number,
+                    next_number: number + 10,
+                };
+                velocity.step(&moment, *direction, NO_CAP);
+                window += direction.sign() as f64;
+            }
+            seen.push(velocity.value());
+        }
+        seen
+    }
+
+    #[test]
+    fn copa_t11_velocity_of_the_paper() {
+        use Direction::{Down, Up};
+        let mut velocity = Velocity::paper(3, true);
+        // The first window only opens; its end is the first check.
+        let seen = run(&mut velocity, 0, &[Up; 7]);
+        assert_eq!(seen[1..], [1.0, 1.0, 1.0, 2.0, 4.0, 8.0]);
+        let seen = run(&mut velocity, 7, &[Down]);
+        assert_eq!(seen, [1.0]);
+    }
+
+    #[test]
+    fn copa_t11_velocity_of_the_code() {
+        use Direction::{Down, Up};
+        let mut velocity = Velocity::code(true);
+        assert_eq!(run(&mut velocity, 0, &[Up; 4]), [2.0, 4.0, 8.0, 16.0]);
+        // A window down is seen at the next check.
+        assert_eq!(run(&mut velocity, 4, &[Down, Down, Down]), [32.0, 1.0, 2.0]);
+    }
+
+    #[test]
+    fn copa_t11_a_crossed_target_resets_at_once() {
+        let mut velocity = Velocity::paper(3, true);
+        run(&mut velocity, 0, &[Direction::Up; 7]);
+        let moment = Moment {
+            now: Time::from_secs(1),
+            rtt: Span::from_millis(RTT),
+            window: 200.0,
+            number: 70,
+            next_number: 80,
+        };
+        assert_eq!(velocity.step(&moment, Direction::Down, NO_CAP), 1.0);
+    }
+
+    #[test]
+    fn the_uncapped_velocity_stays_finite() {
+        let mut velocity = Velocity::code(false);
+        let seen = run(&mut velocity, 0, &[Direction::Up; 100]);
+        assert_eq!(seen.last(), Some(&Velocity::MAX));
+    }
+}
