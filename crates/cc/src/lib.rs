@@ -15,7 +15,7 @@
 //! # Ok::<(), cellpace_cc::SpecError>(())
 //! ```
 
-//pub mod bbr;
+pub mod bbr;
 mod controller;
 pub mod copa;
 mod delivery_rate;

@@ -53,7 +53,9 @@ pub struct ControllerInfo {
 pub fn registry() -> &'static [ControllerInfo] {
     static REGISTRY: &[ControllerInfo] =
         &[crate::verus::INFO, crate::copa::INFO, crate::fixed::INFO];
-    static REGISTRY: &[ControllerInfo] = &[crate::fixed::INFO, crate::copa::INFO];
+    static REGISTRY: &[ControllerInfo] =
+        &[crate::verus::INFO, crate::copa::INFO, crate::bbr::INFO, crate::fixed::INFO];
+    static REGISTRY: &[ControllerInfo] = &[crate::fixed::INFO, crate::bbr::INFO, crate::copa::INFO];
     REGISTRY
 }
 

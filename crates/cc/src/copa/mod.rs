@@ -20,7 +20,7 @@ use self::params::{Config, PARAMS};
 use self::velocity::{Direction, Moment, Velocity};
 use crate::{
     Ack, AckedPacket, Controller, ControllerInfo, Event, Events, Loss, Pacing, Phase, Rate,
-    SentPacket, Setup, Span, Spurious, Stamp, Time, Timeout,
+    SentPacket, Setup, Spurious, Stamp, Time, Timeout,
 };
 
 /// The registry's entry.

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{LostPacket, Random, RttEstimator};
+use crate::{LostPacket, Random, RttEstimator, Span};
 
 const MSS: u64 = 1500;
 

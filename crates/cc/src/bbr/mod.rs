@@ -1,0 +1,619 @@
+//! BBR version 1 (Cardwell et al., ACM Queue 14(5), 2016; the form of Linux 4.9): a model of the
+//! path, bottleneck bandwidth and round-trip propagation time, sets pacing rate and window.
+//!
+//! Deviations from Linux 4.9: the bandwidth maximum is exact where Linux keeps three samples; the
+//! initial pacing rate is set anew at the first RTT (Linux 4.13), because a datapath without a
+//! handshake would otherwise keep the rate for 1 ms through all of STARTUP; recovery ends when a
+//! packet sent after its beginning is acked, as there is no cumulative ack here.
+
+mod params;
+mod policer;
+
+use cellpace_base::Args;
+
+use self::params::{Config, PARAMS};
+use self::policer::{Policer, Tally, Verdict};
+use crate::delivery_rate::{DeliveryRate, RateSample};
+use crate::windowed::WindowedMax;
+use crate::{
+    Ack, Controller, ControllerInfo, Event, Events, Loss, Pacing, Phase, Random, Rate,
+    RttEstimator, SentPacket, Setup, Span, Spurious, Stamp, Time, Timeout,
+};
+
+/// The registry's entry.
+pub const INFO: ControllerInfo = ControllerInfo {
+    name: "bbr",
+    summary: "BBR v1: paces at the measured bottleneck bandwidth, probes bandwidth and base RTT",
+    params: PARAMS,
+    check: |_| Ok(()),
+    build: |args, setup| Box::new(Bbr::new(args, setup)),
+    receiver: None,
+};
+
+/// The controller. Windows in packets, rates in bytes per second.
+pub struct Bbr {
+    config: Config,
+    mss: u64,
+    random: Random,
+
+    // The model
+    delivery: DeliveryRate,
+    btl_bw: WindowedMax,
+    round: Round,
+    rtprop: Option<Span>,
+    rtprop_at: Time,
+    /// The path has been this one since then; samples of older packets are another path's.
+    path_since: Time,
+
+    // The state machine
+    mode: Mode,
+    pacing_gain: f64,
+    cwnd_gain: f64,
+    full_pipe: FullPipe,
+    cycle: usize,
+    cycle_at: Time,
+    probe_rtt: ProbeRtt,
+    idle_restart: bool,
+    policer: Option<Policer>,
+
+    // The controls
+    pacing_rate: f64,
+    paced_by_rtt: bool,
+    cwnd: u64,
+    /// The window to come back to after recovery and PROBE_RTT.
+    prior_cwnd: u64,
+    recovery: Option<Recovery>,
+    /// First round of recovery: one packet out per packet in.
+    conserving: bool,
+    lost: u64,
+    lost_since_ack: bool,
+    last_ack: (Time, u64),
+    events: Events,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Startup,
+    Drain,
+    ProbeBw,
+    ProbeRtt,
+}
+
+/// Rounds of the flow, counted in packets: one ends when a packet is acked that left after the
+/// round before had ended.
+#[derive(Debug, Clone, Copy, Default)]
+struct Round {
+    count: u64,
+    /// Bytes delivered at the end of the last round.
+    end: u64,
+    /// Whether the current ack began a round.
+    started: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct FullPipe {
+    bw: u64,
+    rounds: u64,
+    reached: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct ProbeRtt {
+    /// When it may end; set once the pipe is nearly empty.
+    done_at: Option<Time>,
+    round_done: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Recovery {
+    /// Packets from this one on were sent after it began.
+    end: u64,
+    /// Losses that could still turn out to be none; timeouts are answered by the datapath.
+    losses: u64,
+    timeout: bool,
+}
+
+impl Bbr {
+    /// Packets. More than any path holds; keeps everything finite.
+    const MAX_WINDOW: u64 = 1 << 20;
+    /// Assumed before the first RTT (Linux 4.9).
+    const UNKNOWN_RTT: Span = Span::from_millis(1);
+    /// Bytes per second below which a quantum is one packet: 1.2 Mbit/s (Linux 4.9).
+    const SLOW: f64 = 1.2e6 / 8.0;
+    /// Packets a quantum has at most (Linux 4.9).
+    const MAX_QUANTUM: u64 = 127;
+    /// Index of the phase with gain below one.
+    const DOWN_PHASE: usize = 1;
+
+    fn new(args: &Args, setup: Setup) -> Self {
+        let config = Config::new(args, setup.mss);
+        let mss = setup.mss.max(1);
+        let mut events = Events::new();
+        events.push(setup.start, Event::Phase(Phase::SlowStart));
+        let mut bbr = Self {
+            mss,
+            random: setup.random,
+            delivery: DeliveryRate::new(setup.start),
+            // One sample per round at most stays in it.
+            btl_bw: WindowedMax::new(config.bw_window as usize + 2),
+            round: Round::default(),
+            rtprop: None,
+            rtprop_at: setup.start,
+            path_since: setup.start,
+            mode: Mode::Startup,
+            pacing_gain: config.startup_gain,
+            cwnd_gain: config.startup_gain,
+            full_pipe: FullPipe::default(),
+            cycle: 0,
+            cycle_at: setup.start,
+            probe_rtt: ProbeRtt::default(),
+            idle_restart: false,
+            policer: config.policer.then(Policer::default),
+            pacing_rate: 0.0,
+            paced_by_rtt: false,
+            cwnd: config.init_cwnd,
+            prior_cwnd: 0,
+            recovery: None,
+            conserving: false,
+            lost: 0,
+            lost_since_ack: false,
+            last_ack: (setup.start, 0),
+            events,
+            config,
+        };
+        bbr.pace_by_window(Self::UNKNOWN_RTT);
+        bbr
+    }
+
+    // ---- The model -------------------------------------------------------------------------
+
+    fn count_round(&mut self, sample: &RateSample) {
+        self.round.started = sample.prior_delivered >= self.round.end;
+        if self.round.started {
+            self.round.end = self.delivery.delivered();
+            self.round.count += 1;
+            self.conserving = false;
+        }
+    }
+
+    fn update_btl_bw(&mut self, sample: &RateSample) {
+        let Some(rate) = sample.rate else { return };
+        // A lack of data only ever hides bandwidth.
+        if !sample.app_limited || rate >= self.btl_bw() {
+            self.btl_bw.push(self.round.count, rate, self.config.bw_window);
+        }
+    }
+
+    /// Bottleneck bandwidth in bytes per second, zero before the first sample.
+    fn btl_bw(&self) -> u64 {
+        self.btl_bw.extreme().unwrap_or(0)
+    }
+
+    /// The bandwidth in use: the policer's where one was found.
+    fn bandwidth(&self) -> u64 {
+        self.policed().unwrap_or_else(|| self.btl_bw())
+    }
+
+    fn policed(&self) -> Option<u64> {
+        self.policer.as_ref().and_then(Policer::rate)
+    }
+
+    fn watch_policer(&mut self, now: Time, app_limited: bool) {
+        let Some(policer) = &mut self.policer else { return };
+        let verdict = policer.on_ack(&Tally {
+            now,
+            delivered: self.delivery.delivered(),
+            lost: self.lost,
+            lossy: self.lost_since_ack,
+            round_start: self.round.started,
+            app_limited,
+            probing: self.mode == Mode::ProbeBw,
+        });
+        match verdict {
+            Verdict::Same => {}
+            Verdict::Found => self.pacing_gain = 1.0,
+            Verdict::Over => self.enter_probe_bw(now),
+        }
+    }
+
+    fn update_rtprop(&mut self, ack: &Ack<'_>) {
+        let now = ack.now;
+        let expired = now > self.rtprop_at + self.config.rtprop_window;
+        let of_this_path = ack.packets.iter().filter(|packet| packet.sent_at >= self.path_since);
+        let sample = of_this_path.map(|packet| packet.rtt).min();
+        let better = |rtt: &Span| expired || self.rtprop.is_none_or(|rtprop| *rtt <= rtprop);
+        if let Some(rtt) = sample.filter(better) {
+            if self.rtprop != Some(rtt) {
+                self.events.push(now, Event::BaseDelay(rtt));
+            }
+            self.rtprop = Some(rtt);
+            self.rtprop_at = now;
+        }
+        if expired && !self.idle_restart && self.mode != Mode::ProbeRtt {
+            self.enter_probe_rtt(now);
+        }
+        if self.mode == Mode::ProbeRtt {
+            self.probe_rtt(now, ack.in_flight);
+        }
+        self.idle_restart = false;
+    }
+
+    /// `gain` bandwidth-delay products in packets, rounded up; the initial window before there is
+    /// a model.
+    fn bdp(&self, bandwidth: u64, gain: f64) -> u64 {
+        let Some(rtprop) = self.rtprop.filter(|_| bandwidth > 0) else {
+            return self.config.init_cwnd;
+        };
+        let packets = gain * bandwidth as f64 * rtprop.as_secs_f64() / self.mss as f64;
+        // A product of exactly 40 packets must not become 41 by the last bit.
+        ((packets - 1e-6).ceil() as u64).min(Self::MAX_WINDOW)
+    }
+
+    // ---- The state machine -----------------------------------------------------------------
+
+    fn check_full_pipe(&mut self, sample: &RateSample) {
+        if self.full_pipe.reached || !self.round.started || sample.app_limited {
+            return;
+        }
+        let bw = self.btl_bw();
+        let full = &mut self.full_pipe;
+        if bw as f64 >= self.config.full_growth * full.bw as f64 {
+            full.bw = bw;
+            full.rounds = 0;
+            return;
+        }
+        full.rounds += 1;
+        full.reached = full.rounds >= self.config.full_rounds;
+    }
+
+    fn check_drain(&mut self, now: Time, in_flight: u64) {
+        if self.mode == Mode::Startup && self.full_pipe.reached {
+            self.enter(now, Mode::Drain, 1.0 / self.config.startup_gain, self.config.startup_gain);
+        }
+        if self.mode == Mode::Drain && self.packets(in_flight) <= self.bdp(self.btl_bw(), 1.0) {
+            self.enter_probe_bw(now);
+        }
+    }
+
+    /// Starts the cycle in any phase but the one that drains: there is nothing to drain yet.
+    fn enter_probe_bw(&mut self, now: Time) {
+        let phases = self.config.cycle.len() as u64;
+        let drawn = self.random.below(phases - 1) as usize;
+        self.cycle = if drawn < Self::DOWN_PHASE { drawn } else { drawn + 1 };
+        self.cycle_at = now;
+        self.enter(now, Mode::ProbeBw, self.cycle_gain(), self.config.cwnd_gain);
+    }
+
+    fn update_cycle(&mut self, now: Time, prior_in_flight: u64) {
+        if self.mode != Mode::ProbeBw || self.policed().is_some() {
+            return;
+        }
+        if self.is_next_phase(now, prior_in_flight) {
+            self.cycle = (self.cycle + 1) % self.config.cycle.len();
+            self.cycle_at = now;
+            self.pacing_gain = self.cycle_gain();
+        }
+    }
+
+    fn cycle_gain(&self) -> f64 {
+        if self.policed().is_some() { 1.0 } else { self.config.cycle[self.cycle] }
+    }
+
+    fn is_next_phase(&self, now: Time, prior_in_flight: u64) -> bool {
+        let full_length = now - self.cycle_at > self.rtprop.unwrap_or(Span::ZERO);
+        let in_flight = self.packets(prior_in_flight);
+        let target = |gain: f64| self.bdp(self.btl_bw(), gain);
+        match self.pacing_gain {
+            // More bandwidth shows only once the extra data is under way, or is lost.
+            gain if gain > 1.0 => full_length && (self.lost_since_ack || in_flight >= target(gain)),
+            gain if gain < 1.0 => full_length || in_flight <= target(1.0),
+            _ => full_length,
+        }
+    }
+
+    fn enter_probe_rtt(&mut self, now: Time) {
+        self.save_cwnd();
+        self.probe_rtt = ProbeRtt::default();
+        self.enter(now, Mode::ProbeRtt, 1.0, 1.0);
+    }
+
+    fn probe_rtt(&mut self, now: Time, in_flight: u64) {
+        // The rate of an empty pipe says nothing about the path.
+        self.delivery.hold_app_limited(in_flight.max(1));
+        let Some(done_at) = self.probe_rtt.done_at else {
+            if self.packets(in_flight) <= self.config.min_cwnd {
+                self.probe_rtt.done_at = Some(now + self.config.probe_rtt);
+                self.round.end = self.delivery.delivered();
+            }
+            return;
+        };
+        self.probe_rtt.round_done |= self.round.started;
+        if self.probe_rtt.round_done && now >= done_at {
+            self.rtprop_at = now;
+            self.cwnd = self.cwnd.max(self.prior_cwnd);
+            self.leave_probe_rtt(now);
+        }
+    }
+
+    fn leave_probe_rtt(&mut self, now: Time) {
+        if self.full_pipe.reached {
+            self.enter_probe_bw(now);
+        } else {
+            self.enter_startup(now);
+        }
+    }
+
+    fn enter_startup(&mut self, now: Time) {
+        self.enter(now, Mode::Startup, self.config.startup_gain, self.config.startup_gain);
+    }
+
+    fn enter(&mut self, now: Time, mode: Mode, pacing_gain: f64, cwnd_gain: f64) {
+        let changed = self.mode != mode;
+        self.mode = mode;
+        self.pacing_gain = pacing_gain;
+        self.cwnd_gain = cwnd_gain;
+        if changed {
+            self.events.push(now, Event::Phase(mode.phase()));
+        }
+    }
+
+    // ---- The controls ----------------------------------------------------------------------
+
+    fn set_pacing_rate(&mut self, rtt: &RttEstimator) {
+        if !self.paced_by_rtt
+            && let Some(smoothed) = rtt.smoothed()
+        {
+            self.paced_by_rtt = true;
+            self.pace_by_window(smoothed);
+        }
+        let bandwidth = self.bandwidth();
+        if bandwidth == 0 {
+            return;
+        }
+        let rate = self.pacing_gain * bandwidth as f64;
+        // STARTUP's early samples are too low; a falling rate would keep them so.
+        if self.mode != Mode::Startup || rate > self.pacing_rate {
+            self.pacing_rate = rate;
+        }
+    }
+
+    /// Before there is a bandwidth: the window once per RTT, with STARTUP's gain.
+    fn pace_by_window(&mut self, rtt: Span) {
+        let seconds = rtt.max(Span::from_micros(1)).as_secs_f64();
+        self.pacing_rate = self.config.startup_gain * (self.cwnd * self.mss) as f64 / seconds;
+    }
+
+    /// Packets that leave back to back: what 1 ms holds.
+    fn quantum(&self) -> u64 {
+        let least = if self.pacing_rate < Self::SLOW { 1 } else { 2 };
+        let of_1_ms = (self.pacing_rate * 0.001 / self.mss as f64) as u64;
+        of_1_ms.clamp(least, Self::MAX_QUANTUM)
+    }
+
+    /// Gain times the BDP, room for bundled acks, an even number.
+    fn target_cwnd(&self) -> u64 {
+        let window =
+            self.bdp(self.bandwidth(), self.cwnd_gain) + self.config.quanta * self.quantum();
+        window.next_multiple_of(2)
+    }
+
+    fn set_cwnd(&mut self, acked: u64, in_flight: u64) {
+        let target = self.target_cwnd();
+        if self.conserving {
+            self.cwnd = self.cwnd.max(self.packets(in_flight) + acked);
+        } else if self.full_pipe.reached {
+            self.cwnd = (self.cwnd + acked).min(target);
+        } else if self.cwnd < target || self.delivery.delivered() < self.init_bytes() {
+            self.cwnd += acked;
+        }
+        if !self.conserving {
+            self.cwnd = self.cwnd.max(self.config.min_cwnd);
+        }
+        if self.mode == Mode::ProbeRtt {
+            self.cwnd = self.cwnd.min(self.config.min_cwnd);
+        }
+        self.cwnd = self.cwnd.min(Self::MAX_WINDOW);
+    }
+
+    fn init_bytes(&self) -> u64 {
+        self.config.init_cwnd * self.mss
+    }
+
+    fn save_cwnd(&mut self) {
+        let disturbed = self.recovery.is_some() || self.mode == Mode::ProbeRtt;
+        self.prior_cwnd = if disturbed { self.prior_cwnd.max(self.cwnd) } else { self.cwnd };
+    }
+
+    fn enter_recovery(&mut self, loss: &Loss<'_>) {
+        let from = self.cwnd;
+        self.save_cwnd();
+        let losses = loss.packets.len() as u64;
+        self.recovery = Some(Recovery { end: loss.next_number, losses, timeout: false });
+        // One packet out per packet in, for one whole round from here.
+        self.conserving = true;
+        self.round.end = self.delivery.delivered();
+        let (acked_at, acked) = self.last_ack;
+        let just_acked = if acked_at == loss.now { acked } else { 0 };
+        self.cwnd = (self.packets(loss.in_flight) + just_acked).clamp(1, Self::MAX_WINDOW);
+        self.events.push(loss.now, Event::Phase(Phase::Recovery));
+        if self.cwnd < from {
+            let (from, to) = (from * self.mss, self.cwnd());
+            self.events.push(loss.now, Event::Reduced { from, to });
+        }
+    }
+
+    fn deepen_recovery(&mut self, losses: u64, in_flight: u64) {
+        self.cwnd = self.cwnd.saturating_sub(losses).max(1);
+        if self.conserving {
+            self.cwnd = self.cwnd.max(self.packets(in_flight)).min(Self::MAX_WINDOW);
+        }
+    }
+
+    fn leave_recovery(&mut self, now: Time) {
+        self.recovery = None;
+        self.conserving = false;
+        self.cwnd = self.cwnd.max(self.prior_cwnd);
+        self.events.push(now, Event::Phase(self.mode.phase()));
+    }
+
+    fn undo_recovery(&mut self, now: Time) {
+        self.leave_recovery(now);
+        self.full_pipe.bw = 0;
+        self.full_pipe.rounds = 0;
+        if self.mode == Mode::ProbeRtt {
+            self.cwnd = self.cwnd.min(self.config.min_cwnd);
+        }
+        self.events.push(now, Event::Undone);
+    }
+
+    fn packets(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.mss)
+    }
+}
+
+impl Mode {
+    fn phase(self) -> Phase {
+        match self {
+            Self::Startup => Phase::SlowStart,
+            Self::Drain => Phase::Drain,
+            Self::ProbeBw => Phase::ProbeBw,
+            Self::ProbeRtt => Phase::ProbeRtt,
+        }
+    }
+}
+
+impl Controller for Bbr {
+    fn on_sent(&mut self, packet: &SentPacket) -> Stamp {
+        let was_idle = packet.in_flight <= packet.bytes;
+        if was_idle && self.delivery.is_app_limited() {
+            // A pause is no reason to probe; start with what is known.
+            self.idle_restart = true;
+            if self.mode == Mode::ProbeBw && self.bandwidth() > 0 {
+                self.pacing_rate = self.bandwidth() as f64;
+            }
+        }
+        self.delivery.on_sent(packet)
+    }
+
+    fn on_ack(&mut self, ack: &Ack<'_>) {
+        let newest = *ack.newest();
+        let acked = ack.packets.len() as u64;
+        let mut sample = self.delivery.on_ack(ack);
+        if newest.sent_at < self.path_since {
+            sample.rate = None;
+        }
+        self.count_round(&sample);
+        if self.recovery.is_some_and(|recovery| newest.number >= recovery.end) {
+            self.leave_recovery(ack.now);
+        }
+        self.watch_policer(ack.now, sample.app_limited);
+        self.update_btl_bw(&sample);
+        self.update_cycle(ack.now, ack.prior_in_flight);
+        self.check_full_pipe(&sample);
+        self.check_drain(ack.now, ack.in_flight);
+        self.update_rtprop(ack);
+        self.set_pacing_rate(ack.rtt);
+        self.set_cwnd(acked, ack.in_flight);
+        self.lost_since_ack = false;
+        self.last_ack = (ack.now, acked);
+    }
+
+    /// The model does not change: only the window, until the lost packets are made up for.
+    fn on_loss(&mut self, loss: &Loss<'_>) {
+        self.lost = self.lost.saturating_add(loss.bytes());
+        self.lost_since_ack = true;
+        let losses = loss.packets.len() as u64;
+        let Some(recovery) = &mut self.recovery else {
+            self.enter_recovery(loss);
+            return;
+        };
+        recovery.losses += losses;
+        self.deepen_recovery(losses, loss.in_flight);
+    }
+
+    fn on_timeout(&mut self, timeout: &Timeout) {
+        let from = self.cwnd;
+        self.save_cwnd();
+        self.lost = self.lost.saturating_add(timeout.prior_in_flight);
+        self.lost_since_ack = true;
+        self.recovery = Some(Recovery { end: timeout.next_number, losses: 0, timeout: true });
+        self.conserving = false;
+        self.cwnd = 1;
+        // Linux 4.9: what was measured may hold no longer, and the round is over.
+        self.full_pipe.bw = 0;
+        self.round.end = self.delivery.delivered();
+        self.events.push(timeout.now, Event::Timeout);
+        if self.cwnd < from {
+            let (from, to) = (from * self.mss, self.cwnd());
+            self.events.push(timeout.now, Event::Reduced { from, to });
+        }
+    }
+
+    fn on_spurious(&mut self, spurious: &Spurious<'_>) {
+        match spurious {
+            Spurious::Timeout { now } => {
+                if self.recovery.is_some_and(|recovery| recovery.timeout) {
+                    self.undo_recovery(*now);
+                }
+            }
+            Spurious::Loss { now, packet } => {
+                self.delivery.count(*now, packet.bytes);
+                self.lost = self.lost.saturating_sub(packet.bytes);
+                let Some(recovery) = &mut self.recovery else { return };
+                recovery.losses = recovery.losses.saturating_sub(1);
+                if recovery.losses == 0 && !recovery.timeout {
+                    self.undo_recovery(*now);
+                }
+            }
+        }
+    }
+
+    /// Forgets the model and starts up again from the present window, paced over the old RTT.
+    fn on_path_change(&mut self, now: Time) {
+        if self.mode == Mode::ProbeRtt || self.recovery.is_some() {
+            self.cwnd = self.cwnd.max(self.prior_cwnd);
+        }
+        self.pace_by_window(self.rtprop.unwrap_or(Self::UNKNOWN_RTT));
+        self.btl_bw.clear();
+        self.rtprop = None;
+        self.rtprop_at = now;
+        self.path_since = now;
+        self.full_pipe = FullPipe::default();
+        self.policer = self.config.policer.then(Policer::default);
+        self.recovery = None;
+        self.conserving = false;
+        self.events.push(now, Event::Restart);
+        self.enter_startup(now);
+    }
+
+    fn cwnd(&self) -> u64 {
+        self.cwnd.saturating_mul(self.mss)
+    }
+
+    fn pacing(&self) -> Option<Pacing> {
+        // One packet per second at least: a rate of zero would stop the flow for good.
+        let rate = Rate::from_bytes_per_sec(self.pacing_rate.max(self.mss as f64));
+        Some(Pacing { rate, burst: self.quantum().saturating_mul(self.mss) })
+    }
+
+    fn poll_event(&mut self) -> Option<(Time, Event)> {
+        self.events.poll()
+    }
+
+    fn snapshot(&self, show: &mut dyn FnMut(&'static str, f64)) {
+        show("window_pkt", self.cwnd as f64);
+        show("btl_bw_mbps", self.btl_bw() as f64 * 8e-6);
+        show("rtprop_ms", self.rtprop.unwrap_or(Span::ZERO).as_millis_f64());
+        show("bdp_pkt", self.bdp(self.btl_bw(), 1.0) as f64);
+        show("pacing_gain", self.pacing_gain);
+        show("cwnd_gain", self.cwnd_gain);
+        show("pacing_mbps", self.pacing_rate * 8e-6);
+        show("round", self.round.count as f64);
+        show("full_pipe", f64::from(u8::from(self.full_pipe.reached)));
+        show("recovery", f64::from(u8::from(self.recovery.is_some())));
+        show("policed_mbps", self.policed().unwrap_or(0) as f64 * 8e-6);
+    }
+}
+
+#[cfg(test)]
+mod tests;
