@@ -55,8 +55,13 @@ pub fn registry() -> &'static [ControllerInfo] {
         &[crate::verus::INFO, crate::copa::INFO, crate::fixed::INFO];
     static REGISTRY: &[ControllerInfo] =
         &[crate::verus::INFO, crate::copa::INFO, crate::bbr::INFO, crate::fixed::INFO];
-    static REGISTRY: &[ControllerInfo] = &[crate::fixed::INFO, crate::bbr::INFO, crate::copa::INFO];
-    REGISTRY
+    static REGISTRY: &[ControllerInfo] = &[
+        crate::verus::INFO,
+        crate::copa::INFO,
+        crate::bbr::INFO,
+        crate::fixed::INFO,
+    ];
+REGISTRY
 }
 
 /// A controller and its parameters, checked: what `verus:r=2` means.

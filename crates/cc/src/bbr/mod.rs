@@ -4,7 +4,9 @@
 //! Deviations from Linux 4.9: the bandwidth maximum is exact where Linux keeps three samples; the
 //! initial pacing rate is set anew at the first RTT (Linux 4.13), because a datapath without a
 //! handshake would otherwise keep the rate for 1 ms through all of STARTUP; recovery ends when a
-//! packet sent after its beginning is acked, as there is no cumulative ack here.
+//! packet sent after its last loss is acked, as there is no cumulative ack here. (To end it at the
+//! first packet sent after its beginning would, under steady random loss, start one recovery after
+//! the other and conserve packets for ever.)
 
 mod params;
 mod policer;
@@ -106,7 +108,7 @@ struct ProbeRtt {
 
 #[derive(Debug, Clone, Copy)]
 struct Recovery {
-    /// Packets from this one on were sent after it began.
+    /// Packets from this one on were sent after its last loss.
     end: u64,
     /// Losses that could still turn out to be none; timeouts are answered by the datapath.
     losses: u64,
@@ -528,6 +530,7 @@ impl Controller for Bbr {
             return;
         };
         recovery.losses += losses;
+        recovery.end = loss.next_number;
         self.deepen_recovery(losses, loss.in_flight);
     }
 

@@ -143,7 +143,7 @@ mod tests {
     fn rounds(policer: &mut Policer, tally: &mut Tally, count: u64, bytes: (u64, u64)) -> Verdict {
         let mut verdict = Verdict::Same;
         for _ in 0..count {
-            tally.now = tally.now + crate::Span::from_millis(100);
+            tally.now += crate::Span::from_millis(100);
             tally.delivered += bytes.0;
             tally.lost += bytes.1;
             tally.lossy = bytes.1 > 0;

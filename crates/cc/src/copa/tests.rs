@@ -373,7 +373,7 @@ proptest! {
                 }),
                 Step::Spurious => copa.on_spurious(&Spurious::Timeout { now }),
                 Step::PathChange => copa.on_path_change(now),
-                Step::Wait(nanos) => now = now + Span::from_nanos(nanos),
+                Step::Wait(nanos) => now += Span::from_nanos(nanos),
             }
             prop_assert!(copa.window >= copa.config.min_cwnd && copa.window <= Copa::MAX_WINDOW);
             prop_assert!(copa.delta > 0.0 && copa.delta <= copa.config.delta);
