@@ -91,7 +91,7 @@ impl DeliveryRate {
         let delivered = self.delivered.saturating_sub(departure.delivered);
         // Shorter than any round trip: the packet cannot have been acked in that time.
         let honest = !interval.is_zero() && Some(interval) >= ack.rtt.minimum();
-        let rate = honest.then(|| (delivered as f64 / interval.as_secs_f64()) as u64);
+        let rate = honest.then(|| (delivered as f64 * 1e9 / interval.as_nanos() as f64) as u64);
         RateSample {
             rate,
             prior_delivered: departure.delivered,

@@ -246,7 +246,8 @@ impl Bbr {
         let Some(rtprop) = self.rtprop.filter(|_| bandwidth > 0) else {
             return self.config.init_cwnd;
         };
-        let packets = gain * bandwidth as f64 * rtprop.as_secs_f64() / self.mss as f64;
+        let bytes_by_nanos = gain * bandwidth as f64 * rtprop.as_nanos() as f64;
+        let packets = bytes_by_nanos / (self.mss as f64 * 1e9);
         // A product of exactly 40 packets must not become 41 by the last bit.
         ((packets - 1e-6).ceil() as u64).min(Self::MAX_WINDOW)
     }
@@ -303,12 +304,14 @@ impl Bbr {
 
     fn is_next_phase(&self, now: Time, prior_in_flight: u64) -> bool {
         let full_length = now - self.cycle_at > self.rtprop.unwrap_or(Span::ZERO);
-        let in_flight = self.packets(prior_in_flight);
+        let in_flight = || self.packets(prior_in_flight);
         let target = |gain: f64| self.bdp(self.btl_bw(), gain);
         match self.pacing_gain {
             // More bandwidth shows only once the extra data is under way, or is lost.
-            gain if gain > 1.0 => full_length && (self.lost_since_ack || in_flight >= target(gain)),
-            gain if gain < 1.0 => full_length || in_flight <= target(1.0),
+            gain if gain > 1.0 => {
+                full_length && (self.lost_since_ack || in_flight() >= target(gain))
+            }
+            gain if gain < 1.0 => full_length || in_flight() <= target(1.0),
             _ => full_length,
         }
     }

@@ -13,6 +13,9 @@ pub(super) struct Delays {
     standing: WindowedMin,
     near_min: WindowedMin,
     near_max: WindowedMax,
+    /// The extremes that every ack asks for, in milliseconds.
+    minimum_ms: f64,
+    standing_ms: f64,
 }
 
 #[derive(Clone, Copy)]
@@ -51,6 +54,8 @@ impl Delays {
             standing: WindowedMin::new(Self::CAPACITY),
             near_min: WindowedMin::new(Self::CAPACITY),
             near_max: WindowedMax::new(Self::CAPACITY),
+            minimum_ms: 0.0,
+            standing_ms: 0.0,
         }
     }
 
@@ -72,6 +77,10 @@ impl Delays {
         self.near_min.push(at, value, rtts(self.rules.near_min_rtts));
         self.near_max.push(at, value, rtts(self.rules.near_max_rtts));
         let after = self.minimum.extreme();
+        if after != before {
+            self.minimum_ms = millis(after);
+        }
+        self.standing_ms = millis(self.standing.extreme());
         after.filter(|_| after != before).map(Span::from_nanos)
     }
 
@@ -80,6 +89,7 @@ impl Delays {
         self.srtt = None;
         self.latest = Span::ZERO;
         self.standing.clear();
+        self.standing_ms = 0.0;
         self.near_min.clear();
         self.near_max.clear();
     }
@@ -88,6 +98,7 @@ impl Delays {
     pub(super) fn clear(&mut self) {
         self.restart();
         self.minimum.clear();
+        self.minimum_ms = 0.0;
     }
 
     pub(super) fn srtt(&self) -> Option<f64> {
@@ -100,12 +111,12 @@ impl Delays {
 
     /// The windowed minimum; zero before the first sample.
     pub(super) fn minimum(&self) -> f64 {
-        millis(self.minimum.extreme())
+        self.minimum_ms
     }
 
     /// The standing RTT; zero before the first sample.
     pub(super) fn standing(&self) -> f64 {
-        millis(self.standing.extreme())
+        self.standing_ms
     }
 
     /// Queueing delay of the standing queue.
@@ -115,9 +126,11 @@ impl Delays {
 
     /// Section 7: whether the queue was nearly empty within the last RTTs.
     pub(super) fn near_empty(&self) -> bool {
-        let base = self.minimum();
-        let limit = base + self.rules.near_share * (millis(self.near_max.extreme()) - base);
-        let recent = millis(self.near_min.extreme());
+        // In nanoseconds: the comparison needs no unit, and this runs on every ack.
+        let nanos = |extreme: Option<u64>| extreme.unwrap_or(0) as f64;
+        let base = nanos(self.minimum.extreme());
+        let limit = base + self.rules.near_share * (nanos(self.near_max.extreme()) - base);
+        let recent = nanos(self.near_min.extreme());
         if self.rules.near_strict { recent < limit } else { recent <= limit }
     }
 
