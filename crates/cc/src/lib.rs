@@ -32,5 +32,5 @@ pub use controller::{
     SentPacket, Setup, Spurious, Stamp, Timeout,
 };
 pub use event::{Event, Events, Phase};
-pub use registry::{ControllerInfo, ControllerSpec, SpecError, registry};
+pub use registry::{BuildReceiver, ControllerInfo, ControllerSpec, SpecError, registry};
 pub use rtt::RttEstimator;

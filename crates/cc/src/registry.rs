@@ -33,6 +33,9 @@ pub enum SpecError {
     },
 }
 
+/// Builds the receiver's half of a controller.
+pub type BuildReceiver = fn(&Args, Setup) -> Box<dyn Receiver>;
+
 /// One entry of the registry.
 pub struct ControllerInfo {
     /// The name in front of the colon.
@@ -46,22 +49,14 @@ pub struct ControllerInfo {
     /// Builds the sender's half.
     pub build: fn(&Args, Setup) -> Box<dyn Controller>,
     /// Builds the receiver's half, for algorithms that have one.
-    pub receiver: Option<fn(&Args, Setup) -> Box<dyn Receiver>>,
+    pub receiver: Option<BuildReceiver>,
 }
 
 /// All controllers, in the order in which they are shown.
 pub fn registry() -> &'static [ControllerInfo] {
     static REGISTRY: &[ControllerInfo] =
-        &[crate::verus::INFO, crate::copa::INFO, crate::fixed::INFO];
-    static REGISTRY: &[ControllerInfo] =
         &[crate::verus::INFO, crate::copa::INFO, crate::bbr::INFO, crate::fixed::INFO];
-    static REGISTRY: &[ControllerInfo] = &[
-        crate::verus::INFO,
-        crate::copa::INFO,
-        crate::bbr::INFO,
-        crate::fixed::INFO,
-    ];
-REGISTRY
+    REGISTRY
 }
 
 /// A controller and its parameters, checked: what `verus:r=2` means.
