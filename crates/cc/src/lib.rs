@@ -16,14 +16,23 @@
 //! ```
 
 pub mod bbr;
+pub mod bic;
 mod controller;
 pub mod copa;
+pub mod cubic;
 mod delivery_rate;
+#[cfg(test)]
+mod drive;
 mod event;
 pub mod fixed;
+mod hystart;
+pub mod ledbat;
+pub mod newreno;
 mod registry;
 mod rtt;
+pub mod vegas;
 pub mod verus;
+mod window;
 mod windowed;
 
 pub use cellpace_base::{Random, Rate, Span, Time};

@@ -54,8 +54,17 @@ pub struct ControllerInfo {
 
 /// All controllers, in the order in which they are shown.
 pub fn registry() -> &'static [ControllerInfo] {
-    static REGISTRY: &[ControllerInfo] =
-        &[crate::verus::INFO, crate::copa::INFO, crate::bbr::INFO, crate::fixed::INFO];
+    static REGISTRY: &[ControllerInfo] = &[
+        crate::verus::INFO,
+        crate::copa::INFO,
+        crate::bbr::INFO,
+        crate::cubic::INFO,
+        crate::newreno::INFO,
+        crate::bic::INFO,
+        crate::vegas::INFO,
+        crate::ledbat::INFO,
+        crate::fixed::INFO,
+    ];
     REGISTRY
 }
 

@@ -1,0 +1,411 @@
+//! CUBIC: the window is a cubic function of the time since the last reduction, never slower than
+//! Reno would be. RFC 9438, with HyStart as in Linux.
+
+use cellpace_base::{Args, Kind, Param, Span, Time};
+
+use crate::hystart::{self, HyStart};
+use crate::window::{Acked, INITIAL, Law, MIN_SSTHRESH, Window, Windowed};
+use crate::{Ack, ControllerInfo};
+
+/// The registry's entry.
+pub const INFO: ControllerInfo = ControllerInfo {
+    name: "cubic",
+    summary: "TCP CUBIC with HyStart, the default of most systems",
+    params: &PARAMS,
+    check: hystart::check,
+    build: |args, setup| Box::new(Windowed::new(Cubic::new(args), args.window("initial"), &setup)),
+    receiver: None,
+};
+
+static PARAMS: [Param; 12] = {
+    let [h0, h1, h2, h3, h4, h5] = hystart::PARAMS;
+    [
+        INITIAL,
+        Param {
+            key: "c",
+            kind: Kind::Number(1e-3, 1e3),
+            default: "0.4",
+            unit: "pkt/s^3",
+            help: "how fast the cubic curve rises",
+            source: "RFC 9438 section 5.1, C",
+        },
+        Param {
+            key: "beta",
+            kind: Kind::Number(0.1, 0.95),
+            default: "0.7",
+            unit: "",
+            help: "what a loss event leaves of the flight",
+            source: "RFC 9438 section 4.6, beta_cubic",
+        },
+        Param {
+            key: "fast_convergence",
+            kind: Kind::Bool,
+            default: "true",
+            unit: "",
+            help: "aim lower after a loss below the last maximum, to make room for new flows",
+            source: "RFC 9438 section 4.7",
+        },
+        Param {
+            key: "tcp_friendly",
+            kind: Kind::Bool,
+            default: "true",
+            unit: "",
+            help: "never grow more slowly than Reno",
+            source: "RFC 9438 section 4.3",
+        },
+        Param {
+            key: "after_timeout",
+            kind: Kind::Word(&["forget", "keep"]),
+            default: "forget",
+            unit: "",
+            help: "the last maximum after a timeout: start a new curve, or climb back to it",
+            source: "RFC 9438 section 4.8 (forget); RFC 9438 section 4.2 (keep)",
+        },
+        h0,
+        h1,
+        h2,
+        h3,
+        h4,
+        h5,
+    ]
+};
+
+struct Cubic {
+    c: f64,
+    beta: f64,
+    /// Increase per RTT that makes Reno with `beta` as fast as Reno with one half.
+    alpha: f64,
+    fast_convergence: bool,
+    tcp_friendly: bool,
+    forget_at_timeout: bool,
+    hystart: Option<HyStart>,
+    curve: Curve,
+    last_ack: Time,
+}
+
+/// Where the window aims. All in packets and seconds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Curve {
+    w_max: f64,
+    cwnd_prior: f64,
+    /// The running congestion avoidance stage; `None` until its first ack.
+    stage: Option<Stage>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Stage {
+    /// Beginning, moved on by idle times.
+    start: Time,
+    k: f64,
+    w_est: f64,
+}
+
+impl Cubic {
+    fn new(args: &Args) -> Self {
+        let beta = args.number("beta");
+        Self {
+            c: args.number("c"),
+            beta,
+            alpha: 3.0 * (1.0 - beta) / (1.0 + beta), // RFC 9438 section 4.3, alpha_cubic
+            fast_convergence: args.flag("fast_convergence"),
+            tcp_friendly: args.flag("tcp_friendly"),
+            forget_at_timeout: args.word("after_timeout") == "forget",
+            hystart: HyStart::new(args),
+            curve: Curve::default(),
+            last_ack: Time::ZERO,
+        }
+    }
+
+    /// Packets that slow start leaves over.
+    fn slow_start(&mut self, window: &mut Window, ack: &Ack<'_>, acked: Acked) -> f64 {
+        if !window.in_slow_start() {
+            return acked.growth;
+        }
+        let exit = |hystart: &mut HyStart| hystart.on_ack(ack, acked.newest, window.cwnd);
+        if !window.recovering() && self.hystart.as_mut().is_some_and(exit) {
+            window.ssthresh = window.cwnd;
+        }
+        window.slow_start(acked.growth, f64::INFINITY)
+    }
+
+    fn avoid_congestion(&mut self, window: &mut Window, ack: &Ack<'_>, acked: f64) {
+        let mut stage = match self.curve.stage {
+            Some(stage) => stage,
+            None => self.begin_stage(window.cwnd, ack.now),
+        };
+        let cwnd = window.cwnd;
+        let t = ack.now.since(stage.start).as_secs_f64();
+        let srtt = ack.rtt.smoothed().unwrap_or(Span::ZERO).as_secs_f64();
+        // RFC 9438 section 4.2, target
+        let target = self.w_cubic(stage.k, t + srtt).clamp(cwnd, 1.5 * cwnd);
+        // RFC 9438 section 4.3, Eq. 4: from cwnd_prior on, as fast as Reno.
+        let alpha = if stage.w_est >= self.curve.cwnd_prior { 1.0 } else { self.alpha };
+        stage.w_est += alpha * acked / cwnd;
+        self.curve.stage = Some(stage);
+        if self.tcp_friendly && self.w_cubic(stage.k, t) < stage.w_est {
+            window.cwnd = cwnd.max(stage.w_est); // RFC 9438 section 4.3
+            return;
+        }
+        window.cwnd = cwnd + acked * (target - cwnd) / cwnd; // RFC 9438 sections 4.4 and 4.5
+    }
+
+    fn begin_stage(&mut self, cwnd: f64, now: Time) -> Stage {
+        let curve = &mut self.curve;
+        // Left slow start above the last maximum, or without any loss: the curve starts here.
+        curve.w_max = curve.w_max.max(cwnd);
+        let k = ((curve.w_max - cwnd) / self.c).cbrt(); // RFC 9438 Eq. 2
+        Stage { start: now, k, w_est: cwnd }
+    }
+
+    /// The clock of a stage stands still while the application, not the window, is the limit
+    /// (RFC 9438 section 5.8): forgets the last `span` up to `now`.
+    fn stop_clock(&mut self, span: Span, now: Time) {
+        if let Some(stage) = &mut self.curve.stage {
+            stage.start = (stage.start + span).min(now);
+        }
+    }
+
+    /// RFC 9438 Eq. 1
+    fn w_cubic(&self, k: f64, t: f64) -> f64 {
+        let x = t - k;
+        self.c * x * x * x + self.curve.w_max
+    }
+}
+
+impl Law for Cubic {
+    type Memory = Curve;
+
+    fn on_ack(&mut self, window: &mut Window, ack: &Ack<'_>, acked: Acked) {
+        let quiet = ack.now.since(self.last_ack);
+        self.last_ack = ack.now;
+        if acked.growth > 0.0 || window.in_slow_start() {
+            let left = self.slow_start(window, ack, acked);
+            if left > 0.0 {
+                self.avoid_congestion(window, ack, left);
+            }
+            return;
+        }
+        self.stop_clock(quiet, ack.now);
+    }
+
+    fn on_loss(&mut self, window: &Window, flight: f64) -> f64 {
+        let (cwnd, curve) = (window.cwnd, self.curve);
+        let yielding = self.fast_convergence && cwnd < curve.w_max;
+        // RFC 9438 section 4.7
+        let w_max = if yielding { cwnd * (1.0 + self.beta) / 2.0 } else { cwnd };
+        self.curve = Curve { w_max, cwnd_prior: cwnd, stage: None };
+        (flight * self.beta).max(MIN_SSTHRESH) // RFC 9438 section 4.6
+    }
+
+    fn on_timeout(&mut self, window: &Window, flight: f64) -> f64 {
+        let ssthresh = self.on_loss(window, flight);
+        if self.forget_at_timeout {
+            self.curve.w_max = 0.0; // RFC 9438 section 4.8: K = 0, W_max = cwnd of the stage
+        }
+        if let Some(hystart) = &mut self.hystart {
+            hystart.restart();
+        }
+        ssthresh
+    }
+
+    fn on_idle(&mut self, idle: Span) {
+        let now = self.last_ack + idle;
+        self.stop_clock(idle, now);
+        self.last_ack = now;
+    }
+
+    fn on_path_change(&mut self) {
+        self.curve = Curve::default();
+        if let Some(hystart) = &mut self.hystart {
+            hystart.forget();
+        }
+    }
+
+    fn memory(&self) -> Curve {
+        self.curve
+    }
+
+    /// RFC 9438 section 4.9: everything the reduction changed.
+    fn recall(&mut self, memory: Curve) {
+        self.curve = memory;
+    }
+
+    fn snapshot(&self, show: &mut dyn FnMut(&'static str, f64)) {
+        let stage = self.curve.stage;
+        show("w_max_pkts", self.curve.w_max);
+        show("k_s", stage.map_or(0.0, |stage| stage.k));
+        show("w_est_pkts", stage.map_or(0.0, |stage| stage.w_est));
+        show("base_rtt_ms", self.hystart.as_ref().map_or(0.0, HyStart::base_rtt_ms));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Controller;
+    use crate::drive::{Feed, args, setup};
+
+    fn cubic(rest: &str, cwnd: f64, curve: Curve) -> Feed<Windowed<Cubic>> {
+        let mut flow = Windowed::new(
+            Cubic::new(&args(&INFO, rest)),
+            cellpace_base::Window::Packets(10),
+            &setup(),
+        );
+        (flow.window.cwnd, flow.window.ssthresh) = (cwnd, cwnd);
+        flow.law.curve = curve;
+        Feed::new(flow)
+    }
+
+    fn seen(w_max: f64, cwnd_prior: f64) -> Curve {
+        Curve { w_max, cwnd_prior, stage: None }
+    }
+
+    fn near(a: f64, b: f64, within: f64) -> bool {
+        (a - b).abs() <= within
+    }
+
+    #[test]
+    fn cubic_c1_curve() {
+        let mut law = cubic("", 70.0, seen(100.0, 100.0)).flow.law;
+        let k = law.begin_stage(70.0, Time::ZERO).k;
+        assert!(near(k, 4.21716, 1e-5), "{k}");
+        for (t, w) in [
+            (0.0, 70.0),
+            (1.0, 86.681),
+            (1.1, 87.884),
+            (2.0, 95.640),
+            (k, 100.0),
+            (6.21716, 103.2),
+            (8.0, 121.65),
+        ] {
+            assert!(near(law.w_cubic(k, t), w, 5e-3), "W({t}) = {}", law.w_cubic(k, t));
+        }
+    }
+
+    #[test]
+    fn cubic_c2_growth_per_ack() {
+        let mut feed = cubic("", 85.0, seen(100.0, 100.0));
+        let k = feed.flow.law.begin_stage(70.0, feed.now).k;
+        let stage = Stage { start: feed.now, k, w_est: 70.0 };
+        feed.flow.law.curve.stage = Some(stage);
+        feed.wait_ms(1000.0);
+        feed.ack(85, 100.0);
+        let step = feed.flow.window.cwnd - 85.0;
+        assert!(near(step, 0.03393, 1e-5), "{step}");
+    }
+
+    #[test]
+    fn cubic_c3_fast_convergence() {
+        let mut feed = cubic("", 80.0, seen(100.0, 100.0));
+        feed.lose(80);
+        assert!(near(feed.flow.law.curve.w_max, 68.0, 1e-9));
+        assert_eq!(feed.flow.window.cwnd, 56.0);
+        feed.finish_recovery(56, 100.0);
+        feed.ack(56, 100.0);
+        assert!(near(feed.shown("k_s"), 3.1072, 1e-4), "{}", feed.shown("k_s"));
+
+        let mut feed = cubic("fast_convergence=false", 80.0, seen(100.0, 100.0));
+        feed.lose(80);
+        assert_eq!(feed.flow.law.curve.w_max, 80.0);
+    }
+
+    #[test]
+    fn cubic_c4_first_loss() {
+        let mut feed = cubic("", 1000.0, seen(0.0, 0.0));
+        feed.lose(1000);
+        assert_eq!(feed.flow.window.cwnd, 700.0);
+        feed.finish_recovery(700, 100.0);
+        feed.ack(700, 100.0);
+        assert!(near(feed.shown("k_s"), 9.0856, 1e-4), "{}", feed.shown("k_s"));
+    }
+
+    #[test]
+    fn cubic_c5_alpha() {
+        assert!(near(cubic("", 10.0, Curve::default()).flow.law.alpha, 9.0 / 17.0, 1e-12));
+    }
+
+    #[test]
+    fn cubic_c6_target_is_at_most_half_above_the_window() {
+        let mut feed = cubic("", 10.0, seen(10.0, 10.0));
+        feed.wait_ms(100_000.0);
+        let stage = Stage { start: Time::from_secs(1), k: 0.0, w_est: 10.0 };
+        feed.flow.law.curve.stage = Some(stage);
+        feed.ack(10, 100.0);
+        assert_eq!(feed.flow.window.cwnd, 10.5);
+    }
+
+    /// 50 round trips of 20 ms, evenly spread acks.
+    fn after_a_second(rest: &str) -> Feed<Windowed<Cubic>> {
+        let mut feed = cubic(rest, 14.0, seen(20.0, 20.0));
+        for _ in 0..50 {
+            let flight = feed.flow.window.cwnd as u64;
+            feed.wait_ms(20.0);
+            feed.acks(flight, flight, 20.0);
+        }
+        feed
+    }
+
+    #[test]
+    fn cubic_c7_as_fast_as_reno_on_short_paths() {
+        let feed = after_a_second("");
+        let k = feed.shown("k_s");
+        assert!(near(feed.flow.law.w_cubic(k, 1.0), 18.74, 5e-3));
+        let cwnd = feed.flow.window.cwnd;
+        assert!((56.0..60.0).contains(&cwnd), "{cwnd}");
+        assert!(near(cwnd, feed.shown("w_est_pkts"), 1e-9));
+        let alone = after_a_second("tcp_friendly=false").flow.window.cwnd;
+        assert!(near(alone, 18.8, 0.2), "{alone}");
+    }
+
+    #[test]
+    fn cubic_timeout_forgets_or_keeps_the_maximum() {
+        for (rest, k) in [("", 0.0), ("after_timeout=keep", 4.2172)] {
+            let mut feed = cubic(rest, 100.0, seen(0.0, 0.0));
+            feed.time_out(100, 1);
+            assert_eq!((feed.flow.window.cwnd, feed.flow.window.ssthresh), (1.0, 70.0));
+            while feed.flow.law.curve.stage.is_none() {
+                feed.wait_ms(100.0);
+                feed.acks(10, 80, 100.0);
+            }
+            assert!(near(feed.shown("k_s"), k, 1e-4), "{rest}: {}", feed.shown("k_s"));
+        }
+    }
+
+    #[test]
+    fn cubic_clock_stands_still_while_the_application_is_the_limit() {
+        let mut feed = cubic("", 70.0, seen(100.0, 100.0));
+        feed.ack(70, 100.0);
+        feed.app_limited = true;
+        for _ in 0..100 {
+            feed.wait_ms(100.0);
+            feed.ack(5, 100.0);
+        }
+        let before = feed.flow.window.cwnd;
+        feed.app_limited = false;
+        feed.wait_ms(100.0);
+        feed.ack(70, 100.0);
+        let step = feed.flow.window.cwnd - before;
+        // W(0.2) - 70 over 70, not a jump of half a packet.
+        assert!(step > 0.0 && step < 0.06, "{step}");
+    }
+
+    #[test]
+    fn cubic_clock_stands_still_over_silence() {
+        let mut feed = cubic("", 70.0, seen(100.0, 100.0));
+        feed.ack(70, 100.0);
+        let before = feed.flow.window.cwnd;
+        feed.wait_ms(3_600_000.0);
+        feed.flow.on_sent(&crate::SentPacket {
+            now: feed.now,
+            number: feed.next,
+            bytes: 1500,
+            in_flight: 1500,
+            app_limited: false,
+            retransmission: false,
+        });
+        feed.wait_ms(100.0);
+        feed.ack(70, 100.0);
+        let step = feed.flow.window.cwnd - before;
+        assert!(step > 0.0 && step < 0.06, "{step}");
+    }
+}

@@ -1,0 +1,175 @@
+//! NewReno: slow start, one packet per RTT, half the flight on loss.
+//!
+//! RFC 5681, RFC 6582, RFC 3465. The datapath acks packet by packet, so this is the form of RFC
+//! 6582 for senders with SACK: the window goes to ssthresh at once and stays there until a packet
+//! sent after the reduction is acked. Partial acks and window inflation do not exist here.
+
+use cellpace_base::{Args, Kind, Param};
+
+use crate::window::{Acked, INITIAL, Law, MIN_SSTHRESH, Window, Windowed};
+use crate::{Ack, ControllerInfo};
+
+/// The registry's entry.
+pub const INFO: ControllerInfo = ControllerInfo {
+    name: "newreno",
+    summary: "TCP NewReno: additive increase, halving on loss",
+    params: PARAMS,
+    check: |_| Ok(()),
+    build: |args, setup| {
+        Box::new(Windowed::new(NewReno::new(args), args.window("initial"), &setup))
+    },
+    receiver: None,
+};
+
+static PARAMS: &[Param] = &[
+    INITIAL,
+    Param {
+        key: "abc",
+        kind: Kind::Number(1.0, 1e6),
+        default: "2",
+        unit: "pkt",
+        help: "most that one ack adds in slow start, however much it covers",
+        source: "RFC 3465 section 2.2, L",
+    },
+    Param {
+        key: "beta",
+        kind: Kind::Number(0.1, 0.95),
+        default: "0.5",
+        unit: "",
+        help: "what a loss event leaves of the flight",
+        source: "RFC 5681 equation 4",
+    },
+];
+
+struct NewReno {
+    abc: f64,
+    beta: f64,
+}
+
+impl NewReno {
+    fn new(args: &Args) -> Self {
+        Self { abc: args.number("abc"), beta: args.number("beta") }
+    }
+}
+
+impl Law for NewReno {
+    type Memory = ();
+
+    fn on_ack(&mut self, window: &mut Window, _: &Ack<'_>, acked: Acked) {
+        // RFC 3465 section 2.3 lowers L to 1 after a timeout, because a cumulative ack may then
+        // cover packets that arrived long ago. Acks of single packets cannot.
+        window.grow_as_reno(acked.growth, self.abc);
+    }
+
+    fn on_loss(&mut self, _: &Window, flight: f64) -> f64 {
+        (flight * self.beta).max(MIN_SSTHRESH) // RFC 5681 Eq. 4
+    }
+
+    fn memory(&self) {}
+
+    fn recall(&mut self, (): ()) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::{Feed, Loop, args, build as spec, feed, setup};
+    use crate::{Controller, Span, Time};
+
+    fn newreno(cwnd: f64, ssthresh: f64) -> Feed<Windowed<NewReno>> {
+        let law = NewReno::new(&args(&INFO, ""));
+        let mut flow = Windowed::new(law, cellpace_base::Window::Packets(10), &setup());
+        (flow.window.cwnd, flow.window.ssthresh) = (cwnd, ssthresh);
+        Feed::new(flow)
+    }
+
+    #[test]
+    fn newreno_r1_slow_start_doubles() {
+        let mut feed = feed("newreno");
+        assert_eq!(feed.flow.cwnd(), 15_000);
+        feed.acks(10, 10, 100.0);
+        assert_eq!(feed.flow.cwnd(), 30_000);
+    }
+
+    #[test]
+    fn newreno_r2_congestion_avoidance_adds_one_per_round() {
+        let mut feed = newreno(20.0, 20.0);
+        feed.acks(20, 20, 100.0);
+        assert!((feed.flow.window.cwnd - 20.98).abs() < 0.005, "{}", feed.flow.window.cwnd);
+        let mut feed = newreno(20.0, 20.0);
+        feed.ack_many(20, 20, 100.0);
+        assert_eq!(feed.flow.window.cwnd, 21.0);
+    }
+
+    #[test]
+    fn newreno_r3_one_reduction_per_window() {
+        let mut feed = newreno(40.0, 40.0);
+        feed.lose(40);
+        assert_eq!((feed.flow.window.cwnd, feed.flow.window.ssthresh), (20.0, 20.0));
+        feed.ack(39, 100.0);
+        feed.lose(38);
+        assert_eq!((feed.flow.window.cwnd, feed.flow.window.ssthresh), (20.0, 20.0));
+        feed.finish_recovery(20, 100.0);
+        assert_eq!(feed.flow.window.cwnd, 20.0, "no growth until the repair is over");
+        feed.ack(20, 100.0);
+        assert_eq!(feed.flow.window.cwnd, 20.05);
+        feed.wait_ms(100.0);
+        feed.lose(20);
+        assert_eq!(feed.flow.window.ssthresh, 10.0, "a later window is another event");
+    }
+
+    #[test]
+    fn newreno_r4_timeout_starts_over_and_stops_at_ssthresh() {
+        let mut feed = newreno(40.0, 40.0);
+        feed.time_out(40, 1);
+        assert_eq!((feed.flow.window.cwnd, feed.flow.window.ssthresh), (1.0, 20.0));
+        for (round, after) in [(1, 2.0), (2, 4.0), (4, 8.0), (8, 16.0), (16, 20.0)] {
+            feed.wait_ms(100.0);
+            feed.acks(round, round, 100.0);
+            // The last round ends in congestion avoidance, with less than a packet of growth.
+            assert_eq!(feed.flow.window.cwnd.floor(), after);
+        }
+    }
+
+    #[test]
+    fn newreno_r4_ssthresh_is_held_when_the_timer_fires_again() {
+        let mut feed = newreno(40.0, 40.0);
+        feed.time_out(40, 1);
+        feed.time_out(1, 2);
+        assert_eq!((feed.flow.window.cwnd, feed.flow.window.ssthresh), (1.0, 20.0));
+    }
+
+    #[test]
+    fn newreno_r5_ssthresh_is_at_least_two() {
+        let mut feed = newreno(3.0, 3.0);
+        feed.lose(3);
+        assert_eq!((feed.flow.window.cwnd, feed.flow.window.ssthresh), (2.0, 2.0));
+        let mut feed = newreno(1.0, 8.0);
+        feed.lose(1);
+        assert_eq!(feed.flow.window.cwnd, 1.0, "loss never opens the window");
+    }
+
+    #[test]
+    fn newreno_r6_mean_window_at_periodic_loss() {
+        let path = Loop {
+            service: Span::from_micros(1),
+            base: Span::from_millis(100),
+            buffer: usize::MAX,
+            drop_every: Some(1000),
+        };
+        let seen = path.run(&mut *spec("newreno"), Span::from_secs(400));
+        let late = seen.iter().filter(|ack| ack.at > Time::from_secs(100)).count();
+        let mean = late as f64 / 3000.0; // 300 s hold 3000 RTTs
+        // 1.22 / sqrt(0.001); the round of repair without growth costs a little.
+        assert!((36.0..40.0).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn newreno_byte_counting_limits_what_one_ack_adds() {
+        for (text, cwnd) in [("newreno", 18_000), ("newreno:abc=1", 16_500)] {
+            let mut feed = feed(text);
+            feed.ack_many(5, 10, 100.0);
+            assert_eq!(feed.flow.cwnd(), cwnd, "{text}");
+        }
+    }
+}
