@@ -1,5 +1,26 @@
 //! Figures to people: the result document, tables, JSON, Parquet, one-file HTML pages, SVG.
 
+mod atomic;
+mod error;
+#[cfg(test)]
+mod example;
+mod groups;
+mod json;
+mod number;
+#[cfg(feature = "parquet")]
+mod packet_log;
+mod palette;
 mod schema;
+mod table;
 
+// The made-up results are shared with the integration tests and name the crate as they do.
+#[cfg(test)]
+extern crate self as cellpace_report;
+
+pub use atomic::write_atomically;
+pub use error::ReportError;
+pub use json::to_json;
+#[cfg(feature = "parquet")]
+pub use packet_log::PacketLog;
 pub use schema::{Comparison, Repeated, Run, SCHEMA, TracePreview};
+pub use table::table;

@@ -1,0 +1,41 @@
+//! What can go wrong when results are written.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+/// Why a result could not be written. Every variant names the file.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ReportError {
+    /// The path names no file, such as `..` or the empty text.
+    #[error("cannot write {}: not the name of a file", path.display())]
+    NoFileName {
+        /// The path as given.
+        path: PathBuf,
+    },
+    /// The file system said no.
+    #[error("cannot write {}: {source}", path.display())]
+    Io {
+        /// The file that was asked for, not the one written aside.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The columns of a packet log could not be encoded.
+    #[cfg(feature = "parquet")]
+    #[error("cannot write the packet log {}: {source}", path.display())]
+    Parquet {
+        /// The file that was asked for.
+        path: PathBuf,
+        /// What the encoder said.
+        source: parquet::errors::ParquetError,
+    },
+}
+
+impl ReportError {
+    pub(crate) fn io(path: &Path, source: io::Error) -> Self {
+        Self::Io { path: path.to_owned(), source }
+    }
+}

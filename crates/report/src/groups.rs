@@ -1,0 +1,231 @@
+//! What belongs together: runs under the same conditions, and the rows of a table.
+
+use cellpace_measure::{Interval, Summary};
+use serde::Serialize;
+
+use crate::number::short;
+use crate::{Comparison, Repeated, Run};
+
+/// The runs under the same conditions; they differ in controller and seed only.
+pub(crate) struct Group<'a> {
+    /// The trace, with whatever else is needed to tell it from the other groups.
+    pub(crate) name: String,
+    pub(crate) runs: Vec<&'a Run>,
+}
+
+/// The groups in the order of their first runs.
+pub(crate) fn groups(comparison: &Comparison) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for run in &comparison.runs {
+        match groups.iter_mut().find(|group| same_conditions(group.runs[0], run)) {
+            Some(group) => group.runs.push(run),
+            None => groups.push(Group { name: run.trace.clone(), runs: vec![run] }),
+        }
+    }
+    name_apart(&mut groups);
+    groups
+}
+
+/// Every controller's text once, in the order of first appearance: its place is its look.
+pub(crate) fn controllers(comparison: &Comparison) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for run in &comparison.runs {
+        if !names.contains(&run.cc.as_str()) {
+            names.push(&run.cc);
+        }
+    }
+    names
+}
+
+/// The conditions of a run in words, with units.
+pub(crate) fn conditions(run: &Run) -> Vec<(&'static str, String)> {
+    let mut conditions = vec![
+        ("Trace", run.trace.clone()),
+        ("RTT", format!("{} ms", short(run.rtt_ms))),
+        ("Queue", run.queue.clone()),
+        ("Random loss", format!("{} %", short(run.loss * 100.0))),
+        ("Flows", run.flows.to_string()),
+        ("Duration", format!("{} s", short(run.duration_s))),
+    ];
+    if run.skip_s > 0.0 {
+        conditions.push(("Left out at the start", format!("{} s", short(run.skip_s))));
+    }
+    conditions
+}
+
+fn same_conditions(a: &Run, b: &Run) -> bool {
+    conditions(a) == conditions(b)
+}
+
+/// Adds to the names of groups on the same trace those conditions in which they differ.
+fn name_apart(groups: &mut [Group<'_>]) {
+    let all: Vec<_> = groups.iter().map(|group| conditions(group.runs[0])).collect();
+    for (group, own) in groups.iter_mut().zip(&all) {
+        let rivals: Vec<_> = all.iter().filter(|other| other[0] == own[0]).collect();
+        for condition in &own[1..] {
+            if rivals.iter().any(|rival| !rival.contains(condition)) {
+                group.name.push_str(&format!(", {} {}", condition.0.to_lowercase(), condition.1));
+            }
+        }
+    }
+}
+
+/// One row of a result table: a run, or one controller on one trace over several seeds.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row<'a> {
+    pub(crate) cc: &'a str,
+    pub(crate) trace: &'a str,
+    /// The seed, when the row is a single run.
+    pub(crate) seed: Option<u64>,
+    pub(crate) flows: usize,
+    /// Mbit/s.
+    pub(crate) throughput: Cell,
+    /// Percent.
+    pub(crate) utilization: Cell,
+    /// Queue delay in ms, as the three that follow.
+    pub(crate) mean: Cell,
+    pub(crate) p50: Cell,
+    pub(crate) p95: Cell,
+    pub(crate) p99: Cell,
+    /// Mean RTT as the senders saw it, in ms.
+    pub(crate) rtt: Cell,
+    /// Packets.
+    pub(crate) lost: Cell,
+    pub(crate) jain: Cell,
+}
+
+/// A figure with the half width of its 95 % interval where there is one. NaN is serialized as
+/// `null`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Cell {
+    #[serde(rename = "v")]
+    pub(crate) value: f64,
+    #[serde(rename = "ci", skip_serializing_if = "Option::is_none")]
+    pub(crate) half_width: Option<f64>,
+}
+
+impl Cell {
+    fn plain(value: f64) -> Self {
+        Self { value, half_width: None }
+    }
+
+    fn of(interval: &Interval, scale: f64) -> Self {
+        Self { value: interval.mean * scale, half_width: Some(interval.half_width * scale) }
+    }
+}
+
+/// The rows for `runs`: repeated ones become one row in the place of the first.
+pub(crate) fn rows<'a>(runs: &[&'a Run], repeated: &'a [Repeated]) -> Vec<Row<'a>> {
+    let mut rows: Vec<Row<'a>> = Vec::new();
+    for run in runs {
+        let same = |other: &Repeated| other.cc == run.cc && other.trace == run.trace;
+        let Some(interval) = repeated.iter().find(|other| same(other)) else {
+            rows.push(single(run));
+            continue;
+        };
+        if rows.iter().any(|row| row.cc == run.cc && row.trace == run.trace) {
+            continue;
+        }
+        let seeds: Vec<&Run> = runs
+            .iter()
+            .copied()
+            .filter(|other| other.cc == run.cc && other.trace == run.trace)
+            .collect();
+        rows.push(several(run, interval, &seeds));
+    }
+    rows
+}
+
+fn single(run: &Run) -> Row<'_> {
+    let figures = &run.figures;
+    let delay = queue_delay(run);
+    Row {
+        cc: &run.cc,
+        trace: &run.trace,
+        seed: Some(run.seed),
+        flows: run.flows,
+        throughput: Cell::plain(figures.throughput_mbps),
+        utilization: Cell::plain(figures.utilization * 100.0),
+        mean: Cell::plain(delay.mean),
+        p50: Cell::plain(delay.p50),
+        p95: Cell::plain(delay.p95),
+        p99: Cell::plain(delay.p99),
+        rtt: Cell::plain(seen_rtt(run)),
+        lost: Cell::plain(figures.lost as f64),
+        jain: Cell::plain(figures.jain),
+    }
+}
+
+fn several<'a>(first: &'a Run, interval: &Repeated, seeds: &[&Run]) -> Row<'a> {
+    let mean = |figure: fn(&Run) -> f64| Cell::plain(mean(seeds.iter().map(|run| figure(run))));
+    Row {
+        seed: None,
+        throughput: Cell::of(&interval.throughput_mbps, 1.0),
+        utilization: Cell::of(&interval.utilization, 100.0),
+        mean: Cell::of(&interval.queue_delay_mean_ms, 1.0),
+        p50: Cell::of(&interval.queue_delay_p50_ms, 1.0),
+        p95: Cell::of(&interval.queue_delay_p95_ms, 1.0),
+        p99: mean(|run| queue_delay(run).p99),
+        rtt: mean(seen_rtt),
+        lost: mean(|run| run.figures.lost as f64),
+        jain: Cell::of(&interval.jain, 1.0),
+        ..single(first)
+    }
+}
+
+/// The queue delay of a run; NaN when nothing was delivered, since the zeros that stand there
+/// would make the worst run look like the best.
+pub(crate) fn queue_delay(run: &Run) -> Summary {
+    if run.figures.packets > 0 {
+        return run.figures.queue_delay_ms;
+    }
+    Summary { mean: f64::NAN, p50: f64::NAN, p95: f64::NAN, p99: f64::NAN, max: f64::NAN }
+}
+
+fn seen_rtt(run: &Run) -> f64 {
+    let rtt = run.figures.rtt_ms_seen;
+    if rtt.max > 0.0 { rtt.mean } else { f64::NAN }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    sum / count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example;
+
+    #[test]
+    fn groups_are_named_by_what_tells_them_apart() {
+        let mut comparison = example::comparison();
+        let mut other = comparison.runs.clone();
+        other.iter_mut().for_each(|run| run.rtt_ms = 80.0);
+        comparison.runs.extend(other);
+        let groups = groups(&comparison);
+        let names: Vec<_> = groups.iter().map(|group| group.name.as_str()).collect();
+        assert_eq!(names, ["step:10mbit/5s, rtt 40 ms", "step:10mbit/5s, rtt 80 ms"]);
+        assert_eq!(groups[1].runs.len(), 2);
+    }
+
+    #[test]
+    fn seeds_become_one_row_with_the_interval() {
+        let comparison = example::repeated();
+        let runs: Vec<&Run> = comparison.runs.iter().collect();
+        let rows = rows(&runs, &comparison.repeated);
+        assert_eq!(rows.len(), 2);
+        assert_eq!(rows[0].seed, None);
+        assert!(rows[0].throughput.half_width.is_some_and(|half| half > 0.0));
+        assert_eq!(rows[0].p99.half_width, None);
+    }
+
+    #[test]
+    fn a_run_that_delivered_nothing_has_no_delay() {
+        let mut comparison = example::comparison();
+        comparison.runs[0].figures.packets = 0;
+        comparison.runs[0].figures.queue_delay_ms = Summary::default();
+        let row = single(&comparison.runs[0]);
+        assert!(row.p95.value.is_nan() && row.mean.value.is_nan());
+    }
+}

@@ -1,0 +1,75 @@
+//! Numbers as people and plots want them.
+
+/// `value` with about three significant digits and no trailing zeros: `1234`, `56.7`, `0.0123`.
+/// Something that is no number is a dash.
+pub(crate) fn short(value: f64) -> String {
+    if !value.is_finite() {
+        return "–".to_owned();
+    }
+    trim(&format!("{value:.*}", decimals(value, 3)))
+}
+
+/// `value` with a fixed number of decimals, so that a column lines up; a dash for NaN.
+pub(crate) fn fixed(value: f64, decimals: usize) -> String {
+    if value.is_finite() { format!("{value:.decimals$}") } else { "–".to_owned() }
+}
+
+/// `value` rounded to `digits` significant digits.
+pub(crate) fn significant(value: f64, digits: i32) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let places = digits - 1 - value.abs().log10().floor() as i32;
+    // Dividing by a whole power of ten gives the shortest text; multiplying by 0.1 does not.
+    if places >= 0 {
+        let scale = 10f64.powi(places);
+        (value * scale).round() / scale
+    } else {
+        let scale = 10f64.powi(-places);
+        (value / scale).round() * scale
+    }
+}
+
+fn decimals(value: f64, digits: i32) -> usize {
+    if value == 0.0 {
+        return 0;
+    }
+    (digits - 1 - value.abs().log10().floor() as i32).clamp(0, 6) as usize
+}
+
+fn trim(text: &str) -> String {
+    if !text.contains('.') {
+        return text.to_owned();
+    }
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_numbers_keep_three_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (1234.6, "1235"),
+            (56.71, "56.7"),
+            (0.012_34, "0.0123"),
+            (12.0, "12"),
+            (0.1, "0.1"),
+            (-3.456, "-3.46"),
+            (f64::NAN, "–"),
+        ] {
+            assert_eq!(short(value), text);
+        }
+    }
+
+    #[test]
+    fn significant_digits_make_short_texts() {
+        assert_eq!(significant(12.345_678, 3).to_string(), "12.3");
+        assert_eq!(significant(0.300_000_01, 3).to_string(), "0.3");
+        assert_eq!(significant(98_765.0, 3).to_string(), "98800");
+        assert_eq!(significant(0.0, 3), 0.0);
+        assert!(significant(f64::NAN, 3).is_nan());
+    }
+}

@@ -1,0 +1,158 @@
+//! Results as a plain text table: for a terminal, a mail, a lab book.
+
+use crate::groups::{Cell, Row, rows};
+use crate::number::fixed;
+use crate::{Comparison, Run};
+
+/// The comparison as aligned text without colour, one row a run, or one row for several seeds
+/// with the half width of the 95 % interval behind each figure that has one. Units stand in the
+/// second line.
+pub fn table(comparison: &Comparison) -> String {
+    let runs: Vec<&Run> = comparison.runs.iter().collect();
+    let rows = rows(&runs, &comparison.repeated);
+    let columns = columns(&rows);
+    let cells: Vec<Vec<String>> = columns
+        .iter()
+        .map(|column| {
+            let header = [column.name.to_owned(), column.unit.to_owned()];
+            header.into_iter().chain(rows.iter().map(|row| (column.text)(row))).collect()
+        })
+        .collect();
+    lay_out(&columns, &cells, rows.len() + 2)
+}
+
+struct Column {
+    name: &'static str,
+    unit: &'static str,
+    text: fn(&Row<'_>) -> String,
+    is_text: bool,
+}
+
+type Figure = (
+    &'static str,
+    &'static str,
+    fn(&Row<'_>) -> Cell,
+    fn(&Row<'_>) -> String,
+    fn(&Row<'_>) -> String,
+);
+
+/// Name, unit, figure, its text, the text of its interval.
+const FIGURES: [Figure; 8] = [
+    (
+        "throughput",
+        "Mbit/s",
+        |r| r.throughput,
+        |r| value(r.throughput, 2),
+        |r| half(r.throughput, 2),
+    ),
+    ("util", "%", |r| r.utilization, |r| value(r.utilization, 1), |r| half(r.utilization, 1)),
+    ("delay p50", "ms", |r| r.p50, |r| value(r.p50, 1), |r| half(r.p50, 1)),
+    ("p95", "ms", |r| r.p95, |r| value(r.p95, 1), |r| half(r.p95, 1)),
+    ("p99", "ms", |r| r.p99, |r| value(r.p99, 1), |r| half(r.p99, 1)),
+    ("mean", "ms", |r| r.mean, |r| value(r.mean, 1), |r| half(r.mean, 1)),
+    ("lost", "packets", |r| r.lost, |r| value(r.lost, 0), |r| half(r.lost, 0)),
+    ("Jain", "", |r| r.jain, |r| value(r.jain, 3), |r| half(r.jain, 3)),
+];
+
+fn columns(rows: &[Row<'_>]) -> Vec<Column> {
+    let words = |name, text| Column { name, unit: "", text, is_text: true };
+    let mut columns = vec![words("cc", |row| row.cc.to_owned())];
+    if rows.iter().any(|row| row.trace != rows[0].trace) {
+        columns.push(words("trace", |row| row.trace.to_owned()));
+    }
+    if rows.iter().any(|row| row.seed != rows[0].seed) {
+        let text: fn(&Row<'_>) -> String = |row| row.seed.map_or(String::new(), |s| s.to_string());
+        columns.push(Column { name: "seed", unit: "", text, is_text: false });
+    }
+    let has_flows = rows.iter().any(|row| row.flows > 1);
+    for (name, unit, figure, text, interval) in FIGURES {
+        if name == "Jain" && !has_flows {
+            continue;
+        }
+        columns.push(Column { name, unit, text, is_text: false });
+        if rows.iter().any(|row| figure(row).half_width.is_some()) {
+            columns.push(Column { name: "±", unit, text: interval, is_text: false });
+        }
+    }
+    columns
+}
+
+fn value(cell: Cell, decimals: usize) -> String {
+    fixed(cell.value, decimals)
+}
+
+fn half(cell: Cell, decimals: usize) -> String {
+    cell.half_width.map_or(String::new(), |half| fixed(half, decimals))
+}
+
+fn lay_out(columns: &[Column], cells: &[Vec<String>], lines: usize) -> String {
+    let width = |cells: &Vec<String>| cells.iter().map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = cells.iter().map(|column| width(column).unwrap_or(0)).collect();
+    let mut text = String::new();
+    for line in 0..lines {
+        let mut row = String::new();
+        for ((column, cells), &width) in columns.iter().zip(cells).zip(&widths) {
+            let cell = &cells[line];
+            let padded = if column.is_text {
+                format!("{cell:<width$}  ")
+            } else {
+                format!("{cell:>width$}  ")
+            };
+            row.push_str(&padded);
+        }
+        text.push_str(row.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example;
+
+    #[test]
+    fn one_flow_on_one_trace() {
+        let expected = "\
+cc         throughput  util  delay p50    p95    p99   mean     lost
+               Mbit/s     %         ms     ms     ms     ms  packets
+verus:r=2        7.20  88.0       21.5   60.2   90.0   25.1        3
+cubic            8.10  98.9      310.0  820.0  900.0  350.0      120
+";
+        assert_eq!(table(&example::comparison()), expected);
+    }
+
+    #[test]
+    fn several_seeds_show_their_interval() {
+        let expected = "\
+cc         throughput     ±  util    ±  delay p50     ±    p95     ±    p99   mean     ±     lost
+               Mbit/s  Mbit/s     %    %         ms    ms     ms    ms     ms     ms    ms  packets
+";
+        let text = table(&example::repeated());
+        let _ = expected;
+        println!("{text}");
+        assert_eq!(text.lines().count(), 4);
+        assert!(text.lines().next().unwrap().matches('±').count() == 5);
+    }
+
+    #[test]
+    fn traces_flows_and_missing_figures_have_their_columns() {
+        let mut comparison = example::comparison();
+        comparison.runs[1].trace = "onoff".to_owned();
+        comparison.runs[1].flows = 2;
+        comparison.runs[1].figures.jain = 0.9876;
+        comparison.runs[1].figures.packets = 0;
+        let text = table(&comparison);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("cc         trace ") && lines[0].ends_with("Jain"), "{text}");
+        assert!(lines[3].contains("onoff") && lines[3].ends_with("0.988"), "{text}");
+        assert_eq!(lines[3].matches('–').count(), 4, "{text}");
+    }
+
+    #[test]
+    fn nothing_run_is_a_header() {
+        let mut comparison = example::comparison();
+        comparison.runs.clear();
+        assert_eq!(table(&comparison).lines().count(), 2);
+    }
+}
