@@ -5,10 +5,12 @@ mod error;
 #[cfg(test)]
 mod example;
 mod groups;
+mod html;
 mod json;
 mod number;
 #[cfg(feature = "parquet")]
 mod packet_log;
+mod page;
 mod palette;
 mod schema;
 mod table;
@@ -19,6 +21,7 @@ extern crate self as cellpace_report;
 
 pub use atomic::write_atomically;
 pub use error::ReportError;
+pub use html::html;
 pub use json::to_json;
 #[cfg(feature = "parquet")]
 pub use packet_log::PacketLog;

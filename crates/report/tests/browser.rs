@@ -1,0 +1,216 @@
+//! Opens pages in a real browser: no error on the console, every series drawn. Uses `chromium`
+//! from the path or what the variable `CHROMIUM` names; without a browser it says so and passes.
+//! With `PAGES=folder` the pages stay there, for a look with one's own eyes.
+
+#[path = "../src/example.rs"]
+mod example;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use cellpace_report::{Comparison, html, write_atomically};
+use serde_json::Value;
+
+#[test]
+fn six_controllers_over_300_s_are_all_drawn() {
+    let Some(browser) = Browser::find() else { return };
+    let seen = browser.open("six", &example::large("city-drive.down", 6, 1, 300), &[]);
+    assert_eq!(seen["drawn"]["throughput"], 6);
+    assert_eq!(seen["drawn"]["delay"], 6);
+    assert_eq!(seen["drawn"]["cwnd"], 6);
+    assert_eq!(seen["drawn"]["scatter"], 6);
+    assert_eq!(seen["points"], 6);
+    assert_eq!(seen["drawn"]["profiles"], 12);
+    assert_eq!(seen["curves"], 12);
+    every_line_has_ink(&seen, &[("throughput", 1, 7), ("delay", 1, 6), ("cwnd", 1, 6)]);
+}
+
+#[test]
+fn flows_that_share_a_link_are_drawn_one_by_one() {
+    let Some(browser) = Browser::find() else { return };
+    let seen = browser.open("flows", &example::large("shared", 1, 4, 60), &[]);
+    assert_eq!(seen["drawn"]["flows"], 4);
+    assert_eq!(seen["drawn"]["cwnd"], 0, "windows of several flows stand with the flows");
+    every_line_has_ink(&seen, &[("throughput", 1, 2), ("flows", 2, 5)]);
+}
+
+#[test]
+fn a_phone_shows_the_page_without_scrolling_sideways() {
+    let Some(browser) = Browser::find() else { return };
+    let mut comparison = example::large("city-drive.down", 6, 1, 60);
+    comparison.runs[2].cc = "a-controller-with-a-name:that=1,goes=2,on=3,and=4,on=5".to_owned();
+    let page = browser.open_framed("phone", &comparison, 360);
+    assert!(page["width"].as_u64().unwrap() <= 360);
+    assert_eq!(page["overflow"], 0);
+    assert_eq!(page["drawn"]["throughput"], 6);
+    every_line_has_ink(&page, &[("throughput", 1, 7), ("delay", 1, 6)]);
+}
+
+#[test]
+fn dark_mode_draws_in_the_colours_for_dark() {
+    let Some(browser) = Browser::find() else { return };
+    let dark = ["--blink-settings=preferredColorScheme=0"];
+    let seen = browser.open("dark", &example::large("city-drive.down", 6, 1, 60), &dark);
+    assert_eq!(seen["dark"], true);
+    every_line_has_ink(&seen, &[("throughput", 1, 7), ("delay", 1, 6)]);
+}
+
+#[test]
+fn odd_results_are_drawn_without_error() {
+    let Some(browser) = Browser::find() else { return };
+    let several = browser.open("seeds", &example::repeated(), &[]);
+    assert_eq!(several["drawn"]["scatter"], 2);
+
+    let mut nothing = example::comparison();
+    nothing.runs.clear();
+    assert_eq!(browser.open("nothing", &nothing, &[])["drawn"]["scatter"], 0);
+
+    let mut odd = example::comparison();
+    odd.runs[0].cc = "</script><b onclick=\"alert(1)\">&amp;'".to_owned();
+    odd.runs[0].figures.packets = 0;
+    let series = odd.runs[0].series.as_mut().unwrap();
+    series.throughput_mbps.fill(0.0);
+    series.queue_delay_p50_ms.fill(f32::NAN);
+    series.queue_delay_p95_ms.fill(f32::NAN);
+    series.cwnd_packets.clear();
+    odd.runs[1].series = None;
+    let seen = browser.open("odd", &odd, &[]);
+    assert_eq!(seen["drawn"]["throughput"], 1);
+    assert_eq!(seen["drawn"]["delay"], 0, "nothing was delivered, so there is no delay");
+    assert_eq!(seen["drawn"]["scatter"], 1);
+}
+
+#[test]
+fn sorting_hiding_zooming_and_choosing_work() {
+    let Some(browser) = Browser::find() else { return };
+    let mut comparison = example::large("first.down", 3, 1, 60);
+    comparison.runs.extend(example::large("second.down", 2, 1, 30).runs);
+    let script = include_str!("browser/doing.js");
+    let page =
+        html(&comparison, "doing").replace("</body>", &format!("<script>{script}</script></body>"));
+    let file = browser.write("doing", &page);
+    let dom = browser.dump("doing", &format!("file://{}", file.display()), &[]);
+    let seen = browser.told("doing", &dom, "data-cellpace=\"");
+    let log = &seen["log"];
+    let rising = serde_json::json!(["verus:r=2", "cubic", "copa:delta=0.1"]);
+    let falling = serde_json::json!(["copa:delta=0.1", "cubic", "verus:r=2"]);
+    assert_eq!(log["byDelay"], rising);
+    assert_eq!(log["sorted"], serde_json::json!(["ascending 95 %ms"]));
+    assert_eq!(log["backwards"], falling);
+    assert_eq!(log["sortedBack"], serde_json::json!(["descending 95 %ms"]));
+    assert_eq!(log["tips"], 1);
+    let tip = log["tip"].as_str().unwrap();
+    assert!(tip.contains("capacity") && tip.contains("cubic") && tip.contains("Mbit/s"), "{tip}");
+    assert_eq!((&log["zoomed"], &log["unzoomed"]), (&true.into(), &true.into()));
+    assert_eq!((&log["hidden"]["throughput"], &log["hidden"]["scatter"]), (&2.into(), &2.into()));
+    assert_eq!(log["pressed"], "false");
+    assert_eq!((&log["second"]["throughput"], &log["trace"]), (&2.into(), &"second.down".into()));
+    assert_eq!(log["all"], 5);
+}
+
+/// `expected` names a section, its charts, and the lines (areas among them) of each.
+fn every_line_has_ink(seen: &Value, expected: &[(&str, usize, usize)]) {
+    for (section, charts, lines) in expected {
+        let inked = seen["inked"][section].as_array().unwrap();
+        assert_eq!(inked.len(), *charts, "{section}");
+        let counts: Vec<u64> =
+            inked[0].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
+        assert_eq!(counts.len(), *lines, "{section}");
+        assert!(counts.iter().all(|pixels| *pixels > 40), "{section}: {counts:?}");
+    }
+}
+
+struct Browser {
+    program: PathBuf,
+    folder: tempfile::TempDir,
+}
+
+impl Browser {
+    fn find() -> Option<Self> {
+        let named = std::env::var_os("CHROMIUM").map(PathBuf::from);
+        let program = named.unwrap_or_else(|| PathBuf::from("chromium"));
+        let version = Command::new(&program).arg("--version").stdout(Stdio::null()).status();
+        if version.is_err() {
+            println!("skipped: no browser; install chromium or set CHROMIUM");
+            return None;
+        }
+        Some(Self { program, folder: tempfile::tempdir().unwrap() })
+    }
+
+    /// What the page tells about itself after drawing.
+    fn open(&self, name: &str, comparison: &Comparison, flags: &[&str]) -> Value {
+        let file = self.write(name, &html(comparison, name));
+        let dom = self.dump(name, &format!("file://{}#probe", file.display()), flags);
+        self.told(name, &dom, "data-cellpace=\"")
+    }
+
+    /// The same in a frame of `width` pixels: the browser's own window does not get so narrow.
+    fn open_framed(&self, name: &str, comparison: &Comparison, width: u32) -> Value {
+        let file = self.write(name, &html(comparison, name));
+        let frame = format!(
+            "<!doctype html><iframe style='border:0;width:{width}px;height:800px' src='{}#probe'></iframe>\
+             <script>onmessage = (event) => document.body.dataset.told = event.data</script>",
+            file.file_name().unwrap().to_string_lossy()
+        );
+        // The frame passes on what it has published; the page itself knows nothing of this.
+        let spy = "<script>new MutationObserver(() => parent.postMessage(\
+                   document.documentElement.dataset.cellpace, '*'))\
+                   .observe(document.documentElement, {attributes: true})</script><script type=\"application/json\"";
+        let page = std::fs::read_to_string(&file).unwrap();
+        write_atomically(
+            &file,
+            page.replacen("<script type=\"application/json\"", spy, 1).as_bytes(),
+        )
+        .unwrap();
+        let framed = self.write(&format!("{name}-frame"), &frame);
+        let dom = self.dump(name, &format!("file://{}", framed.display()), &[]);
+        self.told(name, &dom, "data-told=\"")
+    }
+
+    fn write(&self, name: &str, page: &str) -> PathBuf {
+        let kept = std::env::var_os("PAGES").map(PathBuf::from);
+        let folder = kept.as_deref().unwrap_or(self.folder.path());
+        let file = folder.join(format!("{name}.html"));
+        write_atomically(&file, page.as_bytes()).unwrap();
+        file
+    }
+
+    fn dump(&self, name: &str, address: &str, flags: &[&str]) -> String {
+        let profile = self.folder.path().join(format!("profile-{name}"));
+        let output = Command::new(&self.program)
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"])
+            .args(["--no-first-run", "--disable-background-networking"])
+            .args(["--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"])
+            .args(["--enable-logging=stderr", "--window-size=1280,900"])
+            .args(["--virtual-time-budget=10000", "--dump-dom"])
+            .args(flags)
+            .arg(user_data(&profile))
+            .arg(address)
+            .output()
+            .unwrap();
+        let log = String::from_utf8_lossy(&output.stderr);
+        let said: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
+        assert!(said.is_empty(), "{name}: the console says {said:#?}");
+        assert!(output.status.success(), "{name}: {}\n{log}", output.status);
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn told(&self, name: &str, dom: &str, attribute: &str) -> Value {
+        let (_, rest) = dom.split_once(attribute).expect("the page has told what it drew");
+        let (told, _) = rest.split_once('"').unwrap();
+        let told = told
+            .replace("&quot;", "\"")
+            .replace("&lt;", "<")
+            .replace("&gt;", ">")
+            .replace("&amp;", "&");
+        let told: Value = serde_json::from_str(&told).unwrap();
+        println!("{name}: drawn after {} ms, open after {} ms", told["drawMs"], told["openMs"]);
+        assert_eq!(told["errors"], serde_json::json!([]), "{name}");
+        assert_eq!(told["done"], true, "{name}");
+        told
+    }
+}
+
+fn user_data(profile: &Path) -> String {
+    format!("--user-data-dir={}", profile.display())
+}

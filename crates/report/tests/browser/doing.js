@@ -1,0 +1,32 @@
+// Does to the page what a reader does, and writes down what came of it.
+const log = {};
+const find = (selector) => document.querySelector(selector);
+const names = () => [...document.querySelectorAll("#results tbody th")].map((th) => th.textContent);
+const sorted = () => [...document.querySelectorAll("#results th[aria-sort]")].map((th) => th.getAttribute("aria-sort") + " " + th.textContent);
+const mouse = (type, x, y) => { const over = find("#throughput .u-over"), box = over.getBoundingClientRect();
+  (type === "mouseup" ? document : over).dispatchEvent(new MouseEvent(type, { bubbles: true, button: 0, movementX: 9, clientX: box.left + x, clientY: box.top + y })); };
+const rest = () => new Promise((done) => setTimeout(done, 40));
+(async () => {
+  await rest();
+  find('#results [data-key="p95"]').click();
+  log.byDelay = names(); log.sorted = sorted();
+  find('#results [data-key="p95"]').click();
+  log.backwards = names(); log.sortedBack = sorted();
+  mouse("mouseenter", 200, 50); mouse("mousemove", 200, 50); await rest();
+  log.tips = [...document.querySelectorAll(".tip")].filter((tip) => tip.style.display === "block").length;
+  log.tip = find("#throughput .tip").textContent;
+  mouse("mousedown", 200, 50); mouse("mousemove", 500, 50); mouse("mouseup", 500, 50); await rest();
+  log.zoomed = !find("#unzoom").hidden;
+  find("#unzoom").click(); await rest();
+  log.unzoomed = find("#unzoom").hidden;
+  find("#legend button").click(); await rest();
+  log.hidden = { ...cellpace.drawn }; log.pressed = find("#legend button").getAttribute("aria-pressed");
+  find("#legend button").click(); await rest();
+  const select = find("#pick-group select");
+  select.value = "1"; select.dispatchEvent(new Event("change")); await rest();
+  log.second = { ...cellpace.drawn }; log.trace = find("#conditions dd").textContent;
+  find("#pick-all input").click(); await rest();
+  log.all = names().length;
+  cellpace.log = log;
+  document.documentElement.dataset.cellpace = JSON.stringify(cellpace);
+})();
