@@ -164,7 +164,7 @@
       element("tr", {}, ...columns.map((column) => tableCell(column, row, best(column, row)))))));
     if (focused) one(`#results [data-key="${focused}"]`)?.focus();
     const repeated = rows.some((row) => row.throughput.ci !== undefined);
-    one("#results-note").textContent = (rows.length > 1 ? "Bold: best in its column. " : "")
+    one("#results-note").textContent = (rows.length > 1 ? `Bold: best${parts.length > 1 ? " on its trace" : " in its column"}. ` : "")
       + (repeated ? "± is half the width of the 95 % confidence interval over the seeds; figures without it are means." : "");
   }
 
@@ -292,7 +292,8 @@
     const plot = new uPlot({
       width, height, series, legend: { show: false }, pxAlign: 1, padding: [8, 16, 0, 0],
       scales: {
-        x: { time: false, range: (u, low, high) => state.zoom ?? [0, state.end] },
+        // Whoever asks for all the data gets the whole run, half a window more at either end.
+        x: { time: false, ...(state.zoom && { min: state.zoom[0], max: state.zoom[1] }), range: (u, low, high) => low <= times[0] && high >= times.at(-1) ? [0, state.end] : [low, high] },
         y: log ? { distr: 3, log: 10, range: logRange } : { range: (u, low, high) => [0, high > 0 ? high * 1.06 : 1] },
       },
       axes: [
@@ -397,7 +398,8 @@
   }
 
   function follow(source) {
-    for (const plot of plots) if (plot !== source) plot.setData(plot.data, true);
+    const [min, max] = state.zoom ?? [0, state.end];
+    for (const plot of plots) if (plot !== source) plot.setScale("x", { min, max });
     one("#unzoom").hidden = !state.zoom;
   }
 

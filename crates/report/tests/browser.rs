@@ -103,6 +103,7 @@ fn sorting_hiding_zooming_and_choosing_work() {
     assert!(tip.contains("capacity") && tip.contains("cubic") && tip.contains("Mbit/s"), "{tip}");
     assert_eq!((&log["zoomed"], &log["unzoomed"]), (&true.into(), &true.into()));
     assert_eq!((&log["hidden"]["throughput"], &log["hidden"]["scatter"]), (&2.into(), &2.into()));
+    assert_eq!(log["stillZoomed"], true);
     assert_eq!(log["pressed"], "false");
     assert_eq!((&log["second"]["throughput"], &log["trace"]), (&2.into(), &"second.down".into()));
     assert_eq!(log["all"], 5);

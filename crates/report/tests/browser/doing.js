@@ -17,6 +17,8 @@ const rest = () => new Promise((done) => setTimeout(done, 40));
   log.tip = find("#throughput .tip").textContent;
   mouse("mousedown", 200, 50); mouse("mousemove", 500, 50); mouse("mouseup", 500, 50); await rest();
   log.zoomed = !find("#unzoom").hidden;
+  find("#pick-window select").dispatchEvent(new Event("change")); await rest();
+  log.stillZoomed = !find("#unzoom").hidden;
   find("#unzoom").click(); await rest();
   log.unzoomed = find("#unzoom").hidden;
   find("#legend button").click(); await rest();
