@@ -53,7 +53,8 @@ fn fill(template: &str, parts: &[(&str, &str)]) -> String {
     page
 }
 
-fn escape(text: &str) -> String {
+/// `text` with everything that HTML and XML take for markup, or do not take at all, replaced.
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
@@ -62,6 +63,8 @@ fn escape(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
+            // XML has no way to write these.
+            letter if letter.is_control() => escaped.push('\u{fffd}'),
             letter => escaped.push(letter),
         }
     }

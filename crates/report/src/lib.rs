@@ -13,6 +13,7 @@ mod packet_log;
 mod page;
 mod palette;
 mod schema;
+mod svg;
 mod table;
 
 // The made-up results are shared with the integration tests and name the crate as they do.
@@ -26,4 +27,5 @@ pub use json::to_json;
 #[cfg(feature = "parquet")]
 pub use packet_log::PacketLog;
 pub use schema::{Comparison, Repeated, Run, SCHEMA, TracePreview};
+pub use svg::{svg_files, trace_svg};
 pub use table::table;

@@ -1,0 +1,394 @@
+//! Pictures for papers and slides: plain SVG on white, no script, no fonts of their own. Drawn by
+//! hand rather than with a plotting crate for dashes, markers and an inverted logarithmic axis,
+//! the same look as the page's.
+
+mod canvas;
+mod scale;
+
+use std::collections::HashSet;
+
+use cellpace_measure::{ProfileSample, Series};
+
+use self::canvas::{Canvas, Line, Plot, short_name};
+use self::scale::Scale;
+use crate::groups::{Group, controllers, groups, rows};
+use crate::number::short;
+use crate::page::{Number, evenly, highest, mean, thin};
+use crate::{Comparison, TracePreview};
+
+/// Points along a line; more would only make noise at the width of a page.
+const MOST_POINTS: usize = 300;
+
+/// A logarithmic axis has no zero; in ms.
+const LEAST_DELAY: f64 = 0.1;
+
+/// Delay profiles drawn of one run.
+const MOST_PROFILES: usize = 6;
+
+/// The pictures of a comparison as file name and content: for each trace (set of conditions)
+/// throughput over capacity, queue delay over time, throughput against delay, the flows of runs
+/// that have several, and learnt delay profiles. Runs without series only have the scatter. Of
+/// several seeds the first is drawn over time.
+pub fn svg_files(comparison: &Comparison) -> Vec<(String, String)> {
+    let names = controllers(comparison);
+    let mut files = Files::default();
+    for group in groups(comparison) {
+        let runs = drawn_runs(&group, &names);
+        if !runs.is_empty() {
+            files.add(&[&group.name, "throughput"], throughput(&group, &runs));
+            files.add(&[&group.name, "delay"], delay(&group, &runs));
+        }
+        files.add(&[&group.name, "scatter"], scatter(comparison, &group, &names));
+        for run in &runs {
+            if (2..=16).contains(&run.series.flow_throughput_mbps.len()) {
+                files.add(&[&group.name, "flows", run.cc], flows(&group, run));
+            }
+            if !run.series.profiles.is_empty() {
+                files.add(&[&group.name, "profiles", run.cc], profiles(run));
+            }
+        }
+    }
+    files.files
+}
+
+/// The capacity of a trace over time.
+pub fn trace_svg(preview: &TracePreview) -> String {
+    let merge = merge_for(preview.capacity_mbps.len());
+    let width = preview.bin_s * merge as f64;
+    let capacity = thin(&preview.capacity_mbps, merge, mean);
+    let end = preview.bin_s * preview.capacity_mbps.len() as f64;
+    let overall = short(mean(&preview.capacity_mbps));
+    let mut plot = Plot::new(
+        &format!("{}: capacity, {overall} Mbit/s on average", preview.name),
+        &format!("Mbit/s in each {}", seconds(width)),
+        "time [s]",
+        Scale::linear(0.0, end.max(preview.bin_s)),
+        Scale::linear(0.0, 1.06 * top(&capacity)),
+        &[],
+    );
+    plot.area(&steps(&capacity, width));
+    plot.finish()
+}
+
+/// A run over time: what is drawn of it.
+struct Drawn<'a> {
+    cc: &'a str,
+    look: usize,
+    flows: Vec<&'a str>,
+    series: &'a Series,
+}
+
+/// The first seed's runs that have series.
+fn drawn_runs<'a>(group: &Group<'a>, names: &[&str]) -> Vec<Drawn<'a>> {
+    let seed = group.runs[0].seed;
+    let drawn = |run: &&'a crate::Run| {
+        let series = run.series.as_ref().filter(|series| !series.throughput_mbps.is_empty())?;
+        let look = names.iter().position(|name| *name == run.cc)?;
+        let flows = run.figures.per_flow.iter().map(|flow| flow.cc.as_str()).collect();
+        Some(Drawn { cc: &run.cc, look, flows, series })
+    };
+    group.runs.iter().filter(|run| run.seed == seed).filter_map(drawn).collect()
+}
+
+fn throughput(group: &Group<'_>, runs: &[Drawn<'_>]) -> String {
+    let lines = runs.iter().map(|run| {
+        let merge = merge_for(run.series.throughput_mbps.len());
+        line(run.cc, run.look, &run.series.throughput_mbps, run.series.bin_s, merge, mean)
+    });
+    over_capacity(&format!("{}: throughput", group.name), runs[0].series, lines.collect())
+}
+
+fn flows(group: &Group<'_>, run: &Drawn<'_>) -> String {
+    let flows = run.series.flow_throughput_mbps.iter().enumerate();
+    let lines = flows.map(|(flow, values)| {
+        let cc = run.flows.get(flow).copied().unwrap_or_default();
+        let name = format!("{} {cc}", flow + 1);
+        line(name.trim_end(), flow, values, run.series.bin_s, merge_for(values.len()), mean)
+    });
+    let title = format!("{}: throughput of each flow, {}", group.name, run.cc);
+    over_capacity(&title, run.series, lines.collect())
+}
+
+fn over_capacity(title: &str, series: &Series, lines: Vec<Line>) -> String {
+    let merge = merge_for(series.throughput_mbps.len());
+    let width = series.bin_s * merge as f64;
+    let capacity = thin(&series.capacity_mbps, merge, mean);
+    let highest = lines.iter().map(Line::top).fold(top(&capacity), f64::max);
+    let mut plot = Plot::new(
+        title,
+        &format!("Mbit/s, mean of each {}; shaded: capacity", seconds(width)),
+        "time [s]",
+        Scale::linear(0.0, length(series)),
+        Scale::linear(0.0, 1.06 * highest),
+        &lines,
+    );
+    plot.area(&steps(&capacity, width));
+    plot.lines(&lines);
+    plot.finish()
+}
+
+fn delay(group: &Group<'_>, runs: &[Drawn<'_>]) -> String {
+    let merge = merge_for(runs[0].series.throughput_mbps.len());
+    let lines = runs.iter().map(|run| {
+        let values = &run.series.queue_delay_p95_ms;
+        let mut line =
+            line(run.cc, run.look, values, run.series.bin_s, merge_for(values.len()), highest);
+        line.points.iter_mut().for_each(|(_, delay)| *delay = delay.max_or_nan(LEAST_DELAY));
+        line
+    });
+    let lines: Vec<Line> = lines.collect();
+    let known = || lines.iter().flat_map(|line| &line.points).map(|p| p.1).filter(|d| !d.is_nan());
+    let (low, high) = (known().fold(f64::INFINITY, f64::min), known().fold(0.0, f64::max));
+    let bin = seconds(runs[0].series.bin_s);
+    let width = seconds(runs[0].series.bin_s * merge as f64);
+    let of = if merge > 1 { format!(", highest in each {width}") } else { String::new() };
+    let mut plot = Plot::new(
+        &format!("{}: queue delay", group.name),
+        &format!("ms, log scale; 95th percentile of each {bin}{of}"),
+        "time [s]",
+        Scale::linear(0.0, length(runs[0].series)),
+        Scale::log_around(low, high, 1.3),
+        &lines,
+    );
+    plot.lines(&lines);
+    plot.finish()
+}
+
+fn scatter(comparison: &Comparison, group: &Group<'_>, names: &[&str]) -> String {
+    let rows = rows(&group.runs, &comparison.repeated);
+    let known = || rows.iter().filter(|row| row.p95.value.is_finite());
+    let ends = |value: f64, half: f64| [value - half, value + half];
+    let delays = known().flat_map(|row| ends(row.p95.value, row.p95.half_width.unwrap_or(0.0)));
+    let delays: Vec<f64> = delays.map(|ms| ms.max(LEAST_DELAY)).collect();
+    let rates = known()
+        .flat_map(|row| ends(row.throughput.value, row.throughput.half_width.unwrap_or(0.0)));
+    let capacities = group.runs.iter().map(|run| run.figures.capacity_mbps);
+    let capacity = capacities.filter(|rate| rate.is_finite()).fold(0.0, f64::max);
+    let top = rates.clone().fold(capacity, f64::max).max(1e-3) * 1.08;
+    let least = rates.fold(top, f64::min);
+    // Points that crowd at the top get the room; a scatter needs no zero.
+    let ground = if least > 0.45 * top { least - 0.45 * (top - least) } else { 0.0 };
+    let low = delays.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = delays.iter().copied().fold(0.0, f64::max);
+    let mut plot = Plot::new(
+        &format!("{}: throughput against queue delay", group.name),
+        "Mbit/s",
+        "95th percentile of the queue delay [ms, log scale, less to the right]",
+        Scale::log_around(low, high, 1.9).inverted(),
+        Scale::linear(ground, top),
+        &[],
+    );
+    plot.better_corner();
+    plot.level(capacity, &format!("capacity {}", short(capacity)));
+    for row in known() {
+        let look = names.iter().position(|name| *name == row.cc).unwrap_or(0);
+        let (x, y) = (row.p95, row.throughput);
+        if let (Some(across), Some(up)) = (x.half_width, y.half_width) {
+            plot.whiskers(look, (x.value, y.value), (across, up));
+        }
+        plot.point(look, (x.value.max(LEAST_DELAY), y.value));
+    }
+    for row in known() {
+        plot.label(row.cc, (row.p95.value.max(LEAST_DELAY), row.throughput.value));
+    }
+    plot.finish()
+}
+
+fn profiles(run: &Drawn<'_>) -> String {
+    let chosen: Vec<&ProfileSample> = evenly(&run.series.profiles, MOST_PROFILES).collect();
+    let pairs = || chosen.iter().flat_map(|profile| profile.points.iter().chain(&profile.curve));
+    let most = |of: fn(&(f64, f64)) -> f64| {
+        pairs().map(of).filter(|value| value.is_finite()).fold(1e-3, f64::max)
+    };
+    let (window, delay) = (most(|pair| pair.0), most(|pair| pair.1));
+    let mut canvas = Canvas::panels(&format!("{}: learnt delay profiles", run.cc), chosen.len());
+    for (place, profile) in chosen.iter().enumerate() {
+        let flow = if run.flows.len() > 1 {
+            format!(", flow {}", profile.flow + 1)
+        } else {
+            String::new()
+        };
+        let mut plot = canvas.panel(
+            place,
+            &format!("{} s{flow}", short(profile.at_s)),
+            Scale::linear(0.0, window * 1.03),
+            Scale::linear(0.0, delay * 1.05),
+        );
+        plot.dots(evenly(&profile.points, 250));
+        plot.curve(run.look, evenly(&profile.curve, 120));
+    }
+    canvas.finish()
+}
+
+fn line(
+    name: &str,
+    look: usize,
+    values: &[f32],
+    bin_s: f64,
+    merge: usize,
+    merged: fn(&[f32]) -> f64,
+) -> Line {
+    let width = bin_s * merge as f64;
+    let points = thin(values, merge, merged).into_iter().enumerate();
+    let points = points.map(|(i, Number(value))| ((i as f64 + 0.5) * width, value)).collect();
+    Line { name: short_name(name, 40), look, points }
+}
+
+/// The outline of a stepped area: each value from its bin's start to its end.
+fn steps(values: &[Number], width: f64) -> Vec<(f64, f64)> {
+    let step = |(i, Number(value)): (usize, &Number)| {
+        let value = if value.is_finite() { *value } else { 0.0 };
+        [(i as f64 * width, value), ((i + 1) as f64 * width, value)]
+    };
+    values.iter().enumerate().flat_map(step).collect()
+}
+
+fn merge_for(bins: usize) -> usize {
+    bins.div_ceil(MOST_POINTS).max(1)
+}
+
+fn length(series: &Series) -> f64 {
+    series.bin_s * series.throughput_mbps.len() as f64
+}
+
+fn top(values: &[Number]) -> f64 {
+    values.iter().map(|Number(value)| *value).fold(1e-3, f64::max)
+}
+
+fn seconds(width: f64) -> String {
+    if width < 1.0 { format!("{} ms", short(width * 1e3)) } else { format!("{} s", short(width)) }
+}
+
+trait MaxOrNan {
+    fn max_or_nan(self, least: Self) -> Self;
+}
+
+impl MaxOrNan for f64 {
+    /// `f64::max` would turn a gap into a number.
+    fn max_or_nan(self, least: Self) -> Self {
+        if self.is_nan() { self } else { self.max(least) }
+    }
+}
+
+/// Files with names that every file system takes and that differ from each other.
+#[derive(Default)]
+struct Files {
+    files: Vec<(String, String)>,
+    taken: HashSet<String>,
+}
+
+impl Files {
+    fn add(&mut self, parts: &[&str], svg: String) {
+        let parts: Vec<String> = parts.iter().map(|part| file_name(part)).collect();
+        let stem = parts.join("-");
+        let mut name = format!("{stem}.svg");
+        let mut number = 2;
+        // Names that differ in case only are one file on some systems.
+        while !self.taken.insert(name.to_lowercase()) {
+            name = format!("{stem}-{number}.svg");
+            number += 1;
+        }
+        self.files.push((name, svg));
+    }
+}
+
+fn file_name(text: &str) -> String {
+    let safe = |letter: char| {
+        if letter.is_alphanumeric() || "._=".contains(letter) { letter } else { '-' }
+    };
+    let name: String = text.chars().take(60).map(safe).collect();
+    let name = name.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");
+    let name = name.trim_matches('.');
+    if name.is_empty() { "unnamed".to_owned() } else { name.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example;
+
+    fn names(files: &[(String, String)]) -> Vec<&str> {
+        files.iter().map(|(name, _)| name.as_str()).collect()
+    }
+
+    #[test]
+    fn every_group_has_its_pictures() {
+        let files = svg_files(&example::large("drive.down", 4, 1, 20));
+        assert_eq!(
+            names(&files),
+            [
+                "drive.down-throughput.svg",
+                "drive.down-delay.svg",
+                "drive.down-scatter.svg",
+                "drive.down-profiles-verus-r=2.svg",
+                "drive.down-profiles-sprout.svg",
+            ]
+        );
+        let files = svg_files(&example::large("shared", 1, 3, 20));
+        assert!(names(&files).contains(&"shared-flows-verus-r=2.svg"));
+    }
+
+    #[test]
+    fn every_controller_has_a_line_with_dashes_of_its_own() {
+        let files = svg_files(&example::large("drive", 6, 1, 60));
+        for (name, svg) in &files[..2] {
+            assert_eq!(svg.matches("class=\"line\"").count(), 6, "{name}");
+        }
+        assert_eq!(files[2].1.matches("class=\"point\"").count(), 6);
+        assert_eq!(files[3].1.matches("class=\"curve\"").count(), 6);
+    }
+
+    #[test]
+    fn gaps_stay_gaps_and_zero_delay_is_at_the_foot_of_the_axis() {
+        let files = svg_files(&example::comparison());
+        let delay = &files[1].1;
+        assert!(!delay.contains("NaN") && !delay.contains("inf"), "{delay}");
+        // Bins 0-2, a gap, bin 4: two strokes.
+        let line = delay.lines().find(|line| line.contains("class=\"line\"")).unwrap();
+        assert_eq!(line.matches('M').count(), 2, "{line}");
+    }
+
+    #[test]
+    fn odd_results_make_no_odd_numbers() {
+        let mut odd = example::comparison();
+        for run in &mut odd.runs {
+            run.figures.packets = 0;
+            run.figures.capacity_mbps = 0.0;
+            let series = run.series.as_mut().unwrap();
+            series.capacity_mbps.fill(0.0);
+            series.throughput_mbps.fill(0.0);
+            series.queue_delay_p95_ms.fill(f32::NAN);
+        }
+        odd.runs[1].series = None;
+        let empty = TracePreview { name: "none".to_owned(), bin_s: 0.1, capacity_mbps: vec![] };
+        let mut pictures = svg_files(&odd);
+        pictures.push(("empty".to_owned(), trace_svg(&empty)));
+        assert_eq!(pictures.len(), 4);
+        for (name, svg) in pictures {
+            assert!(!svg.contains("NaN") && !svg.contains("inf"), "{name}: {svg}");
+        }
+    }
+
+    #[test]
+    fn names_from_users_become_safe_files_and_plain_text() {
+        let mut comparison = example::large("../../etc/passwd", 1, 1, 5);
+        comparison.runs[0].cc = "<b>\u{1}&".to_owned();
+        let files = svg_files(&comparison);
+        for (name, svg) in &files {
+            assert!(!name.contains('/') && !name.starts_with('.'), "{name}");
+            assert!(!svg.contains("<b>") && !svg.contains('\u{1}'));
+        }
+        let mut twice = Files::default();
+        ["a:b", "a/b", "A b"].iter().for_each(|name| twice.add(&[name], String::new()));
+        assert_eq!(names(&twice.files), ["a-b.svg", "a-b-2.svg", "A-b-3.svg"]);
+    }
+
+    #[test]
+    fn a_trace_is_drawn_with_its_mean() {
+        let capacity_mbps = vec![2.0, 4.0, 0.0, 6.0];
+        let svg = trace_svg(&TracePreview { name: "t.down".to_owned(), bin_s: 0.5, capacity_mbps });
+        assert!(svg.contains("t.down: capacity, 3 Mbit/s on average"));
+        assert!(svg.contains("class=\"area\""));
+        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+    }
+}
