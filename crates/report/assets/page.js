@@ -36,7 +36,12 @@
     drawWindows(timed);
     drawFlows(timed);
     drawProfiles(timed);
+    showBar();
+  }
+
+  function showBar() {
     one("#unzoom").hidden = !state.zoom;
+    one("#bar").hidden = !one("#choices > :not([hidden]), #legend:not([hidden])");
   }
 
   function readColours() {
@@ -283,10 +288,10 @@
     const area = capacity ? [block(capacity, steps, mean)] : [];
     const series = [{}, ...area.map(() => ({
       label: "capacity", stroke: colours.edge, fill: colours.area, width: 1, points: { show: false },
-      paths: uPlot.paths.stepped({ align: 0 }),
+      paths: wholeBins,
     })), ...lines.map((line) => ({
       label: line.name, stroke: colour(line.look), width: 1.6, dash: look(line.look).dashes, show: !line.hidden,
-      spanGaps: false, points: { show: false },
+      spanGaps: false, points: { show: true, size: 4, width: 0, fill: colour(line.look), filter: lonely },
     }))];
     const first = 1 + area.length;
     const plot = new uPlot({
@@ -320,6 +325,31 @@
   function block({ bin, values }, steps, merged) {
     const each = state.window / bin;
     return Array.from({ length: steps }, (_, i) => merged(values.slice(Math.round(i * each), Math.max(Math.round((i + 1) * each), Math.round(i * each) + 1)).filter(known)));
+  }
+
+  /** An outline that is level over each bin: uPlot's own steps turn at the bins' middles. */
+  function wholeBins(u, k) {
+    const half = state.window / 2;
+    const [stroke, fill] = [new Path2D(), new Path2D()];
+    const foot = u.valToPos(0, "y", true);
+    const x = (time) => u.valToPos(time, "x", true);
+    const times = u.data[0];
+    fill.moveTo(x(times[0] - half), foot);
+    times.forEach((time, i) => {
+      const y = u.valToPos(u.data[k][i] ?? 0, "y", true);
+      i ? stroke.lineTo(x(time - half), y) : stroke.moveTo(x(time - half), y);
+      stroke.lineTo(x(time + half), y);
+      fill.lineTo(x(time - half), y);
+      fill.lineTo(x(time + half), y);
+    });
+    fill.lineTo(x(times.at(-1) + half), foot);
+    return { stroke, fill, clip: null, gaps: null, flags: 0 };
+  }
+
+  /** Places whose neighbours are gaps: no line passes there, so they get a dot. */
+  function lonely(u, k) {
+    const values = u.data[k];
+    return values.flatMap((value, i) => known(value) && !known(values[i - 1]) && !known(values[i + 1]) ? [i] : []);
   }
 
   const mean = (values) => values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
@@ -400,7 +430,7 @@
   function follow(source) {
     const [min, max] = state.zoom ?? [0, state.end];
     for (const plot of plots) if (plot !== source) plot.setScale("x", { min, max });
-    one("#unzoom").hidden = !state.zoom;
+    showBar();
   }
 
   function tip(lines, offset, unit) {

@@ -95,7 +95,11 @@ fn throughput(group: &Group<'_>, runs: &[Drawn<'_>]) -> String {
         let merge = merge_for(run.series.throughput_mbps.len());
         line(run.cc, run.look, &run.series.throughput_mbps, run.series.bin_s, merge, mean)
     });
-    over_capacity(&format!("{}: throughput", group.name), runs[0].series, lines.collect())
+    over_capacity(
+        &format!("{}: throughput", group.name),
+        runs[0].series,
+        &lines.collect::<Vec<_>>(),
+    )
 }
 
 fn flows(group: &Group<'_>, run: &Drawn<'_>) -> String {
@@ -106,10 +110,10 @@ fn flows(group: &Group<'_>, run: &Drawn<'_>) -> String {
         line(name.trim_end(), flow, values, run.series.bin_s, merge_for(values.len()), mean)
     });
     let title = format!("{}: throughput of each flow, {}", group.name, run.cc);
-    over_capacity(&title, run.series, lines.collect())
+    over_capacity(&title, run.series, &lines.collect::<Vec<_>>())
 }
 
-fn over_capacity(title: &str, series: &Series, lines: Vec<Line>) -> String {
+fn over_capacity(title: &str, series: &Series, lines: &[Line]) -> String {
     let merge = merge_for(series.throughput_mbps.len());
     let width = series.bin_s * merge as f64;
     let capacity = thin(&series.capacity_mbps, merge, mean);
@@ -120,10 +124,10 @@ fn over_capacity(title: &str, series: &Series, lines: Vec<Line>) -> String {
         "time [s]",
         Scale::linear(0.0, length(series)),
         Scale::linear(0.0, 1.06 * highest),
-        &lines,
+        lines,
     );
     plot.area(&steps(&capacity, width));
-    plot.lines(&lines);
+    plot.lines(lines);
     plot.finish()
 }
 
@@ -346,6 +350,7 @@ mod tests {
         // Bins 0-2, a gap, bin 4: two strokes.
         let line = delay.lines().find(|line| line.contains("class=\"line\"")).unwrap();
         assert_eq!(line.matches('M').count(), 2, "{line}");
+        assert_eq!(line.matches("h2").count(), 1, "a lonely bin must be seen: {line}");
     }
 
     #[test]

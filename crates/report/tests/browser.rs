@@ -2,13 +2,16 @@
 //! from the path or what the variable `CHROMIUM` names; without a browser it says so and passes.
 //! With `PAGES=folder` the pages stay there, for a look with one's own eyes.
 
+// The clippy setting for tests covers test functions, not what they call.
+#![allow(clippy::unwrap_used)]
+
 #[path = "../src/example.rs"]
 mod example;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use cellpace_report::{Comparison, html, write_atomically};
+use cellpace_report::{Comparison, TracePreview, html, svg_files, trace_svg, write_atomically};
 use serde_json::Value;
 
 #[test]
@@ -78,6 +81,15 @@ fn odd_results_are_drawn_without_error() {
     assert_eq!(seen["drawn"]["throughput"], 1);
     assert_eq!(seen["drawn"]["delay"], 0, "nothing was delivered, so there is no delay");
     assert_eq!(seen["drawn"]["scatter"], 1);
+
+    // Only the second and the fourth bin have delays: no line, but dots.
+    let mut lonely = example::comparison();
+    lonely.runs.truncate(1);
+    let nan = f32::NAN;
+    let series = lonely.runs[0].series.as_mut().unwrap();
+    series.queue_delay_p95_ms = vec![nan, 20.0, nan, 30.0, nan];
+    let seen = browser.open("lonely", &lonely, &[]);
+    assert!(seen["inked"]["delay"][0][0].as_u64().unwrap() > 20, "{seen}");
 }
 
 #[test]
@@ -107,6 +119,37 @@ fn sorting_hiding_zooming_and_choosing_work() {
     assert_eq!(log["pressed"], "false");
     assert_eq!((&log["second"]["throughput"], &log["trace"]), (&2.into(), &"second.down".into()));
     assert_eq!(log["all"], 5);
+}
+
+#[test]
+fn pictures_are_well_formed() {
+    let Some(browser) = Browser::find() else { return };
+    let mut odd = example::repeated();
+    odd.runs[0].cc = "a<b>&\u{7}\"c'".to_owned();
+    let mut pictures = svg_files(&odd);
+    pictures.extend(svg_files(&example::large("drive.down", 6, 1, 300)));
+    pictures.extend(svg_files(&example::large("shared", 1, 4, 60)));
+    let capacity = example::large("t", 1, 1, 120).runs[0].series.clone().unwrap().capacity_mbps;
+    let preview =
+        TracePreview { name: "drive.down".to_owned(), bin_s: 0.1, capacity_mbps: capacity };
+    pictures.push(("trace.svg".to_owned(), trace_svg(&preview)));
+    if let Some(folder) = std::env::var_os("PAGES") {
+        for (name, svg) in &pictures {
+            write_atomically(&Path::new(&folder).join(name), svg.as_bytes()).unwrap();
+        }
+    }
+    let count = pictures.len();
+    let texts: Vec<String> = pictures.into_iter().map(|(_, svg)| svg).collect();
+    let data = serde_json::to_string(&texts).unwrap().replace('<', "\\u003c");
+    let page = format!(
+        "<!doctype html><script>const drawn = {data}.map((text) => new DOMParser()\
+         .parseFromString(text, 'image/svg+xml').documentElement);\
+         document.documentElement.dataset.cellpace = JSON.stringify({{ errors: [], done: true,\
+         good: drawn.filter((svg) => svg.localName === 'svg' && !svg.querySelector('parsererror')).length }})</script>"
+    );
+    let file = browser.write("pictures", &page);
+    let dom = browser.dump("pictures", &format!("file://{}", file.display()), &[]);
+    assert_eq!(browser.told("pictures", &dom, "data-cellpace=\"")["good"], count);
 }
 
 /// `expected` names a section, its charts, and the lines (areas among them) of each.

@@ -91,17 +91,21 @@ impl Frame {
         add(body, &format!("<path class=\"axis\" d=\"M{left} {bottom}H{right}\"/>"));
     }
 
-    fn path<'p>(&self, points: impl Iterator<Item = &'p (f64, f64)>) -> String {
+    /// A stroke for each stretch without gaps; a lonely point becomes a short one.
+    fn path(&self, points: &[(f64, f64)]) -> String {
+        let is_known = |point: &(f64, f64)| point.0.is_finite() && point.1.is_finite();
         let mut path = String::new();
-        let mut is_down = false;
-        for point in points {
-            if !point.0.is_finite() || !point.1.is_finite() {
-                is_down = false;
+        for stretch in points.chunk_by(|a, b| is_known(a) && is_known(b)) {
+            if !is_known(&stretch[0]) {
                 continue;
             }
-            let (x, y) = self.at(*point);
-            let _ = write!(path, "{}{x:.1} {y:.1}", if is_down { 'L' } else { 'M' });
-            is_down = true;
+            for (place, point) in stretch.iter().enumerate() {
+                let (x, y) = self.at(*point);
+                let _ = write!(path, "{}{x:.1} {y:.1}", if place == 0 { 'M' } else { 'L' });
+            }
+            if stretch.len() == 1 {
+                path.push_str("h2");
+            }
         }
         path
     }
@@ -137,7 +141,7 @@ impl Plot {
     /// A shaded area below `outline`.
     pub(super) fn area(&mut self, outline: &[(f64, f64)]) {
         let (Some(first), Some(last)) = (outline.first(), outline.last()) else { return };
-        let path = self.frame.path(outline.iter()).replacen('M', "L", 1);
+        let path = self.frame.path(outline).replacen('M', "L", 1);
         let bottom = self.frame.bottom;
         let (from, to) = (self.frame.at(*first).0, self.frame.at(*last).0);
         add(
@@ -148,7 +152,7 @@ impl Plot {
 
     pub(super) fn lines(&mut self, lines: &[Line]) {
         for line in lines {
-            let path = self.frame.path(line.points.iter());
+            let path = self.frame.path(&line.points);
             let (stroke, dashes) = (stroke(line.look), dash_array(line.look));
             add(&mut self.body, &format!("<path class=\"line\" {stroke}{dashes} d=\"{path}\"/>"));
         }
@@ -303,7 +307,8 @@ impl Panel<'_> {
     }
 
     pub(super) fn curve<'p>(&mut self, look: usize, points: impl Iterator<Item = &'p (f64, f64)>) {
-        let path = self.frame.path(points);
+        let points: Vec<(f64, f64)> = points.copied().collect();
+        let path = self.frame.path(&points);
         add(self.body, &format!("<path class=\"curve\" {} d=\"{path}\"/>", stroke(look)));
     }
 }
