@@ -250,7 +250,7 @@ mod tests {
     fn errors_name_file_line_and_field() {
         let cases = [
             ("\n\nspeed = 3\n", "s.toml:3: unknown field `speed`"),
-            ("rtt = '40'\n", "s.toml:1: rtt: `40` needs a unit"),
+            ("rtt = '40'\n", "s.toml:1: rtt: delay: `40` needs a unit"),
             (
                 "[[flow]]\ncc = 'fixd'\n",
                 "s.toml:2: cc: there is no controller `fixd`; did you mean",

@@ -1,0 +1,35 @@
+//! One line that a person can act on, and the exit code that scripts rely on.
+
+use std::process::ExitCode;
+
+use thiserror::Error;
+
+/// Why a command ended without doing what it was asked.
+#[derive(Debug, Error)]
+pub(crate) enum Failure {
+    /// The command line is wrong: exit code 2.
+    #[error("{0}")]
+    Usage(String),
+    /// The command line is right, and yet it did not work: exit code 1.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl Failure {
+    /// Wrong usage.
+    pub(crate) fn usage(error: impl std::fmt::Display) -> Self {
+        Self::Usage(error.to_string())
+    }
+
+    /// A failed run.
+    pub(crate) fn failed(error: impl std::fmt::Display) -> Self {
+        Self::Failed(error.to_string())
+    }
+
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Usage(_) => 2,
+            Self::Failed(_) => 1,
+        })
+    }
+}

@@ -1,0 +1,54 @@
+//! The program `cellpace`: arguments in, calls to the libraries, text out.
+
+mod cc;
+mod compare;
+mod error;
+mod load;
+mod output;
+mod path_options;
+mod progress;
+mod results;
+mod sim;
+mod trace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Congestion control for cellular and other fast-changing networks.
+#[derive(Debug, Parser)]
+#[command(name = "cellpace", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Compare controllers, each alone, on one or more traces, in virtual time
+    Compare(compare::CompareArgs),
+    /// Simulate one scenario: several flows that share a bottleneck
+    Sim(sim::SimArgs),
+    /// Look at traces, check, convert, generate and fit them
+    #[command(subcommand)]
+    Trace(trace::TraceCommand),
+    /// List the controllers, or the parameters of one
+    Cc(cc::CcArgs),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Compare(args) => compare::run(&args),
+        Command::Sim(args) => sim::run(&args),
+        Command::Trace(command) => trace::run(&command),
+        Command::Cc(args) => cc::run(&args),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("cellpace: {error}");
+            error.exit_code()
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The options that describe a path; `compare` has them, and every command that drives one.
+
+use cellpace_base::{Span, parse_span};
+use cellpace_path::schedule::TraceFiles;
+use cellpace_path::{DelaySpec, LossSpec, QueueSpec, TraceSpec};
+use cellpace_sim::{AckPolicy, Scenario};
+use clap::Args;
+
+use crate::error::Failure;
+
+/// Options of the path.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Path")]
+pub(crate) struct PathOptions {
+    /// Trace of the reverse direction [default: unlimited]
+    #[arg(long, value_name = "TRACE")]
+    uplink: Option<String>,
+    /// Round-trip delay without queueing: 40ms, step:10ms/5s,100ms/5s, random:10ms..100ms/5s
+    #[arg(long, default_value = "40ms", value_name = "TIME")]
+    rtt: String,
+    /// Queue at the bottleneck: droptail:2MB, droptail:100pkts, infinite, drophead:..., red:...,
+    /// codel, pie, fq_codel
+    #[arg(long, default_value = "droptail:2MB", value_name = "QUEUE")]
+    queue: String,
+    /// Random loss: 1%, ge:..., step:0%/5s,1%/5s, random:0%..1%/5s
+    #[arg(long, default_value = "0%", value_name = "LOSS")]
+    loss: String,
+    /// When receivers acknowledge: every packet, or delayed:40ms (every second packet)
+    #[arg(long, default_value = "every", value_name = "POLICY")]
+    acks: String,
+    /// Length of the run [default: the trace's, at most 300s; 60s where it has no end]
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    duration: Option<Span>,
+    /// Left out of the figures at the start
+    #[arg(long, default_value = "2s", value_name = "TIME", value_parser = span)]
+    skip: Span,
+    /// Seed of everything random: same seed, same command, same bytes out
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+}
+
+/// Longest run without being told.
+const LONGEST_DEFAULT: Span = Span::from_secs(300);
+/// Length of a run over a trace that has none.
+const ENDLESS_DEFAULT: Span = Span::from_secs(60);
+
+fn span(text: &str) -> Result<Span, String> {
+    parse_span(text).map_err(|error| error.to_string())
+}
+
+impl PathOptions {
+    /// A scenario over `trace` with these options and no flow yet.
+    pub(crate) fn scenario(
+        &self,
+        trace: &str,
+        files: &mut TraceFiles<'_>,
+    ) -> Result<Scenario, Failure> {
+        let trace = named("--trace", TraceSpec::parse(trace, files))?;
+        let uplink = self.uplink.as_deref().map(|text| TraceSpec::parse(text, files)).transpose();
+        Ok(Scenario {
+            duration: self.duration.unwrap_or_else(|| default_duration(&trace)),
+            uplink: named("--uplink", uplink)?,
+            queue: named("--queue", self.queue.parse::<QueueSpec>())?,
+            rtt: named("--rtt", DelaySpec::parse(&self.rtt, files))?,
+            loss: named("--loss", self.loss.parse::<LossSpec>())?,
+            acks: named("--acks", self.acks.parse::<AckPolicy>())?,
+            skip: self.skip,
+            seed: self.seed,
+            trace,
+            ..Scenario::default()
+        })
+    }
+}
+
+fn default_duration(trace: &TraceSpec) -> Span {
+    trace.period().map_or(ENDLESS_DEFAULT, |period| period.min(LONGEST_DEFAULT))
+}
+
+fn named<T, E: std::fmt::Display>(option: &str, result: Result<T, E>) -> Result<T, Failure> {
+    result.map_err(|error| Failure::usage(format!("{option}: {error}")))
+}
