@@ -3,7 +3,8 @@
 use std::hint::black_box;
 
 use cellpace_cc::{
-    Ack, AckedPacket, Controller, ControllerSpec, Random, RttEstimator, Setup, Span, Stamp, Time,
+    Ack, AckedPacket, Controller, ControllerSpec, Loss, LostPacket, Random, RttEstimator, Setup,
+    Span, Stamp, Time,
 };
 use criterion::{Criterion, criterion_group, criterion_main};
 
@@ -20,7 +21,8 @@ fn one_ack(criterion: &mut Criterion) {
     }
 }
 
-/// An endless transfer at 100 packets per RTT of 40 ms.
+/// An endless transfer that always fills its window, so that every ack moves it, and loses a
+/// packet when the window has reached 200.
 struct Feed {
     controller: Box<dyn Controller>,
     packets: Vec<AckedPacket>,
@@ -29,7 +31,7 @@ struct Feed {
 }
 
 impl Feed {
-    const FLIGHT: u64 = 100;
+    const MOST: u64 = 200 * MSS;
 
     fn new(name: &str, count: u64) -> Self {
         let spec: ControllerSpec = name.parse().expect("a controller of the registry");
@@ -60,15 +62,33 @@ impl Feed {
             packet.number += count;
             packet.sent_at = self.now - packet.rtt;
         }
+        let flight = self.controller.cwnd();
         self.controller.on_ack(&Ack {
             now: self.now,
             packets: black_box(&self.packets),
-            prior_in_flight: Self::FLIGHT * MSS,
-            in_flight: (Self::FLIGHT - count) * MSS,
-            next_number: self.packets[0].number + Self::FLIGHT,
+            prior_in_flight: flight,
+            in_flight: flight.saturating_sub(count * MSS),
+            next_number: self.packets[0].number + flight / MSS,
             rtt: &self.rtt,
         });
-        self.controller.cwnd()
+        let cwnd = self.controller.cwnd();
+        if cwnd > Self::MOST {
+            self.lose(cwnd);
+        }
+        cwnd
+    }
+
+    fn lose(&mut self, flight: u64) {
+        let number = self.packets[0].number + self.packets.len() as u64;
+        let sent_at = self.now - Span::from_millis(40);
+        self.controller.on_loss(&Loss {
+            now: self.now,
+            packets: &[LostPacket { number, bytes: MSS, sent_at, stamp: Stamp::default() }],
+            prior_in_flight: flight,
+            in_flight: flight - MSS,
+            next_number: number + flight / MSS,
+            rtt: &self.rtt,
+        });
     }
 }
 

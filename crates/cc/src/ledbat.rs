@@ -195,11 +195,12 @@ impl Law for Ledbat {
 struct Delay {
     /// Smallest delay of each of the last minutes, in a ring; `i64::MAX` where there was none.
     minutes: Vec<i64>,
-    minute: u64,
+    /// The running minute's place in the ring, and its end.
+    slot: usize,
+    minute_end: Time,
     /// The last samples, in a ring.
     recent: Vec<i64>,
     next: usize,
-    start: Time,
     /// The minima of the two rings.
     base: i64,
     current: i64,
@@ -211,10 +212,10 @@ impl Delay {
     fn new(minutes: u64, filter: u64, start: Time) -> Self {
         Self {
             minutes: vec![i64::MAX; minutes as usize],
-            minute: 0,
+            slot: 0,
+            minute_end: start + MINUTE,
             recent: vec![i64::MAX; filter as usize],
             next: 0,
-            start,
             base: i64::MAX,
             current: i64::MAX,
             one_way: None,
@@ -238,21 +239,25 @@ impl Delay {
         self.update_current(delay);
     }
 
-    /// RFC 6817 section 2.4.2, update_base_delay. Minutes without samples count as minutes: after
-    /// a long silence the old minima are gone.
+    /// RFC 6817 section 2.4.2, update_base_delay.
     fn update_base(&mut self, now: Time, delay: i64) {
-        let minute = now.since(self.start).as_nanos() / MINUTE.as_nanos();
-        let slots = self.minutes.len() as u64;
-        if minute > self.minute {
-            for skipped in 0..(minute - self.minute).min(slots) {
-                self.minutes[((minute - skipped) % slots) as usize] = i64::MAX;
-            }
-            self.minute = minute;
-            self.base = self.minutes.iter().copied().min().unwrap_or(i64::MAX);
+        if now >= self.minute_end {
+            self.turn_minutes(now);
         }
-        let slot = &mut self.minutes[(self.minute % slots) as usize];
-        *slot = delay.min(*slot);
+        let minute = &mut self.minutes[self.slot];
+        *minute = delay.min(*minute);
         self.base = self.base.min(delay);
+    }
+
+    /// Minutes without samples count as minutes: after a long silence the old minima are gone.
+    fn turn_minutes(&mut self, now: Time) {
+        let passed = now.since(self.minute_end).as_nanos() / MINUTE.as_nanos() + 1;
+        self.minute_end += MINUTE * passed;
+        for _ in 0..passed.min(self.minutes.len() as u64) {
+            self.slot = (self.slot + 1) % self.minutes.len();
+            self.minutes[self.slot] = i64::MAX;
+        }
+        self.base = self.minutes.iter().copied().min().unwrap_or(i64::MAX);
     }
 
     /// RFC 6817 section 2.4.2, update_current_delay with the minimum as FILTER.
@@ -336,6 +341,18 @@ mod tests {
     #[test]
     fn ledbat_l5_is_not_bounded_below() {
         assert!(near(step(500.0), -300.0));
+    }
+
+    #[test]
+    fn ledbat_window_has_a_floor() {
+        let mut feed = ledbat("min_cwnd=3,initial=3pkts", 4.0);
+        feed.ack(4, 100.0);
+        for _ in 0..100 {
+            feed.wait_ms(10.0);
+            feed.ack(4, 900.0);
+        }
+        assert_eq!(feed.flow.window.cwnd, 3.0);
+        assert!("ledbat:min_cwnd=3".parse::<crate::ControllerSpec>().is_err());
     }
 
     #[test]

@@ -21,6 +21,9 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRu
 /// flow may stand still. They must have a deadline to wake up at.
 const MAY_STAND_STILL: &[&str] = &["sprout", "mdi"];
 
+/// Modes that numbers select.
+const MORE_MODES: &[&str] = &["fixed:cwnd=2pkts,max=100pkts,every=10ms"];
+
 /// No window, allowance or burst may be above this many bytes unless there is no window at all.
 const MOST_BYTES: u64 = 1 << 50;
 
@@ -117,6 +120,7 @@ fn modes() -> Vec<String> {
             modes.extend(other.map(|value| format!("{}:{}={value}", info.name, param.key)));
         }
     }
+    modes.extend(MORE_MODES.iter().map(|&text| text.to_owned()));
     // What does not go with the defaults of the rest is not a mode of its own.
     modes.retain(|text| text.parse::<ControllerSpec>().is_ok());
     modes
