@@ -2,7 +2,8 @@
 // Draws the page from the data in it. Top down: state, one pass of drawing, then its parts.
 (() => {
   const told = window.cellpace = { drawn: { throughput: 0, delay: 0, scatter: 0, profiles: 0, cwnd: 0, flows: 0 }, errors: [] };
-  window.addEventListener("error", (event) => { told.errors.push(String(event.message)); publish(); });
+  window.addEventListener("error", (event) => { told.errors.push(String(event.message)); show(); publish(); });
+  const show = () => document.documentElement.classList.add("drawn");
 
   const data = JSON.parse(document.getElementById("data").textContent);
   const SVG = "http://www.w3.org/2000/svg";
@@ -701,6 +702,7 @@
   const started = performance.now();
   firstSeed();
   drawAll();
+  show();
   // uPlot draws in a microtask; a task later all is on the canvases.
   setTimeout(() => {
     told.drawMs = Math.round(performance.now() - started);

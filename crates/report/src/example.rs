@@ -66,6 +66,20 @@ pub(crate) fn large(trace: &str, controllers: usize, flows: usize, seconds: usiz
     comparison
 }
 
+/// Six controllers, eight traces, five seeds, 300 s each.
+pub(crate) fn sweep() -> Comparison {
+    let mut sweep = large("t0", 6, 1, 300);
+    let first = std::mem::take(&mut sweep.runs);
+    for (trace, seed) in (0..8).flat_map(|trace| (1..=5).map(move |seed| (trace, seed))) {
+        sweep.runs.extend(first.iter().cloned().map(|mut run| {
+            run.trace = format!("t{trace}");
+            run.seed = seed;
+            run
+        }));
+    }
+    sweep
+}
+
 fn fading_run(cc: &str, trace: &str, index: usize, flows: usize, seconds: usize) -> Run {
     let series = fading_series(index, flows, seconds);
     let mean =

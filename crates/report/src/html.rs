@@ -99,20 +99,7 @@ mod tests {
 
     #[test]
     fn a_large_sweep_stays_below_3_mb_too() {
-        let mut sweep = example::large("t0", 6, 1, 300);
-        let first = sweep.runs.clone();
-        for trace in 0..8 {
-            for seed in 1..=5 {
-                if (trace, seed) == (0, 1) {
-                    continue;
-                }
-                sweep.runs.extend(first.iter().cloned().map(|mut run| {
-                    run.trace = format!("t{trace}");
-                    run.seed = seed;
-                    run
-                }));
-            }
-        }
+        let sweep = example::sweep();
         let page = html(&sweep, "sweep");
         println!("6 x 300 s x 8 traces x 5 seeds: {} bytes", page.len());
         assert!(page.len() < 3_000_000, "{}", page.len());
