@@ -244,7 +244,7 @@
       hidden: state.hidden.has(run.cc),
     })), { unit: "ms", log: true, merged: isMedian ? median : highest });
     const width = state.window < 1 ? `${+(state.window * 1e3).toPrecision(3)} ms` : `${+(state.window ?? 0).toPrecision(3)} s`;
-    one("#delay-note").textContent = (isMedian ? `Median of the bins' medians in each ${width}.` : `The highest 95th percentile of a bin in each ${width}.`)
+    one("#delay-note").textContent = (isMedian ? `Median of the bins' medians in each ${width}.` : state.window > Math.max(...timed.map((run) => run.series.bin)) * 1.01 ? `The highest 95th percentile of a bin in each ${width}.` : `95th percentile in each ${width}.`)
       + ` Gaps: nothing left the link. Less than ${LEAST_DELAY} ms is drawn as ${LEAST_DELAY} ms.`;
   }
 
@@ -474,7 +474,8 @@
     const singles = group().runs.filter((run) => repeated.has(data.controllers[run.cc]) && known(run.p95));
     told.drawn.scatter = rows.length;
     one("#scatter").hidden = !group().rows.length;
-    one("#scatter-note").textContent = repeated.size ? "Whiskers: 95 % confidence interval of the mean over the seeds; small marks: single seeds." : "";
+    const missing = group().rows.filter((row) => !known(row.p95.v)).map((row) => row.cc);
+    one("#scatter-note").textContent = (missing.length ? `Not drawn, since nothing was delivered: ${missing.join(", ")}. ` : "") + (repeated.size ? "Whiskers: 95 % confidence interval of the mean over the seeds; small marks: single seeds." : "");
     const width = where.clientWidth;
     const height = Math.round(Math.min(460, Math.max(330, width * 0.46)));
     const box = { left: 46, right: width - 12, top: 14, bottom: height - 44 };
@@ -518,7 +519,7 @@
     for (const run of singles) if (!state.hidden.has(run.cc)) svg.append(markerAt(run.cc, x(run.p95), y(run.throughput), 3, { class: "one" }));
     for (const row of rows) {
       const index = data.controllers.indexOf(row.cc);
-      if (known(row.p95.ci)) svg.append(shape("path", { class: "whisker", stroke: colour(index), d: `M${x(row.p95.v - row.p95.ci)} ${y(row.throughput.v)}H${x(row.p95.v + row.p95.ci)}M${x(row.p95.v)} ${y(row.throughput.v - row.throughput.ci)}V${y(row.throughput.v + row.throughput.ci)}` }));
+      if (known(row.p95.ci)) svg.append(shape("path", { class: "whisker", stroke: colour(index), d: `M${x(spread(row.p95, -1))} ${y(row.throughput.v)}H${x(row.p95.v + row.p95.ci)}M${x(row.p95.v)} ${y(row.throughput.v - row.throughput.ci)}V${y(row.throughput.v + row.throughput.ci)}` }));
       svg.append(markerAt(index, x(row.p95.v), y(row.throughput.v), 7, { stroke: colours.ground, "stroke-width": 0.2, "data-point": index }));
       taken.push({ x: x(row.p95.v) - 8, y: y(row.throughput.v) - 8, w: 16, h: 16 });
     }
