@@ -23,13 +23,16 @@
 mod delay;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod fit;
 mod link;
 mod loss;
 mod packet;
 mod path;
+pub mod profile;
 pub mod queue;
 pub mod schedule;
 pub mod steps;
+pub mod stats;
 
 pub use delay::{Delay, DelaySpec};
 pub use link::Link;

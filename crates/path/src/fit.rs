@@ -1,0 +1,545 @@
+//! Estimates the parameters of a [`Profile`] from a trace.
+//!
+//! No simulation and no search at random: every parameter is a quantile or a moment of the trace,
+//! so the same trace gives the same profile on every platform.
+//!
+//! 1. Gaps of more than 100 ms are outages; their quantiles are `outage_ms`. All rates below are
+//!    rates of the served time around them.
+//! 2. The quantiles of the served rate in windows of 0.5 s are `rate_mbps`, stretched about their
+//!    mean so that their variance becomes that of the rate without the noise of bursts. That
+//!    variance is the autocovariance of the rate in 100-ms windows, extrapolated to lag 0: the
+//!    noise of bursts does not reach from one window to the next.
+//! 3. The autocovariance at lags of 0.1 to 20 s, carried through the curve from quality to rate
+//!    (Hermite expansion: `cov f(x), f(y) = sum_k c_k^2 rho^k`) and inverted, is the
+//!    autocorrelation of the quality. Non-negative least squares give the weights.
+//! 4. Outages counted by the rank of the rate before them give `outage_per_s`.
+//! 5. Mean burst sizes in twelve classes of the rate give the mean and the exponent (regression
+//!    of logarithms); sizes and gaps relative to what the model expects at their rate give the
+//!    shapes.
+
+use thiserror::Error;
+
+use crate::OPPORTUNITY_BYTES;
+use crate::profile::math::{exp, ln, pow, sin_cos};
+use crate::profile::{
+    BAND_SHARES, LEVELS, LONGEST_GAP_MS, LOWEST_SCORE, MEMORY_S, Profile, SCORES, SCORE_STEP, at_score,
+    table_mean, table_square,
+};
+use crate::schedule::Trace;
+
+/// Variance of rounding up or down at random, averaged over fractions.
+const ROUNDING_VARIANCE: f64 = 1.0 / 6.0;
+
+/// Why no profile can be estimated from a trace.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum FitError {
+    /// Not enough to go by.
+    #[error(
+        "a profile needs at least {MIN_SERVED_S} s with service and {MIN_BURSTS} bursts; \
+         the trace has {served_s:.0} s and {bursts}"
+    )]
+    TooShort {
+        /// Seconds outside outages.
+        served_s: f64,
+        /// Bursts.
+        bursts: usize,
+    },
+    /// More than one profile can describe.
+    #[error("the trace is {hours:.0} h long; fit at most {MAX_HOURS} h at a time")]
+    TooLong {
+        /// Its length in hours.
+        hours: f64,
+    },
+    /// The rate is always the same.
+    #[error("the rate never changes; write it as constant:RATE instead")]
+    Constant,
+}
+
+const MIN_SERVED_S: u32 = 20;
+const MIN_BURSTS: usize = 200;
+const MAX_HOURS: u32 = 24;
+
+/// Width of the windows of the autocovariance, in milliseconds.
+const FINE_MS: u32 = 100;
+/// Fine windows in one window of the rate's distribution.
+const COARSE: usize = 5;
+/// Lags of the autocovariance, in fine windows.
+const LAGS: [usize; 24] =
+    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 20, 25, 30, 40, 50, 60, 80, 100];
+
+/// The profile whose traces are most like `trace`.
+///
+/// # Errors
+/// When the trace is too short, longer than a day, or has a constant rate.
+pub fn fit(trace: &Trace) -> Result<Profile, FitError> {
+    fit_millis(trace.millis())
+}
+
+/// The same for a sorted list of milliseconds.
+///
+/// # Errors
+/// As [`fit`].
+pub fn fit_millis(millis: &[u32]) -> Result<Profile, FitError> {
+    let length = millis.last().copied().unwrap_or(0);
+    if length / 3_600_000 >= MAX_HOURS {
+        return Err(FitError::TooLong { hours: f64::from(length) / 3.6e6 });
+    }
+    let bursts = bursts(millis);
+    let service = Service::new(millis);
+    let served_s = service.served.iter().sum::<u32>() as f64 / 1000.0;
+    if served_s < f64::from(MIN_SERVED_S) || bursts.len() < MIN_BURSTS {
+        return Err(FitError::TooShort { served_s, bursts: bursts.len() });
+    }
+
+    let mut profile = Profile::blank().with_about("fitted");
+    fit_quality(&mut profile, &service)?;
+    fit_outages(&mut profile, &service, millis);
+    fit_bursts(&mut profile, &service, &bursts);
+    Ok(profile.tidy())
+}
+
+/// Opportunities and time with service in each 100-ms window.
+struct Service {
+    count: Vec<u32>,
+    /// Milliseconds outside outages.
+    served: Vec<u32>,
+    /// Rate in the surrounding 0.5 s in opportunities per ms of service; where there is too
+    /// little service, that of the last window that had enough.
+    local: Vec<f64>,
+}
+
+impl Service {
+    fn new(millis: &[u32]) -> Self {
+        let windows = (millis.last().copied().unwrap_or(0) / FINE_MS) as usize;
+        let mut count = vec![0; windows];
+        let mut served = vec![FINE_MS; windows];
+        for window in millis.iter().map(|ms| (ms / FINE_MS) as usize).filter(|w| *w < windows) {
+            count[window] += 1;
+        }
+        for outage in outages(millis) {
+            take_away(&mut served, outage.from, outage.to);
+        }
+        let mut service = Self { count, served, local: Vec::new() };
+        service.local = service.local_rates();
+        service
+    }
+
+    /// Rate over the windows `from..to`, if half of their time has service.
+    fn rate(&self, from: usize, to: usize) -> Option<f64> {
+        let served: u32 = self.served[from..to].iter().sum();
+        let enough = served >= (to - from) as u32 * FINE_MS / 2;
+        enough.then(|| f64::from(self.count[from..to].iter().sum::<u32>()) / f64::from(served))
+    }
+
+    fn local_rates(&self) -> Vec<f64> {
+        let mut last = 0.0;
+        let around = |window: usize| {
+            let from = window.saturating_sub(COARSE / 2);
+            (from, (from + COARSE).min(self.count.len()))
+        };
+        let mut rates = Vec::with_capacity(self.count.len());
+        for window in 0..self.count.len() {
+            let (from, to) = around(window);
+            last = self.rate(from, to).unwrap_or(last);
+            rates.push(last);
+        }
+        rates
+    }
+
+    /// Rate in each window; in an outage the local rate, as the quality is not seen there.
+    fn fine_rates(&self) -> Vec<f64> {
+        let rate = |(window, local): (usize, &f64)| self.rate(window, window + 1).unwrap_or(*local);
+        self.local.iter().enumerate().map(rate).collect()
+    }
+
+    fn local_at(&self, ms: u32) -> f64 {
+        self.local.get((ms / FINE_MS) as usize).or(self.local.last()).copied().unwrap_or(0.0)
+    }
+}
+
+/// Long gaps with next to no service between them.
+struct Outage {
+    from: u32,
+    to: u32,
+    /// Lengths of the gaps in ms.
+    gaps: Vec<u32>,
+}
+
+fn outages(millis: &[u32]) -> Vec<Outage> {
+    let mut outages: Vec<Outage> = Vec::new();
+    for pair in millis.windows(2).filter(|pair| pair[1].saturating_sub(pair[0]) > LONGEST_GAP_MS) {
+        let gap = pair[1] - pair[0];
+        match outages.last_mut() {
+            Some(last) if pair[0] - last.to < LONGEST_GAP_MS => {
+                last.to = pair[1];
+                last.gaps.push(gap);
+            }
+            _ => outages.push(Outage { from: pair[0], to: pair[1], gaps: vec![gap] }),
+        }
+    }
+    outages
+}
+
+/// Takes the time from `from` to `to` out of the windows it lies in.
+fn take_away(served: &mut [u32], from: u32, to: u32) {
+    let mut at = from;
+    while at < to {
+        let window = at / FINE_MS;
+        let until = to.min((window + 1) * FINE_MS);
+        if let Some(left) = served.get_mut(window as usize) {
+            *left = left.saturating_sub(until - at);
+        }
+        at = until;
+    }
+}
+
+/// A run of opportunities in the same or back-to-back milliseconds.
+struct Burst {
+    start: u32,
+    size: u32,
+    /// Steps that stayed in the same millisecond.
+    same: u32,
+    /// To the next burst's start from the end of this, in ms; `None` for the last.
+    gap: Option<u32>,
+}
+
+fn bursts(millis: &[u32]) -> Vec<Burst> {
+    let Some(first) = millis.first() else { return Vec::new() };
+    let mut bursts = Vec::new();
+    let mut burst = Burst { start: *first, size: 1, same: 0, gap: None };
+    for pair in millis.windows(2) {
+        match pair[1].saturating_sub(pair[0]) {
+            0 => {
+                burst.size += 1;
+                burst.same += 1;
+            }
+            1 => burst.size += 1,
+            gap => {
+                burst.gap = Some(gap);
+                bursts.push(burst);
+                burst = Burst { start: pair[1], size: 1, same: 0, gap: None };
+            }
+        }
+    }
+    bursts.push(burst);
+    bursts
+}
+
+/// Steps 2 and 3: the rate's distribution and memory.
+fn fit_quality(profile: &mut Profile, service: &Service) -> Result<(), FitError> {
+    let mut coarse = service.local.clone();
+    coarse.sort_unstable_by(f64::total_cmp);
+    let mut table = [0.0; SCORES];
+    for (index, rate) in table.iter_mut().enumerate() {
+        *rate = quantile(&coarse, normal_share(LOWEST_SCORE + SCORE_STEP * index as f64));
+    }
+    let fine = service.fine_rates();
+    let covariance = LAGS.map(|lag| autocovariance(&fine, lag));
+    // The noise of bursts is only in lag 0, so lag 0 without it lies on the line through 1 and 2.
+    let variance = (2.0 * covariance[0] - covariance[1]).max(covariance[0]);
+    let curve = Curve::new(&table);
+    if variance <= 0.0 || curve.variance() <= 0.0 {
+        return Err(FitError::Constant);
+    }
+    let stretch = (variance / curve.variance()).sqrt();
+    let mean = coarse.iter().sum::<f64>() / coarse.len() as f64;
+    // Slower than one opportunity per outage threshold would be an outage.
+    let lowest = 1.0 / f64::from(LONGEST_GAP_MS);
+    let table = table.map(|rate| (mean + stretch * (rate - mean)).max(lowest));
+    let curve = Curve::new(&table);
+    let correlation = covariance.map(|covariance| curve.correlation_for(covariance));
+    fit_memory(profile, &correlation);
+    profile.rate_mbps = table.map(|rate| rate * f64::from(OPPORTUNITY_BYTES) * 8.0 / 1000.0);
+    Ok(())
+}
+
+fn autocovariance(rates: &[f64], lag: usize) -> f64 {
+    let mean = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
+    let pairs = rates.iter().zip(rates.iter().skip(lag));
+    let sum: f64 = pairs.map(|(now, then)| (now - mean) * (then - mean)).sum();
+    sum / rates.len().saturating_sub(lag).max(1) as f64
+}
+
+/// The curve from quality to rate as a sum of Hermite polynomials.
+struct Curve {
+    /// Squares of the coefficients of orders 1, 2, ..: the variance each contributes.
+    squares: [f64; 8],
+}
+
+impl Curve {
+    fn new(table: &[f64; SCORES]) -> Self {
+        const STEP: f64 = 0.01;
+        let mut coefficients = [0.0; 8];
+        for index in -600..=600 {
+            let z = f64::from(index) * STEP;
+            let weight = STEP * exp(-z * z / 2.0) / std::f64::consts::TAU.sqrt();
+            let rate = at_score(table, z);
+            // Normalised Hermite polynomials: h_{n+1} = (z h_n - sqrt(n) h_{n-1}) / sqrt(n+1).
+            let (mut before, mut here) = (1.0, z);
+            for (n, coefficient) in coefficients.iter_mut().enumerate() {
+                *coefficient += weight * rate * here;
+                let n = (n + 1) as f64;
+                (before, here) = (here, (z * here - n.sqrt() * before) / (n + 1.0).sqrt());
+            }
+        }
+        Self { squares: coefficients.map(|c| c * c) }
+    }
+
+    fn variance(&self) -> f64 {
+        self.covariance(1.0)
+    }
+
+    /// Covariance of the rates at two times when the qualities' correlation is `rho`.
+    fn covariance(&self, rho: f64) -> f64 {
+        self.squares.iter().rev().fold(0.0, |sum, square| (sum + square) * rho)
+    }
+
+    /// The qualities' correlation that gives the rates this covariance.
+    fn correlation_for(&self, covariance: f64) -> f64 {
+        let (mut low, mut high) = (-1.0, 1.0);
+        for _ in 0..50 {
+            let middle = (low + high) / 2.0;
+            if self.covariance(middle) < covariance { low = middle } else { high = middle }
+        }
+        (low + high) / 2.0
+    }
+}
+
+/// Weights of the parts of the quality.
+fn fit_memory(profile: &mut Profile, correlation: &[f64; LAGS.len()]) {
+    let target: Vec<f64> = std::iter::once(1.0).chain(correlation.iter().copied()).collect();
+    let seconds: Vec<f64> =
+        std::iter::once(0).chain(LAGS).map(|lag| (lag as u32 * FINE_MS) as f64 / 1000.0).collect();
+    let mut columns: Vec<Vec<f64>> =
+        MEMORY_S.iter().map(|tau| seconds.iter().map(|t| exp(-t / tau)).collect()).collect();
+    let (mut best, plain_error) = non_negative_least_squares(&columns, &target);
+    // An oscillation has to explain most of what is left to be worth three parameters.
+    let mut best_error = plain_error * 0.4;
+    for period in (4..=30).map(|tenths| f64::from(tenths) / 10.0) {
+        for coherence in [1.0, 3.0, 10.0] {
+            let wave = |t: &f64| exp(-t / coherence) * sin_cos(std::f64::consts::TAU * t / period).1;
+            columns.push(seconds.iter().map(wave).collect());
+            let (weights, error) = non_negative_least_squares(&columns, &target);
+            columns.pop();
+            if error < best_error && weights.last().is_some_and(|weight| *weight > 0.05) {
+                (best, best_error) = (weights, error);
+                (profile.wave_period_s, profile.wave_coherence_s) = (period, coherence);
+            }
+        }
+    }
+    let sum: f64 = best.iter().sum();
+    for (place, weight) in profile.memory_weight.iter_mut().zip(&best) {
+        *place = weight / sum;
+    }
+    profile.wave_weight = best.get(MEMORY_S.len()).map_or(0.0, |weight| weight / sum);
+}
+
+/// Non-negative weights of `columns` whose sum is nearest to `target`, and the squared error, by
+/// descent along one coordinate after the other. The first entry (lag 0) counts a hundredfold.
+fn non_negative_least_squares(columns: &[Vec<f64>], target: &[f64]) -> (Vec<f64>, f64) {
+    let importance = |row: usize| if row == 0 { 100.0 } else { 1.0 };
+    let dot = |a: &[f64], b: &[f64]| -> f64 {
+        a.iter().zip(b).enumerate().map(|(row, (x, y))| importance(row) * x * y).sum()
+    };
+    let products: Vec<Vec<f64>> =
+        columns.iter().map(|a| columns.iter().map(|b| dot(a, b)).collect()).collect();
+    let wanted: Vec<f64> = columns.iter().map(|column| dot(column, target)).collect();
+    let mut weights = vec![0.0; columns.len()];
+    for _ in 0..2000 {
+        for k in 0..columns.len() {
+            let others: f64 = (0..columns.len()).map(|j| products[k][j] * weights[j]).sum();
+            let step = (wanted[k] - others) / products[k][k];
+            weights[k] = f64::max(weights[k] + step, 0.0);
+        }
+    }
+    let fitted = |row: usize| columns.iter().zip(&weights).map(|(c, w)| c[row] * w).sum::<f64>();
+    let miss = |(row, y): (usize, &f64)| importance(row) * (y - fitted(row)).powi(2);
+    let error = target.iter().enumerate().map(miss).sum();
+    (weights, error)
+}
+
+/// Step 4: how often outages begin, and how long they are.
+fn fit_outages(profile: &mut Profile, service: &Service, millis: &[u32]) {
+    let mut ranked = service.local.clone();
+    ranked.sort_unstable_by(f64::total_cmp);
+    let limits = [0.10, 0.25, 0.50].map(|share| quantile(&ranked, share));
+    let band = |rate: f64| limits.partition_point(|limit| *limit <= rate);
+    let mut served_s = [0.0; BAND_SHARES.len()];
+    for (rate, served) in service.local.iter().zip(&service.served) {
+        served_s[band(*rate)] += f64::from(*served) / 1000.0;
+    }
+    let mut starts = [0.0; BAND_SHARES.len()];
+    let (mut lone, mut gaps, mut runs) = (Vec::new(), Vec::new(), Vec::new());
+    for outage in outages(millis) {
+        starts[band(service.local_at(outage.from))] += 1.0;
+        match outage.gaps[..] {
+            [gap] => lone.push(f64::from(gap)),
+            ref several => {
+                runs.push(several.len() as f64);
+                gaps.extend(several.iter().map(|gap| f64::from(*gap)));
+            }
+        }
+    }
+    for ((rate, starts), served) in profile.outage_per_s.iter_mut().zip(starts).zip(served_s) {
+        *rate = if served > 0.0 { starts / served } else { 0.0 };
+    }
+    profile.blackout_share = runs.len() as f64 / (runs.len() + lone.len()).max(1) as f64;
+    profile.outage_ms = quantiles(lone, f64::from(LONGEST_GAP_MS + 1));
+    profile.blackout_gaps = quantiles(runs, 1.0);
+    profile.blackout_ms = quantiles(gaps, f64::from(LONGEST_GAP_MS + 1));
+}
+
+/// Quantiles at [`LEVELS`]; `none` if there is nothing.
+fn quantiles(mut values: Vec<f64>, none: f64) -> [f64; LEVELS.len()] {
+    values.sort_unstable_by(f64::total_cmp);
+    if values.is_empty() { [none; LEVELS.len()] } else { LEVELS.map(|level| quantile(&values, level)) }
+}
+
+/// Step 5: sizes of bursts and the gaps between them.
+fn fit_bursts(profile: &mut Profile, service: &Service, bursts: &[Burst]) {
+    let steps: u32 = bursts.iter().map(|burst| burst.size - 1).sum();
+    let same: u32 = bursts.iter().map(|burst| burst.same).sum();
+    profile.burst_same_ms = f64::from(same) / f64::from(steps.max(1));
+    let median = profile.rate_mbps[SCORES / 2] * 1000.0 / (f64::from(OPPORTUNITY_BYTES) * 8.0);
+    (profile.burst_mean, profile.burst_exponent) = size_and_rate(service, bursts, median);
+
+    // Pairs of what came and what was expected on average.
+    let (mut sizes, mut gaps) = (Vec::new(), Vec::new());
+    for burst in bursts {
+        let rate = service.local_at(burst.start).max(1.0 / f64::from(LONGEST_GAP_MS));
+        let excess = (profile.burst_mean - 1.0) * pow(rate / median, profile.burst_exponent);
+        sizes.push((f64::from(burst.size - 1), excess));
+        let gap_excess = (1.0 + excess) / rate - excess * (1.0 - profile.burst_same_ms) - 2.0;
+        if let Some(gap) = burst.gap.filter(|gap| *gap <= LONGEST_GAP_MS && gap_excess > 0.0) {
+            gaps.push((f64::from(gap - 2), gap_excess));
+        }
+    }
+    profile.burst_excess = shape(sizes);
+    profile.gap_excess = shape(gaps);
+    profile.gap_follows_burst = fit_noise(profile, service, median);
+}
+
+/// The share of gaps that follows bursts which gives 100-ms windows the noise they have in the
+/// trace: a scheduler that is fair makes up for a large burst, so that windows vary less than
+/// independent sizes and gaps would make them.
+fn fit_noise(profile: &Profile, service: &Service, median: f64) -> f64 {
+    let fine = service.fine_rates();
+    let [none, one, two] = [0, 1, 2].map(|lag| autocovariance(&fine, lag));
+    let wanted = none - (2.0 * one - two).max(one);
+    let noise = |follows: f64| {
+        let at = |rate: &f64| window_noise(profile, *rate, rate / median, follows);
+        service.local.iter().map(at).sum::<f64>() / service.local.len() as f64
+    };
+    let (mut low, mut high) = (0.0, 1.0);
+    for _ in 0..12 {
+        let middle = (low + high) / 2.0;
+        if noise(middle) > wanted { low = middle } else { high = middle }
+    }
+    low
+}
+
+/// Variance of the rate in a 100-ms window at the steady rate `rate`, by the central limit
+/// theorem for renewal-reward processes: Var(S - rate C) / (T E[C]) with size S and cycle C.
+fn window_noise(profile: &Profile, rate: f64, relative: f64, follows: f64) -> f64 {
+    let rate = rate.max(1.0 / f64::from(LONGEST_GAP_MS));
+    let excess = (profile.burst_mean - 1.0) * pow(relative, profile.burst_exponent);
+    let size = 1.0 + excess;
+    let spread = 1.0 - profile.burst_same_ms;
+    let gap = (size / rate - excess * spread - 2.0).max(0.0);
+    let size_variance = excess * excess * (table_square(&profile.burst_excess) - 1.0)
+        + excess.min(ROUNDING_VARIANCE);
+    // The part of a size that the cycle behind it takes back.
+    let kept = 1.0 - rate * (spread + follows * gap / size);
+    let gap_square = gap * gap * (1.0 + follows * follows * size_variance / (size * size));
+    let gap_variance =
+        gap_square * (table_square(&profile.gap_excess) - 1.0).max(0.0) + ROUNDING_VARIANCE;
+    let cycle = kept * kept * size_variance + rate * rate * gap_variance;
+    cycle * rate / size / f64::from(FINE_MS)
+}
+
+/// Mean burst size at the rate `median`, and the exponent of its excess over one.
+fn size_and_rate(service: &Service, bursts: &[Burst], median: f64) -> (f64, f64) {
+    const CLASSES: usize = 12;
+    let mut by_rate: Vec<(f64, u32)> =
+        bursts.iter().map(|burst| (service.local_at(burst.start), burst.size)).collect();
+    by_rate.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    let mut points = Vec::new();
+    for class in by_rate.chunks(by_rate.len().div_ceil(CLASSES)) {
+        let number = class.len() as f64;
+        let rate = class.iter().map(|(rate, _)| rate).sum::<f64>() / number;
+        let excess = class.iter().map(|(_, size)| f64::from(size - 1)).sum::<f64>() / number;
+        if rate > 0.0 && excess > 0.0 {
+            points.push((ln(rate / median), ln(excess)));
+        }
+    }
+    if points.is_empty() {
+        return (1.0, 0.0);
+    }
+    let number = points.len() as f64;
+    let x_mean = points.iter().map(|(x, _)| x).sum::<f64>() / number;
+    let y_mean = points.iter().map(|(_, y)| y).sum::<f64>() / number;
+    let xy: f64 = points.iter().map(|(x, y)| (x - x_mean) * (y - y_mean)).sum();
+    let xx: f64 = points.iter().map(|(x, _)| (x - x_mean).powi(2)).sum();
+    let slope = if xx > 1e-9 { (xy / xx).clamp(0.0, 3.0) } else { 0.0 };
+    (1.0 + exp(y_mean - slope * x_mean), slope)
+}
+
+/// Shape of what came relative to what was expected; a point at 1 if there is nothing. Pairs
+/// count by what was expected: where that is small, the ratio is mostly rounding.
+fn shape(pairs: Vec<(f64, f64)>) -> [f64; LEVELS.len()] {
+    let total: f64 = pairs.iter().map(|(_, expected)| expected).sum();
+    let mut ratios: Vec<(f64, f64)> = pairs
+        .iter()
+        .filter(|(_, expected)| *expected > 0.0)
+        .map(|(came, expected)| (came / expected, expected / total))
+        .collect();
+    ratios.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    let mut table = [0.0; LEVELS.len()];
+    let top = LEVELS[LEVELS.len() - 2];
+    let (mut below, mut next, mut beyond) = (0.0, 0, 0.0);
+    for (ratio, share) in &ratios {
+        below += share;
+        while next < LEVELS.len() - 1 && below >= LEVELS[next] - 1e-9 {
+            table[next] = *ratio;
+            next += 1;
+        }
+        beyond += ratio * share.min((below - top).max(0.0));
+    }
+    // The largest ratio hangs on one pair; this end gives the last piece its mean.
+    let last = table[LEVELS.len() - 2];
+    table[LEVELS.len() - 1] = last.max(2.0 * beyond / (1.0 - top) - last);
+    let mean = table_mean(&table);
+    if mean <= 0.0 {
+        return [1.0; LEVELS.len()];
+    }
+    let table = table.map(|value| value / mean);
+    // The generator rounds to whole opportunities and milliseconds once more.
+    let variance = table_square(&table) - 1.0;
+    let rounding: f64 =
+        pairs.iter().map(|(_, expected)| ROUNDING_VARIANCE.min(*expected) / expected.max(1e-9)).sum();
+    let rest = 1.0 - rounding / total / variance;
+    let narrower = rest.clamp(0.25, 1.0).sqrt();
+    let table = table.map(|value| (1.0 + narrower * (value - 1.0)).max(0.0));
+    let mean = table_mean(&table);
+    table.map(|value| value / mean)
+}
+
+/// Quantile of sorted values, linear between order statistics; 0 if there are none.
+fn quantile(sorted: &[f64], level: f64) -> f64 {
+    let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
+    let rank = level * last as f64;
+    let (below, above) = (sorted[rank as usize], sorted[(rank.ceil() as usize).min(last)]);
+    below + (rank - rank.floor()) * (above - below)
+}
+
+/// Share of the standard normal distribution below `z`.
+fn normal_share(z: f64) -> f64 {
+    // Series by repeated integration by parts: Phi(z) = 1/2 + phi(z) (z + z^3/3 + z^5/15 + ..).
+    let (mut term, mut sum) = (z, z);
+    for n in 1..60 {
+        term *= z * z / f64::from(2 * n + 1);
+        sum += term;
+    }
+    0.5 + sum * exp(-z * z / 2.0) / std::f64::consts::TAU.sqrt()
+}
