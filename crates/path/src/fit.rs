@@ -56,14 +56,19 @@ pub enum FitError {
     Constant,
 }
 
+/// Shares of the time below which the rate is slow and above which it is fast.
+const SHAPE_ENDS: [f64; 2] = [0.2, 0.5];
+
 const MIN_SERVED_S: u32 = 20;
 const MIN_BURSTS: usize = 200;
 const MAX_HOURS: u32 = 24;
 
 /// Width of the windows of the autocovariance, in milliseconds.
 const FINE_MS: u32 = 100;
-/// Fine windows in one window of the rate's distribution.
+/// Fine windows in one window of the local rate.
 const COARSE: usize = 5;
+/// Service in milliseconds that is enough to tell a rate.
+const ENOUGH_MS: u64 = 250;
 /// Lags of the autocovariance, in fine windows.
 const LAGS: [usize; 24] =
     [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 20, 25, 30, 40, 50, 60, 80, 100];
@@ -104,8 +109,7 @@ struct Service {
     count: Vec<u32>,
     /// Milliseconds outside outages.
     served: Vec<u32>,
-    /// Rate in the surrounding 0.5 s in opportunities per ms of service; where there is too
-    /// little service, that of the last window that had enough.
+    /// Rate in the surroundings in opportunities per ms of service.
     local: Vec<f64>,
 }
 
@@ -132,19 +136,26 @@ impl Service {
         enough.then(|| f64::from(self.count[from..to].iter().sum::<u32>()) / f64::from(served))
     }
 
+    /// Rates around each window, over 0.5 s or as much more as it takes to see 0.25 s of service.
     fn local_rates(&self) -> Vec<f64> {
-        let mut last = 0.0;
-        let around = |window: usize| {
-            let from = window.saturating_sub(COARSE / 2);
-            (from, (from + COARSE).min(self.count.len()))
-        };
-        let mut rates = Vec::with_capacity(self.count.len());
-        for window in 0..self.count.len() {
-            let (from, to) = around(window);
-            last = self.rate(from, to).unwrap_or(last);
-            rates.push(last);
+        let windows = self.count.len();
+        let mut sums = vec![(0_u64, 0_u64)];
+        for (count, served) in self.count.iter().zip(&self.served) {
+            let (counts, time) = sums[sums.len() - 1];
+            sums.push((counts + u64::from(*count), time + u64::from(*served)));
         }
-        rates
+        let around = |window: usize| {
+            let mut reach = COARSE / 2;
+            loop {
+                let (from, to) = (window.saturating_sub(reach), (window + reach + 1).min(windows));
+                let served = sums[to].1 - sums[from].1;
+                if served >= ENOUGH_MS || to - from == windows {
+                    return (sums[to].0 - sums[from].0) as f64 / served.max(1) as f64;
+                }
+                reach *= 2;
+            }
+        };
+        (0..windows).map(around).collect()
     }
 
     /// Rate in each window; in an outage the local rate, as the quality is not seen there.
@@ -404,19 +415,24 @@ fn fit_bursts(profile: &mut Profile, service: &Service, bursts: &[Burst]) {
     let median = profile.rate_mbps[SCORES / 2] * 1000.0 / (f64::from(OPPORTUNITY_BYTES) * 8.0);
     (profile.burst_mean, profile.burst_exponent) = size_and_rate(service, bursts, median);
 
-    // Pairs of what came and what was expected on average.
-    let (mut sizes, mut gaps) = (Vec::new(), Vec::new());
+    let mut ranked = service.local.clone();
+    ranked.sort_unstable_by(f64::total_cmp);
+    let [slow, fast] = SHAPE_ENDS.map(|share| quantile(&ranked, share));
+    let mut sizes = Vec::new();
+    let (mut slow_gaps, mut fast_gaps) = (Vec::new(), Vec::new());
     for burst in bursts {
-        let rate = service.local_at(burst.start).max(1.0 / f64::from(LONGEST_GAP_MS));
-        let excess = (profile.burst_mean - 1.0) * pow(rate / median, profile.burst_exponent);
-        sizes.push((f64::from(burst.size - 1), excess));
-        let gap_excess = (1.0 + excess) / rate - excess * (1.0 - profile.burst_same_ms) - 2.0;
-        if let Some(gap) = burst.gap.filter(|gap| *gap <= LONGEST_GAP_MS && gap_excess > 0.0) {
-            gaps.push((f64::from(gap - 2), gap_excess));
+        let rate = service.local_at(burst.start);
+        let gap = burst.gap.filter(|gap| *gap <= LONGEST_GAP_MS).map(|gap| (rate, gap - 2));
+        // At low rates a size is mostly rounding; the shape shows at high ones.
+        if rate >= fast {
+            sizes.push((rate, burst.size - 1));
+            fast_gaps.extend(gap);
+        } else if rate <= slow {
+            slow_gaps.extend(gap);
         }
     }
-    profile.burst_excess = shape(sizes);
-    profile.gap_excess = shape(gaps);
+    profile.burst_excess = shape(&relative(sizes));
+    profile.gap_excess = [slow_gaps, fast_gaps].map(|gaps| shape(&relative(gaps)));
     profile.gap_follows_burst = fit_noise(profile, service, median);
 }
 
@@ -427,8 +443,11 @@ fn fit_noise(profile: &Profile, service: &Service, median: f64) -> f64 {
     let fine = service.fine_rates();
     let [none, one, two] = [0, 1, 2].map(|lag| autocovariance(&fine, lag));
     let wanted = none - (2.0 * one - two).max(one);
+    let mut ranked = service.local.clone();
+    ranked.sort_unstable_by(f64::total_cmp);
+    let middle = quantile(&ranked, (SHAPE_ENDS[0] + SHAPE_ENDS[1]) / 2.0);
     let noise = |follows: f64| {
-        let at = |rate: &f64| window_noise(profile, *rate, rate / median, follows);
+        let at = |rate: &f64| window_noise(profile, *rate, rate / median, *rate > middle, follows);
         service.local.iter().map(at).sum::<f64>() / service.local.len() as f64
     };
     let (mut low, mut high) = (0.0, 1.0);
@@ -441,7 +460,7 @@ fn fit_noise(profile: &Profile, service: &Service, median: f64) -> f64 {
 
 /// Variance of the rate in a 100-ms window at the steady rate `rate`, by the central limit
 /// theorem for renewal-reward processes: Var(S - rate C) / (T E[C]) with size S and cycle C.
-fn window_noise(profile: &Profile, rate: f64, relative: f64, follows: f64) -> f64 {
+fn window_noise(profile: &Profile, rate: f64, relative: f64, fast: bool, follows: f64) -> f64 {
     let rate = rate.max(1.0 / f64::from(LONGEST_GAP_MS));
     let excess = (profile.burst_mean - 1.0) * pow(relative, profile.burst_exponent);
     let size = 1.0 + excess;
@@ -453,7 +472,7 @@ fn window_noise(profile: &Profile, rate: f64, relative: f64, follows: f64) -> f6
     let kept = 1.0 - rate * (spread + follows * gap / size);
     let gap_square = gap * gap * (1.0 + follows * follows * size_variance / (size * size));
     let gap_variance =
-        gap_square * (table_square(&profile.gap_excess) - 1.0).max(0.0) + ROUNDING_VARIANCE;
+        gap_square * (table_square(&profile.gap_excess[usize::from(fast)]) - 1.0).max(0.0) + ROUNDING_VARIANCE;
     let cycle = kept * kept * size_variance + rate * rate * gap_variance;
     cycle * rate / size / f64::from(FINE_MS)
 }
@@ -485,9 +504,22 @@ fn size_and_rate(service: &Service, bursts: &[Burst], median: f64) -> (f64, f64)
     (1.0 + exp(y_mean - slope * x_mean), slope)
 }
 
+/// Pairs of a value and the mean of the values at a like rate, from pairs of rate and value.
+fn relative(mut by_rate: Vec<(f64, u32)>) -> Vec<(f64, f64)> {
+    const CLASSES: usize = 8;
+    by_rate.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let mut pairs = Vec::with_capacity(by_rate.len());
+    for class in by_rate.chunks(by_rate.len().div_ceil(CLASSES).max(1)) {
+        let values = || class.iter().map(|(_, value)| f64::from(*value));
+        let mean = values().sum::<f64>() / class.len() as f64;
+        pairs.extend(values().map(|value| (value, mean)));
+    }
+    pairs
+}
+
 /// Shape of what came relative to what was expected; a point at 1 if there is nothing. Pairs
 /// count by what was expected: where that is small, the ratio is mostly rounding.
-fn shape(pairs: Vec<(f64, f64)>) -> [f64; LEVELS.len()] {
+fn shape(pairs: &[(f64, f64)]) -> [f64; LEVELS.len()] {
     let total: f64 = pairs.iter().map(|(_, expected)| expected).sum();
     let mut ratios: Vec<(f64, f64)> = pairs
         .iter()

@@ -4,7 +4,7 @@ use cellpace_base::{Random, Span};
 
 use super::math::{Normal, exp, pow, sin_cos};
 use super::{
-    BAND_ENDS, BAND_SHARES, LEVELS, LONGEST_GAP_MS, MEMORY_S, Profile, SCORES, at_score, table_mean, table_quantile,
+    BAND_ENDS, BAND_SHARES, LEVELS, LONGEST_GAP_MS, MEMORY_S, Profile, SCORES, Shape, at_score, blend, table_mean, table_quantile,
 };
 use crate::schedule::Trace;
 use crate::OPPORTUNITY_BYTES;
@@ -136,8 +136,8 @@ struct Scheduler<'a> {
     rate: [f64; SCORES],
     /// Mean burst size there.
     size: [f64; SCORES],
-    burst_excess: [f64; LEVELS.len()],
-    gap_excess: [f64; LEVELS.len()],
+    burst_excess: Shape,
+    gap_excess: [Shape; 2],
     /// Gaps that the present blackout still has.
     blackout_left: u32,
     /// Until when the risk of an outage is accounted for.
@@ -156,7 +156,7 @@ impl<'a> Scheduler<'a> {
             rate: profile.rate_mbps.map(per_ms),
             size: profile.rate_mbps.map(size),
             burst_excess: to_mean_one(profile.burst_excess),
-            gap_excess: to_mean_one(profile.gap_excess),
+            gap_excess: profile.gap_excess.map(to_mean_one),
             blackout_left: 0,
             risked_until: 0,
         }
@@ -168,7 +168,7 @@ impl<'a> Scheduler<'a> {
         // Above half the opportunities of a ms the bursts must grow for gaps of 2 ms to remain.
         let mean = at_score(&self.size, score).max(4.0 * rate - 1.0);
         let same = self.profile.burst_same_ms.max(1.0 - 0.5 / rate);
-        let drawn = (mean - 1.0) * self.draw(|scheduler| &scheduler.burst_excess);
+        let drawn = (mean - 1.0) * table_quantile(&self.burst_excess, self.random.unit());
         let more = (drawn + self.random.unit()) as u64;
         let mut last = now;
         for step in 0..=more {
@@ -186,7 +186,7 @@ impl<'a> Scheduler<'a> {
                 let excess = mean / rate - (mean - 1.0) * (1.0 - same) - MIN_GAP_MS;
                 let share = self.profile.gap_follows_burst;
                 let follows = (more + 1) as f64 / mean;
-                self.gap(excess.max(0.0) * (1.0 - share + share * follows))
+                self.gap(score, excess.max(0.0) * (1.0 - share + share * follows))
             }
         };
         let next = last.saturating_add(gap);
@@ -194,8 +194,8 @@ impl<'a> Scheduler<'a> {
     }
 
     /// A gap that exceeds the shortest by `excess` ms on average.
-    fn gap(&mut self, excess: f64) -> u32 {
-        let drawn = excess * self.draw(|scheduler| &scheduler.gap_excess);
+    fn gap(&mut self, score: f64, excess: f64) -> u32 {
+        let drawn = excess * blend(&self.gap_excess, score, self.random.unit());
         // Rounding at random keeps the mean.
         ((MIN_GAP_MS + drawn + self.random.unit()) as u32).min(LONGEST_GAP_MS)
     }
@@ -210,27 +210,26 @@ impl<'a> Scheduler<'a> {
                 return None;
             }
             if self.random.unit() < self.profile.blackout_share {
-                let gaps = self.draw(|scheduler| &scheduler.profile.blackout_gaps);
+                let gaps = self.draw(|profile| &profile.blackout_gaps);
                 self.blackout_left = (gaps + self.random.unit()) as u32;
             }
         }
         let length = if self.blackout_left > 0 {
             self.blackout_left -= 1;
-            self.draw(|scheduler| &scheduler.profile.blackout_ms) as u32
+            self.draw(|profile| &profile.blackout_ms) as u32
         } else {
-            self.draw(|scheduler| &scheduler.profile.outage_ms) as u32
+            self.draw(|profile| &profile.outage_ms) as u32
         };
         self.risked_until = now.saturating_add(length);
         Some(length.max(1))
     }
 
-    fn draw(&mut self, table: fn(&Self) -> &[f64; LEVELS.len()]) -> f64 {
-        let level = self.random.unit();
-        table_quantile(table(self), level)
+    fn draw(&mut self, table: fn(&Profile) -> &[f64; LEVELS.len()]) -> f64 {
+        table_quantile(table(self.profile), self.random.unit())
     }
 }
 
-fn to_mean_one(table: [f64; LEVELS.len()]) -> [f64; LEVELS.len()] {
+fn to_mean_one(table: Shape) -> Shape {
     let mean = table_mean(&table);
     if mean > 0.0 { table.map(|value| value / mean) } else { [1.0; LEVELS.len()] }
 }

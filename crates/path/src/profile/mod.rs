@@ -27,14 +27,15 @@
 //!    `S = 1 + (burst_mean - 1) (r / median)^burst_exponent` opportunities: `1 + x`, where `x` has
 //!    the shape `burst_excess` and mean `S - 1`. The next opportunity of a burst falls in the same
 //!    millisecond with probability `burst_same_ms`, else in the next one. Then follows a gap of 2
-//!    to 50 ms with the mean that makes the rate come out as `r`, and the shape `gap_excess`. The
+//!    to 50 ms with the mean that makes the rate come out as `r`, and the shape `gap_*_excess`. The
 //!    share `gap_follows_burst` of that mean is proportional to the size of the burst before: a
 //!    scheduler that is fair makes up for a large burst.
 //!
-//! Shapes and lengths are quantile tables at [`LEVELS`], linear in between; shapes are used
-//! relative to their mean.
+//! Shapes and lengths are quantile tables at [`LEVELS`], linear in between. Shapes are relative to
+//! their mean. Gaps have one for the slowest fifth of the time and one for the faster half; what
+//! lies between them in quality is a blend.
 //!
-//! What the model leaves out: shapes that depend on the rate, the 10-ms grid of UMTS, memory of
+//! What the model leaves out: the 10-ms grid of UMTS, memory of
 //! more than 30 s, skewed fading (rates that fall faster than they rise), and the backlog
 //! that a base station works off after an outage.
 
@@ -51,6 +52,13 @@ pub const LEVELS: [f64; 10] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999
 
 /// Relaxation times of the parts of the radio quality, in seconds.
 pub const MEMORY_S: [f64; 6] = [0.1, 0.3, 1.0, 3.0, 10.0, 30.0];
+
+/// Quantiles at [`LEVELS`] relative to the mean.
+pub(crate) type Shape = [f64; LEVELS.len()];
+
+/// Shapes are given for the slowest fifth and the faster half of the time, and belong to the
+/// medians of these: normal scores of 10 and 75 %.
+pub(crate) const SHAPE_SCORES: [f64; 2] = [-1.281_551_565_5, 0.674_489_750_2];
 
 /// Number of normal scores at which the rate is given.
 pub(crate) const SCORES: usize = 13;
@@ -100,11 +108,11 @@ pub struct Profile {
     /// Probability that the next opportunity of a burst is in the same millisecond.
     pub(crate) burst_same_ms: f64,
     /// Shape of the opportunities of a burst behind the first.
-    pub(crate) burst_excess: [f64; LEVELS.len()],
+    pub(crate) burst_excess: Shape,
     /// Share of a gap's mean that goes with the size of the burst before it.
     pub(crate) gap_follows_burst: f64,
-    /// Shape of the gap between bursts beyond 2 ms.
-    pub(crate) gap_excess: [f64; LEVELS.len()],
+    /// Shape of the gap between bursts beyond 2 ms, at low and at high rates.
+    pub(crate) gap_excess: [Shape; 2],
 }
 
 impl Profile {
@@ -147,6 +155,13 @@ pub(crate) fn table_quantile(table: &[f64; LEVELS.len()], level: f64) -> f64 {
     let next = LEVELS.partition_point(|known| *known <= level).clamp(1, LEVELS.len() - 1);
     let part = (level - LEVELS[next - 1]) / (LEVELS[next] - LEVELS[next - 1]);
     table[next - 1] + part * (table[next] - table[next - 1])
+}
+
+/// Quantile at `level` of the shape at quality `z`.
+pub(crate) fn blend(shapes: &[Shape; 2], z: f64, level: f64) -> f64 {
+    let part = ((z - SHAPE_SCORES[0]) / (SHAPE_SCORES[1] - SHAPE_SCORES[0])).clamp(0.0, 1.0);
+    let [slow, fast] = [0, 1].map(|which| table_quantile(&shapes[which], level));
+    slow + part * (fast - slow)
 }
 
 /// Rate at quality `z` from a table at the normal scores.

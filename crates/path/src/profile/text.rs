@@ -135,7 +135,7 @@ const ABOUT: &str = "about";
 const ABOUT_HELP: &str = "where the numbers come from";
 
 /// In the order in which they are written, and of [`Profile::slots`].
-const FIELDS: [Field; 16] = [
+const FIELDS: [Field; 17] = [
     Field::new(
         "rate_mbps",
         "rate while served at the normal scores -3, -2.5 .. 3 of the quality, Mbit/s",
@@ -172,16 +172,27 @@ const FIELDS: [Field; 16] = [
     Field::new("burst_mean", "mean opportunities per burst at the median rate", 1.0, 10_000.0),
     Field::new("burst_exponent", "growth of what exceeds one with the rate", 0.0, 3.0),
     Field::new("burst_same_ms", "share of a burst's steps that stay in the same ms", 0.0, 1.0),
-    Field::new("burst_excess", "burst size beyond 1, relative, at the same levels", 0.0, 1e4)
-        .rising(),
+    Field::new(
+        "burst_excess",
+        "burst size beyond 1 relative to its mean, at the same levels",
+        0.0,
+        1e4,
+    )
+    .rising(),
     Field::new(
         "gap_follows_burst",
         "share of a gap that goes with the size of the burst before it",
         0.0,
         1.0,
     ),
-    Field::new("gap_excess", "gap between bursts beyond 2 ms, relative, at the same levels", 0.0, 1e4)
-        .rising(),
+    Field::new(
+        "gap_slow_excess",
+        "gap between bursts beyond 2 ms relative to its mean: slowest 20 % of the time",
+        0.0,
+        1e4,
+    )
+    .rising(),
+    Field::new("gap_fast_excess", "the same in the faster half", 0.0, 1e4).rising(),
 ];
 
 impl Profile {
@@ -211,6 +222,7 @@ impl Profile {
     /// The numbers of each of [`FIELDS`].
     fn slots(&mut self) -> [&mut [f64]; FIELDS.len()] {
         use std::slice::from_mut;
+        let [gap_slow, gap_fast] = &mut self.gap_excess;
         [
             &mut self.rate_mbps,
             &mut self.memory_weight,
@@ -227,7 +239,8 @@ impl Profile {
             from_mut(&mut self.burst_same_ms),
             &mut self.burst_excess,
             from_mut(&mut self.gap_follows_burst),
-            &mut self.gap_excess,
+            gap_slow,
+            gap_fast,
         ]
     }
 
