@@ -3,27 +3,29 @@
 //! No simulation and no search at random: every parameter is a quantile or a moment of the trace,
 //! so the same trace gives the same profile on every platform.
 //!
-//! 1. Gaps of more than 100 ms are outages; their quantiles are `outage_ms`. All rates below are
-//!    rates of the served time around them.
-//! 2. The quantiles of the served rate in windows of 0.5 s are `rate_mbps`, stretched about their
-//!    mean so that their variance becomes that of the rate without the noise of bursts. That
-//!    variance is the autocovariance of the rate in 100-ms windows, extrapolated to lag 0: the
-//!    noise of bursts does not reach from one window to the next.
-//! 3. The autocovariance at lags of 0.1 to 20 s, carried through the curve from quality to rate
-//!    (Hermite expansion: `cov f(x), f(y) = sum_k c_k^2 rho^k`) and inverted, is the
+//! 1. Gaps of more than 100 ms are outages, and those with less than 100 ms between them one
+//!    blackout. Their quantiles are `outage_ms`, `blackout_gaps` and `blackout_ms`. All rates
+//!    below are rates of the time with service.
+//! 2. The quantiles of the local rate (windows of 0.5 s around every 0.1 s; longer ones across
+//!    outages) are `rate_mbps`, stretched about their mean so that their variance becomes that of
+//!    the rate without the noise of bursts. That variance is the autocovariance of the rate in
+//!    100-ms windows, extrapolated to lag 0: the noise of bursts does not reach from one window to
+//!    the next.
+//! 3. The autocovariance at lags of 0.1 to 10 s, carried through the curve from quality to rate
+//!    (Hermite expansion: `cov(f(x), f(y)) = sum_k c_k^2 rho^k`) and inverted, is the
 //!    autocorrelation of the quality. Non-negative least squares give the weights.
-//! 4. Outages counted by the rank of the rate before them give `outage_per_s`.
+//! 4. Outages counted by the rank of the local rate where they begin give `outage_per_s`.
 //! 5. Mean burst sizes in twelve classes of the rate give the mean and the exponent (regression
-//!    of logarithms); sizes and gaps relative to what the model expects at their rate give the
-//!    shapes.
+//!    of logarithms); sizes and gaps relative to the mean at a like rate give the shapes.
+//! 6. The variance of 100-ms windows beyond step 3 gives `catch_up_ms`.
 
 use thiserror::Error;
 
 use crate::OPPORTUNITY_BYTES;
 use crate::profile::math::{exp, ln, pow, sin_cos};
 use crate::profile::{
-    BAND_SHARES, LEVELS, LONGEST_GAP_MS, LOWEST_SCORE, MEMORY_S, Profile, SCORES, SCORE_STEP, at_score,
-    table_mean, table_square,
+    BAND_SHARES, LEVELS, LONGEST_GAP_MS, LOWEST_SCORE, MEMORY_S, Profile, SCORE_STEP, SCORES,
+    Shape, at_score, table_mean, table_square,
 };
 use crate::schedule::Trace;
 
@@ -58,6 +60,9 @@ pub enum FitError {
 
 /// Shares of the time below which the rate is slow and above which it is fast.
 const SHAPE_ENDS: [f64; 2] = [0.2, 0.5];
+
+/// Between which the time of catching up is looked for.
+const CATCH_UP_MS: (f64, f64) = (10.0, 10_000.0);
 
 const MIN_SERVED_S: u32 = 20;
 const MIN_BURSTS: usize = 200;
@@ -164,6 +169,13 @@ impl Service {
         self.local.iter().enumerate().map(rate).collect()
     }
 
+    /// The local rates from the lowest to the highest.
+    fn ranked(&self) -> Vec<f64> {
+        let mut ranked = self.local.clone();
+        ranked.sort_unstable_by(f64::total_cmp);
+        ranked
+    }
+
     fn local_at(&self, ms: u32) -> f64 {
         self.local.get((ms / FINE_MS) as usize).or(self.local.last()).copied().unwrap_or(0.0)
     }
@@ -239,11 +251,10 @@ fn bursts(millis: &[u32]) -> Vec<Burst> {
 
 /// Steps 2 and 3: the rate's distribution and memory.
 fn fit_quality(profile: &mut Profile, service: &Service) -> Result<(), FitError> {
-    let mut coarse = service.local.clone();
-    coarse.sort_unstable_by(f64::total_cmp);
+    let ranked = service.ranked();
     let mut table = [0.0; SCORES];
     for (index, rate) in table.iter_mut().enumerate() {
-        *rate = quantile(&coarse, normal_share(LOWEST_SCORE + SCORE_STEP * index as f64));
+        *rate = quantile(&ranked, normal_share(LOWEST_SCORE + SCORE_STEP * index as f64));
     }
     let fine = service.fine_rates();
     let covariance = LAGS.map(|lag| autocovariance(&fine, lag));
@@ -254,7 +265,7 @@ fn fit_quality(profile: &mut Profile, service: &Service) -> Result<(), FitError>
         return Err(FitError::Constant);
     }
     let stretch = (variance / curve.variance()).sqrt();
-    let mean = coarse.iter().sum::<f64>() / coarse.len() as f64;
+    let mean = ranked.iter().sum::<f64>() / ranked.len() as f64;
     // Slower than one opportunity per outage threshold would be an outage.
     let lowest = 1.0 / f64::from(LONGEST_GAP_MS);
     let table = table.map(|rate| (mean + stretch * (rate - mean)).max(lowest));
@@ -329,7 +340,8 @@ fn fit_memory(profile: &mut Profile, correlation: &[f64; LAGS.len()]) {
     let mut best_error = plain_error * 0.4;
     for period in (4..=30).map(|tenths| f64::from(tenths) / 10.0) {
         for coherence in [1.0, 3.0, 10.0] {
-            let wave = |t: &f64| exp(-t / coherence) * sin_cos(std::f64::consts::TAU * t / period).1;
+            let wave =
+                |t: &f64| exp(-t / coherence) * sin_cos(std::f64::consts::TAU * t / period).1;
             columns.push(seconds.iter().map(wave).collect());
             let (weights, error) = non_negative_least_squares(&columns, &target);
             columns.pop();
@@ -365,15 +377,17 @@ fn non_negative_least_squares(columns: &[Vec<f64>], target: &[f64]) -> (Vec<f64>
         }
     }
     let fitted = |row: usize| columns.iter().zip(&weights).map(|(c, w)| c[row] * w).sum::<f64>();
-    let miss = |(row, y): (usize, &f64)| importance(row) * (y - fitted(row)).powi(2);
+    let miss = |(row, y): (usize, &f64)| {
+        let off = y - fitted(row);
+        importance(row) * off * off
+    };
     let error = target.iter().enumerate().map(miss).sum();
     (weights, error)
 }
 
 /// Step 4: how often outages begin, and how long they are.
 fn fit_outages(profile: &mut Profile, service: &Service, millis: &[u32]) {
-    let mut ranked = service.local.clone();
-    ranked.sort_unstable_by(f64::total_cmp);
+    let ranked = service.ranked();
     let limits = [0.10, 0.25, 0.50].map(|share| quantile(&ranked, share));
     let band = |rate: f64| limits.partition_point(|limit| *limit <= rate);
     let mut served_s = [0.0; BAND_SHARES.len()];
@@ -404,7 +418,11 @@ fn fit_outages(profile: &mut Profile, service: &Service, millis: &[u32]) {
 /// Quantiles at [`LEVELS`]; `none` if there is nothing.
 fn quantiles(mut values: Vec<f64>, none: f64) -> [f64; LEVELS.len()] {
     values.sort_unstable_by(f64::total_cmp);
-    if values.is_empty() { [none; LEVELS.len()] } else { LEVELS.map(|level| quantile(&values, level)) }
+    if values.is_empty() {
+        [none; LEVELS.len()]
+    } else {
+        LEVELS.map(|level| quantile(&values, level))
+    }
 }
 
 /// Step 5: sizes of bursts and the gaps between them.
@@ -415,8 +433,7 @@ fn fit_bursts(profile: &mut Profile, service: &Service, bursts: &[Burst]) {
     let median = profile.rate_mbps[SCORES / 2] * 1000.0 / (f64::from(OPPORTUNITY_BYTES) * 8.0);
     (profile.burst_mean, profile.burst_exponent) = size_and_rate(service, bursts, median);
 
-    let mut ranked = service.local.clone();
-    ranked.sort_unstable_by(f64::total_cmp);
+    let ranked = service.ranked();
     let [slow, fast] = SHAPE_ENDS.map(|share| quantile(&ranked, share));
     let mut sizes = Vec::new();
     let (mut slow_gaps, mut fast_gaps) = (Vec::new(), Vec::new());
@@ -433,48 +450,7 @@ fn fit_bursts(profile: &mut Profile, service: &Service, bursts: &[Burst]) {
     }
     profile.burst_excess = shape(&relative(sizes));
     profile.gap_excess = [slow_gaps, fast_gaps].map(|gaps| shape(&relative(gaps)));
-    profile.gap_follows_burst = fit_noise(profile, service, median);
-}
-
-/// The share of gaps that follows bursts which gives 100-ms windows the noise they have in the
-/// trace: a scheduler that is fair makes up for a large burst, so that windows vary less than
-/// independent sizes and gaps would make them.
-fn fit_noise(profile: &Profile, service: &Service, median: f64) -> f64 {
-    let fine = service.fine_rates();
-    let [none, one, two] = [0, 1, 2].map(|lag| autocovariance(&fine, lag));
-    let wanted = none - (2.0 * one - two).max(one);
-    let mut ranked = service.local.clone();
-    ranked.sort_unstable_by(f64::total_cmp);
-    let middle = quantile(&ranked, (SHAPE_ENDS[0] + SHAPE_ENDS[1]) / 2.0);
-    let noise = |follows: f64| {
-        let at = |rate: &f64| window_noise(profile, *rate, rate / median, *rate > middle, follows);
-        service.local.iter().map(at).sum::<f64>() / service.local.len() as f64
-    };
-    let (mut low, mut high) = (0.0, 1.0);
-    for _ in 0..12 {
-        let middle = (low + high) / 2.0;
-        if noise(middle) > wanted { low = middle } else { high = middle }
-    }
-    low
-}
-
-/// Variance of the rate in a 100-ms window at the steady rate `rate`, by the central limit
-/// theorem for renewal-reward processes: Var(S - rate C) / (T E[C]) with size S and cycle C.
-fn window_noise(profile: &Profile, rate: f64, relative: f64, fast: bool, follows: f64) -> f64 {
-    let rate = rate.max(1.0 / f64::from(LONGEST_GAP_MS));
-    let excess = (profile.burst_mean - 1.0) * pow(relative, profile.burst_exponent);
-    let size = 1.0 + excess;
-    let spread = 1.0 - profile.burst_same_ms;
-    let gap = (size / rate - excess * spread - 2.0).max(0.0);
-    let size_variance = excess * excess * (table_square(&profile.burst_excess) - 1.0)
-        + excess.min(ROUNDING_VARIANCE);
-    // The part of a size that the cycle behind it takes back.
-    let kept = 1.0 - rate * (spread + follows * gap / size);
-    let gap_square = gap * gap * (1.0 + follows * follows * size_variance / (size * size));
-    let gap_variance =
-        gap_square * (table_square(&profile.gap_excess[usize::from(fast)]) - 1.0).max(0.0) + ROUNDING_VARIANCE;
-    let cycle = kept * kept * size_variance + rate * rate * gap_variance;
-    cycle * rate / size / f64::from(FINE_MS)
+    profile.catch_up_ms = fit_catch_up(profile, service, median);
 }
 
 /// Mean burst size at the rate `median`, and the exponent of its excess over one.
@@ -499,9 +475,49 @@ fn size_and_rate(service: &Service, bursts: &[Burst], median: f64) -> (f64, f64)
     let x_mean = points.iter().map(|(x, _)| x).sum::<f64>() / number;
     let y_mean = points.iter().map(|(_, y)| y).sum::<f64>() / number;
     let xy: f64 = points.iter().map(|(x, y)| (x - x_mean) * (y - y_mean)).sum();
-    let xx: f64 = points.iter().map(|(x, _)| (x - x_mean).powi(2)).sum();
+    let xx: f64 = points.iter().map(|(x, _)| (x - x_mean) * (x - x_mean)).sum();
     let slope = if xx > 1e-9 { (xy / xx).clamp(0.0, 3.0) } else { 0.0 };
     (1.0 + exp(y_mean - slope * x_mean), slope)
+}
+
+/// The time of catching up that gives 100-ms windows the noise they have in the trace.
+///
+/// What a scheduler without memory is behind its rate is a random walk; catching up in time `tau`
+/// makes that walk an Ornstein-Uhlenbeck process, and the variance of a window `T` shrinks by
+/// `(1 - exp(-T/tau)) tau/T`.
+fn fit_catch_up(profile: &Profile, service: &Service, median: f64) -> f64 {
+    let fine = service.fine_rates();
+    let [none, one, two] = [0, 1, 2].map(|lag| autocovariance(&fine, lag));
+    let wanted = none - (2.0 * one - two).max(one);
+    let ranked = service.ranked();
+    let middle = quantile(&ranked, (SHAPE_ENDS[0] + SHAPE_ENDS[1]) / 2.0);
+    let at = |rate: &f64| window_noise(profile, *rate, rate / median, *rate > middle);
+    let free = service.local.iter().map(at).sum::<f64>() / service.local.len() as f64;
+    let window = f64::from(FINE_MS);
+    let (mut low, mut high) = CATCH_UP_MS;
+    for _ in 0..40 {
+        let middle = (low * high).sqrt();
+        let shrinks = (1.0 - exp(-window / middle)) * middle / window;
+        if free * shrinks > wanted { high = middle } else { low = middle }
+    }
+    low
+}
+
+/// Variance of the rate in a 100-ms window at the steady rate `rate` without catching up, by the
+/// central limit theorem for renewal-reward processes: Var(S - rate C) / (T E[C]) with size S and
+/// cycle C.
+fn window_noise(profile: &Profile, rate: f64, relative: f64, fast: bool) -> f64 {
+    let rate = rate.max(1.0 / f64::from(LONGEST_GAP_MS));
+    let excess = (profile.burst_mean - 1.0) * pow(relative, profile.burst_exponent);
+    let size = 1.0 + excess;
+    let spread = 1.0 - profile.burst_same_ms;
+    let gap = (size / rate - excess * spread - 2.0).max(0.0);
+    let variance = |shape, mean: f64| (table_square(shape) - 1.0).max(0.0) * mean * mean;
+    let size_variance = variance(&profile.burst_excess, excess) + excess.min(ROUNDING_VARIANCE);
+    let gap_variance = variance(&profile.gap_excess[usize::from(fast)], gap) + ROUNDING_VARIANCE;
+    // A large burst lasts longer, which takes part of it back.
+    let kept = 1.0 - rate * spread;
+    (kept * kept * size_variance + rate * rate * gap_variance) * rate / size / f64::from(FINE_MS)
 }
 
 /// Pairs of a value and the mean of the values at a like rate, from pairs of rate and value.
@@ -519,7 +535,7 @@ fn relative(mut by_rate: Vec<(f64, u32)>) -> Vec<(f64, f64)> {
 
 /// Shape of what came relative to what was expected; a point at 1 if there is nothing. Pairs
 /// count by what was expected: where that is small, the ratio is mostly rounding.
-fn shape(pairs: &[(f64, f64)]) -> [f64; LEVELS.len()] {
+fn shape(pairs: &[(f64, f64)]) -> Shape {
     let total: f64 = pairs.iter().map(|(_, expected)| expected).sum();
     let mut ratios: Vec<(f64, f64)> = pairs
         .iter()
@@ -548,8 +564,10 @@ fn shape(pairs: &[(f64, f64)]) -> [f64; LEVELS.len()] {
     let table = table.map(|value| value / mean);
     // The generator rounds to whole opportunities and milliseconds once more.
     let variance = table_square(&table) - 1.0;
-    let rounding: f64 =
-        pairs.iter().map(|(_, expected)| ROUNDING_VARIANCE.min(*expected) / expected.max(1e-9)).sum();
+    let rounding: f64 = pairs
+        .iter()
+        .map(|(_, expected)| ROUNDING_VARIANCE.min(*expected) / expected.max(1e-9))
+        .sum();
     let rest = 1.0 - rounding / total / variance;
     let narrower = rest.clamp(0.25, 1.0).sqrt();
     let table = table.map(|value| (1.0 + narrower * (value - 1.0)).max(0.0));
@@ -574,4 +592,142 @@ fn normal_share(z: f64) -> f64 {
         sum += term;
     }
     0.5 + sum * exp(-z * z / 2.0) / std::f64::consts::TAU.sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::builtin;
+    use cellpace_base::Span;
+
+    /// A profile with every part in use, whose memory is short against the traces made from it.
+    fn known() -> Profile {
+        let mut profile = builtin("lte-driving").unwrap();
+        profile.rate_mbps = [1.0, 1.5, 2.2, 3.2, 4.4, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0];
+        profile.memory_weight =
+            [0.0, 0.0, 0.5, 0.5, 0.0, 0.0, 0.0][..MEMORY_S.len()].try_into().unwrap();
+        profile.outage_per_s = [0.3, 0.1, 0.05, 0.02];
+        profile.outage_ms = [110.0, 120.0, 150.0, 200.0, 300.0, 400.0, 500.0, 700.0, 900.0, 1000.0];
+        profile.blackout_share = 0.0;
+        profile
+    }
+
+    fn refitted(profile: &Profile, seed: u64) -> Profile {
+        fit(&profile.generate(seed, Span::from_secs(1500))).unwrap()
+    }
+
+    fn near(found: f64, known: f64, tolerance: f64) {
+        assert!((found / known - 1.0).abs() < tolerance, "{found} should be near {known}");
+    }
+
+    #[test]
+    fn what_a_profile_generates_fits_to_that_profile() {
+        let known = known();
+        let found = refitted(&known, 1);
+        for score in 3..=9 {
+            near(found.rate_mbps[score], known.rate_mbps[score], 0.15);
+        }
+        // The two time scales share the variance; whatever the split, memory at 1 s is the same.
+        let at_1s = |profile: &Profile| -> f64 {
+            profile.memory_weight.iter().zip(MEMORY_S).map(|(w, tau)| w * exp(-1.0 / tau)).sum()
+        };
+        near(at_1s(&found), at_1s(&known), 0.15);
+        assert_eq!(found.wave_weight, 0.0);
+        near(found.burst_mean, known.burst_mean, 0.1);
+        near(found.burst_exponent, known.burst_exponent, 0.2);
+        near(found.burst_same_ms, known.burst_same_ms, 0.03);
+        near(1.0 - found.served_share(), 1.0 - known.served_share(), 0.25);
+        near(found.outage_ms[3], known.outage_ms[3], 0.25);
+        assert!(found.outage_per_s[0] > 2.0 * found.outage_per_s[3], "{:?}", found.outage_per_s);
+    }
+
+    #[test]
+    fn a_wave_is_found_and_only_where_there_is_one() {
+        let mut known = known();
+        known.memory_weight = [0.2, 0.0, 0.0, 0.4, 0.0, 0.0];
+        (known.wave_weight, known.wave_period_s, known.wave_coherence_s) = (0.4, 0.8, 10.0);
+        let found = refitted(&known, 2);
+        near(found.wave_period_s, 0.8, 0.15);
+        near(found.wave_weight, 0.4, 0.3);
+    }
+
+    #[test]
+    fn blackouts_are_told_from_lone_gaps() {
+        let mut known = known();
+        known.blackout_share = 0.3;
+        known.blackout_gaps = [4.0; LEVELS.len()];
+        known.blackout_ms = [900.0; LEVELS.len()];
+        let found = refitted(&known, 3);
+        near(found.blackout_share, 0.3, 0.3);
+        assert_eq!(found.blackout_gaps[4], 4.0);
+        near(found.blackout_ms[3], 900.0, 0.01);
+    }
+
+    #[test]
+    fn a_fit_is_reproducible_and_in_the_written_form() {
+        let trace = known().generate(4, Span::from_secs(120));
+        let found = fit(&trace).unwrap();
+        assert_eq!(found, fit(&trace).unwrap());
+        assert_eq!(found.to_string().parse::<Profile>().unwrap(), found);
+    }
+
+    #[test]
+    fn traces_that_say_too_little_are_refused() {
+        let steady: Vec<u32> = (0..60_000).step_by(4).collect();
+        assert_eq!(fit_millis(&steady), Err(FitError::Constant));
+        let short = FitError::TooShort { served_s: 4.0, bursts: 1000 };
+        assert_eq!(
+            fit_millis(&steady[..1000]),
+            Err(FitError::TooShort { served_s: 3.9, bursts: 1000 })
+        );
+        assert!(short.to_string().starts_with("a profile needs at least 20 s with service"));
+        assert!(matches!(fit_millis(&[]), Err(FitError::TooShort { bursts: 0, .. })));
+        assert!(matches!(fit_millis(&[0, u32::MAX]), Err(FitError::TooLong { .. })));
+        let silent: Vec<u32> = (0..200).map(|i| i * 1000).collect();
+        assert!(matches!(fit_millis(&silent), Err(FitError::TooShort { .. })));
+    }
+
+    #[test]
+    fn odd_traces_fit_or_are_refused_but_never_panic() {
+        let odd: [Vec<u32>; 4] = [
+            (0..400_000).map(|i| i / 10).collect(),
+            (0..40_000).filter(|ms| ms / 500 % 2 == 0).collect(),
+            (0..40_000).filter(|ms| ms % 7 < 2 || ms / 1000 % 5 == 0).collect(),
+            (0..3_000).flat_map(|i| vec![i * 20; (i % 50) as usize]).collect(),
+        ];
+        for millis in odd {
+            if let Ok(profile) = fit_millis(&millis) {
+                assert_eq!(profile.to_string().parse::<Profile>().unwrap(), profile);
+                assert!(!profile.generate(1, Span::from_secs(1)).millis().is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn a_straight_curve_leaves_correlations_as_they_are() {
+        let table = std::array::from_fn(|i| 20.0 + 2.0 * i as f64);
+        let curve = Curve::new(&table);
+        // 4 per unit of quality; the table's ends at +-3 cut a little.
+        near(curve.variance(), 16.0, 0.01);
+        near(curve.correlation_for(8.0), 0.5, 0.01);
+        near(curve.correlation_for(-8.0), -0.5, 0.01);
+    }
+
+    #[test]
+    fn least_squares_find_the_weights_they_were_made_from() {
+        let column = |tau: f64| (0..40).map(|t| (-f64::from(t) / tau).exp()).collect::<Vec<f64>>();
+        let columns = vec![column(1.0), column(8.0), column(100.0)];
+        let target: Vec<f64> = (0..40).map(|t| 0.3 * columns[0][t] + 0.7 * columns[2][t]).collect();
+        let (weights, error) = non_negative_least_squares(&columns, &target);
+        assert!((weights[0] - 0.3).abs() < 0.01 && (weights[2] - 0.7).abs() < 0.01, "{weights:?}");
+        assert!(weights[1] < 0.01 && error < 1e-6, "{weights:?} {error}");
+    }
+
+    #[test]
+    fn the_normal_distribution_has_its_known_shares() {
+        for (z, share) in [(-3.0, 0.001_349_9), (-1.0, 0.158_655_3), (0.0, 0.5), (1.959_964, 0.975)]
+        {
+            assert!((normal_share(z) - share).abs() < 1e-6, "{z}");
+        }
+    }
 }

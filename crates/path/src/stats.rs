@@ -99,7 +99,8 @@ impl TraceStats {
         let length = millis.last().copied().unwrap_or(0);
         let [short, medium, second] = [20, 100, 1000].map(|width| Windows::new(millis, width));
         let bursts = Bursts::new(millis);
-        let outage: u64 = bursts.gaps.iter().filter(|g| **g > OUTAGE_MS).map(|g| u64::from(*g)).sum();
+        let outage: u64 =
+            bursts.gaps.iter().filter(|g| **g > OUTAGE_MS).map(|g| u64::from(*g)).sum();
         let per_ms = |count: usize| ratio(count as f64, f64::from(length));
         Self {
             seconds: f64::from(length) / 1000.0,
@@ -249,14 +250,45 @@ fn percentiles(mut values: Vec<u32>) -> Percentiles {
 fn quantile(sorted: &[u32], level: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
     let rank = level * last as f64;
-    let (below, above) = (f64::from(sorted[rank as usize]), f64::from(sorted[rank.ceil() as usize]));
+    let (below, above) =
+        (f64::from(sorted[rank as usize]), f64::from(sorted[rank.ceil() as usize]));
     below + (rank - rank.floor()) * (above - below)
 }
 
 /// Last values of the bars: two to an octave, and one for the rest.
 const BAR_ENDS: [u32; 32] = [
-    1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048,
-    3072, 4096, 6144, 8192, 12_288, 16_384, 24_576, 32_768, 49_152, u32::MAX,
+    1,
+    2,
+    3,
+    4,
+    6,
+    8,
+    12,
+    16,
+    24,
+    32,
+    48,
+    64,
+    96,
+    128,
+    192,
+    256,
+    384,
+    512,
+    768,
+    1024,
+    1536,
+    2048,
+    3072,
+    4096,
+    6144,
+    8192,
+    12_288,
+    16_384,
+    24_576,
+    32_768,
+    49_152,
+    u32::MAX,
 ];
 
 /// Shares of positive values; bars behind the largest value are left out.
@@ -307,7 +339,11 @@ impl fmt::Display for Row {
 /// to it generates.
 pub fn compare(left: &Trace, right: &Trace) -> Vec<Row> {
     let (left, right) = (TraceStats::of(left), TraceStats::of(right));
-    let row = |what, figure: fn(&TraceStats) -> f64| Row { what, left: figure(&left), right: figure(&right) };
+    let row = |what, figure: fn(&TraceStats) -> f64| Row {
+        what,
+        left: figure(&left),
+        right: figure(&right),
+    };
     vec![
         row("seconds", |s| s.seconds),
         row("mean Mbit/s", |s| s.mean_mbps),
@@ -335,4 +371,101 @@ pub fn compare(left: &Trace, right: &Trace) -> Vec<Row> {
         row("inter-burst p90 ms", |s| s.inter_burst_ms.p90),
         row("inter-burst p99 ms", |s| s.inter_burst_ms.p99),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn every_ms(range: impl Iterator<Item = u32>) -> Vec<u32> {
+        range.collect()
+    }
+
+    /// 100 ms with one opportunity each, 100 ms without, and an opportunity at the end.
+    fn on_off(seconds: u32) -> Vec<u32> {
+        every_ms((0..seconds * 1000).filter(|ms| ms / 100 % 2 == 0).chain([seconds * 1000]))
+    }
+
+    #[test]
+    fn a_constant_rate_does_not_vary() {
+        let stats = TraceStats::of_millis(&every_ms(0..=10_000));
+        assert_eq!(stats.seconds, 10.0);
+        assert_eq!(stats.opportunities, 10_001);
+        assert!((stats.mean_mbps - 12.0012).abs() < 1e-9, "{}", stats.mean_mbps);
+        assert_eq!((stats.rate_p5_mbps, stats.rate_p95_mbps), (12.0, 12.0));
+        assert_eq!((stats.cv_20ms, stats.cv_100ms, stats.cv_1s), (0.0, 0.0, 0.0));
+        assert_eq!(stats.acf_1s, 0.0);
+        assert_eq!((stats.gap_ms.p50, stats.gap_ms.max), (1.0, 1.0));
+        assert_eq!(stats.burst_size.max, 10_001.0);
+        assert_eq!(stats.inter_burst_ms, Percentiles::default());
+    }
+
+    #[test]
+    fn an_on_off_trace_has_the_figures_of_a_square_wave() {
+        let stats = TraceStats::of_millis(&on_off(20));
+        // Rates are 0 and 12 in turn: as far from the mean as the mean is from zero.
+        assert!((stats.cv_20ms - 1.0).abs() < 1e-12 && (stats.cv_100ms - 1.0).abs() < 1e-12);
+        assert_eq!(stats.cv_1s, 0.0);
+        assert!((stats.acf_100ms + 1.0).abs() < 1e-12, "{}", stats.acf_100ms);
+        assert!((stats.acf_1s - 1.0).abs() < 1e-12 && (stats.acf_5s - 1.0).abs() < 1e-12);
+        assert_eq!((stats.burst_size.p50, stats.inter_burst_ms.p50), (100.0, 101.0));
+        // 100 gaps of 101 ms in 20 s.
+        assert!((stats.outage_share - 0.505).abs() < 1e-9, "{}", stats.outage_share);
+    }
+
+    #[test]
+    fn percentiles_of_seconds_count_the_empty_ones() {
+        // 1, 0, 3 and 4 opportunities in the seconds, then the end.
+        let stats = TraceStats::of_millis(&[500, 2000, 2001, 2002, 3000, 3500, 3600, 3700, 4000]);
+        // The order statistics are 0, 1, 3, 4; an opportunity per second is 0.012 Mbit/s.
+        assert!((stats.rate_p50_mbps - 2.0 * 0.012).abs() < 1e-12, "{}", stats.rate_p50_mbps);
+        assert!((stats.rate_p5_mbps - 0.15 * 0.012).abs() < 1e-12, "{}", stats.rate_p5_mbps);
+        assert_eq!(stats.gap_ms.max, 1500.0);
+        assert_eq!(stats.burst_size.max, 3.0);
+    }
+
+    #[test]
+    fn bursts_join_neighbouring_milliseconds_only() {
+        let stats = TraceStats::of_millis(&[5, 5, 6, 8, 8, 8, 8, 20, 21, 22, 23, 24]);
+        // Bursts 5 5 6, 8 8 8 8, 20..24; between them 2 and 12 ms.
+        assert_eq!((stats.burst_size.mean, stats.burst_size.max), (4.0, 5.0));
+        assert_eq!((stats.inter_burst_ms.mean, stats.inter_burst_ms.max), (7.0, 12.0));
+        let third = 1.0 / 3.0;
+        let bar = |from, to, share| Bar { from, to, share };
+        assert_eq!(
+            stats.burst_size_bars[2..],
+            [bar(3, 3, third), bar(4, 4, third), bar(5, 6, third)]
+        );
+        assert_eq!(stats.inter_burst_bars[1], bar(2, 2, 0.5));
+        assert_eq!(stats.inter_burst_bars.last(), Some(&bar(9, 12, 0.5)));
+    }
+
+    #[test]
+    fn bars_cover_everything_once() {
+        let values: Vec<u32> = (1..2000).chain([70_000, u32::MAX]).collect();
+        let bars = bars(&values);
+        assert!((bars.iter().map(|bar| bar.share).sum::<f64>() - 1.0).abs() < 1e-9);
+        assert!(bars.windows(2).all(|pair| pair[0].to + 1 == pair[1].from));
+        assert_eq!(bars.last().map(|bar| bar.to), Some(u32::MAX));
+    }
+
+    #[test]
+    fn degenerate_lists_have_figures_too() {
+        for millis in [&[][..], &[0], &[7], &[0, u32::MAX], &[3, 3, 3]] {
+            let stats = TraceStats::of_millis(millis);
+            let figures = [stats.mean_mbps, stats.cv_20ms, stats.acf_5s, stats.rate_p95_mbps];
+            assert!(figures.iter().all(|figure| figure.is_finite()), "{millis:?} {stats:?}");
+        }
+    }
+
+    #[test]
+    fn a_side_by_side_of_a_trace_with_itself_has_no_change() {
+        let trace = Trace::from_millis(on_off(20)).unwrap();
+        let rows = compare(&trace, &trace);
+        assert_eq!(rows.len(), 25);
+        assert!(rows.iter().all(|row| row.change().is_none_or(|change| change == 0.0)));
+        let row = Row { what: "CV 1 s", left: 0.5, right: 0.55 };
+        assert_eq!(row.to_string(), "CV 1 s                        0.500      0.550   +10.0 %");
+        assert_eq!(Row { left: 0.0, ..row }.change(), None);
+    }
 }

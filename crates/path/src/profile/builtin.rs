@@ -22,3 +22,29 @@ pub fn builtin(name: &str) -> Option<Profile> {
     let which = NAMES.iter().position(|known| *known == name)?;
     Some(TEXTS[which].parse().expect("the built-in profiles are read by a test"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_built_in_reads_and_is_in_the_written_form() {
+        for (name, text) in NAMES.iter().zip(TEXTS) {
+            let profile = builtin(name).unwrap();
+            assert_eq!(profile.to_string(), text, "{name}");
+            assert!(!profile.about().is_empty());
+        }
+        assert_eq!(builtin("lte"), None);
+    }
+
+    #[test]
+    fn built_ins_say_whether_they_are_fitted() {
+        let about = |name| builtin(name).unwrap().about().to_owned();
+        for name in ["lte-driving", "umts-driving", "hspa-walking"] {
+            assert!(about(name).starts_with("fitted to"), "{name}");
+        }
+        for name in ["lte-stationary", "5g-midband"] {
+            assert!(about(name).starts_with("not fitted"), "{name}");
+        }
+    }
+}

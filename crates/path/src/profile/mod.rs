@@ -27,9 +27,10 @@
 //!    `S = 1 + (burst_mean - 1) (r / median)^burst_exponent` opportunities: `1 + x`, where `x` has
 //!    the shape `burst_excess` and mean `S - 1`. The next opportunity of a burst falls in the same
 //!    millisecond with probability `burst_same_ms`, else in the next one. Then follows a gap of 2
-//!    to 50 ms with the mean that makes the rate come out as `r`, and the shape `gap_*_excess`. The
-//!    share `gap_follows_burst` of that mean is proportional to the size of the burst before: a
-//!    scheduler that is fair makes up for a large burst.
+//!    to 50 ms with the mean that makes the rate come out as `r`, and the shape `gap_*_excess`. A
+//!    scheduler makes up for a long gap: what it is behind `r`, it serves within `catch_up_ms` on
+//!    top of `r` (and the other way round), so that windows longer than that vary less than
+//!    independent gaps and bursts would make them. Outages are not made up for.
 //!
 //! Shapes and lengths are quantile tables at [`LEVELS`], linear in between. Shapes are relative to
 //! their mean. Gaps have one for the slowest fifth of the time and one for the faster half; what
@@ -109,8 +110,8 @@ pub struct Profile {
     pub(crate) burst_same_ms: f64,
     /// Shape of the opportunities of a burst behind the first.
     pub(crate) burst_excess: Shape,
-    /// Share of a gap's mean that goes with the size of the burst before it.
-    pub(crate) gap_follows_burst: f64,
+    /// In which time the scheduler makes up for what it served too little, in milliseconds.
+    pub(crate) catch_up_ms: f64,
     /// Shape of the gap between bursts beyond 2 ms, at low and at high rates.
     pub(crate) gap_excess: [Shape; 2],
 }
@@ -169,4 +170,32 @@ pub(crate) fn at_score(table: &[f64; SCORES], z: f64) -> f64 {
     let place = ((z - LOWEST_SCORE) / SCORE_STEP).clamp(0.0, (SCORES - 1) as f64);
     let below = (place as usize).min(SCORES - 2);
     table[below] + (place - below as f64) * (table[below + 1] - table[below])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_linear_between_their_levels() {
+        // The uniform distribution on 0..1 in its own quantiles.
+        assert!((table_mean(&LEVELS) - 0.5).abs() < 1e-12);
+        assert!((table_square(&LEVELS) - 1.0 / 3.0).abs() < 1e-12);
+        for level in [0.0, 0.05, 0.1, 0.6, 0.9995, 1.0] {
+            assert!((table_quantile(&LEVELS, level) - level).abs() < 1e-12, "{level}");
+        }
+        let scores: [f64; SCORES] = std::array::from_fn(|i| LOWEST_SCORE + SCORE_STEP * i as f64);
+        for z in [-3.0, -1.2, 0.0, 0.3, 3.0] {
+            assert!((at_score(&scores, z) - z).abs() < 1e-12, "{z}");
+        }
+        assert_eq!((at_score(&scores, -9.0), at_score(&scores, 9.0)), (-3.0, 3.0));
+    }
+
+    #[test]
+    fn shapes_blend_between_slow_and_fast() {
+        let shapes = [[2.0; LEVELS.len()], [4.0; LEVELS.len()]];
+        assert_eq!((blend(&shapes, -3.0, 0.5), blend(&shapes, 3.0, 0.5)), (2.0, 4.0));
+        let middle = (SHAPE_SCORES[0] + SHAPE_SCORES[1]) / 2.0;
+        assert!((blend(&shapes, middle, 0.5) - 3.0).abs() < 1e-12);
+    }
 }

@@ -139,7 +139,7 @@ const FIELDS: [Field; 17] = [
     Field::new(
         "rate_mbps",
         "rate while served at the normal scores -3, -2.5 .. 3 of the quality, Mbit/s",
-        0.001,
+        0.12,
         10_000.0,
     )
     .rising(),
@@ -180,10 +180,10 @@ const FIELDS: [Field; 17] = [
     )
     .rising(),
     Field::new(
-        "gap_follows_burst",
-        "share of a gap that goes with the size of the burst before it",
-        0.0,
+        "catch_up_ms",
+        "in which time the scheduler makes up for what it served too little or too much, ms",
         1.0,
+        100_000.0,
     ),
     Field::new(
         "gap_slow_excess",
@@ -214,7 +214,7 @@ impl Profile {
             burst_exponent: 0.0,
             burst_same_ms: 0.0,
             burst_excess: Default::default(),
-            gap_follows_burst: 0.0,
+            catch_up_ms: 1.0,
             gap_excess: Default::default(),
         }
     }
@@ -238,7 +238,7 @@ impl Profile {
             from_mut(&mut self.burst_exponent),
             from_mut(&mut self.burst_same_ms),
             &mut self.burst_excess,
-            from_mut(&mut self.gap_follows_burst),
+            from_mut(&mut self.catch_up_ms),
             gap_slow,
             gap_fast,
         ]
@@ -345,7 +345,13 @@ fn read_numbers(
         };
         // Written so that NaN, too, is out of range.
         if !(field.low..=field.high).contains(&value) {
-            return Err(ProfileError::OutOfRange { line, key, value, low: field.low, high: field.high });
+            return Err(ProfileError::OutOfRange {
+                line,
+                key,
+                value,
+                low: field.low,
+                high: field.high,
+            });
         }
         if field.rising && value < before {
             return Err(ProfileError::Decreasing { line, key, before, after: value });
@@ -369,4 +375,119 @@ fn unknown_key(line: usize, key: &str) -> ProfileError {
 /// The first characters of a text that may be long.
 fn shorten(text: &str) -> String {
     text.chars().take(40).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::builtin;
+    use proptest::prelude::*;
+
+    fn text() -> String {
+        builtin("lte-driving").unwrap().to_string()
+    }
+
+    /// The text with the line of `key` replaced.
+    fn with_line(key: &str, line: &str) -> String {
+        let starts = format!("{key} =");
+        let replaced = |old| if str::starts_with(old, &starts) { line } else { old };
+        text().lines().map(replaced).collect::<Vec<_>>().join("\n")
+    }
+
+    fn said(text: &str) -> String {
+        text.parse::<Profile>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn malformed_texts_are_refused_with_line_and_field() {
+        let cases = [
+            ("burst_mean", "burst_mean 3", "line 24: `burst_mean 3` should be key = value"),
+            ("burst_mean", "burst_mean = x", "line 24: `burst_mean`: `x` is not a number"),
+            ("burst_mean", "burst_mean = 1 2", "line 24: `burst_mean` has 2 numbers; it needs 1"),
+            ("burst_mean", "burst_mean =", "line 24: `burst_mean` has 0 numbers; it needs 1"),
+            (
+                "burst_mean",
+                "burst_mean = 0",
+                "line 24: `burst_mean`: 0 is out of range; allowed: 1 to 10000",
+            ),
+            (
+                "burst_mean",
+                "burst_mean = NaN",
+                "line 24: `burst_mean`: NaN is out of range; allowed: 1 to 10000",
+            ),
+            (
+                "burst_mean",
+                "burst_men = 2",
+                "line 24: a profile has no `burst_men`; did you mean `burst_mean`?",
+            ),
+            ("burst_mean", "wave_weight = 0", "line 24: `wave_weight` is given twice"),
+            ("about", "", "`about` is missing: where the numbers come from"),
+            (
+                "blackout_gaps",
+                "blackout_gaps = 1 2 3 2 5 6 7 8 9 10",
+                "line 20: `blackout_gaps` must not decrease, but 2 follows 3",
+            ),
+            (
+                "wave_weight",
+                "wave_weight = 0.5",
+                "`memory_weight` and `wave_weight` add up to 1.49999; they should add up to 1",
+            ),
+        ];
+        for (key, line, error) in cases {
+            assert_eq!(said(&with_line(key, line)), error);
+        }
+    }
+
+    #[test]
+    fn a_missing_key_is_named_with_its_meaning() {
+        let error = said(&with_line("catch_up_ms", "# gone"));
+        assert!(error.starts_with("`catch_up_ms` is missing: in which time"), "{error}");
+    }
+
+    #[test]
+    fn comments_blank_lines_and_spaces_do_not_matter() {
+        let loose = text().replace(" = ", "=").replace('\n', "\r\n\n  ");
+        assert_eq!(loose.parse::<Profile>().unwrap(), text().parse().unwrap());
+    }
+
+    #[test]
+    fn a_text_beyond_the_bound_is_refused_unread() {
+        let long = "#".repeat(MAX_TEXT + 1);
+        assert_eq!(long.parse::<Profile>(), Err(ProfileError::TooLong { bytes: MAX_TEXT + 1 }));
+    }
+
+    #[test]
+    fn an_about_with_line_breaks_stays_one_line() {
+        let profile = builtin("5g-midband").unwrap().with_about("two\nburst_mean = 1\r\nlines");
+        assert_eq!(profile.about(), "two burst_mean = 1 lines");
+        assert_eq!(profile.to_string().parse::<Profile>().unwrap(), profile);
+    }
+
+    #[test]
+    fn tidy_numbers_read_back_exactly() {
+        let mut profile = builtin("lte-driving").unwrap();
+        profile.burst_mean = 4.0 / 3.0;
+        profile.catch_up_ms = f64::MAX;
+        let tidy = profile.tidy();
+        assert_eq!((tidy.burst_mean, tidy.catch_up_ms), (1.333, 100_000.0));
+        assert_eq!(tidy.to_string().parse::<Profile>().unwrap(), tidy);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "(([a-z_]{1,12}|rate_mbps|about|burst_mean)[ =]{0,3}[-0-9. eNa]{0,20}\n?){0,8}") {
+            let _ = text.parse::<Profile>();
+        }
+
+        #[test]
+        fn no_damage_to_a_profile_panics(at in 0usize..1700, with in "\\PC{0,3}") {
+            let text = text();
+            let at = (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+            let (head, tail) = text.split_at(at);
+            let rest = tail.chars().skip(1).collect::<String>();
+            if let Ok(profile) = format!("{head}{with}{rest}").parse::<Profile>() {
+                prop_assert!(!profile.generate(1, cellpace_base::Span::from_millis(200)).millis().is_empty());
+            }
+        }
+    }
 }
