@@ -413,6 +413,20 @@ fn fit_outages(profile: &mut Profile, service: &Service, millis: &[u32]) {
     profile.outage_ms = quantiles(lone, f64::from(LONGEST_GAP_MS + 1));
     profile.blackout_gaps = quantiles(runs, 1.0);
     profile.blackout_ms = quantiles(gaps, f64::from(LONGEST_GAP_MS + 1));
+    let windows_s = (service.served.len() as u32 * FINE_MS) as f64 / 1000.0;
+    scale_outages(profile, served_s.iter().sum::<f64>() / windows_s);
+}
+
+/// Scales the rates of outages so that they leave the share `served` of the time. The quality is
+/// not seen during an outage, so that the counts by band are right among each other only.
+fn scale_outages(profile: &mut Profile, served: f64) {
+    let counted = profile.outage_per_s;
+    let (mut low, mut high) = (0.0, 4.0);
+    for _ in 0..40 {
+        let factor = (low + high) / 2.0;
+        profile.outage_per_s = counted.map(|rate| rate * factor);
+        if profile.served_share() > served { low = factor } else { high = factor }
+    }
 }
 
 /// Quantiles at [`LEVELS`]; `none` if there is nothing.

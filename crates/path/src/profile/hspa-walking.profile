@@ -11,7 +11,7 @@ wave_period_s = 1.1
 # after which it has forgotten its phase, s
 wave_coherence_s = 3
 # outages per second in the worst 10 % of the quality, in 10-25 %, 25-50 % and above
-outage_per_s = 0 0.02204 0 0
+outage_per_s = 0 0.02228 0 0
 # lengths of outages of one gap at 0 10 25 50 75 90 95 99 99.9 100 %, ms
 outage_ms = 122 122 122 122 122 122 122 122 122 122
 # share of the outages that are several gaps in a row

@@ -11,7 +11,7 @@ wave_period_s = 1
 # after which it has forgotten its phase, s
 wave_coherence_s = 1
 # outages per second in the worst 10 % of the quality, in 10-25 %, 25-50 % and above
-outage_per_s = 0.3821 0.1585 0.1366 0.06445
+outage_per_s = 0.393 0.1631 0.1405 0.0663
 # lengths of outages of one gap at 0 10 25 50 75 90 95 99 99.9 100 %, ms
 outage_ms = 101 106 118.5 146.5 252.2 336.1 414.3 988.1 1462 1515
 # share of the outages that are several gaps in a row

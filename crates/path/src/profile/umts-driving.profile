@@ -11,7 +11,7 @@ wave_period_s = 1
 # after which it has forgotten its phase, s
 wave_coherence_s = 1
 # outages per second in the worst 10 % of the quality, in 10-25 %, 25-50 % and above
-outage_per_s = 0.6399 0.2332 0.127 0.03423
+outage_per_s = 0.7571 0.2759 0.1503 0.0405
 # lengths of outages of one gap at 0 10 25 50 75 90 95 99 99.9 100 %, ms
 outage_ms = 102 109 131.5 239.5 480.5 644.1 1304 3937 5571 5753
 # share of the outages that are several gaps in a row
