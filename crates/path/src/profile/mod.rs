@@ -1,6 +1,6 @@
 //! Profiles: a stochastic model of a cellular link, small enough to read.
 //!
-//! A [`Profile`] has a few tens of numbers. [`Profile::generate`] makes a trace from them,
+//! A [`Profile`] has about ninety numbers. [`Profile::generate`] makes a trace from them,
 //! [`crate::fit::fit`] estimates them from a trace, and the built-in ones come with the library.
 //!
 //! ```
@@ -30,7 +30,7 @@
 //!    Gaussian copula): the entry at 0 is the median, the one at 1 the 84th percentile.
 //! 2. **Outages** begin at `outage_per_s` per second of service, which depends on the quality:
 //!    its worst tenth, up to the lower quartile, up to the median, above. Any gap of more than
-//!    50 ms is one. Most (handovers, retransmissions of the radio link) are a single gap, drawn
+//!    100 ms is one. Most (handovers, retransmissions of the radio link) are a single gap, drawn
 //!    from `outage_ms`. The share `blackout_share` (tunnels, no coverage) are `blackout_gaps` gaps
 //!    in a row, each drawn from `blackout_ms`, with one burst in between. Quality goes on changing
 //!    meanwhile.
@@ -39,7 +39,7 @@
 //!    `S = 1 + (burst_mean - 1) (r / median)^burst_exponent` opportunities: `1 + x`, where `x` has
 //!    the shape `burst_excess` and mean `S - 1`. The next opportunity of a burst falls in the same
 //!    millisecond with probability `burst_same_ms`, else in the next one. Then follows a gap of 2
-//!    to 50 ms with the mean that makes the rate come out as `r`, and the shape `gap_*_excess`. A
+//!    to 100 ms with the mean that makes the rate come out as `r`, and the shape `gap_*_excess`. A
 //!    scheduler makes up for a long gap: what it is behind `r`, it serves within `catch_up_ms` on
 //!    top of `r` (and the other way round), so that windows longer than that vary less than
 //!    independent gaps and bursts would make them. Outages are not made up for.
