@@ -21,9 +21,9 @@
 //! ```
 
 mod delay;
+pub mod fit;
 #[doc(hidden)]
 pub mod fuzz;
-pub mod fit;
 mod link;
 mod loss;
 mod packet;
@@ -31,8 +31,8 @@ mod path;
 pub mod profile;
 pub mod queue;
 pub mod schedule;
-pub mod steps;
 pub mod stats;
+pub mod steps;
 
 pub use delay::{Delay, DelaySpec};
 pub use link::Link;

@@ -59,6 +59,7 @@ pub fn run_observed(
     observer: &mut impl Observer,
 ) -> Result<Outcome, SimError> {
     scenario.check()?;
+    let scenario = &Scenario { trace: scenario.trace.drawn(scenario.seed), ..scenario.clone() };
     let mut world = World::new(scenario)?;
     world.run(observer);
     let capacity = capacity(scenario)?;

@@ -1,7 +1,7 @@
 //! Where the contents of named files come from. This crate opens nothing itself.
 
 use std::collections::HashMap;
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Read};
 use std::sync::Arc;
 
 use cellpace_base::Span;
@@ -9,7 +9,11 @@ use cellpace_base::Span;
 use super::{Trace, TraceError};
 use crate::PathError;
 use crate::delay::read_delays;
+use crate::profile::{Profile, ProfileError};
 use crate::steps::Steps;
+
+/// Many times the size of any profile.
+const MAX_PROFILE_BYTES: u64 = 1 << 18;
 
 type Open<'a> = Box<dyn FnMut(&str) -> io::Result<Box<dyn BufRead>> + 'a>;
 
@@ -68,6 +72,19 @@ impl<'a> TraceFiles<'a> {
         let delays = read_delays(name, self.reader(name)?)?;
         self.delays.insert(name.to_owned(), delays.clone());
         Ok(delays)
+    }
+
+    /// The profile in the file `name`.
+    ///
+    /// # Errors
+    /// As for [`trace`](Self::trace).
+    pub fn profile(&mut self, name: &str) -> Result<Profile, PathError> {
+        let problem = |problem: String| TraceError::Unreadable { name: name.to_owned(), problem };
+        let mut text = String::new();
+        let reader = self.reader(name)?;
+        let read = reader.take(MAX_PROFILE_BYTES).read_to_string(&mut text);
+        read.map_err(|error| problem(error.to_string()))?;
+        text.parse().map_err(|error: ProfileError| problem(error.to_string()).into())
     }
 
     fn reader(&mut self, name: &str) -> Result<Box<dyn BufRead>, PathError> {

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use cellpace_base::{Args, Kind, Param, Random, Rate, Span, Time, nearest, split_name};
 
+use crate::profile::{self, Profile};
 use crate::steps::{SHORTEST_STEP, Steps};
 use crate::{DelaySpec, PathError};
 
@@ -59,6 +60,8 @@ pub trait Schedule: Send {
 /// | `random:2mbit..20mbit/5s` | a rate redrawn uniformly every so often, seeded |
 /// | `onoff:12mbit,on=5s,off=1s` | a rate with outages; `lengths=exp` makes `on` and `off` the means of exponential lengths, seeded |
 /// | `cellreplay:heavy=FILE,light=FILE,delay=FILE` | a pair of traces with a changing base delay, see [`CellReplay`]; `light` and `delay` may be left out |
+/// | `lte-driving` and the other [built-in profiles](crate::profile::NAMES) | five minutes drawn from a stochastic model, seeded |
+/// | `profile:FILE` | the same from a file that [`fit`](crate::fit) made |
 /// | anything else | a file in Mahimahi format, see [`Trace`] |
 #[derive(Debug, Clone, PartialEq)]
 pub struct TraceSpec {
@@ -71,11 +74,15 @@ enum TraceKind {
     Constant(Rate),
     Steps(Steps<Rate>),
     Recorded(Arc<Trace>),
+    Profile(Arc<Profile>),
     CellReplay { link: Arc<CellReplay>, delay: Option<DelaySpec> },
 }
 
 /// The names that may stand in front of a colon.
-const GENERATORS: &[&str] = &["constant", "step", "random", "onoff", "cellreplay"];
+const GENERATORS: &[&str] = &["constant", "step", "random", "onoff", "profile", "cellreplay"];
+
+/// How much of a profile is drawn before it repeats.
+const PROFILE_PERIOD: Span = Span::from_secs(300);
 
 /// The stream of draws for generated rates; those of the path are in `path.rs`.
 const RATE_STREAM: u64 = 4;
@@ -174,6 +181,7 @@ impl TraceSpec {
     pub fn period(&self) -> Option<Span> {
         match &self.kind {
             TraceKind::Recorded(trace) => Some(trace.period()),
+            TraceKind::Profile(_) => Some(PROFILE_PERIOD),
             TraceKind::CellReplay { link, .. } => Some(link.heavy().period()),
             TraceKind::Constant(_) | TraceKind::Steps(_) => None,
         }
@@ -184,6 +192,18 @@ impl TraceSpec {
         match &self.kind {
             TraceKind::CellReplay { delay, .. } => delay.as_ref(),
             _ => None,
+        }
+    }
+
+    /// The same trace with its draws for `seed` done once, where that is much work: for those who
+    /// build the schedule several times.
+    #[must_use]
+    pub fn drawn(&self, seed: u64) -> Self {
+        match &self.kind {
+            TraceKind::Profile(profile) => {
+                Self::recorded(&*self.text, Arc::new(profile.generate(seed, PROFILE_PERIOD)))
+            }
+            _ => self.clone(),
         }
     }
 
@@ -198,6 +218,9 @@ impl TraceSpec {
                 Box::new(Piecewise::new(steps, &mut Random::seeded(seed, RATE_STREAM)))
             }
             TraceKind::Recorded(trace) => Box::new(Replay::new(Arc::clone(trace))),
+            TraceKind::Profile(profile) => {
+                Box::new(Replay::new(Arc::new(profile.generate(seed, PROFILE_PERIOD))))
+            }
             TraceKind::CellReplay { link, .. } => Box::new(link.schedule()),
         })
     }
@@ -205,9 +228,13 @@ impl TraceSpec {
 
 /// The generated trace that `text` names, if its name is a generator's.
 fn generated(text: &str, files: &mut TraceFiles<'_>) -> Option<Result<TraceKind, PathError>> {
+    if let Some(profile) = profile::builtin(text) {
+        return Some(Ok(TraceKind::Profile(Arc::new(profile))));
+    }
     text.split_once(':')?;
     let split = split_name(text);
     Some(match split.name {
+        "profile" => files.profile(split.rest).map(Arc::new).map(TraceKind::Profile),
         "constant" => constant(split.rest),
         "step" => Steps::parse_cycle(split.rest, "rate").map(TraceKind::Steps),
         "random" => Steps::parse_random(split.rest, "rate").map(TraceKind::Steps),
@@ -261,11 +288,14 @@ fn parse_rate(text: &str, what: &str) -> Result<Rate, PathError> {
 
 /// What is no file may be a misspelt generator.
 fn hinted(error: PathError, text: &str) -> PathError {
-    let name = split_name(text).name;
-    let near = nearest(name, GENERATORS.iter().copied());
-    let hint = match near {
-        Some(near) => format!(", and no such generator; did you mean `{near}:`?"),
-        None => format!("; generated ones begin with {}:", GENERATORS.join(":, ")),
+    let near = near_generator(text);
+    let hint = match &near {
+        Some(near) => format!(", and no such generator; did you mean `{near}`?"),
+        None => format!(
+            "; generated ones are {} and those that begin with {}:",
+            profile::NAMES.join(", "),
+            GENERATORS.join(":, ")
+        ),
     };
     match error {
         PathError::NoFile { name } => PathError::Unknown { what: "trace file", name, hint },
@@ -274,6 +304,14 @@ fn hinted(error: PathError, text: &str) -> PathError {
         }
         error => error,
     }
+}
+
+/// The built-in profile or generator that `text` is nearly the name of.
+fn near_generator(text: &str) -> Option<String> {
+    if let Some(profile) = nearest(text, profile::NAMES) {
+        return Some(profile.to_owned());
+    }
+    nearest(split_name(text).name, GENERATORS.iter().copied()).map(|near| format!("{near}:"))
 }
 
 impl Default for TraceSpec {
@@ -347,7 +385,7 @@ mod tests {
             "there is no trace file `constnat:12mbit`, and no such generator; did you mean \
              `constant:`?"
         );
-        assert!(said("city.down").contains("generated ones begin with constant:, step:"));
+        assert!(said("city.down").contains("those that begin with constant:, step:"));
         let error = "constnat:12mbit".parse::<TraceSpec>().unwrap_err().to_string();
         assert!(error.contains("did you mean `constant:`?"), "{error}");
         let error = "city.down".parse::<TraceSpec>().unwrap_err().to_string();
