@@ -30,7 +30,7 @@ use crate::{
 };
 pub use params::INFO;
 use params::{CreditRule, ExitRule, Law, Settings};
-use profile::{DelayProfile, MAX_WINDOW};
+use profile::{DelayProfile, MAX_WINDOW, Repair};
 
 /// Gaps that wait at most; beyond, the oldest expires early. More than the largest window.
 const MAX_MISSING: usize = 1 << 16;
@@ -529,7 +529,7 @@ impl Verus {
     fn take_window(&mut self, w: f64) {
         let max = self.settings.max_window;
         self.w = w.clamp(1.0, max);
-        if w >= max && self.settings.fit.monotone {
+        if w >= max && self.settings.fit.repair != Repair::Off {
             // A set-point that ran off while the window cannot follow would take as long to
             // come back.
             self.d_est = self.d_est.min(self.delay_at(max));
@@ -564,7 +564,7 @@ impl Verus {
         if let Some(stop) = self.curve_stop.take() {
             self.profile.forget_from(stop);
         }
-        if let Some(fit) = self.profile.refit(now) {
+        if let Some(fit) = self.profile.refit(now, self.d_min.unwrap_or(0.0)) {
             self.events.push(now, Event::ProfileRefit { points: fit.points, nodes: fit.nodes });
         }
     }
@@ -655,10 +655,19 @@ impl Verus {
         }
     }
 
-    /// The packets are in flight again and their acks are samples; window and set-point return
-    /// to where they were. Slow start does not return: so late an ack is a reason to leave it.
+    /// After an outage the packets that waited through it arrive. As in the original they stay
+    /// forgotten by default: their delays are those of the outage, not of their windows, and in
+    /// the profile they would stay. Where the RTT itself is as long as a timeout there would be no
+    /// samples at all, so there, and with `late=sample`, they are in flight again and their acks
+    /// count; window and set-point return to where they were. Slow start does not return: so late
+    /// an ack is a reason to leave it.
     fn undo_timeout(&mut self, now: Time) {
         let Some(before) = self.before_timeout.take() else { return };
+        let long_path =
+            before.slow_start || self.base() * 1.5 > self.settings.rto_max.as_millis_f64();
+        if !self.settings.late_samples && !long_path {
+            return;
+        }
         self.session_first = before.session_first;
         self.first_live = before.first_live;
         self.in_flight += before.in_flight;

@@ -3,7 +3,7 @@
 use cellpace_base::{Args, Kind, Param, Span};
 
 use super::Verus;
-use super::profile::{FitSettings, MAX_WINDOW};
+use super::profile::{Extension, FitSettings, MAX_WINDOW, Repair};
 use crate::ControllerInfo;
 
 /// The registry's entry.
@@ -34,7 +34,18 @@ static PARAMS: &[Param] = &[
         "whether each fit takes windows_per_node afresh or what an earlier fit lowered it to",
         "sticky: code",
     ),
-    flag("monotone", "true", "repair the curve to rise everywhere", "false: code"),
+    word(
+        "monotone",
+        &["low", "high", "off"],
+        "make the curve rise: highest rising curve below it, running maximum, or not at all",
+        "cellpace; off: code",
+    ),
+    word(
+        "extend",
+        &["bdp", "mean"],
+        "how a rising curve goes on: a base delay per largest window, or with its own slope",
+        OURS,
+    ),
     flag("floor", "true", "let the curve answer no less than the base delay", "false: code"),
     Param {
         key: "age",
@@ -93,6 +104,12 @@ static PARAMS: &[Param] = &[
         "3",
         "delays until a lost packet is given up",
         "Verus, section 5.2",
+    ),
+    word(
+        "late",
+        &["drop", "sample"],
+        "what acks of packets that were in flight at a timeout are worth",
+        "drop: code",
     ),
     span("bump", Span::ZERO, SEC, "10ms", "rise of the base delay when draining is futile", CODE),
     word("average", &["sample", "zero"], "where the mean delay starts", "zero: code"),
@@ -178,6 +195,8 @@ pub(super) struct Settings {
     pub(super) gap_expiry: Span,
     /// Zero where the delay does not matter.
     pub(super) gap_ratio: f64,
+    /// Whether acks of packets that were in flight at a timeout are samples.
+    pub(super) late_samples: bool,
     pub(super) bump: f64,
     pub(super) average_from_zero: bool,
     pub(super) rto_factor: f64,
@@ -226,7 +245,15 @@ impl Settings {
                 max_nodes: args.integer("max_nodes") as u32,
                 sticky: args.word("nodes") == "sticky",
                 rho: args.number("rho"),
-                monotone: args.flag("monotone"),
+                repair: match args.word("monotone") {
+                    "high" => Repair::High,
+                    "off" => Repair::Off,
+                    _ => Repair::Low,
+                },
+                extension: match args.word("extend") {
+                    "mean" => Extension::Mean,
+                    _ => Extension::Bdp,
+                },
                 age: args.optional_span("age"),
                 ewma: args.number("ewma"),
             },
@@ -249,6 +276,7 @@ impl Settings {
             },
             gap_expiry: args.span("gap_expiry"),
             gap_ratio: if args.word("gap") == "safe" { args.number("gap_ratio") } else { 0.0 },
+            late_samples: args.word("late") == "sample",
             bump: millis("bump"),
             average_from_zero: args.word("average") == "zero",
             rto_factor: args.number("rto_factor"),

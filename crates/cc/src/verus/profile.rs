@@ -12,6 +12,34 @@ const SLOTS: usize = MAX_WINDOW as usize + 1;
 /// The least slope with which a monotone curve goes on to the right, in ms per packet.
 const MIN_SLOPE: f64 = 0.01;
 
+/// How a curve that falls somewhere is made to rise, so that a delay belongs to one window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Repair {
+    /// The highest rising curve that is nowhere above it: a point is no higher than any to its
+    /// right. High points at small windows, left from a time when the link was slow, then do
+    /// not count as soon as larger windows fare better. With the running maximum they would lift
+    /// the whole curve to their right, the window would jump between one packet and the far end
+    /// of the bump, and the windows between, never visited, could not correct it.
+    Low,
+    /// The running maximum.
+    High,
+    /// None.
+    Off,
+}
+
+/// How a repaired curve goes on beyond the largest measured window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extension {
+    /// At least as steep as on a link whose BDP is the largest window measured: there the delay
+    /// grows by one base delay per BDP. While the profile is still flat that is the steepest it
+    /// can turn out to be, so the window explores by doublings. Otherwise a profile of a few
+    /// small windows, all at the base delay, sends it to thousands of packets before the first
+    /// of them is acked, and their delays stay in the profile for good.
+    Bdp,
+    /// With the end slope or the mean slope.
+    Mean,
+}
+
 /// How the curve is made from the points.
 #[derive(Debug, Clone)]
 pub(super) struct FitSettings {
@@ -23,8 +51,10 @@ pub(super) struct FitSettings {
     pub(super) sticky: bool,
     /// Decimal logarithm of the penalty.
     pub(super) rho: f64,
-    /// Whether the curve is made to rise everywhere and without end.
-    pub(super) monotone: bool,
+    /// How the curve is made to rise everywhere and, unless off, without end.
+    pub(super) repair: Repair,
+    /// How a repaired curve goes on to the right.
+    pub(super) extension: Extension,
     /// Points not visited for so long are dropped.
     pub(super) age: Option<Span>,
     /// Weight of the old value when a window is visited again.
@@ -138,9 +168,9 @@ impl DelayProfile {
         self.curve.is_some()
     }
 
-    /// Fits the curve anew. `None` when the points do not carry one; then the curve of before
+    /// Fits the curve anew, knowing the base delay `base` in ms. `None` when the points do not carry one; then the curve of before
     /// stays, if there is one.
-    pub(super) fn refit(&mut self, now: Time) -> Option<Fit> {
+    pub(super) fn refit(&mut self, now: Time, base: f64) -> Option<Fit> {
         self.drop_aged(now);
         let last = self.last_window()?;
         let start = if self.settings.sticky {
@@ -158,7 +188,10 @@ impl DelayProfile {
             return None;
         }
         let mut curve = self.curve.take().unwrap_or_else(|| std::mem::take(&mut self.spare));
-        curve.tabulate(&self.spline, last, self.settings.monotone);
+        curve.tabulate(&self.spline, last, self.settings.repair);
+        if curve.monotone && self.settings.extension == Extension::Bdp {
+            curve.slope = curve.slope.max(base / f64::from(last));
+        }
         self.curve = Some(curve);
         Some(Fit { points: self.len(), nodes: self.spline.nodes() as u32 })
     }
@@ -245,11 +278,17 @@ impl NodePlan {
 }
 
 impl Curve {
-    fn tabulate(&mut self, spline: &Spline, last: u32, monotone: bool) {
+    fn tabulate(&mut self, spline: &Spline, last: u32, repair: Repair) {
+        let monotone = repair != Repair::Off;
         self.monotone = monotone;
         self.level.clear();
         self.level.push(0.0);
         self.level.extend((1..=last).map(|w| spline.at(f64::from(w))));
+        if repair == Repair::Low {
+            for w in (1..last as usize).rev() {
+                self.level[w] = self.level[w].min(self.level[w + 1]);
+            }
+        }
         self.rising.clear();
         self.rising.extend_from_slice(&self.level);
         self.slope = spline.end_slope();
@@ -302,13 +341,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const REPAIRS: [Repair; 3] = [Repair::Low, Repair::High, Repair::Off];
+
     fn settings() -> FitSettings {
         FitSettings {
             windows_per_node: 15,
             max_nodes: 128,
             sticky: false,
             rho: 2.0,
-            monotone: true,
+            repair: Repair::Low,
+            extension: Extension::Bdp,
             age: None,
             ewma: 0.875,
         }
@@ -324,7 +366,7 @@ mod tests {
 
     fn fitted(settings: FitSettings, last: u32, delay: impl Fn(f64) -> f64) -> DelayProfile {
         let mut profile = learnt(settings, last, delay);
-        profile.refit(Time::ZERO).unwrap();
+        profile.refit(Time::ZERO, 0.0).unwrap();
         profile
     }
 
@@ -348,14 +390,14 @@ mod tests {
         assert_eq!(plan(20), Some((4, 5)));
         assert_eq!(plan(5), Some((1, 5)));
         assert_eq!(plan(4), None);
-        assert_eq!(DelayProfile::new(settings()).refit(Time::ZERO), None);
-        assert_eq!(learnt(settings(), 4, |w| w).refit(Time::ZERO), None);
+        assert_eq!(DelayProfile::new(settings()).refit(Time::ZERO, 0.0), None);
+        assert_eq!(learnt(settings(), 4, |w| w).refit(Time::ZERO, 0.0), None);
     }
 
     #[test]
     fn verus_t7_line() {
-        for monotone in [true, false] {
-            let line = fitted(FitSettings { monotone, ..settings() }, 75, |w| 20.0 + 0.5 * w);
+        for repair in REPAIRS {
+            let line = fitted(FitSettings { repair, ..settings() }, 75, |w| 20.0 + 0.5 * w);
             for (w, delay) in [(1.0, 20.5), (40.0, 40.0), (100.0, 70.0), (1000.0, 520.0)] {
                 assert!((line.delay_at(w).unwrap() - delay).abs() < 1e-4, "{w}");
             }
@@ -367,15 +409,15 @@ mod tests {
     #[test]
     fn verus_t8_knee() {
         let knee = |w: f64| 30.0 + 2.0 * (w - 40.0).max(0.0);
-        for monotone in [true, false] {
-            let low = fitted(FitSettings { monotone, ..settings() }, 75, knee);
+        for repair in REPAIRS {
+            let low = fitted(FitSettings { repair, ..settings() }, 75, knee);
             assert_eq!(
                 [30.0, 60.0, 100.0].map(|delay| low.window_for(delay).unwrap()),
                 [19, 52, 92]
             );
             assert!((low.delay_at(100.0).unwrap() - 107.851).abs() < 0.01);
         }
-        let sharp = fitted(FitSettings { rho: -4.0, monotone: false, ..settings() }, 75, knee);
+        let sharp = fitted(FitSettings { rho: -4.0, repair: Repair::Off, ..settings() }, 75, knee);
         for (w, delay) in [(20.0, 30.401), (40.0, 33.17), (75.0, 99.907)] {
             assert!((sharp.delay_at(w).unwrap() - delay).abs() < 0.01, "{w}");
         }
@@ -384,12 +426,35 @@ mod tests {
     #[test]
     fn a_falling_curve_is_unmappable_only_without_monotone_repair() {
         let falling = |w: f64| 100.0 - 0.5 * w;
-        let faithful = FitSettings { monotone: false, ..settings() };
+        let faithful = FitSettings { repair: Repair::Off, ..settings() };
         assert_eq!(fitted(faithful, 100, falling).window_for(200.0), None);
-        let repaired = fitted(settings(), 100, falling);
-        assert_eq!(repaired.window_for(99.0), Some(1));
-        assert!(repaired.window_for(200.0).unwrap() > 100);
-        assert_eq!(repaired.window_for(1e9), Some(MAX_WINDOW));
+        for (repair, least) in [(Repair::Low, 100), (Repair::High, 1)] {
+            let repaired = fitted(FitSettings { repair, ..settings() }, 100, falling);
+            assert!(repaired.window_for(99.0).unwrap() >= least);
+            assert!(repaired.window_for(200.0).unwrap() > 100);
+            assert_eq!(repaired.window_for(1e9), Some(MAX_WINDOW));
+        }
+    }
+
+    #[test]
+    fn stale_delays_at_small_windows_lift_the_curve_only_with_the_running_maximum() {
+        // Learnt on a slow link up to 10 packets, on a fast one from there on.
+        let stale = |w: f64| if w <= 10.0 { 150.0 } else { 40.0 + 0.8 * w };
+        let with = |repair| fitted(FitSettings { rho: -2.0, repair, ..settings() }, 120, stale);
+        assert_eq!(with(Repair::High).window_for(100.0), Some(1));
+        let low = with(Repair::Low).window_for(100.0).unwrap();
+        assert!((70..=80).contains(&low), "{low}");
+    }
+
+    #[test]
+    fn a_flat_profile_of_small_windows_explores_by_doublings() {
+        let beyond = |extension| {
+            let mut profile = learnt(FitSettings { extension, ..settings() }, 8, |_| 40.0);
+            profile.refit(Time::ZERO, 40.0).unwrap();
+            profile.window_for(80.0).unwrap()
+        };
+        assert_eq!(beyond(Extension::Bdp), 16);
+        assert_eq!(beyond(Extension::Mean), 4008);
     }
 
     #[test]
@@ -416,7 +481,7 @@ mod tests {
     #[test]
     fn many_windows_do_not_make_more_nodes_than_the_cap() {
         let mut profile = learnt(settings(), MAX_WINDOW, |w| 20.0 + 0.01 * w);
-        let fit = profile.refit(Time::ZERO).unwrap();
+        let fit = profile.refit(Time::ZERO, 0.0).unwrap();
         assert_eq!(fit, Fit { points: MAX_WINDOW, nodes: 128 });
         assert!((profile.delay_at(20_000.0).unwrap() - 220.0).abs() < 0.01);
     }
@@ -425,11 +490,11 @@ mod tests {
     fn windows_per_node_recover_unless_they_are_sticky() {
         for (sticky, nodes) in [(false, 20), (true, 128)] {
             let mut profile = learnt(FitSettings { sticky, ..settings() }, 7, |w| w);
-            assert_eq!(profile.refit(Time::ZERO).unwrap().nodes, 7);
+            assert_eq!(profile.refit(Time::ZERO, 0.0).unwrap().nodes, 7);
             for window in 8..=300 {
                 profile.record(Time::ZERO, window, f64::from(window));
             }
-            assert_eq!(profile.refit(Time::ZERO).unwrap().nodes, nodes);
+            assert_eq!(profile.refit(Time::ZERO, 0.0).unwrap().nodes, nodes);
         }
     }
 
@@ -438,7 +503,7 @@ mod tests {
         let settings = FitSettings { age: Some(Span::from_secs(10)), ..settings() };
         let mut profile = fitted(settings, 50, |w| 20.0 + w);
         profile.record(Time::from_secs(9), 3, 23.0);
-        assert_eq!(profile.refit(Time::from_secs(11)), None);
+        assert_eq!(profile.refit(Time::from_secs(11), 0.0), None);
         assert_eq!(profile.len(), 1);
         assert!((profile.delay_at(30.0).unwrap() - 50.0).abs() < 1e-3);
     }
@@ -450,17 +515,17 @@ mod tests {
         fn the_inverse_is_the_first_crossing(
             delays in prop::collection::vec(1.0..300.0_f64, 5..200),
             rho in -3.0..3.0_f64,
-            monotone: bool,
+            repair in prop::sample::select(REPAIRS.to_vec()),
             asked in prop::collection::vec(-10.0..600.0_f64, 20),
         ) {
             let last = delays.len() as u32;
-            let profile = fitted(FitSettings { rho, monotone, ..settings() }, last, |w| delays[w as usize - 1]);
+            let profile = fitted(FitSettings { rho, repair, ..settings() }, last, |w| delays[w as usize - 1]);
             for delay in asked {
                 let scanned = (2..=MAX_WINDOW)
                     .find(|w| profile.delay_at(f64::from(*w)).unwrap() > delay)
                     .map(|w| w - 1);
                 match profile.window_for(delay) {
-                    Some(MAX_WINDOW) if scanned.is_none() => prop_assert!(monotone),
+                    Some(MAX_WINDOW) if scanned.is_none() => prop_assert!(repair != Repair::Off),
                     // Right on a crossing, rounding may decide either way.
                     found => if found != scanned {
                         let (found, scanned) = (found.unwrap(), scanned.unwrap());

@@ -19,7 +19,7 @@ fn steady(parameters: &str) -> Verus {
     for window in 1..=100 {
         verus.profile.record(Time::ZERO, window, 10.0 + f64::from(window));
     }
-    verus.profile.refit(Time::ZERO).unwrap();
+    verus.profile.refit(Time::ZERO, 0.0).unwrap();
     verus.fit_at = Time::MAX;
     verus.slow_start = false;
     verus.heard = true;
@@ -414,8 +414,21 @@ fn a_safe_gap_waits_three_delays() {
 }
 
 #[test]
-fn a_timeout_sets_the_set_point_to_the_base_and_a_spurious_one_takes_it_back() {
+fn what_waited_through_an_outage_teaches_nothing() {
     let mut verus = steady("");
+    for number in 0..30 {
+        send(&mut verus, ms(0), number);
+    }
+    time_out(&mut verus, ms(150), 30);
+    verus.on_spurious(&Spurious::Timeout { now: ms(900) });
+    ack(&mut verus, ms(900), 0, 50, 900.0);
+    assert_eq!((verus.in_loss, verus.in_flight, verus.epoch_max), (true, 0, None));
+    assert_eq!(verus.profile.point(50), steady("").profile.point(50));
+}
+
+#[test]
+fn a_timeout_sets_the_set_point_to_the_base_and_a_spurious_one_can_take_it_back() {
+    let mut verus = steady("late=sample");
     verus.w = 50.0;
     verus.d_est = 60.0;
     for number in 0..30 {
@@ -510,7 +523,7 @@ fn fragility_3_an_unknown_window_has_a_delay() {
 
 #[test]
 fn fragility_4_a_flat_profile_restarts_only_the_faithful_variant() {
-    for (parameters, restarts) in [("", false), ("monotone=false", true)] {
+    for (parameters, restarts) in [("", false), ("monotone=off", true)] {
         let mut verus = verus(parameters);
         for number in 0..100 {
             ack(&mut verus, ms(40), number, number + 1, 40.0);
@@ -932,9 +945,9 @@ impl Datapath {
 const VARIANTS: [&str; 5] = [
     "",
     "r=2,max_window=60pkts",
-    "monotone=false,floor=false,gap=fixed,credit=code,slow_start_exit=absolute,nodes=sticky,average=zero",
+    "monotone=off,late=sample,floor=false,gap=fixed,credit=code,slow_start_exit=absolute,nodes=sticky,average=zero",
     "law=paper,epochs_in_loss=false,ss_exit_loss=0,age=1s",
-    "epoch=20ms,refit=1ms,rho=-9,m=0,update_profile=false,ss_exit_packets=30",
+    "monotone=high,extend=mean,epoch=20ms,refit=1ms,rho=-9,m=0,update_profile=false,ss_exit_packets=30",
 ];
 
 proptest! {
