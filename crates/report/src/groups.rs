@@ -92,6 +92,12 @@ pub(crate) struct Row<'a> {
     /// Packets.
     pub(crate) lost: Cell,
     pub(crate) jain: Cell,
+    /// Wall time of the computation in seconds, where it was taken.
+    #[serde(skip)]
+    pub(crate) wall_s: Option<f64>,
+    /// Packets that left the link per second of wall time, in millions.
+    #[serde(skip)]
+    pub(crate) speed: Option<f64>,
 }
 
 /// A figure with the half width of its 95 % interval where there is one. NaN is serialized as
@@ -153,6 +159,8 @@ fn single(run: &Run) -> Row<'_> {
         rtt: Cell::plain(seen_rtt(run)),
         lost: Cell::plain(figures.lost as f64),
         jain: Cell::plain(figures.jain),
+        wall_s: run.wall_s,
+        speed: run.wall_s.map(|wall| figures.packets as f64 / wall / 1e6),
     }
 }
 
@@ -169,6 +177,8 @@ fn several<'a>(first: &'a Run, interval: &Repeated, seeds: &[&Run]) -> Row<'a> {
         rtt: mean(seen_rtt),
         lost: mean(|run| run.figures.lost as f64),
         jain: Cell::of(&interval.jain, 1.0),
+        wall_s: first.wall_s.map(|_| mean(|run| run.wall_s.unwrap_or(f64::NAN)).value),
+        speed: None,
         ..single(first)
     }
 }

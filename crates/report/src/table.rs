@@ -74,6 +74,13 @@ fn columns(rows: &[Row<'_>]) -> Vec<Column> {
             columns.push(Column { name: "±", unit, text: interval, is_text: false });
         }
     }
+    if rows.iter().any(|row| row.wall_s.is_some()) {
+        let seconds: fn(&Row<'_>) -> String =
+            |row| row.wall_s.map_or(String::new(), |s| fixed(s, 3));
+        let speed: fn(&Row<'_>) -> String = |row| row.speed.map_or(String::new(), |s| fixed(s, 2));
+        columns.push(Column { name: "wall", unit: "s", text: seconds, is_text: false });
+        columns.push(Column { name: "speed", unit: "Mpkt/s", text: speed, is_text: false });
+    }
     columns
 }
 
