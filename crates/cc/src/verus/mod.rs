@@ -83,6 +83,10 @@ pub struct Verus {
     /// Points from this window on are dropped at the next fit.
     curve_stop: Option<u32>,
     missing: VecDeque<Gap>,
+    /// What losses leave to the window, packets; infinite before the first.
+    ceiling: f64,
+    /// Losses of packets below this belong to an event that has lowered the ceiling already.
+    ceiling_recover: u64,
 
     /// The number after the highest sent.
     next_number: u64,
@@ -311,6 +315,8 @@ impl Verus {
             fit_at: Time::ZERO,
             curve_stop: None,
             missing: VecDeque::with_capacity(64),
+            ceiling: f64::INFINITY,
+            ceiling_recover: 0,
             next_number: 0,
             session_first: 0,
             first_live: 0,
@@ -350,6 +356,7 @@ impl Verus {
         }
         self.in_flight = self.in_flight.saturating_sub(1);
         self.heard = true;
+        self.raise_ceiling();
         self.take_delay(now, delay);
         if !self.in_loss {
             self.learn(now, packet, w, delay);
@@ -527,7 +534,7 @@ impl Verus {
 
     /// Step 6.
     fn take_window(&mut self, w: f64) {
-        let max = self.settings.max_window;
+        let max = self.settings.max_window.min(self.ceiling.max(1.0));
         self.w = w.clamp(1.0, max);
         if w >= max && self.settings.fit.repair != Repair::Off {
             // A set-point that ran off while the window cannot follow would take as long to
@@ -606,6 +613,7 @@ impl Verus {
             expired = true;
             self.missing.pop_front();
             self.in_flight = self.in_flight.saturating_sub(1);
+            self.lower_ceiling(&gap);
             if !self.in_loss {
                 self.decrease(now, gap.w);
             }
@@ -616,6 +624,30 @@ impl Verus {
         if expired && self.slow_start {
             // Nothing else would: the acks that grant credit may all be gone.
             self.grant_slow_start_credit();
+        }
+    }
+
+    /// Where the buffer is full the delay no longer grows with the window: the profile is flat
+    /// there, and the set-point, which a loss sets to f(W), leads right back to the windows that
+    /// lost. The original finds no window on a flat curve and starts over; a repaired curve always
+    /// has one. So a loss event, once per window of data, also limits the window to what eq. 6
+    /// leaves of it, and each loss-free RTT raises the limit by a share.
+    fn lower_ceiling(&mut self, gap: &Gap) {
+        if self.settings.ceiling_growth <= 0.0 || gap.number < self.ceiling_recover {
+            return;
+        }
+        self.ceiling_recover = self.next_number;
+        // Eq. 6, Verus
+        self.ceiling = (self.settings.m * f64::from(gap.w)).min(self.ceiling).max(1.0);
+    }
+
+    /// By the same share in every RTT, whatever the window.
+    fn raise_ceiling(&mut self) {
+        if self.ceiling.is_finite() {
+            self.ceiling *= 1.0 + self.settings.ceiling_growth / self.w.max(1.0);
+            if self.ceiling > self.settings.max_window {
+                self.ceiling = f64::INFINITY;
+            }
         }
     }
 
@@ -701,6 +733,7 @@ impl Verus {
         self.last_rtt = None;
         self.quiet_since = now;
         self.curve_stop = None;
+        self.ceiling = f64::INFINITY;
         self.before_timeout = None;
         self.profile.clear();
         self.forget_delays();

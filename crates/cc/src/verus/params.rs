@@ -89,12 +89,18 @@ static PARAMS: &[Param] = &[
         "packets acked that end slow start; 0: none",
         ALCC,
     ),
+    fraction(
+        "ceiling_growth",
+        "0.1",
+        "rise per RTT of the window that losses leave; 0: no limit",
+        OURS,
+    ),
     word("credit", &["alcc", "code"], "whether slow start counts unspent credit", "ALCC; code"),
     word(
         "gap",
-        &["safe", "fixed"],
-        "a lost packet is given up after gap_ratio delays, no less than gap_expiry, or gap_expiry",
-        "safe: Verus, section 5.2; fixed: code",
+        &["fixed", "safe"],
+        "a lost packet is given up after gap_expiry, or gap_ratio delays if that is longer",
+        "fixed: code; safe: Verus, section 5.2",
     ),
     span("gap_expiry", Span::ZERO, HOUR, "150ms", "time until a lost packet is given up", CODE),
     number(
@@ -197,6 +203,8 @@ pub(super) struct Settings {
     pub(super) gap_ratio: f64,
     /// Whether acks of packets that were in flight at a timeout are samples.
     pub(super) late_samples: bool,
+    /// Share of itself by which the ceiling rises in an RTT.
+    pub(super) ceiling_growth: f64,
     pub(super) bump: f64,
     pub(super) average_from_zero: bool,
     pub(super) rto_factor: f64,
@@ -276,6 +284,7 @@ impl Settings {
             },
             gap_expiry: args.span("gap_expiry"),
             gap_ratio: if args.word("gap") == "safe" { args.number("gap_ratio") } else { 0.0 },
+            ceiling_growth: args.number("ceiling_growth"),
             late_samples: args.word("late") == "sample",
             bump: millis("bump"),
             average_from_zero: args.word("average") == "zero",

@@ -399,7 +399,7 @@ fn a_late_packet_is_no_loss_when_it_comes_before_its_gap_expires() {
 
 #[test]
 fn a_safe_gap_waits_three_delays() {
-    for (parameters, expiry) in [("", 300), ("gap=fixed", 150), ("gap_ratio=1", 150)] {
+    for (parameters, expiry) in [("", 150), ("gap=safe", 300), ("gap=safe,gap_ratio=1", 150)] {
         let mut verus = steady(parameters);
         ack(&mut verus, ms(0), 0, 10, 100.0);
         lose(&mut verus, ms(0), &[(1, 10)]);
@@ -407,10 +407,36 @@ fn a_safe_gap_waits_three_delays() {
     }
     // With nothing else in flight no timer runs: gaps may not keep the flow silent for longer
     // than the longest timeout would.
-    let mut slow = steady("");
+    let mut slow = steady("gap=safe");
     ack(&mut slow, ms(0), 0, 10, 2500.0);
     lose(&mut slow, ms(0), &[(1, 10)]);
     assert_eq!(slow.missing[0].expires_at, ms(1000));
+}
+
+/// On a full buffer the profile is flat: the set-point alone would lead right back.
+#[test]
+fn losses_limit_the_window_where_the_profile_is_flat() {
+    let after_loss = |parameters| {
+        let mut verus = steady(parameters);
+        verus.w = 300.0;
+        for number in 0..100 {
+            send(&mut verus, ms(0), number);
+        }
+        lose(&mut verus, ms(0), &[(0, 300), (1, 310)]);
+        verus.on_deadline(ms(150));
+        verus.take_window(500.0);
+        verus
+    };
+    assert_eq!(after_loss("ceiling_growth=0").w, 500.0);
+    let mut verus = after_loss("");
+    // Eq. 6 once for the event, however many packets it lost.
+    assert_eq!(verus.w, 210.0);
+    for number in 2..212 {
+        ack(&mut verus, ms(151), number, 210, 110.0);
+    }
+    verus.take_window(500.0);
+    // A tenth of the window after an RTT, that is, after a window of acks.
+    assert!((231.0..232.5).contains(&verus.w), "{}", verus.w);
 }
 
 #[test]
@@ -945,7 +971,7 @@ impl Datapath {
 const VARIANTS: [&str; 5] = [
     "",
     "r=2,max_window=60pkts",
-    "monotone=off,late=sample,floor=false,gap=fixed,credit=code,slow_start_exit=absolute,nodes=sticky,average=zero",
+    "monotone=off,late=sample,floor=false,ceiling_growth=0,gap=safe,credit=code,slow_start_exit=absolute,nodes=sticky,average=zero",
     "law=paper,epochs_in_loss=false,ss_exit_loss=0,age=1s",
     "monotone=high,extend=mean,epoch=20ms,refit=1ms,rho=-9,m=0,update_profile=false,ss_exit_packets=30",
 ];
