@@ -13,7 +13,8 @@ pub(crate) fn files() -> TraceFiles<'static> {
     TraceFiles::new(open)
 }
 
-fn open(name: &str) -> io::Result<Box<dyn BufRead>> {
+/// Opens a file for reading, if it is one and not too large.
+pub(crate) fn open(name: &str) -> io::Result<Box<dyn BufRead>> {
     let file = File::open(name)?;
     let facts = file.metadata()?;
     if facts.is_dir() {

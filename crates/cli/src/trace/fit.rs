@@ -1,0 +1,132 @@
+//! `cellpace trace fit`: a profile from a trace.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use cellpace_base::Span;
+use cellpace_path::fit::fit;
+use cellpace_path::profile::Profile;
+use cellpace_path::schedule::Trace;
+use cellpace_path::stats::{Row, compare};
+use clap::Args;
+
+use super::source::load;
+use super::text::side_by_side;
+use super::{is_stdout, json};
+use crate::error::Failure;
+use crate::load::shown;
+use crate::output::{print, write};
+use crate::progress::Progress;
+
+/// The longest name of a source; it has to fit a line.
+const LONGEST_NAME: usize = 200;
+
+/// Generated traces are as long as the source, up to this: a mean over seeds tells no more for
+/// being longer.
+const LONGEST_GENERATED: Span = Span::from_secs(3600);
+
+/// Arguments of `cellpace trace fit`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  cellpace trace fit drive.down -o drive.profile --name \"LTE downlink, driving, 2024\"
+  cellpace compare --trace profile:drive.profile --seed 7
+
+A profile has some ninety numbers in lines of text: how the rate is distributed and how fast it
+changes, outages, the sizes of bursts and the gaps between them. The same trace always gives the
+same profile. The trace needs at least 20 s with service, better several minutes.")]
+pub(crate) struct FitArgs {
+    /// The trace
+    #[arg(value_name = "TRACE")]
+    trace: String,
+    /// Where to write the profile (`-`: standard output, and nothing else there)
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// What the trace is; the profile begins with "fitted to 786 s of NAME"
+    /// [default: the file's name]
+    #[arg(long, value_parser = name)]
+    name: Option<String>,
+    /// Generated traces to compare with the source, with seeds from 1 on; 0: none
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1000))]
+    seeds: u32,
+    /// Write the comparison as JSON (`-`: standard output, and nothing else there)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+fn name(text: &str) -> Result<String, String> {
+    let name = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match name.chars().count() {
+        0 => Err("it is empty".to_owned()),
+        1..=LONGEST_NAME => Ok(name),
+        count => Err(format!("{count} letters are more than {LONGEST_NAME}")),
+    }
+}
+
+pub(crate) fn run(args: &FitArgs) -> Result<ExitCode, Failure> {
+    if is_same_file(Path::new(&args.trace), &args.output) {
+        return Err(Failure::usage("--output is the trace itself; it would be lost"));
+    }
+    let source = load(&args.trace, None, 1)?;
+    let profile =
+        fit(&source).map_err(|error| Failure::failed(format!("{}: {error}", args.trace)))?;
+    let profile = profile.with_about(&about(args, &source));
+    write(&args.output, &profile.to_string())?;
+    if is_stdout(&args.output) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    say(args, &source, &profile)
+}
+
+fn is_same_file(trace: &Path, output: &Path) -> bool {
+    match (fs::canonicalize(trace), fs::canonicalize(output)) {
+        (Ok(trace), Ok(output)) => trace == output,
+        _ => false,
+    }
+}
+
+fn about(args: &FitArgs, source: &Trace) -> String {
+    let name = args.name.clone().unwrap_or_else(|| shown(&args.trace));
+    format!("fitted to {:.0} s of {name}", source.period().as_secs_f64())
+}
+
+fn say(args: &FitArgs, source: &Trace, profile: &Profile) -> Result<ExitCode, Failure> {
+    let output = args.output.display().to_string();
+    let rows = generated(source, profile, args.seeds);
+    if let Some(path) = &args.json {
+        write(path, &json::fitted(&args.trace, &output, args.seeds, &rows))?;
+        if is_stdout(path) {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+    if !rows.is_empty() {
+        print(&side_by_side([&shown(&args.trace), "generated"], &rows))?;
+        let seeds = if args.seeds == 1 {
+            "one seed".to_owned()
+        } else {
+            format!("the mean over {} seeds", args.seeds)
+        };
+        print(&format!("generated: {seeds}\n\n"))?;
+    }
+    print(&format!("profile: {output}\nuse it as --trace profile:{output}\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The figures of the source, and the mean of those of what the profile generates.
+fn generated(source: &Trace, profile: &Profile, seeds: u32) -> Vec<Row> {
+    let progress = Progress::new(seeds as usize, "generated traces");
+    let length = source.period().min(LONGEST_GENERATED);
+    let mut rows: Vec<Row> = Vec::new();
+    for seed in 1..=u64::from(seeds) {
+        let one = compare(source, &profile.generate(seed, length));
+        if rows.is_empty() {
+            rows = one;
+        } else {
+            rows.iter_mut().zip(one).for_each(|(sum, row)| sum.right += row.right);
+        }
+        progress.step();
+    }
+    progress.finish();
+    rows.iter_mut().for_each(|row| row.right /= f64::from(seeds));
+    rows
+}

@@ -1,0 +1,41 @@
+//! `cellpace trace make`: generated traces as files.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use cellpace_base::Span;
+use clap::Args;
+
+use super::convert::{deliver, lines};
+use super::source::{duration, load};
+use crate::error::Failure;
+
+/// Arguments of `cellpace trace make`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  cellpace trace make lte-driving -o lte.down --seed 7
+  cellpace trace make random:2mbit..20mbit/5s -o random.down --duration 300s
+
+The file is in Mahimahi format. Opportunities are rounded up to whole milliseconds, and there is
+one at the end, which sets the period after which the trace repeats. A profile's file gives what
+the profile gives: `compare --trace lte.down` is `compare --trace lte-driving --seed 7`.")]
+pub(crate) struct MakeArgs {
+    /// What to generate: a profile (lte-driving, ..., profile:FILE), constant:12mbit, step:...,
+    /// random:..., onoff:...; a file is repeated
+    #[arg(value_name = "TRACE")]
+    trace: String,
+    /// Where to write it (`-`: standard output)
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Length [default: profiles 300s, what has no end 60s, files once]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    duration: Option<Span>,
+    /// Seed: the same seed gives the same file
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+}
+
+pub(crate) fn run(args: &MakeArgs) -> Result<ExitCode, Failure> {
+    let trace = load(&args.trace, args.duration, args.seed)?;
+    deliver(&args.output, &lines(&trace)?, &trace)
+}

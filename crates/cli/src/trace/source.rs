@@ -1,0 +1,247 @@
+//! From the written form of a trace to its opportunities.
+
+use std::sync::Arc;
+
+use cellpace_base::{Span, Time, parse_span};
+use cellpace_path::profile::{self, Profile};
+use cellpace_path::schedule::{MAX_OPPORTUNITIES, Schedule, Trace, TraceFiles};
+use cellpace_path::{PathError, TraceSpec};
+use thiserror::Error;
+
+use crate::error::Failure;
+use crate::load;
+
+/// How much is drawn of a profile without being told; `compare` draws as much.
+const PROFILE_DEFAULT: Span = Span::from_secs(300);
+/// How much is taken of a trace that has no end.
+const ENDLESS_DEFAULT: Span = Span::from_secs(60);
+
+/// Why there is no trace.
+#[derive(Debug, Error)]
+pub(super) enum SourceError {
+    /// It does not read, or its file does not.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// A generated trace that is not one.
+    #[error("{name}: {problem}")]
+    Generated { name: String, problem: String },
+}
+
+impl SourceError {
+    fn generated(name: &str, problem: impl Into<String>) -> Self {
+        Self::Generated { name: name.to_owned(), problem: problem.into() }
+    }
+}
+
+/// What was typed wrong is a matter of usage, and so is a file that does not exist; a file that
+/// is there and is no trace is a failure.
+impl From<SourceError> for Failure {
+    fn from(error: SourceError) -> Self {
+        match error {
+            SourceError::Path(PathError::Trace(_)) => Self::failed(error),
+            _ => Self::usage(error),
+        }
+    }
+}
+
+/// Reads `--duration` and the like: whole milliseconds, as far as a trace can count.
+pub(super) fn duration(text: &str) -> Result<Span, String> {
+    let span = parse_span(text).map_err(|error| error.to_string())?;
+    if whole_millis(span) == Some(0) || whole_millis(span).is_none() {
+        return Err(format!("`{text}` is out of range; allowed: 1ms to {} ms (49 days)", u32::MAX));
+    }
+    Ok(span)
+}
+
+/// In whole milliseconds, rounded down; `None` beyond what a trace can count.
+pub(super) fn whole_millis(span: Span) -> Option<u32> {
+    u32::try_from(span.as_nanos() / 1_000_000).ok()
+}
+
+/// The opportunities of the trace with the written form `text`: of a file all, over and over up
+/// to `duration`, of a generated one as many as there are in `duration`.
+///
+/// The last line of a file sets its period, so whatever is not a whole file as it is gets an
+/// opportunity at its end where there is none.
+pub(super) fn load(
+    text: &str,
+    duration: Option<Span>,
+    seed: u64,
+) -> Result<Arc<Trace>, SourceError> {
+    let text = text.trim();
+    let mut files = load::files();
+    if let Some(profile) = profile(text, &mut files)? {
+        return draw(text, &profile, duration.unwrap_or(PROFILE_DEFAULT), seed);
+    }
+    let spec = TraceSpec::parse(text, &mut files)?;
+    let Some(recorded) = recorded(text, &spec, &mut files)? else {
+        return play(text, &mut *spec.build(seed)?, duration.unwrap_or(ENDLESS_DEFAULT));
+    };
+    match duration {
+        None => Ok(recorded),
+        Some(duration) => repeat(text, &recorded, duration),
+    }
+}
+
+/// The profile that `text` names, if it names one.
+fn profile(text: &str, files: &mut TraceFiles<'_>) -> Result<Option<Profile>, PathError> {
+    if let Some(profile) = profile::builtin(text) {
+        return Ok(Some(profile));
+    }
+    text.strip_prefix("profile:").map(|file| files.profile(file.trim())).transpose()
+}
+
+/// The recording behind `spec`; of a pair of traces the one that a saturating sender gets.
+fn recorded(
+    text: &str,
+    spec: &TraceSpec,
+    files: &mut TraceFiles<'_>,
+) -> Result<Option<Arc<Trace>>, PathError> {
+    if let Some(trace) = spec.trace() {
+        return Ok(Some(Arc::clone(trace)));
+    }
+    let Some(parts) = text.strip_prefix("cellreplay:") else { return Ok(None) };
+    let heavy = parts.split(',').find_map(|part| part.trim().strip_prefix("heavy="));
+    heavy.map(|file| files.trace(file.trim())).transpose()
+}
+
+fn draw(
+    name: &str,
+    profile: &Profile,
+    duration: Span,
+    seed: u64,
+) -> Result<Arc<Trace>, SourceError> {
+    let trace = profile.generate(seed, duration);
+    // The model ends after a day, and when it has as much as anybody can want.
+    if Some(whole_period(&trace)) < whole_millis(duration) {
+        let reached = trace.period().as_secs_f64();
+        let problem = format!("at most {reached:.0} s can be generated; ask for less than that");
+        return Err(SourceError::generated(name, problem));
+    }
+    Ok(Arc::new(trace))
+}
+
+fn whole_period(trace: &Trace) -> u32 {
+    trace.millis().last().copied().unwrap_or(0)
+}
+
+/// Plays a generated trace. Times are rounded up, so that no opportunity comes before its time
+/// and every whole millisecond ends with as many as it should.
+fn play(
+    name: &str,
+    schedule: &mut dyn Schedule,
+    duration: Span,
+) -> Result<Arc<Trace>, SourceError> {
+    let end = whole_millis(duration).unwrap_or(u32::MAX);
+    let mut millis = Vec::new();
+    let within = |at: &Time| *at <= Time::from_millis(u64::from(end));
+    while let Some(at) = schedule.peek().filter(within) {
+        push(name, &mut millis, at.as_nanos().div_ceil(1_000_000) as u32)?;
+        schedule.take();
+    }
+    if millis.is_empty() {
+        let problem = format!("nothing is delivered within {duration}");
+        return Err(SourceError::generated(name, problem));
+    }
+    finish(name, millis, end)
+}
+
+/// As many laps of a recorded trace as it takes.
+fn repeat(name: &str, trace: &Trace, duration: Span) -> Result<Arc<Trace>, SourceError> {
+    let end = whole_millis(duration).unwrap_or(u32::MAX);
+    let mut millis = Vec::new();
+    for lap in (0..end).step_by(whole_period(trace).max(1) as usize) {
+        let within = trace.millis().iter().map_while(|at| lap.checked_add(*at));
+        for at in within.take_while(|at| *at <= end) {
+            push(name, &mut millis, at)?;
+        }
+    }
+    if millis.is_empty() {
+        let problem = format!("no opportunity within the first {duration}");
+        return Err(SourceError::generated(name, problem));
+    }
+    finish(name, millis, end)
+}
+
+fn push(name: &str, millis: &mut Vec<u32>, at: u32) -> Result<(), SourceError> {
+    if millis.len() >= MAX_OPPORTUNITIES {
+        let problem = format!(
+            "has {MAX_OPPORTUNITIES} opportunities after {} s, which is as many as a trace may \
+             have; ask for a shorter --duration",
+            at / 1000
+        );
+        return Err(SourceError::generated(name, problem));
+    }
+    millis.push(at);
+    Ok(())
+}
+
+fn finish(name: &str, millis: Vec<u32>, end: u32) -> Result<Arc<Trace>, SourceError> {
+    let trace = ending_at(millis, end);
+    trace.map(Arc::new).map_err(|problem| SourceError::generated(name, problem))
+}
+
+/// The trace of these sorted opportunities that repeats after `end`.
+pub(super) fn ending_at(mut millis: Vec<u32>, end: u32) -> Result<Trace, String> {
+    if millis.last().is_some_and(|last| *last < end) {
+        millis.push(end);
+    }
+    Trace::from_millis(millis).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn millis(text: &str, duration: &str) -> Vec<u32> {
+        let trace = load(text, Some(parse_span(duration).unwrap()), 1).unwrap();
+        trace.millis().to_vec()
+    }
+
+    #[test]
+    fn times_are_rounded_up_so_that_milliseconds_end_full() {
+        // 1.2 ms apart.
+        assert_eq!(millis("constant:10mbit", "6ms"), [2, 3, 4, 5, 6]);
+        assert_eq!(millis("constant:36mbit", "2ms"), [1, 1, 1, 2, 2, 2]);
+    }
+
+    #[test]
+    fn the_period_is_what_was_asked_for() {
+        assert_eq!(millis("onoff:12mbit,on=2ms,off=3ms", "10ms"), [1, 2, 6, 7, 10]);
+        assert_eq!(millis("constant:12mbit", "2.9ms"), [1, 2]);
+        let drawn = millis("umts-driving", "10s");
+        assert_eq!(drawn.last(), Some(&10_000));
+        assert_eq!(load("umts-driving", None, 1).unwrap().period(), PROFILE_DEFAULT);
+        assert_eq!(load("constant:1mbit", None, 1).unwrap().period(), ENDLESS_DEFAULT);
+    }
+
+    #[test]
+    fn a_recording_repeats_with_its_period() {
+        let trace = Trace::from_millis(vec![0, 1, 4]).unwrap();
+        let laps = |ms| repeat("t", &trace, Span::from_millis(ms)).unwrap().millis().to_vec();
+        assert_eq!(laps(4), [0, 1, 4], "the next lap's start is not part of this one");
+        assert_eq!(laps(3), [0, 1, 3]);
+        assert_eq!(laps(9), [0, 1, 4, 4, 5, 8, 8, 9]);
+    }
+
+    #[test]
+    fn what_delivers_nothing_or_too_much_is_refused() {
+        let said =
+            |text: &str, duration: Span| load(text, Some(duration), 1).unwrap_err().to_string();
+        let second = Span::from_secs(1);
+        assert_eq!(
+            said("constant:0mbit", second),
+            "constant:0mbit: nothing is delivered within 1s"
+        );
+        assert!(said("constant:100gbit", Span::from_secs(60)).contains("shorter --duration"));
+        assert!(said("umts-driving", Span::from_secs(90_000)).contains("at most 86400 s"));
+    }
+
+    #[test]
+    fn durations_have_units_and_a_range() {
+        assert_eq!(duration("1ms"), Ok(Span::from_millis(1)));
+        for text in ["0s", "0.5ms", "50", "1200h", "-1s", "nans"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}

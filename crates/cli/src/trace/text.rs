@@ -1,0 +1,116 @@
+//! Numbers and tables as people read them.
+
+use cellpace_path::stats::Row;
+
+/// The widest that the name of a trace may make a column.
+const WIDEST_NAME: usize = 26;
+
+/// About three significant digits: `1234`, `56.7`, `0.0123`, `0`; a dash for what is no number.
+pub(super) fn short(value: f64) -> String {
+    if !value.is_finite() {
+        return "–".to_owned();
+    }
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let decimals = (2 - value.abs().log10().floor() as i32).clamp(0, 4) as usize;
+    let text = format!("{value:.decimals$}");
+    let text = if decimals == 0 { &text } else { text.trim_end_matches('0').trim_end_matches('.') };
+    if text == "-0" { "0".to_owned() } else { text.to_owned() }
+}
+
+/// A length of time in milliseconds with its unit.
+pub(super) fn time(ms: f64) -> String {
+    if ms < 1000.0 { format!("{} ms", short(ms)) } else { format!("{} s", short(ms / 1000.0)) }
+}
+
+/// A table of the figures of two traces under the names of these.
+pub(super) fn side_by_side(names: [&str; 2], rows: &[Row]) -> String {
+    let names = names.map(shortened);
+    let [left, right] = [&names[0], &names[1]].map(|name| name.chars().count().max(9));
+    let what = rows.iter().map(|row| row.what.len()).max().unwrap_or(0);
+    let mut text = format!("{:what$}  {:>left$}  {:>right$}    change\n", "", names[0], names[1]);
+    for row in rows {
+        let decimals = decimals(row);
+        let (a, b) = (fixed(row.left, decimals), fixed(row.right, decimals));
+        text += &format!("{:what$}  {a:>left$}  {b:>right$}{}\n", row.what, change(row));
+    }
+    text
+}
+
+/// As many as the smaller figure needs; whole numbers need none.
+fn decimals(row: &Row) -> usize {
+    let figures = [row.left, row.right];
+    if figures.iter().all(|figure| figure.fract() == 0.0) {
+        return 0;
+    }
+    let sizes = figures.iter().map(|figure| figure.abs()).filter(|size| *size > 0.0);
+    let smaller = sizes.fold(f64::INFINITY, f64::min);
+    3_usize.saturating_sub(smaller.max(1.0).log10() as usize)
+}
+
+fn shortened(name: &str) -> String {
+    if name.chars().count() <= WIDEST_NAME {
+        return name.to_owned();
+    }
+    name.chars().take(WIDEST_NAME - 1).chain(['…']).collect()
+}
+
+fn fixed(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    // A correlation of -0.0001 is none.
+    if text.trim_start_matches('-').chars().all(|c| "0.".contains(c)) {
+        return text.trim_start_matches('-').to_owned();
+    }
+    text
+}
+
+/// The change in percent where that says something: not against next to nothing, and not across
+/// zero.
+fn change(row: &Row) -> String {
+    match row.change() {
+        Some(change) if row.left.abs() >= 0.0005 && change > -1.0 && change < 9.995 => {
+            format!("  {:>+6.1} %", change * 100.0)
+        }
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_numbers_keep_three_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (1234.6, "1235"),
+            (100.0, "100"),
+            (56.71, "56.7"),
+            (0.012_34, "0.0123"),
+            (12.0, "12"),
+            (-3.456, "-3.46"),
+            (0.000_01, "0"),
+            (-0.000_01, "0"),
+            (f64::NAN, "–"),
+        ] {
+            assert_eq!(short(value), text);
+        }
+        assert_eq!([time(0.5), time(999.0), time(1500.0)], ["0.5 ms", "999 ms", "1.5 s"]);
+    }
+
+    #[test]
+    fn columns_line_up_and_say_the_change() {
+        let row = |what, left, right| Row { what, left, right };
+        let rows = [row("mean", 5.0, 6.5), row("ACF", 0.5, -0.1), row("gap", 0.0, 1200.0)];
+        assert_eq!(
+            side_by_side(["a.down", "b"], &rows),
+            "         a.down          b    change\n\
+             mean      5.000      6.500   +30.0 %\n\
+             ACF       0.500     -0.100\n\
+             gap           0       1200\n"
+        );
+        let long = "a-trace-with-a-name-that-nobody-types.down";
+        assert!(side_by_side([long, "b"], &rows).contains("a-trace-with-a-name-that-…  "));
+    }
+}
