@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 
+use cellpace_path::TraceSpec;
 use cellpace_path::schedule::TraceFiles;
 
 /// The largest trace file that is read: days of a fast link.
@@ -32,5 +33,9 @@ pub(crate) fn open(name: &str) -> io::Result<Box<dyn BufRead>> {
 
 /// A trace as it is shown: a file without its folder.
 pub(crate) fn shown(trace: &str) -> String {
+    // The slash of `random:2mbit..20mbit/5s` is not a folder's.
+    if trace.parse::<TraceSpec>().is_ok() {
+        return trace.to_owned();
+    }
     trace.rsplit('/').next().unwrap_or(trace).to_owned()
 }

@@ -67,7 +67,8 @@ pub(super) fn read(name: &str, mut reader: impl BufRead) -> Result<Trace, TraceE
 }
 
 fn too_long(name: &str) -> TraceError {
-    TraceError::TooLong { name: name.to_owned(), limit: MAX_OPPORTUNITIES }
+    let problem = format!("the rates make more than {MAX_OPPORTUNITIES} opportunities");
+    TraceError::Unreadable { name: name.to_owned(), problem }
 }
 
 struct Lines<'a> {
