@@ -1,8 +1,11 @@
 //! The documents that scripts read. Fields are only added within a version.
 
-use cellpace_path::schedule::Trace;
+use std::fmt;
+
+use cellpace_path::schedule::{MAX_OPPORTUNITIES, Trace};
 use cellpace_path::stats::Row;
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::figures::Figures;
 
@@ -71,7 +74,41 @@ struct Written<'a> {
 #[derive(Debug, Deserialize)]
 pub(super) struct Read {
     pub(super) period_ms: Option<u32>,
+    #[serde(deserialize_with = "opportunities")]
     pub(super) opportunities_ms: Vec<u32>,
+}
+
+fn opportunities<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u32>, D::Error> {
+    deserializer.deserialize_seq(Opportunities)
+}
+
+/// Reads a list as long as a trace may be, so that an endless one ends with an error.
+struct Opportunities;
+
+impl<'de> Visitor<'de> for Opportunities {
+    type Value = Vec<u32>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of times in milliseconds")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<u32>, A::Error> {
+        let mut millis = Vec::new();
+        let mut last = 0;
+        while let Some(at) = list.next_element::<u32>()? {
+            if at < last {
+                let problem = format!("{at} comes after {last}, but times must not decrease,");
+                return Err(A::Error::custom(problem));
+            }
+            if millis.len() == MAX_OPPORTUNITIES {
+                let problem = format!("more than {MAX_OPPORTUNITIES} opportunities");
+                return Err(A::Error::custom(problem));
+            }
+            last = at;
+            millis.push(at);
+        }
+        Ok(millis)
+    }
 }
 
 /// On one line: nobody reads a hundred thousand lines with a number each.
