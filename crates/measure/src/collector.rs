@@ -43,6 +43,11 @@ impl FlowSpan {
     fn covers(self, from: Time, to: Time) -> bool {
         self.start <= from && self.stop >= to
     }
+
+    /// Whether what ended at `time` took place while the flow was on.
+    fn contains(self, time: Time) -> bool {
+        self.start < time && time <= self.stop
+    }
 }
 
 /// The figures of one run.
@@ -77,7 +82,8 @@ pub struct FlowFigures {
     /// The controller's text.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cc: String,
-    /// Mean rate while it was on, in Mbit/s.
+    /// Mean rate at which its packets left the link while it was on, in Mbit/s. What leaves after
+    /// its stop counts for the run and not here.
     pub throughput_mbps: f64,
     /// Queue delay of its packets.
     pub queue_delay_ms: Summary,
@@ -104,6 +110,8 @@ pub struct Collector {
 struct Flow {
     span: FlowSpan,
     bytes: u64,
+    /// Those that left while it was on.
+    bytes_on: u64,
     packets: u64,
     lost: u64,
     queue: DelaySketch,
@@ -117,6 +125,7 @@ impl Collector {
         let flow = |span: &FlowSpan| Flow {
             span: *span,
             bytes: 0,
+            bytes_on: 0,
             packets: 0,
             lost: 0,
             queue: DelaySketch::new(),
@@ -150,6 +159,9 @@ impl Collector {
             return;
         }
         flow.bytes += u64::from(packet.size);
+        if flow.span.contains(at) {
+            flow.bytes_on += u64::from(packet.size);
+        }
         flow.packets += 1;
         flow.queue.record(queue_delay);
         self.one_way.record(record.one_way_delay());
@@ -194,7 +206,7 @@ impl Flow {
         let on = self.span.stop.min(window.end) - self.span.start.max(window.skip);
         FlowFigures {
             cc: String::new(),
-            throughput_mbps: mbps(self.bytes, on.as_secs_f64()),
+            throughput_mbps: mbps(self.bytes_on, on.as_secs_f64()),
             queue_delay_ms: self.queue.summary(),
             rtt_ms_seen: self.rtt.summary(),
             lost: self.lost,
@@ -320,6 +332,21 @@ mod tests {
         }
         let (figures, _) = collector.finish(1);
         assert_eq!(figures.jain, 0.75);
+    }
+
+    #[test]
+    fn what_leaves_after_a_flows_stop_does_not_count_as_its_rate() {
+        let spans = [FlowSpan { start: ms(1_000), stop: ms(2_000) }];
+        let window = Window { skip: ms(500), end: ms(4_000) };
+        let mut collector = Collector::new(window, &spans, Span::from_millis(100));
+        for at in [1_000, 1_001, 2_000, 2_001, 3_900] {
+            collector.record(&record(0, 900, 950, at, Fate::Delivered));
+        }
+        let (figures, _) = collector.finish(1);
+        assert_eq!(figures.packets, 5);
+        // Two packets within the second in which it was on.
+        assert!((figures.per_flow[0].throughput_mbps - 0.024).abs() < 1e-12);
+        assert_eq!(figures.per_flow[0].queue_delay_ms.max, 2_950.0);
     }
 
     #[test]

@@ -10,6 +10,11 @@ use cellpace_cc::{
 /// RFC 9002 section 6.1.1: packets that arrived after a missing one before it counts as lost.
 const PACKET_THRESHOLD: u64 = 3;
 
+/// So many timeouts in a row before this one, what timed out is forgotten if its data was sent
+/// again. Controllers with a timeout of their own do not back off, and a path can be down for
+/// hours: without an end the memory of that would have none either.
+const TIMEOUTS_REMEMBERED: usize = 64;
+
 /// A packet about to leave.
 #[derive(Debug, Clone, Copy)]
 pub struct Sending<D> {
@@ -54,6 +59,8 @@ pub struct Sent<D> {
     /// From when the retransmission timer runs.
     timer_base: Time,
     timeouts_in_a_row: u32,
+    /// The next packet number at each of the last timeouts in a row, oldest first.
+    timeouts: VecDeque<u64>,
     /// The first packet number sent after the last timeout, while it is open whether that
     /// timeout was right.
     first_after_timeout: Option<u64>,
@@ -69,6 +76,8 @@ struct Entry<D> {
     sent_at: Time,
     bytes: u32,
     state: State,
+    /// Lost, and its data has not been sent again.
+    waiting: bool,
     app_limited: bool,
     stamp: Stamp,
     data: D,
@@ -97,6 +106,7 @@ impl<D: Copy> Sent<D> {
             rtt,
             timer_base: Time::ZERO,
             timeouts_in_a_row: 0,
+            timeouts: VecDeque::new(),
             first_after_timeout: None,
             loss_time: None,
             acked: Vec::new(),
@@ -113,6 +123,11 @@ impl<D: Copy> Sent<D> {
     /// The number that the next packet will get.
     pub fn next_number(&self) -> u64 {
         self.first + self.ring.len() as u64
+    }
+
+    /// How many packets are kept in memory: from the oldest that still matters to the newest.
+    pub fn remembered(&self) -> u64 {
+        self.ring.len() as u64
     }
 
     /// RTT statistics.
@@ -141,6 +156,7 @@ impl<D: Copy> Sent<D> {
             sent_at: sending.now,
             bytes: sending.bytes as u32,
             state: State::InFlight,
+            waiting: false,
             app_limited: sending.app_limited,
             stamp,
             data: sending.data,
@@ -152,7 +168,9 @@ impl<D: Copy> Sent<D> {
     pub fn next_lost(&mut self) -> Option<D> {
         self.drop_stale_retransmissions();
         let number = self.to_retransmit.pop_front()?;
-        Some(self.ring[(number - self.first) as usize].data)
+        let entry = self.entry(number)?;
+        entry.waiting = false;
+        Some(entry.data)
     }
 
     /// Whether lost data waits to be sent again.
@@ -183,6 +201,7 @@ impl<D: Copy> Sent<D> {
             return;
         }
         self.timeouts_in_a_row = 0;
+        self.timeouts.clear();
         // RFC 6298 (5.3): an ack of new data restarts the timer.
         self.timer_base = now;
         self.report_acked(now, prior_in_flight, controller);
@@ -241,10 +260,18 @@ impl<D: Copy> Sent<D> {
         for entry in &mut self.ring {
             if entry.state == State::TimedOut {
                 entry.state = State::InFlight;
+                entry.waiting = false;
                 self.in_flight += u64::from(entry.bytes);
             }
         }
         self.scan_from = self.first;
+        // What is in flight again does not wait. Should it be lost after all, it comes in the
+        // order of its loss, and once.
+        let (ring, first) = (&self.ring, self.first);
+        self.to_retransmit.retain(|number| {
+            let entry = number.checked_sub(first).and_then(|index| ring.get(index as usize));
+            entry.is_some_and(|entry| entry.waiting)
+        });
         controller.on_spurious(&Spurious::Timeout { now });
     }
 
@@ -255,6 +282,7 @@ impl<D: Copy> Sent<D> {
             return;
         }
         entry.state = State::Acked;
+        entry.waiting = false;
         let rtt = now - entry.sent_at;
         let packet = AckedPacket {
             number: arrival.number,
@@ -316,6 +344,7 @@ impl<D: Copy> Sent<D> {
                 continue;
             }
             entry.state = State::Lost(next);
+            entry.waiting = true;
             self.in_flight -= u64::from(entry.bytes);
             self.to_retransmit.push_back(number);
             self.lost.push(LostPacket {
@@ -347,11 +376,13 @@ impl<D: Copy> Sent<D> {
         for (number, entry) in (self.first..).zip(&mut self.ring) {
             if entry.state == State::InFlight {
                 entry.state = State::TimedOut;
+                entry.waiting = true;
                 self.to_retransmit.push_back(number);
             }
         }
         self.in_flight = 0;
         self.scan_from = self.next_number();
+        self.forget_old_timeouts();
         controller.on_timeout(&Timeout {
             now,
             prior_in_flight,
@@ -360,10 +391,21 @@ impl<D: Copy> Sent<D> {
         });
     }
 
+    fn forget_old_timeouts(&mut self) {
+        self.timeouts.push_back(self.next_number());
+        if self.timeouts.len() <= TIMEOUTS_REMEMBERED {
+            return;
+        }
+        let Some(below) = self.timeouts.pop_front() else { return };
+        while self.first < below && self.ring.front().is_some_and(|entry| !entry.waiting) {
+            self.ring.pop_front();
+            self.first += 1;
+        }
+    }
+
     fn drop_stale_retransmissions(&mut self) {
         while let Some(number) = self.to_retransmit.front().copied() {
-            let state = self.entry(number).map(|entry| entry.state);
-            if matches!(state, Some(State::Lost(_) | State::TimedOut)) {
+            if self.entry(number).is_some_and(|entry| entry.waiting) {
                 return;
             }
             self.to_retransmit.pop_front();
@@ -373,16 +415,15 @@ impl<D: Copy> Sent<D> {
     /// Drops packets from the old end: acked ones, and lost ones that were sent again and whose
     /// late arrival can no longer happen because a packet sent after the verdict has arrived.
     fn forget_settled(&mut self) {
-        let waiting = self.to_retransmit.front().copied().unwrap_or(u64::MAX);
         let largest = self.largest_acked.unwrap_or(0);
         while let Some(entry) = self.ring.front() {
             let settled = match entry.state {
                 State::Acked => true,
                 State::InFlight => false,
-                State::Lost(next) => next < largest && self.first < waiting,
-                State::TimedOut => self.first_after_timeout.is_none() && self.first < waiting,
+                State::Lost(next) => next < largest,
+                State::TimedOut => self.first_after_timeout.is_none(),
             };
-            if !settled {
+            if !settled || entry.waiting {
                 return;
             }
             self.ring.pop_front();
@@ -533,6 +574,60 @@ mod tests {
     }
 
     #[test]
+    fn what_is_lost_after_a_spurious_timeout_is_sent_again_once() {
+        let (mut sent, mut witness) = setup(30);
+        sent.on_timer(ms(1100), &mut witness);
+        for _ in 0..10 {
+            let data = sent.next_lost().unwrap();
+            send(&mut sent, &mut witness, ms(1100), data);
+        }
+        ack(&mut sent, &mut witness, ms(1150), &[20]);
+        assert_eq!(witness.spurious_timeouts, 1);
+        // The packets in front of number 20 are lost by its arrival, whether they waited to be
+        // sent again or were sent again; numbers 18 and 19 are too near to tell.
+        let again: Vec<u64> = std::iter::from_fn(|| sent.next_lost()).collect();
+        assert_eq!(again, (0..18).collect::<Vec<_>>());
+        assert_eq!(again, witness.lost);
+    }
+
+    #[test]
+    fn hours_of_timeouts_are_not_remembered() {
+        let (mut sent, mut witness) = setup(10);
+        let mut now = ms(0);
+        for _ in 0..10_000 {
+            now = sent.next_deadline(&witness).unwrap();
+            sent.on_timer(now, &mut witness);
+            while let Some(data) = sent.next_lost() {
+                send(&mut sent, &mut witness, now, data);
+            }
+        }
+        assert_eq!(witness.timeouts, 10_000);
+        assert_eq!(sent.remembered(), 10 * (TIMEOUTS_REMEMBERED as u64 + 1));
+        // An ack of the first packets comes too late to mean anything, one of the last does not.
+        ack(&mut sent, &mut witness, now, &[0, 1, 2]);
+        assert_eq!((witness.spurious_timeouts, witness.acked.len()), (0, 0));
+        let last = sent.next_number() - 1;
+        ack(&mut sent, &mut witness, now, &[3, last - 10, last]);
+        assert_eq!(witness.spurious_timeouts, 1);
+        assert_eq!(witness.acked, [last - 10, last]);
+    }
+
+    #[test]
+    fn what_waits_to_be_sent_again_is_not_forgotten() {
+        let (mut sent, mut witness) = setup(10);
+        for _ in 0..1_000 {
+            let now = sent.next_deadline(&witness).unwrap();
+            sent.on_timer(now, &mut witness);
+            let data = sent.next_lost().unwrap();
+            send(&mut sent, &mut witness, now, data);
+        }
+        let mut held: Vec<u64> = std::iter::from_fn(|| sent.next_lost()).collect();
+        held.push(sent.ring.back().unwrap().data);
+        held.sort_unstable();
+        assert_eq!(held, (0..10).collect::<Vec<_>>());
+    }
+
+    #[test]
     fn nonsense_from_the_network_is_ignored() {
         let (mut sent, mut witness) = setup(3);
         ack(&mut sent, &mut witness, ms(10), &[u64::MAX, 77, 3]);
@@ -603,10 +698,15 @@ mod tests {
                     prop_assert_eq!(sent.in_flight, flying.clone().count() as u64 * 1000);
                     let held: std::collections::BTreeSet<u64> = flying
                         .map(|e| e.data)
-                        .chain(sent.to_retransmit.iter().filter_map(|n| {
-                            n.checked_sub(sent.first).map(|i| sent.ring[i as usize].data)
-                        }))
+                        .chain(sent.ring.iter().filter(|e| e.waiting).map(|e| e.data))
                         .collect();
+                    let waits = |n: &u64| {
+                        n.checked_sub(sent.first).is_some_and(|i| sent.ring[i as usize].waiting)
+                    };
+                    let line: std::collections::BTreeSet<u64> =
+                        sent.to_retransmit.iter().copied().filter(waits).collect();
+                    let waiting = sent.ring.iter().filter(|e| e.waiting).count();
+                    prop_assert_eq!(line.len(), waiting, "who waits stands in the line");
                     for data in 0..next_data {
                         prop_assert!(acked.contains(&data) || held.contains(&data), "{}", data);
                     }

@@ -1,5 +1,7 @@
 //! One connection: a controller, its packets in flight, and what it still has to send.
 
+use std::collections::VecDeque;
+
 use cellpace_base::{Random, Time};
 use cellpace_cc::{Arrival, Controller, ControllerSpec, RttEstimator, Setup, Span};
 use cellpace_path::{OPPORTUNITY_BYTES, Packet};
@@ -31,15 +33,13 @@ struct Source {
     next_piece: u64,
     /// Size of the file in bytes; `None`: endless.
     file: Option<u64>,
-    /// Which pieces of a file have arrived.
-    done: Vec<bool>,
-    missing: u64,
+    /// All pieces below this one have arrived.
+    done_below: u64,
+    /// Which of the pieces from there on have arrived, as far as any has been sent: a file is far
+    /// longer than what is under way.
+    done: VecDeque<bool>,
+    pieces: u64,
     open: bool,
-}
-
-/// A packet that a connection wants to send.
-pub(crate) struct Outgoing {
-    pub(crate) packet: Packet,
 }
 
 impl Connection {
@@ -69,8 +69,8 @@ impl Connection {
         }
     }
 
-    /// Sends what may leave now.
-    pub(crate) fn pump(&mut self, now: Time, flow: u32, mut send: impl FnMut(Outgoing)) {
+    /// Sends what may leave now, for as long as `send` says that there is room.
+    pub(crate) fn pump(&mut self, now: Time, flow: u32, send: &mut impl FnMut(Packet) -> bool) {
         self.release_at = None;
         loop {
             let retransmission = self.sent.has_lost();
@@ -90,11 +90,13 @@ impl Connection {
                 }
             }
             self.pacer.on_sent(bytes, pacing);
-            send(self.send_one(now, flow, bytes, retransmission));
+            if !send(self.send_one(now, flow, bytes, retransmission)) {
+                return;
+            }
         }
     }
 
-    fn send_one(&mut self, now: Time, flow: u32, bytes: u64, retransmission: bool) -> Outgoing {
+    fn send_one(&mut self, now: Time, flow: u32, bytes: u64, retransmission: bool) -> Packet {
         let lost = if retransmission { self.sent.next_lost() } else { None };
         let data = lost.unwrap_or_else(|| self.source.take());
         self.retransmissions += u64::from(lost.is_some());
@@ -107,8 +109,7 @@ impl Connection {
         };
         let (number, stamp) = self.sent.send(&sending, self.controller.as_mut());
         let id = packet_id(self.generation, number);
-        let packet = Packet { tag: stamp.wire, ..Packet::new(id, flow, bytes as u32, now) };
-        Outgoing { packet }
+        Packet { tag: stamp.wire, ..Packet::new(id, flow, bytes as u32, now) }
     }
 
     /// A packet of this connection reached its receiver. Returns whether an ack goes out.
@@ -136,7 +137,8 @@ impl Connection {
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let controller = self.controller.as_ref();
         [
-            controller.next_deadline(),
+            // Whoever sends nothing any more needs no epochs.
+            if self.source.open { controller.next_deadline() } else { None },
             self.sent.next_deadline(controller),
             self.release_at,
             self.receiver.next_deadline(),
@@ -157,7 +159,17 @@ impl Connection {
 
     /// Whether all of the file has arrived.
     pub(crate) fn is_done(&self) -> bool {
-        self.source.file.is_some() && self.source.missing == 0
+        self.source.file.is_some() && self.source.done_below == self.source.pieces
+    }
+
+    /// Whether it may send.
+    pub(crate) fn is_open(&self) -> bool {
+        self.source.open
+    }
+
+    /// Packets that it keeps in memory.
+    pub(crate) fn remembered(&self) -> u64 {
+        self.sent.remembered()
     }
 
     /// Stops sending; acks still count.
@@ -181,18 +193,12 @@ pub(crate) fn generation_of(packet: &Packet) -> u16 {
 
 impl Source {
     fn new(file: Option<u64>) -> Self {
-        let pieces = file.map_or(0, |bytes| bytes.div_ceil(PACKET_BYTES));
-        Self {
-            next_piece: 0,
-            file,
-            done: vec![false; pieces as usize],
-            missing: pieces,
-            open: true,
-        }
+        let pieces = file.map_or(u64::MAX, |bytes| bytes.div_ceil(PACKET_BYTES));
+        Self { next_piece: 0, file, done_below: 0, done: VecDeque::new(), pieces, open: true }
     }
 
     fn has_more(&self) -> bool {
-        self.file.is_none() || self.next_piece < self.done.len() as u64
+        self.next_piece < self.pieces
     }
 
     /// Size of the next packet. Only the last piece of a file is smaller; when it is sent again
@@ -208,14 +214,54 @@ impl Source {
 
     fn take(&mut self) -> u64 {
         self.next_piece += 1;
+        if self.file.is_some() {
+            self.done.push_back(false);
+        }
         self.next_piece - 1
     }
 
     fn arrived(&mut self, piece: u64) {
-        let Some(done) = self.done.get_mut(piece as usize) else { return };
-        if !*done {
-            *done = true;
-            self.missing -= 1;
+        let Some(index) = piece.checked_sub(self.done_below) else { return };
+        let Some(done) = self.done.get_mut(index as usize) else { return };
+        *done = true;
+        while self.done.front() == Some(&true) {
+            self.done.pop_front();
+            self.done_below += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_done_when_each_of_its_pieces_has_arrived() {
+        let mut source = Source::new(Some(2 * PACKET_BYTES + 1));
+        let taken: Vec<u64> = std::iter::from_fn(|| {
+            let bytes = source.has_more().then(|| source.next_bytes(false))?;
+            source.take();
+            Some(bytes)
+        })
+        .collect();
+        assert_eq!(taken, [1500, 1500, 1]);
+        for (piece, done_below) in [(2, 0), (2, 0), (0, 1), (0, 1), (7, 1), (1, 3)] {
+            source.arrived(piece);
+            assert_eq!(source.done_below, done_below, "{piece}");
+        }
+        assert_eq!(source.pieces, 3);
+    }
+
+    #[test]
+    fn a_file_larger_than_any_disk_costs_what_is_under_way() {
+        let mut source = Source::new(Some(u64::MAX));
+        for piece in 0..100_000 {
+            assert_eq!(source.take(), piece);
+            if piece >= 20 {
+                source.arrived(piece - 20);
+            }
+        }
+        assert_eq!(source.done.len(), 20);
+        assert!(source.has_more());
     }
 }

@@ -3,7 +3,7 @@
 use cellpace_base::{Random, Rate, Span, Time};
 use cellpace_path::{OPPORTUNITY_BYTES, Packet};
 
-use crate::connection::{Connection, Outgoing, generation_of};
+use crate::connection::{Connection, generation_of};
 use crate::{AckPolicy, FlowSpec, Traffic};
 
 /// One flow at run time.
@@ -22,6 +22,9 @@ pub(crate) struct Flow {
     /// Its own delay in each direction, on top of the path's.
     pub(crate) own_delay: Span,
 }
+
+/// An ON period that takes no time would end and begin again for ever in one instant.
+const SHORTEST_ON: Span = Span::from_millis(1);
 
 #[derive(Default)]
 struct CrossTraffic {
@@ -60,8 +63,8 @@ impl Flow {
         }
     }
 
-    /// Does what is due and sends what may leave.
-    pub(crate) fn on_timer(&mut self, now: Time, send: &mut impl FnMut(Packet)) {
+    /// Does what is due and sends what may leave; `send` says whether there is room for more.
+    pub(crate) fn on_timer(&mut self, now: Time, send: &mut impl FnMut(Packet) -> bool) {
         if self.next.is_some_and(|time| time <= now) {
             self.next = None;
             self.step(now, send);
@@ -73,9 +76,13 @@ impl Flow {
     }
 
     /// Sends what may leave, and ends a file that has arrived.
-    pub(crate) fn pump(&mut self, now: Time, send: &mut impl FnMut(Packet)) {
+    pub(crate) fn pump(&mut self, now: Time, send: &mut impl FnMut(Packet) -> bool) {
         let Some(connection) = &mut self.connection else { return };
-        connection.pump(now, self.index, |Outgoing { packet }| send(packet));
+        if now >= self.spec.stop {
+            // An ack may come at that very instant, before the flow's own timer.
+            connection.close();
+        }
+        connection.pump(now, self.index, send);
         if connection.is_done() {
             self.end_file(now);
         }
@@ -88,7 +95,7 @@ impl Flow {
     }
 
     /// The flow's own next step.
-    fn step(&mut self, now: Time, send: &mut impl FnMut(Packet)) {
+    fn step(&mut self, now: Time, send: &mut impl FnMut(Packet) -> bool) {
         if now >= self.spec.stop {
             self.stop();
             return;
@@ -101,7 +108,7 @@ impl Flow {
             }
             Traffic::OnOff(onoff) if self.connection.is_none() => {
                 let file = onoff.file(&mut self.random);
-                let timed = onoff.rate.map(|rate| now + rate.time_for(file));
+                let timed = onoff.rate.map(|rate| now + rate.time_for(file).max(SHORTEST_ON));
                 self.open(now, if timed.is_some() { None } else { Some(file) });
                 self.next = Some(timed.unwrap_or(Time::MAX).min(self.spec.stop));
             }
@@ -139,20 +146,25 @@ impl Flow {
     }
 
     /// One packet of cross traffic; the times are computed from the count, so they do not drift.
-    fn send_cross(&mut self, now: Time, rate: Rate, send: &mut impl FnMut(Packet)) {
+    fn send_cross(&mut self, now: Time, rate: Rate, send: &mut impl FnMut(Packet) -> bool) {
         send(Packet::new(self.cross.packets, self.index, OPPORTUNITY_BYTES, now));
         self.cross.packets += 1;
         let sent = self.cross.packets.saturating_mul(u64::from(OPPORTUNITY_BYTES));
         self.next = Some((self.spec.start + rate.time_for(sent)).min(self.spec.stop));
     }
 
-    /// Window in packets, while there is a connection.
+    /// Packets that it keeps in memory.
+    pub(crate) fn remembered(&self) -> u64 {
+        self.connection.as_ref().map_or(0, Connection::remembered)
+    }
+
+    /// Window in packets, while there is a connection that sends.
     pub(crate) fn cwnd_packets(&self) -> Option<f32> {
-        let connection = self.connection.as_ref()?;
+        let connection = self.connection.as_ref().filter(|connection| connection.is_open())?;
         Some((connection.controller.cwnd() as f64 / f64::from(OPPORTUNITY_BYTES)) as f32)
     }
 
-    /// How long after `self.spec.start` figures of this flow begin and when they end.
+    /// When it starts and stops.
     pub(crate) fn span(&self) -> (Time, Time) {
         (self.spec.start, self.spec.stop)
     }

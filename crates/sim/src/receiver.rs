@@ -34,6 +34,10 @@ impl FromStr for AckPolicy {
     }
 }
 
+/// Arrivals that wait to be acknowledged at most. Receivers have a limit (RFC 9000 section 13.2.3),
+/// and the way of the acks may be closed for hours.
+const MOST_UNACKED: usize = 1 << 18;
+
 /// Receiver of one connection. It logs arrivals; an ack says how much of the log it covers, so
 /// that a later ack makes up for a lost one.
 pub(crate) struct Receiver {
@@ -68,6 +72,10 @@ impl Receiver {
         }
         let in_order = arrival.number == self.next_expected;
         self.next_expected = self.next_expected.max(arrival.number + 1);
+        if self.log.len() == MOST_UNACKED {
+            self.log.pop_front();
+            self.first += 1;
+        }
         self.log.push_back(Arrived { number: arrival.number, received_at: Some(arrival.now) });
         self.unacked += 1;
         let AckPolicy::Delayed(delay) = self.policy else { return true };
@@ -116,5 +124,63 @@ impl Receiver {
         let count = upto.saturating_sub(self.first) as usize;
         arrived.extend(self.log.drain(..count.min(self.log.len())));
         self.first = self.first.max(upto);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arrive(receiver: &mut Receiver, ms: u64, number: u64) -> bool {
+        let now = Time::from_millis(ms);
+        receiver.on_packet(&Arrival { now, number, bytes: 1500, wire: 0 })
+    }
+
+    fn told(receiver: &mut Receiver, upto: u64) -> Vec<u64> {
+        let mut arrived = Vec::new();
+        receiver.take_until(upto, &mut arrived);
+        arrived.iter().map(|arrived| arrived.number).collect()
+    }
+
+    #[test]
+    fn delayed_acks_are_for_every_second_packet_a_gap_or_the_delay() {
+        let mut receiver = Receiver::new("delayed:40ms".parse().unwrap(), None);
+        assert!(!arrive(&mut receiver, 1, 0));
+        assert_eq!(receiver.next_deadline(), Some(Time::from_millis(41)));
+        assert!(arrive(&mut receiver, 2, 1), "the second");
+        assert_eq!(receiver.ack(), 2);
+        assert_eq!(receiver.next_deadline(), None);
+        assert!(arrive(&mut receiver, 3, 3), "2 is missing");
+        assert_eq!(receiver.ack(), 3);
+        assert!(!arrive(&mut receiver, 10, 4));
+        assert!(!receiver.on_deadline(Time::from_millis(49)));
+        assert!(receiver.on_deadline(Time::from_millis(50)));
+        assert_eq!(receiver.ack(), 4);
+        assert_eq!(told(&mut receiver, 4), [0, 1, 3, 4]);
+    }
+
+    #[test]
+    fn a_later_ack_makes_up_for_a_lost_one_and_an_earlier_one_says_nothing_new() {
+        let mut receiver = Receiver::new(AckPolicy::EveryPacket, None);
+        let acks: Vec<u64> = (0..4)
+            .map(|number| {
+                assert!(arrive(&mut receiver, number, number));
+                receiver.ack()
+            })
+            .collect();
+        assert_eq!(told(&mut receiver, acks[2]), [0, 1, 2]);
+        assert_eq!(told(&mut receiver, acks[0]), []);
+        assert_eq!(told(&mut receiver, acks[3]), [3]);
+    }
+
+    #[test]
+    fn the_oldest_arrivals_make_room_for_the_newest() {
+        let mut receiver = Receiver::new(AckPolicy::EveryPacket, None);
+        let most = MOST_UNACKED as u64;
+        (0..most + 10).for_each(|number| assert!(arrive(&mut receiver, 1, number)));
+        let upto = receiver.ack();
+        assert_eq!(told(&mut receiver, 10), [], "forgotten");
+        let told = told(&mut receiver, upto);
+        assert_eq!((told.first(), told.len()), (Some(&10), MOST_UNACKED));
     }
 }

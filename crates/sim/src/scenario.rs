@@ -151,6 +151,15 @@ impl Scenario {
                 "flows have an RTT of their own only where that of the path is constant".into(),
             );
         }
+        let values = self.duration.as_nanos().div_ceil(self.bin.as_nanos())
+            * (self.flows.len() as u64 + SERIES_OF_THE_RUN);
+        if values > MOST_VALUES {
+            return invalid(format!(
+                "bins of {} make {values} values of series; the most are {MOST_VALUES}, so take \
+                 wider bins",
+                self.bin
+            ));
+        }
         for (index, flow) in self.flows.iter().enumerate() {
             flow.check().or_else(|reason| invalid(format!("flow {}: {reason}", index + 1)))?;
         }
@@ -160,6 +169,12 @@ impl Scenario {
 
 /// The longest run: a day.
 const LONGEST: Span = Span::from_secs(86_400);
+/// Values that the series of a run have at most: a day of one flow in bins of 10 ms.
+const MOST_VALUES: u64 = 50_000_000;
+/// Series that do not belong to a flow.
+const SERIES_OF_THE_RUN: u64 = 4;
+/// Faster, several packets share a nanosecond.
+const FASTEST: Rate = Rate::from_bps(1_000_000_000_000);
 
 impl Scenario {
     /// The mean round-trip delay without queueing of the first flow.
@@ -196,8 +211,13 @@ impl FlowSpec {
             ));
         }
         match (&self.cc, &self.traffic) {
-            (None, Traffic::ConstantRate(rate)) if rate.as_bps() > 0 => Ok(()),
-            (None, Traffic::ConstantRate(_)) => Err("a rate of 0 sends nothing".into()),
+            (None, Traffic::ConstantRate(rate)) if rate.as_bps() == 0 => {
+                Err("a rate of 0 sends nothing".into())
+            }
+            (None, Traffic::ConstantRate(rate)) if *rate > FASTEST => {
+                Err(format!("{rate} is too much; the most is {FASTEST}"))
+            }
+            (None, Traffic::ConstantRate(_)) => Ok(()),
             (None, _) => Err("only traffic of a constant rate goes without a controller".into()),
             (Some(_), Traffic::ConstantRate(_)) => {
                 Err("traffic of a constant rate does not react: leave the controller out".into())

@@ -70,7 +70,7 @@ impl OnOff {
         let fits = (0..1000)
             .map(|_| (mu + variance.sqrt() * normal(random)).exp())
             .find(|size| *size <= self.max);
-        fits.unwrap_or(self.mean).max(1.0) as u64
+        fits.unwrap_or(self.mean).max(1.0).round() as u64
     }
 
     /// Draws a pause.
@@ -109,6 +109,8 @@ mod tests {
         let onoff = OnOff { mean: 5.0, deviation: 1e12, max: 5.0, ..OnOff::default() };
         let mut random = Random::seeded(5, 0);
         assert!((1..=5).contains(&onoff.file(&mut random)));
+        let always = OnOff { mean: 4e6, deviation: 0.0, ..OnOff::default() };
+        assert_eq!(always.file(&mut random), 4_000_000, "nothing is lost in logarithms");
         assert!(Traffic::OnOff(OnOff { max: 1.0, ..OnOff::default() }).check().is_err());
     }
 }

@@ -61,7 +61,7 @@ pub fn run_observed(
     scenario.check()?;
     let scenario = &Scenario { trace: scenario.trace.drawn(scenario.seed), ..scenario.clone() };
     let mut world = World::new(scenario)?;
-    world.run(observer);
+    world.run(observer)?;
     let capacity = capacity(scenario)?;
     Ok(world.finish(scenario, capacity))
 }
@@ -78,6 +78,41 @@ struct World {
     collector: Collector,
     sampler: Sampler,
     fates: Vec<Record>,
+    room: Room,
+}
+
+/// Packets under way at most, and packets that one flow may have to remember: some six gigabytes
+/// of data, for which the machine spends about one. More than that is no network but a window or
+/// a queue without an end.
+const MOST_PACKETS: u64 = 1 << 22;
+
+/// Keeps what waits in the network within memory.
+struct Room {
+    /// Packets and acks under way.
+    under_way: u64,
+    most: u64,
+    /// A flow has to remember more than that.
+    exceeded: bool,
+}
+
+impl Room {
+    /// One more is under way. Returns whether another may follow.
+    fn enter(&mut self) -> bool {
+        self.under_way += 1;
+        !self.is_full()
+    }
+
+    fn leave(&mut self, packets: usize) {
+        self.under_way -= packets as u64;
+    }
+
+    fn remember(&mut self, packets: u64) {
+        self.exceeded |= packets >= self.most;
+    }
+
+    fn is_full(&self) -> bool {
+        self.exceeded || self.under_way >= self.most
+    }
 }
 
 /// What an ack says.
@@ -119,11 +154,15 @@ impl World {
             sampler: Sampler::new(scenario.bin, end, flows.len()),
             flows,
             fates: Vec::new(),
+            room: Room { under_way: 0, most: MOST_PACKETS, exceeded: false },
         })
     }
 
-    fn run(&mut self, observer: &mut impl Observer) {
+    fn run(&mut self, observer: &mut impl Observer) -> Result<(), SimError> {
         loop {
+            if self.room.is_full() {
+                return Err(self.too_many());
+            }
             let forward = self.forward.next_deadline().unwrap_or(Time::MAX);
             let reverse = self.reverse.next_deadline().unwrap_or(Time::MAX);
             let timer = self.timers.next().unwrap_or(Time::MAX);
@@ -143,15 +182,28 @@ impl World {
             if reverse == next {
                 self.advance_reverse(observer);
             }
-            while self.timers.next().is_some_and(|time| time <= next) {
+            while self.timers.next().is_some_and(|time| time <= next) && !self.room.is_full() {
                 self.fire_timer(observer);
             }
         }
+        self.now = self.end;
+        self.sampler.finish(&self.flows);
+        Ok(())
+    }
+
+    fn too_many(&self) -> SimError {
+        SimError::Invalid(format!(
+            "{} packets are under way or unanswered after {:.3} s, more than memory should hold; \
+             give the queue a limit (droptail:2MB) or the flows smaller windows and rates",
+            self.room.most,
+            self.now.as_secs_f64()
+        ))
     }
 
     fn advance_forward(&mut self, observer: &mut impl Observer) {
         let mut fates = std::mem::take(&mut self.fates);
         self.forward.advance(self.now, &mut fates);
+        self.room.leave(fates.len());
         for record in fates.drain(..) {
             self.collector.record(&record);
             observer.on_record(&record);
@@ -184,12 +236,14 @@ impl World {
         let bytes = ACK_BYTES + report.as_ref().map_or(0, |report| report.len() as u32);
         let message = AckMessage { generation: connection.generation, upto, report };
         let id = self.acks.put(message);
+        self.room.enter();
         self.reverse.push_after(Packet::new(id, index as u32, bytes, now), own_delay);
     }
 
     fn advance_reverse(&mut self, observer: &mut impl Observer) {
         let mut fates = std::mem::take(&mut self.fates);
         self.reverse.advance(self.now, &mut fates);
+        self.room.leave(fates.len());
         for record in fates.drain(..) {
             let message = self.acks.take(record.packet.id);
             if record.fate == Fate::Delivered {
@@ -213,6 +267,10 @@ impl World {
         if let Some(report) = ack.report {
             connection.controller.on_report(now, &report);
         }
+        if connection.is_done() {
+            // The connection goes with its file; what it has to say about this ack goes first.
+            self.show_events(index, observer);
+        }
         self.pump(index, observer);
     }
 
@@ -229,26 +287,38 @@ impl World {
             let ack = connection.receiver.on_deadline(now);
             self.answer(index, ack);
         }
-        let (forward, delay) = (&mut self.forward, self.flows[index].own_delay);
-        self.flows[index].on_timer(now, &mut |packet| forward.push_after(packet, delay));
+        let (forward, room) = (&mut self.forward, &mut self.room);
+        let delay = self.flows[index].own_delay;
+        self.flows[index].on_timer(now, &mut |packet| {
+            forward.push_after(packet, delay);
+            room.enter()
+        });
         self.settle(index, observer);
     }
 
     fn pump(&mut self, index: usize, observer: &mut impl Observer) {
-        let (forward, delay) = (&mut self.forward, self.flows[index].own_delay);
-        self.flows[index].pump(self.now, &mut |packet| forward.push_after(packet, delay));
+        let (forward, room) = (&mut self.forward, &mut self.room);
+        let delay = self.flows[index].own_delay;
+        self.flows[index].pump(self.now, &mut |packet| {
+            forward.push_after(packet, delay);
+            room.enter()
+        });
         self.settle(index, observer);
     }
 
     /// After anything happened to a flow: its events go out, its timer is set.
     fn settle(&mut self, index: usize, observer: &mut impl Observer) {
-        let flow = &mut self.flows[index];
-        if let Some(connection) = &mut flow.connection {
-            while let Some((at, event)) = connection.controller.poll_event() {
-                observer.on_event(index as u32, at, event);
-            }
-        }
+        self.show_events(index, observer);
+        let flow = &self.flows[index];
+        self.room.remember(flow.remembered());
         self.timers.arm(index, flow.next_deadline());
+    }
+
+    fn show_events(&mut self, index: usize, observer: &mut impl Observer) {
+        let Some(connection) = &mut self.flows[index].connection else { return };
+        while let Some((at, event)) = connection.controller.poll_event() {
+            observer.on_event(index as u32, at, event);
+        }
     }
 
     fn finish(self, scenario: &Scenario, capacity: Capacity) -> Outcome {
@@ -397,6 +467,7 @@ impl AckStore {
 /// Looks at the controllers at the end of each bin.
 struct Sampler {
     bin: Span,
+    end: Time,
     next: Time,
     profile_every: Span,
     next_profile: Time,
@@ -412,6 +483,7 @@ impl Sampler {
         let profile_every = (end - Time::ZERO) / (Self::PROFILES + 1);
         Self {
             bin,
+            end,
             next: Time::ZERO + bin,
             profile_every,
             next_profile: Time::ZERO + profile_every,
@@ -420,10 +492,21 @@ impl Sampler {
         }
     }
 
-    fn take(&mut self, flows: &[Flow]) {
+    /// The last bin may be shorter than the others; it ends with the run.
+    fn finish(&mut self, flows: &[Flow]) {
+        if self.next > self.end && self.next < self.end + self.bin {
+            self.take_windows(flows);
+        }
+    }
+
+    fn take_windows(&mut self, flows: &[Flow]) {
         for (series, flow) in self.cwnd.iter_mut().zip(flows) {
             series.push(flow.cwnd_packets().unwrap_or(f32::NAN));
         }
+    }
+
+    fn take(&mut self, flows: &[Flow]) {
+        self.take_windows(flows);
         if self.next >= self.next_profile {
             self.next_profile += self.profile_every;
             self.profiles.extend(flows.iter().enumerate().filter_map(|(index, flow)| {
@@ -437,5 +520,106 @@ impl Sampler {
             }));
         }
         self.next += self.bin;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scenario(flow: FlowSpec, queue: &str, seconds: u64) -> Scenario {
+        Scenario {
+            flows: vec![flow],
+            queue: queue.parse().unwrap(),
+            duration: Span::from_secs(seconds),
+            skip: Span::ZERO,
+            ..Scenario::default()
+        }
+    }
+
+    fn bulk(cc: &str) -> FlowSpec {
+        FlowSpec::bulk(cc.parse().unwrap())
+    }
+
+    /// The world after the run.
+    fn ran(scenario: &Scenario) -> World {
+        let mut world = World::new(scenario).unwrap();
+        world.run(&mut ()).unwrap();
+        world
+    }
+
+    /// What a run says that may hold no more than 1000 packets.
+    fn said(scenario: &Scenario) -> String {
+        let mut world = World::new(scenario).unwrap();
+        world.room.most = 1000;
+        let error = world.run(&mut ()).unwrap_err().to_string();
+        assert!(world.room.under_way <= 1001, "{}", world.room.under_way);
+        error
+    }
+
+    #[test]
+    fn a_window_without_an_end_is_refused() {
+        let error = said(&scenario(bulk("fixed:cwnd=1000GB"), "infinite", 1));
+        assert!(error.starts_with("1000 packets are under way"), "{error}");
+        assert!(error.contains("after 0.000 s") && error.contains("droptail:2MB"), "{error}");
+    }
+
+    #[test]
+    fn an_endless_queue_in_front_of_a_flood_is_refused() {
+        let flood = FlowSpec::constant_rate("24mbit".parse().unwrap());
+        let error = said(&scenario(flood.clone(), "infinite", 60));
+        // It gains a packet per millisecond beyond the 40 in the delay.
+        assert!(error.contains("after 0.9"), "{error}");
+        assert_eq!(ran(&scenario(flood, "droptail:100pkts", 60)).room.under_way, 140);
+    }
+
+    #[test]
+    fn a_flow_that_never_hears_anything_is_refused_before_its_memory_is_full() {
+        let deaf = Scenario {
+            uplink: Some("constant:0mbit".parse().unwrap()),
+            ..scenario(bulk("fixed:cwnd=300pkts"), "infinite", 3600)
+        };
+        assert!(said(&deaf).contains("unanswered"));
+    }
+
+    #[test]
+    fn an_uplink_that_is_down_for_an_hour_costs_little_memory() {
+        for cc in ["cubic", "verus", "copa", "bbr", "fixed:cwnd=100pkts"] {
+            let down = Scenario {
+                uplink: Some("onoff:1mbit,on=1s,off=3600s".parse().unwrap()),
+                ..scenario(bulk(cc), "droptail:2MB", 3600)
+            };
+            let world = ran(&down);
+            let remembered = world.flows[0].remembered();
+            assert!(remembered < 100_000, "{cc}: {remembered}");
+            assert!(world.acks.slots.len() < 40_000, "{cc}: {}", world.acks.slots.len());
+        }
+    }
+
+    #[test]
+    fn everything_has_left_the_network_some_time_after_the_last_flow() {
+        let two = Scenario {
+            uplink: Some("constant:100kbit".parse().unwrap()),
+            loss: "3%".parse().unwrap(),
+            flows: vec![
+                FlowSpec { stop: Time::from_secs(3), ..bulk("cubic") },
+                FlowSpec { stop: Time::from_secs(2), ..bulk("verus") },
+            ],
+            ..scenario(bulk("cubic"), "infinite", 120)
+        };
+        let world = ran(&two);
+        assert_eq!(world.room.under_way, 0);
+        assert_eq!(world.acks.free.len(), world.acks.slots.len());
+        assert_eq!(world.forward.backlog() + world.reverse.backlog(), 0);
+        assert!(world.timers.next().is_none(), "nothing is left to do");
+    }
+
+    #[test]
+    fn timers_that_move_do_not_pile_up() {
+        for cc in ["cubic", "copa", "bbr", "verus"] {
+            let world = ran(&scenario(bulk(cc), "droptail:2MB", 20));
+            // An entry may be left behind per packet in flight; 20 s send 20 000.
+            assert!(world.timers.heap.len() < 2_000, "{cc}: {}", world.timers.heap.len());
+        }
     }
 }
