@@ -335,6 +335,20 @@ mod tests {
     }
 
     #[test]
+    fn a_second_in_which_a_flow_starts_or_stops_is_no_measure_of_fairness() {
+        let spans = [(0, 4_000), (1_500, 4_000), (0, 3_999)]
+            .map(|(start, stop)| FlowSpan { start: ms(start), stop: ms(stop) });
+        let window = Window { skip: ms(1_000), end: ms(4_500) };
+        let mut collector = Collector::new(window, &spans, Span::from_millis(100));
+        // Second 1..2 is flows 0 and 2, 2..3 all three, 3..4 flows 0 and 1; 4..4.5 is none.
+        for (flow, at) in [(0, 1_100), (2, 2_000), (1, 2_001), (0, 3_100), (1, 3_200), (0, 4_100)] {
+            collector.record(&record(flow, at, at, at, Fate::Delivered));
+        }
+        let (figures, _) = collector.finish(1);
+        assert!((figures.jain - (1.0 + 1.0 / 3.0 + 1.0) / 3.0).abs() < 1e-12, "{}", figures.jain);
+    }
+
+    #[test]
     fn what_leaves_after_a_flows_stop_does_not_count_as_its_rate() {
         let spans = [FlowSpan { start: ms(1_000), stop: ms(2_000) }];
         let window = Window { skip: ms(500), end: ms(4_000) };

@@ -15,6 +15,21 @@ pub fn jain_index(throughputs: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_index_lies_between_one_share_and_all_and_knows_no_unit(
+            throughputs in prop::collection::vec(0.0..1e9, 1..50),
+            unit in 1e-6..1e6,
+        ) {
+            let index = jain_index(&throughputs);
+            let least = 1.0 / throughputs.len() as f64;
+            prop_assert!((least - 1e-12..=1.0 + 1e-12).contains(&index), "{index}");
+            let scaled: Vec<f64> = throughputs.iter().map(|x| x * unit).collect();
+            prop_assert!((jain_index(&scaled) - index).abs() < 1e-9);
+        }
+    }
 
     #[test]
     fn verus_eq_7() {

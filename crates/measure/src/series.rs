@@ -125,4 +125,17 @@ mod tests {
         assert!(series.queue_delay_p50_ms[1].is_nan());
         assert_eq!(series.queue_delay_p50_ms[2], 7.0);
     }
+
+    #[test]
+    fn a_bin_includes_its_end_and_the_last_may_be_short() {
+        let mut binner = Binner::new(Span::from_millis(100), Time::from_millis(250), 1);
+        for ms in [100, 101, 200, 250] {
+            binner.departure(Time::from_millis(ms), 0, 1250, Span::from_millis(ms));
+        }
+        // After the end of the run: in no bin.
+        binner.departure(Time::from_millis(301), 0, 1250, Span::ZERO);
+        let series = binner.finish();
+        assert_eq!(series.throughput_mbps, [0.1, 0.2, 0.1]);
+        assert_eq!(series.queue_delay_p95_ms, [100.0, 200.0, 250.0]);
+    }
 }

@@ -3,6 +3,8 @@
 //!
 //! `INSTA_UPDATE=always cargo test -p cellpace-sim --test behaviour` takes over new figures.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::fmt::Write;

@@ -1,6 +1,8 @@
 //! Whole control loops on steady links, against the figures that the specifications of the
 //! algorithms give for them. Those come from independent simulations, so they hold within 10 %.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use cellpace_measure::Figures;

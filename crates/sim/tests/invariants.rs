@@ -1,5 +1,7 @@
 //! What holds in every run, whoever sends over whatever path: small random scenarios.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};

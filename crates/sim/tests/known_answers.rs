@@ -1,5 +1,7 @@
 //! Runs short or simple enough to know their outcome beforehand.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::collections::BTreeMap;
@@ -308,6 +310,17 @@ fn files_are_apart_by_their_pauses() {
     assert!((350.0..650.0).contains(&mean), "{mean} of {}", pauses.len());
 }
 
+/// The ack that ends a file is the only one of it, and the first that tells a base delay.
+#[test]
+fn events_of_the_last_ack_of_a_file_are_shown() {
+    let onoff = OnOff { mean: 1.0, deviation: 0.0, max: 1.0, off: Span::ZERO, rate: None };
+    let flow = FlowSpec { traffic: Traffic::OnOff(onoff), ..bulk("copa") };
+    let (_, log) = observed(&scenario(vec![flow], 2));
+    let told = log.events.iter().filter(|(_, _, event)| matches!(event, Event::BaseDelay(_)));
+    // Of 49 files the last is still on its way back.
+    assert_eq!((log.records.len(), told.count()), (49, 48));
+}
+
 /// The MDI paper's time-synchronised form: the controller has no say in when a period ends.
 #[test]
 fn timed_periods_are_the_same_for_every_controller() {
@@ -326,6 +339,28 @@ fn timed_periods_are_the_same_for_every_controller() {
     let (cubic, slow) = (starts("cubic"), starts("fixed:cwnd=2pkts"));
     assert!(cubic.len() >= 5, "{}", cubic.len());
     assert_eq!(cubic, slow);
+}
+
+/// Periods of 200 ms without pauses: the packets and acks of one connection that are under way
+/// when it ends come to the next, which must not take them for its own.
+#[test]
+fn what_belongs_to_an_earlier_connection_means_nothing_to_the_next() {
+    let onoff = OnOff {
+        mean: 100_000.0,
+        deviation: 0.0,
+        max: 100_000.0,
+        off: Span::ZERO,
+        rate: Some("4mbit".parse().unwrap()),
+    };
+    let flow = FlowSpec { traffic: Traffic::OnOff(onoff), ..bulk("fixed:cwnd=5pkts") };
+    let (outcome, log) = observed(&scenario(vec![flow], 10));
+    let found = connections(&log);
+    assert_eq!(found.len(), 50);
+    // At 0, 41, 82, 123 and 164 ms of each period, five packets each; those of the one before
+    // may wait a little in front of them.
+    assert!(found.values().rev().skip(1).all(|(sent, ..)| *sent == 25), "{found:?}");
+    assert_eq!(outcome.retransmissions, 0);
+    assert!(outcome.figures.rtt_ms_seen.max < 51.0, "{:?}", outcome.figures.rtt_ms_seen);
 }
 
 /// The number of a connection has 16 bits; this flow has more connections.
