@@ -109,6 +109,30 @@ pub(super) static PARAMS: &[Param] = &[
         help: "recognise a policer by steady loss and pace at the rate it lets through",
         source: "Linux 4.9 (long-term bandwidth)",
     },
+    Param {
+        key: "aggregation",
+        kind: Kind::Bool,
+        default: "false",
+        unit: "",
+        help: "widen the window by what arrives at once beyond the bandwidth",
+        source: "Linux 5.1",
+    },
+    Param {
+        key: "margin",
+        kind: Kind::Number(0.0, 0.5),
+        default: "0",
+        unit: "",
+        help: "fraction by which the pacing rate stays below the bandwidth (Linux has 0.01)",
+        source: "Linux, later than 4.9",
+    },
+    Param {
+        key: "phase_quanta",
+        kind: Kind::Bool,
+        default: "false",
+        unit: "",
+        help: "count the quanta of the window also in the flight that ends DRAIN and the phases",
+        source: "Linux 4.9",
+    },
 ];
 
 /// The parameters as the algorithm uses them, windows in packets.
@@ -127,6 +151,9 @@ pub(super) struct Config {
     pub(super) full_rounds: u64,
     pub(super) quanta: u64,
     pub(super) policer: bool,
+    pub(super) aggregation: bool,
+    pub(super) margin: f64,
+    pub(super) phase_quanta: bool,
 }
 
 impl Config {
@@ -147,6 +174,9 @@ impl Config {
             full_rounds: args.integer("full_rounds"),
             quanta: args.integer("quanta"),
             policer: args.flag("policer"),
+            aggregation: args.flag("aggregation"),
+            margin: args.number("margin"),
+            phase_quanta: args.flag("phase_quanta"),
         }
     }
 }

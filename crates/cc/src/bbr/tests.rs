@@ -19,7 +19,11 @@ fn bbr(text: &str) -> Bbr {
 
 /// A flow in PROBE_BW that knows a path of 1000 packets per second and 40 ms.
 fn probing() -> Bbr {
-    let mut bbr = bbr("");
+    probing_as("")
+}
+
+fn probing_as(text: &str) -> Bbr {
+    let mut bbr = bbr(text);
     bbr.btl_bw.push(0, BW, 10);
     bbr.rtprop = Some(RTT);
     bbr.full_pipe.reached = true;
@@ -273,6 +277,58 @@ fn pacing_before_and_at_the_first_rtt() {
 }
 
 #[test]
+fn aggregation_widens_the_window_by_what_arrives_at_once_once_the_pipe_is_full() {
+    for (text, full, window) in
+        [("", true, 86), ("aggregation=true", true, 106), ("aggregation=true", false, 86)]
+    {
+        let mut bbr = probing_as(text);
+        bbr.full_pipe.reached = full;
+        bbr.watch_aggregation(ms(100), 20);
+        assert_eq!(bbr.target_cwnd(), window, "{text}, pipe full: {full}");
+    }
+}
+
+#[test]
+fn aggregation_is_measured_against_the_bandwidth() {
+    let mut bbr = probing_as("aggregation=true");
+    // Ten packets every 10 ms are 1000 packets per second, ten of them at once.
+    (1..100).for_each(|i| bbr.watch_aggregation(ms(10 * i), 10));
+    assert_eq!(bbr.bundled(), 10);
+    bbr.on_path_change(ms(2000));
+    assert_eq!(bbr.bundled(), 0, "a new path bundles in its own way");
+}
+
+#[test]
+fn margin_paces_below_the_bandwidth() {
+    let mut rtt = RttEstimator::default();
+    rtt.sample(RTT);
+    for (text, share) in [("", 1.0), ("margin=0.01", 0.99)] {
+        let mut bbr = probing_as(text);
+        bbr.paced_by_rtt = true;
+        bbr.pacing_gain = 1.0;
+        bbr.set_pacing_rate(&rtt);
+        assert!((bbr.pacing_rate / BW as f64 - share).abs() < 1e-9, "{text}");
+        bbr.pacing_gain = 1.25;
+        bbr.set_pacing_rate(&rtt);
+        assert!((bbr.pacing_rate / BW as f64 - 1.25 * share).abs() < 1e-9, "{text}");
+    }
+}
+
+#[test]
+fn phase_quanta_raise_what_the_phases_want_under_way() {
+    // Quanta of two packets: 50 and 40 packets become 56 and 46.
+    for (text, up, down) in [("", 50, 40), ("phase_quanta=true", 56, 46)] {
+        let mut bbr = probing_as(text);
+        bbr.pacing_gain = 1.25;
+        assert!(!bbr.is_next_phase(ms(41), (up - 1) * MSS), "{text}");
+        assert!(bbr.is_next_phase(ms(41), up * MSS), "{text}");
+        bbr.pacing_gain = 0.75;
+        assert!(!bbr.is_next_phase(ms(1), (down + 1) * MSS), "{text}");
+        assert!(bbr.is_next_phase(ms(1), down * MSS), "{text}");
+    }
+}
+
+#[test]
 fn startup_drains_and_then_probes() {
     let mut bbr = probing();
     bbr.mode = Mode::Startup;
@@ -411,7 +467,7 @@ proptest! {
     #[test]
     fn any_history_leaves_window_and_rate_finite_and_within_bounds(
         steps in steps(),
-        text in prop::sample::select(vec!["", "policer=off", "min_cwnd=1pkts,rtprop_window=100ms"]),
+        text in prop::sample::select(vec!["", "policer=off", "aggregation=true,margin=0.01,phase_quanta=true", "min_cwnd=1pkts,rtprop_window=100ms"]),
     ) {
         let mut bbr = bbr(text);
         let (mut now, mut next) = (Time::ZERO, 0);
