@@ -6,7 +6,7 @@
 
 use cellpace_base::{Args, Kind, Param, Span, Time};
 
-use crate::window::{Acked, INITIAL, Law, MIN_SSTHRESH, Window, Windowed};
+use crate::window::{Acked, INITIAL, Law, MAX_CWND, MIN_SSTHRESH, Window, Windowed};
 use crate::{Ack, ControllerInfo};
 
 /// The registry's entry.
@@ -15,12 +15,16 @@ pub const INFO: ControllerInfo = ControllerInfo {
     summary: "TCP BIC: binary search towards the last maximum",
     params: PARAMS,
     check: |_| Ok(()),
-    build: |args, setup| Box::new(Windowed::new(Bic::new(args), args.window("initial"), &setup)),
+    build: |args, setup| {
+        let flow = Windowed::new(Bic::new(args), args.window("initial"), &setup);
+        Box::new(flow.at_most(args.optional_window("max_cwnd"), setup.mss))
+    },
     receiver: None,
 };
 
 static PARAMS: &[Param] = &[
     INITIAL,
+    MAX_CWND,
     Param {
         key: "beta",
         kind: Kind::Integer(103, 1023),

@@ -4,7 +4,7 @@
 use cellpace_base::{Args, Kind, Param, Span, Time};
 
 use crate::hystart::{self, HyStart};
-use crate::window::{Acked, INITIAL, Law, MIN_SSTHRESH, Window, Windowed};
+use crate::window::{Acked, INITIAL, Law, MAX_CWND, MIN_SSTHRESH, REDUCE, Window, Windowed};
 use crate::{Ack, ControllerInfo};
 
 /// The registry's entry.
@@ -13,14 +13,19 @@ pub const INFO: ControllerInfo = ControllerInfo {
     summary: "TCP CUBIC with HyStart, the default of most systems",
     params: &PARAMS,
     check: hystart::check,
-    build: |args, setup| Box::new(Windowed::new(Cubic::new(args), args.window("initial"), &setup)),
+    build: |args, setup| {
+        let flow = Windowed::new(Cubic::new(args), args.window("initial"), &setup);
+        Box::new(flow.at_most(args.optional_window("max_cwnd"), setup.mss))
+    },
     receiver: None,
 };
 
-static PARAMS: [Param; 12] = {
+static PARAMS: [Param; 14] = {
     let [h0, h1, h2, h3, h4, h5] = hystart::PARAMS;
     [
         INITIAL,
+        MAX_CWND,
+        REDUCE,
         Param {
             key: "c",
             kind: Kind::Number(1e-3, 1e3),
@@ -73,6 +78,7 @@ static PARAMS: [Param; 12] = {
 struct Cubic {
     c: f64,
     beta: f64,
+    reduce_window: bool,
     /// Increase per RTT that makes Reno with `beta` as fast as Reno with one half.
     alpha: f64,
     fast_convergence: bool,
@@ -106,6 +112,7 @@ impl Cubic {
         Self {
             c: args.number("c"),
             beta,
+            reduce_window: args.word("reduce") == "window",
             alpha: 3.0 * (1.0 - beta) / (1.0 + beta), // RFC 9438 section 4.3, alpha_cubic
             fast_convergence: args.flag("fast_convergence"),
             tcp_friendly: args.flag("tcp_friendly"),
@@ -194,7 +201,8 @@ impl Law for Cubic {
         // RFC 9438 section 4.7
         let w_max = if yielding { cwnd * (1.0 + self.beta) / 2.0 } else { cwnd };
         self.curve = Curve { w_max, cwnd_prior: cwnd, stage: None };
-        (flight * self.beta).max(MIN_SSTHRESH) // RFC 9438 section 4.6
+        let from = if self.reduce_window { cwnd } else { flight };
+        (from * self.beta).max(MIN_SSTHRESH) // RFC 9438 section 4.6
     }
 
     fn on_timeout(&mut self, window: &Window, flight: f64) -> f64 {

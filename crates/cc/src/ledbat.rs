@@ -6,7 +6,7 @@
 
 use cellpace_base::{Args, Kind, Param, Span, Time};
 
-use crate::window::{Acked, Law, Window, Windowed};
+use crate::window::{Acked, Law, MAX_CWND, Window, Windowed};
 use crate::{Ack, AckedPacket, ControllerInfo};
 
 /// The registry's entry.
@@ -16,7 +16,8 @@ pub const INFO: ControllerInfo = ControllerInfo {
     params: PARAMS,
     check,
     build: |args, setup| {
-        Box::new(Windowed::new(Ledbat::new(args, setup.start), args.window("initial"), &setup))
+        let flow = Windowed::new(Ledbat::new(args, setup.start), args.window("initial"), &setup);
+        Box::new(flow.at_most(args.optional_window("max_cwnd"), setup.mss))
     },
     receiver: None,
 };
@@ -30,6 +31,7 @@ static PARAMS: &[Param] = &[
         help: "initial window, also after a change of path",
         source: "RFC 6817 section 2.4.2, INIT_CWND",
     },
+    MAX_CWND,
     Param {
         key: "min_cwnd",
         kind: Kind::Integer(1, 1000),

@@ -6,7 +6,7 @@
 
 use cellpace_base::{Args, Kind, Param};
 
-use crate::window::{Acked, INITIAL, Law, MIN_SSTHRESH, Window, Windowed};
+use crate::window::{Acked, INITIAL, Law, MAX_CWND, MIN_SSTHRESH, REDUCE, Window, Windowed};
 use crate::{Ack, ControllerInfo};
 
 /// The registry's entry.
@@ -16,13 +16,16 @@ pub const INFO: ControllerInfo = ControllerInfo {
     params: PARAMS,
     check: |_| Ok(()),
     build: |args, setup| {
-        Box::new(Windowed::new(NewReno::new(args), args.window("initial"), &setup))
+        let flow = Windowed::new(NewReno::new(args), args.window("initial"), &setup);
+        Box::new(flow.at_most(args.optional_window("max_cwnd"), setup.mss))
     },
     receiver: None,
 };
 
 static PARAMS: &[Param] = &[
     INITIAL,
+    MAX_CWND,
+    REDUCE,
     Param {
         key: "abc",
         kind: Kind::Number(1.0, 1e6),
@@ -44,11 +47,16 @@ static PARAMS: &[Param] = &[
 struct NewReno {
     abc: f64,
     beta: f64,
+    reduce_window: bool,
 }
 
 impl NewReno {
     fn new(args: &Args) -> Self {
-        Self { abc: args.number("abc"), beta: args.number("beta") }
+        Self {
+            abc: args.number("abc"),
+            beta: args.number("beta"),
+            reduce_window: args.word("reduce") == "window",
+        }
     }
 }
 
@@ -61,8 +69,9 @@ impl Law for NewReno {
         window.grow_as_reno(acked.growth, self.abc);
     }
 
-    fn on_loss(&mut self, _: &Window, flight: f64) -> f64 {
-        (flight * self.beta).max(MIN_SSTHRESH) // RFC 5681 Eq. 4
+    fn on_loss(&mut self, window: &Window, flight: f64) -> f64 {
+        let from = if self.reduce_window { window.cwnd } else { flight };
+        (from * self.beta).max(MIN_SSTHRESH) // RFC 5681 Eq. 4
     }
 
     fn memory(&self) {}

@@ -5,7 +5,7 @@
 
 use cellpace_base::{Args, Kind, Param, Span};
 
-use crate::window::{Acked, INITIAL, Law, MIN_SSTHRESH, Window, Windowed};
+use crate::window::{Acked, INITIAL, Law, MAX_CWND, MIN_SSTHRESH, Window, Windowed};
 use crate::{Ack, ControllerInfo};
 
 /// The registry's entry.
@@ -14,12 +14,16 @@ pub const INFO: ControllerInfo = ControllerInfo {
     summary: "TCP Vegas: holds a few packets in the queue, by delay",
     params: PARAMS,
     check,
-    build: |args, setup| Box::new(Windowed::new(Vegas::new(args), args.window("initial"), &setup)),
+    build: |args, setup| {
+        let flow = Windowed::new(Vegas::new(args), args.window("initial"), &setup);
+        Box::new(flow.at_most(args.optional_window("max_cwnd"), setup.mss))
+    },
     receiver: None,
 };
 
 static PARAMS: &[Param] = &[
     INITIAL,
+    MAX_CWND,
     Param {
         key: "alpha",
         kind: Kind::Integer(0, 1_000_000),

@@ -22,6 +22,26 @@ pub(crate) const INITIAL: Param = Param {
     source: "RFC 6928 section 2",
 };
 
+/// A bound on the flight, the same parameter for all of the family.
+pub(crate) const MAX_CWND: Param = Param {
+    key: "max_cwnd",
+    kind: Kind::Window,
+    default: "",
+    unit: "",
+    help: "most that the flow keeps in flight, as a socket buffer bounds it",
+    source: "RFC 9293 section 3.8.6 (usable window); Linux tcp_wmem",
+};
+
+/// What a loss event reduces, a parameter of the laws that RFCs define by the flight.
+pub(crate) const REDUCE: Param = Param {
+    key: "reduce",
+    kind: Kind::Word(&["flight", "window"]),
+    default: "flight",
+    unit: "",
+    help: "what a loss event takes its share of; they differ where `max_cwnd` binds",
+    source: "RFC 5681 equation 4 (flight); Linux (window)",
+};
+
 /// What an unset ssthresh is shown as: finite for logs, and recognised by people as "unset".
 const UNSET_SSTHRESH: f64 = 0x7fff_ffff as f64;
 
@@ -37,6 +57,9 @@ pub(crate) struct Window {
     mss: f64,
     limit: f64,
     initial: f64,
+    /// The flow's own bound on its flight. The window may be above it, as it may be above what
+    /// an application has to send.
+    most: f64,
     pub(crate) cwnd: f64,
     pub(crate) ssthresh: f64,
     recovering: bool,
@@ -47,7 +70,8 @@ impl Window {
         let mss = mss.max(1) as f64;
         let limit = (MAX_BYTES / mss).max(1.0);
         let initial = (initial_bytes as f64 / mss).clamp(1.0, limit);
-        Self { mss, limit, initial, cwnd: initial, ssthresh: f64::INFINITY, recovering: false }
+        let (most, ssthresh) = (f64::INFINITY, f64::INFINITY);
+        Self { mss, limit, initial, most, cwnd: initial, ssthresh, recovering: false }
     }
 
     /// Whether the window is below ssthresh (RFC 5681 section 3.1).
@@ -82,8 +106,9 @@ impl Window {
         bytes as f64 / self.mss
     }
 
+    /// What the flow may keep in flight.
     fn bytes(&self) -> u64 {
-        (self.cwnd * self.mss) as u64
+        (self.cwnd.min(self.most) * self.mss) as u64
     }
 
     fn restart(&mut self) {
@@ -99,7 +124,7 @@ pub(crate) struct Acked {
     /// All packets of the ack.
     pub(crate) packets: f64,
     /// Those that may open the window: none while a loss event is repaired or while the
-    /// application rather than the window is the limit.
+    /// application, or the flow's own bound, rather than the window is the limit.
     pub(crate) growth: f64,
     /// In flight before the acks of this instant.
     pub(crate) flight: f64,
@@ -198,6 +223,15 @@ impl<L: Law> Windowed<L> {
         }
     }
 
+    /// Never keeps more than `most` in flight. The window sees that through the rule about windows
+    /// that are not used: in slow start it stops at twice the bound, elsewhere at the bound.
+    pub(crate) fn at_most(mut self, most: Option<cellpace_base::Window>, mss: u64) -> Self {
+        if let Some(most) = most {
+            self.window.most = self.window.packets(most.bytes(mss)).max(1.0);
+        }
+        self
+    }
+
     fn acked(&mut self, ack: &Ack<'_>) -> Acked {
         let (mut bytes, mut unlimited, mut newest) = (0_u64, 0_u64, 0);
         for packet in ack.packets {
@@ -217,7 +251,8 @@ impl<L: Law> Windowed<L> {
             let peak = window.packets(self.flight.peak());
             if 2.0 * peak > window.cwnd { bytes } else { 0 }
         } else {
-            if self.flight.filled_window() { unlimited } else { 0 }
+            let useful = self.flight.filled_window() && window.cwnd < window.most;
+            if useful { unlimited } else { 0 }
         };
         Acked { packets: window.packets(bytes), growth: window.packets(growth), flight, newest }
     }
@@ -616,6 +651,66 @@ mod tests {
         let grown = feed.flow.cwnd();
         feed.timeout_was_spurious();
         assert_eq!(feed.flow.cwnd(), grown);
+    }
+
+    #[test]
+    fn max_cwnd_bounds_the_flight_in_slow_start_and_the_window_stops_at_twice_that() {
+        for name in ["newreno", "cubic", "vegas", "bic", "ledbat"] {
+            let slow_start = if name == "ledbat" { ",slow_start=true" } else { "" };
+            let mut feed = feed(&format!("{name}:max_cwnd=100pkts{slow_start}"));
+            for _ in 0..1000 {
+                // As many as the window allows are under way.
+                let flight = feed.flow.cwnd() / MSS;
+                feed.ack(flight, 100.0);
+                assert!(feed.flow.cwnd() <= 100 * MSS, "{name}");
+            }
+            assert_eq!(feed.flow.cwnd(), 100 * MSS, "{name}");
+            let window = feed.shown("cwnd_pkts");
+            assert!((100.0..=201.0).contains(&window), "{name}: {window}");
+        }
+    }
+
+    #[test]
+    fn max_cwnd_ends_growth_in_avoidance() {
+        for name in ["newreno", "cubic", "vegas", "bic", "ledbat"] {
+            let mut feed = feed(&format!("{name}:max_cwnd=100pkts"));
+            feed.lose(80);
+            feed.finish_recovery(80, 100.0);
+            for _ in 0..20_000 {
+                feed.wait_ms(5.0);
+                let flight = feed.flow.cwnd() / MSS;
+                feed.ack(flight, 100.0);
+            }
+            let window = feed.shown("cwnd_pkts");
+            assert!(window <= 101.0, "{name}: {window}");
+            assert!(feed.flow.cwnd() <= 100 * MSS, "{name}");
+        }
+    }
+
+    #[test]
+    fn max_cwnd_below_the_initial_window_holds_from_the_beginning_and_on_a_new_path() {
+        for name in FAMILY {
+            let mut feed = feed(&format!("{name}:max_cwnd=2000B,initial=10pkts"));
+            assert_eq!(feed.flow.cwnd(), 2000, "{name}");
+            feed.flow.on_path_change(feed.now);
+            assert_eq!(feed.flow.cwnd(), 2000, "{name}");
+        }
+        assert_eq!(feed("newreno:max_cwnd=1B").flow.cwnd(), MSS, "never less than a packet");
+        assert_eq!(feed("newreno").flow.cwnd(), 10 * MSS, "unset: no bound");
+    }
+
+    #[test]
+    fn reduce_takes_its_share_of_the_flight_or_of_the_window() {
+        for (text, ssthresh) in [
+            ("newreno:max_cwnd=20pkts,initial=36pkts", 10.0),
+            ("newreno:max_cwnd=20pkts,initial=36pkts,reduce=window", 18.0),
+            ("cubic:max_cwnd=20pkts,initial=40pkts", 14.0),
+            ("cubic:max_cwnd=20pkts,initial=40pkts,reduce=window", 28.0),
+        ] {
+            let mut feed = feed(text);
+            feed.lose(20);
+            assert_eq!(feed.shown("ssthresh_pkts"), ssthresh, "{text}");
+        }
     }
 
     #[test]
