@@ -141,16 +141,18 @@ EXPLANATIONS = {
              "The original program doubles its velocity from the first RTT; the paper, and our "
              "default, only after three windows in one direction. With the original's rule the "
              "utilization comes down to the measured one."),
-    "bbr": ("bbr:aggregation=true,margin=1%",
+    "bbr": ("bbr:aggregation=true,margin=0.01,phase_quanta=true",
             "Measured was the BBR of Linux 6.18. It compensates for aggregated acks since 2019, "
             "which adds to the window what acks have arrived in excess of the bandwidth "
             "estimate; on a cellular link every burst is such an excess. Ours is the version of "
             "2016. With that compensation switched on the delay rises towards the measured one."),
-    "cubic": ("cubic:max_cwnd=1820pkts",
-              "The kernel's sender was limited by its socket buffer: 4 MB hold about 1820 packets "
-              "of 1448 bytes with their bookkeeping. Cubic and NewReno therefore overshoot less "
-              "at the end of slow start. With the same limit ours does too."),
-    "newreno": ("newreno:max_cwnd=1820pkts", "As for Cubic."),
+    "cubic": ("cubic:hystart_detect=train",
+              "Not fully explained. The figure is decided by how full the buffer is when the link "
+              "stalls for ten seconds, and that by where HyStart ends slow start. With its "
+              "ack-train sign alone, slow start goes on to the first loss as the kernel's seems "
+              "to have done, and the delay comes down to the measured one; the kernel lost fewer "
+              "packets on the way, which a limit of its socket buffer (`max_cwnd`) does not "
+              "reproduce either."),
 }
 
 

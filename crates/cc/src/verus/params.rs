@@ -91,7 +91,7 @@ static PARAMS: &[Param] = &[
     ),
     fraction(
         "ceiling_growth",
-        "0.1",
+        "0.5",
         "rise per RTT of the window that losses leave; 0: no limit",
         OURS,
     ),

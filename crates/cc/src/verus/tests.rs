@@ -428,7 +428,7 @@ fn losses_limit_the_window_where_the_profile_is_flat() {
         verus
     };
     assert_eq!(after_loss("ceiling_growth=0").w, 500.0);
-    let mut verus = after_loss("");
+    let mut verus = after_loss("ceiling_growth=0.1");
     // Eq. 6 once for the event, however many packets it lost.
     assert_eq!(verus.w, 210.0);
     for number in 2..212 {
