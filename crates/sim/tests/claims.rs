@@ -132,32 +132,50 @@ fn assert_all(claim: &str, comparisons: &[Comparison], holds: fn(&Comparison) ->
     assert!(fail.is_empty(), "{claim} does not hold on\n{}", fail.join("\n"));
 }
 
+/// For claims that are known not to hold everywhere: exactly the runs named fail, so that a
+/// change for the better shows as well as one for the worse.
+#[track_caller]
+fn assert_all_but(
+    claim: &str,
+    comparisons: &[Comparison],
+    exceptions: &[&str],
+    holds: fn(&Comparison) -> bool,
+) {
+    let fail: Vec<&str> =
+        comparisons.iter().filter(|one| !holds(one)).map(|one| one.name.as_str()).collect();
+    assert_eq!(fail, exceptions, "{claim}");
+}
+
+/// This one hardly serves at all while slow start learns the first points. With R = 6 the window
+/// then runs off once, to more than a thousand packets, and the seconds of delay that they meet
+/// stay in the profile.
+const HARDLY_ANY_SERVICE: &str = "umts-driving, seed 2";
+
 #[test]
 fn verus_has_a_tenth_of_cubics_delay_on_the_profiles() {
     assert_all("a tenth of the delay", &ON_PROFILES, Comparison::holds_for_some_r);
 }
 
 #[test]
-#[ignore = "does not hold: short of throughput on lte-driving, seed 1, and umts-driving, seed 2"]
 fn verus_with_r_2_alone_has_a_tenth_of_cubics_delay_on_the_profiles() {
     let holds = |one: &Comparison| one.is_tenth_of_the_delay(&one.verus[0]);
     assert_all("a tenth of the delay with R = 2", &ON_PROFILES, holds);
 }
 
 #[test]
-#[ignore = "does not hold: umts-driving, seed 2: windows of thousands of packets, then of one"]
 fn verus_with_r_6_gives_away_hardly_any_throughput_on_the_profiles() {
     let holds = |one: &Comparison| {
         let verus = &one.verus[2];
         verus.mbps >= 0.9 * one.cubic.mbps && verus.mean_ms <= one.cubic.mean_ms / 4.0
     };
-    assert_all("nine tenths of the throughput with R = 6", &ON_PROFILES, holds);
+    let claim = "nine tenths of the throughput with R = 6";
+    assert_all_but(claim, &ON_PROFILES, &[HARDLY_ANY_SERVICE], holds);
 }
 
 #[test]
-#[ignore = "does not hold: umts-driving, seed 2, and by 3 % lte-driving, seed 1"]
 fn r_trades_delay_for_throughput_on_the_profiles() {
-    assert_all("the order of R", &ON_PROFILES, Comparison::r_trades_delay_for_throughput);
+    let holds = Comparison::r_trades_delay_for_throughput;
+    assert_all_but("the order of R", &ON_PROFILES, &[HARDLY_ANY_SERVICE], holds);
 }
 
 #[test]

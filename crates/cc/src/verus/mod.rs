@@ -87,6 +87,8 @@ pub struct Verus {
     ceiling: f64,
     /// Losses of packets below this belong to an event that has lowered the ceiling already.
     ceiling_recover: u64,
+    /// Share of packets lost lately, over about a window.
+    loss_share: f64,
 
     /// The number after the highest sent.
     next_number: u64,
@@ -317,6 +319,7 @@ impl Verus {
             missing: VecDeque::with_capacity(64),
             ceiling: f64::INFINITY,
             ceiling_recover: 0,
+            loss_share: 0.0,
             next_number: 0,
             session_first: 0,
             first_live: 0,
@@ -630,10 +633,13 @@ impl Verus {
     /// Where the buffer is full the delay no longer grows with the window: the profile is flat
     /// there, and the set-point, which a loss sets to f(W), leads right back to the windows that
     /// lost. The original finds no window on a flat curve and starts over; a repaired curve always
-    /// has one. So a loss event, once per window of data, also limits the window to what eq. 6
-    /// leaves of it, and each loss-free RTT raises the limit by a share.
+    /// has one. So when more is lost than links lose at random, a loss event, once per window of
+    /// data, also limits the window to what eq. 6 leaves of it, and each RTT raises the limit by
+    /// a share.
     fn lower_ceiling(&mut self, gap: &Gap) {
-        if self.settings.ceiling_growth <= 0.0 || gap.number < self.ceiling_recover {
+        self.loss_share += (1.0 - self.loss_share) * self.loss_weight();
+        let lost_enough = self.loss_share > self.settings.ceiling_loss;
+        if !lost_enough || gap.number < self.ceiling_recover {
             return;
         }
         self.ceiling_recover = self.next_number;
@@ -643,12 +649,18 @@ impl Verus {
 
     /// By the same share in every RTT, whatever the window.
     fn raise_ceiling(&mut self) {
+        self.loss_share -= self.loss_share * self.loss_weight();
         if self.ceiling.is_finite() {
             self.ceiling *= 1.0 + self.settings.ceiling_growth / self.w.max(1.0);
             if self.ceiling > self.settings.max_window {
                 self.ceiling = f64::INFINITY;
             }
         }
+    }
+
+    /// One packet among a window's, or among enough that a single loss is not many.
+    fn loss_weight(&self) -> f64 {
+        1.0 / self.w.max(20.0)
     }
 
     fn decrease(&mut self, now: Time, w_lost: u32) {
@@ -734,6 +746,7 @@ impl Verus {
         self.quiet_since = now;
         self.curve_stop = None;
         self.ceiling = f64::INFINITY;
+        self.loss_share = 0.0;
         self.before_timeout = None;
         self.profile.clear();
         self.forget_delays();

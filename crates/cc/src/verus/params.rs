@@ -90,11 +90,12 @@ static PARAMS: &[Param] = &[
         ALCC,
     ),
     fraction(
-        "ceiling_growth",
-        "0.5",
-        "rise per RTT of the window that losses leave; 0: no limit",
+        "ceiling_loss",
+        "0.1",
+        "share of packets lost above which losses limit the window; 1: never",
         OURS,
     ),
+    fraction("ceiling_growth", "0.1", "rise of that limit per RTT", OURS),
     word("credit", &["alcc", "code"], "whether slow start counts unspent credit", "ALCC; code"),
     word(
         "gap",
@@ -203,6 +204,8 @@ pub(super) struct Settings {
     pub(super) gap_ratio: f64,
     /// Whether acks of packets that were in flight at a timeout are samples.
     pub(super) late_samples: bool,
+    /// Share of packets lost above which there is a ceiling.
+    pub(super) ceiling_loss: f64,
     /// Share of itself by which the ceiling rises in an RTT.
     pub(super) ceiling_growth: f64,
     pub(super) bump: f64,
@@ -284,6 +287,7 @@ impl Settings {
             },
             gap_expiry: args.span("gap_expiry"),
             gap_ratio: if args.word("gap") == "safe" { args.number("gap_ratio") } else { 0.0 },
+            ceiling_loss: args.number("ceiling_loss"),
             ceiling_growth: args.number("ceiling_growth"),
             late_samples: args.word("late") == "sample",
             bump: millis("bump"),

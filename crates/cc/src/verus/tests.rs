@@ -415,28 +415,30 @@ fn a_safe_gap_waits_three_delays() {
 
 /// On a full buffer the profile is flat: the set-point alone would lead right back.
 #[test]
-fn losses_limit_the_window_where_the_profile_is_flat() {
-    let after_loss = |parameters| {
+fn heavy_losses_limit_the_window_where_the_profile_is_flat() {
+    let after = |parameters, lost: u64| {
         let mut verus = steady(parameters);
-        verus.w = 300.0;
+        verus.w = 100.0;
         for number in 0..100 {
             send(&mut verus, ms(0), number);
         }
-        lose(&mut verus, ms(0), &[(0, 300), (1, 310)]);
+        let lost: Vec<_> = (0..lost).map(|number| (number, 100)).collect();
+        lose(&mut verus, ms(0), &lost);
         verus.on_deadline(ms(150));
         verus.take_window(500.0);
         verus
     };
-    assert_eq!(after_loss("ceiling_growth=0").w, 500.0);
-    let mut verus = after_loss("ceiling_growth=0.1");
+    assert_eq!(after("", 5).w, 500.0, "random loss is no full buffer");
+    assert_eq!(after("ceiling_loss=1", 40).w, 500.0);
+    let mut verus = after("", 40);
     // Eq. 6 once for the event, however many packets it lost.
-    assert_eq!(verus.w, 210.0);
-    for number in 2..212 {
-        ack(&mut verus, ms(151), number, 210, 110.0);
+    assert_eq!(verus.w, 70.0);
+    for number in 40..110 {
+        ack(&mut verus, ms(151), number, 70, 110.0);
     }
     verus.take_window(500.0);
     // A tenth of the window after an RTT, that is, after a window of acks.
-    assert!((231.0..232.5).contains(&verus.w), "{}", verus.w);
+    assert!((77.0..77.5).contains(&verus.w), "{}", verus.w);
 }
 
 #[test]
@@ -971,7 +973,7 @@ impl Datapath {
 const VARIANTS: [&str; 5] = [
     "",
     "r=2,max_window=60pkts",
-    "monotone=off,late=sample,floor=false,ceiling_growth=0,gap=safe,credit=code,slow_start_exit=absolute,nodes=sticky,average=zero",
+    "monotone=off,late=sample,floor=false,ceiling_loss=1,gap=safe,credit=code,slow_start_exit=absolute,nodes=sticky,average=zero",
     "law=paper,epochs_in_loss=false,ss_exit_loss=0,age=1s",
     "monotone=high,extend=mean,epoch=20ms,refit=1ms,rho=-9,m=0,update_profile=false,ss_exit_packets=30",
 ];
