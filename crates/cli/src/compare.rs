@@ -1,7 +1,9 @@
 //! `cellpace compare`: several controllers, each alone, over one or more traces.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use cellpace_base::Span;
 use cellpace_cc::ControllerSpec;
 use cellpace_sim::{FlowSpec, Scenario};
 use clap::Args;
@@ -9,8 +11,7 @@ use clap::Args;
 use crate::error::Failure;
 use crate::load;
 use crate::path_options::PathOptions;
-use crate::progress::end_cleanly_on_ctrl_c;
-use crate::results::{Cell, Outputs, run_cells};
+use crate::results::{Cell, MOST_SERIES_VALUES, Outputs, check_number, run_cells, series_values};
 
 /// Arguments of `cellpace compare`.
 #[derive(Debug, Args)]
@@ -43,13 +44,19 @@ pub(crate) struct CompareArgs {
 
 pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
     args.outputs.check()?;
-    let cells = cells(args)?;
-    end_cleanly_on_ctrl_c();
-    run_cells(&cells, args.jobs, &args.outputs)
+    run_cells(cells(args)?, args.jobs, &args.outputs)
 }
+
+/// Values that the series of one run have at most, unless bins of a minute make more: several
+/// runs go on at the same time.
+const MOST_VALUES_OF_A_RUN: u64 = 20_000_000;
 
 /// Every combination of trace, controller and seed.
 fn cells(args: &CompareArgs) -> Result<Vec<Cell>, Failure> {
+    once_each("--trace", &args.traces)?;
+    once_each("--cc", &args.ccs)?;
+    let runs = args.traces.len() as u64 * args.ccs.len() as u64 * u64::from(args.repeat);
+    check_number(runs, u64::from(args.flows))?;
     let mut files = load::files();
     let ccs = args
         .ccs
@@ -58,24 +65,50 @@ fn cells(args: &CompareArgs) -> Result<Vec<Cell>, Failure> {
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| Failure::usage(format!("--cc: {error}")))?;
     let mut cells = Vec::new();
-    for trace in &args.traces {
-        let scenario = args.path.scenario(trace, &mut files)?;
+    for (trace, shown) in args.traces.iter().zip(shown(&args.traces)) {
+        let path = args.path.scenario(trace, &mut files)?;
         for cc in &ccs {
-            for seed in 0..u64::from(args.repeat) {
-                cells.push(Cell {
-                    cc: cc.to_string(),
-                    trace: load::shown(trace),
-                    scenario: Scenario {
-                        flows: vec![FlowSpec::bulk(cc.clone()); args.flows as usize],
-                        seed: args.path.seed.wrapping_add(seed),
-                        ..scenario.clone()
-                    },
-                });
-            }
+            let flows = vec![FlowSpec::bulk(cc.clone()); args.flows as usize];
+            let mut scenario = Scenario { flows, ..path.clone() };
+            scenario.bin = bin(&scenario, runs);
+            scenario.check().map_err(Failure::usage)?;
+            let scenario = Arc::new(scenario);
+            cells.extend((0..u64::from(args.repeat)).map(|offset| Cell {
+                cc: cc.to_string(),
+                trace: shown.clone(),
+                scenario: Arc::clone(&scenario),
+                seed: args.path.seed.wrapping_add(offset),
+            }));
         }
     }
-    for cell in &cells {
-        cell.scenario.check().map_err(Failure::usage)?;
-    }
     Ok(cells)
+}
+
+/// What is given twice would look like a run with two seeds.
+fn once_each(option: &str, given: &[String]) -> Result<(), Failure> {
+    let twice = (1..given.len()).find(|index| given[..*index].contains(&given[*index]));
+    match twice {
+        Some(index) => Err(Failure::usage(format!("{option}: `{}` is given twice", given[index]))),
+        None => Ok(()),
+    }
+}
+
+/// How traces are shown: files without their folders, unless two would then be called the same.
+fn shown(traces: &[String]) -> Vec<String> {
+    let short: Vec<String> = traces.iter().map(|trace| load::shown(trace)).collect();
+    let unique = |name: &String| short.iter().filter(|other| *other == name).count() == 1;
+    let show = |(trace, short): (&String, &String)| {
+        if unique(short) { short.clone() } else { trace.clone() }
+    };
+    traces.iter().zip(&short).map(show).collect()
+}
+
+/// The width of the bins of the series: 100 ms, or as wide as long runs of many flows need for
+/// charts that fit into memory.
+fn bin(scenario: &Scenario, runs: u64) -> Span {
+    const WIDTHS_MS: [u64; 9] = [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
+    let most = (MOST_SERIES_VALUES / runs.max(1)).min(MOST_VALUES_OF_A_RUN);
+    let widths = || WIDTHS_MS.iter().map(|ms| Span::from_millis(*ms));
+    let fits = widths().find(|width| series_values(scenario, *width) <= most);
+    fits.or(widths().next_back()).unwrap_or(scenario.bin)
 }

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 
-use cellpace_path::TraceSpec;
 use cellpace_path::schedule::TraceFiles;
 
 /// The largest trace file that is read: days of a fast link.
@@ -31,11 +30,30 @@ pub(crate) fn open(name: &str) -> io::Result<Box<dyn BufRead>> {
     Ok(Box::new(BufReader::with_capacity(1 << 16, file)))
 }
 
-/// A trace as it is shown: a file without its folder.
+/// A trace as it is shown: a file without its folder, anything else as written.
 pub(crate) fn shown(trace: &str) -> String {
-    // The slash of `random:2mbit..20mbit/5s` is not a folder's.
-    if trace.parse::<TraceSpec>().is_ok() {
-        return trace.to_owned();
+    let file = match trace.split_once(':') {
+        // The slashes of `step:10mbit/5s` do not part folders.
+        Some((generator, _)) if !generator.contains('/') => trace,
+        _ => trace.rsplit('/').next().unwrap_or(trace),
+    };
+    file.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_shown_without_folders_and_generated_traces_whole() {
+        for (trace, expected) in [
+            ("lte-driving", "lte-driving"),
+            ("a/b/drive.down", "drive.down"),
+            ("./12:30/drive.down", "drive.down"),
+            ("step:1mbit/5s,9mbit/5s", "step:1mbit/5s,9mbit/5s"),
+            ("cellreplay:heavy=a/h,light=a/l", "cellreplay:heavy=a/h,light=a/l"),
+        ] {
+            assert_eq!(shown(trace), expected);
+        }
     }
-    trace.rsplit('/').next().unwrap_or(trace).to_owned()
 }

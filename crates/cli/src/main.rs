@@ -18,6 +18,8 @@ use clap::{Parser, Subcommand};
 /// Congestion control for cellular and other fast-changing networks.
 #[derive(Debug, Parser)]
 #[command(name = "cellpace", version, about, max_term_width = 100)]
+#[command(after_help = "Example:
+  cellpace compare --trace lte-driving --cc verus:r=2 --cc cubic --report out.html")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -47,7 +49,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("cellpace: {error}");
+            output::complain(&error.to_string());
             error.exit_code()
         }
     }

@@ -1,7 +1,7 @@
 //! A progress bar for work of more than two seconds, and a clean end on Ctrl-C.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -10,23 +10,46 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(crate) struct Progress {
     bar: ProgressBar,
     started: Instant,
+    steps: usize,
+    done: AtomicUsize,
+    unit: String,
 }
 
 impl Progress {
     const PATIENCE: Duration = Duration::from_secs(2);
+    /// Positions of the bar within a step.
+    const FINE: u64 = 1_000;
 
     pub(crate) fn new(steps: usize, unit: &str) -> Self {
-        let bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::hidden());
-        let template = format!("{{bar:30}} {{pos}}/{{len}} {unit}, {{eta}} left");
-        if let Ok(style) = ProgressStyle::with_template(&template) {
+        let length = Some(steps as u64 * Self::FINE);
+        let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::hidden());
+        if let Ok(style) = ProgressStyle::with_template("{bar:30} {msg}, {eta} left") {
             bar.set_style(style);
         }
-        Self { bar, started: Instant::now() }
+        let (started, done, unit) = (Instant::now(), AtomicUsize::new(0), unit.to_owned());
+        Self { bar, started, steps, done, unit }
     }
 
+    /// A step is done.
     pub(crate) fn step(&self) {
-        self.bar.inc(1);
-        if self.bar.is_hidden() && self.started.elapsed() > Self::PATIENCE {
+        self.done.fetch_add(1, Ordering::Relaxed);
+        self.bar.inc(Self::FINE);
+        self.draw();
+    }
+
+    /// This share (0 to 1) of the whole is done, for steps that are long.
+    pub(crate) fn reached(&self, share: f64) {
+        self.bar.set_position((share * (self.steps as u64 * Self::FINE) as f64) as u64);
+        self.draw();
+    }
+
+    fn draw(&self) {
+        if self.started.elapsed() < Self::PATIENCE {
+            return;
+        }
+        let done = self.done.load(Ordering::Relaxed);
+        self.bar.set_message(format!("{done}/{} {}", self.steps, self.unit));
+        if self.bar.is_hidden() {
             // Draws on a terminal only.
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }

@@ -1,20 +1,23 @@
 //! From simulated scenarios to what the user asked to see.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
+use cellpace_base::{Span, Time};
 use cellpace_measure::{Figures, Interval};
 use cellpace_path::Record;
 use cellpace_report::{Comparison, PacketLog, Repeated, ReportError, Run, SCHEMA};
 use cellpace_sim::{FlowSpec, Observer, Scenario, run_observed};
 use clap::Args;
-use rayon::prelude::*;
 
 use crate::error::Failure;
-use crate::output::{print, write};
-use crate::progress::{Progress, interrupted};
+use crate::output::{complain, print, write};
+use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted};
 
 /// Title of the page.
 const TITLE: &str = "Congestion controllers compared";
@@ -47,58 +50,139 @@ pub(crate) struct Cell {
     pub(crate) cc: String,
     /// The trace as shown.
     pub(crate) trace: String,
-    /// The scenario.
-    pub(crate) scenario: Scenario,
+    /// The scenario, which the runs with other seeds share.
+    pub(crate) scenario: Arc<Scenario>,
+    /// The seed in place of the scenario's.
+    pub(crate) seed: u64,
 }
 
 /// Does all runs, `jobs` at a time (default: one per core), and shows and writes what is wanted.
 /// Each run depends on nothing but its own scenario, so the results and their order are the same
 /// whatever the number of jobs.
 pub(crate) fn run_cells(
-    cells: &[Cell],
+    cells: Vec<Cell>,
     jobs: Option<u16>,
     outputs: &Outputs,
 ) -> Result<ExitCode, Failure> {
-    let progress = Progress::new(cells.len(), "runs");
-    let one = |index: usize, log: Option<&mut PacketLog>| {
-        let run = (!interrupted()).then(|| cells[index].run(index, log, outputs));
-        progress.step();
-        run
-    };
-    let mut log = outputs.log()?;
-    let runs: Vec<_> = if log.is_some() {
+    outputs.check_size(&cells)?;
+    end_cleanly_on_ctrl_c();
+    let log = outputs.log()?;
+    let threads = match (&log, jobs) {
         // One log, one order of packets: the runs take turns.
-        (0..cells.len()).map(|index| one(index, log.as_mut())).collect()
-    } else {
-        let threads = jobs.map_or(0, usize::from);
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-        let pool = pool.map_err(Failure::failed)?;
-        pool.install(|| (0..cells.len()).into_par_iter().map(|index| one(index, None)).collect())
+        (Some(_), _) => 1,
+        (None, Some(jobs)) => usize::from(jobs),
+        (None, None) => std::thread::available_parallelism().map_or(1, usize::from),
     };
-    progress.finish();
-    outputs.deliver(cells, runs, log)
+    let work = Arc::new(Work {
+        cells,
+        next: AtomicUsize::new(0),
+        simulated: Simulated::default(),
+        log: Mutex::new(log),
+        series: outputs.wants_series(),
+        timing: outputs.timing,
+    });
+    let runs = collect(&work, &start(&work, threads)?);
+    outputs.deliver(&work, runs)
 }
 
-impl Cell {
-    /// Does the run.
-    fn run(
-        &self,
-        index: usize,
-        log: Option<&mut PacketLog>,
-        outputs: &Outputs,
-    ) -> Result<Run, Failure> {
-        let started = Instant::now();
-        let names = self.scenario.flows.iter().map(FlowSpec::name).collect();
-        let mut logger = Logger { run: index as u32, names, log, failed: None };
-        let outcome = run_observed(&self.scenario, &mut logger).map_err(Failure::failed)?;
-        if let Some(error) = logger.failed {
-            return Err(Failure::failed(error));
+/// Flows of all runs together: each has its figures in the results.
+const MOST_FLOWS: u64 = 250_000;
+
+/// Refuses more runs than fit into the memory of one machine.
+pub(crate) fn check_number(runs: u64, flows: u64) -> Result<(), Failure> {
+    if runs.saturating_mul(flows) <= MOST_FLOWS {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{runs} runs of {flows} flows are more than {MOST_FLOWS} flows in all; split the work"
+    )))
+}
+
+/// A finished or failed run and its number.
+type Finished = (usize, Result<Run, Failure>);
+
+/// Starts the threads that do the runs. Nobody waits for them: when Ctrl-C is pressed, the runs
+/// they are in the middle of end with the program.
+fn start(work: &Arc<Work>, threads: usize) -> Result<Receiver<Finished>, Failure> {
+    let (sender, receiver) = channel();
+    for _ in 0..threads.min(work.cells.len()) {
+        let (work, sender) = (Arc::clone(work), sender.clone());
+        let thread = std::thread::Builder::new().spawn(move || work.serve(&sender));
+        thread.map_err(|error| Failure::failed(format!("cannot start a thread: {error}")))?;
+    }
+    Ok(receiver)
+}
+
+/// Takes the runs as they are finished, until all are or Ctrl-C is pressed.
+fn collect(work: &Work, finished: &Receiver<Finished>) -> Vec<Option<Result<Run, Failure>>> {
+    let mut runs: Vec<_> = work.cells.iter().map(|_| None).collect();
+    let progress = Progress::new(runs.len(), "runs");
+    let total_ms = work.total_ms().max(1) as f64;
+    while !interrupted() {
+        match finished.recv_timeout(PAUSE) {
+            Ok((index, run)) => {
+                runs[index] = Some(run);
+                progress.step();
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
         }
+        progress.reached(work.simulated.ms() as f64 / total_ms);
+    }
+    for (index, run) in finished.try_iter() {
+        runs[index] = Some(run);
+    }
+    progress.finish();
+    runs
+}
+
+/// How often to look whether Ctrl-C was pressed.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What the threads share.
+struct Work {
+    cells: Vec<Cell>,
+    /// The first cell that nobody has begun.
+    next: AtomicUsize,
+    simulated: Simulated,
+    /// The packet log, until it is finished.
+    log: Mutex<Option<PacketLog>>,
+    series: bool,
+    timing: bool,
+}
+
+impl Work {
+    fn total_ms(&self) -> u64 {
+        self.cells.iter().map(|cell| millis(cell.scenario.duration)).sum()
+    }
+
+    /// Does one run after the other until none is left or nobody wants them.
+    fn serve(&self, finished: &Sender<Finished>) {
+        loop {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(cell) = self.cells.get(index) else { return };
+            let run = self.run(index, cell).map_err(|error| {
+                Failure::failed(format!(
+                    "{} on {}, seed {}: {error}",
+                    cell.cc, cell.trace, cell.seed
+                ))
+            });
+            if finished.send((index, run)).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn run(&self, index: usize, cell: &Cell) -> Result<Run, Failure> {
+        let started = Instant::now();
+        let scenario = Scenario { seed: cell.seed, ..Scenario::clone(&cell.scenario) };
+        let mut watch = Watch::new(self, index, &scenario);
+        let outcome = run_observed(&scenario, &mut watch).map_err(Failure::failed)?;
+        watch.finish()?;
         let wall = started.elapsed().as_secs_f64();
-        let scenario = &self.scenario;
         Ok(Run {
-            cc: self.cc.clone(),
-            trace: self.trace.clone(),
+            cc: cell.cc.clone(),
+            trace: cell.trace.clone(),
             seed: scenario.seed,
             rtt_ms: scenario.base_rtt().as_millis_f64(),
             queue: scenario.queue.to_string(),
@@ -107,25 +191,151 @@ impl Cell {
             duration_s: scenario.duration.as_secs_f64(),
             skip_s: scenario.skip.as_secs_f64(),
             figures: outcome.figures,
-            wall_s: outputs.timing.then_some(wall),
-            series: outputs.wants_series().then_some(outcome.series),
+            wall_s: self.timing.then_some(wall),
+            series: self.series.then_some(outcome.series),
         })
     }
+
+    /// The log, if there is one that is not finished. A thread that panicked while it wrote one
+    /// leaves a log that nobody should see.
+    fn log(&self) -> Option<MutexGuard<'_, Option<PacketLog>>> {
+        self.log.lock().ok().filter(|log| log.is_some())
+    }
 }
+
+/// Virtual time that has passed in all runs together.
+#[derive(Default)]
+struct Simulated(AtomicU64);
+
+impl Simulated {
+    fn add(&self, ms: u64) {
+        self.0.fetch_add(ms, Ordering::Relaxed);
+    }
+
+    fn ms(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+fn millis(span: Span) -> u64 {
+    span.as_nanos() / 1_000_000
+}
+
+/// Passes every record of a run on to the packet log, and says now and then how far it is.
+struct Watch<'a> {
+    work: &'a Work,
+    run: u32,
+    /// The controller of each flow, where there is a log.
+    names: Vec<String>,
+    /// The first error; afterwards nothing is logged any more.
+    failed: Option<ReportError>,
+    /// Virtual time that was told already, and that of the whole run.
+    told_ms: u64,
+    total_ms: u64,
+    /// When to tell again.
+    tell_at: Time,
+    tell_every: Span,
+}
+
+impl<'a> Watch<'a> {
+    fn new(work: &'a Work, index: usize, scenario: &Scenario) -> Self {
+        let names = match work.log() {
+            Some(_) => scenario.flows.iter().map(FlowSpec::name).collect(),
+            None => Vec::new(),
+        };
+        let tell_every = scenario.duration / 100;
+        Self {
+            work,
+            run: index as u32,
+            names,
+            failed: None,
+            told_ms: 0,
+            total_ms: millis(scenario.duration),
+            tell_at: Time::ZERO + tell_every,
+            tell_every,
+        }
+    }
+
+    fn tell(&mut self, now: Time) {
+        let now_ms = millis(now - Time::ZERO).min(self.total_ms);
+        self.work.simulated.add(now_ms.saturating_sub(self.told_ms));
+        self.told_ms = now_ms.max(self.told_ms);
+        self.tell_at = now + self.tell_every;
+    }
+
+    fn log(&mut self, record: &Record) {
+        let Some(mut guard) = self.work.log() else { return };
+        let Some(log) = guard.as_mut() else { return };
+        let name = self.names.get(record.packet.flow as usize).map_or("", String::as_str);
+        self.failed = log.push(self.run, name, record).err();
+        if self.failed.is_some() {
+            // A log with a hole must not get its name.
+            *guard = None;
+        }
+    }
+
+    fn finish(mut self) -> Result<(), Failure> {
+        self.tell(Time::MAX);
+        self.failed.map_or(Ok(()), |error| Err(Failure::failed(error)))
+    }
+}
+
+impl Observer for Watch<'_> {
+    fn on_record(&mut self, record: &Record) {
+        if !self.names.is_empty() && self.failed.is_none() {
+            self.log(record);
+        }
+        if record.packet.departed_at >= self.tell_at {
+            self.tell(record.packet.departed_at);
+        }
+    }
+}
+
+/// Numbers that the series of all runs together may have: some hundred megabytes.
+pub(crate) const MOST_SERIES_VALUES: u64 = 50_000_000;
 
 impl Outputs {
     /// Refuses what cannot be written before the work is done, not after.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        for file in [&self.json, &self.report, &self.log].into_iter().flatten() {
-            let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-            if folder.is_some_and(|folder| !folder.is_dir()) {
-                return Err(Failure::usage(format!("{}: no such folder", file.display())));
+        let files = [("--json", &self.json), ("--report", &self.report), ("--log", &self.log)];
+        let files: Vec<_> =
+            files.iter().filter_map(|(option, file)| Some((*option, file.as_ref()?))).collect();
+        for (index, (option, file)) in files.iter().enumerate() {
+            if let Some((other, _)) = files[..index].iter().find(|(_, before)| before == file) {
+                let what = file.display();
+                return Err(Failure::usage(format!("{other} and {option} both write {what}")));
             }
-            if file.is_dir() {
-                return Err(Failure::usage(format!("{}: is a folder", file.display())));
+            let to_stdout = is_stdout(file);
+            if to_stdout && *option == "--log" {
+                return Err(Failure::usage("--log: a packet log needs a file, not `-`"));
+            }
+            if !to_stdout {
+                check_file(file)?;
             }
         }
-        Ok(())
+        match &self.svg {
+            Some(folder) if folder.exists() && !folder.is_dir() => {
+                Err(Failure::usage(format!("{}: is a file, not a folder", folder.display())))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses more than fits into the memory of one machine.
+    fn check_size(&self, cells: &[Cell]) -> Result<(), Failure> {
+        if !self.wants_series() {
+            return Ok(());
+        }
+        let values = |cell: &Cell| series_values(&cell.scenario, cell.scenario.bin);
+        let values: u64 = cells.iter().map(values).sum();
+        if values <= MOST_SERIES_VALUES {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "the charts of {} runs would have {values} points, {MOST_SERIES_VALUES} at most: \
+             fewer runs or flows, a shorter duration, or no --report and --svg",
+            cells.len()
+        )))
     }
 
     /// The packet log, if one is wanted.
@@ -138,51 +348,86 @@ impl Outputs {
         self.report.is_some() || self.svg.is_some()
     }
 
-    /// Shows and writes everything. Runs that were not done (Ctrl-C) are left out and counted.
+    /// Shows and writes everything. Runs that failed or were not done (Ctrl-C) are left out and
+    /// spoken of; if all were, files of earlier runs stay as they are.
     fn deliver(
         &self,
-        cells: &[Cell],
+        work: &Work,
         runs: Vec<Option<Result<Run, Failure>>>,
-        log: Option<PacketLog>,
     ) -> Result<ExitCode, Failure> {
-        let done: Vec<Run> = runs.into_iter().flatten().collect::<Result<_, _>>()?;
-        let missing = cells.len() - done.len();
+        let all = runs.len();
+        let (mut done, mut failed) = (Vec::new(), Vec::new());
+        for run in runs.into_iter().flatten() {
+            match run {
+                Ok(run) => done.push(run),
+                Err(error) => failed.push(error),
+            }
+        }
+        let missing = all - done.len() - failed.len();
+        // The thread in the middle of a run logs nothing from here on.
+        let log = work.log().and_then(|mut log| log.take());
+        let written = if done.is_empty() { Ok(()) } else { self.write_all(done, log) };
+        if interrupted() && missing > 0 {
+            let log = if self.log.is_some() && all > missing {
+                ", and the packet log ends within the next"
+            } else {
+                ""
+            };
+            complain(&format!("interrupted; {missing} of {all} runs are missing{log}"));
+            written?;
+            return Ok(ExitCode::from(130));
+        }
+        if missing > 0 {
+            return Err(Failure::failed(format!("{missing} of {all} runs ended in the middle")));
+        }
+        match failed.into_iter().next() {
+            Some(error) => Err(error),
+            None => written.map(|()| ExitCode::SUCCESS),
+        }
+    }
+
+    /// One output that cannot be written does not take the others along.
+    fn write_all(&self, runs: Vec<Run>, log: Option<PacketLog>) -> Result<(), Failure> {
         let comparison = Comparison {
             schema: SCHEMA.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            repeated: repeated(&done),
-            runs: done,
+            repeated: repeated(&runs),
+            runs,
         };
-        self.write_all(&comparison)?;
-        if let Some(log) = log {
-            log.finish().map_err(Failure::failed)?;
+        let results = [
+            self.write_report(&comparison),
+            self.write_charts(&comparison),
+            self.write_json(&comparison),
+            log.map_or(Ok(()), |log| log.finish().map_err(Failure::failed)),
+        ];
+        let failed = results.into_iter().find_map(Result::err);
+        if [&self.json, &self.report].into_iter().flatten().all(|file| !is_stdout(file)) {
+            print(&cellpace_report::table(&comparison))?;
+            if failed.is_none() {
+                self.say_where()?;
+            }
         }
-        if missing == 0 {
-            return Ok(ExitCode::SUCCESS);
-        }
-        eprintln!("cellpace: interrupted; {missing} of {} runs are missing", cells.len());
-        Ok(ExitCode::from(130))
+        failed.map_or(Ok(()), Err)
     }
 
-    fn write_all(&self, comparison: &Comparison) -> Result<(), Failure> {
-        if let Some(path) = &self.report {
-            write(path, &cellpace_report::html(comparison, TITLE))?;
+    fn write_report(&self, comparison: &Comparison) -> Result<(), Failure> {
+        let Some(path) = &self.report else { return Ok(()) };
+        write(path, &cellpace_report::html(comparison, TITLE))
+    }
+
+    fn write_charts(&self, comparison: &Comparison) -> Result<(), Failure> {
+        let Some(folder) = &self.svg else { return Ok(()) };
+        std::fs::create_dir_all(folder)
+            .map_err(|error| Failure::failed(format!("{}: {error}", folder.display())))?;
+        for (name, svg) in cellpace_report::svg_files(comparison) {
+            write(&folder.join(name), &svg)?;
         }
-        if let Some(folder) = &self.svg {
-            std::fs::create_dir_all(folder)
-                .map_err(|error| Failure::failed(format!("{}: {error}", folder.display())))?;
-            for (name, svg) in cellpace_report::svg_files(comparison) {
-                write(&folder.join(name), &svg)?;
-            }
-        }
-        if let Some(path) = &self.json {
-            write(path, &cellpace_report::to_json(comparison, false))?;
-            if path.as_os_str() == "-" {
-                return Ok(());
-            }
-        }
-        print(&cellpace_report::table(comparison))?;
-        self.say_where()
+        Ok(())
+    }
+
+    fn write_json(&self, comparison: &Comparison) -> Result<(), Failure> {
+        let Some(path) = &self.json else { return Ok(()) };
+        write(path, &cellpace_report::to_json(comparison, false))
     }
 
     fn say_where(&self) -> Result<(), Failure> {
@@ -195,22 +440,33 @@ impl Outputs {
     }
 }
 
-/// Passes every record on to the packet log.
-struct Logger<'a> {
-    run: u32,
-    /// The controller of each flow.
-    names: Vec<String>,
-    log: Option<&'a mut PacketLog>,
-    /// The first error; afterwards nothing is logged any more.
-    failed: Option<ReportError>,
+fn is_stdout(file: &Path) -> bool {
+    file.as_os_str() == "-"
 }
 
-impl Observer for Logger<'_> {
-    fn on_record(&mut self, record: &Record) {
-        let Some(log) = self.log.as_mut().filter(|_| self.failed.is_none()) else { return };
-        let name = self.names.get(record.packet.flow as usize).map_or("", String::as_str);
-        self.failed = log.push(self.run, name, record).err();
+/// Refuses a file that cannot be created where it shall be.
+fn check_file(file: &Path) -> Result<(), Failure> {
+    let folder = match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let wrong = |why: &str| Err(Failure::usage(format!("{}: {why}", file.display())));
+    if !folder.is_dir() {
+        return wrong("no such folder");
     }
+    if file.is_dir() {
+        return wrong("is a folder");
+    }
+    if !file.exists() && folder.metadata().is_ok_and(|facts| facts.permissions().readonly()) {
+        return wrong("the folder is read-only");
+    }
+    Ok(())
+}
+
+/// The values that a run's series have with bins of width `bin`: two for each flow, some more.
+pub(crate) fn series_values(scenario: &Scenario, bin: Span) -> u64 {
+    let bins = scenario.duration.as_nanos().div_ceil(bin.as_nanos().max(1));
+    bins.saturating_mul(2 * scenario.flows.len() as u64 + 4)
 }
 
 /// Mean and confidence interval over the seeds of each controller and trace.

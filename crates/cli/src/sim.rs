@@ -1,15 +1,17 @@
 //! `cellpace sim`: one scenario from a file.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use cellpace_sim::Scenario;
 use clap::Args;
 
 use crate::error::Failure;
 use crate::load;
-use crate::progress::end_cleanly_on_ctrl_c;
-use crate::results::{Cell, Outputs, run_cells};
+use crate::results::{Cell, Outputs, check_number, run_cells};
 
 /// Arguments of `cellpace sim`.
 #[derive(Debug, Args)]
@@ -58,22 +60,28 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
     let text = read(args, &name)?;
     let scenario = Scenario::from_toml(&name, &text, &mut load::files()).map_err(Failure::usage)?;
     let first = args.seed.unwrap_or(scenario.seed);
-    let cells: Vec<Cell> = (0..u64::from(args.repeat))
+    check_number(u64::from(args.repeat), scenario.flows.len() as u64)?;
+    let scenario = Arc::new(scenario);
+    let cells = (0..u64::from(args.repeat))
         .map(|offset| Cell {
             cc: scenario.flow_names(),
             trace: load::shown(&scenario.trace.to_string()),
-            scenario: Scenario { seed: first.wrapping_add(offset), ..scenario.clone() },
+            scenario: Arc::clone(&scenario),
+            seed: first.wrapping_add(offset),
         })
         .collect();
-    end_cleanly_on_ctrl_c();
-    run_cells(&cells, args.jobs, &args.outputs)
+    run_cells(cells, args.jobs, &args.outputs)
 }
 
 fn read(args: &SimArgs, name: &str) -> Result<String, Failure> {
     let wrong = |error: std::io::Error| Failure::usage(format!("{name}: {error}"));
-    let size = std::fs::metadata(&args.scenario).map_err(wrong)?.len();
-    if size > MAX_SCENARIO_BYTES {
-        return Err(Failure::usage(format!("{name}: {size} bytes are no scenario")));
+    let file = File::open(&args.scenario).map_err(wrong)?;
+    let mut text = String::new();
+    // What is no regular file (a pipe, a device) does not tell its size.
+    let read = file.take(MAX_SCENARIO_BYTES + 1).read_to_string(&mut text).map_err(wrong)?;
+    if read as u64 > MAX_SCENARIO_BYTES {
+        let most = MAX_SCENARIO_BYTES >> 20;
+        return Err(Failure::usage(format!("{name}: more than {most} MB are no scenario")));
     }
-    std::fs::read_to_string(&args.scenario).map_err(wrong)
+    Ok(text)
 }

@@ -109,7 +109,7 @@ impl Scenario {
         place.read(&document.bin, "bin", &mut scenario.bin, parse_span)?;
         scenario.seed = document.seed.unwrap_or(scenario.seed);
         scenario.check().map_err(|error| match error {
-            SimError::Invalid(reason) => SimError::Invalid(format!("{name}: {reason}")),
+            SimError::Invalid(reason) => place.whole(&document, &reason),
             other => other,
         })?;
         Ok(scenario)
@@ -193,6 +193,19 @@ impl Place<'_> {
         parse(written.get_ref()).map_err(|why| self.wrong(&written.span(), name, &why))
     }
 
+    /// The scenario does not fit together: the place is that of the first field written of those
+    /// that the reason speaks of.
+    fn whole(&self, document: &Document, reason: &str) -> SimError {
+        let fields =
+            [("skip", &document.skip), ("duration", &document.duration), ("bin", &document.bin)];
+        for (name, field) in fields {
+            if let Some(written) = field.as_ref().filter(|_| reason.contains(name)) {
+                return self.wrong(&written.span(), name, &reason);
+            }
+        }
+        SimError::Invalid(format!("{}: {reason}", self.file))
+    }
+
     fn wrong(&self, span: &Range<usize>, field: &str, why: &dyn Display) -> SimError {
         SimError::Toml {
             file: self.file.to_owned(),
@@ -203,9 +216,22 @@ impl Place<'_> {
 
     fn syntax(&self, error: &toml::de::Error) -> SimError {
         // Its message can have several lines; the first says what is wrong.
-        let reason = error.message().lines().next().unwrap_or_default().to_owned();
-        let line = error.span().map_or(1, |span| self.line(span.start));
-        SimError::Toml { file: self.file.to_owned(), line, reason }
+        let reason = error.message().lines().next().unwrap_or_default();
+        let start = error.span().map_or(0, |span| span.start);
+        let reason = match self.key_before(start) {
+            Some(key) => format!("{key}: {reason}"),
+            None => reason.to_owned(),
+        };
+        SimError::Toml { file: self.file.to_owned(), line: self.line(start), reason }
+    }
+
+    /// The key of the value that begins at `offset`, if one stands in front of it on its line.
+    fn key_before(&self, offset: usize) -> Option<&str> {
+        let before = self.text.get(..offset)?.rsplit('\n').next()?;
+        let key = before.trim_end().strip_suffix('=')?.trim_end();
+        let start = key.rfind(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-'));
+        let key = &key[start.map_or(0, |at| at + 1)..];
+        (!key.is_empty()).then_some(key)
     }
 
     fn line(&self, offset: usize) -> usize {
@@ -262,8 +288,18 @@ mod tests {
             ("[[flow]]\ncc='fixed'\nudp='1mbit'\n", "s.toml:1: flow: a flow has either"),
             ("[[flow]]\nudp='0mbit'\n", "s.toml:1: flow: a rate of 0"),
             ("duration = '5s'\n", "s.toml: there is no flow"),
-            ("duration = '0s'\n[[flow]]\ncc='fixed'\n", "s.toml: the duration is 0 s"),
-            ("trace = 3\n", "s.toml:1: invalid type"),
+            (
+                "\nduration = '0s'\n[[flow]]\ncc='fixed'\n",
+                "s.toml:2: duration: the duration is 0 s",
+            ),
+            (
+                "duration = '1s'\n[[flow]]\ncc='fixed'\n",
+                "s.toml:1: duration: skip (2s) leaves nothing",
+            ),
+            ("bin = '1us'\n[[flow]]\ncc='fixed'\n", "s.toml:1: bin: bins are"),
+            ("trace = 3\n", "s.toml:1: trace: invalid type"),
+            ("\n[[flow]]\ncc='fixed'\nonoff={ mean=3 }\n", "s.toml:4: mean: invalid type"),
+            ("seed = -1\n", "s.toml:1: seed: invalid value"),
             ("trace = 'a\n", "s.toml:1: "),
             ("[[flow]]\ncc='fixed'\nonoff={mean='0B'}\n", "s.toml:1: flow: an ON/OFF file"),
         ];

@@ -135,7 +135,7 @@ impl Scenario {
         }
         if self.skip >= self.duration {
             return invalid(format!(
-                "skip ({}) leaves nothing of the duration ({})",
+                "skip ({}) leaves nothing of the duration ({}); skip less or run longer",
                 self.skip, self.duration
             ));
         }
