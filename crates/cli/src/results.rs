@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use cellpace_path::Record;
 use cellpace_report::{Comparison, PacketLog, Repeated, ReportError, Run, SCHEMA};
 use cellpace_sim::{FlowSpec, Observer, Scenario, run_observed};
 use clap::Args;
+use rayon::ThreadPoolBuilder;
 
 use crate::error::Failure;
 use crate::output::{complain, print, write};
@@ -75,7 +76,6 @@ pub(crate) fn run_cells(
     };
     let work = Arc::new(Work {
         cells,
-        next: AtomicUsize::new(0),
         simulated: Simulated::default(),
         log: Mutex::new(log),
         series: outputs.wants_series(),
@@ -101,14 +101,16 @@ pub(crate) fn check_number(runs: u64, flows: u64) -> Result<(), Failure> {
 /// A finished or failed run and its number.
 type Finished = (usize, Result<Run, Failure>);
 
-/// Starts the threads that do the runs. Nobody waits for them: when Ctrl-C is pressed, the runs
+/// Starts the runs, in their order. Nobody waits for the threads: when Ctrl-C is pressed, the runs
 /// they are in the middle of end with the program.
 fn start(work: &Arc<Work>, threads: usize) -> Result<Receiver<Finished>, Failure> {
+    let pool = ThreadPoolBuilder::new().num_threads(threads.min(work.cells.len())).build();
+    let pool = pool.map_err(|error| Failure::failed(format!("cannot start a thread: {error}")))?;
     let (sender, receiver) = channel();
-    for _ in 0..threads.min(work.cells.len()) {
+    for index in 0..work.cells.len() {
         let (work, sender) = (Arc::clone(work), sender.clone());
-        let thread = std::thread::Builder::new().spawn(move || work.serve(&sender));
-        thread.map_err(|error| Failure::failed(format!("cannot start a thread: {error}")))?;
+        // Whoever no longer listens does not want the result.
+        pool.spawn_fifo(move || drop(sender.send((index, work.run(index)))));
     }
     Ok(receiver)
 }
@@ -142,8 +144,6 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// What the threads share.
 struct Work {
     cells: Vec<Cell>,
-    /// The first cell that nobody has begun.
-    next: AtomicUsize,
     simulated: Simulated,
     /// The packet log, until it is finished.
     log: Mutex<Option<PacketLog>>,
@@ -156,24 +156,14 @@ impl Work {
         self.cells.iter().map(|cell| millis(cell.scenario.duration)).sum()
     }
 
-    /// Does one run after the other until none is left or nobody wants them.
-    fn serve(&self, finished: &Sender<Finished>) {
-        loop {
-            let index = self.next.fetch_add(1, Ordering::Relaxed);
-            let Some(cell) = self.cells.get(index) else { return };
-            let run = self.run(index, cell).map_err(|error| {
-                Failure::failed(format!(
-                    "{} on {}, seed {}: {error}",
-                    cell.cc, cell.trace, cell.seed
-                ))
-            });
-            if finished.send((index, run)).is_err() {
-                return;
-            }
-        }
+    fn run(&self, index: usize) -> Result<Run, Failure> {
+        let cell = &self.cells[index];
+        self.simulate(index, cell).map_err(|error| {
+            Failure::failed(format!("{} on {}, seed {}: {error}", cell.cc, cell.trace, cell.seed))
+        })
     }
 
-    fn run(&self, index: usize, cell: &Cell) -> Result<Run, Failure> {
+    fn simulate(&self, index: usize, cell: &Cell) -> Result<Run, Failure> {
         let started = Instant::now();
         let scenario = Scenario { seed: cell.seed, ..Scenario::clone(&cell.scenario) };
         let mut watch = Watch::new(self, index, &scenario);
