@@ -1,5 +1,7 @@
 //! Results as a plain text table: for a terminal, a mail, a lab book.
 
+use cellpace_measure::FlowFigures;
+
 use crate::groups::{Cell, Row, rows};
 use crate::number::fixed;
 use crate::{Comparison, Run};
@@ -18,7 +20,51 @@ pub fn table(comparison: &Comparison) -> String {
             header.into_iter().chain(rows.iter().map(|row| (column.text)(row))).collect()
         })
         .collect();
-    lay_out(&columns, &cells, rows.len() + 2)
+    let flows = runs.iter().filter(|run| comparison.repeated.is_empty() && is_mixed(run));
+    flows.fold(lay_out(&columns, &cells, rows.len() + 2), |text, run| text + &flow_table(run))
+}
+
+/// Flows that are shown one by one at most.
+const MOST_FLOWS: usize = 50;
+
+/// Whether the flows of a run are of different kinds or times, so that their sum says little.
+fn is_mixed(run: &Run) -> bool {
+    let flows = &run.figures.per_flow;
+    let alike = |flow: &FlowFigures| {
+        (&flow.cc, flow.start_s, flow.stop_s) == (&flows[0].cc, flows[0].start_s, flows[0].stop_s)
+    };
+    flows.len() <= MOST_FLOWS && !flows.iter().all(alike)
+}
+
+/// One line a flow: what it got while it was on.
+fn flow_table(run: &Run) -> String {
+    let column = |name, unit, is_text| Column { name, unit, text: |_| String::new(), is_text };
+    let columns = [
+        column("flow", "", false),
+        column("cc", "", true),
+        column("on", "s", false),
+        column("throughput", "Mbit/s", false),
+        column("delay p50", "ms", false),
+        column("p95", "ms", false),
+        column("RTT p50", "ms", false),
+        column("lost", "packets", false),
+    ];
+    let mut cells: Vec<Vec<String>> =
+        columns.iter().map(|column| vec![column.name.into(), column.unit.into()]).collect();
+    for (index, flow) in run.figures.per_flow.iter().enumerate() {
+        let row = [
+            (index + 1).to_string(),
+            flow.cc.clone(),
+            format!("{}..{}", flow.start_s, flow.stop_s),
+            fixed(flow.throughput_mbps, 2),
+            fixed(flow.queue_delay_ms.p50, 1),
+            fixed(flow.queue_delay_ms.p95, 1),
+            fixed(flow.rtt_ms_seen.p50, 1),
+            flow.lost.to_string(),
+        ];
+        cells.iter_mut().zip(row).for_each(|(column, cell)| column.push(cell));
+    }
+    format!("\n{}", lay_out(&columns, &cells, run.figures.per_flow.len() + 2))
 }
 
 struct Column {
@@ -117,6 +163,19 @@ fn lay_out(columns: &[Column], cells: &[Vec<String>], lines: usize) -> String {
 mod tests {
     use super::*;
     use crate::example;
+
+    #[test]
+    fn flows_of_different_kinds_are_shown_one_by_one() {
+        let mut comparison = example::comparison();
+        let flow = comparison.runs[0].figures.per_flow[0].clone();
+        comparison.runs.truncate(1);
+        comparison.runs[0].figures.per_flow = vec![flow.clone(), flow.clone()];
+        assert_eq!(table(&comparison).lines().count(), 3, "alike: their sum will do");
+        comparison.runs[0].figures.per_flow[1].cc = "udp:2mbit".into();
+        let text = table(&comparison);
+        let last = text.lines().last().unwrap();
+        assert!(last.trim_start().starts_with("2  udp:2mbit"), "{text}");
+    }
 
     #[test]
     fn one_flow_on_one_trace() {
