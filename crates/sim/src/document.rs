@@ -229,8 +229,7 @@ impl Place<'_> {
     fn key_before(&self, offset: usize) -> Option<&str> {
         let before = self.text.get(..offset)?.rsplit('\n').next()?;
         let key = before.trim_end().strip_suffix('=')?.trim_end();
-        let start = key.rfind(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-'));
-        let key = &key[start.map_or(0, |at| at + 1)..];
+        let key = key.rsplit(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-')).next()?;
         (!key.is_empty()).then_some(key)
     }
 
@@ -301,6 +300,7 @@ mod tests {
             ("\n[[flow]]\ncc='fixed'\nonoff={ mean=3 }\n", "s.toml:4: mean: invalid type"),
             ("seed = -1\n", "s.toml:1: seed: invalid value"),
             ("trace = 'a\n", "s.toml:1: "),
+            ("\n\u{feff}cc =]", "s.toml:2: "),
             ("[[flow]]\ncc='fixed'\nonoff={mean='0B'}\n", "s.toml:1: flow: an ON/OFF file"),
         ];
         for (text, expected) in cases {

@@ -1,0 +1,163 @@
+//! What fuzzers feed: one function for each kind of text that comes from outside. Each must
+//! return for any bytes, without a panic and with memory in proportion to what it was given.
+//!
+//! `cargo +nightly fuzz run trace target/found fuzz/corpus/trace` searches (also `path`,
+//! `controller`, `scenario`), beginning with the inputs in `corpus/` and keeping new ones apart in
+//! `target/found`, which must exist. The corpora are replayed by `cargo test`, and single files,
+//! such as those that a fuzzer found, by `cargo run -p cellpace-fuzz --bin trace FILE...`.
+
+use std::io::Write;
+
+use cellpace_base::{
+    Random, Rate, Span, Time, format_bytes, parse_bytes, parse_fraction, parse_number, parse_span,
+    parse_window,
+};
+use cellpace_cc::{ControllerSpec, Setup};
+use cellpace_path::profile::Profile;
+use cellpace_path::schedule::{Trace, TraceFiles};
+use cellpace_path::{Packet, QueueSpec, TraceSpec};
+use cellpace_sim::{AckPolicy, FlowSpec, Scenario, run};
+
+/// A target: something that reads bytes from outside.
+pub type Target = fn(&[u8]);
+
+/// All targets by name; each has a folder of that name in `corpus/`.
+pub const TARGETS: [(&str, Target); 4] =
+    [("trace", trace), ("path", path), ("controller", controller), ("scenario", scenario)];
+
+/// The longest simulation: long enough for a few round trips.
+const RUN: Span = Span::from_millis(100);
+
+/// A window in bytes with which a simulation is started at most; more is right, and slow.
+const START_WINDOW: u64 = 1_500_000;
+
+/// A trace file, and what can be done with what was read.
+pub fn trace(bytes: &[u8]) {
+    let Ok(trace) = Trace::read("fuzz", bytes) else { return };
+    let mut written = Vec::new();
+    trace.write(&mut written).expect("memory takes everything");
+    assert_eq!(Trace::read("again", written.as_slice()).as_ref(), Ok(&trace));
+    assert!(trace.period() >= Span::from_millis(1));
+    assert!(trace.mean_rate() > Rate::from_bps(0) || trace.period() > Span::from_secs(1));
+    cellpace_path::fuzz::fuzz_inputs(bytes);
+}
+
+/// The written forms of everything that describes a path, profiles, and quantities.
+pub fn path(bytes: &[u8]) {
+    cellpace_path::fuzz::fuzz_inputs(bytes);
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    quantities(text);
+    if let Ok(spec) = text.parse::<QueueSpec>() {
+        assert_eq!(spec.to_string().parse(), Ok(spec.clone()));
+        fill(&spec);
+    }
+    if let Ok(spec) = TraceSpec::parse(text, &mut files()) {
+        let again = TraceSpec::parse(&spec.to_string(), &mut files());
+        assert_eq!(again.as_ref(), Ok(&spec));
+        assert!(spec.period().is_none_or(|period| !period.is_zero()));
+    }
+    if let Ok(profile) = text.parse::<Profile>() {
+        let again = profile.to_string().parse::<Profile>();
+        assert_eq!(again.as_ref().map(ToString::to_string), Ok(profile.to_string()));
+    }
+    let _ = text.parse::<AckPolicy>();
+}
+
+/// A controller string, and a short run of what it names.
+pub fn controller(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let spec = match text.parse::<ControllerSpec>() {
+        Ok(spec) => spec,
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            return;
+        }
+    };
+    let again: ControllerSpec = spec.to_string().parse().expect("what is written reads back");
+    assert_eq!(again.args(), spec.args());
+    simulate(Scenario { flows: vec![FlowSpec::bulk(spec)], ..Scenario::default() });
+}
+
+/// A scenario in TOML, and the beginning of its run.
+pub fn scenario(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    match Scenario::from_toml("fuzz", text, &mut files()) {
+        Ok(scenario) => simulate(scenario),
+        Err(error) => assert!(error.to_string().starts_with("fuzz"), "{error}"),
+    }
+}
+
+/// Runs a target on the files that the command line names.
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn replay(target: Target) -> std::io::Result<()> {
+    for name in std::env::args_os().skip(1) {
+        target(&std::fs::read(&name)?);
+        writeln!(std::io::stdout(), "{}: returned", name.display())?;
+    }
+    Ok(())
+}
+
+/// Whatever file is named holds a short trace, which no table of delays and no profile is.
+fn files() -> TraceFiles<'static> {
+    TraceFiles::new(|name| match name {
+        "delays" => Ok(Box::new("0 10\n500 20.5\n".as_bytes())),
+        _ => Ok(Box::new("1\n2\n4\n".as_bytes())),
+    })
+}
+
+fn quantities(text: &str) {
+    if let Ok(span) = parse_span(text) {
+        assert_eq!(parse_span(&span.to_string()), Ok(span));
+    }
+    if let Ok(bytes) = parse_bytes(text) {
+        // Above 2^53 the number in the text has fewer digits than the size.
+        assert!(bytes > 1 << 53 || parse_bytes(&format_bytes(bytes)) == Ok(bytes));
+    }
+    if let Ok(rate) = text.parse::<Rate>() {
+        assert!(rate.as_bps() > 1 << 53 || rate.to_string().parse() == Ok(rate));
+    }
+    if let Ok(fraction) = parse_fraction(text) {
+        assert!((0.0..=1.0).contains(&fraction));
+    }
+    assert!(parse_number(text).is_ok_and(f64::is_finite) || parse_number(text).is_err());
+    let _ = parse_window(text);
+}
+
+/// Every packet that enters a queue leaves it or is dropped, once.
+fn fill(spec: &QueueSpec) {
+    let mut queue = spec.build(Random::seeded(1, 1));
+    let mut drops = Vec::new();
+    let mut left = 0;
+    for id in 0..64 {
+        let now = Time::from_millis(id);
+        let size = if id % 7 == 0 { 60 } else { 1500 };
+        queue.enqueue(now, Packet::new(id, (id % 3) as u32, size, now), &mut drops);
+        left += usize::from(id % 2 == 0 && queue.dequeue(now, &mut drops).is_some());
+    }
+    while queue.packets() > 0 {
+        left += usize::from(queue.dequeue(Time::from_secs(9), &mut drops).is_some());
+    }
+    assert_eq!((left + drops.len(), queue.bytes()), (64, 0));
+}
+
+/// Runs the beginning of a scenario, if that is not much work.
+fn simulate(scenario: Scenario) {
+    let setup = || Setup { mss: 1500, start: Time::ZERO, random: Random::seeded(1, 1) };
+    let windows = scenario.flows.iter().filter_map(|flow| flow.cc.as_ref());
+    let window = windows.map(|cc| cc.build(setup()).cwnd()).fold(0, u64::saturating_add);
+    if scenario.flows.len() > 20 || window > START_WINDOW {
+        return;
+    }
+    let duration = scenario.duration.min(RUN);
+    let bin = scenario.bin.max(duration / 10).max(Span::from_millis(1));
+    let scenario = Scenario { duration, bin, skip: Span::ZERO, ..scenario };
+    if let Ok(outcome) = run(&scenario) {
+        let figures = outcome.figures;
+        // A packet that began to leave before the run may end in it.
+        assert!((0.0..=2.0).contains(&figures.utilization) || figures.packets < 2);
+        assert!(figures.jain > 0.0 && figures.jain <= 1.000_001, "{}", figures.jain);
+        assert_eq!(figures.per_flow.len(), scenario.flows.len());
+    }
+}
