@@ -30,6 +30,7 @@ pub mod ledbat;
 pub mod newreno;
 mod registry;
 mod rtt;
+pub mod sprout;
 pub mod vegas;
 pub mod verus;
 mod window;

@@ -57,6 +57,7 @@ pub fn registry() -> &'static [ControllerInfo] {
     static REGISTRY: &[ControllerInfo] = &[
         crate::verus::INFO,
         crate::copa::INFO,
+        crate::sprout::INFO,
         crate::bbr::INFO,
         crate::cubic::INFO,
         crate::newreno::INFO,

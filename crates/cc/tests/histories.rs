@@ -22,7 +22,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRu
 const MAY_STAND_STILL: &[&str] = &["sprout", "mdi"];
 
 /// Modes that numbers select.
-const MORE_MODES: &[&str] = &["fixed:cwnd=2pkts,max=100pkts,every=10ms"];
+const MORE_MODES: &[&str] = &["fixed:cwnd=2pkts,max=100pkts,every=10ms", "sprout:max_rate=auto"];
 
 /// No window, allowance or burst may be above this many bytes unless there is no window at all.
 const MOST_BYTES: u64 = 1 << 50;
