@@ -27,9 +27,8 @@ FITTED = {"lte-driving": "att-lte-driving", "umts-driving": "tmobile-umts-drivin
 MEASURED = ["verizon-lte-short", "att-lte-driving", "tmobile-umts-driving", "city-drive",
             "highway-3g", "rapid-change"]
 OTHERS = ["campus-walk", "beachfront-walk", "highway-drive"]
-ALL_CCS = ["verus:r=2", "verus:r=4", "verus:r=6", "copa", "bbr", "cubic", "newreno", "bic",
+ALL_CCS = ["verus:r=2", "verus:r=4", "verus:r=6", "copa", "sprout", "bbr", "cubic", "newreno", "bic",
            "vegas", "ledbat"]
-CITED_CCS = ["verus:r=2", "verus:r=6", "copa", "cubic", "bbr", "newreno"]
 # The uplink of the measurements.
 SET_UP = ["--uplink", "constant:12mbit", "--duration", "60s"]
 
@@ -141,11 +140,20 @@ EXPLANATIONS = {
              "The original program doubles its velocity from the first RTT; the paper, and our "
              "default, only after three windows in one direction. With the original's rule the "
              "utilization comes down to the measured one."),
+    "sprout": ("sprout:look_ahead=4",
+               "Ours takes ticks in which the sender paused as lower bounds of the link's rate, where "
+               "the original takes them as the rate; it also reports every tick, where the original "
+               "waits for reverse traffic and wakes every 10 ms. So it uses 0.16 to 0.45 more of "
+               "the link, at a delay that is higher by a third to two thirds on most traces. That "
+               "these two are the whole reason is not shown. With a look-ahead of 80 ms in place "
+               "of 100 it still uses more, at about the original's delay."),
     "bbr": ("bbr:aggregation=true,margin=0.01,phase_quanta=true",
             "Measured was the BBR of Linux 6.18. It compensates for aggregated acks since 2019, "
             "which adds to the window what acks have arrived in excess of the bandwidth "
             "estimate; on a cellular link every burst is such an excess. Ours is the version of "
-            "2016. With that compensation switched on the delay rises towards the measured one."),
+            "2016. With that compensation, the pacing margin of 1 % and the quanta that Linux adds to "
+            "the flight at which a phase ends, it behaves as measured; the outages of the UMTS trace "
+            "leave the 95th percentile there to chance."),
     "cubic": ("cubic:hystart_detect=train,max_cwnd=1820pkts",
               "The figure is decided by how full the buffer is when the link stalls for ten "
               "seconds. Two things together bring it to the measured one: a sender limited by its "
