@@ -11,7 +11,9 @@ use clap::Args;
 use crate::error::Failure;
 use crate::load;
 use crate::path_options::PathOptions;
-use crate::results::{Cell, MOST_SERIES_VALUES, Outputs, check_number, run_cells, series_values};
+use crate::results::{
+    Cell, MOST_SERIES_VALUES, Outputs, Repetition, check_number, run_cells, series_values,
+};
 
 /// Arguments of `cellpace compare`.
 #[derive(Debug, Args)]
@@ -32,19 +34,15 @@ pub(crate) struct CompareArgs {
     /// Flows of the same controller that share the link
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     flows: u32,
-    /// Run each cell with this many seeds, from --seed on, and give 95 % confidence intervals
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    repeat: u32,
-    /// Runs at the same time [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    jobs: Option<u16>,
+    #[command(flatten)]
+    repetition: Repetition,
     #[command(flatten)]
     outputs: Outputs,
 }
 
 pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
     args.outputs.check()?;
-    run_cells(cells(args)?, args.jobs, &args.outputs)
+    run_cells(cells(args)?, &args.repetition, &args.outputs)
 }
 
 /// Values that the series of one run have at most, unless bins of a minute make more: several
@@ -55,7 +53,7 @@ const MOST_VALUES_OF_A_RUN: u64 = 20_000_000;
 fn cells(args: &CompareArgs) -> Result<Vec<Cell>, Failure> {
     once_each("--trace", &args.traces)?;
     once_each("--cc", &args.ccs)?;
-    let runs = args.traces.len() as u64 * args.ccs.len() as u64 * u64::from(args.repeat);
+    let runs = args.traces.len() as u64 * args.ccs.len() as u64 * u64::from(args.repetition.repeat);
     check_number(runs, u64::from(args.flows))?;
     let mut files = load::files();
     let ccs = args
@@ -73,7 +71,7 @@ fn cells(args: &CompareArgs) -> Result<Vec<Cell>, Failure> {
             scenario.bin = bin(&scenario, runs);
             scenario.check().map_err(Failure::usage)?;
             let scenario = Arc::new(scenario);
-            cells.extend((0..u64::from(args.repeat)).map(|offset| Cell {
+            cells.extend((0..u64::from(args.repetition.repeat)).map(|offset| Cell {
                 cc: cc.to_string(),
                 trace: shown.clone(),
                 scenario: Arc::clone(&scenario),

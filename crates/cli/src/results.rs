@@ -23,6 +23,17 @@ use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted};
 /// Title of the page.
 const TITLE: &str = "Congestion controllers compared";
 
+/// Options for how often to run, and how much at a time.
+#[derive(Debug, Args)]
+pub(crate) struct Repetition {
+    /// Run each cell with this many seeds, from the first on, and give 95 % confidence intervals
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) repeat: u32,
+    /// Runs at the same time [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+}
+
 /// Options for what comes out.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
@@ -62,13 +73,13 @@ pub(crate) struct Cell {
 /// whatever the number of jobs.
 pub(crate) fn run_cells(
     cells: Vec<Cell>,
-    jobs: Option<u16>,
+    repetition: &Repetition,
     outputs: &Outputs,
 ) -> Result<ExitCode, Failure> {
     outputs.check_size(&cells)?;
     end_cleanly_on_ctrl_c();
     let log = outputs.log()?;
-    let threads = match (&log, jobs) {
+    let threads = match (&log, repetition.jobs) {
         // One log, one order of packets: the runs take turns.
         (Some(_), _) => 1,
         (None, Some(jobs)) => usize::from(jobs),

@@ -11,7 +11,7 @@ use clap::Args;
 
 use crate::error::Failure;
 use crate::load;
-use crate::results::{Cell, Outputs, check_number, run_cells};
+use crate::results::{Cell, Outputs, Repetition, check_number, run_cells};
 
 /// Arguments of `cellpace sim`.
 #[derive(Debug, Args)]
@@ -41,12 +41,8 @@ pub(crate) struct SimArgs {
     /// Another seed than the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Run it with this many seeds and give 95 % confidence intervals
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    repeat: u32,
-    /// Runs at the same time [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    jobs: Option<u16>,
+    #[command(flatten)]
+    repetition: Repetition,
     #[command(flatten)]
     outputs: Outputs,
 }
@@ -60,9 +56,9 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
     let text = read(args, &name)?;
     let scenario = Scenario::from_toml(&name, &text, &mut load::files()).map_err(Failure::usage)?;
     let first = args.seed.unwrap_or(scenario.seed);
-    check_number(u64::from(args.repeat), scenario.flows.len() as u64)?;
+    check_number(u64::from(args.repetition.repeat), scenario.flows.len() as u64)?;
     let scenario = Arc::new(scenario);
-    let cells = (0..u64::from(args.repeat))
+    let cells = (0..u64::from(args.repetition.repeat))
         .map(|offset| Cell {
             cc: scenario.flow_names(),
             trace: load::shown(&scenario.trace.to_string()),
@@ -70,7 +66,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
             seed: first.wrapping_add(offset),
         })
         .collect();
-    run_cells(cells, args.jobs, &args.outputs)
+    run_cells(cells, &args.repetition, &args.outputs)
 }
 
 fn read(args: &SimArgs, name: &str) -> Result<String, Failure> {
