@@ -24,6 +24,7 @@ pub use atomic::write_atomically;
 pub use error::ReportError;
 pub use html::html;
 pub use json::to_json;
+pub use number::short;
 #[cfg(feature = "parquet")]
 pub use packet_log::PacketLog;
 pub use schema::{Comparison, Repeated, Run, SCHEMA, TracePreview};

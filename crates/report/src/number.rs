@@ -1,12 +1,13 @@
 //! Numbers as people and plots want them.
 
-/// `value` with about three significant digits and no trailing zeros: `1234`, `56.7`, `0.0123`.
-/// Something that is no number is a dash.
-pub(crate) fn short(value: f64) -> String {
+/// `value` with about three significant digits, at most four decimals and no trailing zeros:
+/// `1234`, `56.7`, `0.0123`, `0`. Something that is no number is a dash.
+pub fn short(value: f64) -> String {
     if !value.is_finite() {
         return "–".to_owned();
     }
-    trim(&format!("{value:.*}", decimals(value, 3)))
+    let text = trim(&format!("{value:.*}", decimals(value, 3)));
+    if text == "-0" { "0".to_owned() } else { text }
 }
 
 /// `value` with a fixed number of decimals, so that a column lines up; a dash for NaN.
@@ -34,7 +35,7 @@ fn decimals(value: f64, digits: i32) -> usize {
     if value == 0.0 {
         return 0;
     }
-    (digits - 1 - value.abs().log10().floor() as i32).clamp(0, 6) as usize
+    (digits - 1 - value.abs().log10().floor() as i32).clamp(0, 4) as usize
 }
 
 fn trim(text: &str) -> String {
@@ -57,6 +58,9 @@ mod tests {
             (0.012_34, "0.0123"),
             (12.0, "12"),
             (0.1, "0.1"),
+            (100.0, "100"),
+            (0.000_01, "0"),
+            (-0.000_01, "0"),
             (-3.456, "-3.46"),
             (f64::NAN, "–"),
         ] {

@@ -3,9 +3,10 @@
 use std::io;
 
 use cellpace_path::schedule::Trace;
+use cellpace_report::short;
 use terminal_size::{Width, terminal_size_of};
 
-use super::text::{short, time};
+use super::text::time;
 
 const ROWS: usize = 8;
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use cellpace_base::Span;
 use cellpace_path::schedule::Trace;
 use cellpace_path::stats::{OUTAGE_MS, Row, compare};
-use cellpace_report::{TracePreview, trace_svg};
+use cellpace_report::{TracePreview, short, trace_svg};
 use clap::Args;
 
 use super::chart::{chart, rates, terminal_width};
 use super::figures::{Figures, Spread};
 use super::source::{duration, load};
-use super::text::{short, side_by_side, time};
+use super::text::{side_by_side, time};
 use super::{is_stdout, json};
 use crate::error::Failure;
 use crate::load::shown;

@@ -1,23 +1,10 @@
 //! Numbers and tables as people read them.
 
 use cellpace_path::stats::Row;
+use cellpace_report::short;
 
 /// The widest that the name of a trace may make a column.
 const WIDEST_NAME: usize = 26;
-
-/// About three significant digits: `1234`, `56.7`, `0.0123`, `0`; a dash for what is no number.
-pub(super) fn short(value: f64) -> String {
-    if !value.is_finite() {
-        return "–".to_owned();
-    }
-    if value == 0.0 {
-        return "0".to_owned();
-    }
-    let decimals = (2 - value.abs().log10().floor() as i32).clamp(0, 4) as usize;
-    let text = format!("{value:.decimals$}");
-    let text = if decimals == 0 { &text } else { text.trim_end_matches('0').trim_end_matches('.') };
-    if text == "-0" { "0".to_owned() } else { text.to_owned() }
-}
 
 /// A length of time in milliseconds with its unit.
 pub(super) fn time(ms: f64) -> String {
@@ -81,21 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_numbers_keep_three_digits() {
-        for (value, text) in [
-            (0.0, "0"),
-            (1234.6, "1235"),
-            (100.0, "100"),
-            (56.71, "56.7"),
-            (0.012_34, "0.0123"),
-            (12.0, "12"),
-            (-3.456, "-3.46"),
-            (0.000_01, "0"),
-            (-0.000_01, "0"),
-            (f64::NAN, "–"),
-        ] {
-            assert_eq!(short(value), text);
-        }
+    fn times_have_the_unit_that_suits() {
         assert_eq!([time(0.5), time(999.0), time(1500.0)], ["0.5 ms", "999 ms", "1.5 s"]);
     }
 
