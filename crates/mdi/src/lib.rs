@@ -1,0 +1,30 @@
+//! Markov tables (MDI): a delay-based congestion controller as a two-dimensional Markov chain,
+//! learnt from another controller's samples and replayed by a guided random walk (Pötsch et al.,
+//! "Model-driven delay-based congestion control for cellular networks", 2017, and its successor
+//! of 2021).
+//!
+//! - A teacher is logged as [`Sample`]s, one per epoch, in [chains](Chain).
+//! - [`States`] turn samples into states: absolute (2017) or relative (2021).
+//! - [`Counts`] count the transitions; a [`Model`] keeps them per number of users with where they
+//!   come from. Counts are integers, so models merge exactly.
+//! - A [`Table`] is what a model becomes for running: flat integers, a [`Walk`] over which takes
+//!   one binary search and one random draw per epoch.
+//!
+//! Everything that decides about a window is integer arithmetic, so that the same seed and the
+//! same delays give the same windows in every runtime.
+
+mod change;
+mod counts;
+mod model;
+mod sample;
+mod states;
+//mod table;
+//mod walk;
+
+pub use change::{LOG2_TABLE, Window, log10_q16, relative_change, relative_step};
+pub use counts::{Cell, Counts};
+pub use model::{About, MergeError, Model, Part, TraceName};
+pub use sample::{Chain, Sample};
+pub use states::{Absolute, Axis, Relative, States, StatesError};
+//pub use table::{Empty, Sampler, Shape, Table};
+//pub use walk::{Draws, OutOfRange, Walk};
