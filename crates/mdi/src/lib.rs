@@ -18,13 +18,13 @@ mod counts;
 mod model;
 mod sample;
 mod states;
-//mod table;
-//mod walk;
+mod table;
+mod walk;
 
 pub use change::{LOG2_TABLE, Window, log10_q16, relative_change, relative_step};
 pub use counts::{Cell, Counts};
 pub use model::{About, MergeError, Model, Part, TraceName};
 pub use sample::{Chain, Sample};
 pub use states::{Absolute, Axis, Relative, States, StatesError};
-//pub use table::{Empty, Sampler, Shape, Table};
-//pub use walk::{Draws, OutOfRange, Walk};
+pub use table::{Empty, Sampler, Shape, Table};
+pub use walk::{Draws, OutOfRange, Walk};

@@ -161,6 +161,11 @@ impl Absolute {
         let delay = (delay_us / 1000).clamp(self.d_min, self.d_max);
         (delay - self.d_min) / self.quantization
     }
+
+    /// A number of packets, taken into the range.
+    pub fn clamped_packets(&self, packets: u32) -> u32 {
+        packets.clamp(self.w_min, self.w_max)
+    }
 }
 
 /// States of the 2021 code: the change of the delay and the change of the window.
@@ -207,7 +212,9 @@ impl States {
             }
         }
         let states = u64::from(self.delays()) * u64::from(self.windows());
-        if states > MOST_STATES { Err(StatesError::TooMany { states }) } else { Ok(self) }
+        // A table keeps indices of windows in 16 bits.
+        let too_many = states > MOST_STATES || self.windows() > 1 << 16;
+        if too_many { Err(StatesError::TooMany { states }) } else { Ok(self) }
     }
 
     /// How many delays are told apart.
