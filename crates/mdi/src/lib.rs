@@ -15,6 +15,7 @@
 
 mod change;
 mod counts;
+mod file;
 mod model;
 mod sample;
 mod states;
@@ -23,6 +24,7 @@ mod walk;
 
 pub use change::{LOG2_TABLE, Window, log10_q16, relative_change, relative_step};
 pub use counts::{Cell, Counts};
+pub use file::{FileError, MAGIC, VERSION};
 pub use model::{About, MergeError, Model, Part, TraceName};
 pub use sample::{Chain, Sample};
 pub use states::{Absolute, Axis, Relative, States, StatesError};
