@@ -2,7 +2,9 @@
 //! against. Controllers and queues describe their parameters once, in a static table; parsing,
 //! range checks, defaults, help and error messages all come from it.
 
+use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 use thiserror::Error;
 
@@ -89,8 +91,27 @@ pub enum Value {
     Word(&'static str),
     /// Free text, such as a file name.
     Text(String),
+    /// What was made of a file, in place of its name.
+    Loaded(Loaded),
     /// Not set, where the parameter may be left out.
     Unset,
+}
+
+/// What a loader made of a file that a parameter names, shared by all who use the parameter.
+#[derive(Clone)]
+pub struct Loaded(Arc<dyn Any + Send + Sync>);
+
+/// Equal is only what was loaded together.
+impl PartialEq for Loaded {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Loaded")
+    }
 }
 
 /// What a parameter may be: its kind and its range, both ends included.
@@ -257,6 +278,14 @@ impl Args {
         }
     }
 
+    /// A number or fraction, or `None` where it was left out and has no default.
+    pub fn optional_number(&self, key: &str) -> Option<f64> {
+        match self.value(key) {
+            Value::Unset => None,
+            _ => Some(self.number(key)),
+        }
+    }
+
     /// A span, or `None` where it was left out and has no default.
     pub fn optional_span(&self, key: &str) -> Option<Span> {
         match self.value(key) {
@@ -312,6 +341,30 @@ impl Args {
             Value::Unset => None,
             other => wrong_kind(key, other),
         }
+    }
+
+    /// Puts what was made of a file in the place of its name.
+    ///
+    /// # Panics
+    /// When the table has no such key, which is a mistake in the program.
+    pub fn load<T: Any + Send + Sync>(&mut self, key: &str, content: Arc<T>) {
+        match self.values.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, value)) => *value = Value::Loaded(Loaded(content)),
+            None => panic!("no parameter `{key}` in the table"),
+        }
+    }
+
+    /// What [`load`](Self::load) put there.
+    ///
+    /// # Panics
+    /// When nothing was loaded or something of another type, which is a mistake in the program.
+    pub fn loaded<T: Any + Send + Sync>(&self, key: &str) -> Arc<T> {
+        let value = self.value(key);
+        let content = match value {
+            Value::Loaded(Loaded(content)) => Arc::clone(content).downcast().ok(),
+            _ => None,
+        };
+        content.unwrap_or_else(|| wrong_kind(key, value))
     }
 }
 
@@ -453,6 +506,15 @@ mod tests {
         assert_eq!(args.span("epoch"), Span::from_millis(20));
         assert_eq!(args.word("mode"), "paper");
         assert_eq!(args.text("file"), None);
+    }
+
+    #[test]
+    fn what_was_loaded_is_shared_in_place_of_the_name() {
+        let mut args = Args::parse("x", "file=a", PARAMS).unwrap();
+        assert_eq!(args.text("file"), Some("a"));
+        args.load("file", Arc::new(7_u32));
+        assert_eq!(*args.loaded::<u32>("file"), 7);
+        assert_eq!(args, args.clone());
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub const INFO: ControllerInfo = ControllerInfo {
     summary: "TCP BIC: binary search towards the last maximum",
     params: PARAMS,
     check: |_| Ok(()),
+    load: None,
     build: |args, setup| {
         let flow = Windowed::new(Bic::new(args), args.window("initial"), &setup);
         Box::new(flow.at_most(args.optional_window("max_cwnd"), setup.mss))

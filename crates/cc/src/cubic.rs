@@ -13,6 +13,7 @@ pub const INFO: ControllerInfo = ControllerInfo {
     summary: "TCP CUBIC with HyStart, the default of most systems",
     params: &PARAMS,
     check: hystart::check,
+    load: None,
     build: |args, setup| {
         let flow = Windowed::new(Cubic::new(args), args.window("initial"), &setup);
         Box::new(flow.at_most(args.optional_window("max_cwnd"), setup.mss))

@@ -11,6 +11,7 @@ pub const INFO: ControllerInfo = ControllerInfo {
     summary: "a constant window, or one redrawn at random every so often",
     params: PARAMS,
     check,
+    load: None,
     build: |args, setup| Box::new(Fixed::new(args, setup)),
     receiver: None,
 };

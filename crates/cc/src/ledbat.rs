@@ -15,6 +15,7 @@ pub const INFO: ControllerInfo = ControllerInfo {
     summary: "LEDBAT: background transfer with a bound on its own queueing delay",
     params: PARAMS,
     check,
+    load: None,
     build: |args, setup| {
         let flow = Windowed::new(Ledbat::new(args, setup.start), args.window("initial"), &setup);
         Box::new(flow.at_most(args.optional_window("max_cwnd"), setup.mss))

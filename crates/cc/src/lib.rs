@@ -27,6 +27,7 @@ mod event;
 pub mod fixed;
 mod hystart;
 pub mod ledbat;
+pub mod mdi;
 pub mod newreno;
 mod registry;
 mod rtt;
@@ -42,5 +43,8 @@ pub use controller::{
     SentPacket, Setup, Spurious, Stamp, Timeout,
 };
 pub use event::{Event, Events, Phase};
-pub use registry::{BuildReceiver, ControllerInfo, ControllerSpec, SpecError, registry};
+pub use registry::{
+    BuildReceiver, ControllerInfo, ControllerSpec, Load, MAX_FILE_BYTES, ReadFile, SpecError,
+    registry,
+};
 pub use rtt::RttEstimator;

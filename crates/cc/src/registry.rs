@@ -33,6 +33,16 @@ pub enum SpecError {
     },
 }
 
+/// The largest file that a controller's parameter may name, in bytes.
+pub const MAX_FILE_BYTES: u64 = 256 << 20;
+
+/// Reads a file that a parameter names: its bytes, at most [`MAX_FILE_BYTES`], or why not in
+/// words that name the file.
+pub type ReadFile<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
+
+/// Puts what the files that parameters name contain in the place of their names.
+pub type Load = fn(&mut Args, &mut ReadFile<'_>) -> Result<(), String>;
+
 /// Builds the receiver's half of a controller.
 pub type BuildReceiver = fn(&Args, Setup) -> Box<dyn Receiver>;
 
@@ -46,6 +56,8 @@ pub struct ControllerInfo {
     pub params: &'static [Param],
     /// Refuses values that are fine alone and wrong together.
     pub check: fn(&Args) -> Result<(), String>,
+    /// Loads the files it needs, for algorithms that need any.
+    pub load: Option<Load>,
     /// Builds the sender's half.
     pub build: fn(&Args, Setup) -> Box<dyn Controller>,
     /// Builds the receiver's half, for algorithms that have one.
@@ -64,6 +76,7 @@ pub fn registry() -> &'static [ControllerInfo] {
         crate::bic::INFO,
         crate::vegas::INFO,
         crate::ledbat::INFO,
+        crate::mdi::INFO,
         crate::fixed::INFO,
     ];
     REGISTRY
@@ -97,19 +110,32 @@ impl ControllerSpec {
     pub fn build_receiver(&self, setup: Setup) -> Option<Box<dyn Receiver>> {
         self.info.receiver.map(|build| build(&self.args, setup))
     }
-}
 
-impl FromStr for ControllerSpec {
-    type Err = SpecError;
-
-    fn from_str(text: &str) -> Result<Self, SpecError> {
+    /// Reads a controller string; `read` supplies the files that it names.
+    ///
+    /// # Errors
+    /// When the name, a parameter or a file does not read.
+    pub fn parse(text: &str, read: &mut ReadFile<'_>) -> Result<Self, SpecError> {
         let split = split_name(text);
         let Some(info) = registry().iter().find(|info| info.name == split.name) else {
             return Err(unknown_name(split.name));
         };
-        let args = Args::parse(info.name, split.rest, info.params)?;
-        (info.check)(&args).map_err(|reason| SpecError::Conflict { owner: info.name, reason })?;
+        let conflict = |reason| SpecError::Conflict { owner: info.name, reason };
+        let mut args = Args::parse(info.name, split.rest, info.params)?;
+        (info.check)(&args).map_err(conflict)?;
+        if let Some(load) = info.load {
+            load(&mut args, read).map_err(conflict)?;
+        }
         Ok(Self { text: text.trim().to_owned(), info, args })
+    }
+}
+
+/// Without files: a parameter that names one is refused.
+impl FromStr for ControllerSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        Self::parse(text, &mut |name| Err(format!("{name}: files cannot be read here")))
     }
 }
 

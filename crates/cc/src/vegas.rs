@@ -14,6 +14,7 @@ pub const INFO: ControllerInfo = ControllerInfo {
     summary: "TCP Vegas: holds a few packets in the queue, by delay",
     params: PARAMS,
     check,
+    load: None,
     build: |args, setup| {
         let flow = Windowed::new(Vegas::new(args), args.window("initial"), &setup);
         Box::new(flow.at_most(args.optional_window("max_cwnd"), setup.mss))

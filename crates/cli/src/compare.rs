@@ -4,7 +4,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use cellpace_base::Span;
-use cellpace_cc::ControllerSpec;
 use cellpace_sim::{FlowSpec, Scenario};
 use clap::Args;
 
@@ -59,7 +58,7 @@ fn cells(args: &CompareArgs) -> Result<Vec<Cell>, Failure> {
     let ccs = args
         .ccs
         .iter()
-        .map(|text| text.parse::<ControllerSpec>())
+        .map(|text| load::controller(text))
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| Failure::usage(format!("--cc: {error}")))?;
     let mut cells = Vec::new();

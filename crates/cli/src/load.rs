@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 
+use cellpace_cc::{ControllerSpec, MAX_FILE_BYTES as MAX_MODEL_BYTES, SpecError};
 use cellpace_path::schedule::TraceFiles;
 
 /// The largest trace file that is read: days of a fast link.
@@ -13,16 +14,23 @@ pub(crate) fn files() -> TraceFiles<'static> {
     TraceFiles::new(open)
 }
 
+/// Reads a controller string and the files that it names.
+pub(crate) fn controller(text: &str) -> Result<ControllerSpec, SpecError> {
+    ControllerSpec::parse(text, &mut |name| {
+        files().bytes(name, MAX_MODEL_BYTES).map_err(|error| error.to_string())
+    })
+}
+
 /// Opens a file for reading, if it is one and not too large.
 pub(crate) fn open(name: &str) -> io::Result<Box<dyn BufRead>> {
     let file = File::open(name)?;
     let facts = file.metadata()?;
     if facts.is_dir() {
-        return Err(io::Error::other("this is a folder, not a trace"));
+        return Err(io::Error::other("this is a folder, not a file"));
     }
     if facts.len() > MAX_FILE_BYTES {
         return Err(io::Error::other(format!(
-            "{} MB is more than the {} MB that are read; cut the trace",
+            "{} MB is more than the {} MB that are read",
             facts.len() >> 20,
             MAX_FILE_BYTES >> 20
         )));

@@ -326,7 +326,7 @@ fn traces_that_are_not_there_are_answered_with_what_is_near() {
         ("lte-drivin", "did you mean `lte-driving`?"),
         ("constnat:12mbit", "did you mean `constant:`?"),
         ("my/city-drive.down", "there is no trace file `my/city-drive.down`"),
-        ("folder", "folder: this is a folder, not a trace"),
+        ("folder", "folder: this is a folder, not a file"),
         ("constant:12", "constant: `12` needs a unit; write a rate like 12mbit"),
         ("constant:NaNmbit", "does not start with a number"),
         ("constant:-1mbit", "out of range"),
@@ -349,7 +349,7 @@ fn large_and_endless_traces_are_refused_without_reading_them() {
     let folder = Folder::new();
     fs::File::create(folder.path("large")).unwrap().set_len(2 << 30).unwrap();
     for (trace, said) in [
-        ("large", "large: 2048 MB is more than the 512 MB that are read; cut the trace"),
+        ("large", "large: 2048 MB is more than the 512 MB that are read"),
         ("/dev/zero", "/dev/zero, line 1: longer than 256 bytes"),
         ("/dev/null", "/dev/null: empty"),
     ] {

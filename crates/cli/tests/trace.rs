@@ -213,7 +213,7 @@ fn check_reports_every_bad_file_and_goes_on() {
     let ran = desk.trace(&args);
     assert_eq!((ran.code, &*ran.err), (1, "cellpace: 10 of 11 traces failed the check\n"));
     let lines: Vec<&str> = ran.out.lines().collect();
-    assert_eq!(lines[0], "error    folder: this is a folder, not a trace");
+    assert_eq!(lines[0], "error    folder: this is a folder, not a file");
     assert!(lines[1].starts_with("error    there is no trace file `missing`"), "{}", lines[1]);
     for ((_, _, expected), line) in BAD.iter().zip(&lines[2..]) {
         assert!(line.starts_with(&format!("error    {expected}")), "{line}");
@@ -415,7 +415,7 @@ fn missing_files_and_folders_are_said() {
         assert!(said.starts_with("cellpace: there is no"), "{said}");
         assert!(said.contains("`missing`"), "{said}");
         let said = desk.failed(1, &with("folder"));
-        assert_eq!(said, "cellpace: folder: this is a folder, not a trace");
+        assert_eq!(said, "cellpace: folder: this is a folder, not a file");
     }
     let said = desk.failed(2, &["convert", "constant:12mbit", "-o", "out"]);
     assert!(said.ends_with("to write a generated trace, use `cellpace trace make`"), "{said}");
@@ -427,7 +427,7 @@ fn a_huge_file_is_refused_with_its_size_before_it_is_read() {
     let desk = Desk::new();
     let file = fs::File::create(desk.path("huge")).unwrap();
     file.set_len(2 << 30).unwrap();
-    let expected = "huge: 2048 MB is more than the 512 MB that are read; cut the trace";
+    let expected = "huge: 2048 MB is more than the 512 MB that are read";
     for args in [&["show", "huge"][..], &["convert", "huge", "-o", "out"]] {
         assert_eq!(desk.failed(1, args), format!("cellpace: {expected}"));
     }

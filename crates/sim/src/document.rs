@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::ops::Range;
 
 use cellpace_base::{Span, Time, parse_bytes, parse_span};
+use cellpace_cc::{ControllerSpec, MAX_FILE_BYTES, SpecError};
 use cellpace_path::schedule::TraceFiles;
 use cellpace_path::{DelaySpec, TraceSpec};
 use serde::Deserialize;
@@ -89,7 +90,7 @@ impl Scenario {
     pub fn from_toml(name: &str, text: &str, files: &mut TraceFiles<'_>) -> Result<Self, SimError> {
         let place = Place { file: name, text };
         let document: Document = toml::from_str(text).map_err(|error| place.syntax(&error))?;
-        let mut scenario = Self { flows: place.flows(&document.flow)?, ..Self::default() };
+        let mut scenario = Self { flows: place.flows(&document.flow, files)?, ..Self::default() };
         place.read(&document.trace, "trace", &mut scenario.trace, |text| {
             TraceSpec::parse(text, files)
         })?;
@@ -116,6 +117,12 @@ impl Scenario {
     }
 }
 
+fn controller(text: &str, files: &mut TraceFiles<'_>) -> Result<ControllerSpec, SpecError> {
+    ControllerSpec::parse(text, &mut |name| {
+        files.bytes(name, MAX_FILE_BYTES).map_err(|error| error.to_string())
+    })
+}
+
 impl Place<'_> {
     /// Reads one field into `target`, if it is there.
     fn read<T, E: Display>(
@@ -131,10 +138,14 @@ impl Place<'_> {
         Ok(())
     }
 
-    fn flows(&self, tables: &[Spanned<FlowTable>]) -> Result<Vec<FlowSpec>, SimError> {
+    fn flows(
+        &self,
+        tables: &[Spanned<FlowTable>],
+        files: &mut TraceFiles<'_>,
+    ) -> Result<Vec<FlowSpec>, SimError> {
         let mut flows = Vec::new();
         for table in tables {
-            let flow = self.flow(table)?;
+            let flow = self.flow(table, files)?;
             let count = table.get_ref().count.as_ref();
             let copies = count.map_or(1, |count| *count.get_ref());
             let room = (MAX_FLOWS - flows.len()) as u64;
@@ -148,10 +159,16 @@ impl Place<'_> {
         Ok(flows)
     }
 
-    fn flow(&self, table: &Spanned<FlowTable>) -> Result<FlowSpec, SimError> {
+    fn flow(
+        &self,
+        table: &Spanned<FlowTable>,
+        files: &mut TraceFiles<'_>,
+    ) -> Result<FlowSpec, SimError> {
         let fields = table.get_ref();
         let mut flow = match (&fields.cc, &fields.udp) {
-            (Some(cc), None) => FlowSpec::bulk(self.value(cc, "cc", str::parse)?),
+            (Some(cc), None) => {
+                FlowSpec::bulk(self.value(cc, "cc", |text| controller(text, files))?)
+            }
             (None, Some(udp)) => FlowSpec::constant_rate(self.value(udp, "udp", str::parse)?),
             _ => {
                 let why = "a flow has either `cc` (a controller) or `udp` (a rate)";

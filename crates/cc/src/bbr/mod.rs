@@ -32,6 +32,7 @@ pub const INFO: ControllerInfo = ControllerInfo {
     summary: "BBR v1: paces at the measured bottleneck bandwidth, probes bandwidth and base RTT",
     params: PARAMS,
     check: |_| Ok(()),
+    load: None,
     build: |args, setup| Box::new(Bbr::new(args, setup)),
     receiver: None,
 };

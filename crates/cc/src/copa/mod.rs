@@ -29,6 +29,7 @@ pub const INFO: ControllerInfo = ControllerInfo {
     summary: "delay-based: about 1/delta packets queued; competes with buffer fillers (mode=auto)",
     params: PARAMS,
     check: |_| Ok(()),
+    load: None,
     build: |args, setup| Box::new(Copa::new(args, &setup)),
     receiver: None,
 };

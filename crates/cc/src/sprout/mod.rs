@@ -38,6 +38,7 @@ pub const INFO: ControllerInfo = ControllerInfo {
     summary: "sends what the receiver forecasts to leave the queue within 100 ms",
     params: params::PARAMS,
     check: params::check,
+    load: None,
     build: |args, setup| Box::new(sender::Sprout::new(Config::new(args), &setup)),
     receiver: Some(|args, setup| {
         Box::new(receiver::SproutReceiver::new(Config::new(args), &setup))

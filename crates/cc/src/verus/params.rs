@@ -12,6 +12,7 @@ pub const INFO: ControllerInfo = ControllerInfo {
     summary: "learns delay as a function of the window and steers by it in 5 ms epochs",
     params: PARAMS,
     check,
+    load: None,
     build: |args, setup| Box::new(Verus::new(Settings::new(args, setup.mss), &setup)),
     receiver: None,
 };

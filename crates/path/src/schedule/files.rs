@@ -87,6 +87,21 @@ impl<'a> TraceFiles<'a> {
         text.parse().map_err(|error: ProfileError| problem(error.to_string()).into())
     }
 
+    /// All bytes of the file `name`, for what is no trace but named beside one. Not kept.
+    ///
+    /// # Errors
+    /// When there is no such file, files are not to be had, or it has more than `most` bytes.
+    pub fn bytes(&mut self, name: &str, most: u64) -> Result<Vec<u8>, PathError> {
+        let problem = |problem: String| TraceError::Unreadable { name: name.to_owned(), problem };
+        let mut bytes = Vec::new();
+        let read = self.reader(name)?.take(most + 1).read_to_end(&mut bytes);
+        read.map_err(|error| problem(error.to_string()))?;
+        if bytes.len() as u64 > most {
+            return Err(problem(format!("more than {most} bytes")).into());
+        }
+        Ok(bytes)
+    }
+
     fn reader(&mut self, name: &str) -> Result<Box<dyn BufRead>, PathError> {
         let Some(open) = &mut self.open else {
             return Err(PathError::FileNotAllowed { name: name.to_owned() });
@@ -117,6 +132,13 @@ mod tests {
         files.trace("b").unwrap();
         drop(files);
         assert_eq!(opened.get(), 2);
+    }
+
+    #[test]
+    fn bytes_are_read_up_to_a_limit() {
+        let mut files = TraceFiles::new(|_| Ok(Box::new("12345".as_bytes())));
+        assert_eq!(files.bytes("a", 5).unwrap(), b"12345");
+        assert_eq!(files.bytes("a", 4).unwrap_err().to_string(), "a: more than 4 bytes");
     }
 
     #[test]

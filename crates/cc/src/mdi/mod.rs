@@ -1,0 +1,247 @@
+//! MDI (Pötsch et al., 2017, and its successor of 2021): replays another delay-based controller
+//! from a Markov table by a guided random walk. No slow start, no delay profile, no set-point.
+//!
+//! The walk is in [`cellpace_mdi`]; here is what a flow needs around it: the largest delay per
+//! epoch, how much of a window leaves when, and what losses and timeouts do. With relative states
+//! the window bounds what is in flight and leaves as Verus releases it; with absolute states the
+//! table says how many packets leave in each epoch, and nothing else bounds them.
+
+mod params;
+#[cfg(test)]
+mod tests;
+
+use cellpace_base::{Span, Time};
+use cellpace_mdi::{States, Walk, Window};
+
+use crate::{
+    Ack, Controller, Event, Events, Loss, Phase, SentPacket, Setup, Spurious, Stamp, Timeout,
+};
+pub use params::INFO;
+use params::Settings;
+
+/// Retransmission timeouts, section 5 of the specification.
+const RTO_FACTOR: u64 = 5;
+const RTO_MIN: Span = Span::from_millis(150);
+const RTO_MAX: Span = Span::from_secs(1);
+
+/// The controller.
+pub struct Mdi {
+    settings: Settings,
+    mss: u64,
+    start: Time,
+    epoch: Span,
+    next_epoch: Time,
+    walk: Walk,
+    /// Seeds of walks to come, after a change of path.
+    random: crate::Random,
+    /// Largest RTT acked since the last epoch.
+    epoch_max: Option<Span>,
+    /// Largest RTT of the last epoch that had any: d1 of the specification.
+    d1: Span,
+    /// No epoch runs before the first RTT is known.
+    heard: bool,
+    last_rtt: Option<Span>,
+    /// The last ack, or the first packet sent into silence.
+    quiet_since: Time,
+    in_flight: u64,
+    /// Packets that may still leave.
+    credit: f64,
+    app_limited: bool,
+    next_number: u64,
+    /// Losses of packets below belong to a round trip that has cut the window already.
+    recover: u64,
+    events: Events,
+}
+
+impl Controller for Mdi {
+    fn on_sent(&mut self, packet: &SentPacket) -> Stamp {
+        if packet.in_flight <= packet.bytes {
+            self.quiet_since = packet.now;
+        }
+        self.in_flight = packet.in_flight;
+        self.credit = (self.credit - 1.0).max(0.0);
+        self.app_limited = packet.app_limited;
+        self.next_number = packet.number.saturating_add(1);
+        Stamp { local: [u64::from(self.walk.window()), 0, 0, 0], wire: 0 }
+    }
+
+    /// Section 5 of the specification.
+    fn on_ack(&mut self, ack: &Ack<'_>) {
+        for packet in ack.packets {
+            self.epoch_max = self.epoch_max.max(Some(packet.rtt));
+            self.last_rtt = Some(packet.rtt);
+        }
+        self.heard = true;
+        self.quiet_since = ack.now;
+        self.in_flight = ack.in_flight;
+    }
+
+    /// Section 8 of the specification, [CHOICE]: the walk goes on from the smaller window.
+    fn on_loss(&mut self, loss: &Loss<'_>) {
+        self.in_flight = loss.in_flight;
+        let Some(newest) = loss.packets.iter().map(|packet| packet.number).max() else { return };
+        if !self.settings.cuts || newest < self.recover {
+            return;
+        }
+        self.recover = loss.next_number;
+        let oldest = loss.packets[0].stamp.local[0];
+        let sent_at = if oldest == 0 { u64::from(self.walk.window()) } else { oldest };
+        let left = (sent_at as f64 * self.settings.m) as Window;
+        let from = self.cwnd();
+        self.walk.set_window(left.min(self.walk.window()), false);
+        self.events.push(loss.now, Event::Reduced { from, to: self.cwnd() });
+    }
+
+    /// Section 8 of the specification, [CHOICE].
+    fn on_timeout(&mut self, timeout: &Timeout) {
+        self.in_flight = 0;
+        self.walk.set_window(self.walk.window() / 2, true);
+        self.recover = timeout.next_number;
+        // The packet that finds out whether anybody still listens.
+        self.credit = self.credit.max(1.0);
+        self.events.push(timeout.now, Event::Timeout);
+    }
+
+    fn on_spurious(&mut self, spurious: &Spurious<'_>) {
+        if let Spurious::Loss { now, packet } = spurious {
+            self.epoch_max = self.epoch_max.max(Some(packet.rtt));
+            self.quiet_since = *now;
+        }
+    }
+
+    /// Delays of the old path are no change of the new one's.
+    fn on_path_change(&mut self, now: Time) {
+        self.walk = new_walk(&self.settings, &mut self.random);
+        self.epoch_max = None;
+        self.heard = false;
+        self.last_rtt = None;
+        self.quiet_since = now;
+        self.credit = packets(self.walk.window());
+        self.events.push(now, Event::Restart);
+    }
+
+    /// The window, or, where the table says how much leaves in an epoch, what that makes in a
+    /// round trip.
+    fn cwnd(&self) -> u64 {
+        let window = u64::from(self.walk.window());
+        let epochs = match self.settings.learnt.table.states() {
+            States::Absolute(_) => self.epochs_per_rtt().max(1),
+            _ => 1,
+        };
+        // At most 2^16 packets of 2^16 units, so only absurd numbers saturate.
+        (window.saturating_mul(epochs) >> 8).saturating_mul(self.mss) >> 8
+    }
+
+    fn allowance(&self, _in_flight: u64) -> u64 {
+        (self.credit as u64).saturating_mul(self.mss)
+    }
+
+    fn rto(&self) -> Option<Span> {
+        Some(self.last_rtt.map_or(RTO_MAX, |rtt| (rtt * RTO_FACTOR).clamp(RTO_MIN, RTO_MAX)))
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        Some(self.next_epoch)
+    }
+
+    fn on_deadline(&mut self, now: Time) {
+        if now < self.next_epoch {
+            return;
+        }
+        // The schedule is absolute: late calls do not shift it.
+        let passed = now.since(self.start).as_nanos() / self.epoch.as_nanos().max(1);
+        self.next_epoch = self.start + self.epoch * passed.saturating_add(1);
+        if self.heard && !self.is_idle() {
+            self.run_epoch(now);
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<(Time, Event)> {
+        self.events.poll()
+    }
+
+    fn snapshot(&self, show: &mut dyn FnMut(&'static str, f64)) {
+        show("w", packets(self.walk.window()));
+        show("d", self.d1.as_millis_f64());
+        show("credit", self.credit);
+        show("in_flight", self.in_flight as f64 / self.mss as f64);
+    }
+}
+
+impl Mdi {
+    fn new(settings: Settings, mut setup: Setup) -> Self {
+        let walk = new_walk(&settings, &mut setup.random);
+        let epoch = settings.learnt.epoch;
+        let mut events = Events::new();
+        // "No slow-start is required", section 5 of the paper.
+        events.push(setup.start, Event::Phase(Phase::Avoidance));
+        Self {
+            mss: setup.mss.max(1),
+            start: setup.start,
+            epoch,
+            next_epoch: setup.start + epoch,
+            credit: packets(walk.window()).max(1.0),
+            walk,
+            random: setup.random,
+            epoch_max: None,
+            d1: Span::ZERO,
+            heard: false,
+            last_rtt: None,
+            quiet_since: setup.start,
+            in_flight: 0,
+            app_limited: false,
+            next_number: 0,
+            recover: 0,
+            events,
+            settings,
+        }
+    }
+
+    /// Whoever was allowed to send and did not waits for no ack, and his silence is no delay.
+    fn is_idle(&self) -> bool {
+        self.in_flight == 0 && self.credit >= 1.0 && self.epoch_max.is_none()
+    }
+
+    /// Section 6 of the specification.
+    fn run_epoch(&mut self, now: Time) {
+        let newest = self.epoch_max.take();
+        // With nothing acked the silence counts, and grows with every epoch.
+        let delay = newest.unwrap_or_else(|| self.d1.max(now.since(self.quiet_since)));
+        self.d1 = newest.unwrap_or(self.d1);
+        let micros = u32::try_from(delay.as_nanos() / 1000).unwrap_or(u32::MAX);
+        let window = packets(self.walk.step(micros, newest.is_some()));
+        match self.settings.learnt.table.states() {
+            // "The obtained w is then sent", section 5.1 of the paper.
+            States::Absolute(_) => self.credit = window,
+            _ => self.release(window),
+        }
+    }
+
+    /// Step 6: the share of this epoch, as Verus releases its window.
+    fn release(&mut self, window: f64) {
+        let in_flight = self.in_flight as f64 / self.mss as f64;
+        let n = self.epochs_per_rtt() as f64;
+        // Eq. 5, Verus
+        let kept = if n > 1.0 { in_flight * (n - 2.0) / (n - 1.0) } else { in_flight };
+        let share = (window - kept).max(0.0).floor();
+        self.credit = match self.app_limited {
+            true => share,
+            // Spent at once by a sender that has data; whoever comes late gets one window.
+            false => (self.credit + share).min(window),
+        };
+    }
+
+    fn epochs_per_rtt(&self) -> u64 {
+        let rtt = self.last_rtt.unwrap_or(Span::ZERO).as_nanos();
+        rtt.div_ceil(self.epoch.as_nanos().max(1))
+    }
+}
+
+fn new_walk(settings: &Settings, random: &mut crate::Random) -> Walk {
+    let table = std::sync::Arc::clone(&settings.learnt.table);
+    Walk::new(table, settings.empty, settings.out_of_range, random.bits())
+}
+
+fn packets(window: Window) -> f64 {
+    f64::from(window) / 65_536.0
+}

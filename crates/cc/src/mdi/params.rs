@@ -1,0 +1,166 @@
+//! The parameters, and how a model file becomes a table.
+
+use std::sync::Arc;
+
+use cellpace_base::{Args, Kind, Param, Span};
+use cellpace_mdi::{Empty, Model, OutOfRange, Sampler, Shape, States, Table};
+
+use super::Mdi;
+use crate::{ControllerInfo, ReadFile};
+
+/// The registry's entry.
+pub const INFO: ControllerInfo = ControllerInfo {
+    name: "mdi",
+    summary: "MDI: a Markov table learnt from another controller (Verus with R=2 if none is named)",
+    params: PARAMS,
+    check: |_| Ok(()),
+    load: Some(load),
+    build: |args, setup| Box::new(Mdi::new(Settings::new(args), setup)),
+    receiver: None,
+};
+
+static PARAMS: &[Param] = &[
+    Param {
+        key: "model",
+        kind: Kind::Text,
+        default: "",
+        unit: "",
+        help: "the file with the model, as `cellpace mdi train` writes it; unset: the built-in one",
+        source: "MDI paper section 4",
+    },
+    Param {
+        key: "users",
+        kind: Kind::Word(&["all", "1", "2", "3", "4", "5", "6", "7", "8"]),
+        default: "all",
+        unit: "",
+        help: "what was learnt with all numbers of users, or with that one",
+        source: "MDI paper sections 6.3 to 6.5",
+    },
+    Param {
+        key: "sampler",
+        kind: Kind::Word(&["cdf", "closest"]),
+        default: "cdf",
+        unit: "",
+        help: "draw windows by their counts, or the one whose probability is nearest to a draw",
+        source: "2021 code; MDI paper section 3.2",
+    },
+    Param {
+        key: "empty",
+        kind: Kind::Word(&["near", "paper", "code"]),
+        default: "near",
+        unit: "",
+        help: "for transitions never seen: nearest known state, smaller window only, any row above",
+        source: "specification section 7; MDI paper section 5.1; 2021 code",
+    },
+    Param {
+        key: "prune",
+        kind: Kind::Fraction,
+        default: "",
+        unit: "",
+        help: "leave out windows rarer than this; unset: 2 % for relative states, 0 for absolute",
+        source: "2021 code",
+    },
+    Param {
+        key: "oor_mult",
+        kind: Kind::Number(0.0, 1.0),
+        default: "0.975",
+        unit: "",
+        help: "factor on the window per epoch where the delay rises by more than the table knows",
+        source: "2021 code, cellular links",
+    },
+    Param {
+        key: "oor_add",
+        kind: Kind::Number(0.0, 1000.0),
+        default: "21",
+        unit: "pkt",
+        help: "added to the window where the delay falls by more than the table knows",
+        source: "2021 code, rapidly changing links",
+    },
+    Param {
+        key: "loss",
+        kind: Kind::Word(&["cut", "ignore"]),
+        default: "cut",
+        unit: "",
+        help: "what a loss does to the window, once per round trip",
+        source: "specification section 8; MDI paper section 5",
+    },
+    Param {
+        key: "m",
+        kind: Kind::Number(0.1, 1.0),
+        default: "0.7",
+        unit: "",
+        help: "what a loss leaves of the window at which the packet was sent",
+        source: "2021 code; Eq. 6, Verus",
+    },
+];
+
+/// What the flows of one controller string share.
+pub(super) struct Learnt {
+    pub(super) table: Arc<Table>,
+    pub(super) epoch: Span,
+}
+
+/// Verus with R=2, 1 to 4 users, on generated profiles; `./dev model` makes it anew.
+static BUILT_IN: &[u8] = include_bytes!("verus-r2.mdi");
+
+/// Epochs shorter than this would be spent on nothing else.
+const SHORTEST_EPOCH_US: u32 = 100;
+
+fn load(args: &mut Args, read: &mut ReadFile<'_>) -> Result<(), String> {
+    let name = args.text("model").unwrap_or("the built-in model").to_owned();
+    let wrong = |reason: &dyn std::fmt::Display| format!("{name}: {reason}");
+    let model = match args.text("model") {
+        Some(file) => Model::from_bytes(&read(file)?),
+        None => Model::from_bytes(BUILT_IN),
+    };
+    let model = model.map_err(|error| wrong(&error))?;
+    if !(SHORTEST_EPOCH_US..=10_000_000).contains(&model.about.epoch_us) {
+        return Err(wrong(&"its epoch is not between 100 us and 10 s"));
+    }
+    let counts = match args.word("users").parse() {
+        Ok(users) => model.matching(users).cloned().ok_or_else(|| {
+            let known: Vec<_> = model.parts.iter().map(|part| part.users.to_string()).collect();
+            wrong(&format!("nothing was learnt with {users} users, but with {}", known.join(", ")))
+        })?,
+        Err(_) => model.combined(),
+    };
+    let relative = matches!(model.states, States::Relative(_));
+    let shape = Shape {
+        sampler: match args.word("sampler") {
+            "closest" => Sampler::ClosestMatch,
+            _ => Sampler::Cumulative,
+        },
+        prune: args.optional_number("prune").unwrap_or(if relative { 0.02 } else { 0.0 }),
+    };
+    let table = Arc::new(Table::new(model.states, &counts, shape));
+    let epoch = Span::from_micros(u64::from(model.about.epoch_us));
+    args.load("model", Arc::new(Learnt { table, epoch }));
+    Ok(())
+}
+
+pub(super) struct Settings {
+    pub(super) learnt: Arc<Learnt>,
+    pub(super) empty: Empty,
+    pub(super) out_of_range: OutOfRange,
+    pub(super) cuts: bool,
+    pub(super) m: f64,
+}
+
+impl Settings {
+    pub(super) fn new(args: &Args) -> Self {
+        Self {
+            learnt: args.loaded("model"),
+            empty: match args.word("empty") {
+                "paper" => Empty::Paper,
+                "code" => Empty::Code,
+                _ => Empty::Near,
+            },
+            out_of_range: OutOfRange {
+                factor: (args.number("oor_mult") * 65_536.0).round() as u32,
+                add: (args.number("oor_add") * 65_536.0).round() as u32,
+            },
+            cuts: args.word("loss") == "cut",
+            m: args.number("m"),
+        }
+    }
+}

@@ -1,0 +1,300 @@
+use std::cell::RefCell;
+
+use cellpace_base::{Random, Span, Time};
+use cellpace_mdi::{About, Absolute, Axis, Cell, Counts, Model, Part, Relative, States};
+
+use crate::{
+    Ack, AckedPacket, Controller, ControllerSpec, Event, Loss, LostPacket, RttEstimator,
+    SentPacket, Setup, Stamp, Timeout,
+};
+
+fn relative(cells: &[(u32, u32, u64)]) -> Model {
+    let d = Axis::new("delay", -10_000, 10_000, 2000).unwrap();
+    let w = Axis::new("window", -20_000, 20_000, 2000).unwrap();
+    model(States::Relative(Relative { d, w }), cells)
+}
+
+fn absolute(cells: &[(u32, u32, u64)]) -> Model {
+    let states = Absolute { d_min: 20, d_max: 29, quantization: 1, w_min: 0, w_max: 9 };
+    model(States::Absolute(states), cells)
+}
+
+fn model(states: States, cells: &[(u32, u32, u64)]) -> Model {
+    let cells = cells.iter().map(|&(from, to, count)| Cell { from, to, count }).collect();
+    Model {
+        about: About { teacher: "none".into(), epoch_us: 5000, ..About::default() },
+        states,
+        parts: vec![Part { users: 1, samples: 2, counts: Counts::from_cells(cells) }],
+    }
+}
+
+fn spec(model: &Model, parameters: &str) -> ControllerSpec {
+    let bytes = model.to_bytes();
+    ControllerSpec::parse(&format!("mdi:model=m{parameters}"), &mut |_| Ok(bytes.clone())).unwrap()
+}
+
+/// A sender of endless data over a path of one RTT, event by event.
+struct Flow {
+    controller: Box<dyn Controller>,
+    now: Time,
+    next: u64,
+    in_flight: u64,
+    rtt: RttEstimator,
+    newest: Stamp,
+}
+
+const MSS: u64 = 1500;
+
+impl Flow {
+    fn new(model: &Model, parameters: &str, seed: u64) -> Self {
+        let random = Random::seeded(seed, 0);
+        let setup = Setup { mss: MSS, start: Time::ZERO, random };
+        Self {
+            controller: spec(model, parameters).build(setup),
+            now: Time::ZERO,
+            next: 0,
+            in_flight: 0,
+            rtt: RttEstimator::default(),
+            newest: Stamp::default(),
+        }
+    }
+
+    /// Sends what may leave. Returns how many packets did.
+    fn send(&mut self) -> u64 {
+        let first = self.next;
+        while self.controller.allowance(self.in_flight) >= MSS {
+            self.in_flight += MSS;
+            let packet = SentPacket {
+                now: self.now,
+                number: self.next,
+                bytes: MSS,
+                in_flight: self.in_flight,
+                app_limited: false,
+                retransmission: false,
+            };
+            self.newest = self.controller.on_sent(&packet);
+            self.next += 1;
+        }
+        self.next - first
+    }
+
+    fn ack(&mut self, rtt: Span) {
+        let packet = AckedPacket {
+            number: self.next - 1,
+            bytes: MSS,
+            sent_at: Time::ZERO,
+            rtt,
+            received_at: None,
+            app_limited: false,
+            stamp: Stamp::default(),
+        };
+        let prior_in_flight = self.in_flight;
+        self.in_flight -= MSS;
+        self.controller.on_ack(&Ack {
+            now: self.now,
+            packets: &[packet],
+            prior_in_flight,
+            in_flight: self.in_flight,
+            next_number: self.next,
+            rtt: &self.rtt,
+        });
+    }
+
+    fn lose(&mut self, number: u64) {
+        let lost = LostPacket { number, bytes: MSS, sent_at: Time::ZERO, stamp: self.newest };
+        let prior_in_flight = self.in_flight;
+        self.in_flight -= MSS;
+        self.controller.on_loss(&Loss {
+            now: self.now,
+            packets: &[lost],
+            prior_in_flight,
+            in_flight: self.in_flight,
+            next_number: self.next,
+            rtt: &self.rtt,
+        });
+    }
+
+    /// The next epoch.
+    fn epoch(&mut self) {
+        self.now = self.controller.next_deadline().unwrap();
+        self.controller.on_deadline(self.now);
+    }
+
+    fn w(&self) -> f64 {
+        let w = RefCell::new(f64::NAN);
+        self.controller.snapshot(&mut |name, value| {
+            if name == "w" {
+                w.replace(value);
+            }
+        });
+        w.into_inner()
+    }
+}
+
+#[test]
+fn mdi_t13_a_constant_teacher_stays_constant() {
+    let mut flow = Flow::new(&relative(&[(115, 115, 1000)]), "", 1);
+    assert_eq!(flow.send(), 10);
+    for _ in 0..1000 {
+        flow.ack(Span::from_millis(20));
+        flow.epoch();
+        flow.send();
+        assert_eq!(flow.w(), 10.0);
+    }
+}
+
+#[test]
+fn mdi_t13_no_epoch_runs_before_the_first_rtt() {
+    let mut flow = Flow::new(&relative(&[(115, 115, 1000)]), "", 1);
+    flow.send();
+    for _ in 0..8 {
+        flow.epoch();
+    }
+    // 40 ms of silence would be a change of 130 from the 20 ms of the specification's start.
+    flow.ack(Span::from_millis(40));
+    flow.epoch();
+    assert_eq!(flow.w(), 10.0);
+}
+
+#[test]
+fn mdi_t11_silence_shrinks_the_window_by_the_epoch() {
+    let mut flow = Flow::new(&relative(&[(115, 115, 1000)]), "", 1);
+    flow.send();
+    for _ in 0..3 {
+        flow.epoch();
+    }
+    flow.now = Time::from_millis(20);
+    flow.ack(Span::from_millis(20));
+    flow.epoch();
+    for _ in 0..40 {
+        flow.epoch();
+    }
+    // The silence is longer than the last RTT by more than the table knows from 25 ms on: the
+    // first four epochs of it change nothing.
+    let expected = 10.0 * 0.975_f64.powi(36);
+    assert!((flow.w() - expected).abs() < 0.01, "{} {expected}", flow.w());
+}
+
+#[test]
+fn mdi_t12_the_same_seed_and_acks_give_the_same_windows() {
+    let cells: Vec<_> = (0..231).flat_map(|from| [(from, 114, 1), (from, 116, 1)]).collect();
+    let windows = |seed| {
+        let mut flow = Flow::new(&relative(&cells), "", seed);
+        let run = |_| {
+            flow.send();
+            flow.ack(Span::from_millis(50));
+            flow.epoch();
+            flow.w()
+        };
+        (0..500).map(run).collect::<Vec<f64>>()
+    };
+    assert_eq!(windows(1), windows(1));
+    assert_ne!(windows(1), windows(2));
+    assert!(windows(3).iter().all(|w| *w >= 1.0));
+}
+
+#[test]
+fn a_loss_cuts_once_per_round_trip_and_the_walk_goes_on_from_there() {
+    let mut flow = Flow::new(&relative(&[(115, 115, 1000)]), "", 1);
+    flow.send();
+    flow.ack(Span::from_millis(20));
+    flow.epoch();
+    flow.lose(3);
+    flow.lose(4);
+    assert!((flow.w() - 7.0).abs() < 0.001);
+    flow.ack(Span::from_millis(20));
+    // The cut is a change of -30, which the next epoch takes for -20; the table knows no way
+    // from there, and the nearest larger window change is none.
+    flow.epoch();
+    assert!((flow.w() - 7.0).abs() < 0.001, "{}", flow.w());
+    let reduced = |(_, event)| matches!(event, Event::Reduced { .. });
+    let events = std::iter::from_fn(|| flow.controller.poll_event());
+    assert_eq!(events.filter(|event| reduced(*event)).count(), 1);
+
+    let mut flow = Flow::new(&relative(&[(115, 115, 1000)]), ",loss=ignore", 1);
+    flow.send();
+    flow.ack(Span::from_millis(20));
+    flow.epoch();
+    flow.lose(3);
+    assert_eq!(flow.w(), 10.0);
+}
+
+#[test]
+fn a_timeout_halves_the_window_and_sends_again() {
+    let mut flow = Flow::new(&relative(&[(115, 115, 1000)]), "", 1);
+    flow.send();
+    flow.ack(Span::from_millis(20));
+    flow.epoch();
+    for (in_a_row, w) in [(1, 5.0), (2, 2.5), (3, 1.25), (4, 1.0), (5, 1.0)] {
+        flow.controller.on_timeout(&Timeout {
+            now: flow.now,
+            prior_in_flight: flow.in_flight,
+            in_a_row,
+            next_number: flow.next,
+        });
+        flow.in_flight = 0;
+        assert_eq!(flow.w(), w);
+        assert!(flow.send() >= 1);
+    }
+}
+
+#[test]
+fn timeouts_come_after_five_round_trips() {
+    let mut flow = Flow::new(&relative(&[]), "", 1);
+    assert_eq!(flow.controller.rto(), Some(Span::from_secs(1)));
+    flow.send();
+    for (rtt, rto) in [(10, 150), (50, 250), (900, 1000)] {
+        flow.ack(Span::from_millis(rtt));
+        assert_eq!(flow.controller.rto(), Some(Span::from_millis(rto)));
+    }
+}
+
+#[test]
+fn absolute_tables_say_how_many_packets_leave_in_an_epoch() {
+    // From (20, 9) to (21, 4) to (20, 0) and on to (20, 9).
+    let model = absolute(&[(9, 14, 1), (14, 0, 1), (0, 9, 1), (9, 9, 1)]);
+    let mut flow = Flow::new(&model, "", 1);
+    assert_eq!(flow.send(), 9);
+    let mut sent = Vec::new();
+    for delay in [20, 21, 20, 20] {
+        flow.ack(Span::from_millis(delay));
+        flow.epoch();
+        sent.push(flow.send());
+    }
+    assert_eq!(sent, [9, 4, 0, 9]);
+}
+
+#[test]
+fn a_number_of_users_selects_its_part() {
+    let mut model = relative(&[(115, 105, 1)]);
+    let grows = Counts::from_cells(vec![Cell { from: 115, to: 125, count: 1 }]);
+    model.parts.push(Part { users: 3, samples: 2, counts: grows });
+    let after = |parameters: &str| {
+        let mut flow = Flow::new(&model, parameters, 1);
+        flow.send();
+        flow.ack(Span::from_millis(20));
+        flow.epoch();
+        flow.w()
+    };
+    assert!((after(",users=1") - 8.0).abs() < 0.01);
+    assert!((after(",users=3") - 12.0).abs() < 0.01);
+    let bytes = model.to_bytes();
+    let read = &mut |_: &str| Ok(bytes.clone());
+    let said = ControllerSpec::parse("mdi:model=m,users=2", read).unwrap_err().to_string();
+    assert_eq!(said, "`mdi`: m: nothing was learnt with 2 users, but with 1, 3");
+}
+
+#[test]
+fn files_that_are_no_models_are_named() {
+    let said = |read: &mut crate::ReadFile<'_>| {
+        ControllerSpec::parse("mdi:model=x.mdi", read).unwrap_err().to_string()
+    };
+    assert_eq!(
+        said(&mut |name| Err(format!("{name}: no such file"))),
+        "`mdi`: x.mdi: no such file"
+    );
+    let text = said(&mut |_| Ok(b"1 2 3".to_vec()));
+    assert!(text.starts_with("`mdi`: x.mdi: not a Markov table"), "{text}");
+    let said = "mdi:model=x.mdi".parse::<ControllerSpec>().unwrap_err().to_string();
+    assert_eq!(said, "`mdi`: x.mdi: files cannot be read here");
+}
