@@ -16,6 +16,7 @@
 mod change;
 mod counts;
 mod file;
+mod flat;
 mod model;
 mod sample;
 mod states;
@@ -25,6 +26,7 @@ mod walk;
 pub use change::{LOG2_TABLE, Window, log10_q16, relative_change, relative_step};
 pub use counts::{Cell, Counts};
 pub use file::{FileError, MAGIC, VERSION};
+pub use flat::{Flat, FlatError, VectorEvent, VectorStep, test_vector};
 pub use model::{About, MergeError, Model, Part, TraceName};
 pub use sample::{Chain, Sample};
 pub use states::{Absolute, Axis, Relative, States, StatesError};

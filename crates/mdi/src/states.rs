@@ -64,7 +64,8 @@ impl Axis {
         if min > max {
             return wrong("the lower end lies above the upper end");
         }
-        if min.unsigned_abs().max(max.unsigned_abs()) > 1 << 40 {
+        // So that each number fits a word of the flat form.
+        if min.unsigned_abs().max(max.unsigned_abs()).max(step.unsigned_abs()) > 1 << 30 {
             return wrong("the ends are too far out");
         }
         if min % step != 0 || max % step != 0 {

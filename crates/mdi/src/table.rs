@@ -59,20 +59,20 @@ pub(crate) enum Found {
 /// ("origins"), and for each of those the windows that came with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
-    states: States,
+    pub(crate) states: States,
     /// Per delay: its first origin. One more at the end.
-    blocks: Vec<u32>,
+    pub(crate) blocks: Vec<u32>,
     /// States, ascending within each delay.
-    origins: Vec<u32>,
+    pub(crate) origins: Vec<u32>,
     /// Per origin of a delay: the numbers of its origins in the order of window, then delay.
-    by_window: Vec<u32>,
+    pub(crate) by_window: Vec<u32>,
     /// Per origin: its first entry. One more at the end.
-    starts: Vec<u32>,
+    pub(crate) starts: Vec<u32>,
     /// Per entry: index of the window.
-    windows: Vec<u16>,
+    pub(crate) windows: Vec<u16>,
     /// Per entry: it is taken by draws below this, unless an earlier one is. An origin's last
     /// takes all that is left.
-    limits: Vec<u32>,
+    pub(crate) limits: Vec<u32>,
 }
 
 impl Table {
@@ -148,6 +148,45 @@ impl Table {
     /// empty.
     pub fn subsets(&self) -> usize {
         self.origins.len()
+    }
+
+    /// Whether every walk stays inside of the arrays and every origin has a window, for tables
+    /// from outside.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        let (states, count) = (self.states, self.origins.len());
+        let ascend = |offsets: &[u32], end: usize| {
+            offsets.is_sorted()
+                && offsets.first() == Some(&0)
+                && offsets.last() == Some(&(end as u32))
+        };
+        if !ascend(&self.blocks, count) {
+            return Err("the delays' first origins do not ascend");
+        }
+        if !ascend(&self.starts, self.windows.len()) || !self.starts.is_sorted_by(|a, b| a < b) {
+            return Err("the origins' first entries do not ascend");
+        }
+        if self.windows.iter().any(|window| u32::from(*window) >= states.windows()) {
+            return Err("a window beyond the range");
+        }
+        for block in self.blocks.windows(2) {
+            let block = block[0] as usize..block[1] as usize;
+            let origins = &self.origins[block.clone()];
+            let inside = origins.last().is_none_or(|last| *last < states.len());
+            if !inside || !origins.is_sorted_by(|a, b| a < b) {
+                return Err("the origins of a delay do not ascend");
+            }
+            let ordered = &self.by_window[block.clone()];
+            let known = ordered.iter().all(|origin| block.contains(&(*origin as usize)));
+            let key = |origin: &u32| self.by_window_key(*origin);
+            if !known || !ordered.is_sorted_by(|a, b| key(a) < key(b)) {
+                return Err("the origins of a delay are not in the order of their windows");
+            }
+        }
+        let entries = self.starts.windows(2).map(|pair| pair[0] as usize..pair[1] as usize);
+        match entries.into_iter().all(|range| self.limits[range].is_sorted()) {
+            true => Ok(()),
+            false => Err("the limits of an origin do not ascend"),
+        }
     }
 
     /// The window that follows `state` at the delay number `delay`, for a draw of 32 random
