@@ -23,6 +23,7 @@ pub mod cubic;
 mod delivery_rate;
 #[cfg(test)]
 mod drive;
+mod epoch_log;
 mod event;
 pub mod fixed;
 mod hystart;
@@ -42,6 +43,7 @@ pub use controller::{
     Ack, AckedPacket, Arrival, Block, Controller, Loss, LostPacket, Pacing, Profile, Receiver,
     SentPacket, Setup, Spurious, Stamp, Timeout,
 };
+pub use epoch_log::{Chains, EpochLog};
 pub use event::{Event, Events, Phase};
 pub use registry::{
     BuildReceiver, ControllerInfo, ControllerSpec, Load, MAX_FILE_BYTES, ReadFile, SpecError,

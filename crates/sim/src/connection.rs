@@ -13,6 +13,9 @@ use crate::receiver::Receiver;
 /// Full packets, IP header included.
 const PACKET_BYTES: u64 = OPPORTUNITY_BYTES as u64;
 
+/// May put something around the controller of a connection that begins.
+pub(crate) type Connect<'a> = dyn FnMut(Box<dyn Controller>, &Setup) -> Box<dyn Controller> + 'a;
+
 /// The connection of a flow, or the present one of an ON/OFF flow.
 pub(crate) struct Connection {
     /// Distinguishes packets of this connection from those of earlier ones of the same flow.
@@ -50,15 +53,17 @@ impl Connection {
         acks: AckPolicy,
         generation: u16,
         random: &mut Random,
+        connect: &mut Connect<'_>,
     ) -> Self {
         let mut setup = || Setup {
             mss: PACKET_BYTES,
             start: now,
             random: Random::seeded(random.bits(), u64::from(generation)),
         };
+        let own = setup();
         Self {
             generation,
-            controller: spec.build(setup()),
+            controller: connect(spec.build(own.clone()), &own),
             receiver: Receiver::new(acks, spec.build_receiver(setup())),
             sent: Sent::new(RttEstimator::default()),
             pacer: Pacer::new(now),

@@ -3,7 +3,7 @@
 use cellpace_base::{Random, Rate, Span, Time};
 use cellpace_path::{OPPORTUNITY_BYTES, Packet};
 
-use crate::connection::{Connection, generation_of};
+use crate::connection::{Connect, Connection, generation_of};
 use crate::{AckPolicy, FlowSpec, Traffic};
 
 /// One flow at run time.
@@ -64,10 +64,15 @@ impl Flow {
     }
 
     /// Does what is due and sends what may leave; `send` says whether there is room for more.
-    pub(crate) fn on_timer(&mut self, now: Time, send: &mut impl FnMut(Packet) -> bool) {
+    pub(crate) fn on_timer(
+        &mut self,
+        now: Time,
+        send: &mut impl FnMut(Packet) -> bool,
+        connect: &mut Connect<'_>,
+    ) {
         if self.next.is_some_and(|time| time <= now) {
             self.next = None;
-            self.step(now, send);
+            self.step(now, send, connect);
         }
         if let Some(connection) = &mut self.connection {
             connection.on_timer(now);
@@ -95,7 +100,12 @@ impl Flow {
     }
 
     /// The flow's own next step.
-    fn step(&mut self, now: Time, send: &mut impl FnMut(Packet) -> bool) {
+    fn step(
+        &mut self,
+        now: Time,
+        send: &mut impl FnMut(Packet) -> bool,
+        connect: &mut Connect<'_>,
+    ) {
         if now >= self.spec.stop {
             self.stop();
             return;
@@ -103,24 +113,25 @@ impl Flow {
         match self.spec.traffic.clone() {
             Traffic::ConstantRate(rate) => self.send_cross(now, rate, send),
             Traffic::Bulk => {
-                self.open(now, None);
+                self.open(now, None, connect);
                 self.next = Some(self.spec.stop);
             }
             Traffic::OnOff(onoff) if self.connection.is_none() => {
                 let file = onoff.file(&mut self.random);
                 let timed = onoff.rate.map(|rate| now + rate.time_for(file).max(SHORTEST_ON));
-                self.open(now, if timed.is_some() { None } else { Some(file) });
+                self.open(now, if timed.is_some() { None } else { Some(file) }, connect);
                 self.next = Some(timed.unwrap_or(Time::MAX).min(self.spec.stop));
             }
             Traffic::OnOff(_) => self.end_file(now),
         }
     }
 
-    fn open(&mut self, now: Time, file: Option<u64>) {
+    fn open(&mut self, now: Time, file: Option<u64>, connect: &mut Connect<'_>) {
         let Some(cc) = &self.spec.cc else { return };
         self.connections = self.connections.wrapping_add(1);
         let generation = self.connections;
-        let connection = Connection::new(cc, now, file, self.acks, generation, &mut self.random);
+        let connection = 
+            Connection::new(cc, now, file, self.acks, generation, &mut self.random, connect);
         self.connection = Some(connection);
     }
 

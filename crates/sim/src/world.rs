@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use cellpace_base::{Random, Span, Time};
-use cellpace_cc::Event;
+use cellpace_cc::{Controller, Event, Setup};
 use cellpace_measure::{Collector, Figures, FlowSpan, ProfileSample, Series, Window};
 use cellpace_path::schedule::{capacity_between, capacity_bins};
 use cellpace_path::{DelaySpec, Fate, Packet, Path, PathSpec, Record};
@@ -25,6 +25,19 @@ pub trait Observer {
     /// A controller decided something.
     fn on_event(&mut self, flow: u32, at: Time, event: Event) {
         let _ = (flow, at, event);
+    }
+
+    /// A flow opens a connection (an ON/OFF flow one per file) with this controller, which was
+    /// built with `setup`. What is returned controls the connection: the same, or something
+    /// around it.
+    fn on_connect(
+        &mut self,
+        flow: u32,
+        controller: Box<dyn Controller>,
+        setup: &Setup,
+    ) -> Box<dyn Controller> {
+        let _ = (flow, setup);
+        controller
     }
 }
 
@@ -289,9 +302,12 @@ impl World {
         }
         let (forward, room) = (&mut self.forward, &mut self.room);
         let delay = self.flows[index].own_delay;
-        self.flows[index].on_timer(now, &mut |packet| {
+        let mut send = |packet| {
             forward.push_after(packet, delay);
             room.enter()
+        };
+        self.flows[index].on_timer(now, &mut send, &mut |controller, setup| {
+            observer.on_connect(index as u32, controller, setup)
         });
         self.settle(index, observer);
     }
