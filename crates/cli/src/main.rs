@@ -4,7 +4,9 @@ mod cc;
 mod compare;
 mod error;
 mod load;
+mod mdi;
 mod output;
+mod parallel;
 mod path_options;
 mod progress;
 mod results;
@@ -34,6 +36,9 @@ enum Command {
     /// Look at traces, check, convert, generate and fit them
     #[command(subcommand)]
     Trace(trace::TraceCommand),
+    /// Learn Markov tables that imitate controllers
+    #[command(subcommand)]
+    Mdi(mdi::MdiCommand),
     /// List the controllers, or the parameters of one
     Cc(cc::CcArgs),
 }
@@ -44,6 +49,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Trace(command) => trace::run(&command),
+        Command::Mdi(command) => mdi::run(&command),
         Command::Cc(args) => cc::run(&args),
     };
     match result {

@@ -7,6 +7,7 @@ use cellpace_sim::{AckPolicy, Scenario};
 use clap::Args;
 
 use crate::error::Failure;
+use crate::load;
 
 /// Options of the path.
 #[derive(Debug, Args)]
@@ -31,9 +32,9 @@ pub(crate) struct PathOptions {
     /// Length of the run [default: the trace's, at most 300s; 60s where it has no end]
     #[arg(long, value_name = "TIME", value_parser = span)]
     duration: Option<Span>,
-    /// Left out of the figures at the start
-    #[arg(long, default_value = "2s", value_name = "TIME", value_parser = span)]
-    skip: Span,
+    /// Left out of the figures at the start [default: 2s]
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    pub(crate) skip: Option<Span>,
     /// Seed of everything random: same seed, same command, same bytes out
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
@@ -64,11 +65,27 @@ impl PathOptions {
             rtt: named("--rtt", DelaySpec::parse(&self.rtt, files))?,
             loss: named("--loss", self.loss.parse::<LossSpec>())?,
             acks: named("--acks", self.acks.parse::<AckPolicy>())?,
-            skip: self.skip,
+            skip: self.skip.unwrap_or(Scenario::default().skip),
             seed: self.seed,
             trace,
             ..Scenario::default()
         })
+    }
+
+    /// What these options say about the path, as on the command line; files without their
+    /// folders.
+    pub(crate) fn written(&self) -> String {
+        let mut text = format!(
+            "--rtt {} --queue {} --loss {} --acks {}",
+            self.rtt, self.queue, self.loss, self.acks
+        );
+        if let Some(uplink) = &self.uplink {
+            text += &format!(" --uplink {}", load::shown(uplink));
+        }
+        if let Some(duration) = self.duration {
+            text += &format!(" --duration {duration}");
+        }
+        text
     }
 }
 

@@ -3,10 +3,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use cellpace_base::{Span, Time};
 use cellpace_measure::{Figures, Interval};
@@ -14,11 +12,11 @@ use cellpace_path::Record;
 use cellpace_report::{Comparison, PacketLog, Repeated, ReportError, Run, SCHEMA};
 use cellpace_sim::{FlowSpec, Observer, Scenario, run_observed};
 use clap::Args;
-use rayon::ThreadPoolBuilder;
 
 use crate::error::Failure;
 use crate::output::{complain, print, write};
-use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted};
+use crate::parallel::{self, Simulated, run_all};
+use crate::progress::{end_cleanly_on_ctrl_c, interrupted};
 
 /// Title of the page.
 const TITLE: &str = "Congestion controllers compared";
@@ -82,8 +80,7 @@ pub(crate) fn run_cells(
     let threads = match (&log, repetition.jobs) {
         // One log, one order of packets: the runs take turns.
         (Some(_), _) => 1,
-        (None, Some(jobs)) => usize::from(jobs),
-        (None, None) => std::thread::available_parallelism().map_or(1, usize::from),
+        (None, jobs) => parallel::threads(jobs),
     };
     let work = Arc::new(Work {
         cells,
@@ -92,7 +89,9 @@ pub(crate) fn run_cells(
         series: outputs.wants_series(),
         timing: outputs.timing,
     });
-    let runs = collect(&work, &start(&work, threads)?);
+    let (running, total_ms) = (Arc::clone(&work), work.total_ms().max(1) as f64);
+    let share = || work.simulated.ms() as f64 / total_ms;
+    let runs = run_all(work.cells.len(), threads, move |index| running.run(index), share)?;
     outputs.deliver(&work, runs)
 }
 
@@ -108,49 +107,6 @@ pub(crate) fn check_number(runs: u64, flows: u64) -> Result<(), Failure> {
         "{runs} runs of {flows} flows are more than {MOST_FLOWS} flows in all; split the work"
     )))
 }
-
-/// A finished or failed run and its number.
-type Finished = (usize, Result<Run, Failure>);
-
-/// Starts the runs, in their order. Nobody waits for the threads: when Ctrl-C is pressed, the runs
-/// they are in the middle of end with the program.
-fn start(work: &Arc<Work>, threads: usize) -> Result<Receiver<Finished>, Failure> {
-    let pool = ThreadPoolBuilder::new().num_threads(threads.min(work.cells.len())).build();
-    let pool = pool.map_err(|error| Failure::failed(format!("cannot start a thread: {error}")))?;
-    let (sender, receiver) = channel();
-    for index in 0..work.cells.len() {
-        let (work, sender) = (Arc::clone(work), sender.clone());
-        // Whoever no longer listens does not want the result.
-        pool.spawn_fifo(move || drop(sender.send((index, work.run(index)))));
-    }
-    Ok(receiver)
-}
-
-/// Takes the runs as they are finished, until all are or Ctrl-C is pressed.
-fn collect(work: &Work, finished: &Receiver<Finished>) -> Vec<Option<Result<Run, Failure>>> {
-    let mut runs: Vec<_> = work.cells.iter().map(|_| None).collect();
-    let progress = Progress::new(runs.len(), "runs");
-    let total_ms = work.total_ms().max(1) as f64;
-    while !interrupted() {
-        match finished.recv_timeout(PAUSE) {
-            Ok((index, run)) => {
-                runs[index] = Some(run);
-                progress.step();
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break,
-        }
-        progress.reached(work.simulated.ms() as f64 / total_ms);
-    }
-    for (index, run) in finished.try_iter() {
-        runs[index] = Some(run);
-    }
-    progress.finish();
-    runs
-}
-
-/// How often to look whether Ctrl-C was pressed.
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// What the threads share.
 struct Work {
@@ -201,20 +157,6 @@ impl Work {
     /// leaves a log that nobody should see.
     fn log(&self) -> Option<MutexGuard<'_, Option<PacketLog>>> {
         self.log.lock().ok().filter(|log| log.is_some())
-    }
-}
-
-/// Virtual time that has passed in all runs together.
-#[derive(Default)]
-struct Simulated(AtomicU64);
-
-impl Simulated {
-    fn add(&self, ms: u64) {
-        self.0.fetch_add(ms, Ordering::Relaxed);
-    }
-
-    fn ms(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -446,7 +388,7 @@ fn is_stdout(file: &Path) -> bool {
 }
 
 /// Refuses a file that cannot be created where it shall be.
-fn check_file(file: &Path) -> Result<(), Failure> {
+pub(crate) fn check_file(file: &Path) -> Result<(), Failure> {
     let folder = match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),

@@ -1,0 +1,211 @@
+//! Which states a model has, as the command line says it.
+
+use std::path::PathBuf;
+
+use cellpace_base::{Span, parse_number, parse_span};
+use cellpace_mdi::{Axis, Chain, Relative, States};
+use clap::{Args, ValueEnum};
+
+use super::files;
+use crate::error::Failure;
+
+/// Options of the states.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "States")]
+pub(super) struct StateOptions {
+    /// Changes of delay and window (2021), or their absolute values (2017) [default: relative]
+    #[arg(long, value_name = "VARIANT")]
+    variant: Option<Variant>,
+    /// Width of the bins of absolute delays, in whole milliseconds [default: 2ms]
+    #[arg(long, value_name = "TIME", value_parser = milliseconds)]
+    quantization: Option<u32>,
+    /// Changes of the delay told apart, e.g. -10..10/2: both ends and the step [default: 11
+    /// values around 0 that hold 98 % of the changes]
+    #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
+    delay_range: Option<String>,
+    /// Changes of the window told apart, e.g. -20..20/2 [default: 21 values likewise]
+    #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
+    window_range: Option<String>,
+    /// Take the states of this model, so that both can be merged
+    #[arg(long, value_name = "FILE")]
+    like: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Variant {
+    Relative,
+    Absolute,
+}
+
+/// What was asked for.
+#[derive(Debug)]
+pub(super) enum Wanted {
+    /// These states.
+    These(States),
+    /// Absolute ones for the samples, with bins of so many milliseconds.
+    Absolute(u32),
+    /// Relative ones for the samples, where an axis is not given.
+    Relative(Option<Axis>, Option<Axis>),
+}
+
+const PAPERS_QUANTIZATION_MS: u32 = 2;
+
+impl StateOptions {
+    /// Reads the options.
+    ///
+    /// # Errors
+    /// When they contradict each other or do not read.
+    pub(super) fn wanted(&self) -> Result<Wanted, Failure> {
+        let ranges = self.delay_range.is_some() || self.window_range.is_some();
+        if let Some(path) = &self.like {
+            if ranges || self.quantization.is_some() {
+                let why = "--like takes the ranges of that model; leave the others out";
+                return Err(Failure::usage(why));
+            }
+            let states = files::load(path)?.states;
+            let is = variant_of(states);
+            if self.variant.is_some_and(|asked| asked != is) {
+                let (path, is) = (path.display(), name(is));
+                return Err(Failure::usage(format!("--like: the states of {path} are {is}")));
+            }
+            return Ok(Wanted::These(states));
+        }
+        match self.variant.unwrap_or(Variant::Relative) {
+            Variant::Absolute if ranges => {
+                Err(Failure::usage("--delay-range and --window-range are for relative states"))
+            }
+            Variant::Absolute => {
+                Ok(Wanted::Absolute(self.quantization.unwrap_or(PAPERS_QUANTIZATION_MS)))
+            }
+            Variant::Relative if self.quantization.is_some() => {
+                Err(Failure::usage("--quantization is for --variant absolute"))
+            }
+            Variant::Relative => {
+                let d = axis("--delay-range", "delay", self.delay_range.as_deref())?;
+                let w = axis("--window-range", "window", self.window_range.as_deref())?;
+                // Too many states are refused before the work.
+                if let (Some(d), Some(w)) = (d, w) {
+                    let states = States::Relative(Relative { d, w });
+                    return states.check().map(Wanted::These).map_err(Failure::usage);
+                }
+                Ok(Wanted::Relative(d, w))
+            }
+        }
+    }
+}
+
+impl Wanted {
+    /// The states, for these samples where that is open.
+    pub(super) fn choose(&self, chains: &[Chain]) -> Result<States, Failure> {
+        let chosen = match self {
+            Self::These(states) => Ok(*states),
+            Self::Absolute(quantization) => States::absolute_for(chains, *quantization),
+            Self::Relative(d, w) => States::relative_for(chains, *d, *w),
+        };
+        chosen.map_err(Failure::failed)
+    }
+}
+
+/// The states in one line.
+pub(super) fn shown(states: &States) -> String {
+    let number = |thousandths: i64| thousandths as f64 / 1000.0;
+    let axis = |a: &Axis| format!("{}..{}/{}", number(a.min()), number(a.max()), number(a.step()));
+    let what = match states {
+        States::Absolute(s) => format!(
+            "absolute, delay {}..{} ms in bins of {} ms, window {}..{} packets",
+            s.d_min, s.d_max, s.quantization, s.w_min, s.w_max
+        ),
+        States::Relative(s) => format!("relative, delay {}, window {}", axis(&s.d), axis(&s.w)),
+        _ => "of another kind".to_owned(),
+    };
+    format!("{} ({what})", states.len())
+}
+
+fn variant_of(states: States) -> Variant {
+    match states {
+        States::Absolute(_) => Variant::Absolute,
+        _ => Variant::Relative,
+    }
+}
+
+fn name(variant: Variant) -> &'static str {
+    match variant {
+        Variant::Relative => "relative",
+        Variant::Absolute => "absolute",
+    }
+}
+
+/// `-10..10/2`.
+fn axis(option: &str, name: &'static str, text: Option<&str>) -> Result<Option<Axis>, Failure> {
+    let Some(text) = text else { return Ok(None) };
+    let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("{option}: {why}"));
+    let parts = text.split_once("..").and_then(|(min, rest)| {
+        let (max, step) = rest.split_once('/')?;
+        Some([min, max, step])
+    });
+    let Some(parts) = parts else {
+        return Err(wrong(&format!("`{text}` is no range like -10..10/2")));
+    };
+    let mut ends = [0; 3];
+    for (end, part) in ends.iter_mut().zip(parts) {
+        *end = thousandths(part).map_err(|why| wrong(&why))?;
+    }
+    let [min, max, step] = ends;
+    Axis::new(name, min, max, step).map(Some).map_err(|error| wrong(&error))
+}
+
+fn thousandths(text: &str) -> Result<i64, String> {
+    let number = parse_number(text.trim()).map_err(|error| error.to_string())?;
+    let scaled = number * 1000.0;
+    let whole = scaled.round();
+    if (scaled - whole).abs() > 1e-6 || whole.abs() > 1e9 {
+        return Err(format!("`{text}`: at most three decimals, and at most a million"));
+    }
+    Ok(whole as i64)
+}
+
+fn milliseconds(text: &str) -> Result<u32, String> {
+    let span = parse_span(text).map_err(|error| error.to_string())?;
+    let ms = span.as_nanos() / 1_000_000;
+    let whole = Span::from_millis(ms) == span && (1..=10_000).contains(&ms);
+    if whole { Ok(ms as u32) } else { Err("must be whole milliseconds, 1ms to 10s".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_read_as_written() {
+        let axis = axis("--delay-range", "delay", Some("-1.5..3/0.25")).unwrap().unwrap();
+        assert_eq!((axis.min(), axis.max(), axis.step()), (-1500, 3000, 250));
+    }
+
+    #[test]
+    fn wrong_ranges_are_refused_with_the_option() {
+        for text in [
+            "",
+            "1..2",
+            "1/2",
+            "a..2/1",
+            "2..1/1",
+            "-3..4/2",
+            "0..1/0",
+            "0..1/0.0001",
+            "nan..1/1",
+            "-inf..1/1",
+            "0..1e30/1",
+        ] {
+            let said = axis("--delay-range", "delay", Some(text)).unwrap_err().to_string();
+            assert!(said.starts_with("--delay-range: "), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn quantization_is_in_whole_milliseconds() {
+        assert_eq!(milliseconds("20ms"), Ok(20));
+        for text in ["0ms", "1.5ms", "11s", "2", "-2ms"] {
+            assert!(milliseconds(text).is_err(), "{text}");
+        }
+    }
+}
