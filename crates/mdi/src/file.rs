@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 
 use crate::{
-    About, Absolute, Axis, Cell, Counts, Model, Part, Relative, States, StatesError, TraceName,
+    About, Absolute, Axis, Cell, Counts, Levels, Model, Part, Relative, States, StatesError,
+    TraceName,
 };
 
 /// The first bytes of every file. The line end is lost where a program takes the file for text.
@@ -30,6 +31,7 @@ const MOST_COUNTED: u64 = (1 << 53) - 1;
 
 const ABSOLUTE: u8 = 0;
 const RELATIVE: u8 = 1;
+const LEVELS: u8 = 2;
 
 /// Why bytes are not a model. Positions are in bytes from the start of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -243,9 +245,9 @@ fn write_states(out: &mut Vec<u8>, states: &States) {
                 write_number(out, value.into());
             }
         }
-        States::Relative(states) => {
-            out.push(RELATIVE);
-            for axis in [states.d, states.w] {
+        States::Relative(Relative { d, w }) | States::Levels(Levels { d, w }) => {
+            out.push(if matches!(states, States::Levels(_)) { LEVELS } else { RELATIVE });
+            for axis in [d, w] {
                 for value in [axis.min(), axis.max(), axis.step()] {
                     write_number(out, zigzag(value));
                 }
@@ -358,7 +360,14 @@ impl<'a> Reader<'a> {
         let [kind] = self.array("the kind of states")?;
         let states = match kind {
             ABSOLUTE => self.absolute()?,
-            RELATIVE => self.relative(at)?,
+            RELATIVE => {
+                let [d, w] = self.axes(at)?;
+                States::Relative(Relative { d, w })
+            }
+            LEVELS => {
+                let [d, w] = self.axes(at)?;
+                States::Levels(Levels { d, w })
+            }
             _ => return Err(FileError::Kind { at, kind }),
         };
         states.check().map_err(|source| FileError::States { at, source })
@@ -374,14 +383,14 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    fn relative(&mut self, at: usize) -> Result<States, FileError> {
+    fn axes(&mut self, at: usize) -> Result<[Axis; 2], FileError> {
         let mut axis = |name| {
             let min = unzigzag(self.number("the lower end of an axis")?);
             let max = unzigzag(self.number("the upper end of an axis")?);
             let step = unzigzag(self.number("the step of an axis")?);
             Axis::new(name, min, max, step).map_err(|source| FileError::States { at, source })
         };
-        Ok(States::Relative(Relative { d: axis("delay")?, w: axis("window")? }))
+        Ok([axis("delay")?, axis("window")?])
     }
 
     fn parts(&mut self, states: u32) -> Result<Vec<Part>, FileError> {

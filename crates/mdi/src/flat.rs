@@ -6,8 +6,8 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::{
-    Absolute, Axis, Draws, Empty, LOG2_TABLE, OutOfRange, Relative, States, StatesError, Table,
-    Walk, Window,
+    Absolute, Axis, Draws, Empty, LOG2_TABLE, Levels, OutOfRange, Relative, States, StatesError,
+    Table, Walk, Window,
 };
 
 /// The first word.
@@ -81,12 +81,13 @@ impl Flat {
         words.extend(match table.states() {
             States::Absolute(it) => [0, it.d_min, it.d_max, it.quantization, it.w_min, it.w_max, 1],
             // Both ends of an axis fit, see `Axis::new`.
-            States::Relative(Relative { d, w }) => {
+            States::Relative(Relative { d, w }) | States::Levels(Levels { d, w }) => {
+                let kind = if matches!(table.states(), States::Levels(_)) { 2 } else { 1 };
                 let word = |value: i64| value as i32 as u32;
                 let (d, w) = ([d.min(), d.max(), d.step()], [w.min(), w.max(), w.step()]);
                 let [a, b, c] = d.map(word);
                 let [e, f, g] = w.map(word);
-                [1, a, b, c, e, f, g]
+                [kind, a, b, c, e, f, g]
             }
         });
         let empty = match self.empty {
@@ -131,7 +132,7 @@ impl Flat {
         let [delays, windows, origins, entries] = [14, 15, 16, 17].map(|word| header[word]);
         let [n, e, d] = [origins, entries, delays].map(u64::from);
         let expected = HEADER as u64 + LOG2_TABLE.len() as u64 + (d + 1) + 3 * n + 1 + 2 * e + 1;
-        if words.len() as u64 != expected || bytes.len() % 4 != 0 {
+        if words.len() as u64 != expected || !bytes.len().is_multiple_of(4) {
             return Err(length(expected));
         }
         let (content, sum) = (&bytes[..bytes.len() - 4], words[words.len() - 1]);
@@ -186,7 +187,11 @@ fn states(header: &[u32]) -> Result<States, FlatError> {
             d: Axis::new("delay", signed(3), signed(4), signed(5))?,
             w: Axis::new("window", signed(6), signed(7), signed(8))?,
         }),
-        _ => return Err(FlatError::Word { word: 2, reason: "neither absolute nor relative" }),
+        2 => States::Levels(Levels {
+            d: Axis::new("delay", signed(3), signed(4), signed(5))?,
+            w: Axis::new("window", signed(6), signed(7), signed(8))?,
+        }),
+        _ => return Err(FlatError::Word { word: 2, reason: "no such kind of states" }),
     };
     Ok(states.check()?)
 }
@@ -323,7 +328,7 @@ mod tests {
         assert_eq!(said(&changed(1, 9)), "version 9; this program reads 1");
         assert!(said(&good[..good.len() - 4]).ends_with("words; the header asks for 296"));
         assert!(said(&changed(16, u32::MAX)).contains("the header asks for"));
-        assert!(said(&changed(2, 7)).starts_with("word 2: neither"));
+        assert!(said(&changed(2, 7)).starts_with("word 2: no such"));
         assert!(said(&changed(5, 0)).contains("the step must be above 0"));
         assert!(said(&changed(10, 3)).starts_with("word 10"));
         let last_window = good.len() / 4 - 3;

@@ -31,6 +31,6 @@ pub use flat::{Flat, FlatError, VectorEvent, VectorStep, test_vector};
 pub use model::{About, MergeError, Model, Part, TraceName};
 pub use sample::{Chain, Sample};
 pub use samples_csv::{MOST_ROWS, MOST_USERS, SamplesError, Watched, read_samples, write_samples};
-pub use states::{Absolute, Axis, Relative, States, StatesError};
+pub use states::{Absolute, Axis, Base, Levels, Relative, States, StatesError};
 pub use table::{Empty, Sampler, Shape, Table};
 pub use walk::{Draws, OutOfRange, Walk};

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::change::{delay_change, window_change};
+use crate::change::{delay_change, log10_q16, relative_step, window_change};
 use crate::{Chain, Sample};
 
 /// States of a model at most, so that an index fits 32 bits and a file cannot ask for more.
@@ -178,6 +178,53 @@ pub struct Relative {
     pub w: Axis,
 }
 
+/// States of our own: how far the delay is above the least one, and the change of the window.
+///
+/// Absolute states know how full the queue is but only on links as fast as those they were learnt
+/// on; relative ones go with any link but do not know how full its queue is. These know both: the
+/// level of the delay is a ratio, and so is the change of the window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Levels {
+    /// Levels of the delay: log10 of its ratio to the [base](Base), in thousandths. What is
+    /// above counts as the highest.
+    pub d: Axis,
+    /// Changes of the window. What is beyond counts as the end and is made up for in the epochs
+    /// that follow.
+    pub w: Axis,
+}
+
+impl Levels {
+    /// The level of a delay, as an index.
+    pub(crate) fn level(&self, delay_us: u32, base: &Base) -> u32 {
+        self.d.clamped(base.level(delay_us))
+    }
+}
+
+/// The least delay of late: it takes any smaller one at once, and otherwise rises by a share of
+/// 2^-15 per epoch (0.6 % a second), so that a path that became longer is found out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Base {
+    /// In 1/256 us; 0: none yet.
+    delay_q8: u64,
+}
+
+impl Base {
+    /// One epoch, with its delay in microseconds if there was an ack.
+    pub(crate) fn step(&mut self, delay_us: Option<u32>) {
+        self.delay_q8 += self.delay_q8 >> 15;
+        let Some(delay) = delay_us else { return };
+        let delay = u64::from(delay.max(1000)) << 8;
+        self.delay_q8 = if self.delay_q8 == 0 { delay } else { self.delay_q8.min(delay) };
+    }
+
+    /// log10 of the ratio of a delay to the base, in thousandths; 0 below it.
+    fn level(&self, delay_us: u32) -> i64 {
+        let base = u32::try_from(self.delay_q8 >> 8).unwrap_or(u32::MAX);
+        let above = log10_q16(delay_us.max(base)).saturating_sub(log10_q16(base));
+        (i64::from(above) * 1000 + (1 << 15)) >> 16
+    }
+}
+
 /// How samples become states. All states of one delay are contiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -186,6 +233,8 @@ pub enum States {
     Absolute(Absolute),
     /// Changes (variant B).
     Relative(Relative),
+    /// Levels of the delay and changes of the window.
+    Levels(Levels),
 }
 
 impl States {
@@ -223,6 +272,7 @@ impl States {
         match self {
             Self::Absolute(states) => states.bins(),
             Self::Relative(states) => states.d.len(),
+            Self::Levels(states) => states.d.len(),
         }
     }
 
@@ -231,6 +281,7 @@ impl States {
         match self {
             Self::Absolute(states) => states.w_max - states.w_min + 1,
             Self::Relative(states) => states.w.len(),
+            Self::Levels(states) => states.w.len(),
         }
     }
 
@@ -262,12 +313,15 @@ impl States {
     /// Calls `count` with each transition of a chain, from one state to the next. What lies
     /// outside of the ranges breaks the chain.
     pub fn transitions(&self, chain: &Chain, mut count: impl FnMut(u32, u32)) {
+        if let Self::Levels(states) = self {
+            return self.level_transitions(states, chain, count);
+        }
         let mut before = None;
         let mut pairs = chain.windows(2);
         // The first epoch of the relative states only gives the old values.
         let first = match self {
             Self::Absolute(_) => chain.first().map(|sample| self.state(sample, sample)),
-            Self::Relative(_) => None,
+            _ => None,
         };
         let rest = std::iter::from_fn(|| {
             let pair = pairs.next()?;
@@ -294,6 +348,25 @@ impl States {
                 let window = states.w.index(window_change(sample.window, old.window))?;
                 Some(self.index(delay, window))
             }
+            // A level needs the whole past.
+            Self::Levels(_) => None,
+        }
+    }
+
+    /// The change of the window is that from where the changes so far lead, not from the last
+    /// sample: what rounding leaves over is part of the next change, so that small changes add up
+    /// and a walk drifts no more than its teacher.
+    fn level_transitions(&self, states: &Levels, chain: &Chain, mut count: impl FnMut(u32, u32)) {
+        let Some(first) = chain.first() else { return };
+        let (mut base, mut reached, mut before) = (Base::default(), first.window, None);
+        for sample in chain {
+            base.step(Some(sample.delay_us));
+            let change = states.w.clamped(window_change(sample.window, reached));
+            reached = relative_step(reached, states.w.value(change));
+            let state = self.index(states.level(sample.delay_us, &base), change);
+            if let Some(from) = before.replace(state) {
+                count(from, state);
+            }
         }
     }
 
@@ -312,6 +385,37 @@ impl States {
             .map(|sample| sample.sent)
             .fold((u32::MAX, 0), |(low, high), sent| (low.min(sent), high.max(sent)));
         Self::Absolute(Absolute { d_min, d_max, quantization, w_min, w_max }).check()
+    }
+
+    /// Levels for these samples: of the delay in steps of a hundredth of a decade (2.3 %) up to the
+    /// 99.9th percentile, and 21 changes of the window that reach the 98th percentile.
+    ///
+    /// # Errors
+    /// When there are no samples.
+    pub fn levels_for(
+        chains: &[Chain],
+        d: Option<Axis>,
+        w: Option<Axis>,
+    ) -> Result<Self, StatesError> {
+        let Self::Relative(changes) = Self::relative_for(chains, None, w)? else {
+            return Err(StatesError::NoSamples);
+        };
+        let w = changes.w;
+        if let Some(d) = d {
+            return Self::Levels(Levels { d, w }).check();
+        }
+        let mut levels = Vec::new();
+        for chain in chains {
+            let mut base = Base::default();
+            levels.extend(chain.iter().map(|sample| {
+                base.step(Some(sample.delay_us));
+                base.level(sample.delay_us)
+            }));
+        }
+        const STEP: i64 = 10;
+        let top = percentile(&mut levels, 0.999).ok_or(StatesError::NoSamples)?;
+        let d = Axis::new("delay", 0, (top / STEP + 1) * STEP, STEP)?;
+        Self::Levels(Levels { d, w }).check()
     }
 
     /// Relative states for these samples. Where nothing is given, both axes have the published

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::change::{ONE_PACKET, delay_change, relative_step, window_change};
 use crate::table::Found;
-use crate::{Absolute, Empty, Relative, States, Table, Window};
+use crate::{Absolute, Base, Empty, Levels, Relative, States, Table, Window};
 
 /// The random numbers of a walk (xorshift64*), part of the flat form: three shifts and one
 /// multiplication that every runtime has.
@@ -61,6 +61,8 @@ enum Place {
     Absolute { bin: Option<u32>, w: u32 },
     /// The last two delays and windows, and the window now (section 4 of the specification).
     Relative { d1: u32, d2: u32, w: Window, w1: Window, w2: Window },
+    /// The base delay, the last level, and the last two windows.
+    Levels { base: Base, level: Option<u32>, w: Window, w1: Window },
 }
 
 /// Windows begin at ten packets (section 4 of the specification).
@@ -77,6 +79,10 @@ impl Walk {
                 let w = FIRST_WINDOW;
                 Place::Relative { d1: 0, d2: 0, w, w1: w, w2: w }
             }
+            States::Levels(_) => {
+                let w = FIRST_WINDOW;
+                Place::Levels { base: Base::default(), level: None, w, w1: w }
+            }
         };
         Self { table, empty, out_of_range, draws: Draws::seeded(seed), place }
     }
@@ -89,6 +95,7 @@ impl Walk {
         match table.states() {
             States::Absolute(states) => self.step_absolute(&table, states, delay_us),
             States::Relative(states) => self.step_relative(&table, states, delay_us, acked),
+            States::Levels(states) => self.step_levels(&table, states, delay_us, acked),
         }
     }
 
@@ -96,7 +103,7 @@ impl Walk {
     pub fn window(&self) -> Window {
         match self.place {
             Place::Absolute { w, .. } => w << 16,
-            Place::Relative { w, .. } => w,
+            Place::Relative { w, .. } | Place::Levels { w, .. } => w,
         }
     }
 
@@ -114,7 +121,12 @@ impl Walk {
                     *w2 = *w;
                 }
             }
-            (Place::Absolute { .. }, States::Relative(_)) => {
+            (Place::Levels { w, w1, .. }, _) => {
+                let window = window.max(ONE_PACKET);
+                *w1 = if forget { window } else { *w };
+                *w = window;
+            }
+            (Place::Absolute { .. }, _) => {
                 unreachable!("a walk begins at a place of its table's kind")
             }
         }
@@ -134,6 +146,32 @@ impl Walk {
             Found::Collapse => *w = states.clamped_packets(1),
         }
         *w << 16
+    }
+
+    fn step_levels(
+        &mut self,
+        table: &Table,
+        states: &Levels,
+        delay_us: u32,
+        acked: bool,
+    ) -> Window {
+        let Place::Levels { base, level, w, w1 } = &mut self.place else {
+            unreachable!("a walk begins at a place of its table's kind")
+        };
+        base.step(acked.then_some(delay_us));
+        let now = states.level(delay_us, base);
+        let change = states.w.clamped(window_change(*w, *w1));
+        let from = table.states().index(level.replace(now).unwrap_or(now), change);
+        *w1 = *w;
+        match table.find(from, now, self.empty) {
+            Found::Origin(origin) => {
+                let drawn = table.draw(origin, self.draws.bits());
+                *w = relative_step(*w, states.w.value(drawn));
+            }
+            Found::Keep => {}
+            Found::Collapse => *w = ONE_PACKET,
+        }
+        *w
     }
 
     fn step_relative(

@@ -206,7 +206,8 @@ impl Mdi {
     fn run_epoch(&mut self, now: Time) {
         let newest = self.epoch_max.take();
         // With nothing acked the silence counts, and grows with every epoch.
-        let delay = newest.unwrap_or_else(|| self.d1.max(now.since(self.quiet_since)));
+        let silence = if self.in_flight == 0 { Span::ZERO } else { now.since(self.quiet_since) };
+        let delay = newest.unwrap_or_else(|| self.d1.max(silence));
         self.d1 = newest.unwrap_or(self.d1);
         let micros = u32::try_from(delay.as_nanos() / 1000).unwrap_or(u32::MAX);
         let window = packets(self.walk.step(micros, newest.is_some()));
@@ -214,6 +215,10 @@ impl Mdi {
             // "The obtained w is then sent", section 5.1 of the paper.
             States::Absolute(_) => self.credit = window,
             _ => self.release(window),
+        }
+        if self.in_flight == 0 {
+            // Without a packet there is no ack, and the walk would learn nothing for ever.
+            self.credit = self.credit.max(1.0);
         }
     }
 

@@ -57,7 +57,7 @@ static PARAMS: &[Param] = &[
         kind: Kind::Fraction,
         default: "",
         unit: "",
-        help: "leave out windows rarer than this; unset: 2 % for relative states, 0 for absolute",
+        help: "leave out windows rarer than this; unset: 2 % for relative states, else 0",
         source: "2021 code",
     },
     Param {

@@ -7,7 +7,6 @@ use std::path::Path;
 use cellpace_mdi::Model;
 use cellpace_report::write_atomically;
 
-use super::stopgap::Stopgap;
 use crate::error::Failure;
 use crate::results::check_file;
 

@@ -4,7 +4,6 @@ mod files;
 mod merge;
 mod options;
 mod samples;
-mod stopgap;
 mod teacher;
 mod train;
 

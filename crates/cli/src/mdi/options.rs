@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use cellpace_base::{Span, parse_number, parse_span};
-use cellpace_mdi::{Axis, Chain, Relative, States};
+use cellpace_mdi::{Axis, Chain, Levels, Relative, States};
 use clap::{Args, ValueEnum};
 
 use super::files;
@@ -35,6 +35,7 @@ pub(super) struct StateOptions {
 enum Variant {
     Relative,
     Absolute,
+    Levels,
 }
 
 /// What was asked for.
@@ -46,6 +47,8 @@ pub(super) enum Wanted {
     Absolute(u32),
     /// Relative ones for the samples, where an axis is not given.
     Relative(Option<Axis>, Option<Axis>),
+    /// Levels and changes, where an axis is not given.
+    Levels(Option<Axis>, Option<Axis>),
 }
 
 const PAPERS_QUANTIZATION_MS: u32 = 2;
@@ -77,18 +80,24 @@ impl StateOptions {
             Variant::Absolute => {
                 Ok(Wanted::Absolute(self.quantization.unwrap_or(PAPERS_QUANTIZATION_MS)))
             }
-            Variant::Relative if self.quantization.is_some() => {
+            Variant::Relative | Variant::Levels if self.quantization.is_some() => {
                 Err(Failure::usage("--quantization is for --variant absolute"))
             }
-            Variant::Relative => {
+            variant => {
                 let d = axis("--delay-range", "delay", self.delay_range.as_deref())?;
                 let w = axis("--window-range", "window", self.window_range.as_deref())?;
                 // Too many states are refused before the work.
                 if let (Some(d), Some(w)) = (d, w) {
-                    let states = States::Relative(Relative { d, w });
+                    let states = match variant {
+                        Variant::Levels => States::Levels(Levels { d, w }),
+                        _ => States::Relative(Relative { d, w }),
+                    };
                     return states.check().map(Wanted::These).map_err(Failure::usage);
                 }
-                Ok(Wanted::Relative(d, w))
+                Ok(match variant {
+                    Variant::Levels => Wanted::Levels(d, w),
+                    _ => Wanted::Relative(d, w),
+                })
             }
         }
     }
@@ -101,6 +110,7 @@ impl Wanted {
             Self::These(states) => Ok(*states),
             Self::Absolute(quantization) => States::absolute_for(chains, *quantization),
             Self::Relative(d, w) => States::relative_for(chains, *d, *w),
+            Self::Levels(d, w) => States::levels_for(chains, *d, *w),
         };
         chosen.map_err(Failure::failed)
     }
@@ -116,6 +126,7 @@ pub(super) fn shown(states: &States) -> String {
             s.d_min, s.d_max, s.quantization, s.w_min, s.w_max
         ),
         States::Relative(s) => format!("relative, delay {}, window {}", axis(&s.d), axis(&s.w)),
+        States::Levels(s) => format!("levels, delay {}, window {}", axis(&s.d), axis(&s.w)),
         _ => "of another kind".to_owned(),
     };
     format!("{} ({what})", states.len())
@@ -124,6 +135,7 @@ pub(super) fn shown(states: &States) -> String {
 fn variant_of(states: States) -> Variant {
     match states {
         States::Absolute(_) => Variant::Absolute,
+        States::Levels(_) => Variant::Levels,
         _ => Variant::Relative,
     }
 }
@@ -132,6 +144,7 @@ fn name(variant: Variant) -> &'static str {
     match variant {
         Variant::Relative => "relative",
         Variant::Absolute => "absolute",
+        Variant::Levels => "levels",
     }
 }
 
