@@ -236,3 +236,287 @@ impl Controller for EpochLog {
         self.inner.profile()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::{MSS, build};
+    use crate::{AckedPacket, RttEstimator};
+    use proptest::prelude::*;
+
+    fn ms(ms: f64) -> Time {
+        Time::ZERO + Span::from_millis_f64(ms)
+    }
+
+    /// A watched controller and the packets it has under way.
+    struct Watched {
+        log: Option<EpochLog>,
+        chains: Chains,
+        flight: u64,
+        rtt: RttEstimator,
+    }
+
+    impl Watched {
+        fn new(cc: &str) -> Self {
+            Self::starting(cc, Time::ZERO)
+        }
+
+        fn starting(cc: &str, start: Time) -> Self {
+            let chains = Chains::default();
+            let setup = Setup { start, ..crate::drive::setup() };
+            let log = EpochLog::new(build(cc), &setup, EpochLog::EPOCH, Arc::clone(&chains));
+            Self { log: Some(log), chains, flight: 0, rtt: RttEstimator::default() }
+        }
+
+        fn log(&mut self) -> &mut EpochLog {
+            self.log.as_mut().unwrap()
+        }
+
+        fn send_last(&mut self, at: f64, app_limited: bool) {
+            self.flight += 1;
+            let packet = SentPacket {
+                now: ms(at),
+                number: 0,
+                bytes: MSS,
+                in_flight: self.flight * MSS,
+                app_limited,
+                retransmission: false,
+            };
+            self.log().on_sent(&packet);
+        }
+
+        fn send(&mut self, at: f64) {
+            self.send_last(at, false);
+        }
+
+        fn ack(&mut self, at: f64, rtts: &[f64]) {
+            let prior_in_flight = self.flight * MSS;
+            self.flight = self.flight.saturating_sub(rtts.len() as u64);
+            let in_flight = self.flight * MSS;
+            let packet = |rtt: &f64| AckedPacket {
+                number: 0,
+                bytes: MSS,
+                sent_at: ms(at - rtt),
+                rtt: Span::from_millis_f64(*rtt),
+                received_at: None,
+                app_limited: false,
+                stamp: Stamp::default(),
+            };
+            let packets: Vec<_> = rtts.iter().map(packet).collect();
+            let rtt = self.rtt.clone();
+            let now = ms(at);
+            self.log().on_ack(&Ack {
+                now,
+                packets: &packets,
+                prior_in_flight,
+                in_flight,
+                next_number: 9,
+                rtt: &rtt,
+            });
+        }
+
+        fn time_out(&mut self, at: f64) {
+            let prior_in_flight = std::mem::take(&mut self.flight) * MSS;
+            let (now, in_a_row, next_number) = (ms(at), 1, 9);
+            self.log().on_timeout(&Timeout { now, prior_in_flight, in_a_row, next_number });
+        }
+
+        /// Something happens that neither sends nor acks.
+        fn wake(&mut self, at: f64) {
+            self.log().on_report(ms(at), &[]);
+        }
+
+        fn chains(mut self) -> Vec<Chain> {
+            self.log = None;
+            let chains = self.chains.lock().unwrap();
+            chains.clone()
+        }
+
+        /// Delays in ms and packets sent, of one chain.
+        fn chain(self) -> Vec<(f64, u32)> {
+            let chains = self.chains();
+            assert!(chains.len() <= 1, "{chains:?}");
+            chains.into_iter().flatten().map(|s| (f64::from(s.delay_us) / 1e3, s.sent)).collect()
+        }
+    }
+
+    #[test]
+    fn mdi_t13_nothing_is_logged_before_the_first_ack() {
+        let mut watched = Watched::new("fixed:cwnd=10pkts");
+        watched.send(0.0);
+        for at in 1..40 {
+            watched.wake(f64::from(at));
+        }
+        watched.ack(41.0, &[41.0]);
+        watched.wake(50.1);
+        // The epochs that end at 45 and 50; nothing before.
+        assert_eq!(watched.chain(), [(41.0, 0), (41.0, 0)]);
+    }
+
+    #[test]
+    fn the_delay_is_the_largest_rtt_acked_or_else_the_silence() {
+        let mut watched = Watched::new("fixed:cwnd=10pkts");
+        (0..4).for_each(|_| watched.send(0.0));
+        watched.ack(21.0, &[20.0, 21.0]);
+        watched.ack(22.0, &[19.5]);
+        // Silent from 22 to 61: 21 ms stay until the silence is longer.
+        watched.ack(61.0, &[8.25]);
+        watched.wake(65.5);
+        let delays: Vec<f64> = watched.chain().into_iter().map(|(delay, _)| delay).collect();
+        assert_eq!(delays, [21.0, 21.0, 21.0, 21.0, 23.0, 28.0, 33.0, 38.0, 8.25]);
+    }
+
+    #[test]
+    fn what_happens_at_the_end_of_an_epoch_belongs_to_it() {
+        let mut watched = Watched::new("fixed:cwnd=10pkts");
+        watched.send(0.0);
+        watched.ack(5.0, &[5.0]);
+        watched.send(5.0);
+        watched.send(5.001);
+        watched.send(10.0);
+        watched.wake(10.001);
+        assert_eq!(watched.chain(), [(5.0, 2), (5.0, 2)]);
+    }
+
+    #[test]
+    fn the_grid_begins_with_the_connection_and_does_not_drift() {
+        let mut watched = Watched::starting("fixed:cwnd=10pkts", ms(3.0));
+        watched.send(3.0);
+        watched.ack(12.9, &[9.9]);
+        watched.ack(18.1, &[15.1]);
+        watched.wake(23.1);
+        // Epochs end at 13, 18, 23.
+        assert_eq!(watched.chain(), [(9.9, 0), (9.9, 0), (15.1, 0)]);
+    }
+
+    #[test]
+    fn windows_are_at_least_a_packet_and_saturate() {
+        for (cwnd, expected) in [
+            ("fixed:cwnd=1500B", 1 << 16),
+            ("fixed:cwnd=2250B", 3 << 15),
+            ("fixed:cwnd=1B", 1 << 16),
+            ("fixed:cwnd=1000GB", u32::MAX),
+        ] {
+            let mut watched = Watched::new(cwnd);
+            watched.ack(1.0, &[1.0]);
+            watched.wake(6.0);
+            assert_eq!(watched.chains()[0][0].window, expected, "{cwnd}");
+        }
+    }
+
+    /// A window that grows by a packet at each deadline, every 5 ms.
+    struct Epochs {
+        decided: u64,
+    }
+
+    impl Controller for Epochs {
+        fn cwnd(&self) -> u64 {
+            (10 + self.decided) * MSS
+        }
+
+        fn next_deadline(&self) -> Option<Time> {
+            Some(Time::from_millis(5 * (self.decided + 1)))
+        }
+
+        fn on_deadline(&mut self, _now: Time) {
+            self.decided += 1;
+        }
+    }
+
+    #[test]
+    fn the_window_is_the_one_after_the_decision_of_the_epoch() {
+        let mut watched = Watched::new("fixed");
+        let (setup, chains) = (crate::drive::setup(), Arc::clone(&watched.chains));
+        let inner = Box::new(Epochs { decided: 0 });
+        watched.log = Some(EpochLog::new(inner, &setup, EpochLog::EPOCH, chains));
+        watched.ack(1.0, &[1.0]);
+        for at in [5, 10, 15] {
+            assert_eq!(watched.log().next_deadline(), Some(Time::from_millis(at)));
+            watched.log().on_deadline(Time::from_millis(at));
+        }
+        watched.wake(15.1);
+        let windows: Vec<u32> = watched.chains()[0].iter().map(|s| s.window >> 16).collect();
+        assert_eq!(windows, [11, 12, 13]);
+    }
+
+    #[test]
+    fn having_nothing_to_say_ends_the_chain() {
+        let mut watched = Watched::new("fixed:cwnd=10pkts");
+        watched.send(0.0);
+        watched.send_last(0.0, true);
+        watched.ack(11.0, &[11.0]);
+        // Still one in flight: silence is silence.
+        watched.ack(24.0, &[24.0]);
+        watched.wake(400.0);
+        watched.send_last(500.0, true);
+        watched.ack(512.0, &[12.0]);
+        watched.wake(515.1);
+        let delays = |chain: &Chain| chain.iter().map(|s| s.delay_us / 1000).collect::<Vec<_>>();
+        let chains = watched.chains();
+        assert_eq!(chains.iter().map(delays).collect::<Vec<_>>(), [vec![11, 11, 24], vec![12]]);
+    }
+
+    #[test]
+    fn silence_of_an_outage_or_by_choice_is_logged() {
+        let mut watched = Watched::new("fixed:cwnd=10pkts");
+        watched.send(0.0);
+        watched.send(0.0);
+        watched.ack(10.0, &[10.0]);
+        watched.time_out(300.0);
+        watched.wake(500.1);
+        // Nothing is in flight after the timeout, but lost data waits.
+        let chain = watched.chain();
+        assert_eq!(chain.len(), 99);
+        assert_eq!(chain.last(), Some(&(490.0, 0)));
+    }
+
+    #[test]
+    fn another_path_begins_another_chain() {
+        let mut watched = Watched::new("fixed:cwnd=10pkts");
+        watched.send(0.0);
+        watched.send(0.0);
+        watched.ack(10.0, &[10.0]);
+        watched.log().on_path_change(ms(16.0));
+        watched.wake(40.0);
+        watched.ack(90.0, &[90.0]);
+        watched.wake(90.1);
+        let lengths: Vec<usize> = watched.chains().iter().map(Vec::len).collect();
+        assert_eq!(lengths, [2, 1], "epochs ending at 10 and 15; at 90");
+    }
+
+    #[test]
+    fn a_jump_of_the_clock_costs_nothing() {
+        let mut watched = Watched::new("fixed:cwnd=10pkts");
+        watched.send(0.0);
+        watched.send(0.0);
+        watched.ack(1.0, &[1.0]);
+        watched.log().on_report(Time::MAX, &[]);
+        watched.log().on_report(Time::MAX, &[]);
+        assert_eq!(watched.chain().len(), 0, "the epoch under way is left out");
+    }
+
+    proptest! {
+        #[test]
+        fn samples_never_outnumber_epochs(
+            events in prop::collection::vec((0_u8..7, 0_u32..40_000, 0_u32..90_000), 0..200),
+        ) {
+            let mut watched = Watched::new("newreno");
+            let mut now = 0.0;
+            for (kind, wait_us, rtt_us) in events {
+                now += f64::from(wait_us) / 1e3;
+                match kind {
+                    0 | 1 => watched.send_last(now, rtt_us % 2 == 0),
+                    2 | 3 => watched.ack(now, &[f64::from(rtt_us) / 1e3]),
+                    4 => watched.time_out(now),
+                    5 => watched.log().on_spurious(&Spurious::Timeout { now: ms(now) }),
+                    _ => watched.log().on_path_change(ms(now)),
+                }
+            }
+            let chains = watched.chains();
+            let samples: usize = chains.iter().map(Vec::len).sum();
+            prop_assert!(samples as f64 <= now / 5.0, "{samples} in {now} ms");
+            prop_assert!(chains.iter().all(|chain| !chain.is_empty()));
+            prop_assert!(chains.iter().flatten().all(|s| s.window >= ONE_PACKET));
+        }
+    }
+}

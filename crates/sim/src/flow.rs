@@ -130,7 +130,7 @@ impl Flow {
         let Some(cc) = &self.spec.cc else { return };
         self.connections = self.connections.wrapping_add(1);
         let generation = self.connections;
-        let connection = 
+        let connection =
             Connection::new(cc, now, file, self.acks, generation, &mut self.random, connect);
         self.connection = Some(connection);
     }

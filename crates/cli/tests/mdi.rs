@@ -1,0 +1,200 @@
+//! `cellpace mdi`, run as users run it.
+
+#![allow(clippy::unwrap_used)]
+
+mod program;
+
+use std::fs;
+
+use program::{Folder, signal};
+
+const SHORT: &str = "mdi train --cc verus:r=2 --trace lte-driving --duration 10s";
+
+/// What the summary says on the line `what`.
+#[track_caller]
+fn said<'a>(summary: &'a str, what: &str) -> &'a str {
+    let line = summary.lines().find_map(|line| line.strip_prefix(what));
+    line.unwrap_or_else(|| panic!("no {what} in\n{summary}")).trim()
+}
+
+fn number(text: &str) -> u64 {
+    text.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn training_gives_a_model_and_tells_what_is_in_it() {
+    let folder = Folder::new();
+    let args = "--trace constant:10mbit --users 1,3 --delay-range=-60..60/12 \
+                --window-range=-20..20/2 -o verus.mdi";
+    let summary = folder.good(&format!("{SHORT} {args}"));
+    assert_eq!(said(&summary, "teacher"), "verus:r=2");
+    let states = "231 (relative, delay -60..60/12, window -20..20/2)";
+    assert_eq!(said(&summary, "states"), states);
+    // Two traces, four flows each, 2000 epochs without the first round trip.
+    let samples = number(said(&summary, "samples"));
+    assert!((15_700..=15_940).contains(&samples), "{samples}");
+    let transitions = number(said(&summary, "transitions"));
+    assert!(transitions > samples / 2 && transitions < samples, "{transitions}");
+    assert!(said(&summary, "samples").contains("(users 1: 39"), "{summary}");
+    let bytes = fs::metadata(folder.path("verus.mdi")).unwrap().len();
+    assert!(said(&summary, "verus.mdi:").starts_with(&format!("{bytes} bytes, ")), "{summary}");
+    assert_eq!(folder.names(), ["verus.mdi"]);
+}
+
+#[test]
+fn the_same_command_gives_the_same_bytes_whatever_the_jobs() {
+    let folder = Folder::new();
+    for (jobs, name) in [(1, "a"), (1, "b"), (7, "c")] {
+        let args = "--trace random:2mbit..20mbit/1s --users 2,1 --loss 0.5% --seed 9";
+        let out = format!("--jobs {jobs} --save-samples {name}.csv -o {name}.mdi");
+        folder.good(&format!("{SHORT} {args} {out}"));
+    }
+    for other in ["b", "c"] {
+        assert!(folder.read(&format!("{other}.mdi")) == folder.read("a.mdi"), "{other}");
+        assert!(folder.read(&format!("{other}.csv")) == folder.read("a.csv"), "{other}");
+    }
+    folder.good(&format!("{SHORT} --users 1,2 --seed 8 -o d.mdi"));
+    folder.good(&format!("{SHORT} --users 1,2 --seed 9 -o e.mdi"));
+    assert!(folder.read("d.mdi") != folder.read("e.mdi"), "the seed matters");
+}
+
+#[test]
+fn saved_samples_teach_the_same() {
+    let folder = Folder::new();
+    let args = "--users 1,2 --variant absolute --quantization 5ms";
+    let direct = folder.good(&format!("{SHORT} {args} --save-samples s.csv -o a.mdi"));
+    let csv = String::from_utf8(folder.read("s.csv")).unwrap();
+    assert!(csv.starts_with("chain,users,delay_ms,window_pkts,sent\n0,1,"), "{}", &csv[..99]);
+    let train = "mdi train --cc verus:r=2 --samples s.csv --variant absolute --quantization 5ms";
+    let read = folder.good(&format!("{train} --save-samples t.csv -o b.mdi"));
+    for what in ["samples", "states", "transitions", "cells"] {
+        assert_eq!(said(&read, what), said(&direct, what));
+    }
+    assert!(folder.read("t.csv") == folder.read("s.csv"));
+}
+
+#[test]
+fn a_worked_example_of_samples_is_counted() {
+    let rows = "0,1,20,1,1\n0,1,20,1,1\n0,1,21,1,2\n0,1,20,1,1\n1,1,20,1,2\n";
+    let text = format!("chain,users,delay_ms,window_pkts,sent\n{rows}");
+    let folder = Folder::with("hand.csv", text);
+    let args = "mdi train --cc myphone --samples hand.csv --variant absolute --quantization 1ms";
+    let summary = folder.good(&format!("{args} -o hand.mdi"));
+    assert_eq!(said(&summary, "teacher"), "myphone");
+    assert_eq!(said(&summary, "samples"), "5 (users 1: 5)");
+    let states = "4 (absolute, delay 20..21 ms in bins of 1 ms, window 1..2 packets)";
+    assert_eq!(said(&summary, "states"), states);
+    assert_eq!(said(&summary, "transitions"), "3 (100.00 % of 3 lie within the ranges)");
+    assert_eq!(said(&summary, "cells"), "3");
+}
+
+#[test]
+fn merging_gives_what_training_on_everything_gives() {
+    let folder = Folder::new();
+    folder.good(&format!("{SHORT} --users 1,2 -o all.mdi"));
+    folder.good(&format!("{SHORT} --users 1 --like all.mdi -o one.mdi"));
+    folder.good(&format!("{SHORT} --users 2 --like all.mdi -o two.mdi"));
+    let summary = folder.good("mdi merge two.mdi one.mdi -o both.mdi");
+    assert!(summary.starts_with("2 models of verus:r=2: "), "{summary}");
+    assert!(folder.read("both.mdi") == folder.read("all.mdi"));
+    folder.good(&format!("{SHORT} --users 3 --like all.mdi -o three.mdi"));
+    folder.good("mdi merge one.mdi two.mdi three.mdi -o abc.mdi");
+    folder.good("mdi merge three.mdi two.mdi one.mdi -o cba.mdi");
+    assert!(folder.read("abc.mdi") == folder.read("cba.mdi"), "the order does not matter");
+}
+
+#[test]
+fn what_does_not_fit_is_not_merged() {
+    let folder = Folder::new();
+    folder.good(&format!("{SHORT} --users 1 --delay-range=-9..9/3 -o a.mdi"));
+    folder.good(&format!("{SHORT} --users 1 --delay-range=-8..8/2 -o b.mdi"));
+    folder.refused("mdi merge a.mdi b.mdi -o c.mdi", "a.mdi and b.mdi: their states differ");
+    folder.refused("mdi merge a.mdi -o c.mdi", "--help");
+    folder.refused("mdi merge a.mdi none.mdi -o c.mdi", "none.mdi: No such file");
+    folder.write("junk.mdi", "junk");
+    folder.refused("mdi merge a.mdi junk.mdi -o c.mdi", "junk.mdi: ");
+    assert!(!folder.path("c.mdi").exists());
+}
+
+#[test]
+fn wrong_usage_is_refused_before_the_work() {
+    let folder = Folder::with("short.csv", "chain,users,delay_ms,window_pkts,sent\n0,1,20\n");
+    let cases = [
+        ("mdi train --cc veru --trace lte-driving", "--cc: there is no controller `veru`"),
+        ("mdi train --cc verus", "give --trace or --samples"),
+        ("mdi train --trace lte-driving", "--help"),
+        ("mdi train --cc verus --trace lte-drivin", "--trace: "),
+        ("mdi train --cc verus --samples none.csv", "none.csv: No such file"),
+        ("mdi train --cc verus --samples short.csv", "short.csv:2: window_pkts: is missing"),
+        ("mdi train --cc verus --trace lte-driving --users 0", "--users: 0 users"),
+        ("mdi train --cc verus --trace lte-driving --users 1,1000", "--users: 1000 users"),
+        ("mdi train --cc verus --trace lte-driving --users 2,2", "--users: 2 is given twice"),
+        ("mdi train --cc verus --trace lte-driving --users -1", "--help"),
+        ("mdi train --cc verus --trace lte-driving --skip 1s", "--skip: "),
+        ("mdi train --cc verus --trace lte-driving --duration 0s", "duration is 0 s"),
+        (
+            "mdi train --cc verus --trace lte-driving --duration 24h --users 8",
+            "samples are more than the 50000000",
+        ),
+        ("mdi train --cc verus --trace lte-driving --delay-range=5..1/1", "--delay-range: "),
+        ("mdi train --cc verus --trace lte-driving --window-range 5", "--window-range: `5` is no"),
+        (
+            "mdi train --cc verus --trace lte-driving --delay-range=0..9000/1 \
+             --window-range=0..9000/1",
+            "states are more than",
+        ),
+        ("mdi train --cc verus --trace lte-driving --quantization 2ms", "--variant absolute"),
+        (
+            "mdi train --cc verus --trace lte-driving --variant absolute --quantization 1.5ms",
+            "whole milliseconds",
+        ),
+        (
+            "mdi train --cc verus --trace lte-driving --variant absolute --delay-range=-2..2/1",
+            "are for relative states",
+        ),
+        ("mdi train --cc verus --trace lte-driving --variant other", "--help"),
+        ("mdi train --cc verus --trace lte-driving --like none.mdi", "none.mdi: No such file"),
+        ("mdi train --cc verus --trace lte-driving --save-samples o.mdi", "both write o.mdi"),
+        ("mdi train --cc verus --trace lte-driving --save-samples no/s", "no/s: no such folder"),
+    ];
+    for (args, said) in cases {
+        folder.refused(&format!("{args} -o o.mdi"), said);
+    }
+    folder.refused(&format!("{SHORT} -o no/o.mdi"), "no/o.mdi: no such folder");
+    folder.refused(&format!("{SHORT} -o ."), ".: is a folder");
+    folder.refused(&format!("{SHORT} -o -"), "--output: needs a file");
+    assert_eq!(folder.names(), ["short.csv"]);
+}
+
+#[test]
+fn the_states_of_another_model_leave_no_choice() {
+    let folder = Folder::new();
+    folder.good(&format!("{SHORT} --users 1 -o relative.mdi"));
+    let like = format!("{SHORT} --users 1 --like relative.mdi -o o.mdi");
+    let said = "--like: the states of relative.mdi are relative";
+    folder.refused(&format!("{like} --variant absolute"), said);
+    folder.refused(&format!("{like} --delay-range=-2..2/1"), "--like takes the ranges");
+    folder.good(&format!("{like} --variant relative"));
+    assert!(folder.read("o.mdi") == folder.read("relative.mdi"));
+}
+
+#[test]
+fn samples_without_a_transition_are_no_lesson() {
+    let folder = Folder::with("empty.csv", "chain,users,delay_ms,window_pkts,sent\n");
+    let outcome = folder.run("mdi train --cc verus --samples empty.csv -o o.mdi");
+    outcome.complains(1, "there are no samples");
+    assert!(!folder.path("o.mdi").exists());
+}
+
+#[test]
+fn ctrl_c_ends_training_without_a_model() {
+    let folder = Folder::new();
+    let child = folder.start(
+        "mdi train --cc cubic --trace constant:500mbit --duration 10h --users 1 --jobs 1 -o o.mdi",
+    );
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    signal(&child, "INT");
+    let outcome = program::Outcome::of(child.wait_with_output().unwrap());
+    outcome.complains(130, "interrupted; 1 of 1 runs are missing, nothing is saved");
+    assert_eq!(folder.names(), [""; 0]);
+}
