@@ -82,7 +82,7 @@ fn cells(args: &CompareArgs) -> Result<Vec<Cell>, Failure> {
 }
 
 /// What is given twice would look like a run with two seeds.
-fn once_each(option: &str, given: &[String]) -> Result<(), Failure> {
+pub(crate) fn once_each(option: &str, given: &[String]) -> Result<(), Failure> {
     let twice = (1..given.len()).find(|index| given[..*index].contains(&given[*index]));
     match twice {
         Some(index) => Err(Failure::usage(format!("{option}: `{}` is given twice", given[index]))),

@@ -53,9 +53,11 @@ fn the_same_command_gives_the_same_bytes_whatever_the_jobs() {
         assert!(folder.read(&format!("{other}.mdi")) == folder.read("a.mdi"), "{other}");
         assert!(folder.read(&format!("{other}.csv")) == folder.read("a.csv"), "{other}");
     }
-    folder.good(&format!("{SHORT} --users 1,2 --seed 8 -o d.mdi"));
-    folder.good(&format!("{SHORT} --users 1,2 --seed 9 -o e.mdi"));
-    assert!(folder.read("d.mdi") != folder.read("e.mdi"), "the seed matters");
+    for seed in [8, 9] {
+        let out = format!("--save-samples {seed}.csv -o {seed}.mdi");
+        folder.good(&format!("{SHORT} --users 1 --seed {seed} {out}"));
+    }
+    assert!(folder.read("8.csv") != folder.read("9.csv"), "the seed matters");
 }
 
 #[test]
@@ -123,6 +125,11 @@ fn wrong_usage_is_refused_before_the_work() {
         ("mdi train --cc veru --trace lte-driving", "--cc: there is no controller `veru`"),
         ("mdi train --cc verus", "give --trace or --samples"),
         ("mdi train --trace lte-driving", "--help"),
+        (
+            "mdi train --cc verus --trace lte-driving --trace lte-driving",
+            "--trace: `lte-driving` is given twice",
+        ),
+        ("mdi train --cc verus --samples a.csv --samples a.csv", "`a.csv` is given twice"),
         ("mdi train --cc verus --trace lte-drivin", "--trace: "),
         ("mdi train --cc verus --samples none.csv", "none.csv: No such file"),
         ("mdi train --cc verus --samples short.csv", "short.csv:2: window_pkts: is missing"),

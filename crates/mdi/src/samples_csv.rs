@@ -1,16 +1,4 @@
 //! Samples as text, to learn from teachers that were watched elsewhere.
-//!
-//! ```csv
-//! chain,users,delay_ms,window_pkts,sent
-//! 0,1,41.2,10,2
-//! 0,1,41.9,10.5,3
-//! 1,2,60,8,0
-//! ```
-//!
-//! One row per epoch, in the order of time. Rows of one chain (consecutive epochs of one flow,
-//! see [`Chain`]) stand together, and chains are numbered upwards, gaps allowed. `users` is the
-//! number of flows that shared the bottleneck, 0 where nobody knows, and the same in all of a
-//! chain. Delays are exact to a microsecond and windows to 1/65536 packets.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -74,8 +62,20 @@ pub enum SamplesError {
 /// Reads samples: chains of the same number of users together, numbers of users ascending, chains
 /// in the order of the file.
 ///
+/// ```csv
+/// chain,users,delay_ms,window_pkts,sent
+/// 0,1,41.2,10,2
+/// 0,1,41.9,10.5,3
+/// 1,2,60,8,0
+/// ```
+///
+/// One row per epoch, in the order of time. Rows of one chain (consecutive epochs of one flow,
+/// a [`Chain`]) stand together, and chains are numbered upwards, gaps allowed. `users` is the
+/// number of flows that shared the bottleneck, 0 where nobody knows, and the same in all of a
+/// chain. Delays are exact to a microsecond and windows to 1/65536 packets.
+///
 /// # Errors
-/// When the text is not as described [here](self), or has more than [`MOST_ROWS`] rows.
+/// When the text is not like that, or has more than [`MOST_ROWS`] rows.
 pub fn read_samples(input: impl BufRead) -> Result<Vec<Watched>, SamplesError> {
     let mut lines = Lines { input, line: 0, text: Vec::new() };
     if lines.next()? != Some(HEADER) {

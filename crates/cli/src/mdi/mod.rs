@@ -17,7 +17,7 @@ use crate::error::Failure;
 #[derive(Debug, Subcommand)]
 pub(crate) enum MdiCommand {
     /// Watch a controller in virtual time and learn a Markov table of it
-    Train(train::TrainArgs),
+    Train(Box<train::TrainArgs>),
     /// Add up what was learnt in several files
     Merge(merge::MergeArgs),
 }

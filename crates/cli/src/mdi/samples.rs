@@ -11,9 +11,8 @@ use crate::error::Failure;
 use crate::load;
 
 /// Reads samples in the format of `cellpace_mdi::read_samples`.
-pub(super) fn read(path: &Path) -> Result<Vec<Watched>, Failure> {
-    let name = path.display().to_string();
-    let file = load::open(&name).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+pub(super) fn read(name: &str) -> Result<Vec<Watched>, Failure> {
+    let file = load::open(name).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
     read_samples(file).map_err(|error| match error {
         SamplesError::Io { .. } => Failure::failed(format!("{name}:{error}")),
         _ => Failure::usage(format!("{name}:{error}")),

@@ -11,6 +11,7 @@ use clap::Args;
 use super::options::{StateOptions, shown};
 use super::teacher::{Lesson, check_users, watch};
 use super::{files, samples};
+use crate::compare::once_each;
 use crate::error::Failure;
 use crate::load;
 use crate::output::print;
@@ -44,7 +45,7 @@ pub(crate) struct TrainArgs {
     states: StateOptions,
     /// Learn from samples of a file (CSV, see below), too or instead; repeatable
     #[arg(long, value_name = "FILE")]
-    samples: Vec<PathBuf>,
+    samples: Vec<String>,
     /// Write all samples as CSV
     #[arg(long, value_name = "FILE")]
     save_samples: Option<PathBuf>,
@@ -63,12 +64,14 @@ pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     let started = Instant::now();
     check(args)?;
     let wanted = args.states.wanted()?;
-    let lessons = lessons(args)?;
-    let traces = trace_names(args)?;
+    let (lessons, mut traces) = lessons(args)?;
     let mut read = Vec::new();
-    for path in &args.samples {
-        read.extend(samples::read(path)?);
+    for name in &args.samples {
+        read.extend(samples::read(name)?);
+        traces.push(samples::named_file(name)?);
     }
+    traces.sort();
+    traces.dedup();
     let Some(mut watched) = watch(lessons, args.jobs)? else {
         return Ok(ExitCode::from(130));
     };
@@ -110,6 +113,8 @@ fn check(args: &TrainArgs) -> Result<(), Failure> {
         let why = format!("--cc: a name has 1 to {LONGEST_NAME} characters, all of them visible");
         return Err(Failure::usage(why));
     }
+    once_each("--trace", &args.traces)?;
+    once_each("--samples", &args.samples)?;
     check_users(&args.users)?;
     files::check_output("--output", &args.output)?;
     let Some(path) = &args.save_samples else { return Ok(()) };
@@ -120,42 +125,26 @@ fn check(args: &TrainArgs) -> Result<(), Failure> {
     files::check_output("--save-samples", path)
 }
 
-/// Every combination of trace and number of users.
-fn lessons(args: &TrainArgs) -> Result<Vec<Lesson>, Failure> {
+/// Every combination of trace and number of users, and the names of the traces.
+fn lessons(args: &TrainArgs) -> Result<(Vec<Lesson>, Vec<TraceName>), Failure> {
+    let (mut lessons, mut names) = (Vec::new(), Vec::new());
     if args.traces.is_empty() {
-        return Ok(Vec::new());
+        return Ok((lessons, names));
     }
     let teacher: ControllerSpec =
         args.cc.parse().map_err(|error| Failure::usage(format!("--cc: {error}")))?;
     let mut files = load::files();
-    let mut lessons = Vec::new();
     for trace in &args.traces {
         let path = args.path.scenario(trace, &mut files)?;
         for users in &args.users {
             lessons.push(Lesson::new(load::shown(trace), &path, &teacher, *users)?);
         }
-    }
-    Ok(lessons)
-}
-
-/// What the model was learnt from, sorted, each once.
-fn trace_names(args: &TrainArgs) -> Result<Vec<TraceName>, Failure> {
-    let mut files = load::files();
-    let mut names = Vec::new();
-    for trace in &args.traces {
-        let is_file = cellpace_path::TraceSpec::parse(trace, &mut files)
-            .is_ok_and(|spec| spec.trace().is_some());
-        names.push(match is_file {
-            true => samples::named_file(trace)?,
-            false => TraceName { name: load::shown(trace), sha256: [0; 32] },
+        names.push(match path.trace.trace() {
+            Some(_) => samples::named_file(trace.trim())?,
+            None => TraceName { name: load::shown(trace), sha256: [0; 32] },
         });
     }
-    for path in &args.samples {
-        names.push(samples::named_file(&path.display().to_string())?);
-    }
-    names.sort();
-    names.dedup();
-    Ok(names)
+    Ok((lessons, names))
 }
 
 /// All chains, those of the same number of users in a row.
