@@ -2,7 +2,7 @@
 //! return for any bytes, without a panic and with memory in proportion to what it was given.
 //!
 //! `cargo +nightly fuzz run trace target/found fuzz/corpus/trace` searches (also `path`,
-//! `controller`, `scenario`), beginning with the inputs in `corpus/` and keeping new ones apart in
+//! `controller`, `scenario`, `mdi_file`, `mdi_csv`), beginning with the inputs in `corpus/` and keeping new ones apart in
 //! `target/found`, which must exist. The corpora are replayed by `cargo test`, and single files,
 //! such as those that a fuzzer found, by `cargo run -p cellpace-fuzz --bin trace FILE...`.
 
@@ -13,6 +13,7 @@ use cellpace_base::{
     parse_window,
 };
 use cellpace_cc::{ControllerSpec, Setup};
+use cellpace_mdi::{Analysis, Model, matrix_csv};
 use cellpace_path::profile::Profile;
 use cellpace_path::schedule::{Trace, TraceFiles};
 use cellpace_path::{Packet, QueueSpec, TraceSpec};
@@ -22,8 +23,14 @@ use cellpace_sim::{AckPolicy, FlowSpec, Scenario, run};
 pub type Target = fn(&[u8]);
 
 /// All targets by name; each has a folder of that name in `corpus/`.
-pub const TARGETS: [(&str, Target); 4] =
-    [("trace", trace), ("path", path), ("controller", controller), ("scenario", scenario)];
+pub const TARGETS: [(&str, Target); 6] = [
+    ("trace", trace),
+    ("path", path),
+    ("controller", controller),
+    ("scenario", scenario),
+    ("mdi_file", mdi_file),
+    ("mdi_csv", mdi_csv),
+];
 
 /// The longest simulation: long enough for a few round trips.
 const RUN: Span = Span::from_millis(100);
@@ -85,6 +92,38 @@ pub fn scenario(bytes: &[u8]) {
         Ok(scenario) => simulate(scenario),
         Err(error) => assert!(error.to_string().starts_with("fuzz"), "{error}"),
     }
+}
+
+/// A Markov table's file, also with the length and the checksum that belong to its content: no
+/// fuzzer guesses those.
+pub fn mdi_file(bytes: &[u8]) {
+    model(bytes);
+    if let (Some(start), Some(content)) = (bytes.get(..10), bytes.get(18..bytes.len().max(22) - 4))
+    {
+        let length = (bytes.len() as u64).to_le_bytes();
+        let mut whole = [start, &length, content].concat();
+        whole.extend(crc32fast::hash(&whole).to_le_bytes());
+        model(&whole);
+    }
+}
+
+/// A matrix in CSV.
+pub fn mdi_csv(bytes: &[u8]) {
+    let Ok(model) = Model::from_matrix_csv(bytes) else { return };
+    assert_eq!(Model::from_bytes(&model.to_bytes()).as_ref(), Ok(&model));
+    let counts = model.combined();
+    let written = matrix_csv(&model.states, &counts, 0.0).expect("it came from such a text");
+    let again = Model::from_matrix_csv(written.as_bytes()).expect("what is written reads back");
+    assert_eq!(again.states, model.states);
+    assert_eq!(again.combined().cells().len(), counts.cells().len());
+}
+
+fn model(bytes: &[u8]) {
+    let Ok(model) = Model::from_bytes(bytes) else { return };
+    assert_eq!(model.to_bytes(), bytes, "a model has one form");
+    let counts = model.combined();
+    let analysis = Analysis::of(&model.states, &counts, 3);
+    assert!(analysis.cells as usize == counts.cells().len() && analysis.density <= 1.0);
 }
 
 /// Runs a target on the files that the command line names.

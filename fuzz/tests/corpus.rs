@@ -43,4 +43,14 @@ fn the_corpora_hold_inputs_that_are_read() {
         .filter(|text| cellpace_sim::Scenario::from_toml("corpus", text, &mut none).is_ok())
         .count();
     assert!(scenarios >= 3, "{scenarios}");
+    let matrices = files("mdi_csv");
+    let read = matrices
+        .iter()
+        .filter(|file| cellpace_mdi::Model::from_matrix_csv(&fs::read(file).unwrap()).is_ok());
+    assert!(read.count() >= 2);
+    let models = files("mdi_file");
+    let read = models
+        .iter()
+        .filter(|file| cellpace_mdi::Model::from_bytes(&fs::read(file).unwrap()).is_ok());
+    assert!(read.count() >= 3);
 }

@@ -13,22 +13,28 @@
 //! Everything that decides about a window is integer arithmetic, so that the same seed and the
 //! same delays give the same windows in every runtime.
 
+mod analysis;
 mod change;
 mod counts;
 mod file;
 mod flat;
+mod matrix_csv;
 mod model;
+mod normalise;
 mod sample;
 mod samples_csv;
 mod states;
 mod table;
 mod walk;
 
+pub use analysis::{Analysis, Mixing, Stationary, TransitionMatrix};
 pub use change::{LOG2_TABLE, Window, log10_q16, relative_change, relative_step};
 pub use counts::{Cell, Counts};
 pub use file::{FileError, MAGIC, VERSION};
 pub use flat::{Flat, FlatError, VectorEvent, VectorStep, test_vector};
+pub use matrix_csv::{CsvError, matrix_csv};
 pub use model::{About, MergeError, Model, Part, TraceName};
+pub use normalise::{PRUNE, normalise};
 pub use sample::{Chain, Sample};
 pub use samples_csv::{MOST_ROWS, MOST_USERS, SamplesError, Watched, read_samples, write_samples};
 pub use states::{Absolute, Axis, Base, Levels, Relative, States, StatesError};
