@@ -36,7 +36,7 @@ enum Command {
     /// Look at traces, check, convert, generate and fit them
     #[command(subcommand)]
     Trace(trace::TraceCommand),
-    /// Learn Markov tables that imitate controllers
+    /// Markov tables: controllers that imitate other controllers
     #[command(subcommand)]
     Mdi(mdi::MdiCommand),
     /// List the controllers, or the parameters of one

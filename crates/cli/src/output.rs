@@ -9,8 +9,12 @@ use crate::error::Failure;
 
 /// Prints to standard output. A reader that went away (`| head`) is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    print_bytes(text.as_bytes())
+}
+
+fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::failed(format!("standard output: {error}")))
         }
@@ -44,10 +48,15 @@ fn one_line(text: &str) -> String {
 
 /// Writes to a file, or to standard output for `-`.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    write_bytes(path, text.as_bytes())
+}
+
+/// The same with what is no text.
+pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     if path == Path::new("-") {
-        return print(text);
+        return print_bytes(bytes);
     }
-    write_atomically(path, text.as_bytes()).map_err(Failure::failed)
+    write_atomically(path, bytes).map_err(Failure::failed)
 }
 
 #[cfg(test)]

@@ -77,6 +77,24 @@ impl Analysis {
     }
 }
 
+impl States {
+    /// The delay with this index: the lower end of its bin in ms, or the change.
+    pub fn delay_value(&self, delay: u32) -> f64 {
+        match self {
+            Self::Absolute(states) => f64::from(states.d_min + delay * states.quantization),
+            Self::Relative(states) => states.d.value(delay) as f64 / 1000.0,
+        }
+    }
+
+    /// The window with this index: packets, or the change.
+    pub fn window_value(&self, window: u32) -> f64 {
+        match self {
+            Self::Absolute(states) => f64::from(states.w_min + window),
+            Self::Relative(states) => states.w.value(window) as f64 / 1000.0,
+        }
+    }
+}
+
 /// Where a chain is in the long run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stationary {
@@ -133,7 +151,9 @@ impl TransitionMatrix {
         self.starts.len() - 1
     }
 
-    fn row(&self, state: usize) -> &[(u32, f64)] {
+    /// Where a state leads, and with which probabilities; nothing if it was never seen, which
+    /// counts as leading everywhere. `state` is one of the chain's.
+    pub fn row(&self, state: usize) -> &[(u32, f64)] {
         &self.entries[self.starts[state]..self.starts[state + 1]]
     }
 
@@ -324,6 +344,16 @@ mod tests {
         assert_eq!(analysis.single_subsets, 3);
         // 0 and 3 have seven each.
         assert_eq!(analysis.most_used, [(2, 9), (0, 7)]);
+    }
+
+    #[test]
+    fn states_have_values() {
+        let absolute = Absolute { d_min: 20, d_max: 727, quantization: 10, w_min: 1, w_max: 35 };
+        let states = States::Absolute(absolute);
+        assert_eq!((states.delay_value(2), states.window_value(2)), (40.0, 3.0));
+        let axis = |min| Axis::new("delay", min, 2000, 500).unwrap();
+        let states = States::Relative(Relative { d: axis(-1000), w: axis(0) });
+        assert_eq!((states.delay_value(1), states.window_value(1)), (-0.5, 0.5));
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub fn html(comparison: &Comparison, title: &str) -> String {
 }
 
 /// Puts the parts into their places in one pass: what looks like a place within a part stays.
-fn fill(template: &str, parts: &[(&str, &str)]) -> String {
+pub(crate) fn fill(template: &str, parts: &[(&str, &str)]) -> String {
     let length = parts.iter().map(|(_, text)| text.len()).sum::<usize>() + template.len();
     let mut page = String::with_capacity(length);
     let mut rest = template;

@@ -5,6 +5,7 @@ mod error;
 #[cfg(test)]
 mod example;
 mod groups;
+mod heatmap;
 mod html;
 mod json;
 mod number;
@@ -22,6 +23,10 @@ extern crate self as cellpace_report;
 
 pub use atomic::write_atomically;
 pub use error::ReportError;
+pub use heatmap::{
+    Heatmap, HeatmapAxis, HeatmapCell, HeatmapPage, PageTable, heatmap_html, heatmap_png,
+    heatmap_svg,
+};
 pub use html::html;
 pub use json::to_json;
 pub use number::short;

@@ -1,0 +1,309 @@
+//! What `cellpace mdi show` tells, as text, as JSON and for the page.
+
+use cellpace_mdi::{Analysis, Counts, Mixing, Model, States, Stationary, TransitionMatrix};
+use cellpace_report::{PageTable, short};
+use serde_json::{Value, json};
+
+use super::export;
+use super::picture::{delay_text, window_text};
+
+/// States that are listed.
+const LISTED: usize = 10;
+
+/// Traces that are named.
+const NAMED: usize = 4;
+
+/// Everything about a table.
+pub(super) struct Figures<'a> {
+    pub(super) model: &'a Model,
+    pub(super) bytes: usize,
+    pub(super) analysis: Analysis,
+    pub(super) stationary: Stationary,
+    pub(super) mixing: [Mixing; 3],
+}
+
+impl<'a> Figures<'a> {
+    pub(super) fn of(
+        model: &'a Model,
+        bytes: usize,
+        counts: &Counts,
+        matrix: &TransitionMatrix,
+    ) -> Self {
+        Self {
+            model,
+            bytes,
+            analysis: Analysis::of(&model.states, counts, LISTED),
+            stationary: matrix.stationary(),
+            mixing: matrix.mixing(),
+        }
+    }
+
+    /// Names and values, one a line.
+    pub(super) fn facts(&self) -> Vec<(String, String)> {
+        let (about, analysis) = (&self.model.about, &self.analysis);
+        let known = |text: &str| {
+            if text.is_empty() { "unknown".to_owned() } else { text.to_owned() }
+        };
+        let share = |part: u64, whole: u64| percent(part as f64 / whole.max(1) as f64);
+        let m = u64::from(analysis.states);
+        let pairs = [
+            ("teacher", known(&about.teacher)),
+            ("learnt on", self.traces()),
+            ("scenario", known(&about.scenario)),
+            ("users", self.users()),
+            ("epoch", format!("{} ms", short(f64::from(about.epoch_us) / 1e3))),
+            ("states", self.states()),
+            ("transitions", analysis.transitions.to_string()),
+            ("cells", format!("{} of {m} x {m} ({})", analysis.cells, percent(analysis.density))),
+            (
+                "unseen rows",
+                format!(
+                    "{} of {m} ({})",
+                    analysis.unseen_rows,
+                    share(analysis.unseen_rows.into(), m)
+                ),
+            ),
+            (
+                "subsets",
+                format!(
+                    "{}: {} empty, {} with one window",
+                    analysis.subsets,
+                    share(analysis.empty_subsets, analysis.subsets),
+                    share(analysis.single_subsets, analysis.subsets)
+                ),
+            ),
+            ("file", format!("{} bytes", self.bytes)),
+        ];
+        pairs.map(|(name, value)| (name.to_owned(), value)).into()
+    }
+
+    fn traces(&self) -> String {
+        let traces = &self.model.about.traces;
+        let names: Vec<&str> = traces.iter().take(NAMED).map(|trace| &trace.name[..]).collect();
+        match traces.len() {
+            0 => "unknown".to_owned(),
+            1..=NAMED => names.join(", "),
+            count => format!("{} and {} more", names.join(", "), count - NAMED),
+        }
+    }
+
+    fn users(&self) -> String {
+        let part = |part: &cellpace_mdi::Part| {
+            let users = if part.users == 0 { "unknown".to_owned() } else { part.users.to_string() };
+            if part.samples == 0 { users } else { format!("{users} ({} samples)", part.samples) }
+        };
+        let parts: Vec<String> = self.model.parts.iter().map(part).collect();
+        if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
+    }
+
+    fn states(&self) -> String {
+        let states = &self.model.states;
+        let (m, delays, windows) = (states.len(), states.delays(), states.windows());
+        match states {
+            States::Absolute(s) => format!(
+                "{m}, absolute: {delays} delays ({} to {} ms by {}) x {windows} windows ({} to {} packets)",
+                s.d_min, s.d_max, s.quantization, s.w_min, s.w_max
+            ),
+            States::Relative(s) => {
+                let range = |axis: &cellpace_mdi::Axis| {
+                    let ends = [axis.min(), axis.max(), axis.step()];
+                    let [min, max, step] = ends.map(|value| short(value as f64 / 1e3));
+                    format!("{min} to {max} by {step}")
+                };
+                format!(
+                    "{m}, relative: {delays} changes of the delay ({}) x {windows} of the window ({})",
+                    range(&s.d),
+                    range(&s.w)
+                )
+            }
+            _ => m.to_string(),
+        }
+    }
+
+    /// Tables below the facts.
+    pub(super) fn tables(&self) -> Vec<PageTable> {
+        vec![self.most_used(), self.most_likely(), self.mixing()]
+    }
+
+    fn most_used(&self) -> PageTable {
+        let total = self.analysis.transitions.max(1) as f64;
+        let row = |(state, count): &(u32, u64)| {
+            let share = percent(*count as f64 / total);
+            let [delay, window] = self.names(*state);
+            vec![delay, window, count.to_string(), share]
+        };
+        PageTable {
+            title: "Most used states".to_owned(),
+            note: String::new(),
+            header: texts([self.delay_name(), "window", "transitions", "share"]),
+            rows: self.analysis.most_used.iter().map(row).collect(),
+        }
+    }
+
+    fn most_likely(&self) -> PageTable {
+        let row = |(state, share): (u32, f64)| {
+            let [delay, window] = self.names(state);
+            vec![delay, window, percent(share)]
+        };
+        let Stationary { steps, change, .. } = &self.stationary;
+        let note = match *change <= 1e-12 {
+            true => format!(
+                "Power iteration, settled after {steps} steps; unseen rows lead everywhere."
+            ),
+            false => format!(
+                "Power iteration, not settled: step {steps}, the last, changed a share by {change:.1e}; \
+                 unseen rows lead everywhere."
+            ),
+        };
+        PageTable {
+            title: "Stationary distribution, the most likely states".to_owned(),
+            note,
+            header: texts([self.delay_name(), "window", "share"]),
+            rows: self.likely().into_iter().map(row).collect(),
+        }
+    }
+
+    fn likely(&self) -> Vec<(u32, f64)> {
+        let shares = self.stationary.shares.iter().copied().enumerate();
+        let mut shares: Vec<(u32, f64)> =
+            shares.map(|(state, share)| (state as u32, share)).collect();
+        shares.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        shares.truncate(LISTED);
+        shares
+    }
+
+    fn mixing(&self) -> PageTable {
+        let row = |mixing: &Mixing| {
+            let steps = |steps: Option<u32>| match steps {
+                Some(steps) => steps.to_string(),
+                None => format!("above {}", mixing.most_steps),
+            };
+            vec![format!("{:e}", mixing.change), steps(mixing.median), steps(mixing.longest)]
+        };
+        let (starts, states) = (self.mixing[0].starts, self.analysis.states);
+        let which = if starts < states {
+            format!("From {starts} of the {states} states as a start, spread evenly.")
+        } else {
+            "From every state as a start.".to_owned()
+        };
+        PageTable {
+            title: "Mixing time, steps until no probability changes by more".to_owned(),
+            note: which,
+            header: texts(["change", "median start", "slowest start"]),
+            rows: self.mixing.iter().map(row).collect(),
+        }
+    }
+
+    fn names(&self, state: u32) -> [String; 2] {
+        let states = &self.model.states;
+        [delay_text(states, states.delay_of(state)), window_text(states, states.window_of(state))]
+    }
+
+    fn delay_name(&self) -> &'static str {
+        match self.model.states {
+            States::Absolute(_) => "delay",
+            _ => "change: delay",
+        }
+    }
+
+    /// The figures as they are printed.
+    pub(super) fn text(&self, name: &str) -> String {
+        let facts = self.facts();
+        let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let mut text = format!("{name}\n");
+        for (name, value) in facts {
+            text += &format!("  {name:width$}  {value}\n");
+        }
+        for table in self.tables() {
+            text += &format!("\n{}\n{}", table.title, columns(&table));
+            if !table.note.is_empty() {
+                text += &format!("  {}\n", table.note);
+            }
+        }
+        text
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let analysis = &self.analysis;
+        let state = |state: u32| {
+            let states = &self.model.states;
+            let (delay, window) = (states.delay_of(state), states.window_of(state));
+            json!({
+                "state": state,
+                "delay": states.delay_value(delay),
+                "window": states.window_value(window),
+            })
+        };
+        let with = |mut value: Value, key: &str, more: Value| {
+            value[key] = more;
+            value
+        };
+        let used = analysis.most_used.iter();
+        let used = used.map(|(number, count)| with(state(*number), "transitions", (*count).into()));
+        let likely = self.likely().into_iter();
+        let likely = likely.map(|(number, share)| with(state(number), "share", share.into()));
+        let mixing = |mixing: &Mixing| {
+            json!({
+                "change": mixing.change,
+                "median_steps": mixing.median,
+                "longest_steps": mixing.longest,
+                "starts": mixing.starts,
+                "most_steps": mixing.most_steps,
+            })
+        };
+        let part = |part: &cellpace_mdi::Part| {
+            json!({
+                "users": part.users,
+                "samples": part.samples,
+                "cells": part.counts.cells().len(),
+                "transitions": part.counts.total(),
+            })
+        };
+        json!({
+            "schema": "cellpace.mdi.show/1",
+            "file_bytes": self.bytes,
+            "about": export::about(&self.model.about),
+            "states": export::states(&self.model.states),
+            "parts": self.model.parts.iter().map(part).collect::<Vec<_>>(),
+            "cells": analysis.cells,
+            "transitions": analysis.transitions,
+            "density": analysis.density,
+            "unseen_rows": analysis.unseen_rows,
+            "subsets": analysis.subsets,
+            "empty_subsets": analysis.empty_subsets,
+            "single_subsets": analysis.single_subsets,
+            "most_used": used.collect::<Vec<_>>(),
+            "stationary": {
+                "most_likely": likely.collect::<Vec<_>>(),
+                "steps": self.stationary.steps,
+                "last_change": self.stationary.change,
+            },
+            "mixing": self.mixing.iter().map(mixing).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn texts<const N: usize>(texts: [&str; N]) -> Vec<String> {
+    texts.map(str::to_owned).into()
+}
+
+/// A table as text, the numbers to the right.
+fn columns(table: &PageTable) -> String {
+    let all = || std::iter::once(&table.header).chain(&table.rows);
+    let width = |column: usize| {
+        all().filter_map(|row| row.get(column)).map(|text| text.chars().count()).max().unwrap_or(0)
+    };
+    let line = |row: &Vec<String>| {
+        let cells =
+            row.iter().enumerate().map(|(column, text)| format!("  {text:>0$}", width(column)));
+        cells.collect::<String>() + "\n"
+    };
+    all().map(line).collect()
+}
+
+fn percent(share: f64) -> String {
+    match share * 100.0 {
+        small if small > 0.0 && small < 0.001 => "below 0.001 %".to_owned(),
+        percent => format!("{} %", short(percent)),
+    }
+}

@@ -1,0 +1,216 @@
+//! Pictures of a Markov table: figures 5 and 6 of the paper for any table.
+
+use cellpace_mdi::{States, TransitionMatrix};
+use cellpace_report::{Heatmap, HeatmapAxis, HeatmapCell, short};
+
+/// Delays of the first picture, as in the paper.
+const DELAYS: u32 = 10;
+
+/// A matrix with so many states is shown whole.
+const SMALL: u32 = 380;
+
+/// A table to be drawn.
+pub(super) struct Pictures<'a> {
+    pub(super) name: &'a str,
+    pub(super) states: States,
+    pub(super) matrix: &'a TransitionMatrix,
+}
+
+/// States by their delays: first one and how many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Delays {
+    pub(super) first: u32,
+    pub(super) count: u32,
+}
+
+impl Pictures<'_> {
+    /// Whether the overview shows everything.
+    pub(super) fn is_small(&self) -> bool {
+        self.states.len() <= SMALL
+    }
+
+    /// All delays of a small matrix, else ten from the one on that `from` lies in, else the
+    /// first ten.
+    pub(super) fn overview_delays(&self, from: Option<f64>) -> Delays {
+        let all = self.states.delays();
+        if self.is_small() {
+            return Delays { first: 0, count: all };
+        }
+        let count = DELAYS.min(all);
+        let first = from.map_or(0, |value| self.delay_at(value)).min(all - count);
+        Delays { first, count }
+    }
+
+    /// The delay in which `value` lies, the nearest if none.
+    pub(super) fn delay_at(&self, value: f64) -> u32 {
+        let above = |delay: &u32| self.states.delay_value(*delay) <= value;
+        match self.states {
+            States::Absolute(_) => (0..self.states.delays()).take_while(above).last().unwrap_or(0),
+            _ => {
+                let far = |delay: u32| (self.states.delay_value(delay) - value).abs();
+                let all = 0..self.states.delays();
+                all.min_by(|a, b| far(*a).total_cmp(&far(*b))).unwrap_or(0)
+            }
+        }
+    }
+
+    /// The delay of `among` with the most cells that lead back to it.
+    pub(super) fn fullest(&self, among: Delays) -> u32 {
+        let size = |delay: u32| {
+            let one = Delays { first: delay, count: 1 };
+            self.cells(one).len()
+        };
+        let delays = among.first..among.first + among.count;
+        // The first of several.
+        delays.rev().max_by_key(|delay| size(*delay)).unwrap_or(among.first)
+    }
+
+    /// The transitions among some delays (figures 5a and 6a of the paper).
+    pub(super) fn overview(&self, delays: Delays) -> Heatmap {
+        let windows = self.states.windows();
+        let title = match delays.count == self.states.delays() {
+            true => format!("{}: transitions", self.name),
+            false => {
+                let Delays { first, count } = delays;
+                let [from, to] = [first, first + count - 1].map(|delay| self.delay_text(delay));
+                format!("{}: transitions among delays {from} to {to}", self.name)
+            }
+        };
+        let [low, high] = [0, windows - 1].map(|window| short(self.states.window_value(window)));
+        let axis = |way: &str| HeatmapAxis {
+            title: format!("{way}: {}, in each the windows {low} to {high}", self.delay_unit()),
+            len: delays.count * windows,
+            labels: (0..delays.count)
+                .map(|delay| {
+                    let middle = (f64::from(delay) + 0.5) * f64::from(windows);
+                    (middle, short(self.states.delay_value(delays.first + delay)))
+                })
+                .collect(),
+            lines: (1..delays.count).map(|delay| delay * windows).collect(),
+        };
+        Heatmap {
+            title,
+            unit: "probability".to_owned(),
+            columns: axis("to"),
+            rows: axis("from"),
+            cells: self.cells(delays),
+        }
+    }
+
+    /// The transitions within one delay (figures 5b and 6b of the paper).
+    pub(super) fn zoom(&self, delay: u32) -> Heatmap {
+        let axis = |way: &str| HeatmapAxis {
+            title: format!("{way}: {}", self.window_unit()),
+            len: self.states.windows(),
+            labels: self.window_labels(),
+            lines: Vec::new(),
+        };
+        let from_to = match self.states {
+            States::Absolute(_) => format!("the delay stays at {}", self.delay_text(delay)),
+            _ => format!("the delay's change stays {}", self.delay_text(delay)),
+        };
+        Heatmap {
+            title: format!("Zoom: {from_to}"),
+            unit: "probability".to_owned(),
+            columns: axis("to"),
+            rows: axis("from"),
+            cells: self.cells(Delays { first: delay, count: 1 }),
+        }
+    }
+
+    /// Where the chain is in the long run.
+    pub(super) fn distribution(&self, shares: &[f64]) -> Heatmap {
+        // What a distribution has of nearly nothing everywhere would use up the scale.
+        let least = shares.iter().copied().fold(0.0, f64::max) / 1e6;
+        let shares = shares.iter().enumerate().filter(|(_, share)| **share > least);
+        let delays = self.states.delays();
+        let cell = |(state, share): (usize, &f64)| HeatmapCell {
+            row: self.states.delay_of(state as u32),
+            column: self.states.window_of(state as u32),
+            value: *share,
+        };
+        Heatmap {
+            title: "Stationary distribution".to_owned(),
+            unit: "share".to_owned(),
+            columns: HeatmapAxis {
+                title: self.window_unit().to_owned(),
+                len: self.states.windows(),
+                labels: self.window_labels(),
+                lines: Vec::new(),
+            },
+            rows: HeatmapAxis {
+                title: self.delay_unit().to_owned(),
+                len: delays,
+                labels: (0..delays)
+                    .map(|delay| (f64::from(delay) + 0.5, short(self.states.delay_value(delay))))
+                    .collect(),
+                lines: Vec::new(),
+            },
+            cells: shares.map(cell).collect(),
+        }
+    }
+
+    fn cells(&self, delays: Delays) -> Vec<HeatmapCell> {
+        let windows = self.states.windows();
+        let (first, end) = (delays.first * windows, (delays.first + delays.count) * windows);
+        let row = |from: u32| {
+            let inside = self.matrix.row(from as usize).iter();
+            let inside = inside.filter(move |(to, _)| (first..end).contains(to));
+            inside.map(move |(to, value)| HeatmapCell {
+                row: from - first,
+                column: to - first,
+                value: *value,
+            })
+        };
+        (first..end).flat_map(row).collect()
+    }
+
+    fn window_labels(&self) -> Vec<(f64, String)> {
+        let label = |window| (f64::from(window) + 0.5, short(self.states.window_value(window)));
+        (0..self.states.windows()).map(label).collect()
+    }
+
+    fn delay_unit(&self) -> &'static str {
+        match self.states {
+            States::Absolute(_) => "delay [ms]",
+            _ => "change of the delay",
+        }
+    }
+
+    fn window_unit(&self) -> &'static str {
+        match self.states {
+            States::Absolute(_) => "window [packets]",
+            _ => "change of the window",
+        }
+    }
+
+    fn delay_text(&self, delay: u32) -> String {
+        delay_text(&self.states, delay)
+    }
+}
+
+/// A delay as people read it.
+pub(super) fn delay_text(states: &States, delay: u32) -> String {
+    let value = states.delay_value(delay);
+    match states {
+        States::Absolute(s) if s.quantization > 1 => {
+            let last = (value + f64::from(s.quantization) - 1.0).min(s.d_max.into());
+            format!("{}..{} ms", short(value), short(last))
+        }
+        States::Absolute(_) => format!("{} ms", short(value)),
+        _ => signed(value),
+    }
+}
+
+/// A window as people read it.
+pub(super) fn window_text(states: &States, window: u32) -> String {
+    let value = states.window_value(window);
+    match states {
+        States::Absolute(_) => format!("{} packets", short(value)),
+        _ => signed(value),
+    }
+}
+
+fn signed(change: f64) -> String {
+    if change > 0.0 { format!("+{}", short(change)) } else { short(change) }
+}

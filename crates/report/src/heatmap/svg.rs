@@ -1,0 +1,143 @@
+//! Heatmaps as SVG.
+
+use std::fmt::Write;
+
+use super::Heatmap;
+use super::colours::{LEVELS, hex, on_light};
+use super::draw::{Anchor, Ink, Panel, Pen};
+use super::grid::Stretch;
+use crate::html::escape;
+
+const STYLE: &str = "text{font:12px Helvetica,Arial,'Liberation Sans',sans-serif;fill:#333}\
+.title{font-size:14px;font-weight:bold;fill:#000}.axis{fill:#888}.grid{fill:#e0e4e8}";
+
+/// Heatmaps side by side as one picture on white, in the order given.
+pub fn heatmap_svg(maps: &[Heatmap]) -> String {
+    let panels: Vec<Panel<'_>> = maps.iter().map(Panel::of).collect();
+    let mut pen = SvgPen::default();
+    let mut x = 0.0;
+    for panel in &panels {
+        panel.draw(&mut pen, x);
+        x += panel.width;
+    }
+    let height = panels.iter().map(|panel| panel.height).fold(0.0, f64::max);
+    let levels: String = (0..LEVELS)
+        .map(|level| {
+            let colour = hex(on_light(level));
+            format!(".h{level}{{stroke:{colour}}}.f{level}{{fill:{colour}}}")
+        })
+        .collect();
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{x}\" height=\"{height}\" viewBox=\"0 0 {x} {height}\">\n\
+         <style>{STYLE}{levels}</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n{}</svg>\n",
+        pen.body
+    )
+}
+
+/// One heatmap for a page, which brings the colours: classes `h0`, ... for strokes, `f0`, ... for
+/// fills, `axis`, `grid` and `title`.
+pub(super) fn inline(map: &Heatmap) -> String {
+    let panel = Panel::of(map);
+    let mut pen = SvgPen::default();
+    panel.draw(&mut pen, 0.0);
+    let (width, height) = (panel.width, panel.height);
+    let title = escape(&map.title);
+    format!(
+        "<svg class=\"heat\" role=\"img\" aria-label=\"{title}\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\">\n{}</svg>\n",
+        pen.body
+    )
+}
+
+#[derive(Default)]
+struct SvgPen {
+    body: String,
+}
+
+impl SvgPen {
+    fn add(&mut self, element: &str) {
+        self.body.push_str(element);
+        self.body.push('\n');
+    }
+}
+
+impl Pen for SvgPen {
+    fn rectangle(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), ink: Ink) {
+        let class = class(ink);
+        self.add(&format!(
+            "<rect class=\"{class}\" x=\"{x:.2}\" y=\"{y:.2}\" width=\"{width:.2}\" height=\"{height:.2}\"/>"
+        ));
+    }
+
+    fn text(&mut self, (x, y): (f64, f64), anchor: Anchor, ink: Ink, words: &str) {
+        let anchor = match anchor {
+            Anchor::Start => "start",
+            Anchor::Middle => "middle",
+            Anchor::End => "end",
+        };
+        let (class, words) = (class(ink), escape(words));
+        self.add(&format!(
+            "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>"
+        ));
+    }
+
+    fn stretches(&mut self, (x, y): (f64, f64), cell: (f64, f64), level: usize, of: &[Stretch]) {
+        let mut path = String::new();
+        for Stretch { row, column, len } in of {
+            // Writing to a text cannot fail.
+            let _ = write!(path, "M{column} {row}h{len}");
+        }
+        // A line as thick as a row, through its middle. Crisp edges leave no seams.
+        let (across, down) = cell;
+        self.add(&format!(
+            "<path class=\"h{level}\" shape-rendering=\"crispEdges\" fill=\"none\" transform=\"matrix({across} 0 0 {down} {x} {})\" d=\"{path}\"/>",
+            y + down / 2.0
+        ));
+    }
+}
+
+fn class(ink: Ink) -> String {
+    match ink {
+        Ink::Title => "title".to_owned(),
+        Ink::Text => "text".to_owned(),
+        Ink::Axis => "axis".to_owned(),
+        Ink::Grid => "grid".to_owned(),
+        Ink::Level(level) => format!("f{level}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heatmap::example;
+
+    #[test]
+    fn maps_stand_side_by_side_with_titles_axes_and_bars() {
+        let svg = heatmap_svg(&[example::matrix(), example::zoom()]);
+        for text in ["first 10 delays", "21 to 22 ms", ">29</text>", "from: window [packets]"] {
+            assert!(svg.contains(text), "{text}");
+        }
+        // A bar of all levels for each.
+        assert_eq!(svg.matches("<rect class=\"f").count(), 2 * LEVELS);
+        assert!(!svg.contains("NaN") && !svg.contains("inf"));
+        assert!(svg.len() < 400_000, "{}", svg.len());
+    }
+
+    #[test]
+    fn names_from_outside_cannot_become_markup() {
+        let mut map = example::zoom();
+        map.title = "</text><script>".to_owned();
+        let svg = heatmap_svg(&[map.clone()]);
+        assert!(!svg.contains("<script") && svg.contains("&lt;script"));
+        assert!(!inline(&map).contains("<script"));
+    }
+
+    #[test]
+    fn an_empty_map_says_so() {
+        let map = Heatmap { cells: Vec::new(), ..example::matrix() };
+        let svg = heatmap_svg(&[map]);
+        assert!(svg.contains("nothing was seen here"));
+        assert!(!svg.contains("<path") && !svg.contains("class=\"f0\""));
+        assert!(!heatmap_svg(&[Heatmap::default()]).contains("NaN"));
+        assert!(heatmap_svg(&[]).starts_with("<svg"));
+    }
+}
