@@ -125,60 +125,90 @@ pub struct Mixing {
 /// The matrix by whole rows: each divided by its sum, those never seen uniform.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TransitionMatrix {
-    /// Per state: where its entries begin. One more at the end.
+    /// All states.
+    states: u32,
+    /// Those that any transition leads from or to, ascending. The others are all alike, so that
+    /// one number stands for all of them.
+    named: Vec<u32>,
+    /// Per named state: where its entries begin. One more at the end.
     starts: Vec<usize>,
+    /// Named state, by its place, and probability.
     entries: Vec<(u32, f64)>,
+}
+
+/// Shares of the states of a [`TransitionMatrix`].
+#[derive(Debug, Clone)]
+struct Shares {
+    named: Vec<f64>,
+    /// Of each other state.
+    other: f64,
 }
 
 impl TransitionMatrix {
     /// Normalises every row.
     pub fn new(states: &States, counts: &Counts) -> Self {
-        let mut starts = Vec::with_capacity(states.len() as usize + 1);
+        let mut named: Vec<u32> =
+            counts.cells().iter().flat_map(|cell| [cell.from, cell.to]).collect();
+        named.sort_unstable();
+        named.dedup();
+        let mut starts = Vec::with_capacity(named.len() + 1);
         let mut entries = Vec::with_capacity(counts.cells().len());
         let mut rows = counts.cells().chunk_by(|a, b| a.from == b.from).peekable();
-        for state in 0..states.len() {
+        for state in &named {
             starts.push(entries.len());
-            if let Some(row) = rows.next_if(|row| row[0].from == state) {
+            if let Some(row) = rows.next_if(|row| row[0].from == *state) {
                 let total = row.iter().map(|cell| cell.count as f64).sum::<f64>();
-                entries.extend(row.iter().map(|cell| (cell.to, cell.count as f64 / total)));
+                let place = |to| named.partition_point(|state| *state < to) as u32;
+                entries.extend(row.iter().map(|cell| (place(cell.to), cell.count as f64 / total)));
             }
         }
         starts.push(entries.len());
-        Self { starts, entries }
-    }
-
-    fn states(&self) -> usize {
-        self.starts.len() - 1
+        Self { states: states.len(), named, starts, entries }
     }
 
     /// Where a state leads, and with which probabilities; nothing if it was never seen, which
-    /// counts as leading everywhere. `state` is one of the chain's.
-    pub fn row(&self, state: usize) -> &[(u32, f64)] {
-        &self.entries[self.starts[state]..self.starts[state + 1]]
+    /// counts as leading everywhere.
+    pub fn row(&self, state: u32) -> impl Iterator<Item = (u32, f64)> {
+        let row = self.named.binary_search(&state).map_or(&[][..], |place| self.entries(place));
+        row.iter().map(|(to, probability)| (self.named[*to as usize], *probability))
+    }
+
+    fn entries(&self, place: usize) -> &[(u32, f64)] {
+        &self.entries[self.starts[place]..self.starts[place + 1]]
+    }
+
+    /// States without a name.
+    fn others(&self) -> usize {
+        self.states as usize - self.named.len()
     }
 
     /// Multiplications of a step, about.
     fn work(&self) -> u64 {
-        (self.entries.len() + 2 * self.states()) as u64
+        (self.entries.len() + 2 * self.named.len() + 1) as u64
+    }
+
+    fn even(&self) -> Shares {
+        let share = 1.0 / f64::from(self.states);
+        Shares { named: vec![share; self.named.len()], other: share }
     }
 
     /// One step: `next` becomes `now` times the matrix. Returns the largest change.
-    fn step(&self, now: &[f64], next: &mut [f64]) -> f64 {
-        next.fill(0.0);
-        let mut everywhere = 0.0;
-        for (state, share) in now.iter().enumerate().filter(|(_, share)| **share > 0.0) {
-            let row = self.row(state);
+    fn step(&self, now: &Shares, next: &mut Shares) -> f64 {
+        next.named.fill(0.0);
+        let mut everywhere = now.other * self.others() as f64;
+        for (place, share) in now.named.iter().enumerate().filter(|(_, share)| **share > 0.0) {
+            let row = self.entries(place);
             if row.is_empty() {
                 everywhere += share;
             }
             for (to, probability) in row {
-                next[*to as usize] += share * probability;
+                next.named[*to as usize] += share * probability;
             }
         }
-        let everywhere = everywhere / self.states() as f64;
-        let mut change: f64 = 0.0;
-        for (before, after) in now.iter().zip(next) {
-            *after += everywhere;
+        next.other = everywhere / f64::from(self.states);
+        let mut change = if self.others() > 0 { (next.other - now.other).abs() } else { 0.0 };
+        for (before, after) in now.named.iter().zip(&mut next.named) {
+            *after += next.other;
             change = change.max((*after - before).abs());
         }
         change
@@ -189,47 +219,52 @@ impl TransitionMatrix {
     /// that goes round in circles. Where a chain falls into parts that never meet, each part
     /// keeps the share that it began with.
     pub fn stationary(&self) -> Stationary {
-        let states = self.states();
         let most = (STATIONARY_WORK / self.work()).clamp(1, 1_000_000) as u32;
-        let mut now = vec![1.0 / states as f64; states];
+        let mut now = self.even();
         let mut next = now.clone();
-        let mut change = 0.0;
-        for steps in 1..=most {
+        let (mut steps, mut change) = (0, f64::INFINITY);
+        while steps < most && change > SETTLED {
             change = self.step(&now, &mut next) / 2.0;
-            now.iter_mut().zip(&next).for_each(|(now, next)| *now = (*now + next) / 2.0);
-            if change <= SETTLED {
-                return Stationary { shares: now, steps, change };
-            }
+            steps += 1;
+            now.named
+                .iter_mut()
+                .zip(&next.named)
+                .for_each(|(now, next)| *now = (*now + next) / 2.0);
+            now.other = (now.other + next.other) / 2.0;
         }
-        Stationary { shares: now, steps: most, change }
+        let mut shares = vec![now.other; self.states as usize];
+        for (state, share) in self.named.iter().zip(now.named) {
+            shares[*state as usize] = share;
+        }
+        Stationary { shares, steps, change }
     }
 
     /// Mixing times for changes of 1e-3, 1e-5 and 1e-7, from every state as a start if there is
     /// time for that, else from states spread evenly.
     pub fn mixing(&self) -> [Mixing; 3] {
-        let (unseen, seen): (Vec<usize>, Vec<usize>) =
-            (0..self.states()).partition(|state| self.row(*state).is_empty());
-        let mut times: Vec<Times> = Vec::new();
-        let mut work = 0;
-        // All unseen starts are everywhere after their first step.
-        if let Some(start) = unseen.first() {
-            times.push(self.times(*start, unseen.len() as f64, &mut work));
-        }
-        let mut tried = 0;
+        let seen = (0..self.named.len()).filter(|place| !self.entries(*place).is_empty());
+        let seen: Vec<usize> = seen.collect();
+        let unseen = self.states - seen.len() as u32;
+        let (mut times, mut work, mut tried) = (Vec::new(), 0, 0);
         for start in spread(&seen) {
             if tried > 0 && work >= MIXING_WORK {
                 break;
             }
-            times.push(self.times(start, 0.0, &mut work));
+            let mut now = Shares { named: vec![0.0; self.named.len()], other: 0.0 };
+            now.named[start] = 1.0;
+            times.push(Times { weight: 0.0, steps: self.steps(now, 0, &mut work) });
             tried += 1;
         }
         let weight = seen.len() as f64 / f64::from(tried.max(1));
-        times
-            .iter_mut()
-            .filter(|times| times.weight == 0.0)
-            .for_each(|times| times.weight = weight);
-        let starts = tried + unseen.len() as u32;
-        [0, 1, 2].map(|limit| summary(limit, &mut times, starts, self.most_steps()))
+        times.iter_mut().for_each(|times| times.weight = weight);
+        if unseen > 0 {
+            // All unseen starts are everywhere after a first step, which changes much unless
+            // there is only one state.
+            let done = u32::from(self.states > 1);
+            let steps = self.steps(self.even(), done, &mut work);
+            times.push(Times { weight: unseen.into(), steps });
+        }
+        [0, 1, 2].map(|limit| summary(limit, &mut times, tried + unseen, self.most_steps()))
     }
 
     /// So many that one start alone cannot take too long.
@@ -237,12 +272,11 @@ impl TransitionMatrix {
         (MIXING_WORK / 4 / self.work()).clamp(100, MOST_STEPS.into()) as u32
     }
 
-    fn times(&self, start: usize, weight: f64, work: &mut u64) -> Times {
-        let mut now = vec![0.0; self.states()];
-        now[start] = 1.0;
+    /// Steps from `now` until the changes are below each limit, of which some are `done`.
+    fn steps(&self, mut now: Shares, done: u32, work: &mut u64) -> [Option<u32>; 3] {
         let mut next = now.clone();
         let mut steps = [None; 3];
-        for step in 1..=self.most_steps() {
+        for step in done + 1..=self.most_steps() {
             let change = self.step(&now, &mut next);
             std::mem::swap(&mut now, &mut next);
             *work += self.work();
@@ -255,7 +289,7 @@ impl TransitionMatrix {
                 break;
             }
         }
-        Times { weight, steps }
+        steps
     }
 }
 
@@ -403,6 +437,21 @@ mod tests {
     }
 
     #[test]
+    fn states_that_nothing_leads_to_are_alike() {
+        // The same chain with the unnamed states written out as leading everywhere.
+        let cells = [(1, 3, 2), (3, 1, 1), (3, 3, 1), (1, 4, 1)];
+        let everywhere =
+            [0, 2, 4, 5].into_iter().flat_map(|from| (0..6).map(move |to| (from, to, 1)));
+        let written: Vec<_> = cells.into_iter().chain(everywhere).collect();
+        let (lumped, whole) = (matrix(6, &cells), matrix(6, &written));
+        assert_eq!((lumped.others(), whole.others()), (3, 0));
+        assert_near(&lumped.stationary().shares, &whole.stationary().shares);
+        assert_eq!(lumped.mixing(), whole.mixing());
+        assert_eq!(lumped.row(1).map(|(to, _)| to).collect::<Vec<_>>(), [3, 4]);
+        assert_eq!(lumped.row(0).count(), 0);
+    }
+
+    #[test]
     fn a_single_state_is_there_at_once() {
         let one = matrix(1, &[(0, 0, 9)]);
         assert_near(&one.stationary().shares, &[1.0]);
@@ -443,10 +492,14 @@ mod tests {
             let found = matrix.stationary();
             let sum: f64 = found.shares.iter().sum();
             prop_assert!((sum - 1.0).abs() < 1e-9, "{sum}");
-            let mut next = found.shares.clone();
+            let even = matrix.even();
+            let named = matrix.named.iter().map(|state| found.shares[*state as usize]).collect();
+            let other = (0..12).find(|state| !matrix.named.contains(state));
+            let other = other.map_or(0.0, |state| found.shares[state as usize]);
+            let (now, mut next) = (Shares { named, other }, even);
             prop_assert!(found.change < 1e-9, "{found:?}");
             // Half of a step was tried; a whole one changes twice as much.
-            prop_assert!(matrix.step(&found.shares, &mut next) < 3.0 * found.change + 1e-12);
+            prop_assert!(matrix.step(&now, &mut next) < 3.0 * found.change + 1e-12);
         }
     }
 }

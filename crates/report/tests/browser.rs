@@ -11,7 +11,10 @@ mod example;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use cellpace_report::{Comparison, TracePreview, html, svg_files, trace_svg, write_atomically};
+use cellpace_report::{
+    Comparison, Heatmap, HeatmapAxis, HeatmapCell, HeatmapPage, PageTable, TracePreview,
+    heatmap_html, heatmap_svg, html, svg_files, trace_svg, write_atomically,
+};
 use serde_json::Value;
 
 #[test]
@@ -142,6 +145,8 @@ fn pictures_are_well_formed() {
     let preview =
         TracePreview { name: "drive.down".to_owned(), bin_s: 0.1, capacity_mbps: capacity };
     pictures.push(("trace.svg".to_owned(), trace_svg(&preview)));
+    pictures.push(("heat.svg".to_owned(), heatmap_svg(&[heatmap(300), heatmap(20)])));
+    pictures.push(("odd-heat.svg".to_owned(), heatmap_svg(&[Heatmap::default()])));
     if let Some(folder) = std::env::var_os("PAGES") {
         for (name, svg) in &pictures {
             write_atomically(&Path::new(&folder).join(name), svg.as_bytes()).unwrap();
@@ -159,6 +164,56 @@ fn pictures_are_well_formed() {
     let file = browser.write("pictures", &page);
     let dom = browser.dump("pictures", &format!("file://{}", file.display()), &[]);
     assert_eq!(browser.told("pictures", &dom, "data-cellpace=\"")["good"], count);
+}
+
+#[test]
+fn a_page_of_heatmaps_opens_in_light_and_dark_and_on_a_phone() {
+    let Some(browser) = Browser::find() else { return };
+    let row = vec!["20 ms <&>".to_owned(), "17".to_owned()];
+    let table = PageTable { title: "States".to_owned(), rows: vec![row], ..PageTable::default() };
+    let page = heatmap_html(&HeatmapPage {
+        title: "Markov table".to_owned(),
+        version: "1".to_owned(),
+        facts: vec![("states".to_owned(), "a long description of states ".repeat(9))],
+        maps: vec![(heatmap(300), "A note.".to_owned()), (heatmap(20), String::new())],
+        tables: vec![table],
+    });
+    let file = browser.write("heat", &page);
+    let frame = format!(
+        "<!doctype html><iframe style='border:0;width:360px;height:800px' src='{}'></iframe>",
+        file.file_name().unwrap().to_string_lossy()
+    );
+    let framed = browser.write("heat-frame", &frame);
+    for (name, file, flags) in [
+        ("heat-light", &file, &[][..]),
+        ("heat-dark", &file, &["--blink-settings=preferredColorScheme=0"]),
+        ("heat-phone", &framed, &[]),
+    ] {
+        // Fails if the console says anything.
+        let dom = browser.dump(name, &format!("file://{}", file.display()), flags);
+        assert!(name == "heat-phone" || dom.matches("<svg class=\"heat\"").count() == 2);
+    }
+}
+
+fn heatmap(len: u32) -> Heatmap {
+    let axis = |title: &str| HeatmapAxis {
+        title: title.to_owned(),
+        len,
+        labels: (0..len).map(|i| (f64::from(i) + 0.5, i.to_string())).collect(),
+        lines: (1..len / 10).map(|i| 10 * i).collect(),
+    };
+    let cell = |i: u32| HeatmapCell {
+        row: i % len,
+        column: i / len,
+        value: 1.0 / f64::from(1 + (i % len).abs_diff(i / len)),
+    };
+    Heatmap {
+        title: "a <&> b".to_owned(),
+        unit: "share".to_owned(),
+        columns: axis("to"),
+        rows: axis("from"),
+        cells: (0..len * len).step_by(7).map(cell).collect(),
+    }
 }
 
 /// `expected` names a section, its charts, and the lines (areas among them) of each.

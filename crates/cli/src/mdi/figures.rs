@@ -135,7 +135,7 @@ impl<'a> Figures<'a> {
         PageTable {
             title: "Most used states".to_owned(),
             note: String::new(),
-            header: texts([self.delay_name(), "window", "transitions", "share"]),
+            header: texts([self.delay_name(), self.window_name(), "transitions", "share"]),
             rows: self.analysis.most_used.iter().map(row).collect(),
         }
     }
@@ -158,7 +158,7 @@ impl<'a> Figures<'a> {
         PageTable {
             title: "Stationary distribution, the most likely states".to_owned(),
             note,
-            header: texts([self.delay_name(), "window", "share"]),
+            header: texts([self.delay_name(), self.window_name(), "share"]),
             rows: self.likely().into_iter().map(row).collect(),
         }
     }
@@ -202,7 +202,14 @@ impl<'a> Figures<'a> {
     fn delay_name(&self) -> &'static str {
         match self.model.states {
             States::Absolute(_) => "delay",
-            _ => "change: delay",
+            _ => "change of delay",
+        }
+    }
+
+    fn window_name(&self) -> &'static str {
+        match self.model.states {
+            States::Absolute(_) => "window",
+            _ => "of window",
         }
     }
 

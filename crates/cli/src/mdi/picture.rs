@@ -154,12 +154,11 @@ impl Pictures<'_> {
         let windows = self.states.windows();
         let (first, end) = (delays.first * windows, (delays.first + delays.count) * windows);
         let row = |from: u32| {
-            let inside = self.matrix.row(from as usize).iter();
-            let inside = inside.filter(move |(to, _)| (first..end).contains(to));
+            let inside = self.matrix.row(from).filter(move |(to, _)| (first..end).contains(to));
             inside.map(move |(to, value)| HeatmapCell {
                 row: from - first,
                 column: to - first,
-                value: *value,
+                value,
             })
         };
         (first..end).flat_map(row).collect()

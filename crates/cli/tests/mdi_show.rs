@@ -1,0 +1,195 @@
+//! `cellpace mdi show` and `cellpace mdi export`, run as users run them.
+
+#![allow(clippy::unwrap_used)]
+
+mod program;
+
+use cellpace_mdi::{About, Absolute, Axis, Cell, Counts, Model, Part, Relative, States, TraceName};
+use program::{Folder, number};
+
+fn part(users: u32, cells: &[(u32, u32, u64)]) -> Part {
+    let cell = |&(from, to, count): &(u32, u32, u64)| Cell { from, to, count };
+    let counts = Counts::from_cells(cells.iter().map(cell).collect());
+    Part { users, samples: 100, counts }
+}
+
+fn about() -> About {
+    let trace = |name: &str| TraceName { name: name.into(), sha256: [0xab; 32] };
+    About {
+        teacher: "verus:r=2".into(),
+        traces: vec![trace("channel00"), trace("channel01")],
+        scenario: "--rtt 20ms".into(),
+        seed: 7,
+        epoch_us: 5000,
+    }
+}
+
+/// Two delay changes by three window changes.
+fn relative() -> Model {
+    let axis = |name, max: i64| Axis::new(name, 0, max, 1000).unwrap();
+    Model {
+        about: about(),
+        states: States::Relative(Relative { d: axis("delay", 1000), w: axis("window", 2000) }),
+        parts: vec![part(1, &[(0, 0, 3), (0, 1, 1), (1, 0, 2)]), part(2, &[(0, 5, 4), (5, 0, 4)])],
+    }
+}
+
+/// The size of the paper's training with one user.
+fn paper() -> Model {
+    let states = Absolute { d_min: 20, d_max: 727, quantization: 1, w_min: 0, w_max: 35 };
+    let near = |i: u32| (i * 7919 % 25_000, i * 7919 % 25_000 + i % 40, 1 + u64::from(i % 3));
+    let cells: Vec<(u32, u32, u64)> = (0..20_000).map(near).collect();
+    Model { about: about(), states: States::Absolute(states), parts: vec![part(1, &cells)] }
+}
+
+fn folder(model: &Model) -> Folder {
+    Folder::with("t.mdi", model.to_bytes())
+}
+
+#[test]
+fn figures_are_told_in_words() {
+    let told = folder(&relative()).good("mdi show t.mdi");
+    for line in [
+        "t.mdi",
+        "teacher      verus:r=2",
+        "learnt on    channel00, channel01",
+        "users        1 (100 samples), 2 (100 samples)",
+        "states       6, relative: 2 changes of the delay (0 to 1 by 1) x 3 of the window (0 to 2 by 1)",
+        "transitions  14",
+        "cells        5 of 6 x 6 (13.9 %)",
+        "unseen rows  3 of 6 (50 %)",
+        "subsets      12: 66.7 % empty, 25 % with one window",
+        "From every state as a start.",
+    ] {
+        assert!(told.lines().any(|told| told.trim() == line), "{line}\n{told}");
+    }
+}
+
+#[test]
+fn figures_are_told_as_json() {
+    let folder = folder(&relative());
+    let told = folder.json("mdi show t.mdi --users 1");
+    assert_eq!(told["schema"], "cellpace.mdi.show/1");
+    assert_eq!((&told["states"]["size"], &told["states"]["kind"]), (&6.into(), &"relative".into()));
+    assert_eq!(
+        (&told["cells"], &told["transitions"], &told["unseen_rows"]),
+        (&3.into(), &6.into(), &4.into())
+    );
+    assert_eq!(told["most_used"][0]["transitions"], 4);
+    assert_eq!(told["most_used"][1]["window"], 1.0);
+    assert_eq!(told["parts"].as_array().unwrap().len(), 1);
+    assert_eq!(told["about"]["traces"][0]["sha256"], "ab".repeat(32));
+    // 0 goes to 1 with 1/4, 1 back to 0 always, and nothing leads to the others.
+    assert_eq!(told["stationary"]["most_likely"][0]["state"], 0);
+    assert!((number(&told, "/stationary/most_likely/0/share") - 0.8).abs() < 1e-9);
+    assert!((number(&told, "/stationary/most_likely/1/share") - 0.2).abs() < 1e-9);
+    assert_eq!(told["mixing"][2]["starts"], 6);
+    let both = folder.json("mdi show t.mdi --users all");
+    assert_eq!(both["transitions"], 14);
+}
+
+#[test]
+fn pictures_are_written_in_the_form_that_their_names_say() {
+    let folder = folder(&paper());
+    folder.good("mdi show t.mdi --plot a.svg --report a.html");
+    folder.good("mdi show t.mdi --plot a.PNG --from 100 --zoom 104.5");
+    let svg = String::from_utf8(folder.read("a.svg")).unwrap();
+    assert!(
+        svg.starts_with("<svg")
+            && svg.contains("verus:r=2: transitions among delays 20 ms to 29 ms")
+    );
+    assert!(svg.contains("Zoom: the delay stays at 2"), "{svg}");
+    assert!(folder.read("a.PNG").starts_with(b"\x89PNG\r\n\x1a\n"));
+    let html = String::from_utf8(folder.read("a.html")).unwrap();
+    // The ten delays, the zoom, the whole, and the stationary distribution.
+    assert_eq!(html.matches("<svg class=\"heat\"").count(), 4);
+    assert!(html.contains("each point: the highest of 68 x 68 cells"));
+    assert!(html.contains("Markov table of verus:r=2") && !html.contains("<script"));
+    let svg = folder.good("mdi show t.mdi --from 100 --zoom 104.5 --plot -");
+    assert!(svg.contains("among delays 100 ms to 109 ms") && svg.contains("stays at 104 ms"));
+    // Beyond the end: the last ten.
+    let svg = folder.good("mdi show t.mdi --from 1e9 --zoom -5 --plot -");
+    assert!(svg.contains("among delays 718 ms to 727 ms") && svg.contains("stays at 20 ms"));
+}
+
+#[test]
+fn a_small_matrix_is_drawn_whole() {
+    let svg = folder(&relative()).good("mdi show t.mdi --plot - --zoom 1");
+    assert!(svg.contains("verus:r=2: transitions<") && svg.contains("change stays +1"), "{svg}");
+    let html = folder(&relative());
+    html.good("mdi show t.mdi --report t.html");
+    let html = String::from_utf8(html.read("t.html")).unwrap();
+    assert_eq!(html.matches("<svg class=\"heat\"").count(), 3);
+}
+
+#[test]
+fn json_export_loses_nothing() {
+    let folder = folder(&relative());
+    let text = folder.good("mdi export t.mdi --format json");
+    let all: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(all["schema"], "cellpace.mdi.model/1");
+    assert_eq!(all["about"]["seed"], 7);
+    assert_eq!(all["states"]["window_change"]["values"], 3);
+    let parts = serde_json::json!([
+        { "users": 1, "samples": 100, "cells": [[0, 0, 3], [0, 1, 1], [1, 0, 2]] },
+        { "users": 2, "samples": 100, "cells": [[0, 5, 4], [5, 0, 4]] },
+    ]);
+    assert_eq!(all["parts"], parts);
+    folder.good("mdi export t.mdi --format json --users 2 -o two.json");
+    let two: serde_json::Value = serde_json::from_slice(&folder.read("two.json")).unwrap();
+    assert_eq!(two["parts"], serde_json::json!([parts[1]]));
+}
+
+#[test]
+fn csv_export_is_the_published_layout_and_reads_back() {
+    let folder = folder(&relative());
+    let text = folder.good("mdi export t.mdi --format csv --users 1");
+    let zeros = "0,0,0,0,0,0\n";
+    let expected = format!("3,0,2,1,2,0,1,1\n0.75,0.25,0,0,0,0\n1,0,0,0,0,0\n{}", zeros.repeat(4));
+    assert_eq!(text, expected);
+    folder.write("m.csv", &text);
+    let told = folder.json("mdi show m.csv");
+    assert_eq!((&told["cells"], &told["unseen_rows"]), (&3.into(), &4.into()));
+    assert_eq!(told["parts"][0]["users"], 0);
+    let pruned = folder.good("mdi export m.csv --format csv --prune 0.3");
+    assert!(pruned.contains("\n1,0,0,0,0,0\n1,0,0,0,0,0\n"), "{pruned}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_one_line() {
+    let folder = folder(&paper());
+    folder.refused("mdi show missing.mdi", "missing.mdi: No such file");
+    folder.refused("mdi show t.mdi --users 3", "--users 3: this table has no such part; it has 1");
+    folder.refused("mdi show t.mdi --users some", "give `all` or a number");
+    folder.refused("mdi show t.mdi --plot a.jpg", "name a file that ends with .svg or .png");
+    folder.refused("mdi show t.mdi --plot - --json -", "only one of --json, --plot and --report");
+    folder.refused("mdi show t.mdi --plot no/a.svg", "no such folder");
+    folder.refused("mdi show t.mdi --zoom nan", "give a number");
+    folder.refused("mdi export t.mdi", "--format");
+    folder.refused("mdi export t.mdi --format csv --prune 1", "give a share from 0 to below 1");
+    let outcome = folder.run("mdi export t.mdi --format csv");
+    outcome.complains(1, "25488 x 25488 numbers is too large for CSV");
+    assert_eq!(folder.names(), ["t.mdi"]);
+}
+
+#[test]
+fn damaged_files_say_what_is_wrong_with_them() {
+    let whole = relative().to_bytes();
+    let folder = Folder::new();
+    for (name, bytes, said) in [
+        ("empty", &b""[..], "empty: not a Markov table"),
+        ("text", b"hello", "text: not a Markov table"),
+        ("short", &whole[..60], "short: truncated at byte 60"),
+        ("csv", b"1,2,3\n", "csv: line 1: 3 fields, and not 8"),
+        ("future", b"CELLMDI\n\x07\0", "future: version 7; this program reads 1"),
+    ] {
+        folder.write(name, bytes);
+        folder.refused(&format!("mdi show {name}"), said);
+        folder.refused(&format!("mdi export {name} --format json"), said);
+    }
+    let mut flipped = whole;
+    flipped[50] ^= 1;
+    folder.write("flipped", &flipped);
+    folder.refused("mdi show flipped", "flipped: damaged: the checksum is");
+    folder.refused("mdi show .", ".: Is a directory");
+}
