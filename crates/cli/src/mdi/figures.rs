@@ -181,8 +181,14 @@ impl<'a> Figures<'a> {
             vec![format!("{:e}", mixing.change), steps(mixing.median), steps(mixing.longest)]
         };
         let (starts, states) = (self.mixing[0].starts, self.analysis.states);
+        let unseen = self.analysis.unseen_rows;
         let which = if starts < states {
-            format!("From {starts} of the {states} states as a start, spread evenly.")
+            format!(
+                "From {} of the {} states that lead on, spread evenly, and from all {unseen} that do \
+                 not, as a start.",
+                starts - unseen,
+                states - unseen
+            )
         } else {
             "From every state as a start.".to_owned()
         };

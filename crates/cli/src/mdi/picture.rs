@@ -77,8 +77,8 @@ impl Pictures<'_> {
             }
         };
         let [low, high] = [0, windows - 1].map(|window| short(self.states.window_value(window)));
-        let axis = |way: &str| HeatmapAxis {
-            title: format!("{way}: {}, in each the windows {low} to {high}", self.delay_unit()),
+        let axis = |title: String| HeatmapAxis {
+            title,
             len: delays.count * windows,
             labels: (0..delays.count)
                 .map(|delay| {
@@ -91,8 +91,11 @@ impl Pictures<'_> {
         Heatmap {
             title,
             unit: "probability".to_owned(),
-            columns: axis("to"),
-            rows: axis("from"),
+            columns: axis(format!(
+                "to: {}, in each the windows {low} to {high}",
+                self.delay_unit()
+            )),
+            rows: axis(format!("from: {}", self.delay_unit())),
             cells: self.cells(delays),
         }
     }

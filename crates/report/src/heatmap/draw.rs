@@ -68,7 +68,7 @@ impl<'a> Panel<'a> {
         let below = letters(&map.columns.title).max(grid.note().map_or(0.0, |note| letters(&note)));
         let width = (left + map_width + GAP + BAR + 52.0)
             .max(titles[0] * 1.17)
-            .max(titles[1] + 80.0)
+            .max(titles[1] + letters(&map.unit) + 12.0)
             .max(left + map_width / 2.0 + below / 2.0 + 12.0)
             .ceil();
         let note = if grid.note().is_some() { 18.0 } else { 0.0 };
@@ -162,7 +162,10 @@ impl<'a> Panel<'a> {
             pen.rectangle((left + BAR, at - 0.25), (4.0, 0.5), Ink::Axis);
             pen.text((left + BAR + 7.0, at + 4.0), Anchor::Start, Ink::Text, &tick_text(tick));
         }
-        pen.text((left + BAR + 2.0, y - 10.0), Anchor::End, Ink::Text, &self.map.unit);
+        // Above the bar, or as far to the right as the title beside it needs.
+        let clear = x - self.left + letters(&self.map.rows.title) + 24.0;
+        let start = (left + BAR + 2.0 - letters(&self.map.unit)).max(clear);
+        pen.text((start, y - 10.0), Anchor::Start, Ink::Text, &self.map.unit);
     }
 }
 
