@@ -26,6 +26,9 @@ pub(crate) struct PathOptions {
     /// Random loss: 1%, ge:..., step:0%/5s,1%/5s, random:0%..1%/5s
     #[arg(long, default_value = "0%", value_name = "LOSS")]
     loss: String,
+    /// Random loss of acks and receivers' reports on the way back; forms as for --loss
+    #[arg(long, default_value = "0%", value_name = "LOSS")]
+    uplink_loss: String,
     /// When receivers acknowledge: every packet, or delayed:40ms (every second packet)
     #[arg(long, default_value = "every", value_name = "POLICY")]
     acks: String,
@@ -64,6 +67,7 @@ impl PathOptions {
             queue: named("--queue", self.queue.parse::<QueueSpec>())?,
             rtt: named("--rtt", DelaySpec::parse(&self.rtt, files))?,
             loss: named("--loss", self.loss.parse::<LossSpec>())?,
+            uplink_loss: named("--uplink-loss", self.uplink_loss.parse::<LossSpec>())?,
             acks: named("--acks", self.acks.parse::<AckPolicy>())?,
             skip: self.skip.unwrap_or(Scenario::default().skip),
             seed: self.seed,

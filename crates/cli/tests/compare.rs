@@ -228,6 +228,7 @@ fn every_option_of_the_path_does_something() {
         "--rtt random:10ms..100ms/5s",
         "--loss 1%",
         "--loss ge:p=1%,r=30%",
+        "--uplink-loss 20%",
         "--loss random:0%..1%/5s",
         "--queue droptail:30pkts",
         "--queue drophead:100kB",
@@ -404,6 +405,7 @@ fn wrong_options_are_answered_with_what_would_do() {
         ("--queue droptail:2", "needs a unit"),
         ("--loss NaN", "--loss"),
         ("--loss 2", "--loss: loss: `2` is out of range"),
+        ("--uplink-loss 101%", "--uplink-loss: loss: `101%` is out of range"),
         ("--loss 101%", "--loss: loss: `101%` is out of range"),
         ("--acks sometimes", "--acks"),
         ("--acks delayed:40", "--acks: `40` needs a unit"),
@@ -508,6 +510,7 @@ fn links_that_are_off_or_absurdly_fast_come_to_an_end() {
         ("--trace constant:1000gbit --duration 50ms --skip 0s", 1.0),
         ("--trace constant:12mbit --loss 100%", 0.0),
         ("--trace constant:12mbit --duration 1ns --skip 0s", 0.0),
+        ("--trace constant:12mbit --uplink-loss 100%", 1.0),
         ("--trace constant:12mbit --rtt 1h", 1.0),
         ("--trace constant:12mbit --uplink constant:0bit", 1.0),
     ] {

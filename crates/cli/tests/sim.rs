@@ -101,6 +101,7 @@ fn wrong_scenarios_are_answered_with_line_and_field() {
             "s.toml:1: queue: droptail: `1kB` is smaller",
         ),
         (format!("queue = \"codle\"\n{flow}"), "did you mean `codel`?"),
+        (format!("uplink_loss = \"200%\"\n{flow}"), "s.toml:1: uplink_loss: "),
         (format!("loss = \"200%\"\n{flow}"), "s.toml:1: loss: "),
         (format!("duration = \"NaNs\"\n{flow}"), "s.toml:1: duration: "),
         (format!("duration = \"0s\"\n{flow}"), "s.toml:1: duration: the duration is 0 s"),

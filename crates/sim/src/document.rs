@@ -23,6 +23,7 @@ struct Document {
     queue: Option<Spanned<String>>,
     rtt: Option<Spanned<String>>,
     loss: Option<Spanned<String>>,
+    uplink_loss: Option<Spanned<String>>,
     acks: Option<Spanned<String>>,
     duration: Option<Spanned<String>>,
     skip: Option<Spanned<String>>,
@@ -104,6 +105,7 @@ impl Scenario {
             .read(&document.rtt, "rtt", &mut scenario.rtt, |text| DelaySpec::parse(text, files))?;
         place.read(&document.queue, "queue", &mut scenario.queue, str::parse)?;
         place.read(&document.loss, "loss", &mut scenario.loss, str::parse)?;
+        place.read(&document.uplink_loss, "uplink_loss", &mut scenario.uplink_loss, str::parse)?;
         place.read(&document.acks, "acks", &mut scenario.acks, str::parse)?;
         place.read(&document.duration, "duration", &mut scenario.duration, parse_span)?;
         place.read(&document.skip, "skip", &mut scenario.skip, parse_span)?;
@@ -271,7 +273,7 @@ mod tests {
     #[test]
     fn a_scenario_is_read_whole() {
         let scenario = read(
-            "trace = 'constant:60mbit'\nrtt = '20ms'\nqueue = 'codel'\nloss = '1%'\n\
+            "trace = 'constant:60mbit'\nrtt = '20ms'\nqueue = 'codel'\nloss = '1%'\nuplink_loss = 'ge:p=2%'\n\
              acks = 'delayed:40ms'\nduration = '90s'\nskip = '1s'\nseed = 7\n\
              [[flow]]\ncc = 'fixed:cwnd=9pkts'\ncount = 3\nstart = '10s'\nstop = '1min'\n\
              [[flow]]\ncc = 'fixed'\nonoff = { mean = '2MB', off = '3s', rate = '4mbit' }\n\
@@ -283,6 +285,8 @@ mod tests {
         assert_eq!(scenario.flows[2].stop, Time::from_secs(60));
         assert_eq!(scenario.flows[4].name(), "udp:5mbit");
         assert_eq!(scenario.seed, 7);
+        assert_eq!(scenario.loss.to_string(), "1%");
+        assert_eq!(Ok(&scenario.uplink_loss), "ge:p=2%".parse().as_ref());
         assert_eq!(scenario.duration, Span::from_secs(90));
         let Traffic::OnOff(onoff) = &scenario.flows[3].traffic else { panic!("not ON/OFF") };
         assert_eq!((onoff.mean, onoff.off), (2e6, Span::from_secs(3)));
@@ -311,6 +315,10 @@ mod tests {
             (
                 "duration = '1s'\n[[flow]]\ncc='fixed'\n",
                 "s.toml:1: duration: skip (2s) leaves nothing",
+            ),
+            (
+                "uplink_loss = '2'\n[[flow]]\ncc='fixed'\n",
+                "s.toml:1: uplink_loss: loss: `2` is out of range",
             ),
             ("bin = '1us'\n[[flow]]\ncc='fixed'\n", "s.toml:1: bin: bins are"),
             ("trace = 3\n", "s.toml:1: trace: invalid type"),

@@ -45,6 +45,8 @@ pub struct Scenario {
     pub loss: LossSpec,
     /// When the reverse direction may deliver acks; `None`: always.
     pub uplink: Option<TraceSpec>,
+    /// Random loss of what goes back: acks, and the reports of receivers, which travel with them.
+    pub uplink_loss: LossSpec,
     /// The flows.
     pub flows: Vec<FlowSpec>,
     /// How receivers acknowledge.
@@ -68,6 +70,7 @@ impl Default for Scenario {
             rtt: DelaySpec::constant(Span::from_millis(40)),
             loss: LossSpec::None,
             uplink: None,
+            uplink_loss: LossSpec::None,
             flows: Vec::new(),
             acks: AckPolicy::EveryPacket,
             duration: Span::from_secs(60),

@@ -392,7 +392,12 @@ fn forward_spec(scenario: &Scenario, delays: &Delays) -> PathSpec {
 }
 
 fn reverse_spec(scenario: &Scenario, delays: &Delays) -> PathSpec {
-    PathSpec { trace: scenario.uplink.clone(), delay: delays.path.clone(), ..PathSpec::default() }
+    PathSpec {
+        trace: scenario.uplink.clone(),
+        delay: delays.path.clone(),
+        loss: scenario.uplink_loss.clone(),
+        ..PathSpec::default()
+    }
 }
 
 /// What the link offered.

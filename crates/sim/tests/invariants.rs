@@ -91,10 +91,15 @@ const ACKS: &[&str] = &["every", "every", "delayed:40ms", "delayed:0ms"];
 
 fn scenario() -> impl Strategy<Value = Scenario> {
     let path = (one_of(TRACES), one_of(QUEUES), one_of(RTTS), one_of(LOSSES));
-    let rest = (prop::option::of(one_of(UPLINKS)), one_of(ACKS), any::<u64>());
+    let rest = ((prop::option::of(one_of(UPLINKS)), one_of(LOSSES)), one_of(ACKS), any::<u64>());
     let times = (1_000_u64..3_500, 0_u64..1_000, 1_u64..400);
     (path, rest, times, prop::collection::vec(flow(), 1..5)).prop_map(
-        |((trace, queue, rtt, loss), (uplink, acks, seed), (duration, skip, bin), mut flows)| {
+        |(
+            (trace, queue, rtt, loss),
+            ((uplink, uplink_loss), acks, seed),
+            (duration, skip, bin),
+            mut flows,
+        )| {
             let rtt: cellpace_path::DelaySpec = rtt.parse().unwrap();
             if rtt.as_constant().is_none() {
                 flows.iter_mut().for_each(|flow| flow.rtt = None);
@@ -104,6 +109,7 @@ fn scenario() -> impl Strategy<Value = Scenario> {
                 queue: queue.parse().unwrap(),
                 loss: loss.parse().unwrap(),
                 uplink: uplink.map(|text| text.parse().unwrap()),
+                uplink_loss: uplink_loss.parse().unwrap(),
                 acks: acks.parse().unwrap(),
                 duration: ms(duration),
                 skip: ms(skip),

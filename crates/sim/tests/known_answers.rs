@@ -146,6 +146,42 @@ fn a_slow_uplink_limits_the_acks_and_with_them_the_data() {
     assert!(near(figures.rtt_ms_seen.mean, 200.0, 0.02), "{:?}", figures.rtt_ms_seen);
 }
 
+/// An ack says all that has arrived, so that the next one that gets through lets all packets go
+/// that lost ones would have.
+#[test]
+fn lost_acks_are_made_up_for_by_the_next() {
+    for (loss, per_ack) in [("0%", 1.0), ("20%", 1.25), ("50%", 2.0), ("75%", 4.0)] {
+        let lossy = Scenario {
+            uplink_loss: loss.parse().unwrap(),
+            skip: secs(2),
+            ..scenario(vec![bulk("fixed:cwnd=100pkts")], 30)
+        };
+        let (outcome, log) = observed(&lossy);
+        let mut instants: Vec<Time> = log.records.iter().map(|r| r.packet.sent_at).collect();
+        instants.dedup();
+        let seen = log.records.len() as f64 / instants.len() as f64;
+        assert!(near(seen, per_ack, 0.03), "{loss}: {seen}");
+        assert!(outcome.figures.utilization > 0.999, "{loss}: {}", outcome.figures.utilization);
+        // It is the acks that are lost, not the data.
+        assert_eq!((outcome.figures.lost, outcome.retransmissions), (0, 0), "{loss}");
+    }
+}
+
+#[test]
+fn without_any_ack_a_sender_has_its_window_and_its_timeouts() {
+    let deaf = Scenario {
+        uplink_loss: "100%".parse().unwrap(),
+        skip: Span::ZERO,
+        ..scenario(vec![bulk("fixed:cwnd=10pkts")], 20)
+    };
+    let outcome = outcome(&deaf);
+    assert_eq!(outcome.figures.lost, 0);
+    assert_eq!(outcome.figures.rtt_ms_seen.mean, 0.0, "no ack, no sample");
+    // 10 packets, then what timeouts at 1, 3, 7 and 15 s send again.
+    assert!(outcome.retransmissions >= 4, "{}", outcome.retransmissions);
+    assert_eq!(outcome.figures.packets, 10 + outcome.retransmissions);
+}
+
 #[test]
 fn flows_see_their_own_rtt() {
     let with_rtt = |ms| FlowSpec { rtt: Some(Span::from_millis(ms)), ..bulk("fixed:cwnd=1pkts") };
