@@ -57,13 +57,15 @@ fn sprout_section_8_constant_links() {
         // Half a percent for the rounding of what was found.
         assert!((ours - expected).abs() <= 0.055, "{packets}/s, {rtt_ms} ms: {ours:.3}");
     }
-    // Here this simulation does better, without a longer queue than elsewhere.
-    let better =
-        [(900, 20, 0.78), (900, 40, 0.66), (50, 60, 0.91), (900, 60, 0.55), (900, 100, 0.42)];
-    for (packets, rtt_ms, expected) in better {
+    // One cell is 0.91 or 1 by how the sender's looks at its window fall together with ticks, and
+    // those found at 900 packets per second are not what the description gives; the second
+    // simulation of `sprout_second.rs` shows both, and has these.
+    let ours =
+        [(50, 60, 1.00), (900, 20, 1.00), (900, 40, 1.00), (900, 60, 1.00), (900, 100, 0.74)];
+    for (packets, rtt_ms, expected) in ours {
         let figures = outcome("sprout", &constant(packets), rtt_ms).figures;
         let ours = figures.utilization;
-        assert!(ours > expected - 0.05, "{packets}/s, {rtt_ms} ms: {ours:.3}");
+        assert!((ours - expected).abs() <= 0.05, "{packets}/s, {rtt_ms} ms: {ours:.3}");
         assert!(figures.queue_delay_ms.p95 < 80.0, "{packets}/s, {rtt_ms} ms");
     }
 }
@@ -105,6 +107,58 @@ fn flows_share_a_link() {
     assert!(figures.utilization > 0.95, "{}", figures.utilization);
     for flow in &figures.per_flow {
         assert!(flow.throughput_mbps > 0.9, "{}", flow.throughput_mbps);
+    }
+}
+
+/// At that share of lost reports: utilization and 95th percentile of the queue delay in ms.
+fn with_lost_reports(cc: &str, trace: &str, share: &str) -> (f64, f64) {
+    let lossy =
+        Scenario { uplink_loss: share.parse().expect("a share"), ..scenario(cc, trace, 20) };
+    let outcome = run(&lossy).expect("a sound scenario");
+    // What is lost on the way back is not lost to the receiver.
+    assert_eq!(outcome.figures.lost, 0, "{cc}, {share}");
+    (outcome.figures.utilization, outcome.figures.queue_delay_ms.p95)
+}
+
+#[test]
+fn lost_reports_cost_a_little_throughput_and_no_delay() {
+    for trace in ["constant:3mbit", "constant:6mbit", "constant:12mbit", "lte-driving"] {
+        let [none, tenth, third, most] =
+            ["0%", "10%", "30%", "60%"].map(|share| with_lost_reports("sprout", trace, share));
+        println!("{trace}: {none:?}, {tenth:?}, {third:?}, {most:?}");
+        assert!(tenth.0 > none.0 - 0.02, "{trace}: {tenth:?} of {none:?}");
+        assert!(third.0 > none.0 - 0.06, "{trace}: {third:?} of {none:?}");
+        assert!(most.0 > none.0 - 0.25, "{trace}: {most:?} of {none:?}");
+        // A sender that hears less knows less and sends less. It may send a tick's packets on a
+        // forecast that is a tick older.
+        for lossy in [tenth, third, most] {
+            assert!(lossy.1 < none.1 + 20.0, "{trace}: {lossy:?} of {none:?}");
+        }
+    }
+}
+
+#[test]
+fn without_reports_only_heartbeats_are_left() {
+    let (utilization, p95_ms) = with_lost_reports("sprout", "constant:12mbit", "100%");
+    // One packet per 50 ms of one per ms.
+    assert!((utilization - 0.02).abs() < 1e-3, "{utilization}");
+    assert!(p95_ms <= 1.0, "{p95_ms}");
+}
+
+#[test]
+fn every_controller_goes_on_with_a_tenth_of_its_acks_lost() {
+    for info in cellpace_cc::registry().iter().filter(|info| info.name != "fixed") {
+        for trace in ["constant:12mbit", "lte-driving"] {
+            let lossless = Scenario {
+                queue: "droptail:2MB".parse().expect("a queue"),
+                ..scenario(info.name, trace, 40)
+            };
+            let lossy = Scenario { uplink_loss: "10%".parse().expect("10 %"), ..lossless.clone() };
+            let of = |scenario| run(scenario).expect("a sound scenario").figures.utilization;
+            let (with, without) = (of(&lossy), of(&lossless));
+            println!("{} on {trace}: {with:.3} of {without:.3}", info.name);
+            assert!(with > 0.93 * without, "{} on {trace}: {with:.3} of {without:.3}", info.name);
+        }
     }
 }
 
