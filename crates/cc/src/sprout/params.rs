@@ -20,8 +20,8 @@ pub(super) static PARAMS: &[Param] = &[
         kind: Kind::Text,
         default: "1000",
         unit: "pkt/s",
-        help: "the fastest link of the model, 100 to 16000, or auto: start at 1000 and double when \
-               the estimate leans on it",
+        help: "the fastest link of the model, 100 to 16000 (a flow gets no more: 1000 are 12 Mbit/s), \
+               or auto: start at 1000 and double when the estimate leans on it",
         source: "Sprout section 3.1 has 1000 (11.5 Mbit/s); auto is ours",
     },
     Param {
@@ -45,7 +45,8 @@ pub(super) static PARAMS: &[Param] = &[
         kind: Kind::Fraction,
         default: "0.05",
         unit: "",
-        help: "risk that less is delivered than forecast; 25% and 50% trade delay for throughput",
+        help: "risk that less is delivered than forecast, 0.1% to 99%; 25% and 50% trade delay for \
+               throughput",
         source: "Sprout sections 3.3 and 5.5",
     },
     Param {
@@ -61,7 +62,8 @@ pub(super) static PARAMS: &[Param] = &[
         kind: Kind::Word(&["censored", "exact"]),
         default: "censored",
         unit: "",
-        help: "take ticks in which the sender paused as a lower bound of the rate, or as the rate",
+        help: "take what arrives in ticks in which the sender paused as a lower bound of the rate, or \
+               as the rate: then what the sender leaves out makes it send less",
         source: "censored is ours; exact is the original program",
     },
     Param {
@@ -69,7 +71,8 @@ pub(super) static PARAMS: &[Param] = &[
         kind: Kind::Word(&["original", "normalised"]),
         default: "original",
         unit: "",
-        help: "whether staying in an outage is as unlikely as in the original program",
+        help: "whether staying in an outage is as unlikely as in the original program, whose row of \
+               the matrix sums to 0.55, or as likely as in the paper",
         source: "the original program; Sprout section 3.1",
     },
     Param {
@@ -77,7 +80,8 @@ pub(super) static PARAMS: &[Param] = &[
         kind: Kind::Bool,
         default: "false",
         unit: "",
-        help: "forecast along paths of the rate in place of ticks independent of each other",
+        help: "forecast along paths of the rate, a little more cautiously, in place of ticks that are \
+               independent of each other",
         source: "ours; independent ticks are the original program's",
     },
 ];

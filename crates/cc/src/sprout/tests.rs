@@ -199,3 +199,31 @@ fn max_rate_is_a_number_or_auto_and_confidence_is_no_certainty() {
     assert_eq!(said("sprout:confidence=100%"), "`sprout`: confidence=1 should be 0.1% to 99%");
     assert_eq!(Span::from_millis(20), config("").tick);
 }
+
+#[test]
+fn all_of_the_model_can_be_set() {
+    let keys: Vec<&str> = INFO.params.iter().map(|param| param.key).collect();
+    let expected = [
+        "tick",
+        "max_rate",
+        "sigma",
+        "escape",
+        "confidence",
+        "look_ahead",
+        "observation",
+        "outage_row",
+        "joint",
+    ];
+    assert_eq!(keys, expected);
+    let set = config(
+        "tick=10ms,max_rate=2000,sigma=300,escape=2,confidence=50%,look_ahead=3,observation=exact,\
+         outage_row=normalised,joint=true",
+    );
+    assert_eq!((set.tick, set.model.tick), (Span::from_millis(10), Span::from_millis(10)));
+    assert_eq!((set.model.max_rate, set.grows), (2000, false));
+    assert_eq!((set.model.sigma, set.model.escape), (300.0, 2.0));
+    assert_eq!((set.confidence, set.look_ahead, set.censored), (0.5, 3, false));
+    assert!(set.model.normalised_outage && set.model.joint);
+    let auto = config("max_rate=auto");
+    assert_eq!((auto.model.max_rate, auto.grows), (1000, true));
+}
