@@ -336,7 +336,7 @@ fn sprout_section_8_by_a_second_simulation() {
 
 /// What was found at 900 packets per second is not what the description gives.
 #[test]
-fn sprout_section_8_at_900_packets_per_second_is_a_slower_link() {
+fn sprout_section_8_at_900_packets_per_second_is_not_what_the_description_gives() {
     let model = Model::new();
     // At 60 and 100 ms it is, packet for packet, what was found at 500: 495 and 495, 378 and 380
     // per second. A link that is served in whole milliseconds is one of 500.
