@@ -24,7 +24,7 @@ fn number(text: &str) -> u64 {
 #[test]
 fn training_gives_a_model_and_tells_what_is_in_it() {
     let folder = Folder::new();
-    let args = "--trace constant:10mbit --users 1,3 --delay-range=-60..60/12 \
+    let args = "--trace constant:10mbit --users 1,3 --variant relative --delay-range=-60..60/12 \
                 --window-range=-20..20/2 -o verus.mdi";
     let summary = folder.good(&format!("{SHORT} {args}"));
     assert_eq!(said(&summary, "teacher"), "verus:r=2");
@@ -157,7 +157,7 @@ fn wrong_usage_is_refused_before_the_work() {
         ),
         (
             "mdi train --cc verus --trace lte-driving --variant absolute --delay-range=-2..2/1",
-            "are for relative states",
+            "are not for --variant absolute",
         ),
         ("mdi train --cc verus --trace lte-driving --variant other", "--help"),
         ("mdi train --cc verus --trace lte-driving --like none.mdi", "none.mdi: No such file"),
@@ -176,7 +176,7 @@ fn wrong_usage_is_refused_before_the_work() {
 #[test]
 fn the_states_of_another_model_leave_no_choice() {
     let folder = Folder::new();
-    folder.good(&format!("{SHORT} --users 1 -o relative.mdi"));
+    folder.good(&format!("{SHORT} --users 1 --variant relative -o relative.mdi"));
     let like = format!("{SHORT} --users 1 --like relative.mdi -o o.mdi");
     let said = "--like: the states of relative.mdi are relative";
     folder.refused(&format!("{like} --variant absolute"), said);

@@ -4,7 +4,7 @@
 
 use std::cmp::Reverse;
 
-use crate::{Counts, States};
+use crate::{Counts, Levels, Relative, States};
 
 /// Multiplications for a stationary distribution at most: about a second.
 const STATIONARY_WORK: u64 = 400_000_000;
@@ -78,11 +78,13 @@ impl Analysis {
 }
 
 impl States {
-    /// The delay with this index: the lower end of its bin in ms, or the change.
+    /// The delay with this index: the lower end of its bin in ms, the change, or the ratio to the
+    /// base delay.
     pub fn delay_value(&self, delay: u32) -> f64 {
         match self {
             Self::Absolute(states) => f64::from(states.d_min + delay * states.quantization),
             Self::Relative(states) => states.d.value(delay) as f64 / 1000.0,
+            Self::Levels(states) => 10_f64.powf(states.d.value(delay) as f64 / 1000.0),
         }
     }
 
@@ -90,7 +92,9 @@ impl States {
     pub fn window_value(&self, window: u32) -> f64 {
         match self {
             Self::Absolute(states) => f64::from(states.w_min + window),
-            Self::Relative(states) => states.w.value(window) as f64 / 1000.0,
+            Self::Relative(Relative { w, .. }) | Self::Levels(Levels { w, .. }) => {
+                w.value(window) as f64 / 1000.0
+            }
         }
     }
 }

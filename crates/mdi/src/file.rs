@@ -107,7 +107,9 @@ pub enum FileError {
         at: usize,
     },
     /// A kind of states that is not known.
-    #[error("byte {at}: states of kind {kind}; there are 0 (absolute) and 1 (relative)")]
+    #[error(
+        "byte {at}: states of kind {kind}; there are 0 (absolute), 1 (relative) and 2 (levels)"
+    )]
     Kind {
         /// Where it stands.
         at: usize,
@@ -697,10 +699,13 @@ mod tests {
         let mut bytes =
             Model { about: About::default(), states: relative(), parts: vec![] }.to_bytes();
         bytes.truncate(23);
-        bytes.push(2);
+        bytes.push(3);
         seal(&mut bytes);
         let said = Model::from_bytes(&bytes).unwrap_err().to_string();
-        assert_eq!(said, "byte 23: states of kind 2; there are 0 (absolute) and 1 (relative)");
+        assert_eq!(
+            said,
+            "byte 23: states of kind 3; there are 0 (absolute), 1 (relative) and 2 (levels)"
+        );
         bytes.truncate(23);
         bytes.extend([ABSOLUTE, 20, 10, 1, 0, 35, 0]);
         seal(&mut bytes);

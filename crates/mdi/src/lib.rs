@@ -32,7 +32,7 @@ pub use change::{LOG2_TABLE, Window, log10_q16, relative_change, relative_step};
 pub use counts::{Cell, Counts};
 pub use file::{FileError, MAGIC, VERSION};
 pub use flat::{Flat, FlatError, VectorEvent, VectorStep, test_vector};
-pub use matrix_csv::{CsvError, matrix_csv};
+pub use matrix_csv::{CsvError, ReadError, matrix_csv};
 pub use model::{About, MergeError, Model, Part, TraceName};
 pub use normalise::{PRUNE, normalise};
 pub use sample::{Chain, Sample};

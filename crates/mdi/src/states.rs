@@ -8,6 +8,9 @@ use crate::{Chain, Sample};
 /// States of a model at most, so that an index fits 32 bits and a file cannot ask for more.
 pub(crate) const MOST_STATES: u64 = 1 << 24;
 
+/// Windows of a model at most: a table keeps their indices in 16 bits.
+const MOST_WINDOWS: u32 = 1 << 16;
+
 /// Why states cannot be had.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -33,6 +36,15 @@ pub enum StatesError {
     TooMany {
         /// How many there would be.
         states: u64,
+    },
+    /// More windows than can be numbered.
+    #[error(
+        "{windows} windows are more than the {MOST_WINDOWS} that a table can tell apart; take wider \
+         steps"
+    )]
+    TooManyWindows {
+        /// How many there would be.
+        windows: u32,
     },
     /// No sample to choose from.
     #[error("there are no samples to choose ranges from")]
@@ -262,9 +274,13 @@ impl States {
             }
         }
         let states = u64::from(self.delays()) * u64::from(self.windows());
-        // A table keeps indices of windows in 16 bits.
-        let too_many = states > MOST_STATES || self.windows() > 1 << 16;
-        if too_many { Err(StatesError::TooMany { states }) } else { Ok(self) }
+        if states > MOST_STATES {
+            return Err(StatesError::TooMany { states });
+        }
+        if self.windows() > MOST_WINDOWS {
+            return Err(StatesError::TooManyWindows { windows: self.windows() });
+        }
+        Ok(self)
     }
 
     /// How many delays are told apart.

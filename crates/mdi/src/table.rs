@@ -79,7 +79,9 @@ impl Table {
     /// Turns counts into a table.
     pub fn new(states: States, counts: &Counts, shape: Shape) -> Self {
         let mut cells: Vec<Cell> = counts.cells().to_vec();
-        cells.sort_by_key(|cell| (states.delay_of(cell.to), cell.from));
+        cells.sort_by_cached_key(|cell| {
+            u64::from(states.delay_of(cell.to)) << 32 | u64::from(cell.from)
+        });
         let mut table = Self {
             states,
             blocks: Vec::with_capacity(states.delays() as usize + 1),

@@ -13,9 +13,7 @@ mod tests;
 use cellpace_base::{Span, Time};
 use cellpace_mdi::{States, Walk, Window};
 
-use crate::{
-    Ack, Controller, Event, Events, Loss, Phase, SentPacket, Setup, Spurious, Stamp, Timeout,
-};
+use crate::{Ack, Controller, Event, Events, Loss, Phase, SentPacket, Setup, Stamp, Timeout};
 pub use params::INFO;
 use params::Settings;
 
@@ -65,7 +63,8 @@ impl Controller for Mdi {
         Stamp { local: [u64::from(self.walk.window()), 0, 0, 0], wire: 0 }
     }
 
-    /// Section 5 of the specification.
+    /// Section 5 of the specification. Late acks of packets declared lost are no samples, as they
+    /// are none for whoever logs a teacher.
     fn on_ack(&mut self, ack: &Ack<'_>) {
         for packet in ack.packets {
             self.epoch_max = self.epoch_max.max(Some(packet.rtt));
@@ -100,13 +99,6 @@ impl Controller for Mdi {
         // The packet that finds out whether anybody still listens.
         self.credit = self.credit.max(1.0);
         self.events.push(timeout.now, Event::Timeout);
-    }
-
-    fn on_spurious(&mut self, spurious: &Spurious<'_>) {
-        if let Spurious::Loss { now, packet } = spurious {
-            self.epoch_max = self.epoch_max.max(Some(packet.rtt));
-            self.quiet_since = *now;
-        }
     }
 
     /// Delays of the old path are no change of the new one's.

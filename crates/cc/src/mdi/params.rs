@@ -110,8 +110,8 @@ fn load(args: &mut Args, read: &mut ReadFile<'_>) -> Result<(), String> {
     let name = args.text("model").unwrap_or("the built-in model").to_owned();
     let wrong = |reason: &dyn std::fmt::Display| format!("{name}: {reason}");
     let model = match args.text("model") {
-        Some(file) => Model::from_bytes(&read(file)?),
-        None => Model::from_bytes(BUILT_IN),
+        Some(file) => Model::read(&read(file)?),
+        None => Model::read(BUILT_IN),
     };
     let model = model.map_err(|error| wrong(&error))?;
     if !(SHORTEST_EPOCH_US..=10_000_000).contains(&model.about.epoch_us) {

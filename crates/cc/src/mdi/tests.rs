@@ -293,7 +293,7 @@ fn files_that_are_no_models_are_named() {
         said(&mut |name| Err(format!("{name}: no such file"))),
         "`mdi`: x.mdi: no such file"
     );
-    let text = said(&mut |_| Ok(b"1 2 3".to_vec()));
+    let text = said(&mut |_| Ok(b"hello".to_vec()));
     assert!(text.starts_with("`mdi`: x.mdi: not a Markov table"), "{text}");
     let said = "mdi:model=x.mdi".parse::<ControllerSpec>().unwrap_err().to_string();
     assert_eq!(said, "`mdi`: x.mdi: files cannot be read here");

@@ -111,6 +111,12 @@ pub(super) fn states(states: &States) -> Value {
             "delay_change": axis(&s.d),
             "window_change": axis(&s.w),
         }),
+        States::Levels(s) => json!({
+            "kind": "levels",
+            "size": size,
+            "delay_decades": axis(&s.d),
+            "window_change": axis(&s.w),
+        }),
         _ => json!({ "kind": "unknown", "size": size }),
     }
 }

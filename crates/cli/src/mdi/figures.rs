@@ -99,17 +99,23 @@ impl<'a> Figures<'a> {
     fn states(&self) -> String {
         let states = &self.model.states;
         let (m, delays, windows) = (states.len(), states.delays(), states.windows());
+        let range = |axis: &cellpace_mdi::Axis| {
+            let ends = [axis.min(), axis.max(), axis.step()];
+            let [min, max, step] = ends.map(|value| short(value as f64 / 1e3));
+            format!("{min} to {max} by {step}")
+        };
         match states {
             States::Absolute(s) => format!(
                 "{m}, absolute: {delays} delays ({} to {} ms by {}) x {windows} windows ({} to {} packets)",
                 s.d_min, s.d_max, s.quantization, s.w_min, s.w_max
             ),
+            States::Levels(s) => format!(
+                "{m}, levels: {delays} of the delay ({} decades above its base) x {windows} changes \
+                 of the window ({})",
+                range(&s.d),
+                range(&s.w)
+            ),
             States::Relative(s) => {
-                let range = |axis: &cellpace_mdi::Axis| {
-                    let ends = [axis.min(), axis.max(), axis.step()];
-                    let [min, max, step] = ends.map(|value| short(value as f64 / 1e3));
-                    format!("{min} to {max} by {step}")
-                };
                 format!(
                     "{m}, relative: {delays} changes of the delay ({}) x {windows} of the window ({})",
                     range(&s.d),
@@ -208,6 +214,7 @@ impl<'a> Figures<'a> {
     fn delay_name(&self) -> &'static str {
         match self.model.states {
             States::Absolute(_) => "delay",
+            States::Levels(_) => "level of delay",
             _ => "change of delay",
         }
     }
@@ -215,6 +222,7 @@ impl<'a> Figures<'a> {
     fn window_name(&self) -> &'static str {
         match self.model.states {
             States::Absolute(_) => "window",
+            States::Levels(_) => "change of window",
             _ => "of window",
         }
     }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::files;
+use super::read::read;
 use crate::error::Failure;
 use crate::output::print;
 
@@ -28,9 +29,9 @@ pub(crate) struct MergeArgs {
 pub(crate) fn run(args: &MergeArgs) -> Result<ExitCode, Failure> {
     files::check_output("--output", &args.output)?;
     let (first, others) = args.models.split_first().expect("clap asks for two models or more");
-    let mut merged = files::load(first)?;
+    let mut merged = read(first)?.model;
     for path in others {
-        merged = merged.merged(&files::load(path)?).map_err(|error| {
+        merged = merged.merged(&read(path)?.model).map_err(|error| {
             Failure::usage(format!("{} and {}: {error}", first.display(), path.display()))
         })?;
     }

@@ -6,24 +6,27 @@ use cellpace_base::{Span, parse_number, parse_span};
 use cellpace_mdi::{Axis, Chain, Levels, Relative, States};
 use clap::{Args, ValueEnum};
 
-use super::files;
+use super::read::read;
 use crate::error::Failure;
 
 /// Options of the states.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "States")]
 pub(super) struct StateOptions {
-    /// Changes of delay and window (2021), or their absolute values (2017) [default: relative]
+    /// Levels of the delay above its base and changes of the window, changes of both (2021), or
+    /// absolute values (2017) [default: levels]
     #[arg(long, value_name = "VARIANT")]
     variant: Option<Variant>,
     /// Width of the bins of absolute delays, in whole milliseconds [default: 2ms]
     #[arg(long, value_name = "TIME", value_parser = milliseconds)]
     quantization: Option<u32>,
-    /// Changes of the delay told apart, e.g. -10..10/2: both ends and the step [default: 11
-    /// values around 0 that hold 98 % of the changes]
+    /// Delays told apart: for levels in decades above the base, e.g. 0..1.4/0.01 [default: up to
+    /// the 99.9th percentile by 0.01], for changes e.g. -10..10/2 [default: 11 values around 0
+    /// that hold 98 % of the changes]
     #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
     delay_range: Option<String>,
-    /// Changes of the window told apart, e.g. -20..20/2 [default: 21 values likewise]
+    /// Changes of the window told apart, e.g. -20..20/2 [default: 21 values around 0 that hold
+    /// 98 % of the changes]
     #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
     window_range: Option<String>,
     /// Take the states of this model, so that both can be merged
@@ -65,7 +68,7 @@ impl StateOptions {
                 let why = "--like takes the ranges of that model; leave the others out";
                 return Err(Failure::usage(why));
             }
-            let states = files::load(path)?.states;
+            let states = read(path)?.model.states;
             let is = variant_of(states);
             if self.variant.is_some_and(|asked| asked != is) {
                 let (path, is) = (path.display(), name(is));
@@ -73,10 +76,10 @@ impl StateOptions {
             }
             return Ok(Wanted::These(states));
         }
-        match self.variant.unwrap_or(Variant::Relative) {
-            Variant::Absolute if ranges => {
-                Err(Failure::usage("--delay-range and --window-range are for relative states"))
-            }
+        match self.variant.unwrap_or(Variant::Levels) {
+            Variant::Absolute if ranges => Err(Failure::usage(
+                "--delay-range and --window-range are not for --variant absolute",
+            )),
             Variant::Absolute => {
                 Ok(Wanted::Absolute(self.quantization.unwrap_or(PAPERS_QUANTIZATION_MS)))
             }

@@ -45,7 +45,9 @@ impl Pictures<'_> {
     pub(super) fn delay_at(&self, value: f64) -> u32 {
         let above = |delay: &u32| self.states.delay_value(*delay) <= value;
         match self.states {
-            States::Absolute(_) => (0..self.states.delays()).take_while(above).last().unwrap_or(0),
+            States::Absolute(_) | States::Levels(_) => {
+                (0..self.states.delays()).take_while(above).last().unwrap_or(0)
+            }
             _ => {
                 let far = |delay: u32| (self.states.delay_value(delay) - value).abs();
                 let all = 0..self.states.delays();
@@ -109,7 +111,9 @@ impl Pictures<'_> {
             lines: Vec::new(),
         };
         let from_to = match self.states {
-            States::Absolute(_) => format!("the delay stays at {}", self.delay_text(delay)),
+            States::Absolute(_) | States::Levels(_) => {
+                format!("the delay stays at {}", self.delay_text(delay))
+            }
             _ => format!("the delay's change stays {}", self.delay_text(delay)),
         };
         Heatmap {
@@ -175,6 +179,7 @@ impl Pictures<'_> {
     fn delay_unit(&self) -> &'static str {
         match self.states {
             States::Absolute(_) => "delay [ms]",
+            States::Levels(_) => "delay / base delay",
             _ => "change of the delay",
         }
     }
@@ -200,6 +205,7 @@ pub(super) fn delay_text(states: &States, delay: u32) -> String {
             format!("{}..{} ms", short(value), short(last))
         }
         States::Absolute(_) => format!("{} ms", short(value)),
+        States::Levels(_) => format!("{value:.2} x base"),
         _ => signed(value),
     }
 }

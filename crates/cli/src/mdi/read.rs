@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 
-use cellpace_mdi::{Counts, MAGIC, Model};
+use cellpace_mdi::{Counts, Model};
 
 use crate::error::Failure;
 
@@ -29,17 +29,8 @@ pub(super) fn read(path: &Path) -> Result<Table, Failure> {
     if read as u64 > MAX_BYTES {
         return Err(wrong(&format!("more than {} MB are no Markov table", MAX_BYTES >> 20)));
     }
-    let model = match is_csv(&bytes) {
-        true => Model::from_matrix_csv(&bytes).map_err(|error| wrong(&error)),
-        false => Model::from_bytes(&bytes).map_err(|error| wrong(&error)),
-    };
-    Ok(Table { model: model?, bytes: bytes.len() })
-}
-
-/// A matrix begins with a number.
-fn is_csv(bytes: &[u8]) -> bool {
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
-    !bytes.starts_with(&MAGIC) && bytes.first().is_some_and(|byte| b"0123456789-+.".contains(byte))
+    let model = Model::read(&bytes).map_err(|error| wrong(&error))?;
+    Ok(Table { model, bytes: bytes.len() })
 }
 
 /// Which part of a table: `all` or a number of users.
@@ -84,20 +75,5 @@ pub(super) fn counts(model: &Model) -> Counts {
     match &model.parts[..] {
         [part] => part.counts.clone(),
         _ => model.combined(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn matrices_begin_with_a_number() {
-        for text in ["21,-20", "\u{feff} 21", "\n-1", ".5"] {
-            assert!(is_csv(text.as_bytes()), "{text}");
-        }
-        for text in ["", "CELLMDI\n", "{}", "hello"] {
-            assert!(!is_csv(text.as_bytes()), "{text}");
-        }
     }
 }

@@ -132,7 +132,7 @@ fn lessons(args: &TrainArgs) -> Result<(Vec<Lesson>, Vec<TraceName>), Failure> {
         return Ok((lessons, names));
     }
     let teacher: ControllerSpec =
-        args.cc.parse().map_err(|error| Failure::usage(format!("--cc: {error}")))?;
+        load::controller(&args.cc).map_err(|error| Failure::usage(format!("--cc: {error}")))?;
     let mut files = load::files();
     for trace in &args.traces {
         let path = args.path.scenario(trace, &mut files)?;
@@ -182,7 +182,7 @@ impl Logged {
     /// Transitions that there would be if no range cut any off.
     fn transitions(&self, states: &States) -> u64 {
         // The first epoch of relative states only gives the old values.
-        let lost = if matches!(states, States::Absolute(_)) { 1 } else { 2 };
+        let lost = if matches!(states, States::Relative(_)) { 2 } else { 1 };
         self.chains.iter().map(|chain| chain.len().saturating_sub(lost) as u64).sum()
     }
 }
