@@ -2,7 +2,8 @@
 //! return for any bytes, without a panic and with memory in proportion to what it was given.
 //!
 //! `cargo +nightly fuzz run trace target/found fuzz/corpus/trace` searches (also `path`,
-//! `controller`, `scenario`, `mdi_file`, `mdi_csv`), beginning with the inputs in `corpus/` and keeping new ones apart in
+//! `controller`, `scenario`, `mdi_file`, `mdi_csv`, `mdi_flat`,
+//! `mdi_samples`), beginning with the inputs in `corpus/` and keeping new ones apart in
 //! `target/found`, which must exist. The corpora are replayed by `cargo test`, and single files,
 //! such as those that a fuzzer found, by `cargo run -p cellpace-fuzz --bin trace FILE...`.
 
@@ -13,7 +14,7 @@ use cellpace_base::{
     parse_window,
 };
 use cellpace_cc::{ControllerSpec, Setup};
-use cellpace_mdi::{Analysis, Model, matrix_csv};
+use cellpace_mdi::{Analysis, Flat, Model, matrix_csv, read_samples, test_vector, write_samples};
 use cellpace_path::profile::Profile;
 use cellpace_path::schedule::{Trace, TraceFiles};
 use cellpace_path::{Packet, QueueSpec, TraceSpec};
@@ -23,13 +24,15 @@ use cellpace_sim::{AckPolicy, FlowSpec, Scenario, run};
 pub type Target = fn(&[u8]);
 
 /// All targets by name; each has a folder of that name in `corpus/`.
-pub const TARGETS: [(&str, Target); 6] = [
+pub const TARGETS: [(&str, Target); 8] = [
     ("trace", trace),
     ("path", path),
     ("controller", controller),
     ("scenario", scenario),
     ("mdi_file", mdi_file),
     ("mdi_csv", mdi_csv),
+    ("mdi_flat", mdi_flat),
+    ("mdi_samples", mdi_samples),
 ];
 
 /// The longest simulation: long enough for a few round trips.
@@ -116,6 +119,34 @@ pub fn mdi_csv(bytes: &[u8]) {
     let again = Model::from_matrix_csv(written.as_bytes()).expect("what is written reads back");
     assert_eq!(again.states, model.states);
     assert_eq!(again.combined().cells().len(), counts.cells().len());
+}
+
+/// A flat table, also with the checksum that belongs to it, and a walk over it.
+pub fn mdi_flat(bytes: &[u8]) {
+    flat(bytes);
+    if let Some(content) = bytes.len().checked_sub(4).map(|end| &bytes[..end]) {
+        let sum = crc32fast::hash(content).to_le_bytes();
+        flat(&[content, &sum].concat());
+    }
+}
+
+fn flat(bytes: &[u8]) {
+    let Ok(flat) = Flat::from_bytes(bytes) else { return };
+    let again = Flat::from_bytes(&flat.to_bytes());
+    assert_eq!(again.as_ref(), Ok(&flat));
+    assert_eq!(test_vector(&flat, 1, 200).len(), 200);
+}
+
+/// A file of samples.
+pub fn mdi_samples(bytes: &[u8]) {
+    let Ok(watched) = read_samples(bytes) else { return };
+    let mut written = Vec::new();
+    write_samples(&mut written, &watched).expect("memory takes everything");
+    let again = read_samples(written.as_slice()).expect("what is written reads back");
+    let chains = |all: &[cellpace_mdi::Watched]| -> usize {
+        all.iter().flat_map(|one| &one.chains).map(Vec::len).sum()
+    };
+    assert_eq!(chains(&again), chains(&watched));
 }
 
 fn model(bytes: &[u8]) {

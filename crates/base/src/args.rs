@@ -91,27 +91,8 @@ pub enum Value {
     Word(&'static str),
     /// Free text, such as a file name.
     Text(String),
-    /// What was made of a file, in place of its name.
-    Loaded(Loaded),
     /// Not set, where the parameter may be left out.
     Unset,
-}
-
-/// What a loader made of a file that a parameter names, shared by all who use the parameter.
-#[derive(Clone)]
-pub struct Loaded(Arc<dyn Any + Send + Sync>);
-
-/// Equal is only what was loaded together.
-impl PartialEq for Loaded {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl fmt::Debug for Loaded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Loaded")
-    }
 }
 
 /// What a parameter may be: its kind and its range, both ends included.
@@ -188,9 +169,24 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 }
 
 /// The values of one `NAME:key=value,...`, complete with defaults and checked against a table.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone)]
 pub struct Args {
     values: Vec<(&'static str, Value)>,
+    /// What a loader made of the files that parameters name, shared by all clones.
+    loaded: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+/// Equal is what has the same values; what was loaded follows from them.
+impl PartialEq for Args {
+    fn eq(&self, other: &Self) -> bool {
+        self.values == other.values
+    }
+}
+
+impl fmt::Debug for Args {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.values.iter().map(|(key, value)| (key, value))).finish()
+    }
 }
 
 impl Args {
@@ -231,7 +227,8 @@ impl Args {
                 Err(error) => panic!("the default of a parameter table does not fit: {error}"),
             },
         };
-        Self { values: params.iter().map(|param| (param.key, value(param))).collect() }
+        let values = params.iter().map(|param| (param.key, value(param))).collect();
+        Self { values, loaded: None }
     }
 
     /// The value of `key`.
@@ -343,28 +340,21 @@ impl Args {
         }
     }
 
-    /// Puts what was made of a file in the place of its name.
-    ///
-    /// # Panics
-    /// When the table has no such key, which is a mistake in the program.
-    pub fn load<T: Any + Send + Sync>(&mut self, key: &str, content: Arc<T>) {
-        match self.values.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, value)) => *value = Value::Loaded(Loaded(content)),
-            None => panic!("no parameter `{key}` in the table"),
-        }
+    /// Keeps what was made of the files that parameters name.
+    pub fn load<T: Any + Send + Sync>(&mut self, content: Arc<T>) {
+        self.loaded = Some(content);
     }
 
-    /// What [`load`](Self::load) put there.
+    /// What [`load`](Self::load) kept.
     ///
     /// # Panics
     /// When nothing was loaded or something of another type, which is a mistake in the program.
-    pub fn loaded<T: Any + Send + Sync>(&self, key: &str) -> Arc<T> {
-        let value = self.value(key);
-        let content = match value {
-            Value::Loaded(Loaded(content)) => Arc::clone(content).downcast().ok(),
-            _ => None,
-        };
-        content.unwrap_or_else(|| wrong_kind(key, value))
+    pub fn loaded<T: Any + Send + Sync>(&self) -> Arc<T> {
+        let loaded = self.loaded.clone().and_then(|content| content.downcast().ok());
+        match loaded {
+            Some(content) => content,
+            None => panic!("nothing of that type was loaded"),
+        }
     }
 }
 
@@ -509,12 +499,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_loaded_is_shared_in_place_of_the_name() {
+    fn what_was_loaded_is_shared() {
         let mut args = Args::parse("x", "file=a", PARAMS).unwrap();
+        args.load(Arc::new(7_u32));
+        let other = args.clone();
+        assert!(Arc::ptr_eq(&args.loaded::<u32>(), &other.loaded::<u32>()));
         assert_eq!(args.text("file"), Some("a"));
-        args.load("file", Arc::new(7_u32));
-        assert_eq!(*args.loaded::<u32>("file"), 7);
-        assert_eq!(args, args.clone());
+        assert_eq!(args, Args::parse("x", "file=a", PARAMS).unwrap());
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod quantity;
 mod random;
 mod time;
 
-pub use args::{Args, ArgsError, Kind, Loaded, Name, Param, Value, nearest, split_name};
+pub use args::{Args, ArgsError, Kind, Name, Param, Value, nearest, split_name};
 pub use quantity::{
     QuantityError, Rate, Window, format_bytes, parse_bytes, parse_fraction, parse_number,
     parse_span, parse_window,

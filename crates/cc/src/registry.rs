@@ -40,7 +40,7 @@ pub const MAX_FILE_BYTES: u64 = 256 << 20;
 /// words that name the file.
 pub type ReadFile<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
 
-/// Puts what the files that parameters name contain in the place of their names.
+/// Makes something of the files that parameters name and keeps it with the values.
 pub type Load = fn(&mut Args, &mut ReadFile<'_>) -> Result<(), String>;
 
 /// Builds the receiver's half of a controller.

@@ -274,18 +274,22 @@ mod tests {
     use crate::{Cell, Counts, Shape};
     use proptest::prelude::*;
 
-    fn flat(cells: &[(u32, u32, u64)], absolute: bool) -> Flat {
+    fn flat(cells: &[(u32, u32, u64)], kind: u8) -> Flat {
         let d = Axis::new("delay", -10_000, 10_000, 2000).unwrap();
         let w = Axis::new("window", -20_000, 20_000, 2000).unwrap();
-        let states = match absolute {
-            true => States::Absolute(Absolute {
+        let states = match kind {
+            0 => States::Absolute(Absolute {
                 d_min: 20,
                 d_max: 62,
                 quantization: 2,
                 w_min: 0,
                 w_max: 9,
             }),
-            false => States::Relative(Relative { d, w }),
+            1 => States::Relative(Relative { d, w }),
+            _ => {
+                let d = Axis::new("delay", 0, 1000, 100).unwrap();
+                States::Levels(Levels { d, w })
+            }
         };
         let most = states.len() - 1;
         let cells = cells.iter().map(|&(from, to, count)| Cell {
@@ -317,7 +321,7 @@ mod tests {
 
     #[test]
     fn what_is_no_table_is_said() {
-        let good = flat(&[(115, 115, 3)], false).to_bytes();
+        let good = flat(&[(115, 115, 3)], 1).to_bytes();
         let said = |bytes: &[u8]| Flat::from_bytes(bytes).unwrap_err().to_string();
         let changed = |word: usize, value: u32| {
             let mut bytes = good.clone();
@@ -341,10 +345,10 @@ mod tests {
     #[test]
     fn a_test_vector_visits_everything() {
         let cells: Vec<_> = (0..231).flat_map(|s| [(s, s, 5), (s, (s * 7) % 231, 2)]).collect();
-        let vector = test_vector(&flat(&cells, false), 1, 2000);
+        let vector = test_vector(&flat(&cells, 1), 1, 2000);
         let is_set = |step: &VectorStep| matches!(step.event, VectorEvent::Set { .. });
         assert!(vector.iter().filter(|step| is_set(step)).count() > 10);
-        assert_eq!(vector, test_vector(&flat(&cells, false), 1, 2000));
+        assert_eq!(vector, test_vector(&flat(&cells, 1), 1, 2000));
         let mut windows: Vec<_> = vector.iter().map(|step| step.window).collect();
         windows.sort_unstable();
         windows.dedup();
@@ -355,10 +359,10 @@ mod tests {
         #[test]
         fn the_words_lead_the_same_walk(
             cells in cells(),
-            absolute in any::<bool>(),
+            kind in 0_u8..3,
             seed in any::<u64>(),
         ) {
-            let flat = flat(&cells, absolute);
+            let flat = flat(&cells, kind);
             let read = Flat::from_bytes(&flat.to_bytes()).unwrap();
             prop_assert_eq!(&read, &flat);
             prop_assert_eq!(test_vector(&read, seed, 50), test_vector(&flat, seed, 50));
@@ -371,7 +375,7 @@ mod tests {
             value in any::<u32>(),
             seed in any::<u64>(),
         ) {
-            let mut bytes = flat(&cells, false).to_bytes();
+            let mut bytes = flat(&cells, 1).to_bytes();
             let at = 4 * word.index(bytes.len() / 4);
             bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
             if let Ok(read) = Flat::from_bytes(&summed(bytes)) {

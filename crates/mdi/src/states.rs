@@ -591,6 +591,72 @@ mod tests {
         assert!(States::relative_for(&[], None, None).is_err());
     }
 
+    fn levels() -> States {
+        let d = Axis::new("delay", 0, 1000, 10).unwrap();
+        let w = Axis::new("window", -30_000, 30_000, 3000).unwrap();
+        States::Levels(Levels { d, w }).check().unwrap()
+    }
+
+    #[test]
+    fn the_base_falls_at_once_and_rises_slowly() {
+        let mut base = Base::default();
+        base.step(Some(40_000));
+        for _ in 0..200 {
+            base.step(None);
+        }
+        // 200 epochs of 2^-15: 0.6 %.
+        assert_eq!(base.delay_q8 >> 8, 40_244);
+        assert_eq!(base.level(39_000), 0);
+        // log10(44.9 / 40.24) = 0.0476.
+        assert_eq!(base.level(44_900), 48);
+        assert_eq!(base.level(10 * 40_244), 1000);
+        base.step(Some(30_000));
+        assert_eq!(base.level(60_000), 301);
+        base.step(Some(0));
+        assert_eq!(base.delay_q8, 1000 << 8);
+    }
+
+    #[test]
+    fn changes_too_small_for_the_axis_add_up() {
+        // 0.2 % an epoch is a change of 0.28 at 25 packets: all of them would round to none.
+        let grown = |epoch: i32| (25.0 * 1.002_f64.powi(epoch) * 65_536.0) as u32;
+        let sample = |epoch| Sample { delay_us: 50_000, window: grown(epoch), sent: 1 };
+        let chain: Chain = (0..500).map(sample).collect();
+        let states = levels();
+        let mut window = grown(0);
+        states.transitions(&chain, |_, to| {
+            assert_eq!(states.delay_of(to), 0);
+            let change = states.window_value(states.window_of(to)) * 1000.0;
+            window = relative_step(window, change as i64);
+        });
+        let (reached, teacher) = (f64::from(window) / 65_536.0, f64::from(grown(499)) / 65_536.0);
+        assert!((reached / teacher - 1.0).abs() < 0.02, "{reached} {teacher}");
+    }
+
+    #[test]
+    fn a_leap_of_the_window_is_made_up_for() {
+        let sample = |w: u32| Sample { delay_us: 50_000, window: w << 16, sent: 1 };
+        let chain: Chain = [10, 30, 30, 30, 30, 30].map(sample).into();
+        let changes: Vec<f64> = counted(&levels(), &chain)
+            .iter()
+            .map(|(_, to)| levels().window_value(levels().window_of(*to)))
+            .collect();
+        // At most 30, which is 30 % of 10; log10 of 30 is 1.48.
+        assert_eq!(changes, [30.0, 30.0, 30.0, 30.0, 27.0]);
+    }
+
+    #[test]
+    fn levels_come_from_the_samples() {
+        let chain: Chain =
+            (0..5000).map(|i| sample(if i % 10 == 0 { 80 } else { 40 }, 1)).collect();
+        let States::Levels(states) = States::levels_for(&[chain], None, None).unwrap() else {
+            unreachable!()
+        };
+        // log10(2) = 0.301, in steps of 0.01, and one more.
+        assert_eq!((states.d.min(), states.d.max(), states.d.step()), (0, 310, 10));
+        assert!(States::levels_for(&[], None, None).is_err());
+    }
+
     #[test]
     fn contradictory_ranges_are_refused() {
         for (min, max, step) in [(0, 1, 0), (5, -5, 1), (-3, 4, 2), (i64::MIN, 0, 1)] {
@@ -617,7 +683,7 @@ mod tests {
                     sent: *sent,
                 })
                 .collect();
-            for states in [paper(quantization), published()] {
+            for states in [paper(quantization), published(), levels()] {
                 states.transitions(&chain, |from, to| assert!(from.max(to) < states.len()));
             }
         }

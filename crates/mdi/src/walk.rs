@@ -295,6 +295,50 @@ mod tests {
         assert!((packets(walk.step(25_000, false)) - 9.75).abs() < 0.001);
     }
 
+    fn levels() -> States {
+        let d = Axis::new("delay", 0, 1000, 100).unwrap();
+        let w = Axis::new("window", -20_000, 20_000, 10_000).unwrap();
+        States::Levels(Levels { d, w })
+    }
+
+    /// Up by 10 at the base delay, down by 10 from twice it on, whatever came before.
+    fn controller() -> Vec<(u32, u32, u64)> {
+        let to = |level: u32| 5 * level + if level < 3 { 3 } else { 1 };
+        (0..55).flat_map(|from| (0..11).map(move |level| (from, to(level), 1))).collect()
+    }
+
+    #[test]
+    fn a_walk_over_levels_follows_the_level_of_the_delay() {
+        let mut walk = walk_over(&controller(), levels(), 1);
+        assert_eq!(packets(walk.step(20_000, true)), 11.0);
+        assert!((packets(walk.step(20_000, true)) - 12.056).abs() < 0.001);
+        assert!(packets(walk.step(45_000, true)) < 11.1);
+        // Silence counts, and no ack makes it the base.
+        assert!(packets(walk.step(90_000, false)) < 10.1);
+        // A smaller base, and the same delay is a higher level.
+        let before = walk.window();
+        assert!(walk.step(10_000, true) > before);
+        let before = walk.window();
+        assert!(walk.step(20_000, true) < before);
+    }
+
+    #[test]
+    fn a_longer_path_becomes_the_base() {
+        let mut walk = walk_over(&controller(), levels(), 1);
+        walk.step(20_000, true);
+        for _ in 0..100 {
+            walk.step(40_000, true);
+        }
+        let mut epochs = 100;
+        while walk.step(40_000, true) <= 2 * ONE_PACKET {
+            epochs += 1;
+            assert!(epochs < 60_000, "it never finds out");
+        }
+        // 40 ms are twice the base until 0.6 % a second have made it 22.5 ms: log10 of the ratio
+        // is 0.25 there and rounds to 0.2.
+        assert!((3_500..4_200).contains(&epochs), "{epochs}");
+    }
+
     #[test]
     fn an_absolute_walk_goes_from_delay_to_delay() {
         let absolute = Absolute { d_min: 20, d_max: 29, quantization: 1, w_min: 0, w_max: 9 };
@@ -317,8 +361,12 @@ mod tests {
             delays in prop::collection::vec((any::<u32>(), any::<bool>()), 0..200),
             cells in prop::collection::vec((0_u32..231, 0_u32..231, 1_u64..9), 0..60),
             seed in any::<u64>(),
+            levels in any::<bool>(),
         ) {
-            let mut walk = walk_over(&cells, published(), seed);
+            let states = if levels { self::levels() } else { published() };
+            let (cells, most) = (cells, states.len() - 1);
+            let cells: Vec<_> = cells.iter().map(|c| (c.0.min(most), c.1.min(most), c.2)).collect();
+            let mut walk = walk_over(&cells, states, seed);
             for (delay, acked) in delays {
                 prop_assert!(walk.step(delay, acked) >= ONE_PACKET);
                 if delay % 7 == 0 {

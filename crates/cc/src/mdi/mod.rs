@@ -14,8 +14,8 @@ use cellpace_base::{Span, Time};
 use cellpace_mdi::{States, Walk, Window};
 
 use crate::{Ack, Controller, Event, Events, Loss, Phase, SentPacket, Setup, Stamp, Timeout};
-pub use params::INFO;
 use params::Settings;
+pub use params::{INFO, flat};
 
 /// Retransmission timeouts, section 5 of the specification.
 const RTO_FACTOR: u64 = 5;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use cellpace_base::{Args, Kind, Param, Span};
-use cellpace_mdi::{Empty, Model, OutOfRange, Sampler, Shape, States, Table};
+use cellpace_mdi::{Empty, Flat, Model, OutOfRange, Sampler, Shape, States, Table};
 
 use super::Mdi;
-use crate::{ControllerInfo, ReadFile};
+use crate::{ControllerInfo, ControllerSpec, ReadFile};
 
 /// The registry's entry.
 pub const INFO: ControllerInfo = ControllerInfo {
@@ -134,8 +134,23 @@ fn load(args: &mut Args, read: &mut ReadFile<'_>) -> Result<(), String> {
     };
     let table = Arc::new(Table::new(model.states, &counts, shape));
     let epoch = Span::from_micros(u64::from(model.about.epoch_us));
-    args.load("model", Arc::new(Learnt { table, epoch }));
+    args.load(Arc::new(Learnt { table, epoch }));
     Ok(())
+}
+
+/// Table and rules of an `mdi` string for other runtimes; `None` for any other controller.
+pub fn flat(spec: &ControllerSpec) -> Option<Flat> {
+    if spec.info().name != INFO.name {
+        return None;
+    }
+    let settings = Settings::new(spec.args());
+    Some(Flat {
+        table: Table::clone(&settings.learnt.table),
+        epoch_us: u32::try_from(settings.learnt.epoch.as_nanos() / 1000).unwrap_or(u32::MAX),
+        empty: settings.empty,
+        out_of_range: settings.out_of_range,
+        loss_factor: if settings.cuts { (settings.m * 65_536.0).round() as u32 } else { 65_536 },
+    })
 }
 
 pub(super) struct Settings {
@@ -149,7 +164,7 @@ pub(super) struct Settings {
 impl Settings {
     pub(super) fn new(args: &Args) -> Self {
         Self {
-            learnt: args.loaded("model"),
+            learnt: args.loaded(),
             empty: match args.word("empty") {
                 "paper" => Empty::Paper,
                 "code" => Empty::Code,

@@ -3,13 +3,16 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use cellpace_mdi::{About, Axis, Cell, Model, PRUNE, Part, States, matrix_csv};
+use cellpace_cc::{ControllerSpec, mdi};
+use cellpace_mdi::{
+    About, Axis, Cell, Model, PRUNE, Part, States, VectorEvent, VectorStep, matrix_csv, test_vector,
+};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use super::read::{Users, counts, read};
 use crate::error::Failure;
-use crate::output::write;
+use crate::output::{write, write_bytes};
 
 /// Name and version of the JSON form.
 const SCHEMA: &str = "cellpace.mdi.model/1";
@@ -19,6 +22,7 @@ const SCHEMA: &str = "cellpace.mdi.model/1";
 #[command(after_help = "Examples:
   cellpace mdi export verus.mdi --format json -o verus.json
   cellpace mdi export verus.mdi --format csv --users 2 -o matrix.csv
+  cellpace mdi export verus.mdi --format flat -o verus.flat --vectors verus.json
 
 docs/mdi-format.md describes the forms.")]
 pub(crate) struct ExportArgs {
@@ -26,7 +30,7 @@ pub(crate) struct ExportArgs {
     #[arg(value_name = "FILE")]
     table: PathBuf,
     /// json: header and counted cells; csv: dense probabilities, in the layout of the original
-    /// for relative states
+    /// for relative states; flat: table and rules as 32-bit words, for other runtimes
     #[arg(long, value_enum)]
     format: Format,
     /// Where to write [default: standard output]
@@ -38,6 +42,15 @@ pub(crate) struct ExportArgs {
     /// Leave out windows with a smaller share of their subset (csv; the original's: 0.02)
     #[arg(long, default_value_t = PRUNE, value_name = "SHARE", value_parser = share)]
     prune: f64,
+    /// Rules of the walk as in a controller string, e.g. sampler=closest,empty=paper (flat)
+    #[arg(long, default_value = "", value_name = "KEY=VALUE,...")]
+    rules: String,
+    /// Also write a test vector: events, and the window after each (flat)
+    #[arg(long, value_name = "FILE")]
+    vectors: Option<PathBuf>,
+    /// Seed of the walk in the test vector
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
 }
 
 /// Forms of a table.
@@ -45,6 +58,7 @@ pub(crate) struct ExportArgs {
 enum Format {
     Json,
     Csv,
+    Flat,
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -53,15 +67,59 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
+    if args.format == Format::Flat {
+        return export_flat(args);
+    }
+    if !args.rules.is_empty() || args.vectors.is_some() {
+        return Err(Failure::usage("--rules and --vectors are for --format flat"));
+    }
     let model = args.users.of(read(&args.table)?.model)?;
     let text = match args.format {
-        Format::Json => json_text(&model),
+        Format::Json | Format::Flat => json_text(&model),
         Format::Csv => matrix_csv(&model.states, &counts(&model), args.prune)
             .map_err(|error| Failure::failed(format!("{}: {error}", args.table.display())))?,
     };
     let stdout = PathBuf::from("-");
     write(args.output.as_ref().unwrap_or(&stdout), &text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Steps of a test vector.
+const VECTOR_STEPS: usize = 2000;
+
+fn export_flat(args: &ExportArgs) -> Result<ExitCode, Failure> {
+    let model = args.users.of(read(&args.table)?.model)?;
+    let bytes = model.to_bytes();
+    // The rules are those of the controller, and so are their errors.
+    let spec =
+        ControllerSpec::parse(&format!("mdi:model=-,{}", args.rules), &mut |_| Ok(bytes.clone()));
+    let spec = spec.map_err(|error| Failure::usage(format!("--rules: {error}")))?;
+    let flat = mdi::flat(&spec).ok_or_else(|| Failure::usage("--rules: not those of mdi"))?;
+    let stdout = PathBuf::from("-");
+    write_bytes(args.output.as_ref().unwrap_or(&stdout), &flat.to_bytes())?;
+    if let Some(path) = &args.vectors {
+        let steps = test_vector(&flat, args.seed, VECTOR_STEPS);
+        write(path, &vector_text(args.seed, &steps))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One step a line, so that a difference is found by eye.
+fn vector_text(seed: u64, steps: &[VectorStep]) -> String {
+    let step = |step: &VectorStep| {
+        match step.event {
+            VectorEvent::Epoch { delay_us, acked } => {
+                json!({ "epoch": delay_us, "acked": acked, "window": step.window })
+            }
+            VectorEvent::Set { window, forget } => {
+                json!({ "set": window, "forget": forget, "window": step.window })
+            }
+        }
+        .to_string()
+    };
+    let lines: Vec<String> = steps.iter().map(step).collect();
+    // As a text, because not every reader of JSON has whole numbers of 64 bits.
+    format!("{{\"seed\": \"{seed}\", \"steps\": [\n{}\n]}}\n", lines.join(",\n"))
 }
 
 /// The model without loss.
