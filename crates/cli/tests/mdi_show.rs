@@ -193,3 +193,16 @@ fn damaged_files_say_what_is_wrong_with_them() {
     folder.refused("mdi show flipped", "flipped: damaged: the checksum is");
     folder.refused("mdi show .", ".: Is a directory");
 }
+
+/// The layout of the 2021 code runs as it is.
+#[test]
+fn a_matrix_in_csv_is_a_controller() {
+    let folder = Folder::new();
+    let rows = "0,0,0,1,0,0,0,0,0\n".repeat(9);
+    folder.write("verus.csv", format!("3,-2,2,2,3,-2,2,2\n{rows}"));
+    let compare = "compare --trace constant:5mbit --duration 5s --cc mdi:model=verus.csv";
+    let run = folder.first_run(compare);
+    assert!(number(&run, "/utilization") > 0.1, "{run}");
+    folder.write("verus.csv", "3,-2,2,2,3,-2,2,2\n0,0\n");
+    folder.refused(compare, "verus.csv: line 2");
+}
