@@ -3,6 +3,7 @@
 mod cc;
 mod compare;
 mod error;
+mod link;
 mod load;
 mod mdi;
 mod output;
@@ -39,6 +40,8 @@ enum Command {
     /// Markov tables: controllers that imitate other controllers
     #[command(subcommand)]
     Mdi(mdi::MdiCommand),
+    /// Run a program behind an emulated link, in real time
+    Link(link::LinkArgs),
     /// List the controllers, or the parameters of one
     Cc(cc::CcArgs),
 }
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::run(&args),
         Command::Trace(command) => trace::run(&command),
         Command::Mdi(command) => mdi::run(&command),
+        Command::Link(args) => link::run(&args),
         Command::Cc(args) => cc::run(&args),
     };
     match result {

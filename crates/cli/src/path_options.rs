@@ -2,7 +2,7 @@
 
 use cellpace_base::{Span, parse_span};
 use cellpace_path::schedule::TraceFiles;
-use cellpace_path::{DelaySpec, LossSpec, QueueSpec, TraceSpec};
+use cellpace_path::{DelaySpec, LossSpec, PathSpec, QueueSpec, TraceSpec};
 use cellpace_sim::{AckPolicy, Scenario};
 use clap::Args;
 
@@ -43,6 +43,16 @@ pub(crate) struct PathOptions {
     pub(crate) seed: u64,
 }
 
+/// Both directions of a path, and when it counts.
+pub(crate) struct Directions {
+    pub(crate) down: PathSpec,
+    pub(crate) up: PathSpec,
+    /// The RTT without queueing, or its mean.
+    pub(crate) rtt: Span,
+    pub(crate) duration: Option<Span>,
+    pub(crate) skip: Span,
+}
+
 /// Longest run without being told.
 const LONGEST_DEFAULT: Span = Span::from_secs(300);
 /// Length of a run over a trace that has none.
@@ -53,6 +63,32 @@ fn span(text: &str) -> Result<Span, String> {
 }
 
 impl PathOptions {
+    /// What a link in real time needs: both directions of the path, the trace unlimited unless
+    /// one is given.
+    pub(crate) fn directions(
+        &self,
+        trace: Option<&str>,
+        files: &mut TraceFiles<'_>,
+    ) -> Result<Directions, Failure> {
+        // The scenario of a trace that is always there checks the other options as `compare` does.
+        let scenario = self.scenario(trace.unwrap_or("constant:1gbit"), files)?;
+        if self.acks != "every" {
+            return Err(Failure::usage(
+                "--acks: it is the program that acknowledges, not the link",
+            ));
+        }
+        let delay = scenario.rtt.half();
+        let down = PathSpec {
+            trace: trace.map(|_| scenario.trace.drawn(self.seed)),
+            queue: scenario.queue,
+            delay: delay.clone(),
+            loss: scenario.loss,
+        };
+        let up = PathSpec { trace: scenario.uplink, delay, ..PathSpec::default() };
+        let rtt = scenario.rtt.as_constant().unwrap_or_else(|| scenario.rtt.mean());
+        Ok(Directions { down, up, rtt, duration: self.duration, skip: self.skip })
+    }
+
     /// A scenario over `trace` with these options and no flow yet.
     pub(crate) fn scenario(
         &self,

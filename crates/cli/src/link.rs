@@ -1,0 +1,244 @@
+//! `cellpace link`: a program behind an emulated link, in real time.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use cellpace_base::{Rate, Span, Time};
+use cellpace_emu::{Direction, EmuError, Ended, Link, LinkSpec, Observer, Seen, Tally};
+use cellpace_path::schedule::capacity_between;
+use cellpace_path::{LossSpec, PathSpec, QueueSpec};
+use cellpace_report::{Comparison, Run, SCHEMA, short};
+use clap::Args;
+
+use crate::error::Failure;
+use crate::load;
+use crate::output::{complain, write};
+use crate::path_options::{Directions, PathOptions};
+
+/// Arguments of `cellpace link`.
+#[derive(Debug, Args)]
+#[command(mut_arg("acks", |acks| acks.hide(true)))]
+#[command(after_help = "Examples:
+  cellpace link --trace lte-driving --rtt 40ms -- sh -c 'ping -c 5 $CELLPACE_HOST'
+  cellpace link --rate 12mbit --uplink constant:3mbit --queue codel -- curl http://...
+  cellpace link --rate 12mbit --far 'iperf3 -s' -- sh -c 'iperf3 -R -c $CELLPACE_HOST'
+
+The trace holds towards the program, --uplink the other way. The program finds the far side at
+$CELLPACE_HOST (and $CELLPACE_HOST6). As root, that is where cellpace was started; without root,
+it is a namespace of its own, where --far runs a program.")]
+pub(crate) struct LinkArgs {
+    /// Trace towards the program, as for compare [default: unlimited]
+    #[arg(long, value_name = "TRACE")]
+    trace: Option<String>,
+    /// A constant rate instead of a trace: 12mbit
+    #[arg(long, value_name = "RATE", conflicts_with = "trace")]
+    rate: Option<Rate>,
+    #[command(flatten)]
+    path: PathOptions,
+    /// Queue of the uplink
+    #[arg(long, default_value = "droptail:2MB", value_name = "QUEUE", help_heading = "Path")]
+    uplink_queue: QueueSpec,
+    /// Random loss of the uplink
+    #[arg(long, default_value = "0%", value_name = "LOSS", help_heading = "Path")]
+    uplink_loss: LossSpec,
+    /// Largest packet, IP header included
+    #[arg(long, default_value_t = 1500, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1280..=65_535), help_heading = "Path")]
+    mtu: u32,
+    /// A shell command that runs on the far side meanwhile
+    #[arg(long, value_name = "COMMAND")]
+    far: Option<OsString>,
+    /// Write the figures as JSON (`-`: standard output)
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    json: Option<PathBuf>,
+    /// Do not say at the end how exact the link was, unless something is wrong
+    #[arg(long, short, help_heading = "Output")]
+    quiet: bool,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    program: Vec<OsString>,
+}
+
+pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, Failure> {
+    let trace = args.trace.clone().or_else(|| args.rate.map(|rate| format!("constant:{rate}")));
+    let directions = directions(args, trace.as_deref())?;
+    let link = Link::open(LinkSpec {
+        down: directions.down.clone(),
+        up: directions.up.clone(),
+        seed: args.path.seed,
+        mtu: args.mtu,
+        duration: directions.duration,
+        quiet: directions.rtt + Span::from_millis(20),
+    })
+    .map_err(Failure::failed)?;
+    let far = args.far.as_ref().map(|far| ["sh".into(), "-c".into(), far.clone()]);
+    let watch = Watch::new(&directions);
+    let ended = match link.run(&args.program, far.as_ref().map(<[_; 3]>::as_slice), watch) {
+        Ok(ended) => ended,
+        Err(error) => return not_started(&error),
+    };
+    let report = Report { args, directions: &directions, trace: trace.as_deref(), ended: &ended };
+    report.tell();
+    report.write_json()?;
+    Ok(ExitCode::from(ended.exit_code))
+}
+
+/// Exit codes as `env` has them, for a program that does not start.
+fn not_started(error: &EmuError) -> Result<ExitCode, Failure> {
+    let EmuError::Start { source, .. } = error else { return Err(Failure::failed(error)) };
+    complain(&error.to_string());
+    let is_missing = source.kind() == std::io::ErrorKind::NotFound;
+    Ok(ExitCode::from(if is_missing { 127 } else { 126 }))
+}
+
+fn directions(args: &LinkArgs, trace: Option<&str>) -> Result<Directions, Failure> {
+    let mut directions = args.path.directions(trace, &mut load::files())?;
+    directions.up.queue = args.uplink_queue.clone();
+    directions.up.loss = args.uplink_loss.clone();
+    Ok(directions)
+}
+
+/// Counts what goes through the link.
+struct Watch {
+    down: Tally,
+    up: Tally,
+    /// The one-way delay that was last seen in each direction: down, up.
+    latest: [Span; 2],
+}
+
+impl Watch {
+    fn new(directions: &Directions) -> Self {
+        let tally = || Tally::new(directions.skip);
+        Self { down: tally(), up: tally(), latest: [directions.rtt / 2; 2] }
+    }
+}
+
+impl Observer for Watch {
+    fn on_packet(&mut self, seen: &Seen) {
+        let (tally, own, back) = match seen.direction {
+            Direction::Down => (&mut self.down, 0, 1),
+            Direction::Up => (&mut self.up, 1, 0),
+        };
+        tally.record(&seen.record, self.latest[back]);
+        self.latest[own] = seen.record.one_way_delay();
+    }
+}
+
+/// What is said and written at the end.
+struct Report<'a> {
+    args: &'a LinkArgs,
+    directions: &'a Directions,
+    trace: Option<&'a str>,
+    ended: &'a Ended<Watch>,
+}
+
+impl Report<'_> {
+    fn tell(&self) {
+        let ended = self.ended;
+        if !self.args.quiet {
+            complain(&self.line());
+        }
+        let lost = ended.lost;
+        if lost.packets() > 0 {
+            complain(&format!(
+                "warning: {} packets were lost by the devices, not by the model; the machine is too \
+                 slow or too busy for this link",
+                lost.packets()
+            ));
+        }
+        if lost.unseen > 0 {
+            complain(&format!(
+                "warning: {} packets are missing from figures and logs, which were too slow",
+                lost.unseen
+            ));
+        }
+    }
+
+    /// One line: how exact it was.
+    fn line(&self) -> String {
+        let ended = self.ended;
+        let late = |quantile| short(ended.lateness.quantile_ms(quantile) * 1e3);
+        let [down, up] = [&ended.observer.down, &ended.observer.up].map(Tally::totals);
+        let mut rates = self.rates("down", &self.directions.down, down.bytes);
+        if self.directions.up.trace.is_some() {
+            rates += &format!(", {}", self.rates("up", &self.directions.up, up.bytes));
+        }
+        format!(
+            "link: late p50 {} p99 {} max {} us{}; {rates}; dropped {} by the model, {} by devices",
+            late(0.5),
+            late(0.99),
+            late(1.0),
+            if ended.realtime { "" } else { " (no real-time priority)" },
+            down.lost + up.lost,
+            ended.lost.packets(),
+        )
+    }
+
+    /// What was asked of a direction and what was reached, over the whole run.
+    fn rates(&self, name: &str, path: &PathSpec, bytes: u64) -> String {
+        let seconds = self.ended.duration.as_secs_f64().max(1e-9);
+        let mbps = |bytes: u64| short(bytes as f64 * 8.0 / 1e6 / seconds);
+        let reached = mbps(bytes);
+        match path.trace {
+            None => format!("{name} {reached} Mbit/s of unlimited"),
+            Some(_) => {
+                let asked = mbps(self.capacity(path, Time::ZERO));
+                format!("{name} {reached} of {asked} Mbit/s asked")
+            }
+        }
+    }
+
+    /// Bytes that a direction offered from `from` to the end.
+    fn capacity(&self, path: &PathSpec, from: Time) -> u64 {
+        let Some(trace) = &path.trace else { return 0 };
+        let end = Time::ZERO + self.ended.duration;
+        // It was built once already, for the run.
+        trace
+            .build(self.args.path.seed)
+            .map_or(0, |mut schedule| capacity_between(schedule.as_mut(), from, end))
+    }
+
+    fn write_json(&self) -> Result<(), Failure> {
+        let Some(file) = &self.args.json else { return Ok(()) };
+        let trace = self.trace.map_or_else(|| "unlimited".to_owned(), load::shown);
+        let mut runs = vec![self.run(&trace, &self.directions.down, &self.ended.observer.down, "")];
+        if let Some(uplink) = &self.directions.up.trace {
+            let trace = load::shown(&uplink.to_string());
+            runs.push(self.run(&trace, &self.directions.up, &self.ended.observer.up, " (uplink)"));
+        }
+        let comparison = Comparison {
+            schema: SCHEMA.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            repeated: Vec::new(),
+            runs,
+        };
+        write(file, &cellpace_report::to_json(&comparison, false))
+    }
+
+    fn run(&self, trace: &str, path: &PathSpec, tally: &Tally, which: &str) -> Run {
+        let end = Time::ZERO + self.ended.duration;
+        let skip = Time::ZERO + self.directions.skip;
+        let figures = tally.finish(end, self.capacity(path, skip));
+        Run {
+            cc: format!("{}{which}", self.name()),
+            trace: trace.to_owned(),
+            seed: self.args.path.seed,
+            rtt_ms: self.directions.rtt.as_millis_f64(),
+            queue: path.queue.to_string(),
+            loss: path.loss.mean(),
+            flows: figures.per_flow.len(),
+            duration_s: self.ended.duration.as_secs_f64(),
+            skip_s: self.directions.skip.as_secs_f64(),
+            figures,
+            wall_s: Some(self.ended.duration.as_secs_f64()),
+            series: None,
+        }
+    }
+
+    /// The program, without its folder.
+    fn name(&self) -> String {
+        let program = self.args.program.first().map(Path::new);
+        let name = program.and_then(Path::file_name).unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+}

@@ -1,0 +1,342 @@
+//! The forwarding thread: packets from one device through the model to the other.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::time::{Duration, Instant};
+
+use cellpace_base::{Span, Time};
+use cellpace_measure::DelaySketch;
+use cellpace_path::{Fate, Packet, Path, Record};
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::eventfd::EventFd;
+use nix::sys::time::TimeSpec;
+
+use crate::observe::{Batch, Capture, Direction, Seen, Side};
+use crate::slab::Slab;
+use crate::tun::Tun;
+use crate::wire::{self, FlowTable, Kind};
+
+/// Packets that are read from a device before the model is looked after again.
+const READ_AT_ONCE: usize = 32;
+/// Memory for the bytes of waiting packets, in both directions together.
+const PACKET_MEMORY: usize = 512 << 20;
+
+/// Time since the start of the run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(crate) fn now(self) -> Time {
+        Time::ZERO + self.0.elapsed().into()
+    }
+}
+
+/// How others end the thread.
+#[derive(Debug)]
+pub(crate) struct Control {
+    drain: AtomicBool,
+    stop: AtomicBool,
+    wake: EventFd,
+}
+
+impl Control {
+    pub(crate) fn new() -> nix::Result<Self> {
+        let wake = EventFd::from_flags(nix::sys::eventfd::EfdFlags::EFD_CLOEXEC)?;
+        Ok(Self { drain: AtomicBool::new(false), stop: AtomicBool::new(false), wake })
+    }
+
+    /// Ends when nothing more comes from inside.
+    pub(crate) fn drain(&self) {
+        self.drain.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Ends now.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        // A counter that is full wakes as well.
+        let _ = self.wake.write(1);
+    }
+}
+
+/// What the thread has to say at its end.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Forwarded {
+    /// How long after its theoretical departure each packet was handed to the kernel.
+    pub(crate) lateness: DelaySketch,
+    /// Packets the kernel did not take, and those there was no memory for.
+    pub(crate) refused: u64,
+    /// Records that the observer was too slow for.
+    pub(crate) unseen: u64,
+}
+
+/// The thread's state.
+pub(crate) struct Forwarder {
+    /// The far side's device and that inside.
+    tuns: [Tun; 2],
+    /// The way that begins at the device of the same number.
+    lanes: [Lane; 2],
+    slab: Slab,
+    flows: FlowTable,
+    clock: Clock,
+    control: Arc<Control>,
+    feed: Feed,
+    fates: Vec<Record>,
+    /// Packets so far.
+    number: u64,
+    /// When the last packet came from inside.
+    heard: Time,
+    /// How long nothing must come from inside before a drained link ends, and how long it is
+    /// waited for at most.
+    quiet: Span,
+    patience: Span,
+    drain_began: Option<Time>,
+    done: Forwarded,
+}
+
+struct Lane {
+    path: Path,
+    direction: Direction,
+    /// The device may have packets.
+    readable: bool,
+}
+
+/// Everything the thread needs.
+pub(crate) struct Parts {
+    pub(crate) tuns: [Tun; 2],
+    /// Towards the inside, and back.
+    pub(crate) paths: [Path; 2],
+    pub(crate) mtu: usize,
+    pub(crate) clock: Clock,
+    pub(crate) control: Arc<Control>,
+    pub(crate) batches: SyncSender<Batch>,
+    /// Bytes of each packet that the observer wants to see, if any.
+    pub(crate) capture: Option<usize>,
+    pub(crate) quiet: Span,
+    pub(crate) patience: Span,
+}
+
+impl Forwarder {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let [down, up] = parts.paths;
+        let lane = |path, direction| Lane { path, direction, readable: true };
+        Self {
+            tuns: parts.tuns,
+            lanes: [lane(down, Direction::Down), lane(up, Direction::Up)],
+            slab: Slab::new(parts.mtu, PACKET_MEMORY),
+            flows: FlowTable::default(),
+            clock: parts.clock,
+            control: parts.control,
+            feed: Feed::new(parts.batches, parts.capture),
+            fates: Vec::with_capacity(256),
+            number: 0,
+            heard: Time::ZERO,
+            quiet: parts.quiet,
+            patience: parts.patience,
+            drain_began: None,
+            done: Forwarded::default(),
+        }
+    }
+
+    /// Forwards until told to end. Returns the devices too: their counters are still wanted.
+    pub(crate) fn run(mut self) -> (Forwarded, [Tun; 2]) {
+        while !self.is_over() {
+            // The model catches up before it gets new input.
+            self.deliver_due(0);
+            self.deliver_due(1);
+            self.take_in(0);
+            self.take_in(1);
+            if !self.lanes.iter().any(|lane| lane.readable) {
+                self.sleep();
+            }
+            self.feed.flush_if_due(self.clock.now());
+        }
+        self.feed.flush();
+        self.done.unseen = self.feed.unseen;
+        (self.done, self.tuns)
+    }
+
+    fn is_over(&mut self) -> bool {
+        if self.control.stop.load(Ordering::Relaxed) {
+            return true;
+        }
+        if !self.control.drain.load(Ordering::Relaxed) {
+            return false;
+        }
+        let now = self.clock.now();
+        let began = *self.drain_began.get_or_insert(now);
+        let quiet_since = self.heard.max(began);
+        now.since(quiet_since) > self.quiet || now.since(began) > self.patience
+    }
+
+    /// Hands over what left the link by now.
+    fn deliver_due(&mut self, which: usize) {
+        let now = self.clock.now();
+        let mut fates = std::mem::take(&mut self.fates);
+        self.lanes[which].path.advance(now, &mut fates);
+        for record in fates.drain(..) {
+            self.deliver(which, &record);
+        }
+        self.fates = fates;
+    }
+
+    fn deliver(&mut self, which: usize, record: &Record) {
+        let slot = record.packet.tag;
+        let mut written = record.packet.departed_at;
+        if record.fate == Fate::Delivered {
+            if !self.tuns[1 - which].write(self.slab.bytes(slot)) {
+                self.done.refused += 1;
+            }
+            written = self.clock.now();
+            self.done.lateness.record(written.since(record.packet.departed_at));
+            self.feed.capture(Side::of_device(1 - which), written, self.slab.bytes(slot));
+        }
+        self.slab.free(slot);
+        self.feed.push(Seen { direction: self.lanes[which].direction, record: *record, written });
+    }
+
+    /// Reads what waits at a device, a handful at a time.
+    fn take_in(&mut self, which: usize) {
+        if !self.lanes[which].readable {
+            return;
+        }
+        for _ in 0..READ_AT_ONCE {
+            let mut drain = [0; 1];
+            let (buffer, is_spare) = match self.slab.spare() {
+                Some(buffer) => (buffer, true),
+                // No memory: the packet is read and lost, and counted.
+                None => (drain.as_mut_slice(), false),
+            };
+            let Ok(Some(length)) = self.tuns[which].read(buffer) else {
+                self.lanes[which].readable = false;
+                return;
+            };
+            if is_spare {
+                self.admit(which, length);
+            } else {
+                self.done.refused += 1;
+            }
+        }
+    }
+
+    /// A packet that was read enters the model, if it is one for the link.
+    fn admit(&mut self, which: usize, length: usize) {
+        let Some(slot) = self.slab.keep(length) else { return };
+        let bytes = self.slab.bytes(slot);
+        let Kind::Flow(key) = wire::read(bytes, which == 1) else {
+            self.slab.free(slot);
+            return;
+        };
+        let now = self.clock.now();
+        if which == 1 {
+            self.heard = now;
+        }
+        self.feed.capture(Side::of_device(which), now, bytes);
+        let packet = Packet {
+            tag: slot,
+            ..Packet::new(self.number, self.flows.number(key), length as u32, now)
+        };
+        self.number += 1;
+        self.lanes[which].path.push(packet);
+    }
+
+    /// Waits for the next departure, a packet, or the end.
+    fn sleep(&mut self) {
+        let deadline = self.lanes.iter().filter_map(|lane| lane.path.next_deadline()).min();
+        let now = self.clock.now();
+        let mut wait = deadline.map_or(Span::MAX, |deadline| deadline.since(now));
+        if wait.is_zero() {
+            return;
+        }
+        if wait > Feed::PATIENCE {
+            self.feed.flush();
+        }
+        if self.drain_began.is_some() || self.control.drain.load(Ordering::Relaxed) {
+            wait = wait.min(self.quiet.min(Span::from_millis(5)));
+        }
+        let timeout = (wait < Span::MAX).then(|| TimeSpec::from_duration(Duration::from(wait)));
+        let [far, inside] = &self.tuns;
+        let mut polled = [far.as_fd(), inside.as_fd(), self.control.wake.as_fd()]
+            .map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        // An interrupted or failed wait only means to look around once more.
+        let _ = ppoll(&mut polled, timeout, None);
+        let readable = polled.map(|fd| fd.any().unwrap_or(false));
+        self.lanes[0].readable = readable[0];
+        self.lanes[1].readable = readable[1];
+        if readable[2] {
+            let _ = self.control.wake.read();
+        }
+    }
+}
+
+/// Hands what was seen to the observer's thread, many at a time.
+struct Feed {
+    batches: SyncSender<Batch>,
+    batch: Batch,
+    began: Time,
+    capture: Option<usize>,
+    unseen: u64,
+}
+
+impl Feed {
+    const MOST: usize = 256;
+    const MOST_BYTES: usize = 1 << 18;
+    /// How long a record waits for others at most.
+    const PATIENCE: Span = Span::from_millis(20);
+
+    fn new(batches: SyncSender<Batch>, capture: Option<usize>) -> Self {
+        Self { batches, batch: Batch::default(), began: Time::ZERO, capture, unseen: 0 }
+    }
+
+    fn push(&mut self, seen: Seen) {
+        if self.batch.seen.is_empty() {
+            self.began = seen.written;
+        }
+        self.batch.seen.push(seen);
+        if self.batch.seen.len() >= Self::MOST {
+            self.flush();
+        }
+    }
+
+    fn capture(&mut self, side: Side, at: Time, bytes: &[u8]) {
+        let Some(most) = self.capture else { return };
+        let kept = &bytes[..bytes.len().min(most)];
+        let from = self.batch.bytes.len();
+        self.batch.bytes.extend_from_slice(kept);
+        let range = from..self.batch.bytes.len();
+        self.batch.captures.push(Capture { side, at, length: bytes.len() as u32, range });
+        if self.batch.bytes.len() >= Self::MOST_BYTES {
+            self.flush();
+        }
+    }
+
+    fn flush_if_due(&mut self, now: Time) {
+        if now.since(self.began) > Self::PATIENCE {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.batch.seen.is_empty() && self.batch.captures.is_empty() {
+            return;
+        }
+        let room = self.batch.seen.capacity();
+        let batch = std::mem::replace(&mut self.batch, Batch::with_room(room));
+        // Waiting for a slow disk would make packets late: records are lost instead, and counted.
+        if let Err(TrySendError::Full(batch) | TrySendError::Disconnected(batch)) =
+            self.batches.try_send(batch)
+        {
+            self.unseen += batch.seen.len() as u64;
+        }
+    }
+}

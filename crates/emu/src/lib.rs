@@ -1,0 +1,30 @@
+//! The modelled path in real time: any program behind an emulated cellular link.
+//!
+//! Two network namespaces, the inside with the program and the far side, each have a TUN device.
+//! One thread reads packets from one, lets the model of [`cellpace_path`] decide when and whether
+//! they leave, and writes them to the other: the very objects that the simulator drives in virtual
+//! time. The model's times are absolute, so a thread that wakes up late does not make the next
+//! packet late, too; how late it was is told at the end of every run.
+//!
+//! The kernel cleans up: devices live as long as the files that made them, namespaces as long as
+//! somebody is in them, and a guardian process ends whoever is left when this one dies.
+
+mod address;
+mod error;
+mod forward;
+mod guard;
+mod link;
+mod namespace;
+mod netlink;
+mod observe;
+mod program;
+mod realtime;
+mod slab;
+mod tally;
+mod tun;
+mod wire;
+
+pub use error::EmuError;
+pub use link::{Ended, HOST, HOST6, Link, LinkSpec, OwnLosses};
+pub use observe::{Direction, Observer, Seen, Side};
+pub use tally::{Tally, Totals};

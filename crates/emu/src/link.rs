@@ -1,0 +1,289 @@
+//! One link from its making to its end.
+
+use std::ffi::OsString;
+use std::net::IpAddr;
+use std::process::Child;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use cellpace_base::{Span, Time};
+use cellpace_measure::DelaySketch;
+use cellpace_path::PathSpec;
+
+use crate::EmuError;
+use crate::forward::{Clock, Control, Forwarded, Forwarder, Parts};
+use crate::guard::{Guard, kill_all};
+use crate::namespace::{self, Ends};
+use crate::observe::{Batch, Observer};
+use crate::program::{self, Signals};
+use crate::realtime;
+use crate::tun::Tun;
+
+/// The variable with the address of the far side, of the outermost link if links nest.
+pub const HOST: &str = "CELLPACE_HOST";
+/// The same for IPv6.
+pub const HOST6: &str = "CELLPACE_HOST6";
+/// The other end of this very link, which differs from [`HOST`] in nested links only.
+const PEER: &str = "CELLPACE_PEER";
+const PEER6: &str = "CELLPACE_PEER6";
+/// The program's own address, for those on the far side.
+const INSIDE: &str = "CELLPACE_INSIDE";
+const INSIDE6: &str = "CELLPACE_INSIDE6";
+
+/// What a link shall be.
+#[derive(Debug, Clone)]
+pub struct LinkSpec {
+    /// Towards the inside.
+    pub down: PathSpec,
+    /// From the inside.
+    pub up: PathSpec,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Largest packet in bytes, IP header included.
+    pub mtu: u32,
+    /// The program is told to end after this time.
+    pub duration: Option<Span>,
+    /// How long nothing must come from inside after the program's end before the link ends, too:
+    /// a little more than a round trip, so that its last bytes arrive.
+    pub quiet: Span,
+}
+
+/// How long a program that has ended may keep its link busy.
+const PATIENCE: Span = Span::from_secs(1);
+
+/// Batches on their way to the observer: some million records.
+const BATCHES: usize = 4096;
+
+/// Both ends are there, and nothing runs yet.
+pub struct Link {
+    ends: Ends,
+    spec: LinkSpec,
+    signals: Signals,
+    guard: Guard,
+    inside_number: u64,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Ended<O> {
+    /// The program's exit code; 128 and the signal's number if a signal ended it.
+    pub exit_code: u8,
+    /// From the program's start to its end.
+    pub duration: Span,
+    /// How long after its theoretical departure each packet was handed over.
+    pub lateness: DelaySketch,
+    /// What was lost on the way and not by the model.
+    pub lost: OwnLosses,
+    /// Whether the forwarding thread had real-time priority.
+    pub realtime: bool,
+    /// The observer with what it saw.
+    pub observer: O,
+}
+
+/// Losses that are the emulator's, not the model's. All should be zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OwnLosses {
+    /// Packets the devices dropped before they were read.
+    pub device: u64,
+    /// Packets the kernel did not take, or there was no memory for.
+    pub refused: u64,
+    /// Packets that the observer, its logs and figures do not know of.
+    pub unseen: u64,
+}
+
+impl OwnLosses {
+    /// Packets that did not arrive although the model let them.
+    pub fn packets(self) -> u64 {
+        self.device + self.refused
+    }
+}
+
+impl Link {
+    /// Makes the namespaces and devices of a link. The calling thread must be the only one of the
+    /// process: it moves to the far side, and a process is forked.
+    ///
+    /// # Errors
+    /// When the system does not permit it, or has no TUN devices or addresses.
+    pub fn open(spec: LinkSpec) -> Result<Self, EmuError> {
+        let signals = Signals::catch()?;
+        let ends = Ends::open(spec.mtu)?;
+        let inside_number = namespace::number(&ends.inside_namespace)
+            .map_err(EmuError::system("looking at the namespace"))?;
+        let guard = Guard::start(&ends.inside_namespace)?;
+        Ok(Self { ends, spec, signals, guard, inside_number })
+    }
+
+    /// Whether the far side is a namespace of its own instead of the one we were started in.
+    pub fn is_isolated(&self) -> bool {
+        self.ends.isolated
+    }
+
+    /// What the program inside is told.
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let far = self.ends.block.far();
+        let host = self.ends.around.unwrap_or(far);
+        let inside = self.ends.block.inside();
+        let named = |names: [&str; 2], addresses: [IpAddr; 2]| {
+            let families = if self.ends.has_v6 { 2 } else { 1 };
+            let pairs = names.into_iter().zip(addresses).take(families);
+            pairs.map(|(name, ip)| (name.to_owned(), ip.to_string())).collect::<Vec<_>>()
+        };
+        [([HOST, HOST6], host), ([PEER, PEER6], far), ([INSIDE, INSIDE6], inside)]
+            .into_iter()
+            .flat_map(|(names, addresses)| named(names, addresses))
+            .collect()
+    }
+
+    /// Runs a program inside until it ends; `far` is one that runs on the far side meanwhile.
+    ///
+    /// # Errors
+    /// When a program cannot be started or a trace cannot be had.
+    pub fn run<O: Observer>(
+        self,
+        program: &[OsString],
+        far: Option<&[OsString]>,
+        observer: O,
+    ) -> Result<Ended<O>, EmuError> {
+        let environment = self.environment();
+        let Self { ends, spec, signals, guard, inside_number } = self;
+        let Ends { far: far_end, inside: inside_end, inside_namespace, rootless, .. } = ends;
+        let paths = [spec.down.build(spec.seed)?, spec.up.build_reverse(spec.seed)?];
+        let (far_tun, mut far_netlink) = far_end.split();
+        let (inside_tun, mut inside_netlink) = inside_end.split();
+        let names = [far_tun.name().to_owned(), inside_tun.name().to_owned()];
+
+        let traffic = Traffic::start([far_tun, inside_tun], paths, &spec, observer)?;
+        let far_program = far.map(|far| program::start_beside(far, &environment)).transpose();
+        let played = far_program.and_then(|far_program| {
+            let inside = Some(&inside_namespace);
+            let child = program::start(program, &environment, inside, rootless)?;
+            let ended = play(child, &signals, spec.duration, traffic.clock);
+            drop(far_program);
+            ended
+        });
+        kill_all(inside_number, &guard);
+        let in_haste = played.as_ref().map_or(true, |played| played.told);
+        let (forwarded, tuns, realtime, observer) = traffic.finish(in_haste)?;
+        let counters = [far_netlink.counters(&names[0]), inside_netlink.counters(&names[1])];
+        drop(tuns);
+        drop(guard);
+        let played = played?;
+        let device = counters.into_iter().flatten().map(|c| c.tx_dropped + c.rx_dropped).sum();
+        Ok(Ended {
+            exit_code: played.exit_code,
+            duration: played.duration,
+            lateness: forwarded.lateness,
+            lost: OwnLosses { device, refused: forwarded.refused, unseen: forwarded.unseen },
+            realtime,
+            observer,
+        })
+    }
+}
+
+struct Played {
+    exit_code: u8,
+    duration: Span,
+    /// A signal told us to end.
+    told: bool,
+}
+
+fn play(
+    mut child: Child,
+    signals: &Signals,
+    limit: Option<Span>,
+    clock: Clock,
+) -> Result<Played, EmuError> {
+    let (status, told) = program::wait(&mut child, signals, limit.map(Duration::from))?;
+    let duration = clock.now() - Time::ZERO;
+    Ok(Played { exit_code: program::exit_code(status), duration, told })
+}
+
+/// The two threads of a link: one forwards, one watches.
+struct Traffic<O> {
+    clock: Clock,
+    control: Arc<Control>,
+    forwarder: JoinHandle<(Forwarded, [Tun; 2], bool)>,
+    watcher: JoinHandle<O>,
+}
+
+impl<O: Observer> Traffic<O> {
+    fn start(
+        tuns: [Tun; 2],
+        paths: [cellpace_path::Path; 2],
+        spec: &LinkSpec,
+        observer: O,
+    ) -> Result<Self, EmuError> {
+        let control = Arc::new(Control::new().map_err(EmuError::system("making an event"))?);
+        let clock = Clock::start();
+        let (sender, batches) = sync_channel(BATCHES);
+        let parts = Parts {
+            tuns,
+            paths,
+            mtu: spec.mtu as usize,
+            clock,
+            control: Arc::clone(&control),
+            batches: sender,
+            capture: observer.capture_bytes(),
+            quiet: spec.quiet,
+            patience: PATIENCE,
+        };
+        let watcher = thread::Builder::new().name("watch".to_owned());
+        let watcher = watcher
+            .spawn(move || watch(observer, &batches, clock))
+            .map_err(EmuError::system("starting a thread"))?;
+        let forwarder = thread::Builder::new().name("forward".to_owned());
+        let forwarder = forwarder
+            .spawn(move || {
+                let realtime = realtime::prepare();
+                let (forwarded, tuns) = Forwarder::new(parts).run();
+                (forwarded, tuns, realtime)
+            })
+            .map_err(EmuError::system("starting a thread"))?;
+        Ok(Self { clock, control, forwarder, watcher })
+    }
+
+    fn finish(self, in_haste: bool) -> Result<(Forwarded, [Tun; 2], bool, O), EmuError> {
+        if in_haste {
+            self.control.stop()
+        } else {
+            self.control.drain()
+        }
+        let panicked =
+            |what| move |_| EmuError::System { what, source: std::io::Error::other("it panicked") };
+        let (forwarded, tuns, realtime) =
+            self.forwarder.join().map_err(panicked("the forwarding thread"))?;
+        let observer = self.watcher.join().map_err(panicked("the watching thread"))?;
+        Ok((forwarded, tuns, realtime, observer))
+    }
+}
+
+/// How often the observer is told the time.
+const TICK: Duration = Duration::from_millis(100);
+
+fn watch<O: Observer>(mut observer: O, batches: &Receiver<Batch>, clock: Clock) -> O {
+    let mut told = clock.now();
+    loop {
+        match batches.recv_timeout(TICK) {
+            Ok(batch) => show(&mut observer, &batch),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return observer,
+        }
+        let now = clock.now();
+        if now.since(told) >= TICK.into() {
+            told = now;
+            observer.on_tick(now);
+        }
+    }
+}
+
+fn show(observer: &mut impl Observer, batch: &Batch) {
+    for capture in &batch.captures {
+        let bytes = &batch.bytes[capture.range.clone()];
+        observer.on_capture(capture.side, capture.at, capture.length, bytes);
+    }
+    for seen in &batch.seen {
+        observer.on_packet(seen);
+    }
+}

@@ -1,0 +1,214 @@
+//! Two network namespaces and a TUN device in each.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
+
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::unistd::{getegid, geteuid};
+
+use crate::EmuError;
+use crate::address::{self, Block};
+use crate::netlink::{Netlink, Network};
+use crate::tun::Tun;
+
+/// The name of the device inside. There is nothing else inside that it could clash with.
+const INSIDE_DEVICE: &str = "cellpace";
+/// The name of the device of the far side; the kernel puts the first free number.
+const FAR_DEVICE: &str = "cellpace%d";
+/// Packets that wait for the forwarding thread at most: far more than come while it sleeps, since
+/// whatever is dropped there was not dropped by the model.
+const DEVICE_QUEUE: u32 = 20_000;
+
+/// One end of the link: a device in a namespace.
+pub(crate) struct End {
+    pub(crate) tun: Tun,
+    netlink: Netlink,
+}
+
+impl End {
+    /// The device, and the socket that can ask for its counters.
+    pub(crate) fn split(self) -> (Tun, Netlink) {
+        (self.tun, self.netlink)
+    }
+}
+
+/// Both ends.
+pub(crate) struct Ends {
+    pub(crate) far: End,
+    pub(crate) inside: End,
+    pub(crate) inside_namespace: File,
+    pub(crate) block: Block,
+    /// The far side is a namespace of our own, not the one we were started in.
+    pub(crate) isolated: bool,
+    /// We made a user namespace and have privilege in it only.
+    pub(crate) rootless: bool,
+    pub(crate) has_v6: bool,
+    /// This namespace is itself the inside of another link: the far end of that.
+    pub(crate) around: Option<[IpAddr; 2]>,
+}
+
+impl Ends {
+    /// Makes both ends. The calling thread must be the only one, and is on the far side afterwards.
+    pub(crate) fn open(mtu: u32) -> Result<Self, EmuError> {
+        let (isolated, rootless) = enter_far_side()?;
+        let far_namespace = current().map_err(EmuError::system("opening the namespace"))?;
+        let mut netlink = Netlink::open().map_err(EmuError::system("opening netlink"))?;
+        if isolated {
+            netlink.switch_loopback_on().map_err(EmuError::system("switching loopback on"))?;
+        }
+        let networks = netlink.networks().map_err(EmuError::system("listing the networks"))?;
+        let (tun, block) = far_device(&mut netlink, &networks, mtu)?;
+        let far_v6 = far_addresses_v6(&mut netlink, &tun, block).is_ok();
+        let far = End { tun, netlink };
+
+        unshare(CloneFlags::CLONE_NEWNET).map_err(not_permitted)?;
+        let inside_namespace = current().map_err(EmuError::system("opening the namespace"))?;
+        let inside = inside_device(block, mtu);
+        setns(&far_namespace, CloneFlags::CLONE_NEWNET)
+            .map_err(EmuError::system("going back to the far side"))?;
+        let (inside, inside_v6) = inside?;
+        let has_v6 = far_v6 && inside_v6;
+        let around = around(&networks, isolated);
+        Ok(Self { far, inside, inside_namespace, block, isolated, rootless, has_v6, around })
+    }
+}
+
+/// The network namespace of the calling thread.
+pub(crate) fn current() -> io::Result<File> {
+    File::open("/proc/thread-self/ns/net")
+}
+
+/// The number by which the kernel knows a namespace.
+pub(crate) fn number(namespace: &File) -> io::Result<u64> {
+    Ok(namespace.metadata()?.ino())
+}
+
+/// The number of the network namespace of a process, if it may be seen.
+pub(crate) fn number_of(process: i32) -> Option<u64> {
+    fs::metadata(format!("/proc/{process}/ns/net")).ok().map(|facts| facts.ino())
+}
+
+/// Goes where the far side shall be: this namespace, if devices may be made in it. Returns
+/// whether it is a namespace of our own, and whether a user namespace was needed for that.
+fn enter_far_side() -> Result<(bool, bool), EmuError> {
+    match Tun::open(FAR_DEVICE) {
+        Ok(_) => return Ok((false, false)),
+        Err(error) if is_refusal(&error) => {}
+        Err(source) => return Err(EmuError::NoTun { source }),
+    }
+    if unshare(CloneFlags::CLONE_NEWNET).is_ok() {
+        return Ok((true, false));
+    }
+    let (user, group) = (geteuid(), getegid());
+    unshare(CloneFlags::CLONE_NEWUSER).map_err(not_permitted)?;
+    // The program runs as who it would be without the link, so the user keeps the number.
+    let maps = [
+        ("/proc/self/setgroups", "deny".to_owned()),
+        ("/proc/self/uid_map", format!("{user} {user} 1")),
+        ("/proc/self/gid_map", format!("{group} {group} 1")),
+    ];
+    for (file, text) in maps {
+        fs::write(file, text).map_err(|source| EmuError::NotPermitted { source })?;
+    }
+    unshare(CloneFlags::CLONE_NEWNET).map_err(not_permitted)?;
+    Ok((true, true))
+}
+
+fn is_refusal(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES))
+}
+
+fn not_permitted(error: Errno) -> EmuError {
+    EmuError::NotPermitted { source: error.into() }
+}
+
+/// Makes the far side's device and takes a block of addresses for it.
+fn far_device(
+    netlink: &mut Netlink,
+    networks: &[Network],
+    mtu: u32,
+) -> Result<(Tun, Block), EmuError> {
+    let start = std::process::id();
+    for block in Block::candidates(networks, start)? {
+        let tun = Tun::open(FAR_DEVICE).map_err(|source| match is_refusal(&source) {
+            true => EmuError::NotPermitted { source },
+            false => EmuError::NoTun { source },
+        })?;
+        match far_addresses(netlink, &tun, block, mtu) {
+            Ok(()) => return Ok((tun, block)),
+            // Another link was faster; its route stands, and this device goes.
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
+            Err(error) => return Err(EmuError::system("setting up the far device")(error)),
+        }
+    }
+    Err(EmuError::NoAddress)
+}
+
+fn far_addresses(netlink: &mut Netlink, tun: &Tun, block: Block, mtu: u32) -> io::Result<()> {
+    let index = netlink.index(tun.name())?;
+    netlink.switch_on(index, mtu, DEVICE_QUEUE)?;
+    netlink.add_address(index, block.far()[0], block.inside()[0])?;
+    let (network, prefix) = block.networks()[0];
+    netlink.add_route(index, network, prefix)
+}
+
+fn far_addresses_v6(netlink: &mut Netlink, tun: &Tun, block: Block) -> io::Result<()> {
+    let index = netlink.index(tun.name())?;
+    netlink.add_address(index, block.far()[1], block.inside()[1])?;
+    let (network, prefix) = block.networks()[1];
+    netlink.add_route(index, network, prefix)
+}
+
+/// Makes the device inside, in the namespace of this thread. Returns whether it has IPv6.
+fn inside_device(block: Block, mtu: u32) -> Result<(End, bool), EmuError> {
+    let mut netlink = Netlink::open().map_err(EmuError::system("opening netlink inside"))?;
+    netlink.switch_loopback_on().map_err(EmuError::system("switching loopback on inside"))?;
+    let tun = Tun::open(INSIDE_DEVICE).map_err(|source| EmuError::NoTun { source })?;
+    let v6 = inside_addresses(&mut netlink, &tun, block, mtu)
+        .map_err(EmuError::system("setting up the device inside"))?;
+    // Links that are started inside are reached through here. Where /proc/sys is read-only, as in
+    // some containers, links just do not nest.
+    for file in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+        let _ = fs::write(format!("/proc/sys/net/{file}"), "1");
+    }
+    Ok((End { tun, netlink }, v6))
+}
+
+fn inside_addresses(netlink: &mut Netlink, tun: &Tun, block: Block, mtu: u32) -> io::Result<bool> {
+    let index = netlink.index(tun.name())?;
+    netlink.switch_on(index, mtu, DEVICE_QUEUE)?;
+    let mut family = |which: usize| -> io::Result<()> {
+        netlink.add_address(index, block.inside()[which], block.far()[which])?;
+        let (network, prefix) = block.networks()[which];
+        let any = if which == 0 { [0; 4].into() } else { [0_u16; 8].into() };
+        netlink.add_route(index, any, 0)?;
+        // What is not used of the block would go round and round between the ends. It also tells
+        // links inside which addresses are theirs.
+        netlink.add_unreachable(network, prefix)
+    };
+    family(0)?;
+    Ok(family(1).is_ok())
+}
+
+/// The outermost far side, where this namespace is the inside of a link: what that link told us,
+/// or else the other end of its device.
+fn around(networks: &[Network], isolated: bool) -> Option<[IpAddr; 2]> {
+    if isolated {
+        return None;
+    }
+    let block =
+        networks.iter().find(|network| network.unreachable && address::is_ours(network.address))?;
+    let told = |name| std::env::var(name).ok()?.parse().ok().filter(|ip| address::is_ours(*ip));
+    match (told(crate::HOST), told(crate::HOST6)) {
+        (Some(v4), Some(v6)) => Some([v4, v6]),
+        _ => Block::of(block).map(Block::far),
+    }
+}
+
+/// Moves the calling thread, and what it starts from now on, into a namespace.
+pub(crate) fn enter(namespace: &File) -> nix::Result<()> {
+    setns(namespace, CloneFlags::CLONE_NEWNET)
+}

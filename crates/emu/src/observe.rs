@@ -1,0 +1,92 @@
+//! What a run shows to those who watch it.
+
+use std::ops::Range;
+
+use cellpace_base::Time;
+use cellpace_path::Record;
+
+/// Which way a packet goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// Towards the inside, through the trace.
+    Down,
+    /// From the inside, through the uplink.
+    Up,
+}
+
+/// Where a packet was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// At the far side's device.
+    Far,
+    /// At the device inside.
+    Inside,
+}
+
+impl Side {
+    pub(crate) const fn of_device(number: usize) -> Self {
+        if number == 0 { Self::Far } else { Self::Inside }
+    }
+}
+
+/// What became of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// Which way it went.
+    pub direction: Direction,
+    /// The model's record of it. `flow` numbers flows in the order of their first packets, the
+    /// same for both directions; `id` numbers packets; `tag` means nothing any more.
+    pub record: Record,
+    /// When it was really handed over; for a dropped packet, when it was dropped.
+    pub written: Time,
+}
+
+/// A packet as it passed a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Capture {
+    pub(crate) side: Side,
+    pub(crate) at: Time,
+    pub(crate) length: u32,
+    /// Where its bytes are in the batch.
+    pub(crate) range: Range<usize>,
+}
+
+/// What the forwarding thread hands over at once.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) seen: Vec<Seen>,
+    pub(crate) captures: Vec<Capture>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Batch {
+    pub(crate) fn with_room(records: usize) -> Self {
+        Self { seen: Vec::with_capacity(records), ..Self::default() }
+    }
+}
+
+/// Watches a run, on a thread of its own that may take its time.
+pub trait Observer: Send + 'static {
+    /// What became of a packet.
+    fn on_packet(&mut self, seen: &Seen);
+
+    /// A packet passed a device. `bytes` are the first of the packet's `length`.
+    fn on_capture(&mut self, side: Side, at: Time, length: u32, bytes: &[u8]) {
+        let _ = (side, at, length, bytes);
+    }
+
+    /// Comes some ten times a second, also when nothing happens.
+    fn on_tick(&mut self, now: Time) {
+        let _ = now;
+    }
+
+    /// How many bytes of each packet [`Self::on_capture`] wants; `None`: it wants no packets.
+    fn capture_bytes(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// Watches nothing.
+impl Observer for () {
+    fn on_packet(&mut self, _: &Seen) {}
+}
