@@ -1,20 +1,25 @@
 //! `cellpace link`: a program behind an emulated link, in real time.
 
 use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use cellpace_base::{Rate, Span, Time};
-use cellpace_emu::{Direction, EmuError, Ended, Link, LinkSpec, Observer, Seen, Tally};
+use cellpace_emu::{EmuError, Ended, Link, LinkSpec, Tally};
 use cellpace_path::schedule::capacity_between;
 use cellpace_path::{LossSpec, PathSpec, QueueSpec};
 use cellpace_report::{Comparison, Run, SCHEMA, short};
 use clap::Args;
 
 use crate::error::Failure;
+use crate::link_live::{self, Live, Said};
+use crate::link_watch::{Log, Watch};
 use crate::load;
-use crate::output::{complain, write};
+use crate::output::{complain, print, write};
 use crate::path_options::{Directions, PathOptions};
+use crate::results::check_file;
 
 /// Arguments of `cellpace link`.
 #[derive(Debug, Args)]
@@ -48,46 +53,146 @@ pub(crate) struct LinkArgs {
     /// A shell command that runs on the far side meanwhile
     #[arg(long, value_name = "COMMAND")]
     far: Option<OsString>,
-    /// Write the figures as JSON (`-`: standard output)
+    /// Make a port of the inside reachable here, on all addresses, TCP and UDP; repeatable
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    expose: Vec<u16>,
+    /// Let the inside out to the rest of the world (IPv4, needs root)
+    #[arg(long)]
+    nat: bool,
+    /// Remove what links that were killed left behind, and do nothing else
+    #[arg(long, exclusive = true)]
+    clean: bool,
+    /// Write the figures as JSON (`-`: standard output, the program's then goes to standard error)
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     json: Option<PathBuf>,
+    /// Write what became of every packet, as Parquet; as a capture with extension pcapng
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    log: Option<PathBuf>,
+    /// Bytes of each packet that a capture keeps
+    #[arg(long, default_value_t = 65_535, value_name = "BYTES", help_heading = "Output", value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    snaplen: u32,
+    /// Show capacity, throughput and queue delay on the terminal as it runs
+    #[arg(long, help_heading = "Output")]
+    live: bool,
     /// Do not say at the end how exact the link was, unless something is wrong
     #[arg(long, short, help_heading = "Output")]
     quiet: bool,
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(last = true, required_unless_present = "clean", value_name = "CMD")]
     program: Vec<OsString>,
 }
 
 pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, Failure> {
+    if args.clean {
+        return clean();
+    }
+    check(args)?;
     let trace = args.trace.clone().or_else(|| args.rate.map(|rate| format!("constant:{rate}")));
     let directions = directions(args, trace.as_deref())?;
-    let link = Link::open(LinkSpec {
-        down: directions.down.clone(),
-        up: directions.up.clone(),
-        seed: args.path.seed,
-        mtu: args.mtu,
-        duration: directions.duration,
-        quiet: directions.rtt + Span::from_millis(20),
-    })
-    .map_err(Failure::failed)?;
-    let far = args.far.as_ref().map(|far| ["sh".into(), "-c".into(), far.clone()]);
-    let watch = Watch::new(&directions);
-    let ended = match link.run(&args.program, far.as_ref().map(<[_; 3]>::as_slice), watch) {
+    let log = args.log.as_ref().map(|log| Log::create(log, args.snaplen));
+    let log = log.transpose().map_err(Failure::failed)?;
+    let link = Link::open(spec(args, &directions)).map_err(Failure::failed)?;
+
+    let said = Said::default();
+    let mut program = command(&args.program);
+    let listeners = match args.live {
+        true => Some(said.listen(&mut program).map_err(Failure::failed)?),
+        false => None,
+    };
+    if args.json.as_deref() == Some(Path::new("-")) {
+        program.stdout(io::stderr().as_fd().try_clone_to_owned().map_err(Failure::failed)?);
+    }
+    let title = trace.as_deref().map_or_else(|| "unlimited".to_owned(), load::shown);
+    let live = match args.live {
+        true => {
+            Some(Live::start(title, directions.down.trace.as_ref(), args.path.seed, said.clone())?)
+        }
+        false => None,
+    };
+    let far = args.far.as_ref().map(|far| command(&["sh".into(), "-c".into(), far.clone()]));
+    let watch = Watch::new(&directions, name(args), log, args.snaplen, live);
+    // With an error, the observer is gone, and the view with it.
+    let mut ended = link.run(program, far, watch);
+    let logged = ended.as_mut().map_or(Ok(()), |ended| ended.observer.finish());
+    if let Some(listeners) = listeners {
+        said.print(listeners);
+    }
+    let ended = match ended {
         Ok(ended) => ended,
         Err(error) => return not_started(&error),
     };
     let report = Report { args, directions: &directions, trace: trace.as_deref(), ended: &ended };
     report.tell();
-    report.write_json()?;
+    let written = report.write_json();
+    if ended.exit_code == 0 {
+        // The program's own failure says more than that of a file.
+        logged.map_err(Failure::failed)?;
+        written?;
+    } else {
+        let failures = [logged.map_err(Failure::failed).err(), written.err()];
+        failures.into_iter().flatten().for_each(|failure| complain(&failure.to_string()));
+    }
     Ok(ExitCode::from(ended.exit_code))
+}
+
+fn clean() -> Result<ExitCode, Failure> {
+    let cleaned = cellpace_emu::clean();
+    print(&format!(
+        "{} programs ended, {} settings put back\n",
+        cleaned.programs, cleaned.settings
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses what cannot be done before anything is.
+fn check(args: &LinkArgs) -> Result<(), Failure> {
+    for (option, file) in [("--json", &args.json), ("--log", &args.log)] {
+        match file {
+            Some(file) if file.as_os_str() != "-" => check_file(file)?,
+            Some(_) if option == "--log" => {
+                return Err(Failure::usage("--log: a packet log needs a file, not `-`"));
+            }
+            _ => {}
+        }
+    }
+    if args.json.is_some() && args.json == args.log {
+        return Err(Failure::usage("--json and --log both write the same file"));
+    }
+    if args.live { link_live::check() } else { Ok(()) }
+}
+
+fn spec(args: &LinkArgs, directions: &Directions) -> LinkSpec {
+    LinkSpec {
+        down: directions.down.clone(),
+        up: directions.up.clone(),
+        seed: args.path.seed,
+        mtu: args.mtu,
+        duration: directions.duration,
+        expose: args.expose.clone(),
+        nat: args.nat,
+        quiet: directions.rtt + Span::from_millis(20),
+    }
+}
+
+fn command(program: &[OsString]) -> Command {
+    // clap asks for a program; without one the empty name is what cannot be run.
+    let mut command = Command::new(program.first().cloned().unwrap_or_default());
+    command.args(program.iter().skip(1));
+    command
+}
+
+/// The program, without its folder.
+fn name(args: &LinkArgs) -> String {
+    let program = args.program.first().map(Path::new);
+    let name = program.and_then(Path::file_name).unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 /// Exit codes as `env` has them, for a program that does not start.
 fn not_started(error: &EmuError) -> Result<ExitCode, Failure> {
     let EmuError::Start { source, .. } = error else { return Err(Failure::failed(error)) };
     complain(&error.to_string());
-    let is_missing = source.kind() == std::io::ErrorKind::NotFound;
+    let is_missing = source.kind() == io::ErrorKind::NotFound;
     Ok(ExitCode::from(if is_missing { 127 } else { 126 }))
 }
 
@@ -96,32 +201,6 @@ fn directions(args: &LinkArgs, trace: Option<&str>) -> Result<Directions, Failur
     directions.up.queue = args.uplink_queue.clone();
     directions.up.loss = args.uplink_loss.clone();
     Ok(directions)
-}
-
-/// Counts what goes through the link.
-struct Watch {
-    down: Tally,
-    up: Tally,
-    /// The one-way delay that was last seen in each direction: down, up.
-    latest: [Span; 2],
-}
-
-impl Watch {
-    fn new(directions: &Directions) -> Self {
-        let tally = || Tally::new(directions.skip);
-        Self { down: tally(), up: tally(), latest: [directions.rtt / 2; 2] }
-    }
-}
-
-impl Observer for Watch {
-    fn on_packet(&mut self, seen: &Seen) {
-        let (tally, own, back) = match seen.direction {
-            Direction::Down => (&mut self.down, 0, 1),
-            Direction::Up => (&mut self.up, 1, 0),
-        };
-        tally.record(&seen.record, self.latest[back]);
-        self.latest[own] = seen.record.one_way_delay();
-    }
 }
 
 /// What is said and written at the end.
@@ -220,7 +299,7 @@ impl Report<'_> {
         let skip = Time::ZERO + self.directions.skip;
         let figures = tally.finish(end, self.capacity(path, skip));
         Run {
-            cc: format!("{}{which}", self.name()),
+            cc: format!("{}{which}", name(self.args)),
             trace: trace.to_owned(),
             seed: self.args.path.seed,
             rtt_ms: self.directions.rtt.as_millis_f64(),
@@ -233,12 +312,5 @@ impl Report<'_> {
             wall_s: Some(self.ended.duration.as_secs_f64()),
             series: None,
         }
-    }
-
-    /// The program, without its folder.
-    fn name(&self) -> String {
-        let program = self.args.program.first().map(Path::new);
-        let name = program.and_then(Path::file_name).unwrap_or_default();
-        name.to_string_lossy().into_owned()
     }
 }

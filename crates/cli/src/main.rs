@@ -4,6 +4,8 @@ mod cc;
 mod compare;
 mod error;
 mod link;
+mod link_live;
+mod link_watch;
 mod load;
 mod mdi;
 mod output;

@@ -100,7 +100,8 @@ fn kill_all_but(number: u64, spared: i32) {
     }
 }
 
-fn processes() -> impl Iterator<Item = i32> {
+/// All processes that are to be seen.
+pub(crate) fn processes() -> impl Iterator<Item = i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }

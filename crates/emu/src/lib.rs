@@ -11,14 +11,18 @@
 
 mod address;
 mod error;
+mod expose;
 mod forward;
 mod guard;
 mod link;
 mod namespace;
+mod nat;
 mod netlink;
 mod observe;
+mod pcap;
 mod program;
 mod realtime;
+mod rests;
 mod slab;
 mod tally;
 mod tun;
@@ -27,4 +31,6 @@ mod wire;
 pub use error::EmuError;
 pub use link::{Ended, HOST, HOST6, Link, LinkSpec, OwnLosses};
 pub use observe::{Direction, Observer, Seen, Side};
+pub use pcap::{PcapngLog, is_pcapng, read_capture};
+pub use rests::{Cleaned, clean};
 pub use tally::{Tally, Totals};

@@ -1,8 +1,7 @@
 //! One link from its making to its end.
 
-use std::ffi::OsString;
 use std::net::IpAddr;
-use std::process::Child;
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -13,12 +12,15 @@ use cellpace_measure::DelaySketch;
 use cellpace_path::PathSpec;
 
 use crate::EmuError;
+use crate::expose::Exposed;
 use crate::forward::{Clock, Control, Forwarded, Forwarder, Parts};
 use crate::guard::{Guard, kill_all};
 use crate::namespace::{self, Ends};
+use crate::nat::Nat;
 use crate::observe::{Batch, Observer};
 use crate::program::{self, Signals};
 use crate::realtime;
+use crate::rests::{LINK, own_name};
 use crate::tun::Tun;
 
 /// The variable with the address of the far side, of the outermost link if links nest.
@@ -45,6 +47,10 @@ pub struct LinkSpec {
     pub mtu: u32,
     /// The program is told to end after this time.
     pub duration: Option<Span>,
+    /// Ports of the inside that shall be reachable from where we were started.
+    pub expose: Vec<u16>,
+    /// The inside shall reach the outside world.
+    pub nat: bool,
     /// How long nothing must come from inside after the program's end before the link ends, too:
     /// a little more than a round trip, so that its last bytes arrive.
     pub quiet: Span,
@@ -63,6 +69,8 @@ pub struct Link {
     signals: Signals,
     guard: Guard,
     inside_number: u64,
+    exposed: Vec<Exposed>,
+    nat: Option<Nat>,
 }
 
 /// How a run ended.
@@ -108,11 +116,15 @@ impl Link {
     /// When the system does not permit it, or has no TUN devices or addresses.
     pub fn open(spec: LinkSpec) -> Result<Self, EmuError> {
         let signals = Signals::catch()?;
+        // Ports are taken where our users are, which may not be where the far side will be.
+        let ports = spec.expose.iter().map(|port| Exposed::bind(*port));
+        let exposed = ports.collect::<Result<Vec<_>, _>>()?;
         let ends = Ends::open(spec.mtu)?;
         let inside_number = namespace::number(&ends.inside_namespace)
             .map_err(EmuError::system("looking at the namespace"))?;
         let guard = Guard::start(&ends.inside_namespace)?;
-        Ok(Self { ends, spec, signals, guard, inside_number })
+        let nat = if spec.nat { Some(start_nat(&ends)?) } else { None };
+        Ok(Self { ends, spec, signals, guard, inside_number, exposed, nat })
     }
 
     /// Whether the far side is a namespace of its own instead of the one we were started in.
@@ -130,9 +142,11 @@ impl Link {
             let pairs = names.into_iter().zip(addresses).take(families);
             pairs.map(|(name, ip)| (name.to_owned(), ip.to_string())).collect::<Vec<_>>()
         };
+        let link = std::iter::once((LINK.to_owned(), own_name()));
         [([HOST, HOST6], host), ([PEER, PEER6], far), ([INSIDE, INSIDE6], inside)]
             .into_iter()
             .flat_map(|(names, addresses)| named(names, addresses))
+            .chain(link)
             .collect()
     }
 
@@ -142,12 +156,13 @@ impl Link {
     /// When a program cannot be started or a trace cannot be had.
     pub fn run<O: Observer>(
         self,
-        program: &[OsString],
-        far: Option<&[OsString]>,
+        program: Command,
+        far: Option<Command>,
         observer: O,
     ) -> Result<Ended<O>, EmuError> {
         let environment = self.environment();
-        let Self { ends, spec, signals, guard, inside_number } = self;
+        let inside_address = self.ends.block.inside()[0];
+        let Self { ends, spec, signals, guard, inside_number, exposed, nat } = self;
         let Ends { far: far_end, inside: inside_end, inside_namespace, rootless, .. } = ends;
         let paths = [spec.down.build(spec.seed)?, spec.up.build_reverse(spec.seed)?];
         let (far_tun, mut far_netlink) = far_end.split();
@@ -155,6 +170,9 @@ impl Link {
         let names = [far_tun.name().to_owned(), inside_tun.name().to_owned()];
 
         let traffic = Traffic::start([far_tun, inside_tun], paths, &spec, observer)?;
+        for exposed in exposed {
+            exposed.relay(inside_address).map_err(EmuError::system("starting a thread"))?;
+        }
         let far_program = far.map(|far| program::start_beside(far, &environment)).transpose();
         let played = far_program.and_then(|far_program| {
             let inside = Some(&inside_namespace);
@@ -167,8 +185,7 @@ impl Link {
         let in_haste = played.as_ref().map_or(true, |played| played.told);
         let (forwarded, tuns, realtime, observer) = traffic.finish(in_haste)?;
         let counters = [far_netlink.counters(&names[0]), inside_netlink.counters(&names[1])];
-        drop(tuns);
-        drop(guard);
+        drop((tuns, nat, guard));
         let played = played?;
         let device = counters.into_iter().flatten().map(|c| c.tx_dropped + c.rx_dropped).sum();
         Ok(Ended {
@@ -180,6 +197,15 @@ impl Link {
             observer,
         })
     }
+}
+
+fn start_nat(ends: &Ends) -> Result<Nat, EmuError> {
+    if ends.isolated {
+        return Err(EmuError::NatNeedsRoot);
+    }
+    Nat::start(ends.block, ends.far.tun.name()).map_err(EmuError::system(
+        "letting the inside out to the world (nftables with NAT and a writable /proc/sys are needed)",
+    ))
 }
 
 struct Played {

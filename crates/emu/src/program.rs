@@ -1,6 +1,5 @@
 //! The program inside.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -55,21 +54,16 @@ impl Signals {
     }
 }
 
-/// A command that runs inside a namespace.
+/// Starts a command inside a namespace.
 pub(crate) fn start(
-    program: &[OsString],
+    mut command: Command,
     environment: &[(String, String)],
     inside: Option<&File>,
     rootless: bool,
 ) -> Result<Child, EmuError> {
-    let Some((name, arguments)) = program.split_first() else {
-        let source = io::Error::from(io::ErrorKind::InvalidInput);
-        return Err(EmuError::Start { program: OsString::new(), source });
-    };
-    let mut command = Command::new(name);
-    command.args(arguments).envs(environment.iter().cloned());
-    start_command(command, inside, rootless)
-        .map_err(|source| EmuError::Start { program: name.clone(), source })
+    let program = command.get_program().to_owned();
+    command.envs(environment.iter().cloned());
+    start_command(command, inside, rootless).map_err(|source| EmuError::Start { program, source })
 }
 
 fn start_command(mut command: Command, inside: Option<&File>, rootless: bool) -> io::Result<Child> {
@@ -102,10 +96,10 @@ pub(crate) struct Beside(Child);
 
 /// Runs a program on the far side, where the calling thread is.
 pub(crate) fn start_beside(
-    program: &[OsString],
+    command: Command,
     environment: &[(String, String)],
 ) -> Result<Beside, EmuError> {
-    start(program, environment, None, false).map(Beside)
+    start(command, environment, None, false).map(Beside)
 }
 
 impl Drop for Beside {

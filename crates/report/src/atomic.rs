@@ -17,9 +17,10 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
     aside.commit()
 }
 
-/// A file being written; without [`Aside::commit`] nothing of it remains.
+/// A file being written beside the one that it will replace; without [`Aside::commit`] nothing of
+/// it remains.
 #[derive(Debug)]
-pub(crate) struct Aside {
+pub struct Aside {
     file: File,
     /// The path as the caller gave it, for messages.
     asked: PathBuf,
@@ -28,7 +29,11 @@ pub(crate) struct Aside {
 }
 
 impl Aside {
-    pub(crate) fn create(path: &Path) -> Result<Self, ReportError> {
+    /// Begins the file that will be at `path`.
+    ///
+    /// # Errors
+    /// When `path` names no file or its folder cannot be written to.
+    pub fn create(path: &Path) -> Result<Self, ReportError> {
         let no_name = || ReportError::NoFileName { path: path.to_owned() };
         path.file_name().ok_or_else(no_name)?;
         Self::open(path).map_err(|source| ReportError::io(path, source))
@@ -51,7 +56,10 @@ impl Aside {
     }
 
     /// Makes the file appear under its name.
-    pub(crate) fn commit(mut self) -> Result<(), ReportError> {
+    ///
+    /// # Errors
+    /// When the disk is full, or the file cannot be given its name.
+    pub fn commit(mut self) -> Result<(), ReportError> {
         self.publish().map_err(|source| ReportError::io(&self.asked, source))
     }
 

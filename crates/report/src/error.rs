@@ -35,7 +35,8 @@ pub enum ReportError {
 }
 
 impl ReportError {
-    pub(crate) fn io(path: &Path, source: io::Error) -> Self {
+    /// The file system said no to writing `path`.
+    pub fn io(path: &Path, source: io::Error) -> Self {
         Self::Io { path: path.to_owned(), source }
     }
 }

@@ -21,7 +21,7 @@ mod table;
 #[cfg(test)]
 extern crate self as cellpace_report;
 
-pub use atomic::write_atomically;
+pub use atomic::{Aside, write_atomically};
 pub use error::ReportError;
 pub use heatmap::{
     Heatmap, HeatmapAxis, HeatmapCell, HeatmapPage, PageTable, heatmap_html, heatmap_png,

@@ -1,0 +1,393 @@
+//! The view of a running link on the terminal: capacity, throughput, queue delay, and the last
+//! lines of what the program says.
+
+use std::collections::VecDeque;
+use std::io::{self, IsTerminal, PipeReader, Read, Stderr, Write, stderr, stdin, stdout};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use cellpace_base::{Span, Time};
+use cellpace_emu::{Direction, Seen};
+use cellpace_path::schedule::{Schedule, capacity_between};
+use cellpace_path::{Fate, TraceSpec};
+use cellpace_report::short;
+use ratatui::crossterm::cursor::Show;
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen};
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::prelude::CrosstermBackend;
+use ratatui::style::{Color, Style, Stylize};
+use ratatui::symbols::Marker;
+use ratatui::text::Line;
+use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph};
+use ratatui::{Frame, Terminal};
+
+use crate::error::Failure;
+
+/// Time that is shown.
+const SHOWN: Span = Span::from_secs(60);
+/// Width of a point.
+const BIN: Span = Span::from_millis(200);
+
+/// The view.
+pub(crate) struct Live {
+    terminal: Terminal<CrosstermBackend<Stderr>>,
+    state: State,
+    said: Said,
+}
+
+/// What is shown, without the terminal.
+struct State {
+    title: String,
+    /// What the link offers from the last bin on; `None`: without limit.
+    schedule: Option<Box<dyn Schedule>>,
+    /// Bins, the newest last.
+    bins: VecDeque<Bin>,
+    current: Bin,
+    dropped: u64,
+    now: Time,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Bin {
+    end: Time,
+    offered: u64,
+    delivered: u64,
+    packets: u64,
+    /// Sum of the queue delays, in ms.
+    delay_ms: f64,
+}
+
+impl Live {
+    /// Takes the terminal over until it is dropped.
+    pub(crate) fn start(
+        title: String,
+        trace: Option<&TraceSpec>,
+        seed: u64,
+        said: Said,
+    ) -> Result<Self, Failure> {
+        let schedule = trace.map(|trace| trace.build(seed)).transpose().map_err(Failure::usage)?;
+        let state = State {
+            title,
+            schedule,
+            bins: VecDeque::new(),
+            current: Bin { end: Time::ZERO + BIN, ..Bin::default() },
+            dropped: 0,
+            now: Time::ZERO,
+        };
+        let terminal = || {
+            execute!(stderr(), EnterAlternateScreen)?;
+            Terminal::new(CrosstermBackend::new(stderr()))
+        };
+        let terminal = terminal().map_err(|error| Failure::failed(format!("--live: {error}")))?;
+        Ok(Self { terminal, state, said })
+    }
+
+    pub(crate) fn record(&mut self, seen: &Seen) {
+        self.state.record(seen);
+    }
+
+    pub(crate) fn draw(&mut self, now: Time) {
+        self.state.advance(now);
+        let (state, lines) = (&self.state, self.said.last_lines(100));
+        // A terminal that went away does not end the run.
+        let _ = self.terminal.draw(|frame| state.draw(frame, &lines));
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let _ = execute!(stderr(), LeaveAlternateScreen, Show);
+    }
+}
+
+impl State {
+    fn record(&mut self, seen: &Seen) {
+        if seen.direction == Direction::Up {
+            return;
+        }
+        let packet = &seen.record.packet;
+        self.advance(packet.departed_at);
+        if seen.record.fate != Fate::Delivered {
+            self.dropped += 1;
+            return;
+        }
+        self.current.delivered += u64::from(packet.size);
+        self.current.packets += 1;
+        self.current.delay_ms += seen.record.queue_delay().as_millis_f64();
+    }
+
+    /// Closes the bins that are over by `now`.
+    fn advance(&mut self, now: Time) {
+        self.now = self.now.max(now);
+        while self.current.end < now {
+            let end = self.current.end;
+            if let Some(schedule) = &mut self.schedule {
+                self.current.offered = capacity_between(schedule.as_mut(), end - BIN, end);
+            }
+            self.bins.push_back(self.current);
+            if self.bins.len() as u64 > SHOWN.as_nanos() / BIN.as_nanos() {
+                self.bins.pop_front();
+            }
+            self.current = Bin { end: end + BIN, ..Bin::default() };
+        }
+    }
+
+    fn draw(&self, frame: &mut Frame<'_>, said: &[String]) {
+        let wanted = if said.is_empty() { 0 } else { 8 };
+        let parts = [
+            Constraint::Length(1),
+            Constraint::Fill(3),
+            Constraint::Fill(2),
+            Constraint::Length(wanted),
+        ];
+        let [head, rates, delays, output] = Layout::vertical(parts).areas(frame.area());
+        frame.render_widget(Paragraph::new(self.head()), head);
+        self.draw_rates(frame, rates);
+        self.draw_delays(frame, delays);
+        let room = usize::from(output.height.saturating_sub(2));
+        let last = said[said.len().saturating_sub(room)..].iter().map(|line| Line::raw(&**line));
+        let lines: Vec<Line<'_>> = last.collect();
+        frame.render_widget(Paragraph::new(lines).block(Block::bordered().title("output")), output);
+    }
+
+    fn head(&self) -> Line<'_> {
+        let last = self.bins.back().copied().unwrap_or_default();
+        let delay = if last.packets > 0 { last.delay_ms / last.packets as f64 } else { 0.0 };
+        Line::from(vec![
+            self.title.as_str().bold(),
+            format!(
+                "  {:.0} s  {} Mbit/s  queue {} ms  dropped {}",
+                self.now.as_secs_f64(),
+                short(mbps(last.delivered)),
+                short(delay),
+                self.dropped
+            )
+            .into(),
+        ])
+    }
+
+    fn draw_rates(&self, frame: &mut Frame<'_>, area: Rect) {
+        let offered = self.points(|bin| Some(mbps(bin.offered)));
+        let delivered = self.points(|bin| Some(mbps(bin.delivered)));
+        let mut lines = vec![("throughput", Color::Green, &delivered)];
+        if self.schedule.is_some() {
+            lines.insert(0, ("capacity", Color::DarkGray, &offered));
+        }
+        self.draw_chart(frame, area, "Mbit/s", &lines);
+    }
+
+    fn draw_delays(&self, frame: &mut Frame<'_>, area: Rect) {
+        let delays =
+            self.points(|bin| (bin.packets > 0).then(|| bin.delay_ms / bin.packets as f64));
+        self.draw_chart(frame, area, "queue delay, ms", &[("mean", Color::Yellow, &delays)]);
+    }
+
+    fn points(&self, value: impl Fn(&Bin) -> Option<f64>) -> Vec<(f64, f64)> {
+        let point = |bin: &Bin| Some((bin.end.as_secs_f64(), value(bin)?));
+        self.bins.iter().filter_map(point).collect()
+    }
+
+    fn draw_chart(
+        &self,
+        frame: &mut Frame<'_>,
+        area: Rect,
+        title: &str,
+        lines: &[(&str, Color, &Vec<(f64, f64)>)],
+    ) {
+        let most = lines.iter().flat_map(|line| line.2.iter()).map(|point| point.1);
+        let top = most.fold(0.0, f64::max).max(1e-3) * 1.05;
+        let (to, shown) = (self.now.as_secs_f64(), SHOWN.as_secs_f64());
+        let from = (to - shown).max(0.0);
+        let to = to.max(from + 10.0);
+        let datasets = lines.iter().map(|(name, color, points)| {
+            Dataset::default()
+                .name(*name)
+                .marker(Marker::Braille)
+                .graph_type(GraphType::Line)
+                .style(Style::default().fg(*color))
+                .data(points)
+        });
+        let seconds = [from, to].map(|at| format!("{at:.0} s"));
+        let chart = Chart::new(datasets.collect())
+            .block(Block::bordered().title(title))
+            .x_axis(Axis::default().bounds([from, to]).labels(seconds))
+            .y_axis(Axis::default().bounds([0.0, top]).labels(["0".to_owned(), short(top)]));
+        frame.render_widget(chart, area);
+    }
+}
+
+fn mbps(bytes: u64) -> f64 {
+    bytes as f64 * 8.0 / 1e6 / BIN.as_secs_f64()
+}
+
+/// What the program says while the view has the terminal: kept, and printed afterwards.
+#[derive(Clone, Default)]
+pub(crate) struct Said(Arc<Mutex<Vec<(Stream, Vec<u8>)>>>);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stream {
+    Out,
+    Error,
+}
+
+/// The threads that listen to the program.
+pub(crate) struct Listeners(Vec<JoinHandle<()>>);
+
+/// Bytes that are kept at most; the oldest go first.
+const KEPT: usize = 4 << 20;
+
+impl Said {
+    /// Lets a program speak to us instead of the terminal, where it would.
+    pub(crate) fn listen(&self, command: &mut Command) -> io::Result<Listeners> {
+        let mut listeners = Vec::new();
+        if stdin().is_terminal() {
+            command.stdin(Stdio::null());
+        }
+        if stdout().is_terminal() {
+            let (reader, writer) = io::pipe()?;
+            command.stdout(writer);
+            listeners.push(self.hear(reader, Stream::Out));
+        }
+        if stderr().is_terminal() {
+            let (reader, writer) = io::pipe()?;
+            command.stderr(writer);
+            listeners.push(self.hear(reader, Stream::Error));
+        }
+        Ok(Listeners(listeners))
+    }
+
+    fn hear(&self, mut reader: PipeReader, stream: Stream) -> JoinHandle<()> {
+        let said = self.clone();
+        thread::spawn(move || {
+            let mut buffer = vec![0; 1 << 14];
+            while let Ok(length) = reader.read(&mut buffer) {
+                if length == 0 {
+                    return;
+                }
+                said.keep(stream, &buffer[..length]);
+            }
+        })
+    }
+
+    fn keep(&self, stream: Stream, bytes: &[u8]) {
+        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        said.push((stream, bytes.to_vec()));
+        while said.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() > KEPT {
+            said.remove(0);
+        }
+    }
+
+    fn last_lines(&self, number: usize) -> Vec<String> {
+        /// Enough for a screen.
+        const LOOKED_AT: usize = 1 << 14;
+        let said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes: Vec<u8> = Vec::new();
+        let mut first = said.len();
+        while first > 0 && bytes.len() < LOOKED_AT {
+            first -= 1;
+            bytes.splice(0..0, said[first].1.iter().copied());
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let clean = |line: &str| line.chars().filter(|c| !c.is_control()).collect();
+        let lines: Vec<String> = text.lines().map(clean).collect();
+        lines[lines.len().saturating_sub(number)..].to_vec()
+    }
+
+    /// Prints what was said, each part where it belongs.
+    pub(crate) fn print(&self, listeners: Listeners) {
+        listeners.0.into_iter().for_each(|listener| drop(listener.join()));
+        for (stream, bytes) in self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // Nobody may be there to read it.
+            let _ = match stream {
+                Stream::Out => stdout().write_all(&bytes),
+                Stream::Error => stderr().write_all(&bytes),
+            };
+        }
+        let _ = stdout().flush();
+    }
+}
+
+/// Refuses what cannot be shown.
+pub(crate) fn check() -> Result<(), Failure> {
+    if stderr().is_terminal() {
+        return Ok(());
+    }
+    Err(Failure::usage("--live: standard error is not a terminal"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cellpace_path::{DropReason, Packet, Record};
+    use ratatui::backend::TestBackend;
+
+    fn seen(ms: u64, delay: u64, fate: Fate) -> Seen {
+        let at = Time::from_millis(ms);
+        let packet = Packet {
+            enqueued_at: at - Span::from_millis(delay),
+            dequeued_at: at,
+            departed_at: at,
+            ..Packet::new(0, 0, 1500, at - Span::from_millis(delay))
+        };
+        Seen { direction: Direction::Down, record: Record { packet, fate }, written: at }
+    }
+
+    fn state() -> State {
+        let trace: TraceSpec = "constant:12mbit".parse().unwrap();
+        State {
+            title: "constant:12mbit".to_owned(),
+            schedule: Some(trace.build(1).unwrap()),
+            bins: VecDeque::new(),
+            current: Bin { end: Time::ZERO + BIN, ..Bin::default() },
+            dropped: 0,
+            now: Time::ZERO,
+        }
+    }
+
+    #[test]
+    fn the_view_tells_rates_delay_and_drops() {
+        let mut state = state();
+        for ms in 1..=600 {
+            state.record(&seen(ms, 30, Fate::Delivered));
+        }
+        state.record(&seen(600, 0, Fate::Dropped(DropReason::Overflow)));
+        state.advance(Time::from_millis(601));
+        assert_eq!(state.bins.len(), 3);
+        let last = state.bins.back().unwrap();
+        assert_eq!((last.offered, last.delivered), (300_000, 300_000));
+        let mut terminal = Terminal::new(TestBackend::new(90, 30)).unwrap();
+        terminal.draw(|frame| state.draw(frame, &["hello".to_owned()])).unwrap();
+        let shown = terminal.backend().to_string();
+        for part in
+            ["constant:12mbit", "12 Mbit/s", "queue 30 ms", "dropped 1", "capacity", "hello"]
+        {
+            assert!(shown.contains(part), "no {part} in\n{shown}");
+        }
+    }
+
+    #[test]
+    fn only_the_last_minute_is_kept_and_small_terminals_do_no_harm() {
+        let mut state = state();
+        state.advance(Time::from_secs(600));
+        assert_eq!(state.bins.len(), 300);
+        for (width, height) in [(1, 1), (10, 3), (300, 100)] {
+            let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+            terminal.draw(|frame| state.draw(frame, &["x".to_owned()])).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_said_is_kept_up_to_a_limit_and_shown_without_control_characters() {
+        let said = Said::default();
+        said.keep(Stream::Out, b"one\ntw");
+        said.keep(Stream::Error, b"o\n\x1b[31mthree");
+        assert_eq!(said.last_lines(2), ["two", "[31mthree"]);
+        for _ in 0..5 {
+            said.keep(Stream::Out, &vec![b'x'; 1 << 20]);
+        }
+        let kept: usize = said.0.lock().unwrap().iter().map(|(_, bytes)| bytes.len()).sum();
+        assert_eq!(kept, KEPT);
+    }
+}

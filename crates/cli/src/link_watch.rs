@@ -1,0 +1,115 @@
+//! What watches the packets of a link while it runs: figures, logs, the view on the terminal.
+
+use std::path::Path;
+
+use cellpace_base::{Span, Time};
+use cellpace_emu::{Direction, Observer, PcapngLog, Seen, Side, Tally, is_pcapng};
+use cellpace_report::{PacketLog, ReportError};
+
+use crate::link_live::Live;
+use crate::path_options::Directions;
+
+/// Counts what goes through the link, writes it down and shows it.
+pub(crate) struct Watch {
+    pub(crate) down: Tally,
+    pub(crate) up: Tally,
+    /// The one-way delay that was last seen in each direction: down, up.
+    latest: [Span; 2],
+    /// The program, for the log.
+    name: String,
+    log: Option<Log>,
+    /// The first error; afterwards nothing is logged any more.
+    failed: Option<ReportError>,
+    live: Option<Live>,
+    snaplen: u32,
+}
+
+/// A log by the extension of its file.
+pub(crate) enum Log {
+    Packets(PacketLog),
+    Capture(PcapngLog),
+}
+
+impl Log {
+    pub(crate) fn create(path: &Path, snaplen: u32) -> Result<Self, ReportError> {
+        if is_pcapng(path) {
+            return PcapngLog::create(path, snaplen).map(Self::Capture);
+        }
+        PacketLog::create(path).map(Self::Packets)
+    }
+
+    fn finish(self) -> Result<(), ReportError> {
+        match self {
+            Self::Packets(log) => log.finish(),
+            Self::Capture(log) => log.finish(),
+        }
+    }
+}
+
+impl Watch {
+    pub(crate) fn new(
+        directions: &Directions,
+        name: String,
+        log: Option<Log>,
+        snaplen: u32,
+        live: Option<Live>,
+    ) -> Self {
+        let tally = || Tally::new(directions.skip);
+        let latest = [directions.rtt / 2; 2];
+        Self { down: tally(), up: tally(), latest, name, log, failed: None, live, snaplen }
+    }
+
+    /// Gives the terminal back, and the log its name.
+    pub(crate) fn finish(&mut self) -> Result<(), ReportError> {
+        self.live = None;
+        match (self.failed.take(), self.log.take()) {
+            (Some(error), _) => Err(error),
+            (None, Some(log)) => log.finish(),
+            (None, None) => Ok(()),
+        }
+    }
+
+    fn keep(&mut self, result: Result<(), ReportError>) {
+        if let Err(error) = result {
+            // A log with a hole must not get its name.
+            self.log = None;
+            self.failed = Some(error);
+        }
+    }
+}
+
+impl Observer for Watch {
+    fn on_packet(&mut self, seen: &Seen) {
+        let (tally, own, back) = match seen.direction {
+            Direction::Down => (&mut self.down, 0, 1),
+            Direction::Up => (&mut self.up, 1, 0),
+        };
+        tally.record(&seen.record, self.latest[back]);
+        self.latest[own] = seen.record.one_way_delay();
+        if let Some(live) = &mut self.live {
+            live.record(seen);
+        }
+        if let Some(Log::Packets(log)) = &mut self.log {
+            // The number of the run tells the direction.
+            let pushed = log.push(own as u32, &self.name, &seen.record);
+            self.keep(pushed);
+        }
+    }
+
+    fn on_capture(&mut self, side: Side, at: Time, length: u32, bytes: &[u8]) {
+        if let Some(Log::Capture(log)) = &mut self.log {
+            let pushed = log.push(side, at, length, bytes);
+            self.keep(pushed);
+        }
+    }
+
+    fn on_tick(&mut self, now: Time) {
+        if let Some(live) = &mut self.live {
+            live.draw(now);
+        }
+    }
+
+    fn capture_bytes(&self) -> Option<usize> {
+        matches!(self.log, Some(Log::Capture(_))).then_some(self.snaplen as usize)
+    }
+}

@@ -1,0 +1,139 @@
+//! Packets as pcapng, for Wireshark and tcpdump.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use cellpace_base::Time;
+use cellpace_report::{Aside, ReportError};
+use pcap_file::pcapng::PcapNgWriter;
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use pcap_file::{DataLink, PcapError};
+
+use crate::Side;
+
+/// Writes packets to a pcapng file with two interfaces, `far` and `inside`: a packet that goes
+/// through the link is seen at both, with the times at which it was really read and written, and
+/// one that the model drops at the first only. The file appears under its name with
+/// [`PcapngLog::finish`].
+pub struct PcapngLog {
+    path: PathBuf,
+    writer: PcapNgWriter<BufWriter<Aside>>,
+    /// The run's time zero.
+    origin: Duration,
+}
+
+impl PcapngLog {
+    /// A capture that will be at `path`, of a run that begins about now; `bytes` are kept of each
+    /// packet at most.
+    ///
+    /// # Errors
+    /// When the file cannot be made.
+    pub fn create(path: &Path, bytes: u32) -> Result<Self, ReportError> {
+        let aside = BufWriter::with_capacity(1 << 18, Aside::create(path)?);
+        let named = |error| named(path, error);
+        let mut writer = PcapNgWriter::new(aside).map_err(named)?;
+        for name in ["far", "inside"] {
+            /// Nanoseconds: ten to the power of minus nine.
+            const NANOSECONDS: u8 = 9;
+            let mut interface = InterfaceDescriptionBlock::new(DataLink::RAW, bytes);
+            interface.options = vec![
+                InterfaceDescriptionOption::IfName(Cow::Borrowed(name)),
+                InterfaceDescriptionOption::IfTsResol(NANOSECONDS),
+            ];
+            writer.write_pcapng_block(interface).map_err(named)?;
+        }
+        let origin = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok(Self { path: path.to_owned(), writer, origin })
+    }
+
+    /// Adds a packet of `length` bytes as it passed a device at `at`.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn push(
+        &mut self,
+        side: Side,
+        at: Time,
+        length: u32,
+        bytes: &[u8],
+    ) -> Result<(), ReportError> {
+        let block = EnhancedPacketBlock {
+            interface_id: u32::from(side == Side::Inside),
+            timestamp: self.origin + Duration::from_nanos(at.as_nanos()),
+            original_len: length,
+            data: Cow::Borrowed(bytes),
+            options: Vec::new(),
+        };
+        let written = self.writer.write_pcapng_block(block);
+        written.map(drop).map_err(|error| named(&self.path, error))
+    }
+
+    /// Writes what is left and gives the file its name.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn finish(self) -> Result<(), ReportError> {
+        let mut writer = self.writer.into_inner();
+        let flushed = writer.flush().and_then(|()| Ok(writer.into_inner()?));
+        flushed.map_err(|error| ReportError::io(&self.path, error))?.commit()
+    }
+}
+
+fn named(path: &Path, error: PcapError) -> ReportError {
+    let source = match error {
+        PcapError::IoError(error) => error,
+        other => std::io::Error::other(other),
+    };
+    ReportError::io(path, source)
+}
+
+/// Whether a file's name asks for pcapng.
+pub fn is_pcapng(path: &Path) -> bool {
+    path.extension().is_some_and(|ext| ext == "pcapng" || ext == "pcap")
+}
+
+/// Reads a capture back: side, time in nanoseconds since 1970, length, bytes.
+///
+/// # Errors
+/// When it is no capture of ours.
+#[doc(hidden)]
+pub fn read_capture(path: &Path) -> Result<Vec<(Side, u64, u32, Vec<u8>)>, String> {
+    use pcap_file::pcapng::{Block, PcapNgReader};
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    let mut reader = PcapNgReader::new(file).map_err(|error| error.to_string())?;
+    let mut packets = Vec::new();
+    while let Some(block) = reader.next_block() {
+        if let Block::EnhancedPacket(packet) = block.map_err(|error| error.to_string())? {
+            let side = if packet.interface_id == 0 { Side::Far } else { Side::Inside };
+            let at = packet.timestamp.as_nanos() as u64;
+            packets.push((side, at, packet.original_len, packet.data.into_owned()));
+        }
+    }
+    Ok(packets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_read_back_from_both_sides() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.pcapng");
+        let mut log = PcapngLog::create(&path, 4).unwrap();
+        log.push(Side::Far, Time::from_micros(1), 1500, &[1, 2, 3, 4]).unwrap();
+        log.push(Side::Inside, Time::from_millis(20), 3, &[5, 6, 7]).unwrap();
+        assert!(!path.exists(), "only a whole capture has the name");
+        log.finish().unwrap();
+        let packets = read_capture(&path).unwrap();
+        assert_eq!(packets[1].1 - packets[0].1, 19_999_000);
+        let rest: Vec<_> = packets.into_iter().map(|(side, _, len, b)| (side, len, b)).collect();
+        assert_eq!(rest, [(Side::Far, 1500, vec![1, 2, 3, 4]), (Side::Inside, 3, vec![5, 6, 7])]);
+    }
+}

@@ -1,0 +1,203 @@
+//! What a link changes outside its own namespaces, and what is left when it is killed.
+//!
+//! Nearly everything goes with the process, because the kernel ties it to an open file. Two things
+//! do not: a sysctl that `--nat` changed, which is written down in a file until it is put back,
+//! and programs that outlive both the link and its guardian, which carry the link's name in their
+//! environment.
+
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// Where changes are written down.
+const FOLDER: &str = "/run/cellpace";
+/// The variable that names the link of a program: process and start time of its cellpace.
+pub(crate) const LINK: &str = "CELLPACE_LINK";
+
+/// Changes of sysctls by this link; put back when it is dropped.
+pub(crate) struct Rests {
+    file: PathBuf,
+    changes: Vec<Change>,
+}
+
+/// A file's text before a link changed it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Change {
+    file: String,
+    before: String,
+}
+
+impl Rests {
+    /// Nothing changed yet. What earlier links left is put back first.
+    pub(crate) fn open() -> io::Result<Self> {
+        fs::create_dir_all(FOLDER)?;
+        fs::set_permissions(FOLDER, Permissions::from_mode(0o755))?;
+        put_back_dead();
+        Ok(Self { file: Path::new(FOLDER).join(own_name()), changes: Vec::new() })
+    }
+
+    /// Sets a file to `value` for as long as this lives.
+    pub(crate) fn set(&mut self, file: &str, value: &str) -> io::Result<()> {
+        let _lock = lock()?;
+        // Another link may have changed it before; then its value before that is the true one.
+        let known = others(&self.file).into_iter().flatten().find(|change| change.file == file);
+        let before = match known {
+            Some(change) => change.before,
+            None => fs::read_to_string(file)?.trim().to_owned(),
+        };
+        if before == value {
+            return Ok(());
+        }
+        self.changes.push(Change { file: file.to_owned(), before });
+        fs::write(&self.file, written(&self.changes))?;
+        fs::write(file, value)
+    }
+}
+
+impl Drop for Rests {
+    fn drop(&mut self) {
+        let Ok(_lock) = lock() else { return };
+        put_back(&self.file, &self.changes);
+    }
+}
+
+/// What `clean` did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cleaned {
+    /// Programs that were ended.
+    pub programs: usize,
+    /// Settings of the system that were put back.
+    pub settings: usize,
+}
+
+/// Removes what links left behind that were killed: programs that still run, settings of the
+/// system that were changed. What belongs to links that still run is not touched.
+pub fn clean() -> Cleaned {
+    Cleaned { programs: end_orphans(), settings: put_back_dead() }
+}
+
+/// Ends programs whose link is gone.
+fn end_orphans() -> usize {
+    let is_orphan = |process: &i32| {
+        let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
+        let name = environment.split(|byte| *byte == 0).find_map(|entry| {
+            let entry = str::from_utf8(entry).ok()?;
+            entry.strip_prefix(LINK)?.strip_prefix('=')
+        });
+        name.is_some_and(|name| !is_alive(name))
+    };
+    crate::guard::processes()
+        .filter(is_orphan)
+        .filter(|process| kill(Pid::from_raw(*process), Signal::SIGKILL).is_ok())
+        .count()
+}
+
+/// Puts back what links changed that are gone. Returns how many settings.
+fn put_back_dead() -> usize {
+    let Ok(_lock) = lock() else { return 0 };
+    let dead =
+        files().filter(|file| !file.file_name().is_some_and(|n| is_alive(&n.to_string_lossy())));
+    dead.map(|file| put_back(&file, &read(&file))).sum()
+}
+
+/// Puts changes back and removes their file, but leaves settings alone that others still need.
+fn put_back(file: &Path, changes: &[Change]) -> usize {
+    let needed: Vec<Change> = others(file).into_iter().flatten().collect();
+    // Nobody could do anything about a failure here, except read the file, which then stays.
+    let is_back = |change: &&Change| {
+        needed.iter().any(|other| other.file == change.file)
+            || !Path::new(&change.file).exists()
+            || fs::write(&change.file, &change.before).is_ok()
+    };
+    let done = changes.iter().filter(is_back).count();
+    if done == changes.len() {
+        let _ = fs::remove_file(file);
+    }
+    done
+}
+
+/// Changes of other links that still run.
+fn others(own: &Path) -> Vec<Vec<Change>> {
+    let alive = |file: &PathBuf| {
+        file != own && file.file_name().is_some_and(|name| is_alive(&name.to_string_lossy()))
+    };
+    files().filter(alive).map(|file| read(&file)).collect()
+}
+
+fn files() -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(FOLDER).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.file_name().is_none_or(|n| n != "lock"))
+}
+
+fn read(file: &Path) -> Vec<Change> {
+    parse(&fs::read_to_string(file).unwrap_or_default())
+}
+
+fn parse(text: &str) -> Vec<Change> {
+    let change = |line: &str| {
+        let (file, before) = line.split_once('\t')?;
+        // Nothing but what this program changes is ever written.
+        let ours = file.starts_with("/proc/sys/net/") && !file.contains("..");
+        ours.then(|| Change { file: file.to_owned(), before: before.to_owned() })
+    };
+    text.lines().filter_map(change).collect()
+}
+
+fn written(changes: &[Change]) -> String {
+    changes.iter().map(|change| format!("{}\t{}\n", change.file, change.before)).collect()
+}
+
+fn lock() -> io::Result<Flock<File>> {
+    let file = File::create(Path::new(FOLDER).join("lock"))?;
+    Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error.into())
+}
+
+/// This process, so that no later one is taken for it: number and start time.
+pub(crate) fn own_name() -> String {
+    let process = std::process::id();
+    format!("{process}-{}", start_time(process).unwrap_or_default())
+}
+
+fn is_alive(name: &str) -> bool {
+    let parsed = name
+        .split_once('-')
+        .and_then(|(process, started)| Some((process.parse().ok()?, started.parse::<u64>().ok()?)));
+    parsed.is_some_and(|(process, started)| start_time(process) == Some(started))
+}
+
+/// When a process started, in ticks since boot.
+fn start_time(process: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name, in parentheses, may hold anything; the start time is the 20th field after it.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    // A zombie is gone for all that matters here.
+    (fields.first() != Some(&"Z")).then(|| fields.get(19)?.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_are_known_by_number_and_start() {
+        assert!(is_alive(&own_name()));
+        let (process, started) =
+            own_name().split_once('-').map(|(p, s)| (p.to_owned(), s.to_owned())).unwrap();
+        assert!(!is_alive(&format!("{process}-{}", started.parse::<u64>().unwrap() + 1)));
+        assert!(!is_alive("4000000000-1") && !is_alive("x-1") && !is_alive("") && !is_alive("1"));
+    }
+
+    #[test]
+    fn changes_are_written_and_read() {
+        let change = |file: &str, before: &str| Change { file: file.into(), before: before.into() };
+        let changes = vec![change("/proc/sys/net/ipv4/conf/eth0/forwarding", "0")];
+        assert_eq!(parse(&written(&changes)), changes);
+        assert!(parse("/etc/passwd\tx\n/proc/sys/net/../kernel/x\t1\ngarbage\n").is_empty());
+    }
+}
