@@ -85,19 +85,26 @@ pub(crate) fn kill_all(number: u64, guard: &Guard) {
     kill_all_but(number, guard.process.as_raw());
 }
 
+/// Sends a signal to every process in a namespace but its guardian. Returns whether there was any.
+pub(crate) fn signal_all(number: u64, guard: &Guard, signal: Signal) -> bool {
+    signal_all_but(number, guard.process.as_raw(), signal)
+}
+
 fn kill_all_but(number: u64, spared: i32) {
     for _ in 0..ROUNDS {
-        let mut found = false;
-        for process in processes().filter(|process| *process != spared) {
-            if namespace::number_of(process) == Some(number) {
-                found = kill(Pid::from_raw(process), Signal::SIGKILL).is_ok() || found;
-            }
-        }
-        if !found {
+        if !signal_all_but(number, spared, Signal::SIGKILL) {
             return;
         }
         sleep(PAUSE);
     }
+}
+
+fn signal_all_but(number: u64, spared: i32, signal: Signal) -> bool {
+    processes()
+        .filter(|process| *process != spared && namespace::number_of(*process) == Some(number))
+        .filter(|process| kill(Pid::from_raw(*process), signal).is_ok())
+        .count()
+        > 0
 }
 
 /// All processes that are to be seen.

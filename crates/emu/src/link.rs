@@ -10,11 +10,12 @@ use std::time::Duration;
 use cellpace_base::{Span, Time};
 use cellpace_measure::DelaySketch;
 use cellpace_path::PathSpec;
+use nix::sys::signal::Signal;
 
 use crate::EmuError;
 use crate::expose::Exposed;
 use crate::forward::{Clock, Control, Forwarded, Forwarder, Parts};
-use crate::guard::{Guard, kill_all};
+use crate::guard::{Guard, kill_all, signal_all};
 use crate::namespace::{self, Ends};
 use crate::nat::Nat;
 use crate::observe::{Batch, Observer};
@@ -177,7 +178,10 @@ impl Link {
         let played = far_program.and_then(|far_program| {
             let inside = Some(&inside_namespace);
             let child = program::start(program, &environment, inside, rootless)?;
-            let ended = play(child, &signals, spec.duration, traffic.clock);
+            let all = |signal| {
+                signal_all(inside_number, &guard, signal);
+            };
+            let ended = play(child, &signals, spec.duration, traffic.clock, &all);
             drop(far_program);
             ended
         });
@@ -220,8 +224,10 @@ fn play(
     signals: &Signals,
     limit: Option<Span>,
     clock: Clock,
+    all: &dyn Fn(Signal),
 ) -> Result<Played, EmuError> {
-    let (status, told) = program::wait(&mut child, signals, limit.map(Duration::from))?;
+    let limit = limit.map(Duration::from);
+    let (status, told) = program::wait(&mut child, signals, limit, all)?;
     let duration = clock.now() - Time::ZERO;
     Ok(Played { exit_code: program::exit_code(status), duration, told })
 }

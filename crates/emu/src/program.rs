@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal, kill, killpg};
+use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use nix::unistd::{Pid, getpid, getppid};
 use std::os::fd::AsFd;
@@ -148,14 +148,14 @@ fn keep_privilege() -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for the program's end; passes signals on, and ends it when `limit` is over. Returns
-/// whether we were told to end, too.
+/// Waits for the program's end; passes signals on to `all` that runs inside, and ends it when
+/// `limit` is over. Returns whether we were told to end, too.
 pub(crate) fn wait(
     child: &mut Child,
     signals: &Signals,
     limit: Option<Duration>,
+    all: &dyn Fn(Signal),
 ) -> Result<(ExitStatus, bool), EmuError> {
-    let pid = Pid::from_raw(child.id() as i32);
     let started = Instant::now();
     let mut next = limit.map(|limit| (limit, Signal::SIGTERM));
     let mut told = false;
@@ -167,7 +167,7 @@ pub(crate) fn wait(
         if let Some((at, signal)) = next
             && left == Some(Duration::ZERO)
         {
-            let _ = kill(pid, signal);
+            all(signal);
             next = (signal == Signal::SIGTERM).then_some((at + GRACE, Signal::SIGKILL));
             continue;
         }
@@ -175,21 +175,20 @@ pub(crate) fn wait(
         else {
             continue;
         };
-        told |= pass_on(pid, &signal);
+        told |= pass_on(&signal, all);
     }
 }
 
-/// Passes a signal on, unless the terminal gave it to the program already. Returns whether it is
-/// one that ends us.
-fn pass_on(pid: Pid, signal: &siginfo) -> bool {
+/// Passes a signal on to all that runs inside, as the terminal would, unless it was the terminal
+/// and did so already. Returns whether it is one that ends us.
+fn pass_on(signal: &siginfo, all: &dyn Fn(Signal)) -> bool {
     let Ok(number) = Signal::try_from(signal.ssi_signo as i32) else { return false };
     if number == Signal::SIGCHLD {
         return false;
     }
     let from_terminal = signal.ssi_code == libc::SI_KERNEL;
     if !from_terminal {
-        // It may have ended by itself.
-        let _ = kill(pid, number);
+        all(number);
     }
     !matches!(number, Signal::SIGUSR1 | Signal::SIGUSR2)
 }

@@ -35,8 +35,6 @@ struct Change {
 impl Rests {
     /// Nothing changed yet. What earlier links left is put back first.
     pub(crate) fn open() -> io::Result<Self> {
-        fs::create_dir_all(FOLDER)?;
-        fs::set_permissions(FOLDER, Permissions::from_mode(0o755))?;
         put_back_dead();
         Ok(Self { file: Path::new(FOLDER).join(own_name()), changes: Vec::new() })
     }
@@ -63,6 +61,7 @@ impl Drop for Rests {
     fn drop(&mut self) {
         let Ok(_lock) = lock() else { return };
         put_back(&self.file, &self.changes);
+        leave_nothing();
     }
 }
 
@@ -99,10 +98,21 @@ fn end_orphans() -> usize {
 
 /// Puts back what links changed that are gone. Returns how many settings.
 fn put_back_dead() -> usize {
+    if !Path::new(FOLDER).exists() {
+        return 0;
+    }
     let Ok(_lock) = lock() else { return 0 };
     let dead =
         files().filter(|file| !file.file_name().is_some_and(|n| is_alive(&n.to_string_lossy())));
-    dead.map(|file| put_back(&file, &read(&file))).sum()
+    let settings = dead.map(|file| put_back(&file, &read(&file))).sum();
+    leave_nothing();
+    settings
+}
+
+/// Removes the folder when nothing is written down any more.
+fn leave_nothing() {
+    // It stays for as long as there is a file in it.
+    let _ = fs::remove_dir(FOLDER);
 }
 
 /// Puts changes back and removes their file, but leaves settings alone that others still need.
@@ -131,7 +141,7 @@ fn others(own: &Path) -> Vec<Vec<Change>> {
 
 fn files() -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(FOLDER).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).filter(|path| path.file_name().is_none_or(|n| n != "lock"))
+    entries.map(|entry| entry.path())
 }
 
 fn read(file: &Path) -> Vec<Change> {
@@ -153,8 +163,9 @@ fn written(changes: &[Change]) -> String {
 }
 
 fn lock() -> io::Result<Flock<File>> {
-    let file = File::create(Path::new(FOLDER).join("lock"))?;
-    Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error.into())
+    fs::create_dir_all(FOLDER)?;
+    fs::set_permissions(FOLDER, Permissions::from_mode(0o755))?;
+    Flock::lock(File::open(FOLDER)?, FlockArg::LockExclusive).map_err(|(_, error)| error.into())
 }
 
 /// This process, so that no later one is taken for it: number and start time.
