@@ -331,7 +331,8 @@ mod tests {
             departed_at: at,
             ..Packet::new(0, 0, 1500, at - Span::from_millis(delay))
         };
-        Seen { direction: Direction::Down, record: Record { packet, fate }, written: at }
+        let record = Record { packet, fate };
+        Seen { direction: Direction::Down, record, written: at, after_end: false }
     }
 
     fn state() -> State {

@@ -84,7 +84,9 @@ impl Observer for Watch {
             Direction::Down => (&mut self.down, 0, 1),
             Direction::Up => (&mut self.up, 1, 0),
         };
-        tally.record(&seen.record, self.latest[back]);
+        if !seen.after_end {
+            tally.record(&seen.record, self.latest[back]);
+        }
         self.latest[own] = seen.record.one_way_delay();
         if let Some(live) = &mut self.live {
             live.record(seen);

@@ -202,7 +202,8 @@ impl Forwarder {
             self.feed.capture(Side::of_device(1 - which), written, self.slab.bytes(slot));
         }
         self.slab.free(slot);
-        self.feed.push(Seen { direction: self.lanes[which].direction, record: *record, written });
+        let direction = self.lanes[which].direction;
+        self.feed.push(Seen { direction, record: *record, written, after_end: false });
     }
 
     /// Reads what waits at a device, a handful at a time.

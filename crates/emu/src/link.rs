@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::process::{Child, Command};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::forward::{Clock, Control, Forwarded, Forwarder, Parts};
 use crate::guard::{Guard, kill_all, signal_all};
 use crate::namespace::{self, Ends};
 use crate::nat::Nat;
-use crate::observe::{Batch, Observer};
+use crate::observe::{Batch, Observer, Seen};
 use crate::program::{self, Signals};
 use crate::realtime;
 use crate::rests::{LINK, own_name};
@@ -182,6 +183,10 @@ impl Link {
                 signal_all(inside_number, &guard, signal);
             };
             let ended = play(child, &signals, spec.duration, traffic.clock, &all);
+            if let Ok(ended) = &ended {
+                let end = Time::ZERO + ended.duration;
+                traffic.end.store(end.as_nanos(), Ordering::Release);
+            }
             drop(far_program);
             ended
         });
@@ -236,6 +241,8 @@ fn play(
 struct Traffic<O> {
     clock: Clock,
     control: Arc<Control>,
+    /// When the program ended, in nanoseconds; the end of time while it runs.
+    end: Arc<AtomicU64>,
     forwarder: JoinHandle<(Forwarded, [Tun; 2], bool)>,
     watcher: JoinHandle<O>,
 }
@@ -249,6 +256,8 @@ impl<O: Observer> Traffic<O> {
     ) -> Result<Self, EmuError> {
         let control = Arc::new(Control::new().map_err(EmuError::system("making an event"))?);
         let clock = Clock::start();
+        let end = Arc::new(AtomicU64::new(u64::MAX));
+        let told = Arc::clone(&end);
         let (sender, batches) = sync_channel(BATCHES);
         let parts = Parts {
             tuns,
@@ -263,7 +272,7 @@ impl<O: Observer> Traffic<O> {
         };
         let watcher = thread::Builder::new().name("watch".to_owned());
         let watcher = watcher
-            .spawn(move || watch(observer, &batches, clock))
+            .spawn(move || watch(observer, &batches, clock, &told))
             .map_err(EmuError::system("starting a thread"))?;
         let forwarder = thread::Builder::new().name("forward".to_owned());
         let forwarder = forwarder
@@ -273,7 +282,7 @@ impl<O: Observer> Traffic<O> {
                 (forwarded, tuns, realtime)
             })
             .map_err(EmuError::system("starting a thread"))?;
-        Ok(Self { clock, control, forwarder, watcher })
+        Ok(Self { clock, control, end, forwarder, watcher })
     }
 
     fn finish(self, in_haste: bool) -> Result<(Forwarded, [Tun; 2], bool, O), EmuError> {
@@ -294,11 +303,16 @@ impl<O: Observer> Traffic<O> {
 /// How often the observer is told the time.
 const TICK: Duration = Duration::from_millis(100);
 
-fn watch<O: Observer>(mut observer: O, batches: &Receiver<Batch>, clock: Clock) -> O {
+fn watch<O: Observer>(
+    mut observer: O,
+    batches: &Receiver<Batch>,
+    clock: Clock,
+    end: &AtomicU64,
+) -> O {
     let mut told = clock.now();
     loop {
         match batches.recv_timeout(TICK) {
-            Ok(batch) => show(&mut observer, &batch),
+            Ok(batch) => show(&mut observer, &batch, end),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return observer,
         }
@@ -310,12 +324,13 @@ fn watch<O: Observer>(mut observer: O, batches: &Receiver<Batch>, clock: Clock) 
     }
 }
 
-fn show(observer: &mut impl Observer, batch: &Batch) {
+fn show(observer: &mut impl Observer, batch: &Batch, end: &AtomicU64) {
+    let end = Time::from_nanos(end.load(Ordering::Acquire));
     for capture in &batch.captures {
         let bytes = &batch.bytes[capture.range.clone()];
         observer.on_capture(capture.side, capture.at, capture.length, bytes);
     }
     for seen in &batch.seen {
-        observer.on_packet(seen);
+        observer.on_packet(&Seen { after_end: seen.record.packet.departed_at > end, ..*seen });
     }
 }

@@ -39,6 +39,8 @@ pub struct Seen {
     pub record: Record,
     /// When it was really handed over; for a dropped packet, when it was dropped.
     pub written: Time,
+    /// It left the link after the program's end, while the link waited for its last bytes.
+    pub after_end: bool,
 }
 
 /// A packet as it passed a device.
