@@ -171,7 +171,7 @@ impl State {
     fn draw_rates(&self, frame: &mut Frame<'_>, area: Rect) {
         let offered = self.points(|bin| Some(mbps(bin.offered)));
         let delivered = self.points(|bin| Some(mbps(bin.delivered)));
-        let mut lines = vec![("throughput", Color::Green, &delivered)];
+        let mut lines: Vec<Curve<'_>> = vec![("throughput", Color::Green, &delivered)];
         if self.schedule.is_some() {
             lines.insert(0, ("capacity", Color::DarkGray, &offered));
         }
@@ -189,13 +189,7 @@ impl State {
         self.bins.iter().filter_map(point).collect()
     }
 
-    fn draw_chart(
-        &self,
-        frame: &mut Frame<'_>,
-        area: Rect,
-        title: &str,
-        lines: &[(&str, Color, &Vec<(f64, f64)>)],
-    ) {
+    fn draw_chart(&self, frame: &mut Frame<'_>, area: Rect, title: &str, lines: &[Curve<'_>]) {
         let most = lines.iter().flat_map(|line| line.2.iter()).map(|point| point.1);
         let top = most.fold(0.0, f64::max).max(1e-3) * 1.05;
         let (to, shown) = (self.now.as_secs_f64(), SHOWN.as_secs_f64());
@@ -218,13 +212,19 @@ impl State {
     }
 }
 
+/// A line of a chart: name, color, points.
+type Curve<'a> = (&'a str, Color, &'a [(f64, f64)]);
+
 fn mbps(bytes: u64) -> f64 {
     bytes as f64 * 8.0 / 1e6 / BIN.as_secs_f64()
 }
 
 /// What the program says while the view has the terminal: kept, and printed afterwards.
 #[derive(Clone, Default)]
-pub(crate) struct Said(Arc<Mutex<Vec<(Stream, Vec<u8>)>>>);
+pub(crate) struct Said(Arc<Mutex<Vec<Part>>>);
+
+/// What was said at a time, and where.
+type Part = (Stream, Vec<u8>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stream {

@@ -26,16 +26,16 @@ pub(crate) struct Watch {
 
 /// A log by the extension of its file.
 pub(crate) enum Log {
-    Packets(PacketLog),
-    Capture(PcapngLog),
+    Packets(Box<PacketLog>),
+    Capture(Box<PcapngLog>),
 }
 
 impl Log {
     pub(crate) fn create(path: &Path, snaplen: u32) -> Result<Self, ReportError> {
         if is_pcapng(path) {
-            return PcapngLog::create(path, snaplen).map(Self::Capture);
+            return PcapngLog::create(path, snaplen).map(|log| Self::Capture(Box::new(log)));
         }
-        PacketLog::create(path).map(Self::Packets)
+        PacketLog::create(path).map(|log| Self::Packets(Box::new(log)))
     }
 
     fn finish(self) -> Result<(), ReportError> {

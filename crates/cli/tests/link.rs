@@ -63,7 +63,7 @@ fn connect(peer: IpAddr) -> UdpSocket {
     socket
 }
 
-fn echo(socket: UdpSocket) -> String {
+fn echo(socket: &UdpSocket) -> String {
     let mut buffer = [0; 2048];
     loop {
         if let Ok((length, peer)) = socket.recv_from(&mut buffer) {
@@ -74,8 +74,8 @@ fn echo(socket: UdpSocket) -> String {
 
 /// Echoes at both addresses of the far side.
 fn echo_far() -> String {
-    std::thread::spawn(|| echo(far_socket("CELLPACE_PEER6")));
-    echo(far_socket("CELLPACE_PEER"))
+    std::thread::spawn(|| echo(&far_socket("CELLPACE_PEER6")));
+    echo(&far_socket("CELLPACE_PEER"))
 }
 
 /// A socket on the far side, which for root many links share.
@@ -173,7 +173,7 @@ fn burst(packets: u32) -> String {
 
 /// Answers over TCP and UDP what it is sent, inside.
 fn serve() -> String {
-    std::thread::spawn(|| echo(UdpSocket::bind(("0.0.0.0", exposed_port())).unwrap()));
+    std::thread::spawn(|| echo(&UdpSocket::bind(("0.0.0.0", exposed_port())).unwrap()));
     let listener = TcpListener::bind(("0.0.0.0", exposed_port())).unwrap();
     loop {
         let (mut stream, _) = listener.accept().unwrap();
@@ -686,4 +686,30 @@ fn nat_lends_the_inside_the_address_of_the_far_side() {
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     let seen = fs::read_to_string(result).unwrap();
     assert_eq!(outcome.stdout, format!("{seen}\n1\n"), "{}", outcome.stderr);
+}
+
+/// Slow: five seconds for each trace in the folder that `CELLPACE_TRACES` names.
+#[test]
+#[ignore = "takes five seconds for each real trace; part of ./dev test --all"]
+fn a_saturating_flow_reaches_the_capacity_of_every_recorded_trace() {
+    let Some(folder) = std::env::var_os("CELLPACE_TRACES") else {
+        eprintln!("skipped: CELLPACE_TRACES names no folder of traces");
+        return;
+    };
+    if !possible() {
+        return;
+    }
+    for trace in program::names(Path::new(&folder)) {
+        if !trace.ends_with(".down") && !trace.ends_with(".up") {
+            continue;
+        }
+        let path = Path::new(&folder).join(&trace).display().to_string();
+        let options = format!("--trace {path} --rtt 20ms --skip 1s --json out.json");
+        let played = link(&options, "blast 150", "sink 4");
+        played.is_clean();
+        let json: Value = serde_json::from_slice(&played.folder.read("out.json")).unwrap();
+        let utilization = number(&json["runs"][0], "/utilization");
+        println!("{trace}: {utilization:.4} {}", played.outcome.stderr.trim());
+        assert!((0.99..=1.01).contains(&utilization), "{trace} {utilization}");
+    }
 }

@@ -287,9 +287,9 @@ impl<O: Observer> Traffic<O> {
 
     fn finish(self, in_haste: bool) -> Result<(Forwarded, [Tun; 2], bool, O), EmuError> {
         if in_haste {
-            self.control.stop()
+            self.control.stop();
         } else {
-            self.control.drain()
+            self.control.drain();
         }
         let panicked =
             |what| move |_| EmuError::System { what, source: std::io::Error::other("it panicked") };

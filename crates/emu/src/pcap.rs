@@ -98,12 +98,16 @@ pub fn is_pcapng(path: &Path) -> bool {
     path.extension().is_some_and(|ext| ext == "pcapng" || ext == "pcap")
 }
 
-/// Reads a capture back: side, time in nanoseconds since 1970, length, bytes.
+/// A packet of a capture: side, time in nanoseconds since 1970, length, bytes.
+#[doc(hidden)]
+pub type Captured = (Side, u64, u32, Vec<u8>);
+
+/// Reads a capture back.
 ///
 /// # Errors
 /// When it is no capture of ours.
 #[doc(hidden)]
-pub fn read_capture(path: &Path) -> Result<Vec<(Side, u64, u32, Vec<u8>)>, String> {
+pub fn read_capture(path: &Path) -> Result<Vec<Captured>, String> {
     use pcap_file::pcapng::{Block, PcapNgReader};
     let file = File::open(path).map_err(|error| error.to_string())?;
     let mut reader = PcapNgReader::new(file).map_err(|error| error.to_string())?;
