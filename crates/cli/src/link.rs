@@ -24,6 +24,11 @@ use crate::results::check_file;
 /// Arguments of `cellpace link`.
 #[derive(Debug, Args)]
 #[command(mut_arg("acks", |acks| acks.hide(true)))]
+#[command(mut_arg("skip", |skip| skip.default_value("0s")))]
+#[command(mut_arg("seed", |seed| seed.help("Seed of everything random in the path")))]
+#[command(mut_arg("duration", |duration| {
+    duration.help("The program is told to end after this time [default: it ends by itself]")
+}))]
 #[command(after_help = "Examples:
   cellpace link --trace lte-driving --rtt 40ms -- sh -c 'ping -c 5 $CELLPACE_HOST'
   cellpace link --rate 12mbit --uplink constant:3mbit --queue codel -- curl http://...

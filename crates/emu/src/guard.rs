@@ -1,6 +1,7 @@
 //! A process that outlives us by a moment: when we are gone, however that came, it ends what
 //! still runs inside.
 
+use std::ffi::CStr;
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::thread::sleep;
@@ -12,13 +13,16 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork, pipe2, read, setsid};
 
 use crate::EmuError;
-use crate::namespace;
+use crate::{namespace, rests};
 
 /// The guardian, seen from us: it acts when the pipe closes.
 pub(crate) struct Guard {
     pipe: Option<OwnedFd>,
     process: Pid,
 }
+
+/// The guardian's name among the processes.
+pub(crate) const NAME: &CStr = c"cellpace-guard";
 
 /// How often processes are looked for before those that are left are left alone.
 const ROUNDS: u32 = 100;
@@ -29,12 +33,13 @@ impl Guard {
     pub(crate) fn start(inside: &File) -> Result<Self, EmuError> {
         let (read_end, write_end) =
             pipe2(OFlag::O_CLOEXEC).map_err(EmuError::system("making a pipe"))?;
+        let link = rests::own_name();
         // SAFETY: there is one thread, so the child may do whatever the parent may.
         match unsafe { fork() }.map_err(EmuError::system("starting the guardian"))? {
             ForkResult::Parent { child } => Ok(Self { pipe: Some(write_end), process: child }),
             ForkResult::Child => {
                 drop(write_end);
-                watch(&read_end, inside);
+                watch(&read_end, inside, &link);
                 // SAFETY: ends this process without the parent's clean-up, which is the parent's.
                 unsafe { libc::_exit(0) }
             }
@@ -51,11 +56,11 @@ impl Drop for Guard {
 }
 
 /// The guardian's life.
-fn watch(pipe: &OwnedFd, inside: &File) {
+fn watch(pipe: &OwnedFd, inside: &File, link: &str) {
     // Ctrl-C and whatever else is meant for the group is not meant for it.
     let _ = setsid();
     let _ = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&SigSet::all()), None);
-    let _ = nix::sys::prctl::set_name(c"cellpace-guard");
+    let _ = nix::sys::prctl::set_name(NAME);
     let Ok(number) = namespace::number(inside) else { return };
     // Inside the namespace that it guards it is safe from the guardian of a link around this one.
     if namespace::enter(inside).is_err() {
@@ -65,6 +70,8 @@ fn watch(pipe: &OwnedFd, inside: &File) {
     // Nothing is ever written; the end comes when the last writer is gone.
     while matches!(read(pipe, &mut [0]), Err(nix::errno::Errno::EINTR)) {}
     kill_all_but(number, std::process::id() as i32);
+    // What ran on the far side is in a namespace that is not ours to empty, but has our name.
+    rests::end_programs(|name| name == link);
 }
 
 /// Closes the devices, whose lives must not depend on the guardian, and the standard streams, on

@@ -31,6 +31,6 @@ mod wire;
 pub use error::EmuError;
 pub use link::{Ended, HOST, HOST6, Link, LinkSpec, OwnLosses};
 pub use observe::{Direction, Observer, Seen, Side};
-pub use pcap::{Captured, PcapngLog, is_pcapng, read_capture};
+pub use pcap::{PcapngLog, is_pcapng};
 pub use rests::{Cleaned, clean};
 pub use tally::{Tally, Totals};

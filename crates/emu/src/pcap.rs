@@ -1,7 +1,6 @@
 //! Packets as pcapng, for Wireshark and tcpdump.
 
 use std::borrow::Cow;
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -98,33 +97,25 @@ pub fn is_pcapng(path: &Path) -> bool {
     path.extension().is_some_and(|ext| ext == "pcapng" || ext == "pcap")
 }
 
-/// A packet of a capture: side, time in nanoseconds since 1970, length, bytes.
-#[doc(hidden)]
-pub type Captured = (Side, u64, u32, Vec<u8>);
-
-/// Reads a capture back.
-///
-/// # Errors
-/// When it is no capture of ours.
-#[doc(hidden)]
-pub fn read_capture(path: &Path) -> Result<Vec<Captured>, String> {
-    use pcap_file::pcapng::{Block, PcapNgReader};
-    let file = File::open(path).map_err(|error| error.to_string())?;
-    let mut reader = PcapNgReader::new(file).map_err(|error| error.to_string())?;
-    let mut packets = Vec::new();
-    while let Some(block) = reader.next_block() {
-        if let Block::EnhancedPacket(packet) = block.map_err(|error| error.to_string())? {
-            let side = if packet.interface_id == 0 { Side::Far } else { Side::Inside };
-            let at = packet.timestamp.as_nanos() as u64;
-            packets.push((side, at, packet.original_len, packet.data.into_owned()));
-        }
-    }
-    Ok(packets)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pcap_file::pcapng::{Block, PcapNgReader};
+
+    type Captured = (u32, u64, u32, Vec<u8>);
+
+    fn read(path: &Path) -> Vec<Captured> {
+        let mut reader = PcapNgReader::new(std::fs::File::open(path).unwrap()).unwrap();
+        let mut packets = Vec::new();
+        while let Some(block) = reader.next_block() {
+            if let Block::EnhancedPacket(packet) = block.unwrap() {
+                let at = packet.timestamp.as_nanos() as u64;
+                let bytes = packet.data.into_owned();
+                packets.push((packet.interface_id, at, packet.original_len, bytes));
+            }
+        }
+        packets
+    }
 
     #[test]
     fn packets_read_back_from_both_sides() {
@@ -135,9 +126,9 @@ mod tests {
         log.push(Side::Inside, Time::from_millis(20), 3, &[5, 6, 7]).unwrap();
         assert!(!path.exists(), "only a whole capture has the name");
         log.finish().unwrap();
-        let packets = read_capture(&path).unwrap();
+        let packets = read(&path);
         assert_eq!(packets[1].1 - packets[0].1, 19_999_000);
         let rest: Vec<_> = packets.into_iter().map(|(side, _, len, b)| (side, len, b)).collect();
-        assert_eq!(rest, [(Side::Far, 1500, vec![1, 2, 3, 4]), (Side::Inside, 3, vec![5, 6, 7])]);
+        assert_eq!(rest, [(0, 1500, vec![1, 2, 3, 4]), (1, 3, vec![5, 6, 7])]);
     }
 }

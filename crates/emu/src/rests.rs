@@ -82,18 +82,30 @@ pub fn clean() -> Cleaned {
 
 /// Ends programs whose link is gone.
 fn end_orphans() -> usize {
-    let is_orphan = |process: &i32| {
+    end_programs(|link| !is_alive(link))
+}
+
+/// Ends the programs of links of which this is true. Returns how many.
+pub(crate) fn end_programs(is_meant: impl Fn(&str) -> bool) -> usize {
+    let own = std::process::id() as i32;
+    let has_such_a_link = |process: &i32| {
         let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
         let name = environment.split(|byte| *byte == 0).find_map(|entry| {
             let entry = str::from_utf8(entry).ok()?;
             entry.strip_prefix(LINK)?.strip_prefix('=')
         });
-        name.is_some_and(|name| !is_alive(name))
+        // Guardians have work to do, and end by themselves.
+        *process != own && name.is_some_and(&is_meant) && !is_guard(*process)
     };
     crate::guard::processes()
-        .filter(is_orphan)
+        .filter(has_such_a_link)
         .filter(|process| kill(Pid::from_raw(*process), Signal::SIGKILL).is_ok())
         .count()
+}
+
+fn is_guard(process: i32) -> bool {
+    let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    name.trim_end() == crate::guard::NAME.to_str().unwrap_or_default()
 }
 
 /// Puts back what links changed that are gone. Returns how many settings.
