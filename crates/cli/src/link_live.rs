@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use cellpace_base::{Span, Time};
+use cellpace_base::Time;
 use cellpace_emu::{Direction, Seen};
 use cellpace_path::schedule::{Schedule, capacity_between};
 use cellpace_path::{Fate, TraceSpec};
@@ -19,16 +19,16 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::prelude::CrosstermBackend;
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::symbols::Marker;
-use ratatui::text::Line;
+use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph};
 use ratatui::{Frame, Terminal};
 
 use crate::error::Failure;
 
 /// Time that is shown.
-const SHOWN: Span = Span::from_secs(60);
+const SHOWN: cellpace_base::Span = cellpace_base::Span::from_secs(60);
 /// Width of a point.
-const BIN: Span = Span::from_millis(200);
+const BIN: cellpace_base::Span = cellpace_base::Span::from_millis(200);
 
 /// The view.
 pub(crate) struct Live {
@@ -175,13 +175,13 @@ impl State {
         if self.schedule.is_some() {
             lines.insert(0, ("capacity", Color::DarkGray, &offered));
         }
-        self.draw_chart(frame, area, "Mbit/s", &lines);
+        self.draw_chart(frame, area, "Mbit/s:", &lines);
     }
 
     fn draw_delays(&self, frame: &mut Frame<'_>, area: Rect) {
         let delays =
             self.points(|bin| (bin.packets > 0).then(|| bin.delay_ms / bin.packets as f64));
-        self.draw_chart(frame, area, "queue delay, ms", &[("mean", Color::Yellow, &delays)]);
+        self.draw_chart(frame, area, "queue delay, ms:", &[("mean", Color::Yellow, &delays)]);
     }
 
     fn points(&self, value: impl Fn(&Bin) -> Option<f64>) -> Vec<(f64, f64)> {
@@ -195,17 +195,21 @@ impl State {
         let (to, shown) = (self.now.as_secs_f64(), SHOWN.as_secs_f64());
         let from = (to - shown).max(0.0);
         let to = to.max(from + 10.0);
-        let datasets = lines.iter().map(|(name, color, points)| {
+        let datasets = lines.iter().map(|(_, color, points)| {
             Dataset::default()
-                .name(*name)
                 .marker(Marker::Braille)
                 .graph_type(GraphType::Line)
                 .style(Style::default().fg(*color))
                 .data(points)
         });
+        // A legend in the chart would be left out where there is little room.
+        let mut title = vec![Span::raw(title.to_owned())];
+        for (name, color, _) in lines {
+            title.push(Span::styled(format!(" {name}"), *color));
+        }
         let seconds = [from, to].map(|at| format!("{at:.0} s"));
         let chart = Chart::new(datasets.collect())
-            .block(Block::bordered().title(title))
+            .block(Block::bordered().title(Line::from(title)))
             .x_axis(Axis::default().bounds([from, to]).labels(seconds))
             .y_axis(Axis::default().bounds([0.0, top]).labels(["0".to_owned(), short(top)]));
         frame.render_widget(chart, area);
@@ -326,10 +330,10 @@ mod tests {
     fn seen(ms: u64, delay: u64, fate: Fate) -> Seen {
         let at = Time::from_millis(ms);
         let packet = Packet {
-            enqueued_at: at - Span::from_millis(delay),
+            enqueued_at: at - cellpace_base::Span::from_millis(delay),
             dequeued_at: at,
             departed_at: at,
-            ..Packet::new(0, 0, 1500, at - Span::from_millis(delay))
+            ..Packet::new(0, 0, 1500, at - cellpace_base::Span::from_millis(delay))
         };
         let record = Record { packet, fate };
         Seen { direction: Direction::Down, record, written: at, after_end: false }

@@ -2,8 +2,10 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
+use std::thread::sleep;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns, unshare};
@@ -159,7 +161,27 @@ fn far_addresses_v6(netlink: &mut Netlink, tun: &Tun, block: Block) -> io::Resul
     let index = netlink.index(tun.name())?;
     netlink.add_address(index, block.far()[1], block.inside()[1])?;
     let (network, prefix) = block.networks()[1];
-    netlink.add_route(index, network, prefix)
+    netlink.add_route(index, network, prefix)?;
+    await_v6(block.far()[1], block.inside()[1])
+}
+
+/// Waits until an IPv6 address can be used: the kernel finishes it on a thread of its own.
+fn await_v6(local: IpAddr, peer: IpAddr) -> io::Result<()> {
+    const PAUSE: Duration = Duration::from_millis(1);
+    const TRIES: u32 = 2_000;
+    let is_usable = || -> io::Result<bool> {
+        let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?;
+        // Sends nothing; the port is that of discard.
+        socket.connect((peer, 9))?;
+        Ok(socket.local_addr()?.ip() == local)
+    };
+    for _ in 0..TRIES {
+        if is_usable().unwrap_or(false) {
+            return Ok(());
+        }
+        sleep(PAUSE);
+    }
+    Err(io::ErrorKind::TimedOut.into())
 }
 
 /// Makes the device inside, in the namespace of this thread. Returns whether it has IPv6.
@@ -190,7 +212,8 @@ fn inside_addresses(netlink: &mut Netlink, tun: &Tun, block: Block, mtu: u32) ->
         netlink.add_unreachable(network, prefix)
     };
     family(0)?;
-    Ok(family(1).is_ok())
+    let has_v6 = family(1).and_then(|()| await_v6(block.inside()[1], block.far()[1]));
+    Ok(has_v6.is_ok())
 }
 
 /// The outermost far side, where this namespace is the inside of a link: what that link told us,
