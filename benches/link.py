@@ -82,12 +82,14 @@ def rtt(count):
     ours = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     ours.connect((os.environ["CELLPACE_HOST"], PORT))
     ours.settimeout(0.5)
-    times = []
+    times, number = [], 0
     while len(times) < count:
-        started = time.monotonic()
+        started, number = time.monotonic(), number + 1
         try:
-            ours.send(b"?")
-            ours.recv(64)
+            ours.send(str(number).encode())
+            # Answers to earlier questions may still be on their way.
+            while ours.recv(64) != str(number).encode():
+                pass
             times.append((time.monotonic() - started) * 1e3)
         except OSError:
             time.sleep(0.05)
