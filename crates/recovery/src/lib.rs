@@ -1,11 +1,16 @@
 //! What lies between a controller and a wire, whichever wire it is: which packets are in flight,
 //! what an ack means, when a packet is lost (RFC 9002 section 6.1), when the retransmission timer
-//! fires (RFC 6298) and whether it was right to (RFC 4015), and when the pacer lets go.
+//! fires (RFC 6298) and whether it was right to (RFC 4015), when the pacer lets go; and at the other
+//! end which packets have arrived and when that is acknowledged.
 //!
 //! Sans-I/O: the owner passes the time in and asks for the next deadline.
 
 mod pacer;
+mod receiver;
+mod sender;
 mod sent;
 
 pub use pacer::Pacer;
+pub use receiver::{AckPolicy, Receiver};
+pub use sender::Sender;
 pub use sent::{Arrived, Sending, Sent};

@@ -3,12 +3,9 @@
 use std::collections::VecDeque;
 
 use cellpace_base::{Random, Time};
-use cellpace_cc::{Arrival, Controller, ControllerSpec, RttEstimator, Setup, Span};
+use cellpace_cc::{Arrival, Controller, ControllerSpec, Setup, Span};
 use cellpace_path::{OPPORTUNITY_BYTES, Packet};
-use cellpace_recovery::{Arrived, Pacer, Sending, Sent};
-
-use crate::AckPolicy;
-use crate::receiver::Receiver;
+use cellpace_recovery::{AckPolicy, Arrived, Receiver, Sender, Sending};
 
 /// Full packets, IP header included.
 const PACKET_BYTES: u64 = OPPORTUNITY_BYTES as u64;
@@ -20,13 +17,9 @@ pub(crate) type Connect<'a> = dyn FnMut(Box<dyn Controller>, &Setup) -> Box<dyn 
 pub(crate) struct Connection {
     /// Distinguishes packets of this connection from those of earlier ones of the same flow.
     pub(crate) generation: u16,
-    pub(crate) controller: Box<dyn Controller>,
     pub(crate) receiver: Receiver,
-    sent: Sent<u64>,
-    pacer: Pacer,
+    sender: Sender<u64>,
     source: Source,
-    /// When the pacer lets the next packet go.
-    release_at: Option<Time>,
     arrived: Vec<Arrived>,
     pub(crate) retransmissions: u64,
 }
@@ -63,38 +56,34 @@ impl Connection {
         let own = setup();
         Self {
             generation,
-            controller: connect(spec.build(own.clone()), &own),
+            sender: Sender::new(connect(spec.build(own.clone()), &own), now),
             receiver: Receiver::new(acks, spec.build_receiver(setup())),
-            sent: Sent::new(RttEstimator::default()),
-            pacer: Pacer::new(now),
             source: Source::new(file),
-            release_at: None,
             arrived: Vec::new(),
             retransmissions: 0,
         }
     }
 
+    pub(crate) fn controller(&self) -> &dyn Controller {
+        self.sender.controller()
+    }
+
+    pub(crate) fn controller_mut(&mut self) -> &mut dyn Controller {
+        self.sender.controller_mut()
+    }
+
     /// Sends what may leave now, for as long as `send` says that there is room.
     pub(crate) fn pump(&mut self, now: Time, flow: u32, send: &mut impl FnMut(Packet) -> bool) {
-        self.release_at = None;
         loop {
-            let retransmission = self.sent.has_lost();
+            let retransmission = self.sender.sent_mut().has_lost();
             if !self.source.open || !(retransmission || self.source.has_more()) {
+                self.sender.rest();
                 return;
             }
             let bytes = self.source.next_bytes(retransmission);
-            if self.controller.allowance(self.sent.in_flight()) < bytes {
+            if !self.sender.ready(now, bytes) {
                 return;
             }
-            let pacing = self.controller.pacing();
-            match self.pacer.release_at(now, bytes, pacing) {
-                Some(time) if time <= now => {}
-                waits => {
-                    self.release_at = waits;
-                    return;
-                }
-            }
-            self.pacer.on_sent(bytes, pacing);
             if !send(self.send_one(now, flow, bytes, retransmission)) {
                 return;
             }
@@ -102,7 +91,7 @@ impl Connection {
     }
 
     fn send_one(&mut self, now: Time, flow: u32, bytes: u64, retransmission: bool) -> Packet {
-        let lost = if retransmission { self.sent.next_lost() } else { None };
+        let lost = if retransmission { self.sender.sent_mut().next_lost() } else { None };
         let data = lost.unwrap_or_else(|| self.source.take());
         self.retransmissions += u64::from(lost.is_some());
         let sending = Sending {
@@ -110,9 +99,9 @@ impl Connection {
             bytes,
             data,
             retransmission: lost.is_some(),
-            app_limited: !self.source.has_more() && !self.sent.has_lost(),
+            app_limited: !self.source.has_more() && !self.sender.sent_mut().has_lost(),
         };
-        let (number, stamp) = self.sent.send(&sending, self.controller.as_mut());
+        let (number, stamp) = self.sender.send(&sending);
         let id = packet_id(self.generation, number);
         Packet { tag: stamp.wire, ..Packet::new(id, flow, bytes as u32, now) }
     }
@@ -132,7 +121,7 @@ impl Connection {
         self.arrived.clear();
         self.receiver.take_until(upto, &mut self.arrived);
         let source = &mut self.source;
-        self.sent.on_ack(now, &self.arrived, self.controller.as_mut(), |piece, rtt| {
+        self.sender.on_ack(now, &self.arrived, |piece, rtt| {
             source.arrived(piece);
             on_rtt(rtt);
         });
@@ -140,12 +129,10 @@ impl Connection {
 
     /// When something is due.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        let controller = self.controller.as_ref();
         [
             // Whoever sends nothing any more needs no epochs.
-            if self.source.open { controller.next_deadline() } else { None },
-            self.sent.next_deadline(controller),
-            self.release_at,
+            if self.source.open { self.sender.controller_deadline() } else { None },
+            self.sender.packet_deadline(),
             self.receiver.next_deadline(),
         ]
         .into_iter()
@@ -156,10 +143,7 @@ impl Connection {
     /// Does what is due at the sender. The receiver's deadlines are the caller's, as their acks
     /// go over the path.
     pub(crate) fn on_timer(&mut self, now: Time) {
-        if self.controller.next_deadline().is_some_and(|time| time <= now) {
-            self.controller.on_deadline(now);
-        }
-        self.sent.on_timer(now, self.controller.as_mut());
+        self.sender.on_timer(now);
     }
 
     /// Whether all of the file has arrived.
@@ -174,13 +158,13 @@ impl Connection {
 
     /// Packets that it keeps in memory.
     pub(crate) fn remembered(&self) -> u64 {
-        self.sent.remembered()
+        self.sender.sent().remembered()
     }
 
     /// Stops sending; acks still count.
     pub(crate) fn close(&mut self) {
         self.source.open = false;
-        self.release_at = None;
+        self.sender.rest();
     }
 }
 

@@ -172,7 +172,7 @@ impl Flow {
     /// Window in packets, while there is a connection that sends.
     pub(crate) fn cwnd_packets(&self) -> Option<f32> {
         let connection = self.connection.as_ref().filter(|connection| connection.is_open())?;
-        Some((connection.controller.cwnd() as f64 / f64::from(OPPORTUNITY_BYTES)) as f32)
+        Some((connection.controller().cwnd() as f64 / f64::from(OPPORTUNITY_BYTES)) as f32)
     }
 
     /// When it starts and stops.

@@ -17,12 +17,11 @@
 mod connection;
 mod document;
 mod flow;
-mod receiver;
 mod scenario;
 mod traffic;
 mod world;
 
-pub use receiver::AckPolicy;
+pub use cellpace_recovery::AckPolicy;
 pub use scenario::{FlowSpec, Scenario, SimError};
 pub use traffic::{OnOff, Traffic};
 pub use world::{Observer, Outcome, run, run_observed};

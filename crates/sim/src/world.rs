@@ -278,7 +278,7 @@ impl World {
             connection.on_ack(now, upto, |rtt| collector.rtt(now, index, rtt));
         }
         if let Some(report) = ack.report {
-            connection.controller.on_report(now, &report);
+            connection.controller_mut().on_report(now, &report);
         }
         if connection.is_done() {
             // The connection goes with its file; what it has to say about this ack goes first.
@@ -332,7 +332,7 @@ impl World {
 
     fn show_events(&mut self, index: usize, observer: &mut impl Observer) {
         let Some(connection) = &mut self.flows[index].connection else { return };
-        while let Some((at, event)) = connection.controller.poll_event() {
+        while let Some((at, event)) = connection.controller_mut().poll_event() {
             observer.on_event(index as u32, at, event);
         }
     }
@@ -531,7 +531,7 @@ impl Sampler {
         if self.next >= self.next_profile {
             self.next_profile += self.profile_every;
             self.profiles.extend(flows.iter().enumerate().filter_map(|(index, flow)| {
-                let profile = flow.connection.as_ref()?.controller.profile()?;
+                let profile = flow.connection.as_ref()?.controller().profile()?;
                 Some(ProfileSample {
                     at_s: self.next.as_secs_f64(),
                     flow: index,

@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use cellpace_base::{QuantityError, Span, Time, parse_span};
 use cellpace_cc::Arrival;
-use cellpace_recovery::Arrived;
+
+use crate::Arrived;
 
 /// How receivers acknowledge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,9 +39,10 @@ impl FromStr for AckPolicy {
 /// and the way of the acks may be closed for hours.
 const MOST_UNACKED: usize = 1 << 18;
 
-/// Receiver of one connection. It logs arrivals; an ack says how much of the log it covers, so
-/// that a later ack makes up for a lost one.
-pub(crate) struct Receiver {
+/// Receiver of one connection: the log of arrivals, when it is acknowledged, and the algorithm's
+/// own half. An ack says how much of the log it covers, so that a later ack makes up for a lost
+/// one.
+pub struct Receiver {
     policy: AckPolicy,
     /// Arrivals that the sender has not heard of yet, from log position `first` on.
     log: VecDeque<Arrived>,
@@ -53,7 +55,8 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    pub(crate) fn new(policy: AckPolicy, half: Option<Box<dyn cellpace_cc::Receiver>>) -> Self {
+    /// A receiver of a flow whose algorithm has `half` at this end.
+    pub fn new(policy: AckPolicy, half: Option<Box<dyn cellpace_cc::Receiver>>) -> Self {
         Self {
             policy,
             log: VecDeque::new(),
@@ -66,12 +69,12 @@ impl Receiver {
     }
 
     /// A packet arrives. Returns whether an ack goes out now.
-    pub(crate) fn on_packet(&mut self, arrival: &Arrival) -> bool {
+    pub fn on_packet(&mut self, arrival: &Arrival) -> bool {
         if let Some(half) = &mut self.half {
             half.on_arrival(arrival);
         }
         let in_order = arrival.number == self.next_expected;
-        self.next_expected = self.next_expected.max(arrival.number + 1);
+        self.next_expected = self.next_expected.max(arrival.number.saturating_add(1));
         if self.log.len() == MOST_UNACKED {
             self.log.pop_front();
             self.first += 1;
@@ -87,7 +90,7 @@ impl Receiver {
     }
 
     /// When something is due here.
-    pub(crate) fn next_deadline(&self) -> Option<Time> {
+    pub fn next_deadline(&self) -> Option<Time> {
         let half = self.half.as_ref().and_then(|half| half.next_deadline());
         match (self.ack_at, half) {
             (Some(ack), Some(half)) => Some(ack.min(half)),
@@ -96,7 +99,7 @@ impl Receiver {
     }
 
     /// A deadline may have passed. Returns whether an ack goes out now.
-    pub(crate) fn on_deadline(&mut self, now: Time) -> bool {
+    pub fn on_deadline(&mut self, now: Time) -> bool {
         if let Some(half) = &mut self.half
             && half.next_deadline().is_some_and(|time| time <= now)
         {
@@ -106,21 +109,44 @@ impl Receiver {
     }
 
     /// The report of the receiver's half that is due.
-    pub(crate) fn poll_report(&mut self, now: Time) -> Option<Vec<u8>> {
+    pub fn poll_report(&mut self, now: Time) -> Option<Vec<u8>> {
         let half = self.half.as_mut()?;
         let mut report = Vec::new();
         half.poll_report(now, &mut report).then_some(report)
     }
 
     /// The position up to which an ack that leaves now covers the log.
-    pub(crate) fn ack(&mut self) -> u64 {
+    pub fn ack(&mut self) -> u64 {
         self.unacked = 0;
         self.ack_at = None;
+        self.end()
+    }
+
+    /// The log position behind the newest arrival.
+    pub fn end(&self) -> u64 {
         self.first + self.log.len() as u64
     }
 
+    /// The log position of the oldest arrival that is still held.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// The arrivals from log position `from` on, as far as they are held.
+    pub fn log_from(&self, from: u64) -> impl Iterator<Item = &Arrived> {
+        let skipped = from.saturating_sub(self.first).min(self.log.len() as u64);
+        self.log.range(skipped as usize..)
+    }
+
+    /// Forgets what lies in front of log position `upto`.
+    pub fn forget_until(&mut self, upto: u64) {
+        let count = upto.saturating_sub(self.first).min(self.log.len() as u64);
+        self.log.drain(..count as usize);
+        self.first += count;
+    }
+
     /// What an ack that covers the log up to `upto` tells the sender and no ack has told before.
-    pub(crate) fn take_until(&mut self, upto: u64, arrived: &mut Vec<Arrived>) {
+    pub fn take_until(&mut self, upto: u64, arrived: &mut Vec<Arrived>) {
         let count = upto.saturating_sub(self.first) as usize;
         arrived.extend(self.log.drain(..count.min(self.log.len())));
         self.first = self.first.max(upto);
@@ -171,6 +197,22 @@ mod tests {
         assert_eq!(told(&mut receiver, acks[2]), [0, 1, 2]);
         assert_eq!(told(&mut receiver, acks[0]), []);
         assert_eq!(told(&mut receiver, acks[3]), [3]);
+    }
+
+    #[test]
+    fn the_log_is_held_until_it_is_forgotten() {
+        let mut receiver = Receiver::new(AckPolicy::EveryPacket, None);
+        (0..5).for_each(|number| assert!(arrive(&mut receiver, number, 10 + number)));
+        let held = |receiver: &Receiver, from| {
+            receiver.log_from(from).map(|arrived| arrived.number).collect::<Vec<_>>()
+        };
+        assert_eq!(held(&receiver, 3), [13, 14]);
+        receiver.forget_until(2);
+        assert_eq!((receiver.first(), receiver.end()), (2, 5));
+        assert_eq!(held(&receiver, 0), [12, 13, 14]);
+        assert_eq!(held(&receiver, 9), []);
+        receiver.forget_until(99);
+        assert_eq!((receiver.first(), receiver.end()), (5, 5));
     }
 
     #[test]

@@ -1,0 +1,156 @@
+//! One sender: a controller, its packets in flight and its pacer, asked for every packet anew.
+
+use cellpace_cc::{Controller, RttEstimator, Span, Stamp, Time};
+
+use crate::{Arrived, Pacer, Sending, Sent};
+
+/// What decides when a packet of a flow leaves. The owner has the data:
+///
+/// ```text
+/// while there is data and sender.ready(now, bytes) { sender.send(...) }
+/// ```
+pub struct Sender<D> {
+    controller: Box<dyn Controller>,
+    sent: Sent<D>,
+    pacer: Pacer,
+    /// When the pacer lets the next packet go.
+    release_at: Option<Time>,
+}
+
+impl<D: Copy> Sender<D> {
+    /// A sender that has sent nothing yet.
+    pub fn new(controller: Box<dyn Controller>, now: Time) -> Self {
+        Self {
+            controller,
+            sent: Sent::new(RttEstimator::default()),
+            pacer: Pacer::new(now),
+            release_at: None,
+        }
+    }
+
+    /// The controller.
+    pub fn controller(&self) -> &dyn Controller {
+        self.controller.as_ref()
+    }
+
+    /// The controller, for its events and reports.
+    pub fn controller_mut(&mut self) -> &mut dyn Controller {
+        self.controller.as_mut()
+    }
+
+    /// The packets in flight.
+    pub fn sent(&self) -> &Sent<D> {
+        &self.sent
+    }
+
+    /// The packets in flight, for the data of lost ones.
+    pub fn sent_mut(&mut self) -> &mut Sent<D> {
+        &mut self.sent
+    }
+
+    /// The owner has nothing to send for now: no packet waits for the pacer.
+    pub fn rest(&mut self) {
+        self.release_at = None;
+    }
+
+    /// Whether a packet of `bytes` may leave now, by window and pacer. If the pacer holds it, its
+    /// release is among the deadlines.
+    pub fn ready(&mut self, now: Time, bytes: u64) -> bool {
+        self.release_at = None;
+        if self.controller.allowance(self.sent.in_flight()) < bytes {
+            return false;
+        }
+        match self.pacer.release_at(now, bytes, self.controller.pacing()) {
+            Some(time) if time <= now => true,
+            waits => {
+                self.release_at = waits;
+                false
+            }
+        }
+    }
+
+    /// A packet leaves. Returns its number and the controller's stamp, whose wire half travels
+    /// with it.
+    pub fn send(&mut self, sending: &Sending<D>) -> (u64, Stamp) {
+        self.pacer.on_sent(sending.bytes, self.controller.pacing());
+        self.sent.send(sending, self.controller.as_mut())
+    }
+
+    /// See [`Sent::on_ack`].
+    pub fn on_ack(&mut self, now: Time, arrived: &[Arrived], on_acked: impl FnMut(D, Span)) {
+        self.sent.on_ack(now, arrived, self.controller.as_mut(), on_acked);
+    }
+
+    /// When the controller wants to be called, if ever.
+    pub fn controller_deadline(&self) -> Option<Time> {
+        self.controller.next_deadline()
+    }
+
+    /// When a packet is lost, the retransmission timer fires or the pacer lets go.
+    pub fn packet_deadline(&self) -> Option<Time> {
+        let sent = self.sent.next_deadline(self.controller.as_ref());
+        match (sent, self.release_at) {
+            (Some(sent), Some(release)) => Some(sent.min(release)),
+            (sent, release) => sent.or(release),
+        }
+    }
+
+    /// Does what is due.
+    pub fn on_timer(&mut self, now: Time) {
+        if self.controller.next_deadline().is_some_and(|time| time <= now) {
+            self.controller.on_deadline(now);
+        }
+        self.sent.on_timer(now, self.controller.as_mut());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cellpace_cc::{Pacing, Rate};
+
+    struct Paced;
+
+    impl Controller for Paced {
+        fn cwnd(&self) -> u64 {
+            4500
+        }
+        fn pacing(&self) -> Option<Pacing> {
+            Some(Pacing { rate: Rate::from_bps(12_000_000), burst: 3000 })
+        }
+    }
+
+    fn send(sender: &mut Sender<u64>, now: Time, data: u64) {
+        assert!(sender.ready(now, 1500));
+        let sending = Sending { now, bytes: 1500, data, retransmission: false, app_limited: false };
+        assert_eq!(sender.send(&sending).0, data);
+    }
+
+    #[test]
+    fn a_packet_waits_for_the_pacer_then_for_the_window() {
+        let mut sender = Sender::new(Box::new(Paced), Time::ZERO);
+        send(&mut sender, Time::ZERO, 0);
+        send(&mut sender, Time::ZERO, 1);
+        assert!(!sender.ready(Time::ZERO, 1500), "the burst is used up");
+        let release = Time::from_millis(1);
+        assert_eq!(sender.packet_deadline(), Some(release));
+        send(&mut sender, release, 2);
+        assert!(!sender.ready(Time::from_millis(9), 1500), "the window is used up");
+        assert_eq!(sender.packet_deadline(), Some(Time::from_secs(1)), "the retransmission timer");
+        let arrived = [Arrived { number: 0, received_at: None }];
+        let mut acked = Vec::new();
+        sender.on_ack(Time::from_millis(40), &arrived, |data, rtt| acked.push((data, rtt)));
+        assert_eq!(acked, [(0, Span::from_millis(40))]);
+        assert!(sender.ready(Time::from_millis(40), 1500));
+    }
+
+    #[test]
+    fn whoever_rests_does_not_wait_for_the_pacer() {
+        let mut sender: Sender<u64> = Sender::new(Box::new(Paced), Time::ZERO);
+        send(&mut sender, Time::ZERO, 0);
+        send(&mut sender, Time::ZERO, 1);
+        assert!(!sender.ready(Time::ZERO, 1500));
+        sender.rest();
+        assert_eq!(sender.packet_deadline(), Some(Time::from_secs(1)));
+    }
+}
