@@ -13,4 +13,4 @@ mod sent;
 pub use pacer::Pacer;
 pub use receiver::{AckPolicy, Receiver};
 pub use sender::Sender;
-pub use sent::{Arrived, Sending, Sent};
+pub use sent::{Arrived, Counts, Sending, Sent};

@@ -66,9 +66,21 @@ pub struct Sent<D> {
     first_after_timeout: Option<u64>,
     /// When the time threshold will declare the next packet lost.
     loss_time: Option<Time>,
+    counts: Counts,
     acked: Vec<AckedPacket>,
     late: Vec<AckedPacket>,
     lost: Vec<LostPacket>,
+}
+
+/// What has happened so far, in packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Declared lost, by a threshold or by the retransmission timer.
+    pub lost: u64,
+    /// Acked although declared lost, or in flight again because a timeout was spurious.
+    pub late: u64,
+    /// Timeouts.
+    pub timeouts: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -109,6 +121,7 @@ impl<D: Copy> Sent<D> {
             timeouts: VecDeque::new(),
             first_after_timeout: None,
             loss_time: None,
+            counts: Counts::default(),
             acked: Vec::new(),
             late: Vec::new(),
             lost: Vec::new(),
@@ -123,6 +136,16 @@ impl<D: Copy> Sent<D> {
     /// The number that the next packet will get.
     pub fn next_number(&self) -> u64 {
         self.first + self.ring.len() as u64
+    }
+
+    /// The number of the oldest packet that still matters: acks of older ones are ignored.
+    pub fn oldest(&self) -> u64 {
+        self.first
+    }
+
+    /// What has happened so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
     }
 
     /// How many packets are kept in memory: from the oldest that still matters to the newest.
@@ -212,6 +235,12 @@ impl<D: Copy> Sent<D> {
         self.forget_settled();
     }
 
+    /// The receiver was heard of without an ack of anything new: the path works again, and what
+    /// was given up need not wait until the backed-off timer fires.
+    pub fn on_sign_of_life(&mut self) {
+        self.timeouts_in_a_row = 0;
+    }
+
     /// When [`on_timer`](Self::on_timer) wants to be called. `controller` may override the
     /// retransmission timeout.
     pub fn next_deadline(&self, controller: &dyn Controller) -> Option<Time> {
@@ -262,6 +291,7 @@ impl<D: Copy> Sent<D> {
                 entry.state = State::InFlight;
                 entry.waiting = false;
                 self.in_flight += u64::from(entry.bytes);
+                self.counts.late += 1;
             }
         }
         self.scan_from = self.first;
@@ -299,7 +329,10 @@ impl<D: Copy> Sent<D> {
                 self.in_flight -= packet.bytes;
                 self.acked.push(packet);
             }
-            _ => self.late.push(packet),
+            _ => {
+                self.counts.late += 1;
+                self.late.push(packet);
+            }
         }
         self.largest_acked = self.largest_acked.max(Some(arrival.number));
     }
@@ -347,6 +380,7 @@ impl<D: Copy> Sent<D> {
             entry.waiting = true;
             self.in_flight -= u64::from(entry.bytes);
             self.to_retransmit.push_back(number);
+            self.counts.lost += 1;
             self.lost.push(LostPacket {
                 number,
                 bytes: u64::from(entry.bytes),
@@ -378,8 +412,10 @@ impl<D: Copy> Sent<D> {
                 entry.state = State::TimedOut;
                 entry.waiting = true;
                 self.to_retransmit.push_back(number);
+                self.counts.lost += 1;
             }
         }
+        self.counts.timeouts += 1;
         self.in_flight = 0;
         self.scan_from = self.next_number();
         self.forget_old_timeouts();
@@ -588,6 +624,22 @@ mod tests {
         let again: Vec<u64> = std::iter::from_fn(|| sent.next_lost()).collect();
         assert_eq!(again, (0..18).collect::<Vec<_>>());
         assert_eq!(again, witness.lost);
+    }
+
+    #[test]
+    fn a_sign_of_life_ends_the_back_off() {
+        let (mut sent, mut witness) = setup(1);
+        for _ in 0..5 {
+            let now = sent.next_deadline(&witness).unwrap();
+            sent.on_timer(now, &mut witness);
+            let data = sent.next_lost().unwrap();
+            send(&mut sent, &mut witness, now, data);
+        }
+        // 1 + 2 + 4 + 8 + 16 s, then 32.
+        assert_eq!(sent.next_deadline(&witness), Some(ms(63_000)));
+        sent.on_sign_of_life();
+        assert_eq!(sent.next_deadline(&witness), Some(ms(32_000)));
+        assert_eq!(sent.counts(), Counts { lost: 5, late: 0, timeouts: 5 });
     }
 
     #[test]

@@ -1,0 +1,577 @@
+//! One flow between two endpoints: handshake, the half that sends or receives, signs of life, end.
+
+use std::collections::VecDeque;
+
+use cellpace_base::{Span, Time};
+use cellpace_cc::{Event as ControllerEvent, Profile};
+use thiserror::Error;
+
+use crate::incoming::{Incoming, IncomingStats};
+use crate::outgoing::{Outgoing, OutgoingStats};
+use crate::wire::{self, Accept, Code, Cookie, Hello, Ids, Packet, VERSION};
+
+/// Why a flow ended otherwise than it should.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum FlowError {
+    /// Nobody answered.
+    #[error("no answer within {0}; is `cellpace` waiting there, and does a firewall let UDP pass?")]
+    NoAnswer(Span),
+    /// The other side fell silent.
+    #[error("nothing heard from the other side for {0}")]
+    Silent(Span),
+    /// The other side speaks another version.
+    #[error(
+        "the other side speaks version {0} of the protocol, this program version {VERSION}; \
+         use the same cellpace on both sides"
+    )]
+    Version(u32),
+    /// The other side does not want this flow.
+    #[error("the other side refused: {0}")]
+    Refused(String),
+    /// The other side gave up.
+    #[error("the other side gave up: {0}")]
+    Closed(String),
+    /// What arrived is not what was sent.
+    #[error("what arrived is not what was sent: the checksums differ")]
+    Checksum,
+}
+
+/// What happened to a flow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The handshake is done. In an offer of several flows, how many the other side has.
+    Connected(u16),
+    /// All of the stream was read at the receiver, and it is what was sent. The receiver ends the
+    /// flow with [`Flow::close`], once it has put the stream where it belongs.
+    Read,
+    /// The flow is over: the receiver has everything, or why not.
+    Ended(Result<(), FlowError>),
+}
+
+/// Times that a flow goes by.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// A flow whose other side was not heard of for so long is over.
+    pub silence: Span,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { silence: Span::from_secs(30) }
+    }
+}
+
+/// The time between two hellos, at first and at most.
+const HELLO_AGAIN: [Span; 2] = [Span::from_millis(250), Span::from_secs(1)];
+
+/// Whoever waits for something asks for a sign of life this often, and otherwise as often as the
+/// second; neither counts towards the window.
+const PING: [Span; 2] = [Span::from_secs(1), Span::from_secs(5)];
+
+/// A close is repeated after this time, doubled each time, until it is answered.
+const CLOSE_AGAIN: Span = Span::from_millis(100);
+const MOST_CLOSES: u32 = 6;
+
+/// How a flow begins.
+pub(crate) enum Start {
+    /// With hellos.
+    Initiator {
+        /// What is asked for.
+        unreliable: bool,
+        /// Whether this side receives.
+        reverse: bool,
+        /// Largest IP packet.
+        mtu: u16,
+        /// Bytes of the stream that are taken.
+        window: u64,
+        /// This side's controller, where it sends.
+        controller: String,
+    },
+    /// With the answer to a hello that brought its cookie.
+    Responder {
+        /// What is agreed to.
+        unreliable: bool,
+        mtu: u16,
+        window: u64,
+        flows: u16,
+        controller: String,
+    },
+}
+
+/// The half that this side has.
+pub(crate) enum Half {
+    /// An initiator that waits for its answer.
+    None,
+    /// It sends.
+    Out(Box<Outgoing>),
+    /// It receives.
+    In(Box<Incoming>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The initiator says hello.
+    Hello {
+        cookie: Cookie,
+        again_at: Time,
+        gap: Span,
+    },
+    /// The responder has answered and waits for a packet that only the real initiator can send.
+    Accepted,
+    Open,
+    /// This side has said that the flow is over.
+    Closing {
+        again_at: Time,
+        tries: u32,
+    },
+    Over,
+}
+
+/// One flow.
+pub struct Flow {
+    ids: Ids,
+    start: Start,
+    state: State,
+    pub(crate) half: Half,
+    patience: Patience,
+    /// IP and UDP headers.
+    overhead: usize,
+    /// Room for an acknowledgment.
+    room: usize,
+    began: Time,
+    heard: Time,
+    pinged: Time,
+    accept_due: bool,
+    ping_due: bool,
+    closed_due: bool,
+    close: Option<(Code, String)>,
+    told_read: bool,
+    events: VecDeque<Event>,
+}
+
+impl Flow {
+    pub(crate) fn new(
+        ids: Ids,
+        start: Start,
+        half: Half,
+        patience: Patience,
+        overhead: usize,
+        now: Time,
+    ) -> Self {
+        let state = match &start {
+            Start::Initiator { .. } => {
+                State::Hello { cookie: Cookie::default(), again_at: now, gap: HELLO_AGAIN[0] }
+            }
+            Start::Responder { .. } => State::Accepted,
+        };
+        let mtu = match &start {
+            Start::Initiator { mtu, .. } | Start::Responder { mtu, .. } => usize::from(*mtu),
+        };
+        let accept_due = state == State::Accepted;
+        Self {
+            ids,
+            start,
+            state,
+            half,
+            patience,
+            overhead,
+            room: mtu.saturating_sub(overhead),
+            began: now,
+            heard: now,
+            pinged: now,
+            accept_due,
+            ping_due: false,
+            closed_due: false,
+            close: None,
+            told_read: false,
+            events: VecDeque::new(),
+        }
+    }
+
+    /// What happened, oldest first.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Whether this side sends.
+    pub fn is_sender(&self) -> bool {
+        matches!(self.half, Half::Out(_))
+    }
+
+    /// Whether nothing more will happen.
+    pub fn is_over(&self) -> bool {
+        self.state == State::Over && !self.closed_due
+    }
+
+    /// Bytes that [`write`](Self::write) takes now.
+    pub fn room(&self) -> usize {
+        match &self.half {
+            Half::Out(out) if self.is_open() => out.room(),
+            _ => 0,
+        }
+    }
+
+    /// Gives the sending side bytes of its stream; takes as many as there is room for.
+    pub fn write(&mut self, bytes: &[u8]) -> usize {
+        match &mut self.half {
+            Half::Out(out) => out.write(bytes),
+            _ => 0,
+        }
+    }
+
+    /// What was written shall leave although it does not fill a packet.
+    pub fn flush(&mut self) {
+        if let Half::Out(out) = &mut self.half {
+            out.flush();
+        }
+    }
+
+    /// The stream ends here.
+    pub fn finish(&mut self) {
+        if let Half::Out(out) = &mut self.half {
+            out.finish();
+        }
+    }
+
+    /// An unreliable stream, which needs no writing, ends after so many bytes.
+    pub fn limit_to(&mut self, total: u64) {
+        if let Half::Out(out) = &mut self.half {
+            out.limit_to(total);
+        }
+    }
+
+    /// The bytes of the stream that come next, in two parts.
+    pub fn readable(&self) -> (&[u8], &[u8]) {
+        match &self.half {
+            Half::In(incoming) => incoming.readable(),
+            _ => (&[], &[]),
+        }
+    }
+
+    /// `count` of the readable bytes were read.
+    pub fn consume(&mut self, count: usize) {
+        if let Half::In(incoming) = &mut self.half {
+            incoming.consume(count);
+        }
+        self.judge_end();
+    }
+
+    /// The BLAKE3 hash of what was read.
+    pub fn hash(&self) -> Option<[u8; 32]> {
+        match &self.half {
+            Half::In(incoming) => Some(incoming.hash()),
+            _ => None,
+        }
+    }
+
+    /// Ends the flow and tells the other side why, until it has heard.
+    pub fn close(&mut self, now: Time, code: Code, reason: &str) {
+        match self.state {
+            State::Over | State::Closing { .. } => {}
+            State::Hello { .. } => self.state = State::Over,
+            State::Accepted | State::Open => {
+                self.close = Some((code, reason.to_owned()));
+                self.state = State::Closing { again_at: now, tries: 0 };
+            }
+        }
+    }
+
+    /// Figures of the sending side.
+    pub fn outgoing(&self) -> Option<OutgoingStats> {
+        match &self.half {
+            Half::Out(out) => Some(out.stats()),
+            _ => None,
+        }
+    }
+
+    /// Figures of the receiving side.
+    pub fn incoming(&self) -> Option<IncomingStats> {
+        match &self.half {
+            Half::In(incoming) => Some(incoming.stats()),
+            _ => None,
+        }
+    }
+
+    /// Gives each RTT sample since the last call to `take`. Samples that nobody takes for long
+    /// are not kept.
+    pub fn take_rtts(&mut self, take: impl FnMut(Span)) {
+        if let Half::Out(out) = &mut self.half {
+            out.take_rtts(take);
+        }
+    }
+
+    /// What the controller decided, oldest first.
+    pub fn poll_controller_event(&mut self) -> Option<(Time, ControllerEvent)> {
+        match &mut self.half {
+            Half::Out(out) => out.controller_mut().poll_event(),
+            _ => None,
+        }
+    }
+
+    /// What the controller has learnt of the path's delay.
+    pub fn profile(&mut self) -> Option<Profile> {
+        match &mut self.half {
+            Half::Out(out) => out.controller_mut().profile(),
+            _ => None,
+        }
+    }
+
+    /// Bytes of memory that the receiving side holds.
+    pub fn memory(&self) -> usize {
+        match &self.half {
+            Half::In(incoming) => incoming.memory(),
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn ids(&self) -> Ids {
+        self.ids
+    }
+
+    fn is_open(&self) -> bool {
+        self.state == State::Open
+    }
+
+    /// The responder asks for a hello with this cookie.
+    pub(crate) fn on_retry(&mut self, now: Time, retry: Cookie) {
+        let State::Hello { cookie, again_at, .. } = &mut self.state else { return };
+        *cookie = retry;
+        *again_at = now;
+    }
+
+    /// The responder does not speak this version, or does not want to.
+    pub(crate) fn on_refusal(&mut self, error: FlowError) {
+        if matches!(self.state, State::Hello { .. }) {
+            self.end(Err(error));
+        }
+    }
+
+    /// The responder agrees. `half` is made by the endpoint.
+    pub(crate) fn on_accept(&mut self, now: Time, from: u64, flows: u16, half: Half) {
+        self.ids.from = from;
+        self.half = half;
+        self.state = State::Open;
+        self.heard = now;
+        // The responder sends nothing until it hears of someone who knows its id.
+        self.ping_due = true;
+        self.events.push_back(Event::Connected(flows));
+    }
+
+    /// Whether an acceptance is of use.
+    pub(crate) fn is_asking(&self) -> bool {
+        matches!(self.state, State::Hello { .. })
+    }
+
+    /// The hello was repeated: the acceptance was lost.
+    pub(crate) fn on_hello_again(&mut self) {
+        self.accept_due = self.state == State::Accepted;
+    }
+
+    /// A packet with both ids right, of `bytes` without IP and UDP headers.
+    pub(crate) fn on_packet(&mut self, now: Time, packet: &Packet<'_>, bytes: usize) {
+        self.heard = self.heard.max(now);
+        if self.state == State::Accepted {
+            self.state = State::Open;
+            self.accept_due = false;
+            self.events.push_back(Event::Connected(0));
+        }
+        let ip_bytes = (bytes + self.overhead) as u64;
+        match (packet, &mut self.half) {
+            (Packet::Close(code, reason), _) => return self.on_close(*code, reason),
+            (Packet::Closed, _) => return self.on_closed(),
+            _ if self.state != State::Open => {}
+            (Packet::Data(numbered, offset, payload), Half::In(incoming)) => {
+                incoming.on_data(now, *numbered, ip_bytes, *offset, payload);
+            }
+            (Packet::Fin(numbered, total, hash), Half::In(incoming)) => {
+                incoming.on_fin(now, *numbered, ip_bytes, *total, *hash);
+            }
+            (Packet::Ping, Half::In(incoming)) => incoming.on_ping(),
+            (Packet::Ack(ack), Half::Out(out)) => {
+                out.on_sign_of_life();
+                out.on_ack(now, ack);
+            }
+            _ => {}
+        }
+        self.judge_end();
+    }
+
+    fn judge_end(&mut self) {
+        let Half::In(incoming) = &self.half else { return };
+        if self.told_read || !self.is_open() || !incoming.is_read() {
+            return;
+        }
+        self.told_read = true;
+        if incoming.is_intact() {
+            self.events.push_back(Event::Read);
+        } else {
+            let heard = self.heard;
+            self.close(heard, Code::Checksum, "the checksum of what arrived is another");
+            self.events.push_back(Event::Ended(Err(FlowError::Checksum)));
+        }
+    }
+
+    fn on_close(&mut self, code: Code, reason: &str) {
+        self.closed_due = true;
+        let complete = match &self.half {
+            Half::Out(out) => out.is_complete(),
+            _ => false,
+        };
+        let result = match code {
+            Code::Done if complete => Ok(()),
+            Code::Done => Err(FlowError::Closed("it ended before everything was sent".into())),
+            _ => Err(FlowError::Closed(reason.to_owned())),
+        };
+        match self.state {
+            State::Over => {}
+            State::Closing { .. } => self.state = State::Over,
+            _ => self.end(result),
+        }
+    }
+
+    fn on_closed(&mut self) {
+        if matches!(self.state, State::Closing { .. }) {
+            self.state = State::Over;
+        }
+    }
+
+    fn end(&mut self, result: Result<(), FlowError>) {
+        self.state = State::Over;
+        self.events.push_back(Event::Ended(result));
+    }
+
+    /// When something is due.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        match self.state {
+            State::Hello { again_at, .. } => Some(again_at.min(self.silent_at())),
+            State::Accepted => Some(self.silent_at()),
+            State::Open => {
+                let half = match &self.half {
+                    Half::None => None,
+                    Half::Out(out) => out.next_deadline(),
+                    Half::In(incoming) => incoming.next_deadline(),
+                };
+                let own = self.silent_at().min(self.ping_at().unwrap_or(Time::MAX));
+                Some(half.map_or(own, |half| half.min(own)))
+            }
+            State::Closing { again_at, .. } => Some(again_at),
+            State::Over => None,
+        }
+    }
+
+    fn silent_at(&self) -> Time {
+        self.heard + self.patience.silence
+    }
+
+    /// Only the sender asks; the receiver would not know what to wait for.
+    fn ping_at(&self) -> Option<Time> {
+        let Half::Out(out) = &self.half else { return None };
+        let gap = if out.is_waiting() { PING[0] } else { PING[1] };
+        Some(self.heard.max(self.pinged) + gap)
+    }
+
+    /// A deadline may have passed.
+    pub(crate) fn on_timer(&mut self, now: Time) {
+        if matches!(self.state, State::Hello { .. } | State::Accepted | State::Open)
+            && now >= self.silent_at()
+        {
+            return self.give_up(now);
+        }
+        if let State::Closing { again_at, tries } = self.state
+            && again_at <= now
+            && tries >= MOST_CLOSES
+        {
+            self.state = State::Over;
+        }
+        if self.state != State::Open {
+            return;
+        }
+        if self.ping_at().is_some_and(|at| at <= now) {
+            self.ping_due = true;
+        }
+        match &mut self.half {
+            Half::None => {}
+            Half::Out(out) => out.on_timer(now),
+            Half::In(incoming) => incoming.on_timer(now),
+        }
+    }
+
+    fn give_up(&mut self, now: Time) {
+        match self.state {
+            State::Hello { .. } => self.end(Err(FlowError::NoAnswer(now - self.began))),
+            _ => self.end(Err(FlowError::Silent(self.patience.silence))),
+        }
+    }
+
+    /// Writes the datagram that may leave now, if there is one.
+    pub(crate) fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
+        // On the way out a packet's `to` is the other side.
+        let ids = Ids { to: self.ids.from, from: self.ids.to };
+        if std::mem::take(&mut self.closed_due) {
+            return Some(wire::write_closed(out, ids));
+        }
+        match self.state {
+            State::Hello { again_at, .. } if again_at <= now => Some(self.say_hello(now, out)),
+            State::Closing { again_at, tries } if again_at <= now && tries < MOST_CLOSES => {
+                let again_at = now + CLOSE_AGAIN * (1 << tries);
+                self.state = State::Closing { again_at, tries: tries + 1 };
+                let (code, reason) = self.close.as_ref()?;
+                Some(wire::write_close(out, ids, *code, reason))
+            }
+            State::Accepted if std::mem::take(&mut self.accept_due) => self.say_accept(ids, out),
+            State::Open => self.poll_half(now, ids, out),
+            _ => None,
+        }
+    }
+
+    fn poll_half(&mut self, now: Time, ids: Ids, out: &mut Vec<u8>) -> Option<usize> {
+        if std::mem::take(&mut self.ping_due) {
+            self.pinged = now;
+            return Some(wire::write_ping(out, ids));
+        }
+        match &mut self.half {
+            Half::None => None,
+            Half::Out(outgoing) => outgoing.poll(now, ids, out),
+            Half::In(incoming) => incoming.poll_ack(now, ids, self.room, out),
+        }
+    }
+
+    fn say_hello(&mut self, now: Time, out: &mut Vec<u8>) -> usize {
+        let State::Hello { cookie, again_at, gap } = &mut self.state else { return 0 };
+        *again_at = now + *gap;
+        *gap = (*gap * 2).min(HELLO_AGAIN[1]);
+        let mut hello = Hello { cookie: *cookie, ..Hello::default() };
+        if let Start::Initiator { unreliable, reverse, mtu, window, controller } = &self.start {
+            hello = Hello {
+                unreliable: *unreliable,
+                reverse: *reverse,
+                mtu: *mtu,
+                window: *window,
+                controller,
+                ..hello
+            };
+        }
+        wire::write_hello(out, Ids { to: 0, from: self.ids.to }, &hello)
+    }
+
+    fn say_accept(&self, ids: Ids, out: &mut Vec<u8>) -> Option<usize> {
+        let Start::Responder { unreliable, mtu, window, flows, controller } = &self.start else {
+            return None;
+        };
+        let accept = Accept {
+            unreliable: *unreliable,
+            mtu: *mtu,
+            window: *window,
+            flows: *flows,
+            controller,
+        };
+        Some(wire::write_accept(out, ids, &accept))
+    }
+
+    /// What this side asked for, where it is the initiator.
+    pub(crate) fn start(&self) -> &Start {
+        &self.start
+    }
+}

@@ -1,0 +1,350 @@
+//! Sockets and clocks for an [`Endpoint`]: one thread, batches of datagrams, absolute deadlines.
+
+use std::io::{self, IoSliceMut};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use cellpace_base::{Span, Time};
+use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::Endpoint;
+
+/// What went wrong below, for a line of warning.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SocketTrouble {
+    /// Datagrams that the system refused to send.
+    pub refused: u64,
+    /// What it said last.
+    pub said: String,
+    /// Whether it said that packets are too large for the interface.
+    pub too_large: bool,
+}
+
+/// Buffers for one call of the system, each for as many datagrams as it puts together.
+const BUFFERS: usize = 16;
+const BUFFER_BYTES: usize = 1 << 16;
+
+/// Calls that receive in a row, before there is time for everything else.
+const RECEIVES_IN_A_ROW: usize = 8;
+
+/// What the kernel may keep until we come.
+const SOCKET_BUFFER: usize = 8 << 20;
+
+/// The kernel takes no more than this in one call.
+const MOST_BATCH_BYTES: usize = 65_000;
+
+/// How long the clock stands still at most while the kernel takes no datagrams.
+const BLOCKED: Span = Span::from_millis(1);
+
+struct Way {
+    socket: UdpSocket,
+    state: UdpSocketState,
+    /// When nothing was left in the socket.
+    drained_at: Time,
+}
+
+/// Drives an endpoint over sockets.
+pub struct Driver {
+    /// The flows.
+    pub endpoint: Endpoint,
+    ways: Vec<Way>,
+    began: Instant,
+    buffers: Vec<Box<[u8]>>,
+    outgoing: Batch,
+    trouble: SocketTrouble,
+}
+
+/// Datagrams to one address that leave in one call: all of one size but the last.
+#[derive(Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    to: Option<(SocketAddr, usize)>,
+    size: usize,
+    count: usize,
+    /// What has been put behind the batch and does not belong to it.
+    next: Option<(SocketAddr, usize, usize)>,
+}
+
+impl Driver {
+    /// A driver without sockets.
+    pub fn new(endpoint: Endpoint) -> Self {
+        // Sleeps end when they should; where this is not allowed they end a little later.
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+        Self {
+            endpoint,
+            ways: Vec::new(),
+            began: Instant::now(),
+            buffers: vec![vec![0; BUFFER_BYTES].into_boxed_slice(); BUFFERS],
+            outgoing: Batch::default(),
+            trouble: SocketTrouble::default(),
+        }
+    }
+
+    /// A secret for cookies and connection ids that cannot be guessed.
+    ///
+    /// # Errors
+    /// When the system has no randomness.
+    pub fn secrets() -> io::Result<([u8; 32], impl FnMut() -> u64 + Send + 'static)> {
+        let mut secret = [0; 32];
+        fill(&mut secret)?;
+        let mut seed = [0; 32];
+        fill(&mut seed)?;
+        // A keyed hash of a counter: as good as the key, and it cannot fail later.
+        let mut count = 0_u64;
+        let new_id = move || {
+            count += 1;
+            let hash = blake3::keyed_hash(&seed, &count.to_be_bytes());
+            let mut id = [0; 8];
+            id.copy_from_slice(&hash.as_bytes()[..8]);
+            u64::from_be_bytes(id)
+        };
+        Ok((secret, new_id))
+    }
+
+    /// Opens a socket. Returns its number as a way of the endpoint.
+    ///
+    /// # Errors
+    /// When the address cannot be had.
+    pub fn bind(&mut self, address: SocketAddr) -> io::Result<usize> {
+        let socket = UdpSocket::bind(address)?;
+        let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+        // The system may grant less.
+        let _ = state.set_recv_buffer_size(UdpSockRef::from(&socket), SOCKET_BUFFER);
+        let _ = state.set_send_buffer_size(UdpSockRef::from(&socket), SOCKET_BUFFER);
+        self.ways.push(Way { socket, state, drained_at: self.now() });
+        Ok(self.ways.len() - 1)
+    }
+
+    /// The address of a way.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    pub fn local_address(&self, way: usize) -> io::Result<SocketAddr> {
+        self.ways[way].socket.local_addr()
+    }
+
+    /// Now, from the creation of the driver on. It never steps.
+    pub fn now(&self) -> Time {
+        Time::from_nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// What the system refused so far.
+    pub fn trouble(&self) -> &SocketTrouble {
+        &self.trouble
+    }
+
+    /// Sends what may leave, waits until something arrives or is due, or `until`, or until
+    /// `input` is readable, and deals with it. Returns whether `input` is readable.
+    ///
+    /// # Errors
+    /// When a socket fails for good.
+    pub fn turn(&mut self, until: Time, input: Option<BorrowedFd<'_>>) -> io::Result<bool> {
+        self.send()?;
+        let until = if self.endpoint.has_events() {
+            Time::ZERO
+        } else if self.outgoing.count > 0 {
+            // What is due cannot leave before the kernel takes what is in front of it.
+            until.min(self.now() + BLOCKED)
+        } else {
+            self.endpoint.next_deadline().map_or(until, |due| due.min(until))
+        };
+        let wait = until - self.now();
+        let (ready, input) = self.wait(wait, input)?;
+        for way in ready {
+            self.receive(way)?;
+        }
+        let now = self.now();
+        self.endpoint.on_timer(now);
+        self.send()?;
+        Ok(input)
+    }
+
+    fn wait(&self, wait: Span, input: Option<BorrowedFd<'_>>) -> io::Result<(Vec<usize>, bool)> {
+        let blocked = self.outgoing.to.map(|(_, way)| way);
+        let mut fds: Vec<PollFd<'_>> = self
+            .ways
+            .iter()
+            .enumerate()
+            .map(|(index, way)| {
+                let writable =
+                    if blocked == Some(index) { PollFlags::OUT } else { PollFlags::empty() };
+                PollFd::from_borrowed_fd(way.socket.as_fd(), PollFlags::IN | writable)
+            })
+            .collect();
+        fds.extend(input.map(|input| PollFd::from_borrowed_fd(input, PollFlags::IN)));
+        let timeout = timespec(wait);
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) => {}
+            // A signal: whoever set its handler wants to know.
+            Err(rustix::io::Errno::INTR) => return Ok((Vec::new(), false)),
+            Err(error) => return Err(error.into()),
+        }
+        let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
+        let ready = (0..self.ways.len()).filter(|index| is_ready(&fds[*index])).collect();
+        Ok((ready, input.is_some() && fds.last().is_some_and(is_ready)))
+    }
+
+    fn receive(&mut self, way: usize) -> io::Result<()> {
+        for _ in 0..RECEIVES_IN_A_ROW {
+            let mut metas = [RecvMeta::default(); BUFFERS];
+            let mut slices = self.buffers.iter_mut().map(|buffer| IoSliceMut::new(buffer));
+            let mut slices: [IoSliceMut<'_>; BUFFERS] =
+                std::array::from_fn(|_| slices.next().unwrap_or_else(|| IoSliceMut::new(&mut [])));
+            let at = &self.ways[way];
+            let received = at.state.recv(UdpSockRef::from(&at.socket), &mut slices, &mut metas);
+            let now = self.now();
+            let count = match received {
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.ways[way].drained_at = now;
+                    return Ok(());
+                }
+                // Somebody does not listen any more, or not yet: silence tells as much.
+                Err(error) if is_passing(&error) => continue,
+                Err(error) => return Err(error),
+            };
+            let wall = SystemTime::now().duration_since(UNIX_EPOCH).ok();
+            let drained_at = self.ways[way].drained_at;
+            for (meta, buffer) in metas.iter().zip(&self.buffers).take(count) {
+                let arrived = arrival_time(now, drained_at, wall, meta.timestamp);
+                for datagram in buffer[..meta.len].chunks(meta.stride.max(1)) {
+                    self.endpoint.handle_datagram(arrived, meta.addr, way, datagram);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends until there is nothing more or the kernel takes no more.
+    fn send(&mut self) -> io::Result<()> {
+        loop {
+            if self.outgoing.count == 0 && !self.collect() {
+                return Ok(());
+            }
+            if !self.flush()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Puts a batch together. Returns whether there is anything in it.
+    fn collect(&mut self) -> bool {
+        let batch = &mut self.outgoing;
+        if let Some((to, way, bytes)) = batch.next.take() {
+            let from = batch.bytes.len() - bytes;
+            batch.bytes.drain(..from);
+            (batch.to, batch.size, batch.count) = (Some((to, way)), bytes, 1);
+        } else {
+            batch.bytes.clear();
+        }
+        let now =
+            Time::from_nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        loop {
+            let room = batch.bytes.len() + batch.size <= MOST_BATCH_BYTES;
+            let most = batch.to.map_or(1, |(_, way)| self.ways[way].state.max_gso_segments());
+            if batch.count > 0 && (batch.count >= most || !room) {
+                return true;
+            }
+            let Some(departure) = self.endpoint.poll_transmit(now, &mut batch.bytes) else {
+                return batch.count > 0;
+            };
+            let to = (departure.to, departure.way);
+            if batch.count == 0 {
+                (batch.to, batch.size, batch.count) = (Some(to), departure.bytes, 1);
+                continue;
+            }
+            if batch.to != Some(to) || departure.bytes > batch.size {
+                batch.next = Some((departure.to, departure.way, departure.bytes));
+                return true;
+            }
+            batch.count += 1;
+            if departure.bytes < batch.size {
+                return true;
+            }
+        }
+    }
+
+    /// Sends the batch. Returns whether the kernel took it.
+    fn flush(&mut self) -> io::Result<bool> {
+        let batch = &mut self.outgoing;
+        let Some((destination, way)) = batch.to else { return Ok(true) };
+        let end = batch.bytes.len() - batch.next.map_or(0, |(_, _, bytes)| bytes);
+        let transmit = Transmit {
+            destination,
+            ecn: None,
+            contents: &batch.bytes[..end],
+            segment_size: (batch.count > 1).then_some(batch.size),
+            src_ip: None,
+        };
+        let at = &self.ways[way];
+        match at.state.try_send(UdpSockRef::from(&at.socket), &transmit) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            // To a flow this is loss.
+            Err(error) => {
+                self.trouble.refused += batch.count as u64;
+                self.trouble.too_large |= quinn_udp::is_msg_size_err(&error);
+                self.trouble.said = error.to_string();
+            }
+        }
+        (batch.to, batch.count) = (None, 0);
+        Ok(true)
+    }
+}
+
+fn fill(bytes: &mut [u8]) -> io::Result<()> {
+    getrandom::fill(bytes).map_err(|error| io::Error::other(error.to_string()))
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, HostUnreachable, Interrupted, NetworkUnreachable};
+    matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable | Interrupted)
+        || quinn_udp::is_msg_size_err(error)
+}
+
+fn timespec(wait: Span) -> Timespec {
+    // An hour is for ever: the loop comes back and waits on.
+    let nanos = wait.as_nanos().min(3_600_000_000_000);
+    Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as _ }
+}
+
+/// When a datagram arrived that the kernel stamped with `stamp` on the wall clock, which says
+/// `wall` now. The wall clock may have been set in between, so it is believed only within the
+/// time for which the datagram can have waited.
+fn arrival_time(
+    now: Time,
+    drained_at: Time,
+    wall: Option<Duration>,
+    stamp: Option<Duration>,
+) -> Time {
+    let (Some(wall), Some(stamp)) = (wall, stamp) else { return now };
+    let age = wall.saturating_sub(stamp);
+    let age = Span::from_nanos(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX));
+    if age > now - drained_at {
+        return drained_at.min(now);
+    }
+    Time::from_nanos(now.as_nanos() - age.as_nanos())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrivals_have_the_kernels_time_and_clock_steps_do_not_matter() {
+        let now = Time::from_millis(5_000);
+        let drained_at = Time::from_millis(4_990);
+        let wall = Duration::from_secs(1_700_000_000);
+        let arrived = |stamp| arrival_time(now, drained_at, Some(wall), Some(stamp));
+        let ms = Duration::from_millis;
+        assert_eq!(arrived(wall - ms(3)), Time::from_millis(4_997));
+        assert_eq!(arrived(wall - ms(10)), drained_at);
+        // The wall clock was set forward by an hour, or back, while the datagram waited.
+        assert_eq!(arrived(wall - ms(3_600_000)), drained_at);
+        assert_eq!(arrived(wall + ms(3_600_000)), now);
+        assert_eq!(arrival_time(now, drained_at, Some(wall), None), now);
+        assert_eq!(arrival_time(now, drained_at, None, Some(wall)), now);
+    }
+}

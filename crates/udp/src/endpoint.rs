@@ -1,0 +1,565 @@
+//! All flows of one process: who a datagram is for, who may begin a flow, whose turn it is.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::net::SocketAddr;
+
+use cellpace_base::{Random, Time};
+use cellpace_cc::{ControllerSpec, Receiver, Setup};
+
+use crate::connection::{Event, Flow, FlowError, Half, Patience, Start};
+use crate::cookie::Cookies;
+use crate::incoming::Incoming;
+use crate::outgoing::{Outgoing, Sizes};
+use crate::wire::{self, Accept, Code, Cookie, HELLO_BYTES, Hello, Ids, Packet, VERSION};
+
+/// The smallest and the largest IP packet that can be asked for.
+pub const MTU_RANGE: std::ops::RangeInclusive<u16> = 1280..=9000;
+
+/// What an endpoint goes by.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Largest IP packet in bytes, within [`MTU_RANGE`]; the smaller one of both sides counts.
+    pub mtu: u16,
+    /// Bytes of a stream that are held on either side of a flow.
+    pub buffer: u64,
+    /// How long silence is borne.
+    pub patience: Patience,
+    /// Seed of what is random in the controllers.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { mtu: 1500, buffer: 16 << 20, patience: Patience::default(), seed: 1 }
+    }
+}
+
+/// What others may begin.
+#[derive(Debug, Clone)]
+pub struct Listen {
+    /// Flows at the same time.
+    pub most_flows: usize,
+    /// What is done with them.
+    pub offer: Offer,
+}
+
+/// What a listening endpoint does with the flows of others.
+#[derive(Debug, Clone)]
+pub enum Offer {
+    /// It receives.
+    Receive,
+    /// It sends, one flow under each controller, in turn.
+    Send {
+        /// The controllers.
+        controllers: Vec<ControllerSpec>,
+        /// Lost packets are not sent again.
+        unreliable: bool,
+    },
+}
+
+/// The flow that an initiator wants.
+#[derive(Debug, Clone)]
+pub struct Connect {
+    /// The controller of this side, which sends; without one it receives.
+    pub controller: Option<ControllerSpec>,
+    /// Lost packets are not sent again. The sender's word counts.
+    pub unreliable: bool,
+}
+
+/// Names a flow within its endpoint. This is the connection id: nobody else shall know it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FlowId(u64);
+
+impl std::fmt::Debug for FlowId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FlowId(..)")
+    }
+}
+
+/// A datagram that leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Departure {
+    /// Where to.
+    pub to: SocketAddr,
+    /// By which way (socket), as the owner numbered them.
+    pub way: usize,
+    /// Its length.
+    pub bytes: usize,
+}
+
+/// Datagrams that were of no use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Strays {
+    /// Damaged, or nothing of ours.
+    pub garbage: u64,
+    /// Of ours, but of no flow here, or from another address.
+    pub unknown: u64,
+    /// Hellos that were not let in: too short, of another version, or one too many.
+    pub refused: u64,
+    /// Answers that were not given because too many waited to leave.
+    pub unanswered: u64,
+}
+
+/// Answers to strangers that wait to leave at most.
+const MOST_REPLIES: usize = 256;
+
+/// Packets of one flow in a row at most, while others wait.
+const IN_A_ROW: usize = 64;
+
+struct Slot {
+    flow: Flow,
+    peer: SocketAddr,
+    way: usize,
+    deadline: Option<Time>,
+    ready: bool,
+}
+
+/// All flows of one process.
+pub struct Endpoint {
+    config: Config,
+    listen: Option<Listen>,
+    offered: usize,
+    cookies: Cookies,
+    new_id: Box<dyn FnMut() -> u64 + Send>,
+    slots: HashMap<FlowId, Slot>,
+    /// Flows that others began, by their address and their id.
+    begun: HashMap<(SocketAddr, u64), FlowId>,
+    /// Flows that may have something to send.
+    ready: VecDeque<FlowId>,
+    in_a_row: usize,
+    deadlines: BTreeSet<(Time, FlowId)>,
+    replies: VecDeque<(SocketAddr, usize, Vec<u8>)>,
+    events: VecDeque<(FlowId, Event)>,
+    flows_begun: u64,
+    strays: Strays,
+    /// Time never goes back for a flow, although datagrams bring the time of their arrival.
+    now: Time,
+}
+
+impl Endpoint {
+    /// An endpoint that seals its cookies with `secret` and takes its connection ids from
+    /// `new_id`; both must be unguessable where datagrams come from a network.
+    pub fn new(
+        config: Config,
+        secret: [u8; 32],
+        new_id: impl FnMut() -> u64 + Send + 'static,
+    ) -> Self {
+        Self {
+            config,
+            listen: None,
+            offered: 0,
+            cookies: Cookies::new(secret),
+            new_id: Box::new(new_id),
+            slots: HashMap::new(),
+            begun: HashMap::new(),
+            ready: VecDeque::new(),
+            in_a_row: 0,
+            deadlines: BTreeSet::new(),
+            replies: VecDeque::new(),
+            events: VecDeque::new(),
+            flows_begun: 0,
+            strays: Strays::default(),
+            now: Time::ZERO,
+        }
+    }
+
+    /// From now on others may begin flows.
+    pub fn listen(&mut self, listen: Listen) {
+        self.listen = Some(listen);
+    }
+
+    /// Others may begin no flow any more.
+    pub fn stop_listening(&mut self) {
+        self.listen = None;
+    }
+
+    /// Begins a flow to `peer`, by the way with this number.
+    pub fn connect(
+        &mut self,
+        now: Time,
+        peer: SocketAddr,
+        way: usize,
+        connect: &Connect,
+    ) -> FlowId {
+        let id = self.unused_id();
+        let start = Start::Initiator {
+            unreliable: connect.unreliable,
+            reverse: connect.controller.is_none(),
+            mtu: self.config.mtu,
+            window: self.config.buffer,
+            controller: connect.controller.as_ref().map(ToString::to_string).unwrap_or_default(),
+        };
+        let ids = Ids { to: id.0, from: 0 };
+        let flow = Flow::new(ids, start, Half::None, self.config.patience, overhead(peer), now);
+        self.insert(id, flow, peer, way);
+        id
+    }
+
+    /// The flow with this id, as long as it is not over.
+    pub fn flow(&self, id: FlowId) -> Option<&Flow> {
+        self.slots.get(&id).map(|slot| &slot.flow)
+    }
+
+    /// The same to look at what it has collected, without anything being sent on that account.
+    pub fn observe(&mut self, id: FlowId) -> Option<&mut Flow> {
+        self.slots.get_mut(&id).map(|slot| &mut slot.flow)
+    }
+
+    /// The same to write, read or end it. Afterwards it may have something to send.
+    pub fn flow_mut(&mut self, id: FlowId) -> Option<&mut Flow> {
+        let slot = self.slots.get_mut(&id)?;
+        mark_ready(&mut self.ready, id, slot);
+        Some(&mut slot.flow)
+    }
+
+    /// The other side's address.
+    pub fn peer(&self, id: FlowId) -> Option<SocketAddr> {
+        self.slots.get(&id).map(|slot| slot.peer)
+    }
+
+    /// Flows that are not over.
+    pub fn flows(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Datagrams that were of no use so far.
+    pub fn strays(&self) -> Strays {
+        self.strays
+    }
+
+    /// Whether something happened that nobody has asked for.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// What happened, oldest first.
+    pub fn poll_event(&mut self) -> Option<(FlowId, Event)> {
+        self.events.pop_front()
+    }
+
+    /// A datagram arrived from `from` by the way `way`.
+    pub fn handle_datagram(&mut self, now: Time, from: SocketAddr, way: usize, datagram: &[u8]) {
+        let now = self.advance(now);
+        let Some((ids, packet)) = wire::decode(datagram) else {
+            self.strays.garbage += 1;
+            return;
+        };
+        if let Packet::Hello(hello) = &packet {
+            return self.on_hello(now, from, way, ids.from, hello, datagram.len());
+        }
+        let id = FlowId(ids.to);
+        let known = self.slots.get_mut(&id).filter(|slot| slot.peer == from);
+        let Some(slot) = known else {
+            self.strays.unknown += 1;
+            return;
+        };
+        let flow = &mut slot.flow;
+        match &packet {
+            Packet::Retry(cookie) => flow.on_retry(now, *cookie),
+            Packet::Version(version) => flow.on_refusal(FlowError::Version(*version)),
+            Packet::Refuse(_, reason) => {
+                flow.on_refusal(FlowError::Refused((*reason).to_owned()));
+            }
+            Packet::Accept(accept) => {
+                if flow.is_asking() && ids.from != 0 {
+                    self.flows_begun += 1;
+                    let stream = self.flows_begun;
+                    accept_flow(&self.config, now, slot, ids.from, accept, stream);
+                }
+            }
+            _ if ids.from != 0 && ids.from == flow.ids().from => {
+                flow.on_packet(now, &packet, datagram.len());
+            }
+            _ => {
+                self.strays.unknown += 1;
+                return;
+            }
+        }
+        mark_ready(&mut self.ready, id, slot);
+    }
+
+    fn advance(&mut self, now: Time) -> Time {
+        self.now = self.now.max(now);
+        self.now
+    }
+
+    fn on_hello(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        way: usize,
+        peer_id: u64,
+        hello: &Hello<'_>,
+        bytes: usize,
+    ) {
+        let Some(listen) = &self.listen else {
+            self.strays.unknown += 1;
+            return;
+        };
+        if bytes < HELLO_BYTES || peer_id == 0 {
+            self.strays.refused += 1;
+            return;
+        }
+        let ids = Ids { to: peer_id, from: 0 };
+        let mut reply = Vec::new();
+        if hello.version != VERSION {
+            self.strays.refused += 1;
+            wire::write_version(&mut reply, ids, VERSION);
+            return self.reply(from, way, reply);
+        }
+        if hello.cookie == Cookie::default()
+            || !self.cookies.is_good(now, from, peer_id, &hello.cookie)
+        {
+            let cookie = self.cookies.issue(now, from, peer_id);
+            wire::write_retry(&mut reply, ids, &cookie);
+            return self.reply(from, way, reply);
+        }
+        if let Some(id) = self.begun.get(&(from, peer_id)).copied() {
+            if let Some(slot) = self.slots.get_mut(&id) {
+                slot.flow.on_hello_again();
+                mark_ready(&mut self.ready, id, slot);
+            }
+            return;
+        }
+        let began = if self.begun.len() >= listen.most_flows {
+            Err((Code::Busy, format!("it has {} flows already", listen.most_flows)))
+        } else {
+            self.begin(now, from, way, peer_id, hello)
+        };
+        if let Err((code, reason)) = began {
+            self.strays.refused += 1;
+            wire::write_refuse(&mut reply, ids, code, &reason);
+            self.reply(from, way, reply);
+        }
+    }
+
+    /// Begins the flow that a hello with a good cookie asks for.
+    fn begin(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        way: usize,
+        peer_id: u64,
+        hello: &Hello<'_>,
+    ) -> Result<(), (Code, String)> {
+        let Some(listen) = &self.listen else { return Ok(()) };
+        let unsupported = |reason: &str| Err((Code::Unsupported, reason.to_owned()));
+        if !MTU_RANGE.contains(&hello.mtu) {
+            return unsupported("the size of its packets is out of range");
+        }
+        self.flows_begun += 1;
+        let stream = self.flows_begun;
+        let mtu = self.config.mtu.min(hello.mtu);
+        let parts = Parts { config: &self.config, now, mtu, peer: from, stream };
+        let (half, unreliable, flows, controller) = match (&listen.offer, hello.reverse) {
+            (Offer::Receive, false) => {
+                let half = parts.incoming(hello.controller, hello.unreliable);
+                let half = half.map_err(|reason| (Code::Unsupported, reason))?;
+                (half, hello.unreliable, 1, String::new())
+            }
+            (Offer::Send { controllers, unreliable }, true) => {
+                let Some(controller) = controllers.get(self.offered) else {
+                    return Err((Code::Busy, "all its flows are taken".into()));
+                };
+                self.offered += 1;
+                let half = parts.outgoing(controller, *unreliable, hello.window);
+                (half, *unreliable, controllers.len() as u16, controller.to_string())
+            }
+            (Offer::Receive, true) => return unsupported("it receives, and so does this side"),
+            (Offer::Send { .. }, false) => return unsupported("it sends, and so does this side"),
+        };
+        let window = self.config.buffer;
+        let start = Start::Responder { unreliable, mtu, window, flows, controller };
+        let id = self.unused_id();
+        let ids = Ids { to: id.0, from: peer_id };
+        let flow = Flow::new(ids, start, half, self.config.patience, overhead(from), now);
+        self.begun.insert((from, peer_id), id);
+        self.insert(id, flow, from, way);
+        Ok(())
+    }
+
+    fn reply(&mut self, to: SocketAddr, way: usize, reply: Vec<u8>) {
+        if self.replies.len() >= MOST_REPLIES {
+            self.strays.unanswered += 1;
+            return;
+        }
+        self.replies.push_back((to, way, reply));
+    }
+
+    fn insert(&mut self, id: FlowId, flow: Flow, peer: SocketAddr, way: usize) {
+        let mut slot = Slot { flow, peer, way, deadline: None, ready: false };
+        mark_ready(&mut self.ready, id, &mut slot);
+        self.slots.insert(id, slot);
+    }
+
+    fn unused_id(&mut self) -> FlowId {
+        loop {
+            let id = FlowId((self.new_id)());
+            if id.0 != 0 && !self.slots.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+
+    /// When something is due. A flow that was touched is due at once: first
+    /// [`poll_transmit`](Self::poll_transmit) until it has nothing more.
+    pub fn next_deadline(&self) -> Option<Time> {
+        if !self.ready.is_empty() || !self.replies.is_empty() {
+            return Some(Time::ZERO);
+        }
+        self.deadlines.first().map(|(time, _)| *time)
+    }
+
+    /// Does what is due.
+    pub fn on_timer(&mut self, now: Time) {
+        let now = self.advance(now);
+        while let Some((time, id)) = self.deadlines.first().copied() {
+            if time > now {
+                return;
+            }
+            self.deadlines.pop_first();
+            let Some(slot) = self.slots.get_mut(&id) else { continue };
+            slot.deadline = None;
+            slot.flow.on_timer(now);
+            mark_ready(&mut self.ready, id, slot);
+        }
+    }
+
+    /// Writes the next datagram that may leave now at the end of `out`.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Departure> {
+        let now = self.advance(now);
+        if let Some((to, way, reply)) = self.replies.pop_front() {
+            out.extend_from_slice(&reply);
+            return Some(Departure { to, way, bytes: reply.len() });
+        }
+        while let Some(id) = self.ready.front().copied() {
+            if let Some(slot) = self.slots.get_mut(&id) {
+                if let Some(bytes) = slot.flow.poll_transmit(now, out) {
+                    let departure = Departure { to: slot.peer, way: slot.way, bytes };
+                    self.in_a_row += 1;
+                    if self.in_a_row >= IN_A_ROW {
+                        self.in_a_row = 0;
+                        self.ready.rotate_left(1);
+                    }
+                    return Some(departure);
+                }
+                self.settle(id);
+            }
+            self.in_a_row = 0;
+            self.ready.pop_front();
+        }
+        None
+    }
+
+    /// A flow has nothing more to send now: what happened to it is told, and when it is due next.
+    fn settle(&mut self, id: FlowId) {
+        let Some(slot) = self.slots.get_mut(&id) else { return };
+        slot.ready = false;
+        while let Some(event) = slot.flow.poll_event() {
+            self.events.push_back((id, event));
+        }
+        let deadline = slot.flow.next_deadline();
+        if deadline != slot.deadline {
+            if let Some(old) = slot.deadline {
+                self.deadlines.remove(&(old, id));
+            }
+            if let Some(new) = deadline {
+                self.deadlines.insert((new, id));
+            }
+            slot.deadline = deadline;
+        }
+    }
+
+    /// Forgets a flow that is over. Until then its figures can be asked for.
+    pub fn forget(&mut self, id: FlowId) {
+        let Some(slot) = self.slots.remove(&id) else { return };
+        if let Some(deadline) = slot.deadline {
+            self.deadlines.remove(&(deadline, id));
+        }
+        self.begun.remove(&(slot.peer, slot.flow.ids().from));
+    }
+}
+
+fn mark_ready(ready: &mut VecDeque<FlowId>, id: FlowId, slot: &mut Slot) {
+    if !slot.ready {
+        slot.ready = true;
+        ready.push_back(id);
+    }
+}
+
+/// The initiator learns that its flow was accepted.
+fn accept_flow(
+    config: &Config,
+    now: Time,
+    slot: &mut Slot,
+    from: u64,
+    accept: &Accept<'_>,
+    stream: u64,
+) {
+    let Start::Initiator { unreliable, reverse, controller, .. } = slot.flow.start() else {
+        return;
+    };
+    if !MTU_RANGE.contains(&accept.mtu) {
+        return;
+    }
+    let mtu = config.mtu.min(accept.mtu);
+    let parts = Parts { config, now, mtu, peer: slot.peer, stream };
+    let half = if *reverse {
+        parts.incoming(accept.controller, accept.unreliable)
+    } else {
+        controller
+            .parse::<ControllerSpec>()
+            .map(|spec| parts.outgoing(&spec, *unreliable, accept.window))
+            .map_err(|error| error.to_string())
+    };
+    match half {
+        Ok(half) => slot.flow.on_accept(now, from, accept.flows, half),
+        Err(reason) => slot.flow.on_refusal(FlowError::Refused(reason)),
+    }
+}
+
+/// What the halves of a flow are made of.
+struct Parts<'a> {
+    config: &'a Config,
+    now: Time,
+    mtu: u16,
+    peer: SocketAddr,
+    stream: u64,
+}
+
+impl Parts<'_> {
+    fn setup(&self) -> Setup {
+        Setup {
+            mss: u64::from(self.mtu),
+            start: self.now,
+            random: Random::seeded(self.config.seed, self.stream),
+        }
+    }
+
+    fn outgoing(&self, spec: &ControllerSpec, unreliable: bool, window: u64) -> Half {
+        let stamped = spec.info().receiver.is_some();
+        let overhead = overhead(self.peer);
+        let sizes = Sizes {
+            datagram: usize::from(self.mtu) - overhead,
+            overhead,
+            buffer: usize::try_from(self.config.buffer).unwrap_or(usize::MAX),
+        };
+        let controller = spec.build(self.setup());
+        let outgoing = Outgoing::new(controller, stamped, unreliable, sizes, window, self.now);
+        Half::Out(Box::new(outgoing))
+    }
+
+    /// The sender's controller may have a half here. Its name comes from the network.
+    fn incoming(&self, controller: &str, unreliable: bool) -> Result<Half, String> {
+        let spec: ControllerSpec = controller
+            .parse()
+            .map_err(|error| format!("its cellpace says of the controller: {error}"))?;
+        let half: Option<Box<dyn Receiver>> = spec.build_receiver(self.setup());
+        Ok(Half::In(Box::new(Incoming::new(half, unreliable, self.config.buffer))))
+    }
+}
+
+/// Bytes of the IP and UDP headers of a packet to `peer`.
+fn overhead(peer: SocketAddr) -> usize {
+    if peer.ip().to_canonical().is_ipv4() { 20 + 8 } else { 40 + 8 }
+}

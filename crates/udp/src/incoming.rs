@@ -1,0 +1,270 @@
+//! The receiving half of a connection.
+
+use cellpace_base::Time;
+use cellpace_cc::Arrival;
+use cellpace_recovery::{AckPolicy, Receiver};
+
+use crate::assembly::Assembly;
+use crate::ranges::RangeSet;
+use crate::wire::{self, AckHead, Entry, Ids, Numbered};
+
+/// Packet numbers from here on are nobody's.
+const MOST_NUMBER: u64 = 1 << 62;
+
+/// Ranges of packet numbers that are remembered. Older holes are for the sender to fill.
+const MOST_NUMBER_RANGES: usize = 1024;
+
+/// Ranges in an acknowledgment at most.
+const MOST_ACK_RANGES: usize = 64;
+
+/// Arrivals that were acknowledged already and are told again: so many acknowledgments in a row
+/// may be lost before the sender misses the time of an arrival.
+const REPEATED: u64 = 24;
+
+/// What has arrived, in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IncomingStats {
+    /// Packets, each counted once.
+    pub packets: u64,
+    /// Their bytes, IP headers included.
+    pub ip_bytes: u64,
+    /// Packets that had come before.
+    pub duplicates: u64,
+    /// Packets that came although there was no room for them.
+    pub refused: u64,
+    /// One more than the highest packet number.
+    pub next_number: u64,
+    /// Payload bytes: those read in order, or in an unreliable flow all that came.
+    pub bytes: u64,
+}
+
+/// Receives packets, acknowledges them and puts the stream together.
+pub(crate) struct Incoming {
+    log: Receiver,
+    /// Packet numbers that arrived, from `floor` on; all below count as arrived.
+    numbers: RangeSet,
+    floor: u64,
+    /// `None` in an unreliable flow.
+    assembly: Option<Assembly>,
+    hasher: blake3::Hasher,
+    /// Length and hash of the stream, as the sender says.
+    end: Option<(u64, [u8; 32])>,
+    ack_due: bool,
+    ack_sequence: u64,
+    /// Log position up to which arrivals have been acknowledged at least once.
+    acked_until: u64,
+    /// The window that the sender was told last.
+    told_window: u64,
+    report: Vec<u8>,
+    stats: IncomingStats,
+}
+
+impl Incoming {
+    pub(crate) fn new(
+        half: Option<Box<dyn cellpace_cc::Receiver>>,
+        unreliable: bool,
+        buffer: u64,
+    ) -> Self {
+        Self {
+            log: Receiver::new(AckPolicy::EveryPacket, half),
+            numbers: RangeSet::default(),
+            floor: 0,
+            assembly: (!unreliable).then(|| Assembly::new(buffer)),
+            hasher: blake3::Hasher::new(),
+            end: None,
+            ack_due: false,
+            ack_sequence: 0,
+            acked_until: 0,
+            told_window: if unreliable { u64::MAX } else { buffer },
+            report: Vec::new(),
+            stats: IncomingStats::default(),
+        }
+    }
+
+    pub(crate) fn stats(&self) -> IncomingStats {
+        let bytes = self.assembly.as_ref().map_or(self.stats.bytes, Assembly::consumed);
+        IncomingStats { bytes, ..self.stats }
+    }
+
+    /// A piece of the stream arrived in a packet of `ip_bytes`.
+    pub(crate) fn on_data(
+        &mut self,
+        now: Time,
+        numbered: Numbered,
+        ip_bytes: u64,
+        offset: u64,
+        payload: &[u8],
+    ) {
+        if !self.is_new(numbered) {
+            return;
+        }
+        let fits = match (&mut self.assembly, self.end) {
+            (Some(_), Some((total, _))) if offset.saturating_add(payload.len() as u64) > total => {
+                false
+            }
+            (Some(assembly), _) => assembly.insert(offset, payload),
+            (None, _) => {
+                self.stats.bytes += payload.len() as u64;
+                true
+            }
+        };
+        if fits {
+            self.log_arrival(now, numbered, ip_bytes);
+        } else {
+            self.stats.refused += 1;
+        }
+    }
+
+    /// The end of the stream arrived.
+    pub(crate) fn on_fin(
+        &mut self,
+        now: Time,
+        numbered: Numbered,
+        ip_bytes: u64,
+        total: u64,
+        hash: [u8; 32],
+    ) {
+        if !self.is_new(numbered) {
+            return;
+        }
+        self.end.get_or_insert((total, hash));
+        self.log_arrival(now, numbered, ip_bytes);
+    }
+
+    /// A packet that came before says that the sender missed its ack.
+    fn is_new(&mut self, numbered: Numbered) -> bool {
+        let number = numbered.number;
+        if number >= MOST_NUMBER {
+            return false;
+        }
+        let known = number < self.floor || self.numbers.contains(number);
+        self.stats.duplicates += u64::from(known);
+        self.ack_due |= known;
+        !known
+    }
+
+    fn log_arrival(&mut self, now: Time, numbered: Numbered, ip_bytes: u64) {
+        let number = numbered.number;
+        self.numbers.insert(number..number + 1);
+        self.raise_floor(number.saturating_sub(u64::from(numbered.matters)));
+        while self.numbers.len() > MOST_NUMBER_RANGES {
+            let Some(first) = self.numbers.pop_first() else { break };
+            self.raise_floor(first.end);
+        }
+        self.stats.packets += 1;
+        self.stats.ip_bytes += ip_bytes;
+        self.stats.next_number = self.stats.next_number.max(number + 1);
+        let wire = numbered.stamp.unwrap_or(0);
+        self.ack_due |= self.log.on_packet(&Arrival { now, number, bytes: ip_bytes, wire });
+    }
+
+    fn raise_floor(&mut self, floor: u64) {
+        if floor > self.floor {
+            self.floor = floor;
+            self.numbers.remove_below(floor);
+        }
+    }
+
+    /// The sender asks for a sign of life.
+    pub(crate) fn on_ping(&mut self) {
+        self.ack_due = true;
+    }
+
+    /// The bytes that come next, in two parts.
+    pub(crate) fn readable(&self) -> (&[u8], &[u8]) {
+        self.assembly.as_ref().map_or((&[], &[]), Assembly::readable)
+    }
+
+    /// `count` of the readable bytes were read.
+    pub(crate) fn consume(&mut self, count: usize) {
+        let Some(assembly) = &mut self.assembly else { return };
+        let (first, second) = assembly.readable();
+        let cut = count.min(first.len());
+        self.hasher.update(&first[..cut]);
+        self.hasher.update(&second[..(count - cut).min(second.len())]);
+        assembly.consume(count);
+        // A window that was small, or has grown by a quarter, is news to the sender.
+        let news = assembly.window() - self.told_window;
+        let left = self.told_window - assembly.consumed().min(self.told_window);
+        if news > 0 && (news >= left || news * 4 >= assembly.window() - assembly.consumed()) {
+            self.ack_due = true;
+        }
+    }
+
+    /// Whether everything that will ever be readable was read.
+    pub(crate) fn is_read(&self) -> bool {
+        match (&self.assembly, self.end) {
+            (Some(assembly), Some((total, _))) => assembly.consumed() == total,
+            (None, Some(_)) => true,
+            (_, None) => false,
+        }
+    }
+
+    /// Whether what was read is what was sent, by its hash.
+    pub(crate) fn is_intact(&self) -> bool {
+        match (&self.assembly, self.end) {
+            (Some(_), Some((_, hash))) => *self.hasher.finalize().as_bytes() == hash,
+            (_, end) => end.is_some(),
+        }
+    }
+
+    /// The hash of what was read.
+    pub(crate) fn hash(&self) -> [u8; 32] {
+        *self.hasher.finalize().as_bytes()
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.log.next_deadline()
+    }
+
+    pub(crate) fn on_timer(&mut self, now: Time) {
+        self.ack_due |= self.log.on_deadline(now);
+    }
+
+    /// Writes the acknowledgment that is due into at most `room` bytes.
+    pub(crate) fn poll_ack(
+        &mut self,
+        now: Time,
+        ids: Ids,
+        room: usize,
+        out: &mut Vec<u8>,
+    ) -> Option<usize> {
+        if let Some(report) = self.log.poll_report(now) {
+            self.report = report;
+            self.ack_due = true;
+        }
+        if !self.ack_due {
+            return None;
+        }
+        let end = self.log.end();
+        let start = self.acked_until.saturating_sub(REPEATED).max(self.log.first());
+        self.told_window = self.assembly.as_ref().map_or(u64::MAX, Assembly::window);
+        let report = std::mem::take(&mut self.report);
+        let head = AckHead {
+            sequence: self.ack_sequence,
+            window: self.told_window,
+            position: start,
+            report: &report,
+        };
+        let entries = self.log.log_from(start).map(|arrived| Entry {
+            number: arrived.number,
+            received_at: arrived.received_at.unwrap_or(now),
+        });
+        let ranges = self.numbers.iter().rev().take(MOST_ACK_RANGES);
+        let (length, count) = wire::write_ack(out, ids, room, &head, entries, ranges);
+        self.ack_sequence += 1;
+        self.acked_until = self.acked_until.max(start + count);
+        self.log.forget_until(self.acked_until.saturating_sub(REPEATED));
+        // What did not fit follows at once.
+        self.ack_due = self.acked_until < end;
+        if !self.ack_due {
+            self.log.ack();
+        }
+        Some(length)
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn memory(&self) -> usize {
+        self.assembly.as_ref().map_or(0, Assembly::memory)
+    }
+}

@@ -1,0 +1,28 @@
+//! The native transport: data over UDP under any controller, for files and for measuring.
+//!
+//! [`Endpoint`] holds all flows of a process and knows neither sockets nor clocks: it is given
+//! datagrams and the time, and asked for datagrams, deadlines and events. [`Driver`] is the thin
+//! layer that does this with sockets. What lies between a controller and the wire (packets in
+//! flight, loss, timeouts, pacing) is that of `cellpace-recovery`, as in the simulator.
+//!
+//! The content is neither encrypted nor authenticated: whoever is on the path can read and change
+//! it. Nobody off the path can begin a flow in another's name, or feed, steer or end one.
+//! `docs/udp-wire.md` describes the datagrams.
+
+mod assembly;
+mod connection;
+mod cookie;
+mod driver;
+mod endpoint;
+mod incoming;
+mod outgoing;
+mod ranges;
+pub mod wire;
+
+pub use connection::{Event, Flow, FlowError, Patience};
+pub use driver::{Driver, SocketTrouble};
+pub use endpoint::{
+    Config, Connect, Departure, Endpoint, FlowId, Listen, MTU_RANGE, Offer, Strays,
+};
+pub use incoming::IncomingStats;
+pub use outgoing::OutgoingStats;

@@ -1,0 +1,448 @@
+//! The sending half of a connection.
+
+use std::collections::VecDeque;
+
+use cellpace_base::{Span, Time};
+use cellpace_cc::Controller;
+use cellpace_recovery::{Arrived, Sender, Sending};
+
+use crate::ranges::RangeSet;
+use crate::wire::{self, Ack, DATA_HEADER_BYTES, HEADER_BYTES, Ids, Numbered, STAMP_BYTES};
+
+/// What a packet carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Piece {
+    Data { offset: u64, length: u16 },
+    Fin,
+}
+
+/// What was sent and what came of it, in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct OutgoingStats {
+    /// Packets that left.
+    pub packets: u64,
+    /// Their bytes, IP headers included.
+    pub ip_bytes: u64,
+    /// Packets that carried what was sent before.
+    pub retransmissions: u64,
+    /// Packets that were lost, those that only came late not counted.
+    pub lost: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Packets that arrived.
+    pub acked_packets: u64,
+    /// Their bytes, IP headers included.
+    pub acked_ip_bytes: u64,
+    /// Bytes of the stream that arrived.
+    pub acked_bytes: u64,
+    /// Bytes in flight, IP headers included.
+    pub in_flight: u64,
+    /// The congestion window in bytes; `u64::MAX` where the controller has none.
+    pub cwnd: u64,
+    /// Smoothed RTT.
+    pub srtt: Option<Span>,
+    /// Smallest RTT.
+    pub min_rtt: Option<Span>,
+}
+
+/// Sends a stream under a controller until all of it has arrived.
+pub(crate) struct Outgoing {
+    sender: Sender<Piece>,
+    /// Whether the controller has a half at the receiver, to which its stamps go.
+    stamped: bool,
+    unreliable: bool,
+    /// Largest datagram in bytes.
+    datagram: usize,
+    /// IP and UDP headers.
+    overhead: usize,
+    /// The stream from `base` on: everything before has arrived.
+    buffer: VecDeque<u8>,
+    base: u64,
+    /// Bytes that the buffer holds at most.
+    limit: usize,
+    /// Everything from here on has never been sent.
+    next: u64,
+    acked: RangeSet,
+    hasher: blake3::Hasher,
+    /// Length of the stream, once known; of an unreliable one from the beginning if it has one.
+    total: Option<u64>,
+    /// A part of a full packet may leave: no more is to be had just now.
+    flushed: bool,
+    fin: Fin,
+    peer_window: u64,
+    /// Log position of the receiver up to which every arrival is known here.
+    known: u64,
+    next_report: u64,
+    arrived: Vec<Arrived>,
+    numbers: Vec<u64>,
+    stats: OutgoingStats,
+    /// RTT samples that nobody has taken.
+    rtts: Vec<Span>,
+}
+
+/// RTT samples that wait to be taken at most; those beyond are not kept.
+const MOST_RTTS: usize = 1 << 14;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fin {
+    Unsent,
+    Sent,
+    Arrived,
+}
+
+const NOTHING: [u8; 1 << 16] = [0; 1 << 16];
+
+impl Outgoing {
+    pub(crate) fn new(
+        controller: Box<dyn Controller>,
+        stamped: bool,
+        unreliable: bool,
+        sizes: Sizes,
+        peer_window: u64,
+        now: Time,
+    ) -> Self {
+        Self {
+            sender: Sender::new(controller, now),
+            stamped,
+            unreliable,
+            datagram: sizes.datagram,
+            overhead: sizes.overhead,
+            buffer: VecDeque::new(),
+            base: 0,
+            limit: sizes.buffer,
+            next: 0,
+            acked: RangeSet::default(),
+            hasher: blake3::Hasher::new(),
+            total: None,
+            flushed: false,
+            fin: Fin::Unsent,
+            peer_window: if unreliable { u64::MAX } else { peer_window },
+            known: 0,
+            next_report: 0,
+            arrived: Vec::new(),
+            numbers: Vec::new(),
+            stats: OutgoingStats::default(),
+            rtts: Vec::new(),
+        }
+    }
+
+    pub(crate) fn stats(&self) -> OutgoingStats {
+        let (sent, controller) = (self.sender.sent(), self.sender.controller());
+        let counts = sent.counts();
+        OutgoingStats {
+            lost: counts.lost.saturating_sub(counts.late),
+            timeouts: counts.timeouts,
+            acked_bytes: if self.unreliable { self.stats.acked_bytes } else { self.base },
+            in_flight: sent.in_flight(),
+            cwnd: controller.cwnd(),
+            srtt: sent.rtt().smoothed(),
+            min_rtt: sent.rtt().minimum(),
+            ..self.stats
+        }
+    }
+
+    pub(crate) fn controller_mut(&mut self) -> &mut dyn Controller {
+        self.sender.controller_mut()
+    }
+
+    /// Gives each RTT sample since the last call to `take`.
+    pub(crate) fn take_rtts(&mut self, take: impl FnMut(Span)) {
+        self.rtts.drain(..).for_each(take);
+    }
+
+    /// Takes as much of `bytes` as there is room for, and says how much.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> usize {
+        if self.total.is_some() {
+            return 0;
+        }
+        let taken = bytes.len().min(self.room());
+        self.buffer.extend(&bytes[..taken]);
+        self.hasher.update(&bytes[..taken]);
+        self.flushed &= taken == 0;
+        taken
+    }
+
+    /// Bytes that [`write`](Self::write) takes now.
+    pub(crate) fn room(&self) -> usize {
+        if self.total.is_some() || self.unreliable {
+            return 0;
+        }
+        self.limit.saturating_sub(self.buffer.len())
+    }
+
+    /// What has been written shall leave, even if it does not fill a packet.
+    pub(crate) fn flush(&mut self) {
+        self.flushed = true;
+    }
+
+    /// The stream ends with what has been written, or at once if it is unreliable.
+    pub(crate) fn finish(&mut self) {
+        let end = if self.unreliable { self.next } else { self.base + self.buffer.len() as u64 };
+        self.total = Some(self.total.map_or(end, |total| total.min(end)));
+    }
+
+    /// An unreliable stream has this length.
+    pub(crate) fn limit_to(&mut self, total: u64) {
+        if self.unreliable && self.total.is_none() {
+            self.total = Some(total);
+        }
+    }
+
+    /// Whether everything arrived.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.fin == Fin::Arrived && (self.unreliable || Some(self.base) == self.total)
+    }
+
+    /// Whether the other side owes an answer.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.sender.sent().in_flight() > 0
+            || self.fin == Fin::Arrived
+            || self.next >= self.peer_window
+            || self.has_new()
+    }
+
+    /// Something was heard of the receiver. Returns whether that ends a back-off.
+    pub(crate) fn on_sign_of_life(&mut self) {
+        self.sender.sent_mut().on_sign_of_life();
+    }
+
+    pub(crate) fn on_ack(&mut self, now: Time, ack: &Ack<'_>) {
+        self.peer_window = self.peer_window.max(ack.window);
+        self.collect_arrivals(ack);
+        let mut arrived = std::mem::take(&mut self.arrived);
+        let headers = (self.overhead + self.data_header()) as u64;
+        let (acked, fin, stats) = (&mut self.acked, &mut self.fin, &mut self.stats);
+        let rtts = &mut self.rtts;
+        self.sender.on_ack(now, &arrived, |piece, rtt| {
+            if rtts.len() < MOST_RTTS {
+                rtts.push(rtt);
+            }
+            stats.acked_packets += 1;
+            match piece {
+                Piece::Fin => *fin = Fin::Arrived,
+                Piece::Data { offset, length } => {
+                    stats.acked_bytes += u64::from(length);
+                    stats.acked_ip_bytes += headers + u64::from(length);
+                    acked.insert(offset..offset + u64::from(length));
+                }
+            }
+        });
+        arrived.clear();
+        self.arrived = arrived;
+        self.drop_arrived();
+        if ack.sequence >= self.next_report && !ack.report.is_empty() {
+            self.next_report = ack.sequence + 1;
+            self.sender.controller_mut().on_report(now, ack.report);
+        }
+    }
+
+    /// The arrivals that `ack` tells and no ack has told before, in their order.
+    fn collect_arrivals(&mut self, ack: &Ack<'_>) {
+        let mut position = ack.position;
+        if position > self.known {
+            // Acks were lost, and with them times of arrival.
+            self.collect_ranges(ack);
+        }
+        for entry in ack.entries() {
+            if position >= self.known {
+                let received_at = Some(entry.received_at);
+                self.arrived.push(Arrived { number: entry.number, received_at });
+            }
+            position = position.saturating_add(1);
+        }
+        self.known = self.known.max(position);
+    }
+
+    fn collect_ranges(&mut self, ack: &Ack<'_>) {
+        self.numbers.clear();
+        self.numbers.extend(ack.entries().map(|entry| entry.number));
+        self.numbers.sort_unstable();
+        let sent = self.sender.sent();
+        let (oldest, next) = (sent.oldest(), sent.next_number());
+        let start = self.arrived.len();
+        for (first, last) in ack.ranges() {
+            let numbers = first.max(oldest)..last.saturating_add(1).min(next);
+            for number in numbers.rev() {
+                if self.numbers.binary_search(&number).is_err() {
+                    self.arrived.push(Arrived { number, received_at: None });
+                }
+            }
+        }
+        self.arrived[start..].reverse();
+    }
+
+    fn drop_arrived(&mut self) {
+        let Some(first) = self.acked.first() else { return };
+        if self.unreliable {
+            // Nothing is kept, and so nothing waits for what is missing.
+            self.acked = RangeSet::default();
+            return;
+        }
+        if first.start > self.base {
+            return;
+        }
+        let arrived = first.end - self.base;
+        self.buffer.drain(..(arrived as usize).min(self.buffer.len()));
+        self.base = first.end;
+        self.acked.remove_below(self.base);
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        let controller = if self.is_complete() { None } else { self.sender.controller_deadline() };
+        match (controller, self.sender.packet_deadline()) {
+            (Some(controller), Some(packet)) => Some(controller.min(packet)),
+            (controller, packet) => controller.or(packet),
+        }
+    }
+
+    pub(crate) fn on_timer(&mut self, now: Time) {
+        self.sender.on_timer(now);
+    }
+
+    /// Writes the packet that may leave now, if there is one.
+    pub(crate) fn poll(&mut self, now: Time, ids: Ids, out: &mut Vec<u8>) -> Option<usize> {
+        loop {
+            if self.sender.sent_mut().has_lost() {
+                // Whatever it carried, it does not count for more than a full packet.
+                if !self.sender.ready(now, (self.datagram + self.overhead) as u64) {
+                    return None;
+                }
+                if let Some(piece) = self.take_lost() {
+                    return Some(self.send(now, ids, piece, true, out));
+                }
+                continue;
+            }
+            let Some(piece) = self.new_piece() else {
+                self.sender.rest();
+                return None;
+            };
+            if !self.sender.ready(now, self.size(piece)) {
+                return None;
+            }
+            self.advance(piece);
+            return Some(self.send(now, ids, piece, false, out));
+        }
+    }
+
+    /// The oldest lost piece that has not arrived in another packet.
+    fn take_lost(&mut self) -> Option<Piece> {
+        loop {
+            let piece = self.sender.sent_mut().next_lost()?;
+            let needless = match piece {
+                Piece::Fin => self.fin == Fin::Arrived,
+                Piece::Data { .. } if self.unreliable => true,
+                Piece::Data { offset, .. } => offset < self.base || self.acked.contains(offset),
+            };
+            if !needless {
+                return Some(piece);
+            }
+        }
+    }
+
+    fn has_new(&self) -> bool {
+        self.new_piece().is_some()
+    }
+
+    /// What comes next that was never sent.
+    fn new_piece(&self) -> Option<Piece> {
+        let full = self.datagram - self.data_header();
+        let written = if self.unreliable {
+            self.total.unwrap_or(u64::MAX)
+        } else {
+            self.base + self.buffer.len() as u64
+        };
+        if self.total.is_some_and(|total| self.next >= total) {
+            return (self.fin == Fin::Unsent).then_some(Piece::Fin);
+        }
+        let available = written.min(self.peer_window).saturating_sub(self.next);
+        let length = available.min(full as u64) as u16;
+        let whole = usize::from(length) == full
+            || self.total.is_some()
+            || self.flushed
+            || self.next + u64::from(length) == self.peer_window;
+        (length > 0 && whole).then_some(Piece::Data { offset: self.next, length })
+    }
+
+    fn advance(&mut self, piece: Piece) {
+        match piece {
+            Piece::Data { length, .. } => self.next += u64::from(length),
+            Piece::Fin => self.fin = Fin::Sent,
+        }
+    }
+
+    fn send(
+        &mut self,
+        now: Time,
+        ids: Ids,
+        piece: Piece,
+        retransmission: bool,
+        out: &mut Vec<u8>,
+    ) -> usize {
+        let bytes = self.size(piece);
+        let more = self.sender.sent_mut().has_lost() || self.has_new();
+        let app_limited = !more;
+        let sending = Sending { now, bytes, data: piece, retransmission, app_limited };
+        let (number, stamp) = self.sender.send(&sending);
+        self.stats.packets += 1;
+        self.stats.ip_bytes += bytes;
+        self.stats.retransmissions += u64::from(retransmission);
+        let matters = number - self.sender.sent().oldest().min(number);
+        let numbered = Numbered {
+            number,
+            matters: u32::try_from(matters).unwrap_or(u32::MAX),
+            stamp: self.stamped.then_some(stamp.wire),
+        };
+        match piece {
+            Piece::Data { offset, length } => {
+                let payload = self.payload(offset, usize::from(length));
+                wire::write_data(out, ids, numbered, offset, payload)
+            }
+            Piece::Fin => {
+                let hash = *self.hasher.finalize().as_bytes();
+                wire::write_fin(out, ids, numbered, self.total.unwrap_or(self.next), &hash)
+            }
+        }
+    }
+
+    fn payload(&self, offset: u64, length: usize) -> (&[u8], &[u8]) {
+        if self.unreliable {
+            return (&NOTHING[..length], &[]);
+        }
+        let (first, second) = self.buffer.as_slices();
+        let start = (offset - self.base) as usize;
+        if start >= first.len() {
+            let start = start - first.len();
+            return (&second[start..start + length], &[]);
+        }
+        let cut = length.min(first.len() - start);
+        (&first[start..start + cut], &second[..length - cut])
+    }
+
+    /// The size of the IP packet that carries a piece.
+    fn size(&self, piece: Piece) -> u64 {
+        let bytes = match piece {
+            Piece::Data { length, .. } => self.data_header() + usize::from(length),
+            Piece::Fin => HEADER_BYTES + 8 + 4 + self.stamp_bytes() + 8 + 32,
+        };
+        (self.overhead + bytes) as u64
+    }
+
+    fn data_header(&self) -> usize {
+        DATA_HEADER_BYTES + self.stamp_bytes()
+    }
+
+    fn stamp_bytes(&self) -> usize {
+        if self.stamped { STAMP_BYTES } else { 0 }
+    }
+}
+
+/// Sizes in bytes that a sending half works with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sizes {
+    /// Largest datagram.
+    pub(crate) datagram: usize,
+    /// IP and UDP headers.
+    pub(crate) overhead: usize,
+    /// Most bytes of the stream that are held.
+    pub(crate) buffer: usize,
+}

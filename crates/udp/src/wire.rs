@@ -1,0 +1,649 @@
+//! Datagrams as bytes. `docs/udp-wire.md` describes the same for people, with test vectors that
+//! the tests of this module read.
+//!
+//! Whatever the bytes, decoding neither panics nor allocates.
+
+use cellpace_base::Time;
+
+/// The version of everything in this module. The header, the version in [`Packet::Hello`] and
+/// [`Packet::Version`] are the same in all versions.
+pub const VERSION: u32 = 1;
+
+/// A [`Packet::Hello`] is at least this long, so that no answer to it is longer. It fits into the
+/// smallest packet that IPv6 carries everywhere.
+pub const HELLO_BYTES: usize = 1200;
+
+/// Type, two connection ids, checksum.
+pub const HEADER_BYTES: usize = 1 + 8 + 8 + 4;
+
+/// What stands in front of the payload of [`Packet::Data`]; a stamp comes on top.
+pub const DATA_HEADER_BYTES: usize = HEADER_BYTES + 8 + 4 + 8;
+
+/// Bytes of a stamp.
+pub const STAMP_BYTES: usize = 8;
+
+/// The longest text in a packet.
+pub const MOST_TEXT_BYTES: usize = 250;
+
+const CHECKSUM: std::ops::Range<usize> = 17..21;
+
+/// A proof that its bearer receives what is sent to its address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cookie {
+    /// When it was issued, in milliseconds of the issuer's clock.
+    pub issued_ms: u64,
+    /// The issuer's seal on address, connection id and time. Zero: no cookie.
+    pub seal: [u8; 16],
+}
+
+/// What an initiator asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hello<'a> {
+    /// The version of the protocol.
+    pub version: u32,
+    /// Where it is zero, the responder answers with [`Packet::Retry`].
+    pub cookie: Cookie,
+    /// Lost packets are not sent again, and nothing is kept in order.
+    pub unreliable: bool,
+    /// The initiator receives.
+    pub reverse: bool,
+    /// Largest IP packet in bytes that the initiator sends or wants.
+    pub mtu: u16,
+    /// Bytes of the stream that the initiator takes, where it receives.
+    pub window: u64,
+    /// The sender's controller as text, where the initiator sends.
+    pub controller: &'a str,
+}
+
+/// What a responder agrees to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Accept<'a> {
+    /// Lost packets are not sent again, and nothing is kept in order.
+    pub unreliable: bool,
+    /// Largest IP packet in bytes that the responder sends or wants.
+    pub mtu: u16,
+    /// Bytes of the stream that the responder takes, where it receives.
+    pub window: u64,
+    /// How many flows the responder offers, where it sends.
+    pub flows: u16,
+    /// The sender's controller as text, where the responder sends.
+    pub controller: &'a str,
+}
+
+/// Numbers of a packet that counts towards the congestion window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Numbered {
+    /// Packet number.
+    pub number: u64,
+    /// No packet further back than this matters to the sender any more.
+    pub matters: u32,
+    /// The controller's word for its other half, where it has one.
+    pub stamp: Option<u64>,
+}
+
+/// One arrival in an acknowledgment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// Packet number.
+    pub number: u64,
+    /// When it arrived, on the receiver's clock, in whole microseconds.
+    pub received_at: Time,
+}
+
+/// An acknowledgment. Entries and ranges are decoded as they are iterated over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ack<'a> {
+    /// Counts up by one with every acknowledgment.
+    pub sequence: u64,
+    /// Offset in the stream up to which the receiver takes bytes.
+    pub window: u64,
+    /// How many packets arrived before the first entry.
+    pub position: u64,
+    /// The report of the algorithm's half at the receiver; empty: none.
+    pub report: &'a [u8],
+    entries: Varints<'a>,
+    ranges: Varints<'a>,
+}
+
+/// Why a connection ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Code {
+    /// Everything arrived and is where it belongs.
+    Done = 0,
+    /// Somebody stopped it.
+    Stopped = 1,
+    /// What arrived could not be written.
+    Storage = 2,
+    /// What arrived is not what was sent.
+    Checksum = 3,
+    /// There is no room for another flow.
+    Busy = 4,
+    /// The other side wants something that cannot be had.
+    Unsupported = 5,
+    /// A code of a later version.
+    Other = 255,
+}
+
+/// One datagram.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Packet<'a> {
+    /// The first packet of the initiator.
+    Hello(Hello<'a>),
+    /// Say hello again, with this cookie.
+    Retry(Cookie),
+    /// The version asked for is not spoken here; this one is.
+    Version(u32),
+    /// No.
+    Refuse(Code, &'a str),
+    /// Yes.
+    Accept(Accept<'a>),
+    /// A piece of the stream.
+    Data(Numbered, u64, &'a [u8]),
+    /// The end of the stream: its length and the BLAKE3 hash of all of it.
+    Fin(Numbered, u64, [u8; 32]),
+    /// What arrived.
+    Ack(Ack<'a>),
+    /// Are you there? Answered by an acknowledgment.
+    Ping,
+    /// The connection ends.
+    Close(Code, &'a str),
+    /// The close was heard.
+    Closed,
+}
+
+/// Both ids of a connection. Whoever does not know both can neither feed nor end it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Ids {
+    /// Of the side that gets the packet; zero in a hello.
+    pub to: u64,
+    /// Of the side that sends it; zero while there is none.
+    pub from: u64,
+}
+
+mod kind {
+    pub(super) const HELLO: u8 = 1;
+    pub(super) const RETRY: u8 = 2;
+    pub(super) const VERSION: u8 = 3;
+    pub(super) const REFUSE: u8 = 4;
+    pub(super) const ACCEPT: u8 = 5;
+    pub(super) const DATA: u8 = 6;
+    pub(super) const STAMPED_DATA: u8 = 7;
+    pub(super) const FIN: u8 = 8;
+    pub(super) const STAMPED_FIN: u8 = 9;
+    pub(super) const ACK: u8 = 10;
+    pub(super) const PING: u8 = 11;
+    pub(super) const CLOSE: u8 = 12;
+    pub(super) const CLOSED: u8 = 13;
+}
+
+const UNRELIABLE: u8 = 1;
+const REVERSE: u8 = 2;
+
+/// Reads a datagram. `None`: it is none of ours, or was damaged on the way.
+pub fn decode(datagram: &[u8]) -> Option<(Ids, Packet<'_>)> {
+    let mut reader = Reader(datagram);
+    let kind = reader.u8()?;
+    let ids = Ids { to: reader.u64()?, from: reader.u64()? };
+    if reader.u32()? != checksum(datagram) {
+        return None;
+    }
+    let packet = match kind {
+        kind::HELLO => Packet::Hello(reader.hello()?),
+        kind::RETRY => Packet::Retry(reader.cookie()?),
+        kind::VERSION => Packet::Version(reader.u32()?),
+        kind::REFUSE => Packet::Refuse(reader.code()?, reader.text()?),
+        kind::ACCEPT => Packet::Accept(reader.accept()?),
+        kind::DATA | kind::STAMPED_DATA => {
+            let numbered = reader.numbered(kind == kind::STAMPED_DATA)?;
+            Packet::Data(numbered, reader.u64()?, reader.0)
+        }
+        kind::FIN | kind::STAMPED_FIN => {
+            let numbered = reader.numbered(kind == kind::STAMPED_FIN)?;
+            Packet::Fin(numbered, reader.u64()?, reader.array()?)
+        }
+        kind::ACK => Packet::Ack(reader.ack()?),
+        kind::PING => Packet::Ping,
+        kind::CLOSE => Packet::Close(reader.code()?, reader.text()?),
+        kind::CLOSED => Packet::Closed,
+        _ => return None,
+    };
+    Some((ids, packet))
+}
+
+/// CRC-32 (IEEE) of the datagram without the field that holds it. UDP's own 16 bits let one
+/// damaged datagram in 65536 pass.
+fn checksum(datagram: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&datagram[..CHECKSUM.start]);
+    hasher.update(&datagram[CHECKSUM.end..]);
+    hasher.finalize()
+}
+
+#[derive(Clone, Copy)]
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.bytes(N)?.try_into().ok()
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.array().map(u8::from_be_bytes)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        let length = usize::from(self.u8()?);
+        std::str::from_utf8(self.bytes(length)?).ok()
+    }
+
+    fn code(&mut self) -> Option<Code> {
+        Some(Code::from_byte(self.u8()?))
+    }
+
+    fn cookie(&mut self) -> Option<Cookie> {
+        Some(Cookie { issued_ms: self.u64()?, seal: self.array()? })
+    }
+
+    fn hello(&mut self) -> Option<Hello<'a>> {
+        let version = self.u32()?;
+        if version != VERSION {
+            // What follows may mean anything.
+            return Some(Hello { version, ..Hello::default() });
+        }
+        let cookie = self.cookie()?;
+        let flags = self.u8()?;
+        Some(Hello {
+            version,
+            cookie,
+            unreliable: flags & UNRELIABLE != 0,
+            reverse: flags & REVERSE != 0,
+            mtu: self.u16()?,
+            window: self.u64()?,
+            controller: self.text()?,
+        })
+    }
+
+    fn accept(&mut self) -> Option<Accept<'a>> {
+        Some(Accept {
+            unreliable: self.u8()? & UNRELIABLE != 0,
+            mtu: self.u16()?,
+            window: self.u64()?,
+            flows: self.u16()?,
+            controller: self.text()?,
+        })
+    }
+
+    fn numbered(&mut self, stamped: bool) -> Option<Numbered> {
+        let (number, matters) = (self.u64()?, self.u32()?);
+        let stamp = if stamped { Some(self.u64()?) } else { None };
+        Some(Numbered { number, matters, stamp })
+    }
+
+    fn ack(&mut self) -> Option<Ack<'a>> {
+        let (sequence, window, position) = (self.u64()?, self.u64()?, self.u64()?);
+        let lengths = [self.u16()?, self.u16()?].map(usize::from);
+        let report = self.bytes(lengths[0])?;
+        let entries = Varints(self.bytes(lengths[1])?);
+        Some(Ack { sequence, window, position, report, entries, ranges: Varints(self.0) })
+    }
+}
+
+impl Default for Hello<'_> {
+    fn default() -> Self {
+        Self {
+            version: VERSION,
+            cookie: Cookie::default(),
+            unreliable: false,
+            reverse: false,
+            mtu: 0,
+            window: 0,
+            controller: "",
+        }
+    }
+}
+
+impl Code {
+    fn from_byte(byte: u8) -> Self {
+        let known = [
+            Self::Done,
+            Self::Stopped,
+            Self::Storage,
+            Self::Checksum,
+            Self::Busy,
+            Self::Unsupported,
+        ];
+        known.get(usize::from(byte)).copied().unwrap_or(Self::Other)
+    }
+}
+
+impl<'a> Ack<'a> {
+    /// The arrivals from [`position`](Self::position) on, in their order.
+    pub fn entries(&self) -> impl Iterator<Item = Entry> + 'a {
+        let mut varints = self.entries;
+        let (mut number, mut micros) = (0_u64, 0_u64);
+        std::iter::from_fn(move || {
+            // In order, each number is its predecessor's plus one, and that is written as zero.
+            number = number.wrapping_add_signed(unzigzag(varints.next()?)).wrapping_add(1);
+            micros = micros.saturating_add(varints.next()?);
+            Some(Entry { number: number.wrapping_sub(1), received_at: time(micros) })
+        })
+    }
+
+    /// Ranges of the packet numbers that have arrived, the highest first, each with its first
+    /// and its last number.
+    pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + 'a {
+        let mut varints = self.ranges;
+        let mut below: Option<u64> = None;
+        std::iter::from_fn(move || {
+            let gap = varints.next()?;
+            let last = match below {
+                None => gap,
+                Some(below) => below.checked_sub(gap)?.checked_sub(1)?,
+            };
+            let first = last.checked_sub(varints.next()?)?;
+            below = first.checked_sub(1);
+            if below.is_none() {
+                // Nothing can follow.
+                varints = Varints(&[]);
+            }
+            Some((first, last))
+        })
+    }
+}
+
+/// Time in whole microseconds that fits.
+fn time(micros: u64) -> Time {
+    Time::from_nanos(micros.saturating_mul(1_000))
+}
+
+/// Writes one datagram at the end of a buffer that may hold others.
+pub struct Writer<'a> {
+    out: &'a mut Vec<u8>,
+    start: usize,
+}
+
+impl<'a> Writer<'a> {
+    fn new(out: &'a mut Vec<u8>, kind: u8, ids: Ids) -> Self {
+        let start = out.len();
+        out.push(kind);
+        out.extend(ids.to.to_be_bytes());
+        out.extend(ids.from.to_be_bytes());
+        out.extend([0; 4]);
+        Self { out, start }
+    }
+
+    /// Ends the datagram. Returns its length.
+    fn end(self) -> usize {
+        let datagram = &mut self.out[self.start..];
+        let checksum = checksum(datagram);
+        datagram[CHECKSUM].copy_from_slice(&checksum.to_be_bytes());
+        datagram.len()
+    }
+
+    fn bytes(self, bytes: &[u8]) -> Self {
+        self.out.extend_from_slice(bytes);
+        self
+    }
+
+    fn u8(self, value: u8) -> Self {
+        self.bytes(&[value])
+    }
+
+    fn u16(self, value: u16) -> Self {
+        self.bytes(&value.to_be_bytes())
+    }
+
+    fn u32(self, value: u32) -> Self {
+        self.bytes(&value.to_be_bytes())
+    }
+
+    fn u64(self, value: u64) -> Self {
+        self.bytes(&value.to_be_bytes())
+    }
+
+    /// Text, cut where it is too long.
+    fn text(self, text: &str) -> Self {
+        let mut end = text.len().min(MOST_TEXT_BYTES);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        self.u8(end as u8).bytes(&text.as_bytes()[..end])
+    }
+
+    fn cookie(self, cookie: &Cookie) -> Self {
+        self.u64(cookie.issued_ms).bytes(&cookie.seal)
+    }
+
+    fn numbered(self, numbered: Numbered) -> Self {
+        let writer = self.u64(numbered.number).u32(numbered.matters);
+        match numbered.stamp {
+            Some(stamp) => writer.u64(stamp),
+            None => writer,
+        }
+    }
+}
+
+/// Writes a hello, padded to [`HELLO_BYTES`].
+pub fn write_hello(out: &mut Vec<u8>, ids: Ids, hello: &Hello<'_>) -> usize {
+    let flags = flag(hello.unreliable, UNRELIABLE) | flag(hello.reverse, REVERSE);
+    let writer = Writer::new(out, kind::HELLO, ids)
+        .u32(hello.version)
+        .cookie(&hello.cookie)
+        .u8(flags)
+        .u16(hello.mtu)
+        .u64(hello.window)
+        .text(hello.controller);
+    let end = writer.start + HELLO_BYTES;
+    writer.out.resize(end, 0);
+    writer.end()
+}
+
+fn flag(set: bool, bit: u8) -> u8 {
+    if set { bit } else { 0 }
+}
+
+/// Writes the answer to a hello without a cookie.
+pub fn write_retry(out: &mut Vec<u8>, ids: Ids, cookie: &Cookie) -> usize {
+    Writer::new(out, kind::RETRY, ids).cookie(cookie).end()
+}
+
+/// Writes the answer to a hello of another version.
+pub fn write_version(out: &mut Vec<u8>, ids: Ids, version: u32) -> usize {
+    Writer::new(out, kind::VERSION, ids).u32(version).end()
+}
+
+/// Writes a refusal.
+pub fn write_refuse(out: &mut Vec<u8>, ids: Ids, code: Code, text: &str) -> usize {
+    Writer::new(out, kind::REFUSE, ids).u8(code as u8).text(text).end()
+}
+
+/// Writes an acceptance.
+pub fn write_accept(out: &mut Vec<u8>, ids: Ids, accept: &Accept<'_>) -> usize {
+    Writer::new(out, kind::ACCEPT, ids)
+        .u8(flag(accept.unreliable, UNRELIABLE))
+        .u16(accept.mtu)
+        .u64(accept.window)
+        .u16(accept.flows)
+        .text(accept.controller)
+        .end()
+}
+
+/// Writes a piece of the stream, given in two parts.
+pub fn write_data(
+    out: &mut Vec<u8>,
+    ids: Ids,
+    numbered: Numbered,
+    offset: u64,
+    payload: (&[u8], &[u8]),
+) -> usize {
+    let kind = if numbered.stamp.is_some() { kind::STAMPED_DATA } else { kind::DATA };
+    let writer = Writer::new(out, kind, ids).numbered(numbered).u64(offset);
+    writer.bytes(payload.0).bytes(payload.1).end()
+}
+
+/// Writes the end of the stream.
+pub fn write_fin(
+    out: &mut Vec<u8>,
+    ids: Ids,
+    numbered: Numbered,
+    total: u64,
+    hash: &[u8; 32],
+) -> usize {
+    let kind = if numbered.stamp.is_some() { kind::STAMPED_FIN } else { kind::FIN };
+    Writer::new(out, kind, ids).numbered(numbered).u64(total).bytes(hash).end()
+}
+
+/// What an acknowledgment says beside its lists.
+#[derive(Debug, Clone, Copy)]
+pub struct AckHead<'a> {
+    /// Counts up by one with every acknowledgment.
+    pub sequence: u64,
+    /// Offset in the stream up to which the receiver takes bytes.
+    pub window: u64,
+    /// How many packets arrived before the first entry.
+    pub position: u64,
+    /// The report of the algorithm's half; left out where there is no room.
+    pub report: &'a [u8],
+}
+
+/// Writes an acknowledgment of at most `room` bytes. `ranges` are from the highest downwards,
+/// ends excluded. Returns its length and how many of the entries it holds; as many ranges follow
+/// as there is room for.
+pub fn write_ack<'e>(
+    out: &mut Vec<u8>,
+    ids: Ids,
+    room: usize,
+    head: &AckHead<'_>,
+    entries: impl Iterator<Item = Entry>,
+    ranges: impl Iterator<Item = &'e std::ops::Range<u64>>,
+) -> (usize, u64) {
+    let limit = out.len() + room;
+    let writer =
+        Writer::new(out, kind::ACK, ids).u64(head.sequence).u64(head.window).u64(head.position);
+    let lengths = writer.out.len();
+    let mut writer = writer.u32(0);
+    if writer.out.len() + head.report.len() + LEAST_LISTS <= limit {
+        writer = writer.bytes(head.report);
+    }
+    let entries_at = writer.out.len();
+    let count = put_entries(writer.out, limit - LEAST_LISTS, entries);
+    let ranges_at = writer.out.len();
+    put_ranges(writer.out, limit, ranges);
+    let sizes = [entries_at - lengths - 4, ranges_at - entries_at];
+    for (at, size) in [lengths, lengths + 2].into_iter().zip(sizes) {
+        writer.out[at..at + 2].copy_from_slice(&(size as u16).to_be_bytes());
+    }
+    (writer.end(), count)
+}
+
+/// Room that a report and the entries leave for the others: an entry and two ranges.
+const LEAST_LISTS: usize = 6 * MOST_VARINT_BYTES;
+
+fn put_entries(out: &mut Vec<u8>, limit: usize, entries: impl Iterator<Item = Entry>) -> u64 {
+    let (mut expected, mut micros, mut count) = (0_u64, 0_u64, 0);
+    for entry in entries {
+        if out.len() + 2 * MOST_VARINT_BYTES > limit && count > 0 {
+            break;
+        }
+        let at = (entry.received_at.as_nanos() / 1_000).max(micros);
+        put_varint(out, zigzag(entry.number.wrapping_sub(expected) as i64));
+        put_varint(out, at - micros);
+        (expected, micros) = (entry.number.wrapping_add(1), at);
+        count += 1;
+    }
+    count
+}
+
+fn put_ranges<'e>(
+    out: &mut Vec<u8>,
+    limit: usize,
+    ranges: impl Iterator<Item = &'e std::ops::Range<u64>>,
+) {
+    let mut below: Option<u64> = None;
+    for range in ranges {
+        if out.len() + 2 * MOST_VARINT_BYTES > limit {
+            break;
+        }
+        let last = range.end - 1;
+        put_varint(out, below.map_or(last, |below| below - last - 1));
+        put_varint(out, last - range.start);
+        if range.start == 0 {
+            break;
+        }
+        below = Some(range.start - 1);
+    }
+}
+
+/// Writes a question for a sign of life.
+pub fn write_ping(out: &mut Vec<u8>, ids: Ids) -> usize {
+    Writer::new(out, kind::PING, ids).end()
+}
+
+/// Writes the end of the connection.
+pub fn write_close(out: &mut Vec<u8>, ids: Ids, code: Code, text: &str) -> usize {
+    Writer::new(out, kind::CLOSE, ids).u8(code as u8).text(text).end()
+}
+
+/// Writes the answer to a close.
+pub fn write_closed(out: &mut Vec<u8>, ids: Ids) -> usize {
+    Writer::new(out, kind::CLOSED, ids).end()
+}
+
+/// Numbers of seven bits a byte, the lowest first, the highest bit set on all but the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Varints<'a>(&'a [u8]);
+
+const MOST_VARINT_BYTES: usize = 10;
+
+impl Iterator for Varints<'_> {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for (index, byte) in self.0.iter().enumerate().take(MOST_VARINT_BYTES) {
+            value |= u64::from(byte & 0x7f).checked_shl(7 * index as u32)?;
+            if byte & 0x80 == 0 {
+                self.0 = &self.0[index + 1..];
+                return Some(value);
+            }
+        }
+        self.0 = &[];
+        None
+    }
+}
+
+fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Small numbers of either sign become small numbers.
+fn zigzag(value: i64) -> u64 {
+    (value.wrapping_shl(1) ^ (value >> 63)) as u64
+}
+
+fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
