@@ -15,6 +15,7 @@ mod progress;
 mod results;
 mod sim;
 mod trace;
+mod transfer;
 
 use std::process::ExitCode;
 
@@ -46,6 +47,10 @@ enum Command {
     Link(link::LinkArgs),
     /// List the controllers, or the parameters of one
     Cc(cc::CcArgs),
+    /// Send a file, standard input or made-up bytes over UDP under any controller
+    Send(transfer::SendArgs),
+    /// Receive what `cellpace send` sends
+    Recv(transfer::RecvArgs),
 }
 
 fn main() -> ExitCode {
@@ -57,6 +62,8 @@ fn main() -> ExitCode {
         Command::Mdi(command) => mdi::run(&command),
         Command::Link(args) => link::run(&args),
         Command::Cc(args) => cc::run(&args),
+        Command::Send(args) => transfer::run_send(&args),
+        Command::Recv(args) => transfer::run_recv(&args),
     };
     match result {
         Ok(code) => code,

@@ -148,6 +148,7 @@ pub struct Flow {
     closed_due: bool,
     close: Option<(Code, String)>,
     told_read: bool,
+    limit: Option<u64>,
     events: VecDeque<Event>,
 }
 
@@ -186,6 +187,7 @@ impl Flow {
             closed_due: false,
             close: None,
             told_read: false,
+            limit: None,
             events: VecDeque::new(),
         }
     }
@@ -237,6 +239,7 @@ impl Flow {
 
     /// An unreliable stream, which needs no writing, ends after so many bytes.
     pub fn limit_to(&mut self, total: u64) {
+        self.limit = Some(total);
         if let Half::Out(out) = &mut self.half {
             out.limit_to(total);
         }
@@ -352,6 +355,9 @@ impl Flow {
     pub(crate) fn on_accept(&mut self, now: Time, from: u64, flows: u16, half: Half) {
         self.ids.from = from;
         self.half = half;
+        if let Some(total) = self.limit {
+            self.limit_to(total);
+        }
         self.state = State::Open;
         self.heard = now;
         // The responder sends nothing until it hears of someone who knows its id.

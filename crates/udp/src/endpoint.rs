@@ -54,6 +54,8 @@ pub enum Offer {
         controllers: Vec<ControllerSpec>,
         /// Lost packets are not sent again.
         unreliable: bool,
+        /// How long an unreliable flow is, if it ends by itself.
+        bytes: Option<u64>,
     },
 }
 
@@ -357,12 +359,15 @@ impl Endpoint {
                 let half = half.map_err(|reason| (Code::Unsupported, reason))?;
                 (half, hello.unreliable, 1, String::new())
             }
-            (Offer::Send { controllers, unreliable }, true) => {
+            (Offer::Send { controllers, unreliable, bytes }, true) => {
                 let Some(controller) = controllers.get(self.offered) else {
                     return Err((Code::Busy, "all its flows are taken".into()));
                 };
                 self.offered += 1;
-                let half = parts.outgoing(controller, *unreliable, hello.window);
+                let mut half = parts.outgoing(controller, *unreliable, hello.window);
+                if let (Half::Out(out), Some(bytes)) = (&mut half, bytes) {
+                    out.limit_to(*bytes);
+                }
                 (half, *unreliable, controllers.len() as u16, controller.to_string())
             }
             (Offer::Receive, true) => return unsupported("it receives, and so does this side"),

@@ -26,3 +26,4 @@ pub use endpoint::{
 };
 pub use incoming::IncomingStats;
 pub use outgoing::OutgoingStats;
+pub use wire::Code;

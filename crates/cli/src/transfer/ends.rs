@@ -1,0 +1,163 @@
+//! Where the bytes of a flow come from, and where they go.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use cellpace_report::Aside;
+use cellpace_udp::Flow;
+
+/// Bytes that are read at once.
+const PIECE: usize = 1 << 16;
+
+/// What a flow sends.
+pub(crate) enum Source {
+    /// Bytes that are made up, so many, or for as long as the flow lasts.
+    Made { left: Option<u64>, pattern: Box<[u8]> },
+    /// A file.
+    File(File),
+    /// Something that may not be ready: a pipe, a terminal.
+    Pipe { file: File, ready: bool },
+    /// Nothing: an unreliable flow makes its own.
+    None,
+}
+
+/// Whether a source has more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum More {
+    Yes,
+    /// Not just now.
+    Later,
+    No,
+}
+
+impl Source {
+    /// Bytes made up.
+    pub(crate) fn made(bytes: Option<u64>) -> Self {
+        // A page of zeros would be kind to links that compress.
+        let mut random = cellpace_base::Random::seeded(1, 1);
+        let pattern = (0..PIECE).map(|_| random.bits() as u8).collect();
+        Self::Made { left: bytes, pattern }
+    }
+
+    /// A file, or what stands in its place.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        if path == Path::new("-") {
+            let stdin: OwnedFd = io::stdin().as_fd().try_clone_to_owned()?;
+            return Ok(Self::of(File::from(stdin)));
+        }
+        let file = File::open(path)?;
+        if file.metadata()?.is_dir() {
+            return Err(io::Error::other("this is a folder, not a file"));
+        }
+        Ok(Self::of(file))
+    }
+
+    fn of(file: File) -> Self {
+        match file.metadata() {
+            Ok(facts) if facts.is_file() => Self::File(file),
+            _ => Self::Pipe { file, ready: false },
+        }
+    }
+
+    /// What to wait for, if the flow has room for more.
+    pub(crate) fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Pipe { file, .. } => Some(file.as_fd()),
+            _ => None,
+        }
+    }
+
+    /// It is readable now.
+    pub(crate) fn on_readable(&mut self) {
+        if let Self::Pipe { ready, .. } = self {
+            *ready = true;
+        }
+    }
+
+    /// Gives the flow what it has room for.
+    pub(crate) fn fill(&mut self, flow: &mut Flow) -> io::Result<More> {
+        let mut buffer = [0; PIECE];
+        loop {
+            let room = flow.room().min(PIECE);
+            if room == 0 {
+                return Ok(More::Yes);
+            }
+            let read = match self {
+                Self::None => return Ok(More::Later),
+                Self::Made { left, pattern } => {
+                    let count = left.map_or(room as u64, |left| left.min(room as u64));
+                    flow.write(&pattern[..count as usize]);
+                    if let Some(left) = left {
+                        *left -= count;
+                    }
+                    if *left == Some(0) {
+                        return Ok(More::No);
+                    }
+                    continue;
+                }
+                Self::File(file) => file.read(&mut buffer[..room]),
+                Self::Pipe { ready: false, .. } => {
+                    flow.flush();
+                    return Ok(More::Later);
+                }
+                Self::Pipe { file, ready } => {
+                    // One call does not block, and the next might.
+                    *ready = false;
+                    file.read(&mut buffer[..room])
+                }
+            };
+            match read {
+                Ok(0) => return Ok(More::No),
+                Ok(count) => {
+                    flow.write(&buffer[..count]);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Where the bytes of a flow go.
+pub(crate) enum Sink {
+    /// Nowhere: only their number counts.
+    Nowhere,
+    /// Standard output.
+    Stdout,
+    /// A file, which gets its name when all of it is there.
+    File(Aside),
+}
+
+impl Sink {
+    /// Takes what the flow has to read. It is not read when it cannot be written.
+    pub(crate) fn drain(&mut self, flow: &mut Flow) -> io::Result<()> {
+        loop {
+            let (first, _) = flow.readable();
+            if first.is_empty() {
+                return Ok(());
+            }
+            let count = first.len();
+            match self {
+                Self::Nowhere => {}
+                Self::Stdout => {
+                    let mut out = io::stdout().lock();
+                    out.write_all(first)?;
+                    out.flush()?;
+                }
+                Self::File(aside) => aside.write_all(first)?,
+            }
+            flow.consume(count);
+        }
+    }
+
+    /// All of it is there.
+    pub(crate) fn commit(&mut self) -> Result<(), String> {
+        match std::mem::replace(self, Self::Nowhere) {
+            Self::File(aside) => aside.commit().map_err(|error| error.to_string()),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! One flow at run time: its data, its figures, its lines.
+
+use cellpace_base::{Span, Time};
+use cellpace_measure::DelaySketch;
+use cellpace_udp::{Code, Flow, FlowId};
+
+use super::document::{FlowDocument, Interval};
+use super::ends::{More, Sink, Source};
+
+/// The data of a flow.
+pub(crate) enum End {
+    Source(Source),
+    Sink(Sink),
+}
+
+/// One flow.
+pub(crate) struct FlowRun {
+    pub(crate) id: FlowId,
+    pub(crate) name: String,
+    pub(crate) peer: String,
+    pub(crate) end: End,
+    pub(crate) began: Option<Time>,
+    pub(crate) ended: Option<Time>,
+    pub(crate) error: Option<String>,
+    /// The source has nothing more.
+    finished: bool,
+    rtt: DelaySketch,
+    rtt_sum: (Span, u32),
+    last: Totals,
+    interval_from: Time,
+    pub(crate) intervals: Vec<Interval>,
+    pub(crate) hash: Option<[u8; 32]>,
+}
+
+/// Figures from the beginning of a flow.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Totals {
+    pub(crate) bytes: u64,
+    pub(crate) ip_bytes: u64,
+    pub(crate) packets: u64,
+    pub(crate) lost: u64,
+    pub(crate) retransmissions: Option<u64>,
+    pub(crate) timeouts: Option<u64>,
+    pub(crate) duplicates: Option<u64>,
+    in_flight: Option<u64>,
+    cwnd: Option<u64>,
+}
+
+impl Totals {
+    fn of(flow: &Flow) -> Self {
+        if let Some(stats) = flow.outgoing() {
+            return Self {
+                bytes: stats.acked_bytes,
+                ip_bytes: stats.acked_ip_bytes,
+                packets: stats.packets,
+                lost: stats.lost,
+                retransmissions: Some(stats.retransmissions),
+                timeouts: Some(stats.timeouts),
+                duplicates: None,
+                in_flight: Some(stats.in_flight),
+                cwnd: Some(stats.cwnd).filter(|cwnd| *cwnd != u64::MAX),
+            };
+        }
+        let stats = flow.incoming().unwrap_or_default();
+        Self {
+            bytes: stats.bytes,
+            ip_bytes: stats.ip_bytes,
+            packets: stats.packets,
+            lost: stats.next_number.saturating_sub(stats.packets),
+            duplicates: Some(stats.duplicates),
+            ..Self::default()
+        }
+    }
+}
+
+impl FlowRun {
+    pub(crate) fn new(id: FlowId, name: String, peer: String, end: End) -> Self {
+        Self {
+            id,
+            name,
+            peer,
+            end,
+            began: None,
+            ended: None,
+            error: None,
+            finished: false,
+            rtt: DelaySketch::new(),
+            rtt_sum: (Span::ZERO, 0),
+            last: Totals::default(),
+            interval_from: Time::ZERO,
+            intervals: Vec::new(),
+            hash: None,
+        }
+    }
+
+    /// The handshake is done.
+    pub(crate) fn begin(&mut self, now: Time) {
+        self.began = Some(now);
+        self.interval_from = now;
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.began.is_some() && self.ended.is_none()
+    }
+
+    /// Whether [`work`](Self::work) would do anything.
+    pub(crate) fn has_work(&self, flow: &Flow) -> bool {
+        match &self.end {
+            End::Source(Source::None) => false,
+            End::Source(_) => !self.finished && flow.room() > 0,
+            End::Sink(_) => !flow.readable().0.is_empty(),
+        }
+    }
+
+    /// Moves data between the flow and its end.
+    pub(crate) fn work(&mut self, now: Time, flow: &mut Flow) {
+        match &mut self.end {
+            End::Source(source) => match source.fill(flow) {
+                Ok(More::No) => self.finish(flow),
+                Ok(More::Yes | More::Later) => {}
+                Err(error) => {
+                    let reason = format!("cannot read: {error}");
+                    flow.close(now, Code::Stopped, "the sender cannot read on");
+                    self.fail(now, flow, reason);
+                }
+            },
+            End::Sink(sink) => {
+                if let Err(error) = sink.drain(flow) {
+                    self.storage_failed(now, flow, format!("cannot write: {error}"));
+                }
+            }
+        }
+    }
+
+    fn storage_failed(&mut self, now: Time, flow: &mut Flow, reason: String) {
+        flow.close(now, Code::Storage, &reason);
+        self.end = End::Sink(Sink::Nowhere);
+        self.fail(now, flow, reason);
+    }
+
+    /// Nothing more is sent.
+    pub(crate) fn finish(&mut self, flow: &mut Flow) {
+        self.finished = true;
+        flow.finish();
+    }
+
+    /// Everything was read: it gets its name, and the sender hears of it.
+    pub(crate) fn on_read(&mut self, now: Time, flow: &mut Flow) {
+        if self.ended.is_some() {
+            return;
+        }
+        self.hash = flow.hash();
+        let committed = match &mut self.end {
+            End::Sink(sink) => sink.commit(),
+            End::Source(_) => Ok(()),
+        };
+        match committed {
+            Ok(()) => {
+                flow.close(now, Code::Done, "");
+                self.stop(now, flow);
+            }
+            Err(reason) => self.storage_failed(now, flow, reason),
+        }
+    }
+
+    /// It failed.
+    pub(crate) fn fail(&mut self, now: Time, flow: &mut Flow, reason: String) {
+        if self.ended.is_none() {
+            self.error = Some(reason);
+            self.stop(now, flow);
+        }
+    }
+
+    /// It is over.
+    pub(crate) fn stop(&mut self, now: Time, flow: &mut Flow) {
+        if self.ended.is_some() {
+            return;
+        }
+        if let End::Sink(sink) = &mut self.end {
+            // A file without its name goes away.
+            *sink = Sink::Nowhere;
+        }
+        self.observe(flow);
+        if self.began.is_some() && now > self.interval_from {
+            self.close_interval(now, flow);
+        }
+        self.last = Totals::of(flow);
+        self.ended = Some(now);
+    }
+
+    /// Takes what the flow has collected.
+    pub(crate) fn observe(&mut self, flow: &mut Flow) {
+        let (sketch, (sum, count)) = (&mut self.rtt, &mut self.rtt_sum);
+        flow.take_rtts(|rtt| {
+            sketch.record(rtt);
+            *sum += rtt;
+            *count += 1;
+        });
+    }
+
+    /// Ends the present interval.
+    pub(crate) fn close_interval(&mut self, now: Time, flow: &Flow) {
+        let (began, totals) = (self.began.unwrap_or(now), Totals::of(flow));
+        let (sum, count) = std::mem::take(&mut self.rtt_sum);
+        self.intervals.push(Interval {
+            start_s: seconds(self.interval_from - began),
+            stop_s: seconds(now - began),
+            bytes: totals.bytes.saturating_sub(self.last.bytes),
+            throughput_mbps: mbps(
+                totals.ip_bytes.saturating_sub(self.last.ip_bytes),
+                now - self.interval_from,
+            ),
+            lost: totals.lost.saturating_sub(self.last.lost),
+            rtt_ms: (count > 0).then(|| round((sum / u64::from(count)).as_millis_f64())),
+            in_flight: totals.in_flight,
+            cwnd: totals.cwnd,
+        });
+        self.last = totals;
+        self.interval_from = now;
+    }
+
+    /// Its figures, once it is over.
+    pub(crate) fn document(&self) -> FlowDocument {
+        let took = self.took();
+        let is_sender = matches!(self.end, End::Source(_));
+        FlowDocument {
+            cc: self.name.clone(),
+            peer: self.peer.clone(),
+            start_s: self.began.map(|time| round(time.as_secs_f64())),
+            stop_s: self.ended.map(|time| round(time.as_secs_f64())),
+            error: self.error.clone(),
+            bytes: self.last.bytes,
+            throughput_mbps: mbps(self.last.ip_bytes, took),
+            goodput_mbps: mbps(self.last.bytes, took),
+            packets: self.last.packets,
+            lost: self.last.lost,
+            retransmissions: self.last.retransmissions,
+            timeouts: self.last.timeouts,
+            rtt_ms_seen: is_sender.then(|| self.rtt.summary()),
+            duplicates: self.last.duplicates,
+            blake3: self.hash.map(|hash| hash.iter().map(|byte| format!("{byte:02x}")).collect()),
+            intervals: self.intervals.clone(),
+        }
+    }
+
+    fn took(&self) -> Span {
+        match (self.began, self.ended) {
+            (Some(began), Some(ended)) => ended - began,
+            _ => Span::ZERO,
+        }
+    }
+
+    /// The line of the last interval.
+    pub(crate) fn line(&self) -> String {
+        let Some(interval) = self.intervals.last() else { return String::new() };
+        let mut line = format!(
+            "{:5.1}-{:<5.1} s {:>9} {:>9.2} Mbit/s",
+            interval.start_s,
+            interval.stop_s,
+            bytes_for_people(interval.bytes),
+            interval.throughput_mbps,
+        );
+        if let Some(in_flight) = interval.in_flight {
+            let rtt = interval.rtt_ms.map_or("-".into(), |rtt| format!("{rtt:.1} ms"));
+            let cwnd = interval.cwnd.map_or("-".into(), bytes_for_people);
+            line += &format!(
+                "   rtt {rtt:>9}   in flight {:>9}   window {cwnd:>9}",
+                bytes_for_people(in_flight)
+            );
+        }
+        line + &format!("   lost {}", interval.lost)
+    }
+
+    /// The line of the whole flow.
+    pub(crate) fn summary(&self) -> String {
+        let document = self.document();
+        let mut line = format!(
+            "{} in {:.2} s: {:.2} Mbit/s (payload {:.2}), {} packets, {} lost",
+            bytes_for_people(document.bytes),
+            self.took().as_secs_f64(),
+            document.throughput_mbps,
+            document.goodput_mbps,
+            document.packets,
+            document.lost,
+        );
+        if let Some(rtt) = document.rtt_ms_seen {
+            line += &format!(", rtt p50 {:.1} ms p95 {:.1} ms", rtt.p50, rtt.p95);
+        }
+        if let Some(error) = &self.error {
+            line += &format!("; failed: {error}");
+        }
+        line
+    }
+}
+
+fn seconds(span: Span) -> f64 {
+    round(span.as_secs_f64())
+}
+
+fn round(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
+/// Mean rate.
+pub(crate) fn mbps(bytes: u64, span: Span) -> f64 {
+    let seconds = span.as_secs_f64();
+    if seconds > 0.0 { round(bytes as f64 * 8.0 / 1e6 / seconds) } else { 0.0 }
+}
+
+fn bytes_for_people(bytes: u64) -> String {
+    match bytes as f64 {
+        n if n >= 1e9 => format!("{:.2} GB", n / 1e9),
+        n if n >= 1e6 => format!("{:.1} MB", n / 1e6),
+        n if n >= 1e3 => format!("{:.1} kB", n / 1e3),
+        _ => format!("{bytes} B"),
+    }
+}

@@ -1,0 +1,13 @@
+//! `cellpace send` and `cellpace recv`: data over UDP under any controller.
+
+mod document;
+mod ends;
+mod events;
+mod flow;
+mod options;
+mod recv;
+mod send;
+mod session;
+
+pub(crate) use recv::{RecvArgs, run as run_recv};
+pub(crate) use send::{SendArgs, run as run_send};

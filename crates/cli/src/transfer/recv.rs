@@ -1,0 +1,127 @@
+//! `cellpace recv`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use cellpace_report::Aside;
+use cellpace_udp::{Connect, Listen, Offer};
+use clap::Args;
+
+use super::ends::Sink;
+use super::flow::{End, FlowRun};
+use super::options::{Common, bind_for, listen_at, resolve};
+use super::session::{About, Session, shown};
+use crate::error::Failure;
+use crate::output::complain;
+
+/// Arguments of `cellpace recv`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  cellpace recv                                    # waits for senders, counts and forgets
+  cellpace recv --output copy.bin --once           # one file
+  cellpace recv --reverse there:5260 --output -    # from `cellpace send --listen`
+
+The content is neither encrypted nor authenticated.")]
+pub(crate) struct RecvArgs {
+    /// With --reverse: where `cellpace send --listen` waits
+    #[arg(value_name = "HOST:PORT", requires = "reverse")]
+    target: Option<String>,
+    /// Where to wait for senders [default: port 5260 of every address]
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "reverse")]
+    listen: Option<String>,
+    /// Connect to a sender that waits
+    #[arg(long, requires = "target")]
+    reverse: bool,
+    /// Where it goes: a file, a folder (a file for each flow), or - for standard output
+    /// [default: nowhere]
+    #[arg(long, value_name = "FILE|DIR|-")]
+    output: Option<PathBuf>,
+    /// End after the first sender's flows
+    #[arg(long)]
+    once: bool,
+    /// Flows at the same time at most; each holds up to --buffer in memory
+    #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    flows: u16,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub(crate) fn run(args: &RecvArgs) -> Result<ExitCode, Failure> {
+    if args.common.json.is_some() && !args.once && !args.reverse {
+        return Err(Failure::usage("--json needs an end: add --once"));
+    }
+    let mut session = Session::new(args.common.driver(1)?);
+    let stdout = Some(Path::new("-"));
+    session.quiet_stdout =
+        args.common.json.as_deref() == stdout || args.output.as_deref() == stdout;
+    let sinks = Sinks::new(args.output.as_deref())?;
+    match &args.target {
+        Some(target) => connect(target, &sinks, &mut session)?,
+        None => wait(args, sinks, &mut session)?,
+    }
+    session.run(&About {
+        role: "recv",
+        unreliable: false,
+        mtu: args.common.mtu,
+        seed: 1,
+        json: args.common.json.as_deref(),
+    })
+}
+
+fn wait(args: &RecvArgs, sinks: Sinks, session: &mut Session<'_>) -> Result<(), Failure> {
+    let at = listen_at(&mut session.driver, args.listen.as_deref())?;
+    let most_flows = if sinks.is_single() { 1 } else { usize::from(args.flows) };
+    session.driver.endpoint.listen(Listen { most_flows, offer: Offer::Receive });
+    session.ends = args.once;
+    complain(&format!("waiting at {}", shown(at)));
+    let mut count = 0;
+    session.welcome = Some(Box::new(move |_| {
+        count += 1;
+        sinks.make(count).map(|sink| (String::new(), End::Sink(sink)))
+    }));
+    Ok(())
+}
+
+fn connect(target: &str, sinks: &Sinks, session: &mut Session<'_>) -> Result<(), Failure> {
+    let peer = resolve(target)?;
+    let sink = sinks.make(1).map_err(Failure::failed)?;
+    let way = bind_for(&mut session.driver, peer)?;
+    let now = session.driver.now();
+    let connect = Connect { controller: None, unreliable: false };
+    let id = session.driver.endpoint.connect(now, peer, way, &connect);
+    session.flows.push(FlowRun::new(id, String::new(), shown(peer), End::Sink(sink)));
+    Ok(())
+}
+
+/// Makes a sink for each flow.
+struct Sinks {
+    output: Option<PathBuf>,
+    is_folder: bool,
+}
+
+impl Sinks {
+    fn new(output: Option<&Path>) -> Result<Self, Failure> {
+        let is_folder = output.is_some_and(Path::is_dir);
+        let sinks = Self { output: output.map(Path::to_owned), is_folder };
+        if !is_folder {
+            // Says at once what would only be found out when somebody sends.
+            drop(sinks.make(0).map_err(Failure::failed)?);
+        }
+        Ok(sinks)
+    }
+
+    /// One flow after the other.
+    fn is_single(&self) -> bool {
+        self.output.is_some() && !self.is_folder
+    }
+
+    fn make(&self, number: usize) -> Result<Sink, String> {
+        let Some(output) = &self.output else { return Ok(Sink::Nowhere) };
+        if output == Path::new("-") {
+            return Ok(Sink::Stdout);
+        }
+        let path =
+            if self.is_folder { output.join(format!("flow-{number:04}")) } else { output.clone() };
+        Aside::create(&path).map(Sink::File).map_err(|error| error.to_string())
+    }
+}

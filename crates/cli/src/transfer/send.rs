@@ -1,0 +1,182 @@
+//! `cellpace send`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use cellpace_base::{Span, parse_bytes};
+use cellpace_cc::ControllerSpec;
+use cellpace_udp::{Connect, Listen, Offer};
+use clap::Args;
+
+use super::ends::Source;
+use super::events::EventLog;
+use super::flow::{End, FlowRun};
+use super::options::{Common, bind_for, listen_at, resolve, span};
+use super::session::{About, Session, made, shown};
+use crate::error::Failure;
+use crate::output::complain;
+
+/// Arguments of `cellpace send`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  cellpace recv --output copy.bin --once           # there
+  cellpace send there:5260 --cc verus file.bin     # here
+  cellpace send there --cc verus --cc cubic --duration 30s --json out.json
+  cellpace send --listen 0.0.0.0:5260 file.bin     # then, there: cellpace recv --reverse here
+
+The content is neither encrypted nor authenticated.")]
+pub(crate) struct SendArgs {
+    /// Where `cellpace recv` waits: HOST[:PORT]; not with --listen
+    #[arg(value_name = "HOST:PORT")]
+    target: Option<String>,
+    /// What to send: a file, or - for standard input [default: made-up bytes]
+    #[arg(value_name = "FILE|-")]
+    file: Option<PathBuf>,
+    /// A controller; repeated, one flow under each
+    #[arg(long = "cc", value_name = "CONTROLLER", default_value = "verus", value_parser = controller)]
+    controllers: Vec<ControllerSpec>,
+    /// Send so many made-up bytes
+    #[arg(long, value_name = "SIZE", conflicts_with = "file", value_parser = bytes)]
+    bytes: Option<u64>,
+    /// Send for so long [default: 10s, without --bytes and FILE]
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    duration: Option<Span>,
+    /// For measuring: what is lost is not sent again
+    #[arg(long, conflicts_with = "file")]
+    unreliable: bool,
+    /// Wait for `cellpace recv --reverse` instead of connecting
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<String>,
+    /// What the controllers decide, as JSON lines; as qlog if the name ends in .sqlog
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
+    /// Seed of what is random in the controllers
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// More flows than this are a mistake.
+const MOST_FLOWS: usize = 1000;
+
+fn controller(text: &str) -> Result<ControllerSpec, String> {
+    text.parse::<ControllerSpec>().map_err(|error| error.to_string())
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    parse_bytes(text).map_err(|error| error.to_string())
+}
+
+pub(crate) fn run(args: &SendArgs) -> Result<ExitCode, Failure> {
+    let plan = Plan::new(args)?;
+    let mut session = Session::new(args.common.driver(args.seed)?);
+    session.quiet_stdout = args.common.json.as_deref() == Some(Path::new("-"));
+    session.duration = plan.duration;
+    session.cut_at_interrupt = plan.file.is_none();
+    if let Some(path) = &args.events {
+        let names: Vec<String> = args.controllers.iter().map(ToString::to_string).collect();
+        session.events = Some(EventLog::create(path, &names)?);
+    }
+    match &plan.target {
+        Some(target) => connect(args, &plan, target, &mut session)?,
+        None => wait(args, &plan, &mut session)?,
+    }
+    session.run(&About {
+        role: "send",
+        unreliable: args.unreliable,
+        mtu: args.common.mtu,
+        seed: args.seed,
+        json: args.common.json.as_deref(),
+    })
+}
+
+/// What the arguments ask for.
+struct Plan {
+    target: Option<String>,
+    file: Option<PathBuf>,
+    duration: Option<Span>,
+    bytes: Option<u64>,
+    unreliable: bool,
+}
+
+impl Plan {
+    fn new(args: &SendArgs) -> Result<Self, Failure> {
+        let (target, file) = match (&args.listen, &args.target, &args.file) {
+            (Some(_), Some(_), Some(_)) => {
+                return Err(Failure::usage("--listen and HOST:PORT: either wait or connect"));
+            }
+            // Whoever waits names no host.
+            (Some(_), file, None) => (None, file.as_ref().map(PathBuf::from)),
+            (_, target, file) => (target.clone(), file.clone()),
+        };
+        if target.is_none() && args.listen.is_none() {
+            return Err(Failure::usage("where to? Write HOST:PORT, or --listen to wait"));
+        }
+        if args.controllers.len() > MOST_FLOWS {
+            return Err(Failure::usage(format!("more than {MOST_FLOWS} flows")));
+        }
+        if file.is_some() && args.controllers.len() > 1 {
+            return Err(Failure::usage("a file goes in one flow: give one --cc"));
+        }
+        if file.is_some() && (args.unreliable || args.bytes.is_some()) {
+            return Err(Failure::usage("a file goes whole and reliably, or not at all"));
+        }
+        let endless = file.is_none() && args.bytes.is_none();
+        let duration = args.duration.or_else(|| endless.then_some(Span::from_secs(10)));
+        Ok(Self { target, file, duration, bytes: args.bytes, unreliable: args.unreliable })
+    }
+
+    fn end(&self) -> Result<End, Failure> {
+        let Some(path) = &self.file else { return Ok(made(self.unreliable, self.bytes)) };
+        let source = Source::open(path);
+        source
+            .map(End::Source)
+            .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))
+    }
+}
+
+fn connect(
+    args: &SendArgs,
+    plan: &Plan,
+    target: &str,
+    session: &mut Session<'_>,
+) -> Result<(), Failure> {
+    let peer = resolve(target)?;
+    for spec in &args.controllers {
+        let end = plan.end()?;
+        // A socket for each, so that queues that are fair among flows see them apart.
+        let way = bind_for(&mut session.driver, peer)?;
+        let now = session.driver.now();
+        let connect = Connect { controller: Some(spec.clone()), unreliable: args.unreliable };
+        let id = session.driver.endpoint.connect(now, peer, way, &connect);
+        if let (Some(bytes), Some(flow)) = (plan.bytes, session.driver.endpoint.flow_mut(id)) {
+            flow.limit_to(bytes);
+        }
+        session.flows.push(FlowRun::new(id, spec.to_string(), shown(peer), end));
+    }
+    Ok(())
+}
+
+fn wait(args: &SendArgs, plan: &Plan, session: &mut Session<'_>) -> Result<(), Failure> {
+    let at = listen_at(&mut session.driver, args.listen.as_deref())?;
+    session.driver.endpoint.listen(Listen {
+        most_flows: args.controllers.len(),
+        offer: Offer::Send {
+            controllers: args.controllers.clone(),
+            unreliable: args.unreliable,
+            bytes: plan.bytes,
+        },
+    });
+    complain(&format!("waiting at {}", shown(at)));
+    let names: Vec<String> = args.controllers.iter().map(ToString::to_string).collect();
+    let mut ends = names.iter().map(|_| plan.end()).collect::<Result<Vec<_>, _>>()?;
+    session.welcome = Some(Box::new(move |index| {
+        let name = names.get(index).cloned().unwrap_or_default();
+        match ends.pop() {
+            Some(end) => Ok((name, end)),
+            None => Err("all flows are taken".into()),
+        }
+    }));
+    Ok(())
+}

@@ -1,0 +1,396 @@
+//! The loop of a run: datagrams, data, a line each second, the end.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use cellpace_base::{Span, Time};
+use cellpace_udp::{Code, Driver, Event, FlowError, FlowId};
+
+use super::document::{Document, SCHEMA};
+use super::ends::Source;
+use super::events::EventLog;
+use super::flow::{End, FlowRun};
+use crate::error::Failure;
+use crate::output;
+use crate::progress::{end_cleanly_on_ctrl_c, interrupted};
+
+/// Figures are shown this often.
+const INTERVAL: Span = Span::from_secs(1);
+
+/// After the last flow, others of the same program may still be saying hello.
+const LAST_CALL: Span = Span::from_millis(300);
+
+/// One run of `send` or `recv`.
+pub(crate) struct Session<'a> {
+    pub(crate) driver: Driver,
+    pub(crate) flows: Vec<FlowRun>,
+    pub(crate) events: Option<EventLog>,
+    /// Sending ends after this time.
+    pub(crate) duration: Option<Span>,
+    /// What is done with flows that others begin.
+    pub(crate) welcome: Option<Welcome<'a>>,
+    /// Whether the run ends with its flows. Otherwise it goes on until it is interrupted.
+    pub(crate) ends: bool,
+    /// Whether lines for people go to standard error, as standard output is for data.
+    pub(crate) quiet_stdout: bool,
+    /// Whether an interrupted flow is to end as if this were all.
+    pub(crate) cut_at_interrupt: bool,
+    next_line: Time,
+    idle_since: Time,
+    stopping: bool,
+    any_failed: bool,
+    /// Flows that could not be welcomed, until their other side has heard of it.
+    turned_away: Vec<FlowId>,
+}
+
+/// Makes what is needed for a flow that somebody began: its name and its data.
+pub(crate) type Welcome<'a> = Box<dyn FnMut(usize) -> Result<(String, End), String> + 'a>;
+
+/// What the document says of the whole.
+pub(crate) struct About<'a> {
+    pub(crate) role: &'static str,
+    pub(crate) unreliable: bool,
+    pub(crate) mtu: u16,
+    pub(crate) seed: u64,
+    pub(crate) json: Option<&'a Path>,
+}
+
+impl<'a> Session<'a> {
+    pub(crate) fn new(driver: Driver) -> Self {
+        Self {
+            driver,
+            flows: Vec::new(),
+            events: None,
+            duration: None,
+            welcome: None,
+            ends: true,
+            quiet_stdout: false,
+            cut_at_interrupt: false,
+            next_line: Time::MAX,
+            idle_since: Time::MAX,
+            stopping: false,
+            any_failed: false,
+            turned_away: Vec::new(),
+        }
+    }
+
+    /// Runs until all is done, and says how it went.
+    pub(crate) fn run(mut self, about: &About<'_>) -> Result<ExitCode, Failure> {
+        end_cleanly_on_ctrl_c();
+        while !self.is_done() {
+            self.turn()?;
+            if interrupted() && !self.stopping {
+                self.stop();
+            }
+        }
+        self.finish(about)
+    }
+
+    fn is_done(&self) -> bool {
+        if self.stopping {
+            return self.driver.endpoint.flows() == 0;
+        }
+        let began = self.welcome.is_none() || !self.flows.is_empty();
+        let over = began && self.driver.endpoint.flows() == 0;
+        let last_call = if self.welcome.is_some() { LAST_CALL } else { Span::ZERO };
+        self.ends && over && self.driver.now() >= self.idle_since.min(self.driver.now()) + last_call
+    }
+
+    fn turn(&mut self) -> Result<(), Failure> {
+        // Ctrl-C must be seen, even if nothing else happens.
+        let mut until = (self.driver.now() + Span::from_millis(200)).min(self.next_line);
+        if let Some(stop) = self.stop_at() {
+            until = until.min(stop);
+        }
+        let waiting = self.flows.iter().position(|run| {
+            let source = match &run.end {
+                End::Source(source) if run.is_running() => source.pollable(),
+                _ => None,
+            };
+            let flow = self.driver.endpoint.flow(run.id);
+            source.is_some() && flow.is_some_and(|flow| flow.room() > 0)
+        });
+        let readable = match waiting.map(|index| &self.flows[index].end) {
+            Some(End::Source(source)) => self.driver.turn(until, source.pollable()),
+            _ => self.driver.turn(until, None),
+        };
+        let readable = readable.map_err(Failure::failed)?;
+        if let (true, Some(index)) = (readable, waiting)
+            && let End::Source(source) = &mut self.flows[index].end
+        {
+            source.on_readable();
+        }
+        let now = self.driver.now();
+        while let Some((id, event)) = self.driver.endpoint.poll_event() {
+            self.on_event(now, id, event);
+        }
+        self.move_data(now);
+        self.take_observations(now);
+        self.end_after_duration(now);
+        self.forget_ended(now);
+        if now >= self.next_line {
+            self.next_line = (self.next_line + INTERVAL).max(now);
+            self.show_interval(now);
+        }
+        Ok(())
+    }
+
+    /// When sending ends, if it does by the clock.
+    fn stop_at(&self) -> Option<Time> {
+        let duration = self.duration?;
+        let began = self.flows.iter().filter(|run| run.is_running()).filter_map(|run| run.began);
+        began.min().map(|began| began + duration)
+    }
+
+    fn on_event(&mut self, now: Time, id: FlowId, event: Event) {
+        let index = match self.flows.iter().position(|run| run.id == id) {
+            Some(index) => index,
+            None => match self.greet(now, id, &event) {
+                Some(index) => index,
+                None => return,
+            },
+        };
+        let run = &mut self.flows[index];
+        match event {
+            Event::Connected(_) => {
+                run.begin(now);
+                if self.next_line == Time::MAX {
+                    self.next_line = now + INTERVAL;
+                }
+            }
+            Event::Read => {
+                if let Some(flow) = self.driver.endpoint.flow_mut(id) {
+                    run.on_read(now, flow);
+                }
+            }
+            Event::Ended(result) => {
+                let result = result.map_err(|error| self_explaining(&error, &self.driver));
+                if let Some(flow) = self.driver.endpoint.observe(id) {
+                    match result {
+                        Ok(()) => run.stop(now, flow),
+                        Err(reason) => run.fail(now, flow, reason),
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Somebody began a flow.
+    fn greet(&mut self, now: Time, id: FlowId, event: &Event) -> Option<usize> {
+        let index = self.flows.len();
+        let flow = self.driver.endpoint.flow_mut(id)?;
+        if !matches!(event, Event::Connected(_)) {
+            // It never got so far.
+            self.driver.endpoint.forget(id);
+            return None;
+        }
+        let made = self.welcome.as_mut().map(|welcome| welcome(index));
+        let (name, end) = match made {
+            Some(Ok(made)) => made,
+            Some(Err(reason)) => {
+                flow.close(now, Code::Storage, &reason);
+                output::complain(&reason);
+                self.any_failed = true;
+                self.turned_away.push(id);
+                return None;
+            }
+            None => return None,
+        };
+        let peer = self.driver.endpoint.peer(id).map(|peer| shown(peer)).unwrap_or_default();
+        self.say(&format!("{}flow from {peer}\n", self.label(index, &name)));
+        self.flows.push(FlowRun::new(id, name, peer, end));
+        Some(index)
+    }
+
+    fn move_data(&mut self, now: Time) {
+        for run in &mut self.flows {
+            if !run.is_running() {
+                continue;
+            }
+            let Some(flow) = self.driver.endpoint.flow(run.id) else { continue };
+            if !run.has_work(flow) {
+                continue;
+            }
+            if let Some(flow) = self.driver.endpoint.flow_mut(run.id) {
+                run.work(now, flow);
+            }
+        }
+    }
+
+    /// RTT samples and the controllers' decisions.
+    fn take_observations(&mut self, now: Time) {
+        for (index, run) in self.flows.iter_mut().enumerate() {
+            if !run.is_running() {
+                continue;
+            }
+            let Some(flow) = self.driver.endpoint.observe(run.id) else { continue };
+            run.observe(flow);
+            let Some(log) = &mut self.events else { continue };
+            while let Some((at, event)) = flow.poll_controller_event() {
+                log.event(at, index, &run.name, &event);
+            }
+            if now >= self.next_line
+                && let Some(stats) = flow.outgoing()
+            {
+                log.metrics(now, index, &run.name, &stats);
+            }
+        }
+    }
+
+    fn end_after_duration(&mut self, now: Time) {
+        let Some(duration) = self.duration else { return };
+        for run in &mut self.flows {
+            let over = run.began.is_some_and(|began| now >= began + duration);
+            if !over || run.ended.is_some() {
+                continue;
+            }
+            if let Some(flow) = self.driver.endpoint.flow_mut(run.id) {
+                run.finish(flow);
+            }
+        }
+    }
+
+    fn forget_ended(&mut self, now: Time) {
+        let endpoint = &mut self.driver.endpoint;
+        self.turned_away.retain(|id| {
+            let is_over = endpoint.flow(*id).is_none_or(cellpace_udp::Flow::is_over);
+            if is_over {
+                endpoint.forget(*id);
+            }
+            !is_over
+        });
+        let mut forgotten = Vec::new();
+        for (index, run) in self.flows.iter().enumerate() {
+            let Some(flow) = self.driver.endpoint.flow(run.id) else { continue };
+            if run.ended.is_some() && flow.is_over() {
+                forgotten.push(index);
+            }
+        }
+        for index in &forgotten {
+            let run = &self.flows[*index];
+            self.driver.endpoint.forget(run.id);
+            self.any_failed |= run.error.is_some();
+            self.idle_since = now;
+            self.say(&format!("{}{}\n", self.label(*index, &run.name), run.summary()));
+        }
+        if !self.ends && forgotten.len() == self.flows.len() {
+            // A receiver that goes on for ever must not remember every flow it ever had.
+            self.flows.clear();
+        }
+    }
+
+    fn show_interval(&mut self, now: Time) {
+        let mut lines = String::new();
+        let (mut running, mut sum) = (0, 0.0);
+        for index in 0..self.flows.len() {
+            let run = &mut self.flows[index];
+            if !run.is_running() {
+                continue;
+            }
+            let Some(flow) = self.driver.endpoint.flow(run.id) else { continue };
+            run.close_interval(now, flow);
+            running += 1;
+            sum += run.intervals.last().map_or(0.0, |interval| interval.throughput_mbps);
+            let line = run.line();
+            lines += &format!("{}{line}\n", self.label(index, &self.flows[index].name));
+        }
+        if running > 1 {
+            lines += &format!("[sum] {running} flows: {sum:.2} Mbit/s\n");
+        }
+        self.say(&lines);
+    }
+
+    fn label(&self, index: usize, name: &str) -> String {
+        match (name, self.flows.len() > 1 || self.welcome.is_some()) {
+            (_, false) => String::new(),
+            ("", _) => format!("[{}] ", index + 1),
+            (name, _) => format!("[{} {name}] ", index + 1),
+        }
+    }
+
+    /// Ctrl-C: what has been sent is all, or the flows end as they are.
+    fn stop(&mut self) {
+        self.stopping = true;
+        self.driver.endpoint.stop_listening();
+        let now = self.driver.now();
+        for run in &mut self.flows {
+            let Some(flow) = self.driver.endpoint.flow_mut(run.id) else { continue };
+            if run.is_running() && self.cut_at_interrupt {
+                run.finish(flow);
+            } else {
+                flow.close(now, Code::Stopped, "it was interrupted");
+                run.fail(now, flow, "interrupted".into());
+            }
+        }
+    }
+
+    fn say(&self, text: &str) {
+        let _ = if self.quiet_stdout {
+            io::stderr().lock().write_all(text.as_bytes())
+        } else {
+            let mut out = io::stdout().lock();
+            out.write_all(text.as_bytes()).and_then(|()| out.flush())
+        };
+    }
+
+    fn finish(mut self, about: &About<'_>) -> Result<ExitCode, Failure> {
+        let trouble = self.driver.trouble().clone();
+        if trouble.refused > 0 {
+            let hint = if trouble.too_large { "; try a smaller --mtu" } else { "" };
+            let (count, said) = (trouble.refused, &trouble.said);
+            output::complain(&format!("the system refused {count} datagrams: {said}{hint}"));
+        }
+        if let Some(log) = self.events.take() {
+            log.finish()?;
+        }
+        if let Some(path) = about.json {
+            let first = self.flows.iter().filter_map(|run| run.began).min();
+            let last = self.flows.iter().filter_map(|run| run.ended).max();
+            let document = Document {
+                schema: SCHEMA,
+                version: env!("CARGO_PKG_VERSION"),
+                role: about.role,
+                mode: if about.unreliable { "unreliable" } else { "reliable" },
+                mtu: about.mtu,
+                seed: about.seed,
+                duration_s: match (first, last) {
+                    (Some(first), Some(last)) => (last - first).as_secs_f64(),
+                    _ => 0.0,
+                },
+                refused_by_system: trouble.refused,
+                flows: self.flows.iter().map(FlowRun::document).collect(),
+            };
+            let text = serde_json::to_string_pretty(&document).map_err(Failure::failed)?;
+            output::write(path, &(text + "\n"))?;
+        }
+        let failed: Vec<_> = self.flows.iter().filter_map(|run| run.error.as_deref()).collect();
+        match failed.first() {
+            Some(reason) => Err(Failure::failed(reason)),
+            None if self.any_failed => Ok(ExitCode::FAILURE),
+            None => Ok(ExitCode::SUCCESS),
+        }
+    }
+}
+
+/// What silence means where the system has refused to send.
+fn self_explaining(error: &FlowError, driver: &Driver) -> String {
+    let trouble = driver.trouble();
+    match error {
+        FlowError::NoAnswer(_) | FlowError::Silent(_) if trouble.refused > 0 => {
+            format!("{error} (the system said: {})", trouble.said)
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// An address as people write it.
+pub(crate) fn shown(address: std::net::SocketAddr) -> String {
+    std::net::SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
+}
+
+/// What a flow of made-up bytes sends.
+pub(crate) fn made(unreliable: bool, bytes: Option<u64>) -> End {
+    End::Source(if unreliable { Source::None } else { Source::made(bytes) })
+}
