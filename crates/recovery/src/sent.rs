@@ -241,6 +241,12 @@ impl<D: Copy> Sent<D> {
         self.timeouts_in_a_row = 0;
     }
 
+    /// The ack to come tells of arrivals of long ago, as the acks of then were lost. It does not
+    /// show that the last timeout was wrong: what was sent since may well be lost.
+    pub fn confirm_timeout(&mut self) {
+        self.first_after_timeout = None;
+    }
+
     /// When [`on_timer`](Self::on_timer) wants to be called. `controller` may override the
     /// retransmission timeout.
     pub fn next_deadline(&self, controller: &dyn Controller) -> Option<Time> {
@@ -624,6 +630,19 @@ mod tests {
         let again: Vec<u64> = std::iter::from_fn(|| sent.next_lost()).collect();
         assert_eq!(again, (0..18).collect::<Vec<_>>());
         assert_eq!(again, witness.lost);
+    }
+
+    #[test]
+    fn an_ack_of_old_news_leaves_the_timeout_as_it_is() {
+        let (mut sent, mut witness) = setup(3);
+        sent.on_timer(ms(1000), &mut witness);
+        let data = sent.next_lost().unwrap();
+        send(&mut sent, &mut witness, ms(1000), data);
+        sent.confirm_timeout();
+        ack(&mut sent, &mut witness, ms(20_000), &[0]);
+        assert_eq!((witness.spurious_timeouts, witness.late.as_slice()), (0, &[0][..]));
+        assert_eq!(sent.rtt().smoothed(), None, "19 s are no RTT");
+        assert_eq!((sent.next_lost(), sent.in_flight()), (Some(1), 1000));
     }
 
     #[test]

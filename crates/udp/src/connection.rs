@@ -421,12 +421,12 @@ impl Flow {
 
     fn on_close(&mut self, code: Code, reason: &str) {
         self.closed_due = true;
-        let complete = match &self.half {
-            Half::Out(out) => out.is_complete(),
+        let done = match (code, &mut self.half) {
+            (Code::Done, Half::Out(out)) => out.on_done(),
             _ => false,
         };
         let result = match code {
-            Code::Done if complete => Ok(()),
+            Code::Done if done => Ok(()),
             Code::Done => Err(FlowError::Closed("it ended before everything was sent".into())),
             _ => Err(FlowError::Closed(reason.to_owned())),
         };
@@ -517,6 +517,13 @@ impl Flow {
         let ids = Ids { to: self.ids.from, from: self.ids.to };
         if std::mem::take(&mut self.closed_due) {
             return Some(wire::write_closed(out, ids));
+        }
+        if matches!(self.state, State::Closing { tries: 0, .. })
+            && let Half::In(incoming) = &mut self.half
+            && let Some(bytes) = incoming.poll_ack(now, ids, self.room, out)
+        {
+            // The last arrivals are told before the end.
+            return Some(bytes);
         }
         match self.state {
             State::Hello { again_at, .. } if again_at <= now => Some(self.say_hello(now, out)),

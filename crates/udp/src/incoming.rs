@@ -56,6 +56,8 @@ pub(crate) struct Incoming {
     /// The window that the sender was told last.
     told_window: u64,
     report: Vec<u8>,
+    /// When the newest packet arrived.
+    arrived_at: Option<Time>,
     stats: IncomingStats,
 }
 
@@ -77,6 +79,7 @@ impl Incoming {
             acked_until: 0,
             told_window: if unreliable { u64::MAX } else { buffer },
             report: Vec::new(),
+            arrived_at: None,
             stats: IncomingStats::default(),
         }
     }
@@ -151,6 +154,7 @@ impl Incoming {
             let Some(first) = self.numbers.pop_first() else { break };
             self.raise_floor(first.end);
         }
+        self.arrived_at = Some(now);
         self.stats.packets += 1;
         self.stats.ip_bytes += ip_bytes;
         self.stats.next_number = self.stats.next_number.max(number + 1);
@@ -240,10 +244,12 @@ impl Incoming {
         let start = self.acked_until.saturating_sub(REPEATED).max(self.log.first());
         self.told_window = self.assembly.as_ref().map_or(u64::MAX, Assembly::window);
         let report = std::mem::take(&mut self.report);
+        let held = self.arrived_at.map_or(0, |at| (now - at).as_nanos() / 1_000);
         let head = AckHead {
             sequence: self.ack_sequence,
             window: self.told_window,
             position: start,
+            held_us: u32::try_from(held).unwrap_or(u32::MAX),
             report: &report,
         };
         let entries = self.log.log_from(start).map(|arrived| Entry {

@@ -80,6 +80,10 @@ pub(crate) struct Outgoing {
     rtts: Vec<Span>,
 }
 
+/// A receiver acknowledges at once. What it tells later than this, in answer to a question, says
+/// nothing about the present RTT.
+const OLD_NEWS_US: u32 = 100_000;
+
 /// RTT samples that wait to be taken at most; those beyond are not kept.
 const MOST_RTTS: usize = 1 << 14;
 
@@ -193,6 +197,18 @@ impl Outgoing {
         self.fin == Fin::Arrived && (self.unreliable || Some(self.base) == self.total)
     }
 
+    /// The receiver says that it has everything. Returns whether that can be.
+    pub(crate) fn on_done(&mut self) -> bool {
+        let Some(total) = self.total.filter(|_| self.fin != Fin::Unsent) else { return false };
+        self.fin = Fin::Arrived;
+        if !self.unreliable {
+            // Acks of the last packets may have been lost; the close tells the same.
+            self.base = total;
+            self.buffer.clear();
+        }
+        true
+    }
+
     /// Whether the other side owes an answer.
     pub(crate) fn is_waiting(&self) -> bool {
         self.sender.sent().in_flight() > 0
@@ -208,11 +224,14 @@ impl Outgoing {
 
     pub(crate) fn on_ack(&mut self, now: Time, ack: &Ack<'_>) {
         self.peer_window = self.peer_window.max(ack.window);
+        if ack.held_us > OLD_NEWS_US {
+            self.sender.sent_mut().confirm_timeout();
+        }
         self.collect_arrivals(ack);
         let mut arrived = std::mem::take(&mut self.arrived);
         let headers = (self.overhead + self.data_header()) as u64;
         let (acked, fin, stats) = (&mut self.acked, &mut self.fin, &mut self.stats);
-        let rtts = &mut self.rtts;
+        let (rtts, base) = (&mut self.rtts, self.base);
         self.sender.on_ack(now, &arrived, |piece, rtt| {
             if rtts.len() < MOST_RTTS {
                 rtts.push(rtt);
@@ -223,7 +242,10 @@ impl Outgoing {
                 Piece::Data { offset, length } => {
                     stats.acked_bytes += u64::from(length);
                     stats.acked_ip_bytes += headers + u64::from(length);
-                    acked.insert(offset..offset + u64::from(length));
+                    // It may have arrived before, in another packet.
+                    if offset >= base {
+                        acked.insert(offset..offset + u64::from(length));
+                    }
                 }
             }
         });

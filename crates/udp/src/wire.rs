@@ -99,6 +99,8 @@ pub struct Ack<'a> {
     pub window: u64,
     /// How many packets arrived before the first entry.
     pub position: u64,
+    /// Microseconds from the newest arrival to this ack.
+    pub held_us: u32,
     /// The report of the algorithm's half at the receiver; empty: none.
     pub report: &'a [u8],
     entries: Varints<'a>,
@@ -300,10 +302,12 @@ impl<'a> Reader<'a> {
 
     fn ack(&mut self) -> Option<Ack<'a>> {
         let (sequence, window, position) = (self.u64()?, self.u64()?, self.u64()?);
+        let held_us = self.u32()?;
         let lengths = [self.u16()?, self.u16()?].map(usize::from);
         let report = self.bytes(lengths[0])?;
         let entries = Varints(self.bytes(lengths[1])?);
-        Some(Ack { sequence, window, position, report, entries, ranges: Varints(self.0) })
+        let ranges = Varints(self.0);
+        Some(Ack { sequence, window, position, held_us, report, entries, ranges })
     }
 }
 
@@ -521,6 +525,8 @@ pub struct AckHead<'a> {
     pub window: u64,
     /// How many packets arrived before the first entry.
     pub position: u64,
+    /// Microseconds from the newest arrival to this ack.
+    pub held_us: u32,
     /// The report of the algorithm's half; left out where there is no room.
     pub report: &'a [u8],
 }
@@ -537,8 +543,11 @@ pub fn write_ack<'e>(
     ranges: impl Iterator<Item = &'e std::ops::Range<u64>>,
 ) -> (usize, u64) {
     let limit = out.len() + room;
-    let writer =
-        Writer::new(out, kind::ACK, ids).u64(head.sequence).u64(head.window).u64(head.position);
+    let writer = Writer::new(out, kind::ACK, ids)
+        .u64(head.sequence)
+        .u64(head.window)
+        .u64(head.position)
+        .u32(head.held_us);
     let lengths = writer.out.len();
     let mut writer = writer.u32(0);
     if writer.out.len() + head.report.len() + LEAST_LISTS <= limit {
