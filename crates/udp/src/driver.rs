@@ -188,6 +188,7 @@ impl Driver {
 
     fn receive(&mut self, way: usize) -> io::Result<()> {
         for _ in 0..RECEIVES_IN_A_ROW {
+            let before = self.now();
             let mut metas = [RecvMeta::default(); BUFFERS];
             let mut slices = self.buffers.iter_mut().map(|buffer| IoSliceMut::new(buffer));
             let mut slices: [IoSliceMut<'_>; BUFFERS] =
@@ -212,6 +213,11 @@ impl Driver {
                 for datagram in buffer[..meta.len].chunks(meta.stride.max(1)) {
                     self.endpoint.handle_datagram(arrived, meta.addr, way, datagram);
                 }
+            }
+            if count < BUFFERS {
+                // There was no more, and asking again would cost as much as this did.
+                self.ways[way].drained_at = before;
+                return Ok(());
             }
         }
         Ok(())

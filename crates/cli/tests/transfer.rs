@@ -1,0 +1,365 @@
+//! `cellpace send` and `recv` as users run them, over the loopback interface.
+
+#![allow(clippy::unwrap_used)]
+#![cfg(unix)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn cellpace(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cellpace"));
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// A `recv` that waits, and where.
+struct Waiting {
+    child: Child,
+    address: String,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Waiting {
+    fn start(command: &str, args: &[&str]) -> Self {
+        let all = [&[command, "--listen", "127.0.0.1:0"], args].concat();
+        let mut child = cellpace(&all).spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        let address = line.trim().rsplit(' ').next().unwrap().to_owned();
+        assert!(line.contains("waiting at"), "{line}");
+        // Keeps the pipe open and empty.
+        std::thread::spawn(move || said.read_to_end(&mut Vec::new()));
+        Self { child, address }
+    }
+
+    fn recv(args: &[&str]) -> Self {
+        Self::start("recv", args)
+    }
+
+    fn end(mut self) -> (bool, String) {
+        let mut out = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        (self.child.wait().unwrap().success(), out)
+    }
+}
+
+fn send(address: &str, args: &[&str]) -> Output {
+    cellpace(&[&["send", address], args].concat()).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A file of bytes that look like nothing else.
+fn content(path: &Path, bytes: usize) -> blake3::Hash {
+    let mut random = cellpace_base::Random::seeded(bytes as u64, 0);
+    let content: Vec<u8> = (0..bytes).map(|_| random.bits() as u8).collect();
+    fs::write(path, &content).unwrap();
+    blake3::hash(&content)
+}
+
+fn hash(path: &Path) -> blake3::Hash {
+    blake3::hash(&fs::read(path).unwrap())
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn a_file_arrives_under_every_controller() {
+    let folder = tempfile::tempdir().unwrap();
+    let (original, copy) = (folder.path().join("original"), folder.path().join("copy"));
+    let expected = content(&original, 300_000);
+    for cc in ["verus", "copa", "sprout", "bbr", "cubic", "vegas", "fixed:cwnd=20pkts"] {
+        let waiting = Waiting::recv(&["--once", "--output", text(&copy)]);
+        let sent = send(&waiting.address, &[text(&original), "--cc", cc]);
+        assert!(sent.status.success(), "{cc}: {}", said(&sent));
+        assert!(waiting.end().0, "{cc}");
+        assert_eq!(hash(&copy), expected, "{cc}");
+        fs::remove_file(&copy).unwrap();
+    }
+}
+
+#[test]
+fn packets_of_1280_bytes_over_ipv6() {
+    let folder = tempfile::tempdir().unwrap();
+    let (original, copy) = (folder.path().join("original"), folder.path().join("copy"));
+    let expected = content(&original, 1_000_000);
+    if UdpSocket::bind("[::1]:0").is_err() {
+        println!("skipped: no IPv6 here");
+        return;
+    }
+    let args = ["--once", "--output", text(&copy), "--mtu", "1280", "--listen", "[::1]:0"];
+    let mut child = cellpace(&[&["recv"], &args[..]].concat()).spawn().unwrap();
+    let mut line = String::new();
+    let mut complaints = BufReader::new(child.stderr.take().unwrap());
+    complaints.read_line(&mut line).unwrap();
+    let address = line.trim().rsplit(' ').next().unwrap();
+    let sent = send(address, &[text(&original), "--cc", "cubic", "--json", "-"]);
+    assert!(sent.status.success(), "{}", said(&sent));
+    assert!(child.wait().unwrap().success());
+    assert_eq!(hash(&copy), expected);
+    let document: Value = serde_json::from_slice(&sent.stdout).unwrap();
+    // 1280 - 48 - 41 bytes of payload in each.
+    assert!(document["flows"][0]["packets"].as_u64().unwrap() >= 1_000_000 / 1191);
+}
+
+#[test]
+fn standard_input_to_standard_output() {
+    let waiting = Waiting::recv(&["--once", "--output", "-"]);
+    let mut sender = cellpace(&["send", &waiting.address, "-", "--cc", "cubic"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = sender.stdin.take().unwrap();
+    input.write_all(b"first, ").unwrap();
+    input.flush().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    input.write_all(b"then the rest").unwrap();
+    drop(input);
+    assert!(sender.wait().unwrap().success());
+    assert_eq!(waiting.end(), (true, "first, then the rest".into()));
+}
+
+#[test]
+fn the_document_of_several_flows() {
+    let waiting = Waiting::recv(&["--once", "--json", "-"]);
+    let args = ["--cc", "verus", "--cc", "cubic", "--bytes", "2MB", "--json", "-"];
+    let sent = send(&waiting.address, &args);
+    assert!(sent.status.success(), "{}", said(&sent));
+    let (ok, received) = waiting.end();
+    assert!(ok);
+    let sent: Value = serde_json::from_slice(&sent.stdout).unwrap();
+    let received: Value = serde_json::from_str(&received).unwrap();
+    for document in [&sent, &received] {
+        assert_eq!(document["schema"], "cellpace.transfer/1");
+        assert_eq!(document["flows"].as_array().unwrap().len(), 2);
+        for flow in document["flows"].as_array().unwrap() {
+            assert_eq!((&flow["bytes"], &flow["error"]), (&2_000_000.into(), &Value::Null));
+            assert!(!flow["intervals"].as_array().unwrap().is_empty());
+            assert!(flow["throughput_mbps"].as_f64() > flow["goodput_mbps"].as_f64());
+        }
+    }
+    assert_eq!((&sent["role"], &received["role"]), (&"send".into(), &"recv".into()));
+    assert_eq!(sent["flows"][1]["cc"], "cubic");
+    assert!(sent["flows"][0]["rtt_ms_seen"]["p50"].is_number());
+    assert_eq!(received["flows"][0]["blake3"], received["flows"][1]["blake3"]);
+}
+
+#[test]
+fn unreliable_flows_and_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let (lines, qlog) = (folder.path().join("events.jsonl"), folder.path().join("events.sqlog"));
+    for path in [&lines, &qlog] {
+        let waiting = Waiting::recv(&["--once"]);
+        let args =
+            ["--unreliable", "--duration", "1500ms", "--cc", "verus", "--events", text(path)];
+        let sent = send(&waiting.address, &args);
+        assert!(sent.status.success(), "{}", said(&sent));
+        assert!(waiting.end().0);
+        let shown = String::from_utf8(sent.stdout).unwrap();
+        assert!(shown.contains("Mbit/s") && shown.contains("in flight"), "{shown}");
+    }
+    let events: Vec<Value> = fs::read_to_string(&lines)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert!(events.iter().any(|event| event["event"] == "phase"), "{events:?}");
+    assert!(events.iter().any(|event| event["event"] == "metrics"));
+    assert!(events.iter().all(|event| event["time_s"].is_number() && event["cc"] == "verus"));
+    let qlog = fs::read_to_string(&qlog).unwrap();
+    let mut records = qlog.split('\u{1e}').skip(1);
+    let header: Value = serde_json::from_str(records.next().unwrap()).unwrap();
+    assert_eq!(header["serialization_format"], "application/qlog+json-seq");
+    let names: Vec<String> = records
+        .map(|record| serde_json::from_str::<Value>(record).unwrap())
+        .map(|record| record["name"].as_str().unwrap().to_owned())
+        .collect();
+    assert!(names.iter().any(|name| name == "quic:recovery_metrics_updated"), "{names:?}");
+}
+
+#[test]
+fn the_sender_waits_and_the_receiver_connects() {
+    let folder = tempfile::tempdir().unwrap();
+    let (original, copy) = (folder.path().join("original"), folder.path().join("copy"));
+    let expected = content(&original, 500_000);
+    let waiting = Waiting::start("send", &[text(&original), "--cc", "cubic"]);
+    let args = ["recv", "--reverse", &waiting.address, "--output", text(&copy)];
+    let received = cellpace(&args).output().unwrap();
+    assert!(received.status.success(), "{}", said(&received));
+    assert!(waiting.end().0);
+    assert_eq!(hash(&copy), expected);
+}
+
+#[test]
+fn a_receiver_that_starts_late_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let (original, copy) = (folder.path().join("original"), folder.path().join("copy"));
+    let expected = content(&original, 100_000);
+    // A port that is free, and most likely still is in a moment.
+    let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let mut sender =
+        cellpace(&["send", &address, text(&original), "--cc", "cubic"]).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(1_200));
+    let args = ["recv", "--listen", &address, "--once", "--output", text(&copy)];
+    let received = cellpace(&args).output().unwrap();
+    assert!(received.status.success(), "{}", said(&received));
+    assert!(sender.wait().unwrap().success());
+    assert_eq!(hash(&copy), expected);
+}
+
+#[test]
+fn a_receiver_that_is_killed_ends_the_sender_with_an_error_and_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("copy");
+    let mut waiting = Waiting::recv(&["--once", "--output", text(&copy)]);
+    let args = ["send", &waiting.address, "--duration", "60s", "--cc", "cubic", "--timeout", "1s"];
+    let sender = cellpace(&args).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(700));
+    let killed = Instant::now();
+    waiting.child.kill().unwrap();
+    let output = sender.wait_with_output().unwrap();
+    assert!(!output.status.success() && killed.elapsed() < Duration::from_secs(30));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        said(&output).contains("nothing heard from the other side for 1s"),
+        "{}",
+        said(&output)
+    );
+    assert!(!copy.exists());
+}
+
+#[test]
+fn nobody_there_is_an_error_in_bounded_time() {
+    let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let sent = send(&address, &["--bytes", "1MB", "--timeout", "600ms"]);
+    assert_eq!(sent.status.code(), Some(1));
+    assert!(said(&sent).contains("no answer within"), "{}", said(&sent));
+}
+
+#[test]
+fn a_full_disk_leaves_no_half_file_and_the_sender_hears_why() {
+    let waiting = Waiting::recv(&["--once", "--output", "/dev/full"]);
+    let sent = send(&waiting.address, &["--bytes", "1MB", "--cc", "cubic"]);
+    assert_eq!(sent.status.code(), Some(1));
+    assert!(said(&sent).contains("cannot write: No space left"), "{}", said(&sent));
+    assert!(!waiting.end().0);
+}
+
+#[test]
+fn a_small_file_system_leaves_no_half_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = folder.path().join("small");
+    fs::create_dir(&small).unwrap();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=1m", "none", text(&small)])
+        .stderr(Stdio::null())
+        .status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        println!("skipped: mounting is not permitted");
+        return;
+    }
+    let copy = small.join("copy");
+    fs::write(&copy, "what was there").unwrap();
+    let waiting = Waiting::recv(&["--once", "--output", text(&copy)]);
+    let sent = send(&waiting.address, &["--bytes", "5MB", "--cc", "cubic"]);
+    let ended = waiting.end();
+    let names: Vec<_> = fs::read_dir(&small).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let left = fs::read_to_string(&copy).unwrap();
+    Command::new("umount").arg(&small).status().unwrap();
+    assert_eq!(sent.status.code(), Some(1));
+    assert!(said(&sent).contains("No space left"), "{}", said(&sent));
+    assert!(!ended.0);
+    assert_eq!((names.len(), left.as_str()), (1, "what was there"));
+}
+
+#[test]
+fn a_port_scan_of_fifty_thousand_packets_a_second() {
+    let folder = tempfile::tempdir().unwrap();
+    let (original, copy) = (folder.path().join("original"), folder.path().join("copy"));
+    let expected = content(&original, 3_000_000);
+    let waiting = Waiting::recv(&["--once", "--output", text(&copy)]);
+    let scanner = UdpSocket::bind("127.0.0.1:0").unwrap();
+    scanner.connect(&waiting.address).unwrap();
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let scan = std::thread::spawn(move || {
+        let mut random = cellpace_base::Random::seeded(3, 3);
+        let (mut count, began) = (0_u64, Instant::now());
+        while stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+            // Fifty in each millisecond.
+            while count < began.elapsed().as_millis() as u64 * 50 {
+                let bytes: Vec<u8> = (0..random.below(200)).map(|_| random.bits() as u8).collect();
+                let _ = scanner.send(&bytes);
+                count += 1;
+            }
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        count as f64 / began.elapsed().as_secs_f64()
+    });
+    let sent = send(&waiting.address, &[text(&original), "--cc", "fixed:cwnd=10pkts"]);
+    stop.send(()).unwrap();
+    println!("scanned at {:.0} packets/s", scan.join().unwrap());
+    assert!(sent.status.success(), "{}", said(&sent));
+    assert!(waiting.end().0);
+    assert_eq!(hash(&copy), expected);
+}
+
+#[test]
+fn two_hundred_flows_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let waiting = Waiting::recv(&["--once", "--output", text(folder.path())]);
+    let controllers = ["cubic", "verus", "vegas", "fixed:cwnd=4pkts"];
+    let mut args = vec!["--bytes", "100kB", "--json", "-"];
+    (0..200).for_each(|flow| args.extend(["--cc", controllers[flow % 4]]));
+    let sent = send(&waiting.address, &args);
+    assert!(sent.status.success(), "{}", said(&sent));
+    assert!(waiting.end().0);
+    let document: Value = serde_json::from_slice(&sent.stdout).unwrap();
+    assert_eq!(document["flows"].as_array().unwrap().len(), 200);
+    let mut hashes: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (fs::metadata(&path).unwrap().len(), hash(&path).to_string()))
+        .collect();
+    assert_eq!(hashes.len(), 200);
+    hashes.dedup();
+    assert_eq!(hashes.len(), 1, "the same made-up bytes in each");
+    assert_eq!(hashes[0].0, 100_000);
+}
+
+#[test]
+fn wrong_usage_is_told_apart_from_failure() {
+    for (args, hint) in [
+        (&["send"][..], "HOST:PORT"),
+        (&["send", "127.0.0.1:9", "--cc", "cubik"], "did you mean `cubic`"),
+        (&["send", "127.0.0.1:9", "--bytes", "5"], "unit"),
+        (&["send", "127.0.0.1:9", "--mtu", "100"], "1280"),
+        (&["send", "127.0.0.1:9", "file", "--unreliable"], "cannot be used with"),
+        (&["send", "127.0.0.1:9", "file", "--cc", "bbr", "--cc", "cubic"], "one flow"),
+        (&["recv", "--json", "-"], "--once"),
+        (&["recv", "127.0.0.1:9"], "--reverse"),
+    ] {
+        let output = cellpace(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(said(&output).contains(hint), "{args:?}: {}", said(&output));
+    }
+    let missing = send("127.0.0.1:9", &["/no/such/file"]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(said(&missing).contains("/no/such/file"));
+}
