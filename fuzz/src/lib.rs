@@ -1,11 +1,14 @@
-//! What fuzzers feed: one function for each kind of text that comes from outside. Each must
+//! What fuzzers feed: one function for each kind of input that comes from outside. Each must
 //! return for any bytes, without a panic and with memory in proportion to what it was given.
 //!
 //! `cargo +nightly fuzz run trace target/found fuzz/corpus/trace` searches (also `path`,
 //! `controller`, `scenario`, `mdi_file`, `mdi_csv`, `mdi_flat`,
 //! `mdi_samples`), beginning with the inputs in `corpus/` and keeping new ones apart in
+//! `controller`, `scenario`, `datagram`, `flow`), beginning with the inputs in `corpus/` and keeping new ones apart in
 //! `target/found`, which must exist. The corpora are replayed by `cargo test`, and single files,
 //! such as those that a fuzzer found, by `cargo run -p cellpace-fuzz --bin trace FILE...`.
+
+mod udp;
 
 use std::io::Write;
 
@@ -20,11 +23,14 @@ use cellpace_path::schedule::{Trace, TraceFiles};
 use cellpace_path::{Packet, QueueSpec, TraceSpec};
 use cellpace_sim::{AckPolicy, FlowSpec, Scenario, run};
 
+pub use udp::{datagram, flow};
+
 /// A target: something that reads bytes from outside.
 pub type Target = fn(&[u8]);
 
 /// All targets by name; each has a folder of that name in `corpus/`.
 pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 6] = [
     ("trace", trace),
     ("path", path),
     ("controller", controller),
@@ -33,6 +39,8 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("mdi_csv", mdi_csv),
     ("mdi_flat", mdi_flat),
     ("mdi_samples", mdi_samples),
+    ("datagram", datagram),
+    ("flow", flow),
 ];
 
 /// The longest simulation: long enough for a few round trips.

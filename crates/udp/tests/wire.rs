@@ -1,0 +1,182 @@
+//! The bytes of datagrams: those of the documentation, there and back, and damaged ones.
+
+#![allow(clippy::unwrap_used)]
+
+use cellpace_base::Time;
+use cellpace_udp::wire::{
+    self, Accept, AckHead, Code, Cookie, Entry, Hello, Ids, Numbered, Packet,
+};
+use proptest::prelude::*;
+
+const TO_RESPONDER: Ids = Ids { to: 0x1112_1314_1516_1718, from: 0x0102_0304_0506_0708 };
+const TO_INITIATOR: Ids = Ids { to: TO_RESPONDER.from, from: TO_RESPONDER.to };
+const COOKIE: Cookie = Cookie { issued_ms: 1234, seal: *b"0123456789abcdef" };
+
+fn entry(number: u64, micros: u64) -> Entry {
+    Entry { number, received_at: Time::from_micros(micros) }
+}
+
+fn ack(out: &mut Vec<u8>, room: usize, entries: &[Entry], ranges: &[std::ops::Range<u64>]) -> u64 {
+    let head = AckHead { sequence: 5, window: 1 << 20, position: 97, held_us: 12, report: b"rep" };
+    let entries = entries.iter().copied();
+    wire::write_ack(out, TO_INITIATOR, room, &head, entries, ranges.iter()).1
+}
+
+fn vectors() -> Vec<(&'static str, Vec<u8>)> {
+    let written = |write: &dyn Fn(&mut Vec<u8>)| {
+        let mut out = Vec::new();
+        write(&mut out);
+        out
+    };
+    let hello = Hello { cookie: COOKIE, mtu: 1500, controller: "verus:r=2", ..Hello::default() };
+    let accept = Accept { unreliable: false, mtu: 1400, window: 1 << 24, flows: 1, controller: "" };
+    let plain = Numbered { number: 100, matters: 7, stamp: None };
+    let stamped = Numbered { stamp: Some(0xfeed), ..plain };
+    let to_nobody = Ids { to: 0, from: TO_RESPONDER.from };
+    let from_nobody = Ids { to: TO_RESPONDER.from, from: 0 };
+    vec![
+        ("HELLO", written(&|out| drop(wire::write_hello(out, to_nobody, &hello)))),
+        ("RETRY", written(&|out| drop(wire::write_retry(out, from_nobody, &COOKIE)))),
+        ("VERSION", written(&|out| drop(wire::write_version(out, from_nobody, 1)))),
+        ("REFUSE", written(&|out| drop(wire::write_refuse(out, from_nobody, Code::Busy, "full")))),
+        ("ACCEPT", written(&|out| drop(wire::write_accept(out, TO_INITIATOR, &accept)))),
+        (
+            "DATA",
+            written(&|out| {
+                wire::write_data(out, TO_RESPONDER, plain, 4096, (b"cell", b"pace"));
+            }),
+        ),
+        (
+            "DATA with stamp",
+            written(&|out| {
+                wire::write_data(out, TO_RESPONDER, stamped, 4096, (b"cellpace", b""));
+            }),
+        ),
+        (
+            "FIN",
+            written(&|out| {
+                wire::write_fin(out, TO_RESPONDER, plain, 4104, blake3::hash(b"").as_bytes());
+            }),
+        ),
+        (
+            "ACK",
+            written(&|out| {
+                let entries = [entry(100, 5_000_000), entry(101, 5_000_250), entry(99, 5_001_000)];
+                ack(out, 1000, &entries, &[99..102, 20..98, 0..11]);
+            }),
+        ),
+        ("PING", written(&|out| drop(wire::write_ping(out, TO_RESPONDER)))),
+        ("CLOSE", written(&|out| drop(wire::write_close(out, TO_INITIATOR, Code::Done, "")))),
+        ("CLOSED", written(&|out| drop(wire::write_closed(out, TO_RESPONDER)))),
+    ]
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn the_test_vectors_of_the_documentation() {
+    let page = include_str!("../../../docs/udp-wire.md");
+    let shown = page.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
+    let ours: String = vectors()
+        .into_iter()
+        .map(|(name, bytes)| {
+            let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+            let end = if name == "HELLO" { end } else { bytes.len() };
+            format!("{name}: {}\n", hex(&bytes[..end]))
+        })
+        .collect();
+    assert!(shown == ours, "the page should show\n{ours}");
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let read: Vec<_> = vectors();
+    let packets: Vec<_> = read.iter().map(|(_, bytes)| wire::decode(bytes).unwrap()).collect();
+    assert_eq!(packets[0].0, Ids { to: 0, from: TO_RESPONDER.from });
+    let Packet::Hello(hello) = packets[0].1 else { panic!() };
+    assert_eq!((hello.cookie, hello.mtu, hello.controller), (COOKIE, 1500, "verus:r=2"));
+    assert_eq!(packets[3].1, Packet::Refuse(Code::Busy, "full"));
+    let numbered = Numbered { number: 100, matters: 7, stamp: Some(0xfeed) };
+    assert_eq!(packets[6].1, Packet::Data(numbered, 4096, b"cellpace"));
+    let Packet::Ack(ack) = packets[8].1 else { panic!() };
+    assert_eq!((ack.sequence, ack.window, ack.position, ack.held_us), (5, 1 << 20, 97, 12));
+    assert_eq!(ack.report, b"rep");
+    let entries = [entry(100, 5_000_000), entry(101, 5_000_250), entry(99, 5_001_000)];
+    assert_eq!(ack.entries().collect::<Vec<_>>(), entries);
+    assert_eq!(ack.ranges().collect::<Vec<_>>(), [(99, 101), (20, 97), (0, 10)]);
+}
+
+#[test]
+fn a_hello_is_as_long_as_any_answer_and_fits_into_the_smallest_packet() {
+    let (_, hello) = &vectors()[0];
+    assert_eq!(hello.len(), 1200);
+    let long = "x".repeat(4000);
+    let mut out = Vec::new();
+    wire::write_refuse(&mut out, TO_INITIATOR, Code::Busy, &long);
+    assert!(out.len() < 300);
+    let Some((_, Packet::Refuse(_, text))) = wire::decode(&out) else { panic!() };
+    assert_eq!(text.len(), wire::MOST_TEXT_BYTES);
+}
+
+#[test]
+fn every_single_damaged_bit_is_noticed() {
+    for (name, bytes) in vectors() {
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(wire::decode(&damaged), None, "{name}, bit {bit}");
+        }
+        assert!((0..bytes.len()).all(|end| wire::decode(&bytes[..end]).is_none()), "{name}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn acks_are_read_as_they_were_written_and_fit_their_room(
+        arrivals in prop::collection::vec((any::<u64>(), 0u64..1 << 40), 0..300),
+        gaps in prop::collection::vec((1u64..1 << 20, 1u64..1 << 20), 0..100),
+        room in 160usize..1500,
+    ) {
+        let mut micros = 0;
+        let entries: Vec<Entry> = arrivals
+            .iter()
+            .map(|(number, gap)| {
+                micros += gap;
+                entry(*number, micros)
+            })
+            .collect();
+        let mut at = 0;
+        let mut ranges = Vec::new();
+        for (gap, length) in gaps {
+            ranges.push(at + gap..at + gap + length);
+            at += gap + length;
+        }
+        ranges.reverse();
+        let mut out = Vec::new();
+        let held = ack(&mut out, room, &entries, &ranges) as usize;
+        prop_assert!(out.len() <= room);
+        prop_assert!(held > 0 || entries.is_empty(), "an ack makes progress");
+        let Some((_, Packet::Ack(ack))) = wire::decode(&out) else { panic!() };
+        prop_assert_eq!(ack.entries().collect::<Vec<_>>(), &entries[..held]);
+        let told: Vec<_> = ack.ranges().collect();
+        let expected: Vec<_> = ranges.iter().map(|r| (r.start, r.end - 1)).collect();
+        prop_assert_eq!(&told[..], &expected[..told.len()]);
+    }
+
+    #[test]
+    fn no_datagram_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0u8..15) {
+        let mut bytes = bytes;
+        let _ = wire::decode(&bytes);
+        // The same with a type and a checksum that are right.
+        if bytes.len() >= wire::HEADER_BYTES {
+            bytes[0] = kind;
+            wire::seal(&mut bytes);
+            if let Some((_, Packet::Ack(ack))) = wire::decode(&bytes) {
+                prop_assert!(ack.entries().count() <= bytes.len());
+                prop_assert!(ack.ranges().count() <= bytes.len());
+            }
+        }
+    }
+}
