@@ -208,6 +208,20 @@ fn the_sender_waits_and_the_receiver_connects() {
 }
 
 #[test]
+fn the_receiver_connects_to_each_flow_of_a_sender_that_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["--cc", "cubic", "--cc", "verus", "--cc", "vegas", "--bytes", "200kB"];
+    let waiting = Waiting::start("send", &args);
+    let args = ["recv", "--reverse", &waiting.address, "--output", text(folder.path())];
+    let received = cellpace(&args).output().unwrap();
+    assert!(received.status.success(), "{}", said(&received));
+    assert!(waiting.end().0);
+    let files = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap());
+    let sizes: Vec<u64> = files.map(|entry| entry.metadata().unwrap().len()).collect();
+    assert_eq!(sizes, [200_000; 3]);
+}
+
+#[test]
 fn a_receiver_that_starts_late_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let (original, copy) = (folder.path().join("original"), folder.path().join("copy"));

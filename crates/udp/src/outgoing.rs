@@ -94,7 +94,7 @@ enum Fin {
     Arrived,
 }
 
-const NOTHING: [u8; 1 << 16] = [0; 1 << 16];
+static NOTHING: [u8; 1 << 16] = [0; 1 << 16];
 
 impl Outgoing {
     pub(crate) fn new(
@@ -467,4 +467,173 @@ pub(crate) struct Sizes {
     pub(crate) overhead: usize,
     /// Most bytes of the stream that are held.
     pub(crate) buffer: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use cellpace_cc as cc;
+
+    use super::*;
+    use crate::incoming::Incoming;
+    use crate::wire::Packet;
+
+    const IDS: Ids = Ids { to: 1, from: 2 };
+
+    /// Number and time of arrival of each packet that it hears of.
+    #[derive(Default, Clone)]
+    struct Witness(Arc<Mutex<Vec<(u64, Option<Time>)>>>);
+
+    impl Controller for Witness {
+        fn cwnd(&self) -> u64 {
+            1 << 30
+        }
+        fn on_sent(&mut self, packet: &cc::SentPacket) -> cc::Stamp {
+            cc::Stamp { wire: packet.number * 10, ..cc::Stamp::default() }
+        }
+        fn on_ack(&mut self, ack: &cc::Ack<'_>) {
+            let heard = ack.packets.iter().map(|packet| (packet.number, packet.received_at));
+            self.0.lock().unwrap().extend(heard);
+        }
+        fn on_report(&mut self, _: Time, report: &[u8]) {
+            self.0.lock().unwrap().push((u64::from(report[0]), None));
+        }
+    }
+
+    fn outgoing(stamped: bool, packets: usize) -> (Outgoing, Witness, Vec<Vec<u8>>) {
+        let witness = Witness::default();
+        let sizes = Sizes { datagram: 141, overhead: 28, buffer: 1 << 20 };
+        let controller = Box::new(witness.clone());
+        let mut outgoing = Outgoing::new(controller, stamped, false, sizes, 1 << 30, Time::ZERO);
+        outgoing.write(&vec![7; packets * 100]);
+        outgoing.flush();
+        let mut datagrams = Vec::new();
+        let mut out = Vec::new();
+        while outgoing.poll(Time::ZERO, IDS, &mut out).is_some() {
+            datagrams.push(std::mem::take(&mut out));
+        }
+        (outgoing, witness, datagrams)
+    }
+
+    fn arrive(incoming: &mut Incoming, now: Time, datagram: &[u8]) {
+        match wire::decode(datagram).unwrap().1 {
+            Packet::Data(numbered, offset, payload) => {
+                incoming.on_data(now, numbered, datagram.len() as u64 + 28, offset, payload);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn ack(incoming: &mut Incoming, now: Time) -> Vec<u8> {
+        let mut out = Vec::new();
+        incoming.poll_ack(now, IDS, 1000, &mut out).expect("an ack is due");
+        out
+    }
+
+    fn hear(outgoing: &mut Outgoing, now: Time, datagram: &[u8]) {
+        let Some((_, Packet::Ack(ack))) = wire::decode(datagram) else { panic!("no ack") };
+        outgoing.on_ack(now, &ack);
+    }
+
+    fn us(us: u64) -> Time {
+        Time::from_micros(us)
+    }
+
+    #[test]
+    fn times_and_order_of_arrival_survive_the_loss_of_acks() {
+        let (mut outgoing, witness, datagrams) = outgoing(false, 20);
+        let mut incoming = Incoming::new(None, false, 1 << 20);
+        let order = [0, 1, 3, 2, 4, 6, 5, 7, 8, 9, 10, 11, 12, 13, 14, 16, 15, 17, 18, 19];
+        for (index, number) in order.into_iter().enumerate() {
+            let now = us(100 * (1 + index as u64));
+            arrive(&mut incoming, now, &datagrams[number]);
+            let ack = ack(&mut incoming, now);
+            // Two acks of three are lost, but not the last.
+            if index % 3 == 0 || index == 19 {
+                hear(&mut outgoing, now, &ack);
+            }
+        }
+        let heard = witness.0.lock().unwrap().clone();
+        let expected: Vec<_> = order
+            .into_iter()
+            .enumerate()
+            .map(|(index, number)| (number as u64, Some(us(100 * (1 + index as u64)))))
+            .collect();
+        assert_eq!(heard, expected);
+        assert_eq!(outgoing.stats().acked_bytes, 2000);
+    }
+
+    #[test]
+    fn after_the_loss_of_many_acks_ranges_tell_what_arrived_and_nobody_tells_when() {
+        let (mut outgoing, witness, datagrams) = outgoing(false, 100);
+        let mut incoming = Incoming::new(None, false, 1 << 20);
+        let mut last = Vec::new();
+        for (number, datagram) in datagrams.iter().enumerate() {
+            if number == 50 {
+                continue;
+            }
+            let now = us(1 + number as u64);
+            arrive(&mut incoming, now, datagram);
+            last = ack(&mut incoming, now);
+        }
+        hear(&mut outgoing, us(200), &last);
+        let heard = witness.0.lock().unwrap().clone();
+        let numbers: Vec<u64> = heard.iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, (0..100).filter(|number| *number != 50).collect::<Vec<_>>());
+        let timed = heard.iter().filter(|(_, at)| at.is_some()).count();
+        assert_eq!(timed, 25, "the last one and those repeated");
+        assert_eq!(outgoing.stats().lost, 1);
+    }
+
+    #[test]
+    fn an_ack_that_comes_twice_or_late_says_nothing_new() {
+        let (mut outgoing, witness, datagrams) = outgoing(false, 3);
+        let mut incoming = Incoming::new(None, false, 1 << 20);
+        let acks: Vec<_> = (0..3)
+            .map(|number| {
+                arrive(&mut incoming, us(number as u64), &datagrams[number]);
+                ack(&mut incoming, us(number as u64))
+            })
+            .collect();
+        for index in [2, 0, 1, 2, 2] {
+            hear(&mut outgoing, us(10), &acks[index]);
+        }
+        assert_eq!(witness.0.lock().unwrap().len(), 3);
+    }
+
+    /// Reports the stamps that it sees.
+    #[derive(Default)]
+    struct Half(Vec<u8>);
+
+    impl cc::Receiver for Half {
+        fn on_arrival(&mut self, arrival: &cc::Arrival) {
+            assert_eq!((arrival.wire, arrival.bytes), (arrival.number * 10, 28 + 141));
+            self.0.push(arrival.wire as u8);
+        }
+        fn poll_report(&mut self, _: Time, report: &mut Vec<u8>) -> bool {
+            report.append(&mut self.0);
+            !report.is_empty()
+        }
+    }
+
+    #[test]
+    fn stamps_reach_the_other_half_and_reports_come_back_in_their_order() {
+        let (mut outgoing, witness, datagrams) = outgoing(true, 3);
+        assert_eq!(datagrams[0].len(), 141);
+        let mut incoming = Incoming::new(Some(Box::new(Half::default())), false, 1 << 20);
+        let acks: Vec<_> = (0..3)
+            .map(|number| {
+                arrive(&mut incoming, us(1), &datagrams[number]);
+                ack(&mut incoming, us(1))
+            })
+            .collect();
+        hear(&mut outgoing, us(9), &acks[0]);
+        hear(&mut outgoing, us(9), &acks[2]);
+        hear(&mut outgoing, us(9), &acks[1]);
+        let heard = witness.0.lock().unwrap().clone();
+        let reports: Vec<u64> =
+            heard.iter().filter(|(_, at)| at.is_none()).map(|(report, _)| *report).collect();
+        assert_eq!(reports, [0, 20], "the second report is older than the third");
+    }
 }

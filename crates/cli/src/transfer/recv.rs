@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cellpace_report::Aside;
-use cellpace_udp::{Connect, Listen, Offer};
+use cellpace_udp::{Connect, Driver, Listen, Offer};
 use clap::Args;
 
 use super::ends::Sink;
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<ExitCode, Failure> {
         args.common.json.as_deref() == stdout || args.output.as_deref() == stdout;
     let sinks = Sinks::new(args.output.as_deref())?;
     match &args.target {
-        Some(target) => connect(target, &sinks, &mut session)?,
+        Some(target) => connect(target, sinks, &mut session)?,
         None => wait(args, sinks, &mut session)?,
     }
     session.run(&About {
@@ -82,14 +82,21 @@ fn wait(args: &RecvArgs, sinks: Sinks, session: &mut Session<'_>) -> Result<(), 
     Ok(())
 }
 
-fn connect(target: &str, sinks: &Sinks, session: &mut Session<'_>) -> Result<(), Failure> {
+fn connect(target: &str, sinks: Sinks, session: &mut Session<'_>) -> Result<(), Failure> {
     let peer = resolve(target)?;
-    let sink = sinks.make(1).map_err(Failure::failed)?;
-    let way = bind_for(&mut session.driver, peer)?;
-    let now = session.driver.now();
-    let connect = Connect { controller: None, unreliable: false };
-    let id = session.driver.endpoint.connect(now, peer, way, &connect);
-    session.flows.push(FlowRun::new(id, String::new(), shown(peer), End::Sink(sink)));
+    let mut begin = move |driver: &mut Driver, index: usize| {
+        if index > 0 && sinks.is_single() {
+            return Err(Failure::usage("the sender has several flows: give --output a folder"));
+        }
+        let sink = sinks.make(index + 1).map_err(Failure::failed)?;
+        let way = bind_for(driver, peer)?;
+        let connect = Connect { controller: None, unreliable: false };
+        let id = driver.endpoint.connect(driver.now(), peer, way, &connect);
+        Ok(FlowRun::new(id, String::new(), shown(peer), End::Sink(sink)))
+    };
+    let first = begin(&mut session.driver, 0)?;
+    session.flows.push(first);
+    session.another = Some(Box::new(begin));
     Ok(())
 }
 

@@ -21,6 +21,9 @@ const INTERVAL: Span = Span::from_secs(1);
 /// After the last flow, others of the same program may still be saying hello.
 const LAST_CALL: Span = Span::from_millis(300);
 
+/// No more flows are taken from a sender, whatever it offers.
+const MOST_OFFERED: usize = 1000;
+
 /// One run of `send` or `recv`.
 pub(crate) struct Session<'a> {
     pub(crate) driver: Driver,
@@ -30,6 +33,8 @@ pub(crate) struct Session<'a> {
     pub(crate) duration: Option<Span>,
     /// What is done with flows that others begin.
     pub(crate) welcome: Option<Welcome<'a>>,
+    /// Begins another flow from a sender that offers several; given how many there are.
+    pub(crate) another: Option<Another<'a>>,
     /// Whether the run ends with its flows. Otherwise it goes on until it is interrupted.
     pub(crate) ends: bool,
     /// Whether lines for people go to standard error, as standard output is for data.
@@ -46,6 +51,9 @@ pub(crate) struct Session<'a> {
 
 /// Makes what is needed for a flow that somebody began: its name and its data.
 pub(crate) type Welcome<'a> = Box<dyn FnMut(usize) -> Result<(String, End), String> + 'a>;
+
+/// Begins another flow.
+pub(crate) type Another<'a> = Box<dyn FnMut(&mut Driver, usize) -> Result<FlowRun, Failure> + 'a>;
 
 /// What the document says of the whole.
 pub(crate) struct About<'a> {
@@ -64,6 +72,7 @@ impl<'a> Session<'a> {
             events: None,
             duration: None,
             welcome: None,
+            another: None,
             ends: true,
             quiet_stdout: false,
             cut_at_interrupt: false,
@@ -123,6 +132,9 @@ impl<'a> Session<'a> {
         }
         let now = self.driver.now();
         while let Some((id, event)) = self.driver.endpoint.poll_event() {
+            if let Event::Connected(offered) = event {
+                self.take_offer(usize::from(offered))?;
+            }
             self.on_event(now, id, event);
         }
         self.move_data(now);
@@ -175,6 +187,15 @@ impl<'a> Session<'a> {
             }
             _ => {}
         }
+    }
+
+    /// A sender that waits has so many flows.
+    fn take_offer(&mut self, offered: usize) -> Result<(), Failure> {
+        let Some(another) = &mut self.another else { return Ok(()) };
+        while self.flows.len() < offered.min(MOST_OFFERED) {
+            self.flows.push(another(&mut self.driver, self.flows.len())?);
+        }
+        Ok(())
     }
 
     /// Somebody began a flow.
