@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use cellpace_base::Time;
+use cellpace_base::{Span, Time};
 use cellpace_cc::{Event, Phase};
 use cellpace_udp::OutgoingStats;
 use serde_json::{Value, json};
@@ -55,8 +55,8 @@ impl EventLog {
     pub(crate) fn metrics(&mut self, at: Time, flow: usize, cc: &str, stats: &OutgoingStats) {
         let cwnd = Some(stats.cwnd).filter(|cwnd| *cwnd != u64::MAX);
         let (srtt, min_rtt) = (
-            stats.srtt.map(|rtt| rtt.as_millis_f64()),
-            stats.min_rtt.map(|rtt| rtt.as_millis_f64()),
+            stats.srtt.map(Span::as_millis_f64),
+            stats.min_rtt.map(Span::as_millis_f64),
         );
         let record = match self.form {
             Form::Lines => json!({

@@ -84,7 +84,7 @@ fn wait(args: &RecvArgs, sinks: Sinks, session: &mut Session<'_>) -> Result<(), 
 
 fn connect(target: &str, sinks: Sinks, session: &mut Session<'_>) -> Result<(), Failure> {
     let peer = resolve(target)?;
-    let mut begin = move |driver: &mut Driver, index: usize| {
+    let begin = move |driver: &mut Driver, index: usize| {
         if index > 0 && sinks.is_single() {
             return Err(Failure::usage("the sender has several flows: give --output a folder"));
         }

@@ -219,7 +219,7 @@ impl<'a> Session<'a> {
             }
             None => return None,
         };
-        let peer = self.driver.endpoint.peer(id).map(|peer| shown(peer)).unwrap_or_default();
+        let peer = self.driver.endpoint.peer(id).map(shown).unwrap_or_default();
         self.say(&format!("{}flow from {peer}\n", self.label(index, &name)));
         self.flows.push(FlowRun::new(id, name, peer, end));
         Some(index)
