@@ -70,9 +70,16 @@ const HELLO_AGAIN: [Span; 2] = [Span::from_millis(250), Span::from_secs(1)];
 /// second; neither counts towards the window.
 const PING: [Span; 2] = [Span::from_secs(1), Span::from_secs(5)];
 
-/// A close is repeated after this time, doubled each time, until it is answered.
-const CLOSE_AGAIN: Span = Span::from_millis(100);
-const MOST_CLOSES: u32 = 6;
+/// A close is repeated after the first time, doubled each time up to the second, until it is
+/// answered or the other side's silence has lasted too long: whoever has sent a file must learn
+/// that it arrived, even if the path is down just then.
+const CLOSE_AGAIN: [Span; 2] = [Span::from_millis(100), Span::from_secs(1)];
+
+/// A close of somebody who was interrupted is repeated so often. He wants to go.
+const MOST_STOPS: u32 = 4;
+
+/// Whoever was told of the end stays for so long, should his answer be lost.
+const LEAVE_AFTER: Span = Span::from_millis(300);
 
 /// How a flow begins.
 pub(crate) enum Start {
@@ -125,6 +132,10 @@ enum State {
     Closing {
         again_at: Time,
         tries: u32,
+    },
+    /// The other side has said so, and may not have heard the answer.
+    Leaving {
+        until: Time,
     },
     Over,
 }
@@ -272,10 +283,11 @@ impl Flow {
     /// Ends the flow and tells the other side why, until it has heard.
     pub fn close(&mut self, now: Time, code: Code, reason: &str) {
         match self.state {
-            State::Over | State::Closing { .. } => {}
+            State::Over | State::Closing { .. } | State::Leaving { .. } => {}
             State::Hello { .. } => self.state = State::Over,
             State::Accepted | State::Open => {
                 self.close = Some((code, reason.to_owned()));
+                self.heard = self.heard.max(now);
                 self.state = State::Closing { again_at: now, tries: 0 };
             }
         }
@@ -385,9 +397,9 @@ impl Flow {
         }
         let ip_bytes = (bytes + self.overhead) as u64;
         match (packet, &mut self.half) {
-            (Packet::Close(code, reason), _) => return self.on_close(*code, reason),
+            (Packet::Close(code, reason), _) => return self.on_close(now, *code, reason),
             (Packet::Closed, _) => return self.on_closed(),
-            _ if self.state != State::Open => {}
+            _ if self.state != State::Open => return self.hurry_close(now),
             (Packet::Data(numbered, offset, payload), Half::In(incoming)) => {
                 incoming.on_data(now, *numbered, ip_bytes, *offset, payload);
             }
@@ -419,7 +431,16 @@ impl Flow {
         }
     }
 
-    fn on_close(&mut self, code: Code, reason: &str) {
+    /// The other side goes on, so it has not heard of the end.
+    fn hurry_close(&mut self, now: Time) {
+        if let State::Closing { again_at, tries } = &mut self.state
+            && *tries > 1
+        {
+            *again_at = (*again_at).min(now + CLOSE_AGAIN[0]);
+        }
+    }
+
+    fn on_close(&mut self, now: Time, code: Code, reason: &str) {
         self.closed_due = true;
         let done = match (code, &mut self.half) {
             (Code::Done, Half::Out(out)) => out.on_done(),
@@ -431,9 +452,12 @@ impl Flow {
             _ => Err(FlowError::Closed(reason.to_owned())),
         };
         match self.state {
-            State::Over => {}
+            State::Over | State::Leaving { .. } => {}
             State::Closing { .. } => self.state = State::Over,
-            _ => self.end(result),
+            _ => {
+                self.end(result);
+                self.state = State::Leaving { until: now + LEAVE_AFTER };
+            }
         }
     }
 
@@ -462,7 +486,8 @@ impl Flow {
                 let own = self.silent_at().min(self.ping_at().unwrap_or(Time::MAX));
                 Some(half.map_or(own, |half| half.min(own)))
             }
-            State::Closing { again_at, .. } => Some(again_at),
+            State::Closing { again_at, .. } => Some(again_at.min(self.silent_at())),
+            State::Leaving { until } => Some(until),
             State::Over => None,
         }
     }
@@ -485,11 +510,15 @@ impl Flow {
         {
             return self.give_up(now);
         }
-        if let State::Closing { again_at, tries } = self.state
-            && again_at <= now
-            && tries >= MOST_CLOSES
-        {
-            self.state = State::Over;
+        match self.state {
+            State::Leaving { until } if until <= now => self.state = State::Over,
+            State::Closing { again_at, tries } => {
+                let stopped = matches!(self.close, Some((Code::Stopped, _)));
+                if now >= self.silent_at() || (stopped && tries >= MOST_STOPS && again_at <= now) {
+                    self.state = State::Over;
+                }
+            }
+            _ => {}
         }
         if self.state != State::Open {
             return;
@@ -527,8 +556,9 @@ impl Flow {
         }
         match self.state {
             State::Hello { again_at, .. } if again_at <= now => Some(self.say_hello(now, out)),
-            State::Closing { again_at, tries } if again_at <= now && tries < MOST_CLOSES => {
-                let again_at = now + CLOSE_AGAIN * (1 << tries);
+            State::Closing { again_at, tries } if again_at <= now => {
+                let gap = CLOSE_AGAIN[0] * (1 << tries.min(10));
+                let again_at = now + gap.min(CLOSE_AGAIN[1]);
                 self.state = State::Closing { again_at, tries: tries + 1 };
                 let (code, reason) = self.close.as_ref()?;
                 Some(wire::write_close(out, ids, *code, reason))

@@ -181,6 +181,21 @@ fn storage_that_fails_at_the_receiver_ends_the_sender_with_the_reason() {
 }
 
 #[test]
+fn an_outage_at_the_very_end_does_not_make_a_success_a_failure() {
+    let mut world = world(Mischief::default());
+    world.send("cubic", content(13, 200_000));
+    world.run_until(Time::from_secs(5), |world| {
+        world.received.first().is_some_and(|(_, bytes)| bytes.len() == 200_000)
+    });
+    // The receiver has everything; nothing it says gets through for twenty seconds.
+    world.mischief.outages.push((world.now, world.now + secs(20)));
+    world.run_to_success(secs(30));
+    world.run(secs(2));
+    let (there, _) = world.received[0];
+    assert!(world.sides[RECEIVER].flow(there).unwrap().is_over(), "its close was answered");
+}
+
+#[test]
 fn unreliable_flows_end_and_count_what_was_lost() {
     let mut world = world(Mischief { loss: 0.1, ..Mischief::default() });
     let connect =
@@ -407,7 +422,8 @@ mod strangers {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    // Each case is a whole run.
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 10))]
 
     /// Whatever the wire does: every byte arrives once and in order, the window is respected, and
     /// memory is bounded.

@@ -54,10 +54,8 @@ impl EventLog {
     /// The state of a flow, about once a second.
     pub(crate) fn metrics(&mut self, at: Time, flow: usize, cc: &str, stats: &OutgoingStats) {
         let cwnd = Some(stats.cwnd).filter(|cwnd| *cwnd != u64::MAX);
-        let (srtt, min_rtt) = (
-            stats.srtt.map(Span::as_millis_f64),
-            stats.min_rtt.map(Span::as_millis_f64),
-        );
+        let (srtt, min_rtt) =
+            (stats.srtt.map(Span::as_millis_f64), stats.min_rtt.map(Span::as_millis_f64));
         let record = match self.form {
             Form::Lines => json!({
                 "time_s": at.as_secs_f64(), "flow": flow, "cc": cc, "event": "metrics",
