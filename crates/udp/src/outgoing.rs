@@ -481,9 +481,12 @@ mod tests {
 
     const IDS: Ids = Ids { to: 1, from: 2 };
 
-    /// Number and time of arrival of each packet that it hears of.
+    /// Number and time of arrival of a packet.
+    type Heard = (u64, Option<Time>);
+
+    /// Remembers each packet that it hears of.
     #[derive(Default, Clone)]
-    struct Witness(Arc<Mutex<Vec<(u64, Option<Time>)>>>);
+    struct Witness(Arc<Mutex<Vec<Heard>>>);
 
     impl Controller for Witness {
         fn cwnd(&self) -> u64 {

@@ -6,7 +6,7 @@ mod common;
 
 use cellpace_base::{Random, Span, Time};
 use cellpace_udp::wire::{self, Hello, Ids, Packet};
-use cellpace_udp::{Code, Config, Connect, Endpoint, Event, FlowError, Listen, Offer};
+use cellpace_udp::{Code, Config, Connect, Endpoint, Event, Flow, FlowError, Listen, Offer};
 use common::{Mischief, RECEIVER, SENDER, World, address, content, endpoint, patience, spec};
 use proptest::prelude::*;
 
@@ -453,7 +453,7 @@ proptest! {
         world.run_to_success(secs(3000));
         prop_assert!(world.memory <= 2 * buffer as usize + (1 << 18), "{}", world.memory);
         for (id, _) in &world.received {
-            let stats = world.sides[RECEIVER].flow(*id).and_then(|flow| flow.incoming());
+            let stats = world.sides[RECEIVER].flow(*id).and_then(Flow::incoming);
             prop_assert!(stats.is_none_or(|stats| stats.refused == 0), "{stats:?}");
         }
     }

@@ -23,7 +23,7 @@ fn ack(out: &mut Vec<u8>, room: usize, entries: &[Entry], ranges: &[std::ops::Ra
 }
 
 fn vectors() -> Vec<(&'static str, Vec<u8>)> {
-    let written = |write: &dyn Fn(&mut Vec<u8>)| {
+    let written = |write: &dyn Fn(&mut Vec<u8>) -> usize| {
         let mut out = Vec::new();
         write(&mut out);
         out
@@ -35,39 +35,35 @@ fn vectors() -> Vec<(&'static str, Vec<u8>)> {
     let to_nobody = Ids { to: 0, from: TO_RESPONDER.from };
     let from_nobody = Ids { to: TO_RESPONDER.from, from: 0 };
     vec![
-        ("HELLO", written(&|out| drop(wire::write_hello(out, to_nobody, &hello)))),
-        ("RETRY", written(&|out| drop(wire::write_retry(out, from_nobody, &COOKIE)))),
-        ("VERSION", written(&|out| drop(wire::write_version(out, from_nobody, 1)))),
-        ("REFUSE", written(&|out| drop(wire::write_refuse(out, from_nobody, Code::Busy, "full")))),
-        ("ACCEPT", written(&|out| drop(wire::write_accept(out, TO_INITIATOR, &accept)))),
+        ("HELLO", written(&|out| wire::write_hello(out, to_nobody, &hello))),
+        ("RETRY", written(&|out| wire::write_retry(out, from_nobody, &COOKIE))),
+        ("VERSION", written(&|out| wire::write_version(out, from_nobody, 1))),
+        ("REFUSE", written(&|out| wire::write_refuse(out, from_nobody, Code::Busy, "full"))),
+        ("ACCEPT", written(&|out| wire::write_accept(out, TO_INITIATOR, &accept))),
         (
             "DATA",
-            written(&|out| {
-                wire::write_data(out, TO_RESPONDER, plain, 4096, (b"cell", b"pace"));
-            }),
+            written(&|out| wire::write_data(out, TO_RESPONDER, plain, 4096, (b"cell", b"pace"))),
         ),
         (
             "DATA with stamp",
-            written(&|out| {
-                wire::write_data(out, TO_RESPONDER, stamped, 4096, (b"cellpace", b""));
-            }),
+            written(&|out| wire::write_data(out, TO_RESPONDER, stamped, 4096, (b"cellpace", b""))),
         ),
         (
             "FIN",
             written(&|out| {
-                wire::write_fin(out, TO_RESPONDER, plain, 4104, blake3::hash(b"").as_bytes());
+                wire::write_fin(out, TO_RESPONDER, plain, 4104, blake3::hash(b"").as_bytes())
             }),
         ),
         (
             "ACK",
             written(&|out| {
                 let entries = [entry(100, 5_000_000), entry(101, 5_000_250), entry(99, 5_001_000)];
-                ack(out, 1000, &entries, &[99..102, 20..98, 0..11]);
+                ack(out, 1000, &entries, &[99..102, 20..98, 0..11]) as usize
             }),
         ),
-        ("PING", written(&|out| drop(wire::write_ping(out, TO_RESPONDER)))),
-        ("CLOSE", written(&|out| drop(wire::write_close(out, TO_INITIATOR, Code::Done, "")))),
-        ("CLOSED", written(&|out| drop(wire::write_closed(out, TO_RESPONDER)))),
+        ("PING", written(&|out| wire::write_ping(out, TO_RESPONDER))),
+        ("CLOSE", written(&|out| wire::write_close(out, TO_INITIATOR, Code::Done, ""))),
+        ("CLOSED", written(&|out| wire::write_closed(out, TO_RESPONDER))),
     ]
 }
 

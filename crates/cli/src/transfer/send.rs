@@ -26,7 +26,7 @@ use crate::output::complain;
 
 The content is neither encrypted nor authenticated.")]
 pub(crate) struct SendArgs {
-    /// Where `cellpace recv` waits: HOST[:PORT]; not with --listen
+    /// Where `cellpace recv` waits, by default at port 5260; not with --listen
     #[arg(value_name = "HOST:PORT")]
     target: Option<String>,
     /// What to send: a file, or - for standard input [default: made-up bytes]
