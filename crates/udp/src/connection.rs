@@ -248,6 +248,13 @@ impl Flow {
         }
     }
 
+    /// The stream ends with what has been sent so far. What was written beyond that is dropped.
+    pub fn cut(&mut self) {
+        if let Half::Out(out) = &mut self.half {
+            out.cut();
+        }
+    }
+
     /// An unreliable stream, which needs no writing, ends after so many bytes.
     pub fn limit_to(&mut self, total: u64) {
         self.limit = Some(total);

@@ -63,6 +63,7 @@ pub(crate) struct Outgoing {
     /// Everything from here on has never been sent.
     next: u64,
     acked: RangeSet,
+    /// Of everything up to `next`.
     hasher: blake3::Hasher,
     /// Length of the stream, once known; of an unreliable one from the beginning if it has one.
     total: Option<u64>,
@@ -161,7 +162,6 @@ impl Outgoing {
         }
         let taken = bytes.len().min(self.room());
         self.buffer.extend(&bytes[..taken]);
-        self.hasher.update(&bytes[..taken]);
         self.flushed &= taken == 0;
         taken
     }
@@ -183,6 +183,17 @@ impl Outgoing {
     pub(crate) fn finish(&mut self) {
         let end = if self.unreliable { self.next } else { self.base + self.buffer.len() as u64 };
         self.total = Some(self.total.map_or(end, |total| total.min(end)));
+    }
+
+    /// The stream ends with what has been sent: what was written beyond that is dropped.
+    pub(crate) fn cut(&mut self) {
+        if self.fin != Fin::Unsent {
+            return;
+        }
+        if !self.unreliable {
+            self.buffer.truncate((self.next - self.base) as usize);
+        }
+        self.total = Some(self.next);
     }
 
     /// An unreliable stream has this length.
@@ -387,7 +398,15 @@ impl Outgoing {
 
     fn advance(&mut self, piece: Piece) {
         match piece {
-            Piece::Data { length, .. } => self.next += u64::from(length),
+            Piece::Data { offset, length } => {
+                self.next += u64::from(length);
+                if !self.unreliable {
+                    let (buffer, start) = (self.buffer.as_slices(), (offset - self.base) as usize);
+                    let (first, second) = part(buffer, start, usize::from(length));
+                    self.hasher.update(first);
+                    self.hasher.update(second);
+                }
+            }
             Piece::Fin => self.fin = Fin::Sent,
         }
     }
@@ -430,14 +449,7 @@ impl Outgoing {
         if self.unreliable {
             return (&NOTHING[..length], &[]);
         }
-        let (first, second) = self.buffer.as_slices();
-        let start = (offset - self.base) as usize;
-        if start >= first.len() {
-            let start = start - first.len();
-            return (&second[start..start + length], &[]);
-        }
-        let cut = length.min(first.len() - start);
-        (&first[start..start + cut], &second[..length - cut])
+        part(self.buffer.as_slices(), (offset - self.base) as usize, length)
     }
 
     /// The size of the IP packet that carries a piece.
@@ -456,6 +468,17 @@ impl Outgoing {
     fn stamp_bytes(&self) -> usize {
         if self.stamped { STAMP_BYTES } else { 0 }
     }
+}
+
+/// `length` bytes from `start` on of a buffer in two parts, in two parts.
+fn part<'a>(buffer: (&'a [u8], &'a [u8]), start: usize, length: usize) -> (&'a [u8], &'a [u8]) {
+    let (first, second) = buffer;
+    if start >= first.len() {
+        let start = start - first.len();
+        return (&second[start..start + length], &[]);
+    }
+    let cut = length.min(first.len() - start);
+    (&first[start..start + cut], &second[..length - cut])
 }
 
 /// Sizes in bytes that a sending half works with.

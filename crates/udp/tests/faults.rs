@@ -36,6 +36,19 @@ fn a_file_arrives_at_the_rate_of_the_link() {
 }
 
 #[test]
+fn a_stream_can_be_cut_where_it_is() {
+    let mut world = world(Mischief { loss: 0.02, ..Mischief::default() });
+    let id = world.send("cubic", content(14, 5_000_000));
+    world.run(secs(1));
+    world.sides[SENDER].flow_mut(id).unwrap().cut();
+    world.run_until(Time::from_secs(5), |world| !world.seen[SENDER].ended.is_empty());
+    assert_eq!(world.seen[SENDER].ended.get(&id), Some(&Ok(())));
+    let got = &world.received[0].1;
+    assert!((100_000..2_000_000).contains(&got.len()), "{}", got.len());
+    assert!(content(14, 5_000_000).starts_with(got));
+}
+
+#[test]
 fn an_empty_file_and_one_byte_arrive() {
     for bytes in [0, 1, 1431, 1432] {
         let mut world = world(Mischief::default());

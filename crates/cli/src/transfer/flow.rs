@@ -103,6 +103,11 @@ impl FlowRun {
         self.began.is_some() && self.ended.is_none()
     }
 
+    /// Whether it runs and its source has not ended.
+    pub(crate) fn is_sending(&self) -> bool {
+        self.is_running() && !self.finished
+    }
+
     /// Whether [`work`](Self::work) would do anything.
     pub(crate) fn has_work(&self, flow: &Flow) -> bool {
         match &self.end {
@@ -139,9 +144,15 @@ impl FlowRun {
     }
 
     /// Nothing more is sent.
-    pub(crate) fn finish(&mut self, flow: &mut Flow) {
+    fn finish(&mut self, flow: &mut Flow) {
         self.finished = true;
         flow.finish();
+    }
+
+    /// Made-up bytes end here: those that have not left yet are as good as those that never do.
+    pub(crate) fn cut(&mut self, flow: &mut Flow) {
+        self.finished = true;
+        flow.cut();
     }
 
     /// Everything was read: it gets its name, and the sender hears of it.

@@ -39,7 +39,7 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "SIZE", conflicts_with = "file", value_parser = bytes)]
     bytes: Option<u64>,
     /// Send for so long [default: 10s, without --bytes and FILE]
-    #[arg(long, value_name = "TIME", value_parser = span)]
+    #[arg(long, value_name = "TIME", conflicts_with = "file", value_parser = span)]
     duration: Option<Span>,
     /// For measuring: what is lost is not sent again
     #[arg(long, conflicts_with = "file")]
@@ -119,7 +119,7 @@ impl Plan {
         if file.is_some() && args.controllers.len() > 1 {
             return Err(Failure::usage("a file goes in one flow: give one --cc"));
         }
-        if file.is_some() && (args.unreliable || args.bytes.is_some()) {
+        if file.is_some() && (args.unreliable || args.bytes.is_some() || args.duration.is_some()) {
             return Err(Failure::usage("a file goes whole and reliably, or not at all"));
         }
         let endless = file.is_none() && args.bytes.is_none();

@@ -151,7 +151,7 @@ impl<'a> Session<'a> {
     /// When sending ends, if it does by the clock.
     fn stop_at(&self) -> Option<Time> {
         let duration = self.duration?;
-        let began = self.flows.iter().filter(|run| run.is_running()).filter_map(|run| run.began);
+        let began = self.flows.iter().filter(|run| run.is_sending()).filter_map(|run| run.began);
         began.min().map(|began| began + duration)
     }
 
@@ -264,11 +264,11 @@ impl<'a> Session<'a> {
         let Some(duration) = self.duration else { return };
         for run in &mut self.flows {
             let over = run.began.is_some_and(|began| now >= began + duration);
-            if !over || run.ended.is_some() {
+            if !over || !run.is_sending() {
                 continue;
             }
             if let Some(flow) = self.driver.endpoint.flow_mut(run.id) {
-                run.finish(flow);
+                run.cut(flow);
             }
         }
     }
@@ -339,7 +339,7 @@ impl<'a> Session<'a> {
         for run in &mut self.flows {
             let Some(flow) = self.driver.endpoint.flow_mut(run.id) else { continue };
             if run.is_running() && self.cut_at_interrupt {
-                run.finish(flow);
+                run.cut(flow);
             } else {
                 flow.close(now, Code::Stopped, "it was interrupted");
                 run.fail(now, flow, "interrupted".into());
