@@ -33,7 +33,11 @@ impl Drop for Waiting {
 
 impl Waiting {
     fn start(command: &str, args: &[&str]) -> Self {
-        let all = [&[command, "--listen", "127.0.0.1:0"], args].concat();
+        Self::start_at("127.0.0.1:0", command, args)
+    }
+
+    fn start_at(address: &str, command: &str, args: &[&str]) -> Self {
+        let all = [&[command, "--listen", address], args].concat();
         let mut child = cellpace(&all).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
@@ -104,19 +108,33 @@ fn packets_of_1280_bytes_over_ipv6() {
         println!("skipped: no IPv6 here");
         return;
     }
-    let args = ["--once", "--output", text(&copy), "--mtu", "1280", "--listen", "[::1]:0"];
-    let mut child = cellpace(&[&["recv"], &args[..]].concat()).spawn().unwrap();
-    let mut line = String::new();
-    let mut complaints = BufReader::new(child.stderr.take().unwrap());
-    complaints.read_line(&mut line).unwrap();
-    let address = line.trim().rsplit(' ').next().unwrap();
-    let sent = send(address, &[text(&original), "--cc", "cubic", "--json", "-"]);
+    let args = ["--once", "--output", text(&copy), "--mtu", "1280"];
+    let waiting = Waiting::start_at("[::1]:0", "recv", &args);
+    let sent = send(&waiting.address, &[text(&original), "--cc", "cubic", "--json", "-"]);
     assert!(sent.status.success(), "{}", said(&sent));
-    assert!(child.wait().unwrap().success());
+    assert!(waiting.end().0);
     assert_eq!(hash(&copy), expected);
     let document: Value = serde_json::from_slice(&sent.stdout).unwrap();
     // 1280 - 48 - 41 bytes of payload in each.
     assert!(document["flows"][0]["packets"].as_u64().unwrap() >= 1_000_000 / 1191);
+}
+
+/// All of 127.0.0.0/8 is this machine, so a socket at every address has several.
+#[cfg(target_os = "linux")]
+#[test]
+fn answers_come_from_the_address_that_was_asked() {
+    for every in ["0.0.0.0:0", "[::]:0"] {
+        if UdpSocket::bind(every).is_err() {
+            println!("skipped: {every} cannot be had here");
+            continue;
+        }
+        let waiting = Waiting::start_at(every, "recv", &["--once"]);
+        let port = waiting.address.rsplit(':').next().unwrap();
+        let args = ["--bytes", "100kB", "--cc", "cubic", "--timeout", "3s"];
+        let sent = send(&format!("127.0.0.2:{port}"), &args);
+        assert!(sent.status.success(), "{every}: {}", said(&sent));
+        assert!(waiting.end().0);
+    }
 }
 
 #[test]

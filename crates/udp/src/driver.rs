@@ -9,7 +9,7 @@ use cellpace_base::{Span, Time};
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::Endpoint;
+use crate::{Endpoint, Way};
 
 /// What went wrong below, for a line of warning.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -38,7 +38,7 @@ const MOST_BATCH_BYTES: usize = 65_000;
 /// How long the clock stands still at most while the kernel takes no datagrams.
 const BLOCKED: Span = Span::from_millis(1);
 
-struct Way {
+struct Socket {
     socket: UdpSocket,
     state: UdpSocketState,
     /// When nothing was left in the socket.
@@ -49,7 +49,7 @@ struct Way {
 pub struct Driver {
     /// The flows.
     pub endpoint: Endpoint,
-    ways: Vec<Way>,
+    sockets: Vec<Socket>,
     began: Instant,
     buffers: Vec<Box<[u8]>>,
     outgoing: Batch,
@@ -60,11 +60,11 @@ pub struct Driver {
 #[derive(Default)]
 struct Batch {
     bytes: Vec<u8>,
-    to: Option<(SocketAddr, usize)>,
+    to: Option<(SocketAddr, Way)>,
     size: usize,
     count: usize,
     /// What has been put behind the batch and does not belong to it.
-    next: Option<(SocketAddr, usize, usize)>,
+    next: Option<(SocketAddr, Way, usize)>,
 }
 
 impl Driver {
@@ -74,7 +74,7 @@ impl Driver {
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         Self {
             endpoint,
-            ways: Vec::new(),
+            sockets: Vec::new(),
             began: Instant::now(),
             buffers: vec![vec![0; BUFFER_BYTES].into_boxed_slice(); BUFFERS],
             outgoing: Batch::default(),
@@ -113,8 +113,8 @@ impl Driver {
         // The system may grant less.
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&socket), SOCKET_BUFFER);
         let _ = state.set_send_buffer_size(UdpSockRef::from(&socket), SOCKET_BUFFER);
-        self.ways.push(Way { socket, state, drained_at: self.now() });
-        Ok(self.ways.len() - 1)
+        self.sockets.push(Socket { socket, state, drained_at: self.now() });
+        Ok(self.sockets.len() - 1)
     }
 
     /// The address of a way.
@@ -122,7 +122,7 @@ impl Driver {
     /// # Errors
     /// When the system does not tell.
     pub fn local_address(&self, way: usize) -> io::Result<SocketAddr> {
-        self.ways[way].socket.local_addr()
+        self.sockets[way].socket.local_addr()
     }
 
     /// Now, from the creation of the driver on. It never steps.
@@ -162,9 +162,9 @@ impl Driver {
     }
 
     fn wait(&self, wait: Span, input: Option<BorrowedFd<'_>>) -> io::Result<(Vec<usize>, bool)> {
-        let blocked = self.outgoing.to.map(|(_, way)| way);
+        let blocked = self.outgoing.to.map(|(_, way)| way.socket);
         let mut fds: Vec<PollFd<'_>> = self
-            .ways
+            .sockets
             .iter()
             .enumerate()
             .map(|(index, way)| {
@@ -182,7 +182,7 @@ impl Driver {
             Err(error) => return Err(error.into()),
         }
         let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
-        let ready = (0..self.ways.len()).filter(|index| is_ready(&fds[*index])).collect();
+        let ready = (0..self.sockets.len()).filter(|index| is_ready(&fds[*index])).collect();
         Ok((ready, input.is_some() && fds.last().is_some_and(is_ready)))
     }
 
@@ -193,13 +193,13 @@ impl Driver {
             let mut slices = self.buffers.iter_mut().map(|buffer| IoSliceMut::new(buffer));
             let mut slices: [IoSliceMut<'_>; BUFFERS] =
                 std::array::from_fn(|_| slices.next().unwrap_or_else(|| IoSliceMut::new(&mut [])));
-            let at = &self.ways[way];
+            let at = &self.sockets[way];
             let received = at.state.recv(UdpSockRef::from(&at.socket), &mut slices, &mut metas);
             let now = self.now();
             let count = match received {
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.ways[way].drained_at = now;
+                    self.sockets[way].drained_at = now;
                     return Ok(());
                 }
                 // Somebody does not listen any more, or not yet: silence tells as much.
@@ -207,16 +207,17 @@ impl Driver {
                 Err(error) => return Err(error),
             };
             let wall = SystemTime::now().duration_since(UNIX_EPOCH).ok();
-            let drained_at = self.ways[way].drained_at;
+            let drained_at = self.sockets[way].drained_at;
             for (meta, buffer) in metas.iter().zip(&self.buffers).take(count) {
+                let asked = Way { socket: way, local: meta.dst_ip };
                 let arrived = arrival_time(now, drained_at, wall, meta.timestamp);
                 for datagram in buffer[..meta.len].chunks(meta.stride.max(1)) {
-                    self.endpoint.handle_datagram(arrived, meta.addr, way, datagram);
+                    self.endpoint.handle_datagram(arrived, meta.addr, asked, datagram);
                 }
             }
             if count < BUFFERS {
                 // There was no more, and asking again would cost as much as this did.
-                self.ways[way].drained_at = before;
+                self.sockets[way].drained_at = before;
                 return Ok(());
             }
         }
@@ -249,7 +250,8 @@ impl Driver {
             Time::from_nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX));
         loop {
             let room = batch.bytes.len() + batch.size <= MOST_BATCH_BYTES;
-            let most = batch.to.map_or(1, |(_, way)| self.ways[way].state.max_gso_segments());
+            let most =
+                batch.to.map_or(1, |(_, way)| self.sockets[way.socket].state.max_gso_segments());
             if batch.count > 0 && (batch.count >= most || !room) {
                 return true;
             }
@@ -282,9 +284,9 @@ impl Driver {
             ecn: None,
             contents: &batch.bytes[..end],
             segment_size: (batch.count > 1).then_some(batch.size),
-            src_ip: None,
+            src_ip: way.local,
         };
-        let at = &self.ways[way];
+        let at = &self.sockets[way.socket];
         match at.state.try_send(UdpSockRef::from(&at.socket), &transmit) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),

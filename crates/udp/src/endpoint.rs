@@ -1,7 +1,7 @@
 //! All flows of one process: who a datagram is for, who may begin a flow, whose turn it is.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use cellpace_base::{Random, Time};
 use cellpace_cc::{ControllerSpec, Receiver, Setup};
@@ -78,13 +78,29 @@ impl std::fmt::Debug for FlowId {
     }
 }
 
+/// A way to the network: one of the owner's sockets, and which of its addresses is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Way {
+    /// The socket, as the owner numbered them.
+    pub socket: usize,
+    /// The address of this side that the other side knows. A socket may have several, and an
+    /// answer must come from the one that was asked.
+    pub local: Option<IpAddr>,
+}
+
+impl From<usize> for Way {
+    fn from(socket: usize) -> Self {
+        Self { socket, local: None }
+    }
+}
+
 /// A datagram that leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Departure {
     /// Where to.
     pub to: SocketAddr,
-    /// By which way (socket), as the owner numbered them.
-    pub way: usize,
+    /// By which way.
+    pub way: Way,
     /// Its length.
     pub bytes: usize,
 }
@@ -111,7 +127,7 @@ const IN_A_ROW: usize = 64;
 struct Slot {
     flow: Flow,
     peer: SocketAddr,
-    way: usize,
+    way: Way,
     deadline: Option<Time>,
     ready: bool,
 }
@@ -130,7 +146,7 @@ pub struct Endpoint {
     ready: VecDeque<FlowId>,
     in_a_row: usize,
     deadlines: BTreeSet<(Time, FlowId)>,
-    replies: VecDeque<(SocketAddr, usize, Vec<u8>)>,
+    replies: VecDeque<(SocketAddr, Way, Vec<u8>)>,
     events: VecDeque<(FlowId, Event)>,
     flows_begun: u64,
     strays: Strays,
@@ -175,12 +191,12 @@ impl Endpoint {
         self.listen = None;
     }
 
-    /// Begins a flow to `peer`, by the way with this number.
+    /// Begins a flow to `peer`, by this way.
     pub fn connect(
         &mut self,
         now: Time,
         peer: SocketAddr,
-        way: usize,
+        way: impl Into<Way>,
         connect: &Connect,
     ) -> FlowId {
         let id = self.unused_id();
@@ -193,7 +209,7 @@ impl Endpoint {
         };
         let ids = Ids { to: id.0, from: 0 };
         let flow = Flow::new(ids, start, Half::None, self.config.patience, overhead(peer), now);
-        self.insert(id, flow, peer, way);
+        self.insert(id, flow, peer, way.into());
         id
     }
 
@@ -240,7 +256,14 @@ impl Endpoint {
     }
 
     /// A datagram arrived from `from` by the way `way`.
-    pub fn handle_datagram(&mut self, now: Time, from: SocketAddr, way: usize, datagram: &[u8]) {
+    pub fn handle_datagram(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        way: impl Into<Way>,
+        datagram: &[u8],
+    ) {
+        let way = way.into();
         let now = self.advance(now);
         let Some((ids, packet)) = wire::decode(datagram) else {
             self.strays.garbage += 1;
@@ -289,7 +312,7 @@ impl Endpoint {
         &mut self,
         now: Time,
         from: SocketAddr,
-        way: usize,
+        way: Way,
         peer_id: u64,
         hello: &Hello<'_>,
         bytes: usize,
@@ -340,7 +363,7 @@ impl Endpoint {
         &mut self,
         now: Time,
         from: SocketAddr,
-        way: usize,
+        way: Way,
         peer_id: u64,
         hello: &Hello<'_>,
     ) -> Result<(), (Code, String)> {
@@ -383,7 +406,7 @@ impl Endpoint {
         Ok(())
     }
 
-    fn reply(&mut self, to: SocketAddr, way: usize, reply: Vec<u8>) {
+    fn reply(&mut self, to: SocketAddr, way: Way, reply: Vec<u8>) {
         if self.replies.len() >= MOST_REPLIES {
             self.strays.unanswered += 1;
             return;
@@ -391,7 +414,7 @@ impl Endpoint {
         self.replies.push_back((to, way, reply));
     }
 
-    fn insert(&mut self, id: FlowId, flow: Flow, peer: SocketAddr, way: usize) {
+    fn insert(&mut self, id: FlowId, flow: Flow, peer: SocketAddr, way: Way) {
         let mut slot = Slot { flow, peer, way, deadline: None, ready: false };
         mark_ready(&mut self.ready, id, &mut slot);
         self.slots.insert(id, slot);

@@ -22,7 +22,7 @@ pub mod wire;
 pub use connection::{Event, Flow, FlowError, Patience};
 pub use driver::{Driver, SocketTrouble};
 pub use endpoint::{
-    Config, Connect, Departure, Endpoint, FlowId, Listen, MTU_RANGE, Offer, Strays,
+    Config, Connect, Departure, Endpoint, FlowId, Listen, MTU_RANGE, Offer, Strays, Way,
 };
 pub use incoming::IncomingStats;
 pub use outgoing::OutgoingStats;
