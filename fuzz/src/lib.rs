@@ -2,9 +2,8 @@
 //! return for any bytes, without a panic and with memory in proportion to what it was given.
 //!
 //! `cargo +nightly fuzz run trace target/found fuzz/corpus/trace` searches (also `path`,
-//! `controller`, `scenario`, `mdi_file`, `mdi_csv`, `mdi_flat`,
-//! `mdi_samples`), beginning with the inputs in `corpus/` and keeping new ones apart in
-//! `controller`, `scenario`, `datagram`, `flow`), beginning with the inputs in `corpus/` and keeping new ones apart in
+//! `controller`, `scenario`, `mdi_file`, `mdi_csv`, `mdi_flat`, `mdi_samples`, `datagram`,
+//! `flow`), beginning with the inputs in `corpus/` and keeping new ones apart in
 //! `target/found`, which must exist. The corpora are replayed by `cargo test`, and single files,
 //! such as those that a fuzzer found, by `cargo run -p cellpace-fuzz --bin trace FILE...`.
 
@@ -29,8 +28,7 @@ pub use udp::{datagram, flow};
 pub type Target = fn(&[u8]);
 
 /// All targets by name; each has a folder of that name in `corpus/`.
-pub const TARGETS: [(&str, Target); 8] = [
-pub const TARGETS: [(&str, Target); 6] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("trace", trace),
     ("path", path),
     ("controller", controller),

@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 use cellpace_base::{Rate, Span, Time};
 use cellpace_emu::{EmuError, Ended, Link, LinkSpec, Tally};
 use cellpace_path::schedule::capacity_between;
-use cellpace_path::{LossSpec, PathSpec, QueueSpec};
+use cellpace_path::{PathSpec, QueueSpec};
 use cellpace_report::{Comparison, Run, SCHEMA, short};
 use clap::Args;
 
@@ -49,9 +49,6 @@ pub(crate) struct LinkArgs {
     /// Queue of the uplink
     #[arg(long, default_value = "droptail:2MB", value_name = "QUEUE", help_heading = "Path")]
     uplink_queue: QueueSpec,
-    /// Random loss of the uplink
-    #[arg(long, default_value = "0%", value_name = "LOSS", help_heading = "Path")]
-    uplink_loss: LossSpec,
     /// Largest packet, IP header included
     #[arg(long, default_value_t = 1500, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1280..=65_535), help_heading = "Path")]
     mtu: u32,
@@ -204,7 +201,6 @@ fn not_started(error: &EmuError) -> Result<ExitCode, Failure> {
 fn directions(args: &LinkArgs, trace: Option<&str>) -> Result<Directions, Failure> {
     let mut directions = args.path.directions(trace, &mut load::files())?;
     directions.up.queue = args.uplink_queue.clone();
-    directions.up.loss = args.uplink_loss.clone();
     Ok(directions)
 }
 

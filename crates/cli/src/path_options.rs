@@ -84,9 +84,20 @@ impl PathOptions {
             delay: delay.clone(),
             loss: scenario.loss,
         };
-        let up = PathSpec { trace: scenario.uplink, delay, ..PathSpec::default() };
+        let up = PathSpec {
+            trace: scenario.uplink,
+            delay,
+            loss: scenario.uplink_loss,
+            ..PathSpec::default()
+        };
         let rtt = scenario.rtt.as_constant().unwrap_or_else(|| scenario.rtt.mean());
-        Ok(Directions { down, up, rtt, duration: self.duration, skip: self.skip })
+        Ok(Directions {
+            down,
+            up,
+            rtt,
+            duration: self.duration,
+            skip: self.skip.unwrap_or(Span::ZERO),
+        })
     }
 
     /// A scenario over `trace` with these options and no flow yet.
@@ -119,6 +130,9 @@ impl PathOptions {
             "--rtt {} --queue {} --loss {} --acks {}",
             self.rtt, self.queue, self.loss, self.acks
         );
+        if self.uplink_loss != "0%" {
+            text += &format!(" --uplink-loss {}", self.uplink_loss);
+        }
         if let Some(uplink) = &self.uplink {
             text += &format!(" --uplink {}", load::shown(uplink));
         }
