@@ -42,14 +42,15 @@ fn the_reference_in_python_takes_the_same_steps() {
 #[test]
 fn rules_are_those_of_the_controller() {
     let folder = Folder::new();
-    folder.good("mdi train --cc fixed --trace constant:5mbit --duration 5s --users 1 -o m");
+    folder.good("mdi train --cc fixed --trace constant:5mbit --duration 5s --users 1,2 -o m");
     for (args, said) in [
         (
             "--format flat --rules smapler=cdf",
             "--rules: `mdi` has no parameter `smapler`; did you mean `sampler`?",
         ),
+        ("--format flat --rules users=adapt", "--rules: users=adapt has no flat form"),
         ("--format json --vectors v", "are for --format flat"),
-        ("--format flat --users 3", "it has 1"),
+        ("--format flat --users 3", "it has 1, 2"),
     ] {
         folder.refused(&format!("mdi export m {args}"), said);
     }

@@ -19,6 +19,7 @@ mod counts;
 mod file;
 mod flat;
 mod matrix_csv;
+mod mixture;
 mod model;
 mod normalise;
 mod sample;

@@ -1,5 +1,6 @@
 //! A model as it runs: flat arrays of integers.
 
+use crate::change::log10_q16;
 use crate::{Cell, Counts, States};
 
 /// How a subset's counts become chances (section 7 of the specification).
@@ -68,6 +69,9 @@ pub struct Table {
     pub(crate) by_window: Vec<u32>,
     /// Per origin: its first entry. One more at the end.
     pub(crate) starts: Vec<u32>,
+    /// Per origin: how unlikely its delay is to follow it, as minus log10 of the share of its
+    /// transitions that lead there, in 1/65536.
+    pub(crate) surprises: Vec<u32>,
     /// Per entry: index of the window.
     pub(crate) windows: Vec<u16>,
     /// Per entry: it is taken by draws below this, unless an earlier one is. An origin's last
@@ -88,6 +92,7 @@ impl Table {
             origins: Vec::new(),
             by_window: Vec::new(),
             starts: Vec::new(),
+            surprises: Vec::new(),
             windows: Vec::new(),
             limits: Vec::new(),
         };
@@ -97,6 +102,8 @@ impl Table {
         for delay in 0..states.delays() {
             table.blocks.push(table.origins.len() as u32);
             while let Some(subset) = subsets.next_if(|it| states.delay_of(it[0].to) == delay) {
+                let row = counts.row(subset[0].from);
+                table.surprises.push(surprise(sum(subset), sum(row)));
                 table.add_origin(subset, shape);
             }
             table.order_by_window();
@@ -200,6 +207,16 @@ impl Table {
         u32::from(self.windows[(entries.start + taken).min(entries.end - 1)])
     }
 
+    /// How unlikely the delay number `delay` was to follow `state`: minus log10 of its probability,
+    /// in 1/65536, and at most [`UNSEEN`].
+    pub(crate) fn surprise(&self, state: u32, delay: u32) -> u32 {
+        let block = self.blocks[delay as usize] as usize..self.blocks[delay as usize + 1] as usize;
+        match self.origins[block.clone()].binary_search(&state) {
+            Ok(index) => self.surprises[block.start + index].min(UNSEEN),
+            Err(_) => UNSEEN,
+        }
+    }
+
     /// Where to draw from (section 7 of the specification).
     pub(crate) fn find(&self, state: u32, delay: u32, empty: Empty) -> Found {
         let first = self.blocks[delay as usize];
@@ -252,6 +269,21 @@ impl Table {
         };
         Some(Found::Origin(nearest.1))
     }
+}
+
+/// What was never seen counts as one in 65536: impossible is a strong word for a sample.
+const UNSEEN: u32 = 315_653;
+
+fn sum(cells: &[Cell]) -> u64 {
+    cells.iter().fold(0, |sum, cell| sum.saturating_add(cell.count))
+}
+
+/// Minus log10 of the share of `part` in `whole`, in 1/65536.
+fn surprise(part: u64, whole: u64) -> u32 {
+    // Only the ratio matters, so both may lose the same bits.
+    let shift = (64 - whole.leading_zeros()).saturating_sub(32);
+    let log = |count: u64| log10_q16((count >> shift).max(1) as u32);
+    log(whole).saturating_sub(log(part))
 }
 
 /// Leaves out what has less than `share` of all. The largest always stays.
@@ -372,6 +404,16 @@ mod tests {
         assert_eq!(kept(&[3; 60]).len(), 60);
         let table = table(&[(5, 10, 1), (5, 11, 49), (5, 12, 50)], Shape::default());
         assert_eq!(table.limits, [(49_u64 * (1 << 32) / 99) as u32, u32::MAX]);
+    }
+
+    #[test]
+    fn surprise_is_the_logarithm_of_a_rows_share() {
+        let table = table(&[(5, 10, 1), (5, 11, 9), (5, 21, 90)], Shape::default());
+        assert_eq!(table.surprise(5, 1), 65_536);
+        assert!(table.surprise(5, 2) < 3100);
+        assert_eq!(table.surprise(5, 0), UNSEEN);
+        assert_eq!(surprise(u64::MAX >> 10, u64::MAX), log10_q16(1024));
+        assert_eq!(surprise(1, 1), 0);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::change::{ONE_PACKET, delay_change, relative_step, window_change};
+use crate::mixture::Mixture;
 use crate::table::Found;
 use crate::{Absolute, Base, Empty, Levels, Relative, States, Table, Window};
 
@@ -47,7 +48,8 @@ impl Default for OutOfRange {
 /// A walk over a table.
 #[derive(Debug, Clone)]
 pub struct Walk {
-    table: Arc<Table>,
+    tables: Mixture,
+    states: States,
     empty: Empty,
     out_of_range: OutOfRange,
     draws: Draws,
@@ -71,7 +73,23 @@ const FIRST_WINDOW: Window = 10 << 16;
 impl Walk {
     /// A walk at its beginning: a window of ten packets, no delay seen yet.
     pub fn new(table: Arc<Table>, empty: Empty, out_of_range: OutOfRange, seed: u64) -> Self {
-        let place = match table.states() {
+        Self::among(vec![table], empty, out_of_range, seed)
+    }
+
+    /// The same over the one of several tables, learnt with other numbers of users, that explains
+    /// best how the delay moves.
+    ///
+    /// # Panics
+    /// When there is no table, or their states differ.
+    pub fn among(
+        tables: Vec<Arc<Table>>,
+        empty: Empty,
+        out_of_range: OutOfRange,
+        seed: u64,
+    ) -> Self {
+        let states = *tables[0].states();
+        assert!(tables.iter().all(|table| *table.states() == states), "tables of other states");
+        let place = match states {
             States::Absolute(states) => {
                 Place::Absolute { bin: None, w: states.clamped_packets(FIRST_WINDOW >> 16) }
             }
@@ -84,19 +102,24 @@ impl Walk {
                 Place::Levels { base: Base::default(), level: None, w, w1: w }
             }
         };
-        Self { table, empty, out_of_range, draws: Draws::seeded(seed), place }
+        let tables = Mixture::new(tables);
+        Self { tables, states, empty, out_of_range, draws: Draws::seeded(seed), place }
     }
 
     /// One epoch: the largest RTT acked in it in microseconds, or, with `acked` false, the larger
     /// of the last epoch's and the time since the last ack. Returns the window: packets in flight
     /// of relative states, packets to send in this epoch of absolute ones.
     pub fn step(&mut self, delay_us: u32, acked: bool) -> Window {
-        let table = Arc::clone(&self.table);
-        match table.states() {
-            States::Absolute(states) => self.step_absolute(&table, states, delay_us),
-            States::Relative(states) => self.step_relative(&table, states, delay_us, acked),
-            States::Levels(states) => self.step_levels(&table, states, delay_us, acked),
+        match self.states {
+            States::Absolute(states) => self.step_absolute(&states, delay_us),
+            States::Relative(states) => self.step_relative(&states, delay_us, acked),
+            States::Levels(states) => self.step_levels(&states, delay_us, acked),
         }
+    }
+
+    /// Which of the tables the walk goes by.
+    pub fn table(&self) -> usize {
+        self.tables.cheapest().0
     }
 
     /// The window now, as [`step`](Self::step) returned it.
@@ -110,7 +133,7 @@ impl Walk {
     /// Sets the window from which the walk goes on, after a loss (section 8 of the specification).
     /// `forget` also removes the change that led to it, after a timeout.
     pub fn set_window(&mut self, window: Window, forget: bool) {
-        match (&mut self.place, self.table.states()) {
+        match (&mut self.place, self.states) {
             (Place::Absolute { w, .. }, States::Absolute(states)) => {
                 *w = states.clamped_packets(window >> 16);
             }
@@ -132,14 +155,16 @@ impl Walk {
         }
     }
 
-    fn step_absolute(&mut self, table: &Table, states: &Absolute, delay_us: u32) -> Window {
+    fn step_absolute(&mut self, states: &Absolute, delay_us: u32) -> Window {
         let Place::Absolute { bin, w } = &mut self.place else {
             unreachable!("a walk begins at a place of its table's kind")
         };
         let now = states.clamped_bin(delay_us);
         // The first delay is used at once.
-        let from = table.states().index(bin.unwrap_or(now), *w - states.w_min);
+        let from = self.states.index(bin.unwrap_or(now), *w - states.w_min);
         *bin = Some(now);
+        self.tables.observe(from, now);
+        let (_, table) = self.tables.cheapest();
         match table.find(from, now, self.empty) {
             Found::Origin(origin) => *w = states.w_min + table.draw(origin, self.draws.bits()),
             Found::Keep => {}
@@ -148,21 +173,17 @@ impl Walk {
         *w << 16
     }
 
-    fn step_levels(
-        &mut self,
-        table: &Table,
-        states: &Levels,
-        delay_us: u32,
-        acked: bool,
-    ) -> Window {
+    fn step_levels(&mut self, states: &Levels, delay_us: u32, acked: bool) -> Window {
         let Place::Levels { base, level, w, w1 } = &mut self.place else {
             unreachable!("a walk begins at a place of its table's kind")
         };
         base.step(acked.then_some(delay_us));
         let now = states.level(delay_us, base);
         let change = states.w.clamped(window_change(*w, *w1));
-        let from = table.states().index(level.replace(now).unwrap_or(now), change);
+        let from = self.states.index(level.replace(now).unwrap_or(now), change);
         *w1 = *w;
+        self.tables.observe(from, now);
+        let (_, table) = self.tables.cheapest();
         match table.find(from, now, self.empty) {
             Found::Origin(origin) => {
                 let drawn = table.draw(origin, self.draws.bits());
@@ -174,13 +195,7 @@ impl Walk {
         *w
     }
 
-    fn step_relative(
-        &mut self,
-        table: &Table,
-        states: &Relative,
-        delay_us: u32,
-        acked: bool,
-    ) -> Window {
+    fn step_relative(&mut self, states: &Relative, delay_us: u32, acked: bool) -> Window {
         let Place::Relative { d1, d2, w, w1, w2 } = &mut self.place else {
             unreachable!("a walk begins at a place of its table's kind")
         };
@@ -198,7 +213,10 @@ impl Walk {
             let a = states.d.clamped(delay_change(*d1, *d2));
             let b = states.w.clamped(window_change(*w1, *w2));
             let block = states.d.clamped(change);
-            match table.find(table.states().index(a, b), block, self.empty) {
+            let from = self.states.index(a, b);
+            self.tables.observe(from, block);
+            let (_, table) = self.tables.cheapest();
+            match table.find(from, block, self.empty) {
                 Found::Origin(origin) => {
                     let drawn = table.draw(origin, self.draws.bits());
                     *w = relative_step(*w1, states.w.value(drawn));

@@ -116,7 +116,7 @@ impl Controller for Mdi {
     /// round trip.
     fn cwnd(&self) -> u64 {
         let window = u64::from(self.walk.window());
-        let epochs = match self.settings.learnt.table.states() {
+        let epochs = match self.settings.learnt.states() {
             States::Absolute(_) => self.epochs_per_rtt().max(1),
             _ => 1,
         };
@@ -155,6 +155,7 @@ impl Controller for Mdi {
     fn snapshot(&self, show: &mut dyn FnMut(&'static str, f64)) {
         show("w", packets(self.walk.window()));
         show("d", self.d1.as_millis_f64());
+        show("users", f64::from(self.settings.learnt.users[self.walk.table()]));
         show("credit", self.credit);
         show("in_flight", self.in_flight as f64 / self.mss as f64);
     }
@@ -203,7 +204,7 @@ impl Mdi {
         self.d1 = newest.unwrap_or(self.d1);
         let micros = u32::try_from(delay.as_nanos() / 1000).unwrap_or(u32::MAX);
         let window = packets(self.walk.step(micros, newest.is_some()));
-        match self.settings.learnt.table.states() {
+        match self.settings.learnt.states() {
             // "The obtained w is then sent", section 5.1 of the paper.
             States::Absolute(_) => self.credit = window,
             _ => self.release(window),
@@ -235,8 +236,8 @@ impl Mdi {
 }
 
 fn new_walk(settings: &Settings, random: &mut crate::Random) -> Walk {
-    let table = std::sync::Arc::clone(&settings.learnt.table);
-    Walk::new(table, settings.empty, settings.out_of_range, random.bits())
+    let tables = settings.learnt.tables.clone();
+    Walk::among(tables, settings.empty, settings.out_of_range, random.bits())
 }
 
 fn packets(window: Window) -> f64 {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cellpace_base::{Args, Kind, Param, Span};
-use cellpace_mdi::{Empty, Flat, Model, OutOfRange, Sampler, Shape, States, Table};
+use cellpace_mdi::{Counts, Empty, Flat, Model, OutOfRange, Sampler, Shape, States, Table};
 
 use super::Mdi;
 use crate::{ControllerInfo, ControllerSpec, ReadFile};
@@ -30,10 +30,10 @@ static PARAMS: &[Param] = &[
     },
     Param {
         key: "users",
-        kind: Kind::Word(&["all", "1", "2", "3", "4", "5", "6", "7", "8"]),
+        kind: Kind::Word(&["all", "adapt", "1", "2", "3", "4", "5", "6", "7", "8"]),
         default: "all",
         unit: "",
-        help: "what was learnt with all numbers of users, or with that one",
+        help: "what was learnt with all numbers of users together, with the one that fits, or with this",
         source: "MDI paper sections 6.3 to 6.5",
     },
     Param {
@@ -96,8 +96,18 @@ static PARAMS: &[Param] = &[
 
 /// What the flows of one controller string share.
 pub(super) struct Learnt {
-    pub(super) table: Arc<Table>,
+    /// With `users=adapt` one per number of users, else one.
+    pub(super) tables: Vec<Arc<Table>>,
+    /// Their numbers of users; 0: several or unknown.
+    pub(super) users: Vec<u32>,
     pub(super) epoch: Span,
+}
+
+impl Learnt {
+    /// The same for all tables.
+    pub(super) fn states(&self) -> &States {
+        self.tables[0].states()
+    }
 }
 
 /// Verus with R=2, 1 to 4 users, on generated profiles; `./dev model` makes it anew.
@@ -117,13 +127,6 @@ fn load(args: &mut Args, read: &mut ReadFile<'_>) -> Result<(), String> {
     if !(SHORTEST_EPOCH_US..=10_000_000).contains(&model.about.epoch_us) {
         return Err(wrong(&"its epoch is not between 100 us and 10 s"));
     }
-    let counts = match args.word("users").parse() {
-        Ok(users) => model.matching(users).cloned().ok_or_else(|| {
-            let known: Vec<_> = model.parts.iter().map(|part| part.users.to_string()).collect();
-            wrong(&format!("nothing was learnt with {users} users, but with {}", known.join(", ")))
-        })?,
-        Err(_) => model.combined(),
-    };
     let relative = matches!(model.states, States::Relative(_));
     let shape = Shape {
         sampler: match args.word("sampler") {
@@ -132,20 +135,39 @@ fn load(args: &mut Args, read: &mut ReadFile<'_>) -> Result<(), String> {
         },
         prune: args.optional_number("prune").unwrap_or(if relative { 0.02 } else { 0.0 }),
     };
-    let table = Arc::new(Table::new(model.states, &counts, shape));
+    let table = |counts: &Counts| Arc::new(Table::new(model.states, counts, shape));
+    let (tables, users) = match args.word("users") {
+        "all" => (vec![table(&model.combined())], vec![0]),
+        // A model without parts has nothing to choose from.
+        "adapt" if model.parts.is_empty() => (vec![table(&Counts::default())], vec![0]),
+        "adapt" => model.parts.iter().map(|part| (table(&part.counts), part.users)).unzip(),
+        number => {
+            let part = model.parts.iter().find(|part| part.users.to_string() == number);
+            let known: Vec<_> = model.parts.iter().map(|part| part.users.to_string()).collect();
+            let part = part.ok_or_else(|| {
+                wrong(&format!(
+                    "nothing was learnt with {number} users, but with {}",
+                    known.join(", ")
+                ))
+            })?;
+            (vec![table(&part.counts)], vec![part.users])
+        }
+    };
     let epoch = Span::from_micros(u64::from(model.about.epoch_us));
-    args.load(Arc::new(Learnt { table, epoch }));
+    args.load(Arc::new(Learnt { tables, users, epoch }));
     Ok(())
 }
 
-/// Table and rules of an `mdi` string for other runtimes; `None` for any other controller.
+/// Table and rules of an `mdi` string for other runtimes; `None` for any other controller, and
+/// for several tables among which the walk chooses.
 pub fn flat(spec: &ControllerSpec) -> Option<Flat> {
     if spec.info().name != INFO.name {
         return None;
     }
     let settings = Settings::new(spec.args());
+    let [table] = &settings.learnt.tables[..] else { return None };
     Some(Flat {
-        table: Table::clone(&settings.learnt.table),
+        table: Table::clone(table),
         epoch_us: u32::try_from(settings.learnt.epoch.as_nanos() / 1000).unwrap_or(u32::MAX),
         empty: settings.empty,
         out_of_range: settings.out_of_range,
