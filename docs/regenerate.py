@@ -16,9 +16,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-CELLPACE = sys.argv[1] if len(sys.argv) > 1 else "./target/release/cellpace"
-TRACES = os.environ.get("CELLPACE_TRACES")
+import mdi_evaluation
+import program
+from program import ROOT, TRACES, call, real, table, write
+
 REFERENCE = os.environ.get("CELLPACE_REFERENCE") or (TRACES and str(Path(TRACES).parent / "reference"))
 
 PROFILES = ["lte-driving", "lte-stationary", "umts-driving", "hspa-walking", "5g-midband"]
@@ -33,29 +34,11 @@ ALL_CCS = ["verus:r=2", "verus:r=4", "verus:r=6", "copa", "sprout", "bbr", "cubi
 SET_UP = ["--uplink", "constant:12mbit", "--duration", "60s"]
 
 
-def call(*args):
-    done = subprocess.run([CELLPACE, *map(str, args)], capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"cellpace {' '.join(map(str, args))}\n{done.stderr}")
-    return done.stdout
-
-
 def compare(traces, ccs, *options):
     """Runs of `compare`, by (trace, controller)."""
-    args = [word for trace in traces for word in ("--trace", trace)]
-    args += [word for cc in ccs for word in ("--cc", cc)]
-    document = json.loads(call("compare", *args, *options, "--json", "-"))
+    document = program.compare(traces, ccs, *options)
     repeated = {(r["trace"], r["cc"]): r for r in document.get("repeated", [])}
     return {(r["trace"], r["cc"]): r for r in document["runs"]}, repeated
-
-
-def real(name):
-    return f"{TRACES}/{name}.down"
-
-
-def table(header, rows):
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    return "\n".join(lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows]) + "\n"
 
 
 def figures(run):
@@ -365,13 +348,6 @@ def validation():
                        "PROFILES": profiles()}.items():
         template = template.replace(f"<!-- {mark} -->", text.strip())
     write(ROOT / "docs" / "validation.md", template)
-
-
-def write(path, text):
-    aside = path.with_suffix(path.suffix + ".new")
-    aside.write_text(text)
-    aside.replace(path)
-    print(f"wrote {path.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

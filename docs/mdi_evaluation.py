@@ -1,0 +1,401 @@
+"""The part of docs/validation.md about MDI, and the pictures of docs/mdi.md.
+
+Everything is trained anew in a temporary folder; no trace and no model stays.
+"""
+import csv
+import json
+import math
+import re
+import tempfile
+from pathlib import Path
+from statistics import mean, stdev
+
+from program import ROOT, TRACES, call, compare, real, table, write
+
+TEACHER = "verus:r=2"
+# The AQM of the paper, section 6.1.
+RED = ["--queue", "red:min=3mbit,max=9mbit,p=0.1%"]
+TRAINING = [f"mdi/channel{n:02}" for n in range(8)]
+CHANNELS = [f"mdi/channel{n:02}" for n in range(8, 12)]
+ALCC = ["beachfront-walk", "campus-walk", "city-drive", "highway-3g", "highway-drive",
+        "rapid-change"]
+MAHIMAHI = ["verizon-lte-short", "att-lte-driving", "tmobile-umts-driving"]
+GROUPS = {"channels": CHANNELS, "ALCC": ALCC}
+USERS = [1, 2, 3, 4]
+SEEDS = 5
+# Student's t for 95 % and five seeds.
+T = 2.776
+
+# What the paper states, sections 6.3 and 6.4.
+SAME_THROUGHPUT, MORE_DELAY, MOST_VARIABLE, NON_MATCHING = 0.05, 1.4, 2.0, 4.0
+# Table 2 of the paper.
+PAPER_SIZES = {1: (25488, "2.4 GB"), 2: (12744, "620 MB"), 5: (5112, "100 MB"),
+               10: (2556, "25 MB"), 20: (1296, "7 MB")}
+
+
+# Running ------------------------------------------------------------------------------------
+
+class Bench:
+    """A folder with models, and the runs with them."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+
+    def train(self, name, *options, traces=TRAINING, teacher=TEACHER, red=True):
+        """Trains a model and gives what the program says about it."""
+        args = [word for trace in traces for word in ("--trace", real(trace))]
+        args += RED if red else []
+        return call("mdi", "train", "--cc", teacher, *args, *options, "-o", name, cwd=self.folder)
+
+    def runs(self, traces, ccs, *options):
+        """Runs by (trace, controller), one per seed."""
+        ccs = list(dict.fromkeys(ccs))
+        document = compare([real(t) for t in traces], ccs, *options, cwd=self.folder)
+        runs = {}
+        for run in document["runs"]:
+            runs.setdefault((run["trace"].removesuffix(".down"), run["cc"]), []).append(run)
+        return {(trace, cc): runs[(Path(trace).name, cc)] for trace in traces for cc in ccs}
+
+
+FIGURES = {
+    "throughput": lambda run: run["throughput_mbps"],
+    "delay": lambda run: run["one_way_delay_ms"]["mean"],
+    "queue": lambda run: run["queue_delay_ms"]["mean"],
+    "jain": lambda run: run["jain"],
+}
+
+
+def ratios(runs, trace, cc, teacher=TEACHER):
+    """Model by teacher, seed by seed: for each figure its mean and 95 % confidence interval."""
+    result = {}
+    for figure in ("throughput", "delay", "queue"):
+        pairs = zip(runs[(trace, cc)], runs[(trace, teacher)], strict=True)
+        result[figure] = interval([FIGURES[figure](ours) / FIGURES[figure](theirs)
+                                   for ours, theirs in pairs])
+    return result
+
+
+def average(runs, figure):
+    return mean(FIGURES[figure](run) for run in runs)
+
+
+def interval(values):
+    half = T * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+    return mean(values), half
+
+
+def shown(pair, form="{:.2f}"):
+    return f"{form.format(pair[0])} ± {form.format(pair[1])}"
+
+
+def short(trace):
+    return trace.removeprefix("mdi/")
+
+
+# Sizes: table 2 of the paper --------------------------------------------------------------------
+
+def sizes(bench):
+    five = TRAINING[:5]
+    bench.train("one", "--users", 1, "--save-samples", "samples.csv", traces=five)
+    paper_sized(bench)
+    rows = []
+    for q, (paper_m, paper_file) in PAPER_SIZES.items():
+        absolute = ["--variant", "absolute", "--quantization", f"{q}ms"]
+        own = described(bench.train("own", "--users", 1, *absolute, traces=five))
+        like = described(call("mdi", "train", "--cc", TEACHER, "--samples", "scaled.csv", *absolute,
+                              "-o", "like", cwd=bench.folder))
+        exact = "" if like["m"] == paper_m else " **≠**"
+        rows.append([f"{q} ms", f"{paper_m}", f"{like['m']}{exact}", paper_file,
+                     kilobytes(like["bytes"]), f"{own['m']}", kilobytes(own["bytes"])])
+    text = table(["quantization", "m, paper", "m, ours on the paper's ranges", "file, paper",
+                  "file, ours on the paper's ranges", "m, own ranges", "file, own ranges"], rows)
+    levels = described(bench.train("levels", "--users", 1, traces=five))
+    return text + (
+        f"\nOur own training: {own['samples']} samples of {len(five)} channels, {own['states']}. With "
+        f"`levels`: {levels['m']} states, {kilobytes(levels['bytes'])}.\n")
+
+
+def described(said):
+    """What `mdi train` says: samples, states, m and the size of the file."""
+    m, states = re.search(r"^states +(\d+) \((.*)\)$", said, re.M).groups()
+    states = re.sub(r" in bins of \d+ ms", "", states)
+    return {"m": int(m), "states": states, "bytes": int(re.search(r": (\d+) bytes", said)[1]),
+            "samples": re.search(r"^samples +(\d+)", said, re.M)[1]}
+
+
+def paper_sized(bench):
+    """The samples with delays stretched to the paper's 20..727 ms, and at most 35 packets."""
+    with open(bench.folder / "samples.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    delays = sorted(float(row["delay_ms"]) for row in rows)
+    least, most = delays[0], delays[int(0.999 * len(delays)) - 1]
+    with open(bench.folder / "scaled.csv", "w") as file:
+        file.write("chain,users,delay_ms,window_pkts,sent\n")
+        for row in rows:
+            delay = 20 + round((float(row["delay_ms"]) - least) * 707 / (most - least))
+            sent = min(int(row["sent"]), 35)
+            file.write(f"{row['chain']},{row['users']},{delay},{row['window_pkts']},{sent}\n")
+
+
+def kilobytes(count):
+    return f"{count / 1e3:.0f} kB"
+
+
+# The evaluation: sections 6.3 to 6.5 of the paper -------------------------------------------------
+
+VARIANTS = {"levels": [], "absolute": ["--variant", "absolute", "--quantization", "2ms"],
+            "relative": ["--variant", "relative"]}
+TRAININGS = ["matching", "one user", "combined"]
+
+
+def model(variant, training, users):
+    part = {"matching": f",users={users}", "one user": ",users=1", "combined": ""}[training]
+    return f"mdi:model={variant}{part}"
+
+
+class Evaluation:
+    """All variants and trainings with 1 to 4 users on all traces."""
+
+    def __init__(self, bench):
+        self.said = {variant: described(bench.train(variant, *options))
+                     for variant, options in VARIANTS.items()}
+        ccs = lambda users: [model(v, t, users) for v in VARIANTS for t in TRAININGS]
+        self.runs = {users: bench.runs(CHANNELS + ALCC, [TEACHER] + ccs(users), *RED,
+                                       "--flows", users, "--repeat", SEEDS) for users in USERS}
+
+    def ratios(self, variant, training, users, trace):
+        return ratios(self.runs[users], trace, model(variant, training, users))
+
+    def of(self, variant, training, users, traces, figure):
+        return [self.ratios(variant, training, users, t)[figure][0] for t in traces]
+
+    def teacher(self, users, trace):
+        return self.runs[users][(trace, TEACHER)]
+
+    def jain(self, variant, training, users, traces):
+        cc = model(variant, training, users)
+        return mean(average(self.runs[users][(trace, cc)], "jain") for trace in traces)
+
+    def per_trace(self, variant):
+        rows = []
+        for trace in CHANNELS + ALCC:
+            row = [short(trace)]
+            for users in USERS:
+                figures = self.ratios(variant, "matching", users, trace)
+                outside = "" if within(figures) else " **!**"
+                row.append(f"{shown(figures['throughput'])} / {shown(figures['delay'])} / "
+                           f"{figures['queue'][0]:.2f}{outside}")
+            rows.append(row)
+        return table(["trace"] + counted(USERS), rows)
+
+    def summary(self):
+        rows = []
+        for variant in VARIANTS:
+            for training in TRAININGS:
+                for group, traces in GROUPS.items():
+                    row = [f"`{variant}`", training, group]
+                    for users in USERS:
+                        parts = [self.of(variant, training, users, traces, figure)
+                                 for figure in ("throughput", "delay")]
+                        row.append(" / ".join(f"{mean(part):.2f} ({max(part):.2f})" if i else
+                                              f"{mean(part):.2f}" for i, part in enumerate(parts)))
+                    rows.append(row)
+        return table(["states", "trained with", "traces"] + counted(USERS), rows)
+
+    def fairness(self):
+        rows = []
+        everywhere = CHANNELS + ALCC
+        teacher = [f"{mean(average(self.teacher(u, t), 'jain') for t in everywhere):.2f}"
+                   for u in USERS[1:]]
+        rows.append([f"`{TEACHER}`", ""] + teacher)
+        for variant in VARIANTS:
+            for training in TRAININGS:
+                rows.append([f"`{variant}`", training] + [
+                    f"{self.jain(variant, training, users, everywhere):.2f}"
+                    for users in USERS[1:]])
+        return table(["", "trained with"] + counted(USERS[1:]), rows)
+
+    def outside(self, variant):
+        """Cells of the matching training beyond the bounds, and what the teacher does there."""
+        lines = []
+        for users in USERS[1:]:
+            for trace in CHANNELS + ALCC:
+                figures = self.ratios(variant, "matching", users, trace)
+                if within(figures):
+                    continue
+                teacher = self.teacher(users, trace)
+                lines.append([
+                    short(trace), users, shown(figures["throughput"]), shown(figures["delay"]),
+                    f"{mean(run['utilization'] for run in teacher):.2f}",
+                    f"{average(teacher, 'queue'):.0f} ms",
+                    f"{average(self.runs[users][(trace, model(variant, 'matching', users))], 'queue'):.0f} ms"])
+        return lines
+
+
+def within(figures):
+    return abs(figures["throughput"][0] - 1) <= SAME_THROUGHPUT and figures["delay"][0] <= MORE_DELAY
+
+
+def counted(users):
+    return [f"{count} user{'s' if count > 1 else ''}" for count in users]
+
+
+# ON/OFF traffic: section 6.6 of the paper ------------------------------------------------------
+
+ON_OFF_USERS, ON_OFF_SECONDS = 4, 3000
+ON_OFF_SCENARIO = """\
+trace = "channels.down"
+rtt = "40ms"
+queue = "{queue}"
+duration = "{seconds}s"
+bin = "1s"
+seed = {seed}
+
+[[flow]]
+cc = "{cc}"
+count = {users}
+onoff = {{ mean = "4MB", max = "10MB", off = "60s", rate = "4mbit" }}
+"""
+
+
+def one_after_the_other(path):
+    """The evaluation channels as one trace; it starts over when it ends."""
+    with open(path, "w") as file:
+        start = 0
+        for trace in CHANNELS:
+            times = [int(line) for line in open(real(trace))]
+            file.writelines(f"{start + time}\n" for time in times)
+            start += times[-1]
+
+
+def on_off(bench):
+    """Needs the models of `Evaluation`."""
+    one_after_the_other(bench.folder / "channels.down")
+    ccs = {"teacher": TEACHER, "levels": model("levels", "combined", 0),
+           "absolute": model("absolute", "combined", 0)}
+    users = {}
+    for name, cc in ccs.items():
+        runs = []
+        for seed in range(1, SEEDS + 1):
+            (bench.folder / "onoff.toml").write_text(ON_OFF_SCENARIO.format(
+                cc=cc, seed=seed, queue=RED[1], users=ON_OFF_USERS, seconds=ON_OFF_SECONDS))
+            runs.append(json.loads(call("sim", "onoff.toml", "--json", "-", cwd=bench.folder)))
+        flows = [[run["runs"][0]["per_flow"][user] for run in runs] for user in range(ON_OFF_USERS)]
+        users[name] = [(interval([flow["throughput_mbps"] for flow in seeds]),
+                        interval([flow["queue_delay_ms"]["mean"] + 20 for flow in seeds]))
+                       for seeds in flows]
+    rows, overlaps = [], {}
+    for name, cc in ccs.items():
+        for index, figure in enumerate(("throughput, Mbit/s", "one-way delay, ms")):
+            row = ["teacher" if name == "teacher" else f"`{name}`, combined", figure]
+            for user in range(ON_OFF_USERS):
+                pair = users[name][user][index]
+                apart = not overlap(pair, users["teacher"][user][index])
+                overlaps[(name, index)] = overlaps.get((name, index), 0) + (not apart)
+                row.append(shown(pair, "{:.2f}" if index == 0 else "{:.1f}") + (" **≠**" if apart else ""))
+            rows.append(row)
+    text = table(["", ""] + [f"user {user + 1}" for user in range(ON_OFF_USERS)], rows)
+    for name in ("levels", "absolute"):
+        factor = [mean(users[name][u][i][0] for u in range(ON_OFF_USERS)) /
+                  mean(users["teacher"][u][i][0] for u in range(ON_OFF_USERS)) for i in (0, 1)]
+        text += (f"\n`{name}`: intervals overlap for the throughput of {overlaps[(name, 0)]} of "
+                 f"{ON_OFF_USERS} users and for the delay of {overlaps[(name, 1)]}; all users together "
+                 f"have {factor[0]:.2f} times the teacher's throughput and {factor[1]:.2f} times its delay.\n")
+    return text, {name: (overlaps[(name, 0)], overlaps[(name, 1)]) for name in ("levels", "absolute")}
+
+
+def overlap(one, other):
+    return abs(one[0] - other[0]) <= one[1] + other[1]
+
+
+# Other teachers -------------------------------------------------------------------------------
+
+TEACHERS = ["copa", "sprout", "sprout:max_rate=auto", "ledbat"]
+TEACHER_SEEDS = 2
+
+
+def other_teachers(bench):
+    rows = []
+    for teacher in TEACHERS:
+        name = teacher.split(":")[0]
+        for variant, options in VARIANTS.items():
+            bench.train(f"{name}-{variant}", "--users", "1,2", *options, teacher=teacher)
+        runs = {users: bench.runs(
+            CHANNELS + ALCC,
+            [teacher] + [model(f"{name}-{variant}", "matching", users) for variant in VARIANTS],
+            *RED, "--flows", users, "--repeat", TEACHER_SEEDS) for users in (1, 2)}
+        for variant in VARIANTS:
+            row = [f"`{teacher}`", f"`{variant}`"]
+            for users in (1, 2):
+                cc = model(f"{name}-{variant}", "matching", users)
+                for traces in GROUPS.values():
+                    found = [ratios(runs[users], trace, cc, teacher) for trace in traces]
+                    row.append(spread([f["throughput"][0] for f in found]) + " / " +
+                               spread([f["delay"][0] for f in found]))
+            rows.append(row)
+    header = ["teacher", "states"] + [f"{count}, {group}" for count in counted([1, 2])
+                                      for group in GROUPS]
+    return table(header, rows)
+
+
+def spread(values):
+    return f"{mean(values):.2f} ({min(values):.2f}–{max(values):.2f})"
+
+
+# The built-in model -----------------------------------------------------------------------------
+
+def built_in(bench):
+    """In the default set-up of `compare`, at three round-trip times."""
+    rtts = ["20ms", "40ms", "100ms"]
+    traces = MAHIMAHI + ALCC + TRAINING + CHANNELS
+    found = {rtt: bench.runs(traces, [TEACHER, "mdi"], "--rtt", rtt, "--repeat", SEEDS)
+             for rtt in rtts}
+    rows = []
+    for trace in MAHIMAHI + ALCC:
+        row = [trace]
+        for rtt in rtts:
+            figures = ratios(found[rtt], trace, "mdi")
+            row.append(f"{shown(figures['throughput'])} / {shown(figures['delay'])} "
+                       f"({average(found[rtt][(trace, TEACHER)], 'queue'):.0f} → "
+                       f"{average(found[rtt][(trace, 'mdi')], 'queue'):.0f} ms)")
+        rows.append(row)
+    row = ["12 channels"]
+    for rtt in rtts:
+        channels = [ratios(found[rtt], trace, "mdi") for trace in TRAINING + CHANNELS]
+        row.append(" / ".join(spread([c[figure][0] for c in channels])
+                              for figure in ("throughput", "delay")))
+    return table(["trace"] + rtts, rows + [row])
+
+
+# Quantization: section 6.2 of the paper -----------------------------------------------------------
+
+def quantization(bench):
+    kinds = [("absolute", f"{q} ms", ["--variant", "absolute", "--quantization", f"{q}ms"])
+             for q in PAPER_SIZES]
+    kinds += [("levels", step, ["--delay-range", f"0..1.4/{step}"])
+              for step in ("0.01", "0.02", "0.04", "0.1")]
+    said = {}
+    for number, (_, _, options) in enumerate(kinds):
+        said[number] = described(bench.train(f"q{number}", "--users", 2, *options))
+    ccs = [f"mdi:model=q{number}" for number in said]
+    runs = bench.runs(CHANNELS, [TEACHER] + ccs, *RED, "--flows", 2, "--repeat", SEEDS)
+    rows = []
+    for number, (variant, step, _) in enumerate(kinds):
+        found = [ratios(runs, trace, ccs[number]) for trace in CHANNELS]
+        rows.append([f"`{variant}`", step, said[number]["m"], kilobytes(said[number]["bytes"]),
+                     spread([f["throughput"][0] for f in found]),
+                     spread([f["delay"][0] for f in found])])
+    return table(["states", "step", "m", "file", "throughput", "delay"], rows)
+
+
+# Pictures: figures 5 and 6 of the paper --------------------------------------------------------------
+
+def pictures():
+    """On profiles, so that they need no trace."""
+    with tempfile.TemporaryDirectory() as folder:
+        for q, zoom in ((1, 25), (10, 31)):
+            call("mdi", "train", "--cc", TEACHER, "--trace", "lte-driving", "--trace",
+                 "hspa-walking", "--users", 1, "--rtt", "20ms", "--variant", "absolute",
+                 "--quantization", f"{q}ms", "-o", "profile", cwd=folder)
+            call("mdi", "show", "profile", "--plot", "p.svg", "--zoom", zoom, cwd=folder)
+            write(ROOT / "docs" / "img" / f"mdi-matrix-{q}ms.svg", (Path(folder) / "p.svg").read_text())

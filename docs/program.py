@@ -1,0 +1,40 @@
+"""How the scripts that regenerate the documentation run the program and write pages."""
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CELLPACE = str(Path(sys.argv[1] if len(sys.argv) > 1 else "./target/release/cellpace").resolve())
+TRACES = os.environ.get("CELLPACE_TRACES")
+
+
+def call(*args, cwd=None):
+    done = subprocess.run([CELLPACE, *map(str, args)], capture_output=True, text=True, cwd=cwd)
+    if done.returncode:
+        sys.exit(f"cellpace {' '.join(map(str, args))}\n{done.stderr}")
+    return done.stdout
+
+
+def compare(traces, ccs, *options, cwd=None):
+    """What `compare` writes as JSON."""
+    args = [word for trace in traces for word in ("--trace", trace)]
+    args += [word for cc in ccs for word in ("--cc", cc)]
+    return json.loads(call("compare", *args, *options, "--json", "-", cwd=cwd))
+
+
+def real(name):
+    return f"{TRACES}/{name}.down"
+
+
+def table(header, rows):
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return "\n".join(lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows]) + "\n"
+
+
+def write(path, text):
+    aside = path.with_suffix(path.suffix + ".new")
+    aside.write_text(text)
+    aside.replace(path)
+    print(f"wrote {path.relative_to(ROOT)}")
