@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Regenerates docs/validation.md, and in README.md the table and the picture.
 
-    python3 docs/regenerate.py path/to/cellpace
+    python3 docs/regenerate.py path/to/cellpace [mdi]
+
+With `mdi` only what is about MDI: its part of docs/validation.md and the pictures of docs/mdi.md.
 
 Real traces come from the folder CELLPACE_TRACES (Mahimahi format, <name>.down), the figures of
 the original programs from originals.json in CELLPACE_REFERENCE (default: the folder `reference`
@@ -340,19 +342,46 @@ def change(source, generated):
     return f"{100 * (generated / source - 1):+.1f} %" if source and generated else "–"
 
 
+MDI_PART = re.compile(r"<!-- MDI -->.*<!-- END OF MDI -->", re.S)
+
+
 def validation():
     cells, differing, reference = against_originals()
     why = explanations(differing, reference)
     template = (ROOT / "docs" / "validation.in.md").read_text()
-    for mark, text in {"ORIGINALS": cells, "EXPLANATIONS": why, "CLAIMS": claims(),
-                       "PROFILES": profiles()}.items():
+    found = {"ORIGINALS": cells, "EXPLANATIONS": why, "CLAIMS": claims(), "PROFILES": profiles(),
+             **mdi_evaluation.sections()}
+    write(ROOT / "docs" / "validation.md", filled(template, found))
+
+
+def mdi_validation():
+    """Fills the part about MDI anew and leaves the rest of the page."""
+    page = ROOT / "docs" / "validation.md"
+    template = (ROOT / "docs" / "validation.in.md").read_text()
+    part = filled(MDI_PART.search(template)[0], mdi_evaluation.sections())
+    write(page, MDI_PART.sub(lambda _: part, page.read_text()))
+
+
+def filled(template, found):
+    for mark, text in found.items():
         template = template.replace(f"<!-- {mark} -->", text.strip())
-    write(ROOT / "docs" / "validation.md", template)
+    return template
+
+
+def main():
+    only_mdi = sys.argv[2:] == ["mdi"]
+    mdi_evaluation.pictures()
+    if not only_mdi:
+        readme()
+    if not TRACES:
+        print("no real traces: docs/validation.md stays as it is")
+    elif only_mdi:
+        mdi_validation()
+    elif REFERENCE and (Path(REFERENCE) / "originals.json").is_file():
+        validation()
+    else:
+        print("no reference figures: docs/validation.md stays as it is")
 
 
 if __name__ == "__main__":
-    readme()
-    if TRACES and REFERENCE and (Path(REFERENCE) / "originals.json").is_file():
-        validation()
-    else:
-        print("no real traces or no reference figures: docs/validation.md stays as it is")
+    main()
