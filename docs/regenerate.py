@@ -51,13 +51,14 @@ def figures(run):
 # README ------------------------------------------------------------------------------------
 
 def readme():
-    _, means = compare(PROFILES, ALL_CCS, "--repeat", 5)
+    ccs = ALL_CCS + ["mdi"]
+    _, means = compare(PROFILES, ccs, "--repeat", 5)
 
     def cell(profile, cc):
         mean = means[(profile, cc)]
         return f"{100 * mean['utilization']['mean']:.0f} % / {mean['queue_delay_p95_ms']['mean']:.0f} ms"
 
-    rows = [[f"`{cc}`"] + [cell(profile, cc) for profile in PROFILES] for cc in ALL_CCS]
+    rows = [[f"`{cc}`"] + [cell(profile, cc) for profile in PROFILES] for cc in ccs]
     block = table(["controller"] + PROFILES, rows)
     path = ROOT / "README.md"
     text = path.read_text()
