@@ -48,6 +48,8 @@ pub struct Mdi {
     next_number: u64,
     /// Losses of packets below belong to a round trip that has cut the window already.
     recover: u64,
+    /// What the last loss left of the window, until its round trip is over.
+    ceiling: Option<Window>,
     events: Events,
 }
 
@@ -70,12 +72,17 @@ impl Controller for Mdi {
             self.epoch_max = self.epoch_max.max(Some(packet.rtt));
             self.last_rtt = Some(packet.rtt);
         }
+        if ack.packets.iter().any(|packet| packet.number >= self.recover) {
+            self.ceiling = None;
+        }
         self.heard = true;
         self.quiet_since = ack.now;
         self.in_flight = ack.in_flight;
     }
 
-    /// Section 8 of the specification, [CHOICE]: the walk goes on from the smaller window.
+    /// Section 8 of the specification, [CHOICE]: the walk goes on from the smaller window. Until
+    /// the round trip is over it does not grow: an epoch is a small part of a round trip, and where
+    /// the delay is above all that was learnt, growth in each would outdo any cut.
     fn on_loss(&mut self, loss: &Loss<'_>) {
         self.in_flight = loss.in_flight;
         let Some(newest) = loss.packets.iter().map(|packet| packet.number).max() else { return };
@@ -88,6 +95,7 @@ impl Controller for Mdi {
         let left = (sent_at as f64 * self.settings.m) as Window;
         let from = self.cwnd();
         self.walk.set_window(left.min(self.walk.window()), false);
+        self.ceiling = Some(self.walk.window());
         self.events.push(loss.now, Event::Reduced { from, to: self.cwnd() });
     }
 
@@ -96,6 +104,7 @@ impl Controller for Mdi {
         self.in_flight = 0;
         self.walk.set_window(self.walk.window() / 2, true);
         self.recover = timeout.next_number;
+        self.ceiling = None;
         // The packet that finds out whether anybody still listens.
         self.credit = self.credit.max(1.0);
         self.events.push(timeout.now, Event::Timeout);
@@ -104,6 +113,7 @@ impl Controller for Mdi {
     /// Delays of the old path are no change of the new one's.
     fn on_path_change(&mut self, now: Time) {
         self.walk = new_walk(&self.settings, &mut self.random);
+        self.ceiling = None;
         self.epoch_max = None;
         self.heard = false;
         self.last_rtt = None;
@@ -185,6 +195,7 @@ impl Mdi {
             app_limited: false,
             next_number: 0,
             recover: 0,
+            ceiling: None,
             events,
             settings,
         }
@@ -203,7 +214,11 @@ impl Mdi {
         let delay = newest.unwrap_or_else(|| self.d1.max(silence));
         self.d1 = newest.unwrap_or(self.d1);
         let micros = u32::try_from(delay.as_nanos() / 1000).unwrap_or(u32::MAX);
-        let window = packets(self.walk.step(micros, newest.is_some()));
+        let window = self.walk.step(micros, newest.is_some());
+        if let Some(ceiling) = self.ceiling.filter(|ceiling| window > *ceiling) {
+            self.walk.set_window(ceiling, false);
+        }
+        let window = packets(self.walk.window());
         match self.settings.learnt.states() {
             // "The obtained w is then sent", section 5.1 of the paper.
             States::Absolute(_) => self.credit = window,

@@ -79,8 +79,12 @@ impl Flow {
     }
 
     fn ack(&mut self, rtt: Span) {
+        self.ack_number(self.next - 1, rtt);
+    }
+
+    fn ack_number(&mut self, number: u64, rtt: Span) {
         let packet = AckedPacket {
-            number: self.next - 1,
+            number,
             bytes: MSS,
             sent_at: Time::ZERO,
             rtt,
@@ -217,6 +221,28 @@ fn a_loss_cuts_once_per_round_trip_and_the_walk_goes_on_from_there() {
     flow.epoch();
     flow.lose(3);
     assert_eq!(flow.w(), 10.0);
+}
+
+#[test]
+fn a_loss_stops_growth_until_its_round_trip_is_over() {
+    // Up by ten from whatever was before.
+    let grows: Vec<_> = (0..231).map(|from| (from, 120, 1)).collect();
+    let mut flow = Flow::new(&relative(&grows), "", 1);
+    flow.send();
+    flow.ack(Span::from_millis(20));
+    flow.epoch();
+    flow.send();
+    flow.lose(3);
+    let cut = flow.w();
+    for _ in 0..3 {
+        flow.ack_number(4, Span::from_millis(20));
+        flow.epoch();
+        assert_eq!(flow.w(), cut);
+    }
+    flow.send();
+    flow.ack(Span::from_millis(20));
+    flow.epoch();
+    assert!(flow.w() > 1.05 * cut, "{} {cut}", flow.w());
 }
 
 #[test]
