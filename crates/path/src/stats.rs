@@ -233,7 +233,8 @@ impl Bursts {
     }
 }
 
-fn percentiles(mut values: Vec<u32>) -> Percentiles {
+/// Percentiles of `values`; all zero if there are none.
+pub fn percentiles(mut values: Vec<u32>) -> Percentiles {
     values.sort_unstable();
     let at = |level| quantile(&values, level);
     Percentiles {
@@ -292,7 +293,7 @@ const BAR_ENDS: [u32; 32] = [
 ];
 
 /// Shares of positive values; bars behind the largest value are left out.
-fn bars(values: &[u32]) -> Vec<Bar> {
+pub fn bars(values: &[u32]) -> Vec<Bar> {
     let mut counts = [0_usize; BAR_ENDS.len()];
     for value in values {
         counts[BAR_ENDS.partition_point(|end| end < value)] += 1;

@@ -10,23 +10,24 @@ use crate::wire::Cookie;
 const LIFETIME: Span = Span::from_secs(10);
 
 /// Issues and checks cookies.
-pub(crate) struct Cookies {
+pub struct Cookies {
     secret: [u8; 32],
 }
 
 impl Cookies {
-    pub(crate) fn new(secret: [u8; 32]) -> Self {
+    /// Cookies under this secret, which nobody may guess.
+    pub fn new(secret: [u8; 32]) -> Self {
         Self { secret }
     }
 
     /// A cookie for whoever is at `address` and calls itself `id`.
-    pub(crate) fn issue(&self, now: Time, address: SocketAddr, id: u64) -> Cookie {
+    pub fn issue(&self, now: Time, address: SocketAddr, id: u64) -> Cookie {
         let issued_ms = now.as_nanos() / 1_000_000;
         Cookie { issued_ms, seal: self.seal(issued_ms, address, id) }
     }
 
     /// Whether a cookie was issued for `address` and `id`, and not long ago.
-    pub(crate) fn is_good(&self, now: Time, address: SocketAddr, id: u64, cookie: &Cookie) -> bool {
+    pub fn is_good(&self, now: Time, address: SocketAddr, id: u64, cookie: &Cookie) -> bool {
         let issued = Time::from_nanos(cookie.issued_ms.saturating_mul(1_000_000));
         let fresh = issued <= now && now - issued <= LIFETIME;
         // Hashes of this type compare in constant time.

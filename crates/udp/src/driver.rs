@@ -1,4 +1,4 @@
-//! Sockets and clocks for an [`Endpoint`]: one thread, batches of datagrams, absolute deadlines.
+//! Sockets and clocks for an [`Engine`]: one thread, batches of datagrams, absolute deadlines.
 
 use std::io::{self, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
@@ -9,7 +9,27 @@ use cellpace_base::{Span, Time};
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::{Endpoint, Way};
+use crate::{Departure, Endpoint, Way};
+
+/// What a [`Driver`] drives: something that deals in datagrams, and knows neither sockets nor
+/// clocks. [`Endpoint`] is one.
+pub trait Engine {
+    /// A datagram arrived at `now` from `from` by this way. Kernels stamp
+    /// arrivals, so `now` may lie before the time of an earlier call.
+    fn handle_datagram(&mut self, now: Time, from: SocketAddr, way: Way, datagram: &[u8]);
+
+    /// Writes the next datagram that may leave now at the end of `out`.
+    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Departure>;
+
+    /// When something is due; a time that has passed where something may leave at once.
+    fn next_deadline(&self) -> Option<Time>;
+
+    /// Does what is due.
+    fn on_timer(&mut self, now: Time);
+
+    /// Whether something happened that its owner has to be told before it waits.
+    fn has_events(&self) -> bool;
+}
 
 /// What went wrong below, for a line of warning.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -45,10 +65,10 @@ struct Socket {
     drained_at: Time,
 }
 
-/// Drives an endpoint over sockets.
-pub struct Driver {
+/// Drives an engine, by default an endpoint, over sockets.
+pub struct Driver<E = Endpoint> {
     /// The flows.
-    pub endpoint: Endpoint,
+    pub endpoint: E,
     sockets: Vec<Socket>,
     began: Instant,
     buffers: Vec<Box<[u8]>>,
@@ -68,20 +88,6 @@ struct Batch {
 }
 
 impl Driver {
-    /// A driver without sockets.
-    pub fn new(endpoint: Endpoint) -> Self {
-        // Sleeps end when they should; where this is not allowed they end a little later.
-        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-        Self {
-            endpoint,
-            sockets: Vec::new(),
-            began: Instant::now(),
-            buffers: vec![vec![0; BUFFER_BYTES].into_boxed_slice(); BUFFERS],
-            outgoing: Batch::default(),
-            trouble: SocketTrouble::default(),
-        }
-    }
-
     /// A secret for cookies and connection ids that cannot be guessed.
     ///
     /// # Errors
@@ -101,6 +107,22 @@ impl Driver {
             u64::from_be_bytes(id)
         };
         Ok((secret, new_id))
+    }
+}
+
+impl<E: Engine> Driver<E> {
+    /// A driver without sockets.
+    pub fn new(endpoint: E) -> Self {
+        // Sleeps end when they should; where this is not allowed they end a little later.
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+        Self {
+            endpoint,
+            sockets: Vec::new(),
+            began: Instant::now(),
+            buffers: vec![vec![0; BUFFER_BYTES].into_boxed_slice(); BUFFERS],
+            outgoing: Batch::default(),
+            trouble: SocketTrouble::default(),
+        }
     }
 
     /// Opens a socket. Returns its number as a way of the endpoint.

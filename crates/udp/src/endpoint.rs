@@ -8,6 +8,7 @@ use cellpace_cc::{ControllerSpec, Receiver, Setup};
 
 use crate::connection::{Event, Flow, FlowError, Half, Patience, Start};
 use crate::cookie::Cookies;
+use crate::driver::Engine;
 use crate::incoming::Incoming;
 use crate::outgoing::{Outgoing, Sizes};
 use crate::wire::{self, Accept, Code, Cookie, HELLO_BYTES, Hello, Ids, Packet, VERSION};
@@ -505,6 +506,28 @@ impl Endpoint {
             self.deadlines.remove(&(deadline, id));
         }
         self.begun.remove(&(slot.peer, slot.flow.ids().from));
+    }
+}
+
+impl Engine for Endpoint {
+    fn handle_datagram(&mut self, now: Time, from: SocketAddr, way: Way, datagram: &[u8]) {
+        Self::handle_datagram(self, now, from, way, datagram);
+    }
+
+    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Departure> {
+        Self::poll_transmit(self, now, out)
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        Self::next_deadline(self)
+    }
+
+    fn on_timer(&mut self, now: Time) {
+        Self::on_timer(self, now);
+    }
+
+    fn has_events(&self) -> bool {
+        Self::has_events(self)
     }
 }
 

@@ -20,7 +20,8 @@ mod ranges;
 pub mod wire;
 
 pub use connection::{Event, Flow, FlowError, Patience};
-pub use driver::{Driver, SocketTrouble};
+pub use cookie::Cookies;
+pub use driver::{Driver, Engine, SocketTrouble};
 pub use endpoint::{
     Config, Connect, Departure, Endpoint, FlowId, Listen, MTU_RANGE, Offer, Strays, Way,
 };

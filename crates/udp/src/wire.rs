@@ -184,12 +184,7 @@ const REVERSE: u8 = 2;
 
 /// Reads a datagram. `None`: it is none of ours, or was damaged on the way.
 pub fn decode(datagram: &[u8]) -> Option<(Ids, Packet<'_>)> {
-    let mut reader = Reader(datagram);
-    let kind = reader.u8()?;
-    let ids = Ids { to: reader.u64()?, from: reader.u64()? };
-    if reader.u32()? != checksum(datagram) {
-        return None;
-    }
+    let (kind, ids, mut reader) = open(datagram)?;
     let packet = match kind {
         kind::HELLO => Packet::Hello(reader.hello()?),
         kind::RETRY => Packet::Retry(reader.cookie()?),
@@ -213,6 +208,15 @@ pub fn decode(datagram: &[u8]) -> Option<(Ids, Packet<'_>)> {
     Some((ids, packet))
 }
 
+/// Reads the header that all datagrams have: type and ids, and a reader of what follows. `None`
+/// where it is too short or was damaged on the way.
+pub fn open(datagram: &[u8]) -> Option<(u8, Ids, Reader<'_>)> {
+    let mut reader = Reader(datagram);
+    let kind = reader.u8()?;
+    let ids = Ids { to: reader.u64()?, from: reader.u64()? };
+    (reader.u32()? == checksum(datagram)).then_some((kind, ids, reader))
+}
+
 /// CRC-32 (IEEE) of the datagram without the field that holds it. UDP's own 16 bits let one
 /// damaged datagram in 65536 pass.
 fn checksum(datagram: &[u8]) -> u32 {
@@ -232,37 +236,45 @@ pub fn seal(datagram: &mut [u8]) {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Reader<'a>(&'a [u8]);
+/// Reads fields one after the other; `None` where the datagram ends before them.
+#[derive(Debug, Clone, Copy)]
+pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+    /// The next so many bytes.
+    pub fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    /// The next `N` bytes.
+    pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.bytes(N)?.try_into().ok()
     }
 
-    fn u8(&mut self) -> Option<u8> {
+    /// A byte.
+    pub fn u8(&mut self) -> Option<u8> {
         self.array().map(u8::from_be_bytes)
     }
 
-    fn u16(&mut self) -> Option<u16> {
+    /// Two bytes.
+    pub fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_be_bytes)
     }
 
-    fn u32(&mut self) -> Option<u32> {
+    /// Four bytes.
+    pub fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_be_bytes)
     }
 
-    fn u64(&mut self) -> Option<u64> {
+    /// Eight bytes.
+    pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_be_bytes)
     }
 
-    fn text(&mut self) -> Option<&'a str> {
+    /// A text with its length in front.
+    pub fn text(&mut self) -> Option<&'a str> {
         let length = usize::from(self.u8()?);
         std::str::from_utf8(self.bytes(length)?).ok()
     }
@@ -271,8 +283,14 @@ impl<'a> Reader<'a> {
         Some(Code::from_byte(self.u8()?))
     }
 
-    fn cookie(&mut self) -> Option<Cookie> {
+    /// A cookie.
+    pub fn cookie(&mut self) -> Option<Cookie> {
         Some(Cookie { issued_ms: self.u64()?, seal: self.array()? })
+    }
+
+    /// All that is left.
+    pub fn rest(self) -> &'a [u8] {
+        self.0
     }
 
     fn hello(&mut self) -> Option<Hello<'a>> {
@@ -396,7 +414,8 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(out: &'a mut Vec<u8>, kind: u8, ids: Ids) -> Self {
+    /// Begins a datagram of this type.
+    pub fn new(out: &'a mut Vec<u8>, kind: u8, ids: Ids) -> Self {
         let start = out.len();
         out.push(kind);
         out.extend(ids.to.to_be_bytes());
@@ -406,35 +425,40 @@ impl<'a> Writer<'a> {
     }
 
     /// Ends the datagram. Returns its length.
-    fn end(self) -> usize {
+    pub fn end(self) -> usize {
         let datagram = &mut self.out[self.start..];
         seal(datagram);
         datagram.len()
     }
 
-    fn bytes(self, bytes: &[u8]) -> Self {
+    /// Writes bytes.
+    pub fn bytes(self, bytes: &[u8]) -> Self {
         self.out.extend_from_slice(bytes);
         self
     }
 
-    fn u8(self, value: u8) -> Self {
+    /// Writes one byte.
+    pub fn u8(self, value: u8) -> Self {
         self.bytes(&[value])
     }
 
-    fn u16(self, value: u16) -> Self {
+    /// Writes two bytes.
+    pub fn u16(self, value: u16) -> Self {
         self.bytes(&value.to_be_bytes())
     }
 
-    fn u32(self, value: u32) -> Self {
+    /// Writes four bytes.
+    pub fn u32(self, value: u32) -> Self {
         self.bytes(&value.to_be_bytes())
     }
 
-    fn u64(self, value: u64) -> Self {
+    /// Writes eight bytes.
+    pub fn u64(self, value: u64) -> Self {
         self.bytes(&value.to_be_bytes())
     }
 
     /// Text, cut where it is too long.
-    fn text(self, text: &str) -> Self {
+    pub fn text(self, text: &str) -> Self {
         let mut end = text.len().min(MOST_TEXT_BYTES);
         while !text.is_char_boundary(end) {
             end -= 1;
@@ -442,8 +466,27 @@ impl<'a> Writer<'a> {
         self.u8(end as u8).bytes(&text.as_bytes()[..end])
     }
 
-    fn cookie(self, cookie: &Cookie) -> Self {
+    /// Writes a cookie.
+    pub fn cookie(self, cookie: &Cookie) -> Self {
         self.u64(cookie.issued_ms).bytes(&cookie.seal)
+    }
+
+    /// Makes the datagram `bytes` long with zeros, if it is not longer already.
+    pub fn pad(self, bytes: usize) -> Self {
+        let length = self.out.len().max(self.start + bytes);
+        self.out.resize(length, 0);
+        self
+    }
+
+    /// Writes a number of seven bits a byte, as [`Varints`] reads it.
+    pub fn varint(self, value: u64) -> Self {
+        put_varint(self.out, value);
+        self
+    }
+
+    /// Bytes written so far.
+    pub fn written(&self) -> usize {
+        self.out.len() - self.start
     }
 
     fn numbered(self, numbered: Numbered) -> Self {
@@ -458,16 +501,15 @@ impl<'a> Writer<'a> {
 /// Writes a hello, padded to [`HELLO_BYTES`].
 pub fn write_hello(out: &mut Vec<u8>, ids: Ids, hello: &Hello<'_>) -> usize {
     let flags = flag(hello.unreliable, UNRELIABLE) | flag(hello.reverse, REVERSE);
-    let writer = Writer::new(out, kind::HELLO, ids)
+    Writer::new(out, kind::HELLO, ids)
         .u32(hello.version)
         .cookie(&hello.cookie)
         .u8(flags)
         .u16(hello.mtu)
         .u64(hello.window)
-        .text(hello.controller);
-    let end = writer.start + HELLO_BYTES;
-    writer.out.resize(end, 0);
-    writer.end()
+        .text(hello.controller)
+        .pad(HELLO_BYTES)
+        .end()
 }
 
 fn flag(set: bool, bit: u8) -> u8 {
@@ -628,9 +670,10 @@ pub fn write_closed(out: &mut Vec<u8>, ids: Ids) -> usize {
 
 /// Numbers of seven bits a byte, the lowest first, the highest bit set on all but the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Varints<'a>(&'a [u8]);
+pub struct Varints<'a>(pub &'a [u8]);
 
-const MOST_VARINT_BYTES: usize = 10;
+/// The longest such number.
+pub const MOST_VARINT_BYTES: usize = 10;
 
 impl Iterator for Varints<'_> {
     type Item = u64;
@@ -658,10 +701,11 @@ fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Small numbers of either sign become small numbers.
-fn zigzag(value: i64) -> u64 {
+pub fn zigzag(value: i64) -> u64 {
     (value.wrapping_shl(1) ^ (value >> 63)) as u64
 }
 
-fn unzigzag(value: u64) -> i64 {
+/// The inverse of [`zigzag`].
+pub fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }

@@ -1,0 +1,34 @@
+//! Measuring a path with UDP probes, as the measurements behind the Verus paper (section 3) were
+//! made: packets of one size at a fixed interval, or as many as keep the bottleneck's queue from
+//! running empty.
+//!
+//! [`Prober`] asks and [`Responder`] answers; both are engines for `cellpace_udp::Driver` and know
+//! neither sockets nor clocks. What was measured is a [`Recording`], from which [`analyse`] makes
+//! a [`Document`]: delays, bursts, throughput in windows, predictors and delivery opportunities.
+
+mod clock;
+mod document;
+mod outbox;
+mod plan;
+mod predict;
+mod prober;
+mod recording;
+mod responder;
+mod sender;
+mod session;
+mod statistics;
+mod trace;
+pub mod wire;
+
+pub use clock::{Clock, Line, lower_line};
+pub use document::{
+    BurstFigures, DelaySeries, Delays, Direction, Document, OnOffFigures, Quantiles, SCHEMA,
+    Settings, TraceFigures, Windows, analyse,
+};
+pub use plan::{OnOff, Pattern, Plan, PlanError};
+pub use predict::{Prediction, autoregression, predictions};
+pub use prober::{ProbeError, Prober};
+pub use recording::{Arrival, Recording, Way};
+pub use responder::{Limits, Responder};
+pub use statistics::{Bursts, bursts, ks_distance, throughput};
+pub use trace::{Opportunities, opportunities};

@@ -1,0 +1,350 @@
+//! The side that asks, and keeps what is measured.
+
+use std::net::SocketAddr;
+
+use cellpace_base::{Span, Time};
+use cellpace_udp::wire::{Cookie, Ids};
+use cellpace_udp::{Departure, Engine, Way as Route};
+use thiserror::Error;
+
+use crate::plan::Plan;
+use crate::recording::{Arrival, Recording, Way, raw_delay};
+use crate::session::{Session, belongs};
+use crate::wire::{self, Packet, Report};
+
+/// How long silence is borne, as an outage of the path.
+const PATIENCE: Span = Span::from_secs(30);
+
+/// How long the first answer is waited for.
+const PATIENCE_AT_FIRST: Span = Span::from_secs(10);
+
+/// Hellos follow each other in this time.
+const ASK_EVERY: Span = Span::from_millis(250);
+
+/// Nothing arrives for so long after the last probe was sent: nothing will.
+const QUIET_AT_THE_END: Span = Span::from_secs(1);
+
+/// The end is not waited for longer.
+const MOST_DRAINING: Span = Span::from_secs(20);
+
+/// How often the end is told: nobody answers it.
+const CLOSES: u8 = 3;
+
+/// Samples of the clocks that are kept of each direction.
+const MOST_CLOCK_SAMPLES: usize = 1 << 20;
+
+/// Why there is no recording.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ProbeError {
+    /// Nobody answered.
+    #[error("no answer from {0}: does `cellpace probe --listen` run there?")]
+    NoAnswer(SocketAddr),
+    /// The responder does not want to.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// Nothing was heard for long.
+    #[error("nothing heard from {0} for 30 s")]
+    Silent(SocketAddr),
+}
+
+/// Asks for a session and records it.
+#[derive(Debug)]
+pub struct Prober {
+    plan: Plan,
+    peer: SocketAddr,
+    way: Route,
+    overhead: usize,
+    gap: Span,
+    id: u64,
+    now: Time,
+    state: State,
+    recording: Recording,
+    /// Times at which this side sent, by stream and number.
+    sent_at: [Vec<Time>; 2],
+}
+
+#[derive(Debug)]
+enum State {
+    Asking { cookie: Cookie, since: Time, next: Time },
+    Running { session: Box<Session>, changed_at: Time, seen: (u64, u64) },
+    Closing { ids: Ids, left: u8 },
+    Over(Result<(), ProbeError>),
+}
+
+impl Prober {
+    /// A session by `plan` with the responder at `peer`, reached by the socket with this
+    /// number. `id` is random and not zero. A saturating sender leaves `gap` between two probes.
+    pub fn new(now: Time, plan: Plan, peer: SocketAddr, way: usize, id: u64, gap: Span) -> Self {
+        let empty = Recording {
+            plan,
+            up: Way::default(),
+            down: Way::default(),
+            least_rtt: None,
+            complete: false,
+        };
+        Self {
+            plan,
+            peer,
+            way: way.into(),
+            overhead: overhead(peer),
+            gap,
+            id,
+            now,
+            state: State::Asking { cookie: Cookie::default(), since: now, next: now },
+            recording: empty,
+            sent_at: [Vec::new(), Vec::new()],
+        }
+    }
+
+    /// Whether the session is over, and how; `None` while it runs.
+    pub fn outcome(&self) -> Option<&Result<(), ProbeError>> {
+        match &self.state {
+            State::Over(outcome) => Some(outcome),
+            _ => None,
+        }
+    }
+
+    /// Arrivals recorded so far, up and down.
+    pub fn arrivals(&self) -> (usize, usize) {
+        (self.recording.up.arrivals.len(), self.recording.down.arrivals.len())
+    }
+
+    /// Whether probes are sent or about to be.
+    pub fn is_running(&self) -> bool {
+        matches!(self.state, State::Running { .. })
+    }
+
+    /// Ends the session now. What has been recorded is kept.
+    pub fn stop(&mut self) {
+        if let State::Running { session, .. } = &self.state {
+            let ids = session.ids;
+            self.finish(false);
+            self.state = State::Closing { ids, left: CLOSES };
+        } else if !matches!(self.state, State::Closing { .. }) {
+            self.state = State::Over(Ok(()));
+        }
+    }
+
+    /// What was recorded.
+    pub fn into_recording(self) -> Recording {
+        self.recording
+    }
+
+    fn on_running(&mut self, at: Time, ids: Ids, packet: &Packet<'_>) {
+        let State::Running { session, .. } = &mut self.state else { return };
+        if !belongs(session, ids, packet) {
+            return;
+        }
+        match packet {
+            Packet::Probe(probe) => {
+                session.on_probe(at, probe);
+                let arrivals = &mut self.recording.down.arrivals;
+                if arrivals.len() as u64 >= Plan::MOST_PROBES {
+                    self.recording.down.unrecorded += 1;
+                    return;
+                }
+                let (stream, number, sent_at) = (probe.stream, probe.number, probe.sent_at);
+                arrivals.push(Arrival { stream, number, sent_at, received_at: at });
+            }
+            Packet::Report(report) => {
+                session.on_report(at, report);
+                self.take(report);
+                self.compare_clocks(at, report);
+            }
+            _ => {
+                self.finish(false);
+                self.state = State::Over(Err(ProbeError::Refused("it ended the session".into())));
+            }
+        }
+    }
+
+    /// Takes the records that are next.
+    fn take(&mut self, report: &Report<'_>) {
+        let State::Running { session, .. } = &mut self.state else { return };
+        let mut position = report.head.position;
+        for record in report.records() {
+            if position == session.taken {
+                session.taken += 1;
+                let stream = usize::from(record.stream);
+                let sent_at =
+                    usize::try_from(record.number).ok().and_then(|n| self.sent_at[stream].get(n));
+                let up = &mut self.recording.up;
+                match sent_at {
+                    Some(sent_at) if (up.arrivals.len() as u64) < Plan::MOST_PROBES => {
+                        up.arrivals.push(Arrival {
+                            stream: record.stream,
+                            number: record.number,
+                            sent_at: *sent_at,
+                            received_at: record.received_at,
+                        });
+                    }
+                    // It says that it has what was never sent, or more than can be kept.
+                    _ => up.unrecorded += 1,
+                }
+            }
+            position += 1;
+        }
+    }
+
+    fn compare_clocks(&mut self, at: Time, report: &Report<'_>) {
+        let head = &report.head;
+        let down = &mut self.recording.down.clock;
+        if down.len() < MOST_CLOCK_SAMPLES {
+            down.push((at, raw_delay(head.sent_at, at)));
+        }
+        let up = &mut self.recording.up.clock;
+        if head.echo_sent > Time::ZERO && up.len() < MOST_CLOCK_SAMPLES {
+            up.push((head.echo_sent, raw_delay(head.echo_sent, head.echo_received)));
+        }
+    }
+
+    /// Ends the session when all has arrived that will.
+    fn check_end(&mut self, now: Time) {
+        let State::Running { session, changed_at, seen } = &mut self.state else { return };
+        if now - session.heard_at > PATIENCE {
+            let silent = Err(ProbeError::Silent(self.peer));
+            self.finish(false);
+            self.state = State::Over(silent);
+            return;
+        }
+        let arrived = (self.recording.down.arrivals.len() as u64, session.peer.total);
+        if arrived != *seen {
+            (*seen, *changed_at) = (arrived, now);
+        }
+        let is_done = session.is_sending_done(now) && (session.peer.done || !self.plan.down);
+        if !is_done {
+            // Draining begins with the end of sending.
+            return;
+        }
+        let last = session.sender.as_ref().map_or(*changed_at, |sender| {
+            (sender.began() + self.plan.duration).max(*changed_at)
+        });
+        let is_quiet = now - last > QUIET_AT_THE_END && !session.is_peer_silent(now);
+        let has_all = session.taken >= session.peer.total.min(Plan::MOST_PROBES);
+        let ends = session.sender.as_ref().map(|sender| sender.began() + self.plan.duration);
+        let has_waited = ends.is_some_and(|ends| now - ends > MOST_DRAINING);
+        if (is_quiet && has_all) || has_waited {
+            let ids = session.ids;
+            self.finish(is_quiet && has_all);
+            self.state = State::Closing { ids, left: CLOSES };
+        }
+    }
+
+    fn finish(&mut self, complete: bool) {
+        let State::Running { session, .. } = &self.state else { return };
+        let recording = &mut self.recording;
+        if let Some(sender) = &session.sender {
+            recording.up.began = sender.began();
+            (recording.up.sent, recording.up.skipped) = (sender.sent(), sender.skipped());
+        }
+        recording.up.unrecorded += session.peer.total.saturating_sub(session.taken);
+        (recording.down.sent, recording.down.skipped) = (session.peer.sent, session.peer.skipped);
+        // A head that came before the last probes knows less than they do.
+        for arrival in recording.down.arrivals.iter().rev().take(1000) {
+            let sent = &mut recording.down.sent[usize::from(arrival.stream)];
+            *sent = (*sent).max(arrival.number + 1);
+        }
+        let first = recording.down.arrivals.iter().find(|arrival| arrival.stream == 0);
+        recording.down.began = first.map_or(Time::ZERO, |arrival| arrival.sent_at);
+        recording.least_rtt = session.least_rtt;
+        recording.complete = complete;
+    }
+
+    fn ask(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
+        let State::Asking { cookie, since, next } = &mut self.state else { return None };
+        if now - *since > PATIENCE_AT_FIRST {
+            self.state = State::Over(Err(ProbeError::NoAnswer(self.peer)));
+            return None;
+        }
+        if now < *next {
+            return None;
+        }
+        *next = now + ASK_EVERY;
+        Some(wire::write_hello(out, Ids { to: 0, from: self.id }, cookie, &self.plan))
+    }
+
+    fn advance(&mut self, now: Time) -> Time {
+        self.now = self.now.max(now);
+        self.now
+    }
+}
+
+impl Engine for Prober {
+    fn handle_datagram(&mut self, at: Time, from: SocketAddr, way: Route, datagram: &[u8]) {
+        let now = self.advance(at);
+        let Some((ids, packet)) = wire::decode(datagram) else { return };
+        if from != self.peer || way.socket != self.way.socket || ids.to != self.id {
+            return;
+        }
+        let State::Asking { cookie, next, .. } = &mut self.state else {
+            return self.on_running(at, ids, &packet);
+        };
+        match packet {
+            Packet::Retry(fresh) => (*cookie, *next) = (fresh, now),
+            Packet::Refuse(why) => {
+                self.state = State::Over(Err(ProbeError::Refused(why.to_owned())));
+            }
+            Packet::Accept if ids.from != 0 => {
+                let ids = Ids { to: ids.from, from: self.id };
+                let (up, gap, overhead) = (self.plan.up, self.gap, self.overhead);
+                let session = Box::new(Session::new(ids, &self.plan, up, gap, overhead, now));
+                self.state = State::Running { session, changed_at: now, seen: (0, 0) };
+            }
+            _ => {}
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Departure> {
+        let now = self.advance(now);
+        let bytes = match &mut self.state {
+            State::Asking { .. } => self.ask(now, out),
+            State::Running { session, .. } => {
+                let (bytes, probe) = session.poll(now, out)?;
+                if let Some(probe) = probe {
+                    // Numbers count up by one from zero.
+                    self.sent_at[usize::from(probe.stream)].push(probe.sent_at);
+                }
+                Some(bytes)
+            }
+            State::Closing { ids, left } => {
+                let ids = *ids;
+                *left = left.saturating_sub(1);
+                if *left == 0 {
+                    self.state = State::Over(Ok(()));
+                }
+                Some(wire::write_close(out, ids))
+            }
+            State::Over(_) => None,
+        }?;
+        Some(Departure { to: self.peer, way: self.way, bytes })
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        match &self.state {
+            State::Asking { next, .. } => Some(*next),
+            State::Running { session, .. } => Some(session.next_deadline()),
+            State::Closing { .. } => Some(Time::ZERO),
+            State::Over(_) => None,
+        }
+    }
+
+    fn on_timer(&mut self, now: Time) {
+        let now = self.advance(now);
+        if let State::Running { session, .. } = &mut self.state {
+            let is_silent = session.is_peer_silent(now);
+            if let Some(sender) = &mut session.sender {
+                sender.pause(is_silent);
+            }
+        }
+        self.check_end(now);
+    }
+
+    fn has_events(&self) -> bool {
+        matches!(self.state, State::Over(_))
+    }
+}
+
+/// Bytes of the IP and UDP headers of a packet to `peer`.
+pub(crate) fn overhead(peer: SocketAddr) -> usize {
+    if peer.ip().to_canonical().is_ipv4() { 20 + 8 } else { 40 + 8 }
+}

@@ -1,0 +1,294 @@
+//! The side that answers. It must not become a weapon: it keeps and sends next to nothing for
+//! an address that has not shown with a cookie that it receives, it stops when it hears nothing,
+//! and it limits sessions, rates and times.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+
+use cellpace_base::{Rate, Span, Time};
+use cellpace_udp::wire::{Cookie, HELLO_BYTES, Ids};
+use cellpace_udp::{Cookies, Departure, Engine, Way};
+
+use crate::plan::Plan;
+use crate::prober::overhead;
+use crate::session::{QUIET, SILENCE, Session, belongs};
+use crate::wire::{self, Packet, VERSION};
+
+/// Answers to strangers that wait to leave at most.
+const MOST_REPLIES: usize = 256;
+
+/// A session of which nothing is heard for so long is forgotten.
+const FORGET_AFTER: Span = Span::from_secs(30);
+
+/// A session lasts no longer than its plan and this.
+const MOST_AFTERWARDS: Span = Span::from_secs(60);
+
+/// Sessions that have not been confirmed with both ids are forgotten after so long.
+const CONFIRM_WITHIN: Span = Span::from_secs(5);
+
+/// What a responder lets others do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Sessions at the same time.
+    pub sessions: usize,
+    /// The rate that is sent to one peer.
+    pub rate: Rate,
+    /// How long a session's plan may be.
+    pub duration: Span,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { sessions: 4, rate: Rate::from_bps(200_000_000), duration: Span::from_secs(3600) }
+    }
+}
+
+struct Slot {
+    session: Session,
+    peer: SocketAddr,
+    way: Way,
+    plan: Plan,
+    began: Time,
+    /// The peer has shown that it knows the id which was sent to it.
+    confirmed: bool,
+}
+
+/// Answers probers.
+pub struct Responder {
+    limits: Limits,
+    cookies: Cookies,
+    new_id: Box<dyn FnMut() -> u64 + Send>,
+    slots: HashMap<u64, Slot>,
+    /// By the address and the id of the prober.
+    begun: HashMap<(SocketAddr, u64), u64>,
+    replies: VecDeque<(SocketAddr, Way, Vec<u8>)>,
+    /// Whose turn it is.
+    turn: u64,
+    now: Time,
+    told: VecDeque<String>,
+}
+
+impl Responder {
+    /// A responder with a secret for cookies and a source of ids that nobody can guess.
+    pub fn new(
+        limits: Limits,
+        secret: [u8; 32],
+        new_id: impl FnMut() -> u64 + Send + 'static,
+    ) -> Self {
+        Self {
+            limits,
+            cookies: Cookies::new(secret),
+            new_id: Box::new(new_id),
+            slots: HashMap::new(),
+            begun: HashMap::new(),
+            replies: VecDeque::new(),
+            turn: 0,
+            now: Time::ZERO,
+            told: VecDeque::new(),
+        }
+    }
+
+    /// Sessions that are going on.
+    pub fn sessions(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// What happened, a line for people.
+    pub fn poll_line(&mut self) -> Option<String> {
+        self.told.pop_front()
+    }
+
+    fn tell(&mut self, line: String) {
+        if self.told.len() < MOST_REPLIES {
+            self.told.push_back(line);
+        }
+    }
+
+    fn on_hello(
+        &mut self,
+        from: SocketAddr,
+        way: Way,
+        peer_id: u64,
+        hello: (u32, Cookie, Option<Plan>),
+        bytes: usize,
+    ) {
+        if bytes < HELLO_BYTES || peer_id == 0 {
+            return;
+        }
+        let (version, cookie, plan) = hello;
+        let (now, ids) = (self.now, Ids { to: peer_id, from: 0 });
+        let mut reply = Vec::new();
+        let Some(plan) = plan.filter(|_| version == VERSION) else {
+            wire::write_refuse(&mut reply, ids, &format!("version {VERSION} is spoken here"));
+            return self.reply(from, way, reply);
+        };
+        if !self.cookies.is_good(now, from, peer_id, &cookie) {
+            wire::write_retry(&mut reply, ids, &self.cookies.issue(now, from, peer_id));
+            return self.reply(from, way, reply);
+        }
+        match self.begin(from, way, peer_id, plan) {
+            Ok(id) => wire::write_accept(&mut reply, Ids { to: peer_id, from: id }),
+            Err(why) => wire::write_refuse(&mut reply, ids, &why),
+        };
+        self.reply(from, way, reply);
+    }
+
+    /// Begins a session, or finds the one that has begun.
+    fn begin(
+        &mut self,
+        from: SocketAddr,
+        way: Way,
+        peer_id: u64,
+        plan: Plan,
+    ) -> Result<u64, String> {
+        if let Some(id) = self.begun.get(&(from, peer_id)) {
+            return Ok(*id);
+        }
+        plan.check().map_err(|error| error.to_string())?;
+        if self.slots.len() >= self.limits.sessions {
+            return Err(format!("it has {} sessions already", self.slots.len()));
+        }
+        if plan.duration > self.limits.duration {
+            return Err(format!("it allows {} at most", self.limits.duration));
+        }
+        if plan.down && plan.rate().is_some_and(|rate| rate > self.limits.rate) {
+            return Err(format!("it sends {} at most", self.limits.rate));
+        }
+        let rival = plan.rival.map(|rival| Plan {
+            pattern: crate::Pattern::Every(rival.interval),
+            rival: None,
+            ..plan
+        });
+        if plan.down && rival.and_then(|r| r.rate()).is_some_and(|rate| rate > self.limits.rate) {
+            return Err(format!("it sends {} at most", self.limits.rate));
+        }
+        let id = loop {
+            let id = (self.new_id)();
+            if id != 0 && !self.slots.contains_key(&id) {
+                break id;
+            }
+        };
+        let gap = self.limits.rate.time_for(u64::from(plan.size));
+        let ids = Ids { to: peer_id, from: id };
+        let session = Session::new(ids, &plan, plan.down, gap, overhead(from), self.now);
+        let slot = Slot { session, peer: from, way, plan, began: self.now, confirmed: false };
+        self.slots.insert(id, slot);
+        self.begun.insert((from, peer_id), id);
+        Ok(id)
+    }
+
+    fn reply(&mut self, to: SocketAddr, way: Way, reply: Vec<u8>) {
+        if self.replies.len() < MOST_REPLIES {
+            self.replies.push_back((to, way, reply));
+        }
+    }
+
+    fn forget(&mut self, id: u64, why: &str) {
+        let Some(slot) = self.slots.remove(&id) else { return };
+        self.begun.remove(&(slot.peer, slot.session.ids.to));
+        if slot.confirmed {
+            self.tell(format!("{}: {why}", slot.peer));
+        }
+    }
+}
+
+impl Engine for Responder {
+    fn handle_datagram(&mut self, at: Time, from: SocketAddr, way: Way, datagram: &[u8]) {
+        self.now = self.now.max(at);
+        let Some((ids, packet)) = wire::decode(datagram) else { return };
+        if let Packet::Hello(version, cookie, plan) = packet {
+            return self.on_hello(from, way, ids.from, (version, cookie, plan), datagram.len());
+        }
+        let Some(slot) = self.slots.get_mut(&ids.to) else { return };
+        if slot.peer != from || !belongs(&slot.session, ids, &packet) {
+            return;
+        }
+        let is_first = !slot.confirmed;
+        if is_first {
+            slot.confirmed = true;
+            // The plan begins when both sides know each other.
+            let (session, plan) = (&slot.session, &slot.plan);
+            let gap = self.limits.rate.time_for(u64::from(plan.size));
+            let overhead = overhead(from);
+            slot.session = Session::new(session.ids, plan, plan.down, gap, overhead, self.now);
+        }
+        match &packet {
+            Packet::Probe(probe) => {
+                slot.session.on_probe(at, probe);
+                slot.session.record(at, probe);
+            }
+            Packet::Report(report) => slot.session.on_report(at, report),
+            _ => return self.forget(ids.to, "done"),
+        }
+        if is_first {
+            self.tell(format!("{from}: measuring"));
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Departure> {
+        self.now = self.now.max(now);
+        let now = self.now;
+        if let Some((to, way, reply)) = self.replies.pop_front() {
+            out.extend_from_slice(&reply);
+            return Some(Departure { to, way, bytes: reply.len() });
+        }
+        // Few sessions: one after the other, so that none waits for another's backlog.
+        let mut ids: Vec<u64> = self.slots.keys().copied().collect();
+        ids.sort_unstable();
+        let first = ids.partition_point(|id| *id <= self.turn);
+        ids.rotate_left(first);
+        for id in ids {
+            let Some(slot) = self.slots.get_mut(&id) else { continue };
+            if !slot.confirmed || slot.session.is_peer_silent(now) {
+                continue;
+            }
+            if let Some((bytes, _)) = slot.session.poll(now, out) {
+                self.turn = id;
+                return Some(Departure { to: slot.peer, way: slot.way, bytes });
+            }
+        }
+        None
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        if !self.replies.is_empty() {
+            return Some(Time::ZERO);
+        }
+        let due = |slot: &Slot| {
+            let ends = if slot.confirmed { FORGET_AFTER } else { CONFIRM_WITHIN };
+            let ends = slot.session.heard_at + ends;
+            if slot.confirmed && !slot.session.is_peer_silent(self.now) {
+                slot.session.next_deadline().min(ends).min(slot.session.heard_at + SILENCE)
+            } else {
+                ends
+            }
+        };
+        self.slots.values().map(due).min()
+    }
+
+    fn on_timer(&mut self, now: Time) {
+        self.now = self.now.max(now);
+        let now = self.now;
+        let mut over = Vec::new();
+        for (id, slot) in &mut self.slots {
+            let silence = now - slot.session.heard_at;
+            let patience = if slot.confirmed { FORGET_AFTER } else { CONFIRM_WITHIN };
+            if silence >= patience {
+                over.push((*id, "silent, forgotten"));
+            } else if now - slot.began > QUIET + slot.plan.duration + MOST_AFTERWARDS {
+                over.push((*id, "longer than planned, forgotten"));
+            }
+            let is_silent = slot.session.is_peer_silent(now);
+            if let Some(sender) = &mut slot.session.sender {
+                sender.pause(is_silent);
+            }
+        }
+        for (id, why) in over {
+            self.forget(id, why);
+        }
+    }
+
+    fn has_events(&self) -> bool {
+        !self.told.is_empty()
+    }
+}

@@ -1,0 +1,193 @@
+//! What both sides do once they know each other: send probes, tell what arrived, give signs of
+//! life.
+
+use cellpace_base::{Span, Time};
+use cellpace_udp::wire::Ids;
+
+use crate::outbox::Outbox;
+use crate::plan::{Pattern, Plan};
+use crate::recording::raw_delay;
+use crate::sender::Sender;
+use crate::wire::{self, Head, PROBE_BYTES, Packet, Probe, Record, Report};
+
+/// Only reports go to and fro for so long at first: the clocks are compared while the path is
+/// idle.
+pub(crate) const QUIET: Span = Span::from_millis(500);
+
+/// No probes are sent to somebody who has been silent for so long.
+pub(crate) const SILENCE: Span = Span::from_millis(900);
+
+/// Time between reports.
+const REPORT_EVERY: Span = Span::from_millis(20);
+
+/// The same where the other side's window waits for them.
+const REPORT_TO_SATURATOR_EVERY: Span = Span::from_millis(10);
+
+/// Reports in a row at most.
+const REPORTS_IN_A_ROW: u8 = 8;
+
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) ids: Ids,
+    pub(crate) sender: Option<Sender>,
+    pub(crate) outbox: Outbox,
+    /// Records of the other side that were taken.
+    pub(crate) taken: u64,
+    /// The other side's newest head.
+    pub(crate) peer: Head,
+    pub(crate) heard_at: Time,
+    pub(crate) least_rtt: Option<Span>,
+    overhead: usize,
+    size: usize,
+    next_number: u64,
+    arrived: u64,
+    queue_delay: Span,
+    least_raw: Option<i64>,
+    echo: (Time, Time),
+    next_report: Time,
+    report_every: Span,
+    reports_in_a_row: u8,
+    rtt: Span,
+}
+
+impl Session {
+    /// `sends`: this side does; `gap` is the time between two probes at the highest rate.
+    pub(crate) fn new(
+        ids: Ids,
+        plan: &Plan,
+        sends: bool,
+        gap: Span,
+        overhead: usize,
+        now: Time,
+    ) -> Self {
+        let saturates = matches!(plan.pattern, Pattern::Saturate { .. });
+        let report_every = if saturates { REPORT_TO_SATURATOR_EVERY } else { REPORT_EVERY };
+        Self {
+            ids,
+            sender: sends.then(|| Sender::new(plan, now + QUIET, gap)),
+            outbox: Outbox::default(),
+            taken: 0,
+            peer: Head::default(),
+            heard_at: now,
+            least_rtt: None,
+            overhead,
+            size: usize::from(plan.size),
+            next_number: 0,
+            arrived: 0,
+            queue_delay: Span::ZERO,
+            least_raw: None,
+            echo: (Time::ZERO, Time::ZERO),
+            next_report: now,
+            report_every,
+            reports_in_a_row: 0,
+            rtt: Span::ZERO,
+        }
+    }
+
+    /// A probe arrived at `at`.
+    pub(crate) fn on_probe(&mut self, at: Time, probe: &Probe) {
+        self.heard_at = self.heard_at.max(at);
+        let raw = raw_delay(probe.sent_at, at);
+        let least = self.note_raw(raw);
+        if probe.stream == 0 {
+            self.arrived += 1;
+            if probe.number >= self.next_number {
+                self.next_number = probe.number + 1;
+                self.queue_delay = Span::from_nanos((raw - least) as u64);
+            }
+        }
+    }
+
+    /// Remembers the arrival of a probe until the other side knows it.
+    pub(crate) fn record(&mut self, at: Time, probe: &Probe) {
+        let record = Record { stream: probe.stream, number: probe.number, received_at: at };
+        self.outbox.push(at, record);
+    }
+
+    /// A report arrived at `at`. Old ones tell nothing.
+    pub(crate) fn on_report(&mut self, at: Time, report: &Report<'_>) {
+        self.heard_at = self.heard_at.max(at);
+        let head = report.head;
+        self.note_raw(raw_delay(head.sent_at, at));
+        self.outbox.on_taken(at, head.taken);
+        if head.sent_at < self.peer.sent_at {
+            return;
+        }
+        self.peer = head;
+        self.echo = (head.sent_at, at);
+        if head.echo_sent > Time::ZERO && head.echo_sent <= at {
+            // The round trip without the time that the other side held the echo back.
+            let held = head.sent_at - head.echo_received;
+            let rtt = (at - head.echo_sent) - held;
+            self.rtt = rtt;
+            self.least_rtt = Some(self.least_rtt.map_or(rtt, |least| least.min(rtt)));
+        }
+        if let Some(sender) = &mut self.sender {
+            sender.on_report(at, &head);
+        }
+    }
+
+    fn note_raw(&mut self, raw: i64) -> i64 {
+        let least = self.least_raw.map_or(raw, |least| least.min(raw));
+        self.least_raw = Some(least);
+        least
+    }
+
+    pub(crate) fn is_peer_silent(&self, now: Time) -> bool {
+        now - self.heard_at >= SILENCE
+    }
+
+    pub(crate) fn is_sending_done(&self, now: Time) -> bool {
+        self.sender.as_ref().is_none_or(|sender| sender.is_done(now))
+    }
+
+    /// Writes what leaves now: a report that is due, or a probe. A probe that is sent is told.
+    pub(crate) fn poll(&mut self, now: Time, out: &mut Vec<u8>) -> Option<(usize, Option<Probe>)> {
+        let is_pressing = self.outbox.is_pressing() && self.reports_in_a_row < REPORTS_IN_A_ROW;
+        if now >= self.next_report || is_pressing {
+            self.reports_in_a_row += 1;
+            if now >= self.next_report {
+                (self.next_report, self.reports_in_a_row) = (now + self.report_every, 0);
+            }
+            return Some((self.write_report(now, out), None));
+        }
+        let sender = self.sender.as_mut()?;
+        let probe = sender.poll(now)?;
+        let bytes = self.size.saturating_sub(self.overhead).max(PROBE_BYTES);
+        Some((wire::write_probe(out, self.ids, probe, bytes), Some(probe)))
+    }
+
+    fn write_report(&mut self, now: Time, out: &mut Vec<u8>) -> usize {
+        let position = self.outbox.position(now, self.rtt);
+        let sender = self.sender.as_ref();
+        let head = Head {
+            sent_at: now,
+            echo_sent: self.echo.0,
+            echo_received: self.echo.1,
+            next_number: self.next_number,
+            arrived: self.arrived,
+            queue_delay: self.queue_delay,
+            sent: sender.map_or([0; 2], Sender::sent),
+            skipped: sender.map_or(0, Sender::skipped),
+            done: self.is_sending_done(now),
+            taken: self.taken,
+            total: self.outbox.total() + self.outbox.unrecorded(),
+            position,
+        };
+        let (length, count) = wire::write_report(out, self.ids, &head, self.outbox.unsent());
+        self.outbox.on_sent(count);
+        length
+    }
+
+    pub(crate) fn next_deadline(&self) -> Time {
+        let probe = self.sender.as_ref().and_then(Sender::next).unwrap_or(Time::MAX);
+        let is_pressing = self.outbox.is_pressing() && self.reports_in_a_row < REPORTS_IN_A_ROW;
+        if is_pressing { Time::ZERO } else { probe.min(self.next_report) }
+    }
+}
+
+/// Whether a packet belongs to a session: both ids are right.
+pub(crate) fn belongs(session: &Session, ids: Ids, packet: &Packet<'_>) -> bool {
+    let ours = Ids { to: session.ids.from, from: session.ids.to };
+    ids == ours && matches!(packet, Packet::Probe(_) | Packet::Report(_) | Packet::Close)
+}

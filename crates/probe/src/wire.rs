@@ -1,0 +1,400 @@
+//! Datagrams as bytes; `docs/probe.md` describes them. The header and the checksum are those of
+//! the native transport, the types are others, so that neither takes the other's datagrams for
+//! its own.
+//!
+//! Whatever the bytes, decoding neither panics nor allocates.
+
+use cellpace_base::{Span, Time};
+use cellpace_udp::wire::{
+    Cookie, HEADER_BYTES, HELLO_BYTES, Ids, MOST_VARINT_BYTES, Reader, Varints, Writer, open,
+    unzigzag, zigzag,
+};
+
+use crate::plan::{OnOff, Pattern, Plan};
+
+/// The version of everything in this module.
+pub const VERSION: u32 = 1;
+
+/// What a probe has beside the bytes that fill it up.
+pub const PROBE_BYTES: usize = HEADER_BYTES + 1 + 8 + 8;
+
+/// A report is no longer than this.
+pub const MOST_REPORT_BYTES: usize = 1200;
+
+/// Streams of one direction: the probes and the second stream.
+pub const STREAMS: usize = 2;
+
+/// Later times are not believed: sums of two of them would not fit.
+const MOST_NANOS: u64 = 1 << 62;
+
+mod kind {
+    pub(super) const HELLO: u8 = 64;
+    pub(super) const RETRY: u8 = 65;
+    pub(super) const REFUSE: u8 = 66;
+    pub(super) const ACCEPT: u8 = 67;
+    pub(super) const PROBE: u8 = 68;
+    pub(super) const REPORT: u8 = 69;
+    pub(super) const CLOSE: u8 = 70;
+}
+
+/// One datagram.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Packet<'a> {
+    /// May we? With a cookie, or zeros; `None` is the plan of another version.
+    Hello(u32, Cookie, Option<Plan>),
+    /// Say hello again, with this cookie.
+    Retry(Cookie),
+    /// No, because.
+    Refuse(&'a str),
+    /// Yes.
+    Accept,
+    /// What is measured with.
+    Probe(Probe),
+    /// What has arrived, and a sign of life.
+    Report(Report<'a>),
+    /// The session is over.
+    Close,
+}
+
+/// One probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Probe {
+    /// 0: the probes, 1: the second stream.
+    pub stream: u8,
+    /// Counts up by one within its stream.
+    pub number: u64,
+    /// When it was sent, on the sender's clock.
+    pub sent_at: Time,
+}
+
+/// The head of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Head {
+    /// When the report was sent, on its sender's clock.
+    pub sent_at: Time,
+    /// `sent_at` of the newest report from the other side, on that side's clock; zero: none.
+    pub echo_sent: Time,
+    /// When that one arrived, on this side's clock.
+    pub echo_received: Time,
+    /// One more than the highest number of a probe that arrived here; zero: none did.
+    pub next_number: u64,
+    /// Probes that arrived here.
+    pub arrived: u64,
+    /// Queue delay of the newest probe: by how much it took longer than the fastest packet.
+    pub queue_delay: Span,
+    /// How many this side has sent of each stream.
+    pub sent: [u64; STREAMS],
+    /// How many it left out because it was late.
+    pub skipped: u64,
+    /// It will send no more probes.
+    pub done: bool,
+    /// Records that it has taken from the other side.
+    pub taken: u64,
+    /// Records there are here.
+    pub total: u64,
+    /// Which record is the first in this report.
+    pub position: u64,
+}
+
+/// A report: its head, and records of arrivals, decoded as they are iterated over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Report<'a> {
+    /// The figures.
+    pub head: Head,
+    records: Varints<'a>,
+}
+
+/// One arrival in a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// The stream.
+    pub stream: u8,
+    /// Its number.
+    pub number: u64,
+    /// When it arrived, on the receiver's clock, in whole microseconds.
+    pub received_at: Time,
+}
+
+impl Report<'_> {
+    /// The records, from [`Head::position`] on.
+    pub fn records(&self) -> impl Iterator<Item = Record> + '_ {
+        let mut varints = self.records;
+        let (mut next, mut micros) = ([0_u64; STREAMS], 0_u64);
+        std::iter::from_fn(move || {
+            let word = varints.next()?;
+            let stream = (word & 1) as u8;
+            let number = next[usize::from(stream)].wrapping_add_signed(unzigzag(word >> 1));
+            next[usize::from(stream)] = number.wrapping_add(1);
+            micros = micros.saturating_add(varints.next()?);
+            let received_at = Time::from_micros(micros.min(MOST_NANOS / 1_000));
+            Some(Record { stream, number, received_at })
+        })
+    }
+}
+
+/// Reads a datagram. `None`: it is none of ours, or was damaged on the way.
+pub fn decode(datagram: &[u8]) -> Option<(Ids, Packet<'_>)> {
+    let (kind, ids, mut reader) = open(datagram)?;
+    let packet = match kind {
+        kind::HELLO => {
+            let version = reader.u32()?;
+            if version == VERSION {
+                Packet::Hello(version, reader.cookie()?, Some(read_plan(&mut reader)?))
+            } else {
+                Packet::Hello(version, Cookie::default(), None)
+            }
+        }
+        kind::RETRY => Packet::Retry(reader.cookie()?),
+        kind::REFUSE => Packet::Refuse(reader.text()?),
+        kind::ACCEPT => Packet::Accept,
+        kind::PROBE => {
+            let stream = reader.u8().filter(|stream| usize::from(*stream) < STREAMS)?;
+            let (number, sent_at) = (count(&mut reader)?, time(&mut reader)?);
+            Packet::Probe(Probe { stream, number, sent_at })
+        }
+        kind::REPORT => {
+            let head = read_head(&mut reader)?;
+            Packet::Report(Report { head, records: Varints(reader.rest()) })
+        }
+        kind::CLOSE => Packet::Close,
+        _ => return None,
+    };
+    Some((ids, packet))
+}
+
+fn time(reader: &mut Reader<'_>) -> Option<Time> {
+    count(reader).map(Time::from_nanos)
+}
+
+fn count(reader: &mut Reader<'_>) -> Option<u64> {
+    reader.u64().filter(|value| *value <= MOST_NANOS)
+}
+
+fn read_head(reader: &mut Reader<'_>) -> Option<Head> {
+    Some(Head {
+        sent_at: time(reader)?,
+        echo_sent: time(reader)?,
+        echo_received: time(reader)?,
+        next_number: count(reader)?,
+        arrived: count(reader)?,
+        queue_delay: Span::from_nanos(count(reader)?),
+        sent: [count(reader)?, count(reader)?],
+        skipped: count(reader)?,
+        done: reader.u8()? & 1 != 0,
+        taken: count(reader)?,
+        total: count(reader)?,
+        position: count(reader)?,
+    })
+}
+
+const UP: u8 = 1;
+const DOWN: u8 = 2;
+const SATURATE: u8 = 4;
+const RIVAL: u8 = 8;
+
+fn read_plan(reader: &mut Reader<'_>) -> Option<Plan> {
+    let flags = reader.u8()?;
+    let size = reader.u16()?;
+    let mut span = || Some(Span::from_nanos(reader.u64()?));
+    let duration = span()?;
+    let [first, second] = [span()?, span()?];
+    let rival = OnOff { interval: span()?, on: span()?, off: span()? };
+    let pattern = if flags & SATURATE == 0 {
+        Pattern::Every(first)
+    } else {
+        Pattern::Saturate { lower: first, upper: second }
+    };
+    Some(Plan {
+        up: flags & UP != 0,
+        down: flags & DOWN != 0,
+        size,
+        pattern,
+        duration,
+        rival: (flags & RIVAL != 0).then_some(rival),
+    })
+}
+
+/// Writes a hello, padded so that no answer to it is longer.
+pub fn write_hello(out: &mut Vec<u8>, ids: Ids, cookie: &Cookie, plan: &Plan) -> usize {
+    let flag = |is: bool, bit: u8| if is { bit } else { 0 };
+    let (saturate, first, second) = match plan.pattern {
+        Pattern::Every(interval) => (false, interval, Span::ZERO),
+        Pattern::Saturate { lower, upper } => (true, lower, upper),
+    };
+    let none = OnOff { interval: Span::ZERO, on: Span::ZERO, off: Span::ZERO };
+    let rival = plan.rival.unwrap_or(none);
+    let flags = flag(plan.up, UP)
+        | flag(plan.down, DOWN)
+        | flag(saturate, SATURATE)
+        | flag(plan.rival.is_some(), RIVAL);
+    Writer::new(out, kind::HELLO, ids)
+        .u32(VERSION)
+        .cookie(cookie)
+        .u8(flags)
+        .u16(plan.size)
+        .u64(plan.duration.as_nanos())
+        .u64(first.as_nanos())
+        .u64(second.as_nanos())
+        .u64(rival.interval.as_nanos())
+        .u64(rival.on.as_nanos())
+        .u64(rival.off.as_nanos())
+        .pad(HELLO_BYTES)
+        .end()
+}
+
+/// Writes the answer to a hello without a cookie.
+pub fn write_retry(out: &mut Vec<u8>, ids: Ids, cookie: &Cookie) -> usize {
+    Writer::new(out, kind::RETRY, ids).cookie(cookie).end()
+}
+
+/// Writes a refusal.
+pub fn write_refuse(out: &mut Vec<u8>, ids: Ids, why: &str) -> usize {
+    Writer::new(out, kind::REFUSE, ids).text(why).end()
+}
+
+/// Writes an acceptance.
+pub fn write_accept(out: &mut Vec<u8>, ids: Ids) -> usize {
+    Writer::new(out, kind::ACCEPT, ids).end()
+}
+
+/// Writes the end of the session.
+pub fn write_close(out: &mut Vec<u8>, ids: Ids) -> usize {
+    Writer::new(out, kind::CLOSE, ids).end()
+}
+
+/// Writes a probe of `bytes` bytes, but at least [`PROBE_BYTES`].
+pub fn write_probe(out: &mut Vec<u8>, ids: Ids, probe: Probe, bytes: usize) -> usize {
+    Writer::new(out, kind::PROBE, ids)
+        .u8(probe.stream)
+        .u64(probe.number)
+        .u64(probe.sent_at.as_nanos())
+        .pad(bytes)
+        .end()
+}
+
+/// Writes a report with as many of the records as there is room for. Returns its length and how
+/// many those are.
+pub fn write_report(
+    out: &mut Vec<u8>,
+    ids: Ids,
+    head: &Head,
+    records: impl Iterator<Item = Record>,
+) -> (usize, u64) {
+    let mut writer = Writer::new(out, kind::REPORT, ids)
+        .u64(head.sent_at.as_nanos())
+        .u64(head.echo_sent.as_nanos())
+        .u64(head.echo_received.as_nanos())
+        .u64(head.next_number)
+        .u64(head.arrived)
+        .u64(head.queue_delay.as_nanos())
+        .u64(head.sent[0])
+        .u64(head.sent[1])
+        .u64(head.skipped)
+        .u8(u8::from(head.done))
+        .u64(head.taken)
+        .u64(head.total)
+        .u64(head.position);
+    let (mut next, mut micros, mut count) = ([0_u64; STREAMS], 0_u64, 0);
+    for record in records {
+        if writer.written() + 2 * MOST_VARINT_BYTES > MOST_REPORT_BYTES {
+            break;
+        }
+        let expected = &mut next[usize::from(record.stream & 1)];
+        let difference = zigzag(record.number.wrapping_sub(*expected) as i64);
+        *expected = record.number.wrapping_add(1);
+        let at = (record.received_at.as_nanos() / 1_000).max(micros);
+        writer = writer.varint((difference << 1) | u64::from(record.stream & 1)).varint(at - micros);
+        micros = at;
+        count += 1;
+    }
+    (writer.end(), count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const IDS: Ids = Ids { to: 7, from: 8 };
+
+    fn plan() -> impl Strategy<Value = Plan> {
+        let rival = (any::<u64>(), any::<u64>(), any::<u64>());
+        let bounds = (any::<bool>(), any::<u64>(), any::<u64>());
+        (any::<(bool, bool, u16, u64)>(), bounds, prop::option::of(rival)).prop_map(
+            |((up, down, size, duration), (saturate, first, second), rival)| {
+                let [first, second, duration] = [first, second, duration].map(Span::from_nanos);
+                let pattern = if saturate {
+                    Pattern::Saturate { lower: first, upper: second }
+                } else {
+                    Pattern::Every(first)
+                };
+                let rival = rival.map(|(interval, on, off)| {
+                    let [interval, on, off] = [interval, on, off].map(Span::from_nanos);
+                    OnOff { interval, on, off }
+                });
+                Plan { up, down, size, pattern, duration, rival }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn plans_and_probes_are_read_as_they_were_written(
+            plan in plan(), stream in 0u8..2, number in 0..=MOST_NANOS, sent in 0..=MOST_NANOS,
+        ) {
+            let mut out = Vec::new();
+            let cookie = Cookie { issued_ms: 3, seal: [9; 16] };
+            prop_assert_eq!(write_hello(&mut out, IDS, &cookie, &plan), HELLO_BYTES);
+            prop_assert_eq!(decode(&out), Some((IDS, Packet::Hello(1, cookie, Some(plan)))));
+            out.clear();
+            let probe = Probe { stream, number, sent_at: Time::from_nanos(sent) };
+            prop_assert_eq!(write_probe(&mut out, IDS, probe, 300), 300);
+            prop_assert_eq!(decode(&out), Some((IDS, Packet::Probe(probe))));
+        }
+
+        #[test]
+        fn records_are_read_as_they_were_written(
+            records in prop::collection::vec((0u8..2, 0u64..1 << 40, 0u64..9_000_000), 0..300),
+        ) {
+            let mut micros = 0;
+            let records: Vec<Record> = records.into_iter().map(|(stream, number, step)| {
+                micros += step;
+                Record { stream, number, received_at: Time::from_micros(micros) }
+            }).collect();
+            let head = Head { position: 5, total: 99, done: true, ..Head::default() };
+            let mut out = Vec::new();
+            let (length, count) = write_report(&mut out, IDS, &head, records.iter().copied());
+            prop_assert!(length <= MOST_REPORT_BYTES && (count > 50 || count == records.len() as u64));
+            let Some((_, Packet::Report(report))) = decode(&out) else { panic!("no report") };
+            prop_assert_eq!(report.head, head);
+            let read: Vec<Record> = report.records().collect();
+            prop_assert_eq!(&read[..], &records[..count as usize]);
+        }
+
+        #[test]
+        fn damaged_datagrams_are_refused(at in 0usize..300, bit in 0u8..8) {
+            let mut out = Vec::new();
+            let probe = Probe { stream: 0, number: 1, sent_at: Time::ZERO };
+            write_probe(&mut out, IDS, probe, 300);
+            out[at] ^= 1 << bit;
+            prop_assert_eq!(decode(&out), None);
+        }
+    }
+
+    #[test]
+    fn answers_are_shorter_than_a_hello() {
+        let mut out = Vec::new();
+        let why = "x".repeat(1000);
+        assert!(write_refuse(&mut out, IDS, &why) < HELLO_BYTES);
+        assert!(write_retry(&mut out, IDS, &Cookie::default()) < HELLO_BYTES);
+        assert!(write_accept(&mut out, IDS) < HELLO_BYTES);
+    }
+
+    #[test]
+    fn a_hello_of_another_version_is_known_as_one() {
+        let mut out = Vec::new();
+        Writer::new(&mut out, kind::HELLO, IDS).u32(9).end();
+        let unknown = Packet::Hello(9, Cookie::default(), None);
+        assert_eq!(decode(&out), Some((IDS, unknown)));
+    }
+}

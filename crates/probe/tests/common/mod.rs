@@ -1,0 +1,180 @@
+//! A prober and a responder joined by modelled paths, in virtual time.
+
+#![allow(dead_code, reason = "each file of tests uses a part")]
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use cellpace_base::{Random, Span, Time};
+use cellpace_path::{Fate, Packet, Path};
+use cellpace_probe::{Limits, Plan, Prober, Recording, Responder};
+use cellpace_udp::Engine;
+
+pub(crate) fn address(host: u8) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, host], 1000))
+}
+
+pub(crate) const PROBER: u8 = 1;
+pub(crate) const RESPONDER: u8 = 2;
+
+/// What happens to datagrams beside what the path does.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Faults {
+    /// Shares of datagrams that are damaged, that come twice, and that come late.
+    pub(crate) damage: f64,
+    pub(crate) duplicate: f64,
+    pub(crate) delay: f64,
+}
+
+/// The responder's clock is so far ahead of the prober's.
+pub(crate) const AHEAD: Span = Span::from_secs(3);
+
+pub(crate) struct World {
+    pub(crate) now: Time,
+    pub(crate) prober: Prober,
+    pub(crate) responder: Responder,
+    /// Up and down.
+    pub(crate) paths: [Path; 2],
+    in_flight: HashMap<u64, Vec<u8>>,
+    next_id: u64,
+    late: Vec<(Time, usize, Vec<u8>)>,
+    faults: Faults,
+    random: Random,
+    /// When each datagram left, up and down, and its bytes.
+    pub(crate) left: [Vec<(Time, usize)>; 2],
+    /// When packets left the link, up and down.
+    pub(crate) departed: [Vec<Time>; 2],
+    /// The prober vanishes.
+    pub(crate) prober_gone: bool,
+}
+
+pub(crate) fn limits() -> Limits {
+    Limits::default()
+}
+
+impl World {
+    pub(crate) fn new(plan: Plan, paths: [Path; 2], faults: Faults, limits: Limits) -> Self {
+        let mut next = 0x5e55_1011;
+        let responder = Responder::new(limits, [7; 32], move || {
+            next += 1;
+            next
+        });
+        let now = Time::from_millis(1);
+        let prober = Prober::new(now, plan, address(RESPONDER), 0, 0x9e37, Span::from_micros(20));
+        Self {
+            now,
+            prober,
+            responder,
+            paths,
+            in_flight: HashMap::new(),
+            next_id: 0,
+            late: Vec::new(),
+            faults,
+            random: Random::seeded(11, 1),
+            left: [Vec::new(), Vec::new()],
+            departed: [Vec::new(), Vec::new()],
+            prober_gone: false,
+        }
+    }
+
+    /// Runs until the prober is done or this time has come.
+    pub(crate) fn run(&mut self, until: Time) {
+        while self.now < until && (self.prober_gone || self.prober.outcome().is_none()) {
+            self.send(0);
+            self.send(1);
+            let engines = [self.prober_deadline(), self.responder_deadline()];
+            let paths = self.paths.iter().filter_map(Path::next_deadline);
+            let late = self.late.iter().map(|late| late.0);
+            let due = engines.into_iter().flatten().chain(paths).chain(late).min();
+            self.now = self.now.max(due.unwrap_or(until)).min(until);
+            self.arrive();
+            if !self.prober_gone {
+                self.prober.on_timer(self.now);
+            }
+            self.responder.on_timer(self.now + AHEAD);
+            while self.responder.poll_line().is_some() {}
+        }
+    }
+
+    fn prober_deadline(&self) -> Option<Time> {
+        self.prober.next_deadline().filter(|_| !self.prober_gone)
+    }
+
+    fn responder_deadline(&self) -> Option<Time> {
+        self.responder.next_deadline().map(|due| due - AHEAD)
+    }
+
+    fn send(&mut self, direction: usize) {
+        let mut datagram = Vec::new();
+        for _ in 0..100_000 {
+            let departure = match direction {
+                0 if self.prober_gone => None,
+                0 => self.prober.poll_transmit(self.now, &mut datagram),
+                _ => self.responder.poll_transmit(self.now + AHEAD, &mut datagram),
+            };
+            if departure.is_none() {
+                return;
+            }
+            self.left[direction].push((self.now, datagram.len()));
+            self.enter(direction, std::mem::take(&mut datagram));
+        }
+        panic!("a hundred thousand datagrams at one instant");
+    }
+
+    fn enter(&mut self, direction: usize, datagram: Vec<u8>) {
+        self.next_id += 1;
+        let size = datagram.len() as u32 + 28;
+        self.paths[direction].push(Packet::new(self.next_id, 0, size, self.now));
+        self.in_flight.insert(self.next_id, datagram);
+    }
+
+    fn arrive(&mut self) {
+        for direction in 0..2 {
+            let mut fates = Vec::new();
+            self.paths[direction].advance(self.now, &mut fates);
+            for record in fates {
+                let Some(mut datagram) = self.in_flight.remove(&record.packet.id) else { continue };
+                if record.fate != Fate::Delivered {
+                    continue;
+                }
+                self.departed[direction].push(record.packet.departed_at);
+                if self.random.unit() < self.faults.damage {
+                    let at = self.random.below(datagram.len() as u64) as usize;
+                    datagram[at] ^= 1 << self.random.below(8);
+                }
+                if self.random.unit() < self.faults.duplicate {
+                    self.deliver(direction, &datagram);
+                }
+                if self.random.unit() < self.faults.delay {
+                    let at = self.now + Span::from_millis(self.random.below(80));
+                    self.late.push((at, direction, datagram));
+                } else {
+                    self.deliver(direction, &datagram);
+                }
+            }
+        }
+        let now = self.now;
+        let (due, late) = std::mem::take(&mut self.late).into_iter().partition(|l| l.0 <= now);
+        self.late = late;
+        let due: Vec<(Time, usize, Vec<u8>)> = due;
+        for (_, direction, datagram) in due {
+            self.deliver(direction, &datagram);
+        }
+    }
+
+    pub(crate) fn deliver(&mut self, direction: usize, datagram: &[u8]) {
+        match direction {
+            0 => {
+                let at = self.now + AHEAD;
+                self.responder.handle_datagram(at, address(PROBER), 0.into(), datagram);
+            }
+            _ if self.prober_gone => {}
+            _ => self.prober.handle_datagram(self.now, address(RESPONDER), 0.into(), datagram),
+        }
+    }
+
+    pub(crate) fn finish(self) -> Recording {
+        self.prober.into_recording()
+    }
+}

@@ -1,0 +1,328 @@
+//! Sessions whatever the path does, and what strangers can and cannot do with a responder.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::HashSet;
+
+use cellpace_base::{Rate, Span, Time};
+use cellpace_path::{Path, PathSpec};
+use cellpace_probe::wire::{self, Packet};
+use cellpace_probe::{Limits, OnOff, Pattern, Plan, ProbeError, Prober, Responder};
+use cellpace_udp::Engine;
+use cellpace_udp::wire::{Cookie, Ids};
+use common::{AHEAD, Faults, PROBER, RESPONDER, World, address, limits};
+use proptest::prelude::*;
+
+fn path(loss: f64, seed: u64) -> Path {
+    let spec = PathSpec {
+        trace: Some("constant:20mbit".parse().unwrap()),
+        queue: "droptail:100kB".parse().unwrap(),
+        delay: "15ms".parse().unwrap(),
+        loss: format!("{}%", loss * 100.0).parse().unwrap(),
+    };
+    spec.build(seed).unwrap()
+}
+
+fn plan() -> impl Strategy<Value = Plan> {
+    let pattern = prop_oneof![
+        (500u64..20_000).prop_map(|us| Pattern::Every(Span::from_micros(us))),
+        (20u64..200).prop_map(|ms| Pattern::Saturate {
+            lower: Span::from_millis(ms),
+            upper: Span::from_millis(2 * ms),
+        }),
+    ];
+    let rival = prop::option::of((1u64..10, 10u64..300, 10u64..300));
+    (1usize..4, 100u16..1500, pattern, 100u64..1500, rival).prop_map(
+        |(directions, size, pattern, duration, rival)| Plan {
+            up: directions & 1 != 0,
+            down: directions & 2 != 0,
+            size,
+            pattern,
+            duration: Span::from_millis(duration),
+            rival: rival.map(|(interval, on, off)| OnOff {
+                interval: Span::from_millis(interval),
+                on: Span::from_millis(on),
+                off: Span::from_millis(off),
+            }),
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    /// Every session ends; what is recorded was sent, when it says, and is recorded once for each
+    /// arrival; nothing is left behind.
+    #[test]
+    fn sessions_end_and_tell_the_truth(
+        plan in plan(), loss in 0.0..0.3, damage in 0.0..0.1, duplicate in 0.0..0.1,
+        delay in 0.0..0.2, seed in any::<u64>(),
+    ) {
+        let faults = Faults { damage, duplicate, delay };
+        let paths = [path(loss, seed), path(loss, seed ^ 1)];
+        let mut world = World::new(plan, paths, faults, limits());
+        world.run(Time::from_secs(100));
+        prop_assert_eq!(world.prober.outcome(), Some(&Ok(())));
+        world.prober_gone = true;
+        let left = world.left.clone();
+        world.run(world.now + Span::from_secs(100));
+        prop_assert_eq!(world.responder.sessions(), 0);
+        let recording = world.finish();
+        prop_assert!(recording.complete);
+        for (direction, way) in [&recording.up, &recording.down].into_iter().enumerate() {
+            let sends = [plan.up, plan.down][direction];
+            prop_assert!(sends || (way.arrivals.is_empty() && way.sent == [0, 0]));
+            prop_assert_eq!(way.unrecorded, 0);
+            let times: HashSet<Time> = left[direction].iter().map(|(at, _)| *at).collect();
+            for arrival in &way.arrivals {
+                let ahead = if direction == 0 { Span::ZERO } else { AHEAD };
+                prop_assert!(times.contains(&(arrival.sent_at - ahead)));
+                prop_assert!(arrival.number < way.sent[usize::from(arrival.stream)]);
+                // 15 ms, of which the record keeps whole microseconds.
+                let delay = arrival.raw_delay() + if direction == 0 { -3 } else { 3 } * 1_000_000_000;
+                prop_assert!(delay >= 14_999_000, "{delay}");
+            }
+        }
+    }
+
+    /// Garbage, also such that has a right header, neither panics nor ends a session.
+    #[test]
+    fn garbage_does_not_disturb_a_session(
+        garbage in prop::collection::vec(
+            (0usize..2, prop::collection::vec(any::<u8>(), 0..300), any::<bool>()), 0..50,
+        ),
+    ) {
+        let plan = Plan {
+            up: true, down: true, size: 500, pattern: Pattern::Every(Span::from_millis(5)),
+            duration: Span::from_millis(300), rival: None,
+        };
+        let mut world = World::new(plan, [path(0.0, 1), path(0.0, 2)], Faults::default(), limits());
+        for (direction, mut bytes, sealed) in garbage {
+            world.run(world.now + Span::from_millis(20));
+            if sealed && bytes.len() > 21 {
+                bytes[0] = 64 + bytes[0] % 8;
+                cellpace_udp::wire::seal(&mut bytes);
+            }
+            world.deliver(direction, &bytes);
+        }
+        world.run(Time::from_secs(60));
+        prop_assert_eq!(world.prober.outcome(), Some(&Ok(())));
+        let recording = world.finish();
+        prop_assert_eq!((recording.up.arrivals.len(), recording.down.arrivals.len()), (60, 60));
+    }
+}
+
+fn down(pattern: Pattern, seconds: u64) -> Plan {
+    Plan {
+        up: false,
+        down: true,
+        size: 1400,
+        pattern,
+        duration: Span::from_secs(seconds),
+        rival: None,
+    }
+}
+
+fn every_ms() -> Pattern {
+    Pattern::Every(Span::from_millis(1))
+}
+
+#[test]
+fn a_stream_stops_within_a_second_when_the_peer_vanishes() {
+    let saturate =
+        Pattern::Saturate { lower: Span::from_millis(100), upper: Span::from_millis(200) };
+    for pattern in [every_ms(), saturate] {
+        let paths = [path(0.0, 1), path(0.0, 2)];
+        let mut world = World::new(down(pattern, 600), paths, Faults::default(), limits());
+        world.run(Time::from_secs(3));
+        let heard_of = world.now;
+        world.prober_gone = true;
+        world.run(Time::from_secs(120));
+        let last = world.left[1].last().unwrap().0;
+        assert!(last > heard_of && last - heard_of <= Span::from_secs(1), "{last:?}");
+        assert_eq!(world.responder.sessions(), 0, "and it is forgotten");
+    }
+}
+
+#[test]
+fn a_stream_goes_on_after_an_outage() {
+    let paths = [path(0.0, 1), path(0.0, 2)];
+    let mut world = World::new(down(every_ms(), 10), paths, Faults::default(), limits());
+    world.run(Time::from_secs(3));
+    world.prober_gone = true;
+    world.run(Time::from_secs(6));
+    world.prober_gone = false;
+    world.run(Time::from_secs(60));
+    assert_eq!(world.prober.outcome(), Some(&Ok(())));
+    let recording = world.finish();
+    assert!(recording.complete);
+    let after = recording.down.arrivals.iter().filter(|a| a.received_at > Time::from_secs(6));
+    assert!(after.count() > 4000);
+    assert!((1000..3500).contains(&recording.down.skipped), "{}", recording.down.skipped);
+}
+
+/// What a responder sends in answer to one datagram from `from`, and to whom.
+fn answers(responder: &mut Responder, now: Time, from: u8, datagram: &[u8]) -> Vec<Vec<u8>> {
+    responder.handle_datagram(now, address(from), 0.into(), datagram);
+    let mut all = Vec::new();
+    let mut out = Vec::new();
+    while let Some(departure) = responder.poll_transmit(now, &mut out) {
+        assert_eq!(departure.to, address(from));
+        all.push(std::mem::take(&mut out));
+    }
+    all
+}
+
+fn responder(limits: Limits) -> Responder {
+    let mut next = 100;
+    Responder::new(limits, [7; 32], move || {
+        next += 1;
+        next
+    })
+}
+
+fn hello(id: u64, cookie: &Cookie, plan: &Plan) -> Vec<u8> {
+    let mut out = Vec::new();
+    wire::write_hello(&mut out, Ids { to: 0, from: id }, cookie, plan);
+    out
+}
+
+fn cookie_for(responder: &mut Responder, now: Time, from: u8, id: u64, plan: &Plan) -> Cookie {
+    let replies = answers(responder, now, from, &hello(id, &Cookie::default(), plan));
+    match wire::decode(&replies[0]).unwrap().1 {
+        Packet::Retry(cookie) => cookie,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_spoofed_source_gets_no_more_than_was_sent_and_nothing_is_kept() {
+    let mut responder = responder(limits());
+    let now = Time::from_secs(1);
+    let plan = down(every_ms(), 60);
+    for id in 1..200 {
+        let hello = hello(id, &Cookie::default(), &plan);
+        let replies = answers(&mut responder, now, 9, &hello);
+        assert!(replies.iter().map(Vec::len).sum::<usize>() < hello.len());
+        assert!(answers(&mut responder, now, 9, &hello[..1199]).is_empty(), "too short");
+    }
+    // Somebody else's cookie.
+    let cookie = cookie_for(&mut responder, now, 9, 5, &plan);
+    let replies = answers(&mut responder, now, 8, &hello(5, &cookie, &plan));
+    assert!(matches!(wire::decode(&replies[0]), Some((_, Packet::Retry(_)))));
+    assert_eq!(responder.sessions(), 0);
+    assert_eq!(responder.next_deadline(), None);
+}
+
+#[test]
+fn no_stream_begins_before_both_ids_are_known() {
+    let mut responder = responder(limits());
+    let plan = down(every_ms(), 60);
+    let now = Time::from_secs(1);
+    let cookie = cookie_for(&mut responder, now, 9, 5, &plan);
+    let accept = answers(&mut responder, now, 9, &hello(5, &cookie, &plan));
+    let Some((Ids { to: 5, from: id }, Packet::Accept)) = wire::decode(&accept[0]) else {
+        panic!("{accept:?}")
+    };
+    // Not with the wrong ids, nor from elsewhere.
+    for (from, ids) in [
+        (9, Ids { to: id, from: 6 }),
+        (9, Ids { to: id + 1, from: 5 }),
+        (8, Ids { to: id, from: 5 }),
+    ] {
+        let mut report = Vec::new();
+        wire::write_report(&mut report, ids, &wire::Head::default(), std::iter::empty());
+        assert!(answers(&mut responder, now, from, &report).is_empty());
+    }
+    for ms in 0..7000 {
+        let now = now + Span::from_millis(ms);
+        responder.on_timer(now);
+        assert_eq!(responder.poll_transmit(now, &mut Vec::new()), None);
+    }
+    assert_eq!(responder.sessions(), 0, "never confirmed");
+}
+
+#[test]
+fn limits_are_kept_and_named() {
+    let few = Limits {
+        sessions: 1,
+        rate: Rate::from_bps(10_000_000),
+        duration: Span::from_secs(60),
+    };
+    let mut responder = responder(few);
+    let now = Time::from_secs(1);
+    let mut ask = |id, plan: &Plan| {
+        let cookie = cookie_for(&mut responder, now, 9, id, plan);
+        let replies = answers(&mut responder, now, 9, &hello(id, &cookie, plan));
+        match wire::decode(&replies[0]).unwrap().1 {
+            Packet::Refuse(why) => why.to_owned(),
+            other => format!("{other:?}"),
+        }
+    };
+    let slow = Pattern::Every(Span::from_millis(5));
+    assert_eq!(ask(1, &down(every_ms(), 10)), "it sends 10mbit at most");
+    assert_eq!(ask(2, &down(slow, 61)), "it allows 60s at most");
+    assert_eq!(ask(3, &Plan { size: 20, ..down(slow, 1) }), "the size is not from 100 to 9000 bytes");
+    assert_eq!(ask(4, &down(slow, 10)), "Accept");
+    assert_eq!(ask(4, &down(slow, 10)), "Accept", "the answer was lost");
+    assert_eq!(ask(5, &down(slow, 10)), "it has 1 sessions already");
+}
+
+#[test]
+fn a_saturating_stream_keeps_below_the_highest_rate() {
+    let few = Limits { rate: Rate::from_bps(5_000_000), ..limits() };
+    let saturate = Pattern::Saturate { lower: Span::from_millis(500), upper: Span::from_secs(1) };
+    let paths = [path(0.0, 1), path(0.0, 2)];
+    let mut world = World::new(down(saturate, 5), paths, Faults::default(), few);
+    world.run(Time::from_secs(60));
+    let bytes = world.finish().down.arrivals.len() as u64 * 1400;
+    assert!((3_000_000..3_250_000).contains(&bytes), "{bytes}");
+}
+
+#[test]
+fn nobody_there_is_an_error_after_ten_seconds() {
+    let now = Time::ZERO;
+    let plan = down(every_ms(), 1);
+    let mut prober = Prober::new(now, plan, address(RESPONDER), 0, 5, Span::ZERO);
+    let mut hellos = 0;
+    for ms in 0..10_002 {
+        let now = now + Span::from_millis(ms);
+        prober.on_timer(now);
+        while prober.poll_transmit(now, &mut Vec::new()).is_some() {
+            hellos += 1;
+        }
+    }
+    assert_eq!(prober.outcome(), Some(&Err(ProbeError::NoAnswer(address(RESPONDER)))));
+    assert_eq!(hellos, 41);
+}
+
+#[test]
+fn a_responder_that_dies_is_an_error_and_what_was_recorded_stays() {
+    let paths = [path(0.0, 1), path(0.0, 2)];
+    let mut world = World::new(down(every_ms(), 10), paths, Faults::default(), limits());
+    world.run(Time::from_secs(3));
+    world.responder = responder(limits());
+    world.run(Time::from_secs(60));
+    let silent = ProbeError::Silent(address(RESPONDER));
+    assert_eq!(world.prober.outcome(), Some(&Err(silent)));
+    let recording = world.finish();
+    assert!(!recording.complete && recording.down.arrivals.len() > 2000);
+}
+
+#[test]
+fn stopping_keeps_what_was_recorded_and_tells_the_other_side() {
+    let paths = [path(0.0, 1), path(0.0, 2)];
+    let mut world = World::new(down(every_ms(), 10), paths, Faults::default(), limits());
+    world.run(Time::from_secs(3));
+    world.prober.stop();
+    world.run(Time::from_secs(4));
+    assert_eq!(world.prober.outcome(), Some(&Ok(())));
+    world.prober_gone = true;
+    world.run(Time::from_millis(3200));
+    assert_eq!(world.responder.sessions(), 0);
+    let recording = world.finish();
+    assert!(!recording.complete && recording.down.arrivals.len() > 2000);
+    assert_eq!(PROBER, 1);
+}
