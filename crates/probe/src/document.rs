@@ -302,7 +302,7 @@ fn direction(
         bursts: burst_figures(&times, gap),
         onoff: onoff(plan, way, &unique, &delayed),
         windows: [100, 20].into_iter().map(|width| windows(&times, plan.size, width)).collect(),
-        trace: trace(plan, &unique),
+        trace: trace(plan, way, &unique),
         delay_series: delay_series(&delayed),
     }
 }
@@ -373,11 +373,14 @@ fn windows(times: &[u64], size: u16, width_ms: u64) -> Windows {
     Windows { width_ms, mean_mbps, cv, predictions: predictions(&mbps), mbps }
 }
 
-fn trace(plan: &Plan, unique: &[&Arrival]) -> Option<TraceFigures> {
+fn trace(plan: &Plan, way: &Way, unique: &[&Arrival]) -> Option<TraceFigures> {
     let Pattern::Saturate { .. } = plan.pattern else { return None };
     let times: Vec<(u64, u64)> =
         unique.iter().map(|a| (a.sent_at.as_nanos(), a.received_at.as_nanos())).collect();
-    let found = opportunities(&times, plan.size);
+    let mut reports: Vec<(u64, u32)> =
+        way.reports.iter().map(|(at, bytes)| (at.as_nanos(), *bytes)).collect();
+    reports.sort_unstable();
+    let found = opportunities(&times, plan.size, &reports);
     let seconds = f64::from(found.millis.last().copied().unwrap_or(0)) / 1e3;
     let bits = found.millis.len() as f64 * 12_000.0;
     Some(TraceFigures {

@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::plan::Plan;
 use crate::recording::{Arrival, Recording, Way, raw_delay};
 use crate::session::{Session, belongs};
-use crate::wire::{self, Packet, Report};
+use crate::wire::{self, Packet, REPORTS, Report};
 
 /// How long silence is borne, as an outage of the path.
 const PATIENCE: Span = Span::from_secs(30);
@@ -26,6 +26,9 @@ const QUIET_AT_THE_END: Span = Span::from_secs(1);
 
 /// The end is not waited for longer.
 const MOST_DRAINING: Span = Span::from_secs(20);
+
+/// Records that may be under way when the session ends: those of the last reports.
+const MOST_MISSING: u64 = 20;
 
 /// How often the end is told: nobody answers it.
 const CLOSES: u8 = 3;
@@ -130,7 +133,7 @@ impl Prober {
         self.recording
     }
 
-    fn on_running(&mut self, at: Time, ids: Ids, packet: &Packet<'_>) {
+    fn on_running(&mut self, at: Time, ids: Ids, packet: &Packet<'_>, bytes: usize) {
         let State::Running { session, .. } = &mut self.state else { return };
         if !belongs(session, ids, packet) {
             return;
@@ -148,6 +151,10 @@ impl Prober {
             }
             Packet::Report(report) => {
                 session.on_report(at, report);
+                let reports = &mut self.recording.down.reports;
+                if session.saturates && self.plan.down && reports.len() < MOST_CLOCK_SAMPLES {
+                    reports.push((at, (bytes + self.overhead) as u32));
+                }
                 self.take(report);
                 self.compare_clocks(at, report);
             }
@@ -165,10 +172,15 @@ impl Prober {
         for record in report.records() {
             if position == session.taken {
                 session.taken += 1;
-                let stream = usize::from(record.stream);
-                let sent_at =
-                    usize::try_from(record.number).ok().and_then(|n| self.sent_at[stream].get(n));
                 let up = &mut self.recording.up;
+                if record.stream == REPORTS && up.reports.len() < MOST_CLOCK_SAMPLES {
+                    up.reports.push((record.received_at, record.number.min(1 << 16) as u32));
+                    position += 1;
+                    continue;
+                }
+                let sent_at = self.sent_at.get(usize::from(record.stream)).and_then(|times| {
+                    times.get(usize::try_from(record.number).ok()?)
+                });
                 match sent_at {
                     Some(sent_at) if (up.arrivals.len() as u64) < Plan::MOST_PROBES => {
                         up.arrivals.push(Arrival {
@@ -207,7 +219,8 @@ impl Prober {
             self.state = State::Over(silent);
             return;
         }
-        let arrived = (self.recording.down.arrivals.len() as u64, session.peer.total);
+        let (down, up) = (&self.recording.down.arrivals, &self.recording.up.arrivals);
+        let arrived = (down.len() as u64, up.len() as u64);
         if arrived != *seen {
             (*seen, *changed_at) = (arrived, now);
         }
@@ -220,7 +233,9 @@ impl Prober {
             (sender.began() + self.plan.duration).max(*changed_at)
         });
         let is_quiet = now - last > QUIET_AT_THE_END && !session.is_peer_silent(now);
-        let has_all = session.taken >= session.peer.total.min(Plan::MOST_PROBES);
+        let missing = if session.saturates { MOST_MISSING } else { 0 };
+        // Records of reports keep coming: what matters is that none of long ago is missing.
+        let has_all = session.taken + missing >= session.peer.total;
         let ends = session.sender.as_ref().map(|sender| sender.began() + self.plan.duration);
         let has_waited = ends.is_some_and(|ends| now - ends > MOST_DRAINING);
         if (is_quiet && has_all) || has_waited {
@@ -237,7 +252,8 @@ impl Prober {
             recording.up.began = sender.began();
             (recording.up.sent, recording.up.skipped) = (sender.sent(), sender.skipped());
         }
-        recording.up.unrecorded += session.peer.total.saturating_sub(session.taken);
+        let missing = session.peer.total.saturating_sub(session.taken);
+        recording.up.unrecorded += if complete { 0 } else { missing };
         (recording.down.sent, recording.down.skipped) = (session.peer.sent, session.peer.skipped);
         // A head that came before the last probes knows less than they do.
         for arrival in recording.down.arrivals.iter().rev().take(1000) {
@@ -277,7 +293,7 @@ impl Engine for Prober {
             return;
         }
         let State::Asking { cookie, next, .. } = &mut self.state else {
-            return self.on_running(at, ids, &packet);
+            return self.on_running(at, ids, &packet, datagram.len());
         };
         match packet {
             Packet::Retry(fresh) => (*cookie, *next) = (fresh, now),

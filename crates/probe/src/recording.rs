@@ -44,6 +44,9 @@ pub struct Way {
     pub skipped: u64,
     /// Arrivals that were not recorded, because there were too many.
     pub unrecorded: u64,
+    /// Reports that arrived, when saturating: when, on the receiver's clock, and the bytes of the
+    /// IP packet. The link delivered them, too.
+    pub reports: Vec<(Time, u32)>,
     /// What the other packets tell about the clocks: when one was received, on the prober's clock,
     /// and its raw delay in nanoseconds.
     pub clock: Vec<(Time, i64)>,

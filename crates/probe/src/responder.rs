@@ -217,7 +217,12 @@ impl Engine for Responder {
                 slot.session.on_probe(at, probe);
                 slot.session.record(at, probe);
             }
-            Packet::Report(report) => slot.session.on_report(at, report),
+            Packet::Report(report) => {
+                slot.session.on_report(at, report);
+                if slot.plan.up {
+                    slot.session.record_report(at, datagram.len());
+                }
+            }
             _ => return self.forget(ids.to, "done"),
         }
         if is_first {

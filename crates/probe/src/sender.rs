@@ -30,6 +30,7 @@ pub(crate) struct Sender {
     sent: [u64; STREAMS],
     skipped: u64,
     paused: bool,
+    over: bool,
 }
 
 #[derive(Debug)]
@@ -131,7 +132,7 @@ impl Sender {
             (rival, Steady { interval: rival.interval, due })
         });
         let ends = began + plan.duration;
-        Self { began, ends, main, rival, sent: [0; STREAMS], skipped: 0, paused: false }
+        Self { began, ends, main, rival, sent: [0; STREAMS], skipped: 0, paused: false, over: false }
     }
 
     pub(crate) fn began(&self) -> Time {
@@ -163,7 +164,7 @@ impl Sender {
 
     /// When the next probe wants to leave.
     pub(crate) fn next(&self) -> Option<Time> {
-        if self.paused {
+        if self.paused || self.over {
             return None;
         }
         let main = match &self.main {
@@ -176,7 +177,9 @@ impl Sender {
 
     /// The probe that leaves now, if one is due.
     pub(crate) fn poll(&mut self, now: Time) -> Option<Probe> {
-        if self.paused || now < self.began || self.is_done(now) {
+        // What was due before the end and has not left by then never leaves.
+        self.over |= self.is_done(now);
+        if self.paused || now < self.began || self.over {
             return None;
         }
         self.poll_rival(now).or_else(|| self.poll_main(now))

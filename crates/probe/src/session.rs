@@ -8,7 +8,7 @@ use crate::outbox::Outbox;
 use crate::plan::{Pattern, Plan};
 use crate::recording::raw_delay;
 use crate::sender::Sender;
-use crate::wire::{self, Head, PROBE_BYTES, Packet, Probe, Record, Report};
+use crate::wire::{self, Head, PROBE_BYTES, Packet, Probe, REPORTS, Record, Report};
 
 /// Only reports go to and fro for so long at first: the clocks are compared while the path is
 /// idle.
@@ -37,6 +37,7 @@ pub(crate) struct Session {
     pub(crate) peer: Head,
     pub(crate) heard_at: Time,
     pub(crate) least_rtt: Option<Span>,
+    pub(crate) saturates: bool,
     overhead: usize,
     size: usize,
     next_number: u64,
@@ -70,6 +71,7 @@ impl Session {
             peer: Head::default(),
             heard_at: now,
             least_rtt: None,
+            saturates,
             overhead,
             size: usize::from(plan.size),
             next_number: 0,
@@ -102,6 +104,14 @@ impl Session {
     pub(crate) fn record(&mut self, at: Time, probe: &Probe) {
         let record = Record { stream: probe.stream, number: probe.number, received_at: at };
         self.outbox.push(at, record);
+    }
+
+    /// The same for a report, a datagram of so many bytes, where it matters what a link delivers.
+    pub(crate) fn record_report(&mut self, at: Time, bytes: usize) {
+        if self.saturates {
+            let number = (bytes + self.overhead) as u64;
+            self.outbox.push(at, Record { stream: REPORTS, number, received_at: at });
+        }
     }
 
     /// A report arrived at `at`. Old ones tell nothing.

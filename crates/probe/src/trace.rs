@@ -26,7 +26,8 @@ const START_SHARE: u64 = 5;
 const MOST_START: u64 = 5_000_000_000;
 
 /// Opportunities of 1500 bytes from arrivals of packets of `size` bytes. An arrival is the
-/// sender's and the receiver's time in ns, in the order of the receiver's.
+/// sender's and the receiver's time in ns, in the order of the receiver's. `reports` are other
+/// packets that the link delivered: when, and how many bytes.
 ///
 /// The recording begins with the last idle time of the start; the arrival with which it begins
 /// sets the clock and is no opportunity. A packet that is smaller than an opportunity shares it
@@ -35,7 +36,11 @@ const MOST_START: u64 = 5_000_000_000;
 /// Schedulers of radio links and traces serve at whole milliseconds, to which everything on the
 /// way adds a constant and a little noise. The constant is estimated (the circular mean of the
 /// arrivals' place within a millisecond) so that rounding does not tear apart what was together.
-pub fn opportunities(arrivals: &[(u64, u64)], size: u16) -> Opportunities {
+pub fn opportunities(
+    arrivals: &[(u64, u64)],
+    size: u16,
+    reports: &[(u64, u32)],
+) -> Opportunities {
     let idle = idle_times(arrivals);
     let (Some(first), Some(last)) = (arrivals.first(), arrivals.last()) else {
         return Opportunities::default();
@@ -48,13 +53,15 @@ pub fn opportunities(arrivals: &[(u64, u64)], size: u16) -> Opportunities {
     let (phase, grid) = place_in_millisecond(times());
     let mut millis = Vec::new();
     let (mut bytes, mut count) = (0_u64, 0);
+    let mut others = reports.iter().skip_while(|report| report.0 <= origin).peekable();
     for time in times() {
+        while let Some(report) = others.next_if(|report| report.0 <= origin + time) {
+            bytes += u64::from(report.1);
+        }
         bytes += u64::from(size);
         let at = ((time as f64 - phase) / 1e6).round().max(0.0) as u32;
-        // A small packet that begins in an opportunity has seen it; a large one ends in its last.
-        let seen = (u64::from(size) - 1).min(OPPORTUNITY - 1);
-        let due = (bytes + seen) / OPPORTUNITY;
-        while count < due {
+        // On a busy link, the last byte of so many is in this opportunity.
+        while count < bytes.div_ceil(OPPORTUNITY) {
             count += 1;
             millis.push(at);
         }
@@ -110,7 +117,7 @@ mod tests {
 
     #[test]
     fn full_packets_are_opportunities() {
-        let found = opportunities(&busy(&[0, 1_000, 1_001, 3_000, 8_000]), 1500);
+        let found = opportunities(&busy(&[0, 1_000, 1_001, 3_000, 8_000]), 1500, &[]);
         assert_eq!(found.millis, [1, 1, 3, 8]);
         assert_eq!(found.idle_share, 0.0);
     }
@@ -120,7 +127,7 @@ mod tests {
         // The first arrival lies 430 us beside the grid of the others.
         let times: Vec<u64> =
             std::iter::once(0).chain((1..2000).map(|ms| ms * 1_000 + 430 + ms * 7 % 50)).collect();
-        let found = opportunities(&busy(&times), 1500);
+        let found = opportunities(&busy(&times), 1500, &[]);
         let expected: Vec<u32> = (1..2000).collect();
         assert_eq!(found.millis, expected);
         assert!(found.grid > 0.9, "{}", found.grid);
@@ -131,9 +138,20 @@ mod tests {
         // Fifteen packets of 1400 bytes leave in fourteen opportunities, the last two together.
         let times: Vec<u64> = (0..15).map(|ms| ms * 1_000).chain([14_000]).collect();
         let expected: Vec<u32> = (1..15).collect();
-        assert_eq!(opportunities(&busy(&times), 1400).millis, expected);
+        assert_eq!(opportunities(&busy(&times), 1400, &[]).millis, expected);
         // Packets of 3000 bytes leave with every second opportunity.
-        assert_eq!(opportunities(&busy(&[0, 2_000, 4_000]), 3000).millis, [2, 2, 4, 4]);
+        assert_eq!(opportunities(&busy(&[0, 2_000, 4_000]), 3000, &[]).millis, [2, 2, 4, 4]);
+    }
+
+    #[test]
+    fn reports_take_their_share_of_the_opportunities() {
+        // Ten reports of 150 bytes take one opportunity, in which the eleventh packet began.
+        let times: Vec<u64> = (0..12).map(|ms| ms * 1_000).collect();
+        let arrivals = busy(&times);
+        let reports: Vec<(u64, u32)> =
+            arrivals[..10].iter().map(|arrival| (arrival.1 + 1, 150)).collect();
+        assert_eq!(opportunities(&arrivals, 1500, &reports).millis.len(), 12);
+        assert_eq!(opportunities(&arrivals, 1500, &[]).millis.len(), 11);
     }
 
     #[test]
@@ -142,7 +160,7 @@ mod tests {
         let mut arrivals = busy(&[0, 100_000, 500_000, 1_000_000]);
         arrivals[2].0 += 100_000_000;
         arrivals[3].0 -= 400_000_000;
-        let found = opportunities(&arrivals, 1500);
+        let found = opportunities(&arrivals, 1500, &[]);
         assert!((found.idle_share - 0.4).abs() < 1e-9, "{}", found.idle_share);
     }
 
@@ -153,14 +171,14 @@ mod tests {
             (0..10).map(|n| (n * 20_000_000, n * 20_000_000 + 20_000_000)).collect();
         // Then they wait, and arrive every ms for two seconds.
         arrivals.extend((201..2201).map(|ms| (150_000_000, ms * 1_000_000)));
-        let found = opportunities(&arrivals, 1500);
+        let found = opportunities(&arrivals, 1500, &[]);
         assert_eq!((found.millis.len(), found.millis.first()), (2000, Some(&1)));
         assert_eq!(found.idle_share, 0.0);
     }
 
     #[test]
     fn nothing_is_made_of_nothing() {
-        assert_eq!(opportunities(&[], 1500), Opportunities::default());
-        assert!(opportunities(&[(0, 5)], 1500).millis.is_empty());
+        assert_eq!(opportunities(&[], 1500, &[]), Opportunities::default());
+        assert!(opportunities(&[(0, 5)], 1500, &[]).millis.is_empty());
     }
 }

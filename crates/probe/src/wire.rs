@@ -24,6 +24,10 @@ pub const MOST_REPORT_BYTES: usize = 1200;
 /// Streams of one direction: the probes and the second stream.
 pub const STREAMS: usize = 2;
 
+/// The stream of a record that tells of a report: its number is the bytes of its IP packet, since
+/// reports take their share of what the link delivers.
+pub const REPORTS: u8 = 2;
+
 /// Later times are not believed: sums of two of them would not fit.
 const MOST_NANOS: u64 = 1 << 62;
 
@@ -107,7 +111,7 @@ pub struct Report<'a> {
 /// One arrival in a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
-    /// The stream.
+    /// The stream, or [`REPORTS`].
     pub stream: u8,
     /// Its number.
     pub number: u64,
@@ -119,11 +123,11 @@ impl Report<'_> {
     /// The records, from [`Head::position`] on.
     pub fn records(&self) -> impl Iterator<Item = Record> + '_ {
         let mut varints = self.records;
-        let (mut next, mut micros) = ([0_u64; STREAMS], 0_u64);
+        let (mut next, mut micros) = ([0_u64; 4], 0_u64);
         std::iter::from_fn(move || {
             let word = varints.next()?;
-            let stream = (word & 1) as u8;
-            let number = next[usize::from(stream)].wrapping_add_signed(unzigzag(word >> 1));
+            let stream = (word & 3) as u8;
+            let number = next[usize::from(stream)].wrapping_add_signed(unzigzag(word >> 2));
             next[usize::from(stream)] = number.wrapping_add(1);
             micros = micros.saturating_add(varints.next()?);
             let received_at = Time::from_micros(micros.min(MOST_NANOS / 1_000));
@@ -294,16 +298,16 @@ pub fn write_report(
         .u64(head.taken)
         .u64(head.total)
         .u64(head.position);
-    let (mut next, mut micros, mut count) = ([0_u64; STREAMS], 0_u64, 0);
+    let (mut next, mut micros, mut count) = ([0_u64; 4], 0_u64, 0);
     for record in records {
         if writer.written() + 2 * MOST_VARINT_BYTES > MOST_REPORT_BYTES {
             break;
         }
-        let expected = &mut next[usize::from(record.stream & 1)];
+        let expected = &mut next[usize::from(record.stream & 3)];
         let difference = zigzag(record.number.wrapping_sub(*expected) as i64);
         *expected = record.number.wrapping_add(1);
         let at = (record.received_at.as_nanos() / 1_000).max(micros);
-        writer = writer.varint((difference << 1) | u64::from(record.stream & 1)).varint(at - micros);
+        writer = writer.varint((difference << 2) | u64::from(record.stream & 3)).varint(at - micros);
         micros = at;
         count += 1;
     }
@@ -354,7 +358,7 @@ mod tests {
 
         #[test]
         fn records_are_read_as_they_were_written(
-            records in prop::collection::vec((0u8..2, 0u64..1 << 40, 0u64..9_000_000), 0..300),
+            records in prop::collection::vec((0u8..3, 0u64..1 << 40, 0u64..9_000_000), 0..300),
         ) {
             let mut micros = 0;
             let records: Vec<Record> = records.into_iter().map(|(stream, number, step)| {

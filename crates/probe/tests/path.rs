@@ -151,6 +151,6 @@ fn both_directions_at_fixed_intervals_and_a_second_stream() {
         assert!((25.0..27.5).contains(&figures.off_ms.min), "{:?}", figures.off_ms);
         assert!(figures.off_ms.summary.p50 < 30.0, "{:?}", figures.off_ms);
         assert!(figures.on_ms.summary.p50 > 60.0, "{:?}", figures.on_ms);
-        assert!(direction.lost < 300, "{}", direction.lost);
+        assert!(direction.lost < 400, "{}", direction.lost);
     }
 }
