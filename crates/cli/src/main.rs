@@ -11,6 +11,7 @@ mod mdi;
 mod output;
 mod parallel;
 mod path_options;
+mod probe;
 mod progress;
 mod results;
 mod sim;
@@ -51,6 +52,8 @@ enum Command {
     Send(transfer::SendArgs),
     /// Receive what `cellpace send` sends
     Recv(transfer::RecvArgs),
+    /// Measure a path: delay, bursts, predictability, or its trace
+    Probe(probe::ProbeArgs),
 }
 
 fn main() -> ExitCode {
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Command::Cc(args) => cc::run(&args),
         Command::Send(args) => transfer::run_send(&args),
         Command::Recv(args) => transfer::run_recv(&args),
+        Command::Probe(args) => probe::run(&args),
     };
     match result {
         Ok(code) => code,

@@ -424,8 +424,7 @@ mod tests {
     /// Both ways every 10 ms for 4 s, 20 ms up and 20 ms down, and 30 ms more upwards while the
     /// second stream is on; the responder's clock is 5 s ahead.
     fn recording() -> Recording {
-        let rival =
-            OnOff { interval: MS, on: Span::from_millis(500), off: Span::from_millis(500) };
+        let rival = OnOff { interval: MS, on: Span::from_millis(500), off: Span::from_millis(500) };
         let plan = Plan {
             up: true,
             down: true,

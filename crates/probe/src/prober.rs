@@ -178,9 +178,10 @@ impl Prober {
                     position += 1;
                     continue;
                 }
-                let sent_at = self.sent_at.get(usize::from(record.stream)).and_then(|times| {
-                    times.get(usize::try_from(record.number).ok()?)
-                });
+                let sent_at = self
+                    .sent_at
+                    .get(usize::from(record.stream))
+                    .and_then(|times| times.get(usize::try_from(record.number).ok()?));
                 match sent_at {
                     Some(sent_at) if (up.arrivals.len() as u64) < Plan::MOST_PROBES => {
                         up.arrivals.push(Arrival {
@@ -229,9 +230,10 @@ impl Prober {
             // Draining begins with the end of sending.
             return;
         }
-        let last = session.sender.as_ref().map_or(*changed_at, |sender| {
-            (sender.began() + self.plan.duration).max(*changed_at)
-        });
+        let last = session
+            .sender
+            .as_ref()
+            .map_or(*changed_at, |sender| (sender.began() + self.plan.duration).max(*changed_at));
         let is_quiet = now - last > QUIET_AT_THE_END && !session.is_peer_silent(now);
         let missing = if session.saturates { MOST_MISSING } else { 0 };
         // Records of reports keep coming: what matters is that none of long ago is missing.

@@ -132,7 +132,16 @@ impl Sender {
             (rival, Steady { interval: rival.interval, due })
         });
         let ends = began + plan.duration;
-        Self { began, ends, main, rival, sent: [0; STREAMS], skipped: 0, paused: false, over: false }
+        Self {
+            began,
+            ends,
+            main,
+            rival,
+            sent: [0; STREAMS],
+            skipped: 0,
+            paused: false,
+            over: false,
+        }
     }
 
     pub(crate) fn began(&self) -> Time {

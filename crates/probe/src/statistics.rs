@@ -97,7 +97,10 @@ mod tests {
         let found = bursts(&times, Span::from_micros(480));
         assert_eq!(found.sizes, [3, 1, 2, 1], "the gap itself parts");
         assert_eq!(bursts(&times, Span::ZERO).sizes, [1; 7]);
-        assert_eq!(bursts(&times, Span::from_secs(1)), Bursts { sizes: vec![7], between_us: vec![] });
+        assert_eq!(
+            bursts(&times, Span::from_secs(1)),
+            Bursts { sizes: vec![7], between_us: vec![] }
+        );
         assert_eq!(bursts(&[], Span::from_secs(1)), Bursts::default());
     }
 

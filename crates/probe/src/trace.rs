@@ -36,11 +36,7 @@ const MOST_START: u64 = 5_000_000_000;
 /// Schedulers of radio links and traces serve at whole milliseconds, to which everything on the
 /// way adds a constant and a little noise. The constant is estimated (the circular mean of the
 /// arrivals' place within a millisecond) so that rounding does not tear apart what was together.
-pub fn opportunities(
-    arrivals: &[(u64, u64)],
-    size: u16,
-    reports: &[(u64, u32)],
-) -> Opportunities {
+pub fn opportunities(arrivals: &[(u64, u64)], size: u16, reports: &[(u64, u32)]) -> Opportunities {
     let idle = idle_times(arrivals);
     let (Some(first), Some(last)) = (arrivals.first(), arrivals.last()) else {
         return Opportunities::default();

@@ -307,7 +307,8 @@ pub fn write_report(
         let difference = zigzag(record.number.wrapping_sub(*expected) as i64);
         *expected = record.number.wrapping_add(1);
         let at = (record.received_at.as_nanos() / 1_000).max(micros);
-        writer = writer.varint((difference << 2) | u64::from(record.stream & 3)).varint(at - micros);
+        writer =
+            writer.varint((difference << 2) | u64::from(record.stream & 3)).varint(at - micros);
         micros = at;
         count += 1;
     }

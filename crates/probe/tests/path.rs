@@ -114,10 +114,7 @@ fn an_idle_link_is_not_taken_for_a_slow_one() {
 #[test]
 fn the_queue_delay_stays_near_its_bounds() {
     let bounds = Pattern::Saturate { lower: Span::from_millis(300), upper: Span::from_millis(900) };
-    let paths = [
-        path(None, "infinite", 20, 1),
-        path(Some("constant:12mbit"), "infinite", 20, 1),
-    ];
+    let paths = [path(None, "infinite", 20, 1), path(Some("constant:12mbit"), "infinite", 20, 1)];
     let mut world = World::new(plan(bounds, 20), paths, Faults::default(), limits());
     world.run(Time::from_secs(60));
     let down = analyse(&world.finish(), "model", "1", None).down.unwrap();
@@ -129,12 +126,7 @@ fn the_queue_delay_stays_near_its_bounds() {
 fn both_directions_at_fixed_intervals_and_a_second_stream() {
     let ms = Span::from_millis;
     let rival = OnOff { interval: ms(1), on: ms(1000), off: ms(1000) };
-    let plan = Plan {
-        up: true,
-        rival: Some(rival),
-        size: 1250,
-        ..plan(Pattern::Every(ms(2)), 6)
-    };
+    let plan = Plan { up: true, rival: Some(rival), size: 1250, ..plan(Pattern::Every(ms(2)), 6) };
     // 5 Mbit/s of probes and, at times, 10 of the second stream, through 12.
     let link = || path(Some("constant:12mbit"), "droptail:250kB", 25, 1);
     let mut world = World::new(plan, [link(), link()], Faults::default(), limits());

@@ -246,11 +246,8 @@ fn no_stream_begins_before_both_ids_are_known() {
 
 #[test]
 fn limits_are_kept_and_named() {
-    let few = Limits {
-        sessions: 1,
-        rate: Rate::from_bps(10_000_000),
-        duration: Span::from_secs(60),
-    };
+    let few =
+        Limits { sessions: 1, rate: Rate::from_bps(10_000_000), duration: Span::from_secs(60) };
     let mut responder = responder(few);
     let now = Time::from_secs(1);
     let mut ask = |id, plan: &Plan| {
@@ -264,7 +261,10 @@ fn limits_are_kept_and_named() {
     let slow = Pattern::Every(Span::from_millis(5));
     assert_eq!(ask(1, &down(every_ms(), 10)), "it sends 10mbit at most");
     assert_eq!(ask(2, &down(slow, 61)), "it allows 60s at most");
-    assert_eq!(ask(3, &Plan { size: 20, ..down(slow, 1) }), "the size is not from 100 to 9000 bytes");
+    assert_eq!(
+        ask(3, &Plan { size: 20, ..down(slow, 1) }),
+        "the size is not from 100 to 9000 bytes"
+    );
     assert_eq!(ask(4, &down(slow, 10)), "Accept");
     assert_eq!(ask(4, &down(slow, 10)), "Accept", "the answer was lost");
     assert_eq!(ask(5, &down(slow, 10)), "it has 1 sessions already");

@@ -9,9 +9,9 @@ use crate::palette;
 const TEMPLATE: &str = include_str!("../assets/page.html");
 const STYLE: &str = include_str!("../assets/page.css");
 const SCRIPT: &str = include_str!("../assets/page.js");
-const UPLOT: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
-const UPLOT_STYLE: &str = include_str!("../assets/uplot/uPlot.min.css");
-const UPLOT_LICENCE: &str = include_str!("../assets/uplot/LICENSE");
+pub(crate) const UPLOT: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
+pub(crate) const UPLOT_STYLE: &str = include_str!("../assets/uplot/uPlot.min.css");
+pub(crate) const UPLOT_LICENCE: &str = include_str!("../assets/uplot/LICENSE");
 
 /// The comparison as a page: table, throughput over capacity, queue delay, throughput against
 /// delay, windows, flows and delay profiles as far as the runs have them. Runs without series
@@ -72,7 +72,7 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 /// The palette as CSS variables `--c0`, `--c1`, and so on, for light and dark.
-fn colours() -> String {
+pub(crate) fn colours() -> String {
     let declare = |colours: &[&str]| {
         colours.iter().enumerate().fold(String::new(), |mut css, (index, colour)| {
             let _ = write!(css, "--c{index}:{colour};");

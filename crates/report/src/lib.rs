@@ -1,6 +1,7 @@
 //! Figures to people: the result document, tables, JSON, Parquet, one-file HTML pages, SVG.
 
 mod atomic;
+mod charts;
 mod error;
 #[cfg(test)]
 mod example;
@@ -22,6 +23,7 @@ mod table;
 extern crate self as cellpace_report;
 
 pub use atomic::{Aside, write_atomically};
+pub use charts::{Chart, ChartPage, chart_html};
 pub use error::ReportError;
 pub use heatmap::{
     Heatmap, HeatmapAxis, HeatmapCell, HeatmapPage, PageTable, heatmap_html, heatmap_png,

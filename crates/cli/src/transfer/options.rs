@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use cellpace_base::{Span, parse_bytes, parse_span};
-use cellpace_udp::{Config, Driver, Endpoint, MTU_RANGE, Patience};
+use cellpace_udp::{Config, Driver, Endpoint, Engine, MTU_RANGE, Patience};
 use clap::Args;
 
 use crate::error::Failure;
@@ -79,7 +79,10 @@ pub(crate) fn resolve(text: &str) -> Result<SocketAddr, Failure> {
 }
 
 /// Opens the socket to listen at.
-pub(crate) fn listen_at(driver: &mut Driver, text: Option<&str>) -> Result<SocketAddr, Failure> {
+pub(crate) fn listen_at<E: Engine>(
+    driver: &mut Driver<E>,
+    text: Option<&str>,
+) -> Result<SocketAddr, Failure> {
     let bound = match text {
         Some(text) => driver.bind(resolve(text)?),
         None => {
@@ -98,7 +101,10 @@ pub(crate) fn listen_at(driver: &mut Driver, text: Option<&str>) -> Result<Socke
 }
 
 /// Opens a socket from which `peer` can be reached.
-pub(crate) fn bind_for(driver: &mut Driver, peer: SocketAddr) -> Result<usize, Failure> {
+pub(crate) fn bind_for<E: Engine>(
+    driver: &mut Driver<E>,
+    peer: SocketAddr,
+) -> Result<usize, Failure> {
     let any: std::net::IpAddr = if peer.is_ipv4() {
         std::net::Ipv4Addr::UNSPECIFIED.into()
     } else {

@@ -8,6 +8,7 @@ mod png;
 mod svg;
 
 pub use self::page::{HeatmapPage, PageTable, heatmap_html};
+pub(crate) use self::page::{fact, table};
 pub use self::png::heatmap_png;
 pub use self::svg::heatmap_svg;
 

@@ -70,7 +70,7 @@ fn colours() -> String {
     css
 }
 
-fn fact(name: &str, value: &str) -> String {
+pub(crate) fn fact(name: &str, value: &str) -> String {
     format!("<div><dt>{}</dt><dd>{}</dd></div>\n", escape(name), escape(value))
 }
 
@@ -90,7 +90,7 @@ fn note(text: &str) -> String {
     }
 }
 
-fn table(table: &PageTable) -> String {
+pub(crate) fn table(table: &PageTable) -> String {
     let cell = |element: &str, place: usize, text: &str| {
         let class = if place == 0 { " class=\"word\"" } else { "" };
         format!("<{element}{class}>{}</{element}>", escape(text))

@@ -1,0 +1,8 @@
+//! `cellpace probe`: measures a path with UDP probes.
+
+mod options;
+mod page;
+mod run;
+
+pub(crate) use options::ProbeArgs;
+pub(crate) use run::run;

@@ -1,0 +1,199 @@
+//! The report as a page.
+
+use cellpace_probe::{Delays, Direction, Document, Quantiles};
+use cellpace_report::{Chart, ChartPage, PageTable, short};
+
+/// The page of a document.
+pub(crate) fn page(document: &Document) -> ChartPage {
+    let directions: Vec<(&str, &Direction)> = [("up", &document.up), ("down", &document.down)]
+        .into_iter()
+        .filter_map(|(name, direction)| Some((name, direction.as_ref()?)))
+        .collect();
+    ChartPage {
+        title: format!("Path to {}", document.settings.target),
+        version: document.version.clone(),
+        facts: facts(document),
+        tables: tables(&directions),
+        charts: directions.iter().flat_map(|(name, direction)| charts(name, direction)).collect(),
+    }
+}
+
+fn facts(document: &Document) -> Vec<(String, String)> {
+    let settings = &document.settings;
+    let how = match (settings.interval_ms, settings.queue_delay_bounds_ms) {
+        (Some(interval), _) => format!("every {} ms", short(interval)),
+        (_, Some([from, to])) => format!("queue delay {} to {} ms", short(from), short(to)),
+        _ => String::new(),
+    };
+    let ms = |value: Option<f64>| value.map_or("unknown".into(), |v| format!("{} ms", short(v)));
+    let drift = document.clock_drift_ppm.map_or("not measured".into(), |v| format!("{v:.1} ppm"));
+    [
+        ("Probes", format!("{} bytes, {how}", settings.size)),
+        ("Duration", format!("{} s", short(settings.duration_s))),
+        ("Least RTT", ms(document.least_rtt_ms)),
+        ("Clock drift", drift),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .to_vec()
+}
+
+fn words(header: &[&str]) -> Vec<String> {
+    header.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn tables(directions: &[(&str, &Direction)]) -> Vec<PageTable> {
+    let mut all = vec![totals(directions), delays(directions), bursts(directions)];
+    for (name, direction) in directions {
+        all.push(predictors(name, direction));
+    }
+    all
+}
+
+fn totals(directions: &[(&str, &Direction)]) -> PageTable {
+    let row = |(name, d): &(&str, &Direction)| {
+        let counts = [d.sent, d.arrived, d.lost, d.duplicates, d.reordered, d.skipped];
+        let trace = d.trace.as_ref();
+        let tail = [
+            short(d.throughput_mbps),
+            trace.map_or(String::new(), |trace| trace.opportunities.to_string()),
+            trace.map_or(String::new(), |trace| format!("{:.2}", trace.idle_share * 100.0)),
+        ];
+        let counts = counts.iter().map(u64::to_string).chain(tail);
+        std::iter::once((*name).to_owned()).chain(counts).collect()
+    };
+    PageTable {
+        title: "Probes".into(),
+        note: "Left out: not sent because the sender was late. Idle: share of the time in which \
+               the queue may have been empty, so that opportunities may be missing."
+            .into(),
+        header: words(&[
+            "",
+            "sent",
+            "arrived",
+            "lost",
+            "twice",
+            "reordered",
+            "left out",
+            "Mbit/s",
+            "opportunities",
+            "idle %",
+        ]),
+        rows: directions.iter().map(row).collect(),
+    }
+}
+
+fn delays(directions: &[(&str, &Direction)]) -> PageTable {
+    let row = |name: String, d: &Delays| {
+        let s = &d.summary;
+        let numbers = [d.min, s.mean, s.p50, s.p95, s.p99, s.max].map(short);
+        std::iter::once(name).chain(numbers).collect::<Vec<_>>()
+    };
+    let mut rows = Vec::new();
+    for (name, direction) in directions {
+        rows.push(row((*name).to_owned(), &direction.delay_ms));
+        if let Some(onoff) = &direction.onoff {
+            rows.push(row(format!("{name}, second stream off"), &onoff.off_ms));
+            rows.push(row(format!("{name}, second stream on"), &onoff.on_ms));
+        }
+    }
+    PageTable {
+        title: "One-way delay in ms".into(),
+        note: "After the clocks were compared by the shortest way there and back, which are taken \
+               to be alike."
+            .into(),
+        header: words(&["", "min", "mean", "p50", "p95", "p99", "max"]),
+        rows,
+    }
+}
+
+fn bursts(directions: &[(&str, &Direction)]) -> PageTable {
+    let row = |name: String, q: &Quantiles| {
+        let numbers = [q.mean, q.p50, q.p90, q.p99, q.max].map(short);
+        std::iter::once(name).chain(numbers).collect::<Vec<_>>()
+    };
+    let mut rows = Vec::new();
+    for (name, direction) in directions {
+        rows.push(row(format!("{name}, probes in a burst"), &direction.bursts.size));
+        rows.push(row(format!("{name}, ms between bursts"), &direction.bursts.between_ms));
+    }
+    let gap = directions.first().map_or(0.0, |(_, direction)| direction.bursts.gap_ms);
+    PageTable {
+        title: "Bursts".into(),
+        note: format!("A burst ends where the next probe arrives {} ms later or more.", short(gap)),
+        header: words(&["", "mean", "p50", "p90", "p99", "max"]),
+        rows,
+    }
+}
+
+fn predictors(name: &str, direction: &Direction) -> PageTable {
+    let mut rows = Vec::new();
+    for windows in &direction.windows {
+        for one in &windows.predictions {
+            let what = format!("{} ms, {}, {} ahead", windows.width_ms, one.predictor, one.steps);
+            let numbers = [one.nrmse, one.nmae].map(|error| format!("{:.1}", error * 100.0));
+            let r2 = format!("{:.3}", one.r2);
+            rows.push(std::iter::once(what).chain(numbers).chain([r2]).collect());
+        }
+    }
+    PageTable {
+        title: format!("Predicting the throughput, {name}"),
+        note: "Judged on the second half of the recording. RMSE and mean absolute error over the \
+               mean throughput; the share of the variance explained, 0 being no better than the \
+               mean."
+            .into(),
+        header: words(&["", "RMSE %", "MAE %", "explained"]),
+        rows,
+    }
+}
+
+fn charts(name: &str, direction: &Direction) -> Vec<Chart> {
+    let series = &direction.delay_series;
+    let over_time = |bin: f64, count: usize| (0..count).map(|i| i as f64 * bin).collect();
+    let lines = |lines: &[(&str, &[f32])]| {
+        lines.iter().map(|(name, values)| ((*name).to_owned(), values.to_vec())).collect()
+    };
+    let mut all = vec![Chart {
+        title: format!("One-way delay, {name}"),
+        unit: "ms".into(),
+        x_label: "time [s]".into(),
+        x: over_time(series.bin_s, series.p50_ms.len()),
+        lines: lines(&[("median of 100 ms", &series.p50_ms), ("longest", &series.max_ms)]),
+        ..Chart::default()
+    }];
+    for windows in &direction.windows {
+        let width = windows.width_ms;
+        all.push(Chart {
+            title: format!("Throughput in windows of {width} ms, {name}"),
+            unit: "Mbit/s".into(),
+            x_label: "time [s]".into(),
+            x: over_time(width as f64 / 1e3, windows.mbps.len()),
+            lines: lines(&[("throughput", &windows.mbps)]),
+            ..Chart::default()
+        });
+    }
+    let sizes = &direction.bursts.size_shares;
+    let size_shares: Vec<f32> = sizes.iter().map(|bar| (bar.2 * 100.0) as f32).collect();
+    all.push(Chart {
+        title: format!("Burst sizes, {name}"),
+        unit: "% of the bursts".into(),
+        x_label: "probes in a burst".into(),
+        x: sizes.iter().map(|bar| f64::from(bar.0)).collect(),
+        lines: lines(&[("bursts", &size_shares)]),
+        log_x: true,
+        bars: true,
+        ..Chart::default()
+    });
+    let between = &direction.bursts.between_shares;
+    let between_shares: Vec<f32> = between.iter().map(|bar| (bar.2 * 100.0) as f32).collect();
+    all.push(Chart {
+        title: format!("Time between bursts, {name}"),
+        unit: "% of the gaps".into(),
+        x_label: "ms between bursts".into(),
+        x: between.iter().map(|bar| bar.0).collect(),
+        lines: lines(&[("gaps", &between_shares)]),
+        log_x: true,
+        bars: true,
+        ..Chart::default()
+    });
+    all
+}

@@ -1,0 +1,179 @@
+//! The loops of both sides, and what is written afterwards.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use cellpace_base::{Span, Time};
+use cellpace_path::schedule::Trace;
+use cellpace_probe::{Direction, Document, Plan, Prober, Recording, Responder, analyse};
+use cellpace_report::{chart_html, short, write_atomically};
+use cellpace_udp::Driver;
+
+use super::options::ProbeArgs;
+use super::page::page;
+use crate::error::Failure;
+use crate::output::{complain, print, write};
+use crate::progress::{end_cleanly_on_ctrl_c, interrupted};
+use crate::transfer::{bind_for, listen_at, resolve, shown};
+
+/// How often the loops look whether they are interrupted.
+const LOOK_UP: Span = Span::from_millis(100);
+
+pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode, Failure> {
+    match &args.target {
+        Some(target) => probe(args, target),
+        None => listen(args),
+    }
+}
+
+fn listen(args: &ProbeArgs) -> Result<ExitCode, Failure> {
+    let (secret, new_id) = Driver::secrets().map_err(Failure::failed)?;
+    let mut driver = Driver::new(Responder::new(args.limits(), secret, new_id));
+    let at = listen_at(&mut driver, args.listen.as_deref())?;
+    complain(&format!("waiting for probers at {}", shown(at)));
+    end_cleanly_on_ctrl_c();
+    while !interrupted() {
+        driver.turn(driver.now() + LOOK_UP, None).map_err(Failure::failed)?;
+        while let Some(line) = driver.endpoint.poll_line() {
+            print(&format!("{line}\n"))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn probe(args: &ProbeArgs, target: &str) -> Result<ExitCode, Failure> {
+    let plan = args.plan()?;
+    let peer = resolve(target)?;
+    let (_, mut new_id) = Driver::secrets().map_err(Failure::failed)?;
+    let gap = args.max_rate.time_for(u64::from(plan.size));
+    // The first socket has the number 0.
+    let prober = Prober::new(Time::ZERO, plan, peer, 0, new_id().max(1), gap);
+    let mut driver = Driver::new(prober);
+    bind_for(&mut driver, peer)?;
+    end_cleanly_on_ctrl_c();
+    let mut stopping = false;
+    while driver.endpoint.outcome().is_none() {
+        driver.turn(driver.now() + LOOK_UP, None).map_err(Failure::failed)?;
+        if interrupted() && !stopping {
+            stopping = true;
+            driver.endpoint.stop();
+        }
+    }
+    let trouble = driver.trouble().clone();
+    if trouble.refused > 0 {
+        let hint = if trouble.too_large { "; try a smaller --size" } else { "" };
+        let (count, said) = (trouble.refused, &trouble.said);
+        complain(&format!("the system refused {count} datagrams: {said}{hint}"));
+    }
+    let outcome = driver.endpoint.outcome().cloned();
+    let recording = driver.endpoint.into_recording();
+    let is_empty = recording.up.arrivals.is_empty() && recording.down.arrivals.is_empty();
+    match outcome {
+        Some(Err(error)) if is_empty => return Err(Failure::failed(error)),
+        Some(Err(error)) => complain(&format!("{error}; what was measured until then follows")),
+        _ => {}
+    }
+    conclude(args, target, &plan, &recording)
+}
+
+fn conclude(
+    args: &ProbeArgs,
+    target: &str,
+    plan: &Plan,
+    recording: &Recording,
+) -> Result<ExitCode, Failure> {
+    let document = analyse(recording, target, env!("CARGO_PKG_VERSION"), args.burst_gap);
+    let is_quiet = args.json.as_deref() == Some(Path::new("-"));
+    if !is_quiet {
+        print(&summary(&document))?;
+    }
+    if let Some(path) = &args.json {
+        let text = serde_json::to_string_pretty(&document).map_err(Failure::failed)?;
+        write(path, &(text + "\n"))?;
+    }
+    if let Some(path) = &args.report {
+        write_atomically(path, chart_html(&page(&document)).as_bytes()).map_err(Failure::failed)?;
+    }
+    if let Some(path) = &args.trace_out {
+        let both = plan.up && plan.down;
+        write_trace(path, both.then_some("up"), document.up.as_ref())?;
+        write_trace(path, both.then_some("down"), document.down.as_ref())?;
+    }
+    Ok(if document.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn write_trace(
+    path: &Path,
+    suffix: Option<&str>,
+    direction: Option<&Direction>,
+) -> Result<(), Failure> {
+    let Some(found) = direction.and_then(|direction| direction.trace.as_ref()) else {
+        return Ok(());
+    };
+    let mut name = path.as_os_str().to_owned();
+    if let Some(suffix) = suffix {
+        name.push(".");
+        name.push(suffix);
+    }
+    let path = PathBuf::from(name);
+    let trace = Trace::from_millis(found.millis.clone())
+        .map_err(|error| Failure::failed(format!("nothing to write to {path:?}: {error}")))?;
+    let mut text = Vec::new();
+    trace.write(&mut text).map_err(Failure::failed)?;
+    write_atomically(&path, &text).map_err(Failure::failed)?;
+    if found.idle_share > 0.01 {
+        complain(&format!(
+            "the queue may have been empty for {:.1} % of the time, so the trace may miss \
+             opportunities",
+            found.idle_share * 100.0
+        ));
+    }
+    Ok(())
+}
+
+fn summary(document: &Document) -> String {
+    let mut text = String::new();
+    if let Some(rtt) = document.least_rtt_ms {
+        let drift =
+            document.clock_drift_ppm.map_or("not measured".into(), |ppm| format!("{ppm:.1} ppm"));
+        text += &format!("least RTT {} ms, clock drift {drift}\n", short(rtt));
+    }
+    for (name, direction) in [("up", &document.up), ("down", &document.down)] {
+        let Some(direction) = direction else { continue };
+        text += &line(name, direction);
+    }
+    text
+}
+
+fn line(name: &str, direction: &Direction) -> String {
+    let delay = &direction.delay_ms;
+    let mut text = format!(
+        "{name:<4} {} of {} arrived, {} Mbit/s, one-way delay min {} p50 {} p95 {} max {} ms\n",
+        direction.arrived,
+        direction.sent,
+        short(direction.throughput_mbps),
+        short(delay.min),
+        short(delay.summary.p50),
+        short(delay.summary.p95),
+        short(delay.summary.max),
+    );
+    if let Some(onoff) = &direction.onoff {
+        text += &format!(
+            "     second stream off: p50 {} p95 {} ms; on: p50 {} p95 {} ms\n",
+            short(onoff.off_ms.summary.p50),
+            short(onoff.off_ms.summary.p95),
+            short(onoff.on_ms.summary.p50),
+            short(onoff.on_ms.summary.p95),
+        );
+    }
+    if let Some(trace) = &direction.trace {
+        text += &format!(
+            "     {} opportunities in {} s, {} Mbit/s, queue empty at most {:.2} % of the time\n",
+            trace.opportunities,
+            short(trace.seconds),
+            short(trace.mean_mbps),
+            trace.idle_share * 100.0,
+        );
+    }
+    text
+}
