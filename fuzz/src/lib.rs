@@ -7,6 +7,7 @@
 //! `target/found`, which must exist. The corpora are replayed by `cargo test`, and single files,
 //! such as those that a fuzzer found, by `cargo run -p cellpace-fuzz --bin trace FILE...`.
 
+mod probe;
 mod udp;
 
 use std::io::Write;
@@ -22,13 +23,14 @@ use cellpace_path::schedule::{Trace, TraceFiles};
 use cellpace_path::{Packet, QueueSpec, TraceSpec};
 use cellpace_sim::{AckPolicy, FlowSpec, Scenario, run};
 
+pub use probe::probe;
 pub use udp::{datagram, flow};
 
 /// A target: something that reads bytes from outside.
 pub type Target = fn(&[u8]);
 
 /// All targets by name; each has a folder of that name in `corpus/`.
-pub const TARGETS: [(&str, Target); 10] = [
+pub const TARGETS: [(&str, Target); 11] = [
     ("trace", trace),
     ("path", path),
     ("controller", controller),
@@ -39,6 +41,7 @@ pub const TARGETS: [(&str, Target); 10] = [
     ("mdi_samples", mdi_samples),
     ("datagram", datagram),
     ("flow", flow),
+    ("probe", probe),
 ];
 
 /// The longest simulation: long enough for a few round trips.

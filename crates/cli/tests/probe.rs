@@ -1,0 +1,144 @@
+//! `cellpace probe`, run as users run it. What it records of an emulated link is the link.
+
+#![allow(clippy::unwrap_used)]
+
+mod program;
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use cellpace_path::TraceSpec;
+use cellpace_path::schedule::{Trace, TraceFiles};
+use cellpace_probe::ks_distance;
+use program::Folder;
+use serde_json::Value;
+
+/// Ends the far side with the test.
+struct Far(Child);
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits for probers at a port of this machine.
+fn listen(folder: &Folder, port: u16, more: &str) -> Far {
+    let args = format!("probe --listen 127.0.0.1:{port} {more}");
+    let mut command = folder.command(args.split_whitespace());
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    Far(child)
+}
+
+#[test]
+fn both_directions_over_loopback() {
+    let folder = Folder::new();
+    let _far = listen(&folder, 15261, "");
+    let args = "probe 127.0.0.1:15261 --interval 2ms --duration 1s --report out.html \
+                --onoff 1mbit:on=200ms,off=200ms";
+    let document = folder.json(args);
+    assert_eq!(document["schema"], "cellpace.probe/1");
+    assert_eq!(document["complete"], true);
+    for direction in ["up", "down"] {
+        let found = &document[direction];
+        let count = |name: &str| found[name].as_u64().unwrap();
+        assert_eq!(count("sent") + count("skipped"), 500, "{direction}");
+        assert_eq!(count("lost"), 0, "{direction}");
+        assert!(found["onoff"]["on_ms"]["count"].as_u64().unwrap() > 0);
+        assert_eq!(found["windows"][1]["width_ms"], 20);
+    }
+    let page = String::from_utf8(folder.read("out.html")).unwrap();
+    assert!(page.contains("Path to 127.0.0.1:15261") && !page.contains("{{"));
+}
+
+#[test]
+fn what_is_refused_is_told() {
+    let folder = Folder::new();
+    let _far = listen(&folder, 15262, "--max-rate 1mbit");
+    let outcome = folder.run("probe 127.0.0.1:15262 --rate 5mbit --direction down");
+    outcome.complains(1, "refused: it sends 1mbit at most");
+    folder.refused("probe 127.0.0.1:1 --interval 1us", "the interval is not from 5us");
+    folder.refused("probe 127.0.0.1:1 --trace-out x.trace", "--saturate");
+    folder.refused("probe 127.0.0.1:1 --saturate --queue-delay 3s..1s", "the lower one first");
+    folder.refused("probe 127.0.0.1:1 --rate 300mbit", "--max-rate");
+}
+
+fn gaps(millis: &[u32]) -> Vec<u32> {
+    millis.windows(2).map(|pair| pair[1] - pair[0]).collect()
+}
+
+/// All opportunities of a trace, in ms, up to `until`.
+fn opportunities_of(trace: &str, seed: u64, until: u32) -> Vec<u32> {
+    let spec = TraceSpec::parse(trace, &mut TraceFiles::none()).unwrap();
+    let mut schedule = spec.build(seed).unwrap();
+    let mut all = Vec::new();
+    while let Some(at) = schedule.peek().filter(|at| at.as_millis_f64() <= f64::from(until)) {
+        schedule.take();
+        all.push(at.as_millis_f64().round() as u32);
+    }
+    all
+}
+
+/// Whether there is `cellpace link`, and it may do what it must.
+fn can_link(folder: &Folder) -> bool {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cellpace"));
+    command.args(["link", "--rate", "12mbit", "-q", "--", "true"]).current_dir(folder.path(""));
+    command.output().is_ok_and(|output| output.status.success())
+}
+
+/// The part of the link's trace in which the recording was made: where most of its opportunities
+/// meet one. The link began before the recording, by less than ten seconds.
+fn window_of<'a>(link: &'a [u32], recorded: &[u32]) -> &'a [u32] {
+    let length = *recorded.last().unwrap();
+    let met = |offset: u32| {
+        recorded.iter().filter(|at| link.binary_search(&(*at + offset)).is_ok()).count()
+    };
+    let offset = (0..10_000).max_by_key(|offset| met(*offset)).unwrap();
+    let from = link.partition_point(|at| *at <= offset);
+    &link[from..link.partition_point(|at| *at <= offset + length)]
+}
+
+#[test]
+fn the_trace_recorded_of_an_emulated_link_is_the_links() {
+    let folder = Folder::new();
+    if !can_link(&folder) {
+        eprintln!("skipped: `cellpace link` does not exist or is not permitted here");
+        return;
+    }
+    let cellpace = env!("CARGO_BIN_EXE_cellpace");
+    let far = format!("{cellpace} probe --listen 0.0.0.0:15263");
+    let inside = format!(
+        "sleep 0.3; exec {cellpace} probe $CELLPACE_HOST:15263 --saturate --duration 8s \
+         --queue-delay 300ms..1s --trace-out recorded.trace --json recorded.json"
+    );
+    let outcome = folder.run_args([
+        "link",
+        "--trace",
+        "lte-driving",
+        "--seed",
+        "3",
+        "--queue",
+        "infinite",
+        "-q",
+        "--far",
+        &far,
+        "--",
+        "sh",
+        "-c",
+        &inside,
+    ]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let document: Value = serde_json::from_slice(&folder.read("recorded.json")).unwrap();
+    let idle = document["down"]["trace"]["idle_share"].as_f64().unwrap();
+    assert!(idle < 0.01, "{idle}");
+    let recorded = Trace::read("recorded", folder.read("recorded.trace").as_slice()).unwrap();
+    let link = opportunities_of("lte-driving", 3, 30_000);
+    let expected = window_of(&link, recorded.millis());
+    let (count, right) = (recorded.millis().len() as f64, expected.len() as f64);
+    let distance = ks_distance(&gaps(recorded.millis()), &gaps(expected));
+    println!("{count} of {right}, distance {distance:.4}");
+    assert!((count / right - 1.0).abs() < 0.01, "{count} of {right}");
+    assert!(distance < 0.05, "{distance}");
+}
