@@ -234,7 +234,7 @@ pub fn analyse(
         version: version.to_owned(),
         settings: settings(plan, target),
         complete: recording.complete,
-        least_rtt_ms: recording.least_rtt.map(|rtt| rtt.as_millis_f64()),
+        least_rtt_ms: recording.least_rtt.map(Span::as_millis_f64),
         clock_offset_ms: clock.map(|clock| clock.offset.at_zero / 1e6),
         clock_drift_ppm: clock.filter(|clock| clock.has_drift).map(|clock| clock.drift_ppm()),
         up: plan.up.then(|| direction(plan, &recording.up, gap, &up)),
