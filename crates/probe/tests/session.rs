@@ -75,6 +75,8 @@ proptest! {
             let sends = [plan.up, plan.down][direction];
             prop_assert!(sends || (way.arrivals.is_empty() && way.sent == [0, 0]));
             prop_assert_eq!(way.unrecorded, 0);
+            prop_assert!(!sends || way.sent[0] >= 5, "{:?}", way.sent);
+            prop_assert!(!sends || 4 * way.arrivals.len() as u64 >= way.sent[0] / 4);
             let times: HashSet<Time> = left[direction].iter().map(|(at, _)| *at).collect();
             for arrival in &way.arrivals {
                 let ahead = if direction == 0 { Span::ZERO } else { AHEAD };
