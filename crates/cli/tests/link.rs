@@ -485,8 +485,9 @@ fn loss_and_queue_are_those_of_the_model() {
     let burst = link("--rtt 0ms --rate 1mbit --queue droptail:10pkts", "echo", "burst 100");
     burst.is_clean();
     assert!((10.0..=14.0).contains(&burst.numbers()[0]), "{}", burst.result);
-    let all = link("--rtt 0ms --rate 10mbit --queue droptail:200pkts", "echo", "burst 100");
-    assert_eq!(all.result, "100");
+    // More than some ninety at once would overflow the echoing socket's default buffer.
+    let all = link("--rtt 0ms --rate 10mbit --queue droptail:200pkts", "echo", "burst 60");
+    assert_eq!(all.result, "60");
 }
 
 #[test]

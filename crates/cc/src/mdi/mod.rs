@@ -80,7 +80,7 @@ impl Controller for Mdi {
         self.in_flight = ack.in_flight;
     }
 
-    /// Section 8 of the specification, [CHOICE]: the walk goes on from the smaller window. Until
+    /// Section 8 of the specification, its choice: the walk goes on from the smaller window. Until
     /// the round trip is over it does not grow: an epoch is a small part of a round trip, and where
     /// the delay is above all that was learnt, growth in each would outdo any cut.
     fn on_loss(&mut self, loss: &Loss<'_>) {
@@ -99,7 +99,7 @@ impl Controller for Mdi {
         self.events.push(loss.now, Event::Reduced { from, to: self.cwnd() });
     }
 
-    /// Section 8 of the specification, [CHOICE].
+    /// Section 8 of the specification, its choice.
     fn on_timeout(&mut self, timeout: &Timeout) {
         self.in_flight = 0;
         self.walk.set_window(self.walk.window() / 2, true);
