@@ -1,35 +1,52 @@
 #!/bin/sh
 # Cost of the transport: benches/udp.sh path/to/cellpace
-# Loopback as fast as it goes; as root also 100 Mbit/s through a token bucket between two network
-# namespaces, with the CPU seconds of both sides, to be multiplied to a gigabyte.
+# Loopback as fast as it goes, a flow that has nothing to send, and 125 MB over an emulated link of
+# 100 Mbit/s, with the CPU seconds of both sides but not the link's own, and those of a gigabyte.
 set -eu
-cellpace=$1
-out=$(mktemp)
-trap 'rm -f "$out"' EXIT
+cellpace=$(realpath "$1")
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
 
-timed() { # timed NAME COMMAND...: the command's last line, and its CPU seconds
-    name=$1; shift
-    bash -c 'TIMEFORMAT="$0: %U + %S s of CPU in %R s"; time "$@" 2>&1 | tail -n 1' "$name" "$@"
-}
+# timed NAME COMMAND...: the command's last line, and its CPU seconds, which stay in $out/NAME
+cat >"$out/timed" <<'TIMED'
+name=$1; shift
+folder=$(dirname "$0")
+TIMEFORMAT='%U %S %R'
+{ time "$@" >"$folder/$name.said" 2>&1; } 2>"$folder/$name"
+tail -n 1 "$folder/$name.said"
+read -r user system real <"$folder/$name"
+echo "$name: $user + $system s of CPU in $real s"
+TIMED
+timed() { bash "$out/timed" "$@"; }
+
+# Nothing of an earlier run is taken for one of this.
+fresh() { rm -f "$out/send" "$out/recv"; }
+
+# CPU seconds of both sides, times $1.
+both() { cat "$out/send" "$out/recv" | awk -v times="$1" '{ cpu += $1 + $2 } END { printf "%.2f", cpu * times }'; }
 
 echo '==> loopback, fixed:cwnd=4MB, 5 s'
-timed recv "$cellpace" recv --listen 127.0.0.1:5261 --once >"$out" 2>&1 &
+timed recv "$cellpace" recv --listen 127.0.0.1:5261 --once &
 sleep 0.5
 timed send "$cellpace" send 127.0.0.1:5261 --duration 5s --cc fixed:cwnd=4MB
-wait; cat "$out"
+wait
 
-[ "$(id -u)" = 0 ] || exit 0
-a=cellpace-bench-$$-a b=cellpace-bench-$$-b
-trap 'rm -f "$out"; ip netns del $a 2>/dev/null; ip netns del $b 2>/dev/null' EXIT
-ip netns add $a; ip netns add $b
-ip link add veth0 netns $a type veth peer name veth0 netns $b
-ip -n $a addr add 10.9.0.1/24 dev veth0; ip -n $a link set veth0 up
-ip -n $b addr add 10.9.0.2/24 dev veth0; ip -n $b link set veth0 up
-ip netns exec $a tc qdisc add dev veth0 root tbf rate 100mbit burst 20kb limit 500kb
-for cc in verus fixed:cwnd=100kB; do
-    echo "==> 125 MB at up to 100 Mbit/s, $cc (times eight: a gigabyte)"
-    timed recv ip netns exec $b "$cellpace" recv --listen 10.9.0.2:5261 --once >"$out" 2>&1 &
-    sleep 0.5
-    timed send ip netns exec $a "$cellpace" send 10.9.0.2:5261 --bytes 125MB --cc $cc
-    wait; cat "$out"
+echo '==> a flow that has nothing to send, 20 s'
+fresh
+timed recv "$cellpace" recv --listen 127.0.0.1:5261 --once &
+sleep 0.5
+sleep 20 | timed send "$cellpace" send 127.0.0.1:5261 - --cc verus
+wait
+echo "both sides: $(both 5) % of a core"
+
+for cc in verus fixed:cwnd=600kB; do
+    echo "==> 125 MB over a link of 100 Mbit/s and 40 ms, $cc"
+    fresh
+    send="exec bash '$out/timed' send '$cellpace' send --listen \$CELLPACE_PEER:5261 --bytes 125MB --cc $cc"
+    recv="sleep 0.3; bash '$out/timed' recv '$cellpace' recv --reverse \$CELLPACE_PEER:5261; sleep 1"
+    if ! "$cellpace" link --rate 100mbit --rtt 40ms --far "$send" -- sh -c "$recv"; then
+        echo 'no links here'
+        break
+    fi
+    echo "both sides: $(both 8) s of CPU for a gigabyte"
 done

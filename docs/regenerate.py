@@ -2,6 +2,7 @@
 """Regenerates docs/validation.md, and in README.md the table and the picture.
 
     python3 docs/regenerate.py path/to/cellpace [mdi]
+    python3 docs/regenerate.py parity           # only what docs/parity.json says, which needs real time
 
 With `mdi` only what is about MDI: its part of docs/validation.md and the pictures of docs/mdi.md.
 
@@ -352,7 +353,7 @@ def validation():
     template = (ROOT / "docs" / "validation.in.md").read_text()
     found = {"ORIGINALS": cells, "EXPLANATIONS": why, "CLAIMS": claims(), "PROFILES": profiles(),
              **mdi_evaluation.sections()}
-    write(ROOT / "docs" / "validation.md", filled(template, found))
+    write(ROOT / "docs" / "validation.md", with_parity(filled(template, found)))
 
 
 def mdi_validation():
@@ -367,6 +368,57 @@ def filled(template, found):
     for mark, text in found.items():
         template = template.replace(f"<!-- {mark} -->", text.strip())
     return template
+
+
+# Parity of simulator and real packets ------------------------------------------------------
+
+def parity_only():
+    path = ROOT / "docs" / "validation.md"
+    write(path, with_parity(path.read_text()))
+
+
+def with_parity(text):
+    """The page with what the last full run of the suite found."""
+    return re.sub(r"(<!-- parity -->\n).*?(<!-- end of parity -->)",
+                  lambda match: match[1] + parity() + match[2], text, flags=re.S)
+
+
+def parity():
+    document = json.loads((ROOT / "docs" / "parity.json").read_text())
+    rows = document["rows"]
+    traces = list(dict.fromkeys(row["trace"] for row in rows))
+    ccs = list(dict.fromkeys(row["cc"] for row in rows))
+    cells = {(row["trace"], row["cc"]): row for row in rows}
+    mark = {"same": "", "within": " ~", "differs": " **≠**"}
+
+    def cell(row):
+        real, sim = (f"{row[side]['throughput_mbps']:.2f} / {row[side]['p50_ms']:.0f} / {row[side]['p95_ms']:.0f}"
+                     for side in ("real", "sim"))
+        return f"{real}{mark[row['verdict']]}<br>*{sim}*"
+
+    def count(verdict):
+        return sum(row["verdict"] == verdict for row in rows)
+
+    text = table(["controller"] + [trace.removesuffix(".down") for trace in traces],
+                 [[f"`{cc}`"] + [cell(cells[(trace, cc)]) for trace in traces] for cc in ccs])
+    # What one compares the tilde with: how far the simulator alone moves.
+    moved = [row for row in rows if row["verdict"] == "within"]
+    if moved:
+        text += "\nThe cells with ~ beside what the simulator does with the flow up to "
+        text += f"{max(document['shifts_ms']):.0f} ms earlier or later and the RTT one of "
+        text += ", ".join(f"`{rtt}`" for rtt in document["rtts"]) + ":\n\n"
+        span = lambda row, key, form: " to ".join(form.format(end) for end in row["sim_range"][key])
+        text += table(
+            ["controller", "trace", "real", "throughput, Mbit/s", "median, ms", "p95, ms"],
+            [[f"`{row['cc']}`", row["trace"].removesuffix(".down"), cell(row).split(" ~")[0],
+              span(row, "throughput_mbps", "{:.2f}"), span(row, "p50_ms", "{:.0f}"),
+              span(row, "p95_ms", "{:.0f}")] for row in moved])
+    late = sorted(row["late_us"]["p99"] for row in rows)
+    text += (f"\nOf {len(rows)} cells, {count('same')} are within the tolerances, {count('within')} "
+             f"within them of the simulator with such a small change (~), {count('differs')} differ (≠). "
+             f"The links' timers were late by {late[len(late) // 2]:.0f} µs at the 99th percentile "
+             f"in the median run, by {late[-1]:.0f} µs in the worst.\n")
+    return text
 
 
 def main():
@@ -385,4 +437,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] == ["parity"]:
+        parity_only()
+    else:
+        main()

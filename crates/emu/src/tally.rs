@@ -37,6 +37,8 @@ pub struct Totals {
 
 #[derive(Debug, Default)]
 struct Flow {
+    /// When its first packet left or was dropped, also if figures leave that time out.
+    began: Option<Time>,
     span: Option<(Time, Time)>,
     bytes: u64,
     packets: u64,
@@ -72,11 +74,12 @@ impl Tally {
         self.all.lost += u64::from(!delivered);
         self.all.packets += u64::from(delivered);
         self.all.bytes += if delivered { u64::from(packet.size) } else { 0 };
+        let place = self.place(packet.flow);
+        let flow = &mut self.flows[place];
+        flow.began.get_or_insert(packet.departed_at);
         if packet.departed_at <= self.skip {
             return;
         }
-        let place = self.place(packet.flow);
-        let flow = &mut self.flows[place];
         if !delivered {
             flow.lost += 1;
             return;
@@ -162,14 +165,15 @@ impl Flow {
     }
 
     fn figures(&self) -> FlowFigures {
-        let (first, last) = self.span.unwrap_or_default();
+        let began = self.began.unwrap_or_default();
+        let (first, last) = self.span.unwrap_or((began, began));
         FlowFigures {
             cc: String::new(),
             throughput_mbps: mbps(self.bytes, (last - first).as_secs_f64()),
             queue_delay_ms: self.queue.summary(),
             rtt_ms_seen: self.rtt.summary(),
             lost: self.lost,
-            start_s: first.as_secs_f64(),
+            start_s: began.as_secs_f64(),
             stop_s: last.as_secs_f64(),
         }
     }
@@ -208,7 +212,12 @@ mod tests {
         assert!((figures.capacity_mbps - 0.02).abs() < 1e-12);
         assert_eq!((figures.queue_delay_ms.p50, figures.one_way_delay_ms.max), (3.0, 10.0));
         assert_eq!(figures.rtt_ms_seen.mean, 15.0);
-        assert_eq!((figures.per_flow.len(), figures.per_flow[0].start_s), (1, 1.5));
+        assert_eq!(figures.per_flow.len(), 1);
+        assert_eq!(
+            (figures.per_flow[0].start_s, figures.per_flow[0].stop_s),
+            (0.5, 2.5),
+            "with what is left out"
+        );
         assert_eq!(tally.totals(), Totals { packets: 3, bytes: 3_750, lost: 1 });
     }
 

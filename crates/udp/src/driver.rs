@@ -177,6 +177,8 @@ impl<E: Engine> Driver<E> {
         for way in ready {
             self.receive(way)?;
         }
+        // What arrived comes before what is due: an ack moves deadlines.
+        self.send()?;
         let now = self.now();
         self.endpoint.on_timer(now);
         self.send()?;

@@ -5,6 +5,7 @@ use cellpace_cc::Arrival;
 use cellpace_recovery::{AckPolicy, Receiver};
 
 use crate::assembly::Assembly;
+use crate::hash::StreamHash;
 use crate::ranges::RangeSet;
 use crate::wire::{self, AckHead, Entry, Ids, Numbered};
 
@@ -46,7 +47,7 @@ pub(crate) struct Incoming {
     floor: u64,
     /// `None` in an unreliable flow.
     assembly: Option<Assembly>,
-    hasher: blake3::Hasher,
+    hasher: StreamHash,
     /// Length and hash of the stream, as the sender says.
     end: Option<(u64, [u8; 32])>,
     ack_due: bool,
@@ -72,7 +73,7 @@ impl Incoming {
             numbers: RangeSet::default(),
             floor: 0,
             assembly: (!unreliable).then(|| Assembly::new(buffer)),
-            hasher: blake3::Hasher::new(),
+            hasher: StreamHash::new(),
             end: None,
             ack_due: false,
             ack_sequence: 0,
@@ -207,14 +208,14 @@ impl Incoming {
     /// Whether what was read is what was sent, by its hash.
     pub(crate) fn is_intact(&self) -> bool {
         match (&self.assembly, self.end) {
-            (Some(_), Some((_, hash))) => *self.hasher.finalize().as_bytes() == hash,
+            (Some(_), Some((_, hash))) => self.hasher.value() == hash,
             (_, end) => end.is_some(),
         }
     }
 
     /// The hash of what was read.
     pub(crate) fn hash(&self) -> [u8; 32] {
-        *self.hasher.finalize().as_bytes()
+        self.hasher.value()
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {

@@ -14,6 +14,7 @@ mod connection;
 mod cookie;
 mod driver;
 mod endpoint;
+mod hash;
 mod incoming;
 mod outgoing;
 mod ranges;

@@ -6,6 +6,7 @@ use cellpace_base::{Span, Time};
 use cellpace_cc::Controller;
 use cellpace_recovery::{Arrived, Sender, Sending};
 
+use crate::hash::StreamHash;
 use crate::ranges::RangeSet;
 use crate::wire::{self, Ack, DATA_HEADER_BYTES, HEADER_BYTES, Ids, Numbered, STAMP_BYTES};
 
@@ -64,7 +65,7 @@ pub(crate) struct Outgoing {
     next: u64,
     acked: RangeSet,
     /// Of everything up to `next`.
-    hasher: blake3::Hasher,
+    hasher: StreamHash,
     /// Length of the stream, once known; of an unreliable one from the beginning if it has one.
     total: Option<u64>,
     /// A part of a full packet may leave: no more is to be had just now.
@@ -74,6 +75,10 @@ pub(crate) struct Outgoing {
     /// Log position of the receiver up to which every arrival is known here.
     known: u64,
     next_report: u64,
+    /// Arrivals that the sender has not heard of yet, ...
+    told: VecDeque<Arrived>,
+    /// ... and the acks that told of them: when they came, and of how many.
+    acks: VecDeque<(Time, usize)>,
     arrived: Vec<Arrived>,
     numbers: Vec<u64>,
     stats: OutgoingStats,
@@ -117,13 +122,15 @@ impl Outgoing {
             limit: sizes.buffer,
             next: 0,
             acked: RangeSet::default(),
-            hasher: blake3::Hasher::new(),
+            hasher: StreamHash::new(),
             total: None,
             flushed: false,
             fin: Fin::Unsent,
             peer_window: if unreliable { u64::MAX } else { peer_window },
             known: 0,
             next_report: 0,
+            told: VecDeque::new(),
+            acks: VecDeque::new(),
             arrived: Vec::new(),
             numbers: Vec::new(),
             stats: OutgoingStats::default(),
@@ -210,6 +217,7 @@ impl Outgoing {
 
     /// The receiver says that it has everything. Returns whether that can be.
     pub(crate) fn on_done(&mut self) -> bool {
+        self.settle();
         let Some(total) = self.total.filter(|_| self.fin != Fin::Unsent) else { return false };
         self.fin = Fin::Arrived;
         if !self.unreliable {
@@ -238,12 +246,46 @@ impl Outgoing {
         if ack.held_us > OLD_NEWS_US {
             self.sender.sent_mut().confirm_timeout();
         }
+        let made_up_for = ack.position > self.known;
+        if made_up_for {
+            self.settle();
+        }
+        let before = self.told.len();
         self.collect_arrivals(ack);
-        let mut arrived = std::mem::take(&mut self.arrived);
+        let count = self.told.len() - before;
+        // Where acks were lost, the next one covers more.
+        let (at_once, acks) = if made_up_for { (count, count.min(1)) } else { (1, count) };
+        self.acks.extend(std::iter::repeat_n((now, at_once), acks));
+        let has_report = ack.sequence >= self.next_report && !ack.report.is_empty();
+        if has_report || !(self.sender.sent_mut().has_lost() || self.has_new()) {
+            self.settle();
+        }
+        if has_report {
+            self.next_report = ack.sequence + 1;
+            self.sender.controller_mut().on_report(now, ack.report);
+        }
+    }
+
+    /// The sender hears of everything that acks have told.
+    fn settle(&mut self) {
+        while self.take_ack() {}
+    }
+
+    /// The sender hears of the oldest ack that it has not heard of. Returns whether there was one.
+    ///
+    /// The receiver acknowledges every packet, but those that it finds waiting together in one
+    /// datagram, and here several datagrams may wait too. To the controller each packet is an ack of
+    /// its own, and it may send before the next: some have rules for an ack that covers more, which
+    /// are meant for receivers that delay acks (RFC 3465 section 2.2), and some take a flight that
+    /// is below the window for want of data (RFC 6817, max_allowed_cwnd).
+    fn take_ack(&mut self) -> bool {
+        let Some((now, count)) = self.acks.pop_front() else { return false };
+        self.arrived.clear();
+        self.arrived.extend(self.told.drain(..count));
         let headers = (self.overhead + self.data_header()) as u64;
         let (acked, fin, stats) = (&mut self.acked, &mut self.fin, &mut self.stats);
         let (rtts, base) = (&mut self.rtts, self.base);
-        self.sender.on_ack(now, &arrived, |piece, rtt| {
+        self.sender.on_ack(now, &self.arrived, |piece, rtt| {
             if rtts.len() < MOST_RTTS {
                 rtts.push(rtt);
             }
@@ -260,13 +302,8 @@ impl Outgoing {
                 }
             }
         });
-        arrived.clear();
-        self.arrived = arrived;
         self.drop_arrived();
-        if ack.sequence >= self.next_report && !ack.report.is_empty() {
-            self.next_report = ack.sequence + 1;
-            self.sender.controller_mut().on_report(now, ack.report);
-        }
+        true
     }
 
     /// The arrivals that `ack` tells and no ack has told before, in their order.
@@ -279,7 +316,7 @@ impl Outgoing {
         for entry in ack.entries() {
             if position >= self.known {
                 let received_at = Some(entry.received_at);
-                self.arrived.push(Arrived { number: entry.number, received_at });
+                self.told.push_back(Arrived { number: entry.number, received_at });
             }
             position = position.saturating_add(1);
         }
@@ -292,16 +329,16 @@ impl Outgoing {
         self.numbers.sort_unstable();
         let sent = self.sender.sent();
         let (oldest, next) = (sent.oldest(), sent.next_number());
-        let start = self.arrived.len();
+        let start = self.told.len();
         for (first, last) in ack.ranges() {
             let numbers = first.max(oldest)..last.saturating_add(1).min(next);
             for number in numbers.rev() {
                 if self.numbers.binary_search(&number).is_err() {
-                    self.arrived.push(Arrived { number, received_at: None });
+                    self.told.push_back(Arrived { number, received_at: None });
                 }
             }
         }
-        self.arrived[start..].reverse();
+        self.told.make_contiguous()[start..].reverse();
     }
 
     fn drop_arrived(&mut self) {
@@ -329,11 +366,21 @@ impl Outgoing {
     }
 
     pub(crate) fn on_timer(&mut self, now: Time) {
+        self.settle();
         self.sender.on_timer(now);
     }
 
     /// Writes the packet that may leave now, if there is one.
     pub(crate) fn poll(&mut self, now: Time, ids: Ids, out: &mut Vec<u8>) -> Option<usize> {
+        loop {
+            let written = self.poll_packet(now, ids, out);
+            if written.is_some() || !self.take_ack() {
+                return written;
+            }
+        }
+    }
+
+    fn poll_packet(&mut self, now: Time, ids: Ids, out: &mut Vec<u8>) -> Option<usize> {
         loop {
             if self.sender.sent_mut().has_lost() {
                 // Whatever it carried, it does not count for more than a full packet.
@@ -439,7 +486,7 @@ impl Outgoing {
                 wire::write_data(out, ids, numbered, offset, payload)
             }
             Piece::Fin => {
-                let hash = *self.hasher.finalize().as_bytes();
+                let hash = self.hasher.value();
                 wire::write_fin(out, ids, numbered, self.total.unwrap_or(self.next), &hash)
             }
         }
@@ -564,6 +611,58 @@ mod tests {
 
     fn us(us: u64) -> Time {
         Time::from_micros(us)
+    }
+
+    /// Has a window of four packets, and remembers of each ack how many it covers and what was in
+    /// flight.
+    #[derive(Default, Clone)]
+    struct Four(Arc<Mutex<Vec<(usize, u64)>>>);
+
+    impl Controller for Four {
+        fn cwnd(&self) -> u64 {
+            4 * 169
+        }
+        fn on_ack(&mut self, ack: &cc::Ack<'_>) {
+            self.0.lock().unwrap().push((ack.packets.len(), ack.prior_in_flight / 169));
+        }
+    }
+
+    fn poll_all(outgoing: &mut Outgoing, now: Time) -> Vec<Vec<u8>> {
+        std::iter::from_fn(|| {
+            let mut out = Vec::new();
+            outgoing.poll(now, IDS, &mut out).map(|_| out)
+        })
+        .collect()
+    }
+
+    #[test]
+    fn packets_acked_together_are_an_ack_each_and_data_leaves_in_between() {
+        let controller = Four::default();
+        let sizes = Sizes { datagram: 141, overhead: 28, buffer: 1 << 20 };
+        let boxed = Box::new(controller.clone());
+        let mut outgoing = Outgoing::new(boxed, false, false, sizes, 1 << 30, Time::ZERO);
+        outgoing.write(&[7; 10_000]);
+        let datagrams = poll_all(&mut outgoing, Time::ZERO);
+        assert_eq!(datagrams.len(), 4);
+        let mut incoming = Incoming::new(None, false, 1 << 20);
+        datagrams.iter().for_each(|datagram| arrive(&mut incoming, us(100), datagram));
+        hear(&mut outgoing, us(200), &ack(&mut incoming, us(100)));
+        let next = poll_all(&mut outgoing, us(200));
+        assert_eq!(next.len(), 4);
+        assert_eq!(*controller.0.lock().unwrap(), [(1, 4); 4], "as if each had come alone");
+    }
+
+    #[test]
+    fn a_timer_comes_after_the_acks_that_came_before_it() {
+        let (mut outgoing, witness, datagrams) = outgoing(false, 3);
+        outgoing.write(&[7; 1000]);
+        let mut incoming = Incoming::new(None, false, 1 << 20);
+        datagrams.iter().for_each(|datagram| arrive(&mut incoming, us(100), datagram));
+        hear(&mut outgoing, us(200), &ack(&mut incoming, us(100)));
+        assert_eq!(witness.0.lock().unwrap().len(), 0, "data could leave first");
+        outgoing.on_timer(Time::from_secs(5));
+        assert_eq!(witness.0.lock().unwrap().len(), 3);
+        assert_eq!((outgoing.stats().timeouts, outgoing.stats().in_flight), (0, 0));
     }
 
     #[test]
