@@ -1,0 +1,23 @@
+//! ALCC: the controllers of [`cellpace_cc`] above unmodified TCP sockets.
+//!
+//! A flow has two descriptors: the real TCP socket, and one end of a local stream socket pair
+//! whose other end belongs to the application. One thread, the [`Engine`], serves all flows: what
+//! the application writes it releases into TCP as the flow's controller allows, what TCP receives
+//! it passes on. Since the application holds a socket of the kernel, everything that works on
+//! sockets (poll, epoll, sendfile, fork, passing it to another process) works as ever.
+//!
+//! The window that counts is the smaller of the controller's and TCP's own.
+
+mod engine;
+mod error;
+mod flow;
+mod stream;
+#[cfg(feature = "tokio")]
+mod tokio_stream;
+
+pub use engine::Engine;
+pub use error::TcpError;
+pub use flow::{FlowHandle, FlowOptions, FlowStats, Outcome};
+pub use stream::AlccStream;
+#[cfg(feature = "tokio")]
+pub use tokio_stream::AsyncAlccStream;
