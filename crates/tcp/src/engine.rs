@@ -1,16 +1,48 @@
 //! The thread that serves all flows.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-use crate::{FlowHandle, FlowOptions, TcpError};
+use cellpace_base::Time;
+use nix::sys::signal::{SigSet, SigmaskHow};
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::io::Errno;
 
-/// Serves the flows of a process.
-#[derive(Debug, Clone, Default)]
-pub struct Engine {}
+use crate::flow::Shared;
+use crate::relay::{Next, Relay, Report};
+use crate::{FlowHandle, FlowOptions, Outcome, TcpError};
+
+/// Serves the flows of a process with one thread, which lives as long as there are flows.
+///
+/// A clone is the same engine. In a child of `fork` the thread does not exist: an engine that is
+/// used there starts anew, and the parent's flows stay the parent's.
+#[derive(Clone, Default)]
+pub struct Engine {
+    inner: Arc<Mutex<Option<Running>>>,
+}
+
+/// What the thread and its clients share.
+struct Running {
+    process: u32,
+    wake: Arc<OwnedFd>,
+    incoming: Vec<Incoming>,
+}
+
+/// A flow on its way to the thread.
+struct Incoming {
+    relay: Box<Relay>,
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").finish_non_exhaustive()
+    }
+}
 
 impl Engine {
     /// An engine without flows, and without a thread until there is one.
@@ -19,7 +51,11 @@ impl Engine {
     }
 
     /// Takes over a connected TCP socket. The application reads and writes the other end of the
-    /// pair that `local` is one end of.
+    /// stream socket pair that `local` is one end of. What is sent before belongs to nobody's
+    /// window.
+    ///
+    /// When the application closes its end, what it wrote is still delivered, at the controller's
+    /// pace; if the TCP socket's `SO_LINGER` is on with a time of zero, the connection is reset.
     ///
     /// # Errors
     /// When `tcp` is not a connected TCP socket, or a resource is missing. Both descriptors are
@@ -30,27 +66,283 @@ impl Engine {
         local: OwnedFd,
         options: &FlowOptions,
     ) -> Result<FlowHandle, TcpError> {
-        let _ = options;
-        let tcp = Arc::new(TcpStream::from(tcp));
-        let local = Arc::new(UnixStream::from(local));
-        let (tcp2, local2) = (tcp.clone(), local.clone());
-        std::thread::spawn(move || {
-            copy(&*local, &*tcp);
-            let _ = tcp.shutdown(Shutdown::Write);
-        });
-        std::thread::spawn(move || {
-            copy(&*tcp2, &*local2);
-            let _ = local2.shutdown(Shutdown::Write);
-        });
-        Ok(FlowHandle { shared: Arc::default() })
+        let shared = Arc::new(Shared::default());
+        let relay = Relay::new(tcp, local, options, shared.clone(), now())?;
+        let incoming = Incoming { relay: Box::new(relay), shared: shared.clone() };
+        let mut inner = self.lock();
+        match &mut *inner {
+            Some(running) if running.process == std::process::id() => {
+                running.incoming.push(incoming);
+                let _ = rustix::io::write(&running.wake, &1u64.to_ne_bytes());
+            }
+            other => *other = Some(self.start(incoming)?),
+        }
+        Ok(FlowHandle { shared })
+    }
+
+    fn start(&self, first: Incoming) -> Result<Running, TcpError> {
+        let setup = |what| move |source: Errno| TcpError::Setup { what, source: source.into() };
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(setup("epoll"))?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake = Arc::new(eventfd(0, flags).map_err(setup("eventfd"))?);
+        let data = epoll::EventData::new_u64(WAKE);
+        epoll::add(&epoll, &wake, data, epoll::EventFlags::IN).map_err(setup("epoll"))?;
+        let server = Server::new(self.inner.clone(), epoll, wake.clone());
+        spawn(server)?;
+        Ok(Running { process: std::process::id(), wake, incoming: vec![first] })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Running>> {
+        lock(&self.inner)
     }
 }
 
-fn copy(mut from: impl Read, mut to: impl Write) {
-    let mut buffer = vec![0; 1 << 16];
-    while let Ok(count @ 1..) = from.read(&mut buffer) {
-        if to.write_all(&buffer[..count]).is_err() {
+fn lock(inner: &Mutex<Option<Running>>) -> MutexGuard<'_, Option<Running>> {
+    // Nothing that panics happens while it is held.
+    inner.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts the thread with all signals blocked: handlers belong to the application's threads.
+fn spawn(server: Server) -> Result<(), TcpError> {
+    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK);
+    let thread = std::thread::Builder::new().name("cellpace".into()).spawn(move || server.run());
+    if let Ok(before) = before {
+        // It was a valid mask a moment ago.
+        let _ = before.thread_set_mask();
+    }
+    thread.map(drop).map_err(|source| TcpError::Setup { what: "thread", source })
+}
+
+/// The time of all engines of a process: nanoseconds since the first question.
+fn now() -> Time {
+    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    let elapsed = START.get_or_init(Instant::now).elapsed();
+    Time::from_nanos(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// The event of the descriptor that wakes the thread up.
+const WAKE: u64 = u64::MAX;
+
+/// Events taken from the kernel at a time.
+const EVENTS: usize = 256;
+
+/// Bytes read from a socket at a time.
+const SCRATCH: usize = 256 << 10;
+
+/// A place for a flow.
+struct Place {
+    flow: Option<Incoming>,
+    /// Counts the flows that were here: events of earlier ones are out of date.
+    generation: u32,
+    /// When the flow wants to be called, as it stands in the list of timers.
+    timer: Option<Time>,
+    /// Whether the flow stands in the list of those with more to do.
+    again: bool,
+}
+
+/// The thread's own state.
+struct Server {
+    inner: Arc<Mutex<Option<Running>>>,
+    epoll: OwnedFd,
+    wake: Arc<OwnedFd>,
+    places: Vec<Place>,
+    free: Vec<usize>,
+    timers: BTreeSet<(Time, usize)>,
+    again: VecDeque<usize>,
+    scratch: Vec<u8>,
+}
+
+impl Server {
+    fn new(inner: Arc<Mutex<Option<Running>>>, epoll: OwnedFd, wake: Arc<OwnedFd>) -> Self {
+        Self {
+            inner,
+            epoll,
+            wake,
+            places: Vec::new(),
+            free: Vec::new(),
+            timers: BTreeSet::new(),
+            again: VecDeque::new(),
+            scratch: vec![0; SCRATCH],
+        }
+    }
+
+    fn run(mut self) {
+        // Timers of ordinary threads may be 50 us late on purpose.
+        let _ = nix::sys::prctl::set_timerslack(1);
+        let mut events = Vec::with_capacity(EVENTS);
+        while self.take_incoming() {
+            self.serve_timers();
+            self.serve_others();
+            self.wait(&mut events);
+            for event in &events {
+                self.on_event(*event);
+            }
+        }
+    }
+
+    /// Takes over what has come. Returns false when the thread is needed no more.
+    fn take_incoming(&mut self) -> bool {
+        let incoming = {
+            let mut inner = lock(&self.inner);
+            let Some(running) = inner.as_mut() else { return false };
+            if !Arc::ptr_eq(&running.wake, &self.wake) {
+                return false;
+            }
+            if running.incoming.is_empty() && self.free.len() == self.places.len() {
+                *inner = None;
+                return false;
+            }
+            mem::take(&mut running.incoming)
+        };
+        for flow in incoming {
+            self.add(flow);
+        }
+        true
+    }
+
+    fn add(&mut self, flow: Incoming) {
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place { flow: None, generation: 0, timer: None, again: false });
+            self.places.len() - 1
+        });
+        let generation = self.places[at].generation;
+        let watched = watch(&self.epoll, flow.relay.tcp(), token(at, generation, TCP))
+            .and_then(|()| watch(&self.epoll, flow.relay.local(), token(at, generation, LOCAL)));
+        if let Err(error) = watched {
+            flow.shared.end(Outcome::Failed(error.raw_os_error()));
+            self.free.push(at);
             return;
         }
+        self.places[at].flow = Some(flow);
+        self.serve(at);
+    }
+
+    fn wait(&self, events: &mut Vec<epoll::Event>) {
+        let timeout = if self.again.is_empty() { self.until_timer() } else { Some(zero()) };
+        events.clear();
+        // Interrupted or not: what is not reported now is reported the next time.
+        let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout.as_ref());
+    }
+
+    fn until_timer(&self) -> Option<Timespec> {
+        let (time, _) = self.timers.first()?;
+        let nanos = time.since(now()).as_nanos();
+        let seconds = i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX);
+        Some(Timespec { tv_sec: seconds, tv_nsec: (nanos % 1_000_000_000) as _ })
+    }
+
+    fn on_event(&mut self, event: epoll::Event) {
+        let (data, flags) = (event.data.u64(), event.flags);
+        if data == WAKE {
+            let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+            return;
+        }
+        let (at, generation, side) = untoken(data);
+        let Some(place) = self.places.get_mut(at) else { return };
+        let Some(flow) = place.flow.as_mut().filter(|_| place.generation == generation) else {
+            return;
+        };
+        let report = Report {
+            readable: flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::RDHUP),
+            writable: flags.contains(epoll::EventFlags::OUT),
+            error: flags.contains(epoll::EventFlags::ERR),
+            hung_up: flags.contains(epoll::EventFlags::HUP),
+        };
+        match side {
+            TCP => flow.relay.on_tcp(report),
+            _ => flow.relay.on_local(report),
+        }
+        self.serve(at);
+    }
+
+    fn serve_timers(&mut self) {
+        let due = now();
+        while let Some(&(time, at)) = self.timers.first()
+            && time <= due
+        {
+            self.timers.remove(&(time, at));
+            self.places[at].timer = None;
+            self.serve(at);
+        }
+    }
+
+    /// Those that had more to do than was their turn.
+    fn serve_others(&mut self) {
+        for _ in 0..self.again.len() {
+            let Some(at) = self.again.pop_front() else { return };
+            self.places[at].again = false;
+            self.serve(at);
+        }
+    }
+
+    fn serve(&mut self, at: usize) {
+        let place = &mut self.places[at];
+        let Some(flow) = place.flow.as_mut() else { return };
+        match flow.relay.turn(&now, &mut self.scratch) {
+            Next::Wait(timer) => self.set_timer(at, timer),
+            Next::Again => {
+                if !mem::replace(&mut place.again, true) {
+                    self.again.push_back(at);
+                }
+            }
+            Next::Over(outcome) => self.remove(at, outcome),
+        }
+    }
+
+    fn set_timer(&mut self, at: usize, timer: Option<Time>) {
+        let place = &mut self.places[at];
+        if place.timer == timer {
+            return;
+        }
+        if let Some(old) = mem::replace(&mut place.timer, timer) {
+            self.timers.remove(&(old, at));
+        }
+        if let Some(new) = timer {
+            self.timers.insert((new, at));
+        }
+    }
+
+    fn remove(&mut self, at: usize, outcome: Outcome) {
+        self.set_timer(at, None);
+        let place = &mut self.places[at];
+        place.generation = place.generation.wrapping_add(1) & GENERATIONS;
+        let Some(Incoming { relay, shared }) = place.flow.take() else { return };
+        // Duplicates of the descriptors may exist elsewhere; the kernel would go on reporting.
+        let _ = epoll::delete(&self.epoll, relay.tcp());
+        let _ = epoll::delete(&self.epoll, relay.local());
+        drop(relay);
+        shared.end(outcome);
+        self.free.push(at);
+    }
+}
+
+const TCP: u64 = 0;
+const LOCAL: u64 = 1;
+const GENERATIONS: u32 = (1 << 31) - 1;
+
+fn token(at: usize, generation: u32, side: u64) -> u64 {
+    (at as u64) << 32 | u64::from(generation) << 1 | side
+}
+
+fn untoken(token: u64) -> (usize, u32, u64) {
+    ((token >> 32) as usize, (token >> 1) as u32 & GENERATIONS, token & 1)
+}
+
+fn zero() -> Timespec {
+    Timespec { tv_sec: 0, tv_nsec: 0 }
+}
+
+fn watch(epoll: &OwnedFd, socket: BorrowedFd<'_>, token: u64) -> Result<(), Errno> {
+    let flags = epoll::EventFlags::IN
+        | epoll::EventFlags::OUT
+        | epoll::EventFlags::RDHUP
+        | epoll::EventFlags::ET;
+    epoll::add(epoll, socket.as_fd(), epoll::EventData::new_u64(token), flags)
+}
+
+/// An error of the engine's own calls, for callers that speak of I/O.
+impl From<TcpError> for io::Error {
+    fn from(error: TcpError) -> Self {
+        Self::other(error)
     }
 }

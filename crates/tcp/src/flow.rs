@@ -1,6 +1,6 @@
 //! A flow as its owner sees it.
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cellpace_base::{Span, Time};
@@ -76,6 +76,18 @@ pub(crate) struct Shared {
     pub(crate) changed: Condvar,
 }
 
+impl Shared {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere leaves figures, at worst old ones.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn end(&self, outcome: Outcome) {
+        self.lock().outcome = Some(outcome);
+        self.changed.notify_all();
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) stats: FlowStats,
@@ -110,8 +122,7 @@ impl FlowHandle {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        // A panic elsewhere leaves figures, at worst old ones.
-        self.shared.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.shared.lock()
     }
 }

@@ -11,6 +11,11 @@
 mod engine;
 mod error;
 mod flow;
+mod gate;
+mod pieces;
+mod queue;
+mod relay;
+mod socket;
 mod stream;
 #[cfg(feature = "tokio")]
 mod tokio_stream;

@@ -1,0 +1,559 @@
+//! The gate: how much TCP is given, and what its answers mean to the controller. No I/O.
+
+use cellpace_base::{Span, Time};
+use cellpace_cc::{Block, Controller, Stamp};
+use cellpace_recovery::{Arrived, Sender, Sending};
+
+use crate::pieces::Pieces;
+
+/// Packets that go to TCP in one call at most: fewer calls, and fewer time stamps to read, than
+/// one by one.
+const MOST_PER_CALL: u64 = 10;
+
+/// What goes to TCP in one call takes the path no longer than this: the gate learns of a call's
+/// arrival as a whole.
+const CALL_SPAN: Span = Span::from_millis(1);
+
+/// Packets above a TCP connection under a controller.
+pub(crate) struct Gate {
+    sender: Sender<u64>,
+    pieces: Pieces,
+    /// Payload of a full packet in bytes.
+    segment: u64,
+    /// Bytes of headers that the controller counts with every packet.
+    overhead: u64,
+    /// Bytes that TCP took.
+    taken: u64,
+    /// End of the last packet of which TCP took a byte.
+    cut: u64,
+    /// Where the call in progress ends: a packet is not longer than what was let through.
+    call_end: u64,
+    acked: u64,
+    /// The latest time that the controller heard of: acks are found a little after they came.
+    latest: Time,
+    last_stamp: Stamp,
+    last_block: Option<Time>,
+    blocks: u64,
+    numbers: Vec<Arrived>,
+    lost: Vec<u64>,
+}
+
+impl Gate {
+    /// A gate through which nothing went yet. `segment` is TCP's MSS, `overhead` the headers that
+    /// go with a segment, both in bytes.
+    pub(crate) fn new(
+        controller: Box<dyn Controller>,
+        now: Time,
+        segment: u64,
+        overhead: u64,
+    ) -> Self {
+        Self {
+            sender: Sender::new(controller, now),
+            pieces: Pieces::default(),
+            segment,
+            overhead,
+            taken: 0,
+            cut: 0,
+            call_end: 0,
+            acked: 0,
+            latest: now,
+            last_stamp: Stamp::default(),
+            last_block: None,
+            blocks: 0,
+            numbers: Vec::new(),
+            lost: Vec::new(),
+        }
+    }
+
+    /// The controller.
+    pub(crate) fn controller(&self) -> &dyn Controller {
+        self.sender.controller()
+    }
+
+    /// The controller, for its events.
+    pub(crate) fn controller_mut(&mut self) -> &mut dyn Controller {
+        self.sender.controller_mut()
+    }
+
+    /// RTT statistics.
+    pub(crate) fn rtt(&self) -> &cellpace_cc::RttEstimator {
+        self.sender.sent().rtt()
+    }
+
+    /// Bytes in flight, headers included.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.sender.sent().in_flight()
+    }
+
+    /// Whether TCP has acknowledged all it took.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.acked == self.taken
+    }
+
+    /// Bytes that TCP took.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Bytes that the peer acknowledged.
+    pub(crate) fn acked(&self) -> u64 {
+        self.acked
+    }
+
+    /// How often TCP refused what the controller allowed.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Bytes of a full packet, headers included.
+    pub(crate) fn packet_bytes(&self) -> u64 {
+        self.segment + self.overhead
+    }
+
+    /// TCP cuts segments of another size now.
+    pub(crate) fn resegment(&mut self, segment: u64) {
+        self.segment = segment.max(1);
+    }
+
+    /// Bytes that TCP may hold unsent (`TCP_NOTSENT_LOWAT`) before it refuses more. What waits
+    /// there is delay that the controller would take for the path's, so it is a small part of its
+    /// own window; a constant would be too much for short paths and too little for long ones.
+    pub(crate) fn unsent_allowed(&self) -> u64 {
+        let part = self.controller().cwnd() / 8;
+        part.clamp(2 * self.segment, (64 * self.segment).max(1 << 20))
+    }
+
+    /// How many of `queued` waiting bytes shall be given to TCP now, in one call. None if the
+    /// controller has them wait.
+    pub(crate) fn next_call(&mut self, now: Time, queued: usize) -> usize {
+        if queued == 0 {
+            self.sender.rest();
+            return 0;
+        }
+        // A packet stays the current one until its last byte is taken.
+        let owed = self.cut - self.taken;
+        let bytes = if owed > 0 { owed } else { self.allowed(now, queued as u64) };
+        self.call_end = self.taken + bytes;
+        bytes as usize
+    }
+
+    fn allowed(&mut self, now: Time, queued: u64) -> u64 {
+        let most = self.packets_per_call().min(queued.div_ceil(self.segment));
+        for packets in (1..=most).rev() {
+            let bytes = queued.min(packets * self.segment);
+            if self.sender.ready(now, bytes + packets * self.overhead) {
+                return bytes;
+            }
+        }
+        self.below_a_packet(now, queued)
+    }
+
+    /// Windows below one segment (loopback's segments are huge) still let something through.
+    fn below_a_packet(&mut self, now: Time, queued: u64) -> u64 {
+        let allowed = self.controller().allowance(self.in_flight());
+        if self.in_flight() > 0 || allowed <= self.overhead {
+            return 0;
+        }
+        let bytes = queued.min(self.segment).min(allowed - self.overhead);
+        if self.sender.ready(now, bytes + self.overhead) { bytes } else { 0 }
+    }
+
+    fn packets_per_call(&self) -> u64 {
+        let packet = self.segment + self.overhead;
+        let most = match self.controller().pacing() {
+            Some(pacing) => (pacing.burst / packet).clamp(1, MOST_PER_CALL),
+            None => MOST_PER_CALL,
+        };
+        let Some(srtt) = self.rtt().smoothed() else { return most };
+        let cwnd = self.controller().cwnd();
+        let in_span = u128::from(cwnd) * u128::from(CALL_SPAN.as_nanos())
+            / u128::from(srtt.as_nanos().max(1))
+            / u128::from(packet);
+        let in_span = u64::try_from(in_span).unwrap_or(u64::MAX);
+        in_span.min(cwnd / packet / 8).clamp(1, most)
+    }
+
+    /// TCP took `count` bytes of the `queued` ones.
+    pub(crate) fn on_taken(&mut self, now: Time, count: usize, queued: usize) {
+        let there = self.taken + queued as u64;
+        self.taken += count as u64;
+        self.latest = self.latest.max(now);
+        while self.cut < self.taken {
+            let end = (self.cut + self.segment).min(self.call_end);
+            let bytes = end - self.cut + self.overhead;
+            self.cut = end;
+            self.send(bytes, end, false, end == there);
+        }
+    }
+
+    fn send(&mut self, bytes: u64, end: u64, retransmission: bool, app_limited: bool) {
+        let now = self.latest;
+        let sending = Sending { now, bytes, data: end, retransmission, app_limited };
+        let (number, stamp) = self.sender.send(&sending);
+        if retransmission {
+            self.pieces.renumber(end, number);
+            return;
+        }
+        self.last_stamp = stamp;
+        self.pieces.push(end, number);
+    }
+
+    /// TCP refused what the controller allowed: its own window is smaller, or its buffer full.
+    /// The controller hears of it once an RTT at most.
+    pub(crate) fn on_block(&mut self, now: Time) {
+        self.blocks += 1;
+        self.latest = self.latest.max(now);
+        let srtt = self.rtt().smoothed().unwrap_or(Span::ZERO);
+        if self.last_block.is_some_and(|last| self.latest < last + srtt) {
+            return;
+        }
+        self.last_block = Some(self.latest);
+        let block = Block { now: self.latest, stamp: self.last_stamp };
+        self.controller_mut().on_block(&block);
+    }
+
+    /// The peer has everything before `offset`, and the ack came at `when`. Returns whether that
+    /// was news.
+    pub(crate) fn on_acked(&mut self, when: Time, offset: u64) -> bool {
+        // The kernel does not acknowledge what it was not given.
+        let offset = offset.min(self.taken);
+        if offset <= self.acked {
+            return false;
+        }
+        self.acked = offset;
+        let numbers = &mut self.numbers;
+        self.pieces.arrived_until(offset, |number| numbers.push(arrived(number)));
+        self.tell_arrived(when);
+        true
+    }
+
+    /// The peer told of `count` segments behind `holes` missing ones.
+    pub(crate) fn on_sacked(&mut self, when: Time, holes: usize, count: usize) {
+        let numbers = &mut self.numbers;
+        self.pieces.arrived_beyond(holes, count, |number| numbers.push(arrived(number)));
+        self.tell_arrived(when);
+    }
+
+    fn tell_arrived(&mut self, when: Time) {
+        if self.numbers.is_empty() {
+            return;
+        }
+        self.latest = self.latest.max(when);
+        self.sender.on_ack(self.latest, &self.numbers, |_, _| {});
+        self.numbers.clear();
+        self.retransmit();
+    }
+
+    /// TCP sends again what was lost; the books follow.
+    fn retransmit(&mut self) {
+        while let Some(end) = self.sender.sent_mut().next_lost() {
+            self.lost.push(end);
+        }
+        while let Some(end) = self.lost.pop() {
+            self.send(self.segment + self.overhead, end, true, false);
+        }
+    }
+
+    /// When [`on_timer`](Self::on_timer) wants to be called. Never while nothing is under way and
+    /// nothing waits: ten thousand idle flows must not cost ten thousand timers.
+    pub(crate) fn next_deadline(&self, waiting: bool) -> Option<Time> {
+        if self.is_idle() && !waiting {
+            return None;
+        }
+        match (self.sender.controller_deadline(), self.sender.release_deadline()) {
+            (Some(controller), Some(release)) => Some(controller.min(release)),
+            (controller, release) => controller.or(release),
+        }
+    }
+
+    /// Does what is due.
+    pub(crate) fn on_timer(&mut self, now: Time) {
+        self.latest = self.latest.max(now);
+        self.sender.on_controller_deadline(self.latest);
+    }
+
+    /// Nothing is to be done for a while.
+    pub(crate) fn rest(&mut self) {
+        self.pieces.rest();
+    }
+}
+
+fn arrived(number: u64) -> Arrived {
+    Arrived { number, received_at: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    use cellpace_cc::{Ack, Loss, Pacing, Rate, SentPacket};
+    use proptest::prelude::*;
+
+    const MSS: u64 = 1448;
+    const WIRE: u64 = 1500;
+
+    #[derive(Default)]
+    struct Log {
+        acks: Vec<Vec<(u64, Span, u64)>>,
+        lost: Vec<u64>,
+        blocks: Vec<Time>,
+        sent: u64,
+    }
+
+    struct Probe {
+        cwnd: u64,
+        pacing: Option<Pacing>,
+        log: Arc<Mutex<Log>>,
+    }
+
+    impl Controller for Probe {
+        fn on_sent(&mut self, packet: &SentPacket) -> Stamp {
+            self.log.lock().unwrap().sent += packet.bytes;
+            Stamp { local: [packet.number + 100, 0, 0, 0], wire: 0 }
+        }
+        fn on_ack(&mut self, ack: &Ack<'_>) {
+            let packets = ack.packets.iter().map(|p| (p.number, p.rtt, p.stamp.local[0]));
+            self.log.lock().unwrap().acks.push(packets.collect());
+        }
+        fn on_loss(&mut self, loss: &Loss<'_>) {
+            self.log.lock().unwrap().lost.extend(loss.packets.iter().map(|p| p.number));
+        }
+        fn on_block(&mut self, block: &Block) {
+            self.log.lock().unwrap().blocks.push(block.now);
+        }
+        fn cwnd(&self) -> u64 {
+            self.cwnd
+        }
+        fn pacing(&self) -> Option<Pacing> {
+            self.pacing
+        }
+    }
+
+    fn gate(cwnd: u64) -> (Gate, Arc<Mutex<Log>>) {
+        let log = Arc::new(Mutex::new(Log::default()));
+        let probe = Probe { cwnd, pacing: None, log: log.clone() };
+        (Gate::new(Box::new(probe), Time::ZERO, MSS, WIRE - MSS), log)
+    }
+
+    /// Gives TCP all that the gate lets through, and returns how many bytes that were.
+    fn release(gate: &mut Gate, now: Time, queued: &mut usize) -> usize {
+        let before = *queued;
+        loop {
+            let bytes = gate.next_call(now, *queued);
+            if bytes == 0 {
+                return before - *queued;
+            }
+            gate.on_taken(now, bytes, *queued);
+            *queued -= bytes;
+        }
+    }
+
+    #[test]
+    fn alcc_t6_no_more_leaves_than_the_window_has_room_for() {
+        let (mut gate, _) = gate(20 * WIRE);
+        let mut queued = 9 * MSS as usize;
+        assert_eq!(release(&mut gate, Time::ZERO, &mut queued), 9 * MSS as usize);
+        queued = 3 * MSS as usize;
+        release(&mut gate, Time::ZERO, &mut queued);
+        assert_eq!(gate.in_flight(), 12 * WIRE);
+        queued = 100 * MSS as usize;
+        assert_eq!(release(&mut gate, Time::ZERO, &mut queued), 8 * MSS as usize, "20 - 12");
+        assert_eq!(release(&mut gate, Time::ZERO, &mut queued), 0);
+    }
+
+    #[test]
+    fn alcc_t6_a_second_without_data_saves_nothing_up() {
+        let (mut gate, _) = gate(20 * WIRE);
+        assert_eq!(gate.next_call(Time::from_secs(1), 0), 0);
+        let mut queued = 1000 * MSS as usize;
+        let released = release(&mut gate, Time::from_secs(2), &mut queued);
+        assert_eq!(released, 20 * MSS as usize);
+    }
+
+    #[test]
+    fn alcc_t7_a_packet_taken_in_part_counts_once_and_is_finished_first() {
+        let (mut gate, log) = gate(WIRE);
+        let start = Time::from_millis(5);
+        assert_eq!(gate.next_call(start, 5000), 1448);
+        gate.on_taken(start, 700, 5000);
+        gate.on_block(start);
+        assert_eq!(gate.in_flight(), WIRE);
+        assert_eq!(log.lock().unwrap().sent, WIRE);
+        let later = Time::from_millis(9);
+        assert_eq!(gate.next_call(later, 4300), 748, "the window is full, but the packet is owed");
+        gate.on_taken(later, 748, 4300);
+        assert_eq!(log.lock().unwrap().sent, WIRE, "counted once");
+        assert_eq!(gate.next_call(later, 3552), 0);
+        gate.on_acked(Time::from_millis(45), MSS);
+        let log = log.lock().unwrap();
+        assert_eq!(log.acks, [[(0, Span::from_millis(40), 100)]], "from its first byte on");
+    }
+
+    #[test]
+    fn alcc_t7_a_block_is_told_once_an_rtt() {
+        let (mut gate, log) = gate(100 * WIRE);
+        release(&mut gate, Time::ZERO, &mut 1448);
+        gate.on_acked(Time::from_millis(40), MSS);
+        for ms in 50..150 {
+            gate.on_block(Time::from_millis(ms));
+        }
+        assert_eq!(log.lock().unwrap().blocks, [50, 90, 130].map(Time::from_millis));
+        assert_eq!(gate.blocks(), 100);
+    }
+
+    #[test]
+    fn alcc_t11_two_gates_keep_their_own_numbers() {
+        let ((mut one, log_one), (mut two, log_two)) = (gate(5 * WIRE), gate(9 * WIRE));
+        let (mut queued_one, mut queued_two) = (1 << 20, 1 << 20);
+        release(&mut one, Time::ZERO, &mut queued_one);
+        release(&mut two, Time::from_millis(1), &mut queued_two);
+        one.on_acked(Time::from_millis(30), 5 * MSS);
+        two.on_acked(Time::from_millis(61), 9 * MSS);
+        assert_eq!(log_one.lock().unwrap().acks[0].len(), 5);
+        assert_eq!(log_two.lock().unwrap().acks[0].len(), 9);
+        assert_eq!(one.rtt().smoothed(), Some(Span::from_millis(30)));
+        assert_eq!(two.rtt().smoothed(), Some(Span::from_millis(60)));
+    }
+
+    #[test]
+    fn alcc_t12_a_cumulative_ack_is_one_event_with_every_packets_rtt_and_stamp() {
+        let (mut gate, log) = gate(100 * WIRE);
+        for ms in 0..5 {
+            release(&mut gate, Time::from_millis(ms), &mut 1448);
+        }
+        gate.on_acked(Time::from_millis(50), 5 * MSS);
+        let expected: Vec<_> =
+            (0..5).map(|n| (n, Span::from_millis(50 - n), 100 + n)).collect();
+        assert_eq!(log.lock().unwrap().acks, [expected]);
+    }
+
+    #[test]
+    fn a_hole_that_tcp_fills_is_a_loss_and_a_retransmission() {
+        let (mut gate, log) = gate(100 * WIRE);
+        let mut queued = 8 * MSS as usize;
+        release(&mut gate, Time::ZERO, &mut queued);
+        gate.on_sacked(Time::from_millis(40), 1, 2);
+        assert_eq!(gate.in_flight(), 6 * WIRE);
+        gate.on_sacked(Time::from_millis(41), 1, 3);
+        assert_eq!(log.lock().unwrap().lost, [0], "three packets overtook it");
+        assert_eq!(gate.in_flight(), 5 * WIRE, "sent again");
+        gate.on_acked(Time::from_millis(82), 8 * MSS);
+        let log = log.lock().unwrap();
+        let last = &log.acks[2];
+        assert_eq!(last[0], (8, Span::from_millis(41), 108), "RTT of the retransmission");
+        assert_eq!(gate.in_flight(), 0);
+    }
+
+    #[test]
+    fn a_window_below_a_segment_lets_a_small_packet_through() {
+        let log = Arc::new(Mutex::new(Log::default()));
+        let probe = Probe { cwnd: 30_000, pacing: None, log };
+        let mut gate = Gate::new(Box::new(probe), Time::ZERO, 32_741, 52);
+        assert_eq!(gate.next_call(Time::ZERO, 1 << 20), 29_948);
+        gate.on_taken(Time::ZERO, 29_948, 1 << 20);
+        assert_eq!(gate.next_call(Time::ZERO, 1 << 20), 0);
+    }
+
+    #[test]
+    fn a_paced_controller_is_obeyed() {
+        let (mut gate, log) = gate(100 * WIRE);
+        drop(gate);
+        let pacing = Some(Pacing { rate: Rate::from_bps(12_000_000), burst: WIRE });
+        let probe = Probe { cwnd: 100 * WIRE, pacing, log };
+        gate = Gate::new(Box::new(probe), Time::ZERO, MSS, WIRE - MSS);
+        let mut queued = 1 << 20;
+        assert_eq!(release(&mut gate, Time::ZERO, &mut queued), 1448);
+        assert_eq!(gate.next_deadline(true), Some(Time::from_millis(1)));
+        assert_eq!(release(&mut gate, Time::from_millis(1), &mut queued), 1448);
+    }
+
+    #[test]
+    fn an_idle_flow_has_no_deadline() {
+        let verus: cellpace_cc::ControllerSpec = "verus".parse().unwrap();
+        let setup = cellpace_cc::Setup {
+            mss: WIRE,
+            start: Time::ZERO,
+            random: cellpace_base::Random::seeded(1, 0),
+        };
+        let mut gate = Gate::new(verus.build(setup), Time::ZERO, MSS, WIRE - MSS);
+        assert_eq!(gate.next_deadline(false), None);
+        release(&mut gate, Time::ZERO, &mut 1448);
+        assert!(gate.next_deadline(false).is_some());
+        gate.on_acked(Time::from_millis(40), MSS);
+        assert_eq!(gate.next_deadline(false), None);
+    }
+
+    #[derive(Debug, Clone)]
+    enum Op {
+        Write(usize),
+        Take { share: u8 },
+        Ack { share: u8 },
+        Sack { holes: usize, count: usize },
+        Wait(u64),
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            (1usize..60_000).prop_map(Op::Write),
+            any::<u8>().prop_map(|share| Op::Take { share }),
+            any::<u8>().prop_map(|share| Op::Ack { share }),
+            (0usize..4, 1usize..20).prop_map(|(holes, count)| Op::Sack { holes, count }),
+            (0u64..30).prop_map(Op::Wait),
+        ]
+    }
+
+    proptest! {
+        /// Whatever TCP takes and acknowledges: the window is never exceeded by what the gate
+        /// itself lets go, every packet is acked exactly once, and when all is acked nothing is
+        /// in flight and nothing is remembered.
+        #[test]
+        fn the_books_balance(ops in prop::collection::vec(op(), 1..300), cwnd in 1u64..60) {
+            let cwnd = cwnd * WIRE;
+            let (mut gate, log) = gate(cwnd);
+            let mut now = Time::ZERO;
+            let mut queued = 0usize;
+            for op in ops {
+                match op {
+                    Op::Write(bytes) => queued += bytes,
+                    Op::Take { share } => {
+                        let before = gate.in_flight();
+                        let bytes = gate.next_call(now, queued);
+                        let taken = bytes * usize::from(share) / 255;
+                        gate.on_taken(now, taken, queued);
+                        queued -= taken;
+                        prop_assert!(gate.in_flight() <= cwnd.max(before));
+                    }
+                    Op::Ack { share } => {
+                        let open = gate.taken() - gate.acked();
+                        gate.on_acked(now, gate.acked() + open * u64::from(share) / 255);
+                    }
+                    Op::Sack { holes, count } => {
+                        // The kernel counts only what it sent, and never the last hole's end.
+                        let whole = gate.pieces.len().saturating_sub(1);
+                        gate.on_sacked(now, holes, count.min(whole.saturating_sub(holes)));
+                    }
+                    Op::Wait(ms) => {
+                        now = now + Span::from_millis(ms);
+                        gate.on_timer(now);
+                    }
+                }
+            }
+            while gate.cut > gate.taken() {
+                let owed = gate.next_call(now, queued);
+                gate.on_taken(now, owed, queued);
+                queued -= owed;
+            }
+            gate.on_acked(now, gate.taken());
+            prop_assert!(gate.is_idle());
+            prop_assert_eq!(gate.in_flight(), 0);
+            prop_assert_eq!(gate.pieces.len(), 0);
+            let log = log.lock().unwrap();
+            let mut numbers: Vec<u64> = log.acks.iter().flatten().map(|packet| packet.0).collect();
+            let told = numbers.len();
+            numbers.sort_unstable();
+            numbers.dedup();
+            prop_assert_eq!(numbers.len(), told, "a packet was acked twice");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! From what TCP acknowledges in bytes to packets (ALCC specification, section 5).
+
+use std::collections::VecDeque;
+
+/// Follows a 32-bit sequence number, or any counter of bytes that wraps.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Unwrap {
+    start: u32,
+    offset: u64,
+}
+
+impl Unwrap {
+    /// `start` is the number of the first byte.
+    pub(crate) fn new(start: u32) -> Self {
+        Self { start, offset: 0 }
+    }
+
+    /// The offset that `number` stands for if it is ahead of all before; `None` for old numbers,
+    /// repetitions and steps of more than 2^31, which are old numbers, too.
+    pub(crate) fn advance(&mut self, number: u32) -> Option<u64> {
+        // offset = (A - S) mod 2^32, unwrapped
+        let step = number.wrapping_sub(self.start).wrapping_sub(self.offset as u32);
+        if step == 0 || step > 1 << 31 {
+            return None;
+        }
+        self.offset += u64::from(step);
+        Some(self.offset)
+    }
+}
+
+/// A packet that was given to TCP.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    /// Offset in the stream after its last byte.
+    end: u64,
+    /// Its number; that of the retransmission if there was one.
+    number: u64,
+    arrived: bool,
+}
+
+/// The packets that TCP has not acknowledged, in the order of the stream. Packets are as long as
+/// they are: a short one shifts nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Pieces {
+    ring: VecDeque<Piece>,
+}
+
+impl Pieces {
+    /// A packet was given to TCP that ends at `end`.
+    pub(crate) fn push(&mut self, end: u64, number: u64) {
+        self.ring.push_back(Piece { end, number, arrived: false });
+    }
+
+    /// The bytes of the packet that ends at `end` were sent again as packet `number`.
+    pub(crate) fn renumber(&mut self, end: u64, number: u64) {
+        if let Ok(at) = self.ring.binary_search_by_key(&end, |piece| piece.end) {
+            self.ring[at].number = number;
+        }
+    }
+
+    /// Everything before `offset` has arrived. Numbers of packets newly known to be there go to
+    /// `take`, in the order of the stream.
+    pub(crate) fn arrived_until(&mut self, offset: u64, mut take: impl FnMut(u64)) {
+        while let Some(piece) = self.ring.front()
+            && piece.end <= offset
+        {
+            if !piece.arrived {
+                take(piece.number);
+            }
+            self.ring.pop_front();
+        }
+    }
+
+    /// TCP was told of `count` segments that arrived behind `holes` missing ones. Which of them
+    /// are missing it does not say: the oldest are taken to be, as on a path that keeps the order
+    /// one loss leaves one hole.
+    pub(crate) fn arrived_beyond(&mut self, holes: usize, count: usize, mut take: impl FnMut(u64)) {
+        for piece in self.ring.iter_mut().skip(holes).take(count) {
+            if !piece.arrived {
+                piece.arrived = true;
+                take(piece.number);
+            }
+        }
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.ring.len()
+    }
+
+    /// Gives memory back that a large window needed once.
+    pub(crate) fn rest(&mut self) {
+        self.ring.shrink_to_fit();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(sizes: &[u64]) -> Pieces {
+        let mut pieces = Pieces::default();
+        let mut end = 0;
+        for (number, size) in sizes.iter().enumerate() {
+            end += size;
+            pieces.push(end, number as u64);
+        }
+        pieces
+    }
+
+    fn arrived(pieces: &mut Pieces, offset: u64) -> Vec<u64> {
+        let mut numbers = Vec::new();
+        pieces.arrived_until(offset, |number| numbers.push(number));
+        numbers
+    }
+
+    #[test]
+    fn alcc_t1_acks_map_to_whole_packets() {
+        let mut ack = Unwrap::new(1000);
+        let mut pieces = pieces(&[1448, 1448, 1448]);
+        let offset = ack.advance(3896).unwrap();
+        assert_eq!(arrived(&mut pieces, offset), [0, 1]);
+        let offset = ack.advance(5000).unwrap();
+        assert_eq!(arrived(&mut pieces, offset), [0; 0], "half a packet");
+        let offset = ack.advance(5344).unwrap();
+        assert_eq!(arrived(&mut pieces, offset), [2]);
+        assert_eq!(ack.advance(5344), None, "a repetition");
+    }
+
+    #[test]
+    fn alcc_t2_a_short_packet_does_not_shift_the_others() {
+        let mut pieces = pieces(&[1448, 500, 1448]);
+        assert_eq!(arrived(&mut pieces, 1948), [0, 1]);
+        assert_eq!(arrived(&mut pieces, 3395), [0; 0]);
+        assert_eq!(arrived(&mut pieces, 3396), [2]);
+    }
+
+    #[test]
+    fn alcc_t3_sequence_numbers_wrap() {
+        let start = (1u64 << 32) - 1000;
+        let mut ack = Unwrap::new(start as u32);
+        let mut first = pieces(&[1448]);
+        let offset = ack.advance(448).unwrap();
+        assert_eq!(offset, 1448);
+        assert_eq!(arrived(&mut first, offset), [0]);
+
+        // 10 GiB in packets of 1448 bytes, acked a thousand at a time: two wraps and more.
+        let mut ack = Unwrap::new(start as u32);
+        let (mut sent, mut number) = (0u64, 0u64);
+        let mut pieces = Pieces::default();
+        while sent < 10 << 30 {
+            let expected: Vec<u64> = (number..number + 1000).collect();
+            for _ in 0..1000 {
+                sent += 1448;
+                pieces.push(sent, number);
+                number += 1;
+            }
+            let offset = ack.advance((start + sent) as u32).unwrap();
+            assert_eq!(offset, sent);
+            assert_eq!(arrived(&mut pieces, offset), expected);
+        }
+    }
+
+    #[test]
+    fn alcc_t4_old_acks_change_nothing() {
+        let mut ack = Unwrap::new(0);
+        assert_eq!(ack.advance(2896), Some(2896));
+        assert_eq!(ack.advance(1448), None);
+        assert_eq!(ack.advance(4344), Some(4344));
+    }
+
+    #[test]
+    fn what_arrived_behind_a_hole_is_told_once() {
+        let mut pieces = pieces(&[1448; 6]);
+        let mut numbers = Vec::new();
+        pieces.arrived_beyond(1, 2, |number| numbers.push(number));
+        pieces.arrived_beyond(1, 3, |number| numbers.push(number));
+        assert_eq!(numbers, [1, 2, 3]);
+        pieces.renumber(1448, 6);
+        assert_eq!(arrived(&mut pieces, 6 * 1448), [6, 4, 5], "the hole was sent again as 6");
+        assert_eq!(pieces.len(), 0);
+    }
+}

@@ -1,0 +1,308 @@
+//! What the kernel tells of a TCP socket, and what can be set.
+
+use std::io;
+use std::mem::{size_of, size_of_val};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use cellpace_base::{Span, Time};
+
+use crate::pieces::Unwrap;
+
+/// `SOF_TIMESTAMPING_OPT_ID_TCP` (Linux 6.2), which older headers lack: identifiers count from
+/// what was written, not from what was acknowledged, when the option is set.
+const OPT_ID_TCP: u32 = 1 << 16;
+
+/// `SCM_TSTAMP_ACK` of `linux/errqueue.h`.
+const TSTAMP_ACK: u32 = 2;
+
+/// `TCPI_OPT_TIMESTAMPS`.
+const OPTION_TIMESTAMPS: u8 = 1;
+
+/// IP and TCP headers without options, and the time stamp option with its padding, in bytes.
+const IPV4_HEADERS: u64 = 40;
+const IPV6_HEADERS: u64 = 60;
+const TIMESTAMPS_OPTION: u64 = 12;
+
+/// The fields of the kernel's `struct tcp_info` that matter here. Old kernels know fewer: what
+/// they leave out is zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct TcpInfo {
+    /// Payload of a full segment in bytes.
+    pub(crate) mss: u32,
+    /// Whether segments carry the time stamp option.
+    pub(crate) timestamps: bool,
+    /// Segments told of by selective acks.
+    pub(crate) sacked: u32,
+    /// Segments that TCP takes for lost.
+    pub(crate) lost: u32,
+    /// TCP's own window in segments.
+    pub(crate) cwnd: u32,
+    /// Segments sent again, ever.
+    pub(crate) retransmissions: u32,
+    /// Bytes acknowledged, ever; one more than data after an active connect.
+    pub(crate) bytes_acked: u64,
+}
+
+impl TcpInfo {
+    /// Asks the kernel.
+    pub(crate) fn of(socket: BorrowedFd<'_>) -> io::Result<Self> {
+        let mut raw = [0u8; 232];
+        let mut length = size_of_val(&raw) as libc::socklen_t;
+        // SAFETY: the buffer is as long as `length` says, and the kernel writes no more.
+        let result = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                raw.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        if result < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self::read(&raw))
+    }
+
+    fn read(raw: &[u8; 232]) -> Self {
+        let word = |at: usize| {
+            let bytes = [raw[at], raw[at + 1], raw[at + 2], raw[at + 3]];
+            u32::from_ne_bytes(bytes)
+        };
+        let long = |at: usize| {
+            let (low, high) = (word(at), word(at + 4));
+            let (low, high) = if cfg!(target_endian = "little") { (low, high) } else { (high, low) };
+            u64::from(high) << 32 | u64::from(low)
+        };
+        Self {
+            mss: word(16),
+            timestamps: raw[5] & OPTION_TIMESTAMPS != 0,
+            sacked: word(28),
+            lost: word(32),
+            cwnd: word(80),
+            retransmissions: word(100),
+            bytes_acked: long(120),
+        }
+    }
+
+    /// Headers that go with every segment, in bytes.
+    pub(crate) fn overhead(&self, ipv6: bool) -> u64 {
+        let headers = if ipv6 { IPV6_HEADERS } else { IPV4_HEADERS };
+        headers + if self.timestamps { TIMESTAMPS_OPTION } else { 0 }
+    }
+}
+
+fn set(socket: BorrowedFd<'_>, level: i32, option: i32, value: u32) -> io::Result<()> {
+    // SAFETY: the kernel reads the four bytes of `value`.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<u32>() as libc::socklen_t,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Bytes that TCP may hold unsent before it refuses more.
+pub(crate) fn set_unsent_allowed(socket: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
+    set(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, u32::try_from(bytes).unwrap_or(u32::MAX))
+}
+
+/// Has the kernel stamp the acknowledgment of every call's last byte.
+pub(crate) fn stamp_acks(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let flags = libc::SOF_TIMESTAMPING_SOFTWARE
+        | libc::SOF_TIMESTAMPING_OPT_ID
+        | libc::SOF_TIMESTAMPING_OPT_TSONLY
+        | libc::SOF_TIMESTAMPING_TX_ACK;
+    set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags | OPT_ID_TCP)
+        // Before 6.2; then nothing may be outstanding, or the identifiers are off.
+        .or_else(|_| set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags))
+}
+
+/// Bytes that TCP was given and the peer has not acknowledged.
+pub(crate) fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one integer.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(u64::try_from(bytes).unwrap_or(0))
+}
+
+/// Whether closing the socket shall reset the connection (`SO_LINGER` with a time of zero).
+pub(crate) fn resets_on_close(socket: BorrowedFd<'_>) -> bool {
+    let linger = socket2::SockRef::from(&socket).linger();
+    matches!(linger, Ok(Some(time)) if time.is_zero())
+}
+
+/// The acknowledgments that the kernel stamped.
+#[derive(Debug)]
+pub(crate) struct Stamps {
+    offset: Unwrap,
+}
+
+/// One of them: everything before `offset` arrived, and the ack came `ago`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamped {
+    pub(crate) offset: u64,
+    pub(crate) when: Time,
+}
+
+/// Room for the control messages of one record: the time stamps and the identifier.
+#[repr(C, align(8))]
+struct Control([u8; 256]);
+
+impl Stamps {
+    /// Stamps of a socket to which [`stamp_acks`] was applied just now.
+    pub(crate) fn new() -> Self {
+        Self { offset: Unwrap::new(0) }
+    }
+
+    /// The next one, in the order in which they came; `None` when there is none. `now` is the
+    /// engine's time.
+    pub(crate) fn next(&mut self, socket: BorrowedFd<'_>, now: Time) -> Option<Stamped> {
+        loop {
+            let (id, stamp) = read_record(socket)?;
+            // ee_data is the offset of the call's last byte.
+            if let Some(offset) = self.offset.advance(id.wrapping_add(1)) {
+                return Some(Stamped { offset, when: now_minus(now, age(stamp)) });
+            }
+        }
+    }
+}
+
+fn now_minus(now: Time, age: Span) -> Time {
+    Time::from_nanos(now.as_nanos().saturating_sub(age.as_nanos()))
+}
+
+/// How long ago the wall clock showed `stamp`. A wall clock that was set meanwhile shows as an
+/// absurd age, and counts as none.
+fn age(stamp: libc::timespec) -> Span {
+    const MOST: i128 = 1_000_000_000;
+    let wall = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    let nanos = i128::from(wall.tv_sec - stamp.tv_sec) * 1_000_000_000
+        + i128::from(wall.tv_nsec)
+        - i128::from(stamp.tv_nsec);
+    if (0..MOST).contains(&nanos) { Span::from_nanos(nanos as u64) } else { Span::ZERO }
+}
+
+/// One record of the error queue: identifier and time of an acknowledgment. Records of other kinds
+/// are skipped.
+fn read_record(socket: BorrowedFd<'_>) -> Option<(u32, libc::timespec)> {
+    loop {
+        let mut control = Control([0; 256]);
+        // SAFETY: all zero is a valid message header.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = control.0.len() as _;
+        let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+        // SAFETY: the header points to `control`, which lives on, and to nothing else.
+        let result = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
+        if result < 0 {
+            return None;
+        }
+        if let Some(record) = parse_record(&message) {
+            return Some(record);
+        }
+    }
+}
+
+fn parse_record(message: &libc::msghdr) -> Option<(u32, libc::timespec)> {
+    let (mut id, mut stamp) = (None, None);
+    // SAFETY: the kernel filled in the header and the control buffer it points to.
+    let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
+    while !next.is_null() {
+        // SAFETY: not null, so it points to a whole header in the control buffer.
+        let header = unsafe { &*next };
+        // SAFETY: as above.
+        let data = unsafe { libc::CMSG_DATA(next) };
+        match (header.cmsg_level, header.cmsg_type) {
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => {
+                // SAFETY: the message holds three time stamps; the first is the software's.
+                stamp = Some(unsafe { data.cast::<libc::timespec>().read_unaligned() });
+            }
+            (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR) => {
+                // SAFETY: the message holds an extended error.
+                let error =
+                    unsafe { data.cast::<libc::sock_extended_err>().read_unaligned() };
+                let is_ack = error.ee_origin == libc::SO_EE_ORIGIN_TIMESTAMPING
+                    && error.ee_info == TSTAMP_ACK;
+                id = is_ack.then_some(error.ee_data);
+            }
+            _ => {}
+        }
+        // SAFETY: `next` is a header of this message.
+        next = unsafe { libc::CMSG_NXTHDR(message, next) };
+    }
+    Some((id?, stamp?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+    use std::time::{Duration, Instant};
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (one, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn the_kernels_figures_are_read_from_the_right_places() {
+        let (mut one, mut two) = pair();
+        let before = TcpInfo::of(one.as_fd()).unwrap();
+        one.write_all(&[7; 1000]).unwrap();
+        two.read_exact(&mut [0; 1000]).unwrap();
+        let end = Instant::now() + Duration::from_secs(5);
+        while unacknowledged(one.as_fd()).unwrap() > 0 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let after = TcpInfo::of(one.as_fd()).unwrap();
+        assert_eq!(after.bytes_acked - before.bytes_acked, 1000);
+        assert!(after.mss > 500 && after.cwnd >= 2, "{after:?}");
+        assert!(after.timestamps, "Linux' default");
+        assert_eq!((after.sacked, after.lost, after.retransmissions), (0, 0, 0));
+        assert_eq!(after.overhead(false), 52);
+        assert_eq!(after.overhead(true), 72);
+    }
+
+    #[test]
+    fn acks_are_stamped_with_offset_and_time() {
+        let (mut one, mut two) = pair();
+        one.write_all(&[1; 10]).unwrap();
+        two.read_exact(&mut [0; 10]).unwrap();
+        stamp_acks(one.as_fd()).unwrap();
+        let mut stamps = Stamps::new();
+        one.write_all(&[2; 300]).unwrap();
+        two.read_exact(&mut [0; 300]).unwrap();
+        let now = Time::from_secs(1000);
+        let end = Instant::now() + Duration::from_secs(5);
+        let mut got = None;
+        while got.is_none() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+            got = stamps.next(one.as_fd(), now);
+        }
+        let got = got.unwrap();
+        assert_eq!(got.offset, 300, "counted from what was written when stamping began");
+        assert!(got.when <= now && got.when > Time::from_secs(999), "{got:?}");
+        assert_eq!(stamps.next(one.as_fd(), now), None);
+    }
+
+    #[test]
+    fn a_reset_can_be_asked_for() {
+        let (one, _two) = pair();
+        assert!(!resets_on_close(one.as_fd()));
+        socket2::SockRef::from(&one).set_linger(Some(Duration::ZERO)).unwrap();
+        assert!(resets_on_close(one.as_fd()));
+        socket2::SockRef::from(&one).set_linger(Some(Duration::from_secs(3))).unwrap();
+        assert!(!resets_on_close(one.as_fd()));
+    }
+}

@@ -1,0 +1,226 @@
+//! The engine between real sockets over loopback.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use cellpace_tcp::{AlccStream, Engine, FlowOptions, Outcome, TcpError};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let two = listener.accept().unwrap().0;
+    two.set_read_timeout(Some(PATIENCE)).unwrap();
+    (one, two)
+}
+
+fn options(cc: &str) -> FlowOptions {
+    FlowOptions::new(cc.parse().unwrap())
+}
+
+fn stream(engine: &Engine, cc: &str) -> (AlccStream, TcpStream) {
+    let (one, two) = pair();
+    (AlccStream::new(engine, one, &options(cc)).unwrap(), two)
+}
+
+fn bytes(length: usize) -> Vec<u8> {
+    (0..length as u64).map(|at| (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
+}
+
+fn threads() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("Threads:")).unwrap();
+    line["Threads:".len()..].trim().parse().unwrap()
+}
+
+fn soon(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn what_is_written_arrives_under_every_controller() {
+    let engine = Engine::new();
+    for info in cellpace_cc::registry() {
+        if info.receiver.is_some() {
+            continue; // Its receiver must answer: the client/server driver.
+        }
+        let (mut stream, mut peer) = stream(&engine, info.name);
+        let sent = bytes(3_000_000);
+        let expected = sent.clone();
+        let writer = std::thread::spawn(move || {
+            stream.write_all(&sent).unwrap();
+            stream.shutdown(PATIENCE).unwrap_or_else(|error| panic!("{error}"));
+        });
+        let mut got = Vec::new();
+        peer.read_to_end(&mut got).unwrap();
+        assert!(got == expected, "{}: {} bytes", info.name, got.len());
+        drop(peer);
+        writer.join().unwrap();
+    }
+}
+
+#[test]
+fn both_directions_and_their_ends_are_independent() {
+    let engine = Engine::new();
+    let (mut stream, mut peer) = stream(&engine, "cubic");
+    stream.write_all(b"question").unwrap();
+    stream.finish().unwrap();
+    let mut got = Vec::new();
+    peer.read_to_end(&mut got).unwrap();
+    assert_eq!(got, b"question");
+    let answer = bytes(2_000_000);
+    let expected = answer.clone();
+    let writer = std::thread::spawn(move || peer.write_all(&answer).unwrap());
+    let mut got = Vec::new();
+    stream.read_to_end(&mut got).unwrap();
+    assert!(got == expected);
+    writer.join().unwrap();
+    assert!(stream.flow().wait(PATIENCE) == Some(Outcome::Finished));
+    assert_eq!(stream.stats().received_bytes, 2_000_000);
+}
+
+#[test]
+fn alcc_t9_shutdown_delivers_all_then_the_end() {
+    let engine = Engine::new();
+    let (mut stream, mut peer) = stream(&engine, "fixed:cwnd=20pkts");
+    let sent = bytes(1 << 20);
+    let reader = std::thread::spawn(move || {
+        let mut got = Vec::new();
+        peer.read_to_end(&mut got).unwrap();
+        got
+    });
+    stream.write_all(&sent).unwrap();
+    stream.shutdown(PATIENCE).unwrap();
+    assert!(reader.join().unwrap() == sent);
+}
+
+#[test]
+fn alcc_t9_a_stalled_peer_ends_the_wait_and_the_descriptor_is_free_again() {
+    let engine = Engine::new();
+    let (stream, peer) = stream(&engine, "fixed:cwnd=1MB");
+    stream.set_nonblocking(true).unwrap();
+    let (mut stream, sent) = (stream, bytes(64 << 10));
+    let mut accepted = 0;
+    while let Ok(count) = stream.write(&sent) {
+        accepted += count as u64;
+        assert!(accepted < 64 << 20, "somewhere it must end");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let flow = stream.flow().clone();
+    let result = stream.shutdown(Duration::from_millis(300));
+    let Err(TcpError::TimedOut { left }) = result else { panic!("{result:?}") };
+    assert!(left > 0 && left <= accepted, "{left} of {accepted}");
+    drop(peer);
+    soon("the flow ends with its peer", || flow.outcome().is_some());
+}
+
+#[test]
+fn alcc_t9_no_thread_is_left_when_no_flow_is() {
+    // Other tests run beside this one: count in a process of its own.
+    if std::env::var_os("CELLPACE_TEST_ALONE").is_none() {
+        let program = std::env::current_exe().unwrap();
+        let status = std::process::Command::new(program)
+            .args(["--exact", "alcc_t9_no_thread_is_left_when_no_flow_is", "--test-threads=1"])
+            .env("CELLPACE_TEST_ALONE", "1")
+            .status();
+        assert!(status.unwrap().success());
+        return;
+    }
+    let engine = Engine::new();
+    let before = threads();
+    for _ in 0..3 {
+        let (one, peer) = stream(&engine, "verus");
+        let (two, other) = stream(&engine, "copa");
+        assert_eq!(threads(), before + 1, "one thread serves all");
+        drop((one, two));
+        drop((peer, other));
+        soon("the thread ends", || threads() == before);
+    }
+}
+
+#[test]
+fn a_reset_by_the_peer_is_an_error_here() {
+    let engine = Engine::new();
+    let (mut stream, peer) = stream(&engine, "cubic");
+    stream.write_all(b"x").unwrap();
+    soon("the byte arrives", || stream.stats().acked_bytes == 1);
+    socket2::SockRef::from(&peer).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(peer);
+    assert_eq!(stream.flow().wait(PATIENCE), Some(Outcome::Failed(libc::ECONNRESET)));
+    assert!(matches!(stream.read(&mut [0; 10]), Ok(0) | Err(_)));
+    assert!(stream.write(b"more").is_err());
+}
+
+#[test]
+fn closing_with_a_linger_of_zero_resets() {
+    let engine = Engine::new();
+    let (one, mut peer) = pair();
+    socket2::SockRef::from(&one).set_linger(Some(Duration::ZERO)).unwrap();
+    let stream = AlccStream::new(&engine, one, &options("cubic")).unwrap();
+    drop(stream);
+    let error = peer.read(&mut [0; 10]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn a_writer_waits_when_the_window_is_full() {
+    let engine = Engine::new();
+    let (mut stream, _peer) = stream(&engine, "fixed:cwnd=1pkts");
+    stream.set_nonblocking(true).unwrap();
+    let sent = bytes(4 << 20);
+    let mut accepted = 0;
+    for _ in 0..200 {
+        accepted += stream.write(&sent).unwrap_or(0);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(accepted < 4 << 20, "{accepted} bytes were taken although nobody reads");
+}
+
+#[test]
+fn data_sent_before_is_not_the_controllers() {
+    let engine = Engine::new();
+    let (mut one, mut peer) = pair();
+    let early = bytes(300_000);
+    one.set_nonblocking(true).unwrap();
+    let before = one.write(&early).unwrap();
+    let mut stream = AlccStream::new(&engine, one, &options("cubic")).unwrap();
+    let late = bytes(100_000);
+    stream.set_nonblocking(false).unwrap();
+    stream.write_all(&late).unwrap();
+    stream.finish().unwrap();
+    let mut got = Vec::new();
+    peer.read_to_end(&mut got).unwrap();
+    assert!(got == [&early[..before], &late].concat());
+    soon("all is acknowledged", || stream.stats().acked_bytes == 100_000);
+}
+
+#[test]
+fn what_is_no_tcp_socket_is_refused() {
+    let engine = Engine::new();
+    let (one, _two) = std::os::unix::net::UnixStream::pair().unwrap();
+    let (local, _far) = std::os::unix::net::UnixStream::pair().unwrap();
+    let result = engine.adopt(one.into(), local.into(), &options("cubic"));
+    assert!(matches!(result, Err(TcpError::NotTcp(_))), "{result:?}");
+}
+
+#[test]
+fn an_end_of_the_peer_reaches_the_application_and_it_may_go_on_writing() {
+    let engine = Engine::new();
+    let (mut stream, mut peer) = stream(&engine, "verus");
+    peer.write_all(b"bye").unwrap();
+    peer.shutdown(Shutdown::Write).unwrap();
+    let mut got = Vec::new();
+    stream.read_to_end(&mut got).unwrap();
+    assert_eq!(got, b"bye");
+    let writer = std::thread::spawn(move || stream.write_all(&bytes(500_000)).unwrap());
+    let mut got = Vec::new();
+    peer.read_to_end(&mut got).unwrap();
+    assert_eq!(got.len(), 500_000);
+    writer.join().unwrap();
+}
