@@ -176,8 +176,11 @@ pub enum Spurious<'a> {
 pub struct Block {
     /// Now.
     pub now: Time,
-    /// What the controller left on the packet that was refused.
+    /// What the controller left on the packet that was refused, or on the one before it if it
+    /// was not stamped yet.
     pub stamp: Stamp,
+    /// Whether the refused data waits and leaves later (above TCP) rather than being dropped.
+    pub waits: bool,
 }
 
 /// How fast, and in what bursts, packets may leave.

@@ -251,7 +251,11 @@ impl Datapath {
             Step::TimeOut => self.time_out(),
             Step::TimeOutWasNone => self.time_out_was_none(),
             Step::Block => {
-                let block = Block { now: self.now, stamp: self.last_stamp };
+                let block = Block {
+                    now: self.now,
+                    stamp: self.last_stamp,
+                    waits: self.now.as_nanos() % 2 == 0,
+                };
                 self.both(|controller| controller.on_block(&block));
             }
             Step::Garbage(bytes) => {

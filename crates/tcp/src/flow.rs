@@ -15,6 +15,8 @@ pub struct FlowOptions {
     pub seed: u64,
     /// Bytes that wait for the controller at most, beside what the local socket holds.
     pub queue: usize,
+    /// What TCP itself shall use below the controller (`TCP_CONGESTION`); as it is by default.
+    pub below: Option<String>,
 }
 
 impl FlowOptions {
@@ -23,7 +25,7 @@ impl FlowOptions {
 
     /// The defaults for a controller.
     pub fn new(cc: ControllerSpec) -> Self {
-        Self { cc, seed: 1, queue: Self::QUEUE }
+        Self { cc, seed: 1, queue: Self::QUEUE, below: None }
     }
 }
 

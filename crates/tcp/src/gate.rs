@@ -208,7 +208,7 @@ impl Gate {
             return;
         }
         self.last_block = Some(self.latest);
-        let block = Block { now: self.latest, stamp: self.last_stamp };
+        let block = Block { now: self.latest, stamp: self.last_stamp, waits: true };
         self.controller_mut().on_block(&block);
     }
 
@@ -423,8 +423,7 @@ mod tests {
             release(&mut gate, Time::from_millis(ms), &mut 1448);
         }
         gate.on_acked(Time::from_millis(50), 5 * MSS);
-        let expected: Vec<_> =
-            (0..5).map(|n| (n, Span::from_millis(50 - n), 100 + n)).collect();
+        let expected: Vec<_> = (0..5).map(|n| (n, Span::from_millis(50 - n), 100 + n)).collect();
         assert_eq!(log.lock().unwrap().acks, [expected]);
     }
 

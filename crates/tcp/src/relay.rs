@@ -113,6 +113,10 @@ impl Relay {
         rustix::io::ioctl_fionbio(&local, true).map_err(|e| setup("non-blocking")(e.into()))?;
         // Without it a short packet waits for the ack of the one before.
         socket2::SockRef::from(&tcp).set_tcp_nodelay(true).map_err(setup("TCP_NODELAY"))?;
+        if let Some(name) = &options.below {
+            let set = socket2::SockRef::from(&tcp).set_tcp_congestion(name.as_bytes());
+            set.map_err(setup("TCP_CONGESTION"))?;
+        }
         let (info, base) = baseline(tcp.as_fd(), info).map_err(setup("TCP_INFO"))?;
         let address = socket2::SockRef::from(&tcp).local_addr().map_err(TcpError::NotTcp)?;
         let ipv6 = address.as_socket_ipv6().is_some_and(|a| a.ip().to_ipv4_mapped().is_none());

@@ -71,7 +71,8 @@ impl TcpInfo {
         };
         let long = |at: usize| {
             let (low, high) = (word(at), word(at + 4));
-            let (low, high) = if cfg!(target_endian = "little") { (low, high) } else { (high, low) };
+            let (low, high) =
+                if cfg!(target_endian = "little") { (low, high) } else { (high, low) };
             u64::from(high) << 32 | u64::from(low)
         };
         Self {
@@ -108,7 +109,12 @@ fn set(socket: BorrowedFd<'_>, level: i32, option: i32, value: u32) -> io::Resul
 
 /// Bytes that TCP may hold unsent before it refuses more.
 pub(crate) fn set_unsent_allowed(socket: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
-    set(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, u32::try_from(bytes).unwrap_or(u32::MAX))
+    set(
+        socket,
+        libc::IPPROTO_TCP,
+        libc::TCP_NOTSENT_LOWAT,
+        u32::try_from(bytes).unwrap_or(u32::MAX),
+    )
 }
 
 /// Has the kernel stamp the acknowledgment of every call's last byte.
@@ -184,8 +190,7 @@ fn now_minus(now: Time, age: Span) -> Time {
 fn age(stamp: libc::timespec) -> Span {
     const MOST: i128 = 1_000_000_000;
     let wall = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-    let nanos = i128::from(wall.tv_sec - stamp.tv_sec) * 1_000_000_000
-        + i128::from(wall.tv_nsec)
+    let nanos = i128::from(wall.tv_sec - stamp.tv_sec) * 1_000_000_000 + i128::from(wall.tv_nsec)
         - i128::from(stamp.tv_nsec);
     if (0..MOST).contains(&nanos) { Span::from_nanos(nanos as u64) } else { Span::ZERO }
 }
@@ -227,8 +232,7 @@ fn parse_record(message: &libc::msghdr) -> Option<(u32, libc::timespec)> {
             }
             (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR) => {
                 // SAFETY: the message holds an extended error.
-                let error =
-                    unsafe { data.cast::<libc::sock_extended_err>().read_unaligned() };
+                let error = unsafe { data.cast::<libc::sock_extended_err>().read_unaligned() };
                 let is_ack = error.ee_origin == libc::SO_EE_ORIGIN_TIMESTAMPING
                     && error.ee_info == TSTAMP_ACK;
                 id = is_ack.then_some(error.ee_data);

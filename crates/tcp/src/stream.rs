@@ -69,7 +69,8 @@ impl AlccStream {
             Some(Outcome::Failed(code)) => Err(TcpError::Ended(io::Error::from_raw_os_error(code))),
             None => {
                 let stats = flow.stats();
-                let left = (stats.sent_bytes + stats.queued_bytes).saturating_sub(stats.acked_bytes);
+                let left =
+                    (stats.sent_bytes + stats.queued_bytes).saturating_sub(stats.acked_bytes);
                 Err(TcpError::TimedOut { left })
             }
         }

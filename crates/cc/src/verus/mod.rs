@@ -205,6 +205,11 @@ impl Controller for Verus {
     fn on_block(&mut self, block: &Block) {
         let now = block.now;
         let before = self.w;
+        if block.waits && !self.settings.cut_on_wait {
+            // ALCC specification, section 4: credit gathered while blocked is discarded.
+            self.credit = self.credit.min((self.w - self.in_flight as f64).max(0.0));
+            return;
+        }
         if block.stamp.local[0] > 0 && block.stamp.local[1] == self.first_live {
             self.in_flight = self.in_flight.saturating_sub(1);
         }

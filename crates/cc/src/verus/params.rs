@@ -56,6 +56,7 @@ static PARAMS: &[Param] = &[
         help: "drop points of the profile not visited for so long; unset: never",
         source: OURS,
     },
+    flag("cut_on_wait", "false", "cut the window when a TCP below refuses data, too", "ALCC, 3.2"),
     flag("update_profile", "true", "false: keep the first curve", "Verus, figure 15"),
     word("law", &["code", "paper"], "eq. 4 clamped and draining, or as printed", "Verus, eq. 4"),
     flag("epochs_in_loss", "true", "let epochs set the window in the loss phase", "false: paper"),
@@ -216,6 +217,7 @@ pub(super) struct Settings {
     pub(super) rto_max: Span,
     pub(super) rto_initial: Span,
     pub(super) max_window: f64,
+    pub(super) cut_on_wait: bool,
 }
 
 /// Whose version of Eq. 4 moves the set-point.
@@ -270,6 +272,7 @@ impl Settings {
                 ewma: args.number("ewma"),
             },
             floor: args.flag("floor"),
+            cut_on_wait: args.flag("cut_on_wait"),
             update_profile: args.flag("update_profile"),
             law: if args.word("law") == "paper" { Law::Paper } else { Law::Code },
             epochs_in_loss: args.flag("epochs_in_loss"),

@@ -363,7 +363,7 @@ fn a_full_buffer_ends_slow_start_or_cuts_the_window() {
         ack(&mut starting, ms(number), number, number + 1, 40.0);
     }
     let stamp = send(&mut starting, ms(100), 100);
-    starting.on_block(&Block { now: ms(100), stamp });
+    starting.on_block(&Block { now: ms(100), stamp, waits: false });
     near(starting.w, 0.49 * 101.0);
     assert!(!starting.slow_start && starting.in_loss && starting.hold);
     assert_eq!((starting.allowance(0), starting.in_flight), (0, 0));
@@ -371,11 +371,25 @@ fn a_full_buffer_ends_slow_start_or_cuts_the_window() {
     let mut steady = steady("");
     steady.w = 50.0;
     steady.credit = 9.0;
-    steady.on_block(&Block { now: ms(1), stamp: Stamp::default() });
+    steady.on_block(&Block { now: ms(1), stamp: Stamp::default(), waits: false });
     near(steady.w, 35.0);
     assert!((steady.d_est - 45.0).abs() < 1e-3);
     assert!(!steady.in_loss);
     assert_eq!(steady.allowance(0), 0);
+}
+
+#[test]
+fn alcc_data_that_waits_in_tcp_costs_credit_but_no_window() {
+    let mut steady = steady("");
+    (steady.w, steady.credit, steady.in_flight) = (50.0, 9.0, 47);
+    let block = Block { now: ms(1), stamp: Stamp::default(), waits: true };
+    steady.on_block(&block);
+    near(steady.w, 50.0);
+    near(steady.credit, 3.0);
+    let mut cutting = self::steady("cut_on_wait=true");
+    cutting.w = 50.0;
+    cutting.on_block(&block);
+    near(cutting.w, 35.0);
 }
 
 #[test]
@@ -955,7 +969,7 @@ impl Datapath {
     fn block(&mut self) {
         self.send(1, false);
         if let Some((_, _, stamp)) = self.in_flight.pop() {
-            self.verus.on_block(&Block { now: self.now, stamp });
+            self.verus.on_block(&Block { now: self.now, stamp, waits: false });
         }
     }
 
