@@ -14,18 +14,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("bulk ADDRESS CONTROLLER SECONDS BELOW".into());
     };
     let end = Duration::from_secs_f64(seconds.parse()?);
-    let (mut tcp, _) = TcpListener::bind(address.as_str())?.accept()?;
+    // A path that is gone holds a writer for many minutes.
+    std::thread::spawn(move || {
+        std::thread::sleep(end + Duration::from_secs(3));
+        std::process::exit(0);
+    });
+    let listener = TcpListener::bind(address.as_str())?;
+    // What a connection began with leaves traces in it, such as pacing.
+    socket2::SockRef::from(&listener).set_tcp_congestion(below.as_bytes())?;
+    let (mut tcp, _) = listener.accept()?;
     let data = vec![7; 1 << 16];
     if cc == "plain" {
-        socket2::SockRef::from(&tcp).set_tcp_congestion(below.as_bytes())?;
         let start = Instant::now();
         while start.elapsed() < end {
             tcp.write_all(&data)?;
         }
         return Ok(());
     }
-    let options = FlowOptions { below: Some(below.clone()), ..FlowOptions::new(cc.parse()?) };
-    let mut stream = AlccStream::new(&Engine::new(), tcp, &options)?;
+    let mut stream = AlccStream::new(&Engine::new(), tcp, &FlowOptions::new(cc.parse()?))?;
     let start = Instant::now();
     let mut next = Duration::from_secs(1);
     while start.elapsed() < end {

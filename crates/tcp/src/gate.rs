@@ -533,7 +533,7 @@ mod tests {
                         gate.on_sacked(now, holes, count.min(whole.saturating_sub(holes)));
                     }
                     Op::Wait(ms) => {
-                        now = now + Span::from_millis(ms);
+                        now += Span::from_millis(ms);
                         gate.on_timer(now);
                     }
                 }

@@ -287,15 +287,22 @@ impl Relay {
                     self.queue.consume(taken);
                     moved += taken;
                 }
-                Err(Errno::AGAIN) => {
-                    self.tcp_ready.writable = false;
-                    self.gate.on_block(now);
-                }
+                Err(Errno::AGAIN) => self.on_refused(now),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error),
             }
         }
         Ok(true)
+    }
+
+    /// TCP takes no more. That is for the controller to know if TCP's own window is the reason;
+    /// for a moment it also happens when TCP paces, or has not come round to sending.
+    fn on_refused(&mut self, now: Time) {
+        self.tcp_ready.writable = false;
+        self.ask(now);
+        if self.info.in_network >= self.info.cwnd {
+            self.gate.on_block(now);
+        }
     }
 
     fn refill(&mut self) {

@@ -31,6 +31,8 @@ pub(crate) struct TcpInfo {
     pub(crate) mss: u32,
     /// Whether segments carry the time stamp option.
     pub(crate) timestamps: bool,
+    /// Segments that TCP takes to be on their way: neither acknowledged nor lost.
+    pub(crate) in_network: u32,
     /// Segments told of by selective acks.
     pub(crate) sacked: u32,
     /// Segments that TCP takes for lost.
@@ -78,6 +80,8 @@ impl TcpInfo {
         Self {
             mss: word(16),
             timestamps: raw[5] & OPTION_TIMESTAMPS != 0,
+            // tcp_packets_in_flight(): unacked - sacked - lost + retrans
+            in_network: (word(24) + word(36)).saturating_sub(word(28) + word(32)),
             sacked: word(28),
             lost: word(32),
             cwnd: word(80),
@@ -273,6 +277,7 @@ mod tests {
         assert_eq!(after.bytes_acked - before.bytes_acked, 1000);
         assert!(after.mss > 500 && after.cwnd >= 2, "{after:?}");
         assert!(after.timestamps, "Linux' default");
+        assert_eq!(after.in_network, 0);
         assert_eq!((after.sacked, after.lost, after.retransmissions), (0, 0, 0));
         assert_eq!(after.overhead(false), 52);
         assert_eq!(after.overhead(true), 72);

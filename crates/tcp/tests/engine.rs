@@ -1,4 +1,5 @@
 //! The engine between real sockets over loopback.
+#![allow(clippy::unwrap_used)]
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

@@ -206,8 +206,8 @@ impl Controller for Verus {
         let now = block.now;
         let before = self.w;
         if block.waits && !self.settings.cut_on_wait {
-            // ALCC specification, section 4: credit gathered while blocked is discarded.
-            self.credit = self.credit.min((self.w - self.in_flight as f64).max(0.0));
+            self.follow_tcp();
+            self.note_phase(now);
             return;
         }
         if block.stamp.local[0] > 0 && block.stamp.local[1] == self.first_live {
@@ -437,6 +437,19 @@ impl Verus {
             // On a path with a base RTT above the absolute limit every RTT exceeds it; only half
             // as much again says that there is a queue.
             ExitRule::Min => absolute.min(relative).max(1.5 * self.base()),
+        }
+    }
+
+    /// The TCP below refuses data: the window that counts is its own, and one above it would be
+    /// learnt with delays that it did not cause. In slow start this is the end of it, as where
+    /// TCP grows slowly no delay and no loss would end it soon (exit e is the ALCC port's way).
+    fn follow_tcp(&mut self) {
+        self.w = self.w.min((self.in_flight as f64).max(1.0));
+        // ALCC specification, section 4: credit gathered while blocked is discarded.
+        self.credit = self.credit.min((self.w - self.in_flight as f64).max(0.0));
+        if self.slow_start {
+            self.leave_slow_start();
+            self.d_est = self.delay_at(self.w);
         }
     }
 

@@ -379,13 +379,13 @@ fn a_full_buffer_ends_slow_start_or_cuts_the_window() {
 }
 
 #[test]
-fn alcc_data_that_waits_in_tcp_costs_credit_but_no_window() {
+fn alcc_a_window_that_tcp_does_not_follow_is_what_tcp_follows() {
     let mut steady = steady("");
     (steady.w, steady.credit, steady.in_flight) = (50.0, 9.0, 47);
     let block = Block { now: ms(1), stamp: Stamp::default(), waits: true };
     steady.on_block(&block);
-    near(steady.w, 50.0);
-    near(steady.credit, 3.0);
+    near(steady.w, 47.0);
+    near(steady.credit, 0.0);
     let mut cutting = self::steady("cut_on_wait=true");
     cutting.w = 50.0;
     cutting.on_block(&block);
