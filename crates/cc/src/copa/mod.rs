@@ -107,7 +107,9 @@ impl Copa {
         }
     }
 
-    /// Section 7.
+    /// Section 7. The ack of a packet that was sent in answer to a step ends that step's RTT. Spec and
+    /// original have a sharp `>`, which on their clocks is true of it; where an answer takes no
+    /// time at all, as in a simulation, both sides are equal.
     fn update_delta(&mut self, now: Time, lost: bool) {
         if !self.config.auto {
             return;
@@ -123,11 +125,11 @@ impl Copa {
             self.lowered_at = now;
         }
         let rtt = self.delays.latest();
-        if lost && self.doubled_at.is_none_or(|at| now > at + rtt) {
+        if lost && self.doubled_at.is_none_or(|at| now >= at + rtt) {
             self.delta *= 2.0;
             self.doubled_at = Some(now);
         }
-        if !lost && now > self.lowered_at + rtt {
+        if !lost && now >= self.lowered_at + rtt {
             self.delta = 1.0 / (1.0 / self.delta + 1.0);
             self.lowered_at = now;
         }

@@ -170,6 +170,27 @@ fn copa_t8_competitive_delta() {
 }
 
 #[test]
+fn copa_t8_the_answer_to_a_step_ends_its_rtt() {
+    let mut copa = steady("", 10.0, 40.0, 80.0);
+    copa.delays.sample(Time::from_millis(2_000), Span::from_millis(80));
+    ack(&mut copa, 1, 2_081, 80.0);
+    assert!(copa.competitive && copa.delta == 0.5);
+    // Sent a moment before the switch, at that very instant, and long after.
+    ack(&mut copa, 2, 2_160, 80.0);
+    assert_eq!(copa.delta, 0.5);
+    ack(&mut copa, 3, 2_161, 80.0);
+    assert!(close(copa.delta, 1.0 / 3.0));
+    ack(&mut copa, 4, 2_162, 80.0);
+    assert!(close(copa.delta, 1.0 / 3.0));
+    lose(&mut copa, 2_170, 1);
+    lose(&mut copa, 2_249, 1);
+    assert!(close(copa.delta, 0.5), "it is bounded by the default");
+    copa.delta = 0.1;
+    lose(&mut copa, 2_250, 1);
+    assert!(close(copa.delta, 0.2), "an RTT after the last doubling");
+}
+
+#[test]
 fn copa_t8_delta_has_a_floor() {
     let lowest = |text: &str| {
         let mut copa = steady(text, 10.0, 40.0, 80.0);
