@@ -423,6 +423,14 @@ impl Flow {
         self.judge_end();
     }
 
+    /// Until when nothing that arrives needs to be looked at; `None` if it must be at once.
+    pub(crate) fn rest_until(&self) -> Option<Time> {
+        match &self.half {
+            Half::In(incoming) if self.is_open() => Some(incoming.rest_until()),
+            _ => None,
+        }
+    }
+
     fn judge_end(&mut self) {
         let Half::In(incoming) = &self.half else { return };
         if self.told_read || !self.is_open() || !incoming.is_read() {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use cellpace_base::{Span, Time};
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::thread::NanosleepRelativeResult;
 
 use crate::{Departure, Endpoint, Way};
 
@@ -23,6 +24,11 @@ pub trait Engine {
 
     /// When something is due; a time that has passed where something may leave at once.
     fn next_deadline(&self) -> Option<Time>;
+
+    /// Until when datagrams that arrive may wait; in the past where they may not.
+    fn rest_until(&self) -> Time {
+        Time::ZERO
+    }
 
     /// Does what is due.
     fn on_timer(&mut self, now: Time);
@@ -163,26 +169,48 @@ impl<E: Engine> Driver<E> {
     /// # Errors
     /// When a socket fails for good.
     pub fn turn(&mut self, until: Time, input: Option<BorrowedFd<'_>>) -> io::Result<bool> {
-        self.send()?;
+        let now = self.now();
+        let now = self.send(now)?;
         let until = if self.endpoint.has_events() {
             Time::ZERO
         } else if self.outgoing.count > 0 {
             // What is due cannot leave before the kernel takes what is in front of it.
-            until.min(self.now() + BLOCKED)
+            until.min(now + BLOCKED)
         } else {
             self.endpoint.next_deadline().map_or(until, |due| due.min(until))
         };
-        let wait = until - self.now();
-        let (ready, input) = self.wait(wait, input)?;
-        for way in ready {
-            self.receive(way)?;
-        }
+        let readable = if input.is_none() && self.rest(now, until)? {
+            for way in 0..self.sockets.len() {
+                self.receive(way)?;
+            }
+            false
+        } else {
+            let (ready, readable) = self.wait(until - now, input)?;
+            for way in ready {
+                self.receive(way)?;
+            }
+            readable
+        };
         // What arrived comes before what is due: an ack moves deadlines.
-        self.send()?;
         let now = self.now();
+        let now = self.send(now)?;
         self.endpoint.on_timer(now);
-        self.send()?;
-        Ok(input)
+        self.send(now)?;
+        Ok(readable)
+    }
+
+    /// Sleeps for as long as the engine rests, at most `until`, whatever arrives. Returns whether it
+    /// did; then there is almost certainly something to receive, so nobody needs to ask.
+    fn rest(&self, now: Time, until: Time) -> io::Result<bool> {
+        let rest = self.endpoint.rest_until().min(until) - now;
+        if rest.is_zero() || self.outgoing.count > 0 {
+            return Ok(false);
+        }
+        match rustix::thread::nanosleep(&timespec(rest)) {
+            // A signal: whoever set its handler wants to know.
+            NanosleepRelativeResult::Ok | NanosleepRelativeResult::Interrupted(_) => Ok(true),
+            NanosleepRelativeResult::Err(error) => Err(error.into()),
+        }
     }
 
     fn wait(&self, wait: Span, input: Option<BorrowedFd<'_>>) -> io::Result<(Vec<usize>, bool)> {
@@ -248,20 +276,23 @@ impl<E: Engine> Driver<E> {
         Ok(())
     }
 
-    /// Sends until there is nothing more or the kernel takes no more.
-    fn send(&mut self) -> io::Result<()> {
+    /// Sends from `now` on until there is nothing more or the kernel takes no more. Returns the
+    /// time afterwards.
+    fn send(&mut self, mut now: Time) -> io::Result<Time> {
         loop {
-            if self.outgoing.count == 0 && !self.collect() {
-                return Ok(());
+            if self.outgoing.count == 0 && !self.collect(now) {
+                return Ok(now);
             }
-            if !self.flush()? {
-                return Ok(());
+            let taken = self.flush()?;
+            now = self.now();
+            if !taken {
+                return Ok(now);
             }
         }
     }
 
-    /// Puts a batch together. Returns whether there is anything in it.
-    fn collect(&mut self) -> bool {
+    /// Puts a batch together of what may leave `now`. Returns whether there is anything in it.
+    fn collect(&mut self, now: Time) -> bool {
         let batch = &mut self.outgoing;
         if let Some((to, way, bytes)) = batch.next.take() {
             let from = batch.bytes.len() - bytes;
@@ -270,8 +301,6 @@ impl<E: Engine> Driver<E> {
         } else {
             batch.bytes.clear();
         }
-        let now =
-            Time::from_nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX));
         loop {
             let room = batch.bytes.len() + batch.size <= MOST_BATCH_BYTES;
             let most =

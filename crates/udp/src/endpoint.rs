@@ -439,6 +439,13 @@ impl Endpoint {
         self.deadlines.first().map(|(time, _)| *time)
     }
 
+    /// Until when datagrams may wait in the socket: while every flow is a receiver that rests.
+    /// Otherwise a time that has passed. What is due is due nevertheless.
+    pub fn rest_until(&self) -> Time {
+        let rests = self.slots.values().map(|slot| slot.flow.rest_until());
+        rests.min().flatten().unwrap_or(Time::ZERO)
+    }
+
     /// Does what is due.
     pub fn on_timer(&mut self, now: Time) {
         let now = self.advance(now);
@@ -520,6 +527,10 @@ impl Engine for Endpoint {
 
     fn next_deadline(&self) -> Option<Time> {
         Self::next_deadline(self)
+    }
+
+    fn rest_until(&self) -> Time {
+        Self::rest_until(self)
     }
 
     fn on_timer(&mut self, now: Time) {

@@ -1,6 +1,6 @@
 //! The receiving half of a connection.
 
-use cellpace_base::Time;
+use cellpace_base::{Span, Time};
 use cellpace_cc::Arrival;
 use cellpace_recovery::{AckPolicy, Receiver};
 
@@ -21,6 +21,21 @@ const MOST_ACK_RANGES: usize = 64;
 /// Arrivals that were acknowledged already and are told again: so many acknowledgments in a row
 /// may be lost before the sender misses the time of an arrival.
 const REPEATED: u64 = 24;
+
+/// How long a receiver rests after an ack before it looks again: several packets then share a
+/// wake-up and an ack. Each still tells when it arrived.
+const REST: Span = Span::from_micros(250);
+
+/// Packets must come at least this fast, or resting saves nothing.
+const FAST: Span = Span::from_micros(200);
+
+/// A rest must be short beside the RTT, or it slows down whoever waits for acks.
+const RTT_RESTS: u64 = 64;
+
+/// The gap between packets is the mean over about so many, none counted for more than
+/// `LONGEST_GAP`.
+const GAP_MEMORY: u64 = 32;
+const LONGEST_GAP: Span = Span::from_millis(10);
 
 /// What has arrived, in numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -59,6 +74,11 @@ pub(crate) struct Incoming {
     report: Vec<u8>,
     /// When the newest packet arrived.
     arrived_at: Option<Time>,
+    /// Smoothed time between arrivals.
+    gap: Span,
+    /// Packets that the sender had in flight behind the newest one.
+    flight: u64,
+    rest_until: Time,
     stats: IncomingStats,
 }
 
@@ -81,6 +101,9 @@ impl Incoming {
             told_window: if unreliable { u64::MAX } else { buffer },
             report: Vec::new(),
             arrived_at: None,
+            gap: LONGEST_GAP,
+            flight: 0,
+            rest_until: Time::ZERO,
             stats: IncomingStats::default(),
         }
     }
@@ -155,12 +178,30 @@ impl Incoming {
             let Some(first) = self.numbers.pop_first() else { break };
             self.raise_floor(first.end);
         }
+        self.note_gap(now);
+        self.flight = u64::from(numbered.matters);
         self.arrived_at = Some(now);
         self.stats.packets += 1;
         self.stats.ip_bytes += ip_bytes;
         self.stats.next_number = self.stats.next_number.max(number + 1);
         let wire = numbered.stamp.unwrap_or(0);
         self.ack_due |= self.log.on_packet(&Arrival { now, number, bytes: ip_bytes, wire });
+    }
+
+    fn note_gap(&mut self, now: Time) {
+        let gap = self.arrived_at.map_or(LONGEST_GAP, |last| now - last).min(LONGEST_GAP);
+        self.gap = (self.gap * (GAP_MEMORY - 1) + gap) / GAP_MEMORY;
+    }
+
+    /// Until when nobody needs to look at what arrives.
+    pub(crate) fn rest_until(&self) -> Time {
+        self.rest_until
+    }
+
+    /// Whether packets come so fast that resting is worth it, over a path so long that it does no
+    /// harm. Little's law: the RTT is what is in flight times the time between packets.
+    fn may_rest(&self) -> bool {
+        self.gap <= FAST && self.gap * self.flight >= REST * RTT_RESTS
     }
 
     fn raise_floor(&mut self, floor: u64) {
@@ -266,6 +307,9 @@ impl Incoming {
         self.ack_due = self.acked_until < end;
         if !self.ack_due {
             self.log.ack();
+            if self.may_rest() {
+                self.rest_until = now + REST;
+            }
         }
         Some(length)
     }

@@ -90,6 +90,10 @@ pub(crate) struct Outgoing {
 /// nothing about the present RTT.
 const OLD_NEWS_US: u32 = 100_000;
 
+/// A receiver that rests between acks tells how long it had each packet, and so does one whose
+/// machine was busy. More than this is the path's: the receiver says as much when acks are lost.
+const MOST_HELD: Span = Span::from_millis(1);
+
 /// RTT samples that wait to be taken at most; those beyond are not kept.
 const MOST_RTTS: usize = 1 << 14;
 
@@ -313,14 +317,26 @@ impl Outgoing {
             // Acks were lost, and with them times of arrival.
             self.collect_ranges(ack);
         }
+        let start = self.told.len();
+        let mut newest = Time::ZERO;
         for entry in ack.entries() {
+            newest = entry.received_at;
             if position >= self.known {
                 let received_at = Some(entry.received_at);
-                self.told.push_back(Arrived { number: entry.number, received_at });
+                self.told.push_back(Arrived {
+                    number: entry.number,
+                    received_at,
+                    held: Span::ZERO,
+                });
             }
             position = position.saturating_add(1);
         }
         self.known = self.known.max(position);
+        let since_newest = Span::from_micros(u64::from(ack.held_us));
+        for arrived in self.told.range_mut(start..) {
+            let held = newest - arrived.received_at.unwrap_or(newest) + since_newest;
+            arrived.held = held.min(MOST_HELD);
+        }
     }
 
     fn collect_ranges(&mut self, ack: &Ack<'_>) {
@@ -334,7 +350,7 @@ impl Outgoing {
             let numbers = first.max(oldest)..last.saturating_add(1).min(next);
             for number in numbers.rev() {
                 if self.numbers.binary_search(&number).is_err() {
-                    self.told.push_back(Arrived { number, received_at: None });
+                    self.told.push_back(Arrived { number, received_at: None, held: Span::ZERO });
                 }
             }
         }

@@ -15,10 +15,10 @@ const PIECE: usize = 1 << 16;
 pub(crate) enum Source {
     /// Bytes that are made up, so many, or for as long as the flow lasts.
     Made { left: Option<u64>, pattern: Box<[u8]> },
-    /// A file.
-    File(File),
+    /// A file, and room for a piece of it.
+    File { file: File, buffer: Box<[u8]> },
     /// Something that may not be ready: a pipe, a terminal.
-    Pipe { file: File, ready: bool },
+    Pipe { file: File, ready: bool, buffer: Box<[u8]> },
     /// Nothing: an unreliable flow makes its own.
     None,
 }
@@ -55,9 +55,10 @@ impl Source {
     }
 
     fn of(file: File) -> Self {
+        let buffer = vec![0; PIECE].into_boxed_slice();
         match file.metadata() {
-            Ok(facts) if facts.is_file() => Self::File(file),
-            _ => Self::Pipe { file, ready: false },
+            Ok(facts) if facts.is_file() => Self::File { file, buffer },
+            _ => Self::Pipe { file, ready: false, buffer },
         }
     }
 
@@ -78,13 +79,12 @@ impl Source {
 
     /// Gives the flow what it has room for.
     pub(crate) fn fill(&mut self, flow: &mut Flow) -> io::Result<More> {
-        let mut buffer = [0; PIECE];
         loop {
             let room = flow.room().min(PIECE);
             if room == 0 {
                 return Ok(More::Yes);
             }
-            let read = match self {
+            let (read, buffer) = match self {
                 Self::None => return Ok(More::Later),
                 Self::Made { left, pattern } => {
                     let count = left.map_or(room as u64, |left| left.min(room as u64));
@@ -97,15 +97,15 @@ impl Source {
                     }
                     continue;
                 }
-                Self::File(file) => file.read(&mut buffer[..room]),
+                Self::File { file, buffer } => (file.read(&mut buffer[..room]), buffer),
                 Self::Pipe { ready: false, .. } => {
                     flow.flush();
                     return Ok(More::Later);
                 }
-                Self::Pipe { file, ready } => {
+                Self::Pipe { file, ready, buffer } => {
                     // One call does not block, and the next might.
                     *ready = false;
-                    file.read(&mut buffer[..room])
+                    (file.read(&mut buffer[..room]), buffer)
                 }
             };
             match read {
