@@ -431,6 +431,13 @@ impl Flow {
         }
     }
 
+    /// The system takes nothing more for now.
+    pub(crate) fn on_blocked(&mut self, now: Time) {
+        if let Half::Out(out) = &mut self.half {
+            out.on_blocked(now);
+        }
+    }
+
     fn judge_end(&mut self) {
         let Half::In(incoming) = &self.half else { return };
         if self.told_read || !self.is_open() || !incoming.is_read() {

@@ -30,6 +30,11 @@ pub trait Engine {
         Time::ZERO
     }
 
+    /// The system takes nothing more by the way `way` for now. What waits there is for `to`.
+    fn on_blocked(&mut self, now: Time, to: SocketAddr, way: Way) {
+        let _ = (now, to, way);
+    }
+
     /// Does what is due.
     fn on_timer(&mut self, now: Time);
 
@@ -286,6 +291,9 @@ impl<E: Engine> Driver<E> {
             let taken = self.flush()?;
             now = self.now();
             if !taken {
+                if let Some((to, way)) = self.outgoing.to {
+                    self.endpoint.on_blocked(now, to, way);
+                }
                 return Ok(now);
             }
         }
@@ -392,6 +400,52 @@ fn arrival_time(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Rests for ever, and counts what it gets.
+    #[derive(Default)]
+    struct Resting {
+        until: Time,
+        datagrams: usize,
+        timers: usize,
+    }
+
+    impl Engine for Resting {
+        fn handle_datagram(&mut self, _: Time, _: SocketAddr, _: Way, _: &[u8]) {
+            self.datagrams += 1;
+        }
+        fn poll_transmit(&mut self, _: Time, _: &mut Vec<u8>) -> Option<Departure> {
+            None
+        }
+        fn next_deadline(&self) -> Option<Time> {
+            None
+        }
+        fn rest_until(&self) -> Time {
+            self.until
+        }
+        fn on_timer(&mut self, _: Time) {
+            self.timers += 1;
+        }
+        fn has_events(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn whoever_rests_gets_all_that_came_meanwhile_and_its_owner_ends_the_rest() {
+        let mut driver = Driver::new(Resting::default());
+        let way = driver.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let at = driver.local_address(way).unwrap();
+        let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+        (0..3).for_each(|_| assert_eq!(other.send_to(b"data", at).unwrap(), 4));
+        driver.endpoint.until = Time::MAX;
+        let until = driver.now() + Span::from_millis(2);
+        assert!(!driver.turn(until, None).unwrap());
+        assert!(driver.now() >= until);
+        assert_eq!((driver.endpoint.datagrams, driver.endpoint.timers), (3, 1));
+        // Nothing came: that is no error.
+        driver.turn(Time::ZERO, None).unwrap();
+        assert_eq!((driver.endpoint.datagrams, driver.endpoint.timers), (3, 2));
+    }
 
     #[test]
     fn arrivals_have_the_kernels_time_and_clock_steps_do_not_matter() {

@@ -446,6 +446,18 @@ impl Endpoint {
         rests.min().flatten().unwrap_or(Time::ZERO)
     }
 
+    /// The system takes nothing more for `to` by the way `way` for now: the flows that send there
+    /// hear of it.
+    pub fn on_blocked(&mut self, now: Time, to: SocketAddr, way: impl Into<Way>) {
+        let (now, way) = (self.advance(now), way.into());
+        for (id, slot) in &mut self.slots {
+            if slot.peer == to && slot.way.socket == way.socket {
+                slot.flow.on_blocked(now);
+                mark_ready(&mut self.ready, *id, slot);
+            }
+        }
+    }
+
     /// Does what is due.
     pub fn on_timer(&mut self, now: Time) {
         let now = self.advance(now);
@@ -531,6 +543,10 @@ impl Engine for Endpoint {
 
     fn rest_until(&self) -> Time {
         Self::rest_until(self)
+    }
+
+    fn on_blocked(&mut self, now: Time, to: SocketAddr, way: Way) {
+        Self::on_blocked(self, now, to, way);
     }
 
     fn on_timer(&mut self, now: Time) {

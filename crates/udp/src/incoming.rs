@@ -319,3 +319,54 @@ impl Incoming {
         self.assembly.as_ref().map_or(0, Assembly::memory)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDS: Ids = Ids { to: 1, from: 2 };
+
+    /// What is left of the rest after each ack, with so many packets `gap_us` apart, each
+    /// acknowledged at once and with `flight` others in flight.
+    fn rests(packets: u64, gap_us: u64, flight: u32) -> Vec<Span> {
+        let mut incoming = Incoming::new(None, true, 0);
+        (0..packets)
+            .map(|number| {
+                let now = Time::from_micros(1_000_000 + number * gap_us);
+                let numbered = Numbered { number, matters: flight, stamp: None };
+                incoming.on_data(now, numbered, 1500, number, &[]);
+                assert!(incoming.poll_ack(now, IDS, 1000, &mut Vec::new()).is_some());
+                incoming.rest_until() - now
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_receiver_rests_where_packets_come_fast_over_a_long_path() {
+        let rests = rests(1_000, 120, 333);
+        let first = rests.iter().position(|rest| !rest.is_zero()).unwrap();
+        assert!((64..256).contains(&first), "some packets show that it is fast: {first}");
+        assert!(rests[first..].iter().all(|rest| *rest == REST));
+    }
+
+    #[test]
+    fn a_receiver_does_not_rest_on_slow_or_short_paths() {
+        assert!(rests(1_000, 1_000, 40).iter().all(|rest| rest.is_zero()), "12 Mbit/s, 40 ms");
+        // The first packets, until the gap is known, do not count.
+        assert!(rests(1_000, 12, 100)[300..].iter().all(|rest| rest.is_zero()), "1 Gbit/s, 1.2 ms");
+        assert!(rests(1_000, 12, 2_000).iter().any(|rest| !rest.is_zero()), "1 Gbit/s, 24 ms");
+    }
+
+    #[test]
+    fn bursts_are_no_reason_to_rest() {
+        let mut incoming = Incoming::new(None, true, 0);
+        for number in 0..1_000_u64 {
+            // Ten packets in one moment of each 5 ms: 24 Mbit/s.
+            let now = Time::from_micros(1_000_000 + number / 10 * 5_000);
+            let numbered = Numbered { number, matters: 80, stamp: None };
+            incoming.on_data(now, numbered, 1500, number, &[]);
+            assert!(incoming.poll_ack(now, IDS, 1000, &mut Vec::new()).is_some());
+            assert!(incoming.rest_until() <= now, "{number}");
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use cellpace_base::{Span, Time};
-use cellpace_cc::Controller;
+use cellpace_cc::{Block, Controller, Stamp};
 use cellpace_recovery::{Arrived, Sender, Sending};
 
 use crate::hash::StreamHash;
@@ -81,6 +81,8 @@ pub(crate) struct Outgoing {
     acks: VecDeque<(Time, usize)>,
     arrived: Vec<Arrived>,
     numbers: Vec<u64>,
+    /// The controller hears no sooner again that the system takes nothing.
+    deaf_until: Time,
     stats: OutgoingStats,
     /// RTT samples that nobody has taken.
     rtts: Vec<Span>,
@@ -93,6 +95,9 @@ const OLD_NEWS_US: u32 = 100_000;
 /// A receiver that rests between acks tells how long it had each packet, and so does one whose
 /// machine was busy. More than this is the path's: the receiver says as much when acks are lost.
 const MOST_HELD: Span = Span::from_millis(1);
+
+/// Stands in for the RTT before the first sample (RFC 9002 section 6.2.2, kInitialRtt).
+const RTT_UNKNOWN: Span = Span::from_millis(333);
 
 /// RTT samples that wait to be taken at most; those beyond are not kept.
 const MOST_RTTS: usize = 1 << 14;
@@ -137,6 +142,7 @@ impl Outgoing {
             acks: VecDeque::new(),
             arrived: Vec::new(),
             numbers: Vec::new(),
+            deaf_until: Time::ZERO,
             stats: OutgoingStats::default(),
             rtts: Vec::new(),
         }
@@ -238,6 +244,18 @@ impl Outgoing {
             || self.fin == Fin::Arrived
             || self.next >= self.peer_window
             || self.has_new()
+    }
+
+    /// The system's buffer is full. For the controller that is a congested link like any other: it
+    /// hears of it once per RTT. The packets that wait have no stamp to give back, since they leave
+    /// once there is room.
+    pub(crate) fn on_blocked(&mut self, now: Time) {
+        if now < self.deaf_until {
+            return;
+        }
+        let rtt = self.sender.sent().rtt().smoothed().unwrap_or(RTT_UNKNOWN);
+        self.deaf_until = now + rtt;
+        self.sender.controller_mut().on_block(&Block { now, stamp: Stamp::default() });
     }
 
     /// Something was heard of the receiver. Returns whether that ends a back-off.
@@ -666,6 +684,69 @@ mod tests {
         let next = poll_all(&mut outgoing, us(200));
         assert_eq!(next.len(), 4);
         assert_eq!(*controller.0.lock().unwrap(), [(1, 4); 4], "as if each had come alone");
+    }
+
+    #[test]
+    fn the_rtt_is_that_of_the_path_however_long_the_receiver_rested() {
+        let (mut outgoing, _, datagrams) = outgoing(false, 4);
+        let mut incoming = Incoming::new(None, false, 1 << 20);
+        for (index, datagram) in datagrams.iter().enumerate() {
+            arrive(&mut incoming, us(20_000 + 60 * index as u64), datagram);
+        }
+        // The newest came 70 us before the ack, and that takes 20 ms.
+        hear(&mut outgoing, us(40_250), &ack(&mut incoming, us(20_250)));
+        let mut rtts = Vec::new();
+        outgoing.settle();
+        outgoing.take_rtts(|rtt| rtts.push(rtt.as_nanos() / 1_000));
+        assert_eq!(rtts, [40_000, 40_060, 40_120, 40_180]);
+    }
+
+    #[test]
+    fn what_lost_acks_took_is_the_paths() {
+        let (mut outgoing, _, datagrams) = outgoing(false, 2);
+        let mut incoming = Incoming::new(None, false, 1 << 20);
+        arrive(&mut incoming, us(20_000), &datagrams[0]);
+        let _lost = ack(&mut incoming, us(20_000));
+        arrive(&mut incoming, us(30_000), &datagrams[1]);
+        hear(&mut outgoing, us(50_000), &ack(&mut incoming, us(30_000)));
+        let mut rtts = Vec::new();
+        outgoing.settle();
+        outgoing.take_rtts(|rtt| rtts.push(rtt.as_nanos() / 1_000));
+        assert_eq!(rtts, [49_000, 50_000], "1 ms of it might have been the receiver's");
+    }
+
+    /// Counts how often the system took nothing.
+    #[derive(Default, Clone)]
+    struct Blocked(Arc<Mutex<usize>>);
+
+    impl Controller for Blocked {
+        fn cwnd(&self) -> u64 {
+            1 << 30
+        }
+        fn on_block(&mut self, block: &Block) {
+            assert_eq!(block.stamp, Stamp::default(), "nothing is taken back");
+            *self.0.lock().unwrap() += 1;
+        }
+    }
+
+    #[test]
+    fn a_controller_hears_once_per_rtt_that_the_system_takes_nothing() {
+        let blocked = Blocked::default();
+        let sizes = Sizes { datagram: 141, overhead: 28, buffer: 1 << 20 };
+        let boxed = Box::new(blocked.clone());
+        let mut outgoing = Outgoing::new(boxed, false, false, sizes, 1 << 30, Time::ZERO);
+        let mut count_at = |at: &[u64], outgoing: &mut Outgoing| {
+            at.iter().for_each(|at| outgoing.on_blocked(us(*at)));
+            std::mem::take(&mut *blocked.0.lock().unwrap())
+        };
+        assert_eq!(count_at(&[0, 1_000, 332_999], &mut outgoing), 1, "no RTT is known");
+        outgoing.write(&[7; 100]);
+        let datagrams = poll_all(&mut outgoing, us(400_000));
+        let mut incoming = Incoming::new(None, false, 1 << 20);
+        arrive(&mut incoming, us(420_000), &datagrams[0]);
+        hear(&mut outgoing, us(440_000), &ack(&mut incoming, us(420_000)));
+        outgoing.settle();
+        assert_eq!(count_at(&[450_000, 489_999, 490_000, 500_000], &mut outgoing), 2);
     }
 
     #[test]
