@@ -386,6 +386,100 @@ mod tests {
         }
     }
 
+    const TO_RESPONDER: Ids = Ids { to: 0x1112_1314_1516_1718, from: 0x0102_0304_0506_0708 };
+
+    fn records() -> Vec<Record> {
+        let record = |stream, number, micros| Record {
+            stream,
+            number,
+            received_at: Time::from_micros(micros),
+        };
+        vec![
+            record(0, 0, 1_000_000),
+            record(0, 2, 1_000_250),
+            record(1, 0, 1_000_300),
+            record(REPORTS, 228, 1_000_400),
+        ]
+    }
+
+    fn vectors() -> Vec<(&'static str, Vec<u8>)> {
+        let cookie = Cookie { issued_ms: 1234, seal: *b"0123456789abcdef" };
+        let (ms, s) = (Span::from_millis, Span::from_secs);
+        let hello = Ids { to: 0, ..TO_RESPONDER };
+        let stranger = Ids { to: TO_RESPONDER.from, from: 0 };
+        let to_prober = Ids { to: TO_RESPONDER.from, from: TO_RESPONDER.to };
+        let both = Plan {
+            up: true,
+            down: true,
+            size: 300,
+            pattern: Pattern::Every(ms(1)),
+            duration: s(10),
+            rival: Some(OnOff { interval: ms(2), on: s(5), off: s(3) }),
+        };
+        let saturate = Plan {
+            up: false,
+            size: 1500,
+            pattern: Pattern::Saturate { lower: ms(750), upper: s(3) },
+            duration: s(60),
+            rival: None,
+            ..both
+        };
+        let head = Head {
+            sent_at: Time::from_secs(5),
+            echo_sent: Time::from_secs(4),
+            echo_received: Time::from_millis(4_500),
+            next_number: 3,
+            arrived: 2,
+            queue_delay: ms(7),
+            sent: [9, 4],
+            skipped: 1,
+            done: true,
+            taken: 11,
+            total: 20,
+            position: 16,
+        };
+        let probe = Probe { stream: 1, number: 100, sent_at: Time::from_secs(2) };
+        let written = |write: &dyn Fn(&mut Vec<u8>)| {
+            let mut out = Vec::new();
+            write(&mut out);
+            out
+        };
+        vec![
+            ("HELLO", written(&|out| _ = write_hello(out, hello, &cookie, &both))),
+            ("HELLO to saturate", written(&|out| _ = write_hello(out, hello, &cookie, &saturate))),
+            ("RETRY", written(&|out| _ = write_retry(out, stranger, &cookie))),
+            ("REFUSE", written(&|out| _ = write_refuse(out, stranger, "full"))),
+            ("ACCEPT", written(&|out| _ = write_accept(out, to_prober))),
+            ("PROBE", written(&|out| _ = write_probe(out, TO_RESPONDER, probe, 60))),
+            (
+                "REPORT",
+                written(&|out| _ = write_report(out, TO_RESPONDER, &head, records().into_iter())),
+            ),
+            ("CLOSE", written(&|out| _ = write_close(out, TO_RESPONDER))),
+        ]
+    }
+
+    #[test]
+    fn the_test_vectors_of_the_documentation() {
+        let page = include_str!("../../../docs/probe.md");
+        let (_, listed) = page.split_once("### Test vectors").unwrap();
+        let (_, listed) = listed.split_once("```text\n").unwrap();
+        let (listed, _) = listed.split_once("```").unwrap();
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let ours: String = vectors()
+            .iter()
+            .map(|(name, bytes)| {
+                let is_hello = bytes[0] == kind::HELLO;
+                let zeros = bytes.iter().rev().take_while(|byte| is_hello && **byte == 0).count();
+                format!("{name}: {}\n", hex(&bytes[..bytes.len() - zeros]))
+            })
+            .collect();
+        assert_eq!(ours, listed);
+        let (_, report) = &vectors()[6];
+        let Some((TO_RESPONDER, Packet::Report(report))) = decode(report) else { panic!() };
+        assert_eq!(report.records().collect::<Vec<_>>(), records());
+    }
+
     #[test]
     fn answers_are_shorter_than_a_hello() {
         let mut out = Vec::new();

@@ -37,8 +37,6 @@ pub struct Arrived {
     pub number: u64,
     /// When, on the receiver's clock.
     pub received_at: Option<Time>,
-    /// How long the receiver had it before it acknowledged. This is no part of the RTT.
-    pub held: Span,
 }
 
 /// The packets of one flow, from the oldest that still matters to the newest.
@@ -321,9 +319,7 @@ impl<D: Copy> Sent<D> {
         }
         entry.state = State::Acked;
         entry.waiting = false;
-        let elapsed = now - entry.sent_at;
-        // The word of a receiver is taken for half of it, so that none can make an RTT vanish.
-        let rtt = elapsed - arrival.held.min(elapsed / 2);
+        let rtt = now - entry.sent_at;
         let packet = AckedPacket {
             number: arrival.number,
             bytes: u64::from(entry.bytes),
@@ -536,12 +532,9 @@ mod tests {
         sent.send(&sending, witness).0
     }
 
-    fn arrived(number: u64) -> Arrived {
-        Arrived { number, received_at: None, held: Span::ZERO }
-    }
-
     fn ack(sent: &mut Sent<u64>, witness: &mut Witness, now: Time, numbers: &[u64]) {
-        let arrived: Vec<_> = numbers.iter().copied().map(arrived).collect();
+        let arrived: Vec<_> =
+            numbers.iter().map(|n| Arrived { number: *n, received_at: None }).collect();
         sent.on_ack(now, &arrived, witness, |_, _| {});
     }
 
@@ -555,19 +548,6 @@ mod tests {
         assert_eq!(sent.next_lost(), Some(0));
         assert_eq!(sent.next_lost(), None);
         assert_eq!(sent.in_flight(), 6000);
-    }
-
-    #[test]
-    fn what_the_receiver_held_is_no_part_of_the_rtt_but_at_most_half_of_it_is_believed() {
-        let (mut sent, mut witness) = setup(3);
-        let mut rtts = Vec::new();
-        for (number, held) in [(0, 250), (1, 0), (2, 1_000_000)] {
-            let arrived = [Arrived { held: Span::from_micros(held), ..arrived(number) }];
-            sent.on_ack(ms(40 + number), &arrived, &mut witness, |_, rtt| rtts.push(rtt));
-        }
-        let us = Span::from_micros;
-        assert_eq!(rtts, [us(39_750), us(40_000), us(20_000)]);
-        assert_eq!(sent.rtt().minimum(), Some(us(20_000)));
     }
 
     #[test]
@@ -774,7 +754,7 @@ mod tests {
                             let arrived: Vec<_> = backs
                                 .iter()
                                 .filter_map(|back| next.checked_sub(1 + u64::from(*back) % 40))
-                                .map(arrived)
+                                .map(|number| Arrived { number, received_at: None })
                                 .collect();
                             sent.on_ack(now, &arrived, &mut witness, |data, _| {
                                 acked.insert(data);

@@ -76,9 +76,11 @@ pub(crate) struct Outgoing {
     known: u64,
     next_report: u64,
     /// Arrivals that the sender has not heard of yet, ...
-    told: VecDeque<Arrived>,
+    told: VecDeque<Told>,
     /// ... and the acks that told of them: when they came, and of how many.
     acks: VecDeque<(Time, usize)>,
+    /// The latest time that the controller has heard of.
+    heard_at: Time,
     arrived: Vec<Arrived>,
     numbers: Vec<u64>,
     /// The controller hears no sooner again that the system takes nothing.
@@ -92,8 +94,14 @@ pub(crate) struct Outgoing {
 /// nothing about the present RTT.
 const OLD_NEWS_US: u32 = 100_000;
 
-/// A receiver that rests between acks tells how long it had each packet, and so does one whose
-/// machine was busy. More than this is the path's: the receiver says as much when acks are lost.
+/// An arrival, and how long the receiver had it before it acknowledged.
+struct Told {
+    arrived: Arrived,
+    held: Span,
+}
+
+/// A receiver that rests between acks says how long it had each packet, and so does one whose
+/// machine was busy. More than this is the path's: it says as much when acks are lost.
 const MOST_HELD: Span = Span::from_millis(1);
 
 /// Stands in for the RTT before the first sample (RFC 9002 section 6.2.2, kInitialRtt).
@@ -140,6 +148,7 @@ impl Outgoing {
             next_report: 0,
             told: VecDeque::new(),
             acks: VecDeque::new(),
+            heard_at: now,
             arrived: Vec::new(),
             numbers: Vec::new(),
             deaf_until: Time::ZERO,
@@ -302,8 +311,9 @@ impl Outgoing {
     /// is below the window for want of data (RFC 6817, max_allowed_cwnd).
     fn take_ack(&mut self) -> bool {
         let Some((now, count)) = self.acks.pop_front() else { return false };
+        let now = self.time_of_ack(now, count);
         self.arrived.clear();
-        self.arrived.extend(self.told.drain(..count));
+        self.arrived.extend(self.told.drain(..count).map(|told| told.arrived));
         let headers = (self.overhead + self.data_header()) as u64;
         let (acked, fin, stats) = (&mut self.acked, &mut self.fin, &mut self.stats);
         let (rtts, base) = (&mut self.rtts, self.base);
@@ -328,6 +338,19 @@ impl Outgoing {
         true
     }
 
+    /// When the ack that came at `now` would have come if the receiver had not rested. With that
+    /// the controller sees acks as the path spaced them, and the RTT is the path's. Nobody can make
+    /// more than half of an RTT vanish.
+    fn time_of_ack(&mut self, now: Time, count: usize) -> Time {
+        let half = self.sender.sent().rtt().smoothed().map_or(Span::ZERO, |rtt| rtt / 2);
+        let held = match self.told.front() {
+            Some(told) if count == 1 => told.held.min(half),
+            _ => Span::ZERO,
+        };
+        self.heard_at = self.heard_at.max(now - held);
+        self.heard_at
+    }
+
     /// The arrivals that `ack` tells and no ack has told before, in their order.
     fn collect_arrivals(&mut self, ack: &Ack<'_>) {
         let mut position = ack.position;
@@ -341,19 +364,16 @@ impl Outgoing {
             newest = entry.received_at;
             if position >= self.known {
                 let received_at = Some(entry.received_at);
-                self.told.push_back(Arrived {
-                    number: entry.number,
-                    received_at,
-                    held: Span::ZERO,
-                });
+                let arrived = Arrived { number: entry.number, received_at };
+                self.told.push_back(Told { arrived, held: Span::ZERO });
             }
             position = position.saturating_add(1);
         }
         self.known = self.known.max(position);
         let since_newest = Span::from_micros(u64::from(ack.held_us));
-        for arrived in self.told.range_mut(start..) {
-            let held = newest - arrived.received_at.unwrap_or(newest) + since_newest;
-            arrived.held = held.min(MOST_HELD);
+        for told in self.told.range_mut(start..) {
+            let held = newest - told.arrived.received_at.unwrap_or(newest) + since_newest;
+            told.held = held.min(MOST_HELD);
         }
     }
 
@@ -368,7 +388,8 @@ impl Outgoing {
             let numbers = first.max(oldest)..last.saturating_add(1).min(next);
             for number in numbers.rev() {
                 if self.numbers.binary_search(&number).is_err() {
-                    self.told.push_back(Arrived { number, received_at: None, held: Span::ZERO });
+                    let arrived = Arrived { number, received_at: None };
+                    self.told.push_back(Told { arrived, held: Span::ZERO });
                 }
             }
         }
@@ -401,6 +422,7 @@ impl Outgoing {
 
     pub(crate) fn on_timer(&mut self, now: Time) {
         self.settle();
+        self.heard_at = self.heard_at.max(now);
         self.sender.on_timer(now);
     }
 
@@ -596,8 +618,8 @@ mod tests {
         fn cwnd(&self) -> u64 {
             1 << 30
         }
-        fn on_sent(&mut self, packet: &cc::SentPacket) -> cc::Stamp {
-            cc::Stamp { wire: packet.number * 10, ..cc::Stamp::default() }
+        fn on_sent(&mut self, packet: &cc::SentPacket) -> Stamp {
+            Stamp { wire: packet.number * 10, ..Stamp::default() }
         }
         fn on_ack(&mut self, ack: &cc::Ack<'_>) {
             let heard = ack.packets.iter().map(|packet| (packet.number, packet.received_at));
@@ -686,6 +708,12 @@ mod tests {
         assert_eq!(*controller.0.lock().unwrap(), [(1, 4); 4], "as if each had come alone");
     }
 
+    fn poll_new(outgoing: &mut Outgoing, now: Time, packets: usize) -> Vec<Vec<u8>> {
+        outgoing.write(&vec![7; packets * 100]);
+        outgoing.flush();
+        poll_all(outgoing, now)
+    }
+
     #[test]
     fn the_rtt_is_that_of_the_path_however_long_the_receiver_rested() {
         let (mut outgoing, _, datagrams) = outgoing(false, 4);
@@ -698,21 +726,33 @@ mod tests {
         let mut rtts = Vec::new();
         outgoing.settle();
         outgoing.take_rtts(|rtt| rtts.push(rtt.as_nanos() / 1_000));
+        // Before there is an RTT nobody is believed.
+        assert_eq!(rtts, [40_250, 40_250, 40_250, 40_250]);
+        let datagrams = poll_new(&mut outgoing, us(50_000), 4);
+        for (index, datagram) in datagrams.iter().enumerate() {
+            arrive(&mut incoming, us(70_000 + 60 * index as u64), datagram);
+        }
+        hear(&mut outgoing, us(90_250), &ack(&mut incoming, us(70_250)));
+        rtts.clear();
+        outgoing.settle();
+        outgoing.take_rtts(|rtt| rtts.push(rtt.as_nanos() / 1_000));
         assert_eq!(rtts, [40_000, 40_060, 40_120, 40_180]);
     }
 
     #[test]
     fn what_lost_acks_took_is_the_paths() {
-        let (mut outgoing, _, datagrams) = outgoing(false, 2);
+        let (mut outgoing, _, datagrams) = outgoing(false, 3);
         let mut incoming = Incoming::new(None, false, 1 << 20);
         arrive(&mut incoming, us(20_000), &datagrams[0]);
-        let _lost = ack(&mut incoming, us(20_000));
-        arrive(&mut incoming, us(30_000), &datagrams[1]);
+        hear(&mut outgoing, us(40_000), &ack(&mut incoming, us(20_000)));
+        arrive(&mut incoming, us(21_000), &datagrams[1]);
+        let _lost = ack(&mut incoming, us(21_000));
+        arrive(&mut incoming, us(30_000), &datagrams[2]);
         hear(&mut outgoing, us(50_000), &ack(&mut incoming, us(30_000)));
         let mut rtts = Vec::new();
         outgoing.settle();
         outgoing.take_rtts(|rtt| rtts.push(rtt.as_nanos() / 1_000));
-        assert_eq!(rtts, [49_000, 50_000], "1 ms of it might have been the receiver's");
+        assert_eq!(rtts, [40_000, 49_000, 50_000], "1 ms of it might have been the receiver's");
     }
 
     /// Counts how often the system took nothing.
@@ -735,7 +775,7 @@ mod tests {
         let sizes = Sizes { datagram: 141, overhead: 28, buffer: 1 << 20 };
         let boxed = Box::new(blocked.clone());
         let mut outgoing = Outgoing::new(boxed, false, false, sizes, 1 << 30, Time::ZERO);
-        let mut count_at = |at: &[u64], outgoing: &mut Outgoing| {
+        let count_at = |at: &[u64], outgoing: &mut Outgoing| {
             at.iter().for_each(|at| outgoing.on_blocked(us(*at)));
             std::mem::take(&mut *blocked.0.lock().unwrap())
         };
