@@ -50,9 +50,6 @@ const PATHS: [&str; 4] = ["constant:12mbit", "lte-driving", "umts-driving", "hsp
 /// Recorded traces of the full form, where there are any.
 const RECORDED: [&str; 2] = ["att-lte-driving", "city-drive"];
 
-/// Where they are known to differ, which docs/validation.md tells about.
-const KNOWN: [(&str, &str); 0] = [];
-
 /// What figures leave out: slow start is over by then.
 const SKIP_S: f64 = 5.0;
 
@@ -395,10 +392,8 @@ fn every_controller_does_with_real_packets_what_it_does_in_the_simulator() {
             "rows": rows.iter().map(Row::json).collect::<Vec<_>>() });
         fs::write(file, serde_json::to_string_pretty(&document).unwrap() + "\n").unwrap();
     }
-    let is_news = |row: &&Row| {
-        row.verdict == Verdict::Differs && !KNOWN.contains(&(&row.case.cc, &shown(&row.case.trace)))
-    };
-    let differing: Vec<String> = rows.iter().filter(is_news).map(Row::line).collect();
+    let differs = |row: &&Row| row.verdict == Verdict::Differs;
+    let differing: Vec<String> = rows.iter().filter(differs).map(Row::line).collect();
     assert!(differing.is_empty(), "{}", differing.join("\n"));
 }
 
