@@ -1,5 +1,6 @@
 //! MDI (Pötsch et al., 2017, and its successor of 2021): replays another delay-based controller
-//! from a Markov table by a guided random walk. No slow start, no delay profile, no set-point.
+//! from a Markov table by a guided random walk. No delay profile, no set-point, and slow start only
+//! on request.
 //!
 //! The walk is in [`cellpace_mdi`]; here is what a flow needs around it: the largest delay per
 //! epoch, how much of a window leaves when, and what losses and timeouts do. With relative states
@@ -7,6 +8,7 @@
 //! table says how many packets leave in each epoch, and nothing else bounds them.
 
 mod params;
+mod start;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +18,7 @@ use cellpace_mdi::{States, Walk, Window};
 use crate::{Ack, Controller, Event, Events, Loss, Phase, SentPacket, Setup, Stamp, Timeout};
 use params::Settings;
 pub use params::{INFO, flat};
+use start::Start;
 
 /// Retransmission timeouts, section 5 of the specification.
 const RTO_FACTOR: u64 = 5;
@@ -30,6 +33,8 @@ pub struct Mdi {
     epoch: Span,
     next_epoch: Time,
     walk: Walk,
+    /// While there is one the walk only watches.
+    slow_start: Option<Start>,
     /// Seeds of walks to come, after a change of path.
     random: crate::Random,
     /// Largest RTT acked since the last epoch.
@@ -62,7 +67,7 @@ impl Controller for Mdi {
         self.credit = (self.credit - 1.0).max(0.0);
         self.app_limited = packet.app_limited;
         self.next_number = packet.number.saturating_add(1);
-        Stamp { local: [u64::from(self.walk.window()), 0, 0, 0], wire: 0 }
+        Stamp { local: [u64::from(self.window()), 0, 0, 0], wire: 0 }
     }
 
     /// Section 5 of the specification. Late acks of packets declared lost are no samples, as they
@@ -78,6 +83,7 @@ impl Controller for Mdi {
         self.heard = true;
         self.quiet_since = ack.now;
         self.in_flight = ack.in_flight;
+        self.grow_in_slow_start(ack);
     }
 
     /// Section 8 of the specification, its choice: the walk goes on from the smaller window. Until
@@ -86,6 +92,9 @@ impl Controller for Mdi {
     fn on_loss(&mut self, loss: &Loss<'_>) {
         self.in_flight = loss.in_flight;
         let Some(newest) = loss.packets.iter().map(|packet| packet.number).max() else { return };
+        if let Some(start) = &mut self.slow_start {
+            return start.lose(loss);
+        }
         if !self.settings.cuts || newest < self.recover {
             return;
         }
@@ -102,6 +111,13 @@ impl Controller for Mdi {
     /// Section 8 of the specification, its choice.
     fn on_timeout(&mut self, timeout: &Timeout) {
         self.in_flight = 0;
+        if self.slow_start.is_some() {
+            if !self.heard {
+                // Section 10 of Verus' specification.
+                return self.begin();
+            }
+            self.leave_slow_start(timeout.now);
+        }
         self.walk.set_window(self.walk.window() / 2, true);
         self.recover = timeout.next_number;
         self.ceiling = None;
@@ -118,18 +134,18 @@ impl Controller for Mdi {
         self.heard = false;
         self.last_rtt = None;
         self.quiet_since = now;
-        self.credit = packets(self.walk.window());
+        self.begin();
         self.events.push(now, Event::Restart);
+        if self.slow_start.is_some() {
+            self.events.push(now, Event::Phase(Phase::SlowStart));
+        }
     }
 
     /// The window, or, where the table says how much leaves in an epoch, what that makes in a
     /// round trip.
     fn cwnd(&self) -> u64 {
-        let window = u64::from(self.walk.window());
-        let epochs = match self.settings.learnt.states() {
-            States::Absolute(_) => self.epochs_per_rtt().max(1),
-            _ => 1,
-        };
+        let window = u64::from(self.window());
+        let epochs = if self.slow_start.is_some() { 1 } else { self.portions() };
         // At most 2^16 packets of 2^16 units, so only absurd numbers saturate.
         (window.saturating_mul(epochs) >> 8).saturating_mul(self.mss) >> 8
     }
@@ -153,6 +169,9 @@ impl Controller for Mdi {
         // The schedule is absolute: late calls do not shift it.
         let passed = now.since(self.start).as_nanos() / self.epoch.as_nanos().max(1);
         self.next_epoch = self.start + self.epoch * passed.saturating_add(1);
+        if self.slow_start.as_mut().is_some_and(|start| start.is_lost(now)) {
+            self.end_slow_start(now);
+        }
         if self.heard && !self.is_idle() {
             self.run_epoch(now);
         }
@@ -163,7 +182,8 @@ impl Controller for Mdi {
     }
 
     fn snapshot(&self, show: &mut dyn FnMut(&'static str, f64)) {
-        show("w", packets(self.walk.window()));
+        show("w", packets(self.window()));
+        show("slow_start", f64::from(u8::from(self.slow_start.is_some())));
         show("d", self.d1.as_millis_f64());
         show("users", f64::from(self.settings.learnt.users[self.walk.table()]));
         show("credit", self.credit);
@@ -175,16 +195,14 @@ impl Mdi {
     fn new(settings: Settings, mut setup: Setup) -> Self {
         let walk = new_walk(&settings, &mut setup.random);
         let epoch = settings.learnt.epoch;
-        let mut events = Events::new();
-        // "No slow-start is required", section 5 of the paper.
-        events.push(setup.start, Event::Phase(Phase::Avoidance));
-        Self {
+        let mut mdi = Self {
             mss: setup.mss.max(1),
             start: setup.start,
             epoch,
             next_epoch: setup.start + epoch,
-            credit: packets(walk.window()).max(1.0),
+            credit: 0.0,
             walk,
+            slow_start: None,
             random: setup.random,
             epoch_max: None,
             d1: Span::ZERO,
@@ -196,8 +214,62 @@ impl Mdi {
             next_number: 0,
             recover: 0,
             ceiling: None,
-            events,
+            events: Events::new(),
             settings,
+        };
+        mdi.begin();
+        mdi.events.push(mdi.start, Event::Phase(mdi.phase()));
+        mdi
+    }
+
+    /// "No slow-start is required", section 5 of the paper, and so it is on request only.
+    fn begin(&mut self) {
+        self.slow_start = self.settings.slow_start.then(Start::new);
+        self.credit = packets(self.window()).max(1.0);
+    }
+
+    fn phase(&self) -> Phase {
+        if self.slow_start.is_some() { Phase::SlowStart } else { Phase::Avoidance }
+    }
+
+    /// The window of slow start or of the walk.
+    fn window(&self) -> Window {
+        let slow = self.slow_start.as_ref();
+        slow.map_or(self.walk.window(), |start| (start.window() * 65_536.0) as Window)
+    }
+
+    fn grow_in_slow_start(&mut self, ack: &Ack<'_>) {
+        let Some(start) = &mut self.slow_start else { return };
+        if start.is_over(ack) {
+            return self.end_slow_start(ack.now);
+        }
+        self.credit = start.granted(self.in_flight as f64 / self.mss as f64, self.credit);
+    }
+
+    /// By its delay or a loss. Until the round trip is over the walk does not grow.
+    fn end_slow_start(&mut self, now: Time) {
+        self.leave_slow_start(now);
+        self.recover = self.next_number;
+        self.ceiling = Some(self.walk.window());
+    }
+
+    /// The walk takes over at the window that was reached.
+    fn leave_slow_start(&mut self, now: Time) {
+        let Some(start) = self.slow_start.take() else { return };
+        self.set_walk(&start);
+        self.credit = 0.0;
+        self.events.push(now, Event::Phase(Phase::Avoidance));
+    }
+
+    fn set_walk(&mut self, start: &Start) {
+        self.walk.set_window((start.window() / self.portions() as f64 * 65_536.0) as Window, true);
+    }
+
+    /// In how many parts a window leaves.
+    fn portions(&self) -> u64 {
+        match self.settings.learnt.states() {
+            States::Absolute(_) => self.epochs_per_rtt().max(1),
+            _ => 1,
         }
     }
 
@@ -218,15 +290,23 @@ impl Mdi {
         if let Some(ceiling) = self.ceiling.filter(|ceiling| window > *ceiling) {
             self.walk.set_window(ceiling, false);
         }
+        self.send_window();
+        if self.in_flight == 0 {
+            // Without a packet there is no ack, and the walk would learn nothing for ever.
+            self.credit = self.credit.max(1.0);
+        }
+    }
+
+    fn send_window(&mut self) {
+        if let Some(start) = self.slow_start.clone() {
+            // The acks release; the walk knows delays, and from which window it will go on.
+            return self.set_walk(&start);
+        }
         let window = packets(self.walk.window());
         match self.settings.learnt.states() {
             // "The obtained w is then sent", section 5.1 of the paper.
             States::Absolute(_) => self.credit = window,
             _ => self.release(window),
-        }
-        if self.in_flight == 0 {
-            // Without a packet there is no ack, and the walk would learn nothing for ever.
-            self.credit = self.credit.max(1.0);
         }
     }
 

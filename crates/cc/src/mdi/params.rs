@@ -92,6 +92,14 @@ static PARAMS: &[Param] = &[
         help: "what a loss leaves of the window at which the packet was sent",
         source: "2021 code; Eq. 6, Verus",
     },
+    Param {
+        key: "start",
+        kind: Kind::Word(&["table", "slow"]),
+        default: "table",
+        unit: "",
+        help: "walk from the first ack on, or only after a slow start like Verus' own",
+        source: "MDI paper section 5; slow: Verus, section 5.1",
+    },
 ];
 
 /// What the flows of one controller string share.
@@ -158,14 +166,17 @@ fn load(args: &mut Args, read: &mut ReadFile<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Table and rules of an `mdi` string for other runtimes; `None` for any other controller, and
-/// for several tables among which the walk chooses.
+/// Table and rules of an `mdi` string for other runtimes; `None` for any other controller, for
+/// several tables among which the walk chooses, and for a slow start in front of it.
 pub fn flat(spec: &ControllerSpec) -> Option<Flat> {
     if spec.info().name != INFO.name {
         return None;
     }
     let settings = Settings::new(spec.args());
     let [table] = &settings.learnt.tables[..] else { return None };
+    if settings.slow_start {
+        return None;
+    }
     Some(Flat {
         table: Table::clone(table),
         epoch_us: u32::try_from(settings.learnt.epoch.as_nanos() / 1000).unwrap_or(u32::MAX),
@@ -181,6 +192,7 @@ pub(super) struct Settings {
     pub(super) out_of_range: OutOfRange,
     pub(super) cuts: bool,
     pub(super) m: f64,
+    pub(super) slow_start: bool,
 }
 
 impl Settings {
@@ -198,6 +210,7 @@ impl Settings {
             },
             cuts: args.word("loss") == "cut",
             m: args.number("m"),
+            slow_start: args.word("start") == "slow",
         }
     }
 }

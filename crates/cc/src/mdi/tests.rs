@@ -1,7 +1,7 @@
 use std::cell::RefCell;
 
 use cellpace_base::{Random, Span, Time};
-use cellpace_mdi::{About, Absolute, Axis, Cell, Counts, Model, Part, Relative, States};
+use cellpace_mdi::{About, Absolute, Axis, Cell, Counts, Levels, Model, Part, Relative, States};
 
 use crate::{
     Ack, AckedPacket, Controller, ControllerSpec, Event, Loss, LostPacket, RttEstimator,
@@ -12,6 +12,16 @@ fn relative(cells: &[(u32, u32, u64)]) -> Model {
     let d = Axis::new("delay", -10_000, 10_000, 2000).unwrap();
     let w = Axis::new("window", -20_000, 20_000, 2000).unwrap();
     model(States::Relative(Relative { d, w }), cells)
+}
+
+/// A table over levels of which every row changes the window by `change` and nothing else.
+fn levels(change: i64) -> Model {
+    let d = Axis::new("delay", 0, 2000, 100).unwrap();
+    let w = Axis::new("window", -20_000, 20_000, 10_000).unwrap();
+    let column = w.index(change).unwrap();
+    let to = |row| (0..d.len()).map(move |level| (row, w.len() * level + column, 1));
+    let cells: Vec<_> = (0..d.len() * w.len()).flat_map(to).collect();
+    model(States::Levels(Levels { d, w }), &cells)
 }
 
 fn absolute(cells: &[(u32, u32, u64)]) -> Model {
@@ -47,10 +57,14 @@ const MSS: u64 = 1500;
 
 impl Flow {
     fn new(model: &Model, parameters: &str, seed: u64) -> Self {
+        Self::of(&spec(model, parameters), seed)
+    }
+
+    fn of(spec: &ControllerSpec, seed: u64) -> Self {
         let random = Random::seeded(seed, 0);
         let setup = Setup { mss: MSS, start: Time::ZERO, random };
         Self {
-            controller: spec(model, parameters).build(setup),
+            controller: spec.build(setup),
             now: Time::ZERO,
             next: 0,
             in_flight: 0,
@@ -74,6 +88,19 @@ impl Flow {
             };
             self.newest = self.controller.on_sent(&packet);
             self.next += 1;
+        }
+        self.next - first
+    }
+
+    /// Acks everything, one after the other, after one RTT; what that releases leaves at once.
+    /// Returns how many packets that was.
+    fn round(&mut self, rtt: Span) -> u64 {
+        let first = self.next;
+        let flight = self.in_flight / MSS;
+        self.now += rtt;
+        for number in first - flight..first {
+            self.ack_number(number, rtt);
+            self.send();
         }
         self.next - first
     }
@@ -273,6 +300,152 @@ fn timeouts_come_after_five_round_trips() {
         flow.ack(Span::from_millis(rtt));
         assert_eq!(flow.controller.rto(), Some(Span::from_millis(rto)));
     }
+}
+
+/// A table of which the window never changes.
+fn constant() -> Model {
+    relative(&[(115, 115, 1000)])
+}
+
+fn time_out(flow: &mut Flow) {
+    flow.controller.on_timeout(&Timeout {
+        now: flow.now,
+        prior_in_flight: flow.in_flight,
+        in_a_row: 1,
+        next_number: flow.next,
+    });
+    flow.in_flight = 0;
+}
+
+#[test]
+fn a_slow_start_doubles_the_window_every_round_trip() {
+    let mut flow = Flow::new(&constant(), ",start=slow", 1);
+    assert_eq!(flow.send(), 1);
+    let sent: Vec<u64> = (0..5).map(|_| flow.round(Span::from_millis(20))).collect();
+    assert_eq!(sent, [2, 4, 8, 16, 32]);
+    let mut flow = Flow::new(&constant(), "", 1);
+    assert_eq!(flow.send(), 10, "not unless it is asked for");
+}
+
+#[test]
+fn a_slow_start_is_that_of_verus_and_ends_where_that_does() {
+    let verus = "verus".parse::<ControllerSpec>().unwrap();
+    let model = constant();
+    for (rtt, exit) in [(20, 301), (60, 501), (400, 601)] {
+        let windows = |spec: &ControllerSpec| {
+            let mut flow = Flow::of(spec, 1);
+            flow.send();
+            let mut windows: Vec<u64> = (0..7)
+                .map(|_| {
+                    flow.round(Span::from_millis(rtt));
+                    flow.controller.cwnd() / MSS
+                })
+                .collect();
+            for delay in [exit - 2, exit] {
+                flow.ack(Span::from_millis(delay));
+                windows.push(flow.controller.cwnd() / MSS);
+            }
+            windows
+        };
+        let ours = windows(&spec(&model, ",start=slow"));
+        assert_eq!(ours, windows(&verus), "RTT {rtt} ms");
+        assert_eq!(ours[6..], [128, 129, 90], "RTT {rtt} ms");
+    }
+}
+
+#[test]
+fn the_table_takes_over_where_slow_start_ends() {
+    let mut flow = Flow::new(&levels(10_000), ",start=slow", 1);
+    flow.send();
+    for _ in 0..6 {
+        flow.round(Span::from_millis(20));
+        flow.epoch();
+    }
+    assert_eq!(flow.w(), 64.0, "the table only watches");
+    let last = flow.next;
+    flow.ack_number(last - 9, Span::from_millis(400));
+    let left = flow.w();
+    assert!((left - 0.7 * 64.0).abs() < 0.01, "{left}");
+    flow.epoch();
+    assert_eq!((flow.w(), flow.send()), (left, 0), "until the round trip is over");
+    while flow.in_flight > 20 * MSS {
+        flow.ack_number(last - 1, Span::from_millis(400));
+    }
+    flow.epoch();
+    assert!(flow.send() > 0);
+    flow.ack_number(last, Span::from_millis(400));
+    flow.epoch();
+    assert!(flow.w() > 1.04 * left, "{} {left}", flow.w());
+}
+
+#[test]
+fn a_table_of_packets_per_epoch_takes_over_a_share_of_the_window() {
+    let mut flow = Flow::new(&absolute(&[]), ",start=slow", 1);
+    flow.send();
+    for _ in 0..6 {
+        flow.round(Span::from_millis(50));
+    }
+    assert_eq!(flow.controller.cwnd(), 64 * MSS);
+    flow.ack(Span::from_millis(501));
+    // 44.8 packets in 101 epochs: less than one in each.
+    assert_eq!(flow.w(), 0.0);
+    let mut flow = Flow::new(&absolute(&[]), ",start=slow", 1);
+    flow.send();
+    for _ in 0..6 {
+        flow.round(Span::from_millis(50));
+    }
+    time_out(&mut flow);
+    // 64 packets in ten epochs are six, of which a timeout leaves half.
+    assert_eq!(flow.w(), 3.0);
+}
+
+#[test]
+fn a_loss_ends_slow_start_when_the_packet_is_given_up() {
+    let after = |rounds: u32| {
+        let mut flow = Flow::new(&levels(0), ",start=slow", 1);
+        flow.send();
+        (0..rounds).for_each(|_| _ = flow.round(Span::from_millis(20)));
+        flow.lose(flow.next - 1);
+        let (lost, before) = (flow.now, flow.w());
+        while flow.now < lost + Span::from_millis(145) {
+            flow.epoch();
+            assert_eq!(flow.w(), before);
+        }
+        flow.epoch();
+        let slow = |flow: &Flow| {
+            let mut slow = false;
+            flow.controller
+                .snapshot(&mut |name, value| slow |= name == "slow_start" && value > 0.0);
+            slow
+        };
+        (flow.w(), slow(&flow))
+    };
+    let (w, slow) = after(5);
+    assert!((w - 0.7 * 32.0).abs() < 0.01 && !slow, "{w}");
+    // What is left is not above 20 packets.
+    let (w, slow) = after(4);
+    assert!((w - 0.7 * 16.0).abs() < 0.01 && slow, "{w}");
+}
+
+#[test]
+fn a_timeout_begins_slow_start_anew_or_ends_it() {
+    let mut flow = Flow::new(&constant(), ",start=slow", 1);
+    flow.send();
+    time_out(&mut flow);
+    assert_eq!((flow.w(), flow.send()), (1.0, 1), "nobody has answered yet");
+    (0..4).for_each(|_| _ = flow.round(Span::from_millis(20)));
+    assert_eq!(flow.w(), 16.0);
+    time_out(&mut flow);
+    assert_eq!((flow.w(), flow.send()), (8.0, 1));
+    flow.controller.on_path_change(flow.now);
+    assert_eq!(flow.w(), 1.0, "another path");
+}
+
+#[test]
+fn a_slow_start_has_no_flat_form() {
+    let model = constant();
+    assert!(super::flat(&spec(&model, "")).is_some());
+    assert!(super::flat(&spec(&model, ",start=slow")).is_none());
 }
 
 #[test]

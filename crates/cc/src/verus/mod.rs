@@ -16,6 +16,7 @@
 
 mod params;
 mod profile;
+mod slow_start;
 mod spline;
 #[cfg(test)]
 mod tests;
@@ -29,8 +30,9 @@ use crate::{
     Spurious, Stamp, Timeout,
 };
 pub use params::INFO;
-use params::{CreditRule, ExitRule, Law, Settings};
+use params::{Law, Settings};
 use profile::{DelayProfile, MAX_WINDOW, Repair};
+pub(crate) use slow_start::SlowStart;
 
 /// Gaps that wait at most; beyond, the oldest expires early. More than the largest window.
 const MAX_MISSING: usize = 1 << 16;
@@ -349,7 +351,7 @@ impl Verus {
         }
         let delay = packet.rtt.as_millis_f64().max(LEAST_DELAY);
         let w = self.window_of(&packet.stamp);
-        let exits = self.slow_start && delay > self.exit_delay();
+        let exits = self.slow_start && delay > self.settings.slow_start.exit_delay(self.base());
         if exits {
             self.leave_slow_start_for_delay(now, w);
         }
@@ -407,7 +409,7 @@ impl Verus {
     /// Section 5.2 of the specification.
     fn grow_in_slow_start(&mut self, packet: &AckedPacket) {
         if !packet.app_limited {
-            self.w = (self.w + 1.0).min(self.settings.max_window);
+            self.w = self.settings.slow_start.grown(self.w);
         }
         self.grant_slow_start_credit();
         let acked = (packet.number - self.session_first).saturating_add(1);
@@ -419,25 +421,8 @@ impl Verus {
     }
 
     fn grant_slow_start_credit(&mut self) {
-        let unspent = match self.settings.credit {
-            CreditRule::Alcc => self.credit,
-            CreditRule::Code => 0.0,
-        };
-        let room = (self.w - self.in_flight as f64 - unspent).max(0.0);
-        self.credit = (self.credit + room).min(self.settings.max_window);
-    }
-
-    /// Above this RTT, in ms, slow start ends.
-    fn exit_delay(&self) -> f64 {
-        let absolute = self.settings.exit_delay;
-        let relative = self.settings.exit_ratio * self.base();
-        match self.settings.exit_rule {
-            ExitRule::Absolute => absolute,
-            ExitRule::Ratio => relative,
-            // On a path with a base RTT above the absolute limit every RTT exceeds it; only half
-            // as much again says that there is a queue.
-            ExitRule::Min => absolute.min(relative).max(1.5 * self.base()),
-        }
+        let rules = &self.settings.slow_start;
+        self.credit = rules.granted(self.w, self.in_flight as f64, self.credit);
     }
 
     /// The TCP below refuses data: the window that counts is its own, and one above it would be
@@ -456,7 +441,7 @@ impl Verus {
     /// Exit a of slow start.
     fn leave_slow_start_for_delay(&mut self, now: Time, w: u32) {
         let before = self.w;
-        self.w = (self.settings.m * f64::from(w)).clamp(1.0, self.settings.max_window);
+        self.w = self.settings.slow_start.after_delay(w);
         self.d_est = self.delay_at(self.w);
         self.in_loss = true;
         self.hold = true;
@@ -638,7 +623,7 @@ impl Verus {
             if !self.in_loss {
                 self.decrease(now, gap.w);
             }
-            if self.slow_start && self.w.floor() > self.settings.exit_loss {
+            if self.slow_start && self.settings.slow_start.ends_by_loss(self.w) {
                 self.leave_slow_start_for_loss(gap.w);
             }
         }
@@ -683,7 +668,7 @@ impl Verus {
 
     fn decrease(&mut self, now: Time, w_lost: u32) {
         let before = self.w;
-        self.w = (self.settings.m * f64::from(w_lost)).min(self.w).max(1.0); // Eq. 6, Verus
+        self.w = self.settings.slow_start.after_loss(self.w, w_lost);
         self.d_est = self.delay_at(self.w);
         self.in_loss = true;
         self.note_reduction(now, before);

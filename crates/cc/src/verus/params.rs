@@ -4,6 +4,7 @@ use cellpace_base::{Args, Kind, Param, Span};
 
 use super::Verus;
 use super::profile::{Extension, FitSettings, MAX_WINDOW, Repair};
+use super::slow_start::{CreditRule, ExitRule, SlowStart};
 use crate::ControllerInfo;
 
 /// The registry's entry.
@@ -195,12 +196,8 @@ pub(super) struct Settings {
     pub(super) update_profile: bool,
     pub(super) law: Law,
     pub(super) epochs_in_loss: bool,
-    pub(super) exit_rule: ExitRule,
-    pub(super) exit_delay: f64,
-    pub(super) exit_ratio: f64,
-    pub(super) exit_loss: f64,
+    pub(super) slow_start: SlowStart,
     pub(super) exit_packets: Option<u64>,
-    pub(super) credit: CreditRule,
     pub(super) gap_expiry: Span,
     /// Zero where the delay does not matter.
     pub(super) gap_ratio: f64,
@@ -227,25 +224,11 @@ pub(super) enum Law {
     Paper,
 }
 
-/// Which delay ends slow start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ExitRule {
-    Min,
-    Absolute,
-    Ratio,
-}
-
-/// Whether slow start counts credit that is not spent yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CreditRule {
-    Alcc,
-    Code,
-}
-
 impl Settings {
     pub(super) fn new(args: &Args, mss: u64) -> Self {
         let millis = |key| args.span(key).as_millis_f64();
         let max_window = args.window("max_window").bytes(mss) / mss.max(1);
+        let max_window = max_window.clamp(1, u64::from(MAX_WINDOW)) as f64;
         Self {
             r: args.number("r"),
             epoch: args.span("epoch"),
@@ -276,19 +259,23 @@ impl Settings {
             update_profile: args.flag("update_profile"),
             law: if args.word("law") == "paper" { Law::Paper } else { Law::Code },
             epochs_in_loss: args.flag("epochs_in_loss"),
-            exit_rule: match args.word("slow_start_exit") {
-                "absolute" => ExitRule::Absolute,
-                "ratio" => ExitRule::Ratio,
-                _ => ExitRule::Min,
+            slow_start: SlowStart {
+                exit_rule: match args.word("slow_start_exit") {
+                    "absolute" => ExitRule::Absolute,
+                    "ratio" => ExitRule::Ratio,
+                    _ => ExitRule::Min,
+                },
+                exit_delay: millis("ss_exit_delay"),
+                exit_ratio: args.number("ss_exit_ratio"),
+                exit_loss: args.number("ss_exit_loss"),
+                credit: match args.word("credit") {
+                    "code" => CreditRule::Code,
+                    _ => CreditRule::Alcc,
+                },
+                m: args.number("m"),
+                max_window,
             },
-            exit_delay: millis("ss_exit_delay"),
-            exit_ratio: args.number("ss_exit_ratio"),
-            exit_loss: args.number("ss_exit_loss"),
             exit_packets: Some(args.integer("ss_exit_packets")).filter(|packets| *packets > 0),
-            credit: match args.word("credit") {
-                "code" => CreditRule::Code,
-                _ => CreditRule::Alcc,
-            },
             gap_expiry: args.span("gap_expiry"),
             gap_ratio: if args.word("gap") == "safe" { args.number("gap_ratio") } else { 0.0 },
             ceiling_loss: args.number("ceiling_loss"),
@@ -300,7 +287,7 @@ impl Settings {
             rto_min: args.span("rto_min"),
             rto_max: args.span("rto_max"),
             rto_initial: args.span("rto_initial"),
-            max_window: max_window.clamp(1, u64::from(MAX_WINDOW)) as f64,
+            max_window,
         }
     }
 }

@@ -1036,7 +1036,9 @@ fn defaults_are_those_of_the_specification() {
     let settings = Settings::new(&Args::defaults(INFO.params), MSS);
     assert_eq!((settings.r, settings.delta1, settings.delta2), (6.0, 1.0, 2.0));
     assert_eq!((settings.alpha, settings.fit.ewma, settings.m), (0.2, 0.875, 0.7));
-    assert_eq!((settings.exit_delay, settings.exit_ratio, settings.exit_loss), (500.0, 15.0, 20.0));
+    let start = settings.slow_start;
+    assert_eq!((start.exit_delay, start.exit_ratio, start.exit_loss), (500.0, 15.0, 20.0));
+    assert_eq!(start, SlowStart::default());
     assert_eq!(settings.max_window, 39_999.0);
     assert_eq!(settings.exit_packets, None);
 }

@@ -94,8 +94,8 @@ fn export_flat(args: &ExportArgs) -> Result<ExitCode, Failure> {
     let spec =
         ControllerSpec::parse(&format!("mdi:model=-,{}", args.rules), &mut |_| Ok(bytes.clone()));
     let spec = spec.map_err(|error| Failure::usage(format!("--rules: {error}")))?;
-    let flat =
-        mdi::flat(&spec).ok_or_else(|| Failure::usage("--rules: users=adapt has no flat form"))?;
+    let flat = mdi::flat(&spec)
+        .ok_or_else(|| Failure::usage("--rules: users=adapt and start=slow have no flat form"))?;
     let stdout = PathBuf::from("-");
     write_bytes(args.output.as_ref().unwrap_or(&stdout), &flat.to_bytes())?;
     if let Some(path) = &args.vectors {
