@@ -326,7 +326,7 @@ class Evaluation:
 def on_off_claim(name, throughputs, delays):
     verdict = ("reproduced" if throughputs == delays == ON_OFF_USERS else
                "in part" if throughputs + delays >= ON_OFF_USERS else "refuted")
-    return [f"`{name}`, combined, ON/OFF: model and teacher within their confidence intervals",
+    return [f"{name}, ON/OFF: model and teacher within their confidence intervals",
             f"throughput of {throughputs}, delay of {delays} of {ON_OFF_USERS} users", verdict]
 
 
@@ -350,6 +350,7 @@ def counted(users):
 # ON/OFF traffic: section 6.6 of the paper ------------------------------------------------------
 
 ON_OFF_USERS, ON_OFF_SECONDS = 4, 3000
+FIRST_SECONDS = [(0, 2), (2, 4), (4, 8)]
 ON_OFF_SCENARIO = """\
 trace = "channels.down"
 rtt = "40ms"
@@ -378,8 +379,10 @@ def one_after_the_other(path):
 def on_off(bench):
     """Needs the models of `Evaluation`."""
     one_after_the_other(bench.folder / "channels.down")
-    ccs = {"teacher": TEACHER, "levels": model("levels", "combined", 0),
-           "absolute": model("absolute", "combined", 0)}
+    models = {f"`{variant}`, combined{said}": model(variant, "combined", 0) + start
+              for variant in ("levels", "absolute")
+              for said, start in (("", ""), (", `start=slow`", ",start=slow"))}
+    ccs = {"teacher": TEACHER, **models}
     users = {}
     for name, cc in ccs.items():
         runs = []
@@ -394,7 +397,7 @@ def on_off(bench):
     rows, overlaps = [], {}
     for name, cc in ccs.items():
         for index, figure in enumerate(("throughput, Mbit/s", "one-way delay, ms")):
-            row = ["teacher" if name == "teacher" else f"`{name}`, combined", figure]
+            row = [name, figure]
             for user in range(ON_OFF_USERS):
                 pair = users[name][user][index]
                 apart = not overlap(pair, users["teacher"][user][index])
@@ -402,25 +405,30 @@ def on_off(bench):
                 row.append(shown(pair, "{:.2f}" if index == 0 else "{:.1f}") + (" **≠**" if apart else ""))
             rows.append(row)
     text = table(["", ""] + [f"user {user + 1}" for user in range(ON_OFF_USERS)], rows)
-    for name in ("levels", "absolute"):
+    for name in models:
         factor = [mean(users[name][u][i][0] for u in range(ON_OFF_USERS)) /
                   mean(users["teacher"][u][i][0] for u in range(ON_OFF_USERS)) for i in (0, 1)]
-        text += (f"\n`{name}`: intervals overlap for the throughput of {overlaps[(name, 0)]} of "
+        text += (f"\n{name}: intervals overlap for the throughput of {overlaps[(name, 0)]} of "
                  f"{ON_OFF_USERS} users and for the delay of {overlaps[(name, 1)]}; all users together "
                  f"have {factor[0]:.2f} times the teacher's throughput and {factor[1]:.2f} times its delay.\n")
-    text += first_seconds(bench, list(ccs.values())[:2])
-    return text, {name: (overlaps[(name, 0)], overlaps[(name, 1)]) for name in ("levels", "absolute")}
+    text += first_seconds(bench, dict(list(ccs.items())[:3]))
+    return text, {name: (overlaps[(name, 0)], overlaps[(name, 1)]) for name in models}
 
 
 def first_seconds(bench, ccs):
-    """What a lone flow does at its start, which decides much of a file of 8 s."""
-    runs = bench.runs(CHANNELS, ccs, *RED, "--skip", "0s", "--duration", "2s", "--repeat", SEEDS)
-    parts = []
-    for who, cc in zip(("the teacher", "`levels`"), ccs):
-        cells = [run for trace in CHANNELS for run in runs[(trace, cc)]]
-        parts.append(f"{who} uses {100 * mean(run['utilization'] for run in cells):.0f} % of the link at "
-                     f"a mean queue delay of {average(cells, 'queue'):.0f} ms")
-    return f"\nIn the first two seconds of a lone flow on the channels {' and '.join(parts)}.\n"
+    """What a lone flow does in its first seconds, which are most of a file of 8 s."""
+    rows = []
+    for name, cc in ccs.items():
+        row = [name]
+        for begin, end in FIRST_SECONDS:
+            runs = bench.runs(CHANNELS, [cc], *RED, "--skip", f"{begin}s",
+                              "--duration", f"{end}s", "--repeat", SEEDS)
+            cells = [run for trace in CHANNELS for run in runs[(trace, cc)]]
+            row.append(f"{100 * mean(run['utilization'] for run in cells):.0f} % / "
+                       f"{average(cells, 'queue'):.0f} ms")
+        rows.append(row)
+    header = ["utilization / mean queue delay"] + [f"{a} to {b} s" for a, b in FIRST_SECONDS]
+    return "\nThe first seconds of a lone flow on the channels:\n\n" + table(header, rows)
 
 
 def overlap(one, other):
