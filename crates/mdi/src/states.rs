@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::change::{delay_change, log10_q16, relative_step, window_change};
+use crate::change::{ONE_PACKET, delay_change, log10_q16, relative_step, window_change};
 use crate::{Chain, Sample};
 
 /// States of a model at most, so that an index fits 32 bits and a file cannot ask for more.
@@ -372,13 +372,24 @@ impl States {
     /// The change of the window is that from where the changes so far lead, not from the last
     /// sample: what rounding leaves over is part of the next change, so that small changes add up
     /// and a walk drifts no more than its teacher.
+    ///
+    /// A window of one packet ends the chain. From one packet every change has the measure 0
+    /// (section 3 of the specification), so whatever follows a teacher by it would stay there and
+    /// take all that the teacher does afterwards for no change. Nor does the chain begin anew where
+    /// the teacher has come back: acks tell it the delay of a window that it has given up, and a
+    /// table that learns to grow at such delays does so in a queue that is its own.
     fn level_transitions(&self, states: &Levels, chain: &Chain, mut count: impl FnMut(u32, u32)) {
-        let Some(first) = chain.first() else { return };
-        let (mut base, mut reached, mut before) = (Base::default(), first.window, None);
+        let (mut base, mut reached, mut before) = (Base::default(), None, None);
         for sample in chain {
             base.step(Some(sample.delay_us));
-            let change = states.w.clamped(window_change(sample.window, reached));
-            reached = relative_step(reached, states.w.value(change));
+            match reached {
+                None if sample.window <= ONE_PACKET => continue,
+                Some(reached) if sample.window.min(reached) <= ONE_PACKET => return,
+                _ => {}
+            }
+            let from = reached.unwrap_or(sample.window);
+            let change = states.w.clamped(window_change(sample.window, from));
+            reached = Some(relative_step(from, states.w.value(change)));
             let state = self.index(states.level(sample.delay_us, &base), change);
             if let Some(from) = before.replace(state) {
                 count(from, state);
@@ -643,6 +654,21 @@ mod tests {
             .collect();
         // At most 30, which is 30 % of 10; log10 of 30 is 1.48.
         assert_eq!(changes, [30.0, 30.0, 30.0, 30.0, 27.0]);
+    }
+
+    #[test]
+    fn a_window_of_one_packet_ends_the_chain() {
+        let sample = |w: u32| Sample { delay_us: 50_000, window: w << 16, sent: 1 };
+        let changes = |windows: &[u32]| -> Vec<f64> {
+            let chain: Chain = windows.iter().copied().map(sample).collect();
+            let value = |to| levels().window_value(levels().window_of(to));
+            counted(&levels(), &chain).iter().map(|(_, to)| value(*to)).collect()
+        };
+        assert_eq!(changes(&[10, 10, 11, 1, 1, 20, 21]), [0.0, 9.0]);
+        assert_eq!(changes(&[1, 1, 10, 10, 11]), [0.0, 9.0], "it begins above one packet");
+        assert!(changes(&[1; 9]).is_empty());
+        // The steps that follow the teacher may be the ones that get there.
+        assert!(changes(&[3, 2, 2, 2, 2, 2]).len() <= 5);
     }
 
     #[test]
