@@ -48,7 +48,10 @@ fn rules_are_those_of_the_controller() {
             "--format flat --rules smapler=cdf",
             "--rules: `mdi` has no parameter `smapler`; did you mean `sampler`?",
         ),
-        ("--format flat --rules users=adapt", "--rules: users=adapt and start=slow have no flat form"),
+        (
+            "--format flat --rules users=adapt",
+            "--rules: users=adapt and start=slow have no flat form",
+        ),
         ("--format json --vectors v", "are for --format flat"),
         ("--format flat --users 3", "it has 1, 2"),
     ] {
