@@ -16,6 +16,7 @@ mod pieces;
 mod queue;
 mod relay;
 mod socket;
+pub mod framed;
 mod stream;
 #[cfg(feature = "tokio")]
 mod tokio_stream;

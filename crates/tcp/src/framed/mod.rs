@@ -1,0 +1,671 @@
+//! The client/server variant of ALCC: packets with numbers and acks inside the TCP stream.
+//!
+//! For algorithms whose receiver must think (Sprout), for paths on which a middlebox ends the TCP
+//! connection early, so that TCP's own acks speak of another path, and for systems that tell
+//! programs nothing of TCP's acks. `docs/alcc-wire.md` describes the bytes.
+//!
+//! [`Framed`] is sans-I/O: it stands between the application's bytes and those of a TCP connection,
+//! and whoever owns the socket moves both:
+//!
+//! ```
+//! use cellpace_base::Time;
+//! use cellpace_tcp::framed::{Config, Framed, Role};
+//!
+//! let config = |seed| Config::new("fixed:cwnd=20pkts".parse().unwrap(), seed);
+//! let now = Time::from_millis(1);
+//! let mut client = Framed::new(now, Role::Connect, &config(1))?;
+//! let mut server = Framed::new(now, Role::Listen { wait: None }, &config(2))?;
+//! client.write(b"GET");
+//! for _ in 0..3 {
+//!     for (from, to) in [(0, 1), (1, 0)] {
+//!         let sides = [&mut client, &mut server];
+//!         let mut bytes = Vec::new();
+//!         sides[from].poll_output(now, &mut bytes, 64_000);
+//!         sides[to].handle_input(now, &bytes)?;
+//!     }
+//! }
+//! assert_eq!(server.readable().0, b"GET");
+//! # Ok::<(), cellpace_tcp::framed::FramedError>(())
+//! ```
+
+mod error;
+pub mod frame;
+pub mod hello;
+mod incoming;
+mod outgoing;
+mod ring;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use cellpace_base::{Random, Span, Time};
+use cellpace_cc::{ControllerSpec, Event, Receiver, Setup};
+
+pub use error::FramedError;
+
+use frame::{Decoder, Piece};
+use hello::{Hello, HelloError, Refusal, Scan, VERSION};
+use incoming::Incoming;
+use outgoing::{Outgoing, Sizes};
+use ring::Ring;
+
+/// How an end of a framed connection behaves.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The controller of what this end sends.
+    pub cc: ControllerSpec,
+    /// Seed of the connection's own random source.
+    pub seed: u64,
+    /// TCP payload of a full packet in bytes, frame header included: TCP's own MSS, or packets do
+    /// not match segments. 64 to 65535.
+    pub segment: u16,
+    /// What each packet counts for beside that: headers of IP and TCP. The controller's MSS is the
+    /// sum of both.
+    pub overhead: u16,
+    /// Bytes from the application that wait to be sent at most: all of it is latency.
+    pub outgoing: usize,
+    /// Bytes from the other end that wait to be read at most, and so the most that can be under
+    /// way: at least the path's bandwidth times its RTT. At least 4096.
+    pub incoming: usize,
+    /// How long a connecting end waits for the answer to its hello; `None`: for ever.
+    pub answer_within: Option<Span>,
+    /// How long packets may be in flight without a single ack until the other end is given up;
+    /// `None`: for ever, as TCP's own timers end a dead connection anyway.
+    pub ack_within: Option<Span>,
+    /// Which controllers of the other end get their half here. The text comes from the network,
+    /// and some parameters make a half large.
+    pub halves: fn(&ControllerSpec) -> bool,
+}
+
+impl Config {
+    /// TCP payload of a full packet: what an MTU of 1500 leaves beside IPv4 and TCP with time
+    /// stamps.
+    pub const SEGMENT: u16 = 1448;
+
+    /// The defaults for a controller.
+    pub fn new(cc: ControllerSpec, seed: u64) -> Self {
+        Self {
+            cc,
+            seed,
+            segment: Self::SEGMENT,
+            overhead: 1500 - Self::SEGMENT,
+            outgoing: 256 << 10,
+            incoming: 4 << 20,
+            answer_within: Some(Span::from_secs(10)),
+            ack_within: None,
+            halves: |_| true,
+        }
+    }
+}
+
+/// Which end of the connection this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The one that connected: it says hello, and the other end must answer.
+    Connect,
+    /// The one that was connected to: if no hello comes, the connection is plain.
+    Listen {
+        /// For how long the silence of the other end may mean that it will say hello; `None`: for
+        /// ever. Where the application itself speaks first, this delays its first word to plain
+        /// clients.
+        wait: Option<Span>,
+    },
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum FramedEvent {
+    /// Both ends frame, in this version.
+    Framed(u16),
+    /// The other end does not frame: from here on bytes pass unchanged in both directions.
+    Plain,
+    /// The controller decided something.
+    Controller(Event),
+}
+
+/// Figures of a framed connection. Sizes in flight and windows count headers, all others do not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FramedStats {
+    /// Packets that left.
+    pub sent_packets: u64,
+    /// Bytes of the stream that left.
+    pub sent_bytes: u64,
+    /// Bytes of the stream that the other end acknowledged.
+    pub acked_bytes: u64,
+    /// Bytes of the application that have not left.
+    pub queued_bytes: u64,
+    /// Packets that came.
+    pub received_packets: u64,
+    /// Bytes of the stream that came.
+    pub received_bytes: u64,
+    /// Bytes that have not been read.
+    pub unread_bytes: u64,
+    /// Acks that left.
+    pub sent_acks: u64,
+    /// Acks that came.
+    pub received_acks: u64,
+    /// Reports of the half here that left.
+    pub sent_reports: u64,
+    /// Reports of the controller's half at the other end that came.
+    pub received_reports: u64,
+    /// How often TCP refused data.
+    pub blocks: u64,
+    /// Bytes in flight.
+    pub in_flight: u64,
+    /// The controller's window; `u64::MAX` where it has none, 0 before the hello.
+    pub cwnd: u64,
+    /// Smoothed RTT, from the first byte given to TCP to the ack.
+    pub srtt: Option<Span>,
+    /// Smallest RTT.
+    pub min_rtt: Option<Span>,
+}
+
+/// One end of a connection that is framed if the other end frames too.
+pub struct Framed {
+    config: Config,
+    role: Role,
+    state: State,
+    /// From the application.
+    queue: Ring,
+    /// To the application.
+    inbox: Ring,
+    /// The application sends nothing more.
+    finished: bool,
+    /// The stream beneath has no more bytes.
+    closed: bool,
+    /// What was made and did not fit the room for it: part of one frame, or a hello.
+    rest: Vec<u8>,
+    events: VecDeque<(Time, FramedEvent)>,
+    failed: Option<FramedError>,
+}
+
+enum State {
+    /// What the other end is, is open: these are its first bytes, and the end of patience.
+    Greeting(Vec<u8>, Option<Time>),
+    Framed(Box<Active>),
+    Plain,
+}
+
+struct Active {
+    decoder: Decoder,
+    incoming: Incoming,
+    outgoing: Outgoing,
+}
+
+/// The least inbox: less makes windows in which no full packet fits.
+const LEAST_INCOMING: usize = 4096;
+
+const LEAST_SEGMENT: u16 = 64;
+
+impl Framed {
+    /// An end of a new connection.
+    ///
+    /// # Errors
+    /// When the controller's text is too long for a hello.
+    pub fn new(now: Time, role: Role, config: &Config) -> Result<Self, FramedError> {
+        let mut config = config.clone();
+        config.segment = config.segment.max(LEAST_SEGMENT);
+        config.incoming = config.incoming.max(LEAST_INCOMING);
+        let text = half_text(&config.cc);
+        if text.len() > hello::MOST_TEXT_BYTES {
+            return Err(FramedError::TextTooLong(text.len()));
+        }
+        let patience = match role {
+            Role::Connect => config.answer_within,
+            Role::Listen { wait } => wait,
+        };
+        let mut framed = Self {
+            role,
+            state: State::Greeting(Vec::new(), patience.map(|patience| now + patience)),
+            queue: Ring::new(config.outgoing),
+            inbox: Ring::new(config.incoming),
+            finished: false,
+            closed: false,
+            rest: Vec::new(),
+            events: VecDeque::new(),
+            failed: None,
+            config,
+        };
+        if role == Role::Connect {
+            framed.say_hello(None);
+        }
+        Ok(framed)
+    }
+
+    /// Bytes came from the connection. Returns how many were taken: all, but in a plain connection
+    /// whose inbox is full. The others have to be passed again.
+    ///
+    /// # Errors
+    /// When the connection cannot go on. It stays so.
+    pub fn handle_input(&mut self, now: Time, bytes: &[u8]) -> Result<usize, FramedError> {
+        self.check()?;
+        let mut input = bytes;
+        let done = self.take_input(now, &mut input);
+        self.keep(done)?;
+        Ok(bytes.len() - input.len())
+    }
+
+    /// The connection has no more bytes: the other end closed its side.
+    ///
+    /// # Errors
+    /// When the other end has not finished its stream, or still owes acks.
+    pub fn handle_eof(&mut self, now: Time) -> Result<(), FramedError> {
+        self.check()?;
+        self.closed = true;
+        let whole = match (&self.state, self.role) {
+            (State::Greeting(first, _), Role::Listen { .. }) => {
+                let nothing_or_little = first.len() < hello::MAGIC.len();
+                if nothing_or_little {
+                    self.become_plain(now);
+                }
+                nothing_or_little
+            }
+            (State::Greeting(..), Role::Connect) => false,
+            (State::Plain, _) => true,
+            (State::Framed(active), _) => {
+                let (incoming, outgoing) = (&active.incoming, &active.outgoing);
+                incoming.is_ended() && outgoing.is_acked() && active.decoder.is_between_frames()
+            }
+        };
+        self.keep(if whole { Ok(()) } else { Err(FramedError::Truncated) })
+    }
+
+    /// What the other end's application sent, in two parts. Also after an error.
+    pub fn readable(&self) -> (&[u8], &[u8]) {
+        self.inbox.as_slices()
+    }
+
+    /// `count` of the readable bytes have been read.
+    pub fn consume(&mut self, count: usize) {
+        let count = self.inbox.consume(count);
+        if let State::Framed(active) = &mut self.state {
+            active.incoming.on_consumed(count, &self.inbox);
+        }
+    }
+
+    /// Whether the other end's application sends nothing more and everything has been read.
+    pub fn is_read(&self) -> bool {
+        let ended = match &self.state {
+            State::Framed(active) => active.incoming.is_ended(),
+            State::Plain => self.closed,
+            State::Greeting(..) => false,
+        };
+        ended && self.inbox.is_empty()
+    }
+
+    /// Takes as many of the application's bytes as there is room for, and says how many.
+    pub fn write(&mut self, bytes: &[u8]) -> usize {
+        if self.finished || self.failed.is_some() {
+            return 0;
+        }
+        self.queue.push(bytes)
+    }
+
+    /// Bytes that [`write`](Self::write) takes now.
+    pub fn room(&self) -> usize {
+        if self.finished || self.failed.is_some() { 0 } else { self.queue.room() }
+    }
+
+    /// The application sends nothing more.
+    pub fn finish(&mut self) {
+        self.finished = true;
+        if let State::Framed(active) = &mut self.state {
+            active.outgoing.finish();
+        }
+    }
+
+    /// Appends at most `room` bytes for the connection to `out`, and says how many. They count as
+    /// sent: the owner keeps what TCP does not take, and offers it again before it asks for more.
+    /// `room` is what TCP will probably take, for what it does not take lies in a queue that the
+    /// controller believes to be the path's.
+    pub fn poll_output(&mut self, now: Time, out: &mut Vec<u8>, room: usize) -> usize {
+        let start = out.len();
+        let end = start.saturating_add(room);
+        let count = self.rest.len().min(room);
+        out.extend(self.rest.drain(..count));
+        while out.len() < end && self.poll_frame(now, out, end) {
+            if out.len() > end {
+                self.rest.extend(out.drain(end..));
+            }
+        }
+        out.len() - start
+    }
+
+    /// TCP refused data that [`poll_output`](Self::poll_output) gave.
+    pub fn on_block(&mut self, now: Time) {
+        if let State::Framed(active) = &mut self.state {
+            active.outgoing.on_block(now);
+        }
+    }
+
+    /// Whether nothing will come out any more, so that the owner may end its side of the
+    /// connection. In a framed connection that is not when the application has finished: the other
+    /// direction still needs its acks.
+    pub fn is_drained(&self) -> bool {
+        if !self.rest.is_empty() {
+            return false;
+        }
+        match &self.state {
+            _ if self.failed.is_some() => true,
+            State::Greeting(..) => false,
+            State::Plain => self.finished && self.queue.is_empty(),
+            State::Framed(active) => {
+                let (incoming, outgoing) = (&active.incoming, &active.outgoing);
+                outgoing.is_sent() && incoming.is_ended() && incoming.is_acked()
+            }
+        }
+    }
+
+    /// Whether the other end has acknowledged everything, the end of the stream included. In a plain
+    /// connection nobody here knows.
+    pub fn is_delivered(&self) -> bool {
+        matches!(&self.state, State::Framed(active) if active.outgoing.is_acked())
+    }
+
+    /// When [`on_timer`](Self::on_timer) wants to be called, if ever. After it,
+    /// [`poll_output`](Self::poll_output) may have something.
+    pub fn next_deadline(&self) -> Option<Time> {
+        if self.failed.is_some() {
+            return None;
+        }
+        match &self.state {
+            State::Greeting(_, until) => *until,
+            State::Plain => None,
+            State::Framed(active) => {
+                let outgoing = active.outgoing.next_deadline(&self.queue, self.config.ack_within);
+                let incoming = active.incoming.next_deadline();
+                [outgoing, incoming].into_iter().flatten().min()
+            }
+        }
+    }
+
+    /// A deadline may have passed.
+    ///
+    /// # Errors
+    /// When the other end was silent for too long.
+    pub fn on_timer(&mut self, now: Time) -> Result<(), FramedError> {
+        self.check()?;
+        let done = match &mut self.state {
+            State::Greeting(first, Some(until)) if *until <= now => match self.role {
+                // It was all of the magic: nobody else says that.
+                Role::Listen { .. } if first.len() < hello::MAGIC.len() => {
+                    self.become_plain(now);
+                    Ok(())
+                }
+                Role::Listen { .. } | Role::Connect => Err(FramedError::NoAnswer),
+            },
+            State::Framed(active) => {
+                active.incoming.on_timer(now);
+                active.outgoing.on_timer(now, self.config.ack_within)
+            }
+            State::Greeting(..) | State::Plain => Ok(()),
+        };
+        self.keep(done)
+    }
+
+    /// Whether both ends are known to frame.
+    pub fn is_framed(&self) -> bool {
+        matches!(self.state, State::Framed(_))
+    }
+
+    /// Whether the other end is known not to frame: bytes pass unchanged, and no controller holds
+    /// them back but the owner, by what room it gives to [`poll_output`](Self::poll_output).
+    pub fn is_plain(&self) -> bool {
+        matches!(self.state, State::Plain)
+    }
+
+    /// Why the connection cannot go on.
+    pub fn error(&self) -> Option<FramedError> {
+        self.failed
+    }
+
+    /// The oldest event not yet taken.
+    pub fn poll_event(&mut self) -> Option<(Time, FramedEvent)> {
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        let State::Framed(active) = &mut self.state else { return None };
+        let (at, event) = active.outgoing.controller_mut().poll_event()?;
+        Some((at, FramedEvent::Controller(event)))
+    }
+
+    /// The figures.
+    pub fn stats(&self) -> FramedStats {
+        let stats = FramedStats {
+            queued_bytes: self.queue.len() as u64,
+            unread_bytes: self.inbox.len() as u64,
+            ..FramedStats::default()
+        };
+        let State::Framed(active) = &self.state else { return stats };
+        let (outgoing, incoming) = (&active.outgoing, &active.incoming);
+        let (sent, received) = (outgoing.counts(), incoming.counts());
+        let rtt = outgoing.sent().rtt();
+        FramedStats {
+            sent_packets: sent.packets,
+            sent_bytes: sent.bytes,
+            acked_bytes: sent.acked_bytes,
+            received_packets: received.packets,
+            received_bytes: received.bytes,
+            sent_acks: received.acks,
+            received_acks: sent.acks,
+            sent_reports: received.reports,
+            received_reports: sent.reports,
+            blocks: sent.blocks,
+            in_flight: outgoing.sent().in_flight(),
+            cwnd: outgoing.controller().cwnd(),
+            srtt: rtt.smoothed(),
+            min_rtt: rtt.minimum(),
+            ..stats
+        }
+    }
+
+    /// Gives back the memory of empty queues, for connections that rest.
+    pub fn shrink(&mut self) {
+        self.queue.shrink();
+        self.inbox.shrink();
+        self.rest.shrink_to_fit();
+    }
+
+    /// Bytes of memory, about, without the controller and its half.
+    pub fn memory(&self) -> usize {
+        let state = match &self.state {
+            State::Greeting(first, _) => first.capacity(),
+            State::Framed(active) => size_of::<Active>() + active.outgoing.memory(),
+            State::Plain => 0,
+        };
+        self.queue.memory() + self.inbox.memory() + self.rest.capacity() + state
+    }
+
+    fn check(&self) -> Result<(), FramedError> {
+        self.failed.map_or(Ok(()), Err)
+    }
+
+    /// Remembers an error.
+    fn keep<T>(&mut self, result: Result<T, FramedError>) -> Result<T, FramedError> {
+        if let Err(error) = &result {
+            self.failed = Some(*error);
+        }
+        result
+    }
+
+    fn take_input(&mut self, now: Time, input: &mut &[u8]) -> Result<(), FramedError> {
+        if matches!(self.state, State::Greeting(..)) {
+            self.take_greeting(now, input)?;
+        }
+        match &mut self.state {
+            State::Greeting(..) => Ok(()),
+            State::Plain => {
+                let count = self.inbox.push(input);
+                *input = &input[count..];
+                Ok(())
+            }
+            State::Framed(active) => active.take_input(now, input, &mut self.inbox),
+        }
+    }
+
+    /// Takes as much as belongs to the hello, or finds that there is none.
+    fn take_greeting(&mut self, now: Time, input: &mut &[u8]) -> Result<(), FramedError> {
+        loop {
+            let State::Greeting(first, until) = &mut self.state else { return Ok(()) };
+            match hello::scan(first)? {
+                Scan::Other => return self.meet_another(now),
+                Scan::Whole(_) => break,
+                Scan::More { .. } => {}
+            }
+            let Some((byte, rest)) = input.split_first() else { return Ok(()) };
+            first.push(*byte);
+            *input = rest;
+            if let Role::Listen { wait } = self.role {
+                // Somebody who has begun may go on as slowly as somebody may begin.
+                *until = wait.map(|wait| now + wait);
+            }
+        }
+        let State::Greeting(first, _) = &mut self.state else { return Ok(()) };
+        let first = std::mem::take(first);
+        self.meet(now, &hello::decode(&first)?)
+    }
+
+    /// The other end does not frame.
+    fn meet_another(&mut self, now: Time) -> Result<(), FramedError> {
+        if self.role == Role::Connect {
+            // It has already got a hello.
+            return Err(FramedError::NotFramed);
+        }
+        self.become_plain(now);
+        Ok(())
+    }
+
+    fn become_plain(&mut self, now: Time) {
+        let state = std::mem::replace(&mut self.state, State::Plain);
+        if let State::Greeting(first, _) = state {
+            // At most the magic, which the smallest inbox holds.
+            self.inbox.push(&first);
+        }
+        self.events.push_back((now, FramedEvent::Plain));
+    }
+
+    /// The other end says hello, or answers.
+    fn meet(&mut self, now: Time, hello: &Hello<'_>) -> Result<(), FramedError> {
+        if hello.answer != (self.role == Role::Connect) {
+            return Err(HelloError::Role.into());
+        }
+        if let Some(refusal) = hello.refusal {
+            return Err(FramedError::Refused(refusal));
+        }
+        let half = self.agree(now, hello);
+        if self.role != Role::Connect {
+            self.say_hello(half.as_ref().err().copied());
+        }
+        let half = half.map_err(FramedError::Refusing)?;
+        let setup = self.setup(now);
+        let sizes = Sizes {
+            segment: usize::from(self.config.segment),
+            overhead: u64::from(self.config.overhead),
+        };
+        let stamped = !half_text(&self.config.cc).is_empty();
+        let controller = self.config.cc.build(setup);
+        let mut outgoing = Outgoing::new(now, controller, sizes, stamped, hello.window);
+        if self.finished {
+            outgoing.finish();
+        }
+        let window = self.inbox.limit() as u64;
+        self.state = State::Framed(Box::new(Active {
+            decoder: Decoder::new(!hello.half.is_empty()),
+            incoming: Incoming::new(half, u64::from(hello.overhead), window),
+            outgoing,
+        }));
+        self.events.push_back((now, FramedEvent::Framed(VERSION)));
+        Ok(())
+    }
+
+    /// Whether what the other end says can be done, and its controller's half if it has one.
+    fn agree(&self, now: Time, hello: &Hello<'_>) -> Result<Option<Box<dyn Receiver>>, Refusal> {
+        // A hello names the highest version spoken, an answer the one to speak.
+        if hello.version < VERSION || (hello.answer && hello.version > VERSION) {
+            return Err(Refusal::Version);
+        }
+        if hello.half.is_empty() {
+            return Ok(None);
+        }
+        let spec = hello.half.parse::<ControllerSpec>().ok().filter(self.config.halves);
+        let mss = u64::from(hello.segment) + u64::from(hello.overhead);
+        let setup = Setup { mss: mss.max(1), ..self.setup(now) };
+        let half = spec.and_then(|spec| spec.build_receiver(setup));
+        half.map(Some).ok_or(Refusal::Controller)
+    }
+
+    fn setup(&self, now: Time) -> Setup {
+        let mss = u64::from(self.config.segment) + u64::from(self.config.overhead);
+        Setup { mss, start: now, random: Random::seeded(self.config.seed, 0) }
+    }
+
+    fn say_hello(&mut self, refusal: Option<Refusal>) {
+        let hello = Hello {
+            version: VERSION,
+            answer: self.role != Role::Connect,
+            refusal,
+            segment: self.config.segment,
+            overhead: self.config.overhead,
+            window: self.inbox.limit() as u64,
+            half: &half_text(&self.config.cc),
+        };
+        hello::write(&mut self.rest, &hello);
+    }
+
+    /// Appends the next frame, or in a plain connection what fits. Acks and reports come before
+    /// data: they are small, and somebody waits for them.
+    fn poll_frame(&mut self, now: Time, out: &mut Vec<u8>, end: usize) -> bool {
+        match &mut self.state {
+            _ if self.failed.is_some() => false,
+            State::Greeting(..) => false,
+            State::Plain => {
+                let count = self.queue.len().min(end - out.len());
+                self.queue.move_to(out, count);
+                count > 0
+            }
+            State::Framed(active) => {
+                active.incoming.poll_ack(now, &self.inbox, out)
+                    || active.incoming.poll_report(now, out)
+                    || active.outgoing.poll(now, &mut self.queue, out)
+            }
+        }
+    }
+}
+
+/// The text that the other end needs: that of controllers with a half there.
+fn half_text(cc: &ControllerSpec) -> String {
+    if cc.info().receiver.is_some() { cc.to_string() } else { String::new() }
+}
+
+impl Active {
+    fn take_input(
+        &mut self,
+        now: Time,
+        input: &mut &[u8],
+        inbox: &mut Ring,
+    ) -> Result<(), FramedError> {
+        while let Some(piece) = self.decoder.next(input)? {
+            match piece {
+                Piece::Data(data) => self.incoming.on_head(now, data)?,
+                Piece::Bytes(bytes, left) => self.incoming.on_bytes(now, bytes, left, inbox)?,
+                Piece::Ack(ack) => self.outgoing.on_ack(now, &ack)?,
+                Piece::Report(report) => self.outgoing.on_report(now, report),
+            }
+        }
+        self.incoming.after_read(now);
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Framed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = match &self.state {
+            State::Greeting(..) => "greeting",
+            State::Framed(_) => "framed",
+            State::Plain => "plain",
+        };
+        f.debug_struct("Framed").field("role", &self.role).field("state", &state).finish()
+    }
+}
