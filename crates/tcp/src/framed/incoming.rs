@@ -2,13 +2,11 @@
 
 use cellpace_base::{Span, Time};
 use cellpace_cc::{Arrival, Receiver};
+use cellpace_recovery::AckPolicy;
 
 use super::error::FramedError;
 use super::frame::{self, Ack, Data, HEADER_BYTES, STAMP_BYTES};
 use super::ring::Ring;
-
-/// Between two acks lie two packets or this time: ALCC specification, section 7.
-const ACK_PAUSE: Span = Span::from_millis(5);
 
 /// What was received, in numbers.
 #[derive(Debug, Clone, Copy, Default)]
@@ -24,6 +22,7 @@ pub(super) struct Counts {
 /// The receiver of `cellpace_recovery` keeps a log of arrivals that may be told twice; here one
 /// number says everything, and acks are never lost.
 pub(super) struct Incoming {
+    policy: AckPolicy,
     half: Option<Box<dyn Receiver>>,
     /// What a packet counts for beside its frame.
     overhead: u64,
@@ -46,8 +45,14 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    pub(super) fn new(half: Option<Box<dyn Receiver>>, overhead: u64, window: u64) -> Self {
+    pub(super) fn new(
+        policy: AckPolicy,
+        half: Option<Box<dyn Receiver>>,
+        overhead: u64,
+        window: u64,
+    ) -> Self {
         Self {
+            policy,
             half,
             overhead,
             partial: None,
@@ -134,10 +139,15 @@ impl Incoming {
         if self.unacked == 0 || self.ack_due {
             return;
         }
-        let pause_over = self.acked_at.map(|at| at + ACK_PAUSE).filter(|until| *until > now);
-        match pause_over {
-            Some(until) if self.unacked < 2 && !self.ended => self.ack_at = Some(until),
-            _ => self.ack_due = true,
+        let pause = match self.policy {
+            AckPolicy::EveryPacket => Span::ZERO,
+            AckPolicy::Delayed(pause) => pause,
+        };
+        let next = self.acked_at.map_or(now, |at| at + pause);
+        if self.unacked >= 2 || self.ended || next <= now {
+            self.ack_due = true;
+        } else {
+            self.ack_at = Some(next);
         }
     }
 
@@ -209,7 +219,8 @@ mod tests {
     }
 
     fn setup() -> (Incoming, Ring) {
-        (Incoming::new(None, 52, 10_000), Ring::new(10_000))
+        let policy = AckPolicy::Delayed(Span::from_millis(5));
+        (Incoming::new(policy, None, 52, 10_000), Ring::new(10_000))
     }
 
     /// A packet of 1000 bytes arrives in a read of its own.
@@ -253,6 +264,21 @@ mod tests {
             5,
             "at a slow pace at once"
         );
+    }
+
+    #[test]
+    fn one_ack_per_read() {
+        let (_, mut inbox) = setup();
+        let mut incoming = Incoming::new(AckPolicy::EveryPacket, None, 52, 10_000);
+        for number in 1..=5 {
+            arrive(&mut incoming, &mut inbox, ms(1), number);
+            assert_eq!(acked(&mut incoming, &inbox, ms(1)).unwrap().number, number);
+        }
+        for number in 6..=8 {
+            arrive(&mut incoming, &mut inbox, ms(2), number);
+        }
+        assert_eq!(acked(&mut incoming, &inbox, ms(2)).unwrap().number, 8);
+        assert_eq!((acked(&mut incoming, &inbox, ms(2)), incoming.next_deadline()), (None, None));
     }
 
     #[test]

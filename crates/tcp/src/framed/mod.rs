@@ -36,12 +36,15 @@ mod outgoing;
 mod ring;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vectors;
 
 use std::collections::VecDeque;
 
 use cellpace_base::{Random, Span, Time};
 use cellpace_cc::{ControllerSpec, Event, Receiver, Setup};
 
+pub use cellpace_recovery::AckPolicy;
 pub use error::FramedError;
 
 use frame::{Decoder, Piece};
@@ -68,6 +71,12 @@ pub struct Config {
     /// Bytes from the other end that wait to be read at most, and so the most that can be under
     /// way: at least the path's bandwidth times its RTT. At least 4096.
     pub incoming: usize,
+    /// How what comes is acknowledged. [`AckPolicy::EveryPacket`]: once per
+    /// [`handle_input`](Framed::handle_input) that completed packets. [`AckPolicy::Delayed`]: also
+    /// not before two packets came or that time passed since the last ack, for ways back that are
+    /// narrow. Some controllers become much worse by it: an ack that covers two packets is one event
+    /// for them.
+    pub ack: AckPolicy,
     /// How long a connecting end waits for the answer to its hello; `None`: for ever.
     pub answer_within: Option<Span>,
     /// How long packets may be in flight without a single ack until the other end is given up;
@@ -92,6 +101,7 @@ impl Config {
             overhead: 1500 - Self::SEGMENT,
             outgoing: 256 << 10,
             incoming: 4 << 20,
+            ack: AckPolicy::EveryPacket,
             answer_within: Some(Span::from_secs(10)),
             ack_within: None,
             halves: |_| true,
@@ -571,9 +581,10 @@ impl Framed {
             outgoing.finish();
         }
         let window = self.inbox.limit() as u64;
+        let overhead = u64::from(hello.overhead);
         self.state = State::Framed(Box::new(Active {
             decoder: Decoder::new(!hello.half.is_empty()),
-            incoming: Incoming::new(half, u64::from(hello.overhead), window),
+            incoming: Incoming::new(self.config.ack, half, overhead, window),
             outgoing,
         }));
         self.events.push_back((now, FramedEvent::Framed(VERSION)));
