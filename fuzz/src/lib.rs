@@ -3,10 +3,11 @@
 //!
 //! `cargo +nightly fuzz run trace target/found fuzz/corpus/trace` searches (also `path`,
 //! `controller`, `scenario`, `mdi_file`, `mdi_csv`, `mdi_flat`, `mdi_samples`, `datagram`,
-//! `flow`), beginning with the inputs in `corpus/` and keeping new ones apart in
+//! `flow`, `probe`, `alcc_frames`, `alcc_hello`), beginning with the inputs in `corpus/` and keeping new ones apart in
 //! `target/found`, which must exist. The corpora are replayed by `cargo test`, and single files,
 //! such as those that a fuzzer found, by `cargo run -p cellpace-fuzz --bin trace FILE...`.
 
+mod alcc;
 mod probe;
 mod udp;
 
@@ -23,6 +24,7 @@ use cellpace_path::schedule::{Trace, TraceFiles};
 use cellpace_path::{Packet, QueueSpec, TraceSpec};
 use cellpace_sim::{AckPolicy, FlowSpec, Scenario, run};
 
+pub use alcc::{alcc_frames, alcc_hello};
 pub use probe::probe;
 pub use udp::{datagram, flow};
 
@@ -30,7 +32,7 @@ pub use udp::{datagram, flow};
 pub type Target = fn(&[u8]);
 
 /// All targets by name; each has a folder of that name in `corpus/`.
-pub const TARGETS: [(&str, Target); 11] = [
+pub const TARGETS: [(&str, Target); 13] = [
     ("trace", trace),
     ("path", path),
     ("controller", controller),
@@ -42,6 +44,8 @@ pub const TARGETS: [(&str, Target); 11] = [
     ("datagram", datagram),
     ("flow", flow),
     ("probe", probe),
+    ("alcc_frames", alcc_frames),
+    ("alcc_hello", alcc_hello),
 ];
 
 /// The longest simulation: long enough for a few round trips.
