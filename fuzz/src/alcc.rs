@@ -96,7 +96,7 @@ fn step(end: &mut Framed, now: Time, input: &[u8]) {
     let mut out = Vec::new();
     end.poll_output(now, &mut out, 3000);
     assert!(out.len() <= 3000);
-    if input.len() % 3 == 0 {
+    if input.len().is_multiple_of(3) {
         let (first, second) = end.readable();
         end.consume(first.len() + second.len());
     }

@@ -129,9 +129,9 @@ impl Outgoing {
     /// Appends the packet that may leave now, if there is one.
     pub(super) fn poll(&mut self, now: Time, queue: &mut Ring, out: &mut Vec<u8>) -> bool {
         self.release_at = None;
-        let Some(length) = self.next_length(queue) else { return false };
         // An idle flow asks for no deadlines, so that one may have passed unnoticed.
         self.run_controller(now);
+        let Some(length) = self.next_length(queue) else { return false };
         let bytes = self.headers + length as u64;
         if !self.is_ready(now, bytes) {
             return false;
@@ -158,9 +158,21 @@ impl Outgoing {
         if queue.is_empty() {
             return (self.end == End::Wanted).then_some(0);
         }
-        let allowed = self.window - self.counts.bytes;
+        let allowed = (self.window - self.counts.bytes).min(self.within_small_window());
         let allowed = usize::try_from(allowed).unwrap_or(usize::MAX);
         Some(queue.len().min(self.full).min(allowed)).filter(|length| *length > 0)
+    }
+
+    /// Data for which a window below one packet has room: something must leave, or no ack would
+    /// ever open it. No limit while acks are under way.
+    fn within_small_window(&self) -> u64 {
+        if self.sent.in_flight() > 0 {
+            return u64::MAX;
+        }
+        match self.controller.allowance(0).saturating_sub(self.headers) {
+            0 => u64::MAX,
+            room => room,
+        }
     }
 
     fn is_ready(&mut self, now: Time, bytes: u64) -> bool {
@@ -477,6 +489,25 @@ mod tests {
         assert_eq!(outgoing.on_timer(ms(149_999), patience), Ok(()));
         assert_eq!(outgoing.on_timer(ms(150_000), patience), Err(FramedError::Silent));
         assert_eq!(outgoing.on_timer(ms(999_000), None), Ok(()));
+    }
+
+    #[test]
+    fn a_window_below_a_packet_lets_a_small_one_through() {
+        struct Small(u64);
+        impl Controller for Small {
+            fn cwnd(&self) -> u64 {
+                self.0
+            }
+        }
+        for (cwnd, expected) in [(1000, Some(948)), (65, Some(13)), (64, None), (0, None)] {
+            let sizes = Sizes { segment: 1448, overhead: 52 };
+            let mut outgoing = Outgoing::new(ms(0), Box::new(Small(cwnd)), sizes, false, 1 << 20);
+            let mut queue = Ring::new(1 << 20);
+            queue.push(&[7; 10_000]);
+            assert_eq!(poll(&mut outgoing, ms(0), &mut queue), expected, "{cwnd}");
+            assert_eq!(poll(&mut outgoing, ms(0), &mut queue), None, "{cwnd}");
+            assert!(outgoing.sent().in_flight() <= cwnd);
+        }
     }
 
     #[test]
