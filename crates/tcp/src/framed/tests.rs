@@ -709,3 +709,9 @@ mod paths {
         }
     }
 }
+
+#[test]
+fn a_connection_can_move_to_another_thread() {
+    fn moves<T: Send + 'static>() {}
+    moves::<Framed>();
+}
