@@ -155,6 +155,13 @@ fn greet(bytes: &[u8]) {
     assert!(!client.is_plain() && (done.is_err() || done == Ok(bytes.len())));
 }
 
+fn take(end: &mut Framed, read: &mut Vec<u8>) {
+    let (first, second) = end.readable();
+    let bytes = [first, second].concat();
+    end.consume(bytes.len());
+    read.extend(bytes);
+}
+
 /// What a listening end makes of the bytes, passed in pieces of `chunk` bytes.
 fn outcome(bytes: &[u8], chunk: usize) -> (bool, bool, Option<FramedError>, Vec<u8>) {
     let mut server = listener();
@@ -164,11 +171,11 @@ fn outcome(bytes: &[u8], chunk: usize) -> (bool, bool, Option<FramedError>, Vec<
         let mut rest = piece;
         while let Ok(count @ 1..) = server.handle_input(now, rest) {
             rest = &rest[count..];
-            let (first, second) = server.readable();
-            read.extend([first, second].concat());
-            server.consume(read.len());
+            take(&mut server, &mut read);
         }
     }
+    // What came before an error can be read.
+    take(&mut server, &mut read);
     if server.is_plain() {
         assert!(read == bytes && server.error().is_none(), "a plain stream is unchanged");
     }
