@@ -8,6 +8,8 @@
 //!
 //! The window that counts is the smaller of the controller's and TCP's own.
 
+pub mod framed;
+
 mod engine;
 mod error;
 mod flow;
