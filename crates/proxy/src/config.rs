@@ -1,0 +1,173 @@
+//! What a proxy is told.
+
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use cellpace_tcp::FlowOptions;
+
+use crate::network::Network;
+use crate::proxy_header::Version;
+use crate::socks5::{Credentials, Target};
+
+/// Everything a proxy is told.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where clients connect.
+    pub listen: Vec<SocketAddr>,
+    /// How the destination of a connection is found.
+    pub mode: Mode,
+    /// The controller, and what belongs to it. Flows get seeds from this one upwards.
+    pub flow: FlowOptions,
+    /// Which side is under the controller.
+    pub control: Control,
+    /// Puts a header of the PROXY protocol in front of what goes upstream.
+    pub send_proxy: Option<Version>,
+    /// From clients in these networks a header of the PROXY protocol is required; from others,
+    /// none is expected.
+    pub accept_proxy: Vec<Network>,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+impl Config {
+    /// A proxy with default limits, with the controller towards the clients.
+    pub fn new(listen: SocketAddr, mode: Mode, flow: FlowOptions) -> Self {
+        Self {
+            listen: vec![listen],
+            mode,
+            flow,
+            control: Control::Client,
+            send_proxy: None,
+            accept_proxy: Vec::new(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// How the destination of a connection is found.
+#[derive(Debug, Clone)]
+pub enum Mode {
+    /// It is always the same. A name is resolved for each connection.
+    Forward(Target),
+    /// The client names it by SOCKS 5, after it has shown who it is where that is required.
+    Socks5(Option<Credentials>),
+    /// It is the address that the client connected to, which the system redirected to us.
+    Transparent,
+}
+
+/// Which side of a connection is under the controller. The radio link should be on that side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    /// Towards those who connected to the proxy.
+    Client,
+    /// Towards those whom the proxy connects to.
+    Upstream,
+    /// Both, each by a controller of its own.
+    Both,
+}
+
+impl Control {
+    pub(crate) fn client(self) -> bool {
+        matches!(self, Self::Client | Self::Both)
+    }
+
+    pub(crate) fn upstream(self) -> bool {
+        matches!(self, Self::Upstream | Self::Both)
+    }
+}
+
+impl FromStr for Control {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "client" => Ok(Self::Client),
+            "upstream" => Ok(Self::Upstream),
+            "both" => Ok(Self::Both),
+            _ => Err(format!("{text}: client, upstream or both")),
+        }
+    }
+}
+
+/// Bounds on numbers and times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at once; more wait in the kernel's backlog.
+    pub connections: usize,
+    /// A connection in which no byte moves for so long is closed.
+    pub idle: Duration,
+    /// Time for finding and reaching the destination.
+    pub connect: Duration,
+    /// Time that a client has for SOCKS and for a header of the PROXY protocol.
+    pub handshake: Duration,
+    /// Time that connections get to end once the proxy shall end.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            idle: Duration::from_secs(300),
+            connect: Duration::from_secs(10),
+            handshake: Duration::from_secs(10),
+            drain: Duration::from_secs(30),
+        }
+    }
+}
+
+/// `host:80`, `192.0.2.1:80`, `[2001:db8::1]:80`.
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(address) = text.parse::<SocketAddr>() {
+            return match address.port() {
+                0 => Err(format!("{text}: a port from 1 to 65535")),
+                _ => Ok(Self::Address(address)),
+            };
+        }
+        let (name, port) = text
+            .rsplit_once(':')
+            .ok_or_else(|| format!("{text}: HOST:PORT, the port is missing"))?;
+        let port: u16 = match port.parse() {
+            Ok(port @ 1..) if port.to_string().len() <= 5 => port,
+            _ => return Err(format!("{text}: a port from 1 to 65535")),
+        };
+        if name.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6()) {
+            return Err(format!("{text}: IPv6 addresses are written [{name}]:{port}"));
+        }
+        let is_name = (1..=253).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+        match is_name {
+            true => Ok(Self::Name(name.to_owned(), port)),
+            false => Err(format!("{text}: not a host name")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_hosts_with_ports() {
+        let read = |text: &str| text.parse::<Target>();
+        assert_eq!(read("example.com:80"), Ok(Target::Name("example.com".into(), 80)));
+        assert_eq!(read("192.0.2.1:80"), Ok(Target::Address("192.0.2.1:80".parse().unwrap())));
+        assert_eq!(read("[::1]:443"), Ok(Target::Address("[::1]:443".parse().unwrap())));
+        for text in ["", "host", "host:", "host:0", "host:65536", "host:+1x", ":80", "a b:80"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+        assert!(read("::1:80").unwrap_err().contains("[::1]:80"));
+    }
+
+    #[test]
+    fn sides_have_names() {
+        assert_eq!("both".parse(), Ok(Control::Both));
+        assert!("downstream".parse::<Control>().is_err());
+        assert!(Control::Both.client() && Control::Both.upstream());
+        assert!(Control::Client.client() && !Control::Client.upstream());
+    }
+}

@@ -1,0 +1,81 @@
+//! What can go wrong.
+
+use std::io;
+use std::net::SocketAddr;
+
+use thiserror::Error;
+
+use crate::proxy_header::HeaderError;
+use crate::socks5::SocksError;
+
+/// Why a proxy does not start.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ProxyError {
+    /// An address cannot be listened at.
+    #[error("cannot listen at {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The system does not let us take connections to others.
+    #[error("cannot take connections to other addresses (that needs CAP_NET_ADMIN): {0}")]
+    Transparent(#[source] io::Error),
+    /// The rules that redirect connections cannot be made.
+    #[error("cannot make the rules that redirect connections ({what}): {source}")]
+    Rules {
+        /// Which one.
+        what: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+/// Why a connection was not served.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ConnectionError {
+    /// The client's SOCKS is wrong, or it may not be served.
+    #[error("SOCKS: {0}")]
+    Socks(#[from] SocksError),
+    /// The header of the PROXY protocol is wrong or missing.
+    #[error(transparent)]
+    Header(#[from] HeaderError),
+    /// The client took too long to say what it wants.
+    #[error("the client did not say in time what it wants")]
+    Silent,
+    /// The client went away before it was served.
+    #[error("the client went away: {0}")]
+    Gone(#[source] io::Error),
+    /// The destination cannot be reached.
+    #[error("cannot reach {target}: {source}")]
+    Unreachable {
+        /// The destination.
+        target: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The destination is the proxy itself.
+    #[error("the connection was made to the proxy itself")]
+    Loop,
+    /// Something that a connection needs is missing.
+    #[error("cannot set up the connection: {0}")]
+    Setup(#[source] io::Error),
+}
+
+impl ConnectionError {
+    /// A word for the metrics.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Socks(_) => "socks",
+            Self::Header(_) => "proxy_header",
+            Self::Silent => "handshake_timeout",
+            Self::Gone(_) => "client_gone",
+            Self::Unreachable { .. } => "unreachable",
+            Self::Loop => "loop",
+            Self::Setup(_) => "setup",
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! A TCP proxy with a congestion controller towards the radio side and plain TCP towards the
+//! other: a forwarder, a SOCKS 5 server, or in the way of connections to others (TPROXY).
+//!
+//! It runs on one thread of tokio, beside the one of [`cellpace_tcp::Engine`]. A connection that
+//! is idle costs no buffer; one that is blocked holds one chunk in each direction.
+
+pub mod proxy_header;
+pub mod rules;
+pub mod socks5;
+
+mod config;
+mod connection;
+mod error;
+mod http;
+mod metrics;
+mod netlink;
+mod network;
+mod reach;
+mod relay;
+mod server;
+mod side;
+
+pub use config::{Config, Control, Limits, Mode};
+pub use connection::{Closed, How};
+pub use error::{ConnectionError, ProxyError};
+pub use http::serve as serve_metrics;
+pub use metrics::Metrics;
+pub use network::Network;
+pub use server::{Ended, Notice, Proxy, Stop};

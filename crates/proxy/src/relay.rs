@@ -1,0 +1,228 @@
+//! Bytes from one side to the other, both ways.
+
+use std::cell::RefCell;
+use std::io;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use prometheus::IntCounter;
+use tokio::time::{Instant, sleep_until};
+
+use crate::metrics::Metrics;
+use crate::side::Side;
+
+/// The most that is read at once, and so the most that waits in us in one direction.
+const CHUNK: usize = 64 << 10;
+/// After so many chunks others get their turn.
+const TURN: u32 = 16;
+
+/// How a relay ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Both directions ended in order.
+    Finished,
+    /// A side was reset or failed.
+    Reset,
+    /// No byte moved for too long.
+    Idle,
+}
+
+/// Bytes that were passed on, in each direction.
+#[derive(Debug, Default)]
+pub(crate) struct Moved {
+    pub(crate) to_client: AtomicU64,
+    pub(crate) to_upstream: AtomicU64,
+}
+
+thread_local! {
+    // Nothing is held while a connection waits, so all of a thread share one buffer.
+    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; CHUNK].into());
+}
+
+/// When a byte moved last.
+struct Activity(Mutex<Instant>);
+
+impl Activity {
+    fn now(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    fn last(&self) -> Instant {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until nothing has moved for `idle`.
+    async fn ceases(&self, idle: Duration) {
+        loop {
+            let end = self.last() + idle;
+            if end <= Instant::now() {
+                return;
+            }
+            sleep_until(end).await;
+        }
+    }
+}
+
+/// Passes bytes both ways until both directions have ended. `first` goes upstream before
+/// everything else.
+pub(crate) async fn relay(
+    client: &Side,
+    upstream: &Side,
+    first: Vec<u8>,
+    idle: Duration,
+    moved: &Moved,
+    metrics: &Metrics,
+) -> End {
+    let activity = Activity(Mutex::new(Instant::now()));
+    let up_ended = Flag::default();
+    let down_ended = Flag::default();
+    let mut up = pin!(
+        Direction {
+            from: client,
+            to: upstream,
+            moved: &moved.to_upstream,
+            total: metrics.to_upstream(),
+            activity: &activity,
+            ended: &up_ended,
+            reverse_ended: &down_ended,
+        }
+        .run(first)
+    );
+    let mut down = pin!(
+        Direction {
+            from: upstream,
+            to: client,
+            moved: &moved.to_client,
+            total: metrics.to_client(),
+            activity: &activity,
+            ended: &down_ended,
+            reverse_ended: &up_ended,
+        }
+        .run(Vec::new())
+    );
+    let mut ceased = pin!(activity.ceases(idle));
+    loop {
+        let (up_over, down_over) = (up_ended.is_set(), down_ended.is_set());
+        let ended = tokio::select! {
+            ended = &mut up, if !up_over => ended,
+            ended = &mut down, if !down_over => ended,
+            () = client.broken(), if up_over => return End::Reset,
+            () = upstream.broken(), if down_over => return End::Reset,
+            () = &mut ceased => return End::Idle,
+        };
+        if ended.is_err() {
+            return End::Reset;
+        }
+        if up_ended.is_set() && down_ended.is_set() {
+            return End::Finished;
+        }
+    }
+}
+
+/// Set once.
+#[derive(Default)]
+struct Flag(AtomicBool);
+
+impl Flag {
+    fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+struct Direction<'a> {
+    from: &'a Side,
+    to: &'a Side,
+    moved: &'a AtomicU64,
+    /// Of all connections.
+    total: &'a IntCounter,
+    activity: &'a Activity,
+    /// This direction has ended: `to` has been told.
+    ended: &'a Flag,
+    reverse_ended: &'a Flag,
+}
+
+impl Direction<'_> {
+    async fn run(self, first: Vec<u8>) -> io::Result<()> {
+        self.write(&first).await?;
+        drop(first);
+        while let Some(rest) = self.pass().await? {
+            self.write(&rest).await?;
+        }
+        self.to.finish()?;
+        self.ended.set();
+        Ok(())
+    }
+
+    /// Passes bytes on until the receiving side blocks: then what it did not take; or until the
+    /// end.
+    async fn pass(&self) -> io::Result<Option<Vec<u8>>> {
+        let mut chunks = 0_u32;
+        loop {
+            self.from.readable().await?;
+            match BUFFER.with_borrow_mut(|buffer| self.pass_once(buffer)) {
+                Ok(Passed::All) => {}
+                Ok(Passed::Part(rest)) => return Ok(Some(rest)),
+                Ok(Passed::End) => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(error) => return Err(error),
+            }
+            chunks += 1;
+            if chunks == TURN {
+                chunks = 0;
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    fn pass_once(&self, buffer: &mut [u8]) -> io::Result<Passed> {
+        let count = self.from.try_read(buffer, self.reverse_ended.is_set())?;
+        if count == 0 {
+            return Ok(Passed::End);
+        }
+        self.activity.now();
+        let written = match self.to.try_write(&buffer[..count]) {
+            Ok(written) => written,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(error),
+        };
+        self.count(written);
+        match &buffer[written..count] {
+            [] => Ok(Passed::All),
+            rest => Ok(Passed::Part(rest.to_vec())),
+        }
+    }
+
+    async fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            self.to.writable().await?;
+            match self.to.try_write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    self.activity.now();
+                    self.count(written);
+                    bytes = &bytes[written..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&self, bytes: usize) {
+        self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.total.inc_by(bytes as u64);
+    }
+}
+
+enum Passed {
+    All,
+    Part(Vec<u8>),
+    End,
+}

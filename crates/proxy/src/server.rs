@@ -1,0 +1,240 @@
+//! Listeners, limits, and the end.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdTcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use cellpace_tcp::{Engine, TcpError};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::{sleep, timeout};
+
+use crate::config::{Config, Mode};
+use crate::connection::{Closed, Shared, serve};
+use crate::error::ProxyError;
+use crate::metrics::Metrics;
+
+/// Connections that the kernel holds for us; it cuts this to its own limit.
+const BACKLOG: i32 = 4096;
+/// Pause when no connection can be taken: descriptors come back as connections end.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How urgently a proxy shall end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Stop {
+    /// Not at all.
+    #[default]
+    No,
+    /// Take no more connections, and let those that are open end.
+    Drain,
+    /// Cut them.
+    Now,
+}
+
+/// Something that whoever runs the proxy may want to know.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Notice {
+    /// A connection ended.
+    Closed(Closed),
+    /// No connection can be taken; told once until one is taken again.
+    AcceptFailed(io::Error),
+    /// A connection goes on without a controller.
+    Uncontrolled(TcpError),
+}
+
+pub(crate) type Tell = Box<dyn Fn(Notice) + Send + Sync>;
+
+/// How a proxy ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// Connections that were cut.
+    pub cut: u64,
+}
+
+/// A proxy that listens and takes no connection yet.
+pub struct Proxy {
+    listeners: Vec<StdTcpListener>,
+    addresses: Vec<SocketAddr>,
+    config: Config,
+    metrics: Metrics,
+}
+
+impl Proxy {
+    /// Listens. Ports that are 0 in `config` are replaced by those that the system chose.
+    ///
+    /// # Errors
+    /// When an address cannot be listened at.
+    pub fn bind(mut config: Config) -> Result<Self, ProxyError> {
+        let transparent = matches!(config.mode, Mode::Transparent);
+        let mut listeners = Vec::new();
+        for address in &mut config.listen {
+            let listener = listen(*address, transparent)?;
+            let wrong = |source| ProxyError::Listen { address: *address, source };
+            *address = listener.local_addr().map_err(wrong)?;
+            listeners.push(listener);
+        }
+        let addresses = config.listen.clone();
+        Ok(Self { listeners, addresses, config, metrics: Metrics::new() })
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// What it counts.
+    pub fn metrics(&self) -> Metrics {
+        self.metrics.clone()
+    }
+
+    /// Serves until it is stopped and all connections have ended or the time for that is over.
+    /// A dropped sender of `stop` cuts everything. To be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// When the runtime cannot take a listener.
+    pub async fn run(
+        self,
+        mut stop: watch::Receiver<Stop>,
+        tell: impl Fn(Notice) + Send + Sync + 'static,
+    ) -> io::Result<Ended> {
+        let limits = self.config.limits;
+        let turns = Arc::new(Semaphore::new(limits.connections));
+        let shared = Arc::new(Shared {
+            config: self.config,
+            engine: Engine::new(),
+            metrics: self.metrics,
+            tell: Box::new(tell),
+            flows: AtomicU64::new(0),
+            cut: AtomicU64::new(0),
+        });
+        // What connections see: `Now` also comes when the time for draining is over.
+        let (end, ending) = watch::channel(Stop::No);
+        let (alive, mut all_gone) = mpsc::channel::<()>(1);
+        for listener in self.listeners {
+            tokio::spawn(accept(Accept {
+                listener: TcpListener::from_std(listener)?,
+                shared: shared.clone(),
+                turns: turns.clone(),
+                stop: ending.clone(),
+                alive: alive.clone(),
+            }));
+        }
+        drop(alive);
+        at_least(&mut stop, Stop::Drain).await;
+        end.send_replace(Stop::Drain);
+        let drained = tokio::select! {
+            drained = timeout(limits.drain, all_gone.recv()) => drained.is_ok(),
+            () = at_least(&mut stop, Stop::Now) => false,
+        };
+        if !drained {
+            end.send_replace(Stop::Now);
+            all_gone.recv().await;
+        }
+        Ok(Ended { cut: shared.cut.load(Ordering::Relaxed) })
+    }
+}
+
+/// Waits until it is at least that urgent.
+pub(crate) async fn at_least(stop: &mut watch::Receiver<Stop>, urgency: Stop) {
+    // Without a sender nobody could ever say so.
+    let _ = stop.wait_for(|now| *now >= urgency).await;
+}
+
+struct Accept {
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    turns: Arc<Semaphore>,
+    stop: watch::Receiver<Stop>,
+    /// Dropped with the last connection of this listener.
+    alive: mpsc::Sender<()>,
+}
+
+async fn accept(accept: Accept) {
+    let Accept { listener, shared, turns, mut stop, alive } = accept;
+    let mut failing = false;
+    loop {
+        let taken = tokio::select! {
+            biased;
+            () = at_least(&mut stop, Stop::Drain) => return,
+            taken = take(&listener, &turns) => taken,
+        };
+        match taken {
+            Ok((turn, stream, from)) => {
+                failing = false;
+                let served = serve(shared.clone(), stream, from, stop.clone());
+                let alive = alive.clone();
+                tokio::spawn(async move {
+                    served.await;
+                    drop((turn, alive));
+                });
+            }
+            // That client changed its mind, or its network did; accept(2).
+            Err(error) if is_of_the_client(&error) => shared.metrics.accept_failed(),
+            Err(error) => {
+                shared.metrics.accept_failed();
+                if !failing {
+                    (shared.tell)(Notice::AcceptFailed(error));
+                }
+                failing = true;
+                // The connection stays in the backlog, so the listener would be ready at once.
+                tokio::select! {
+                    () = at_least(&mut stop, Stop::Drain) => return,
+                    () = sleep(PAUSE) => {}
+                }
+            }
+        }
+    }
+}
+
+type Taken = (tokio::sync::OwnedSemaphorePermit, tokio::net::TcpStream, SocketAddr);
+
+/// Takes a connection once there may be one more.
+async fn take(listener: &TcpListener, turns: &Arc<Semaphore>) -> io::Result<Taken> {
+    let turn = turns.clone().acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, from) = listener.accept().await?;
+    Ok((turn, stream, SocketAddr::new(from.ip().to_canonical(), from.port())))
+}
+
+fn is_of_the_client(error: &io::Error) -> bool {
+    !matches!(
+        error.raw_os_error(),
+        None | Some(
+            libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM | libc::EBADF | libc::EINVAL
+        )
+    )
+}
+
+fn listen(address: SocketAddr, transparent: bool) -> Result<StdTcpListener, ProxyError> {
+    let wrong = |source| ProxyError::Listen { address, source };
+    let kind = Type::STREAM.nonblocking();
+    let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP));
+    let socket = socket.map_err(wrong)?;
+    socket.set_reuse_address(true).map_err(wrong)?;
+    if transparent {
+        if address.is_ipv6() {
+            socket.set_only_v6(true).map_err(wrong)?;
+        }
+        // The option is the socket's, whatever its family.
+        socket.set_ip_transparent_v4(true).map_err(ProxyError::Transparent)?;
+    }
+    socket.bind(&address.into()).map_err(wrong)?;
+    socket.listen(BACKLOG).map_err(wrong)?;
+    Ok(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn want_of_descriptors_is_not_the_clients_fault() {
+        let of_client = |errno| is_of_the_client(&io::Error::from_raw_os_error(errno));
+        assert!(of_client(libc::ECONNABORTED) && of_client(libc::EPROTO));
+        assert!(!of_client(libc::EMFILE) && !of_client(libc::ENFILE) && !of_client(libc::ENOMEM));
+        assert!(!is_of_the_client(&io::Error::other("closed")));
+    }
+}

@@ -1,0 +1,175 @@
+//! One side of a connection: plain TCP, or TCP under a controller.
+
+use std::io;
+use std::net::{Shutdown, TcpStream as StdTcpStream};
+use std::time::Duration;
+
+use cellpace_tcp::{AlccStream, Engine, FlowHandle, FlowOptions, Outcome, TcpError};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::Interest;
+use tokio::net::{TcpStream, UnixStream};
+
+/// How often the state of a controlled connection is looked at where nothing tells of a change.
+const GLANCE: Duration = Duration::from_millis(100);
+/// Peers that are gone without a word are found out after this time and a few probes.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// One side.
+#[derive(Debug)]
+pub(crate) enum Side {
+    Plain(TcpStream),
+    Controlled(Controlled),
+}
+
+#[derive(Debug)]
+pub(crate) struct Controlled {
+    local: UnixStream,
+    flow: FlowHandle,
+    /// The same connection as the engine's: it tells resets from ends, and carries resets on.
+    tcp: StdTcpStream,
+}
+
+/// Settings of every TCP connection that we have to do with.
+pub(crate) fn prepare(tcp: &TcpStream) {
+    // A connection works without these, too.
+    let _ = tcp.set_nodelay(true);
+    let probes = TcpKeepalive::new().with_time(KEEPALIVE);
+    let _ = SockRef::from(tcp).set_tcp_keepalive(&probes);
+}
+
+impl Side {
+    /// Puts a connection under a controller. Where that fails, the connection stays as it is, and
+    /// the reason comes with it.
+    pub(crate) fn control(
+        tcp: TcpStream,
+        engine: &Engine,
+        options: &FlowOptions,
+    ) -> (io::Result<Self>, Option<TcpError>) {
+        let setup = |source| TcpError::Setup { what: "descriptor", source };
+        let tcp = match tcp.into_std() {
+            Ok(tcp) => tcp,
+            Err(error) => return (Err(error), None),
+        };
+        let ours = match tcp.try_clone() {
+            Ok(ours) => ours,
+            Err(error) => return (TcpStream::from_std(tcp).map(Self::Plain), Some(setup(error))),
+        };
+        let stream = match AlccStream::new(engine, tcp, options) {
+            Ok(stream) => stream,
+            Err(error) => return (plain(ours), Some(error)),
+        };
+        let (local, flow) = stream.into_parts();
+        let local = local.set_nonblocking(true).and_then(|()| UnixStream::from_std(local));
+        (local.map(|local| Self::Controlled(Controlled { local, flow, tcp: ours })), None)
+    }
+
+    /// The flow, where there is one.
+    pub(crate) fn flow(&self) -> Option<&FlowHandle> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Controlled(side) => Some(&side.flow),
+        }
+    }
+
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        match self {
+            Self::Plain(tcp) => tcp.readable().await,
+            Self::Controlled(side) => side.local.readable().await,
+        }
+    }
+
+    pub(crate) async fn writable(&self) -> io::Result<()> {
+        match self {
+            Self::Plain(tcp) => tcp.writable().await,
+            Self::Controlled(side) => side.local.writable().await,
+        }
+    }
+
+    /// Reads. `finished` says whether we have ended the other direction already: a connection
+    /// whose two directions have ended cannot be told from one that was reset by its state.
+    pub(crate) fn try_read(&self, buffer: &mut [u8], finished: bool) -> io::Result<usize> {
+        match self {
+            Self::Plain(tcp) => tcp.try_read(buffer),
+            Self::Controlled(side) => match side.local.try_read(buffer) {
+                Ok(0) if side.is_reset(finished) => Err(io::ErrorKind::ConnectionReset.into()),
+                result => result,
+            },
+        }
+    }
+
+    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(tcp) => tcp.try_write(bytes),
+            Self::Controlled(side) => side.local.try_write(bytes),
+        }
+    }
+
+    /// Ends the sending direction.
+    pub(crate) fn finish(&self) -> io::Result<()> {
+        match self {
+            Self::Plain(tcp) => SockRef::from(tcp).shutdown(Shutdown::Write),
+            Self::Controlled(side) => SockRef::from(&side.local).shutdown(Shutdown::Write),
+        }
+    }
+
+    /// Waits until the connection is reset. For a side from which the end has been read, which
+    /// would not tell by itself any more.
+    pub(crate) async fn broken(&self) {
+        match self {
+            Self::Plain(tcp) => {
+                // An error here is one of the runtime, which is about to end.
+                let _ = tcp.ready(Interest::ERROR).await;
+            }
+            Self::Controlled(side) => {
+                while !side.is_reset(false) {
+                    tokio::time::sleep(GLANCE).await;
+                }
+            }
+        }
+    }
+
+    /// Drops what was not delivered, and lets the peer know by a reset.
+    pub(crate) fn abort(self) {
+        // Nothing can be done where this fails: the connection is then ended in order.
+        match self {
+            Self::Plain(tcp) => {
+                let _ = SockRef::from(&tcp).set_linger(Some(Duration::ZERO));
+            }
+            Self::Controlled(side) => {
+                let _ = SockRef::from(&side.tcp).set_linger(Some(Duration::ZERO));
+                // The engine holds the connection, too, so closing alone would not reset it.
+                let _ = rustix::net::connect_unspec(&side.tcp);
+            }
+        }
+    }
+
+    /// Waits until everything is delivered, after both directions have ended. For plain TCP that
+    /// is the kernel's business.
+    pub(crate) async fn delivered(&self) {
+        let Self::Controlled(side) = self else { return };
+        while side.flow.outcome().is_none() && side.is_connected() {
+            tokio::time::sleep(GLANCE / 10).await;
+        }
+    }
+}
+
+fn plain(tcp: StdTcpStream) -> io::Result<Side> {
+    tcp.set_nonblocking(true)?;
+    TcpStream::from_std(tcp).map(Side::Plain)
+}
+
+impl Controlled {
+    fn is_reset(&self, finished: bool) -> bool {
+        match self.flow.outcome() {
+            Some(Outcome::Failed(_)) => true,
+            Some(Outcome::Finished) => false,
+            None => !finished && !self.is_connected(),
+        }
+    }
+
+    /// Whether the kernel still holds the connection: not after a reset, nor when both directions
+    /// have ended and are acknowledged.
+    fn is_connected(&self) -> bool {
+        self.tcp.peer_addr().is_ok()
+    }
+}
