@@ -13,6 +13,7 @@ mod parallel;
 mod path_options;
 mod probe;
 mod progress;
+mod proxy;
 mod results;
 mod sim;
 mod trace;
@@ -52,6 +53,8 @@ enum Command {
     Send(transfer::SendArgs),
     /// Receive what `cellpace send` sends
     Recv(transfer::RecvArgs),
+    /// Put TCP connections of any program under a controller: forwarder, SOCKS 5, transparent
+    Proxy(proxy::ProxyArgs),
     /// Measure a path: delay, bursts, predictability, or its trace
     Probe(probe::ProbeArgs),
 }
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Command::Cc(args) => cc::run(&args),
         Command::Send(args) => transfer::run_send(&args),
         Command::Recv(args) => transfer::run_recv(&args),
+        Command::Proxy(args) => proxy::run(&args),
         Command::Probe(args) => probe::run(&args),
     };
     match result {

@@ -1,0 +1,402 @@
+//! `cellpace proxy`: a controller for connections of programs that cannot be preloaded.
+
+use std::fs::File;
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use cellpace_base::{Span, parse_span};
+use cellpace_proxy::proxy_header::Version;
+use cellpace_proxy::rules::{LONGEST_DEVICE, Redirect};
+use cellpace_proxy::socks5::{Credentials, Target};
+use cellpace_proxy::{
+    Closed, Config, Control, Ended, Limits, Mode, Network, Notice, Proxy, Stop, serve_metrics,
+};
+use cellpace_tcp::FlowOptions;
+use clap::{ArgGroup, Args, ValueEnum};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::error::Failure;
+use crate::load;
+use crate::output::{complain, print};
+
+/// Arguments of `cellpace proxy`.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("mode").required(true).args(["to", "socks5", "transparent"]))]
+#[command(after_help = "Examples:
+  cellpace proxy --listen 0.0.0.0:80 --to 127.0.0.1:8080 --cc verus:r=2
+  cellpace proxy --listen 1080 --socks5 --control upstream --cc copa   # uploads from a vehicle
+  cellpace proxy --listen 8080 --transparent --rules apply --ports 80,443 --cc verus
+
+Clients' connections are under the controller unless --control says otherwise; the other side is
+plain TCP. SIGTERM and Ctrl-C let open connections end for up to --drain; a second one cuts them.")]
+pub(crate) struct ProxyArgs {
+    /// Where clients connect; a port alone is one of the loopback interface; repeatable
+    #[arg(long, required = true, value_name = "ADDR:PORT", value_parser = listen)]
+    listen: Vec<SocketAddr>,
+    /// Forward every connection to this destination
+    #[arg(long, value_name = "HOST:PORT")]
+    to: Option<Target>,
+    /// Let clients name the destination by SOCKS 5 (CONNECT; names are resolved here)
+    #[arg(long)]
+    socks5: bool,
+    /// Forward redirected connections to where they were made to (needs CAP_NET_ADMIN)
+    #[arg(long)]
+    transparent: bool,
+    /// The controller
+    #[arg(long, value_name = "CONTROLLER", default_value = "verus")]
+    cc: String,
+    /// The side under the controller, where the radio link is
+    #[arg(long, value_enum, default_value_t = ControlArg::Client)]
+    control: ControlArg,
+    /// Seed of what is random in the controllers
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+
+    /// Serve only clients that know this name and the password in the file's first line
+    #[arg(long, value_name = "NAME:FILE", requires = "socks5", help_heading = "SOCKS 5")]
+    user: Option<String>,
+
+    /// Print the commands that redirect connections, or make the rules and remove them at the end
+    #[arg(long, value_enum, requires = "transparent", help_heading = "Transparent")]
+    rules: Option<RulesArg>,
+    /// Destination ports that the rules redirect [default: 80,443]
+    #[arg(long, value_name = "PORT,...", requires = "rules", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..), help_heading = "Transparent")]
+    ports: Vec<u16>,
+    /// Redirect only what arrives at this device
+    #[arg(long, value_name = "NAME", requires = "rules", value_parser = device, help_heading = "Transparent")]
+    device: Option<String>,
+
+    /// Tell the destination who the client is, by the PROXY protocol
+    #[arg(long, value_enum, value_name = "VERSION", help_heading = "PROXY protocol")]
+    send_proxy: Option<VersionArg>,
+    /// Require a header of the PROXY protocol from clients in these networks
+    #[arg(
+        long,
+        value_name = "NETWORK,...",
+        value_delimiter = ',',
+        help_heading = "PROXY protocol"
+    )]
+    accept_proxy: Vec<Network>,
+
+    /// Connections at once; more wait in the kernel
+    #[arg(long, default_value_t = 1024, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "Limits")]
+    max_connections: u32,
+    /// Close connections in which nothing moves for so long
+    #[arg(long, default_value = "5m", value_name = "TIME", value_parser = time, help_heading = "Limits")]
+    idle: Span,
+    /// Time for reaching a destination
+    #[arg(long, default_value = "10s", value_name = "TIME", value_parser = time, help_heading = "Limits")]
+    connect_timeout: Span,
+    /// Time that open connections get to end once the proxy shall end
+    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = span, help_heading = "Limits")]
+    drain: Span,
+
+    /// Serve figures for Prometheus at this loopback address, path /metrics
+    #[arg(long, value_name = "ADDR:PORT", value_parser = loopback, help_heading = "Output")]
+    metrics: Option<SocketAddr>,
+    /// Print a line for each connection that ended, on standard error
+    #[arg(long, short, help_heading = "Output")]
+    verbose: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum ControlArg {
+    /// Towards those who connect to the proxy
+    Client,
+    /// Towards those whom the proxy connects to
+    Upstream,
+    /// Both, each by its own
+    Both,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum RulesArg {
+    Print,
+    Apply,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum VersionArg {
+    V1,
+    V2,
+}
+
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok((Ipv4Addr::LOCALHOST, port).into());
+    }
+    text.parse()
+        .map_err(|_| "an address and a port as 127.0.0.1:8080 or [::]:8080, or a port".into())
+}
+
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address = listen(text)?;
+    match address.ip().is_loopback() {
+        true => Ok(address),
+        false => Err("not a loopback address, and the figures are not for everybody".to_owned()),
+    }
+}
+
+fn span(text: &str) -> Result<Span, String> {
+    parse_span(text).map_err(|error| error.to_string())
+}
+
+fn time(text: &str) -> Result<Span, String> {
+    let time = span(text)?;
+    let range = Span::from_millis(10)..=Span::from_secs(30 * 86_400);
+    range.contains(&time).then_some(time).ok_or_else(|| "from 10ms to 720h".to_owned())
+}
+
+fn device(text: &str) -> Result<String, String> {
+    let fits = (1..=LONGEST_DEVICE).contains(&text.len());
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic() && !b"/\"\\:*".contains(&byte));
+    match fits && is_plain {
+        true => Ok(text.to_owned()),
+        false => Err("not a name of a device".to_owned()),
+    }
+}
+
+pub(crate) fn run(args: &ProxyArgs) -> Result<ExitCode, Failure> {
+    if args.rules == Some(RulesArg::Print) {
+        if args.listen.iter().any(|address| address.port() == 0) {
+            return Err(Failure::usage("--listen: rules need a port that is known before"));
+        }
+        print(&redirect(args, &args.listen).commands())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let config = config(args)?;
+    raise_descriptor_limit();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(RESOLVERS)
+        .build()
+        .map_err(Failure::failed)?;
+    let ended = runtime.block_on(serve(args, config))?;
+    // A name that is being resolved must not hold the end up.
+    runtime.shutdown_background();
+    match ended.cut {
+        0 => Ok(ExitCode::SUCCESS),
+        1 => Err(Failure::failed("1 connection was cut")),
+        cut => Err(Failure::failed(format!("{cut} connections were cut"))),
+    }
+}
+
+/// Threads that resolve names, at most.
+const RESOLVERS: usize = 16;
+
+fn redirect(args: &ProxyArgs, listen: &[SocketAddr]) -> Redirect {
+    let ports = match args.ports.as_slice() {
+        [] => vec![80, 443],
+        ports => ports.to_vec(),
+    };
+    Redirect { listen: listen.to_vec(), ports, device: args.device.clone() }
+}
+
+fn config(args: &ProxyArgs) -> Result<Config, Failure> {
+    let cc = load::controller(&args.cc);
+    let cc = cc.map_err(|error| Failure::usage(format!("--cc: {error}")))?;
+    if cc.info().receiver.is_some() {
+        return Err(Failure::usage(format!(
+            "--cc: {} has a half at the receiver, and whoever speaks plain TCP has not",
+            cc.info().name
+        )));
+    }
+    Ok(Config {
+        listen: args.listen.clone(),
+        mode: mode(args)?,
+        flow: FlowOptions { seed: args.seed, ..FlowOptions::new(cc) },
+        control: match args.control {
+            ControlArg::Client => Control::Client,
+            ControlArg::Upstream => Control::Upstream,
+            ControlArg::Both => Control::Both,
+        },
+        send_proxy: args.send_proxy.map(|version| match version {
+            VersionArg::V1 => Version::V1,
+            VersionArg::V2 => Version::V2,
+        }),
+        accept_proxy: args.accept_proxy.clone(),
+        limits: Limits {
+            connections: args.max_connections as usize,
+            idle: duration(args.idle),
+            connect: duration(args.connect_timeout),
+            drain: duration(args.drain),
+            ..Limits::default()
+        },
+    })
+}
+
+fn duration(span: Span) -> Duration {
+    Duration::from_nanos(span.as_nanos())
+}
+
+fn mode(args: &ProxyArgs) -> Result<Mode, Failure> {
+    if let Some(target) = &args.to {
+        return Ok(Mode::Forward(target.clone()));
+    }
+    if args.transparent {
+        return Ok(Mode::Transparent);
+    }
+    let user = args.user.as_deref().map(credentials).transpose();
+    let user = user.map_err(|error| Failure::usage(format!("--user: {error}")))?;
+    let public = args.listen.iter().find(|address| !address.ip().to_canonical().is_loopback());
+    if let (None, Some(public)) = (&user, public) {
+        complain(&format!(
+            "warning: whoever reaches {public} can use this proxy to reach others in its name; \
+             set --user, or listen at a loopback address"
+        ));
+    }
+    Ok(Mode::Socks5(user))
+}
+
+/// `NAME:FILE`; the password is not on the command line, where everybody on the machine sees it.
+fn credentials(text: &str) -> Result<Credentials, String> {
+    /// A password has 255 bytes at most, and its line an end.
+    const LONGEST_LINE: u64 = 258;
+    let (name, file) = text.split_once(':').ok_or("write NAME:FILE, the password in the file")?;
+    let mut bytes = Vec::new();
+    let read = File::open(Path::new(file))
+        .and_then(|file| file.take(LONGEST_LINE).read_to_end(&mut bytes));
+    read.map_err(|error| format!("{file}: {error}"))?;
+    let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    Credentials::new(name.as_bytes(), line)
+        .ok_or_else(|| "name and password have 1 to 255 bytes each".to_owned())
+}
+
+/// Each connection needs up to eight descriptors. Who set the lower limit did so for programs
+/// that use `select`.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, ..limit };
+    // The proxy waits when descriptors run out.
+    let _ = setrlimit(Resource::Nofile, raised);
+}
+
+async fn serve(args: &ProxyArgs, config: Config) -> Result<Ended, Failure> {
+    let (stop, stopped) = watch::channel(Stop::No);
+    // Before anything is said, so that whoever waits for that may stop us from then on.
+    let interrupt = signal(SignalKind::interrupt()).map_err(Failure::failed)?;
+    let terminate = signal(SignalKind::terminate()).map_err(Failure::failed)?;
+    let proxy =
+        Proxy::bind(config).map_err(|error| Failure::failed(format!("--listen: {error}")))?;
+    let _rules = match args.rules {
+        Some(RulesArg::Apply) => Some(
+            redirect(args, proxy.addresses())
+                .apply()
+                .map_err(|error| Failure::failed(format!("--rules: {error}")))?,
+        ),
+        _ => None,
+    };
+    if let Some(address) = args.metrics {
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.map_err(|error| {
+            Failure::failed(format!("--metrics: cannot listen at {address}: {error}"))
+        })?;
+        let address = listener.local_addr().map_err(Failure::failed)?;
+        complain(&format!("figures at http://{address}/metrics"));
+        tokio::spawn(serve_metrics(listener, proxy.metrics()));
+    }
+    for address in proxy.addresses() {
+        complain(&format!("waiting at {address}"));
+    }
+    tokio::spawn(watch_signals(stop, interrupt, terminate));
+    let verbose = args.verbose;
+    let ended = proxy.run(stopped, move |notice| tell(&notice, verbose)).await;
+    ended.map_err(Failure::failed)
+}
+
+async fn watch_signals(
+    stop: watch::Sender<Stop>,
+    mut interrupt: tokio::signal::unix::Signal,
+    mut terminate: tokio::signal::unix::Signal,
+) {
+    for urgency in [Stop::Drain, Stop::Now] {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        stop.send_replace(urgency);
+        if urgency == Stop::Drain {
+            complain("taking no more connections; once more to cut those that are open");
+        }
+    }
+    // Dropping the sender would look like a request, and a third signal has nothing to add.
+    std::future::pending::<()>().await;
+}
+
+fn tell(notice: &Notice, verbose: bool) {
+    match notice {
+        Notice::Closed(closed) if verbose => complain(&line(closed)),
+        Notice::Closed(_) => {}
+        Notice::AcceptFailed(error) => {
+            complain(&format!("cannot take a connection, trying again: {error}"));
+        }
+        Notice::Uncontrolled(error) => {
+            complain(&format!("a connection goes on without a controller: {error}"));
+        }
+        notice => complain(&format!("{notice:?}")),
+    }
+}
+
+/// What became of a connection.
+fn line(closed: &Closed) -> String {
+    let Closed { client, to_client, to_upstream, lasted, .. } = closed;
+    let target = match &closed.target {
+        Some(target) => format!(" -> {target}"),
+        None => String::new(),
+    };
+    let how = match &closed.how {
+        Ok(how) => how.word().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let lasted = lasted.as_secs_f64();
+    format!(
+        "{client}{target}: {how}, {to_client} bytes to the client, {to_upstream} bytes from it, \
+         {lasted:.3} s"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_one_of_the_loopback_interface() {
+        assert_eq!(listen("8080"), Ok("127.0.0.1:8080".parse().unwrap()));
+        assert_eq!(listen("[::]:80"), Ok("[::]:80".parse().unwrap()));
+        assert!(listen("localhost:80").is_err() && listen("70000").is_err());
+        assert!(loopback("0.0.0.0:9100").is_err());
+        assert_eq!(loopback("[::1]:9100"), Ok("[::1]:9100".parse().unwrap()));
+    }
+
+    #[test]
+    fn devices_cannot_break_out_of_a_rule() {
+        assert_eq!(device("eth1.5"), Ok("eth1.5".to_owned()));
+        for text in ["", "a\" accept", "sixteen_letters_", "a/b", "a b", "é"] {
+            assert!(device(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_password_is_the_first_line_of_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("password");
+        let read = |content: &[u8]| {
+            std::fs::write(&file, content).unwrap();
+            credentials(&format!("me:{}", file.display()))
+        };
+        let expected = Credentials::new(b"me", b"secret").unwrap();
+        assert!(read(b"secret") == Ok(expected.clone()));
+        assert!(read(b"secret\n") == Ok(expected.clone()));
+        assert!(read(b"secret\r\nmore") == Ok(expected));
+        assert!(read(b"").is_err() && read(&[b'x'; 256]).is_err());
+        assert!(read(&[b'x'; 255]).is_ok());
+        assert!(credentials("me").is_err() && credentials("me:/nowhere/at/all").is_err());
+    }
+}
