@@ -54,6 +54,10 @@ impl Side {
             Ok(ours) => ours,
             Err(error) => return (TcpStream::from_std(tcp).map(Self::Plain), Some(setup(error))),
         };
+        // The engine gets it as a program would have it, and makes of it what it needs.
+        if let Err(error) = tcp.set_nonblocking(false) {
+            return (plain(ours), Some(setup(error)));
+        }
         let stream = match AlccStream::new(engine, tcp, options) {
             Ok(stream) => stream,
             Err(error) => return (plain(ours), Some(error)),

@@ -150,7 +150,8 @@ fn a_reset_after_a_half_close_is_found_out() {
                     None => std::thread::sleep(Duration::from_millis(5)),
                 }
             };
-            assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+            // So Linux calls a reset after the other side's end.
+            assert_eq!(error.kind(), ErrorKind::BrokenPipe);
             tell.lock().unwrap().send(()).unwrap();
         }));
         config.control = control;
@@ -203,7 +204,7 @@ fn connections_beyond_the_limit_wait_and_are_served_later() {
 
 #[test]
 fn a_client_that_does_not_read_stops_the_server() {
-    const ALL: u64 = 400_000_000;
+    const ALL: u64 = 200_000_000;
     let (tell, told) = mpsc::channel();
     let tell = Mutex::new(tell);
     let server = server(move |mut stream| {

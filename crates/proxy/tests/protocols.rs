@@ -13,11 +13,6 @@ use cellpace_proxy::socks5::Credentials;
 use cellpace_proxy::{Config, Mode};
 use common::*;
 
-/// Says what it got first, header and all, and then echoes.
-fn mirror() -> SocketAddr {
-    echo()
-}
-
 fn request(to: SocketAddr) -> Vec<u8> {
     let SocketAddr::V4(to) = to else { panic!("{to}") };
     [&[5, 1, 0, 1], to.ip().octets().as_slice(), &to.port().to_be_bytes()].concat()
@@ -106,7 +101,7 @@ fn socks_with_a_password_serves_only_those_who_know_it() {
 #[test]
 fn the_destination_is_told_who_the_client_is() {
     for version in [Version::V1, Version::V2] {
-        let mut config = forward(mirror());
+        let mut config = forward(echo());
         config.send_proxy = Some(version);
         let proxy = Running::start(config);
         let mut client = proxy.connect();
@@ -121,7 +116,7 @@ fn the_destination_is_told_who_the_client_is() {
 }
 
 fn accepting(from: &str) -> Config {
-    let mut config = forward(mirror());
+    let mut config = forward(echo());
     config.accept_proxy = vec![from.parse().unwrap()];
     config.send_proxy = Some(Version::V1);
     config
