@@ -4,11 +4,13 @@
 //! `cargo +nightly fuzz run trace target/found fuzz/corpus/trace` searches (also `path`,
 //! `controller`, `scenario`, `mdi_file`, `mdi_csv`, `mdi_flat`, `mdi_samples`, `datagram`,
 //! `flow`, `probe`, `alcc_frames`, `alcc_hello`), beginning with the inputs in `corpus/` and keeping new ones apart in
+//! `flow`, `probe`, `socks5`, `proxy_header`), beginning with the inputs in `corpus/` and keeping new ones apart in
 //! `target/found`, which must exist. The corpora are replayed by `cargo test`, and single files,
 //! such as those that a fuzzer found, by `cargo run -p cellpace-fuzz --bin trace FILE...`.
 
 mod alcc;
 mod probe;
+mod proxy;
 mod udp;
 
 use std::io::Write;
@@ -26,6 +28,7 @@ use cellpace_sim::{AckPolicy, FlowSpec, Scenario, run};
 
 pub use alcc::{alcc_frames, alcc_hello};
 pub use probe::probe;
+pub use proxy::{proxy_header, socks5};
 pub use udp::{datagram, flow};
 
 /// A target: something that reads bytes from outside.
@@ -46,6 +49,8 @@ pub const TARGETS: [(&str, Target); 13] = [
     ("probe", probe),
     ("alcc_frames", alcc_frames),
     ("alcc_hello", alcc_hello),
+    ("socks5", socks5),
+    ("proxy_header", proxy_header),
 ];
 
 /// The longest simulation: long enough for a few round trips.

@@ -58,4 +58,9 @@ fn the_corpora_hold_inputs_that_are_read() {
         .iter()
         .filter(|file| cellpace_tcp::framed::hello::decode(&fs::read(file).unwrap()).is_ok());
     assert!(read.count() >= 3);
+    let headers = files("proxy_header");
+    let read = headers.iter().filter(|file| {
+        matches!(cellpace_proxy::proxy_header::parse(&fs::read(file).unwrap()), Ok(Some(_)))
+    });
+    assert!(read.count() >= 6);
 }

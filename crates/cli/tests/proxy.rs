@@ -1,0 +1,471 @@
+//! `cellpace proxy` as users run it.
+
+#![allow(clippy::unwrap_used)]
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn cellpace(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cellpace"));
+    command.arg("proxy").args(args);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn refused(args: &[&str]) -> String {
+    let output = cellpace(args).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{args:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// A proxy that waits, and what it says.
+struct Running {
+    child: Child,
+    address: SocketAddr,
+    said: Arc<Mutex<Vec<String>>>,
+}
+
+impl Running {
+    fn start(args: &[&str]) -> Self {
+        Self::spawn(cellpace(&[&["--listen", "127.0.0.1:0"], args].concat()))
+    }
+
+    fn spawn(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut before = Vec::new();
+        let address = loop {
+            let line = lines.next().unwrap_or_else(|| panic!("{before:?}")).unwrap();
+            if let Some((_, address)) = line.split_once("waiting at ") {
+                break address.parse().unwrap();
+            }
+            before.push(line);
+        };
+        let said = Arc::new(Mutex::new(before));
+        let log = said.clone();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                log.lock().unwrap().push(line);
+            }
+        });
+        Self { child, address, said }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// Waits for a line that contains this.
+    fn await_line(&self, part: &str) -> String {
+        let start = Instant::now();
+        loop {
+            let found = self.said.lock().unwrap().iter().find(|line| line.contains(part)).cloned();
+            if let Some(line) = found {
+                return line;
+            }
+            assert!(start.elapsed() < PATIENCE, "{part}: {:?}", self.said.lock().unwrap());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
+    }
+
+    fn code(mut self) -> Option<i32> {
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("it does not end");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A web server of one page, which says who asked and how.
+fn page() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            std::thread::spawn(move || {
+                let mut stream = stream.unwrap();
+                let mut request = Vec::new();
+                let mut part = [0; 1024];
+                while !request.ends_with(b"\r\n\r\n") {
+                    match stream.read(&mut part) {
+                        Ok(count @ 1..) => request.extend_from_slice(&part[..count]),
+                        _ => return,
+                    }
+                }
+                let line = request.split(|&byte| byte == b'\n').next().unwrap();
+                let answer = [b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", line].concat();
+                let _ = stream.write_all(&answer);
+            });
+        }
+    });
+    address
+}
+
+fn echo() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            std::thread::spawn(move || {
+                let mut stream = stream.unwrap();
+                let mut reader = stream.try_clone().unwrap();
+                let _ = std::io::copy(&mut reader, &mut stream);
+                let _ = stream.shutdown(Shutdown::Both);
+            });
+        }
+    });
+    address
+}
+
+fn exchange(stream: &mut TcpStream) {
+    stream.write_all(b"ping").unwrap();
+    let mut answer = [0; 4];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"ping");
+}
+
+fn curl(args: &[&str]) -> Output {
+    let mut command = Command::new("curl");
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+    command.args(["-sS", "--max-time", "20"]).args(args).output().unwrap()
+}
+
+fn text(output: &Output) -> &str {
+    assert!(output.status.success(), "{output:?}");
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+#[test]
+fn the_help_has_examples_and_every_mode() {
+    let output = cellpace(&["--help"]).output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    for part in ["--to", "--socks5", "--transparent", "--cc", "--drain", "Examples:"] {
+        assert!(help.contains(part), "{part}\n{help}");
+    }
+}
+
+#[test]
+fn wrong_options_are_named() {
+    let to = ["--listen", "0", "--to", "localhost:80"];
+    for (args, part) in [
+        (&["--listen", "0"][..], "--to"),
+        (&["--to", "localhost:80"], "--listen"),
+        (&["--listen", "here", "--to", "localhost:80"], "--listen"),
+        (&["--listen", "0", "--to", "localhost"], "--to"),
+        (&["--listen", "0", "--to", "localhost:80", "--socks5"], "--socks5"),
+        (&[&to[..], &["--cc", "nothing"]].concat(), "--cc: "),
+        (&[&to[..], &["--cc", "sprout"]].concat(), "--cc: sprout has a half at the receiver"),
+        (&[&to[..], &["--idle", "5"]].concat(), "--idle"),
+        (&[&to[..], &["--max-connections", "0"]].concat(), "--max-connections"),
+        (&[&to[..], &["--metrics", "0.0.0.0:9100"]].concat(), "--metrics"),
+        (&[&to[..], &["--user", "me:file"]].concat(), "--socks5"),
+        (&["--listen", "0", "--socks5", "--user", "me:/nowhere"], "--user: /nowhere: "),
+        (&[&to[..], &["--accept-proxy", "10.0.0.0/99"]].concat(), "--accept-proxy"),
+        (&["--listen", "0", "--transparent", "--rules", "print"], "--listen: "),
+    ] {
+        let said = refused(args);
+        assert!(said.contains(part), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn an_address_in_use_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = cellpace(&["--listen", &address, "--to", "localhost:80"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.starts_with("cellpace: --listen: ") && said.contains(&address), "{said}");
+    assert_eq!(said.lines().count(), 1);
+}
+
+#[test]
+fn an_open_socks_proxy_is_warned_of() {
+    let args = ["--listen", "0.0.0.0:0", "--socks5"];
+    let proxy = Running::spawn(cellpace(&args));
+    proxy.await_line("warning: whoever reaches 0.0.0.0:0");
+    let quiet = Running::start(&["--socks5"]);
+    assert!(quiet.said.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_web_page_through_the_forwarder() {
+    let to = page().to_string();
+    let proxy = Running::start(&["--to", &to, "--cc", "copa", "--verbose"]);
+    let url = format!("http://{}/some/where", proxy.address);
+    assert_eq!(text(&curl(&[&url])).trim(), "GET /some/where HTTP/1.1");
+    let line = proxy.await_line("finished");
+    assert!(line.contains(&format!("-> {to}: finished, ")), "{line}");
+}
+
+#[test]
+fn a_web_page_through_socks() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    fs::write(&file, "secret\n").unwrap();
+    let user = format!("me:{}", file.display());
+    let port = page().port();
+    let proxy = Running::start(&["--socks5", "--user", &user, "--control", "upstream"]);
+    let address = proxy.address.to_string();
+    // The name is resolved by the proxy.
+    let url = format!("http://localhost:{port}/here");
+    let known = ["--proxy-user", "me:secret", "--socks5-hostname", &address, &url];
+    assert_eq!(text(&curl(&known)).trim(), "GET /here HTTP/1.1");
+    let by_address = ["--proxy-user", "me:secret", "--socks5", &address, &url];
+    assert_eq!(text(&curl(&by_address)).trim(), "GET /here HTTP/1.1");
+    for wrong in ["me:Secret", "you:secret"] {
+        let output = curl(&["--proxy-user", wrong, "--socks5-hostname", &address, &url]);
+        assert_eq!(output.status.code(), Some(97), "CURLE_PROXY: {output:?}");
+    }
+    let output = curl(&["--socks5-hostname", &address, &url]);
+    assert_eq!(output.status.code(), Some(97), "no password: {output:?}");
+}
+
+#[test]
+fn figures_for_prometheus() {
+    let to = echo().to_string();
+    let proxy = Running::start(&["--to", &to, "--metrics", "127.0.0.1:0"]);
+    let url = proxy.await_line("figures at ").rsplit(' ').next().unwrap().to_owned();
+    let mut stream = proxy.connect();
+    exchange(&mut stream);
+    let output = curl(&["-i", &url]);
+    let (head, body) = text(&output).split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    assert!(head.contains("Content-Type: text/plain; version=0.0.4"), "{head}");
+    let mut figures = std::collections::HashMap::new();
+    for line in body.lines().filter(|line| !line.starts_with('#')) {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        assert!(figures.insert(name, value.parse::<f64>().unwrap()).is_none(), "{name} twice");
+    }
+    for (name, value) in [
+        ("connections_open", 1.0),
+        ("connections_total", 1.0),
+        ("flows_open", 1.0),
+        ("flows_total", 1.0),
+        ("bytes_total{direction=\"to_client\"}", 4.0),
+        ("bytes_total{direction=\"to_upstream\"}", 4.0),
+        ("accept_errors_total", 0.0),
+    ] {
+        assert_eq!(figures.get(format!("cellpace_proxy_{name}").as_str()), Some(&value), "{name}");
+    }
+    for name in ["in_flight_bytes", "queued_bytes", "retransmissions_total"] {
+        assert!(figures.contains_key(format!("cellpace_proxy_{name}").as_str()), "{name}");
+    }
+    assert_eq!(curl(&["-f", &url.replace("metrics", "")]).status.code(), Some(22), "404");
+}
+
+#[test]
+fn the_first_signal_drains_and_the_second_cuts() {
+    let to = echo().to_string();
+    for name in ["TERM", "INT"] {
+        let proxy = Running::start(&["--to", &to, "--drain", "1h"]);
+        let mut stream = proxy.connect();
+        exchange(&mut stream);
+        proxy.signal(name);
+        proxy.await_line("taking no more connections");
+        exchange(&mut stream);
+        drop(stream);
+        assert_eq!(proxy.code(), Some(0), "{name}");
+
+        let proxy = Running::start(&["--to", &to, "--drain", "1h"]);
+        let mut stream = proxy.connect();
+        exchange(&mut stream);
+        proxy.signal(name);
+        proxy.await_line("taking no more connections");
+        proxy.signal(name);
+        proxy.await_line("1 connection was cut");
+        assert_eq!(proxy.code(), Some(1), "{name}");
+    }
+}
+
+#[test]
+fn out_of_descriptors_it_waits_and_does_not_spin() {
+    let to = echo().to_string();
+    let mut command = Command::new("sh");
+    let line = "ulimit -n 40; exec \"$0\" proxy --listen 127.0.0.1:0 --to \"$1\"";
+    command.args(["-c", line, env!("CARGO_BIN_EXE_cellpace"), &to]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let proxy = Running::spawn(command);
+    let mut streams: Vec<_> = (0..60).map(|_| proxy.connect()).collect();
+    proxy.await_line("cannot take a connection, trying again");
+    let before = ticks(proxy.child.id());
+    std::thread::sleep(Duration::from_secs(1));
+    let used = ticks(proxy.child.id()) - before;
+    assert!(used < 50, "{used} ticks of 10 ms in a second of waiting");
+    let mut last = streams.pop().unwrap();
+    streams.clear();
+    // Once descriptors come back, connections are taken again; some were closed for want of one.
+    let start = Instant::now();
+    while last.write_all(b"x").is_err() || last.read_exact(&mut [0]).is_err() {
+        assert!(start.elapsed() < PATIENCE);
+        last = proxy.connect();
+    }
+}
+
+/// Processor time of a process, user and system.
+fn ticks(id: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
+    let fields: Vec<_> = stat.rsplit(") ").next().unwrap().split(' ').collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+#[test]
+fn rules_are_printed_and_nothing_else_is_done() {
+    let args = ["--listen", "8080", "--transparent", "--rules", "print", "--ports", "80,8000"];
+    let output = cellpace(&[&args[..], &["--device", "eth1"]].concat()).output().unwrap();
+    let rules = text(&output);
+    assert!(rules.contains("tcp dport { 80, 8000 } tproxy to 127.0.0.1:8080"), "{rules}");
+    assert!(rules.contains("iifname != \"eth1\" return"), "{rules}");
+}
+
+/// A client, a router and a server, each in a network namespace of its own.
+struct Networks(String);
+
+impl Networks {
+    /// `None` where that is not allowed.
+    fn make() -> Option<Self> {
+        let networks = Self(format!("cp{}", std::process::id()));
+        let ip = |line: &str| {
+            let line = line.replace('@', &networks.0);
+            let args = line.split_whitespace();
+            let output = Command::new("ip").args(args).output();
+            output.is_ok_and(|output| output.status.success())
+        };
+        if !["c", "r", "s"].iter().all(|name| ip(&format!("netns add @{name}"))) {
+            return None;
+        }
+        for line in [
+            "-n @r link add c0 type veth peer name r0 netns @c",
+            "-n @r link add s0 type veth peer name r0 netns @s",
+            "-n @r addr add 10.1.0.1/24 dev c0",
+            "-n @r addr add 10.2.0.1/24 dev s0",
+            "-n @c addr add 10.1.0.2/24 dev r0",
+            "-n @s addr add 10.2.0.2/24 dev r0",
+            "-n @r addr add fd01::1/64 dev c0 nodad",
+            "-n @r addr add fd02::1/64 dev s0 nodad",
+            "-n @c addr add fd01::2/64 dev r0 nodad",
+            "-n @s addr add fd02::2/64 dev r0 nodad",
+            "-n @r link set lo up",
+            "-n @r link set c0 up",
+            "-n @r link set s0 up",
+            "-n @c link set r0 up",
+            "-n @s link set r0 up",
+            "-n @c route add default via 10.1.0.1",
+            "-n @c route add default via fd01::1",
+        ] {
+            assert!(ip(line), "{line}");
+        }
+        Some(networks)
+    }
+
+    fn inside(&self, name: &str, program: &str, args: &[&str]) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &format!("{}{name}", self.0), program]).args(args);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn said(&self, name: &str, program: &str, args: &[&str]) -> String {
+        let output = self.inside(name, program, args).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Whether the client gets the server's page.
+    fn gets(&self, url: &str) -> bool {
+        let args = ["-sS", "-g", "--max-time", "3", "-o", "/dev/null", url];
+        self.inside("c", "curl", &args).status().unwrap().success()
+    }
+}
+
+impl Drop for Networks {
+    fn drop(&mut self) {
+        for name in ["c", "r", "s"] {
+            let _ =
+                Command::new("ip").args(["netns", "del", &format!("{}{name}", self.0)]).output();
+        }
+    }
+}
+
+/// Ends a program with the test.
+struct Ending(Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn connections_to_others_are_taken_and_the_rules_go_with_the_proxy() {
+    let Some(networks) = Networks::make() else {
+        println!("skipped: no network namespaces here, or not root");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let mut servers = Vec::new();
+    for port in ["80", "81"] {
+        let bind = ["-m", "http.server", "--bind", "::", port];
+        let mut server = networks.inside("s", "python3", &bind);
+        servers.push(Ending(server.current_dir(folder.path()).spawn().unwrap()));
+    }
+    let start = Instant::now();
+    let is_up = |url| {
+        let args = ["-s", "-o", "/dev/null", "-g", "--max-time", "3", url];
+        networks.inside("r", "curl", &args).status().unwrap().success()
+    };
+    while !(is_up("http://10.2.0.2:80/") && is_up("http://[fd02::2]:81/")) {
+        assert!(start.elapsed() < PATIENCE, "the servers do not start");
+    }
+    // The router does not forward, so only a proxy can lead there.
+    assert!(!networks.gets("http://10.2.0.2/"));
+
+    let args = ["proxy", "--listen", "127.0.0.1:8080", "--listen", "[::]:8081", "--transparent"];
+    let args = [&args[..], &["--rules", "apply", "--ports", "80,8081", "--verbose"]].concat();
+    let proxy = networks.inside("r", env!("CARGO_BIN_EXE_cellpace"), &args);
+    let proxy = Running::spawn(proxy);
+    proxy.await_line("waiting at [::]:8081");
+    assert!(networks.gets("http://10.2.0.2/"), "{:?}", proxy.said.lock().unwrap());
+    let line = proxy.await_line("10.1.0.2:");
+    assert!(line.contains(" -> 10.2.0.2:80: finished"), "{line}");
+    assert!(networks.gets("http://[fd02::2]/"), "{:?}", proxy.said.lock().unwrap());
+    proxy.await_line("-> [fd02::2]:80: finished");
+    assert!(!networks.gets("http://10.2.0.2:81/"), "not a port of ours");
+    // Whoever asks the proxy itself must not make it connect to itself.
+    assert!(!networks.gets("http://[fd01::1]:8081/"));
+    proxy.await_line("made to the proxy itself");
+    assert!(networks.said("r", "ip", &["rule"]).contains("fwmark 0x63701f90"));
+    assert!(networks.said("r", "ip", &["-6", "rule"]).contains("fwmark 0x63701f91"));
+
+    proxy.signal("TERM");
+    assert_eq!(proxy.code(), Some(0));
+    assert!(!networks.said("r", "ip", &["rule"]).contains("fwmark"));
+    assert!(!networks.said("r", "ip", &["-6", "rule"]).contains("fwmark"));
+    assert!(!networks.said("r", "ip", &["route", "show", "table", "all"]).contains("16682924"));
+    assert!(!networks.gets("http://10.2.0.2/"));
+}
