@@ -59,11 +59,11 @@ pub(crate) struct ProxyArgs {
     seed: u64,
 
     /// Serve only clients that know this name and the password in the file's first line
-    #[arg(long, value_name = "NAME:FILE", requires = "socks5", help_heading = "SOCKS 5")]
+    #[arg(long, value_name = "NAME:FILE", help_heading = "SOCKS 5")]
     user: Option<String>,
 
     /// Print the commands that redirect connections, or make the rules and remove them at the end
-    #[arg(long, value_enum, requires = "transparent", help_heading = "Transparent")]
+    #[arg(long, value_enum, help_heading = "Transparent")]
     rules: Option<RulesArg>,
     /// Destination ports that the rules redirect [default: 80,443]
     #[arg(long, value_name = "PORT,...", requires = "rules", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..), help_heading = "Transparent")]
@@ -163,6 +163,7 @@ fn device(text: &str) -> Result<String, String> {
 }
 
 pub(crate) fn run(args: &ProxyArgs) -> Result<ExitCode, Failure> {
+    check(args)?;
     if args.rules == Some(RulesArg::Print) {
         if args.listen.iter().any(|address| address.port() == 0) {
             return Err(Failure::usage("--listen: rules need a port that is known before"));
@@ -185,6 +186,17 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<ExitCode, Failure> {
         1 => Err(Failure::failed("1 connection was cut")),
         cut => Err(Failure::failed(format!("{cut} connections were cut"))),
     }
+}
+
+/// Clap does not insist on an option that another one excludes.
+fn check(args: &ProxyArgs) -> Result<(), Failure> {
+    if args.user.is_some() && !args.socks5 {
+        return Err(Failure::usage("--user: only with --socks5"));
+    }
+    if args.rules.is_some() && !args.transparent {
+        return Err(Failure::usage("--rules: only with --transparent"));
+    }
+    Ok(())
 }
 
 /// Threads that resolve names, at most.

@@ -20,7 +20,16 @@ fn cellpace(args: &[&str]) -> Command {
 }
 
 fn refused(args: &[&str]) -> String {
-    let output = cellpace(args).output().unwrap();
+    let mut child = cellpace(args).spawn().unwrap();
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed() > PATIENCE {
+            let _ = child.kill();
+            panic!("{args:?} is taken");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{args:?}");
     String::from_utf8(output.stderr).unwrap()
 }
@@ -183,7 +192,9 @@ fn wrong_options_are_named() {
         (&[&to[..], &["--idle", "5"]].concat(), "--idle"),
         (&[&to[..], &["--max-connections", "0"]].concat(), "--max-connections"),
         (&[&to[..], &["--metrics", "0.0.0.0:9100"]].concat(), "--metrics"),
-        (&[&to[..], &["--user", "me:file"]].concat(), "--socks5"),
+        (&[&to[..], &["--user", "me:file"]].concat(), "--user: only with --socks5"),
+        (&[&to[..], &["--rules", "apply"]].concat(), "--rules: only with --transparent"),
+        (&[&to[..], &["--ports", "80"]].concat(), "--rules"),
         (&["--listen", "0", "--socks5", "--user", "me:/nowhere"], "--user: /nowhere: "),
         (&[&to[..], &["--accept-proxy", "10.0.0.0/99"]].concat(), "--accept-proxy"),
         (&["--listen", "0", "--transparent", "--rules", "print"], "--listen: "),
