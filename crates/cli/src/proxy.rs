@@ -51,7 +51,7 @@ pub(crate) struct ProxyArgs {
     /// The controller
     #[arg(long, value_name = "CONTROLLER", default_value = "verus")]
     cc: String,
-    /// The side under the controller, where the radio link is
+    /// The side under the controller: the one that the radio link is on
     #[arg(long, value_enum, default_value_t = ControlArg::Client)]
     control: ControlArg,
     /// Seed of what is random in the controllers
@@ -107,11 +107,8 @@ pub(crate) struct ProxyArgs {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum ControlArg {
-    /// Towards those who connect to the proxy
     Client,
-    /// Towards those whom the proxy connects to
     Upstream,
-    /// Both, each by its own
     Both,
 }
 
