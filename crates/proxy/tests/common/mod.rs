@@ -234,4 +234,5 @@ pub(crate) fn exchange(stream: &mut TcpStream) {
 /// A close that is a reset.
 pub(crate) fn reset(stream: TcpStream) {
     socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(stream);
 }
