@@ -3,8 +3,8 @@
 //!
 //! `cargo +nightly fuzz run trace target/found fuzz/corpus/trace` searches (also `path`,
 //! `controller`, `scenario`, `mdi_file`, `mdi_csv`, `mdi_flat`, `mdi_samples`, `datagram`,
-//! `flow`, `probe`, `alcc_frames`, `alcc_hello`), beginning with the inputs in `corpus/` and keeping new ones apart in
-//! `flow`, `probe`, `socks5`, `proxy_header`), beginning with the inputs in `corpus/` and keeping new ones apart in
+//! `flow`, `probe`, `alcc_frames`, `alcc_hello`, `socks5`, `proxy_header`), beginning with the
+//! inputs in `corpus/` and keeping new ones apart in
 //! `target/found`, which must exist. The corpora are replayed by `cargo test`, and single files,
 //! such as those that a fuzzer found, by `cargo run -p cellpace-fuzz --bin trace FILE...`.
 
@@ -35,7 +35,7 @@ pub use udp::{datagram, flow};
 pub type Target = fn(&[u8]);
 
 /// All targets by name; each has a folder of that name in `corpus/`.
-pub const TARGETS: [(&str, Target); 13] = [
+pub const TARGETS: &[(&str, Target)] = &[
     ("trace", trace),
     ("path", path),
     ("controller", controller),

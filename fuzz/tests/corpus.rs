@@ -15,7 +15,7 @@ fn files(target: &str) -> Vec<PathBuf> {
 
 #[test]
 fn every_input_of_the_corpora_is_read_or_refused() {
-    for (name, target) in cellpace_fuzz::TARGETS {
+    for &(name, target) in cellpace_fuzz::TARGETS {
         let files = files(name);
         assert!(!files.is_empty(), "{name} has no corpus");
         for file in files {

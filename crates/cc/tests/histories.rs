@@ -254,7 +254,7 @@ impl Datapath {
                 let block = Block {
                     now: self.now,
                     stamp: self.last_stamp,
-                    waits: self.now.as_nanos() % 2 == 0,
+                    waits: self.now.as_nanos().is_multiple_of(2),
                 };
                 self.both(|controller| controller.on_block(&block));
             }

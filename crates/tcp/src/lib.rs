@@ -18,7 +18,6 @@ mod pieces;
 mod queue;
 mod relay;
 mod socket;
-pub mod framed;
 mod stream;
 #[cfg(feature = "tokio")]
 mod tokio_stream;

@@ -264,7 +264,11 @@ impl Outgoing {
         }
         let rtt = self.sender.sent().rtt().smoothed().unwrap_or(RTT_UNKNOWN);
         self.deaf_until = now + rtt;
-        self.sender.controller_mut().on_block(&Block { now, stamp: Stamp::default() });
+        self.sender.controller_mut().on_block(&Block {
+            now,
+            stamp: Stamp::default(),
+            waits: false,
+        });
     }
 
     /// Something was heard of the receiver. Returns whether that ends a back-off.

@@ -248,7 +248,7 @@ impl Outgoing {
             return;
         }
         self.blocked_at = Some(now);
-        self.controller.on_block(&Block { now, stamp: self.last_stamp });
+        self.controller.on_block(&Block { now, stamp: self.last_stamp, waits: true });
     }
 
     /// When something is due: of the controller while there is something to control, of the pacer
