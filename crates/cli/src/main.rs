@@ -15,6 +15,7 @@ mod probe;
 mod progress;
 mod proxy;
 mod results;
+mod run;
 mod sim;
 mod trace;
 mod transfer;
@@ -49,6 +50,8 @@ enum Command {
     Link(link::LinkArgs),
     /// List the controllers, or the parameters of one
     Cc(cc::CcArgs),
+    /// Run a program with its TCP connections under a controller
+    Run(run::RunArgs),
     /// Send a file, standard input or made-up bytes over UDP under any controller
     Send(transfer::SendArgs),
     /// Receive what `cellpace send` sends
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Command::Mdi(command) => mdi::run(&command),
         Command::Link(args) => link::run(&args),
         Command::Cc(args) => cc::run(&args),
+        Command::Run(args) => run::run(&args),
         Command::Send(args) => transfer::run_send(&args),
         Command::Recv(args) => transfer::run_recv(&args),
         Command::Proxy(args) => proxy::run(&args),

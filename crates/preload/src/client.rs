@@ -1,0 +1,191 @@
+//! Talking to the launcher.
+
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cellpace_run::message::{ANSWER_LEN, Answer, Ask, Request};
+use cellpace_run::{FlowName, Owner};
+use libc::{c_int, c_long, c_void};
+
+use crate::config::{Config, config};
+use crate::sys::{Fd, Name, Side, errno, now_ms};
+
+/// How long a program waits for the launcher, which is stopped or on a very busy machine.
+const PATIENCE_MS: u64 = 5000;
+/// How long it is left alone after that.
+const PAUSE_MS: u64 = 30_000;
+
+/// When to ask again.
+static AWAY_UNTIL: AtomicU64 = AtomicU64::new(0);
+
+/// Hands a TCP socket to the launcher. With success it is the launcher's, and the application's
+/// end is returned; otherwise it is as it was.
+pub(crate) fn adopt(tcp: c_int, nonblocking: bool, outgoing: bool) -> Option<Fd> {
+    ask(Ask::Adopt { nonblocking, outgoing }, Some(tcp)).map(|(_, fd)| fd)
+}
+
+/// A flow's TCP socket, and what the flow holds that TCP has not got yet.
+pub(crate) struct Lent {
+    pub(crate) tcp: Fd,
+    pub(crate) queued: u64,
+}
+
+/// Borrows the TCP socket of a flow.
+pub(crate) fn fetch(flow: &FlowName) -> Option<Lent> {
+    match flow.owner {
+        Owner::Launcher => {
+            let (answer, tcp) = ask(Ask::Fetch { flow: flow.flow }, None)?;
+            Some(Lent { tcp, queued: answer.queued })
+        }
+        Owner::Process => None,
+    }
+}
+
+/// The flow whose application's end a descriptor is.
+pub(crate) fn flow_of(fd: c_int) -> Option<FlowName> {
+    let config = config()?;
+    let peer = Name::of(fd, Side::Peer)?;
+    FlowName::decode(peer.abstract_name()?, &config.token)
+}
+
+fn ask(ask: Ask, tcp: Option<c_int>) -> Option<(Answer, Fd)> {
+    let config = config()?;
+    let now = now_ms();
+    if now < AWAY_UNTIL.load(Ordering::Relaxed) {
+        return None;
+    }
+    let socket = connect(config)?;
+    let request = Request { token: config.token, ask };
+    send(&socket, &request, tcp)?;
+    let until = now + PATIENCE_MS;
+    let answered = loop {
+        if let Some(answered) = receive(&socket, 0) {
+            break Some(answered);
+        }
+        if errno() != libc::EINTR || now_ms() > until {
+            break None;
+        }
+    };
+    let (answer, fd) = answered.or_else(|| {
+        if now_ms() >= until {
+            AWAY_UNTIL.store(now_ms() + PAUSE_MS, Ordering::Relaxed);
+        }
+        // From here on the launcher sees that we gave up; but it may have answered before.
+        // SAFETY: the socket is ours.
+        unsafe { libc::syscall(libc::SYS_shutdown, socket.raw(), libc::SHUT_RDWR) };
+        receive(&socket, libc::MSG_DONTWAIT)
+    })?;
+    if answer.done { fd.map(|fd| (answer, fd)) } else { None }
+}
+
+fn connect(config: &Config) -> Option<Fd> {
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: numbers only.
+    let socket =
+        Fd::from_result(unsafe { libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0) })?;
+    let patience = libc::timeval { tv_sec: (PATIENCE_MS / 1000).cast_signed(), tv_usec: 0 };
+    for name in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
+        let (level, len) = (libc::SOL_SOCKET, size_of::<libc::timeval>());
+        // SAFETY: the kernel reads `len` bytes of `patience`.
+        unsafe {
+            libc::syscall(libc::SYS_setsockopt, socket.raw(), level, name, &raw const patience, len)
+        };
+    }
+    let address = &raw const config.control;
+    again(|| {
+        // SAFETY: the kernel reads as many bytes of the address as it is told that there are.
+        unsafe { libc::syscall(libc::SYS_connect, socket.raw(), address, config.control_len) }
+    })?;
+    Some(socket)
+}
+
+/// Repeats a system call that signals interrupt.
+fn again(mut call: impl FnMut() -> c_long) -> Option<c_long> {
+    for _ in 0..1000 {
+        let result = call();
+        if result >= 0 {
+            return Some(result);
+        }
+        if errno() != libc::EINTR {
+            return None;
+        }
+    }
+    None
+}
+
+/// Room for one descriptor beside a message, aligned as its header.
+#[repr(C)]
+union Rights {
+    bytes: [u8; RIGHTS_LEN],
+    _header: libc::cmsghdr,
+}
+
+// SAFETY: computes a number.
+const RIGHTS_LEN: usize = unsafe { libc::CMSG_SPACE(size_of::<c_int>() as u32) } as usize;
+
+fn send(socket: &Fd, request: &Request, tcp: Option<c_int>) -> Option<()> {
+    let bytes = request.encode();
+    let mut part = libc::iovec { iov_base: bytes.as_ptr() as *mut c_void, iov_len: bytes.len() };
+    let mut rights = Rights { bytes: [0; RIGHTS_LEN] };
+    let mut message = empty_message(&mut part);
+    if let Some(tcp) = tcp {
+        message.msg_control = (&raw mut rights).cast();
+        message.msg_controllen = RIGHTS_LEN as _;
+        // SAFETY: the message has room for a header.
+        let header = unsafe { libc::CMSG_FIRSTHDR(&message) };
+        // SAFETY: computes a number.
+        let len = unsafe { libc::CMSG_LEN(size_of::<c_int>() as u32) };
+        // SAFETY: the header is in `rights`, aligned for it.
+        let fields = unsafe { &mut *header };
+        (fields.cmsg_level, fields.cmsg_type) = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
+        fields.cmsg_len = len as _;
+        // SAFETY: the data follow the header, in `rights`.
+        let place = unsafe { libc::CMSG_DATA(header) };
+        // SAFETY: there is room for one descriptor, aligned or not.
+        unsafe { place.cast::<c_int>().write_unaligned(tcp) };
+    }
+    let flags = libc::MSG_NOSIGNAL;
+    let sent = again(|| {
+        // SAFETY: the message points to what is alive here.
+        unsafe { libc::syscall(libc::SYS_sendmsg, socket.raw(), &raw const message, flags) }
+    })?;
+    (sent == bytes.len() as c_long).then_some(())
+}
+
+fn receive(socket: &Fd, flags: c_int) -> Option<(Answer, Option<Fd>)> {
+    let mut bytes = [0_u8; ANSWER_LEN + 1];
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let mut rights = Rights { bytes: [0; RIGHTS_LEN] };
+    let mut message = empty_message(&mut part);
+    message.msg_control = (&raw mut rights).cast();
+    message.msg_controllen = RIGHTS_LEN as _;
+    let flags = flags | libc::MSG_CMSG_CLOEXEC;
+    // SAFETY: the message points to what is alive here, with its lengths.
+    let count = unsafe { libc::syscall(libc::SYS_recvmsg, socket.raw(), &raw mut message, flags) };
+    let fd = if count > 0 { received_fd(&message) } else { None };
+    let answer = Answer::decode(bytes.get(..usize::try_from(count).ok()?)?)?;
+    Some((answer, fd))
+}
+
+fn received_fd(message: &libc::msghdr) -> Option<Fd> {
+    // SAFETY: the kernel wrote the message.
+    let header = unsafe { libc::CMSG_FIRSTHDR(message) };
+    // SAFETY: the pointer is null or to a header that the kernel wrote.
+    let fields = unsafe { header.as_ref() }?;
+    if (fields.cmsg_level, fields.cmsg_type) != (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+        return None;
+    }
+    // SAFETY: the data follow the header.
+    let place = unsafe { libc::CMSG_DATA(header) };
+    // SAFETY: such a message has at least one descriptor.
+    Fd::from_result(unsafe { place.cast::<c_int>().read_unaligned() }.into())
+}
+
+fn empty_message(part: &mut libc::iovec) -> libc::msghdr {
+    let message = MaybeUninit::<libc::msghdr>::zeroed();
+    // SAFETY: a message of zeros is an empty one.
+    let mut message = unsafe { message.assume_init() };
+    message.msg_iov = part;
+    message.msg_iovlen = 1;
+    message
+}

@@ -1,0 +1,76 @@
+//! What the launcher said, read once from the environment, before `main`.
+
+use std::ffi::CStr;
+use std::sync::OnceLock;
+
+use cellpace_run::message::Token;
+use cellpace_run::{Rules, variables};
+use libc::{c_char, c_int};
+
+/// What the preloaded library knows.
+pub(crate) struct Config {
+    pub(crate) token: Token,
+    pub(crate) rules: Rules,
+    pub(crate) control: libc::sockaddr_un,
+    pub(crate) control_len: libc::socklen_t,
+}
+
+static CONFIG: OnceLock<Config> = OnceLock::new();
+
+/// The configuration; `None` when the library was not loaded by a launcher.
+pub(crate) fn config() -> Option<&'static Config> {
+    CONFIG.get()
+}
+
+/// Runs when the library is loaded, with the arguments of `main`.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOADED: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = loaded;
+
+extern "C" fn loaded(_: c_int, _: *const *const c_char, environment: *const *const c_char) {
+    if let Some(config) = read(environment) {
+        let _ = CONFIG.set(config);
+    }
+}
+
+fn read(environment: *const *const c_char) -> Option<Config> {
+    let token = variables::parse_token(variable(environment, variables::TOKEN)?)?;
+    let rules = std::str::from_utf8(variable(environment, variables::RULES)?).ok()?.parse().ok()?;
+    let (control, control_len) = abstract_address(variable(environment, variables::CONTROL)?)?;
+    Some(Config { token, rules, control, control_len })
+}
+
+/// The value of a variable, found without the C library, which may not be ready.
+fn variable(environment: *const *const c_char, name: &str) -> Option<&'static [u8]> {
+    if environment.is_null() {
+        return None;
+    }
+    let mut place = environment;
+    loop {
+        // SAFETY: the list ends with a null pointer, and we have not passed it.
+        let entry = unsafe { *place };
+        if entry.is_null() {
+            return None;
+        }
+        // SAFETY: entries are strings that the loader keeps for as long as the process lives.
+        let entry = unsafe { CStr::from_ptr(entry) }.to_bytes();
+        if let Some(value) =
+            entry.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="))
+        {
+            return Some(value);
+        }
+        // SAFETY: that was not the last one.
+        place = unsafe { place.add(1) };
+    }
+}
+
+/// The address of an abstract name; `None` if it is too long.
+pub(crate) fn abstract_address(name: &[u8]) -> Option<(libc::sockaddr_un, libc::socklen_t)> {
+    let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as _, sun_path: [0; 108] };
+    let place = address.sun_path.get_mut(1..=name.len())?;
+    for (to, from) in place.iter_mut().zip(name) {
+        *to = *from as c_char;
+    }
+    let len = size_of::<libc::sa_family_t>() + 1 + name.len();
+    Some((address, len as libc::socklen_t))
+}

@@ -1,0 +1,363 @@
+//! The calls that programs make and that we stand in front of.
+
+use libc::{c_int, c_long, c_ulong, c_void, sockaddr, socklen_t};
+
+use crate::client::{adopt, fetch, flow_of};
+use crate::config::config;
+use crate::options::{Way, is_special, way};
+use crate::sys::{Fd, KeepErrno, Name, Side, errno, number_option, set_errno, write_address};
+
+/// `accept(2)`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn accept(
+    fd: c_int,
+    address: *mut sockaddr,
+    len: *mut socklen_t,
+) -> c_int {
+    // SAFETY: the kernel checks the pointers.
+    let accepted = unsafe { cancellable(libc::SYS_accept, fd, address, len, 0) };
+    taken_over(accepted, 0)
+}
+
+/// `accept4(2)`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn accept4(
+    fd: c_int,
+    address: *mut sockaddr,
+    len: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the kernel checks the pointers.
+    let accepted = unsafe { cancellable(libc::SYS_accept4, fd, address, len, flags) };
+    taken_over(accepted, flags)
+}
+
+/// `connect(2)`. Only connections that are there when it returns can be taken over: with a
+/// non-blocking one, the program may already wait for it by its descriptor.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn connect(
+    fd: c_int,
+    address: *const sockaddr,
+    len: socklen_t,
+) -> c_int {
+    // SAFETY: the kernel checks the pointer, which it only reads from.
+    let result = unsafe {
+        cancellable(libc::SYS_connect, fd, address.cast_mut(), len as usize as *mut socklen_t, 0)
+    };
+    if result == 0 {
+        take_over_opened(fd);
+    }
+    result
+}
+
+/// `getpeername(2)`: for a taken-over connection, TCP's.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getpeername(
+    fd: c_int,
+    address: *mut sockaddr,
+    len: *mut socklen_t,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { name(fd, address, len, Side::Peer) }
+}
+
+/// `getsockname(2)`: for a taken-over connection, TCP's.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getsockname(
+    fd: c_int,
+    address: *mut sockaddr,
+    len: *mut socklen_t,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { name(fd, address, len, Side::Own) }
+}
+
+/// `getsockopt(2)`: for a taken-over connection, of the TCP socket where the option is about it.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    option: c_int,
+    value: *mut c_void,
+    len: *mut socklen_t,
+) -> c_int {
+    let get = |fd: c_int| {
+        // SAFETY: the kernel checks the pointers.
+        unsafe { libc::syscall(libc::SYS_getsockopt, fd, level, option, value, len) as c_int }
+    };
+    let Some(kept) = elsewhere(fd, level, option, || get(fd)) else { return get(fd) };
+    let (flow, first) = match kept {
+        Elsewhere::Done(result) => return result,
+        Elsewhere::Flow(flow) => (flow, way(level, option)),
+    };
+    let is_error = (level, option) == (libc::SOL_SOCKET, libc::SO_ERROR);
+    match first {
+        Way::Refused(error) => fail(error),
+        Way::Both if is_error && number_is_set(get(fd), value) => 0,
+        _ => match fetch(&flow) {
+            Some(lent) => get(lent.tcp.raw()),
+            None => get(fd),
+        },
+    }
+}
+
+/// `setsockopt(2)`: for a taken-over connection, of the TCP socket where the option is about it.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    option: c_int,
+    value: *const c_void,
+    len: socklen_t,
+) -> c_int {
+    let set = |fd: c_int| {
+        // SAFETY: the kernel checks the pointer.
+        unsafe { libc::syscall(libc::SYS_setsockopt, fd, level, option, value, len) as c_int }
+    };
+    let Some(kept) = elsewhere(fd, level, option, || set(fd)) else { return set(fd) };
+    let flow = match kept {
+        Elsewhere::Done(result) => return result,
+        Elsewhere::Flow(flow) => flow,
+    };
+    match way(level, option) {
+        Way::Refused(error) => fail(error),
+        Way::Ours => 0,
+        way => {
+            if way == Way::Both {
+                set(fd);
+            }
+            // Of a connection that has ended, options may still be set.
+            fetch(&flow).map_or(0, |lent| set(lent.tcp.raw()))
+        }
+    }
+}
+
+/// `ioctl(2)`: for a taken-over connection, the amount of data that has not reached the peer is
+/// that of TCP and of what waits in front of it. Declared with three arguments: where we are
+/// built for, variable arguments come in the same places.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    let call = |fd: c_int| {
+        // SAFETY: the kernel checks the argument, as far as the request has it do so.
+        unsafe { libc::syscall(libc::SYS_ioctl, fd, request, argument) as c_int }
+    };
+    // Callers may extend the number's sign.
+    let result = call(fd);
+    if !matches!(request as u32, SIOCOUTQ | SIOCOUTQNSD) || argument.is_null() {
+        return result;
+    }
+    let before = KeepErrno::now();
+    let Some(flow) = flow_of(fd) else { return result };
+    let here = number_here(fd);
+    let Some(lent) = fetch(&flow) else { return result };
+    drop(before);
+    if call(lent.tcp.raw()) != 0 {
+        return result;
+    }
+    let number: *mut c_int = argument.cast();
+    // SAFETY: the kernel has just written a number there.
+    let in_tcp = unsafe { number.read_unaligned() };
+    let queued = c_int::try_from(lent.queued).unwrap_or(c_int::MAX);
+    let all = in_tcp.saturating_add(here).saturating_add(queued);
+    // SAFETY: as above.
+    unsafe { number.write_unaligned(all) };
+    0
+}
+
+const SIOCOUTQ: u32 = 0x5411;
+const SIOCOUTQNSD: u32 = 0x894b;
+
+/// What the engine has not read yet. The kernel counts the memory that it takes, which is more;
+/// it is zero when there is nothing.
+fn number_here(fd: c_int) -> c_int {
+    let mut waiting: c_int = 0;
+    // SAFETY: the kernel writes a number.
+    unsafe { libc::syscall(libc::SYS_ioctl, fd, c_ulong::from(SIOCOUTQ), &raw mut waiting) };
+    waiting
+}
+
+/// A system call that a thread may be cancelled in, as in the C library's calls.
+///
+/// Nothing in this function's frame needs to be dropped, so that it may be unwound.
+unsafe fn cancellable(
+    call: c_long,
+    fd: c_int,
+    address: *mut sockaddr,
+    len: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
+    let mut before: c_int = 0;
+    // SAFETY: only this thread is concerned, and only for the system call.
+    unsafe { pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &mut before) };
+    // SAFETY: the kernel checks the pointers.
+    let result = unsafe { raw_syscall(call, fd, address, len, flags) };
+    // SAFETY: puts back what was; this does not touch `errno`.
+    unsafe { pthread_setcanceltype(before, std::ptr::null_mut()) };
+    result as c_int
+}
+
+const PTHREAD_CANCEL_ASYNCHRONOUS: c_int = 1;
+
+unsafe extern "C-unwind" {
+    fn pthread_setcanceltype(kind: c_int, before: *mut c_int) -> c_int;
+    /// The C library's, through which a cancelled thread is unwound.
+    #[link_name = "syscall"]
+    fn raw_syscall(number: c_long, ...) -> c_long;
+}
+
+/// What an `accept` that succeeded shall return.
+fn taken_over(accepted: c_int, flags: c_int) -> c_int {
+    if accepted < 0 {
+        return accepted;
+    }
+    let _errno = KeepErrno::now();
+    let nonblocking = flags & libc::SOCK_NONBLOCK != 0;
+    let Some(end) = take_over(accepted, nonblocking, false) else { return accepted };
+    let kept = flags & libc::SOCK_CLOEXEC;
+    match replace(&end, accepted, kept) {
+        true => accepted,
+        // The connection is the launcher's: what is left is the application's end itself.
+        false => {
+            drop(Fd::from_result(accepted.into()));
+            if kept == 0 {
+                // SAFETY: numbers only.
+                unsafe { libc::syscall(libc::SYS_fcntl, end.raw(), libc::F_SETFD, 0) };
+            }
+            end.release()
+        }
+    }
+}
+
+fn take_over_opened(fd: c_int) {
+    let _errno = KeepErrno::now();
+    let is_wanted = config().is_some_and(|config| config.rules.covers(true));
+    if !is_wanted {
+        return;
+    }
+    // SAFETY: numbers only.
+    let status = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL) };
+    // SAFETY: numbers only.
+    let flags = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD) };
+    if status < 0 || flags < 0 || status as c_int & libc::O_NONBLOCK != 0 {
+        return;
+    }
+    let Some(end) = take_over(fd, false, true) else { return };
+    let close_on_exec = flags as c_int & libc::FD_CLOEXEC != 0;
+    replace(&end, fd, if close_on_exec { libc::O_CLOEXEC } else { 0 });
+}
+
+/// Hands a connection to the launcher if the rules are for it.
+fn take_over(fd: c_int, nonblocking: bool, outgoing: bool) -> Option<Fd> {
+    let rules = &config()?.rules;
+    if !rules.covers(outgoing) {
+        return None;
+    }
+    let local = Name::of(fd, Side::Own)?.internet()?;
+    let peer = Name::of(fd, Side::Peer)?.internet()?;
+    let is_tcp = number_option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL) == Some(libc::IPPROTO_TCP);
+    if !is_tcp || !rules.take(outgoing, local, peer) {
+        return None;
+    }
+    adopt(fd, nonblocking, outgoing)
+}
+
+/// Lets a descriptor stand for another file.
+fn replace(end: &Fd, fd: c_int, flags: c_int) -> bool {
+    for _ in 0..1000 {
+        // SAFETY: the program asked for the descriptor; what it stood for is the launcher's now.
+        if unsafe { libc::syscall(libc::SYS_dup3, end.raw(), fd, flags) } >= 0 {
+            return true;
+        }
+        if !matches!(errno(), libc::EINTR | libc::EBUSY) {
+            return false;
+        }
+    }
+    false
+}
+
+unsafe fn name(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, side: Side) -> c_int {
+    let before = KeepErrno::now();
+    let found = if address.is_null() || len.is_null() { None } else { flow_of(fd) };
+    drop(before);
+    let Some(flow) = found else {
+        // SAFETY: the kernel checks the pointers.
+        return unsafe { libc::syscall(side.call(), fd, address, len) as c_int };
+    };
+    // SAFETY: the caller's promise; neither is null.
+    if unsafe { *len }.cast_signed() < 0 {
+        return fail(libc::EINVAL);
+    }
+    let shown = match side {
+        Side::Own => flow.local,
+        Side::Peer => flow.peer,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { write_address(shown, address, len) };
+    0
+}
+
+/// Who answers a call for an option.
+enum Elsewhere {
+    /// It is answered.
+    Done(c_int),
+    /// It is about this connection.
+    Flow(cellpace_run::FlowName),
+}
+
+/// Whether an option may be about a taken-over connection; `None` if not, and the call is still to
+/// be made. Other sockets shall hardly notice, so those levels that a local socket does not know
+/// at all are tried there first.
+fn elsewhere(
+    fd: c_int,
+    level: c_int,
+    option: c_int,
+    call: impl FnOnce() -> c_int,
+) -> Option<Elsewhere> {
+    if level == libc::SOL_SOCKET {
+        if !is_special(option) {
+            return None;
+        }
+        let _errno = KeepErrno::now();
+        return flow_of(fd).map(Elsewhere::Flow);
+    }
+    let result = call();
+    if result == 0 || !matches!(errno(), libc::EOPNOTSUPP | libc::ENOPROTOOPT) {
+        return Some(Elsewhere::Done(result));
+    }
+    let _errno = KeepErrno::now();
+    Some(flow_of(fd).map_or(Elsewhere::Done(result), Elsewhere::Flow))
+}
+
+fn number_is_set(result: c_int, value: *const c_void) -> bool {
+    // SAFETY: the kernel has just written there; an error takes at least a byte.
+    result == 0 && unsafe { value.cast::<u8>().read() } != 0
+}
+
+fn fail(error: c_int) -> c_int {
+    set_errno(error);
+    -1
+}

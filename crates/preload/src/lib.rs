@@ -1,0 +1,14 @@
+//! `libcellpace.so`: preloaded by `cellpace run`, or linked for its C interface.
+//!
+//! Preloaded, it stands in front of eight calls of the C library, [`hooks`]. They make the real
+//! call by system call rather than by `dlsym(RTLD_NEXT)`: nothing is looked up, nothing allocated,
+//! no lock taken and no thread started, so that it does not matter which allocator the program
+//! brings, in which order libraries come, and whether the call is made in a signal handler or
+//! between fork and exec. All that it knows is in the environment and in the names of sockets.
+//! Whatever fails inside, the program gets the plain TCP socket.
+
+mod client;
+mod config;
+pub mod hooks;
+mod options;
+mod sys;

@@ -1,0 +1,492 @@
+//! The launcher's end of the control socket: takes TCP sockets over, lends them out again, and
+//! notices when flows have ended.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use cellpace_tcp::{Engine, FlowHandle, FlowOptions, FlowStats, Outcome};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+use rustix::net::sockopt::{
+    Timeout, set_socket_timeout, socket_peercred, socket_timeout, socket_type,
+};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
+    getpeername, getsockname, listen, recvmsg, sendmsg, socket_with, socketpair,
+};
+
+use crate::message::{Answer, Ask, REQUEST_LEN, Request, Token};
+use crate::{FlowName, Owner, RunError};
+
+/// How a broker treats its clients and its flows.
+#[derive(Debug, Clone)]
+pub struct BrokerConfig {
+    /// How each connection is controlled; each flow's seed is this one plus its number.
+    pub options: FlowOptions,
+    /// Clients that are served at a time; more wait.
+    pub most_clients: usize,
+    /// How long a client may take to say what it wants.
+    pub patience: Duration,
+}
+
+impl BrokerConfig {
+    /// The defaults.
+    pub fn new(options: FlowOptions) -> Self {
+        Self { options, most_clients: 256, patience: Duration::from_secs(1) }
+    }
+}
+
+/// A connection that was taken over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Adopted {
+    /// The flow's number, from 1.
+    pub flow: u64,
+    /// The program opened the connection.
+    pub outgoing: bool,
+    /// Our address.
+    pub local: SocketAddr,
+    /// The peer's address.
+    pub peer: SocketAddr,
+}
+
+/// A flow that has ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Closed {
+    /// Which connection it was.
+    pub connection: Adopted,
+    /// From when it was taken over to when its end was noticed.
+    pub age: Duration,
+    /// Its last figures.
+    pub stats: FlowStats,
+    /// How it ended, where the engine knows.
+    pub outcome: Option<Outcome>,
+}
+
+/// Serves the control socket, with one thread.
+#[derive(Debug)]
+pub struct Broker {
+    name: String,
+    token: Token,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// Flows that have not ended.
+    open: Mutex<usize>,
+    changed: Condvar,
+    /// Written to when the thread shall end.
+    stop: OwnedFd,
+}
+
+/// How often ends of flows are looked for, while there are flows.
+const REAP: Duration = Duration::from_millis(200);
+
+impl Broker {
+    /// Opens a control socket and serves it. `closed` is told of every flow's end, on the
+    /// broker's thread.
+    ///
+    /// # Errors
+    /// When the socket or the thread cannot be had.
+    pub fn start(
+        engine: Engine,
+        config: BrokerConfig,
+        closed: impl FnMut(Closed) + Send + 'static,
+    ) -> Result<Self, RunError> {
+        let token: Token = random()?;
+        let name = format!("cellpace-run/{:016x}", u64::from_be_bytes(random()?));
+        let listener = control_socket(&name).map_err(RunError::system("the control socket"))?;
+        let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(RunError::system("an event"))?;
+        let shared = Arc::new(Shared { open: Mutex::default(), changed: Condvar::new(), stop });
+        let server = Server {
+            engine,
+            config,
+            token,
+            listener,
+            reserve: reserve(),
+            shared: shared.clone(),
+            clients: Vec::new(),
+            flows: HashMap::new(),
+            next_flow: 1,
+            closed: Box::new(closed),
+        };
+        let thread = std::thread::Builder::new().name("cellpace-control".to_owned());
+        let thread =
+            thread.spawn(move || server.serve()).map_err(RunError::system("starting a thread"))?;
+        Ok(Self { name, token, shared, thread: Some(thread) })
+    }
+
+    /// The control socket's abstract name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What clients must show.
+    pub fn token(&self) -> &Token {
+        &self.token
+    }
+
+    /// Flows that have not ended.
+    pub fn open_flows(&self) -> usize {
+        *self.shared.open()
+    }
+
+    /// Waits until all flows have ended; returns how many have not in time.
+    pub fn wait(&self, timeout: Duration) -> usize {
+        let waited =
+            self.shared.changed.wait_timeout_while(self.shared.open(), timeout, |open| *open > 0);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// Ends the thread. The engine's flows go on.
+impl Drop for Broker {
+    fn drop(&mut self) {
+        // It cannot fail: the counter is far from full.
+        let _ = rustix::io::write(&self.shared.stop, &1_u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn open(&self) -> MutexGuard<'_, usize> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_open(&self, count: usize) {
+        *self.open() = count;
+        self.changed.notify_all();
+    }
+}
+
+fn random<const N: usize>() -> Result<[u8; N], RunError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        RunError::system("random numbers")(std::io::Error::other(error.to_string()))
+    })?;
+    Ok(bytes)
+}
+
+fn control_socket(name: &str) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    listen(&socket, 4096)?;
+    Ok(socket)
+}
+
+/// A descriptor to give up when there are no others, so that a client can be told so.
+fn reserve() -> Option<File> {
+    File::open("/dev/null").ok()
+}
+
+struct Server {
+    engine: Engine,
+    config: BrokerConfig,
+    token: Token,
+    listener: OwnedFd,
+    reserve: Option<File>,
+    shared: Arc<Shared>,
+    clients: Vec<Client>,
+    flows: HashMap<u64, Flow>,
+    next_flow: u64,
+    closed: Box<dyn FnMut(Closed) + Send>,
+}
+
+/// A connection to the control socket that has not said yet what it wants.
+struct Client {
+    socket: OwnedFd,
+    until: Instant,
+}
+
+struct Flow {
+    connection: Adopted,
+    since: Instant,
+    handle: FlowHandle,
+    /// The TCP socket, to be lent out.
+    tcp: OwnedFd,
+}
+
+impl Server {
+    fn serve(mut self) {
+        let mut reaped = Instant::now();
+        loop {
+            let Ok(ready) = self.wait(reaped) else { return };
+            if ready.stop {
+                return;
+            }
+            let now = Instant::now();
+            // Backwards, so that what is removed does not move what is still to be looked at.
+            for index in ready.clients.into_iter().rev() {
+                let client = self.clients.swap_remove(index);
+                self.answer(&client.socket);
+            }
+            self.clients.retain(|client| client.until > now);
+            if ready.listener {
+                self.welcome(now);
+            }
+            if now.duration_since(reaped) >= REAP {
+                reaped = now;
+                self.reap();
+            }
+        }
+    }
+
+    /// Waits for clients, but no longer than until something is due.
+    fn wait(&self, reaped: Instant) -> Result<Ready, Errno> {
+        let room = self.clients.len() < self.config.most_clients;
+        let listening = if room { PollFlags::IN } else { PollFlags::empty() };
+        let mut fds = vec![
+            PollFd::new(&self.shared.stop, PollFlags::IN),
+            PollFd::new(&self.listener, listening),
+        ];
+        fds.extend(self.clients.iter().map(|client| PollFd::new(&client.socket, PollFlags::IN)));
+        let reap = (!self.flows.is_empty()).then(|| reaped + REAP);
+        let due = self.clients.iter().map(|client| client.until).chain(reap).min();
+        // Rounded up, so that it is over after it.
+        let timeout = due.map(|due| {
+            let left = due.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+            rustix::event::Timespec {
+                tv_sec: left.as_secs() as i64,
+                tv_nsec: left.subsec_nanos().into(),
+            }
+        });
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(Ready::default()),
+            // Out of memory, which may pass; not in a spin.
+            Err(_) => {
+                std::thread::sleep(REAP);
+                return Ok(Ready::default());
+            }
+        }
+        let ready = |index: &usize| !fds[*index].revents().is_empty();
+        Ok(Ready {
+            stop: ready(&0),
+            listener: ready(&1),
+            clients: (2..fds.len()).filter(ready).map(|index| index - 2).collect(),
+        })
+    }
+
+    fn welcome(&mut self, now: Instant) {
+        while self.clients.len() < self.config.most_clients {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            match accept_with(&self.listener, flags) {
+                Ok(socket) => {
+                    self.clients.push(Client { socket, until: now + self.config.patience });
+                }
+                Err(Errno::MFILE | Errno::NFILE) => return self.turn_away(),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Out of descriptors: lets the client know at once, so that it goes on without us.
+    fn turn_away(&mut self) {
+        drop(self.reserve.take());
+        drop(accept_with(&self.listener, SocketFlags::CLOEXEC));
+        self.reserve = reserve();
+        if self.reserve.is_none() {
+            // Somebody else took it. Clients wait a moment; the thread must not spin.
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Does what a client wants. One that is gone, or not to be served, is merely forgotten.
+    fn answer(&mut self, client: &OwnedFd) {
+        let Some((request, descriptor)) = receive(client) else { return };
+        if !request.shows(&self.token) || !is_trusted(client.as_fd()) {
+            return refuse(client);
+        }
+        match (request.ask, descriptor) {
+            (Ask::Adopt { nonblocking, outgoing }, Some(tcp)) => {
+                let adopted = self.adopt(client, tcp, nonblocking, outgoing);
+                if adopted.is_none() {
+                    refuse(client);
+                }
+            }
+            (Ask::Fetch { flow }, None) => self.lend(client, flow),
+            _ => refuse(client),
+        }
+    }
+
+    /// Takes a connection over and gives the client its end; `None` if that cannot be: then the
+    /// connection is as it was.
+    fn adopt(
+        &mut self,
+        client: &OwnedFd,
+        tcp: OwnedFd,
+        nonblocking: bool,
+        outgoing: bool,
+    ) -> Option<()> {
+        let (local, peer) = addresses(tcp.as_fd())?;
+        let flow = self.next_flow;
+        let name = FlowName { flow, owner: Owner::Launcher, local, peer }.encode(&self.token);
+        let (application, far) = pair(&name).ok()?;
+        keep_timeouts(&tcp, &application).ok()?;
+        if nonblocking {
+            fcntl_setfl(&application, OFlags::RDWR | OFlags::NONBLOCK).ok()?;
+        }
+        // The engine sets flags that the program's descriptor shares.
+        let flags = fcntl_getfl(&tcp).ok()?;
+        let kept = tcp.try_clone().ok()?;
+        if has_hung_up(client) {
+            // It gave up waiting and goes on with the TCP socket.
+            return None;
+        }
+        let mut options = self.config.options.clone();
+        options.seed = options.seed.wrapping_add(flow - 1);
+        let Ok(handle) = self.engine.adopt(tcp, far, &options) else {
+            let _ = fcntl_setfl(&kept, flags);
+            return None;
+        };
+        self.next_flow += 1;
+        let connection = Adopted { flow, outgoing, local, peer };
+        self.flows.insert(flow, Flow { connection, since: Instant::now(), handle, tcp: kept });
+        self.shared.set_open(self.flows.len());
+        // If it cannot be sent, the program is gone, and with its end the flow ends.
+        send(client, Answer { done: true, queued: 0 }, Some(application.as_fd()));
+        Some(())
+    }
+
+    fn lend(&self, client: &OwnedFd, flow: u64) {
+        let Some(flow) = self.flows.get(&flow) else { return refuse(client) };
+        let queued = flow.handle.stats().queued_bytes;
+        send(client, Answer { done: true, queued }, Some(flow.tcp.as_fd()));
+    }
+
+    fn reap(&mut self) {
+        let before = self.flows.len();
+        let Self { flows, closed, .. } = self;
+        flows.retain(|_, flow| {
+            let outcome = flow.handle.outcome();
+            let has_ended = outcome.is_some() || is_closed(&flow.tcp);
+            if has_ended {
+                closed(Closed {
+                    connection: flow.connection,
+                    age: flow.since.elapsed(),
+                    stats: flow.handle.stats(),
+                    outcome,
+                });
+            }
+            !has_ended
+        });
+        if self.flows.len() != before {
+            self.shared.set_open(self.flows.len());
+        }
+    }
+}
+
+#[derive(Default)]
+struct Ready {
+    stop: bool,
+    listener: bool,
+    clients: Vec<usize>,
+}
+
+/// Both addresses of a connected TCP socket; `None` for anything else.
+fn addresses(socket: BorrowedFd<'_>) -> Option<(SocketAddr, SocketAddr)> {
+    if socket_type(socket).ok()? != SocketType::STREAM {
+        return None;
+    }
+    let local = getsockname(socket).ok()?.try_into().ok()?;
+    let peer = getpeername(socket).ok()??.try_into().ok()?;
+    Some((local, peer))
+}
+
+/// A pair of which the second end bears a name.
+fn pair(name: &[u8]) -> Result<(OwnedFd, OwnedFd), Errno> {
+    let (application, far) =
+        socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    bind(&far, &SocketAddrUnix::new_abstract_name(name)?)?;
+    Ok((application, far))
+}
+
+/// How long reads and writes wait is the program's choice, perhaps made at the listening socket.
+fn keep_timeouts(tcp: &OwnedFd, application: &OwnedFd) -> Result<(), Errno> {
+    for timeout in [Timeout::Recv, Timeout::Send] {
+        if let Some(chosen) = socket_timeout(tcp, timeout)? {
+            set_socket_timeout(application, timeout, Some(chosen))?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads a request and at most one descriptor; more are closed.
+fn receive(client: &OwnedFd) -> Option<(Request, Option<OwnedFd>)> {
+    // One more than a request has, to see what is too long.
+    let mut bytes = [0; REQUEST_LEN + 1];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let received =
+        recvmsg(client, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags).ok()?;
+    let mut descriptors: Vec<OwnedFd> = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
+        }
+    }
+    let request = Request::decode(bytes.get(..received.bytes)?)?;
+    if descriptors.len() > 1 {
+        return None;
+    }
+    Some((request, descriptors.pop()))
+}
+
+fn send(client: &OwnedFd, answer: Answer, descriptor: Option<BorrowedFd<'_>>) {
+    let bytes = answer.encode();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let descriptors: &[BorrowedFd<'_>] = descriptor.as_slice();
+    if !descriptors.is_empty() {
+        ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
+    }
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    // Whoever does not wait for the answer needs none.
+    let _ = sendmsg(client, &[IoSlice::new(&bytes)], &mut ancillary, flags);
+}
+
+fn refuse(client: &OwnedFd) {
+    send(client, Answer::REFUSED, None);
+}
+
+fn has_hung_up(client: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(client, PollFlags::RDHUP)];
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut fds, Some(&now)).is_ok_and(|count| count > 0)
+}
+
+/// Who knows the token but is another user is not served, unless we are root: servers that root
+/// starts give up their privilege.
+fn is_trusted(client: BorrowedFd<'_>) -> bool {
+    let own = rustix::process::geteuid();
+    own.is_root() || socket_peercred(client).is_ok_and(|peer| peer.uid == own)
+}
+
+/// Whether a TCP connection is over, as TCP itself sees it.
+fn is_closed(tcp: &OwnedFd) -> bool {
+    let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    let (level, name) = (libc::IPPROTO_TCP, libc::TCP_INFO);
+    // SAFETY: the kernel writes at most `len` bytes, which `info` has room for.
+    let result = unsafe {
+        libc::getsockopt(tcp.as_raw_fd(), level, name, info.as_mut_ptr().cast(), &mut len)
+    };
+    // SAFETY: any bytes are a valid `tcp_info`, and all were set to zero at first.
+    let info = unsafe { info.assume_init() };
+    const TCP_CLOSE: u8 = 7;
+    result < 0 || info.tcpi_state == TCP_CLOSE
+}

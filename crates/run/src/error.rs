@@ -1,0 +1,49 @@
+//! What can go wrong before the program runs.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why a program is not run.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// There is no such program, or it may not be run.
+    #[error("cannot run `{program}`: {source}")]
+    Start {
+        /// The program as written.
+        program: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The dynamic loader would not load our library into the program.
+    #[error("`{program}` {reason}; use `cellpace proxy` in front of it instead")]
+    Unfit {
+        /// The file that would run.
+        program: String,
+        /// Why not, as a half sentence.
+        reason: String,
+    },
+    /// Our library is not where it should be.
+    #[error("libcellpace.so is neither at {}; set CELLPACE_PRELOAD to where it is",
+        .tried.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" nor at "))]
+    NoLibrary {
+        /// Where it was looked for.
+        tried: Vec<PathBuf>,
+    },
+    /// A system call failed.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+impl RunError {
+    pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> Self {
+        move |source| Self::System { what, source: source.into() }
+    }
+}
