@@ -1,0 +1,551 @@
+"""Programs as people write them, each with its own way to use a socket.
+
+Run as `program.py MODE [ARG...]`. Says `port N` when it listens, then whatever the mode has to say.
+Only the connection is looked at, never what is behind it, but by `plain`.
+"""
+
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+SIZE = 5_000_000
+
+
+def say(*words):
+    print(*words, flush=True)
+
+
+def listen(host="127.0.0.1", family=socket.AF_INET, dual=False):
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if dual else 1)
+    listener.bind((host, 0))
+    listener.listen(64)
+    say("port", listener.getsockname()[1])
+    return listener
+
+
+def accepted(**how):
+    return listen(**how).accept()[0]
+
+
+def data(size=SIZE):
+    return bytes(index * 7 % 251 for index in range(1000)) * (size // 1000)
+
+
+def plain(fd):
+    """Whether a descriptor is really a TCP socket, as the kernel lists them."""
+    inode = os.readlink(f"/proc/self/fd/{fd}")[len("socket:["):-1]
+    lines = []
+    for table in ["/proc/net/tcp", "/proc/net/tcp6"]:
+        if os.path.exists(table):
+            lines += open(table).read().splitlines()
+    return any(len(line.split()) > 9 and line.split()[9] == inode for line in lines)
+
+
+def echo(connection):
+    while received := connection.recv(65536):
+        connection.sendall(received)
+    connection.close()
+
+
+# How programs wait.
+
+
+class Buffered:
+    """Echoes without ever blocking."""
+
+    def __init__(self, connection):
+        connection.setblocking(False)
+        self.connection = connection
+        self.waiting = bytearray()
+        self.ended = False
+
+    def step(self):
+        """Reads and writes until the kernel says that either would block. False at the end."""
+        moved = True
+        while moved:
+            moved = self.read() | self.write()
+        return not (self.ended and not self.waiting)
+
+    def read(self):
+        if self.ended or len(self.waiting) >= 1 << 20:
+            return False
+        try:
+            received = self.connection.recv(65536)
+        except BlockingIOError:
+            return False
+        self.waiting += received
+        self.ended = not received
+        return True
+
+    def write(self):
+        if not self.waiting:
+            return False
+        try:
+            del self.waiting[: self.connection.send(self.waiting[:65536])]
+        except BlockingIOError:
+            return False
+        return True
+
+    def wants_more(self):
+        return not self.ended and len(self.waiting) < 1 << 20
+
+
+def mode_epoll(kind):
+    connection = accepted()
+    echoed = Buffered(connection)
+    poll = select.epoll()
+    edge = kind == "et"
+    always = select.EPOLLIN | select.EPOLLOUT | select.EPOLLET
+    poll.register(connection, always if edge else select.EPOLLIN)
+    wakes = 0
+    while True:
+        assert poll.poll(20), "nothing for 20 s"
+        wakes += 1
+        if not echoed.step():
+            break
+        if not edge:
+            wanted = select.EPOLLIN * echoed.wants_more() | select.EPOLLOUT * bool(echoed.waiting)
+            poll.modify(connection, wanted)
+    connection.close()
+    say("echoed", wakes < 200_000)
+
+
+def mode_poll():
+    connection = accepted()
+    echoed = Buffered(connection)
+    poll = select.poll()
+    while True:
+        wanted = select.POLLIN * echoed.wants_more() | select.POLLOUT * bool(echoed.waiting)
+        poll.register(connection, wanted)
+        assert poll.poll(20_000)
+        if not echoed.step():
+            break
+    connection.close()
+    say("echoed", True)
+
+
+def mode_select():
+    connection = accepted()
+    echoed = Buffered(connection)
+    while True:
+        reading = [connection] if echoed.wants_more() else []
+        ready = select.select(reading, [connection] if echoed.waiting else [], [], 20)
+        assert any(ready)
+        if not echoed.step():
+            break
+    connection.close()
+    say("echoed", True)
+
+
+def mode_idle():
+    """Waits for what never comes: the number of wake-ups tells whether anything leaks in."""
+    connection = accepted()
+    connection.sendall(b"x" * 1_000_000)
+    poll = select.epoll()
+    poll.register(connection, select.EPOLLIN | select.EPOLLPRI | select.EPOLLERR)
+    until = time.monotonic() + 0.5
+    wakes = 0
+    while (left := until - time.monotonic()) > 0:
+        wakes += len(poll.poll(left))
+    say("wakes", wakes)
+
+
+def mode_threads():
+    connection = accepted()
+    sender = threading.Thread(target=lambda: connection.sendall(data()))
+    sender.start()
+    count = 0
+    while received := connection.recv(65536):
+        count += len(received)
+    sender.join()
+    connection.close()
+    say("received", count)
+
+
+# Processes.
+
+
+def mode_prefork():
+    listener = listen()
+    workers = []
+    for _ in range(3):
+        worker = os.fork()
+        if worker == 0:
+            for _ in range(3):
+                echo(listener.accept()[0])
+            os._exit(0)
+        workers.append(worker)
+    say("statuses", [os.waitpid(worker, 0)[1] for worker in workers])
+
+
+def mode_fork_after():
+    listener = listen()
+    for _ in range(3):
+        connection, _ = listener.accept()
+        worker = os.fork()
+        if worker == 0:
+            listener.close()
+            echo(connection)
+            os._exit(0)
+        connection.close()
+    say("statuses", [os.wait()[1] for _ in range(3)])
+
+
+def mode_orphan():
+    connection = accepted()
+    if os.fork() == 0:
+        os.setsid()
+        time.sleep(0.3)
+        say("parent", os.getppid() != int(os.environ["PARENT"]))
+        echo(connection)
+        os._exit(0)
+    os._exit(3)
+
+
+def mode_exec():
+    connection = accepted()
+    say("cloexec", not os.get_inheritable(connection.fileno()))
+    status = subprocess.run(["cat"], stdin=connection, stdout=connection).returncode
+    connection.close()
+    say("status", status)
+
+
+def mode_pass():
+    """The descriptor goes to another process over a UNIX socket."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    if os.fork() == 0:
+        ours.close()
+        _, fds, _, _ = socket.recv_fds(theirs, 1, 1)
+        connection = socket.socket(fileno=fds[0])
+        say("family", connection.family.name, connection.getpeername()[0])
+        echo(connection)
+        os._exit(0)
+    theirs.close()
+    listener = listen()
+    connection, _ = listener.accept()
+    socket.send_fds(ours, [b"x"], [connection.fileno()])
+    connection.close()
+    say("status", os.wait()[1])
+
+
+def mode_dup():
+    connection = accepted()
+    fd = connection.detach()
+    second = os.dup(fd)
+    os.close(fd)
+    os.dup2(second, 200)
+    os.closerange(3, 200)
+    os.write(200, b"through 200\n")
+    while received := os.read(200, 65536):
+        os.write(200, received)
+    os.close(200)
+    say("done")
+
+
+# Ways to send.
+
+
+def mode_sendfile(name):
+    connection = accepted()
+    with open(name, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        sent = 0
+        while sent < size:
+            sent += os.sendfile(connection.fileno(), file.fileno(), sent, size - sent)
+    connection.close()
+    say("sent", sent)
+
+
+def mode_splice(name):
+    connection = accepted()
+    with open(name, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        reader, writer = os.pipe()
+        sent = 0
+        while sent < size:
+            piece = os.splice(file.fileno(), writer, 65536, offset_src=sent)
+            while piece:
+                moved = os.splice(reader, connection.fileno(), piece)
+                piece -= moved
+                sent += moved
+    connection.close()
+    say("sent", sent)
+
+
+def mode_vectors():
+    connection = accepted()
+    left = data()
+    while left:
+        parts = [left[start:start + 100] for start in range(0, min(len(left), 50_000), 100)]
+        left = left[connection.sendmsg(parts):]
+    connection.close()
+    say("sent", SIZE)
+
+
+def mode_more():
+    connection = accepted()
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+    left = data(1_000_000)
+    for start in range(0, len(left), 500):
+        connection.sendall(left[start:start + 500], socket.MSG_MORE)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
+    connection.close()
+    say("sent", len(left))
+
+
+# Ends.
+
+
+def mode_half():
+    """Ends its own direction first and still reads."""
+    connection = accepted()
+    connection.sendall(b"that is all")
+    connection.shutdown(socket.SHUT_WR)
+    count = 0
+    while received := connection.recv(65536):
+        count += len(received)
+    say("received", count)
+
+
+def mode_queued(how):
+    """Sends until the kernel takes no more, and dies."""
+    connection = accepted()
+    connection.setblocking(False)
+    count = 0
+    quiet = 0
+    while quiet < 20:
+        try:
+            count += connection.send(data(100_000))
+            quiet = 0
+        except BlockingIOError:
+            time.sleep(0.02)
+            quiet += 1
+    say("accepted", count)
+    if how == "close":
+        connection.close()
+        os._exit(0)
+    os.kill(os.getpid(), {"term": signal.SIGTERM, "kill": signal.SIGKILL}[how])
+    time.sleep(10)
+
+
+def mode_gone():
+    """The peer goes away: writing must fail as ever."""
+    connection = accepted()
+    assert connection.recv(1) == b"x"
+    try:
+        while True:
+            connection.sendall(b"y" * 10_000)
+            time.sleep(0.01)
+    except (BrokenPipeError, ConnectionResetError):
+        say("failed")
+    worker = os.fork()
+    if worker == 0:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        while True:
+            connection.send(b"z")
+    say("signal", os.waitpid(worker, 0)[1])
+
+
+# What the socket says of itself.
+
+
+def mode_names(host, dual):
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = listen(host, family, dual == "dual")
+    connection, address = listener.accept()
+    say("json", json.dumps({
+        "accept": address,
+        "peer": connection.getpeername(),
+        "own": connection.getsockname(),
+        "family": connection.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN),
+        "plain": plain(connection.fileno()),
+    }))
+    libc = ctypes.CDLL(None, use_errno=True)
+    room = ctypes.create_string_buffer(b"\xee" * 64)
+    length = ctypes.c_uint(5)
+    result = libc.getpeername(connection.fileno(), room, ctypes.byref(length))
+    say("cut", result, length.value, room.raw[4:8].hex())
+    pid = os.fork()
+    if pid == 0:
+        say("child", connection.getpeername() == address)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    say("listener", listener.getsockname()[0], listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    connection.recv(1)
+
+
+def option(connection, level, name, size=4):
+    try:
+        return connection.getsockopt(level, name, size)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+
+
+def set_option(connection, level, name, value):
+    try:
+        connection.setsockopt(level, name, value)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+    return "set"
+
+
+def mode_options():
+    connection = accepted()
+    tcp, base = socket.IPPROTO_TCP, socket.SOL_SOCKET
+    connection.setsockopt(tcp, socket.TCP_NODELAY, 1)
+    connection.setsockopt(base, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(tcp, socket.TCP_KEEPIDLE, 77)
+    connection.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0x10)
+    connection.setsockopt(base, socket.SO_LINGER, struct.pack("ii", 1, 5))
+    connection.setsockopt(base, socket.SO_SNDBUF, 50_000)
+    connection.setsockopt(base, socket.SO_RCVTIMEO, struct.pack("ll", 7, 0))
+    credentials = option(connection, base, socket.SO_PEERCRED, 12)
+    info = option(connection, tcp, socket.TCP_INFO, 104)
+    said = {
+        "nodelay": connection.getsockopt(tcp, socket.TCP_NODELAY),
+        "keepalive": connection.getsockopt(base, socket.SO_KEEPALIVE),
+        "idle": connection.getsockopt(tcp, socket.TCP_KEEPIDLE),
+        "tos": connection.getsockopt(socket.IPPROTO_IP, socket.IP_TOS),
+        "linger": struct.unpack("ii", option(connection, base, socket.SO_LINGER, 8)),
+        "sndbuf": connection.getsockopt(base, socket.SO_SNDBUF),
+        "timeout": struct.unpack("ll", option(connection, base, socket.SO_RCVTIMEO, 16))[0],
+        "domain": connection.getsockopt(base, socket.SO_DOMAIN),
+        "protocol": connection.getsockopt(base, socket.SO_PROTOCOL),
+        "type": connection.getsockopt(base, socket.SO_TYPE),
+        "error": connection.getsockopt(base, socket.SO_ERROR),
+        "state": info[0],
+        "mss": struct.unpack_from("I", info, 16)[0] > 500,
+        "congestion": bool(option(connection, tcp, socket.TCP_CONGESTION, 16).strip(b"\0")),
+        "credentials": struct.unpack("iii", credentials)[0],
+        "ulp": set_option(connection, tcp, 31, b"tls"),
+        "zerocopy": set_option(connection, base, 60, 1),
+        "lowat": set_option(connection, tcp, 25, 16_384),
+        "unknown": option(connection, tcp, 999),
+        "unknown_base": option(connection, base, 999),
+    }
+    say("json", json.dumps(said))
+    connection.sendall(b"x" * 100_000)
+    out = fcntl.ioctl(connection, 0x5411, b"\0" * 4)
+    say("unread", struct.unpack("i", out)[0] > 0)
+    connection.sendall(b"end")
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        out = struct.unpack("i", fcntl.ioctl(connection, 0x5411, b"\0" * 4))[0]
+        if out == 0:
+            break
+        time.sleep(0.01)
+    say("left", out)
+
+
+def mode_others():
+    """Sockets that are none of ours, and what is no socket."""
+    ours, theirs = socket.socketpair()
+    say("unix", repr(ours.getpeername()), ours.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN) == socket.AF_UNIX)
+    say("tcp option", option(ours, socket.IPPROTO_TCP, socket.TCP_NODELAY))
+    # A stranger with a name like ours.
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    server.bind(b"\0cellpace/" + b"A" * 76)
+    server.listen()
+    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    client.connect(server.getsockname())
+    say("stranger", client.getpeername()[:10] == b"\0cellpace/")
+    unix = server.accept()[0]
+    say("accepted", unix.family.name)
+    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    udp.connect(("127.0.0.1", 9))
+    say("udp", udp.getpeername())
+    reader, _ = os.pipe()
+    libc = ctypes.CDLL(None, use_errno=True)
+    for fd in [reader, 999]:
+        length = ctypes.c_uint(16)
+        result = libc.getpeername(fd, ctypes.create_string_buffer(16), ctypes.byref(length))
+        say("not a socket", result, errno.errorcode[ctypes.get_errno()])
+    result = libc.accept(999, None, None)
+    say("accept", result, errno.errorcode[ctypes.get_errno()])
+
+
+# When things fail.
+
+
+def mode_plain(count):
+    """Says of each of several connections whether it was taken over, and echoes."""
+    listener = listen()
+    for _ in range(int(count)):
+        connection, _ = listener.accept()
+        say("plain", plain(connection.fileno()))
+        echo(connection)
+
+
+def mode_full():
+    """No descriptor is left after that of the connection itself."""
+    listener = listen()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, hard))
+    connection, _ = listener.accept()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    say("plain", plain(connection.fileno()))
+    echo(connection)
+
+
+def mode_open(port):
+    """Opens a connection itself."""
+    connection = socket.create_connection(("127.0.0.1", int(port)))
+    say("plain", plain(connection.fileno()), connection.getpeername()[1] == int(port))
+    say("cloexec", not os.get_inheritable(connection.fileno()))
+    connection.sendall(data())
+    connection.shutdown(socket.SHUT_WR)
+    count = 0
+    while received := connection.recv(65536):
+        count += len(received)
+    say("received", count)
+    other = socket.socket()
+    other.setblocking(False)
+    other.connect_ex(("127.0.0.1", int(port)))
+    select.select([], [other], [], 10)
+    say("nonblocking", plain(other.fileno()), other.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+
+
+def mode_signalled():
+    """Signals come all the time while connections are accepted."""
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+    listener = listen()
+    for _ in range(20):
+        connection, _ = listener.accept()
+        taken = not plain(connection.fileno())
+        echo(connection)
+        say("taken", taken)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def mode_limits():
+    say("files", *resource.getrlimit(resource.RLIMIT_NOFILE))
+    say("blocked", sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, []))))
+
+
+def mode_wait():
+    for number in [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP]:
+        signal.signal(number, lambda number, _: say("signal", number) or (number == signal.SIGTERM and sys.exit(7)))
+    say("ready")
+    while True:
+        signal.pause()
+
+
+os.environ.setdefault("PARENT", str(os.getpid()))
+globals()["mode_" + sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,800 @@
+//! `cellpace run`, run as users run it, with programs in Python over loopback. Where there is no
+//! Python, the tests say so and pass.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used)]
+
+mod program;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use program::{Folder, signal};
+use serde_json::Value;
+
+const PYTHON: &str = "/usr/bin/python3";
+const GUINEA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/guinea/program.py");
+const SIZE: usize = 5_000_000;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Whether the tests can run; says so if not.
+fn can_run() -> bool {
+    let can = fs::exists(PYTHON).unwrap();
+    if !can {
+        eprintln!("skipped: there is no {PYTHON}");
+    }
+    can
+}
+
+/// What the program's `data()` makes.
+fn data(size: usize) -> Vec<u8> {
+    (0..size).map(|index| (index % 1000 * 7 % 251) as u8).collect()
+}
+
+/// `cellpace run` with a program in it.
+struct Guinea {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    folder: Folder,
+}
+
+impl Guinea {
+    /// Runs a mode under a controller.
+    fn start(mode: &str) -> Self {
+        Self::with("--cc cubic", mode)
+    }
+
+    fn with(options: &str, mode: &str) -> Self {
+        Self::prepared(options, mode, |_| {})
+    }
+
+    fn prepared(options: &str, mode: &str, prepare: impl FnOnce(&mut Command)) -> Self {
+        let folder = Folder::new();
+        let program = ["--", PYTHON, "-u", GUINEA];
+        let args = ["run"].into_iter().chain(options.split_whitespace()).chain(program);
+        let mut command = folder.command(args.chain(mode.split_whitespace()));
+        let errors = fs::File::create(folder.path("stderr")).unwrap();
+        command.stdout(Stdio::piped()).stderr(errors).process_group(0);
+        prepare(&mut command);
+        let mut child = command.spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        Self { child, out, folder }
+    }
+
+    /// The next line that the program says.
+    #[track_caller]
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        let count = self.out.read_line(&mut line).unwrap();
+        assert!(count > 0, "the program ended: {}", self.stderr());
+        line.trim_end().to_owned()
+    }
+
+    #[track_caller]
+    fn says(&mut self, expected: &str) {
+        assert_eq!(self.line(), expected, "{}", self.stderr());
+    }
+
+    #[track_caller]
+    fn json(&mut self) -> Value {
+        serde_json::from_str(self.line().strip_prefix("json ").unwrap()).unwrap()
+    }
+
+    #[track_caller]
+    fn port(&mut self) -> u16 {
+        self.line().strip_prefix("port ").unwrap().parse().unwrap()
+    }
+
+    /// Connects once the program listens.
+    #[track_caller]
+    fn connect(&mut self) -> TcpStream {
+        connect(([127, 0, 0, 1], self.port()).into())
+    }
+
+    fn stderr(&self) -> String {
+        String::from_utf8(self.folder.read("stderr")).unwrap()
+    }
+
+    /// Waits for the end, and returns the exit code.
+    #[track_caller]
+    fn code(&mut self) -> Option<i32> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(Instant::now() < until, "it does not end: {}", self.stderr());
+            sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[track_caller]
+    fn ends_well(&mut self) {
+        assert_eq!(self.code(), Some(0), "{}", self.stderr());
+        assert_eq!(self.stderr(), "");
+    }
+}
+
+/// Nothing is left, whatever the test did.
+impl Drop for Guinea {
+    fn drop(&mut self) {
+        let group = format!("-{}", self.child.id());
+        let _ = Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
+        let _ = self.child.wait();
+    }
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect_timeout(&address, PATIENCE).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+fn read_all(mut stream: &TcpStream) -> Vec<u8> {
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).unwrap();
+    received
+}
+
+/// Sends data, ends that direction, and returns what comes back.
+fn exchange(stream: &TcpStream, sent: &[u8]) -> Vec<u8> {
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            (&*stream).write_all(sent).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+        });
+        read_all(stream)
+    })
+}
+
+/// A program that echoes: everything arrives, both ways.
+#[track_caller]
+fn echoes(mode: &str) {
+    if !can_run() {
+        return;
+    }
+    let mut guinea = Guinea::start(mode);
+    let stream = guinea.connect();
+    assert!(exchange(&stream, &data(SIZE)) == data(SIZE), "{mode}: other data came back");
+    guinea.says("echoed True");
+    guinea.ends_well();
+}
+
+/// A program that sends: everything arrives.
+#[track_caller]
+fn sends(mode: &str, size: usize) {
+    let mut guinea = Guinea::start(mode);
+    let stream = guinea.connect();
+    assert!(read_all(&stream) == data(size), "{mode}: other data came");
+    guinea.says(&format!("sent {size}"));
+    guinea.ends_well();
+}
+
+// Real downloads.
+
+#[test]
+fn downloads_of_all_sizes_arrive_also_twenty_at_once() {
+    if !can_run() {
+        return;
+    }
+    let folder = Folder::new();
+    let sizes = [0, 1, 1_000_000, 50_000_000];
+    for size in sizes {
+        folder.write(&size.to_string(), data(size));
+    }
+    let mut child = folder
+        .command(["run", "--cc", "cubic", "--log", "--json", "flows.jsonl", "--", PYTHON, "-u"])
+        .args(["-m", "http.server", "0", "--bind", "127.0.0.1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    let port = line.split_whitespace().skip_while(|word| *word != "port").nth(1).unwrap();
+    let address: SocketAddr = format!("127.0.0.1:{port}").parse().unwrap();
+    for size in sizes {
+        assert!(download(address, size) == data(size), "{size} bytes");
+    }
+    thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| assert!(download(address, 1_000_000) == data(1_000_000)));
+        }
+    });
+    sleep(Duration::from_millis(500));
+    signal(&child, "INT");
+    let output = child.wait_with_output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(errors.matches("cellpace: flow ").count(), 24, "{errors}");
+    let text = String::from_utf8(folder.read("flows.jsonl")).unwrap();
+    let flows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(flows.len(), 24);
+    for flow in flows {
+        assert_eq!(flow["schema"], "cellpace.run/1");
+        assert_eq!(flow["local"], address.to_string());
+        assert_eq!(flow["direction"], "in");
+    }
+}
+
+fn download(address: SocketAddr, size: usize) -> Vec<u8> {
+    let mut stream = connect(address);
+    write!(stream, "GET /{size} HTTP/1.0\r\n\r\n").unwrap();
+    let answer = read_all(&stream);
+    let head = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+    answer[head + 4..].to_vec()
+}
+
+// How programs wait.
+
+#[test]
+fn epoll_level_triggered_works() {
+    echoes("epoll lt");
+}
+
+#[test]
+fn epoll_edge_triggered_works() {
+    echoes("epoll et");
+}
+
+#[test]
+fn poll_works() {
+    echoes("poll");
+}
+
+#[test]
+fn select_works() {
+    echoes("select");
+}
+
+#[test]
+fn sending_wakes_nobody_who_waits_for_something_to_read() {
+    if !can_run() {
+        return;
+    }
+    let mut guinea = Guinea::start("idle");
+    let stream = guinea.connect();
+    let mut received = vec![0; 1_000_000];
+    (&stream).read_exact(&mut received).unwrap();
+    guinea.says("wakes 0");
+}
+
+#[test]
+fn two_threads_may_use_a_connection() {
+    if !can_run() {
+        return;
+    }
+    let mut guinea = Guinea::start("threads");
+    let stream = guinea.connect();
+    assert!(exchange(&stream, &data(SIZE)) == data(SIZE));
+    guinea.says(&format!("received {SIZE}"));
+    guinea.ends_well();
+}
+
+// Processes.
+
+#[test]
+fn preforked_workers_accept() {
+    workers("prefork", 9);
+}
+
+#[test]
+fn a_child_per_connection_works() {
+    workers("fork_after", 3);
+}
+
+#[track_caller]
+fn workers(mode: &str, connections: usize) {
+    if !can_run() {
+        return;
+    }
+    let mut guinea = Guinea::start(mode);
+    let address = ([127, 0, 0, 1], guinea.port()).into();
+    thread::scope(|scope| {
+        for index in 0..connections {
+            scope.spawn(move || {
+                let sent = data(100_000 + index * 1000);
+                assert!(exchange(&connect(address), &sent) == sent);
+            });
+        }
+    });
+    guinea.says("statuses [0, 0, 0]");
+    guinea.ends_well();
+}
+
+#[test]
+fn a_child_goes_on_after_its_parent_and_the_launcher_waits_for_it() {
+    if !can_run() {
+        return;
+    }
+    let mut guinea = Guinea::start("orphan");
+    let stream = guinea.connect();
+    guinea.says("parent True");
+    assert!(exchange(&stream, &data(SIZE)) == data(SIZE));
+    assert_eq!(guinea.code(), Some(3), "the program's own code counts");
+}
+
+#[test]
+fn an_executed_program_goes_on_with_the_connection() {
+    if !can_run() {
+        return;
+    }
+    let mut guinea = Guinea::start("exec");
+    let stream = guinea.connect();
+    guinea.says("cloexec True");
+    assert!(exchange(&stream, &data(SIZE)) == data(SIZE));
+    guinea.says("status 0");
+    guinea.ends_well();
+}
+
+#[test]
+fn a_descriptor_can_be_passed_to_another_process() {
+    if !can_run() {
+        return;
+    }
+    let mut guinea = Guinea::start("pass");
+    let stream = guinea.connect();
+    guinea.says("family AF_INET 127.0.0.1");
+    assert!(exchange(&stream, &data(SIZE)) == data(SIZE));
+    guinea.says("status 0");
+    guinea.ends_well();
+}
+
+#[test]
+fn duplicates_and_close_range_work() {
+    if !can_run() {
+        return;
+    }
+    let mut guinea = Guinea::start("dup");
+    let stream = guinea.connect();
+    let expected = [b"through 200\n".as_slice(), &data(SIZE)].concat();
+    assert!(exchange(&stream, &data(SIZE)) == expected);
+    guinea.says("done");
+    guinea.ends_well();
+}
+
+// Ways to send.
+
+#[test]
+fn sendfile_and_splice_work() {
+    if !can_run() {
+        return;
+    }
+    let folder = Folder::with("file", data(SIZE));
+    let file = folder.path("file").display().to_string();
+    sends(&format!("sendfile {file}"), SIZE);
+    sends(&format!("splice {file}"), SIZE);
+}
+
+#[test]
+fn many_vectors_and_msg_more_work() {
+    if !can_run() {
+        return;
+    }
+    sends("vectors", SIZE);
+    sends("more", 1_000_000);
+}
+
+// Ends.
+
+#[test]
+fn the_program_can_end_its_direction_first() {
+    if !can_run() {
+        return;
+    }
+    let mut guinea = Guinea::start("half");
+    let stream = guinea.connect();
+    assert_eq!(read_all(&stream), b"that is all");
+    (&stream).write_all(&data(SIZE)).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    guinea.says(&format!("received {SIZE}"));
+    guinea.ends_well();
+}
+
+#[test]
+fn what_send_accepted_arrives_however_the_program_ends() {
+    if !can_run() {
+        return;
+    }
+    for (how, code) in [("close", 0), ("term", 143), ("kill", 137)] {
+        let mut guinea = Guinea::start(&format!("queued {how}"));
+        let stream = guinea.connect();
+        let line = guinea.line();
+        let accepted: usize = line.strip_prefix("accepted ").unwrap().parse().unwrap();
+        assert!(accepted > 100_000, "{accepted}");
+        sleep(Duration::from_millis(100));
+        assert_eq!(read_all(&stream).len(), accepted, "{how}");
+        drop(stream);
+        assert_eq!(guinea.code(), Some(code));
+    }
+}
+
+#[test]
+fn writing_to_a_peer_that_went_away_fails_and_raises_sigpipe() {
+    if !can_run() {
+        return;
+    }
+    let mut guinea = Guinea::start("gone");
+    let stream = guinea.connect();
+    (&stream).write_all(b"x").unwrap();
+    sleep(Duration::from_millis(100));
+    drop(stream);
+    guinea.says("failed");
+    guinea.says(&format!("signal {}", 13));
+    guinea.ends_well();
+}
+
+// What the socket says of itself.
+
+#[test]
+fn names_are_those_of_the_connection_for_both_families() {
+    if !can_run() {
+        return;
+    }
+    for (listen, connect_to, peer, family) in [
+        ("127.0.0.1 single", "127.0.0.1", "127.0.0.1", 2),
+        ("::1 single", "::1", "::1", 10),
+        (":: dual", "127.0.0.1", "::ffff:127.0.0.1", 10),
+    ] {
+        let mut guinea = Guinea::start(&format!("names {listen}"));
+        let port = guinea.port();
+        let stream = connect((connect_to.parse::<std::net::IpAddr>().unwrap(), port).into());
+        let own = stream.local_addr().unwrap();
+        let said = guinea.json();
+        assert_eq!(said["accept"], said["peer"], "{listen}");
+        assert_eq!(said["peer"][0], peer);
+        assert_eq!(said["peer"][1], own.port());
+        assert_eq!(said["own"][0], peer, "both ends have the same address here");
+        assert_eq!(said["own"][1], port);
+        assert_eq!(said["family"], family);
+        assert_eq!(said["plain"], false, "it was not taken over");
+        let full = if family == 2 { 16 } else { 28 };
+        let line = guinea.line();
+        assert!(line.starts_with(&format!("cut 0 {full} ")), "{line}");
+        assert!(line.ends_with("eeeeee"), "written beyond the room there was: {line}");
+        guinea.says("child True");
+        assert!(guinea.line().ends_with(" 1"), "the listening socket is as it was");
+    }
+}
+
+#[test]
+fn options_are_those_of_the_connection() {
+    if !can_run() {
+        return;
+    }
+    let mut guinea = Guinea::start("options");
+    let stream = guinea.connect();
+    let said = guinea.json();
+    for (name, expected) in [
+        ("nodelay", 1.into()),
+        ("keepalive", 1.into()),
+        ("idle", 77.into()),
+        ("tos", 0x10.into()),
+        ("linger", vec![1, 5].into()),
+        ("sndbuf", 100_000.into()),
+        ("timeout", 7.into()),
+        ("domain", 2.into()),
+        ("protocol", 6.into()),
+        ("type", 1.into()),
+        ("error", 0.into()),
+        ("state", 1.into()),
+        ("mss", true.into()),
+        ("congestion", true.into()),
+        ("credentials", 0.into()),
+        ("ulp", "ENOENT".into()),
+        ("zerocopy", "ENOPROTOOPT".into()),
+        ("lowat", "set".into()),
+        ("unknown", "ENOPROTOOPT".into()),
+        ("unknown_base", "ENOPROTOOPT".into()),
+    ] {
+        let expected: Value = expected;
+        assert_eq!(said[name], expected, "{name} of {said}");
+    }
+    guinea.says("unread True");
+    let mut received = vec![0; 100_003];
+    (&stream).read_exact(&mut received).unwrap();
+    guinea.says("left 0");
+}
+
+#[test]
+fn other_sockets_are_left_alone() {
+    if !can_run() {
+        return;
+    }
+    let mut guinea = Guinea::start("others");
+    for expected in [
+        "unix '' True",
+        "tcp option EOPNOTSUPP",
+        "stranger True",
+        "accepted AF_UNIX",
+        "udp ('127.0.0.1', 9)",
+        "not a socket -1 ENOTSOCK",
+        "not a socket -1 EBADF",
+        "accept -1 EBADF",
+    ] {
+        guinea.says(expected);
+    }
+    guinea.ends_well();
+}
+
+// Rules.
+
+#[test]
+fn rules_decide_which_connections_are_taken_over() {
+    if !can_run() {
+        return;
+    }
+    for (options, plain) in [
+        ("--not 127.0.0.0/8", "True"),
+        ("--only 10.0.0.0/8", "True"),
+        ("--only 127.0.0.1", "False"),
+        ("--in 1", "True"),
+        ("--in 1024-65535", "False"),
+        ("--out 1", "True"),
+        ("--direction both", "False"),
+    ] {
+        let mut guinea = Guinea::with(options, "plain 1");
+        let stream = guinea.connect();
+        assert!(exchange(&stream, b"hello") == b"hello");
+        assert_eq!(guinea.line(), format!("plain {plain}"), "{options}");
+        guinea.ends_well();
+    }
+}
+
+#[test]
+fn blocking_connects_are_taken_over_on_request_and_others_are_not() {
+    if !can_run() {
+        return;
+    }
+    for (options, plain) in [("--direction both", "False"), ("--direction in", "True")] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut guinea = Guinea::with(options, &format!("open {port}"));
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert!(exchange(&stream, &data(SIZE)) == data(SIZE));
+        drop(stream);
+        guinea.says(&format!("plain {plain} True"));
+        guinea.says("cloexec True");
+        guinea.says(&format!("received {SIZE}"));
+        guinea.says("nonblocking True 0");
+        guinea.ends_well();
+    }
+}
+
+// When things fail.
+
+#[test]
+fn without_descriptors_in_the_program_connections_are_plain() {
+    if !can_run() {
+        return;
+    }
+    let mut guinea = Guinea::start("full");
+    let stream = guinea.connect();
+    guinea.says("plain True");
+    assert!(exchange(&stream, &data(SIZE)) == data(SIZE));
+    guinea.ends_well();
+}
+
+#[test]
+fn without_descriptors_in_the_launcher_connections_are_plain() {
+    if !can_run() {
+        return;
+    }
+    let mut guinea = Guinea::start("plain 2");
+    let address = ([127, 0, 0, 1], guinea.port()).into();
+    let launcher = guinea.child.id().to_string();
+    let mut limit = Command::new("prlimit");
+    let limited = limit.args(["--pid", &launcher, "--nofile=3:3"]).status();
+    if !limited.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: there is no prlimit");
+        return;
+    }
+    for _ in 0..2 {
+        let started = Instant::now();
+        assert!(exchange(&connect(address), b"hello") == b"hello");
+        guinea.says("plain True");
+        assert!(started.elapsed() < Duration::from_secs(3), "the program was kept waiting");
+    }
+    guinea.code();
+}
+
+#[test]
+fn without_a_launcher_connections_are_plain() {
+    if !can_run() {
+        return;
+    }
+    let mut guinea = Guinea::start("plain 2");
+    let address = ([127, 0, 0, 1], guinea.port()).into();
+    assert!(exchange(&connect(address), b"hello") == b"hello");
+    guinea.says("plain False");
+    signal(&guinea.child, "KILL");
+    guinea.child.wait().unwrap();
+    assert!(exchange(&connect(address), b"hello") == b"hello");
+    guinea.says("plain True");
+}
+
+#[test]
+fn a_wrong_token_or_other_rubbish_in_the_environment_means_plain_connections() {
+    if !can_run() {
+        return;
+    }
+    for setting in [
+        "CELLPACE_TOKEN=00000000000000000000000000000000",
+        "CELLPACE_TOKEN=rubbish",
+        "CELLPACE_RULES=rubbish",
+        "CELLPACE_CONTROL=cellpace-run/nobody",
+        "CELLPACE_CONTROL=",
+    ] {
+        let folder = Folder::new();
+        let mut command = folder.command(["run", "--", "env", setting, PYTHON, "-u", GUINEA]);
+        command.args(["plain", "1"]).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut child = command.process_group(0).spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let mut guinea = Guinea { child, out, folder };
+        let stream = guinea.connect();
+        assert!(exchange(&stream, b"hello") == b"hello");
+        assert_eq!(guinea.line(), "plain True", "{setting}");
+        assert_eq!(guinea.code(), Some(0));
+    }
+}
+
+#[test]
+fn signals_do_not_keep_connections_from_being_taken_over() {
+    if !can_run() {
+        return;
+    }
+    let mut guinea = Guinea::start("signalled");
+    let address = ([127, 0, 0, 1], guinea.port()).into();
+    for _ in 0..20 {
+        assert!(exchange(&connect(address), &data(100_000)) == data(100_000));
+        guinea.says("taken True");
+    }
+    guinea.ends_well();
+}
+
+// The launcher.
+
+#[test]
+fn signals_reach_the_program_and_its_exit_code_is_ours() {
+    if !can_run() {
+        return;
+    }
+    let mut guinea = Guinea::start("wait");
+    guinea.says("ready");
+    for (name, number) in [("USR1", 10), ("HUP", 1), ("TERM", 15)] {
+        signal(&guinea.child, name);
+        guinea.says(&format!("signal {number}"));
+    }
+    assert_eq!(guinea.code(), Some(7));
+}
+
+#[test]
+fn the_program_finds_limits_and_signals_as_without_us() {
+    if !can_run() {
+        return;
+    }
+    let mut guinea = Guinea::start("limits");
+    let direct = Command::new(PYTHON).args([GUINEA, "limits"]).output().unwrap();
+    let direct = String::from_utf8(direct.stdout).unwrap();
+    for line in direct.lines() {
+        guinea.says(line);
+    }
+    guinea.ends_well();
+}
+
+#[test]
+fn what_was_preloaded_before_stays_behind_us() {
+    let folder = Folder::new();
+    let mut command = folder.command(["run", "--", "sh", "-c", "echo $LD_PRELOAD"]);
+    let output = command.env("LD_PRELOAD", "libm.so.6").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.trim_end().ends_with("libcellpace.so:libm.so.6"), "{text}");
+}
+
+#[test]
+fn a_library_at_a_path_with_blanks_is_preloaded() {
+    if !can_run() {
+        return;
+    }
+    let folder = Folder::new();
+    let place = folder.path("a b:c");
+    fs::create_dir(&place).unwrap();
+    let executable = std::path::Path::new(env!("CARGO_BIN_EXE_cellpace"));
+    let library = executable.with_file_name("deps").join("libcellpace.so");
+    fs::copy(library, place.join("libcellpace.so")).unwrap();
+    let path = place.join("libcellpace.so");
+    let mut guinea = Guinea::prepared("", "plain 1", |command| {
+        command.env("CELLPACE_PRELOAD", path);
+    });
+    let stream = guinea.connect();
+    assert!(exchange(&stream, b"hello") == b"hello");
+    guinea.says("plain False");
+    guinea.ends_well();
+}
+
+#[test]
+fn a_missing_library_is_said_with_where_it_was_looked_for() {
+    let folder = Folder::new();
+    let mut command = folder.command(["run", "--", "true"]);
+    let outcome = command.env("CELLPACE_PRELOAD", "/nowhere/lib.so").output().unwrap();
+    program::Outcome::of(outcome).complains(1, "/nowhere/lib.so");
+}
+
+// What is refused.
+
+#[test]
+fn wrong_arguments_are_named() {
+    let folder = Folder::new();
+    folder.refused("run --cc nonsense -- true", "--cc: there is no controller");
+    folder.refused("run --in 80-70 -- true", "--in");
+    folder.refused("run --in 80-70 -- true", "8000-8100");
+    folder.refused("run --only 10.0.0.1/8 -- true", "--only");
+    folder.refused("run --not x -- true", "--not");
+    folder.refused("run --direction inwards -- true", "--direction");
+    folder.refused("run --in 80 --direction out -- true", "--in");
+    folder.refused("run --out 80 --direction in -- true", "--out");
+    folder.refused("run --json - -- true", "--json");
+    folder.refused("run --drain 5 -- true", "--drain");
+    let many = (0..65).map(|index| format!("10.0.0.{index}")).collect::<Vec<_>>().join(",");
+    folder.refused(&format!("run --not {many} -- true"), "--not: more than 64");
+}
+
+#[test]
+fn programs_that_are_not_there_give_the_shells_codes() {
+    let folder = Folder::with("data", "x");
+    folder.run("run -- no-such-program").complains(127, "no-such-program");
+    folder.run("run -- ./data").complains(126, "./data");
+}
+
+#[test]
+fn programs_that_cannot_be_preloaded_are_refused_with_a_hint() {
+    let folder = Folder::new();
+    for (name, source, flags, reason) in [
+        ("static", "int main(){return 0;}", "-static", "statically"),
+        ("pie", "int main(){return 0;}", "-static-pie", "statically"),
+        ("musl", "int main(){return 0;}", "-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1", "musl"),
+        (
+            "golike",
+            "__asm__(\".section .note.go.buildid,\\\"a\\\",@note\\n.long 4,4,4\\n\
+             .asciz \\\"Go\\\\0\\\"\\n.asciz \\\"abc\\\"\\n.text\"); int main(){return 0;}",
+            "-O1",
+            "Go program",
+        ),
+    ] {
+        if !compile(&folder, name, source, flags) {
+            eprintln!("skipped: {name} does not compile here");
+            continue;
+        }
+        let outcome = folder.run(&format!("run -- ./{name}"));
+        outcome.complains(126, reason);
+        outcome.complains(126, "cellpace proxy");
+        folder.write("script", format!("#!{}\n", folder.path(name).display()));
+        fs::set_permissions(folder.path("script"), PermissionsExt::from_mode(0o755)).unwrap();
+        folder.run("run -- ./script").complains(126, reason);
+    }
+    if compile(&folder, "other", "int main(){return 0;}", "-O1") {
+        assert_eq!(folder.run("run -- ./other").code, Some(0));
+        let path = folder.path("other");
+        if std::os::unix::fs::chown(&path, Some(1), Some(1)).is_ok() {
+            fs::set_permissions(&path, PermissionsExt::from_mode(0o4755)).unwrap();
+            folder.run("run -- ./other").complains(126, "another user's rights");
+        } else {
+            eprintln!("skipped: setuid programs, without root");
+        }
+    }
+}
+
+fn compile(folder: &Folder, name: &str, source: &str, flags: &str) -> bool {
+    folder.write("source.c", source);
+    let mut compiler = Command::new("cc");
+    compiler.arg(flags).arg("-o").args([folder.path(name), folder.path("source.c")]);
+    compiler.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
