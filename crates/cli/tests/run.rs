@@ -174,6 +174,7 @@ fn sends(mode: &str, size: usize) {
     let stream = guinea.connect();
     assert!(read_all(&stream) == data(size), "{mode}: other data came");
     guinea.says(&format!("sent {size}"));
+    drop(stream);
     guinea.ends_well();
 }
 
@@ -189,18 +190,10 @@ fn downloads_of_all_sizes_arrive_also_twenty_at_once() {
     for size in sizes {
         folder.write(&size.to_string(), data(size));
     }
-    let mut child = folder
-        .command(["run", "--cc", "cubic", "--log", "--json", "flows.jsonl", "--", PYTHON, "-u"])
-        .args(["-m", "http.server", "0", "--bind", "127.0.0.1"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    out.read_line(&mut line).unwrap();
-    let port = line.split_whitespace().skip_while(|word| *word != "port").nth(1).unwrap();
-    let address: SocketAddr = format!("127.0.0.1:{port}").parse().unwrap();
+    let flows = folder.path("flows.jsonl").display().to_string();
+    let mode = format!("http {}", folder.path("").display());
+    let mut guinea = Guinea::with(&format!("--cc cubic --log --json {flows}"), &mode);
+    let address = ([127, 0, 0, 1], guinea.port()).into();
     for size in sizes {
         assert!(download(address, size) == data(size), "{size} bytes");
     }
@@ -210,16 +203,16 @@ fn downloads_of_all_sizes_arrive_also_twenty_at_once() {
         }
     });
     sleep(Duration::from_millis(500));
-    signal(&child, "INT");
-    let output = child.wait_with_output().unwrap();
-    let errors = String::from_utf8(output.stderr).unwrap();
+    signal(&guinea.child, "INT");
+    guinea.code();
+    let errors = guinea.stderr();
     assert_eq!(errors.matches("cellpace: flow ").count(), 24, "{errors}");
     let text = String::from_utf8(folder.read("flows.jsonl")).unwrap();
     let flows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(flows.len(), 24);
     for flow in flows {
         assert_eq!(flow["schema"], "cellpace.run/1");
-        assert_eq!(flow["local"], address.to_string());
+        assert_eq!(flow["local"], SocketAddr::to_string(&address));
         assert_eq!(flow["direction"], "in");
     }
 }
@@ -591,8 +584,10 @@ fn without_descriptors_in_the_launcher_connections_are_plain() {
     let mut guinea = Guinea::start("plain 2");
     let address = ([127, 0, 0, 1], guinea.port()).into();
     let launcher = guinea.child.id().to_string();
-    let mut limit = Command::new("prlimit");
-    let limited = limit.args(["--pid", &launcher, "--nofile=3:3"]).status();
+    let open = program::names(format!("/proc/{launcher}/fd").as_ref());
+    let limit = (0_u32..).find(|number| !open.contains(&number.to_string())).unwrap();
+    let mut prlimit = Command::new("prlimit");
+    let limited = prlimit.args(["--pid", &launcher, &format!("--nofile={limit}:{limit}")]).status();
     if !limited.is_ok_and(|status| status.success()) {
         eprintln!("skipped: there is no prlimit");
         return;
@@ -603,7 +598,25 @@ fn without_descriptors_in_the_launcher_connections_are_plain() {
         guinea.says("plain True");
         assert!(started.elapsed() < Duration::from_secs(3), "the program was kept waiting");
     }
-    guinea.code();
+    guinea.ends_well();
+}
+
+#[test]
+fn a_stopped_launcher_keeps_a_program_waiting_only_once() {
+    if !can_run() {
+        return;
+    }
+    let mut guinea = Guinea::start("plain 3");
+    let address = ([127, 0, 0, 1], guinea.port()).into();
+    signal(&guinea.child, "STOP");
+    for patience in [15, 3, 3] {
+        let started = Instant::now();
+        assert!(exchange(&connect(address), b"hello") == b"hello");
+        guinea.says("plain True");
+        assert!(started.elapsed() < Duration::from_secs(patience));
+    }
+    signal(&guinea.child, "CONT");
+    guinea.ends_well();
 }
 
 #[test]

@@ -3,12 +3,12 @@
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cellpace_run::message::{ANSWER_LEN, Answer, Ask, Request};
+use cellpace_run::message::{ANSWER_LEN, Answer, Ask, GREETING, Request};
 use cellpace_run::{FlowName, Owner};
 use libc::{c_int, c_long, c_void};
 
 use crate::config::{Config, config};
-use crate::sys::{Fd, Name, Side, errno, now_ms};
+use crate::sys::{Fd, Name, Side, errno, now_ms, set_errno};
 
 /// How long a program waits for the launcher, which is stopped or on a very busy machine.
 const PATIENCE_MS: u64 = 5000;
@@ -54,28 +54,51 @@ fn ask(ask: Ask, tcp: Option<c_int>) -> Option<(Answer, Fd)> {
     if now < AWAY_UNTIL.load(Ordering::Relaxed) {
         return None;
     }
-    let socket = connect(config)?;
-    let request = Request { token: config.token, ask };
-    send(&socket, &request, tcp)?;
     let until = now + PATIENCE_MS;
-    let answered = loop {
-        if let Some(answered) = receive(&socket, 0) {
-            break Some(answered);
-        }
-        if errno() != libc::EINTR || now_ms() > until {
-            break None;
-        }
-    };
-    let (answer, fd) = answered.or_else(|| {
+    let socket = connect(config)?;
+    if greeting(&socket, until).is_none() {
         if now_ms() >= until {
             AWAY_UNTIL.store(now_ms() + PAUSE_MS, Ordering::Relaxed);
         }
+        return None;
+    }
+    let request = Request { token: config.token, ask };
+    send(&socket, &request, tcp)?;
+    let answered = patiently(until, || receive(&socket, 0));
+    let (answer, fd) = answered.or_else(|| {
         // From here on the launcher sees that we gave up; but it may have answered before.
         // SAFETY: the socket is ours.
         unsafe { libc::syscall(libc::SYS_shutdown, socket.raw(), libc::SHUT_RDWR) };
         receive(&socket, libc::MSG_DONTWAIT)
     })?;
     if answer.done { fd.map(|fd| (answer, fd)) } else { None }
+}
+
+/// Repeats what signals interrupt, until it is too late.
+fn patiently<T>(until: u64, mut call: impl FnMut() -> Option<T>) -> Option<T> {
+    loop {
+        // A call that succeeds leaves it, and what it brings may still be rubbish.
+        set_errno(0);
+        let result = call();
+        if result.is_some() || errno() != libc::EINTR || now_ms() > until {
+            return result;
+        }
+    }
+}
+
+/// Waits for the launcher's first word.
+fn greeting(socket: &Fd, until: u64) -> Option<()> {
+    let mut bytes = [0_u8; GREETING.len() + 1];
+    let (place, len) = (bytes.as_mut_ptr(), bytes.len());
+    let count = patiently(until, || {
+        let (none, flags) = (std::ptr::null_mut::<c_void>(), 0);
+        // SAFETY: the kernel writes at most `len` bytes to `bytes`.
+        let count = unsafe {
+            libc::syscall(libc::SYS_recvfrom, socket.raw(), place, len, flags, none, none)
+        };
+        usize::try_from(count).ok()
+    })?;
+    (bytes.get(..count)? == GREETING).then_some(())
 }
 
 fn connect(config: &Config) -> Option<Fd> {

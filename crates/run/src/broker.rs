@@ -24,7 +24,7 @@ use rustix::net::{
     getpeername, getsockname, listen, recvmsg, sendmsg, socket_with, socketpair,
 };
 
-use crate::message::{Answer, Ask, REQUEST_LEN, Request, Token};
+use crate::message::{Answer, Ask, GREETING, REQUEST_LEN, Request, Token};
 use crate::{FlowName, Owner, RunError};
 
 /// How a broker treats its clients and its flows.
@@ -285,6 +285,11 @@ impl Server {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             match accept_with(&self.listener, flags) {
                 Ok(socket) => {
+                    // Its queue is empty: it cannot fail but for a client that is gone.
+                    let greeted = rustix::net::send(&socket, &GREETING, SendFlags::NOSIGNAL);
+                    if greeted.is_err() {
+                        continue;
+                    }
                     self.clients.push(Client { socket, until: now + self.config.patience });
                 }
                 Err(Errno::MFILE | Errno::NFILE) => return self.turn_away(),

@@ -1,5 +1,9 @@
-//! What is said on the control socket: one request and one answer, each a single record, and then
-//! the connection ends.
+//! What is said on the control socket: the launcher's greeting, one request and one answer, each
+//! a single record, and then the connection ends.
+//!
+//! The greeting is the magic alone. Clients wait for it: a descriptor that was sent to a launcher
+//! that does not run is held in the queue, and a TCP socket that is held there does not end when
+//! the program closes it.
 //!
 //! | request      | bytes | meaning                                             |
 //! |--------------|-------|-----------------------------------------------------|
@@ -31,6 +35,9 @@ pub const ANSWER_LEN: usize = 16;
 
 /// The last byte is the version.
 const MAGIC: [u8; 4] = *b"CPR\x01";
+
+/// What the launcher says first.
+pub const GREETING: [u8; 4] = MAGIC;
 
 /// What a client wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,6 +7,8 @@ Only the connection is looked at, never what is behind it, but by `plain`.
 import ctypes
 import errno
 import fcntl
+import functools
+import http.server
 import json
 import os
 import resource
@@ -20,6 +22,8 @@ import threading
 import time
 
 SIZE = 5_000_000
+# Two names have one number.
+NAMES = {**errno.errorcode, errno.EOPNOTSUPP: "EOPNOTSUPP"}
 
 
 def say(*words):
@@ -59,6 +63,15 @@ def echo(connection):
     while received := connection.recv(65536):
         connection.sendall(received)
     connection.close()
+
+
+def mode_http(folder):
+    """Python's own server, but for a queue of connections that holds as many as the test makes."""
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder)
+    http.server.ThreadingHTTPServer.request_queue_size = 64
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    say("port", server.server_port)
+    server.serve_forever()
 
 
 # How programs wait.
@@ -392,14 +405,14 @@ def option(connection, level, name, size=4):
     try:
         return connection.getsockopt(level, name, size)
     except OSError as error:
-        return errno.errorcode[error.errno]
+        return NAMES[error.errno]
 
 
 def set_option(connection, level, name, value):
     try:
         connection.setsockopt(level, name, value)
     except OSError as error:
-        return errno.errorcode[error.errno]
+        return NAMES[error.errno]
     return "set"
 
 
@@ -473,9 +486,9 @@ def mode_others():
     for fd in [reader, 999]:
         length = ctypes.c_uint(16)
         result = libc.getpeername(fd, ctypes.create_string_buffer(16), ctypes.byref(length))
-        say("not a socket", result, errno.errorcode[ctypes.get_errno()])
+        say("not a socket", result, NAMES[ctypes.get_errno()])
     result = libc.accept(999, None, None)
-    say("accept", result, errno.errorcode[ctypes.get_errno()])
+    say("accept", result, NAMES[ctypes.get_errno()])
 
 
 # When things fail.
