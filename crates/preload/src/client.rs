@@ -7,6 +7,7 @@ use cellpace_run::message::{ANSWER_LEN, Answer, Ask, GREETING, Request};
 use cellpace_run::{FlowName, Owner};
 use libc::{c_int, c_long, c_void};
 
+use crate::alcc;
 use crate::config::{Config, config};
 use crate::sys::{Fd, Name, Side, errno, now_ms, set_errno};
 
@@ -37,15 +38,19 @@ pub(crate) fn fetch(flow: &FlowName) -> Option<Lent> {
             let (answer, tcp) = ask(Ask::Fetch { flow: flow.flow }, None)?;
             Some(Lent { tcp, queued: answer.queued })
         }
-        Owner::Process => None,
+        Owner::Process => alcc::lend(flow.flow),
     }
 }
 
 /// The flow whose application's end a descriptor is.
 pub(crate) fn flow_of(fd: c_int) -> Option<FlowName> {
-    let config = config()?;
+    let tokens = [config().map(|config| &config.token), alcc::token()];
+    if tokens == [None, None] {
+        return None;
+    }
     let peer = Name::of(fd, Side::Peer)?;
-    FlowName::decode(peer.abstract_name()?, &config.token)
+    let name = peer.abstract_name()?;
+    tokens.into_iter().flatten().find_map(|token| FlowName::decode(name, token))
 }
 
 fn ask(ask: Ask, tcp: Option<c_int>) -> Option<(Answer, Fd)> {
