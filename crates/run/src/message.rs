@@ -164,7 +164,8 @@ mod tests {
         #[test]
         fn what_reads_as_a_request_is_written_the_same(mut bytes: [u8; REQUEST_LEN], kind in 0_u8..4) {
             bytes[..4].copy_from_slice(&MAGIC);
-            bytes[4..8].copy_from_slice(&[kind, bytes[5] & 3, 0, 0]);
+            let flags = bytes[5] & 3;
+            bytes[4..8].copy_from_slice(&[kind, flags, 0, 0]);
             if let Some(request) = Request::decode(&bytes) {
                 prop_assert_eq!(request.encode(), bytes);
             }
