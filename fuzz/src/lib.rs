@@ -5,12 +5,14 @@
 //! `controller`, `scenario`, `mdi_file`, `mdi_csv`, `mdi_flat`, `mdi_samples`, `datagram`,
 //! `flow`, `probe`, `alcc_frames`, `alcc_hello`, `socks5`, `proxy_header`), beginning with the
 //! inputs in `corpus/` and keeping new ones apart in
+//! `flow`, `run`), beginning with the inputs in `corpus/` and keeping new ones apart in
 //! `target/found`, which must exist. The corpora are replayed by `cargo test`, and single files,
 //! such as those that a fuzzer found, by `cargo run -p cellpace-fuzz --bin trace FILE...`.
 
 mod alcc;
 mod probe;
 mod proxy;
+mod run;
 mod udp;
 
 use std::io::Write;
@@ -29,6 +31,7 @@ use cellpace_sim::{AckPolicy, FlowSpec, Scenario, run};
 pub use alcc::{alcc_frames, alcc_hello};
 pub use probe::probe;
 pub use proxy::{proxy_header, socks5};
+pub use run::run;
 pub use udp::{datagram, flow};
 
 /// A target: something that reads bytes from outside.
@@ -36,6 +39,7 @@ pub type Target = fn(&[u8]);
 
 /// All targets by name; each has a folder of that name in `corpus/`.
 pub const TARGETS: &[(&str, Target)] = &[
+pub const TARGETS: [(&str, Target); 12] = [
     ("trace", trace),
     ("path", path),
     ("controller", controller),
@@ -51,6 +55,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("alcc_hello", alcc_hello),
     ("socks5", socks5),
     ("proxy_header", proxy_header),
+    ("run", run),
 ];
 
 /// The longest simulation: long enough for a few round trips.

@@ -96,7 +96,7 @@ fn ask(
 }
 
 #[track_caller]
-fn is_refused(answer: Option<(Answer, Option<OwnedFd>)>) {
+fn is_refused(answer: &Option<(Answer, Option<OwnedFd>)>) {
     assert!(matches!(answer, None | Some((Answer { done: false, .. }, None))), "{answer:?}");
 }
 
@@ -149,7 +149,7 @@ fn the_tcp_socket_of_a_flow_is_lent_and_of_no_flow_is_not() {
     let tcp = TcpStream::from(tcp.unwrap());
     assert_eq!(tcp.peer_addr().unwrap(), peer.local_addr().unwrap());
     for flow in [0, 2, u64::MAX] {
-        is_refused(ask(&broker, broker.token(), Ask::Fetch { flow }, &[]));
+        is_refused(&ask(&broker, broker.token(), Ask::Fetch { flow }, &[]));
     }
 }
 
@@ -171,8 +171,8 @@ fn without_the_token_nothing_is_done_and_the_connection_is_as_it_was() {
     let (mut ours, mut peer) = connection();
     let mut token = *broker.token();
     token[15] ^= 1;
-    is_refused(ask(&broker, &token, ADOPT, &[ours.as_fd()]));
-    is_refused(ask(&broker, &token, Ask::Fetch { flow: 1 }, &[]));
+    is_refused(&ask(&broker, &token, ADOPT, &[ours.as_fd()]));
+    is_refused(&ask(&broker, &token, Ask::Fetch { flow: 1 }, &[]));
     assert_eq!(broker.open_flows(), 0);
     ours.write_all(b"plain").unwrap();
     drop(ours);
@@ -190,12 +190,12 @@ fn what_is_no_connected_tcp_socket_is_refused() {
     udp.connect("127.0.0.1:9").unwrap();
     let file = std::fs::File::open("/dev/null").unwrap();
     for fd in [unix.as_fd(), listener.as_fd(), udp.as_fd(), file.as_fd()] {
-        is_refused(ask(&broker, broker.token(), ADOPT, &[fd]));
+        is_refused(&ask(&broker, broker.token(), ADOPT, &[fd]));
     }
     let (ours, _peer) = connection();
-    is_refused(ask(&broker, broker.token(), ADOPT, &[]));
-    is_refused(ask(&broker, broker.token(), ADOPT, &[ours.as_fd(), ours.as_fd()]));
-    is_refused(ask(&broker, broker.token(), Ask::Fetch { flow: 1 }, &[ours.as_fd()]));
+    is_refused(&ask(&broker, broker.token(), ADOPT, &[]));
+    is_refused(&ask(&broker, broker.token(), ADOPT, &[ours.as_fd(), ours.as_fd()]));
+    is_refused(&ask(&broker, broker.token(), Ask::Fetch { flow: 1 }, &[ours.as_fd()]));
     assert_eq!(broker.open_flows(), 0);
 }
 
@@ -208,7 +208,7 @@ fn rubbish_is_answered_with_the_end_of_the_connection() {
         let socket = greeted(&broker);
         let (ours, _peer) = connection();
         send(&socket, bytes, &[ours.as_fd(); 8]);
-        is_refused(receive(&socket));
+        is_refused(&receive(&socket));
     }
     adopted(&broker);
 }

@@ -1,0 +1,47 @@
+//! What `cellpace run` and the preloaded library say to each other.
+
+use std::net::{Ipv6Addr, SocketAddr};
+
+use cellpace_run::message::{Answer, Request, Token};
+use cellpace_run::{FlowName, Owner, Rules, variables};
+
+const TOKEN: Token = [7; 16];
+
+/// Requests, answers, names, tokens and rules: refused, or written as they were read.
+pub fn run(bytes: &[u8]) {
+    if let Some(request) = Request::decode(bytes) {
+        assert_eq!(request.encode(), bytes);
+    }
+    if let Some(answer) = Answer::decode(bytes) {
+        assert_eq!(Answer::decode(&answer.encode()), Some(answer));
+    }
+    if let Some(token) = variables::parse_token(bytes) {
+        assert!(variables::token_text(&token).as_bytes().eq_ignore_ascii_case(bytes));
+    }
+    assert_eq!(FlowName::decode(bytes, &TOKEN), None, "a name that nobody signed");
+    name(bytes);
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(rules) = text.parse::<Rules>() {
+        assert_eq!(rules.to_string().parse(), Ok(rules));
+    }
+}
+
+/// A name made of any bytes, and the same with a byte changed.
+fn name(bytes: &[u8]) {
+    let Some((flow, rest)) = bytes.split_first_chunk() else { return };
+    let Some((ip, rest)) = rest.split_first_chunk::<16>() else { return };
+    let address = |port| SocketAddr::new(Ipv6Addr::from(*ip).into(), port);
+    let name = FlowName {
+        flow: u64::from_be_bytes(*flow),
+        owner: Owner::Launcher,
+        local: address(80),
+        peer: address(1024),
+    };
+    let mut encoded = name.encode(&TOKEN);
+    assert_eq!(FlowName::decode(&encoded, &TOKEN), Some(name));
+    if let [place, change, ..] = *rest {
+        let place = usize::from(place) % encoded.len();
+        encoded[place] ^= change;
+        assert_eq!(FlowName::decode(&encoded, &TOKEN).is_some(), change == 0);
+    }
+}
