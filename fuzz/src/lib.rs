@@ -13,6 +13,12 @@ mod alcc;
 mod probe;
 mod proxy;
 mod run;
+//! `flow`, `control`), beginning with the inputs in `corpus/` and keeping new ones apart in
+//! `target/found`, which must exist. The corpora are replayed by `cargo test`, and single files,
+//! such as those that a fuzzer found, by `cargo run -p cellpace-fuzz --bin trace FILE...`.
+
+mod control;
+mod probe;
 mod udp;
 
 use std::io::Write;
@@ -32,6 +38,8 @@ pub use alcc::{alcc_frames, alcc_hello};
 pub use probe::probe;
 pub use proxy::{proxy_header, socks5};
 pub use run::run;
+pub use control::control;
+pub use probe::probe;
 pub use udp::{datagram, flow};
 
 /// A target: something that reads bytes from outside.
@@ -56,6 +64,7 @@ pub const TARGETS: [(&str, Target); 12] = [
     ("socks5", socks5),
     ("proxy_header", proxy_header),
     ("run", run),
+    ("control", control),
 ];
 
 /// The longest simulation: long enough for a few round trips.

@@ -51,7 +51,7 @@ enum Command {
     /// List the controllers, or the parameters of one
     Cc(cc::CcArgs),
     /// Run a program with its TCP connections under a controller
-    Run(run::RunArgs),
+    Run(Box<run::RunArgs>),
     /// Send a file, standard input or made-up bytes over UDP under any controller
     Send(transfer::SendArgs),
     /// Receive what `cellpace send` sends

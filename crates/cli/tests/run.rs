@@ -713,6 +713,27 @@ fn what_was_preloaded_before_stays_behind_us() {
 }
 
 #[test]
+fn other_allocators_do_no_harm() {
+    if !can_run() {
+        return;
+    }
+    let folder = "/usr/lib/x86_64-linux-gnu";
+    for allocator in ["libjemalloc.so.2", "libtcmalloc_minimal.so.4"] {
+        if !fs::exists(format!("{folder}/{allocator}")).unwrap() {
+            eprintln!("skipped: there is no {allocator}");
+            continue;
+        }
+        let mut guinea = Guinea::prepared("--cc cubic", "plain 1", |command| {
+            command.env("LD_PRELOAD", allocator);
+        });
+        let stream = guinea.connect();
+        assert!(exchange(&stream, &data(SIZE)) == data(SIZE));
+        guinea.says("plain False");
+        guinea.ends_well();
+    }
+}
+
+#[test]
 fn a_library_at_a_path_with_blanks_is_preloaded() {
     if !can_run() {
         return;

@@ -217,6 +217,8 @@ struct Flow {
     handle: FlowHandle,
     /// The TCP socket, to be lent out.
     tcp: OwnedFd,
+    /// When TCP was last asked whether it is closed.
+    asked: Instant,
 }
 
 impl Server {
@@ -359,7 +361,8 @@ impl Server {
         };
         self.next_flow += 1;
         let connection = Adopted { flow, outgoing, local, peer };
-        self.flows.insert(flow, Flow { connection, since: Instant::now(), handle, tcp: kept });
+        let now = Instant::now();
+        self.flows.insert(flow, Flow { connection, since: now, handle, tcp: kept, asked: now });
         self.shared.set_open(self.flows.len());
         // If it cannot be sent, the program is gone, and with its end the flow ends.
         send(client, Answer { done: true, queued: 0 }, Some(application.as_fd()));
@@ -373,11 +376,19 @@ impl Server {
     }
 
     fn reap(&mut self) {
+        let now = Instant::now();
         let before = self.flows.len();
+        // The engine tells of ends; TCP itself is asked in case it does not, and seldom enough
+        // that ten thousand idle flows cost next to nothing.
+        let patience = REAP * u32::try_from(before / 500).unwrap_or(u32::MAX).min(1000);
         let Self { flows, closed, .. } = self;
         flows.retain(|_, flow| {
             let outcome = flow.handle.outcome();
-            let has_ended = outcome.is_some() || is_closed(&flow.tcp);
+            let is_due = outcome.is_none() && now.duration_since(flow.asked) >= patience;
+            if is_due {
+                flow.asked = now;
+            }
+            let has_ended = outcome.is_some() || is_due && is_closed(&flow.tcp);
             if has_ended {
                 closed(Closed {
                     connection: flow.connection,

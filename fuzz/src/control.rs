@@ -8,7 +8,7 @@ use cellpace_run::{FlowName, Owner, Rules, variables};
 const TOKEN: Token = [7; 16];
 
 /// Requests, answers, names, tokens and rules: refused, or written as they were read.
-pub fn run(bytes: &[u8]) {
+pub fn control(bytes: &[u8]) {
     if let Some(request) = Request::decode(bytes) {
         assert_eq!(request.encode(), bytes);
     }
