@@ -238,6 +238,11 @@ fn epoll_edge_triggered_works() {
 }
 
 #[test]
+fn connections_accepted_as_nonblocking_work() {
+    echoes("accept4");
+}
+
+#[test]
 fn poll_works() {
     echoes("poll");
 }
@@ -338,6 +343,20 @@ fn a_descriptor_can_be_passed_to_another_process() {
     assert!(exchange(&stream, &data(SIZE)) == data(SIZE));
     guinea.says("status 0");
     guinea.ends_well();
+}
+
+#[test]
+fn servers_that_give_up_root_are_served() {
+    if !can_run() {
+        return;
+    }
+    let mut guinea = Guinea::with("--cc cubic --log", "drop");
+    let stream = guinea.connect();
+    assert!(exchange(&stream, &data(SIZE)) == data(SIZE));
+    assert!(guinea.line().starts_with("family 127.0.0.1 "));
+    drop(stream);
+    assert_eq!(guinea.code(), Some(0));
+    assert!(guinea.stderr().contains("cellpace: flow 1: "), "it was not taken over");
 }
 
 #[test]

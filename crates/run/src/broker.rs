@@ -353,6 +353,8 @@ impl Server {
             // It gave up waiting and goes on with the TCP socket.
             return None;
         }
+        // The engine finds every socket in the same state, whatever the program asked for.
+        fcntl_setfl(&tcp, flags - OFlags::NONBLOCK).ok()?;
         let mut options = self.config.options.clone();
         options.seed = options.seed.wrapping_add(flow - 1);
         let Ok(handle) = self.engine.adopt(tcp, far, &options) else {

@@ -137,6 +137,36 @@ def mode_epoll(kind):
     say("echoed", wakes < 200_000)
 
 
+def mode_accept4():
+    """As servers in C do it: the connection never blocks, and closes on exec."""
+    listener = listen()
+    libc = ctypes.CDLL(None, use_errno=True)
+    both = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+    fd = libc.accept4(listener.fileno(), None, None, both)
+    blocking, inherited = os.get_blocking(fd), os.get_inheritable(fd)
+    connection = socket.socket(fileno=fd)
+    echoed = Buffered(connection)
+    poll = select.epoll()
+    poll.register(connection, select.EPOLLIN | select.EPOLLOUT | select.EPOLLET)
+    while echoed.step():
+        assert poll.poll(20), "nothing for 20 s"
+    connection.close()
+    say("echoed", not blocking and not inherited)
+
+
+def mode_drop():
+    """Gives up root before it accepts."""
+    listener = listen()
+    if os.getuid() == 0:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+    connection, _ = listener.accept()
+    # What is in /proc is root's after that.
+    say("family", connection.getpeername()[0], plain(connection.fileno()) if os.access("/proc/self/fd", os.X_OK) else "?")
+    echo(connection)
+
+
 def mode_poll():
     connection = accepted()
     echoed = Buffered(connection)
