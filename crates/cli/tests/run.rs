@@ -217,6 +217,63 @@ fn downloads_of_all_sizes_arrive_also_twenty_at_once() {
     }
 }
 
+#[test]
+fn nginx_with_several_workers_works() {
+    if !Command::new("nginx").arg("-v").stderr(Stdio::null()).status().is_ok_and(|s| s.success()) {
+        eprintln!("skipped: there is no nginx");
+        return;
+    }
+    for sendfile in ["on", "off"] {
+        let folder = Folder::new();
+        let sizes = [0, 1, 1_000_000, 50_000_000];
+        for size in sizes {
+            folder.write(&size.to_string(), data(size));
+        }
+        let place = folder.path("").display().to_string();
+        // Workers are another user.
+        fs::set_permissions(&place, PermissionsExt::from_mode(0o755)).unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        folder.write(
+            "nginx.conf",
+            format!(
+                "daemon off; worker_processes 4; pid {place}pid; error_log stderr error;
+                 events {{ worker_connections 512; }}
+                 http {{ access_log off; sendfile {sendfile}; tcp_nopush on;
+                 client_body_temp_path {place}body; proxy_temp_path {place}proxy;
+                 fastcgi_temp_path {place}fastcgi; uwsgi_temp_path {place}uwsgi;
+                 scgi_temp_path {place}scgi;
+                 server {{ listen 127.0.0.1:{port} backlog=64; root {place}; }} }}"
+            ),
+        );
+        let flows = folder.path("flows.jsonl").display().to_string();
+        let config = folder.path("nginx.conf").display().to_string();
+        let mut command = folder
+            .command(["run", "--cc", "cubic", "--json", &flows, "--", "nginx", "-c", &config]);
+        let errors = fs::File::create(folder.path("stderr")).unwrap();
+        command.stdout(Stdio::piped()).stderr(errors).process_group(0);
+        let mut child = command.spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let mut guinea = Guinea { child, out, folder };
+        let address = ([127, 0, 0, 1], port).into();
+        let started = Instant::now();
+        while TcpStream::connect(address).is_err() && started.elapsed() < PATIENCE {
+            sleep(Duration::from_millis(20));
+        }
+        for size in sizes {
+            assert!(download(address, size) == data(size), "{size} bytes, {}", guinea.stderr());
+        }
+        thread::scope(|scope| {
+            for _ in 0..20 {
+                scope.spawn(|| assert!(download(address, 1_000_000) == data(1_000_000)));
+            }
+        });
+        signal(&guinea.child, "QUIT");
+        assert_eq!(guinea.code(), Some(0), "{}", guinea.stderr());
+        let text = String::from_utf8(guinea.folder.read("flows.jsonl")).unwrap();
+        assert!(text.lines().count() >= 24, "{text}");
+    }
+}
+
 fn download(address: SocketAddr, size: usize) -> Vec<u8> {
     let mut stream = connect(address);
     write!(stream, "GET /{size} HTTP/1.0\r\n\r\n").unwrap();
@@ -720,6 +777,16 @@ fn the_program_finds_limits_and_signals_as_without_us() {
         guinea.says(line);
     }
     guinea.ends_well();
+}
+
+#[test]
+fn exit_codes_are_the_programs_even_where_ends_of_children_are_ignored() {
+    for (program, code) in [("exit 5", 5), ("kill -9 $$", 137), ("exit 0", 0)] {
+        let line = format!("trap '' CHLD; exec \"$0\" run -- sh -c '{program}'");
+        let mut shell = Command::new("sh");
+        let output = shell.args(["-c", &line, env!("CARGO_BIN_EXE_cellpace")]).output().unwrap();
+        assert_eq!(program::Outcome::of(output).code, Some(code), "{program}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use libc::{c_int, c_long, c_ulong, c_void, sockaddr, socklen_t};
 
 use crate::client::{adopt, fetch, flow_of};
 use crate::config::config;
-use crate::options::{Way, is_special, way};
+use crate::options::{Way, is_about_the_peer, is_special, way};
 use crate::sys::{Fd, KeepErrno, Name, Side, errno, number_option, set_errno, write_address};
 
 /// `accept(2)`.
@@ -114,6 +114,8 @@ pub unsafe extern "C" fn getsockopt(
         Way::Both if is_error && number_is_set(get(fd), value) => 0,
         _ => match fetch(&flow) {
             Some(lent) => get(lent.tcp.raw()),
+            // Better no answer than who the launcher is.
+            None if level == libc::SOL_SOCKET && is_about_the_peer(option) => fail(libc::ENOTCONN),
             None => get(fd),
         },
     }

@@ -39,13 +39,18 @@ pub(crate) fn way(level: c_int, name: c_int) -> Way {
     }
 }
 
+/// Whether an option of level `SOL_SOCKET` tells which process the peer is.
+pub(crate) fn is_about_the_peer(name: c_int) -> bool {
+    matches!(name, libc::SO_PEERCRED | libc::SO_PEERSEC | libc::SO_PEERGROUPS | libc::SO_PEERPIDFD)
+}
+
 fn socket_way(name: c_int) -> Way {
     match name {
         // Both ends know errors, and both buffers hold data.
         libc::SO_ERROR | libc::SO_SNDBUF | libc::SO_SNDBUFFORCE => Way::Both,
         libc::SO_RCVBUF | libc::SO_RCVBUFFORCE => Way::Tcp,
         // The far end of the pair is the launcher; nobody shall take the TCP peer for it.
-        libc::SO_PEERCRED | libc::SO_PEERSEC | libc::SO_PEERGROUPS | libc::SO_PEERPIDFD => Way::Tcp,
+        _ if is_about_the_peer(name) => Way::Tcp,
         libc::SO_DOMAIN
         | libc::SO_PROTOCOL
         | libc::SO_KEEPALIVE
@@ -103,6 +108,14 @@ mod tests {
         assert_eq!(way(libc::IPPROTO_TCP, libc::TCP_INFO), Way::Tcp);
         assert_eq!(way(libc::IPPROTO_IP, libc::IP_TOS), Way::Tcp);
         assert_eq!(way(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY), Way::Tcp);
+    }
+
+    #[test]
+    fn nobody_is_told_that_the_peer_is_the_launcher() {
+        for name in [libc::SO_PEERCRED, libc::SO_PEERSEC, libc::SO_PEERGROUPS, libc::SO_PEERPIDFD] {
+            assert_eq!(way(libc::SOL_SOCKET, name), Way::Tcp);
+            assert!(is_about_the_peer(name));
+        }
     }
 
     #[test]

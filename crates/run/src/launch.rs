@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signal::{SigHandler, SigSet, Signal, kill, signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
@@ -47,7 +47,11 @@ impl Launch {
     pub fn prepare() -> Result<Self, RunError> {
         let mut set = SigSet::empty();
         PASSED_ON.iter().chain(&[Signal::SIGCHLD]).for_each(|signal| set.add(*signal));
+        // Who ignores it, perhaps since its own parent did, never learns how children ended.
+        // SAFETY: sets no handler.
+        let default = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) };
         let prepare = || {
+            default?;
             let mask = SigSet::thread_get_mask()?;
             set.thread_block()?;
             let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
