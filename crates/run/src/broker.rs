@@ -7,6 +7,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -85,8 +86,9 @@ struct Shared {
     /// Flows that have not ended.
     open: Mutex<usize>,
     changed: Condvar,
-    /// Written to when the thread shall end.
-    stop: OwnedFd,
+    /// Written to when the thread shall look after the flows at once, or end.
+    wake: OwnedFd,
+    stop: AtomicBool,
 }
 
 /// How often ends of flows are looked for, while there are flows.
@@ -106,8 +108,14 @@ impl Broker {
         let token: Token = random()?;
         let name = format!("cellpace-run/{:016x}", u64::from_be_bytes(random()?));
         let listener = control_socket(&name).map_err(RunError::system("the control socket"))?;
-        let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(RunError::system("an event"))?;
-        let shared = Arc::new(Shared { open: Mutex::default(), changed: Condvar::new(), stop });
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake = eventfd(0, flags).map_err(RunError::system("an event"))?;
+        let shared = Arc::new(Shared {
+            open: Mutex::default(),
+            changed: Condvar::new(),
+            wake,
+            stop: AtomicBool::new(false),
+        });
         let server = Server {
             engine,
             config,
@@ -143,6 +151,7 @@ impl Broker {
 
     /// Waits until all flows have ended; returns how many have not in time.
     pub fn wait(&self, timeout: Duration) -> usize {
+        self.shared.wake();
         let waited =
             self.shared.changed.wait_timeout_while(self.shared.open(), timeout, |open| *open > 0);
         *waited.unwrap_or_else(PoisonError::into_inner).0
@@ -152,8 +161,8 @@ impl Broker {
 /// Ends the thread. The engine's flows go on.
 impl Drop for Broker {
     fn drop(&mut self) {
-        // It cannot fail: the counter is far from full.
-        let _ = rustix::io::write(&self.shared.stop, &1_u64.to_ne_bytes());
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.wake();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -163,6 +172,11 @@ impl Drop for Broker {
 impl Shared {
     fn open(&self) -> MutexGuard<'_, usize> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self) {
+        // It cannot fail: the counter is far from full.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
     fn set_open(&self, count: usize) {
@@ -226,8 +240,11 @@ impl Server {
         let mut reaped = Instant::now();
         loop {
             let Ok(ready) = self.wait(reaped) else { return };
-            if ready.stop {
+            if self.shared.stop.load(Ordering::Acquire) {
                 return;
+            }
+            if ready.wake {
+                let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
             }
             let now = Instant::now();
             // Backwards, so that what is removed does not move what is still to be looked at.
@@ -239,7 +256,7 @@ impl Server {
             if ready.listener {
                 self.welcome(now);
             }
-            if now.duration_since(reaped) >= REAP {
+            if ready.wake || now.duration_since(reaped) >= REAP {
                 reaped = now;
                 self.reap();
             }
@@ -251,7 +268,7 @@ impl Server {
         let room = self.clients.len() < self.config.most_clients;
         let listening = if room { PollFlags::IN } else { PollFlags::empty() };
         let mut fds = vec![
-            PollFd::new(&self.shared.stop, PollFlags::IN),
+            PollFd::new(&self.shared.wake, PollFlags::IN),
             PollFd::new(&self.listener, listening),
         ];
         fds.extend(self.clients.iter().map(|client| PollFd::new(&client.socket, PollFlags::IN)));
@@ -276,7 +293,7 @@ impl Server {
         }
         let ready = |index: &usize| !fds[*index].revents().is_empty();
         Ok(Ready {
-            stop: ready(&0),
+            wake: ready(&0),
             listener: ready(&1),
             clients: (2..fds.len()).filter(ready).map(|index| index - 2).collect(),
         })
@@ -409,7 +426,7 @@ impl Server {
 
 #[derive(Default)]
 struct Ready {
-    stop: bool,
+    wake: bool,
     listener: bool,
     clients: Vec<usize>,
 }

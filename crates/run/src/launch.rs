@@ -113,6 +113,9 @@ fn raise_files() -> Rlimit {
     before
 }
 
+/// How long a look at the flows takes at most.
+const LOOK: Duration = Duration::from_millis(5);
+
 /// The program, and whatever it starts.
 #[derive(Debug)]
 pub struct Running {
@@ -147,7 +150,7 @@ impl Running {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             // Flows' ends come by another way than signals.
-            let cut = broker.wait(left.min(Duration::from_millis(20)));
+            let cut = broker.wait(left.clamp(LOOK, 4 * LOOK));
             let told = matches!(self.signal(Some(Duration::ZERO))?, Some(signal) if is_end(signal));
             if cut == 0 || left.is_zero() || told {
                 return Ok(Finish { code: self.code.unwrap_or(1), cut });
