@@ -133,3 +133,73 @@ fn has_capabilities(path: &Path) -> bool {
     let mut none: [u8; 0] = [];
     rustix::fs::getxattr(path, "security.capability", &mut none).is_ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn judged(bytes: &[u8]) -> Option<String> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        unfit(file.path(), file.reopen().unwrap()).unwrap()
+    }
+
+    /// This test's own executable, up to where the segments' contents are of no interest.
+    fn own() -> Vec<u8> {
+        let path = std::env::current_exe().unwrap();
+        let mut bytes = Vec::new();
+        File::open(path).unwrap().take(1 << 16).read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn this_executable_can_be_preloaded_and_others_machines_cannot() {
+        let mut bytes = own();
+        assert_eq!(judged(&bytes), None);
+        // The field that names the machine.
+        bytes[18..20].copy_from_slice(&[0xf3, 0xf3]);
+        assert_eq!(judged(&bytes).unwrap(), "is made for another kind of machine");
+    }
+
+    #[test]
+    fn what_is_no_elf_file_is_not_for_us_to_judge() {
+        assert_eq!(judged(b""), None);
+        assert_eq!(judged(b"echo a script without a first line\n"), None);
+    }
+
+    #[test]
+    fn scripts_name_their_interpreter() {
+        for (text, expected) in [
+            ("#!/bin/sh\necho", Some("/bin/sh")),
+            ("#! /usr/bin/env  python3 -u\n", Some("/usr/bin/env")),
+            ("#!", Some("")),
+            ("# !/bin/sh", None),
+            ("\x7fELF", None),
+        ] {
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+            let found = interpreter(&mut file.reopen().unwrap()).unwrap();
+            assert_eq!(found, expected.map(PathBuf::from), "{text}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn damaged_executables_are_judged_without_a_panic(
+            changes in prop::collection::vec((0_usize..1024, any::<u8>()), 1..16),
+            len in 0_usize..4096,
+        ) {
+            let mut bytes = own();
+            for (place, value) in changes {
+                bytes[place] = value;
+            }
+            judged(&bytes);
+            judged(&bytes[..len]);
+        }
+    }
+}
