@@ -3,22 +3,15 @@
 //!
 //! `cargo +nightly fuzz run trace target/found fuzz/corpus/trace` searches (also `path`,
 //! `controller`, `scenario`, `mdi_file`, `mdi_csv`, `mdi_flat`, `mdi_samples`, `datagram`,
-//! `flow`, `probe`, `alcc_frames`, `alcc_hello`, `socks5`, `proxy_header`), beginning with the
-//! inputs in `corpus/` and keeping new ones apart in
-//! `flow`, `run`), beginning with the inputs in `corpus/` and keeping new ones apart in
+//! `flow`, `probe`, `alcc_frames`, `alcc_hello`, `socks5`, `proxy_header`,
+//! `control`), beginning with the inputs in `corpus/` and keeping new ones apart in
 //! `target/found`, which must exist. The corpora are replayed by `cargo test`, and single files,
 //! such as those that a fuzzer found, by `cargo run -p cellpace-fuzz --bin trace FILE...`.
 
 mod alcc;
-mod probe;
-mod proxy;
-mod run;
-//! `flow`, `control`), beginning with the inputs in `corpus/` and keeping new ones apart in
-//! `target/found`, which must exist. The corpora are replayed by `cargo test`, and single files,
-//! such as those that a fuzzer found, by `cargo run -p cellpace-fuzz --bin trace FILE...`.
-
 mod control;
 mod probe;
+mod proxy;
 mod udp;
 
 use std::io::Write;
@@ -35,11 +28,9 @@ use cellpace_path::{Packet, QueueSpec, TraceSpec};
 use cellpace_sim::{AckPolicy, FlowSpec, Scenario, run};
 
 pub use alcc::{alcc_frames, alcc_hello};
-pub use probe::probe;
-pub use proxy::{proxy_header, socks5};
-pub use run::run;
 pub use control::control;
 pub use probe::probe;
+pub use proxy::{proxy_header, socks5};
 pub use udp::{datagram, flow};
 
 /// A target: something that reads bytes from outside.
@@ -47,7 +38,6 @@ pub type Target = fn(&[u8]);
 
 /// All targets by name; each has a folder of that name in `corpus/`.
 pub const TARGETS: &[(&str, Target)] = &[
-pub const TARGETS: [(&str, Target); 12] = [
     ("trace", trace),
     ("path", path),
     ("controller", controller),
@@ -63,7 +53,6 @@ pub const TARGETS: [(&str, Target); 12] = [
     ("alcc_hello", alcc_hello),
     ("socks5", socks5),
     ("proxy_header", proxy_header),
-    ("run", run),
     ("control", control),
 ];
 
