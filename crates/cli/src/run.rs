@@ -230,6 +230,10 @@ fn object(closed: &Closed) -> serde_json::Value {
         "rtt_ms": stats.srtt.map(Span::as_millis_f64),
         "min_rtt_ms": stats.min_rtt.map(Span::as_millis_f64),
         "retransmissions": stats.retransmissions,
+        // Where the algorithm has no window, it is infinite.
+        "cwnd_bytes": Some(stats.cwnd).filter(|cwnd| *cwnd < u64::MAX),
+        "tcp_cwnd_bytes": stats.tcp_cwnd,
+        "refusals": stats.blocks,
         "outcome": outcome(closed),
     })
 }

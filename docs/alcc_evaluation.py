@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+"""Measures the controllers above TCP (`cellpace run`) with real packets, and writes what came out.
+
+    python3 docs/alcc_evaluation.py path/to/cellpace OUT.json [full]
+
+Every run has a network namespace and an emulated link of its own. Without `full` three runs of a
+minute per cell, with it twenty. The pages are filled from OUT.json by regenerate.py.
+"""
+import json
+import os
+import resource
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+CELLPACE = str(Path(sys.argv[1]).resolve()) if len(sys.argv) > 1 else ""
+TRACES = os.environ.get("CELLPACE_TRACES")
+MEASURED = ["city-drive", "highway-3g", "beachfront-walk", "campus-walk", "rapid-change",
+            "verizon-lte-short"]
+SERVER = f"python3 {HERE}/alcc_server.py"
+# Real packets on links of about 10 Mbit/s: so many at once keep two cores a quarter busy.
+AT_ONCE = 5
+SECONDS = 60
+
+
+def link(options, server, client, seconds, folder):
+    """One run: `server` outside, `client` inside the link. The link's figures, the server's CPU
+    seconds and what `cellpace run` says of its flows."""
+    out, flows = folder / "link.json", folder / "flows.json"
+    script = f"""
+        ip link set lo up
+        FLOWS={flows}; export FLOWS
+        {server} & server=$!
+        sleep 1
+        '{CELLPACE}' link --quiet --rtt 40ms --queue droptail:2MB --skip 2s --json {out} {options} \
+            --duration {seconds}s -- bash -c '{client}' >/dev/null 2>&1
+        kill $server; wait $server
+        true
+    """
+    started = subprocess.Popen(["unshare", "--net", "bash", "-c", script],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                               start_new_session=True)
+    try:
+        _, said = started.communicate(timeout=seconds + 60)
+    except subprocess.TimeoutExpired:
+        os.killpg(started.pid, signal.SIGKILL)
+        return None
+    if not out.exists():
+        sys.exit(f"no figures:\n{said.decode()}")
+    run = json.loads(out.read_text())["runs"][0]
+    text = flows.read_text() if flows.exists() else ""
+    return {"throughput": run["throughput_mbps"], "utilization": run["utilization"],
+            "p50": run["queue_delay_ms"]["p50"], "p95": run["queue_delay_ms"]["p95"],
+            "flows": [json.loads(line) for line in text.splitlines()]}
+
+
+DOWNLOAD = 'exec cat </dev/tcp/$CELLPACE_HOST/9000 >/dev/null'
+
+
+def alcc(cc, below, options, seconds, folder):
+    server = f"'{CELLPACE}' run --cc {cc} --drain 1s --json $FLOWS -- {SERVER} 9000 {below}"
+    return link(options, server, DOWNLOAD, seconds, folder)
+
+
+def plain(below, options, seconds, folder):
+    return link(options, f"{SERVER} 9000 {below}", DOWNLOAD, seconds, folder)
+
+
+def native(cc, options, seconds, folder):
+    server = f"'{CELLPACE}' send --listen 0.0.0.0:9000 --cc {cc} --duration 1h"
+    client = f'exec {CELLPACE} recv --reverse $CELLPACE_HOST:9000 >/dev/null'
+    return link(options, server, client, seconds, folder)
+
+
+def many(jobs):
+    """Runs `jobs` (name, function, arguments), several at once; what came out by name, in lists."""
+    def one(job):
+        name, function, *arguments = job
+        with tempfile.TemporaryDirectory() as folder:
+            return name, function(*arguments, Path(folder))
+
+    found = {}
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for name, run in pool.map(one, jobs):
+            if run is not None:
+                found.setdefault(name, []).append(run)
+            print(name, run and {k: round(v, 3) for k, v in run.items() if k != "flows"}, flush=True)
+    return found
+
+
+def mean(runs, key):
+    return statistics.fmean(run[key] for run in runs)
+
+
+def summary(runs):
+    keys = ("throughput", "utilization", "p50", "p95")
+    text = {key: {"mean": mean(runs, key), "least": min(run[key] for run in runs),
+                  "most": max(run[key] for run in runs)} for key in keys}
+    flows = [flow for run in runs for flow in run["flows"]]
+    if flows:
+        text["tcp_cwnd_kb"] = min(flow["tcp_cwnd_bytes"] for flow in flows) / 1e3
+        text["cwnd_kb"] = max(flow["cwnd_bytes"] or 0 for flow in flows) / 1e3
+        text["refusals"] = statistics.fmean(flow["refusals"] for flow in flows)
+    return text | {"runs": len(runs)}
+
+
+def windows():
+    """Figures 1 and 2 of the ALCC paper: windows that do not react, above kernel Cubic."""
+    ccs = ["plain", "fixed:cwnd=20pkts", "fixed:cwnd=41pkts", "fixed:cwnd=83pkts",
+           "fixed:cwnd=20pkts,max=60pkts,every=1s"]
+    path = "--rate 12mbit"
+    return [(f"windows/{cc}", *((plain, "cubic") if cc == "plain" else (alcc, cc, "cubic")), path, 30)
+            for cc in ccs]
+
+
+def against_native(repeats):
+    jobs = []
+    for _ in range(repeats):
+        for trace in MEASURED:
+            path = f"--trace {TRACES}/{trace}.down"
+            for cc in ("verus:r=2", "copa"):
+                jobs.append((f"native/{trace}/{cc}", native, cc, path, SECONDS))
+                jobs.append((f"cubic/{trace}/{cc}", alcc, cc, "cubic", path, SECONDS))
+    return jobs
+
+
+def above_others(repeats):
+    jobs = []
+    for _ in range(repeats):
+        for trace in MEASURED:
+            path = f"--trace {TRACES}/{trace}.down"
+            jobs += [(f"{below}/{trace}/{cc}", alcc, cc, below, path, SECONDS)
+                     for cc in ("verus:r=2", "copa") for below in ("reno", "bbr")]
+    return jobs
+
+
+NGINX = """
+user root; worker_processes 4; daemon off; pid {folder}/pid; error_log stderr;
+events {{ worker_connections 256; }}
+http {{ access_log off; sendfile {sendfile}; client_body_temp_path {folder}/body;
+  proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fcgi; uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+  server {{ listen 0.0.0.0:9000; location / {{ root {folder}; }} }} }}
+"""
+
+
+def nginx(cc, options, seconds, size, folder, sendfile="on"):
+    """nginx and curl, unmodified. CPU seconds are those of everything outside the link."""
+    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, sendfile=sendfile))
+    folder.chmod(0o755)
+    with open(folder / "file", "wb") as file:
+        file.truncate(size)
+    server = f"{SERVER} 9000 cubic {folder}/nginx.conf"
+    if cc:
+        server = f"'{CELLPACE}' run --cc {cc} --drain 1s --json $FLOWS -- {server}"
+    cpu = folder / "cpu"
+    timed = f"/usr/bin/env bash -c 'trap : TERM; {quoted(server)} & s=$!; wait $s; kill $s; wait $s; times >{cpu}'"
+    client = f"while :; do curl -s -o /dev/null http://$CELLPACE_HOST:9000/file; done"
+    found = link(options, timed, client, seconds, folder)
+    if found:
+        found["cpu"] = sum(seconds_of(word) for word in cpu.read_text().split()[2:4])
+    return found
+
+
+def quoted(command):
+    return command.replace("'", "'\\''")
+
+
+def seconds_of(word):
+    minutes, seconds = word.rstrip("s").split("m")
+    return 60 * float(minutes) + float(seconds)
+
+
+def web(repeats):
+    path = f"--trace {TRACES}/city-drive.down"
+    return [(f"nginx/{cc or 'plain'}", nginx, cc, path, SECONDS, 1 << 30)
+            for _ in range(repeats) for cc in (None, "verus:r=2", "copa")]
+
+
+def cost():
+    """CPU of the server's side per GB at 100 Mbit/s, and of a core at 10 Mbit/s: one at a time."""
+    found = {}
+    for name, rate, seconds in (("100mbit", "100mbit", 42), ("10mbit", "10mbit", 42)):
+        for cc in (None, "verus:r=2", "copa", "cubic"):
+            with tempfile.TemporaryDirectory() as folder:
+                run = nginx(cc, f"--rate {rate}", seconds, 1 << 32, Path(folder))
+            moved = run["throughput"] * (seconds - 2) / 8e3
+            found[f"{name}/{cc or 'plain'}"] = {
+                "throughput": run["throughput"], "cpu_s": run["cpu"], "gb": moved,
+                "cpu_per_gb": run["cpu"] / moved, "core": run["cpu"] / seconds}
+            print(name, cc, found[f"{name}/{cc or 'plain'}"], flush=True)
+    return found
+
+
+def loopback():
+    """Without a bottleneck: Gbit/s from nginx to a reader over loopback."""
+    found = {}
+    for name, options in (("plain", None), ("cubic", "--cc cubic"), ("fixed", "--cc fixed:cwnd=4MB"),
+                          ("excluded", "--cc verus --in 1")):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = Path(folder)
+            (folder / "nginx.conf").write_text(NGINX.format(folder=folder, sendfile="on"))
+            folder.chmod(0o755)
+            with open(folder / "file", "wb") as file:
+                file.truncate(4 << 30)
+            server = f"{SERVER} 9000 cubic {folder}/nginx.conf"
+            server = f"'{CELLPACE}' run {options} --drain 1s -- {server}" if options else server
+            script = f"""
+                ip link set lo up
+                {server} & server=$!
+                sleep 1
+                curl -s -o /dev/null -w '%{{speed_download}}' http://127.0.0.1:9000/file
+                kill $server; wait $server
+            """
+            done = subprocess.run(["unshare", "--net", "bash", "-c", script], capture_output=True,
+                                  text=True, timeout=120)
+            found[name] = float(done.stdout or 0) * 8 / 1e9
+            print("loopback", name, found[name], flush=True)
+    return found
+
+
+def main():
+    out = Path(sys.argv[2])
+    repeats = 20 if sys.argv[3:] == ["full"] else 3
+    if shutil.which("nginx") is None or os.geteuid() != 0 or not TRACES:
+        sys.exit("needs root, nginx and the real traces (CELLPACE_TRACES)")
+    document = {"loopback": loopback(), "cost": cost()}
+    runs = many(windows() + web(repeats) + against_native(repeats) + above_others(1))
+    document["cells"] = {name: summary(cell) for name, cell in runs.items()}
+    aside = out.with_suffix(".new")
+    aside.write_text(json.dumps(document, indent=1) + "\n")
+    aside.replace(out)
+
+
+if __name__ == "__main__":
+    main()
