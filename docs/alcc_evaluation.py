@@ -188,7 +188,7 @@ def cost():
     """CPU of the server's side per GB at 100 Mbit/s, and of a core at 10 Mbit/s: one at a time."""
     found = {}
     for name, rate, seconds in (("100mbit", "100mbit", 42), ("10mbit", "10mbit", 42)):
-        for cc in (None, "verus:r=2", "copa", "cubic"):
+        for cc in (None, "verus:r=2", "copa"):
             with tempfile.TemporaryDirectory() as folder:
                 run = nginx(cc, f"--rate {rate}", seconds, 1 << 32, Path(folder))
             moved = run["throughput"] * (seconds - 2) / 8e3

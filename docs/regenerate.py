@@ -3,6 +3,7 @@
 
     python3 docs/regenerate.py path/to/cellpace [mdi]
     python3 docs/regenerate.py parity           # only what docs/parity.json says, which needs real time
+    python3 docs/regenerate.py alcc             # only what docs/alcc.json says, likewise
 
 With `mdi` only what is about MDI: its part of docs/validation.md and the pictures of docs/mdi.md.
 
@@ -353,7 +354,7 @@ def validation():
     template = (ROOT / "docs" / "validation.in.md").read_text()
     found = {"ORIGINALS": cells, "EXPLANATIONS": why, "CLAIMS": claims(), "PROFILES": profiles(),
              **mdi_evaluation.sections()}
-    write(ROOT / "docs" / "validation.md", with_parity(filled(template, found)))
+    write(ROOT / "docs" / "validation.md", with_alcc(with_parity(filled(template, found))))
 
 
 def mdi_validation():
@@ -421,6 +422,81 @@ def parity():
     return text
 
 
+# The controllers above TCP -------------------------------------------------------------------
+
+def alcc_only():
+    path = ROOT / "docs" / "validation.md"
+    write(path, with_alcc(path.read_text()))
+
+
+def with_alcc(text):
+    """The page with what the last run of alcc_evaluation.py found."""
+    return re.sub(r"(<!-- alcc -->\n).*?(<!-- end of alcc -->)",
+                  lambda match: match[1] + above_tcp() + match[2], text, flags=re.S)
+
+
+def above_tcp():
+    document = json.loads((ROOT / "docs" / "alcc.json").read_text())
+    cells = document["cells"]
+    mean = lambda cell, key: cell[key]["mean"]
+    shown = lambda cell: f"{mean(cell, 'throughput'):.2f} / {mean(cell, 'p50'):.0f} / {mean(cell, 'p95'):.0f}"
+
+    text = "### Windows that do not react, above kernel Cubic (figures 1 and 2 of the ALCC paper)\n\n"
+    text += "12 Mbit/s, base RTT 40 ms, 30 s. Mbit/s, queue delay in ms.\n\n"
+    rows = [[f"`{name.split('/')[1]}`", f"{mean(cell, 'throughput'):.2f}", f"{mean(cell, 'p50'):.1f}",
+             f"{mean(cell, 'p95'):.1f}"]
+            + ([f"{cell['cwnd_kb']:.0f}", f"{cell['tcp_cwnd_kb']:.0f}"] if "cwnd_kb" in cell else ["–", "–"])
+            for name, cell in cells.items() if name.startswith("windows/")]
+    text += table(["window", "throughput", "median", "p95", "window at the end, kB", "TCP's own, kB"], rows)
+
+    text += "\n### nginx and curl, unmodified, on city-drive\n\n"
+    base = cells["nginx/plain"]
+    rows = [[f"`{name.split('/')[1]}`", shown(cell),
+             f"{mean(cell, 'throughput') / mean(base, 'throughput'):.3f}",
+             f"{mean(base, 'p95') / mean(cell, 'p95'):.1f}"]
+            for name, cell in cells.items() if name.startswith("nginx/")]
+    text += table(["controller", "Mbit/s / median / p95", "throughput of plain's", "p95 below plain's, times"], rows)
+
+    text += "\n### Above TCP against native\n\n"
+    text += (f"Means of {max(cell['runs'] for cell in cells.values())} runs of 60 s: Mbit/s / median / p95 of the queue "
+             "delay in ms; in brackets the same as a share of native's. Reno and BBR: one run.\n\n")
+    traces = list(dict.fromkeys(name.split("/")[1] for name in cells if name.startswith("native/")))
+    rows, good = [], {}
+    for cc in ("verus:r=2", "copa"):
+        for trace in traces:
+            own = cells[f"native/{trace}/{cc}"]
+            row = [f"`{cc}`", trace, shown(own)]
+            for below in ("cubic", "reno", "bbr"):
+                cell = cells.get(f"{below}/{trace}/{cc}")
+                if cell is None:
+                    row.append("–")
+                    continue
+                share = [mean(cell, key) / mean(own, key) for key in ("throughput", "p50", "p95")]
+                row.append(f"{shown(cell)}<br>({share[0]:.2f} / {share[1]:.2f} / {share[2]:.2f})")
+                if below == "cubic":
+                    for key, value, most in zip(("throughput", "median", "p95"), share, (0.03, 0.1, 0.2)):
+                        good.setdefault(key, []).append(abs(value - 1) <= most)
+            rows.append(row)
+    text += table(["controller", "trace", "native", "above Cubic", "above Reno", "above BBR"], rows)
+    told = ", ".join(f"{key} in {sum(values)}" for key, values in good.items())
+    text += (f"\nOf {len(traces) * 2} cells above Cubic, so many are within 3 % of native's throughput, 10 % of its median "
+             f"and 20 % of its p95: {told}.\n")
+
+    text += "\n### Cost\n\n"
+    rows = []
+    for rate in ("100mbit", "10mbit"):
+        plain = document["cost"][f"{rate}/plain"]
+        for name, cell in document["cost"].items():
+            if name.startswith(rate):
+                rows.append([rate, f"`{name.split('/')[1]}`", f"{cell['throughput']:.1f}", f"{cell['cpu_per_gb']:.2f}",
+                             f"{cell['cpu_per_gb'] - plain['cpu_per_gb']:+.2f}", f"{100 * cell['core']:.2f} %"])
+    text += "CPU seconds, user and system, of nginx and `cellpace run` together.\n\n"
+    text += table(["link", "controller", "Mbit/s", "s per GB", "above plain", "of a core"], rows)
+    text += "\nOver loopback, one flow, Gbit/s: " + ", ".join(
+        f"{name} {value:.1f}" for name, value in document["loopback"].items()) + ".\n"
+    return text
+
+
 def main():
     only_mdi = sys.argv[2:] == ["mdi"]
     mdi_evaluation.pictures()
@@ -439,5 +515,7 @@ def main():
 if __name__ == "__main__":
     if sys.argv[1:] == ["parity"]:
         parity_only()
+    elif sys.argv[1:] == ["alcc"]:
+        alcc_only()
     else:
         main()

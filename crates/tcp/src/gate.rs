@@ -138,14 +138,14 @@ impl Gate {
     }
 
     fn allowed(&mut self, now: Time, queued: u64) -> u64 {
-        let most = self.packets_per_call().min(queued.div_ceil(self.segment));
-        for packets in (1..=most).rev() {
-            let bytes = queued.min(packets * self.segment);
-            if self.sender.ready(now, bytes + packets * self.overhead) {
-                return bytes;
-            }
+        let window = self.controller().allowance(self.in_flight()) / self.packet_bytes();
+        let packets = self.packets_per_call().min(queued.div_ceil(self.segment)).min(window);
+        if packets == 0 {
+            return self.below_a_packet(now, queued);
         }
-        self.below_a_packet(now, queued)
+        // A paced call waits until all of it may leave: packet by packet would cost a timer each.
+        let bytes = queued.min(packets * self.segment);
+        if self.sender.ready(now, bytes + packets * self.overhead) { bytes } else { 0 }
     }
 
     /// Windows below one segment (loopback's segments are huge) still let something through.
@@ -159,18 +159,19 @@ impl Gate {
     }
 
     fn packets_per_call(&self) -> u64 {
-        let packet = self.segment + self.overhead;
-        let most = match self.controller().pacing() {
-            Some(pacing) => (pacing.burst / packet).clamp(1, MOST_PER_CALL),
-            None => MOST_PER_CALL,
-        };
-        let Some(srtt) = self.rtt().smoothed() else { return most };
+        let packet = self.packet_bytes();
+        if let Some(pacing) = self.controller().pacing() {
+            // As Linux sizes the bursts of its own pacing: a millisecond's worth.
+            let in_span = pacing.rate.as_bytes_per_sec() * CALL_SPAN.as_secs_f64();
+            return ((in_span as u64).max(pacing.burst) / packet).clamp(1, MOST_PER_CALL);
+        }
+        let Some(srtt) = self.rtt().smoothed() else { return MOST_PER_CALL };
         let cwnd = self.controller().cwnd();
         let in_span = u128::from(cwnd) * u128::from(CALL_SPAN.as_nanos())
             / u128::from(srtt.as_nanos().max(1))
             / u128::from(packet);
         let in_span = u64::try_from(in_span).unwrap_or(u64::MAX);
-        in_span.min(cwnd / packet / 8).clamp(1, most)
+        in_span.min(cwnd / packet / 8).clamp(1, MOST_PER_CALL)
     }
 
     /// TCP took `count` bytes of the `queued` ones.
