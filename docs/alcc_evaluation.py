@@ -184,6 +184,33 @@ def web(repeats):
             for _ in range(repeats) for cc in (None, "verus:r=2", "copa")]
 
 
+TUNNEL = f"python3 {HERE}/alcc_tunnel.py"
+
+
+def tunnel(first, second, seconds, folder):
+    """Two flows in one TCP tunnel through 40 Mbit/s: bytes a second of each."""
+    servers = {"alcc": f"'{CELLPACE}' run --cc copa --drain 1s -- {SERVER} 9000 cubic",
+               "native": f"'{CELLPACE}' send --listen 0.0.0.0:9000 --cc copa --duration 1h",
+               "plain": f"{SERVER} 9001 cubic", "onoff": f"{TUNNEL} onoff 9001 10 5 5"}
+    readers = {"alcc": f"{TUNNEL} read 10.9.0.1 9000 {seconds} {folder}/first",
+               "native": f"{CELLPACE} recv --reverse 10.9.0.1:9000 2>{folder}/said "
+                         f"| {TUNNEL} count {seconds} {folder}/first",
+               "plain": f"{TUNNEL} read 10.9.0.1 9001 {seconds} {folder}/second",
+               "onoff": f"{TUNNEL} hear 10.9.0.1 9001 {seconds} {folder}/second"}
+    server = f"bash -c 'trap : TERM; {TUNNEL} listen 7000 10.9.0.1 & {quoted(servers[first])} & "
+    server += f"{quoted(servers[second])} & wait; kill $(jobs -p); wait'"
+    client = f"{TUNNEL} connect $CELLPACE_HOST 7000 10.9.0.2 & sleep 1.5; {readers[first]} & {readers[second]}; sleep 1"
+    # The link's own figures are those of the tunnel.
+    found = link("--rate 40mbit", server, client, seconds + 5, folder)
+    if found is None:
+        return None
+    counts = {}
+    for which in ("first", "second"):
+        path = folder / which
+        counts[which] = json.loads(path.read_text()) if path.exists() else []
+    return found | counts
+
+
 def cost():
     """CPU of the server's side per GB at 100 Mbit/s, and of a core at 10 Mbit/s: one at a time."""
     found = {}

@@ -1,5 +1,6 @@
 //! What the kernel tells of a TCP socket, and what can be set.
 
+use std::collections::VecDeque;
 use std::io;
 use std::mem::{size_of, size_of_val};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -153,7 +154,14 @@ pub(crate) fn resets_on_close(socket: BorrowedFd<'_>) -> bool {
 #[derive(Debug)]
 pub(crate) struct Stamps {
     offset: Unwrap,
+    /// Read, and not given out.
+    pending: VecDeque<Record>,
+    /// There was no more when they were read.
+    drained: bool,
 }
+
+/// Identifier and time of an acknowledgment.
+type Record = (u32, libc::timespec);
 
 /// One of them: everything before `offset` arrived, and the ack came `ago`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,14 +177,25 @@ struct Control([u8; 256]);
 impl Stamps {
     /// Stamps of a socket to which [`stamp_acks`] was applied just now.
     pub(crate) fn new() -> Self {
-        Self { offset: Unwrap::new(0) }
+        Self { offset: Unwrap::new(0), pending: VecDeque::new(), drained: false }
     }
 
     /// The next one, in the order in which they came; `None` when there is none. `now` is the
     /// engine's time.
     pub(crate) fn next(&mut self, socket: BorrowedFd<'_>, now: Time) -> Option<Stamped> {
         loop {
-            let (id, stamp) = read_record(socket)?;
+            let Some((id, stamp)) = self.pending.pop_front() else {
+                if std::mem::take(&mut self.drained) {
+                    return None;
+                }
+                let count = read_records(socket, &mut self.pending);
+                self.drained = count < BATCH;
+                if count == 0 {
+                    self.drained = false;
+                    return None;
+                }
+                continue;
+            };
             // ee_data is the offset of the call's last byte.
             if let Some(offset) = self.offset.advance(id.wrapping_add(1)) {
                 return Some(Stamped { offset, when: now_minus(now, age(stamp)) });
@@ -199,25 +218,34 @@ fn age(stamp: libc::timespec) -> Span {
     if (0..MOST).contains(&nanos) { Span::from_nanos(nanos as u64) } else { Span::ZERO }
 }
 
-/// One record of the error queue: identifier and time of an acknowledgment. Records of other kinds
-/// are skipped.
-fn read_record(socket: BorrowedFd<'_>) -> Option<(u32, libc::timespec)> {
-    loop {
-        let mut control = Control([0; 256]);
-        // SAFETY: all zero is a valid message header.
-        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-        message.msg_control = control.0.as_mut_ptr().cast();
-        message.msg_controllen = control.0.len() as _;
-        let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-        // SAFETY: the header points to `control`, which lives on, and to nothing else.
-        let result = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
-        if result < 0 {
-            return None;
-        }
-        if let Some(record) = parse_record(&message) {
-            return Some(record);
-        }
+/// Records read at a time: usually all there are, and then no second call is needed to know it.
+const BATCH: usize = 8;
+
+/// Reads records of the error queue. Returns how many there were; those of other kinds than
+/// acknowledgments are dropped.
+fn read_records(socket: BorrowedFd<'_>, records: &mut VecDeque<Record>) -> usize {
+    let mut controls = [const { Control([0; 256]) }; BATCH];
+    // SAFETY: all zero is a valid array of message headers.
+    let mut messages: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
+    for (message, control) in messages.iter_mut().zip(&mut controls) {
+        message.msg_hdr.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_hdr.msg_controllen = control.0.len() as _;
     }
+    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+    let no_timeout = std::ptr::null_mut();
+    // SAFETY: the headers point to `controls`, which lives on, and to nothing else.
+    let count = unsafe {
+        libc::recvmmsg(
+            socket.as_raw_fd(),
+            messages.as_mut_ptr(),
+            BATCH as libc::c_uint,
+            flags as _,
+            no_timeout,
+        )
+    };
+    let count = usize::try_from(count).unwrap_or(0);
+    records.extend(messages[..count].iter().filter_map(|message| parse_record(&message.msg_hdr)));
+    count
 }
 
 fn parse_record(message: &libc::msghdr) -> Option<(u32, libc::timespec)> {
