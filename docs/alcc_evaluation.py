@@ -1,21 +1,20 @@
 #!/usr/bin/env python3
 """Measures the controllers above TCP (`cellpace run`) with real packets, and writes what came out.
 
-    python3 docs/alcc_evaluation.py path/to/cellpace OUT.json [full]
+    python3 docs/alcc_evaluation.py path/to/cellpace OUT.json [full] [PART...]
 
 Every run has a network namespace and an emulated link of its own. Without `full` three runs of a
-minute per cell, with it twenty. The pages are filled from OUT.json by regenerate.py.
+minute per cell, with it twenty. With PARTs (loopback, cost, tunnels, cells) only those are
+measured anew. The pages are filled from OUT.json by regenerate.py.
 """
 import json
 import os
-import resource
 import shutil
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -190,10 +189,10 @@ TUNNEL = f"python3 {HERE}/alcc_tunnel.py"
 def tunnel(first, second, seconds, folder):
     """Two flows in one TCP tunnel through 40 Mbit/s: bytes a second of each."""
     servers = {"alcc": f"'{CELLPACE}' run --cc copa --drain 1s -- {SERVER} 9000 cubic",
-               "native": f"'{CELLPACE}' send --listen 0.0.0.0:9000 --cc copa --duration 1h",
+               "native": f"'{CELLPACE}' send --listen 0.0.0.0:9000 --mtu 1400 --cc copa --duration 1h",
                "plain": f"{SERVER} 9001 cubic", "onoff": f"{TUNNEL} onoff 9001 10 5 5"}
     readers = {"alcc": f"{TUNNEL} read 10.9.0.1 9000 {seconds} {folder}/first",
-               "native": f"{CELLPACE} recv --reverse 10.9.0.1:9000 2>{folder}/said "
+               "native": f"{CELLPACE} recv --output - --reverse 10.9.0.1:9000 2>{folder}/said "
                          f"| {TUNNEL} count {seconds} {folder}/first",
                "plain": f"{TUNNEL} read 10.9.0.1 9001 {seconds} {folder}/second",
                "onoff": f"{TUNNEL} hear 10.9.0.1 9001 {seconds} {folder}/second"}
@@ -253,14 +252,27 @@ def loopback():
     return found
 
 
+def tunnels():
+    jobs = [(f"{first}/{second}", tunnel, first, second, SECONDS)
+            for first in ("alcc", "native") for second in ("plain", "onoff")]
+    return {name: {which: runs[0][which] for which in ("first", "second")}
+            for name, runs in many(jobs).items()}
+
+
+def cells(repeats):
+    found = many(windows() + web(repeats) + against_native(repeats) + above_others(1))
+    return {name: summary(cell) for name, cell in found.items()}
+
+
 def main():
-    out = Path(sys.argv[2])
-    repeats = 20 if sys.argv[3:] == ["full"] else 3
+    out, words = Path(sys.argv[2]), sys.argv[3:]
+    repeats = 20 if "full" in words else 3
+    parts = {"loopback": loopback, "cost": cost, "tunnels": tunnels, "cells": lambda: cells(repeats)}
+    wanted = [word for word in words if word in parts] or list(parts)
     if shutil.which("nginx") is None or os.geteuid() != 0 or not TRACES:
         sys.exit("needs root, nginx and the real traces (CELLPACE_TRACES)")
-    document = {"loopback": loopback(), "cost": cost()}
-    runs = many(windows() + web(repeats) + against_native(repeats) + above_others(1))
-    document["cells"] = {name: summary(cell) for name, cell in runs.items()}
+    document = json.loads(out.read_text()) if out.exists() else {}
+    document |= {part: parts[part]() for part in wanted}
     aside = out.with_suffix(".new")
     aside.write_text(json.dumps(document, indent=1) + "\n")
     aside.replace(out)

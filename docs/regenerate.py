@@ -435,6 +435,20 @@ def with_alcc(text):
                   lambda match: match[1] + above_tcp() + match[2], text, flags=re.S)
 
 
+def tunnels(runs):
+    text = ("\n### In a TCP tunnel (section 5.9)\n\nTwo flows in one TCP connection through 40 Mbit/s, a minute; "
+            "Mbit/s in thirds of it, and Jain's index of each second's shares, the mean over the seconds in which "
+            "both sent.\n\n")
+    rows = []
+    for name, run in runs.items():
+        first, second = ([8 * count / 1e6 for count in run[which]] for which in ("first", "second"))
+        third = len(first) // 3
+        thirds = lambda flow: " / ".join(f"{sum(flow[i * third:(i + 1) * third]) / third:.1f}" for i in range(3))
+        jain = [(a + b) ** 2 / (2 * (a * a + b * b)) for a, b in zip(first, second) if b > 0.5]
+        rows.append([name.split("/")[0], name.split("/")[1], thirds(first), thirds(second), f"{sum(jain) / len(jain):.2f}"])
+    return text + table(["Copa", "beside", "Copa's Mbit/s", "the other's", "Jain's index"], rows)
+
+
 def above_tcp():
     document = json.loads((ROOT / "docs" / "alcc.json").read_text())
     cells = document["cells"]
@@ -481,6 +495,9 @@ def above_tcp():
     told = ", ".join(f"{key} in {sum(values)}" for key, values in good.items())
     text += (f"\nOf {len(traces) * 2} cells above Cubic, so many are within 3 % of native's throughput, 10 % of its median "
              f"and 20 % of its p95: {told}.\n")
+
+    if "tunnels" in document:
+        text += tunnels(document["tunnels"])
 
     text += "\n### Cost\n\n"
     rows = []
