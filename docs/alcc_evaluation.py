@@ -4,7 +4,7 @@
     python3 docs/alcc_evaluation.py path/to/cellpace OUT.json [full] [PART...]
 
 Every run has a network namespace and an emulated link of its own. Without `full` three runs of a
-minute per cell, with it twenty. With PARTs (loopback, cost, tunnels, cells) only those are
+minute per cell, with it twenty. With PARTs (loopback, cost, tunnels, simulated, cells) only those are
 measured anew. The pages are filled from OUT.json by regenerate.py.
 """
 import json
@@ -264,10 +264,25 @@ def cells(repeats):
     return {name: summary(cell) for name, cell in found.items()}
 
 
+def simulated():
+    """What acks of every second packet, TCP's habit, do to a controller: in the simulator."""
+    found = {}
+    for trace in MEASURED:
+        for acks in ("every", "delayed:40ms"):
+            args = [CELLPACE, "compare", "--trace", f"{TRACES}/{trace}.down", "--rtt", "40ms",
+                    "--duration", f"{SECONDS}s", "--skip", "2s", "--acks", acks, "--cc", "verus:r=2",
+                    "--cc", "copa", "--json", "-"]
+            for run in json.loads(subprocess.check_output(args))["runs"]:
+                delay = run["queue_delay_ms"]
+                found[f"{acks}/{trace}/{run['cc']}"] = {
+                    "throughput": run["throughput_mbps"], "p50": delay["p50"], "p95": delay["p95"]}
+    return found
+
+
 def main():
     out, words = Path(sys.argv[2]), sys.argv[3:]
     repeats = 20 if "full" in words else 3
-    parts = {"loopback": loopback, "cost": cost, "tunnels": tunnels, "cells": lambda: cells(repeats)}
+    parts = {"loopback": loopback, "cost": cost, "tunnels": tunnels, "simulated": simulated, "cells": lambda: cells(repeats)}
     wanted = [word for word in words if word in parts] or list(parts)
     if shutil.which("nginx") is None or os.geteuid() != 0 or not TRACES:
         sys.exit("needs root, nginx and the real traces (CELLPACE_TRACES)")
