@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -13,7 +14,9 @@ use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 
 use crate::flow::Shared;
-use crate::relay::{Next, Relay, Report};
+use crate::group::{Groups, Member};
+use crate::local::Report;
+use crate::relay::{Next, Relay};
 use crate::{FlowHandle, FlowOptions, Outcome, TcpError};
 
 /// Serves the flows of a process with one thread, which lives as long as there are flows.
@@ -23,13 +26,21 @@ use crate::{FlowHandle, FlowOptions, Outcome, TcpError};
 #[derive(Clone, Default)]
 pub struct Engine {
     inner: Arc<Mutex<Option<Running>>>,
+    groups: Arc<Groups>,
 }
 
 /// What the thread and its clients share.
 struct Running {
     process: u32,
     wake: Arc<OwnedFd>,
-    incoming: Vec<Incoming>,
+    commands: Vec<Command>,
+}
+
+/// What the thread is asked to do.
+enum Command {
+    Add(Incoming),
+    /// To look after a flow whose owner wants something of it.
+    Visit(Arc<Shared>),
 }
 
 /// A flow on its way to the thread.
@@ -67,17 +78,23 @@ impl Engine {
         options: &FlowOptions,
     ) -> Result<FlowHandle, TcpError> {
         let shared = Arc::new(Shared::default());
-        let relay = Relay::new(tcp, local, options, shared.clone(), now())?;
+        let relay = Relay::new(tcp, local, options, &self.groups, shared.clone(), now())?;
         let incoming = Incoming { relay: Box::new(relay), shared: shared.clone() };
         let mut inner = self.lock();
         match &mut *inner {
-            Some(running) if running.process == std::process::id() => {
-                running.incoming.push(incoming);
-                let _ = rustix::io::write(&running.wake, &1u64.to_ne_bytes());
+            Some(running) if running.is_ours() => {
+                running.command(Command::Add(incoming));
             }
             other => *other = Some(self.start(incoming)?),
         }
-        Ok(FlowHandle { shared })
+        Ok(FlowHandle { shared, engine: self.clone() })
+    }
+
+    /// Has the thread look after a flow.
+    pub(crate) fn visit(&self, shared: &Arc<Shared>) {
+        if let Some(running) = self.lock().as_mut().filter(|running| running.is_ours()) {
+            running.command(Command::Visit(shared.clone()));
+        }
     }
 
     fn start(&self, first: Incoming) -> Result<Running, TcpError> {
@@ -89,11 +106,23 @@ impl Engine {
         epoll::add(&epoll, &wake, data, epoll::EventFlags::IN).map_err(setup("epoll"))?;
         let server = Server::new(self.inner.clone(), epoll, wake.clone());
         spawn(server)?;
-        Ok(Running { process: std::process::id(), wake, incoming: vec![first] })
+        Ok(Running { process: std::process::id(), wake, commands: vec![Command::Add(first)] })
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Running>> {
         lock(&self.inner)
+    }
+}
+
+impl Running {
+    /// Not in a child of the process that started the thread.
+    fn is_ours(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    fn command(&mut self, command: Command) {
+        self.commands.push(command);
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 }
 
@@ -170,7 +199,7 @@ impl Server {
         // Timers of ordinary threads may be 50 us late on purpose.
         let _ = nix::sys::prctl::set_timerslack(1);
         let mut events = Vec::with_capacity(EVENTS);
-        while self.take_incoming() {
+        while self.take_commands() {
             self.serve_timers();
             self.serve_others();
             self.wait(&mut events);
@@ -180,24 +209,36 @@ impl Server {
         }
     }
 
-    /// Takes over what has come. Returns false when the thread is needed no more.
-    fn take_incoming(&mut self) -> bool {
-        let incoming = {
+    /// Does what was asked for. Returns false when the thread is needed no more.
+    fn take_commands(&mut self) -> bool {
+        let commands = {
             let mut inner = lock(&self.inner);
             let Some(running) = inner.as_mut() else { return false };
             if !Arc::ptr_eq(&running.wake, &self.wake) {
                 return false;
             }
-            if running.incoming.is_empty() && self.free.len() == self.places.len() {
+            if running.commands.is_empty() && self.free.len() == self.places.len() {
                 *inner = None;
                 return false;
             }
-            mem::take(&mut running.incoming)
+            mem::take(&mut running.commands)
         };
-        for flow in incoming {
-            self.add(flow);
+        for command in commands {
+            match command {
+                Command::Add(flow) => self.add(flow),
+                Command::Visit(shared) => self.visit(&shared),
+            }
         }
         true
+    }
+
+    fn visit(&mut self, shared: &Arc<Shared>) {
+        let at = shared.place.load(Ordering::Relaxed);
+        let flow = self.places.get(at).and_then(|place| place.flow.as_ref());
+        // The flow may have ended, and another one be there.
+        if flow.is_some_and(|flow| Arc::ptr_eq(&flow.shared, shared)) {
+            self.serve(at);
+        }
     }
 
     fn add(&mut self, flow: Incoming) {
@@ -212,6 +253,10 @@ impl Server {
             flow.shared.end(Outcome::Failed(error.raw_os_error()));
             self.free.push(at);
             return;
+        }
+        flow.shared.place.store(at, Ordering::Relaxed);
+        if let Some(member) = flow.relay.member() {
+            member.set_place(at);
         }
         self.places[at].flow = Some(flow);
         self.serve(at);
@@ -278,14 +323,25 @@ impl Server {
     fn serve(&mut self, at: usize) {
         let place = &mut self.places[at];
         let Some(flow) = place.flow.as_mut() else { return };
-        match flow.relay.turn(&now, &mut self.scratch) {
+        let next = flow.relay.turn(&now, &mut self.scratch);
+        let watch = flow.relay.member().map(Member::watch);
+        match next {
             Next::Wait(timer) => self.set_timer(at, timer),
-            Next::Again => {
-                if !mem::replace(&mut place.again, true) {
-                    self.again.push_back(at);
-                }
-            }
+            Next::Again => self.serve_again(at),
             Next::Over(outcome) => self.remove(at, outcome),
+        }
+        if let Some(watch) = watch {
+            watch.woken(|place| {
+                if place != at {
+                    self.serve_again(place);
+                }
+            });
+        }
+    }
+
+    fn serve_again(&mut self, at: usize) {
+        if !mem::replace(&mut self.places[at].again, true) {
+            self.again.push_back(at);
         }
     }
 

@@ -4,6 +4,8 @@ use std::io;
 
 use thiserror::Error;
 
+use crate::framed::FramedError;
+
 /// Why a connection is not, or no longer, under a controller.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -28,4 +30,7 @@ pub enum TcpError {
     /// The connection ended with an error.
     #[error("the connection ended: {0}")]
     Ended(#[source] io::Error),
+    /// The two ends of a framed connection did not understand each other.
+    #[error("the framed connection ended: {0}")]
+    Unframed(#[source] FramedError),
 }

@@ -1,10 +1,14 @@
 //! A flow as its owner sees it.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cellpace_base::{Span, Time};
 use cellpace_cc::{ControllerSpec, Event};
+
+use crate::Engine;
+use crate::framed::{FramedError, Role};
 
 /// How a connection shall be controlled.
 #[derive(Debug, Clone)]
@@ -17,6 +21,74 @@ pub struct FlowOptions {
     pub queue: usize,
     /// What TCP itself shall use below the controller (`TCP_CONGESTION`); as it is by default.
     pub below: Option<String>,
+    /// How the controller learns what arrived.
+    pub driver: DriverChoice,
+    /// Bounds of the client/server driver.
+    pub framing: FramingLimits,
+    /// Whether flows to the same peer share one controller; not with the client/server driver.
+    pub share: Option<Share>,
+}
+
+/// How the controller learns what arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DriverChoice {
+    /// From TCP's own acks; the peer needs to know nothing.
+    #[default]
+    Gate,
+    /// From acks inside the stream: `docs/alcc-wire.md`. The peer must do the same; a listening
+    /// end whose peer does not goes on as with [`Gate`](Self::Gate).
+    ClientServer {
+        /// Which end this is.
+        role: Role,
+    },
+}
+
+/// Bounds of the client/server driver.
+#[derive(Debug, Clone, Copy)]
+pub struct FramingLimits {
+    /// Which controllers of the peer get their receiver's half here.
+    pub halves: fn(&ControllerSpec) -> bool,
+    /// How long a connecting end waits for the answer to its hello; `None`: for ever.
+    pub answer_within: Option<Span>,
+    /// How long packets may be in flight without a single ack until the peer is given up; `None`:
+    /// for as long as TCP bears it. A peer that sleeps for longer than this loses the connection.
+    pub ack_within: Option<Span>,
+    /// Bytes that wait at most for the application to read them, and so the most that can be on
+    /// their way to it.
+    pub incoming: usize,
+}
+
+impl Default for FramingLimits {
+    fn default() -> Self {
+        Self {
+            halves: is_small_half,
+            answer_within: Some(Span::from_secs(10)),
+            ack_within: None,
+            incoming: 4 << 20,
+        }
+    }
+}
+
+/// Whether a receiver's half that a peer asks for is one of Sprout with tables of ordinary size:
+/// the peer chooses, and this end pays in memory and time.
+pub(crate) fn is_small_half(spec: &ControllerSpec) -> bool {
+    /// Packets per second, 24 Mbit/s.
+    const FASTEST: u32 = 2000;
+    if spec.info().name != "sprout" {
+        return false;
+    }
+    // `auto` is refused as well: it grows to the largest.
+    let rate = spec.args().text("max_rate").and_then(|rate| rate.parse::<u32>().ok());
+    rate.is_some_and(|rate| rate <= FASTEST) && spec.args().span("tick") >= Span::from_millis(20)
+}
+
+/// A flow's part in a controller that all flows of an engine to the same peer address under the
+/// same controller string share. Those that have data divide its window; one that has none leaves
+/// its part to the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// The flow's part in relation to those of the others; 0 counts as 1.
+    pub weight: u32,
 }
 
 impl FlowOptions {
@@ -25,7 +97,15 @@ impl FlowOptions {
 
     /// The defaults for a controller.
     pub fn new(cc: ControllerSpec) -> Self {
-        Self { cc, seed: 1, queue: Self::QUEUE, below: None }
+        Self {
+            cc,
+            seed: 1,
+            queue: Self::QUEUE,
+            below: None,
+            driver: DriverChoice::Gate,
+            framing: FramingLimits::default(),
+            share: None,
+        }
     }
 }
 
@@ -63,12 +143,15 @@ pub enum Outcome {
     Finished,
     /// With an error, by its number.
     Failed(i32),
+    /// The two ends of a framed connection did not understand each other.
+    Unframed(FramedError),
 }
 
 /// A flow, held by whoever started it. Dropping it does not end the flow.
 #[derive(Debug, Clone)]
 pub struct FlowHandle {
     pub(crate) shared: Arc<Shared>,
+    pub(crate) engine: Engine,
 }
 
 /// What the engine tells of a flow.
@@ -76,6 +159,10 @@ pub struct FlowHandle {
 pub(crate) struct Shared {
     pub(crate) state: Mutex<State>,
     pub(crate) changed: Condvar,
+    /// The owner wants the connection reset.
+    pub(crate) aborted: AtomicBool,
+    /// Where the flow is in the engine.
+    pub(crate) place: AtomicUsize,
 }
 
 impl Shared {
@@ -84,9 +171,14 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The flow ended; what was said first stays.
     pub(crate) fn end(&self, outcome: Outcome) {
-        self.lock().outcome = Some(outcome);
+        self.lock().outcome.get_or_insert(outcome);
         self.changed.notify_all();
+    }
+
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.aborted.load(Ordering::Acquire)
     }
 }
 
@@ -124,7 +216,32 @@ impl FlowHandle {
         }
     }
 
+    /// Drops what waits and resets the connection, whoever else holds its descriptors. That
+    /// happens soon after, in the engine; [`outcome`](Self::outcome) is then
+    /// `Failed(ECONNABORTED)`. Does nothing to a flow that has ended, nor to one of the process
+    /// that this one was forked from.
+    pub fn abort(&self) {
+        self.shared.aborted.store(true, Ordering::Release);
+        self.engine.visit(&self.shared);
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.shared.lock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_gets_a_small_sprout_and_nothing_else() {
+        let allowed = |text: &str| is_small_half(&text.parse().unwrap());
+        assert!(allowed("sprout"));
+        assert!(allowed("sprout:confidence=25%,max_rate=2000"));
+        assert!(!allowed("sprout:max_rate=16000"));
+        assert!(!allowed("sprout:max_rate=auto"));
+        assert!(!allowed("sprout:tick=5ms"), "four times the work");
+        assert!(!allowed("verus"));
     }
 }

@@ -6,6 +6,9 @@
 //! it passes on. Since the application holds a socket of the kernel, everything that works on
 //! sockets (poll, epoll, sendfile, fork, passing it to another process) works as ever.
 //!
+//! With the client/server driver ([`DriverChoice`]) the two ends of a connection number and
+//! acknowledge packets inside the TCP stream, and TCP's own acks do not matter: [`framed`].
+//!
 //! The window that counts is the smaller of the controller's and TCP's own.
 
 pub mod framed;
@@ -13,7 +16,12 @@ pub mod framed;
 mod engine;
 mod error;
 mod flow;
+mod framer;
 mod gate;
+mod gated;
+mod group;
+mod local;
+mod lower;
 mod pieces;
 mod queue;
 mod relay;
@@ -24,7 +32,7 @@ mod tokio_stream;
 
 pub use engine::Engine;
 pub use error::TcpError;
-pub use flow::{FlowHandle, FlowOptions, FlowStats, Outcome};
+pub use flow::{DriverChoice, FlowHandle, FlowOptions, FlowStats, FramingLimits, Outcome, Share};
 pub use stream::AlccStream;
 #[cfg(feature = "tokio")]
 pub use tokio_stream::AsyncAlccStream;

@@ -69,11 +69,6 @@ impl ByteQueue {
         }
     }
 
-    /// Drops everything.
-    pub(crate) fn clear(&mut self) {
-        self.consume(self.len());
-    }
-
     /// Gives the memory back if nothing is in it.
     pub(crate) fn rest(&mut self) {
         if self.is_empty() {
@@ -112,7 +107,7 @@ mod tests {
         queue.write(&[7; 900]);
         queue.rest();
         assert_eq!(queue.len(), 900);
-        queue.clear();
+        queue.consume(queue.len());
         queue.rest();
         assert_eq!(queue.buffer.capacity(), 0);
     }

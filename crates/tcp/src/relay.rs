@@ -5,27 +5,19 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use cellpace_base::{Random, Span, Time};
-use cellpace_cc::Setup;
-use rustix::event::{PollFd, PollFlags, poll};
+use cellpace_base::{Span, Time};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, recv, send};
 
 use crate::flow::{Outcome, Shared};
-use crate::gate::Gate;
-use crate::queue::ByteQueue;
-use crate::socket::{self, Stamps, TcpInfo};
-use crate::{FlowOptions, FlowStats, TcpError};
-
-/// How often the kernel is asked while something is in flight, although it stamps acks: selective
-/// acks and lost stamps show in no other way.
-const POLL: Span = Span::from_millis(2);
-
-/// How often it is asked where it stamps nothing.
-const POLL_WITHOUT_STAMPS: Span = Span::from_millis(1);
-
-/// An answer is good for so long.
-const FRESH: Span = Span::from_micros(500);
+use crate::framed::FramedError;
+use crate::framer::Framer;
+use crate::gated::Gated;
+use crate::group::{Groups, Member};
+use crate::local::{Local, Ready, Report};
+use crate::lower::Lower;
+use crate::socket::{self, TcpInfo};
+use crate::{DriverChoice, FlowOptions, TcpError};
 
 /// How often the figures that others see are renewed.
 const PUBLISH: Span = Span::from_millis(5);
@@ -33,26 +25,13 @@ const PUBLISH: Span = Span::from_millis(5);
 /// Bytes that one flow moves in a direction before others have their turn.
 const TURN: usize = 1 << 20;
 
-/// A flow has at least so many bytes at hand before it asks the application's socket for more.
-const AT_HAND: usize = 64 << 10;
+/// How long a framed connection stays for what the peer still owes after the application has
+/// closed and everything is delivered: the kernel's own patience in that state.
+const LINGER: Span = Span::from_secs(60);
 
-/// What is known of a descriptor, from the edges that the kernel reported.
-#[derive(Debug, Clone, Copy)]
-struct Ready {
-    readable: bool,
-    writable: bool,
-}
-
-/// What the kernel reports of one of the two descriptors.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Report {
-    pub(crate) readable: bool,
-    pub(crate) writable: bool,
-    /// For TCP: stamps wait, or the connection broke. For the application's socket: broken.
-    pub(crate) error: bool,
-    /// Nobody holds the other end, in both directions.
-    pub(crate) hung_up: bool,
-}
+/// How long the peer of a connection that failed has to read why: closing at once could overtake
+/// the last words by a reset.
+const LAST_WORDS: Span = Span::from_secs(1);
 
 /// What a flow wants of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,34 +47,45 @@ pub(crate) enum Next {
 /// A flow.
 pub(crate) struct Relay {
     tcp: OwnedFd,
-    local: OwnedFd,
-    gate: Gate,
-    /// From the application, on its way to TCP.
-    queue: ByteQueue,
-    /// From TCP, on its way to the application, which has not read what came before.
-    back: Vec<u8>,
     tcp_ready: Ready,
-    local_ready: Ready,
-    /// The application sends no more.
-    local_ended: bool,
-    /// The application has closed.
-    local_gone: bool,
+    local: Local,
+    lower: Lower,
+    stamps_wait: bool,
+    /// The lower half knows that the application sends no more.
+    told_finish: bool,
     /// The peer sends no more.
     tcp_ended: bool,
-    /// The end of the application's stream was passed on.
+    /// The end of what we send was passed on.
     finished: bool,
     /// The end of the peer's stream was passed on.
     told_end: bool,
-    stamps: Option<Stamps>,
-    stamps_wait: bool,
-    info: TcpInfo,
-    asked_at: Time,
-    /// `bytes_acked` of the kernel when the first byte of this flow was yet to be written.
-    base: u64,
+    /// Since when a framed connection is only kept for the peer's sake.
+    lingers_since: Option<Time>,
+    failed: Option<Failed>,
     unsent_allowed: u64,
-    received: u64,
     published_at: Time,
     shared: Arc<Shared>,
+    options: FlowOptions,
+}
+
+/// A framed connection that cannot go on, while its application still reads what came before.
+struct Failed {
+    outcome: Outcome,
+    /// For how long TCP is kept open.
+    until: Time,
+    tcp_over: bool,
+}
+
+impl From<Errno> for Outcome {
+    fn from(error: Errno) -> Self {
+        Self::Failed(error.raw_os_error())
+    }
+}
+
+impl From<FramedError> for Outcome {
+    fn from(error: FramedError) -> Self {
+        Self::Unframed(error)
+    }
 }
 
 impl Relay {
@@ -104,11 +94,13 @@ impl Relay {
         tcp: OwnedFd,
         local: OwnedFd,
         options: &FlowOptions,
+        groups: &Groups,
         shared: Arc<Shared>,
         now: Time,
     ) -> Result<Self, TcpError> {
         let setup = |what| move |source: io::Error| TcpError::Setup { what, source };
-        let info = TcpInfo::of(tcp.as_fd()).map_err(TcpError::NotTcp)?;
+        TcpInfo::of(tcp.as_fd()).map_err(TcpError::NotTcp)?;
+        let peer = socket2::SockRef::from(&tcp).peer_addr().map_err(TcpError::NotTcp)?;
         rustix::io::ioctl_fionbio(&tcp, true).map_err(|e| setup("non-blocking")(e.into()))?;
         rustix::io::ioctl_fionbio(&local, true).map_err(|e| setup("non-blocking")(e.into()))?;
         // Without it a short packet waits for the ack of the one before.
@@ -117,36 +109,36 @@ impl Relay {
             let set = socket2::SockRef::from(&tcp).set_tcp_congestion(name.as_bytes());
             set.map_err(setup("TCP_CONGESTION"))?;
         }
-        let (info, base) = baseline(tcp.as_fd(), info).map_err(setup("TCP_INFO"))?;
-        let address = socket2::SockRef::from(&tcp).local_addr().map_err(TcpError::NotTcp)?;
-        let ipv6 = address.as_socket_ipv6().is_some_and(|a| a.ip().to_ipv4_mapped().is_none());
-        let (segment, overhead) = (u64::from(info.mss.max(1)), info.overhead(ipv6));
-        let random = Random::seeded(options.seed, 0);
-        let controller = options.cc.build(Setup { mss: segment + overhead, start: now, random });
-        let stamps = socket::stamp_acks(tcp.as_fd()).is_ok().then(Stamps::new);
-        let unknown = Ready { readable: true, writable: true };
+        let lower = match (options.driver, options.share) {
+            (DriverChoice::ClientServer { .. }, Some(_)) => {
+                let source = io::Error::from(io::ErrorKind::Unsupported);
+                return Err(setup("a shared controller inside the stream")(source));
+            }
+            (DriverChoice::ClientServer { role }, None) => {
+                Lower::Framed(Box::new(Framer::new(tcp.as_fd(), role, options, now)?))
+            }
+            (DriverChoice::Gate, share) => {
+                let peer = peer.as_socket().map(|peer| peer.ip().to_canonical());
+                let join = |setup| Some(groups.join(peer?, &options.cc, share?, setup));
+                Lower::Gate(Box::new(Gated::new(tcp.as_fd(), options, join, now)?))
+            }
+        };
         Ok(Self {
             tcp,
-            local,
-            gate: Gate::new(controller, now, segment, overhead),
-            queue: ByteQueue::new(options.queue),
-            back: Vec::new(),
-            tcp_ready: unknown,
-            local_ready: unknown,
-            local_ended: false,
-            local_gone: false,
+            tcp_ready: Ready::UNKNOWN,
+            local: Local::new(local),
+            lower,
+            stamps_wait: false,
+            told_finish: false,
             tcp_ended: false,
             finished: false,
             told_end: false,
-            stamps,
-            stamps_wait: false,
-            info,
-            asked_at: now,
-            base,
+            lingers_since: None,
+            failed: None,
             unsent_allowed: 0,
-            received: 0,
             published_at: Time::ZERO,
             shared,
+            options: options.clone(),
         })
     }
 
@@ -157,32 +149,42 @@ impl Relay {
 
     /// The application's socket, this end.
     pub(crate) fn local(&self) -> BorrowedFd<'_> {
-        self.local.as_fd()
+        self.local.socket()
+    }
+
+    /// The flow's part of a group, if it is in one.
+    pub(crate) fn member(&self) -> Option<&Member> {
+        match &self.lower {
+            Lower::Gate(gated) => gated.member(),
+            Lower::Framed(_) => None,
+        }
     }
 
     /// The kernel reports something of the TCP socket.
     pub(crate) fn on_tcp(&mut self, report: Report) {
-        self.tcp_ready.readable |= report.readable || report.error || report.hung_up;
-        self.tcp_ready.writable |= report.writable || report.error || report.hung_up;
+        self.tcp_ready.on_report(report);
         self.stamps_wait |= report.error;
     }
 
     /// The kernel reports something of the application's socket.
     pub(crate) fn on_local(&mut self, report: Report) {
-        self.local_ready.readable |= report.readable || report.error || report.hung_up;
-        self.local_ready.writable |= report.writable || report.error || report.hung_up;
-        self.local_gone |= report.hung_up;
+        self.local.on_report(report);
     }
 
     /// Does all that can be done now. `scratch` is a large buffer whose content does not matter.
     pub(crate) fn turn(&mut self, clock: &impl Fn() -> Time, scratch: &mut [u8]) -> Next {
         let now = clock();
+        if self.shared.is_aborted() {
+            self.publish(now);
+            socket::reset(self.tcp.as_fd());
+            return Next::Over(Outcome::Failed(libc::ECONNABORTED));
+        }
+        if self.failed.is_some() {
+            return self.turn_failed(now, scratch);
+        }
         match self.try_turn(now, clock, scratch) {
             Ok(more) => self.next(now, more),
-            Err(error) => {
-                self.publish(now);
-                Next::Over(Outcome::Failed(error.raw_os_error()))
-            }
+            Err(outcome) => self.fail(now, outcome, scratch),
         }
     }
 
@@ -191,11 +193,14 @@ impl Relay {
         now: Time,
         clock: &impl Fn() -> Time,
         scratch: &mut [u8],
-    ) -> Result<bool, Errno> {
-        self.learn(now);
-        self.gate.on_timer(now);
-        let more_out = self.forward(clock)?;
-        let more_in = self.backward(scratch)?;
+    ) -> Result<bool, Outcome> {
+        let stamps = std::mem::take(&mut self.stamps_wait);
+        self.lower.learn(now, self.tcp.as_fd(), stamps);
+        self.lower.on_timer(now)?;
+        self.go_on_plain(now)?;
+        // What comes may open the window, and be answered by an ack.
+        let more_in = self.backward(clock, scratch)?;
+        let more_out = self.forward(clock, scratch)?;
         self.pass_on_ends()?;
         if now.since(self.published_at) >= PUBLISH {
             self.publish(now);
@@ -204,133 +209,99 @@ impl Relay {
     }
 
     fn next(&mut self, now: Time, more: bool) -> Next {
-        if self.is_over() {
+        if self.is_over(now) {
             self.publish(now);
             return Next::Over(Outcome::Finished);
         }
         if more {
             return Next::Again;
         }
-        if self.gate.is_idle() && self.queue.is_empty() {
-            self.queue.rest();
-            self.gate.rest();
+        if self.lower.is_idle() {
+            self.lower.rest();
             self.publish(now);
-            return Next::Wait(None);
         }
-        // What TCP refuses waits for TCP, not for the controller's pacer.
-        let waits = !self.queue.is_empty() && self.tcp_ready.writable;
-        let controller = self.gate.next_deadline(waits);
-        let poll = (!self.gate.is_idle()).then(|| self.asked_at + self.poll_span());
-        Next::Wait(match (controller, poll) {
-            (Some(controller), Some(poll)) => Some(controller.min(poll)),
-            (controller, poll) => controller.or(poll),
-        })
+        let linger = self.lingers_since.map(|since| since + LINGER);
+        Next::Wait([self.lower_deadline(), linger].into_iter().flatten().min())
     }
 
-    fn poll_span(&self) -> Span {
-        if self.stamps.is_some() { POLL } else { POLL_WITHOUT_STAMPS }
+    fn lower_deadline(&self) -> Option<Time> {
+        // A framed stream has nothing to say any more, while a gate still learns.
+        let silent = self.finished && matches!(self.lower, Lower::Framed(_));
+        if silent { None } else { self.lower.next_deadline(self.tcp_ready.writable) }
     }
 
-    fn is_over(&self) -> bool {
-        let in_over = self.local_gone || self.told_end;
-        self.finished && in_over && self.gate.is_idle()
-    }
-
-    /// Asks the kernel what was acknowledged.
-    fn learn(&mut self, now: Time) {
-        if std::mem::take(&mut self.stamps_wait)
-            && let Some(stamps) = &mut self.stamps
-        {
-            while let Some(stamped) = stamps.next(self.tcp.as_fd(), now) {
-                self.gate.on_acked(stamped.when, stamped.offset);
+    fn is_over(&mut self, now: Time) -> bool {
+        if !self.lower.is_delivered() {
+            return false;
+        }
+        let in_over = self.local.is_gone() || self.told_end;
+        match self.lower {
+            Lower::Gate(_) => self.finished && in_over,
+            Lower::Framed(_) => {
+                in_over && (self.finished || self.local.is_gone()) && self.lingered(now)
             }
         }
-        if self.gate.is_idle() || now.since(self.asked_at) < FRESH {
-            return;
-        }
-        self.ask(now);
     }
 
-    fn ask(&mut self, now: Time) {
-        let Ok(info) = TcpInfo::of(self.tcp.as_fd()) else { return };
-        self.asked_at = now;
-        if info.mss != self.info.mss {
-            self.gate.resegment(u64::from(info.mss));
+    /// The application's part is over; the peer may still owe its end, or read our acks.
+    fn lingered(&mut self, now: Time) -> bool {
+        if self.lingers_since.is_none() {
+            self.lingers_since = Some(now);
+            self.publish(now);
+            self.shared.end(Outcome::Finished);
         }
-        self.info = info;
-        self.gate.on_acked(now, info.bytes_acked.saturating_sub(self.base));
-        if info.sacked > 0 {
-            let holes = info.lost.max(1) as usize;
-            self.gate.on_sacked(now, holes, info.sacked as usize);
-        }
+        let unwanted = !self.finished && self.local.dropped() > 0;
+        let late = self.lingers_since.is_some_and(|since| since + LINGER <= now);
+        self.tcp_ended || unwanted || late
     }
 
     /// From the application to TCP, as far as the controller lets it.
-    fn forward(&mut self, clock: &impl Fn() -> Time) -> Result<bool, Errno> {
+    fn forward(&mut self, clock: &impl Fn() -> Time, scratch: &mut [u8]) -> Result<bool, Errno> {
         let mut moved = 0;
         while moved < TURN {
-            self.refill();
-            if !self.tcp_ready.writable {
+            self.lower.refill(&mut self.local, scratch);
+            if self.local.is_ended() && !std::mem::replace(&mut self.told_finish, true) {
+                self.lower.finish();
+            }
+            if !self.tcp_ready.writable || self.finished {
                 return Ok(false);
             }
-            let now = clock();
-            let bytes = self.gate.next_call(now, self.queue.len());
-            if bytes == 0 {
-                return Ok(false);
-            }
-            self.adjust_unsent_allowed();
-            // A record per call, never merged with the next call's.
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL | SendFlags::EOR;
-            match send(&self.tcp, &self.queue.bytes()[..bytes], flags) {
-                Ok(taken) => {
-                    self.gate.on_taken(now, taken, self.queue.len());
-                    self.queue.consume(taken);
-                    moved += taken;
-                }
-                Err(Errno::AGAIN) => self.on_refused(now),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error),
+            match self.send_once(clock())? {
+                0 => return Ok(false),
+                count => moved += count,
             }
         }
         Ok(true)
     }
 
-    /// TCP takes no more. That is for the controller to know if TCP's own window is the reason;
-    /// for a moment it also happens when TCP paces, or has not come round to sending.
-    fn on_refused(&mut self, now: Time) {
-        self.tcp_ready.writable = false;
-        self.ask(now);
-        if self.info.in_network >= self.info.cwnd {
-            self.gate.on_block(now);
-        }
-    }
-
-    fn refill(&mut self) {
-        while self.local_ready.readable && !self.local_ended && self.queue.len() < AT_HAND {
-            let room = self.queue.room().min(AT_HAND);
-            if room == 0 {
-                return;
+    /// Gives TCP what it may have in one call. Returns how much it took: nothing if there is
+    /// nothing to be done now.
+    fn send_once(&mut self, now: Time) -> Result<usize, Errno> {
+        self.adjust_unsent_allowed();
+        let flags = self.lower.flags();
+        loop {
+            let bytes = self.lower.next_call(now);
+            if bytes.is_empty() {
+                return Ok(0);
             }
-            let local = &self.local;
-            let read = |spare: &mut [u8]| recv(local, spare, RecvFlags::DONTWAIT).map(|got| got.0);
-            match self.queue.fill(room, read) {
-                Ok(0) => {
-                    self.local_ended = true;
-                    self.local_gone |= is_hung_up(&self.local);
+            match send(&self.tcp, bytes, flags) {
+                Ok(taken) => {
+                    self.lower.on_taken(now, taken);
+                    return Ok(taken);
                 }
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => self.local_ready.readable = false,
-                // Closed with unread data: what was written before it was all read above.
-                Err(_) => {
-                    self.local_ended = true;
-                    self.local_gone = true;
+                Err(Errno::AGAIN) => {
+                    self.tcp_ready.writable = false;
+                    self.lower.on_refused(now, self.tcp.as_fd());
+                    return Ok(0);
                 }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
             }
         }
     }
 
     fn adjust_unsent_allowed(&mut self) {
-        let wanted = self.gate.unsent_allowed();
+        let wanted = self.lower.unsent_allowed();
         if wanted.abs_diff(self.unsent_allowed) * 4 <= self.unsent_allowed {
             return;
         }
@@ -340,127 +311,142 @@ impl Relay {
     }
 
     /// From TCP to the application, as far as it reads.
-    fn backward(&mut self, scratch: &mut [u8]) -> Result<bool, Errno> {
+    fn backward(&mut self, clock: &impl Fn() -> Time, scratch: &mut [u8]) -> Result<bool, Outcome> {
         let mut moved = 0;
         while moved < TURN {
-            if !self.hand_over_rest() {
-                return Ok(false);
-            }
-            if !self.tcp_ready.readable || self.tcp_ended {
+            self.lower.hand_over(&mut self.local);
+            if !self.lower.takes_input() || !self.tcp_ready.readable || self.tcp_ended {
                 return Ok(false);
             }
             match recv(&self.tcp, &mut *scratch, RecvFlags::DONTWAIT) {
-                Ok((0, _)) => self.tcp_ended = true,
+                Ok((0, _)) => {
+                    self.tcp_ended = true;
+                    self.lower.handle_eof(clock())?;
+                }
                 Ok((count, _)) => {
                     moved += count;
-                    self.received += count as u64;
-                    self.hand_over(&scratch[..count]);
+                    self.lower.handle_input(clock(), &scratch[..count], &mut self.local)?;
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => self.tcp_ready.readable = false,
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             }
+            self.go_on_plain(clock())?;
         }
         Ok(true)
     }
 
-    /// Returns whether nothing is left that the application has not taken.
-    fn hand_over_rest(&mut self) -> bool {
-        if self.back.is_empty() {
-            return true;
+    /// A listening end whose peer does not frame goes on with the gate.
+    fn go_on_plain(&mut self, now: Time) -> Result<(), Outcome> {
+        let Lower::Framed(framer) = &mut self.lower else { return Ok(()) };
+        if !framer.is_plain() {
+            return Ok(());
         }
-        if !self.local_ready.writable {
-            return false;
-        }
-        let rest = std::mem::take(&mut self.back);
-        self.hand_over(&rest);
-        self.back.is_empty()
-    }
-
-    fn hand_over(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() && !self.local_gone {
-            match send(&self.local, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-                Ok(taken) => bytes = &bytes[taken..],
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => {
-                    self.local_ready.writable = false;
-                    self.back = bytes.to_vec();
-                    return;
-                }
-                // It reads no more. What it wrote before is still to be sent.
-                Err(_) => self.local_gone = true,
+        let (waiting, arrived) = framer.take_plain(now);
+        let gated = Gated::new(self.tcp.as_fd(), &self.options, |_| None, now);
+        let mut gated = gated.map_err(|error| match error {
+            TcpError::Setup { source, .. } | TcpError::NotTcp(source) => {
+                Outcome::Failed(source.raw_os_error().unwrap_or(libc::EIO))
             }
-        }
+            _ => Outcome::Failed(libc::EIO),
+        })?;
+        gated.take_over(&waiting, arrived);
+        self.lower = Lower::Gate(Box::new(gated));
+        Ok(())
     }
 
     fn pass_on_ends(&mut self) -> Result<(), Errno> {
-        if self.local_gone && !self.finished && socket::resets_on_close(self.tcp.as_fd()) {
+        let gone = self.local.is_gone();
+        if gone && !self.finished && socket::resets_on_close(self.tcp.as_fd()) {
             // Closing resets the connection and drops what waits, as with the plain socket.
-            self.queue.clear();
             return Err(Errno::CONNRESET);
         }
-        if self.local_ended && self.queue.is_empty() && !self.finished {
+        if !self.finished && self.lower.is_drained(self.local.is_ended()) {
             self.finished = true;
             shutdown(&self.tcp, Shutdown::Write)?;
         }
-        if self.tcp_ended && self.back.is_empty() && !self.told_end {
+        if !self.told_end && self.lower.is_read(self.tcp_ended) {
             self.told_end = true;
-            // Whoever has closed need not be told.
-            let _ = shutdown(&self.local, Shutdown::Write);
+            self.local.end();
         }
         Ok(())
     }
 
+    fn fail(&mut self, now: Time, outcome: Outcome, scratch: &mut [u8]) -> Next {
+        self.publish(now);
+        if matches!(self.lower, Lower::Gate(_)) {
+            return Next::Over(outcome);
+        }
+        self.shared.end(outcome);
+        self.local.refuse();
+        let tcp_over = matches!(outcome, Outcome::Failed(_));
+        self.failed = Some(Failed { outcome, until: now + LAST_WORDS, tcp_over });
+        self.tcp_ready.readable = true;
+        self.turn_failed(now, scratch)
+    }
+
+    /// The peer hears the last words, and the application reads what had come.
+    fn turn_failed(&mut self, now: Time, scratch: &mut [u8]) -> Next {
+        let tcp_over = self.failed.as_ref().is_none_or(|failed| failed.tcp_over)
+            || self.say_last_words(now, scratch);
+        self.lower.hand_over(&mut self.local);
+        let Some(failed) = &mut self.failed else { return Next::Wait(None) };
+        failed.tcp_over = tcp_over;
+        if !tcp_over {
+            return Next::Wait(Some(failed.until));
+        }
+        let read = match &self.lower {
+            Lower::Framed(framer) => framer.is_handed_over(),
+            Lower::Gate(_) => true,
+        };
+        if read || self.local.is_gone() { Next::Over(failed.outcome) } else { Next::Wait(None) }
+    }
+
+    /// Returns whether TCP is over.
+    fn say_last_words(&mut self, now: Time, scratch: &mut [u8]) -> bool {
+        while self.tcp_ready.writable && !self.finished {
+            match self.send_once(now) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(_) => return true,
+            }
+        }
+        if !self.finished && self.lower.is_drained(true) {
+            self.finished = true;
+            let _ = shutdown(&self.tcp, Shutdown::Write);
+        }
+        if self.failed.as_ref().is_none_or(|failed| failed.until <= now) {
+            socket::reset(self.tcp.as_fd());
+            return true;
+        }
+        self.discard(scratch)
+    }
+
+    /// Reads what nobody wants, and returns whether that was all.
+    fn discard(&mut self, scratch: &mut [u8]) -> bool {
+        while self.tcp_ready.readable {
+            match recv(&self.tcp, &mut *scratch, RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return self.finished,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => self.tcp_ready.readable = false,
+                Err(_) => return true,
+            }
+        }
+        false
+    }
+
     fn publish(&mut self, now: Time) {
         self.published_at = now;
-        let stats = self.stats();
+        let stats = self.lower.stats(self.tcp.as_fd());
         let mut state = self.shared.lock();
         state.stats = stats;
-        while let Some(event) = self.gate.controller_mut().poll_event() {
+        while let Some(event) = self.lower.poll_event() {
             if state.events.len() == 64 {
                 state.events.pop_front();
             }
             state.events.push_back(event);
         }
     }
-
-    fn stats(&self) -> FlowStats {
-        let rtt = self.gate.rtt();
-        FlowStats {
-            sent_bytes: self.gate.taken(),
-            acked_bytes: self.gate.acked(),
-            received_bytes: self.received,
-            queued_bytes: self.queue.len() as u64,
-            cwnd: self.gate.controller().cwnd(),
-            tcp_cwnd: u64::from(self.info.cwnd) * self.gate.packet_bytes(),
-            in_flight: self.gate.in_flight(),
-            srtt: rtt.smoothed(),
-            min_rtt: rtt.minimum(),
-            retransmissions: u64::from(self.info.retransmissions),
-            blocks: self.gate.blocks(),
-        }
-    }
-}
-
-/// The kernel's count of acknowledged bytes when all that was written so far is acknowledged. Acks
-/// may come between two questions: they are asked until nothing moved.
-fn baseline(tcp: BorrowedFd<'_>, mut info: TcpInfo) -> io::Result<(TcpInfo, u64)> {
-    loop {
-        let open = socket::unacknowledged(tcp)?;
-        let again = TcpInfo::of(tcp)?;
-        if again.bytes_acked == info.bytes_acked {
-            return Ok((again, again.bytes_acked + open));
-        }
-        info = again;
-    }
-}
-
-/// Whether nobody holds the other end. The end of the stream can be read before it is reported.
-fn is_hung_up(socket: &OwnedFd) -> bool {
-    let mut asked = [PollFd::new(socket, PollFlags::empty())];
-    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-    let _ = poll(&mut asked, Some(&now));
-    asked[0].revents().contains(PollFlags::HUP)
 }
 
 fn shutdown(socket: &OwnedFd, how: Shutdown) -> Result<(), Errno> {

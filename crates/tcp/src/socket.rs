@@ -150,6 +150,13 @@ pub(crate) fn resets_on_close(socket: BorrowedFd<'_>) -> bool {
     matches!(linger, Ok(Some(time)) if time.is_zero())
 }
 
+/// Resets a connection at once, whoever else holds the descriptor: closing it would not.
+pub(crate) fn reset(socket: BorrowedFd<'_>) {
+    // Where this fails, the connection is already over.
+    let _ = socket2::SockRef::from(&socket).set_linger(Some(std::time::Duration::ZERO));
+    let _ = rustix::net::connect_unspec(socket);
+}
+
 /// The acknowledgments that the kernel stamped.
 #[derive(Debug)]
 pub(crate) struct Stamps {

@@ -1,0 +1,253 @@
+//! The gate with its socket: what waits on either side, and what the kernel tells of acks.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use cellpace_base::{Random, Span, Time};
+use cellpace_cc::{Event, Setup};
+
+use crate::gate::Gate;
+use crate::group::Member;
+use crate::local::Local;
+use crate::lower::AT_HAND;
+use crate::queue::ByteQueue;
+use crate::socket::{self, Stamps, TcpInfo};
+use crate::{FlowOptions, FlowStats, TcpError};
+
+/// How often the kernel is asked while something is in flight, although it stamps acks: selective
+/// acks and lost stamps show in no other way.
+const POLL: Span = Span::from_millis(2);
+
+/// How often it is asked where it stamps nothing.
+const POLL_WITHOUT_STAMPS: Span = Span::from_millis(1);
+
+/// An answer is good for so long.
+const FRESH: Span = Span::from_micros(500);
+
+/// The lower half of a flow whose peer knows nothing of it.
+pub(crate) struct Gated {
+    gate: Gate,
+    /// From the application, on its way to TCP.
+    queue: ByteQueue,
+    /// From TCP, on its way to the application, which has not read what came before.
+    back: Vec<u8>,
+    stamps: Option<Stamps>,
+    info: TcpInfo,
+    asked_at: Time,
+    /// `bytes_acked` of the kernel when the first byte of this flow was yet to be written.
+    base: u64,
+    received: u64,
+    member: Option<Member>,
+}
+
+impl Gated {
+    /// Above a TCP connection that was not written to since it is not to be controlled. With a
+    /// `member` the controller is that of its group.
+    pub(crate) fn new(
+        tcp: BorrowedFd<'_>,
+        options: &FlowOptions,
+        join: impl FnOnce(Setup) -> Option<Member>,
+        now: Time,
+    ) -> Result<Self, TcpError> {
+        let setup = |what| move |source: io::Error| TcpError::Setup { what, source };
+        let (info, base) = baseline(tcp).map_err(setup("TCP_INFO"))?;
+        let (segment, overhead) = packet_sizes(tcp, &info)?;
+        let random = Random::seeded(options.seed, 0);
+        let cc = Setup { mss: segment + overhead, start: now, random };
+        let member = join(cc.clone());
+        let controller = match &member {
+            Some(member) => Box::new(member.clone()),
+            None => options.cc.build(cc),
+        };
+        let stamps = socket::stamp_acks(tcp).is_ok().then(Stamps::new);
+        Ok(Self {
+            gate: Gate::new(controller, now, segment, overhead),
+            queue: ByteQueue::new(options.queue),
+            back: Vec::new(),
+            stamps,
+            info,
+            asked_at: now,
+            base,
+            received: 0,
+            member,
+        })
+    }
+
+    /// Goes on where a connection began that turned out not to be framed: with the bytes that
+    /// wait for TCP and for the application.
+    pub(crate) fn take_over(&mut self, waiting: &[u8], arrived: Vec<u8>) {
+        // What waits fits: both have the same bound.
+        let copy = |spare: &mut [u8]| {
+            spare.copy_from_slice(&waiting[..spare.len()]);
+            Ok::<_, std::convert::Infallible>(spare.len())
+        };
+        let Ok(_) = self.queue.fill(waiting.len(), copy);
+        self.received = arrived.len() as u64;
+        self.back = arrived;
+    }
+
+    pub(crate) fn learn(&mut self, now: Time, tcp: BorrowedFd<'_>, stamps: bool) {
+        if stamps && let Some(stamps) = &mut self.stamps {
+            while let Some(stamped) = stamps.next(tcp, now) {
+                self.gate.on_acked(stamped.when, stamped.offset);
+            }
+        }
+        if self.gate.is_idle() || now.since(self.asked_at) < FRESH {
+            return;
+        }
+        self.ask(now, tcp);
+    }
+
+    /// Asks the kernel what was acknowledged.
+    fn ask(&mut self, now: Time, tcp: BorrowedFd<'_>) {
+        let Ok(info) = TcpInfo::of(tcp) else { return };
+        self.asked_at = now;
+        if info.mss != self.info.mss {
+            self.gate.resegment(u64::from(info.mss));
+        }
+        self.info = info;
+        self.gate.on_acked(now, info.bytes_acked.saturating_sub(self.base));
+        if info.sacked > 0 {
+            let holes = info.lost.max(1) as usize;
+            self.gate.on_sacked(now, holes, info.sacked as usize);
+        }
+    }
+
+    pub(crate) fn on_timer(&mut self, now: Time) {
+        self.gate.on_timer(now);
+    }
+
+    pub(crate) fn wanted(&self) -> usize {
+        if self.queue.len() < AT_HAND { self.queue.room() } else { 0 }
+    }
+
+    pub(crate) fn fill(&mut self, most: usize, local: &mut Local) {
+        let read = |spare: &mut [u8]| Ok::<_, std::convert::Infallible>(local.read(spare));
+        let Ok(_) = self.queue.fill(most, read);
+    }
+
+    pub(crate) fn next_call(&mut self, now: Time) -> &[u8] {
+        if let Some(member) = &self.member {
+            member.set_waiting(self.queue.len() as u64);
+        }
+        let count = self.gate.next_call(now, self.queue.len());
+        &self.queue.bytes()[..count]
+    }
+
+    pub(crate) fn on_taken(&mut self, now: Time, count: usize) {
+        self.gate.on_taken(now, count, self.queue.len());
+        self.queue.consume(count);
+    }
+
+    /// That is for the controller to know if TCP's own window is the reason; for a moment it also
+    /// happens when TCP paces, or has not come round to sending.
+    pub(crate) fn on_refused(&mut self, now: Time, tcp: BorrowedFd<'_>) {
+        self.ask(now, tcp);
+        if self.info.in_network >= self.info.cwnd {
+            self.gate.on_block(now);
+        }
+        if let Some(member) = &self.member {
+            // Others may have what TCP does not take.
+            member.set_waiting(0);
+        }
+    }
+
+    pub(crate) fn unsent_allowed(&self) -> u64 {
+        self.gate.unsent_allowed()
+    }
+
+    pub(crate) fn takes_input(&self) -> bool {
+        self.back.is_empty()
+    }
+
+    pub(crate) fn handle_input(&mut self, bytes: &[u8], local: &mut Local) {
+        self.received += bytes.len() as u64;
+        let given = local.give(bytes);
+        self.back.extend_from_slice(&bytes[given..]);
+    }
+
+    pub(crate) fn hand_over(&mut self, local: &mut Local) {
+        if self.back.is_empty() {
+            return;
+        }
+        let given = local.give(&self.back);
+        self.back.drain(..given);
+        if self.back.is_empty() {
+            self.back = Vec::new();
+        }
+    }
+
+    /// Whether nothing waits for TCP.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Whether the peer has everything that TCP took.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.gate.is_idle()
+    }
+
+    pub(crate) fn rest(&mut self) {
+        self.queue.rest();
+        self.gate.rest();
+        if let Some(member) = &self.member {
+            member.set_waiting(0);
+        }
+    }
+
+    pub(crate) fn next_deadline(&self, tcp_writable: bool) -> Option<Time> {
+        // What TCP refuses waits for TCP, not for the controller's pacer.
+        let waits = !self.queue.is_empty() && tcp_writable;
+        let controller = self.gate.next_deadline(waits);
+        let span = if self.stamps.is_some() { POLL } else { POLL_WITHOUT_STAMPS };
+        let poll = (!self.gate.is_idle()).then(|| self.asked_at + span);
+        [controller, poll].into_iter().flatten().min()
+    }
+
+    /// The flow's part of a group, if it is in one.
+    pub(crate) fn member(&self) -> Option<&Member> {
+        self.member.as_ref()
+    }
+
+    pub(crate) fn stats(&self) -> FlowStats {
+        let rtt = self.gate.rtt();
+        FlowStats {
+            sent_bytes: self.gate.taken(),
+            acked_bytes: self.gate.acked(),
+            received_bytes: self.received,
+            queued_bytes: self.queue.len() as u64,
+            cwnd: self.gate.controller().cwnd(),
+            tcp_cwnd: u64::from(self.info.cwnd) * self.gate.packet_bytes(),
+            in_flight: self.gate.in_flight(),
+            srtt: rtt.smoothed(),
+            min_rtt: rtt.minimum(),
+            retransmissions: u64::from(self.info.retransmissions),
+            blocks: self.gate.blocks(),
+        }
+    }
+
+    pub(crate) fn poll_event(&mut self) -> Option<(Time, Event)> {
+        self.gate.controller_mut().poll_event()
+    }
+}
+
+/// Payload of a full packet and the headers that go with it, in bytes.
+pub(crate) fn packet_sizes(tcp: BorrowedFd<'_>, info: &TcpInfo) -> Result<(u64, u64), TcpError> {
+    let address = socket2::SockRef::from(&tcp).local_addr().map_err(TcpError::NotTcp)?;
+    let ipv6 = address.as_socket_ipv6().is_some_and(|a| a.ip().to_ipv4_mapped().is_none());
+    Ok((u64::from(info.mss.max(1)), info.overhead(ipv6)))
+}
+
+/// The kernel's count of acknowledged bytes when all that was written so far is acknowledged. Acks
+/// may come between two questions: they are asked until nothing moved.
+fn baseline(tcp: BorrowedFd<'_>) -> io::Result<(TcpInfo, u64)> {
+    let mut info = TcpInfo::of(tcp)?;
+    loop {
+        let open = socket::unacknowledged(tcp)?;
+        let again = TcpInfo::of(tcp)?;
+        if again.bytes_acked == info.bytes_acked {
+            return Ok((again, again.bytes_acked + open));
+        }
+        info = again;
+    }
+}

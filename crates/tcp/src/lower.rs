@@ -1,0 +1,209 @@
+//! What stands between the application's bytes and TCP's: the gate, or the framed stream.
+
+use std::os::fd::BorrowedFd;
+
+use cellpace_base::Time;
+use cellpace_cc::Event;
+use rustix::net::SendFlags;
+
+use crate::FlowStats;
+use crate::framed::FramedError;
+use crate::framer::Framer;
+use crate::gated::Gated;
+use crate::local::Local;
+
+/// A flow has at least so many bytes at hand before it asks the application's socket for more.
+pub(crate) const AT_HAND: usize = 64 << 10;
+
+/// The lower half of a flow. The relay moves the bytes and knows nothing of windows.
+pub(crate) enum Lower {
+    /// TCP's own acks count.
+    Gate(Box<Gated>),
+    /// Acks inside the stream count.
+    Framed(Box<Framer>),
+}
+
+/// Does the same with either.
+macro_rules! either {
+    ($lower:expr, $half:ident => $what:expr) => {
+        match $lower {
+            Lower::Gate($half) => $what,
+            Lower::Framed($half) => $what,
+        }
+    };
+}
+
+impl Lower {
+    /// Learns from the kernel what was acknowledged; `stamps` says that stamps wait.
+    pub(crate) fn learn(&mut self, now: Time, tcp: BorrowedFd<'_>, stamps: bool) {
+        if let Self::Gate(gated) = self {
+            gated.learn(now, tcp, stamps);
+        }
+    }
+
+    /// A deadline may have passed.
+    pub(crate) fn on_timer(&mut self, now: Time) -> Result<(), FramedError> {
+        match self {
+            Self::Gate(gated) => {
+                gated.on_timer(now);
+                Ok(())
+            }
+            Self::Framed(framer) => framer.on_timer(now),
+        }
+    }
+
+    /// Takes bytes from the application as long as few are at hand.
+    pub(crate) fn refill(&mut self, local: &mut Local, scratch: &mut [u8]) {
+        while local.is_readable() {
+            let most = either!(self, half => half.wanted()).min(AT_HAND);
+            if most == 0 {
+                return;
+            }
+            match self {
+                Self::Gate(gated) => gated.fill(most, local),
+                Self::Framed(framer) => framer.fill(most, local, scratch),
+            }
+        }
+    }
+
+    /// The bytes that TCP shall get now, in one call; none if there are none, or the controller
+    /// has them wait.
+    pub(crate) fn next_call(&mut self, now: Time) -> &[u8] {
+        either!(self, half => half.next_call(now))
+    }
+
+    /// How the call is to be made.
+    pub(crate) fn flags(&self) -> SendFlags {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        match self {
+            // A record per call, never merged with the next call's: each has its own stamp.
+            Self::Gate(_) => flags | SendFlags::EOR,
+            Self::Framed(_) => flags,
+        }
+    }
+
+    /// TCP took so many of them.
+    pub(crate) fn on_taken(&mut self, now: Time, count: usize) {
+        match self {
+            Self::Gate(gated) => gated.on_taken(now, count),
+            Self::Framed(framer) => framer.on_taken(count),
+        }
+    }
+
+    /// TCP took none of them.
+    pub(crate) fn on_refused(&mut self, now: Time, tcp: BorrowedFd<'_>) {
+        either!(self, half => half.on_refused(now, tcp));
+    }
+
+    /// Bytes that TCP may hold unsent. What waits there is delay that the controller would take
+    /// for the path's, so it is a small part of its own window; a constant would be too much for
+    /// short paths and too little for long ones.
+    pub(crate) fn unsent_allowed(&self) -> u64 {
+        either!(self, half => half.unsent_allowed())
+    }
+
+    /// Whether it takes more of what comes from TCP.
+    pub(crate) fn takes_input(&self) -> bool {
+        match self {
+            Self::Gate(gated) => gated.takes_input(),
+            // Acks stand behind data that the application does not read yet.
+            Self::Framed(_) => true,
+        }
+    }
+
+    /// Bytes came from TCP.
+    pub(crate) fn handle_input(
+        &mut self,
+        now: Time,
+        bytes: &[u8],
+        local: &mut Local,
+    ) -> Result<(), FramedError> {
+        match self {
+            Self::Gate(gated) => {
+                gated.handle_input(bytes, local);
+                Ok(())
+            }
+            Self::Framed(framer) => framer.handle_input(now, bytes),
+        }
+    }
+
+    /// Nothing more comes from TCP.
+    pub(crate) fn handle_eof(&mut self, now: Time) -> Result<(), FramedError> {
+        match self {
+            Self::Gate(_) => Ok(()),
+            Self::Framed(framer) => framer.handle_eof(now),
+        }
+    }
+
+    /// Gives the application what waits for it, as far as it takes it.
+    pub(crate) fn hand_over(&mut self, local: &mut Local) {
+        either!(self, half => half.hand_over(local));
+    }
+
+    /// Whether the application has got everything that it will get; `ended` says that nothing
+    /// more comes from TCP.
+    pub(crate) fn is_read(&self, ended: bool) -> bool {
+        match self {
+            Self::Gate(gated) => ended && gated.takes_input(),
+            Self::Framed(framer) => framer.is_read(),
+        }
+    }
+
+    /// The application sends nothing more.
+    pub(crate) fn finish(&mut self) {
+        if let Self::Framed(framer) = self {
+            framer.finish();
+        }
+    }
+
+    /// Whether TCP gets nothing more; `ended` says that the application sends nothing more.
+    pub(crate) fn is_drained(&self, ended: bool) -> bool {
+        match self {
+            Self::Gate(gated) => ended && gated.is_drained(),
+            Self::Framed(framer) => framer.is_drained(),
+        }
+    }
+
+    /// Whether the peer has everything that was sent so far; framed, whether it has everything
+    /// that ever will be.
+    pub(crate) fn is_delivered(&self) -> bool {
+        match self {
+            Self::Gate(gated) => gated.is_idle(),
+            Self::Framed(framer) => framer.is_delivered(),
+        }
+    }
+
+    /// Whether nothing waits and nothing is on its way.
+    pub(crate) fn is_idle(&self) -> bool {
+        match self {
+            Self::Gate(gated) => gated.is_idle() && gated.is_drained(),
+            Self::Framed(framer) => framer.is_idle(),
+        }
+    }
+
+    /// Gives memory back, while nothing waits and nothing is on its way.
+    pub(crate) fn rest(&mut self) {
+        either!(self, half => half.rest());
+    }
+
+    /// When [`on_timer`](Self::on_timer) and [`learn`](Self::learn) want to be called.
+    pub(crate) fn next_deadline(&self, tcp_writable: bool) -> Option<Time> {
+        match self {
+            Self::Gate(gated) => gated.next_deadline(tcp_writable),
+            Self::Framed(framer) => framer.next_deadline(),
+        }
+    }
+
+    /// The figures.
+    pub(crate) fn stats(&mut self, tcp: BorrowedFd<'_>) -> FlowStats {
+        match self {
+            Self::Gate(gated) => gated.stats(),
+            Self::Framed(framer) => framer.stats(tcp),
+        }
+    }
+
+    /// What the controller decided.
+    pub(crate) fn poll_event(&mut self) -> Option<(Time, Event)> {
+        either!(self, half => half.poll_event())
+    }
+}
