@@ -25,7 +25,7 @@ pub(crate) enum Side {
 pub(crate) struct Controlled {
     local: UnixStream,
     flow: FlowHandle,
-    /// The same connection as the engine's: it tells resets from ends, and carries resets on.
+    /// The same connection as the engine's: it tells resets from ends.
     tcp: StdTcpStream,
 }
 
@@ -139,11 +139,7 @@ impl Side {
             Self::Plain(tcp) => {
                 let _ = SockRef::from(&tcp).set_linger(Some(Duration::ZERO));
             }
-            Self::Controlled(side) => {
-                let _ = SockRef::from(&side.tcp).set_linger(Some(Duration::ZERO));
-                // The engine holds the connection, too, so closing alone would not reset it.
-                let _ = rustix::net::connect_unspec(&side.tcp);
-            }
+            Self::Controlled(side) => side.flow.abort(),
         }
     }
 
@@ -165,7 +161,7 @@ fn plain(tcp: StdTcpStream) -> io::Result<Side> {
 impl Controlled {
     fn is_reset(&self, finished: bool) -> bool {
         match self.flow.outcome() {
-            Some(Outcome::Failed(_)) => true,
+            Some(Outcome::Failed(_) | Outcome::Unframed(_)) => true,
             Some(Outcome::Finished) => false,
             None => !finished && !self.is_connected(),
         }
