@@ -128,8 +128,9 @@ impl Gated {
 
     pub(crate) fn next_call(&mut self, now: Time) -> &[u8] {
         if let Some(member) = &self.member {
-            member.set_waiting(self.queue.len() as u64);
+            member.set_waiting(now, self.queue.len() as u64);
         }
+        // A flow that rests has said here that nothing waits.
         let count = self.gate.next_call(now, self.queue.len());
         &self.queue.bytes()[..count]
     }
@@ -148,7 +149,7 @@ impl Gated {
         }
         if let Some(member) = &self.member {
             // Others may have what TCP does not take.
-            member.set_waiting(0);
+            member.set_waiting(now, 0);
         }
     }
 
@@ -190,9 +191,6 @@ impl Gated {
     pub(crate) fn rest(&mut self) {
         self.queue.rest();
         self.gate.rest();
-        if let Some(member) = &self.member {
-            member.set_waiting(0);
-        }
     }
 
     pub(crate) fn next_deadline(&self, tcp_writable: bool) -> Option<Time> {

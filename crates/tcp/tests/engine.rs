@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use cellpace_tcp::{AlccStream, Engine, FlowOptions, Outcome, TcpError};
+use cellpace_tcp::{AlccStream, Engine, FlowOptions, Outcome, Share, TcpError};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -223,5 +223,225 @@ fn an_end_of_the_peer_reaches_the_application_and_it_may_go_on_writing() {
     let mut got = Vec::new();
     peer.read_to_end(&mut got).unwrap();
     assert_eq!(got.len(), 500_000);
+    writer.join().unwrap();
+}
+
+#[test]
+fn an_abort_resets_although_others_hold_the_connection() {
+    let engine = Engine::new();
+    let (one, mut peer) = pair();
+    let _duplicate = one.try_clone().unwrap();
+    let mut stream = AlccStream::new(&engine, one, &options("fixed:cwnd=1pkts")).unwrap();
+    stream.write_all(&bytes(100_000)).unwrap();
+    stream.flow().abort();
+    assert_eq!(stream.flow().wait(PATIENCE), Some(Outcome::Failed(libc::ECONNABORTED)));
+    let error = peer.read_to_end(&mut Vec::new()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    assert!(stream.write(b"more").is_err());
+    stream.flow().abort();
+}
+
+#[test]
+fn an_abort_comes_before_the_end_of_a_stream_that_is_dropped_with_it() {
+    let engine = Engine::new();
+    for _ in 0..50 {
+        let (stream, mut peer) = stream(&engine, "cubic");
+        let flow = stream.flow().clone();
+        flow.abort();
+        drop(stream);
+        let error = peer.read_to_end(&mut Vec::new()).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        assert_eq!(flow.wait(PATIENCE), Some(Outcome::Failed(libc::ECONNABORTED)));
+    }
+}
+
+#[test]
+fn an_abort_of_what_has_ended_spares_its_successor() {
+    let engine = Engine::new();
+    let (first, peer) = stream(&engine, "cubic");
+    let old = first.flow().clone();
+    drop((first, peer));
+    assert_eq!(old.wait(PATIENCE), Some(Outcome::Finished));
+    let (mut second, mut peer) = stream(&engine, "cubic");
+    old.abort();
+    second.write_all(b"alive").unwrap();
+    second.shutdown(PATIENCE).unwrap();
+    let mut got = Vec::new();
+    peer.read_to_end(&mut got).unwrap();
+    assert_eq!(got, b"alive");
+    assert_eq!(old.outcome(), Some(Outcome::Finished));
+}
+
+#[test]
+fn the_smallest_kernel_buffers_carry_everything() {
+    let engine = Engine::new();
+    let (one, mut peer) = pair();
+    socket2::SockRef::from(&one).set_send_buffer_size(1).unwrap();
+    socket2::SockRef::from(&peer).set_recv_buffer_size(1).unwrap();
+    let mut stream = AlccStream::new(&engine, one, &options("copa")).unwrap();
+    let writer = std::thread::spawn(move || {
+        stream.write_all(&bytes(300_000)).unwrap();
+        stream.shutdown(PATIENCE).unwrap();
+    });
+    let mut got = Vec::new();
+    peer.read_to_end(&mut got).unwrap();
+    assert!(got == bytes(300_000));
+    drop(peer);
+    writer.join().unwrap();
+}
+
+/// From now on nothing that is sent to this socket arrives, as if its host were gone.
+fn vanish(peer: &TcpStream) {
+    let drop_all = socket2::SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, 0);
+    socket2::SockRef::from(peer).attach_filter(&[drop_all]).unwrap();
+}
+
+#[test]
+fn a_peer_that_vanishes_is_given_up_when_the_application_wants() {
+    let engine = Engine::new();
+    let (one, peer) = pair();
+    socket2::SockRef::from(&one).set_tcp_user_timeout(Some(Duration::from_secs(1))).unwrap();
+    let mut stream = AlccStream::new(&engine, one, &options("cubic")).unwrap();
+    vanish(&peer);
+    stream.write_all(b"anybody there?").unwrap();
+    assert_eq!(stream.flow().wait(PATIENCE), Some(Outcome::Failed(libc::ETIMEDOUT)));
+    assert!(stream.write(b"hello?").is_err());
+}
+
+/// Runs the named test once more in a process of its own. True in that process.
+fn alone(name: &str) -> bool {
+    if std::env::var_os("CELLPACE_TEST_ALONE").is_some() {
+        return true;
+    }
+    let program = std::env::current_exe().unwrap();
+    let run = std::process::Command::new(program)
+        .args(["--exact", name, "--test-threads=1", "--nocapture"])
+        .env("CELLPACE_TEST_ALONE", "1")
+        .status();
+    assert!(run.unwrap().success());
+    false
+}
+
+fn limit(what: libc::__rlimit_resource_t, most: u64) {
+    let limits = libc::rlimit { rlim_cur: most, rlim_max: most };
+    // SAFETY: the kernel reads the structure.
+    let result = unsafe { libc::setrlimit(what, &raw const limits) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn without_descriptors_a_flow_is_refused() {
+    if !alone("without_descriptors_a_flow_is_refused") {
+        return;
+    }
+    let engine = Engine::new();
+    let (one, mut peer) = pair();
+    let (local, far) = std::os::unix::net::UnixStream::pair().unwrap();
+    let kept = one.try_clone().unwrap();
+    limit(libc::RLIMIT_NOFILE, 3);
+    let refused = engine.adopt(one.into(), far.into(), &options("cubic"));
+    let Err(TcpError::Setup { source, .. }) = refused else { panic!("{refused:?}") };
+    assert_eq!(source.raw_os_error(), Some(libc::EMFILE));
+    // The connection is still the caller's.
+    (&kept).write_all(b"plain").unwrap();
+    drop((kept, local));
+    let mut got = Vec::new();
+    peer.read_to_end(&mut got).unwrap();
+    assert_eq!(got, b"plain");
+}
+
+#[test]
+fn without_a_thread_a_flow_is_refused() {
+    if !alone("without_a_thread_a_flow_is_refused") {
+        return;
+    }
+    let engine = Engine::new();
+    let (one, peer) = pair();
+    limit(libc::RLIMIT_NPROC, 0);
+    // The limit does not hold for the superuser. A number that nobody else has.
+    // SAFETY: no memory is involved; without the right to it nothing happens.
+    unsafe { libc::setuid(61_973) };
+    if std::thread::Builder::new().spawn(|| ()).is_ok() {
+        eprintln!("skipped: the number of threads cannot be limited here");
+        return;
+    }
+    let refused = AlccStream::new(&engine, one, &options("cubic"));
+    assert!(matches!(&refused, Err(TcpError::Setup { what: "thread", .. })), "{refused:?}");
+    let refused = AlccStream::new(&engine, pair().0, &options("cubic"));
+    assert!(refused.is_err(), "and again: nothing hangs");
+    assert_eq!((&peer).read(&mut [0; 10]).unwrap(), 0, "the descriptors were closed");
+}
+
+fn sharing(cc: &str, weight: u32) -> FlowOptions {
+    FlowOptions { share: Some(Share { weight }), ..options(cc) }
+}
+
+#[test]
+fn three_flows_to_one_peer_share_a_controller_and_all_arrives() {
+    for cc in ["cubic", "verus", "copa", "bbr", "fixed:cwnd=100kB"] {
+        let engine = Engine::new();
+        let writers = [1, 2, 3].map(|weight| {
+            let (one, mut peer) = pair();
+            let mut stream = AlccStream::new(&engine, one, &sharing(cc, weight)).unwrap();
+            let writer = std::thread::spawn(move || {
+                stream.write_all(&bytes(2_000_000)).unwrap();
+                stream.shutdown(PATIENCE).unwrap_or_else(|error| panic!("{error}"));
+            });
+            let reader = std::thread::spawn(move || {
+                let mut got = Vec::new();
+                peer.read_to_end(&mut got).unwrap();
+                got
+            });
+            (writer, reader)
+        });
+        for (writer, reader) in writers {
+            assert!(reader.join().unwrap() == bytes(2_000_000), "{cc}");
+            writer.join().unwrap();
+        }
+    }
+}
+
+#[test]
+fn flows_that_share_have_one_window_between_them_and_others_their_own() {
+    let engine = Engine::new();
+    let cc = "fixed:cwnd=200kB";
+    let mut taken = Vec::new();
+    let mut kept = Vec::new();
+    for options in [sharing(cc, 1), sharing(cc, 1), options(cc)] {
+        let (one, peer) = pair();
+        vanish(&peer);
+        let mut stream = AlccStream::new(&engine, one, &options).unwrap();
+        stream.write_all(&bytes(100_000)).unwrap();
+        let mut more = stream.flow().stats();
+        soon("the first of a group, or who is alone, sends", || {
+            more = stream.flow().stats();
+            more.in_flight > 100_000 || taken.len() == 1
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        taken.push(stream.flow().stats().in_flight);
+        kept.push((stream, peer));
+    }
+    assert!(taken[0] + taken[1] <= 200_000, "{taken:?}");
+    assert!(taken[2] > 100_000, "{taken:?}");
+}
+
+#[test]
+fn a_flow_whose_peer_is_gone_does_not_stop_those_it_shares_with() {
+    let engine = Engine::new();
+    let cc = "fixed:cwnd=200kB";
+    let (one, gone) = pair();
+    vanish(&gone);
+    let mut stuck = AlccStream::new(&engine, one, &sharing(cc, 1)).unwrap();
+    stuck.write_all(&bytes(300_000)).unwrap();
+    soon("it holds the window", || stuck.stats().in_flight > 150_000);
+    let (one, mut peer) = pair();
+    let mut stream = AlccStream::new(&engine, one, &sharing(cc, 1)).unwrap();
+    let writer = std::thread::spawn(move || {
+        stream.write_all(&bytes(1_000_000)).unwrap();
+        stream.shutdown(PATIENCE).unwrap();
+    });
+    let mut got = Vec::new();
+    peer.read_to_end(&mut got).unwrap();
+    assert!(got == bytes(1_000_000));
     writer.join().unwrap();
 }
