@@ -217,7 +217,7 @@ impl Server {
             if !Arc::ptr_eq(&running.wake, &self.wake) {
                 return false;
             }
-            if running.commands.is_empty() && self.free.len() == self.places.len() {
+            if running.commands.is_empty() && self.has_no_flows() {
                 *inner = None;
                 return false;
             }
@@ -230,6 +230,10 @@ impl Server {
             }
         }
         true
+    }
+
+    fn has_no_flows(&self) -> bool {
+        self.free.len() == self.places.len()
     }
 
     fn visit(&mut self, shared: &Arc<Shared>) {
@@ -263,7 +267,9 @@ impl Server {
     }
 
     fn wait(&self, events: &mut Vec<epoll::Event>) {
-        let timeout = if self.again.is_empty() { self.until_timer() } else { Some(zero()) };
+        // The last flow may have ended since the commands were looked at.
+        let busy = !self.again.is_empty() || self.has_no_flows();
+        let timeout = if busy { Some(zero()) } else { self.until_timer() };
         events.clear();
         // Interrupted or not: what is not reported now is reported the next time.
         let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout.as_ref());
