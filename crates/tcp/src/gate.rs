@@ -110,6 +110,11 @@ impl Gate {
         self.segment + self.overhead
     }
 
+    /// The most bytes that go to TCP in one call.
+    pub(crate) fn longest_call(&self) -> u64 {
+        MOST_PER_CALL * self.segment
+    }
+
     /// TCP cuts segments of another size now.
     pub(crate) fn resegment(&mut self, segment: u64) {
         self.segment = segment.max(1);

@@ -22,7 +22,7 @@ const POLL: Span = Span::from_millis(2);
 const POLL_WITHOUT_STAMPS: Span = Span::from_millis(1);
 
 /// An answer is good for so long.
-const FRESH: Span = Span::from_micros(500);
+const FRESH: Span = Span::from_millis(1);
 
 /// The lower half of a flow whose peer knows nothing of it.
 pub(crate) struct Gated {
@@ -118,7 +118,9 @@ impl Gated {
     }
 
     pub(crate) fn wanted(&self) -> usize {
-        if self.queue.len() < AT_HAND { self.queue.room() } else { 0 }
+        // A few calls' worth is enough to begin with: fewer, larger reads.
+        let enough = (AT_HAND / 4).max(self.gate.longest_call() as usize).min(AT_HAND);
+        if self.queue.len() < enough { self.queue.room() } else { 0 }
     }
 
     pub(crate) fn fill(&mut self, most: usize, local: &mut Local) {

@@ -162,7 +162,8 @@ impl Relay {
 
     /// The kernel reports something of the TCP socket.
     pub(crate) fn on_tcp(&mut self, report: Report) {
-        self.tcp_ready.on_report(report);
+        // A stamp is reported as an error, and a connection that broke as readable, too.
+        self.tcp_ready.on_report(Report { error: false, ..report });
         self.stamps_wait |= report.error;
     }
 
@@ -358,7 +359,9 @@ impl Relay {
     fn pass_on_ends(&mut self) -> Result<(), Errno> {
         let gone = self.local.is_gone();
         if gone && !self.finished && socket::resets_on_close(self.tcp.as_fd()) {
-            // Closing resets the connection and drops what waits, as with the plain socket.
+            // Closing resets the connection and drops what waits, as with the plain socket. Others
+            // may hold it, too: closing our descriptor alone would not.
+            socket::reset(self.tcp.as_fd());
             return Err(Errno::CONNRESET);
         }
         if !self.finished && self.lower.is_drained(self.local.is_ended()) {
