@@ -4,7 +4,8 @@
     python3 docs/alcc_evaluation.py path/to/cellpace OUT.json [full] [PART...]
 
 Every run has a network namespace and an emulated link of its own. Without `full` three runs of a
-minute per cell, with it twenty. With PARTs (loopback, cost, tunnels, simulated, cells) only those are
+minute per cell, with it twenty. With PARTs (loopback, cost, tunnels, simulated, web, sprout,
+cells) only those are
 measured anew. The pages are filled from OUT.json by regenerate.py.
 """
 import json
@@ -130,6 +131,21 @@ def against_native(repeats):
     return jobs
 
 
+def framed(cc, options, seconds, folder):
+    """Both ends under cellpace, with acks inside the stream."""
+    under = f"{CELLPACE} run --driver client-server --cc {cc}"
+    server = f"{under} --drain 1s --json $FLOWS -- {SERVER} 9000 cubic"
+    client = f"exec {under} --out 9000 -- {TUNNEL} read $CELLPACE_HOST 9000 {seconds} {folder}/bytes"
+    return link(options, server, client, seconds, folder)
+
+
+def sprout(repeats):
+    path = f"--trace {TRACES}/rapid-change.down"
+    return [job for _ in range(repeats) for job in (
+        ("sprout/native", native, "sprout", path, SECONDS),
+        ("sprout/client-server", framed, "sprout", path, SECONDS))]
+
+
 def above_others(repeats):
     jobs = []
     for _ in range(repeats):
@@ -180,7 +196,7 @@ def seconds_of(word):
 def web(repeats):
     path = f"--trace {TRACES}/city-drive.down"
     return [(f"nginx/{cc or 'plain'}", nginx, cc, path, SECONDS, 1 << 30)
-            for _ in range(repeats) for cc in (None, "verus:r=2", "copa")]
+            for _ in range(repeats) for cc in (None, "verus:r=2", "verus:r=4", "copa")]
 
 
 TUNNEL = f"python3 {HERE}/alcc_tunnel.py"
@@ -260,8 +276,11 @@ def tunnels():
 
 
 def cells(repeats):
-    found = many(windows() + web(repeats) + against_native(repeats) + above_others(1))
-    return {name: summary(cell) for name, cell in found.items()}
+    return summaries(windows() + against_native(repeats) + above_others(1))
+
+
+def summaries(jobs):
+    return {name: summary(cell) for name, cell in many(jobs).items()}
 
 
 def simulated():
@@ -282,7 +301,9 @@ def simulated():
 def main():
     out, words = Path(sys.argv[2]), sys.argv[3:]
     repeats = 20 if "full" in words else 3
-    parts = {"loopback": loopback, "cost": cost, "tunnels": tunnels, "simulated": simulated, "cells": lambda: cells(repeats)}
+    parts = {"loopback": loopback, "cost": cost, "tunnels": tunnels, "simulated": simulated,
+             "web": lambda: summaries(web(repeats)), "sprout": lambda: summaries(sprout(repeats)),
+             "cells": lambda: cells(repeats)}
     wanted = [word for word in words if word in parts] or list(parts)
     if shutil.which("nginx") is None or os.geteuid() != 0 or not TRACES:
         sys.exit("needs root, nginx and the real traces (CELLPACE_TRACES)")

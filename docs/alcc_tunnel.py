@@ -51,7 +51,7 @@ def by_second(seconds, path, receive):
 
 
 def read(host, port, seconds, path):
-    stream = socket.create_connection((host, port), timeout=10)
+    stream = socket.create_connection((host, port))
     stream.settimeout(1)
 
     def receive():

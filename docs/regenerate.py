@@ -466,11 +466,12 @@ def above_tcp():
     text += table(["window", "throughput", "median", "p95", "window at the end, kB", "TCP's own, kB"], rows)
 
     text += "\n### nginx and curl, unmodified, on city-drive\n\n"
-    base = cells["nginx/plain"]
+    web = document["web"]
+    base = web["nginx/plain"]
     rows = [[f"`{name.split('/')[1]}`", shown(cell),
              f"{mean(cell, 'throughput') / mean(base, 'throughput'):.3f}",
              f"{mean(base, 'p95') / mean(cell, 'p95'):.1f}"]
-            for name, cell in cells.items() if name.startswith("nginx/")]
+            for name, cell in web.items()]
     text += table(["controller", "Mbit/s / median / p95", "throughput of plain's", "p95 below plain's, times"], rows)
 
     text += "\n### Above TCP against native\n\n"
@@ -502,6 +503,10 @@ def above_tcp():
     told = ", ".join(f"{key} in {sum(values)}" for key, values in good.items())
     text += (f"\nOf {len(traces) * 2} cells above Cubic, so many are within 3 % of native's throughput, 10 % of its median "
              f"and 20 % of its p95: {told}.\n")
+
+    own, ours = document["sprout"]["sprout/native"], document["sprout"]["sprout/client-server"]
+    text += (f"\nSprout on rapid-change, whose receiver must answer: native {shown(own)}, above TCP with acks inside the "
+             f"stream (`--driver client-server` at both ends) {shown(ours)}.\n")
 
     if "tunnels" in document:
         text += tunnels(document["tunnels"])

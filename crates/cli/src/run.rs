@@ -14,12 +14,19 @@ use cellpace_run::{
     RunError, check_program,
 };
 use cellpace_tcp::{Engine, FlowOptions, Outcome};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use crate::error::Failure;
 use crate::load;
 use crate::output::complain;
+
+/// Where acks come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Driver {
+    Gate,
+    ClientServer,
+}
 
 /// Arguments of `cellpace run`.
 #[derive(Debug, Args)]
@@ -51,6 +58,10 @@ pub(crate) struct RunArgs {
     /// Take over accepted (in) or opened (out) connections, or both [default: in; out with --out]
     #[arg(long, value_name = "in|out|both")]
     direction: Option<Direction>,
+    /// How the controller learns what arrived: from TCP's acks, or from acks inside the stream,
+    /// which the other end's cellpace must understand and which sprout needs
+    #[arg(long, value_enum, default_value_t = Driver::Gate)]
+    driver: Driver,
     /// Seed of what is random in the controllers
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
@@ -75,6 +86,12 @@ fn span(text: &str) -> Result<Span, String> {
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let cc =
         load::controller(&args.cc).map_err(|error| Failure::usage(format!("--cc: {error}")))?;
+    if cc.info().receiver.is_some() && args.driver == Driver::Gate {
+        return Err(Failure::usage(format!(
+            "--cc: {} needs an answering half at the other end: --driver client-server there and here",
+            cc.info().name
+        )));
+    }
     let rules = rules(args)?;
     match start(args, cc, &rules) {
         Ok(code) => Ok(code),
@@ -101,7 +118,8 @@ fn start(args: &RunArgs, cc: ControllerSpec, rules: &Rules) -> Result<ExitCode, 
     let report = Report::open(args).map_err(Stop::Failure)?;
     let launch = Launch::prepare()?;
     let options = FlowOptions { seed: args.seed, ..FlowOptions::new(cc) };
-    let config = BrokerConfig::new(options);
+    let framed = args.driver == Driver::ClientServer;
+    let config = BrokerConfig { framed, ..BrokerConfig::new(options) };
     let broker = Broker::start(Engine::new(), config, move |closed| report.tell(&closed))?;
     let running = launch.start(&args.program, &library, &broker, rules)?;
     let finish = running.wait(&broker, Duration::from_nanos(args.drain.as_nanos()))?;

@@ -12,7 +12,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cellpace_tcp::{Engine, FlowHandle, FlowOptions, FlowStats, Outcome};
+use cellpace_base::Span;
+use cellpace_tcp::framed::Role;
+use cellpace_tcp::{DriverChoice, Engine, FlowHandle, FlowOptions, FlowStats, Outcome};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
@@ -28,11 +30,18 @@ use rustix::net::{
 use crate::message::{Answer, Ask, GREETING, REQUEST_LEN, Request, Token};
 use crate::{FlowName, Owner, RunError};
 
+/// So long a client that connected may be silent before what the program says first goes out plain.
+const HELLO_WAIT: Span = Span::from_millis(500);
+
 /// How a broker treats its clients and its flows.
 #[derive(Debug, Clone)]
 pub struct BrokerConfig {
     /// How each connection is controlled; each flow's seed is this one plus its number.
     pub options: FlowOptions,
+    /// Whether connections use the client/server driver: what the program opens then says hello,
+    /// and what it accepts answers to one and is plain without. In `options` the driver is not
+    /// looked at.
+    pub framed: bool,
     /// Clients that are served at a time; more wait.
     pub most_clients: usize,
     /// How long a client may take to say what it wants.
@@ -42,7 +51,7 @@ pub struct BrokerConfig {
 impl BrokerConfig {
     /// The defaults.
     pub fn new(options: FlowOptions) -> Self {
-        Self { options, most_clients: 256, patience: Duration::from_secs(1) }
+        Self { options, framed: false, most_clients: 256, patience: Duration::from_secs(1) }
     }
 }
 
@@ -374,6 +383,7 @@ impl Server {
         fcntl_setfl(&tcp, flags - OFlags::NONBLOCK).ok()?;
         let mut options = self.config.options.clone();
         options.seed = options.seed.wrapping_add(flow - 1);
+        options.driver = self.driver(outgoing);
         let Ok(handle) = self.engine.adopt(tcp, far, &options) else {
             let _ = fcntl_setfl(&kept, flags);
             return None;
@@ -386,6 +396,14 @@ impl Server {
         // If it cannot be sent, the program is gone, and with its end the flow ends.
         send(client, Answer { done: true, queued: 0 }, Some(application.as_fd()));
         Some(())
+    }
+
+    fn driver(&self, outgoing: bool) -> DriverChoice {
+        if !self.config.framed {
+            return DriverChoice::Gate;
+        }
+        let role = if outgoing { Role::Connect } else { Role::Listen { wait: Some(HELLO_WAIT) } };
+        DriverChoice::ClientServer { role }
     }
 
     fn lend(&self, client: &OwnedFd, flow: u64) {

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use cellpace_base::{Span, Time};
+use cellpace_cc::ControllerSpec;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv, send};
 
@@ -344,6 +345,10 @@ impl Relay {
             return Ok(());
         }
         let (waiting, arrived) = framer.take_plain(now);
+        if self.options.cc.info().receiver.is_some() {
+            // Nobody at the other end would ever answer it.
+            self.options.cc = Self::in_place_of_both_halves();
+        }
         let gated = Gated::new(self.tcp.as_fd(), &self.options, |_| None, now);
         let mut gated = gated.map_err(|error| match error {
             TcpError::Setup { source, .. } | TcpError::NotTcp(source) => {
@@ -354,6 +359,10 @@ impl Relay {
         gated.take_over(&waiting, arrived);
         self.lower = Lower::Gate(Box::new(gated));
         Ok(())
+    }
+
+    fn in_place_of_both_halves() -> ControllerSpec {
+        "verus".parse().expect("it is registered, and all its parameters have defaults")
     }
 
     fn pass_on_ends(&mut self) -> Result<(), Errno> {
