@@ -373,6 +373,13 @@ fn nginx_with_sendfile() {
 }
 
 #[test]
+fn nginx_without_sendfile_calls() {
+    if possible(&["nginx", "curl"]) {
+        nginx_without_sendfile(QUICK).serves(QUICK);
+    }
+}
+
+#[test]
 fn nginx_with_http2_over_tls() {
     if possible(&["nginx", "curl", "openssl"]) {
         let site = nginx_http2(QUICK);
