@@ -398,6 +398,24 @@ fn nginx_with_50_mb() {
     }
 }
 
+/// Workers are replaced, and the server ends, while they deliver.
+#[test]
+fn nginx_reloads_and_ends_during_downloads() {
+    if possible(&["nginx", "curl"]) {
+        let site = nginx_sendfile(QUICK);
+        let script = "FILE=10000000; TO=got/before; (fetch || touch failed) & sleep 0.3
+            kill -HUP $(cat pid); sleep 0.5
+            TO=got/after; (fetch || touch failed) & sleep 0.3
+            kill -QUIT $(cat pid); wait; [ ! -e failed ]";
+        let _turn = turn();
+        site.over_link(LINK, script);
+        site.arrived("before", 10_000_000);
+        site.arrived("after", 10_000_000);
+        let full = |flow: &&Value| number(flow, "/sent_bytes") > 1e7;
+        assert_eq!(site.flows().iter().filter(full).count(), 2, "{:?}", site.flows());
+    }
+}
+
 /// Without a controller, the same transfers fill the queue that it keeps short.
 #[test]
 #[ignore = "slow: 50 MB twice"]
@@ -735,7 +753,8 @@ fn ten_thousand_connections() {
         return;
     }
     let _turn = turn();
-    let found = many(10_000);
+    all_are_taken_over(&many("verus", 2000), 2000);
+    let found = many("copa", 10_000);
     let capacity = number(&found, "/capacity");
     if capacity >= 10_010.0 {
         return all_are_taken_over(&found, 10_000);
@@ -745,7 +764,7 @@ fn ten_thousand_connections() {
     assert!(number(&found, "/flows") > capacity * 0.95, "{found}");
     let count = capacity as usize - 100;
     eprintln!("the limit of descriptors is too low for more than {count} flows");
-    all_are_taken_over(&many(count), count);
+    all_are_taken_over(&many("copa", count), count);
 }
 
 fn all_are_taken_over(found: &Value, count: usize) {
@@ -758,16 +777,16 @@ fn all_are_taken_over(found: &Value, count: usize) {
 
 /// What was found with so many connections.
 #[track_caller]
-fn many(count: usize) -> Value {
+fn many(cc: &str, count: usize) -> Value {
     let folder = Folder::new();
     let script = "ip link set lo up && exec \"$@\"";
     let mut command = Command::new("unshare");
-    command.args(["-n", "sh", "-c", script, "sh", PYTHON, MANY, CELLPACE]);
+    command.args(["-n", "sh", "-c", script, "sh", PYTHON, MANY, CELLPACE, cc]);
     command.args([&count.to_string(), "500", "10"]).current_dir(folder.path(""));
     let output = command.output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{said}{errors}");
-    eprintln!("{count} connections: {}{errors}", said.trim_end());
+    eprintln!("{count} connections under {cc}: {}{errors}", said.trim_end());
     serde_json::from_str(said.lines().last().unwrap()).unwrap()
 }

@@ -1,7 +1,7 @@
 """Many connections open in one program under `cellpace run`, some of them active.
 
-    many.py CELLPACE COUNT ACTIVE SECONDS   runs the server under CELLPACE and talks to it;
-                                            its last line is a JSON object with what was found
+    many.py CELLPACE CC COUNT ACTIVE SECONDS   runs the server under CELLPACE and talks to it;
+                                               its last line is a JSON object with what was found
 
 The server understands single bytes: `e` is echoed, `b` answered by 20 kB at once, and `s` by
 10 kB/s for some seconds.
@@ -115,9 +115,9 @@ def ask(connections, command, expected):
     return wrong
 
 
-def main(cellpace, count, active, seconds):
+def main(cellpace, cc, count, active, seconds):
     flows = "flows.jsonl"
-    command = [cellpace, "run", "--cc", "copa", "--json", flows, "--", sys.executable, "-u", __file__]
+    command = [cellpace, "run", "--cc", cc, "--json", flows, "--", sys.executable, "-u", __file__]
     server = subprocess.Popen([*command, "serve", str(seconds)], stdout=subprocess.PIPE, text=True)
     port = int(server.stdout.readline())
     launcher = server.pid
@@ -177,4 +177,4 @@ else:
     except ValueError:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
+    main(*sys.argv[1:3], int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]))
