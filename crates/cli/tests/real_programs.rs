@@ -406,7 +406,7 @@ fn nginx_reloads_and_ends_during_downloads() {
         let script = "FILE=10000000; TO=got/before; (fetch || touch failed) & sleep 0.3
             kill -HUP $(cat pid); sleep 0.5
             TO=got/after; (fetch || touch failed) & sleep 0.3
-            kill -QUIT $(cat pid); wait; [ ! -e failed ]";
+            kill -QUIT $(cat pid); wait; sleep 1; [ ! -e failed ]";
         let _turn = turn();
         site.over_link(LINK, script);
         site.arrived("before", 10_000_000);
