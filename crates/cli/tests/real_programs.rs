@@ -489,7 +489,7 @@ fn mini_httpd() {
 
 // Files.
 
-/// Two connections per file; three processes per session, with rights given up and chroot.
+/// Two connections per file; several processes per client, with rights given up and chroot.
 #[test]
 #[ignore = "slow: 50 MB"]
 fn vsftpd() {
