@@ -13,7 +13,7 @@ use cellpace_run::{
     Broker, BrokerConfig, Closed, Direction, Launch, Library, Network, Networks, Ports, Rules,
     RunError, check_program,
 };
-use cellpace_tcp::{Engine, FlowOptions, Outcome};
+use cellpace_tcp::{Engine, FlowOptions, Outcome, Share};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
@@ -62,6 +62,9 @@ pub(crate) struct RunArgs {
     /// which the other end's cellpace must understand and which sprout needs
     #[arg(long, value_enum, default_value_t = Driver::Gate)]
     driver: Driver,
+    /// Connections to the same peer share one controller's window instead of having one each
+    #[arg(long, conflicts_with = "driver")]
+    share: bool,
     /// Seed of what is random in the controllers
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
@@ -117,7 +120,8 @@ fn start(args: &RunArgs, cc: ControllerSpec, rules: &Rules) -> Result<ExitCode, 
     let library = Library::find()?;
     let report = Report::open(args).map_err(Stop::Failure)?;
     let launch = Launch::prepare()?;
-    let options = FlowOptions { seed: args.seed, ..FlowOptions::new(cc) };
+    let share = args.share.then_some(Share { weight: 1 });
+    let options = FlowOptions { seed: args.seed, share, ..FlowOptions::new(cc) };
     let framed = args.driver == Driver::ClientServer;
     let config = BrokerConfig { framed, ..BrokerConfig::new(options) };
     let broker = Broker::start(Engine::new(), config, move |closed| report.tell(&closed))?;

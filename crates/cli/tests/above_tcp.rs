@@ -46,6 +46,11 @@ fn can_run() -> bool {
 
 /// A download through 12 Mbit/s with a base RTT of 40 ms, in a network namespace of its own.
 fn download(cc: Option<&str>) -> Seen {
+    downloads(cc, 1)
+}
+
+/// The same several times at once.
+fn downloads(cc: Option<&str>, clients: u32) -> Seen {
     let folder = Folder::new();
     let program = env!("CARGO_BIN_EXE_cellpace");
     let under = cc.map(|cc| format!("'{program}' run --drain 1s --json flows --cc {cc} --"));
@@ -54,7 +59,8 @@ fn download(cc: Option<&str>) -> Seen {
         {} {PYTHON} {SERVER} 9000 cubic & server=$!
         sleep 1
         '{program}' link --quiet --rate 12mbit --rtt 40ms --skip 2s --duration {SECONDS}s \
-            --json out.json -- bash -c 'exec cat </dev/tcp/$CELLPACE_HOST/9000 >/dev/null'
+            --json out.json -- bash -c 'for i in $(seq {clients}); do
+                cat </dev/tcp/$CELLPACE_HOST/9000 >/dev/null & done; wait'
         kill $server; wait $server; true",
         under.unwrap_or_default(),
     );
@@ -65,7 +71,8 @@ fn download(cc: Option<&str>) -> Seen {
     let json: Value = serde_json::from_slice(&folder.read("out.json")).unwrap();
     let figure = |name: &str| json["runs"][0].pointer(name).and_then(Value::as_f64).unwrap();
     let flow = fs::read(folder.path("flows")).ok();
-    let flow: Option<Value> = flow.map(|text| serde_json::from_slice(&text).unwrap());
+    let first = |text: Vec<u8>| serde_json::Deserializer::from_slice(&text).into_iter().next();
+    let flow: Option<Value> = flow.and_then(first).map(Result::unwrap);
     Seen {
         rtt_ms: flow.and_then(|flow| flow["rtt_ms"].as_f64()),
         mbps: figure("/throughput_mbps"),
@@ -105,4 +112,16 @@ fn alcc_t8_alcc_t13_a_static_window_steers_tcp_and_its_rtt_is_the_paths() {
     let double = download(Some("fixed:cwnd=83pkts"));
     assert!(double.mbps > 11.5, "{} Mbit/s", double.mbps);
     assert!((35.0..50.0).contains(&double.median_ms), "{} ms", double.median_ms);
+}
+
+#[test]
+fn flows_that_share_a_window_keep_the_queue_of_one() {
+    if !can_run() {
+        return;
+    }
+    let shared = downloads(Some("fixed:cwnd=41pkts --share"), 4);
+    assert!(shared.mbps > 0.85 * 12.0, "{} Mbit/s", shared.mbps);
+    assert!(shared.median_ms < 10.0, "{} ms", shared.median_ms);
+    let own = downloads(Some("fixed:cwnd=41pkts"), 4);
+    assert!(own.median_ms > 80.0, "four windows where there is room for one: {}", own.median_ms);
 }
