@@ -91,7 +91,7 @@ def many(jobs):
         for name, run in pool.map(one, jobs):
             if run is not None:
                 found.setdefault(name, []).append(run)
-            print(name, run and {k: round(v, 3) for k, v in run.items() if k != "flows"}, flush=True)
+            print(name, run and {k: v for k, v in run.items() if k != "flows"}, flush=True)
     return found
 
 
@@ -308,10 +308,11 @@ def main():
     if shutil.which("nginx") is None or os.geteuid() != 0 or not TRACES:
         sys.exit("needs root, nginx and the real traces (CELLPACE_TRACES)")
     document = json.loads(out.read_text()) if out.exists() else {}
-    document |= {part: parts[part]() for part in wanted}
-    aside = out.with_suffix(".new")
-    aside.write_text(json.dumps(document, indent=1) + "\n")
-    aside.replace(out)
+    for part in wanted:
+        document[part] = parts[part]()
+        aside = out.with_suffix(".new")
+        aside.write_text(json.dumps(document, indent=1) + "\n")
+        aside.replace(out)
 
 
 if __name__ == "__main__":
