@@ -372,8 +372,9 @@ impl Server {
         // Duplicates of the descriptors may exist elsewhere; the kernel would go on reporting.
         let _ = epoll::delete(&self.epoll, relay.tcp());
         let _ = epoll::delete(&self.epoll, relay.local());
-        drop(relay);
+        // Whoever sees its end of the pair close can ask why.
         shared.end(outcome);
+        drop(relay);
         self.free.push(at);
     }
 }
