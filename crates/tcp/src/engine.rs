@@ -372,9 +372,8 @@ impl Server {
         // Duplicates of the descriptors may exist elsewhere; the kernel would go on reporting.
         let _ = epoll::delete(&self.epoll, relay.tcp());
         let _ = epoll::delete(&self.epoll, relay.local());
-        // Whoever sees its end of the pair close can ask why.
-        shared.end(outcome);
         drop(relay);
+        shared.end(outcome);
         self.free.push(at);
     }
 }

@@ -374,6 +374,11 @@ impl Relay {
             return Err(Errno::CONNRESET);
         }
         if !self.finished && self.lower.is_drained(self.local.is_ended()) {
+            if self.shared.is_aborted() {
+                // Aborted and closed since this turn began: the end that was read is no end.
+                socket::reset(self.tcp.as_fd());
+                return Err(Errno::CONNABORTED);
+            }
             self.finished = true;
             shutdown(&self.tcp, Shutdown::Write)?;
         }
