@@ -246,6 +246,11 @@ fn a_destination_that_refuses_closes_the_client() {
     let mut client = proxy.connect();
     assert!(matches!(client.read(&mut [0]), Ok(0) | Err(_)));
     proxy.await_metric("cellpace_proxy_refused_total{reason=\"unreachable\"} 1");
+    // The metric comes first.
+    let end = std::time::Instant::now() + PATIENCE;
+    while proxy.closed.lock().unwrap().is_empty() && std::time::Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(2));
+    }
     assert!(proxy.closed.lock().unwrap()[0].contains("cannot reach"));
 }
 
