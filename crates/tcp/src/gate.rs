@@ -10,9 +10,12 @@ use crate::pieces::Pieces;
 /// one by one.
 const MOST_PER_CALL: u64 = 10;
 
-/// What goes to TCP in one call takes the path no longer than this: the gate learns of a call's
-/// arrival as a whole.
-const CALL_SPAN: Span = Span::from_millis(1);
+/// What goes to TCP in one call takes the path no longer than this, but for a single packet: the
+/// gate learns of a call's arrival as a whole. On links of up to 50 Mbit/s that is packet by
+/// packet, which has a second use: a full segment that ends a call carries PSH, and Linux as a
+/// receiver (others too) acknowledges it at once when the application has read it, instead of
+/// every second segment. Controllers hear of each arrival then, as above UDP.
+const CALL_SPAN: Span = Span::from_micros(500);
 
 /// Packets above a TCP connection under a controller.
 pub(crate) struct Gate {
@@ -163,20 +166,19 @@ impl Gate {
         if self.sender.ready(now, bytes + self.overhead) { bytes } else { 0 }
     }
 
+    /// One while nothing is known of the path.
     fn packets_per_call(&self) -> u64 {
+        let Some(srtt) = self.rtt().smoothed() else { return 1 };
         let packet = self.packet_bytes();
-        if let Some(pacing) = self.controller().pacing() {
-            // As Linux sizes the bursts of its own pacing: a millisecond's worth.
-            let in_span = pacing.rate.as_bytes_per_sec() * CALL_SPAN.as_secs_f64();
-            return ((in_span as u64).max(pacing.burst) / packet).clamp(1, MOST_PER_CALL);
-        }
-        let Some(srtt) = self.rtt().smoothed() else { return MOST_PER_CALL };
         let cwnd = self.controller().cwnd();
         let in_span = u128::from(cwnd) * u128::from(CALL_SPAN.as_nanos())
-            / u128::from(srtt.as_nanos().max(1))
-            / u128::from(packet);
+            / u128::from(srtt.as_nanos().max(1));
         let in_span = u64::try_from(in_span).unwrap_or(u64::MAX);
-        in_span.min(cwnd / packet / 8).clamp(1, MOST_PER_CALL)
+        let paced = self.controller().pacing().map_or(u64::MAX, |pacing| {
+            (pacing.rate.as_bytes_per_sec() * CALL_SPAN.as_secs_f64()) as u64
+        });
+        let bytes = in_span.min(paced).min(cwnd / 8);
+        (bytes / packet).clamp(1, MOST_PER_CALL)
     }
 
     /// TCP took `count` bytes of the `queued` ones.
