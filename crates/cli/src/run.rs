@@ -13,7 +13,7 @@ use cellpace_run::{
     Broker, BrokerConfig, Closed, Direction, Launch, Library, Network, Networks, Ports, Rules,
     RunError, check_program,
 };
-use cellpace_tcp::{Engine, FlowOptions, Outcome, Share};
+use cellpace_tcp::{Below, Engine, FlowOptions, Outcome, Share};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
@@ -65,6 +65,11 @@ pub(crate) struct RunArgs {
     /// Connections to the same peer share one controller's window instead of having one each
     #[arg(long, conflicts_with = "driver")]
     share: bool,
+    /// What TCP itself uses below the controller: auto (as it is, but Reno in place of Cubic until
+    /// the first loss, because Cubic ends its slow start when delay grows), keep (as it is), or a
+    /// name that the kernel knows
+    #[arg(long, default_value = "auto", value_name = "NAME")]
+    below: Below,
     /// Seed of what is random in the controllers
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
@@ -121,7 +126,8 @@ fn start(args: &RunArgs, cc: ControllerSpec, rules: &Rules) -> Result<ExitCode, 
     let report = Report::open(args).map_err(Stop::Failure)?;
     let launch = Launch::prepare()?;
     let share = args.share.then_some(Share { weight: 1 });
-    let options = FlowOptions { seed: args.seed, share, ..FlowOptions::new(cc) };
+    let options =
+        FlowOptions { seed: args.seed, share, below: args.below.clone(), ..FlowOptions::new(cc) };
     let framed = args.driver == Driver::ClientServer;
     let config = BrokerConfig { framed, ..BrokerConfig::new(options) };
     let broker = Broker::start(Engine::new(), config, move |closed| report.tell(&closed))?;

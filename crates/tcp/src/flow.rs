@@ -7,8 +7,8 @@ use std::time::Duration;
 use cellpace_base::{Span, Time};
 use cellpace_cc::{ControllerSpec, Event};
 
-use crate::Engine;
 use crate::framed::{FramedError, Role};
+use crate::{Below, Engine};
 
 /// How a connection shall be controlled.
 #[derive(Debug, Clone)]
@@ -19,8 +19,8 @@ pub struct FlowOptions {
     pub seed: u64,
     /// Bytes that wait for the controller at most, beside what the local socket holds.
     pub queue: usize,
-    /// What TCP itself shall use below the controller (`TCP_CONGESTION`); as it is by default.
-    pub below: Option<String>,
+    /// What TCP itself uses below the controller.
+    pub below: Below,
     /// How the controller learns what arrived.
     pub driver: DriverChoice,
     /// Bounds of the client/server driver.
@@ -101,7 +101,7 @@ impl FlowOptions {
             cc,
             seed: 1,
             queue: Self::QUEUE,
-            below: None,
+            below: Below::default(),
             driver: DriverChoice::Gate,
             framing: FramingLimits::default(),
             share: None,

@@ -37,6 +37,8 @@ pub(crate) struct Gate {
     last_stamp: Stamp,
     last_block: Option<Time>,
     blocks: u64,
+    /// The controller was told of a timeout, and nothing was heard since.
+    timed_out: bool,
     numbers: Vec<Arrived>,
     lost: Vec<u64>,
 }
@@ -63,6 +65,7 @@ impl Gate {
             last_stamp: Stamp::default(),
             last_block: None,
             blocks: 0,
+            timed_out: false,
             numbers: Vec::new(),
             lost: Vec::new(),
         }
@@ -249,7 +252,17 @@ impl Gate {
         self.latest = self.latest.max(when);
         self.sender.on_ack(self.latest, &self.numbers, |_, _| {});
         self.numbers.clear();
+        if std::mem::take(&mut self.timed_out) {
+            self.leave_to_tcp();
+        }
         self.retransmit();
+    }
+
+    /// What the timer gave up stays with the numbers it has, whatever TCP did meanwhile: when TCP
+    /// sent it again is not known, and an RTT that is too short would mislead a controller for
+    /// longer than one that is missing (Karn).
+    fn leave_to_tcp(&mut self) {
+        while self.sender.sent_mut().next_lost().is_some() {}
     }
 
     /// TCP sends again what was lost; the books follow.
@@ -268,16 +281,23 @@ impl Gate {
         if self.is_idle() && !waiting {
             return None;
         }
-        match (self.sender.controller_deadline(), self.sender.release_deadline()) {
-            (Some(controller), Some(release)) => Some(controller.min(release)),
-            (controller, release) => controller.or(release),
+        match (self.sender.controller_deadline(), self.sender.packet_deadline()) {
+            (Some(controller), Some(packet)) => Some(controller.min(packet)),
+            (controller, packet) => controller.or(packet),
         }
     }
 
-    /// Does what is due.
+    /// Does what is due. The controller hears of a timeout where it would above UDP, although
+    /// TCP's own timer, which is slower, sends again: outages are what some controllers start
+    /// anew after. Should the path have been slow only, the first ack shows it.
     pub(crate) fn on_timer(&mut self, now: Time) {
         self.latest = self.latest.max(now);
-        self.sender.on_controller_deadline(self.latest);
+        let before = self.sender.sent().counts().timeouts;
+        self.sender.on_timer(self.latest);
+        self.timed_out |= self.sender.sent().counts().timeouts > before;
+        if !self.timed_out {
+            self.retransmit();
+        }
     }
 
     /// Nothing is to be done for a while.
@@ -295,7 +315,7 @@ mod tests {
     use super::*;
     use std::sync::{Arc, Mutex};
 
-    use cellpace_cc::{Ack, Loss, Pacing, Rate, SentPacket};
+    use cellpace_cc::{Ack, Loss, Pacing, Rate, SentPacket, Spurious, Timeout};
     use proptest::prelude::*;
 
     const MSS: u64 = 1448;
@@ -306,6 +326,8 @@ mod tests {
         acks: Vec<Vec<(u64, Span, u64)>>,
         lost: Vec<u64>,
         blocks: Vec<Time>,
+        timeouts: Vec<Time>,
+        undone: u32,
         sent: u64,
     }
 
@@ -326,6 +348,14 @@ mod tests {
         }
         fn on_loss(&mut self, loss: &Loss<'_>) {
             self.log.lock().unwrap().lost.extend(loss.packets.iter().map(|p| p.number));
+        }
+        fn on_timeout(&mut self, timeout: &Timeout) {
+            self.log.lock().unwrap().timeouts.push(timeout.now);
+        }
+        fn on_spurious(&mut self, spurious: &Spurious<'_>) {
+            if matches!(spurious, Spurious::Timeout { .. }) {
+                self.log.lock().unwrap().undone += 1;
+            }
         }
         fn on_block(&mut self, block: &Block) {
             self.log.lock().unwrap().blocks.push(block.now);
@@ -449,6 +479,43 @@ mod tests {
         let log = log.lock().unwrap();
         let last = &log.acks[2];
         assert_eq!(last[0], (8, Span::from_millis(41), 108), "RTT of the retransmission");
+        assert_eq!(gate.in_flight(), 0);
+    }
+
+    /// Ten packets in flight on a path of 40 ms on which nothing comes any more.
+    fn silent() -> (Gate, Arc<Mutex<Log>>) {
+        let (mut gate, log) = gate(10 * WIRE);
+        release(&mut gate, Time::ZERO, &mut 1448);
+        gate.on_acked(Time::from_millis(40), MSS);
+        release(&mut gate, Time::from_millis(40), &mut (10 * MSS as usize));
+        (gate, log)
+    }
+
+    #[test]
+    fn an_outage_is_a_timeout_until_the_first_ack() {
+        let (mut gate, log) = silent();
+        let due = gate.next_deadline(false).unwrap();
+        gate.on_timer(due);
+        assert_eq!(log.lock().unwrap().timeouts, [due]);
+        assert_eq!(gate.in_flight(), 0, "as the controller sees it");
+        gate.on_acked(Time::from_millis(900), 3 * MSS);
+        let log = log.lock().unwrap();
+        assert_eq!(log.undone, 1, "the path was only slow");
+        assert_eq!(log.acks[1][0], (1, Span::from_millis(860), 101));
+        assert_eq!(gate.in_flight(), 8 * WIRE);
+    }
+
+    #[test]
+    fn what_timed_out_has_no_rtt_when_newer_packets_come_first() {
+        let (mut gate, log) = silent();
+        gate.on_timer(gate.next_deadline(false).unwrap());
+        release(&mut gate, Time::from_millis(500), &mut (4 * MSS as usize));
+        gate.on_sacked(Time::from_millis(541), 10, 1);
+        gate.on_acked(Time::from_millis(590), 15 * MSS);
+        let log = log.lock().unwrap();
+        assert_eq!(log.undone, 0);
+        let newer: Vec<u64> = log.acks[1..].iter().flatten().map(|packet| packet.0).collect();
+        assert_eq!(newer, [11, 12, 13, 14], "of those that TCP sent again the time is unknown");
         assert_eq!(gate.in_flight(), 0);
     }
 

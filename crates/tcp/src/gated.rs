@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use cellpace_base::{Random, Span, Time};
 use cellpace_cc::{Event, Setup};
 
+use crate::below::Start;
 use crate::gate::Gate;
 use crate::group::Member;
 use crate::local::Local;
@@ -38,6 +39,7 @@ pub(crate) struct Gated {
     base: u64,
     received: u64,
     member: Option<Member>,
+    start: Start,
 }
 
 impl Gated {
@@ -70,6 +72,7 @@ impl Gated {
             base,
             received: 0,
             member,
+            start: Start::new(tcp, &options.below, &info),
         })
     }
 
@@ -106,6 +109,7 @@ impl Gated {
             self.gate.resegment(u64::from(info.mss));
         }
         self.info = info;
+        self.start.on_info(tcp, &info);
         self.gate.on_acked(now, info.bytes_acked.saturating_sub(self.base));
         if info.sacked > 0 {
             let holes = info.lost.max(1) as usize;

@@ -13,6 +13,7 @@
 
 pub mod framed;
 
+mod below;
 mod engine;
 mod error;
 mod flow;
@@ -30,6 +31,7 @@ mod stream;
 #[cfg(feature = "tokio")]
 mod tokio_stream;
 
+pub use below::Below;
 pub use engine::Engine;
 pub use error::TcpError;
 pub use flow::{DriverChoice, FlowHandle, FlowOptions, FlowStats, FramingLimits, Outcome, Share};

@@ -10,6 +10,7 @@ use cellpace_cc::ControllerSpec;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv, send};
 
+use crate::below;
 use crate::flow::{Outcome, Shared};
 use crate::framed::FramedError;
 use crate::framer::Framer;
@@ -106,10 +107,7 @@ impl Relay {
         rustix::io::ioctl_fionbio(&local, true).map_err(|e| setup("non-blocking")(e.into()))?;
         // Without it a short packet waits for the ack of the one before.
         socket2::SockRef::from(&tcp).set_tcp_nodelay(true).map_err(setup("TCP_NODELAY"))?;
-        if let Some(name) = &options.below {
-            let set = socket2::SockRef::from(&tcp).set_tcp_congestion(name.as_bytes());
-            set.map_err(setup("TCP_CONGESTION"))?;
-        }
+        below::name(tcp.as_fd(), &options.below).map_err(setup("TCP_CONGESTION"))?;
         let lower = match (options.driver, options.share) {
             (DriverChoice::ClientServer { .. }, Some(_)) => {
                 let source = io::Error::from(io::ErrorKind::Unsupported);

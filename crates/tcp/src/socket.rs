@@ -19,6 +19,12 @@ const TSTAMP_ACK: u32 = 2;
 /// `TCPI_OPT_TIMESTAMPS`.
 const OPTION_TIMESTAMPS: u8 = 1;
 
+/// `TCP_CA_Open`.
+const CA_OPEN: u8 = 0;
+
+/// `TCP_INFINITE_SSTHRESH`.
+const INFINITE: u32 = 0x7fff_ffff;
+
 /// IP and TCP headers without options, and the time stamp option with its padding, in bytes.
 const IPV4_HEADERS: u64 = 40;
 const IPV6_HEADERS: u64 = 60;
@@ -30,6 +36,8 @@ const TIMESTAMPS_OPTION: u64 = 12;
 pub(crate) struct TcpInfo {
     /// Payload of a full segment in bytes.
     pub(crate) mss: u32,
+    /// Whether TCP sees nothing amiss: no reordering, loss or recovery.
+    pub(crate) is_open: bool,
     /// Whether segments carry the time stamp option.
     pub(crate) timestamps: bool,
     /// Segments that TCP takes to be on their way: neither acknowledged nor lost.
@@ -38,6 +46,8 @@ pub(crate) struct TcpInfo {
     pub(crate) sacked: u32,
     /// Segments that TCP takes for lost.
     pub(crate) lost: u32,
+    /// TCP's own slow start threshold in segments, very large before the first loss.
+    pub(crate) ssthresh: u32,
     /// TCP's own window in segments.
     pub(crate) cwnd: u32,
     /// Segments sent again, ever.
@@ -80,15 +90,22 @@ impl TcpInfo {
         };
         Self {
             mss: word(16),
+            is_open: raw[1] == CA_OPEN,
             timestamps: raw[5] & OPTION_TIMESTAMPS != 0,
             // tcp_packets_in_flight(): unacked - sacked - lost + retrans
             in_network: (word(24) + word(36)).saturating_sub(word(28) + word(32)),
             sacked: word(28),
             lost: word(32),
+            ssthresh: word(76),
             cwnd: word(80),
             retransmissions: word(100),
             bytes_acked: long(120),
         }
+    }
+
+    /// Whether nothing has ended TCP's first slow start yet.
+    pub(crate) fn in_first_slow_start(&self) -> bool {
+        self.ssthresh >= INFINITE
     }
 
     /// Headers that go with every segment, in bytes.
