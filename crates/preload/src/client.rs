@@ -22,7 +22,14 @@ static AWAY_UNTIL: AtomicU64 = AtomicU64::new(0);
 /// Hands a TCP socket to the launcher. With success it is the launcher's, and the application's
 /// end is returned; otherwise it is as it was.
 pub(crate) fn adopt(tcp: c_int, nonblocking: bool, outgoing: bool) -> Option<Fd> {
-    ask(Ask::Adopt { nonblocking, outgoing }, Some(tcp)).map(|(_, fd)| fd)
+    ask(Ask::Adopt { nonblocking, outgoing, connecting: false }, Some(tcp)).map(|(_, fd)| fd)
+}
+
+/// Hands a TCP socket over that is being connected. The application's end cannot be written to
+/// until it is, or until that has failed.
+pub(crate) fn adopt_opening(tcp: c_int) -> Option<Fd> {
+    let ask_for = Ask::Adopt { nonblocking: true, outgoing: true, connecting: true };
+    ask(ask_for, Some(tcp)).map(|(_, fd)| fd)
 }
 
 /// A flow's TCP socket, and what the flow holds that TCP has not got yet.

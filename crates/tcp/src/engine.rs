@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -17,6 +17,7 @@ use crate::flow::Shared;
 use crate::group::{Groups, Member};
 use crate::local::Report;
 use crate::relay::{Next, Relay};
+use crate::socket::Settings;
 use crate::{FlowHandle, FlowOptions, Outcome, TcpError};
 
 /// Serves the flows of a process with one thread, which lives as long as there are flows.
@@ -27,6 +28,9 @@ use crate::{FlowHandle, FlowOptions, Outcome, TcpError};
 pub struct Engine {
     inner: Arc<Mutex<Option<Running>>>,
     groups: Arc<Groups>,
+    /// Flows at once; `None`: as many as there may be.
+    most: Option<usize>,
+    open: Arc<AtomicUsize>,
 }
 
 /// What the thread and its clients share.
@@ -47,6 +51,24 @@ enum Command {
 struct Incoming {
     relay: Box<Relay>,
     shared: Arc<Shared>,
+    _slot: Slot,
+}
+
+/// A flow's place among those that there may be at once.
+struct Slot(Arc<AtomicUsize>);
+
+impl Slot {
+    fn take(open: &Arc<AtomicUsize>, most: Option<usize>) -> Option<Self> {
+        let before = open.fetch_add(1, Ordering::Relaxed);
+        let slot = Self(open.clone());
+        most.is_none_or(|most| before < most).then_some(slot)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl std::fmt::Debug for Engine {
@@ -61,6 +83,11 @@ impl Engine {
         Self::default()
     }
 
+    /// An engine that takes no more than so many flows at once.
+    pub fn limited(most: usize) -> Self {
+        Self { most: Some(most), ..Self::default() }
+    }
+
     /// Takes over a connected TCP socket. The application reads and writes the other end of the
     /// stream socket pair that `local` is one end of. What is sent before belongs to nobody's
     /// window.
@@ -69,17 +96,48 @@ impl Engine {
     /// pace; if the TCP socket's `SO_LINGER` is on with a time of zero, the connection is reset.
     ///
     /// # Errors
-    /// When `tcp` is not a connected TCP socket, or a resource is missing. Both descriptors are
-    /// closed then: who wants to go on without a controller keeps a duplicate.
+    /// When `tcp` is not a connected TCP socket, or a resource is missing: descriptors, memory,
+    /// a thread, or room within [`limited`](Self::limited). Both descriptors are given up then, and
+    /// the connection is as it was: who wants to go on without a controller keeps `tcp`, too.
     pub fn adopt(
         &self,
-        tcp: OwnedFd,
+        tcp: impl Into<Arc<OwnedFd>>,
         local: OwnedFd,
         options: &FlowOptions,
     ) -> Result<FlowHandle, TcpError> {
+        let tcp = tcp.into();
+        let before = Settings::of(tcp.as_fd());
+        let adopted = self.try_adopt(tcp.clone(), local, options);
+        if adopted.is_err() {
+            before.restore(tcp.as_fd());
+        }
+        adopted
+    }
+
+    /// Whether another flow would be taken now, as far as that can be told, beside `coming` others
+    /// that are still to come.
+    pub fn has_room(&self, coming: usize) -> bool {
+        let taken = self.open.load(Ordering::Relaxed) + coming;
+        self.most.is_none_or(|most| taken < most) && has_memory()
+    }
+
+    fn try_adopt(
+        &self,
+        tcp: Arc<OwnedFd>,
+        local: OwnedFd,
+        options: &FlowOptions,
+    ) -> Result<FlowHandle, TcpError> {
+        let refused = |what, source| TcpError::Setup { what, source };
+        let slot = Slot::take(&self.open, self.most).ok_or_else(|| {
+            refused("flows", io::Error::other("there are as many as there may be"))
+        })?;
+        if !has_memory() {
+            return Err(refused("memory", io::ErrorKind::OutOfMemory.into()));
+        }
         let shared = Arc::new(Shared::default());
         let relay = Relay::new(tcp, local, options, &self.groups, shared.clone(), now())?;
-        let incoming = Incoming { relay: Box::new(relay), shared: shared.clone() };
+        let incoming =
+            Incoming { relay: Box::new(relay), shared: shared.clone(), _slot: slot };
         let mut inner = self.lock();
         match &mut *inner {
             Some(running) if running.is_ours() => {
@@ -129,6 +187,18 @@ impl Running {
 fn lock(inner: &Mutex<Option<Running>>) -> MutexGuard<'_, Option<Running>> {
     // Nothing that panics happens while it is held.
     inner.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether memory is left. Where a small piece cannot be had, the program ends: a flow is only
+/// taken as long as there is much more than it begins with.
+fn has_memory() -> bool {
+    const SPARE: usize = 1 << 20;
+    let mut spare = Vec::<u8>::new();
+    // It is not touched, and goes at once: the system only says whether there is room.
+    let is_there = spare.try_reserve_exact(SPARE).is_ok();
+    // The compiler would do without what is not used.
+    std::hint::black_box(&mut spare);
+    is_there
 }
 
 /// Starts the thread with all signals blocked: handlers belong to the application's threads.
@@ -368,7 +438,7 @@ impl Server {
         self.set_timer(at, None);
         let place = &mut self.places[at];
         place.generation = place.generation.wrapping_add(1) & GENERATIONS;
-        let Some(Incoming { relay, shared }) = place.flow.take() else { return };
+        let Some(Incoming { relay, shared, _slot }) = place.flow.take() else { return };
         // Duplicates of the descriptors may exist elsewhere; the kernel would go on reporting.
         let _ = epoll::delete(&self.epoll, relay.tcp());
         let _ = epoll::delete(&self.epoll, relay.local());

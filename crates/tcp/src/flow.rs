@@ -21,6 +21,10 @@ pub struct FlowOptions {
     pub queue: usize,
     /// What TCP itself uses below the controller.
     pub below: Below,
+    /// Bytes that TCP may hold, sent or not (`SO_SNDBUF`), which bounds what is in flight; `None`:
+    /// as many as the kernel thinks right, which grow with the window. The kernel may grant less:
+    /// [`FlowStats::send_buffer`].
+    pub send_buffer: Option<u32>,
     /// How the controller learns what arrived.
     pub driver: DriverChoice,
     /// Bounds of the client/server driver.
@@ -41,6 +45,21 @@ pub enum DriverChoice {
         /// Which end this is.
         role: Role,
     },
+}
+
+impl DriverChoice {
+    /// So long a peer that connected may be silent before what is said to it first goes out plain.
+    const HELLO_WAIT: Span = Span::from_millis(500);
+
+    /// The client/server driver as it fits who made the connection: who opened it says hello,
+    /// and who accepted it answers to one and is plain without.
+    pub fn client_server(outgoing: bool) -> Self {
+        let role = match outgoing {
+            true => Role::Connect,
+            false => Role::Listen { wait: Some(Self::HELLO_WAIT) },
+        };
+        Self::ClientServer { role }
+    }
 }
 
 /// Bounds of the client/server driver.
@@ -102,6 +121,7 @@ impl FlowOptions {
             seed: 1,
             queue: Self::QUEUE,
             below: Below::default(),
+            send_buffer: None,
             driver: DriverChoice::Gate,
             framing: FramingLimits::default(),
             share: None,
@@ -134,6 +154,8 @@ pub struct FlowStats {
     pub retransmissions: u64,
     /// How often TCP refused data that the controller allowed.
     pub blocks: u64,
+    /// Bytes that TCP may hold, where [`FlowOptions::send_buffer`] chose: as granted.
+    pub send_buffer: Option<u64>,
 }
 
 /// How a flow ended.

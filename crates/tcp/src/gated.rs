@@ -40,6 +40,8 @@ pub(crate) struct Gated {
     received: u64,
     member: Option<Member>,
     start: Start,
+    /// Memory for bytes that came could not be had.
+    starved: bool,
 }
 
 impl Gated {
@@ -73,6 +75,7 @@ impl Gated {
             received: 0,
             member,
             start: Start::new(tcp, &options.below, &info),
+            starved: false,
         })
     }
 
@@ -169,8 +172,16 @@ impl Gated {
 
     pub(crate) fn handle_input(&mut self, bytes: &[u8], local: &mut Local) {
         self.received += bytes.len() as u64;
-        let given = local.give(bytes);
-        self.back.extend_from_slice(&bytes[given..]);
+        let rest = &bytes[local.give(bytes)..];
+        match self.back.try_reserve(rest.len()) {
+            Ok(()) => self.back.extend_from_slice(rest),
+            Err(_) => self.starved = true,
+        }
+    }
+
+    /// Whether memory for what came from either side could not be had. The flow cannot go on.
+    pub(crate) fn is_starved(&self) -> bool {
+        self.starved || self.queue.is_starved()
     }
 
     pub(crate) fn hand_over(&mut self, local: &mut Local) {
@@ -227,6 +238,7 @@ impl Gated {
             min_rtt: rtt.minimum(),
             retransmissions: u64::from(self.info.retransmissions),
             blocks: self.gate.blocks(),
+            send_buffer: None,
         }
     }
 

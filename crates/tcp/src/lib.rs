@@ -35,6 +35,7 @@ pub use below::Below;
 pub use engine::Engine;
 pub use error::TcpError;
 pub use flow::{DriverChoice, FlowHandle, FlowOptions, FlowStats, FramingLimits, Outcome, Share};
+pub use socket::granted_send_buffer;
 pub use stream::AlccStream;
 #[cfg(feature = "tokio")]
 pub use tokio_stream::AsyncAlccStream;

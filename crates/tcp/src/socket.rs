@@ -150,6 +150,65 @@ pub(crate) fn stamp_acks(socket: BorrowedFd<'_>) -> io::Result<()> {
         .or_else(|_| set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags))
 }
 
+/// Chooses how many bytes TCP may hold, and returns how many the kernel granted.
+///
+/// # Errors
+/// When the kernel refuses.
+pub(crate) fn set_send_buffer(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<u64> {
+    let socket = socket2::SockRef::from(&socket);
+    socket.set_send_buffer_size(bytes as usize)?;
+    // socket(7): the kernel doubles what it grants, for its own needs, and says so when asked.
+    Ok(socket.send_buffer_size()? as u64 / 2)
+}
+
+/// How many bytes the system grants a TCP socket that asks for a send buffer of `bytes`: at most
+/// `net.core.wmem_max`, and never very few.
+///
+/// # Errors
+/// When a socket cannot be had.
+pub fn granted_send_buffer(bytes: u32) -> io::Result<u64> {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
+    set_send_buffer(std::os::fd::AsFd::as_fd(&socket), bytes)
+}
+
+/// What a flow changes of a socket, as it was: where the flow does not come about, the connection
+/// goes on as if nothing had been tried. Stamps above all must end: they are reported as errors to
+/// whoever waits for the socket.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    nodelay: Option<bool>,
+    congestion: Option<Vec<u8>>,
+    nonblocking: Option<bool>,
+}
+
+impl Settings {
+    pub(crate) fn of(socket: BorrowedFd<'_>) -> Self {
+        let options = socket2::SockRef::from(&socket);
+        let flags = rustix::fs::fcntl_getfl(socket).ok();
+        Self {
+            nodelay: options.tcp_nodelay().ok(),
+            congestion: options.tcp_congestion().ok(),
+            nonblocking: flags.map(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK)),
+        }
+    }
+
+    pub(crate) fn restore(&self, socket: BorrowedFd<'_>) {
+        // What cannot be put back was not changed either.
+        let _ = set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, 0);
+        let options = socket2::SockRef::from(&socket);
+        if let Some(nodelay) = self.nodelay {
+            let _ = options.set_tcp_nodelay(nodelay);
+        }
+        if let Some(name) = &self.congestion {
+            let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+            let _ = options.set_tcp_congestion(name);
+        }
+        if let Some(nonblocking) = self.nonblocking {
+            let _ = rustix::io::ioctl_fionbio(socket, nonblocking);
+        }
+    }
+}
+
 /// Bytes that TCP was given and the peer has not acknowledged.
 pub(crate) fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;

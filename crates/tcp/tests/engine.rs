@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use cellpace_tcp::{AlccStream, Engine, FlowOptions, Outcome, Share, TcpError};
@@ -206,7 +207,7 @@ fn what_is_no_tcp_socket_is_refused() {
     let engine = Engine::new();
     let (one, _two) = std::os::unix::net::UnixStream::pair().unwrap();
     let (local, _far) = std::os::unix::net::UnixStream::pair().unwrap();
-    let result = engine.adopt(one.into(), local.into(), &options("cubic"));
+    let result = engine.adopt(OwnedFd::from(one), local.into(), &options("cubic"));
     assert!(matches!(result, Err(TcpError::NotTcp(_))), "{result:?}");
 }
 
@@ -338,7 +339,7 @@ fn without_descriptors_a_flow_is_refused() {
     let (local, far) = std::os::unix::net::UnixStream::pair().unwrap();
     let kept = one.try_clone().unwrap();
     limit(libc::RLIMIT_NOFILE, 3);
-    let refused = engine.adopt(one.into(), far.into(), &options("cubic"));
+    let refused = engine.adopt(OwnedFd::from(one), far.into(), &options("cubic"));
     let Err(TcpError::Setup { source, .. }) = refused else { panic!("{refused:?}") };
     assert_eq!(source.raw_os_error(), Some(libc::EMFILE));
     // The connection is still the caller's.

@@ -146,7 +146,7 @@ impl Library {
         let flow = self.next_flow.fetch_add(1, Ordering::Relaxed);
         options.seed = flow;
         let token = token().ok_or_else(|| Failure::new(libc::EIO, "no token"))?;
-        let name = FlowName { flow, owner: Owner::Process, local, peer };
+        let name = FlowName { flow, owner: Owner::Process, not_awaited: false, local, peer };
         let (near, far) = UnixStream::pair().map_err(setup)?;
         bind(&far, &name.encode(token)).map_err(setup)?;
         copy_timeouts(fd, near.as_raw_fd());
