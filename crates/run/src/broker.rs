@@ -21,7 +21,7 @@ use rustix::net::sockopt::{
 };
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
     getpeername, getsockname, listen, recvmsg, sendmsg, shutdown, socket_with, socketpair,
 };
 
@@ -521,9 +521,12 @@ impl Server {
         if self.failed.len() > MOST_REMEMBERED {
             self.failed.pop_front();
         }
-        let _ = shutdown(&far, rustix::net::Shutdown::Both);
-        // What is left unread would be an error of its own.
+        // As with TCP, nothing can be written from the moment on that it looks as if it could. The
+        // hang-up comes last: alone it is not what the program waits for. What is left unread would
+        // be an error of its own.
+        let _ = shutdown(&far, Shutdown::Read);
         drain(&far, filler);
+        let _ = shutdown(&far, Shutdown::Write);
     }
 
     /// The TCP socket of a flow in whichever state.
@@ -680,23 +683,26 @@ fn refuse(client: &OwnedFd) {
 /// Whom a socket is being connected to.
 fn future_peer(tcp: &OwnedFd) -> Option<SocketAddr> {
     let mut storage = MaybeUninit::<libc::sockaddr_storage>::zeroed();
-    let mut len = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
     let (level, name) = (libc::SOL_SOCKET, libc::SO_PEERNAME);
-    // SAFETY: the kernel writes at most `len` bytes, which `storage` has room for.
-    let result = unsafe {
-        libc::getsockopt(tcp.as_raw_fd(), level, name, storage.as_mut_ptr().cast(), &mut len)
-    };
+    let place = storage.as_mut_ptr().cast();
+    // More room than the address takes is refused.
+    let mut lens = [size_of::<libc::sockaddr_in6>(), size_of::<libc::sockaddr_in>()].into_iter();
+    lens.find(|len| {
+        let mut len = *len as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes, which `storage` has room for.
+        0 == unsafe { libc::getsockopt(tcp.as_raw_fd(), level, name, place, &mut len) }
+    })?;
     // SAFETY: any bytes are valid, and all were set to zero at first.
     let storage = unsafe { storage.assume_init() };
     let place = &raw const storage;
     match libc::c_int::from(storage.ss_family) {
-        libc::AF_INET if result == 0 => {
+        libc::AF_INET => {
             // SAFETY: the family says what it is, and the storage is large and aligned enough.
             let address = unsafe { *place.cast::<libc::sockaddr_in>() };
             let ip = Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr));
             Some(SocketAddrV4::new(ip, u16::from_be(address.sin_port)).into())
         }
-        libc::AF_INET6 if result == 0 => {
+        libc::AF_INET6 => {
             // SAFETY: as above.
             let address = unsafe { *place.cast::<libc::sockaddr_in6>() };
             let ip = Ipv6Addr::from(address.sin6_addr.s6_addr);
