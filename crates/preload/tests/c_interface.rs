@@ -126,10 +126,7 @@ fn the_example_echoes_what_it_opens() {
     let Some((_folder, program)) = compile("examples/echo.c", &[]) else { return };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
-    let mut child = Command::new(program).args(["connect",
-        "epoll_create",
-        "epoll_create1",
-        "epoll_ctl", "cubic", &port]).spawn().unwrap();
+    let mut child = Command::new(program).args(["connect", "cubic", &port]).spawn().unwrap();
     let (stream, _) = listener.accept().unwrap();
     assert!(exchange(&stream) == data(), "other data came back");
     drop(stream);
@@ -176,6 +173,9 @@ fn nothing_else_is_exported() {
         "accept",
         "accept4",
         "connect",
+        "epoll_create",
+        "epoll_create1",
+        "epoll_ctl",
         "getpeername",
         "getsockname",
         "getsockopt",
