@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use cellpace_base::{Span, parse_span};
+use cellpace_run::variables::MOST_WORKERS;
 use cellpace_run::{
     Broker, BrokerConfig, Closed, Direction, Launch, Library, Network, Networks, Ports, Rules,
     RunError, check_program,
@@ -49,9 +50,14 @@ pub(crate) struct RunArgs {
     /// Take over accepted (in) or opened (out) connections, or both [default: in; out with --out]
     #[arg(long, value_name = "in|out|both")]
     direction: Option<Direction>,
-    /// Take over so many connections at once; more are plain [default: as many as descriptors allow]
+    /// Take over so many connections at once; more are plain [default: what descriptors allow]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_flows: Option<u32>,
+    /// Divide the connections among so many threads, each with its own limit on descriptors, of
+    /// which a connection needs two
+    #[arg(long, default_value_t = 1, value_name = "N", conflicts_with = "share",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_WORKERS)))]
+    workers: u32,
     /// After the program's end, wait so long for its connections to deliver what it sent
     #[arg(long, default_value = "60s", value_name = "TIME", value_parser = span)]
     drain: Span,
@@ -97,7 +103,9 @@ fn start(args: &RunArgs, options: FlowOptions, rules: &Rules) -> Result<ExitCode
     let library = Library::find()?;
     let report = Report::open(args).map_err(Stop::Failure)?;
     let launch = Launch::prepare()?;
-    let config = BrokerConfig { framed: args.flow.is_framed(), ..BrokerConfig::new(options) };
+    let framed = args.flow.is_framed();
+    let workers = args.workers;
+    let config = BrokerConfig { framed, workers, ..BrokerConfig::new(options) };
     let engine = args.max_flows.map_or_else(Engine::new, |most| Engine::limited(most as usize));
     let broker = Broker::start(engine, config, move |closed| report.tell(&closed))?;
     let running = launch.start(&args.program, &library, &broker, rules)?;

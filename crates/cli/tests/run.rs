@@ -1003,6 +1003,66 @@ fn connections_that_are_cut_are_told_of_and_reset() {
 }
 
 #[test]
+fn several_workers_divide_connections_among_them() {
+    if !can_run() {
+        return;
+    }
+    let folder = Folder::new();
+    let flows = folder.path("flows.jsonl").display().to_string();
+    let mut guinea = Guinea::with(&format!("--cc cubic --workers 3 --json {flows}"), "plain 7");
+    let address = ([127, 0, 0, 1], guinea.port()).into();
+    for _ in 0..7 {
+        assert!(exchange(&connect(address), &data(100_000)) == data(100_000));
+        guinea.says("plain False");
+    }
+    guinea.ends_well();
+    let text = String::from_utf8(folder.read("flows.jsonl")).unwrap();
+    let flow = |line: &str| serde_json::from_str::<Value>(line).unwrap()["flow"].as_u64().unwrap();
+    let mut flows: Vec<u64> = text.lines().map(flow).collect();
+    flows.sort_unstable();
+    assert_eq!(flows, [1, 2, 3, 4, 5, 6, 7], "one after the other has its turn");
+    // Options are asked of the one that has the flow.
+    let mut guinea = Guinea::with("--cc cubic --workers 2", "options");
+    let _stream = guinea.connect();
+    assert_eq!(guinea.json()["idle"], 77);
+    let launcher = guinea.child.id();
+    let tasks = format!("/proc/{launcher}/task");
+    let open = |task: &String| program::names(format!("{tasks}/{task}/fd").as_ref());
+    let mut tables: Vec<_> = program::names(tasks.as_ref()).iter().map(open).collect();
+    tables.sort_unstable();
+    tables.dedup();
+    assert_eq!(tables.len(), 2, "the workers have no descriptors of their own");
+}
+
+#[test]
+fn without_a_thread_in_the_launcher_connections_are_plain_until_there_is_one() {
+    if !can_run() {
+        return;
+    }
+    let mut guinea = Guinea::start("plain 3");
+    let address = ([127, 0, 0, 1], guinea.port()).into();
+    let launcher = guinea.child.id().to_string();
+    let pages = fs::read_to_string(format!("/proc/{launcher}/statm")).unwrap();
+    let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
+    // Not enough for a thread's stack.
+    for (limit, plain) in
+        [((pages * 4096 + (256 << 10)).to_string(), "True"), ("unlimited".to_owned(), "False")]
+    {
+        let limit = format!("--as={limit}:unlimited");
+        let limited = Command::new("prlimit").args(["--pid", &launcher, &limit]).status();
+        if !limited.is_ok_and(|status| status.success()) {
+            eprintln!("skipped: there is no prlimit");
+            return;
+        }
+        assert!(exchange(&connect(address), &data(100_000)) == data(100_000));
+        guinea.says(&format!("plain {plain}"));
+    }
+    assert!(exchange(&connect(address), b"hello") == b"hello");
+    guinea.says("plain False");
+    guinea.ends_well();
+}
+
+#[test]
 fn a_send_buffer_is_told_as_granted_and_too_much_is_warned_of() {
     if !can_run() {
         return;
@@ -1144,6 +1204,9 @@ fn wrong_arguments_are_named() {
     folder.refused("run --json - -- true", "--json");
     folder.refused("run --drain 5 -- true", "--drain");
     folder.refused("run --sndbuf 5 -- true", "--sndbuf");
+    folder.refused("run --workers 0 -- true", "--workers");
+    folder.refused("run --workers 65 -- true", "--workers");
+    folder.refused("run --workers 2 --share -- true", "--share");
     folder.refused("run --max-flows 0 -- true", "--max-flows");
     folder.refused("run --share --driver client-server -- true", "--share");
     folder.refused("run --cc sprout -- true", "--cc: sprout needs an answering half");

@@ -101,7 +101,8 @@ impl Name {
         let mut storage = MaybeUninit::<libc::sockaddr_storage>::zeroed();
         let (level, option, place) = (libc::SOL_SOCKET, libc::SO_PEERNAME, storage.as_mut_ptr());
         // More room than the address takes is refused.
-        let mut lens = [size_of::<libc::sockaddr_in6>(), size_of::<libc::sockaddr_in>()].into_iter();
+        let mut lens =
+            [size_of::<libc::sockaddr_in6>(), size_of::<libc::sockaddr_in>()].into_iter();
         let len = lens.find(|len| {
             let mut len = *len as socklen_t;
             // SAFETY: the kernel writes at most `len` bytes, which `storage` has room for.

@@ -21,11 +21,13 @@ use rustix::net::sockopt::{
 };
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
-    getpeername, getsockname, listen, recvmsg, sendmsg, shutdown, socket_with, socketpair,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
+    accept_with, bind, getpeername, getsockname, listen, recvmsg, sendmsg, shutdown, socket_with,
+    socketpair,
 };
 
 use crate::message::{Answer, Ask, GREETING, REQUEST_LEN, Request, Token};
+use crate::variables::worker_name;
 use crate::{FlowName, Owner, RunError};
 
 /// How a broker treats its clients and its flows.
@@ -41,12 +43,23 @@ pub struct BrokerConfig {
     pub most_clients: usize,
     /// How long a client may take to say what it wants.
     pub patience: Duration,
+    /// Control sockets, each with an engine, threads and a table of descriptors of its own, so
+    /// that the limit on descriptors holds for each of them; up to
+    /// [`MOST_WORKERS`](crate::variables::MOST_WORKERS). Flows of different workers share no
+    /// controller.
+    pub workers: u32,
 }
 
 impl BrokerConfig {
     /// The defaults.
     pub fn new(options: FlowOptions) -> Self {
-        Self { options, framed: false, most_clients: 256, patience: Duration::from_secs(1) }
+        Self {
+            options,
+            framed: false,
+            most_clients: 256,
+            patience: Duration::from_secs(1),
+            workers: 1,
+        }
     }
 }
 
@@ -78,14 +91,22 @@ pub struct Closed {
     pub cut: bool,
 }
 
-/// Serves the control socket, with one thread.
+/// Serves the control socket, with one thread, or several, with one each.
 #[derive(Debug)]
 pub struct Broker {
     name: String,
     token: Token,
+    workers: Vec<Worker>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Worker {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
+
+type Tell = Arc<Mutex<dyn FnMut(Closed) + Send>>;
 
 #[derive(Debug)]
 struct Shared {
@@ -114,7 +135,8 @@ impl Broker {
     /// broker's thread.
     ///
     /// # Errors
-    /// When the socket or the thread cannot be had.
+    /// When a socket or a thread cannot be had, or the system allows no second table of
+    /// descriptors.
     pub fn start(
         engine: Engine,
         config: BrokerConfig,
@@ -122,7 +144,23 @@ impl Broker {
     ) -> Result<Self, RunError> {
         let token: Token = random()?;
         let name = format!("cellpace-run/{:016x}", u64::from_be_bytes(random()?));
-        let listener = control_socket(&name).map_err(RunError::system("the control socket"))?;
+        let tell: Tell = Arc::new(Mutex::new(closed));
+        let mut broker = Self { name, token, workers: Vec::new() };
+        for number in 0..config.workers {
+            let engine = if number == 0 { engine.clone() } else { engine.sibling() };
+            let worker = broker.worker(number, engine, config.clone(), tell.clone())?;
+            broker.workers.push(worker);
+        }
+        Ok(broker)
+    }
+
+    fn worker(
+        &self,
+        number: u32,
+        engine: Engine,
+        config: BrokerConfig,
+        closed: Tell,
+    ) -> Result<Worker, RunError> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = eventfd(0, flags).map_err(RunError::system("an event"))?;
         let shared = Arc::new(Shared {
@@ -132,29 +170,55 @@ impl Broker {
             stop: AtomicBool::new(false),
             cut: AtomicBool::new(false),
         });
-        let server = Server {
-            engine,
-            config,
-            token,
-            listener,
-            reserve: reserve(),
-            shared: shared.clone(),
-            clients: Vec::new(),
-            flows: HashMap::new(),
-            openings: HashMap::new(),
-            failed: VecDeque::new(),
-            next_flow: 1,
-            closed: Box::new(closed),
+        let mut name = self.name.clone().into_bytes();
+        if number > 0 {
+            name.extend(worker_name(number));
+        }
+        let (token, theirs) = (self.token, shared.clone());
+        let (started, whether) = std::sync::mpsc::sync_channel(1);
+        let serve = move || {
+            // In the thread: what it opens from here on is in its own table.
+            let listener = own_descriptors(number).and_then(|()| {
+                control_socket(&name).map_err(RunError::system("the control socket"))
+            });
+            let listener = match listener {
+                Ok(listener) => listener,
+                Err(error) => return drop(started.send(Err(error))),
+            };
+            let server = Server {
+                engine,
+                token,
+                listener,
+                reserve: reserve(),
+                shared: theirs,
+                clients: Vec::new(),
+                flows: HashMap::new(),
+                openings: HashMap::new(),
+                failed: VecDeque::new(),
+                // Who knows a flow's number knows whose it is.
+                next_flow: u64::from(number) + 1,
+                step: u64::from(config.workers),
+                config,
+                closed,
+            };
+            let _ = started.send(Ok(()));
+            server.serve();
         };
         let thread = std::thread::Builder::new().name("cellpace-control".to_owned());
-        let thread =
-            thread.spawn(move || server.serve()).map_err(RunError::system("starting a thread"))?;
-        Ok(Self { name, token, shared, thread: Some(thread) })
+        let thread = thread.spawn(serve).map_err(RunError::system("starting a thread"))?;
+        let gone = |_| RunError::system("starting a thread")(Errno::CANCELED);
+        whether.recv().map_err(gone)??;
+        Ok(Worker { shared, thread: Some(thread) })
     }
 
-    /// The control socket's abstract name.
+    /// The control socket's abstract name; others' begin with it.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// How many control sockets there are.
+    pub fn workers(&self) -> u32 {
+        self.workers.len() as u32
     }
 
     /// What clients must show.
@@ -164,28 +228,28 @@ impl Broker {
 
     /// Flows that have not ended.
     pub fn open_flows(&self) -> usize {
-        *self.shared.open()
+        self.workers.iter().map(|worker| *worker.shared.open()).sum()
     }
 
     /// Waits until all flows have ended; returns how many have not in time.
     pub fn wait(&self, timeout: Duration) -> usize {
-        self.shared.wake();
-        let waited =
-            self.shared.changed.wait_timeout_while(self.shared.open(), timeout, |open| *open > 0);
-        *waited.unwrap_or_else(PoisonError::into_inner).0
+        self.workers.iter().for_each(|worker| worker.shared.wake());
+        let until = Instant::now() + timeout;
+        let waited = self.workers.iter().map(|worker| worker.shared.wait(until));
+        waited.sum()
     }
 
     /// Gives all flows up that have not ended, and tells of them as cut. Those whose data have not
     /// all reached TCP are reset, so that their peers do not take what came for everything; the
     /// others' data are the kernel's business from now on.
     pub fn cut(&self) {
-        self.shared.cut.store(true, Ordering::Release);
+        self.workers.iter().for_each(|one| one.shared.cut.store(true, Ordering::Release));
         self.wait(2 * ABORT_WAIT);
     }
 }
 
 /// Ends the thread. The engine's flows go on.
-impl Drop for Broker {
+impl Drop for Worker {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
         self.shared.wake();
@@ -205,6 +269,13 @@ impl Shared {
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
+    /// Waits until there are no flows; returns how many there are then.
+    fn wait(&self, until: Instant) -> usize {
+        let timeout = until.saturating_duration_since(Instant::now());
+        let waited = self.changed.wait_timeout_while(self.open(), timeout, |open| *open > 0);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
     fn set_open(&self, count: usize) {
         *self.open() = count;
         self.changed.notify_all();
@@ -219,10 +290,20 @@ fn random<const N: usize>() -> Result<[u8; N], RunError> {
     Ok(bytes)
 }
 
-fn control_socket(name: &str) -> Result<OwnedFd, Errno> {
+/// Gives all workers but the first a table of descriptors of their own. It begins as a copy; what
+/// was open before is only a few. Threads that a worker starts share its table.
+fn own_descriptors(number: u32) -> Result<(), RunError> {
+    if number == 0 {
+        return Ok(());
+    }
+    let unshared = nix::sched::unshare(nix::sched::CloneFlags::CLONE_FILES);
+    unshared.map_err(RunError::system("a table of descriptors for a worker"))
+}
+
+fn control_socket(name: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    bind(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
     listen(&socket, 4096)?;
     Ok(socket)
 }
@@ -244,7 +325,9 @@ struct Server {
     openings: HashMap<u64, Opening>,
     failed: VecDeque<Failed>,
     next_flow: u64,
-    closed: Box<dyn FnMut(Closed) + Send>,
+    /// From one flow's number to the next one's.
+    step: u64,
+    closed: Tell,
 }
 
 /// A connection to the control socket that has not said yet what it wants.
@@ -441,7 +524,7 @@ impl Server {
         }
         let connection = Adopted { flow, outgoing, local, peer };
         self.start(connection, Instant::now(), Arc::new(tcp), far)?;
-        self.next_flow += 1;
+        self.next_flow += self.step;
         // If it cannot be sent, the program is gone, and with its end the flow ends.
         send(client, Answer { done: true, queued: 0 }, Some(application.as_fd()));
         Some(())
@@ -482,7 +565,7 @@ impl Server {
         if has_hung_up(client) {
             return None;
         }
-        self.next_flow += 1;
+        self.next_flow += self.step;
         let connection = Adopted { flow, outgoing: true, local, peer };
         let opening =
             Opening { connection, since: Instant::now(), tcp: Arc::new(tcp), far, filler };
@@ -548,7 +631,7 @@ impl Server {
             if flow.handle.stats().queued_bytes > 0 {
                 let _ = flow.handle.wait(until.saturating_duration_since(Instant::now()));
             }
-            (self.closed)(flow.closed(None, true));
+            tell(&self.closed, flow.closed(None, true));
         }
         self.openings.clear();
         self.shared.set_open(0);
@@ -583,7 +666,7 @@ impl Server {
             }
             let has_ended = outcome.is_some() || is_due && is_closed(&flow.tcp);
             if has_ended {
-                closed(flow.closed(outcome, false));
+                tell(closed, flow.closed(outcome, false));
             }
             !has_ended
         });
@@ -591,6 +674,12 @@ impl Server {
             self.shared.set_open(self.flows.len());
         }
     }
+}
+
+fn tell(closed: &Tell, one: Closed) {
+    // Who panicked before has not spoilt the others' reports.
+    let mut closed = closed.lock().unwrap_or_else(PoisonError::into_inner);
+    (*closed)(one);
 }
 
 #[derive(Default)]

@@ -88,6 +88,12 @@ impl Engine {
         Self { most: Some(most), ..Self::default() }
     }
 
+    /// An engine with a thread and flows of its own, which shares nothing with this one but the
+    /// limit on flows.
+    pub fn sibling(&self) -> Self {
+        Self { most: self.most, open: self.open.clone(), ..Self::default() }
+    }
+
     /// Takes over a connected TCP socket. The application reads and writes the other end of the
     /// stream socket pair that `local` is one end of. What is sent before belongs to nobody's
     /// window.
@@ -136,8 +142,7 @@ impl Engine {
         }
         let shared = Arc::new(Shared::default());
         let relay = Relay::new(tcp, local, options, &self.groups, shared.clone(), now())?;
-        let incoming =
-            Incoming { relay: Box::new(relay), shared: shared.clone(), _slot: slot };
+        let incoming = Incoming { relay: Box::new(relay), shared: shared.clone(), _slot: slot };
         let mut inner = self.lock();
         match &mut *inner {
             Some(running) if running.is_ours() => {

@@ -529,7 +529,9 @@ fn there_is_room_again_when_a_flow_has_ended() {
     let engine = Engine::limited(1);
     for _ in 0..3 {
         let (first, peer) = stream(&engine, "cubic");
-        assert!(!engine.has_room(0) && AlccStream::new(&engine, pair().0, &options("cubic")).is_err());
+        assert!(
+            !engine.has_room(0) && AlccStream::new(&engine, pair().0, &options("cubic")).is_err()
+        );
         drop(peer);
         first.shutdown(PATIENCE).unwrap();
         soon("there is no room", || engine.has_room(0));

@@ -333,7 +333,7 @@ fn duplicate(fd: c_int) -> io::Result<OwnedFd> {
 
 fn bind(socket: &UnixStream, name: &[u8]) -> io::Result<()> {
     let too_long = || io::Error::from_raw_os_error(libc::ENAMETOOLONG);
-    let (address, len) = abstract_address(name).ok_or_else(too_long)?;
+    let (address, len) = abstract_address(name, &[]).ok_or_else(too_long)?;
     // SAFETY: the address is as long as is said.
     let result = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
