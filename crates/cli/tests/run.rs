@@ -911,6 +911,15 @@ fn a_stopped_launcher_keeps_a_program_waiting_only_once() {
     let mut guinea = Guinea::start("plain 3");
     let address = ([127, 0, 0, 1], guinea.port()).into();
     signal(&guinea.child, "STOP");
+    // Threads stop one after the other, when they are next scheduled.
+    let tasks = format!("/proc/{}/task", guinea.child.id());
+    let is_stopped = |task: &String| {
+        let stat = fs::read_to_string(format!("{tasks}/{task}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.starts_with('T')
+    };
+    while !program::names(tasks.as_ref()).iter().all(is_stopped) {
+        sleep(Duration::from_millis(1));
+    }
     for patience in [15, 3, 3] {
         let started = Instant::now();
         assert!(exchange(&connect(address), b"hello") == b"hello");

@@ -82,7 +82,10 @@ fn variable(environment: *const *const c_char, name: &str) -> Option<&'static [u
 }
 
 /// The address of an abstract name; `None` if it is too long.
-pub(crate) fn abstract_address(name: &[u8], suffix: &[u8]) -> Option<(libc::sockaddr_un, libc::socklen_t)> {
+pub(crate) fn abstract_address(
+    name: &[u8],
+    suffix: &[u8],
+) -> Option<(libc::sockaddr_un, libc::socklen_t)> {
     let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as _, sun_path: [0; 108] };
     let len = name.len() + suffix.len();
     let place = address.sun_path.get_mut(1..=len)?;
