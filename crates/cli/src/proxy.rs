@@ -274,7 +274,7 @@ fn credentials(text: &str) -> Result<Credentials, String> {
         .ok_or_else(|| "name and password have 1 to 255 bytes each".to_owned())
 }
 
-/// Each connection needs up to eight descriptors. Who set the lower limit did so for programs
+/// Each connection needs up to six descriptors. Who set the lower limit did so for programs
 /// that use `select`.
 fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);

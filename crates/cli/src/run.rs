@@ -29,8 +29,8 @@ use crate::output::complain;
   cellpace run --cc copa --out 22 -- rsync -a folder there:
 
 By default all TCP connections that the program accepts are taken over; its clients, its files and
-the network need no change. Opened connections are taken over with --out or --direction, if the
-program waits for them in connect(). For programs that cannot be preloaded (static ones, Go,
+the network need no change. Opened connections are taken over with --out or --direction.
+For programs that cannot be preloaded (static ones, Go,
 setuid), there is `cellpace proxy`.")]
 pub(crate) struct RunArgs {
     #[command(flatten)]
