@@ -107,7 +107,7 @@ fn start(args: &RunArgs, options: FlowOptions, rules: &Rules) -> Result<ExitCode
     let workers = args.workers;
     let config = BrokerConfig { framed, workers, ..BrokerConfig::new(options) };
     let engine = args.max_flows.map_or_else(Engine::new, |most| Engine::limited(most as usize));
-    let broker = Broker::start(engine, config, move |closed| report.tell(&closed))?;
+    let broker = Broker::start(&engine, &config, move |closed| report.tell(&closed))?;
     let running = launch.start(&args.program, &library, &broker, rules)?;
     let finish = running.wait(&broker, Duration::from_nanos(args.drain.as_nanos()))?;
     if finish.cut > 0 {

@@ -302,10 +302,10 @@ fn take_over_opening(fd: c_int) {
     places.add();
 }
 
-/// Asks a connection that was not awaited how it stands, as programs do by a second call.
+/// Asks a taken-over connection how it stands, as programs do by a second call.
 fn connect_again(fd: c_int, address: *const sockaddr, len: socklen_t) -> Option<c_int> {
     let before = KeepErrno::now();
-    let flow = flow_of(fd).filter(|flow| flow.not_awaited)?;
+    let flow = flow_of(fd)?;
     let lent = fetch(&flow)?;
     drop(before);
     // SAFETY: the kernel checks the pointer.

@@ -125,6 +125,10 @@ const REAP: Duration = Duration::from_millis(200);
 /// How long flows that are cut get to reset their connections.
 const ABORT_WAIT: Duration = Duration::from_millis(500);
 
+/// Connections that are being opened at a time, at most: each holds a full buffer of the kernel,
+/// some 200 kB, and one to nowhere may do so for minutes.
+const MOST_OPENINGS: usize = 256;
+
 /// How long a connection that did not come about is kept, for the program to ask why.
 const REMEMBER: Duration = Duration::from_secs(30);
 /// How many of them are, at most.
@@ -138,8 +142,8 @@ impl Broker {
     /// When a socket or a thread cannot be had, or the system allows no second table of
     /// descriptors.
     pub fn start(
-        engine: Engine,
-        config: BrokerConfig,
+        engine: &Engine,
+        config: &BrokerConfig,
         closed: impl FnMut(Closed) + Send + 'static,
     ) -> Result<Self, RunError> {
         let token: Token = random()?;
@@ -551,7 +555,8 @@ impl Server {
     /// Takes a connection over that is not there yet; `None` if that cannot be.
     fn open(&mut self, client: &OwnedFd, tcp: OwnedFd) -> Option<()> {
         // There is no way back once the program has its end.
-        if !self.engine.has_room(self.openings.len()) {
+        let coming = self.openings.len();
+        if coming >= MOST_OPENINGS || !self.engine.has_room(coming) {
             return None;
         }
         let local = getsockname(&tcp).ok()?.try_into().ok()?;
@@ -804,7 +809,7 @@ fn future_peer(tcp: &OwnedFd) -> Option<SocketAddr> {
 
 /// Writes until a socket takes nothing more; returns how much it was.
 fn fill(socket: &OwnedFd) -> Option<usize> {
-    const NOTHING: [u8; 32 << 10] = [0; 32 << 10];
+    static NOTHING: [u8; 32 << 10] = [0; 32 << 10];
     /// Far above every limit that a system has.
     const MOST: usize = 1 << 30;
     let mut filled = 0;

@@ -30,7 +30,7 @@ fn with(change: impl FnOnce(&mut BrokerConfig)) -> (Broker, Receiver<Closed>) {
     change(&mut config);
     let (sender, closed) = channel();
     let told = move |one| drop(sender.send(one));
-    (Broker::start(Engine::new(), config, told).unwrap(), closed)
+    (Broker::start(&Engine::new(), &config, told).unwrap(), closed)
 }
 
 /// A connection to the control socket, not yet greeted.
@@ -305,7 +305,7 @@ fn beyond_the_limit_on_flows_connections_are_left_to_the_program() {
     let (sender, closed) = channel();
     let config = BrokerConfig::new(FlowOptions::new("cubic".parse().unwrap()));
     let told = move |one| drop(sender.send(one));
-    let broker = Broker::start(Engine::limited(2), config, told).unwrap();
+    let broker = Broker::start(&Engine::limited(2), &config, told).unwrap();
     let (_first, _peer) = adopted(&broker);
     let (_listener, _waiting, socket) = opening();
     let (answer, _end) = ask(&broker, broker.token(), OPEN, &[socket.as_fd()]).unwrap();

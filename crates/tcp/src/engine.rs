@@ -198,12 +198,18 @@ fn lock(inner: &Mutex<Option<Running>>) -> MutexGuard<'_, Option<Running>> {
 /// taken as long as there is much more than it begins with.
 fn has_memory() -> bool {
     const SPARE: usize = 1 << 20;
-    let mut spare = Vec::<u8>::new();
-    // It is not touched, and goes at once: the system only says whether there is room.
-    let is_there = spare.try_reserve_exact(SPARE).is_ok();
-    // The compiler would do without what is not used.
-    std::hint::black_box(&mut spare);
-    is_there
+    // Not by the allocator: the C library's would keep larger pieces from then on rather than
+    // give them back, for every flow.
+    let (access, kind) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: asks for new pages anywhere, which nothing else is concerned by.
+    let spare = unsafe { libc::mmap(std::ptr::null_mut(), SPARE, access, kind, -1, 0) };
+    if spare == libc::MAP_FAILED {
+        return false;
+    }
+    // SAFETY: the pages are ours, and nothing points to them. They were not touched.
+    unsafe { libc::munmap(spare, SPARE) };
+    true
 }
 
 /// Starts the thread with all signals blocked: handlers belong to the application's threads.
