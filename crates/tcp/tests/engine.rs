@@ -501,7 +501,10 @@ fn a_connection_that_is_refused_is_as_it_was() {
     let kept = one.try_clone().unwrap();
     let (_local, far) = std::os::unix::net::UnixStream::pair().unwrap();
     // The limit is found out before anything is set; an unknown name below only after that.
-    let unknown = FlowOptions { below: Some("nonsense".to_owned()), ..options("cubic") };
+    let unknown = FlowOptions {
+        below: cellpace_tcp::Below::Named("nonsense".to_owned()),
+        ..options("cubic")
+    };
     for (engine, options) in [(&engine, options("cubic")), (&Engine::new(), unknown)] {
         let one = OwnedFd::from(one.try_clone().unwrap());
         let far = OwnedFd::from(far.try_clone().unwrap());
