@@ -3,6 +3,12 @@
 
 #[cfg(feature = "install")]
 mod load;
+#[cfg(feature = "install")]
+mod mdi;
 
 #[cfg(feature = "install")]
 pub use load::{CELLPACE, Variant, open_object};
+#[cfg(feature = "install")]
+pub use mdi::{
+    LoadedMdi, MDI_NAME, MdiError, MdiEvent, MdiInstalled, MdiModel, install_mdi, remove_mdi,
+};

@@ -1,0 +1,158 @@
+//! MDI in the kernel. What needs BPF is skipped with a line where the kernel permits none.
+
+#![cfg(all(target_os = "linux", feature = "install"))]
+#![allow(clippy::unwrap_used)]
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use cellpace_cc::{ControllerSpec, mdi};
+use cellpace_kernel::{LoadedMdi, MdiError, MdiEvent, MdiModel};
+use cellpace_mdi::{
+    About, Axis, Cell, Counts, Flat, Model, Part, States, VectorEvent, VectorStep, test_vector,
+};
+
+const STEPS: usize = 2000;
+
+/// The table of a controller string.
+fn flat(spec: &str, file: &[u8]) -> Flat {
+    let spec = ControllerSpec::parse(spec, &mut |_| Ok(file.to_vec())).unwrap();
+    mdi::flat(&spec).unwrap()
+}
+
+/// A model with transitions from everywhere to somewhere, and rows that were never seen.
+fn model(kind: &str) -> Vec<u8> {
+    let d = Axis::new("delay", -10_000, 10_000, 2000).unwrap();
+    let w = Axis::new("window", -20_000, 20_000, 2000).unwrap();
+    let states = match kind {
+        "absolute" => States::Absolute(cellpace_mdi::Absolute {
+            d_min: 20,
+            d_max: 220,
+            quantization: 5,
+            w_min: 0,
+            w_max: 30,
+        }),
+        "relative" => States::Relative(cellpace_mdi::Relative { d, w }),
+        _ => {
+            let d = Axis::new("delay", 0, 1700, 10).unwrap();
+            States::Levels(cellpace_mdi::Levels { d, w })
+        }
+    };
+    let (len, mut random) = (states.len(), cellpace_mdi::Draws::seeded(3));
+    let mut below = |end: u32| random.bits() % end;
+    let cells = (0..4000)
+        .map(|_| Cell { from: below(len), to: below(len), count: u64::from(below(20)) + 1 })
+        .collect();
+    let part = Part { users: 1, samples: 4001, counts: Counts::from_cells(cells) };
+    let about = About { epoch_us: 5000, ..About::default() };
+    Model { about, states, parts: vec![part] }.to_bytes()
+}
+
+fn tables() -> Vec<(String, Flat)> {
+    let mut tables = vec![("built-in".to_owned(), flat("mdi", &[]))];
+    for kind in ["absolute", "relative", "levels"] {
+        let file = model(kind);
+        for rules in ["", ",sampler=closest,empty=paper", ",empty=code,prune=0.05"] {
+            let spec = format!("mdi:model=-{rules}");
+            tables.push((format!("{kind} {spec}"), flat(&spec, &file)));
+        }
+    }
+    tables
+}
+
+fn event(step: &VectorStep) -> MdiEvent {
+    match step.event {
+        VectorEvent::Epoch { delay_us, acked } => {
+            MdiEvent { value: delay_us, detail: acked, set: false }
+        }
+        VectorEvent::Set { window, forget } => {
+            MdiEvent { value: window, detail: forget, set: true }
+        }
+    }
+}
+
+fn same(name: &str, found: &[u32], vector: &[VectorStep]) {
+    assert_eq!(found.len(), vector.len(), "{name}");
+    for (number, (found, step)) in found.iter().zip(vector).enumerate() {
+        assert_eq!(*found, step.window, "{name}: step {number}, {step:?}");
+    }
+}
+
+/// Loads; says so where BPF is not permitted.
+fn loaded(model: &MdiModel, tests: bool) -> Option<LoadedMdi> {
+    match LoadedMdi::load(model, tests) {
+        Ok(loaded) => Some(loaded),
+        Err(error) if may_bpf() => panic!("{error}"),
+        Err(error) => {
+            eprintln!("skipped, BPF is not permitted here: {error}");
+            None
+        }
+    }
+}
+
+/// Whether this is root with BTF at hand: then nothing may fail.
+fn may_bpf() -> bool {
+    let uid = Command::new("id").arg("-u").output().unwrap();
+    uid.stdout == b"0\n" && std::path::Path::new("/sys/kernel/btf/vmlinux").exists()
+}
+
+#[test]
+fn the_walk_of_the_kernel_is_the_walk_of_the_library() {
+    for (name, flat) in tables() {
+        for seed in [0, 1, 77, u64::MAX] {
+            let vector = test_vector(&flat, seed, STEPS);
+            let Some(mut walk) = loaded(&MdiModel::new(flat.clone()), true) else { return };
+            let events: Vec<_> = vector.iter().map(event).collect();
+            same(&name, &walk.walk(seed, &events).unwrap(), &vector);
+        }
+    }
+}
+
+/// The same text, compiled for this machine.
+#[test]
+fn the_walk_in_c_is_the_walk_of_the_library() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("walk");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bpf/walk_host.c");
+    let options = ["-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined"];
+    let cc = Command::new("cc").args(options).arg("-o").arg(&program).arg(source).status();
+    match cc {
+        Ok(status) => assert!(status.success()),
+        Err(error) => return eprintln!("skipped, there is no cc: {error}"),
+    }
+    for (name, flat) in tables() {
+        let table = folder.path().join("table");
+        std::fs::write(&table, flat.to_bytes()).unwrap();
+        let vector = test_vector(&flat, 77, STEPS);
+        let lines: String = vector.iter().map(|step| line(event(step))).collect();
+        let mut child = Command::new(&program)
+            .arg(&table)
+            .arg("77")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let writer = std::thread::spawn(move || input.write_all(lines.as_bytes()));
+        let output = child.wait_with_output().unwrap();
+        writer.join().unwrap().unwrap();
+        assert!(output.status.success(), "{name}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let found: Vec<u32> = text.lines().map(|line| line.parse().unwrap()).collect();
+        same(&name, &found, &vector);
+    }
+}
+
+fn line(event: MdiEvent) -> String {
+    let kind = if event.set { 's' } else { 'e' };
+    format!("{kind} {} {}\n", event.value, u32::from(event.detail))
+}
+
+#[test]
+fn a_name_too_long_is_refused() {
+    let model = MdiModel {
+        name: "a_name_of_16_byt".to_owned(),
+        ..MdiModel::new(flat("mdi", &[]))
+    };
+    assert!(matches!(LoadedMdi::load(&model, false), Err(MdiError::Name(_))));
+}
