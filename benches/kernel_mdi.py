@@ -64,7 +64,7 @@ def native(cc, seed):
 
 
 def kernel(_):
-    return lambda options, seconds: link(options, f"{SERVER} 9000 {NAME}", DOWNLOAD, seconds)
+    return lambda options, seconds: link(options, f"{SERVER} 9000 {ARGS.name}", DOWNLOAD, seconds)
 
 
 def above(seed):
@@ -122,7 +122,7 @@ def main():
 
 def installed():
     names = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
-    return NAME in names
+    return ARGS.name in names
 
 
 if __name__ == "__main__":
@@ -131,6 +131,7 @@ if __name__ == "__main__":
     parser.add_argument("out", nargs="?")
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--name", default=NAME, help="of the congestion control")
     parser.add_argument("--only", help="some of the ways, with commas")
     ARGS = parser.parse_args()
     ARGS.cellpace = str(Path(ARGS.cellpace).resolve())
