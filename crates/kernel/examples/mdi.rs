@@ -8,17 +8,17 @@
 #[cfg(all(target_os = "linux", feature = "install"))]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     use cellpace_cc::{ControllerSpec, mdi};
-    use cellpace_kernel::{LoadedMdi, MDI_NAME, MdiModel};
+    use cellpace_kernel::mdi::{Loaded, NAME, Settings};
 
     let mut args = std::env::args().skip(1);
     let spec = args.next().unwrap_or_else(|| "mdi".to_owned());
     let mut read = |name: &str| std::fs::read(name).map_err(|error| error.to_string());
     let spec = ControllerSpec::parse(&spec, &mut read)?;
     let flat = mdi::flat(&spec).ok_or("no flat form: mdi without users=adapt and start=slow")?;
-    let name = args.next().unwrap_or_else(|| MDI_NAME.to_owned());
-    let model = MdiModel { name, ..MdiModel::new(flat) };
-    let link = LoadedMdi::load(&model, false)?.register()?;
-    println!("{}", model.name);
+    let name = args.next().unwrap_or_else(|| NAME.to_owned());
+    let settings = Settings { name, ..Settings::new(flat) };
+    let link = Loaded::load(&settings, false)?.register()?;
+    println!("{}", settings.name);
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     drop(link);
     Ok(())

@@ -1,45 +1,64 @@
-//! Objects of BPF and what of them fits the running kernel.
+//! Objects of BPF, and what of them fits the running kernel.
 
-use libbpf_rs::{ObjectBuilder, OpenObject, Result};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
 
-/// The programs as clang left them.
+use libbpf_rs::{MapType, ObjectBuilder, OpenMapMut, OpenObject};
+
+use crate::btf::{BtfError, Variant, variant};
+
+/// The congestion control of the kernel driver as clang left it.
 pub const CELLPACE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cellpace.bpf.o"));
 
-/// What the kernel passes to `cong_control`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Variant {
-    /// From Linux 6.10: the socket, the acknowledged number, flags and the rate sample.
-    Ack,
-    /// Before: the socket and the rate sample.
-    Sample,
+/// Where the running kernel's types are. The environment variable CELLPACE_KERNEL_BTF names
+/// another place: for a kernel that has them elsewhere, and to see what happens without.
+pub fn btf_path() -> PathBuf {
+    std::env::var_os("CELLPACE_KERNEL_BTF").map_or("/sys/kernel/btf/vmlinux".into(), PathBuf::from)
 }
 
-/// An object of which only the congestion control for `variant` will be loaded: the struct_ops
-/// map that is called `ack_args` or ends in it, not the one that ends in `rs_args` (or vice versa).
-pub fn open_object(bytes: &[u8], variant: Variant) -> Result<OpenObject> {
+/// The variant for the running kernel.
+///
+/// # Errors
+/// The outer one when there are no types to look at, the inner one when they do not fit.
+pub fn running_variant() -> io::Result<Result<Variant, BtfError>> {
+    fs::read(btf_path()).map(|btf| variant(&btf))
+}
+
+/// An object of which only the congestion control for `variant` will be loaded: the struct_ops map
+/// whose name ends in `ack_args`, not the one that ends in `rs_args`, or vice versa. It is called
+/// `name`, at most 15 bytes.
+///
+/// # Errors
+/// What libbpf says.
+pub fn open_object(bytes: &[u8], variant: Variant, name: &str) -> libbpf_rs::Result<OpenObject> {
     let mut object = ObjectBuilder::default().open_memory(bytes)?;
-    let other = match variant {
-        Variant::Ack => "rs_args",
-        Variant::Sample => "ack_args",
-    };
-    for mut map in object.maps_mut() {
-        if map.name().to_string_lossy().ends_with(other) {
-            map.set_autocreate(false)?;
+    for mut map in object.maps_mut().filter(|map| map.map_type() == MapType::StructOps) {
+        let is_wanted = map.name().to_string_lossy().ends_with(suffix(variant));
+        map.set_autocreate(is_wanted)?;
+        if is_wanted {
+            rename(&mut map, name)?;
         }
     }
     Ok(object)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_program_loads() {
-        let object = open_object(CELLPACE, Variant::Ack).unwrap();
-        match object.load() {
-            Ok(_) => {}
-            Err(error) => eprintln!("skipped: {error}"),
-        }
+/// End of the name of the struct_ops map for a variant.
+pub fn suffix(variant: Variant) -> &'static str {
+    match variant {
+        Variant::Ack => "ack_args",
+        Variant::Sample => "rs_args",
     }
+}
+
+/// The name is the first member of `struct tcp_congestion_ops` as bpf/kernel.h has it.
+fn rename(map: &mut OpenMapMut<'_>, name: &str) -> io::Result<()> {
+    let value = map.initial_value_mut().ok_or(io::ErrorKind::InvalidData)?;
+    let place = value.get_mut(..16).ok_or(io::ErrorKind::InvalidData)?;
+    if name.is_empty() || name.len() > 15 {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    place.fill(0);
+    place[..name.len()].copy_from_slice(name.as_bytes());
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! MDI in the kernel: a congestion control that needs no process, with the table of one model.
+//! MDI in the kernel: a congestion control that needs no process, with the table of one settings.
 //!
 //! A table never changes once it is loaded. Another model is another BPF object, which takes the
 //! place of the one before in one step of the kernel's own (an update of its link): new connections
@@ -12,13 +12,15 @@ use cellpace_mdi::Flat;
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, MapMut, Object, libbpf_sys};
 use thiserror::Error;
 
-use crate::load::{Variant, open_object};
+use crate::install::{InstallError, mount_bpffs};
+use crate::load::{btf_path, open_object, running_variant, suffix};
+use crate::{BtfError, Variant, pins};
 
 /// The program as clang left it.
 const MDI: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mdi.bpf.o"));
 
 /// What `sysctl`, `ip route` and setsockopt know the congestion control by.
-pub const MDI_NAME: &str = "cellpace_mdi";
+pub const NAME: &str = "cellpace_mdi";
 
 /// Words of a table at most: `WALK_MOST_WORDS` of bpf/walk.h.
 const MOST_WORDS: usize = 1 << 24;
@@ -31,7 +33,7 @@ const BATCH: usize = 1 << 16;
 
 /// A congestion control to be.
 #[derive(Debug, Clone)]
-pub struct MdiModel {
+pub struct Settings {
     /// Table and rules.
     pub flat: Flat,
     /// Seed of the walks: socket number n of the congestion control has one of its own. 0: random.
@@ -40,14 +42,14 @@ pub struct MdiModel {
     pub slow_start: bool,
     /// Whether users without privilege may select it (setsockopt).
     pub everyone: bool,
-    /// Its name, below 16 bytes; [`MDI_NAME`] but in tests.
+    /// Its name, below 16 bytes; [`NAME`] but in tests.
     pub name: String,
 }
 
-impl MdiModel {
+impl Settings {
     /// A table with random seeds, without slow start, for privileged users.
     pub fn new(flat: Flat) -> Self {
-        Self { flat, seed: 0, slow_start: false, everyone: false, name: MDI_NAME.to_owned() }
+        Self { flat, seed: 0, slow_start: false, everyone: false, name: NAME.to_owned() }
     }
 }
 
@@ -75,6 +77,20 @@ pub enum MdiError {
         /// Its words.
         source: libbpf_rs::Error,
     },
+    /// The kernel does not say what its types are.
+    #[error("this kernel has no BTF ({}: {source}); MDI in the kernel needs CONFIG_DEBUG_INFO_BTF", .path.display())]
+    NoBtf {
+        /// Where we looked.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The kernel has no congestion controls in BPF, or other ones.
+    #[error("this kernel cannot run MDI: {0}")]
+    Kernel(#[from] BtfError),
+    /// bpffs cannot be mounted.
+    #[error(transparent)]
+    Bpffs(#[from] InstallError),
     /// Registered by something else than the pin.
     #[error("a congestion control `{0}` is registered, but not by cellpace; remove it first")]
     Foreign(String),
@@ -94,72 +110,75 @@ fn bpf(step: &'static str) -> impl FnOnce(libbpf_rs::Error) -> MdiError {
 
 /// What an installation did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MdiInstalled {
+pub enum Done {
     /// There was none.
     New,
     /// It took the place of another, whose connections keep to their table.
     Replaced,
 }
 
-/// Registers the congestion control and pins it at `pin`, a path in a mounted BPF file system, so
-/// that it stays when this process ends. What is pinned there already is replaced in one step.
+/// Registers the congestion control and pins it in the BPF file system, which is mounted where it is
+/// missing, so that it stays when this process ends. One that is pinned under this name already is
+/// replaced in one step.
 ///
 /// # Errors
 /// When the kernel permits no BPF or lacks what it needs, or the name is taken by something else.
-pub fn install_mdi(model: &MdiModel, pin: &Path) -> Result<MdiInstalled, MdiError> {
-    let loaded = LoadedMdi::load(model, false)?;
+pub fn install(settings: &Settings) -> Result<Done, MdiError> {
+    let loaded = Loaded::load(settings, false)?;
+    mount_bpffs()?;
+    let pin = pins(&settings.name);
     if pin.exists() {
-        return loaded.replace(pin).map(|()| MdiInstalled::Replaced);
+        return loaded.replace(&pin).map(|()| Done::Replaced);
     }
     let mut link = loaded.register()?;
-    link.pin(pin).map_err(bpf("pinning"))?;
-    Ok(MdiInstalled::New)
+    link.pin(&pin).map_err(bpf("pinning"))?;
+    Ok(Done::New)
 }
 
-/// Removes what [`install_mdi`] pinned. Connections that run keep to it until they end; new ones
-/// cannot have it. Returns whether there was one.
+/// Removes what [`install`] pinned. Connections that run keep to it until they end; new ones cannot
+/// have it. Returns whether there was one.
 ///
 /// # Errors
 /// When the pin cannot be removed.
-pub fn remove_mdi(pin: &Path) -> Result<bool, MdiError> {
-    match std::fs::remove_file(pin) {
+pub fn remove(name: &str) -> Result<bool, MdiError> {
+    let pin = pins(name);
+    match std::fs::remove_file(&pin) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(source) => Err(MdiError::Pin { path: pin.to_owned(), source }),
+        Err(source) => Err(MdiError::Pin { path: pin, source }),
     }
 }
 
 /// Program and table in the kernel, not yet a congestion control.
-pub struct LoadedMdi {
+pub struct Loaded {
     object: Object,
     variant: Variant,
     name: String,
 }
 
-impl LoadedMdi {
+impl Loaded {
     /// Loads program and table; `tests`: with the program that [`walk`](Self::walk) runs.
     ///
     /// # Errors
-    /// See [`install_mdi`].
-    pub fn load(model: &MdiModel, tests: bool) -> Result<Self, MdiError> {
-        if !(1..NAME_BYTES).contains(&model.name.len()) {
-            return Err(MdiError::Name(model.name.clone()));
+    /// See [`install`].
+    pub fn load(settings: &Settings, tests: bool) -> Result<Self, MdiError> {
+        if !(1..NAME_BYTES).contains(&settings.name.len()) {
+            return Err(MdiError::Name(settings.name.clone()));
         }
-        let words = words_of(&model.flat)?;
-        // The verifier knows the arguments of the running kernel's callbacks.
-        match Self::load_variant(model, &words, tests, Variant::Ack) {
-            Err(MdiError::Bpf { .. }) => Self::load_variant(model, &words, tests, Variant::Sample),
-            other => other,
-        }
+        let words = words_of(&settings.flat)?;
+        let path = btf_path();
+        let variant = running_variant().map_err(|source| MdiError::NoBtf { path, source })??;
+        Self::load_variant(settings, &words, tests, variant)
     }
 
     fn load_variant(
-        model: &MdiModel,
+        settings: &Settings,
         words: &[u8],
         tests: bool,
         variant: Variant,
     ) -> Result<Self, MdiError> {
-        let mut object = open_object(MDI, variant).map_err(bpf("reading the program"))?;
+        let mut object =
+            open_object(MDI, variant, &settings.name).map_err(bpf("reading the program"))?;
         for mut map in object.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
             match name.as_str() {
@@ -170,11 +189,11 @@ impl LoadedMdi {
             .map_err(bpf("sizing the maps"))?;
             if name.ends_with(".rodata.model") {
                 let value = map.initial_value_mut().ok_or(MdiError::Missing("settings"))?;
-                fill_settings(value, model, words).ok_or(MdiError::Missing("settings"))?;
+                fill_model(value, settings, words).ok_or(MdiError::Missing("settings"))?;
             }
-            if name.ends_with(map_of(variant)) {
+            if name.ends_with(suffix(variant)) {
                 let value = map.initial_value_mut().ok_or(MdiError::Missing("name"))?;
-                fill_name(value, model).ok_or(MdiError::Missing("name"))?;
+                fill_flags(value, settings).ok_or(MdiError::Missing("name"))?;
             }
         }
         for mut program in object.progs_mut() {
@@ -184,7 +203,7 @@ impl LoadedMdi {
         }
         let mut object = object.load().map_err(bpf("loading the program"))?;
         write_table(&map_named(&mut object, "table")?, words)?;
-        Ok(Self { object, variant, name: model.name.clone() })
+        Ok(Self { object, variant, name: settings.name.clone() })
     }
 
     /// Makes it a congestion control for as long as the link lives or is pinned.
@@ -200,7 +219,7 @@ impl LoadedMdi {
     }
 
     fn attach(&mut self) -> libbpf_rs::Result<Link> {
-        let wanted = map_of(self.variant);
+        let wanted = suffix(self.variant);
         let map = self.object.maps_mut().find(|map| map.name().to_string_lossy().ends_with(wanted));
         map.ok_or_else(|| libbpf_rs::Error::from(io::Error::from(io::ErrorKind::NotFound)))?
             .attach_struct_ops()
@@ -215,11 +234,11 @@ impl LoadedMdi {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(source) => return Err(MdiError::Bpf { step: "registering", source }),
             Ok(mut new) => {
-                remove_mdi(pin)?;
+                remove(&self.name)?;
                 return new.pin(pin).map_err(bpf("pinning"));
             }
         }
-        let map = map_named(&mut self.object, map_of(self.variant))?;
+        let map = map_named(&mut self.object, suffix(self.variant))?;
         let (link, map) = (link.as_fd().as_raw_fd(), map.as_fd().as_raw_fd());
         // SAFETY: both descriptors are open, and null stands for no options.
         let code = unsafe { libbpf_sys::bpf_link_update(link, map, std::ptr::null()) };
@@ -235,7 +254,7 @@ impl LoadedMdi {
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn walk(&mut self, seed: u64, events: &[MdiEvent]) -> Result<Vec<u32>, MdiError> {
+    pub fn walk(&mut self, seed: u64, events: &[Event]) -> Result<Vec<u32>, MdiError> {
         let step = "walking";
         let steps = map_named(&mut self.object, "steps")?;
         for (number, event) in (0_u32..).zip(events) {
@@ -247,8 +266,7 @@ impl LoadedMdi {
         args.extend((events.len() as u64).to_ne_bytes());
         let program = self.object.progs_mut().find(|program| program.name() == "mdi_test");
         let program = program.ok_or(MdiError::Missing("program for tests"))?;
-        let mut input = libbpf_rs::ProgramInput::default();
-        input.context_in = Some(&mut args);
+        let input = libbpf_rs::ProgramInput { context_in: Some(&mut args), ..Default::default() };
         program.test_run(input).map_err(bpf(step))?;
         let window = |number: usize| {
             let key = (number as u32).to_ne_bytes();
@@ -262,20 +280,13 @@ impl LoadedMdi {
 
 /// One event of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MdiEvent {
+pub struct Event {
     /// The delay of an epoch in microseconds, or a window in 1/65536 packets.
     pub value: u32,
     /// Whether there was an ack in the epoch, or whether the change is forgotten.
     pub detail: bool,
     /// Whether the window is set.
     pub set: bool,
-}
-
-fn map_of(variant: Variant) -> &'static str {
-    match variant {
-        Variant::Ack => "ack_args",
-        Variant::Sample => "rs_args",
-    }
 }
 
 fn map_named(object: &mut Object, name: &'static str) -> Result<MapHandle, MdiError> {
@@ -300,21 +311,18 @@ fn native(word: &[u8]) -> [u8; 4] {
 }
 
 /// `model` of bpf/mdi.bpf.c.
-fn fill_settings(value: &mut [u8], model: &MdiModel, words: &[u8]) -> Option<()> {
+fn fill_model(value: &mut [u8], settings: &Settings, words: &[u8]) -> Option<()> {
     value.get_mut(..80)?.copy_from_slice(words.get(..80)?);
-    value.get_mut(80..88)?.copy_from_slice(&model.seed.to_ne_bytes());
-    value.get_mut(88..92)?.copy_from_slice(&u32::from(model.slow_start).to_ne_bytes());
+    value.get_mut(80..88)?.copy_from_slice(&settings.seed.to_ne_bytes());
+    value.get_mut(88..92)?.copy_from_slice(&u32::from(settings.slow_start).to_ne_bytes());
     Some(())
 }
 
-/// The first members of `struct tcp_congestion_ops` in bpf/kernel.h.
-fn fill_name(value: &mut [u8], model: &MdiModel) -> Option<()> {
-    let name = value.get_mut(..NAME_BYTES)?;
-    name.fill(0);
-    name.get_mut(..model.name.len())?.copy_from_slice(model.name.as_bytes());
+/// After the name in `struct tcp_congestion_ops` of bpf/kernel.h.
+fn fill_flags(value: &mut [u8], settings: &Settings) -> Option<()> {
     /// `TCP_CONG_NON_RESTRICTED`
     const EVERYONE: u32 = 1;
-    let flags = if model.everyone { EVERYONE } else { 0 };
+    let flags = if settings.everyone { EVERYONE } else { 0 };
     value.get_mut(NAME_BYTES..NAME_BYTES + 4)?.copy_from_slice(&flags.to_ne_bytes());
     Some(())
 }
@@ -325,9 +333,7 @@ fn write_table(table: &MapHandle, words: &[u8]) -> Result<(), MdiError> {
     let keys: Vec<u8> = (0..words.len() as u32 / 4).flat_map(u32::to_ne_bytes).collect();
     for (keys, values) in keys.chunks(4 * BATCH).zip(words.chunks(4 * BATCH)) {
         let count = keys.len() as u32 / 4;
-        table
-            .update_batch(keys, values, count, MapFlags::ANY, MapFlags::ANY)
-            .map_err(bpf(step))?;
+        table.update_batch(keys, values, count, MapFlags::ANY, MapFlags::ANY).map_err(bpf(step))?;
     }
     table.freeze().map_err(bpf(step))
 }

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use cellpace_cc::{ControllerSpec, mdi};
-use cellpace_kernel::{LoadedMdi, MdiError, MdiEvent, MdiModel};
+use cellpace_kernel::mdi::{Event, Loaded, MdiError, Settings};
 use cellpace_mdi::{
     About, Axis, Cell, Counts, Flat, Model, Part, States, VectorEvent, VectorStep, test_vector,
 };
@@ -60,14 +60,12 @@ fn tables() -> Vec<(String, Flat)> {
     tables
 }
 
-fn event(step: &VectorStep) -> MdiEvent {
+fn event(step: &VectorStep) -> Event {
     match step.event {
         VectorEvent::Epoch { delay_us, acked } => {
-            MdiEvent { value: delay_us, detail: acked, set: false }
+            Event { value: delay_us, detail: acked, set: false }
         }
-        VectorEvent::Set { window, forget } => {
-            MdiEvent { value: window, detail: forget, set: true }
-        }
+        VectorEvent::Set { window, forget } => Event { value: window, detail: forget, set: true },
     }
 }
 
@@ -79,8 +77,8 @@ fn same(name: &str, found: &[u32], vector: &[VectorStep]) {
 }
 
 /// Loads; says so where BPF is not permitted.
-fn loaded(model: &MdiModel, tests: bool) -> Option<LoadedMdi> {
-    match LoadedMdi::load(model, tests) {
+fn loaded(settings: &Settings, tests: bool) -> Option<Loaded> {
+    match Loaded::load(settings, tests) {
         Ok(loaded) => Some(loaded),
         Err(error) if may_bpf() => panic!("{error}"),
         Err(error) => {
@@ -101,7 +99,7 @@ fn the_walk_of_the_kernel_is_the_walk_of_the_library() {
     for (name, flat) in tables() {
         for seed in [0, 1, 77, u64::MAX] {
             let vector = test_vector(&flat, seed, STEPS);
-            let Some(mut walk) = loaded(&MdiModel::new(flat.clone()), true) else { return };
+            let Some(mut walk) = loaded(&Settings::new(flat.clone()), true) else { return };
             let events: Vec<_> = vector.iter().map(event).collect();
             same(&name, &walk.walk(seed, &events).unwrap(), &vector);
         }
@@ -143,16 +141,14 @@ fn the_walk_in_c_is_the_walk_of_the_library() {
     }
 }
 
-fn line(event: MdiEvent) -> String {
+fn line(event: Event) -> String {
     let kind = if event.set { 's' } else { 'e' };
     format!("{kind} {} {}\n", event.value, u32::from(event.detail))
 }
 
 #[test]
 fn a_name_too_long_is_refused() {
-    let model = MdiModel {
-        name: "a_name_of_16_byt".to_owned(),
-        ..MdiModel::new(flat("mdi", &[]))
-    };
-    assert!(matches!(LoadedMdi::load(&model, false), Err(MdiError::Name(_))));
+    let settings =
+        Settings { name: "a_name_of_16_byt".to_owned(), ..Settings::new(flat("mdi", &[])) };
+    assert!(matches!(Loaded::load(&settings, false), Err(MdiError::Name(_))));
 }

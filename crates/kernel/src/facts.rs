@@ -1,0 +1,1 @@
+//! What decides whether the kernel driver can be installed.
