@@ -3,14 +3,19 @@
 #![cfg(all(target_os = "linux", feature = "install"))]
 #![allow(clippy::unwrap_used)]
 
-use std::io::Write;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
+use std::thread::{self, JoinHandle};
 
 use cellpace_cc::{ControllerSpec, mdi};
-use cellpace_kernel::mdi::{Event, Loaded, MdiError, Settings};
+use cellpace_kernel::mdi::{self as kernel, Done, Event, Loaded, MdiError, Settings};
+use cellpace_kernel::{pins, select_named};
 use cellpace_mdi::{
     About, Axis, Cell, Counts, Flat, Model, Part, States, VectorEvent, VectorStep, test_vector,
 };
+use libbpf_rs::ErrorKind;
+use sha2::{Digest, Sha256};
 
 const STEPS: usize = 2000;
 
@@ -76,22 +81,21 @@ fn same(name: &str, found: &[u32], vector: &[VectorStep]) {
     }
 }
 
-/// Loads; says so where BPF is not permitted.
-fn loaded(settings: &Settings, tests: bool) -> Option<Loaded> {
-    match Loaded::load(settings, tests) {
-        Ok(loaded) => Some(loaded),
-        Err(error) if may_bpf() => panic!("{error}"),
-        Err(error) => {
+/// What BPF made, or nothing, said, where it is not permitted.
+fn permitted<T>(result: Result<T, MdiError>) -> Option<T> {
+    let denied = |error: &MdiError| match error {
+        MdiError::NoBtf { .. } | MdiError::Kernel(_) => true,
+        MdiError::Bpf { source, .. } => source.kind() == ErrorKind::PermissionDenied,
+        _ => false,
+    };
+    match result {
+        Ok(made) => Some(made),
+        Err(error) if denied(&error) => {
             eprintln!("skipped, BPF is not permitted here: {error}");
             None
         }
+        Err(error) => panic!("{error}"),
     }
-}
-
-/// Whether this is root with BTF at hand: then nothing may fail.
-fn may_bpf() -> bool {
-    let uid = Command::new("id").arg("-u").output().unwrap();
-    uid.stdout == b"0\n" && std::path::Path::new("/sys/kernel/btf/vmlinux").exists()
 }
 
 #[test]
@@ -99,7 +103,8 @@ fn the_walk_of_the_kernel_is_the_walk_of_the_library() {
     for (name, flat) in tables() {
         for seed in [0, 1, 77, u64::MAX] {
             let vector = test_vector(&flat, seed, STEPS);
-            let Some(mut walk) = loaded(&Settings::new(flat.clone()), true) else { return };
+            let loaded = Loaded::load(&Settings::new(flat.clone()), true);
+            let Some(mut walk) = permitted(loaded) else { return };
             let events: Vec<_> = vector.iter().map(event).collect();
             same(&name, &walk.walk(seed, &events).unwrap(), &vector);
         }
@@ -131,7 +136,7 @@ fn the_walk_in_c_is_the_walk_of_the_library() {
             .spawn()
             .unwrap();
         let mut input = child.stdin.take().unwrap();
-        let writer = std::thread::spawn(move || input.write_all(lines.as_bytes()));
+        let writer = thread::spawn(move || input.write_all(lines.as_bytes()));
         let output = child.wait_with_output().unwrap();
         writer.join().unwrap().unwrap();
         assert!(output.status.success(), "{name}");
@@ -151,4 +156,85 @@ fn a_name_too_long_is_refused() {
     let settings =
         Settings { name: "a_name_of_16_byt".to_owned(), ..Settings::new(flat("mdi", &[])) };
     assert!(matches!(Loaded::load(&settings, false), Err(MdiError::Name(_))));
+}
+
+/// Removed whatever happens.
+struct Installed(String);
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        let removed = kernel::remove(&self.0);
+        assert!(removed.is_ok() || thread::panicking());
+    }
+}
+
+/// A connection over the loopback device, and the hash of what arrives until its end.
+fn connection(name: &str) -> io::Result<(TcpStream, JoinHandle<[u8; 32]>)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let sender = TcpStream::connect(listener.local_addr()?)?;
+    select_named(&sender, name)?;
+    let (mut receiver, _) = listener.accept()?;
+    let reader = thread::spawn(move || {
+        let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 16]);
+        loop {
+            match receiver.read(&mut buffer).unwrap() {
+                0 => return hash.finalize().into(),
+                count => hash.update(&buffer[..count]),
+            }
+        }
+    });
+    Ok((sender, reader))
+}
+
+/// A megabyte that depends on its number.
+fn megabyte(number: u8) -> Vec<u8> {
+    (0..1_000_000_u32)
+        .map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8 ^ number)
+        .collect()
+}
+
+#[test]
+fn connections_keep_to_their_table_when_another_is_installed() {
+    let name = format!("cp_mdi{}", std::process::id() % 100_000);
+    let one = |seed| Settings { name: name.clone(), seed, ..Settings::new(flat("mdi", &[])) };
+    let installed = Installed(name.clone());
+    let Some(done) = permitted(kernel::install(&one(1))) else { return };
+    assert_eq!(done, Done::New);
+    let (mut old, reader) = connection(&name).unwrap();
+    let mut sent = Sha256::new();
+    let mut send = |number| {
+        let bytes = megabyte(number);
+        sent.update(&bytes);
+        old.write_all(&bytes).unwrap();
+    };
+    send(0);
+    let absolute = Settings { flat: flat("mdi:model=-", &model("absolute")), ..one(2) };
+    assert_eq!(kernel::install(&absolute).unwrap(), Done::Replaced);
+    send(1);
+    let (mut new, new_reader) = connection(&name).unwrap();
+    new.write_all(&megabyte(7)).unwrap();
+    assert_eq!(kernel::install(&one(3)).unwrap(), Done::Replaced);
+    send(2);
+    drop(installed);
+    assert!(!pins(&name).exists());
+    assert!(connection(&name).is_err(), "it is removed");
+    send(3);
+    for socket in [&old, &new] {
+        socket.shutdown(Shutdown::Write).unwrap();
+    }
+    assert_eq!(reader.join().unwrap(), <[u8; 32]>::from(sent.finalize()));
+    assert_eq!(new_reader.join().unwrap(), <[u8; 32]>::from(Sha256::digest(megabyte(7))));
+}
+
+#[test]
+fn a_name_that_is_taken_is_not_taken_over() {
+    let name = format!("cp_mdj{}", std::process::id() % 100_000);
+    let settings = Settings { name: name.clone(), ..Settings::new(flat("mdi", &[])) };
+    let Some(loaded) = permitted(Loaded::load(&settings, false)) else { return };
+    let link = loaded.register().unwrap();
+    let said = kernel::install(&settings).unwrap_err();
+    assert!(matches!(said, MdiError::Foreign(_)), "{said}");
+    assert!(!pins(&name).exists());
+    drop(link);
+    assert!(!kernel::remove(&name).unwrap());
 }
