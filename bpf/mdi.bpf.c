@@ -101,8 +101,8 @@ struct flow {
 	u32 cut_delivered; /* packets delivered before it */
 	u32 ceiling;	   /* what the cut left of the window, until then; 0: none */
 	u32 before_cut;	   /* for the case that nothing was lost; 0: nothing to undo */
-	u32 credit;	   /* absolute: packets that may still leave */
-	u32 sent;	   /* absolute: packets sent when the credit was counted */
+	u32 credit;	   /* packets that may still leave */
+	u32 sent;	   /* packets sent when the credit was counted */
 	u32 history[HISTORY]; /* of which the last `epochs` hold anything */
 };
 
@@ -209,13 +209,25 @@ static __always_inline void grow_in_slow_start(struct flow *flow, const struct t
 		flow->start_w = min_u32(flow->start_w + acked, START_MOST);
 }
 
+/* Section 6 of the specification, step 6: the share of this epoch, as Verus releases its window. */
+static __always_inline u32 share_of(const struct flow *flow, u32 in_flight)
+{
+	u32 n = epochs_per_rtt(flow);
+	u64 kept_q16 = (u64)in_flight << 16;
+
+	if (n > 1)
+		kept_q16 = kept_q16 * (n - 2) / (n - 1); /* Eq. 5, Verus */
+	return flow->walk.w > kept_q16 ? (flow->walk.w - kept_q16) >> 16 : 0;
+}
+
 /* One epoch that ended at `end`: section 6 of the specification. */
 static __always_inline void run_epoch(struct flow *flow, const struct tcp_sock *tp, u64 end,
-				      bool in_flight)
+				      u32 in_flight)
 {
 	u32 acked = flow->epoch_max_us != 0;
 	u32 delay = flow->epoch_max_us;
 	u64 silence = 0;
+	u32 w;
 
 	if (flow->start_lost && end >= flow->start_lost)
 		lose_in_slow_start(flow, tp);
@@ -233,15 +245,19 @@ static __always_inline void run_epoch(struct flow *flow, const struct tcp_sock *
 		walk_set(&flow->walk, flow->ceiling, 0);
 	flow->history[flow->epochs % HISTORY] = window_now(flow);
 	flow->epochs++;
-	/* "The obtained w is then sent", section 5.1 of the paper. */
-	flow->credit += flow->walk.w >> 16;
+	w = flow->walk.w >> 16;
+	if (walk_header[WALK_KIND] == WALK_ABSOLUTE)
+		/* "The obtained w is then sent", section 5.1 of the paper. */
+		flow->credit += w;
+	else
+		flow->credit = min_u32(flow->credit + share_of(flow, in_flight + flow->credit), w);
 }
 
 struct missed {
 	struct flow *flow;
 	struct sock *sk;
 	u64 now;
-	bool in_flight;
+	u32 in_flight;
 };
 
 static long one_epoch(u32 number, struct missed *missed)
@@ -258,12 +274,13 @@ static long one_epoch(u32 number, struct missed *missed)
 }
 
 /* The epochs that ended by now; `in_flight`: whether anything was, meanwhile. */
-static void catch_up(struct sock *sk, struct flow *flow, u64 now, bool in_flight)
+static void catch_up(struct sock *sk, struct flow *flow, u64 now, u32 in_flight)
 {
 	struct missed missed = { .flow = flow, .sk = sk, .now = now, .in_flight = in_flight };
 
 	if (now < flow->next_epoch)
 		return;
+	/* Whoever has data has spent it, others do not save it up. */
 	flow->credit = 0;
 	if (flow->last_rtt_us)
 		bpf_loop(MOST_MISSED, one_epoch, &missed, 0);
@@ -305,23 +322,41 @@ static __always_inline void reduce(struct flow *flow, const struct tcp_sock *tp,
 	flow->ceiling = flow->walk.w;
 }
 
+/* What has left since the last call has spent credit. */
+static __always_inline void spend(struct flow *flow, const struct tcp_sock *tp)
+{
+	u32 sent = tp->data_segs_out - flow->sent;
+
+	flow->credit = flow->credit > sent ? flow->credit - sent : 0;
+	flow->sent = tp->data_segs_out;
+}
+
+/*
+ * Where the release of a window is even, this much is in flight at the end of an epoch. Where acks come
+ * in bursts more of it may be gone by then, and there may be no other ack to release anything.
+ */
+static __always_inline u32 least_in_flight(const struct flow *flow)
+{
+	u32 n = epochs_per_rtt(flow);
+
+	if (walk_header[WALK_KIND] == WALK_ABSOLUTE)
+		return 0;
+	return (u64)(flow->walk.w >> 16) * (n - 1) / n;
+}
+
 static __always_inline void set_cwnd(struct sock *sk, struct flow *flow)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	u32 clamp = ((struct tcp_sock___mdi *)tp)->snd_cwnd_clamp;
-	u32 sent = tp->data_segs_out - flow->sent;
 	u64 rate, srtt_us = tp->srtt_us >> 3;
 	u32 cwnd;
 
-	if (walk_header[WALK_KIND] == WALK_ABSOLUTE && !flow->start_w) {
-		flow->credit = flow->credit > sent ? flow->credit - sent : 0;
-		cwnd = packets_in_flight(tp);
-		/* Without a packet there is no ack, and the walk would learn nothing for ever. */
-		cwnd = max_u32(cwnd + flow->credit, 1);
-	} else {
-		cwnd = max_u32(window_now(flow) >> 16, LEAST_CWND);
-	}
-	flow->sent = tp->data_segs_out;
+	if (flow->start_w)
+		cwnd = flow->start_w;
+	else
+		cwnd = max_u32(packets_in_flight(tp) + flow->credit, least_in_flight(flow));
+	/* Without a packet there is no ack, and the walk would learn nothing for ever. */
+	cwnd = max_u32(cwnd, LEAST_CWND);
 	cwnd = min_u32(cwnd, clamp);
 	tp->snd_cwnd = cwnd;
 	if (!srtt_us)
@@ -371,7 +406,8 @@ static __always_inline void on_ack(struct sock *sk, const struct rate_sample *rs
 		return;
 	}
 	before = flow->walk.w;
-	catch_up(sk, flow, now, rs->prior_in_flight > 0);
+	spend(flow, tp);
+	catch_up(sk, flow, now, rs->prior_in_flight);
 	bound_by_use(flow, before, rs->prior_in_flight);
 	if (rs->acked_sacked) {
 		flow->quiet_since = now;
@@ -414,7 +450,7 @@ static __always_inline void time_out(struct sock *sk, struct flow *flow, u64 now
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 
-	catch_up(sk, flow, now, true);
+	catch_up(sk, flow, now, 1);
 	if (flow->start_w) {
 		/* Nobody ever answered: from the beginning. */
 		if (!flow->last_rtt_us) {
@@ -459,7 +495,7 @@ void BPF_PROG(mdi_event, struct sock *sk, enum tcp_ca_event event)
 		return;
 	/* Into silence: the time before does not count. */
 	now = bpf_ktime_get_ns();
-	catch_up(sk, flow, now, false);
+	catch_up(sk, flow, now, 0);
 	flow->quiet_since = now;
 }
 
