@@ -3,6 +3,7 @@
 mod cc;
 mod compare;
 mod error;
+mod kernel;
 mod link;
 mod link_live;
 mod link_watch;
@@ -58,6 +59,9 @@ enum Command {
     Recv(transfer::RecvArgs),
     /// Put TCP connections of any program under a controller: forwarder, SOCKS 5, transparent
     Proxy(proxy::ProxyArgs),
+    /// The kernel driver: install it, look at it, remove it
+    #[command(subcommand)]
+    Kernel(kernel::KernelCommand),
     /// Measure a path: delay, bursts, predictability, or its trace
     Probe(probe::ProbeArgs),
 }
@@ -75,6 +79,7 @@ fn main() -> ExitCode {
         Command::Send(args) => transfer::run_send(&args),
         Command::Recv(args) => transfer::run_recv(&args),
         Command::Proxy(args) => proxy::run(&args),
+        Command::Kernel(command) => kernel::run(&command),
         Command::Probe(args) => probe::run(&args),
     };
     match result {

@@ -14,8 +14,9 @@ use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::unistd::{Gid, Group, chown};
 use thiserror::Error;
 
+use crate::facts::{btf_path, running_variant};
 use crate::layout::{LAYOUT, MAGIC, NAME_BYTES, SLOTS, VERSION_BYTES, at};
-use crate::load::{CELLPACE, open_object, running_variant, suffix};
+use crate::load::{CELLPACE, open_object, suffix};
 use crate::status::{installed, remove_pins};
 use crate::{BtfError, KernelError, NAME, Variant, pins, remove};
 
@@ -142,8 +143,8 @@ pub fn group(name: &str) -> Result<u32, InstallError> {
 /// When the kernel, or who we are, does not allow it. Nothing is left behind then.
 pub fn install(options: &Options) -> Result<Done, InstallError> {
     check(options)?;
-    let btf = running_variant();
-    let path = crate::load::btf_path();
+    let path = btf_path();
+    let btf = running_variant(&path);
     let variant = btf.map_err(|source| InstallError::NoBtf { path, source })??;
     let mut done = Done { mounted: mount_bpffs()?, ..Done::default() };
     let folder = pins(&options.name);

@@ -1,29 +1,13 @@
 //! Objects of BPF, and what of them fits the running kernel.
 
-use std::fs;
 use std::io;
-use std::path::PathBuf;
 
 use libbpf_rs::{MapType, ObjectBuilder, OpenMapMut, OpenObject};
 
-use crate::btf::{BtfError, Variant, variant};
+use crate::btf::Variant;
 
 /// The congestion control of the kernel driver as clang left it.
 pub const CELLPACE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cellpace.bpf.o"));
-
-/// Where the running kernel's types are. The environment variable CELLPACE_KERNEL_BTF names
-/// another place: for a kernel that has them elsewhere, and to see what happens without.
-pub fn btf_path() -> PathBuf {
-    std::env::var_os("CELLPACE_KERNEL_BTF").map_or("/sys/kernel/btf/vmlinux".into(), PathBuf::from)
-}
-
-/// The variant for the running kernel.
-///
-/// # Errors
-/// The outer one when there are no types to look at, the inner one when they do not fit.
-pub fn running_variant() -> io::Result<Result<Variant, BtfError>> {
-    fs::read(btf_path()).map(|btf| variant(&btf))
-}
 
 /// An object of which only the congestion control for `variant` will be loaded: the struct_ops map
 /// whose name ends in `ack_args`, not the one that ends in `rs_args`, or vice versa. It is called

@@ -99,13 +99,19 @@ pub(crate) fn open(pins: &Path, pin: &str) -> Result<Map, KernelError> {
 }
 
 fn no_permission(pins: &Path) -> KernelError {
-    let who = match fs::metadata(pins) {
-        Ok(folder) if folder.mode() & 0o010 != 0 && folder.gid() != 0 => {
-            format!("root and group {}", group_name(folder.gid()))
-        }
-        _ => "root alone".to_owned(),
-    };
+    // Whoever may not even look at the folder is kept out by the folder above.
+    let who = who(pins).unwrap_or_else(|| "root alone".to_owned());
     KernelError::NoPermission { path: pins.to_owned(), who }
+}
+
+/// Who may open the pins in a folder, in words; `None` when it is not there.
+pub(crate) fn who(pins: &Path) -> Option<String> {
+    let folder = fs::metadata(pins).ok()?;
+    Some(match folder.mode() {
+        mode if mode & 0o001 != 0 => "everyone".to_owned(),
+        mode if mode & 0o010 != 0 => format!("root and group {}", group_name(folder.gid())),
+        _ => "root alone".to_owned(),
+    })
 }
 
 /// From /etc/group: groups that a directory service has keep their numbers.
