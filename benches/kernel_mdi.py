@@ -142,4 +142,4 @@ if __name__ == "__main__":
         main()
     finally:
         if ours:
-            subprocess.run([ARGS.cellpace, "kernel", "remove"], check=True)
+            subprocess.run([ARGS.cellpace, "kernel", "remove", "--cc", "mdi"], check=True)

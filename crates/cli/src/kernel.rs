@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::error::Failure;
 use crate::output::print;
 
+mod mdi;
 mod unit;
 
 /// Commands of `cellpace kernel`.
@@ -29,6 +30,7 @@ pub(crate) enum KernelCommand {
 #[command(after_help = "Examples:
   cellpace kernel install --group netdev
   cellpace kernel install --persist      # again at each start of the system
+  cellpace kernel install --cc mdi:model=verus.mdi
 
 Everybody may select the congestion control, which without control goes by RFC 5681; the group may
 set windows and see acknowledgments. To install again sets another group.")]
@@ -45,6 +47,13 @@ pub(crate) struct InstallArgs {
     /// Memory for the records of each controlling process: a power of two, 64kB to 64MB as 1024s
     #[arg(long, value_name = "KIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..=65_536))]
     ring: u32,
+    /// Not the driver, but a controller that runs in the kernel by itself, as congestion control
+    /// `cellpace_mdi`: mdi, or mdi:model=FILE; with --everyone users may select it, too
+    #[arg(long, value_name = "CONTROLLER", conflicts_with_all = ["group", "persist"])]
+    cc: Option<String>,
+    /// Seed of what is random in it; 0: drawn anew for each socket
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "cc")]
+    seed: u64,
     /// Name of the congestion control
     #[arg(long, value_name = "NAME", default_value = NAME, hide = true)]
     name: String,
@@ -65,9 +74,13 @@ pub(crate) struct StatusArgs {
 
 /// Arguments of `cellpace kernel remove`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
-  cellpace kernel remove")]
+#[command(after_help = "Examples:
+  cellpace kernel remove
+  cellpace kernel remove --cc mdi")]
 pub(crate) struct RemoveArgs {
+    /// Not the driver, but the controller that `install --cc` put into the kernel
+    #[arg(long, value_name = "CONTROLLER", value_parser = ["mdi"])]
+    cc: Option<String>,
     /// Name of the congestion control
     #[arg(long, value_name = "NAME", default_value = NAME, hide = true)]
     name: String,
@@ -75,19 +88,28 @@ pub(crate) struct RemoveArgs {
 
 pub(crate) fn run(command: &KernelCommand) -> Result<ExitCode, Failure> {
     match command {
+        KernelCommand::Install(InstallArgs { cc: Some(cc), name, seed, everyone, .. }) => {
+            mdi::install(cc, name, *seed, *everyone)
+        }
         KernelCommand::Install(args) => install(args),
         KernelCommand::Status(args) => status(args),
+        KernelCommand::Remove(RemoveArgs { cc: Some(_), name }) => mdi::remove(name),
         KernelCommand::Remove(args) => removal(args),
     }
 }
 
 #[cfg(not(feature = "kernel"))]
 fn install(args: &InstallArgs) -> Result<ExitCode, Failure> {
-    let InstallArgs { group: _, everyone: _, persist: _, ring: _, name: _ } = args;
-    Err(Failure::failed(
+    let InstallArgs { group: _, everyone: _, persist: _, ring: _, cc: _, seed: _, name: _ } = args;
+    Err(without_program())
+}
+
+#[cfg(not(feature = "kernel"))]
+fn without_program() -> Failure {
+    Failure::failed(
         "this cellpace was built without the program for the kernel: build it with \
          `cargo build --features kernel`, which needs clang",
-    ))
+    )
 }
 
 #[cfg(feature = "kernel")]

@@ -14,9 +14,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let spec = args.next().unwrap_or_else(|| "mdi".to_owned());
     let mut read = |name: &str| std::fs::read(name).map_err(|error| error.to_string());
     let spec = ControllerSpec::parse(&spec, &mut read)?;
-    let flat = mdi::flat(&spec).ok_or("no flat form: mdi without users=adapt and start=slow")?;
+    let flat = mdi::flat_and_start(&spec).ok_or("no flat form: mdi without users=adapt")?;
+    let (flat, slow_start) = flat;
     let name = args.next().unwrap_or_else(|| NAME.to_owned());
-    let settings = Settings { name, ..Settings::new(flat) };
+    let settings = Settings { name, slow_start, ..Settings::new(flat) };
     let link = Loaded::load(&settings, false)?.register()?;
     println!("{}", settings.name);
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;

@@ -12,8 +12,9 @@ use cellpace_mdi::Flat;
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, MapMut, Object, libbpf_sys};
 use thiserror::Error;
 
+use crate::facts::{btf_path, running_variant};
 use crate::install::{InstallError, mount_bpffs};
-use crate::load::{btf_path, open_object, running_variant, suffix};
+use crate::load::{open_object, suffix};
 use crate::{BtfError, Variant, pins};
 
 /// The program as clang left it.
@@ -167,7 +168,7 @@ impl Loaded {
         }
         let words = words_of(&settings.flat)?;
         let path = btf_path();
-        let variant = running_variant().map_err(|source| MdiError::NoBtf { path, source })??;
+        let variant = running_variant(&path).map_err(|source| MdiError::NoBtf { path, source })??;
         Self::load_variant(settings, &words, tests, variant)
     }
 
