@@ -253,6 +253,20 @@ static __always_inline void run_epoch(struct flow *flow, const struct tcp_sock *
 		flow->credit = min_u32(flow->credit + share_of(flow, in_flight + flow->credit), w);
 }
 
+/*
+ * A window that less than half is used of says nothing about the path, and somebody who has data at
+ * last must not send all of it at once (RFC 7661 section 1): it does not grow.
+ */
+static __always_inline void bound_by_use(struct flow *flow, const struct tcp_sock *tp, u32 before,
+					 u32 in_flight)
+{
+	if (walk_header[WALK_KIND] == WALK_ABSOLUTE || flow->start_w)
+		return;
+	/* What was allowed with the last ack is in flight if there was data. */
+	if (flow->walk.w > before && 2 * in_flight < tp->snd_cwnd)
+		walk_set(&flow->walk, before, 0);
+}
+
 struct missed {
 	struct flow *flow;
 	struct sock *sk;
@@ -273,10 +287,11 @@ static long one_epoch(u32 number, struct missed *missed)
 	return 0;
 }
 
-/* The epochs that ended by now; `in_flight`: whether anything was, meanwhile. */
+/* The epochs that ended by now; `in_flight`: how many packets were, meanwhile. */
 static void catch_up(struct sock *sk, struct flow *flow, u64 now, u32 in_flight)
 {
 	struct missed missed = { .flow = flow, .sk = sk, .now = now, .in_flight = in_flight };
+	u32 before = flow->walk.w;
 
 	if (now < flow->next_epoch)
 		return;
@@ -284,21 +299,10 @@ static void catch_up(struct sock *sk, struct flow *flow, u64 now, u32 in_flight)
 	flow->credit = 0;
 	if (flow->last_rtt_us)
 		bpf_loop(MOST_MISSED, one_epoch, &missed, 0);
+	bound_by_use(flow, tcp_sk(sk), before, in_flight);
 	/* The schedule is absolute; what is left out is left out. */
 	if (now >= flow->next_epoch)
 		flow->next_epoch += ((now - flow->next_epoch) / epoch_ns() + 1) * epoch_ns();
-}
-
-/*
- * A window that less than half is used of says nothing about the path, and somebody who has data at
- * last must not send all of it at once (RFC 7661 section 1): it does not grow.
- */
-static __always_inline void bound_by_use(struct flow *flow, u32 before, u32 in_flight)
-{
-	if (walk_header[WALK_KIND] == WALK_ABSOLUTE || flow->start_w)
-		return;
-	if (flow->walk.w > before && in_flight < flow->walk.w >> 17)
-		walk_set(&flow->walk, before, 0);
 }
 
 /* Section 8 of the specification, its choice: the walk goes on from the smaller window. */
@@ -341,6 +345,9 @@ static __always_inline u32 least_in_flight(const struct flow *flow)
 
 	if (walk_header[WALK_KIND] == WALK_ABSOLUTE)
 		return 0;
+	/* Within a round trip below an epoch there is nothing to portion. */
+	if (n < 2)
+		return flow->walk.w >> 16;
 	return (u64)(flow->walk.w >> 16) * (n - 1) / n;
 }
 
@@ -399,16 +406,14 @@ static __always_inline void on_ack(struct sock *sk, const struct rate_sample *rs
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct flow *flow = flow_of(sk);
 	u64 now = bpf_ktime_get_ns();
-	u32 prior, before;
+	u32 prior;
 
 	if (!flow) {
 		tp->snd_cwnd = LEAST_CWND;
 		return;
 	}
-	before = flow->walk.w;
 	spend(flow, tp);
 	catch_up(sk, flow, now, rs->prior_in_flight);
-	bound_by_use(flow, before, rs->prior_in_flight);
 	if (rs->acked_sacked) {
 		flow->quiet_since = now;
 		prior = ((struct rate_sample___mdi *)rs)->prior_delivered;
@@ -495,8 +500,10 @@ void BPF_PROG(mdi_event, struct sock *sk, enum tcp_ca_event event)
 		return;
 	/* Into silence: the time before does not count. */
 	now = bpf_ktime_get_ns();
+	spend(flow, tcp_sk(sk));
 	catch_up(sk, flow, now, 0);
 	flow->quiet_since = now;
+	set_cwnd(sk, flow);
 }
 
 SEC("struct_ops/mdi_ssthresh")

@@ -46,7 +46,8 @@ impl Mdi {
     fn new(cc: &str) -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let mdi = Self { folder: Folder::new(), name: format!("cp_m{:x}_{number}", std::process::id()) };
+        let mdi =
+            Self { folder: Folder::new(), name: format!("cp_m{:x}_{number}", std::process::id()) };
         let status = mdi.folder.run("kernel status --json");
         let status: Value = serde_json::from_str(&status.stdout).unwrap();
         if status["can_install"] == false {
@@ -135,8 +136,9 @@ fn with_a_slow_start_the_window_grows_and_the_walk_takes_over() {
 #[test]
 fn outages_are_survived() {
     let Some(mdi) = Mdi::new("mdi") else { return };
-    let seen = mdi.download(3, "--trace onoff:6mbit/1s/1s");
+    let seen = mdi.download(3, "--trace onoff:6mbit,on=1s,off=1s");
     assert!(seen.whole);
+    assert!(seen.mbps > 1.5, "{} Mbit/s", seen.mbps);
 }
 
 #[test]

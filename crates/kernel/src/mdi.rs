@@ -168,7 +168,8 @@ impl Loaded {
         }
         let words = words_of(&settings.flat)?;
         let path = btf_path();
-        let variant = running_variant(&path).map_err(|source| MdiError::NoBtf { path, source })??;
+        let variant =
+            running_variant(&path).map_err(|source| MdiError::NoBtf { path, source })??;
         Self::load_variant(settings, &words, tests, variant)
     }
 

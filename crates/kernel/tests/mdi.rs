@@ -5,8 +5,10 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use cellpace_cc::{ControllerSpec, mdi};
 use cellpace_kernel::mdi::{self as kernel, Done, Event, Loaded, MdiError, Settings};
@@ -237,4 +239,48 @@ fn a_name_that_is_taken_is_not_taken_over() {
     assert!(!pins(&name).exists());
     drop(link);
     assert!(!kernel::remove(&name).unwrap());
+}
+
+/// What TCP may have in flight, in packets.
+fn cwnd(socket: &TcpStream) -> u32 {
+    // SAFETY: it is plain numbers, for which zeros are values.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    let (fd, place) = (socket.as_raw_fd(), (&raw mut info).cast());
+    // SAFETY: the descriptor is open, and `place` has room for `length` bytes.
+    let code =
+        unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, place, &raw mut length) };
+    assert_eq!(code, 0);
+    info.tcpi_snd_cwnd
+}
+
+#[test]
+fn a_window_that_nobody_uses_does_not_grow() {
+    let name = format!("cp_mdk{}", std::process::id() % 100_000);
+    // Its one window is twice the one before, at every delay.
+    let axis = |axis, min, max, step| Axis::new(axis, min, max, step).unwrap();
+    let (d, w) = (axis("delay", 0, 3000, 3000), axis("window", 0, 100_000, 100_000));
+    let states = States::Levels(cellpace_mdi::Levels { d, w });
+    let cells = (0..4).flat_map(|from| [1, 3].map(|to| Cell { from, to, count: 1 })).collect();
+    let part = Part { users: 1, samples: 9, counts: Counts::from_cells(cells) };
+    let about = About { epoch_us: 5000, ..About::default() };
+    let file = Model { about, states, parts: vec![part] }.to_bytes();
+    let settings = Settings { name: name.clone(), ..Settings::new(flat("mdi:model=-", &file)) };
+    let Some(loaded) = permitted(Loaded::load(&settings, false)) else { return };
+    let link = loaded.register().unwrap();
+    let (mut socket, reader) = connection(&name).unwrap();
+    socket.set_nodelay(true).unwrap();
+    for _ in 0..100 {
+        socket.write_all(&[7; 100]).unwrap();
+        thread::sleep(Duration::from_millis(6));
+    }
+    let unused = cwnd(&socket);
+    assert!((2..=20).contains(&unused), "{unused} packets");
+    for _ in 0..50 {
+        socket.write_all(&megabyte(1)).unwrap();
+    }
+    assert!(cwnd(&socket) > unused, "{} packets", cwnd(&socket));
+    socket.shutdown(Shutdown::Write).unwrap();
+    reader.join().unwrap();
+    drop(link);
 }

@@ -96,8 +96,7 @@ mod with_program {
         if !is_default(name) {
             return Ok(false);
         }
-        fs::write(DEFAULT, name)
-            .map_err(|error| Failure::failed(format!("{DEFAULT}: {error}")))?;
+        fs::write(DEFAULT, name).map_err(|error| Failure::failed(format!("{DEFAULT}: {error}")))?;
         Ok(true)
     }
 }
