@@ -101,11 +101,14 @@ static inline u32 window_packets(const struct control *control, const struct tcp
 	return max_u32((u32)packets, 2);
 }
 
+/* Never above what the program itself asked for by SO_MAX_PACING_RATE. */
 static inline void pace(struct sock *sk, u64 rate)
 {
+	u64 most = sk->sk_max_pacing_rate;
+
 	if (rate && sk->sk_pacing_status == SK_PACING_NONE)
 		sk->sk_pacing_status = SK_PACING_NEEDED;
-	sk->sk_pacing_rate = rate ? rate : ~0UL;
+	sk->sk_pacing_rate = rate && rate < most ? rate : most;
 }
 
 /* RFC 6928 section 2. */
@@ -160,34 +163,42 @@ static inline bool controlled(struct sock *sk, const struct control *control)
 }
 
 /* RFC 5681 section 3.1, in packets as the kernel counts. */
-static inline void grow(struct sock *sk, const struct control *control, const struct rate_sample *rs)
+static inline u32 grown(const struct tcp_sock *tp, struct state *state,
+			const struct rate_sample *rs)
 {
-	struct tcp_sock *tp = tcp_sk(sk);
-	struct state *state = state_of(sk);
 	u32 window = tp->snd_cwnd;
 	u32 acked = rs->acked_sacked;
 
-	if (state->ca_state != TCP_CA_Open && state->ca_state != TCP_CA_Disorder &&
-	    state->ca_state != TCP_CA_Loss)
-		return;
+	/* What a recovery sends is what the halved window allows. */
+	if (state->ca_state == TCP_CA_CWR || state->ca_state == TCP_CA_Recovery)
+		return window;
 	if (window < tp->snd_ssthresh) {
 		/* Equation 2, with RFC 3465's count of bytes; not while the program sends less. */
 		if (2 * rs->prior_in_flight < window)
-			return;
-		window = min_u32(window + acked, tp->snd_ssthresh);
-	} else {
-		/* Equation 3: a packet more each round trip. */
-		if (rs->prior_in_flight < window)
-			return;
-		state->acked += acked;
-		if (state->acked < window)
-			return;
-		state->acked -= window;
-		window++;
+			return window;
+		return min_u32(window + acked, tp->snd_ssthresh);
 	}
-	if (control)
+	/* Equation 3: a packet more each round trip. */
+	if (rs->prior_in_flight < window)
+		return window;
+	state->acked += acked;
+	if (state->acked < window)
+		return window;
+	state->acked -= window;
+	return window + 1;
+}
+
+static inline void go_alone(struct sock *sk, const struct control *control,
+			    const struct rate_sample *rs)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 window = grown(tp, state_of(sk), rs);
+
+	/* What a dead controller wanted last is no bound: it may be next to nothing. */
+	if (control && control->policy == POLICY_FOLLOW && alive(control))
 		window = min_u32(window, window_packets(control, tp));
-	tp->snd_cwnd = max_u32(window, 2);
+	/* A timeout's window of one packet (section 3.1) may stand. */
+	tp->snd_cwnd = max_u32(window, 1);
 }
 
 static inline void *reserve(const struct control *control)
@@ -257,7 +268,7 @@ static inline void on_ack(struct sock *sk, const struct rate_sample *rs)
 	struct control *control = control_of(sk);
 
 	if (!controlled(sk, control))
-		grow(sk, control, rs);
+		go_alone(sk, control, rs);
 	state_of(sk)->last_ack = bpf_ktime_get_ns();
 	if (control)
 		report(sk, control, RECORD_ACK, rs);
@@ -359,11 +370,25 @@ void BPF_PROG(cwnd_event, struct sock *sk, enum tcp_ca_event event)
 		tp->snd_cwnd = min_u32(tp->snd_cwnd, INITIAL_WINDOW);
 }
 
+/*
+ * The kernel asks this whenever it is about to send, before it looks at the window: so a window
+ * that has grown is in effect with the program's next write, and when it is told to push what
+ * waits, and not only with an acknowledgment, for which a round trip may have to pass.
+ */
+SEC("struct_ops/min_tso_segs")
+u32 BPF_PROG(min_tso_segs, struct sock *sk)
+{
+	controlled(sk, control_of(sk));
+	/* The kernel's default of net.ipv4.tcp_min_tso_segs. */
+	return 2;
+}
+
 /* The loader creates one of the two, and writes the names. */
 #define CALLBACKS                                                                                  \
 	.name = "cellpace", .flags = TCP_CONG_NON_RESTRICTED, .init = (void *)init,                \
 	.release = (void *)release, .ssthresh = (void *)ssthresh, .undo_cwnd = (void *)undo_cwnd,  \
-	.set_state = (void *)set_state, .cwnd_event = (void *)cwnd_event
+	.set_state = (void *)set_state, .cwnd_event = (void *)cwnd_event,        \
+	.min_tso_segs = (void *)min_tso_segs
 
 SEC(".struct_ops")
 struct tcp_congestion_ops ack_args = {

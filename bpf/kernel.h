@@ -89,6 +89,7 @@ struct sock {
 	struct sock_common __sk_common;
 	u32 sk_pacing_status;
 	unsigned long sk_pacing_rate;
+	unsigned long sk_max_pacing_rate;
 };
 
 struct inet_sock {
@@ -154,6 +155,7 @@ struct tcp_congestion_ops {
 	u32 (*undo_cwnd)(struct sock *sk);
 	void (*set_state)(struct sock *sk, u8 state);
 	void (*cwnd_event)(struct sock *sk, enum tcp_ca_event event);
+	u32 (*min_tso_segs)(struct sock *sk);
 	void (*cong_control)(struct sock *sk);
 };
 

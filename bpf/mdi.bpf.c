@@ -370,7 +370,7 @@ static __always_inline void set_cwnd(struct sock *sk, struct flow *flow)
 		return;
 	/* Twice the window per round trip: what leaves is decided by acks, this sizes bursts. */
 	rate = 2 * (u64)cwnd * tp->mss_cache * 1000000 / srtt_us;
-	sk->sk_pacing_rate = rate;
+	sk->sk_pacing_rate = rate < sk->sk_max_pacing_rate ? rate : sk->sk_max_pacing_rate;
 }
 
 SEC("struct_ops/mdi_init")

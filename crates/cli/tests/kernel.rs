@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cellpace_kernel::{Control, Kernel, Kind, Policy, Record, pins, remove};
+use cellpace_kernel::{Control, Kernel, Kind, Policy, Record, pins, push, remove};
 use program::Folder;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -219,6 +219,7 @@ fn step(kernel: &mut Kernel, socket: &TcpStream, hold: &dyn Fn(&Kernel, u64)) ->
     kernel.beat().unwrap();
     let asked = Instant::now();
     hold(kernel, 500_000);
+    push(socket).unwrap();
     while in_flight(socket) < 475_000 && asked.elapsed() < Duration::from_secs(1) {
         thread::sleep(Duration::from_micros(100));
     }
@@ -240,9 +241,9 @@ fn windows_are_held_and_a_step_is_followed() {
     }
     let steps: Vec<f64> =
         found["steps_ms"].as_array().unwrap().iter().map(|s| s.as_f64().unwrap()).collect();
-    // The best, since others may have had the processor.
-    let best = steps.iter().copied().fold(f64::MAX, f64::min);
-    assert!(best < 5.0, "{steps:?} ms");
+    // Most of them: others may have had the processor.
+    let followed = steps.iter().filter(|step| **step < 5.0).count();
+    assert!(followed >= 3, "{steps:?} ms");
 }
 
 fn loss_role() {

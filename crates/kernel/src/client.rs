@@ -9,7 +9,7 @@ use crate::ring::Ring;
 use crate::slots::Shared;
 use crate::status::{open, pins};
 use crate::sys::{self, Map};
-use crate::{Control, KernelError, NAME, RECORD_BYTES, Record};
+use crate::{Control, KernelError, Kind, NAME, RECORD_BYTES, Record};
 
 /// Selects the congestion control `cellpace` for a TCP socket, connected or not, and tells the
 /// cookie under which it is controlled. Until somebody controls it, it goes by RFC 5681.
@@ -28,6 +28,16 @@ pub fn select_named(socket: impl AsFd, name: &str) -> io::Result<u64> {
     let cookie = sys::cookie(socket.as_fd())?;
     sys::set_congestion(socket.as_fd(), name)?;
     Ok(cookie)
+}
+
+/// Lets a socket send at once what its window, just grown by [`Kernel::control`], allows. Without,
+/// it does so with its next acknowledgment or write, and a round trip may pass until then. Who has
+/// no descriptor of the socket does without. A socket that its program has corked is left alone.
+///
+/// # Errors
+/// When it is no TCP socket.
+pub fn push(socket: impl AsFd) -> io::Result<()> {
+    sys::push(socket.as_fd())
 }
 
 /// This process's place at the kernel driver: windows go in, records come out.
@@ -86,8 +96,8 @@ impl Kernel {
         select_named(socket, &self.name)
     }
 
-    /// Sets what a socket shall do. In effect with its next acknowledgment, or when it sends after
-    /// it had nothing outstanding. To be called again whenever the window changes.
+    /// Sets what a socket shall do. In effect with its next acknowledgment or write, or at once
+    /// with [`push`]. To be called again whenever the window changes.
     ///
     /// # Errors
     /// When too many sockets are under control.
@@ -132,9 +142,15 @@ impl Kernel {
 
     /// Hands out up to `most` records that wait, oldest first, and tells how many it were.
     pub fn drain(&mut self, most: usize, mut each: impl FnMut(Record)) -> usize {
-        let Self { ring, unreadable, .. } = self;
+        let Self { ring, unreadable, controls, .. } = self;
         ring.drain::<RECORD_BYTES>(most, |bytes| match Record::decode(bytes) {
-            Some(record) => each(record),
+            Some(record) => {
+                if record.kind == Kind::Release {
+                    // A control that came after the release would stay for ever.
+                    let _ = controls.delete(&record.cookie.to_ne_bytes());
+                }
+                each(record);
+            }
             None => *unreadable += 1,
         })
     }

@@ -119,7 +119,8 @@ fn bpf(doing: &'static str) -> impl FnOnce(libbpf_rs::Error) -> InstallError {
         let hint = match source.kind() {
             libbpf_rs::ErrorKind::PermissionDenied => " (needs root, or CAP_BPF and CAP_PERFMON)",
             libbpf_rs::ErrorKind::AlreadyExists => {
-                " (a congestion control of this name is there already, but not its pins)"
+                " (a congestion control of this name is there, but not its pins: `bpftool struct_ops` \
+                 lists and unregisters it, as does a restart)"
             }
             _ => "",
         };

@@ -42,7 +42,7 @@ mod status;
 mod sys;
 
 pub use btf::{BtfError, Variant, variant};
-pub use client::{Kernel, select, select_named};
+pub use client::{Kernel, push, select, select_named};
 pub use error::KernelError;
 pub use layout::{Control, Kind, LAYOUT, NAME, Policy, RECORD_BYTES, Record, Recovery, SLOTS};
 pub use status::{Installed, Removed, installed, pins, remove};

@@ -217,6 +217,39 @@ pub(crate) fn set_congestion(fd: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Takes the cork from a socket that has none, whereupon the kernel sends what it may.
+pub(crate) fn push(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let mut corked: libc::c_int = 0;
+    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the kernel writes `length` bytes, which `corked` has.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CORK,
+            (&raw mut corked).cast(),
+            &raw mut length,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if corked != 0 {
+        return Ok(());
+    }
+    // SAFETY: the kernel reads `length` bytes of `corked`.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CORK,
+            (&raw const corked).cast(),
+            length,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// The socket's cookie, which the kernel gives to no other socket until it is started anew.
 pub(crate) fn cookie(fd: BorrowedFd<'_>) -> io::Result<u64> {
     let mut cookie = 0u64;
