@@ -4,9 +4,10 @@
 //! place of the one before in one step of the kernel's own (an update of its link): new connections
 //! walk over the new table, and those that run keep to theirs until they end.
 
-use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, io, thread};
 
 use cellpace_mdi::Flat;
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, MapMut, Object, libbpf_sys};
@@ -95,6 +96,9 @@ pub enum MdiError {
     /// Registered by something else than the pin.
     #[error("a congestion control `{0}` is registered, but not by cellpace; remove it first")]
     Foreign(String),
+    /// The pin is gone, the congestion control is not.
+    #[error("`{0}` stays registered: another program holds it (bpftool link shows which)")]
+    Held(String),
     /// A file of the BPF file system.
     #[error("{}: {source}", .path.display())]
     Pin {
@@ -140,14 +144,34 @@ pub fn install(settings: &Settings) -> Result<Done, MdiError> {
 /// have it. Returns whether there was one.
 ///
 /// # Errors
-/// When the pin cannot be removed.
+/// When the pin cannot be removed, or something else holds the congestion control, too.
 pub fn remove(name: &str) -> Result<bool, MdiError> {
     let pin = pins(name);
-    match std::fs::remove_file(&pin) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(source) => Err(MdiError::Pin { path: pin, source }),
+    if let Ok(link) = Link::open(&pin) {
+        // Before Linux 6.11 it cannot be detached and is when its last holder is gone.
+        let _ = link.detach();
     }
+    match fs::remove_file(&pin) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(source) => return Err(MdiError::Pin { path: pin, source }),
+    }
+    // The kernel lets go of what was removed a little later.
+    for _ in 0..LETTING_GO {
+        if !is_registered(name) {
+            return Ok(true);
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    Err(MdiError::Held(name.to_owned()))
+}
+
+/// How often to look, 10 ms apart, whether the kernel has let go.
+const LETTING_GO: u32 = 300;
+
+fn is_registered(name: &str) -> bool {
+    let names = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    names.is_ok_and(|names| names.split_whitespace().any(|registered| registered == name))
 }
 
 /// Program and table in the kernel, not yet a congestion control.
@@ -236,7 +260,8 @@ impl Loaded {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(source) => return Err(MdiError::Bpf { step: "registering", source }),
             Ok(mut new) => {
-                remove(&self.name)?;
+                let pin_error = |source| MdiError::Pin { path: pin.to_owned(), source };
+                fs::remove_file(pin).map_err(pin_error)?;
                 return new.pin(pin).map_err(bpf("pinning"));
             }
         }
