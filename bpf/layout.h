@@ -103,4 +103,9 @@ struct record {
 	u32 reserved2;
 };
 
+_Static_assert(sizeof(struct control) == 32, "as in layout.rs");
+_Static_assert(sizeof(struct slot) == 64, "as in layout.rs");
+_Static_assert(sizeof(struct shared) == 112 + SLOTS * 64, "as in layout.rs");
+_Static_assert(sizeof(struct record) == 88, "as in layout.rs");
+
 #endif

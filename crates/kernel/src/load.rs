@@ -46,3 +46,34 @@ fn rename(map: &mut OpenMapMut<'_>, name: &str) -> io::Result<()> {
     place[..name.len()].copy_from_slice(name.as_bytes());
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::{CONTROL_BYTES, at};
+
+    #[test]
+    fn each_kernel_has_the_one_variant_that_fits_under_the_name_asked_for() {
+        for variant in [Variant::Ack, Variant::Sample] {
+            let object = open_object(CELLPACE, variant, "fifteen_letters").unwrap();
+            let maps = object.maps().filter(|map| map.map_type() == MapType::StructOps);
+            let wanted: Vec<_> = maps.filter(|map| map.autocreate()).collect();
+            assert_eq!(wanted.len(), 1, "{variant:?}");
+            assert!(wanted[0].name().to_string_lossy().ends_with(suffix(variant)));
+            assert_eq!(&wanted[0].initial_value().unwrap()[..16], b"fifteen_letters\0");
+        }
+        assert!(open_object(CELLPACE, Variant::Ack, "sixteen_letters_").is_err());
+        assert!(open_object(b"no object", Variant::Ack, "cellpace").is_err());
+    }
+
+    #[test]
+    fn the_program_and_user_space_have_the_same_layout() {
+        let object = open_object(CELLPACE, Variant::Ack, "cellpace").unwrap();
+        let size = |name: &str| {
+            let found = object.maps().find(|map| map.name().to_string_lossy().ends_with(name));
+            found.unwrap().value_size() as usize
+        };
+        assert_eq!(size("controls"), CONTROL_BYTES);
+        assert_eq!(size(".shared"), at::END);
+    }
+}

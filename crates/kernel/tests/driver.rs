@@ -94,7 +94,11 @@ fn network() {
 
 /// A connection over the loopback device to a thread that reads until the end and tells the hash.
 fn connection(driver: &Driver) -> (TcpStream, u64, JoinHandle<[u8; 32]>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    connection_at(driver, "127.0.0.1:0")
+}
+
+fn connection_at(driver: &Driver, address: &str) -> (TcpStream, u64, JoinHandle<[u8; 32]>) {
+    let listener = TcpListener::bind(address).unwrap();
     let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (mut receiver, _) = listener.accept().unwrap();
     let cookie = select_named(&sender, &driver.0).unwrap();
@@ -349,6 +353,25 @@ fn another_version_is_told_apart_and_replaced() {
 }
 
 #[test]
+fn what_lost_its_pins_is_named_and_nothing_is_left_of_the_attempt() {
+    let Some(driver) = Driver::new(Access::Root, 1 << 16) else { return };
+    let folder = pins(&driver.0);
+    let congestion_control = MapHandle::from_pinned_path(folder.join("cc")).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let options = Options { name: driver.0.clone(), ring_bytes: 1 << 16, ..Options::default() };
+    let error = install(&options).unwrap_err().to_string();
+    assert!(error.contains("bpftool struct_ops"), "{error}");
+    let names = std::fs::read_dir(folder.parent().unwrap()).unwrap();
+    let left: Vec<_> = names
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .filter(|name| name.starts_with(&format!("{}_new", driver.0)) || *name == driver.0)
+        .collect();
+    assert_eq!(left, [""; 0]);
+    congestion_control.delete(&0u32.to_ne_bytes()).unwrap();
+    assert!(!install(&options).unwrap().was_there);
+}
+
+#[test]
 fn there_are_as_many_slots_as_are_promised() {
     let Some(driver) = Driver::new(Access::Root, 1 << 16) else { return };
     let mut kernels: Vec<_> = (0..cellpace_kernel::SLOTS).map(|_| driver.open()).collect();
@@ -417,10 +440,10 @@ fn controls(driver: &Driver) -> usize {
 }
 
 #[test]
-fn policy_follow_is_tcp_by_itself_below_the_window() {
+fn policy_follow_is_tcp_by_itself_below_the_window_also_over_ipv6() {
     let Some(driver) = Driver::new(Access::Root, 1 << 20) else { return };
     network();
-    let (sender, cookie, reader) = connection(&driver);
+    let (sender, cookie, reader) = connection_at(&driver, "[::1]:0");
     let kernel = driver.open();
     let mss = 1448;
     let control = Control { window: 40 * mss, pacing: None, policy: Policy::Follow };
