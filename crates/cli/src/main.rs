@@ -4,6 +4,7 @@ mod cc;
 mod compare;
 mod error;
 mod flow_options;
+mod kernel;
 mod link;
 mod link_live;
 mod link_watch;
@@ -59,6 +60,9 @@ enum Command {
     Recv(transfer::RecvArgs),
     /// Put TCP connections of any program under a controller: forwarder, SOCKS 5, transparent
     Proxy(proxy::ProxyArgs),
+    /// The kernel driver: install it, look at it, remove it
+    #[command(subcommand)]
+    Kernel(kernel::KernelCommand),
     /// Measure a path: delay, bursts, predictability, or its trace
     Probe(probe::ProbeArgs),
 }
@@ -76,6 +80,7 @@ fn main() -> ExitCode {
         Command::Send(args) => transfer::run_send(&args),
         Command::Recv(args) => transfer::run_recv(&args),
         Command::Proxy(args) => proxy::run(&args),
+        Command::Kernel(command) => kernel::run(&command),
         Command::Probe(args) => probe::run(&args),
     };
     match result {

@@ -169,21 +169,24 @@ fn load(args: &mut Args, read: &mut ReadFile<'_>) -> Result<(), String> {
 /// Table and rules of an `mdi` string for other runtimes; `None` for any other controller, for
 /// several tables among which the walk chooses, and for a slow start in front of it.
 pub fn flat(spec: &ControllerSpec) -> Option<Flat> {
+    flat_and_start(spec).and_then(|(flat, slow_start)| (!slow_start).then_some(flat))
+}
+
+/// The same for runtimes that have a slow start: also whether there is one in front of the walk.
+pub fn flat_and_start(spec: &ControllerSpec) -> Option<(Flat, bool)> {
     if spec.info().name != INFO.name {
         return None;
     }
     let settings = Settings::new(spec.args());
     let [table] = &settings.learnt.tables[..] else { return None };
-    if settings.slow_start {
-        return None;
-    }
-    Some(Flat {
+    let flat = Flat {
         table: Table::clone(table),
         epoch_us: u32::try_from(settings.learnt.epoch.as_nanos() / 1000).unwrap_or(u32::MAX),
         empty: settings.empty,
         out_of_range: settings.out_of_range,
         loss_factor: if settings.cuts { (settings.m * 65_536.0).round() as u32 } else { 65_536 },
-    })
+    };
+    Some((flat, settings.slow_start))
 }
 
 pub(super) struct Settings {

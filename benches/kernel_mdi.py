@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""MDI in the kernel against MDI and its teacher in user space, over emulated links.
+
+    python3 benches/kernel_mdi.py path/to/cellpace [OUT.json] [--seconds 30] [--runs 3]
+
+Needs root. What is compared, each alone on the link, with the same link for all:
+
+  kernel    TCP under cellpace_mdi: no process of cellpace at the sender
+  native    cellpace send --cc mdi, over UDP
+  above     cellpace run --cc mdi, above TCP with cubic
+  verus     cellpace send --cc verus:r=2, the teacher, over UDP
+  simulated cellpace compare --cc mdi, in virtual time; one seed, since it is the generated link's, too
+
+Installs MDI in the kernel (`cellpace kernel install --cc mdi`) where it is not installed yet, and
+removes it then. Recorded traces are measured where CELLPACE_TRACES is set.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+SERVER = f"python3 {HERE}/../docs/alcc_server.py"
+DOWNLOAD = "exec cat </dev/tcp/$CELLPACE_HOST/9000 >/dev/null"
+NAME = "cellpace_mdi"
+
+
+def link(options, server, client, seconds):
+    """Throughput in Mbit/s, median and 95th percentile of the queueing delay in ms."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = f"{folder}/link.json"
+        script = f"""
+            ip link set lo up
+            {server} & server=$!
+            sleep 1
+            '{ARGS.cellpace}' link --quiet --rtt 40ms --queue droptail:2MB --skip 3s --json {out} \
+                {options} --duration {seconds}s -- bash -c '{client}' >/dev/null 2>&1
+            kill $server; wait $server
+            true
+        """
+        done = subprocess.run(["unshare", "--net", "bash", "-c", script], capture_output=True,
+                              text=True, timeout=seconds + 60, check=False)
+        if not Path(out).exists():
+            sys.exit(f"no figures:\n{done.stderr}")
+        return figures(json.loads(Path(out).read_text()))
+
+
+def figures(document):
+    run = document["runs"][0]
+    delay = run["queue_delay_ms"]
+    return run["throughput_mbps"], delay["p50"], delay["p95"]
+
+
+def native(cc, seed):
+    def measured(options, seconds):
+        server = f"'{ARGS.cellpace}' send --listen 0.0.0.0:9000 --cc {cc} --duration 1h --seed {seed}"
+        return link(options, server, f"exec {ARGS.cellpace} recv --reverse $CELLPACE_HOST:9000",
+                    seconds)
+    return measured
+
+
+def kernel(_):
+    return lambda options, seconds: link(options, f"{SERVER} 9000 {ARGS.name}", DOWNLOAD, seconds)
+
+
+def above(seed):
+    server = f"'{ARGS.cellpace}' run --cc mdi --seed {seed} --drain 1s -- {SERVER} 9000 cubic"
+    return lambda options, seconds: link(options, server, DOWNLOAD, seconds)
+
+
+def simulated(_):
+    def measured(options, seconds):
+        options = options.replace("--rate ", "--trace constant:").split()
+        run = [ARGS.cellpace, "compare", *options, "--cc", "mdi", "--rtt", "40ms", "--skip", "3s",
+               "--queue", "droptail:2MB", "--duration", f"{seconds}s", "--seed", "1", "--json", "-"]
+        return figures(json.loads(subprocess.run(run, capture_output=True, check=True).stdout))
+    return measured
+
+
+WAYS = {
+    "kernel": kernel,
+    "native": lambda seed: native("mdi", seed),
+    "above": above,
+    "verus": lambda seed: native("verus:r=2", seed),
+    "simulated": simulated,
+}
+
+
+def links():
+    found = {"12 Mbit/s": "--rate 12mbit", "lte-driving": "--trace lte-driving"}
+    folder = os.environ.get("CELLPACE_TRACES")
+    for name in ["highway-3g", "city-drive"] if folder else []:
+        found[name] = f"--trace {folder}/{name}.down"
+    if not folder:
+        print("CELLPACE_TRACES is not set: generated links only")
+    return found
+
+
+def mean(rows):
+    return [statistics.mean(column) for column in zip(*rows)]
+
+
+def main():
+    results = {}
+    wanted = ARGS.only.split(",") if ARGS.only else WAYS
+    print(f"{'link':<14}{'way':<11}{'Mbit/s':>8}{'p50 ms':>9}{'p95 ms':>9}   runs")
+    for name, options in links().items():
+        for way in wanted:
+            rows = [WAYS[way](seed)(options, ARGS.seconds) for seed in range(1, ARGS.runs + 1)]
+            results.setdefault(name, {})[way] = rows
+            rate, half, most = mean(rows)
+            runs = " ".join(f"{row[0]:.2f}/{row[1]:.0f}/{row[2]:.0f}" for row in rows)
+            print(f"{name:<14}{way:<11}{rate:>8.2f}{half:>9.1f}{most:>9.1f}   {runs}", flush=True)
+    if ARGS.out:
+        Path(ARGS.out).write_text(json.dumps(results, indent=1))
+
+
+def installed():
+    names = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+    return ARGS.name in names
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("cellpace")
+    parser.add_argument("out", nargs="?")
+    parser.add_argument("--seconds", type=int, default=30)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--name", default=NAME, help="of the congestion control")
+    parser.add_argument("--only", help="some of the ways, with commas")
+    ARGS = parser.parse_args()
+    ARGS.cellpace = str(Path(ARGS.cellpace).resolve())
+    ours = not installed()
+    if ours:
+        subprocess.run([ARGS.cellpace, "kernel", "install", "--cc", "mdi"], check=True)
+    try:
+        main()
+    finally:
+        if ours:
+            subprocess.run([ARGS.cellpace, "kernel", "remove", "--cc", "mdi"], check=True)

@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT
+/*
+ * The kernel driver: a TCP congestion control whose window user space sets, per socket.
+ *
+ * A socket is under control while there is an entry for its cookie in `controls` whose slot still
+ * belongs to the process that wrote it and has a heartbeat. Else, and also when nobody ever asked
+ * for control, it goes by RFC 5681: so everybody may select this congestion control.
+ *
+ * It has `cong_control`, so the kernel's own proportional rate reduction, its restart after idle
+ * and its pacing rate are off: window and pacing are ours in every state.
+ */
+#include "kernel.h"
+#include "layout.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+char _license[] SEC("license") = "GPL";
+
+/* Mapped by the loader and by every client. */
+struct shared shared SEC(".data.shared");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_CONTROLS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u64);
+	__type(value, struct control);
+} controls SEC(".maps");
+
+struct ring {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, RING_BYTES);
+};
+
+/* Each slot's records; the loader makes the rings, of whatever size. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, SLOTS);
+	__type(key, u32);
+	__array(values, struct ring);
+} rings SEC(".maps");
+
+enum mode { MODE_NEW = 0, MODE_CONTROLLED, MODE_SELF };
+
+/* In the socket, where congestion controls keep what is theirs: 104 bytes. */
+struct state {
+	u32 mode;
+	u32 ca_state;
+	u32 acked; /* packets since the window last grew by one */
+	u32 reserved;
+	u64 last_ack; /* in ns */
+};
+
+static inline struct state *state_of(struct sock *sk)
+{
+	return (struct state *)inet_csk(sk)->icsk_ca_priv;
+}
+
+static inline u64 cookie_of(struct sock *sk)
+{
+	return (u64)sk->__sk_common.skc_cookie.counter;
+}
+
+/* The entry of a socket, also when its controller is dead. */
+static inline struct control *control_of(struct sock *sk)
+{
+	u64 cookie = cookie_of(sk);
+
+	/* A socket that nobody asked for its cookie has none. */
+	return cookie ? bpf_map_lookup_elem(&controls, &cookie) : 0;
+}
+
+static inline bool alive(const struct control *control)
+{
+	u32 number = control->slot;
+	struct slot *slot;
+	u64 now, beat;
+
+	if (number >= SLOTS || shared.removed)
+		return false;
+	slot = &shared.slot[number];
+	if (!control->owner || slot->owner != control->owner)
+		return false;
+	now = bpf_ktime_get_ns();
+	beat = slot->beat;
+	/* Another CPU may have read the clock for the heartbeat after us. */
+	return beat > now ? beat - now < HEARTBEAT_NS : now - beat < HEARTBEAT_NS;
+}
+
+/*
+ * Whole packets below the window, at least two: with one, the receiver would delay each
+ * acknowledgment.
+ */
+static inline u32 window_packets(const struct control *control, const struct tcp_sock *tp)
+{
+	u32 mss = tp->mss_cache;
+	u64 packets = control->window / (mss ? mss : 1);
+
+	if (packets > 0x3fffffff)
+		packets = 0x3fffffff;
+	return max_u32((u32)packets, 2);
+}
+
+/* Never above what the program itself asked for by SO_MAX_PACING_RATE. */
+static inline void pace(struct sock *sk, u64 rate)
+{
+	u64 most = sk->sk_max_pacing_rate;
+
+	if (rate && sk->sk_pacing_status == SK_PACING_NONE)
+		sk->sk_pacing_status = SK_PACING_NEEDED;
+	sk->sk_pacing_rate = rate && rate < most ? rate : most;
+}
+
+/* RFC 6928 section 2. */
+#define INITIAL_WINDOW 10
+/* RFC 6298 section 2.4: no timeout is shorter. */
+#define IDLE_NS 1000000000ULL
+
+/*
+ * From control to RFC 5681: what is in the network is known to fit, the rest of the window not.
+ */
+static inline void enter_self(struct sock *sk, struct state *state)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	if (state->mode == MODE_CONTROLLED) {
+		u32 fits = max_u32(packets_in_flight(tp), INITIAL_WINDOW);
+		u32 window = min_u32(tp->snd_cwnd, fits);
+
+		tp->snd_cwnd = window;
+		tp->snd_ssthresh = window;
+		pace(sk, 0);
+		__sync_fetch_and_add(&shared.fallbacks, 1);
+	}
+	state->acked = 0;
+	state->mode = MODE_SELF;
+}
+
+static inline void hold(struct sock *sk, struct state *state, const struct control *control)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	state->mode = MODE_CONTROLLED;
+	tp->snd_cwnd = window_packets(control, tp);
+	tp->snd_ssthresh = TCP_INFINITE_SSTHRESH;
+	pace(sk, control->pacing);
+}
+
+/*
+ * The window as user space wants it; whether it does.
+ */
+static inline bool controlled(struct sock *sk, const struct control *control)
+{
+	struct state *state = state_of(sk);
+
+	if (control && control->policy == POLICY_HOLD && alive(control)) {
+		hold(sk, state, control);
+		return true;
+	}
+	if (state->mode != MODE_SELF)
+		enter_self(sk, state);
+	return false;
+}
+
+/* RFC 5681 section 3.1, in packets as the kernel counts. */
+static inline u32 grown(const struct tcp_sock *tp, struct state *state,
+			const struct rate_sample *rs)
+{
+	u32 window = tp->snd_cwnd;
+	u32 acked = rs->acked_sacked;
+
+	/* What a recovery sends is what the halved window allows. */
+	if (state->ca_state == TCP_CA_CWR || state->ca_state == TCP_CA_Recovery)
+		return window;
+	if (window < tp->snd_ssthresh) {
+		/* Equation 2, with RFC 3465's count of bytes; not while the program sends less. */
+		if (2 * rs->prior_in_flight < window)
+			return window;
+		return min_u32(window + acked, tp->snd_ssthresh);
+	}
+	/* Equation 3: a packet more each round trip. */
+	if (rs->prior_in_flight < window)
+		return window;
+	state->acked += acked;
+	if (state->acked < window)
+		return window;
+	state->acked -= window;
+	return window + 1;
+}
+
+static inline void go_alone(struct sock *sk, const struct control *control,
+			    const struct rate_sample *rs)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 window = grown(tp, state_of(sk), rs);
+
+	/* What a dead controller wanted last is no bound: it may be next to nothing. */
+	if (control && control->policy == POLICY_FOLLOW && alive(control))
+		window = min_u32(window, window_packets(control, tp));
+	/* A timeout's window of one packet (section 3.1) may stand. */
+	tp->snd_cwnd = max_u32(window, 1);
+}
+
+static inline void *reserve(const struct control *control)
+{
+	u32 number = control->slot;
+	struct record *record;
+	struct slot *slot;
+	void *ring;
+
+	if (number >= SLOTS)
+		return 0;
+	slot = &shared.slot[number];
+	/* What the slot's owner before wanted to know is nothing for this one. */
+	if (!control->owner || slot->owner != control->owner)
+		return 0;
+	ring = bpf_map_lookup_elem(&rings, &number);
+	if (!ring)
+		return 0;
+	record = bpf_ringbuf_reserve(ring, sizeof(*record), 0);
+	if (!record)
+		__sync_fetch_and_add(&slot->dropped, 1);
+	return record;
+}
+
+static inline void report(struct sock *sk, const struct control *control, u8 kind,
+			  const struct rate_sample *rs)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct state *state = state_of(sk);
+	struct record *record = reserve(control);
+	u8 flags = state->mode == MODE_SELF ? RECORD_FALLBACK : 0;
+
+	if (!record)
+		return;
+	__builtin_memset(record, 0, sizeof(*record));
+	record->cookie = cookie_of(sk);
+	record->time = bpf_ktime_get_ns();
+	record->bytes_acked = tp->bytes_acked;
+	record->kind = kind;
+	record->state = state->ca_state;
+	record->srtt_us = tp->srtt_us >> 3;
+	record->in_flight = packets_in_flight(tp);
+	record->delivered = tp->delivered;
+	record->lost = tp->lost;
+	record->retransmitted = tp->total_retrans;
+	record->sent = tp->data_segs_out;
+	record->unsent = tp->write_seq - tp->snd_nxt;
+	record->mss = tp->mss_cache;
+	record->cwnd = tp->snd_cwnd;
+	if (rs) {
+		record->acked = rs->acked_sacked;
+		record->lost_now = rs->losses;
+		record->rtt_us = rs->rtt_us > 0 ? rs->rtt_us : 0;
+		if (rs->interval_us > 0 && rs->delivered > 0) {
+			record->interval_us = rs->interval_us;
+			record->interval_delivered = rs->delivered;
+		}
+		flags |= rs->is_app_limited ? RECORD_APP_LIMITED : 0;
+		flags |= rs->is_retrans ? RECORD_RETRANS : 0;
+	}
+	record->flags = flags;
+	bpf_ringbuf_submit(record, 0);
+}
+
+static inline void on_ack(struct sock *sk, const struct rate_sample *rs)
+{
+	struct control *control = control_of(sk);
+
+	if (!controlled(sk, control))
+		go_alone(sk, control, rs);
+	state_of(sk)->last_ack = bpf_ktime_get_ns();
+	if (control)
+		report(sk, control, RECORD_ACK, rs);
+}
+
+/* From Linux 6.10. */
+SEC("struct_ops/cong_control")
+void BPF_PROG(cong_control, struct sock *sk, u32 ack, int flag, const struct rate_sample *rs)
+{
+	on_ack(sk, rs);
+}
+
+/* Before Linux 6.10. */
+SEC("struct_ops/cong_control_old")
+void BPF_PROG(cong_control_old, struct sock *sk, const struct rate_sample *rs)
+{
+	on_ack(sk, rs);
+}
+
+SEC("struct_ops/init")
+void BPF_PROG(init, struct sock *sk)
+{
+	struct state *state = state_of(sk);
+
+	state->mode = MODE_NEW;
+	state->ca_state = TCP_CA_Open;
+	state->acked = 0;
+	state->last_ack = bpf_ktime_get_ns();
+	pace(sk, 0);
+	__sync_fetch_and_add(&shared.sockets, 1);
+}
+
+SEC("struct_ops/release")
+void BPF_PROG(release, struct sock *sk)
+{
+	struct control *control = control_of(sk);
+	u64 cookie = cookie_of(sk);
+
+	__sync_fetch_and_add(&shared.sockets, -1);
+	if (!control)
+		return;
+	report(sk, control, RECORD_RELEASE, 0);
+	bpf_map_delete_elem(&controls, &cookie);
+}
+
+/* RFC 5681 equation 4: half of what is outstanding. Called before the window is cut. */
+SEC("struct_ops/ssthresh")
+u32 BPF_PROG(ssthresh, struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	if (controlled(sk, control_of(sk)))
+		return TCP_INFINITE_SSTHRESH;
+	return max_u32(min_u32(tp->snd_cwnd, tp->packets_out) >> 1, 2);
+}
+
+/* A retransmission was not needed: the window that it cost comes back. */
+SEC("struct_ops/undo_cwnd")
+u32 BPF_PROG(undo_cwnd, struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	if (controlled(sk, control_of(sk)))
+		return tp->snd_cwnd;
+	return max_u32(tp->snd_cwnd, tp->prior_cwnd);
+}
+
+SEC("struct_ops/set_state")
+void BPF_PROG(set_state, struct sock *sk, u8 next)
+{
+	struct control *control = control_of(sk);
+	struct state *state = state_of(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	state->ca_state = next;
+	/*
+	 * A timeout has set the window to one packet (RFC 5681 section 3.1) before it calls this. A
+	 * recovery of losses goes on with the halved window from here (section 3.2, with the pipe of
+	 * RFC 6675 in place of inflating the window), which the kernel leaves to us.
+	 */
+	if (!controlled(sk, control) && (next == TCP_CA_Recovery || next == TCP_CA_CWR)) {
+		tp->snd_cwnd = max_u32(min_u32(tp->snd_cwnd, tp->snd_ssthresh), 2);
+		state->acked = 0;
+	}
+	if (control)
+		report(sk, control, RECORD_STATE, 0);
+}
+
+SEC("struct_ops/cwnd_event")
+void BPF_PROG(cwnd_event, struct sock *sk, enum tcp_ca_event event)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	/* The first packet after idle: the window may have changed meanwhile. */
+	if (event != CA_EVENT_TX_START || controlled(sk, control_of(sk)))
+		return;
+	/* RFC 5681 section 4.1 */
+	if (bpf_ktime_get_ns() - state_of(sk)->last_ack > IDLE_NS)
+		tp->snd_cwnd = min_u32(tp->snd_cwnd, INITIAL_WINDOW);
+}
+
+/*
+ * The kernel asks this whenever it is about to send, before it looks at the window: so a window
+ * that has grown is in effect with the program's next write, and when it is told to push what
+ * waits, and not only with an acknowledgment, for which a round trip may have to pass.
+ */
+SEC("struct_ops/min_tso_segs")
+u32 BPF_PROG(min_tso_segs, struct sock *sk)
+{
+	controlled(sk, control_of(sk));
+	/* The kernel's default of net.ipv4.tcp_min_tso_segs. */
+	return 2;
+}
+
+/* The loader creates one of the two, and writes the names. */
+#define CALLBACKS                                                                                  \
+	.name = "cellpace", .flags = TCP_CONG_NON_RESTRICTED, .init = (void *)init,                \
+	.release = (void *)release, .ssthresh = (void *)ssthresh, .undo_cwnd = (void *)undo_cwnd,  \
+	.set_state = (void *)set_state, .cwnd_event = (void *)cwnd_event,        \
+	.min_tso_segs = (void *)min_tso_segs
+
+SEC(".struct_ops")
+struct tcp_congestion_ops ack_args = {
+	CALLBACKS,
+	.cong_control = (void *)cong_control,
+};
+
+SEC(".struct_ops")
+struct tcp_congestion_ops rs_args = {
+	CALLBACKS,
+	.cong_control = (void *)cong_control_old,
+};

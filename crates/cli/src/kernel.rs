@@ -1,0 +1,365 @@
+//! `cellpace kernel`: the one privileged step.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use cellpace_kernel::facts::Facts;
+use cellpace_kernel::{Installed, NAME, Variant, remove};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::error::Failure;
+use crate::output::print;
+
+mod mdi;
+mod unit;
+
+/// Commands of `cellpace kernel`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum KernelCommand {
+    /// Load the congestion control `cellpace` and say who may control sockets (needs root)
+    Install(InstallArgs),
+    /// What this kernel can do, what is installed, and what cellpace will use
+    Status(StatusArgs),
+    /// Take it out of the kernel; sockets that use it go on by themselves (needs root)
+    Remove(RemoveArgs),
+}
+
+/// Arguments of `cellpace kernel install`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  cellpace kernel install --group netdev
+  cellpace kernel install --persist      # again at each start of the system
+  cellpace kernel install --cc mdi:model=verus.mdi
+
+Everybody may select the congestion control, which without control goes by RFC 5681; the group may
+set windows and see acknowledgments. To install again sets another group.")]
+pub(crate) struct InstallArgs {
+    /// Users that may control sockets, besides root [default: cellpace if there is that group]
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
+    /// Let every user control sockets: for machines of one user
+    #[arg(long, conflicts_with = "group")]
+    everyone: bool,
+    /// Install it at each start of the system, too, by a unit of systemd
+    #[arg(long)]
+    persist: bool,
+    /// Memory for the records of each controlling process: a power of two, 64kB to 64MB as 1024s
+    #[arg(long, value_name = "KIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..=65_536))]
+    ring: u32,
+    /// Not the driver, but a controller that runs in the kernel by itself, as congestion control
+    /// `cellpace_mdi`: mdi, or mdi:model=FILE; with --everyone users may select it, too
+    #[arg(long, value_name = "CONTROLLER", conflicts_with_all = ["group", "persist"])]
+    cc: Option<String>,
+    /// Seed of what is random in it; 0: drawn anew for each socket
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "cc")]
+    seed: u64,
+    /// Name of the congestion control
+    #[arg(long, value_name = "NAME", default_value = NAME, hide = true)]
+    name: String,
+}
+
+/// Arguments of `cellpace kernel status`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  cellpace kernel status --json | jq .uses")]
+pub(crate) struct StatusArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Name of the congestion control
+    #[arg(long, value_name = "NAME", default_value = NAME, hide = true)]
+    name: String,
+}
+
+/// Arguments of `cellpace kernel remove`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  cellpace kernel remove
+  cellpace kernel remove --cc mdi")]
+pub(crate) struct RemoveArgs {
+    /// Not the driver, but the controller that `install --cc` put into the kernel
+    #[arg(long, value_name = "CONTROLLER", value_parser = ["mdi"])]
+    cc: Option<String>,
+    /// Name of the congestion control
+    #[arg(long, value_name = "NAME", default_value = NAME, hide = true)]
+    name: String,
+}
+
+pub(crate) fn run(command: &KernelCommand) -> Result<ExitCode, Failure> {
+    match command {
+        KernelCommand::Install(InstallArgs { cc: Some(cc), name, seed, everyone, .. }) => {
+            mdi::install(cc, name, *seed, *everyone)
+        }
+        KernelCommand::Install(args) => install(args),
+        KernelCommand::Status(args) => status(args),
+        KernelCommand::Remove(RemoveArgs { cc: Some(_), name }) => mdi::remove(name),
+        KernelCommand::Remove(args) => removal(args),
+    }
+}
+
+#[cfg(not(feature = "kernel"))]
+fn install(args: &InstallArgs) -> Result<ExitCode, Failure> {
+    let InstallArgs { group: _, everyone: _, persist: _, ring: _, cc: _, seed: _, name: _ } = args;
+    Err(without_program())
+}
+
+#[cfg(not(feature = "kernel"))]
+fn without_program() -> Failure {
+    Failure::failed(
+        "this cellpace was built without the program for the kernel: build it with \
+         `cargo build --features kernel`, which needs clang",
+    )
+}
+
+#[cfg(feature = "kernel")]
+fn install(args: &InstallArgs) -> Result<ExitCode, Failure> {
+    use cellpace_kernel::install::{self, Access, InstallError, Options};
+
+    let access = match &args.group {
+        _ if args.everyone => Access::Everyone,
+        Some(name) => Access::Group(install::group(name).map_err(Failure::usage)?),
+        None => install::group(OUR_GROUP).map_or(Access::Root, Access::Group),
+    };
+    let obstacles = Facts::find(&args.name).obstacles();
+    if let Some(obstacle) = obstacles.first() {
+        return Err(Failure::failed(obstacle));
+    }
+    let options = Options { name: args.name.clone(), access, ring_bytes: args.ring << 10 };
+    let done = install::install(&options).map_err(|error| match error {
+        InstallError::Name(_) | InstallError::Ring(_) => Failure::usage(error),
+        error => Failure::failed(error),
+    })?;
+    let mut said = String::new();
+    if done.mounted {
+        said += "mounted /sys/fs/bpf, which was missing\n";
+    }
+    if done.opened_way {
+        said += "let users pass through /sys/fs/bpf to what is open to them (mode o+x)\n";
+    }
+    if let Some((version, sockets)) = &done.replaced {
+        said += &format!("removed that of cellpace {version}; {}\n", left(Some(*sockets)));
+    }
+    let what = if done.was_there { "is installed already" } else { "installed" };
+    let facts = Facts::find(&args.name);
+    let who = facts.open_to.unwrap_or_default();
+    said += &format!(
+        "congestion control `{}` {what}; control of sockets is open to {who}\n",
+        args.name
+    );
+    print(&said)?;
+    if args.persist {
+        print(&unit::persist(&arguments(args))?)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What an installation at the system's start has to say to be the same.
+#[cfg(feature = "kernel")]
+fn arguments(args: &InstallArgs) -> Vec<String> {
+    let mut words = vec!["--ring".to_owned(), args.ring.to_string()];
+    if let Some(group) = &args.group {
+        words.extend(["--group".to_owned(), group.clone()]);
+    }
+    words.extend(args.everyone.then(|| "--everyone".to_owned()));
+    words
+}
+
+/// Who may control sockets when nobody is named.
+#[cfg(feature = "kernel")]
+const OUR_GROUP: &str = "cellpace";
+
+fn removal(args: &RemoveArgs) -> Result<ExitCode, Failure> {
+    let removed = remove(&args.name).map_err(Failure::failed);
+    // Also when nothing is installed now: it shall not come back.
+    let forgotten = if args.name == NAME { unit::forget()? } else { false };
+    if forgotten {
+        print("it will not be installed at the system's start any more\n")?;
+    }
+    match removed {
+        Ok(removed) => print(&format!("removed; {}\n", left(removed.sockets)))?,
+        Err(failure) if !forgotten => return Err(failure),
+        Err(_) => {}
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn left(sockets: Option<u64>) -> String {
+    match sockets {
+        Some(0) => "no socket uses it".to_owned(),
+        Some(1) => "1 socket that uses it goes on by itself".to_owned(),
+        Some(count) => format!("{count} sockets that use it go on by themselves"),
+        None => "sockets that use it go on by themselves".to_owned(),
+    }
+}
+
+fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
+    let facts = Facts::find(&args.name);
+    print(&match args.json {
+        true => format!("{:#}\n", document(&facts)),
+        false => table(&facts),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn document(facts: &Facts) -> Value {
+    let texts = |list: Vec<String>| list;
+    let obstacles = facts.obstacles().iter().map(ToString::to_string).collect();
+    let choice = facts.choice();
+    json!({
+        "schema": "cellpace.kernel/1",
+        "kernel": facts.release,
+        "btf": facts.btf.is_some(),
+        "callback": callback(facts),
+        "missing_capabilities": facts.missing_capabilities(),
+        "lockdown": facts.lockdown,
+        "unprivileged_bpf_disabled": facts.unprivileged_bpf_disabled,
+        "bpffs": facts.bpffs,
+        "can_install": cfg!(feature = "kernel") && facts.obstacles().is_empty(),
+        "built_with_program": cfg!(feature = "kernel"),
+        "obstacles": texts(obstacles),
+        "notes": texts(facts.notes()),
+        "installed": facts.installed.as_ref().ok().map(|installed| json!({
+            "name": installed.name,
+            "version": installed.version,
+            "layout": installed.layout,
+            "open_to": facts.open_to,
+            "ring_bytes": installed.ring_bytes,
+            "sockets": installed.sockets,
+            "controllers": installed.slots,
+            "slots": cellpace_kernel::SLOTS,
+            "records_dropped": installed.dropped,
+            "fallbacks": installed.fallbacks,
+        })),
+        "uses": if choice.kernel { "kernel" } else { "gate" },
+        "reason": choice.reason,
+    })
+}
+
+/// Which signature of `cong_control` the kernel has.
+fn callback(facts: &Facts) -> Option<&'static str> {
+    match facts.btf {
+        Some(Ok(Variant::Ack)) => Some("from 6.10"),
+        Some(Ok(Variant::Sample)) => Some("before 6.10"),
+        _ => None,
+    }
+}
+
+fn table(facts: &Facts) -> String {
+    let missing = facts.missing_capabilities();
+    let obstacles: Vec<_> = facts.obstacles().iter().map(ToString::to_string).collect();
+    let can = match () {
+        () if !obstacles.is_empty() => format!("no: {}", obstacles.join("; ")),
+        () if cfg!(feature = "kernel") => "yes".to_owned(),
+        () => "no: this cellpace was built without the program (feature `kernel`)".to_owned(),
+    };
+    let choice = facts.choice();
+    let uses = if choice.kernel { "kernel driver" } else { "gate" };
+    let disabled = facts.unprivileged_bpf_disabled.map(|value| value.to_string());
+    let rows = [
+        ("kernel", facts.release.clone()),
+        ("BTF", callback(facts).map_or("no".to_owned(), |when| format!("yes, callback as {when}"))),
+        (
+            "capabilities",
+            if missing.is_empty() {
+                "enough".into()
+            } else {
+                format!("lacks {}", missing.join(", "))
+            },
+        ),
+        ("lockdown", facts.lockdown.clone().unwrap_or_else(|| "none".to_owned())),
+        ("unprivileged_bpf_disabled", disabled.unwrap_or_else(|| "-".to_owned())),
+        ("/sys/fs/bpf", if facts.bpffs { "mounted" } else { "not mounted" }.to_owned()),
+        ("can be installed", can),
+        ("installed", what(facts)),
+    ];
+    let mut rows = rows.to_vec();
+    if let Ok(installed) = &facts.installed {
+        rows.extend(use_of(installed));
+    }
+    rows.push(("cellpace uses", format!("{uses}: {}", choice.reason)));
+    rows.extend(facts.notes().into_iter().map(|note| ("note", note)));
+    rows.iter().map(|(name, value)| format!("{name:<27}{value}\n")).collect()
+}
+
+fn what(facts: &Facts) -> String {
+    match &facts.installed {
+        Ok(Installed { name, version, layout, .. }) => {
+            let who = facts.open_to.as_deref().unwrap_or("somebody");
+            format!("`{name}` of cellpace {version}, layout {layout}, open to {who}")
+        }
+        Err(cellpace_kernel::KernelError::NotInstalled) => "no".to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn use_of(installed: &Installed) -> Vec<(&'static str, String)> {
+    let controllers =
+        installed.slots.iter().map(|pid| format!(", process {pid}")).collect::<String>();
+    vec![
+        ("sockets", installed.sockets.to_string()),
+        (
+            "controllers",
+            format!("{} of {}{controllers}", installed.slots.len(), cellpace_kernel::SLOTS),
+        ),
+        ("records dropped", installed.dropped.to_string()),
+        ("fallbacks", format!("{} times a socket lost its controller", installed.fallbacks)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cellpace_kernel::KernelError;
+
+    fn facts() -> Facts {
+        Facts {
+            release: "6.1.0".to_owned(),
+            btf: None,
+            capabilities: 0,
+            lockdown: None,
+            unprivileged_bpf_disabled: Some(2),
+            bpffs: true,
+            installed: Err(KernelError::NotInstalled),
+            open_to: None,
+        }
+    }
+
+    #[test]
+    fn a_kernel_without_btf_is_shown_with_what_is_used_instead() {
+        let text = table(&facts());
+        assert!(text.contains("cellpace uses              gate: this kernel has no BTF"), "{text}");
+        let document = document(&facts());
+        assert_eq!(document["uses"], "gate");
+        assert_eq!(document["can_install"], false);
+        assert_eq!(document["installed"], Value::Null);
+        assert_eq!(document["obstacles"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_is_installed_is_shown_with_its_use() {
+        let installed = Installed {
+            name: "cellpace".to_owned(),
+            version: "1.2.3".to_owned(),
+            layout: cellpace_kernel::LAYOUT,
+            sockets: 7,
+            slots: vec![42],
+            dropped: 3,
+            ..Installed::default()
+        };
+        let open_to = Some("root and group net".to_owned());
+        let facts = Facts { installed: Ok(installed), open_to, ..facts() };
+        let text = table(&facts);
+        assert!(text.contains("1.2.3") && text.contains("root and group net"), "{text}");
+        assert!(text.contains("1 of 16, process 42"), "{text}");
+        let document = document(&facts);
+        assert_eq!(document["uses"], "kernel");
+        assert_eq!(document["installed"]["records_dropped"], 3);
+    }
+
+    #[test]
+    fn sockets_that_are_left_are_counted() {
+        assert_eq!(left(Some(1)), "1 socket that uses it goes on by itself");
+        assert!(left(Some(2)).starts_with("2 sockets") && left(None).starts_with("sockets"));
+    }
+}

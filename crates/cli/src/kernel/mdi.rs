@@ -1,0 +1,102 @@
+//! `cellpace kernel install --cc mdi`: a controller that needs no process.
+
+use std::process::ExitCode;
+
+use crate::error::Failure;
+
+#[cfg(not(feature = "kernel"))]
+pub(super) fn install(_: &str, _: &str, _: u64, _: bool) -> Result<ExitCode, Failure> {
+    Err(super::without_program())
+}
+
+#[cfg(not(feature = "kernel"))]
+pub(super) fn remove(_: &str) -> Result<ExitCode, Failure> {
+    Err(super::without_program())
+}
+
+#[cfg(feature = "kernel")]
+pub(super) use with_program::{install, remove};
+
+#[cfg(feature = "kernel")]
+mod with_program {
+    use std::fs;
+
+    use cellpace_cc::mdi::flat_and_start;
+    use cellpace_kernel::mdi::{self, Done, MdiError, NAME, Settings};
+
+    use super::{ExitCode, Failure};
+    use crate::load;
+    use crate::output::print;
+
+    /// What new sockets of this network namespace get.
+    const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+
+    pub(in crate::kernel) fn install(
+        cc: &str,
+        name: &str,
+        seed: u64,
+        everyone: bool,
+    ) -> Result<ExitCode, Failure> {
+        let spec = load::controller(cc).map_err(Failure::usage)?;
+        if spec.info().name != "mdi" {
+            return Err(Failure::usage("--cc: only mdi runs in the kernel by itself"));
+        }
+        let (flat, slow_start) = flat_and_start(&spec)
+            .ok_or_else(|| Failure::usage("--cc: users=adapt does not run in the kernel"))?;
+        let name = ours(name).to_owned();
+        let settings = Settings { flat, seed, slow_start, everyone, name };
+        let done = mdi::install(&settings).map_err(|error| match error {
+            MdiError::Name(_) => Failure::usage(error),
+            error => Failure::failed(error),
+        })?;
+        let name = &settings.name;
+        let said = match done {
+            Done::New => format!(
+                "congestion control `{name}` installed: select it by \
+                 `sysctl net.ipv4.tcp_congestion_control={name}`, \
+                 `ip route change ... congctl {name}` or setsockopt(TCP_CONGESTION)\n"
+            ),
+            _ if renew_default(name)? => format!(
+                "congestion control `{name}` replaced, also as the default here; connections and \
+                 listening sockets that are there keep to the table before\n"
+            ),
+            _ => format!(
+                "congestion control `{name}` replaced; connections, listening sockets and routes \
+                 that are there keep to the table before\n"
+            ),
+        };
+        print(&said)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    pub(in crate::kernel) fn remove(name: &str) -> Result<ExitCode, Failure> {
+        let name = ours(name);
+        if !mdi::remove(name).map_err(Failure::failed)? {
+            return Err(Failure::failed(format!("congestion control `{name}` is not installed")));
+        }
+        print("removed; connections that use it keep to it until they end\n")?;
+        if is_default(name) {
+            let other = "sysctl net.ipv4.tcp_congestion_control=cubic";
+            print(&format!("it still is the default here, until `{other}`\n"))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// The name that is the driver's stands for ours, unless a test chose one.
+    fn ours(name: &str) -> &str {
+        if name == cellpace_kernel::NAME { NAME } else { name }
+    }
+
+    fn is_default(name: &str) -> bool {
+        fs::read_to_string(DEFAULT).is_ok_and(|text| text.trim_end() == name)
+    }
+
+    /// The default points at the congestion control of old, whatever its name means now.
+    fn renew_default(name: &str) -> Result<bool, Failure> {
+        if !is_default(name) {
+            return Ok(false);
+        }
+        fs::write(DEFAULT, name).map_err(|error| Failure::failed(format!("{DEFAULT}: {error}")))?;
+        Ok(true)
+    }
+}

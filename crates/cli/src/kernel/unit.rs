@@ -1,0 +1,102 @@
+//! The unit of systemd that installs the kernel driver at the system's start.
+
+use std::fs;
+use std::io;
+use std::process::Command;
+
+use super::Path;
+use crate::error::Failure;
+
+const NAME: &str = "cellpace-kernel.service";
+const FOLDER: &str = "/etc/systemd/system";
+
+/// Writes and enables the unit, or hands it over where there is no systemd. What to say.
+#[cfg(feature = "kernel")]
+pub(super) fn persist(arguments: &[String]) -> Result<String, Failure> {
+    let program = std::env::current_exe().map_err(Failure::failed)?;
+    let text = text(&program.to_string_lossy(), arguments);
+    if !runs() {
+        return Ok(format!(
+            "systemd does not run here. For {FOLDER}/{NAME} on a machine where it does, or as a \
+             pattern for another one's start:\n\n{text}"
+        ));
+    }
+    let path = Path::new(FOLDER).join(NAME);
+    fs::write(&path, text)
+        .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
+    systemctl(&["daemon-reload"])?;
+    systemctl(&["enable", NAME])?;
+    Ok(format!("wrote {}: it will be installed at each start of the system\n", path.display()))
+}
+
+/// Removes the unit; whether there was one.
+pub(super) fn forget() -> Result<bool, Failure> {
+    let path = Path::new(FOLDER).join(NAME);
+    if !path.exists() {
+        return Ok(false);
+    }
+    if runs() {
+        systemctl(&["disable", NAME])?;
+    }
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Failure::failed(format!("{}: {error}", path.display())))
+        }
+        _ => Ok(true),
+    }
+}
+
+/// As sd_booted(3) finds out.
+fn runs() -> bool {
+    Path::new("/run/systemd/system").is_dir()
+}
+
+fn systemctl(arguments: &[&str]) -> Result<(), Failure> {
+    let status = Command::new("systemctl").args(arguments).status();
+    match status.map_err(|error| Failure::failed(format!("systemctl: {error}")))? {
+        status if status.success() => Ok(()),
+        _ => Err(Failure::failed(format!("systemctl {} failed", arguments.join(" ")))),
+    }
+}
+
+#[cfg(any(feature = "kernel", test))]
+fn text(program: &str, arguments: &[String]) -> String {
+    let words = [program, "kernel", "install"].into_iter();
+    let words = words.chain(arguments.iter().map(String::as_str)).map(quoted);
+    format!(
+        "[Unit]
+Description=Congestion control of cellpace in the kernel
+Documentation=man:bpf(2)
+RequiresMountsFor=/sys/fs/bpf
+Before=network-online.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={}
+
+[Install]
+WantedBy=multi-user.target
+",
+        words.collect::<Vec<_>>().join(" ")
+    )
+}
+
+/// As systemd.service(5), \"Command lines\", reads it.
+#[cfg(any(feature = "kernel", test))]
+fn quoted(word: &str) -> String {
+    let escaped = word.replace('\\', "\\\\").replace('"', "\\\"");
+    format!("\"{}\"", escaped.replace('%', "%%").replace('$', "$$"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unit_installs_the_same_again() {
+        let text = text("/opt/100% \"x\"/cellpace", &["--group".into(), "net".into()]);
+        let line = r#"ExecStart="/opt/100%% \"x\"/cellpace" "kernel" "install" "--group" "net""#;
+        assert!(text.lines().any(|found| found == line), "{text}");
+    }
+}

@@ -1,0 +1,213 @@
+//! What the running kernel's types (BTF) say about its congestion controls.
+
+use thiserror::Error;
+
+/// What the kernel passes to `cong_control`, of which the program has both variants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// From Linux 6.10: the socket, the acknowledged number, flags and the rate sample.
+    Ack,
+    /// Before: the socket and the rate sample.
+    Sample,
+}
+
+/// Why no variant fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum BtfError {
+    /// Cut off, or of another format.
+    #[error("its BTF does not read")]
+    Broken,
+    /// No program can be a congestion control.
+    #[error(
+        "it was built without congestion controls in BPF (Linux 5.6 with CONFIG_BPF_JIT has them)"
+    )]
+    NoStructOps,
+    /// A later kernel changed the callback once more.
+    #[error("it calls congestion controls in a way that this cellpace does not know")]
+    Unknown,
+}
+
+const MAGIC: u32 = 0xeb9f;
+const TYPE_BYTES: usize = 12;
+
+/// The variant for a kernel with this BTF (`/sys/kernel/btf/vmlinux`).
+///
+/// # Errors
+/// Why there is none.
+pub fn variant(btf: &[u8]) -> Result<Variant, BtfError> {
+    let types = Types::index(btf)?;
+    // The kernel wraps each kind of program callbacks that it knows in a struct with this name.
+    types.structure("bpf_struct_ops_tcp_congestion_ops").ok_or(BtfError::NoStructOps)?;
+    let operations = types.structure("tcp_congestion_ops").ok_or(BtfError::NoStructOps)?;
+    let pointer = types.member(operations, "cong_control").ok_or(BtfError::NoStructOps)?;
+    let prototype = types.target(pointer, Kind::POINTER).ok_or(BtfError::Unknown)?;
+    match types.get(prototype) {
+        Some(found) if found.kind == Kind::PROTOTYPE && found.count == 4 => Ok(Variant::Ack),
+        Some(found) if found.kind == Kind::PROTOTYPE && found.count == 2 => Ok(Variant::Sample),
+        _ => Err(BtfError::Unknown),
+    }
+}
+
+/// Numbers from include/uapi/linux/btf.h.
+struct Kind;
+
+impl Kind {
+    const POINTER: u32 = 2;
+    const STRUCT: u32 = 4;
+    const PROTOTYPE: u32 = 13;
+
+    /// Bytes that follow a type.
+    fn extra(kind: u32, count: usize) -> Option<usize> {
+        Some(match kind {
+            1 | 14 | 17 => 4,
+            3 => 12,
+            4 | 5 | 15 | 19 => 12 * count,
+            6 | 13 => 8 * count,
+            2 | 7..=12 | 16 | 18 => 0,
+            _ => return None,
+        })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Type {
+    name: u32,
+    kind: u32,
+    /// Members or parameters.
+    count: usize,
+    /// The size, or the type that this one refers to.
+    target: u32,
+    /// Where members begin.
+    members: usize,
+}
+
+struct Types<'a> {
+    bytes: &'a [u8],
+    strings: &'a [u8],
+    /// The first has number 1.
+    types: Vec<Type>,
+}
+
+impl<'a> Types<'a> {
+    fn index(btf: &'a [u8]) -> Result<Self, BtfError> {
+        let word = |at| word(btf, at).ok_or(BtfError::Broken);
+        if word(0)? & 0xffff != MAGIC {
+            return Err(BtfError::Broken);
+        }
+        let body = btf.get(word(4)? as usize..).ok_or(BtfError::Broken)?;
+        let bytes = part(body, word(8)?, word(12)?).ok_or(BtfError::Broken)?;
+        let strings = part(body, word(16)?, word(20)?).ok_or(BtfError::Broken)?;
+        let mut types = Vec::new();
+        let mut at = 0;
+        while at < bytes.len() {
+            let found = read_type(bytes, at).ok_or(BtfError::Broken)?;
+            at = found.members + Kind::extra(found.kind, found.count).ok_or(BtfError::Broken)?;
+            types.push(found);
+        }
+        Ok(Self { bytes, strings, types })
+    }
+
+    fn get(&self, number: u32) -> Option<&Type> {
+        self.types.get((number as usize).checked_sub(1)?)
+    }
+
+    fn structure(&self, name: &str) -> Option<&Type> {
+        self.types.iter().find(|found| found.kind == Kind::STRUCT && self.is(found.name, name))
+    }
+
+    /// Number of the type of a member.
+    fn member(&self, of: &Type, name: &str) -> Option<u32> {
+        let places = (0..of.count).map(|number| of.members + 12 * number);
+        places.into_iter().find_map(|at| {
+            self.is(word(self.bytes, at)?, name).then(|| word(self.bytes, at + 4))?
+        })
+    }
+
+    fn target(&self, number: u32, kind: u32) -> Option<u32> {
+        self.get(number).filter(|found| found.kind == kind).map(|found| found.target)
+    }
+
+    fn is(&self, offset: u32, name: &str) -> bool {
+        let Some(rest) = self.strings.get(offset as usize..) else { return false };
+        rest.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&0))
+    }
+}
+
+fn read_type(bytes: &[u8], at: usize) -> Option<Type> {
+    let info = word(bytes, at + 4)?;
+    Some(Type {
+        name: word(bytes, at)?,
+        kind: (info >> 24) & 0x1f,
+        count: (info & 0xffff) as usize,
+        target: word(bytes, at + 8)?,
+        members: at + TYPE_BYTES,
+    })
+}
+
+fn part(bytes: &[u8], from: u32, length: u32) -> Option<&[u8]> {
+    bytes.get(from as usize..)?.get(..length as usize)
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    let four = bytes.get(at..at.checked_add(4)?)?;
+    Some(u32::from_ne_bytes(four.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: &[u8] =
+        b"\0tcp_congestion_ops\0cong_control\0bpf_struct_ops_tcp_congestion_ops\0ssthresh\0";
+    const OPS: u32 = 1;
+    const CONTROL: u32 = 20;
+    const WRAPPER: u32 = 33;
+    const SSTHRESH: u32 = 67;
+
+    /// A kernel whose `cong_control` has so many parameters; without callbacks if `wrapper` is not
+    /// its name.
+    fn kernel(parameters: u32, wrapper: u32) -> Vec<u8> {
+        let mut types: Vec<u32> = Vec::new();
+        types.extend([0, Kind::PROTOTYPE << 24 | parameters, 0]); // number 1
+        types.extend((0..2 * parameters).map(|_| 0));
+        types.extend([0, Kind::POINTER << 24, 1]); // number 2
+        types.extend([0, Kind::POINTER << 24, 0]); // number 3
+        types.extend([OPS, Kind::STRUCT << 24 | 2, 16, SSTHRESH, 3, 0, CONTROL, 2, 64]);
+        types.extend([wrapper, Kind::STRUCT << 24, 0]);
+        let length = types.len() as u32 * 4;
+        let header = [MAGIC | 1 << 16, 24, 0, length, length, NAMES.len() as u32];
+        let words = header.into_iter().chain(types).flat_map(u32::to_ne_bytes);
+        words.chain(NAMES.iter().copied()).collect()
+    }
+
+    #[test]
+    fn four_parameters_are_linux_6_10_and_two_are_before() {
+        assert_eq!(variant(&kernel(4, WRAPPER)), Ok(Variant::Ack));
+        assert_eq!(variant(&kernel(2, WRAPPER)), Ok(Variant::Sample));
+        assert_eq!(variant(&kernel(3, WRAPPER)), Err(BtfError::Unknown));
+        assert_eq!(variant(&kernel(4, 0)), Err(BtfError::NoStructOps));
+    }
+
+    #[test]
+    fn what_is_cut_anywhere_is_refused() {
+        let whole = kernel(4, WRAPPER);
+        for length in 0..whole.len() {
+            assert!(variant(&whole[..length]).is_err(), "{length} bytes");
+        }
+        let mut other = whole.clone();
+        other[0] ^= 1;
+        assert_eq!(variant(&other), Err(BtfError::Broken));
+        // A kind of type that we cannot pass over.
+        let mut other = whole;
+        other[24 + 7] = 31;
+        assert_eq!(variant(&other), Err(BtfError::Broken));
+    }
+
+    #[test]
+    fn the_kernel_that_runs_has_a_variant() {
+        match std::fs::read("/sys/kernel/btf/vmlinux") {
+            Ok(btf) => assert!(variant(&btf).is_ok()),
+            Err(error) => eprintln!("skipped: this kernel has no BTF: {error}"),
+        }
+    }
+}

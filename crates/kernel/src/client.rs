@@ -1,0 +1,195 @@
+//! A process that controls sockets: no privilege but the right to open the pins.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+
+use crate::layout::{CONTROL_BYTES, owner_of};
+use crate::ring::Ring;
+use crate::slots::Shared;
+use crate::status::{open, pins};
+use crate::sys::{self, Map};
+use crate::{Control, KernelError, Kind, NAME, RECORD_BYTES, Record};
+
+/// Selects the congestion control `cellpace` for a TCP socket, connected or not, and tells the
+/// cookie under which it is controlled. Until somebody controls it, it goes by RFC 5681.
+///
+/// # Errors
+/// `NotFound` when the kernel driver is not installed.
+pub fn select(socket: impl AsFd) -> io::Result<u64> {
+    select_named(socket, NAME)
+}
+
+/// The same for a kernel driver that was installed under another name.
+///
+/// # Errors
+/// As [`select`].
+pub fn select_named(socket: impl AsFd, name: &str) -> io::Result<u64> {
+    let cookie = sys::cookie(socket.as_fd())?;
+    sys::set_congestion(socket.as_fd(), name)?;
+    Ok(cookie)
+}
+
+/// Lets a socket send at once what its window, just grown by [`Kernel::control`], allows. Without,
+/// it does so with its next acknowledgment or write, and a round trip may pass until then. Who has
+/// no descriptor of the socket does without. A socket that its program has corked is left alone.
+///
+/// # Errors
+/// When it is no TCP socket.
+pub fn push(socket: impl AsFd) -> io::Result<()> {
+    sys::push(socket.as_fd())
+}
+
+/// This process's place at the kernel driver: windows go in, records come out.
+///
+/// After a fork only one of the two processes may go on using it.
+#[derive(Debug)]
+pub struct Kernel {
+    name: String,
+    shared: Shared,
+    controls: Map,
+    ring: Ring,
+    slot: usize,
+    owner: u64,
+    unreadable: u64,
+}
+
+impl Kernel {
+    /// Takes a slot of the kernel driver that is installed.
+    ///
+    /// # Errors
+    /// [`KernelError`] says why there is none for us.
+    pub fn open() -> Result<Self, KernelError> {
+        Self::open_named(NAME)
+    }
+
+    /// The same for one that was installed under another name.
+    ///
+    /// # Errors
+    /// As [`Kernel::open`].
+    pub fn open_named(name: &str) -> Result<Self, KernelError> {
+        let pins = pins(name);
+        let shared = Shared::map(&open(&pins, "shared")?)?;
+        if shared.is_removed() {
+            return Err(KernelError::NotInstalled);
+        }
+        let controls = open(&pins, "controls")?;
+        let (slot, owner) = shared.claim()?;
+        let ring =
+            ring(&pins, slot, shared.ring_bytes()).inspect_err(|_| shared.free(slot, owner))?;
+        let kernel =
+            Self { name: name.to_owned(), shared, controls, ring, slot, owner, unreadable: 0 };
+        kernel.sweep();
+        Ok(kernel)
+    }
+
+    /// The descriptor that is readable when records wait. For waiting only.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ring.as_fd()
+    }
+
+    /// Selects the congestion control for a TCP socket, as [`select()`] does.
+    ///
+    /// # Errors
+    /// `NotFound` when the kernel driver has been removed.
+    pub fn select(&self, socket: impl AsFd) -> io::Result<u64> {
+        select_named(socket, &self.name)
+    }
+
+    /// Sets what a socket shall do. In effect with its next acknowledgment or write, or at once
+    /// with [`push`]. To be called again whenever the window changes.
+    ///
+    /// # Errors
+    /// When too many sockets are under control.
+    pub fn control(&self, cookie: u64, control: Control) -> Result<(), KernelError> {
+        let value = control.encode(self.slot as u32, self.owner);
+        let update = || self.controls.update(&cookie.to_ne_bytes(), &value);
+        let result = update().or_else(|error| {
+            if error.raw_os_error() != Some(libc::E2BIG) {
+                return Err(error);
+            }
+            self.sweep();
+            update()
+        });
+        result.map_err(|error| match error.raw_os_error() {
+            Some(libc::E2BIG) => KernelError::TooManySockets,
+            _ => KernelError::System { doing: "setting a window", source: error },
+        })
+    }
+
+    /// Controls a socket no more: it goes by RFC 5681, from what it has in flight. A socket that
+    /// closes needs none of this, nor one that never was under control.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn release(&self, cookie: u64) -> Result<(), KernelError> {
+        match self.controls.delete(&cookie.to_ne_bytes()) {
+            Err(error) if error.raw_os_error() != Some(libc::ENOENT) => {
+                Err(KernelError::System { doing: "releasing a socket", source: error })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Says that we are alive. To be called at least every 250 ms: after a second without, all our
+    /// sockets go by RFC 5681 until the next call. Costs no system call but reading the clock.
+    ///
+    /// # Errors
+    /// [`KernelError::Removed`] and [`KernelError::SlotLost`]: this object is of no use any more.
+    pub fn beat(&self) -> Result<(), KernelError> {
+        self.shared.beat(self.slot, self.owner)
+    }
+
+    /// Hands out up to `most` records that wait, oldest first, and tells how many it were.
+    pub fn drain(&mut self, most: usize, mut each: impl FnMut(Record)) -> usize {
+        let Self { ring, unreadable, controls, .. } = self;
+        ring.drain::<RECORD_BYTES>(most, |bytes| match Record::decode(bytes) {
+            Some(record) => {
+                if record.kind == Kind::Release {
+                    // A control that came after the release would stay for ever.
+                    let _ = controls.delete(&record.cookie.to_ne_bytes());
+                }
+                each(record);
+            }
+            None => *unreadable += 1,
+        })
+    }
+
+    /// Records that were lost since the slot was taken, because nobody made room in time.
+    pub fn dropped(&self) -> u64 {
+        self.shared.dropped(self.slot) + self.unreadable
+    }
+
+    /// The slot's number, for logs.
+    pub fn slot(&self) -> usize {
+        self.slot
+    }
+
+    /// Removes controls whose process is gone, and that no socket removed by closing.
+    fn sweep(&self) {
+        let mut next = self.controls.next_key(None).ok().flatten();
+        while let Some(key) = next {
+            next = self.controls.next_key(Some(&key)).ok().flatten();
+            let Ok(control) = self.controls.lookup::<CONTROL_BYTES>(&key) else { continue };
+            let (slot, owner) = owner_of(&control);
+            let slot = slot as usize;
+            if slot >= crate::SLOTS || self.shared.owner(slot) != owner {
+                let _ = self.controls.delete(&key);
+            }
+        }
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        self.shared.free(self.slot, self.owner);
+    }
+}
+
+fn ring(pins: &Path, slot: usize, bytes: usize) -> Result<Ring, KernelError> {
+    let map = open(pins, &format!("ring{slot:02}"))?;
+    let mut ring = Ring::new(map, bytes).map_err(KernelError::system("mapping a ring buffer"))?;
+    // What the slot's owner before did not read.
+    ring.clear();
+    Ok(ring)
+}

@@ -1,0 +1,67 @@
+//! Why there is no kernel driver.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::layout::{LAYOUT, SLOTS};
+
+/// Why the kernel driver cannot be used, or not any more.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum KernelError {
+    /// Nobody has installed it, or it has been removed before we came.
+    #[error("the kernel driver is not installed (root installs it with `cellpace kernel install`)")]
+    NotInstalled,
+    /// It is there for others.
+    #[error("the kernel driver is installed, but not for this user: {} is open to {who}", .path.display())]
+    NoPermission {
+        /// What may not be opened.
+        path: PathBuf,
+        /// Who may, in words.
+        who: String,
+    },
+    /// It was installed by another version of cellpace.
+    #[error(
+        "the kernel driver was installed by cellpace {version} with layout {layout}, this one needs \
+         layout {LAYOUT}: run `cellpace kernel install` again"
+    )]
+    OtherVersion {
+        /// Of whoever installed it.
+        version: String,
+        /// Of what is there.
+        layout: u32,
+    },
+    /// As many processes as possible control sockets already.
+    #[error(
+        "{SLOTS} processes control sockets through the kernel driver already, which is all it can"
+    )]
+    NoSlot,
+    /// The kernel has none of it.
+    #[error("this kernel has no kernel driver: {0}")]
+    Unsupported(String),
+    /// Heartbeats were missing for so long that another process got our slot.
+    #[error("no heartbeat for too long: another process has the slot now; open the driver again")]
+    SlotLost,
+    /// `cellpace kernel remove` was run meanwhile. Sockets look after themselves.
+    #[error("the kernel driver was removed")]
+    Removed,
+    /// So many sockets are under control that there is room for no more.
+    #[error("too many sockets are under control by the kernel driver")]
+    TooManySockets,
+    /// The system refused.
+    #[error("{doing}: {source}")]
+    System {
+        /// What we were doing.
+        doing: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl KernelError {
+    pub(crate) fn system(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::System { doing, source }
+    }
+}

@@ -1,0 +1,339 @@
+//! What this kernel and this process can do, and what follows from it.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::btf::{BtfError, Variant, variant};
+use crate::layout::LAYOUT;
+use crate::status::{installed, who};
+use crate::{Installed, KernelError, pins};
+
+/// Found out, or made up by a test.
+#[derive(Debug)]
+pub struct Facts {
+    /// As `uname -r` says it.
+    pub release: String,
+    /// What the kernel's types say; `None`: it does not tell them.
+    pub btf: Option<Result<Variant, BtfError>>,
+    /// Of this process, as in `/proc/self/status`.
+    pub capabilities: u64,
+    /// `none`, `integrity` or `confidentiality`; `None`: the kernel has no lockdown.
+    pub lockdown: Option<String>,
+    /// The sysctl; `None`: the kernel has no bpf(2).
+    pub unprivileged_bpf_disabled: Option<u8>,
+    /// `/sys/fs/bpf` is mounted.
+    pub bpffs: bool,
+    /// What is installed.
+    pub installed: Result<Installed, KernelError>,
+    /// Who may use what is installed, in words.
+    pub open_to: Option<String>,
+}
+
+/// Why the kernel driver cannot be installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Obstacle {
+    /// Built without it.
+    NoBpf,
+    /// Its version.
+    TooOld(String),
+    /// Where there should be types.
+    NoBtf(PathBuf),
+    /// Types that do not fit.
+    Unfit(BtfError),
+    /// Those that are missing.
+    NoCapability(Vec<&'static str>),
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoBpf => f.write_str("this kernel has no bpf(2): it needs CONFIG_BPF_SYSCALL"),
+            Self::TooOld(release) => {
+                let (major, minor) = OLDEST;
+                write!(f, "Linux {release} is too old: ring buffers came with {major}.{minor}")
+            }
+            Self::NoBtf(path) => write!(
+                f,
+                "this kernel has no BTF ({} is missing): it needs CONFIG_DEBUG_INFO_BTF",
+                path.display()
+            ),
+            Self::Unfit(error) => write!(f, "this kernel cannot run the kernel driver: {error}"),
+            Self::NoCapability(missing) => {
+                write!(f, "this process lacks {}: run it as root", missing.join(" and "))
+            }
+        }
+    }
+}
+
+/// What cellpace steers TCP with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The kernel driver, or else the gate.
+    pub kernel: bool,
+    /// Why.
+    pub reason: String,
+}
+
+/// Ring buffers: the latest of what is needed.
+const OLDEST: (u32, u32) = (5, 8);
+/// From here on, bpf(2) on maps that one may open needs no capability.
+const UNPRIVILEGED_MAPS: (u32, u32) = (5, 19);
+
+const SYS_ADMIN: u32 = 21;
+const NEEDED: [(u32, &str); 2] = [(39, "CAP_BPF"), (38, "CAP_PERFMON")];
+
+impl Facts {
+    /// Looks at the running kernel, this process, and the kernel driver of this name.
+    pub fn find(name: &str) -> Self {
+        let release = first_line("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let disabled = first_line("/proc/sys/kernel/unprivileged_bpf_disabled");
+        Self {
+            btf: types(&btf_path()),
+            capabilities: fs::read_to_string("/proc/self/status")
+                .map_or(0, |status| capabilities(&status)),
+            lockdown: first_line("/sys/kernel/security/lockdown").and_then(|line| chosen(&line)),
+            unprivileged_bpf_disabled: disabled.and_then(|value| value.parse().ok()),
+            bpffs: fs::read_to_string("/proc/self/mounts").is_ok_and(|mounts| has_bpffs(&mounts)),
+            installed: installed(name),
+            open_to: who(&pins(name)),
+            release,
+        }
+    }
+
+    /// Everything that stands against an installation.
+    pub fn obstacles(&self) -> Vec<Obstacle> {
+        let mut obstacles = Vec::new();
+        if self.unprivileged_bpf_disabled.is_none() {
+            obstacles.push(Obstacle::NoBpf);
+        }
+        if version(&self.release).is_some_and(|version| version < OLDEST) {
+            obstacles.push(Obstacle::TooOld(self.release.clone()));
+        }
+        match &self.btf {
+            None => obstacles.push(Obstacle::NoBtf(btf_path())),
+            Some(Err(error)) => obstacles.push(Obstacle::Unfit(*error)),
+            Some(Ok(_)) => {}
+        }
+        let missing = self.missing_capabilities();
+        if !missing.is_empty() {
+            obstacles.push(Obstacle::NoCapability(missing));
+        }
+        obstacles
+    }
+
+    /// What is no obstacle and yet good to know.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let is_old = version(&self.release).is_some_and(|version| version < UNPRIVILEGED_MAPS);
+        if is_old && self.unprivileged_bpf_disabled.is_some_and(|value| value != 0) {
+            notes.push(
+                "before Linux 5.19, kernel.unprivileged_bpf_disabled lets only root control \
+                 sockets, whatever the group"
+                    .to_owned(),
+            );
+        }
+        if self.lockdown.as_deref() == Some("confidentiality") {
+            notes.push(
+                "lockdown is at `confidentiality`: the kernel may refuse the program although \
+                 nothing else stands against it"
+                    .to_owned(),
+            );
+        }
+        if !self.bpffs {
+            notes.push("/sys/fs/bpf is not mounted: the installation mounts it".to_owned());
+        }
+        notes
+    }
+
+    /// What cellpace will use for TCP of this process, and why.
+    pub fn choice(&self) -> Choice {
+        let reason = match &self.installed {
+            Ok(installed) if installed.layout == LAYOUT => {
+                return Choice {
+                    kernel: true,
+                    reason: "it is installed and open to us".to_owned(),
+                };
+            }
+            Ok(Installed { version, layout, .. }) => {
+                KernelError::OtherVersion { version: version.clone(), layout: *layout }.to_string()
+            }
+            Err(KernelError::NotInstalled) => self.why_not_installed(),
+            Err(error) => error.to_string(),
+        };
+        Choice { kernel: false, reason }
+    }
+
+    fn why_not_installed(&self) -> String {
+        let kernels = |obstacle: &Obstacle| !matches!(obstacle, Obstacle::NoCapability(_));
+        match self.obstacles().into_iter().find(kernels) {
+            Some(obstacle) => obstacle.to_string(),
+            None => KernelError::NotInstalled.to_string(),
+        }
+    }
+
+    /// Names of those that an installation needs and we lack.
+    pub fn missing_capabilities(&self) -> Vec<&'static str> {
+        let has = |bit: u32| self.capabilities & (1 << bit) != 0;
+        if has(SYS_ADMIN) {
+            return Vec::new();
+        }
+        NEEDED.into_iter().filter(|(bit, _)| !has(*bit)).map(|(_, name)| name).collect()
+    }
+}
+
+/// Where the running kernel's types are. The environment variable CELLPACE_KERNEL_BTF names
+/// another place: for a kernel that has them elsewhere, and to see what happens without.
+pub fn btf_path() -> PathBuf {
+    std::env::var_os("CELLPACE_KERNEL_BTF").map_or("/sys/kernel/btf/vmlinux".into(), PathBuf::from)
+}
+
+fn types(path: &Path) -> Option<Result<Variant, BtfError>> {
+    running_variant(path).ok()
+}
+
+/// The variant for the kernel whose types are in this file.
+///
+/// # Errors
+/// The outer one when there are no types to look at, the inner one when they do not fit.
+pub fn running_variant(path: &Path) -> io::Result<Result<Variant, BtfError>> {
+    fs::read(path).map(|btf| variant(&btf))
+}
+
+fn first_line(path: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    text.lines().next().map(|line| line.trim().to_owned())
+}
+
+/// `6.18.44-fc` is 6.18.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// The effective ones, from `/proc/PID/status`.
+fn capabilities(status: &str) -> u64 {
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// `none [integrity] confidentiality` is `integrity`.
+fn chosen(line: &str) -> Option<String> {
+    Some(line.split_once('[')?.1.split_once(']')?.0.to_owned())
+}
+
+fn has_bpffs(mounts: &str) -> bool {
+    mounts.lines().any(|line| {
+        let mut fields = line.split(' ').skip(1);
+        fields.next() == Some("/sys/fs/bpf") && fields.next() == Some("bpf")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where everything is well and nothing installed.
+    fn well() -> Facts {
+        Facts {
+            release: "6.18.44-fc".to_owned(),
+            btf: Some(Ok(Variant::Ack)),
+            capabilities: 1 << 38 | 1 << 39,
+            lockdown: Some("none".to_owned()),
+            unprivileged_bpf_disabled: Some(2),
+            bpffs: true,
+            installed: Err(KernelError::NotInstalled),
+            open_to: None,
+        }
+    }
+
+    fn reason(facts: &Facts) -> String {
+        let choice = facts.choice();
+        assert!(!choice.kernel);
+        choice.reason
+    }
+
+    #[test]
+    fn where_everything_is_well_nothing_stands_against_it() {
+        let facts = well();
+        assert_eq!(facts.obstacles(), []);
+        assert_eq!(facts.notes(), [""; 0]);
+        assert!(reason(&facts).contains("cellpace kernel install"));
+        let layout = LAYOUT;
+        let facts = Facts { installed: Ok(Installed { layout, ..Installed::default() }), ..facts };
+        assert!(facts.choice().kernel);
+    }
+
+    #[test]
+    fn a_kernel_without_btf_is_told_so() {
+        let facts = Facts { btf: None, ..well() };
+        assert_eq!(facts.obstacles(), [Obstacle::NoBtf("/sys/kernel/btf/vmlinux".into())]);
+        assert!(facts.obstacles()[0].to_string().contains("CONFIG_DEBUG_INFO_BTF"));
+        assert!(reason(&facts).contains("no BTF"), "{}", reason(&facts));
+    }
+
+    #[test]
+    fn a_kernel_without_the_callbacks_is_told_so() {
+        let facts = Facts { btf: Some(Err(BtfError::NoStructOps)), ..well() };
+        assert_eq!(facts.obstacles(), [Obstacle::Unfit(BtfError::NoStructOps)]);
+        assert!(reason(&facts).contains("Linux 5.6"));
+    }
+
+    #[test]
+    fn an_old_kernel_is_told_so() {
+        let facts = Facts { release: "5.4.0-200-generic".to_owned(), ..well() };
+        assert_eq!(facts.obstacles(), [Obstacle::TooOld("5.4.0-200-generic".to_owned())]);
+        assert!(reason(&facts).contains("5.8"));
+        let facts = Facts { release: "5.15.0".to_owned(), ..well() };
+        assert_eq!(facts.obstacles(), []);
+        assert!(facts.notes()[0].contains("5.19"));
+        let facts = Facts { unprivileged_bpf_disabled: Some(0), ..facts };
+        assert_eq!(facts.notes(), [""; 0]);
+        let facts = Facts { unprivileged_bpf_disabled: None, ..facts };
+        assert_eq!(facts.obstacles(), [Obstacle::NoBpf]);
+    }
+
+    #[test]
+    fn missing_capabilities_are_named_and_do_not_decide_what_is_used() {
+        let facts = Facts { capabilities: 1 << 39, ..well() };
+        assert_eq!(facts.obstacles(), [Obstacle::NoCapability(vec!["CAP_PERFMON"])]);
+        let facts = Facts { capabilities: 0, ..well() };
+        assert!(facts.obstacles()[0].to_string().contains("CAP_BPF and CAP_PERFMON"));
+        assert!(reason(&facts).contains("not installed"));
+        let facts = Facts { capabilities: 1 << 21, ..well() };
+        assert_eq!(facts.obstacles(), [], "CAP_SYS_ADMIN has both");
+    }
+
+    #[test]
+    fn lockdown_and_a_missing_bpffs_are_noted() {
+        let lockdown = Some("confidentiality".to_owned());
+        let facts = Facts { lockdown, bpffs: false, ..well() };
+        assert_eq!(facts.obstacles(), []);
+        assert!(facts.notes()[0].contains("lockdown") && facts.notes()[1].contains("mounted"));
+    }
+
+    #[test]
+    fn what_is_not_for_us_or_of_another_version_leaves_the_gate_with_the_reason() {
+        let path = pins("cellpace");
+        let who = "root alone".to_owned();
+        let installed = Err(KernelError::NoPermission { path, who });
+        assert!(reason(&Facts { installed, ..well() }).contains("root alone"));
+        let installed = Ok(Installed { layout: 99, version: "9.9".into(), ..Installed::default() });
+        assert!(reason(&Facts { installed, ..well() }).contains("9.9"));
+    }
+
+    #[test]
+    fn the_kernels_files_read() {
+        assert_eq!(version("6.18.44-fc-v595"), Some((6, 18)));
+        assert_eq!(version("5.10"), Some((5, 10)));
+        assert_eq!(version("unknown"), None);
+        assert_eq!(capabilities("Name:\tx\nCapEff:\t0000000000000400\n"), 1 << 10);
+        assert_eq!(capabilities("nothing"), 0);
+        assert_eq!(chosen("none [integrity] confidentiality").as_deref(), Some("integrity"));
+        assert!(has_bpffs("proc /proc proc rw 0 0\nbpf /sys/fs/bpf bpf rw 0 0\n"));
+        assert!(!has_bpffs("sysfs /sys/fs/bpf sysfs rw 0 0\n"));
+        assert!(!Facts::find("cellpace_nobody").release.is_empty());
+    }
+}

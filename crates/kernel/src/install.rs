@@ -1,0 +1,344 @@
+//! The privileged step: loads the program, registers the congestion control, pins the maps.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use libbpf_rs::libbpf_sys::bpf_map_create_opts;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, OpenObject};
+use nix::mount::{MsFlags, mount};
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+use nix::unistd::{Gid, Group, chown};
+use thiserror::Error;
+
+use crate::facts::{btf_path, running_variant};
+use crate::layout::{LAYOUT, MAGIC, NAME_BYTES, SLOTS, VERSION_BYTES, at};
+use crate::load::{CELLPACE, open_object, suffix};
+use crate::status::{installed, remove_pins};
+use crate::{BtfError, KernelError, NAME, Variant, pins, remove};
+
+/// Who may control sockets. Everybody may always select the congestion control, which without
+/// control is as harmless as the kernel's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Root alone.
+    Root,
+    /// Root and a group.
+    Group(u32),
+    /// Every user.
+    Everyone,
+}
+
+/// What to install.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Name of the congestion control and of the folder with its pins, at most 15 letters, digits,
+    /// `_` and `-`.
+    pub name: String,
+    /// Who may use it.
+    pub access: Access,
+    /// Bytes of each slot's ring buffer: a power of two, 64 KiB to 64 MiB.
+    pub ring_bytes: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { name: NAME.to_owned(), access: Access::Root, ring_bytes: 1 << 20 }
+    }
+}
+
+/// What an installation did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// bpffs was not there.
+    pub mounted: bool,
+    /// The way to the pins was closed to users, and has been opened to them.
+    pub opened_way: bool,
+    /// The very same was there: only the rights were set.
+    pub was_there: bool,
+    /// The version that was there before, and sockets that stay with it and look after themselves.
+    pub replaced: Option<(String, u64)>,
+}
+
+/// Why it was not installed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum InstallError {
+    /// No name for a congestion control and a folder.
+    #[error("`{0}` is no name for a congestion control: at most 15 letters, digits, `_` and `-`")]
+    Name(String),
+    /// No size for a ring buffer.
+    #[error("a ring buffer of {0} bytes: it must be a power of two, 64 KiB to 64 MiB")]
+    Ring(u32),
+    /// No such group.
+    #[error("there is no group `{0}`")]
+    Group(String),
+    /// The kernel does not say what its types are.
+    #[error("this kernel has no BTF ({}: {source}); it needs CONFIG_DEBUG_INFO_BTF", .path.display())]
+    NoBtf {
+        /// Where we looked.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The kernel has no congestion controls in BPF, or other ones.
+    #[error("this kernel cannot run the kernel driver: {0}")]
+    Kernel(#[from] BtfError),
+    /// libbpf or the kernel refused.
+    #[error("{doing}: {source}{hint}")]
+    Bpf {
+        /// What we were doing.
+        doing: &'static str,
+        /// Why not.
+        source: libbpf_rs::Error,
+        /// What to do, as a half sentence.
+        hint: &'static str,
+    },
+    /// What is there cannot be looked at or removed.
+    #[error(transparent)]
+    Driver(#[from] KernelError),
+    /// The system refused.
+    #[error("{doing}: {source}")]
+    System {
+        /// What we were doing.
+        doing: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+fn system<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> InstallError {
+    move |source| InstallError::System { doing, source: source.into() }
+}
+
+fn bpf(doing: &'static str) -> impl FnOnce(libbpf_rs::Error) -> InstallError {
+    move |source| {
+        let hint = match source.kind() {
+            libbpf_rs::ErrorKind::PermissionDenied => " (needs root, or CAP_BPF and CAP_PERFMON)",
+            libbpf_rs::ErrorKind::AlreadyExists => {
+                " (a congestion control of this name is there, but not its pins: `bpftool struct_ops` \
+                 lists and unregisters it, as does a restart)"
+            }
+            _ => "",
+        };
+        InstallError::Bpf { doing, source, hint }
+    }
+}
+
+/// Number of a group.
+///
+/// # Errors
+/// When there is none of this name.
+pub fn group(name: &str) -> Result<u32, InstallError> {
+    let found = Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw());
+    found.or_else(|| name.parse().ok()).ok_or_else(|| InstallError::Group(name.to_owned()))
+}
+
+/// Installs the kernel driver. Once it is there, the same again only sets who may use it; another
+/// version, or another size of the ring buffers, takes the place of the one before.
+///
+/// # Errors
+/// When the kernel, or who we are, does not allow it. Nothing is left behind then.
+pub fn install(options: &Options) -> Result<Done, InstallError> {
+    check(options)?;
+    let path = btf_path();
+    let btf = running_variant(&path);
+    let variant = btf.map_err(|source| InstallError::NoBtf { path, source })??;
+    let mut done = Done { mounted: mount_bpffs()?, ..Done::default() };
+    let folder = pins(&options.name);
+    match installed(&options.name) {
+        Ok(there) if there.is_same(options) => done.was_there = true,
+        Ok(there) => {
+            let sockets = remove(&options.name)?.sockets.unwrap_or_default();
+            done.replaced = Some((there.version, sockets));
+        }
+        Err(KernelError::NotInstalled) => {}
+        Err(error) => return Err(error.into()),
+    }
+    if !done.was_there {
+        load(options, variant, &folder)?;
+    }
+    permit(&folder, options.access)?;
+    done.opened_way = open_way(&folder, options.access)?;
+    Ok(done)
+}
+
+impl crate::Installed {
+    fn is_same(&self, options: &Options) -> bool {
+        self.layout == LAYOUT && self.version == VERSION && self.ring_bytes == options.ring_bytes
+    }
+}
+
+/// What the shared page says about who installed it.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+fn check(options: &Options) -> Result<(), InstallError> {
+    let Options { name, ring_bytes, .. } = options;
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if name.is_empty() || name.len() >= NAME_BYTES || !name.chars().all(fits) {
+        return Err(InstallError::Name(name.clone()));
+    }
+    if !ring_bytes.is_power_of_two() || !(1 << 16..=1 << 26).contains(ring_bytes) {
+        return Err(InstallError::Ring(*ring_bytes));
+    }
+    Ok(())
+}
+
+pub(crate) fn mount_bpffs() -> Result<bool, InstallError> {
+    let place = pins("");
+    let is_there =
+        |place: &Path| statfs(place).is_ok_and(|fs| fs.filesystem_type() == BPF_FS_MAGIC);
+    if is_there(&place) {
+        return Ok(false);
+    }
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mount(Some("bpf"), &place, Some("bpf"), flags, Some("mode=0711"))
+        .map_err(system("mounting /sys/fs/bpf"))?;
+    Ok(true)
+}
+
+fn load(options: &Options, variant: Variant, folder: &Path) -> Result<(), InstallError> {
+    let mut object =
+        open_object(CELLPACE, variant, &options.name).map_err(bpf("opening the program"))?;
+    describe(&mut object, options)?;
+    let mut object = object.load().map_err(bpf("loading the program"))?;
+    // Pinned where nobody looks, and shown when it is whole.
+    let mut hidden = OsString::from(folder);
+    hidden.push(format!("_new_{}", std::process::id()));
+    let hidden = PathBuf::from(hidden);
+    fs::create_dir(&hidden).map_err(system("making the folder for the pins"))?;
+    let result = permit_folder(&hidden, 0o700)
+        .and_then(|()| pin(&mut object, &hidden, options))
+        .and_then(|()| register(&mut object, variant, &hidden, folder));
+    if result.is_err() {
+        let _ = remove_pins(&hidden);
+    }
+    result
+}
+
+/// Fills in the shared page's head.
+fn describe(object: &mut OpenObject, options: &Options) -> Result<(), InstallError> {
+    let missing = || system("opening the program")(io::ErrorKind::InvalidData);
+    let mut shared = object
+        .maps_mut()
+        .find(|map| map.name().to_string_lossy().ends_with(".shared"))
+        .ok_or_else(missing)?;
+    let page = shared.initial_value_mut().ok_or_else(missing)?;
+    if page.len() < at::END {
+        return Err(missing());
+    }
+    let mut put = |at: usize, bytes: &[u8]| page[at..at + bytes.len()].copy_from_slice(bytes);
+    put(at::MAGIC, &MAGIC.to_ne_bytes());
+    put(at::LAYOUT, &LAYOUT.to_ne_bytes());
+    put(at::NAME, options.name.as_bytes());
+    put(at::VERSION, &VERSION.as_bytes()[..VERSION.len().min(VERSION_BYTES - 1)]);
+    put(at::SLOTS, &(SLOTS as u32).to_ne_bytes());
+    put(at::RING_BYTES, &options.ring_bytes.to_ne_bytes());
+    put(at::MAX_CONTROLS, &65_536u32.to_ne_bytes());
+    Ok(())
+}
+
+/// Makes the rings and pins what clients open.
+fn pin(object: &mut Object, folder: &Path, options: &Options) -> Result<(), InstallError> {
+    for mut map in object.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        match name.as_str() {
+            "controls" => map.pin(folder.join("controls")).map_err(bpf("pinning a map"))?,
+            "rings" => {
+                for slot in 0..SLOTS {
+                    let ring = ring(options.ring_bytes)?;
+                    put_ring(&map, slot, &ring)?;
+                    pin_handle(ring, &folder.join(format!("ring{slot:02}")))?;
+                }
+            }
+            name if name.ends_with(".shared") => {
+                map.pin(folder.join("shared")).map_err(bpf("pinning a map"))?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn ring(bytes: u32) -> Result<MapHandle, InstallError> {
+    let options =
+        bpf_map_create_opts { sz: size_of::<bpf_map_create_opts>() as _, ..Default::default() };
+    MapHandle::create(MapType::RingBuf, Some(OsStr::new("cellpace_ring")), 0, 0, bytes, &options)
+        .map_err(bpf("making a ring buffer"))
+}
+
+fn put_ring(rings: &impl MapCore, slot: usize, ring: &MapHandle) -> Result<(), InstallError> {
+    let fd = ring.as_fd().as_raw_fd().to_ne_bytes();
+    rings
+        .update(&(slot as u32).to_ne_bytes(), &fd, MapFlags::ANY)
+        .map_err(bpf("handing over a ring buffer"))
+}
+
+fn pin_handle(mut map: MapHandle, path: &Path) -> Result<(), InstallError> {
+    map.pin(path).map_err(bpf("pinning a map"))
+}
+
+/// From here the congestion control can be selected. The kernel keeps it until it is removed.
+fn register(
+    object: &mut Object,
+    variant: Variant,
+    hidden: &Path,
+    folder: &Path,
+) -> Result<(), InstallError> {
+    let mut maps = object.maps_mut();
+    let mut map = maps
+        .find(|map| map.name().to_string_lossy().ends_with(suffix(variant)))
+        .ok_or_else(|| system("opening the program")(io::ErrorKind::InvalidData))?;
+    map.pin(hidden.join("cc")).map_err(bpf("pinning a map"))?;
+    let mut link = map.attach_struct_ops().map_err(bpf("registering the congestion control"))?;
+    // When it fails, dropping the link unregisters again.
+    fs::rename(hidden, folder).map_err(system("showing the pins"))?;
+    link.disconnect();
+    Ok(())
+}
+
+/// Sets who may open the pins. `cc`, by which it is removed, stays with root.
+fn permit(folder: &Path, access: Access) -> Result<(), InstallError> {
+    let (of_folder, of_pins, gid) = match access {
+        Access::Root => (0o700, 0o600, 0),
+        Access::Group(gid) => (0o750, 0o660, gid),
+        Access::Everyone => (0o755, 0o666, 0),
+    };
+    // Closed first, so that nobody slips in between.
+    permit_folder(folder, 0o700)?;
+    let entries = fs::read_dir(folder).map_err(system("reading the folder of the pins"))?;
+    for entry in entries {
+        let entry = entry.map_err(system("reading the folder of the pins"))?;
+        let is_ours_alone = entry.file_name() == "cc";
+        set(&entry.path(), if is_ours_alone { 0o600 } else { of_pins }, gid)?;
+    }
+    set(folder, of_folder, gid)
+}
+
+fn set(path: &Path, mode: u32, gid: u32) -> Result<(), InstallError> {
+    chown(path, None, Some(Gid::from_raw(gid))).map_err(system("giving the pins to the group"))?;
+    permit_folder(path, mode)
+}
+
+fn permit_folder(path: &Path, mode: u32) -> Result<(), InstallError> {
+    fs::set_permissions(path, Permissions::from_mode(mode))
+        .map_err(system("setting who may open the pins"))
+}
+
+/// systemd mounts bpffs so that only root may pass. Whoever passes still sees and opens nothing
+/// whose own rights forbid it.
+fn open_way(folder: &Path, access: Access) -> Result<bool, InstallError> {
+    if access == Access::Root {
+        return Ok(false);
+    }
+    let way = folder.parent().unwrap_or(folder);
+    let mode = fs::metadata(way).map_err(system("looking at /sys/fs/bpf"))?.mode() & 0o7777;
+    if mode & 0o001 != 0 {
+        return Ok(false);
+    }
+    permit_folder(way, mode | 0o011)?;
+    Ok(true)
+}

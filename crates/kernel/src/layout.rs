@@ -1,0 +1,253 @@
+//! What the program and user space share: `bpf/layout.h` in Rust.
+
+/// The congestion control's name, and that of the folder with its pins, unless told otherwise.
+pub const NAME: &str = "cellpace";
+/// Grows with every change that an older client would misread.
+pub const LAYOUT: u32 = 1;
+/// Processes that can control sockets at a time.
+pub const SLOTS: usize = 16;
+/// Bytes of a record as the program writes it.
+pub const RECORD_BYTES: usize = 88;
+
+pub(crate) const MAGIC: u32 = 0x6563_6170;
+pub(crate) const CONTROL_BYTES: usize = 32;
+
+/// Where things stand in the shared page.
+pub(crate) mod at {
+    pub(crate) const MAGIC: usize = 0;
+    pub(crate) const LAYOUT: usize = 4;
+    pub(crate) const NAME: usize = 8;
+    pub(crate) const VERSION: usize = 24;
+    #[cfg(feature = "install")]
+    pub(crate) const SLOTS: usize = 56;
+    pub(crate) const RING_BYTES: usize = 60;
+    pub(crate) const REMOVED: usize = 64;
+    #[cfg(feature = "install")]
+    pub(crate) const MAX_CONTROLS: usize = 68;
+    pub(crate) const SOCKETS: usize = 72;
+    pub(crate) const FALLBACKS: usize = 80;
+    pub(crate) const FIRST_SLOT: usize = 112;
+    pub(crate) const END: usize = FIRST_SLOT + super::SLOTS * SLOT_BYTES;
+
+    const SLOT_BYTES: usize = 64;
+
+    pub(crate) const fn owner(slot: usize) -> usize {
+        FIRST_SLOT + slot * SLOT_BYTES
+    }
+
+    pub(crate) const fn beat(slot: usize) -> usize {
+        owner(slot) + 8
+    }
+
+    pub(crate) const fn dropped(slot: usize) -> usize {
+        owner(slot) + 16
+    }
+
+    pub(crate) const fn pid(slot: usize) -> usize {
+        owner(slot) + 24
+    }
+}
+
+pub(crate) const NAME_BYTES: usize = 16;
+pub(crate) const VERSION_BYTES: usize = 32;
+
+/// Who decides about a socket's window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// User space alone, whatever gets lost.
+    Hold,
+    /// TCP as in RFC 5681, with the window as an upper bound.
+    Follow,
+}
+
+/// What a socket shall do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// Payload in flight, in bytes. In effect are the whole packets of it, at least two.
+    pub window: u64,
+    /// Bytes a second; without, the window alone says when to send.
+    pub pacing: Option<u64>,
+    /// Who decides.
+    pub policy: Policy,
+}
+
+impl Control {
+    pub(crate) fn encode(&self, slot: u32, owner: u64) -> [u8; CONTROL_BYTES] {
+        let policy: u32 = match self.policy {
+            Policy::Hold => 0,
+            Policy::Follow => 1,
+        };
+        // A pacing rate of nothing would stop the socket for ever.
+        let pacing = self.pacing.map_or(0, |rate| rate.max(1));
+        let mut bytes = [0; CONTROL_BYTES];
+        bytes[0..8].copy_from_slice(&self.window.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&pacing.to_ne_bytes());
+        bytes[16..24].copy_from_slice(&owner.to_ne_bytes());
+        bytes[24..28].copy_from_slice(&policy.to_ne_bytes());
+        bytes[28..32].copy_from_slice(&slot.to_ne_bytes());
+        bytes
+    }
+}
+
+/// The slot and the owner in an encoded control.
+pub(crate) fn owner_of(control: &[u8; CONTROL_BYTES]) -> (u32, u64) {
+    (u32_at(control, 28), u64_at(control, 16))
+}
+
+/// Why there is a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// TCP worked in an acknowledgment.
+    Ack,
+    /// Loss recovery began or ended: see [`Record::recovery`].
+    State,
+    /// The socket closed, or selected another congestion control. Its control is gone.
+    Release,
+}
+
+/// TCP's state of loss recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// Nothing is wrong.
+    Open,
+    /// Duplicate or selective acknowledgments: reordering or loss.
+    Disorder,
+    /// A congestion signal without loss (ECN, a full local queue).
+    Reduced,
+    /// Lost packets are retransmitted.
+    Recovery,
+    /// After a retransmission timeout.
+    Timeout,
+}
+
+/// What the kernel saw of a socket at one moment. Totals are since the connection began and wrap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The socket.
+    pub cookie: u64,
+    /// When, by CLOCK_MONOTONIC in nanoseconds.
+    pub time_ns: u64,
+    /// Cumulatively acknowledged payload in bytes, total.
+    pub bytes_acked: u64,
+    /// Why there is a record.
+    pub kind: Kind,
+    /// TCP's state of loss recovery.
+    pub recovery: Recovery,
+    /// The rate sample was taken while the program had too little to send.
+    pub app_limited: bool,
+    /// The sample is of a retransmitted packet.
+    pub of_retransmission: bool,
+    /// TCP goes by RFC 5681 at present: no heartbeat in time, or [`Policy::Follow`].
+    pub fallback: bool,
+    /// Packets that this acknowledgment acknowledged, selectively or cumulatively.
+    pub acked: u32,
+    /// Packets that this acknowledgment let TCP take for lost.
+    pub lost_now: u32,
+    /// The RTT sample in microseconds; 0: none.
+    pub rtt_us: u32,
+    /// TCP's smoothed RTT in microseconds.
+    pub srtt_us: u32,
+    /// Packets in flight after it: sent, and neither acknowledged nor taken for lost.
+    pub in_flight: u32,
+    /// Packets delivered, total.
+    pub delivered: u32,
+    /// Packets taken for lost, total.
+    pub lost: u32,
+    /// Packets retransmitted, total.
+    pub retransmitted: u32,
+    /// Packets with payload sent, retransmissions included, total.
+    pub sent: u32,
+    /// Bytes that wait in the socket and have not been sent.
+    pub unsent: u32,
+    /// Payload of a full packet in bytes.
+    pub mss: u32,
+    /// TCP's window in packets.
+    pub cwnd: u32,
+    /// Length of the delivery rate sample in microseconds; 0: none.
+    pub interval_us: u32,
+    /// Packets delivered in it.
+    pub interval_delivered: u32,
+}
+
+impl Record {
+    /// `None` for what no program of this layout writes.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() < RECORD_BYTES {
+            return None;
+        }
+        let kind = match bytes[24] {
+            1 => Kind::Ack,
+            2 => Kind::State,
+            3 => Kind::Release,
+            _ => return None,
+        };
+        let recovery = match bytes[25] {
+            0 => Recovery::Open,
+            1 => Recovery::Disorder,
+            2 => Recovery::Reduced,
+            3 => Recovery::Recovery,
+            _ => Recovery::Timeout,
+        };
+        let word = |number: usize| u32_at(bytes, 28 + 4 * number);
+        Some(Self {
+            cookie: u64_at(bytes, 0),
+            time_ns: u64_at(bytes, 8),
+            bytes_acked: u64_at(bytes, 16),
+            kind,
+            recovery,
+            app_limited: bytes[26] & 1 != 0,
+            of_retransmission: bytes[26] & 2 != 0,
+            fallback: bytes[26] & 4 != 0,
+            acked: word(0),
+            lost_now: word(1),
+            rtt_us: word(2),
+            srtt_us: word(3),
+            in_flight: word(4),
+            delivered: word(5),
+            lost: word(6),
+            retransmitted: word(7),
+            sent: word(8),
+            unsent: word(9),
+            mss: word(10),
+            cwnd: word(11),
+            interval_us: word(12),
+            interval_delivered: word(13),
+        })
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_control_is_written_as_the_program_reads_it() {
+        let control = Control { window: 0x0102, pacing: Some(0), policy: Policy::Follow };
+        let bytes = control.encode(7, 0x0304);
+        assert_eq!(u64_at(&bytes, 0), 0x0102);
+        assert_eq!(u64_at(&bytes, 8), 1, "0 would mean: not paced");
+        assert_eq!(u32_at(&bytes, 24), 1);
+        assert_eq!(owner_of(&bytes), (7, 0x0304));
+    }
+
+    #[test]
+    fn records_that_are_short_or_of_no_kind_are_none() {
+        let mut bytes = [0u8; RECORD_BYTES];
+        assert_eq!(Record::decode(&bytes), None);
+        bytes[24] = 1;
+        bytes[26] = 5;
+        bytes[28 + 4 * 13] = 9;
+        let record = Record::decode(&bytes).unwrap();
+        assert!(record.app_limited && !record.of_retransmission && record.fallback);
+        assert_eq!(record.interval_delivered, 9);
+        assert_eq!(Record::decode(&bytes[1..]), None);
+    }
+}

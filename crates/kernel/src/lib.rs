@@ -1,0 +1,48 @@
+//! The kernel driver: a TCP congestion control in BPF whose window is set from user space, per
+//! socket, and that reports every acknowledgment.
+//!
+//! One privileged step ([`install`], or `cellpace kernel install`) loads the program and pins its
+//! maps below `/sys/fs/bpf`. After it, any process that may open the pins controls sockets that
+//! have selected the congestion control, with no privilege and outside their data path:
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let socket = std::net::TcpStream::connect("192.0.2.1:80")?;
+//! use cellpace_kernel::{Control, Kernel, Policy};
+//!
+//! let mut kernel = Kernel::open()?;
+//! let cookie = kernel.select(&socket)?;
+//! kernel.control(cookie, Control { window: 100_000, pacing: None, policy: Policy::Hold })?;
+//! loop {
+//!     kernel.beat()?; // at least every 250 ms; a second without, and TCP goes by RFC 5681
+//!     kernel.drain(1000, |record| println!("{} us", record.rtt_us));
+//!     # break;
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The socket is named by its cookie, so that nobody holds a second descriptor of it, which would
+//! keep the connection from ending.
+
+mod btf;
+mod client;
+mod error;
+pub mod facts;
+#[cfg(feature = "install")]
+pub mod install;
+mod layout;
+#[cfg(feature = "install")]
+pub mod load;
+#[cfg(feature = "install")]
+pub mod mdi;
+mod ring;
+mod slots;
+mod status;
+mod sys;
+
+pub use btf::{BtfError, Variant, variant};
+pub use client::{Kernel, push, select, select_named};
+pub use error::KernelError;
+pub use layout::{Control, Kind, LAYOUT, NAME, Policy, RECORD_BYTES, Record, Recovery, SLOTS};
+pub use status::{Installed, Removed, installed, pins, remove};

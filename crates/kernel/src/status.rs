@@ -1,0 +1,144 @@
+//! What is installed, and its removal. Neither needs libbpf.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::KernelError;
+use crate::slots::Shared;
+use crate::sys::Map;
+
+const BPFFS: &str = "/sys/fs/bpf";
+
+/// The folder of pins of the kernel driver with this name.
+pub fn pins(name: &str) -> PathBuf {
+    Path::new(BPFFS).join(name)
+}
+
+/// A kernel driver that is installed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Installed {
+    /// Name of the congestion control.
+    pub name: String,
+    /// Version of the cellpace that installed it.
+    pub version: String,
+    /// Layout of its maps. What follows is known of our own layout only.
+    pub layout: u32,
+    /// Bytes of each slot's ring buffer.
+    pub ring_bytes: u32,
+    /// Sockets that use it now.
+    pub sockets: u64,
+    /// How often a socket lost its controller and went by RFC 5681.
+    pub fallbacks: u64,
+    /// Processes that control sockets now.
+    pub slots: Vec<u32>,
+    /// Records that found no room, of all processes that have a slot or had it last.
+    pub dropped: u64,
+}
+
+/// What is installed under a name.
+///
+/// # Errors
+/// [`KernelError::NotInstalled`], or why it cannot be looked at.
+pub fn installed(name: &str) -> Result<Installed, KernelError> {
+    Ok(Shared::map_any(&open(&pins(name), "shared")?)?.installed())
+}
+
+/// What a removal left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// Sockets that go on by RFC 5681 until they close. `None`: of another version, who knows.
+    pub sockets: Option<u64>,
+}
+
+/// Takes the congestion control out of the kernel and removes the pins. Sockets that use it keep
+/// their connections and look after themselves, by RFC 5681.
+///
+/// # Errors
+/// [`KernelError::NotInstalled`] when nothing is there; needs the rights of whoever installed it.
+pub fn remove(name: &str) -> Result<Removed, KernelError> {
+    let pins = pins(name);
+    let shared = Shared::map(&open(&pins, "shared")?);
+    let congestion_control = open(&pins, "cc")?;
+    if let Ok(shared) = &shared {
+        shared.set_removed();
+    }
+    match congestion_control.delete(&0u32.to_ne_bytes()) {
+        // An earlier removal came as far as here.
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
+        result => result.map_err(KernelError::system("unregistering the congestion control"))?,
+    }
+    remove_pins(&pins).map_err(KernelError::system("removing the pins"))?;
+    Ok(Removed { sockets: shared.ok().map(|shared| shared.installed().sockets) })
+}
+
+pub(crate) fn remove_pins(pins: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(pins)? {
+        fs::remove_file(entry?.path())?;
+    }
+    fs::remove_dir(pins)
+}
+
+/// Opens a pin, and says what it means when that does not work.
+pub(crate) fn open(pins: &Path, pin: &str) -> Result<Map, KernelError> {
+    Map::open(&pins.join(pin)).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ENOTDIR) => KernelError::NotInstalled,
+        Some(libc::EACCES) => no_permission(pins),
+        // Older kernels let nobody without CAP_BPF call bpf(2) where it is restricted at all.
+        Some(libc::EPERM) => KernelError::Unsupported(
+            "bpf(2) is refused to this process (a seccomp filter, or a kernel before 5.19 with \
+             kernel.unprivileged_bpf_disabled)"
+                .into(),
+        ),
+        // Not a file of bpffs.
+        Some(libc::EINVAL) => KernelError::NotInstalled,
+        Some(libc::ENOSYS) => KernelError::Unsupported("it has no bpf(2)".into()),
+        _ => KernelError::System { doing: "opening the kernel driver", source: error },
+    })
+}
+
+fn no_permission(pins: &Path) -> KernelError {
+    // Whoever may not even look at the folder is kept out by the folder above.
+    let who = who(pins).unwrap_or_else(|| "root alone".to_owned());
+    KernelError::NoPermission { path: pins.to_owned(), who }
+}
+
+/// Who may open the pins in a folder, in words; `None` when it is not there.
+pub(crate) fn who(pins: &Path) -> Option<String> {
+    let folder = fs::metadata(pins).ok()?;
+    Some(match folder.mode() {
+        mode if mode & 0o001 != 0 => "everyone".to_owned(),
+        mode if mode & 0o010 != 0 => format!("root and group {}", group_name(folder.gid())),
+        _ => "root alone".to_owned(),
+    })
+}
+
+/// From /etc/group: groups that a directory service has keep their numbers.
+pub(crate) fn group_name(gid: u32) -> String {
+    let groups = fs::read_to_string("/etc/group").unwrap_or_default();
+    let named = groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(gid)).then(|| name.to_owned())
+    });
+    named.unwrap_or_else(|| gid.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_have_names_or_numbers() {
+        assert_eq!(group_name(0), "root");
+        assert_eq!(group_name(4_000_000_000), "4000000000");
+    }
+
+    #[test]
+    fn what_nobody_installed_is_not_installed() {
+        let error = installed("cellpace_nobody").unwrap_err();
+        assert!(matches!(error, KernelError::NotInstalled), "{error}");
+        assert!(matches!(remove("cellpace_nobody"), Err(KernelError::NotInstalled)));
+    }
+}

@@ -1,0 +1,276 @@
+//! bpf(2) and mapped memory, so that a program that only controls sockets carries no libbpf.
+
+use std::ffi::CString;
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+const MAP_LOOKUP_ELEM: libc::c_long = 1;
+const MAP_UPDATE_ELEM: libc::c_long = 2;
+const MAP_DELETE_ELEM: libc::c_long = 3;
+const MAP_GET_NEXT_KEY: libc::c_long = 4;
+const OBJ_GET: libc::c_long = 7;
+
+/// Argument of the commands about elements of maps.
+#[repr(C)]
+#[derive(Default)]
+struct Element {
+    map: u32,
+    padding: u32,
+    key: u64,
+    /// The value, or the next key.
+    value: u64,
+    flags: u64,
+}
+
+/// Argument of the commands about pins.
+#[repr(C)]
+#[derive(Default)]
+struct Pin {
+    path: u64,
+    fd: u32,
+    flags: u32,
+}
+
+/// A pinned map.
+#[derive(Debug)]
+pub(crate) struct Map(OwnedFd);
+
+impl Map {
+    /// Opens a pin for reading and writing.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let path = CString::new(path.as_os_str().as_bytes())?;
+        let pin = Pin { path: path.as_ptr() as u64, ..Pin::default() };
+        // SAFETY: the kernel reads the path, which ends in a NUL and lives until after the call.
+        let fd = unsafe { bpf(OBJ_GET, &pin) }?;
+        // SAFETY: the kernel has just made this descriptor for us alone.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    pub(crate) fn lookup<const N: usize>(&self, key: &[u8]) -> io::Result<[u8; N]> {
+        let mut value = [0u8; N];
+        let element = self.element(key, value.as_mut_ptr() as u64);
+        // SAFETY: callers give keys and values of the map's sizes, and both outlive the call.
+        unsafe { bpf(MAP_LOOKUP_ELEM, &element) }?;
+        Ok(value)
+    }
+
+    pub(crate) fn update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        let element = self.element(key, value.as_ptr() as u64);
+        // SAFETY: callers give keys and values of the map's sizes, and both outlive the call.
+        unsafe { bpf(MAP_UPDATE_ELEM, &element) }.map(drop)
+    }
+
+    pub(crate) fn delete(&self, key: &[u8]) -> io::Result<()> {
+        let element = self.element(key, 0);
+        // SAFETY: callers give keys of the map's size, which outlive the call.
+        unsafe { bpf(MAP_DELETE_ELEM, &element) }.map(drop)
+    }
+
+    /// The key after this one, or the first.
+    pub(crate) fn next_key(&self, key: Option<&[u8; 8]>) -> io::Result<Option<[u8; 8]>> {
+        let mut next = [0u8; 8];
+        let mut element = self.element(&[], next.as_mut_ptr() as u64);
+        element.key = key.map_or(0, |key| key.as_ptr() as u64);
+        // SAFETY: only maps with keys of eight bytes come here; both keys outlive the call.
+        match unsafe { bpf(MAP_GET_NEXT_KEY, &element) } {
+            Ok(_) => Ok(Some(next)),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn element(&self, key: &[u8], value: u64) -> Element {
+        let map = self.0.as_raw_fd().cast_unsigned();
+        Element { map, key: key.as_ptr() as u64, value, ..Element::default() }
+    }
+}
+
+impl AsFd for Map {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// # Safety
+/// What the argument points to must be as the command wants it.
+unsafe fn bpf<T>(command: libc::c_long, argument: &T) -> io::Result<RawFd> {
+    // SAFETY: the argument is as long as we say; the rest is the caller's promise.
+    let result = unsafe {
+        libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(argument), size_of::<T>())
+    };
+    match RawFd::try_from(result) {
+        Ok(fd) if fd >= 0 => Ok(fd),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Memory that is shared with the kernel and other processes. It changes at any time, so it is
+/// looked at through atomics only.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    length: NonZeroUsize,
+}
+
+// SAFETY: the memory belongs to no thread, and all access to it is atomic.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    pub(crate) fn new(
+        fd: BorrowedFd<'_>,
+        offset: usize,
+        length: usize,
+        write: bool,
+    ) -> io::Result<Self> {
+        let length = NonZeroUsize::new(length).ok_or(io::ErrorKind::InvalidInput)?;
+        let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let protection = libc::PROT_READ | if write { libc::PROT_WRITE } else { 0 };
+        // SAFETY: the kernel chooses the place, so nothing of ours is overwritten.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length.get(),
+                protection,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                offset,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, length })
+    }
+
+    /// Panics outside the mapping: callers know their offsets.
+    pub(crate) fn u64(&self, at: usize) -> &AtomicU64 {
+        let place = self.place(at, size_of::<AtomicU64>());
+        // SAFETY: inside the mapping and aligned; the memory lives as long as `self`.
+        unsafe { AtomicU64::from_ptr(place.as_ptr().cast()) }
+    }
+
+    pub(crate) fn u32(&self, at: usize) -> &AtomicU32 {
+        let place = self.place(at, size_of::<AtomicU32>());
+        // SAFETY: inside the mapping and aligned; the memory lives as long as `self`.
+        unsafe { AtomicU32::from_ptr(place.as_ptr().cast()) }
+    }
+
+    /// Copies what no one changes meanwhile, or what may be torn.
+    pub(crate) fn copy(&self, at: usize, into: &mut [u8]) {
+        let place = self.place(at, into.len());
+        // SAFETY: inside the mapping, and `into` is ours alone. Bytes that another process changes
+        // meanwhile come out old or new.
+        unsafe { std::ptr::copy_nonoverlapping(place.as_ptr(), into.as_mut_ptr(), into.len()) }
+    }
+
+    fn place(&self, at: usize, size: usize) -> NonNull<u8> {
+        let end = at.checked_add(size);
+        assert!(end.is_some_and(|end| end <= self.length.get()), "outside of the mapping");
+        assert!(size > 8 || at.is_multiple_of(size.max(1)), "not aligned");
+        // SAFETY: inside the mapping, as just seen.
+        unsafe { self.start.add(at) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: it is our mapping, and nobody can refer to it any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length.get()) };
+    }
+}
+
+pub(crate) fn page_size() -> usize {
+    // SAFETY: sysconf has no conditions.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).unwrap_or(4096)
+}
+
+/// CLOCK_MONOTONIC in nanoseconds, which is the clock of `bpf_ktime_get_ns`.
+pub(crate) fn now_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes into `time`. It cannot fail for this clock.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+/// Selects a congestion control for a socket.
+pub(crate) fn set_congestion(fd: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    let length = libc::socklen_t::try_from(name.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: the kernel reads `length` bytes of the name, which outlives the call.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_ptr().cast(),
+            length,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Takes the cork from a socket that has none, whereupon the kernel sends what it may.
+pub(crate) fn push(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let mut corked: libc::c_int = 0;
+    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the kernel writes `length` bytes, which `corked` has.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CORK,
+            (&raw mut corked).cast(),
+            &raw mut length,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if corked != 0 {
+        return Ok(());
+    }
+    // SAFETY: the kernel reads `length` bytes of `corked`.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CORK,
+            (&raw const corked).cast(),
+            length,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The socket's cookie, which the kernel gives to no other socket until it is started anew.
+pub(crate) fn cookie(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut cookie = 0u64;
+    let mut length = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: the kernel writes `length` bytes, which `cookie` has.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 { Ok(cookie) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Bits that another process would hardly guess or have.
+pub(crate) fn random() -> u64 {
+    let mut bytes = [0u8; 8];
+    // SAFETY: the kernel writes at most as many bytes as `bytes` has.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if got == 8 { u64::from_ne_bytes(bytes) } else { now_ns() ^ u64::from(std::process::id()) }
+}
