@@ -40,7 +40,7 @@ def link(options, server, client, seconds, folder):
         {server} & server=$!
         sleep 1
         '{CELLPACE}' link --quiet --rtt 40ms --queue droptail:2MB --skip 2s --json {out} {options} \
-            --duration {seconds}s -- bash -c '{client}' >/dev/null 2>&1
+            --duration {seconds}s -- bash -c '{client}' >/dev/null
         kill $server; wait $server
         true
     """

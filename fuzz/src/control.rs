@@ -18,6 +18,11 @@ pub fn control(bytes: &[u8]) {
     if let Some(token) = variables::parse_token(bytes) {
         assert!(variables::token_text(&token).as_bytes().eq_ignore_ascii_case(bytes));
     }
+    if let Some((name, workers)) = variables::parse_control(bytes)
+        && workers > 1
+    {
+        assert!(bytes.starts_with(name) && (2..=variables::MOST_WORKERS).contains(&workers));
+    }
     assert_eq!(FlowName::decode(bytes, &TOKEN), None, "a name that nobody signed");
     name(bytes);
     let Ok(text) = std::str::from_utf8(bytes) else { return };
@@ -34,6 +39,7 @@ fn name(bytes: &[u8]) {
     let name = FlowName {
         flow: u64::from_be_bytes(*flow),
         owner: Owner::Launcher,
+        not_awaited: flow[0] & 1 != 0,
         local: address(80),
         peer: address(1024),
     };

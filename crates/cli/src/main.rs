@@ -3,6 +3,7 @@
 mod cc;
 mod compare;
 mod error;
+mod flow_options;
 mod kernel;
 mod link;
 mod link_live;

@@ -1,10 +1,12 @@
 //! A progress bar for work of more than two seconds, and a clean end on Ctrl-C.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Once};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 
 /// Progress over a known number of steps; on a terminal only, and only when it takes long.
 pub(crate) struct Progress {
@@ -60,24 +62,23 @@ impl Progress {
     }
 }
 
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// From now on the first Ctrl-C asks for a clean end; the second ends at once.
+/// From now on the first Ctrl-C or SIGTERM asks for a clean end; the second ends at once.
 pub(crate) fn end_cleanly_on_ctrl_c() {
-    static INSTALLED: OnceLock<()> = OnceLock::new();
-    INSTALLED.get_or_init(|| {
-        let installed = ctrlc::set_handler(|| {
-            if INTERRUPTED.swap(true, Ordering::Relaxed) {
-                std::process::exit(130);
-            }
-        });
-        // Without a handler Ctrl-C ends the program the hard way, which is no reason to refuse
-        // to work.
-        drop(installed);
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        for signal in [SIGINT, SIGTERM] {
+            // The order matters: the second signal finds the flag that the first has set. Without
+            // a handler the signal ends the program the hard way, which is no reason to refuse
+            // to work.
+            let _ = flag::register_conditional_shutdown(signal, 128 + signal, INTERRUPTED.clone());
+            let _ = flag::register(signal, INTERRUPTED.clone());
+        }
     });
 }
 
-/// Whether Ctrl-C was pressed.
+/// Whether Ctrl-C was pressed, or the program asked to end.
 pub(crate) fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }

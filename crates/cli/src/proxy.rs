@@ -14,7 +14,6 @@ use cellpace_proxy::socks5::{Credentials, Target};
 use cellpace_proxy::{
     Closed, Config, Control, Ended, Limits, Mode, Network, Notice, Proxy, Stop, serve_metrics,
 };
-use cellpace_tcp::FlowOptions;
 use clap::{ArgGroup, Args, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
@@ -22,7 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::error::Failure;
-use crate::load;
+use crate::flow_options::FlowArgs;
 use crate::output::{complain, print};
 
 /// Arguments of `cellpace proxy`.
@@ -48,15 +47,11 @@ pub(crate) struct ProxyArgs {
     /// Forward redirected connections to where they were made to (needs CAP_NET_ADMIN)
     #[arg(long)]
     transparent: bool,
-    /// The controller
-    #[arg(long, value_name = "CONTROLLER", default_value = "verus")]
-    cc: String,
+    #[command(flatten)]
+    flow: FlowArgs,
     /// The side under the controller: the one that the radio link is on
     #[arg(long, value_enum, default_value_t = ControlArg::Client)]
     control: ControlArg,
-    /// Seed of what is random in the controllers
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    seed: u64,
 
     /// Serve only clients that know this name and the password in the file's first line
     #[arg(long, value_name = "NAME:FILE", help_heading = "SOCKS 5")]
@@ -193,6 +188,14 @@ fn check(args: &ProxyArgs) -> Result<(), Failure> {
     if args.rules.is_some() && !args.transparent {
         return Err(Failure::usage("--rules: only with --transparent"));
     }
+    // Both are read before the connection is the engine's, which then finds no hello.
+    let is_read_first = args.socks5 || !args.accept_proxy.is_empty();
+    if args.flow.is_framed() && is_read_first && !matches!(args.control, ControlArg::Upstream) {
+        return Err(Failure::usage(
+            "--driver client-server: clients speak SOCKS or the PROXY protocol first, in plain; \
+             it goes with --control upstream only",
+        ));
+    }
     Ok(())
 }
 
@@ -208,18 +211,11 @@ fn redirect(args: &ProxyArgs, listen: &[SocketAddr]) -> Redirect {
 }
 
 fn config(args: &ProxyArgs) -> Result<Config, Failure> {
-    let cc = load::controller(&args.cc);
-    let cc = cc.map_err(|error| Failure::usage(format!("--cc: {error}")))?;
-    if cc.info().receiver.is_some() {
-        return Err(Failure::usage(format!(
-            "--cc: {} has a half at the receiver, and whoever speaks plain TCP has not",
-            cc.info().name
-        )));
-    }
     Ok(Config {
         listen: args.listen.clone(),
         mode: mode(args)?,
-        flow: FlowOptions { seed: args.seed, ..FlowOptions::new(cc) },
+        flow: args.flow.options()?,
+        framed: args.flow.is_framed(),
         control: match args.control {
             ControlArg::Client => Control::Client,
             ControlArg::Upstream => Control::Upstream,
@@ -278,7 +274,7 @@ fn credentials(text: &str) -> Result<Credentials, String> {
         .ok_or_else(|| "name and password have 1 to 255 bytes each".to_owned())
 }
 
-/// Each connection needs up to eight descriptors. Who set the lower limit did so for programs
+/// Each connection needs up to six descriptors. Who set the lower limit did so for programs
 /// that use `select`.
 fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);

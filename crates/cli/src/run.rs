@@ -8,25 +8,18 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use cellpace_base::{Span, parse_span};
-use cellpace_cc::ControllerSpec;
+use cellpace_run::variables::MOST_WORKERS;
 use cellpace_run::{
     Broker, BrokerConfig, Closed, Direction, Launch, Library, Network, Networks, Ports, Rules,
     RunError, check_program,
 };
-use cellpace_tcp::{Engine, FlowOptions, Outcome, Share};
-use clap::{Args, ValueEnum};
+use cellpace_tcp::{Engine, FlowOptions, Outcome};
+use clap::Args;
 use serde_json::json;
 
 use crate::error::Failure;
-use crate::load;
+use crate::flow_options::FlowArgs;
 use crate::output::complain;
-
-/// Where acks come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Driver {
-    Gate,
-    ClientServer,
-}
 
 /// Arguments of `cellpace run`.
 #[derive(Debug, Args)]
@@ -36,13 +29,12 @@ enum Driver {
   cellpace run --cc copa --out 22 -- rsync -a folder there:
 
 By default all TCP connections that the program accepts are taken over; its clients, its files and
-the network need no change. Opened connections are taken over with --out or --direction, if the
-program waits for them in connect(). For programs that cannot be preloaded (static ones, Go,
+the network need no change. Opened connections are taken over with --out or --direction.
+For programs that cannot be preloaded (static ones, Go,
 setuid), there is `cellpace proxy`.")]
 pub(crate) struct RunArgs {
-    /// The controller
-    #[arg(long, value_name = "CONTROLLER", default_value = "verus")]
-    cc: String,
+    #[command(flatten)]
+    flow: FlowArgs,
     /// Take over what is accepted at these ports: 80,443 or 8000-8100 [default: all]
     #[arg(long = "in", value_name = "PORTS")]
     incoming: Option<Ports>,
@@ -58,16 +50,14 @@ pub(crate) struct RunArgs {
     /// Take over accepted (in) or opened (out) connections, or both [default: in; out with --out]
     #[arg(long, value_name = "in|out|both")]
     direction: Option<Direction>,
-    /// How the controller learns what arrived: from TCP's acks, or from acks inside the stream,
-    /// which the other end's cellpace must understand and which sprout needs
-    #[arg(long, value_enum, default_value_t = Driver::Gate)]
-    driver: Driver,
-    /// Connections to the same peer share one controller's window instead of having one each
-    #[arg(long, conflicts_with = "driver")]
-    share: bool,
-    /// Seed of what is random in the controllers
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    seed: u64,
+    /// Take over so many connections at once; more are plain [default: what descriptors allow]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_flows: Option<u32>,
+    /// Divide the connections among so many threads, each with its own limit on descriptors, of
+    /// which a connection needs two
+    #[arg(long, default_value_t = 1, value_name = "N", conflicts_with = "share",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_WORKERS)))]
+    workers: u32,
     /// After the program's end, wait so long for its connections to deliver what it sent
     #[arg(long, default_value = "60s", value_name = "TIME", value_parser = span)]
     drain: Span,
@@ -87,16 +77,9 @@ fn span(text: &str) -> Result<Span, String> {
 }
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
-    let cc =
-        load::controller(&args.cc).map_err(|error| Failure::usage(format!("--cc: {error}")))?;
-    if cc.info().receiver.is_some() && args.driver == Driver::Gate {
-        return Err(Failure::usage(format!(
-            "--cc: {} needs an answering half at the other end: --driver client-server there and here",
-            cc.info().name
-        )));
-    }
     let rules = rules(args)?;
-    match start(args, cc, &rules) {
+    let options = args.flow.options()?;
+    match start(args, options, &rules) {
         Ok(code) => Ok(code),
         Err(Stop::Run(error)) => not_started(&error),
         Err(Stop::Failure(failure)) => Err(failure),
@@ -115,19 +98,20 @@ impl From<RunError> for Stop {
     }
 }
 
-fn start(args: &RunArgs, cc: ControllerSpec, rules: &Rules) -> Result<ExitCode, Stop> {
+fn start(args: &RunArgs, options: FlowOptions, rules: &Rules) -> Result<ExitCode, Stop> {
     check_program(args.program.first().map_or("".as_ref(), OsString::as_os_str))?;
     let library = Library::find()?;
     let report = Report::open(args).map_err(Stop::Failure)?;
     let launch = Launch::prepare()?;
-    let share = args.share.then_some(Share { weight: 1 });
-    let options = FlowOptions { seed: args.seed, share, ..FlowOptions::new(cc) };
-    let framed = args.driver == Driver::ClientServer;
-    let config = BrokerConfig { framed, ..BrokerConfig::new(options) };
-    let broker = Broker::start(Engine::new(), config, move |closed| report.tell(&closed))?;
+    let framed = args.flow.is_framed();
+    let workers = args.workers;
+    let config = BrokerConfig { framed, workers, ..BrokerConfig::new(options) };
+    let engine = args.max_flows.map_or_else(Engine::new, |most| Engine::limited(most as usize));
+    let broker = Broker::start(&engine, &config, move |closed| report.tell(&closed))?;
     let running = launch.start(&args.program, &library, &broker, rules)?;
     let finish = running.wait(&broker, Duration::from_nanos(args.drain.as_nanos()))?;
     if finish.cut > 0 {
+        broker.cut();
         complain(&format!("{} connections were cut before all was delivered", finish.cut));
     }
     Ok(ExitCode::from(finish.code))
@@ -231,6 +215,9 @@ fn line(closed: &Closed) -> String {
 }
 
 fn outcome(closed: &Closed) -> String {
+    if closed.cut {
+        return "cut".to_owned();
+    }
     match closed.outcome {
         Some(Outcome::Finished) | None => "finished".to_owned(),
         Some(Outcome::Failed(code)) => std::io::Error::from_raw_os_error(code).to_string(),
@@ -257,6 +244,8 @@ fn object(closed: &Closed) -> serde_json::Value {
         "cwnd_bytes": Some(stats.cwnd).filter(|cwnd| *cwnd < u64::MAX),
         "tcp_cwnd_bytes": stats.tcp_cwnd,
         "refusals": stats.blocks,
+        // As granted, where --sndbuf chose.
+        "sndbuf_bytes": stats.send_buffer,
         "outcome": outcome(closed),
     })
 }

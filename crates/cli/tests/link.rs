@@ -326,7 +326,9 @@ fn captured(path: &Path) -> Vec<Captured> {
     while let Some(block) = reader.next_block() {
         if let Block::EnhancedPacket(packet) = block.unwrap() {
             let at = packet.timestamp.as_nanos() as u64;
-            packets.push((packet.interface_id, at, packet.original_len, packet.data.into_owned()));
+            // The address family stands before each.
+            let (length, data) = (packet.original_len - 4, packet.data[4..].to_vec());
+            packets.push((packet.interface_id, at, length, data));
         }
     }
     packets

@@ -200,10 +200,11 @@ fn data_began(capture: &Path, left_s: f64) -> f64 {
     while let Some(block) = reader.next_block() {
         let Block::EnhancedPacket(packet) = block.unwrap() else { continue };
         let at = packet.timestamp.as_secs_f64();
+        // The address family stands before each packet, in four bytes.
         match (packet.interface_id, packet.original_len) {
-            (0, 1500) => first_data = first_data.or(Some(at)),
+            (0, 1504) => first_data = first_data.or(Some(at)),
             // What comes from inside is seen there too, but its source is not the far side.
-            (1, _) if is_from_far(&packet.data) => first_inside = first_inside.or(Some(at)),
+            (1, _) if is_from_far(&packet.data[4..]) => first_inside = first_inside.or(Some(at)),
             _ => {}
         }
         if let (Some(inside), Some(data)) = (first_inside, first_data) {

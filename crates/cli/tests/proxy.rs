@@ -188,7 +188,15 @@ fn wrong_options_are_named() {
         (&["--listen", "0", "--to", "localhost"], "--to"),
         (&["--listen", "0", "--to", "localhost:80", "--socks5"], "--socks5"),
         (&[&to[..], &["--cc", "nothing"]].concat(), "--cc: "),
-        (&[&to[..], &["--cc", "sprout"]].concat(), "--cc: sprout has a half at the receiver"),
+        (&[&to[..], &["--cc", "sprout"]].concat(), "--cc: sprout needs an answering half"),
+        (&[&to[..], &["--driver", "udp"]].concat(), "--driver"),
+        (&[&to[..], &["--share", "--driver", "client-server"]].concat(), "--share"),
+        (&[&to[..], &["--sndbuf", "5"]].concat(), "--sndbuf"),
+        (&["--listen", "0", "--socks5", "--driver", "client-server"], "--control upstream"),
+        (
+            &[&to[..], &["--driver", "client-server", "--accept-proxy", "::1"]].concat(),
+            "--control upstream",
+        ),
         (&[&to[..], &["--idle", "5"]].concat(), "--idle"),
         (&[&to[..], &["--max-connections", "0"]].concat(), "--max-connections"),
         (&[&to[..], &["--metrics", "0.0.0.0:9100"]].concat(), "--metrics"),
@@ -232,6 +240,74 @@ fn a_web_page_through_the_forwarder() {
     assert_eq!(text(&curl(&[&url])).trim(), "GET /some/where HTTP/1.1");
     let line = proxy.await_line("finished");
     assert!(line.contains(&format!("-> {to}: finished, ")), "{line}");
+}
+
+/// Two proxies, acks inside the stream between them; and a client that knows nothing of it.
+#[test]
+fn the_client_server_driver_runs_between_two_proxies_and_spares_plain_clients() {
+    let to = echo().to_string();
+    for cc in ["copa", "sprout"] {
+        let driver = ["--driver", "client-server", "--cc", cc, "--metrics", "0"];
+        let far = Running::start(&[&driver[..], &["--to", &to]].concat());
+        let at = far.address.to_string();
+        let near = ["--to", &at, "--control", "upstream"];
+        let near = Running::start(&[&driver[..], &near].concat());
+        let mut through = near.connect();
+        let sent: Vec<u8> = (0..1_000_000_u32).map(|at| (at % 251) as u8).collect();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                (&through).write_all(&sent).unwrap();
+                through.shutdown(Shutdown::Write).unwrap();
+            });
+            let mut got = Vec::new();
+            (&through).read_to_end(&mut got).unwrap();
+            assert!(got == sent, "{cc}: {} bytes", got.len());
+        });
+        let mut plain = far.connect();
+        exchange(&mut plain);
+        through = near.connect();
+        exchange(&mut through);
+    }
+}
+
+/// Upstream must answer: a plain server would take the hello for data.
+#[test]
+fn a_plain_destination_of_the_client_server_driver_ends_the_connection() {
+    let to = page().to_string();
+    let driver = ["--driver", "client-server", "--control", "upstream", "--cc", "copa"];
+    let proxy = Running::start(&[&driver[..], &["--to", &to, "--verbose"]].concat());
+    let mut client = proxy.connect();
+    client.write_all(b"\r\n\r\n").unwrap();
+    let answer = client.read(&mut [0; 100]);
+    assert!(answer.is_err(), "{answer:?}");
+    proxy.await_line("reset");
+}
+
+#[test]
+fn clients_of_a_proxy_may_share_a_window() {
+    let to = echo().to_string();
+    let proxy = Running::start(&["--to", &to, "--share", "--cc", "copa", "--sndbuf", "100kB"]);
+    let mut clients = [(); 3].map(|()| proxy.connect());
+    for client in &mut clients {
+        exchange(client);
+    }
+    let sent = vec![9; 2_000_000];
+    std::thread::scope(|scope| {
+        for client in &clients {
+            let sent = &sent;
+            scope.spawn(move || {
+                scope.spawn(move || {
+                    let mut writer = client;
+                    writer.write_all(sent).unwrap();
+                    client.shutdown(Shutdown::Write).unwrap();
+                });
+                let mut got = Vec::new();
+                let mut reader = client;
+                reader.read_to_end(&mut got).unwrap();
+                assert!(got == *sent, "{} bytes", got.len());
+            });
+        }
+    });
 }
 
 #[test]

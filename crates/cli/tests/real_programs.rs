@@ -621,15 +621,16 @@ fn an_upload_by_python_under_the_controller() {
     }
 }
 
-/// curl does not wait in `connect`, so its connections are left alone.
+/// curl does not wait in `connect`.
 #[test]
 #[ignore = "slow: 30 MB"]
-fn an_upload_by_curl_arrives_and_is_plain() {
+fn an_upload_by_curl_under_the_controller() {
     if possible(&[PYTHON, "curl"]) {
         let site = receiver("PUT by curl, server");
         let command = "curl -sS -f -T up http://$CELLPACE_HOST:{port}/up";
-        let (_, flows) = uploads(&site, &under_control(&site, command), UPLOAD);
-        assert_eq!(flows, 0);
+        let (p95, flows) = uploads(&site, &under_control(&site, command), UPLOAD);
+        assert_eq!(flows, 1);
+        assert!(p95 < FULL.bound, "{p95} ms");
     }
 }
 
@@ -753,8 +754,9 @@ fn ten_thousand_connections() {
         return;
     }
     let _turn = turn();
-    all_are_taken_over(&many("verus", 2000), 2000);
-    let found = many("copa", 10_000);
+    all_are_taken_over(&many("verus", 2000, 1), 2000);
+    // Half the descriptors of each worker remain, where a process may have 20 000.
+    let found = many("copa", 10_000, 2);
     let capacity = number(&found, "/capacity");
     if capacity >= 10_010.0 {
         return all_are_taken_over(&found, 10_000);
@@ -764,7 +766,7 @@ fn ten_thousand_connections() {
     assert!(number(&found, "/flows") > capacity * 0.95, "{found}");
     let count = capacity as usize - 100;
     eprintln!("the limit of descriptors is too low for more than {count} flows");
-    all_are_taken_over(&many("copa", count), count);
+    all_are_taken_over(&many("copa", count, 2), count);
 }
 
 fn all_are_taken_over(found: &Value, count: usize) {
@@ -777,12 +779,14 @@ fn all_are_taken_over(found: &Value, count: usize) {
 
 /// What was found with so many connections.
 #[track_caller]
-fn many(cc: &str, count: usize) -> Value {
+fn many(cc: &str, count: usize, workers: u32) -> Value {
     let folder = Folder::new();
     let script = "ip link set lo up && exec \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["-n", "sh", "-c", script, "sh", PYTHON, MANY, CELLPACE, cc]);
-    command.args([&count.to_string(), "500", "10"]).current_dir(folder.path(""));
+    command
+        .args([&count.to_string(), "500", "10", &workers.to_string()])
+        .current_dir(folder.path(""));
     let output = command.output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     let errors = String::from_utf8(output.stderr).unwrap();

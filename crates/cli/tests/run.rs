@@ -217,6 +217,81 @@ fn downloads_of_all_sizes_arrive_also_twenty_at_once() {
     }
 }
 
+/// nginx registers the descriptor before it connects.
+#[test]
+fn an_nginx_in_between_has_its_connections_to_the_origin_taken_over() {
+    if !Command::new("nginx").arg("-v").stderr(Stdio::null()).status().is_ok_and(|s| s.success()) {
+        eprintln!("skipped: there is no nginx");
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let origin = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            thread::spawn(move || {
+                let mut request = Vec::new();
+                let mut part = [0; 4096];
+                while !request.ends_with(b"\r\n\r\n") {
+                    let count = stream.read(&mut part).unwrap();
+                    request.extend_from_slice(&part[..count]);
+                }
+                write!(stream, "HTTP/1.0 200 OK\r\n\r\n").unwrap();
+                stream.write_all(&data(SIZE)).unwrap();
+            });
+        }
+    });
+    let folder = Folder::new();
+    let place = folder.path("").display().to_string();
+    fs::set_permissions(&place, PermissionsExt::from_mode(0o755)).unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    folder.write(
+        "nginx.conf",
+        format!(
+            "daemon off; worker_processes 2; pid {place}pid; error_log {place}error;
+             events {{ worker_connections 512; }}
+             http {{ access_log off; client_body_temp_path {place}body;
+             proxy_temp_path {place}proxy; fastcgi_temp_path {place}fastcgi;
+             uwsgi_temp_path {place}uwsgi; scgi_temp_path {place}scgi;
+             server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass http://{origin}; }}
+             location /nobody {{ proxy_pass http://{nobody}; }} }} }}"
+        ),
+    );
+    let args = ["run", "--cc", "cubic", "--direction", "both", "--json", "flows.jsonl", "--"];
+    let config = folder.path("nginx.conf").display().to_string();
+    let mut command = folder.command(args.into_iter().chain(["nginx", "-c", &config]));
+    let errors = fs::File::create(folder.path("stderr")).unwrap();
+    command.stdout(Stdio::piped()).stderr(errors).process_group(0);
+    let mut child = command.spawn().unwrap();
+    let out = BufReader::new(child.stdout.take().unwrap());
+    let mut guinea = Guinea { child, out, folder };
+    let address = ([127, 0, 0, 1], port).into();
+    let started = Instant::now();
+    while TcpStream::connect(address).is_err() && started.elapsed() < PATIENCE {
+        sleep(Duration::from_millis(20));
+    }
+    thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| assert!(download(address, SIZE) == data(SIZE)));
+        }
+    });
+    let mut stream = connect(address);
+    write!(stream, "GET /nobody HTTP/1.0\r\n\r\n").unwrap();
+    let answer = String::from_utf8(read_all(&stream)).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+    let errors = String::from_utf8(guinea.folder.read("error")).unwrap();
+    assert!(errors.contains("Connection refused"), "{errors}");
+    signal(&guinea.child, "QUIT");
+    assert_eq!(guinea.code(), Some(0), "{}", guinea.stderr());
+    let text = String::from_utf8(guinea.folder.read("flows.jsonl")).unwrap();
+    let opened = text.lines().filter(|line| line.contains("\"out\""));
+    let received = opened.map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let received: Vec<_> = received.map(|flow| flow["received_bytes"].as_u64().unwrap()).collect();
+    assert_eq!(received.len(), 20, "{text}");
+    assert!(received.iter().all(|bytes| *bytes > SIZE as u64), "{received:?}");
+}
+
 #[test]
 fn nginx_with_several_workers_works() {
     if !Command::new("nginx").arg("-v").stderr(Stdio::null()).status().is_ok_and(|s| s.success()) {
@@ -618,7 +693,7 @@ fn rules_decide_which_connections_are_taken_over() {
 }
 
 #[test]
-fn blocking_connects_are_taken_over_on_request_and_others_are_not() {
+fn connections_that_the_program_opens_are_taken_over_on_request() {
     if !can_run() {
         return;
     }
@@ -633,9 +708,167 @@ fn blocking_connects_are_taken_over_on_request_and_others_are_not() {
         guinea.says(&format!("plain {plain} True"));
         guinea.says("cloexec True");
         guinea.says(&format!("received {SIZE}"));
-        guinea.says("nonblocking True 0");
         guinea.ends_well();
     }
+}
+
+// Connections that the program does not wait for in `connect`.
+
+/// A peer that sends back what comes, on so many connections.
+fn echoing(listener: TcpListener, connections: usize) -> thread::JoinHandle<()> {
+    thread::spawn(move || {
+        for _ in 0..connections {
+            let (stream, _) = listener.accept().unwrap();
+            let mut reader = stream.try_clone().unwrap();
+            std::io::copy(&mut reader, &mut &stream).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+        }
+    })
+}
+
+#[test]
+fn connections_that_are_not_awaited_are_taken_over_however_the_program_waits() {
+    if !can_run() {
+        return;
+    }
+    let ways = [
+        ("poll", "4"),
+        ("select", "1"),
+        ("again", "0"),
+        ("after", "1"),
+        ("after-et", "1"),
+        ("before", "1"),
+        ("before-et", "1"),
+        ("timeout", "1"),
+    ];
+    for (options, plain) in [("--direction both", "False"), ("--direction in", "True")] {
+        for (way, found) in ways {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let peer = echoing(listener, 1);
+            let mut guinea = Guinea::with(options, &format!("later {way} {port}"));
+            assert_eq!(guinea.line(), format!("found {found} 0 {plain}"), "{way} {options}");
+            guinea.says("peer True 127.0.0.1");
+            guinea.says("right True");
+            guinea.ends_well();
+            peer.join().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_client_on_asyncio_is_taken_over_for_both_families() {
+    if !can_run() {
+        return;
+    }
+    for host in ["127.0.0.1", "::1"] {
+        let address: std::net::IpAddr = host.parse().unwrap();
+        let Ok(listener) = TcpListener::bind((address, 0)) else {
+            eprintln!("skipped: there is no {host}");
+            continue;
+        };
+        let port = listener.local_addr().unwrap().port();
+        let peer = echoing(listener, 1);
+        let mut guinea = Guinea::with("--out 1-65535", &format!("asyncio {host} {port}"));
+        guinea.says("plain False");
+        guinea.says(&format!("peer {host}"));
+        guinea.says("right True");
+        guinea.ends_well();
+        peer.join().unwrap();
+    }
+}
+
+#[test]
+fn who_did_not_wait_learns_that_nobody_listens() {
+    if !can_run() {
+        return;
+    }
+    for way in ["poll", "select", "again", "after", "after-et", "before", "before-et", "timeout"] {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut guinea = Guinea::with("--out 1-65535", &format!("refused {way} {port}"));
+        assert_eq!(guinea.line(), "code ECONNREFUSED", "{way}");
+        if !["again", "timeout"].contains(&way) {
+            guinea.says("peer ENOTCONN");
+        }
+        guinea.ends_well();
+    }
+}
+
+/// A listener that answers nobody until it has accepted somebody.
+fn full_listener() -> (TcpListener, Vec<TcpStream>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
+        waiting.push(stream);
+    }
+    (listener, waiting)
+}
+
+#[test]
+fn a_connection_on_its_way_looks_as_one_of_tcp() {
+    if !can_run() {
+        return;
+    }
+    for (options, plain) in [("--out 1-65535", "False"), ("--direction in", "True")] {
+        let (listener, _waiting) = full_listener();
+        let port = listener.local_addr().unwrap().port();
+        let mut guinea = Guinea::prepared(options, &format!("pending {port}"), |command| {
+            command.stdin(Stdio::piped());
+        });
+        guinea.says(&format!("pending [] 0 EALREADY EAGAIN EAGAIN ENOTCONN {plain}"));
+        let mut input = guinea.child.stdin.take().unwrap();
+        input.write_all(b"close\n").unwrap();
+        guinea.says("closed");
+        // The launcher gives it up, too: nobody connects any more when there is room.
+        let remote = format!(":{port:04X} 02 ");
+        let until = Instant::now() + PATIENCE;
+        while fs::read_to_string("/proc/net/tcp").unwrap().contains(&remote) {
+            assert!(Instant::now() < until, "it is still being opened");
+            sleep(Duration::from_millis(10));
+        }
+        input.write_all(b"end\n").unwrap();
+        guinea.ends_well();
+    }
+}
+
+#[test]
+fn curl_and_what_it_uploads_and_downloads_are_taken_over() {
+    let curl = Command::new("curl").arg("--version").stdout(Stdio::null()).status();
+    if !curl.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: there is no curl");
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut got = Vec::new();
+        let mut part = vec![0; 1 << 16];
+        let end = |got: &[u8]| got.windows(4).position(|window| window == b"\r\n\r\n");
+        loop {
+            let count = stream.read(&mut part).unwrap();
+            got.extend_from_slice(&part[..count]);
+            let Some(head) = end(&got) else { continue };
+            if got.len() >= head + 4 + SIZE {
+                break;
+            }
+        }
+        write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\n\r\n").unwrap();
+        stream.write_all(&data(SIZE)).unwrap();
+        got.split_off(end(&got).unwrap() + 4)
+    });
+    let folder = Folder::with("up", data(SIZE));
+    let options = "run --cc cubic --direction out --json flows.jsonl --";
+    let curl = format!("{options} curl -sS -f -H Expect: -T up -o down http://{address}/up");
+    let outcome = folder.run(&curl);
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""));
+    assert!(server.join().unwrap() == data(SIZE), "other data went up");
+    assert!(folder.read("down") == data(SIZE), "other data came down");
+    let flow: Value = serde_json::from_slice(&folder.read("flows.jsonl")).unwrap();
+    assert_eq!((&flow["direction"], &flow["peer"]), (&"out".into(), &address.to_string().into()));
+    assert!(flow["sent_bytes"].as_u64().unwrap() > SIZE as u64, "{flow}");
 }
 
 // When things fail.
@@ -685,6 +918,15 @@ fn a_stopped_launcher_keeps_a_program_waiting_only_once() {
     let mut guinea = Guinea::start("plain 3");
     let address = ([127, 0, 0, 1], guinea.port()).into();
     signal(&guinea.child, "STOP");
+    // Threads stop one after the other, when they are next scheduled.
+    let tasks = format!("/proc/{}/task", guinea.child.id());
+    let is_stopped = |task: &String| {
+        let stat = fs::read_to_string(format!("{tasks}/{task}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.starts_with('T')
+    };
+    while !program::names(tasks.as_ref()).iter().all(is_stopped) {
+        sleep(Duration::from_millis(1));
+    }
     for patience in [15, 3, 3] {
         let started = Instant::now();
         assert!(exchange(&connect(address), b"hello") == b"hello");
@@ -747,6 +989,120 @@ fn signals_do_not_keep_connections_from_being_taken_over() {
         guinea.says("taken True");
     }
     guinea.ends_well();
+}
+
+// The end of the patience for what is not delivered.
+
+#[test]
+fn connections_that_are_cut_are_told_of_and_reset() {
+    if !can_run() {
+        return;
+    }
+    let folder = Folder::new();
+    let flows = folder.path("flows.jsonl").display().to_string();
+    let options = format!("--cc cubic --drain 300ms --log --json {flows}");
+    let mut guinea = Guinea::with(&options, "queued close");
+    let stream = guinea.connect();
+    let line = guinea.line();
+    let accepted: u64 = line.strip_prefix("accepted ").unwrap().parse().unwrap();
+    // Nothing is read until the launcher has ended.
+    assert_eq!(guinea.code(), Some(0));
+    let errors = guinea.stderr();
+    assert!(errors.contains("cellpace: 1 connections were cut"), "{errors}");
+    assert!(errors.contains("cellpace: flow 1: ") && errors.contains(", cut\n"), "{errors}");
+    let flow: Value = serde_json::from_slice(&folder.read("flows.jsonl")).unwrap();
+    assert_eq!((&flow["outcome"], &flow["flow"]), (&"cut".into(), &1.into()));
+    assert!(flow["sent_bytes"].as_u64().unwrap() < accepted, "{flow}");
+    let mut received = Vec::new();
+    let error = (&stream).read_to_end(&mut received).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "it must not look complete");
+}
+
+#[test]
+fn several_workers_divide_connections_among_them() {
+    if !can_run() {
+        return;
+    }
+    let folder = Folder::new();
+    let flows = folder.path("flows.jsonl").display().to_string();
+    let mut guinea = Guinea::with(&format!("--cc cubic --workers 3 --json {flows}"), "plain 7");
+    let address = ([127, 0, 0, 1], guinea.port()).into();
+    for _ in 0..7 {
+        assert!(exchange(&connect(address), &data(100_000)) == data(100_000));
+        guinea.says("plain False");
+    }
+    guinea.ends_well();
+    let text = String::from_utf8(folder.read("flows.jsonl")).unwrap();
+    let flow = |line: &str| serde_json::from_str::<Value>(line).unwrap()["flow"].as_u64().unwrap();
+    let mut flows: Vec<u64> = text.lines().map(flow).collect();
+    flows.sort_unstable();
+    assert_eq!(flows, [1, 2, 3, 4, 5, 6, 7], "one after the other has its turn");
+    // Options are asked of the one that has the flow.
+    let mut guinea = Guinea::with("--cc cubic --workers 2", "options");
+    let _stream = guinea.connect();
+    assert_eq!(guinea.json()["idle"], 77);
+    let launcher = guinea.child.id();
+    let tasks = format!("/proc/{launcher}/task");
+    let open = |task: &String| program::names(format!("{tasks}/{task}/fd").as_ref());
+    let mut tables: Vec<_> = program::names(tasks.as_ref()).iter().map(open).collect();
+    tables.sort_unstable();
+    tables.dedup();
+    assert_eq!(tables.len(), 2, "the workers have no descriptors of their own");
+}
+
+#[test]
+fn without_a_thread_in_the_launcher_connections_are_plain_until_there_is_one() {
+    if !can_run() {
+        return;
+    }
+    let mut guinea = Guinea::start("plain 3");
+    let address = ([127, 0, 0, 1], guinea.port()).into();
+    let launcher = guinea.child.id().to_string();
+    let pages = fs::read_to_string(format!("/proc/{launcher}/statm")).unwrap();
+    let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
+    // Not enough for a thread's stack.
+    for (limit, plain) in
+        [((pages * 4096 + (256 << 10)).to_string(), "True"), ("unlimited".to_owned(), "False")]
+    {
+        let limit = format!("--as={limit}:unlimited");
+        let limited = Command::new("prlimit").args(["--pid", &launcher, &limit]).status();
+        if !limited.is_ok_and(|status| status.success()) {
+            eprintln!("skipped: there is no prlimit");
+            return;
+        }
+        assert!(exchange(&connect(address), &data(100_000)) == data(100_000));
+        guinea.says(&format!("plain {plain}"));
+    }
+    assert!(exchange(&connect(address), b"hello") == b"hello");
+    guinea.says("plain False");
+    guinea.ends_well();
+}
+
+#[test]
+fn a_send_buffer_is_told_as_granted_and_too_much_is_warned_of() {
+    if !can_run() {
+        return;
+    }
+    let folder = Folder::new();
+    let flows = folder.path("flows.jsonl").display().to_string();
+    let mut guinea = Guinea::with(&format!("--cc cubic --sndbuf 60kB --json {flows}"), "plain 1");
+    let stream = guinea.connect();
+    assert!(exchange(&stream, &data(SIZE)) == data(SIZE));
+    drop(stream);
+    guinea.says("plain False");
+    guinea.ends_well();
+    let flow: Value = serde_json::from_slice(&folder.read("flows.jsonl")).unwrap();
+    assert_eq!(flow["sndbuf_bytes"], 60_000);
+    let most = fs::read_to_string("/proc/sys/net/core/wmem_max").unwrap();
+    let most: u64 = most.trim().parse().unwrap();
+    if most >= 1 << 30 {
+        return;
+    }
+    let outcome = folder.run("run --sndbuf 1GiB -- true");
+    assert_eq!(outcome.code, Some(0));
+    let warning = format!("warning: --sndbuf: the system grants {most} of 1073741824 bytes");
+    assert!(outcome.stderr.contains(&warning), "{}", outcome.stderr);
+    assert_eq!(outcome.stderr.lines().count(), 1);
 }
 
 // The launcher.
@@ -863,6 +1219,13 @@ fn wrong_arguments_are_named() {
     folder.refused("run --out 80 --direction in -- true", "--out");
     folder.refused("run --json - -- true", "--json");
     folder.refused("run --drain 5 -- true", "--drain");
+    folder.refused("run --sndbuf 5 -- true", "--sndbuf");
+    folder.refused("run --workers 0 -- true", "--workers");
+    folder.refused("run --workers 65 -- true", "--workers");
+    folder.refused("run --workers 2 --share -- true", "--share");
+    folder.refused("run --max-flows 0 -- true", "--max-flows");
+    folder.refused("run --share --driver client-server -- true", "--share");
+    folder.refused("run --cc sprout -- true", "--cc: sprout needs an answering half");
     let many = (0..65).map(|index| format!("10.0.0.{index}")).collect::<Vec<_>>().join(",");
     folder.refused(&format!("run --not {many} -- true"), "--not: more than 64");
 }

@@ -213,6 +213,27 @@ fn unreliable_flows_and_events() {
 }
 
 #[test]
+fn a_sender_that_is_asked_to_end_says_what_it_did() {
+    for signal in ["-INT", "-TERM"] {
+        let folder = tempfile::tempdir().unwrap();
+        let (events, figures) = (folder.path().join("events"), folder.path().join("figures"));
+        let waiting = Waiting::recv(&["--once"]);
+        let outputs = ["--events", text(&events), "--json", text(&figures)];
+        let args = [&["send", &waiting.address, "--cc", "verus", "--duration", "1h"], &outputs[..]];
+        let sender = cellpace(&args.concat()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(1_500));
+        let id = sender.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        let output = sender.wait_with_output().unwrap();
+        assert!(output.status.success(), "{signal}: {}", said(&output));
+        assert!(waiting.end().0, "the other end got all that was sent");
+        assert!(fs::read_to_string(&events).unwrap().contains("\"metrics\""));
+        let figures: Value = serde_json::from_slice(&fs::read(&figures).unwrap()).unwrap();
+        assert!(figures["flows"][0]["bytes"].as_u64().unwrap() > 0, "{figures}");
+    }
+}
+
+#[test]
 fn the_sender_waits_and_the_receiver_connects() {
     let folder = tempfile::tempdir().unwrap();
     let (original, copy) = (folder.path().join("original"), folder.path().join("copy"));

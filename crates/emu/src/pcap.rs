@@ -16,6 +16,11 @@ use pcap_file::{DataLink, PcapError};
 
 use crate::Side;
 
+/// What stands before each packet, as `LINKTYPE_LOOP` has it: the address family, in network byte
+/// order. Raw IP would need nothing, but tcpdump (libpcap) takes two interfaces of that type for
+/// interfaces of different types and reads nothing.
+const FAMILY: usize = 4;
+
 /// Writes packets to a pcapng file with two interfaces, `far` and `inside`: a packet that goes
 /// through the link is seen at both, with the times at which it was really read and written, and
 /// one that the model drops at the first only. The file appears under its name with
@@ -40,7 +45,8 @@ impl PcapngLog {
         for name in ["far", "inside"] {
             /// Nanoseconds: ten to the power of minus nine.
             const NANOSECONDS: u8 = 9;
-            let mut interface = InterfaceDescriptionBlock::new(DataLink::RAW, bytes);
+            let mut interface =
+                InterfaceDescriptionBlock::new(DataLink::LOOP, bytes + FAMILY as u32);
             interface.options = vec![
                 InterfaceDescriptionOption::IfName(Cow::Borrowed(name)),
                 InterfaceDescriptionOption::IfTsResol(NANOSECONDS),
@@ -62,11 +68,12 @@ impl PcapngLog {
         length: u32,
         bytes: &[u8],
     ) -> Result<(), ReportError> {
+        let framed = [&family(bytes), bytes].concat();
         let block = EnhancedPacketBlock {
             interface_id: u32::from(side == Side::Inside),
             timestamp: self.origin + Duration::from_nanos(at.as_nanos()),
-            original_len: length,
-            data: Cow::Borrowed(bytes),
+            original_len: length + FAMILY as u32,
+            data: Cow::Owned(framed),
             options: Vec::new(),
         };
         let written = self.writer.write_pcapng_block(block);
@@ -82,6 +89,12 @@ impl PcapngLog {
         let flushed = writer.flush().and_then(|()| Ok(writer.into_inner()?));
         flushed.map_err(|error| ReportError::io(&self.path, error))?.commit()
     }
+}
+
+/// `AF_INET`, or the `AF_INET6` of BSD, which readers of `LINKTYPE_LOOP` know.
+fn family(packet: &[u8]) -> [u8; FAMILY] {
+    let is_ipv6 = packet.first().is_some_and(|byte| byte >> 4 == 6);
+    [0, 0, 0, if is_ipv6 { 24 } else { 2 }]
 }
 
 fn named(path: &Path, error: PcapError) -> ReportError {
@@ -123,12 +136,14 @@ mod tests {
         let path = folder.path().join("run.pcapng");
         let mut log = PcapngLog::create(&path, 4).unwrap();
         log.push(Side::Far, Time::from_micros(1), 1500, &[1, 2, 3, 4]).unwrap();
-        log.push(Side::Inside, Time::from_millis(20), 3, &[5, 6, 7]).unwrap();
+        log.push(Side::Inside, Time::from_millis(20), 3, &[0x60, 6, 7]).unwrap();
         assert!(!path.exists(), "only a whole capture has the name");
         log.finish().unwrap();
         let packets = read(&path);
         assert_eq!(packets[1].1 - packets[0].1, 19_999_000);
         let rest: Vec<_> = packets.into_iter().map(|(side, _, len, b)| (side, len, b)).collect();
-        assert_eq!(rest, [(0, 1500, vec![1, 2, 3, 4]), (1, 3, vec![5, 6, 7])]);
+        let ipv4 = (0, 1504, vec![0, 0, 0, 2, 1, 2, 3, 4]);
+        let ipv6 = (1, 7, vec![0, 0, 0, 24, 0x60, 6, 7]);
+        assert_eq!(rest, [ipv4, ipv6]);
     }
 }

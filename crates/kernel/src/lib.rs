@@ -1,7 +1,7 @@
 //! The kernel driver: a TCP congestion control in BPF whose window is set from user space, per
 //! socket, and that reports every acknowledgment.
 //!
-//! One privileged step ([`install`], or `cellpace kernel install`) loads the program and pins its
+//! One privileged step (`cellpace kernel install`) loads the program and pins its
 //! maps below `/sys/fs/bpf`. After it, any process that may open the pins controls sockets that
 //! have selected the congestion control, with no privilege and outside their data path:
 //!

@@ -49,6 +49,8 @@ fn rename(map: &mut OpenMapMut<'_>, name: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use libbpf_rs::OpenMap;
+
     use super::*;
     use crate::layout::{CONTROL_BYTES, at};
 
@@ -57,7 +59,7 @@ mod tests {
         for variant in [Variant::Ack, Variant::Sample] {
             let object = open_object(CELLPACE, variant, "fifteen_letters").unwrap();
             let maps = object.maps().filter(|map| map.map_type() == MapType::StructOps);
-            let wanted: Vec<_> = maps.filter(|map| map.autocreate()).collect();
+            let wanted: Vec<_> = maps.filter(OpenMap::autocreate).collect();
             assert_eq!(wanted.len(), 1, "{variant:?}");
             assert!(wanted[0].name().to_string_lossy().ends_with(suffix(variant)));
             assert_eq!(&wanted[0].initial_value().unwrap()[..16], b"fifteen_letters\0");

@@ -16,6 +16,22 @@ use error::{Failure, last_error, remember};
 use library::library;
 pub(crate) use library::{lend, token};
 
+// The calls' version. A program that was linked with it says so when it finds a library that is too
+// old, before it calls anything. In this module, as the directives must stand in the same object as
+// what they are about.
+#[cfg(all(symbol_versions, not(test)))]
+core::arch::global_asm!(
+    ".symver alcc_default_cc, alcc_default_cc@@@CELLPACE_0",
+    ".symver alcc_set_cc, alcc_set_cc@@@CELLPACE_0",
+    ".symver alcc_accept, alcc_accept@@@CELLPACE_0",
+    ".symver alcc_connect, alcc_connect@@@CELLPACE_0",
+    ".symver alcc_send, alcc_send@@@CELLPACE_0",
+    ".symver alcc_recv, alcc_recv@@@CELLPACE_0",
+    ".symver alcc_close, alcc_close@@@CELLPACE_0",
+    ".symver alcc_statistics, alcc_statistics@@@CELLPACE_0",
+    ".symver alcc_last_error, alcc_last_error@@@CELLPACE_0",
+);
+
 /// Figures of a connection. Where a figure is not known, it is `UINT64_MAX`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]

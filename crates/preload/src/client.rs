@@ -1,7 +1,7 @@
 //! Talking to the launcher.
 
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use cellpace_run::message::{ANSWER_LEN, Answer, Ask, GREETING, Request};
 use cellpace_run::{FlowName, Owner};
@@ -22,7 +22,22 @@ static AWAY_UNTIL: AtomicU64 = AtomicU64::new(0);
 /// Hands a TCP socket to the launcher. With success it is the launcher's, and the application's
 /// end is returned; otherwise it is as it was.
 pub(crate) fn adopt(tcp: c_int, nonblocking: bool, outgoing: bool) -> Option<Fd> {
-    ask(Ask::Adopt { nonblocking, outgoing }, Some(tcp)).map(|(_, fd)| fd)
+    hand_over(Ask::Adopt { nonblocking, outgoing, connecting: false }, tcp)
+}
+
+/// Hands a TCP socket over that is being connected. The application's end cannot be written to
+/// until it is, or until that has failed.
+pub(crate) fn adopt_opening(tcp: c_int) -> Option<Fd> {
+    hand_over(Ask::Adopt { nonblocking: true, outgoing: true, connecting: true }, tcp)
+}
+
+/// Each worker of the launcher gets its share; one that is full has the next one asked.
+fn hand_over(what: Ask, tcp: c_int) -> Option<Fd> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let workers = config()?.workers;
+    let first = NEXT.fetch_add(1, Ordering::Relaxed);
+    let mut asked = (0..workers).map(|index| first.wrapping_add(index) % workers);
+    asked.find_map(|worker| ask(worker, what, Some(tcp)).map(|(_, fd)| fd))
 }
 
 /// A flow's TCP socket, and what the flow holds that TCP has not got yet.
@@ -35,7 +50,9 @@ pub(crate) struct Lent {
 pub(crate) fn fetch(flow: &FlowName) -> Option<Lent> {
     match flow.owner {
         Owner::Launcher => {
-            let (answer, tcp) = ask(Ask::Fetch { flow: flow.flow }, None)?;
+            let workers = u64::from(config()?.workers);
+            let worker = (flow.flow.checked_sub(1)? % workers) as u32;
+            let (answer, tcp) = ask(worker, Ask::Fetch { flow: flow.flow }, None)?;
             Some(Lent { tcp, queued: answer.queued })
         }
         Owner::Process => alcc::lend(flow.flow),
@@ -53,14 +70,14 @@ pub(crate) fn flow_of(fd: c_int) -> Option<FlowName> {
     tokens.into_iter().flatten().find_map(|token| FlowName::decode(name, token))
 }
 
-fn ask(ask: Ask, tcp: Option<c_int>) -> Option<(Answer, Fd)> {
+fn ask(worker: u32, ask: Ask, tcp: Option<c_int>) -> Option<(Answer, Fd)> {
     let config = config()?;
     let now = now_ms();
     if now < AWAY_UNTIL.load(Ordering::Relaxed) {
         return None;
     }
     let until = now + PATIENCE_MS;
-    let socket = connect(config)?;
+    let socket = connect(config, worker)?;
     if greeting(&socket, until).is_none() {
         if now_ms() >= until {
             AWAY_UNTIL.store(now_ms() + PAUSE_MS, Ordering::Relaxed);
@@ -106,7 +123,7 @@ fn greeting(socket: &Fd, until: u64) -> Option<()> {
     (bytes.get(..count)? == GREETING).then_some(())
 }
 
-fn connect(config: &Config) -> Option<Fd> {
+fn connect(config: &Config, worker: u32) -> Option<Fd> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
     // SAFETY: numbers only.
     let socket =
@@ -119,10 +136,11 @@ fn connect(config: &Config) -> Option<Fd> {
             libc::syscall(libc::SYS_setsockopt, socket.raw(), level, name, &raw const patience, len)
         };
     }
-    let address = &raw const config.control;
+    let (address, len) = config.control(worker)?;
+    let address = &raw const address;
     again(|| {
         // SAFETY: the kernel reads as many bytes of the address as it is told that there are.
-        unsafe { libc::syscall(libc::SYS_connect, socket.raw(), address, config.control_len) }
+        unsafe { libc::syscall(libc::SYS_connect, socket.raw(), address, len) }
     })?;
     Some(socket)
 }

@@ -7,12 +7,26 @@ use cellpace_run::message::Token;
 use cellpace_run::{Rules, variables};
 use libc::{c_char, c_int};
 
+/// Of a name in the abstract space, without its zero.
+const LONGEST_NAME: usize = 107;
+
 /// What the preloaded library knows.
 pub(crate) struct Config {
     pub(crate) token: Token,
     pub(crate) rules: Rules,
-    pub(crate) control: libc::sockaddr_un,
-    pub(crate) control_len: libc::socklen_t,
+    /// The control sockets' addresses differ in what stands behind the name. A copy: programs
+    /// write their title over the environment.
+    name: [u8; LONGEST_NAME],
+    name_len: usize,
+    pub(crate) workers: u32,
+}
+
+impl Config {
+    /// The address of a control socket.
+    pub(crate) fn control(&self, worker: u32) -> Option<(libc::sockaddr_un, libc::socklen_t)> {
+        let suffix = variables::worker_name(worker);
+        abstract_address(self.name.get(..self.name_len)?, if worker == 0 { &[] } else { &suffix })
+    }
 }
 
 static CONFIG: OnceLock<Config> = OnceLock::new();
@@ -36,8 +50,11 @@ extern "C" fn loaded(_: c_int, _: *const *const c_char, environment: *const *con
 fn read(environment: *const *const c_char) -> Option<Config> {
     let token = variables::parse_token(variable(environment, variables::TOKEN)?)?;
     let rules = std::str::from_utf8(variable(environment, variables::RULES)?).ok()?.parse().ok()?;
-    let (control, control_len) = abstract_address(variable(environment, variables::CONTROL)?)?;
-    Some(Config { token, rules, control, control_len })
+    let (name, workers) = variables::parse_control(variable(environment, variables::CONTROL)?)?;
+    let mut kept = [0; LONGEST_NAME];
+    kept.get_mut(..name.len())?.copy_from_slice(name);
+    let config = Config { token, rules, name: kept, name_len: name.len(), workers };
+    config.control(workers - 1).is_some().then_some(config)
 }
 
 /// The value of a variable, found without the C library, which may not be ready.
@@ -65,12 +82,16 @@ fn variable(environment: *const *const c_char, name: &str) -> Option<&'static [u
 }
 
 /// The address of an abstract name; `None` if it is too long.
-pub(crate) fn abstract_address(name: &[u8]) -> Option<(libc::sockaddr_un, libc::socklen_t)> {
+pub(crate) fn abstract_address(
+    name: &[u8],
+    suffix: &[u8],
+) -> Option<(libc::sockaddr_un, libc::socklen_t)> {
     let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as _, sun_path: [0; 108] };
-    let place = address.sun_path.get_mut(1..=name.len())?;
-    for (to, from) in place.iter_mut().zip(name) {
+    let len = name.len() + suffix.len();
+    let place = address.sun_path.get_mut(1..=len)?;
+    for (to, from) in place.iter_mut().zip(name.iter().chain(suffix)) {
         *to = *from as c_char;
     }
-    let len = size_of::<libc::sa_family_t>() + 1 + name.len();
+    let len = size_of::<libc::sa_family_t>() + 1 + len;
     Some((address, len as libc::socklen_t))
 }

@@ -2,8 +2,9 @@
 
 use libc::{c_int, c_long, c_ulong, c_void, sockaddr, socklen_t};
 
-use crate::client::{adopt, fetch, flow_of};
+use crate::client::{adopt, adopt_opening, fetch, flow_of};
 use crate::config::config;
+use crate::epoll::Places;
 use crate::options::{Way, is_about_the_peer, is_special, way};
 use crate::sys::{Fd, KeepErrno, Name, Side, errno, number_option, set_errno, write_address};
 
@@ -38,8 +39,9 @@ pub unsafe extern "C-unwind" fn accept4(
     taken_over(accepted, flags)
 }
 
-/// `connect(2)`. Only connections that are there when it returns can be taken over: with a
-/// non-blocking one, the program may already wait for it by its descriptor.
+/// `connect(2)`. With a connection that is not there when it returns, the program's end of the
+/// pair takes the socket's place all the same; what the program waits for, that it can be written
+/// to, comes about when the connection does.
 ///
 /// # Safety
 /// As the C library's.
@@ -55,6 +57,13 @@ pub unsafe extern "C-unwind" fn connect(
     };
     if result == 0 {
         take_over_opened(fd);
+        return 0;
+    }
+    match errno() {
+        libc::EINPROGRESS => take_over_opening(fd),
+        // No local socket takes an internet address.
+        libc::EINVAL => return connect_again(fd, address, len).unwrap_or(result),
+        _ => {}
     }
     result
 }
@@ -260,16 +269,64 @@ fn take_over_opened(fd: c_int) {
     if !is_wanted {
         return;
     }
+    let Some((status, flags)) = flags(fd) else { return };
+    // Without waiting it is there at once only with data in the first packet, or the second time.
+    if status & libc::O_NONBLOCK != 0 {
+        return;
+    }
+    let Some(end) = take_over(fd, false, true) else { return };
+    replace(&end, fd, flags);
+}
+
+/// The program goes on while its connection is being made.
+fn take_over_opening(fd: c_int) {
+    let _errno = KeepErrno::now();
+    let Some(config) = config().filter(|config| config.rules.covers(true)) else { return };
+    let Some((status, flags)) = flags(fd) else { return };
+    // A blocking connect that was given too little time looks the same. Who wants a signal when
+    // it is there (O_ASYNC) would get none.
+    if status & libc::O_NONBLOCK == 0 || status & libc::O_ASYNC != 0 || !is_tcp(fd) {
+        return;
+    }
+    let local = Name::of(fd, Side::Own).and_then(|name| name.internet());
+    let peer = Name::of_future_peer(fd).and_then(|name| name.internet());
+    let (Some(local), Some(peer)) = (local, peer) else { return };
+    if !config.rules.take(true, local, peer) {
+        return;
+    }
+    // The program may have registered the descriptor before.
+    let Some(places) = Places::of(fd) else { return };
+    let Some(end) = adopt_opening(fd) else { return };
+    places.remove();
+    replace(&end, fd, flags);
+    places.add();
+}
+
+/// Asks a taken-over connection how it stands, as programs do by a second call.
+fn connect_again(fd: c_int, address: *const sockaddr, len: socklen_t) -> Option<c_int> {
+    let before = KeepErrno::now();
+    let flow = flow_of(fd)?;
+    let lent = fetch(&flow)?;
+    drop(before);
+    // SAFETY: the kernel checks the pointer.
+    Some(unsafe { libc::syscall(libc::SYS_connect, lent.tcp.raw(), address, len) as c_int })
+}
+
+/// A descriptor's status flags, and the flag that a duplicate does not get by itself.
+fn flags(fd: c_int) -> Option<(c_int, c_int)> {
     // SAFETY: numbers only.
     let status = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL) };
     // SAFETY: numbers only.
     let flags = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD) };
-    if status < 0 || flags < 0 || status as c_int & libc::O_NONBLOCK != 0 {
-        return;
+    if status < 0 || flags < 0 {
+        return None;
     }
-    let Some(end) = take_over(fd, false, true) else { return };
     let close_on_exec = flags as c_int & libc::FD_CLOEXEC != 0;
-    replace(&end, fd, if close_on_exec { libc::O_CLOEXEC } else { 0 });
+    Some((status as c_int, if close_on_exec { libc::O_CLOEXEC } else { 0 }))
+}
+
+fn is_tcp(fd: c_int) -> bool {
+    number_option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL) == Some(libc::IPPROTO_TCP)
 }
 
 /// Hands a connection to the launcher if the rules are for it.
@@ -280,8 +337,7 @@ fn take_over(fd: c_int, nonblocking: bool, outgoing: bool) -> Option<Fd> {
     }
     let local = Name::of(fd, Side::Own)?.internet()?;
     let peer = Name::of(fd, Side::Peer)?.internet()?;
-    let is_tcp = number_option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL) == Some(libc::IPPROTO_TCP);
-    if !is_tcp || !rules.take(outgoing, local, peer) {
+    if !is_tcp(fd) || !rules.take(outgoing, local, peer) {
         return None;
     }
     adopt(fd, nonblocking, outgoing)
@@ -312,6 +368,13 @@ unsafe fn name(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, side: Sid
     // SAFETY: the caller's promise; neither is null.
     if unsafe { *len }.cast_signed() < 0 {
         return fail(libc::EINVAL);
+    }
+    if let (Side::Peer, true) = (side, flow.not_awaited)
+        && let Some(lent) = fetch(&flow)
+    {
+        // Whether there is a peer, and why there is none.
+        // SAFETY: the kernel checks the pointers.
+        return unsafe { libc::syscall(side.call(), lent.tcp.raw(), address, len) as c_int };
     }
     let shown = match side {
         Side::Own => flow.local,

@@ -1,6 +1,6 @@
 //! `libcellpace.so`: preloaded by `cellpace run`, or linked for its C interface.
 //!
-//! Preloaded, it stands in front of eight calls of the C library, [`hooks`]. They make the real
+//! Preloaded, it stands in front of some calls of the C library, [`hooks`] and [`epoll`]. They make the real
 //! call by system call rather than by `dlsym(RTLD_NEXT)`: nothing is looked up, nothing allocated,
 //! no lock taken and no thread started, so that it does not matter which allocator the program
 //! brings, in which order libraries come, and whether the call is made in a signal handler or
@@ -11,6 +11,7 @@
 pub mod alcc;
 mod client;
 mod config;
+pub mod epoll;
 pub mod hooks;
 mod options;
 mod sys;

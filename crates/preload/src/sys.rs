@@ -96,6 +96,22 @@ impl Name {
         (result == 0).then_some(Self { storage, len: len as usize })
     }
 
+    /// Whom a socket is being connected to: before it is, it has no peer.
+    pub(crate) fn of_future_peer(fd: c_int) -> Option<Self> {
+        let mut storage = MaybeUninit::<libc::sockaddr_storage>::zeroed();
+        let (level, option, place) = (libc::SOL_SOCKET, libc::SO_PEERNAME, storage.as_mut_ptr());
+        // More room than the address takes is refused.
+        let mut lens =
+            [size_of::<libc::sockaddr_in6>(), size_of::<libc::sockaddr_in>()].into_iter();
+        let len = lens.find(|len| {
+            let mut len = *len as socklen_t;
+            // SAFETY: the kernel writes at most `len` bytes, which `storage` has room for.
+            0 == unsafe { libc::syscall(libc::SYS_getsockopt, fd, level, option, place, &mut len) }
+        })?;
+        // SAFETY: any bytes are valid, and all were set to zero at first.
+        Some(Self { storage: unsafe { storage.assume_init() }, len })
+    }
+
     pub(crate) fn family(&self) -> c_int {
         c_int::from(self.storage.ss_family)
     }

@@ -19,6 +19,10 @@ pub struct Config {
     pub mode: Mode,
     /// The controller, and what belongs to it. Flows get seeds from this one upwards.
     pub flow: FlowOptions,
+    /// Whether the controlled sides use the client/server driver: upstream we say hello, and must
+    /// be answered; of clients, one that says none is served with the gate. Clients that speak
+    /// SOCKS or a header of the PROXY protocol first cannot. In `flow` the driver is not looked at.
+    pub framed: bool,
     /// Which side is under the controller.
     pub control: Control,
     /// Puts a header of the PROXY protocol in front of what goes upstream.
@@ -37,6 +41,7 @@ impl Config {
             listen: vec![listen],
             mode,
             flow,
+            framed: false,
             control: Control::Client,
             send_proxy: None,
             accept_proxy: Vec::new(),

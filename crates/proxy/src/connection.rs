@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use cellpace_tcp::{Engine, FlowOptions};
+use cellpace_tcp::{DriverChoice, Engine, FlowOptions};
 use socket2::SockRef;
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::watch;
@@ -202,8 +202,8 @@ impl Served<'_> {
     ) -> Result<How, ConnectionError> {
         let config = &self.shared.config;
         let mut cut = Cut(vec![
-            self.side(client, config.control.client())?,
-            self.side(upstream, config.control.upstream())?,
+            self.side(client, config.control.client(), false)?,
+            self.side(upstream, config.control.upstream(), true)?,
         ]);
         let followed: Vec<_> = cut.0.iter().filter_map(Side::flow).cloned().collect();
         let _followed: Vec<_> =
@@ -233,14 +233,24 @@ impl Served<'_> {
         }
     }
 
-    fn side(&self, tcp: TcpStream, controlled: bool) -> Result<Side, ConnectionError> {
+    /// One side; `outgoing` says that we opened it.
+    fn side(
+        &self,
+        tcp: TcpStream,
+        controlled: bool,
+        outgoing: bool,
+    ) -> Result<Side, ConnectionError> {
         if !controlled {
             return Ok(Side::Plain(tcp));
         }
         let shared = self.shared;
         let flow = shared.flows.fetch_add(1, Ordering::Relaxed);
         let seed = shared.config.flow.seed.wrapping_add(flow);
-        let options = FlowOptions { seed, ..shared.config.flow.clone() };
+        let driver = match shared.config.framed {
+            true => DriverChoice::client_server(outgoing),
+            false => DriverChoice::Gate,
+        };
+        let options = FlowOptions { seed, driver, ..shared.config.flow.clone() };
         let (side, failed) = Side::control(tcp, &shared.engine, &options);
         if let Some(error) = failed {
             shared.metrics.stayed_plain();

@@ -2,9 +2,12 @@
 
 use std::io;
 use std::net::{Shutdown, TcpStream as StdTcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::sync::Arc;
 use std::time::Duration;
 
-use cellpace_tcp::{AlccStream, Engine, FlowHandle, FlowOptions, Outcome, TcpError};
+use cellpace_tcp::{Engine, FlowHandle, FlowOptions, Outcome, TcpError};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
@@ -26,7 +29,7 @@ pub(crate) struct Controlled {
     local: UnixStream,
     flow: FlowHandle,
     /// The same connection as the engine's: it tells resets from ends.
-    tcp: StdTcpStream,
+    tcp: Arc<OwnedFd>,
 }
 
 /// Settings of every TCP connection that we have to do with.
@@ -50,21 +53,17 @@ impl Side {
             Ok(tcp) => tcp,
             Err(error) => return (Err(error), None),
         };
-        let ours = match tcp.try_clone() {
-            Ok(ours) => ours,
+        let (local, far) = match StdUnixStream::pair() {
+            Ok(pair) => pair,
             Err(error) => return (TcpStream::from_std(tcp).map(Self::Plain), Some(setup(error))),
         };
-        // The engine gets it as a program would have it, and makes of it what it needs.
-        if let Err(error) = tcp.set_nonblocking(false) {
-            return (plain(ours), Some(setup(error)));
-        }
-        let stream = match AlccStream::new(engine, tcp, options) {
-            Ok(stream) => stream,
-            Err(error) => return (plain(ours), Some(error)),
+        let tcp = Arc::new(OwnedFd::from(tcp));
+        let flow = match engine.adopt(tcp.clone(), OwnedFd::from(far), options) {
+            Ok(flow) => flow,
+            Err(error) => return (plain(tcp), Some(error)),
         };
-        let (local, flow) = stream.into_parts();
         let local = local.set_nonblocking(true).and_then(|()| UnixStream::from_std(local));
-        (local.map(|local| Self::Controlled(Controlled { local, flow, tcp: ours })), None)
+        (local.map(|local| Self::Controlled(Controlled { local, flow, tcp })), None)
     }
 
     /// The flow, where there is one.
@@ -153,7 +152,10 @@ impl Side {
     }
 }
 
-fn plain(tcp: StdTcpStream) -> io::Result<Side> {
+/// A connection that the engine gave back.
+fn plain(tcp: Arc<OwnedFd>) -> io::Result<Side> {
+    let tcp = Arc::try_unwrap(tcp).or_else(|tcp| tcp.try_clone())?;
+    let tcp = StdTcpStream::from(tcp);
     tcp.set_nonblocking(true)?;
     TcpStream::from_std(tcp).map(Side::Plain)
 }
@@ -170,6 +172,6 @@ impl Controlled {
     /// Whether the kernel still holds the connection: not after a reset, nor when both directions
     /// have ended and are acknowledged.
     fn is_connected(&self) -> bool {
-        self.tcp.peer_addr().is_ok()
+        SockRef::from(&self.tcp).peer_addr().is_ok()
     }
 }

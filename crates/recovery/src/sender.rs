@@ -95,23 +95,11 @@ impl<D: Copy> Sender<D> {
         }
     }
 
-    /// When the pacer lets the packet go that [`ready`](Self::ready) refused, if it was the pacer
-    /// that did.
-    pub fn release_deadline(&self) -> Option<Time> {
-        self.release_at
-    }
-
-    /// Calls the controller if its deadline has passed, and nothing else: for datapaths whose
-    /// lower layer has the retransmission timer.
-    pub fn on_controller_deadline(&mut self, now: Time) {
+    /// Does what is due.
+    pub fn on_timer(&mut self, now: Time) {
         if self.controller.next_deadline().is_some_and(|time| time <= now) {
             self.controller.on_deadline(now);
         }
-    }
-
-    /// Does what is due.
-    pub fn on_timer(&mut self, now: Time) {
-        self.on_controller_deadline(now);
         self.sent.on_timer(now, self.controller.as_mut());
     }
 }

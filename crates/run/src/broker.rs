@@ -1,37 +1,34 @@
 //! The launcher's end of the control socket: takes TCP sockets over, lends them out again, and
 //! notices when flows have ended.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cellpace_base::Span;
-use cellpace_tcp::framed::Role;
 use cellpace_tcp::{DriverChoice, Engine, FlowHandle, FlowOptions, FlowStats, Outcome};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::net::sockopt::{
     Timeout, set_socket_timeout, socket_peercred, socket_timeout, socket_type,
 };
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
-    getpeername, getsockname, listen, recvmsg, sendmsg, socket_with, socketpair,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
+    accept_with, bind, getpeername, getsockname, listen, recvmsg, sendmsg, shutdown, socket_with,
+    socketpair,
 };
 
 use crate::message::{Answer, Ask, GREETING, REQUEST_LEN, Request, Token};
+use crate::variables::worker_name;
 use crate::{FlowName, Owner, RunError};
-
-/// So long a client that connected may be silent before what the program says first goes out plain.
-const HELLO_WAIT: Span = Span::from_millis(500);
 
 /// How a broker treats its clients and its flows.
 #[derive(Debug, Clone)]
@@ -46,12 +43,23 @@ pub struct BrokerConfig {
     pub most_clients: usize,
     /// How long a client may take to say what it wants.
     pub patience: Duration,
+    /// Control sockets, each with an engine, threads and a table of descriptors of its own, so
+    /// that the limit on descriptors holds for each of them; up to
+    /// [`MOST_WORKERS`](crate::variables::MOST_WORKERS). Flows of different workers share no
+    /// controller.
+    pub workers: u32,
 }
 
 impl BrokerConfig {
     /// The defaults.
     pub fn new(options: FlowOptions) -> Self {
-        Self { options, framed: false, most_clients: 256, patience: Duration::from_secs(1) }
+        Self {
+            options,
+            framed: false,
+            most_clients: 256,
+            patience: Duration::from_secs(1),
+            workers: 1,
+        }
     }
 }
 
@@ -79,16 +87,26 @@ pub struct Closed {
     pub stats: FlowStats,
     /// How it ended, where the engine knows.
     pub outcome: Option<Outcome>,
+    /// It had not ended when [`Broker::cut`] was called.
+    pub cut: bool,
 }
 
-/// Serves the control socket, with one thread.
+/// Serves the control socket, with one thread, or several, with one each.
 #[derive(Debug)]
 pub struct Broker {
     name: String,
     token: Token,
+    workers: Vec<Worker>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Worker {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
+
+type Tell = Arc<Mutex<dyn FnMut(Closed) + Send>>;
 
 #[derive(Debug)]
 struct Shared {
@@ -98,25 +116,55 @@ struct Shared {
     /// Written to when the thread shall look after the flows at once, or end.
     wake: OwnedFd,
     stop: AtomicBool,
+    cut: AtomicBool,
 }
 
 /// How often ends of flows are looked for, while there are flows.
 const REAP: Duration = Duration::from_millis(200);
+
+/// How long flows that are cut get to reset their connections.
+const ABORT_WAIT: Duration = Duration::from_millis(500);
+
+/// Connections that are being opened at a time, at most: each holds a full buffer of the kernel,
+/// some 200 kB, and one to nowhere may do so for minutes.
+const MOST_OPENINGS: usize = 256;
+
+/// How long a connection that did not come about is kept, for the program to ask why.
+const REMEMBER: Duration = Duration::from_secs(30);
+/// How many of them are, at most.
+const MOST_REMEMBERED: usize = 64;
 
 impl Broker {
     /// Opens a control socket and serves it. `closed` is told of every flow's end, on the
     /// broker's thread.
     ///
     /// # Errors
-    /// When the socket or the thread cannot be had.
+    /// When a socket or a thread cannot be had, or the system allows no second table of
+    /// descriptors.
     pub fn start(
-        engine: Engine,
-        config: BrokerConfig,
+        engine: &Engine,
+        config: &BrokerConfig,
         closed: impl FnMut(Closed) + Send + 'static,
     ) -> Result<Self, RunError> {
         let token: Token = random()?;
         let name = format!("cellpace-run/{:016x}", u64::from_be_bytes(random()?));
-        let listener = control_socket(&name).map_err(RunError::system("the control socket"))?;
+        let tell: Tell = Arc::new(Mutex::new(closed));
+        let mut broker = Self { name, token, workers: Vec::new() };
+        for number in 0..config.workers {
+            let engine = if number == 0 { engine.clone() } else { engine.sibling() };
+            let worker = broker.worker(number, engine, config.clone(), tell.clone())?;
+            broker.workers.push(worker);
+        }
+        Ok(broker)
+    }
+
+    fn worker(
+        &self,
+        number: u32,
+        engine: Engine,
+        config: BrokerConfig,
+        closed: Tell,
+    ) -> Result<Worker, RunError> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = eventfd(0, flags).map_err(RunError::system("an event"))?;
         let shared = Arc::new(Shared {
@@ -124,28 +172,57 @@ impl Broker {
             changed: Condvar::new(),
             wake,
             stop: AtomicBool::new(false),
+            cut: AtomicBool::new(false),
         });
-        let server = Server {
-            engine,
-            config,
-            token,
-            listener,
-            reserve: reserve(),
-            shared: shared.clone(),
-            clients: Vec::new(),
-            flows: HashMap::new(),
-            next_flow: 1,
-            closed: Box::new(closed),
+        let mut name = self.name.clone().into_bytes();
+        if number > 0 {
+            name.extend(worker_name(number));
+        }
+        let (token, theirs) = (self.token, shared.clone());
+        let (started, whether) = std::sync::mpsc::sync_channel(1);
+        let serve = move || {
+            // In the thread: what it opens from here on is in its own table.
+            let listener = own_descriptors(number).and_then(|()| {
+                control_socket(&name).map_err(RunError::system("the control socket"))
+            });
+            let listener = match listener {
+                Ok(listener) => listener,
+                Err(error) => return drop(started.send(Err(error))),
+            };
+            let server = Server {
+                engine,
+                token,
+                listener,
+                reserve: reserve(),
+                shared: theirs,
+                clients: Vec::new(),
+                flows: HashMap::new(),
+                openings: HashMap::new(),
+                failed: VecDeque::new(),
+                // Who knows a flow's number knows whose it is.
+                next_flow: u64::from(number) + 1,
+                step: u64::from(config.workers),
+                config,
+                closed,
+            };
+            let _ = started.send(Ok(()));
+            server.serve();
         };
         let thread = std::thread::Builder::new().name("cellpace-control".to_owned());
-        let thread =
-            thread.spawn(move || server.serve()).map_err(RunError::system("starting a thread"))?;
-        Ok(Self { name, token, shared, thread: Some(thread) })
+        let thread = thread.spawn(serve).map_err(RunError::system("starting a thread"))?;
+        let gone = |_| RunError::system("starting a thread")(Errno::CANCELED);
+        whether.recv().map_err(gone)??;
+        Ok(Worker { shared, thread: Some(thread) })
     }
 
-    /// The control socket's abstract name.
+    /// The control socket's abstract name; others' begin with it.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// How many control sockets there are.
+    pub fn workers(&self) -> u32 {
+        self.workers.len() as u32
     }
 
     /// What clients must show.
@@ -155,20 +232,28 @@ impl Broker {
 
     /// Flows that have not ended.
     pub fn open_flows(&self) -> usize {
-        *self.shared.open()
+        self.workers.iter().map(|worker| *worker.shared.open()).sum()
     }
 
     /// Waits until all flows have ended; returns how many have not in time.
     pub fn wait(&self, timeout: Duration) -> usize {
-        self.shared.wake();
-        let waited =
-            self.shared.changed.wait_timeout_while(self.shared.open(), timeout, |open| *open > 0);
-        *waited.unwrap_or_else(PoisonError::into_inner).0
+        self.workers.iter().for_each(|worker| worker.shared.wake());
+        let until = Instant::now() + timeout;
+        let waited = self.workers.iter().map(|worker| worker.shared.wait(until));
+        waited.sum()
+    }
+
+    /// Gives all flows up that have not ended, and tells of them as cut. Those whose data have not
+    /// all reached TCP are reset, so that their peers do not take what came for everything; the
+    /// others' data are the kernel's business from now on.
+    pub fn cut(&self) {
+        self.workers.iter().for_each(|one| one.shared.cut.store(true, Ordering::Release));
+        self.wait(2 * ABORT_WAIT);
     }
 }
 
 /// Ends the thread. The engine's flows go on.
-impl Drop for Broker {
+impl Drop for Worker {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
         self.shared.wake();
@@ -188,6 +273,13 @@ impl Shared {
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
+    /// Waits until there are no flows; returns how many there are then.
+    fn wait(&self, until: Instant) -> usize {
+        let timeout = until.saturating_duration_since(Instant::now());
+        let waited = self.changed.wait_timeout_while(self.open(), timeout, |open| *open > 0);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
     fn set_open(&self, count: usize) {
         *self.open() = count;
         self.changed.notify_all();
@@ -202,10 +294,20 @@ fn random<const N: usize>() -> Result<[u8; N], RunError> {
     Ok(bytes)
 }
 
-fn control_socket(name: &str) -> Result<OwnedFd, Errno> {
+/// Gives all workers but the first a table of descriptors of their own. It begins as a copy; what
+/// was open before is only a few. Threads that a worker starts share its table.
+fn own_descriptors(number: u32) -> Result<(), RunError> {
+    if number == 0 {
+        return Ok(());
+    }
+    let unshared = nix::sched::unshare(nix::sched::CloneFlags::CLONE_FILES);
+    unshared.map_err(RunError::system("a table of descriptors for a worker"))
+}
+
+fn control_socket(name: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    bind(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
     listen(&socket, 4096)?;
     Ok(socket)
 }
@@ -224,8 +326,12 @@ struct Server {
     shared: Arc<Shared>,
     clients: Vec<Client>,
     flows: HashMap<u64, Flow>,
+    openings: HashMap<u64, Opening>,
+    failed: VecDeque<Failed>,
     next_flow: u64,
-    closed: Box<dyn FnMut(Closed) + Send>,
+    /// From one flow's number to the next one's.
+    step: u64,
+    closed: Tell,
 }
 
 /// A connection to the control socket that has not said yet what it wants.
@@ -238,10 +344,28 @@ struct Flow {
     connection: Adopted,
     since: Instant,
     handle: FlowHandle,
-    /// The TCP socket, to be lent out.
-    tcp: OwnedFd,
+    /// The TCP socket, the same as the engine's, to be lent out.
+    tcp: Arc<OwnedFd>,
     /// When TCP was last asked whether it is closed.
     asked: Instant,
+}
+
+/// A connection that the program opened, did not wait for, and that is not there yet. The program
+/// waits until it can write to its end of the pair, which is full until then.
+struct Opening {
+    connection: Adopted,
+    since: Instant,
+    tcp: Arc<OwnedFd>,
+    far: OwnedFd,
+    /// Bytes in the pair that belong to nobody.
+    filler: usize,
+}
+
+/// A connection that did not come about.
+struct Failed {
+    flow: u64,
+    tcp: Arc<OwnedFd>,
+    until: Instant,
 }
 
 impl Server {
@@ -255,7 +379,16 @@ impl Server {
             if ready.wake {
                 let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
             }
+            if self.shared.cut.load(Ordering::Acquire) {
+                self.cut_all();
+            }
             let now = Instant::now();
+            for flow in ready.openings {
+                self.proceed(flow, now);
+            }
+            while self.failed.front().is_some_and(|failed| failed.until <= now) {
+                self.failed.pop_front();
+            }
             // Backwards, so that what is removed does not move what is still to be looked at.
             for index in ready.clients.into_iter().rev() {
                 let client = self.clients.swap_remove(index);
@@ -281,8 +414,15 @@ impl Server {
             PollFd::new(&self.listener, listening),
         ];
         fds.extend(self.clients.iter().map(|client| PollFd::new(&client.socket, PollFlags::IN)));
+        let first_opening = fds.len();
+        // Of the program's end it is only of interest whether anybody holds it.
+        fds.extend(self.openings.values().flat_map(|opening| {
+            let far = PollFd::new(&opening.far, PollFlags::empty());
+            [PollFd::new(&*opening.tcp, PollFlags::OUT), far]
+        }));
         let reap = (!self.flows.is_empty()).then(|| reaped + REAP);
-        let due = self.clients.iter().map(|client| client.until).chain(reap).min();
+        let forget = self.failed.front().map(|failed| failed.until);
+        let due = self.clients.iter().map(|client| client.until).chain(reap).chain(forget).min();
         // Rounded up, so that it is over after it.
         let timeout = due.map(|due| {
             let left = due.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
@@ -304,7 +444,12 @@ impl Server {
         Ok(Ready {
             wake: ready(&0),
             listener: ready(&1),
-            clients: (2..fds.len()).filter(ready).map(|index| index - 2).collect(),
+            clients: (2..first_opening).filter(ready).map(|index| index - 2).collect(),
+            openings: (self.openings.keys().enumerate())
+                .map(|(index, flow)| (first_opening + 2 * index, *flow))
+                .filter(|(at, _)| ready(at) || ready(&(at + 1)))
+                .map(|(_, flow)| flow)
+                .collect(),
         })
     }
 
@@ -344,7 +489,12 @@ impl Server {
             return refuse(client);
         }
         match (request.ask, descriptor) {
-            (Ask::Adopt { nonblocking, outgoing }, Some(tcp)) => {
+            (Ask::Adopt { connecting: true, .. }, Some(tcp)) => {
+                if self.open(client, tcp).is_none() {
+                    refuse(client);
+                }
+            }
+            (Ask::Adopt { nonblocking, outgoing, .. }, Some(tcp)) => {
                 let adopted = self.adopt(client, tcp, nonblocking, outgoing);
                 if adopted.is_none() {
                     refuse(client);
@@ -366,50 +516,144 @@ impl Server {
     ) -> Option<()> {
         let (local, peer) = addresses(tcp.as_fd())?;
         let flow = self.next_flow;
-        let name = FlowName { flow, owner: Owner::Launcher, local, peer }.encode(&self.token);
-        let (application, far) = pair(&name).ok()?;
+        let name = FlowName { flow, owner: Owner::Launcher, not_awaited: false, local, peer };
+        let (application, far) = pair(&name.encode(&self.token)).ok()?;
         keep_timeouts(&tcp, &application).ok()?;
         if nonblocking {
             fcntl_setfl(&application, OFlags::RDWR | OFlags::NONBLOCK).ok()?;
         }
-        // The engine sets flags that the program's descriptor shares.
-        let flags = fcntl_getfl(&tcp).ok()?;
-        let kept = tcp.try_clone().ok()?;
         if has_hung_up(client) {
             // It gave up waiting and goes on with the TCP socket.
             return None;
         }
-        // The engine finds every socket in the same state, whatever the program asked for.
-        fcntl_setfl(&tcp, flags - OFlags::NONBLOCK).ok()?;
-        let mut options = self.config.options.clone();
-        options.seed = options.seed.wrapping_add(flow - 1);
-        options.driver = self.driver(outgoing);
-        let Ok(handle) = self.engine.adopt(tcp, far, &options) else {
-            let _ = fcntl_setfl(&kept, flags);
-            return None;
-        };
-        self.next_flow += 1;
         let connection = Adopted { flow, outgoing, local, peer };
-        let now = Instant::now();
-        self.flows.insert(flow, Flow { connection, since: now, handle, tcp: kept, asked: now });
-        self.shared.set_open(self.flows.len());
+        self.start(connection, Instant::now(), Arc::new(tcp), far)?;
+        self.next_flow += self.step;
         // If it cannot be sent, the program is gone, and with its end the flow ends.
         send(client, Answer { done: true, queued: 0 }, Some(application.as_fd()));
         Some(())
+    }
+
+    /// Has the engine serve a connection.
+    fn start(
+        &mut self,
+        connection: Adopted,
+        since: Instant,
+        tcp: Arc<OwnedFd>,
+        far: OwnedFd,
+    ) -> Option<()> {
+        let flow = connection.flow;
+        let mut options = self.config.options.clone();
+        options.seed = options.seed.wrapping_add(flow - 1);
+        options.driver = self.driver(connection.outgoing);
+        let handle = self.engine.adopt(tcp.clone(), far, &options).ok()?;
+        self.flows.insert(flow, Flow { connection, since, handle, tcp, asked: Instant::now() });
+        self.shared.set_open(self.flows.len());
+        Some(())
+    }
+
+    /// Takes a connection over that is not there yet; `None` if that cannot be.
+    fn open(&mut self, client: &OwnedFd, tcp: OwnedFd) -> Option<()> {
+        // There is no way back once the program has its end.
+        let coming = self.openings.len();
+        if coming >= MOST_OPENINGS || !self.engine.has_room(coming) {
+            return None;
+        }
+        let local = getsockname(&tcp).ok()?.try_into().ok()?;
+        let peer = future_peer(&tcp)?;
+        let flow = self.next_flow;
+        let name = FlowName { flow, owner: Owner::Launcher, not_awaited: true, local, peer };
+        let (application, far) = pair(&name.encode(&self.token)).ok()?;
+        keep_timeouts(&tcp, &application).ok()?;
+        fcntl_setfl(&application, OFlags::RDWR | OFlags::NONBLOCK).ok()?;
+        let filler = fill(&application)?;
+        if has_hung_up(client) {
+            return None;
+        }
+        self.next_flow += self.step;
+        let connection = Adopted { flow, outgoing: true, local, peer };
+        let opening =
+            Opening { connection, since: Instant::now(), tcp: Arc::new(tcp), far, filler };
+        self.openings.insert(flow, opening);
+        send(client, Answer { done: true, queued: 0 }, Some(application.as_fd()));
+        Some(())
+    }
+
+    /// Something happened to a connection that was not there yet.
+    fn proceed(&mut self, flow: u64, now: Instant) {
+        let Some(opening) = self.openings.remove(&flow) else { return };
+        if hung_up(&opening.far) {
+            // The program gave it up.
+            return;
+        }
+        match tcp_state(&opening.tcp) {
+            Some(TCP_SYN_SENT | TCP_SYN_RECV) => {
+                self.openings.insert(flow, opening);
+            }
+            Some(TCP_CLOSE) | None => self.tell_failed(opening, now),
+            Some(_) => {
+                let Opening { connection, since, tcp, far, filler } = opening;
+                if drain(&far, filler) {
+                    // If the engine refuses, both ends are closed: as if the peer had reset it.
+                    let _ = self.start(connection, since, tcp, far);
+                }
+            }
+        }
+    }
+
+    /// The program's end becomes ready, and the reason is kept for it.
+    fn tell_failed(&mut self, opening: Opening, now: Instant) {
+        let Opening { connection, tcp, far, filler, .. } = opening;
+        // Remembered first: once the end is ready, the program asks.
+        self.failed.push_back(Failed { flow: connection.flow, tcp, until: now + REMEMBER });
+        if self.failed.len() > MOST_REMEMBERED {
+            self.failed.pop_front();
+        }
+        // As with TCP, nothing can be written from the moment on that it looks as if it could. The
+        // hang-up comes last: alone it is not what the program waits for. What is left unread would
+        // be an error of its own.
+        let _ = shutdown(&far, Shutdown::Read);
+        drain(&far, filler);
+        let _ = shutdown(&far, Shutdown::Write);
+    }
+
+    /// The TCP socket of a flow in whichever state.
+    fn tcp(&self, flow: u64) -> Option<&OwnedFd> {
+        let running = self.flows.get(&flow).map(|flow| &flow.tcp);
+        let opening = || self.openings.get(&flow).map(|opening| &opening.tcp);
+        let failed = || self.failed.iter().find(|failed| failed.flow == flow);
+        running.or_else(opening).or_else(|| failed().map(|failed| &failed.tcp)).map(|tcp| &**tcp)
+    }
+
+    fn cut_all(&mut self) {
+        for flow in self.flows.values() {
+            if flow.handle.stats().queued_bytes > 0 {
+                flow.handle.abort();
+            }
+        }
+        let until = Instant::now() + ABORT_WAIT;
+        for (_, flow) in self.flows.drain() {
+            if flow.handle.stats().queued_bytes > 0 {
+                let _ = flow.handle.wait(until.saturating_duration_since(Instant::now()));
+            }
+            tell(&self.closed, flow.closed(None, true));
+        }
+        self.openings.clear();
+        self.shared.set_open(0);
     }
 
     fn driver(&self, outgoing: bool) -> DriverChoice {
         if !self.config.framed {
             return DriverChoice::Gate;
         }
-        let role = if outgoing { Role::Connect } else { Role::Listen { wait: Some(HELLO_WAIT) } };
-        DriverChoice::ClientServer { role }
+        DriverChoice::client_server(outgoing)
     }
 
     fn lend(&self, client: &OwnedFd, flow: u64) {
-        let Some(flow) = self.flows.get(&flow) else { return refuse(client) };
-        let queued = flow.handle.stats().queued_bytes;
-        send(client, Answer { done: true, queued }, Some(flow.tcp.as_fd()));
+        let Some(tcp) = self.tcp(flow) else { return refuse(client) };
+        let running = self.flows.get(&flow);
+        let queued = running.map_or(0, |flow| flow.handle.stats().queued_bytes);
+        send(client, Answer { done: true, queued }, Some(tcp.as_fd()));
     }
 
     fn reap(&mut self) {
@@ -427,12 +671,7 @@ impl Server {
             }
             let has_ended = outcome.is_some() || is_due && is_closed(&flow.tcp);
             if has_ended {
-                closed(Closed {
-                    connection: flow.connection,
-                    age: flow.since.elapsed(),
-                    stats: flow.handle.stats(),
-                    outcome,
-                });
+                tell(closed, flow.closed(outcome, false));
             }
             !has_ended
         });
@@ -442,11 +681,30 @@ impl Server {
     }
 }
 
+fn tell(closed: &Tell, one: Closed) {
+    // Who panicked before has not spoilt the others' reports.
+    let mut closed = closed.lock().unwrap_or_else(PoisonError::into_inner);
+    (*closed)(one);
+}
+
 #[derive(Default)]
 struct Ready {
     wake: bool,
     listener: bool,
     clients: Vec<usize>,
+    openings: Vec<u64>,
+}
+
+impl Flow {
+    fn closed(&self, outcome: Option<Outcome>, cut: bool) -> Closed {
+        Closed {
+            connection: self.connection,
+            age: self.since.elapsed(),
+            stats: self.handle.stats(),
+            outcome,
+            cut,
+        }
+    }
 }
 
 /// Both addresses of a connected TCP socket; `None` for anything else.
@@ -516,6 +774,80 @@ fn refuse(client: &OwnedFd) {
     send(client, Answer::REFUSED, None);
 }
 
+/// Whom a socket is being connected to.
+fn future_peer(tcp: &OwnedFd) -> Option<SocketAddr> {
+    let mut storage = MaybeUninit::<libc::sockaddr_storage>::zeroed();
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_PEERNAME);
+    let place = storage.as_mut_ptr().cast();
+    // More room than the address takes is refused.
+    let mut lens = [size_of::<libc::sockaddr_in6>(), size_of::<libc::sockaddr_in>()].into_iter();
+    lens.find(|len| {
+        let mut len = *len as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes, which `storage` has room for.
+        0 == unsafe { libc::getsockopt(tcp.as_raw_fd(), level, name, place, &mut len) }
+    })?;
+    // SAFETY: any bytes are valid, and all were set to zero at first.
+    let storage = unsafe { storage.assume_init() };
+    let place = &raw const storage;
+    match libc::c_int::from(storage.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the family says what it is, and the storage is large and aligned enough.
+            let address = unsafe { *place.cast::<libc::sockaddr_in>() };
+            let ip = Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr));
+            Some(SocketAddrV4::new(ip, u16::from_be(address.sin_port)).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let address = unsafe { *place.cast::<libc::sockaddr_in6>() };
+            let ip = Ipv6Addr::from(address.sin6_addr.s6_addr);
+            let port = u16::from_be(address.sin6_port);
+            Some(SocketAddrV6::new(ip, port, 0, address.sin6_scope_id).into())
+        }
+        _ => None,
+    }
+}
+
+/// Writes until a socket takes nothing more; returns how much it was.
+fn fill(socket: &OwnedFd) -> Option<usize> {
+    static NOTHING: [u8; 32 << 10] = [0; 32 << 10];
+    /// Far above every limit that a system has.
+    const MOST: usize = 1 << 30;
+    let mut filled = 0;
+    for piece in [NOTHING.len(), 1] {
+        while filled < MOST {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match rustix::net::send(socket, &NOTHING[..piece], flags) {
+                Ok(count) => filled += count,
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                Err(_) => return None,
+            }
+        }
+    }
+    Some(filled)
+}
+
+/// Reads away what [`fill`] wrote.
+fn drain(far: &OwnedFd, mut filler: usize) -> bool {
+    let mut place = [0; 32 << 10];
+    while filler > 0 {
+        let most = filler.min(place.len());
+        match rustix::net::recv(far, &mut place[..most], RecvFlags::DONTWAIT) {
+            Ok((count @ 1.., _)) => filler -= count,
+            Err(Errno::INTR) => {}
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Whether nobody holds the other end.
+fn hung_up(far: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(far, PollFlags::empty())];
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().contains(PollFlags::HUP)
+}
+
 fn has_hung_up(client: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(client, PollFlags::RDHUP)];
     let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -531,6 +863,15 @@ fn is_trusted(client: BorrowedFd<'_>) -> bool {
 
 /// Whether a TCP connection is over, as TCP itself sees it.
 fn is_closed(tcp: &OwnedFd) -> bool {
+    matches!(tcp_state(tcp), Some(TCP_CLOSE) | None)
+}
+
+const TCP_SYN_SENT: u8 = 2;
+const TCP_SYN_RECV: u8 = 3;
+const TCP_CLOSE: u8 = 7;
+
+/// The state that TCP is in.
+fn tcp_state(tcp: &OwnedFd) -> Option<u8> {
     let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
     let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
     let (level, name) = (libc::IPPROTO_TCP, libc::TCP_INFO);
@@ -540,6 +881,5 @@ fn is_closed(tcp: &OwnedFd) -> bool {
     };
     // SAFETY: any bytes are a valid `tcp_info`, and all were set to zero at first.
     let info = unsafe { info.assume_init() };
-    const TCP_CLOSE: u8 = 7;
-    result < 0 || info.tcpi_state == TCP_CLOSE
+    (result == 0).then_some(info.tcpi_state)
 }

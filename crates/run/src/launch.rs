@@ -79,7 +79,7 @@ impl Launch {
         let mut command = Command::new(name);
         command.args(program.iter().skip(1));
         command.env(PRELOAD, library.preload(std::env::var_os(PRELOAD).as_deref()));
-        command.env(variables::CONTROL, broker.name());
+        command.env(variables::CONTROL, variables::control_text(broker.name(), broker.workers()));
         command.env(variables::TOKEN, variables::token_text(broker.token()));
         command.env(variables::RULES, rules.to_string());
         let Self { mask, files, .. } = self;
@@ -99,7 +99,7 @@ impl Launch {
     }
 }
 
-/// Each flow needs three descriptors here: as many as may be. Returns what was.
+/// Each flow needs two descriptors here: as many as may be. Returns what was.
 fn raise_files() -> Rlimit {
     let before = getrlimit(Resource::Nofile);
     let most = fs::read_to_string("/proc/sys/fs/nr_open").ok();

@@ -12,6 +12,7 @@
 //! |              |       | 2: lend the TCP socket of a flow                    |
 //! | flags        | 5     | bit 0: the application's end shall not block        |
 //! |              |       | bit 1: the program opened the connection            |
+//! |              |       | bit 2: it is not there yet, and shall not block     |
 //! | reserved     | 6-7   | 0                                                   |
 //! | token        | 8-23  | as in the environment                               |
 //! | flow         | 24-31 | big endian; 0 in requests of kind 1                 |
@@ -48,6 +49,8 @@ pub enum Ask {
         nonblocking: bool,
         /// The program opened the connection; otherwise it accepted it.
         outgoing: bool,
+        /// It is being opened and not there yet; only with both of the above.
+        connecting: bool,
     },
     /// To borrow the TCP socket of a flow.
     Fetch {
@@ -70,8 +73,10 @@ impl Request {
     pub fn encode(&self) -> [u8; REQUEST_LEN] {
         let mut bytes = [0; REQUEST_LEN];
         let (kind, flags, flow) = match self.ask {
-            Ask::Adopt { nonblocking, outgoing } => {
-                (1, u8::from(nonblocking) | u8::from(outgoing) << 1, 0)
+            Ask::Adopt { nonblocking, outgoing, connecting } => {
+                let [nonblocking, outgoing, connecting] =
+                    [nonblocking, outgoing, connecting].map(u8::from);
+                (1, nonblocking | outgoing << 1 | connecting << 2, 0)
             }
             Ask::Fetch { flow } => (2, 0, flow),
         };
@@ -89,7 +94,11 @@ impl Request {
         let [kind, flags, 0, 0] = bytes[4..8] else { return None };
         let flow = u64::from_be_bytes(bytes[24..].try_into().ok()?);
         let ask = match (kind, flags, flow) {
-            (1, 0..=3, 0) => Ask::Adopt { nonblocking: flags & 1 != 0, outgoing: flags & 2 != 0 },
+            (1, 0..=3 | 7, 0) => Ask::Adopt {
+                nonblocking: flags & 1 != 0,
+                outgoing: flags & 2 != 0,
+                connecting: flags & 4 != 0,
+            },
             (2, 0, flow) => Ask::Fetch { flow },
             _ => return None,
         };
@@ -142,8 +151,12 @@ mod tests {
 
     fn asks() -> impl Strategy<Value = Ask> {
         prop_oneof![
-            any::<(bool, bool)>()
-                .prop_map(|(nonblocking, outgoing)| Ask::Adopt { nonblocking, outgoing }),
+            any::<(bool, bool)>().prop_map(|(nonblocking, outgoing)| Ask::Adopt {
+                nonblocking,
+                outgoing,
+                connecting: false
+            }),
+            Just(Ask::Adopt { nonblocking: true, outgoing: true, connecting: true }),
             any::<u64>().prop_map(|flow| Ask::Fetch { flow }),
         ]
     }
@@ -164,7 +177,7 @@ mod tests {
         #[test]
         fn what_reads_as_a_request_is_written_the_same(mut bytes: [u8; REQUEST_LEN], kind in 0_u8..4) {
             bytes[..4].copy_from_slice(&MAGIC);
-            let flags = bytes[5] & 3;
+            let flags = bytes[5] & 7;
             bytes[4..8].copy_from_slice(&[kind, flags, 0, 0]);
             if let Some(request) = Request::decode(&bytes) {
                 prop_assert_eq!(request.encode(), bytes);
@@ -182,6 +195,17 @@ mod tests {
             let mut wrong = bytes;
             wrong[place] = value;
             assert_eq!(Request::decode(&wrong), None, "byte {place}");
+        }
+    }
+
+    #[test]
+    fn what_is_being_opened_is_outgoing_and_does_not_block() {
+        let ask = Ask::Adopt { nonblocking: true, outgoing: true, connecting: true };
+        let bytes = Request { token: [7; 16], ask }.encode();
+        for flags in [4, 5, 6, 8, 15] {
+            let mut wrong = bytes;
+            wrong[5] = flags;
+            assert_eq!(Request::decode(&wrong), None, "{flags}");
         }
     }
 

@@ -22,6 +22,7 @@ const TEXT_LEN: usize = (BINARY_LEN * 4).div_ceil(3);
 const VERSION: u8 = 1;
 const IN_PROCESS: u8 = 1 << 4;
 const IPV6: u8 = 1 << 5;
+const NOT_AWAITED: u8 = 1 << 6;
 
 /// Who runs the flow's engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +40,9 @@ pub struct FlowName {
     pub flow: u64,
     /// Who runs it.
     pub owner: Owner,
+    /// The program opened the connection and did not wait for it: it may not be there yet, or
+    /// never have come about.
+    pub not_awaited: bool,
     /// Our address of the TCP connection.
     pub local: SocketAddr,
     /// The peer's address.
@@ -52,7 +56,8 @@ impl FlowName {
         let mut binary = [0; BINARY_LEN];
         let in_process = if self.owner == Owner::Process { IN_PROCESS } else { 0 };
         let ipv6 = if self.peer.is_ipv6() { IPV6 } else { 0 };
-        binary[0] = VERSION | in_process | ipv6;
+        let not_awaited = if self.not_awaited { NOT_AWAITED } else { 0 };
+        binary[0] = VERSION | in_process | ipv6 | not_awaited;
         binary[1..9].copy_from_slice(&self.flow.to_be_bytes());
         put_address(&mut binary[9..27], self.local);
         put_address(&mut binary[27..45], self.peer);
@@ -79,6 +84,7 @@ impl FlowName {
         Some(Self {
             flow: u64::from_be_bytes(binary[1..9].try_into().ok()?),
             owner: if binary[0] & IN_PROCESS != 0 { Owner::Process } else { Owner::Launcher },
+            not_awaited: binary[0] & NOT_AWAITED != 0,
             local: address(binary[9..27].try_into().ok()?, ipv6, scope),
             peer: address(binary[27..45].try_into().ok()?, ipv6, scope),
         })
@@ -129,7 +135,7 @@ mod tests {
 
     fn name(local: &str, peer: &str) -> FlowName {
         let [local, peer] = [local, peer].map(|text| text.parse().unwrap());
-        FlowName { flow: 77, owner: Owner::Launcher, local, peer }
+        FlowName { flow: 77, owner: Owner::Launcher, not_awaited: true, local, peer }
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use crate::message::Token;
 
-/// The control socket's abstract name, without the leading zero. It is no secret: whoever looks
-/// at the list of sockets sees it.
+/// The control socket's abstract name, without the leading zero; if there are several, a comma and
+/// their number, see [`worker_name`]. It is no secret: whoever looks at the list of sockets sees
+/// it.
 pub const CONTROL: &str = "CELLPACE_CONTROL";
 /// The [`Token`] in hexadecimal: what a client must know beside the name.
 pub const TOKEN: &str = "CELLPACE_TOKEN";
@@ -11,6 +12,29 @@ pub const TOKEN: &str = "CELLPACE_TOKEN";
 pub const RULES: &str = "CELLPACE_RULES";
 /// Where the library is, instead of where it is looked for.
 pub const LIBRARY: &str = "CELLPACE_PRELOAD";
+
+/// Control sockets at most.
+pub const MOST_WORKERS: u32 = 64;
+
+/// What [`CONTROL`] says.
+pub fn control_text(name: &str, workers: u32) -> String {
+    if workers == 1 { name.to_owned() } else { format!("{name},{workers}") }
+}
+
+/// Reads it: a name, and how many sockets there are. Allocates nothing.
+pub fn parse_control(text: &[u8]) -> Option<(&[u8], u32)> {
+    let Some(comma) = text.iter().rposition(|byte| *byte == b',') else { return Some((text, 1)) };
+    let number = &text[comma + 1..];
+    let is_number = (1..=2).contains(&number.len()) && number.iter().all(u8::is_ascii_digit);
+    let workers = number.iter().fold(0, |all, digit| all * 10 + u32::from(digit - b'0'));
+    (is_number && (2..=MOST_WORKERS).contains(&workers)).then_some((&text[..comma], workers))
+}
+
+/// What stands behind the name for one of several sockets, counted from 0: `/07`. The first
+/// has the bare name.
+pub fn worker_name(worker: u32) -> [u8; 3] {
+    [b'/', b'0' + (worker / 10 % 10) as u8, b'0' + (worker % 10) as u8]
+}
 
 /// The token as text.
 pub fn token_text(token: &Token) -> String {
@@ -33,6 +57,20 @@ pub fn parse_token(text: &[u8]) -> Option<Token> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_one_and_of_several_sockets_survive_their_text() {
+        for workers in [1, 2, 9, 10, 64] {
+            let text = control_text("cellpace-run/1f", workers);
+            let read = parse_control(text.as_bytes());
+            assert_eq!(read, Some((b"cellpace-run/1f".as_slice(), workers)), "{text}");
+        }
+        for wrong in ["x,", "x,0", "x,1", "x,65", "x,164", "x,+2", "x,2,", "x,a"] {
+            assert_eq!(parse_control(wrong.as_bytes()), None, "{wrong}");
+        }
+        assert_eq!(worker_name(7), *b"/07");
+        assert_eq!(worker_name(63), *b"/63");
+    }
 
     #[test]
     fn a_token_survives_its_text() {

@@ -30,7 +30,7 @@ fn with(change: impl FnOnce(&mut BrokerConfig)) -> (Broker, Receiver<Closed>) {
     change(&mut config);
     let (sender, closed) = channel();
     let told = move |one| drop(sender.send(one));
-    (Broker::start(Engine::new(), config, told).unwrap(), closed)
+    (Broker::start(&Engine::new(), &config, told).unwrap(), closed)
 }
 
 /// A connection to the control socket, not yet greeted.
@@ -82,7 +82,7 @@ fn receive(socket: &OwnedFd) -> Option<(Answer, Option<OwnedFd>)> {
     (count > 0).then(|| (Answer::decode(&bytes[..count]).unwrap(), fd))
 }
 
-const ADOPT: Ask = Ask::Adopt { nonblocking: false, outgoing: false };
+const ADOPT: Ask = Ask::Adopt { nonblocking: false, outgoing: false, connecting: false };
 
 fn ask(
     broker: &Broker,
@@ -158,7 +158,7 @@ fn a_nonblocking_end_is_made_on_request() {
     let (broker, _closed) = broker();
     for nonblocking in [false, true] {
         let (ours, _peer) = connection();
-        let ask_for = Ask::Adopt { nonblocking, outgoing: false };
+        let ask_for = Ask::Adopt { nonblocking, outgoing: false, connecting: false };
         let (_, end) = ask(&broker, broker.token(), ask_for, &[ours.as_fd()]).unwrap();
         let flags = rustix::fs::fcntl_getfl(end.unwrap()).unwrap();
         assert_eq!(flags.contains(rustix::fs::OFlags::NONBLOCK), nonblocking);
@@ -250,4 +250,111 @@ fn a_broker_that_ends_leaves_the_flows_alone() {
     let mut received = String::new();
     peer.read_to_string(&mut received).unwrap();
     assert_eq!(received, "still here");
+}
+
+const OPEN: Ask = Ask::Adopt { nonblocking: true, outgoing: true, connecting: true };
+
+/// A connection that is being opened to a listener that has no room for it.
+fn opening() -> (TcpListener, Vec<TcpStream>, OwnedFd) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    while let Ok(one) = TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
+        waiting.push(one);
+    }
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap();
+    assert_eq!(connect(&socket, &address), Err(rustix::io::Errno::INPROGRESS));
+    (listener, waiting, socket)
+}
+
+#[test]
+fn a_connection_that_comes_about_late_carries_everything() {
+    let (broker, closed) = broker();
+    let (listener, waiting, socket) = opening();
+    let (answer, end) = ask(&broker, broker.token(), OPEN, &[socket.as_fd()]).unwrap();
+    assert!(answer.done);
+    drop(socket);
+    let mut end = UnixStream::from(end.unwrap());
+    let full = end.write(b"x").unwrap_err();
+    assert_eq!(full.kind(), std::io::ErrorKind::WouldBlock, "it is not there yet");
+    assert_eq!(broker.open_flows(), 0);
+    for _ in &waiting {
+        drop(listener.accept().unwrap());
+    }
+    end.set_nonblocking(false).unwrap();
+    end.write_all(b"late").unwrap();
+    end.shutdown(Shutdown::Write).unwrap();
+    let mut got = Vec::new();
+    let mut peer = listener.accept().unwrap().0;
+    peer.read_to_end(&mut got).unwrap();
+    assert_eq!(got, b"late", "what made the end look full is nobody's");
+    peer.write_all(b"answer").unwrap();
+    drop(peer);
+    got.clear();
+    end.read_to_end(&mut got).unwrap();
+    assert_eq!(got, b"answer");
+    let told = closed.recv_timeout(Duration::from_secs(10)).unwrap();
+    assert!(told.connection.outgoing && !told.cut);
+    assert_eq!((told.stats.sent_bytes, told.stats.received_bytes), (4, 6));
+}
+
+#[test]
+fn beyond_the_limit_on_flows_connections_are_left_to_the_program() {
+    let (sender, closed) = channel();
+    let config = BrokerConfig::new(FlowOptions::new("cubic".parse().unwrap()));
+    let told = move |one| drop(sender.send(one));
+    let broker = Broker::start(&Engine::limited(2), &config, told).unwrap();
+    let (_first, _peer) = adopted(&broker);
+    let (_listener, _waiting, socket) = opening();
+    let (answer, _end) = ask(&broker, broker.token(), OPEN, &[socket.as_fd()]).unwrap();
+    assert!(answer.done);
+    // One that is being opened counts.
+    is_refused(&ask(&broker, broker.token(), OPEN, &[opening().2.as_fd()]));
+    let (second, peer) = adopted(&broker);
+    let (mut ours, mut other) = connection();
+    is_refused(&ask(&broker, broker.token(), ADOPT, &[ours.as_fd()]));
+    // It is as it was: it waits, and nothing is reported as an error.
+    assert!(!ours.nodelay().unwrap());
+    ours.write_all(b"plain").unwrap();
+    other.read_exact(&mut [0; 5]).unwrap();
+    sleep(Duration::from_millis(20));
+    let mut fds = [rustix::event::PollFd::new(&ours, rustix::event::PollFlags::empty())];
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    assert_eq!(rustix::event::poll(&mut fds, Some(&now)).unwrap(), 0);
+    other.write_all(b"later").unwrap();
+    ours.read_exact(&mut [0; 5]).unwrap();
+    // Where one ends, there is room again.
+    drop((second, peer));
+    closed.recv_timeout(Duration::from_secs(10)).unwrap();
+    adopted(&broker);
+}
+
+#[test]
+fn flows_that_are_cut_are_told_of_and_those_with_data_left_are_reset() {
+    let (broker, closed) = broker();
+    let (idle, mut idle_peer) = adopted(&broker);
+    let (mut busy, mut busy_peer) = adopted(&broker);
+    busy.set_nonblocking(true).unwrap();
+    let mut written = 0;
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_millis(300) {
+        match busy.write(&[7; 65536]) {
+            Ok(count) => written += count as u64,
+            Err(_) => sleep(Duration::from_millis(5)),
+        }
+    }
+    broker.cut();
+    assert_eq!(broker.open_flows(), 0);
+    let mut told: Vec<Closed> = closed.try_iter().collect();
+    told.sort_by_key(|one| one.connection.flow);
+    assert_eq!(told.iter().map(|one| one.cut).collect::<Vec<_>>(), [true, true]);
+    assert_eq!(told[0].stats.sent_bytes, 0);
+    assert!(told[1].stats.sent_bytes < written, "{written}: {told:?}");
+    let reset = busy_peer.read_to_end(&mut Vec::new()).unwrap_err();
+    assert_eq!(reset.kind(), std::io::ErrorKind::ConnectionReset);
+    // The other goes on as long as the engine does.
+    drop(idle);
+    assert_eq!(idle_peer.read(&mut [0]).unwrap(), 0);
 }

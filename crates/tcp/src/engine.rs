@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -17,6 +17,7 @@ use crate::flow::Shared;
 use crate::group::{Groups, Member};
 use crate::local::Report;
 use crate::relay::{Next, Relay};
+use crate::socket::Settings;
 use crate::{FlowHandle, FlowOptions, Outcome, TcpError};
 
 /// Serves the flows of a process with one thread, which lives as long as there are flows.
@@ -27,6 +28,9 @@ use crate::{FlowHandle, FlowOptions, Outcome, TcpError};
 pub struct Engine {
     inner: Arc<Mutex<Option<Running>>>,
     groups: Arc<Groups>,
+    /// Flows at once; `None`: as many as there may be.
+    most: Option<usize>,
+    open: Arc<AtomicUsize>,
 }
 
 /// What the thread and its clients share.
@@ -47,6 +51,24 @@ enum Command {
 struct Incoming {
     relay: Box<Relay>,
     shared: Arc<Shared>,
+    _slot: Slot,
+}
+
+/// A flow's place among those that there may be at once.
+struct Slot(Arc<AtomicUsize>);
+
+impl Slot {
+    fn take(open: &Arc<AtomicUsize>, most: Option<usize>) -> Option<Self> {
+        let before = open.fetch_add(1, Ordering::Relaxed);
+        let slot = Self(open.clone());
+        most.is_none_or(|most| before < most).then_some(slot)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl std::fmt::Debug for Engine {
@@ -61,6 +83,17 @@ impl Engine {
         Self::default()
     }
 
+    /// An engine that takes no more than so many flows at once.
+    pub fn limited(most: usize) -> Self {
+        Self { most: Some(most), ..Self::default() }
+    }
+
+    /// An engine with a thread and flows of its own, which shares nothing with this one but the
+    /// limit on flows.
+    pub fn sibling(&self) -> Self {
+        Self { most: self.most, open: self.open.clone(), ..Self::default() }
+    }
+
     /// Takes over a connected TCP socket. The application reads and writes the other end of the
     /// stream socket pair that `local` is one end of. What is sent before belongs to nobody's
     /// window.
@@ -69,17 +102,47 @@ impl Engine {
     /// pace; if the TCP socket's `SO_LINGER` is on with a time of zero, the connection is reset.
     ///
     /// # Errors
-    /// When `tcp` is not a connected TCP socket, or a resource is missing. Both descriptors are
-    /// closed then: who wants to go on without a controller keeps a duplicate.
+    /// When `tcp` is not a connected TCP socket, or a resource is missing: descriptors, memory,
+    /// a thread, or room within [`limited`](Self::limited). Both descriptors are given up then, and
+    /// the connection is as it was: who wants to go on without a controller keeps `tcp`, too.
     pub fn adopt(
         &self,
-        tcp: OwnedFd,
+        tcp: impl Into<Arc<OwnedFd>>,
         local: OwnedFd,
         options: &FlowOptions,
     ) -> Result<FlowHandle, TcpError> {
+        let tcp = tcp.into();
+        let before = Settings::of(tcp.as_fd());
+        let adopted = self.try_adopt(tcp.clone(), local, options);
+        if adopted.is_err() {
+            before.restore(tcp.as_fd());
+        }
+        adopted
+    }
+
+    /// Whether another flow would be taken now, as far as that can be told, beside `coming` others
+    /// that are still to come.
+    pub fn has_room(&self, coming: usize) -> bool {
+        let taken = self.open.load(Ordering::Relaxed) + coming;
+        self.most.is_none_or(|most| taken < most) && has_memory()
+    }
+
+    fn try_adopt(
+        &self,
+        tcp: Arc<OwnedFd>,
+        local: OwnedFd,
+        options: &FlowOptions,
+    ) -> Result<FlowHandle, TcpError> {
+        let refused = |what, source| TcpError::Setup { what, source };
+        let slot = Slot::take(&self.open, self.most).ok_or_else(|| {
+            refused("flows", io::Error::other("there are as many as there may be"))
+        })?;
+        if !has_memory() {
+            return Err(refused("memory", io::ErrorKind::OutOfMemory.into()));
+        }
         let shared = Arc::new(Shared::default());
         let relay = Relay::new(tcp, local, options, &self.groups, shared.clone(), now())?;
-        let incoming = Incoming { relay: Box::new(relay), shared: shared.clone() };
+        let incoming = Incoming { relay: Box::new(relay), shared: shared.clone(), _slot: slot };
         let mut inner = self.lock();
         match &mut *inner {
             Some(running) if running.is_ours() => {
@@ -105,7 +168,8 @@ impl Engine {
         let data = epoll::EventData::new_u64(WAKE);
         epoll::add(&epoll, &wake, data, epoll::EventFlags::IN).map_err(setup("epoll"))?;
         let server = Server::new(self.inner.clone(), epoll, wake.clone());
-        spawn(server)?;
+        spawn("cellpace", move || server.run())
+            .map_err(|source| TcpError::Setup { what: "thread", source })?;
         Ok(Running { process: std::process::id(), wake, commands: vec![Command::Add(first)] })
     }
 
@@ -131,19 +195,44 @@ fn lock(inner: &Mutex<Option<Running>>) -> MutexGuard<'_, Option<Running>> {
     inner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the thread with all signals blocked: handlers belong to the application's threads.
-fn spawn(server: Server) -> Result<(), TcpError> {
+/// Whether memory is left. Where a small piece cannot be had, the program ends: a flow is only
+/// taken as long as there is much more than it begins with.
+fn has_memory() -> bool {
+    const SPARE: usize = 1 << 20;
+    // Not by the allocator: the C library's would keep larger pieces from then on rather than
+    // give them back, for every flow.
+    let (access, kind) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: asks for new pages anywhere, which nothing else is concerned by.
+    let spare = unsafe { libc::mmap(std::ptr::null_mut(), SPARE, access, kind, -1, 0) };
+    if spare == libc::MAP_FAILED {
+        return false;
+    }
+    // SAFETY: the pages are ours, and nothing points to them. They were not touched.
+    unsafe { libc::munmap(spare, SPARE) };
+    true
+}
+
+/// Starts a thread with all signals blocked: handlers belong to the application's threads. Its
+/// timers are as exact as may be; those of ordinary threads may be 50 us late on purpose.
+pub(crate) fn spawn(
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> io::Result<std::thread::JoinHandle<()>> {
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK);
-    let thread = std::thread::Builder::new().name("cellpace".into()).spawn(move || server.run());
+    let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+        let _ = nix::sys::prctl::set_timerslack(1);
+        run();
+    });
     if let Ok(before) = before {
         // It was a valid mask a moment ago.
         let _ = before.thread_set_mask();
     }
-    thread.map(drop).map_err(|source| TcpError::Setup { what: "thread", source })
+    thread
 }
 
 /// The time of all engines of a process: nanoseconds since the first question.
-fn now() -> Time {
+pub(crate) fn now() -> Time {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     let elapsed = START.get_or_init(Instant::now).elapsed();
     Time::from_nanos(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
@@ -196,8 +285,6 @@ impl Server {
     }
 
     fn run(mut self) {
-        // Timers of ordinary threads may be 50 us late on purpose.
-        let _ = nix::sys::prctl::set_timerslack(1);
         let mut events = Vec::with_capacity(EVENTS);
         while self.take_commands() {
             self.serve_timers();
@@ -368,7 +455,7 @@ impl Server {
         self.set_timer(at, None);
         let place = &mut self.places[at];
         place.generation = place.generation.wrapping_add(1) & GENERATIONS;
-        let Some(Incoming { relay, shared }) = place.flow.take() else { return };
+        let Some(Incoming { relay, shared, _slot }) = place.flow.take() else { return };
         // Duplicates of the descriptors may exist elsewhere; the kernel would go on reporting.
         let _ = epoll::delete(&self.epoll, relay.tcp());
         let _ = epoll::delete(&self.epoll, relay.local());

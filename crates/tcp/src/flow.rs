@@ -7,8 +7,8 @@ use std::time::Duration;
 use cellpace_base::{Span, Time};
 use cellpace_cc::{ControllerSpec, Event};
 
-use crate::Engine;
 use crate::framed::{FramedError, Role};
+use crate::{Below, Engine};
 
 /// How a connection shall be controlled.
 #[derive(Debug, Clone)]
@@ -19,8 +19,12 @@ pub struct FlowOptions {
     pub seed: u64,
     /// Bytes that wait for the controller at most, beside what the local socket holds.
     pub queue: usize,
-    /// What TCP itself shall use below the controller (`TCP_CONGESTION`); as it is by default.
-    pub below: Option<String>,
+    /// What TCP itself uses below the controller.
+    pub below: Below,
+    /// Bytes that TCP may hold, sent or not (`SO_SNDBUF`), which bounds what is in flight; `None`:
+    /// as many as the kernel thinks right, which grow with the window. The kernel may grant less:
+    /// [`FlowStats::send_buffer`].
+    pub send_buffer: Option<u32>,
     /// How the controller learns what arrived.
     pub driver: DriverChoice,
     /// Bounds of the client/server driver.
@@ -41,6 +45,21 @@ pub enum DriverChoice {
         /// Which end this is.
         role: Role,
     },
+}
+
+impl DriverChoice {
+    /// So long a peer that connected may be silent before what is said to it first goes out plain.
+    const HELLO_WAIT: Span = Span::from_millis(500);
+
+    /// The client/server driver as it fits who made the connection: who opened it says hello,
+    /// and who accepted it answers to one and is plain without.
+    pub fn client_server(outgoing: bool) -> Self {
+        let role = match outgoing {
+            true => Role::Connect,
+            false => Role::Listen { wait: Some(Self::HELLO_WAIT) },
+        };
+        Self::ClientServer { role }
+    }
 }
 
 /// Bounds of the client/server driver.
@@ -101,7 +120,8 @@ impl FlowOptions {
             cc,
             seed: 1,
             queue: Self::QUEUE,
-            below: None,
+            below: Below::default(),
+            send_buffer: None,
             driver: DriverChoice::Gate,
             framing: FramingLimits::default(),
             share: None,
@@ -134,6 +154,8 @@ pub struct FlowStats {
     pub retransmissions: u64,
     /// How often TCP refused data that the controller allowed.
     pub blocks: u64,
+    /// Bytes that TCP may hold, where [`FlowOptions::send_buffer`] chose: as granted.
+    pub send_buffer: Option<u64>,
 }
 
 /// How a flow ended.
@@ -187,6 +209,16 @@ pub(crate) struct State {
     pub(crate) stats: FlowStats,
     pub(crate) events: std::collections::VecDeque<(Time, Event)>,
     pub(crate) outcome: Option<Outcome>,
+}
+
+impl State {
+    /// The controller decided something.
+    pub(crate) fn note(&mut self, event: (Time, Event)) {
+        if self.events.len() == 64 {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
 }
 
 impl FlowHandle {

@@ -10,9 +10,12 @@ use crate::pieces::Pieces;
 /// one by one.
 const MOST_PER_CALL: u64 = 10;
 
-/// What goes to TCP in one call takes the path no longer than this: the gate learns of a call's
-/// arrival as a whole.
-const CALL_SPAN: Span = Span::from_millis(1);
+/// What goes to TCP in one call takes the path no longer than this, but for a single packet: the
+/// gate learns of a call's arrival as a whole. On links of up to 50 Mbit/s that is packet by
+/// packet, which has a second use: a full segment that ends a call carries PSH, and Linux as a
+/// receiver (others too) acknowledges it at once when the application has read it, instead of
+/// every second segment. Controllers hear of each arrival then, as above UDP.
+const CALL_SPAN: Span = Span::from_micros(500);
 
 /// Packets above a TCP connection under a controller.
 pub(crate) struct Gate {
@@ -34,6 +37,8 @@ pub(crate) struct Gate {
     last_stamp: Stamp,
     last_block: Option<Time>,
     blocks: u64,
+    /// The controller was told of a timeout, and nothing was heard since.
+    timed_out: bool,
     numbers: Vec<Arrived>,
     lost: Vec<u64>,
 }
@@ -60,6 +65,7 @@ impl Gate {
             last_stamp: Stamp::default(),
             last_block: None,
             blocks: 0,
+            timed_out: false,
             numbers: Vec::new(),
             lost: Vec::new(),
         }
@@ -163,20 +169,19 @@ impl Gate {
         if self.sender.ready(now, bytes + self.overhead) { bytes } else { 0 }
     }
 
+    /// One while nothing is known of the path.
     fn packets_per_call(&self) -> u64 {
+        let Some(srtt) = self.rtt().smoothed() else { return 1 };
         let packet = self.packet_bytes();
-        if let Some(pacing) = self.controller().pacing() {
-            // As Linux sizes the bursts of its own pacing: a millisecond's worth.
-            let in_span = pacing.rate.as_bytes_per_sec() * CALL_SPAN.as_secs_f64();
-            return ((in_span as u64).max(pacing.burst) / packet).clamp(1, MOST_PER_CALL);
-        }
-        let Some(srtt) = self.rtt().smoothed() else { return MOST_PER_CALL };
         let cwnd = self.controller().cwnd();
         let in_span = u128::from(cwnd) * u128::from(CALL_SPAN.as_nanos())
-            / u128::from(srtt.as_nanos().max(1))
-            / u128::from(packet);
+            / u128::from(srtt.as_nanos().max(1));
         let in_span = u64::try_from(in_span).unwrap_or(u64::MAX);
-        in_span.min(cwnd / packet / 8).clamp(1, MOST_PER_CALL)
+        let paced = self.controller().pacing().map_or(u64::MAX, |pacing| {
+            (pacing.rate.as_bytes_per_sec() * CALL_SPAN.as_secs_f64()) as u64
+        });
+        let bytes = in_span.min(paced).min(cwnd / 8);
+        (bytes / packet).clamp(1, MOST_PER_CALL)
     }
 
     /// TCP took `count` bytes of the `queued` ones.
@@ -190,6 +195,27 @@ impl Gate {
             self.cut = end;
             self.send(bytes, end, false, end == there);
         }
+    }
+
+    /// TCP, which has the application's data itself, has sent `count` bytes since it last told,
+    /// about `when`; `unsent` more wait.
+    pub(crate) fn on_sent(&mut self, when: Time, count: u64, unsent: u64) {
+        self.call_end = self.taken + count;
+        self.on_taken(when, count as usize, (count + unsent) as usize);
+    }
+
+    /// The window that the controller wants TCP to have, in bytes of payload: whole packets.
+    pub(crate) fn window(&self) -> u64 {
+        let in_flight = self.in_flight();
+        let wanted = in_flight.saturating_add(self.controller().allowance(in_flight));
+        (wanted / self.packet_bytes()).saturating_mul(self.segment)
+    }
+
+    /// The rate at which it wants TCP to send, in bytes of payload a second.
+    pub(crate) fn pacing(&self) -> Option<u64> {
+        let pacing = self.controller().pacing()?;
+        let payload = self.segment as f64 / self.packet_bytes() as f64;
+        Some((pacing.rate.as_bytes_per_sec() * payload) as u64)
     }
 
     fn send(&mut self, bytes: u64, end: u64, retransmission: bool, app_limited: bool) {
@@ -247,7 +273,17 @@ impl Gate {
         self.latest = self.latest.max(when);
         self.sender.on_ack(self.latest, &self.numbers, |_, _| {});
         self.numbers.clear();
+        if std::mem::take(&mut self.timed_out) {
+            self.leave_to_tcp();
+        }
         self.retransmit();
+    }
+
+    /// What the timer gave up stays with the numbers it has, whatever TCP did meanwhile: when TCP
+    /// sent it again is not known, and an RTT that is too short would mislead a controller for
+    /// longer than one that is missing (Karn).
+    fn leave_to_tcp(&mut self) {
+        while self.sender.sent_mut().next_lost().is_some() {}
     }
 
     /// TCP sends again what was lost; the books follow.
@@ -266,16 +302,23 @@ impl Gate {
         if self.is_idle() && !waiting {
             return None;
         }
-        match (self.sender.controller_deadline(), self.sender.release_deadline()) {
-            (Some(controller), Some(release)) => Some(controller.min(release)),
-            (controller, release) => controller.or(release),
+        match (self.sender.controller_deadline(), self.sender.packet_deadline()) {
+            (Some(controller), Some(packet)) => Some(controller.min(packet)),
+            (controller, packet) => controller.or(packet),
         }
     }
 
-    /// Does what is due.
+    /// Does what is due. The controller hears of a timeout where it would above UDP, although
+    /// TCP's own timer, which is slower, sends again: outages are what some controllers start
+    /// anew after. Should the path have been slow only, the first ack shows it.
     pub(crate) fn on_timer(&mut self, now: Time) {
         self.latest = self.latest.max(now);
-        self.sender.on_controller_deadline(self.latest);
+        let before = self.sender.sent().counts().timeouts;
+        self.sender.on_timer(self.latest);
+        self.timed_out |= self.sender.sent().counts().timeouts > before;
+        if !self.timed_out {
+            self.retransmit();
+        }
     }
 
     /// Nothing is to be done for a while.
@@ -293,7 +336,7 @@ mod tests {
     use super::*;
     use std::sync::{Arc, Mutex};
 
-    use cellpace_cc::{Ack, Loss, Pacing, Rate, SentPacket};
+    use cellpace_cc::{Ack, Loss, Pacing, Rate, SentPacket, Spurious, Timeout};
     use proptest::prelude::*;
 
     const MSS: u64 = 1448;
@@ -304,6 +347,8 @@ mod tests {
         acks: Vec<Vec<(u64, Span, u64)>>,
         lost: Vec<u64>,
         blocks: Vec<Time>,
+        timeouts: Vec<Time>,
+        undone: u32,
         sent: u64,
     }
 
@@ -324,6 +369,14 @@ mod tests {
         }
         fn on_loss(&mut self, loss: &Loss<'_>) {
             self.log.lock().unwrap().lost.extend(loss.packets.iter().map(|p| p.number));
+        }
+        fn on_timeout(&mut self, timeout: &Timeout) {
+            self.log.lock().unwrap().timeouts.push(timeout.now);
+        }
+        fn on_spurious(&mut self, spurious: &Spurious<'_>) {
+            if matches!(spurious, Spurious::Timeout { .. }) {
+                self.log.lock().unwrap().undone += 1;
+            }
         }
         fn on_block(&mut self, block: &Block) {
             self.log.lock().unwrap().blocks.push(block.now);
@@ -447,6 +500,43 @@ mod tests {
         let log = log.lock().unwrap();
         let last = &log.acks[2];
         assert_eq!(last[0], (8, Span::from_millis(41), 108), "RTT of the retransmission");
+        assert_eq!(gate.in_flight(), 0);
+    }
+
+    /// Ten packets in flight on a path of 40 ms on which nothing comes any more.
+    fn silent() -> (Gate, Arc<Mutex<Log>>) {
+        let (mut gate, log) = gate(10 * WIRE);
+        release(&mut gate, Time::ZERO, &mut 1448);
+        gate.on_acked(Time::from_millis(40), MSS);
+        release(&mut gate, Time::from_millis(40), &mut (10 * MSS as usize));
+        (gate, log)
+    }
+
+    #[test]
+    fn an_outage_is_a_timeout_until_the_first_ack() {
+        let (mut gate, log) = silent();
+        let due = gate.next_deadline(false).unwrap();
+        gate.on_timer(due);
+        assert_eq!(log.lock().unwrap().timeouts, [due]);
+        assert_eq!(gate.in_flight(), 0, "as the controller sees it");
+        gate.on_acked(Time::from_millis(900), 3 * MSS);
+        let log = log.lock().unwrap();
+        assert_eq!(log.undone, 1, "the path was only slow");
+        assert_eq!(log.acks[1][0], (1, Span::from_millis(860), 101));
+        assert_eq!(gate.in_flight(), 8 * WIRE);
+    }
+
+    #[test]
+    fn what_timed_out_has_no_rtt_when_newer_packets_come_first() {
+        let (mut gate, log) = silent();
+        gate.on_timer(gate.next_deadline(false).unwrap());
+        release(&mut gate, Time::from_millis(500), &mut (4 * MSS as usize));
+        gate.on_sacked(Time::from_millis(541), 10, 1);
+        gate.on_acked(Time::from_millis(590), 15 * MSS);
+        let log = log.lock().unwrap();
+        assert_eq!(log.undone, 0);
+        let newer: Vec<u64> = log.acks[1..].iter().flatten().map(|packet| packet.0).collect();
+        assert_eq!(newer, [11, 12, 13, 14], "of those that TCP sent again the time is unknown");
         assert_eq!(gate.in_flight(), 0);
     }
 

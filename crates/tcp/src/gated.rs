@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use cellpace_base::{Random, Span, Time};
 use cellpace_cc::{Event, Setup};
 
+use crate::below::Start;
 use crate::gate::Gate;
 use crate::group::Member;
 use crate::local::Local;
@@ -38,6 +39,9 @@ pub(crate) struct Gated {
     base: u64,
     received: u64,
     member: Option<Member>,
+    start: Start,
+    /// Memory for bytes that came could not be had.
+    starved: bool,
 }
 
 impl Gated {
@@ -70,6 +74,8 @@ impl Gated {
             base,
             received: 0,
             member,
+            start: Start::new(tcp, &options.below, &info),
+            starved: false,
         })
     }
 
@@ -106,6 +112,7 @@ impl Gated {
             self.gate.resegment(u64::from(info.mss));
         }
         self.info = info;
+        self.start.on_info(tcp, &info);
         self.gate.on_acked(now, info.bytes_acked.saturating_sub(self.base));
         if info.sacked > 0 {
             let holes = info.lost.max(1) as usize;
@@ -165,8 +172,16 @@ impl Gated {
 
     pub(crate) fn handle_input(&mut self, bytes: &[u8], local: &mut Local) {
         self.received += bytes.len() as u64;
-        let given = local.give(bytes);
-        self.back.extend_from_slice(&bytes[given..]);
+        let rest = &bytes[local.give(bytes)..];
+        match self.back.try_reserve(rest.len()) {
+            Ok(()) => self.back.extend_from_slice(rest),
+            Err(_) => self.starved = true,
+        }
+    }
+
+    /// Whether memory for what came from either side could not be had. The flow cannot go on.
+    pub(crate) fn is_starved(&self) -> bool {
+        self.starved || self.queue.is_starved()
     }
 
     pub(crate) fn hand_over(&mut self, local: &mut Local) {
@@ -223,6 +238,7 @@ impl Gated {
             min_rtt: rtt.minimum(),
             retransmissions: u64::from(self.info.retransmissions),
             blocks: self.gate.blocks(),
+            send_buffer: None,
         }
     }
 

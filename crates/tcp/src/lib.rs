@@ -9,10 +9,14 @@
 //! With the client/server driver ([`DriverChoice`]) the two ends of a connection number and
 //! acknowledge packets inside the TCP stream, and TCP's own acks do not matter: [`framed`].
 //!
+//! With the kernel driver ([`Steerer`]) there is no data path of ours: the window is set in the
+//! kernel, which tells of every ack.
+//!
 //! The window that counts is the smaller of the controller's and TCP's own.
 
 pub mod framed;
 
+mod below;
 mod engine;
 mod error;
 mod flow;
@@ -26,13 +30,18 @@ mod pieces;
 mod queue;
 mod relay;
 mod socket;
+mod steer;
+mod steered;
 mod stream;
 #[cfg(feature = "tokio")]
 mod tokio_stream;
 
+pub use below::Below;
 pub use engine::Engine;
 pub use error::TcpError;
 pub use flow::{DriverChoice, FlowHandle, FlowOptions, FlowStats, FramingLimits, Outcome, Share};
+pub use socket::granted_send_buffer;
+pub use steer::{Steered, Steerer};
 pub use stream::AlccStream;
 #[cfg(feature = "tokio")]
 pub use tokio_stream::AsyncAlccStream;

@@ -181,6 +181,14 @@ impl Lower {
         }
     }
 
+    /// Whether memory for its buffers could not be had.
+    pub(crate) fn is_starved(&self) -> bool {
+        match self {
+            Self::Gate(gated) => gated.is_starved(),
+            Self::Framed(_) => false,
+        }
+    }
+
     /// Gives memory back, while nothing waits and nothing is on its way.
     pub(crate) fn rest(&mut self) {
         either!(self, half => half.rest());

@@ -8,12 +8,13 @@ pub(crate) struct ByteQueue {
     /// Bytes of `buffer` that have left.
     head: usize,
     capacity: usize,
+    starved: bool,
 }
 
 impl ByteQueue {
     /// An empty queue that holds at most `capacity` bytes.
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { buffer: Vec::new(), head: 0, capacity }
+        Self { buffer: Vec::new(), head: 0, capacity, starved: false }
     }
 
     /// Bytes in it.
@@ -28,7 +29,12 @@ impl ByteQueue {
 
     /// Bytes that it still takes.
     pub(crate) fn room(&self) -> usize {
-        self.capacity - self.len()
+        if self.starved { 0 } else { self.capacity - self.len() }
+    }
+
+    /// Whether memory for what it was to take could not be had. It takes nothing more then.
+    pub(crate) fn is_starved(&self) -> bool {
+        self.starved
     }
 
     /// Its bytes, the oldest first.
@@ -47,6 +53,10 @@ impl ByteQueue {
         if self.head > 0 && self.buffer.len() + most > self.buffer.capacity() {
             self.buffer.drain(..self.head);
             self.head = 0;
+        }
+        if self.buffer.try_reserve(most).is_err() {
+            self.starved = true;
+            return Ok(0);
         }
         let before = self.buffer.len();
         self.buffer.resize(before + most, 0);

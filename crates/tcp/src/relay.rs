@@ -10,6 +10,7 @@ use cellpace_cc::ControllerSpec;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv, send};
 
+use crate::below;
 use crate::flow::{Outcome, Shared};
 use crate::framed::FramedError;
 use crate::framer::Framer;
@@ -47,7 +48,7 @@ pub(crate) enum Next {
 
 /// A flow.
 pub(crate) struct Relay {
-    tcp: OwnedFd,
+    tcp: Arc<OwnedFd>,
     tcp_ready: Ready,
     local: Local,
     lower: Lower,
@@ -64,6 +65,8 @@ pub(crate) struct Relay {
     lingers_since: Option<Time>,
     failed: Option<Failed>,
     unsent_allowed: u64,
+    /// What the kernel granted where a send buffer was chosen.
+    send_buffer: Option<u64>,
     published_at: Time,
     shared: Arc<Shared>,
     options: FlowOptions,
@@ -92,7 +95,7 @@ impl From<FramedError> for Outcome {
 impl Relay {
     /// Takes over a connected TCP socket.
     pub(crate) fn new(
-        tcp: OwnedFd,
+        tcp: Arc<OwnedFd>,
         local: OwnedFd,
         options: &FlowOptions,
         groups: &Groups,
@@ -106,10 +109,9 @@ impl Relay {
         rustix::io::ioctl_fionbio(&local, true).map_err(|e| setup("non-blocking")(e.into()))?;
         // Without it a short packet waits for the ack of the one before.
         socket2::SockRef::from(&tcp).set_tcp_nodelay(true).map_err(setup("TCP_NODELAY"))?;
-        if let Some(name) = &options.below {
-            let set = socket2::SockRef::from(&tcp).set_tcp_congestion(name.as_bytes());
-            set.map_err(setup("TCP_CONGESTION"))?;
-        }
+        below::name(tcp.as_fd(), &options.below).map_err(setup("TCP_CONGESTION"))?;
+        let granted = options.send_buffer.map(|bytes| socket::set_send_buffer(tcp.as_fd(), bytes));
+        let send_buffer = granted.transpose().map_err(setup("SO_SNDBUF"))?;
         let lower = match (options.driver, options.share) {
             (DriverChoice::ClientServer { .. }, Some(_)) => {
                 let source = io::Error::from(io::ErrorKind::Unsupported);
@@ -124,6 +126,7 @@ impl Relay {
                 Lower::Gate(Box::new(Gated::new(tcp.as_fd(), options, join, now)?))
             }
         };
+        shared.lock().stats.send_buffer = send_buffer;
         Ok(Self {
             tcp,
             tcp_ready: Ready::UNKNOWN,
@@ -137,6 +140,7 @@ impl Relay {
             lingers_since: None,
             failed: None,
             unsent_allowed: 0,
+            send_buffer,
             published_at: Time::ZERO,
             shared,
             options: options.clone(),
@@ -204,6 +208,11 @@ impl Relay {
         let more_in = self.backward(clock, scratch)?;
         let more_out = self.forward(clock, scratch)?;
         self.pass_on_ends()?;
+        if self.lower.is_starved() {
+            // The rest of either stream is lost, and both ends must see that it is.
+            socket::reset(self.tcp.as_fd());
+            return Err(Errno::NOMEM.into());
+        }
         if now.since(self.published_at) >= PUBLISH {
             self.publish(now);
         }
@@ -303,7 +312,8 @@ impl Relay {
     }
 
     fn adjust_unsent_allowed(&mut self) {
-        let wanted = self.lower.unsent_allowed();
+        // More than the buffer holds would never be reached.
+        let wanted = self.lower.unsent_allowed().min(self.send_buffer.unwrap_or(u64::MAX));
         if wanted.abs_diff(self.unsent_allowed) * 4 <= self.unsent_allowed {
             return;
         }
@@ -454,14 +464,12 @@ impl Relay {
 
     fn publish(&mut self, now: Time) {
         self.published_at = now;
-        let stats = self.lower.stats(self.tcp.as_fd());
+        let mut stats = self.lower.stats(self.tcp.as_fd());
+        stats.send_buffer = self.send_buffer;
         let mut state = self.shared.lock();
         state.stats = stats;
         while let Some(event) = self.lower.poll_event() {
-            if state.events.len() == 64 {
-                state.events.pop_front();
-            }
-            state.events.push_back(event);
+            state.note(event);
         }
     }
 }

@@ -19,6 +19,12 @@ const TSTAMP_ACK: u32 = 2;
 /// `TCPI_OPT_TIMESTAMPS`.
 const OPTION_TIMESTAMPS: u8 = 1;
 
+/// `TCP_CA_Open`.
+const CA_OPEN: u8 = 0;
+
+/// `TCP_INFINITE_SSTHRESH`.
+const INFINITE: u32 = 0x7fff_ffff;
+
 /// IP and TCP headers without options, and the time stamp option with its padding, in bytes.
 const IPV4_HEADERS: u64 = 40;
 const IPV6_HEADERS: u64 = 60;
@@ -30,6 +36,8 @@ const TIMESTAMPS_OPTION: u64 = 12;
 pub(crate) struct TcpInfo {
     /// Payload of a full segment in bytes.
     pub(crate) mss: u32,
+    /// Whether TCP sees nothing amiss: no reordering, loss or recovery.
+    pub(crate) is_open: bool,
     /// Whether segments carry the time stamp option.
     pub(crate) timestamps: bool,
     /// Segments that TCP takes to be on their way: neither acknowledged nor lost.
@@ -38,6 +46,8 @@ pub(crate) struct TcpInfo {
     pub(crate) sacked: u32,
     /// Segments that TCP takes for lost.
     pub(crate) lost: u32,
+    /// TCP's own slow start threshold in segments, very large before the first loss.
+    pub(crate) ssthresh: u32,
     /// TCP's own window in segments.
     pub(crate) cwnd: u32,
     /// Segments sent again, ever.
@@ -80,15 +90,22 @@ impl TcpInfo {
         };
         Self {
             mss: word(16),
+            is_open: raw[1] == CA_OPEN,
             timestamps: raw[5] & OPTION_TIMESTAMPS != 0,
             // tcp_packets_in_flight(): unacked - sacked - lost + retrans
             in_network: (word(24) + word(36)).saturating_sub(word(28) + word(32)),
             sacked: word(28),
             lost: word(32),
+            ssthresh: word(76),
             cwnd: word(80),
             retransmissions: word(100),
             bytes_acked: long(120),
         }
+    }
+
+    /// Whether nothing has ended TCP's first slow start yet.
+    pub(crate) fn in_first_slow_start(&self) -> bool {
+        self.ssthresh >= INFINITE
     }
 
     /// Headers that go with every segment, in bytes.
@@ -131,6 +148,65 @@ pub(crate) fn stamp_acks(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags | OPT_ID_TCP)
         // Before 6.2; then nothing may be outstanding, or the identifiers are off.
         .or_else(|_| set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags))
+}
+
+/// Chooses how many bytes TCP may hold, and returns how many the kernel granted.
+///
+/// # Errors
+/// When the kernel refuses.
+pub(crate) fn set_send_buffer(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<u64> {
+    let socket = socket2::SockRef::from(&socket);
+    socket.set_send_buffer_size(bytes as usize)?;
+    // socket(7): the kernel doubles what it grants, for its own needs, and says so when asked.
+    Ok(socket.send_buffer_size()? as u64 / 2)
+}
+
+/// How many bytes the system grants a TCP socket that asks for a send buffer of `bytes`: at most
+/// `net.core.wmem_max`, and never very few.
+///
+/// # Errors
+/// When a socket cannot be had.
+pub fn granted_send_buffer(bytes: u32) -> io::Result<u64> {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
+    set_send_buffer(std::os::fd::AsFd::as_fd(&socket), bytes)
+}
+
+/// What a flow changes of a socket, as it was: where the flow does not come about, the connection
+/// goes on as if nothing had been tried. Stamps above all must end: they are reported as errors to
+/// whoever waits for the socket.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    nodelay: Option<bool>,
+    congestion: Option<Vec<u8>>,
+    nonblocking: Option<bool>,
+}
+
+impl Settings {
+    pub(crate) fn of(socket: BorrowedFd<'_>) -> Self {
+        let options = socket2::SockRef::from(&socket);
+        let flags = rustix::fs::fcntl_getfl(socket).ok();
+        Self {
+            nodelay: options.tcp_nodelay().ok(),
+            congestion: options.tcp_congestion().ok(),
+            nonblocking: flags.map(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK)),
+        }
+    }
+
+    pub(crate) fn restore(&self, socket: BorrowedFd<'_>) {
+        // What cannot be put back was not changed either.
+        let _ = set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, 0);
+        let options = socket2::SockRef::from(&socket);
+        if let Some(nodelay) = self.nodelay {
+            let _ = options.set_tcp_nodelay(nodelay);
+        }
+        if let Some(name) = &self.congestion {
+            let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+            let _ = options.set_tcp_congestion(name);
+        }
+        if let Some(nonblocking) = self.nonblocking {
+            let _ = rustix::io::ioctl_fionbio(socket, nonblocking);
+        }
+    }
 }
 
 /// Bytes that TCP was given and the peer has not acknowledged.

@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use cellpace_tcp::{AlccStream, Engine, FlowOptions, Outcome, Share, TcpError};
@@ -206,7 +207,7 @@ fn what_is_no_tcp_socket_is_refused() {
     let engine = Engine::new();
     let (one, _two) = std::os::unix::net::UnixStream::pair().unwrap();
     let (local, _far) = std::os::unix::net::UnixStream::pair().unwrap();
-    let result = engine.adopt(one.into(), local.into(), &options("cubic"));
+    let result = engine.adopt(OwnedFd::from(one), local.into(), &options("cubic"));
     assert!(matches!(result, Err(TcpError::NotTcp(_))), "{result:?}");
 }
 
@@ -338,7 +339,7 @@ fn without_descriptors_a_flow_is_refused() {
     let (local, far) = std::os::unix::net::UnixStream::pair().unwrap();
     let kept = one.try_clone().unwrap();
     limit(libc::RLIMIT_NOFILE, 3);
-    let refused = engine.adopt(one.into(), far.into(), &options("cubic"));
+    let refused = engine.adopt(OwnedFd::from(one), far.into(), &options("cubic"));
     let Err(TcpError::Setup { source, .. }) = refused else { panic!("{refused:?}") };
     assert_eq!(source.raw_os_error(), Some(libc::EMFILE));
     // The connection is still the caller's.
@@ -366,8 +367,18 @@ fn without_a_thread_a_flow_is_refused() {
     }
     let refused = AlccStream::new(&engine, one, &options("cubic"));
     assert!(matches!(&refused, Err(TcpError::Setup { what: "thread", .. })), "{refused:?}");
-    let refused = AlccStream::new(&engine, pair().0, &options("cubic"));
+    let (again, mut other) = pair();
+    let kept = again.try_clone().unwrap();
+    let refused = AlccStream::new(&engine, again, &options("cubic"));
     assert!(refused.is_err(), "and again: nothing hangs");
+    // Who kept it goes on: it waits, and what is acknowledged is not reported as an error.
+    assert!(!kept.nodelay().unwrap());
+    (&kept).write_all(b"plain").unwrap();
+    other.read_exact(&mut [0; 5]).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    let mut fds = [rustix::event::PollFd::new(&kept, rustix::event::PollFlags::empty())];
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    assert_eq!(rustix::event::poll(&mut fds, Some(&now)).unwrap(), 0);
     assert_eq!((&peer).read(&mut [0; 10]).unwrap(), 0, "the descriptors were closed");
 }
 
@@ -446,4 +457,142 @@ fn a_flow_whose_peer_is_gone_does_not_stop_those_it_shares_with() {
     peer.read_to_end(&mut got).unwrap();
     assert!(got == bytes(1_000_000));
     writer.join().unwrap();
+}
+
+/// Bytes of address space that the process uses.
+fn address_space() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
+    // SAFETY: asks for a number.
+    pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.cast_unsigned()
+}
+
+#[test]
+fn without_memory_a_flow_is_refused_and_others_go_on() {
+    if !alone("without_memory_a_flow_is_refused_and_others_go_on") {
+        return;
+    }
+    let engine = Engine::new();
+    let (mut first, mut peer) = stream(&engine, "verus");
+    first.write_all(&bytes(100_000)).unwrap();
+    peer.read_exact(&mut vec![0; 100_000]).unwrap();
+    let (one, mut other) = pair();
+    let kept = one.try_clone().unwrap();
+    let (_local, far) = std::os::unix::net::UnixStream::pair().unwrap();
+    limit(libc::RLIMIT_AS, address_space() + (512 << 10));
+    let refused = engine.adopt(OwnedFd::from(one), far.into(), &options("verus"));
+    assert!(matches!(&refused, Err(TcpError::Setup { what: "memory", .. })), "{refused:?}");
+    assert!(!engine.has_room(0));
+    // It is still the caller's, and the flow that was there before does not notice.
+    (&kept).write_all(b"plain").unwrap();
+    other.read_exact(&mut [0; 5]).unwrap();
+    for _ in 0..20 {
+        first.write_all(&bytes(10_000)).unwrap();
+        peer.read_exact(&mut vec![0; 10_000]).unwrap();
+    }
+    first.shutdown(PATIENCE).unwrap();
+}
+
+#[test]
+fn a_connection_that_is_refused_is_as_it_was() {
+    let engine = Engine::limited(1);
+    let _first = stream(&engine, "cubic");
+    let (one, mut peer) = pair();
+    let kept = one.try_clone().unwrap();
+    let (_local, far) = std::os::unix::net::UnixStream::pair().unwrap();
+    // The limit is found out before anything is set; an unknown name below only after that.
+    let unknown = FlowOptions {
+        below: cellpace_tcp::Below::Named("nonsense".to_owned()),
+        ..options("cubic")
+    };
+    for (engine, options) in [(&engine, options("cubic")), (&Engine::new(), unknown)] {
+        let one = OwnedFd::from(one.try_clone().unwrap());
+        let far = OwnedFd::from(far.try_clone().unwrap());
+        let refused = engine.adopt(one, far, &options);
+        assert!(matches!(refused, Err(TcpError::Setup { .. })), "{refused:?}");
+        assert!(!kept.nodelay().unwrap());
+        let flags = rustix::fs::fcntl_getfl(&kept).unwrap();
+        assert!(!flags.contains(rustix::fs::OFlags::NONBLOCK));
+    }
+    (&kept).write_all(b"plain").unwrap();
+    peer.read_exact(&mut [0; 5]).unwrap();
+}
+
+#[test]
+fn there_is_room_again_when_a_flow_has_ended() {
+    let engine = Engine::limited(1);
+    for _ in 0..3 {
+        let (first, peer) = stream(&engine, "cubic");
+        assert!(
+            !engine.has_room(0) && AlccStream::new(&engine, pair().0, &options("cubic")).is_err()
+        );
+        drop(peer);
+        first.shutdown(PATIENCE).unwrap();
+        soon("there is no room", || engine.has_room(0));
+        assert!(!engine.has_room(1), "one that is to come counts");
+    }
+}
+
+#[test]
+fn a_send_buffer_is_as_large_as_granted_and_bounds_what_tcp_holds() {
+    let engine = Engine::new();
+    let (one, mut peer) = pair();
+    let options = FlowOptions { send_buffer: Some(30_000), ..options("cubic") };
+    let mut stream = AlccStream::new(&engine, one, &options).unwrap();
+    assert_eq!(stream.stats().send_buffer, Some(30_000), "told from the beginning");
+    stream.set_nonblocking(true).unwrap();
+    let (mut written, mut quiet) = (0, 0);
+    while quiet < 50 {
+        match stream.write(&[7; 4096]) {
+            Ok(count) => (written, quiet) = (written + count, 0),
+            Err(_) => quiet += 1,
+        }
+        if quiet > 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    // The peer reads nothing: its buffer and ours are full.
+    let receive = socket2::SockRef::from(&peer).recv_buffer_size().unwrap() as u64;
+    let stats = stream.stats();
+    assert!(stats.sent_bytes - stats.acked_bytes <= 60_000, "the kernel's double: {stats:?}");
+    assert!(stats.sent_bytes <= receive + 6_300_000, "{stats:?}");
+    assert!(written as u64 > stats.sent_bytes);
+    peer.read_exact(&mut vec![0; written]).unwrap();
+
+    let (one, _peer) = pair();
+    let options = FlowOptions { send_buffer: Some(1 << 30), ..options };
+    let stream = AlccStream::new(&engine, one, &options).unwrap();
+    let granted = cellpace_tcp::granted_send_buffer(1 << 30).unwrap();
+    assert_eq!(stream.stats().send_buffer, Some(granted));
+}
+
+/// A peer that stops reading for so long, in the middle of a transfer.
+fn stops_reading(time: Duration) {
+    let engine = Engine::new();
+    let (mut stream, mut peer) = stream(&engine, "verus");
+    let sent = bytes(20_000_000);
+    let expected = sent.clone();
+    let writer = std::thread::spawn(move || {
+        stream.write_all(&sent).unwrap();
+        stream.shutdown(PATIENCE).unwrap_or_else(|error| panic!("{error}"));
+    });
+    let mut got = vec![0; 1_000_000];
+    peer.read_exact(&mut got).unwrap();
+    std::thread::sleep(time);
+    assert!(!writer.is_finished(), "all fits into the buffers: nothing was tested");
+    peer.read_to_end(&mut got).unwrap();
+    assert!(got == expected, "{} bytes", got.len());
+    drop(peer);
+    writer.join().unwrap();
+}
+
+#[test]
+fn a_peer_that_stops_reading_for_a_moment_gets_all_when_it_returns() {
+    stops_reading(Duration::from_millis(1500));
+}
+
+#[test]
+#[ignore = "slow: 65 s"]
+fn a_peer_that_stops_reading_for_a_minute_gets_all_when_it_returns() {
+    stops_reading(Duration::from_secs(65));
 }

@@ -557,11 +557,158 @@ def mode_open(port):
     while received := connection.recv(65536):
         count += len(received)
     say("received", count)
-    other = socket.socket()
-    other.setblocking(False)
-    other.connect_ex(("127.0.0.1", int(port)))
-    select.select([], [other], [], 10)
-    say("nonblocking", plain(other.fileno()), other.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+
+
+def opened(port, before=lambda _: None):
+    """Begins to open a connection without waiting for it."""
+    connection = socket.socket()
+    connection.setblocking(False)
+    before(connection)
+    code = connection.connect_ex(("127.0.0.1", int(port)))
+    assert code == errno.EINPROGRESS, code
+    return connection
+
+
+def by_poll(port):
+    connection = opened(port)
+    poll = select.poll()
+    poll.register(connection, select.POLLOUT | select.POLLIN)
+    return connection, {number: event for number, event in poll.poll(9000)}[connection.fileno()]
+
+
+def by_select(port):
+    connection = opened(port)
+    return connection, bool(select.select([], [connection], [], 9)[1])
+
+
+def by_again(port):
+    """Asks by calling connect again."""
+    connection = opened(port)
+    codes = []
+    while not codes or codes[-1] == errno.EALREADY:
+        codes.append(connection.connect_ex(("127.0.0.1", int(port))))
+        time.sleep(0.01)
+    return connection, codes[-1]
+
+
+def by_epoll_after(port, flags=0):
+    connection = opened(port)
+    epoll = select.epoll()
+    epoll.register(connection, select.EPOLLOUT | flags)
+    return connection, epoll.poll(9)[0][0] == connection.fileno()
+
+
+def by_epoll_before(port, flags=0):
+    """As nginx does; the set is asked before, so that it has something to say already."""
+    epoll, other = select.epoll(), select.epoll()
+
+    def register(connection):
+        epoll.register(connection, select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | flags)
+        other.register(connection, select.EPOLLIN)
+        epoll.poll(9)
+
+    connection = opened(port, register)
+    first = epoll.poll(9)
+    assert len(first) == 1 and first[0][0] == connection.fileno(), first
+    epoll.modify(connection, select.EPOLLIN)
+    found = first[0][1] & select.EPOLLOUT
+    if found and is_connected(connection):
+        assert not epoll.poll(0.2) and not other.poll(0), "something is reported without a reason"
+        connection.send(b"?")
+        assert epoll.poll(9) == [(connection.fileno(), select.EPOLLIN)]
+        assert other.poll(9) == [(connection.fileno(), select.EPOLLIN)]
+        assert connection.recv(9) == b"?"
+    epoll.unregister(connection)
+    return connection, bool(found)
+
+
+def is_connected(connection):
+    """Asked so that an error stays to be asked for."""
+    try:
+        return bool(connection.getpeername())
+    except OSError:
+        return False
+
+
+def by_timeout(port):
+    return socket.create_connection(("127.0.0.1", int(port)), timeout=9), True
+
+
+WAYS = {
+    "poll": by_poll,
+    "select": by_select,
+    "again": by_again,
+    "after": by_epoll_after,
+    "after-et": lambda port: by_epoll_after(port, select.EPOLLET),
+    "before": by_epoll_before,
+    "before-et": lambda port: by_epoll_before(port, select.EPOLLET),
+    "timeout": by_timeout,
+}
+
+
+def mode_later(way, port):
+    """Opens a connection without waiting for it, and echoes through the other end."""
+    connection, found = WAYS[way](port)
+    error = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    say("found", int(found), error, plain(connection.fileno()))
+    say("peer", connection.getpeername()[1] == int(port), connection.getsockname()[0])
+    connection.setblocking(True)
+    threading.Thread(target=lambda: (connection.sendall(data()), connection.shutdown(1))).start()
+    received = bytearray()
+    while part := connection.recv(65536):
+        received += part
+    say("right", received == data())
+
+
+def mode_asyncio(host, port):
+    import asyncio
+
+    async def run():
+        reader, writer = await asyncio.open_connection(host, int(port))
+        say("plain", plain(writer.get_extra_info("socket").fileno()))
+        say("peer", writer.get_extra_info("peername")[0])
+        writer.write(data())
+        writer.write_eof()
+        say("right", await reader.read() == data())
+
+    asyncio.run(run())
+
+
+def mode_refused(way, port):
+    """Opens a connection where nobody listens."""
+    if way == "timeout":
+        try:
+            by_timeout(port)
+        except OSError as error:
+            return say("code", NAMES[error.errno])
+    connection, found = WAYS[way](port)
+    if way == "again":
+        return say("code", NAMES[found])
+    codes = [connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) for _ in range(2)]
+    say("code", "0" if not found else NAMES[codes[0]] if codes[1] == 0 else codes)
+    try:
+        connection.getpeername()
+    except OSError as error:
+        say("peer", NAMES[error.errno])
+
+
+def mode_pending(port):
+    """Opens a connection that does not come about for a while."""
+    connection = opened(port)
+    writable = select.select([], [connection], [], 0.3)[1]
+    error = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    again = connection.connect_ex(("127.0.0.1", int(port)))
+    codes = []
+    for call in [lambda: connection.send(b"x"), lambda: connection.recv(1), connection.getpeername]:
+        try:
+            codes.append(call())
+        except OSError as error_:
+            codes.append(NAMES[error_.errno])
+    say("pending", writable, error, NAMES[again], *codes, plain(connection.fileno()))
+    sys.stdin.readline()
+    connection.close()
+    say("closed")
+    sys.stdin.readline()
 
 
 def mode_signalled():

@@ -1,6 +1,7 @@
 """Many connections open in one program under `cellpace run`, some of them active.
 
-    many.py CELLPACE CC COUNT ACTIVE SECONDS   runs the server under CELLPACE and talks to it;
+    many.py CELLPACE CC COUNT ACTIVE SECONDS WORKERS
+                                               runs the server under CELLPACE and talks to it;
                                                its last line is a JSON object with what was found
 
 The server understands single bytes: `e` is echoed, `b` answered by 20 kB at once, and `s` by
@@ -115,14 +116,15 @@ def ask(connections, command, expected):
     return wrong
 
 
-def main(cellpace, cc, count, active, seconds):
+def main(cellpace, cc, count, active, seconds, workers):
     flows = "flows.jsonl"
-    command = [cellpace, "run", "--cc", cc, "--json", flows, "--", sys.executable, "-u", __file__]
+    command = [cellpace, "run", "--cc", cc, "--json", flows, "--workers", str(workers)]
+    command += ["--", sys.executable, "-u", __file__]
     server = subprocess.Popen([*command, "serve", str(seconds)], stdout=subprocess.PIPE, text=True)
     port = int(server.stdout.readline())
     launcher = server.pid
-    # The launcher has three descriptors per flow, and some others.
-    capacity = (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 50) // 3
+    # Each worker of the launcher has two descriptors per flow, and some others.
+    capacity = (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 50) // 2 * workers
     found = {"capacity": capacity}
 
     def connect():
@@ -177,4 +179,4 @@ else:
     except ValueError:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-    main(*sys.argv[1:3], int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]))
+    main(*sys.argv[1:3], *map(int, sys.argv[3:5]), float(sys.argv[5]), int(sys.argv[6]))

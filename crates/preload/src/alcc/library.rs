@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use cellpace_cc::{ControllerSpec, MAX_FILE_BYTES};
@@ -51,7 +51,7 @@ struct Place {
 struct Flow {
     number: u64,
     handle: FlowHandle,
-    tcp: OwnedFd,
+    tcp: Arc<OwnedFd>,
 }
 
 static CURRENT: AtomicPtr<Library> = AtomicPtr::new(std::ptr::null_mut());
@@ -146,7 +146,7 @@ impl Library {
         let flow = self.next_flow.fetch_add(1, Ordering::Relaxed);
         options.seed = flow;
         let token = token().ok_or_else(|| Failure::new(libc::EIO, "no token"))?;
-        let name = FlowName { flow, owner: Owner::Process, local, peer };
+        let name = FlowName { flow, owner: Owner::Process, not_awaited: false, local, peer };
         let (near, far) = UnixStream::pair().map_err(setup)?;
         bind(&far, &name.encode(token)).map_err(setup)?;
         copy_timeouts(fd, near.as_raw_fd());
@@ -154,8 +154,8 @@ impl Library {
         if status & libc::O_NONBLOCK != 0 {
             near.set_nonblocking(true).map_err(setup)?;
         }
-        let [tcp, kept] = [duplicate(fd).map_err(setup)?, duplicate(fd).map_err(setup)?];
-        let adopted = self.engine.adopt(tcp, OwnedFd::from(far), &options);
+        let tcp = Arc::new(duplicate(fd).map_err(setup)?);
+        let adopted = self.engine.adopt(tcp.clone(), OwnedFd::from(far), &options);
         let handle = adopted.map_err(|error| {
             // The engine sets flags that the program's descriptor shares.
             control(fd, libc::F_SETFL, status);
@@ -176,7 +176,7 @@ impl Library {
         {
             state.chosen.remove(&place);
         }
-        state.flows.insert(Place::of(fd)?, Flow { number: flow, handle, tcp: kept });
+        state.flows.insert(Place::of(fd)?, Flow { number: flow, handle, tcp });
         Ok(())
     }
 
@@ -333,7 +333,7 @@ fn duplicate(fd: c_int) -> io::Result<OwnedFd> {
 
 fn bind(socket: &UnixStream, name: &[u8]) -> io::Result<()> {
     let too_long = || io::Error::from_raw_os_error(libc::ENAMETOOLONG);
-    let (address, len) = abstract_address(name).ok_or_else(too_long)?;
+    let (address, len) = abstract_address(name, &[]).ok_or_else(too_long)?;
     // SAFETY: the address is as long as is said.
     let result = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

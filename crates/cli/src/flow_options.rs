@@ -1,0 +1,106 @@
+//! The options that say how a connection is controlled, for all commands that do so above TCP.
+
+use cellpace_base::parse_bytes;
+use cellpace_tcp::{Below, FlowOptions, Share, granted_send_buffer};
+use clap::{Args, ValueEnum};
+
+use crate::error::Failure;
+use crate::load;
+use crate::output::complain;
+
+/// Where acks come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Driver {
+    Gate,
+    ClientServer,
+}
+
+/// How connections are controlled.
+#[derive(Debug, Args)]
+pub(crate) struct FlowArgs {
+    /// The controller
+    #[arg(long, value_name = "CONTROLLER", default_value = "verus")]
+    cc: String,
+    /// How the controller learns what arrived: from TCP's acks, or from acks inside the stream,
+    /// which the other end's cellpace must understand and which sprout needs
+    #[arg(long, value_enum, default_value_t = Driver::Gate)]
+    driver: Driver,
+    /// Connections to the same peer share one controller's window instead of having one each
+    #[arg(long, conflicts_with = "driver")]
+    share: bool,
+    /// What TCP itself uses below the controller: auto (as it is, but Reno in place of Cubic until
+    /// the first loss, because Cubic ends its slow start when delay grows), keep (as it is), or a
+    /// name that the kernel knows
+    #[arg(long, default_value = "auto", value_name = "NAME")]
+    below: Below,
+    /// Bytes that TCP may hold for a connection [default: as the kernel sees fit]
+    #[arg(long, value_name = "BYTES", value_parser = send_buffer)]
+    sndbuf: Option<u32>,
+    /// Seed of what is random in the controllers
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+}
+
+fn send_buffer(text: &str) -> Result<u32, String> {
+    /// The kernel doubles it, in a signed number.
+    const MOST: u64 = 1 << 30;
+    let bytes = parse_bytes(text).map_err(|error| error.to_string())?;
+    match u32::try_from(bytes) {
+        Ok(bytes @ 1..) if u64::from(bytes) <= MOST => Ok(bytes),
+        _ => Err("from 1B to 1GiB".to_owned()),
+    }
+}
+
+impl FlowArgs {
+    /// What the engine is told; the driver depends on who opened a connection, and is left to the
+    /// caller. Says so when the system does not grant what is asked for.
+    pub(crate) fn options(&self) -> Result<FlowOptions, Failure> {
+        let cc =
+            load::controller(&self.cc).map_err(|error| Failure::usage(format!("--cc: {error}")))?;
+        if cc.info().receiver.is_some() && !self.is_framed() {
+            return Err(Failure::usage(format!(
+                "--cc: {} needs an answering half at the other end: --driver client-server there and here",
+                cc.info().name
+            )));
+        }
+        self.warn_of_small_buffer();
+        let share = self.share.then_some(Share { weight: 1 });
+        Ok(FlowOptions {
+            seed: self.seed,
+            share,
+            below: self.below.clone(),
+            send_buffer: self.sndbuf,
+            ..FlowOptions::new(cc)
+        })
+    }
+
+    /// Whether acks come inside the stream.
+    pub(crate) fn is_framed(&self) -> bool {
+        self.driver == Driver::ClientServer
+    }
+
+    /// The limit is the system's and the same for all connections: one question, one warning.
+    fn warn_of_small_buffer(&self) {
+        let Some(asked) = self.sndbuf else { return };
+        match granted_send_buffer(asked) {
+            Ok(granted) if granted < u64::from(asked) => complain(&format!(
+                "warning: --sndbuf: the system grants {granted} of {asked} bytes (net.core.wmem_max)"
+            )),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn send_buffers_have_a_size_with_a_unit() {
+        assert_eq!(send_buffer("100kB"), Ok(100_000));
+        assert_eq!(send_buffer("1GiB"), Ok(1 << 30));
+        for wrong in ["", "0B", "2GiB", "5", "many", "-1kB"] {
+            assert!(send_buffer(wrong).is_err(), "{wrong}");
+        }
+    }
+}
