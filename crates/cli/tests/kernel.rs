@@ -153,7 +153,11 @@ fn write(mut socket: &TcpStream, stop: &AtomicBool) -> String {
         socket.write_all(&chunk).unwrap();
     }
     socket.shutdown(std::net::Shutdown::Write).unwrap();
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&hash.finalize())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Bytes in flight, by TCP's own counts at one moment: two calls of ioctl(2) that differ in time
@@ -366,4 +370,129 @@ fn roles() {
         Ok("loss") => loss_role(),
         _ => {}
     }
+}
+
+/// A program that knows nothing of us and sends a file by sendfile.
+const SENDER: &str = "
+import os, socket, threading
+listener = socket.create_server(('', 9000), backlog=64)
+listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b'reno')
+def serve(client):
+    with open('file', 'rb') as file:
+        at = 0
+        while (count := os.sendfile(client.fileno(), file.fileno(), at, 1 << 20)) > 0:
+            at += count
+    client.close()
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],)).start()
+";
+
+/// What came of downloads from [`SENDER`] under `cellpace run`.
+struct Downloads {
+    /// Whether each arrived as it was sent.
+    right: Vec<bool>,
+    p95_ms: f64,
+    flows: Vec<Value>,
+    said: String,
+}
+
+/// `clients` downloads at once of 4 MB through 12 Mbit/s for each and 40 ms; `meanwhile` is done by a
+/// shell a second after they began, and knows the launcher as `$server`.
+fn downloads(folder: &Folder, options: &str, clients: u32, meanwhile: &str) -> Downloads {
+    let mut random = cellpace_base::Random::seeded(7, 0);
+    let file: Vec<u8> = (0..4_000_000).map(|_| random.bits() as u8).collect();
+    folder.write("file", &file);
+    folder.write("sender.py", SENDER);
+    let (program, rate) = (env!("CARGO_BIN_EXE_cellpace"), 12 * clients);
+    let script = format!(
+        "ip link set lo up
+        '{program}' run --drain 5s --json flows {options} -- python3 sender.py & server=$!
+        sleep 1
+        (sleep 1; {meanwhile}) & meanwhile=$!
+        '{program}' link --quiet --rate {rate}mbit --rtt 40ms --skip 500ms --json out.json -- bash -c \
+            'for i in $(seq {clients}); do sha256sum </dev/tcp/$CELLPACE_HOST/9000 & done; wait' >sums
+        wait $meanwhile
+        pkill -P $server; kill $server; wait $server; true"
+    );
+    let mut command = Command::new("unshare");
+    let bounded = ["--net", "--pid", "--fork", "--kill-child", "sh", "-c", &script];
+    let out = command.args(bounded).current_dir(folder.path(".")).output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(folder.path("out.json").exists(), "{said}");
+    let json: Value = serde_json::from_slice(&folder.read("out.json")).unwrap();
+    let expected = hex(&Sha256::digest(&file));
+    let sums = String::from_utf8(folder.read("sums")).unwrap();
+    let flows = folder.read("flows");
+    let flows = serde_json::Deserializer::from_slice(&flows);
+    Downloads {
+        right: sums.lines().map(|sum| sum.starts_with(&expected)).collect(),
+        p95_ms: json["runs"][0]["queue_delay_ms"]["p95"].as_f64().unwrap(),
+        flows: flows.into_iter().map(Result::unwrap).collect(),
+        said,
+    }
+}
+
+impl Driver {
+    fn options(&self, cc: &str) -> String {
+        format!("--driver kernel --driver-name {} --cc {cc}", self.name)
+    }
+}
+
+#[test]
+fn a_program_keeps_its_sockets_and_the_queue_is_short() {
+    let Some(driver) = Driver::new() else { return };
+    for cc in ["fixed:cwnd=41pkts", "copa"] {
+        let found = downloads(&driver.folder, &driver.options(cc), 1, "true");
+        assert_eq!(found.right, [true], "{cc}: {}", found.said);
+        // Cubic or Reno would stand in hundreds of milliseconds of queue.
+        assert!(found.p95_ms < 60.0, "{cc}: {} ms", found.p95_ms);
+        let flow = &found.flows[0];
+        assert_eq!((&flow["driver"], &flow["outcome"]), (&json!("kernel"), &json!("finished")));
+        // TCP counts its end as a byte.
+        assert_eq!(flow["acked_bytes"], 4_000_001, "{flow}");
+        let rtt = flow["min_rtt_ms"].as_f64().unwrap();
+        assert!((39.0..45.0).contains(&rtt), "{flow}");
+    }
+}
+
+#[test]
+fn twenty_downloads_at_once_through_the_driver() {
+    let Some(driver) = Driver::new() else { return };
+    let options = driver.options("fixed:cwnd=41pkts");
+    let found = downloads(&driver.folder, &options, 20, "true");
+    assert_eq!(found.right, [true; 20], "{}", found.said);
+    assert_eq!(found.flows.len(), 20);
+    assert!(found.p95_ms < 40.0, "the windows are as large as the path: {} ms", found.p95_ms);
+}
+
+#[test]
+fn the_launcher_is_killed_or_the_driver_removed_and_the_download_goes_on() {
+    let Some(driver) = Driver::new() else { return };
+    let options = driver.options("fixed:cwnd=30pkts");
+    let found = downloads(&driver.folder, &options, 1, "kill -9 $server");
+    assert_eq!(found.right, [true], "{}", found.said);
+    let remove = format!(
+        "'{}' kernel remove --name {} >/dev/null",
+        env!("CARGO_BIN_EXE_cellpace"),
+        driver.name
+    );
+    let found = downloads(&driver.folder, &options, 1, &remove);
+    assert_eq!(found.right, [true], "{}", found.said);
+    assert!(!pins(&driver.name).exists());
+}
+
+#[test]
+fn without_the_driver_auto_is_the_gate_and_the_driver_alone_an_error() {
+    let folder = Folder::new();
+    let missing = "--driver-name cp_no_such";
+    let outcome = folder.run(&format!("run --driver kernel {missing} -- true"));
+    outcome.complains(1, "not installed");
+    folder.refused("run --driver kernel --share -- true", "--share: only with --driver gate");
+    folder.refused("proxy --listen 0 --to 127.0.0.1:1 --driver kernel", "--driver kernel");
+    if Driver::new().is_none() {
+        return;
+    }
+    let found = downloads(&folder, &format!("{missing} --cc fixed:cwnd=41pkts"), 1, "true");
+    assert_eq!(found.right, [true], "{}", found.said);
+    assert_eq!(found.flows[0]["driver"], "gate");
 }
