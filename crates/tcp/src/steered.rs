@@ -16,6 +16,9 @@ pub(crate) struct Steered {
     told_at: Time,
     /// What the kernel was last told to do.
     told: Option<Control>,
+    /// Whether TCP had data left to send then: it has sent some since, if the window let it, and
+    /// what looks like silence is none.
+    has_more: bool,
     tcp_cwnd: u64,
     retransmissions: u64,
 }
@@ -35,6 +38,7 @@ impl Steered {
             base,
             told_at: now,
             told: None,
+            has_more: false,
             tcp_cwnd: 0,
             retransmissions: 0,
         }
@@ -56,6 +60,7 @@ impl Steered {
             self.gate.on_sacked(at, record.missing.max(1) as usize, record.sacked as usize);
         }
         self.told_at = at;
+        self.has_more = record.unsent > 0;
         self.tcp_cwnd = u64::from(record.cwnd) * self.gate.packet_bytes();
         self.retransmissions = record.retransmitted.into();
     }
@@ -64,7 +69,7 @@ impl Steered {
     /// when an ack comes, and so right after it told. What follows on silence was sent an RTT
     /// before its ack.
     fn sent_at(&self, at: Time, record: &Record) -> Time {
-        if !self.gate.is_idle() || record.rtt_us == 0 {
+        if self.has_more || !self.gate.is_idle() || record.rtt_us == 0 {
             return self.told_at;
         }
         let rtt = Span::from_micros(record.rtt_us.into());
@@ -78,7 +83,7 @@ impl Steered {
 
     /// When that is, if ever.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        self.gate.next_deadline(false)
+        self.gate.next_deadline(self.has_more)
     }
 
     /// What the kernel shall do from now on, if that is news.
@@ -179,7 +184,8 @@ mod tests {
         let mut steered = steered("fixed:cwnd=20pkts");
         steered.on_record(Time::from_millis(9_040), &record(1, 0, 40));
         assert_eq!(steered.stats().srtt, Some(Span::from_millis(40)));
-        // A second of silence, and ten packets of which one is acknowledged.
+        // All is sent. A second of silence, and ten packets of which one is acknowledged.
+        steered.on_record(Time::from_millis(9_041), &Record { unsent: 0, ..record(1, 0, 40) });
         steered.on_record(Time::from_millis(10_050), &record(2, 9, 50));
         assert_eq!(steered.stats().in_flight, 9 * 1500);
         // While something is under way, packets follow on acks.
@@ -187,6 +193,15 @@ mod tests {
         steered.on_record(Time::from_millis(10_105), &record(16, 0, 50));
         assert_eq!(steered.stats().min_rtt, Some(Span::from_millis(40)));
         assert_eq!(steered.stats().in_flight, 0);
+    }
+
+    #[test]
+    fn a_controller_runs_on_while_tcp_has_more_to_send() {
+        let mut steered = steered("verus:r=2");
+        steered.on_record(Time::from_millis(40), &record(2, 0, 40));
+        assert!(steered.next_deadline().is_some(), "two more have left by now");
+        steered.on_record(Time::from_millis(80), &Record { unsent: 0, ..record(4, 0, 40) });
+        assert_eq!(steered.next_deadline(), None);
     }
 
     #[test]
