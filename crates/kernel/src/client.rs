@@ -165,6 +165,11 @@ impl Kernel {
         self.slot
     }
 
+    /// Names us in what programs in the kernel write into the table of controls.
+    pub fn owner(&self) -> u64 {
+        self.owner
+    }
+
     /// Removes controls whose process is gone, and that no socket removed by closing.
     fn sweep(&self) {
         let mut next = self.controls.next_key(None).ok().flatten();

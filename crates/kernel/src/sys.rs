@@ -90,6 +90,13 @@ impl Map {
     }
 }
 
+#[cfg(feature = "install")]
+impl From<OwnedFd> for Map {
+    fn from(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+}
+
 impl AsFd for Map {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
