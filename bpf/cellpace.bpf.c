@@ -248,6 +248,9 @@ static inline void report(struct sock *sk, const struct control *control, u8 kin
 	record->unsent = tp->write_seq - tp->snd_nxt;
 	record->mss = tp->mss_cache;
 	record->cwnd = tp->snd_cwnd;
+	record->outstanding = tp->snd_nxt - tp->snd_una;
+	record->sacked = tp->sacked_out;
+	record->missing = tp->lost_out;
 	if (rs) {
 		record->acked = rs->acked_sacked;
 		record->lost_now = rs->losses;

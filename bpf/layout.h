@@ -100,12 +100,14 @@ struct record {
 	u32 cwnd; /* packets */
 	u32 interval_us; /* of the rate sample; 0: none */
 	u32 interval_delivered; /* packets in it */
-	u32 reserved2;
+	u32 outstanding; /* bytes sent and not cumulatively acknowledged */
+	u32 sacked; /* packets of those that were selectively acknowledged */
+	u32 missing; /* packets of those that are taken for lost */
 };
 
 _Static_assert(sizeof(struct control) == 32, "as in layout.rs");
 _Static_assert(sizeof(struct slot) == 64, "as in layout.rs");
 _Static_assert(sizeof(struct shared) == 112 + SLOTS * 64, "as in layout.rs");
-_Static_assert(sizeof(struct record) == 88, "as in layout.rs");
+_Static_assert(sizeof(struct record) == 96, "as in layout.rs");
 
 #endif

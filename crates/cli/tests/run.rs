@@ -757,18 +757,25 @@ fn connections_that_are_not_awaited_are_taken_over_however_the_program_waits() {
 }
 
 #[test]
-fn a_client_on_asyncio_is_taken_over() {
+fn a_client_on_asyncio_is_taken_over_for_both_families() {
     if !can_run() {
         return;
     }
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let peer = echoing(listener, 1);
-    let mut guinea = Guinea::with("--out 1-65535", &format!("asyncio {port}"));
-    guinea.says("plain False");
-    guinea.says("right True");
-    guinea.ends_well();
-    peer.join().unwrap();
+    for host in ["127.0.0.1", "::1"] {
+        let address: std::net::IpAddr = host.parse().unwrap();
+        let Ok(listener) = TcpListener::bind((address, 0)) else {
+            eprintln!("skipped: there is no {host}");
+            continue;
+        };
+        let port = listener.local_addr().unwrap().port();
+        let peer = echoing(listener, 1);
+        let mut guinea = Guinea::with("--out 1-65535", &format!("asyncio {host} {port}"));
+        guinea.says("plain False");
+        guinea.says(&format!("peer {host}"));
+        guinea.says("right True");
+        guinea.ends_well();
+        peer.join().unwrap();
+    }
 }
 
 #[test]

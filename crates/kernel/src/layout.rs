@@ -7,7 +7,7 @@ pub const LAYOUT: u32 = 1;
 /// Processes that can control sockets at a time.
 pub const SLOTS: usize = 16;
 /// Bytes of a record as the program writes it.
-pub const RECORD_BYTES: usize = 88;
+pub const RECORD_BYTES: usize = 96;
 
 pub(crate) const MAGIC: u32 = 0x6563_6170;
 pub(crate) const CONTROL_BYTES: usize = 32;
@@ -167,6 +167,12 @@ pub struct Record {
     pub interval_us: u32,
     /// Packets delivered in it.
     pub interval_delivered: u32,
+    /// Bytes sent and not cumulatively acknowledged.
+    pub outstanding: u32,
+    /// Packets of those that were selectively acknowledged.
+    pub sacked: u32,
+    /// Packets of those that TCP takes for lost.
+    pub missing: u32,
 }
 
 impl Record {
@@ -212,6 +218,9 @@ impl Record {
             cwnd: word(11),
             interval_us: word(12),
             interval_delivered: word(13),
+            outstanding: word(14),
+            sacked: word(15),
+            missing: word(16),
         })
     }
 }

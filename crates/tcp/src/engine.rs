@@ -168,7 +168,8 @@ impl Engine {
         let data = epoll::EventData::new_u64(WAKE);
         epoll::add(&epoll, &wake, data, epoll::EventFlags::IN).map_err(setup("epoll"))?;
         let server = Server::new(self.inner.clone(), epoll, wake.clone());
-        spawn(server)?;
+        spawn("cellpace", move || server.run())
+            .map_err(|source| TcpError::Setup { what: "thread", source })?;
         Ok(Running { process: std::process::id(), wake, commands: vec![Command::Add(first)] })
     }
 
@@ -212,19 +213,26 @@ fn has_memory() -> bool {
     true
 }
 
-/// Starts the thread with all signals blocked: handlers belong to the application's threads.
-fn spawn(server: Server) -> Result<(), TcpError> {
+/// Starts a thread with all signals blocked: handlers belong to the application's threads. Its
+/// timers are as exact as may be; those of ordinary threads may be 50 us late on purpose.
+pub(crate) fn spawn(
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> io::Result<std::thread::JoinHandle<()>> {
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK);
-    let thread = std::thread::Builder::new().name("cellpace".into()).spawn(move || server.run());
+    let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+        let _ = nix::sys::prctl::set_timerslack(1);
+        run();
+    });
     if let Ok(before) = before {
         // It was a valid mask a moment ago.
         let _ = before.thread_set_mask();
     }
-    thread.map(drop).map_err(|source| TcpError::Setup { what: "thread", source })
+    thread
 }
 
 /// The time of all engines of a process: nanoseconds since the first question.
-fn now() -> Time {
+pub(crate) fn now() -> Time {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     let elapsed = START.get_or_init(Instant::now).elapsed();
     Time::from_nanos(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
@@ -277,8 +285,6 @@ impl Server {
     }
 
     fn run(mut self) {
-        // Timers of ordinary threads may be 50 us late on purpose.
-        let _ = nix::sys::prctl::set_timerslack(1);
         let mut events = Vec::with_capacity(EVENTS);
         while self.take_commands() {
             self.serve_timers();

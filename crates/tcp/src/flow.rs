@@ -211,6 +211,16 @@ pub(crate) struct State {
     pub(crate) outcome: Option<Outcome>,
 }
 
+impl State {
+    /// The controller decided something.
+    pub(crate) fn note(&mut self, event: (Time, Event)) {
+        if self.events.len() == 64 {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+}
+
 impl FlowHandle {
     /// The figures as of a few milliseconds ago.
     pub fn stats(&self) -> FlowStats {

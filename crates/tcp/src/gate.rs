@@ -197,6 +197,27 @@ impl Gate {
         }
     }
 
+    /// TCP, which has the application's data itself, has sent `count` bytes since it last told,
+    /// about `when`; `unsent` more wait.
+    pub(crate) fn on_sent(&mut self, when: Time, count: u64, unsent: u64) {
+        self.call_end = self.taken + count;
+        self.on_taken(when, count as usize, (count + unsent) as usize);
+    }
+
+    /// The window that the controller wants TCP to have, in bytes of payload: whole packets.
+    pub(crate) fn window(&self) -> u64 {
+        let in_flight = self.in_flight();
+        let wanted = in_flight.saturating_add(self.controller().allowance(in_flight));
+        (wanted / self.packet_bytes()).saturating_mul(self.segment)
+    }
+
+    /// The rate at which it wants TCP to send, in bytes of payload a second.
+    pub(crate) fn pacing(&self) -> Option<u64> {
+        let pacing = self.controller().pacing()?;
+        let payload = self.segment as f64 / self.packet_bytes() as f64;
+        Some((pacing.rate.as_bytes_per_sec() * payload) as u64)
+    }
+
     fn send(&mut self, bytes: u64, end: u64, retransmission: bool, app_limited: bool) {
         let now = self.latest;
         let sending = Sending { now, bytes, data: end, retransmission, app_limited };

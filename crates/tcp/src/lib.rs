@@ -9,6 +9,9 @@
 //! With the client/server driver ([`DriverChoice`]) the two ends of a connection number and
 //! acknowledge packets inside the TCP stream, and TCP's own acks do not matter: [`framed`].
 //!
+//! With the kernel driver ([`Steerer`]) there is no data path of ours: the window is set in the
+//! kernel, which tells of every ack.
+//!
 //! The window that counts is the smaller of the controller's and TCP's own.
 
 pub mod framed;
@@ -27,6 +30,8 @@ mod pieces;
 mod queue;
 mod relay;
 mod socket;
+mod steer;
+mod steered;
 mod stream;
 #[cfg(feature = "tokio")]
 mod tokio_stream;
@@ -36,6 +41,7 @@ pub use engine::Engine;
 pub use error::TcpError;
 pub use flow::{DriverChoice, FlowHandle, FlowOptions, FlowStats, FramingLimits, Outcome, Share};
 pub use socket::granted_send_buffer;
+pub use steer::{Steered, Steerer};
 pub use stream::AlccStream;
 #[cfg(feature = "tokio")]
 pub use tokio_stream::AsyncAlccStream;

@@ -469,10 +469,7 @@ impl Relay {
         let mut state = self.shared.lock();
         state.stats = stats;
         while let Some(event) = self.lower.poll_event() {
-            if state.events.len() == 64 {
-                state.events.pop_front();
-            }
-            state.events.push_back(event);
+            state.note(event);
         }
     }
 }

@@ -660,12 +660,13 @@ def mode_later(way, port):
     say("right", received == data())
 
 
-def mode_asyncio(port):
+def mode_asyncio(host, port):
     import asyncio
 
     async def run():
-        reader, writer = await asyncio.open_connection("127.0.0.1", int(port))
+        reader, writer = await asyncio.open_connection(host, int(port))
         say("plain", plain(writer.get_extra_info("socket").fileno()))
+        say("peer", writer.get_extra_info("peername")[0])
         writer.write(data())
         writer.write_eof()
         say("right", await reader.read() == data())

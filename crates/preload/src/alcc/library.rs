@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use cellpace_cc::{ControllerSpec, MAX_FILE_BYTES};
@@ -51,7 +51,7 @@ struct Place {
 struct Flow {
     number: u64,
     handle: FlowHandle,
-    tcp: OwnedFd,
+    tcp: Arc<OwnedFd>,
 }
 
 static CURRENT: AtomicPtr<Library> = AtomicPtr::new(std::ptr::null_mut());
@@ -154,8 +154,8 @@ impl Library {
         if status & libc::O_NONBLOCK != 0 {
             near.set_nonblocking(true).map_err(setup)?;
         }
-        let [tcp, kept] = [duplicate(fd).map_err(setup)?, duplicate(fd).map_err(setup)?];
-        let adopted = self.engine.adopt(tcp, OwnedFd::from(far), &options);
+        let tcp = Arc::new(duplicate(fd).map_err(setup)?);
+        let adopted = self.engine.adopt(tcp.clone(), OwnedFd::from(far), &options);
         let handle = adopted.map_err(|error| {
             // The engine sets flags that the program's descriptor shares.
             control(fd, libc::F_SETFL, status);
@@ -176,7 +176,7 @@ impl Library {
         {
             state.chosen.remove(&place);
         }
-        state.flows.insert(Place::of(fd)?, Flow { number: flow, handle, tcp: kept });
+        state.flows.insert(Place::of(fd)?, Flow { number: flow, handle, tcp });
         Ok(())
     }
 

@@ -1,0 +1,380 @@
+//! The thread that steers connections through the kernel driver.
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use cellpace_base::{Random, Span, Time};
+use cellpace_cc::Setup;
+use cellpace_kernel::{Kernel, KernelError, Kind, Record};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+use crate::engine::{now, spawn};
+use crate::flow::Shared;
+use crate::socket::TcpInfo;
+use crate::steered::Steered as Flow;
+use crate::{Engine, FlowHandle, FlowOptions, Outcome, TcpError};
+
+/// The kernel driver takes us for dead after a second.
+const BEAT: Span = Span::from_millis(200);
+
+/// While acks come faster than this they are read together: a window that is half a millisecond
+/// late costs less than a thread that wakes up for each of them.
+const REST: Span = Span::from_micros(500);
+
+/// Records read in one go; heartbeats and timers come between.
+const BATCH: usize = 4096;
+
+/// Figures are as old as this at most, while acks come.
+const PUBLISH: Span = Span::from_millis(5);
+
+/// A connection that the kernel driver holds, as it is when it is taken over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Steered {
+    /// Its cookie (`SO_COOKIE`).
+    pub cookie: u64,
+    /// Payload of a full segment in bytes.
+    pub mss: u32,
+    /// Headers that go with a segment, in bytes.
+    pub overhead: u32,
+    /// TCP's count of acknowledged bytes: 1 after an active connect, 0 after a passive one, and
+    /// more if something was sent since.
+    pub acked: u64,
+    /// Our address.
+    pub local: SocketAddr,
+    /// The peer's.
+    pub peer: SocketAddr,
+}
+
+/// Controllers above connections whose data stay in the kernel: windows go in, acks come out. One
+/// thread serves all of them, for as long as this lives.
+#[derive(Debug)]
+pub struct Steerer {
+    shared: Arc<Inbox>,
+    slot: (u32, u64),
+    name: String,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread and its clients share.
+#[derive(Debug)]
+struct Inbox {
+    wake: OwnedFd,
+    commands: Mutex<Vec<Command>>,
+}
+
+#[derive(Debug)]
+enum Command {
+    Add(Box<New>),
+    Stop,
+}
+
+struct New {
+    steered: Steered,
+    flow: Flow,
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for New {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("New").field("steered", &self.steered).finish_non_exhaustive()
+    }
+}
+
+impl Steerer {
+    /// Takes a place at the kernel driver.
+    ///
+    /// # Errors
+    /// Why there is none for us: not installed, not permitted, another version.
+    pub fn open() -> Result<Self, KernelError> {
+        Self::open_named(cellpace_kernel::NAME)
+    }
+
+    /// The same for a kernel driver that was installed under another name.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_named(name: &str) -> Result<Self, KernelError> {
+        let system = |doing| move |source: std::io::Error| KernelError::System { doing, source };
+        let kernel = Kernel::open_named(name)?;
+        let slot = (kernel.slot() as u32, kernel.owner());
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake = eventfd(0, flags).map_err(|e| system("making an event")(e.into()))?;
+        let shared = Arc::new(Inbox { wake, commands: Mutex::default() });
+        let server = Server::new(kernel, shared.clone());
+        let thread =
+            spawn("cellpace-steer", move || server.run()).map_err(system("starting a thread"))?;
+        Ok(Self { shared, slot, name: name.to_owned(), thread: Some(thread) })
+    }
+
+    /// The slot at the kernel driver and its owner, for programs in the kernel that put sockets
+    /// under our control.
+    pub fn slot(&self) -> (u32, u64) {
+        self.slot
+    }
+
+    /// Puts a connected TCP socket under the kernel driver, and steers it. Nothing must be on its
+    /// way yet. The descriptor is not kept.
+    ///
+    /// # Errors
+    /// When that is no TCP socket, or the kernel driver is gone. The socket is as it was.
+    pub fn take(&self, socket: impl AsFd, options: &FlowOptions) -> Result<FlowHandle, TcpError> {
+        let socket = socket.as_fd();
+        let info = TcpInfo::of(socket).map_err(TcpError::NotTcp)?;
+        let options_of = socket2::SockRef::from(&socket);
+        let address = |address: socket2::SockAddr| {
+            address
+                .as_socket()
+                .ok_or_else(|| TcpError::NotTcp(std::io::ErrorKind::Unsupported.into()))
+        };
+        let local = address(options_of.local_addr().map_err(TcpError::NotTcp)?)?;
+        let peer = address(options_of.peer_addr().map_err(TcpError::NotTcp)?)?;
+        let is_ipv6 = matches!(local.ip().to_canonical(), std::net::IpAddr::V6(_));
+        let cookie = cellpace_kernel::select_named(socket, &self.name)
+            .map_err(|source| TcpError::Setup { what: "TCP_CONGESTION", source })?;
+        let steered = Steered {
+            cookie,
+            mss: info.mss.max(1),
+            overhead: info.overhead(is_ipv6) as u32,
+            acked: info.bytes_acked,
+            local,
+            peer,
+        };
+        self.adopt(&steered, options)
+    }
+
+    /// Steers a connection that is under the kernel driver already.
+    ///
+    /// # Errors
+    /// None at present.
+    pub fn adopt(&self, steered: &Steered, options: &FlowOptions) -> Result<FlowHandle, TcpError> {
+        let (segment, overhead) = (u64::from(steered.mss), u64::from(steered.overhead));
+        let random = Random::seeded(options.seed, 0);
+        let setup = Setup { mss: segment + overhead, start: now(), random };
+        let controller = options.cc.build(setup);
+        let flow = Flow::new(controller, now(), segment, overhead, steered.acked);
+        let shared = Arc::new(Shared::default());
+        let new = New { steered: *steered, flow, shared: shared.clone() };
+        self.shared.command(Command::Add(Box::new(new)));
+        Ok(FlowHandle { shared, engine: Engine::new() })
+    }
+}
+
+impl Drop for Steerer {
+    fn drop(&mut self) {
+        self.shared.command(Command::Stop);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Inbox {
+    fn commands(&self) -> MutexGuard<'_, Vec<Command>> {
+        // Nothing that panics happens while it is held.
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn command(&self, command: Command) {
+        self.commands().push(command);
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+}
+
+/// A connection in the thread.
+struct Place {
+    flow: Flow,
+    shared: Arc<Shared>,
+    /// When it wants to be called, as it stands in the list of timers.
+    timer: Option<Time>,
+    published_at: Time,
+}
+
+/// The thread's own state.
+struct Server {
+    kernel: Kernel,
+    inbox: Arc<Inbox>,
+    places: HashMap<u64, Place>,
+    timers: BTreeSet<(Time, u64)>,
+    /// Records of the batch at hand.
+    records: Vec<Record>,
+    /// Connections of which the batch told.
+    touched: Vec<u64>,
+    /// CLOCK_MONOTONIC, in which records have their times, ahead of the engine's time.
+    ahead: u64,
+}
+
+impl Server {
+    fn new(kernel: Kernel, inbox: Arc<Inbox>) -> Self {
+        let clock = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let nanos = clock.tv_sec as u64 * 1_000_000_000 + clock.tv_nsec as u64;
+        Self {
+            kernel,
+            inbox,
+            places: HashMap::new(),
+            timers: BTreeSet::new(),
+            records: Vec::new(),
+            touched: Vec::new(),
+            ahead: nanos - now().as_nanos(),
+        }
+    }
+
+    fn run(mut self) {
+        let mut beat_at = Time::ZERO;
+        let mut rest_until = Time::ZERO;
+        loop {
+            let time = now();
+            if time >= beat_at {
+                beat_at = time + BEAT;
+                if self.kernel.beat().is_err() {
+                    return self.give_up();
+                }
+            }
+            if !self.take_commands() {
+                return;
+            }
+            if self.read(time) > 0 {
+                rest_until = time + REST;
+            }
+            self.serve_timers(now());
+            self.wait(beat_at, rest_until);
+        }
+    }
+
+    /// The kernel driver was removed, or we were taken for dead: the sockets look after
+    /// themselves.
+    fn give_up(&mut self) {
+        for place in self.places.values() {
+            place.shared.end(Outcome::Failed(libc::ENODEV));
+        }
+        for command in self.inbox.commands().drain(..) {
+            if let Command::Add(new) = command {
+                new.shared.end(Outcome::Failed(libc::ENODEV));
+            }
+        }
+    }
+
+    /// Does what was asked for. Returns false when the thread shall end.
+    fn take_commands(&mut self) -> bool {
+        let _ = rustix::io::read(&self.inbox.wake, &mut [0; 8]);
+        let commands = std::mem::take(&mut *self.inbox.commands());
+        for command in commands {
+            match command {
+                Command::Add(new) => self.add(*new),
+                Command::Stop => return false,
+            }
+        }
+        true
+    }
+
+    fn add(&mut self, new: New) {
+        let New { steered, flow, shared } = new;
+        let place = Place { flow, shared, timer: None, published_at: Time::ZERO };
+        self.places.insert(steered.cookie, place);
+        self.serve(steered.cookie, now());
+    }
+
+    /// Works in the records that wait. Returns how many there were.
+    fn read(&mut self, time: Time) -> usize {
+        let records = &mut self.records;
+        let count = self.kernel.drain(BATCH, |record| records.push(record));
+        for at in 0..self.records.len() {
+            let record = self.records[at];
+            let Some(place) = self.places.get_mut(&record.cookie) else { continue };
+            if record.kind == Kind::Release {
+                self.remove(record.cookie);
+                continue;
+            }
+            let when = Time::from_nanos(record.time_ns.saturating_sub(self.ahead));
+            place.flow.on_record(when.min(time), &record);
+            self.touched.push(record.cookie);
+        }
+        self.records.clear();
+        self.touched.sort_unstable();
+        self.touched.dedup();
+        for cookie in std::mem::take(&mut self.touched) {
+            self.serve(cookie, time);
+        }
+        count
+    }
+
+    fn serve_timers(&mut self, time: Time) {
+        while let Some(&(due, cookie)) = self.timers.first()
+            && due <= time
+        {
+            self.timers.remove(&(due, cookie));
+            if let Some(place) = self.places.get_mut(&cookie) {
+                place.timer = None;
+                place.flow.on_timer(time);
+                self.serve(cookie, time);
+            }
+        }
+    }
+
+    /// Tells the kernel what is new, and notes when the connection wants to be called.
+    fn serve(&mut self, cookie: u64, time: Time) {
+        let Some(place) = self.places.get_mut(&cookie) else { return };
+        if let Some(control) = place.flow.news() {
+            // With the table full, or the driver gone, TCP goes by RFC 5681.
+            let _ = self.kernel.control(cookie, control);
+        }
+        let timer = place.flow.next_deadline();
+        if timer != place.timer {
+            if let Some(old) = std::mem::replace(&mut place.timer, timer) {
+                self.timers.remove(&(old, cookie));
+            }
+            if let Some(new) = timer {
+                self.timers.insert((new, cookie));
+            }
+        }
+        if time >= place.published_at + PUBLISH {
+            place.publish(time);
+        }
+    }
+
+    fn remove(&mut self, cookie: u64) {
+        let Some(mut place) = self.places.remove(&cookie) else { return };
+        if let Some(timer) = place.timer {
+            self.timers.remove(&(timer, cookie));
+        }
+        place.publish(now());
+        place.shared.end(Outcome::Finished);
+    }
+
+    fn wait(&self, beat_at: Time, rest_until: Time) {
+        let time = now();
+        let timer = self.timers.first().map(|(time, _)| *time);
+        let until = timer.unwrap_or(beat_at).min(beat_at);
+        if rest_until > time {
+            // Commands wait as well; it is not for long.
+            let _ = rustix::thread::nanosleep(&timespec(rest_until.min(until).since(time)));
+            return;
+        }
+        let ring = self.kernel.as_fd();
+        let mut fds =
+            [PollFd::new(&ring, PollFlags::IN), PollFd::new(&self.inbox.wake, PollFlags::IN)];
+        // Interrupted or not: what is not reported now is reported the next time.
+        let _ = poll(&mut fds, Some(&timespec(until.since(time))));
+    }
+}
+
+impl Place {
+    fn publish(&mut self, time: Time) {
+        self.published_at = time;
+        let mut state = self.shared.lock();
+        state.stats = self.flow.stats();
+        while let Some(event) = self.flow.poll_event() {
+            state.note(event);
+        }
+    }
+}
+
+fn timespec(span: Span) -> Timespec {
+    let nanos = span.as_nanos();
+    Timespec {
+        tv_sec: i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX),
+        tv_nsec: (nanos % 1_000_000_000) as _,
+    }
+}

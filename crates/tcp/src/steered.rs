@@ -1,0 +1,225 @@
+//! A connection whose window the kernel holds, and whose data never pass here. No I/O.
+
+use cellpace_base::{Span, Time};
+use cellpace_cc::{Controller, Event};
+use cellpace_kernel::{Control, Policy, Record};
+
+use crate::FlowStats;
+use crate::gate::Gate;
+
+/// The controller of such a connection. What TCP sent is learnt from what it tells with each ack.
+pub(crate) struct Steered {
+    gate: Gate,
+    /// TCP's count of acknowledged bytes when the connection was taken over.
+    base: u64,
+    /// When TCP last told something.
+    told_at: Time,
+    /// What the kernel was last told to do.
+    told: Option<Control>,
+    tcp_cwnd: u64,
+    retransmissions: u64,
+}
+
+impl Steered {
+    /// A connection with segments of `segment` bytes of payload and `overhead` of headers, of
+    /// which TCP counts `base` bytes as acknowledged, and nothing is on its way.
+    pub(crate) fn new(
+        controller: Box<dyn Controller>,
+        now: Time,
+        segment: u64,
+        overhead: u64,
+        base: u64,
+    ) -> Self {
+        Self {
+            gate: Gate::new(controller, now, segment.max(1), overhead),
+            base,
+            told_at: now,
+            told: None,
+            tcp_cwnd: 0,
+            retransmissions: 0,
+        }
+    }
+
+    /// TCP told of an ack that it worked in at `at`, before it sent anything on account of it.
+    pub(crate) fn on_record(&mut self, at: Time, record: &Record) {
+        let at = at.max(self.told_at);
+        if record.mss > 0 {
+            self.gate.resegment(record.mss.into());
+        }
+        let acked = record.bytes_acked.saturating_sub(self.base);
+        let sent = (acked + u64::from(record.outstanding)).saturating_sub(self.gate.taken());
+        if sent > 0 {
+            self.gate.on_sent(self.sent_at(at, record), sent, record.unsent.into());
+        }
+        self.gate.on_acked(at, acked);
+        if record.sacked > 0 {
+            self.gate.on_sacked(at, record.missing.max(1) as usize, record.sacked as usize);
+        }
+        self.told_at = at;
+        self.tcp_cwnd = u64::from(record.cwnd) * self.gate.packet_bytes();
+        self.retransmissions = record.retransmitted.into();
+    }
+
+    /// When TCP sent what it has sent since it last told. While something is under way it sends
+    /// when an ack comes, and so right after it told. What follows on silence was sent an RTT
+    /// before its ack.
+    fn sent_at(&self, at: Time, record: &Record) -> Time {
+        if !self.gate.is_idle() || record.rtt_us == 0 {
+            return self.told_at;
+        }
+        let rtt = Span::from_micros(record.rtt_us.into());
+        self.told_at.max(Time::from_nanos(at.as_nanos().saturating_sub(rtt.as_nanos())))
+    }
+
+    /// Does what is due.
+    pub(crate) fn on_timer(&mut self, now: Time) {
+        self.gate.on_timer(now.max(self.told_at));
+    }
+
+    /// When that is, if ever.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.gate.next_deadline(false)
+    }
+
+    /// What the kernel shall do from now on, if that is news.
+    pub(crate) fn news(&mut self) -> Option<Control> {
+        let control = Control {
+            window: self.gate.window(),
+            pacing: self.gate.pacing(),
+            policy: Policy::Hold,
+        };
+        (self.told.replace(control) != Some(control)).then_some(control)
+    }
+
+    /// What the controller decided.
+    pub(crate) fn poll_event(&mut self) -> Option<(Time, Event)> {
+        self.gate.controller_mut().poll_event()
+    }
+
+    /// The figures.
+    pub(crate) fn stats(&self) -> FlowStats {
+        let rtt = self.gate.rtt();
+        FlowStats {
+            sent_bytes: self.gate.taken(),
+            acked_bytes: self.gate.acked(),
+            cwnd: self.gate.controller().cwnd(),
+            tcp_cwnd: self.tcp_cwnd,
+            in_flight: self.gate.in_flight(),
+            srtt: rtt.smoothed(),
+            min_rtt: rtt.minimum(),
+            retransmissions: self.retransmissions,
+            ..FlowStats::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    use cellpace_base::Random;
+    use cellpace_cc::{ControllerSpec, Setup};
+    use cellpace_kernel::{Kind, Recovery};
+    use proptest::prelude::*;
+
+    const MSS: u32 = 1448;
+
+    fn steered(cc: &str) -> Steered {
+        let spec: ControllerSpec = cc.parse().unwrap();
+        let setup = Setup { mss: 1500, start: Time::ZERO, random: Random::seeded(1, 0) };
+        Steered::new(spec.build(setup), Time::ZERO, MSS.into(), 52, 1)
+    }
+
+    /// What TCP tells when `acked` packets have been acknowledged and `outstanding` are on their
+    /// way.
+    fn record(acked: u64, outstanding: u32, rtt_ms: u32) -> Record {
+        Record {
+            cookie: 7,
+            time_ns: 0,
+            bytes_acked: 1 + acked * u64::from(MSS),
+            kind: Kind::Ack,
+            recovery: Recovery::Open,
+            app_limited: false,
+            of_retransmission: false,
+            fallback: false,
+            acked: 1,
+            lost_now: 0,
+            rtt_us: rtt_ms * 1000,
+            srtt_us: rtt_ms * 1000,
+            in_flight: outstanding,
+            delivered: acked as u32,
+            lost: 0,
+            retransmitted: 0,
+            sent: acked as u32 + outstanding,
+            unsent: 100_000,
+            mss: MSS,
+            cwnd: 10,
+            interval_us: 0,
+            interval_delivered: 0,
+            outstanding: outstanding * MSS,
+            sacked: 0,
+            missing: 0,
+        }
+    }
+
+    #[test]
+    fn the_kernel_hears_of_a_window_once() {
+        let mut steered = steered("fixed:cwnd=20pkts");
+        let control = steered.news().unwrap();
+        assert_eq!(control.window, 20 * u64::from(MSS));
+        assert_eq!(control.pacing, None);
+        assert_eq!(steered.news(), None);
+        steered.on_record(Time::from_millis(40), &record(1, 19, 40));
+        assert_eq!(steered.news(), None, "in flight and room are still twenty together");
+    }
+
+    #[test]
+    fn what_follows_on_silence_was_sent_an_rtt_before_its_ack() {
+        let mut steered = steered("fixed:cwnd=20pkts");
+        steered.on_record(Time::from_millis(9_040), &record(1, 0, 40));
+        assert_eq!(steered.stats().srtt, Some(Span::from_millis(40)));
+        // A second of silence, and ten packets of which one is acknowledged.
+        steered.on_record(Time::from_millis(10_050), &record(2, 9, 50));
+        assert_eq!(steered.stats().in_flight, 9 * 1500);
+        // While something is under way, packets follow on acks.
+        steered.on_record(Time::from_millis(10_055), &record(11, 5, 55));
+        steered.on_record(Time::from_millis(10_105), &record(16, 0, 50));
+        assert_eq!(steered.stats().min_rtt, Some(Span::from_millis(40)));
+        assert_eq!(steered.stats().in_flight, 0);
+    }
+
+    #[test]
+    fn a_hole_is_a_loss() {
+        let mut steered = steered("newreno");
+        steered.on_record(Time::from_millis(40), &record(1, 19, 40));
+        let before = steered.stats().cwnd;
+        let hole = Record { sacked: 4, missing: 1, ..record(1, 19, 40) };
+        steered.on_record(Time::from_millis(45), &hole);
+        assert!(steered.stats().cwnd < before, "{before}");
+    }
+
+    proptest! {
+        /// A path of any RTT with a window that the kernel holds: all that is sent is accounted
+        /// for, never more than once, and the RTT is the path's.
+        #[test]
+        fn the_books_balance_on_any_path(rtt in 2u64..200, window in 2u32..60, acks in 1usize..400) {
+            let mut steered = steered("fixed:cwnd=20pkts");
+            let mut on_path: VecDeque<u64> = (0..u64::from(window)).map(|_| rtt * 1000).collect();
+            let mut acked = 0;
+            for _ in 0..acks {
+                let at = on_path.pop_front().unwrap();
+                acked += 1;
+                let told = record(acked, on_path.len() as u32, rtt as u32);
+                steered.on_record(Time::from_micros(at), &told);
+                // What the ack released is sent then.
+                on_path.push_back(at + rtt * 1000);
+            }
+            let stats = steered.stats();
+            prop_assert_eq!(stats.acked_bytes, acked * u64::from(MSS));
+            prop_assert_eq!(stats.in_flight, (stats.sent_bytes - stats.acked_bytes) / u64::from(MSS) * 1500);
+            prop_assert_eq!(stats.min_rtt, Some(Span::from_millis(rtt)));
+            prop_assert!(stats.srtt.unwrap() < Span::from_millis(rtt) + Span::from_micros(1));
+        }
+    }
+}
