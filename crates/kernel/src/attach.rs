@@ -13,6 +13,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenO
 use thiserror::Error;
 
 use crate::cgroup::{self, CgroupError};
+use crate::facts::Facts;
 use crate::layout::NAME_BYTES;
 use crate::ring::Ring;
 use crate::status::open;
@@ -28,6 +29,16 @@ const RULES_BYTES: usize = 552;
 const ANNOUNCEMENT_BYTES: usize = 64;
 /// `ANNOUNCEMENTS` of bpf/attach.bpf.c.
 const RING_BYTES: usize = 1 << 20;
+
+/// Names of the capabilities that attaching needs and the process with these facts lacks.
+pub fn missing_capabilities(facts: &Facts) -> Vec<&'static str> {
+    const NET_ADMIN: u32 = 12;
+    let mut missing = facts.missing_capabilities();
+    if facts.capabilities & (1 << NET_ADMIN) == 0 {
+        missing.push("CAP_NET_ADMIN");
+    }
+    missing
+}
 
 /// Which connections, and whose they shall be.
 #[derive(Debug, Clone)]

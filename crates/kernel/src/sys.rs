@@ -14,6 +14,8 @@ const MAP_UPDATE_ELEM: libc::c_long = 2;
 const MAP_DELETE_ELEM: libc::c_long = 3;
 const MAP_GET_NEXT_KEY: libc::c_long = 4;
 const OBJ_GET: libc::c_long = 7;
+/// Flag of an update: BPF_EXIST.
+const EXIST: u64 = 2;
 
 /// Argument of the commands about elements of maps.
 #[repr(C)]
@@ -61,6 +63,13 @@ impl Map {
 
     pub(crate) fn update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
         let element = self.element(key, value.as_ptr() as u64);
+        // SAFETY: callers give keys and values of the map's sizes, and both outlive the call.
+        unsafe { bpf(MAP_UPDATE_ELEM, &element) }.map(drop)
+    }
+
+    /// The same where there is a value already; else `NotFound`.
+    pub(crate) fn replace(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        let element = Element { flags: EXIST, ..self.element(key, value.as_ptr() as u64) };
         // SAFETY: callers give keys and values of the map's sizes, and both outlive the call.
         unsafe { bpf(MAP_UPDATE_ELEM, &element) }.map(drop)
     }
