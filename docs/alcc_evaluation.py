@@ -4,9 +4,9 @@
     python3 docs/alcc_evaluation.py path/to/cellpace OUT.json [full] [PART...]
 
 Every run has a network namespace and an emulated link of its own. Without `full` three runs of a
-minute per cell, with it twenty. With PARTs (loopback, cost, tunnels, simulated, web, sprout,
-cells) only those are
-measured anew. The pages are filled from OUT.json by regenerate.py.
+minute per cell, with it twenty. With PARTs (loopback, cost, tunnels, simulated, web, sprout, cells,
+loss) only those are measured anew. The pages are filled from OUT.json by regenerate.py. The kernel
+driver is installed for the time if it is not, which needs a cellpace with the feature `kernel`.
 """
 import json
 import os
@@ -26,7 +26,7 @@ MEASURED = ["city-drive", "highway-3g", "beachfront-walk", "campus-walk", "rapid
             "verizon-lte-short"]
 SERVER = f"python3 {HERE}/alcc_server.py"
 # Real packets on links of about 10 Mbit/s: so many at once keep two cores a quarter busy.
-AT_ONCE = 5
+AT_ONCE = 6
 SECONDS = 60
 
 
@@ -64,8 +64,11 @@ def link(options, server, client, seconds, folder):
 DOWNLOAD = 'exec cat </dev/tcp/$CELLPACE_HOST/9000 >/dev/null'
 
 
-def alcc(cc, below, options, seconds, folder):
-    server = f"'{CELLPACE}' run --cc {cc} --drain 1s --json $FLOWS -- {SERVER} 9000 {below}"
+def alcc(cc, how, options, seconds, folder):
+    """Under `cellpace run`. What TCP itself uses is Cubic for the system, unless `how` says else."""
+    below = how if how in ("reno", "bbr") else "cubic"
+    how = {"gate": "--driver gate", "kernel": "--driver kernel"}.get(how, "--driver gate --below keep")
+    server = f"'{CELLPACE}' run {how} --cc {cc} --drain 1s --json $FLOWS -- {SERVER} 9000 {below}"
     return link(options, server, DOWNLOAD, seconds, folder)
 
 
@@ -101,8 +104,7 @@ def mean(runs, key):
 
 def summary(runs):
     keys = ("throughput", "utilization", "p50", "p95")
-    text = {key: {"mean": mean(runs, key), "least": min(run[key] for run in runs),
-                  "most": max(run[key] for run in runs)} for key in keys}
+    text = {key: {"mean": mean(runs, key), "runs": [run[key] for run in runs]} for key in keys}
     flows = [flow for run in runs for flow in run["flows"]]
     if flows:
         text["tcp_cwnd_kb"] = min(flow["tcp_cwnd_bytes"] for flow in flows) / 1e3
@@ -127,13 +129,14 @@ def against_native(repeats):
             path = f"--trace {TRACES}/{trace}.down"
             for cc in ("verus:r=2", "copa"):
                 jobs.append((f"native/{trace}/{cc}", native, cc, path, SECONDS))
-                jobs.append((f"cubic/{trace}/{cc}", alcc, cc, "cubic", path, SECONDS))
+                jobs += [(f"{how}/{trace}/{cc}", alcc, cc, how, path, SECONDS)
+                         for how in ("gate", "kernel")]
     return jobs
 
 
 def framed(cc, options, seconds, folder):
     """Both ends under cellpace, with acks inside the stream."""
-    under = f"{CELLPACE} run --driver client-server --cc {cc}"
+    under = f"{CELLPACE} run --driver client-server --below keep --cc {cc}"
     server = f"{under} --drain 1s --json $FLOWS -- {SERVER} 9000 cubic"
     client = f"exec {under} --out 9000 -- {TUNNEL} read $CELLPACE_HOST 9000 {seconds} {folder}/bytes"
     return link(options, server, client, seconds, folder)
@@ -152,7 +155,7 @@ def above_others(repeats):
         for trace in MEASURED:
             path = f"--trace {TRACES}/{trace}.down"
             jobs += [(f"{below}/{trace}/{cc}", alcc, cc, below, path, SECONDS)
-                     for cc in ("verus:r=2", "copa") for below in ("reno", "bbr")]
+                     for cc in ("verus:r=2", "copa") for below in ("cubic", "reno", "bbr")]
     return jobs
 
 
@@ -166,7 +169,7 @@ http {{ access_log off; sendfile {sendfile}; client_body_temp_path {folder}/body
 """
 
 
-def nginx(cc, options, seconds, size, folder, sendfile="on"):
+def nginx(cc, options, seconds, size, folder, driver="gate", sendfile="on"):
     """nginx and curl, unmodified. CPU seconds are those of everything outside the link."""
     (folder / "nginx.conf").write_text(NGINX.format(folder=folder, sendfile=sendfile))
     folder.chmod(0o755)
@@ -174,7 +177,7 @@ def nginx(cc, options, seconds, size, folder, sendfile="on"):
         file.truncate(size)
     server = f"{SERVER} 9000 cubic {folder}/nginx.conf"
     if cc:
-        server = f"'{CELLPACE}' run --cc {cc} --drain 1s --json $FLOWS -- {server}"
+        server = f"'{CELLPACE}' run --driver {driver} --cc {cc} --drain 1s --json $FLOWS -- {server}"
     cpu = folder / "cpu"
     timed = f"/usr/bin/env bash -c 'trap : TERM; {quoted(server)} & s=$!; wait $s; kill $s; wait $s; times >{cpu}'"
     client = f"while :; do curl -s -o /dev/null http://$CELLPACE_HOST:9000/file; done"
@@ -195,8 +198,11 @@ def seconds_of(word):
 
 def web(repeats):
     path = f"--trace {TRACES}/city-drive.down"
-    return [(f"nginx/{cc or 'plain'}", nginx, cc, path, SECONDS, 1 << 30)
-            for _ in range(repeats) for cc in (None, "verus:r=2", "verus:r=4", "copa")]
+    ways = [("plain", None, "gate")]
+    ways += [(f"{cc}{mark}", cc, driver) for cc in ("verus:r=2", "verus:r=4", "copa")
+             for driver, mark in (("gate", ""), ("kernel", ", kernel driver"))]
+    return [(f"nginx/{name}", nginx, cc, path, SECONDS, 1 << 30, driver)
+            for _ in range(repeats) for name, cc, driver in ways]
 
 
 TUNNEL = f"python3 {HERE}/alcc_tunnel.py"
@@ -204,7 +210,7 @@ TUNNEL = f"python3 {HERE}/alcc_tunnel.py"
 
 def tunnel(first, second, seconds, folder):
     """Two flows in one TCP tunnel through 40 Mbit/s: bytes a second of each."""
-    servers = {"alcc": f"'{CELLPACE}' run --cc copa --drain 1s -- {SERVER} 9000 cubic",
+    servers = {"alcc": f"'{CELLPACE}' run --driver gate --cc copa --drain 1s -- {SERVER} 9000 cubic",
                "native": f"'{CELLPACE}' send --listen 0.0.0.0:9000 --mtu 1400 --cc copa --duration 1h",
                "plain": f"{SERVER} 9001 cubic", "onoff": f"{TUNNEL} onoff 9001 10 5 5"}
     readers = {"alcc": f"{TUNNEL} read 10.9.0.1 9000 {seconds} {folder}/first",
@@ -229,23 +235,29 @@ def tunnel(first, second, seconds, folder):
 def cost():
     """CPU of the server's side per GB at 100 Mbit/s, and of a core at 10 Mbit/s: one at a time."""
     found = {}
-    for name, rate, seconds in (("100mbit", "100mbit", 32), ("10mbit", "10mbit", 32)):
-        for cc in (None, "verus:r=2", "copa"):
+    ways = [("plain", None, "gate"), ("verus:r=2", "verus:r=2", "gate"), ("copa", "copa", "gate"),
+            ("verus:r=2, kernel driver", "verus:r=2", "kernel"),
+            ("copa, kernel driver", "copa", "kernel"), ("plain again", None, "gate")]
+    seconds = 32
+    for rate in ("100mbit", "10mbit"):
+        for name, cc, driver in ways:
             with tempfile.TemporaryDirectory() as folder:
-                run = nginx(cc, f"--rate {rate}", seconds, 1 << 32, Path(folder))
+                run = nginx(cc, f"--rate {rate}", seconds, 1 << 32, Path(folder), driver)
             moved = run["throughput"] * (seconds - 2) / 8e3
-            found[f"{name}/{cc or 'plain'}"] = {
+            found[f"{rate}/{name}"] = {
                 "throughput": run["throughput"], "cpu_s": run["cpu"], "gb": moved,
                 "cpu_per_gb": run["cpu"] / moved, "core": run["cpu"] / seconds}
-            print(name, cc, found[f"{name}/{cc or 'plain'}"], flush=True)
+            print(rate, name, found[f"{rate}/{name}"], flush=True)
     return found
 
 
 def loopback():
     """Without a bottleneck: Gbit/s from nginx to a reader over loopback."""
     found = {}
-    for name, options in (("plain", None), ("cubic", "--cc cubic"), ("fixed", "--cc fixed:cwnd=4MB"),
-                          ("excluded", "--cc verus --in 1")):
+    for name, options in (("plain", None), ("cubic", "--driver gate --cc cubic"),
+                          ("fixed", "--driver gate --cc fixed:cwnd=4MB"),
+                          ("fixed, kernel driver", "--driver kernel --cc fixed:cwnd=4MB"),
+                          ("excluded", "--driver gate --cc verus --in 1")):
         with tempfile.TemporaryDirectory() as folder:
             folder = Path(folder)
             (folder / "nginx.conf").write_text(NGINX.format(folder=folder, sendfile="on"))
@@ -273,6 +285,30 @@ def tunnels():
             for first in ("alcc", "native") for second in ("plain", "onoff")]
     return {name: {which: runs[0][which] for which in ("first", "second")}
             for name, runs in many(jobs).items()}
+
+
+def loss():
+    """Random loss, at which the TCP below backs off and holds a controller down (section 5.8)."""
+    jobs = []
+    for path in (f"--trace {TRACES}/verizon-lte-short.down", "--rate 12mbit"):
+        for percent in ("0", "0.1", "0.5", "1", "2"):
+            options, seconds = f"{path} --loss {percent}%", SECONDS // 2
+            name = f"{path.split('/')[-1]}/{percent}"
+            jobs += [(f"{name}/{below}", plain, below, options, seconds) for below in ("cubic", "bbr")]
+            for cc in ("verus:r=2", "copa"):
+                jobs.append((f"{name}/{cc}/native", native, cc, options, seconds))
+                jobs += [(f"{name}/{cc}/{how}", alcc, cc, how, options, seconds)
+                         for how in ("gate", "kernel")]
+    return summaries(jobs)
+
+
+def with_kernel_driver():
+    """Installs the kernel driver if it is not there. Returns whether it has to be removed."""
+    status = subprocess.run([CELLPACE, "kernel", "status", "--json"], capture_output=True, text=True)
+    if json.loads(status.stdout)["uses"] == "kernel":
+        return False
+    subprocess.run([CELLPACE, "kernel", "install"], check=True)
+    return True
 
 
 def cells(repeats):
@@ -303,16 +339,21 @@ def main():
     repeats = 20 if "full" in words else 3
     parts = {"loopback": loopback, "cost": cost, "tunnels": tunnels, "simulated": simulated,
              "web": lambda: summaries(web(repeats)), "sprout": lambda: summaries(sprout(repeats)),
-             "cells": lambda: cells(repeats)}
+             "cells": lambda: cells(repeats), "loss": loss}
     wanted = [word for word in words if word in parts] or list(parts)
     if shutil.which("nginx") is None or os.geteuid() != 0 or not TRACES:
         sys.exit("needs root, nginx and the real traces (CELLPACE_TRACES)")
     document = json.loads(out.read_text()) if out.exists() else {}
-    for part in wanted:
-        document[part] = parts[part]()
-        aside = out.with_suffix(".new")
-        aside.write_text(json.dumps(document, indent=1) + "\n")
-        aside.replace(out)
+    remove = with_kernel_driver()
+    try:
+        for part in wanted:
+            document[part] = parts[part]()
+            aside = out.with_suffix(".new")
+            aside.write_text(json.dumps(document, indent=1) + "\n")
+            aside.replace(out)
+    finally:
+        if remove:
+            subprocess.run([CELLPACE, "kernel", "remove"], check=False)
 
 
 if __name__ == "__main__":

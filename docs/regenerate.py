@@ -451,6 +451,69 @@ def tunnels(runs):
     return text + table(["Copa", "beside", "Copa's Mbit/s", "the other's", "Jain's index"], rows)
 
 
+def against_native(cells, simulated, mean, shown):
+    keys = ("throughput", "p50", "p95")
+    text = "\n### Above TCP against native\n\n"
+    text += (f"Means of {max(cell['runs'] for cell in cells.values())} runs of 60 s: Mbit/s / median / p95 of the queue "
+             "delay in ms; in brackets the same as a share of native's. *Gate* is what `cellpace run` does without the "
+             "kernel driver, above the kernel's Cubic: Reno until the first loss, Cubic from then on. Cubic, Reno and BBR "
+             "alone below the gate (`--below`): one run. Through the kernel driver the receiver acknowledges every second "
+             "packet, as TCP's do; the last column is what this alone does in the simulator, as a share likewise.\n\n")
+    traces = list(dict.fromkeys(name.split("/")[1] for name in cells if name.startswith("native/")))
+    rows, good, overlap = [], {}, {}
+    for cc in ("verus:r=2", "copa"):
+        for trace in traces:
+            own = cells[f"native/{trace}/{cc}"]
+            row = [f"`{cc}`", trace, shown(own)]
+            for how in ("gate", "kernel", "cubic", "reno", "bbr"):
+                cell = cells.get(f"{how}/{trace}/{cc}")
+                if cell is None:
+                    row.append("–")
+                    continue
+                share = [mean(cell, key) / mean(own, key) for key in keys]
+                row.append(f"{shown(cell)}<br>({share[0]:.2f} / {share[1]:.2f} / {share[2]:.2f})")
+                bounds = (0.02, 0.05, 0.2) if how == "kernel" else (0.03, 0.1, 0.2)
+                for key, value, most in zip(keys, share, bounds):
+                    good.setdefault(how, {}).setdefault(key, []).append(abs(value - 1) <= most)
+                for key in keys:
+                    mine, its = cell[key]["runs"], own[key]["runs"]
+                    overlap.setdefault(how, {}).setdefault(key, []).append(
+                        min(mine) <= max(its) and min(its) <= max(mine))
+            every, delayed = (simulated[f"{acks}/{trace}/{cc}"] for acks in ("every", "delayed:40ms"))
+            row.append(" / ".join(f"{delayed[key] / every[key]:.2f}" for key in keys))
+            rows.append(row)
+    text += table(["controller", "trace", "native", "gate", "kernel driver", "above Cubic alone", "above Reno",
+                   "above BBR", "simulated: delayed acks"], rows)
+    count = len(traces) * 2
+    for how, name, bounds in (("gate", "the gate", "3 % of native's throughput, 10 % of its median and 20 % of its p95"),
+                              ("kernel", "the kernel driver", "2 %, 5 % and 20 %")):
+        told, met = (", ".join(f"{key} in {sum(cells_of[how][key])}" for key in keys) for cells_of in (good, overlap))
+        text += (f"\nOf {count} cells with {name}, so many are within {bounds}: {told}. The ranges of its runs and of "
+                 f"native's meet: {met}.\n")
+    return text
+
+
+def lossy(runs, mean):
+    text = ("\n### Random loss (section 5.8, figure 20)\n\nBase RTT 40 ms, 2 MB drop-tail, 30 s, one run a cell: Mbit/s / "
+            "median / p95 of the queue delay in ms; in brackets the throughput as a share of native's.\n\n")
+    shown = lambda cell: f"{mean(cell, 'throughput'):.2f} / {mean(cell, 'p50'):.0f} / {mean(cell, 'p95'):.0f}"
+    rows = []
+    for path, percent in dict.fromkeys(tuple(name.split("/")[:2]) for name in runs):
+        where = f"{path}/{percent}"
+        label = path.removeprefix("--rate ").removesuffix(".down")
+        row = [label, f"{percent} %"]
+        row += [shown(runs[f"{where}/{below}"]) for below in ("cubic", "bbr")]
+        for cc in ("verus:r=2", "copa"):
+            own = runs[f"{where}/{cc}/native"]
+            row.append(shown(own))
+            for how in ("gate", "kernel"):
+                cell = runs[f"{where}/{cc}/{how}"]
+                row.append(f"{shown(cell)}<br>({mean(cell, 'throughput') / mean(own, 'throughput'):.2f})")
+        rows.append(row)
+    return text + table(["link", "loss", "Cubic", "BBR", "Verus: native", "gate", "kernel driver", "Copa: native", "gate",
+                         "kernel driver"], rows)
+
+
 def above_tcp():
     document = json.loads((ROOT / "docs" / "alcc.json").read_text())
     cells = document["cells"]
@@ -474,42 +537,14 @@ def above_tcp():
             for name, cell in web.items()]
     text += table(["controller", "Mbit/s / median / p95", "throughput of plain's", "p95 below plain's, times"], rows)
 
-    text += "\n### Above TCP against native\n\n"
-    text += (f"Means of {max(cell['runs'] for cell in cells.values())} runs of 60 s: Mbit/s / median / p95 of the queue "
-             "delay in ms; in brackets the same as a share of native's. Reno and BBR: one run. TCP "
-             "acknowledges every second packet, our own transport every one; the last column is what this alone does in "
-             "the simulator, as a share likewise.\n\n")
-    traces = list(dict.fromkeys(name.split("/")[1] for name in cells if name.startswith("native/")))
-    rows, good = [], {}
-    for cc in ("verus:r=2", "copa"):
-        for trace in traces:
-            own = cells[f"native/{trace}/{cc}"]
-            row = [f"`{cc}`", trace, shown(own)]
-            for below in ("cubic", "reno", "bbr"):
-                cell = cells.get(f"{below}/{trace}/{cc}")
-                if cell is None:
-                    row.append("–")
-                    continue
-                share = [mean(cell, key) / mean(own, key) for key in ("throughput", "p50", "p95")]
-                row.append(f"{shown(cell)}<br>({share[0]:.2f} / {share[1]:.2f} / {share[2]:.2f})")
-                if below == "cubic":
-                    for key, value, most in zip(("throughput", "median", "p95"), share, (0.03, 0.1, 0.2)):
-                        good.setdefault(key, []).append(abs(value - 1) <= most)
-            every, delayed = (document["simulated"][f"{acks}/{trace}/{cc}"] for acks in ("every", "delayed:40ms"))
-            row.append(" / ".join(f"{delayed[key] / every[key]:.2f}" for key in ("throughput", "p50", "p95")))
-            rows.append(row)
-    text += table(["controller", "trace", "native", "above Cubic", "above Reno", "above BBR",
-                   "simulated: delayed acks"], rows)
-    told = ", ".join(f"{key} in {sum(values)}" for key, values in good.items())
-    text += (f"\nOf {len(traces) * 2} cells above Cubic, so many are within 3 % of native's throughput, 10 % of its median "
-             f"and 20 % of its p95: {told}.\n")
+    text += against_native(cells, document["simulated"], mean, shown)
 
     own, ours = document["sprout"]["sprout/native"], document["sprout"]["sprout/client-server"]
     text += (f"\nSprout on rapid-change, whose receiver must answer: native {shown(own)}, above TCP with acks inside the "
              f"stream (`--driver client-server` at both ends) {shown(ours)}.\n")
 
-    if "tunnels" in document:
-        text += tunnels(document["tunnels"])
+    text += lossy(document["loss"], mean)
+    text += tunnels(document["tunnels"])
 
     text += "\n### Cost\n\n"
     rows = []
@@ -519,7 +554,8 @@ def above_tcp():
             if name.startswith(rate):
                 rows.append([rate, f"`{name.split('/')[1]}`", f"{cell['throughput']:.1f}", f"{cell['cpu_per_gb']:.2f}",
                              f"{cell['cpu_per_gb'] - plain['cpu_per_gb']:+.2f}", f"{100 * cell['core']:.2f} %"])
-    text += "CPU seconds, user and system, of nginx and `cellpace run` together.\n\n"
+    text += ("CPU seconds, user and system, of nginx (with sendfile) and `cellpace run` together, one run after the other; "
+             "plain nginx first and last.\n\n")
     text += table(["link", "controller", "Mbit/s", "s per GB", "above plain", "of a core"], rows)
     text += "\nOver loopback, one flow, Gbit/s: " + ", ".join(
         f"{name} {value:.1f}" for name, value in document["loopback"].items()) + ".\n"

@@ -1,16 +1,18 @@
 //! The options that say how a connection is controlled, for all commands that do so above TCP.
 
 use cellpace_base::parse_bytes;
-use cellpace_tcp::{Below, FlowOptions, Share, granted_send_buffer};
+use cellpace_tcp::{Below, FlowOptions, Share, Steerer, granted_send_buffer};
 use clap::{Args, ValueEnum};
 
 use crate::error::Failure;
 use crate::load;
 use crate::output::complain;
 
-/// Where acks come from.
+/// Where acks come from, and who keeps to the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Driver {
+    Auto,
+    Kernel,
     Gate,
     ClientServer,
 }
@@ -21,12 +23,17 @@ pub(crate) struct FlowArgs {
     /// The controller
     #[arg(long, value_name = "CONTROLLER", default_value = "verus")]
     cc: String,
-    /// How the controller learns what arrived: from TCP's acks, or from acks inside the stream,
-    /// which the other end's cellpace must understand and which sprout needs
-    #[arg(long, value_enum, default_value_t = Driver::Gate)]
+    /// How the controller learns what arrived and has its way: by the kernel driver (see
+    /// `cellpace kernel`), by a gate in front of TCP, or by acks inside the stream, which the
+    /// other end's cellpace must understand and which sprout needs. auto: the kernel driver if it
+    /// is installed, for us, and no other option needs the gate; else the gate
+    #[arg(long, value_enum, default_value_t = Driver::Auto)]
     driver: Driver,
+    /// Name of the kernel driver's congestion control
+    #[arg(long, value_name = "NAME", default_value = cellpace_kernel::NAME, hide = true)]
+    driver_name: String,
     /// Connections to the same peer share one controller's window instead of having one each
-    #[arg(long, conflicts_with = "driver")]
+    #[arg(long)]
     share: bool,
     /// What TCP itself uses below the controller: auto (as it is, but Reno in place of Cubic until
     /// the first loss, because Cubic ends its slow start when delay grows), keep (as it is), or a
@@ -63,6 +70,11 @@ impl FlowArgs {
                 cc.info().name
             )));
         }
+        if let (Some(option), Driver::Kernel | Driver::ClientServer) = (self.gated(), self.driver)
+            && (self.driver == Driver::Kernel || self.share)
+        {
+            return Err(Failure::usage(format!("{option}: only with --driver gate")));
+        }
         self.warn_of_small_buffer();
         let share = self.share.then_some(Share { weight: 1 });
         Ok(FlowOptions {
@@ -77,6 +89,41 @@ impl FlowArgs {
     /// Whether acks come inside the stream.
     pub(crate) fn is_framed(&self) -> bool {
         self.driver == Driver::ClientServer
+    }
+
+    /// A place at the kernel driver, if it is to be used.
+    pub(crate) fn steerer(&self) -> Result<Option<Steerer>, Failure> {
+        match self.driver {
+            Driver::Kernel => {
+                Steerer::open_named(&self.driver_name).map(Some).map_err(Failure::failed)
+            }
+            // Why not, `cellpace kernel status` tells.
+            Driver::Auto if self.gated().is_none() => {
+                Ok(Steerer::open_named(&self.driver_name).ok())
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// For a command that passes all data on itself.
+    pub(crate) fn refuse_kernel(&self) -> Result<(), Failure> {
+        match self.driver {
+            Driver::Kernel => Err(Failure::usage(
+                "--driver kernel: the proxy passes data on itself; `cellpace run` and `cellpace \
+                 attach` use the kernel driver",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The option that only the gate can do, if one was given.
+    fn gated(&self) -> Option<&'static str> {
+        let options = [
+            ("--share", self.share),
+            ("--sndbuf", self.sndbuf.is_some()),
+            ("--below", self.below != Below::default()),
+        ];
+        options.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
     }
 
     /// The limit is the system's and the same for all connections: one question, one warning.

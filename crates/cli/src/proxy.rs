@@ -211,6 +211,7 @@ fn redirect(args: &ProxyArgs, listen: &[SocketAddr]) -> Redirect {
 }
 
 fn config(args: &ProxyArgs) -> Result<Config, Failure> {
+    args.flow.refuse_kernel()?;
     Ok(Config {
         listen: args.listen.clone(),
         mode: mode(args)?,

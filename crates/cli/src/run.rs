@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cellpace_base::{Span, parse_span};
@@ -104,10 +105,13 @@ fn start(args: &RunArgs, options: FlowOptions, rules: &Rules) -> Result<ExitCode
     let report = Report::open(args).map_err(Stop::Failure)?;
     let launch = Launch::prepare()?;
     let framed = args.flow.is_framed();
-    let workers = args.workers;
-    let config = BrokerConfig { framed, workers, ..BrokerConfig::new(options) };
+    // After `prepare`: it has a thread.
+    let steerer = args.flow.steerer().map_err(Stop::Failure)?.map(Arc::new);
+    // Through the kernel driver connections need no descriptors here.
+    let workers = if steerer.is_some() { 1 } else { args.workers };
+    let config = BrokerConfig { framed, steerer, workers, ..BrokerConfig::new(options) };
     let engine = args.max_flows.map_or_else(Engine::new, |most| Engine::limited(most as usize));
-    let broker = Broker::start(&engine, &config, move |closed| report.tell(&closed))?;
+    let broker = Broker::start(&engine, &config, move |closed| report.tell(&closed, framed))?;
     let running = launch.start(&args.program, &library, &broker, rules)?;
     let finish = running.wait(&broker, Duration::from_nanos(args.drain.as_nanos()))?;
     if finish.cut > 0 {
@@ -182,13 +186,13 @@ impl Report {
         Ok(Self { log: args.log, json: args.json.as_ref().map(create).transpose()? })
     }
 
-    fn tell(&self, closed: &Closed) {
+    fn tell(&self, closed: &Closed, framed: bool) {
         if self.log {
             complain(&line(closed));
         }
         if let Some(mut file) = self.json.as_ref() {
             // A full disk must not end the connections.
-            let _ = writeln!(file, "{}", object(closed));
+            let _ = writeln!(file, "{}", object(closed, framed));
         }
     }
 }
@@ -225,7 +229,7 @@ fn outcome(closed: &Closed) -> String {
     }
 }
 
-fn object(closed: &Closed) -> serde_json::Value {
+fn object(closed: &Closed, framed: bool) -> serde_json::Value {
     let Closed { connection, age, stats, .. } = closed;
     json!({
         "schema": "cellpace.run/1",
@@ -246,6 +250,7 @@ fn object(closed: &Closed) -> serde_json::Value {
         "refusals": stats.blocks,
         // As granted, where --sndbuf chose.
         "sndbuf_bytes": stats.send_buffer,
+        "driver": if closed.steered { "kernel" } else if framed { "client-server" } else { "gate" },
         "outcome": outcome(closed),
     })
 }

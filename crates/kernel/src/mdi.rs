@@ -147,6 +147,9 @@ pub fn install(settings: &Settings) -> Result<Done, MdiError> {
 /// When the pin cannot be removed, or something else holds the congestion control, too.
 pub fn remove(name: &str) -> Result<bool, MdiError> {
     let pin = pins(name);
+    if !pin.exists() {
+        return Ok(false);
+    }
     if let Ok(link) = Link::open(&pin) {
         // Before Linux 6.11 it cannot be detached and is when its last holder is gone.
         let _ = link.detach();

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cellpace_tcp::{DriverChoice, Engine, FlowHandle, FlowOptions, FlowStats, Outcome};
+use cellpace_tcp::{DriverChoice, Engine, FlowHandle, FlowOptions, FlowStats, Outcome, Steerer};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
@@ -39,6 +39,9 @@ pub struct BrokerConfig {
     /// and what it accepts answers to one and is plain without. In `options` the driver is not
     /// looked at.
     pub framed: bool,
+    /// The kernel driver, where it is to be used: connections then stay with the program, and
+    /// only their windows are ours. What it cannot take, the engine takes. With one worker only.
+    pub steerer: Option<Arc<Steerer>>,
     /// Clients that are served at a time; more wait.
     pub most_clients: usize,
     /// How long a client may take to say what it wants.
@@ -56,6 +59,7 @@ impl BrokerConfig {
         Self {
             options,
             framed: false,
+            steerer: None,
             most_clients: 256,
             patience: Duration::from_secs(1),
             workers: 1,
@@ -89,6 +93,8 @@ pub struct Closed {
     pub outcome: Option<Outcome>,
     /// It had not ended when [`Broker::cut`] was called.
     pub cut: bool,
+    /// It was steered through the kernel driver, and its data stayed with the program.
+    pub steered: bool,
 }
 
 /// Serves the control socket, with one thread, or several, with one each.
@@ -344,8 +350,8 @@ struct Flow {
     connection: Adopted,
     since: Instant,
     handle: FlowHandle,
-    /// The TCP socket, the same as the engine's, to be lent out.
-    tcp: Arc<OwnedFd>,
+    /// The TCP socket, the same as the engine's, to be lent out; none where the program has it.
+    tcp: Option<Arc<OwnedFd>>,
     /// When TCP was last asked whether it is closed.
     asked: Instant,
 }
@@ -494,6 +500,10 @@ impl Server {
                     refuse(client);
                 }
             }
+            // The program goes on with its own socket.
+            (Ask::Adopt { outgoing, .. }, Some(tcp)) if self.steer(&tcp, outgoing).is_some() => {
+                refuse(client);
+            }
             (Ask::Adopt { nonblocking, outgoing, .. }, Some(tcp)) => {
                 let adopted = self.adopt(client, tcp, nonblocking, outgoing);
                 if adopted.is_none() {
@@ -534,6 +544,22 @@ impl Server {
         Some(())
     }
 
+    /// Has the kernel driver hold a connection; `None` if that cannot be.
+    fn steer(&mut self, tcp: &OwnedFd, outgoing: bool) -> Option<()> {
+        let steerer = self.config.steerer.as_ref()?;
+        let (local, peer) = addresses(tcp.as_fd())?;
+        let flow = self.next_flow;
+        let mut options = self.config.options.clone();
+        options.seed = options.seed.wrapping_add(flow - 1);
+        let handle = steerer.take(tcp, &options).ok()?;
+        self.next_flow += self.step;
+        let connection = Adopted { flow, outgoing, local, peer };
+        let since = Instant::now();
+        self.flows.insert(flow, Flow { connection, since, handle, tcp: None, asked: since });
+        self.shared.set_open(self.flows.len());
+        Some(())
+    }
+
     /// Has the engine serve a connection.
     fn start(
         &mut self,
@@ -547,6 +573,7 @@ impl Server {
         options.seed = options.seed.wrapping_add(flow - 1);
         options.driver = self.driver(connection.outgoing);
         let handle = self.engine.adopt(tcp.clone(), far, &options).ok()?;
+        let tcp = Some(tcp);
         self.flows.insert(flow, Flow { connection, since, handle, tcp, asked: Instant::now() });
         self.shared.set_open(self.flows.len());
         Some(())
@@ -619,7 +646,7 @@ impl Server {
 
     /// The TCP socket of a flow in whichever state.
     fn tcp(&self, flow: u64) -> Option<&OwnedFd> {
-        let running = self.flows.get(&flow).map(|flow| &flow.tcp);
+        let running = self.flows.get(&flow).and_then(|flow| flow.tcp.as_ref());
         let opening = || self.openings.get(&flow).map(|opening| &opening.tcp);
         let failed = || self.failed.iter().find(|failed| failed.flow == flow);
         running.or_else(opening).or_else(|| failed().map(|failed| &failed.tcp)).map(|tcp| &**tcp)
@@ -669,7 +696,8 @@ impl Server {
             if is_due {
                 flow.asked = now;
             }
-            let has_ended = outcome.is_some() || is_due && is_closed(&flow.tcp);
+            let has_ended =
+                outcome.is_some() || is_due && flow.tcp.as_ref().is_some_and(|tcp| is_closed(tcp));
             if has_ended {
                 tell(closed, flow.closed(outcome, false));
             }
@@ -703,6 +731,7 @@ impl Flow {
             stats: self.handle.stats(),
             outcome,
             cut,
+            steered: self.tcp.is_none(),
         }
     }
 }

@@ -186,22 +186,27 @@ impl Gate {
 
     /// TCP took `count` bytes of the `queued` ones.
     pub(crate) fn on_taken(&mut self, now: Time, count: usize, queued: usize) {
+        self.latest = self.latest.max(now);
+        self.take(self.latest, count, queued);
+    }
+
+    fn take(&mut self, when: Time, count: usize, queued: usize) {
         let there = self.taken + queued as u64;
         self.taken += count as u64;
-        self.latest = self.latest.max(now);
         while self.cut < self.taken {
             let end = (self.cut + self.segment).min(self.call_end);
             let bytes = end - self.cut + self.overhead;
             self.cut = end;
-            self.send(bytes, end, false, end == there);
+            self.send(when, bytes, end, false, end == there);
         }
     }
 
     /// TCP, which has the application's data itself, has sent `count` bytes since it last told,
-    /// about `when`; `unsent` more wait.
+    /// about `when`, which may be before the controller last heard of anything; `unsent` more
+    /// wait.
     pub(crate) fn on_sent(&mut self, when: Time, count: u64, unsent: u64) {
         self.call_end = self.taken + count;
-        self.on_taken(when, count as usize, (count + unsent) as usize);
+        self.take(when, count as usize, (count + unsent) as usize);
     }
 
     /// The window that the controller wants TCP to have, in bytes of payload: whole packets.
@@ -218,8 +223,7 @@ impl Gate {
         Some((pacing.rate.as_bytes_per_sec() * payload) as u64)
     }
 
-    fn send(&mut self, bytes: u64, end: u64, retransmission: bool, app_limited: bool) {
-        let now = self.latest;
+    fn send(&mut self, now: Time, bytes: u64, end: u64, retransmission: bool, app_limited: bool) {
         let sending = Sending { now, bytes, data: end, retransmission, app_limited };
         let (number, stamp) = self.sender.send(&sending);
         if retransmission {
@@ -292,7 +296,7 @@ impl Gate {
             self.lost.push(end);
         }
         while let Some(end) = self.lost.pop() {
-            self.send(self.segment + self.overhead, end, true, false);
+            self.send(self.latest, self.segment + self.overhead, end, true, false);
         }
     }
 

@@ -199,6 +199,48 @@ mod tests {
         assert!(steered.stats().cwnd < before, "{before}");
     }
 
+    /// TCP on a path of 40 ms, with as much in flight as the kernel was told to have; it is told
+    /// anew every half millisecond. Returns packets acknowledged in the last of `seconds`.
+    fn on_a_path(cc: &str, seconds: u64) -> u64 {
+        let mut steered = steered(cc);
+        let mut on_path: VecDeque<Time> = VecDeque::new();
+        let (mut acked, mut before, mut window) = (0, 0, 2);
+        for tick in 0..seconds * 2000 {
+            let now = Time::from_micros(tick * 500);
+            if tick == (seconds - 1) * 2000 {
+                before = acked;
+            }
+            while on_path.front().is_some_and(|due| *due <= now) {
+                let due = on_path.pop_front().unwrap();
+                acked += 1;
+                steered.on_record(due, &record(acked, on_path.len() as u32, 40));
+                while on_path.len() < window {
+                    on_path.push_back(due + Span::from_millis(40));
+                }
+            }
+            while steered.next_deadline().is_some_and(|due| due <= now) {
+                steered.on_timer(now);
+            }
+            if let Some(control) = steered.news() {
+                window = (control.window / u64::from(MSS)).clamp(2, 1000) as usize;
+            }
+            while on_path.len() < window.min(2) {
+                on_path.push_back(now + Span::from_millis(40));
+            }
+        }
+        // Whatever timers did meanwhile: a packet's RTT begins when it left.
+        assert_eq!(steered.stats().min_rtt, Some(Span::from_millis(40)), "{cc}");
+        acked - before
+    }
+
+    #[test]
+    fn controllers_open_the_window_on_an_empty_path() {
+        for cc in ["verus:r=2", "copa", "cubic", "newreno", "vegas", "bbr", "ledbat", "mdi"] {
+            let reached = on_a_path(cc, 3);
+            assert!(reached > 500, "{cc}: {reached} packets in a second");
+        }
+    }
+
     proptest! {
         /// A path of any RTT with a window that the kernel holds: all that is sent is accounted
         /// for, never more than once, and the RTT is the path's.

@@ -446,6 +446,8 @@ fn a_slow_start_has_no_flat_form() {
     let model = constant();
     assert!(super::flat(&spec(&model, "")).is_some());
     assert!(super::flat(&spec(&model, ",start=slow")).is_none());
+    let started = |rules| super::flat_and_start(&spec(&model, rules)).map(|(_, start)| start);
+    assert_eq!([",start=slow", ""].map(started), [Some(true), Some(false)]);
 }
 
 #[test]

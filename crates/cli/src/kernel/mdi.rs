@@ -76,8 +76,9 @@ mod with_program {
         }
         print("removed; connections that use it keep to it until they end\n")?;
         if is_default(name) {
-            let other = "sysctl net.ipv4.tcp_congestion_control=cubic";
-            print(&format!("it still is the default here, until `{other}`\n"))?;
+            print(
+                "it still is the default here: choose another by sysctl net.ipv4.tcp_congestion_control\n",
+            )?;
         }
         Ok(ExitCode::SUCCESS)
     }
