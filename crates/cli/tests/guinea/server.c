@@ -6,6 +6,7 @@
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,6 +21,8 @@ static int listen_at(int port)
 	int socket_fd = socket(AF_INET, SOCK_STREAM, 0), on = 1;
 
 	setsockopt(socket_fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+	/* Whatever the system's own is. */
+	setsockopt(socket_fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
 	if (bind(socket_fd, (struct sockaddr *)&address, sizeof address) || listen(socket_fd, 128)) {
 		perror("listen");
 		exit(1);
