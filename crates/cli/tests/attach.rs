@@ -192,11 +192,17 @@ fn a_static_window_keeps_the_queue_of_a_static_program_short() {
 }
 
 #[test]
-fn verus_steers_a_static_program() {
+fn verus_steers_a_static_program_as_it_does_in_the_simulator() {
     let Some(place) = Place::new(20_000_000) else { return };
     let (mbps, median, p95) = place.download("--cc verus", NAMED);
-    assert!(mbps > 8.0, "{mbps} Mbit/s");
-    assert!(median < 150.0 && p95 < 300.0, "{median}, {p95} ms");
+    let model = place.folder.first_run(
+        "compare --trace constant:12mbit --rtt 40ms --cc verus --duration 14s --skip 1s",
+    );
+    let figure = |name: &str| program::number(&model, name);
+    let (delay, tail) = (figure("/queue_delay_ms/p50"), figure("/queue_delay_ms/p95"));
+    assert!(mbps > 0.9 * figure("/throughput_mbps"), "{mbps} Mbit/s");
+    assert!((0.6 * delay..1.6 * delay).contains(&median), "{median} ms, simulated {delay} ms");
+    assert!(p95 < 1.6 * tail, "{p95} ms, simulated {tail} ms");
     assert_eq!(place.flows()[0]["outcome"], "finished");
 }
 
