@@ -120,6 +120,7 @@ struct tcp_sock {
 	u32 snd_nxt;
 	u32 snd_una;
 	u32 data_segs_out;
+	u16 tcp_header_len;
 	u64 bytes_acked;
 	u64 bytes_sent;
 };

@@ -105,7 +105,7 @@ fn install(args: &InstallArgs) -> Result<ExitCode, Failure> {
 }
 
 #[cfg(not(feature = "kernel"))]
-fn without_program() -> Failure {
+pub(crate) fn without_program() -> Failure {
     Failure::failed(
         "this cellpace was built without the program for the kernel: build it with \
          `cargo build --features kernel`, which needs clang",

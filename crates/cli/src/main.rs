@@ -1,5 +1,6 @@
 //! The program `cellpace`: arguments in, calls to the libraries, text out.
 
+mod attach;
 mod cc;
 mod compare;
 mod error;
@@ -63,6 +64,8 @@ enum Command {
     /// The kernel driver: install it, look at it, remove it
     #[command(subcommand)]
     Kernel(kernel::KernelCommand),
+    /// Put connections of programs that cannot be preloaded under a controller, by the kernel driver
+    Attach(Box<attach::AttachArgs>),
     /// Measure a path: delay, bursts, predictability, or its trace
     Probe(probe::ProbeArgs),
 }
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Command::Recv(args) => transfer::run_recv(&args),
         Command::Proxy(args) => proxy::run(&args),
         Command::Kernel(command) => kernel::run(&command),
+        Command::Attach(args) => attach::run(&args),
         Command::Probe(args) => probe::run(&args),
     };
     match result {

@@ -117,6 +117,20 @@ impl Kernel {
         })
     }
 
+    /// The same for a socket that a program in the kernel has put under our control. Returns false
+    /// when it is not any more: it has closed, and its release may have been told already.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn renew(&self, cookie: u64, control: Control) -> Result<bool, KernelError> {
+        let value = control.encode(self.slot as u32, self.owner);
+        match self.controls.replace(&cookie.to_ne_bytes(), &value) {
+            Ok(()) => Ok(true),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+            Err(source) => Err(KernelError::System { doing: "setting a window", source }),
+        }
+    }
+
     /// Controls a socket no more: it goes by RFC 5681, from what it has in flight. A socket that
     /// closes needs none of this, nor one that never was under control.
     ///

@@ -25,7 +25,11 @@
 //! The socket is named by its cookie, so that nobody holds a second descriptor of it, which would
 //! keep the connection from ending.
 
+#[cfg(feature = "install")]
+pub mod attach;
 mod btf;
+#[cfg(feature = "install")]
+pub mod cgroup;
 mod client;
 mod error;
 pub mod facts;

@@ -14,6 +14,8 @@ const MAP_UPDATE_ELEM: libc::c_long = 2;
 const MAP_DELETE_ELEM: libc::c_long = 3;
 const MAP_GET_NEXT_KEY: libc::c_long = 4;
 const OBJ_GET: libc::c_long = 7;
+/// Flag of an update: BPF_EXIST.
+const EXIST: u64 = 2;
 
 /// Argument of the commands about elements of maps.
 #[repr(C)]
@@ -65,6 +67,13 @@ impl Map {
         unsafe { bpf(MAP_UPDATE_ELEM, &element) }.map(drop)
     }
 
+    /// The same where there is a value already; else `NotFound`.
+    pub(crate) fn replace(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        let element = Element { flags: EXIST, ..self.element(key, value.as_ptr() as u64) };
+        // SAFETY: callers give keys and values of the map's sizes, and both outlive the call.
+        unsafe { bpf(MAP_UPDATE_ELEM, &element) }.map(drop)
+    }
+
     pub(crate) fn delete(&self, key: &[u8]) -> io::Result<()> {
         let element = self.element(key, 0);
         // SAFETY: callers give keys of the map's size, which outlive the call.
@@ -87,6 +96,13 @@ impl Map {
     fn element(&self, key: &[u8], value: u64) -> Element {
         let map = self.0.as_raw_fd().cast_unsigned();
         Element { map, key: key.as_ptr() as u64, value, ..Element::default() }
+    }
+}
+
+#[cfg(feature = "install")]
+impl From<OwnedFd> for Map {
+    fn from(fd: OwnedFd) -> Self {
+        Self(fd)
     }
 }
 

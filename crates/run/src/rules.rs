@@ -116,6 +116,11 @@ impl Ports {
         self.0.as_slice().is_empty()
     }
 
+    /// What was named: first and last port of each range.
+    pub fn ranges(&self) -> &[(u16, u16)] {
+        self.0.as_slice()
+    }
+
     fn has(&self, port: u16) -> bool {
         self.is_empty()
             || self.0.as_slice().iter().any(|(first, last)| (*first..=*last).contains(&port))

@@ -75,6 +75,8 @@ struct New {
     steered: Steered,
     flow: Flow,
     shared: Arc<Shared>,
+    /// A program in the kernel has put it under our control, and may have told of its end already.
+    is_there: bool,
 }
 
 impl std::fmt::Debug for New {
@@ -142,21 +144,37 @@ impl Steerer {
             local,
             peer,
         };
-        self.adopt(&steered, options)
+        self.start(&steered, options, false)
     }
 
-    /// Steers a connection that is under the kernel driver already.
+    /// Steers a connection that a program in the kernel has put under our control. If it has closed
+    /// since, the flow ends at once.
     ///
     /// # Errors
     /// None at present.
     pub fn adopt(&self, steered: &Steered, options: &FlowOptions) -> Result<FlowHandle, TcpError> {
+        self.start(steered, options, true)
+    }
+
+    /// Whether anything is steered at all: not any more once the kernel driver was removed, or this
+    /// process was stopped for so long that another one has its place.
+    pub fn is_running(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    fn start(
+        &self,
+        steered: &Steered,
+        options: &FlowOptions,
+        is_there: bool,
+    ) -> Result<FlowHandle, TcpError> {
         let (segment, overhead) = (u64::from(steered.mss), u64::from(steered.overhead));
         let random = Random::seeded(options.seed, 0);
         let setup = Setup { mss: segment + overhead, start: now(), random };
         let controller = options.cc.build(setup);
         let flow = Flow::new(controller, now(), segment, overhead, steered.acked);
         let shared = Arc::new(Shared::default());
-        let new = New { steered: *steered, flow, shared: shared.clone() };
+        let new = New { steered: *steered, flow, shared: shared.clone(), is_there };
         self.shared.command(Command::Add(Box::new(new)));
         Ok(FlowHandle { shared, engine: Engine::new() })
     }
@@ -270,7 +288,14 @@ impl Server {
     }
 
     fn add(&mut self, new: New) {
-        let New { steered, flow, shared } = new;
+        let New { steered, mut flow, shared, is_there } = new;
+        // Who closed before this is not told of any more, and would stay for ever.
+        if is_there
+            && let Some(control) = flow.news()
+            && let Ok(false) = self.kernel.renew(steered.cookie, control)
+        {
+            return shared.end(Outcome::Finished);
+        }
         let place = Place { flow, shared, timer: None, published_at: Time::ZERO };
         self.places.insert(steered.cookie, place);
         self.serve(steered.cookie, now());

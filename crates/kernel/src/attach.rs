@@ -1,0 +1,341 @@
+//! Puts connections of programs that cannot be preloaded under the kernel driver: a program of BPF
+//! on their cgroup gives them to the controlling process at the end of their handshakes.
+//!
+//! Nothing of it is pinned: it ends with the process.
+
+use std::fs::File;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
+use thiserror::Error;
+
+use crate::cgroup::{self, CgroupError};
+use crate::facts::Facts;
+use crate::layout::NAME_BYTES;
+use crate::ring::Ring;
+use crate::status::open;
+use crate::{KernelError, pins};
+
+/// The program as clang left it.
+const ATTACH: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/attach.bpf.o"));
+
+/// Ranges of ports of each direction at most: `MOST_RANGES` of bpf/attach.bpf.c.
+pub const MOST_RANGES: usize = 64;
+
+const RULES_BYTES: usize = 552;
+const ANNOUNCEMENT_BYTES: usize = 64;
+/// `ANNOUNCEMENTS` of bpf/attach.bpf.c.
+const RING_BYTES: usize = 1 << 20;
+
+/// Names of the capabilities that attaching needs and the process with these facts lacks.
+pub fn missing_capabilities(facts: &Facts) -> Vec<&'static str> {
+    const NET_ADMIN: u32 = 12;
+    let mut missing = facts.missing_capabilities();
+    if facts.capabilities & (1 << NET_ADMIN) == 0 {
+        missing.push("CAP_NET_ADMIN");
+    }
+    missing
+}
+
+/// Which connections, and whose they shall be.
+#[derive(Debug, Clone)]
+pub struct Options<'a> {
+    /// Name of the kernel driver.
+    pub name: &'a str,
+    /// The controlling process's slot.
+    pub slot: u32,
+    /// The slot's owner.
+    pub owner: u64,
+    /// First and last port of ranges where connections are accepted.
+    pub accepted: &'a [(u16, u16)],
+    /// The same of ports to which connections are opened.
+    pub opened: &'a [(u16, u16)],
+}
+
+/// A connection that is under the kernel driver from now on, with a window of ten packets until
+/// somebody sets another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Announced {
+    /// Its cookie.
+    pub cookie: u64,
+    /// Our address.
+    pub local: SocketAddr,
+    /// The peer's.
+    pub peer: SocketAddr,
+    /// Payload of a full packet in bytes.
+    pub mss: u32,
+    /// Headers that go with each, in bytes.
+    pub overhead: u32,
+    /// Bytes that TCP counts as acknowledged.
+    pub acked: u64,
+    /// The program opened it, and did not accept it.
+    pub opened: bool,
+}
+
+/// Connections at the ports that are not under control, by reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Missed {
+    /// Announcements were not read in time.
+    pub unannounced: u64,
+    /// Too many sockets are under control.
+    pub full: u64,
+    /// The congestion control is not there any more.
+    pub refused: u64,
+}
+
+/// Why nothing is attached.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum AttachError {
+    /// More than there is room for, or none at all.
+    #[error("1 to {MOST_RANGES} ranges of ports")]
+    Ranges,
+    /// There is no kernel driver.
+    #[error(transparent)]
+    Driver(#[from] KernelError),
+    /// Where it should be attached.
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    /// libbpf or the kernel refused.
+    #[error("{doing}: {source}{hint}")]
+    Bpf {
+        /// What we were doing.
+        doing: &'static str,
+        /// Why not.
+        source: libbpf_rs::Error,
+        /// What to do, as a half sentence.
+        hint: &'static str,
+    },
+    /// The cgroup cannot be opened.
+    #[error("{}: {source}", .path.display())]
+    Open {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+fn bpf(doing: &'static str) -> impl FnOnce(libbpf_rs::Error) -> AttachError {
+    move |source| {
+        let hint = match source.kind() {
+            libbpf_rs::ErrorKind::PermissionDenied => {
+                " (needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN)"
+            }
+            _ => "",
+        };
+        AttachError::Bpf { doing, source, hint }
+    }
+}
+
+/// While it lives, connections of the cgroup's programs go under control.
+#[derive(Debug)]
+pub struct Attachment {
+    // Detached before anything that it needs goes.
+    _link: Link,
+    missed: MapHandle,
+    ring: Ring,
+    _object: Object,
+}
+
+impl Attachment {
+    /// Attaches to a cgroup, and so to all below it. Connections that exist already stay as they
+    /// are, and those of which somebody else decides.
+    ///
+    /// # Errors
+    /// When the kernel driver is not installed, or the kernel, or who we are, does not allow it.
+    pub fn new(cgroup: &Path, options: &Options<'_>) -> Result<Self, AttachError> {
+        let rules = encode(options)?;
+        cgroup::check(cgroup)?;
+        let folder = File::open(cgroup)
+            .map_err(|source| AttachError::Open { path: cgroup.to_owned(), source })?;
+        let object = load(options.name)?;
+        put(&object, &rules)?;
+        let missed = map(&object, "missed")?;
+        let ring = announcements(&object)?;
+        let program = object
+            .progs_mut()
+            .find(|program| program.name() == "attach")
+            .ok_or_else(|| bpf("opening the program")(invalid()))?
+            .attach_cgroup(folder.as_raw_fd());
+        let link = program.map_err(bpf("attaching the program to the cgroup"))?;
+        Ok(Self { _link: link, missed, ring, _object: object })
+    }
+
+    /// The descriptor that is readable when announcements wait. For waiting only.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ring.as_fd()
+    }
+
+    /// Hands out the connections that are new.
+    pub fn drain(&mut self, mut each: impl FnMut(Announced)) {
+        self.ring.drain::<ANNOUNCEMENT_BYTES>(usize::MAX, |bytes| each(decode(bytes)));
+    }
+
+    /// What was not put under control until now.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn missed(&self) -> io::Result<Missed> {
+        let value = self.missed.lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
+        let value = value.map_err(io::Error::other)?.ok_or(io::ErrorKind::NotFound)?;
+        let count = |at: usize| {
+            let bytes = value.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+            bytes.map_or(0, u64::from_ne_bytes)
+        };
+        Ok(Missed { unannounced: count(0), full: count(8), refused: count(16) })
+    }
+}
+
+fn invalid() -> libbpf_rs::Error {
+    io::Error::from(io::ErrorKind::InvalidData).into()
+}
+
+fn opened() -> Result<OpenObject, AttachError> {
+    ObjectBuilder::default().open_memory(ATTACH).map_err(bpf("opening the program"))
+}
+
+/// With the kernel driver's own table of controls.
+fn load(name: &str) -> Result<Object, AttachError> {
+    let controls = open(&pins(name), "controls")?;
+    let mut object = opened()?;
+    for mut map in object.maps_mut().filter(|map| map.name() == "controls") {
+        map.reuse_fd(controls.as_fd()).map_err(bpf("using the kernel driver's controls"))?;
+    }
+    object.load().map_err(bpf("loading the program"))
+}
+
+fn map(object: &Object, name: &str) -> Result<MapHandle, AttachError> {
+    let found = object.maps().find(|map| map.name() == name);
+    let map = found.ok_or_else(|| bpf("opening the program")(invalid()))?;
+    MapHandle::try_from(&map).map_err(bpf("opening a map"))
+}
+
+fn put(object: &Object, rules: &[u8]) -> Result<(), AttachError> {
+    map(object, "rules")?
+        .update(&0u32.to_ne_bytes(), rules, MapFlags::ANY)
+        .map_err(bpf("handing over the rules"))
+}
+
+fn announcements(object: &Object) -> Result<Ring, AttachError> {
+    let system = |error: io::Error| bpf("mapping a ring buffer")(error.into());
+    let fd = map(object, "announcements")?.as_fd().try_clone_to_owned().map_err(system)?;
+    Ring::new(fd.into(), RING_BYTES).map_err(system)
+}
+
+/// `struct rules`.
+fn encode(options: &Options<'_>) -> Result<[u8; RULES_BYTES], AttachError> {
+    let Options { name, slot, owner, accepted, opened } = options;
+    let is_some = !accepted.is_empty() || !opened.is_empty();
+    if !is_some || accepted.len() > MOST_RANGES || opened.len() > MOST_RANGES {
+        return Err(AttachError::Ranges);
+    }
+    if name.len() >= NAME_BYTES {
+        return Err(KernelError::NotInstalled.into());
+    }
+    let mut bytes = [0u8; RULES_BYTES];
+    bytes[..name.len()].copy_from_slice(name.as_bytes());
+    bytes[16..24].copy_from_slice(&owner.to_ne_bytes());
+    bytes[24..28].copy_from_slice(&slot.to_ne_bytes());
+    put_ranges(&mut bytes[28..288], accepted);
+    put_ranges(&mut bytes[288..548], opened);
+    Ok(bytes)
+}
+
+fn put_ranges(bytes: &mut [u8], ranges: &[(u16, u16)]) {
+    let (count, places) = bytes.split_at_mut(4);
+    count.copy_from_slice(&(ranges.len() as u32).to_ne_bytes());
+    for (place, (first, last)) in places.chunks_exact_mut(4).zip(ranges) {
+        place[..2].copy_from_slice(&first.to_ne_bytes());
+        place[2..].copy_from_slice(&last.to_ne_bytes());
+    }
+}
+
+/// `struct announcement`.
+fn decode(bytes: &[u8; ANNOUNCEMENT_BYTES]) -> Announced {
+    let array = |at: usize| -> [u8; 8] { bytes[at..at + 8].try_into().expect("eight bytes") };
+    let short = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
+    let (local, peer) = (address(&bytes[16..32]), address(&bytes[32..48]));
+    // RFC 791 section 3.1, RFC 8200 section 3.
+    let network = if peer.is_ipv4() { 20 } else { 40 };
+    let [a, b, c, d, ..] = array(52);
+    Announced {
+        cookie: u64::from_ne_bytes(array(0)),
+        acked: u64::from_ne_bytes(array(8)),
+        local: SocketAddr::new(local, short(48)),
+        peer: SocketAddr::new(peer, short(50)),
+        mss: u32::from_ne_bytes([a, b, c, d]),
+        overhead: network + u32::from(short(56)),
+        opened: bytes[58] != 0,
+    }
+}
+
+fn address(bytes: &[u8]) -> IpAddr {
+    let bytes: [u8; 16] = bytes.try_into().expect("sixteen bytes");
+    Ipv6Addr::from(bytes).to_canonical()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::CONTROL_BYTES;
+
+    fn options<'a>(accepted: &'a [(u16, u16)]) -> Options<'a> {
+        Options { name: "cellpace", slot: 3, owner: 7, accepted, opened: &[] }
+    }
+
+    #[test]
+    fn the_program_and_user_space_have_the_same_layout() {
+        let object = opened().unwrap();
+        let size = |name: &str| {
+            object.maps().find(|map| map.name() == name).unwrap().value_size() as usize
+        };
+        assert_eq!(size("rules"), RULES_BYTES);
+        assert_eq!(size("missed"), 24);
+        assert_eq!(size("controls"), CONTROL_BYTES);
+    }
+
+    #[test]
+    fn rules_are_written_as_the_program_reads_them() {
+        let opened = [(9000, 9100)];
+        let rules = Options { opened: &opened, ..options(&[(80, 80), (443, 444)]) };
+        let bytes = encode(&rules).unwrap();
+        let short = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
+        assert_eq!(&bytes[..9], b"cellpace\0");
+        assert_eq!((bytes[28], short(32), short(36), short(38)), (2, 80, 443, 444));
+        assert_eq!((bytes[288], short(292), short(294)), (1, 9000, 9100));
+    }
+
+    #[test]
+    fn no_ports_and_too_many_are_refused() {
+        assert!(matches!(encode(&options(&[])), Err(AttachError::Ranges)));
+        let most = [(1, 1); MOST_RANGES + 1];
+        assert!(matches!(encode(&options(&most)), Err(AttachError::Ranges)));
+        assert!(encode(&options(&most[1..])).is_ok());
+    }
+
+    #[test]
+    fn an_announcement_of_ipv4_and_of_ipv6_reads() {
+        let mut bytes = [0u8; ANNOUNCEMENT_BYTES];
+        bytes[0] = 9;
+        bytes[16..32].copy_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 10, 0, 0, 1]);
+        bytes[32..48].copy_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 10, 0, 0, 2]);
+        bytes[48..50].copy_from_slice(&443u16.to_ne_bytes());
+        bytes[50..52].copy_from_slice(&50_000u16.to_ne_bytes());
+        bytes[52..56].copy_from_slice(&1448u32.to_ne_bytes());
+        bytes[56..58].copy_from_slice(&32u16.to_ne_bytes());
+        let told = decode(&bytes);
+        assert_eq!(
+            (told.local, told.peer),
+            ("10.0.0.1:443".parse().unwrap(), "10.0.0.2:50000".parse().unwrap(),)
+        );
+        assert_eq!((told.mss, told.overhead, told.opened), (1448, 52, false));
+        bytes[32] = 0x20;
+        bytes[58] = 1;
+        let told = decode(&bytes);
+        assert!(told.peer.is_ipv6() && told.overhead == 72 && told.opened);
+    }
+}
