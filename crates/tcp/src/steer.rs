@@ -75,8 +75,9 @@ struct New {
     steered: Steered,
     flow: Flow,
     shared: Arc<Shared>,
-    /// A program in the kernel has put it under our control, and may have told of its end already.
-    is_there: bool,
+    /// Keeps the connection from ending before it is under our control, after which its end is
+    /// told; none where a program in the kernel has put it there, and it may have ended already.
+    socket: Option<OwnedFd>,
 }
 
 impl std::fmt::Debug for New {
@@ -123,6 +124,7 @@ impl Steerer {
     /// # Errors
     /// When that is no TCP socket, or the kernel driver is gone. The socket is as it was.
     pub fn take(&self, socket: impl AsFd, options: &FlowOptions) -> Result<FlowHandle, TcpError> {
+        self.is_usable()?;
         let socket = socket.as_fd();
         let info = TcpInfo::of(socket).map_err(TcpError::NotTcp)?;
         let options_of = socket2::SockRef::from(&socket);
@@ -144,16 +146,17 @@ impl Steerer {
             local,
             peer,
         };
-        self.start(&steered, options, false)
+        let kept = socket.try_clone_to_owned().map_err(TcpError::NotTcp)?;
+        self.start(&steered, options, Some(kept))
     }
 
     /// Steers a connection that a program in the kernel has put under our control. If it has closed
     /// since, the flow ends at once.
     ///
     /// # Errors
-    /// None at present.
+    /// When the kernel driver is gone.
     pub fn adopt(&self, steered: &Steered, options: &FlowOptions) -> Result<FlowHandle, TcpError> {
-        self.start(steered, options, true)
+        self.start(steered, options, None)
     }
 
     /// Whether anything is steered at all: not any more once the kernel driver was removed, or this
@@ -162,19 +165,28 @@ impl Steerer {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
+    fn is_usable(&self) -> Result<(), TcpError> {
+        if self.is_running() {
+            return Ok(());
+        }
+        let source = std::io::Error::from_raw_os_error(libc::ENODEV);
+        Err(TcpError::Setup { what: "kernel driver", source })
+    }
+
     fn start(
         &self,
         steered: &Steered,
         options: &FlowOptions,
-        is_there: bool,
+        socket: Option<OwnedFd>,
     ) -> Result<FlowHandle, TcpError> {
+        self.is_usable()?;
         let (segment, overhead) = (u64::from(steered.mss), u64::from(steered.overhead));
         let random = Random::seeded(options.seed, 0);
         let setup = Setup { mss: segment + overhead, start: now(), random };
         let controller = options.cc.build(setup);
         let flow = Flow::new(controller, now(), segment, overhead, steered.acked);
         let shared = Arc::new(Shared::default());
-        let new = New { steered: *steered, flow, shared: shared.clone(), is_there };
+        let new = New { steered: *steered, flow, shared: shared.clone(), socket };
         self.shared.command(Command::Add(Box::new(new)));
         Ok(FlowHandle { shared, engine: Engine::new() })
     }
@@ -288,9 +300,9 @@ impl Server {
     }
 
     fn add(&mut self, new: New) {
-        let New { steered, mut flow, shared, is_there } = new;
+        let New { steered, mut flow, shared, socket } = new;
         // Who closed before this is not told of any more, and would stay for ever.
-        if is_there
+        if socket.is_none()
             && let Some(control) = flow.news()
             && let Ok(false) = self.kernel.renew(steered.cookie, control)
         {
@@ -299,6 +311,7 @@ impl Server {
         let place = Place { flow, shared, timer: None, published_at: Time::ZERO };
         self.places.insert(steered.cookie, place);
         self.serve(steered.cookie, now());
+        drop(socket);
     }
 
     /// Works in the records that wait. Returns how many there were.
