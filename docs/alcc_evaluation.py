@@ -61,15 +61,19 @@ def link(options, server, client, seconds, folder):
             "flows": [json.loads(line) for line in text.splitlines()]}
 
 
+# A receiver that delays no ack.
+QUICKACK = "ip route replace $CELLPACE_HOST dev cellpace quickack 1; "
 DOWNLOAD = 'exec cat </dev/tcp/$CELLPACE_HOST/9000 >/dev/null'
 
 
 def alcc(cc, how, options, seconds, folder):
     """Under `cellpace run`. What TCP itself uses is Cubic for the system, unless `how` says else."""
     below = how if how in ("reno", "bbr") else "cubic"
-    how = {"gate": "--driver gate", "kernel": "--driver kernel"}.get(how, "--driver gate --below keep")
+    client = QUICKACK + DOWNLOAD if how == "quickack" else DOWNLOAD
+    driver = {"gate": "--driver gate", "kernel": "--driver kernel", "quickack": "--driver kernel"}
+    how = driver.get(how, "--driver gate --below keep")
     server = f"'{CELLPACE}' run {how} --cc {cc} --drain 1s --json $FLOWS -- {SERVER} 9000 {below}"
-    return link(options, server, DOWNLOAD, seconds, folder)
+    return link(options, server, client, seconds, folder)
 
 
 def plain(below, options, seconds, folder):
@@ -155,7 +159,7 @@ def above_others(repeats):
         for trace in MEASURED:
             path = f"--trace {TRACES}/{trace}.down"
             jobs += [(f"{below}/{trace}/{cc}", alcc, cc, below, path, SECONDS)
-                     for cc in ("verus:r=2", "copa") for below in ("cubic", "reno", "bbr")]
+                     for cc in ("verus:r=2", "copa") for below in ("quickack", "cubic", "reno", "bbr")]
     return jobs
 
 
