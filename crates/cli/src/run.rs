@@ -32,7 +32,8 @@ use crate::output::complain;
 By default all TCP connections that the program accepts are taken over; its clients, its files and
 the network need no change. Opened connections are taken over with --out or --direction.
 For programs that cannot be preloaded (static ones, Go,
-setuid), there is `cellpace proxy`.")]
+setuid), there are `cellpace proxy` and
+`cellpace attach`.")]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     flow: FlowArgs,
