@@ -18,7 +18,9 @@ pub enum RunError {
         source: io::Error,
     },
     /// The dynamic loader would not load our library into the program.
-    #[error("`{program}` {reason}; use `cellpace attach` (root) or, in front of it, `cellpace proxy`")]
+    #[error(
+        "`{program}` {reason}; use `cellpace attach` (root) or, in front of it, `cellpace proxy`"
+    )]
     Unfit {
         /// The file that would run.
         program: String,

@@ -1,5 +1,7 @@
 //! The gate: how much TCP is given, and what its answers mean to the controller. No I/O.
 
+use std::collections::VecDeque;
+
 use cellpace_base::{Span, Time};
 use cellpace_cc::{Block, Controller, Stamp};
 use cellpace_recovery::{Arrived, Sender, Sending};
@@ -40,7 +42,10 @@ pub(crate) struct Gate {
     /// The controller was told of a timeout, and nothing was heard since.
     timed_out: bool,
     numbers: Vec<Arrived>,
-    lost: Vec<u64>,
+    /// Ends of packets that are taken for lost and that TCP has not sent again.
+    lost: VecDeque<u64>,
+    /// Packets that TCP sent again, ever.
+    retransmitted: u64,
 }
 
 impl Gate {
@@ -67,7 +72,8 @@ impl Gate {
             blocks: 0,
             timed_out: false,
             numbers: Vec::new(),
-            lost: Vec::new(),
+            lost: VecDeque::new(),
+            retransmitted: 0,
         }
     }
 
@@ -280,7 +286,7 @@ impl Gate {
         if std::mem::take(&mut self.timed_out) {
             self.leave_to_tcp();
         }
-        self.retransmit();
+        self.note_losses();
     }
 
     /// What the timer gave up stays with the numbers it has, whatever TCP did meanwhile: when TCP
@@ -290,13 +296,26 @@ impl Gate {
         while self.sender.sent_mut().next_lost().is_some() {}
     }
 
-    /// TCP sends again what was lost; the books follow.
-    fn retransmit(&mut self) {
+    fn note_losses(&mut self) {
         while let Some(end) = self.sender.sent_mut().next_lost() {
-            self.lost.push(end);
+            self.lost.push_back(end);
         }
-        while let Some(end) = self.lost.pop() {
-            self.send(self.latest, self.segment + self.overhead, end, true, false);
+    }
+
+    /// TCP has sent `total` packets again so far, and the last of them after `when`; the books
+    /// follow. Not earlier: a packet that is taken for lost here may not be for TCP, or TCP may
+    /// send it again only later, and a retransmission that is dated too early would look lost
+    /// itself, and then have the RTT of a moment.
+    pub(crate) fn on_retransmitted(&mut self, when: Time, total: u64) {
+        let count = total.saturating_sub(self.retransmitted);
+        self.retransmitted = total;
+        for _ in 0..count {
+            // Of what has arrived after all, it was the one before that arrived.
+            while self.lost.front().is_some_and(|end| *end <= self.acked) {
+                self.lost.pop_front();
+            }
+            let Some(end) = self.lost.pop_front() else { return };
+            self.send(when, self.segment + self.overhead, end, true, false);
         }
     }
 
@@ -321,7 +340,7 @@ impl Gate {
         self.sender.on_timer(self.latest);
         self.timed_out |= self.sender.sent().counts().timeouts > before;
         if !self.timed_out {
-            self.retransmit();
+            self.note_losses();
         }
     }
 
@@ -499,12 +518,28 @@ mod tests {
         assert_eq!(gate.in_flight(), 6 * WIRE);
         gate.on_sacked(Time::from_millis(41), 1, 3);
         assert_eq!(log.lock().unwrap().lost, [0], "three packets overtook it");
+        assert_eq!(gate.in_flight(), 4 * WIRE);
+        gate.on_retransmitted(Time::from_millis(41), 1);
         assert_eq!(gate.in_flight(), 5 * WIRE, "sent again");
         gate.on_acked(Time::from_millis(82), 8 * MSS);
         let log = log.lock().unwrap();
         let last = &log.acks[2];
         assert_eq!(last[0], (8, Span::from_millis(41), 108), "RTT of the retransmission");
         assert_eq!(gate.in_flight(), 0);
+    }
+
+    #[test]
+    fn what_tcp_did_not_send_again_was_not_lost() {
+        let (mut gate, log) = gate(100 * WIRE);
+        release(&mut gate, Time::ZERO, &mut (8 * MSS as usize));
+        gate.on_sacked(Time::from_millis(41), 1, 3);
+        assert_eq!(log.lock().unwrap().lost, [0]);
+        gate.on_acked(Time::from_millis(44), 8 * MSS);
+        gate.on_retransmitted(Time::from_millis(44), 1);
+        let log = log.lock().unwrap();
+        let rtts: Vec<Span> = log.acks.iter().flatten().map(|packet| packet.1).collect();
+        assert_eq!(rtts.iter().min(), Some(&Span::from_millis(41)));
+        assert_eq!(gate.in_flight(), 0, "it was another packet, or one of before");
     }
 
     /// Ten packets in flight on a path of 40 ms on which nothing comes any more.

@@ -107,7 +107,7 @@ impl Gated {
     /// Asks the kernel what was acknowledged.
     fn ask(&mut self, now: Time, tcp: BorrowedFd<'_>) {
         let Ok(info) = TcpInfo::of(tcp) else { return };
-        self.asked_at = now;
+        let before = std::mem::replace(&mut self.asked_at, now);
         if info.mss != self.info.mss {
             self.gate.resegment(u64::from(info.mss));
         }
@@ -118,6 +118,7 @@ impl Gated {
             let holes = info.lost.max(1) as usize;
             self.gate.on_sacked(now, holes, info.sacked as usize);
         }
+        self.gate.on_retransmitted(before, info.retransmissions.into());
     }
 
     pub(crate) fn on_timer(&mut self, now: Time) {

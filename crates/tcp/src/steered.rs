@@ -52,6 +52,8 @@ impl Steered {
         }
         let acked = record.bytes_acked.saturating_sub(self.base);
         let sent = (acked + u64::from(record.outstanding)).saturating_sub(self.gate.taken());
+        // What it sent again it sent before anything new.
+        self.gate.on_retransmitted(self.told_at, record.retransmitted.into());
         if sent > 0 {
             self.gate.on_sent(self.sent_at(at, record), sent, record.unsent.into());
         }
