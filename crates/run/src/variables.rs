@@ -26,8 +26,11 @@ pub fn parse_control(text: &[u8]) -> Option<(&[u8], u32)> {
     let Some(comma) = text.iter().rposition(|byte| *byte == b',') else { return Some((text, 1)) };
     let number = &text[comma + 1..];
     let is_number = (1..=2).contains(&number.len()) && number.iter().all(u8::is_ascii_digit);
+    if !is_number {
+        return None;
+    }
     let workers = number.iter().fold(0, |all, digit| all * 10 + u32::from(digit - b'0'));
-    (is_number && (2..=MOST_WORKERS).contains(&workers)).then_some((&text[..comma], workers))
+    (2..=MOST_WORKERS).contains(&workers).then_some((&text[..comma], workers))
 }
 
 /// What stands behind the name for one of several sockets, counted from 0: `/07`. The first
