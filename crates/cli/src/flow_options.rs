@@ -29,9 +29,10 @@ pub(crate) struct FlowArgs {
     /// is installed, for us, and no other option needs the gate; else the gate
     #[arg(long, value_enum, default_value_t = Driver::Auto)]
     driver: Driver,
-    /// Name of the kernel driver's congestion control
-    #[arg(long, value_name = "NAME", default_value = cellpace_kernel::NAME, hide = true)]
-    driver_name: String,
+    /// Name of the kernel driver's congestion control [default: that of the environment's
+    /// CELLPACE_KERNEL_DRIVER, or cellpace]
+    #[arg(long, value_name = "NAME", hide = true)]
+    driver_name: Option<String>,
     /// Connections to the same peer share one controller's window instead of having one each
     #[arg(long)]
     share: bool,
@@ -95,14 +96,21 @@ impl FlowArgs {
     pub(crate) fn steerer(&self) -> Result<Option<Steerer>, Failure> {
         match self.driver {
             Driver::Kernel => {
-                Steerer::open_named(&self.driver_name).map(Some).map_err(Failure::failed)
+                Steerer::open_named(&self.driver_name()).map(Some).map_err(Failure::failed)
             }
             // Why not, `cellpace kernel status` tells.
             Driver::Auto if self.gated().is_none() => {
-                Ok(Steerer::open_named(&self.driver_name).ok())
+                Ok(Steerer::open_named(&self.driver_name()).ok())
             }
             _ => Ok(None),
         }
+    }
+
+    /// Tests must not depend on what is installed where they run.
+    fn driver_name(&self) -> String {
+        let named = self.driver_name.clone();
+        let named = named.or_else(|| std::env::var("CELLPACE_KERNEL_DRIVER").ok());
+        named.unwrap_or_else(|| cellpace_kernel::NAME.to_owned())
     }
 
     /// For a command that passes all data on itself.
