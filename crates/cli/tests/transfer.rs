@@ -100,6 +100,55 @@ fn a_file_arrives_under_every_controller() {
 }
 
 #[test]
+fn a_receiver_that_delays_acks_sends_half_as_many() {
+    let folder = tempfile::tempdir().unwrap();
+    let (original, copy) = (folder.path().join("original"), folder.path().join("copy"));
+    let expected = content(&original, 2_000_000);
+    let receiver =
+        ["--output", text(&copy), "--json", "-", "--timeout", "20s", "--acks", "delayed:40ms"];
+    // A window that fits into any buffer, so that next to nothing is lost.
+    let sender = [text(&original), "--cc", "fixed:cwnd=20pkts", "--timeout", "20s"];
+    for reverse in [false, true] {
+        let (sent, received) = if reverse {
+            let waiting = Waiting::start("send", &sender);
+            let args = [&["recv", "--reverse", &waiting.address][..], &receiver].concat();
+            let received = cellpace(&args).output().unwrap();
+            assert!(received.status.success(), "{}", said(&received));
+            (waiting.end().0, String::from_utf8(received.stdout).unwrap())
+        } else {
+            let waiting = Waiting::recv(&[&["--once"][..], &receiver].concat());
+            let sent = send(&waiting.address, &sender);
+            assert!(sent.status.success(), "{}", said(&sent));
+            waiting.end()
+        };
+        assert!(sent, "reverse: {reverse}");
+        assert_eq!(hash(&copy), expected, "reverse: {reverse}");
+        fs::remove_file(&copy).unwrap();
+        let received: Value = serde_json::from_str(&received).unwrap();
+        let flow = &received["flows"][0];
+        let figure = |name: &str| flow[name].as_u64().unwrap();
+        let (packets, acks) = (figure("packets"), figure("acks"));
+        // On a busy machine the sender may time out and send again, which is acknowledged at once.
+        let more = 10 + 2 * (figure("duplicates") + figure("lost"));
+        assert!((packets / 2..=packets / 2 + more).contains(&acks), "{acks} of {packets}");
+    }
+}
+
+#[test]
+fn bad_policies_of_acks_and_those_of_a_sender_are_refused() {
+    for (args, says) in [
+        (&["recv", "--acks", "sometimes"][..], "every or delayed:40ms"),
+        (&["recv", "--acks", "delayed:40"], "delayed:40"),
+        (&["send", "127.0.0.1:9", "--acks", "every"], "unexpected"),
+    ] {
+        let output = cellpace(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let said = said(&output);
+        assert!(said.contains("--acks") && said.contains(says), "{said}");
+    }
+}
+
+#[test]
 fn packets_of_1280_bytes_over_ipv6() {
     let folder = tempfile::tempdir().unwrap();
     let (original, copy) = (folder.path().join("original"), folder.path().join("copy"));

@@ -79,7 +79,7 @@ impl Receiver {
             self.log.pop_front();
             self.first += 1;
         }
-        self.log.push_back(Arrived { number: arrival.number, received_at: Some(arrival.now) });
+        self.log.push_back(Arrived::new(arrival.number, Some(arrival.now)));
         self.unacked += 1;
         let AckPolicy::Delayed(delay) = self.policy else { return true };
         if self.unacked >= 2 || !in_order {

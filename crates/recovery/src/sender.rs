@@ -137,7 +137,7 @@ mod tests {
         send(&mut sender, release, 2);
         assert!(!sender.ready(Time::from_millis(9), 1500), "the window is used up");
         assert_eq!(sender.packet_deadline(), Some(Time::from_secs(1)), "the retransmission timer");
-        let arrived = [Arrived { number: 0, received_at: None }];
+        let arrived = [Arrived::new(0, None)];
         let mut acked = Vec::new();
         sender.on_ack(Time::from_millis(40), &arrived, |data, rtt| acked.push((data, rtt)));
         assert_eq!(acked, [(0, Span::from_millis(40))]);

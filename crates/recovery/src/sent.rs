@@ -37,6 +37,16 @@ pub struct Arrived {
     pub number: u64,
     /// When, on the receiver's clock.
     pub received_at: Option<Time>,
+    /// Its RTT, where that is known better than from when it was sent and this ack came: the
+    /// receiver kept the ack back, or it was sent more than once.
+    pub rtt: Option<Span>,
+}
+
+impl Arrived {
+    /// Packet `number` arrived at `received_at`, and the ack left at once.
+    pub const fn new(number: u64, received_at: Option<Time>) -> Self {
+        Self { number, received_at, rtt: None }
+    }
 }
 
 /// The packets of one flow, from the oldest that still matters to the newest.
@@ -151,6 +161,12 @@ impl<D: Copy> Sent<D> {
     /// How many packets are kept in memory: from the oldest that still matters to the newest.
     pub fn remembered(&self) -> u64 {
         self.ring.len() as u64
+    }
+
+    /// When packet `number` was sent, unless it is settled and forgotten, or never was.
+    pub fn sent_at(&self, number: u64) -> Option<Time> {
+        let index = number.checked_sub(self.first)?;
+        Some(self.ring.get(usize::try_from(index).ok()?)?.sent_at)
     }
 
     /// RTT statistics.
@@ -319,7 +335,7 @@ impl<D: Copy> Sent<D> {
         }
         entry.state = State::Acked;
         entry.waiting = false;
-        let rtt = now - entry.sent_at;
+        let rtt = arrival.rtt.unwrap_or(now - entry.sent_at);
         let packet = AckedPacket {
             number: arrival.number,
             bytes: u64::from(entry.bytes),
@@ -533,9 +549,20 @@ mod tests {
     }
 
     fn ack(sent: &mut Sent<u64>, witness: &mut Witness, now: Time, numbers: &[u64]) {
-        let arrived: Vec<_> =
-            numbers.iter().map(|n| Arrived { number: *n, received_at: None }).collect();
+        let arrived: Vec<_> = numbers.iter().map(|n| Arrived::new(*n, None)).collect();
         sent.on_ack(now, &arrived, witness, |_, _| {});
+    }
+
+    #[test]
+    fn an_rtt_that_is_known_better_counts() {
+        let (mut sent, mut witness) = setup(2);
+        assert_eq!(sent.sent_at(1), Some(ms(1)));
+        let late = Arrived { rtt: Some(Span::from_millis(26)), ..Arrived::new(0, None) };
+        let mut rtts = Vec::new();
+        let arrived = [late, Arrived::new(1, None)];
+        sent.on_ack(ms(41), &arrived, &mut witness, |data, rtt| rtts.push((data, rtt)));
+        assert_eq!(rtts, [(0, Span::from_millis(26)), (1, Span::from_millis(40))]);
+        assert_eq!(sent.sent_at(7), None);
     }
 
     #[test]
@@ -754,7 +781,7 @@ mod tests {
                             let arrived: Vec<_> = backs
                                 .iter()
                                 .filter_map(|back| next.checked_sub(1 + u64::from(*back) % 40))
-                                .map(|number| Arrived { number, received_at: None })
+                                .map(|number| Arrived::new(number, None))
                                 .collect();
                             sent.on_ack(now, &arrived, &mut witness, |data, _| {
                                 acked.insert(data);

@@ -355,7 +355,7 @@ impl Gate {
 }
 
 fn arrived(number: u64) -> Arrived {
-    Arrived { number, received_at: None }
+    Arrived::new(number, None)
 }
 
 #[cfg(test)]

@@ -89,6 +89,8 @@ pub(crate) enum Start {
         unreliable: bool,
         /// Whether this side receives.
         reverse: bool,
+        /// Whether this side receives and delays its acks.
+        delayed_acks: bool,
         /// Largest IP packet.
         mtu: u16,
         /// Bytes of the stream that are taken.
@@ -100,6 +102,8 @@ pub(crate) enum Start {
     Responder {
         /// What is agreed to.
         unreliable: bool,
+        /// Whether this side receives and delays its acks.
+        delayed_acks: bool,
         mtu: u16,
         window: u64,
         flows: u16,
@@ -608,10 +612,13 @@ impl Flow {
         *again_at = now + *gap;
         *gap = (*gap * 2).min(HELLO_AGAIN[1]);
         let mut hello = Hello { cookie: *cookie, ..Hello::default() };
-        if let Start::Initiator { unreliable, reverse, mtu, window, controller } = &self.start {
+        if let Start::Initiator { unreliable, reverse, delayed_acks, mtu, window, controller } =
+            &self.start
+        {
             hello = Hello {
                 unreliable: *unreliable,
                 reverse: *reverse,
+                delayed_acks: *delayed_acks,
                 mtu: *mtu,
                 window: *window,
                 controller,
@@ -622,11 +629,14 @@ impl Flow {
     }
 
     fn say_accept(&self, ids: Ids, out: &mut Vec<u8>) -> Option<usize> {
-        let Start::Responder { unreliable, mtu, window, flows, controller } = &self.start else {
+        let Start::Responder { unreliable, delayed_acks, mtu, window, flows, controller } =
+            &self.start
+        else {
             return None;
         };
         let accept = Accept {
             unreliable: *unreliable,
+            delayed_acks: *delayed_acks,
             mtu: *mtu,
             window: *window,
             flows: *flows,

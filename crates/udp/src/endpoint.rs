@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use cellpace_base::{Random, Time};
 use cellpace_cc::{ControllerSpec, Receiver, Setup};
+use cellpace_recovery::AckPolicy;
 
 use crate::connection::{Event, Flow, FlowError, Half, Patience, Start};
 use crate::cookie::Cookies;
@@ -27,11 +28,25 @@ pub struct Config {
     pub patience: Patience,
     /// Seed of what is random in the controllers.
     pub seed: u64,
+    /// When this side acknowledges, where it receives.
+    pub acks: AckPolicy,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { mtu: 1500, buffer: 16 << 20, patience: Patience::default(), seed: 1 }
+        Self {
+            mtu: 1500,
+            buffer: 16 << 20,
+            patience: Patience::default(),
+            seed: 1,
+            acks: AckPolicy::EveryPacket,
+        }
+    }
+}
+
+impl Config {
+    fn delays_acks(&self) -> bool {
+        matches!(self.acks, AckPolicy::Delayed(_))
     }
 }
 
@@ -204,6 +219,7 @@ impl Endpoint {
         let start = Start::Initiator {
             unreliable: connect.unreliable,
             reverse: connect.controller.is_none(),
+            delayed_acks: connect.controller.is_none() && self.config.delays_acks(),
             mtu: self.config.mtu,
             window: self.config.buffer,
             controller: connect.controller.as_ref().map(ToString::to_string).unwrap_or_default(),
@@ -388,7 +404,8 @@ impl Endpoint {
                     return Err((Code::Busy, "all its flows are taken".into()));
                 };
                 self.offered += 1;
-                let mut half = parts.outgoing(controller, *unreliable, hello.window);
+                let mut half =
+                    parts.outgoing(controller, *unreliable, hello.window, hello.delayed_acks);
                 if let (Half::Out(out), Some(bytes)) = (&mut half, bytes) {
                     out.limit_to(*bytes);
                 }
@@ -398,7 +415,8 @@ impl Endpoint {
             (Offer::Send { .. }, false) => return unsupported("it sends, and so does this side"),
         };
         let window = self.config.buffer;
-        let start = Start::Responder { unreliable, mtu, window, flows, controller };
+        let delayed_acks = !hello.reverse && self.config.delays_acks();
+        let start = Start::Responder { unreliable, delayed_acks, mtu, window, flows, controller };
         let id = self.unused_id();
         let ids = Ids { to: id.0, from: peer_id };
         let flow = Flow::new(ids, start, half, self.config.patience, overhead(from), now);
@@ -587,7 +605,7 @@ fn accept_flow(
     } else {
         controller
             .parse::<ControllerSpec>()
-            .map(|spec| parts.outgoing(&spec, *unreliable, accept.window))
+            .map(|spec| parts.outgoing(&spec, *unreliable, accept.window, accept.delayed_acks))
             .map_err(|error| error.to_string())
     };
     match half {
@@ -614,7 +632,13 @@ impl Parts<'_> {
         }
     }
 
-    fn outgoing(&self, spec: &ControllerSpec, unreliable: bool, window: u64) -> Half {
+    fn outgoing(
+        &self,
+        spec: &ControllerSpec,
+        unreliable: bool,
+        window: u64,
+        delayed_acks: bool,
+    ) -> Half {
         let stamped = spec.info().receiver.is_some();
         let overhead = overhead(self.peer);
         let sizes = Sizes {
@@ -623,7 +647,10 @@ impl Parts<'_> {
             buffer: usize::try_from(self.config.buffer).unwrap_or(usize::MAX),
         };
         let controller = spec.build(self.setup());
-        let outgoing = Outgoing::new(controller, stamped, unreliable, sizes, window, self.now);
+        let mut outgoing = Outgoing::new(controller, stamped, unreliable, sizes, window, self.now);
+        if delayed_acks {
+            outgoing.hear_delayed_acks();
+        }
         Half::Out(Box::new(outgoing))
     }
 
@@ -633,7 +660,8 @@ impl Parts<'_> {
             .parse()
             .map_err(|error| format!("its cellpace says of the controller: {error}"))?;
         let half: Option<Box<dyn Receiver>> = spec.build_receiver(self.setup());
-        Ok(Half::In(Box::new(Incoming::new(half, unreliable, self.config.buffer))))
+        let Config { acks, buffer, .. } = *self.config;
+        Ok(Half::In(Box::new(Incoming::new(half, acks, unreliable, buffer))))
     }
 }
 

@@ -1,5 +1,7 @@
 //! The receiving half of a connection.
 
+use std::collections::VecDeque;
+
 use cellpace_base::{Span, Time};
 use cellpace_cc::Arrival;
 use cellpace_recovery::{AckPolicy, Receiver};
@@ -21,6 +23,10 @@ const MOST_ACK_RANGES: usize = 64;
 /// Arrivals that were acknowledged already and are told again: so many acknowledgments in a row
 /// may be lost before the sender misses the time of an arrival.
 const REPEATED: u64 = 24;
+
+/// Delayed acks that wait to leave at most, each for what it tells. Beyond that, while the system
+/// takes nothing, the last of them tells the rest.
+const MOST_DUE: usize = 1024;
 
 /// How long a receiver rests after an ack before it looks again: several packets then share a
 /// wake-up and an ack. Each still tells when it arrived.
@@ -52,6 +58,17 @@ pub struct IncomingStats {
     pub next_number: u64,
     /// Payload bytes: those read in order, or in an unreliable flow all that came.
     pub bytes: u64,
+    /// Acknowledgments that left.
+    pub acks: u64,
+}
+
+/// An acknowledgment that is due.
+#[derive(Debug, Clone, Copy)]
+struct DueAck {
+    /// Log position up to which it tells arrivals.
+    upto: u64,
+    /// When the packet came, or the delay ended, for which it leaves.
+    since: Time,
 }
 
 /// Receives packets, acknowledges them and puts the stream together.
@@ -65,6 +82,12 @@ pub(crate) struct Incoming {
     hasher: StreamHash,
     /// Length and hash of the stream, as the sender says.
     end: Option<(u64, [u8; 32])>,
+    /// How long a packet waits for a second one to be acknowledged with; `None`: not at all.
+    delay: Option<Span>,
+    /// With a delay: the acks that have been due, one for each time, even if packets were found
+    /// waiting together. TCP's would have left by now, and each is an event at the sender.
+    due: VecDeque<DueAck>,
+    /// Everything that has arrived is to be told now.
     ack_due: bool,
     ack_sequence: u64,
     /// Log position up to which arrivals have been acknowledged at least once.
@@ -85,16 +108,23 @@ pub(crate) struct Incoming {
 impl Incoming {
     pub(crate) fn new(
         half: Option<Box<dyn cellpace_cc::Receiver>>,
+        policy: AckPolicy,
         unreliable: bool,
         buffer: u64,
     ) -> Self {
+        let delay = match policy {
+            AckPolicy::EveryPacket => None,
+            AckPolicy::Delayed(delay) => Some(delay),
+        };
         Self {
-            log: Receiver::new(AckPolicy::EveryPacket, half),
+            log: Receiver::new(policy, half),
             numbers: RangeSet::default(),
             floor: 0,
             assembly: (!unreliable).then(|| Assembly::new(buffer)),
             hasher: StreamHash::new(),
             end: None,
+            delay,
+            due: VecDeque::new(),
             ack_due: false,
             ack_sequence: 0,
             acked_until: 0,
@@ -155,6 +185,8 @@ impl Incoming {
             return;
         }
         self.end.get_or_insert((total, hash));
+        // No second packet comes behind the end.
+        self.ack_due = true;
         self.log_arrival(now, numbered, ip_bytes);
     }
 
@@ -185,7 +217,22 @@ impl Incoming {
         self.stats.ip_bytes += ip_bytes;
         self.stats.next_number = self.stats.next_number.max(number + 1);
         let wire = numbered.stamp.unwrap_or(0);
-        self.ack_due |= self.log.on_packet(&Arrival { now, number, bytes: ip_bytes, wire });
+        if self.log.on_packet(&Arrival { now, number, bytes: ip_bytes, wire }) {
+            self.owe_ack(now);
+        }
+    }
+
+    /// The policy wants an ack, for what happened at `since`.
+    fn owe_ack(&mut self, since: Time) {
+        if self.delay.is_none() {
+            self.ack_due = true;
+            return;
+        }
+        let due = DueAck { upto: self.log.ack(), since };
+        if self.due.len() >= MOST_DUE {
+            self.due.pop_back();
+        }
+        self.due.push_back(due);
     }
 
     fn note_gap(&mut self, now: Time) {
@@ -264,7 +311,10 @@ impl Incoming {
     }
 
     pub(crate) fn on_timer(&mut self, now: Time) {
-        self.ack_due |= self.log.on_deadline(now);
+        if self.log.on_deadline(now) {
+            let ended = self.arrived_at.zip(self.delay).map(|(arrived, delay)| arrived + delay);
+            self.owe_ack(ended.unwrap_or(now));
+        }
     }
 
     /// Writes the acknowledgment that is due into at most `room` bytes.
@@ -277,16 +327,13 @@ impl Incoming {
     ) -> Option<usize> {
         if let Some(report) = self.log.poll_report(now) {
             self.report = report;
-            self.ack_due = true;
+            self.ack_due |= self.delay.is_none();
         }
-        if !self.ack_due {
-            return None;
-        }
-        let end = self.log.end();
+        let DueAck { upto, since } = self.next_ack(now)?;
         let start = self.acked_until.saturating_sub(REPEATED).max(self.log.first());
         self.told_window = self.assembly.as_ref().map_or(u64::MAX, Assembly::window);
         let report = std::mem::take(&mut self.report);
-        let held = self.arrived_at.map_or(0, |at| (now - at).as_nanos() / 1_000);
+        let held = (now - since).as_nanos() / 1_000;
         let head = AckHead {
             sequence: self.ack_sequence,
             window: self.told_window,
@@ -294,7 +341,8 @@ impl Incoming {
             held_us: u32::try_from(held).unwrap_or(u32::MAX),
             report: &report,
         };
-        let entries = self.log.log_from(start).map(|arrived| Entry {
+        let told = usize::try_from(upto.saturating_sub(start)).unwrap_or(usize::MAX);
+        let entries = self.log.log_from(start).take(told).map(|arrived| Entry {
             number: arrived.number,
             received_at: arrived.received_at.unwrap_or(now),
         });
@@ -304,14 +352,31 @@ impl Incoming {
         self.acked_until = self.acked_until.max(start + count);
         self.log.forget_until(self.acked_until.saturating_sub(REPEATED));
         // What did not fit follows at once.
-        self.ack_due = self.acked_until < end;
-        if !self.ack_due {
+        if self.due.front().is_some_and(|due| due.upto <= self.acked_until) {
+            self.due.pop_front();
+        }
+        self.stats.acks += 1;
+        if self.acked_until >= self.log.end() {
+            self.ack_due = false;
             self.log.ack();
             if self.may_rest() {
                 self.rest_until = now + REST;
             }
         }
         Some(length)
+    }
+
+    /// The ack that leaves next, if one is due.
+    fn next_ack(&self, now: Time) -> Option<DueAck> {
+        if let Some(due) = self.due.front() {
+            return Some(*due);
+        }
+        let since = self.arrived_at.unwrap_or(now);
+        if self.ack_due {
+            return Some(DueAck { upto: self.log.end(), since });
+        }
+        // A report does not end the wait for a second packet.
+        (!self.report.is_empty()).then_some(DueAck { upto: self.acked_until, since })
     }
 
     /// Bytes of memory.
@@ -323,13 +388,14 @@ impl Incoming {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::Packet;
 
     const IDS: Ids = Ids { to: 1, from: 2 };
 
     /// What is left of the rest after each ack, with so many packets `gap_us` apart, each
     /// acknowledged at once and with `flight` others in flight.
     fn rests(packets: u64, gap_us: u64, flight: u32) -> Vec<Span> {
-        let mut incoming = Incoming::new(None, true, 0);
+        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, true, 0);
         (0..packets)
             .map(|number| {
                 let now = Time::from_micros(1_000_000 + number * gap_us);
@@ -359,7 +425,7 @@ mod tests {
 
     #[test]
     fn bursts_are_no_reason_to_rest() {
-        let mut incoming = Incoming::new(None, true, 0);
+        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, true, 0);
         for number in 0..1_000_u64 {
             // Ten packets in one moment of each 5 ms: 24 Mbit/s.
             let now = Time::from_micros(1_000_000 + number / 10 * 5_000);
@@ -368,5 +434,136 @@ mod tests {
             assert!(incoming.poll_ack(now, IDS, 1000, &mut Vec::new()).is_some());
             assert!(incoming.rest_until() <= now, "{number}");
         }
+    }
+
+    fn ms(ms: u64) -> Time {
+        Time::from_millis(ms)
+    }
+
+    fn delayed(delay_ms: u64) -> Incoming {
+        Incoming::new(None, AckPolicy::Delayed(Span::from_millis(delay_ms)), true, 0)
+    }
+
+    fn arrive(incoming: &mut Incoming, now: Time, number: u64) {
+        let numbered = Numbered { number, matters: 10, stamp: None };
+        incoming.on_data(now, numbered, 1500, number, &[]);
+    }
+
+    /// The acks that leave now: what each tells first and how long it was late.
+    fn acks(incoming: &mut Incoming, now: Time) -> Vec<(Vec<u64>, u32)> {
+        std::iter::from_fn(|| {
+            let before = incoming.acked_until;
+            let mut out = Vec::new();
+            incoming.poll_ack(now, IDS, 1000, &mut out)?;
+            let Some((_, Packet::Ack(ack))) = wire::decode(&out) else { panic!("no ack") };
+            let news = (before - ack.position) as usize;
+            let numbers = ack.entries().skip(news).map(|entry| entry.number).collect();
+            Some((numbers, ack.held_us))
+        })
+        .collect()
+    }
+
+    #[test]
+    fn pairs_are_acknowledged_once() {
+        let mut incoming = delayed(40);
+        let mut told = Vec::new();
+        for number in 0..100 {
+            arrive(&mut incoming, ms(number), number);
+            told.extend(acks(&mut incoming, ms(number)));
+        }
+        let expected: Vec<_> = (0..50).map(|pair| (vec![2 * pair, 2 * pair + 1], 0)).collect();
+        assert_eq!(told, expected);
+        assert_eq!(incoming.stats().acks, 50);
+        assert_eq!(incoming.next_deadline(), None, "the timer of a pair has ended");
+    }
+
+    #[test]
+    fn packets_found_waiting_together_are_acknowledged_in_pairs_nevertheless() {
+        let mut incoming = delayed(40);
+        (0..5).for_each(|number| arrive(&mut incoming, ms(100 + number), number));
+        let told = acks(&mut incoming, ms(106));
+        assert_eq!(told, [(vec![0, 1], 5_000), (vec![2, 3], 3_000)], "each with its lateness");
+        assert_eq!(incoming.next_deadline(), Some(ms(144)), "the fifth waits");
+    }
+
+    #[test]
+    fn a_lone_packet_is_acknowledged_after_the_delay_and_the_delay_is_no_lateness() {
+        let mut incoming = delayed(200);
+        arrive(&mut incoming, ms(10), 0);
+        assert_eq!(acks(&mut incoming, ms(10)), []);
+        assert_eq!(incoming.next_deadline(), Some(ms(210)));
+        incoming.on_timer(ms(209));
+        assert_eq!(acks(&mut incoming, ms(209)), []);
+        incoming.on_timer(ms(211));
+        assert_eq!(acks(&mut incoming, ms(211)), [(vec![0], 1_000)]);
+        assert_eq!(incoming.next_deadline(), None);
+        incoming.on_timer(ms(500));
+        assert_eq!(acks(&mut incoming, ms(500)), [], "once");
+    }
+
+    #[test]
+    fn a_gap_is_acknowledged_at_once_and_so_is_what_fills_it() {
+        let mut incoming = delayed(40);
+        arrive(&mut incoming, ms(1), 0);
+        arrive(&mut incoming, ms(2), 1);
+        assert_eq!(acks(&mut incoming, ms(2)).len(), 1);
+        arrive(&mut incoming, ms(3), 3);
+        assert_eq!(acks(&mut incoming, ms(3)), [(vec![3], 0)], "2 is missing");
+        arrive(&mut incoming, ms(4), 2);
+        assert_eq!(acks(&mut incoming, ms(4)), [(vec![2], 0)]);
+        arrive(&mut incoming, ms(5), 4);
+        assert_eq!(acks(&mut incoming, ms(5)), [], "in order again");
+        assert_eq!(incoming.next_deadline(), Some(ms(45)));
+    }
+
+    #[test]
+    fn questions_duplicates_and_the_end_do_not_wait_for_a_second_packet() {
+        let mut incoming = delayed(40);
+        arrive(&mut incoming, ms(1), 0);
+        incoming.on_ping();
+        assert_eq!(acks(&mut incoming, ms(1)), [(vec![0], 0)]);
+        assert_eq!(incoming.next_deadline(), None, "nothing waits any more");
+        arrive(&mut incoming, ms(2), 1);
+        arrive(&mut incoming, ms(3), 1);
+        assert_eq!(acks(&mut incoming, ms(3)), [(vec![1], 1_000)]);
+        let numbered = Numbered { number: 2, matters: 0, stamp: None };
+        incoming.on_fin(ms(4), numbered, 100, 0, [0; 32]);
+        assert_eq!(acks(&mut incoming, ms(4)), [(vec![2], 0)]);
+        assert_eq!(incoming.next_deadline(), None);
+    }
+
+    /// Reports with every packet.
+    struct Chatty(bool);
+
+    impl cellpace_cc::Receiver for Chatty {
+        fn on_arrival(&mut self, _: &Arrival) {
+            self.0 = true;
+        }
+        fn poll_report(&mut self, _: Time, report: &mut Vec<u8>) -> bool {
+            report.push(1);
+            std::mem::take(&mut self.0)
+        }
+    }
+
+    #[test]
+    fn a_report_goes_out_without_ending_the_wait_for_a_second_packet() {
+        let policy = AckPolicy::Delayed(Span::from_millis(40));
+        let mut incoming = Incoming::new(Some(Box::new(Chatty(false))), policy, true, 0);
+        arrive(&mut incoming, ms(1), 0);
+        assert_eq!(acks(&mut incoming, ms(1)), [(vec![], 0)], "a mere report");
+        assert_eq!(incoming.next_deadline(), Some(ms(41)));
+        arrive(&mut incoming, ms(2), 1);
+        assert_eq!(acks(&mut incoming, ms(2)), [(vec![0, 1], 0)]);
+    }
+
+    #[test]
+    fn acks_that_cannot_leave_do_not_pile_up() {
+        let mut incoming = delayed(40);
+        (0..10_000).for_each(|number| arrive(&mut incoming, ms(1), number));
+        assert_eq!(incoming.due.len(), MOST_DUE);
+        let told: Vec<u64> =
+            acks(&mut incoming, ms(2)).into_iter().flat_map(|(numbers, _)| numbers).collect();
+        assert!(told.into_iter().eq(0..10_000), "each in its order");
+        assert_eq!(incoming.next_deadline(), None);
     }
 }

@@ -20,6 +20,7 @@ mod outgoing;
 mod ranges;
 pub mod wire;
 
+pub use cellpace_recovery::AckPolicy;
 pub use connection::{Event, Flow, FlowError, Patience};
 pub use cookie::Cookies;
 pub use driver::{Driver, Engine, SocketTrouble};

@@ -79,6 +79,8 @@ pub(crate) struct Outgoing {
     told: VecDeque<Told>,
     /// ... and the acks that told of them: when they came, and of how many.
     acks: VecDeque<(Time, usize)>,
+    /// The receiver delays its acks: each counts as one for all that it tells, as with TCP.
+    delayed_acks: bool,
     /// The latest time that the controller has heard of.
     heard_at: Time,
     arrived: Vec<Arrived>,
@@ -148,6 +150,7 @@ impl Outgoing {
             next_report: 0,
             told: VecDeque::new(),
             acks: VecDeque::new(),
+            delayed_acks: false,
             heard_at: now,
             arrived: Vec::new(),
             numbers: Vec::new(),
@@ -155,6 +158,11 @@ impl Outgoing {
             stats: OutgoingStats::default(),
             rtts: Vec::new(),
         }
+    }
+
+    /// The receiver has said that it delays its acks.
+    pub(crate) fn hear_delayed_acks(&mut self) {
+        self.delayed_acks = true;
     }
 
     pub(crate) fn stats(&self) -> OutgoingStats {
@@ -289,7 +297,8 @@ impl Outgoing {
         self.collect_arrivals(ack);
         let count = self.told.len() - before;
         // Where acks were lost, the next one covers more.
-        let (at_once, acks) = if made_up_for { (count, count.min(1)) } else { (1, count) };
+        let whole = made_up_for || self.delayed_acks;
+        let (at_once, acks) = if whole { (count, count.min(1)) } else { (1, count) };
         self.acks.extend(std::iter::repeat_n((now, at_once), acks));
         let has_report = ack.sequence >= self.next_report && !ack.report.is_empty();
         if has_report || !(self.sender.sent_mut().has_lost() || self.has_new()) {
@@ -312,7 +321,8 @@ impl Outgoing {
     /// datagram, and here several datagrams may wait too. To the controller each packet is an ack of
     /// its own, and it may send before the next: some have rules for an ack that covers more, which
     /// are meant for receivers that delay acks (RFC 3465 section 2.2), and some take a flight that
-    /// is below the window for want of data (RFC 6817, max_allowed_cwnd).
+    /// is below the window for want of data (RFC 6817, max_allowed_cwnd). A receiver that delays acks
+    /// does it so that these rules can be seen.
     fn take_ack(&mut self) -> bool {
         let Some((now, count)) = self.acks.pop_front() else { return false };
         let now = self.time_of_ack(now, count);
@@ -342,13 +352,14 @@ impl Outgoing {
         true
     }
 
-    /// When the ack that came at `now` would have come if the receiver had not rested. With that
-    /// the controller sees acks as the path spaced them, and the RTT is the path's. Nobody can make
-    /// more than half of an RTT vanish.
+    /// When the ack of `count` packets that came at `now` would have come if the receiver had not
+    /// rested. With that the controller sees acks as the path spaced them, and the RTT is the
+    /// path's. Nobody can make more than half of an RTT vanish.
     fn time_of_ack(&mut self, now: Time, count: usize) -> Time {
         let half = self.sender.sent().rtt().smoothed().map_or(Span::ZERO, |rtt| rtt / 2);
-        let held = match self.told.front() {
-            Some(told) if count == 1 => told.held.min(half),
+        // What a packet waited for the second one is no rest.
+        let held = match self.told.get(count - 1) {
+            Some(told) if count == 1 || self.delayed_acks => told.held.min(half),
             _ => Span::ZERO,
         };
         self.heard_at = self.heard_at.max(now - held);
@@ -368,7 +379,7 @@ impl Outgoing {
             newest = entry.received_at;
             if position >= self.known {
                 let received_at = Some(entry.received_at);
-                let arrived = Arrived { number: entry.number, received_at };
+                let arrived = Arrived::new(entry.number, received_at);
                 self.told.push_back(Told { arrived, held: Span::ZERO });
             }
             position = position.saturating_add(1);
@@ -392,7 +403,7 @@ impl Outgoing {
             let numbers = first.max(oldest)..last.saturating_add(1).min(next);
             for number in numbers.rev() {
                 if self.numbers.binary_search(&number).is_err() {
-                    let arrived = Arrived { number, received_at: None };
+                    let arrived = Arrived::new(number, None);
                     self.told.push_back(Told { arrived, held: Span::ZERO });
                 }
             }
@@ -604,6 +615,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use cellpace_cc as cc;
+    use cellpace_recovery::AckPolicy;
 
     use super::*;
     use crate::incoming::Incoming;
@@ -704,7 +716,7 @@ mod tests {
         outgoing.write(&[7; 10_000]);
         let datagrams = poll_all(&mut outgoing, Time::ZERO);
         assert_eq!(datagrams.len(), 4);
-        let mut incoming = Incoming::new(None, false, 1 << 20);
+        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, false, 1 << 20);
         datagrams.iter().for_each(|datagram| arrive(&mut incoming, us(100), datagram));
         hear(&mut outgoing, us(200), &ack(&mut incoming, us(100)));
         let next = poll_all(&mut outgoing, us(200));
@@ -721,7 +733,7 @@ mod tests {
     #[test]
     fn the_rtt_is_that_of_the_path_however_long_the_receiver_rested() {
         let (mut outgoing, _, datagrams) = outgoing(false, 4);
-        let mut incoming = Incoming::new(None, false, 1 << 20);
+        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, false, 1 << 20);
         for (index, datagram) in datagrams.iter().enumerate() {
             arrive(&mut incoming, us(20_000 + 60 * index as u64), datagram);
         }
@@ -743,10 +755,48 @@ mod tests {
         assert_eq!(rtts, [40_000, 40_060, 40_120, 40_180]);
     }
 
+    /// Two acks of two packets each that came `gap_us` apart, over 40 ms, the second ack late by 100 us:
+    /// packets and flight of each ack, and the RTTs of the second.
+    fn pairs(policy: AckPolicy, gap_us: u64) -> (Vec<(usize, u64)>, Vec<u64>) {
+        let controller = Four::default();
+        let sizes = Sizes { datagram: 141, overhead: 28, buffer: 1 << 20 };
+        let boxed = Box::new(controller.clone());
+        let mut outgoing = Outgoing::new(boxed, false, false, sizes, 1 << 30, Time::ZERO);
+        if policy != AckPolicy::EveryPacket {
+            outgoing.hear_delayed_acks();
+        }
+        let mut incoming = Incoming::new(None, policy, false, 1 << 20);
+        let mut rtts = Vec::new();
+        for (sent, late) in [(0, 0), (50_000, 100)] {
+            let datagrams = poll_new(&mut outgoing, us(sent), 2);
+            arrive(&mut incoming, us(sent + 20_000), &datagrams[0]);
+            arrive(&mut incoming, us(sent + 20_000 + gap_us), &datagrams[1]);
+            let at = sent + 20_000 + gap_us + late;
+            hear(&mut outgoing, us(at + 20_000), &ack(&mut incoming, us(at)));
+            outgoing.settle();
+            rtts.clear();
+            outgoing.take_rtts(|rtt| rtts.push(rtt.as_nanos() / 1_000));
+        }
+        let heard = controller.0.lock().unwrap().clone();
+        (heard, rtts)
+    }
+
+    #[test]
+    fn a_delayed_ack_is_one_ack_and_the_wait_for_the_second_packet_is_in_the_rtt_of_the_first() {
+        let policy = AckPolicy::Delayed(Span::from_millis(40));
+        for gap_us in [500, 5_000] {
+            let (acks, rtts) = pairs(policy, gap_us);
+            assert_eq!(acks, [(2, 2), (2, 2)], "as in the simulator");
+            assert_eq!(rtts, [40_000 + gap_us; 2], "without the 100 us that nobody meant");
+        }
+        let (acks, rtts) = pairs(AckPolicy::EveryPacket, 500);
+        assert_eq!((acks.len(), rtts), (4, vec![40_000, 40_500]));
+    }
+
     #[test]
     fn what_lost_acks_took_is_the_paths() {
         let (mut outgoing, _, datagrams) = outgoing(false, 3);
-        let mut incoming = Incoming::new(None, false, 1 << 20);
+        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, false, 1 << 20);
         arrive(&mut incoming, us(20_000), &datagrams[0]);
         hear(&mut outgoing, us(40_000), &ack(&mut incoming, us(20_000)));
         arrive(&mut incoming, us(21_000), &datagrams[1]);
@@ -786,7 +836,7 @@ mod tests {
         assert_eq!(count_at(&[0, 1_000, 332_999], &mut outgoing), 1, "no RTT is known");
         outgoing.write(&[7; 100]);
         let datagrams = poll_all(&mut outgoing, us(400_000));
-        let mut incoming = Incoming::new(None, false, 1 << 20);
+        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, false, 1 << 20);
         arrive(&mut incoming, us(420_000), &datagrams[0]);
         hear(&mut outgoing, us(440_000), &ack(&mut incoming, us(420_000)));
         outgoing.settle();
@@ -797,7 +847,7 @@ mod tests {
     fn a_timer_comes_after_the_acks_that_came_before_it() {
         let (mut outgoing, witness, datagrams) = outgoing(false, 3);
         outgoing.write(&[7; 1000]);
-        let mut incoming = Incoming::new(None, false, 1 << 20);
+        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, false, 1 << 20);
         datagrams.iter().for_each(|datagram| arrive(&mut incoming, us(100), datagram));
         hear(&mut outgoing, us(200), &ack(&mut incoming, us(100)));
         assert_eq!(witness.0.lock().unwrap().len(), 0, "data could leave first");
@@ -809,7 +859,7 @@ mod tests {
     #[test]
     fn times_and_order_of_arrival_survive_the_loss_of_acks() {
         let (mut outgoing, witness, datagrams) = outgoing(false, 20);
-        let mut incoming = Incoming::new(None, false, 1 << 20);
+        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, false, 1 << 20);
         let order = [0, 1, 3, 2, 4, 6, 5, 7, 8, 9, 10, 11, 12, 13, 14, 16, 15, 17, 18, 19];
         for (index, number) in order.into_iter().enumerate() {
             let now = us(100 * (1 + index as u64));
@@ -833,7 +883,7 @@ mod tests {
     #[test]
     fn after_the_loss_of_many_acks_ranges_tell_what_arrived_and_nobody_tells_when() {
         let (mut outgoing, witness, datagrams) = outgoing(false, 100);
-        let mut incoming = Incoming::new(None, false, 1 << 20);
+        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, false, 1 << 20);
         let mut last = Vec::new();
         for (number, datagram) in datagrams.iter().enumerate() {
             if number == 50 {
@@ -855,7 +905,7 @@ mod tests {
     #[test]
     fn an_ack_that_comes_twice_or_late_says_nothing_new() {
         let (mut outgoing, witness, datagrams) = outgoing(false, 3);
-        let mut incoming = Incoming::new(None, false, 1 << 20);
+        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, false, 1 << 20);
         let acks: Vec<_> = (0..3)
             .map(|number| {
                 arrive(&mut incoming, us(number as u64), &datagrams[number]);
@@ -887,7 +937,8 @@ mod tests {
     fn stamps_reach_the_other_half_and_reports_come_back_in_their_order() {
         let (mut outgoing, witness, datagrams) = outgoing(true, 3);
         assert_eq!(datagrams[0].len(), 141);
-        let mut incoming = Incoming::new(Some(Box::new(Half::default())), false, 1 << 20);
+        let mut incoming =
+            Incoming::new(Some(Box::new(Half::default())), AckPolicy::EveryPacket, false, 1 << 20);
         let acks: Vec<_> = (0..3)
             .map(|number| {
                 arrive(&mut incoming, us(1), &datagrams[number]);

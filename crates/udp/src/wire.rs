@@ -47,6 +47,8 @@ pub struct Hello<'a> {
     pub unreliable: bool,
     /// The initiator receives.
     pub reverse: bool,
+    /// The initiator receives and delays its acks.
+    pub delayed_acks: bool,
     /// Largest IP packet in bytes that the initiator sends or wants.
     pub mtu: u16,
     /// Bytes of the stream that the initiator takes, where it receives.
@@ -60,6 +62,8 @@ pub struct Hello<'a> {
 pub struct Accept<'a> {
     /// Lost packets are not sent again, and nothing is kept in order.
     pub unreliable: bool,
+    /// The responder receives and delays its acks.
+    pub delayed_acks: bool,
     /// Largest IP packet in bytes that the responder sends or wants.
     pub mtu: u16,
     /// Bytes of the stream that the responder takes, where it receives.
@@ -99,7 +103,7 @@ pub struct Ack<'a> {
     pub window: u64,
     /// How many packets arrived before the first entry.
     pub position: u64,
-    /// Microseconds from the newest arrival to this ack.
+    /// Microseconds from the newest arrival to this ack, or from the end of a delay.
     pub held_us: u32,
     /// The report of the algorithm's half at the receiver; empty: none.
     pub report: &'a [u8],
@@ -181,6 +185,7 @@ mod kind {
 
 const UNRELIABLE: u8 = 1;
 const REVERSE: u8 = 2;
+const DELAYED_ACKS: u8 = 4;
 
 /// Reads a datagram. `None`: it is none of ours, or was damaged on the way.
 pub fn decode(datagram: &[u8]) -> Option<(Ids, Packet<'_>)> {
@@ -306,6 +311,7 @@ impl<'a> Reader<'a> {
             cookie,
             unreliable: flags & UNRELIABLE != 0,
             reverse: flags & REVERSE != 0,
+            delayed_acks: flags & DELAYED_ACKS != 0,
             mtu: self.u16()?,
             window: self.u64()?,
             controller: self.text()?,
@@ -313,8 +319,10 @@ impl<'a> Reader<'a> {
     }
 
     fn accept(&mut self) -> Option<Accept<'a>> {
+        let flags = self.u8()?;
         Some(Accept {
-            unreliable: self.u8()? & UNRELIABLE != 0,
+            unreliable: flags & UNRELIABLE != 0,
+            delayed_acks: flags & DELAYED_ACKS != 0,
             mtu: self.u16()?,
             window: self.u64()?,
             flows: self.u16()?,
@@ -346,6 +354,7 @@ impl Default for Hello<'_> {
             cookie: Cookie::default(),
             unreliable: false,
             reverse: false,
+            delayed_acks: false,
             mtu: 0,
             window: 0,
             controller: "",
@@ -500,7 +509,9 @@ impl<'a> Writer<'a> {
 
 /// Writes a hello, padded to [`HELLO_BYTES`].
 pub fn write_hello(out: &mut Vec<u8>, ids: Ids, hello: &Hello<'_>) -> usize {
-    let flags = flag(hello.unreliable, UNRELIABLE) | flag(hello.reverse, REVERSE);
+    let flags = flag(hello.unreliable, UNRELIABLE)
+        | flag(hello.reverse, REVERSE)
+        | flag(hello.delayed_acks, DELAYED_ACKS);
     Writer::new(out, kind::HELLO, ids)
         .u32(hello.version)
         .cookie(&hello.cookie)
@@ -534,7 +545,7 @@ pub fn write_refuse(out: &mut Vec<u8>, ids: Ids, code: Code, text: &str) -> usiz
 /// Writes an acceptance.
 pub fn write_accept(out: &mut Vec<u8>, ids: Ids, accept: &Accept<'_>) -> usize {
     Writer::new(out, kind::ACCEPT, ids)
-        .u8(flag(accept.unreliable, UNRELIABLE))
+        .u8(flag(accept.unreliable, UNRELIABLE) | flag(accept.delayed_acks, DELAYED_ACKS))
         .u16(accept.mtu)
         .u64(accept.window)
         .u16(accept.flows)
@@ -576,7 +587,7 @@ pub struct AckHead<'a> {
     pub window: u64,
     /// How many packets arrived before the first entry.
     pub position: u64,
-    /// Microseconds from the newest arrival to this ack.
+    /// Microseconds from the newest arrival to this ack, or from the end of a delay.
     pub held_us: u32,
     /// The report of the algorithm's half; left out where there is no room.
     pub report: &'a [u8],

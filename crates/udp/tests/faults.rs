@@ -6,7 +6,9 @@ mod common;
 
 use cellpace_base::{Random, Span, Time};
 use cellpace_udp::wire::{self, Hello, Ids, Packet};
-use cellpace_udp::{Code, Config, Connect, Endpoint, Event, Flow, FlowError, Listen, Offer};
+use cellpace_udp::{
+    AckPolicy, Code, Config, Connect, Endpoint, Event, Flow, FlowError, Listen, Offer,
+};
 use common::{Mischief, RECEIVER, SENDER, World, address, content, endpoint, patience, spec};
 use proptest::prelude::*;
 
@@ -78,6 +80,70 @@ fn reordering_duplication_corruption_and_truncation() {
         world.send("fixed:cwnd=40pkts", content(3, 1_000_000));
         world.run_to_success(secs(120));
         println!("{name}: {:?}", world.now);
+    }
+}
+
+#[test]
+fn delayed_acks_over_paths_good_and_bad() {
+    let acks = AckPolicy::Delayed(Span::from_millis(40));
+    let config = Config { acks, ..Config::default() };
+    for (name, mischief) in [
+        ("good", Mischief::default()),
+        ("loss", Mischief { loss: 0.3, ..Mischief::default() }),
+        ("reorder", Mischief { reorder: 0.3, ..Mischief::default() }),
+        ("duplicate", Mischief { duplicate: 0.3, ..Mischief::default() }),
+    ] {
+        for cc in ["verus", "sprout", "fixed:cwnd=40pkts"] {
+            let mut world = World::new(1, &spec(), &config);
+            world.mischief = mischief.clone();
+            world.send(cc, content(14, 300_000));
+            world.run_to_success(secs(600));
+            let flow = world.sides[RECEIVER].flow(world.received[0].0).unwrap();
+            let stats = flow.incoming().unwrap();
+            println!("{name}, {cc}: {:?}, {} acks", world.now, stats.acks);
+            if name == "good" && cc != "sprout" {
+                // One in two packets, the end, and here and there a lone one.
+                let half = stats.packets / 2;
+                assert!((half..half * 5 / 4).contains(&stats.acks), "{cc}: {stats:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_sender_sees_what_delayed_acks_do() {
+    for (acks, cc, rtt_us) in [
+        // 1 ms of serialisation each.
+        ("every", "fixed:cwnd=1pkts", 41_000..41_100),
+        ("delayed:40ms", "fixed:cwnd=1pkts", 81_000..81_100),
+        ("delayed:150ms", "fixed:cwnd=1pkts", 191_000..191_100),
+        ("every", "fixed:cwnd=2pkts", 41_000..41_100),
+        // The first waits for the second, and nobody takes that away.
+        ("delayed:40ms", "fixed:cwnd=2pkts", 42_000..42_100),
+    ] {
+        let config = Config { acks: acks.parse().unwrap(), ..Config::default() };
+        let mut world = World::new(1, &spec(), &config);
+        let id = world.send(cc, content(15, 1_000_000));
+        world.run(secs(5));
+        let stats = world.sides[SENDER].flow(id).unwrap().outgoing().unwrap();
+        let us = stats.min_rtt.unwrap().as_nanos() / 1_000;
+        assert!(rtt_us.contains(&us), "{acks}, {cc}: {us} us");
+        assert_eq!(stats.timeouts, 0, "{acks}, {cc}");
+    }
+}
+
+#[test]
+fn a_receiver_says_that_it_delays_acks_and_a_sender_does_not() {
+    let acks = AckPolicy::Delayed(Span::from_millis(40));
+    for (controller, says) in [(None, true), (Some("cubic"), false)] {
+        let mut side = endpoint(SENDER, Config { acks, ..Config::default() });
+        let controller = controller.map(|cc| cc.parse().unwrap());
+        let connect = Connect { controller, unreliable: false };
+        side.connect(Time::ZERO, address(RECEIVER), 0, &connect);
+        let mut datagram = Vec::new();
+        side.poll_transmit(Time::ZERO, &mut datagram).unwrap();
+        let Some((_, Packet::Hello(hello))) = wire::decode(&datagram) else { panic!("no hello") };
+        assert_eq!(hello.delayed_acks, says);
     }
 }
 

@@ -4,7 +4,7 @@
 
 use cellpace_base::Time;
 use cellpace_udp::wire::{
-    self, Accept, AckHead, Code, Cookie, Entry, Hello, Ids, Numbered, Packet,
+    self, Accept, AckHead, Code, Cookie, Entry, HEADER_BYTES, Hello, Ids, Numbered, Packet,
 };
 use proptest::prelude::*;
 
@@ -29,7 +29,14 @@ fn vectors() -> Vec<(&'static str, Vec<u8>)> {
         out
     };
     let hello = Hello { cookie: COOKIE, mtu: 1500, controller: "verus:r=2", ..Hello::default() };
-    let accept = Accept { unreliable: false, mtu: 1400, window: 1 << 24, flows: 1, controller: "" };
+    let accept = Accept {
+        unreliable: false,
+        delayed_acks: false,
+        mtu: 1400,
+        window: 1 << 24,
+        flows: 1,
+        controller: "",
+    };
     let plain = Numbered { number: 100, matters: 7, stamp: None };
     let stamped = Numbered { stamp: Some(0xfeed), ..plain };
     let to_nobody = Ids { to: 0, from: TO_RESPONDER.from };
@@ -84,6 +91,27 @@ fn the_test_vectors_of_the_documentation() {
         })
         .collect();
     assert!(shown == ours, "the page should show\n{ours}");
+}
+
+#[test]
+fn flags_are_read_as_they_were_written_one_by_one() {
+    for flags in 0..8_u8 {
+        let [unreliable, reverse, delayed_acks] = [1, 2, 4].map(|bit| flags & bit != 0);
+        let hello = Hello { unreliable, reverse, delayed_acks, ..Hello::default() };
+        let mut out = Vec::new();
+        wire::write_hello(&mut out, Ids { to: 0, from: 1 }, &hello);
+        assert_eq!(wire::decode(&out).unwrap().1, Packet::Hello(hello));
+        let accept =
+            Accept { unreliable, delayed_acks, mtu: 1400, window: 9, flows: 1, controller: "" };
+        out.clear();
+        wire::write_accept(&mut out, TO_INITIATOR, &accept);
+        assert_eq!(wire::decode(&out).unwrap().1, Packet::Accept(accept));
+        // Flags of a later time change nothing.
+        let at = HEADER_BYTES;
+        out[at] |= 0xf8;
+        wire::seal(&mut out);
+        assert_eq!(wire::decode(&out).unwrap().1, Packet::Accept(accept));
+    }
 }
 
 #[test]
@@ -166,7 +194,7 @@ proptest! {
         let mut bytes = bytes;
         let _ = wire::decode(&bytes);
         // The same with a type and a checksum that are right.
-        if bytes.len() >= wire::HEADER_BYTES {
+        if bytes.len() >= HEADER_BYTES {
             bytes[0] = kind;
             wire::seal(&mut bytes);
             if let Some((_, Packet::Ack(ack))) = wire::decode(&bytes) {

@@ -65,6 +65,9 @@ pub(crate) struct FlowDocument {
     /// Packets that came twice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) duplicates: Option<u64>,
+    /// Acknowledgments that left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) acks: Option<u64>,
     /// BLAKE3 hash of what arrived, at a receiver of a reliable flow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) blake3: Option<String>,

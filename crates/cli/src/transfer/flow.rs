@@ -42,6 +42,7 @@ pub(crate) struct Totals {
     pub(crate) retransmissions: Option<u64>,
     pub(crate) timeouts: Option<u64>,
     pub(crate) duplicates: Option<u64>,
+    pub(crate) acks: Option<u64>,
     in_flight: Option<u64>,
     cwnd: Option<u64>,
 }
@@ -57,6 +58,7 @@ impl Totals {
                 retransmissions: Some(stats.retransmissions),
                 timeouts: Some(stats.timeouts),
                 duplicates: None,
+                acks: None,
                 in_flight: Some(stats.in_flight),
                 cwnd: Some(stats.cwnd).filter(|cwnd| *cwnd != u64::MAX),
             };
@@ -68,6 +70,7 @@ impl Totals {
             packets: stats.packets,
             lost: stats.next_number.saturating_sub(stats.packets),
             duplicates: Some(stats.duplicates),
+            acks: Some(stats.acks),
             ..Self::default()
         }
     }
@@ -249,6 +252,7 @@ impl FlowRun {
             timeouts: self.last.timeouts,
             rtt_ms_seen: is_sender.then(|| self.rtt.summary()),
             duplicates: self.last.duplicates,
+            acks: self.last.acks,
             blake3: self.hash.map(|hash| hash.iter().map(|byte| format!("{byte:02x}")).collect()),
             intervals: self.intervals.clone(),
         }

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use cellpace_base::{Span, parse_bytes, parse_span};
-use cellpace_udp::{Config, Driver, Endpoint, Engine, MTU_RANGE, Patience};
+use cellpace_udp::{AckPolicy, Config, Driver, Endpoint, Engine, MTU_RANGE, Patience};
 use clap::Args;
 
 use crate::error::Failure;
@@ -52,14 +52,15 @@ pub(crate) fn span(text: &str) -> Result<Span, String> {
 }
 
 impl Common {
-    /// A driver without sockets and flows.
-    pub(crate) fn driver(&self, seed: u64) -> Result<Driver, Failure> {
+    /// A driver without sockets and flows. It acknowledges by `acks` where it receives.
+    pub(crate) fn driver(&self, seed: u64, acks: AckPolicy) -> Result<Driver, Failure> {
         let (secret, new_id) = Driver::secrets().map_err(Failure::failed)?;
         let config = Config {
             mtu: self.mtu,
             buffer: self.buffer,
             patience: Patience { silence: self.timeout },
             seed,
+            acks,
         };
         Ok(Driver::new(Endpoint::new(config, secret, new_id)))
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cellpace_report::Aside;
-use cellpace_udp::{Connect, Driver, Listen, Offer};
+use cellpace_udp::{AckPolicy, Connect, Driver, Listen, Offer};
 use clap::Args;
 
 use super::ends::Sink;
@@ -42,15 +42,22 @@ pub(crate) struct RecvArgs {
     /// Flows at the same time at most; each holds up to --buffer in memory
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     flows: u16,
+    /// When to acknowledge: every packet, or delayed:40ms (every second packet)
+    #[arg(long, default_value = "every", value_name = "POLICY", value_parser = acks)]
+    acks: AckPolicy,
     #[command(flatten)]
     common: Common,
+}
+
+fn acks(text: &str) -> Result<AckPolicy, String> {
+    text.parse::<AckPolicy>().map_err(|error| error.to_string())
 }
 
 pub(crate) fn run(args: &RecvArgs) -> Result<ExitCode, Failure> {
     if args.common.json.is_some() && !args.once && !args.reverse {
         return Err(Failure::usage("--json needs an end: add --once"));
     }
-    let mut session = Session::new(args.common.driver(1)?);
+    let mut session = Session::new(args.common.driver(1, args.acks)?);
     let stdout = Some(Path::new("-"));
     session.quiet_stdout =
         args.common.json.as_deref() == stdout || args.output.as_deref() == stdout;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use cellpace_base::{Span, parse_bytes};
 use cellpace_cc::ControllerSpec;
-use cellpace_udp::{Connect, Listen, Offer};
+use cellpace_udp::{AckPolicy, Connect, Listen, Offer};
 use clap::Args;
 
 use super::ends::Source;
@@ -70,7 +70,7 @@ fn bytes(text: &str) -> Result<u64, String> {
 
 pub(crate) fn run(args: &SendArgs) -> Result<ExitCode, Failure> {
     let plan = Plan::new(args)?;
-    let mut session = Session::new(args.common.driver(args.seed)?);
+    let mut session = Session::new(args.common.driver(args.seed, AckPolicy::default())?);
     session.quiet_stdout = args.common.json.as_deref() == Some(Path::new("-"));
     session.duration = plan.duration;
     session.cut_at_interrupt = plan.file.is_none();

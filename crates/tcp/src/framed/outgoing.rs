@@ -218,10 +218,11 @@ impl Outgoing {
         let newest = ack.number - 1;
         let held = Span::from_micros(u64::from(ack.held_us));
         self.arrived.clear();
-        self.arrived.extend((self.acked..=newest).map(|number| Arrived {
-            number,
-            received_at: (number == newest).then(|| ack.written_at - held),
-        }));
+        self.arrived.extend(
+            (self.acked..=newest).map(|number| {
+                Arrived::new(number, (number == newest).then(|| ack.written_at - held))
+            }),
+        );
         self.acked = ack.number;
         self.waiting_since = now;
         let counts = &mut self.counts;
