@@ -119,6 +119,26 @@ fn what_does_not_fit_is_not_merged() {
 }
 
 #[test]
+fn a_chain_that_rejoins_learns_what_follows_a_collapse() {
+    let folder = Folder::new();
+    let transitions = |options: &str| {
+        // Alone on a profile with outages Verus is down to one packet early on.
+        let train = "mdi train --cc verus:r=2 --trace umts-driving --users 1 -o o.mdi \
+                     --delay-range 0..1.4/0.01 --window-range=-30..30/3";
+        let summary = folder.good(&format!("{train} {options}"));
+        said(&summary, "transitions").split(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    let (never, late, soon) =
+        (transitions(""), transitions("--rejoin 10s"), transitions("--rejoin 160ms"));
+    assert!(never < late && late < soon, "{never} {late} {soon}");
+    assert!(soon > 4 * never, "{never} {soon}");
+    assert!(folder.good("mdi show o.mdi").contains("--acks every --rejoin 160ms\n"));
+    // An epoch that has begun counts as a whole one.
+    assert_eq!(transitions("--rejoin 156ms"), soon);
+    assert_ne!(transitions("--rejoin 155ms"), soon);
+}
+
+#[test]
 fn wrong_usage_is_refused_before_the_work() {
     let folder = Folder::with("short.csv", "chain,users,delay_ms,window_pkts,sent\n0,1,20\n");
     let cases = [
@@ -160,6 +180,12 @@ fn wrong_usage_is_refused_before_the_work() {
             "are not for --variant absolute",
         ),
         ("mdi train --cc verus --trace lte-driving --variant other", "--help"),
+        ("mdi train --cc verus --trace lte-driving --rejoin 160", "--rejoin: "),
+        ("mdi train --cc verus --trace lte-driving --rejoin 61s", "--rejoin: at most 60s"),
+        (
+            "mdi train --cc verus --trace lte-driving --variant absolute --rejoin 160ms",
+            "--rejoin is for --variant levels",
+        ),
         ("mdi train --cc verus --trace lte-driving --like none.mdi", "none.mdi: No such file"),
         ("mdi train --cc verus --trace lte-driving --save-samples o.mdi", "both write o.mdi"),
         ("mdi train --cc verus --trace lte-driving --save-samples no/s", "no/s: no such folder"),

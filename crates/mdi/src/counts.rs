@@ -21,11 +21,19 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Counts the transitions of `chains`.
+    /// Counts the [transitions](States::transitions) of `chains`.
     pub fn of(states: &States, chains: &[Chain]) -> Self {
+        Self::rejoining(states, chains, None)
+    }
+
+    /// Counts the transitions of `chains` that
+    /// [begin anew after `rejoin` epochs](States::transitions_rejoining).
+    pub fn rejoining(states: &States, chains: &[Chain], rejoin: Option<usize>) -> Self {
         let mut seen: Vec<u64> = Vec::with_capacity(chains.iter().map(Vec::len).sum());
         for chain in chains {
-            states.transitions(chain, |from, to| seen.push(u64::from(from) << 32 | u64::from(to)));
+            states.transitions_rejoining(chain, rejoin, |from, to| {
+                seen.push(u64::from(from) << 32 | u64::from(to));
+            });
         }
         seen.sort_unstable();
         let cell = |run: &[u64]| Cell {

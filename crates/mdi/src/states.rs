@@ -205,6 +205,10 @@ pub struct Levels {
     pub w: Axis,
 }
 
+/// The highest level at which a chain that has begun anew is learnt from: 10^0.9, eight times the
+/// base, in thousandths.
+const HIGHEST_REJOINED: i64 = 900;
+
 impl Levels {
     /// The level of a delay, as an index.
     pub(crate) fn level(&self, delay_us: u32, base: &Base) -> u32 {
@@ -327,10 +331,22 @@ impl States {
     }
 
     /// Calls `count` with each transition of a chain, from one state to the next. What lies
-    /// outside of the ranges breaks the chain.
-    pub fn transitions(&self, chain: &Chain, mut count: impl FnMut(u32, u32)) {
+    /// outside of the ranges breaks the chain. Levels end with the first window of one packet.
+    pub fn transitions(&self, chain: &Chain, count: impl FnMut(u32, u32)) {
+        self.transitions_rejoining(chain, None, count);
+    }
+
+    /// The same, but where levels end the chain begins anew `rejoin` epochs later, or when the
+    /// window is above one packet again, if that is later; from then on it leaves out delays of
+    /// more than eight times the base. `None`: never. Other states have no such ends.
+    pub fn transitions_rejoining(
+        &self,
+        chain: &Chain,
+        rejoin: Option<usize>,
+        mut count: impl FnMut(u32, u32),
+    ) {
         if let Self::Levels(states) = self {
-            return self.level_transitions(states, chain, count);
+            return self.level_transitions(states, chain, rejoin, count);
         }
         let mut before = None;
         let mut pairs = chain.windows(2);
@@ -375,16 +391,37 @@ impl States {
     ///
     /// A window of one packet ends the chain. From one packet every change has the measure 0
     /// (section 3 of the specification), so whatever follows a teacher by it would stay there and
-    /// take all that the teacher does afterwards for no change. Nor does the chain begin anew where
-    /// the teacher has come back: acks tell it the delay of a window that it has given up, and a
-    /// table that learns to grow at such delays does so in a queue that is its own.
-    fn level_transitions(&self, states: &Levels, chain: &Chain, mut count: impl FnMut(u32, u32)) {
+    /// take all that the teacher does afterwards for no change. It begins anew only after `rejoin`
+    /// epochs: while the teacher comes back, acks tell it the delay of a window that it has given
+    /// up, and a table that learns to grow at such delays does so in a queue that is its own.
+    /// In long queues it is never certain whose they are, so these it knows only from beginnings.
+    fn level_transitions(
+        &self,
+        states: &Levels,
+        chain: &Chain,
+        rejoin: Option<usize>,
+        mut count: impl FnMut(u32, u32),
+    ) {
         let (mut base, mut reached, mut before) = (Base::default(), None, None);
+        let (mut waiting, mut rejoined) = (0_usize, false);
         for sample in chain {
             base.step(Some(sample.delay_us));
+            if waiting > 0 {
+                waiting -= 1;
+                continue;
+            }
+            if rejoined && base.level(sample.delay_us) > HIGHEST_REJOINED {
+                (reached, before) = (None, None);
+                continue;
+            }
             match reached {
                 None if sample.window <= ONE_PACKET => continue,
-                Some(reached) if sample.window.min(reached) <= ONE_PACKET => return,
+                Some(last) if sample.window.min(last) <= ONE_PACKET => {
+                    let Some(epochs) = rejoin else { return };
+                    (waiting, rejoined) = (epochs, true);
+                    (reached, before) = (None, None);
+                    continue;
+                }
                 _ => {}
             }
             let from = reached.unwrap_or(sample.window);
@@ -669,6 +706,46 @@ mod tests {
         assert!(changes(&[1; 9]).is_empty());
         // The steps that follow the teacher may be the ones that get there.
         assert!(changes(&[3, 2, 2, 2, 2, 2]).len() <= 5);
+    }
+
+    #[test]
+    fn a_chain_begins_anew_some_epochs_after_a_window_of_one_packet() {
+        let sample = |w: u32| Sample { delay_us: 50_000, window: w << 16, sent: 1 };
+        let changes = |windows: &[u32], rejoin| -> Vec<f64> {
+            let chain: Chain = windows.iter().copied().map(sample).collect();
+            let mut all = Vec::new();
+            levels().transitions_rejoining(&chain, rejoin, |from, to| {
+                all.push((from, levels().window_value(levels().window_of(to))));
+            });
+            // No transition leads over the gap: each chain begins with no change.
+            assert!(all.first().is_none_or(|(from, _)| levels().window_of(*from) == 10));
+            all.into_iter().map(|(_, change)| change).collect()
+        };
+        let windows = [10, 10, 11, 1, 20, 20, 40, 40, 44];
+        assert_eq!(changes(&windows, None), [0.0, 9.0]);
+        // 100 % of 20 packets is a change of 130, which the axis cuts to 30.
+        assert_eq!(changes(&windows, Some(0)), [0.0, 9.0, 0.0, 30.0, 30.0, 30.0]);
+        assert_eq!(changes(&windows, Some(3)), [0.0, 9.0, 15.0]);
+        assert_eq!(changes(&windows, Some(usize::MAX)), [0.0, 9.0]);
+        // It waits for the teacher, too, however early it may begin.
+        assert_eq!(changes(&[10, 10, 1, 1, 1, 10, 11], Some(0)), [0.0, 9.0]);
+        assert_eq!(changes(&[10, 10, 1, 20, 20, 1, 30, 30], Some(0)), [0.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn a_chain_that_began_anew_leaves_out_long_queues() {
+        let sample = |(d, w): &(u32, u32)| Sample { delay_us: d * 1000, window: w << 16, sent: 1 };
+        let epochs =
+            [(50, 10), (500, 10), (500, 11), (500, 1), (50, 9), (50, 9), (500, 9), (50, 9)];
+        let chain: Chain = epochs.iter().map(sample).collect();
+        let levels_reached = |rejoin| {
+            let mut all = Vec::new();
+            let count = |_, to| all.push(levels().delay_of(to));
+            levels().transitions_rejoining(&chain, rejoin, count);
+            all
+        };
+        assert_eq!(levels_reached(None), [100, 100], "the beginning is learnt whole");
+        assert_eq!(levels_reached(Some(0)), [100, 100, 0]);
     }
 
     #[test]

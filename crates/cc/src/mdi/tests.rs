@@ -442,6 +442,20 @@ fn a_timeout_begins_slow_start_anew_or_ends_it() {
 }
 
 #[test]
+fn a_number_of_users_takes_the_built_in_table_that_was_learnt_for_it() {
+    let flat = |text: &str| super::flat(&text.parse::<ControllerSpec>().unwrap()).unwrap().table;
+    let reach = |text: &str| {
+        let States::Levels(levels) = *flat(text).states() else { panic!("{text}: no levels") };
+        levels.w.max()
+    };
+    assert_eq!(reach("mdi"), 60_000);
+    for users in 1..=4 {
+        assert_eq!(reach(&format!("mdi:users={users}")), 30_000, "{users}");
+    }
+    assert!("mdi:users=adapt".parse::<ControllerSpec>().is_ok());
+}
+
+#[test]
 fn a_slow_start_has_no_flat_form() {
     let model = constant();
     assert!(super::flat(&spec(&model, "")).is_some());

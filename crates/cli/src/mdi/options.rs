@@ -32,6 +32,10 @@ pub(super) struct StateOptions {
     /// Take the states of this model, so that both can be merged
     #[arg(long, value_name = "FILE")]
     like: Option<PathBuf>,
+    /// Levels: learn on so long after the teacher's window has been one packet, e.g. 160ms
+    /// [default: a chain ends there]
+    #[arg(long, value_name = "TIME")]
+    rejoin: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -103,6 +107,34 @@ impl StateOptions {
                 })
             }
         }
+    }
+}
+
+/// Longer than any outage; what is beyond would never be waited for.
+const LONGEST_REJOIN: Span = Span::from_secs(60);
+
+impl StateOptions {
+    /// After how many epochs a chain that has ended begins anew, if ever.
+    ///
+    /// # Errors
+    /// When the time does not read or is too long, or `states` are no levels.
+    pub(super) fn rejoin(&self, states: &Wanted, epoch: Span) -> Result<Option<usize>, Failure> {
+        let Some(text) = &self.rejoin else { return Ok(None) };
+        let time =
+            parse_span(text).map_err(|error| Failure::usage(format!("--rejoin: {error}")))?;
+        if time > LONGEST_REJOIN {
+            return Err(Failure::usage("--rejoin: at most 60s"));
+        }
+        if !matches!(states, Wanted::Levels(..) | Wanted::These(States::Levels(_))) {
+            return Err(Failure::usage("--rejoin is for --variant levels"));
+        }
+        let epochs = time.as_nanos().div_ceil(epoch.as_nanos().max(1));
+        Ok(Some(usize::try_from(epochs).unwrap_or(usize::MAX)))
+    }
+
+    /// The option as it was given, for the file; empty without.
+    pub(super) fn rejoin_written(&self) -> String {
+        self.rejoin.as_ref().map_or_else(String::new, |time| format!("--rejoin {}", time.trim()))
     }
 }
 

@@ -64,6 +64,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     let started = Instant::now();
     check(args)?;
     let wanted = args.states.wanted()?;
+    let rejoin = args.states.rejoin(&wanted, EpochLog::EPOCH)?;
     let (lessons, mut traces) = lessons(args)?;
     let mut read = Vec::new();
     for name in &args.samples {
@@ -87,12 +88,12 @@ pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         about: About {
             teacher: args.cc.trim().to_owned(),
             traces,
-            scenario: if args.traces.is_empty() { String::new() } else { args.path.written() },
+            scenario: scenario(args),
             seed: args.path.seed,
             epoch_us: (EpochLog::EPOCH.as_nanos() / 1000) as u32,
         },
         states,
-        parts: logged.parts(&states),
+        parts: logged.parts(&states, rejoin),
     };
     let bytes = files::save(&args.output, &model)?;
     print(&summary(&model, &logged))?;
@@ -123,6 +124,13 @@ fn check(args: &TrainArgs) -> Result<(), Failure> {
         return Err(Failure::usage(format!("--output and --save-samples both write {what}")));
     }
     files::check_output("--save-samples", path)
+}
+
+/// What the runs and the learning had in common. Without `--rejoin` as it was before there was
+/// any, so that old commands make the same files.
+fn scenario(args: &TrainArgs) -> String {
+    let path = if args.traces.is_empty() { String::new() } else { args.path.written() };
+    format!("{path} {}", args.states.rejoin_written()).trim().to_owned()
 }
 
 /// Every combination of trace and number of users, and the names of the traces.
@@ -169,12 +177,12 @@ impl Logged {
         logged
     }
 
-    fn parts(&self, states: &States) -> Vec<Part> {
+    fn parts(&self, states: &States, rejoin: Option<usize>) -> Vec<Part> {
         let mut start = 0;
         let part = |&(users, end): &(u32, usize)| {
             let chains = &self.chains[std::mem::replace(&mut start, end)..end];
             let samples = chains.iter().map(|chain| chain.len() as u64).sum();
-            Part { users, samples, counts: Counts::of(states, chains) }
+            Part { users, samples, counts: Counts::rejoining(states, chains, rejoin) }
         };
         self.ends.iter().map(part).collect()
     }
