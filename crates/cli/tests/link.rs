@@ -19,7 +19,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use pcap_file::pcapng::{Block, PcapNgReader};
-use program::{Folder, Outcome, number, signal};
+use program::{Folder, Outcome, eventually, number, signal};
 use serde_json::Value;
 
 /// The port that everybody uses: every far side is a namespace or an address of its own.
@@ -259,16 +259,6 @@ fn shell(options: &str, command: &str) -> Outcome {
     let folder = Folder::new();
     let args = ["link"].into_iter().chain(options.split_whitespace());
     folder.run_args(args.chain(["--", "sh", "-c", command]))
-}
-
-/// Waits until something is so.
-#[track_caller]
-fn eventually(what: &str, is_so: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < Duration::from_secs(10), "never {what}");
-        sleep(Duration::from_millis(10));
-    }
 }
 
 /// Processes that have this in their environment, zombies aside.
