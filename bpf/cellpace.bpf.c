@@ -87,17 +87,49 @@ static inline bool alive(const struct control *control)
 	return beat > now ? beat - now < HEARTBEAT_NS : now - beat < HEARTBEAT_NS;
 }
 
+#define MOST_PACKETS 0x3fffffff
+/* While fewer are on their way, a delayed ack may be all there is to learn from. */
+#define FEW_PACKETS 8
+
 /*
- * Whole packets below the window, at least two: with one, the receiver would delay each
- * acknowledgment.
+ * The window that lets no more leave than up to the limit. Of few packets an even number, as below.
+ * What was lost may always be sent again, two for each ack (a packet for a packet that left, and
+ * one that the path has room for since it lost some), and with nothing on its way one may leave,
+ * so that the connection goes on in any case.
+ */
+static inline u32 packets_to(u64 limit, u32 mss, const struct tcp_sock *tp)
+{
+	u64 sent = tp->bytes_acked + (tp->snd_nxt - tp->snd_una);
+	u64 room = limit > sent ? (limit - sent) / mss : 0;
+	u32 out = tp->packets_out;
+	u32 in_flight = packets_in_flight(tp);
+
+	if (room > MOST_PACKETS / 2)
+		room = MOST_PACKETS / 2;
+	if (room > 0 && out + room < FEW_PACKETS)
+		room = max_u32((out + (u32)room) & ~1U, 2) - out;
+	if (tp->lost_out > tp->retrans_out)
+		room = max_u32((u32)room, 2);
+	return max_u32(in_flight + (u32)room, 1);
+}
+
+/*
+ * Whole packets below the window, at least two. Few ones are an even number: receivers acknowledge
+ * every second packet, and the one that is left over is acknowledged a delayed ack's 40 ms later,
+ * which a controller would take for the path's delay. Between two even numbers what is in effect
+ * stays.
  */
 static inline u32 window_packets(const struct control *control, const struct tcp_sock *tp)
 {
-	u32 mss = tp->mss_cache;
-	u64 packets = control->window / (mss ? mss : 1);
+	u32 mss = max_u32(tp->mss_cache, 1);
+	u64 packets = control->window / mss;
 
-	if (packets > 0x3fffffff)
-		packets = 0x3fffffff;
+	if (control->limit)
+		return packets_to(control->limit, mss, tp);
+	if (packets > MOST_PACKETS)
+		packets = MOST_PACKETS;
+	if (packets < FEW_PACKETS && packets & 1)
+		packets += tp->snd_cwnd > packets ? 1 : -1;
 	return max_u32((u32)packets, 2);
 }
 
@@ -109,6 +141,20 @@ static inline void pace(struct sock *sk, u64 rate)
 	if (rate && sk->sk_pacing_status == SK_PACING_NONE)
 		sk->sk_pacing_status = SK_PACING_NEEDED;
 	sk->sk_pacing_rate = rate && rate < most ? rate : most;
+}
+
+/*
+ * TCP sizes its bursts by the pacing rate, also where nobody paces by it: what the path takes in a
+ * millisecond at twice the window in an RTT, as with the kernel's own congestion controls.
+ */
+static inline void size_bursts(struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u64 srtt_us = tp->srtt_us >> 3;
+	u64 rate = srtt_us ? 2000000ULL * tp->snd_cwnd * tp->mss_cache / srtt_us : 0;
+
+	if (rate && rate < sk->sk_max_pacing_rate && sk->sk_pacing_status == SK_PACING_NONE)
+		sk->sk_pacing_rate = rate;
 }
 
 /* RFC 6928 section 2. */
@@ -144,6 +190,8 @@ static inline void hold(struct sock *sk, struct state *state, const struct contr
 	tp->snd_cwnd = window_packets(control, tp);
 	tp->snd_ssthresh = TCP_INFINITE_SSTHRESH;
 	pace(sk, control->pacing);
+	if (!control->pacing)
+		size_bursts(sk);
 }
 
 /*
@@ -223,6 +271,30 @@ static inline void *reserve(const struct control *control)
 	return record;
 }
 
+/* Waking somebody costs more than all the rest here. */
+static inline u64 notice(const struct control *control, u64 now)
+{
+	u32 number = control->slot;
+
+	return number < SLOTS && now < shared.slot[number].resting_until ? BPF_RB_NO_WAKEUP : 0;
+}
+
+/*
+ * The kernel keeps the packet behind the last one that was selectively acknowledged; none when that
+ * was the last one sent.
+ */
+static inline u32 highest_sacked(struct tcp_sock *tp)
+{
+	struct sk_buff *behind = tp->highest_sack;
+	u32 seq = tp->snd_nxt;
+
+	if (!tp->sacked_out)
+		return 0;
+	if (behind)
+		seq = ((struct tcp_skb_cb *)behind->cb)->seq;
+	return seq - tp->snd_una;
+}
+
 static inline void report(struct sock *sk, const struct control *control, u8 kind,
 			  const struct rate_sample *rs)
 {
@@ -251,6 +323,7 @@ static inline void report(struct sock *sk, const struct control *control, u8 kin
 	record->outstanding = tp->snd_nxt - tp->snd_una;
 	record->sacked = tp->sacked_out;
 	record->missing = tp->lost_out;
+	record->highest_sacked = highest_sacked(tp);
 	if (rs) {
 		record->acked = rs->acked_sacked;
 		record->lost_now = rs->losses;
@@ -263,7 +336,7 @@ static inline void report(struct sock *sk, const struct control *control, u8 kin
 		flags |= rs->is_retrans ? RECORD_RETRANS : 0;
 	}
 	record->flags = flags;
-	bpf_ringbuf_submit(record, 0);
+	bpf_ringbuf_submit(record, notice(control, record->time));
 }
 
 static inline void on_ack(struct sock *sk, const struct rate_sample *rs)

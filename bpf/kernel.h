@@ -51,6 +51,8 @@ enum {
 	BPF_F_MMAPABLE = 1U << 10,
 };
 
+enum { BPF_RB_NO_WAKEUP = 1ULL << 0 };
+
 enum { BPF_SK_STORAGE_GET_F_CREATE = 1ULL << 0 };
 
 /* include/net/tcp.h */
@@ -101,8 +103,17 @@ struct inet_connection_sock {
 	u64 icsk_ca_priv[13];
 };
 
+struct sk_buff {
+	char cb[48];
+};
+
+struct tcp_skb_cb {
+	u32 seq;
+};
+
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
+	struct sk_buff *highest_sack;
 	u32 snd_cwnd;
 	u32 snd_cwnd_cnt;
 	u32 snd_ssthresh;

@@ -7,7 +7,7 @@
 #define CELLPACE_LAYOUT_H
 
 #define MAGIC 0x65636170 /* "pace" */
-#define LAYOUT 1
+#define LAYOUT 2
 
 /* Controlling processes at a time. */
 #define SLOTS 16
@@ -30,6 +30,11 @@ enum {
 /* What user space wants of a socket; the key is the socket's cookie. */
 struct control {
 	u64 window; /* bytes in flight, of payload */
+	/*
+	 * Instead of a window, unless 0: so many bytes of payload may have been sent since the
+	 * connection began. An acknowledgment makes no room then.
+	 */
+	u64 limit;
 	u64 pacing; /* bytes a second; 0: not paced */
 	u64 owner; /* of the slot when this was written: a later owner's heartbeat does not count */
 	u32 policy;
@@ -43,7 +48,9 @@ struct slot {
 	u64 dropped; /* records that found no room */
 	u32 pid;
 	u32 reserved;
-	u64 unused[4]; /* a cache line for each */
+	/* Until then, CLOCK_MONOTONIC in ns, it looks by itself and need not be woken. */
+	u64 resting_until;
+	u64 unused[3]; /* a cache line for each */
 };
 
 /* The first 24 bytes keep their meaning in every version. */
@@ -103,11 +110,13 @@ struct record {
 	u32 outstanding; /* bytes sent and not cumulatively acknowledged */
 	u32 sacked; /* packets of those that were selectively acknowledged */
 	u32 missing; /* packets of those that are taken for lost */
+	u32 highest_sacked; /* bytes to the end of the last sacked one; 0: none is */
+	u32 unused;
 };
 
-_Static_assert(sizeof(struct control) == 32, "as in layout.rs");
+_Static_assert(sizeof(struct control) == 40, "as in layout.rs");
 _Static_assert(sizeof(struct slot) == 64, "as in layout.rs");
 _Static_assert(sizeof(struct shared) == 112 + SLOTS * 64, "as in layout.rs");
-_Static_assert(sizeof(struct record) == 96, "as in layout.rs");
+_Static_assert(sizeof(struct record) == 104, "as in layout.rs");
 
 #endif

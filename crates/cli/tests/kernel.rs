@@ -112,7 +112,7 @@ impl Server {
     }
 
     fn hold(&self, window: u64) {
-        let control = Control { window, pacing: None, policy: Policy::Hold };
+        let control = Control { window, limit: None, pacing: None, policy: Policy::Hold };
         self.kernel.control(self.cookie, control).unwrap();
     }
 
@@ -121,7 +121,7 @@ impl Server {
         let Self { socket, kernel, cookie, stop } = &mut self;
         let cookie = *cookie;
         let hold = |kernel: &Kernel, window| {
-            let control = Control { window, pacing: None, policy: Policy::Hold };
+            let control = Control { window, limit: None, pacing: None, policy: Policy::Hold };
             kernel.control(cookie, control).unwrap();
         };
         let (mut found, hash) = thread::scope(|scope| {
@@ -311,6 +311,51 @@ fn loss_does_not_move_a_held_window_and_makes_tcp_by_itself_back_off() {
     assert!(found["mean"].as_f64().unwrap() < 30.0, "{found}");
 }
 
+/// Bytes that TCP says it has sent, while limits rise.
+fn limit_role() {
+    let server = Server::accept();
+    server.serve(|kernel, socket, hold| {
+        let cookie = kernel.select(socket).unwrap();
+        let limit = |kernel: &Kernel, packets: u64| {
+            let limit = Some(packets * MSS);
+            let control = Control { window: 0, limit, pacing: None, policy: Policy::Hold };
+            kernel.control(cookie, control).unwrap();
+            push(socket).unwrap();
+        };
+        let mut found = Vec::new();
+        let mut sent = 0;
+        // What left before the first limit is known when its acks are there.
+        limit(kernel, 1);
+        for packets in [0, 40, 60, 100] {
+            limit(kernel, packets.max(1));
+            // Before an ack of what the limit let out, and four round trips later.
+            for milliseconds in [25, 175] {
+                watch(kernel, socket, Duration::from_millis(milliseconds), |record| {
+                    sent = sent.max(record.bytes_acked + u64::from(record.outstanding));
+                });
+                found.push((sent.max(in_flight(socket)) / MSS, packets));
+            }
+        }
+        hold(kernel, 200_000);
+        push(socket).unwrap();
+        json!({ "found": found })
+    });
+}
+
+#[test]
+fn a_limit_is_kept_whatever_is_acknowledged_and_a_push_lets_out_what_was_added() {
+    let Some(driver) = Driver::new() else { return };
+    let (found, hash) = driver.over_link("limit", "--rate 50mbit --rtt 40ms");
+    println!("{found}");
+    assert_eq!(found["hash"], hash);
+    let found: Vec<(u64, u64)> = serde_json::from_value(found["found"].clone()).unwrap();
+    for pair in found[2..].chunks(2) {
+        let [(_, packets), (late, _)] = pair else { unreachable!() };
+        // With nothing on its way, a packet in a round trip may leave.
+        assert!((*packets..=packets + 5).contains(late), "{late} of {packets}: {found:?}");
+    }
+}
+
 #[test]
 fn what_is_installed_is_told_and_removed_and_gone() {
     let Some(driver) = Driver::new() else { return };
@@ -368,6 +413,7 @@ fn roles() {
     match std::env::var(ROLE).as_deref() {
         Ok("windows") => windows_role(),
         Ok("loss") => loss_role(),
+        Ok("limit") => limit_role(),
         _ => {}
     }
 }
@@ -399,6 +445,16 @@ struct Downloads {
 /// `clients` downloads at once of 4 MB through 12 Mbit/s for each and 40 ms; `meanwhile` is done by a
 /// shell a second after they began, and knows the launcher as `$server`.
 fn downloads(folder: &Folder, options: &str, clients: u32, meanwhile: &str) -> Downloads {
+    downloads_over("", folder, options, clients, meanwhile)
+}
+
+fn downloads_over(
+    link: &str,
+    folder: &Folder,
+    options: &str,
+    clients: u32,
+    meanwhile: &str,
+) -> Downloads {
     let mut random = cellpace_base::Random::seeded(7, 0);
     let file: Vec<u8> = (0..4_000_000).map(|_| random.bits() as u8).collect();
     folder.write("file", &file);
@@ -409,7 +465,7 @@ fn downloads(folder: &Folder, options: &str, clients: u32, meanwhile: &str) -> D
         '{program}' run --drain 5s --json flows {options} -- python3 sender.py & server=$!
         sleep 1
         (sleep 1; {meanwhile}) & meanwhile=$!
-        '{program}' link --quiet --rate {rate}mbit --rtt 40ms --skip 500ms --json out.json -- bash -c \
+        '{program}' link --quiet {link} --rate {rate}mbit --rtt 40ms --skip 500ms --json out.json -- bash -c \
             'for i in $(seq {clients}); do sha256sum </dev/tcp/$CELLPACE_HOST/9000 & done; wait' >sums
         wait $meanwhile
         pkill -P $server; kill $server; wait $server; true"
@@ -463,6 +519,19 @@ fn twenty_downloads_at_once_through_the_driver() {
     assert_eq!(found.right, [true; 20], "{}", found.said);
     assert_eq!(found.flows.len(), 20);
     assert!(found.p95_ms < 40.0, "the windows are as large as the path: {} ms", found.p95_ms);
+}
+
+#[test]
+fn what_is_lost_and_sent_again_does_not_mislead_a_controller() {
+    let Some(driver) = Driver::new() else { return };
+    let folder = Folder::new();
+    let got = downloads_over("--loss 2% --seed 5", &folder, &driver.options("copa"), 1, "true");
+    assert_eq!(got.right, [true], "{}", got.said);
+    let flow = &got.flows[0];
+    assert!(flow["retransmissions"].as_u64().unwrap() > 20, "{flow}");
+    assert!(flow["min_rtt_ms"].as_f64().unwrap() > 39.5, "{flow}");
+    // Without backing off 2.7 s and the first round trips; TCP by itself takes three times that.
+    assert!(flow["duration_s"].as_f64().unwrap() < 6.0, "{flow}");
 }
 
 #[test]

@@ -5,9 +5,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -15,11 +15,19 @@ use std::time::{Duration, Instant};
 
 use cellpace_kernel::install::{Options, install};
 use cellpace_kernel::{Control, Kernel, Kind, Policy, remove, select_named};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 
+/// Between two looks at the records.
+const REST: Duration = Duration::from_millis(1);
+
+/// What the process that receives is started with.
+const RECEIVE: &str = "receive";
+
 fn main() {
+    if std::env::args().nth(1).as_deref() == Some(RECEIVE) {
+        return receive();
+    }
     let mut numbers = std::env::args().skip(1).map(|word| word.parse::<usize>().unwrap());
     let asked = numbers.next().unwrap_or(10_000);
     let active = numbers.next().unwrap_or(500);
@@ -28,7 +36,7 @@ fn main() {
     // Only who may exceed it can raise the upper limit.
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
-    let sockets = asked.min((most as usize - 100) / 2);
+    let sockets = asked.min(most as usize - 100);
     assert!(active <= sockets, "the limit of descriptors leaves {sockets} sockets");
     if sockets < asked {
         println!("{sockets} sockets instead of {asked}: the limit of descriptors is {most}");
@@ -48,17 +56,24 @@ fn main() {
 
 fn run(name: &str, count: usize, active: usize, seconds: u64) {
     let mut kernel = Kernel::open_named(name).unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut pairs = Vec::new();
+    // Each has its own limit on descriptors.
+    let mut receiver = Command::new(std::env::current_exe().unwrap())
+        .args([RECEIVE, &count.to_string(), &active.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut port = String::new();
+    BufReader::new(receiver.stdout.take().unwrap()).read_line(&mut port).unwrap();
+    let address = format!("127.0.0.1:{}", port.trim());
+    let mut senders = Vec::new();
     for _ in 0..count {
-        let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (receiver, _) = listener.accept().unwrap();
+        let sender = TcpStream::connect(&address).unwrap();
         let cookie = select_named(&sender, name).unwrap();
-        let control = Control { window: 60_000, pacing: None, policy: Policy::Hold };
+        let control = Control { window: 60_000, limit: None, pacing: None, policy: Policy::Hold };
         kernel.control(cookie, control).unwrap();
         sender.set_nonblocking(true).unwrap();
-        receiver.set_nonblocking(true).unwrap();
-        pairs.push((sender, receiver));
+        senders.push(sender);
     }
     let stop = Arc::new(AtomicBool::new(false));
     let begin = Arc::new(Barrier::new(2));
@@ -66,7 +81,7 @@ fn run(name: &str, count: usize, active: usize, seconds: u64) {
         let (stop, begin) = (Arc::clone(&stop), Arc::clone(&begin));
         move || {
             begin.wait();
-            move_bytes(&mut pairs, active, &stop);
+            send(&mut senders, active, &stop);
         }
     });
     let at_setup = kernel.dropped();
@@ -76,8 +91,9 @@ fn run(name: &str, count: usize, active: usize, seconds: u64) {
     let (mut acks, mut windows, mut wakes) = (0u64, 0u64, 0u64);
     while began.elapsed() < Duration::from_secs(seconds) {
         kernel.beat().unwrap();
-        let mut fds = [PollFd::new(kernel.as_fd(), PollFlags::POLLIN)];
-        poll(&mut fds, PollTimeout::from(100u8)).unwrap();
+        // As the launcher of `cellpace run` does where acks come fast.
+        kernel.rest_until(now_ns() + REST.as_nanos() as u64);
+        thread::sleep(REST);
         wakes += 1;
         let mut changed = Vec::new();
         kernel.drain(usize::MAX, |record| {
@@ -88,7 +104,7 @@ fn run(name: &str, count: usize, active: usize, seconds: u64) {
             }
         });
         for (cookie, window) in changed {
-            let control = Control { window, pacing: None, policy: Policy::Hold };
+            let control = Control { window, limit: None, pacing: None, policy: Policy::Hold };
             kernel.control(cookie, control).unwrap();
             windows += 1;
         }
@@ -109,6 +125,8 @@ fn run(name: &str, count: usize, active: usize, seconds: u64) {
         }
     }
     traffic.join().unwrap();
+    drop(receiver.stdin.take());
+    receiver.wait().unwrap();
     drain(&mut kernel);
     let closing = kernel.dropped() - at_setup - running;
     println!(
@@ -123,14 +141,45 @@ fn run(name: &str, count: usize, active: usize, seconds: u64) {
     );
 }
 
-fn move_bytes(pairs: &mut [(TcpStream, TcpStream)], active: usize, stop: &AtomicBool) {
-    let mut buffer = vec![0u8; 14_480];
+fn send(senders: &mut [TcpStream], active: usize, stop: &AtomicBool) {
+    let buffer = vec![0u8; 14_480];
     while !stop.load(Ordering::Relaxed) {
-        for (sender, receiver) in &mut pairs[..active] {
+        for sender in &mut senders[..active] {
             ignore_full(sender.write(&buffer));
+        }
+    }
+}
+
+/// Accepts as many connections as it is told, and reads from the active ones until its input ends.
+fn receive() {
+    let numbers: Vec<usize> = std::env::args().skip(2).map(|word| word.parse().unwrap()).collect();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    println!("{}", listener.local_addr().unwrap().port());
+    let accept = || {
+        let receiver = listener.accept().unwrap().0;
+        receiver.set_nonblocking(true).unwrap();
+        receiver
+    };
+    let mut receivers: Vec<_> = (0..numbers[0]).map(|_| accept()).collect();
+    let ended = Arc::new(AtomicBool::new(false));
+    thread::spawn({
+        let ended = Arc::clone(&ended);
+        move || {
+            let _ = std::io::stdin().read(&mut [0]);
+            ended.store(true, Ordering::Relaxed);
+        }
+    });
+    let mut buffer = vec![0u8; 1 << 16];
+    while !ended.load(Ordering::Relaxed) {
+        for receiver in &mut receivers[..numbers[1]] {
             ignore_full(receiver.read(&mut buffer));
         }
     }
+}
+
+fn now_ns() -> u64 {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).unwrap();
+    now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
 }
 
 fn ignore_full(result: std::io::Result<usize>) {

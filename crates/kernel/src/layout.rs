@@ -3,14 +3,14 @@
 /// The congestion control's name, and that of the folder with its pins, unless told otherwise.
 pub const NAME: &str = "cellpace";
 /// Grows with every change that an older client would misread.
-pub const LAYOUT: u32 = 1;
+pub const LAYOUT: u32 = 2;
 /// Processes that can control sockets at a time.
 pub const SLOTS: usize = 16;
 /// Bytes of a record as the program writes it.
-pub const RECORD_BYTES: usize = 96;
+pub const RECORD_BYTES: usize = 104;
 
 pub(crate) const MAGIC: u32 = 0x6563_6170;
-pub(crate) const CONTROL_BYTES: usize = 32;
+pub(crate) const CONTROL_BYTES: usize = 40;
 
 /// Where things stand in the shared page.
 pub(crate) mod at {
@@ -43,6 +43,10 @@ pub(crate) mod at {
         owner(slot) + 16
     }
 
+    pub(crate) const fn resting_until(slot: usize) -> usize {
+        owner(slot) + 32
+    }
+
     pub(crate) const fn pid(slot: usize) -> usize {
         owner(slot) + 24
     }
@@ -63,8 +67,13 @@ pub enum Policy {
 /// What a socket shall do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Control {
-    /// Payload in flight, in bytes. In effect are the whole packets of it, at least two.
+    /// Payload in flight, in bytes. In effect are the whole packets of it, at least two, and below
+    /// eight an even number.
     pub window: u64,
+    /// Instead of a window: so many bytes of payload may have been sent since the connection began,
+    /// as [`Record::bytes_acked`] and [`Record::outstanding`] count them together. Acknowledgments
+    /// make no room then. In effect with the next one, or with [`push`](crate::push).
+    pub limit: Option<u64>,
     /// Bytes a second; without, the window alone says when to send.
     pub pacing: Option<u64>,
     /// Who decides.
@@ -81,17 +90,20 @@ impl Control {
         let pacing = self.pacing.map_or(0, |rate| rate.max(1));
         let mut bytes = [0; CONTROL_BYTES];
         bytes[0..8].copy_from_slice(&self.window.to_ne_bytes());
-        bytes[8..16].copy_from_slice(&pacing.to_ne_bytes());
-        bytes[16..24].copy_from_slice(&owner.to_ne_bytes());
-        bytes[24..28].copy_from_slice(&policy.to_ne_bytes());
-        bytes[28..32].copy_from_slice(&slot.to_ne_bytes());
+        // Nothing sent yet and nothing allowed is a limit, too.
+        let limit = self.limit.map_or(0, |limit| limit.max(1));
+        bytes[8..16].copy_from_slice(&limit.to_ne_bytes());
+        bytes[16..24].copy_from_slice(&pacing.to_ne_bytes());
+        bytes[24..32].copy_from_slice(&owner.to_ne_bytes());
+        bytes[32..36].copy_from_slice(&policy.to_ne_bytes());
+        bytes[36..40].copy_from_slice(&slot.to_ne_bytes());
         bytes
     }
 }
 
 /// The slot and the owner in an encoded control.
 pub(crate) fn owner_of(control: &[u8; CONTROL_BYTES]) -> (u32, u64) {
-    (u32_at(control, 28), u64_at(control, 16))
+    (u32_at(control, 36), u64_at(control, 24))
 }
 
 /// Why there is a record.
@@ -173,6 +185,9 @@ pub struct Record {
     pub sacked: u32,
     /// Packets of those that TCP takes for lost.
     pub missing: u32,
+    /// Bytes from the first that is not cumulatively acknowledged to the end of the last that is
+    /// selectively acknowledged; 0: none is.
+    pub highest_sacked: u32,
 }
 
 impl Record {
@@ -221,6 +236,7 @@ impl Record {
             outstanding: word(14),
             sacked: word(15),
             missing: word(16),
+            highest_sacked: word(17),
         })
     }
 }
@@ -239,11 +255,13 @@ mod tests {
 
     #[test]
     fn a_control_is_written_as_the_program_reads_it() {
-        let control = Control { window: 0x0102, pacing: Some(0), policy: Policy::Follow };
+        let control =
+            Control { window: 0x0102, limit: Some(0), pacing: Some(0), policy: Policy::Follow };
         let bytes = control.encode(7, 0x0304);
         assert_eq!(u64_at(&bytes, 0), 0x0102);
-        assert_eq!(u64_at(&bytes, 8), 1, "0 would mean: not paced");
-        assert_eq!(u32_at(&bytes, 24), 1);
+        assert_eq!(u64_at(&bytes, 8), 1, "0 would mean: no limit");
+        assert_eq!(u64_at(&bytes, 16), 1, "0 would mean: not paced");
+        assert_eq!(u32_at(&bytes, 32), 1);
         assert_eq!(owner_of(&bytes), (7, 0x0304));
     }
 

@@ -12,7 +12,8 @@
 //!
 //! let mut kernel = Kernel::open()?;
 //! let cookie = kernel.select(&socket)?;
-//! kernel.control(cookie, Control { window: 100_000, pacing: None, policy: Policy::Hold })?;
+//! let policy = Policy::Hold;
+//! kernel.control(cookie, Control { window: 100_000, limit: None, pacing: None, policy })?;
 //! loop {
 //!     kernel.beat()?; // at least every 250 ms; a second without, and TCP goes by RFC 5681
 //!     kernel.drain(1000, |record| println!("{} us", record.rtt_us));

@@ -104,6 +104,11 @@ impl Shared {
         Ok(())
     }
 
+    /// Whoever writes records before `time_ns` need not wake us.
+    pub(crate) fn rest_until(&self, slot: usize, time_ns: u64) {
+        self.0.u64(at::resting_until(slot)).store(time_ns, Ordering::Release);
+    }
+
     /// Gives the slot back, if it is still ours.
     pub(crate) fn free(&self, slot: usize, me: u64) {
         let owner = self.0.u64(at::owner(slot));

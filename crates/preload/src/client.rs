@@ -22,13 +22,16 @@ static AWAY_UNTIL: AtomicU64 = AtomicU64::new(0);
 /// Hands a TCP socket to the launcher. With success it is the launcher's, and the application's
 /// end is returned; otherwise it is as it was.
 pub(crate) fn adopt(tcp: c_int, nonblocking: bool, outgoing: bool) -> Option<Fd> {
-    hand_over(Ask::Adopt { nonblocking, outgoing, connecting: false }, tcp)
+    let descriptor = tcp.cast_unsigned();
+    hand_over(Ask::Adopt { nonblocking, outgoing, connecting: false, descriptor }, tcp)
 }
 
 /// Hands a TCP socket over that is being connected. The application's end cannot be written to
 /// until it is, or until that has failed.
 pub(crate) fn adopt_opening(tcp: c_int) -> Option<Fd> {
-    hand_over(Ask::Adopt { nonblocking: true, outgoing: true, connecting: true }, tcp)
+    let descriptor = tcp.cast_unsigned();
+    let ask = Ask::Adopt { nonblocking: true, outgoing: true, connecting: true, descriptor };
+    hand_over(ask, tcp)
 }
 
 /// Each worker of the launcher gets its share; one that is full has the next one asked.

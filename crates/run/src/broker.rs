@@ -12,7 +12,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cellpace_tcp::{DriverChoice, Engine, FlowHandle, FlowOptions, FlowStats, Outcome, Steerer};
+use cellpace_tcp::{
+    DriverChoice, Engine, FlowHandle, FlowOptions, FlowStats, Grip, Outcome, Steerer,
+};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
@@ -25,6 +27,7 @@ use rustix::net::{
     accept_with, bind, getpeername, getsockname, listen, recvmsg, sendmsg, shutdown, socket_with,
     socketpair,
 };
+use rustix::process::Pid;
 
 use crate::message::{Answer, Ask, GREETING, REQUEST_LEN, Request, Token};
 use crate::variables::worker_name;
@@ -131,6 +134,9 @@ const REAP: Duration = Duration::from_millis(200);
 /// How long flows that are cut get to reset their connections.
 const ABORT_WAIT: Duration = Duration::from_millis(500);
 
+/// Processes that are remembered before those that have ended are forgotten.
+const MOST_GRIPS: usize = 64;
+
 /// Connections that are being opened at a time, at most: each holds a full buffer of the kernel,
 /// some 200 kB, and one to nowhere may do so for minutes.
 const MOST_OPENINGS: usize = 256;
@@ -205,6 +211,7 @@ impl Broker {
                 flows: HashMap::new(),
                 openings: HashMap::new(),
                 failed: VecDeque::new(),
+                grips: HashMap::new(),
                 // Who knows a flow's number knows whose it is.
                 next_flow: u64::from(number) + 1,
                 step: u64::from(config.workers),
@@ -334,6 +341,8 @@ struct Server {
     flows: HashMap<u64, Flow>,
     openings: HashMap<u64, Opening>,
     failed: VecDeque<Failed>,
+    /// Processes with sockets that the kernel driver holds.
+    grips: HashMap<Pid, Grip>,
     next_flow: u64,
     /// From one flow's number to the next one's.
     step: u64,
@@ -501,7 +510,9 @@ impl Server {
                 }
             }
             // The program goes on with its own socket.
-            (Ask::Adopt { outgoing, .. }, Some(tcp)) if self.steer(&tcp, outgoing).is_some() => {
+            (Ask::Adopt { outgoing, descriptor, .. }, Some(tcp))
+                if self.steer(client, &tcp, outgoing, descriptor).is_some() =>
+            {
                 refuse(client);
             }
             (Ask::Adopt { nonblocking, outgoing, .. }, Some(tcp)) => {
@@ -545,19 +556,42 @@ impl Server {
     }
 
     /// Has the kernel driver hold a connection; `None` if that cannot be.
-    fn steer(&mut self, tcp: &OwnedFd, outgoing: bool) -> Option<()> {
+    fn steer(
+        &mut self,
+        client: &OwnedFd,
+        tcp: &OwnedFd,
+        outgoing: bool,
+        descriptor: u32,
+    ) -> Option<()> {
+        self.config.steerer.as_ref()?;
+        let grip = self.grip(client, descriptor);
         let steerer = self.config.steerer.as_ref()?;
         let (local, peer) = addresses(tcp.as_fd())?;
         let flow = self.next_flow;
         let mut options = self.config.options.clone();
         options.seed = options.seed.wrapping_add(flow - 1);
-        let handle = steerer.take(tcp, &options).ok()?;
+        let handle = steerer.take(tcp, grip, &options).ok()?;
         self.next_flow += self.step;
         let connection = Adopted { flow, outgoing, local, peer };
         let since = Instant::now();
         self.flows.insert(flow, Flow { connection, since, handle, tcp: None, asked: since });
         self.shared.set_open(self.flows.len());
         Some(())
+    }
+
+    /// A hold on a socket that the client keeps; none where the system gives none.
+    fn grip(&mut self, client: &OwnedFd, descriptor: u32) -> Option<Grip> {
+        let pid = socket_peercred(client).ok()?.pid;
+        let descriptor = i32::try_from(descriptor).ok()?;
+        if let Some(known) = self.grips.get(&pid).filter(|known| known.is_alive()) {
+            return Some(known.on(descriptor));
+        }
+        if self.grips.len() >= MOST_GRIPS {
+            self.grips.retain(|_, grip| grip.is_alive());
+        }
+        let grip = Grip::new(pid, descriptor).ok()?;
+        self.grips.insert(pid, grip.clone());
+        Some(grip)
     }
 
     /// Has the engine serve a connection.

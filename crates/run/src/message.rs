@@ -15,7 +15,8 @@
 //! |              |       | bit 2: it is not there yet, and shall not block     |
 //! | reserved     | 6-7   | 0                                                   |
 //! | token        | 8-23  | as in the environment                               |
-//! | flow         | 24-31 | big endian; 0 in requests of kind 1                 |
+//! | flow         | 24-31 | big endian; kind 1: the socket's descriptor at the  |
+//! |              |       | client, which may keep it                           |
 //!
 //! | answer       | bytes | meaning                                             |
 //! |--------------|-------|-----------------------------------------------------|
@@ -51,6 +52,8 @@ pub enum Ask {
         outgoing: bool,
         /// It is being opened and not there yet; only with both of the above.
         connecting: bool,
+        /// Its descriptor at the client, which goes on with it if the launcher gives it back.
+        descriptor: u32,
     },
     /// To borrow the TCP socket of a flow.
     Fetch {
@@ -73,10 +76,10 @@ impl Request {
     pub fn encode(&self) -> [u8; REQUEST_LEN] {
         let mut bytes = [0; REQUEST_LEN];
         let (kind, flags, flow) = match self.ask {
-            Ask::Adopt { nonblocking, outgoing, connecting } => {
+            Ask::Adopt { nonblocking, outgoing, connecting, descriptor } => {
                 let [nonblocking, outgoing, connecting] =
                     [nonblocking, outgoing, connecting].map(u8::from);
-                (1, nonblocking | outgoing << 1 | connecting << 2, 0)
+                (1, nonblocking | outgoing << 1 | connecting << 2, descriptor.into())
             }
             Ask::Fetch { flow } => (2, 0, flow),
         };
@@ -94,10 +97,11 @@ impl Request {
         let [kind, flags, 0, 0] = bytes[4..8] else { return None };
         let flow = u64::from_be_bytes(bytes[24..].try_into().ok()?);
         let ask = match (kind, flags, flow) {
-            (1, 0..=3 | 7, 0) => Ask::Adopt {
+            (1, 0..=3 | 7, descriptor) => Ask::Adopt {
                 nonblocking: flags & 1 != 0,
                 outgoing: flags & 2 != 0,
                 connecting: flags & 4 != 0,
+                descriptor: u32::try_from(descriptor).ok()?,
             },
             (2, 0, flow) => Ask::Fetch { flow },
             _ => return None,
@@ -151,12 +155,15 @@ mod tests {
 
     fn asks() -> impl Strategy<Value = Ask> {
         prop_oneof![
-            any::<(bool, bool)>().prop_map(|(nonblocking, outgoing)| Ask::Adopt {
-                nonblocking,
-                outgoing,
-                connecting: false
+            any::<(bool, bool, u32)>().prop_map(|(nonblocking, outgoing, descriptor)| {
+                Ask::Adopt { nonblocking, outgoing, connecting: false, descriptor }
             }),
-            Just(Ask::Adopt { nonblocking: true, outgoing: true, connecting: true }),
+            any::<u32>().prop_map(|descriptor| Ask::Adopt {
+                nonblocking: true,
+                outgoing: true,
+                connecting: true,
+                descriptor
+            }),
             any::<u64>().prop_map(|flow| Ask::Fetch { flow }),
         ]
     }
@@ -200,7 +207,7 @@ mod tests {
 
     #[test]
     fn what_is_being_opened_is_outgoing_and_does_not_block() {
-        let ask = Ask::Adopt { nonblocking: true, outgoing: true, connecting: true };
+        let ask = Ask::Adopt { nonblocking: true, outgoing: true, connecting: true, descriptor: 9 };
         let bytes = Request { token: [7; 16], ask }.encode();
         for flags in [4, 5, 6, 8, 15] {
             let mut wrong = bytes;

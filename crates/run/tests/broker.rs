@@ -82,7 +82,8 @@ fn receive(socket: &OwnedFd) -> Option<(Answer, Option<OwnedFd>)> {
     (count > 0).then(|| (Answer::decode(&bytes[..count]).unwrap(), fd))
 }
 
-const ADOPT: Ask = Ask::Adopt { nonblocking: false, outgoing: false, connecting: false };
+const ADOPT: Ask =
+    Ask::Adopt { nonblocking: false, outgoing: false, connecting: false, descriptor: 9 };
 
 fn ask(
     broker: &Broker,
@@ -158,7 +159,7 @@ fn a_nonblocking_end_is_made_on_request() {
     let (broker, _closed) = broker();
     for nonblocking in [false, true] {
         let (ours, _peer) = connection();
-        let ask_for = Ask::Adopt { nonblocking, outgoing: false, connecting: false };
+        let ask_for = Ask::Adopt { nonblocking, outgoing: false, connecting: false, descriptor: 9 };
         let (_, end) = ask(&broker, broker.token(), ask_for, &[ours.as_fd()]).unwrap();
         let flags = rustix::fs::fcntl_getfl(end.unwrap()).unwrap();
         assert_eq!(flags.contains(rustix::fs::OFlags::NONBLOCK), nonblocking);
@@ -252,7 +253,7 @@ fn a_broker_that_ends_leaves_the_flows_alone() {
     assert_eq!(received, "still here");
 }
 
-const OPEN: Ask = Ask::Adopt { nonblocking: true, outgoing: true, connecting: true };
+const OPEN: Ask = Ask::Adopt { nonblocking: true, outgoing: true, connecting: true, descriptor: 9 };
 
 /// A connection that is being opened to a listener that has no room for it.
 fn opening() -> (TcpListener, Vec<TcpStream>, OwnedFd) {

@@ -256,6 +256,16 @@ struct Place {
     timer: Option<Time>,
     /// Whether the flow stands in the list of those with more to do.
     again: bool,
+    watched: Watched,
+}
+
+/// Whether the kernel reports of a flow's TCP socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Watched {
+    Always,
+    /// Once. There is no other way to have it report nothing: errors cannot be left out.
+    Once,
+    Not,
 }
 
 /// The thread's own state.
@@ -334,7 +344,13 @@ impl Server {
 
     fn add(&mut self, flow: Incoming) {
         let at = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place { flow: None, generation: 0, timer: None, again: false });
+            self.places.push(Place {
+                flow: None,
+                generation: 0,
+                timer: None,
+                again: false,
+                watched: Watched::Always,
+            });
             self.places.len() - 1
         });
         let generation = self.places[at].generation;
@@ -350,6 +366,7 @@ impl Server {
             member.set_place(at);
         }
         self.places[at].flow = Some(flow);
+        self.places[at].watched = Watched::Always;
         self.serve(at);
     }
 
@@ -387,7 +404,12 @@ impl Server {
             hung_up: flags.contains(epoll::EventFlags::HUP),
         };
         match side {
-            TCP => flow.relay.on_tcp(report),
+            TCP => {
+                flow.relay.on_tcp(report);
+                if place.watched == Watched::Once {
+                    place.watched = Watched::Not;
+                }
+            }
             _ => flow.relay.on_local(report),
         }
         self.serve(at);
@@ -416,10 +438,16 @@ impl Server {
     fn serve(&mut self, at: usize) {
         let place = &mut self.places[at];
         let Some(flow) = place.flow.as_mut() else { return };
+        if place.watched == Watched::Not {
+            flow.relay.on_nap();
+        }
         let next = flow.relay.turn(&now, &mut self.scratch);
         let watch = flow.relay.member().map(Member::watch);
         match next {
-            Next::Wait(timer) => self.set_timer(at, timer),
+            Next::Wait(timer) => {
+                self.set_timer(at, timer);
+                self.watch_or_not(at);
+            }
             Next::Again => self.serve_again(at),
             Next::Over(outcome) => self.remove(at, outcome),
         }
@@ -430,6 +458,23 @@ impl Server {
                 }
             });
         }
+    }
+
+    /// Has the kernel report of the flow's TCP socket or not, as the flow wants it. A flow that
+    /// sends at its own times only is woken up at those, and not by each ack.
+    fn watch_or_not(&mut self, at: usize) {
+        let place = &mut self.places[at];
+        let Some(flow) = place.flow.as_ref() else { return };
+        // Without a time there is nothing that would end it.
+        let naps = place.timer.is_some() && flow.relay.naps(now());
+        if naps != (place.watched == Watched::Always) {
+            return;
+        }
+        let token = epoll::EventData::new_u64(token(at, place.generation, TCP));
+        let flags = if naps { WATCHED | epoll::EventFlags::ONESHOT } else { WATCHED };
+        // What happened meanwhile is reported by this. It cannot fail: the socket is registered.
+        let _ = epoll::modify(&self.epoll, flow.relay.tcp(), token, flags);
+        place.watched = if naps { Watched::Once } else { Watched::Always };
     }
 
     fn serve_again(&mut self, at: usize) {
@@ -481,12 +526,13 @@ fn zero() -> Timespec {
     Timespec { tv_sec: 0, tv_nsec: 0 }
 }
 
+const WATCHED: epoll::EventFlags = epoll::EventFlags::IN
+    .union(epoll::EventFlags::OUT)
+    .union(epoll::EventFlags::RDHUP)
+    .union(epoll::EventFlags::ET);
+
 fn watch(epoll: &OwnedFd, socket: BorrowedFd<'_>, token: u64) -> Result<(), Errno> {
-    let flags = epoll::EventFlags::IN
-        | epoll::EventFlags::OUT
-        | epoll::EventFlags::RDHUP
-        | epoll::EventFlags::ET;
-    epoll::add(epoll, socket.as_fd(), epoll::EventData::new_u64(token), flags)
+    epoll::add(epoll, socket.as_fd(), epoll::EventData::new_u64(token), WATCHED)
 }
 
 /// An error of the engine's own calls, for callers that speak of I/O.

@@ -23,6 +23,23 @@ const CALL_SPAN: Span = Span::from_millis(1);
 /// packets in it.
 const FEWEST_TOGETHER: u64 = 3;
 
+/// A controller whose window no ack has opened for so long sends at its own times only, as those
+/// with epochs do.
+const OPENED_BY_ACKS: Span = Span::from_millis(100);
+
+/// What an ack told a TCP that has the application's data itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Heard {
+    /// Offset in the stream before which everything has arrived.
+    pub(crate) acked: u64,
+    /// Packets behind it that have arrived, too,
+    pub(crate) sacked: usize,
+    /// and the offset at which the last of these ends.
+    pub(crate) highest: u64,
+    /// RTT of the newest packet of those newly known to have arrived that were sent once.
+    pub(crate) rtt: Option<Span>,
+}
+
 /// Packets above a TCP connection under a controller.
 pub(crate) struct Gate {
     sender: Sender<u64>,
@@ -43,6 +60,8 @@ pub(crate) struct Gate {
     last_stamp: Stamp,
     last_block: Option<Time>,
     blocks: u64,
+    /// When an ack last opened the window.
+    opened_at: Time,
     /// The controller was told of a timeout, and nothing was heard since.
     timed_out: bool,
     numbers: Vec<Arrived>,
@@ -74,6 +93,7 @@ impl Gate {
             last_stamp: Stamp::default(),
             last_block: None,
             blocks: 0,
+            opened_at: now,
             timed_out: false,
             numbers: Vec::new(),
             lost: VecDeque::new(),
@@ -160,9 +180,14 @@ impl Gate {
 
     fn allowed(&mut self, now: Time, queued: u64) -> u64 {
         let window = self.controller().allowance(self.in_flight()) / self.packet_bytes();
-        let packets = self.packets_per_call().min(queued.div_ceil(self.segment)).min(window);
+        let most = self.packets_per_call().min(queued.div_ceil(self.segment));
+        let packets = most.min(window);
         if packets == 0 {
             return self.below_a_packet(now, queued);
+        }
+        // Each call's ack lets the next call through, and a short one a short one, for ever.
+        if 2 * packets < most && self.acks_open() {
+            return 0;
         }
         // A paced call waits until all of it may leave: packet by packet would cost a timer each.
         let bytes = queued.min(packets * self.segment);
@@ -226,6 +251,17 @@ impl Gate {
         (wanted / self.packet_bytes()).saturating_mul(self.segment)
     }
 
+    /// How many bytes of payload it lets have left in all, where its allowance is a budget that acks
+    /// do not renew (Verus, Markov tables); none where it is what is left of a window.
+    pub(crate) fn limit(&self) -> Option<u64> {
+        let (controller, packet) = (self.controller(), self.packet_bytes());
+        if controller.allowance(0) != controller.allowance(packet) {
+            return None;
+        }
+        let packets = controller.allowance(self.in_flight()) / packet;
+        Some(self.taken.saturating_add(packets.saturating_mul(self.segment)))
+    }
+
     /// The rate at which it wants TCP to send, in bytes of payload a second.
     pub(crate) fn pacing(&self) -> Option<u64> {
         let pacing = self.controller().pacing()?;
@@ -268,15 +304,39 @@ impl Gate {
         }
         self.acked = offset;
         let numbers = &mut self.numbers;
-        self.pieces.arrived_until(offset, |number| numbers.push(arrived(number)));
+        self.pieces.arrived_until(offset, |number, _| numbers.push(arrived(number)));
         self.tell_arrived(when);
         true
+    }
+
+    /// TCP, which has the application's data itself, has worked in an ack at `when`. As receivers
+    /// acknowledge every second packet, the last of those that it tells of caused it, and the
+    /// others waited for that: all have its RTT, as the kernel's own congestion controls take it.
+    pub(crate) fn on_heard(&mut self, when: Time, heard: &Heard) {
+        let acked = heard.acked.min(self.taken);
+        self.acked = self.acked.max(acked);
+        let (numbers, mut newest) = (&mut self.numbers, None);
+        let mut take = |number, repeated: bool| {
+            numbers.push(arrived(number));
+            newest = newest.max((!repeated).then_some(number));
+        };
+        self.pieces.arrived_until(acked, &mut take);
+        self.pieces.arrived_up_to(heard.highest, heard.sacked, &mut take);
+        let rtt = heard.rtt.or_else(|| self.rtt_of(newest?, when)).or(self.rtt().smoothed());
+        for arrived in &mut self.numbers {
+            arrived.rtt = rtt;
+        }
+        self.tell_arrived(when);
+    }
+
+    fn rtt_of(&self, number: u64, when: Time) -> Option<Span> {
+        Some(self.latest.max(when) - self.sender.sent().sent_at(number)?)
     }
 
     /// The peer told of `count` segments behind `holes` missing ones.
     pub(crate) fn on_sacked(&mut self, when: Time, holes: usize, count: usize) {
         let numbers = &mut self.numbers;
-        self.pieces.arrived_beyond(holes, count, |number| numbers.push(arrived(number)));
+        self.pieces.arrived_beyond(holes, count, |number, _| numbers.push(arrived(number)));
         self.tell_arrived(when);
     }
 
@@ -285,8 +345,12 @@ impl Gate {
             return;
         }
         self.latest = self.latest.max(when);
+        let allowed = self.controller().allowance(self.in_flight());
         self.sender.on_ack(self.latest, &self.numbers, |_, _| {});
         self.numbers.clear();
+        if self.controller().allowance(self.in_flight()) > allowed {
+            self.opened_at = self.latest;
+        }
         if std::mem::take(&mut self.timed_out) {
             self.leave_to_tcp();
         }
@@ -321,6 +385,23 @@ impl Gate {
             let Some(end) = self.lost.pop_front() else { return };
             self.send(when, self.segment + self.overhead, end, true, false);
         }
+    }
+
+    /// Whether acks of what is in flight let more through by that alone.
+    fn acks_open(&self) -> bool {
+        let in_flight = self.in_flight();
+        in_flight > 0 && self.controller().allowance(0) > self.controller().allowance(in_flight)
+    }
+
+    /// Until when acks may wait, as they would not let anything through: that is the controller's
+    /// to do at this time. Their stamps tell later when they came. None if they should be heard
+    /// of at once.
+    pub(crate) fn acks_may_wait(&self) -> Option<Time> {
+        if self.acks_open() || self.timed_out || self.is_idle() {
+            return None;
+        }
+        let deadline = self.sender.controller_deadline()?;
+        (self.latest.since(self.opened_at) >= OPENED_BY_ACKS).then_some(deadline)
     }
 
     /// When [`on_timer`](Self::on_timer) wants to be called. Never while nothing is under way and
@@ -457,6 +538,69 @@ mod tests {
         assert_eq!(released, 20 * MSS as usize);
     }
 
+    fn heard(acked: u64, sacked: usize, highest: u64) -> Heard {
+        Heard { acked: acked * MSS, sacked, highest: highest * MSS, rtt: None }
+    }
+
+    /// A gate through which a TCP that has the data itself has sent a packet each millisecond.
+    fn sent_by_itself(packets: u64) -> (Gate, Arc<Mutex<Log>>) {
+        let (mut gate, log) = gate(100 * WIRE);
+        for at in 0..packets {
+            gate.on_sent(Time::from_millis(at), MSS, 100 * MSS);
+        }
+        (gate, log)
+    }
+
+    #[test]
+    fn who_waited_for_the_ack_of_a_later_packet_has_the_rtt_of_that() {
+        let (mut gate, log) = sent_by_itself(4);
+        gate.on_heard(Time::from_millis(41), &heard(2, 0, 0));
+        let rtt = Some(Span::from_micros(39_500));
+        gate.on_heard(Time::from_millis(43), &Heard { rtt, ..heard(4, 0, 0) });
+        let rtts: Vec<_> = log
+            .lock()
+            .unwrap()
+            .acks
+            .iter()
+            .flatten()
+            .map(|(_, rtt, _)| rtt.as_nanos() / 1000)
+            .collect();
+        assert_eq!(rtts, [40_000, 40_000, 39_500, 39_500], "TCP's own measure counts");
+    }
+
+    #[test]
+    fn what_tcp_sent_twice_has_no_rtt_of_its_own() {
+        let (mut gate, log) = sent_by_itself(6);
+        gate.on_heard(Time::from_millis(40), &heard(1, 0, 0));
+        // The second is missing; the third to the sixth arrive.
+        for highest in 3..=6 {
+            gate.on_heard(
+                Time::from_millis(39 + highest),
+                &heard(1, highest as usize - 2, highest),
+            );
+        }
+        gate.on_retransmitted(Time::from_millis(80), 1);
+        gate.on_heard(Time::from_millis(85), &heard(6, 0, 0));
+        let log = log.lock().unwrap();
+        let last = log.acks.last().unwrap();
+        assert_eq!(last.len(), 1);
+        assert_eq!(last[0].1, gate.rtt().smoothed().unwrap(), "not the 5 ms since it was repeated");
+        assert_eq!(gate.rtt().minimum(), Some(Span::from_millis(40)));
+        assert_eq!(gate.in_flight(), 0);
+    }
+
+    #[test]
+    fn a_budget_is_told_from_a_window() {
+        let (mut gate, _) = gate(20 * WIRE);
+        gate.on_sent(Time::ZERO, 5 * MSS, MSS);
+        assert_eq!(gate.limit(), None);
+        let budget = Epochs { credit: 3, next: Time::ZERO, opens: false };
+        let mut gate = Gate::new(Box::new(budget), Time::ZERO, MSS, WIRE - MSS);
+        assert_eq!(gate.limit(), Some(3 * MSS));
+        gate.on_sent(Time::ZERO, 2 * MSS, MSS);
+        assert_eq!(gate.limit(), Some(3 * MSS), "two of the three have left");
+    }
+
     #[test]
     fn alcc_t7_a_packet_taken_in_part_counts_once_and_is_finished_first() {
         let (mut gate, log) = gate(WIRE);
@@ -544,6 +688,87 @@ mod tests {
         let rtts: Vec<Span> = log.acks.iter().flatten().map(|packet| packet.1).collect();
         assert_eq!(rtts.iter().min(), Some(&Span::from_millis(41)));
         assert_eq!(gate.in_flight(), 0, "it was another packet, or one of before");
+    }
+
+    #[test]
+    fn a_call_waits_for_acks_until_half_of_it_may_leave() {
+        let (mut gate, _) = gate(400 * WIRE);
+        let mut queued = 1000 * MSS as usize;
+        release(&mut gate, Time::ZERO, &mut queued);
+        gate.on_acked(Time::from_millis(40), MSS);
+        assert_eq!(gate.next_call(Time::from_millis(40), queued), 0, "1 of 10");
+        gate.on_acked(Time::from_millis(40), 4 * MSS);
+        assert_eq!(gate.next_call(Time::from_millis(40), queued), 0, "4 of 10");
+        assert_eq!(
+            gate.next_call(Time::from_millis(40), 2 * MSS as usize),
+            2 * MSS as usize,
+            "all there is"
+        );
+        gate.on_acked(Time::from_millis(40), 5 * MSS);
+        assert_eq!(gate.next_call(Time::from_millis(40), queued), 5 * MSS as usize);
+    }
+
+    /// Lets two packets through every 5 ms, whatever was acknowledged; acks add one while `opens`.
+    struct Epochs {
+        credit: u64,
+        next: Time,
+        opens: bool,
+    }
+
+    impl Controller for Epochs {
+        fn on_sent(&mut self, _: &SentPacket) -> Stamp {
+            self.credit -= 1;
+            Stamp::default()
+        }
+        fn on_ack(&mut self, _: &Ack<'_>) {
+            self.credit += u64::from(self.opens);
+        }
+        fn cwnd(&self) -> u64 {
+            20 * WIRE
+        }
+        fn allowance(&self, _: u64) -> u64 {
+            self.credit * WIRE
+        }
+        fn next_deadline(&self) -> Option<Time> {
+            Some(self.next)
+        }
+        fn on_deadline(&mut self, now: Time) {
+            self.credit = 2;
+            self.next = now + Span::from_millis(5);
+        }
+    }
+
+    /// Whether acks may wait after so many epochs of such a controller.
+    fn acks_may_wait_after(epochs: u64, opens: bool) -> Option<Time> {
+        let controller = Epochs { credit: 1, next: Time::ZERO, opens };
+        let mut gate = Gate::new(Box::new(controller), Time::ZERO, MSS, WIRE - MSS);
+        for epoch in 0..epochs {
+            let now = Time::from_millis(5 * epoch);
+            let taken = gate.taken();
+            gate.on_acked(now, taken.saturating_sub(2 * MSS));
+            gate.on_timer(now);
+            release(&mut gate, now, &mut (100 * MSS as usize));
+        }
+        gate.acks_may_wait()
+    }
+
+    #[test]
+    fn acks_may_wait_for_a_controller_that_sends_at_its_own_times() {
+        assert_eq!(acks_may_wait_after(10, false), None, "that is not known yet");
+        assert_eq!(acks_may_wait_after(30, false), Some(Time::from_millis(150)));
+        assert_eq!(acks_may_wait_after(30, true), None);
+    }
+
+    #[test]
+    fn acks_do_not_wait_where_they_make_room_in_a_window() {
+        let (mut gate, _) = gate(10 * WIRE);
+        for round in 0..10 {
+            let now = Time::from_millis(40 * round);
+            let taken = gate.taken();
+            gate.on_acked(now, taken);
+            release(&mut gate, now, &mut (100 * MSS as usize));
+        }
+        assert_eq!(gate.acks_may_wait(), None);
     }
 
     /// Ten packets in flight on a path of 40 ms on which nothing comes any more.

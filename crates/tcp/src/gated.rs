@@ -25,6 +25,11 @@ const POLL_WITHOUT_STAMPS: Span = Span::from_millis(1);
 /// An answer is good for so long.
 const FRESH: Span = Span::from_millis(1);
 
+/// Acks that can let nothing through are left waiting no longer than this, as what the peer sends
+/// waits with them; and not at all if it has sent something a short time ago.
+const LONGEST_NAP: Span = Span::from_millis(10);
+const QUIET: Span = Span::from_millis(100);
+
 /// The lower half of a flow whose peer knows nothing of it.
 pub(crate) struct Gated {
     gate: Gate,
@@ -35,6 +40,8 @@ pub(crate) struct Gated {
     stamps: Option<Stamps>,
     info: TcpInfo,
     asked_at: Time,
+    /// When the peer last sent something.
+    received_at: Time,
     /// `bytes_acked` of the kernel when the first byte of this flow was yet to be written.
     base: u64,
     received: u64,
@@ -71,6 +78,7 @@ impl Gated {
             stamps,
             info,
             asked_at: now,
+            received_at: now,
             base,
             received: 0,
             member,
@@ -102,6 +110,15 @@ impl Gated {
             return;
         }
         self.ask(now, tcp);
+    }
+
+    /// Whether acks need not be reported before the next deadline.
+    pub(crate) fn naps(&self, now: Time) -> bool {
+        if self.stamps.is_none() || self.member.is_some() || !self.info.is_open {
+            return false;
+        }
+        let until = self.gate.acks_may_wait();
+        until.is_some_and(|until| until <= now + LONGEST_NAP && now >= self.received_at + QUIET)
     }
 
     /// Asks the kernel what was acknowledged.
@@ -171,7 +188,8 @@ impl Gated {
         self.back.is_empty()
     }
 
-    pub(crate) fn handle_input(&mut self, bytes: &[u8], local: &mut Local) {
+    pub(crate) fn handle_input(&mut self, now: Time, bytes: &[u8], local: &mut Local) {
+        self.received_at = now;
         self.received += bytes.len() as u64;
         let rest = &bytes[local.give(bytes)..];
         match self.back.try_reserve(rest.len()) {
@@ -211,12 +229,12 @@ impl Gated {
         self.gate.rest();
     }
 
-    pub(crate) fn next_deadline(&self, tcp_writable: bool) -> Option<Time> {
+    pub(crate) fn next_deadline(&self, now: Time, tcp_writable: bool) -> Option<Time> {
         // What TCP refuses waits for TCP, not for the controller's pacer.
         let waits = !self.queue.is_empty() && tcp_writable;
         let controller = self.gate.next_deadline(waits);
         let span = if self.stamps.is_some() { POLL } else { POLL_WITHOUT_STAMPS };
-        let poll = (!self.gate.is_idle()).then(|| self.asked_at + span);
+        let poll = (!self.gate.is_idle() && !self.naps(now)).then(|| self.asked_at + span);
         [controller, poll].into_iter().flatten().min()
     }
 

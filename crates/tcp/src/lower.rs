@@ -120,7 +120,7 @@ impl Lower {
     ) -> Result<(), FramedError> {
         match self {
             Self::Gate(gated) => {
-                gated.handle_input(bytes, local);
+                gated.handle_input(now, bytes, local);
                 Ok(())
             }
             Self::Framed(framer) => framer.handle_input(now, bytes),
@@ -195,10 +195,18 @@ impl Lower {
     }
 
     /// When [`on_timer`](Self::on_timer) and [`learn`](Self::learn) want to be called.
-    pub(crate) fn next_deadline(&self, tcp_writable: bool) -> Option<Time> {
+    pub(crate) fn next_deadline(&self, now: Time, tcp_writable: bool) -> Option<Time> {
         match self {
-            Self::Gate(gated) => gated.next_deadline(tcp_writable),
+            Self::Gate(gated) => gated.next_deadline(now, tcp_writable),
             Self::Framed(framer) => framer.next_deadline(),
+        }
+    }
+
+    /// Whether what the kernel reports of the TCP socket need not be heard before that.
+    pub(crate) fn naps(&self, now: Time) -> bool {
+        match self {
+            Self::Gate(gated) => gated.naps(now),
+            Self::Framed(_) => false,
         }
     }
 

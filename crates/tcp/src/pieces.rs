@@ -36,6 +36,7 @@ struct Piece {
     /// Its number; that of the retransmission if there was one.
     number: u64,
     arrived: bool,
+    repeated: bool,
 }
 
 /// The packets that TCP has not acknowledged, in the order of the stream. Packets are as long as
@@ -48,24 +49,25 @@ pub(crate) struct Pieces {
 impl Pieces {
     /// A packet was given to TCP that ends at `end`.
     pub(crate) fn push(&mut self, end: u64, number: u64) {
-        self.ring.push_back(Piece { end, number, arrived: false });
+        self.ring.push_back(Piece { end, number, arrived: false, repeated: false });
     }
 
     /// The bytes of the packet that ends at `end` were sent again as packet `number`.
     pub(crate) fn renumber(&mut self, end: u64, number: u64) {
         if let Ok(at) = self.ring.binary_search_by_key(&end, |piece| piece.end) {
             self.ring[at].number = number;
+            self.ring[at].repeated = true;
         }
     }
 
     /// Everything before `offset` has arrived. Numbers of packets newly known to be there go to
-    /// `take`, in the order of the stream.
-    pub(crate) fn arrived_until(&mut self, offset: u64, mut take: impl FnMut(u64)) {
+    /// `take`, in the order of the stream, and whether they were sent more than once.
+    pub(crate) fn arrived_until(&mut self, offset: u64, mut take: impl FnMut(u64, bool)) {
         while let Some(piece) = self.ring.front()
             && piece.end <= offset
         {
             if !piece.arrived {
-                take(piece.number);
+                take(piece.number, piece.repeated);
             }
             self.ring.pop_front();
         }
@@ -74,13 +76,30 @@ impl Pieces {
     /// TCP was told of `count` segments that arrived behind `holes` missing ones. Which of them
     /// are missing it does not say: the oldest are taken to be, as on a path that keeps the order
     /// one loss leaves one hole.
-    pub(crate) fn arrived_beyond(&mut self, holes: usize, count: usize, mut take: impl FnMut(u64)) {
+    pub(crate) fn arrived_beyond(
+        &mut self,
+        holes: usize,
+        count: usize,
+        mut take: impl FnMut(u64, bool),
+    ) {
         for piece in self.ring.iter_mut().skip(holes).take(count) {
             if !piece.arrived {
                 piece.arrived = true;
-                take(piece.number);
+                take(piece.number, piece.repeated);
             }
         }
+    }
+
+    /// The same where the last of these ends at `highest`, and so what lies between them and the
+    /// acknowledged ones is known to be missing.
+    pub(crate) fn arrived_up_to(
+        &mut self,
+        highest: u64,
+        count: usize,
+        take: impl FnMut(u64, bool),
+    ) {
+        let below = self.ring.partition_point(|piece| piece.end <= highest);
+        self.arrived_beyond(below.saturating_sub(count), count.min(below), take);
     }
 
     /// How many there are.
@@ -111,7 +130,7 @@ mod tests {
 
     fn arrived(pieces: &mut Pieces, offset: u64) -> Vec<u64> {
         let mut numbers = Vec::new();
-        pieces.arrived_until(offset, |number| numbers.push(number));
+        pieces.arrived_until(offset, |number, _| numbers.push(number));
         numbers
     }
 
@@ -126,6 +145,29 @@ mod tests {
         let offset = ack.advance(5344).unwrap();
         assert_eq!(arrived(&mut pieces, offset), [2]);
         assert_eq!(ack.advance(5344), None, "a repetition");
+    }
+
+    #[test]
+    fn what_lies_below_the_highest_and_did_not_arrive_is_missing() {
+        let mut pieces = pieces(&[1000; 8]);
+        let mut up_to = |highest, count| {
+            let mut numbers = Vec::new();
+            pieces.arrived_up_to(highest, count, |number, _| numbers.push(number));
+            numbers
+        };
+        assert_eq!(up_to(0, 0), [0; 0]);
+        assert_eq!(up_to(3000, 1), [2], "two are missing");
+        assert_eq!(up_to(4000, 2), [3]);
+        assert_eq!(up_to(9000, 20), [0, 1, 4, 5, 6, 7], "more than there are");
+    }
+
+    #[test]
+    fn what_was_sent_again_is_told_with_its_new_number() {
+        let mut pieces = pieces(&[1000, 1000]);
+        pieces.renumber(1000, 9);
+        let mut found = Vec::new();
+        pieces.arrived_until(2000, |number, repeated| found.push((number, repeated)));
+        assert_eq!(found, [(9, true), (1, false)]);
     }
 
     #[test]
@@ -174,8 +216,8 @@ mod tests {
     fn what_arrived_behind_a_hole_is_told_once() {
         let mut pieces = pieces(&[1448; 6]);
         let mut numbers = Vec::new();
-        pieces.arrived_beyond(1, 2, |number| numbers.push(number));
-        pieces.arrived_beyond(1, 3, |number| numbers.push(number));
+        pieces.arrived_beyond(1, 2, |number, _| numbers.push(number));
+        pieces.arrived_beyond(1, 3, |number, _| numbers.push(number));
         assert_eq!(numbers, [1, 2, 3]);
         pieces.renumber(1448, 6);
         assert_eq!(arrived(&mut pieces, 6 * 1448), [6, 4, 5], "the hole was sent again as 6");

@@ -172,6 +172,20 @@ impl Relay {
         self.stamps_wait |= report.error;
     }
 
+    /// Whether the TCP socket need not be watched until the time that the last turn named. What
+    /// it would have reported is taken for reported then.
+    pub(crate) fn naps(&self, now: Time) -> bool {
+        // The end of one's stream or of the other's is passed on at once.
+        let flows = self.tcp_ready.writable && !self.finished && !self.tcp_ended;
+        flows && self.failed.is_none() && self.lower.naps(now)
+    }
+
+    /// The TCP socket was not watched: anything may have happened.
+    pub(crate) fn on_nap(&mut self) {
+        self.tcp_ready.readable = true;
+        self.stamps_wait = true;
+    }
+
     /// The kernel reports something of the application's socket.
     pub(crate) fn on_local(&mut self, report: Report) {
         self.local.on_report(report);
@@ -232,13 +246,13 @@ impl Relay {
             self.publish(now);
         }
         let linger = self.lingers_since.map(|since| since + LINGER);
-        Next::Wait([self.lower_deadline(), linger].into_iter().flatten().min())
+        Next::Wait([self.lower_deadline(now), linger].into_iter().flatten().min())
     }
 
-    fn lower_deadline(&self) -> Option<Time> {
+    fn lower_deadline(&self, now: Time) -> Option<Time> {
         // A framed stream has nothing to say any more, while a gate still learns.
         let silent = self.finished && matches!(self.lower, Lower::Framed(_));
-        if silent { None } else { self.lower.next_deadline(self.tcp_ready.writable) }
+        if silent { None } else { self.lower.next_deadline(now, self.tcp_ready.writable) }
     }
 
     fn is_over(&mut self, now: Time) -> bool {

@@ -220,6 +220,30 @@ pub(crate) fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
+/// What TCP has of the application's data, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unsent {
+    /// Not sent yet.
+    pub(crate) waiting: u64,
+    /// Sent, and not acknowledged.
+    pub(crate) outstanding: u64,
+}
+
+/// How far TCP is.
+pub(crate) fn unsent(socket: BorrowedFd<'_>) -> io::Result<Unsent> {
+    // linux/sockios.h
+    const SIOCOUTQNSD: libc::c_ulong = 0x894b;
+    let mut bytes: libc::c_int = 0;
+    // What is sent between the two questions waits then, and is found to be sent later.
+    // SAFETY: the kernel writes one integer.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCOUTQNSD as _, &raw mut bytes) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let waiting = u64::try_from(bytes).unwrap_or(0);
+    Ok(Unsent { waiting, outstanding: unacknowledged(socket)?.saturating_sub(waiting) })
+}
+
 /// Whether closing the socket shall reset the connection (`SO_LINGER` with a time of zero).
 pub(crate) fn resets_on_close(socket: BorrowedFd<'_>) -> bool {
     let linger = socket2::SockRef::from(&socket).linger();
@@ -361,14 +385,15 @@ fn parse_record(message: &libc::msghdr) -> Option<(u32, libc::timespec)> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;
     use std::time::{Duration, Instant};
 
-    fn pair() -> (TcpStream, TcpStream) {
+    /// A connection over the loopback device.
+    pub(crate) fn pair() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         (one, listener.accept().unwrap().0)

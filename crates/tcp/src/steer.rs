@@ -15,14 +15,39 @@ use crate::engine::{now, spawn};
 use crate::flow::Shared;
 use crate::socket::TcpInfo;
 use crate::steered::Steered as Flow;
-use crate::{Engine, FlowHandle, FlowOptions, Outcome, TcpError};
+use crate::{Engine, FlowHandle, FlowOptions, Grip, Outcome, TcpError};
 
 /// The kernel driver takes us for dead after a second.
 const BEAT: Span = Span::from_millis(200);
 
-/// While acks come faster than this they are read together: a window that is half a millisecond
-/// late costs less than a thread that wakes up for each of them.
-const REST: Span = Span::from_micros(500);
+/// After acks were read, the next ones are read together with what comes in this time: a window
+/// that is half a millisecond late costs less than a thread that wakes up for each of them.
+const SHORTEST_REST: Span = Span::from_micros(500);
+
+/// Where acks come faster than this (above 50 Mbit/s, with one for two packets),
+const FAST: f64 = 2000.0;
+
+/// rests are as long as so many of them take,
+const ACKS_IN_REST: f64 = 16.0;
+
+/// up to this,
+const LONGEST_REST: Span = Span::from_millis(4);
+
+/// and up to this part of the shortest RTT among them, in which a controller changes little.
+const RESTS_IN_RTT: u64 = 16;
+
+/// How long acks are counted for their rate.
+const COUNTING: Span = Span::from_millis(20);
+
+/// Where all connections send at their controllers' own times only, acks are read at these times,
+/// if they come so often.
+const LONGEST_WAIT: Span = Span::from_millis(10);
+
+/// A connection that does not is remembered for so long.
+const EAGER: Span = Span::from_millis(100);
+
+/// The kernel need not wake us so long before we wake up by ourselves.
+const ROUSE: Span = Span::from_micros(50);
 
 /// Records read in one go; heartbeats and timers come between.
 const BATCH: usize = 4096;
@@ -75,6 +100,7 @@ struct New {
     steered: Steered,
     flow: Flow,
     shared: Arc<Shared>,
+    grip: Option<Grip>,
     /// Keeps the connection from ending before it is under our control, after which its end is
     /// told; none where a program in the kernel has put it there, and it may have ended already.
     socket: Option<OwnedFd>,
@@ -119,11 +145,17 @@ impl Steerer {
     }
 
     /// Puts a connected TCP socket under the kernel driver, and steers it. Nothing must be on its
-    /// way yet. The descriptor is not kept.
+    /// way yet. The descriptor is not kept. With a `grip` TCP is told to send whenever the
+    /// controller lets it; without, it learns of that with the next ack.
     ///
     /// # Errors
     /// When that is no TCP socket, or the kernel driver is gone. The socket is as it was.
-    pub fn take(&self, socket: impl AsFd, options: &FlowOptions) -> Result<FlowHandle, TcpError> {
+    pub fn take(
+        &self,
+        socket: impl AsFd,
+        grip: Option<Grip>,
+        options: &FlowOptions,
+    ) -> Result<FlowHandle, TcpError> {
         self.is_usable()?;
         let socket = socket.as_fd();
         let info = TcpInfo::of(socket).map_err(TcpError::NotTcp)?;
@@ -147,7 +179,7 @@ impl Steerer {
             peer,
         };
         let kept = socket.try_clone_to_owned().map_err(TcpError::NotTcp)?;
-        self.start(&steered, options, Some(kept))
+        self.start(&steered, options, Some(kept), grip)
     }
 
     /// Steers a connection that a program in the kernel has put under our control. If it has closed
@@ -156,7 +188,7 @@ impl Steerer {
     /// # Errors
     /// When the kernel driver is gone.
     pub fn adopt(&self, steered: &Steered, options: &FlowOptions) -> Result<FlowHandle, TcpError> {
-        self.start(steered, options, None)
+        self.start(steered, options, None, None)
     }
 
     /// Whether anything is steered at all: not any more once the kernel driver was removed, or this
@@ -178,15 +210,17 @@ impl Steerer {
         steered: &Steered,
         options: &FlowOptions,
         socket: Option<OwnedFd>,
+        grip: Option<Grip>,
     ) -> Result<FlowHandle, TcpError> {
         self.is_usable()?;
         let (segment, overhead) = (u64::from(steered.mss), u64::from(steered.overhead));
         let random = Random::seeded(options.seed, 0);
         let setup = Setup { mss: segment + overhead, start: now(), random };
         let controller = options.cc.build(setup);
-        let flow = Flow::new(controller, now(), segment, overhead, steered.acked);
+        let mut flow = Flow::new(controller, now(), segment, overhead, steered.acked);
+        flow.can_push(grip.is_some());
         let shared = Arc::new(Shared::default());
-        let new = New { steered: *steered, flow, shared: shared.clone(), socket };
+        let new = New { steered: *steered, flow, shared: shared.clone(), grip, socket };
         self.shared.command(Command::Add(Box::new(new)));
         Ok(FlowHandle { shared, engine: Engine::new() })
     }
@@ -217,6 +251,7 @@ impl Inbox {
 struct Place {
     flow: Flow,
     shared: Arc<Shared>,
+    grip: Option<Grip>,
     /// When it wants to be called, as it stands in the list of timers.
     timer: Option<Time>,
     published_at: Time,
@@ -232,6 +267,14 @@ struct Server {
     records: Vec<Record>,
     /// Connections of which the batch told.
     touched: Vec<u64>,
+    /// Records since then.
+    counted: usize,
+    counted_from: Time,
+    /// How long we rest between reading where acks come fast, and until when at present.
+    rest: Span,
+    rest_until: Time,
+    /// Until then some connection may want to hear of an ack at once.
+    eager_until: Time,
     /// CLOCK_MONOTONIC, in which records have their times, ahead of the engine's time.
     ahead: u64,
 }
@@ -247,13 +290,17 @@ impl Server {
             timers: BTreeSet::new(),
             records: Vec::new(),
             touched: Vec::new(),
+            counted: 0,
+            counted_from: now(),
+            rest: SHORTEST_REST,
+            rest_until: Time::ZERO,
+            eager_until: now() + EAGER,
             ahead: nanos - now().as_nanos(),
         }
     }
 
     fn run(mut self) {
         let mut beat_at = Time::ZERO;
-        let mut rest_until = Time::ZERO;
         loop {
             let time = now();
             if time >= beat_at {
@@ -265,11 +312,9 @@ impl Server {
             if !self.take_commands() {
                 return;
             }
-            if self.read(time) > 0 {
-                rest_until = time + REST;
-            }
+            self.read(time);
             self.serve_timers(now());
-            self.wait(beat_at, rest_until);
+            self.wait(beat_at);
         }
     }
 
@@ -288,7 +333,6 @@ impl Server {
 
     /// Does what was asked for. Returns false when the thread shall end.
     fn take_commands(&mut self) -> bool {
-        let _ = rustix::io::read(&self.inbox.wake, &mut [0; 8]);
         let commands = std::mem::take(&mut *self.inbox.commands());
         for command in commands {
             match command {
@@ -300,22 +344,24 @@ impl Server {
     }
 
     fn add(&mut self, new: New) {
-        let New { steered, mut flow, shared, socket } = new;
+        let New { steered, mut flow, shared, grip, socket } = new;
         // Who closed before this is not told of any more, and would stay for ever.
         if socket.is_none()
-            && let Some(control) = flow.news()
+            && let Some((control, _)) = flow.news()
             && let Ok(false) = self.kernel.renew(steered.cookie, control)
         {
             return shared.end(Outcome::Finished);
         }
-        let place = Place { flow, shared, timer: None, published_at: Time::ZERO };
+        // Its first acks open its window.
+        self.eager_until = now() + EAGER;
+        let place = Place { flow, shared, grip, timer: None, published_at: Time::ZERO };
         self.places.insert(steered.cookie, place);
         self.serve(steered.cookie, now());
         drop(socket);
     }
 
-    /// Works in the records that wait. Returns how many there were.
-    fn read(&mut self, time: Time) -> usize {
+    /// Works in the records that wait.
+    fn read(&mut self, time: Time) {
         let records = &mut self.records;
         let count = self.kernel.drain(BATCH, |record| records.push(record));
         for at in 0..self.records.len() {
@@ -332,10 +378,36 @@ impl Server {
         self.records.clear();
         self.touched.sort_unstable();
         self.touched.dedup();
-        for cookie in std::mem::take(&mut self.touched) {
+        let mut shortest_rtt = Span::MAX;
+        for at in 0..self.touched.len() {
+            let cookie = self.touched[at];
             self.serve(cookie, time);
+            let Some(place) = self.places.get(&cookie) else { continue };
+            shortest_rtt = shortest_rtt.min(place.flow.min_rtt().unwrap_or(shortest_rtt));
+            if place.flow.acks_may_wait().is_none_or(|until| until > time + LONGEST_WAIT) {
+                self.eager_until = time + EAGER;
+            }
         }
-        count
+        self.touched.clear();
+        self.rest_after(time, count, shortest_rtt);
+    }
+
+    /// Plans how long to rest after `count` records of connections with RTTs from `shortest_rtt`.
+    fn rest_after(&mut self, time: Time, count: usize, shortest_rtt: Span) {
+        self.counted += count;
+        if time >= self.counted_from + COUNTING {
+            let rate = self.counted as f64 / time.since(self.counted_from).as_secs_f64();
+            let wanted = if rate > FAST { ACKS_IN_REST / rate } else { 0.0 };
+            self.rest = Span::from_secs_f64(wanted);
+            (self.counted, self.counted_from) = (0, time);
+        }
+        if count > 0 && time > self.eager_until {
+            // Ended by a controller's time, which is a timer of ours.
+            self.rest_until = time + LONGEST_WAIT;
+        } else if count > 0 {
+            let longest = LONGEST_REST.min(shortest_rtt / RESTS_IN_RTT);
+            self.rest_until = time + self.rest.min(longest).max(SHORTEST_REST);
+        }
     }
 
     fn serve_timers(&mut self, time: Time) {
@@ -354,9 +426,12 @@ impl Server {
     /// Tells the kernel what is new, and notes when the connection wants to be called.
     fn serve(&mut self, cookie: u64, time: Time) {
         let Some(place) = self.places.get_mut(&cookie) else { return };
-        if let Some(control) = place.flow.news() {
+        if let Some((control, push)) = place.flow.news() {
             // With the table full, or the driver gone, TCP goes by RFC 5681.
             let _ = self.kernel.control(cookie, control);
+            if push {
+                place.push(cookie);
+            }
         }
         let timer = place.flow.next_deadline();
         if timer != place.timer {
@@ -381,24 +456,53 @@ impl Server {
         place.shared.end(Outcome::Finished);
     }
 
-    fn wait(&self, beat_at: Time, rest_until: Time) {
+    fn wait(&self, beat_at: Time) {
         let time = now();
         let timer = self.timers.first().map(|(time, _)| *time);
         let until = timer.unwrap_or(beat_at).min(beat_at);
-        if rest_until > time {
-            // Commands wait as well; it is not for long.
-            let _ = rustix::thread::nanosleep(&timespec(rest_until.min(until).since(time)));
-            return;
+        if self.rest_until > time {
+            let wake_at = self.rest_until.min(until);
+            self.kernel.rest_until(self.ahead + (wake_at - ROUSE).as_nanos());
+            return self.sleep(&mut [self.for_commands()], wake_at.since(time));
         }
+        // A command may have ended a rest early, of which the kernel knows only the end.
+        self.kernel.rest_until(0);
         let ring = self.kernel.as_fd();
-        let mut fds =
-            [PollFd::new(&ring, PollFlags::IN), PollFd::new(&self.inbox.wake, PollFlags::IN)];
+        self.sleep(
+            &mut [self.for_commands(), PollFd::new(&ring, PollFlags::IN)],
+            until.since(time),
+        );
+    }
+
+    fn for_commands(&self) -> PollFd<'_> {
+        PollFd::new(&self.inbox.wake, PollFlags::IN)
+    }
+
+    /// `fds` begin with what commands come by.
+    fn sleep(&self, fds: &mut [PollFd<'_>], most: Span) {
         // Interrupted or not: what is not reported now is reported the next time.
-        let _ = poll(&mut fds, Some(&timespec(until.since(time))));
+        let _ = poll(fds, Some(&timespec(most)));
+        if !fds[0].revents().is_empty() {
+            let _ = rustix::io::read(&self.inbox.wake, &mut [0; 8]);
+        }
     }
 }
 
 impl Place {
+    /// Has TCP send what it may now. Who cannot be reached any more (the program passed the socket
+    /// on, or keeps us away) is steered by acks alone.
+    fn push(&mut self, cookie: u64) {
+        let Some(grip) = &self.grip else { return };
+        let time = now();
+        match grip.push(cookie) {
+            Ok(left) => self.flow.on_pushed(time, left),
+            Err(_) => {
+                self.grip = None;
+                self.flow.can_push(false);
+            }
+        }
+    }
+
     fn publish(&mut self, time: Time) {
         self.published_at = time;
         let mut state = self.shared.lock();

@@ -5,7 +5,8 @@ use cellpace_cc::{Controller, Event};
 use cellpace_kernel::{Control, Policy, Record};
 
 use crate::FlowStats;
-use crate::gate::Gate;
+use crate::gate::{Gate, Heard};
+use crate::socket::Unsent;
 
 /// The controller of such a connection. What TCP sent is learnt from what it tells with each ack.
 pub(crate) struct Steered {
@@ -16,6 +17,8 @@ pub(crate) struct Steered {
     told_at: Time,
     /// What the kernel was last told to do.
     told: Option<Control>,
+    /// TCP can be told to send at any time, and not only when an ack comes.
+    can_push: bool,
     /// Whether TCP had data left to send then: it has sent some since, if the window let it, and
     /// what looks like silence is none.
     has_more: bool,
@@ -38,10 +41,28 @@ impl Steered {
             base,
             told_at: now,
             told: None,
+            can_push: false,
             has_more: false,
             tcp_cwnd: 0,
             retransmissions: 0,
         }
+    }
+
+    /// Whether TCP can be told to send at any time. Then a controller's budget is one; else the
+    /// window has to do, from which TCP sends when acks come.
+    pub(crate) fn can_push(&mut self, can_push: bool) {
+        self.can_push = can_push;
+    }
+
+    /// TCP was told to send at `at` what it may, and has done so.
+    pub(crate) fn on_pushed(&mut self, at: Time, left: Unsent) {
+        let at = at.max(self.told_at);
+        let sent = (self.gate.acked() + left.outstanding).saturating_sub(self.gate.taken());
+        if sent > 0 {
+            self.gate.on_sent(at, sent, left.waiting);
+        }
+        self.told_at = at;
+        self.has_more = left.waiting > 0;
     }
 
     /// TCP told of an ack that it worked in at `at`, before it sent anything on account of it.
@@ -57,10 +78,13 @@ impl Steered {
         if sent > 0 {
             self.gate.on_sent(self.sent_at(at, record), sent, record.unsent.into());
         }
-        self.gate.on_acked(at, acked);
-        if record.sacked > 0 {
-            self.gate.on_sacked(at, record.missing.max(1) as usize, record.sacked as usize);
-        }
+        let heard = Heard {
+            acked,
+            sacked: record.sacked as usize,
+            highest: acked + u64::from(record.highest_sacked),
+            rtt: (record.rtt_us > 0).then(|| Span::from_micros(record.rtt_us.into())),
+        };
+        self.gate.on_heard(at, &heard);
         self.told_at = at;
         self.has_more = record.unsent > 0;
         self.tcp_cwnd = u64::from(record.cwnd) * self.gate.packet_bytes();
@@ -88,19 +112,37 @@ impl Steered {
         self.gate.next_deadline(self.has_more)
     }
 
-    /// What the kernel shall do from now on, if that is news.
-    pub(crate) fn news(&mut self) -> Option<Control> {
+    /// What the kernel shall do from now on, if that is news, and whether TCP can send something
+    /// that it could not before.
+    pub(crate) fn news(&mut self) -> Option<(Control, bool)> {
+        let limit = if self.can_push { self.gate.limit() } else { None };
         let control = Control {
-            window: self.gate.window(),
+            window: if limit.is_none() { self.gate.window() } else { 0 },
+            limit: limit.map(|limit| limit.saturating_add(self.base)),
             pacing: self.gate.pacing(),
             policy: Policy::Hold,
         };
-        (self.told.replace(control) != Some(control)).then_some(control)
+        let before = self.told.replace(control);
+        let grew = before.is_none_or(|before| {
+            control.limit > before.limit
+                || control.limit.is_none() && control.window > before.window
+        });
+        (before != Some(control)).then_some((control, grew && self.can_push && self.has_more))
     }
 
     /// What the controller decided.
     pub(crate) fn poll_event(&mut self) -> Option<(Time, Event)> {
         self.gate.controller_mut().poll_event()
+    }
+
+    /// Until when acks may wait, as they would let nothing through.
+    pub(crate) fn acks_may_wait(&self) -> Option<Time> {
+        if self.can_push { self.gate.acks_may_wait() } else { None }
+    }
+
+    /// The shortest RTT so far.
+    pub(crate) fn min_rtt(&self) -> Option<Span> {
+        self.gate.rtt().minimum()
     }
 
     /// The figures.
@@ -167,13 +209,14 @@ mod tests {
             outstanding: outstanding * MSS,
             sacked: 0,
             missing: 0,
+            highest_sacked: 0,
         }
     }
 
     #[test]
     fn the_kernel_hears_of_a_window_once() {
         let mut steered = steered("fixed:cwnd=20pkts");
-        let control = steered.news().unwrap();
+        let (control, _) = steered.news().unwrap();
         assert_eq!(control.window, 20 * u64::from(MSS));
         assert_eq!(control.pacing, None);
         assert_eq!(steered.news(), None);
@@ -211,7 +254,7 @@ mod tests {
         let mut steered = steered("newreno");
         steered.on_record(Time::from_millis(40), &record(1, 19, 40));
         let before = steered.stats().cwnd;
-        let hole = Record { sacked: 4, missing: 1, ..record(1, 19, 40) };
+        let hole = Record { sacked: 4, missing: 1, highest_sacked: 5 * MSS, ..record(1, 19, 40) };
         steered.on_record(Time::from_millis(45), &hole);
         assert!(steered.stats().cwnd < before, "{before}");
     }
@@ -238,7 +281,7 @@ mod tests {
             while steered.next_deadline().is_some_and(|due| due <= now) {
                 steered.on_timer(now);
             }
-            if let Some(control) = steered.news() {
+            if let Some((control, _)) = steered.news() {
                 window = (control.window / u64::from(MSS)).clamp(2, 1000) as usize;
             }
             while on_path.len() < window.min(2) {

@@ -596,3 +596,34 @@ fn a_peer_that_stops_reading_for_a_moment_gets_all_when_it_returns() {
 fn a_peer_that_stops_reading_for_a_minute_gets_all_when_it_returns() {
     stops_reading(Duration::from_secs(65));
 }
+
+#[test]
+fn what_the_peer_says_amid_a_download_is_passed_on() {
+    let engine = Engine::new();
+    let (tcp, mut peer) = pair();
+    let (mut near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+    near.set_read_timeout(Some(PATIENCE)).unwrap();
+    let flow = engine.adopt(OwnedFd::from(tcp), far.into(), &options("verus")).unwrap();
+    let mut writer = near.try_clone().unwrap();
+    let writing = std::thread::spawn(move || while writer.write_all(&[7; 10_000]).is_ok() {});
+    let mut reader = peer.try_clone().unwrap();
+    let reading = std::thread::spawn(move || {
+        let mut buffer = [0; 2000];
+        while reader.read(&mut buffer).is_ok_and(|count| count > 0) {
+            // A bottleneck: acks come one after the other, and the window stays closed.
+            std::thread::sleep(Duration::from_micros(300));
+        }
+    });
+    let mut got = [0; 5];
+    for word in [b"first", b"later", b"never"] {
+        std::thread::sleep(Duration::from_millis(300));
+        peer.write_all(word).unwrap();
+        near.read_exact(&mut got).unwrap();
+        assert_eq!(&got, word);
+    }
+    near.shutdown(Shutdown::Both).unwrap();
+    peer.shutdown(Shutdown::Both).unwrap();
+    writing.join().unwrap();
+    reading.join().unwrap();
+    assert!(flow.wait(PATIENCE).is_some());
+}

@@ -1,0 +1,105 @@
+//! A hold on a socket that is another process's, without keeping it open.
+
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+
+use crate::socket::{Unsent, unsent};
+
+/// Where a program has a socket: its descriptor there. A descriptor of our own would keep the
+/// connection from ending when the program closes its; so one is borrowed for each use, for some
+/// microseconds.
+///
+/// Needs what tracing the program needs (ptrace(2), `PTRACE_MODE_ATTACH_REALCREDS`): the same user
+/// and no privilege gained, or CAP_SYS_PTRACE.
+#[derive(Debug, Clone)]
+pub struct Grip {
+    process: Arc<OwnedFd>,
+    descriptor: RawFd,
+}
+
+impl Grip {
+    /// A hold on `descriptor` of the process `pid`.
+    ///
+    /// # Errors
+    /// When there is no such process.
+    pub fn new(pid: Pid, descriptor: RawFd) -> std::io::Result<Self> {
+        let process = Arc::new(pidfd_open(pid, PidfdFlags::empty())?);
+        Ok(Self { process, descriptor })
+    }
+
+    /// Another descriptor of the same process, which `pid` must be.
+    #[must_use]
+    pub fn on(&self, descriptor: RawFd) -> Self {
+        Self { process: self.process.clone(), descriptor }
+    }
+
+    /// Whether the process is there still, so that its number is not another one's.
+    pub fn is_alive(&self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut [PollFd::new(&self.process, PollFlags::IN)], Some(&now)) == Ok(0)
+    }
+
+    /// Lets TCP send what the window of the socket `cookie` allows, and tells how far it is then.
+    ///
+    /// # Errors
+    /// When the process is gone, does not let us, or has another socket there or none.
+    pub(crate) fn push(&self, cookie: u64) -> Result<Unsent, Errno> {
+        let socket = pidfd_getfd(&self.process, self.descriptor, PidfdGetfdFlags::empty())?;
+        if rustix::net::sockopt::socket_cookie(&socket)? != cookie {
+            return Err(Errno::BADF);
+        }
+        let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        cellpace_kernel::push(&socket).map_err(errno)?;
+        unsent(socket.as_fd()).map_err(errno)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::socket::tests::pair;
+    use std::io::Write;
+    use std::net::TcpStream;
+    use std::os::fd::AsRawFd;
+
+    fn cookie(socket: &TcpStream) -> u64 {
+        rustix::net::sockopt::socket_cookie(socket).unwrap()
+    }
+
+    #[test]
+    fn a_push_tells_how_far_tcp_is_and_keeps_nothing_open() {
+        let (mut one, mut other) = pair();
+        let grip = Grip::new(rustix::process::getpid(), one.as_raw_fd()).unwrap();
+        one.write_all(&[1; 1000]).unwrap();
+        let left = grip.push(cookie(&one)).unwrap();
+        assert_eq!(left.waiting, 0);
+        assert!(left.outstanding <= 1000, "{left:?}");
+        drop(one);
+        let mut received = Vec::new();
+        std::io::Read::read_to_end(&mut other, &mut received).unwrap();
+        assert_eq!(received, [1; 1000], "and then the end");
+    }
+
+    #[test]
+    fn another_socket_in_its_place_is_left_alone() {
+        let (one, other) = pair();
+        let grip = Grip::new(rustix::process::getpid(), other.as_raw_fd()).unwrap();
+        assert_eq!(grip.push(cookie(&one)), Err(Errno::BADF));
+        assert!(grip.on(one.as_raw_fd()).push(cookie(&one)).is_ok());
+        assert_eq!(grip.on(i32::MAX).push(cookie(&one)), Err(Errno::BADF));
+    }
+
+    #[test]
+    fn a_process_that_ended_is_not_alive() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let grip = Grip::new(Pid::from_child(&child), 0).unwrap();
+        child.wait().unwrap();
+        assert!(!grip.is_alive());
+        assert!(grip.push(1).is_err());
+        assert!(Grip::new(rustix::process::getpid(), 0).unwrap().is_alive());
+    }
+}
