@@ -1,23 +1,44 @@
 #!/usr/bin/env python3
 """Measures the controllers above TCP (`cellpace run`) with real packets, and writes what came out.
 
-    python3 docs/alcc_evaluation.py path/to/cellpace OUT.json [full] [PART...]
+    python3 docs/alcc_evaluation.py path/to/cellpace OUT.json [full] [NAME=VALUE...] [PART...]
 
 Every run has a network namespace and an emulated link of its own. Without `full` three runs of a
-minute per cell, with it twenty. With PARTs (loopback, cost, tunnels, simulated, web, sprout, cells,
-loss) only those are measured anew. The pages are filled from OUT.json by regenerate.py. The kernel
-driver is installed for the time if it is not, which needs a cellpace with the feature `kernel`.
+minute per cell, with it twenty. With PARTs only those are measured anew, and put beside what
+OUT.json has of the others:
+
+    loopback, cost, tunnels, simulated, web, sprout, loss
+    windows   windows that do not react
+    cells     native, and above TCP with the gate
+    kernel    above TCP with the kernel driver, also with a receiver that delays no ack, and native
+              with one that does; native has to be there already
+    others    Cubic, Reno and BBR alone below the gate; likewise
+
+What a part has measured is in OUT.PART.partial until the part is finished: one that was cut off goes
+on from there when it is called again. `at-once=4` runs so many at once (default 8), `repeats=2`,
+`seconds=10` and `traces=city-drive,campus-walk` are for trying this out.
+
+The pages are filled from OUT.json by regenerate.py. The kernel driver is installed for the time of
+the parts that use it if it is not, which needs a cellpace with the feature `kernel`.
 """
+import contextlib
+import hashlib
 import json
+import math
 import os
+import re
 import shutil
 import signal
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from alcc_statistics import groups, histogram
 
 HERE = Path(__file__).resolve().parent
 CELLPACE = str(Path(sys.argv[1]).resolve()) if len(sys.argv) > 1 else ""
@@ -28,6 +49,12 @@ SERVER = f"python3 {HERE}/alcc_server.py"
 # Real packets on links of about 10 Mbit/s: so many at once keep two cores 40 % busy.
 AT_ONCE = 8
 SECONDS = 60
+SKIP = 2
+RTT = 0.040
+RUNNING = set()
+# What becomes of every packet, for the queue delays: enough of each to tell it from the others.
+CAPTURE = "capture.pcapng"
+CAPTURED = f"--log $FOLDER/{CAPTURE} --snaplen 80"
 
 
 def link(options, server, client, seconds, folder):
@@ -36,10 +63,10 @@ def link(options, server, client, seconds, folder):
     out, flows = folder / "link.json", folder / "flows.json"
     script = f"""
         ip link set lo up
-        FLOWS={flows}; export FLOWS
+        FLOWS={flows}; FOLDER={folder}; export FLOWS
         {server} & server=$!
         sleep 1
-        '{CELLPACE}' link --quiet --rtt 40ms --queue droptail:2MB --skip 2s --json {out} {options} \
+        '{CELLPACE}' link --quiet --rtt {RTT}s --queue droptail:2MB --skip {SKIP}s --json {out} {options} \
             --duration {seconds}s -- bash -c '{client}' >/dev/null
         kill $server; wait $server
         true
@@ -47,17 +74,21 @@ def link(options, server, client, seconds, folder):
     started = subprocess.Popen(["unshare", "--net", "bash", "-c", script],
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                start_new_session=True)
+    RUNNING.add(started)
     try:
         _, said = started.communicate(timeout=seconds + 60)
     except subprocess.TimeoutExpired:
         os.killpg(started.pid, signal.SIGKILL)
         return None
+    finally:
+        RUNNING.discard(started)
     if not out.exists():
         sys.exit(f"no figures:\n{said.decode()}")
     run = json.loads(out.read_text())["runs"][0]
     text = flows.read_text() if flows.exists() else ""
     return {"throughput": run["throughput_mbps"], "utilization": run["utilization"],
             "p50": run["queue_delay_ms"]["p50"], "p95": run["queue_delay_ms"]["p95"],
+            "start": min((flow["start_s"] for flow in run["per_flow"]), default=0), "seconds": seconds,
             "flows": [json.loads(line) for line in text.splitlines()]}
 
 
@@ -80,26 +111,129 @@ def plain(below, options, seconds, folder):
     return link(options, f"{SERVER} 9000 {below}", DOWNLOAD, seconds, folder)
 
 
-def native(cc, options, seconds, folder):
+def native(cc, options, seconds, folder, acks="every"):
     server = f"'{CELLPACE}' send --listen 0.0.0.0:9000 --cc {cc} --duration 1h"
-    client = f'exec {CELLPACE} recv --reverse $CELLPACE_HOST:9000 >/dev/null'
+    client = f'exec {CELLPACE} recv --acks {acks} --reverse $CELLPACE_HOST:9000 >/dev/null'
     return link(options, server, client, seconds, folder)
 
 
-def many(jobs):
-    """Runs `jobs` (name, function, arguments), several at once; what came out by name, in lists."""
-    def one(job):
-        name, function, *arguments = job
-        with tempfile.TemporaryDirectory() as folder:
-            return name, function(*arguments, Path(folder))
+def queue_delays(capture, start, seconds):
+    """The queue delay, in ms, of every packet towards the program that left the link after SKIP, from
+    a capture of both of its sides. The first of them left at `start`, on the link's clock."""
+    entered, zero, delays = {}, None, []
+    for inside, at, packet in packets(capture.read_bytes()):
+        # What comes from inside leaves at the far side and is never seen inside again.
+        if not inside:
+            entered.setdefault(packet, []).append(at)
+            continue
+        if packet not in entered:
+            continue
+        came = entered[packet].pop(0)
+        if not entered[packet]:
+            del entered[packet]
+        left = at - RTT / 2
+        zero = left - start if zero is None else zero
+        if SKIP < left - zero <= seconds:
+            delays.append(1e3 * (left - came))
+    return delays
 
-    found = {}
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for name, run in pool.map(one, jobs):
-            if run is not None:
-                found.setdefault(name, []).append(run)
-            print(name, run and {k: v for k, v in run.items() if k != "flows"}, flush=True)
+
+def packets(capture):
+    """(interface, seconds, bytes) of every packet of a pcapng file as `cellpace link` writes them."""
+    ENHANCED_PACKET = 6
+    header = struct.Struct("<6I")
+    at = 0
+    while at < len(capture):
+        kind, length, interface, high, low, kept = header.unpack_from(capture, at)
+        if kind == ENHANCED_PACKET:
+            # As floats the nanoseconds since 1970 would be true to a quarter of a microsecond.
+            yield interface, (high << 32 | low) / 1e9, capture[at + 28:at + 28 + kept]
+        at += length
+
+
+def many(jobs, partial=None):
+    """Runs `jobs` (name, function, arguments), several at once; what came out by name, in lists. With
+    `partial` it is kept in that file after each batch, and what is there is not run again."""
+    found = kept(partial)
+    there = {name: len(runs) for name, runs in found.items()}
+    waiting = []
+    for job in jobs:
+        there[job[0]] = there.get(job[0], 0) - 1
+        if there[job[0]] < 0:
+            waiting.append(job)
+    if len(waiting) < len(jobs):
+        print(f"{len(jobs) - len(waiting)} of {len(jobs)} runs are in {partial}", flush=True)
+    # A run that hangs has no figures, and is made once more at the end.
+    failed = batches(waiting, found, len(jobs), partial)
+    batches(failed, found, len(jobs), partial)
     return found
+
+
+def batches(waiting, found, count, partial):
+    """Adds what came out of the jobs `waiting` to `found`; those of which nothing came."""
+    failed, began = [], time.monotonic()
+    for first in range(0, len(waiting), AT_ONCE):
+        batch = waiting[first:first + AT_ONCE]
+        for job, run in zip(batch, together(batch)):
+            if run is None:
+                print(job[0], "hung", flush=True)
+                failed.append(job)
+            else:
+                found.setdefault(job[0], []).append(run)
+        if partial:
+            replace(partial, {"of": identity(), "runs": found})
+        done = min(first + AT_ONCE, len(waiting))
+        left = (time.monotonic() - began) / done * (len(waiting) - done) / 60
+        print(f"== {sum(map(len, found.values()))} of {count} runs, {math.ceil(left)} minutes left", flush=True)
+    return failed
+
+
+def together(batch):
+    """One run of each job, all at once. What takes CPU comes when all are over."""
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(batch)) as pool:
+        folders = [Path(folder) / str(number) for number in range(len(batch))]
+        for own in folders:
+            own.mkdir()
+        started = [pool.submit(function, *arguments, own)
+                   for (_, function, *arguments), own in zip(batch, folders)]
+        try:
+            runs = [future.result() for future in started]
+        except BaseException:
+            for process in list(RUNNING):
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            raise
+        for (name, *_), run, own in zip(batch, runs, folders):
+            capture = own / CAPTURE
+            if run is None:
+                continue
+            if capture.exists():
+                run["delays"] = histogram(queue_delays(capture, run["start"], run["seconds"]))
+            print(name, {key: run[key] for key in ("throughput", "utilization", "p50", "p95")}, flush=True)
+        return runs
+
+
+def identity():
+    """What runs must have in common to be put together."""
+    return {"program": hashlib.sha256(Path(CELLPACE).read_bytes()).hexdigest(), "seconds": SECONDS}
+
+
+def kept(partial):
+    if partial is None or not partial.exists():
+        return {}
+    before = json.loads(partial.read_text())
+    if before["of"] != identity():
+        sys.exit(f"{partial} has runs of another program or length: finish it with that or remove it")
+    return before["runs"]
+
+
+def replace(path, document):
+    """Writes `document` aside and gives it its name. A list of numbers is one line."""
+    text = re.sub(r"\[\s*([-+.\d][-+.\de,\s]*?)\s*\]", lambda match: "[" + ", ".join(match[1].replace(",", " ").split()) + "]",
+                  json.dumps(document, indent=1))
+    aside = path.with_suffix(".new")
+    aside.write_text(text + "\n")
+    aside.replace(path)
 
 
 def mean(runs, key):
@@ -108,13 +242,20 @@ def mean(runs, key):
 
 def summary(runs):
     keys = ("throughput", "utilization", "p50", "p95")
-    text = {key: {"mean": mean(runs, key), "runs": [run[key] for run in runs]} for key in keys}
+    text = {key: {"mean": mean(runs, key), "runs": [rounded(run[key]) for run in runs]} for key in keys}
     flows = [flow for run in runs for flow in run["flows"]]
     if flows:
         text["tcp_cwnd_kb"] = min(flow["tcp_cwnd_bytes"] for flow in flows) / 1e3
         text["cwnd_kb"] = max(flow["cwnd_bytes"] or 0 for flow in flows) / 1e3
         text["refusals"] = statistics.fmean(flow["refusals"] for flow in flows)
-    return text | {"runs": len(runs)}
+    delays = [run["delays"] for run in runs if "delays" in run]
+    if delays:
+        text["delays"] = groups(delays)
+    return text | {"runs": len(runs), "seconds": runs[0]["seconds"]}
+
+
+def rounded(value):
+    return float(f"{value:.5g}")
 
 
 def windows():
@@ -126,16 +267,34 @@ def windows():
             for cc in ccs]
 
 
-def against_native(repeats):
+def on_traces(ways, repeats, more=CAPTURED):
+    """Jobs of Verus and Copa on the traces, by the `ways` (name, function, arguments before the path).
+    Runs of the same cell are far apart, and what is compared is measured at about the same time."""
     jobs = []
     for _ in range(repeats):
         for trace in MEASURED:
-            path = f"--trace {TRACES}/{trace}.down"
-            for cc in ("verus:r=2", "copa"):
-                jobs.append((f"native/{trace}/{cc}", native, cc, path, SECONDS))
-                jobs += [(f"{how}/{trace}/{cc}", alcc, cc, how, path, SECONDS)
-                         for how in ("gate", "kernel")]
+            path = f"--trace {TRACES}/{trace}.down {more}"
+            jobs += [(f"{name}/{trace}/{cc}", function, cc, *arguments, path, SECONDS)
+                     for cc in ("verus:r=2", "copa") for name, function, *arguments in ways]
     return jobs
+
+
+def native_and_gate(repeats):
+    return on_traces([("native", native), ("gate", alcc, "gate")], repeats)
+
+
+def delayed(cc, options, seconds, folder):
+    """Native, with a receiver that acknowledges as TCP's do."""
+    return native(cc, options, seconds, folder, "delayed:40ms")
+
+
+def with_kernel(repeats):
+    ways = [("kernel", alcc, "kernel"), ("delayed", delayed), ("quickack", alcc, "quickack")]
+    return on_traces(ways, repeats)
+
+
+def above_others(repeats):
+    return on_traces([(below, alcc, below) for below in ("cubic", "reno", "bbr")], repeats, "")
 
 
 def framed(cc, options, seconds, folder):
@@ -153,16 +312,6 @@ def sprout(repeats):
         ("sprout/client-server", framed, "sprout", path, SECONDS))]
 
 
-def above_others(repeats):
-    jobs = []
-    for _ in range(repeats):
-        for trace in MEASURED:
-            path = f"--trace {TRACES}/{trace}.down"
-            jobs += [(f"{below}/{trace}/{cc}", alcc, cc, below, path, SECONDS)
-                     for cc in ("verus:r=2", "copa") for below in ("quickack", "cubic", "reno", "bbr")]
-    return jobs
-
-
 NGINX = """
 user root; worker_processes 4; daemon off; pid {folder}/pid; error_log stderr;
 events {{ worker_connections 256; }}
@@ -173,21 +322,25 @@ http {{ access_log off; sendfile {sendfile}; client_body_temp_path {folder}/body
 """
 
 
-def nginx(cc, options, seconds, size, driver, folder, sendfile="on"):
+def nginx(cc, options, seconds, size, driver, folder, sendfile="on", below="cubic"):
     """nginx and curl, unmodified. CPU seconds are those of everything outside the link."""
     (folder / "nginx.conf").write_text(NGINX.format(folder=folder, sendfile=sendfile))
     folder.chmod(0o755)
     with open(folder / "file", "wb") as file:
         file.truncate(size)
-    server = f"{SERVER} 9000 cubic {folder}/nginx.conf"
+    server = f"{SERVER} 9000 {below} {folder}/nginx.conf"
     if cc:
         server = f"'{CELLPACE}' run --driver {driver} --cc {cc} --drain 1s --json $FLOWS -- {server}"
     cpu = folder / "cpu"
-    timed = f"/usr/bin/env bash -c 'trap : TERM; {quoted(server)} & s=$!; wait $s; kill $s; wait $s; times >{cpu}'"
+    own = "for p in $(pgrep -x nginx --ns $$ --nslist net); do cat /proc/$p/schedstat; done"
+    timed = (f"/usr/bin/env bash -c 'trap : TERM; {quoted(server)} & s=$!; wait $s; {own} >{folder}/own; "
+             f"kill $s; wait $s; times >{cpu}'")
     client = f"while :; do curl -s -o /dev/null http://$CELLPACE_HOST:9000/file; done"
     found = link(options, timed, client, seconds, folder)
     if found:
         found["cpu"] = sum(seconds_of(word) for word in cpu.read_text().split()[2:4])
+        nanoseconds = [int(line.split()[0]) for line in (folder / "own").read_text().splitlines()]
+        found["own_cpu"] = sum(nanoseconds) / 1e9
     return found
 
 
@@ -237,22 +390,30 @@ def tunnel(first, second, seconds, folder):
 
 
 def cost():
-    """CPU of the server's side per GB at 100 Mbit/s, and of a core at 10 Mbit/s: one at a time."""
+    """CPU of the server's side, and of nginx in it, per GB at 100 Mbit/s, and of a core at 10 Mbit/s:
+    one at a time, and each again after all the others."""
     found = {}
     ways = [("plain", None, "gate"), ("verus:r=2", "verus:r=2", "gate"), ("copa", "copa", "gate"),
             ("verus:r=2, kernel driver", "verus:r=2", "kernel"),
-            ("copa, kernel driver", "copa", "kernel"), ("plain again", None, "gate")]
+            ("copa, kernel driver", "copa", "kernel"), ("mdi in the kernel", None, "mdi"),
+            ("plain again", None, "gate")]
     seconds = 22
-    for rate in ("100mbit", "10mbit"):
-        for name, cc, driver in ways:
-            with tempfile.TemporaryDirectory() as folder:
-                run = nginx(cc, f"--rate {rate}", seconds, 1 << 32, driver, Path(folder))
-            moved = run["throughput"] * (seconds - 2) / 8e3
-            found[f"{rate}/{name}"] = {
-                "throughput": run["throughput"], "cpu_s": run["cpu"], "gb": moved,
-                "cpu_per_gb": run["cpu"] / moved, "core": run["cpu"] / seconds}
-            print(rate, name, found[f"{rate}/{name}"], flush=True)
-    return found
+    passes = [(rate, *way) for rate, times in (("100mbit", 2), ("10mbit", 1)) for _ in range(times) for way in ways]
+    for rate, name, cc, driver in passes:
+        with tempfile.TemporaryDirectory() as folder:
+            below = "cellpace_mdi" if driver == "mdi" else "cubic"
+            run = nginx(cc, f"--rate {rate}", seconds, 1 << 32, driver, Path(folder), below=below)
+        run["gb"] = run["throughput"] * (seconds - 2) / 8e3
+        found.setdefault(f"{rate}/{name}", []).append(run)
+        print(rate, name, {key: run[key] for key in ("throughput", "cpu", "own_cpu")}, flush=True)
+    return {name: costs(runs, seconds) for name, runs in found.items()}
+
+
+def costs(runs, seconds):
+    total = lambda key: sum(run[key] for run in runs)
+    return {"runs": len(runs), "throughput": mean(runs, "throughput"), "cpu_s": total("cpu"), "gb": total("gb"),
+            "cpu_per_gb": total("cpu") / total("gb"), "own_per_gb": total("own_cpu") / total("gb"),
+            "core": total("cpu") / (seconds * len(runs))}
 
 
 def loopback():
@@ -284,11 +445,11 @@ def loopback():
     return found
 
 
-def tunnels():
+def tunnels(partial):
     jobs = [(f"{first}/{second}", tunnel, first, second, SECONDS)
             for first in ("alcc", "native") for second in ("plain", "onoff")]
     return {name: {which: runs[0][which] for which in ("first", "second")}
-            for name, runs in many(jobs).items()}
+            for name, runs in many(jobs, partial).items()}
 
 
 def loss():
@@ -303,7 +464,7 @@ def loss():
                 jobs.append((f"{name}/{cc}/native", native, cc, options, seconds))
                 jobs += [(f"{name}/{cc}/{how}", alcc, cc, how, options, seconds)
                          for how in ("gate", "kernel")]
-    return summaries(jobs)
+    return jobs
 
 
 def with_kernel_driver():
@@ -315,12 +476,17 @@ def with_kernel_driver():
     return True
 
 
-def cells(repeats):
-    return summaries(windows() + against_native(repeats) + above_others(1))
+def with_kernel_table(function):
+    """The same with the Markov table in the kernel, which runs without a controlling process."""
+    subprocess.run([CELLPACE, "kernel", "install", "--cc", "mdi"], check=True)
+    try:
+        return function()
+    finally:
+        subprocess.run([CELLPACE, "kernel", "remove", "--cc", "mdi"], check=False)
 
 
-def summaries(jobs):
-    return {name: summary(cell) for name, cell in many(jobs).items()}
+def summaries(jobs, partial):
+    return {name: summary(cell) for name, cell in many(jobs, partial).items()}
 
 
 def simulated():
@@ -338,26 +504,73 @@ def simulated():
     return found
 
 
+# Parts whose cells are together under `cells` in OUT.json, and those beside which native has to be.
+AMONG_CELLS = ("windows", "cells", "kernel", "others")
+BESIDE_NATIVE = ("kernel", "others")
+USE_KERNEL_DRIVER = ("loopback", "cost", "web", "kernel", "others", "loss")
+
+
+def options(words):
+    """Sets what is told as NAME=VALUE; the other words, and the repeats if they are told."""
+    global AT_ONCE, MEASURED, SECONDS
+    told = dict(word.split("=", 1) for word in words if "=" in word)
+    AT_ONCE = int(told.pop("at-once", AT_ONCE))
+    SECONDS = int(told.pop("seconds", SECONDS))
+    MEASURED = told.pop("traces", ",".join(MEASURED)).split(",")
+    repeats = told.pop("repeats", None)
+    if told:
+        sys.exit(f"no such option: {', '.join(told)}")
+    return [word for word in words if "=" not in word], repeats
+
+
 def main():
-    out, words = Path(sys.argv[2]), sys.argv[3:]
-    repeats = 20 if "full" in words else 3
-    parts = {"loopback": loopback, "cost": cost, "tunnels": tunnels, "simulated": simulated,
-             "web": lambda: summaries(web(repeats)), "sprout": lambda: summaries(sprout(repeats)),
-             "cells": lambda: cells(repeats), "loss": loss}
-    wanted = [word for word in words if word in parts] or list(parts)
+    out = Path(sys.argv[2])
+    words, repeats = options(sys.argv[3:])
+    repeats = int(repeats or (20 if "full" in words else 3))
+    few = max(repeats // 6, 1)
+    parts = {"loopback": lambda _: loopback(), "cost": lambda _: with_kernel_table(cost), "tunnels": tunnels,
+             "simulated": lambda _: simulated(),
+             "web": lambda partial: summaries(web(repeats), partial),
+             "sprout": lambda partial: summaries(sprout(repeats), partial),
+             "windows": lambda partial: summaries(windows(), partial),
+             "cells": lambda partial: summaries(native_and_gate(repeats), partial),
+             "kernel": lambda partial: summaries(with_kernel(repeats), partial),
+             "others": lambda partial: summaries(above_others(few), partial),
+             "loss": lambda partial: summaries(loss(), partial)}
+    unknown = [word for word in words if word not in parts and word != "full"]
+    if unknown:
+        sys.exit(f"no such part: {', '.join(unknown)}")
+    wanted = [part for part in parts if part in words] or list(parts)
     if shutil.which("nginx") is None or os.geteuid() != 0 or not TRACES:
         sys.exit("needs root, nginx and the real traces (CELLPACE_TRACES)")
-    document = json.loads(out.read_text()) if out.exists() else {}
-    remove = with_kernel_driver()
+    # Ends by what removes the kernel driver again.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    remove = any(part in USE_KERNEL_DRIVER for part in wanted) and with_kernel_driver()
     try:
         for part in wanted:
-            document[part] = parts[part]()
-            aside = out.with_suffix(".new")
-            aside.write_text(json.dumps(document, indent=1) + "\n")
-            aside.replace(out)
+            measure(part, parts[part], out)
     finally:
         if remove:
             subprocess.run([CELLPACE, "kernel", "remove"], check=False)
+
+
+def measure(part, function, out):
+    """Measures a part and puts it into OUT.json, beside the others."""
+    if part in BESIDE_NATIVE:
+        there = json.loads(out.read_text()).get("cells", {}) if out.exists() else {}
+        lacking = [trace for trace in MEASURED if f"native/{trace}/copa" not in there]
+        if lacking:
+            sys.exit(f"{part}: {out} has no native run on {', '.join(lacking)} (measure the part cells first)")
+    partial = out.with_suffix(f".{part}.partial")
+    found = function(partial)
+    # Read only now: another part may have been finished meanwhile.
+    document = json.loads(out.read_text()) if out.exists() else {}
+    if part in AMONG_CELLS:
+        document["cells"] = document.get("cells", {}) | found
+    else:
+        document[part] = found
+    replace(out, document)
+    partial.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

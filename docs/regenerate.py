@@ -20,6 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import alcc_statistics
 import mdi_evaluation
 import program
 from program import ROOT, TRACES, call, real, table, write
@@ -451,48 +452,125 @@ def tunnels(runs):
     return text + table(["Copa", "beside", "Copa's Mbit/s", "the other's", "Jain's index"], rows)
 
 
+FIGURES = {"throughput": "throughput", "p50": "median", "p95": "p95"}
+# How near to native is near enough, of each figure.
+GATE_BOUNDS, KERNEL_BOUNDS = (0.03, 0.1, 0.2), (0.02, 0.05, 0.2)
+
+
 def against_native(cells, simulated, mean, shown):
-    keys = ("throughput", "p50", "p95")
+    def length(how):
+        found = [cell for name, cell in cells.items() if name.startswith(f"{how}/")]
+        if not found:
+            return "not measured"
+        runs, seconds = max(cell["runs"] for cell in found), max(cell.get("seconds", 60) for cell in found)
+        return f"{runs} run{'s' if runs > 1 else ''} of {seconds} s"
+
+    names = [name.split("/", 1)[1] for name in cells if name.startswith("native/")]
+    names.sort(key=lambda name: not name.endswith("/verus:r=2"))
     text = "\n### Above TCP against native\n\n"
-    text += (f"Means of {max(cell['runs'] for cell in cells.values())} runs of 60 s: Mbit/s / median / p95 of the queue "
-             "delay in ms; in brackets the same as a share of native's. *Gate* is what `cellpace run` does without the "
-             "kernel driver, above the kernel's Cubic: Reno until the first loss, Cubic from then on. Cubic, Reno and BBR "
-             "alone below the gate (`--below`): one run. Through the kernel driver the receiver acknowledges every second "
-             "packet, as TCP's do: beside it is one run with a receiver that acknowledges each (`quickack 1` on its route), "
-             "and the last column is what delayed acks alone do in the simulator, as a share likewise.\n\n")
-    traces = list(dict.fromkeys(name.split("/")[1] for name in cells if name.startswith("native/")))
-    rows, good, overlap = [], {}, {}
-    for cc in ("verus:r=2", "copa"):
-        for trace in traces:
-            own = cells[f"native/{trace}/{cc}"]
-            row = [f"`{cc}`", trace, shown(own)]
-            for how in ("gate", "kernel", "quickack", "cubic", "reno", "bbr"):
-                cell = cells.get(f"{how}/{trace}/{cc}")
-                if cell is None:
-                    row.append("–")
-                    continue
-                share = [mean(cell, key) / mean(own, key) for key in keys]
-                row.append(f"{shown(cell)}<br>({share[0]:.2f} / {share[1]:.2f} / {share[2]:.2f})")
-                bounds = (0.02, 0.05, 0.2) if how in ("kernel", "quickack") else (0.03, 0.1, 0.2)
-                for key, value, most in zip(keys, share, bounds):
-                    good.setdefault(how, {}).setdefault(key, []).append(abs(value - 1) <= most)
-                for key in keys:
-                    mine, its = cell[key]["runs"], own[key]["runs"]
-                    overlap.setdefault(how, {}).setdefault(key, []).append(
-                        min(mine) <= max(its) and min(its) <= max(mine))
-            every, delayed = (simulated[f"{acks}/{trace}/{cc}"] for acks in ("every", "delayed:40ms"))
-            row.append(" / ".join(f"{delayed[key] / every[key]:.2f}" for key in keys))
-            rows.append(row)
-    text += table(["controller", "trace", "native", "gate", "kernel driver", "kernel driver, no delayed acks", "above Cubic alone", "above Reno",
-                   "above BBR", "simulated: delayed acks"], rows)
-    count = len(traces) * 2
-    for how, name, bounds in (("gate", "the gate", "3 % of native's throughput, 10 % of its median and 20 % of its p95"),
-                              ("kernel", "the kernel driver", "2 %, 5 % and 20 %"),
-                              ("quickack", "the kernel driver and a receiver that acknowledges each packet", "the same")):
-        told, met = (", ".join(f"{key} in {sum(cells_of[how][key])}" for key in keys) for cells_of in (good, overlap))
-        text += (f"\nOf {count} cells with {name}, so many are within {bounds}: {told}. The ranges of its runs and of "
-                 f"native's meet: {met}.\n")
-    return text
+    text += (f"Mbit/s / median / p95 of the queue delay in ms, means of runs (native: {length('native')}). *Ratio*: a mean as a "
+             "share of native's, with its 95 % confidence interval (Fieller's, with Welch's degrees of freedom); bold where "
+             "the interval, before it is rounded, leaves out 1. *Overlap*: of the distributions of the packets' queue delays (the sum, over bins, of "
+             "the lesser share; bins of 1 ms up to 100 ms, 20 to a decade beyond), between half of the runs and half of "
+             "native's, the mean over ways to halve them; in brackets between halves of native's own, which is what chance "
+             "leaves of 1.\n\n")
+    text += (f"**The gate** is what `cellpace run` does without the kernel driver, above the kernel's Cubic: Reno until the "
+             f"first loss, Cubic from then on; {length('gate')}.\n\n")
+    text += beside_native(cells, names, "gate", "the gate", GATE_BOUNDS,
+                          "3 % of native's throughput, 10 % of its median and 20 % of its p95", shown)
+    text += (f"\n**The kernel driver**, {length('kernel')}. The receiver acknowledges every second packet, as TCP's do.\n\n")
+    text += beside_native(cells, names, "kernel", "the kernel driver", KERNEL_BOUNDS, "2 %, 5 % and 20 %", shown)
+    text += (f"\nThe same beside native whose receiver delays acks, too (`cellpace recv --acks delayed:40ms`), {length('delayed')}:"
+             "\n\n")
+    text += beside_native(cells, names, "kernel", "the kernel driver", KERNEL_BOUNDS, "2 %, 5 % and 20 %", shown, "delayed")
+    text += (f"\nThe kernel driver with a receiver that acknowledges each packet (`quickack 1` on its route), "
+             f"{length('quickack')}, beside native, whose receiver does so always:\n\n")
+    text += beside_native(cells, names, "quickack", "the kernel driver, each packet acknowledged", KERNEL_BOUNDS,
+                          "2 %, 5 % and 20 %", shown)
+    text += (f"\n**Others**, {length('cubic')} a cell, in brackets as a share of native's: Cubic, Reno and BBR alone below the "
+             "gate (`--below`). The last column is what delayed acks alone do in the simulator, as a share likewise.\n\n")
+    return text + other_ways(cells, names, simulated, mean, shown)
+
+
+def beside_native(cells, names, how, called, bounds, told_bounds, shown, beside="native"):
+    """A table of one way to run above TCP beside native, and what it comes to."""
+    rows, overlaps = [], {}
+    near, wholly, apart = ({key: 0 for key in FIGURES} for _ in range(3))
+    for name in names:
+        cell, own = cells.get(f"{how}/{name}"), cells.get(f"{beside}/{name}")
+        if cell is None or own is None:
+            continue
+        trace, cc = name.split("/")
+        row = [f"`{cc}`", trace, shown(own), shown(cell)]
+        for key, most in zip(FIGURES, bounds):
+            ratio = cell[key]["mean"] / own[key]["mean"]
+            interval = alcc_statistics.ratio_interval(cell[key]["runs"], own[key]["runs"])
+            near[key] += abs(ratio - 1) <= most
+            # Shares of throughput are closer to 1, so they have a digit more.
+            digits = 3 if key == "throughput" else 2
+            if interval is None:
+                row.append(f"{ratio:.{digits}f} (–)")
+                continue
+            low, high = interval
+            wholly[key] += 1 - most <= low and high <= 1 + most
+            differs = not low <= 1 <= high
+            apart[key] += differs
+            mark = "**" if differs else ""
+            row.append(f"{mark}{ratio:.{digits}f} ({low:.{digits}f} to {high:.{digits}f}){mark}")
+        row.append(overlap_with_native(cell, own, overlaps, name))
+        rows.append(row)
+    if not rows:
+        return "Not measured.\n"
+    header = ["controller", "trace", "native", called.removeprefix("the "), "ratio: throughput", "median", "p95", "overlap"]
+    count = lambda of: ", ".join(f"{name} in {of[key]}" for key, name in FIGURES.items())
+    text = table(header, rows)
+    text += (f"\nOf {len(rows)} cells with {called}, so many are within {told_bounds}: {count(near)}; with the whole interval: "
+             f"{count(wholly)}. The interval leaves out 1: {count(apart)} (by chance it would in {0.05 * len(rows):.1f} of "
+             f"{len(rows)}).")
+    return text + told_overlaps(overlaps) + "\n"
+
+
+def overlap_with_native(cell, own, overlaps, name):
+    """The table's text; the figures are added to `overlaps`."""
+    if "delays" not in cell or "delays" not in own:
+        return "–"
+    shared = alcc_statistics.overlap_of_halves(cell["delays"], own["delays"])
+    chance = alcc_statistics.overlap_with_itself(own["delays"])
+    if chance is None:
+        return f"{shared:.2f} (–)"
+    overlaps[name] = shared, chance
+    return f"{shared:.2f} ({chance:.2f})"
+
+
+def told_overlaps(overlaps):
+    if not overlaps:
+        return ""
+    shared, chance = (sum(pair) / len(overlaps) for pair in zip(*overlaps.values()))
+    least = min(overlaps, key=lambda name: overlaps[name][0])
+    trace, cc = least.split("/")
+    alike = sum(one >= 0.95 * own for one, own in overlaps.values())
+    return (f" The delays overlap native's by {shared:.2f} in the mean, {overlaps[least][0]:.2f} at the least (`{cc}` on {trace}), "
+            f"and native's with itself by {chance:.2f}; in {alike} of {len(overlaps)} cells the overlap is at most 5 % "
+            "less than native's with itself.")
+
+
+def other_ways(cells, names, simulated, mean, shown):
+    hows = ("cubic", "reno", "bbr")
+    rows = []
+    for name in names:
+        trace, cc = name.split("/")
+        own, row = cells[f"native/{name}"], [f"`{cc}`", trace, shown(cells[f"native/{name}"])]
+        for how in hows:
+            cell = cells.get(f"{how}/{name}")
+            if cell is None:
+                row.append("–")
+                continue
+            share = [mean(cell, key) / mean(own, key) for key in FIGURES]
+            row.append(f"{shown(cell)}<br>({' / '.join(f'{value:.2f}' for value in share)})")
+        every, delayed = (simulated[f"{acks}/{name}"] for acks in ("every", "delayed:40ms"))
+        rows.append(row + [" / ".join(f"{delayed[key] / every[key]:.2f}" for key in FIGURES)])
+    return table(["controller", "trace", "native", "above Cubic alone", "above Reno", "above BBR",
+                  "simulated: delayed acks"], rows)
 
 
 def lossy(runs, mean):
@@ -549,16 +627,21 @@ def above_tcp():
     text += tunnels(document["tunnels"])
 
     text += "\n### Cost\n\n"
-    rows = []
+    rows, runs = [], []
     for rate in ("100mbit", "10mbit"):
-        plain = document["cost"][f"{rate}/plain"]
+        plain = [document["cost"][f"{rate}/plain{again}"] for again in ("", " again")]
+        base = {key: sum(cell[key] for cell in plain) / 2 for key in ("cpu_per_gb", "own_per_gb")}
         for name, cell in document["cost"].items():
             if name.startswith(rate):
+                runs.append(f"{cell['runs']} at {rate}")
                 rows.append([rate, f"`{name.split('/')[1]}`", f"{cell['throughput']:.1f}", f"{cell['cpu_per_gb']:.2f}",
-                             f"{cell['cpu_per_gb'] - plain['cpu_per_gb']:+.2f}", f"{100 * cell['core']:.2f} %"])
-    text += ("CPU seconds, user and system, of nginx (with sendfile) and `cellpace run` together, one run after the other; "
-             "plain nginx first and last.\n\n")
-    text += table(["link", "controller", "Mbit/s", "s per GB", "above plain", "of a core"], rows)
+                             f"{cell['cpu_per_gb'] - base['cpu_per_gb']:+.2f}", f"{100 * cell['core']:.2f} %",
+                             f"{cell['own_per_gb']:.2f} ({cell['own_per_gb'] / base['own_per_gb']:.2f})"])
+    text += ("CPU seconds, user and system, of nginx (with sendfile) and `cellpace run` together, and of nginx alone; runs one "
+             f"after the other, plain nginx first and last ({', '.join(dict.fromkeys(runs))}). *Above plain* and the share in "
+             "brackets are of the mean of the two plain ones. What TCP does when acks come is in none of these figures: the "
+             "kernel counts it for whoever it interrupts.\n\n")
+    text += table(["link", "controller", "Mbit/s", "s per GB", "above plain", "of a core", "nginx alone, s per GB"], rows)
     text += "\nOver loopback, one flow, Gbit/s: " + ", ".join(
         f"{name} {value:.1f}" for name, value in document["loopback"].items()) + ".\n"
     return text
