@@ -47,8 +47,10 @@ struct state {
 	u32 mode;
 	u32 ca_state;
 	u32 acked; /* packets since the window last grew by one */
-	u32 reserved;
+	u32 before; /* window before TCP's own last reduction, in packets; 0: before that, control */
 	u64 last_ack; /* in ns */
+	u32 was_controlled;
+	u32 reserved;
 };
 
 static inline struct state *state_of(struct sock *sk)
@@ -175,6 +177,8 @@ static inline void enter_self(struct sock *sk, struct state *state)
 
 		tp->snd_cwnd = window;
 		tp->snd_ssthresh = window;
+		state->before = 0;
+		state->was_controlled = 1;
 		pace(sk, 0);
 		__sync_fetch_and_add(&shared.fallbacks, 1);
 	}
@@ -240,8 +244,16 @@ static inline void go_alone(struct sock *sk, const struct control *control,
 			    const struct rate_sample *rs)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	u32 window = grown(tp, state_of(sk), rs);
+	struct state *state = state_of(sk);
+	u32 window;
 
+	/*
+	 * Under control there is no threshold. TCP has brought that back with a reduction that it
+	 * has undone, and would be in slow start for ever.
+	 */
+	if (state->was_controlled && tp->snd_ssthresh >= TCP_INFINITE_SSTHRESH)
+		tp->snd_ssthresh = max_u32(tp->snd_cwnd, 2);
+	window = grown(tp, state, rs);
 	/* What a dead controller wanted last is no bound: it may be next to nothing. */
 	if (control && control->policy == POLICY_FOLLOW && alive(control))
 		window = min_u32(window, window_packets(control, tp));
@@ -372,6 +384,8 @@ void BPF_PROG(init, struct sock *sk)
 	state->mode = MODE_NEW;
 	state->ca_state = TCP_CA_Open;
 	state->acked = 0;
+	state->before = 0;
+	state->was_controlled = 0;
 	state->last_ack = bpf_ktime_get_ns();
 	pace(sk, 0);
 	__sync_fetch_and_add(&shared.sockets, 1);
@@ -398,10 +412,14 @@ u32 BPF_PROG(ssthresh, struct sock *sk)
 
 	if (controlled(sk, control_of(sk)))
 		return TCP_INFINITE_SSTHRESH;
+	state_of(sk)->before = tp->snd_cwnd;
 	return max_u32(min_u32(tp->snd_cwnd, tp->packets_out) >> 1, 2);
 }
 
-/* A retransmission was not needed: the window that it cost comes back. */
+/*
+ * A retransmission was not needed: the window that it cost comes back. Not tp->prior_cwnd, which may
+ * be a window of a controller that is gone.
+ */
 SEC("struct_ops/undo_cwnd")
 u32 BPF_PROG(undo_cwnd, struct sock *sk)
 {
@@ -409,7 +427,7 @@ u32 BPF_PROG(undo_cwnd, struct sock *sk)
 
 	if (controlled(sk, control_of(sk)))
 		return tp->snd_cwnd;
-	return max_u32(tp->snd_cwnd, tp->prior_cwnd);
+	return max_u32(tp->snd_cwnd, state_of(sk)->before);
 }
 
 SEC("struct_ops/set_state")

@@ -117,7 +117,6 @@ struct tcp_sock {
 	u32 snd_cwnd;
 	u32 snd_cwnd_cnt;
 	u32 snd_ssthresh;
-	u32 prior_cwnd;
 	u32 mss_cache;
 	u32 packets_out;
 	u32 sacked_out;

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cellpace_kernel::{Control, Kernel, Kind, Policy, Record, pins, push, remove};
+use cellpace_kernel::{Control, Kernel, Kind, Policy, Record, Recovery, pins, push, remove};
 use program::Folder;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -356,6 +356,55 @@ fn a_limit_is_kept_whatever_is_acknowledged_and_a_push_lets_out_what_was_added()
     }
 }
 
+/// The kernel takes everything for lost during an outage, and finds out afterwards that it was not.
+/// By then nobody controls the socket any more.
+fn undo_role() {
+    let server = Server::accept();
+    server.hold(400_000);
+    server.serve(|kernel, socket, _| {
+        let mut timed_out = false;
+        let mut held = 0;
+        for _ in 0..50 {
+            watch(kernel, socket, Duration::from_millis(100), |record| {
+                held = held.max(record.cwnd);
+                timed_out |= record.recovery == Recovery::Timeout;
+            });
+            if timed_out {
+                break;
+            }
+        }
+        // No heartbeat until well after the outage.
+        let mut alone = Vec::new();
+        let end = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < end {
+            kernel.drain(usize::MAX, |record| alone.push(record));
+            thread::sleep(Duration::from_millis(1));
+        }
+        let alone: Vec<&Record> = alone.iter().filter(|record| record.fallback).collect();
+        json!({
+            "held": held, "timed_out": timed_out,
+            "largest": alone.iter().map(|record| record.cwnd).max(),
+            "undone": alone.iter().any(|record| record.recovery == Recovery::Open),
+        })
+    });
+}
+
+#[test]
+fn a_window_of_a_controller_that_is_gone_does_not_come_back_when_tcp_undoes_a_timeout() {
+    let Some(driver) = Driver::new() else { return };
+    // 24 Mbit/s, nothing from 1.5 to 5 s, and then again.
+    let times = (1..1500).chain(5000..20_000).flat_map(|at| [at, at]);
+    let trace: String = times.map(|at| format!("{at}\n")).collect();
+    driver.folder.write("outage", trace);
+    let (found, hash) = driver.over_link("undo", "--trace outage --rtt 40ms --queue droptail:4MB");
+    println!("{found}");
+    assert_eq!(found["hash"], hash);
+    assert_eq!((&found["timed_out"], &found["undone"]), (&true.into(), &true.into()), "{found}");
+    assert!(found["held"].as_u64().unwrap() >= 276, "{found}");
+    // Congestion avoidance from ten packets, a packet a round trip.
+    assert!(found["largest"].as_u64().unwrap() < 150, "{found}");
+}
+
 #[test]
 fn what_is_installed_is_told_and_removed_and_gone() {
     let Some(driver) = Driver::new() else { return };
@@ -414,6 +463,7 @@ fn roles() {
         Ok("windows") => windows_role(),
         Ok("loss") => loss_role(),
         Ok("limit") => limit_role(),
+        Ok("undo") => undo_role(),
         _ => {}
     }
 }
