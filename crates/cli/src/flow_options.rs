@@ -113,17 +113,6 @@ impl FlowArgs {
         named.unwrap_or_else(|| cellpace_kernel::NAME.to_owned())
     }
 
-    /// For a command that passes all data on itself.
-    pub(crate) fn refuse_kernel(&self) -> Result<(), Failure> {
-        match self.driver {
-            Driver::Kernel => Err(Failure::usage(
-                "--driver kernel: the proxy passes data on itself; `cellpace run` and `cellpace \
-                 attach` use the kernel driver",
-            )),
-            _ => Ok(()),
-        }
-    }
-
     /// The option that only the gate can do, if one was given.
     fn gated(&self) -> Option<&'static str> {
         let options = [

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cellpace_base::{Span, parse_span};
@@ -211,12 +212,12 @@ fn redirect(args: &ProxyArgs, listen: &[SocketAddr]) -> Redirect {
 }
 
 fn config(args: &ProxyArgs) -> Result<Config, Failure> {
-    args.flow.refuse_kernel()?;
     Ok(Config {
         listen: args.listen.clone(),
         mode: mode(args)?,
         flow: args.flow.options()?,
         framed: args.flow.is_framed(),
+        steerer: args.flow.steerer()?.map(Arc::new),
         control: match args.control {
             ControlArg::Client => Control::Client,
             ControlArg::Upstream => Control::Upstream,

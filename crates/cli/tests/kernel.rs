@@ -470,8 +470,8 @@ fn roles() {
 
 /// A program that knows nothing of us and sends a file by sendfile.
 const SENDER: &str = "
-import os, socket, threading
-listener = socket.create_server(('', 9000), backlog=64)
+import os, socket, sys, threading
+listener = socket.create_server(('', int([*sys.argv, 9000][1])), backlog=64)
 listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b'reno')
 def serve(client):
     with open('file', 'rb') as file:
@@ -505,6 +505,19 @@ fn downloads_over(
     clients: u32,
     meanwhile: &str,
 ) -> Downloads {
+    let program = env!("CARGO_BIN_EXE_cellpace");
+    let server = format!("'{program}' run --drain 5s --json flows {options} -- python3 sender.py");
+    downloads_from(&server, link, folder, clients, meanwhile)
+}
+
+/// The same from any server at port 9000; its command ends with what is to be killed at the end.
+fn downloads_from(
+    server: &str,
+    link: &str,
+    folder: &Folder,
+    clients: u32,
+    meanwhile: &str,
+) -> Downloads {
     let mut random = cellpace_base::Random::seeded(7, 0);
     let file: Vec<u8> = (0..4_000_000).map(|_| random.bits() as u8).collect();
     folder.write("file", &file);
@@ -512,7 +525,7 @@ fn downloads_over(
     let (program, rate) = (env!("CARGO_BIN_EXE_cellpace"), 12 * clients);
     let script = format!(
         "ip link set lo up
-        '{program}' run --drain 5s --json flows {options} -- python3 sender.py & server=$!
+        {server} & server=$!
         sleep 1
         (sleep 1; {meanwhile}) & meanwhile=$!
         '{program}' link --quiet {link} --rate {rate}mbit --rtt 40ms --skip 500ms --json out.json -- bash -c \
@@ -528,7 +541,7 @@ fn downloads_over(
     let json: Value = serde_json::from_slice(&folder.read("out.json")).unwrap();
     let expected = hex(&Sha256::digest(&file));
     let sums = String::from_utf8(folder.read("sums")).unwrap();
-    let flows = folder.read("flows");
+    let flows = fs::read(folder.path("flows")).unwrap_or_default();
     let flows = serde_json::Deserializer::from_slice(&flows);
     Downloads {
         right: sums.lines().map(|sum| sum.starts_with(&expected)).collect(),
@@ -542,6 +555,36 @@ impl Driver {
     fn options(&self, cc: &str) -> String {
         format!("--driver kernel --driver-name {} --cc {cc}", self.name)
     }
+}
+
+#[test]
+fn a_proxy_has_its_connections_steered_and_uses_the_gate_when_the_driver_is_gone() {
+    let Some(driver) = Driver::new() else { return };
+    let program = env!("CARGO_BIN_EXE_cellpace");
+    let options = driver.options("copa");
+    let server = format!(
+        "python3 sender.py 9001 & '{program}' proxy --listen 0.0.0.0:9000 --to 127.0.0.1:9001 \
+         --metrics 9100 {options}"
+    );
+    let metrics = "sleep 1; exec 3<>/dev/tcp/127.0.0.1/9100
+        printf 'GET /metrics HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n\\r\\n' >&3; cat <&3 >metrics";
+    let found = downloads_from(&server, "", &driver.folder, 2, &format!("bash -c \"{metrics}\""));
+    assert_eq!(found.right, [true; 2], "{}", found.said);
+    assert!(found.p95_ms < 60.0, "{} ms", found.p95_ms);
+    let metrics = String::from_utf8(driver.folder.read("metrics")).unwrap();
+    let figure = |name: &str| {
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim().parse::<f64>().unwrap()
+    };
+    assert_eq!(figure("cellpace_proxy_flows_total"), 2.0, "{metrics}");
+    assert_eq!(figure("cellpace_proxy_uncontrolled_total"), 0.0, "{metrics}");
+    assert_eq!(figure("cellpace_proxy_queued_bytes"), 0.0, "no queue of ours: {metrics}");
+    let rtt = figure("cellpace_proxy_rtt_seconds{stat=\"min\"}");
+    assert!((0.039..0.2).contains(&rtt), "{metrics}");
+    // In the middle of the downloads.
+    let removal = format!("'{program}' kernel remove --name {}", driver.name);
+    let found = downloads_from(&server, "", &driver.folder, 2, &removal);
+    assert_eq!(found.right, [true; 2], "{}", found.said);
 }
 
 #[test]

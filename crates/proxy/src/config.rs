@@ -2,9 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use cellpace_tcp::FlowOptions;
+use cellpace_tcp::{FlowOptions, Steerer};
 
 use crate::network::Network;
 use crate::proxy_header::Version;
@@ -23,6 +24,9 @@ pub struct Config {
     /// be answered; of clients, one that says none is served with the gate. Clients that speak
     /// SOCKS or a header of the PROXY protocol first cannot. In `flow` the driver is not looked at.
     pub framed: bool,
+    /// The kernel driver steers the controlled sides, which are plain TCP otherwise; without it, and
+    /// once it is gone, the gate does. Not with `framed`.
+    pub steerer: Option<Arc<Steerer>>,
     /// Which side is under the controller.
     pub control: Control,
     /// Puts a header of the PROXY protocol in front of what goes upstream.
@@ -42,6 +46,7 @@ impl Config {
             mode,
             flow,
             framed: false,
+            steerer: None,
             control: Control::Client,
             send_proxy: None,
             accept_proxy: Vec::new(),

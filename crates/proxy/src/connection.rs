@@ -213,14 +213,10 @@ impl Served<'_> {
         match end {
             End::Finished => {
                 // A peer that does not take the rest is as good as idle.
-                let all = async {
-                    for side in &cut.0 {
-                        side.delivered().await;
+                for side in &cut.0 {
+                    if !side.delivered(idle).await {
+                        return Ok(How::Idle);
                     }
-                };
-                let delivered = timeout(idle, all).await;
-                if delivered.is_err() {
-                    return Ok(How::Idle);
                 }
                 cut.0.clear();
                 Ok(How::Finished)
@@ -251,6 +247,13 @@ impl Served<'_> {
             false => DriverChoice::Gate,
         };
         let options = FlowOptions { seed, driver, ..shared.config.flow.clone() };
+        let tcp = match &shared.config.steerer {
+            Some(steerer) => match Side::steer(tcp, steerer, &options) {
+                Ok(side) => return Ok(side),
+                Err(tcp) => tcp,
+            },
+            None => tcp,
+        };
         let (side, failed) = Side::control(tcp, &shared.engine, &options);
         if let Some(error) = failed {
             shared.metrics.stayed_plain();

@@ -1,16 +1,17 @@
-//! One side of a connection: plain TCP, or TCP under a controller.
+//! One side of a connection: plain TCP, or TCP under a controller, by the gate or in the kernel.
 
 use std::io;
 use std::net::{Shutdown, TcpStream as StdTcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cellpace_tcp::{Engine, FlowHandle, FlowOptions, Outcome, TcpError};
+use cellpace_tcp::{Engine, FlowHandle, FlowOptions, Outcome, Steerer, TcpError, unacknowledged};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
 
 /// How often the state of a controlled connection is looked at where nothing tells of a change.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -21,6 +22,8 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) enum Side {
     Plain(TcpStream),
+    /// The kernel driver has the window; the data go as in plain TCP.
+    Steered(TcpStream, FlowHandle),
     Controlled(Controlled),
 }
 
@@ -41,6 +44,18 @@ pub(crate) fn prepare(tcp: &TcpStream) {
 }
 
 impl Side {
+    /// Puts a connection under the kernel driver. Where that fails, it comes back as it was.
+    pub(crate) fn steer(
+        tcp: TcpStream,
+        steerer: &Steerer,
+        options: &FlowOptions,
+    ) -> Result<Self, TcpStream> {
+        match steerer.take_own(&tcp, options) {
+            Ok(flow) => Ok(Self::Steered(tcp, flow)),
+            Err(_) => Err(tcp),
+        }
+    }
+
     /// Puts a connection under a controller. Where that fails, the connection stays as it is, and
     /// the reason comes with it.
     pub(crate) fn control(
@@ -70,20 +85,21 @@ impl Side {
     pub(crate) fn flow(&self) -> Option<&FlowHandle> {
         match self {
             Self::Plain(_) => None,
+            Self::Steered(_, flow) => Some(flow),
             Self::Controlled(side) => Some(&side.flow),
         }
     }
 
     pub(crate) async fn readable(&self) -> io::Result<()> {
         match self {
-            Self::Plain(tcp) => tcp.readable().await,
+            Self::Plain(tcp) | Self::Steered(tcp, _) => tcp.readable().await,
             Self::Controlled(side) => side.local.readable().await,
         }
     }
 
     pub(crate) async fn writable(&self) -> io::Result<()> {
         match self {
-            Self::Plain(tcp) => tcp.writable().await,
+            Self::Plain(tcp) | Self::Steered(tcp, _) => tcp.writable().await,
             Self::Controlled(side) => side.local.writable().await,
         }
     }
@@ -92,7 +108,7 @@ impl Side {
     /// whose two directions have ended cannot be told from one that was reset by its state.
     pub(crate) fn try_read(&self, buffer: &mut [u8], finished: bool) -> io::Result<usize> {
         match self {
-            Self::Plain(tcp) => tcp.try_read(buffer),
+            Self::Plain(tcp) | Self::Steered(tcp, _) => tcp.try_read(buffer),
             Self::Controlled(side) => match side.local.try_read(buffer) {
                 Ok(0) if side.is_reset(finished) => Err(io::ErrorKind::ConnectionReset.into()),
                 result => result,
@@ -102,7 +118,7 @@ impl Side {
 
     pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Plain(tcp) => tcp.try_write(bytes),
+            Self::Plain(tcp) | Self::Steered(tcp, _) => tcp.try_write(bytes),
             Self::Controlled(side) => side.local.try_write(bytes),
         }
     }
@@ -110,7 +126,9 @@ impl Side {
     /// Ends the sending direction.
     pub(crate) fn finish(&self) -> io::Result<()> {
         match self {
-            Self::Plain(tcp) => SockRef::from(tcp).shutdown(Shutdown::Write),
+            Self::Plain(tcp) | Self::Steered(tcp, _) => {
+                SockRef::from(tcp).shutdown(Shutdown::Write)
+            }
             Self::Controlled(side) => SockRef::from(&side.local).shutdown(Shutdown::Write),
         }
     }
@@ -119,7 +137,7 @@ impl Side {
     /// would not tell by itself any more.
     pub(crate) async fn broken(&self) {
         match self {
-            Self::Plain(tcp) => {
+            Self::Plain(tcp) | Self::Steered(tcp, _) => {
                 // An error here is one of the runtime, which is about to end.
                 let _ = tcp.ready(Interest::ERROR).await;
             }
@@ -135,21 +153,38 @@ impl Side {
     pub(crate) fn abort(self) {
         // Nothing can be done where this fails: the connection is then ended in order.
         match self {
-            Self::Plain(tcp) => {
+            Self::Plain(tcp) | Self::Steered(tcp, _) => {
                 let _ = SockRef::from(&tcp).set_linger(Some(Duration::ZERO));
             }
             Self::Controlled(side) => side.flow.abort(),
         }
     }
 
-    /// Waits until everything is delivered, after both directions have ended. For plain TCP that
-    /// is the kernel's business.
-    pub(crate) async fn delivered(&self) {
-        let Self::Controlled(side) = self else { return };
-        while side.flow.outcome().is_none() && side.is_connected() {
-            tokio::time::sleep(GLANCE / 10).await;
-        }
+    /// Waits for `most` until everything is delivered, after both directions have ended. Returns
+    /// false if something is left that nobody will deliver once we are gone: for plain TCP that is
+    /// the kernel's business, and for a steered connection, too, which only goes on more slowly
+    /// where its controller cannot tell TCP any more to send between acks.
+    pub(crate) async fn delivered(&self, most: Duration) -> bool {
+        let is_over = || match self {
+            Self::Plain(_) => true,
+            Self::Steered(tcp, _) => {
+                !is_connected(tcp) || unacknowledged(tcp.as_fd()).is_ok_and(|bytes| bytes == 0)
+            }
+            Self::Controlled(side) => side.flow.outcome().is_some() || !is_connected(&side.tcp),
+        };
+        let delivered = timeout(most, async {
+            while !is_over() {
+                tokio::time::sleep(GLANCE / 10).await;
+            }
+        });
+        delivered.await.is_ok() || !matches!(self, Self::Controlled(_))
     }
+}
+
+/// Whether the kernel still holds the connection: not after a reset, nor when both directions have
+/// ended and are acknowledged.
+fn is_connected(tcp: &impl AsFd) -> bool {
+    SockRef::from(tcp).peer_addr().is_ok()
 }
 
 /// A connection that the engine gave back.
@@ -165,13 +200,7 @@ impl Controlled {
         match self.flow.outcome() {
             Some(Outcome::Failed(_) | Outcome::Unframed(_)) => true,
             Some(Outcome::Finished) => false,
-            None => !finished && !self.is_connected(),
+            None => !finished && !is_connected(&self.tcp),
         }
-    }
-
-    /// Whether the kernel still holds the connection: not after a reset, nor when both directions
-    /// have ended and are acknowledged.
-    fn is_connected(&self) -> bool {
-        SockRef::from(&self.tcp).peer_addr().is_ok()
     }
 }

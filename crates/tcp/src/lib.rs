@@ -42,7 +42,7 @@ pub use engine::Engine;
 pub use error::TcpError;
 pub use flow::{DriverChoice, FlowHandle, FlowOptions, FlowStats, FramingLimits, Outcome, Share};
 pub use grip::Grip;
-pub use socket::granted_send_buffer;
+pub use socket::{granted_send_buffer, unacknowledged};
 pub use steer::{Steered, Steerer};
 pub use stream::AlccStream;
 #[cfg(feature = "tokio")]

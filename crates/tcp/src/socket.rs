@@ -209,8 +209,11 @@ impl Settings {
     }
 }
 
-/// Bytes that TCP was given and the peer has not acknowledged.
-pub(crate) fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u64> {
+/// Bytes that TCP was given and the peer has not acknowledged, the end of the stream for one.
+///
+/// # Errors
+/// When that is no TCP socket.
+pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the kernel writes one integer.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -80,6 +80,8 @@ pub struct Steerer {
     shared: Arc<Inbox>,
     slot: (u32, u64),
     name: String,
+    /// On this process, if it may have a hold on itself.
+    own: Option<Grip>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -135,7 +137,8 @@ impl Steerer {
         let server = Server::new(kernel, shared.clone());
         let thread =
             spawn("cellpace-steer", move || server.run()).map_err(system("starting a thread"))?;
-        Ok(Self { shared, slot, name: name.to_owned(), thread: Some(thread) })
+        let own = Grip::new(rustix::process::getpid(), -1).ok();
+        Ok(Self { shared, slot, name: name.to_owned(), own, thread: Some(thread) })
     }
 
     /// The slot at the kernel driver and its owner, for programs in the kernel that put sockets
@@ -180,6 +183,20 @@ impl Steerer {
         };
         let kept = socket.try_clone_to_owned().map_err(TcpError::NotTcp)?;
         self.start(&steered, options, Some(kept), grip)
+    }
+
+    /// The same for a socket of this process, which is told to send by its own descriptor for as
+    /// long as that is open.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub fn take_own(
+        &self,
+        socket: impl AsFd,
+        options: &FlowOptions,
+    ) -> Result<FlowHandle, TcpError> {
+        let grip = self.own.as_ref().map(|own| own.on(socket.as_fd().as_raw_fd()));
+        self.take(socket, grip, options)
     }
 
     /// Steers a connection that a program in the kernel has put under our control. If it has closed
