@@ -650,7 +650,9 @@ fn without_the_driver_auto_is_the_gate_and_the_driver_alone_an_error() {
     let outcome = folder.run(&format!("run --driver kernel {missing} -- true"));
     outcome.complains(1, "not installed");
     folder.refused("run --driver kernel --share -- true", "--share: only with --driver gate");
-    folder.refused("proxy --listen 0 --to 127.0.0.1:1 --driver kernel", "--driver kernel");
+    let proxy = "proxy --listen 0 --to 127.0.0.1:1 --driver kernel";
+    folder.run(&format!("{proxy} {missing}")).complains(1, "not installed");
+    folder.refused(&format!("{proxy} --share"), "--share: only with --driver gate");
     if Driver::new().is_none() {
         return;
     }

@@ -364,7 +364,7 @@ impl Server {
         let New { steered, mut flow, shared, grip, socket } = new;
         // Who closed before this is not told of any more, and would stay for ever.
         if socket.is_none()
-            && let Some((control, _)) = flow.news()
+            && let Some((control, _)) = flow.news(now())
             && let Ok(false) = self.kernel.renew(steered.cookie, control)
         {
             return shared.end(Outcome::Finished);
@@ -443,7 +443,7 @@ impl Server {
     /// Tells the kernel what is new, and notes when the connection wants to be called.
     fn serve(&mut self, cookie: u64, time: Time) {
         let Some(place) = self.places.get_mut(&cookie) else { return };
-        if let Some((control, push)) = place.flow.news() {
+        if let Some((control, push)) = place.flow.news(time) {
             // With the table full, or the driver gone, TCP goes by RFC 5681.
             let _ = self.kernel.control(cookie, control);
             if push {

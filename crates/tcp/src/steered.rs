@@ -8,6 +8,13 @@ use crate::FlowStats;
 use crate::gate::{Gate, Heard};
 use crate::socket::Unsent;
 
+/// Where acks come closer together than this, the next one lets out what a controller has added soon
+/// enough; telling TCP to send costs more than all the rest of an epoch.
+const SOON: Span = Span::from_millis(1);
+
+/// A gap counts for so much in the mean of gaps between acks: one in
+const GAPS: u64 = 8;
+
 /// The controller of such a connection. What TCP sent is learnt from what it tells with each ack.
 pub(crate) struct Steered {
     gate: Gate,
@@ -15,6 +22,9 @@ pub(crate) struct Steered {
     base: u64,
     /// When TCP last told something.
     told_at: Time,
+    /// When the last ack came, and the mean of the gaps between acks.
+    acked_at: Time,
+    gap: Span,
     /// What the kernel was last told to do.
     told: Option<Control>,
     /// TCP can be told to send at any time, and not only when an ack comes.
@@ -40,6 +50,8 @@ impl Steered {
             gate: Gate::new(controller, now, segment.max(1), overhead),
             base,
             told_at: now,
+            acked_at: now,
+            gap: Span::from_secs(1),
             told: None,
             can_push: false,
             has_more: false,
@@ -67,6 +79,7 @@ impl Steered {
 
     /// TCP told of an ack that it worked in at `at`, before it sent anything on account of it.
     pub(crate) fn on_record(&mut self, at: Time, record: &Record) {
+        self.measure_gap(at);
         let at = at.max(self.told_at);
         if record.mss > 0 {
             self.gate.resegment(record.mss.into());
@@ -91,6 +104,17 @@ impl Steered {
         self.retransmissions = record.retransmitted.into();
     }
 
+    fn measure_gap(&mut self, at: Time) {
+        let gap = at.max(self.acked_at).since(self.acked_at);
+        self.gap = (self.gap * (GAPS - 1) + gap) / GAPS;
+        self.acked_at = self.acked_at.max(at);
+    }
+
+    /// Whether the next ack is about to come.
+    fn hears_soon(&self, now: Time) -> bool {
+        self.gap < SOON && now < self.acked_at + SOON * 2 && !self.gate.is_idle()
+    }
+
     /// When TCP sent what it has sent since it last told. While something is under way it sends
     /// when an ack comes, and so right after it told. What follows on silence was sent an RTT
     /// before its ack.
@@ -112,9 +136,9 @@ impl Steered {
         self.gate.next_deadline(self.has_more)
     }
 
-    /// What the kernel shall do from now on, if that is news, and whether TCP can send something
-    /// that it could not before.
-    pub(crate) fn news(&mut self) -> Option<(Control, bool)> {
+    /// What the kernel shall do from now on, if that is news, and whether TCP is to be told to send
+    /// something that it could not send before.
+    pub(crate) fn news(&mut self, now: Time) -> Option<(Control, bool)> {
         let limit = if self.can_push { self.gate.limit() } else { None };
         let control = Control {
             window: if limit.is_none() { self.gate.window() } else { 0 },
@@ -127,7 +151,8 @@ impl Steered {
             control.limit > before.limit
                 || control.limit.is_none() && control.window > before.window
         });
-        (before != Some(control)).then_some((control, grew && self.can_push && self.has_more))
+        let push = grew && self.can_push && self.has_more && !self.hears_soon(now);
+        (before != Some(control)).then_some((control, push))
     }
 
     /// What the controller decided.
@@ -216,12 +241,13 @@ mod tests {
     #[test]
     fn the_kernel_hears_of_a_window_once() {
         let mut steered = steered("fixed:cwnd=20pkts");
-        let (control, _) = steered.news().unwrap();
+        let (control, _) = steered.news(Time::ZERO).unwrap();
         assert_eq!(control.window, 20 * u64::from(MSS));
         assert_eq!(control.pacing, None);
-        assert_eq!(steered.news(), None);
+        assert_eq!(steered.news(Time::ZERO), None);
         steered.on_record(Time::from_millis(40), &record(1, 19, 40));
-        assert_eq!(steered.news(), None, "in flight and room are still twenty together");
+        let news = steered.news(Time::from_millis(40));
+        assert_eq!(news, None, "in flight and room are still twenty together");
     }
 
     #[test]
@@ -247,6 +273,37 @@ mod tests {
         assert!(steered.next_deadline().is_some(), "two more have left by now");
         steered.on_record(Time::from_millis(80), &Record { unsent: 0, ..record(4, 0, 40) });
         assert_eq!(steered.next_deadline(), None);
+    }
+
+    #[test]
+    fn tcp_is_told_to_send_unless_the_next_ack_is_near() {
+        let pushed_with_gaps_of = |micros: u64, silence: u64| {
+            let mut steered = steered("fixed:cwnd=20pkts,max=60pkts,every=1s");
+            steered.can_push(true);
+            steered.news(Time::ZERO);
+            let (mut now, mut acked) = (Time::from_millis(40), 0);
+            let mut pushes = [0, 0];
+            while now < Time::from_secs(20) {
+                now += Span::from_micros(micros);
+                acked += 1;
+                steered.on_record(now, &record(acked, 19, 40));
+                let later = now + Span::from_micros(silence);
+                while steered.next_deadline().is_some_and(|due| due <= later) {
+                    steered.on_timer(later);
+                }
+                if let Some((_, push)) = steered.news(later) {
+                    pushes[usize::from(push)] += 1;
+                }
+            }
+            pushes
+        };
+        let [quiet, pushed] = pushed_with_gaps_of(250, 100);
+        assert!(quiet >= 15 && pushed == 0, "{quiet} {pushed}");
+        // About half of the windows are larger than the one before.
+        for (gap, silence) in [(2500, 100), (900, 2500)] {
+            let [quiet, pushed] = pushed_with_gaps_of(gap, silence);
+            assert!(quiet >= 4 && pushed >= 4, "{gap} {silence}: {quiet} {pushed}");
+        }
     }
 
     #[test]
@@ -281,7 +338,7 @@ mod tests {
             while steered.next_deadline().is_some_and(|due| due <= now) {
                 steered.on_timer(now);
             }
-            if let Some((control, _)) = steered.news() {
+            if let Some((control, _)) = steered.news(now) {
                 window = (control.window / u64::from(MSS)).clamp(2, 1000) as usize;
             }
             while on_path.len() < window.min(2) {
