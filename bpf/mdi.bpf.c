@@ -27,6 +27,10 @@ const volatile struct {
 	__u64 seed;	  /* of the walks; 0: random ones */
 	__u32 slow_start; /* whether a slow start goes in front of the walk */
 	__u32 unused;
+	/* For whoever asks what is installed; see crates/kernel/src/table.rs. */
+	__u8 sha256[32];
+	char teacher[64];
+	char controller[128];
 } model SEC(".rodata.model");
 
 /* The flat table, word by word; the loader sets the size and freezes it. */

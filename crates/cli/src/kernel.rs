@@ -4,13 +4,14 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use cellpace_kernel::facts::Facts;
-use cellpace_kernel::{Installed, NAME, Variant, remove};
+use cellpace_kernel::{Installed, KernelError, NAME, Variant, remove};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::error::Failure;
 use crate::output::print;
 
+mod markov;
 mod mdi;
 mod unit;
 
@@ -195,9 +196,10 @@ fn left(sockets: Option<u64>) -> String {
 
 fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
     let facts = Facts::find(&args.name);
+    let markov = markov::Found::look(&args.name);
     print(&match args.json {
-        true => format!("{:#}\n", document(&facts)),
-        false => table(&facts),
+        true => format!("{:#}\n", markov.add_to(document(&facts))),
+        false => table(&facts) + &markov.rows(),
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -231,6 +233,7 @@ fn document(facts: &Facts) -> Value {
             "records_dropped": installed.dropped,
             "fallbacks": installed.fallbacks,
         })),
+        "pins_gone": matches!(facts.installed, Err(KernelError::PinsGone)),
         "uses": if choice.kernel { "kernel" } else { "gate" },
         "reason": choice.reason,
     })
@@ -288,7 +291,7 @@ fn what(facts: &Facts) -> String {
             let who = facts.open_to.as_deref().unwrap_or("somebody");
             format!("`{name}` of cellpace {version}, layout {layout}, open to {who}")
         }
-        Err(cellpace_kernel::KernelError::NotInstalled) => "no".to_owned(),
+        Err(KernelError::NotInstalled) => "no".to_owned(),
         Err(error) => error.to_string(),
     }
 }
@@ -310,7 +313,6 @@ fn use_of(installed: &Installed) -> Vec<(&'static str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cellpace_kernel::KernelError;
 
     fn facts() -> Facts {
         Facts {

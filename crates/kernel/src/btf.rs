@@ -48,6 +48,34 @@ pub fn variant(btf: &[u8]) -> Result<Variant, BtfError> {
     }
 }
 
+/// Where the kernel shows things in the value of a struct_ops map with a congestion control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ValueLayout {
+    /// Number of the value's type, which the map's facts name as well.
+    pub(crate) type_id: u32,
+    /// Byte at which the name begins.
+    pub(crate) name: usize,
+    /// Byte at which the flags begin, four bytes.
+    pub(crate) flags: usize,
+    /// Byte at which the number of the program of `cong_control` begins.
+    pub(crate) cong_control: usize,
+}
+
+/// The layout for a kernel with this BTF; `None`: it has no such maps.
+pub(crate) fn value_layout(btf: &[u8]) -> Option<ValueLayout> {
+    let types = Types::index(btf).ok()?;
+    let type_id = types.structure_number("bpf_struct_ops_tcp_congestion_ops")?;
+    let operations = types.structure("tcp_congestion_ops")?;
+    let data = types.offset(types.get(type_id)?, "data")?;
+    let place = |member| types.offset(operations, member).map(|at| data + at);
+    Some(ValueLayout {
+        type_id,
+        name: place("name")?,
+        flags: place("flags")?,
+        cong_control: place("cong_control")?,
+    })
+}
+
 /// Numbers from include/uapi/linux/btf.h.
 struct Kind;
 
@@ -112,15 +140,30 @@ impl<'a> Types<'a> {
     }
 
     fn structure(&self, name: &str) -> Option<&Type> {
-        self.types.iter().find(|found| found.kind == Kind::STRUCT && self.is(found.name, name))
+        self.get(self.structure_number(name)?)
+    }
+
+    fn structure_number(&self, name: &str) -> Option<u32> {
+        let is_it = |found: &Type| found.kind == Kind::STRUCT && self.is(found.name, name);
+        u32::try_from(self.types.iter().position(is_it)? + 1).ok()
     }
 
     /// Number of the type of a member.
     fn member(&self, of: &Type, name: &str) -> Option<u32> {
-        let places = (0..of.count).map(|number| of.members + 12 * number);
-        places.into_iter().find_map(|at| {
-            self.is(word(self.bytes, at)?, name).then(|| word(self.bytes, at + 4))?
-        })
+        word(self.bytes, self.place(of, name)? + 4)
+    }
+
+    /// Byte at which a member begins in its struct.
+    fn offset(&self, of: &Type, name: &str) -> Option<usize> {
+        // The upper byte is for members that are single bits.
+        let bits = word(self.bytes, self.place(of, name)? + 8)? & 0xff_ffff;
+        Some(bits as usize / 8)
+    }
+
+    /// Where a member is described.
+    fn place(&self, of: &Type, name: &str) -> Option<usize> {
+        let mut places = (0..of.count).map(|number| of.members + 12 * number);
+        places.find(|at| word(self.bytes, *at).is_some_and(|offset| self.is(offset, name)))
     }
 
     fn target(&self, number: u32, kind: u32) -> Option<u32> {
@@ -204,9 +247,20 @@ mod tests {
     }
 
     #[test]
+    fn without_all_members_there_is_no_layout_of_the_value() {
+        assert_eq!(value_layout(&kernel(4, WRAPPER)), None);
+        assert_eq!(value_layout(b"no BTF"), None);
+    }
+
+    #[test]
     fn the_kernel_that_runs_has_a_variant() {
         match std::fs::read("/sys/kernel/btf/vmlinux") {
-            Ok(btf) => assert!(variant(&btf).is_ok()),
+            Ok(btf) => {
+                assert!(variant(&btf).is_ok());
+                let layout = value_layout(&btf).unwrap();
+                // The count and the state come first, and the program's number has eight bytes.
+                assert!(layout.name >= 8 && layout.flags >= 8 && layout.cong_control % 8 == 0);
+            }
             Err(error) => eprintln!("skipped: this kernel has no BTF: {error}"),
         }
     }

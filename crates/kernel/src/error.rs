@@ -14,6 +14,25 @@ pub enum KernelError {
     /// Nobody has installed it, or it has been removed before we came.
     #[error("the kernel driver is not installed (root installs it with `cellpace kernel install`)")]
     NotInstalled,
+    /// The congestion control is registered, and it is ours, but clients cannot reach its maps.
+    #[error("registered, but its pins are gone: `cellpace kernel remove` removes it")]
+    PinsGone,
+    /// A congestion control with its name is registered, but has no pins that we see, and only root
+    /// (CAP_SYS_ADMIN) may look whose it is.
+    #[error(
+        "a congestion control `{0}` is registered, but no pins of it are to be seen here; root sees \
+         more by `cellpace kernel status`"
+    )]
+    Unseen(String),
+    /// A congestion control with its name is registered, and is not ours.
+    #[error("a congestion control `{0}` is registered that is not the kernel driver of cellpace")]
+    Foreign(String),
+    /// The kernel lets nobody unregister it but who registered it.
+    #[error(
+        "`{0}` stays registered: another process holds it (`bpftool link` shows which), and before \
+         Linux 6.11 only its end removes it"
+    )]
+    Held(String),
     /// It is there for others.
     #[error("the kernel driver is installed, but not for this user: {} is open to {who}", .path.display())]
     NoPermission {

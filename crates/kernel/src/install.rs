@@ -17,7 +17,7 @@ use thiserror::Error;
 use crate::facts::{btf_path, running_variant};
 use crate::layout::{LAYOUT, MAGIC, NAME_BYTES, SLOTS, VERSION_BYTES, at};
 use crate::load::{CELLPACE, open_object, suffix};
-use crate::status::{installed, remove_pins};
+use crate::status::{installed, remove_pins, remove_unpinned};
 use crate::{BtfError, KernelError, NAME, Variant, pins, remove};
 
 /// Who may control sockets. Everybody may always select the congestion control, which without
@@ -119,8 +119,8 @@ fn bpf(doing: &'static str) -> impl FnOnce(libbpf_rs::Error) -> InstallError {
         let hint = match source.kind() {
             libbpf_rs::ErrorKind::PermissionDenied => " (needs root, or CAP_BPF and CAP_PERFMON)",
             libbpf_rs::ErrorKind::AlreadyExists => {
-                " (a congestion control of this name is there, but not its pins: `bpftool struct_ops` \
-                 lists and unregisters it, as does a restart)"
+                " (a congestion control of this name is there that is not ours, or that only root may \
+                 look at)"
             }
             _ => "",
         };
@@ -155,7 +155,11 @@ pub fn install(options: &Options) -> Result<Done, InstallError> {
             let sockets = remove(&options.name)?.sockets.unwrap_or_default();
             done.replaced = Some((there.version, sockets));
         }
-        Err(KernelError::NotInstalled) => {}
+        Err(KernelError::PinsGone) => {
+            let (there, removed) = remove_unpinned(&options.name)?;
+            done.replaced = Some((there.version, removed.sockets.unwrap_or_default()));
+        }
+        Err(KernelError::NotInstalled) => remove_rest(&options.name)?,
         Err(error) => return Err(error.into()),
     }
     if !done.was_there {
@@ -164,6 +168,14 @@ pub fn install(options: &Options) -> Result<Done, InstallError> {
     permit(&folder, options.access)?;
     done.opened_way = open_way(&folder, options.access)?;
     Ok(done)
+}
+
+/// Pins of one that was removed where they were not to be seen would be in the way.
+fn remove_rest(name: &str) -> Result<(), KernelError> {
+    match remove(name) {
+        Ok(_) | Err(KernelError::NotInstalled) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 impl crate::Installed {

@@ -34,6 +34,7 @@ pub mod cgroup;
 mod client;
 mod error;
 pub mod facts;
+mod ids;
 #[cfg(feature = "install")]
 pub mod install;
 mod layout;
@@ -41,10 +42,12 @@ mod layout;
 pub mod load;
 #[cfg(feature = "install")]
 pub mod mdi;
+mod registered;
 mod ring;
 mod slots;
 mod status;
 mod sys;
+pub mod table;
 
 pub use btf::{BtfError, Variant, variant};
 pub use client::{Kernel, push, select, select_named};

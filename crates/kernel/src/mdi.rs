@@ -6,8 +6,7 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-use std::{fs, io, thread};
+use std::{fs, io};
 
 use cellpace_mdi::Flat;
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, MapMut, Object, libbpf_sys};
@@ -16,13 +15,13 @@ use thiserror::Error;
 use crate::facts::{btf_path, running_variant};
 use crate::install::{InstallError, mount_bpffs};
 use crate::load::{open_object, suffix};
-use crate::{BtfError, Variant, pins};
+use crate::table::{self, Origin, at, put_text};
+use crate::{BtfError, KernelError, Variant, pins};
 
 /// The program as clang left it.
 const MDI: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mdi.bpf.o"));
 
-/// What `sysctl`, `ip route` and setsockopt know the congestion control by.
-pub const NAME: &str = "cellpace_mdi";
+pub use crate::table::NAME;
 
 /// Words of a table at most: `WALK_MOST_WORDS` of bpf/walk.h.
 const MOST_WORDS: usize = 1 << 24;
@@ -46,12 +45,21 @@ pub struct Settings {
     pub everyone: bool,
     /// Its name, below 16 bytes; [`NAME`] but in tests.
     pub name: String,
+    /// Whence the table comes, for whoever asks the kernel what is installed.
+    pub origin: Origin,
 }
 
 impl Settings {
     /// A table with random seeds, without slow start, for privileged users.
     pub fn new(flat: Flat) -> Self {
-        Self { flat, seed: 0, slow_start: false, everyone: false, name: NAME.to_owned() }
+        Self {
+            flat,
+            seed: 0,
+            slow_start: false,
+            everyone: false,
+            name: NAME.to_owned(),
+            origin: Origin::default(),
+        }
     }
 }
 
@@ -93,12 +101,12 @@ pub enum MdiError {
     /// bpffs cannot be mounted.
     #[error(transparent)]
     Bpffs(#[from] InstallError),
-    /// Registered by something else than the pin.
+    /// The name is taken.
     #[error("a congestion control `{0}` is registered, but not by cellpace; remove it first")]
     Foreign(String),
-    /// The pin is gone, the congestion control is not.
-    #[error("`{0}` stays registered: another program holds it (bpftool link shows which)")]
-    Held(String),
+    /// What is registered cannot be looked at or removed.
+    #[error(transparent)]
+    Driver(#[from] KernelError),
     /// A file of the BPF file system.
     #[error("{}: {source}", .path.display())]
     Pin {
@@ -124,7 +132,7 @@ pub enum Done {
 
 /// Registers the congestion control and pins it in the BPF file system, which is mounted where it is
 /// missing, so that it stays when this process ends. One that is pinned under this name already is
-/// replaced in one step.
+/// replaced in one step; one of ours whose pin is gone is removed first.
 ///
 /// # Errors
 /// When the kernel permits no BPF or lacks what it needs, or the name is taken by something else.
@@ -135,46 +143,18 @@ pub fn install(settings: &Settings) -> Result<Done, MdiError> {
     if pin.exists() {
         return loaded.replace(&pin).map(|()| Done::Replaced);
     }
+    let done = if table::remove(&settings.name)? { Done::Replaced } else { Done::New };
     let mut link = loaded.register()?;
     link.pin(&pin).map_err(bpf("pinning"))?;
-    Ok(Done::New)
+    Ok(done)
 }
 
-/// Removes what [`install`] pinned. Connections that run keep to it until they end; new ones cannot
-/// have it. Returns whether there was one.
+/// Removes what [`install`] registered: [`table::remove`].
 ///
 /// # Errors
-/// When the pin cannot be removed, or something else holds the congestion control, too.
+/// See there.
 pub fn remove(name: &str) -> Result<bool, MdiError> {
-    let pin = pins(name);
-    if !pin.exists() {
-        return Ok(false);
-    }
-    if let Ok(link) = Link::open(&pin) {
-        // Before Linux 6.11 it cannot be detached and is when its last holder is gone.
-        let _ = link.detach();
-    }
-    match fs::remove_file(&pin) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        Err(source) => return Err(MdiError::Pin { path: pin, source }),
-    }
-    // The kernel lets go of what was removed a little later.
-    for _ in 0..LETTING_GO {
-        if !is_registered(name) {
-            return Ok(true);
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    Err(MdiError::Held(name.to_owned()))
-}
-
-/// How often to look, 10 ms apart, whether the kernel has let go.
-const LETTING_GO: u32 = 300;
-
-fn is_registered(name: &str) -> bool {
-    let names = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
-    names.is_ok_and(|names| names.split_whitespace().any(|registered| registered == name))
+    Ok(table::remove(name)?)
 }
 
 /// Program and table in the kernel, not yet a congestion control.
@@ -342,9 +322,13 @@ fn native(word: &[u8]) -> [u8; 4] {
 
 /// `model` of bpf/mdi.bpf.c.
 fn fill_model(value: &mut [u8], settings: &Settings, words: &[u8]) -> Option<()> {
-    value.get_mut(..80)?.copy_from_slice(words.get(..80)?);
-    value.get_mut(80..88)?.copy_from_slice(&settings.seed.to_ne_bytes());
-    value.get_mut(88..92)?.copy_from_slice(&u32::from(settings.slow_start).to_ne_bytes());
+    value.get_mut(at::HEADER)?.copy_from_slice(words.get(at::HEADER)?);
+    value.get_mut(at::SEED)?.copy_from_slice(&settings.seed.to_ne_bytes());
+    let slow_start = u32::from(settings.slow_start);
+    value.get_mut(at::SLOW_START)?.copy_from_slice(&slow_start.to_ne_bytes());
+    value.get_mut(at::SHA256)?.copy_from_slice(&settings.origin.sha256);
+    put_text(value.get_mut(at::TEACHER)?, &settings.origin.teacher);
+    put_text(value.get_mut(at::CONTROLLER)?, &settings.origin.controller);
     Some(())
 }
 

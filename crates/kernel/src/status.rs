@@ -5,9 +5,10 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::KernelError;
+use crate::layout::LAYOUT;
 use crate::slots::Shared;
 use crate::sys::Map;
+use crate::{KernelError, registered};
 
 const BPFFS: &str = "/sys/fs/bpf";
 
@@ -40,9 +41,18 @@ pub struct Installed {
 /// What is installed under a name.
 ///
 /// # Errors
-/// [`KernelError::NotInstalled`], or why it cannot be looked at.
+/// [`KernelError::NotInstalled`], [`KernelError::PinsGone`], or why it cannot be looked at.
 pub fn installed(name: &str) -> Result<Installed, KernelError> {
-    Ok(Shared::map_any(&open(&pins(name), "shared")?)?.installed())
+    let shared = match open(&pins(name), "shared") {
+        Err(KernelError::NotInstalled) => return Err(registered::without_pins(name)),
+        shared => Shared::map_any(&shared?)?,
+    };
+    let installed = shared.installed();
+    // Removed where its pins were not to be seen, or half removed.
+    if installed.layout == LAYOUT && shared.is_removed() {
+        return Err(KernelError::NotInstalled);
+    }
+    Ok(installed)
 }
 
 /// What a removal left behind.
@@ -53,11 +63,29 @@ pub struct Removed {
 }
 
 /// Takes the congestion control out of the kernel and removes the pins. Sockets that use it keep
-/// their connections and look after themselves, by RFC 5681.
+/// their connections and look after themselves, by RFC 5681. Also one whose pins are gone.
 ///
 /// # Errors
-/// [`KernelError::NotInstalled`] when nothing is there; needs the rights of whoever installed it.
+/// [`KernelError::NotInstalled`] when nothing is there; needs the rights of whoever installed it,
+/// and CAP_SYS_ADMIN when pins are gone.
 pub fn remove(name: &str) -> Result<Removed, KernelError> {
+    match remove_pinned(name) {
+        Err(KernelError::NotInstalled) => remove_unpinned(name).map(|(_, removed)| removed),
+        result => result,
+    }
+}
+
+/// Only what is ours for certain. Pins that are left are removed as well.
+pub(crate) fn remove_unpinned(name: &str) -> Result<(Installed, Removed), KernelError> {
+    let removed = registered::remove_driver(name)?;
+    match remove_pins(&pins(name)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        result => result.map_err(KernelError::system("removing the pins"))?,
+    }
+    Ok(removed)
+}
+
+fn remove_pinned(name: &str) -> Result<Removed, KernelError> {
     let pins = pins(name);
     let shared = Shared::map(&open(&pins, "shared")?);
     let congestion_control = open(&pins, "cc")?;

@@ -61,6 +61,13 @@ impl Map {
         Ok(value)
     }
 
+    /// The same for a size that is known at run time only: that of `value`.
+    pub(crate) fn read(&self, key: &[u8], value: &mut [u8]) -> io::Result<()> {
+        let element = self.element(key, value.as_mut_ptr() as u64);
+        // SAFETY: callers give keys and values of the map's sizes, and both outlive the call.
+        unsafe { bpf(MAP_LOOKUP_ELEM, &element) }.map(drop)
+    }
+
     pub(crate) fn update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
         let element = self.element(key, value.as_ptr() as u64);
         // SAFETY: callers give keys and values of the map's sizes, and both outlive the call.
@@ -99,7 +106,6 @@ impl Map {
     }
 }
 
-#[cfg(feature = "install")]
 impl From<OwnedFd> for Map {
     fn from(fd: OwnedFd) -> Self {
         Self(fd)
@@ -114,7 +120,7 @@ impl AsFd for Map {
 
 /// # Safety
 /// What the argument points to must be as the command wants it.
-unsafe fn bpf<T>(command: libc::c_long, argument: &T) -> io::Result<RawFd> {
+pub(crate) unsafe fn bpf<T>(command: libc::c_long, argument: &T) -> io::Result<RawFd> {
     // SAFETY: the argument is as long as we say; the rest is the caller's promise.
     let result = unsafe {
         libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(argument), size_of::<T>())

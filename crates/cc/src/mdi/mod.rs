@@ -17,7 +17,7 @@ use cellpace_mdi::{States, Walk, Window};
 
 use crate::{Ack, Controller, Event, Events, Loss, Phase, SentPacket, Setup, Stamp, Timeout};
 use params::Settings;
-pub use params::{INFO, flat, flat_and_start};
+pub use params::{INFO, flat, flat_and_start, teacher};
 use start::Start;
 
 /// Retransmission timeouts, section 5 of the specification.

@@ -109,6 +109,8 @@ pub(super) struct Learnt {
     /// Their numbers of users; 0: several or unknown.
     pub(super) users: Vec<u32>,
     pub(super) epoch: Span,
+    /// As on the command line; may be empty.
+    teacher: String,
 }
 
 impl Learnt {
@@ -168,7 +170,7 @@ fn load(args: &mut Args, read: &mut ReadFile<'_>) -> Result<(), String> {
         }
     };
     let epoch = Span::from_micros(u64::from(model.about.epoch_us));
-    args.load(Arc::new(Learnt { tables, users, epoch }));
+    args.load(Arc::new(Learnt { tables, users, epoch, teacher: model.about.teacher }));
     Ok(())
 }
 
@@ -193,6 +195,13 @@ pub fn flat_and_start(spec: &ControllerSpec) -> Option<(Flat, bool)> {
         loss_factor: if settings.cuts { (settings.m * 65_536.0).round() as u32 } else { 65_536 },
     };
     Some((flat, settings.slow_start))
+}
+
+/// From whom the table of an `mdi` string was learnt, as on the command line; empty where the model
+/// does not say. `None` for any other controller.
+pub fn teacher(spec: &ControllerSpec) -> Option<String> {
+    let is_mdi = spec.info().name == INFO.name;
+    is_mdi.then(|| Settings::new(spec.args()).learnt.teacher.clone())
 }
 
 pub(super) struct Settings {

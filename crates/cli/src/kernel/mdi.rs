@@ -1,35 +1,56 @@
 //! `cellpace kernel install --cc mdi`: a controller that needs no process.
 
+use std::fs;
 use std::process::ExitCode;
 
+use cellpace_kernel::table::{self, NAME};
+
 use crate::error::Failure;
+use crate::output::print;
+
+/// What new sockets of this network namespace get.
+const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
 #[cfg(not(feature = "kernel"))]
 pub(super) fn install(_: &str, _: &str, _: u64, _: bool) -> Result<ExitCode, Failure> {
     Err(super::without_program())
 }
 
-#[cfg(not(feature = "kernel"))]
-pub(super) fn remove(_: &str) -> Result<ExitCode, Failure> {
-    Err(super::without_program())
+pub(super) fn remove(name: &str) -> Result<ExitCode, Failure> {
+    let name = ours(name);
+    if !table::remove(name).map_err(Failure::failed)? {
+        return Err(Failure::failed(format!("congestion control `{name}` is not installed")));
+    }
+    print("removed; connections that use it keep to it until they end\n")?;
+    if is_default(name) {
+        print(
+            "it still is the default here: choose another by sysctl net.ipv4.tcp_congestion_control\n",
+        )?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The name that is the driver's stands for that of tables, unless a test chose one.
+pub(super) fn ours(name: &str) -> &str {
+    if name == cellpace_kernel::NAME { NAME } else { name }
+}
+
+fn is_default(name: &str) -> bool {
+    fs::read_to_string(DEFAULT).is_ok_and(|text| text.trim_end() == name)
 }
 
 #[cfg(feature = "kernel")]
-pub(super) use with_program::{install, remove};
+pub(super) use with_program::install;
 
 #[cfg(feature = "kernel")]
 mod with_program {
-    use std::fs;
+    use cellpace_cc::mdi::{flat_and_start, teacher};
+    use cellpace_kernel::mdi::{self, Done, MdiError, Settings};
+    use cellpace_kernel::table::Origin;
+    use sha2::{Digest, Sha256};
 
-    use cellpace_cc::mdi::flat_and_start;
-    use cellpace_kernel::mdi::{self, Done, MdiError, NAME, Settings};
-
-    use super::{ExitCode, Failure};
+    use super::{DEFAULT, ExitCode, Failure, fs, is_default, ours, print};
     use crate::load;
-    use crate::output::print;
-
-    /// What new sockets of this network namespace get.
-    const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
     pub(in crate::kernel) fn install(
         cc: &str,
@@ -44,7 +65,12 @@ mod with_program {
         let (flat, slow_start) = flat_and_start(&spec)
             .ok_or_else(|| Failure::usage("--cc: users=adapt does not run in the kernel"))?;
         let name = ours(name).to_owned();
-        let settings = Settings { flat, seed, slow_start, everyone, name };
+        let origin = Origin {
+            teacher: teacher(&spec).unwrap_or_default(),
+            controller: cc.to_owned(),
+            sha256: Sha256::digest(flat.to_bytes()).into(),
+        };
+        let settings = Settings { flat, seed, slow_start, everyone, name, origin };
         let done = mdi::install(&settings).map_err(|error| match error {
             MdiError::Name(_) => Failure::usage(error),
             error => Failure::failed(error),
@@ -67,29 +93,6 @@ mod with_program {
         };
         print(&said)?;
         Ok(ExitCode::SUCCESS)
-    }
-
-    pub(in crate::kernel) fn remove(name: &str) -> Result<ExitCode, Failure> {
-        let name = ours(name);
-        if !mdi::remove(name).map_err(Failure::failed)? {
-            return Err(Failure::failed(format!("congestion control `{name}` is not installed")));
-        }
-        print("removed; connections that use it keep to it until they end\n")?;
-        if is_default(name) {
-            print(
-                "it still is the default here: choose another by sysctl net.ipv4.tcp_congestion_control\n",
-            )?;
-        }
-        Ok(ExitCode::SUCCESS)
-    }
-
-    /// The name that is the driver's stands for ours, unless a test chose one.
-    fn ours(name: &str) -> &str {
-        if name == cellpace_kernel::NAME { NAME } else { name }
-    }
-
-    fn is_default(name: &str) -> bool {
-        fs::read_to_string(DEFAULT).is_ok_and(|text| text.trim_end() == name)
     }
 
     /// The default points at the congestion control of old, whatever its name means now.

@@ -1,0 +1,153 @@
+//! What is registered as a congestion control in the running kernel, found without a pin: by the
+//! numbers of its maps. Only root may look there (CAP_SYS_ADMIN).
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use crate::btf::{ValueLayout, value_layout};
+use crate::facts::btf_path;
+use crate::ids::{self, Kind, KnownMap};
+use crate::slots::Shared;
+use crate::status::Removed;
+use crate::{Installed, KernelError, layout};
+
+/// `BPF_MAP_TYPE_STRUCT_OPS`
+const STRUCT_OPS: u32 = 26;
+/// `BPF_MAP_TYPE_ARRAY`
+pub(crate) const ARRAY: u32 = 2;
+/// `BPF_F_LINK`: a link registers the map, from Linux 6.4, not its value.
+const BY_LINK: u32 = 1 << 13;
+/// `BPF_STRUCT_OPS_STATE_INUSE`
+const IN_USE: u32 = 1;
+
+/// A congestion control in BPF that is registered, whoever did so.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    map: KnownMap,
+    link: Option<OwnedFd>,
+    value: Vec<u8>,
+    layout: ValueLayout,
+    /// Those that its program works with.
+    pub(crate) maps: Vec<KnownMap>,
+}
+
+/// Whether a congestion control of this name is registered, of whatever kind. Everybody may ask;
+/// `true` where nobody says.
+pub(crate) fn is_listed(name: &str) -> bool {
+    let names = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    names.map_or(true, |names| names.split_whitespace().any(|listed| listed == name))
+}
+
+/// The one of this name, if it is in BPF.
+pub(crate) fn find(name: &str) -> io::Result<Option<Registered>> {
+    let Ok(btf) = fs::read(btf_path()) else { return Ok(None) };
+    let Some(layout) = value_layout(&btf) else { return Ok(None) };
+    for number in ids::all(Kind::Map) {
+        let Some(map) = KnownMap::open(number?)? else { continue };
+        if map.kind != STRUCT_OPS || map.value_type != layout.type_id {
+            continue;
+        }
+        let value = map.first_value()?;
+        if value.get(layout.name..layout.name + layout::NAME_BYTES).map(ids::text).as_deref()
+            != Some(name)
+        {
+            continue;
+        }
+        // Maps of old stay while sockets use them.
+        let link = match map.flags & BY_LINK {
+            0 if word(&value, 4) != Some(IN_USE) => continue,
+            0 => None,
+            _ => match ids::link_of(map.number)? {
+                Some(link) => Some(link),
+                None => continue,
+            },
+        };
+        let program = word(&value, layout.cong_control).unwrap_or_default();
+        let maps = ids::maps_of(program)?;
+        return Ok(Some(Registered { map, link, value, layout, maps }));
+    }
+    Ok(None)
+}
+
+impl Registered {
+    /// The shared page, if this is the kernel driver of that name.
+    fn shared(&self, name: &str) -> Option<Shared> {
+        let is_it = |map: &&KnownMap| {
+            map.kind == ARRAY && map.entries == 1 && map.name.ends_with(".shared")
+        };
+        let shared = Shared::map_any(&self.maps.iter().find(is_it)?.map).ok()?;
+        (shared.installed().name == name).then_some(shared)
+    }
+
+    /// Sockets that have selected it, listening ones and defaults of network namespaces with them.
+    pub(crate) fn sockets(&self) -> u64 {
+        // The registration itself counts as well.
+        word(&self.value, 0).unwrap_or_default().saturating_sub(1).into()
+    }
+
+    /// The flags of `struct tcp_congestion_ops`.
+    pub(crate) fn flags(&self) -> u32 {
+        word(&self.value, self.layout.flags).unwrap_or_default()
+    }
+
+    /// Sockets that use it keep to it.
+    pub(crate) fn unregister(&self) -> io::Result<()> {
+        match &self.link {
+            Some(link) => ids::detach(link.as_fd()),
+            None => match self.map.map.delete(&0u32.to_ne_bytes()) {
+                // Somebody was faster.
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+                result => result,
+            },
+        }
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    let four = bytes.get(at..at.checked_add(4)?)?;
+    Some(u32::from_ne_bytes(four.try_into().ok()?))
+}
+
+/// The kernel driver of this name without its pins; whoever asks has looked for those in vain.
+fn driver(name: &str) -> Result<(Registered, Shared), KernelError> {
+    if !is_listed(name) {
+        return Err(KernelError::NotInstalled);
+    }
+    let found = match find(name) {
+        Ok(Some(found)) => found,
+        // Modules, and what the kernel has built in.
+        Ok(None) => return Err(KernelError::Foreign(name.to_owned())),
+        Err(error) => return Err(unseen(name, error)),
+    };
+    match found.shared(name) {
+        Some(shared) => Ok((found, shared)),
+        None if crate::table::is_table(&found) => Err(KernelError::NotInstalled),
+        None => Err(KernelError::Foreign(name.to_owned())),
+    }
+}
+
+pub(crate) fn unseen(name: &str, error: io::Error) -> KernelError {
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => KernelError::Unseen(name.to_owned()),
+        _ => KernelError::system("looking for what is registered")(error),
+    }
+}
+
+/// What it means that there are no pins.
+pub(crate) fn without_pins(name: &str) -> KernelError {
+    driver(name).map_or_else(|error| error, |_| KernelError::PinsGone)
+}
+
+/// Unregisters a kernel driver whose pins are gone.
+pub(crate) fn remove_driver(name: &str) -> Result<(Installed, Removed), KernelError> {
+    let (found, shared) = driver(name)?;
+    let installed = shared.installed();
+    let is_known = installed.layout == layout::LAYOUT;
+    if is_known {
+        shared.set_removed();
+    }
+    found.unregister().map_err(KernelError::system("unregistering the congestion control"))?;
+    let sockets = is_known.then_some(installed.sockets);
+    Ok((installed, Removed { sockets }))
+}
