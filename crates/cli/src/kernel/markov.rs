@@ -24,7 +24,7 @@ impl Found {
         let rows = match &self.table {
             Ok(Some(table)) => rows(table),
             Ok(None) => vec![("table installed", "no".to_owned())],
-            Err(error) => vec![("table installed", error.to_string())],
+            Err(error) => vec![("table installed", unseen(error))],
         };
         rows.iter().map(|(name, value)| format!("{name:<27}{value}\n")).collect()
     }
@@ -34,9 +34,17 @@ impl Found {
         status["table"] = match &self.table {
             Ok(table) => table.as_ref().map(document).into(),
             // Of the rest we know nothing.
-            Err(error) => json!({ "name": self.name, "error": error.to_string() }),
+            Err(error) => json!({ "name": self.name, "error": unseen(error) }),
         };
         status
+    }
+}
+
+/// That root alone may look is no fault of the table, whose pin may well be there.
+fn unseen(error: &KernelError) -> String {
+    match error {
+        KernelError::Unseen(name) => format!("`{name}` is registered; root sees more"),
+        error => error.to_string(),
     }
 }
 
