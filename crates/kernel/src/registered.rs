@@ -10,6 +10,7 @@ use crate::facts::btf_path;
 use crate::ids::{self, Kind, KnownMap};
 use crate::slots::Shared;
 use crate::status::Removed;
+use crate::sys::Map;
 use crate::{Installed, KernelError, layout};
 
 /// `BPF_MAP_TYPE_STRUCT_OPS`
@@ -95,12 +96,19 @@ impl Registered {
     pub(crate) fn unregister(&self) -> io::Result<()> {
         match &self.link {
             Some(link) => ids::detach(link.as_fd()),
-            None => match self.map.map.delete(&0u32.to_ne_bytes()) {
-                // Somebody was faster.
-                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
-                result => result,
-            },
+            None => unregister(&self.map.map),
         }
+    }
+}
+
+/// Unregisters a struct_ops map that no link registered.
+pub(crate) fn unregister(map: &Map) -> io::Result<()> {
+    let deleted = map.delete(&0u32.to_ne_bytes());
+    match deleted.as_ref().err().and_then(io::Error::raw_os_error) {
+        // It has been done before: an earlier removal came as far as here, or somebody was faster.
+        // The second as long as the map is there still.
+        Some(libc::ENOENT | libc::EINPROGRESS) => Ok(()),
+        _ => deleted,
     }
 }
 

@@ -92,11 +92,8 @@ fn remove_pinned(name: &str) -> Result<Removed, KernelError> {
     if let Ok(shared) = &shared {
         shared.set_removed();
     }
-    match congestion_control.delete(&0u32.to_ne_bytes()) {
-        // An earlier removal came as far as here.
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
-        result => result.map_err(KernelError::system("unregistering the congestion control"))?,
-    }
+    registered::unregister(&congestion_control)
+        .map_err(KernelError::system("unregistering the congestion control"))?;
     remove_pins(&pins).map_err(KernelError::system("removing the pins"))?;
     Ok(Removed { sockets: shared.ok().map(|shared| shared.installed().sockets) })
 }
