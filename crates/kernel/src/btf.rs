@@ -259,7 +259,9 @@ mod tests {
                 assert!(variant(&btf).is_ok());
                 let layout = value_layout(&btf).unwrap();
                 // The count and the state come first, and the program's number has eight bytes.
-                assert!(layout.name >= 8 && layout.flags >= 8 && layout.cong_control % 8 == 0);
+                assert!(
+                    layout.name >= 8 && layout.flags >= 8 && layout.cong_control.is_multiple_of(8)
+                );
             }
             Err(error) => eprintln!("skipped: this kernel has no BTF: {error}"),
         }

@@ -28,6 +28,7 @@ pub(crate) mod at {
     pub(crate) const KIND: usize = 8;
     pub(crate) const DELAYS: usize = 56;
     pub(crate) const WINDOWS: usize = 60;
+    #[cfg(feature = "install")]
     pub(crate) const HEADER: Range<usize> = 0..80;
     pub(crate) const SEED: Range<usize> = 80..88;
     pub(crate) const SLOW_START: Range<usize> = 88..92;
