@@ -34,10 +34,10 @@ pub(crate) struct Registered {
 }
 
 /// Whether a congestion control of this name is registered, of whatever kind. Everybody may ask;
-/// `true` where nobody says.
+/// `false` where /proc does not say.
 pub(crate) fn is_listed(name: &str) -> bool {
     let names = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
-    names.map_or(true, |names| names.split_whitespace().any(|listed| listed == name))
+    names.is_ok_and(|names| names.split_whitespace().any(|listed| listed == name))
 }
 
 /// The one of this name, if it is in BPF.
