@@ -6,6 +6,7 @@ mod compare;
 mod error;
 mod flow_options;
 mod kernel;
+mod limits;
 mod link;
 mod link_live;
 mod link_watch;

@@ -16,13 +16,13 @@ use cellpace_proxy::{
     Closed, Config, Control, Ended, Limits, Mode, Network, Notice, Proxy, Stop, serve_metrics,
 };
 use clap::{ArgGroup, Args, ValueEnum};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::error::Failure;
 use crate::flow_options::FlowArgs;
+use crate::limits::raise_descriptor_limit;
 use crate::output::{complain, print};
 
 /// Arguments of `cellpace proxy`.
@@ -165,6 +165,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let config = config(args)?;
+    // Each connection needs up to six; the proxy waits when they run out.
     raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -274,15 +275,6 @@ fn credentials(text: &str) -> Result<Credentials, String> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     Credentials::new(name.as_bytes(), line)
         .ok_or_else(|| "name and password have 1 to 255 bytes each".to_owned())
-}
-
-/// Each connection needs up to six descriptors. Who set the lower limit did so for programs
-/// that use `select`.
-fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, ..limit };
-    // The proxy waits when descriptors run out.
-    let _ = setrlimit(Resource::Nofile, raised);
 }
 
 async fn serve(args: &ProxyArgs, config: Config) -> Result<Ended, Failure> {
