@@ -32,6 +32,8 @@ mod btf;
 #[cfg(feature = "install")]
 pub mod cgroup;
 mod client;
+#[cfg(feature = "install")]
+pub mod descriptors;
 mod error;
 pub mod facts;
 mod ids;
