@@ -154,6 +154,8 @@ pub struct FlowStats {
     pub retransmissions: u64,
     /// How often TCP refused data that the controller allowed.
     pub blocks: u64,
+    /// How often TCP was told to send between acks, through the kernel driver.
+    pub pushes: u64,
     /// Bytes that TCP may hold, where [`FlowOptions::send_buffer`] chose: as granted.
     pub send_buffer: Option<u64>,
 }

@@ -201,6 +201,7 @@ impl Framer {
             min_rtt: stats.min_rtt,
             retransmissions: u64::from(self.info.retransmissions),
             blocks: stats.blocks,
+            pushes: 0,
             send_buffer: None,
         }
     }

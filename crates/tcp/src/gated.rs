@@ -257,6 +257,7 @@ impl Gated {
             min_rtt: rtt.minimum(),
             retransmissions: u64::from(self.info.retransmissions),
             blocks: self.gate.blocks(),
+            pushes: 0,
             send_buffer: None,
         }
     }

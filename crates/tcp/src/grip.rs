@@ -43,15 +43,29 @@ impl Grip {
         poll(&mut [PollFd::new(&self.process, PollFlags::IN)], Some(&now)) == Ok(0)
     }
 
-    /// Lets TCP send what the window of the socket `cookie` allows, and tells how far it is then.
+    /// Tries whether the socket `cookie` is there and can be had.
     ///
     /// # Errors
-    /// When the process is gone, does not let us, or has another socket there or none.
-    pub(crate) fn push(&self, cookie: u64) -> Result<Unsent, Errno> {
+    /// `PERM` when the system does not let us; others when the process is gone, or has another
+    /// socket there or none.
+    pub fn check(&self, cookie: u64) -> Result<(), Errno> {
+        self.borrow(cookie).map(drop)
+    }
+
+    fn borrow(&self, cookie: u64) -> Result<OwnedFd, Errno> {
         let socket = pidfd_getfd(&self.process, self.descriptor, PidfdGetfdFlags::empty())?;
         if rustix::net::sockopt::socket_cookie(&socket)? != cookie {
             return Err(Errno::BADF);
         }
+        Ok(socket)
+    }
+
+    /// Lets TCP send what the window of the socket `cookie` allows, and tells how far it is then.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub(crate) fn push(&self, cookie: u64) -> Result<Unsent, Errno> {
+        let socket = self.borrow(cookie)?;
         let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
         cellpace_kernel::push(&socket).map_err(errno)?;
         unsent(socket.as_fd()).map_err(errno)
@@ -89,6 +103,8 @@ mod tests {
         let (one, other) = pair();
         let grip = Grip::new(rustix::process::getpid(), other.as_raw_fd()).unwrap();
         assert_eq!(grip.push(cookie(&one)), Err(Errno::BADF));
+        assert_eq!(grip.check(cookie(&one)), Err(Errno::BADF));
+        assert_eq!(grip.check(cookie(&other)), Ok(()));
         assert!(grip.on(one.as_raw_fd()).push(cookie(&one)).is_ok());
         assert_eq!(grip.on(i32::MAX).push(cookie(&one)), Err(Errno::BADF));
     }

@@ -90,11 +90,14 @@ pub struct Steerer {
 struct Inbox {
     wake: OwnedFd,
     commands: Mutex<Vec<Command>>,
+    /// Cookies of connections that want to be pushed and cannot be.
+    ungripped: Mutex<BTreeSet<u64>>,
 }
 
 #[derive(Debug)]
 enum Command {
     Add(Box<New>),
+    Grip(u64, Grip),
     Stop,
 }
 
@@ -133,7 +136,8 @@ impl Steerer {
         let slot = (kernel.slot() as u32, kernel.owner());
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = eventfd(0, flags).map_err(|e| system("making an event")(e.into()))?;
-        let shared = Arc::new(Inbox { wake, commands: Mutex::default() });
+        let (commands, ungripped) = (Mutex::default(), Mutex::default());
+        let shared = Arc::new(Inbox { wake, commands, ungripped });
         let server = Server::new(kernel, shared.clone());
         let thread =
             spawn("cellpace-steer", move || server.run()).map_err(system("starting a thread"))?;
@@ -208,6 +212,18 @@ impl Steerer {
         self.start(steered, options, None, None)
     }
 
+    /// Cookies of connections that should be pushed and cannot be: their controllers have budgets,
+    /// they are some RTTs old, and have something to send. In ascending order.
+    pub fn ungripped(&self) -> Vec<u64> {
+        self.shared.ungripped().iter().copied().collect()
+    }
+
+    /// Says where a program has the socket `cookie`, so that TCP is told to send whenever the
+    /// controller lets it. When it is not there any more, the connection is ungripped again.
+    pub fn grip(&self, cookie: u64, grip: Grip) {
+        self.shared.command(Command::Grip(cookie, grip));
+    }
+
     /// Whether anything is steered at all: not any more once the kernel driver was removed, or this
     /// process was stopped for so long that another one has its place.
     pub fn is_running(&self) -> bool {
@@ -258,6 +274,11 @@ impl Inbox {
         self.commands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn ungripped(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        // As above.
+        self.ungripped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn command(&self, command: Command) {
         self.commands().push(command);
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
@@ -269,6 +290,8 @@ struct Place {
     flow: Flow,
     shared: Arc<Shared>,
     grip: Option<Grip>,
+    /// It is among the ungripped.
+    is_ungripped: bool,
     /// When it wants to be called, as it stands in the list of timers.
     timer: Option<Time>,
     published_at: Time,
@@ -354,6 +377,7 @@ impl Server {
         for command in commands {
             match command {
                 Command::Add(new) => self.add(*new),
+                Command::Grip(cookie, grip) => self.grip(cookie, grip),
                 Command::Stop => return false,
             }
         }
@@ -371,10 +395,21 @@ impl Server {
         }
         // Its first acks open its window.
         self.eager_until = now() + EAGER;
-        let place = Place { flow, shared, grip, timer: None, published_at: Time::ZERO };
+        let (is_ungripped, timer, published_at) = (false, None, Time::ZERO);
+        let place = Place { flow, shared, grip, is_ungripped, timer, published_at };
         self.places.insert(steered.cookie, place);
         self.serve(steered.cookie, now());
         drop(socket);
+    }
+
+    fn grip(&mut self, cookie: u64, grip: Grip) {
+        let Some(place) = self.places.get_mut(&cookie) else { return };
+        place.grip = Some(grip);
+        place.flow.can_push(true);
+        if std::mem::take(&mut place.is_ungripped) {
+            self.inbox.ungripped().remove(&cookie);
+        }
+        self.serve(cookie, now());
     }
 
     /// Works in the records that wait.
@@ -450,6 +485,10 @@ impl Server {
                 place.push(cookie);
             }
         }
+        if !place.is_ungripped && place.flow.wants_push(time) {
+            place.is_ungripped = true;
+            self.inbox.ungripped().insert(cookie);
+        }
         let timer = place.flow.next_deadline();
         if timer != place.timer {
             if let Some(old) = std::mem::replace(&mut place.timer, timer) {
@@ -468,6 +507,9 @@ impl Server {
         let Some(mut place) = self.places.remove(&cookie) else { return };
         if let Some(timer) = place.timer {
             self.timers.remove(&(timer, cookie));
+        }
+        if place.is_ungripped {
+            self.inbox.ungripped().remove(&cookie);
         }
         place.publish(now());
         place.shared.end(Outcome::Finished);
@@ -507,7 +549,7 @@ impl Server {
 
 impl Place {
     /// Has TCP send what it may now. Who cannot be reached any more (the program passed the socket
-    /// on, or keeps us away) is steered by acks alone.
+    /// on, or keeps us away) is steered by acks alone, until somebody says where it is.
     fn push(&mut self, cookie: u64) {
         let Some(grip) = &self.grip else { return };
         let time = now();

@@ -15,11 +15,18 @@ const SOON: Span = Span::from_millis(1);
 /// A gap counts for so much in the mean of gaps between acks: one in
 const GAPS: u64 = 8;
 
+/// Connections that end before they are so many of their shortest RTTs old need not be pushed. The
+/// smoothed RTT would not do: at the end of slow start, when pushes begin to matter, it has the whole
+/// queue in it.
+const RTTS_UNTIL_PUSHED: u64 = 8;
+
 /// The controller of such a connection. What TCP sent is learnt from what it tells with each ack.
 pub(crate) struct Steered {
     gate: Gate,
     /// TCP's count of acknowledged bytes when the connection was taken over.
     base: u64,
+    /// When that was.
+    since: Time,
     /// When TCP last told something.
     told_at: Time,
     /// When the last ack came, and the mean of the gaps between acks.
@@ -34,6 +41,7 @@ pub(crate) struct Steered {
     has_more: bool,
     tcp_cwnd: u64,
     retransmissions: u64,
+    pushes: u64,
 }
 
 impl Steered {
@@ -49,6 +57,7 @@ impl Steered {
         Self {
             gate: Gate::new(controller, now, segment.max(1), overhead),
             base,
+            since: now,
             told_at: now,
             acked_at: now,
             gap: Span::from_secs(1),
@@ -57,6 +66,7 @@ impl Steered {
             has_more: false,
             tcp_cwnd: 0,
             retransmissions: 0,
+            pushes: 0,
         }
     }
 
@@ -66,8 +76,19 @@ impl Steered {
         self.can_push = can_push;
     }
 
+    /// Whether somebody should see to it that TCP can be told: the controller has a budget, TCP has
+    /// something to send, and the connection is none of the short ones.
+    pub(crate) fn wants_push(&self, now: Time) -> bool {
+        let settled = self.min_rtt().map(|rtt| self.since + rtt * RTTS_UNTIL_PUSHED);
+        !self.can_push
+            && self.has_more
+            && settled.is_some_and(|settled| now >= settled)
+            && self.gate.limit().is_some()
+    }
+
     /// TCP was told to send at `at` what it may, and has done so.
     pub(crate) fn on_pushed(&mut self, at: Time, left: Unsent) {
+        self.pushes += 1;
         let at = at.max(self.told_at);
         let sent = (self.gate.acked() + left.outstanding).saturating_sub(self.gate.taken());
         if sent > 0 {
@@ -182,6 +203,7 @@ impl Steered {
             srtt: rtt.smoothed(),
             min_rtt: rtt.minimum(),
             retransmissions: self.retransmissions,
+            pushes: self.pushes,
             ..FlowStats::default()
         }
     }
@@ -304,6 +326,27 @@ mod tests {
             let [quiet, pushed] = pushed_with_gaps_of(gap, silence);
             assert!(quiet >= 4 && pushed >= 4, "{gap} {silence}: {quiet} {pushed}");
         }
+    }
+
+    #[test]
+    fn a_budget_that_is_some_rtts_old_wants_to_be_pushed_and_a_window_does_not() {
+        let mut verus = steered("verus:r=2");
+        let mut copa = steered("copa");
+        for round in 1..=20 {
+            let at = Time::from_millis(40 * round);
+            for flow in [&mut verus, &mut copa] {
+                flow.on_record(at, &record(2 * round, 2, 40));
+            }
+            assert_eq!(verus.wants_push(at), round >= 8, "round {round}");
+            assert!(!copa.wants_push(at), "acks make room for it");
+        }
+        let (at, nothing_left) = (Time::from_millis(801), Unsent { outstanding: 0, waiting: 0 });
+        verus.can_push(true);
+        assert!(!verus.wants_push(at), "it is pushed already");
+        verus.on_pushed(at, nothing_left);
+        assert_eq!(verus.stats().pushes, 1);
+        verus.can_push(false);
+        assert!(!verus.wants_push(at), "nothing to send");
     }
 
     #[test]
