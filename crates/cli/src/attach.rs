@@ -22,7 +22,7 @@ use crate::load;
 The programs need no restart and no library, so that static ones and those in Go work, too. New
 connections at the ports are under the controller until this command ends; connections that exist
 stay as they are. Needs `cellpace kernel install` before, and CAP_BPF, CAP_PERFMON and
-CAP_NET_ADMIN, as root has them.")]
+CAP_NET_ADMIN, as root has them; with Verus and Markov tables better CAP_SYS_PTRACE, too.")]
 pub(crate) struct AttachArgs {
     /// Connections that programs accept at these ports: 443 or 80,8000-8100
     #[arg(long, value_name = "PORTS", required_unless_present = "outgoing")]
@@ -87,6 +87,7 @@ mod daemon {
     use std::io::{self, Write};
     use std::os::fd::AsFd;
     use std::path::Path;
+    use std::sync::Arc;
     use std::time::{Duration, Instant};
 
     use cellpace_base::Span;
@@ -101,6 +102,8 @@ mod daemon {
     use serde_json::json;
 
     use super::{AttachArgs, ExitCode, Failure, PathBuf};
+    use crate::finder::Finder;
+    use crate::limits::raise_descriptor_limit;
     use crate::output::complain;
     use crate::progress::{end_cleanly_on_ctrl_c, interrupted};
 
@@ -111,13 +114,17 @@ mod daemon {
 
     pub(super) fn run(args: &AttachArgs, options: &FlowOptions) -> Result<ExitCode, Failure> {
         end_cleanly_on_ctrl_c();
+        // One for each process that has connections of ours.
+        raise_descriptor_limit();
         may(args)?;
         let cgroup = place(args)?;
         let report = Report::open(args)?;
-        let steerer = Steerer::open_named(&args.name).map_err(Failure::failed)?;
+        let steerer = Arc::new(Steerer::open_named(&args.name).map_err(Failure::failed)?);
         let attachment = attach(args, &cgroup, &steerer)?;
+        let finder = Finder::start(steerer.clone())
+            .map_err(|error| Failure::failed(format!("starting a thread: {error}")))?;
         complain(&format!("attached to {}: {}", cgroup.display(), what(args)));
-        Daemon { steerer, attachment, options, report, flows: Vec::new(), count: 0 }.run()
+        Daemon { steerer, finder, attachment, options, report, flows: Vec::new(), count: 0 }.run()
     }
 
     fn may(args: &AttachArgs) -> Result<(), Failure> {
@@ -176,7 +183,8 @@ mod daemon {
     }
 
     struct Daemon<'a> {
-        steerer: Steerer,
+        steerer: Arc<Steerer>,
+        finder: Finder,
         attachment: Attachment,
         options: &'a FlowOptions,
         report: Report,
@@ -276,6 +284,8 @@ mod daemon {
                 report.tell(flow, &outcome.map_or_else(|| "released".to_owned(), said));
                 outcome.is_none()
             });
+            // It has the other half of the steerer, which ends with both.
+            drop(self.finder);
             drop(self.steerer);
             match self.flows.len() {
                 0 => {}
@@ -358,6 +368,7 @@ mod daemon {
             "rtt_ms": stats.srtt.map(Span::as_millis_f64),
             "min_rtt_ms": stats.min_rtt.map(Span::as_millis_f64),
             "retransmissions": stats.retransmissions,
+            "pushes": stats.pushes,
             // Where the algorithm has no window, it is infinite.
             "cwnd_bytes": Some(stats.cwnd).filter(|cwnd| *cwnd < u64::MAX),
             "tcp_cwnd_bytes": stats.tcp_cwnd,

@@ -4,6 +4,8 @@ mod attach;
 mod cc;
 mod compare;
 mod error;
+#[cfg(feature = "kernel")]
+mod finder;
 mod flow_options;
 mod kernel;
 mod limits;

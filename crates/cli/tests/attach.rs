@@ -31,6 +31,8 @@ struct Place {
     name: String,
     cgroup: PathBuf,
     hash: String,
+    /// What the server shall do beside, as variables.
+    server: &'static str,
 }
 
 impl Place {
@@ -60,7 +62,7 @@ impl Place {
         let hash = sha256(&folder.path("file"));
         let cgroup = root.join(&name);
         fs::create_dir(&cgroup).unwrap();
-        let place = Self { folder, name, cgroup, hash };
+        let place = Self { folder, name, cgroup, hash, server: "" };
         let outcome = place.folder.run(&format!("kernel install --name {}", place.name));
         assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
         Some(place)
@@ -69,11 +71,16 @@ impl Place {
     /// The server in its cgroup, `cellpace attach`, and a link with `client` behind it, in a network
     /// of their own. What the daemon said on standard error.
     fn over_link(&self, attach: &str, link: &str, client: &str) -> String {
-        let Self { name, cgroup, .. } = self;
+        self.over_link_by("", attach, link, client)
+    }
+
+    /// The same with the daemon started by the command `by`.
+    fn over_link_by(&self, by: &str, attach: &str, link: &str, client: &str) -> String {
+        let Self { name, cgroup, server, .. } = self;
         let script = format!(
             "ip link set lo up
-            (echo 0 >'{cgroup}/cgroup.procs'; exec ./server file {NAMED} {PLAIN} >listens) & server=$!
-            '{program}' attach --name {name} --port {NAMED} --log --json flows {attach} \
+            (echo 0 >'{cgroup}/cgroup.procs'; exec env {server} ./server file {NAMED} {PLAIN} >listens) & server=$!
+            {by} '{program}' attach --name {name} --port {NAMED} --log --json flows {attach} \
                 2>said.txt & daemon=$!
             echo $daemon >daemon
             for i in $(seq 200); do
@@ -81,6 +88,7 @@ impl Place {
             done
             '{program}' link --quiet {link} --json out.json -- bash -c '{client}'
             sleep 0.5
+            grep -l cellpace-find /proc/$daemon/task/*/comm | sed s/comm/schedstat/ | xargs cat >find.txt
             kill -INT $daemon; wait $daemon; code=$?
             kill $server
             echo $code >code",
@@ -188,7 +196,69 @@ fn a_static_window_keeps_the_queue_of_a_static_program_short() {
     assert!(flow["local"].as_str().unwrap().ends_with(":9000"), "{flow}");
     assert!(flow["acked_bytes"].as_u64().unwrap() >= 20_000_000, "{flow}");
     assert!((40.0..55.0).contains(&flow["rtt_ms"].as_f64().unwrap()), "{flow}");
+    assert_eq!(flow["pushes"], 0, "acks make room in a window: {flow}");
     assert!(place.text("said.txt").contains("flow 1: "));
+}
+
+/// A second of nothing in each five.
+const OUTAGES: &str = "--trace onoff:12mbit,on=4s,off=1s --rtt 40ms";
+
+/// A download with a budget over a link with outages: the connection as it was told of, and what was
+/// said.
+fn download_over_outages(place: &Place, by: &str) -> (Value, String) {
+    let client = format!("cat </dev/tcp/$CELLPACE_HOST/{NAMED} | sha256sum >hash.txt");
+    let attach = format!("--cgroup '{}' --cc verus:r=2", place.cgroup.display());
+    let said = place.over_link_by(by, &attach, OUTAGES, &client);
+    assert_eq!(place.received(), place.hash);
+    let json: Value = serde_json::from_slice(&place.folder.read("out.json")).unwrap();
+    let [flow] = &place.flows()[..] else { panic!("one connection: {:?}", place.flows()) };
+    println!(
+        "{:.2} Mbit/s, pushed {} times in {:.1} s",
+        program::number(&json["runs"][0], "/throughput_mbps"),
+        flow["pushes"],
+        flow["duration_s"].as_f64().unwrap(),
+    );
+    assert_eq!(flow["outcome"], "finished", "{flow}");
+    (flow.clone(), said)
+}
+
+#[test]
+fn a_budget_is_pushed_out_by_the_descriptor_of_a_child() {
+    let Some(place) = Place::new(10_000_000) else { return };
+    let (flow, said) = download_over_outages(&place, "");
+    // Verus gives some budget every 5 ms.
+    let pushes = flow["pushes"].as_u64().unwrap();
+    assert!(pushes > 100, "{flow}");
+    assert!(!said.contains("not pushed"), "{said}");
+}
+
+#[test]
+fn a_budget_goes_by_acks_where_descriptors_cannot_be_borrowed_and_that_is_said_once() {
+    let Some(place) = Place::new(10_000_000) else { return };
+    let (flow, said) = download_over_outages(&place, "setpriv --bounding-set -sys_ptrace");
+    assert_eq!(flow["pushes"], 0, "{flow}");
+    assert_eq!(said.matches("are not pushed").count(), 1, "{said}");
+    assert!(said.contains("CAP_SYS_PTRACE"), "{said}");
+}
+
+#[test]
+fn a_connection_is_found_among_idle_ones() {
+    let Some(mut place) = Place::new(10_000_000) else { return };
+    place.server = "IDLE=2000";
+    let (flow, said) = download_over_outages(&place, "");
+    assert!(flow["pushes"].as_u64().unwrap() > 100, "{flow}{said}");
+    let figures = place.text("find.txt");
+    let nanoseconds: f64 = figures.split(' ').next().unwrap().parse().unwrap();
+    println!("{}: {:.1} ms of a core for searching", place.server, nanoseconds / 1e6);
+}
+
+#[test]
+fn a_connection_that_moves_is_found_again() {
+    let Some(mut place) = Place::new(20_000_000) else { return };
+    // Two thirds of a second each, or with an outage 1.7 s, in which Verus gives 340 budgets at most.
+    place.server = "MOVE=1000000";
+    let (flow, said) = download_over_outages(&place, "");
+    assert!(flow["pushes"].as_u64().unwrap() > 500, "{flow}{said}");
 }
 
 #[test]

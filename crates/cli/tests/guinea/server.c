@@ -3,6 +3,9 @@
  * whoever connects, by a child for each connection.
  *
  *   server FILE PORT...
+ *
+ * It has IDLE sockets beside (environment), and so has each child. After each MOVE bytes a child moves
+ * the connection to another descriptor, and another socket takes its place.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -12,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -30,10 +34,24 @@ static int listen_at(int port)
 	return socket_fd;
 }
 
+static int number(const char *name)
+{
+	return getenv(name) ? atoi(getenv(name)) : 0;
+}
+
+static int move_away(int peer)
+{
+	int moved = dup(peer), other = socket(AF_INET, SOCK_STREAM, 0);
+
+	dup2(other, peer);
+	close(other);
+	return moved;
+}
+
 static void send_file(int peer, const char *name)
 {
 	static char buffer[1 << 16];
-	int file = open(name, O_RDONLY);
+	int file = open(name, O_RDONLY), move = number("MOVE"), still = 0;
 	ssize_t count;
 
 	while ((count = read(file, buffer, sizeof buffer)) > 0) {
@@ -43,8 +61,28 @@ static void send_file(int peer, const char *name)
 				exit(1);
 			sent += now;
 		}
+		still += count;
+		if (move && still >= move) {
+			peer = move_away(peer);
+			still = 0;
+		}
 	}
 	exit(0);
+}
+
+static void open_idle(int count)
+{
+	struct rlimit most;
+
+	getrlimit(RLIMIT_NOFILE, &most);
+	most.rlim_cur = most.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &most);
+	while (count-- > 0) {
+		if (socket(AF_INET, SOCK_STREAM, 0) < 0) {
+			perror("socket");
+			exit(1);
+		}
+	}
 }
 
 int main(int count, char **words)
@@ -52,6 +90,7 @@ int main(int count, char **words)
 	struct pollfd listeners[8];
 	int ports = count - 2;
 
+	open_idle(number("IDLE"));
 	signal(SIGCHLD, SIG_IGN);
 	for (int i = 0; i < ports; i++)
 		listeners[i] = (struct pollfd){ .fd = listen_at(atoi(words[i + 2])), .events = POLLIN };

@@ -1,0 +1,213 @@
+//! Finds the descriptors of connections that should be pushed, for `cellpace attach`.
+//!
+//! All connections that are searched are found in one pass over the machine's descriptors, so there is
+//! nothing to gain from remembering processes; rests in proportion to what a pass took keep the cost
+//! below a bound whatever the machine has open. It is a thread of its own: neither acks nor new
+//! connections wait for it.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use cellpace_kernel::descriptors::{Descriptors, MOST, Place};
+use cellpace_tcp::{Grip, Steerer};
+use rustix::io::Errno;
+use rustix::process::Pid;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::output::complain;
+
+/// A rest is at least so many times what was done before took of a core: 3 % in all.
+const RESTS: u32 = 32;
+/// And at least this.
+const SHORTEST_REST: Duration = Duration::from_millis(50);
+/// What was not found is searched again after this, then after twice that, and so on,
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// up to this: a socket need not be in any process that we see.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Processes that are remembered before those that have ended are forgotten.
+const MOST_PROCESSES: usize = 64;
+
+/// Searches as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Finder {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Finder {
+    pub(crate) fn start(steerer: Arc<Steerer>) -> io::Result<Self> {
+        let (stop, stopped) = channel();
+        let search =
+            Search { steerer, open: None, tries: Tries::default(), processes: HashMap::new() };
+        let thread = thread::Builder::new().name("cellpace-find".to_owned());
+        let thread = thread.spawn(move || search.run(&stopped))?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Finder {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Search {
+    steerer: Arc<Steerer>,
+    /// Made when it is first needed: controllers with windows never do.
+    open: Option<Descriptors>,
+    tries: Tries,
+    /// Processes in which something was found.
+    processes: HashMap<i32, Grip>,
+}
+
+/// Why searching has no sense any more.
+struct Hopeless(String);
+
+impl Search {
+    fn run(mut self, stopped: &Receiver<()>) {
+        let mut rest = SHORTEST_REST;
+        let mut is_refused = false;
+        while stopped.recv_timeout(rest) == Err(RecvTimeoutError::Timeout) {
+            let before = cpu_time();
+            match self.look() {
+                Ok(Some(pid)) if !is_refused => {
+                    is_refused = true;
+                    complain(&format!(
+                        "connections of process {pid} are not pushed: its descriptors cannot be borrowed \
+                         (needs CAP_SYS_PTRACE)"
+                    ));
+                }
+                Ok(_) => {}
+                Err(Hopeless(why)) => {
+                    return complain(&format!("connections are not pushed: {why}"));
+                }
+            }
+            rest = ((cpu_time() - before) * RESTS).max(SHORTEST_REST);
+        }
+    }
+
+    /// Searches what is due. Returns a process that did not let us, if there is one.
+    fn look(&mut self) -> Result<Option<i32>, Hopeless> {
+        let due = self.tries.due(&self.steerer.ungripped(), Instant::now());
+        if due.is_empty() {
+            return Ok(None);
+        }
+        if self.open.is_none() {
+            let opened = Descriptors::open();
+            self.open =
+                Some(opened.map_err(|error| Hopeless(format!("{error} (needs Linux 5.8)")))?);
+        }
+        // It has just been made sure that there is one.
+        let Some(open) = &mut self.open else { return Ok(None) };
+        let places = open.find(&due).map_err(|error| Hopeless(error.to_string()))?;
+        let mut refused = None;
+        let mut found = HashSet::new();
+        for place in places {
+            // Of several descriptors one will do.
+            if found.contains(&place.cookie) {
+                continue;
+            }
+            match self.grip(&place) {
+                Ok(()) => drop(found.insert(place.cookie)),
+                Err(Errno::PERM) => refused = Some(place.pid),
+                // It has closed it, or has ended, since.
+                Err(_) => {}
+            }
+        }
+        Ok(refused)
+    }
+
+    fn grip(&mut self, place: &Place) -> Result<(), Errno> {
+        let grip = self.on(place)?;
+        grip.check(place.cookie)?;
+        self.steerer.grip(place.cookie, grip);
+        Ok(())
+    }
+
+    /// A hold on the descriptor, which shares what it has of the process with the others there.
+    fn on(&mut self, place: &Place) -> Result<Grip, Errno> {
+        if let Some(known) = self.processes.get(&place.pid).filter(|known| known.is_alive()) {
+            return Ok(known.on(place.descriptor));
+        }
+        if self.processes.len() >= MOST_PROCESSES {
+            self.processes.retain(|_, grip| grip.is_alive());
+        }
+        let pid = Pid::from_raw(place.pid).ok_or(Errno::SRCH)?;
+        let grip = Grip::new(pid, place.descriptor)
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        self.processes.insert(place.pid, grip.clone());
+        Ok(grip)
+    }
+}
+
+/// When what was searched and not found is searched again.
+#[derive(Debug, Default)]
+struct Tries(HashMap<u64, Try>);
+
+#[derive(Debug)]
+struct Try {
+    next: Instant,
+    pause: Duration,
+}
+
+impl Tries {
+    /// Those of `ungripped` that are to be searched now, as many as fit into a pass, the newest first.
+    /// They count as searched.
+    fn due(&mut self, ungripped: &[u64], now: Instant) -> Vec<u64> {
+        // Those that were found, or have closed.
+        self.0.retain(|cookie, _| ungripped.binary_search(cookie).is_ok());
+        let is_due = |cookie: &u64| self.0.get(cookie).is_none_or(|tried| tried.next <= now);
+        // Cookies are counted up.
+        let due: Vec<u64> = ungripped.iter().rev().copied().filter(is_due).take(MOST).collect();
+        for cookie in &due {
+            let before = self.0.get(cookie).map(|tried| tried.pause * 2);
+            let pause = before.map_or(FIRST_PAUSE, |pause| pause.min(LONGEST_PAUSE));
+            self.0.insert(*cookie, Try { next: now + pause, pause });
+        }
+        due
+    }
+}
+
+/// What this thread has used of a core.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    // The clock begins at zero and has less than a second of nanoseconds.
+    Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_found_is_searched_ever_more_rarely() {
+        let (mut tries, start) = (Tries::default(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        assert_eq!(tries.due(&[3, 5], at(0)), [5, 3]);
+        assert_eq!(tries.due(&[3, 5, 9], at(100)), [9]);
+        assert_eq!(tries.due(&[3, 5, 9], at(250)), [5, 3]);
+        assert_eq!(tries.due(&[5], at(700)), [] as [u64; 0]);
+        assert_eq!(tries.due(&[5], at(750)), [5]);
+        assert_eq!(tries.due(&[3], at(751)), [3], "it was found in between, and is lost again");
+        let mut passes = 0;
+        for second in 1..3600 {
+            passes += tries.due(&[3], at(1000 * second)).len();
+        }
+        assert!((55..80).contains(&passes), "{passes} in an hour");
+    }
+
+    #[test]
+    fn more_than_fit_into_a_pass_take_turns() {
+        let (mut tries, now) = (Tries::default(), Instant::now());
+        let many: Vec<u64> = (0..MOST as u64 + 10).collect();
+        assert_eq!(tries.due(&many, now).len(), MOST);
+        assert_eq!(tries.due(&many, now), (0..10).rev().collect::<Vec<u64>>());
+    }
+}
