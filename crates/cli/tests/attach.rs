@@ -247,9 +247,9 @@ fn a_connection_is_found_among_idle_ones() {
     place.server = "IDLE=2000";
     let (flow, said) = download_over_outages(&place, "");
     assert!(flow["pushes"].as_u64().unwrap() > 100, "{flow}{said}");
+    // Nanoseconds on a core come first; kernels without CONFIG_SCHED_INFO do not tell.
     let figures = place.text("find.txt");
-    let nanoseconds: f64 = figures.split(' ').next().unwrap().parse().unwrap();
-    println!("{}: {:.1} ms of a core for searching", place.server, nanoseconds / 1e6);
+    println!("{}: searching took {} ns of a core", place.server, figures.trim());
 }
 
 #[test]
