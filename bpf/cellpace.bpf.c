@@ -12,6 +12,7 @@
 #include "kernel.h"
 #include "layout.h"
 #include <bpf/bpf_helpers.h>
+#include "alive.h"
 #include <bpf/bpf_tracing.h>
 
 char _license[] SEC("license") = "GPL";
@@ -40,6 +41,18 @@ struct {
 	__array(values, struct ring);
 } rings SEC(".maps");
 
+/*
+ * Sockets whose packets leave with PSH, so that their receivers acknowledge each at once, and when
+ * the last did, in ns: bpf/prompt.bpf.c writes it.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_CONTROLS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u64);
+	__type(value, u64);
+} prompted SEC(".maps");
+
 enum mode { MODE_NEW = 0, MODE_CONTROLLED, MODE_SELF };
 
 /* In the socket, where congestion controls keep what is theirs: 104 bytes. */
@@ -50,7 +63,7 @@ struct state {
 	u32 before; /* window before TCP's own last reduction, in packets; 0: before that, control */
 	u64 last_ack; /* in ns */
 	u32 was_controlled;
-	u32 reserved;
+	u32 prompt; /* whether each packet is acknowledged at once */
 };
 
 static inline struct state *state_of(struct sock *sk)
@@ -74,19 +87,19 @@ static inline struct control *control_of(struct sock *sk)
 
 static inline bool alive(const struct control *control)
 {
-	u32 number = control->slot;
-	struct slot *slot;
-	u64 now, beat;
+	return has_heartbeat(&shared, control);
+}
 
-	if (number >= SLOTS || shared.removed)
-		return false;
-	slot = &shared.slot[number];
-	if (!control->owner || slot->owner != control->owner)
-		return false;
-	now = bpf_ktime_get_ns();
-	beat = slot->beat;
-	/* Another CPU may have read the clock for the heartbeat after us. */
-	return beat > now ? beat - now < HEARTBEAT_NS : now - beat < HEARTBEAT_NS;
+/* Without a packet with PSH for so long, the device or the program on it may be another. */
+#define PROMPT_NS 1000000000ULL
+
+static inline bool is_prompt(struct sock *sk)
+{
+	u64 cookie = cookie_of(sk);
+	u64 *last = bpf_map_lookup_elem(&prompted, &cookie);
+
+	/* Another CPU may have read the clock for the packet after us. */
+	return last && (s64)(bpf_ktime_get_ns() - *last) < (s64)PROMPT_NS;
 }
 
 #define MOST_PACKETS 0x3fffffff
@@ -99,7 +112,7 @@ static inline bool alive(const struct control *control)
  * one that the path has room for since it lost some), and with nothing on its way one may leave,
  * so that the connection goes on in any case.
  */
-static inline u32 packets_to(u64 limit, u32 mss, const struct tcp_sock *tp)
+static inline u32 packets_to(u64 limit, u32 mss, const struct tcp_sock *tp, bool even)
 {
 	u64 sent = tp->bytes_acked + (tp->snd_nxt - tp->snd_una);
 	u64 room = limit > sent ? (limit - sent) / mss : 0;
@@ -108,7 +121,7 @@ static inline u32 packets_to(u64 limit, u32 mss, const struct tcp_sock *tp)
 
 	if (room > MOST_PACKETS / 2)
 		room = MOST_PACKETS / 2;
-	if (room > 0 && out + room < FEW_PACKETS)
+	if (even && room > 0 && out + room < FEW_PACKETS)
 		room = max_u32((out + (u32)room) & ~1U, 2) - out;
 	if (tp->lost_out > tp->retrans_out)
 		room = max_u32((u32)room, 2);
@@ -119,18 +132,19 @@ static inline u32 packets_to(u64 limit, u32 mss, const struct tcp_sock *tp)
  * Whole packets below the window, at least two. Few ones are an even number: receivers acknowledge
  * every second packet, and the one that is left over is acknowledged a delayed ack's 40 ms later,
  * which a controller would take for the path's delay. Between two even numbers what is in effect
- * stays.
+ * stays. Not with prompt acks, of which each packet has one.
  */
-static inline u32 window_packets(const struct control *control, const struct tcp_sock *tp)
+static inline u32 window_packets(const struct control *control, const struct tcp_sock *tp,
+				 bool even)
 {
 	u32 mss = max_u32(tp->mss_cache, 1);
 	u64 packets = control->window / mss;
 
 	if (control->limit)
-		return packets_to(control->limit, mss, tp);
+		return packets_to(control->limit, mss, tp, even);
 	if (packets > MOST_PACKETS)
 		packets = MOST_PACKETS;
-	if (packets < FEW_PACKETS && packets & 1)
+	if (even && packets < FEW_PACKETS && packets & 1)
 		packets += tp->snd_cwnd > packets ? 1 : -1;
 	return max_u32((u32)packets, 2);
 }
@@ -191,7 +205,8 @@ static inline void hold(struct sock *sk, struct state *state, const struct contr
 	struct tcp_sock *tp = tcp_sk(sk);
 
 	state->mode = MODE_CONTROLLED;
-	tp->snd_cwnd = window_packets(control, tp);
+	state->prompt = is_prompt(sk);
+	tp->snd_cwnd = window_packets(control, tp, !state->prompt);
 	tp->snd_ssthresh = TCP_INFINITE_SSTHRESH;
 	pace(sk, control->pacing);
 	if (!control->pacing)
@@ -256,7 +271,7 @@ static inline void go_alone(struct sock *sk, const struct control *control,
 	window = grown(tp, state, rs);
 	/* What a dead controller wanted last is no bound: it may be next to nothing. */
 	if (control && control->policy == POLICY_FOLLOW && alive(control))
-		window = min_u32(window, window_packets(control, tp));
+		window = min_u32(window, window_packets(control, tp, true));
 	/* A timeout's window of one packet (section 3.1) may stand. */
 	tp->snd_cwnd = max_u32(window, 1);
 }
@@ -398,6 +413,7 @@ void BPF_PROG(release, struct sock *sk)
 	u64 cookie = cookie_of(sk);
 
 	__sync_fetch_and_add(&shared.sockets, -1);
+	bpf_map_delete_elem(&prompted, &cookie);
 	if (!control)
 		return;
 	report(sk, control, RECORD_RELEASE, 0);
@@ -472,7 +488,12 @@ void BPF_PROG(cwnd_event, struct sock *sk, enum tcp_ca_event event)
 SEC("struct_ops/min_tso_segs")
 u32 BPF_PROG(min_tso_segs, struct sock *sk)
 {
-	controlled(sk, control_of(sk));
+	/*
+	 * What leaves in one piece has one PSH, at its end, and so one prompt ack. Of a slow path,
+	 * which takes less than two packets in a millisecond, each packet is to have its own.
+	 */
+	if (controlled(sk, control_of(sk)) && state_of(sk)->prompt)
+		return 1;
 	/* The kernel's default of net.ipv4.tcp_min_tso_segs. */
 	return 2;
 }

@@ -105,6 +105,9 @@ struct inet_connection_sock {
 
 struct sk_buff {
 	char cb[48];
+	u16 network_header;
+	unsigned char *head;
+	unsigned char *data;
 };
 
 struct tcp_skb_cb {

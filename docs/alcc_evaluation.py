@@ -10,8 +10,8 @@ OUT.json has of the others:
     loopback, cost, tunnels, simulated, web, sprout, loss
     windows   windows that do not react
     cells     native, and above TCP with the gate
-    kernel    above TCP with the kernel driver, also with a receiver that delays no ack, and native
-              with one that does; native has to be there already
+    kernel    above TCP with the kernel driver, also with prompt acks (`--prompt-acks`) and with a
+              receiver that delays no ack, and native with one that does; native has to be there already
     others    Cubic, Reno and BBR alone below the gate; likewise
 
 What a part has measured is in OUT.PART.partial until the part is finished: one that was cut off goes
@@ -63,7 +63,7 @@ def link(options, server, client, seconds, folder):
     out, flows = folder / "link.json", folder / "flows.json"
     script = f"""
         ip link set lo up
-        FLOWS={flows}; FOLDER={folder}; export FLOWS
+        FLOWS={flows}; FOLDER={folder}; OUTSIDE=/proc/$$/ns/net; export FLOWS OUTSIDE
         {server} & server=$!
         sleep 1
         '{CELLPACE}' link --quiet --rtt {RTT}s --queue droptail:2MB --skip {SKIP}s --json {out} {options} \
@@ -105,6 +105,20 @@ def alcc(cc, how, options, seconds, folder):
     how = driver.get(how, "--driver gate --below keep")
     server = f"'{CELLPACE}' run {how} --cc {cc} --drain 1s --json $FLOWS -- {SERVER} 9000 {below}"
     return link(options, server, client, seconds, folder)
+
+
+def prompt(cc, options, seconds, folder):
+    """With the kernel driver and prompt acks on the link's outer device. The list of devices is the
+    driver's, so each run has a driver of its own."""
+    name = f"cp_{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
+    install = f"'{CELLPACE}' kernel install --name {name}"
+    server = f"'{CELLPACE}' run --driver kernel --driver-name {name} --cc {cc} --drain 1s --json $FLOWS -- {SERVER} 9000 cubic"
+    attach = f"nsenter --net=$OUTSIDE {install.replace(chr(39), '')} --prompt-acks cellpace0 || exit; "
+    subprocess.run(install, shell=True, check=True, stdout=subprocess.DEVNULL)
+    try:
+        return link(options, server, attach + DOWNLOAD, seconds, folder)
+    finally:
+        subprocess.run([CELLPACE, "kernel", "remove", "--name", name], check=False, stdout=subprocess.DEVNULL)
 
 
 def plain(below, options, seconds, folder):
@@ -289,7 +303,7 @@ def delayed(cc, options, seconds, folder):
 
 
 def with_kernel(repeats):
-    ways = [("kernel", alcc, "kernel"), ("delayed", delayed), ("quickack", alcc, "quickack")]
+    ways = [("kernel", alcc, "kernel"), ("kernel_prompt", prompt), ("delayed", delayed), ("quickack", alcc, "quickack")]
     return on_traces(ways, repeats)
 
 

@@ -483,6 +483,11 @@ def against_native(cells, simulated, mean, shown):
     text += (f"\nThe same beside native whose receiver delays acks, too (`cellpace recv --acks delayed:40ms`), {length('delayed')}:"
              "\n\n")
     text += beside_native(cells, names, "kernel", "the kernel driver", KERNEL_BOUNDS, "2 %, 5 % and 20 %", shown, "delayed")
+    if any(name.startswith("kernel_prompt/") for name in cells):
+        text += (f"\nThe kernel driver with prompt acks (`cellpace kernel install --prompt-acks`), {length('kernel_prompt')}, beside "
+                 "native:\n\n")
+        text += beside_native(cells, names, "kernel_prompt", "the kernel driver with prompt acks", KERNEL_BOUNDS,
+                              "2 %, 5 % and 20 %", shown)
     text += (f"\nThe kernel driver with a receiver that acknowledges each packet (`quickack 1` on its route), "
              f"{length('quickack')}, beside native, whose receiver does so always:\n\n")
     text += beside_native(cells, names, "quickack", "the kernel driver, each packet acknowledged", KERNEL_BOUNDS,

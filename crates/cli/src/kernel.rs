@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use cellpace_kernel::facts::Facts;
-use cellpace_kernel::{Installed, KernelError, NAME, Variant, remove};
+use cellpace_kernel::{Installed, KernelError, NAME, PromptAcks, Variant, remove};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -31,10 +31,11 @@ pub(crate) enum KernelCommand {
 #[command(after_help = "Examples:
   cellpace kernel install --group netdev
   cellpace kernel install --persist      # again at each start of the system
+  cellpace kernel install --prompt-acks eth0,wlan0
   cellpace kernel install --cc mdi:model=verus.mdi
 
 Everybody may select the congestion control, which without control goes by RFC 5681; the group may
-set windows and see acknowledgments. To install again sets another group.")]
+set windows and see acknowledgments. To install again sets another group and other devices.")]
 pub(crate) struct InstallArgs {
     /// Users that may control sockets, besides root [default: cellpace if there is that group]
     #[arg(long, value_name = "NAME")]
@@ -42,6 +43,13 @@ pub(crate) struct InstallArgs {
     /// Let every user control sockets: for machines of one user
     #[arg(long, conflicts_with = "group")]
     everyone: bool,
+    /// Ask receivers behind these devices to acknowledge at once: packets of sockets under control
+    /// leave with PSH (Linux 6.6); more acks
+    #[arg(long, value_name = "DEV", value_delimiter = ',', conflicts_with = "cc")]
+    prompt_acks: Vec<String>,
+    /// Warn of devices that are not there, and leave them out
+    #[arg(long, requires = "prompt_acks")]
+    skip_missing: bool,
     /// Install it at each start of the system, too, by a unit of systemd
     #[arg(long)]
     persist: bool,
@@ -101,7 +109,9 @@ pub(crate) fn run(command: &KernelCommand) -> Result<ExitCode, Failure> {
 
 #[cfg(not(feature = "kernel"))]
 fn install(args: &InstallArgs) -> Result<ExitCode, Failure> {
-    let InstallArgs { group: _, everyone: _, persist: _, ring: _, cc: _, seed: _, name: _ } = args;
+    let InstallArgs { group: _, everyone: _, persist: _, ring: _, cc: _, seed: _, name: _, .. } =
+        args;
+    let InstallArgs { prompt_acks: _, skip_missing: _, .. } = args;
     Err(without_program())
 }
 
@@ -126,9 +136,17 @@ fn install(args: &InstallArgs) -> Result<ExitCode, Failure> {
     if let Some(obstacle) = obstacles.first() {
         return Err(Failure::failed(obstacle));
     }
-    let options = Options { name: args.name.clone(), access, ring_bytes: args.ring << 10 };
+    let options = Options {
+        name: args.name.clone(),
+        access,
+        ring_bytes: args.ring << 10,
+        prompt_acks: args.prompt_acks.clone(),
+        skip_missing: args.skip_missing,
+    };
     let done = install::install(&options).map_err(|error| match error {
-        InstallError::Name(_) | InstallError::Ring(_) => Failure::usage(error),
+        InstallError::Name(_) | InstallError::Ring(_) | InstallError::Device(_) => {
+            Failure::usage(error)
+        }
         error => Failure::failed(error),
     })?;
     let mut said = String::new();
@@ -141,6 +159,11 @@ fn install(args: &InstallArgs) -> Result<ExitCode, Failure> {
     if let Some((version, sockets)) = &done.replaced {
         said += &format!("removed that of cellpace {version}; {}\n", left(Some(*sockets)));
     }
+    for device in &done.missing {
+        eprintln!(
+            "warning: there is no network device `{device}`: no prompt acknowledgments there"
+        );
+    }
     let what = if done.was_there { "is installed already" } else { "installed" };
     let facts = Facts::find(&args.name);
     let who = facts.open_to.unwrap_or_default();
@@ -148,6 +171,11 @@ fn install(args: &InstallArgs) -> Result<ExitCode, Failure> {
         "congestion control `{}` {what}; control of sockets is open to {who}\n",
         args.name
     );
+    if let Ok(Installed { prompt_acks, .. }) = &facts.installed
+        && !prompt_acks.is_empty()
+    {
+        said += &format!("prompt acknowledgments on {}\n", devices(prompt_acks));
+    }
     print(&said)?;
     if args.persist {
         print(&unit::persist(&arguments(args))?)?;
@@ -163,6 +191,11 @@ fn arguments(args: &InstallArgs) -> Vec<String> {
         words.extend(["--group".to_owned(), group.clone()]);
     }
     words.extend(args.everyone.then(|| "--everyone".to_owned()));
+    if !args.prompt_acks.is_empty() {
+        words.extend(["--prompt-acks".to_owned(), args.prompt_acks.join(",")]);
+        // Devices may come later than the unit, which shall not fail for it.
+        words.push("--skip-missing".to_owned());
+    }
     words
 }
 
@@ -232,6 +265,10 @@ fn document(facts: &Facts) -> Value {
             "slots": cellpace_kernel::SLOTS,
             "records_dropped": installed.dropped,
             "fallbacks": installed.fallbacks,
+            "prompt_acks": installed.prompt_acks.iter().map(|PromptAcks { device, attached }| json!({
+                "device": device,
+                "attached": attached,
+            })).collect::<Vec<_>>(),
         })),
         "pins_gone": matches!(facts.installed, Err(KernelError::PinsGone)),
         "uses": if choice.kernel { "kernel" } else { "gate" },
@@ -307,7 +344,17 @@ fn use_of(installed: &Installed) -> Vec<(&'static str, String)> {
         ),
         ("records dropped", installed.dropped.to_string()),
         ("fallbacks", format!("{} times a socket lost its controller", installed.fallbacks)),
+        ("prompt acks", devices(&installed.prompt_acks)),
     ]
+}
+
+fn devices(prompt_acks: &[PromptAcks]) -> String {
+    let names = prompt_acks.iter().map(|PromptAcks { device, attached }| match attached {
+        Some(false) => format!("{device} (gone)"),
+        _ => device.clone(),
+    });
+    let names: Vec<_> = names.collect();
+    if names.is_empty() { "on no device".to_owned() } else { names.join(", ") }
 }
 
 #[cfg(test)]
@@ -347,6 +394,10 @@ mod tests {
             sockets: 7,
             slots: vec![42],
             dropped: 3,
+            prompt_acks: vec![
+                PromptAcks { device: "eth0".to_owned(), attached: Some(true) },
+                PromptAcks { device: "wg0".to_owned(), attached: Some(false) },
+            ],
             ..Installed::default()
         };
         let open_to = Some("root and group net".to_owned());
@@ -354,9 +405,29 @@ mod tests {
         let text = table(&facts);
         assert!(text.contains("1.2.3") && text.contains("root and group net"), "{text}");
         assert!(text.contains("1 of 16, process 42"), "{text}");
+        assert!(text.contains("prompt acks                eth0, wg0 (gone)\n"), "{text}");
         let document = document(&facts);
+        assert_eq!(document["installed"]["prompt_acks"][1]["attached"], false);
         assert_eq!(document["uses"], "kernel");
         assert_eq!(document["installed"]["records_dropped"], 3);
+    }
+
+    #[cfg(feature = "kernel")]
+    #[test]
+    fn an_installation_at_the_systems_start_does_without_devices_that_come_later() {
+        use clap::Parser;
+
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: InstallArgs,
+        }
+        let words = |line: &str| arguments(&Line::parse_from(line.split(' ')).args).join(" ");
+        assert_eq!(words("install --persist"), "--ring 1024");
+        assert_eq!(
+            words("install --prompt-acks eth0,wlan0 --persist --everyone"),
+            "--ring 1024 --everyone --prompt-acks eth0,wlan0 --skip-missing"
+        );
     }
 
     #[test]

@@ -18,6 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cellpace_kernel::{Control, Kernel, Kind, Policy, Record, Recovery, pins, push, remove};
+use pcap_file::pcapng::{Block, PcapNgReader};
 use program::Folder;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -659,4 +660,93 @@ fn without_the_driver_auto_is_the_gate_and_the_driver_alone_an_error() {
     let found = downloads(&folder, &format!("{missing} --cc fixed:cwnd=41pkts"), 1, "true");
     assert_eq!(found.right, [true], "{}", found.said);
     assert_eq!(found.flows[0]["driver"], "gate");
+}
+
+/// Segments with data that entered the link's far side, those of them with PSH, and acks without
+/// data that came to it.
+fn segments(capture: &[u8]) -> (u32, u32, u32) {
+    const FAR: u32 = 0;
+    let mut reader = PcapNgReader::new(capture).unwrap();
+    let (mut data, mut pushed, mut acks) = (0, 0, 0);
+    while let Some(block) = reader.next_block() {
+        let Block::EnhancedPacket(packet) = block.unwrap() else { continue };
+        // The address family stands before the header of IPv4, which has no options.
+        let (ip, length) = (&packet.data[4..], packet.original_len - 4);
+        if packet.interface_id != FAR || ip[0] != 0x45 || ip[9] != 6 {
+            continue;
+        }
+        let (tcp, from) = (&ip[20..], u16::from_be_bytes([ip[20], ip[21]]));
+        let has_data = length > 20 + u32::from(tcp[12] >> 4) * 4;
+        match (from == 9000, has_data) {
+            (true, true) => {
+                data += 1;
+                pushed += u32::from(tcp[13] & 8 != 0);
+            }
+            (false, false) => acks += 1,
+            _ => {}
+        }
+    }
+    (data, pushed, acks)
+}
+
+#[test]
+fn a_download_with_prompt_acks_arrives_whole_and_its_packets_leave_singly_with_psh() {
+    let Some(driver) = Driver::new() else { return };
+    let mut found = Vec::new();
+    for devices in ["", "--prompt-acks cellpace0"] {
+        // As soon as the link has its device.
+        let install = format!(
+            "for i in $(seq 500); do ip link show cellpace0 >link.txt 2>&1 && break; sleep 0.02; done
+            '{}' kernel install --name {} {devices} >install.txt 2>&1",
+            env!("CARGO_BIN_EXE_cellpace"),
+            driver.name
+        );
+        let options = driver.options("copa");
+        let link = "--log capture.pcapng --snaplen 80";
+        let got = downloads_over(link, &driver.folder, &options, 1, &install);
+        let said = String::from_utf8(driver.folder.read("install.txt")).unwrap();
+        if said.contains("TCX") {
+            eprintln!("skipped: {said}");
+            return;
+        }
+        assert_eq!(got.right, [true], "{} {said}", got.said);
+        assert_eq!(said.contains("prompt acknowledgments on cellpace0"), !devices.is_empty());
+        found.push(segments(&driver.folder.read("capture.pcapng")));
+    }
+    println!("segments, with PSH, acks: {found:?}");
+    let shares: Vec<_> = found
+        .iter()
+        .map(|(data, pushed, acks)| [pushed, acks].map(|n| f64::from(*n) / f64::from(*data)))
+        .collect();
+    let [without, with] = shares[..] else { unreachable!() };
+    // TCP sends pieces of two and more, of which the last has PSH. Not all of them while the device
+    // is new, and in the first round trips.
+    assert!(without[0] < 0.55 && with[0] > 0.6, "{found:?}");
+    assert!(with[1] > 0.6, "{found:?}");
+    // The link is gone, and its device with it.
+    let status: Value = serde_json::from_str(&driver.kernel("status --json").stdout).unwrap();
+    let gone = json!([{ "device": "cellpace0", "attached": false }]);
+    assert_eq!(status["installed"]["prompt_acks"], gone);
+    assert!(driver.kernel("status").stdout.contains("cellpace0 (gone)"));
+    driver.kernel("install");
+    assert!(driver.kernel("status").stdout.contains("on no device"));
+}
+
+#[test]
+fn a_device_that_is_not_there_is_an_error_and_a_warning_when_asked_for() {
+    let Some(driver) = Driver::new() else { return };
+    let outcome = driver.kernel("install --prompt-acks lo,cp_none");
+    outcome.complains(2, "there is no network device `cp_none`");
+    let status: Value = serde_json::from_str(&driver.kernel("status --json").stdout).unwrap();
+    assert_eq!(status["installed"]["prompt_acks"], json!([]), "lo is left alone");
+    let outcome = driver.kernel("install --prompt-acks lo,cp_none --skip-missing");
+    if outcome.stderr.contains("TCX") {
+        eprintln!("skipped: {}", outcome.stderr);
+        return;
+    }
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("warning") && outcome.stderr.contains("cp_none"));
+    assert!(outcome.stdout.contains("prompt acknowledgments on lo\n"), "{}", outcome.stdout);
+    assert_eq!(driver.kernel("install --skip-missing").code, Some(2));
+    assert_eq!(driver.kernel("install --cc mdi --prompt-acks lo").code, Some(2));
 }

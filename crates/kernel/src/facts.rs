@@ -88,7 +88,7 @@ const NEEDED: [(u32, &str); 2] = [(39, "CAP_BPF"), (38, "CAP_PERFMON")];
 impl Facts {
     /// Looks at the running kernel, this process, and the kernel driver of this name.
     pub fn find(name: &str) -> Self {
-        let release = first_line("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let release = release();
         let disabled = first_line("/proc/sys/kernel/unprivileged_bpf_disabled");
         Self {
             btf: types(&btf_path()),
@@ -202,13 +202,18 @@ pub fn running_variant(path: &Path) -> io::Result<Result<Variant, BtfError>> {
     fs::read(path).map(|btf| variant(&btf))
 }
 
+/// As `uname -r` says it.
+pub(crate) fn release() -> String {
+    first_line("/proc/sys/kernel/osrelease").unwrap_or_default()
+}
+
 fn first_line(path: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     text.lines().next().map(|line| line.trim().to_owned())
 }
 
 /// `6.18.44-fc` is 6.18.
-fn version(release: &str) -> Option<(u32, u32)> {
+pub(crate) fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }

@@ -17,8 +17,8 @@ use thiserror::Error;
 use crate::facts::{btf_path, running_variant};
 use crate::layout::{LAYOUT, MAGIC, NAME_BYTES, SLOTS, VERSION_BYTES, at};
 use crate::load::{CELLPACE, open_object, suffix};
-use crate::status::{installed, remove_pins, remove_unpinned};
-use crate::{BtfError, KernelError, NAME, Variant, pins, remove};
+use crate::status::{installed, is_link, remove_pins, remove_unpinned};
+use crate::{BtfError, KernelError, NAME, Variant, pins, prompt, remove};
 
 /// Who may control sockets. Everybody may always select the congestion control, which without
 /// control is as harmless as the kernel's own.
@@ -42,11 +42,21 @@ pub struct Options {
     pub access: Access,
     /// Bytes of each slot's ring buffer: a power of two, 64 KiB to 64 MiB.
     pub ring_bytes: u32,
+    /// Devices of this network namespace whose receivers are asked for prompt acknowledgments.
+    pub prompt_acks: Vec<String>,
+    /// Leave out devices that are not there, instead of failing.
+    pub skip_missing: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { name: NAME.to_owned(), access: Access::Root, ring_bytes: 1 << 20 }
+        Self {
+            name: NAME.to_owned(),
+            access: Access::Root,
+            ring_bytes: 1 << 20,
+            prompt_acks: Vec::new(),
+            skip_missing: false,
+        }
     }
 }
 
@@ -57,10 +67,12 @@ pub struct Done {
     pub mounted: bool,
     /// The way to the pins was closed to users, and has been opened to them.
     pub opened_way: bool,
-    /// The very same was there: only the rights were set.
+    /// The very same was there: only the rights and the devices for prompt acknowledgments were set.
     pub was_there: bool,
     /// The version that was there before, and sockets that stay with it and look after themselves.
     pub replaced: Option<(String, u64)>,
+    /// Devices that are not there and were left out.
+    pub missing: Vec<String>,
 }
 
 /// Why it was not installed.
@@ -97,6 +109,22 @@ pub enum InstallError {
         /// What to do, as a half sentence.
         hint: &'static str,
     },
+    /// No such device.
+    #[error("there is no network device `{0}` in this network namespace")]
+    Device(String),
+    /// No links to devices.
+    #[error("Linux {0} is too old for prompt acknowledgments: they need TCX, which came with 6.6")]
+    NoTcx(String),
+    /// The kernel refused a device.
+    #[error("attaching to the device {device}: {source}{hint}")]
+    Attach {
+        /// Its name.
+        device: String,
+        /// Why not.
+        source: io::Error,
+        /// What to do, as a half sentence.
+        hint: &'static str,
+    },
     /// What is there cannot be looked at or removed.
     #[error(transparent)]
     Driver(#[from] KernelError),
@@ -110,11 +138,11 @@ pub enum InstallError {
     },
 }
 
-fn system<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> InstallError {
+pub(crate) fn system<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> InstallError {
     move |source| InstallError::System { doing, source: source.into() }
 }
 
-fn bpf(doing: &'static str) -> impl FnOnce(libbpf_rs::Error) -> InstallError {
+pub(crate) fn bpf(doing: &'static str) -> impl FnOnce(libbpf_rs::Error) -> InstallError {
     move |source| {
         let hint = match source.kind() {
             libbpf_rs::ErrorKind::PermissionDenied => " (needs root, or CAP_BPF and CAP_PERFMON)",
@@ -137,8 +165,9 @@ pub fn group(name: &str) -> Result<u32, InstallError> {
     found.or_else(|| name.parse().ok()).ok_or_else(|| InstallError::Group(name.to_owned()))
 }
 
-/// Installs the kernel driver. Once it is there, the same again only sets who may use it; another
-/// version, or another size of the ring buffers, takes the place of the one before.
+/// Installs the kernel driver. Once it is there, the same again only sets who may use it, and the
+/// devices for prompt acknowledgments; another version, or another size of the ring buffers, takes
+/// the place of the one before.
 ///
 /// # Errors
 /// When the kernel, or who we are, does not allow it. Nothing is left behind then.
@@ -147,10 +176,16 @@ pub fn install(options: &Options) -> Result<Done, InstallError> {
     let path = btf_path();
     let btf = running_variant(&path);
     let variant = btf.map_err(|source| InstallError::NoBtf { path, source })??;
-    let mut done = Done { mounted: mount_bpffs()?, ..Done::default() };
+    let (devices, missing) = prompt::devices(&options.prompt_acks)?;
+    if let Some(name) = missing.first().filter(|_| !options.skip_missing) {
+        return Err(InstallError::Device(name.clone()));
+    }
+    let mut done = Done { mounted: mount_bpffs()?, missing, ..Done::default() };
     let folder = pins(&options.name);
     match installed(&options.name) {
-        Ok(there) if there.is_same(options) => done.was_there = true,
+        Ok(there) if there.is_same(options) && folder.join("prompted").exists() => {
+            done.was_there = true;
+        }
         Ok(there) => {
             let sockets = remove(&options.name)?.sockets.unwrap_or_default();
             done.replaced = Some((there.version, sockets));
@@ -164,6 +199,12 @@ pub fn install(options: &Options) -> Result<Done, InstallError> {
     }
     if !done.was_there {
         load(options, variant, &folder)?;
+    }
+    if let Err(error) = prompt::set(&folder, &devices) {
+        if !done.was_there {
+            let _ = remove(&options.name);
+        }
+        return Err(error);
     }
     permit(&folder, options.access)?;
     done.opened_way = open_way(&folder, options.access)?;
@@ -258,7 +299,9 @@ fn pin(object: &mut Object, folder: &Path, options: &Options) -> Result<(), Inst
     for mut map in object.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         match name.as_str() {
-            "controls" => map.pin(folder.join("controls")).map_err(bpf("pinning a map"))?,
+            "controls" | "prompted" => {
+                map.pin(folder.join(&name)).map_err(bpf("pinning a map"))?;
+            }
             "rings" => {
                 for slot in 0..SLOTS {
                     let ring = ring(options.ring_bytes)?;
@@ -312,7 +355,8 @@ fn register(
     Ok(())
 }
 
-/// Sets who may open the pins. `cc`, by which it is removed, stays with root.
+/// Sets who may open the pins. `cc`, by which it is removed, and what is for prompt acknowledgments
+/// stay with root.
 fn permit(folder: &Path, access: Access) -> Result<(), InstallError> {
     let (of_folder, of_pins, gid) = match access {
         Access::Root => (0o700, 0o600, 0),
@@ -324,7 +368,8 @@ fn permit(folder: &Path, access: Access) -> Result<(), InstallError> {
     let entries = fs::read_dir(folder).map_err(system("reading the folder of the pins"))?;
     for entry in entries {
         let entry = entry.map_err(system("reading the folder of the pins"))?;
-        let is_ours_alone = entry.file_name() == "cc";
+        let is_ours_alone = ["cc", "prompted"].iter().any(|pin| entry.file_name() == *pin)
+            || is_link(&entry.path());
         set(&entry.path(), if is_ours_alone { 0o600 } else { of_pins }, gid)?;
     }
     set(folder, of_folder, gid)

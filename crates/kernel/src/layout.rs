@@ -68,7 +68,7 @@ pub enum Policy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Control {
     /// Payload in flight, in bytes. In effect are the whole packets of it, at least two, and below
-    /// eight an even number.
+    /// eight an even number unless receivers are asked for prompt acknowledgments.
     pub window: u64,
     /// Instead of a window: so many bytes of payload may have been sent since the connection began,
     /// as [`Record::bytes_acked`] and [`Record::outstanding`] count them together. Acknowledgments

@@ -44,6 +44,8 @@ mod layout;
 pub mod load;
 #[cfg(feature = "install")]
 pub mod mdi;
+#[cfg(feature = "install")]
+mod prompt;
 mod registered;
 mod ring;
 mod slots;
@@ -55,4 +57,4 @@ pub use btf::{BtfError, Variant, variant};
 pub use client::{Kernel, push, select, select_named};
 pub use error::KernelError;
 pub use layout::{Control, Kind, LAYOUT, NAME, Policy, RECORD_BYTES, Record, Recovery, SLOTS};
-pub use status::{Installed, Removed, installed, pins, remove};
+pub use status::{Installed, PromptAcks, Removed, installed, pins, remove};

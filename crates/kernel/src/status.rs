@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::layout::LAYOUT;
 use crate::slots::Shared;
-use crate::sys::Map;
+use crate::sys::{Link, Map};
 use crate::{KernelError, registered};
 
 const BPFFS: &str = "/sys/fs/bpf";
@@ -36,6 +36,17 @@ pub struct Installed {
     pub slots: Vec<u32>,
     /// Records that found no room, of all processes that have a slot or had it last.
     pub dropped: u64,
+    /// Devices whose receivers are asked for prompt acknowledgments, by name.
+    pub prompt_acks: Vec<PromptAcks>,
+}
+
+/// A device by which packets of sockets under control leave with PSH.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PromptAcks {
+    /// Its name in the network namespace of whoever installed it, at that time.
+    pub device: String,
+    /// Whether it is still there. `None`: only root may ask.
+    pub attached: Option<bool>,
 }
 
 /// What is installed under a name.
@@ -43,16 +54,50 @@ pub struct Installed {
 /// # Errors
 /// [`KernelError::NotInstalled`], [`KernelError::PinsGone`], or why it cannot be looked at.
 pub fn installed(name: &str) -> Result<Installed, KernelError> {
-    let shared = match open(&pins(name), "shared") {
+    let pins = pins(name);
+    let shared = match open(&pins, "shared") {
         Err(KernelError::NotInstalled) => return Err(registered::without_pins(name)),
         shared => Shared::map_any(&shared?)?,
     };
-    let installed = shared.installed();
+    let mut installed = shared.installed();
     // Removed where its pins were not to be seen, or half removed.
     if installed.layout == LAYOUT && shared.is_removed() {
         return Err(KernelError::NotInstalled);
     }
+    installed.prompt_acks = prompt_acks(&pins);
     Ok(installed)
+}
+
+/// Of the pins of links, by which the devices are named.
+const PROMPT: &str = "prompt_";
+
+/// Name of the pin for a device. bpffs takes no dots.
+#[cfg(feature = "install")]
+pub(crate) fn prompt_pin(device: &str) -> String {
+    PROMPT.to_owned() + &device.replace('%', "%25").replace('.', "%2e")
+}
+
+/// The other way round.
+fn device_of(pin: &str) -> Option<String> {
+    Some(pin.strip_prefix(PROMPT)?.replace("%2e", ".").replace("%25", "%"))
+}
+
+/// Whether a pin is a link, which is root's alone: who may open it may detach it.
+pub(crate) fn is_link(pin: &Path) -> bool {
+    pin.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PROMPT))
+}
+
+fn prompt_acks(pins: &Path) -> Vec<PromptAcks> {
+    let entries = fs::read_dir(pins).into_iter().flatten().flatten();
+    let mut found: Vec<_> = entries
+        .filter_map(|entry| {
+            let device = device_of(&entry.file_name().to_string_lossy())?;
+            let attached = Link::open(&entry.path()).and_then(|link| link.is_attached()).ok();
+            Some(PromptAcks { device, attached })
+        })
+        .collect();
+    found.sort_unstable();
+    found
 }
 
 /// What a removal left behind.
@@ -100,9 +145,18 @@ fn remove_pinned(name: &str) -> Result<Removed, KernelError> {
 
 pub(crate) fn remove_pins(pins: &Path) -> io::Result<()> {
     for entry in fs::read_dir(pins)? {
-        fs::remove_file(entry?.path())?;
+        remove_pin(&entry?.path())?;
     }
     fs::remove_dir(pins)
+}
+
+/// Also detaches what is attached by it.
+pub(crate) fn remove_pin(pin: &Path) -> io::Result<()> {
+    if is_link(pin) {
+        // Else its last holder does, or the device is gone.
+        let _ = Link::open(pin).and_then(|link| link.detach());
+    }
+    fs::remove_file(pin)
 }
 
 /// Opens a pin, and says what it means when that does not work.
@@ -158,6 +212,18 @@ mod tests {
     fn groups_have_names_or_numbers() {
         assert_eq!(group_name(0), "root");
         assert_eq!(group_name(4_000_000_000), "4000000000");
+    }
+
+    #[cfg(feature = "install")]
+    #[test]
+    fn names_of_devices_are_names_of_pins() {
+        for device in ["eth0", "eth0.5", "100%", "%2e.", "wlan-1"] {
+            let pin = prompt_pin(device);
+            assert!(!pin.contains('.') && is_link(Path::new(&pin)), "{pin}");
+            assert_eq!(device_of(&pin).as_deref(), Some(device));
+        }
+        assert_eq!(device_of("cc"), None);
+        assert!(!is_link(Path::new("/sys/fs/bpf/prompt_x/cc")));
     }
 
     #[test]

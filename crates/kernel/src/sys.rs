@@ -13,7 +13,18 @@ const MAP_LOOKUP_ELEM: libc::c_long = 1;
 const MAP_UPDATE_ELEM: libc::c_long = 2;
 const MAP_DELETE_ELEM: libc::c_long = 3;
 const MAP_GET_NEXT_KEY: libc::c_long = 4;
+#[cfg(feature = "install")]
+const OBJ_PIN: libc::c_long = 6;
 const OBJ_GET: libc::c_long = 7;
+const OBJ_GET_INFO_BY_FD: libc::c_long = 15;
+#[cfg(feature = "install")]
+const LINK_CREATE: libc::c_long = 28;
+const LINK_DETACH: libc::c_long = 34;
+/// Attach type: BPF_TCX_EGRESS.
+#[cfg(feature = "install")]
+const TCX_EGRESS: u32 = 47;
+/// Type of a link in what the kernel tells of it: BPF_LINK_TYPE_TCX.
+const LINK_TYPE_TCX: u32 = 11;
 /// Flag of an update: BPF_EXIST.
 const EXIST: u64 = 2;
 
@@ -38,6 +49,38 @@ struct Pin {
     flags: u32,
 }
 
+/// Argument of the command that tells about an object.
+#[repr(C)]
+struct Info {
+    fd: u32,
+    length: u32,
+    info: u64,
+}
+
+/// The beginning of what is told of a link, and what follows for one of TCX.
+#[repr(C)]
+#[derive(Default)]
+struct LinkInfo {
+    kind: u32,
+    id: u32,
+    program: u32,
+    padding: u32,
+    /// 0: the device is gone.
+    interface: u32,
+    attach_type: u32,
+}
+
+/// Argument of the command that attaches a program to a device.
+#[cfg(feature = "install")]
+#[repr(C)]
+#[derive(Default)]
+struct NewLink {
+    program: u32,
+    interface: u32,
+    attach_type: u32,
+    flags: u32,
+}
+
 /// A pinned map.
 #[derive(Debug)]
 pub(crate) struct Map(OwnedFd);
@@ -45,12 +88,7 @@ pub(crate) struct Map(OwnedFd);
 impl Map {
     /// Opens a pin for reading and writing.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let path = CString::new(path.as_os_str().as_bytes())?;
-        let pin = Pin { path: path.as_ptr() as u64, ..Pin::default() };
-        // SAFETY: the kernel reads the path, which ends in a NUL and lives until after the call.
-        let fd = unsafe { bpf(OBJ_GET, &pin) }?;
-        // SAFETY: the kernel has just made this descriptor for us alone.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        open_pin(path).map(Self)
     }
 
     pub(crate) fn lookup<const N: usize>(&self, key: &[u8]) -> io::Result<[u8; N]> {
@@ -115,6 +153,69 @@ impl From<OwnedFd> for Map {
 impl AsFd for Map {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+fn open_pin(path: &Path) -> io::Result<OwnedFd> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let pin = Pin { path: path.as_ptr() as u64, ..Pin::default() };
+    // SAFETY: the kernel reads the path, which ends in a NUL and lives until after the call.
+    let fd = unsafe { bpf(OBJ_GET, &pin) }?;
+    // SAFETY: the kernel has just made this descriptor for us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A program that is attached to a device. Detached when it is closed and not pinned.
+#[derive(Debug)]
+pub(crate) struct Link(OwnedFd);
+
+impl Link {
+    /// Opens a pin. One of something else than a link is refused by the other functions.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        open_pin(path).map(Self)
+    }
+
+    /// Attaches a program for TCX to what leaves by the device with this number.
+    #[cfg(feature = "install")]
+    pub(crate) fn to_egress(program: BorrowedFd<'_>, interface: u32) -> io::Result<Self> {
+        let program = program.as_raw_fd().cast_unsigned();
+        let link = NewLink { program, interface, attach_type: TCX_EGRESS, flags: 0 };
+        // SAFETY: the argument holds no pointers.
+        let fd = unsafe { bpf(LINK_CREATE, &link) }?;
+        // SAFETY: the kernel has just made this descriptor for us alone.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    #[cfg(feature = "install")]
+    pub(crate) fn pin(&self, path: &Path) -> io::Result<()> {
+        let path = CString::new(path.as_os_str().as_bytes())?;
+        let fd = self.0.as_raw_fd().cast_unsigned();
+        let pin = Pin { path: path.as_ptr() as u64, fd, ..Pin::default() };
+        // SAFETY: the kernel reads the path, which ends in a NUL and lives until after the call.
+        unsafe { bpf(OBJ_PIN, &pin) }.map(drop)
+    }
+
+    /// Whether the device is still there.
+    pub(crate) fn is_attached(&self) -> io::Result<bool> {
+        let mut told = LinkInfo::default();
+        let info = Info {
+            fd: self.0.as_raw_fd().cast_unsigned(),
+            length: size_of::<LinkInfo>() as u32,
+            info: (&raw mut told) as u64,
+        };
+        // SAFETY: the kernel writes at most `length` bytes into `told`, which outlives the call.
+        unsafe { bpf(OBJ_GET_INFO_BY_FD, &info) }?;
+        if told.kind != LINK_TYPE_TCX {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(told.interface != 0)
+    }
+
+    /// At once, also where others have it open.
+    pub(crate) fn detach(&self) -> io::Result<()> {
+        let fd = self.0.as_raw_fd().cast_unsigned();
+        // SAFETY: the argument holds no pointers.
+        unsafe { bpf(LINK_DETACH, &fd) }.map(drop)
     }
 }
 

@@ -36,7 +36,7 @@ impl Driver {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("cp_t{:x}_{number}", std::process::id());
         let driver = Self(name.clone());
-        match install(&Options { name, access, ring_bytes }) {
+        match install(&Options { name, access, ring_bytes, ..Options::default() }) {
             Ok(_) => Some(driver),
             Err(error) if nix::unistd::geteuid().is_root() && may_bpf(&error) => panic!("{error}"),
             Err(error) => {
@@ -449,7 +449,10 @@ fn only_those_who_may_control_and_everybody_may_select() {
     let said = String::from_utf8(member.output().unwrap().stdout).unwrap();
     assert!(said.contains("may select") && said.contains("may control"), "{said}");
     // And the owner can change his mind.
-    let options = |access| Options { name: driver.0.clone(), access, ring_bytes: 1 << 16 };
+    let options = |access| {
+        let name = driver.0.clone();
+        Options { name, access, ring_bytes: 1 << 16, ..Options::default() }
+    };
     install(&options(Access::Everyone)).unwrap();
     assert!(outsider(&driver).contains("may control"));
     install(&options(Access::Root)).unwrap();
