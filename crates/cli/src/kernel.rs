@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use cellpace_kernel::facts::Facts;
+use cellpace_kernel::facts::{Facts, Obstacle};
 use cellpace_kernel::{Installed, KernelError, NAME, PromptAcks, Variant, remove};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -238,8 +238,7 @@ fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
 }
 
 fn document(facts: &Facts) -> Value {
-    let texts = |list: Vec<String>| list;
-    let obstacles = facts.obstacles().iter().map(ToString::to_string).collect();
+    let texts = |list: &[Obstacle]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
     let choice = facts.choice();
     json!({
         "schema": "cellpace.kernel/1",
@@ -252,8 +251,9 @@ fn document(facts: &Facts) -> Value {
         "bpffs": facts.bpffs,
         "can_install": cfg!(feature = "kernel") && facts.obstacles().is_empty(),
         "built_with_program": cfg!(feature = "kernel"),
-        "obstacles": texts(obstacles),
-        "notes": texts(facts.notes()),
+        "obstacles": texts(&facts.obstacles()),
+        "mdi_obstacles": texts(&facts.obstacles_to_mdi()),
+        "notes": facts.notes(),
         "installed": facts.installed.as_ref().ok().map(|installed| json!({
             "name": installed.name,
             "version": installed.version,
@@ -287,12 +287,6 @@ fn callback(facts: &Facts) -> Option<&'static str> {
 
 fn table(facts: &Facts) -> String {
     let missing = facts.missing_capabilities();
-    let obstacles: Vec<_> = facts.obstacles().iter().map(ToString::to_string).collect();
-    let can = match () {
-        () if !obstacles.is_empty() => format!("no: {}", obstacles.join("; ")),
-        () if cfg!(feature = "kernel") => "yes".to_owned(),
-        () => "no: this cellpace was built without the program (feature `kernel`)".to_owned(),
-    };
     let choice = facts.choice();
     let uses = if choice.kernel { "kernel driver" } else { "gate" };
     let disabled = facts.unprivileged_bpf_disabled.map(|value| value.to_string());
@@ -310,7 +304,8 @@ fn table(facts: &Facts) -> String {
         ("lockdown", facts.lockdown.clone().unwrap_or_else(|| "none".to_owned())),
         ("unprivileged_bpf_disabled", disabled.unwrap_or_else(|| "-".to_owned())),
         ("/sys/fs/bpf", if facts.bpffs { "mounted" } else { "not mounted" }.to_owned()),
-        ("can be installed", can),
+        ("can be installed", can(&facts.obstacles())),
+        ("MDI can be installed", can(&facts.obstacles_to_mdi())),
         ("installed", what(facts)),
     ];
     let mut rows = rows.to_vec();
@@ -320,6 +315,15 @@ fn table(facts: &Facts) -> String {
     rows.push(("cellpace uses", format!("{uses}: {}", choice.reason)));
     rows.extend(facts.notes().into_iter().map(|note| ("note", note)));
     rows.iter().map(|(name, value)| format!("{name:<27}{value}\n")).collect()
+}
+
+fn can(obstacles: &[Obstacle]) -> String {
+    let obstacles: Vec<_> = obstacles.iter().map(ToString::to_string).collect();
+    match () {
+        () if !obstacles.is_empty() => format!("no: {}", obstacles.join("; ")),
+        () if cfg!(feature = "kernel") => "yes".to_owned(),
+        () => "no: this cellpace was built without the program (feature `kernel`)".to_owned(),
+    }
 }
 
 fn what(facts: &Facts) -> String {
@@ -365,6 +369,7 @@ mod tests {
         Facts {
             release: "6.1.0".to_owned(),
             btf: None,
+            links: false,
             capabilities: 0,
             lockdown: None,
             unprivileged_bpf_disabled: Some(2),

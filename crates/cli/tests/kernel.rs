@@ -70,7 +70,7 @@ impl Driver {
             '{}' --exact roles --nocapture --test-threads=1 >role.txt 2>&1 & role=$!
             while [ ! -e listening ]; do sleep 0.05; done
             '{}' link --quiet {link} -- bash -c \
-                'cat </dev/tcp/$CELLPACE_HOST/9000 | sha256sum >hash.txt'
+                'cat </dev/tcp/$CELLPACE_HOST/9000 | sha256sum >hash.txt' || kill $role
             wait $role",
             std::env::current_exe().unwrap().display(),
             env!("CARGO_BIN_EXE_cellpace"),

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use program::{Folder, Outcome};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 /// Sends a file to whoever connects, by the congestion control that is named.
@@ -50,11 +50,9 @@ impl Mdi {
             Self { folder: Folder::new(), name: format!("cp_m{:x}_{number}", std::process::id()) };
         let status = mdi.folder.run("kernel status --json");
         let status: Value = serde_json::from_str(&status.stdout).unwrap();
-        if status["can_install"] == false {
-            eprintln!(
-                "skipped: {} (feature kernel: {})",
-                status["obstacles"], status["built_with_program"]
-            );
+        let built = status["built_with_program"] == true;
+        if !built || status["mdi_obstacles"] != json!([]) {
+            eprintln!("skipped: {} (feature kernel: {built})", status["mdi_obstacles"]);
             return None;
         }
         let outcome = mdi.kernel(&format!("install --cc {cc}"));

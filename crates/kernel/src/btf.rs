@@ -76,6 +76,18 @@ pub(crate) fn value_layout(btf: &[u8]) -> Option<ValueLayout> {
     })
 }
 
+/// Whether a kernel with this BTF has links to congestion controls (Linux 6.4), by which one is
+/// replaced while connections use it.
+///
+/// # Errors
+/// When it does not read.
+pub fn has_links(btf: &[u8]) -> Result<bool, BtfError> {
+    let types = Types::index(btf)?;
+    // What a link's update calls came with links.
+    let callbacks = types.structure("bpf_struct_ops");
+    Ok(callbacks.is_some_and(|callbacks| types.member(callbacks, "update").is_some()))
+}
+
 /// Numbers from include/uapi/linux/btf.h.
 struct Kind;
 
@@ -201,15 +213,23 @@ mod tests {
     use super::*;
 
     const NAMES: &[u8] =
-        b"\0tcp_congestion_ops\0cong_control\0bpf_struct_ops_tcp_congestion_ops\0ssthresh\0";
+        b"\0tcp_congestion_ops\0cong_control\0bpf_struct_ops_tcp_congestion_ops\0ssthresh\0\
+        bpf_struct_ops\0update\0";
     const OPS: u32 = 1;
     const CONTROL: u32 = 20;
     const WRAPPER: u32 = 33;
     const SSTHRESH: u32 = 67;
+    const CALLBACKS: u32 = 76;
+    const UPDATE: u32 = 91;
 
     /// A kernel whose `cong_control` has so many parameters; without callbacks if `wrapper` is not
     /// its name.
     fn kernel(parameters: u32, wrapper: u32) -> Vec<u8> {
+        kernel_with(parameters, wrapper, SSTHRESH)
+    }
+
+    /// The same, where the kinds of callbacks have a member of this name.
+    fn kernel_with(parameters: u32, wrapper: u32, member: u32) -> Vec<u8> {
         let mut types: Vec<u32> = Vec::new();
         types.extend([0, Kind::PROTOTYPE << 24 | parameters, 0]); // number 1
         types.extend((0..2 * parameters).map(|_| 0));
@@ -217,6 +237,7 @@ mod tests {
         types.extend([0, Kind::POINTER << 24, 0]); // number 3
         types.extend([OPS, Kind::STRUCT << 24 | 2, 16, SSTHRESH, 3, 0, CONTROL, 2, 64]);
         types.extend([wrapper, Kind::STRUCT << 24, 0]);
+        types.extend([CALLBACKS, Kind::STRUCT << 24 | 1, 8, member, 3, 0]);
         let length = types.len() as u32 * 4;
         let header = [MAGIC | 1 << 16, 24, 0, length, length, NAMES.len() as u32];
         let words = header.into_iter().chain(types).flat_map(u32::to_ne_bytes);
@@ -229,6 +250,13 @@ mod tests {
         assert_eq!(variant(&kernel(2, WRAPPER)), Ok(Variant::Sample));
         assert_eq!(variant(&kernel(3, WRAPPER)), Err(BtfError::Unknown));
         assert_eq!(variant(&kernel(4, 0)), Err(BtfError::NoStructOps));
+    }
+
+    #[test]
+    fn links_are_known_by_what_updates_them() {
+        assert_eq!(has_links(&kernel_with(4, WRAPPER, UPDATE)), Ok(true));
+        assert_eq!(has_links(&kernel(2, WRAPPER)), Ok(false));
+        assert_eq!(has_links(&[]), Err(BtfError::Broken));
     }
 
     #[test]

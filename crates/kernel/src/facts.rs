@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::btf::{BtfError, Variant, variant};
+use crate::btf::{BtfError, Variant, has_links, variant};
 use crate::layout::LAYOUT;
 use crate::status::{installed, who};
 use crate::{Installed, KernelError, pins};
@@ -17,6 +17,8 @@ pub struct Facts {
     pub release: String,
     /// What the kernel's types say; `None`: it does not tell them.
     pub btf: Option<Result<Variant, BtfError>>,
+    /// Whether congestion controls have links, without which MDI does not run in the kernel.
+    pub links: bool,
     /// Of this process, as in `/proc/self/status`.
     pub capabilities: u64,
     /// `none`, `integrity` or `confidentiality`; `None`: the kernel has no lockdown.
@@ -43,6 +45,8 @@ pub enum Obstacle {
     NoBtf(PathBuf),
     /// Types that do not fit.
     Unfit(BtfError),
+    /// None to congestion controls, which MDI in the kernel needs.
+    NoLinks,
     /// Those that are missing.
     NoCapability(Vec<&'static str>),
 }
@@ -61,6 +65,7 @@ impl fmt::Display for Obstacle {
                 path.display()
             ),
             Self::Unfit(error) => write!(f, "this kernel cannot run the kernel driver: {error}"),
+            Self::NoLinks => f.write_str(NO_LINKS),
             Self::NoCapability(missing) => {
                 write!(f, "this process lacks {}: run it as root", missing.join(" and "))
             }
@@ -77,6 +82,9 @@ pub struct Choice {
     pub reason: String,
 }
 
+/// What MDI in the kernel lacks.
+pub(crate) const NO_LINKS: &str =
+    "this kernel has no links to congestion controls in BPF, which MDI needs: Linux 6.4 has them";
 /// Ring buffers: the latest of what is needed.
 const OLDEST: (u32, u32) = (5, 8);
 /// From here on, bpf(2) on maps that one may open needs no capability.
@@ -91,7 +99,8 @@ impl Facts {
         let release = release();
         let disabled = first_line("/proc/sys/kernel/unprivileged_bpf_disabled");
         Self {
-            btf: types(&btf_path()),
+            btf: running_variant(&btf_path()).ok(),
+            links: running_links(&btf_path()),
             capabilities: fs::read_to_string("/proc/self/status")
                 .map_or(0, |status| capabilities(&status)),
             lockdown: first_line("/sys/kernel/security/lockdown").and_then(|line| chosen(&line)),
@@ -120,6 +129,15 @@ impl Facts {
         let missing = self.missing_capabilities();
         if !missing.is_empty() {
             obstacles.push(Obstacle::NoCapability(missing));
+        }
+        obstacles
+    }
+
+    /// Everything that stands against MDI in the kernel (`cellpace kernel install --cc mdi`).
+    pub fn obstacles_to_mdi(&self) -> Vec<Obstacle> {
+        let mut obstacles = self.obstacles();
+        if matches!(self.btf, Some(Ok(_))) && !self.links {
+            obstacles.push(Obstacle::NoLinks);
         }
         obstacles
     }
@@ -190,10 +208,6 @@ pub fn btf_path() -> PathBuf {
     std::env::var_os("CELLPACE_KERNEL_BTF").map_or("/sys/kernel/btf/vmlinux".into(), PathBuf::from)
 }
 
-fn types(path: &Path) -> Option<Result<Variant, BtfError>> {
-    running_variant(path).ok()
-}
-
 /// The variant for the kernel whose types are in this file.
 ///
 /// # Errors
@@ -205,6 +219,11 @@ pub fn running_variant(path: &Path) -> io::Result<Result<Variant, BtfError>> {
 /// As `uname -r` says it.
 pub(crate) fn release() -> String {
     first_line("/proc/sys/kernel/osrelease").unwrap_or_default()
+}
+
+/// Whether the kernel whose types are in this file has links to congestion controls.
+pub fn running_links(path: &Path) -> bool {
+    fs::read(path).is_ok_and(|btf| has_links(&btf).unwrap_or(false))
 }
 
 fn first_line(path: &str) -> Option<String> {
@@ -245,6 +264,7 @@ mod tests {
         Facts {
             release: "6.18.44-fc".to_owned(),
             btf: Some(Ok(Variant::Ack)),
+            links: true,
             capabilities: 1 << 38 | 1 << 39,
             lockdown: Some("none".to_owned()),
             unprivileged_bpf_disabled: Some(2),
@@ -284,6 +304,17 @@ mod tests {
         let facts = Facts { btf: Some(Err(BtfError::NoStructOps)), ..well() };
         assert_eq!(facts.obstacles(), [Obstacle::Unfit(BtfError::NoStructOps)]);
         assert!(reason(&facts).contains("Linux 5.6"));
+    }
+
+    #[test]
+    fn a_kernel_without_links_has_the_driver_and_not_mdi() {
+        assert_eq!(well().obstacles_to_mdi(), []);
+        let facts = Facts { links: false, ..well() };
+        assert_eq!(facts.obstacles(), []);
+        assert_eq!(facts.obstacles_to_mdi(), [Obstacle::NoLinks]);
+        assert!(Obstacle::NoLinks.to_string().contains("6.4"));
+        let facts = Facts { btf: None, ..facts };
+        assert_eq!(facts.obstacles_to_mdi(), facts.obstacles(), "one reason is enough");
     }
 
     #[test]

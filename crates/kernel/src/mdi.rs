@@ -12,7 +12,7 @@ use cellpace_mdi::Flat;
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, MapMut, Object, libbpf_sys};
 use thiserror::Error;
 
-use crate::facts::{btf_path, running_variant};
+use crate::facts::{NO_LINKS, btf_path, running_links, running_variant};
 use crate::install::{InstallError, mount_bpffs};
 use crate::load::{open_object, suffix};
 use crate::table::{self, Origin, at, put_text};
@@ -98,6 +98,9 @@ pub enum MdiError {
     /// The kernel has no congestion controls in BPF, or other ones.
     #[error("this kernel cannot run MDI: {0}")]
     Kernel(#[from] BtfError),
+    /// The kernel cannot replace a congestion control that is in use.
+    #[error("{NO_LINKS}")]
+    NoLinks,
     /// bpffs cannot be mounted.
     #[error(transparent)]
     Bpffs(#[from] InstallError),
@@ -175,8 +178,12 @@ impl Loaded {
         }
         let words = words_of(&settings.flat)?;
         let path = btf_path();
+        let has_links = running_links(&path);
         let variant =
             running_variant(&path).map_err(|source| MdiError::NoBtf { path, source })??;
+        if !has_links {
+            return Err(MdiError::NoLinks);
+        }
         Self::load_variant(settings, &words, tests, variant)
     }
 

@@ -87,14 +87,14 @@ fn same(name: &str, found: &[u32], vector: &[VectorStep]) {
 /// What BPF made, or nothing, said, where it is not permitted.
 fn permitted<T>(result: Result<T, MdiError>) -> Option<T> {
     let denied = |error: &MdiError| match error {
-        MdiError::NoBtf { .. } | MdiError::Kernel(_) => true,
+        MdiError::NoBtf { .. } | MdiError::Kernel(_) | MdiError::NoLinks => true,
         MdiError::Bpf { source, .. } => source.kind() == ErrorKind::PermissionDenied,
         _ => false,
     };
     match result {
         Ok(made) => Some(made),
         Err(error) if denied(&error) => {
-            eprintln!("skipped, BPF is not permitted here: {error}");
+            eprintln!("skipped: {error}");
             None
         }
         Err(error) => panic!("{error}"),

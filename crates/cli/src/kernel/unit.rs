@@ -25,7 +25,9 @@ pub(super) fn persist(arguments: &[String]) -> Result<String, Failure> {
     fs::write(&path, text)
         .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
     systemctl(&["daemon-reload"])?;
-    systemctl(&["enable", NAME])?;
+    // Started as well, which changes nothing: whatever keeps the unit from working shows now, and not
+    // at the next start.
+    systemctl(&["enable", "--now", NAME])?;
     Ok(format!("wrote {}: it will be installed at each start of the system\n", path.display()))
 }
 
@@ -36,14 +38,18 @@ pub(super) fn forget() -> Result<bool, Failure> {
         return Ok(false);
     }
     if runs() {
-        systemctl(&["disable", NAME])?;
+        systemctl(&["disable", "--now", NAME])?;
     }
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Failure::failed(format!("{}: {error}", path.display())))
+            return Err(Failure::failed(format!("{}: {error}", path.display())));
         }
-        _ => Ok(true),
+        _ => {}
     }
+    if runs() {
+        systemctl(&["daemon-reload"])?;
+    }
+    Ok(true)
 }
 
 /// As sd_booted(3) finds out.
@@ -63,12 +69,13 @@ fn systemctl(arguments: &[&str]) -> Result<(), Failure> {
 fn text(program: &str, arguments: &[String]) -> String {
     let words = [program, "kernel", "install"].into_iter();
     let words = words.chain(arguments.iter().map(String::as_str)).map(quoted);
+    // Before programs that use the network, which would take the gate until it is there.
     format!(
         "[Unit]
 Description=Congestion control of cellpace in the kernel
 Documentation=man:bpf(2)
 RequiresMountsFor=/sys/fs/bpf
-Before=network-online.target
+Before=network.target
 
 [Service]
 Type=oneshot

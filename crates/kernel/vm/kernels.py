@@ -1,0 +1,327 @@
+"""Runs the tests of the kernel driver on every kernel for virtual machines that apt offers.
+
+Usage: python3 crates/kernel/vm/kernels.py [--kernel 6.1]... [--program kernel]... [--no-systemd] [--keep]
+
+Each kernel boots in QEMU from one image: a small Debian of this machine's release, so that programs
+built here run there, with the test programs in the folders that they have here. A second check boots
+the same Debian three times with systemd: the driver is installed with --persist, is there after a
+restart, and is gone after a removal and another restart.
+
+Prints a table and exits with 1 if something failed, with 2 if a machine did not start or end. Where
+there is no QEMU, or without root, it says so and exits with 0. All files are in a temporary folder.
+"""
+
+import argparse
+import json
+import lzma
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[2]
+TOOLS = ["qemu-system-x86_64", "mmdebstrap", "busybox", "mke2fs", "depmod", "apt-get", "dpkg", "clang"]
+# What the tests call, and what the programs are linked with.
+DEBIAN = [
+    "systemd-sysv", "dbus", "passwd", "kmod", "python3", "iproute2", "iputils-ping", "nftables", "curl",
+    "procps", "gcc", "libc6-dev", "libelf1", "zlib1g", "nginx-light",
+]
+PROGRAMS = {
+    "cellpace-kernel": ["cellpace_kernel", "driver", "attach", "mdi"],
+    "cellpace": ["kernel", "attach", "kernel_mdi", "run", "link"],
+}
+MINUTE = 60
+
+
+def say(text):
+    print(f"==> {text}", flush=True)
+
+
+def run(*command, **options):
+    return subprocess.run(command, check=True, text=True, **options)
+
+
+def output(*command, **options):
+    return run(*command, stdout=subprocess.PIPE, **options).stdout
+
+
+def obstacle():
+    """Why nothing can be run here, or None."""
+    if os.uname().machine != "x86_64":
+        return "only on x86-64"
+    if os.geteuid() != 0:
+        return "only root can make the image of a Debian"
+    missing = [tool for tool in TOOLS if not shutil.which(tool)]
+    return f"not installed: {', '.join(missing)}" if missing else None
+
+
+def accelerator():
+    """KVM needs the processor's support: a /dev/kvm alone may be there without, and boot nothing."""
+    flags = Path("/proc/cpuinfo").read_text().split()
+    if os.access("/dev/kvm", os.R_OK | os.W_OK) and ("vmx" in flags or "svm" in flags):
+        return ["-accel", "kvm", "-cpu", "host"]
+    say("no KVM that works: the processor is emulated")
+    return ["-accel", "tcg,thread=multi", "-cpu", "max"]
+
+
+def build():
+    """Test programs: a name, the folder to run in, and the path, for each; and the program itself."""
+    found, program = [], None
+    for package, wanted in PROGRAMS.items():
+        feature = "cellpace/kernel" if package == "cellpace" else "cellpace-kernel/install"
+        tests = [f"--test={name}" for name in wanted if name != "cellpace_kernel"]
+        if "cellpace_kernel" in wanted:
+            tests.append("--lib")
+        lines = output(
+            "cargo", "test", "--no-run", "--quiet", "--message-format=json", "--package", package,
+            "--features", feature, *tests, cwd=REPOSITORY,
+        )
+        for line in lines.splitlines():
+            message = json.loads(line)
+            if message.get("reason") != "compiler-artifact" or not message.get("executable"):
+                continue
+            path, name = Path(message["executable"]), message["target"]["name"]
+            folder = Path(message["manifest_path"]).parent
+            if message["profile"]["test"]:
+                found.append((f"{package}/{name}", folder, path))
+            elif name == "cellpace":
+                program = path
+    return found, program
+
+
+def offered():
+    """For each series of kernels (6.1) the newest package with one for virtual machines."""
+    newest = {}
+    for line in output("apt-cache", "search", "--names-only", r"^linux-image-[0-9].*-cloud-amd64$").splitlines():
+        package = line.split()[0]
+        version = re.fullmatch(r"linux-image-(\d+)\.(\d+)\.(\d+)(?:-(\d+))?.*", package)
+        if not version:
+            continue
+        major, minor, *rest = (int(number or 0) for number in version.groups())
+        newest[major, minor] = max(newest.get((major, minor), ([], "")), (rest, package))
+    return {f"{major}.{minor}": newest[major, minor][1] for major, minor in sorted(newest)}
+
+
+class Kernel:
+    """A kernel of Debian, unpacked, and the first file system that it needs."""
+
+    def __init__(self, series, package, folder):
+        self.series, self.folder = series, folder / series
+        self.folder.mkdir()
+        # apt downloads as a user who has to be able to write.
+        self.folder.chmod(0o777)
+        run("apt-get", "download", "-qq", package, cwd=self.folder)
+        run("dpkg", "-x", next(self.folder.glob("*.deb")), self.folder)
+        self.image = next(self.folder.glob("boot/vmlinuz-*"))
+        self.release = self.image.name.removeprefix("vmlinuz-")
+        self.modules = self.folder / "lib/modules" / self.release
+        run("depmod", "-b", self.folder, self.release)
+        self.first = self.first_file_system()
+
+    def needed(self, names):
+        """Modules in the order in which they can be loaded; what is built in is none."""
+        needs = {}
+        for line in (self.modules / "modules.dep").read_text().splitlines():
+            path, rest = line.split(":")
+            needs[Path(path).name.split(".")[0]] = [path, *rest.split()]
+        paths = []
+        for name in names:
+            paths += [path for path in reversed(needs.get(name, [])) if path not in paths]
+        return paths
+
+    def first_file_system(self):
+        tree = self.folder / "first"
+        for folder in ["bin", "lib"]:
+            (tree / folder).mkdir(parents=True)
+        shutil.copy(shutil.which("busybox"), tree / "bin/busybox")
+        shutil.copy(HERE / "first.sh", tree / "init")
+        (tree / "init").chmod(0o755)
+        names = []
+        for path in self.needed(["virtio_pci", "virtio_blk"]):
+            content = (self.modules / path).read_bytes()
+            name = Path(path).name
+            if name.endswith(".xz"):
+                content, name = lzma.decompress(content), name.removesuffix(".xz")
+            (tree / "lib" / name).write_bytes(content)
+            names.append(name)
+        (tree / "modules").write_text("".join(f"{name}\n" for name in names))
+        archive = self.folder / "first.cpio"
+        files = "".join(f"{path.relative_to(tree)}\n" for path in sorted(tree.rglob("*")))
+        with open(archive, "w") as file:
+            run("busybox", "cpio", "-o", "-H", "newc", cwd=tree, input=files, stdout=file, stderr=subprocess.DEVNULL)
+        return archive
+
+
+def debian(folder, kernels, tests, program, options, before):
+    """The image of a disk with a Debian, the kernels' modules, and the programs."""
+    release = dict(line.split("=", 1) for line in Path("/etc/os-release").read_text().splitlines() if "=" in line)
+    tree = folder / "debian"
+    if before:
+        run("cp", "-a", before, tree)
+    else:
+        say("making a Debian")
+        run("mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(DEBIAN)}",
+            release["VERSION_CODENAME"].strip('"'), tree)
+    for kernel in kernels:
+        shutil.copytree(kernel.modules, tree / "usr/lib/modules" / kernel.release, symlinks=True)
+    for path in [path for _, _, path in tests] + [program, program.parent / "deps/libcellpace.so"]:
+        copy(path, tree)
+    for name in output("git", "ls-files", "crates", "bpf", cwd=REPOSITORY).splitlines():
+        copy(REPOSITORY / name, tree)
+    vm = tree / "vm"
+    vm.mkdir()
+    for name in ["tests.sh", "systemd.sh", "sends.py"]:
+        shutil.copy(HERE / name, vm / name)
+        (vm / name).chmod(0o755)
+    (vm / "programs").write_text("".join(f"{name} {where} {path}\n" for name, where, path in tests))
+    (vm / "options").write_text(" ".join(options))
+    (tree / "etc/hostname").write_text("vm\n")
+    shutil.copy(program, tree / "usr/bin/cellpace")
+    shutil.copy(program.parent / "deps/libcellpace.so", tree / "usr/lib/libcellpace.so")
+    systemd_check(tree)
+    image = folder / "debian.img"
+    run("mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-d", tree, image, "2G")
+    shutil.rmtree(tree)
+    return image
+
+
+def copy(path, tree):
+    """To the place that it has here."""
+    there = tree / path.relative_to("/")
+    there.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(path, there)
+
+
+def systemd_check(tree):
+    """A target of its own, after all that starts by itself."""
+    units = tree / "etc/systemd/system"
+    (units / "check.target").write_text(
+        "[Unit]\nRequires=multi-user.target check.service\nAfter=multi-user.target\nAllowIsolate=yes\n"
+    )
+    (units / "check.service").write_text(
+        "[Unit]\nAfter=multi-user.target\n[Service]\nType=oneshot\nExecStart=/vm/systemd.sh\n"
+    )
+
+
+def boot(kernel, image, words, seconds, keep=False):
+    """Boots a machine until it turns itself off; what it said. With `keep` the disk changes."""
+    told, console = kernel.folder / "told", kernel.folder / "console"
+    for file in [told, console]:
+        file.unlink(missing_ok=True)
+    command = [
+        "qemu-system-x86_64", *ACCELERATOR, "-smp", "2", "-m", "2048", "-nodefaults", "-display", "none",
+        "-no-reboot", "-serial", f"file:{console}", "-serial", f"file:{told}",
+        "-drive", f"file={image},if=virtio,format=raw,cache=unsafe" + ("" if keep else ",snapshot=on"),
+        "-kernel", kernel.image, "-initrd", kernel.first,
+        "-append", f"console=ttyS0 panic=-1 quiet {words}",
+    ]
+    try:
+        subprocess.run(command, timeout=seconds, env={**os.environ, "TMPDIR": str(kernel.folder)})
+        ended = True
+    except subprocess.TimeoutExpired:
+        ended = False
+    said = told.read_text(errors="replace").replace("\r", "") if told.exists() else ""
+    if not ended or not said:
+        tail = console.read_text(errors="replace")[-2000:] if console.exists() else ""
+        say(f"Linux {kernel.series} {'said nothing' if ended else 'did not end'}; its console: {tail}")
+    return said
+
+
+RESULT = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. (ok|FAILED|ignored)", re.M)
+SECTION = re.compile(r"^---- (\S+) stdout ----\n(.*?)(?=^---- |^successes:|^failures:|^test result)", re.M | re.S)
+
+
+def outcomes(said):
+    """Per program: names of tests that passed, failed, and were skipped with the reason."""
+    programs = {}
+    for name, text in re.findall(r"^### begin (\S+)\n(.*?)(?=^### (?:begin|done)|\Z)", said, re.M | re.S):
+        results = dict(RESULT.findall(text))
+        skipped = {}
+        for test, lines in SECTION.findall(text):
+            why = next((line for line in lines.splitlines() if line.startswith("skipped")), None)
+            if why and results.get(test) == "ok":
+                skipped[test] = why
+        failed = [test for test, result in results.items() if result == "FAILED"]
+        ended = re.search(rf"^### end {re.escape(name)} (\d+)$", text, re.M)
+        if not ended or (int(ended[1]) and not failed):
+            failed.append(f"(ended with {ended[1]})" if ended else "(did not end)")
+        passed = [test for test, result in results.items() if result == "ok" and test not in skipped]
+        programs[name] = passed, failed, skipped
+    return programs
+
+
+def main():
+    global ACCELERATOR
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kernel", action="append", help="only this series, such as 6.1")
+    parser.add_argument("--program", action="append", help="only this test program, such as cellpace/kernel")
+    parser.add_argument("--option", action="append", default=[], help="for the test programs, such as a name")
+    parser.add_argument("--no-systemd", action="store_true", help="without the check with systemd")
+    parser.add_argument("--keep", metavar="FOLDER", help="write what the machines said here")
+    parser.add_argument("--debian", metavar="FOLDER", help="a Debian that mmdebstrap made, not a new one")
+    args = parser.parse_args()
+    why = obstacle()
+    if why:
+        say(f"kernels in virtual machines: skipped: {why}")
+        return 0
+    ACCELERATOR = accelerator()
+    say("building the test programs")
+    tests, program = build()
+    tests = [test for test in tests if not args.program or test[0] in args.program]
+    with tempfile.TemporaryDirectory(prefix="cellpace-kernels-") as folder:
+        folder = Path(folder)
+        folder.chmod(0o755)
+        kernels = []
+        for series, package in offered().items():
+            if not args.kernel or series in args.kernel:
+                say(f"downloading {package}")
+                kernels.append(Kernel(series, package, folder))
+        image = debian(folder, kernels, tests, program, args.option, args.debian)
+        bad = False
+        for kernel in kernels:
+            say(f"Linux {kernel.release}")
+            started = time.monotonic()
+            said = boot(kernel, image, "next=/vm/tests.sh", 30 * MINUTE)
+            if args.keep:
+                (Path(args.keep) / f"{kernel.series}.txt").write_text(said)
+            bad |= show(kernel, said, tests)
+            say(f"{time.monotonic() - started:.0f} s")
+        if not args.no_systemd:
+            bad |= restarts(kernels[0], image, args.keep)
+    return 1 if bad else 0
+
+
+def restarts(kernel, image, keep):
+    """Starts the same Debian three times, with the oldest kernel; whether something failed."""
+    bad = False
+    for step in ["first", "second", "third"]:
+        say(f"systemd, {step} start")
+        said = boot(kernel, image, f"systemd.unit=check.target step={step}", 5 * MINUTE, keep=True)
+        if keep:
+            (Path(keep) / f"systemd-{step}.txt").write_text(said)
+        bad |= show(kernel, said, [(f"systemd/{step}", None, None)])
+    return bad
+
+
+def show(kernel, said, tests):
+    """Prints what became of each program; whether something failed."""
+    found = outcomes(said)
+    bad = False
+    for name, _, _ in tests:
+        passed, failed, skipped = found.get(name, ([], ["(not run)"], {}))
+        print(f"{kernel.series:6} {name:32} {len(passed):3} passed {len(failed):3} failed {len(skipped):3} skipped")
+        for test in failed:
+            print(f"       failed: {test}")
+        for test, why in skipped.items():
+            print(f"       {test}: {why}")
+        bad |= bool(failed)
+    return bad
+
+
+if __name__ == "__main__":
+    sys.exit(main())
