@@ -35,6 +35,7 @@ PROGRAMS = {
     "cellpace-kernel": ["cellpace_kernel", "driver", "attach", "mdi"],
     "cellpace": ["kernel", "attach", "kernel_mdi", "run", "link"],
 }
+KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 MINUTE = 60
 
 
@@ -64,9 +65,11 @@ def accelerator():
     """KVM needs the processor's support: a /dev/kvm alone may be there without, and boot nothing."""
     flags = Path("/proc/cpuinfo").read_text().split()
     if os.access("/dev/kvm", os.R_OK | os.W_OK) and ("vmx" in flags or "svm" in flags):
-        return ["-accel", "kvm", "-cpu", "host"]
-    say("no KVM that works: the processor is emulated")
-    return ["-accel", "tcg,thread=multi", "-cpu", "max"]
+        return ["-accel", "kvm", "-cpu", "host", "-smp", "2"]
+    say("no KVM that works: the processor is emulated, and its clock counts instructions")
+    # So that what has to be done in time is, however slow this machine is. Nothing is waited for: where
+    # the virtual processor has nothing to do its clock goes on to the next timer.
+    return ["-accel", "tcg", "-icount", "shift=0,sleep=off", "-cpu", "max", "-smp", "1"]
 
 
 def build():
@@ -94,10 +97,44 @@ def build():
     return found, program
 
 
-def offered():
+def other_suites(suites, folder):
+    """Options for apt, which then knows these suites of Debian besides this machine's release."""
+    if not suites:
+        return []
+    listing = output(
+        "apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)",
+        "Created-By: Packages", "Origin: Debian",
+    )
+    known = sorted({tuple(line.split()) for line in listing.splitlines() if line.endswith(" main")})
+    lines = [entry(uri, release) for uri, release, _ in known]
+    for suite in suites:
+        # Security updates come from a place of their own.
+        is_it = [target for target in known if ("-security" in target[1]) == ("-security" in suite)]
+        if not is_it:
+            raise SystemExit(f"kernels.py: this machine's apt does not know where {suite} is")
+        lines.append(entry(is_it[0][0], suite))
+    apt = folder / "apt"
+    for name in ["lists/partial", "cache/archives/partial"]:
+        (apt / name).mkdir(parents=True)
+    (apt / "sources.list").write_text("".join(lines))
+    options = [
+        "-o", f"Dir::Etc::sourcelist={apt}/sources.list", "-o", "Dir::Etc::sourceparts=-",
+        "-o", f"Dir::State::lists={apt}/lists", "-o", f"Dir::Cache={apt}/cache",
+        "-o", "APT::Sandbox::User=root",
+    ]
+    run("apt-get", *options, "update", "-qq")
+    return options
+
+
+def entry(uri, suite):
+    return f"deb [signed-by={KEYS}] {uri} {suite} main\n"
+
+
+def offered(apt):
     """For each series of kernels (6.1) the newest package with one for virtual machines."""
     newest = {}
-    for line in output("apt-cache", "search", "--names-only", r"^linux-image-[0-9].*-cloud-amd64$").splitlines():
+    listing = output("apt-cache", *apt, "search", "--names-only", r"^linux-image-[0-9].*-cloud-amd64$")
+    for line in listing.splitlines():
         package = line.split()[0]
         version = re.fullmatch(r"linux-image-(\d+)\.(\d+)\.(\d+)(?:-(\d+))?.*", package)
         if not version:
@@ -110,12 +147,12 @@ def offered():
 class Kernel:
     """A kernel of Debian, unpacked, and the first file system that it needs."""
 
-    def __init__(self, series, package, folder):
+    def __init__(self, series, package, folder, apt):
         self.series, self.folder = series, folder / series
         self.folder.mkdir()
         # apt downloads as a user who has to be able to write.
         self.folder.chmod(0o777)
-        run("apt-get", "download", "-qq", package, cwd=self.folder)
+        run("apt-get", *apt, "download", "-qq", package, cwd=self.folder)
         run("dpkg", "-x", next(self.folder.glob("*.deb")), self.folder)
         self.image = next(self.folder.glob("boot/vmlinuz-*"))
         self.release = self.image.name.removeprefix("vmlinuz-")
@@ -214,7 +251,7 @@ def boot(kernel, image, words, seconds, keep=False):
     for file in [told, console]:
         file.unlink(missing_ok=True)
     command = [
-        "qemu-system-x86_64", *ACCELERATOR, "-smp", "2", "-m", "2048", "-nodefaults", "-display", "none",
+        "qemu-system-x86_64", *ACCELERATOR, "-m", "2048", "-nodefaults", "-display", "none",
         "-no-reboot", "-serial", f"file:{console}", "-serial", f"file:{told}",
         "-drive", f"file={image},if=virtio,format=raw,cache=unsafe" + ("" if keep else ",snapshot=on"),
         "-kernel", kernel.image, "-initrd", kernel.first,
@@ -259,6 +296,7 @@ def main():
     global ACCELERATOR
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kernel", action="append", help="only this series, such as 6.1")
+    parser.add_argument("--suite", action="append", help="also kernels of this suite of Debian")
     parser.add_argument("--program", action="append", help="only this test program, such as cellpace/kernel")
     parser.add_argument("--option", action="append", default=[], help="for the test programs, such as a name")
     parser.add_argument("--no-systemd", action="store_true", help="without the check with systemd")
@@ -277,10 +315,11 @@ def main():
         folder = Path(folder)
         folder.chmod(0o755)
         kernels = []
-        for series, package in offered().items():
+        apt = other_suites(args.suite, folder)
+        for series, package in offered(apt).items():
             if not args.kernel or series in args.kernel:
                 say(f"downloading {package}")
-                kernels.append(Kernel(series, package, folder))
+                kernels.append(Kernel(series, package, folder, apt))
         image = debian(folder, kernels, tests, program, args.option, args.debian)
         bad = False
         for kernel in kernels:
