@@ -81,7 +81,7 @@ pub(crate) fn value_layout(btf: &[u8]) -> Option<ValueLayout> {
 ///
 /// # Errors
 /// When it does not read.
-pub fn has_links(btf: &[u8]) -> Result<bool, BtfError> {
+pub(crate) fn has_links(btf: &[u8]) -> Result<bool, BtfError> {
     let types = Types::index(btf)?;
     // What a link's update calls came with links.
     let callbacks = types.structure("bpf_struct_ops");

@@ -57,7 +57,11 @@ impl fmt::Display for Obstacle {
             Self::NoBpf => f.write_str("this kernel has no bpf(2): it needs CONFIG_BPF_SYSCALL"),
             Self::TooOld(release) => {
                 let (major, minor) = OLDEST;
-                write!(f, "Linux {release} is too old: ring buffers came with {major}.{minor}")
+                write!(
+                    f,
+                    "Linux {release} is too old: before {major}.{minor}, congestion controls in BPF \
+                     may not set the pacing rate"
+                )
             }
             Self::NoBtf(path) => write!(
                 f,
@@ -85,10 +89,9 @@ pub struct Choice {
 /// What MDI in the kernel lacks.
 pub(crate) const NO_LINKS: &str =
     "this kernel has no links to congestion controls in BPF, which MDI needs: Linux 6.4 has them";
-/// Ring buffers: the latest of what is needed.
-const OLDEST: (u32, u32) = (5, 8);
-/// From here on, bpf(2) on maps that one may open needs no capability.
-const UNPRIVILEGED_MAPS: (u32, u32) = (5, 19);
+/// Writing the pacing rate of a socket: the latest of what is needed. The verifier of 5.10 refuses
+/// the program for it.
+const OLDEST: (u32, u32) = (6, 0);
 
 const SYS_ADMIN: u32 = 21;
 const NEEDED: [(u32, &str); 2] = [(39, "CAP_BPF"), (38, "CAP_PERFMON")];
@@ -118,9 +121,7 @@ impl Facts {
         if self.unprivileged_bpf_disabled.is_none() {
             obstacles.push(Obstacle::NoBpf);
         }
-        if version(&self.release).is_some_and(|version| version < OLDEST) {
-            obstacles.push(Obstacle::TooOld(self.release.clone()));
-        }
+        obstacles.extend(too_old(&self.release));
         match &self.btf {
             None => obstacles.push(Obstacle::NoBtf(btf_path())),
             Some(Err(error)) => obstacles.push(Obstacle::Unfit(*error)),
@@ -145,14 +146,6 @@ impl Facts {
     /// What is no obstacle and yet good to know.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        let is_old = version(&self.release).is_some_and(|version| version < UNPRIVILEGED_MAPS);
-        if is_old && self.unprivileged_bpf_disabled.is_some_and(|value| value != 0) {
-            notes.push(
-                "before Linux 5.19, kernel.unprivileged_bpf_disabled lets only root control \
-                 sockets, whatever the group"
-                    .to_owned(),
-            );
-        }
         if self.lockdown.as_deref() == Some("confidentiality") {
             notes.push(
                 "lockdown is at `confidentiality`: the kernel may refuse the program although \
@@ -214,6 +207,17 @@ pub fn btf_path() -> PathBuf {
 /// The outer one when there are no types to look at, the inner one when they do not fit.
 pub fn running_variant(path: &Path) -> io::Result<Result<Variant, BtfError>> {
     fs::read(path).map(|btf| variant(&btf))
+}
+
+/// [`Obstacle::TooOld`], if the kernel that runs is.
+pub fn running_too_old() -> Option<Obstacle> {
+    too_old(&release())
+}
+
+fn too_old(release: &str) -> Option<Obstacle> {
+    version(release)
+        .is_some_and(|version| version < OLDEST)
+        .then(|| Obstacle::TooOld(release.to_owned()))
 }
 
 /// As `uname -r` says it.
@@ -319,14 +323,11 @@ mod tests {
 
     #[test]
     fn an_old_kernel_is_told_so() {
-        let facts = Facts { release: "5.4.0-200-generic".to_owned(), ..well() };
-        assert_eq!(facts.obstacles(), [Obstacle::TooOld("5.4.0-200-generic".to_owned())]);
-        assert!(reason(&facts).contains("5.8"));
-        let facts = Facts { release: "5.15.0".to_owned(), ..well() };
+        let facts = Facts { release: "5.15.0-200-generic".to_owned(), ..well() };
+        assert_eq!(facts.obstacles(), [Obstacle::TooOld("5.15.0-200-generic".to_owned())]);
+        assert!(reason(&facts).contains("before 6.0"));
+        let facts = Facts { release: "6.0.0".to_owned(), ..well() };
         assert_eq!(facts.obstacles(), []);
-        assert!(facts.notes()[0].contains("5.19"));
-        let facts = Facts { unprivileged_bpf_disabled: Some(0), ..facts };
-        assert_eq!(facts.notes(), [""; 0]);
         let facts = Facts { unprivileged_bpf_disabled: None, ..facts };
         assert_eq!(facts.obstacles(), [Obstacle::NoBpf]);
     }

@@ -14,7 +14,7 @@ use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::unistd::{Gid, Group, chown};
 use thiserror::Error;
 
-use crate::facts::{btf_path, running_variant};
+use crate::facts::{Obstacle, btf_path, running_too_old, running_variant};
 use crate::layout::{LAYOUT, MAGIC, NAME_BYTES, SLOTS, VERSION_BYTES, at};
 use crate::load::{CELLPACE, open_object, suffix};
 use crate::status::{installed, is_link, remove_pins, remove_unpinned};
@@ -99,6 +99,9 @@ pub enum InstallError {
     /// The kernel has no congestion controls in BPF, or other ones.
     #[error("this kernel cannot run the kernel driver: {0}")]
     Kernel(#[from] BtfError),
+    /// The kernel lacks something.
+    #[error("{0}")]
+    TooOld(Obstacle),
     /// libbpf or the kernel refused.
     #[error("{doing}: {source}{hint}")]
     Bpf {
@@ -173,6 +176,9 @@ pub fn group(name: &str) -> Result<u32, InstallError> {
 /// When the kernel, or who we are, does not allow it. Nothing is left behind then.
 pub fn install(options: &Options) -> Result<Done, InstallError> {
     check(options)?;
+    if let Some(obstacle) = running_too_old() {
+        return Err(InstallError::TooOld(obstacle));
+    }
     let path = btf_path();
     let btf = running_variant(&path);
     let variant = btf.map_err(|source| InstallError::NoBtf { path, source })??;

@@ -164,11 +164,8 @@ pub(crate) fn open(pins: &Path, pin: &str) -> Result<Map, KernelError> {
     Map::open(&pins.join(pin)).map_err(|error| match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENOTDIR) => KernelError::NotInstalled,
         Some(libc::EACCES) => no_permission(pins),
-        // Older kernels let nobody without CAP_BPF call bpf(2) where it is restricted at all.
         Some(libc::EPERM) => KernelError::Unsupported(
-            "bpf(2) is refused to this process (a seccomp filter, or a kernel before 5.19 with \
-             kernel.unprivileged_bpf_disabled)"
-                .into(),
+            "bpf(2) is refused to this process (a seccomp filter, as containers have one)".into(),
         ),
         // Not a file of bpffs.
         Some(libc::EINVAL) => KernelError::NotInstalled,

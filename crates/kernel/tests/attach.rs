@@ -52,7 +52,11 @@ impl Place {
         let place = Self { name: name.clone(), cgroup };
         match install(&install::Options { name, ..install::Options::default() }) {
             Ok(_) => Some(place),
-            Err(error @ (InstallError::NoBtf { .. } | InstallError::Kernel(_))) => skipped(&error),
+            Err(
+                error @ (InstallError::NoBtf { .. }
+                | InstallError::Kernel(_)
+                | InstallError::TooOld(_)),
+            ) => skipped(&error),
             Err(error) if nix::unistd::geteuid().is_root() => panic!("{error}"),
             Err(error) => skipped(&error),
         }

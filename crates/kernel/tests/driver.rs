@@ -69,7 +69,7 @@ impl Drop for Driver {
 /// Whether an error is a failure of ours and not of the place where we run.
 fn may_bpf(error: &InstallError) -> bool {
     match error {
-        InstallError::NoBtf { .. } | InstallError::Kernel(_) => false,
+        InstallError::NoBtf { .. } | InstallError::Kernel(_) | InstallError::TooOld(_) => false,
         InstallError::Bpf { source, .. } => source.kind() != libbpf_rs::ErrorKind::PermissionDenied,
         InstallError::System { source, .. } => source.kind() != ErrorKind::PermissionDenied,
         _ => true,

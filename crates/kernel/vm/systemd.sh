@@ -9,17 +9,16 @@ CONTROL=/proc/sys/net/ipv4/tcp_available_congestion_control
 exec </dev/null >/dev/ttyS1 2>&1
 stty -F /dev/ttyS1 raw
 
-failed=0
+passed= failed=
 # check WHAT COMMAND...: whether a command succeeds, and what it says when it does not.
 check() {
     name=$1
     shift
     if said=$("$@" 2>&1); then
-        echo "test $name ... ok"
+        passed="$passed    $name\n"
     else
-        echo "test $name ... FAILED"
-        echo "$* said: $said"
-        failed=1
+        echo "$name: $* said: $said"
+        failed="$failed    $name\n"
     fi
 }
 not() { ! "$@"; }
@@ -79,7 +78,8 @@ echo "### kernel $(uname -r)"
 echo "### begin systemd/$step"
 $step
 status
-echo "### end systemd/$step $failed"
+printf 'successes:\n%bfailures:\n%b' "$passed" "$failed"
+echo "### end systemd/$step $([ -z "$failed" ]; echo $?)"
 echo "### done"
 stty -F /dev/ttyS1 sane
 systemctl --no-block poweroff
