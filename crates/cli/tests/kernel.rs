@@ -213,13 +213,18 @@ fn windows_role() {
             hold(kernel, window);
             // The socket buffer follows its window, and round trips get longer.
             watch(kernel, socket, Duration::from_millis(1500), drop);
-            let samples = watch(kernel, socket, Duration::from_millis(1000), drop);
+            let (mut acks, mut starved) = (0u32, 0u32);
+            let samples = watch(kernel, socket, Duration::from_millis(1000), |record| {
+                acks += 1;
+                starved += u32::from(record.unsent == 0);
+            });
             let at = |share: usize| samples[(samples.len() - 1) * share / 100];
             let mean = samples.iter().sum::<u64>() / samples.len() as u64;
             let below = samples.iter().filter(|sample| **sample * 100 < window * 95).count();
             held.push(json!({
                 "least": at(0), "p5": at(5), "mean": mean, "most": at(100),
                 "below": below as f64 / samples.len() as f64,
+                "starved": f64::from(starved) / f64::from(acks.max(1)),
             }));
         }
         let mut steps = Vec::new();
@@ -255,6 +260,11 @@ fn windows_are_held_and_a_step_is_followed() {
     for (window, held) in WINDOWS.into_iter().zip(found["held"].as_array().unwrap()) {
         let (mean, most) = (held["mean"].as_u64().unwrap(), held["most"].as_u64().unwrap());
         assert!(most <= window + MSS, "{most} of {window}");
+        // On an emulated processor: TCP had sent all it had been given.
+        if held["starved"].as_f64().unwrap() > 0.1 {
+            eprintln!("skipped: the program is too slow here to fill a window of {window} bytes");
+            return;
+        }
         assert!(mean * 100 >= window * 95, "{mean} of {window}");
     }
     let steps: Vec<f64> =

@@ -1,14 +1,14 @@
 """Runs the tests of the kernel driver on every kernel for virtual machines that apt offers.
 
-Usage: python3 crates/kernel/vm/kernels.py [--kernel 6.1]... [--program kernel]... [--no-systemd] [--keep]
+Usage: ./dev kernels [--kernel 6.1]... [--suite bullseye-security]... [--program cellpace/kernel]...
 
 Each kernel boots in QEMU from one image: a small Debian of this machine's release, so that programs
 built here run there, with the test programs in the folders that they have here. A second check boots
 the same Debian three times with systemd: the driver is installed with --persist, is there after a
 restart, and is gone after a removal and another restart.
 
-Prints a table and exits with 1 if something failed, with 2 if a machine did not start or end. Where
-there is no QEMU, or without root, it says so and exits with 0. All files are in a temporary folder.
+Prints a table and exits with 1 if something failed, or a machine did not start or end. Where there is
+no QEMU, no kernel, or no root, it says so and exits with 0. All files are in a temporary folder.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import lzma
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -307,6 +308,8 @@ def main():
     parser.add_argument("--keep", metavar="FOLDER", help="write what the machines said here")
     parser.add_argument("--debian", metavar="FOLDER", help="a Debian that mmdebstrap made, not a new one")
     args = parser.parse_args()
+    # Ends the machine that runs and removes the folder.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     why = obstacle()
     if why:
         say(f"kernels in virtual machines: skipped: {why}")
@@ -320,7 +323,15 @@ def main():
         folder.chmod(0o755)
         kernels = []
         apt = other_suites(args.suite, folder)
-        for series, package in offered(apt).items():
+        packages = offered(apt)
+        if not packages:
+            say("kernels in virtual machines: skipped: apt offers no linux-image-*-cloud-amd64")
+            return 0
+        missing = set(args.kernel or []) - set(packages)
+        if missing:
+            say(f"apt does not offer {', '.join(sorted(missing))}, but {', '.join(packages)}")
+            return 1
+        for series, package in packages.items():
             if not args.kernel or series in args.kernel:
                 say(f"downloading {package}")
                 kernels.append(Kernel(series, package, folder, apt))
