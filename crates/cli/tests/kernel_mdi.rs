@@ -18,6 +18,7 @@ const SERVER: &str = "
 import socket, sys
 listener = socket.create_server(('', 9000))
 listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, sys.argv[1].encode())
+open('listens', 'w').close()
 while True:
     client, _ = listener.accept()
     used = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
@@ -74,8 +75,9 @@ impl Mdi {
         let program = env!("CARGO_BIN_EXE_cellpace");
         let script = format!(
             "ip link set lo up
+            rm -f listens
             python3 server.py {} & server=$!
-            sleep 1
+            while [ ! -e listens ] && kill -0 $server; do sleep 0.05; done
             '{program}' link --quiet --rtt 40ms --json out.json {options} --duration 60s -- \
                 bash -c 'cat </dev/tcp/$CELLPACE_HOST/9000 >came'
             kill $server; wait $server; true",
