@@ -490,7 +490,6 @@ def serve(client):
         while (count := os.sendfile(client.fileno(), file.fileno(), at, 1 << 20)) > 0:
             at += count
     client.close()
-open('listens', 'w').close()
 while True:
     threading.Thread(target=serve, args=(listener.accept()[0],)).start()
 ";
@@ -537,9 +536,8 @@ fn downloads_from(
     let (program, rate) = (env!("CARGO_BIN_EXE_cellpace"), 12 * clients);
     let script = format!(
         "ip link set lo up
-        rm -f listens
         {server} & server=$!
-        while [ ! -e listens ] && kill -0 $server; do sleep 0.05; done
+        while kill -0 $server && ! ss -ltnH | grep -q ':9000 '; do sleep 0.05; done
         (sleep 1; {meanwhile}) & meanwhile=$!
         '{program}' link --quiet {link} --rate {rate}mbit --rtt 40ms --skip 500ms --json out.json -- bash -c \
             'for i in $(seq {clients}); do sha256sum </dev/tcp/$CELLPACE_HOST/9000 & done; wait' >sums

@@ -47,15 +47,15 @@ impl Mdi {
     fn new(cc: &str) -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let mdi =
-            Self { folder: Folder::new(), name: format!("cp_m{:x}_{number}", std::process::id()) };
-        let status = mdi.folder.run("kernel status --json");
+        let folder = Folder::new();
+        let status = folder.run("kernel status --json");
         let status: Value = serde_json::from_str(&status.stdout).unwrap();
         let built = status["built_with_program"] == true;
         if !built || status["mdi_obstacles"] != json!([]) {
             eprintln!("skipped: {} (feature kernel: {built})", status["mdi_obstacles"]);
             return None;
         }
+        let mdi = Self { folder, name: format!("cp_m{:x}_{number}", std::process::id()) };
         let outcome = mdi.kernel(&format!("install --cc {cc}"));
         assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
         Some(mdi)
