@@ -21,6 +21,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -108,9 +109,13 @@ def main():
     results = {}
     wanted = ARGS.only.split(",") if ARGS.only else WAYS
     print(f"{'link':<14}{'way':<11}{'Mbit/s':>8}{'p50 ms':>9}{'p95 ms':>9}   runs")
-    for name, options in links().items():
-        for way in wanted:
-            rows = [WAYS[way](seed)(options, ARGS.seconds) for seed in range(1, ARGS.runs + 1)]
+    cells = [(name, options, way) for name, options in links().items() for way in wanted]
+    with ThreadPoolExecutor(ARGS.at_once) as pool:
+        # Runs of a cell are far apart: what is compared is measured at about the same time.
+        waiting = [[pool.submit(WAYS[way](seed), options, ARGS.seconds) for _, options, way in cells]
+                   for seed in range(1, ARGS.runs + 1)]
+        for (name, _, way), runs in zip(cells, zip(*waiting)):
+            rows = [run.result() for run in runs]
             results.setdefault(name, {})[way] = rows
             rate, half, most = mean(rows)
             runs = " ".join(f"{row[0]:.2f}/{row[1]:.0f}/{row[2]:.0f}" for row in rows)
@@ -130,6 +135,7 @@ if __name__ == "__main__":
     parser.add_argument("out", nargs="?")
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--at-once", type=int, default=1, help="as many runs at a time")
     parser.add_argument("--name", default=NAME, help="of the congestion control")
     parser.add_argument("--only", help="some of the ways, with commas")
     ARGS = parser.parse_args()

@@ -102,12 +102,13 @@ static inline u64 cookie_of(struct file *file)
 static inline u32 number_of(struct task_struct *task)
 {
 	struct task_struct *reader = (void *)bpf_get_current_task();
-	struct pid *pid = task->group_leader->thread_pid;
+	/* As a number, since verifiers before 6.12 add nothing to pointers that they know the type of. */
+	struct pid *pid = BPF_CORE_READ(task, group_leader, thread_pid);
 	u32 level = BPF_CORE_READ(reader, thread_pid, level);
 	const char *numbers = (const char *)__builtin_preserve_access_index(&pid->numbers[0]);
 	int number = 0;
 
-	if (!pid || level > pid->level)
+	if (!pid || level > BPF_CORE_READ(pid, level))
 		return 0;
 	numbers += (u64)level * bpf_core_type_size(struct upid);
 	if (bpf_probe_read_kernel(&number, sizeof(number), numbers + bpf_core_field_offset(struct upid, nr)))

@@ -21,6 +21,13 @@ use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 /// Between two looks at the records.
 const REST: Duration = Duration::from_millis(1);
 
+/// Between two rounds of writing, and of reading: the kernel has the processors meanwhile.
+const ROUND: Duration = Duration::from_micros(100);
+
+/// Windows: more than the loopback device's queue of a thousand packets can take would be lost.
+const PACKETS: [u64; 2] = [2, 4];
+const MSS: u64 = 1448;
+
 /// What the process that receives is started with.
 const RECEIVE: &str = "receive";
 
@@ -42,7 +49,10 @@ fn main() {
         println!("{sockets} sockets instead of {asked}: the limit of descriptors is {most}");
     }
     unshare(CloneFlags::CLONE_NEWNET).unwrap();
-    let script = "ip link set lo mtu 1500 gso_max_segs 1 up";
+    // An acknowledgment for each packet, and no packets in one piece: what is to be tried is not how
+    // fast this machine copies data.
+    let script = "ip link set lo mtu 1500 gso_max_segs 1 up &&
+        ip route change local 127.0.0.0/8 dev lo src 127.0.0.1 table local quickack 1";
     assert!(Command::new("sh").args(["-c", script]).status().unwrap().success());
     install(&Options { name: name.clone(), ..Options::default() }).unwrap();
     let result = thread::spawn({
@@ -70,7 +80,8 @@ fn run(name: &str, count: usize, active: usize, seconds: u64) {
     for _ in 0..count {
         let sender = TcpStream::connect(&address).unwrap();
         let cookie = select_named(&sender, name).unwrap();
-        let control = Control { window: 60_000, limit: None, pacing: None, policy: Policy::Hold };
+        let control =
+            Control { window: PACKETS[0] * MSS, limit: None, pacing: None, policy: Policy::Hold };
         kernel.control(cookie, control).unwrap();
         sender.set_nonblocking(true).unwrap();
         senders.push(sender);
@@ -100,7 +111,7 @@ fn run(name: &str, count: usize, active: usize, seconds: u64) {
             acks += u64::from(record.kind == Kind::Ack);
             // As a controller would: each tenth acknowledgment changes the window.
             if acks % 10 == 0 {
-                changed.push((record.cookie, 50_000 + acks % 20_000));
+                changed.push((record.cookie, PACKETS[acks as usize / 10 % 2] * MSS));
             }
         });
         for (cookie, window) in changed {
@@ -142,11 +153,12 @@ fn run(name: &str, count: usize, active: usize, seconds: u64) {
 }
 
 fn send(senders: &mut [TcpStream], active: usize, stop: &AtomicBool) {
-    let buffer = vec![0u8; 14_480];
+    let buffer = vec![0u8; 65_536];
     while !stop.load(Ordering::Relaxed) {
         for sender in &mut senders[..active] {
             ignore_full(sender.write(&buffer));
         }
+        thread::sleep(ROUND);
     }
 }
 
@@ -174,6 +186,7 @@ fn receive() {
         for receiver in &mut receivers[..numbers[1]] {
             ignore_full(receiver.read(&mut buffer));
         }
+        thread::sleep(ROUND);
     }
 }
 

@@ -33,8 +33,8 @@ DEBIAN = [
     "procps", "gcc", "libc6-dev", "libelf1", "zlib1g", "nginx-light",
 ]
 PROGRAMS = {
-    "cellpace-kernel": ["cellpace_kernel", "driver", "attach", "mdi"],
-    "cellpace": ["kernel", "attach", "kernel_mdi", "run", "link"],
+    "cellpace-kernel": ["cellpace_kernel", "driver", "attach", "mdi", "prompt", "descriptors", "pins"],
+    "cellpace": ["kernel", "kernel_pins", "attach", "kernel_mdi", "run", "link"],
 }
 KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 MINUTE = 60
@@ -317,6 +317,10 @@ def main():
     ACCELERATOR = accelerator()
     say("building the test programs")
     tests, program = build()
+    missing = set(args.program or []) - {test[0] for test in tests}
+    if missing:
+        say(f"no test program {', '.join(sorted(missing))}, but {', '.join(test[0] for test in tests)}")
+        return 1
     tests = [test for test in tests if not args.program or test[0] in args.program]
     with tempfile.TemporaryDirectory(prefix="cellpace-kernels-") as folder:
         folder = Path(folder)
