@@ -10,6 +10,7 @@
 #include "layout.h"
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
+#include "maps.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -123,13 +124,7 @@ struct {
 } announcements SEC(".maps");
 
 /* The kernel driver's own: the loader puts it here. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_CONTROLS);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, u64);
-	__type(value, struct control);
-} controls SEC(".maps");
+struct controls_map controls SEC(".maps");
 
 static inline bool has(const struct ranges *ranges, u16 port)
 {

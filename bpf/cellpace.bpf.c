@@ -13,6 +13,7 @@
 #include "layout.h"
 #include <bpf/bpf_helpers.h>
 #include "alive.h"
+#include "maps.h"
 #include <bpf/bpf_tracing.h>
 
 char _license[] SEC("license") = "GPL";
@@ -20,13 +21,7 @@ char _license[] SEC("license") = "GPL";
 /* Mapped by the loader and by every client. */
 struct shared shared SEC(".data.shared");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_CONTROLS);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, u64);
-	__type(value, struct control);
-} controls SEC(".maps");
+struct controls_map controls SEC(".maps");
 
 struct ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -41,17 +36,7 @@ struct {
 	__array(values, struct ring);
 } rings SEC(".maps");
 
-/*
- * Sockets whose packets leave with PSH, so that their receivers acknowledge each at once, and when
- * the last did, in ns: bpf/prompt.bpf.c writes it.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_CONTROLS);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, u64);
-	__type(value, u64);
-} prompted SEC(".maps");
+struct prompted_map prompted SEC(".maps");
 
 enum mode { MODE_NEW = 0, MODE_CONTROLLED, MODE_SELF };
 

@@ -12,6 +12,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include "alive.h"
+#include "maps.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -43,13 +44,7 @@ enum {
 #define FLAG_PSH 0x08
 
 /* All three are the kernel driver's own: the loader puts them here. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_CONTROLS);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, u64);
-	__type(value, struct control);
-} controls SEC(".maps");
+struct controls_map controls SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -59,13 +54,7 @@ struct {
 	__type(value, struct shared);
 } shared SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_CONTROLS);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, u64);
-	__type(value, u64);
-} prompted SEC(".maps");
+struct prompted_map prompted SEC(".maps");
 
 extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym;
 

@@ -100,9 +100,7 @@ impl Search {
             return Ok(None);
         }
         if self.open.is_none() {
-            let opened = Descriptors::open();
-            self.open =
-                Some(opened.map_err(|error| Hopeless(format!("{error} (needs Linux 5.8)")))?);
+            self.open = Some(Descriptors::open().map_err(|error| Hopeless(error.to_string()))?);
         }
         // It has just been made sure that there is one.
         let Some(open) = &mut self.open else { return Ok(None) };
