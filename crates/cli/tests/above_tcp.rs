@@ -9,7 +9,7 @@ mod program;
 use std::fs;
 use std::process::Command;
 
-use program::Folder;
+use program::{Folder, measured::measured};
 use serde_json::Value;
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/alcc_server.py");
@@ -83,45 +83,55 @@ fn downloads(cc: Option<&str>, clients: u32) -> Seen {
 
 #[test]
 fn a_short_queue_at_nearly_the_throughput_of_plain_tcp() {
-    if !can_run() {
-        return;
-    }
-    let plain = download(None);
-    assert!(plain.mbps > 11.0 && plain.p95_ms > 150.0, "{} ms", plain.p95_ms);
-    for cc in ["copa", "fixed:cwnd=41pkts"] {
-        let ours = download(Some(cc));
-        assert!(ours.mbps > 0.85 * plain.mbps, "{cc}: {} Mbit/s", ours.mbps);
-        assert!(ours.p95_ms < plain.p95_ms / 4.0, "{cc}: {} ms", ours.p95_ms);
-    }
+    measured(|| {
+        if !can_run() {
+            return;
+        }
+        let plain = download(None);
+        assert!(plain.mbps > 11.0 && plain.p95_ms > 150.0, "{} ms", plain.p95_ms);
+        for cc in ["copa", "fixed:cwnd=41pkts"] {
+            let ours = download(Some(cc));
+            assert!(ours.mbps > 0.85 * plain.mbps, "{cc}: {} Mbit/s", ours.mbps);
+            assert!(ours.p95_ms < plain.p95_ms / 4.0, "{cc}: {} ms", ours.p95_ms);
+        }
+    });
 }
 
 #[test]
 fn alcc_t8_alcc_t13_a_static_window_steers_tcp_and_its_rtt_is_the_paths() {
-    if !can_run() {
-        return;
-    }
-    // 20 packets a round trip of 40 ms: half the link, and no queue.
-    let half = download(Some("fixed:cwnd=20pkts"));
-    let expected = 20.0 * 1500.0 * 8.0 / 0.041e6;
-    assert!((half.mbps / expected - 1.0).abs() < 0.05, "{} of {expected} Mbit/s", half.mbps);
-    assert!(half.median_ms < 5.0, "{} ms", half.median_ms);
-    // T13: what waits in the program's socket and before the gate is not in the RTT.
-    let rtt = half.rtt_ms.unwrap();
-    assert!((40.0..45.0).contains(&rtt), "{rtt} ms");
-    // Twice the path's 41: another 41 packets stand in the queue, a millisecond each.
-    let double = download(Some("fixed:cwnd=83pkts"));
-    assert!(double.mbps > 11.5, "{} Mbit/s", double.mbps);
-    assert!((35.0..50.0).contains(&double.median_ms), "{} ms", double.median_ms);
+    measured(|| {
+        if !can_run() {
+            return;
+        }
+        // 20 packets a round trip of 40 ms: half the link, and no queue.
+        let half = download(Some("fixed:cwnd=20pkts"));
+        let expected = 20.0 * 1500.0 * 8.0 / 0.041e6;
+        assert!((half.mbps / expected - 1.0).abs() < 0.05, "{} of {expected} Mbit/s", half.mbps);
+        assert!(half.median_ms < 5.0, "{} ms", half.median_ms);
+        // T13: what waits in the program's socket and before the gate is not in the RTT.
+        let rtt = half.rtt_ms.unwrap();
+        assert!((40.0..45.0).contains(&rtt), "{rtt} ms");
+        // Twice the path's 41: another 41 packets stand in the queue, a millisecond each.
+        let double = download(Some("fixed:cwnd=83pkts"));
+        assert!(double.mbps > 11.5, "{} Mbit/s", double.mbps);
+        assert!((35.0..50.0).contains(&double.median_ms), "{} ms", double.median_ms);
+    });
 }
 
 #[test]
 fn flows_that_share_a_window_keep_the_queue_of_one() {
-    if !can_run() {
-        return;
-    }
-    let shared = downloads(Some("fixed:cwnd=41pkts --share"), 4);
-    assert!(shared.mbps > 0.85 * 12.0, "{} Mbit/s", shared.mbps);
-    assert!(shared.median_ms < 10.0, "{} ms", shared.median_ms);
-    let own = downloads(Some("fixed:cwnd=41pkts"), 4);
-    assert!(own.median_ms > 80.0, "four windows where there is room for one: {}", own.median_ms);
+    measured(|| {
+        if !can_run() {
+            return;
+        }
+        let shared = downloads(Some("fixed:cwnd=41pkts --share"), 4);
+        assert!(shared.mbps > 0.85 * 12.0, "{} Mbit/s", shared.mbps);
+        assert!(shared.median_ms < 10.0, "{} ms", shared.median_ms);
+        let own = downloads(Some("fixed:cwnd=41pkts"), 4);
+        assert!(
+            own.median_ms > 80.0,
+            "four windows where there is room for one: {}",
+            own.median_ms
+        );
+    });
 }

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cellpace_kernel::remove;
-use program::Folder;
+use program::{Folder, measured::measured};
 use serde_json::Value;
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/guinea/server.c");
@@ -186,18 +186,23 @@ fn sha256(path: &Path) -> String {
 
 #[test]
 fn a_static_window_keeps_the_queue_of_a_static_program_short() {
-    let Some(place) = Place::new(20_000_000) else { return };
-    let (mbps, _, p95) = place.download("--cc fixed:cwnd=41pkts", NAMED);
-    assert!(mbps > 10.5, "{mbps} Mbit/s");
-    assert!(p95 < 10.0, "{p95} ms");
-    let [flow] = &place.flows()[..] else { panic!("one connection: {:?}", place.flows()) };
-    assert_eq!((&flow["schema"], &flow["direction"]), (&"cellpace.attach/1".into(), &"in".into()));
-    assert_eq!(flow["outcome"], "finished", "{flow}");
-    assert!(flow["local"].as_str().unwrap().ends_with(":9000"), "{flow}");
-    assert!(flow["acked_bytes"].as_u64().unwrap() >= 20_000_000, "{flow}");
-    assert!((40.0..55.0).contains(&flow["rtt_ms"].as_f64().unwrap()), "{flow}");
-    assert_eq!(flow["pushes"], 0, "acks make room in a window: {flow}");
-    assert!(place.text("said.txt").contains("flow 1: "));
+    measured(|| {
+        let Some(place) = Place::new(20_000_000) else { return };
+        let (mbps, _, p95) = place.download("--cc fixed:cwnd=41pkts", NAMED);
+        assert!(mbps > 10.5, "{mbps} Mbit/s");
+        assert!(p95 < 10.0, "{p95} ms");
+        let [flow] = &place.flows()[..] else { panic!("one connection: {:?}", place.flows()) };
+        assert_eq!(
+            (&flow["schema"], &flow["direction"]),
+            (&"cellpace.attach/1".into(), &"in".into())
+        );
+        assert_eq!(flow["outcome"], "finished", "{flow}");
+        assert!(flow["local"].as_str().unwrap().ends_with(":9000"), "{flow}");
+        assert!(flow["acked_bytes"].as_u64().unwrap() >= 20_000_000, "{flow}");
+        assert!((40.0..55.0).contains(&flow["rtt_ms"].as_f64().unwrap()), "{flow}");
+        assert_eq!(flow["pushes"], 0, "acks make room in a window: {flow}");
+        assert!(place.text("said.txt").contains("flow 1: "));
+    });
 }
 
 /// A second of nothing in each five.
@@ -224,12 +229,14 @@ fn download_over_outages(place: &Place, by: &str) -> (Value, String) {
 
 #[test]
 fn a_budget_is_pushed_out_by_the_descriptor_of_a_child() {
-    let Some(place) = Place::new(10_000_000) else { return };
-    let (flow, said) = download_over_outages(&place, "");
-    // Verus gives some budget every 5 ms.
-    let pushes = flow["pushes"].as_u64().unwrap();
-    assert!(pushes > 100, "{flow}");
-    assert!(!said.contains("not pushed"), "{said}");
+    measured(|| {
+        let Some(place) = Place::new(10_000_000) else { return };
+        let (flow, said) = download_over_outages(&place, "");
+        // Verus gives some budget every 5 ms.
+        let pushes = flow["pushes"].as_u64().unwrap();
+        assert!(pushes > 100, "{flow}");
+        assert!(!said.contains("not pushed"), "{said}");
+    });
 }
 
 #[test]
@@ -243,45 +250,53 @@ fn a_budget_goes_by_acks_where_descriptors_cannot_be_borrowed_and_that_is_said_o
 
 #[test]
 fn a_connection_is_found_among_idle_ones() {
-    let Some(mut place) = Place::new(10_000_000) else { return };
-    place.server = "IDLE=2000";
-    let (flow, said) = download_over_outages(&place, "");
-    assert!(flow["pushes"].as_u64().unwrap() > 100, "{flow}{said}");
-    // Nanoseconds on a core come first; kernels without CONFIG_SCHED_INFO do not tell.
-    let figures = place.text("find.txt");
-    println!("{}: searching took {} ns of a core", place.server, figures.trim());
+    measured(|| {
+        let Some(mut place) = Place::new(10_000_000) else { return };
+        place.server = "IDLE=2000";
+        let (flow, said) = download_over_outages(&place, "");
+        assert!(flow["pushes"].as_u64().unwrap() > 100, "{flow}{said}");
+        // Nanoseconds on a core come first; kernels without CONFIG_SCHED_INFO do not tell.
+        let figures = place.text("find.txt");
+        println!("{}: searching took {} ns of a core", place.server, figures.trim());
+    });
 }
 
 #[test]
 fn a_connection_that_moves_is_found_again() {
-    let Some(mut place) = Place::new(20_000_000) else { return };
-    // Two thirds of a second each, or with an outage 1.7 s, in which Verus gives 340 budgets at most.
-    place.server = "MOVE=1000000";
-    let (flow, said) = download_over_outages(&place, "");
-    assert!(flow["pushes"].as_u64().unwrap() > 500, "{flow}{said}");
+    measured(|| {
+        let Some(mut place) = Place::new(20_000_000) else { return };
+        // Two thirds of a second each, or with an outage 1.7 s, in which Verus gives 340 budgets at most.
+        place.server = "MOVE=1000000";
+        let (flow, said) = download_over_outages(&place, "");
+        assert!(flow["pushes"].as_u64().unwrap() > 500, "{flow}{said}");
+    });
 }
 
 #[test]
 fn verus_steers_a_static_program_as_it_does_in_the_simulator() {
-    let Some(place) = Place::new(20_000_000) else { return };
-    let (mbps, median, p95) = place.download("--cc verus", NAMED);
-    let model = place.folder.first_run(
-        "compare --trace constant:12mbit --rtt 40ms --cc verus --duration 14s --skip 1s",
-    );
-    let figure = |name: &str| program::number(&model, name);
-    let (delay, tail) = (figure("/queue_delay_ms/p50"), figure("/queue_delay_ms/p95"));
-    assert!(mbps > 0.9 * figure("/throughput_mbps"), "{mbps} Mbit/s");
-    assert!((0.6 * delay..1.6 * delay).contains(&median), "{median} ms, simulated {delay} ms");
-    assert!(p95 < 1.6 * tail, "{p95} ms, simulated {tail} ms");
-    assert_eq!(place.flows()[0]["outcome"], "finished");
+    measured(|| {
+        let Some(place) = Place::new(20_000_000) else { return };
+        let (mbps, median, p95) = place.download("--cc verus", NAMED);
+        let model = place.folder.first_run(
+            "compare --trace constant:12mbit --rtt 40ms --cc verus --duration 14s --skip 1s",
+        );
+        let figure = |name: &str| program::number(&model, name);
+        let (delay, tail) = (figure("/queue_delay_ms/p50"), figure("/queue_delay_ms/p95"));
+        assert!(mbps > 0.9 * figure("/throughput_mbps"), "{mbps} Mbit/s");
+        assert!((0.6 * delay..1.6 * delay).contains(&median), "{median} ms, simulated {delay} ms");
+        assert!(p95 < 1.6 * tail, "{p95} ms, simulated {tail} ms");
+        assert_eq!(place.flows()[0]["outcome"], "finished");
+    });
 }
 
 #[test]
 fn ports_that_are_not_named_stay_plain() {
-    let Some(place) = Place::new(12_000_000) else { return };
-    let (mbps, _, p95) = place.download("--cc fixed:cwnd=41pkts", PLAIN);
-    assert!(mbps > 10.5 && p95 > 150.0, "plain TCP: {mbps} Mbit/s, {p95} ms");
-    assert_eq!(place.flows(), [] as [Value; 0]);
+    measured(|| {
+        let Some(place) = Place::new(12_000_000) else { return };
+        let (mbps, _, p95) = place.download("--cc fixed:cwnd=41pkts", PLAIN);
+        assert!(mbps > 10.5 && p95 > 150.0, "plain TCP: {mbps} Mbit/s, {p95} ms");
+        assert_eq!(place.flows(), [] as [Value; 0]);
+    });
 }
 
 #[test]

@@ -9,7 +9,7 @@ mod program;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use program::{Folder, Outcome};
+use program::{Folder, Outcome, measured::measured};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -108,38 +108,46 @@ impl Drop for Mdi {
 
 #[test]
 fn a_download_without_any_process_keeps_the_queue_short() {
-    let Some(mdi) = Mdi::new("mdi") else { return };
-    let seen = mdi.download(7, "--rate 12mbit");
-    assert!(seen.whole);
-    // A random walk: mostly 11.7, and once in a while it falls down and has to climb again.
-    assert!(seen.mbps > 8.0, "{} Mbit/s", seen.mbps);
-    // Cubic fills the 2 MB of the queue: above a second.
-    assert!(seen.p95_ms < 150.0, "{} ms", seen.p95_ms);
+    measured(|| {
+        let Some(mdi) = Mdi::new("mdi") else { return };
+        let seen = mdi.download(7, "--rate 12mbit");
+        assert!(seen.whole);
+        // A random walk: mostly 11.7, and once in a while it falls down and has to climb again.
+        assert!(seen.mbps > 8.0, "{} Mbit/s", seen.mbps);
+        // Cubic fills the 2 MB of the queue: above a second.
+        assert!(seen.p95_ms < 150.0, "{} ms", seen.p95_ms);
+    });
 }
 
 #[test]
 fn a_download_under_loss_completes() {
-    let Some(mdi) = Mdi::new("mdi") else { return };
-    let seen = mdi.download(5, "--rate 12mbit --loss 2%");
-    assert!(seen.whole);
-    // Cubic gets 2 Mbit/s here.
-    assert!(seen.mbps > 3.5, "{} Mbit/s", seen.mbps);
+    measured(|| {
+        let Some(mdi) = Mdi::new("mdi") else { return };
+        let seen = mdi.download(5, "--rate 12mbit --loss 2%");
+        assert!(seen.whole);
+        // Cubic gets 2 Mbit/s here.
+        assert!(seen.mbps > 3.5, "{} Mbit/s", seen.mbps);
+    });
 }
 
 #[test]
 fn with_a_slow_start_the_window_grows_and_the_walk_takes_over() {
-    let Some(mdi) = Mdi::new("mdi:start=slow") else { return };
-    let seen = mdi.download(7, "--rate 12mbit");
-    assert!(seen.whole);
-    assert!(seen.mbps > 9.0, "{} Mbit/s", seen.mbps);
+    measured(|| {
+        let Some(mdi) = Mdi::new("mdi:start=slow") else { return };
+        let seen = mdi.download(7, "--rate 12mbit");
+        assert!(seen.whole);
+        assert!(seen.mbps > 9.0, "{} Mbit/s", seen.mbps);
+    });
 }
 
 #[test]
 fn outages_are_survived() {
-    let Some(mdi) = Mdi::new("mdi") else { return };
-    let seen = mdi.download(3, "--trace onoff:6mbit,on=1s,off=1s");
-    assert!(seen.whole);
-    assert!(seen.mbps > 1.5, "{} Mbit/s", seen.mbps);
+    measured(|| {
+        let Some(mdi) = Mdi::new("mdi") else { return };
+        let seen = mdi.download(3, "--trace onoff:6mbit,on=1s,off=1s");
+        assert!(seen.whole);
+        assert!(seen.mbps > 1.5, "{} Mbit/s", seen.mbps);
+    });
 }
 
 #[test]

@@ -370,6 +370,10 @@ fn controllers_do_with_real_packets_what_they_do_in_the_simulator() {
     let case = |cc: &str| Case { cc: cc.into(), trace: "constant:12mbit".into(), seconds: 10 };
     let rows = run_all(&["verus:r=2", "copa", "cubic"].map(case), 3, 3);
     for row in rows {
+        if row.is_disturbed() {
+            eprintln!("not judged, since the machine was too busy each time: {}", row.line());
+            continue;
+        }
         assert_ne!(row.verdict, Verdict::Differs, "{}", row.line());
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use cellpace_path::TraceSpec;
 use cellpace_path::schedule::{Trace, TraceFiles};
 use cellpace_probe::ks_distance;
-use program::Folder;
+use program::{Folder, measured::measured};
 use serde_json::Value;
 
 /// Ends the far side with the test.
@@ -102,43 +102,45 @@ fn window_of<'a>(link: &'a [u32], recorded: &[u32]) -> &'a [u32] {
 
 #[test]
 fn the_trace_recorded_of_an_emulated_link_is_the_links() {
-    let folder = Folder::new();
-    if !can_link(&folder) {
-        eprintln!("skipped: `cellpace link` does not exist or is not permitted here");
-        return;
-    }
-    let cellpace = env!("CARGO_BIN_EXE_cellpace");
-    let far = format!("{cellpace} probe --listen 0.0.0.0:15263");
-    let inside = format!(
-        "sleep 0.3; exec {cellpace} probe $CELLPACE_HOST:15263 --saturate --duration 8s \
+    measured(|| {
+        let folder = Folder::new();
+        if !can_link(&folder) {
+            eprintln!("skipped: `cellpace link` does not exist or is not permitted here");
+            return;
+        }
+        let cellpace = env!("CARGO_BIN_EXE_cellpace");
+        let far = format!("{cellpace} probe --listen 0.0.0.0:15263");
+        let inside = format!(
+            "sleep 0.3; exec {cellpace} probe $CELLPACE_HOST:15263 --saturate --duration 8s \
          --queue-delay 300ms..1s --trace-out recorded.trace --json recorded.json"
-    );
-    let outcome = folder.run_args([
-        "link",
-        "--trace",
-        "lte-driving",
-        "--seed",
-        "3",
-        "--queue",
-        "infinite",
-        "-q",
-        "--far",
-        &far,
-        "--",
-        "sh",
-        "-c",
-        &inside,
-    ]);
-    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
-    let document: Value = serde_json::from_slice(&folder.read("recorded.json")).unwrap();
-    let idle = document["down"]["trace"]["idle_share"].as_f64().unwrap();
-    assert!(idle < 0.01, "{idle}");
-    let recorded = Trace::read("recorded", folder.read("recorded.trace").as_slice()).unwrap();
-    let link = opportunities_of("lte-driving", 3, 30_000);
-    let expected = window_of(&link, recorded.millis());
-    let (count, right) = (recorded.millis().len() as f64, expected.len() as f64);
-    let distance = ks_distance(&gaps(recorded.millis()), &gaps(expected));
-    println!("{count} of {right}, distance {distance:.4}");
-    assert!((count / right - 1.0).abs() < 0.01, "{count} of {right}");
-    assert!(distance < 0.05, "{distance}");
+        );
+        let outcome = folder.run_args([
+            "link",
+            "--trace",
+            "lte-driving",
+            "--seed",
+            "3",
+            "--queue",
+            "infinite",
+            "-q",
+            "--far",
+            &far,
+            "--",
+            "sh",
+            "-c",
+            &inside,
+        ]);
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        let document: Value = serde_json::from_slice(&folder.read("recorded.json")).unwrap();
+        let idle = document["down"]["trace"]["idle_share"].as_f64().unwrap();
+        assert!(idle < 0.01, "{idle}");
+        let recorded = Trace::read("recorded", folder.read("recorded.trace").as_slice()).unwrap();
+        let link = opportunities_of("lte-driving", 3, 30_000);
+        let expected = window_of(&link, recorded.millis());
+        let (count, right) = (recorded.millis().len() as f64, expected.len() as f64);
+        let distance = ks_distance(&gaps(recorded.millis()), &gaps(expected));
+        println!("{count} of {right}, distance {distance:.4}");
+        assert!((count / right - 1.0).abs() < 0.01, "{count} of {right}");
+        assert!(distance < 0.05, "{distance}");
+    });
 }

@@ -45,7 +45,7 @@ fn found(descriptors: &mut Descriptors, cookies: &[u64], expected: &[Place]) {
     let key = |place: &Place| (place.pid, place.descriptor);
     let mut expected = expected.to_vec();
     expected.sort_by_key(key);
-    let end = Instant::now() + Duration::from_secs(5);
+    let end = Instant::now() + Duration::from_secs(20);
     loop {
         let mut found = descriptors.find(cookies).unwrap();
         found.sort_by_key(key);

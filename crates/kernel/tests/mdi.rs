@@ -3,6 +3,9 @@
 #![cfg(all(target_os = "linux", feature = "install"))]
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../cli/tests/program/measured.rs"]
+mod measured;
+
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -17,6 +20,7 @@ use cellpace_mdi::{
     About, Axis, Cell, Counts, Flat, Model, Part, States, VectorEvent, VectorStep, test_vector,
 };
 use libbpf_rs::ErrorKind;
+use measured::measured;
 use nix::sched::{CloneFlags, unshare};
 use sha2::{Digest, Sha256};
 
@@ -265,32 +269,34 @@ fn small_packets() {
 
 #[test]
 fn a_window_that_nobody_uses_does_not_grow() {
-    let name = format!("cp_mdk{}", std::process::id() % 100_000);
-    // Its one window is twice the one before, at every delay.
-    let axis = |axis, min, max, step| Axis::new(axis, min, max, step).unwrap();
-    let (d, w) = (axis("delay", 0, 3000, 3000), axis("window", 0, 100_000, 100_000));
-    let states = States::Levels(cellpace_mdi::Levels { d, w });
-    let cells = (0..4).flat_map(|from| [1, 3].map(|to| Cell { from, to, count: 1 })).collect();
-    let part = Part { users: 1, samples: 9, counts: Counts::from_cells(cells) };
-    let about = About { epoch_us: 5000, ..About::default() };
-    let file = Model { about, states, parts: vec![part] }.to_bytes();
-    let settings = Settings { name: name.clone(), ..Settings::new(flat("mdi:model=-", &file)) };
-    let Some(loaded) = permitted(Loaded::load(&settings, false)) else { return };
-    let link = loaded.register().unwrap();
-    small_packets();
-    let (mut socket, reader) = connection(&name).unwrap();
-    socket.set_nodelay(true).unwrap();
-    for _ in 0..100 {
-        socket.write_all(&[7; 100]).unwrap();
-        thread::sleep(Duration::from_millis(6));
-    }
-    let unused = cwnd(&socket);
-    assert!((2..=20).contains(&unused), "{unused} packets");
-    for _ in 0..50 {
-        socket.write_all(&megabyte(1)).unwrap();
-    }
-    assert!(cwnd(&socket) > unused, "{} packets", cwnd(&socket));
-    socket.shutdown(Shutdown::Write).unwrap();
-    reader.join().unwrap();
-    drop(link);
+    measured(|| {
+        let name = format!("cp_mdk{}", std::process::id() % 100_000);
+        // Its one window is twice the one before, at every delay.
+        let axis = |axis, min, max, step| Axis::new(axis, min, max, step).unwrap();
+        let (d, w) = (axis("delay", 0, 3000, 3000), axis("window", 0, 100_000, 100_000));
+        let states = States::Levels(cellpace_mdi::Levels { d, w });
+        let cells = (0..4).flat_map(|from| [1, 3].map(|to| Cell { from, to, count: 1 })).collect();
+        let part = Part { users: 1, samples: 9, counts: Counts::from_cells(cells) };
+        let about = About { epoch_us: 5000, ..About::default() };
+        let file = Model { about, states, parts: vec![part] }.to_bytes();
+        let settings = Settings { name: name.clone(), ..Settings::new(flat("mdi:model=-", &file)) };
+        let Some(loaded) = permitted(Loaded::load(&settings, false)) else { return };
+        let link = loaded.register().unwrap();
+        small_packets();
+        let (mut socket, reader) = connection(&name).unwrap();
+        socket.set_nodelay(true).unwrap();
+        for _ in 0..100 {
+            socket.write_all(&[7; 100]).unwrap();
+            thread::sleep(Duration::from_millis(6));
+        }
+        let unused = cwnd(&socket);
+        assert!((2..=20).contains(&unused), "{unused} packets");
+        for _ in 0..50 {
+            socket.write_all(&megabyte(1)).unwrap();
+        }
+        assert!(cwnd(&socket) > unused, "{} packets", cwnd(&socket));
+        socket.shutdown(Shutdown::Write).unwrap();
+        reader.join().unwrap();
+        drop(link);
+    });
 }

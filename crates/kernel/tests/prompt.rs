@@ -4,6 +4,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../cli/tests/program/measured.rs"]
+mod measured;
+
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -18,6 +21,7 @@ use cellpace_kernel::install::{Done, InstallError, Options, install};
 use cellpace_kernel::{
     Control, Kernel, Policy, PromptAcks, installed, pins, push, remove, select_named,
 };
+use measured::measured;
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::socket::{setsockopt, sockopt};
 
@@ -175,7 +179,7 @@ impl Reader {
 }
 
 fn eventually<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + Duration::from_secs(5);
+    let end = Instant::now() + Duration::from_secs(20);
     loop {
         if let Some(found) = attempt() {
             return found;
@@ -379,56 +383,60 @@ fn with_extension_header(socket: &TcpStream) {
 
 #[test]
 fn segments_under_control_carry_psh_and_right_sums_and_others_are_left_alone() {
-    let Some(driver) = Driver::named() else { return };
-    let networks = Networks::new();
-    let (v4, v6, held) = (("10.1.0.2:0", "vb"), ("[fd01::2]:0", "vb"), Some(Policy::Hold));
-    let under = |place, policy| sent(&networks, &driver, place, policy, |_| {});
-    let extended = || sent(&networks, &driver, v6, held, with_extension_header);
-    driver.install(&["va"]).unwrap();
-    // Four segments leave in one piece, of which only the last has it, and TCP sets it by itself.
-    ip("link set va gso_max_segs 4");
-    for segments in [under(v4, held), under(v6, held), extended()] {
-        let share = pushed(&segments);
-        assert!((0.24..0.9).contains(&share), "{share}");
-    }
-    ip("link set va gso_max_segs 1");
-    for segments in [under(v4, held), under(v6, held), extended()] {
-        assert!(pushed(&segments) == 1.0, "{}", pushed(&segments));
-    }
-    for place in [v4, v6] {
-        for policy in [None, Some(Policy::Follow)] {
-            let share = pushed(&under(place, policy));
-            assert!(share < 0.5, "{place:?} {policy:?}: {share}");
+    measured(|| {
+        let Some(driver) = Driver::named() else { return };
+        let networks = Networks::new();
+        let (v4, v6, held) = (("10.1.0.2:0", "vb"), ("[fd01::2]:0", "vb"), Some(Policy::Hold));
+        let under = |place, policy| sent(&networks, &driver, place, policy, |_| {});
+        let extended = || sent(&networks, &driver, v6, held, with_extension_header);
+        driver.install(&["va"]).unwrap();
+        // Four segments leave in one piece, of which only the last has it, and TCP sets it by itself.
+        ip("link set va gso_max_segs 4");
+        for segments in [under(v4, held), under(v6, held), extended()] {
+            let share = pushed(&segments);
+            assert!((0.24..0.9).contains(&share), "{share}");
         }
-    }
-    // And no more.
-    assert!(driver.install(&[]).unwrap().was_there);
-    let share = pushed(&under(v4, held));
-    assert!(share < 0.5, "{share}");
+        ip("link set va gso_max_segs 1");
+        for segments in [under(v4, held), under(v6, held), extended()] {
+            assert!(pushed(&segments) == 1.0, "{}", pushed(&segments));
+        }
+        for place in [v4, v6] {
+            for policy in [None, Some(Policy::Follow)] {
+                let share = pushed(&under(place, policy));
+                assert!(share < 0.5, "{place:?} {policy:?}: {share}");
+            }
+        }
+        // And no more.
+        assert!(driver.install(&[]).unwrap().was_there);
+        let share = pushed(&under(v4, held));
+        assert!(share < 0.5, "{share}");
+    });
 }
 
 #[test]
 fn on_the_device_below_another_sums_are_there_already_and_stay_right() {
-    let Some(driver) = Driver::named() else { return };
-    let networks = Networks::new();
-    ip("link add link va name va.m type macvlan mode bridge");
-    ip("link set va.m gso_max_segs 1");
-    ip("address add 10.5.0.1/24 dev va.m");
-    ip("address add fd05::1/64 dev va.m nodad");
-    ip("link set va.m up");
-    networks.in_far(|| {
-        ip("address add 10.5.0.2/24 dev vb");
-        ip("address add fd05::2/64 dev vb nodad");
-    });
-    for devices in [&["va"][..], &["va.m"], &["va", "va.m"]] {
-        driver.install(devices).unwrap();
-        let names: Vec<_> = devices.iter().map(|device| (device.to_string(), true)).collect();
-        assert_eq!(driver.devices(), names);
-        for place in [("10.5.0.2:0", "vb"), ("[fd05::2]:0", "vb")] {
-            let segments = sent(&networks, &driver, place, Some(Policy::Hold), |_| {});
-            assert!(pushed(&segments) == 1.0, "{devices:?} {place:?}: {}", pushed(&segments));
+    measured(|| {
+        let Some(driver) = Driver::named() else { return };
+        let networks = Networks::new();
+        ip("link add link va name va.m type macvlan mode bridge");
+        ip("link set va.m gso_max_segs 1");
+        ip("address add 10.5.0.1/24 dev va.m");
+        ip("address add fd05::1/64 dev va.m nodad");
+        ip("link set va.m up");
+        networks.in_far(|| {
+            ip("address add 10.5.0.2/24 dev vb");
+            ip("address add fd05::2/64 dev vb nodad");
+        });
+        for devices in [&["va"][..], &["va.m"], &["va", "va.m"]] {
+            driver.install(devices).unwrap();
+            let names: Vec<_> = devices.iter().map(|device| (device.to_string(), true)).collect();
+            assert_eq!(driver.devices(), names);
+            for place in [("10.5.0.2:0", "vb"), ("[fd05::2]:0", "vb")] {
+                let segments = sent(&networks, &driver, place, Some(Policy::Hold), |_| {});
+                assert!(pushed(&segments) == 1.0, "{devices:?} {place:?}: {}", pushed(&segments));
+            }
         }
-    }
+    });
 }
 
 #[test]
@@ -467,76 +475,80 @@ fn a_tag_of_vlan_is_no_obstacle() {
 
 #[test]
 fn a_lone_packet_is_acknowledged_at_once() {
-    let Some(driver) = Driver::named() else { return };
-    let networks = Networks::new();
-    driver.install(&[]).unwrap();
-    let (sender, reader) = networks.connection("10.1.0.2:0");
-    let cookie = select_named(&sender, &driver.0).unwrap();
-    let mut kernel = Kernel::open_named(&driver.0).unwrap();
-    // Nothing more may leave, but for one packet when nothing is on its way.
-    kernel.control(cookie, control(Some(1), Policy::Hold)).unwrap();
-    let mut other = sender.try_clone().unwrap();
-    let writer = thread::spawn(move || {
-        // Until the receiver is gone.
-        while other.write_all(&[7; 1 << 16]).is_ok() {}
+    measured(|| {
+        let Some(driver) = Driver::named() else { return };
+        let networks = Networks::new();
+        driver.install(&[]).unwrap();
+        let (sender, reader) = networks.connection("10.1.0.2:0");
+        let cookie = select_named(&sender, &driver.0).unwrap();
+        let mut kernel = Kernel::open_named(&driver.0).unwrap();
+        // Nothing more may leave, but for one packet when nothing is on its way.
+        kernel.control(cookie, control(Some(1), Policy::Hold)).unwrap();
+        let mut other = sender.try_clone().unwrap();
+        let writer = thread::spawn(move || {
+            // Until the receiver is gone.
+            while other.write_all(&[7; 1 << 16]).is_ok() {}
+        });
+        let mut packets_in = |time: Duration| {
+            let (end, before) = (Instant::now() + time, reader.bytes.load(Ordering::Relaxed));
+            while Instant::now() < end {
+                kernel.beat().unwrap();
+                kernel.drain(usize::MAX, drop);
+                thread::sleep(Duration::from_millis(1));
+            }
+            (reader.bytes.load(Ordering::Relaxed) - before) / 1448
+        };
+        // A receiver delays no ack of the first packets.
+        packets_in(Duration::from_millis(1500));
+        let delayed = packets_in(Duration::from_secs(1));
+        driver.install(&["va"]).unwrap();
+        packets_in(Duration::from_millis(100));
+        let prompt = packets_in(Duration::from_secs(1));
+        println!("{delayed} packets a second, and {prompt} with prompt acknowledgments");
+        assert!((5..50).contains(&delayed), "{delayed}");
+        assert!(prompt > 10 * delayed, "{prompt} and {delayed}");
+        sender.shutdown(Shutdown::Both).unwrap();
+        writer.join().unwrap();
+        // What waits may leave.
+        kernel.control(cookie, control(None, Policy::Hold)).unwrap();
+        push(&sender).unwrap();
+        drop(sender);
+        kernel.beat().unwrap();
+        reader.end();
     });
-    let mut packets_in = |time: Duration| {
-        let (end, before) = (Instant::now() + time, reader.bytes.load(Ordering::Relaxed));
-        while Instant::now() < end {
-            kernel.beat().unwrap();
-            kernel.drain(usize::MAX, drop);
-            thread::sleep(Duration::from_millis(1));
-        }
-        (reader.bytes.load(Ordering::Relaxed) - before) / 1448
-    };
-    // A receiver delays no ack of the first packets.
-    packets_in(Duration::from_millis(1500));
-    let delayed = packets_in(Duration::from_secs(1));
-    driver.install(&["va"]).unwrap();
-    packets_in(Duration::from_millis(100));
-    let prompt = packets_in(Duration::from_secs(1));
-    println!("{delayed} packets a second, and {prompt} with prompt acknowledgments");
-    assert!((5..50).contains(&delayed), "{delayed}");
-    assert!(prompt > 10 * delayed, "{prompt} and {delayed}");
-    sender.shutdown(Shutdown::Both).unwrap();
-    writer.join().unwrap();
-    // What waits may leave.
-    kernel.control(cookie, control(None, Policy::Hold)).unwrap();
-    push(&sender).unwrap();
-    drop(sender);
-    kernel.beat().unwrap();
-    reader.end();
 }
 
 #[test]
 fn few_packets_may_be_an_odd_number_while_each_is_acknowledged() {
-    let Some(driver) = Driver::named() else { return };
-    let networks = Networks::new();
-    driver.install(&["va"]).unwrap();
-    let (sender, reader) = networks.connection("10.1.0.2:0");
-    let cookie = select_named(&sender, &driver.0).unwrap();
-    let mut kernel = Kernel::open_named(&driver.0).unwrap();
-    let mut other = sender.try_clone().unwrap();
-    let writer = thread::spawn(move || while other.write_all(&[7; 1 << 16]).is_ok() {});
-    let mut window = |packets: u64| {
-        let window = packets * 1448;
-        kernel.control(cookie, Control { window, ..control(None, Policy::Hold) }).unwrap();
-        let (end, mut last) = (Instant::now() + Duration::from_millis(1500), 0);
-        while Instant::now() < end {
-            kernel.beat().unwrap();
-            kernel.drain(usize::MAX, |record| last = record.cwnd);
-            thread::sleep(Duration::from_millis(1));
-        }
-        last
-    };
-    assert_eq!([window(4), window(5), window(3)], [4, 5, 3]);
-    // A second after the last packet that was marked.
-    driver.install(&[]).unwrap();
-    assert_eq!([window(4), window(5), window(3)], [4, 4, 4]);
-    sender.shutdown(Shutdown::Both).unwrap();
-    writer.join().unwrap();
-    drop(sender);
-    reader.end();
+    measured(|| {
+        let Some(driver) = Driver::named() else { return };
+        let networks = Networks::new();
+        driver.install(&["va"]).unwrap();
+        let (sender, reader) = networks.connection("10.1.0.2:0");
+        let cookie = select_named(&sender, &driver.0).unwrap();
+        let mut kernel = Kernel::open_named(&driver.0).unwrap();
+        let mut other = sender.try_clone().unwrap();
+        let writer = thread::spawn(move || while other.write_all(&[7; 1 << 16]).is_ok() {});
+        let mut window = |packets: u64| {
+            let window = packets * 1448;
+            kernel.control(cookie, Control { window, ..control(None, Policy::Hold) }).unwrap();
+            let (end, mut last) = (Instant::now() + Duration::from_millis(1500), 0);
+            while Instant::now() < end {
+                kernel.beat().unwrap();
+                kernel.drain(usize::MAX, |record| last = record.cwnd);
+                thread::sleep(Duration::from_millis(1));
+            }
+            last
+        };
+        assert_eq!([window(4), window(5), window(3)], [4, 5, 3]);
+        // A second after the last packet that was marked.
+        driver.install(&[]).unwrap();
+        assert_eq!([window(4), window(5), window(3)], [4, 4, 4]);
+        sender.shutdown(Shutdown::Both).unwrap();
+        writer.join().unwrap();
+        drop(sender);
+        reader.end();
+    });
 }
 
 #[test]

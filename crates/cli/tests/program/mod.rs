@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each file of tests uses a part")]
 #![allow(clippy::unwrap_used)]
 
+pub(crate) mod measured;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -185,7 +187,7 @@ pub(crate) fn keys(value: &Value) -> Vec<&str> {
 pub(crate) fn eventually(what: &str, is_so: impl Fn() -> bool) {
     let started = Instant::now();
     while !is_so() {
-        assert!(started.elapsed() < Duration::from_secs(10), "never {what}");
+        assert!(started.elapsed() < Duration::from_secs(30), "never {what}");
         sleep(Duration::from_millis(10));
     }
 }
