@@ -347,6 +347,7 @@ static inline void report(struct sock *sk, const struct control *control, u8 kin
 		flags |= rs->is_app_limited ? RECORD_APP_LIMITED : 0;
 		flags |= rs->is_retrans ? RECORD_RETRANS : 0;
 	}
+	flags |= state->prompt ? RECORD_PROMPT : 0;
 	record->flags = flags;
 	bpf_ringbuf_submit(record, notice(control, record->time));
 }

@@ -82,6 +82,8 @@ enum {
 	RECORD_RETRANS = 2,
 	/* The socket looks after itself: no heartbeat, or policy `follow`. */
 	RECORD_FALLBACK = 4,
+	/* The receiver is asked to acknowledge each packet at once. */
+	RECORD_PROMPT = 8,
 };
 
 /* Totals are since the connection began and wrap around. */

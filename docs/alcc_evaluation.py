@@ -9,10 +9,9 @@ OUT.json has of the others:
 
     loopback, cost, tunnels, simulated, web, sprout, loss
     windows   windows that do not react
-    cells     native, and above TCP with the gate
-    kernel    above TCP with the kernel driver, also with prompt acks (`--prompt-acks`) and with a
-              receiver that delays no ack, and native with one that does; native has to be there already
-    others    Cubic, Reno and BBR alone below the gate; likewise
+    cells     native, above TCP with the gate, and with the kernel driver, also with prompt acks
+              (`--prompt-acks`) and with a receiver that delays no ack, and native with one that does
+    others    Cubic, Reno and BBR alone below the gate; native has to be there already
 
 What a part has measured is in OUT.PART.partial until the part is finished: one that was cut off goes
 on from there when it is called again. `at-once=4` runs so many at once (default 8), `repeats=2`,
@@ -293,8 +292,6 @@ def on_traces(ways, repeats, more=CAPTURED):
     return jobs
 
 
-def native_and_gate(repeats):
-    return on_traces([("native", native), ("gate", alcc, "gate")], repeats)
 
 
 def delayed(cc, options, seconds, folder):
@@ -302,9 +299,9 @@ def delayed(cc, options, seconds, folder):
     return native(cc, options, seconds, folder, "delayed:40ms")
 
 
-def with_kernel(repeats):
-    ways = [("kernel", alcc, "kernel"), ("kernel_prompt", prompt), ("delayed", delayed), ("quickack", alcc, "quickack")]
-    return on_traces(ways, repeats)
+# What is compared with native is measured beside it: machines are not alike at all times.
+WAYS = [("native", native), ("gate", alcc, "gate"), ("kernel", alcc, "kernel"), ("kernel_prompt", prompt),
+        ("delayed", delayed), ("quickack", alcc, "quickack")]
 
 
 def above_others(repeats):
@@ -519,9 +516,9 @@ def simulated():
 
 
 # Parts whose cells are together under `cells` in OUT.json, and those beside which native has to be.
-AMONG_CELLS = ("windows", "cells", "kernel", "others")
-BESIDE_NATIVE = ("kernel", "others")
-USE_KERNEL_DRIVER = ("loopback", "cost", "web", "kernel", "others", "loss")
+AMONG_CELLS = ("windows", "cells", "others")
+BESIDE_NATIVE = ("others",)
+USE_KERNEL_DRIVER = ("loopback", "cost", "web", "cells", "loss")
 
 
 def options(words):
@@ -547,8 +544,7 @@ def main():
              "web": lambda partial: summaries(web(repeats), partial),
              "sprout": lambda partial: summaries(sprout(repeats), partial),
              "windows": lambda partial: summaries(windows(), partial),
-             "cells": lambda partial: summaries(native_and_gate(repeats), partial),
-             "kernel": lambda partial: summaries(with_kernel(repeats), partial),
+             "cells": lambda partial: summaries(on_traces(WAYS, repeats), partial),
              "others": lambda partial: summaries(above_others(few), partial),
              "loss": lambda partial: summaries(loss(), partial)}
     unknown = [word for word in words if word not in parts and word != "full"]

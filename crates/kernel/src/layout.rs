@@ -151,6 +151,8 @@ pub struct Record {
     pub of_retransmission: bool,
     /// TCP goes by RFC 5681 at present: no heartbeat in time, or [`Policy::Follow`].
     pub fallback: bool,
+    /// The receiver is asked to acknowledge each packet as soon as it is read.
+    pub prompt: bool,
     /// Packets that this acknowledgment acknowledged, selectively or cumulatively.
     pub acked: u32,
     /// Packets that this acknowledgment let TCP take for lost.
@@ -219,6 +221,7 @@ impl Record {
             app_limited: bytes[26] & 1 != 0,
             of_retransmission: bytes[26] & 2 != 0,
             fallback: bytes[26] & 4 != 0,
+            prompt: bytes[26] & 8 != 0,
             acked: word(0),
             lost_now: word(1),
             rtt_us: word(2),
@@ -270,10 +273,12 @@ mod tests {
         let mut bytes = [0u8; RECORD_BYTES];
         assert_eq!(Record::decode(&bytes), None);
         bytes[24] = 1;
-        bytes[26] = 5;
+        bytes[26] = 13;
         bytes[28 + 4 * 13] = 9;
         let record = Record::decode(&bytes).unwrap();
-        assert!(record.app_limited && !record.of_retransmission && record.fallback);
+        assert!(
+            record.app_limited && !record.of_retransmission && record.fallback && record.prompt
+        );
         assert_eq!(record.interval_delivered, 9);
         assert_eq!(Record::decode(&bytes[1..]), None);
     }

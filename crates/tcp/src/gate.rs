@@ -38,6 +38,9 @@ pub(crate) struct Heard {
     pub(crate) highest: u64,
     /// RTT of the newest packet of those newly known to have arrived that were sent once.
     pub(crate) rtt: Option<Span>,
+    /// The receiver acknowledges what it has as soon as it reads it: what it acknowledges together
+    /// it also got together, as far as anybody can tell.
+    pub(crate) prompt: bool,
 }
 
 /// Packets above a TCP connection under a controller.
@@ -60,6 +63,8 @@ pub(crate) struct Gate {
     last_stamp: Stamp,
     last_block: Option<Time>,
     blocks: u64,
+    /// When the last ack came.
+    heard_at: Time,
     /// When an ack last opened the window.
     opened_at: Time,
     /// The controller was told of a timeout, and nothing was heard since.
@@ -93,6 +98,7 @@ impl Gate {
             last_stamp: Stamp::default(),
             last_block: None,
             blocks: 0,
+            heard_at: now,
             opened_at: now,
             timed_out: false,
             numbers: Vec::new(),
@@ -309,28 +315,53 @@ impl Gate {
         true
     }
 
-    /// TCP, which has the application's data itself, has worked in an ack at `when`. As receivers
-    /// acknowledge every second packet, the last of those that it tells of caused it, and the
-    /// others waited for that: all have its RTT, as the kernel's own congestion controls take it.
+    /// TCP, which has the application's data itself, has worked in an ack at `when`. Of the packets
+    /// that it tells of the newest caused it, and has TCP's measure of its RTT; the others waited
+    /// for that.
     pub(crate) fn on_heard(&mut self, when: Time, heard: &Heard) {
+        let when = self.latest.max(when);
         let acked = heard.acked.min(self.taken);
         self.acked = self.acked.max(acked);
-        let (numbers, mut newest) = (&mut self.numbers, None);
+        let (numbers, sent) = (&mut self.numbers, self.sender.sent());
         let mut take = |number, repeated: bool| {
-            numbers.push(arrived(number));
-            newest = newest.max((!repeated).then_some(number));
+            let sent_at = if repeated { None } else { sent.sent_at(number) };
+            numbers.push(Arrived { rtt: sent_at.map(|at| when - at), ..arrived(number) });
         };
         self.pieces.arrived_until(acked, &mut take);
         self.pieces.arrived_up_to(heard.highest, heard.sacked, &mut take);
-        let rtt = heard.rtt.or_else(|| self.rtt_of(newest?, when)).or(self.rtt().smoothed());
-        for arrived in &mut self.numbers {
-            arrived.rtt = rtt;
+        let wait = if heard.prompt { Span::ZERO } else { when - self.heard_at };
+        self.estimate_rtts(heard.rtt, wait);
+        self.heard_at = when;
+        if heard.prompt {
+            self.tell_one_by_one(when);
+        } else {
+            self.tell_arrived(when);
         }
-        self.tell_arrived(when);
     }
 
-    fn rtt_of(&self, number: u64, when: Time) -> Option<Span> {
-        Some(self.latest.max(when) - self.sender.sent().sent_at(number)?)
+    /// As if each had been acknowledged by itself.
+    fn tell_one_by_one(&mut self, when: Time) {
+        for arrived in std::mem::take(&mut self.numbers) {
+            self.numbers.push(arrived);
+            self.tell_arrived(when);
+        }
+    }
+
+    /// The RTTs of packets that one ack tells of, given how long before it each was sent. They are
+    /// taken to have come to the receiver at equal distances in the `wait` since the ack before, and
+    /// to have waited there for the last of them, whose RTT is `newest`. None has a shorter one than
+    /// that: to controllers that go by the shortest RTT only what was measured is one. What was sent
+    /// twice has the newest's, as which of the two arrived is not known (Karn).
+    fn estimate_rtts(&mut self, newest: Option<Span>, wait: Span) {
+        let since_newest = self.numbers.iter().filter_map(|arrived| arrived.rtt).min();
+        let Some(newest) = newest.or(since_newest).or(self.rtt().smoothed()) else { return };
+        let gap = wait / self.numbers.len().max(1) as u64;
+        let mut waited = gap * self.numbers.len() as u64;
+        for arrived in &mut self.numbers {
+            waited -= gap;
+            let earlier = arrived.rtt.zip(since_newest).map(|(since, least)| since - least);
+            arrived.rtt = Some(newest + (earlier.unwrap_or_default() - waited));
+        }
     }
 
     /// The peer told of `count` segments behind `holes` missing ones.
@@ -539,7 +570,7 @@ mod tests {
     }
 
     fn heard(acked: u64, sacked: usize, highest: u64) -> Heard {
-        Heard { acked: acked * MSS, sacked, highest: highest * MSS, rtt: None }
+        Heard { acked: acked * MSS, sacked, highest: highest * MSS, rtt: None, prompt: false }
     }
 
     /// A gate through which a TCP that has the data itself has sent a packet each millisecond.
@@ -551,21 +582,31 @@ mod tests {
         (gate, log)
     }
 
+    /// RTTs in µs that the controller heard of.
+    fn rtts(log: &Arc<Mutex<Log>>) -> Vec<u64> {
+        let acks = &log.lock().unwrap().acks;
+        acks.iter().flatten().map(|(_, rtt, _)| rtt.as_nanos() / 1000).collect()
+    }
+
     #[test]
-    fn who_waited_for_the_ack_of_a_later_packet_has_the_rtt_of_that() {
-        let (mut gate, log) = sent_by_itself(4);
+    fn who_waited_for_the_ack_of_a_later_packet_came_halfway_between_the_acks() {
+        let (mut gate, log) = sent_by_itself(8);
         gate.on_heard(Time::from_millis(41), &heard(2, 0, 0));
         let rtt = Some(Span::from_micros(39_500));
         gate.on_heard(Time::from_millis(43), &Heard { rtt, ..heard(4, 0, 0) });
-        let rtts: Vec<_> = log
-            .lock()
-            .unwrap()
-            .acks
-            .iter()
-            .flatten()
-            .map(|(_, rtt, _)| rtt.as_nanos() / 1000)
-            .collect();
-        assert_eq!(rtts, [40_000, 40_000, 39_500, 39_500], "TCP's own measure counts");
+        assert_eq!(rtts(&log), [40_000, 40_000, 39_500, 39_500], "TCP's own measure counts");
+        // At the same time as the ones before: they were in one burst. And 8 ms later.
+        gate.on_heard(Time::from_millis(43), &heard(6, 0, 0));
+        gate.on_heard(Time::from_millis(51), &heard(8, 0, 0));
+        assert_eq!(rtts(&log)[4..], [39_000, 38_000, 44_000, 44_000]);
+    }
+
+    #[test]
+    fn who_is_asked_to_acknowledge_at_once_got_together_what_it_acknowledges_together() {
+        let (mut gate, log) = sent_by_itself(4);
+        let rtt = Some(Span::from_micros(39_500));
+        gate.on_heard(Time::from_millis(43), &Heard { rtt, prompt: true, ..heard(4, 0, 0) });
+        assert_eq!(rtts(&log), [42_500, 41_500, 40_500, 39_500]);
     }
 
     #[test]

@@ -117,6 +117,7 @@ impl Steered {
             sacked: record.sacked as usize,
             highest: acked + u64::from(record.highest_sacked),
             rtt: (record.rtt_us > 0).then(|| Span::from_micros(record.rtt_us.into())),
+            prompt: record.prompt,
         };
         self.gate.on_heard(at, &heard);
         self.told_at = at;
@@ -239,6 +240,7 @@ mod tests {
             app_limited: false,
             of_retransmission: false,
             fallback: false,
+            prompt: false,
             acked: 1,
             lost_now: 0,
             rtt_us: rtt_ms * 1000,
