@@ -532,18 +532,18 @@ fn few_packets_may_be_an_odd_number_while_each_is_acknowledged() {
         let mut window = |packets: u64| {
             let window = packets * 1448;
             kernel.control(cookie, Control { window, ..control(None, Policy::Hold) }).unwrap();
-            let (end, mut last) = (Instant::now() + Duration::from_millis(1500), 0);
+            let (end, mut last) = (Instant::now() + Duration::from_millis(1500), (0, false));
             while Instant::now() < end {
                 kernel.beat().unwrap();
-                kernel.drain(usize::MAX, |record| last = record.cwnd);
+                kernel.drain(usize::MAX, |record| last = (record.cwnd, record.prompt));
                 thread::sleep(Duration::from_millis(1));
             }
             last
         };
-        assert_eq!([window(4), window(5), window(3)], [4, 5, 3]);
+        assert_eq!([4, 5, 3].map(&mut window), [(4, true), (5, true), (3, true)]);
         // A second after the last packet that was marked.
         driver.install(&[]).unwrap();
-        assert_eq!([window(4), window(5), window(3)], [4, 4, 4]);
+        assert_eq!([4, 5, 3].map(&mut window), [(4, false); 3]);
         sender.shutdown(Shutdown::Both).unwrap();
         writer.join().unwrap();
         drop(sender);

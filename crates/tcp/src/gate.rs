@@ -63,7 +63,9 @@ pub(crate) struct Gate {
     last_stamp: Stamp,
     last_block: Option<Time>,
     blocks: u64,
-    /// When the last ack came.
+    /// When the last packet left.
+    sent_at: Time,
+    /// When the last ack came that told of something.
     heard_at: Time,
     /// When an ack last opened the window.
     opened_at: Time,
@@ -98,6 +100,7 @@ impl Gate {
             last_stamp: Stamp::default(),
             last_block: None,
             blocks: 0,
+            sent_at: Time::ZERO,
             heard_at: now,
             opened_at: now,
             timed_out: false,
@@ -228,26 +231,31 @@ impl Gate {
     /// TCP took `count` bytes of the `queued` ones.
     pub(crate) fn on_taken(&mut self, now: Time, count: usize, queued: usize) {
         self.latest = self.latest.max(now);
-        self.take(self.latest, count, queued);
+        let when = self.latest;
+        self.take(count as u64, queued as u64, |_| when);
     }
 
-    fn take(&mut self, when: Time, count: usize, queued: usize) {
-        let there = self.taken + queued as u64;
-        self.taken += count as u64;
+    /// `when` tells when a packet left, given when the one before did.
+    fn take(&mut self, count: u64, queued: u64, when: impl Fn(Time) -> Time) {
+        let there = self.taken + queued;
+        self.taken += count;
         while self.cut < self.taken {
             let end = (self.cut + self.segment).min(self.call_end);
             let bytes = end - self.cut + self.overhead;
             self.cut = end;
-            self.send(when, bytes, end, false, end == there);
+            self.sent_at = when(self.sent_at);
+            self.send(self.sent_at, bytes, end, false, end == there);
         }
     }
 
     /// TCP, which has the application's data itself, has sent `count` bytes since it last told,
-    /// about `when`, which may be before the controller last heard of anything; `unsent` more
-    /// wait.
-    pub(crate) fn on_sent(&mut self, when: Time, count: u64, unsent: u64) {
+    /// from `when` on, which may be before the controller last heard of anything, until `now`;
+    /// `unsent` more wait. The packets of a paced controller have left one after the other.
+    pub(crate) fn on_sent(&mut self, when: Time, now: Time, count: u64, unsent: u64) {
         self.call_end = self.taken + count;
-        self.take(when, count as usize, (count + unsent) as usize);
+        let pacing = self.controller().pacing();
+        let gap = pacing.map_or(Span::ZERO, |pacing| pacing.rate.time_for(self.packet_bytes()));
+        self.take(count, count + unsent, |before| when.max(before + gap).min(now));
     }
 
     /// The window that the controller wants TCP to have, in bytes of payload: whole packets.
@@ -329,6 +337,9 @@ impl Gate {
         };
         self.pieces.arrived_until(acked, &mut take);
         self.pieces.arrived_up_to(heard.highest, heard.sacked, &mut take);
+        if self.numbers.is_empty() {
+            return;
+        }
         let wait = if heard.prompt { Span::ZERO } else { when - self.heard_at };
         self.estimate_rtts(heard.rtt, wait);
         self.heard_at = when;
@@ -577,7 +588,8 @@ mod tests {
     fn sent_by_itself(packets: u64) -> (Gate, Arc<Mutex<Log>>) {
         let (mut gate, log) = gate(100 * WIRE);
         for at in 0..packets {
-            gate.on_sent(Time::from_millis(at), MSS, 100 * MSS);
+            let at = Time::from_millis(at);
+            gate.on_sent(at, at, MSS, 100 * MSS);
         }
         (gate, log)
     }
@@ -633,12 +645,12 @@ mod tests {
     #[test]
     fn a_budget_is_told_from_a_window() {
         let (mut gate, _) = gate(20 * WIRE);
-        gate.on_sent(Time::ZERO, 5 * MSS, MSS);
+        gate.on_sent(Time::ZERO, Time::ZERO, 5 * MSS, MSS);
         assert_eq!(gate.limit(), None);
         let budget = Epochs { credit: 3, next: Time::ZERO, opens: false };
         let mut gate = Gate::new(Box::new(budget), Time::ZERO, MSS, WIRE - MSS);
         assert_eq!(gate.limit(), Some(3 * MSS));
-        gate.on_sent(Time::ZERO, 2 * MSS, MSS);
+        gate.on_sent(Time::ZERO, Time::ZERO, 2 * MSS, MSS);
         assert_eq!(gate.limit(), Some(3 * MSS), "two of the three have left");
     }
 
@@ -859,17 +871,34 @@ mod tests {
         assert_eq!(gate.next_call(Time::ZERO, 1 << 20), 0);
     }
 
+    /// A packet a millisecond.
+    fn paced_gate() -> (Gate, Arc<Mutex<Log>>) {
+        let log = Arc::new(Mutex::new(Log::default()));
+        let pacing = Some(Pacing { rate: Rate::from_bps(12_000_000), burst: WIRE });
+        let probe = Probe { cwnd: 100 * WIRE, pacing, log: log.clone() };
+        (Gate::new(Box::new(probe), Time::ZERO, MSS, WIRE - MSS), log)
+    }
+
     #[test]
     fn a_paced_controller_is_obeyed() {
-        let (mut gate, log) = gate(100 * WIRE);
-        drop(gate);
-        let pacing = Some(Pacing { rate: Rate::from_bps(12_000_000), burst: WIRE });
-        let probe = Probe { cwnd: 100 * WIRE, pacing, log };
-        gate = Gate::new(Box::new(probe), Time::ZERO, MSS, WIRE - MSS);
+        let (mut gate, _) = paced_gate();
         let mut queued = 1 << 20;
         assert_eq!(release(&mut gate, Time::ZERO, &mut queued), 1448);
         assert_eq!(gate.next_deadline(true), Some(Time::from_millis(1)));
         assert_eq!(release(&mut gate, Time::from_millis(1), &mut queued), 1448);
+    }
+
+    #[test]
+    fn what_tcp_sent_by_itself_for_a_paced_controller_left_one_after_the_other() {
+        let (mut gate, log) = paced_gate();
+        let at = Time::from_millis;
+        gate.on_sent(at(10), at(20), 3 * MSS, MSS);
+        gate.on_sent(at(12), at(20), 2 * MSS, MSS);
+        // It told of these at 14.5 ms: they had left by then.
+        gate.on_sent(at(12), Time::from_micros(14_500), 2 * MSS, MSS);
+        let prompt = Heard { prompt: true, ..heard(7, 0, 0) };
+        gate.on_heard(at(50), &prompt);
+        assert_eq!(rtts(&log), [40_000, 39_000, 38_000, 37_000, 36_000, 35_500, 35_500]);
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl Steered {
         let at = at.max(self.told_at);
         let sent = (self.gate.acked() + left.outstanding).saturating_sub(self.gate.taken());
         if sent > 0 {
-            self.gate.on_sent(at, sent, left.waiting);
+            self.gate.on_sent(at, at, sent, left.waiting);
         }
         self.told_at = at;
         self.has_more = left.waiting > 0;
@@ -110,7 +110,7 @@ impl Steered {
         // What it sent again it sent before anything new.
         self.gate.on_retransmitted(self.told_at, record.retransmitted.into());
         if sent > 0 {
-            self.gate.on_sent(self.sent_at(at, record), sent, record.unsent.into());
+            self.gate.on_sent(self.sent_at(at, record), at, sent, record.unsent.into());
         }
         let heard = Heard {
             acked,
