@@ -463,8 +463,8 @@ def tunnels(partial):
             for name, runs in many(jobs, partial).items()}
 
 
-def loss():
-    """Random loss, at which the TCP below backs off and holds a controller down (section 5.8)."""
+def loss(repeats):
+    """Random loss, at which the TCP below it backs off and holds a controller down (section 5.8)."""
     jobs = []
     for path in (f"--trace {TRACES}/verizon-lte-short.down", "--rate 12mbit"):
         for percent in ("0", "0.1", "0.5", "1", "2"):
@@ -475,7 +475,8 @@ def loss():
                 jobs.append((f"{name}/{cc}/native", native, cc, options, seconds))
                 jobs += [(f"{name}/{cc}/{how}", alcc, cc, how, options, seconds)
                          for how in ("gate", "kernel")]
-    return jobs
+    # Runs of a cell are far apart, as on the traces.
+    return jobs * repeats
 
 
 def with_kernel_driver():
@@ -546,7 +547,7 @@ def main():
              "windows": lambda partial: summaries(windows(), partial),
              "cells": lambda partial: summaries(on_traces(WAYS, repeats), partial),
              "others": lambda partial: summaries(above_others(few), partial),
-             "loss": lambda partial: summaries(loss(), partial)}
+             "loss": lambda partial: summaries(loss(repeats), partial)}
     unknown = [word for word in words if word not in parts and word != "full"]
     if unknown:
         sys.exit(f"no such part: {', '.join(unknown)}")

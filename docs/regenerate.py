@@ -579,7 +579,9 @@ def other_ways(cells, names, simulated, mean, shown):
 
 
 def lossy(runs, mean):
-    text = ("\n### Random loss (section 5.8, figure 20)\n\nBase RTT 40 ms, 2 MB drop-tail, 30 s, one run a cell: Mbit/s / "
+    most = max(cell["runs"] for cell in runs.values())
+    count = f"{most} runs" if most > 1 else "one run"
+    text = (f"\n### Random loss (section 5.8, figure 20)\n\nBase RTT 40 ms, 2 MB drop-tail, 30 s, {count} a cell: Mbit/s / "
             "median / p95 of the queue delay in ms; in brackets the throughput as a share of native's.\n\n")
     shown = lambda cell: f"{mean(cell, 'throughput'):.2f} / {mean(cell, 'p50'):.0f} / {mean(cell, 'p95'):.0f}"
     rows = []
