@@ -151,16 +151,20 @@ fn programs_role() {
     assert!(
         Command::new("ip").args("link set lo mtu 1500 up".split(' ')).status().unwrap().success()
     );
-    let mut open = Vec::new();
+    let (mut open, mut listening) = (Vec::new(), None::<(String, TcpListener)>);
     for line in std::io::stdin().lines() {
         let line = line.unwrap();
         let mut words = line.split(' ');
         match (words.next().unwrap(), words.next()) {
             ("connect", Some(address)) => {
                 let bind = words.next().unwrap_or(address);
-                let listener = TcpListener::bind(bind).unwrap();
+                // The one before is closed first: it may listen at an address that is part of this.
+                if listening.as_ref().is_none_or(|(at, _)| at != bind) {
+                    drop(listening.take());
+                    listening = Some((bind.to_owned(), TcpListener::bind(bind).unwrap()));
+                }
                 let opened = TcpStream::connect(address).unwrap();
-                let (accepted, _) = listener.accept().unwrap();
+                let (accepted, _) = listening.as_ref().unwrap().1.accept().unwrap();
                 let name = |socket: &TcpStream| {
                     getsockopt(socket, TcpCongestion).unwrap().into_string().unwrap()
                 };
