@@ -352,10 +352,13 @@ impl Gate {
 
     /// As if each had been acknowledged by itself.
     fn tell_one_by_one(&mut self, when: Time) {
-        for arrived in std::mem::take(&mut self.numbers) {
+        let mut all = std::mem::take(&mut self.numbers);
+        for arrived in all.drain(..) {
             self.numbers.push(arrived);
             self.tell_arrived(when);
         }
+        // With its memory.
+        self.numbers = all;
     }
 
     /// The RTTs of packets that one ack tells of, given how long before it each was sent. They are
@@ -366,8 +369,9 @@ impl Gate {
     fn estimate_rtts(&mut self, newest: Option<Span>, wait: Span) {
         let since_newest = self.numbers.iter().filter_map(|arrived| arrived.rtt).min();
         let Some(newest) = newest.or(since_newest).or(self.rtt().smoothed()) else { return };
-        let gap = wait / self.numbers.len().max(1) as u64;
-        let mut waited = gap * self.numbers.len() as u64;
+        let count = self.numbers.len() as u64;
+        let gap = wait / count.max(1);
+        let mut waited = gap * count;
         for arrived in &mut self.numbers {
             waited -= gap;
             let earlier = arrived.rtt.zip(since_newest).map(|(since, least)| since - least);
@@ -619,6 +623,7 @@ mod tests {
         let rtt = Some(Span::from_micros(39_500));
         gate.on_heard(Time::from_millis(43), &Heard { rtt, prompt: true, ..heard(4, 0, 0) });
         assert_eq!(rtts(&log), [42_500, 41_500, 40_500, 39_500]);
+        assert_eq!(log.lock().unwrap().acks.len(), 4, "one after the other");
     }
 
     #[test]
