@@ -71,6 +71,8 @@ pub(crate) struct Gate {
     opened_at: Time,
     /// The controller was told of a timeout, and nothing was heard since.
     timed_out: bool,
+    /// When it was last told of one.
+    timed_out_at: Option<Time>,
     numbers: Vec<Arrived>,
     /// Ends of packets that are taken for lost and that TCP has not sent again.
     lost: VecDeque<u64>,
@@ -104,6 +106,7 @@ impl Gate {
             heard_at: now,
             opened_at: now,
             timed_out: false,
+            timed_out_at: None,
             numbers: Vec::new(),
             lost: VecDeque::new(),
             retransmitted: 0,
@@ -244,7 +247,12 @@ impl Gate {
             let bytes = end - self.cut + self.overhead;
             self.cut = end;
             self.sent_at = when(self.sent_at);
-            self.send(self.sent_at, bytes, end, false, end == there);
+            // What left before a timeout, and is learnt of after it, had waited for no window of the
+            // controller's: TCP sent it to find out whether anybody still listens (RFC 8985 section
+            // 7), and its delay says nothing about the window that there is now.
+            let is_probe =
+                self.timed_out_at.is_some_and(|timed_out_at| self.sent_at < timed_out_at);
+            self.send(self.sent_at, bytes, end, false, is_probe || end == there);
         }
     }
 
@@ -462,6 +470,16 @@ impl Gate {
         }
     }
 
+    /// When the controller does what it does at times of its own.
+    pub(crate) fn controller_deadline(&self) -> Option<Time> {
+        self.sender.controller_deadline()
+    }
+
+    /// When packets are given up, if no ack comes.
+    pub(crate) fn packet_deadline(&self) -> Option<Time> {
+        self.sender.packet_deadline()
+    }
+
     /// Does what is due. The controller hears of a timeout where it would above UDP, although
     /// TCP's own timer, which is slower, sends again: outages are what some controllers start
     /// anew after. Should the path have been slow only, the first ack shows it.
@@ -469,7 +487,10 @@ impl Gate {
         self.latest = self.latest.max(now);
         let before = self.sender.sent().counts().timeouts;
         self.sender.on_timer(self.latest);
-        self.timed_out |= self.sender.sent().counts().timeouts > before;
+        if self.sender.sent().counts().timeouts > before {
+            self.timed_out = true;
+            self.timed_out_at = Some(self.latest);
+        }
         if !self.timed_out {
             self.note_losses();
         }
@@ -504,6 +525,7 @@ mod tests {
         timeouts: Vec<Time>,
         undone: u32,
         sent: u64,
+        app_limited: Vec<bool>,
     }
 
     struct Probe {
@@ -514,7 +536,9 @@ mod tests {
 
     impl Controller for Probe {
         fn on_sent(&mut self, packet: &SentPacket) -> Stamp {
-            self.log.lock().unwrap().sent += packet.bytes;
+            let mut log = self.log.lock().unwrap();
+            log.sent += packet.bytes;
+            log.app_limited.push(packet.app_limited);
             Stamp { local: [packet.number + 100, 0, 0, 0], wire: 0 }
         }
         fn on_ack(&mut self, ack: &Ack<'_>) {
@@ -624,6 +648,18 @@ mod tests {
         gate.on_heard(Time::from_millis(43), &Heard { rtt, prompt: true, ..heard(4, 0, 0) });
         assert_eq!(rtts(&log), [42_500, 41_500, 40_500, 39_500]);
         assert_eq!(log.lock().unwrap().acks.len(), 4, "one after the other");
+    }
+
+    #[test]
+    fn what_left_before_a_timeout_and_is_told_after_it_was_limited_by_no_window() {
+        let (mut gate, log) = sent_by_itself(4);
+        let gives_up = gate.packet_deadline().unwrap();
+        gate.on_timer(gives_up);
+        assert_eq!(log.lock().unwrap().timeouts.len(), 1);
+        let before = gives_up - Span::from_millis(100);
+        gate.on_sent(before, gives_up, MSS, 100 * MSS);
+        gate.on_sent(gives_up, gives_up, MSS, 100 * MSS);
+        assert_eq!(log.lock().unwrap().app_limited, [false, false, false, false, true, false]);
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub(crate) struct TcpInfo {
     pub(crate) retransmissions: u32,
     /// Bytes acknowledged, ever; one more than data after an active connect.
     pub(crate) bytes_acked: u64,
+    /// Bytes of the application's data that were not sent yet.
+    pub(crate) unsent: u32,
 }
 
 impl TcpInfo {
@@ -100,6 +102,7 @@ impl TcpInfo {
             cwnd: word(80),
             retransmissions: word(100),
             bytes_acked: long(120),
+            unsent: word(144),
         }
     }
 
@@ -223,28 +226,24 @@ pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
-/// What TCP has of the application's data, in bytes.
+/// How far TCP is, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Unsent {
-    /// Not sent yet.
-    pub(crate) waiting: u64,
-    /// Sent, and not acknowledged.
+pub(crate) struct Progress {
+    /// Acknowledged, as [`TcpInfo::bytes_acked`] counts.
+    pub(crate) acked: u64,
+    /// Sent behind that, and not acknowledged.
     pub(crate) outstanding: u64,
+    /// Of the application's data behind that, not sent yet.
+    pub(crate) waiting: u64,
 }
 
 /// How far TCP is.
-pub(crate) fn unsent(socket: BorrowedFd<'_>) -> io::Result<Unsent> {
-    // linux/sockios.h
-    const SIOCOUTQNSD: libc::c_ulong = 0x894b;
-    let mut bytes: libc::c_int = 0;
-    // What is sent between the two questions waits then, and is found to be sent later.
-    // SAFETY: the kernel writes one integer.
-    let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCOUTQNSD as _, &raw mut bytes) };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let waiting = u64::try_from(bytes).unwrap_or(0);
-    Ok(Unsent { waiting, outstanding: unacknowledged(socket)?.saturating_sub(waiting) })
+pub(crate) fn progress(socket: BorrowedFd<'_>) -> io::Result<Progress> {
+    let info = TcpInfo::of(socket)?;
+    let waiting = info.unsent.into();
+    // What is acknowledged or sent between the two questions is found to be sent later.
+    let outstanding = unacknowledged(socket)?.saturating_sub(waiting);
+    Ok(Progress { acked: info.bytes_acked, outstanding, waiting })
 }
 
 /// Whether closing the socket shall reset the connection (`SO_LINGER` with a time of zero).

@@ -310,7 +310,7 @@ struct Server {
     /// Records since then.
     counted: usize,
     counted_from: Time,
-    /// How long we rest between reading where acks come fast, and until when at present.
+    /// How long we rest between reading where acks come fast (else zero), and until when at present.
     rest: Span,
     rest_until: Time,
     /// Until then some connection may want to hear of an ack at once.
@@ -332,7 +332,7 @@ impl Server {
             touched: Vec::new(),
             counted: 0,
             counted_from: now(),
-            rest: SHORTEST_REST,
+            rest: Span::ZERO,
             rest_until: Time::ZERO,
             eager_until: now() + EAGER,
             ahead: nanos - now().as_nanos(),
@@ -388,7 +388,7 @@ impl Server {
         let New { steered, mut flow, shared, grip, socket } = new;
         // Who closed before this is not told of any more, and would stay for ever.
         if socket.is_none()
-            && let Some((control, _)) = flow.news(now())
+            && let Some((control, _)) = flow.news(now(), false)
             && let Ok(false) = self.kernel.renew(steered.cookie, control)
         {
             return shared.end(Outcome::Finished);
@@ -398,7 +398,7 @@ impl Server {
         let (is_ungripped, timer, published_at) = (false, None, Time::ZERO);
         let place = Place { flow, shared, grip, is_ungripped, timer, published_at };
         self.places.insert(steered.cookie, place);
-        self.serve(steered.cookie, now());
+        self.serve(steered.cookie, now(), false);
         drop(socket);
     }
 
@@ -409,7 +409,7 @@ impl Server {
         if std::mem::take(&mut place.is_ungripped) {
             self.inbox.ungripped().remove(&cookie);
         }
-        self.serve(cookie, now());
+        self.serve(cookie, now(), false);
     }
 
     /// Works in the records that wait.
@@ -424,7 +424,12 @@ impl Server {
                 continue;
             }
             let when = Time::from_nanos(record.time_ns.saturating_sub(self.ahead));
-            place.flow.on_record(when.min(time), &record);
+            let opened = place.flow.on_record(when.min(time), &record);
+            // In slow start a window leaves as it grows: several acks together would make a burst
+            // of their packets, all sent with the largest of the windows.
+            if opened && self.rest == Span::ZERO {
+                self.serve(record.cookie, time, true);
+            }
             self.touched.push(record.cookie);
         }
         self.records.clear();
@@ -433,7 +438,7 @@ impl Server {
         let mut shortest_rtt = Span::MAX;
         for at in 0..self.touched.len() {
             let cookie = self.touched[at];
-            self.serve(cookie, time);
+            self.serve(cookie, time, false);
             let Some(place) = self.places.get(&cookie) else { continue };
             shortest_rtt = shortest_rtt.min(place.flow.min_rtt().unwrap_or(shortest_rtt));
             if place.flow.acks_may_wait().is_none_or(|until| until > time + LONGEST_WAIT) {
@@ -469,16 +474,20 @@ impl Server {
             self.timers.remove(&(due, cookie));
             if let Some(place) = self.places.get_mut(&cookie) {
                 place.timer = None;
+                if place.flow.is_behind(time) {
+                    place.push(cookie);
+                }
                 place.flow.on_timer(time);
-                self.serve(cookie, time);
+                self.serve(cookie, time, false);
             }
         }
     }
 
-    /// Tells the kernel what is new, and notes when the connection wants to be called.
-    fn serve(&mut self, cookie: u64, time: Time) {
+    /// Tells the kernel what is new, and TCP to send, `at_once` or with the next ack where that is
+    /// near; and notes when the connection wants to be called.
+    fn serve(&mut self, cookie: u64, time: Time, at_once: bool) {
         let Some(place) = self.places.get_mut(&cookie) else { return };
-        if let Some((control, push)) = place.flow.news(time) {
+        if let Some((control, push)) = place.flow.news(time, at_once) {
             // With the table full, or the driver gone, TCP goes by RFC 5681.
             let _ = self.kernel.control(cookie, control);
             if push {

@@ -6,13 +6,13 @@ use cellpace_kernel::{Control, Policy, Record};
 
 use crate::FlowStats;
 use crate::gate::{Gate, Heard};
-use crate::socket::Unsent;
+use crate::socket::Progress;
 
 /// Where acks come closer together than this, the next one lets out what a controller has added soon
 /// enough; telling TCP to send costs more than all the rest of an epoch.
 const SOON: Span = Span::from_millis(1);
 
-/// A gap counts for so much in the mean of gaps between acks: one in
+/// The longest gap between acks of late is forgotten by so much with each ack: one in
 const GAPS: u64 = 8;
 
 /// Connections that end before they are so many of their shortest RTTs old need not be pushed. The
@@ -29,7 +29,8 @@ pub(crate) struct Steered {
     since: Time,
     /// When TCP last told something.
     told_at: Time,
-    /// When the last ack came, and the mean of the gaps between acks.
+    /// When the last ack came, and the longest gap between acks of late. Not the mean: acks that come
+    /// in bursts are near to each other and far from the next burst.
     acked_at: Time,
     gap: Span,
     /// What the kernel was last told to do.
@@ -86,20 +87,38 @@ impl Steered {
             && self.gate.limit().is_some()
     }
 
-    /// TCP was told to send at `at` what it may, and has done so.
-    pub(crate) fn on_pushed(&mut self, at: Time, left: Unsent) {
-        self.pushes += 1;
-        let at = at.max(self.told_at);
-        let sent = (self.gate.acked() + left.outstanding).saturating_sub(self.gate.taken());
-        if sent > 0 {
-            self.gate.on_sent(at, at, sent, left.waiting);
+    /// Whether TCP should be told to send, and asked how far it is, before what is due is done. The
+    /// controller portions out what may leave, and TCP has sent less of it than it may, or has not
+    /// told yet because no ack came since: the next portion would go out in addition. Or the
+    /// controller waits for acks no longer: then TCP has sent a packet by itself to find out whether
+    /// anybody still listens (RFC 8985 section 7), which belongs to what is given up, and not to what
+    /// follows.
+    pub(crate) fn is_behind(&self, now: Time) -> bool {
+        let is_due = |deadline: Option<Time>| deadline.is_some_and(|due| due <= now);
+        if !self.can_push || !self.has_more {
+            return false;
         }
-        self.told_at = at;
-        self.has_more = left.waiting > 0;
+        is_due(self.gate.packet_deadline())
+            || is_due(self.gate.controller_deadline()) && self.budget() > Some(self.gate.taken())
     }
 
-    /// TCP told of an ack that it worked in at `at`, before it sent anything on account of it.
-    pub(crate) fn on_record(&mut self, at: Time, record: &Record) {
+    /// TCP was told to send at `at` what it may, has done so, and is so far `now`. Acks of which it
+    /// has not told yet may be in that.
+    pub(crate) fn on_pushed(&mut self, at: Time, now: Progress) {
+        self.pushes += 1;
+        let at = at.max(self.told_at);
+        let sent = (now.acked + now.outstanding).saturating_sub(self.base);
+        let new = sent.saturating_sub(self.gate.taken());
+        if new > 0 {
+            self.gate.on_sent(at, at, new, now.waiting);
+        }
+        self.told_at = at;
+        self.has_more = now.waiting > 0;
+    }
+
+    /// TCP told of an ack that it worked in at `at`, before it sent anything on account of it. Returns
+    /// whether the ack has raised the budget, as in slow start.
+    pub(crate) fn on_record(&mut self, at: Time, record: &Record) -> bool {
         self.measure_gap(at);
         let at = at.max(self.told_at);
         if record.mss > 0 {
@@ -119,16 +138,23 @@ impl Steered {
             rtt: (record.rtt_us > 0).then(|| Span::from_micros(record.rtt_us.into())),
             prompt: record.prompt,
         };
+        let before = self.budget();
         self.gate.on_heard(at, &heard);
         self.told_at = at;
         self.has_more = record.unsent > 0;
         self.tcp_cwnd = u64::from(record.cwnd) * self.gate.packet_bytes();
         self.retransmissions = record.retransmitted.into();
+        self.budget() > before
+    }
+
+    /// What TCP is told to send up to, where it is told that.
+    fn budget(&self) -> Option<u64> {
+        if self.can_push { self.gate.limit() } else { None }
     }
 
     fn measure_gap(&mut self, at: Time) {
         let gap = at.max(self.acked_at).since(self.acked_at);
-        self.gap = (self.gap * (GAPS - 1) + gap) / GAPS;
+        self.gap = gap.max(self.gap * (GAPS - 1) / GAPS);
         self.acked_at = self.acked_at.max(at);
     }
 
@@ -159,9 +185,9 @@ impl Steered {
     }
 
     /// What the kernel shall do from now on, if that is news, and whether TCP is to be told to send
-    /// something that it could not send before.
-    pub(crate) fn news(&mut self, now: Time) -> Option<(Control, bool)> {
-        let limit = if self.can_push { self.gate.limit() } else { None };
+    /// something that it could not send before: with `at_once` also where the next ack is near.
+    pub(crate) fn news(&mut self, now: Time, at_once: bool) -> Option<(Control, bool)> {
+        let limit = self.budget();
         let control = Control {
             window: if limit.is_none() { self.gate.window() } else { 0 },
             limit: limit.map(|limit| limit.saturating_add(self.base)),
@@ -173,7 +199,7 @@ impl Steered {
             control.limit > before.limit
                 || control.limit.is_none() && control.window > before.window
         });
-        let push = grew && self.can_push && self.has_more && !self.hears_soon(now);
+        let push = grew && self.can_push && self.has_more && (at_once || !self.hears_soon(now));
         (before != Some(control)).then_some((control, push))
     }
 
@@ -265,12 +291,12 @@ mod tests {
     #[test]
     fn the_kernel_hears_of_a_window_once() {
         let mut steered = steered("fixed:cwnd=20pkts");
-        let (control, _) = steered.news(Time::ZERO).unwrap();
+        let (control, _) = steered.news(Time::ZERO, false).unwrap();
         assert_eq!(control.window, 20 * u64::from(MSS));
         assert_eq!(control.pacing, None);
-        assert_eq!(steered.news(Time::ZERO), None);
+        assert_eq!(steered.news(Time::ZERO, false), None);
         steered.on_record(Time::from_millis(40), &record(1, 19, 40));
-        let news = steered.news(Time::from_millis(40));
+        let news = steered.news(Time::from_millis(40), false);
         assert_eq!(news, None, "in flight and room are still twenty together");
     }
 
@@ -304,7 +330,7 @@ mod tests {
         let pushed_with_gaps_of = |micros: u64, silence: u64| {
             let mut steered = steered("fixed:cwnd=20pkts,max=60pkts,every=1s");
             steered.can_push(true);
-            steered.news(Time::ZERO);
+            steered.news(Time::ZERO, false);
             let (mut now, mut acked) = (Time::from_millis(40), 0);
             let mut pushes = [0, 0];
             while now < Time::from_secs(20) {
@@ -315,7 +341,7 @@ mod tests {
                 while steered.next_deadline().is_some_and(|due| due <= later) {
                     steered.on_timer(later);
                 }
-                if let Some((_, push)) = steered.news(later) {
+                if let Some((_, push)) = steered.news(later, false) {
                     pushes[usize::from(push)] += 1;
                 }
             }
@@ -331,6 +357,84 @@ mod tests {
     }
 
     #[test]
+    fn within_a_burst_of_acks_the_next_ack_is_not_taken_to_be_near() {
+        let mut steered = steered("fixed:cwnd=20pkts");
+        let mut now = Time::from_millis(40);
+        for burst in 0..20 {
+            now += Span::from_millis(8);
+            for at in 1..=5 {
+                steered.on_record(now, &record(5 * burst + at, 15, 40));
+                assert!(!steered.hears_soon(now), "{burst} {at}");
+            }
+        }
+        for at in 101..140 {
+            now += Span::from_micros(250);
+            steered.on_record(now, &record(at, 15, 40));
+        }
+        assert!(steered.hears_soon(now), "{:?}", steered.gap);
+        assert!(!steered.hears_soon(now + SOON * 2), "it should have come");
+    }
+
+    /// Verus with a budget, after some RTTs of slow start.
+    fn budgeted() -> (Steered, Time, u64) {
+        let mut steered = steered("verus:r=2");
+        steered.can_push(true);
+        let (mut now, mut acked) = (Time::ZERO, 0);
+        for _ in 0..4 {
+            now += Span::from_millis(40);
+            acked += 2;
+            assert!(steered.on_record(now, &record(acked, 2, 40)), "it grows with each ack");
+            steered.on_timer(now);
+        }
+        (steered, now, acked)
+    }
+
+    fn so_far(acked: u64, outstanding: u64) -> Progress {
+        let mss = u64::from(MSS);
+        Progress { acked: 1 + acked * mss, outstanding: outstanding * mss, waiting: 100_000 }
+    }
+
+    #[test]
+    fn a_push_tells_of_what_was_sent_whatever_was_acknowledged_meanwhile() {
+        let (mut steered, now, acked) = budgeted();
+        let before = steered.stats().sent_bytes;
+        // Of the two on their way one is acknowledged, and three more have left.
+        steered.on_pushed(now, so_far(acked + 1, 4));
+        assert_eq!(steered.stats().sent_bytes, before + 3 * u64::from(MSS));
+        // The ack's record, from before that, is no news of anything sent.
+        steered.on_record(now, &record(acked + 1, 1, 40));
+        assert_eq!(steered.stats().sent_bytes, before + 3 * u64::from(MSS));
+        assert_eq!(steered.stats().acked_bytes, (acked + 1) * u64::from(MSS));
+    }
+
+    #[test]
+    fn tcp_is_asked_before_a_portion_is_added_to_one_that_it_has_not_told_of() {
+        let (mut steered, now, acked) = budgeted();
+        let epoch = steered.gate.controller_deadline().unwrap();
+        assert!(epoch > now && !steered.is_behind(now), "nothing is due");
+        assert!(steered.budget() > Some(steered.gate.taken()));
+        assert!(steered.is_behind(epoch));
+        let room = steered.budget().unwrap() - steered.gate.taken();
+        steered.on_pushed(epoch, so_far(acked, 2 + room / u64::from(MSS)));
+        assert!(!steered.is_behind(epoch), "all of it has left");
+        steered.can_push(false);
+        assert!(!steered.is_behind(steered.gate.packet_deadline().unwrap()), "nobody to ask");
+    }
+
+    #[test]
+    fn what_tcp_sent_to_find_out_whether_anybody_listens_is_told_before_the_timeout() {
+        let (mut steered, _, acked) = budgeted();
+        steered.on_pushed(steered.told_at, so_far(acked, 10));
+        let gives_up = steered.gate.packet_deadline().unwrap();
+        assert!(steered.is_behind(gives_up));
+        steered.on_pushed(gives_up, so_far(acked, 11));
+        steered.on_timer(gives_up);
+        let stats = steered.stats();
+        assert_eq!(stats.sent_bytes, (acked + 11) * u64::from(MSS));
+        assert_eq!(stats.in_flight, 0, "it is given up with the others");
+    }
+
+    #[test]
     fn a_budget_that_is_some_rtts_old_wants_to_be_pushed_and_a_window_does_not() {
         let mut verus = steered("verus:r=2");
         let mut copa = steered("copa");
@@ -342,7 +446,8 @@ mod tests {
             assert_eq!(verus.wants_push(at), round >= 8, "round {round}");
             assert!(!copa.wants_push(at), "acks make room for it");
         }
-        let (at, nothing_left) = (Time::from_millis(801), Unsent { outstanding: 0, waiting: 0 });
+        let at = Time::from_millis(801);
+        let nothing_left = Progress { acked: 1, outstanding: 0, waiting: 0 };
         verus.can_push(true);
         assert!(!verus.wants_push(at), "it is pushed already");
         verus.on_pushed(at, nothing_left);
@@ -383,7 +488,7 @@ mod tests {
             while steered.next_deadline().is_some_and(|due| due <= now) {
                 steered.on_timer(now);
             }
-            if let Some((control, _)) = steered.news(now) {
+            if let Some((control, _)) = steered.news(now, false) {
                 window = (control.window / u64::from(MSS)).clamp(2, 1000) as usize;
             }
             while on_path.len() < window.min(2) {
