@@ -9,7 +9,10 @@ Needs root. What is compared, each alone on the link, with the same link for all
   native    cellpace send --cc mdi, over UDP
   above     cellpace run --cc mdi, above TCP with cubic
   verus     cellpace send --cc verus:r=2, the teacher, over UDP
-  simulated cellpace compare --cc mdi, in virtual time; one seed, since it is the generated link's, too
+  simulated cellpace compare --cc mdi, in virtual time
+
+Every run has a seed, which is the walk's and the generated link's: what is compared has had the same
+links.
 
 Installs MDI in the kernel (`cellpace kernel install --cc mdi`) where it is not installed yet, and
 removes it then. Recorded traces are measured where CELLPACE_TRACES is set.
@@ -64,7 +67,7 @@ def native(cc, seed):
     return measured
 
 
-def kernel(_):
+def kernel(_seed):
     return lambda options, seconds: link(options, f"{SERVER} 9000 {ARGS.name}", DOWNLOAD, seconds)
 
 
@@ -73,11 +76,11 @@ def above(seed):
     return lambda options, seconds: link(options, server, DOWNLOAD, seconds)
 
 
-def simulated(_):
+def simulated(_seed):
     def measured(options, seconds):
         options = options.replace("--rate ", "--trace constant:").split()
         run = [ARGS.cellpace, "compare", *options, "--cc", "mdi", "--rtt", "40ms", "--skip", "3s",
-               "--queue", "droptail:2MB", "--duration", f"{seconds}s", "--seed", "1", "--json", "-"]
+               "--queue", "droptail:2MB", "--duration", f"{seconds}s", "--json", "-"]
         return figures(json.loads(subprocess.run(run, capture_output=True, check=True).stdout))
     return measured
 
@@ -112,7 +115,8 @@ def main():
     cells = [(name, options, way) for name, options in links().items() for way in wanted]
     with ThreadPoolExecutor(ARGS.at_once) as pool:
         # Runs of a cell are far apart: what is compared is measured at about the same time.
-        waiting = [[pool.submit(WAYS[way](seed), options, ARGS.seconds) for _, options, way in cells]
+        waiting = [[pool.submit(WAYS[way](seed), f"{options} --seed {seed}", ARGS.seconds)
+                    for _, options, way in cells]
                    for seed in range(1, ARGS.runs + 1)]
         for (name, _, way), runs in zip(cells, zip(*waiting)):
             rows = [run.result() for run in runs]
