@@ -12,6 +12,8 @@ OUT.json has of the others:
     cells     native, above TCP with the gate, and with the kernel driver, also with prompt acks
               (`--prompt-acks`) and with a receiver that delays no ack, and native with one that does
     others    Cubic, Reno and BBR alone below the gate; native has to be there already
+    starts    Verus natively and with the kernel driver and prompt acks, begun at ten moments of the
+              traces' first second, which decide what profile it learns
 
 What a part has measured is in OUT.PART.partial until the part is finished: one that was cut off goes
 on from there when it is called again. `at-once=4` runs so many at once (default 8), `repeats=2`,
@@ -33,6 +35,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -51,6 +54,8 @@ SECONDS = 60
 SKIP = 2
 RTT = 0.040
 RUNNING = set()
+# How long after the link the client of a thread's runs begins, in seconds.
+BEGIN = threading.local()
 # What becomes of every packet, for the queue delays: enough of each to tell it from the others.
 CAPTURE = "capture.pcapng"
 CAPTURED = f"--log $FOLDER/{CAPTURE} --snaplen 80"
@@ -60,6 +65,7 @@ def link(options, server, client, seconds, folder):
     """One run: `server` outside, `client` inside the link. The link's figures, the server's CPU
     seconds and what `cellpace run` says of its flows."""
     out, flows = folder / "link.json", folder / "flows.json"
+    client = f"sleep {getattr(BEGIN, 'after', 0)}; {client}"
     script = f"""
         ip link set lo up
         FLOWS={flows}; FOLDER={folder}; OUTSIDE=/proc/$$/ns/net; export FLOWS OUTSIDE
@@ -304,6 +310,23 @@ WAYS = [("native", native), ("gate", alcc, "gate"), ("kernel", alcc, "kernel"), 
         ("delayed", delayed), ("quickack", alcc, "quickack")]
 
 
+def later(seconds, way):
+    """The same, begun so long after the link."""
+    def measured(*arguments):
+        BEGIN.after = seconds
+        try:
+            return way(*arguments)
+        finally:
+            BEGIN.after = 0
+    return measured
+
+
+def starts():
+    """Verus learns its profile in slow start, from what the trace's first moments are like."""
+    return [(f"{name}/{trace}/verus:r=2", later(tenth / 10, way), "verus:r=2", f"--trace {TRACES}/{trace}.down", SECONDS)
+            for tenth in range(10) for trace in MEASURED for name, way in (("native", native), ("kernel_prompt", prompt))]
+
+
 def above_others(repeats):
     return on_traces([(below, alcc, below) for below in ("cubic", "reno", "bbr")], repeats, "")
 
@@ -519,7 +542,7 @@ def simulated():
 # Parts whose cells are together under `cells` in OUT.json, and those beside which native has to be.
 AMONG_CELLS = ("windows", "cells", "others")
 BESIDE_NATIVE = ("others",)
-USE_KERNEL_DRIVER = ("loopback", "cost", "web", "cells", "loss")
+USE_KERNEL_DRIVER = ("loopback", "cost", "web", "cells", "starts", "loss")
 
 
 def options(words):
@@ -547,6 +570,7 @@ def main():
              "windows": lambda partial: summaries(windows(), partial),
              "cells": lambda partial: summaries(on_traces(WAYS, repeats), partial),
              "others": lambda partial: summaries(above_others(few), partial),
+             "starts": lambda partial: summaries(starts(), partial),
              "loss": lambda partial: summaries(loss(repeats), partial)}
     unknown = [word for word in words if word not in parts and word != "full"]
     if unknown:

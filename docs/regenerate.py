@@ -427,7 +427,14 @@ def parity():
 
 def alcc_only():
     path = ROOT / "docs" / "validation.md"
-    write(path, with_alcc(path.read_text()))
+    source = ROOT / "docs" / "validation.in.md"
+    write(path, with_alcc(with_conclusions(path.read_text(), source.read_text())))
+
+
+def with_conclusions(text, source):
+    """The page with what its source says about those figures, up to the next chapter."""
+    conclusions = re.compile(r"<!-- end of alcc -->\n.*?(?=\n## )", flags=re.S)
+    return conclusions.sub(lambda _: conclusions.search(source)[0], text)
 
 
 def with_alcc(text):
@@ -457,7 +464,7 @@ FIGURES = {"throughput": "throughput", "p50": "median", "p95": "p95"}
 GATE_BOUNDS, KERNEL_BOUNDS = (0.03, 0.1, 0.2), (0.02, 0.05, 0.2)
 
 
-def against_native(cells, simulated, mean, shown):
+def against_native(cells, starts, simulated, mean, shown):
     def length(how):
         found = [cell for name, cell in cells.items() if name.startswith(f"{how}/")]
         if not found:
@@ -492,6 +499,12 @@ def against_native(cells, simulated, mean, shown):
              f"{length('quickack')}, beside native, whose receiver does so always:\n\n")
     text += beside_native(cells, names, "quickack", "the kernel driver, each packet acknowledged", KERNEL_BOUNDS,
                           "2 %, 5 % and 20 %", shown)
+    if starts:
+        runs = max(cell["runs"] for cell in starts.values())
+        text += (f"\nVerus learns its profile in slow start, and so from the first moments of a trace. Natively and with the "
+                 f"kernel driver and prompt acks, {runs} runs begun at as many moments of each trace's first second:\n\n")
+        text += beside_native(starts, [name for name in names if f"native/{name}" in starts], "kernel_prompt",
+                              "the kernel driver with prompt acks", KERNEL_BOUNDS, "2 %, 5 % and 20 %", shown)
     text += (f"\n**Others**, {length('cubic')} a cell, in brackets as a share of native's: Cubic, Reno and BBR alone below the "
              "gate (`--below`). The last column is what delayed acks alone do in the simulator, as a share likewise.\n\n")
     return text + other_ways(cells, names, simulated, mean, shown)
@@ -624,7 +637,7 @@ def above_tcp():
             for name, cell in web.items()]
     text += table(["controller", "Mbit/s / median / p95", "throughput of plain's", "p95 below plain's, times"], rows)
 
-    text += against_native(cells, document["simulated"], mean, shown)
+    text += against_native(cells, document.get("starts", {}), document["simulated"], mean, shown)
 
     own, ours = document["sprout"]["sprout/native"], document["sprout"]["sprout/client-server"]
     text += (f"\nSprout on rapid-change, whose receiver must answer: native {shown(own)}, above TCP with acks inside the "
