@@ -240,10 +240,25 @@ pub(crate) struct Progress {
 /// How far TCP is.
 pub(crate) fn progress(socket: BorrowedFd<'_>) -> io::Result<Progress> {
     let info = TcpInfo::of(socket)?;
-    let waiting = info.unsent.into();
-    // What is acknowledged or sent between the two questions is found to be sent later.
-    let outstanding = unacknowledged(socket)?.saturating_sub(waiting);
+    // What is acknowledged or sent between the questions is found to be sent later. What the program
+    // writes between them is not sent: so what waits is asked before and after.
+    let unacknowledged = unacknowledged(socket)?;
+    let waiting = unsent(socket)?.max(info.unsent.into());
+    let outstanding = unacknowledged.saturating_sub(waiting);
     Ok(Progress { acked: info.bytes_acked, outstanding, waiting })
+}
+
+/// Bytes of the application's data that were not sent yet.
+fn unsent(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    // linux/sockios.h
+    const SIOCOUTQNSD: libc::c_ulong = 0x894b;
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one integer.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCOUTQNSD as _, &raw mut bytes) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
 /// Whether closing the socket shall reset the connection (`SO_LINGER` with a time of zero).
