@@ -48,6 +48,9 @@ pub(crate) struct AttachArgs {
     /// Write the same as JSON, one object a line (schema cellpace.attach/1; `-`: standard output)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write what the controllers decide, as JSON lines; as qlog if the name ends in .sqlog
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
     /// Name of the congestion control
     #[arg(long, value_name = "NAME", default_value = NAME, hide = true)]
     name: String,
@@ -75,7 +78,15 @@ mod daemon {
 
     pub(super) fn run(args: &AttachArgs, _: &FlowOptions) -> Result<ExitCode, Failure> {
         let AttachArgs {
-            port: _, outgoing: _, cgroup: _, pid: _, log: _, json: _, name: _, ..
+            port: _,
+            outgoing: _,
+            cgroup: _,
+            pid: _,
+            log: _,
+            json: _,
+            events: _,
+            name: _,
+            ..
         } = args;
         Err(crate::kernel::without_program())
     }
@@ -103,12 +114,11 @@ mod daemon {
 
     use super::{AttachArgs, ExitCode, Failure, PathBuf};
     use crate::finder::Finder;
+    use crate::flow_events::{FlowEvents, LOOK};
     use crate::limits::raise_descriptor_limit;
     use crate::output::complain;
     use crate::progress::{end_cleanly_on_ctrl_c, interrupted};
 
-    /// So late are ended connections told of, and Ctrl-C heard, at most.
-    const LOOK: Duration = Duration::from_millis(100);
     /// So often are connections that could not be taken told of, at most.
     const REMIND: Duration = Duration::from_secs(1);
 
@@ -119,12 +129,14 @@ mod daemon {
         may(args)?;
         let cgroup = place(args)?;
         let report = Report::open(args)?;
+        let events = FlowEvents::create(args.events.as_deref(), "cellpace attach", &options.cc)?;
         let steerer = Arc::new(Steerer::open_named(&args.name).map_err(Failure::failed)?);
         let attachment = attach(args, &cgroup, &steerer)?;
         let finder = Finder::start(steerer.clone())
             .map_err(|error| Failure::failed(format!("starting a thread: {error}")))?;
         complain(&format!("attached to {}: {}", cgroup.display(), what(args)));
-        Daemon { steerer, finder, attachment, options, report, flows: Vec::new(), count: 0 }.run()
+        let flows = Vec::new();
+        Daemon { steerer, finder, attachment, options, report, events, flows, count: 0 }.run()
     }
 
     fn may(args: &AttachArgs) -> Result<(), Failure> {
@@ -188,6 +200,7 @@ mod daemon {
         attachment: Attachment,
         options: &'a FlowOptions,
         report: Report,
+        events: Option<FlowEvents>,
         flows: Vec<Flow>,
         /// Connections up to now.
         count: u64,
@@ -203,7 +216,11 @@ mod daemon {
                 if Instant::now() < look_at {
                     continue;
                 }
+                // Ended connections are told of so late, and Ctrl-C heard.
                 look_at = Instant::now() + LOOK;
+                if let Some(events) = &mut self.events {
+                    events.look();
+                }
                 self.tell_ended();
                 if reminded.0.elapsed() >= REMIND {
                     reminded = (Instant::now(), self.remind(reminded.1));
@@ -243,16 +260,22 @@ mod daemon {
                 let options = FlowOptions { seed, ..self.options.clone() };
                 let handle = self.steerer.adopt(&steered, &options).map_err(Failure::failed)?;
                 let (number, since) = (self.count, Instant::now());
+                if let Some(events) = &mut self.events {
+                    events.opened(number, handle.clone());
+                }
                 self.flows.push(Flow { number, announced, handle, since });
             }
             Ok(())
         }
 
         fn tell_ended(&mut self) {
-            let report = &self.report;
-            self.flows.retain(|flow| match flow.handle.outcome() {
+            let Self { flows, report, events, .. } = self;
+            flows.retain(|flow| match flow.handle.outcome() {
                 Some(outcome) => {
                     report.tell(flow, &said(outcome));
+                    if let Some(events) = events {
+                        events.closed(flow.number);
+                    }
                     false
                 }
                 None => true,
@@ -284,6 +307,9 @@ mod daemon {
                 report.tell(flow, &outcome.map_or_else(|| "released".to_owned(), said));
                 outcome.is_none()
             });
+            if let Some(events) = self.events {
+                events.finish();
+            }
             // It has the other half of the steerer, which ends with both.
             drop(self.finder);
             drop(self.steerer);

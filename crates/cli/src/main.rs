@@ -4,8 +4,10 @@ mod attach;
 mod cc;
 mod compare;
 mod error;
+mod event_log;
 #[cfg(feature = "kernel")]
 mod finder;
+mod flow_events;
 mod flow_options;
 mod kernel;
 mod limits;

@@ -5,20 +5,23 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use cellpace_base::{Span, parse_span};
 use cellpace_run::variables::MOST_WORKERS;
 use cellpace_run::{
-    Broker, BrokerConfig, Closed, Direction, Launch, Library, Network, Networks, Ports, Rules,
-    RunError, check_program,
+    Adopted, Broker, BrokerConfig, Closed, Direction, Launch, Library, Network, Networks, Ports,
+    Rules, RunError, Watch, check_program,
 };
-use cellpace_tcp::{Engine, FlowOptions, Outcome};
+use cellpace_tcp::{Engine, FlowHandle, FlowOptions, Outcome};
 use clap::Args;
 use serde_json::json;
 
 use crate::error::Failure;
+use crate::flow_events::{FlowEvents, LOOK};
 use crate::flow_options::FlowArgs;
 use crate::output::complain;
 
@@ -69,6 +72,9 @@ pub(crate) struct RunArgs {
     /// Write the same as JSON, one object a line (schema cellpace.run/1)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write what the controllers decide, as JSON lines; as qlog if the name ends in .sqlog
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     program: Vec<OsString>,
@@ -104,20 +110,28 @@ fn start(args: &RunArgs, options: FlowOptions, rules: &Rules) -> Result<ExitCode
     check_program(args.program.first().map_or("".as_ref(), OsString::as_os_str))?;
     let library = Library::find()?;
     let report = Report::open(args).map_err(Stop::Failure)?;
+    let events = FlowEvents::create(args.events.as_deref(), "cellpace run", &options.cc)
+        .map_err(Stop::Failure)?;
     let launch = Launch::prepare()?;
     let framed = args.flow.is_framed();
+    let events = events.map(Looking::start).transpose().map_err(Stop::Failure)?;
     // After `prepare`: it has a thread.
     let steerer = args.flow.steerer().map_err(Stop::Failure)?.map(Arc::new);
     // Through the kernel driver connections need no descriptors here.
     let workers = if steerer.is_some() { 1 } else { args.workers };
     let config = BrokerConfig { framed, steerer, workers, ..BrokerConfig::new(options) };
     let engine = args.max_flows.map_or_else(Engine::new, |most| Engine::limited(most as usize));
-    let broker = Broker::start(&engine, &config, move |closed| report.tell(&closed, framed))?;
+    let told =
+        Told { report, framed, events: events.as_ref().map(|looking| looking.events.clone()) };
+    let broker = Broker::start(&engine, &config, told)?;
     let running = launch.start(&args.program, &library, &broker, rules)?;
     let finish = running.wait(&broker, Duration::from_nanos(args.drain.as_nanos()))?;
     if finish.cut > 0 {
         broker.cut();
         complain(&format!("{} connections were cut before all was delivered", finish.cut));
+    }
+    if let Some(events) = events {
+        events.finish();
     }
     Ok(ExitCode::from(finish.code))
 }
@@ -165,6 +179,72 @@ fn networks(option: &str, list: &[Network]) -> Result<Networks, Failure> {
         networks.push(*network).map_err(|error| Failure::usage(format!("{option}: {error}")))?;
     }
     Ok(networks)
+}
+
+/// Hears of connections.
+struct Told {
+    report: Report,
+    framed: bool,
+    events: Option<Events>,
+}
+
+impl Watch for Told {
+    fn opened(&mut self, connection: &Adopted, flow: &FlowHandle) {
+        if let Some(events) = &self.events {
+            with(events, |events| events.opened(connection.flow, flow.clone()));
+        }
+    }
+
+    fn closed(&mut self, closed: Closed) {
+        self.report.tell(&closed, self.framed);
+        if let Some(events) = &self.events {
+            with(events, |events| events.closed(closed.connection.flow));
+        }
+    }
+}
+
+/// None once they are finished.
+type Events = Arc<Mutex<Option<FlowEvents>>>;
+
+fn with(events: &Events, what: impl FnOnce(&mut FlowEvents)) {
+    if let Some(events) = &mut *locked(events) {
+        what(events);
+    }
+}
+
+fn locked(events: &Events) -> MutexGuard<'_, Option<FlowEvents>> {
+    // A panic elsewhere leaves lines unwritten, at worst.
+    events.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Looks for events until it is told to finish.
+struct Looking {
+    events: Events,
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Looking {
+    fn start(events: FlowEvents) -> Result<Self, Failure> {
+        let events = Arc::new(Mutex::new(Some(events)));
+        let (theirs, (stop, stopped)) = (events.clone(), channel());
+        let look = move || {
+            while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                with(&theirs, FlowEvents::look);
+            }
+        };
+        let thread = std::thread::Builder::new().name("cellpace-events".to_owned()).spawn(look);
+        let failed = |error| Failure::failed(format!("starting a thread: {error}"));
+        Ok(Self { events, stop, thread: thread.map_err(failed)? })
+    }
+
+    fn finish(self) {
+        drop(self.stop);
+        let _ = self.thread.join();
+        if let Some(events) = locked(&self.events).take() {
+            events.finish();
+        }
+    }
 }
 
 /// What is told of closed connections.

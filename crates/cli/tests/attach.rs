@@ -276,7 +276,7 @@ fn a_connection_that_moves_is_found_again() {
 fn verus_steers_a_static_program_as_it_does_in_the_simulator() {
     measured(|| {
         let Some(place) = Place::new(20_000_000) else { return };
-        let (mbps, median, p95) = place.download("--cc verus", NAMED);
+        let (mbps, median, p95) = place.download("--cc verus --events events", NAMED);
         let model = place.folder.first_run(
             "compare --trace constant:12mbit --rtt 40ms --cc verus --duration 14s --skip 1s",
         );
@@ -286,6 +286,11 @@ fn verus_steers_a_static_program_as_it_does_in_the_simulator() {
         assert!((0.6 * delay..1.6 * delay).contains(&median), "{median} ms, simulated {delay} ms");
         assert!(p95 < 1.6 * tail, "{p95} ms, simulated {tail} ms");
         assert_eq!(place.flows()[0]["outcome"], "finished");
+        let events = place.text("events");
+        let count = |event: &str| events.matches(&format!("\"event\":\"{event}\"")).count();
+        // It learns its profile in slow start, and anew each second.
+        assert!(count("phase") >= 2 && count("profile_refit") >= 5, "{events}");
+        assert!(count("metrics") >= 10, "each second: {events}");
     });
 }
 

@@ -217,6 +217,59 @@ fn downloads_of_all_sizes_arrive_also_twenty_at_once() {
     }
 }
 
+#[test]
+fn what_the_controllers_decide_is_written_for_each_connection() {
+    if !can_run() {
+        return;
+    }
+    let folder = Folder::with(&SIZE.to_string(), data(SIZE));
+    for name in ["events.jsonl", "events.sqlog"] {
+        let events = folder.path(name).display().to_string();
+        let mode = format!("http {}", folder.path("").display());
+        let mut guinea = Guinea::with(&format!("--cc verus:r=2 --events {events}"), &mode);
+        let address = ([127, 0, 0, 1], guinea.port()).into();
+        for _ in 0..2 {
+            assert!(download(address, SIZE) == data(SIZE));
+        }
+        signal(&guinea.child, "INT");
+        guinea.code();
+        let text = String::from_utf8(folder.read(name)).unwrap();
+        let records = text.lines().map(|line| serde_json::from_str(line.trim_matches('\x1e')));
+        let records: Vec<Value> = records.map(Result::unwrap).collect();
+        if name.ends_with(".sqlog") {
+            assert_eq!(records[0]["trace"]["vantage_point"]["name"], "cellpace run");
+            assert_eq!(records[0]["trace"]["title"], "verus:r=2");
+        }
+        for flow in 1..=2 {
+            // What is told, and of which flow, in both forms.
+            let (kind, group, phase, state) = match name {
+                "events.jsonl" => ("event", flow.into(), "phase", "metrics"),
+                _ => (
+                    "name",
+                    flow.to_string().into(),
+                    "quic:congestion_state_updated",
+                    "quic:recovery_metrics_updated",
+                ),
+            };
+            let of_flow = |record: &&Value| record["flow"] == group || record["group_id"] == group;
+            let told: Vec<&Value> = records.iter().filter(of_flow).collect();
+            assert_eq!(told[0][kind], phase, "{text}");
+            assert_eq!(told.last().unwrap()[kind], state, "{text}");
+        }
+    }
+}
+
+#[test]
+fn events_that_cannot_be_written_are_told_of_before_the_program_starts() {
+    if !can_run() {
+        return;
+    }
+    let mut guinea = Guinea::with("--events no/such/folder/events", "http .");
+    assert_eq!(guinea.code(), Some(1));
+    assert!(guinea.stderr().contains("--events: no/such/folder/events: "), "{}", guinea.stderr());
+    assert_eq!(guinea.out.read_line(&mut String::new()).unwrap(), 0);
+}
+
 /// nginx registers the descriptor before it connects.
 #[test]
 fn an_nginx_in_between_has_its_connections_to_the_origin_taken_over() {

@@ -115,7 +115,25 @@ struct Worker {
     thread: Option<JoinHandle<()>>,
 }
 
-type Tell = Arc<Mutex<dyn FnMut(Closed) + Send>>;
+/// Who is told of a broker's flows, on the broker's threads, one call at a time. A closure is told
+/// of ends alone.
+pub trait Watch: Send {
+    /// A connection was taken over.
+    fn opened(&mut self, connection: &Adopted, flow: &FlowHandle) {
+        let _ = (connection, flow);
+    }
+
+    /// A flow has ended.
+    fn closed(&mut self, closed: Closed);
+}
+
+impl<F: FnMut(Closed) + Send> Watch for F {
+    fn closed(&mut self, closed: Closed) {
+        self(closed);
+    }
+}
+
+type Tell = Arc<Mutex<dyn Watch>>;
 
 #[derive(Debug)]
 struct Shared {
@@ -147,8 +165,7 @@ const REMEMBER: Duration = Duration::from_secs(30);
 const MOST_REMEMBERED: usize = 64;
 
 impl Broker {
-    /// Opens a control socket and serves it. `closed` is told of every flow's end, on the
-    /// broker's thread.
+    /// Opens a control socket and serves it. `watch` is told of every flow's beginning and end.
     ///
     /// # Errors
     /// When a socket or a thread cannot be had, or the system allows no second table of
@@ -156,11 +173,11 @@ impl Broker {
     pub fn start(
         engine: &Engine,
         config: &BrokerConfig,
-        closed: impl FnMut(Closed) + Send + 'static,
+        watch: impl Watch + 'static,
     ) -> Result<Self, RunError> {
         let token: Token = random()?;
         let name = format!("cellpace-run/{:016x}", u64::from_be_bytes(random()?));
-        let tell: Tell = Arc::new(Mutex::new(closed));
+        let tell: Tell = Arc::new(Mutex::new(watch));
         let mut broker = Self { name, token, workers: Vec::new() };
         for number in 0..config.workers {
             let engine = if number == 0 { engine.clone() } else { engine.sibling() };
@@ -175,7 +192,7 @@ impl Broker {
         number: u32,
         engine: Engine,
         config: BrokerConfig,
-        closed: Tell,
+        watch: Tell,
     ) -> Result<Worker, RunError> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = eventfd(0, flags).map_err(RunError::system("an event"))?;
@@ -216,7 +233,7 @@ impl Broker {
                 next_flow: u64::from(number) + 1,
                 step: u64::from(config.workers),
                 config,
-                closed,
+                watch,
             };
             let _ = started.send(Ok(()));
             server.serve();
@@ -346,7 +363,7 @@ struct Server {
     next_flow: u64,
     /// From one flow's number to the next one's.
     step: u64,
-    closed: Tell,
+    watch: Tell,
 }
 
 /// A connection to the control socket that has not said yet what it wants.
@@ -574,8 +591,7 @@ impl Server {
         self.next_flow += self.step;
         let connection = Adopted { flow, outgoing, local, peer };
         let since = Instant::now();
-        self.flows.insert(flow, Flow { connection, since, handle, tcp: None, asked: since });
-        self.shared.set_open(self.flows.len());
+        self.insert(Flow { connection, since, handle, tcp: None, asked: since });
         Some(())
     }
 
@@ -602,15 +618,19 @@ impl Server {
         tcp: Arc<OwnedFd>,
         far: OwnedFd,
     ) -> Option<()> {
-        let flow = connection.flow;
         let mut options = self.config.options.clone();
-        options.seed = options.seed.wrapping_add(flow - 1);
+        options.seed = options.seed.wrapping_add(connection.flow - 1);
         options.driver = self.driver(connection.outgoing);
         let handle = self.engine.adopt(tcp.clone(), far, &options).ok()?;
         let tcp = Some(tcp);
-        self.flows.insert(flow, Flow { connection, since, handle, tcp, asked: Instant::now() });
-        self.shared.set_open(self.flows.len());
+        self.insert(Flow { connection, since, handle, tcp, asked: Instant::now() });
         Some(())
+    }
+
+    fn insert(&mut self, flow: Flow) {
+        watched(&self.watch).opened(&flow.connection, &flow.handle);
+        self.flows.insert(flow.connection.flow, flow);
+        self.shared.set_open(self.flows.len());
     }
 
     /// Takes a connection over that is not there yet; `None` if that cannot be.
@@ -697,7 +717,7 @@ impl Server {
             if flow.handle.stats().queued_bytes > 0 {
                 let _ = flow.handle.wait(until.saturating_duration_since(Instant::now()));
             }
-            tell(&self.closed, flow.closed(None, true));
+            watched(&self.watch).closed(flow.closed(None, true));
         }
         self.openings.clear();
         self.shared.set_open(0);
@@ -723,7 +743,7 @@ impl Server {
         // The engine tells of ends; TCP itself is asked in case it does not, and seldom enough
         // that ten thousand idle flows cost next to nothing.
         let patience = REAP * u32::try_from(before / 500).unwrap_or(u32::MAX).min(1000);
-        let Self { flows, closed, .. } = self;
+        let Self { flows, watch, .. } = self;
         flows.retain(|_, flow| {
             let outcome = flow.handle.outcome();
             let is_due = outcome.is_none() && now.duration_since(flow.asked) >= patience;
@@ -733,7 +753,7 @@ impl Server {
             let has_ended =
                 outcome.is_some() || is_due && flow.tcp.as_ref().is_some_and(|tcp| is_closed(tcp));
             if has_ended {
-                tell(closed, flow.closed(outcome, false));
+                watched(watch).closed(flow.closed(outcome, false));
             }
             !has_ended
         });
@@ -743,10 +763,9 @@ impl Server {
     }
 }
 
-fn tell(closed: &Tell, one: Closed) {
+fn watched(watch: &Tell) -> MutexGuard<'_, dyn Watch + 'static> {
     // Who panicked before has not spoilt the others' reports.
-    let mut closed = closed.lock().unwrap_or_else(PoisonError::into_inner);
-    (*closed)(one);
+    watch.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[derive(Default)]

@@ -26,7 +26,7 @@ mod rules;
 pub mod variables;
 
 #[cfg(feature = "launcher")]
-pub use broker::{Adopted, Broker, BrokerConfig, Closed};
+pub use broker::{Adopted, Broker, BrokerConfig, Closed, Watch};
 #[cfg(feature = "launcher")]
 pub use error::RunError;
 #[cfg(feature = "launcher")]

@@ -8,7 +8,7 @@ use cellpace_base::{Span, Time};
 use cellpace_cc::{ControllerSpec, Event};
 
 use crate::framed::{FramedError, Role};
-use crate::{Below, Engine};
+use crate::{Below, Engine, engine};
 
 /// How a connection shall be controlled.
 #[derive(Debug, Clone)]
@@ -229,9 +229,15 @@ impl FlowHandle {
         self.lock().stats
     }
 
-    /// What the controller decided, oldest first. At most 64 events are kept.
+    /// What the controller decided and when ([`now`](Self::now)), oldest first. At most 64 events
+    /// are kept.
     pub fn poll_event(&self) -> Option<(Time, Event)> {
         self.lock().events.pop_front()
+    }
+
+    /// The time now, on the clock of events.
+    pub fn now() -> Time {
+        engine::now()
     }
 
     /// How the flow ended, once it has.

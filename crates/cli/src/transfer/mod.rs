@@ -2,7 +2,6 @@
 
 mod document;
 mod ends;
-mod events;
 mod flow;
 mod options;
 mod recv;

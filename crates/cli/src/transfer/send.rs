@@ -9,11 +9,11 @@ use cellpace_udp::{AckPolicy, Connect, Listen, Offer};
 use clap::Args;
 
 use super::ends::Source;
-use super::events::EventLog;
 use super::flow::{End, FlowRun};
 use super::options::{Common, bind_for, listen_at, resolve, span};
 use super::session::{About, Session, made, shown};
 use crate::error::Failure;
+use crate::event_log::EventLog;
 use crate::output::complain;
 
 /// Arguments of `cellpace send`.
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<ExitCode, Failure> {
     session.cut_at_interrupt = plan.file.is_none();
     if let Some(path) = &args.events {
         let names: Vec<String> = args.controllers.iter().map(ToString::to_string).collect();
-        session.events = Some(EventLog::create(path, &names)?);
+        session.events = Some(EventLog::create(path, "cellpace send", &names.join(" "))?);
     }
     match &plan.target {
         Some(target) => connect(args, &plan, target, &mut session)?,

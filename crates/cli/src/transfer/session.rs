@@ -5,13 +5,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use cellpace_base::{Span, Time};
-use cellpace_udp::{Code, Driver, Event, FlowError, FlowId};
+use cellpace_udp::{Code, Driver, Event, FlowError, FlowId, OutgoingStats};
 
 use super::document::{Document, SCHEMA};
 use super::ends::Source;
-use super::events::EventLog;
 use super::flow::{End, FlowRun};
 use crate::error::Failure;
+use crate::event_log::{EventLog, Metrics};
 use crate::output;
 use crate::progress::{end_cleanly_on_ctrl_c, interrupted};
 
@@ -250,12 +250,14 @@ impl<'a> Session<'a> {
             run.observe(flow);
             let Some(log) = &mut self.events else { continue };
             while let Some((at, event)) = flow.poll_controller_event() {
-                log.event(at, index, &run.name, &event);
+                log.event(at, index as u64, &run.name, &event);
             }
             if now >= self.next_line
                 && let Some(stats) = flow.outgoing()
             {
-                log.metrics(now, index, &run.name, &stats);
+                let OutgoingStats { cwnd, in_flight, srtt, min_rtt, .. } = stats;
+                let metrics = Metrics { cwnd, in_flight, srtt, min_rtt };
+                log.metrics(now, index as u64, &run.name, metrics);
             }
         }
     }
