@@ -11,8 +11,8 @@ Needs root. What is compared, each alone on the link, with the same link for all
   verus     cellpace send --cc verus:r=2, the teacher, over UDP
   simulated cellpace compare --cc mdi, in virtual time
 
-Every run has a seed, which is the walk's and the generated link's: what is compared has had the same
-links.
+Every run has a seed, which is the walk's and the generated link's, and tells over which part of a
+recorded trace it is: what is compared has had the same links.
 
 Installs MDI in the kernel (`cellpace kernel install --cc mdi`) where it is not installed yet, and
 removes it then. Recorded traces are measured where CELLPACE_TRACES is set.
@@ -28,6 +28,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "docs"))
+
+from alcc_statistics import ratio_interval
+from trace_minutes import minute
+
 SERVER = f"python3 {HERE}/../docs/alcc_server.py"
 DOWNLOAD = "exec cat </dev/tcp/$CELLPACE_HOST/9000 >/dev/null"
 NAME = "cellpace_mdi"
@@ -95,13 +100,19 @@ WAYS = {
 
 
 def links():
-    found = {"12 Mbit/s": "--rate 12mbit", "lte-driving": "--trace lte-driving"}
+    """Names of links, and what gives the link's options for a seed."""
+    found = {"12 Mbit/s": lambda seed: f"--rate 12mbit --seed {seed}",
+             "lte-driving": lambda seed: f"--trace lte-driving --seed {seed}"}
     folder = os.environ.get("CELLPACE_TRACES")
     for name in ["highway-3g", "city-drive"] if folder else []:
-        found[name] = f"--trace {folder}/{name}.down"
+        found[name] = recorded(f"{folder}/{name}.down")
     if not folder:
         print("CELLPACE_TRACES is not set: generated links only")
     return found
+
+
+def recorded(trace):
+    return lambda seed: f"--trace {minute(ARGS.cellpace, trace, seed, ARGS.seconds)} --seed {seed}"
 
 
 def mean(rows):
@@ -115,7 +126,7 @@ def main():
     cells = [(name, options, way) for name, options in links().items() for way in wanted]
     with ThreadPoolExecutor(ARGS.at_once) as pool:
         # Runs of a cell are far apart: what is compared is measured at about the same time.
-        waiting = [[pool.submit(WAYS[way](seed), f"{options} --seed {seed}", ARGS.seconds)
+        waiting = [[pool.submit(WAYS[way](seed), options(seed), ARGS.seconds)
                     for _, options, way in cells]
                    for seed in range(1, ARGS.runs + 1)]
         for (name, _, way), runs in zip(cells, zip(*waiting)):
@@ -124,8 +135,32 @@ def main():
             rate, half, most = mean(rows)
             runs = " ".join(f"{row[0]:.2f}/{row[1]:.0f}/{row[2]:.0f}" for row in rows)
             print(f"{name:<14}{way:<11}{rate:>8.2f}{half:>9.1f}{most:>9.1f}   {runs}", flush=True)
+    if "kernel" in wanted:
+        against(results)
     if ARGS.out:
         Path(ARGS.out).write_text(json.dumps(results, indent=1))
+
+
+# Of the base RTT, towards the program: what the queueing delay lacks of the one-way delay, in ms.
+ONE_WAY = 20
+
+
+def against(results):
+    """What the kernel's figures are as a share of the others', with 95 % confidence intervals."""
+    print(f"\n{'kernel against':<25}{'throughput':>22}{'p50 of the queue':>22}{'p50 one way':>22}")
+    for name, ways in results.items():
+        for way, rows in ways.items():
+            if way == "kernel":
+                continue
+            shares = [share(ways["kernel"], rows, figure, more) for figure, more in ((0, 0), (1, 0), (1, ONE_WAY))]
+            print(f"{name:<14}{way:<11}" + "".join(f"{text:>22}" for text in shares))
+
+
+def share(rows, others, figure, more):
+    above, below = ([row[figure] + more for row in which] for which in (rows, others))
+    ratio = sum(above) / sum(below)
+    interval = ratio_interval(above, below)
+    return f"{ratio:.3f}" + (f" ({interval[0]:.3f}-{interval[1]:.3f})" if interval else "")
 
 
 def installed():

@@ -10,10 +10,12 @@ OUT.json has of the others:
     loopback, cost, tunnels, simulated, web, sprout, loss
     windows   windows that do not react
     cells     native, above TCP with the gate, and with the kernel driver, also with prompt acks
-              (`--prompt-acks`) and with a receiver that delays no ack, and native with one that does
+              (`--prompt-acks`) and with a receiver that delays no ack, and native with one that does;
+              and native again, which tells what chance does
     others    Cubic, Reno and BBR alone below the gate; native has to be there already
-    starts    Verus natively and with the kernel driver and prompt acks, begun at ten moments of the
-              traces' first second, which decide what profile it learns
+
+In `cells`, `others` and `simulated` each run of a cell is over another minute of the trace, the same
+minutes for all that is compared.
 
 What a part has measured is in OUT.PART.partial until the part is finished: one that was cut off goes
 on from there when it is called again. `at-once=4` runs so many at once (default 8), `repeats=2`,
@@ -35,12 +37,12 @@ import struct
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from alcc_statistics import groups, histogram
+from alcc_statistics import histogram, pooled
+from trace_minutes import minute
 
 HERE = Path(__file__).resolve().parent
 CELLPACE = str(Path(sys.argv[1]).resolve()) if len(sys.argv) > 1 else ""
@@ -54,8 +56,6 @@ SECONDS = 60
 SKIP = 2
 RTT = 0.040
 RUNNING = set()
-# How long after the link the client of a thread's runs begins, in seconds.
-BEGIN = threading.local()
 # What becomes of every packet, for the queue delays: enough of each to tell it from the others.
 CAPTURE = "capture.pcapng"
 CAPTURED = f"--log $FOLDER/{CAPTURE} --snaplen 80"
@@ -65,7 +65,6 @@ def link(options, server, client, seconds, folder):
     """One run: `server` outside, `client` inside the link. The link's figures, the server's CPU
     seconds and what `cellpace run` says of its flows."""
     out, flows = folder / "link.json", folder / "flows.json"
-    client = f"sleep {getattr(BEGIN, 'after', 0)}; {client}"
     script = f"""
         ip link set lo up
         FLOWS={flows}; FOLDER={folder}; OUTSIDE=/proc/$$/ns/net; export FLOWS OUTSIDE
@@ -261,6 +260,8 @@ def mean(runs, key):
 
 def summary(runs):
     keys = ("throughput", "utilization", "p50", "p95")
+    # A run that hung was made once more, after the others.
+    runs = sorted(runs, key=lambda run: run.get("minute", 0))
     text = {key: {"mean": mean(runs, key), "runs": [rounded(run[key]) for run in runs]} for key in keys}
     flows = [flow for run in runs for flow in run["flows"]]
     if flows:
@@ -269,7 +270,9 @@ def summary(runs):
         text["refusals"] = statistics.fmean(flow["refusals"] for flow in flows)
     delays = [run["delays"] for run in runs if "delays" in run]
     if delays:
-        text["delays"] = groups(delays)
+        text["delays"] = pooled(delays)
+    if "minute" in runs[0]:
+        text["minutes"] = [run["minute"] for run in runs]
     return text | {"runs": len(runs), "seconds": runs[0]["seconds"]}
 
 
@@ -286,18 +289,25 @@ def windows():
             for cc in ccs]
 
 
+def numbered(number, way):
+    """The same, and its runs say over which minute they were."""
+    def measured(*arguments):
+        run = way(*arguments)
+        return run and run | {"minute": number}
+    return measured
+
+
 def on_traces(ways, repeats, more=CAPTURED):
-    """Jobs of Verus and Copa on the traces, by the `ways` (name, function, arguments before the path).
-    Runs of the same cell are far apart, and what is compared is measured at about the same time."""
+    """Jobs of Verus and Copa on the traces, by the `ways` (name, function, arguments before the path),
+    each repeat over another minute. Runs of the same cell are far apart, and what is compared is
+    measured at about the same time."""
     jobs = []
-    for _ in range(repeats):
+    for number in range(repeats):
         for trace in MEASURED:
-            path = f"--trace {TRACES}/{trace}.down {more}"
-            jobs += [(f"{name}/{trace}/{cc}", function, cc, *arguments, path, SECONDS)
+            path = f"--trace {minute(CELLPACE, f'{TRACES}/{trace}.down', number, SECONDS)} {more}"
+            jobs += [(f"{name}/{trace}/{cc}", numbered(number, function), cc, *arguments, path, SECONDS)
                      for cc in ("verus:r=2", "copa") for name, function, *arguments in ways]
     return jobs
-
-
 
 
 def delayed(cc, options, seconds, folder):
@@ -306,25 +316,8 @@ def delayed(cc, options, seconds, folder):
 
 
 # What is compared with native is measured beside it: machines are not alike at all times.
-WAYS = [("native", native), ("gate", alcc, "gate"), ("kernel", alcc, "kernel"), ("kernel_prompt", prompt),
-        ("delayed", delayed), ("quickack", alcc, "quickack")]
-
-
-def later(seconds, way):
-    """The same, begun so long after the link."""
-    def measured(*arguments):
-        BEGIN.after = seconds
-        try:
-            return way(*arguments)
-        finally:
-            BEGIN.after = 0
-    return measured
-
-
-def starts():
-    """Verus learns its profile in slow start, from what the trace's first moments are like."""
-    return [(f"{name}/{trace}/verus:r=2", later(tenth / 10, way), "verus:r=2", f"--trace {TRACES}/{trace}.down", SECONDS)
-            for tenth in range(10) for trace in MEASURED for name, way in (("native", native), ("kernel_prompt", prompt))]
+WAYS = [("native", native), ("again", native), ("gate", alcc, "gate"), ("kernel", alcc, "kernel"),
+        ("kernel_prompt", prompt), ("delayed", delayed), ("quickack", alcc, "quickack")]
 
 
 def above_others(repeats):
@@ -524,25 +517,28 @@ def summaries(jobs, partial):
     return {name: summary(cell) for name, cell in many(jobs, partial).items()}
 
 
-def simulated():
-    """What acks of every second packet, TCP's habit, do to a controller: in the simulator."""
+def simulated(repeats):
+    """The controllers in the simulator, and what acks of every second packet, TCP's habit, do to them."""
     found = {}
     for trace in MEASURED:
+        minutes = [minute(CELLPACE, f"{TRACES}/{trace}.down", number, SECONDS) for number in range(repeats)]
+        traces = [word for path in minutes for word in ("--trace", path)]
         for acks in ("every", "delayed:40ms"):
-            args = [CELLPACE, "compare", "--trace", f"{TRACES}/{trace}.down", "--rtt", "40ms",
-                    "--duration", f"{SECONDS}s", "--skip", "2s", "--acks", acks, "--cc", "verus:r=2",
-                    "--cc", "copa", "--json", "-"]
+            args = [CELLPACE, "compare", *traces, "--rtt", "40ms", "--duration", f"{SECONDS}s", "--skip", "2s",
+                    "--acks", acks, "--cc", "verus:r=2", "--cc", "copa", "--json", "-"]
+            of_cc = {}
             for run in json.loads(subprocess.check_output(args))["runs"]:
-                delay = run["queue_delay_ms"]
-                found[f"{acks}/{trace}/{run['cc']}"] = {
-                    "throughput": run["throughput_mbps"], "p50": delay["p50"], "p95": delay["p95"]}
+                runs, delay = of_cc.setdefault(run["cc"], []), run["queue_delay_ms"]
+                runs.append({"throughput": run["throughput_mbps"], "utilization": run["utilization"], "p50": delay["p50"],
+                             "p95": delay["p95"], "flows": [], "seconds": SECONDS, "minute": len(runs)})
+            found |= {f"{acks}/{trace}/{cc}": summary(runs) for cc, runs in of_cc.items()}
     return found
 
 
 # Parts whose cells are together under `cells` in OUT.json, and those beside which native has to be.
 AMONG_CELLS = ("windows", "cells", "others")
 BESIDE_NATIVE = ("others",)
-USE_KERNEL_DRIVER = ("loopback", "cost", "web", "cells", "starts", "loss")
+USE_KERNEL_DRIVER = ("loopback", "cost", "web", "cells", "loss")
 
 
 def options(words):
@@ -564,13 +560,12 @@ def main():
     repeats = int(repeats or (20 if "full" in words else 3))
     few = max(repeats // 6, 1)
     parts = {"loopback": lambda _: loopback(), "cost": lambda _: with_kernel_table(cost), "tunnels": tunnels,
-             "simulated": lambda _: simulated(),
+             "simulated": lambda _: simulated(repeats),
              "web": lambda partial: summaries(web(repeats), partial),
              "sprout": lambda partial: summaries(sprout(repeats), partial),
              "windows": lambda partial: summaries(windows(), partial),
              "cells": lambda partial: summaries(on_traces(WAYS, repeats), partial),
              "others": lambda partial: summaries(above_others(few), partial),
-             "starts": lambda partial: summaries(starts(), partial),
              "loss": lambda partial: summaries(loss(repeats), partial)}
     unknown = [word for word in words if word not in parts and word != "full"]
     if unknown:

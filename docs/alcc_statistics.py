@@ -12,8 +12,6 @@ import statistics
 FINE = 100
 PER_DECADE = 20
 BINS = FINE + 2 * PER_DECADE
-# Runs are kept in so many groups at most: enough for halves in several ways, and little to keep.
-GROUPS = 4
 
 
 def bin_of(ms):
@@ -62,77 +60,29 @@ def overlap(one, other):
     return sum(min(p / total, q / other_total) for p, q in zip(one, other))
 
 
-def groups(histograms):
-    """The runs' histograms pooled into at most GROUPS groups, every fourth run into the same: runs
-    that were measured one after the other are then in different ones.
-
-    >>> groups([[1], [2], [3], [4], [5]])
-    [[6], [2], [3], [4]]
-    """
-    return [pooled(histograms[first::GROUPS]) for first in range(min(GROUPS, len(histograms)))]
-
-
-def halves(of):
-    """Every pool of half of the groups, as (the groups' numbers, the pool)."""
-    numbers = range(len(of))
-    return [(set(chosen), pooled(of[number] for number in chosen))
-            for chosen in itertools.combinations(numbers, max(len(of) // 2, 1))]
-
-
-def overlap_of_halves(one, other):
-    """The mean overlap of half of one cell's runs with half of another's, both given in groups.
-
-    >>> overlap_of_halves([[1], [1]], [[0, 1], [1]])
-    0.5
-    """
-    return statistics.fmean(overlap(p, q) for (_, p), (_, q) in
-                            itertools.product(halves(one), halves(other)))
-
-
-def overlap_with_itself(of):
-    """The mean overlap of half of a cell's runs with others of it: what chance leaves of 1. None
-    with fewer than two groups.
-
-    >>> overlap_with_itself([[1, 1], [0, 1]]), overlap_with_itself([[1]])
-    (0.5, None)
-    """
-    apart = [overlap(p, q) for (chosen, p), (others, q) in itertools.combinations(halves(of), 2)
-             if not chosen & others]
-    return statistics.fmean(apart) if apart else None
-
-
 def ratio_interval(above, below):
-    """The 95 % confidence interval of the ratio of two means of independent runs, as (from, to):
-    Fieller's, with unequal variances and Welch's degrees of freedom (both at the ratio found).
-    None with fewer than two runs, or if the denominator may be 0.
+    """The 95 % confidence interval of the ratio of the means of pairs, as (from, to): Fieller's. None
+    with fewer than two pairs, or if the denominator may be 0.
 
-    >>> low, high = ratio_interval([10.1, 9.9, 10.2, 9.8], [5.0, 5.1, 4.9, 5.0])
+    >>> low, high = ratio_interval([10.1, 9.9, 10.3, 9.7], [5.0, 5.0, 5.1, 4.9])
     >>> f"{low:.3f} {high:.3f}"
-    '1.941 2.061'
-    >>> ratio_interval([2, 2], [1, 1]), ratio_interval([1], [1, 2]), ratio_interval([1, 2], [-9, 9])
+    '1.963 2.036'
+    >>> ratio_interval([2, 2], [1, 1]), ratio_interval([1], [1]), ratio_interval([1, 2], [-9, 9])
     ((2.0, 2.0), None, None)
     """
-    if min(len(above), len(below)) < 2:
+    count = len(above)
+    if count < 2:
         return None
     mean, base = statistics.fmean(above), statistics.fmean(below)
-    if base == 0:
+    t2 = student(count - 1) ** 2 / count
+    var, base_var = t2 * statistics.variance(above), t2 * statistics.variance(below)
+    both = t2 * statistics.covariance(above, below)
+    # Fieller: all r with (mean - r base)^2 <= t^2 (var - 2 r both + r^2 base_var).
+    square, half, rest = base ** 2 - base_var, mean * base - both, mean ** 2 - var
+    if square <= 0:
         return None
-    ratio = mean / base
-    # Variances of the means.
-    var = statistics.variance(above) / len(above)
-    base_var = statistics.variance(below) / len(below)
-    scaled = ratio ** 2 * base_var
-    if var + scaled == 0:
-        return ratio, ratio
-    # Welch and Satterthwaite.
-    freedom = (var + scaled) ** 2 / (var ** 2 / (len(above) - 1) + scaled ** 2 / (len(below) - 1))
-    t = student(freedom)
-    # Fieller, without covariance.
-    g = t ** 2 * base_var / base ** 2
-    if g >= 1:
-        return None
-    half = t / abs(base) * math.sqrt(var * (1 - g) + scaled)
-    return (ratio - half) / (1 - g), (ratio + half) / (1 - g)
+    root = math.sqrt(max(half ** 2 - square * rest, 0))
+    return (half - root) / square, (half + root) / square
 
 
 def student(freedom, share=0.95):

@@ -464,7 +464,11 @@ FIGURES = {"throughput": "throughput", "p50": "median", "p95": "p95"}
 GATE_BOUNDS, KERNEL_BOUNDS = (0.03, 0.1, 0.2), (0.02, 0.05, 0.2)
 
 
-def against_native(cells, starts, simulated, mean, shown):
+# Of the base RTT, towards the program: what the queue delay lacks of the one-way delay, in ms.
+ONE_WAY = 20
+
+
+def against_native(cells, simulated, mean, shown):
     def length(how):
         found = [cell for name, cell in cells.items() if name.startswith(f"{how}/")]
         if not found:
@@ -474,39 +478,34 @@ def against_native(cells, starts, simulated, mean, shown):
 
     names = [name.split("/", 1)[1] for name in cells if name.startswith("native/")]
     names.sort(key=lambda name: not name.endswith("/verus:r=2"))
+    beside = lambda *arguments: beside_native(cells, names, *arguments)
+    kernel = (KERNEL_BOUNDS, "2 %, 5 % and 20 %", shown)
     text = "\n### Above TCP against native\n\n"
-    text += (f"Mbit/s / median / p95 of the queue delay in ms, means of runs (native: {length('native')}). *Ratio*: a mean as a "
-             "share of native's, with its 95 % confidence interval (Fieller's, with Welch's degrees of freedom); bold where "
-             "the interval, before it is rounded, leaves out 1. *Overlap*: of the distributions of the packets' queue delays (the sum, over bins, of "
-             "the lesser share; bins of 1 ms up to 100 ms, 20 to a decade beyond), between half of the runs and half of "
-             "native's, the mean over ways to halve them; in brackets between halves of native's own, which is what chance "
-             "leaves of 1.\n\n")
-    text += (f"**The gate** is what `cellpace run` does without the kernel driver, above the kernel's Cubic: Reno until the "
+    text += (f"Mbit/s / median / p95 of the queue delay in ms, means of runs (native: {length('native')}). Each run of a cell is over "
+             "another minute of the trace, the same minutes for all that is compared. *Ratio*: a mean as a share of native's, with its "
+             "95 % confidence interval (Fieller's, of pairs of runs over the same minute); bold where the interval, before it is "
+             "rounded, leaves out 1. *Overlap*: of the distributions of the packets' queue delays (the sum, over bins, of the "
+             "lesser share; bins of 1 ms up to 100 ms, 20 to a decade beyond); in brackets that of native with native again, which "
+             "is what chance leaves of 1.\n\n")
+    text += f"**Native again**, at the same time as all others, {length('again')}: what chance does to such a comparison.\n\n"
+    text += beside("again", "native again", *kernel)
+    text += (f"\n**The gate** is what `cellpace run` does without the kernel driver, above the kernel's Cubic: Reno until the "
              f"first loss, Cubic from then on; {length('gate')}.\n\n")
-    text += beside_native(cells, names, "gate", "the gate", GATE_BOUNDS,
-                          "3 % of native's throughput, 10 % of its median and 20 % of its p95", shown)
-    text += (f"\n**The kernel driver**, {length('kernel')}. The receiver acknowledges every second packet, as TCP's do.\n\n")
-    text += beside_native(cells, names, "kernel", "the kernel driver", KERNEL_BOUNDS, "2 %, 5 % and 20 %", shown)
+    text += beside("gate", "the gate", GATE_BOUNDS, "3 % of native's throughput, 10 % of its median and 20 % of its p95", shown)
+    text += f"\n**The kernel driver**, {length('kernel')}. The receiver acknowledges every second packet, as TCP's do.\n\n"
+    text += beside("kernel", "the kernel driver", *kernel)
     text += (f"\nThe same beside native whose receiver delays acks, too (`cellpace recv --acks delayed:40ms`), {length('delayed')}:"
              "\n\n")
-    text += beside_native(cells, names, "kernel", "the kernel driver", KERNEL_BOUNDS, "2 %, 5 % and 20 %", shown, "delayed")
-    if any(name.startswith("kernel_prompt/") for name in cells):
-        text += (f"\nThe kernel driver with prompt acks (`cellpace kernel install --prompt-acks`), {length('kernel_prompt')}, beside "
-                 "native:\n\n")
-        text += beside_native(cells, names, "kernel_prompt", "the kernel driver with prompt acks", KERNEL_BOUNDS,
-                              "2 %, 5 % and 20 %", shown)
+    text += beside("kernel", "the kernel driver", *kernel, "delayed")
+    text += (f"\nThe kernel driver with prompt acks (`cellpace kernel install --prompt-acks`), {length('kernel_prompt')}, beside "
+             "native:\n\n")
+    text += beside("kernel_prompt", "the kernel driver with prompt acks", *kernel)
     text += (f"\nThe kernel driver with a receiver that acknowledges each packet (`quickack 1` on its route), "
              f"{length('quickack')}, beside native, whose receiver does so always:\n\n")
-    text += beside_native(cells, names, "quickack", "the kernel driver, each packet acknowledged", KERNEL_BOUNDS,
-                          "2 %, 5 % and 20 %", shown)
-    if starts:
-        runs = max(cell["runs"] for cell in starts.values())
-        text += (f"\nVerus learns its profile in slow start, and so from the first moments of a trace. Natively and with the "
-                 f"kernel driver and prompt acks, {runs} runs begun at as many moments of each trace's first second:\n\n")
-        text += beside_native(starts, [name for name in names if f"native/{name}" in starts], "kernel_prompt",
-                              "the kernel driver with prompt acks", KERNEL_BOUNDS, "2 %, 5 % and 20 %", shown)
-    text += (f"\n**Others**, {length('cubic')} a cell, in brackets as a share of native's: Cubic, Reno and BBR alone below the "
-             "gate (`--below`). The last column is what delayed acks alone do in the simulator, as a share likewise.\n\n")
+    text += beside("quickack", "the kernel driver, each packet acknowledged", *kernel)
+    text += (f"\n**Others**, {length('cubic')} a cell, in brackets as a share of native's over the same minutes: Cubic, Reno and "
+             "BBR alone below the gate (`--below`). *Simulated*: the controller in virtual time, where nothing is ever late, over "
+             "the same minutes; the last column is what delayed acks alone do there, as a share of that.\n\n")
     return text + other_ways(cells, names, simulated, mean, shown)
 
 
@@ -514,6 +513,7 @@ def beside_native(cells, names, how, called, bounds, told_bounds, shown, beside=
     """A table of one way to run above TCP beside native, and what it comes to."""
     rows, overlaps = [], {}
     near, wholly, apart = ({key: 0 for key in FIGURES} for _ in range(3))
+    one_way = 0
     for name in names:
         cell, own = cells.get(f"{how}/{name}"), cells.get(f"{beside}/{name}")
         if cell is None or own is None:
@@ -521,9 +521,13 @@ def beside_native(cells, names, how, called, bounds, told_bounds, shown, beside=
         trace, cc = name.split("/")
         row = [f"`{cc}`", trace, shown(own), shown(cell)]
         for key, most in zip(FIGURES, bounds):
-            ratio = cell[key]["mean"] / own[key]["mean"]
-            interval = alcc_statistics.ratio_interval(cell[key]["runs"], own[key]["runs"])
+            found, others = of_the_same_minutes(cell, own, key)
+            ratio = sum(found) / sum(others)
+            interval = alcc_statistics.ratio_interval(found, others)
             near[key] += abs(ratio - 1) <= most
+            if key == "p50":
+                added = ONE_WAY * len(found)
+                one_way += abs((sum(found) + added) / (sum(others) + added) - 1) <= most
             # Shares of throughput are closer to 1, so they have a digit more.
             digits = 3 if key == "throughput" else 2
             if interval is None:
@@ -535,7 +539,7 @@ def beside_native(cells, names, how, called, bounds, told_bounds, shown, beside=
             apart[key] += differs
             mark = "**" if differs else ""
             row.append(f"{mark}{ratio:.{digits}f} ({low:.{digits}f} to {high:.{digits}f}){mark}")
-        row.append(overlap_with_native(cell, own, overlaps, name))
+        row.append(overlap_with(cell, own, cells.get(f"again/{name}") if beside == "native" else None, overlaps, name))
         rows.append(row)
     if not rows:
         return "Not measured.\n"
@@ -543,19 +547,24 @@ def beside_native(cells, names, how, called, bounds, told_bounds, shown, beside=
     count = lambda of: ", ".join(f"{name} in {of[key]}" for key, name in FIGURES.items())
     text = table(header, rows)
     text += (f"\nOf {len(rows)} cells with {called}, so many are within {told_bounds}: {count(near)}; with the whole interval: "
-             f"{count(wholly)}. The interval leaves out 1: {count(apart)} (by chance it would in {0.05 * len(rows):.1f} of "
-             f"{len(rows)}).")
+             f"{count(wholly)}. The median of the one-way delay, {ONE_WAY} ms more than the queue's, is in {one_way}. The interval "
+             f"leaves out 1: {count(apart)} (by chance it would in {0.05 * len(rows):.1f} of {len(rows)}).")
     return text + told_overlaps(overlaps) + "\n"
 
 
-def overlap_with_native(cell, own, overlaps, name):
+def of_the_same_minutes(cell, own, key):
+    """The runs of two cells over the same minutes of the trace, side by side."""
+    ours, theirs = (dict(zip(one["minutes"], one[key]["runs"])) for one in (cell, own))
+    shared = [minute for minute in ours if minute in theirs]
+    return [ours[minute] for minute in shared], [theirs[minute] for minute in shared]
+
+
+def overlap_with(cell, own, again, overlaps, name):
     """The table's text; the figures are added to `overlaps`."""
-    if "delays" not in cell or "delays" not in own:
-        return "–"
-    shared = alcc_statistics.overlap_of_halves(cell["delays"], own["delays"])
-    chance = alcc_statistics.overlap_with_itself(own["delays"])
-    if chance is None:
-        return f"{shared:.2f} (–)"
+    shared = alcc_statistics.overlap(cell["delays"], own["delays"])
+    if again is None or again is cell:
+        return f"{shared:.2f}"
+    chance = alcc_statistics.overlap(again["delays"], own["delays"])
     overlaps[name] = shared, chance
     return f"{shared:.2f} ({chance:.2f})"
 
@@ -568,27 +577,32 @@ def told_overlaps(overlaps):
     trace, cc = least.split("/")
     alike = sum(one >= 0.95 * own for one, own in overlaps.values())
     return (f" The delays overlap native's by {shared:.2f} in the mean, {overlaps[least][0]:.2f} at the least (`{cc}` on {trace}), "
-            f"and native's with itself by {chance:.2f}; in {alike} of {len(overlaps)} cells the overlap is at most 5 % "
-            "less than native's with itself.")
+            f"and native's with native again by {chance:.2f}; in {alike} of {len(overlaps)} cells the overlap is at most 5 % "
+            "less than that.")
 
 
 def other_ways(cells, names, simulated, mean, shown):
-    hows = ("cubic", "reno", "bbr")
+    def beside(cell, own):
+        pairs = (of_the_same_minutes(cell, own, key) for key in FIGURES)
+        return " / ".join(f"{sum(found) / sum(others):.2f}" for found, others in pairs)
+
     rows = []
     for name in names:
         trace, cc = name.split("/")
-        own, row = cells[f"native/{name}"], [f"`{cc}`", trace, shown(cells[f"native/{name}"])]
-        for how in hows:
-            cell = cells.get(f"{how}/{name}")
-            if cell is None:
-                row.append("–")
-                continue
-            share = [mean(cell, key) / mean(own, key) for key in FIGURES]
-            row.append(f"{shown(cell)}<br>({' / '.join(f'{value:.2f}' for value in share)})")
+        own = cells[f"native/{name}"]
         every, delayed = (simulated[f"{acks}/{name}"] for acks in ("every", "delayed:40ms"))
-        rows.append(row + [" / ".join(f"{delayed[key] / every[key]:.2f}" for key in FIGURES)])
-    return table(["controller", "trace", "native", "above Cubic alone", "above Reno", "above BBR",
+        others = [cells.get(f"{below}/{name}") for below in ("cubic", "reno", "bbr")] + [every]
+        rows.append([f"`{cc}`", trace, shown(own),
+                     *(f"{shown(cell)}<br>({beside(cell, own)})" if cell else "–" for cell in others),
+                     beside(delayed, every)])
+    return table(["controller", "trace", "native", "above Cubic alone", "above Reno", "above BBR", "simulated",
                   "simulated: delayed acks"], rows)
+
+
+def shown_with(cell, mean):
+    """Throughput / median / p95; short delays to a tenth of a millisecond."""
+    median, p95 = mean(cell, "p50"), mean(cell, "p95")
+    return f"{mean(cell, 'throughput'):.2f} / {median:.{1 if median < 10 else 0}f} / {p95:.0f}"
 
 
 def lossy(runs, mean):
@@ -596,7 +610,7 @@ def lossy(runs, mean):
     count = f"{most} runs" if most > 1 else "one run"
     text = (f"\n### Random loss (section 5.8, figure 20)\n\nBase RTT 40 ms, 2 MB drop-tail, 30 s, {count} a cell: Mbit/s / "
             "median / p95 of the queue delay in ms; in brackets the throughput as a share of native's.\n\n")
-    shown = lambda cell: f"{mean(cell, 'throughput'):.2f} / {mean(cell, 'p50'):.0f} / {mean(cell, 'p95'):.0f}"
+    shown = lambda cell: shown_with(cell, mean)
     rows = []
     for path, percent in dict.fromkeys(tuple(name.split("/")[:2]) for name in runs):
         where = f"{path}/{percent}"
@@ -618,7 +632,7 @@ def above_tcp():
     document = json.loads((ROOT / "docs" / "alcc.json").read_text())
     cells = document["cells"]
     mean = lambda cell, key: cell[key]["mean"]
-    shown = lambda cell: f"{mean(cell, 'throughput'):.2f} / {mean(cell, 'p50'):.0f} / {mean(cell, 'p95'):.0f}"
+    shown = lambda cell: shown_with(cell, mean)
 
     text = "### Windows that do not react, above kernel Cubic (figures 1 and 2 of the ALCC paper)\n\n"
     text += "12 Mbit/s, base RTT 40 ms, 30 s. Mbit/s, queue delay in ms.\n\n"
@@ -637,7 +651,7 @@ def above_tcp():
             for name, cell in web.items()]
     text += table(["controller", "Mbit/s / median / p95", "throughput of plain's", "p95 below plain's, times"], rows)
 
-    text += against_native(cells, document.get("starts", {}), document["simulated"], mean, shown)
+    text += against_native(cells, document["simulated"], mean, shown)
 
     own, ours = document["sprout"]["sprout/native"], document["sprout"]["sprout/client-server"]
     text += (f"\nSprout on rapid-change, whose receiver must answer: native {shown(own)}, above TCP with acks inside the "
