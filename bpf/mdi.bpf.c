@@ -77,8 +77,14 @@ struct rate_sample___mdi {
 /* Windows of the last epochs, to know the one at which a packet was sent. A power of two. */
 #define HISTORY 256
 
-/* With delayed acknowledgments the ack of a lone packet would wait for the receiver's timer. */
-#define LEAST_CWND 2
+/*
+ * With delayed acknowledgments fewer packets have one ack in a round trip, from which the walk learns
+ * too little to grow. It is what BBR keeps in flight for the same reason (draft-ietf-ccwg-bbr,
+ * MinPipeCwnd).
+ */
+#define LEAST_CWND 4
+/* While losses are repaired. The ack of a lone packet would wait for the receiver's timer. */
+#define LEAST_CWND_LOSSES 2
 
 /* Slow start as Verus does it (sections 5 and 9 of its specification). */
 #define START_EXIT_US 500000u
@@ -367,7 +373,7 @@ static __always_inline void set_cwnd(struct sock *sk, struct flow *flow)
 	else
 		cwnd = max_u32(packets_in_flight(tp) + flow->credit, least_in_flight(flow));
 	/* Without a packet there is no ack, and the walk would learn nothing for ever. */
-	cwnd = max_u32(cwnd, LEAST_CWND);
+	cwnd = max_u32(cwnd, tp->lost_out ? LEAST_CWND_LOSSES : LEAST_CWND);
 	cwnd = min_u32(cwnd, clamp);
 	tp->snd_cwnd = cwnd;
 	if (!srtt_us)
@@ -413,7 +419,7 @@ static __always_inline void on_ack(struct sock *sk, const struct rate_sample *rs
 	u32 prior;
 
 	if (!flow) {
-		tp->snd_cwnd = LEAST_CWND;
+		tp->snd_cwnd = LEAST_CWND_LOSSES;
 		return;
 	}
 	spend(flow, tp);
@@ -528,7 +534,7 @@ u32 BPF_PROG(mdi_undo, struct sock *sk)
 		walk_set(&flow->walk, flow->before_cut, 0);
 	flow->before_cut = 0;
 	flow->ceiling = 0;
-	return max_u32(window_now(flow) >> 16, LEAST_CWND);
+	return max_u32(window_now(flow) >> 16, LEAST_CWND_LOSSES);
 }
 
 SEC(".struct_ops.link")
