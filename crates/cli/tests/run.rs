@@ -240,13 +240,13 @@ fn what_the_controllers_decide_is_written_for_each_connection() {
             assert_eq!(records[0]["trace"]["vantage_point"]["name"], "cellpace run");
             assert_eq!(records[0]["trace"]["title"], "verus:r=2");
         }
-        for flow in 1..=2 {
+        for flow in 1..=2_u64 {
             // What is told, and of which flow, in both forms.
             let (kind, group, phase, state) = match name {
-                "events.jsonl" => ("event", flow.into(), "phase", "metrics"),
+                "events.jsonl" => ("event", Value::from(flow), "phase", "metrics"),
                 _ => (
                     "name",
-                    flow.to_string().into(),
+                    Value::from(flow.to_string()),
                     "quic:congestion_state_updated",
                     "quic:recovery_metrics_updated",
                 ),
