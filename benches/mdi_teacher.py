@@ -1,19 +1,22 @@
 #!/usr/bin/env python3
 """MDI beside its teacher in the simulator, on the links of kernel_mdi.py and with the acks of UDP and TCP.
 
-    python3 benches/mdi_teacher.py path/to/cellpace [CC...] [--seeds 10] [--flows 1]
+    python3 benches/mdi_teacher.py path/to/cellpace [CC...] [--seeds 10] [--flows 1] [--all]
 
-One user, 60 s, 40 ms, 2 MB: throughput, median and mean queueing delay of each CC (default: mdi)
-divided by those of verus:r=2, means of all seeds. Recorded traces are measured where CELLPACE_TRACES
-is set.
+60 s, 40 ms, 2 MB: throughput, median and mean queueing delay of each CC (default: mdi) divided by
+those of verus:r=2, means of all seeds. With --all instead their geometric means over many links, with
+the links where they are least and most. Recorded traces are measured where CELLPACE_TRACES is set.
 """
 import argparse
 import json
 import os
 import subprocess
-from statistics import mean
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import geometric_mean, mean
 
 TEACHER = "verus:r=2"
+ACKS = ("every", "delayed:40ms")
 FIGURES = {
     "Mbit/s": lambda run: run["throughput_mbps"],
     "p50": lambda run: run["queue_delay_ms"]["p50"],
@@ -29,11 +32,23 @@ def links():
     return found
 
 
+def many_links():
+    """Constant, random and stepped rates, generated channels, and whatever traces there are."""
+    found = {rate: f"constant:{rate}" for rate in ("1mbit", "2mbit", "6mbit", "12mbit", "20mbit")}
+    for name in ("lte-driving", "umts-driving", "hspa-walking", "random:500kbit..4mbit/5s",
+                 "random:2mbit..20mbit/5s", "step:4mbit/10s,16mbit/10s"):
+        found[name] = name
+    folder = os.environ.get("CELLPACE_TRACES")
+    for path in sorted(Path(folder).rglob("*.down")) if folder else []:
+        found[path.stem] = str(path)
+    return found
+
+
 def measured(trace, acks, ccs):
     """Figures by controller, means over the seeds."""
     run = [ARGS.cellpace, "compare", "--trace", trace, "--acks", acks, "--rtt", "40ms", "--queue",
            "droptail:2MB", "--duration", "60s", "--skip", "2s", "--flows", str(ARGS.flows),
-           "--repeat", str(ARGS.seeds), "--json", "-"]
+           "--repeat", str(ARGS.seeds), "--jobs", "1", "--json", "-"]
     for cc in ccs:
         run += ["--cc", cc]
     runs = json.loads(subprocess.run(run, capture_output=True, check=True).stdout)["runs"]
@@ -41,14 +56,28 @@ def measured(trace, acks, ccs):
                  for name, figure in FIGURES.items()} for cc in ccs}
 
 
-def main():
+def each_link():
     print(f"{'acks':<14}{'link':<13}{'controller':<24}{'Mbit/s':>14}{'p50 ms':>14}{'mean ms':>14}")
-    for acks in ("every", "delayed:40ms"):
+    for acks in ACKS:
         for name, trace in links().items():
             found = measured(trace, acks, [TEACHER, *ARGS.ccs])
             for cc, figures in found.items():
                 cells = (f"{value:.1f} ({value / found[TEACHER][key]:.2f})" for key, value in figures.items())
                 print(f"{acks:<14}{name:<13}{cc:<24}" + "".join(f"{cell:>14}" for cell in cells))
+
+
+def all_together():
+    chosen = many_links()
+    print(f"{len(chosen)} links, {ARGS.flows} flows, as a share of {TEACHER}'s")
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for acks in ACKS:
+            found = list(pool.map(lambda trace: measured(trace, acks, [TEACHER, *ARGS.ccs]), chosen.values()))
+            for cc in ARGS.ccs:
+                for key in FIGURES:
+                    shares = {name: one[cc][key] / one[TEACHER][key] for name, one in zip(chosen, found)}
+                    least, most = min(shares, key=shares.get), max(shares, key=shares.get)
+                    print(f"{acks:<14}{cc:<24}{key:<8}{geometric_mean(shares.values()):>6.2f}   "
+                          f"{shares[least]:.2f} ({least}) to {shares[most]:.2f} ({most})")
 
 
 if __name__ == "__main__":
@@ -57,6 +86,10 @@ if __name__ == "__main__":
     parser.add_argument("ccs", nargs="*", default=["mdi"])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--flows", type=int, default=1)
+    parser.add_argument("--all", action="store_true", help="many links, and their means alone")
     ARGS = parser.parse_args()
     ARGS.cellpace = os.path.abspath(ARGS.cellpace)
-    main()
+    if ARGS.all:
+        all_together()
+    else:
+        each_link()
