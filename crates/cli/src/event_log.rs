@@ -62,6 +62,18 @@ impl EventLog {
         self.record(&record);
     }
 
+    /// So many events of a flow, before those that follow, were lost on the way here.
+    pub(crate) fn missed(&mut self, at: Time, flow: u64, cc: &str, count: u64) {
+        let record = match self.form {
+            Form::Lines => json!({
+                "time_s": at.as_secs_f64(), "flow": flow, "cc": cc, "event": "missed",
+                "count": count,
+            }),
+            Form::Qlog => record(at, flow, "cellpace:missed", &json!({ "count": count })),
+        };
+        self.record(&record);
+    }
+
     /// The state of a flow, about once a second.
     pub(crate) fn metrics(&mut self, at: Time, flow: u64, cc: &str, metrics: Metrics) {
         let cwnd = Some(metrics.cwnd).filter(|cwnd| *cwnd != u64::MAX);

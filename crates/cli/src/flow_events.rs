@@ -11,7 +11,7 @@ use crate::error::Failure;
 use crate::event_log::{EventLog, Metrics};
 use crate::output::complain;
 
-/// So often should be looked for events: a flow keeps the newest 64.
+/// So often should be looked for events: a flow keeps the newest 64, and counts the others.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 /// So often the state of each flow is told.
 const STATE: Duration = Duration::from_secs(1);
@@ -20,8 +20,14 @@ const STATE: Duration = Duration::from_secs(1);
 pub(crate) struct FlowEvents {
     log: EventLog,
     cc: String,
-    flows: BTreeMap<u64, FlowHandle>,
+    flows: BTreeMap<u64, Watched>,
     state_at: Instant,
+}
+
+struct Watched {
+    flow: FlowHandle,
+    /// As many events as have been told to be missing.
+    missed: u64,
 }
 
 impl FlowEvents {
@@ -40,23 +46,23 @@ impl FlowEvents {
 
     /// A connection is under control from now on.
     pub(crate) fn opened(&mut self, number: u64, flow: FlowHandle) {
-        self.flows.insert(number, flow);
+        self.flows.insert(number, Watched { flow, missed: 0 });
     }
 
     /// A connection is not any more. What it was last like is told, too.
     pub(crate) fn closed(&mut self, number: u64) {
-        let Some(flow) = self.flows.remove(&number) else { return };
-        decided(&mut self.log, number, &self.cc, &flow);
-        state(&mut self.log, number, &self.cc, &flow);
+        let Some(mut watched) = self.flows.remove(&number) else { return };
+        watched.decided(&mut self.log, number, &self.cc);
+        watched.state(&mut self.log, number, &self.cc);
     }
 
     /// Writes what was decided since the last time, and each second the state of all connections.
     pub(crate) fn look(&mut self) {
         let is_due = Instant::now() >= self.state_at;
-        for (&number, flow) in &self.flows {
-            decided(&mut self.log, number, &self.cc, flow);
+        for (&number, watched) in &mut self.flows {
+            watched.decided(&mut self.log, number, &self.cc);
             if is_due {
-                state(&mut self.log, number, &self.cc, flow);
+                watched.state(&mut self.log, number, &self.cc);
             }
         }
         if is_due {
@@ -76,14 +82,26 @@ impl FlowEvents {
     }
 }
 
-fn decided(log: &mut EventLog, number: u64, cc: &str, flow: &FlowHandle) {
-    while let Some((at, event)) = flow.poll_event() {
-        log.event(at, number, cc, &event);
+impl Watched {
+    fn decided(&mut self, log: &mut EventLog, number: u64, cc: &str) {
+        let missed = self.flow.missed_events();
+        if missed > self.missed {
+            log.missed(FlowHandle::now(), number, cc, missed - self.missed);
+            self.missed = missed;
+        }
+        while let Some((at, event)) = self.flow.poll_event() {
+            log.event(at, number, cc, &event);
+        }
     }
-}
 
-fn state(log: &mut EventLog, number: u64, cc: &str, flow: &FlowHandle) {
-    let stats = flow.stats();
-    let (cwnd, in_flight, srtt, min_rtt) = (stats.cwnd, stats.in_flight, stats.srtt, stats.min_rtt);
-    log.metrics(FlowHandle::now(), number, cc, Metrics { cwnd, in_flight, srtt, min_rtt });
+    fn state(&self, log: &mut EventLog, number: u64, cc: &str) {
+        let stats = self.flow.stats();
+        let metrics = Metrics {
+            cwnd: stats.cwnd,
+            in_flight: stats.in_flight,
+            srtt: stats.srtt,
+            min_rtt: stats.min_rtt,
+        };
+        log.metrics(FlowHandle::now(), number, cc, metrics);
+    }
 }

@@ -206,18 +206,24 @@ impl Shared {
     }
 }
 
+/// Events of a flow that wait to be taken at most: some hundred milliseconds' worth.
+const MOST_EVENTS: usize = 64;
+
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) stats: FlowStats,
     pub(crate) events: std::collections::VecDeque<(Time, Event)>,
+    /// Events that were dropped because nobody took them in time.
+    pub(crate) missed_events: u64,
     pub(crate) outcome: Option<Outcome>,
 }
 
 impl State {
     /// The controller decided something.
     pub(crate) fn note(&mut self, event: (Time, Event)) {
-        if self.events.len() == 64 {
+        if self.events.len() == MOST_EVENTS {
             self.events.pop_front();
+            self.missed_events += 1;
         }
         self.events.push_back(event);
     }
@@ -229,10 +235,16 @@ impl FlowHandle {
         self.lock().stats
     }
 
-    /// What the controller decided and when ([`now`](Self::now)), oldest first. At most 64 events
-    /// are kept.
+    /// What the controller decided and when ([`now`](Self::now)), oldest first. The newest 64 events
+    /// are kept; [`missed_events`](Self::missed_events) says how many were older.
     pub fn poll_event(&self) -> Option<(Time, Event)> {
         self.lock().events.pop_front()
+    }
+
+    /// Events that were dropped, since the beginning, because [`poll_event`](Self::poll_event) was
+    /// not called in time.
+    pub fn missed_events(&self) -> u64 {
+        self.lock().missed_events
     }
 
     /// The time now, on the clock of events.
@@ -283,5 +295,16 @@ mod tests {
         assert!(!allowed("sprout:max_rate=auto"));
         assert!(!allowed("sprout:tick=5ms"), "four times the work");
         assert!(!allowed("verus"));
+    }
+
+    #[test]
+    fn events_that_nobody_takes_are_dropped_from_the_oldest_on_and_counted() {
+        let mut state = State::default();
+        let events: Vec<_> = (0..70).map(|ms| (Time::from_millis(ms), Event::Timeout)).collect();
+        events[..64].iter().for_each(|event| state.note(*event));
+        assert_eq!((state.events.len(), state.missed_events), (64, 0));
+        events[64..].iter().for_each(|event| state.note(*event));
+        assert_eq!(state.missed_events, 6);
+        assert!(state.events.iter().eq(&events[6..]));
     }
 }
