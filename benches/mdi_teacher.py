@@ -5,7 +5,8 @@
 
 60 s, 40 ms, 2 MB: throughput, median and mean queueing delay of each CC (default: mdi) divided by
 those of verus:r=2, means of all seeds. With --all instead their geometric means over many links, with
-the links where they are least and most. Recorded traces are measured where CELLPACE_TRACES is set.
+the links where they are least and most, and of several flows Jain's index over seconds, too. Recorded
+traces are measured where CELLPACE_TRACES is set.
 """
 import argparse
 import json
@@ -76,7 +77,7 @@ def all_together():
                 for key in FIGURES:
                     shares = {name: one[cc][key] / one[TEACHER][key] for name, one in zip(chosen, found)}
                     least, most = min(shares, key=shares.get), max(shares, key=shares.get)
-                    print(f"{acks:<14}{cc:<24}{key:<8}{geometric_mean(shares.values()):>6.2f}   "
+                    print(f"{acks:<14}{cc:<26}{key:<8}{geometric_mean(shares.values()):>6.2f}   "
                           f"{shares[least]:.2f} ({least}) to {shares[most]:.2f} ({most})")
 
 
@@ -90,6 +91,8 @@ if __name__ == "__main__":
     ARGS = parser.parse_args()
     ARGS.cellpace = os.path.abspath(ARGS.cellpace)
     if ARGS.all:
+        if ARGS.flows > 1:
+            FIGURES["Jain"] = lambda run: run["jain"]
         all_together()
     else:
         each_link()

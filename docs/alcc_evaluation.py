@@ -14,8 +14,8 @@ OUT.json has of the others:
               and native again, which tells what chance does
     others    Cubic, Reno and BBR alone below the gate; native has to be there already
 
-In `cells`, `others` and `simulated` each run of a cell is over another minute of the trace, the same
-minutes for all that is compared.
+In `cells`, `others` and `simulated` each run of a cell is over another minute of the trace and at
+another base RTT between 40 and 41 ms, the same for all that is compared.
 
 What a part has measured is in OUT.PART.partial until the part is finished: one that was cut off goes
 on from there when it is called again. `at-once=4` runs so many at once (default 8), `repeats=2`,
@@ -54,7 +54,7 @@ SERVER = f"python3 {HERE}/alcc_server.py"
 AT_ONCE = 8
 SECONDS = 60
 SKIP = 2
-RTT = 0.040
+RTT_MS = 40
 RUNNING = set()
 # What becomes of every packet, for the queue delays: enough of each to tell it from the others.
 CAPTURE = "capture.pcapng"
@@ -65,12 +65,14 @@ def link(options, server, client, seconds, folder):
     """One run: `server` outside, `client` inside the link. The link's figures, the server's CPU
     seconds and what `cellpace run` says of its flows."""
     out, flows = folder / "link.json", folder / "flows.json"
+    if "--rtt" not in options:
+        options += f" --rtt {RTT_MS}ms"
     script = f"""
         ip link set lo up
         FLOWS={flows}; FOLDER={folder}; OUTSIDE=/proc/$$/ns/net; export FLOWS OUTSIDE
         {server} & server=$!
         sleep 1
-        '{CELLPACE}' link --quiet --rtt {RTT}s --queue droptail:2MB --skip {SKIP}s --json {out} {options} \
+        '{CELLPACE}' link --quiet --queue droptail:2MB --skip {SKIP}s --json {out} {options} \
             --duration {seconds}s -- bash -c '{client}' >/dev/null
         kill $server; wait $server
         true
@@ -135,9 +137,10 @@ def native(cc, options, seconds, folder, acks="every"):
     return link(options, server, client, seconds, folder)
 
 
-def queue_delays(capture, start, seconds):
+def queue_delays(capture, start, seconds, rtt_ms):
     """The queue delay, in ms, of every packet towards the program that left the link after SKIP, from
     a capture of both of its sides. The first of them left at `start`, on the link's clock."""
+    one_way = rtt_ms / 2e3
     entered, zero, delays = {}, None, []
     for inside, at, packet in packets(capture.read_bytes()):
         # What comes from inside leaves at the far side and is never seen inside again.
@@ -149,7 +152,7 @@ def queue_delays(capture, start, seconds):
         came = entered[packet].pop(0)
         if not entered[packet]:
             del entered[packet]
-        left = at - RTT / 2
+        left = at - one_way
         zero = left - start if zero is None else zero
         if SKIP < left - zero <= seconds:
             delays.append(1e3 * (left - came))
@@ -226,7 +229,7 @@ def together(batch):
             if run is None:
                 continue
             if capture.exists():
-                run["delays"] = histogram(queue_delays(capture, run["start"], run["seconds"]))
+                run["delays"] = histogram(queue_delays(capture, run["start"], run["seconds"], run.get("rtt_ms", RTT_MS)))
             print(name, {key: run[key] for key in ("throughput", "utilization", "p50", "p95")}, flush=True)
         return runs
 
@@ -272,7 +275,7 @@ def summary(runs):
     if delays:
         text["delays"] = pooled(delays)
     if "minute" in runs[0]:
-        text["minutes"] = [run["minute"] for run in runs]
+        text |= {"minutes": [run["minute"] for run in runs], "rtts_ms": [run["rtt_ms"] for run in runs]}
     return text | {"runs": len(runs), "seconds": runs[0]["seconds"]}
 
 
@@ -289,11 +292,18 @@ def windows():
             for cc in ccs]
 
 
+def base_rtt(number):
+    """Of the runs over this minute, in ms. Packets leave the link at the trace's whole milliseconds: at
+    one RTT for all they came to its queue at one moment within the millisecond, a little later where a
+    program answers than where the kernel does, and by that alone the queue differed by up to one."""
+    return RTT_MS + 3 * number % 10 / 10
+
+
 def numbered(number, way):
-    """The same, and its runs say over which minute they were."""
+    """The same, and its runs say over which minute they were, and at which base RTT."""
     def measured(*arguments):
         run = way(*arguments)
-        return run and run | {"minute": number}
+        return run and run | {"minute": number, "rtt_ms": base_rtt(number)}
     return measured
 
 
@@ -304,7 +314,8 @@ def on_traces(ways, repeats, more=CAPTURED):
     jobs = []
     for number in range(repeats):
         for trace in MEASURED:
-            path = f"--trace {minute(CELLPACE, f'{TRACES}/{trace}.down', number, SECONDS)} {more}"
+            part = minute(CELLPACE, f"{TRACES}/{trace}.down", number, SECONDS)
+            path = f"--rtt {base_rtt(number)}ms --trace {part} {more}"
             jobs += [(f"{name}/{trace}/{cc}", numbered(number, function), cc, *arguments, path, SECONDS)
                      for cc in ("verus:r=2", "copa") for name, function, *arguments in ways]
     return jobs
@@ -521,16 +532,17 @@ def simulated(repeats):
     """The controllers in the simulator, and what acks of every second packet, TCP's habit, do to them."""
     found = {}
     for trace in MEASURED:
-        minutes = [minute(CELLPACE, f"{TRACES}/{trace}.down", number, SECONDS) for number in range(repeats)]
-        traces = [word for path in minutes for word in ("--trace", path)]
         for acks in ("every", "delayed:40ms"):
-            args = [CELLPACE, "compare", *traces, "--rtt", "40ms", "--duration", f"{SECONDS}s", "--skip", "2s",
-                    "--acks", acks, "--cc", "verus:r=2", "--cc", "copa", "--json", "-"]
             of_cc = {}
-            for run in json.loads(subprocess.check_output(args))["runs"]:
-                runs, delay = of_cc.setdefault(run["cc"], []), run["queue_delay_ms"]
-                runs.append({"throughput": run["throughput_mbps"], "utilization": run["utilization"], "p50": delay["p50"],
-                             "p95": delay["p95"], "flows": [], "seconds": SECONDS, "minute": len(runs)})
+            for number in range(repeats):
+                part = minute(CELLPACE, f"{TRACES}/{trace}.down", number, SECONDS)
+                args = [CELLPACE, "compare", "--trace", part, "--rtt", f"{base_rtt(number)}ms", "--duration", f"{SECONDS}s",
+                        "--skip", f"{SKIP}s", "--acks", acks, "--cc", "verus:r=2", "--cc", "copa", "--json", "-"]
+                for run in json.loads(subprocess.check_output(args))["runs"]:
+                    delay = run["queue_delay_ms"]
+                    of_cc.setdefault(run["cc"], []).append({
+                        "throughput": run["throughput_mbps"], "utilization": run["utilization"], "p50": delay["p50"],
+                        "p95": delay["p95"], "flows": [], "seconds": SECONDS, "minute": number, "rtt_ms": base_rtt(number)})
             found |= {f"{acks}/{trace}/{cc}": summary(runs) for cc, runs in of_cc.items()}
     return found
 
