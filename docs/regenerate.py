@@ -523,7 +523,7 @@ def beside_native(cells, names, how, called, bounds, told_bounds, shown, beside=
             near[key] += abs(ratio - 1) <= most
             if key == "p50":
                 # The one-way delay has half of the base RTT, too.
-                added = sum(cell["rtts_ms"][:len(found)]) / 2
+                added = sum(rtt for minute, rtt in zip(cell["minutes"], cell["rtts_ms"]) if minute in own["minutes"]) / 2
                 one_way += abs((sum(found) + added) / (sum(others) + added) - 1) <= most
             # Shares of throughput are closer to 1, so they have a digit more.
             digits = 3 if key == "throughput" else 2
