@@ -223,11 +223,12 @@ static __always_inline void grow_in_slow_start(struct flow *flow, const struct t
 static __always_inline u32 share_of(const struct flow *flow, u32 in_flight)
 {
 	u32 n = epochs_per_rtt(flow);
-	u64 kept_q16 = (u64)in_flight << 16;
+	u64 kept = in_flight;
 
 	if (n > 1)
-		kept_q16 = kept_q16 * (n - 2) / (n - 1); /* Eq. 5, Verus */
-	return flow->walk.w > kept_q16 ? (flow->walk.w - kept_q16) >> 16 : 0;
+		kept = kept * (n - 2) / (n - 1); /* Eq. 5, Verus, truncated to whole packets */
+	kept <<= 16;
+	return flow->walk.w > kept ? (flow->walk.w - kept) >> 16 : 0;
 }
 
 /* One epoch that ended at `end`: section 6 of the specification. */

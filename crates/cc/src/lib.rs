@@ -24,6 +24,7 @@ mod delivery_rate;
 #[cfg(test)]
 mod drive;
 mod epoch_log;
+mod epochs;
 mod event;
 pub mod fixed;
 mod hystart;

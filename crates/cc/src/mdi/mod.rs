@@ -15,7 +15,9 @@ mod tests;
 use cellpace_base::{Span, Time};
 use cellpace_mdi::{States, Walk, Window};
 
-use crate::{Ack, Controller, Event, Events, Loss, Phase, SentPacket, Setup, Stamp, Timeout};
+use crate::{
+    Ack, Controller, Event, Events, Loss, Phase, SentPacket, Setup, Stamp, Timeout, epochs,
+};
 use params::Settings;
 pub use params::{INFO, flat, flat_and_start, teacher};
 use start::Start;
@@ -313,10 +315,7 @@ impl Mdi {
     /// Step 6: the share of this epoch, as Verus releases its window.
     fn release(&mut self, window: f64) {
         let in_flight = self.in_flight as f64 / self.mss as f64;
-        let n = self.epochs_per_rtt() as f64;
-        // Eq. 5, Verus
-        let kept = if n > 1.0 { in_flight * (n - 2.0) / (n - 1.0) } else { in_flight };
-        let share = (window - kept).max(0.0).floor();
+        let share = epochs::share(window, in_flight, self.epochs_per_rtt());
         self.credit = match self.app_limited {
             true => share,
             // Spent at once by a sender that has data; whoever comes late gets one window.

@@ -25,12 +25,13 @@ use std::collections::VecDeque;
 
 use cellpace_base::{Span, Time};
 
+use crate::windowed::WindowedMax;
 use crate::{
     Ack, AckedPacket, Block, Controller, Event, Events, Loss, Phase, Profile, SentPacket, Setup,
-    Spurious, Stamp, Timeout,
+    Spurious, Stamp, Timeout, epochs,
 };
 pub use params::INFO;
-use params::{Law, Settings};
+use params::{BumpOn, Law, Settings};
 use profile::{DelayProfile, MAX_WINDOW, Repair};
 pub(crate) use slow_start::SlowStart;
 
@@ -42,6 +43,9 @@ const NO_BASE: f64 = 1000.0;
 
 /// Delays below this, in ms, count as this: the ratio of delays divides by one.
 const LEAST_DELAY: f64 = 0.001;
+
+/// How long a delivery rate counts, as in BBR's filter of the bottleneck's rate on a long path.
+const RATE_WINDOW: Span = Span::from_secs(10);
 
 /// Delay differences up to this, in ms, are none (section 7.4 of the specification).
 const DELAY_TOLERANCE: f64 = 0.0001;
@@ -59,6 +63,10 @@ pub struct Verus {
     d_est: f64,
     /// Base delay, ms.
     d_min: Option<f64>,
+    /// Packets acked since the restart.
+    delivered: u64,
+    /// Largest delivery rate of the last [`RATE_WINDOW`], in packets per 1000 s.
+    delivery_rate: WindowedMax,
     /// Smoothed largest delay per epoch, ms.
     d_max_s: Option<f64>,
     /// Smoothed delay, ms; only for the number of epochs per RTT.
@@ -138,7 +146,7 @@ impl Controller for Verus {
         self.app_limited = packet.app_limited;
         self.next_number = self.next_number.max(packet.number.saturating_add(1));
         let w = (self.w as u64).clamp(1, u64::from(MAX_WINDOW));
-        Stamp { local: [w, self.first_live, 0, 0], wire: 0 }
+        Stamp { local: [w, self.first_live, self.delivered, 0], wire: 0 }
     }
 
     fn on_ack(&mut self, ack: &Ack<'_>) {
@@ -161,6 +169,7 @@ impl Controller for Verus {
                 continue;
             }
             let w = self.window_of(&packet.stamp);
+            self.lower_ceiling(packet.number, w);
             self.wait_for(Gap { number: packet.number, w, expires_at });
         }
         self.settle(loss.in_flight);
@@ -309,6 +318,8 @@ impl Verus {
             w: 1.0,
             d_est: 0.0,
             d_min: None,
+            delivered: 0,
+            delivery_rate: WindowedMax::new(64),
             d_max_s: None,
             d_avg: None,
             epoch_max: None,
@@ -366,7 +377,8 @@ impl Verus {
         }
         self.in_flight = self.in_flight.saturating_sub(1);
         self.heard = true;
-        self.raise_ceiling();
+        self.raise_ceiling(w);
+        self.take_delivery(now, packet, delay);
         self.take_delay(now, delay);
         if !self.in_loss {
             self.learn(now, packet, w, delay);
@@ -379,6 +391,17 @@ impl Verus {
         }
         if self.slow_start {
             self.grow_in_slow_start(packet);
+        }
+    }
+
+    /// What arrived between the departure of the packet and its ack, over its delay.
+    fn take_delivery(&mut self, now: Time, packet: &AckedPacket, delay: f64) {
+        self.delivered += 1;
+        let delivered = self.delivered.saturating_sub(packet.stamp.local[2]);
+        let rate = (delivered as f64 * 1e6 / delay) as u64;
+        let lower_bound = packet.app_limited && self.delivery_rate.extreme() >= Some(rate);
+        if !lower_bound {
+            self.delivery_rate.push(now.as_nanos(), rate, RATE_WINDOW.as_nanos());
         }
     }
 
@@ -482,7 +505,8 @@ impl Verus {
 
     /// Steps 1 to 4 and 8. Returns whether this epoch stays silent to drain the queue.
     fn move_set_point(&mut self, now: Time) -> bool {
-        let newest = self.epoch_max.take().unwrap_or_else(|| {
+        let acked = self.epoch_max.take();
+        let newest = acked.unwrap_or_else(|| {
             let quiet = now.since(self.quiet_since).as_millis_f64();
             quiet.max(self.d_max_s.unwrap_or(0.0))
         });
@@ -491,14 +515,14 @@ impl Verus {
         let next = alpha * smoothed + (1.0 - alpha) * newest; // Eq. 2, Verus
         self.d_max_s = Some(next);
         match self.settings.law {
-            Law::Code => self.move_as_code(now, smoothed, newest - smoothed),
+            Law::Code => self.move_as_code(now, smoothed, newest - smoothed, acked),
             Law::Paper => self.move_as_paper(next, next - smoothed), // Eq. 3, Verus
         }
     }
 
     /// Eq. 4, Verus, in the form of the original code: clamped at the base delay, where it
     /// drains or, with nothing left to drain, lets the base delay rise.
-    fn move_as_code(&mut self, now: Time, smoothed: f64, delta: f64) -> bool {
+    fn move_as_code(&mut self, now: Time, smoothed: f64, delta: f64, acked: Option<f64>) -> bool {
         let settings = &self.settings;
         let base = self.base();
         if smoothed / base <= settings.r {
@@ -515,8 +539,24 @@ impl Verus {
         if self.in_flight >= 2 {
             return true;
         }
-        self.set_base(now, base + self.settings.bump);
+        self.raise_base(now, acked);
         false
+    }
+
+    /// Nothing of this flow is left to drain, and still the delay is above R: the path has become
+    /// longer, or others fill its queue. The original takes it for the former in each epoch, with or
+    /// without an ack. An outage then adds two seconds to the base delay per second, and R times that is
+    /// the queue that the flow allows. So only an ack raises the base, and not above its delay.
+    fn raise_base(&mut self, now: Time, acked: Option<f64>) {
+        let base = self.base();
+        let raised = base + self.settings.bump;
+        let raised = match self.settings.bump_on {
+            BumpOn::Epoch => raised,
+            BumpOn::Ack => raised.min(acked.unwrap_or(base)),
+        };
+        if raised > base {
+            self.set_base(now, raised);
+        }
     }
 
     /// Eq. 4, Verus, as printed, kept from going negative.
@@ -540,13 +580,22 @@ impl Verus {
 
     /// Step 6.
     fn take_window(&mut self, w: f64) {
-        let max = self.settings.max_window.min(self.ceiling.max(1.0));
+        let max = self.settings.max_window.min(self.ceiling).min(self.window_bound()).max(1.0);
         self.w = w.clamp(1.0, max);
         if w >= max && self.settings.fit.repair != Repair::Off {
             // A set-point that ran off while the window cannot follow would take as long to
             // come back.
             self.d_est = self.d_est.min(self.delay_at(max));
         }
+    }
+
+    /// What R allows by Little's law: R times the base delay at the largest rate of late. More could
+    /// only be a queue beyond R. Infinite before the first ack.
+    fn window_bound(&self) -> f64 {
+        let Some(rate) = self.delivery_rate.extreme().filter(|_| self.settings.bound) else {
+            return f64::INFINITY;
+        };
+        self.settings.r * self.base() * rate as f64 / 1e6
     }
 
     /// Steps 7 and 9.
@@ -560,12 +609,10 @@ impl Verus {
         };
     }
 
-    /// Eq. 5, Verus, with the packets in flight for the current window.
+    /// Eq. 5, Verus.
     fn epoch_share(&self) -> f64 {
-        let in_flight = self.in_flight as f64;
-        let n = (self.d_avg.unwrap_or(0.0) / self.settings.epoch.as_millis_f64()).ceil();
-        let kept = if n > 1.0 { in_flight * (n - 2.0) / (n - 1.0) } else { in_flight };
-        (self.w - kept).max(0.0).floor()
+        let n = (self.d_avg.unwrap_or(0.0) / self.settings.epoch.as_millis_f64()).ceil() as u64;
+        epochs::share(self.w, self.in_flight as f64, n)
     }
 
     fn refit_if_due(&mut self, now: Time) {
@@ -619,7 +666,6 @@ impl Verus {
             expired = true;
             self.missing.pop_front();
             self.in_flight = self.in_flight.saturating_sub(1);
-            self.lower_ceiling(&gap);
             if !self.in_loss {
                 self.decrease(now, gap.w);
             }
@@ -638,23 +684,25 @@ impl Verus {
     /// lost. The original finds no window on a flat curve and starts over; a repaired curve always
     /// has one. So when more is lost than links lose at random, a loss event, once per window of
     /// data, also limits the window to what eq. 6 leaves of it, and each RTT raises the limit by
-    /// a share.
-    fn lower_ceiling(&mut self, gap: &Gap) {
+    /// a share. It does so when the loss is detected: by the time a gap expires, 150 ms later, a flat
+    /// curve has raised the window by 200 packets in each epoch.
+    fn lower_ceiling(&mut self, number: u64, w: u32) {
         self.loss_share += (1.0 - self.loss_share) * self.loss_weight();
         let lost_enough = self.loss_share > self.settings.ceiling_loss;
-        if !lost_enough || gap.number < self.ceiling_recover {
+        if !lost_enough || number < self.ceiling_recover {
             return;
         }
         self.ceiling_recover = self.next_number;
         // Eq. 6, Verus
-        self.ceiling = (self.settings.m * f64::from(gap.w)).min(self.ceiling).max(1.0);
+        self.ceiling = (self.settings.m * f64::from(w)).min(self.ceiling).max(1.0);
     }
 
-    /// By the same share in every RTT, whatever the window.
-    fn raise_ceiling(&mut self) {
+    /// By the same share in every RTT, whatever the window: `w` is the one at which the acked packet
+    /// was sent, so about as many acks make an RTT. The current one may be a single packet.
+    fn raise_ceiling(&mut self, w: u32) {
         self.loss_share -= self.loss_share * self.loss_weight();
         if self.ceiling.is_finite() {
-            self.ceiling *= 1.0 + self.settings.ceiling_growth / self.w.max(1.0);
+            self.ceiling *= 1.0 + self.settings.ceiling_growth / f64::from(w);
             if self.ceiling > self.settings.max_window {
                 self.ceiling = f64::INFINITY;
             }
@@ -758,6 +806,7 @@ impl Verus {
 
     fn forget_delays(&mut self) {
         self.d_min = None;
+        self.delivery_rate.clear();
         self.d_max_s = None;
         self.d_avg = self.settings.average_from_zero.then_some(0.0);
         self.epoch_max = None;

@@ -121,7 +121,19 @@ static PARAMS: &[Param] = &[
         "what acks of packets that were in flight at a timeout are worth",
         "drop: code",
     ),
+    word(
+        "bound",
+        &["little", "off"],
+        "bound the window by r times the largest delivery rate of 10 s times the base delay",
+        "cellpace; off: code",
+    ),
     span("bump", Span::ZERO, SEC, "10ms", "rise of the base delay when draining is futile", CODE),
+    word(
+        "bump_on",
+        &["ack", "epoch"],
+        "whether only an ack makes that rise, up to its RTT, or any epoch without limit",
+        "cellpace; epoch: code",
+    ),
     word("average", &["sample", "zero"], "where the mean delay starts", "zero: code"),
     number("rto_factor", 1.0, 100.0, "5", "timeout over last RTT", CODE),
     span("rto_min", MS, HOUR, "150ms", "shortest timeout", CODE),
@@ -207,7 +219,9 @@ pub(super) struct Settings {
     pub(super) ceiling_loss: f64,
     /// Share of itself by which the ceiling rises in an RTT.
     pub(super) ceiling_growth: f64,
+    pub(super) bound: bool,
     pub(super) bump: f64,
+    pub(super) bump_on: BumpOn,
     pub(super) average_from_zero: bool,
     pub(super) rto_factor: f64,
     pub(super) rto_min: Span,
@@ -222,6 +236,13 @@ pub(super) struct Settings {
 pub(super) enum Law {
     Code,
     Paper,
+}
+
+/// What makes the base delay rise when draining is futile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BumpOn {
+    Ack,
+    Epoch,
 }
 
 impl Settings {
@@ -281,7 +302,9 @@ impl Settings {
             ceiling_loss: args.number("ceiling_loss"),
             ceiling_growth: args.number("ceiling_growth"),
             late_samples: args.word("late") == "sample",
+            bound: args.word("bound") == "little",
             bump: millis("bump"),
+            bump_on: if args.word("bump_on") == "epoch" { BumpOn::Epoch } else { BumpOn::Ack },
             average_from_zero: args.word("average") == "zero",
             rto_factor: args.number("rto_factor"),
             rto_min: args.span("rto_min"),

@@ -117,7 +117,7 @@ fn verus_t2_share_of_an_epoch() {
         verus.in_flight = in_flight;
         verus.epoch_share()
     };
-    assert_eq!(share(50.0, 20.0, 15), 6.0);
+    assert_eq!(share(50.0, 20.0, 15), 7.0);
     assert_eq!(share(50.0, 10.0, 30), 0.0);
     assert_eq!(share(4.0, 20.0, 15), 5.0);
     assert_eq!(share(8.0, 20.0, 15), 20.0);
@@ -442,9 +442,9 @@ fn heavy_losses_limit_the_window_where_the_profile_is_flat() {
         verus.take_window(500.0);
         verus
     };
-    assert_eq!(after("", 5).w, 500.0, "random loss is no full buffer");
-    assert_eq!(after("ceiling_loss=1", 40).w, 500.0);
-    let mut verus = after("", 40);
+    assert_eq!(after("bound=off", 5).w, 500.0, "random loss is no full buffer");
+    assert_eq!(after("bound=off,ceiling_loss=1", 40).w, 500.0);
+    let mut verus = after("bound=off", 40);
     // Eq. 6 once for the event, however many packets it lost.
     assert_eq!(verus.w, 70.0);
     for number in 40..110 {
@@ -453,6 +453,74 @@ fn heavy_losses_limit_the_window_where_the_profile_is_flat() {
     verus.take_window(500.0);
     // A tenth of the window after an RTT, that is, after a window of acks.
     assert!((77.0..77.5).contains(&verus.w), "{}", verus.w);
+}
+
+/// A gap expires 150 ms later; by then a flat curve has raised the window in thirty epochs.
+#[test]
+fn losses_limit_the_window_when_they_are_detected() {
+    let mut verus = steady("bound=off");
+    verus.w = 100.0;
+    for number in 0..100 {
+        send(&mut verus, ms(0), number);
+    }
+    let lost: Vec<_> = (0..40).map(|number| (number, 100)).collect();
+    lose(&mut verus, ms(0), &lost);
+    verus.take_window(500.0);
+    assert_eq!(verus.w, 70.0);
+}
+
+/// The window may be a single packet while those of a larger one are acked.
+#[test]
+fn the_limit_rises_by_a_tenth_in_an_rtt_whatever_the_window_is_meanwhile() {
+    let mut verus = steady("bound=off");
+    for number in 0..70 {
+        send(&mut verus, ms(0), number);
+    }
+    verus.ceiling = 70.0;
+    for number in 0..70 {
+        verus.w = 1.0;
+        ack(&mut verus, ms(1), number, 70, 110.0);
+    }
+    assert!((77.0..77.5).contains(&verus.ceiling), "{}", verus.ceiling);
+}
+
+/// 100 packets in an RTT of 50 ms over a base of 40 ms: 80 in a base RTT.
+#[test]
+fn the_window_is_bounded_by_r_times_what_was_delivered_in_a_base_rtt() {
+    let bounded = |parameters| {
+        let mut verus = steady(parameters);
+        verus.d_min = Some(40.0);
+        for number in 0..100 {
+            send(&mut verus, ms(0), number);
+        }
+        for number in 0..100 {
+            ack(&mut verus, ms(50), number, 100, 50.0);
+        }
+        verus.take_window(1000.0);
+        verus.w
+    };
+    near(bounded("r=2"), 160.0);
+    near(bounded("r=6"), 480.0);
+    assert_eq!(bounded("r=2,bound=off"), 1000.0);
+}
+
+/// What others keep in the queue is not the path's: see `raise_base`.
+#[test]
+fn only_an_ack_raises_the_base_and_not_above_its_rtt() {
+    let base_after = |bump_on, newest: Option<f64>| {
+        let mut verus = steady(&format!("r=6,bump_on={bump_on}"));
+        verus.d_min = Some(20.0);
+        verus.d_max_s = Some(130.0);
+        verus.d_est = 21.0;
+        verus.in_flight = 1;
+        verus.epoch_max = newest;
+        verus.run_epoch(ms(5));
+        verus.d_min
+    };
+    assert_eq!(base_after("ack", Some(130.0)), Some(30.0));
+    assert_eq!(base_after("ack", Some(25.0)), Some(25.0));
+    assert_eq!(base_after("ack", None), Some(20.0), "silence says nothing about the path");
+    assert_eq!(base_after("epoch", None), Some(30.0));
 }
 
 #[test]
