@@ -146,10 +146,9 @@ fn assert_all_but(
     assert_eq!(fail, exceptions, "{claim}");
 }
 
-/// This one hardly serves at all while slow start learns the first points. With R = 6 the window
-/// then runs off once, to more than a thousand packets, and the seconds of delay that they meet
-/// stay in the profile.
-const HARDLY_ANY_SERVICE: &str = "umts-driving, seed 2";
+/// Slow phases of this one leave delays of 100 to 200 ms at a window of one packet in the profile. With
+/// R = 4 the window then jumps between one packet and its bound, at three quarters of the throughput.
+const STEEP_PROFILE: &str = "umts-driving, seed 1";
 
 #[test]
 fn verus_has_a_tenth_of_cubics_delay_on_the_profiles() {
@@ -169,13 +168,13 @@ fn verus_with_r_6_gives_away_hardly_any_throughput_on_the_profiles() {
         verus.mbps >= 0.9 * one.cubic.mbps && verus.mean_ms <= one.cubic.mean_ms / 4.0
     };
     let claim = "nine tenths of the throughput with R = 6";
-    assert_all_but(claim, &ON_PROFILES, &[HARDLY_ANY_SERVICE], holds);
+    assert_all(claim, &ON_PROFILES, holds);
 }
 
 #[test]
 fn r_trades_delay_for_throughput_on_the_profiles() {
     let holds = Comparison::r_trades_delay_for_throughput;
-    assert_all_but("the order of R", &ON_PROFILES, &[HARDLY_ANY_SERVICE], holds);
+    assert_all_but("the order of R", &ON_PROFILES, &[STEEP_PROFILE], holds);
 }
 
 #[test]
