@@ -86,7 +86,7 @@ struct rate_sample___mdi {
 /* While losses are repaired. The ack of a lone packet would wait for the receiver's timer. */
 #define LEAST_CWND_LOSSES 2
 
-/* Slow start as Verus does it (sections 5 and 9 of its specification). */
+/* Slow start as Verus does it (docs/spec/verus.md 5 and 9). */
 #define START_EXIT_US 500000u
 #define START_EXIT_RATIO 15
 #define START_EXIT_LOSS 20
@@ -200,7 +200,7 @@ static __always_inline void lose_in_slow_start(struct flow *flow, const struct t
 		end_slow_start(flow, tp);
 }
 
-/* Section 5 of the specification of Verus. */
+/* docs/spec/verus.md 5. */
 static __always_inline void grow_in_slow_start(struct flow *flow, const struct tcp_sock *tp,
 					       u32 rtt_us, u32 acked, bool app_limited)
 {
@@ -219,7 +219,7 @@ static __always_inline void grow_in_slow_start(struct flow *flow, const struct t
 		flow->start_w = min_u32(flow->start_w + acked, START_MOST);
 }
 
-/* Section 6 of the specification, step 6: the share of this epoch, as Verus releases its window. */
+/* docs/spec/mdi.md 6, step 6: the share of this epoch, as Verus releases its window. */
 static __always_inline u32 share_of(const struct flow *flow, u32 in_flight)
 {
 	u32 n = epochs_per_rtt(flow);
@@ -231,7 +231,7 @@ static __always_inline u32 share_of(const struct flow *flow, u32 in_flight)
 	return flow->walk.w > kept ? (flow->walk.w - kept) >> 16 : 0;
 }
 
-/* One epoch that ended at `end`: section 6 of the specification. */
+/* One epoch that ended at `end`: docs/spec/mdi.md 6. */
 static __always_inline void run_epoch(struct flow *flow, const struct tcp_sock *tp, u64 end,
 				      u32 in_flight)
 {
@@ -316,7 +316,7 @@ static void catch_up(struct sock *sk, struct flow *flow, u64 now, u32 in_flight)
 		flow->next_epoch += ((now - flow->next_epoch) / epoch_ns() + 1) * epoch_ns();
 }
 
-/* Section 8 of the specification, its choice: the walk goes on from the smaller window. */
+/* docs/spec/mdi.md 8, its choice: the walk goes on from the smaller window. */
 static __always_inline void reduce(struct flow *flow, const struct tcp_sock *tp, u64 now)
 {
 	u32 w;
@@ -461,7 +461,7 @@ void BPF_PROG(mdi_control_old, struct sock *sk, const struct rate_sample *rs)
 	on_ack(sk, rs);
 }
 
-/* After a timeout, section 8 of the specification, its choice. */
+/* After a timeout, docs/spec/mdi.md 8, its choice. */
 static __always_inline void time_out(struct sock *sk, struct flow *flow, u64 now)
 {
 	struct tcp_sock *tp = tcp_sk(sk);

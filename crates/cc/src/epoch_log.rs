@@ -52,7 +52,7 @@ pub struct EpochLog {
 }
 
 impl EpochLog {
-    /// The epoch of the teachers and of the model (section 6 of the specification).
+    /// The epoch of the teachers and of the model (docs/spec/mdi.md 6).
     pub const EPOCH: Span = Span::from_millis(5);
 
     /// Watches `inner`, which was built with `setup`. An epoch is at least a microsecond.
@@ -101,7 +101,7 @@ impl EpochLog {
             self.end_chain();
             return;
         }
-        // Section 3 of the specification: the largest RTT acked, else max(previous, silence).
+        // docs/spec/mdi.md 3: the largest RTT acked, else max(previous, silence).
         let before = self.chain.last().map_or(0, |sample| sample.delay_us);
         let delay_us = match acked {
             Some(rtt) => micros(rtt),

@@ -18,7 +18,7 @@ const SETTLED: f64 = 1e-12;
 /// Steps from one start at most. A chain that goes round in circles never mixes.
 const MOST_STEPS: u32 = 20_000;
 
-/// The changes below which section 3 of the specification calls a chain mixed.
+/// The changes below which docs/spec/mdi.md 3 calls a chain mixed.
 const MIXED: [f64; 3] = [1e-3, 1e-5, 1e-7];
 
 /// Figures of a chain.

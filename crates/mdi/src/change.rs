@@ -1,6 +1,6 @@
 //! Relative change, forward and back, in integers.
 //!
-//! The measure of section 3 of the specification: `(100 new / old - 100) * log10(old)`, a change
+//! The measure of docs/spec/mdi.md 3: `(100 new / old - 100) * log10(old)`, a change
 //! in percent weighted by the size of what changes. Logarithms come from a table of 257 values,
 //! so that runtimes without floating point compute the same bits.
 
@@ -67,7 +67,7 @@ pub(crate) fn window_change(new: Window, old: Window) -> i64 {
 }
 
 /// `(100 new / old - 100) * log10(old)` in thousandths, the ratio first rounded to four decimals
-/// (section 3 of the specification). `log` is log10(old) in 1/65536; `old` is not 0.
+/// (docs/spec/mdi.md 3). `log` is log10(old) in 1/65536; `old` is not 0.
 pub fn relative_change(new: u32, old: u32, log: u32) -> i64 {
     let old = u64::from(old);
     let ratio = ((u64::from(new) * 10_000 + old / 2) / old).min(LARGEST_RATIO);

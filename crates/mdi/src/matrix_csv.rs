@@ -1,4 +1,4 @@
-//! Matrices as CSV: the layout of the 2021 code (section 3 of the specification), read and
+//! Matrices as CSV: the layout of the 2021 code (docs/spec/mdi.md 3), read and
 //! written, and plain rows of probabilities for absolute states, written only.
 
 use std::fmt::Write;

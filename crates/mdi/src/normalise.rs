@@ -1,12 +1,11 @@
 //! Counts to probabilities, for exports and pictures. What runs stays in integers.
 
-/// A smaller share of its subset than this was left out by the 2021 code (section 3 of the
-/// specification).
+/// A smaller share of its subset than this was left out by the 2021 code (docs/spec/mdi.md 3).
 pub const PRUNE: f64 = 0.02;
 
 /// The probabilities of the cells of a subset or a row: each count over the sum of all. Shares
-/// below `prune` (0: none) become 0 and the rest is divided by its sum again, section 3 of the
-/// specification. The most frequent always stay, so that only what was never seen becomes all
+/// below `prune` (0: none) become 0 and the rest is divided by its sum again (docs/spec/mdi.md 3).
+/// The most frequent always stay, so that only what was never seen becomes all
 /// zero.
 pub fn normalise(counts: &[u64], prune: f64) -> Vec<f64> {
     let sum = |counts: &mut dyn Iterator<Item = u64>| counts.map(u128::from).sum::<u128>() as f64;

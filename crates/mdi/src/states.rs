@@ -116,7 +116,7 @@ impl Axis {
         self.min + i64::from(index) * self.step
     }
 
-    /// The nearest multiple of the step, half to even (section 3 of the specification), as an
+    /// The nearest multiple of the step, half to even (docs/spec/mdi.md 3), as an
     /// index; `None` outside of the range.
     pub fn index(&self, change: i64) -> Option<u32> {
         let rounded = self.rounded(change);
@@ -158,7 +158,7 @@ pub struct Absolute {
 impl Absolute {
     /// Number of delay bins.
     pub fn bins(&self) -> u32 {
-        // Section 2 of the specification.
+        // docs/spec/mdi.md 2.
         (self.d_max - self.d_min + 1).div_ceil(self.quantization)
     }
 
@@ -390,7 +390,7 @@ impl States {
     /// and a walk drifts no more than its teacher.
     ///
     /// A window of one packet ends the chain. From one packet every change has the measure 0
-    /// (section 3 of the specification), so whatever follows a teacher by it would stay there and
+    /// (docs/spec/mdi.md 3), so whatever follows a teacher by it would stay there and
     /// take all that the teacher does afterwards for no change. It begins anew only after `rejoin`
     /// epochs: while the teacher comes back, acks tell it the delay of a window that it has given
     /// up, and a table that learns to grow at such delays does so in a queue that is its own.

@@ -3,7 +3,7 @@
 use crate::change::log10_q16;
 use crate::{Cell, Counts, States};
 
-/// How a subset's counts become chances (section 7 of the specification).
+/// How a subset's counts become chances (docs/spec/mdi.md 7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sampler {
     /// In proportion to the counts: inversion of their distribution function.
@@ -19,8 +19,7 @@ pub enum Sampler {
 pub struct Shape {
     /// How windows are drawn.
     pub sampler: Sampler,
-    /// Windows with a smaller share of their subset are left out (section 3 of the
-    /// specification: 0.02).
+    /// Windows with a smaller share of their subset are left out (docs/spec/mdi.md 3: 0.02).
     pub prune: f64,
 }
 
@@ -34,8 +33,7 @@ impl Default for Shape {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Empty {
     /// The nearest smaller window of the same delay, then the nearest larger one, then the same
-    /// window at the nearest delay; else the window stays (the choice of section 7 of the
-    /// specification).
+    /// window at the nearest delay; else the window stays (the choice of docs/spec/mdi.md 7).
     #[default]
     Near,
     /// The nearest smaller window of the same delay; else the window stays (the 2017 paper).
@@ -217,7 +215,7 @@ impl Table {
         }
     }
 
-    /// Where to draw from (section 7 of the specification).
+    /// Where to draw from (docs/spec/mdi.md 7).
     pub(crate) fn find(&self, state: u32, delay: u32, empty: Empty) -> Found {
         let first = self.blocks[delay as usize];
         let block = first as usize..self.blocks[delay as usize + 1] as usize;

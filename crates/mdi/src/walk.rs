@@ -61,13 +61,13 @@ pub struct Walk {
 enum Place {
     /// The delay's bin and the packets of the last epoch.
     Absolute { bin: Option<u32>, w: u32 },
-    /// The last two delays and windows, and the window now (section 4 of the specification).
+    /// The last two delays and windows, and the window now (docs/spec/mdi.md 4).
     Relative { d1: u32, d2: u32, w: Window, w1: Window, w2: Window },
     /// The base delay, the last level, and the last two windows.
     Levels { base: Base, level: Option<u32>, w: Window, w1: Window },
 }
 
-/// Windows begin at ten packets (section 4 of the specification).
+/// Windows begin at ten packets (docs/spec/mdi.md 4).
 const FIRST_WINDOW: Window = 10 << 16;
 
 impl Walk {
@@ -130,7 +130,7 @@ impl Walk {
         }
     }
 
-    /// Sets the window from which the walk goes on, after a loss (section 8 of the specification).
+    /// Sets the window from which the walk goes on, after a loss (docs/spec/mdi.md 8).
     /// `forget` also removes the change that led to it, after a timeout.
     pub fn set_window(&mut self, window: Window, forget: bool) {
         match (&mut self.place, self.states) {
@@ -203,7 +203,7 @@ impl Walk {
             // [CHOICE] of T13: the first delay is no change.
             (*d1, *d2) = (delay_us, delay_us);
         }
-        // Section 6 of the specification, steps 3 to 7.
+        // docs/spec/mdi.md 6, steps 3 to 7.
         let change = delay_change(delay_us, *d1);
         if change > states.d.max() {
             *w = ((u64::from(*w) * u64::from(self.out_of_range.factor)) >> 16) as Window;

@@ -1,4 +1,4 @@
-//! From what TCP acknowledges in bytes to packets (ALCC specification, section 5).
+//! From what TCP acknowledges in bytes to packets (docs/spec/alcc.md 5).
 
 use std::collections::VecDeque;
 

@@ -22,7 +22,7 @@ use params::Settings;
 pub use params::{INFO, flat, flat_and_start, teacher};
 use start::Start;
 
-/// Retransmission timeouts, section 5 of the specification.
+/// Retransmission timeouts, docs/spec/mdi.md 5.
 const RTO_FACTOR: u64 = 5;
 const RTO_MIN: Span = Span::from_millis(150);
 const RTO_MAX: Span = Span::from_secs(1);
@@ -72,7 +72,7 @@ impl Controller for Mdi {
         Stamp { local: [u64::from(self.window()), 0, 0, 0], wire: 0 }
     }
 
-    /// Section 5 of the specification. Late acks of packets declared lost are no samples, as they
+    /// docs/spec/mdi.md 5. Late acks of packets declared lost are no samples, as they
     /// are none for whoever logs a teacher.
     fn on_ack(&mut self, ack: &Ack<'_>) {
         for packet in ack.packets {
@@ -88,7 +88,7 @@ impl Controller for Mdi {
         self.grow_in_slow_start(ack);
     }
 
-    /// Section 8 of the specification, its choice: the walk goes on from the smaller window. Until
+    /// docs/spec/mdi.md 8, its choice: the walk goes on from the smaller window. Until
     /// the round trip is over it does not grow: an epoch is a small part of a round trip, and where
     /// the delay is above all that was learnt, growth in each would outdo any cut.
     fn on_loss(&mut self, loss: &Loss<'_>) {
@@ -110,12 +110,12 @@ impl Controller for Mdi {
         self.events.push(loss.now, Event::Reduced { from, to: self.cwnd() });
     }
 
-    /// Section 8 of the specification, its choice.
+    /// docs/spec/mdi.md 8, its choice.
     fn on_timeout(&mut self, timeout: &Timeout) {
         self.in_flight = 0;
         if self.slow_start.is_some() {
             if !self.heard {
-                // Section 10 of Verus' specification.
+                // docs/spec/verus.md 10.
                 return self.begin();
             }
             self.leave_slow_start(timeout.now);
@@ -280,7 +280,7 @@ impl Mdi {
         self.in_flight == 0 && self.credit >= 1.0 && self.epoch_max.is_none()
     }
 
-    /// Section 6 of the specification.
+    /// docs/spec/mdi.md 6.
     fn run_epoch(&mut self, now: Time) {
         let newest = self.epoch_max.take();
         // With nothing acked the silence counts, and grows with every epoch.

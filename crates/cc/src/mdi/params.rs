@@ -50,7 +50,7 @@ static PARAMS: &[Param] = &[
         default: "near",
         unit: "",
         help: "for transitions never seen: nearest known state, smaller window only, any row above",
-        source: "specification section 7; MDI paper section 5.1; 2021 code",
+        source: "docs/spec/mdi.md 7; MDI paper section 5.1; 2021 code",
     },
     Param {
         key: "prune",
@@ -82,7 +82,7 @@ static PARAMS: &[Param] = &[
         default: "cut",
         unit: "",
         help: "what a loss does to the window, once per round trip",
-        source: "specification section 8; MDI paper section 5",
+        source: "docs/spec/mdi.md 8; MDI paper section 5",
     },
     Param {
         key: "m",

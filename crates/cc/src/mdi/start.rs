@@ -5,7 +5,7 @@ use cellpace_base::{Span, Time};
 use crate::verus::SlowStart;
 use crate::{Ack, Loss, Stamp};
 
-/// A lost packet is given up after this, as Verus does it (section 9 of its specification): until
+/// A lost packet is given up after this, as Verus does it (docs/spec/verus.md 9): until
 /// then slow start goes on.
 const GAP_EXPIRY: Span = Span::from_millis(150);
 

@@ -38,7 +38,7 @@ pub(crate) use slow_start::SlowStart;
 /// Gaps that wait at most; beyond, the oldest expires early. More than the largest window.
 const MAX_MISSING: usize = 1 << 16;
 
-/// The base delay that stands in until there is a sample, in ms (section 3 of the specification).
+/// The base delay that stands in until there is a sample, in ms (docs/spec/verus.md 3).
 const NO_BASE: f64 = 1000.0;
 
 /// Delays below this, in ms, count as this: the ratio of delays divides by one.
@@ -47,7 +47,7 @@ const LEAST_DELAY: f64 = 0.001;
 /// How long a delivery rate counts, as in BBR's filter of the bottleneck's rate on a long path.
 const RATE_WINDOW: Span = Span::from_secs(10);
 
-/// Delay differences up to this, in ms, are none (section 7.4 of the specification).
+/// Delay differences up to this, in ms, are none (docs/spec/verus.md 7.4).
 const DELAY_TOLERANCE: f64 = 0.0001;
 
 /// The controller.
@@ -181,7 +181,7 @@ impl Controller for Verus {
         let before = self.remember(timeout.in_a_row);
         self.next_number = self.next_number.max(timeout.next_number);
         self.forget_in_flight();
-        // Section 10 of the specification.
+        // docs/spec/verus.md 10.
         if !self.heard {
             self.restart(now);
         } else if self.slow_start {
@@ -259,7 +259,7 @@ impl Controller for Verus {
     fn rto(&self) -> Option<Span> {
         let settings = &self.settings;
         Some(match self.last_rtt {
-            // Section 4 of the specification.
+            // docs/spec/verus.md 4.
             Some(rtt) => rtt.mul_f64(settings.rto_factor).clamp(settings.rto_min, settings.rto_max),
             None => settings.rto_initial,
         })
@@ -353,7 +353,7 @@ impl Verus {
         verus
     }
 
-    // Acks: section 6 of the specification.
+    // Acks: docs/spec/verus.md 6.
 
     /// One packet of an ack. It is a sample only if it is `counted` as in flight or missing.
     fn take_packet(&mut self, now: Time, packet: &AckedPacket, counted: bool) {
@@ -429,7 +429,7 @@ impl Verus {
         }
     }
 
-    /// Section 5.2 of the specification.
+    /// docs/spec/verus.md 5.2.
     fn grow_in_slow_start(&mut self, packet: &AckedPacket) {
         if !packet.app_limited {
             self.w = self.settings.slow_start.grown(self.w);
@@ -453,7 +453,7 @@ impl Verus {
     /// TCP grows slowly no delay and no loss would end it soon (exit e is the ALCC port's way).
     fn follow_tcp(&mut self) {
         self.w = self.w.min((self.in_flight as f64).max(1.0));
-        // ALCC specification, section 4: credit gathered while blocked is discarded.
+        // docs/spec/alcc.md 4: credit gathered while blocked is discarded.
         self.credit = self.credit.min((self.w - self.in_flight as f64).max(0.0));
         if self.slow_start {
             self.leave_slow_start();
@@ -477,7 +477,7 @@ impl Verus {
         self.fit_at = Time::ZERO;
     }
 
-    // Epochs: section 7 of the specification.
+    // Epochs: docs/spec/verus.md 7.
 
     fn run_epoch(&mut self, now: Time) {
         self.expire_gaps(now);
@@ -636,7 +636,7 @@ impl Verus {
         self.start + self.settings.epoch * passed.saturating_add(1)
     }
 
-    // Losses: section 9 of the specification.
+    // Losses: docs/spec/verus.md 9.
 
     /// While gaps wait nothing may be in flight, and then no timeout comes to clear them: they
     /// wait no longer than the longest timeout.
@@ -729,7 +729,7 @@ impl Verus {
         self.leave_slow_start();
     }
 
-    // Timeout and restart: section 10 of the specification.
+    // Timeout and restart: docs/spec/verus.md 10.
 
     fn remember(&self, in_a_row: u32) -> BeforeTimeout {
         // Gaps are no part of what comes back: the datapath reports each of them by itself.

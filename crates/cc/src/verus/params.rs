@@ -1,4 +1,4 @@
-//! The parameters of section 4 of the specification, and the choices between paper and code.
+//! The parameters of docs/spec/verus.md 4, and the choices between paper and code.
 
 use cellpace_base::{Args, Kind, Param, Span};
 

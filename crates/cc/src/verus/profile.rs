@@ -4,7 +4,7 @@ use cellpace_base::{Span, Time};
 
 use super::spline::{MIN_NODES, Spline};
 
-/// The largest window the profile knows (section 4 of the specification: 40000 exclusive).
+/// The largest window the profile knows (docs/spec/verus.md 4: 40000 exclusive).
 pub(super) const MAX_WINDOW: u32 = 39_999;
 
 const SLOTS: usize = MAX_WINDOW as usize + 1;
@@ -259,7 +259,7 @@ impl DelayProfile {
     }
 }
 
-/// Section 8.2 of the specification: one node per so many windows, fewer windows where that
+/// docs/spec/verus.md 8.2: one node per so many windows, fewer windows where that
 /// gives less than five nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct NodePlan {

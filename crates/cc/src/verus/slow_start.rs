@@ -1,4 +1,4 @@
-//! The rules of slow start (section 5 of the specification), for Verus itself and for a table that
+//! The rules of slow start (docs/spec/verus.md 5), for Verus itself and for a table that
 //! was learnt from it and begins as it does.
 
 use super::profile::MAX_WINDOW;
@@ -77,7 +77,7 @@ impl SlowStart {
         w.floor() > self.exit_loss
     }
 
-    /// The window after an ack (section 5.2 of the specification).
+    /// The window after an ack (docs/spec/verus.md 5.2).
     pub(crate) fn grown(&self, w: f64) -> f64 {
         (w + 1.0).min(self.max_window)
     }

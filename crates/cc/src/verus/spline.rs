@@ -14,7 +14,7 @@ type Band = Vec<[f64; 4]>;
 /// it loses a factor of 3.7 from node to node, so what is cut off is below 1e-14.
 const REACH: usize = 24;
 
-/// The round-off guard on the diagonal, relative to its size (section 8.2 of the specification).
+/// The round-off guard on the diagonal, relative to its size (docs/spec/verus.md 8.2).
 const GUARD: f64 = 5e-15;
 
 /// The fewest nodes a fit makes sense with.

@@ -200,7 +200,7 @@ impl Outgoing {
     }
 
     /// One ack of TCP's stream is one event for the controller, however many packets it covers:
-    /// ALCC specification, section 5.
+    /// docs/spec/alcc.md 5.
     pub(super) fn on_ack(&mut self, now: Time, ack: &Ack) -> Result<(), FramedError> {
         let sent = self.sent.next_number();
         if ack.number > sent {

@@ -690,7 +690,7 @@ mod paths {
 
     #[test]
     fn sprout_fills_a_link_and_keeps_its_queue_short() {
-        // 500 packets a second at a base RTT of 40 ms: Sprout specification, section 8.
+        // 500 packets a second at a base RTT of 40 ms: docs/spec/sprout.md 8.
         let outcome = download("sprout", 6.0, 20);
         let most = 6.0 * 1428.0 / 1500.0;
         assert!(outcome.mbit > 0.93 * most, "{} of {most} Mbit/s", outcome.mbit);
