@@ -25,7 +25,6 @@ use std::collections::VecDeque;
 
 use cellpace_base::{Span, Time};
 
-use crate::windowed::WindowedMax;
 use crate::{
     Ack, AckedPacket, Block, Controller, Event, Events, Loss, Phase, Profile, SentPacket, Setup,
     Spurious, Stamp, Timeout, epochs,
@@ -44,9 +43,6 @@ const NO_BASE: f64 = 1000.0;
 /// Delays below this, in ms, count as this: the ratio of delays divides by one.
 const LEAST_DELAY: f64 = 0.001;
 
-/// How long a delivery rate counts, as in BBR's filter of the bottleneck's rate on a long path.
-const RATE_WINDOW: Span = Span::from_secs(10);
-
 /// Delay differences up to this, in ms, are none (docs/spec/verus.md 7.4).
 const DELAY_TOLERANCE: f64 = 0.0001;
 
@@ -63,10 +59,6 @@ pub struct Verus {
     d_est: f64,
     /// Base delay, ms.
     d_min: Option<f64>,
-    /// Packets acked since the restart.
-    delivered: u64,
-    /// Largest delivery rate of the last [`RATE_WINDOW`], in packets per 1000 s.
-    delivery_rate: WindowedMax,
     /// Smoothed largest delay per epoch, ms.
     d_max_s: Option<f64>,
     /// Smoothed delay, ms; only for the number of epochs per RTT.
@@ -146,7 +138,7 @@ impl Controller for Verus {
         self.app_limited = packet.app_limited;
         self.next_number = self.next_number.max(packet.number.saturating_add(1));
         let w = (self.w as u64).clamp(1, u64::from(MAX_WINDOW));
-        Stamp { local: [w, self.first_live, self.delivered, 0], wire: 0 }
+        Stamp { local: [w, self.first_live, 0, 0], wire: 0 }
     }
 
     fn on_ack(&mut self, ack: &Ack<'_>) {
@@ -318,8 +310,6 @@ impl Verus {
             w: 1.0,
             d_est: 0.0,
             d_min: None,
-            delivered: 0,
-            delivery_rate: WindowedMax::new(64),
             d_max_s: None,
             d_avg: None,
             epoch_max: None,
@@ -378,7 +368,6 @@ impl Verus {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.heard = true;
         self.raise_ceiling(w);
-        self.take_delivery(now, packet, delay);
         self.take_delay(now, delay);
         if !self.in_loss {
             self.learn(now, packet, w, delay);
@@ -391,17 +380,6 @@ impl Verus {
         }
         if self.slow_start {
             self.grow_in_slow_start(packet);
-        }
-    }
-
-    /// What arrived between the departure of the packet and its ack, over its delay.
-    fn take_delivery(&mut self, now: Time, packet: &AckedPacket, delay: f64) {
-        self.delivered += 1;
-        let delivered = self.delivered.saturating_sub(packet.stamp.local[2]);
-        let rate = (delivered as f64 * 1e6 / delay) as u64;
-        let lower_bound = packet.app_limited && self.delivery_rate.extreme() >= Some(rate);
-        if !lower_bound {
-            self.delivery_rate.push(now.as_nanos(), rate, RATE_WINDOW.as_nanos());
         }
     }
 
@@ -580,22 +558,13 @@ impl Verus {
 
     /// Step 6.
     fn take_window(&mut self, w: f64) {
-        let max = self.settings.max_window.min(self.ceiling).min(self.window_bound()).max(1.0);
+        let max = self.settings.max_window.min(self.ceiling.max(1.0));
         self.w = w.clamp(1.0, max);
         if w >= max && self.settings.fit.repair != Repair::Off {
             // A set-point that ran off while the window cannot follow would take as long to
             // come back.
             self.d_est = self.d_est.min(self.delay_at(max));
         }
-    }
-
-    /// What R allows by Little's law: R times the base delay at the largest rate of late. More could
-    /// only be a queue beyond R. Infinite before the first ack.
-    fn window_bound(&self) -> f64 {
-        let Some(rate) = self.delivery_rate.extreme().filter(|_| self.settings.bound) else {
-            return f64::INFINITY;
-        };
-        self.settings.r * self.base() * rate as f64 / 1e6
     }
 
     /// Steps 7 and 9.
@@ -806,7 +775,6 @@ impl Verus {
 
     fn forget_delays(&mut self) {
         self.d_min = None;
-        self.delivery_rate.clear();
         self.d_max_s = None;
         self.d_avg = self.settings.average_from_zero.then_some(0.0);
         self.epoch_max = None;

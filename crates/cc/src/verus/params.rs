@@ -121,12 +121,6 @@ static PARAMS: &[Param] = &[
         "what acks of packets that were in flight at a timeout are worth",
         "drop: code",
     ),
-    word(
-        "bound",
-        &["little", "off"],
-        "bound the window by r times the largest delivery rate of 10 s times the base delay",
-        "cellpace; off: code",
-    ),
     span("bump", Span::ZERO, SEC, "10ms", "rise of the base delay when draining is futile", CODE),
     word(
         "bump_on",
@@ -219,7 +213,6 @@ pub(super) struct Settings {
     pub(super) ceiling_loss: f64,
     /// Share of itself by which the ceiling rises in an RTT.
     pub(super) ceiling_growth: f64,
-    pub(super) bound: bool,
     pub(super) bump: f64,
     pub(super) bump_on: BumpOn,
     pub(super) average_from_zero: bool,
@@ -302,7 +295,6 @@ impl Settings {
             ceiling_loss: args.number("ceiling_loss"),
             ceiling_growth: args.number("ceiling_growth"),
             late_samples: args.word("late") == "sample",
-            bound: args.word("bound") == "little",
             bump: millis("bump"),
             bump_on: if args.word("bump_on") == "epoch" { BumpOn::Epoch } else { BumpOn::Ack },
             average_from_zero: args.word("average") == "zero",

@@ -442,9 +442,9 @@ fn heavy_losses_limit_the_window_where_the_profile_is_flat() {
         verus.take_window(500.0);
         verus
     };
-    assert_eq!(after("bound=off", 5).w, 500.0, "random loss is no full buffer");
-    assert_eq!(after("bound=off,ceiling_loss=1", 40).w, 500.0);
-    let mut verus = after("bound=off", 40);
+    assert_eq!(after("", 5).w, 500.0, "random loss is no full buffer");
+    assert_eq!(after("ceiling_loss=1", 40).w, 500.0);
+    let mut verus = after("", 40);
     // Eq. 6 once for the event, however many packets it lost.
     assert_eq!(verus.w, 70.0);
     for number in 40..110 {
@@ -458,7 +458,7 @@ fn heavy_losses_limit_the_window_where_the_profile_is_flat() {
 /// A gap expires 150 ms later; by then a flat curve has raised the window in thirty epochs.
 #[test]
 fn losses_limit_the_window_when_they_are_detected() {
-    let mut verus = steady("bound=off");
+    let mut verus = steady("");
     verus.w = 100.0;
     for number in 0..100 {
         send(&mut verus, ms(0), number);
@@ -472,7 +472,7 @@ fn losses_limit_the_window_when_they_are_detected() {
 /// The window may be a single packet while those of a larger one are acked.
 #[test]
 fn the_limit_rises_by_a_tenth_in_an_rtt_whatever_the_window_is_meanwhile() {
-    let mut verus = steady("bound=off");
+    let mut verus = steady("");
     for number in 0..70 {
         send(&mut verus, ms(0), number);
     }
@@ -482,26 +482,6 @@ fn the_limit_rises_by_a_tenth_in_an_rtt_whatever_the_window_is_meanwhile() {
         ack(&mut verus, ms(1), number, 70, 110.0);
     }
     assert!((77.0..77.5).contains(&verus.ceiling), "{}", verus.ceiling);
-}
-
-/// 100 packets in an RTT of 50 ms over a base of 40 ms: 80 in a base RTT.
-#[test]
-fn the_window_is_bounded_by_r_times_what_was_delivered_in_a_base_rtt() {
-    let bounded = |parameters| {
-        let mut verus = steady(parameters);
-        verus.d_min = Some(40.0);
-        for number in 0..100 {
-            send(&mut verus, ms(0), number);
-        }
-        for number in 0..100 {
-            ack(&mut verus, ms(50), number, 100, 50.0);
-        }
-        verus.take_window(1000.0);
-        verus.w
-    };
-    near(bounded("r=2"), 160.0);
-    near(bounded("r=6"), 480.0);
-    assert_eq!(bounded("r=2,bound=off"), 1000.0);
 }
 
 /// What others keep in the queue is not the path's: see `raise_base`.
