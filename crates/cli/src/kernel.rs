@@ -1,10 +1,11 @@
 //! `cellpace kernel`: the one privileged step.
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use cellpace_kernel::facts::{Facts, Obstacle};
-use cellpace_kernel::{Installed, KernelError, NAME, PromptAcks, Variant, remove};
+use cellpace_kernel::{
+    Installed, KernelError, NAME, PromptAcks, Variant, remove, remove_unfinished,
+};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -50,7 +51,8 @@ pub(crate) struct InstallArgs {
     /// Warn of devices that are not there, and leave them out
     #[arg(long, requires = "prompt_acks")]
     skip_missing: bool,
-    /// Install it at each start of the system, too, by a unit of systemd
+    /// Install it at each start of the system, too, by a unit of systemd; the program must be where
+    /// root alone can replace it
     #[arg(long)]
     persist: bool,
     /// Memory for the records of each controlling process: a power of two, 64kB to 64MB as 1024s
@@ -127,6 +129,7 @@ pub(crate) fn without_program() -> Failure {
 fn install(args: &InstallArgs) -> Result<ExitCode, Failure> {
     use cellpace_kernel::install::{self, Access, InstallError, Options};
 
+    let program = args.persist.then(unit::program).transpose()?;
     let access = match &args.group {
         _ if args.everyone => Access::Everyone,
         Some(name) => Access::Group(install::group(name).map_err(Failure::usage)?),
@@ -150,11 +153,8 @@ fn install(args: &InstallArgs) -> Result<ExitCode, Failure> {
         error => Failure::failed(error),
     })?;
     let mut said = String::new();
-    if done.mounted {
-        said += "mounted /sys/fs/bpf, which was missing\n";
-    }
-    if done.opened_way {
-        said += "let users pass through /sys/fs/bpf to what is open to them (mode o+x)\n";
+    if done.was_unfinished {
+        said += REMOVED_UNFINISHED;
     }
     if let Some((version, sockets)) = &done.replaced {
         said += &format!("removed that of cellpace {version}; {}\n", left(Some(*sockets)));
@@ -177,8 +177,8 @@ fn install(args: &InstallArgs) -> Result<ExitCode, Failure> {
         said += &format!("prompt acknowledgments on {}\n", devices(prompt_acks));
     }
     print(&said)?;
-    if args.persist {
-        print(&unit::persist(&arguments(args))?)?;
+    if let Some(program) = program {
+        print(&unit::persist(&program, &arguments(args))?)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -203,16 +203,22 @@ fn arguments(args: &InstallArgs) -> Vec<String> {
 #[cfg(feature = "kernel")]
 const OUR_GROUP: &str = "cellpace";
 
+const REMOVED_UNFINISHED: &str = "removed what an installation left that was killed\n";
+
 fn removal(args: &RemoveArgs) -> Result<ExitCode, Failure> {
+    let was_unfinished = remove_unfinished(&args.name).map_err(Failure::failed)?;
     let removed = remove(&args.name).map_err(Failure::failed);
     // Also when nothing is installed now: it shall not come back.
     let forgotten = if args.name == NAME { unit::forget()? } else { false };
     if forgotten {
         print("it will not be installed at the system's start any more\n")?;
     }
+    if was_unfinished {
+        print(REMOVED_UNFINISHED)?;
+    }
     match removed {
         Ok(removed) => print(&format!("removed; {}\n", left(removed.sockets)))?,
-        Err(failure) if !forgotten => return Err(failure),
+        Err(failure) if !forgotten && !was_unfinished => return Err(failure),
         Err(_) => {}
     }
     Ok(ExitCode::SUCCESS)
@@ -248,7 +254,6 @@ fn document(facts: &Facts) -> Value {
         "missing_capabilities": facts.missing_capabilities(),
         "lockdown": facts.lockdown,
         "unprivileged_bpf_disabled": facts.unprivileged_bpf_disabled,
-        "bpffs": facts.bpffs,
         "can_install": cfg!(feature = "kernel") && facts.obstacles().is_empty(),
         "built_with_program": cfg!(feature = "kernel"),
         "obstacles": texts(&facts.obstacles()),
@@ -303,7 +308,6 @@ fn table(facts: &Facts) -> String {
         ),
         ("lockdown", facts.lockdown.clone().unwrap_or_else(|| "none".to_owned())),
         ("unprivileged_bpf_disabled", disabled.unwrap_or_else(|| "-".to_owned())),
-        ("/sys/fs/bpf", if facts.bpffs { "mounted" } else { "not mounted" }.to_owned()),
         ("can be installed", can(&facts.obstacles())),
         ("MDI can be installed", can(&facts.obstacles_to_mdi())),
         ("installed", what(facts)),
@@ -373,7 +377,7 @@ mod tests {
             capabilities: 0,
             lockdown: None,
             unprivileged_bpf_disabled: Some(2),
-            bpffs: true,
+            unfinished: false,
             installed: Err(KernelError::NotInstalled),
             open_to: None,
         }

@@ -6,14 +6,16 @@
 
 mod program;
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use cellpace_kernel::{pins, remove, select_named, table};
-use program::{Folder, Outcome};
+use cellpace_kernel::{pins, remove, remove_unfinished, select_named, table};
+use program::{Folder, Outcome, eventually};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -96,6 +98,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let _ = remove(&self.name);
+        let _ = remove_unfinished(&self.name);
         let _ = table::remove(&self.name);
         assert!(!self.is_listed() || std::thread::panicking());
     }
@@ -135,7 +138,6 @@ fn a_driver_whose_pins_are_deleted_is_told_and_removed() {
 #[test]
 fn who_may_not_look_is_told_that_root_may() {
     let Some(place) = Place::new() else { return };
-    // Which also lets everybody pass through /sys/fs/bpf.
     place.good("install --everyone");
     fs::remove_dir_all(pins(&place.name)).unwrap();
     for (command, code) in [("status", 0), ("remove", 1)] {
@@ -153,9 +155,8 @@ fn who_may_not_look_is_told_that_root_may() {
 fn a_driver_whose_file_system_is_unmounted_is_installed_again() {
     let Some(place) = Place::new() else { return };
     let said = place.apart(
-        "umount /sys/fs/bpf 2>/dev/null || true
-        $cellpace install $name >/dev/null
-        umount /sys/fs/bpf
+        "$cellpace install $name >/dev/null
+        umount /run/cellpace/bpf
         $cellpace status $name | grep ^installed
         $cellpace install $name
         $cellpace status $name --json >status.json
@@ -163,12 +164,105 @@ fn a_driver_whose_file_system_is_unmounted_is_installed_again() {
     );
     let lines: Vec<_> = said.lines().collect();
     assert!(lines[0].ends_with(GONE), "{said}");
-    assert_eq!(lines[1], "mounted /sys/fs/bpf, which was missing");
-    assert!(lines[2].starts_with("removed that of cellpace "), "{said}");
-    assert!(lines[3].starts_with("congestion control"), "{said}");
-    assert_eq!(lines[4..], ["removed; no socket uses it"]);
+    assert!(lines[1].starts_with("removed that of cellpace "), "{said}");
+    assert!(lines[2].starts_with("congestion control"), "{said}");
+    assert_eq!(lines[3..], ["removed; no socket uses it"]);
     assert_eq!(place.said("status.json")["uses"], "kernel");
     assert!(!place.is_listed());
+}
+
+/// The system's BPF file system, with the pins of other programs, stays as closed as it was.
+#[test]
+fn users_pass_to_the_driver_and_to_no_other_pins() {
+    let Some(place) = Place::new() else { return };
+    let said = place.apart(
+        "mount -t bpf -o mode=0700 bpf /sys/fs/bpf
+        $cellpace install $name --everyone >/dev/null
+        stat -c %a /sys/fs/bpf
+        stat -c %a /run/cellpace /run/cellpace/bpf
+        $cellpace remove $name
+        stat -c %a /sys/fs/bpf",
+    );
+    assert_eq!(said, "1700\n711\n1711\nremoved; no socket uses it\n1700\n");
+}
+
+/// Kills an installation after it has begun to pin maps and before it shows them. `false`, and a
+/// line that says so, where it is always faster than we are.
+fn kill_an_installation(place: &Place) -> bool {
+    let unfinished = pins(&format!("{}~new", place.name));
+    for _ in 0..20 {
+        let mut child = place.folder.start(&format!("kernel install --name {}", place.name));
+        while !unfinished.exists() && child.try_wait().unwrap().is_none() {}
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if unfinished.exists() {
+            return true;
+        }
+        place.good("remove");
+    }
+    eprintln!("skipped: an installation is faster here than it can be killed");
+    false
+}
+
+#[test]
+fn what_a_killed_installation_left_is_shown_and_removed() {
+    let Some(place) = Place::new() else { return };
+    let left = || {
+        let names = fs::read_dir(pins("")).unwrap().map(|entry| entry.unwrap().file_name());
+        let ours = names.filter(|entry| entry.to_string_lossy().starts_with(&place.name));
+        ours.collect::<Vec<_>>()
+    };
+    let removed = "removed what an installation left that was killed\n";
+    if !kill_an_installation(&place) {
+        return;
+    }
+    // Not while another test installs something.
+    let shown = || place.good("status").contains("an installation was killed and left pins");
+    eventually("shown", shown);
+    assert!(place.good("remove").starts_with(removed));
+    assert!(left().is_empty() && !place.is_listed(), "{:?}", left());
+    assert!(!place.good("status").contains("killed"));
+    // The next installation removes it, too.
+    if !kill_an_installation(&place) {
+        return;
+    }
+    assert!(place.good("install").starts_with(removed));
+    assert_eq!(left(), [place.name.as_str()]);
+    assert_eq!(place.good("remove"), "removed; no socket uses it\n");
+    assert!(left().is_empty(), "{:?}", left());
+}
+
+/// systemd would run it as root at each start.
+#[test]
+fn a_program_that_others_can_replace_is_not_installed_for_good() {
+    let Some(place) = Place::new() else { return };
+    // Everybody may write to /tmp, so nothing below it will do.
+    let Ok(folder) = tempfile::tempdir_in("/run") else {
+        return eprintln!("skipped: /run is not to be written to");
+    };
+    let program = folder.path().join("cellpace");
+    // Not by ourselves: what other tests start at this moment would have it open for writing.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_cellpace")).arg(&program).status();
+    assert!(copied.unwrap().success());
+    let refused = |part: &Path, owner: u32, mode: u32, kept: u32| {
+        chown(part, Some(owner), None).unwrap();
+        fs::set_permissions(part, Permissions::from_mode(mode)).unwrap();
+        let mut command = Command::new(&program);
+        let command = command.args(["kernel", "install", "--persist", "--name", &place.name]);
+        let outcome = Outcome::of(command.output().unwrap());
+        let wrong = format!(
+            "{} belongs to user {owner} and group 0 with mode {mode:04o}; run `install -o root",
+            part.display()
+        );
+        outcome.complains(1, &wrong);
+        assert!(!place.is_listed());
+        chown(part, Some(0), None).unwrap();
+        fs::set_permissions(part, Permissions::from_mode(kept)).unwrap();
+    };
+    refused(folder.path(), NOBODY, 0o755, 0o755);
+    refused(folder.path(), 0, 0o777, 0o755);
+    refused(&program, NOBODY, 0o755, 0o755);
+    refused(&program, 0, 0o757, 0o755);
 }
 
 /// Where the file system is hidden the pins stay behind, and are in nobody's way.
@@ -176,7 +270,7 @@ fn a_driver_whose_file_system_is_unmounted_is_installed_again() {
 fn a_driver_that_is_removed_where_its_pins_are_hidden_is_installed_again() {
     let Some(place) = Place::new() else { return };
     place.good("install");
-    place.apart("mount -t tmpfs none /sys/fs/bpf; $cellpace remove $name");
+    place.apart("mount -t tmpfs none /run/cellpace/bpf; $cellpace remove $name");
     assert!(!place.is_listed() && pins(&place.name).exists());
     let status = place.json();
     assert_eq!((&status["uses"], &status["installed"]), (&json!("gate"), &Value::Null));
@@ -236,7 +330,7 @@ fn a_table_whose_pin_is_elsewhere_is_told_and_removed() {
     let Some(place) = Place::for_a_table() else { return };
     place.good("install --cc mdi");
     let said = place.apart(
-        "mount -t tmpfs none /sys/fs/bpf
+        "mount -t tmpfs none /run/cellpace/bpf
         $cellpace status $name | grep '^table note'
         $cellpace status $name --json >status.json
         $cellpace remove $name --cc mdi 2>&1 || true",

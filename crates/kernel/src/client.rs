@@ -4,10 +4,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
+use crate::bpffs::pins;
 use crate::layout::{CONTROL_BYTES, owner_of};
 use crate::ring::Ring;
 use crate::slots::Shared;
-use crate::status::{open, pins};
+use crate::status::open;
 use crate::sys::{self, Map};
 use crate::{Control, KernelError, Kind, NAME, RECORD_BYTES, Record};
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::bpffs::is_unfinished;
 use crate::btf::{BtfError, Variant, has_links, variant};
 use crate::layout::LAYOUT;
 use crate::status::{installed, who};
@@ -25,8 +26,8 @@ pub struct Facts {
     pub lockdown: Option<String>,
     /// The sysctl; `None`: the kernel has no bpf(2).
     pub unprivileged_bpf_disabled: Option<u8>,
-    /// `/sys/fs/bpf` is mounted.
-    pub bpffs: bool,
+    /// An installation was killed and left pins; only root can know.
+    pub unfinished: bool,
     /// What is installed.
     pub installed: Result<Installed, KernelError>,
     /// Who may use what is installed, in words.
@@ -108,7 +109,7 @@ impl Facts {
                 .map_or(0, |status| capabilities(&status)),
             lockdown: first_line("/sys/kernel/security/lockdown").and_then(|line| chosen(&line)),
             unprivileged_bpf_disabled: disabled.and_then(|value| value.parse().ok()),
-            bpffs: fs::read_to_string("/proc/self/mounts").is_ok_and(|mounts| has_bpffs(&mounts)),
+            unfinished: is_unfinished(name),
             installed: installed(name),
             open_to: who(&pins(name)),
             release,
@@ -153,8 +154,12 @@ impl Facts {
                     .to_owned(),
             );
         }
-        if !self.bpffs {
-            notes.push("/sys/fs/bpf is not mounted: the installation mounts it".to_owned());
+        if self.unfinished {
+            notes.push(
+                "an installation was killed and left pins, which keep memory of the kernel's: \
+                 `cellpace kernel install` or `cellpace kernel remove` removes them"
+                    .to_owned(),
+            );
         }
         notes
     }
@@ -252,13 +257,6 @@ fn chosen(line: &str) -> Option<String> {
     Some(line.split_once('[')?.1.split_once(']')?.0.to_owned())
 }
 
-fn has_bpffs(mounts: &str) -> bool {
-    mounts.lines().any(|line| {
-        let mut fields = line.split(' ').skip(1);
-        fields.next() == Some("/sys/fs/bpf") && fields.next() == Some("bpf")
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,7 +270,7 @@ mod tests {
             capabilities: 1 << 38 | 1 << 39,
             lockdown: Some("none".to_owned()),
             unprivileged_bpf_disabled: Some(2),
-            bpffs: true,
+            unfinished: false,
             installed: Err(KernelError::NotInstalled),
             open_to: None,
         }
@@ -344,11 +342,11 @@ mod tests {
     }
 
     #[test]
-    fn lockdown_and_a_missing_bpffs_are_noted() {
+    fn lockdown_and_pins_of_a_killed_installation_are_noted() {
         let lockdown = Some("confidentiality".to_owned());
-        let facts = Facts { lockdown, bpffs: false, ..well() };
+        let facts = Facts { lockdown, unfinished: true, ..well() };
         assert_eq!(facts.obstacles(), []);
-        assert!(facts.notes()[0].contains("lockdown") && facts.notes()[1].contains("mounted"));
+        assert!(facts.notes()[0].contains("lockdown") && facts.notes()[1].contains("killed"));
     }
 
     #[test]
@@ -369,8 +367,6 @@ mod tests {
         assert_eq!(capabilities("Name:\tx\nCapEff:\t0000000000000400\n"), 1 << 10);
         assert_eq!(capabilities("nothing"), 0);
         assert_eq!(chosen("none [integrity] confidentiality").as_deref(), Some("integrity"));
-        assert!(has_bpffs("proc /proc proc rw 0 0\nbpf /sys/fs/bpf bpf rw 0 0\n"));
-        assert!(!has_bpffs("sysfs /sys/fs/bpf sysfs rw 0 0\n"));
         assert!(!Facts::find("cellpace_nobody").release.is_empty());
     }
 }

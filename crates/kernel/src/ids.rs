@@ -1,6 +1,5 @@
 //! Objects of BPF by their numbers: for what has no pin, or none that we see. Needs CAP_SYS_ADMIN.
 
-use std::cell::Cell;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -42,7 +41,7 @@ impl Kind {
 struct Number {
     number: u32,
     /// Written by the kernel.
-    next: Cell<u32>,
+    next: u32,
     flags: u32,
 }
 
@@ -51,7 +50,7 @@ struct Number {
 struct Ask {
     fd: u32,
     /// Written by the kernel.
-    length: Cell<u32>,
+    length: u32,
     facts: u64,
 }
 
@@ -66,10 +65,10 @@ pub(crate) fn all(kind: Kind) -> impl Iterator<Item = io::Result<u32>> {
 }
 
 fn next(kind: Kind, after: u32) -> io::Result<Option<u32>> {
-    let number = Number { number: after, ..Number::default() };
-    // SAFETY: the kernel writes the next number into the argument's cell, and nowhere else.
-    match unsafe { bpf(kind.next(), &number) } {
-        Ok(_) => Ok(Some(number.next.get())),
+    let mut number = Number { number: after, ..Number::default() };
+    // SAFETY: the kernel writes the next number into the argument, and nowhere else.
+    match unsafe { bpf(kind.next(), &mut number) } {
+        Ok(_) => Ok(Some(number.next)),
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
         Err(error) => Err(error),
     }
@@ -77,9 +76,9 @@ fn next(kind: Kind, after: u32) -> io::Result<Option<u32>> {
 
 /// `None` when it is gone meanwhile, or about to go.
 pub(crate) fn open(kind: Kind, number: u32) -> io::Result<Option<OwnedFd>> {
-    let number = Number { number, ..Number::default() };
+    let mut number = Number { number, ..Number::default() };
     // SAFETY: the argument holds numbers only.
-    match unsafe { bpf(kind.open(), &number) } {
+    match unsafe { bpf(kind.open(), &mut number) } {
         // SAFETY: the kernel has just made this descriptor for us alone.
         Ok(fd) => Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) })),
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EAGAIN)) => Ok(None),
@@ -94,10 +93,10 @@ pub(crate) fn open(kind: Kind, number: u32) -> io::Result<Option<OwnedFd>> {
 unsafe fn ask(fd: BorrowedFd<'_>, facts: &mut [u8]) -> io::Result<()> {
     let length = u32::try_from(facts.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let fd = fd.as_raw_fd().cast_unsigned();
-    let ask = Ask { fd, length: Cell::new(length), facts: facts.as_mut_ptr() as u64 };
-    // SAFETY: the kernel writes at most `length` bytes, and what they point to is the caller's
-    // promise.
-    unsafe { bpf(OBJ_GET_INFO_BY_FD, &ask) }.map(drop)
+    let mut ask = Ask { fd, length, facts: facts.as_mut_ptr() as u64 };
+    // SAFETY: the kernel writes at most `length` bytes and then `length` itself; what the bytes point
+    // to is the caller's promise.
+    unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut ask) }.map(drop)
 }
 
 /// A map, and the beginning of `struct bpf_map_info`.
@@ -186,9 +185,9 @@ pub(crate) fn link_of(map: u32) -> io::Result<Option<OwnedFd>> {
 
 /// Unregisters what a link registered, whoever else holds it. From Linux 6.11.
 pub(crate) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
-    let number = Number { number: link.as_raw_fd().cast_unsigned(), ..Number::default() };
+    let mut number = Number { number: link.as_raw_fd().cast_unsigned(), ..Number::default() };
     // SAFETY: the argument holds numbers only.
-    unsafe { bpf(LINK_DETACH, &number) }.map(drop)
+    unsafe { bpf(LINK_DETACH, &mut number) }.map(drop)
 }
 
 /// Callers know that it is there.

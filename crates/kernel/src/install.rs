@@ -1,19 +1,18 @@
 //! The privileged step: loads the program, registers the congestion control, pins the maps.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use libbpf_rs::libbpf_sys::bpf_map_create_opts;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, OpenObject};
-use nix::mount::{MsFlags, mount};
-use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::unistd::{Gid, Group, chown};
 use thiserror::Error;
 
+use crate::bpffs::{Installing, remove_unfinished_held, unfinished};
 use crate::facts::{Obstacle, btf_path, running_too_old, running_variant};
 use crate::layout::{LAYOUT, MAGIC, NAME_BYTES, SLOTS, VERSION_BYTES, at};
 use crate::load::{CELLPACE, open_object, suffix};
@@ -63,14 +62,12 @@ impl Default for Options {
 /// What an installation did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// bpffs was not there.
-    pub mounted: bool,
-    /// The way to the pins was closed to users, and has been opened to them.
-    pub opened_way: bool,
     /// The very same was there: only the rights and the devices for prompt acknowledgments were set.
     pub was_there: bool,
     /// The version that was there before, and sockets that stay with it and look after themselves.
     pub replaced: Option<(String, u64)>,
+    /// Pins of an installation that was killed were removed.
+    pub was_unfinished: bool,
     /// Devices that are not there and were left out.
     pub missing: Vec<String>,
 }
@@ -186,7 +183,9 @@ pub fn install(options: &Options) -> Result<Done, InstallError> {
     if let Some(name) = missing.first().filter(|_| !options.skip_missing) {
         return Err(InstallError::Device(name.clone()));
     }
-    let mut done = Done { mounted: mount_bpffs()?, missing, ..Done::default() };
+    let _installing = Installing::start()?;
+    let was_unfinished = remove_unfinished_held(&options.name)?;
+    let mut done = Done { was_unfinished, missing, ..Done::default() };
     let folder = pins(&options.name);
     match installed(&options.name) {
         Ok(there) if there.is_same(options) && folder.join("prompted").exists() => {
@@ -213,7 +212,6 @@ pub fn install(options: &Options) -> Result<Done, InstallError> {
         return Err(error);
     }
     permit(&folder, options.access)?;
-    done.opened_way = open_way(&folder, options.access)?;
     Ok(done)
 }
 
@@ -246,28 +244,13 @@ fn check(options: &Options) -> Result<(), InstallError> {
     Ok(())
 }
 
-pub(crate) fn mount_bpffs() -> Result<bool, InstallError> {
-    let place = pins("");
-    let is_there =
-        |place: &Path| statfs(place).is_ok_and(|fs| fs.filesystem_type() == BPF_FS_MAGIC);
-    if is_there(&place) {
-        return Ok(false);
-    }
-    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    mount(Some("bpf"), &place, Some("bpf"), flags, Some("mode=0711"))
-        .map_err(system("mounting /sys/fs/bpf"))?;
-    Ok(true)
-}
-
 fn load(options: &Options, variant: Variant, folder: &Path) -> Result<(), InstallError> {
     let mut object =
         open_object(CELLPACE, variant, &options.name).map_err(bpf("opening the program"))?;
     describe(&mut object, options)?;
     let mut object = object.load().map_err(bpf("loading the program"))?;
     // Pinned where nobody looks, and shown when it is whole.
-    let mut hidden = OsString::from(folder);
-    hidden.push(format!("_new_{}", std::process::id()));
-    let hidden = PathBuf::from(hidden);
+    let hidden = unfinished(&options.name);
     fs::create_dir(&hidden).map_err(system("making the folder for the pins"))?;
     let result = permit_folder(&hidden, 0o700)
         .and_then(|()| pin(&mut object, &hidden, options))
@@ -389,19 +372,4 @@ fn set(path: &Path, mode: u32, gid: u32) -> Result<(), InstallError> {
 fn permit_folder(path: &Path, mode: u32) -> Result<(), InstallError> {
     fs::set_permissions(path, Permissions::from_mode(mode))
         .map_err(system("setting who may open the pins"))
-}
-
-/// systemd mounts bpffs so that only root may pass. Whoever passes still sees and opens nothing
-/// whose own rights forbid it.
-fn open_way(folder: &Path, access: Access) -> Result<bool, InstallError> {
-    if access == Access::Root {
-        return Ok(false);
-    }
-    let way = folder.parent().unwrap_or(folder);
-    let mode = fs::metadata(way).map_err(system("looking at /sys/fs/bpf"))?.mode() & 0o7777;
-    if mode & 0o001 != 0 {
-        return Ok(false);
-    }
-    permit_folder(way, mode | 0o011)?;
-    Ok(true)
 }

@@ -2,7 +2,7 @@
 //! socket, and that reports every acknowledgment.
 //!
 //! One privileged step (`cellpace kernel install`) loads the program and pins its
-//! maps below `/sys/fs/bpf`. After it, any process that may open the pins controls sockets that
+//! maps below `/run/cellpace/bpf`. After it, any process that may open the pins controls sockets that
 //! have selected the congestion control, with no privilege and outside their data path:
 //!
 //! ```no_run
@@ -28,6 +28,7 @@
 
 #[cfg(feature = "install")]
 pub mod attach;
+mod bpffs;
 mod btf;
 #[cfg(feature = "install")]
 pub mod cgroup;
@@ -53,8 +54,9 @@ mod status;
 mod sys;
 pub mod table;
 
+pub use bpffs::{pins, remove_unfinished};
 pub use btf::{BtfError, Variant, variant};
 pub use client::{Kernel, push, select, select_named};
 pub use error::KernelError;
 pub use layout::{Control, Kind, LAYOUT, NAME, Policy, RECORD_BYTES, Record, Recovery, SLOTS};
-pub use status::{Installed, PromptAcks, Removed, installed, pins, remove};
+pub use status::{Installed, PromptAcks, Removed, installed, remove};

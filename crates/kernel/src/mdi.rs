@@ -12,8 +12,9 @@ use cellpace_mdi::Flat;
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, MapMut, Object, libbpf_sys};
 use thiserror::Error;
 
+use crate::bpffs::Installing;
 use crate::facts::{NO_LINKS, btf_path, running_links, running_variant};
-use crate::install::{InstallError, mount_bpffs};
+use crate::install::InstallError;
 use crate::load::{open_object, suffix};
 use crate::table::{self, Origin, at, put_text};
 use crate::{BtfError, KernelError, Variant, pins};
@@ -141,7 +142,7 @@ pub enum Done {
 /// When the kernel permits no BPF or lacks what it needs, or the name is taken by something else.
 pub fn install(settings: &Settings) -> Result<Done, MdiError> {
     let loaded = Loaded::load(settings, false)?;
-    mount_bpffs()?;
+    let _installing = Installing::start()?;
     let pin = pins(&settings.name);
     if pin.exists() {
         return loaded.replace(&pin).map(|()| Done::Replaced);

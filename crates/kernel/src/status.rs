@@ -3,19 +3,13 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use crate::bpffs::pins;
 use crate::layout::LAYOUT;
 use crate::slots::Shared;
 use crate::sys::{Link, Map};
 use crate::{KernelError, registered};
-
-const BPFFS: &str = "/sys/fs/bpf";
-
-/// The folder of pins of the kernel driver with this name.
-pub fn pins(name: &str) -> PathBuf {
-    Path::new(BPFFS).join(name)
-}
 
 /// A kernel driver that is installed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -220,7 +214,7 @@ mod tests {
             assert_eq!(device_of(&pin).as_deref(), Some(device));
         }
         assert_eq!(device_of("cc"), None);
-        assert!(!is_link(Path::new("/sys/fs/bpf/prompt_x/cc")));
+        assert!(!is_link(Path::new("/run/cellpace/bpf/prompt_x/cc")));
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! bpf(2) and mapped memory, so that a program that only controls sockets carries no libbpf.
 
 use std::ffi::CString;
+use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 const MAP_LOOKUP_ELEM: libc::c_long = 1;
 const MAP_UPDATE_ELEM: libc::c_long = 2;
@@ -93,36 +94,36 @@ impl Map {
 
     pub(crate) fn lookup<const N: usize>(&self, key: &[u8]) -> io::Result<[u8; N]> {
         let mut value = [0u8; N];
-        let element = self.element(key, value.as_mut_ptr() as u64);
+        let mut element = self.element(key, value.as_mut_ptr() as u64);
         // SAFETY: callers give keys and values of the map's sizes, and both outlive the call.
-        unsafe { bpf(MAP_LOOKUP_ELEM, &element) }?;
+        unsafe { bpf(MAP_LOOKUP_ELEM, &mut element) }?;
         Ok(value)
     }
 
     /// The same for a size that is known at run time only: that of `value`.
     pub(crate) fn read(&self, key: &[u8], value: &mut [u8]) -> io::Result<()> {
-        let element = self.element(key, value.as_mut_ptr() as u64);
+        let mut element = self.element(key, value.as_mut_ptr() as u64);
         // SAFETY: callers give keys and values of the map's sizes, and both outlive the call.
-        unsafe { bpf(MAP_LOOKUP_ELEM, &element) }.map(drop)
+        unsafe { bpf(MAP_LOOKUP_ELEM, &mut element) }.map(drop)
     }
 
     pub(crate) fn update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
-        let element = self.element(key, value.as_ptr() as u64);
+        let mut element = self.element(key, value.as_ptr() as u64);
         // SAFETY: callers give keys and values of the map's sizes, and both outlive the call.
-        unsafe { bpf(MAP_UPDATE_ELEM, &element) }.map(drop)
+        unsafe { bpf(MAP_UPDATE_ELEM, &mut element) }.map(drop)
     }
 
     /// The same where there is a value already; else `NotFound`.
     pub(crate) fn replace(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
-        let element = Element { flags: EXIST, ..self.element(key, value.as_ptr() as u64) };
+        let mut element = Element { flags: EXIST, ..self.element(key, value.as_ptr() as u64) };
         // SAFETY: callers give keys and values of the map's sizes, and both outlive the call.
-        unsafe { bpf(MAP_UPDATE_ELEM, &element) }.map(drop)
+        unsafe { bpf(MAP_UPDATE_ELEM, &mut element) }.map(drop)
     }
 
     pub(crate) fn delete(&self, key: &[u8]) -> io::Result<()> {
-        let element = self.element(key, 0);
+        let mut element = self.element(key, 0);
         // SAFETY: callers give keys of the map's size, which outlive the call.
-        unsafe { bpf(MAP_DELETE_ELEM, &element) }.map(drop)
+        unsafe { bpf(MAP_DELETE_ELEM, &mut element) }.map(drop)
     }
 
     /// The key after this one, or the first.
@@ -131,7 +132,7 @@ impl Map {
         let mut element = self.element(&[], next.as_mut_ptr() as u64);
         element.key = key.map_or(0, |key| key.as_ptr() as u64);
         // SAFETY: only maps with keys of eight bytes come here; both keys outlive the call.
-        match unsafe { bpf(MAP_GET_NEXT_KEY, &element) } {
+        match unsafe { bpf(MAP_GET_NEXT_KEY, &mut element) } {
             Ok(_) => Ok(Some(next)),
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
             Err(error) => Err(error),
@@ -158,9 +159,9 @@ impl AsFd for Map {
 
 fn open_pin(path: &Path) -> io::Result<OwnedFd> {
     let path = CString::new(path.as_os_str().as_bytes())?;
-    let pin = Pin { path: path.as_ptr() as u64, ..Pin::default() };
+    let mut pin = Pin { path: path.as_ptr() as u64, ..Pin::default() };
     // SAFETY: the kernel reads the path, which ends in a NUL and lives until after the call.
-    let fd = unsafe { bpf(OBJ_GET, &pin) }?;
+    let fd = unsafe { bpf(OBJ_GET, &mut pin) }?;
     // SAFETY: the kernel has just made this descriptor for us alone.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
@@ -179,9 +180,9 @@ impl Link {
     #[cfg(feature = "install")]
     pub(crate) fn to_egress(program: BorrowedFd<'_>, interface: u32) -> io::Result<Self> {
         let program = program.as_raw_fd().cast_unsigned();
-        let link = NewLink { program, interface, attach_type: TCX_EGRESS, flags: 0 };
+        let mut link = NewLink { program, interface, attach_type: TCX_EGRESS, flags: 0 };
         // SAFETY: the argument holds no pointers.
-        let fd = unsafe { bpf(LINK_CREATE, &link) }?;
+        let fd = unsafe { bpf(LINK_CREATE, &mut link) }?;
         // SAFETY: the kernel has just made this descriptor for us alone.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
@@ -190,21 +191,22 @@ impl Link {
     pub(crate) fn pin(&self, path: &Path) -> io::Result<()> {
         let path = CString::new(path.as_os_str().as_bytes())?;
         let fd = self.0.as_raw_fd().cast_unsigned();
-        let pin = Pin { path: path.as_ptr() as u64, fd, ..Pin::default() };
+        let mut pin = Pin { path: path.as_ptr() as u64, fd, ..Pin::default() };
         // SAFETY: the kernel reads the path, which ends in a NUL and lives until after the call.
-        unsafe { bpf(OBJ_PIN, &pin) }.map(drop)
+        unsafe { bpf(OBJ_PIN, &mut pin) }.map(drop)
     }
 
     /// Whether the device is still there.
     pub(crate) fn is_attached(&self) -> io::Result<bool> {
         let mut told = LinkInfo::default();
-        let info = Info {
+        let mut info = Info {
             fd: self.0.as_raw_fd().cast_unsigned(),
             length: size_of::<LinkInfo>() as u32,
             info: (&raw mut told) as u64,
         };
-        // SAFETY: the kernel writes at most `length` bytes into `told`, which outlives the call.
-        unsafe { bpf(OBJ_GET_INFO_BY_FD, &info) }?;
+        // SAFETY: the kernel writes at most `length` bytes into `told`, which outlives the call, and
+        // then sets `length`, which is ours alone.
+        unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut info) }?;
         if told.kind != LINK_TYPE_TCX {
             return Err(io::ErrorKind::InvalidData.into());
         }
@@ -213,18 +215,22 @@ impl Link {
 
     /// At once, also where others have it open.
     pub(crate) fn detach(&self) -> io::Result<()> {
-        let fd = self.0.as_raw_fd().cast_unsigned();
+        let mut fd = self.0.as_raw_fd().cast_unsigned();
         // SAFETY: the argument holds no pointers.
-        unsafe { bpf(LINK_DETACH, &fd) }.map(drop)
+        unsafe { bpf(LINK_DETACH, &mut fd) }.map(drop)
     }
 }
 
+/// Some commands write into the argument itself: the next number, or a length.
+///
 /// # Safety
-/// What the argument points to must be as the command wants it.
-pub(crate) unsafe fn bpf<T>(command: libc::c_long, argument: &T) -> io::Result<RawFd> {
-    // SAFETY: the argument is as long as we say; the rest is the caller's promise.
+/// What the argument points to must be as the command wants it, and every value that the kernel may
+/// write into the argument must be one of `T`: all of them are made of plain integers.
+pub(crate) unsafe fn bpf<T>(command: libc::c_long, argument: &mut T) -> io::Result<RawFd> {
+    // SAFETY: the argument is as long as we say, and nobody else refers to it while the kernel reads
+    // and writes it; the rest is the caller's promise.
     let result = unsafe {
-        libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(argument), size_of::<T>())
+        libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(argument), size_of::<T>())
     };
     match RawFd::try_from(result) {
         Ok(fd) if fd >= 0 => Ok(fd),
@@ -286,18 +292,29 @@ impl Mapping {
         unsafe { AtomicU32::from_ptr(place.as_ptr().cast()) }
     }
 
-    /// Copies what no one changes meanwhile, or what may be torn.
+    fn u8(&self, at: usize) -> &AtomicU8 {
+        let place = self.place(at, size_of::<AtomicU8>());
+        // SAFETY: inside the mapping; the memory lives as long as `self`.
+        unsafe { AtomicU8::from_ptr(place.as_ptr()) }
+    }
+
+    /// Copies from a multiple of 8. Others may write meanwhile: every eight bytes, and every byte
+    /// after the last eight, come out old or new.
     pub(crate) fn copy(&self, at: usize, into: &mut [u8]) {
-        let place = self.place(at, into.len());
-        // SAFETY: inside the mapping, and `into` is ours alone. Bytes that another process changes
-        // meanwhile come out old or new.
-        unsafe { std::ptr::copy_nonoverlapping(place.as_ptr(), into.as_mut_ptr(), into.len()) }
+        let (words, bytes) = into.as_chunks_mut::<8>();
+        let after_words = at + 8 * words.len();
+        for (number, word) in words.iter_mut().enumerate() {
+            *word = self.u64(at + 8 * number).load(Ordering::Relaxed).to_ne_bytes();
+        }
+        for (number, byte) in bytes.iter_mut().enumerate() {
+            *byte = self.u8(after_words + number).load(Ordering::Relaxed);
+        }
     }
 
     fn place(&self, at: usize, size: usize) -> NonNull<u8> {
         let end = at.checked_add(size);
         assert!(end.is_some_and(|end| end <= self.length.get()), "outside of the mapping");
-        assert!(size > 8 || at.is_multiple_of(size.max(1)), "not aligned");
+        assert!(at.is_multiple_of(size), "not aligned");
         // SAFETY: inside the mapping, as just seen.
         unsafe { self.start.add(at) }
     }
@@ -322,6 +339,28 @@ pub(crate) fn now_ns() -> u64 {
     // SAFETY: the kernel writes into `time`. It cannot fail for this clock.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+/// Waits for the lock of an open file or folder, which lasts until that is closed.
+pub(crate) fn lock(file: &File) -> io::Result<()> {
+    loop {
+        match flock(file, libc::LOCK_EX) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+/// Whether somebody has the lock of an open file or folder. Keeps others from it until that is
+/// closed, if not.
+pub(crate) fn is_locked(file: &File) -> bool {
+    flock(file, libc::LOCK_SH | libc::LOCK_NB).is_err()
+}
+
+fn flock(file: &File, operation: libc::c_int) -> io::Result<()> {
+    // SAFETY: flock has no conditions; the descriptor is open for as long as `file` lives.
+    let result = unsafe { libc::flock(file.as_raw_fd(), operation) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Selects a congestion control for a socket.
@@ -396,4 +435,42 @@ pub(crate) fn random() -> u64 {
     // SAFETY: the kernel writes at most as many bytes as `bytes` has.
     let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
     if got == 8 { u64::from_ne_bytes(bytes) } else { now_ns() ^ u64::from(std::process::id()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_length_is_copied_from_shared_memory() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let file = tempfile::tempfile().unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 0).unwrap();
+        let mapping = Mapping::new(file.as_fd(), 0, bytes.len(), false).unwrap();
+        for (at, length) in [(0, 0), (0, 3), (8, 8), (16, 32), (24, 103), (152, 104), (248, 8)] {
+            let mut copied = vec![0; length];
+            mapping.copy(at, &mut copied);
+            assert_eq!(copied, bytes[at..at + length], "{at} {length}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "outside of the mapping")]
+    fn nothing_is_copied_from_outside() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(64).unwrap();
+        let mapping = Mapping::new(file.as_fd(), 0, 64, false).unwrap();
+        mapping.copy(56, &mut [0; 9]);
+    }
+
+    #[test]
+    fn a_lock_is_seen_by_others_until_the_file_is_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || File::open(folder.path()).unwrap();
+        let locked = open();
+        lock(&locked).unwrap();
+        assert!(is_locked(&open()));
+        drop(locked);
+        assert!(!is_locked(&open()));
+    }
 }

@@ -27,7 +27,7 @@ uses() { [ "$(runuser -u "$1" -- cellpace kernel status --json | python3 -c \
     'import json, sys; print(json.load(sys.stdin)["uses"])')" = "$2" ]; }
 is_active() { [ "$(systemctl is-active $UNIT)" = "$1" ]; }
 none_failed() { said=$(systemctl --failed --plain --no-legend); echo "$said"; [ -z "$said" ]; }
-no_pins() { [ ! -e /sys/fs/bpf/cellpace ]; }
+no_pins() { [ ! -e /run/cellpace/bpf/cellpace ]; }
 forgotten() { [ "$(systemctl show -P LoadState $UNIT)" = not-found ]; }
 # A program of a user, whose own end of a connection is under control.
 runs() { runuser -u "$1" -- cellpace run --driver kernel --cc copa --json /tmp/flows."$1" -- \

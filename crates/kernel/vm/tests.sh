@@ -8,7 +8,6 @@ mkdir -p /dev/pts /dev/shm
 mount -t devpts pts /dev/pts
 for folder in /dev/shm /run; do mount -t tmpfs -o mode=1777 tmp $folder; done
 mount -t cgroup2 cgroup /sys/fs/cgroup
-mount -t bpf -o mode=0700 bpf /sys/fs/bpf
 ln -sf /proc/self/fd /dev/fd
 ip link set lo up
 # Its device is there once the module is.

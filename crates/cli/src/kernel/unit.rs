@@ -2,18 +2,49 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::Path;
 use crate::error::Failure;
 
 const NAME: &str = "cellpace-kernel.service";
 const FOLDER: &str = "/etc/systemd/system";
 
+/// This program, if root alone can put another in its place: systemd runs it as root.
+#[cfg(feature = "kernel")]
+pub(super) fn program() -> Result<PathBuf, Failure> {
+    let program = std::env::current_exe().map_err(Failure::failed)?;
+    check(&program).map_err(Failure::failed)?;
+    Ok(program)
+}
+
+/// The program and every folder above it must belong to root, and nobody else may write to them.
+/// The path has no symbolic links. Fails with what is wrong and what to do.
+#[cfg(any(feature = "kernel", test))]
+fn check(program: &Path) -> Result<(), String> {
+    let parts: Vec<_> = program.ancestors().collect();
+    for part in parts.into_iter().rev() {
+        let facts =
+            fs::symlink_metadata(part).map_err(|error| format!("{}: {error}", part.display()))?;
+        let (owner, group, mode) = (facts.uid(), facts.gid(), facts.mode() & 0o7777);
+        let group_may_write = group != 0 && mode & 0o020 != 0;
+        if owner != 0 || group_may_write || mode & 0o002 != 0 {
+            return Err(format!(
+                "--persist: others than root can replace {}, which would run as root at each start: \
+                 {} belongs to user {owner} and group {group} with mode {mode:04o}; run `install -o root \
+                 -g root -m 755 {0} /usr/local/bin/cellpace`, and then /usr/local/bin/cellpace",
+                program.display(),
+                part.display(),
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Writes and enables the unit, or hands it over where there is no systemd. What to say.
 #[cfg(feature = "kernel")]
-pub(super) fn persist(arguments: &[String]) -> Result<String, Failure> {
-    let program = std::env::current_exe().map_err(Failure::failed)?;
+pub(super) fn persist(program: &Path, arguments: &[String]) -> Result<String, Failure> {
     let text = text(&program.to_string_lossy(), arguments);
     if !runs() {
         return Ok(format!(
@@ -74,7 +105,6 @@ fn text(program: &str, arguments: &[String]) -> String {
         "[Unit]
 Description=Congestion control of cellpace in the kernel
 Documentation=man:bpf(2)
-RequiresMountsFor=/sys/fs/bpf
 Before=network.target
 
 [Service]
@@ -99,6 +129,16 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_of_the_system_can_be_run_at_each_start() {
+        let program = fs::canonicalize("/bin/sh").unwrap();
+        if let Err(error) = check(&program) {
+            eprintln!("skipped: {error}");
+        }
+        let error = check(Path::new("/no/such/program")).unwrap_err();
+        assert!(error.starts_with("/no: "), "{error}");
+    }
 
     #[test]
     fn the_unit_installs_the_same_again() {
