@@ -3,6 +3,7 @@
 
 use std::ffi::CStr;
 use std::fs::{self, File};
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::thread::sleep;
 use std::time::Duration;
@@ -29,12 +30,15 @@ const ROUNDS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Guard {
-    /// Starts the guardian of a namespace. The caller must be the only thread of this process.
+    /// Starts the guardian of a namespace. Fails if there are other threads in this process.
     pub(crate) fn start(inside: &File) -> Result<Self, EmuError> {
+        check_only_thread().map_err(EmuError::system("starting the guardian"))?;
         let (read_end, write_end) =
             pipe2(OFlag::O_CLOEXEC).map_err(EmuError::system("making a pipe"))?;
         let link = rests::own_name();
-        // SAFETY: there is one thread, so the child may do whatever the parent may.
+        // SAFETY: this is the only thread, as just checked, and only a thread can start another. So
+        // no lock is held by a thread that the child does not have, and it may do whatever the parent
+        // may.
         match unsafe { fork() }.map_err(EmuError::system("starting the guardian"))? {
             ForkResult::Parent { child } => Ok(Self { pipe: Some(write_end), process: child }),
             ForkResult::Child => {
@@ -43,6 +47,19 @@ impl Guard {
                 // SAFETY: ends this process without the parent's clean-up, which is the parent's.
                 unsafe { libc::_exit(0) }
             }
+        }
+    }
+}
+
+fn check_only_thread() -> io::Result<()> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    match status.lines().find_map(|line| line.strip_prefix("Threads:")).map(str::trim) {
+        Some("1") => Ok(()),
+        threads => {
+            let threads = threads.unwrap_or("an unknown number of");
+            Err(io::Error::other(format!(
+                "this process has {threads} threads and may have one only"
+            )))
         }
     }
 }
@@ -62,27 +79,32 @@ fn watch(pipe: &OwnedFd, inside: &File, link: &str) {
     let _ = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&SigSet::all()), None);
     let _ = nix::sys::prctl::set_name(NAME);
     let Ok(number) = namespace::number(inside) else { return };
+    let Ok(outside) = namespace::current() else { return };
     // Inside the namespace that it guards it is safe from the guardian of a link around this one.
     if namespace::enter(inside).is_err() {
         return;
     }
-    close_all_but(pipe.as_raw_fd());
+    close_all_but([pipe.as_raw_fd(), outside.as_raw_fd()]);
     // Nothing is ever written; the end comes when the last writer is gone.
     while matches!(read(pipe, &mut [0]), Err(nix::errno::Errno::EINTR)) {}
     kill_all_but(number, std::process::id() as i32);
     // What ran on the far side is in a namespace that is not ours to empty, but has our name.
     rests::end_programs(|name| name == link);
+    if namespace::enter(&outside).is_ok() {
+        rests::put_back_of(link);
+    }
 }
 
 /// Closes the devices, whose lives must not depend on the guardian, and the standard streams, on
 /// whose end others wait.
-fn close_all_but(kept: i32) {
-    let kept = kept as libc::c_uint;
-    let ranges = [(0, kept.checked_sub(1)), (kept + 1, Some(libc::c_uint::MAX))];
-    for (first, last) in ranges {
-        if let Some(last) = last {
-            // SAFETY: the guardian uses no descriptor but `kept` from here on, and opens its own.
-            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+fn close_all_but(kept: [i32; 2]) {
+    let mut kept = kept.map(i32::cast_unsigned);
+    kept.sort_unstable();
+    let [low, high] = kept;
+    for range in [0..low, low + 1..high, high + 1..libc::c_uint::MAX] {
+        if !range.is_empty() {
+            // SAFETY: the guardian uses no descriptor but those kept from here on, and opens its own.
+            unsafe { libc::syscall(libc::SYS_close_range, range.start, range.end - 1, 0) };
         }
     }
 }
@@ -118,4 +140,17 @@ fn signal_all_but(number: u64, spared: i32, signal: Signal) -> bool {
 pub(crate) fn processes() -> impl Iterator<Item = i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_with_threads_is_not_forked() {
+        // Tests run in threads of their own.
+        let inside = namespace::current().unwrap();
+        let error = Guard::start(&inside).map(drop).unwrap_err();
+        assert!(error.to_string().contains("threads and may have one only"), "{error}");
+    }
 }

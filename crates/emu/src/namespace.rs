@@ -16,8 +16,10 @@ use crate::address::{self, Block};
 use crate::netlink::{Netlink, Network};
 use crate::tun::Tun;
 
+/// How the names of all devices of links begin.
+pub(crate) const DEVICES: &str = "cellpace";
 /// The name of the device inside. There is nothing else inside that it could clash with.
-const INSIDE_DEVICE: &str = "cellpace";
+const INSIDE_DEVICE: &str = DEVICES;
 /// The name of the device of the far side; the kernel puts the first free number.
 const FAR_DEVICE: &str = "cellpace%d";
 /// Packets that wait for the forwarding thread at most: far more than come while it sleeps, since

@@ -1,9 +1,9 @@
 //! What a link changes outside its own namespaces, and what is left when it is killed.
 //!
 //! Nearly everything goes with the process, because the kernel ties it to an open file. Two things
-//! do not: a sysctl that `--nat` changed, which is written down in a file until it is put back,
-//! and programs that outlive both the link and its guardian, which carry the link's name in their
-//! environment.
+//! do not, and are left to the guardian, and to `clean` if that is killed as well: a sysctl that
+//! `--nat` changed, which is written down in a file until it is put back, and programs, which carry
+//! the link's name in their environment.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -39,15 +39,25 @@ impl Rests {
         Ok(Self { file: Path::new(FOLDER).join(own_name()), changes: Vec::new() })
     }
 
+    /// Whether a file has another value than `value`, or would have without links.
+    pub(crate) fn would_change(&self, file: &str, value: &str) -> io::Result<bool> {
+        let _lock = lock()?;
+        Ok(self.before(file)? != value)
+    }
+
+    fn before(&self, file: &str) -> io::Result<String> {
+        // Another link may have changed it before; then its value before that is the true one.
+        let known = others(&self.file).into_iter().flatten().find(|change| change.file == file);
+        match known {
+            Some(change) => Ok(change.before),
+            None => Ok(fs::read_to_string(file)?.trim().to_owned()),
+        }
+    }
+
     /// Sets a file to `value` for as long as this lives.
     pub(crate) fn set(&mut self, file: &str, value: &str) -> io::Result<()> {
         let _lock = lock()?;
-        // Another link may have changed it before; then its value before that is the true one.
-        let known = others(&self.file).into_iter().flatten().find(|change| change.file == file);
-        let before = match known {
-            Some(change) => change.before,
-            None => fs::read_to_string(file)?.trim().to_owned(),
-        };
+        let before = self.before(file)?;
         if before == value {
             return Ok(());
         }
@@ -121,6 +131,17 @@ fn put_back_dead() -> usize {
     settings
 }
 
+/// Puts back what one link changed and did not put back itself, when it is gone.
+pub(crate) fn put_back_of(link: &str) {
+    let file = Path::new(FOLDER).join(link);
+    if !file.exists() {
+        return;
+    }
+    let Ok(_lock) = lock() else { return };
+    put_back(&file, &read(&file));
+    leave_nothing();
+}
+
 /// Removes the folder when nothing is written down any more.
 fn leave_nothing() {
     // It stays for as long as there is a file in it.
@@ -176,7 +197,8 @@ fn written(changes: &[Change]) -> String {
 
 fn lock() -> io::Result<Flock<File>> {
     fs::create_dir_all(FOLDER)?;
-    fs::set_permissions(FOLDER, Permissions::from_mode(0o755))?;
+    // Who cannot open it cannot keep the lock from us.
+    fs::set_permissions(FOLDER, Permissions::from_mode(0o711))?;
     Flock::lock(File::open(FOLDER)?, FlockArg::LockExclusive).map_err(|(_, error)| error.into())
 }
 
