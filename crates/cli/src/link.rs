@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use cellpace_base::{Rate, Span, Time};
-use cellpace_emu::{EmuError, Ended, Link, LinkSpec, Tally};
+use cellpace_emu::{EmuError, Ended, Expose, Link, LinkSpec, Tally};
 use cellpace_path::schedule::capacity_between;
 use cellpace_path::{PathSpec, QueueSpec};
 use cellpace_report::{Comparison, Run, SCHEMA, short};
@@ -55,9 +55,10 @@ pub(crate) struct LinkArgs {
     /// A shell command that runs on the far side meanwhile
     #[arg(long, value_name = "COMMAND")]
     far: Option<OsString>,
-    /// Make a port of the inside reachable here, on all addresses, TCP and UDP; repeatable
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
-    expose: Vec<u16>,
+    /// Make a port of the inside reachable here, TCP and UDP, at 127.0.0.1 and ::1, or at ADDR
+    /// (0.0.0.0 or [::]: all addresses, for everybody); repeatable
+    #[arg(long, value_name = "[ADDR:]PORT")]
+    expose: Vec<Expose>,
     /// Let the inside out to the rest of the world (IPv4, needs root)
     #[arg(long)]
     nat: bool,

@@ -42,7 +42,8 @@ fn role() {
         ["sink", seconds] => sink(seconds.parse().unwrap()),
         ["burst", packets] => burst(packets.parse().unwrap()),
         ["serve"] => serve(),
-        ["ask", variable] => ask(address(variable)),
+        ["ask", variable] => ask(address(variable), 20),
+        ["try", variable] => ask(address(variable), 2),
         _ => panic!("no role {role}"),
     };
     fs::write(std::env::var(RESULT).unwrap(), result).unwrap();
@@ -94,10 +95,10 @@ fn whoami() -> String {
 }
 
 /// One question, which is asked until it is answered.
-fn ask(peer: IpAddr) -> String {
+fn ask(peer: IpAddr, times: u32) -> String {
     let socket = connect(peer);
     let mut buffer = [0; 64];
-    for _ in 0..20 {
+    for _ in 0..times {
         let _ = socket.send(b"?");
         if let Ok(length) = socket.recv(&mut buffer) {
             return String::from_utf8_lossy(&buffer[..length]).into_owned();
@@ -109,7 +110,7 @@ fn ask(peer: IpAddr) -> String {
 
 /// Round trips in ms, the shortest and the median, and how many of a hundred came back.
 fn rtt(peer: IpAddr) -> String {
-    ask(peer);
+    ask(peer, 20);
     let socket = connect(peer);
     let mut times = Vec::new();
     for probe in 0..100_u8 {
@@ -159,7 +160,7 @@ fn sink(seconds: f64) -> String {
 /// How many of so many full packets sent at once come back from an echo.
 fn burst(packets: u32) -> String {
     let peer = address("CELLPACE_HOST");
-    ask(peer);
+    ask(peer, 20);
     let socket = connect(peer);
     for _ in 0..packets {
         let _ = socket.send(&[0; 1472]);
@@ -472,6 +473,7 @@ fn wrong_usage_is_refused_before_anything_runs() {
         ("link --json gone/x -- true", "no such folder"),
         ("link --log x --json x -- true", "both write"),
         ("link --expose 0 -- true", "--expose"),
+        ("link --expose localhost:80 -- true", "a port from 1 to 65535, or an address before it"),
         ("link --mtu 100 -- true", "--mtu"),
         ("link --live -- true", "not a terminal"),
         ("link --clean -- true", "cannot be used with"),
@@ -573,6 +575,11 @@ fn a_port_of_the_inside_can_be_reached() {
     let mut buffer = [0; 64];
     let length = socket.recv(&mut buffer).unwrap();
     assert_eq!(&buffer[..length], b"over UDP");
+    // Nobody else can: at another address of this machine nothing listens, unless it is named.
+    let elsewhere = SocketAddr::from(([127, 0, 0, 2], port));
+    let refused = TcpStream::connect(elsewhere).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    folder.good(&format!("link -q --expose {elsewhere} -- true"));
     // The port is taken now.
     folder
         .run(&format!("link -q --expose {port} -- true"))
@@ -733,6 +740,98 @@ fn nat_lends_the_inside_the_address_of_the_far_side() {
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     let seen = fs::read_to_string(result).unwrap();
     assert_eq!(outcome.stdout, format!("{seen}\n1\n"), "{}", outcome.stderr);
+}
+
+/// A neighbour, which is this machine's way to the world, this machine, and a third network that
+/// only this machine reaches. The neighbour sends what is for the third network here.
+const THREE_NETWORKS: &str = r#"
+mount -t tmpfs none /run
+ip link set lo up
+unshare --net sleep 100 & export neighbour=$!
+unshare --net sleep 100 & third=$!
+for one in $neighbour $third; do
+    while [ "$(readlink /proc/$one/ns/net)" = "$(readlink /proc/self/ns/net)" ]; do sleep 0.01; done
+done
+ip link add world0 type veth peer name here netns $neighbour
+ip link add third0 type veth peer name here netns $third
+ip address add 10.91.1.2/24 dev world0
+ip address add 10.91.2.1/24 dev third0
+ip link set world0 up
+ip link set third0 up
+ip route add default via 10.91.1.1
+within() { nsenter --net=/proc/$1/ns/net sh -ec "$2"; }
+within $neighbour 'ip address add 10.91.1.1/24 dev here; ip link set here up
+    ip route add 10.91.2.0/24 via 10.91.1.2; ip route add 100.64.0.0/10 via 10.91.1.2'
+within $third 'ip address add 10.91.2.2/24 dev here; ip link set here up
+    ip route add default via 10.91.2.1'
+echo 1 >/proc/sys/net/ipv4/conf/third0/forwarding
+export WORLD=10.91.1.1 THIRD=10.91.2.2
+eval "$PLAY"
+CELLPACE_PEER=$WORLD play $neighbour whoami served &
+CELLPACE_PEER=$THIRD play $third whoami served &
+echo 1 >/proc/sys/net/ipv4/conf/world0/forwarding
+play $neighbour 'ask THIRD' routed
+echo 0 >/proc/sys/net/ipv4/conf/world0/forwarding
+"$PROGRAM" link -q --rtt 2ms --nat -- sh -ec "$INSIDE"
+cat /proc/sys/net/ipv4/conf/world0/forwarding
+await_forwarding() {
+    for _ in $(seq 500); do
+        [ "$(cat /proc/sys/net/ipv4/conf/world0/forwarding)" = $1 ] && return
+        sleep 0.01
+    done
+    echo "forwarding never was $1" >&2
+    exit 1
+}
+"$PROGRAM" link -q --rtt 2ms --nat -- sleep 100 & killed=$!
+await_forwarding 1
+kill -9 $killed
+await_forwarding 0
+"#;
+
+/// What happens in the meantime, from the inside.
+const MEANWHILE: &str = r#"
+eval "$PLAY"
+play self 'ask WORLD' own
+CELLPACE_PEER=$CELLPACE_INSIDE play self whoami served &
+play self 'ask CELLPACE_INSIDE' up
+export LINK_INSIDE=$CELLPACE_INSIDE
+play $neighbour 'try THIRD' across
+play $neighbour 'try LINK_INSIDE' unasked
+nsenter --net=/proc/1/ns/net "$PROGRAM" link -q --rtt 2ms --nat -- sh -ec '
+    eval "$PLAY"; play self "ask WORLD" second'
+play self 'ask WORLD' again
+"#;
+
+#[test]
+fn nat_makes_no_router_of_this_machine() {
+    if !is_root() || !possible() {
+        eprintln!("skipped: --nat needs root");
+        return;
+    }
+    let folder = Folder::new();
+    let own = std::env::current_exe().unwrap();
+    // A role in the network namespace of a process, and the file for its result.
+    let play = format!(
+        r#"play() {{ nsenter --net=/proc/$1/ns/net env {ROLE}="$2" {RESULT}="$PWD/$3" \
+            '{}' --exact role --nocapture --quiet >&2; }}"#,
+        own.display()
+    );
+    let mut command = Command::new("unshare");
+    // Nothing outlives the shell.
+    let namespaces = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    command.args(namespaces).args(["sh", "-ec", THREE_NETWORKS]).current_dir(folder.path("."));
+    command.env("PLAY", play).env("INSIDE", MEANWHILE);
+    command.env("PROGRAM", env!("CARGO_BIN_EXE_cellpace"));
+    let outcome = Outcome::of(command.output().unwrap());
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let seen = |name: &str| String::from_utf8(folder.read(name)).unwrap();
+    assert_eq!(seen("routed"), "10.91.1.1", "there is a way, if this machine forwards");
+    assert_eq!(seen("across"), "no answer", "a neighbour reaches the third network");
+    assert_eq!(seen("unasked"), "no answer", "a neighbour reaches the inside");
+    for link in ["own", "second", "again"] {
+        assert_eq!(seen(link), "10.91.1.2", "{link}: answers come back to links");
+    }
+    assert_eq!(outcome.stdout, "0\n", "{}", outcome.stderr);
 }
 
 /// Slow: five seconds for each trace in the folder that `CELLPACE_TRACES` names.

@@ -29,6 +29,7 @@ mod tun;
 mod wire;
 
 pub use error::EmuError;
+pub use expose::Expose;
 pub use link::{Ended, HOST, HOST6, Link, LinkSpec, OwnLosses};
 pub use observe::{Direction, Observer, Seen, Side};
 pub use pcap::{PcapngLog, is_pcapng};

@@ -14,7 +14,7 @@ use cellpace_path::PathSpec;
 use nix::sys::signal::Signal;
 
 use crate::EmuError;
-use crate::expose::Exposed;
+use crate::expose::{Expose, Exposed};
 use crate::forward::{Clock, Control, Forwarded, Forwarder, Parts};
 use crate::guard::{Guard, kill_all, signal_all};
 use crate::namespace::{self, Ends};
@@ -50,7 +50,7 @@ pub struct LinkSpec {
     /// The program is told to end after this time.
     pub duration: Option<Span>,
     /// Ports of the inside that shall be reachable from where we were started.
-    pub expose: Vec<u16>,
+    pub expose: Vec<Expose>,
     /// The inside shall reach the outside world.
     pub nat: bool,
     /// How long nothing must come from inside after the program's end before the link ends, too:
