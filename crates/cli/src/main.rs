@@ -12,6 +12,7 @@ mod flow_options;
 mod kernel;
 mod limits;
 mod link;
+#[cfg_attr(not(feature = "live"), path = "link_live_missing.rs")]
 mod link_live;
 mod link_watch;
 mod load;

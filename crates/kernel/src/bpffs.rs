@@ -3,7 +3,7 @@
 //! That of the system, `/sys/fs/bpf`, has the pins of other programs, too, and is root's alone as
 //! systemd mounts it. To let our users pass there would open the way to those as well.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -78,13 +78,14 @@ pub(crate) fn remove_unfinished_held(name: &str) -> Result<bool, KernelError> {
 
 #[cfg(feature = "install")]
 mod install {
-    use std::fs::Permissions;
+    use std::fs::{self, Permissions};
+    use std::io;
     use std::os::unix::fs::PermissionsExt;
 
     use nix::mount::{MsFlags, mount};
     use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
-    use super::{BPFFS, FOLDER, Installing, fs, io};
+    use super::{BPFFS, FOLDER, Installing};
     use crate::install::{InstallError, system};
 
     impl Installing {

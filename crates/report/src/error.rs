@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// Why a result could not be written. Every variant names the file.
+/// Why a result could not be written. Every variant names the file, or what is missing.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReportError {
@@ -22,6 +22,17 @@ pub enum ReportError {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// Left out when cellpace was built.
+    #[error(
+        "this cellpace was built without the feature `{feature}`, which {output} needs; build it with \
+         `cargo build --features {feature}`"
+    )]
+    Missing {
+        /// Of the program.
+        feature: &'static str,
+        /// What was asked for, with its article.
+        output: &'static str,
     },
     /// The columns of a packet log could not be encoded.
     #[cfg(feature = "parquet")]

@@ -10,7 +10,7 @@ mod heatmap;
 mod html;
 mod json;
 mod number;
-#[cfg(feature = "parquet")]
+#[cfg_attr(not(feature = "parquet"), path = "packet_log_missing.rs")]
 mod packet_log;
 mod page;
 mod palette;
@@ -32,7 +32,6 @@ pub use heatmap::{
 pub use html::html;
 pub use json::to_json;
 pub use number::short;
-#[cfg(feature = "parquet")]
 pub use packet_log::PacketLog;
 pub use schema::{Comparison, Repeated, Run, SCHEMA, TracePreview};
 pub use svg::{svg_files, trace_svg};

@@ -2,8 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use crate::error::Failure;
@@ -13,7 +12,7 @@ const FOLDER: &str = "/etc/systemd/system";
 
 /// This program, if root alone can put another in its place: systemd runs it as root.
 #[cfg(feature = "kernel")]
-pub(super) fn program() -> Result<PathBuf, Failure> {
+pub(super) fn program() -> Result<std::path::PathBuf, Failure> {
     let program = std::env::current_exe().map_err(Failure::failed)?;
     check(&program).map_err(Failure::failed)?;
     Ok(program)
@@ -23,6 +22,8 @@ pub(super) fn program() -> Result<PathBuf, Failure> {
 /// The path has no symbolic links. Fails with what is wrong and what to do.
 #[cfg(any(feature = "kernel", test))]
 fn check(program: &Path) -> Result<(), String> {
+    use std::os::unix::fs::MetadataExt;
+
     let parts: Vec<_> = program.ancestors().collect();
     for part in parts.into_iter().rev() {
         let facts =

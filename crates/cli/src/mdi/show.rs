@@ -117,7 +117,7 @@ fn is_stdout(path: &Path) -> bool {
 
 fn plot(path: &Path, maps: &[Heatmap]) -> Result<(), Failure> {
     match kind(path) {
-        Some(Kind::Png) => write_bytes(path, &heatmap_png(maps)),
+        Some(Kind::Png) => write_bytes(path, &heatmap_png(maps).map_err(Failure::failed)?),
         // Standard output takes the form that is text.
         _ => write(path, &heatmap_svg(maps)),
     }

@@ -4,6 +4,7 @@ mod colours;
 mod draw;
 mod grid;
 mod page;
+#[cfg_attr(not(feature = "png"), path = "png_missing.rs")]
 mod png;
 mod svg;
 

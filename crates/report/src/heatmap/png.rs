@@ -6,6 +6,7 @@ use super::Heatmap;
 use super::colours::on_light;
 use super::draw::{Anchor, Ink, Panel, Pen};
 use super::grid::Stretch;
+use crate::ReportError;
 
 const SCALE: f64 = 2.0;
 
@@ -13,7 +14,10 @@ const SCALE: f64 = 2.0;
 const FONT: &[u8] = include_bytes!("../../assets/dejavu/DejaVuSans-subset.ttf");
 
 /// Heatmaps side by side as one picture on white, in the order given.
-pub fn heatmap_png(maps: &[Heatmap]) -> Vec<u8> {
+///
+/// # Errors
+/// Only where the feature `png` is off.
+pub fn heatmap_png(maps: &[Heatmap]) -> Result<Vec<u8>, ReportError> {
     let panels: Vec<Panel<'_>> = maps.iter().map(Panel::of).collect();
     let width: f64 = panels.iter().map(|panel| panel.width).sum();
     let height = panels.iter().map(|panel| panel.height).fold(0.0, f64::max);
@@ -23,7 +27,7 @@ pub fn heatmap_png(maps: &[Heatmap]) -> Vec<u8> {
         panel.draw(&mut pen, x);
         x += panel.width;
     }
-    pen.encode()
+    Ok(pen.encode())
 }
 
 struct PngPen {
@@ -162,7 +166,7 @@ mod tests {
     #[test]
     fn every_cell_is_a_square_of_whole_pixels() {
         let map = example::zoom();
-        let (_, pixels) = decoded(&heatmap_png(&[map]));
+        let (_, pixels) = decoded(&heatmap_png(&[map]).unwrap());
         // The diagonal is darkest: two thirds of 36 cells of 21 x 21 pixels, and a step of the bar.
         let darkest = pixels.iter().filter(|pixel| **pixel == on_light(LEVELS - 1)).count();
         let cells = (0..36).filter(|i| (i * 37) % 3 > 0).count() * 21 * 21;
@@ -177,7 +181,7 @@ mod tests {
         map.columns.labels.clear();
         map.rows.labels.clear();
         let dark = |map: &Heatmap| {
-            let (_, pixels) = decoded(&heatmap_png(std::slice::from_ref(map)));
+            let (_, pixels) = decoded(&heatmap_png(std::slice::from_ref(map)).unwrap());
             pixels.iter().filter(|pixel| pixel[0] < 0x80).count()
         };
         let with = dark(&map);
@@ -189,10 +193,10 @@ mod tests {
     #[test]
     fn odd_maps_are_drawn() {
         for maps in [&[][..], &[Heatmap::default()], &[example::matrix(), Heatmap::default()]] {
-            let (width, pixels) = decoded(&heatmap_png(maps));
+            let (width, pixels) = decoded(&heatmap_png(maps).unwrap());
             assert!(width > 0 && !pixels.is_empty());
         }
         let title = "a\u{7}\u{1f600}日".to_owned();
-        decoded(&heatmap_png(&[Heatmap { title, ..example::zoom() }]));
+        decoded(&heatmap_png(&[Heatmap { title, ..example::zoom() }]).unwrap());
     }
 }

@@ -1,0 +1,35 @@
+//! What a program that was built without some of its features says of them: part of
+//! `./dev test --all`, which builds one with none.
+
+#![allow(clippy::unwrap_used)]
+
+mod program;
+
+use program::Folder;
+
+/// Runs a command that needs a feature, if the program does not have it.
+fn is_named(folder: &Folder, feature: &str, has_it: bool, args: &str) {
+    if has_it {
+        return eprintln!("skipped: built with the feature `{feature}`");
+    }
+    folder
+        .run(args)
+        .complains(1, &format!("this cellpace was built without the feature `{feature}`"));
+}
+
+#[test]
+fn features_that_are_missing_are_named() {
+    let folder = Folder::new();
+    let compare = "compare --trace constant:1mbit --duration 3s --cc cubic";
+    folder.good(compare);
+    let has_parquet = cfg!(feature = "parquet");
+    is_named(&folder, "parquet", has_parquet, &format!("{compare} --log packets.parquet"));
+    is_named(&folder, "parquet", has_parquet, "link --log packets.parquet -- true");
+    is_named(&folder, "live", cfg!(feature = "live"), "link --live -- true");
+    folder.good("mdi train --cc verus:r=2 --trace lte-driving --duration 5s -o model.mdi");
+    is_named(&folder, "png", cfg!(feature = "png"), "mdi show model.mdi --plot model.png");
+    folder.good("mdi show model.mdi --plot model.svg");
+    if !has_parquet {
+        assert_eq!(folder.names(), ["model.mdi", "model.svg"], "nothing else is left");
+    }
+}
