@@ -56,7 +56,7 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_name = "COMMAND")]
     far: Option<OsString>,
     /// Make a port of the inside reachable here, TCP and UDP, at 127.0.0.1 and ::1, or at ADDR
-    /// (0.0.0.0 or [::]: all addresses, for everybody); repeatable
+    /// (0.0.0.0: all addresses, for everybody); repeatable
     #[arg(long, value_name = "[ADDR:]PORT")]
     expose: Vec<Expose>,
     /// Let the inside out to the rest of the world (IPv4, needs root)

@@ -9,6 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
 
 const MAP_LOOKUP_ELEM: libc::c_long = 1;
 const MAP_UPDATE_ELEM: libc::c_long = 2;
@@ -341,14 +343,21 @@ pub(crate) fn now_ns() -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// Waits for the lock of an open file or folder, which lasts until that is closed.
+/// Takes the lock of an open file or folder, which lasts until that is closed. Waits for at most
+/// half a minute.
 pub(crate) fn lock(file: &File) -> io::Result<()> {
-    loop {
-        match flock(file, libc::LOCK_EX) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+    const PAUSE: Duration = Duration::from_millis(10);
+    const TRIES: u32 = 3_000;
+    for _ in 0..TRIES {
+        match flock(file, libc::LOCK_EX | libc::LOCK_NB) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(PAUSE),
             result => return result,
         }
     }
+    Err(io::Error::new(
+        io::ErrorKind::TimedOut,
+        "another process has had the lock for half a minute",
+    ))
 }
 
 /// Whether somebody has the lock of an open file or folder. Keeps others from it until that is

@@ -6,7 +6,8 @@ mount -t proc proc /proc
 mount -t sysfs sys /sys
 mkdir -p /dev/pts /dev/shm
 mount -t devpts pts /dev/pts
-for folder in /dev/shm /run; do mount -t tmpfs -o mode=1777 tmp $folder; done
+mount -t tmpfs -o mode=1777 tmp /dev/shm
+mount -t tmpfs -o mode=755 tmp /run
 mount -t cgroup2 cgroup /sys/fs/cgroup
 ln -sf /proc/self/fd /dev/fd
 ip link set lo up
