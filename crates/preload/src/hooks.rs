@@ -120,7 +120,8 @@ pub unsafe extern "C" fn getsockopt(
     let is_error = (level, option) == (libc::SOL_SOCKET, libc::SO_ERROR);
     match first {
         Way::Refused(error) => fail(error),
-        Way::Both if is_error && number_is_set(get(fd), value) => 0,
+        // SAFETY: the kernel has written what `len` says to `value`, or the call has failed.
+        Way::Both if is_error && unsafe { is_set(get(fd), value, len) } => 0,
         _ => match fetch(&flow) {
             Some(lent) => get(lent.tcp.raw()),
             // Better no answer than who the launcher is.
@@ -212,6 +213,11 @@ fn number_here(fd: c_int) -> c_int {
 }
 
 /// A system call that a thread may be cancelled in, as in the C library's calls.
+///
+/// A thread that is cancelled between the system call's return and the end of this function loses
+/// the descriptor that it has just accepted, as in glibc before 2.41. Only the C library can close
+/// that window, as its signal handler must know at which instruction a thread was; its own calls
+/// cannot be used here, because to look them up may allocate.
 ///
 /// Nothing in this function's frame needs to be dropped, so that it may be unwound.
 unsafe fn cancellable(
@@ -417,9 +423,23 @@ fn elsewhere(
     Some(flow_of(fd).map_or(Elsewhere::Done(result), Elsewhere::Flow))
 }
 
-fn number_is_set(result: c_int, value: *const c_void) -> bool {
-    // SAFETY: the kernel has just written there; an error takes at least a byte.
-    result == 0 && unsafe { value.cast::<u8>().read() } != 0
+/// Whether a call has returned a number other than 0. The program may give room for less than a
+/// whole number, down to none at all, with a null pointer: only what the kernel wrote is read.
+///
+/// # Safety
+/// If the result is 0, the kernel has written to `len`, and that many bytes to `value`.
+unsafe fn is_set(result: c_int, value: *const c_void, len: *const socklen_t) -> bool {
+    if result != 0 {
+        return false;
+    }
+    // SAFETY: the caller's promise.
+    let written = unsafe { len.read_unaligned() } as usize;
+    (0..written.min(size_of::<c_int>())).any(|index| {
+        // SAFETY: the caller's promise: the kernel has written as many bytes.
+        let byte = unsafe { value.cast::<u8>().add(index) };
+        // SAFETY: as above.
+        unsafe { byte.read() != 0 }
+    })
 }
 
 fn fail(error: c_int) -> c_int {

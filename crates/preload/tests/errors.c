@@ -85,6 +85,29 @@ static void refused(void)
     CHECK(close(fd) == 0);
 }
 
+/* The kernel writes as much of a number as there is room for, down to nothing at all. */
+static void room_for_an_error(int fd)
+{
+    socklen_t len = 0;
+    CHECK(getsockopt(fd, SOL_SOCKET, SO_ERROR, NULL, &len) == 0 && len == 0);
+    for (socklen_t room = 1; room < 8; room++) {
+        unsigned char *place = malloc(room);
+        CHECK(place);
+        memset(place, 0xee, room);
+        len = room;
+        CHECK(getsockopt(fd, SOL_SOCKET, SO_ERROR, place, &len) == 0);
+        CHECK(len == (room < 4 ? room : 4));
+        for (socklen_t index = 0; index < room; index++)
+            CHECK(place[index] == (index < len ? 0 : 0xee));
+        free(place);
+    }
+    len = (socklen_t)-1;
+    FAILS(getsockopt(fd, SOL_SOCKET, SO_ERROR, NULL, &len), EINVAL);
+    len = sizeof len;
+    FAILS(getsockopt(fd, SOL_SOCKET, SO_ERROR, NULL, &len), EFAULT);
+    FAILS(getsockopt(fd, SOL_SOCKET, SO_ERROR, &len, NULL), EFAULT);
+}
+
 static void connection(void)
 {
     int server = listener();
@@ -107,6 +130,7 @@ static void connection(void)
     CHECK(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0);
     CHECK(getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &value, &len) == 0 && value != 0);
     CHECK(ioctl(fd, TIOCOUTQ, &value) == 0 && value == 0);
+    room_for_an_error(fd);
 
     CHECK(alcc_send(fd, "hello", 5, 0) == 5);
     char buffer[8];
