@@ -2,16 +2,22 @@
 
 use std::net::{Ipv6Addr, SocketAddr};
 
-use cellpace_run::message::{Answer, Request, Token};
+use cellpace_run::message::{Answer, Ask, Session, Token, hello, read_hello};
 use cellpace_run::{FlowName, Owner, Rules, variables};
 
-const TOKEN: Token = [7; 16];
+const TOKEN: Token = [7; 32];
+const SESSION: Session = Session { client: [1; 16], launcher: [2; 16] };
 
 /// Requests, answers, names, tokens and rules: refused, or written as they were read.
 pub fn control(bytes: &[u8]) {
-    if let Some(request) = Request::decode(bytes) {
-        assert_eq!(request.encode(), bytes);
+    if let Some(ask) = Ask::decode(bytes) {
+        assert_eq!(ask.encode(), bytes);
     }
+    if let Some(nonce) = read_hello(bytes) {
+        assert_eq!(hello(&nonce), bytes);
+    }
+    assert_eq!(SESSION.asked(&TOKEN, bytes), None, "a request that nobody signed");
+    assert_eq!(Session::greeted(SESSION.client, bytes, &TOKEN), None, "an unsigned greeting");
     if let Some(answer) = Answer::decode(bytes) {
         assert_eq!(Answer::decode(&answer.encode()), Some(answer));
     }

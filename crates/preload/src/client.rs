@@ -1,9 +1,9 @@
 //! Talking to the launcher.
 
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use cellpace_run::message::{ANSWER_LEN, Answer, Ask, GREETING, Request};
+use cellpace_run::message::{ANSWER_LEN, Answer, Ask, GREETING_LEN, Nonce, Session, Token, hello};
 use cellpace_run::{FlowName, Owner};
 use libc::{c_int, c_long, c_void};
 
@@ -18,6 +18,8 @@ const PAUSE_MS: u64 = 30_000;
 
 /// When to ask again.
 static AWAY_UNTIL: AtomicU64 = AtomicU64::new(0);
+/// The launcher has ended. Anybody may bind its name from now on, so nobody is asked any more.
+static GONE: AtomicBool = AtomicBool::new(false);
 
 /// Hands a TCP socket to the launcher. With success it is the launcher's, and the application's
 /// end is returned; otherwise it is as it was.
@@ -40,7 +42,7 @@ fn hand_over(what: Ask, tcp: c_int) -> Option<Fd> {
     let workers = config()?.workers;
     let first = NEXT.fetch_add(1, Ordering::Relaxed);
     let mut asked = (0..workers).map(|index| first.wrapping_add(index) % workers);
-    asked.find_map(|worker| ask(worker, what, Some(tcp)).map(|(_, fd)| fd))
+    asked.find_map(|worker| ask(worker, what, tcp).map(|(_, fd)| fd))
 }
 
 /// A flow's TCP socket, and what the flow holds that TCP has not got yet.
@@ -49,13 +51,13 @@ pub(crate) struct Lent {
     pub(crate) queued: u64,
 }
 
-/// Borrows the TCP socket of a flow.
-pub(crate) fn fetch(flow: &FlowName) -> Option<Lent> {
+/// Borrows the TCP socket of a flow, whose application's end `fd` is.
+pub(crate) fn fetch(flow: &FlowName, fd: c_int) -> Option<Lent> {
     match flow.owner {
         Owner::Launcher => {
             let workers = u64::from(config()?.workers);
             let worker = (flow.flow.checked_sub(1)? % workers) as u32;
-            let (answer, tcp) = ask(worker, Ask::Fetch { flow: flow.flow }, None)?;
+            let (answer, tcp) = ask(worker, Ask::Fetch { flow: flow.flow }, fd)?;
             Some(Lent { tcp, queued: answer.queued })
         }
         Owner::Process => alcc::lend(flow.flow),
@@ -73,22 +75,30 @@ pub(crate) fn flow_of(fd: c_int) -> Option<FlowName> {
     tokens.into_iter().flatten().find_map(|token| FlowName::decode(name, token))
 }
 
-fn ask(worker: u32, ask: Ask, tcp: Option<c_int>) -> Option<(Answer, Fd)> {
+/// Asks a worker of the launcher, which gets a descriptor and sends one.
+fn ask(worker: u32, ask: Ask, fd: c_int) -> Option<(Answer, Fd)> {
     let config = config()?;
     let now = now_ms();
-    if now < AWAY_UNTIL.load(Ordering::Relaxed) {
+    if GONE.load(Ordering::Relaxed) || now < AWAY_UNTIL.load(Ordering::Relaxed) {
         return None;
     }
     let until = now + PATIENCE_MS;
-    let socket = connect(config, worker)?;
-    if greeting(&socket, until).is_none() {
-        if now_ms() >= until {
-            AWAY_UNTIL.store(now_ms() + PAUSE_MS, Ordering::Relaxed);
+    let greeted = connect(config, worker)
+        .and_then(|socket| greet(&socket, &config.token, until).map(|session| (socket, session)));
+    let (socket, session) = match greeted {
+        Ok(greeted) => greeted,
+        Err(Failed::Gone) => {
+            GONE.store(true, Ordering::Relaxed);
+            return None;
         }
-        return None;
-    }
-    let request = Request { token: config.token, ask };
-    send(&socket, &request, tcp)?;
+        Err(Failed::Now) => {
+            if now_ms() >= until {
+                AWAY_UNTIL.store(now_ms() + PAUSE_MS, Ordering::Relaxed);
+            }
+            return None;
+        }
+    };
+    send(&socket, &session.request(&config.token, ask), Some(fd))?;
     let answered = patiently(until, || receive(&socket, 0));
     let (answer, fd) = answered.or_else(|| {
         // From here on the launcher sees that we gave up; but it may have answered before.
@@ -97,6 +107,14 @@ fn ask(worker: u32, ask: Ask, tcp: Option<c_int>) -> Option<(Answer, Fd)> {
         receive(&socket, libc::MSG_DONTWAIT)
     })?;
     if answer.done { fd.map(|fd| (answer, fd)) } else { None }
+}
+
+/// Why the launcher cannot be asked.
+enum Failed {
+    /// Not this time.
+    Now,
+    /// There is none, or another process has its name.
+    Gone,
 }
 
 /// Repeats what signals interrupt, until it is too late.
@@ -111,9 +129,11 @@ fn patiently<T>(until: u64, mut call: impl FnMut() -> Option<T>) -> Option<T> {
     }
 }
 
-/// Waits for the launcher's first word.
-fn greeting(socket: &Fd, until: u64) -> Option<()> {
-    let mut bytes = [0_u8; GREETING.len() + 1];
+/// Sends the launcher our nonce and checks its proof, before anything else is sent.
+fn greet(socket: &Fd, token: &Token, until: u64) -> Result<Session, Failed> {
+    let nonce = nonce().ok_or(Failed::Now)?;
+    send(socket, &hello(&nonce), None).ok_or(Failed::Now)?;
+    let mut bytes = [0_u8; GREETING_LEN + 1];
     let (place, len) = (bytes.as_mut_ptr(), bytes.len());
     let count = patiently(until, || {
         let (none, flags) = (std::ptr::null_mut::<c_void>(), 0);
@@ -122,15 +142,27 @@ fn greeting(socket: &Fd, until: u64) -> Option<()> {
             libc::syscall(libc::SYS_recvfrom, socket.raw(), place, len, flags, none, none)
         };
         usize::try_from(count).ok()
-    })?;
-    (bytes.get(..count)? == GREETING).then_some(())
+    });
+    match count {
+        // The launcher has no room for us.
+        None | Some(0) => Err(Failed::Now),
+        Some(count) => Session::greeted(nonce, &bytes[..count], token).ok_or(Failed::Gone),
+    }
 }
 
-fn connect(config: &Config, worker: u32) -> Option<Fd> {
+fn nonce() -> Option<Nonce> {
+    let mut nonce = Nonce::default();
+    let (place, len) = (nonce.as_mut_ptr(), nonce.len());
+    // SAFETY: the kernel writes at most `len` bytes to `nonce`.
+    let count = again(|| unsafe { libc::syscall(libc::SYS_getrandom, place, len, 0) })?;
+    (count == len as c_long).then_some(nonce)
+}
+
+fn connect(config: &Config, worker: u32) -> Result<Fd, Failed> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
     // SAFETY: numbers only.
-    let socket =
-        Fd::from_result(unsafe { libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0) })?;
+    let socket = unsafe { libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0) };
+    let socket = Fd::from_result(socket).ok_or(Failed::Now)?;
     let patience = libc::timeval { tv_sec: (PATIENCE_MS / 1000).cast_signed(), tv_usec: 0 };
     for name in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
         let (level, len) = (libc::SOL_SOCKET, size_of::<libc::timeval>());
@@ -139,13 +171,31 @@ fn connect(config: &Config, worker: u32) -> Option<Fd> {
             libc::syscall(libc::SYS_setsockopt, socket.raw(), level, name, &raw const patience, len)
         };
     }
-    let (address, len) = config.control(worker)?;
+    let (address, len) = config.control(worker).ok_or(Failed::Now)?;
     let address = &raw const address;
-    again(|| {
+    let connected = again(|| {
         // SAFETY: the kernel reads as many bytes of the address as it is told that there are.
         unsafe { libc::syscall(libc::SYS_connect, socket.raw(), address, len) }
-    })?;
-    Some(socket)
+    });
+    match connected {
+        None if errno() == libc::ECONNREFUSED => Err(Failed::Gone),
+        None => Err(Failed::Now),
+        Some(_) if is_trusted(&socket) => Ok(socket),
+        Some(_) => Err(Failed::Gone),
+    }
+}
+
+/// Whether who listens is our own user or root: the launcher was, when it started the program.
+fn is_trusted(socket: &Fd) -> bool {
+    let mut peer = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    let (level, name, place) = (libc::SOL_SOCKET, libc::SO_PEERCRED, &raw mut peer);
+    // SAFETY: the kernel writes at most `len` bytes to `peer`.
+    let result = unsafe {
+        libc::syscall(libc::SYS_getsockopt, socket.raw(), level, name, place, &raw mut len)
+    };
+    // SAFETY: it only returns a number.
+    result == 0 && (peer.uid == 0 || peer.uid == unsafe { libc::geteuid() })
 }
 
 /// Repeats a system call that signals interrupt.
@@ -172,12 +222,12 @@ union Rights {
 // SAFETY: computes a number.
 const RIGHTS_LEN: usize = unsafe { libc::CMSG_SPACE(size_of::<c_int>() as u32) } as usize;
 
-fn send(socket: &Fd, request: &Request, tcp: Option<c_int>) -> Option<()> {
-    let bytes = request.encode();
+/// Sends a record, with a descriptor or without.
+fn send(socket: &Fd, bytes: &[u8], descriptor: Option<c_int>) -> Option<()> {
     let mut part = libc::iovec { iov_base: bytes.as_ptr() as *mut c_void, iov_len: bytes.len() };
     let mut rights = Rights { bytes: [0; RIGHTS_LEN] };
     let mut message = empty_message(&mut part);
-    if let Some(tcp) = tcp {
+    if let Some(descriptor) = descriptor {
         message.msg_control = (&raw mut rights).cast();
         message.msg_controllen = RIGHTS_LEN as _;
         // SAFETY: the message has room for a header.
@@ -191,7 +241,7 @@ fn send(socket: &Fd, request: &Request, tcp: Option<c_int>) -> Option<()> {
         // SAFETY: the data follow the header, in `rights`.
         let place = unsafe { libc::CMSG_DATA(header) };
         // SAFETY: there is room for one descriptor, aligned or not.
-        unsafe { place.cast::<c_int>().write_unaligned(tcp) };
+        unsafe { place.cast::<c_int>().write_unaligned(descriptor) };
     }
     let flags = libc::MSG_NOSIGNAL;
     let sent = again(|| {

@@ -15,21 +15,22 @@ use std::time::{Duration, Instant};
 use cellpace_tcp::{
     DriverChoice, Engine, FlowHandle, FlowOptions, FlowStats, Grip, Outcome, Steerer,
 };
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::net::sockopt::{
-    Timeout, set_socket_timeout, socket_peercred, socket_timeout, socket_type,
+    Timeout, set_socket_timeout, socket_cookie, socket_timeout, socket_type,
 };
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
-    accept_with, bind, getpeername, getsockname, listen, recvmsg, sendmsg, shutdown, socket_with,
-    socketpair,
+    accept_with, bind, getpeername, getsockname, listen, recv, recvmsg, sendmsg, shutdown,
+    socket_with, socketpair,
 };
 use rustix::process::Pid;
 
-use crate::message::{Answer, Ask, GREETING, REQUEST_LEN, Request, Token};
+use crate::message::{Answer, Ask, HELLO_LEN, REQUEST_LEN, Session, Token, read_hello};
 use crate::variables::worker_name;
 use crate::{FlowName, Owner, RunError};
 
@@ -45,9 +46,10 @@ pub struct BrokerConfig {
     /// The kernel driver, where it is to be used: connections then stay with the program, and
     /// only their windows are ours. What it cannot take, the engine takes. With one worker only.
     pub steerer: Option<Arc<Steerer>>,
-    /// Clients that are served at a time; more wait.
+    /// Clients that are served at a time; more wait. For root, which serves every user, a new one
+    /// takes the oldest place of the user who has most of them.
     pub most_clients: usize,
-    /// How long a client may take to say what it wants.
+    /// How long a client may take to send what it wants.
     pub patience: Duration,
     /// Control sockets, each with an engine, threads and a table of descriptors of its own, so
     /// that the limit on descriptors holds for each of them; up to
@@ -159,6 +161,9 @@ const MOST_GRIPS: usize = 64;
 /// some 200 kB, and one to nowhere may do so for minutes.
 const MOST_OPENINGS: usize = 256;
 
+/// Clients that are accepted before those with a place are served again.
+const MAX_ACCEPTED: usize = 256;
+
 /// How long a connection that did not come about is kept, for the program to ask why.
 const REMEMBER: Duration = Duration::from_secs(30);
 /// How many of them are, at most.
@@ -229,6 +234,7 @@ impl Broker {
                 openings: HashMap::new(),
                 failed: VecDeque::new(),
                 grips: HashMap::new(),
+                user: rustix::process::geteuid().as_raw(),
                 // Who knows a flow's number knows whose it is.
                 next_flow: u64::from(number) + 1,
                 step: u64::from(config.workers),
@@ -255,7 +261,7 @@ impl Broker {
         self.workers.len() as u32
     }
 
-    /// What clients must show.
+    /// What clients must know.
     pub fn token(&self) -> &Token {
         &self.token
     }
@@ -354,6 +360,8 @@ struct Server {
     listener: OwnedFd,
     reserve: Option<File>,
     shared: Arc<Shared>,
+    /// Who runs the launcher, and whose clients are served.
+    user: u32,
     clients: Vec<Client>,
     flows: HashMap<u64, Flow>,
     openings: HashMap<u64, Opening>,
@@ -366,20 +374,33 @@ struct Server {
     watch: Tell,
 }
 
-/// A connection to the control socket that has not said yet what it wants.
+/// A connection to the control socket whose request has not come yet.
 struct Client {
     socket: OwnedFd,
+    uid: u32,
+    /// None where it is in another namespace of processes.
+    process: Option<Pid>,
     until: Instant,
+    /// Once we have greeted it.
+    session: Option<Session>,
 }
 
 struct Flow {
     connection: Adopted,
     since: Instant,
     handle: FlowHandle,
-    /// The TCP socket, the same as the engine's, to be lent out; none where the program has it.
-    tcp: Option<Arc<OwnedFd>>,
+    /// None where the program has the TCP socket.
+    tcp: Option<Lendable>,
     /// When TCP was last asked whether it is closed.
     asked: Instant,
+}
+
+/// A TCP socket, the same as the engine's, that is lent to who has the application's end.
+#[derive(Clone)]
+struct Lendable {
+    tcp: Arc<OwnedFd>,
+    /// `SO_COOKIE` of the application's end: the kernel gives it to no other socket.
+    end: u64,
 }
 
 /// A connection that the program opened, did not wait for, and that is not there yet. The program
@@ -387,7 +408,7 @@ struct Flow {
 struct Opening {
     connection: Adopted,
     since: Instant,
-    tcp: Arc<OwnedFd>,
+    tcp: Lendable,
     far: OwnedFd,
     /// Bytes in the pair that belong to nobody.
     filler: usize,
@@ -396,7 +417,7 @@ struct Opening {
 /// A connection that did not come about.
 struct Failed {
     flow: u64,
-    tcp: Arc<OwnedFd>,
+    tcp: Lendable,
     until: Instant,
 }
 
@@ -424,7 +445,10 @@ impl Server {
             // Backwards, so that what is removed does not move what is still to be looked at.
             for index in ready.clients.into_iter().rev() {
                 let client = self.clients.swap_remove(index);
-                self.answer(&client.socket);
+                match client.session {
+                    Some(session) => self.answer(&client, &session),
+                    None => self.clients.extend(self.greeted(client)),
+                }
             }
             self.clients.retain(|client| client.until > now);
             if ready.listener {
@@ -439,7 +463,7 @@ impl Server {
 
     /// Waits for clients, but no longer than until something is due.
     fn wait(&self, reaped: Instant) -> Result<Ready, Errno> {
-        let room = self.clients.len() < self.config.most_clients;
+        let room = self.serves_all() || self.clients.len() < self.config.most_clients;
         let listening = if room { PollFlags::IN } else { PollFlags::empty() };
         let mut fds = vec![
             PollFd::new(&self.shared.wake, PollFlags::IN),
@@ -450,7 +474,7 @@ impl Server {
         // Of the program's end it is only of interest whether anybody holds it.
         fds.extend(self.openings.values().flat_map(|opening| {
             let far = PollFd::new(&opening.far, PollFlags::empty());
-            [PollFd::new(&*opening.tcp, PollFlags::OUT), far]
+            [PollFd::new(&*opening.tcp.tcp, PollFlags::OUT), far]
         }));
         let reap = (!self.flows.is_empty()).then(|| reaped + REAP);
         let forget = self.failed.front().map(|failed| failed.until);
@@ -485,22 +509,53 @@ impl Server {
         })
     }
 
+    /// Servers that root starts give up their privilege.
+    fn serves_all(&self) -> bool {
+        self.user == 0
+    }
+
+    /// Accepts clients, and closes strangers' connections before they have a place.
     fn welcome(&mut self, now: Instant) {
-        while self.clients.len() < self.config.most_clients {
+        for _ in 0..MAX_ACCEPTED {
+            let is_full = self.clients.len() >= self.config.most_clients;
+            if is_full && !self.serves_all() {
+                return;
+            }
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            match accept_with(&self.listener, flags) {
-                Ok(socket) => {
-                    // Its queue is empty: it cannot fail but for a client that is gone.
-                    let greeted = rustix::net::send(&socket, &GREETING, SendFlags::NOSIGNAL);
-                    if greeted.is_err() {
-                        continue;
-                    }
-                    self.clients.push(Client { socket, until: now + self.config.patience });
-                }
+            let socket = match accept_with(&self.listener, flags) {
+                Ok(socket) => socket,
                 Err(Errno::MFILE | Errno::NFILE) => return self.turn_away(),
                 Err(_) => return,
+            };
+            let Ok(peer) = getsockopt(&socket, PeerCredentials) else { continue };
+            if !self.serves_all() && peer.uid() != self.user {
+                continue;
             }
+            if is_full && let Some(index) = to_evict(&self.clients) {
+                self.clients.swap_remove(index);
+            }
+            let (uid, process) = (peer.uid(), Pid::from_raw(peer.pid()));
+            let until = now + self.config.patience;
+            let client = Client { socket, uid, process, until, session: None };
+            self.clients.extend(self.greeted(client));
         }
+    }
+
+    /// Proves to a client that has sent its nonce that we know the token. One that has not stays as
+    /// it is; `None` for one that is not to be served.
+    fn greeted(&self, mut client: Client) -> Option<Client> {
+        let mut bytes = [0; HELLO_LEN + 1];
+        let nonce = match recv(&client.socket, &mut bytes, RecvFlags::DONTWAIT) {
+            Ok((count, _)) => read_hello(bytes.get(..count)?)?,
+            Err(Errno::AGAIN | Errno::INTR) => return Some(client),
+            Err(_) => return None,
+        };
+        let session = Session { client: nonce, launcher: random().ok()? };
+        let greeting = session.greeting(&self.token);
+        // Its queue is empty: it cannot fail but for a client that is gone.
+        rustix::net::send(&client.socket, &greeting, SendFlags::NOSIGNAL).ok()?;
+        client.session = Some(session);
+        Some(client)
     }
 
     /// Out of descriptors: lets the client know at once, so that it goes on without us.
@@ -515,31 +570,25 @@ impl Server {
     }
 
     /// Does what a client wants. One that is gone, or not to be served, is merely forgotten.
-    fn answer(&mut self, client: &OwnedFd) {
-        let Some((request, descriptor)) = receive(client) else { return };
-        if !request.shows(&self.token) || !is_trusted(client.as_fd()) {
-            return refuse(client);
-        }
-        match (request.ask, descriptor) {
-            (Ask::Adopt { connecting: true, .. }, Some(tcp)) => {
-                if self.open(client, tcp).is_none() {
-                    refuse(client);
-                }
-            }
+    fn answer(&mut self, client: &Client, session: &Session) {
+        let socket = &client.socket;
+        let Some((request, fd)) = receive(socket) else { return };
+        let Some(ask) = session.asked(&self.token, &request) else { return };
+        let done = match ask {
+            Ask::Adopt { connecting: true, .. } => self.open(socket, fd),
             // The program goes on with its own socket.
-            (Ask::Adopt { outgoing, descriptor, .. }, Some(tcp))
-                if self.steer(client, &tcp, outgoing, descriptor).is_some() =>
+            Ask::Adopt { outgoing, descriptor, .. }
+                if self.steer(client.process, &fd, outgoing, descriptor).is_some() =>
             {
-                refuse(client);
+                None
             }
-            (Ask::Adopt { nonblocking, outgoing, .. }, Some(tcp)) => {
-                let adopted = self.adopt(client, tcp, nonblocking, outgoing);
-                if adopted.is_none() {
-                    refuse(client);
-                }
+            Ask::Adopt { nonblocking, outgoing, .. } => {
+                self.adopt(socket, fd, nonblocking, outgoing)
             }
-            (Ask::Fetch { flow }, None) => self.lend(client, flow),
-            _ => refuse(client),
+            Ask::Fetch { flow } => self.lend(socket, flow, &fd),
+        };
+        if done.is_none() {
+            send(socket, Answer::REFUSED, None);
         }
     }
 
@@ -556,7 +605,8 @@ impl Server {
         let flow = self.next_flow;
         let name = FlowName { flow, owner: Owner::Launcher, not_awaited: false, local, peer };
         let (application, far) = pair(&name.encode(&self.token)).ok()?;
-        keep_timeouts(&tcp, &application).ok()?;
+        let tcp = Lendable { tcp: Arc::new(tcp), end: socket_cookie(&application).ok()? };
+        keep_timeouts(&tcp.tcp, &application).ok()?;
         if nonblocking {
             fcntl_setfl(&application, OFlags::RDWR | OFlags::NONBLOCK).ok()?;
         }
@@ -565,7 +615,7 @@ impl Server {
             return None;
         }
         let connection = Adopted { flow, outgoing, local, peer };
-        self.start(connection, Instant::now(), Arc::new(tcp), far)?;
+        self.start(connection, Instant::now(), tcp, far)?;
         self.next_flow += self.step;
         // If it cannot be sent, the program is gone, and with its end the flow ends.
         send(client, Answer { done: true, queued: 0 }, Some(application.as_fd()));
@@ -575,13 +625,13 @@ impl Server {
     /// Has the kernel driver hold a connection; `None` if that cannot be.
     fn steer(
         &mut self,
-        client: &OwnedFd,
+        process: Option<Pid>,
         tcp: &OwnedFd,
         outgoing: bool,
         descriptor: u32,
     ) -> Option<()> {
         self.config.steerer.as_ref()?;
-        let grip = self.grip(client, descriptor);
+        let grip = process.and_then(|process| self.grip(process, descriptor));
         let steerer = self.config.steerer.as_ref()?;
         let (local, peer) = addresses(tcp.as_fd())?;
         let flow = self.next_flow;
@@ -595,9 +645,8 @@ impl Server {
         Some(())
     }
 
-    /// A hold on a socket that the client keeps; none where the system gives none.
-    fn grip(&mut self, client: &OwnedFd, descriptor: u32) -> Option<Grip> {
-        let pid = socket_peercred(client).ok()?.pid;
+    /// A hold on a socket that a process keeps; none where the system gives none.
+    fn grip(&mut self, pid: Pid, descriptor: u32) -> Option<Grip> {
         let descriptor = i32::try_from(descriptor).ok()?;
         if let Some(known) = self.grips.get(&pid).filter(|known| known.is_alive()) {
             return Some(known.on(descriptor));
@@ -615,13 +664,13 @@ impl Server {
         &mut self,
         connection: Adopted,
         since: Instant,
-        tcp: Arc<OwnedFd>,
+        tcp: Lendable,
         far: OwnedFd,
     ) -> Option<()> {
         let mut options = self.config.options.clone();
         options.seed = options.seed.wrapping_add(connection.flow - 1);
         options.driver = self.driver(connection.outgoing);
-        let handle = self.engine.adopt(tcp.clone(), far, &options).ok()?;
+        let handle = self.engine.adopt(tcp.tcp.clone(), far, &options).ok()?;
         let tcp = Some(tcp);
         self.insert(Flow { connection, since, handle, tcp, asked: Instant::now() });
         Some(())
@@ -645,7 +694,8 @@ impl Server {
         let flow = self.next_flow;
         let name = FlowName { flow, owner: Owner::Launcher, not_awaited: true, local, peer };
         let (application, far) = pair(&name.encode(&self.token)).ok()?;
-        keep_timeouts(&tcp, &application).ok()?;
+        let tcp = Lendable { tcp: Arc::new(tcp), end: socket_cookie(&application).ok()? };
+        keep_timeouts(&tcp.tcp, &application).ok()?;
         fcntl_setfl(&application, OFlags::RDWR | OFlags::NONBLOCK).ok()?;
         let filler = fill(&application)?;
         if has_hung_up(client) {
@@ -653,8 +703,7 @@ impl Server {
         }
         self.next_flow += self.step;
         let connection = Adopted { flow, outgoing: true, local, peer };
-        let opening =
-            Opening { connection, since: Instant::now(), tcp: Arc::new(tcp), far, filler };
+        let opening = Opening { connection, since: Instant::now(), tcp, far, filler };
         self.openings.insert(flow, opening);
         send(client, Answer { done: true, queued: 0 }, Some(application.as_fd()));
         Some(())
@@ -667,7 +716,7 @@ impl Server {
             // The program gave it up.
             return;
         }
-        match tcp_state(&opening.tcp) {
+        match tcp_state(&opening.tcp.tcp) {
             Some(TCP_SYN_SENT | TCP_SYN_RECV) => {
                 self.openings.insert(flow, opening);
             }
@@ -699,11 +748,11 @@ impl Server {
     }
 
     /// The TCP socket of a flow in whichever state.
-    fn tcp(&self, flow: u64) -> Option<&OwnedFd> {
+    fn tcp(&self, flow: u64) -> Option<&Lendable> {
         let running = self.flows.get(&flow).and_then(|flow| flow.tcp.as_ref());
         let opening = || self.openings.get(&flow).map(|opening| &opening.tcp);
         let failed = || self.failed.iter().find(|failed| failed.flow == flow);
-        running.or_else(opening).or_else(|| failed().map(|failed| &failed.tcp)).map(|tcp| &**tcp)
+        running.or_else(opening).or_else(|| failed().map(|failed| &failed.tcp))
     }
 
     fn cut_all(&mut self) {
@@ -730,11 +779,17 @@ impl Server {
         DriverChoice::client_server(outgoing)
     }
 
-    fn lend(&self, client: &OwnedFd, flow: u64) {
-        let Some(tcp) = self.tcp(flow) else { return refuse(client) };
+    /// Lends the TCP socket of a flow to who has the application's end, and to nobody else:
+    /// every process of the program knows the token, and flows' numbers are easily guessed.
+    fn lend(&self, client: &OwnedFd, flow: u64, end: &OwnedFd) -> Option<()> {
+        let tcp = self.tcp(flow)?;
+        if socket_cookie(end) != Ok(tcp.end) {
+            return None;
+        }
         let running = self.flows.get(&flow);
         let queued = running.map_or(0, |flow| flow.handle.stats().queued_bytes);
-        send(client, Answer { done: true, queued }, Some(tcp.as_fd()));
+        send(client, Answer { done: true, queued }, Some(tcp.tcp.as_fd()));
+        Some(())
     }
 
     fn reap(&mut self) {
@@ -750,8 +805,8 @@ impl Server {
             if is_due {
                 flow.asked = now;
             }
-            let has_ended =
-                outcome.is_some() || is_due && flow.tcp.as_ref().is_some_and(|tcp| is_closed(tcp));
+            let has_ended = outcome.is_some()
+                || is_due && flow.tcp.as_ref().is_some_and(|tcp| is_closed(&tcp.tcp));
             if has_ended {
                 watched(watch).closed(flow.closed(outcome, false));
             }
@@ -817,8 +872,8 @@ fn keep_timeouts(tcp: &OwnedFd, application: &OwnedFd) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Reads a request and at most one descriptor; more are closed.
-fn receive(client: &OwnedFd) -> Option<(Request, Option<OwnedFd>)> {
+/// Reads a request and its descriptor; with more they are all closed.
+fn receive(client: &OwnedFd) -> Option<([u8; REQUEST_LEN], OwnedFd)> {
     // One more than a request has, to see what is too long.
     let mut bytes = [0; REQUEST_LEN + 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
@@ -832,11 +887,9 @@ fn receive(client: &OwnedFd) -> Option<(Request, Option<OwnedFd>)> {
             descriptors.extend(rights);
         }
     }
-    let request = Request::decode(bytes.get(..received.bytes)?)?;
-    if descriptors.len() > 1 {
-        return None;
-    }
-    Some((request, descriptors.pop()))
+    let request = bytes.get(..received.bytes)?.try_into().ok()?;
+    let [descriptor] = <[OwnedFd; 1]>::try_from(descriptors).ok()?;
+    Some((request, descriptor))
 }
 
 fn send(client: &OwnedFd, answer: Answer, descriptor: Option<BorrowedFd<'_>>) {
@@ -850,10 +903,6 @@ fn send(client: &OwnedFd, answer: Answer, descriptor: Option<BorrowedFd<'_>>) {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     // Whoever does not wait for the answer needs none.
     let _ = sendmsg(client, &[IoSlice::new(&bytes)], &mut ancillary, flags);
-}
-
-fn refuse(client: &OwnedFd) {
-    send(client, Answer::REFUSED, None);
 }
 
 /// Whom a socket is being connected to.
@@ -914,7 +963,7 @@ fn drain(far: &OwnedFd, mut filler: usize) -> bool {
     let mut place = [0; 32 << 10];
     while filler > 0 {
         let most = filler.min(place.len());
-        match rustix::net::recv(far, &mut place[..most], RecvFlags::DONTWAIT) {
+        match recv(far, &mut place[..most], RecvFlags::DONTWAIT) {
             Ok((count @ 1.., _)) => filler -= count,
             Err(Errno::INTR) => {}
             _ => return false,
@@ -936,11 +985,15 @@ fn has_hung_up(client: &OwnedFd) -> bool {
     poll(&mut fds, Some(&now)).is_ok_and(|count| count > 0)
 }
 
-/// Who knows the token but is another user is not served, unless we are root: servers that root
-/// starts give up their privilege.
-fn is_trusted(client: BorrowedFd<'_>) -> bool {
-    let own = rustix::process::geteuid();
-    own.is_root() || socket_peercred(client).is_ok_and(|peer| peer.uid == own)
+/// The oldest client of the user who has most places.
+fn to_evict(clients: &[Client]) -> Option<usize> {
+    let mut places = HashMap::<u32, usize>::new();
+    clients.iter().for_each(|client| *places.entry(client.uid).or_default() += 1);
+    let oldest = clients.iter().enumerate().max_by_key(|(_, client)| {
+        let most = places.get(&client.uid).copied();
+        (most, std::cmp::Reverse(client.until))
+    });
+    oldest.map(|(index, _)| index)
 }
 
 /// Whether a TCP connection is over, as TCP itself sees it.

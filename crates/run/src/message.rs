@@ -1,22 +1,34 @@
-//! What is said on the control socket: the launcher's greeting, one request and one answer, each
-//! a single record, and then the connection ends.
+//! What is sent on the control socket: four records, and then the connection ends.
 //!
-//! The greeting is the magic alone. Clients wait for it: a descriptor that was sent to a launcher
-//! that does not run is held in the queue, and a TCP socket that is held there does not end when
-//! the program closes it.
+//! | record   | from     | bytes                                                     |
+//! |----------|----------|-----------------------------------------------------------|
+//! | hello    | client   | 0-3: magic, `CPR` and the version, 2                      |
+//! |          |          | 4-19: the client's nonce                                  |
+//! | greeting | launcher | 0-3: magic                                                |
+//! |          |          | 4-19: the launcher's nonce                                |
+//! |          |          | 20-51: proof                                              |
+//! | request  | client   | below; a descriptor comes along                           |
+//! | answer   | launcher | below; a descriptor comes along where it is done          |
+//!
+//! The control socket's name is public, and anybody can bind it once the launcher has ended. So each
+//! end proves to the other that it knows the [`Token`], which itself is never sent: a proof is a
+//! keyed hash of both nonces, one of which is new to whoever proves. The client sends no descriptor
+//! before it has checked the greeting. A descriptor in the queue of a launcher that does not run
+//! would be kept there, and a TCP socket that is kept does not end when the program closes it.
 //!
 //! | request      | bytes | meaning                                             |
 //! |--------------|-------|-----------------------------------------------------|
-//! | magic        | 0-3   | `CPR` and the version, 1                            |
+//! | magic        | 0-3   | as above                                            |
 //! | kind         | 4     | 1: take over the TCP socket that comes along        |
-//! |              |       | 2: lend the TCP socket of a flow                    |
+//! |              |       | 2: lend the TCP socket of the flow whose            |
+//! |              |       | application's end comes along                       |
 //! | flags        | 5     | bit 0: the application's end shall not block        |
 //! |              |       | bit 1: the program opened the connection            |
 //! |              |       | bit 2: it is not there yet, and shall not block     |
 //! | reserved     | 6-7   | 0                                                   |
-//! | token        | 8-23  | as in the environment                               |
-//! | flow         | 24-31 | big endian; kind 1: the socket's descriptor at the  |
+//! | flow         | 8-15  | big endian; kind 1: the socket's descriptor at the  |
 //! |              |       | client, which may keep it                           |
+//! | proof        | 16-47 | of the bytes before it, too                         |
 //!
 //! | answer       | bytes | meaning                                             |
 //! |--------------|-------|-----------------------------------------------------|
@@ -27,19 +39,24 @@
 //!
 //! Encoding and decoding neither allocate nor panic.
 
-/// What a client must know to be served: 128 random bits.
-pub type Token = [u8; 16];
+/// What both ends must know: 256 random bits.
+pub type Token = [u8; 32];
+/// Random bytes that are used once.
+pub type Nonce = [u8; 16];
 
+/// Length of a hello in bytes.
+pub const HELLO_LEN: usize = 20;
+/// Length of a greeting in bytes.
+pub const GREETING_LEN: usize = 20 + blake3::OUT_LEN;
 /// Length of a request in bytes.
-pub const REQUEST_LEN: usize = 32;
+pub const REQUEST_LEN: usize = ASK_LEN + blake3::OUT_LEN;
 /// Length of an answer in bytes.
 pub const ANSWER_LEN: usize = 16;
 
-/// The last byte is the version.
-const MAGIC: [u8; 4] = *b"CPR\x01";
+/// Length of a request without its proof, in bytes.
+pub const ASK_LEN: usize = 16;
 
-/// What the launcher says first.
-pub const GREETING: [u8; 4] = MAGIC;
+const MAGIC: [u8; 4] = *b"CPR\x02";
 
 /// What a client wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,65 +72,122 @@ pub enum Ask {
         /// Its descriptor at the client, which goes on with it if the launcher gives it back.
         descriptor: u32,
     },
-    /// To borrow the TCP socket of a flow.
+    /// To borrow the TCP socket of a flow, by showing the application's end of its pair.
     Fetch {
         /// The flow.
         flow: u64,
     },
 }
 
-/// A client's request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Request {
-    /// Shows that the client may ask.
-    pub token: Token,
-    /// What it wants.
-    pub ask: Ask,
-}
-
-impl Request {
-    /// The request as bytes.
-    pub fn encode(&self) -> [u8; REQUEST_LEN] {
-        let mut bytes = [0; REQUEST_LEN];
-        let (kind, flags, flow) = match self.ask {
-            Ask::Adopt { nonblocking, outgoing, connecting, descriptor } => {
+impl Ask {
+    /// The beginning of a request.
+    pub fn encode(&self) -> [u8; ASK_LEN] {
+        let mut bytes = [0; ASK_LEN];
+        let (kind, flags, flow) = match *self {
+            Self::Adopt { nonblocking, outgoing, connecting, descriptor } => {
                 let [nonblocking, outgoing, connecting] =
                     [nonblocking, outgoing, connecting].map(u8::from);
                 (1, nonblocking | outgoing << 1 | connecting << 2, descriptor.into())
             }
-            Ask::Fetch { flow } => (2, 0, flow),
+            Self::Fetch { flow } => (2, 0, flow),
         };
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4] = kind;
         bytes[5] = flags;
-        bytes[8..24].copy_from_slice(&self.token);
-        bytes[24..].copy_from_slice(&flow.to_be_bytes());
+        bytes[8..].copy_from_slice(&flow.to_be_bytes());
         bytes
     }
 
-    /// Reads a request; `None` for whatever is none of this version.
+    /// Reads the beginning of a request; `None` for whatever is none of this version.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; REQUEST_LEN] = bytes.try_into().ok()?;
+        let bytes: &[u8; ASK_LEN] = bytes.try_into().ok()?;
         let [kind, flags, 0, 0] = bytes[4..8] else { return None };
-        let flow = u64::from_be_bytes(bytes[24..].try_into().ok()?);
+        let flow = u64::from_be_bytes(bytes[8..].try_into().ok()?);
         let ask = match (kind, flags, flow) {
-            (1, 0..=3 | 7, descriptor) => Ask::Adopt {
+            (1, 0..=3 | 7, descriptor) => Self::Adopt {
                 nonblocking: flags & 1 != 0,
                 outgoing: flags & 2 != 0,
                 connecting: flags & 4 != 0,
                 descriptor: u32::try_from(descriptor).ok()?,
             },
-            (2, 0, flow) => Ask::Fetch { flow },
+            (2, 0, flow) => Self::Fetch { flow },
             _ => return None,
         };
-        let token = bytes[8..24].try_into().ok()?;
-        (bytes[..4] == MAGIC).then_some(Self { token, ask })
+        (bytes[..4] == MAGIC).then_some(ask)
+    }
+}
+
+/// The hello with a client's nonce.
+pub fn hello(nonce: &Nonce) -> [u8; HELLO_LEN] {
+    let mut bytes = [0; HELLO_LEN];
+    bytes[..4].copy_from_slice(&MAGIC);
+    bytes[4..].copy_from_slice(nonce);
+    bytes
+}
+
+/// The client's nonce in a hello; `None` for whatever is none of this version.
+pub fn read_hello(bytes: &[u8]) -> Option<Nonce> {
+    let bytes: &[u8; HELLO_LEN] = bytes.try_into().ok()?;
+    bytes.strip_prefix(&MAGIC)?.try_into().ok()
+}
+
+/// One connection to the control socket: what both ends' proofs are about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Session {
+    /// The client's nonce.
+    pub client: Nonce,
+    /// The launcher's nonce.
+    pub launcher: Nonce,
+}
+
+impl Session {
+    /// The launcher's greeting, which proves that it knows the token.
+    pub fn greeting(&self, token: &Token) -> [u8; GREETING_LEN] {
+        let mut bytes = [0; GREETING_LEN];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4..20].copy_from_slice(&self.launcher);
+        bytes[20..].copy_from_slice(self.proof(token, &[]).as_bytes());
+        bytes
     }
 
-    /// Whether the request shows `token`. Takes the same time for every wrong one.
-    pub fn shows(&self, token: &Token) -> bool {
-        let differences = self.token.iter().zip(token).fold(0, |all, (a, b)| all | (a ^ b));
-        std::hint::black_box(differences) == 0
+    /// Reads the greeting that follows the hello with the nonce `client`; `None` unless it is of
+    /// this version and its sender knows the token.
+    pub fn greeted(client: Nonce, bytes: &[u8], token: &Token) -> Option<Self> {
+        let bytes: &[u8; GREETING_LEN] = bytes.try_into().ok()?;
+        let session = Self { client, launcher: bytes[4..20].try_into().ok()? };
+        let proof = blake3::Hash::from_slice(&bytes[20..]).ok()?;
+        (bytes[..4] == MAGIC && proof == session.proof(token, &[])).then_some(session)
+    }
+
+    /// A client's request, which proves that the client knows the token.
+    pub fn request(&self, token: &Token, ask: Ask) -> [u8; REQUEST_LEN] {
+        let mut bytes = [0; REQUEST_LEN];
+        let body = ask.encode();
+        bytes[..ASK_LEN].copy_from_slice(&body);
+        bytes[ASK_LEN..].copy_from_slice(self.proof(token, &body).as_bytes());
+        bytes
+    }
+
+    /// Reads a request; `None` unless it is of this version and its sender knows the token.
+    pub fn asked(&self, token: &Token, bytes: &[u8]) -> Option<Ask> {
+        let (body, proof) = bytes.split_at_checked(ASK_LEN)?;
+        let proof = blake3::Hash::from_slice(proof).ok()?;
+        if proof != self.proof(token, body) {
+            return None;
+        }
+        Ask::decode(body)
+    }
+
+    /// A keyed hash, which takes the same time to compare for every wrong one. The launcher's has no
+    /// body, so that neither end's proof passes for the other's.
+    fn proof(&self, token: &Token, body: &[u8]) -> blake3::Hash {
+        let mut bytes = [0; MAGIC.len() + 2 * size_of::<Nonce>() + ASK_LEN];
+        let len = bytes.len() - ASK_LEN + body.len();
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4..20].copy_from_slice(&self.client);
+        bytes[20..36].copy_from_slice(&self.launcher);
+        bytes[36..len].copy_from_slice(body);
+        blake3::keyed_hash(token, &bytes[..len])
     }
 }
 
@@ -153,6 +227,9 @@ mod tests {
 
     use super::*;
 
+    const TOKEN: Token = [7; 32];
+    const SESSION: Session = Session { client: [1; 16], launcher: [2; 16] };
+
     fn asks() -> impl Strategy<Value = Ask> {
         prop_oneof![
             any::<(bool, bool, u32)>().prop_map(|(nonblocking, outgoing, descriptor)| {
@@ -170,9 +247,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn requests_survive_their_bytes(token: Token, ask in asks()) {
-            let request = Request { token, ask };
-            prop_assert_eq!(Request::decode(&request.encode()), Some(request));
+        fn greetings_and_requests_survive_their_bytes(
+            token: Token, client: Nonce, launcher: Nonce, ask in asks()
+        ) {
+            prop_assert_eq!(read_hello(&hello(&client)), Some(client));
+            let session = Session { client, launcher };
+            let greeted = Session::greeted(client, &session.greeting(&token), &token);
+            prop_assert_eq!(greeted, Some(session));
+            prop_assert_eq!(session.asked(&token, &session.request(&token, ask)), Some(ask));
         }
 
         #[test]
@@ -182,48 +264,93 @@ mod tests {
         }
 
         #[test]
-        fn what_reads_as_a_request_is_written_the_same(mut bytes: [u8; REQUEST_LEN], kind in 0_u8..4) {
+        fn what_reads_as_a_request_is_written_the_same(mut bytes: [u8; ASK_LEN], kind in 0_u8..4) {
             bytes[..4].copy_from_slice(&MAGIC);
             let flags = bytes[5] & 7;
             bytes[4..8].copy_from_slice(&[kind, flags, 0, 0]);
-            if let Some(request) = Request::decode(&bytes) {
-                prop_assert_eq!(request.encode(), bytes);
+            if let Some(ask) = Ask::decode(&bytes) {
+                prop_assert_eq!(ask.encode(), bytes);
             }
         }
     }
 
     #[test]
     fn other_versions_lengths_and_flags_are_refused() {
-        let request = Request { token: [7; 16], ask: Ask::Fetch { flow: 9 } };
-        let bytes = request.encode();
-        assert_eq!(Request::decode(&bytes[..31]), None);
-        assert_eq!(Request::decode(&[bytes.as_slice(), &[0]].concat()), None);
-        for (place, value) in [(0, b'X'), (3, 2), (4, 0), (4, 3), (5, 1), (6, 1), (7, 1)] {
-            let mut wrong = bytes;
+        let bytes = SESSION.request(&TOKEN, Ask::Fetch { flow: 9 });
+        assert_eq!(SESSION.asked(&TOKEN, &bytes[..REQUEST_LEN - 1]), None);
+        assert_eq!(SESSION.asked(&TOKEN, &[bytes.as_slice(), &[0]].concat()), None);
+        for (place, value) in [(0, b'X'), (3, 1), (4, 0), (4, 3), (5, 1), (6, 1), (7, 1)] {
+            let mut wrong = Ask::Fetch { flow: 9 }.encode();
             wrong[place] = value;
-            assert_eq!(Request::decode(&wrong), None, "byte {place}");
+            assert_eq!(Ask::decode(&wrong), None, "byte {place}");
         }
+        let greeting = SESSION.greeting(&TOKEN);
+        assert_eq!(Session::greeted(SESSION.client, &greeting[..GREETING_LEN - 1], &TOKEN), None);
+        let (mut hello, mut greeting) = (hello(&SESSION.client), greeting);
+        (hello[3], greeting[3]) = (1, 1);
+        assert_eq!(read_hello(&hello), None);
+        assert_eq!(Session::greeted(SESSION.client, &greeting, &TOKEN), None);
+        assert_eq!(Session::greeted(SESSION.client, b"CPR\x01", &TOKEN), None);
     }
 
     #[test]
     fn what_is_being_opened_is_outgoing_and_does_not_block() {
         let ask = Ask::Adopt { nonblocking: true, outgoing: true, connecting: true, descriptor: 9 };
-        let bytes = Request { token: [7; 16], ask }.encode();
         for flags in [4, 5, 6, 8, 15] {
-            let mut wrong = bytes;
+            let mut wrong = ask.encode();
             wrong[5] = flags;
-            assert_eq!(Request::decode(&wrong), None, "{flags}");
+            assert_eq!(Ask::decode(&wrong), None, "{flags}");
         }
     }
 
     #[test]
-    fn each_bit_of_the_token_counts() {
-        let request = Request { token: [0x5a; 16], ask: Ask::Fetch { flow: 0 } };
-        assert!(request.shows(&[0x5a; 16]));
-        for bit in 0..128 {
-            let mut token = [0x5a; 16];
+    fn only_who_knows_the_token_can_greet_and_ask() {
+        let greeting = SESSION.greeting(&TOKEN);
+        let request = SESSION.request(&TOKEN, Ask::Fetch { flow: 9 });
+        for bit in 0..256 {
+            let mut token = TOKEN;
             token[bit / 8] ^= 1 << (bit % 8);
-            assert!(!request.shows(&token));
+            assert_eq!(Session::greeted(SESSION.client, &greeting, &token), None);
+            assert_eq!(SESSION.asked(&token, &request), None);
         }
+    }
+
+    #[test]
+    fn what_was_sent_on_another_connection_proves_nothing() {
+        let greeting = SESSION.greeting(&TOKEN);
+        assert_eq!(Session::greeted([3; 16], &greeting, &TOKEN), None);
+        let request = SESSION.request(&TOKEN, Ask::Fetch { flow: 9 });
+        for other in [
+            Session { client: [3; 16], ..SESSION },
+            Session { launcher: [3; 16], ..SESSION },
+            Session { client: SESSION.launcher, launcher: SESSION.client },
+        ] {
+            assert_eq!(other.asked(&TOKEN, &request), None);
+        }
+        // Nor does the launcher's own proof.
+        let mut reflected = request;
+        reflected[ASK_LEN..].copy_from_slice(&greeting[20..]);
+        assert_eq!(SESSION.asked(&TOKEN, &reflected), None);
+    }
+
+    #[test]
+    fn each_bit_of_a_request_is_covered_by_its_proof() {
+        let request = SESSION.request(&TOKEN, Ask::Fetch { flow: 9 });
+        for bit in 0..8 * REQUEST_LEN {
+            let mut wrong = request;
+            wrong[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(SESSION.asked(&TOKEN, &wrong), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn the_token_is_in_nothing_that_is_sent() {
+        let sent = [
+            hello(&SESSION.client).as_slice(),
+            &SESSION.greeting(&TOKEN),
+            &SESSION.request(&TOKEN, Ask::Fetch { flow: 9 }),
+        ]
+        .concat();
+        assert!(!sent.windows(4).any(|bytes| bytes == &TOKEN[..4]));
     }
 }

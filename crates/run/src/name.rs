@@ -2,11 +2,9 @@
 //! which addresses, so that whoever holds the application's end, in whichever process, can ask
 //! the kernel for its peer's name and know, without any table.
 
-use std::hash::Hasher;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use data_encoding::BASE64URL_NOPAD;
-use siphasher::sip::SipHasher24;
 
 use crate::message::Token;
 
@@ -16,7 +14,8 @@ pub const NAME_LEN: usize = PREFIX.len() + TEXT_LEN;
 const PREFIX: &[u8; 9] = b"cellpace/";
 /// Version and kind, flow, two addresses with ports, scope.
 const BODY_LEN: usize = 1 + 8 + 2 * 18 + 4;
-const BINARY_LEN: usize = BODY_LEN + 8;
+const TAG_LEN: usize = 8;
+const BINARY_LEN: usize = BODY_LEN + TAG_LEN;
 const TEXT_LEN: usize = (BINARY_LEN * 4).div_ceil(3);
 
 const VERSION: u8 = 1;
@@ -63,7 +62,7 @@ impl FlowName {
         put_address(&mut binary[27..45], self.peer);
         binary[45..49].copy_from_slice(&scope(self.peer).to_be_bytes());
         let tag = tag(&binary[..BODY_LEN], token);
-        binary[BODY_LEN..].copy_from_slice(&tag.to_be_bytes());
+        binary[BODY_LEN..].copy_from_slice(&tag);
         let mut name = [0; NAME_LEN];
         name[..PREFIX.len()].copy_from_slice(PREFIX);
         BASE64URL_NOPAD.encode_mut(&binary, &mut name[PREFIX.len()..]);
@@ -75,8 +74,7 @@ impl FlowName {
         let text: &[u8; TEXT_LEN] = name.strip_prefix(PREFIX)?.try_into().ok()?;
         let mut binary = [0; BINARY_LEN];
         BASE64URL_NOPAD.decode_mut(text, &mut binary).ok()?;
-        let tagged = u64::from_be_bytes(binary[BODY_LEN..].try_into().ok()?);
-        if tagged != tag(&binary[..BODY_LEN], token) || binary[0] & 0xf != VERSION {
+        if binary[BODY_LEN..] != tag(&binary[..BODY_LEN], token) || binary[0] & 0xf != VERSION {
             return None;
         }
         let ipv6 = binary[0] & IPV6 != 0;
@@ -91,10 +89,9 @@ impl FlowName {
     }
 }
 
-fn tag(body: &[u8], token: &Token) -> u64 {
-    let mut hasher = SipHasher24::new_with_key(token);
-    hasher.write(body);
-    hasher.finish()
+fn tag(body: &[u8], token: &Token) -> [u8; TAG_LEN] {
+    let hash = blake3::keyed_hash(token, body);
+    std::array::from_fn(|index| hash.as_bytes()[index])
 }
 
 fn put_address(place: &mut [u8], address: SocketAddr) {
@@ -131,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    const TOKEN: Token = [3; 16];
+    const TOKEN: Token = [3; 32];
 
     fn name(local: &str, peer: &str) -> FlowName {
         let [local, peer] = [local, peer].map(|text| text.parse().unwrap());
@@ -161,7 +158,7 @@ mod tests {
     fn names_of_others_are_not_believed() {
         let name = name("192.0.2.1:80", "198.51.100.7:51234");
         let encoded = name.encode(&TOKEN);
-        assert_eq!(FlowName::decode(&encoded, &[4; 16]), None);
+        assert_eq!(FlowName::decode(&encoded, &[4; 32]), None);
         for place in 0..encoded.len() {
             let mut forged = encoded;
             forged[place] = if forged[place] == b'A' { b'B' } else { b'A' };

@@ -3,22 +3,22 @@
 #![cfg(all(target_os = "linux", feature = "launcher"))]
 #![allow(clippy::unwrap_used)]
 
-use std::io::{IoSlice, IoSliceMut, Read, Write};
-use std::mem::MaybeUninit;
+mod client;
+
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use cellpace_run::message::{ANSWER_LEN, Answer, Ask, GREETING, Request, Token};
+use cellpace_run::message::{Ask, GREETING_LEN, Session, hello};
 use cellpace_run::{Broker, BrokerConfig, Closed, FlowName, Owner};
 use cellpace_tcp::{Engine, FlowOptions};
+use client::{ADOPT, NONCE, ask, connection, dial, greeted, is_refused, receive, send};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, getpeername,
-    recvmsg, sendmsg, socket_with,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, getpeername, socket_with,
 };
 
 fn broker() -> (Broker, Receiver<Closed>) {
@@ -33,86 +33,10 @@ fn with(change: impl FnOnce(&mut BrokerConfig)) -> (Broker, Receiver<Closed>) {
     (Broker::start(&Engine::new(), &config, told).unwrap(), closed)
 }
 
-/// A connection to the control socket, not yet greeted.
-fn dial(broker: &Broker) -> OwnedFd {
-    let flags = SocketFlags::CLOEXEC;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-    let patience = Some(Duration::from_secs(10));
-    let kind = rustix::net::sockopt::Timeout::Recv;
-    rustix::net::sockopt::set_socket_timeout(&socket, kind, patience).unwrap();
-    connect(&socket, &SocketAddrUnix::new_abstract_name(broker.name().as_bytes()).unwrap())
-        .unwrap();
-    socket
-}
-
-fn greeted(broker: &Broker) -> OwnedFd {
-    let socket = dial(broker);
-    let mut bytes = [0; 8];
-    assert_eq!(rustix::io::read(&socket, &mut bytes).unwrap(), GREETING.len());
-    assert_eq!(bytes[..4], GREETING);
-    socket
-}
-
-fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    if !fds.is_empty() {
-        ancillary.push(SendAncillaryMessage::ScmRights(fds));
-    }
-    sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL).unwrap();
-}
-
-/// The answer; `None` if the broker hung up without one.
-fn receive(socket: &OwnedFd) -> Option<(Answer, Option<OwnedFd>)> {
-    let mut bytes = [0; ANSWER_LEN];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC;
-    let count = recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags);
-    let count = match count {
-        Ok(received) => received.bytes,
-        Err(rustix::io::Errno::CONNRESET) => 0,
-        Err(error) => panic!("{error}"),
-    };
-    let mut fds = ancillary.drain().flat_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(rights) => rights.collect::<Vec<_>>(),
-        _ => Vec::new(),
-    });
-    let fd = fds.next();
-    (count > 0).then(|| (Answer::decode(&bytes[..count]).unwrap(), fd))
-}
-
-const ADOPT: Ask =
-    Ask::Adopt { nonblocking: false, outgoing: false, connecting: false, descriptor: 9 };
-
-fn ask(
-    broker: &Broker,
-    token: &Token,
-    ask: Ask,
-    fds: &[BorrowedFd<'_>],
-) -> Option<(Answer, Option<OwnedFd>)> {
-    let socket = greeted(broker);
-    send(&socket, &Request { token: *token, ask }.encode(), fds);
-    receive(&socket)
-}
-
-#[track_caller]
-fn is_refused(answer: &Option<(Answer, Option<OwnedFd>)>) {
-    assert!(matches!(answer, None | Some((Answer { done: false, .. }, None))), "{answer:?}");
-}
-
-/// Both ends of a TCP connection: ours and the peer's.
-fn connection() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    (listener.accept().unwrap().0, peer)
-}
-
 /// The application's end of a connection that was taken over, and the peer.
 fn adopted(broker: &Broker) -> (UnixStream, TcpStream) {
     let (ours, peer) = connection();
-    let (answer, end) = ask(broker, broker.token(), ADOPT, &[ours.as_fd()]).unwrap();
+    let (answer, end) = ask(broker.name(), broker.token(), ADOPT, &[ours.as_fd()]).unwrap();
     assert!(answer.done);
     (UnixStream::from(end.unwrap()), peer)
 }
@@ -142,15 +66,30 @@ fn a_connection_is_taken_over_and_its_end_is_told() {
 }
 
 #[test]
-fn the_tcp_socket_of_a_flow_is_lent_and_of_no_flow_is_not() {
+fn the_tcp_socket_of_a_flow_is_lent_to_who_has_its_end_and_to_nobody_else() {
     let (broker, _closed) = broker();
-    let (_end, peer) = adopted(&broker);
-    let (answer, tcp) = ask(&broker, broker.token(), Ask::Fetch { flow: 1 }, &[]).unwrap();
-    assert!(answer.done);
-    let tcp = TcpStream::from(tcp.unwrap());
-    assert_eq!(tcp.peer_addr().unwrap(), peer.local_addr().unwrap());
-    for flow in [0, 2, u64::MAX] {
-        is_refused(&ask(&broker, broker.token(), Ask::Fetch { flow }, &[]));
+    let (end, peer) = adopted(&broker);
+    let copy = end.try_clone().unwrap();
+    for end in [&end, &copy] {
+        let fetch = Ask::Fetch { flow: 1 };
+        let (answer, tcp) = ask(broker.name(), broker.token(), fetch, &[end.as_fd()]).unwrap();
+        assert!(answer.done);
+        let tcp = TcpStream::from(tcp.unwrap());
+        assert_eq!(tcp.peer_addr().unwrap(), peer.local_addr().unwrap());
+    }
+    let (other, _other_peer) = adopted(&broker);
+    let (stranger, _pair) = UnixStream::pair().unwrap();
+    for (flow, fds) in [
+        (1, [].as_slice()),
+        (1, &[other.as_fd()]),
+        (1, &[stranger.as_fd()]),
+        (1, &[peer.as_fd()]),
+        (1, &[end.as_fd(), end.as_fd()]),
+        (0, &[end.as_fd()]),
+        (2, &[end.as_fd()]),
+        (u64::MAX, &[end.as_fd()]),
+    ] {
+        is_refused(&ask(broker.name(), broker.token(), Ask::Fetch { flow }, fds));
     }
 }
 
@@ -160,7 +99,7 @@ fn a_nonblocking_end_is_made_on_request() {
     for nonblocking in [false, true] {
         let (ours, _peer) = connection();
         let ask_for = Ask::Adopt { nonblocking, outgoing: false, connecting: false, descriptor: 9 };
-        let (_, end) = ask(&broker, broker.token(), ask_for, &[ours.as_fd()]).unwrap();
+        let (_, end) = ask(broker.name(), broker.token(), ask_for, &[ours.as_fd()]).unwrap();
         let flags = rustix::fs::fcntl_getfl(end.unwrap()).unwrap();
         assert_eq!(flags.contains(rustix::fs::OFlags::NONBLOCK), nonblocking);
     }
@@ -171,10 +110,11 @@ fn without_the_token_nothing_is_done_and_the_connection_is_as_it_was() {
     let (broker, _closed) = broker();
     let (mut ours, mut peer) = connection();
     let mut token = *broker.token();
-    token[15] ^= 1;
-    is_refused(&ask(&broker, &token, ADOPT, &[ours.as_fd()]));
-    is_refused(&ask(&broker, &token, Ask::Fetch { flow: 1 }, &[]));
-    assert_eq!(broker.open_flows(), 0);
+    token[31] ^= 1;
+    is_refused(&ask(broker.name(), &token, ADOPT, &[ours.as_fd()]));
+    let (end, _other) = adopted(&broker);
+    is_refused(&ask(broker.name(), &token, Ask::Fetch { flow: 1 }, &[end.as_fd()]));
+    assert_eq!(broker.open_flows(), 1);
     ours.write_all(b"plain").unwrap();
     drop(ours);
     let mut received = String::new();
@@ -191,25 +131,59 @@ fn what_is_no_connected_tcp_socket_is_refused() {
     udp.connect("127.0.0.1:9").unwrap();
     let file = std::fs::File::open("/dev/null").unwrap();
     for fd in [unix.as_fd(), listener.as_fd(), udp.as_fd(), file.as_fd()] {
-        is_refused(&ask(&broker, broker.token(), ADOPT, &[fd]));
+        is_refused(&ask(broker.name(), broker.token(), ADOPT, &[fd]));
     }
     let (ours, _peer) = connection();
-    is_refused(&ask(&broker, broker.token(), ADOPT, &[]));
-    is_refused(&ask(&broker, broker.token(), ADOPT, &[ours.as_fd(), ours.as_fd()]));
-    is_refused(&ask(&broker, broker.token(), Ask::Fetch { flow: 1 }, &[ours.as_fd()]));
+    is_refused(&ask(broker.name(), broker.token(), ADOPT, &[]));
+    is_refused(&ask(broker.name(), broker.token(), ADOPT, &[ours.as_fd(), ours.as_fd()]));
+    assert_eq!(broker.open_flows(), 0);
+}
+
+#[test]
+fn the_broker_proves_that_it_knows_the_token_before_it_is_asked() {
+    let (broker, _closed) = broker();
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        let socket = dial(broker.name());
+        send(&socket, &hello(&NONCE), &[]);
+        let mut bytes = [0; GREETING_LEN];
+        rustix::io::read(&socket, &mut bytes).unwrap();
+        assert!(Session::greeted(NONCE, &bytes, broker.token()).is_some());
+        assert!(Session::greeted(NONCE, &bytes, &[0; 32]).is_none());
+        assert!(!bytes.windows(4).any(|part| part == &broker.token()[..4]));
+        seen.push(bytes);
+    }
+    assert_ne!(seen[0], seen[1], "the nonce is new each time");
+}
+
+#[test]
+fn a_request_of_another_connection_is_not_served() {
+    let (broker, _closed) = broker();
+    let (ours, _peer) = connection();
+    let first = greeted(&dial(broker.name())).request(broker.token(), ADOPT);
+    let socket = dial(broker.name());
+    greeted(&socket);
+    send(&socket, &first, &[ours.as_fd()]);
+    is_refused(&receive(&socket));
     assert_eq!(broker.open_flows(), 0);
 }
 
 #[test]
 fn rubbish_is_answered_with_the_end_of_the_connection() {
     let (broker, _closed) = broker();
-    let request = Request { token: *broker.token(), ask: Ask::Fetch { flow: 1 } }.encode();
-    let rubbish: [&[u8]; 5] = [b"x", &[0; 32], &[0xff; 200], &request[..31], &[0; 60_000]];
-    for bytes in rubbish {
-        let socket = greeted(&broker);
-        let (ours, _peer) = connection();
-        send(&socket, bytes, &[ours.as_fd(); 8]);
-        is_refused(&receive(&socket));
+    for is_greeted in [false, true] {
+        let request = greeted(&dial(broker.name())).request(broker.token(), Ask::Fetch { flow: 1 });
+        let rubbish: [&[u8]; 6] =
+            [b"x", &[0; 32], &[0xff; 200], &request[..31], &request, &[0; 60_000]];
+        for bytes in rubbish {
+            let socket = dial(broker.name());
+            if is_greeted {
+                greeted(&socket);
+            }
+            let (ours, _peer) = connection();
+            send(&socket, bytes, &[ours.as_fd(); 8]);
+            is_refused(&receive(&socket));
+        }
     }
     adopted(&broker);
 }
@@ -220,22 +194,26 @@ fn clients_that_say_nothing_are_sent_away_and_others_wait_for_their_place() {
         config.most_clients = 4;
         config.patience = Duration::from_millis(300);
     });
-    let silent: Vec<OwnedFd> = (0..12).map(|_| dial(&broker)).collect();
-    let started = Instant::now();
-    adopted(&broker);
-    assert!(started.elapsed() < Duration::from_secs(5));
-    drop(silent);
+    for is_greeted in [false, true] {
+        let silent: Vec<OwnedFd> = (0..12).map(|_| dial(broker.name())).collect();
+        if is_greeted {
+            silent.iter().for_each(|socket| send(socket, &hello(&NONCE), &[]));
+        }
+        let started = Instant::now();
+        adopted(&broker);
+        assert!(started.elapsed() < Duration::from_secs(5));
+    }
 }
 
 #[test]
 fn clients_that_go_away_do_no_harm() {
     let (broker, _closed) = broker();
     for _ in 0..50 {
-        drop(dial(&broker));
-        let socket = greeted(&broker);
+        drop(dial(broker.name()));
+        let socket = dial(broker.name());
+        let session = greeted(&socket);
         let (ours, _peer) = connection();
-        let request = Request { token: *broker.token(), ask: ADOPT };
-        send(&socket, &request.encode(), &[ours.as_fd()]);
+        send(&socket, &session.request(broker.token(), ADOPT), &[ours.as_fd()]);
     }
     adopted(&broker);
 }
@@ -274,7 +252,7 @@ fn opening() -> (TcpListener, Vec<TcpStream>, OwnedFd) {
 fn a_connection_that_comes_about_late_carries_everything() {
     let (broker, closed) = broker();
     let (listener, waiting, socket) = opening();
-    let (answer, end) = ask(&broker, broker.token(), OPEN, &[socket.as_fd()]).unwrap();
+    let (answer, end) = ask(broker.name(), broker.token(), OPEN, &[socket.as_fd()]).unwrap();
     assert!(answer.done);
     drop(socket);
     let mut end = UnixStream::from(end.unwrap());
@@ -309,13 +287,13 @@ fn beyond_the_limit_on_flows_connections_are_left_to_the_program() {
     let broker = Broker::start(&Engine::limited(2), &config, told).unwrap();
     let (_first, _peer) = adopted(&broker);
     let (_listener, _waiting, socket) = opening();
-    let (answer, _end) = ask(&broker, broker.token(), OPEN, &[socket.as_fd()]).unwrap();
+    let (answer, _end) = ask(broker.name(), broker.token(), OPEN, &[socket.as_fd()]).unwrap();
     assert!(answer.done);
     // One that is being opened counts.
-    is_refused(&ask(&broker, broker.token(), OPEN, &[opening().2.as_fd()]));
+    is_refused(&ask(broker.name(), broker.token(), OPEN, &[opening().2.as_fd()]));
     let (second, peer) = adopted(&broker);
     let (mut ours, mut other) = connection();
-    is_refused(&ask(&broker, broker.token(), ADOPT, &[ours.as_fd()]));
+    is_refused(&ask(broker.name(), broker.token(), ADOPT, &[ours.as_fd()]));
     // It is as it was: it waits, and nothing is reported as an error.
     assert!(!ours.nodelay().unwrap());
     ours.write_all(b"plain").unwrap();

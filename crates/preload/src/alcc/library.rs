@@ -82,9 +82,9 @@ pub(crate) fn library() -> Result<&'static Library, Failure> {
     {
         return Ok(library);
     }
-    let mut random = [0; 24];
+    let mut random = [0; size_of::<Token>() + size_of::<u64>()];
     fill(&mut random)?;
-    let (token, flow) = random.split_at(16);
+    let (token, flow) = random.split_at(size_of::<Token>());
     let _ = TOKEN.set(token.try_into().unwrap_or_default());
     let made = Box::into_raw(Box::new(Library {
         process,
