@@ -426,11 +426,12 @@ impl Server {
         let mut reaped = Instant::now();
         loop {
             let Ok(ready) = self.wait(reaped) else { return };
-            if self.shared.stop.load(Ordering::Acquire) {
-                return;
-            }
+            // First, so that what is asked for from here on wakes us again.
             if ready.wake {
                 let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
+            }
+            if self.shared.stop.load(Ordering::Acquire) {
+                return;
             }
             if self.shared.cut.load(Ordering::Acquire) {
                 self.cut_all();

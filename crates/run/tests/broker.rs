@@ -231,6 +231,20 @@ fn a_broker_that_ends_leaves_the_flows_alone() {
     assert_eq!(received, "still here");
 }
 
+#[test]
+fn a_broker_that_was_just_woken_ends() {
+    let (sender, ended) = channel();
+    std::thread::spawn(move || {
+        for _ in 0..2000 {
+            let (broker, _closed) = broker();
+            broker.wait(Duration::ZERO);
+            drop(broker);
+        }
+        sender.send(()).unwrap();
+    });
+    ended.recv_timeout(Duration::from_secs(20)).unwrap();
+}
+
 const OPEN: Ask = Ask::Adopt { nonblocking: true, outgoing: true, connecting: true, descriptor: 9 };
 
 /// A connection that is being opened to a listener that has no room for it.
