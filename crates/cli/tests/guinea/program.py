@@ -533,6 +533,13 @@ def mode_plain(count):
         echo(connection)
 
 
+def mode_known(count):
+    """The same, and says before what every process of the program knows of the launcher."""
+    say("control", os.environ["CELLPACE_CONTROL"])
+    say("token", os.environ["CELLPACE_TOKEN"])
+    mode_plain(count)
+
+
 def mode_full():
     """No descriptor is left after that of the connection itself."""
     listener = listen()

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each file of tests uses a part")]
 #![allow(clippy::unwrap_used)]
 
+pub(crate) mod guinea;
 pub(crate) mod measured;
 
 use std::ffi::OsStr;
