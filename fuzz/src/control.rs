@@ -2,8 +2,8 @@
 
 use std::net::{Ipv6Addr, SocketAddr};
 
-use cellpace_run::message::{Answer, Ask, Session, Token, hello, read_hello};
-use cellpace_run::{FlowName, Owner, Rules, variables};
+use cellpace_control::message::{Answer, Ask, Session, Token, hello, read_hello};
+use cellpace_control::{FlowName, Owner, Rules, variables};
 
 const TOKEN: Token = [7; 32];
 const SESSION: Session = Session { client: [1; 16], launcher: [2; 16] };

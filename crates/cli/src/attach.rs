@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use cellpace_cc::ControllerSpec;
+use cellpace_control::Ports;
 use cellpace_kernel::NAME;
-use cellpace_run::Ports;
 use cellpace_tcp::FlowOptions;
 use clap::Args;
 
@@ -102,12 +102,12 @@ mod daemon {
     use std::time::{Duration, Instant};
 
     use cellpace_base::Span;
+    use cellpace_control::Ports;
     use cellpace_kernel::attach::{
         Announced, AttachError, Attachment, Missed, Options, missing_capabilities,
     };
     use cellpace_kernel::cgroup;
     use cellpace_kernel::facts::Facts;
-    use cellpace_run::Ports;
     use cellpace_tcp::{FlowHandle, FlowOptions, FlowStats, Outcome, Steered, Steerer};
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use serde_json::json;

@@ -11,10 +11,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use cellpace_base::{Span, parse_span};
-use cellpace_run::variables::MOST_WORKERS;
+use cellpace_control::variables::MOST_WORKERS;
+use cellpace_control::{Direction, Network, Networks, Ports, Rules};
 use cellpace_run::{
-    Adopted, Broker, BrokerConfig, Closed, Direction, Launch, Library, Network, Networks, Ports,
-    Rules, RunError, Watch, check_program,
+    Adopted, Broker, BrokerConfig, Closed, Launch, Library, RunError, Watch, check_program,
 };
 use cellpace_tcp::{Engine, FlowHandle, FlowOptions, Outcome};
 use clap::Args;

@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use cellpace_run::message::{Ask, HELLO_LEN, Token};
-use cellpace_run::variables::parse_token;
+use cellpace_control::message::{Ask, HELLO_LEN, Token};
+use cellpace_control::variables::parse_token;
 use client::{NOBODY, as_user, ask, is_refused, is_root};
 use program::guinea::{Guinea, can_run, connect, exchange};
 use program::signal;

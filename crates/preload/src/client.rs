@@ -3,8 +3,10 @@
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use cellpace_run::message::{ANSWER_LEN, Answer, Ask, GREETING_LEN, Nonce, Session, Token, hello};
-use cellpace_run::{FlowName, Owner};
+use cellpace_control::message::{
+    ANSWER_LEN, Answer, Ask, GREETING_LEN, Nonce, Session, Token, hello,
+};
+use cellpace_control::{FlowName, Owner};
 use libc::{c_int, c_long, c_void};
 
 use crate::alcc;

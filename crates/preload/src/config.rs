@@ -3,8 +3,8 @@
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
-use cellpace_run::message::Token;
-use cellpace_run::{Rules, variables};
+use cellpace_control::message::Token;
+use cellpace_control::{Rules, variables};
 use libc::{c_char, c_int};
 
 /// Of a name in the abstract space, without its zero.

@@ -396,7 +396,7 @@ enum Elsewhere {
     /// It is answered.
     Done(c_int),
     /// It is about this connection.
-    Flow(cellpace_run::FlowName),
+    Flow(cellpace_control::FlowName),
 }
 
 /// Whether an option may be about a taken-over connection; `None` if not, and the call is still to

@@ -12,6 +12,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use cellpace_control::message::{Answer, Ask, HELLO_LEN, REQUEST_LEN, Session, Token, read_hello};
+use cellpace_control::variables::worker_name;
+use cellpace_control::{FlowName, Owner};
 use cellpace_tcp::{
     DriverChoice, Engine, FlowHandle, FlowOptions, FlowStats, Grip, Outcome, Steerer,
 };
@@ -30,9 +33,7 @@ use rustix::net::{
 };
 use rustix::process::Pid;
 
-use crate::message::{Answer, Ask, HELLO_LEN, REQUEST_LEN, Session, Token, read_hello};
-use crate::variables::worker_name;
-use crate::{FlowName, Owner, RunError};
+use crate::RunError;
 
 /// How a broker treats its clients and its flows.
 #[derive(Debug, Clone)]
@@ -53,7 +54,7 @@ pub struct BrokerConfig {
     pub patience: Duration,
     /// Control sockets, each with an engine, threads and a table of descriptors of its own, so
     /// that the limit on descriptors holds for each of them; up to
-    /// [`MOST_WORKERS`](crate::variables::MOST_WORKERS). Flows of different workers share no
+    /// [`MOST_WORKERS`](cellpace_control::variables::MOST_WORKERS). Flows of different workers share no
     /// controller.
     pub workers: u32,
 }

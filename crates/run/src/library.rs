@@ -24,7 +24,7 @@ impl Library {
     /// # Errors
     /// When it is at none of these places.
     pub fn find() -> Result<Self, RunError> {
-        let tried = match std::env::var_os(crate::variables::LIBRARY) {
+        let tried = match std::env::var_os(cellpace_control::variables::LIBRARY) {
             Some(path) => vec![PathBuf::from(path)],
             None => candidates(&std::env::current_exe().unwrap_or_default()),
         };

@@ -1,6 +1,6 @@
 //! The control socket, with clients of other users.
 
-#![cfg(all(target_os = "linux", feature = "launcher"))]
+#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
 mod client;

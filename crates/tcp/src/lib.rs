@@ -34,8 +34,6 @@ mod socket;
 mod steer;
 mod steered;
 mod stream;
-#[cfg(feature = "tokio")]
-mod tokio_stream;
 
 pub use below::Below;
 pub use engine::Engine;
@@ -45,5 +43,3 @@ pub use grip::Grip;
 pub use socket::{granted_send_buffer, unacknowledged};
 pub use steer::{Steered, Steerer};
 pub use stream::AlccStream;
-#[cfg(feature = "tokio")]
-pub use tokio_stream::AsyncAlccStream;

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use cellpace_cc::{ControllerSpec, MAX_FILE_BYTES};
-use cellpace_run::message::Token;
-use cellpace_run::{FlowName, Owner};
+use cellpace_control::message::Token;
+use cellpace_control::{FlowName, Owner};
 use cellpace_tcp::{Engine, FlowHandle, FlowOptions, FlowStats, Outcome};
 use libc::c_int;
 

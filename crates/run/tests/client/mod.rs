@@ -9,7 +9,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
-use cellpace_run::message::{ANSWER_LEN, Answer, Ask, GREETING_LEN, Nonce, Session, Token, hello};
+use cellpace_control::message::{
+    ANSWER_LEN, Answer, Ask, GREETING_LEN, Nonce, Session, Token, hello,
+};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg,
