@@ -51,6 +51,9 @@ fn without_safety(header: &str) -> String {
     kept
 }
 
+/// More flags for the C compiler, parted by blanks.
+const FLAGS: &str = "CELLPACE_C_FLAGS";
+
 /// The library as this test's build made it.
 fn library() -> PathBuf {
     std::env::current_exe().unwrap().with_file_name("libcellpace.so")
@@ -65,6 +68,7 @@ fn compile(source: &str, flags: &[&str]) -> Option<(TempDir, PathBuf)> {
     let place = folder.path().display();
     let mut compiler = Command::new("cc");
     compiler.args(["-Wall", "-Wextra", "-Werror", "-std=c11", "-pthread"]).args(flags);
+    compiler.args(std::env::var(FLAGS).unwrap_or_default().split_whitespace());
     compiler.arg(format!("-I{CRATE}/include")).arg(format!("{CRATE}/{source}")).arg("-o");
     compiler.arg(&program).args([
         &format!("-L{place}"),
