@@ -201,7 +201,7 @@ fn clients_that_say_nothing_are_sent_away_and_others_wait_for_their_place() {
         if is_greeted {
             // Some may have been sent away by now.
             let greet = |socket| rustix::net::send(socket, &hello(&NONCE), SendFlags::NOSIGNAL);
-            silent.iter().for_each(|socket| drop(greet(socket)));
+            silent.iter().for_each(|socket| _ = greet(socket));
         }
         let started = Instant::now();
         adopted(&broker);
