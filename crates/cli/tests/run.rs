@@ -859,6 +859,43 @@ fn a_stopped_launcher_keeps_a_program_waiting_only_once() {
     guinea.ends_well();
 }
 
+/// Who downloads must not take what came for everything, when the launcher dies and what it held is
+/// lost.
+#[test]
+fn downloads_that_a_killed_launcher_cuts_short_are_reset() {
+    if !can_run() {
+        return;
+    }
+    let mut guinea = Guinea::with("--driver gate --cc fixed:cwnd=20pkts", "filled 32");
+    let address = ([127, 0, 0, 1], guinea.port()).into();
+    let mut streams: Vec<_> = (0..32).map(|_| connect(address)).collect();
+    for stream in &mut streams {
+        stream.read_exact(&mut [0; 100_000]).unwrap();
+    }
+    guinea.says("filled");
+    signal(&guinea.child, "KILL");
+    guinea.child.wait().unwrap();
+    for mut stream in streams {
+        let mut rest = Vec::new();
+        let end = stream.read_to_end(&mut rest);
+        let kind = end.map_err(|error| error.kind());
+        assert_eq!(kind, Err(std::io::ErrorKind::ConnectionReset), "after {} bytes", rest.len());
+    }
+}
+
+#[test]
+fn a_program_reads_and_sets_its_own_linger_while_its_bytes_wait() {
+    if !can_run() {
+        return;
+    }
+    let mut guinea = Guinea::with("--driver gate --cc fixed:cwnd=20pkts", "linger");
+    let stream = guinea.connect();
+    guinea.says("linger 0 0");
+    let error = (&stream).read_to_end(&mut Vec::new()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    guinea.ends_well();
+}
+
 #[test]
 fn without_a_launcher_connections_are_plain() {
     if !can_run() {

@@ -25,6 +25,7 @@
 //! | flags        | 5     | bit 0: the application's end shall not block        |
 //! |              |       | bit 1: the program opened the connection            |
 //! |              |       | bit 2: it is not there yet, and shall not block     |
+//! |              |       | kind 2: bit 0: for `SO_LINGER`                      |
 //! | reserved     | 6-7   | 0                                                   |
 //! | flow         | 8-15  | big endian; kind 1: the socket's descriptor at the  |
 //! |              |       | client, which may keep it                           |
@@ -76,6 +77,8 @@ pub enum Ask {
     Fetch {
         /// The flow.
         flow: u64,
+        /// For `SO_LINGER`, of which the launcher puts the program's own value back first.
+        linger: bool,
     },
 }
 
@@ -89,7 +92,7 @@ impl Ask {
                     [nonblocking, outgoing, connecting].map(u8::from);
                 (1, nonblocking | outgoing << 1 | connecting << 2, descriptor.into())
             }
-            Self::Fetch { flow } => (2, 0, flow),
+            Self::Fetch { flow, linger } => (2, linger.into(), flow),
         };
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4] = kind;
@@ -110,7 +113,7 @@ impl Ask {
                 connecting: flags & 4 != 0,
                 descriptor: u32::try_from(descriptor).ok()?,
             },
-            (2, 0, flow) => Self::Fetch { flow },
+            (2, 0 | 1, flow) => Self::Fetch { flow, linger: flags != 0 },
             _ => return None,
         };
         (bytes[..4] == MAGIC).then_some(ask)
@@ -241,7 +244,7 @@ mod tests {
                 connecting: true,
                 descriptor
             }),
-            any::<u64>().prop_map(|flow| Ask::Fetch { flow }),
+            any::<(u64, bool)>().prop_map(|(flow, linger)| Ask::Fetch { flow, linger }),
         ]
     }
 
@@ -276,11 +279,11 @@ mod tests {
 
     #[test]
     fn other_versions_lengths_and_flags_are_refused() {
-        let bytes = SESSION.request(&TOKEN, Ask::Fetch { flow: 9 });
+        let bytes = SESSION.request(&TOKEN, Ask::Fetch { flow: 9, linger: false });
         assert_eq!(SESSION.asked(&TOKEN, &bytes[..REQUEST_LEN - 1]), None);
         assert_eq!(SESSION.asked(&TOKEN, &[bytes.as_slice(), &[0]].concat()), None);
-        for (place, value) in [(0, b'X'), (3, 1), (4, 0), (4, 3), (5, 1), (6, 1), (7, 1)] {
-            let mut wrong = Ask::Fetch { flow: 9 }.encode();
+        for (place, value) in [(0, b'X'), (3, 1), (4, 0), (4, 3), (5, 2), (6, 1), (7, 1)] {
+            let mut wrong = Ask::Fetch { flow: 9, linger: false }.encode();
             wrong[place] = value;
             assert_eq!(Ask::decode(&wrong), None, "byte {place}");
         }
@@ -306,7 +309,7 @@ mod tests {
     #[test]
     fn only_who_knows_the_token_can_greet_and_ask() {
         let greeting = SESSION.greeting(&TOKEN);
-        let request = SESSION.request(&TOKEN, Ask::Fetch { flow: 9 });
+        let request = SESSION.request(&TOKEN, Ask::Fetch { flow: 9, linger: false });
         for bit in 0..256 {
             let mut token = TOKEN;
             token[bit / 8] ^= 1 << (bit % 8);
@@ -319,7 +322,7 @@ mod tests {
     fn what_was_sent_on_another_connection_proves_nothing() {
         let greeting = SESSION.greeting(&TOKEN);
         assert_eq!(Session::greeted([3; 16], &greeting, &TOKEN), None);
-        let request = SESSION.request(&TOKEN, Ask::Fetch { flow: 9 });
+        let request = SESSION.request(&TOKEN, Ask::Fetch { flow: 9, linger: false });
         for other in [
             Session { client: [3; 16], ..SESSION },
             Session { launcher: [3; 16], ..SESSION },
@@ -335,7 +338,7 @@ mod tests {
 
     #[test]
     fn each_bit_of_a_request_is_covered_by_its_proof() {
-        let request = SESSION.request(&TOKEN, Ask::Fetch { flow: 9 });
+        let request = SESSION.request(&TOKEN, Ask::Fetch { flow: 9, linger: false });
         for bit in 0..8 * REQUEST_LEN {
             let mut wrong = request;
             wrong[bit / 8] ^= 1 << (bit % 8);
@@ -348,7 +351,7 @@ mod tests {
         let sent = [
             hello(&SESSION.client).as_slice(),
             &SESSION.greeting(&TOKEN),
-            &SESSION.request(&TOKEN, Ask::Fetch { flow: 9 }),
+            &SESSION.request(&TOKEN, Ask::Fetch { flow: 9, linger: false }),
         ]
         .concat();
         assert!(!sent.windows(4).any(|bytes| bytes == &TOKEN[..4]));

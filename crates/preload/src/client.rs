@@ -53,16 +53,17 @@ pub(crate) struct Lent {
     pub(crate) queued: u64,
 }
 
-/// Borrows the TCP socket of a flow, whose application's end `fd` is.
-pub(crate) fn fetch(flow: &FlowName, fd: c_int) -> Option<Lent> {
+/// Borrows the TCP socket of a flow, whose application's end `fd` is; `linger` says that it is for
+/// `SO_LINGER`.
+pub(crate) fn fetch(flow: &FlowName, fd: c_int, linger: bool) -> Option<Lent> {
     match flow.owner {
         Owner::Launcher => {
             let workers = u64::from(config()?.workers);
             let worker = (flow.flow.checked_sub(1)? % workers) as u32;
-            let (answer, tcp) = ask(worker, Ask::Fetch { flow: flow.flow }, fd)?;
+            let (answer, tcp) = ask(worker, Ask::Fetch { flow: flow.flow, linger }, fd)?;
             Some(Lent { tcp, queued: answer.queued })
         }
-        Owner::Process => alcc::lend(flow.flow),
+        Owner::Process => alcc::lend(flow.flow, linger),
     }
 }
 

@@ -122,7 +122,7 @@ pub unsafe extern "C" fn getsockopt(
         Way::Refused(error) => fail(error),
         // SAFETY: the kernel has written what `len` says to `value`, or the call has failed.
         Way::Both if is_error && unsafe { is_set(get(fd), value, len) } => 0,
-        _ => match fetch(&flow, fd) {
+        _ => match fetch(&flow, fd, is_linger(level, option)) {
             Some(lent) => get(lent.tcp.raw()),
             // Better no answer than who the launcher is.
             None if level == libc::SOL_SOCKET && is_about_the_peer(option) => fail(libc::ENOTCONN),
@@ -160,9 +160,15 @@ pub unsafe extern "C" fn setsockopt(
                 set(fd);
             }
             // Of a connection that has ended, options may still be set.
-            fetch(&flow, fd).map_or(0, |lent| set(lent.tcp.raw()))
+            let lent = fetch(&flow, fd, is_linger(level, option));
+            lent.map_or(0, |lent| set(lent.tcp.raw()))
         }
     }
+}
+
+/// While a flow holds bytes, this option has a value of the launcher's.
+fn is_linger(level: c_int, option: c_int) -> bool {
+    (level, option) == (libc::SOL_SOCKET, libc::SO_LINGER)
 }
 
 /// `ioctl(2)`: for a taken-over connection, the amount of data that has not reached the peer is
@@ -185,7 +191,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_voi
     let before = KeepErrno::now();
     let Some(flow) = flow_of(fd) else { return result };
     let here = number_here(fd);
-    let Some(lent) = fetch(&flow, fd) else { return result };
+    let Some(lent) = fetch(&flow, fd, false) else { return result };
     drop(before);
     if call(lent.tcp.raw()) != 0 {
         return result;
@@ -312,7 +318,7 @@ fn take_over_opening(fd: c_int) {
 fn connect_again(fd: c_int, address: *const sockaddr, len: socklen_t) -> Option<c_int> {
     let before = KeepErrno::now();
     let flow = flow_of(fd)?;
-    let lent = fetch(&flow, fd)?;
+    let lent = fetch(&flow, fd, false)?;
     drop(before);
     // SAFETY: the kernel checks the pointer.
     Some(unsafe { libc::syscall(libc::SYS_connect, lent.tcp.raw(), address, len) as c_int })
@@ -376,7 +382,7 @@ unsafe fn name(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, side: Sid
         return fail(libc::EINVAL);
     }
     if let (Side::Peer, true) = (side, flow.not_awaited)
-        && let Some(lent) = fetch(&flow, fd)
+        && let Some(lent) = fetch(&flow, fd, false)
     {
         // Whether there is a peer, and why there is none.
         // SAFETY: the kernel checks the pointers.

@@ -587,7 +587,7 @@ impl Server {
             Ask::Adopt { nonblocking, outgoing, .. } => {
                 self.adopt(socket, fd, nonblocking, outgoing)
             }
-            Ask::Fetch { flow } => self.lend(socket, flow, &fd),
+            Ask::Fetch { flow, linger } => self.lend(socket, flow, &fd, linger),
         };
         if done.is_none() {
             send(socket, Answer::REFUSED, None);
@@ -783,12 +783,15 @@ impl Server {
 
     /// Lends the TCP socket of a flow to who has the application's end, and to nobody else:
     /// every process of the program knows the token, and flows' numbers are easily guessed.
-    fn lend(&self, client: &OwnedFd, flow: u64, end: &OwnedFd) -> Option<()> {
+    fn lend(&self, client: &OwnedFd, flow: u64, end: &OwnedFd, linger: bool) -> Option<()> {
         let tcp = self.tcp(flow)?;
         if socket_cookie(end) != Ok(tcp.end) {
             return None;
         }
         let running = self.flows.get(&flow);
+        if let Some(flow) = running.filter(|_| linger) {
+            flow.handle.lend_linger();
+        }
         let queued = running.map_or(0, |flow| flow.handle.stats().queued_bytes);
         send(client, Answer { done: true, queued }, Some(tcp.tcp.as_fd()));
         Some(())

@@ -73,7 +73,7 @@ fn the_tcp_socket_of_a_flow_is_lent_to_who_has_its_end_and_to_nobody_else() {
     let (end, peer) = adopted(&broker);
     let copy = end.try_clone().unwrap();
     for end in [&end, &copy] {
-        let fetch = Ask::Fetch { flow: 1 };
+        let fetch = Ask::Fetch { flow: 1, linger: false };
         let (answer, tcp) = ask(broker.name(), broker.token(), fetch, &[end.as_fd()]).unwrap();
         assert!(answer.done);
         let tcp = TcpStream::from(tcp.unwrap());
@@ -91,7 +91,7 @@ fn the_tcp_socket_of_a_flow_is_lent_to_who_has_its_end_and_to_nobody_else() {
         (2, &[end.as_fd()]),
         (u64::MAX, &[end.as_fd()]),
     ] {
-        is_refused(&ask(broker.name(), broker.token(), Ask::Fetch { flow }, fds));
+        is_refused(&ask(broker.name(), broker.token(), Ask::Fetch { flow, linger: false }, fds));
     }
 }
 
@@ -115,7 +115,7 @@ fn without_the_token_nothing_is_done_and_the_connection_is_as_it_was() {
     token[31] ^= 1;
     is_refused(&ask(broker.name(), &token, ADOPT, &[ours.as_fd()]));
     let (end, _other) = adopted(&broker);
-    is_refused(&ask(broker.name(), &token, Ask::Fetch { flow: 1 }, &[end.as_fd()]));
+    is_refused(&ask(broker.name(), &token, Ask::Fetch { flow: 1, linger: false }, &[end.as_fd()]));
     assert_eq!(broker.open_flows(), 1);
     ours.write_all(b"plain").unwrap();
     drop(ours);
@@ -174,7 +174,7 @@ fn a_request_of_another_connection_is_not_served() {
 fn rubbish_is_answered_with_the_end_of_the_connection() {
     let (broker, _closed) = broker();
     for is_greeted in [false, true] {
-        let request = greeted(&dial(broker.name())).request(broker.token(), Ask::Fetch { flow: 1 });
+        let request = greeted(&dial(broker.name())).request(broker.token(), Ask::Fetch { flow: 1, linger: false });
         let rubbish: [&[u8]; 6] =
             [b"x", &[0; 32], &[0xff; 200], &request[..31], &request, &[0; 60_000]];
         for bytes in rubbish {

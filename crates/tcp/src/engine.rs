@@ -13,11 +13,11 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 
-use crate::flow::Shared;
+use crate::flow::{FlowServer, Shared};
 use crate::group::{Groups, Member};
 use crate::local::Report;
 use crate::relay::{Next, Relay};
-use crate::socket::Settings;
+use crate::socket::{self, Settings};
 use crate::{FlowHandle, FlowOptions, Outcome, TcpError};
 
 /// Serves the flows of a process with one thread, which lives as long as there are flows.
@@ -140,7 +140,7 @@ impl Engine {
         if !has_memory() {
             return Err(refused("memory", io::ErrorKind::OutOfMemory.into()));
         }
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared::of(&tcp));
         let relay = Relay::new(tcp, local, options, &self.groups, shared.clone(), now())?;
         let incoming = Incoming { relay: Box::new(relay), shared: shared.clone(), _slot: slot };
         let mut inner = self.lock();
@@ -150,14 +150,21 @@ impl Engine {
             }
             other => *other = Some(self.start(incoming)?),
         }
-        Ok(FlowHandle { shared, engine: self.clone() })
+        Ok(FlowHandle { shared, server: FlowServer::Engine(self.clone()) })
     }
 
-    /// Has the thread look after a flow.
-    pub(crate) fn visit(&self, shared: &Arc<Shared>) {
-        if let Some(running) = self.lock().as_mut().filter(|running| running.is_ours()) {
-            running.command(Command::Visit(shared.clone()));
+    /// Resets a flow's connection, and has the thread see to the rest.
+    pub(crate) fn abort(&self, shared: &Arc<Shared>) {
+        shared.aborted.store(true, Ordering::Release);
+        let mut inner = self.lock();
+        let Some(running) = inner.as_mut().filter(|running| running.is_ours()) else { return };
+        // The thread would do it, too; but the process may end before it is its turn.
+        if shared.lock().outcome.is_none()
+            && let Some(tcp) = shared.tcp.upgrade()
+        {
+            socket::reset(tcp.as_fd());
         }
+        running.command(Command::Visit(shared.clone()));
     }
 
     fn start(&self, first: Incoming) -> Result<Running, TcpError> {

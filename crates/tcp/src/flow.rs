@@ -1,13 +1,16 @@
 //! A flow as its owner sees it.
 
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use cellpace_base::{Span, Time};
 use cellpace_cc::{ControllerSpec, Event};
 
 use crate::framed::{FramedError, Role};
+use crate::linger::Linger;
+use crate::steer::{Command, Inbox};
 use crate::{Below, Engine, engine};
 
 /// How a connection shall be controlled.
@@ -175,7 +178,15 @@ pub enum Outcome {
 #[derive(Debug, Clone)]
 pub struct FlowHandle {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) engine: Engine,
+    pub(crate) server: FlowServer,
+}
+
+/// Who serves a flow.
+#[derive(Debug, Clone)]
+pub(crate) enum FlowServer {
+    Engine(Engine),
+    /// The thread of a kernel driver; the flow's cookie.
+    Kernel(Arc<Inbox>, u64),
 }
 
 /// What the engine tells of a flow.
@@ -183,6 +194,9 @@ pub struct FlowHandle {
 pub(crate) struct Shared {
     pub(crate) state: Mutex<State>,
     pub(crate) changed: Condvar,
+    /// The TCP socket, where this process has it for as long as the flow lasts.
+    pub(crate) tcp: Weak<OwnedFd>,
+    pub(crate) linger: Linger,
     /// The owner wants the connection reset.
     pub(crate) aborted: AtomicBool,
     /// Where the flow is in the engine.
@@ -190,6 +204,10 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    pub(crate) fn of(tcp: &Arc<OwnedFd>) -> Self {
+        Self { tcp: Arc::downgrade(tcp), ..Self::default() }
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         // A panic elsewhere leaves figures, at worst old ones.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -268,13 +286,25 @@ impl FlowHandle {
         }
     }
 
-    /// Drops what waits and resets the connection, whoever else holds its descriptors. That
-    /// happens soon after, in the engine; [`outcome`](Self::outcome) is then
-    /// `Failed(ECONNABORTED)`. Does nothing to a flow that has ended, nor to one of the process
-    /// that this one was forked from.
+    /// Drops what waits and resets the connection, whoever else holds its descriptors; soon after,
+    /// [`outcome`](Self::outcome) is `Failed(ECONNABORTED)`. A flow of an engine has been reset when
+    /// this returns. One of the kernel driver is reset soon after by the driver's thread, which needs
+    /// a [`Grip`](crate::Grip) for that; without one it goes on. Does nothing to a flow that has
+    /// ended, nor to one of the process that this one was forked from.
     pub fn abort(&self) {
-        self.shared.aborted.store(true, Ordering::Release);
-        self.engine.visit(&self.shared);
+        match &self.server {
+            FlowServer::Engine(engine) => engine.abort(&self.shared),
+            FlowServer::Kernel(inbox, cookie) => inbox.command(Command::Abort(*cookie)),
+        }
+    }
+
+    /// Is to be called before a program reads or sets `SO_LINGER` of a flow's TCP socket, which it
+    /// has to do within a second. While a flow holds bytes, the option has a value of ours, so that
+    /// the connection is reset if this process is killed; this puts the program's own back.
+    pub fn lend_linger(&self) {
+        if let Some(tcp) = self.shared.tcp.upgrade() {
+            self.shared.linger.lend(tcp.as_fd(), Self::now());
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

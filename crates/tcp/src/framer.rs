@@ -159,8 +159,11 @@ impl Framer {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        let stats = self.framed.stats();
-        stats.queued_bytes == 0 && stats.in_flight == 0 && self.taken == self.pending.len()
+        !self.holds_output() && self.framed.stats().in_flight == 0
+    }
+
+    pub(crate) fn holds_output(&self) -> bool {
+        self.taken < self.pending.len() || self.framed.stats().queued_bytes > 0
     }
 
     pub(crate) fn rest(&mut self) {

@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-use crate::socket::{Progress, progress};
+use crate::socket::{Progress, progress, reset};
 
 /// Where a program has a socket: its descriptor there. A descriptor of our own would keep the
 /// connection from ending when the program closes its; so one is borrowed for each use, for some
@@ -69,6 +69,15 @@ impl Grip {
         let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
         cellpace_kernel::push(&socket).map_err(errno)?;
         progress(socket.as_fd()).map_err(errno)
+    }
+
+    /// Resets the connection of the socket `cookie`.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub(crate) fn reset(&self, cookie: u64) -> Result<(), Errno> {
+        reset(self.borrow(cookie)?.as_fd());
+        Ok(())
     }
 }
 

@@ -25,6 +25,7 @@ mod gate;
 mod gated;
 mod grip;
 mod group;
+mod linger;
 mod local;
 mod lower;
 mod pieces;

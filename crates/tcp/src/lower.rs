@@ -173,6 +173,22 @@ impl Lower {
         }
     }
 
+    /// Whether bytes of the application wait here for TCP.
+    pub(crate) fn holds_output(&self) -> bool {
+        match self {
+            Self::Gate(gated) => !gated.is_drained(),
+            Self::Framed(framer) => framer.holds_output(),
+        }
+    }
+
+    /// Whether bytes of the peer wait here for the application.
+    pub(crate) fn holds_input(&self) -> bool {
+        match self {
+            Self::Gate(gated) => !gated.takes_input(),
+            Self::Framed(framer) => !framer.is_handed_over(),
+        }
+    }
+
     /// Whether nothing waits and nothing is on its way.
     pub(crate) fn is_idle(&self) -> bool {
         match self {

@@ -53,6 +53,8 @@ pub(crate) struct Relay {
     local: Local,
     lower: Lower,
     stamps_wait: bool,
+    /// The connection is to be reset when the process ends.
+    is_armed: bool,
     /// The lower half knows that the application sends no more.
     told_finish: bool,
     /// The peer sends no more.
@@ -133,6 +135,7 @@ impl Relay {
             local: Local::new(local),
             lower,
             stamps_wait: false,
+            is_armed: false,
             told_finish: false,
             tcp_ended: false,
             finished: false,
@@ -227,14 +230,31 @@ impl Relay {
             socket::reset(self.tcp.as_fd());
             return Err(Errno::NOMEM.into());
         }
+        self.choose_linger(now);
         if now.since(self.published_at) >= PUBLISH {
             self.publish(now);
         }
         Ok(more_out || more_in)
     }
 
+    /// A flow that is killed while it holds bytes shall be reset. Once it has held some, that holds
+    /// until all is acknowledged: a stream that goes on is not at its end whenever the queue is
+    /// empty for a moment, and the option is not set for every write.
+    fn choose_linger(&mut self, now: Time) {
+        let sends =
+            !self.finished && (self.lower.holds_output() || self.is_armed && !self.lower.is_idle());
+        let is_armed = sends || self.lower.holds_input();
+        if is_armed {
+            self.shared.linger.arm(self.tcp.as_fd(), now);
+        } else if self.is_armed {
+            self.shared.linger.disarm(self.tcp.as_fd());
+        }
+        self.is_armed = is_armed;
+    }
+
     fn next(&mut self, now: Time, more: bool) -> Next {
         if self.is_over(now) {
+            self.shared.linger.disarm(self.tcp.as_fd());
             self.publish(now);
             return Next::Over(Outcome::Finished);
         }
@@ -391,7 +411,7 @@ impl Relay {
 
     fn pass_on_ends(&mut self) -> Result<(), Errno> {
         let gone = self.local.is_gone();
-        if gone && !self.finished && socket::resets_on_close(self.tcp.as_fd()) {
+        if gone && !self.finished && self.shared.linger.resets_on_close(self.tcp.as_fd()) {
             // Closing resets the connection and drops what waits, as with the plain socket. Others
             // may hold it, too: closing our descriptor alone would not.
             socket::reset(self.tcp.as_fd());
@@ -419,6 +439,8 @@ impl Relay {
             return Next::Over(outcome);
         }
         self.shared.end(outcome);
+        // The last words are to arrive.
+        self.shared.linger.disarm(self.tcp.as_fd());
         self.local.refuse();
         let tcp_over = matches!(outcome, Outcome::Failed(_));
         self.failed = Some(Failed { outcome, until: now + LAST_WORDS, tcp_over });

@@ -261,12 +261,6 @@ fn unsent(socket: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
-/// Whether closing the socket shall reset the connection (`SO_LINGER` with a time of zero).
-pub(crate) fn resets_on_close(socket: BorrowedFd<'_>) -> bool {
-    let linger = socket2::SockRef::from(&socket).linger();
-    matches!(linger, Ok(Some(time)) if time.is_zero())
-}
-
 /// Resets a connection at once, whoever else holds the descriptor: closing it would not.
 pub(crate) fn reset(socket: BorrowedFd<'_>) {
     // Where this fails, the connection is already over.
@@ -456,15 +450,5 @@ pub(crate) mod tests {
         assert_eq!(got.offset, 300, "counted from what was written when stamping began");
         assert!(got.when <= now && got.when > Time::from_secs(999), "{got:?}");
         assert_eq!(stamps.next(one.as_fd(), now), None);
-    }
-
-    #[test]
-    fn a_reset_can_be_asked_for() {
-        let (one, _two) = pair();
-        assert!(!resets_on_close(one.as_fd()));
-        socket2::SockRef::from(&one).set_linger(Some(Duration::ZERO)).unwrap();
-        assert!(resets_on_close(one.as_fd()));
-        socket2::SockRef::from(&one).set_linger(Some(Duration::from_secs(3))).unwrap();
-        assert!(!resets_on_close(one.as_fd()));
     }
 }

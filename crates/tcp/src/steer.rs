@@ -12,10 +12,10 @@ use cellpace_kernel::{Kernel, KernelError, Kind, Record};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::engine::{now, spawn};
-use crate::flow::Shared;
+use crate::flow::{FlowServer, Shared};
 use crate::socket::TcpInfo;
 use crate::steered::Steered as Flow;
-use crate::{Engine, FlowHandle, FlowOptions, Grip, Outcome, TcpError};
+use crate::{FlowHandle, FlowOptions, Grip, Outcome, TcpError};
 
 /// The kernel driver takes us for dead after a second.
 const BEAT: Span = Span::from_millis(200);
@@ -87,7 +87,7 @@ pub struct Steerer {
 
 /// What the thread and its clients share.
 #[derive(Debug)]
-struct Inbox {
+pub(crate) struct Inbox {
     wake: OwnedFd,
     commands: Mutex<Vec<Command>>,
     /// Cookies of connections that want to be pushed and cannot be.
@@ -95,13 +95,14 @@ struct Inbox {
 }
 
 #[derive(Debug)]
-enum Command {
+pub(crate) enum Command {
     Add(Box<New>),
     Grip(u64, Grip),
+    Abort(u64),
     Stop,
 }
 
-struct New {
+pub(crate) struct New {
     steered: Steered,
     flow: Flow,
     shared: Arc<Shared>,
@@ -255,7 +256,8 @@ impl Steerer {
         let shared = Arc::new(Shared::default());
         let new = New { steered: *steered, flow, shared: shared.clone(), grip, socket };
         self.shared.command(Command::Add(Box::new(new)));
-        Ok(FlowHandle { shared, engine: Engine::new() })
+        let server = FlowServer::Kernel(self.shared.clone(), steered.cookie);
+        Ok(FlowHandle { shared, server })
     }
 }
 
@@ -279,7 +281,7 @@ impl Inbox {
         self.ungripped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn command(&self, command: Command) {
+    pub(crate) fn command(&self, command: Command) {
         self.commands().push(command);
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
@@ -378,6 +380,7 @@ impl Server {
             match command {
                 Command::Add(new) => self.add(*new),
                 Command::Grip(cookie, grip) => self.grip(cookie, grip),
+                Command::Abort(cookie) => self.abort(cookie),
                 Command::Stop => return false,
             }
         }
@@ -410,6 +413,14 @@ impl Server {
             self.inbox.ungripped().remove(&cookie);
         }
         self.serve(cookie, now(), false);
+    }
+
+    /// Resets a connection. Its release is told as that of any other, by a record.
+    fn abort(&self, cookie: u64) {
+        let Some(place) = self.places.get(&cookie) else { return };
+        if place.grip.as_ref().is_some_and(|grip| grip.reset(cookie).is_ok()) {
+            place.shared.end(Outcome::Failed(libc::ECONNABORTED));
+        }
     }
 
     /// Works in the records that wait.

@@ -364,9 +364,8 @@ def mode_half():
     say("received", count)
 
 
-def mode_queued(how):
-    """Sends until the kernel takes no more, and dies."""
-    connection = accepted()
+def fill(connection):
+    """Sends until the kernel takes no more."""
     connection.setblocking(False)
     count = 0
     quiet = 0
@@ -377,7 +376,36 @@ def mode_queued(how):
         except BlockingIOError:
             time.sleep(0.02)
             quiet += 1
-    say("accepted", count)
+    return count
+
+
+def mode_filled(count):
+    """Sends until the kernel takes no more, on many connections, and waits."""
+    listener = listen()
+    connections = [listener.accept()[0] for _ in range(int(count))]
+    threads = [threading.Thread(target=fill, args=[connection]) for connection in connections]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    say("filled")
+    time.sleep(60)
+
+
+def mode_linger():
+    """Asks for a reset while much is not delivered yet."""
+    connection = accepted()
+    fill(connection)
+    base = socket.SOL_SOCKET
+    say("linger", *struct.unpack("ii", option(connection, base, socket.SO_LINGER, 8)))
+    connection.setsockopt(base, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def mode_queued(how):
+    """Sends until the kernel takes no more, and dies."""
+    connection = accepted()
+    say("accepted", fill(connection))
     if how == "close":
         connection.close()
         os._exit(0)

@@ -63,9 +63,12 @@ pub(crate) fn token() -> Option<&'static Token> {
 }
 
 /// The TCP socket of a flow of this process.
-pub(crate) fn lend(flow: u64) -> Option<Lent> {
+pub(crate) fn lend(flow: u64, linger: bool) -> Option<Lent> {
     let state = library().ok()?.state();
     let flow = state.flows.values().find(|known| known.number == flow)?;
+    if linger {
+        flow.handle.lend_linger();
+    }
     let tcp = flow.tcp.try_clone().ok()?;
     let queued = flow.handle.stats().queued_bytes;
     Some(Lent { tcp: Fd::from_result(tcp.into_raw_fd().into())?, queued })
