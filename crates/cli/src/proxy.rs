@@ -13,7 +13,8 @@ use cellpace_proxy::proxy_header::Version;
 use cellpace_proxy::rules::{LONGEST_DEVICE, Redirect};
 use cellpace_proxy::socks5::{Credentials, Target};
 use cellpace_proxy::{
-    Closed, Config, Control, Ended, Limits, Mode, Network, Notice, Proxy, Stop, serve_metrics,
+    Access, Closed, Config, Control, Ended, Limits, Mode, Network, Notice, Proxy, Stop,
+    serve_metrics,
 };
 use clap::{ArgGroup, Args, ValueEnum};
 use tokio::net::TcpListener;
@@ -57,6 +58,13 @@ pub(crate) struct ProxyArgs {
     /// Serve only clients that know this name and the password in the file's first line
     #[arg(long, value_name = "NAME:FILE", help_heading = "SOCKS 5")]
     user: Option<String>,
+    /// Let clients reach this network; the longest prefix decides; repeatable
+    #[arg(long, value_name = "NETWORK", value_delimiter = ',', help_heading = "SOCKS 5")]
+    allow: Vec<Network>,
+    /// Keep clients from this network; wins over --allow of the same length [default: loopback,
+    /// link-local and this machine's own addresses, unless all listeners are on loopback]
+    #[arg(long, value_name = "NETWORK", value_delimiter = ',', help_heading = "SOCKS 5")]
+    deny: Vec<Network>,
 
     /// Print the commands that redirect connections, or make the rules and remove them at the end
     #[arg(long, value_enum, help_heading = "Transparent")]
@@ -83,7 +91,12 @@ pub(crate) struct ProxyArgs {
     /// Connections at once; more wait in the kernel
     #[arg(long, default_value_t = 1024, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "Limits")]
     max_connections: u32,
-    /// Close connections in which nothing moves for so long
+    /// Connections at once of one IPv4 address or IPv6 /64, or none for no limit; more are reset
+    /// [default: a quarter of --max-connections]
+    #[arg(long, value_name = "N", value_parser = per_client, help_heading = "Limits")]
+    max_per_client: Option<PerClient>,
+    /// Close connections in which nothing moves for so long; after 10s while nearly all
+    /// connections are taken
     #[arg(long, default_value = "5m", value_name = "TIME", value_parser = time, help_heading = "Limits")]
     idle: Span,
     /// Time for reaching a destination
@@ -146,6 +159,21 @@ fn time(text: &str) -> Result<Span, String> {
     range.contains(&time).then_some(time).ok_or_else(|| "from 10ms to 720h".to_owned())
 }
 
+/// A limit, or that there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct PerClient(Option<usize>);
+
+fn per_client(text: &str) -> Result<PerClient, String> {
+    if text == "none" {
+        return Ok(PerClient(None));
+    }
+    match text.parse() {
+        Ok(0) => Ok(PerClient(None)),
+        Ok(most @ 1..=1_000_000) => Ok(PerClient(Some(most))),
+        _ => Err("from 1 to 1000000, or none".to_owned()),
+    }
+}
+
 fn device(text: &str) -> Result<String, String> {
     let fits = (1..=LONGEST_DEVICE).contains(&text.len());
     let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic() && !b"/\"\\:*".contains(&byte));
@@ -186,6 +214,10 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<ExitCode, Failure> {
 fn check(args: &ProxyArgs) -> Result<(), Failure> {
     if args.user.is_some() && !args.socks5 {
         return Err(Failure::usage("--user: only with --socks5"));
+    }
+    let names_networks = !args.allow.is_empty() || !args.deny.is_empty();
+    if names_networks && !args.socks5 {
+        return Err(Failure::usage("--allow and --deny: only with --socks5"));
     }
     if args.rules.is_some() && !args.transparent {
         return Err(Failure::usage("--rules: only with --transparent"));
@@ -229,8 +261,13 @@ fn config(args: &ProxyArgs) -> Result<Config, Failure> {
             VersionArg::V2 => Version::V2,
         }),
         accept_proxy: args.accept_proxy.clone(),
+        access: Access { allow: args.allow.clone(), deny: args.deny.clone() },
         limits: Limits {
             connections: args.max_connections as usize,
+            per_client: match args.max_per_client {
+                Some(PerClient(limit)) => limit,
+                None => Some((args.max_connections as usize / 4).max(1)),
+            },
             idle: duration(args.idle),
             connect: duration(args.connect_timeout),
             drain: duration(args.drain),
@@ -372,6 +409,17 @@ mod tests {
         assert!(listen("localhost:80").is_err() && listen("70000").is_err());
         assert!(loopback("0.0.0.0:9100").is_err());
         assert_eq!(loopback("[::1]:9100"), Ok("[::1]:9100".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_limit_per_client_may_be_none() {
+        assert_eq!(per_client("7"), Ok(PerClient(Some(7))));
+        for none in ["0", "none"] {
+            assert_eq!(per_client(none), Ok(PerClient(None)));
+        }
+        for text in ["", "-1", "1000001", "all"] {
+            assert!(per_client(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -4,9 +4,10 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -206,6 +207,9 @@ fn wrong_options_are_named() {
         (&["--listen", "0", "--socks5", "--user", "me:/nowhere"], "--user: /nowhere: "),
         (&[&to[..], &["--accept-proxy", "10.0.0.0/99"]].concat(), "--accept-proxy"),
         (&["--listen", "0", "--transparent", "--rules", "print"], "--listen: "),
+        (&[&to[..], &["--allow", "10.0.0.0/8"]].concat(), "--allow and --deny: only with --socks5"),
+        (&["--listen", "0", "--socks5", "--deny", "10.0.0.0/99"], "--deny"),
+        (&[&to[..], &["--max-per-client", "all"]].concat(), "--max-per-client"),
     ] {
         let said = refused(args);
         assert!(said.contains(part), "{args:?}: {said}");
@@ -387,6 +391,201 @@ fn the_first_signal_drains_and_the_second_cuts() {
         proxy.signal(name);
         proxy.await_line("1 connection was cut");
         assert_eq!(proxy.code(), Some(1), "{name}");
+    }
+}
+
+/// A server that sends on each connection until nothing more is taken, and on how many it has.
+fn stuffing() -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let stuffed = Arc::new(AtomicUsize::new(0));
+    let counter = stuffed.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let counter = counter.clone();
+            std::thread::spawn(move || {
+                let mut stream = stream.unwrap();
+                stream.set_nonblocking(true).unwrap();
+                let mut quiet = 0;
+                while quiet < 20 {
+                    match stream.write(&[7; 1 << 16]) {
+                        Ok(_) => quiet = 0,
+                        Err(error) if error.kind() == ErrorKind::WouldBlock => quiet += 1,
+                        Err(_) => return,
+                    }
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                counter.fetch_add(1, Ordering::Relaxed);
+                stream.set_nonblocking(false).unwrap();
+                let _ = stream.read(&mut [0]);
+            });
+        }
+    });
+    (address, stuffed)
+}
+
+/// Downloads in the middle of which a proxy ends as `end` has it: none may look complete.
+fn are_reset(options: &[&str], count: usize, end: impl FnOnce(&mut Running)) {
+    let (to, stuffed) = stuffing();
+    let to = to.to_string();
+    let cc = ["--to", &to, "--cc", "fixed:cwnd=20pkts"];
+    let mut proxy = Running::start(&[&cc[..], options].concat());
+    let mut clients: Vec<_> = (0..count).map(|_| proxy.connect()).collect();
+    for client in &mut clients {
+        client.read_exact(&mut [0; 10_000]).unwrap();
+    }
+    let start = Instant::now();
+    while stuffed.load(Ordering::Relaxed) < count {
+        assert!(start.elapsed() < PATIENCE, "the server is not stopped: {options:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    end(&mut proxy);
+    proxy.child.wait().unwrap();
+    for mut client in clients {
+        let seen = client.read_to_end(&mut Vec::new()).map_err(|error| error.kind());
+        assert_eq!(seen, Err(ErrorKind::ConnectionReset), "{options:?}");
+    }
+}
+
+const SIDES: [&str; 3] = ["client", "upstream", "both"];
+
+fn cut_by_two_signals(proxy: &mut Running) {
+    proxy.signal("TERM");
+    proxy.await_line("taking no more connections");
+    proxy.signal("TERM");
+}
+
+#[test]
+fn downloads_that_are_cut_are_reset() {
+    for side in SIDES {
+        let side = ["--driver", "gate", "--control", side];
+        are_reset(&[&side[..], &["--drain", "1h"]].concat(), 16, cut_by_two_signals);
+        are_reset(&[&side[..], &["--drain", "10ms"]].concat(), 16, |proxy| proxy.signal("TERM"));
+    }
+}
+
+#[test]
+fn downloads_of_a_killed_proxy_are_reset() {
+    for side in SIDES {
+        let kill = |proxy: &mut Running| proxy.child.kill().unwrap();
+        are_reset(&["--driver", "gate", "--control", side], 32, kill);
+    }
+}
+
+/// A kernel driver under a name of its own, removed at the end.
+struct KernelDriver(String);
+
+impl KernelDriver {
+    /// `None`, and a line that says why, where it cannot be.
+    fn install() -> Option<Self> {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let driver = Self(format!("cp_p{:x}_{number}", std::process::id()));
+        let output = driver.kernel("install");
+        if !output.status.success() {
+            println!("skipped: {}", String::from_utf8_lossy(&output.stderr));
+            return None;
+        }
+        Some(driver)
+    }
+
+    fn kernel(&self, command: &str) -> Output {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_cellpace"));
+        program.args(["kernel", command, "--name", &self.0]).output().unwrap()
+    }
+}
+
+impl Drop for KernelDriver {
+    fn drop(&mut self) {
+        self.kernel("remove");
+    }
+}
+
+#[test]
+fn downloads_through_the_kernel_driver_are_reset() {
+    let Some(driver) = KernelDriver::install() else { return };
+    for side in SIDES {
+        let options = ["--driver", "kernel", "--driver-name", &driver.0, "--control", side];
+        are_reset(&[&options[..], &["--drain", "1h"]].concat(), 16, cut_by_two_signals);
+        are_reset(&options, 16, |proxy| proxy.child.kill().unwrap());
+    }
+}
+
+#[test]
+fn a_flow_of_the_kernel_driver_can_be_aborted() {
+    let Some(driver) = KernelDriver::install() else { return };
+    let steerer = cellpace_tcp::Steerer::open_named(&driver.0).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut peer = listener.accept().unwrap().0;
+    peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    let options = cellpace_tcp::FlowOptions::new("copa".parse().unwrap());
+    let flow = steerer.take_own(&socket, &options).unwrap();
+    flow.abort();
+    let outcome = flow.wait(PATIENCE);
+    assert_eq!(outcome, Some(cellpace_tcp::Outcome::Failed(libc::ECONNABORTED)));
+    let error = peer.read(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn memory_is_given_back_after_a_peak() {
+    if cfg!(not(target_env = "gnu")) {
+        println!("skipped: not the allocator of the C library of GNU");
+        return;
+    }
+    let to = echo().to_string();
+    let limits = ["--max-connections", "4096", "--max-per-client", "none", "--cc", "cubic"];
+    let proxy = Running::start(&[&["--to", &to, "--driver", "gate"], &limits[..]].concat());
+    let before = resident(&proxy);
+    let mut clients: Vec<_> = (0..2000).map(|_| proxy.connect()).collect();
+    clients.iter_mut().for_each(exchange);
+    let peak = resident(&proxy);
+    drop(clients);
+    let start = Instant::now();
+    // Half of the growth at least; the allocator by itself gives a tenth.
+    while resident(&proxy) > before.midpoint(peak) {
+        assert!(start.elapsed() < PATIENCE, "{peak} kB, and still {} kB", resident(&proxy));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Resident memory in kB.
+fn resident(proxy: &Running) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", proxy.child.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn one_client_has_a_quarter_of_the_places_unless_told_otherwise() {
+    let to = echo().to_string();
+    for (limit, served) in [(&[][..], 4), (&["--max-per-client", "none"], 8)] {
+        let limit = [&["--max-connections", "16"], limit].concat();
+        let proxy = Running::start(&[&["--to", &to], &limit[..]].concat());
+        let clients: Vec<_> = (0..8).map(|_| proxy.connect()).collect();
+        let served_are = clients.into_iter().filter(|mut client| {
+            let mut answer = [0; 4];
+            client.write_all(b"ping").is_ok() && client.read_exact(&mut answer).is_ok()
+        });
+        assert_eq!(served_are.collect::<Vec<_>>().len(), served, "{limit:?}");
+    }
+}
+
+#[test]
+fn socks_for_everybody_does_not_lead_to_the_machines_own_services() {
+    let port = page().port();
+    for (rules, code) in [
+        (&[][..], Some(97)),
+        (&["--allow", "127.0.0.1", "--allow", "::1"], Some(0)),
+        (&["--allow", "127.0.0.0/8,::1", "--deny", "127.0.0.1"], Some(97)),
+    ] {
+        let listen = ["--listen", "0.0.0.0:0", "--socks5"];
+        let proxy = Running::spawn(cellpace(&[&listen[..], rules].concat()));
+        let address = format!("127.0.0.1:{}", proxy.address.port());
+        let url = format!("http://127.0.0.1:{port}/");
+        let output = curl(&["--socks5", &address, &url]);
+        assert_eq!(output.status.code(), code, "{rules:?}: {output:?}");
     }
 }
 

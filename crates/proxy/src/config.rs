@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use cellpace_tcp::{FlowOptions, Steerer};
 
+use crate::access::Access;
 use crate::network::Network;
 use crate::proxy_header::Version;
 use crate::socks5::{Credentials, Target};
@@ -34,6 +35,8 @@ pub struct Config {
     /// From clients in these networks a header of the PROXY protocol is required; from others,
     /// none is expected.
     pub accept_proxy: Vec<Network>,
+    /// Which destinations clients of SOCKS may name.
+    pub access: Access,
     /// Bounds.
     pub limits: Limits,
 }
@@ -50,6 +53,7 @@ impl Config {
             control: Control::Client,
             send_proxy: None,
             accept_proxy: Vec::new(),
+            access: Access::default(),
             limits: Limits::default(),
         }
     }
@@ -105,8 +109,13 @@ impl FromStr for Control {
 pub struct Limits {
     /// Connections at once; more wait in the kernel's backlog.
     pub connections: usize,
+    /// Connections at once of one client, by its IPv4 address or the first 64 bits of its IPv6 address;
+    /// more are reset. `None`: as many as there may be.
+    pub per_client: Option<usize>,
     /// A connection in which no byte moves for so long is closed.
     pub idle: Duration,
+    /// The same while more than seven eighths of `connections` are there, if that is shorter.
+    pub crowded_idle: Duration,
     /// Time for finding and reaching the destination.
     pub connect: Duration,
     /// Time that a client has for SOCKS and for a header of the PROXY protocol.
@@ -119,7 +128,9 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 1024,
+            per_client: Some(256),
             idle: Duration::from_secs(300),
+            crowded_idle: Duration::from_secs(10),
             connect: Duration::from_secs(10),
             handshake: Duration::from_secs(10),
             drain: Duration::from_secs(30),

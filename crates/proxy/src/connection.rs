@@ -1,26 +1,32 @@
 //! One connection from beginning to end.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cellpace_tcp::{DriverChoice, Engine, FlowOptions};
 use socket2::SockRef;
-use tokio::net::{TcpStream, UdpSocket};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
+use crate::access::is_ourselves;
+use crate::clients::{Clients, Place};
 use crate::config::{Config, Mode};
 use crate::error::ConnectionError;
 use crate::metrics::Metrics;
 use crate::proxy_header::{self, Ends, Header};
 use crate::reach::{reach, reply};
-use crate::relay::{End, Moved, relay};
+use crate::relay::{End, Idle, Moved, relay};
 use crate::server::{Notice, Stop, Tell, at_least};
 use crate::side::{Side, prepare};
-use crate::socks5::{Handshake, LONGEST_MESSAGE, Reply, Step, Target};
+use crate::socks5::{Credentials, Handshake, LONGEST_MESSAGE, Reply, SocksError, Step, Target};
+
+/// Time that a wrong password costs.
+const FAILURE: Duration = Duration::from_secs(1);
 
 /// What became of a connection.
 #[derive(Debug)]
@@ -72,6 +78,11 @@ pub(crate) struct Shared {
     pub(crate) tell: Tell,
     pub(crate) flows: AtomicU64,
     pub(crate) cut: AtomicU64,
+    /// Connections at once since memory was last given back, at most.
+    pub(crate) peak: AtomicUsize,
+    pub(crate) clients: Arc<Clients>,
+    /// Nearly all connections are taken.
+    pub(crate) crowded: watch::Sender<bool>,
 }
 
 /// Serves one connection.
@@ -83,8 +94,8 @@ pub(crate) async fn serve(
 ) {
     let _open = shared.metrics.accepted();
     let start = Instant::now();
-    let mut served =
-        Served { shared: &shared, client: from, target: None, moved: Moved::default() };
+    let (target, moved) = (None, Moved::default());
+    let mut served = Served { shared: &shared, client: from, target, moved, place: None };
     let how = tokio::select! {
         how = served.run(client) => how,
         () = at_least(&mut stop, Stop::Now) => {
@@ -111,24 +122,30 @@ struct Served<'a> {
     client: SocketAddr,
     target: Option<Target>,
     moved: Moved,
+    /// Among the client's connections.
+    place: Option<Place>,
 }
 
 impl Served<'_> {
     async fn run(&mut self, client: TcpStream) -> Result<How, ConnectionError> {
         prepare(&client);
+        let client = Unserved(Some(client));
         let config = &self.shared.config;
         let local = client.local_addr().map_err(ConnectionError::Gone)?;
         let mut ends = Ends { source: self.client, destination: local };
         let mut pending = Pending::default();
         let limit = config.limits.handshake;
+        let clients = &self.shared.clients;
         let asked = timeout(limit, async {
             if config.accept_proxy.iter().any(|network| network.contains(ends.source.ip())) {
                 ends = pending.header(&client).await?.unwrap_or(ends);
             }
+            let from = ends.source.ip();
+            self.place = Some(clients.take(from).ok_or(ConnectionError::TooMany)?);
             match &config.mode {
                 Mode::Forward(target) => Ok(target.clone()),
                 Mode::Socks5(credentials) => {
-                    pending.socks(&client, Handshake::new(credentials.as_ref())).await
+                    pending.socks(&client, credentials.as_ref(), clients, from).await
                 }
                 Mode::Transparent => Ok(Target::Address(local)),
             }
@@ -137,31 +154,33 @@ impl Served<'_> {
         self.client = ends.source;
         let target = match asked {
             Ok(Ok(target)) => target,
+            Ok(Err(error @ ConnectionError::TooMany)) => return Err(error),
             Ok(Err(error)) => {
-                close_refused(client).await;
+                close_refused(client.take()).await;
                 return Err(error);
             }
             Err(_) => return Err(ConnectionError::Silent),
         };
         self.target = Some(target.clone());
-        if matches!(config.mode, Mode::Transparent) && self.is_ourselves(local).await {
+        if matches!(config.mode, Mode::Transparent) && is_ourselves(local, &config.listen) {
             return Err(ConnectionError::Loop);
         }
-        let upstream = self.reach(&client, &target).await?;
+        let upstream = match self.reach(&client, &target).await {
+            Ok(upstream) => upstream,
+            Err(error) => {
+                if matches!(config.mode, Mode::Socks5(_)) {
+                    // The reply is to arrive.
+                    drop(client.take());
+                }
+                return Err(error);
+            }
+        };
         let mut first = Vec::new();
         if let Some(version) = config.send_proxy {
             first = Header { ends: Some(ends) }.bytes(version);
         }
         first.append(&mut pending.bytes);
-        self.relay(client, upstream, first).await
-    }
-
-    /// Whether somebody connected to the proxy itself rather than through it: going on would be
-    /// to connect to ourselves, again and again.
-    async fn is_ourselves(&self, local: SocketAddr) -> bool {
-        let is_our_port = self.shared.config.listen.iter().any(|at| at.port() == local.port());
-        // Only an address of this machine can be bound to.
-        is_our_port && UdpSocket::bind((local.ip(), 0)).await.is_ok()
+        self.relay(client.take(), upstream, first).await
     }
 
     async fn reach(
@@ -171,8 +190,12 @@ impl Served<'_> {
     ) -> Result<TcpStream, ConnectionError> {
         let config = &self.shared.config;
         let speaks_socks = matches!(config.mode, Mode::Socks5(_));
+        let check = |address| match speaks_socks {
+            true => config.access.check(address, &config.listen),
+            false => Ok(()),
+        };
         let reached = tokio::select! {
-            reached = reach(target, config.limits.connect) => reached,
+            reached = reach(target, config.limits.connect, check) => reached,
             error = gone(client) => return Err(ConnectionError::Gone(error)),
         };
         match reached {
@@ -185,9 +208,6 @@ impl Served<'_> {
             Err(source) => {
                 if speaks_socks {
                     send(client, &reply(&source).bytes(None)).await?;
-                } else {
-                    // What the client may have sent will be read by nobody.
-                    let _ = SockRef::from(client).set_linger(Some(Duration::ZERO));
                 }
                 Err(ConnectionError::Unreachable { target: target.to_string(), source })
             }
@@ -209,7 +229,12 @@ impl Served<'_> {
         let _followed: Vec<_> =
             followed.into_iter().map(|flow| self.shared.metrics.follow(flow)).collect();
         let idle = config.limits.idle;
-        let end = relay(&cut.0[0], &cut.0[1], first, idle, &self.moved, &self.shared.metrics).await;
+        let most = Idle {
+            most: idle,
+            most_in_a_crowd: config.limits.crowded_idle.min(idle),
+            crowded: self.shared.crowded.subscribe(),
+        };
+        let end = relay(&cut.0[0], &cut.0[1], first, most, &self.moved, &self.shared.metrics).await;
         match end {
             End::Finished => {
                 // A peer that does not take the rest is as good as idle.
@@ -263,6 +288,32 @@ impl Served<'_> {
     }
 }
 
+/// A client that is not connected to anything yet. It is reset when it is not taken out: what it may
+/// have sent will be read by nobody.
+struct Unserved(Option<TcpStream>);
+
+impl Unserved {
+    fn take(mut self) -> TcpStream {
+        self.0.take().expect("it is taken once")
+    }
+}
+
+impl Deref for Unserved {
+    type Target = TcpStream;
+
+    fn deref(&self) -> &TcpStream {
+        self.0.as_ref().expect("who takes it has it no more")
+    }
+}
+
+impl Drop for Unserved {
+    fn drop(&mut self) {
+        if let Some(client) = self.0.take() {
+            Side::Plain(client).abort();
+        }
+    }
+}
+
 /// Both sides; those that are not taken out are reset when it is dropped, so that whoever reads
 /// knows that something is missing.
 struct Cut(Vec<Side>);
@@ -313,10 +364,17 @@ impl Pending {
     async fn socks(
         &mut self,
         client: &TcpStream,
-        mut handshake: Handshake<'_>,
+        credentials: Option<&Credentials>,
+        clients: &Clients,
+        from: IpAddr,
     ) -> Result<Target, ConnectionError> {
+        let mut handshake = Handshake::new(credentials);
         loop {
-            let (consumed, step) = handshake.receive(&self.bytes);
+            let is_refused = handshake.awaits_password() && clients.is_refused(from, now());
+            let (consumed, step) = match is_refused {
+                true => (0, Handshake::refuse_unheard()),
+                false => handshake.receive(&self.bytes),
+            };
             self.bytes.drain(..consumed);
             match step {
                 Step::More => {
@@ -325,6 +383,10 @@ impl Pending {
                 }
                 Step::Send(bytes) => send(client, &bytes).await?,
                 Step::Refuse(bytes, error) => {
+                    if error == SocksError::WrongPassword {
+                        clients.note_failure(from, now());
+                        sleep(FAILURE).await;
+                    }
                     send(client, &bytes).await?;
                     return Err(error.into());
                 }
@@ -332,6 +394,10 @@ impl Pending {
             }
         }
     }
+}
+
+fn now() -> std::time::Instant {
+    std::time::Instant::now()
 }
 
 /// Sends a short answer.

@@ -57,6 +57,9 @@ pub enum ConnectionError {
         /// The system's reason.
         source: io::Error,
     },
+    /// The client has as many connections as it may.
+    #[error("the client has as many connections as one may have")]
+    TooMany,
     /// The destination is the proxy itself.
     #[error("the connection was made to the proxy itself")]
     Loop,
@@ -73,6 +76,12 @@ impl ConnectionError {
             Self::Header(_) => "proxy_header",
             Self::Silent => "handshake_timeout",
             Self::Gone(_) => "client_gone",
+            Self::TooMany => "client_limit",
+            Self::Unreachable { source, .. }
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                "denied"
+            }
             Self::Unreachable { .. } => "unreachable",
             Self::Loop => "loop",
             Self::Setup(_) => "setup",

@@ -8,6 +8,8 @@ pub mod proxy_header;
 pub mod rules;
 pub mod socks5;
 
+mod access;
+mod clients;
 mod config;
 mod connection;
 mod error;
@@ -20,6 +22,7 @@ mod relay;
 mod server;
 mod side;
 
+pub use access::Access;
 pub use config::{Config, Control, Limits, Mode};
 pub use connection::{Closed, How};
 pub use error::{ConnectionError, ProxyError};

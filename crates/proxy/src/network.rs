@@ -12,6 +12,11 @@ pub struct Network {
 }
 
 impl Network {
+    /// Bits that all its addresses have in common, 0 to 32 or 128.
+    pub(crate) fn prefix(&self) -> u8 {
+        self.prefix
+    }
+
     /// Whether an address belongs to it. IPv4 in the form of IPv6 counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
@@ -39,7 +44,7 @@ impl FromStr for Network {
         };
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
         let bits = if address.is_ipv4() { 32 } else { 128 };
-        let prefix = match prefix {
+        let prefix: u8 = match prefix {
             // `+8` is a number to Rust.
             Some(prefix) if !prefix.bytes().all(|byte| byte.is_ascii_digit()) => {
                 return Err(wrong());
@@ -50,7 +55,13 @@ impl FromStr for Network {
         if prefix > bits {
             return Err(wrong());
         }
-        Ok(Self { address, prefix })
+        // As addresses are compared.
+        match (address, prefix.checked_sub(96)) {
+            (IpAddr::V6(v6), Some(rest)) if v6.to_ipv4_mapped().is_some() => {
+                Ok(Self { address: address.to_canonical(), prefix: rest })
+            }
+            _ => Ok(Self { address, prefix }),
+        }
     }
 }
 
@@ -78,6 +89,7 @@ mod tests {
         assert!(holds("2001:db8::/32", "2001:db8:ffff::1"));
         assert!(!holds("2001:db8::/33", "2001:db8:ffff::1"));
         assert!(holds("::/0", "::1"));
+        assert!(holds("::ffff:10.0.0.0/104", "10.1.2.3"));
     }
 
     #[test]

@@ -10,11 +10,23 @@ use tokio::time::{Instant, timeout_at};
 use crate::side::prepare;
 use crate::socks5::{Reply, Target};
 
-/// Connects within a time. Of several addresses, each gets an even share of the time that is left.
-pub(crate) async fn reach(target: &Target, patience: Duration) -> io::Result<TcpStream> {
+/// Connects within a time to one of the addresses that pass `check`. Of several, each gets an even
+/// share of the time that is left.
+pub(crate) async fn reach(
+    target: &Target,
+    patience: Duration,
+    check: impl Fn(SocketAddr) -> io::Result<()>,
+) -> io::Result<TcpStream> {
     let end = Instant::now() + patience;
-    let addresses = addresses(target, end).await?;
+    let mut addresses = addresses(target, end).await?;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    addresses.retain(|address| match check(*address) {
+        Ok(()) => true,
+        Err(error) => {
+            last = error;
+            false
+        }
+    });
     for (tried, address) in addresses.iter().enumerate() {
         let now = Instant::now();
         let left = (addresses.len() - tried) as u32;

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use prometheus::IntCounter;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::metrics::Metrics;
@@ -36,6 +37,14 @@ pub(crate) struct Moved {
     pub(crate) to_upstream: AtomicU64,
 }
 
+/// How long a connection may be idle.
+pub(crate) struct Idle {
+    pub(crate) most: Duration,
+    pub(crate) most_in_a_crowd: Duration,
+    /// Nearly all connections are taken.
+    pub(crate) crowded: watch::Receiver<bool>,
+}
+
 thread_local! {
     // Nothing is held while a connection waits, so all of a thread share one buffer.
     static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; CHUNK].into());
@@ -53,14 +62,19 @@ impl Activity {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until nothing has moved for `idle`.
-    async fn ceases(&self, idle: Duration) {
+    /// Waits until nothing has moved for too long.
+    async fn ceases(&self, mut idle: Idle) {
         loop {
-            let end = self.last() + idle;
+            let is_crowded = *idle.crowded.borrow_and_update();
+            let most = if is_crowded { idle.most_in_a_crowd } else { idle.most };
+            let end = self.last() + most;
             if end <= Instant::now() {
                 return;
             }
-            sleep_until(end).await;
+            tokio::select! {
+                () = sleep_until(end) => {}
+                Ok(()) = idle.crowded.changed() => {}
+            }
         }
     }
 }
@@ -71,7 +85,7 @@ pub(crate) async fn relay(
     client: &Side,
     upstream: &Side,
     first: Vec<u8>,
-    idle: Duration,
+    idle: Idle,
     moved: &Moved,
     metrics: &Metrics,
 ) -> End {
@@ -87,6 +101,7 @@ pub(crate) async fn relay(
             activity: &activity,
             ended: &up_ended,
             reverse_ended: &down_ended,
+            holds: AtomicBool::new(false),
         }
         .run(first)
     );
@@ -99,6 +114,7 @@ pub(crate) async fn relay(
             activity: &activity,
             ended: &down_ended,
             reverse_ended: &up_ended,
+            holds: AtomicBool::new(false),
         }
         .run(Vec::new())
     );
@@ -145,6 +161,8 @@ struct Direction<'a> {
     /// This direction has ended: `to` has been told.
     ended: &'a Flag,
     reverse_ended: &'a Flag,
+    /// `to` is told that bytes for it wait here.
+    holds: AtomicBool,
 }
 
 impl Direction<'_> {
@@ -152,8 +170,10 @@ impl Direction<'_> {
         self.write(&first).await?;
         drop(first);
         while let Some(rest) = self.pass().await? {
+            self.hold(true);
             self.write(&rest).await?;
         }
+        self.hold(false);
         self.to.finish()?;
         self.ended.set();
         Ok(())
@@ -169,7 +189,10 @@ impl Direction<'_> {
                 Ok(Passed::All) => {}
                 Ok(Passed::Part(rest)) => return Ok(Some(rest)),
                 Ok(Passed::End) => return Ok(None),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.hold(false);
+                    continue;
+                }
                 Err(error) => return Err(error),
             }
             chunks += 1;
@@ -177,6 +200,13 @@ impl Direction<'_> {
                 chunks = 0;
                 tokio::task::yield_now().await;
             }
+        }
+    }
+
+    /// Nothing is held only once nothing more is there: a stream that goes on blocks again and again.
+    fn hold(&self, waits: bool) {
+        if self.holds.swap(waits, Ordering::Relaxed) != waits {
+            self.to.hold(waits);
         }
     }
 

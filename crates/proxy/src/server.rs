@@ -3,15 +3,16 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use cellpace_tcp::{Engine, TcpError};
+use cellpace_tcp::{Engine, TcpError, trim_memory};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{sleep, timeout};
 
+use crate::clients::Clients;
 use crate::config::{Config, Mode};
 use crate::connection::{Closed, Shared, serve};
 use crate::error::ProxyError;
@@ -21,6 +22,8 @@ use crate::metrics::Metrics;
 const BACKLOG: i32 = 4096;
 /// Pause when no connection can be taken: descriptors come back as connections end.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Connections whose memory is worth giving back, some 25 MB.
+const MANY: usize = 1000;
 
 /// How urgently a proxy shall end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -110,6 +113,9 @@ impl Proxy {
             tell: Box::new(tell),
             flows: AtomicU64::new(0),
             cut: AtomicU64::new(0),
+            peak: AtomicUsize::new(0),
+            clients: Clients::new(limits.per_client),
+            crowded: watch::Sender::new(false),
         });
         // What connections see: `Now` also comes when the time for draining is over.
         let (end, ending) = watch::channel(Stop::No);
@@ -165,11 +171,14 @@ async fn accept(accept: Accept) {
         match taken {
             Ok((turn, stream, from)) => {
                 failing = false;
+                shared.look_at_crowd(&turns);
                 let served = serve(shared.clone(), stream, from, stop.clone());
-                let alive = alive.clone();
+                let (alive, shared, turns) = (alive.clone(), shared.clone(), turns.clone());
                 tokio::spawn(async move {
                     served.await;
                     drop((turn, alive));
+                    shared.look_at_crowd(&turns);
+                    shared.trim_after_a_peak(&turns);
                 });
             }
             // That client changed its mind, or its network did; accept(2).
@@ -186,6 +195,29 @@ async fn accept(accept: Accept) {
                     () = sleep(PAUSE) => {}
                 }
             }
+        }
+    }
+}
+
+impl Shared {
+    /// Nearly all connections are taken when fewer than an eighth are left, until a quarter is.
+    fn look_at_crowd(&self, turns: &Semaphore) {
+        let (left, all) = (turns.available_permits(), self.config.limits.connections);
+        self.crowded.send_if_modified(|crowded| {
+            let now = left < if *crowded { all.div_ceil(4) } else { all / 8 };
+            std::mem::replace(crowded, now) != now
+        });
+    }
+}
+
+impl Shared {
+    /// Gives memory back when seven eighths of many connections have ended.
+    fn trim_after_a_peak(&self, turns: &Semaphore) {
+        let open = self.config.limits.connections - turns.available_permits();
+        let peak = self.peak.fetch_max(open, Ordering::Relaxed);
+        if peak >= MANY && open <= peak / 8 {
+            self.peak.store(open, Ordering::Relaxed);
+            tokio::task::spawn_blocking(trim_memory);
         }
     }
 }

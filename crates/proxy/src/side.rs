@@ -149,6 +149,19 @@ impl Side {
         }
     }
 
+    /// Bytes for the peer wait in the proxy, or none do any more. While some do, the kernel resets
+    /// the connection if the proxy is killed, so that the peer does not take what it got for
+    /// everything. A flow of the engine has that done by the engine.
+    pub(crate) fn hold(&self, waits: bool) {
+        match self {
+            Self::Plain(tcp) | Self::Steered(tcp, _) => {
+                // Where this fails, the connection is over.
+                let _ = SockRef::from(tcp).set_linger(waits.then_some(Duration::ZERO));
+            }
+            Self::Controlled(_) => {}
+        }
+    }
+
     /// Drops what was not delivered, and lets the peer know by a reset.
     pub(crate) fn abort(self) {
         // Nothing can be done where this fails: the connection is then ended in order.

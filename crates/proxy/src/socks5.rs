@@ -89,6 +89,9 @@ pub enum SocksError {
     /// Name or password is wrong, or empty.
     #[error("wrong name or password")]
     WrongPassword,
+    /// Name and password were not looked at, as the client sent wrong ones too often.
+    #[error("too many wrong names or passwords")]
+    TooManyTries,
     /// BIND, UDP ASSOCIATE, or no command at all.
     #[error("command {0}, but only CONNECT is served")]
     Command(u8),
@@ -191,6 +194,16 @@ impl<'a> Handshake<'a> {
     /// without, those that ask for no authentication.
     pub fn new(credentials: Option<&'a Credentials>) -> Self {
         Self { credentials, state: State::Greeting }
+    }
+
+    /// Whether name and password come next.
+    pub fn awaits_password(&self) -> bool {
+        self.state == State::Password
+    }
+
+    /// What to do with a client whose name and password shall not be looked at.
+    pub fn refuse_unheard() -> Step {
+        Step::Refuse(vec![PASSWORD_VERSION, 1], SocksError::TooManyTries)
     }
 
     /// Looks at the bytes that arrived and were not consumed yet. Returns how many are consumed

@@ -202,6 +202,61 @@ fn connections_beyond_the_limit_wait_and_are_served_later() {
     exchange(&mut two);
 }
 
+/// A connection from another address of this machine.
+fn connect_from(address: &str, proxy: &Running) -> TcpStream {
+    let kind = socket2::Type::STREAM;
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, kind, None).unwrap();
+    let from: std::net::SocketAddr = format!("{address}:0").parse().unwrap();
+    socket.bind(&from.into()).unwrap();
+    socket.connect(&proxy.address.into()).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+#[test]
+fn one_client_does_not_take_all_places() {
+    let mut config = forward(echo());
+    config.limits.connections = 64;
+    config.limits.per_client = Some(16);
+    let proxy = Running::start(config);
+    let idle: Vec<_> = (0..64).map(|_| proxy.connect()).collect();
+    proxy.await_metric("cellpace_proxy_refused_total{reason=\"client_limit\"} 48");
+    proxy.await_metric("cellpace_proxy_connections_open 16");
+    exchange(&mut connect_from("127.0.0.2", &proxy));
+    // Which of them are served is the order of arrival.
+    let error = (&idle[63]).read(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    let mut first = idle.into_iter().next().unwrap();
+    exchange(&mut first);
+    // The places of the others are free again.
+    proxy.await_metric("cellpace_proxy_connections_open 1");
+    exchange(&mut proxy.connect());
+}
+
+#[test]
+fn idle_connections_go_early_while_nearly_all_places_are_taken() {
+    let mut config = forward(echo());
+    config.limits.connections = 16;
+    config.limits.crowded_idle = MOMENT;
+    let proxy = Running::start(config);
+    let mut kept: Vec<_> = (0..14).map(|_| proxy.connect()).collect();
+    for stream in &mut kept {
+        exchange(stream);
+    }
+    std::thread::sleep(2 * MOMENT);
+    kept.iter_mut().for_each(exchange);
+    let mut more: Vec<_> = (0..2).map(|_| proxy.connect()).collect();
+    more.iter_mut().for_each(exchange);
+    // Places become free, up to where there is no crowd; then the rest may stay idle.
+    let start = std::time::Instant::now();
+    let mut late = proxy.connect();
+    exchange(&mut late);
+    assert!(start.elapsed() < PATIENCE / 2);
+    let text = proxy.metrics.text();
+    assert!(text.contains("cellpace_proxy_ended_total{how=\"idle\"}"), "{text}");
+}
+
 #[test]
 fn a_client_that_does_not_read_stops_the_server() {
     const ALL: u64 = 200_000_000;

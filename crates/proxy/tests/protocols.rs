@@ -98,6 +98,85 @@ fn socks_with_a_password_serves_only_those_who_know_it() {
     assert_eq!(answer, [5, 0xff]);
 }
 
+/// The code with which a destination is answered to a client of SOCKS.
+fn asked(proxy: &Running, to: &[u8]) -> u8 {
+    let mut client = connect(([127, 0, 0, 1], proxy.address.port()).into());
+    client.write_all(&[&[5, 1, 0], to].concat()).unwrap();
+    read::<4>(&mut client)[3]
+}
+
+fn by_name(name: &str, port: u16) -> Vec<u8> {
+    [&[5, 1, 0, 3, name.len() as u8], name.as_bytes(), &port.to_be_bytes()].concat()
+}
+
+const CONNECTED: u8 = 0;
+const NOT_ALLOWED: u8 = 2;
+
+#[test]
+fn socks_for_other_machines_does_not_lead_to_this_one() {
+    let echo = echo();
+    let mut public = config(Mode::Socks5(None));
+    public.listen = vec!["0.0.0.0:0".parse().unwrap()];
+    let proxy = Running::start(public.clone());
+    let anywhere = SocketAddr::from(([0, 0, 0, 0], echo.port()));
+    for to in [request(echo), request(anywhere), by_name("localhost", echo.port())] {
+        assert_eq!(asked(&proxy, &to), NOT_ALLOWED, "{to:?}");
+    }
+    proxy.await_metric("cellpace_proxy_refused_total{reason=\"denied\"} 3");
+    public.access.allow = vec!["127.0.0.1".parse().unwrap()];
+    let proxy = Running::start(public);
+    assert_eq!(asked(&proxy, &request(echo)), CONNECTED);
+}
+
+#[test]
+fn socks_leads_only_where_the_rules_let_it() {
+    let echo = echo();
+    let mut ruled = config(Mode::Socks5(None));
+    ruled.access.deny = vec!["127.0.0.0/8".parse().unwrap(), "::/0".parse().unwrap()];
+    let proxy = Running::start(ruled.clone());
+    assert_eq!(asked(&proxy, &request(echo)), NOT_ALLOWED);
+    assert_eq!(asked(&proxy, &by_name("localhost", echo.port())), NOT_ALLOWED);
+    ruled.access.allow = vec!["127.0.0.1".parse().unwrap()];
+    let proxy = Running::start(ruled);
+    assert_eq!(asked(&proxy, &request(echo)), CONNECTED);
+    assert_eq!(asked(&proxy, &by_name("localhost", echo.port())), CONNECTED, "its IPv4 address");
+}
+
+#[test]
+fn socks_does_not_lead_to_the_proxy_itself() {
+    let proxy = Running::start(config(Mode::Socks5(None)));
+    let port = proxy.address.port();
+    for ip in [[127, 0, 0, 1], [0, 0, 0, 0]] {
+        assert_eq!(asked(&proxy, &request(SocketAddr::from((ip, port)))), NOT_ALLOWED, "{ip:?}");
+    }
+    assert_eq!(asked(&proxy, &by_name("localhost", port)), NOT_ALLOWED);
+}
+
+#[test]
+fn passwords_cannot_be_tried_one_after_the_other() {
+    let known = Credentials::new(b"me", b"secret").unwrap();
+    let proxy = Running::start(config(Mode::Socks5(Some(known))));
+    let start = std::time::Instant::now();
+    let tries: Vec<_> = (0..20).map(|_| proxy.connect()).collect();
+    for mut client in &tries {
+        client.write_all(b"\x05\x01\x02\x01\x02me\x06Secret").unwrap();
+    }
+    for mut client in &tries {
+        assert_eq!(read(&mut client), [5, 2, 1, 1]);
+    }
+    assert!(start.elapsed() >= Duration::from_secs(1), "a wrong one costs time");
+    // Ten were looked at, and so many are enough: the right one is not looked at any more.
+    let mut client = proxy.connect();
+    client.write_all(b"\x05\x01\x02\x01\x02me\x06secret").unwrap();
+    assert_eq!(read(&mut client), [5, 2, 1, 1]);
+    let said = "too many wrong names or passwords";
+    let end = std::time::Instant::now() + PATIENCE;
+    while proxy.closed.lock().unwrap().iter().filter(|line| line.contains(said)).count() < 11 {
+        assert!(std::time::Instant::now() < end, "{:?}", proxy.closed.lock().unwrap());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn the_destination_is_told_who_the_client_is() {
     for version in [Version::V1, Version::V2] {

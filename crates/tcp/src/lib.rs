@@ -37,7 +37,7 @@ mod steered;
 mod stream;
 
 pub use below::Below;
-pub use engine::Engine;
+pub use engine::{Engine, trim_memory};
 pub use error::TcpError;
 pub use flow::{DriverChoice, FlowHandle, FlowOptions, FlowStats, FramingLimits, Outcome, Share};
 pub use grip::Grip;
