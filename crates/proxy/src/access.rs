@@ -74,10 +74,12 @@ fn local_prefix(ip: IpAddr) -> Option<u8> {
     }
 }
 
-/// Whether an interface has the address. They come and go, so the kernel is asked each time; what
-/// it does not tell counts as ours.
+/// Whether an interface has the address. They come and go, so the kernel is asked each time.
 fn is_own(ip: IpAddr) -> bool {
-    let Ok(mut interfaces) = getifaddrs() else { return true };
+    let Ok(mut interfaces) = getifaddrs() else {
+        // Without netlink. This says yes to every address where the system lets us bind to any.
+        return UdpSocket::bind((ip, 0)).is_ok();
+    };
     interfaces.any(|interface| {
         let Some(address) = interface.address else { return false };
         let v4 = address.as_sockaddr_in().map(|at| IpAddr::V4(at.ip()));

@@ -6,9 +6,9 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Wrong passwords before a client is refused unheard,
+/// Wrong passwords after which no password of the client is looked at any more.
 const MAX_FAILURES: u32 = 10;
-/// for so long after the last one. Earlier failures are forgotten as well.
+/// Failures are forgotten when the last one was so long ago.
 const REFUSED: Duration = Duration::from_secs(60);
 /// Clients without a connection that are remembered for their failures, at most.
 const MAX_REMEMBERED: usize = 4096;

@@ -372,7 +372,7 @@ impl Pending {
         loop {
             let is_refused = handshake.awaits_password() && clients.is_refused(from, now());
             let (consumed, step) = match is_refused {
-                true => (0, Handshake::refuse_unheard()),
+                true => (0, Handshake::too_many_tries()),
                 false => handshake.receive(&self.bytes),
             };
             self.bytes.drain(..consumed);

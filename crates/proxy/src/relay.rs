@@ -161,7 +161,7 @@ struct Direction<'a> {
     /// This direction has ended: `to` has been told.
     ended: &'a Flag,
     reverse_ended: &'a Flag,
-    /// `to` is told that bytes for it wait here.
+    /// `to` is set to be reset if the proxy is killed.
     holds: AtomicBool,
 }
 

@@ -201,8 +201,8 @@ impl<'a> Handshake<'a> {
         self.state == State::Password
     }
 
-    /// What to do with a client whose name and password shall not be looked at.
-    pub fn refuse_unheard() -> Step {
+    /// Refuses a client without looking at its name and password.
+    pub fn too_many_tries() -> Step {
         Step::Refuse(vec![PASSWORD_VERSION, 1], SocksError::TooManyTries)
     }
 

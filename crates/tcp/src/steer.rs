@@ -415,7 +415,7 @@ impl Server {
         self.serve(cookie, now(), false);
     }
 
-    /// Resets a connection. Its release is told as that of any other, by a record.
+    /// Resets a connection. A record reports its release, as with any other.
     fn abort(&self, cookie: u64) {
         let Some(place) = self.places.get(&cookie) else { return };
         if place.grip.as_ref().is_some_and(|grip| grip.reset(cookie).is_ok()) {
