@@ -43,8 +43,24 @@ pub type ReadFile<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
 /// Makes something of the files that parameters name and keeps it with the values.
 pub type Load = fn(&mut Args, &mut ReadFile<'_>) -> Result<(), String>;
 
-/// Builds the receiver's half of a controller.
-pub type BuildReceiver = fn(&Args, Setup) -> Box<dyn Receiver>;
+/// The receiver's half of an algorithm.
+pub struct ReceiverInfo {
+    /// Builds it.
+    pub build: fn(&Args, Setup) -> Box<dyn Receiver>,
+    /// What building it for a peer costs, or why it is not built for one.
+    pub peer_cost: fn(&Args) -> Result<PeerCost, String>,
+}
+
+/// What it costs to build a receiver half that a peer has asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerCost {
+    /// Nothing that a peer could order again and again: its tables exist, or are computed once in
+    /// the life of a process.
+    Shared,
+    /// New tables: some ten milliseconds and a few megabytes. Whoever listens to strangers should
+    /// limit how often it computes them.
+    Tables,
+}
 
 /// One entry of the registry.
 pub struct ControllerInfo {
@@ -61,7 +77,7 @@ pub struct ControllerInfo {
     /// Builds the sender's half.
     pub build: fn(&Args, Setup) -> Box<dyn Controller>,
     /// Builds the receiver's half, for algorithms that have one.
-    pub receiver: Option<BuildReceiver>,
+    pub receiver: Option<ReceiverInfo>,
 }
 
 /// All controllers, in the order in which they are shown.
@@ -108,7 +124,19 @@ impl ControllerSpec {
 
     /// A new receiver half, if the algorithm has one.
     pub fn build_receiver(&self, setup: Setup) -> Option<Box<dyn Receiver>> {
-        self.info.receiver.map(|build| build(&self.args, setup))
+        self.info.receiver.as_ref().map(|half| (half.build)(&self.args, setup))
+    }
+
+    /// What it costs to build the receiver half for a peer that nobody knows: the peer chooses its
+    /// parameters, and this side pays in memory and time. A controller without a half costs nothing.
+    ///
+    /// # Errors
+    /// When the half is larger than a peer may ask for, in words for that peer.
+    pub fn peer_cost(&self) -> Result<PeerCost, String> {
+        self.info
+            .receiver
+            .as_ref()
+            .map_or(Ok(PeerCost::Shared), |half| (half.peer_cost)(&self.args))
     }
 
     /// Reads a controller string; `read` supplies the files that it names.
@@ -181,6 +209,27 @@ mod tests {
                 assert!(!param.help.is_empty(), "{}:{} has no help", info.name, param.key);
                 assert!(!param.source.is_empty(), "{}:{} has no source", info.name, param.key);
             }
+        }
+    }
+
+    #[test]
+    fn a_peer_gets_receiver_halves_of_ordinary_size() {
+        let cost = |text: &str| text.parse::<ControllerSpec>().unwrap().peer_cost();
+        for shared in ["sprout", "sprout:confidence=25%", "sprout:max_rate=auto", "cubic"] {
+            assert_eq!(cost(shared), Ok(PeerCost::Shared), "{shared}");
+        }
+        for new in ["sprout:confidence=25%,max_rate=2000", "sprout:max_rate=1000,tick=40ms"] {
+            assert_eq!(cost(new), Ok(PeerCost::Tables), "{new}");
+        }
+        for (large, parameter) in [
+            ("sprout:max_rate=16000", "max_rate=16000 should be 2000 or less, or auto"),
+            ("sprout:max_rate=auto,joint=true", "max_rate=auto goes with the defaults"),
+            ("sprout:tick=5ms", "tick=5ms should be 20ms or more"),
+            ("sprout:tick=100ms", "tick=100ms should be 20ms or more"),
+            ("sprout:sigma=401", "sigma=401 should be 400 or less"),
+        ] {
+            let refused = cost(large).unwrap_err();
+            assert!(refused.contains(parameter) && refused.len() < 150, "{refused}");
         }
     }
 

@@ -91,17 +91,10 @@ impl Default for FramingLimits {
     }
 }
 
-/// Whether a receiver's half that a peer asks for is one of Sprout with tables of ordinary size:
-/// the peer chooses, and this end pays in memory and time.
+/// Whether a receiver's half that a peer asks for is of ordinary size: the peer chooses, and this
+/// end pays in memory and time.
 pub(crate) fn is_small_half(spec: &ControllerSpec) -> bool {
-    /// Packets per second, 24 Mbit/s.
-    const FASTEST: u32 = 2000;
-    if spec.info().name != "sprout" {
-        return false;
-    }
-    // `auto` is refused as well: it grows to the largest.
-    let rate = spec.args().text("max_rate").and_then(|rate| rate.parse::<u32>().ok());
-    rate.is_some_and(|rate| rate <= FASTEST) && spec.args().span("tick") >= Span::from_millis(20)
+    spec.info().receiver.is_some() && spec.peer_cost().is_ok()
 }
 
 /// A flow's part in a controller that all flows of an engine to the same peer address under the
@@ -322,8 +315,6 @@ mod tests {
         assert!(allowed("sprout"));
         assert!(allowed("sprout:confidence=25%,max_rate=2000"));
         assert!(!allowed("sprout:max_rate=16000"));
-        assert!(!allowed("sprout:max_rate=auto"));
-        assert!(!allowed("sprout:tick=5ms"), "four times the work");
         assert!(!allowed("verus"));
     }
 

@@ -28,7 +28,7 @@ mod receiver;
 mod sender;
 mod wire;
 
-use crate::ControllerInfo;
+use crate::{ControllerInfo, ReceiverInfo};
 
 use params::Config;
 
@@ -40,8 +40,9 @@ pub const INFO: ControllerInfo = ControllerInfo {
     check: params::check,
     load: None,
     build: |args, setup| Box::new(sender::Sprout::new(Config::new(args), &setup)),
-    receiver: Some(|args, setup| {
-        Box::new(receiver::SproutReceiver::new(Config::new(args), &setup))
+    receiver: Some(ReceiverInfo {
+        build: |args, setup| Box::new(receiver::SproutReceiver::new(Config::new(args), &setup)),
+        peer_cost: params::peer_cost,
     }),
 };
 

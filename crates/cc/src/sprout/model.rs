@@ -2,9 +2,13 @@
 //! packets a rate delivers per tick, and the forecast tables that follow from these. Everything
 //! here depends on the parameters alone, is computed once and shared between flows.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::Span;
+use cellpace_base::Args;
+
+use crate::{PeerCost, Span};
+
+use super::params::{Config, PARAMS};
 
 /// Ticks that a forecast covers. Sprout section 3.3
 pub(super) const HORIZON: usize = 8;
@@ -29,6 +33,18 @@ pub(super) struct ModelSpec {
 impl ModelSpec {
     fn tau(&self) -> f64 {
         self.tick.as_secs_f64()
+    }
+
+    /// Whether it is a size of the automatic grid with the other parameters at their defaults.
+    fn is_automatic(&self) -> bool {
+        let mut size = Some(Config::new(&Args::defaults(PARAMS)).model);
+        while let Some(spec) = size {
+            if spec == *self {
+                return true;
+            }
+            size = spec.grown();
+        }
+        false
     }
 
     /// The same with twice the rate; `None` at the end.
@@ -134,14 +150,16 @@ impl Model {
     const LEAST: f64 = 1e-12;
 
     /// Tables of this many bytes are kept for flows to come: an automatic grid in all its sizes
-    /// and a few more.
+    /// and a few more. Those that a flow uses are kept in any case.
     const KEPT_BYTES: usize = 128 << 20;
+
+    /// While flows use more than this, no peer gets tables of parameters that nobody has yet.
+    const PEER_BYTES: usize = 64 << 20;
 
     /// The model of `spec`, computed by whoever needs it first.
     pub(super) fn shared(spec: &ModelSpec) -> Arc<Self> {
-        static MODELS: Mutex<Vec<Arc<Model>>> = Mutex::new(Vec::new());
         // The lock is held while computing: whoever wants the same waits rather than doing it too.
-        let mut models = MODELS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut models = Self::models();
         let known = models.iter().position(|model| model.spec == *spec);
         let model = match known {
             Some(index) => models.remove(index),
@@ -149,12 +167,38 @@ impl Model {
         };
         // From the one not asked for the longest time to the newest.
         models.push(model.clone());
-        while models.len() > 1
-            && models.iter().map(|kept| kept.bytes()).sum::<usize>() > Self::KEPT_BYTES
-        {
-            models.remove(0);
-        }
+        Self::drop_unused(&mut models);
         model
+    }
+
+    /// What the tables of `spec` cost if a peer asks for them.
+    pub(super) fn peer_cost(spec: &ModelSpec) -> Result<PeerCost, String> {
+        let models = Self::models();
+        if models.iter().any(|model| model.spec == *spec) {
+            return Ok(PeerCost::Shared);
+        }
+        let in_use = models.iter().filter(|model| Arc::strong_count(model) > 1);
+        if in_use.map(|model| model.bytes()).sum::<usize>() > Self::PEER_BYTES {
+            return Err("the tables of other flows take up all memory for them just now".into());
+        }
+        Ok(PeerCost::Tables)
+    }
+
+    fn models() -> MutexGuard<'static, Vec<Arc<Self>>> {
+        static MODELS: Mutex<Vec<Arc<Model>>> = Mutex::new(Vec::new());
+        MODELS.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Drops the models that were not asked for the longest time and that no flow uses. Those of
+    /// the automatic grid stay: strangers can order others in order to have them computed again.
+    fn drop_unused(models: &mut Vec<Arc<Self>>) {
+        let mut kept: usize = models.iter().map(|model| model.bytes()).sum();
+        models.retain(|model| {
+            let unused = Arc::strong_count(model) == 1 && !model.spec.is_automatic();
+            let dropped = kept > Self::KEPT_BYTES && unused;
+            kept -= if dropped { model.bytes() } else { 0 };
+            !dropped
+        });
     }
 
     pub(super) fn new(spec: ModelSpec) -> Self {
@@ -574,6 +618,26 @@ mod tests {
             &model,
             &Model::shared(&spec("sigma=201,confidence=50%,look_ahead=3"))
         ));
+    }
+
+    #[test]
+    fn models_that_flows_use_are_shared_and_others_are_bounded() {
+        let first = Model::shared(&spec("sigma=301"));
+        let default = Arc::downgrade(&Model::shared(&spec("")));
+        for sigma in 0..40 {
+            Model::shared(&spec(&format!("max_rate=2000,sigma=300.{sigma}")));
+        }
+        let models = Model::models();
+        let kept = models.iter().map(|model| model.bytes()).sum::<usize>();
+        let in_use: usize = models
+            .iter()
+            .filter(|model| Arc::strong_count(model) > 1)
+            .map(|model| model.bytes())
+            .sum();
+        assert!(kept - in_use <= Model::KEPT_BYTES + (20 << 20), "{kept} bytes");
+        drop(models);
+        assert!(Arc::ptr_eq(&first, &Model::shared(&spec("sigma=301"))), "in use all the while");
+        assert!(default.upgrade().is_some(), "strangers cannot make it be computed again");
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use cellpace_base::{Args, Kind, Param};
 
-use crate::Span;
+use crate::{PeerCost, Span};
 
-use super::model::{Grid, ModelSpec};
+use super::model::{Grid, Model, ModelSpec};
 
 pub(super) static PARAMS: &[Param] = &[
     Param {
@@ -157,4 +157,39 @@ pub(super) fn check(args: &Args) -> Result<(), String> {
         return Err(format!("confidence={confidence} should be 0.1% to 99%"));
     }
     Ok(())
+}
+
+/// What a receiver half costs that a peer asks for: the time and memory are this side's, so its
+/// tables are of ordinary size. The largest that are allowed are those of
+/// `max_rate=2000,sigma=400,joint=true`.
+pub(super) fn peer_cost(args: &Args) -> Result<PeerCost, String> {
+    /// In packets per second: 24 Mbit/s.
+    const MAX_RATE: u32 = 2000;
+    const MAX_SIGMA: f64 = 400.0;
+    const MIN_TICK: Span = Span::from_millis(20);
+    /// Packets that the fastest link delivers in a tick.
+    const MAX_PER_TICK: f64 = 40.0;
+    let Config { model, grows, .. } = Config::new(args);
+    if model == Config::new(&Args::defaults(PARAMS)).model {
+        // All sizes of the automatic grid are computed once, and then there.
+        return Ok(PeerCost::Shared);
+    }
+    if grows {
+        let others = "tick, sigma, escape, outage_row and joint";
+        return Err(format!("max_rate=auto goes with the defaults of {others}"));
+    }
+    if model.max_rate > MAX_RATE {
+        return Err(format!("max_rate={} should be {MAX_RATE} or less, or auto", model.max_rate));
+    }
+    let per_tick = f64::from(model.max_rate) * model.tick.as_secs_f64();
+    if model.tick < MIN_TICK || per_tick > MAX_PER_TICK {
+        return Err(format!(
+            "tick={} should be {MIN_TICK} or more, and max_rate times tick {MAX_PER_TICK} or less",
+            model.tick
+        ));
+    }
+    if model.sigma > MAX_SIGMA {
+        return Err(format!("sigma={} should be {MAX_SIGMA} or less", model.sigma));
+    }
+    Model::peer_cost(&model)
 }
