@@ -47,6 +47,8 @@ pub trait Engine {
 pub struct SocketTrouble {
     /// Datagrams that the system refused to send.
     pub refused: u64,
+    /// Calls that failed because the system was short of memory, and were repeated.
+    pub shortages: u64,
     /// What it said last.
     pub said: String,
     /// Whether it said that packets are too large for the interface.
@@ -69,6 +71,39 @@ const MOST_BATCH_BYTES: usize = 65_000;
 /// How long the clock stands still at most while the kernel takes no datagrams.
 const BLOCKED: Span = Span::from_millis(1);
 
+/// Calls in a row that may fail because the system is short of memory. With the waits in between
+/// that takes three seconds.
+const MAX_SHORTAGES: u32 = 50;
+
+/// The longest wait between them, in milliseconds.
+const SHORTAGE_WAIT_MS: u64 = 64;
+
+/// How often in a row a call has failed because the system was short of memory.
+#[derive(Debug, Default)]
+struct Shortage(u32);
+
+impl Shortage {
+    /// The call failed. Waits a little if it is worth another try.
+    fn bear(&mut self, error: io::Error, trouble: &mut SocketTrouble) -> io::Result<()> {
+        use rustix::io::Errno;
+        let is_shortage =
+            matches!(Errno::from_io_error(&error), Some(Errno::NOMEM | Errno::NOBUFS));
+        if !is_shortage || self.0 >= MAX_SHORTAGES {
+            return Err(error);
+        }
+        trouble.shortages += 1;
+        trouble.said = error.to_string();
+        std::thread::sleep(Duration::from_millis((1 << self.0.min(16)).min(SHORTAGE_WAIT_MS)));
+        self.0 += 1;
+        Ok(())
+    }
+
+    /// The call succeeded.
+    fn end(&mut self) {
+        self.0 = 0;
+    }
+}
+
 struct Socket {
     socket: UdpSocket,
     state: UdpSocketState,
@@ -84,6 +119,8 @@ pub struct Driver<E = Endpoint> {
     began: Instant,
     buffers: Vec<Box<[u8]>>,
     outgoing: Batch,
+    waiting: Shortage,
+    receiving: Shortage,
     trouble: SocketTrouble,
 }
 
@@ -132,6 +169,8 @@ impl<E: Engine> Driver<E> {
             began: Instant::now(),
             buffers: vec![vec![0; BUFFER_BYTES].into_boxed_slice(); BUFFERS],
             outgoing: Batch::default(),
+            waiting: Shortage::default(),
+            receiving: Shortage::default(),
             trouble: SocketTrouble::default(),
         }
     }
@@ -218,7 +257,11 @@ impl<E: Engine> Driver<E> {
         }
     }
 
-    fn wait(&self, wait: Span, input: Option<BorrowedFd<'_>>) -> io::Result<(Vec<usize>, bool)> {
+    fn wait(
+        &mut self,
+        wait: Span,
+        input: Option<BorrowedFd<'_>>,
+    ) -> io::Result<(Vec<usize>, bool)> {
         let blocked = self.outgoing.to.map(|(_, way)| way.socket);
         let mut fds: Vec<PollFd<'_>> = self
             .sockets
@@ -233,10 +276,13 @@ impl<E: Engine> Driver<E> {
         fds.extend(input.map(|input| PollFd::from_borrowed_fd(input, PollFlags::IN)));
         let timeout = timespec(wait);
         match poll(&mut fds, Some(&timeout)) {
-            Ok(_) => {}
+            Ok(_) => self.waiting.end(),
             // A signal: whoever set its handler wants to know.
             Err(rustix::io::Errno::INTR) => return Ok((Vec::new(), false)),
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                self.waiting.bear(error.into(), &mut self.trouble)?;
+                return Ok((Vec::new(), false));
+            }
         }
         let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
         let ready = (0..self.sockets.len()).filter(|index| is_ready(&fds[*index])).collect();
@@ -261,8 +307,9 @@ impl<E: Engine> Driver<E> {
                 }
                 // Somebody does not listen any more, or not yet: silence tells as much.
                 Err(error) if is_passing(&error) => continue,
-                Err(error) => return Err(error),
+                Err(error) => return self.receiving.bear(error, &mut self.trouble),
             };
+            self.receiving.end();
             let wall = SystemTime::now().duration_since(UNIX_EPOCH).ok();
             let drained_at = self.sockets[way].drained_at;
             for (meta, buffer) in metas.iter().zip(&self.buffers).take(count) {
@@ -445,6 +492,26 @@ mod tests {
         // Nothing came: that is no error.
         driver.turn(Time::ZERO, None).unwrap();
         assert_eq!((driver.endpoint.datagrams, driver.endpoint.timers), (3, 2));
+    }
+
+    #[test]
+    fn a_passing_shortage_of_memory_is_borne_and_counted_and_other_errors_are_not() {
+        use rustix::io::Errno;
+        let mut trouble = SocketTrouble::default();
+        let mut shortage = Shortage::default();
+        let failed = |errno: Errno| io::Error::from(errno);
+        for errno in [Errno::NOMEM, Errno::NOBUFS] {
+            shortage.bear(failed(errno), &mut trouble).unwrap();
+        }
+        assert_eq!((trouble.shortages, shortage.0), (2, 2));
+        assert!(trouble.said.contains("buffer"), "{}", trouble.said);
+        let error = shortage.bear(failed(Errno::BADF), &mut trouble).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::BADF.raw_os_error()));
+        shortage.0 = MAX_SHORTAGES;
+        assert!(shortage.bear(failed(Errno::NOMEM), &mut trouble).is_err(), "it does not pass");
+        shortage.end();
+        shortage.bear(failed(Errno::NOMEM), &mut trouble).unwrap();
+        assert_eq!(trouble.shortages, 3);
     }
 
     #[test]

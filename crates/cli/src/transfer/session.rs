@@ -45,6 +45,8 @@ pub(crate) struct Session<'a> {
     idle_since: Time,
     stopping: bool,
     any_failed: bool,
+    /// A shortage of memory was reported.
+    was_short: bool,
     /// Flows that could not be welcomed, until their other side has heard of it.
     turned_away: Vec<FlowId>,
 }
@@ -80,6 +82,7 @@ impl<'a> Session<'a> {
             idle_since: Time::MAX,
             stopping: false,
             any_failed: false,
+            was_short: false,
             turned_away: Vec::new(),
         }
     }
@@ -125,6 +128,7 @@ impl<'a> Session<'a> {
             _ => self.driver.turn(until, None),
         };
         let readable = readable.map_err(Failure::failed)?;
+        self.report_shortage();
         if let (true, Some(index)) = (readable, waiting)
             && let End::Source(source) = &mut self.flows[index].end
         {
@@ -146,6 +150,15 @@ impl<'a> Session<'a> {
             self.show_interval(now);
         }
         Ok(())
+    }
+
+    /// Says once that the system was short of memory; what it could not do was done later.
+    fn report_shortage(&mut self) {
+        let trouble = self.driver.trouble();
+        if trouble.shortages > 0 && !self.was_short {
+            output::complain(&format!("the system is short of memory, going on: {}", trouble.said));
+            self.was_short = true;
+        }
     }
 
     /// When sending ends, if it does by the clock.
