@@ -89,6 +89,14 @@ impl Receiver {
         false
     }
 
+    /// The sender never used this packet number, so it is not missing. To be called before the
+    /// packet behind it arrives.
+    pub fn on_skipped(&mut self, number: u64) {
+        if number == self.next_expected {
+            self.next_expected = number.saturating_add(1);
+        }
+    }
+
     /// When something is due here.
     pub fn next_deadline(&self) -> Option<Time> {
         let half = self.half.as_ref().and_then(|half| half.next_deadline());
@@ -183,6 +191,20 @@ mod tests {
         assert!(receiver.on_deadline(Time::from_millis(50)));
         assert_eq!(receiver.ack(), 4);
         assert_eq!(told(&mut receiver, 4), [0, 1, 3, 4]);
+    }
+
+    #[test]
+    fn a_number_that_was_left_out_is_not_missing() {
+        let mut receiver = Receiver::new("delayed:40ms".parse().unwrap(), None);
+        assert!(!arrive(&mut receiver, 1, 0));
+        receiver.on_skipped(1);
+        assert!(arrive(&mut receiver, 2, 2), "the second");
+        receiver.ack();
+        receiver.on_skipped(3);
+        assert!(!arrive(&mut receiver, 3, 4), "in order");
+        receiver.ack();
+        receiver.on_skipped(6);
+        assert!(arrive(&mut receiver, 4, 7), "5 is missing");
     }
 
     #[test]

@@ -1,33 +1,80 @@
 //! The receiver's memory of a stream: what came out of order, and what nobody has read yet.
 
+use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
+use crate::quota::Budget;
 use crate::ranges::RangeSet;
 
-/// Pieces of a stream in a ring that grows to the limit and no further.
+/// Pieces of a stream in pages, of which there are those that something arrived for.
 #[derive(Debug)]
 pub(crate) struct Assembly {
-    /// Byte `offset` of the stream is at `offset` modulo the length, which is a power of two.
-    ring: Vec<u8>,
+    /// The pages of the stream from the one of `consumed` on.
+    pages: VecDeque<Option<Page>>,
+    budget: Arc<Budget>,
+    /// The largest window.
     limit: u64,
     consumed: u64,
     held: RangeSet,
 }
 
 /// So many holes are remembered at most: beyond that, whoever sends makes holes on purpose.
-const MOST_RANGES: usize = 8192;
+const MAX_RANGES: usize = 8192;
 
-const FIRST_RING: usize = 1 << 14;
+/// Bytes of a page: as many as are hashed at once, and not many times those of a packet, which is
+/// what it takes to have a page kept.
+const PAGE: u64 = 16 << 10;
+
+/// In-order bytes that a flow may hold beyond the budget: what may arrive until somebody reads.
+const RESERVE: u64 = 256 << 10;
+
+/// The window of a new flow. It grows by what is read, which is as much as slow start needs: a
+/// sender whose window doubles in each round trip has in flight what has arrived and as much again.
+const FIRST_WINDOW: u64 = 1 << 20;
+
+/// The window of a new flow that holds at most `limit` bytes.
+pub(crate) fn first_window(limit: u64) -> u64 {
+    limit.min(FIRST_WINDOW)
+}
+
+/// Memory that counts towards a budget for as long as it exists.
+#[derive(Debug)]
+struct Page {
+    bytes: Box<[u8]>,
+    budget: Arc<Budget>,
+}
+
+impl Page {
+    /// A page within the budget, or beyond it if it has to be.
+    fn new(budget: &Arc<Budget>, needed: bool) -> Option<Self> {
+        if needed {
+            budget.take(PAGE);
+        } else if !budget.try_take(PAGE) {
+            return None;
+        }
+        let bytes = vec![0; PAGE as usize].into_boxed_slice();
+        Some(Self { bytes, budget: budget.clone() })
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        self.budget.give_back(PAGE);
+    }
+}
 
 impl Assembly {
-    /// Holds at most `limit` bytes.
-    pub(crate) fn new(limit: u64) -> Self {
-        Self { ring: Vec::new(), limit, consumed: 0, held: RangeSet::default() }
+    /// Holds at most `limit` bytes, and those within a budget.
+    pub(crate) fn new(limit: u64, budget: Arc<Budget>) -> Self {
+        let held = RangeSet::default();
+        Self { pages: VecDeque::new(), budget, limit, consumed: 0, held }
     }
 
-    /// The offset up to which bytes are taken.
+    /// The offset up to which bytes are taken. It never goes back.
     pub(crate) fn window(&self) -> u64 {
-        self.consumed.saturating_add(self.limit)
+        let size = self.limit.min(FIRST_WINDOW.saturating_add(self.consumed));
+        self.consumed.saturating_add(size)
     }
 
     /// Bytes read so far.
@@ -37,74 +84,110 @@ impl Assembly {
 
     /// Bytes of memory.
     pub(crate) fn memory(&self) -> usize {
-        self.ring.len() + self.held.len() * size_of::<Range<u64>>()
+        let pages = self.pages.iter().flatten().count() * PAGE as usize;
+        pages
+            + self.pages.capacity() * size_of::<Option<Page>>()
+            + self.held.len() * size_of::<Range<u64>>()
     }
 
-    /// Takes a piece. Returns whether it was taken: it is not if it goes beyond the window or
-    /// makes too many holes.
+    /// Takes a piece. Returns whether it was taken: it is not if it goes beyond the window, and a
+    /// piece behind a hole is not either if there are too many holes or the budget is used up. The
+    /// piece that comes next always is, so that the stream goes on.
     pub(crate) fn insert(&mut self, offset: u64, piece: &[u8]) -> bool {
         let Some(end) = offset.checked_add(piece.len() as u64) else { return false };
-        if end > self.window() || self.held.len() >= MOST_RANGES {
+        if end > self.window() {
             return false;
         }
         let start = offset.max(self.consumed);
         if start >= end {
             return true;
         }
-        self.grow((end - self.consumed) as usize);
+        let in_order = start <= self.in_order_until();
+        if !in_order && self.held.len() >= MAX_RANGES {
+            return false;
+        }
+        let needed = in_order && end - self.consumed <= RESERVE;
+        if !self.open(start..end, needed) {
+            return false;
+        }
         self.put(start, &piece[(start - offset) as usize..]);
         self.held.insert(start..end);
         true
     }
 
-    /// The bytes that come next, in two parts.
+    /// Where the first hole begins.
+    fn in_order_until(&self) -> u64 {
+        let first = self.held.first().filter(|held| held.start == self.consumed);
+        first.map_or(self.consumed, |held| held.end)
+    }
+
+    /// The bytes that come next, as far as two pages hold them.
     pub(crate) fn readable(&self) -> (&[u8], &[u8]) {
-        match self.held.first() {
-            Some(first) if first.start == self.consumed => self.parts(first),
-            _ => (&[], &[]),
-        }
+        let Some(held) = self.held.first().filter(|held| held.start == self.consumed) else {
+            return (&[], &[]);
+        };
+        let edge = (self.consumed / PAGE + 1) * PAGE;
+        let (first, second) = (held.start..held.end.min(edge), edge..held.end.min(edge + PAGE));
+        (self.part(first), self.part(second))
     }
 
     /// `count` of the readable bytes were read.
     pub(crate) fn consume(&mut self, count: usize) {
+        let pages = (self.consumed + count as u64) / PAGE - self.consumed / PAGE;
+        self.pages.drain(..self.pages.len().min(pages as usize));
         self.consumed += count as u64;
         self.held.remove_below(self.consumed);
     }
 
-    fn grow(&mut self, needed: usize) {
-        if needed <= self.ring.len() {
-            return;
-        }
-        let mut larger = Self { ring: Vec::new(), held: RangeSet::default(), ..*self };
-        larger.ring.resize(needed.next_power_of_two().max(FIRST_RING), 0);
-        for held in self.held.iter() {
-            let (first, second) = self.parts(held);
-            larger.put(held.start, first);
-            larger.put(held.start + first.len() as u64, second);
-        }
-        self.ring = larger.ring;
+    /// Nothing that is held will be read any more.
+    pub(crate) fn clear(&mut self) {
+        self.pages = VecDeque::new();
+        self.held = RangeSet::default();
     }
 
-    /// Where a range of the stream is, if no more of it than the ring's length is asked for.
-    fn parts(&self, range: &Range<u64>) -> (&[u8], &[u8]) {
-        let length = (range.end - range.start) as usize;
-        let start = self.index(range.start);
-        let first = length.min(self.ring.len() - start);
-        (&self.ring[start..start + first], &self.ring[..length - first])
-    }
-
-    fn put(&mut self, offset: u64, piece: &[u8]) {
-        if piece.is_empty() {
-            return;
+    /// Sees to it that there are pages for a range. Returns whether there are.
+    fn open(&mut self, range: Range<u64>, needed: bool) -> bool {
+        for index in self.index(range.start)..=self.index(range.end - 1) {
+            if self.pages.len() <= index {
+                self.pages.resize_with(index + 1, || None);
+            }
+            if self.pages[index].is_none() {
+                self.pages[index] = Page::new(&self.budget, needed);
+            }
+            if self.pages[index].is_none() {
+                return false;
+            }
         }
-        let start = self.index(offset);
-        let first = piece.len().min(self.ring.len() - start);
-        self.ring[start..start + first].copy_from_slice(&piece[..first]);
-        self.ring[..piece.len() - first].copy_from_slice(&piece[first..]);
+        true
     }
 
+    /// A range within one page.
+    fn part(&self, range: Range<u64>) -> &[u8] {
+        if range.is_empty() {
+            return &[];
+        }
+        let page = self.pages.get(self.index(range.start)).and_then(Option::as_ref);
+        let start = (range.start % PAGE) as usize;
+        page.map_or(&[], |page| &page.bytes[start..start + (range.end - range.start) as usize])
+    }
+
+    /// Copies a piece into pages that are there.
+    fn put(&mut self, mut offset: u64, mut piece: &[u8]) {
+        while !piece.is_empty() {
+            let index = self.index(offset);
+            let start = (offset % PAGE) as usize;
+            let (now, later) = piece.split_at(piece.len().min(PAGE as usize - start));
+            if let Some(Some(page)) = self.pages.get_mut(index) {
+                page.bytes[start..start + now.len()].copy_from_slice(now);
+            }
+            offset += now.len() as u64;
+            piece = later;
+        }
+    }
+
+    /// Where the page of an offset is.
     fn index(&self, offset: u64) -> usize {
-        offset as usize & (self.ring.len() - 1)
+        (offset / PAGE - self.consumed / PAGE) as usize
     }
 }
 
@@ -112,6 +195,10 @@ impl Assembly {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn assembly(limit: u64) -> Assembly {
+        Assembly::new(limit, Budget::new(u64::MAX))
+    }
 
     fn content(range: Range<u64>) -> Vec<u8> {
         range.map(|offset| (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
@@ -127,7 +214,7 @@ mod tests {
 
     #[test]
     fn what_lies_beyond_the_window_is_refused() {
-        let mut assembly = Assembly::new(100);
+        let mut assembly = assembly(100);
         assert!(assembly.insert(90, &content(90..100)));
         assert!(!assembly.insert(91, &content(91..101)));
         assert!(!assembly.insert(u64::MAX, &[1, 2]));
@@ -139,11 +226,68 @@ mod tests {
     }
 
     #[test]
-    fn holes_are_bounded() {
-        let mut assembly = Assembly::new(1 << 24);
-        let taken = (0..1 << 20).filter(|hole| assembly.insert(1 + 2 * hole, &[7])).count();
-        assert_eq!(taken, MOST_RANGES);
-        assert!(assembly.memory() < 1 << 18);
+    fn holes_are_bounded_and_the_piece_that_comes_next_is_always_taken() {
+        let mut assembly = assembly(1 << 24);
+        let mut pieces = 0..20_000;
+        let taken =
+            pieces.by_ref().filter(|hole| assembly.insert(1 + 20 * hole, &content(0..10))).count();
+        assert_eq!(taken, MAX_RANGES);
+        assert!(assembly.memory() < 1 << 19, "{}", assembly.memory());
+        assert!(!assembly.insert(11, &[0; 3]), "not even this one");
+        assert!(assembly.insert(0, &[0; 1]), "the first hole");
+        assert_eq!(assembly.held.len(), MAX_RANGES);
+        let (first, _) = assembly.readable();
+        assert_eq!(first.len(), 11);
+        assembly.consume(11);
+        assert!(assembly.insert(11, &[0; 10]), "and so the next one");
+    }
+
+    #[test]
+    fn memory_is_in_proportion_to_what_arrived() {
+        let mut assembly = assembly(16_000_000);
+        assert!(!assembly.insert(16_000_000 - 1400, &[1; 1400]), "the window begins small");
+        assert!(assembly.insert(FIRST_WINDOW - 1400, &[1; 1400]));
+        assert!(assembly.memory() < 2 * PAGE as usize, "{}", assembly.memory());
+        assert_eq!(assembly.budget.used(), PAGE);
+    }
+
+    #[test]
+    fn the_window_grows_with_what_is_read() {
+        let mut assembly = assembly(16_000_000);
+        let mut windows = vec![assembly.window()];
+        while assembly.consumed() < 40_000_000 {
+            let consumed = assembly.consumed();
+            assert!(assembly.insert(consumed, &content(consumed..consumed + 9000)));
+            while !read(&mut assembly, usize::MAX).is_empty() {}
+            windows.push(assembly.window());
+        }
+        assert_eq!(windows[0], FIRST_WINDOW);
+        assert!(windows.is_sorted(), "it never goes back");
+        assert_eq!(assembly.window() - assembly.consumed(), 16_000_000);
+        assert!(assembly.budget.used() <= PAGE, "what was read is given back");
+    }
+
+    #[test]
+    fn beyond_the_budget_only_what_comes_in_order_is_taken() {
+        let budget = Budget::new(3 * PAGE);
+        let mut assembly = Assembly::new(1 << 20, budget.clone());
+        assert!(assembly.insert(33 * PAGE, &[1]) && assembly.insert(35 * PAGE, &[1]));
+        assert!(assembly.insert(37 * PAGE, &[1]));
+        assert!(!assembly.insert(39 * PAGE, &[1]), "the budget is used up");
+        assert!(assembly.insert(33 * PAGE + 1, &[1]), "this needs no page");
+        // Nobody reads.
+        let taken = (0..1000).take_while(|at| assembly.insert(at * 1000, &[1; 1000])).count();
+        assert_eq!(taken as u64, RESERVE / 1000);
+        assert_eq!(budget.used(), 3 * PAGE + RESERVE);
+        // Somebody reads a little at a time.
+        let mut at = taken as u64 * 1000;
+        while at < 60 * PAGE {
+            read(&mut assembly, 1000);
+            assert!(assembly.insert(at, &[1; 1000]), "{at}");
+            at += 1000;
+        }
+        assembly.clear();
+        assert_eq!((budget.used(), assembly.readable().0.len()), (0, 0));
     }
 
     proptest! {
@@ -153,7 +297,7 @@ mod tests {
             limit in 1u64..70_000,
             steps in prop::collection::vec((0u64..90_000, 0u64..3000, 0usize..4000), 1..200),
         ) {
-            let mut assembly = Assembly::new(limit);
+            let mut assembly = assembly(limit);
             let (mut seen, mut base) = (0, 0);
             for (start, length, most) in steps {
                 let start = (base + start % (limit + 10)).saturating_sub(5);
@@ -163,7 +307,7 @@ mod tests {
                 prop_assert_eq!(&bytes, &content(seen..seen + bytes.len() as u64));
                 seen += bytes.len() as u64;
                 base = seen;
-                prop_assert!(assembly.memory() <= 2 * limit as usize + FIRST_RING + (1 << 14));
+                prop_assert!(assembly.memory() <= limit as usize + 3 * PAGE as usize + (1 << 14));
             }
         }
     }

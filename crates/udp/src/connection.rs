@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::incoming::{Incoming, IncomingStats};
 use crate::outgoing::{Outgoing, OutgoingStats};
-use crate::wire::{self, Accept, Code, Cookie, Hello, Ids, Packet, VERSION};
+use crate::wire::{self, Code, Cookie, Hello, Ids, Packet, VERSION};
 
 /// Why a flow ended otherwise than it should.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -32,6 +32,9 @@ pub enum FlowError {
     /// The other side gave up.
     #[error("the other side gave up: {0}")]
     Closed(String),
+    /// The receiver acknowledged packets that were never sent, to have more sent than it receives.
+    #[error("the other side acknowledges packets that were never sent")]
+    FalseAcks,
     /// What arrived is not what was sent.
     #[error("what arrived is not what was sent: the checksums differ")]
     Checksum,
@@ -81,34 +84,20 @@ const MOST_STOPS: u32 = 4;
 /// Whoever was told of the end stays for so long, should his answer be lost.
 const LEAVE_AFTER: Span = Span::from_millis(300);
 
-/// How a flow begins.
-pub(crate) enum Start {
-    /// With hellos.
-    Initiator {
-        /// What is asked for.
-        unreliable: bool,
-        /// Whether this side receives.
-        reverse: bool,
-        /// Whether this side receives and delays its acks.
-        delayed_acks: bool,
-        /// Largest IP packet.
-        mtu: u16,
-        /// Bytes of the stream that are taken.
-        window: u64,
-        /// This side's controller, where it sends.
-        controller: String,
-    },
-    /// With the answer to a hello that brought its cookie.
-    Responder {
-        /// What is agreed to.
-        unreliable: bool,
-        /// Whether this side receives and delays its acks.
-        delayed_acks: bool,
-        mtu: u16,
-        window: u64,
-        flows: u16,
-        controller: String,
-    },
+/// What an initiator asks for.
+#[derive(Debug)]
+pub(crate) struct Wish {
+    pub(crate) unreliable: bool,
+    /// Whether this side receives.
+    pub(crate) reverse: bool,
+    /// Whether this side receives and delays its acks.
+    pub(crate) delayed_acks: bool,
+    /// Largest IP packet.
+    pub(crate) mtu: u16,
+    /// Bytes of the stream that are taken.
+    pub(crate) window: u64,
+    /// This side's controller, where it sends.
+    pub(crate) controller: String,
 }
 
 /// The half that this side has.
@@ -129,8 +118,6 @@ enum State {
         again_at: Time,
         gap: Span,
     },
-    /// The responder has answered and waits for a packet that only the real initiator can send.
-    Accepted,
     Open,
     /// This side has said that the flow is over.
     Closing {
@@ -147,7 +134,8 @@ enum State {
 /// One flow.
 pub struct Flow {
     ids: Ids,
-    start: Start,
+    /// What an initiator asks for.
+    wish: Option<Wish>,
     state: State,
     pub(crate) half: Half,
     patience: Patience,
@@ -158,7 +146,6 @@ pub struct Flow {
     began: Time,
     heard: Time,
     pinged: Time,
-    accept_due: bool,
     ping_due: bool,
     closed_due: bool,
     close: Option<(Code, String)>,
@@ -168,36 +155,57 @@ pub struct Flow {
 }
 
 impl Flow {
-    pub(crate) fn new(
+    /// The flow of an initiator, which says hello.
+    pub(crate) fn asking(
+        id: u64,
+        wish: Wish,
+        patience: Patience,
+        overhead: usize,
+        now: Time,
+    ) -> Self {
+        let ids = Ids { to: id, from: 0 };
+        let mtu = wish.mtu;
+        let state = State::Hello { cookie: Cookie::default(), again_at: now, gap: HELLO_AGAIN[0] };
+        Self {
+            wish: Some(wish),
+            state,
+            ..Self::open(ids, mtu, Half::None, patience, overhead, now)
+        }
+    }
+
+    /// The flow of a responder, whose initiator has shown that it is the one that was answered.
+    pub(crate) fn confirmed(
         ids: Ids,
-        start: Start,
+        mtu: u16,
         half: Half,
         patience: Patience,
         overhead: usize,
         now: Time,
     ) -> Self {
-        let state = match &start {
-            Start::Initiator { .. } => {
-                State::Hello { cookie: Cookie::default(), again_at: now, gap: HELLO_AGAIN[0] }
-            }
-            Start::Responder { .. } => State::Accepted,
-        };
-        let mtu = match &start {
-            Start::Initiator { mtu, .. } | Start::Responder { mtu, .. } => usize::from(*mtu),
-        };
-        let accept_due = state == State::Accepted;
+        let mut flow = Self::open(ids, mtu, half, patience, overhead, now);
+        flow.events.push_back(Event::Connected(0));
+        flow
+    }
+
+    fn open(
+        ids: Ids,
+        mtu: u16,
+        half: Half,
+        patience: Patience,
+        overhead: usize,
+        now: Time,
+    ) -> Self {
         Self {
             ids,
-            start,
-            state,
+            wish: None,
+            state: State::Open,
             half,
             patience,
             overhead,
-            room: mtu.saturating_sub(overhead),
+            room: usize::from(mtu).saturating_sub(overhead),
             began: now,
             heard: now,
             pinged: now,
-            accept_due,
             ping_due: false,
             closed_due: false,
             close: None,
@@ -296,11 +304,18 @@ impl Flow {
         match self.state {
             State::Over | State::Closing { .. } | State::Leaving { .. } => {}
             State::Hello { .. } => self.state = State::Over,
-            State::Accepted | State::Open => {
+            State::Open => {
                 self.close = Some((code, reason.to_owned()));
                 self.heard = self.heard.max(now);
                 self.state = State::Closing { again_at: now, tries: 0 };
+                self.drop_unread();
             }
+        }
+    }
+
+    fn drop_unread(&mut self) {
+        if let Half::In(incoming) = &mut self.half {
+            incoming.drop_unread();
         }
     }
 
@@ -393,19 +408,9 @@ impl Flow {
         matches!(self.state, State::Hello { .. })
     }
 
-    /// The hello was repeated: the acceptance was lost.
-    pub(crate) fn on_hello_again(&mut self) {
-        self.accept_due = self.state == State::Accepted;
-    }
-
     /// A packet with both ids right, of `bytes` without IP and UDP headers.
     pub(crate) fn on_packet(&mut self, now: Time, packet: &Packet<'_>, bytes: usize) {
         self.heard = self.heard.max(now);
-        if self.state == State::Accepted {
-            self.state = State::Open;
-            self.accept_due = false;
-            self.events.push_back(Event::Connected(0));
-        }
         let ip_bytes = (bytes + self.overhead) as u64;
         match (packet, &mut self.half) {
             (Packet::Close(code, reason), _) => return self.on_close(now, *code, reason),
@@ -420,7 +425,10 @@ impl Flow {
             (Packet::Ping, Half::In(incoming)) => incoming.on_ping(),
             (Packet::Ack(ack), Half::Out(out)) => {
                 out.on_sign_of_life();
-                out.on_ack(now, ack);
+                if out.on_ack(now, ack).is_err() {
+                    let reason = "it acknowledges packets that were never sent";
+                    return self.fail(Code::Stopped, reason, FlowError::FalseAcks);
+                }
             }
             _ => {}
         }
@@ -451,10 +459,16 @@ impl Flow {
         if incoming.is_intact() {
             self.events.push_back(Event::Read);
         } else {
-            let heard = self.heard;
-            self.close(heard, Code::Checksum, "the checksum of what arrived is another");
-            self.events.push_back(Event::Ended(Err(FlowError::Checksum)));
+            let reason = "the checksum of what arrived is another";
+            self.fail(Code::Checksum, reason, FlowError::Checksum);
         }
+    }
+
+    /// The other side does what it must not.
+    fn fail(&mut self, code: Code, reason: &str, error: FlowError) {
+        let heard = self.heard;
+        self.close(heard, code, reason);
+        self.events.push_back(Event::Ended(Err(error)));
     }
 
     /// The other side goes on, so it has not heard of the end.
@@ -495,6 +509,7 @@ impl Flow {
 
     fn end(&mut self, result: Result<(), FlowError>) {
         self.state = State::Over;
+        self.drop_unread();
         self.events.push_back(Event::Ended(result));
     }
 
@@ -502,7 +517,6 @@ impl Flow {
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         match self.state {
             State::Hello { again_at, .. } => Some(again_at.min(self.silent_at())),
-            State::Accepted => Some(self.silent_at()),
             State::Open => {
                 let half = match &self.half {
                     Half::None => None,
@@ -531,9 +545,7 @@ impl Flow {
 
     /// A deadline may have passed.
     pub(crate) fn on_timer(&mut self, now: Time) {
-        if matches!(self.state, State::Hello { .. } | State::Accepted | State::Open)
-            && now >= self.silent_at()
-        {
+        if matches!(self.state, State::Hello { .. } | State::Open) && now >= self.silent_at() {
             return self.give_up(now);
         }
         match self.state {
@@ -589,7 +601,6 @@ impl Flow {
                 let (code, reason) = self.close.as_ref()?;
                 Some(wire::write_close(out, ids, *code, reason))
             }
-            State::Accepted if std::mem::take(&mut self.accept_due) => self.say_accept(ids, out),
             State::Open => self.poll_half(now, ids, out),
             _ => None,
         }
@@ -612,41 +623,22 @@ impl Flow {
         *again_at = now + *gap;
         *gap = (*gap * 2).min(HELLO_AGAIN[1]);
         let mut hello = Hello { cookie: *cookie, ..Hello::default() };
-        if let Start::Initiator { unreliable, reverse, delayed_acks, mtu, window, controller } =
-            &self.start
-        {
+        if let Some(wish) = &self.wish {
             hello = Hello {
-                unreliable: *unreliable,
-                reverse: *reverse,
-                delayed_acks: *delayed_acks,
-                mtu: *mtu,
-                window: *window,
-                controller,
+                unreliable: wish.unreliable,
+                reverse: wish.reverse,
+                delayed_acks: wish.delayed_acks,
+                mtu: wish.mtu,
+                window: wish.window,
+                controller: &wish.controller,
                 ..hello
             };
         }
         wire::write_hello(out, Ids { to: 0, from: self.ids.to }, &hello)
     }
 
-    fn say_accept(&self, ids: Ids, out: &mut Vec<u8>) -> Option<usize> {
-        let Start::Responder { unreliable, delayed_acks, mtu, window, flows, controller } =
-            &self.start
-        else {
-            return None;
-        };
-        let accept = Accept {
-            unreliable: *unreliable,
-            delayed_acks: *delayed_acks,
-            mtu: *mtu,
-            window: *window,
-            flows: *flows,
-            controller,
-        };
-        Some(wire::write_accept(out, ids, &accept))
-    }
-
     /// What this side asked for, where it is the initiator.
-    pub(crate) fn start(&self) -> &Start {
-        &self.start
+    pub(crate) fn wish(&self) -> Option<&Wish> {
+        self.wish.as_ref()
     }
 }

@@ -35,6 +35,14 @@ impl Cookies {
         fresh && expected == blake3::Hash::from_bytes(doubled(cookie.seal))
     }
 
+    /// A key for what nobody but this side may foresee of the flow with this id.
+    pub(crate) fn flow_key(&self, id: u64) -> [u8; 32] {
+        let mut material = [0; 40];
+        material[..32].copy_from_slice(&self.secret);
+        material[32..].copy_from_slice(&id.to_be_bytes());
+        blake3::derive_key("cellpace UDP transport, packet numbers of a flow", &material)
+    }
+
     fn seal(&self, issued_ms: u64, address: SocketAddr, id: u64) -> [u8; 16] {
         let mut hasher = blake3::Hasher::new_keyed(&self.secret);
         hasher.update(&issued_ms.to_be_bytes());

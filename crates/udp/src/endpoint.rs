@@ -1,18 +1,22 @@
 //! All flows of one process: who a datagram is for, who may begin a flow, whose turn it is.
 
+mod handshake;
+
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-use cellpace_base::{Random, Time};
-use cellpace_cc::{ControllerSpec, Receiver, Setup};
+use cellpace_base::Time;
+use cellpace_cc::ControllerSpec;
 use cellpace_recovery::AckPolicy;
 
-use crate::connection::{Event, Flow, FlowError, Half, Patience, Start};
+use crate::assembly::first_window;
+use crate::connection::{Event, Flow, FlowError, Half, Patience, Wish};
 use crate::cookie::Cookies;
 use crate::driver::Engine;
-use crate::incoming::Incoming;
-use crate::outgoing::{Outgoing, Sizes};
-use crate::wire::{self, Accept, Code, Cookie, HELLO_BYTES, Hello, Ids, Packet, VERSION};
+use crate::parts::{Parts, overhead, peer_controller};
+use crate::pending::Waiting;
+use crate::quota::{Network, Shares};
+use crate::wire::{self, Accept, Packet};
 
 /// The smallest and the largest IP packet that can be asked for.
 pub const MTU_RANGE: std::ops::RangeInclusive<u16> = 1280..=9000;
@@ -22,8 +26,13 @@ pub const MTU_RANGE: std::ops::RangeInclusive<u16> = 1280..=9000;
 pub struct Config {
     /// Largest IP packet in bytes, within [`MTU_RANGE`]; the smaller one of both sides counts.
     pub mtu: u16,
-    /// Bytes of a stream that are held on either side of a flow.
+    /// Bytes of a stream that are held on either side of a flow at most.
     pub buffer: u64,
+    /// Bytes of memory for what arrives, all flows together; at least [`buffer`](Self::buffer).
+    /// The flows of one address (of 64 bits of an IPv6 address) get a quarter of it, or
+    /// [`buffer`](Self::buffer) if that is more. When it is used up, what arrives out of order is
+    /// dropped, and sent again later; what arrives in order is still taken.
+    pub memory: u64,
     /// How long silence is borne.
     pub patience: Patience,
     /// Seed of what is random in the controllers.
@@ -37,6 +46,7 @@ impl Default for Config {
         Self {
             mtu: 1500,
             buffer: 16 << 20,
+            memory: 1 << 30,
             patience: Patience::default(),
             seed: 1,
             acks: AckPolicy::EveryPacket,
@@ -48,12 +58,18 @@ impl Config {
     fn delays_acks(&self) -> bool {
         matches!(self.acks, AckPolicy::Delayed(_))
     }
+
+    fn shares(&self) -> Shares {
+        let memory = self.memory.max(self.buffer);
+        Shares::new(memory, (memory / NETWORK_SHARE).max(self.buffer))
+    }
 }
 
 /// What others may begin.
 #[derive(Debug, Clone)]
 pub struct Listen {
-    /// Flows at the same time.
+    /// Flows at the same time. One address (64 bits of an IPv6 address) gets a quarter of them,
+    /// but at least 64, where this side receives.
     pub most_flows: usize,
     /// What is done with them.
     pub offer: Offer,
@@ -87,6 +103,13 @@ pub struct Connect {
 /// Names a flow within its endpoint. This is the connection id: nobody else shall know it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FlowId(u64);
+
+#[cfg(test)]
+impl FlowId {
+    pub(crate) fn of(id: u64) -> Self {
+        Self(id)
+    }
+}
 
 impl std::fmt::Debug for FlowId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -134,6 +157,9 @@ pub struct Strays {
     pub unanswered: u64,
 }
 
+/// The part of flows and memory that one address may take: one in so many.
+const NETWORK_SHARE: u64 = 4;
+
 /// Answers to strangers that wait to leave at most.
 const MOST_REPLIES: usize = 256;
 
@@ -152,10 +178,17 @@ struct Slot {
 pub struct Endpoint {
     config: Config,
     listen: Option<Listen>,
-    offered: usize,
+    /// Which flows of an offer have begun.
+    taken: Vec<bool>,
     cookies: Cookies,
     new_id: Box<dyn FnMut() -> u64 + Send>,
     slots: HashMap<FlowId, Slot>,
+    /// Flows that others want to begin.
+    waiting: Waiting,
+    /// What the flows of each network take.
+    shares: Shares,
+    /// When a stranger may make this side compute tables again.
+    tables_at: Time,
     /// Flows that others began, by their address and their id.
     begun: HashMap<(SocketAddr, u64), FlowId>,
     /// Flows that may have something to send.
@@ -179,9 +212,12 @@ impl Endpoint {
         new_id: impl FnMut() -> u64 + Send + 'static,
     ) -> Self {
         Self {
+            shares: config.shares(),
+            waiting: Waiting::new(config.patience.silence),
             config,
             listen: None,
-            offered: 0,
+            taken: Vec::new(),
+            tables_at: Time::ZERO,
             cookies: Cookies::new(secret),
             new_id: Box::new(new_id),
             slots: HashMap::new(),
@@ -199,6 +235,11 @@ impl Endpoint {
 
     /// From now on others may begin flows.
     pub fn listen(&mut self, listen: Listen) {
+        let offered = match &listen.offer {
+            Offer::Receive => 0,
+            Offer::Send { controllers, .. } => controllers.len(),
+        };
+        self.taken = vec![false; offered];
         self.listen = Some(listen);
     }
 
@@ -216,16 +257,15 @@ impl Endpoint {
         connect: &Connect,
     ) -> FlowId {
         let id = self.unused_id();
-        let start = Start::Initiator {
+        let wish = Wish {
             unreliable: connect.unreliable,
             reverse: connect.controller.is_none(),
             delayed_acks: connect.controller.is_none() && self.config.delays_acks(),
             mtu: self.config.mtu,
-            window: self.config.buffer,
+            window: first_window(self.config.buffer),
             controller: connect.controller.as_ref().map(ToString::to_string).unwrap_or_default(),
         };
-        let ids = Ids { to: id.0, from: 0 };
-        let flow = Flow::new(ids, start, Half::None, self.config.patience, overhead(peer), now);
+        let flow = Flow::asking(id.0, wish, self.config.patience, overhead(peer), now);
         self.insert(id, flow, peer, way.into());
         id
     }
@@ -255,6 +295,11 @@ impl Endpoint {
     /// Flows that are not over.
     pub fn flows(&self) -> usize {
         self.slots.len()
+    }
+
+    /// Bytes of memory that hold what has arrived and was not read, of all flows.
+    pub fn memory(&self) -> u64 {
+        self.shares.memory()
     }
 
     /// Datagrams that were of no use so far.
@@ -290,6 +335,9 @@ impl Endpoint {
             return self.on_hello(now, from, way, ids.from, hello, datagram.len());
         }
         let id = FlowId(ids.to);
+        if self.waiting.contains(id) {
+            self.confirm(now, id, from, ids.from);
+        }
         let known = self.slots.get_mut(&id).filter(|slot| slot.peer == from);
         let Some(slot) = known else {
             self.strays.unknown += 1;
@@ -306,7 +354,16 @@ impl Endpoint {
                 if flow.is_asking() && ids.from != 0 {
                     self.flows_begun += 1;
                     let stream = self.flows_begun;
-                    accept_flow(&self.config, now, slot, ids.from, accept, stream);
+                    let parts = Parts {
+                        config: &self.config,
+                        now,
+                        mtu: self.config.mtu.min(accept.mtu),
+                        peer: from,
+                        stream,
+                        memory: self.shares.memory_of(Network::of(from)),
+                        key: self.cookies.flow_key(id.0),
+                    };
+                    accept_flow(&parts, flow, ids.from, accept);
                 }
             }
             _ if ids.from != 0 && ids.from == flow.ids().from => {
@@ -325,106 +382,6 @@ impl Endpoint {
         self.now
     }
 
-    fn on_hello(
-        &mut self,
-        now: Time,
-        from: SocketAddr,
-        way: Way,
-        peer_id: u64,
-        hello: &Hello<'_>,
-        bytes: usize,
-    ) {
-        let Some(listen) = &self.listen else {
-            self.strays.unknown += 1;
-            return;
-        };
-        if bytes < HELLO_BYTES || peer_id == 0 {
-            self.strays.refused += 1;
-            return;
-        }
-        let ids = Ids { to: peer_id, from: 0 };
-        let mut reply = Vec::new();
-        if hello.version != VERSION {
-            self.strays.refused += 1;
-            wire::write_version(&mut reply, ids, VERSION);
-            return self.reply(from, way, reply);
-        }
-        if hello.cookie == Cookie::default()
-            || !self.cookies.is_good(now, from, peer_id, &hello.cookie)
-        {
-            let cookie = self.cookies.issue(now, from, peer_id);
-            wire::write_retry(&mut reply, ids, &cookie);
-            return self.reply(from, way, reply);
-        }
-        if let Some(id) = self.begun.get(&(from, peer_id)).copied() {
-            if let Some(slot) = self.slots.get_mut(&id) {
-                slot.flow.on_hello_again();
-                mark_ready(&mut self.ready, id, slot);
-            }
-            return;
-        }
-        let began = if self.begun.len() >= listen.most_flows {
-            Err((Code::Busy, format!("it has {} flows already", listen.most_flows)))
-        } else {
-            self.begin(now, from, way, peer_id, hello)
-        };
-        if let Err((code, reason)) = began {
-            self.strays.refused += 1;
-            wire::write_refuse(&mut reply, ids, code, &reason);
-            self.reply(from, way, reply);
-        }
-    }
-
-    /// Begins the flow that a hello with a good cookie asks for.
-    fn begin(
-        &mut self,
-        now: Time,
-        from: SocketAddr,
-        way: Way,
-        peer_id: u64,
-        hello: &Hello<'_>,
-    ) -> Result<(), (Code, String)> {
-        let Some(listen) = &self.listen else { return Ok(()) };
-        let unsupported = |reason: &str| Err((Code::Unsupported, reason.to_owned()));
-        if !MTU_RANGE.contains(&hello.mtu) {
-            return unsupported("the size of its packets is out of range");
-        }
-        self.flows_begun += 1;
-        let stream = self.flows_begun;
-        let mtu = self.config.mtu.min(hello.mtu);
-        let parts = Parts { config: &self.config, now, mtu, peer: from, stream };
-        let (half, unreliable, flows, controller) = match (&listen.offer, hello.reverse) {
-            (Offer::Receive, false) => {
-                let half = parts.incoming(hello.controller, hello.unreliable);
-                let half = half.map_err(|reason| (Code::Unsupported, reason))?;
-                (half, hello.unreliable, 1, String::new())
-            }
-            (Offer::Send { controllers, unreliable, bytes }, true) => {
-                let Some(controller) = controllers.get(self.offered) else {
-                    return Err((Code::Busy, "all its flows are taken".into()));
-                };
-                self.offered += 1;
-                let mut half =
-                    parts.outgoing(controller, *unreliable, hello.window, hello.delayed_acks);
-                if let (Half::Out(out), Some(bytes)) = (&mut half, bytes) {
-                    out.limit_to(*bytes);
-                }
-                (half, *unreliable, controllers.len() as u16, controller.to_string())
-            }
-            (Offer::Receive, true) => return unsupported("it receives, and so does this side"),
-            (Offer::Send { .. }, false) => return unsupported("it sends, and so does this side"),
-        };
-        let window = self.config.buffer;
-        let delayed_acks = !hello.reverse && self.config.delays_acks();
-        let start = Start::Responder { unreliable, delayed_acks, mtu, window, flows, controller };
-        let id = self.unused_id();
-        let ids = Ids { to: id.0, from: peer_id };
-        let flow = Flow::new(ids, start, half, self.config.patience, overhead(from), now);
-        self.begun.insert((from, peer_id), id);
-        self.insert(id, flow, from, way);
-        Ok(())
-    }
-
     fn reply(&mut self, to: SocketAddr, way: Way, reply: Vec<u8>) {
         if self.replies.len() >= MOST_REPLIES {
             self.strays.unanswered += 1;
@@ -434,6 +391,7 @@ impl Endpoint {
     }
 
     fn insert(&mut self, id: FlowId, flow: Flow, peer: SocketAddr, way: Way) {
+        self.shares.enter(Network::of(peer));
         let mut slot = Slot { flow, peer, way, deadline: None, ready: false };
         mark_ready(&mut self.ready, id, &mut slot);
         self.slots.insert(id, slot);
@@ -442,7 +400,7 @@ impl Endpoint {
     fn unused_id(&mut self) -> FlowId {
         loop {
             let id = FlowId((self.new_id)());
-            if id.0 != 0 && !self.slots.contains_key(&id) {
+            if id.0 != 0 && !self.slots.contains_key(&id) && !self.waiting.contains(id) {
                 return id;
             }
         }
@@ -543,6 +501,7 @@ impl Endpoint {
             self.deadlines.remove(&(deadline, id));
         }
         self.begun.remove(&(slot.peer, slot.flow.ids().from));
+        self.shares.leave(Network::of(slot.peer));
     }
 }
 
@@ -584,88 +543,21 @@ fn mark_ready(ready: &mut VecDeque<FlowId>, id: FlowId, slot: &mut Slot) {
 }
 
 /// The initiator learns that its flow was accepted.
-fn accept_flow(
-    config: &Config,
-    now: Time,
-    slot: &mut Slot,
-    from: u64,
-    accept: &Accept<'_>,
-    stream: u64,
-) {
-    let Start::Initiator { unreliable, reverse, controller, .. } = slot.flow.start() else {
-        return;
-    };
+fn accept_flow(parts: &Parts<'_>, flow: &mut Flow, from: u64, accept: &Accept<'_>) {
+    let Some(wish) = flow.wish() else { return };
     if !MTU_RANGE.contains(&accept.mtu) {
         return;
     }
-    let mtu = config.mtu.min(accept.mtu);
-    let parts = Parts { config, now, mtu, peer: slot.peer, stream };
-    let half = if *reverse {
-        parts.incoming(accept.controller, accept.unreliable)
+    let half = if wish.reverse {
+        peer_controller(accept.controller).map(|(spec, _)| parts.incoming(&spec, accept.unreliable))
     } else {
-        controller
-            .parse::<ControllerSpec>()
-            .map(|spec| parts.outgoing(&spec, *unreliable, accept.window, accept.delayed_acks))
-            .map_err(|error| error.to_string())
+        wish.controller.parse::<ControllerSpec>().map_err(|error| error.to_string()).map(|spec| {
+            let Accept { window, delayed_acks, .. } = *accept;
+            Half::Out(Box::new(parts.outgoing(&spec, wish.unreliable, window, delayed_acks)))
+        })
     };
     match half {
-        Ok(half) => slot.flow.on_accept(now, from, accept.flows, half),
-        Err(reason) => slot.flow.on_refusal(FlowError::Refused(reason)),
+        Ok(half) => flow.on_accept(parts.now, from, accept.flows, half),
+        Err(reason) => flow.on_refusal(FlowError::Refused(reason)),
     }
-}
-
-/// What the halves of a flow are made of.
-struct Parts<'a> {
-    config: &'a Config,
-    now: Time,
-    mtu: u16,
-    peer: SocketAddr,
-    stream: u64,
-}
-
-impl Parts<'_> {
-    fn setup(&self) -> Setup {
-        Setup {
-            mss: u64::from(self.mtu),
-            start: self.now,
-            random: Random::seeded(self.config.seed, self.stream),
-        }
-    }
-
-    fn outgoing(
-        &self,
-        spec: &ControllerSpec,
-        unreliable: bool,
-        window: u64,
-        delayed_acks: bool,
-    ) -> Half {
-        let stamped = spec.info().receiver.is_some();
-        let overhead = overhead(self.peer);
-        let sizes = Sizes {
-            datagram: usize::from(self.mtu) - overhead,
-            overhead,
-            buffer: usize::try_from(self.config.buffer).unwrap_or(usize::MAX),
-        };
-        let controller = spec.build(self.setup());
-        let mut outgoing = Outgoing::new(controller, stamped, unreliable, sizes, window, self.now);
-        if delayed_acks {
-            outgoing.hear_delayed_acks();
-        }
-        Half::Out(Box::new(outgoing))
-    }
-
-    /// The sender's controller may have a half here. Its name comes from the network.
-    fn incoming(&self, controller: &str, unreliable: bool) -> Result<Half, String> {
-        let spec: ControllerSpec = controller
-            .parse()
-            .map_err(|error| format!("its cellpace says of the controller: {error}"))?;
-        let half: Option<Box<dyn Receiver>> = spec.build_receiver(self.setup());
-        let Config { acks, buffer, .. } = *self.config;
-        Ok(Half::In(Box::new(Incoming::new(half, acks, unreliable, buffer))))
-    }
-}
-
-/// Bytes of the IP and UDP headers of a packet to `peer`.
-fn overhead(peer: SocketAddr) -> usize {
-    if peer.ip().to_canonical().is_ipv4() { 20 + 8 } else { 40 + 8 }
 }

@@ -8,6 +8,7 @@ use cellpace_recovery::{AckPolicy, Receiver};
 
 use crate::assembly::Assembly;
 use crate::hash::StreamHash;
+use crate::numbers::split_matters;
 use crate::ranges::RangeSet;
 use crate::wire::{self, AckHead, Entry, Ids, Numbered};
 
@@ -54,7 +55,8 @@ pub struct IncomingStats {
     pub duplicates: u64,
     /// Packets that came although there was no room for them.
     pub refused: u64,
-    /// One more than the highest packet number.
+    /// One more than the highest packet number, less the numbers that the sender left out: packets
+    /// that it sent, as far as is known.
     pub next_number: u64,
     /// Payload bytes: those read in order, or in an unreliable flow all that came.
     pub bytes: u64,
@@ -102,15 +104,17 @@ pub(crate) struct Incoming {
     /// Packets that the sender had in flight behind the newest one.
     flight: u64,
     rest_until: Time,
+    /// Packet numbers that the sender has left out.
+    skipped: u64,
     stats: IncomingStats,
 }
 
 impl Incoming {
+    /// Receives into `assembly`; without one the flow is unreliable.
     pub(crate) fn new(
         half: Option<Box<dyn cellpace_cc::Receiver>>,
         policy: AckPolicy,
-        unreliable: bool,
-        buffer: u64,
+        assembly: Option<Assembly>,
     ) -> Self {
         let delay = match policy {
             AckPolicy::EveryPacket => None,
@@ -120,7 +124,8 @@ impl Incoming {
             log: Receiver::new(policy, half),
             numbers: RangeSet::default(),
             floor: 0,
-            assembly: (!unreliable).then(|| Assembly::new(buffer)),
+            told_window: assembly.as_ref().map_or(u64::MAX, Assembly::window),
+            assembly,
             hasher: StreamHash::new(),
             end: None,
             delay,
@@ -128,19 +133,20 @@ impl Incoming {
             ack_due: false,
             ack_sequence: 0,
             acked_until: 0,
-            told_window: if unreliable { u64::MAX } else { buffer },
             report: Vec::new(),
             arrived_at: None,
             gap: LONGEST_GAP,
             flight: 0,
             rest_until: Time::ZERO,
+            skipped: 0,
             stats: IncomingStats::default(),
         }
     }
 
     pub(crate) fn stats(&self) -> IncomingStats {
         let bytes = self.assembly.as_ref().map_or(self.stats.bytes, Assembly::consumed);
-        IncomingStats { bytes, ..self.stats }
+        let next_number = self.stats.next_number.saturating_sub(self.skipped);
+        IncomingStats { bytes, next_number, ..self.stats }
     }
 
     /// A piece of the stream arrived in a packet of `ip_bytes`.
@@ -204,14 +210,19 @@ impl Incoming {
 
     fn log_arrival(&mut self, now: Time, numbered: Numbered, ip_bytes: u64) {
         let number = numbered.number;
+        let (matters, skipped) = split_matters(numbered.matters);
+        if skipped {
+            self.skipped += 1;
+            self.log.on_skipped(number.saturating_sub(1));
+        }
         self.numbers.insert(number..number + 1);
-        self.raise_floor(number.saturating_sub(u64::from(numbered.matters)));
+        self.raise_floor(number.saturating_sub(u64::from(matters)));
         while self.numbers.len() > MOST_NUMBER_RANGES {
             let Some(first) = self.numbers.pop_first() else { break };
             self.raise_floor(first.end);
         }
         self.note_gap(now);
-        self.flight = u64::from(numbered.matters);
+        self.flight = u64::from(matters);
         self.arrived_at = Some(now);
         self.stats.packets += 1;
         self.stats.ip_bytes += ip_bytes;
@@ -263,7 +274,7 @@ impl Incoming {
         self.ack_due = true;
     }
 
-    /// The bytes that come next, in two parts.
+    /// The bytes that come next, or a part of them, in two parts.
     pub(crate) fn readable(&self) -> (&[u8], &[u8]) {
         self.assembly.as_ref().map_or((&[], &[]), Assembly::readable)
     }
@@ -281,6 +292,13 @@ impl Incoming {
         let left = self.told_window - assembly.consumed().min(self.told_window);
         if news > 0 && (news >= left || news * 4 >= assembly.window() - assembly.consumed()) {
             self.ack_due = true;
+        }
+    }
+
+    /// The flow is over: what is held will not be read any more.
+    pub(crate) fn drop_unread(&mut self) {
+        if let Some(assembly) = &mut self.assembly {
+            assembly.clear();
         }
     }
 
@@ -395,7 +413,7 @@ mod tests {
     /// What is left of the rest after each ack, with so many packets `gap_us` apart, each
     /// acknowledged at once and with `flight` others in flight.
     fn rests(packets: u64, gap_us: u64, flight: u32) -> Vec<Span> {
-        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, true, 0);
+        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, None);
         (0..packets)
             .map(|number| {
                 let now = Time::from_micros(1_000_000 + number * gap_us);
@@ -425,7 +443,7 @@ mod tests {
 
     #[test]
     fn bursts_are_no_reason_to_rest() {
-        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, true, 0);
+        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, None);
         for number in 0..1_000_u64 {
             // Ten packets in one moment of each 5 ms: 24 Mbit/s.
             let now = Time::from_micros(1_000_000 + number / 10 * 5_000);
@@ -441,7 +459,7 @@ mod tests {
     }
 
     fn delayed(delay_ms: u64) -> Incoming {
-        Incoming::new(None, AckPolicy::Delayed(Span::from_millis(delay_ms)), true, 0)
+        Incoming::new(None, AckPolicy::Delayed(Span::from_millis(delay_ms)), None)
     }
 
     fn arrive(incoming: &mut Incoming, now: Time, number: u64) {
@@ -517,6 +535,21 @@ mod tests {
     }
 
     #[test]
+    fn a_number_that_the_sender_left_out_is_no_gap_and_not_lost() {
+        let mut incoming = delayed(40);
+        let mut told = Vec::new();
+        for number in (0..10).filter(|number| *number != 5) {
+            let matters = crate::numbers::join_matters(10, number == 6);
+            let numbered = Numbered { number, matters, stamp: None };
+            incoming.on_data(ms(number), numbered, 1500, number, &[]);
+            told.extend(acks(&mut incoming, ms(number)).into_iter().map(|(numbers, _)| numbers));
+        }
+        assert_eq!(told, [vec![0, 1], vec![2, 3], vec![4, 6], vec![7, 8]], "in pairs");
+        let stats = incoming.stats();
+        assert_eq!((stats.packets, stats.next_number), (9, 9), "nothing is lost");
+    }
+
+    #[test]
     fn questions_duplicates_and_the_end_do_not_wait_for_a_second_packet() {
         let mut incoming = delayed(40);
         arrive(&mut incoming, ms(1), 0);
@@ -548,7 +581,7 @@ mod tests {
     #[test]
     fn a_report_goes_out_without_ending_the_wait_for_a_second_packet() {
         let policy = AckPolicy::Delayed(Span::from_millis(40));
-        let mut incoming = Incoming::new(Some(Box::new(Chatty(false))), policy, true, 0);
+        let mut incoming = Incoming::new(Some(Box::new(Chatty(false))), policy, None);
         arrive(&mut incoming, ms(1), 0);
         assert_eq!(acks(&mut incoming, ms(1)), [(vec![], 0)], "a mere report");
         assert_eq!(incoming.next_deadline(), Some(ms(41)));

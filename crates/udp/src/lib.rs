@@ -16,7 +16,11 @@ mod driver;
 mod endpoint;
 mod hash;
 mod incoming;
+mod numbers;
 mod outgoing;
+mod parts;
+mod pending;
+mod quota;
 mod ranges;
 pub mod wire;
 

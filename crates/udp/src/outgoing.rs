@@ -7,6 +7,7 @@ use cellpace_cc::{Block, Controller, Stamp};
 use cellpace_recovery::{Arrived, Sender, Sending};
 
 use crate::hash::StreamHash;
+use crate::numbers::{Meaning, Numbers, join_matters};
 use crate::ranges::RangeSet;
 use crate::wire::{self, Ack, DATA_HEADER_BYTES, HEADER_BYTES, Ids, Numbered, STAMP_BYTES};
 
@@ -49,6 +50,7 @@ pub struct OutgoingStats {
 /// Sends a stream under a controller until all of it has arrived.
 pub(crate) struct Outgoing {
     sender: Sender<Piece>,
+    numbers: Numbers,
     /// Whether the controller has a half at the receiver, to which its stamps go.
     stamped: bool,
     unreliable: bool,
@@ -84,7 +86,8 @@ pub(crate) struct Outgoing {
     /// The latest time that the controller has heard of.
     heard_at: Time,
     arrived: Vec<Arrived>,
-    numbers: Vec<u64>,
+    /// Packets that an ack lists one by one.
+    listed: Vec<u64>,
     /// The controller hears no sooner again that the system takes nothing.
     deaf_until: Time,
     stats: OutgoingStats,
@@ -109,6 +112,14 @@ const MOST_HELD: Span = Span::from_millis(1);
 /// Stands in for the RTT before the first sample (RFC 9002 section 6.2.2, kInitialRtt).
 const RTT_UNKNOWN: Span = Span::from_millis(333);
 
+/// Arrivals that wait for the sender at most: beyond that it takes them before it sends, so that
+/// acks cannot pile up while the system sends nothing.
+const MAX_TOLD: usize = 1 << 14;
+
+/// An ack of packets that were never sent, or of a number that was left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FalseAck;
+
 /// RTT samples that wait to be taken at most; those beyond are not kept.
 const MOST_RTTS: usize = 1 << 14;
 
@@ -128,10 +139,12 @@ impl Outgoing {
         unreliable: bool,
         sizes: Sizes,
         peer_window: u64,
+        numbers: Numbers,
         now: Time,
     ) -> Self {
         Self {
             sender: Sender::new(controller, now),
+            numbers,
             stamped,
             unreliable,
             datagram: sizes.datagram,
@@ -153,7 +166,7 @@ impl Outgoing {
             delayed_acks: false,
             heard_at: now,
             arrived: Vec::new(),
-            numbers: Vec::new(),
+            listed: Vec::new(),
             deaf_until: Time::ZERO,
             stats: OutgoingStats::default(),
             rtts: Vec::new(),
@@ -284,7 +297,8 @@ impl Outgoing {
         self.sender.sent_mut().on_sign_of_life();
     }
 
-    pub(crate) fn on_ack(&mut self, now: Time, ack: &Ack<'_>) {
+    /// An ack came. One that lies about what it uses of it is an error, and the flow has to end.
+    pub(crate) fn on_ack(&mut self, now: Time, ack: &Ack<'_>) -> Result<(), FalseAck> {
         self.peer_window = self.peer_window.max(ack.window);
         if ack.held_us > OLD_NEWS_US {
             self.sender.sent_mut().confirm_timeout();
@@ -294,20 +308,22 @@ impl Outgoing {
             self.settle();
         }
         let before = self.told.len();
-        self.collect_arrivals(ack);
+        self.collect_arrivals(ack)?;
         let count = self.told.len() - before;
         // Where acks were lost, the next one covers more.
         let whole = made_up_for || self.delayed_acks;
         let (at_once, acks) = if whole { (count, count.min(1)) } else { (1, count) };
         self.acks.extend(std::iter::repeat_n((now, at_once), acks));
         let has_report = ack.sequence >= self.next_report && !ack.report.is_empty();
-        if has_report || !(self.sender.sent_mut().has_lost() || self.has_new()) {
+        let has_data = self.sender.sent_mut().has_lost() || self.has_new();
+        if has_report || !has_data || self.told.len() > MAX_TOLD {
             self.settle();
         }
         if has_report {
-            self.next_report = ack.sequence + 1;
+            self.next_report = ack.sequence.saturating_add(1);
             self.sender.controller_mut().on_report(now, ack.report);
         }
+        Ok(())
     }
 
     /// The sender hears of everything that acks have told.
@@ -367,22 +383,25 @@ impl Outgoing {
     }
 
     /// The arrivals that `ack` tells and no ack has told before, in their order.
-    fn collect_arrivals(&mut self, ack: &Ack<'_>) {
+    fn collect_arrivals(&mut self, ack: &Ack<'_>) -> Result<(), FalseAck> {
         let mut position = ack.position;
         if position > self.known {
             // Acks were lost, and with them times of arrival.
-            self.collect_ranges(ack);
+            self.collect_ranges(ack)?;
         }
         let start = self.told.len();
         let mut newest = Time::ZERO;
         for entry in ack.entries() {
             newest = entry.received_at;
             if position >= self.known {
-                let received_at = Some(entry.received_at);
-                let arrived = Arrived::new(entry.number, received_at);
+                let arrived = Arrived::new(self.packet(entry.number)?, Some(entry.received_at));
                 self.told.push_back(Told { arrived, held: Span::ZERO });
             }
             position = position.saturating_add(1);
+        }
+        // Each packet arrives once.
+        if position > self.sender.sent().next_number() {
+            return Err(FalseAck);
         }
         self.known = self.known.max(position);
         let since_newest = Span::from_micros(u64::from(ack.held_us));
@@ -390,25 +409,44 @@ impl Outgoing {
             let held = newest - told.arrived.received_at.unwrap_or(newest) + since_newest;
             told.held = held.min(MOST_HELD);
         }
+        Ok(())
     }
 
-    fn collect_ranges(&mut self, ack: &Ack<'_>) {
-        self.numbers.clear();
-        self.numbers.extend(ack.entries().map(|entry| entry.number));
-        self.numbers.sort_unstable();
-        let sent = self.sender.sent();
-        let (oldest, next) = (sent.oldest(), sent.next_number());
+    /// The packet that has this number on the wire.
+    fn packet(&self, number: u64) -> Result<u64, FalseAck> {
+        match self.numbers.meaning(number) {
+            Meaning::Packet(packet) if packet < self.sender.sent().next_number() => Ok(packet),
+            _ => Err(FalseAck),
+        }
+    }
+
+    fn collect_ranges(&mut self, ack: &Ack<'_>) -> Result<(), FalseAck> {
+        let mut listed = std::mem::take(&mut self.listed);
+        listed.clear();
+        for entry in ack.entries() {
+            listed.push(self.packet(entry.number)?);
+        }
+        listed.sort_unstable();
+        let oldest = self.numbers.number(self.sender.sent().oldest());
         let start = self.told.len();
         for (first, last) in ack.ranges() {
-            let numbers = first.max(oldest)..last.saturating_add(1).min(next);
-            for number in numbers.rev() {
-                if self.numbers.binary_search(&number).is_err() {
-                    let arrived = Arrived::new(number, None);
+            let first = first.max(oldest);
+            if first > last {
+                break;
+            }
+            if self.numbers.skipped_in(first, last).is_some() {
+                return Err(FalseAck);
+            }
+            for packet in (self.packet(first)?..=self.packet(last)?).rev() {
+                if listed.binary_search(&packet).is_err() {
+                    let arrived = Arrived::new(packet, None);
                     self.told.push_back(Told { arrived, held: Span::ZERO });
                 }
             }
         }
         self.told.make_contiguous()[start..].reverse();
+        self.listed = listed;
+        Ok(())
     }
 
     fn drop_arrived(&mut self) {
@@ -541,14 +579,17 @@ impl Outgoing {
         let more = self.sender.sent_mut().has_lost() || self.has_new();
         let app_limited = !more;
         let sending = Sending { now, bytes, data: piece, retransmission, app_limited };
-        let (number, stamp) = self.sender.send(&sending);
+        let (packet, stamp) = self.sender.send(&sending);
+        let oldest = self.sender.sent().oldest();
+        self.numbers.forget_before(oldest);
+        let (number, skipped) = self.numbers.assign(packet);
         self.stats.packets += 1;
         self.stats.ip_bytes += bytes;
         self.stats.retransmissions += u64::from(retransmission);
-        let matters = number - self.sender.sent().oldest().min(number);
+        let matters = number - self.numbers.number(oldest).min(number);
         let numbered = Numbered {
             number,
-            matters: u32::try_from(matters).unwrap_or(u32::MAX),
+            matters: join_matters(matters, skipped),
             stamp: self.stamped.then_some(stamp.wire),
         };
         match piece {
@@ -612,13 +653,16 @@ pub(crate) struct Sizes {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
     use std::sync::{Arc, Mutex};
 
     use cellpace_cc as cc;
     use cellpace_recovery::AckPolicy;
 
     use super::*;
+    use crate::assembly::Assembly;
     use crate::incoming::Incoming;
+    use crate::quota::Budget;
     use crate::wire::Packet;
 
     const IDS: Ids = Ids { to: 1, from: 2 };
@@ -646,11 +690,20 @@ mod tests {
         }
     }
 
+    fn numbers() -> Numbers {
+        Numbers::new([1; 32])
+    }
+
+    fn assembly() -> Option<Assembly> {
+        Some(Assembly::new(1 << 20, Budget::new(u64::MAX)))
+    }
+
     fn outgoing(stamped: bool, packets: usize) -> (Outgoing, Witness, Vec<Vec<u8>>) {
         let witness = Witness::default();
         let sizes = Sizes { datagram: 141, overhead: 28, buffer: 1 << 20 };
         let controller = Box::new(witness.clone());
-        let mut outgoing = Outgoing::new(controller, stamped, false, sizes, 1 << 30, Time::ZERO);
+        let mut outgoing =
+            Outgoing::new(controller, stamped, false, sizes, 1 << 30, numbers(), Time::ZERO);
         outgoing.write(&vec![7; packets * 100]);
         outgoing.flush();
         let mut datagrams = Vec::new();
@@ -678,7 +731,7 @@ mod tests {
 
     fn hear(outgoing: &mut Outgoing, now: Time, datagram: &[u8]) {
         let Some((_, Packet::Ack(ack))) = wire::decode(datagram) else { panic!("no ack") };
-        outgoing.on_ack(now, &ack);
+        outgoing.on_ack(now, &ack).unwrap();
     }
 
     fn us(us: u64) -> Time {
@@ -712,11 +765,12 @@ mod tests {
         let controller = Four::default();
         let sizes = Sizes { datagram: 141, overhead: 28, buffer: 1 << 20 };
         let boxed = Box::new(controller.clone());
-        let mut outgoing = Outgoing::new(boxed, false, false, sizes, 1 << 30, Time::ZERO);
+        let mut outgoing =
+            Outgoing::new(boxed, false, false, sizes, 1 << 30, numbers(), Time::ZERO);
         outgoing.write(&[7; 10_000]);
         let datagrams = poll_all(&mut outgoing, Time::ZERO);
         assert_eq!(datagrams.len(), 4);
-        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, false, 1 << 20);
+        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, assembly());
         datagrams.iter().for_each(|datagram| arrive(&mut incoming, us(100), datagram));
         hear(&mut outgoing, us(200), &ack(&mut incoming, us(100)));
         let next = poll_all(&mut outgoing, us(200));
@@ -733,7 +787,7 @@ mod tests {
     #[test]
     fn the_rtt_is_that_of_the_path_however_long_the_receiver_rested() {
         let (mut outgoing, _, datagrams) = outgoing(false, 4);
-        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, false, 1 << 20);
+        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, assembly());
         for (index, datagram) in datagrams.iter().enumerate() {
             arrive(&mut incoming, us(20_000 + 60 * index as u64), datagram);
         }
@@ -761,11 +815,12 @@ mod tests {
         let controller = Four::default();
         let sizes = Sizes { datagram: 141, overhead: 28, buffer: 1 << 20 };
         let boxed = Box::new(controller.clone());
-        let mut outgoing = Outgoing::new(boxed, false, false, sizes, 1 << 30, Time::ZERO);
+        let mut outgoing =
+            Outgoing::new(boxed, false, false, sizes, 1 << 30, numbers(), Time::ZERO);
         if policy != AckPolicy::EveryPacket {
             outgoing.hear_delayed_acks();
         }
-        let mut incoming = Incoming::new(None, policy, false, 1 << 20);
+        let mut incoming = Incoming::new(None, policy, assembly());
         let mut rtts = Vec::new();
         for (sent, late) in [(0, 0), (50_000, 100)] {
             let datagrams = poll_new(&mut outgoing, us(sent), 2);
@@ -796,7 +851,7 @@ mod tests {
     #[test]
     fn what_lost_acks_took_is_the_paths() {
         let (mut outgoing, _, datagrams) = outgoing(false, 3);
-        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, false, 1 << 20);
+        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, assembly());
         arrive(&mut incoming, us(20_000), &datagrams[0]);
         hear(&mut outgoing, us(40_000), &ack(&mut incoming, us(20_000)));
         arrive(&mut incoming, us(21_000), &datagrams[1]);
@@ -828,7 +883,8 @@ mod tests {
         let blocked = Blocked::default();
         let sizes = Sizes { datagram: 141, overhead: 28, buffer: 1 << 20 };
         let boxed = Box::new(blocked.clone());
-        let mut outgoing = Outgoing::new(boxed, false, false, sizes, 1 << 30, Time::ZERO);
+        let mut outgoing =
+            Outgoing::new(boxed, false, false, sizes, 1 << 30, numbers(), Time::ZERO);
         let count_at = |at: &[u64], outgoing: &mut Outgoing| {
             at.iter().for_each(|at| outgoing.on_blocked(us(*at)));
             std::mem::take(&mut *blocked.0.lock().unwrap())
@@ -836,7 +892,7 @@ mod tests {
         assert_eq!(count_at(&[0, 1_000, 332_999], &mut outgoing), 1, "no RTT is known");
         outgoing.write(&[7; 100]);
         let datagrams = poll_all(&mut outgoing, us(400_000));
-        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, false, 1 << 20);
+        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, assembly());
         arrive(&mut incoming, us(420_000), &datagrams[0]);
         hear(&mut outgoing, us(440_000), &ack(&mut incoming, us(420_000)));
         outgoing.settle();
@@ -847,7 +903,7 @@ mod tests {
     fn a_timer_comes_after_the_acks_that_came_before_it() {
         let (mut outgoing, witness, datagrams) = outgoing(false, 3);
         outgoing.write(&[7; 1000]);
-        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, false, 1 << 20);
+        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, assembly());
         datagrams.iter().for_each(|datagram| arrive(&mut incoming, us(100), datagram));
         hear(&mut outgoing, us(200), &ack(&mut incoming, us(100)));
         assert_eq!(witness.0.lock().unwrap().len(), 0, "data could leave first");
@@ -859,7 +915,7 @@ mod tests {
     #[test]
     fn times_and_order_of_arrival_survive_the_loss_of_acks() {
         let (mut outgoing, witness, datagrams) = outgoing(false, 20);
-        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, false, 1 << 20);
+        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, assembly());
         let order = [0, 1, 3, 2, 4, 6, 5, 7, 8, 9, 10, 11, 12, 13, 14, 16, 15, 17, 18, 19];
         for (index, number) in order.into_iter().enumerate() {
             let now = us(100 * (1 + index as u64));
@@ -883,7 +939,7 @@ mod tests {
     #[test]
     fn after_the_loss_of_many_acks_ranges_tell_what_arrived_and_nobody_tells_when() {
         let (mut outgoing, witness, datagrams) = outgoing(false, 100);
-        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, false, 1 << 20);
+        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, assembly());
         let mut last = Vec::new();
         for (number, datagram) in datagrams.iter().enumerate() {
             if number == 50 {
@@ -905,7 +961,7 @@ mod tests {
     #[test]
     fn an_ack_that_comes_twice_or_late_says_nothing_new() {
         let (mut outgoing, witness, datagrams) = outgoing(false, 3);
-        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, false, 1 << 20);
+        let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, assembly());
         let acks: Vec<_> = (0..3)
             .map(|number| {
                 arrive(&mut incoming, us(number as u64), &datagrams[number]);
@@ -916,6 +972,87 @@ mod tests {
             hear(&mut outgoing, us(10), &acks[index]);
         }
         assert_eq!(witness.0.lock().unwrap().len(), 3);
+    }
+
+    /// An ack with these ranges, and these arrivals from `position` on.
+    fn made(position: u64, entries: &[u64], ranges: &[Range<u64>]) -> Vec<u8> {
+        let head =
+            wire::AckHead { sequence: 0, window: 1 << 30, position, held_us: 0, report: &[] };
+        let entries =
+            entries.iter().map(|number| wire::Entry { number: *number, received_at: us(1) });
+        let mut out = Vec::new();
+        wire::write_ack(&mut out, IDS, 60_000, &head, entries, ranges.iter());
+        out
+    }
+
+    fn judge(outgoing: &mut Outgoing, ack: &[u8]) -> Result<(), FalseAck> {
+        let Some((_, Packet::Ack(ack))) = wire::decode(ack) else { panic!("no ack") };
+        outgoing.on_ack(us(100), &ack)
+    }
+
+    fn number(datagram: &[u8]) -> u64 {
+        match wire::decode(datagram).unwrap().1 {
+            Packet::Data(numbered, ..) => numbered.number,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The first number that was left out among so many packets.
+    fn left_out(datagrams: &[Vec<u8>]) -> u64 {
+        let numbers = datagrams.iter().map(|datagram| number(datagram));
+        numbers.zip(0..).find(|(number, packet)| number != packet).unwrap().1
+    }
+
+    #[test]
+    fn acks_of_what_was_never_sent_or_left_out_are_false() {
+        let (_, _, datagrams) = outgoing(false, 100);
+        let (skipped, next) = (left_out(&datagrams), 101);
+        for (position, entries, ranges) in [
+            (0, vec![next], None),
+            (0, vec![u64::MAX], None),
+            (0, vec![0, skipped], None),
+            (3, vec![5], Some(0..next + 1)),
+            (3, vec![5], Some(0..1 << 40)),
+            (3, vec![5], Some(0..next)),
+            (3, vec![5], Some(skipped..skipped + 1)),
+            (101, vec![], None),
+            (u64::MAX, vec![1, 2], None),
+            (0, vec![3; 101], None),
+        ] {
+            let (mut outgoing, ..) = outgoing(false, 100);
+            let ack = made(position, &entries, ranges.as_slice());
+            assert_eq!(
+                judge(&mut outgoing, &ack),
+                Err(FalseAck),
+                "{position} {entries:?} {ranges:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn acks_of_all_that_was_sent_are_true() {
+        let (mut outgoing, witness, datagrams) = outgoing(false, 100);
+        let skipped = left_out(&datagrams);
+        let ack = made(10, &[3, 4], &[skipped + 1..101, 0..skipped]);
+        assert_eq!(judge(&mut outgoing, &ack), Ok(()));
+        outgoing.settle();
+        let heard = witness.0.lock().unwrap().len();
+        assert_eq!((heard, outgoing.stats().acked_bytes, outgoing.stats().lost), (100, 10_000, 0));
+        // An ack that was on its way for long means nothing any more, whatever is in it.
+        assert_eq!(judge(&mut outgoing, &made(0, &[skipped, 4], Some(0..101).as_slice())), Ok(()));
+    }
+
+    #[test]
+    fn acks_do_not_pile_up_while_nothing_can_be_sent() {
+        let (mut outgoing, _, datagrams) = outgoing(false, 3000);
+        let last = number(datagrams.last().unwrap());
+        outgoing.write(&[7; 100]);
+        for position in 0..2_900 {
+            // Duplicates of the newest packet, which an honest receiver reports once.
+            judge(&mut outgoing, &made(position, &[last; 100], &[])).unwrap();
+            assert!(outgoing.told.len() <= MAX_TOLD, "{}", outgoing.told.len());
+            assert!(outgoing.acks.len() <= MAX_TOLD);
+        }
     }
 
     /// Reports the stamps that it sees.
@@ -938,7 +1075,7 @@ mod tests {
         let (mut outgoing, witness, datagrams) = outgoing(true, 3);
         assert_eq!(datagrams[0].len(), 141);
         let mut incoming =
-            Incoming::new(Some(Box::new(Half::default())), AckPolicy::EveryPacket, false, 1 << 20);
+            Incoming::new(Some(Box::new(Half::default())), AckPolicy::EveryPacket, assembly());
         let acks: Vec<_> = (0..3)
             .map(|number| {
                 arrive(&mut incoming, us(1), &datagrams[number]);

@@ -163,6 +163,33 @@ fn after_an_outage_of_twenty_seconds_it_goes_on() {
 }
 
 #[test]
+fn an_outage_right_after_the_answer_only_costs_time() {
+    let mut world = world(Mischief::default());
+    world.send("cubic", content(16, 50_000));
+    world.run_until(Time::from_secs(1), |world| world.seen[SENDER].connected > 0);
+    assert_eq!(world.seen[RECEIVER].connected, 0, "nothing has confirmed the flow");
+    world.mischief.outages.push((world.now, world.now + secs(20)));
+    world.run_to_success(secs(25));
+}
+
+#[test]
+fn numbers_that_are_left_out_are_neither_lost_nor_acknowledged_at_once() {
+    for acks in ["every", "delayed:40ms"] {
+        let config = Config { acks: acks.parse().unwrap(), ..Config::default() };
+        let mut world = World::new(1, &spec(), &config);
+        let id = world.send("fixed:cwnd=40pkts", content(17, 5_000_000));
+        world.run_to_success(secs(10));
+        let sent = world.sides[SENDER].flow(id).unwrap().outgoing().unwrap();
+        assert_eq!((sent.lost, sent.timeouts, sent.retransmissions), (0, 0, 0));
+        let got = world.sides[RECEIVER].flow(world.received[0].0).unwrap().incoming().unwrap();
+        assert_eq!((got.packets, got.next_number), (sent.packets, sent.packets));
+        if acks != "every" {
+            assert!(got.acks <= got.packets / 2 + 2, "{got:?}");
+        }
+    }
+}
+
+#[test]
 fn a_receiver_that_never_comes_back_ends_the_sender_in_bounded_time() {
     let mut world = world(Mischief::default());
     let id = world.send("verus", content(5, 10_000_000));
@@ -322,8 +349,13 @@ fn sender_waits_and_receiver_connects() {
     assert_eq!(of(ids[0]).next(), Some(Event::Connected(2)));
     assert_eq!(receiver.flow(ids[0]).unwrap().readable().0, b"hello");
     assert_eq!(receiver.flow(ids[1]).unwrap().readable().0, b"hello");
+    // All three were accepted before the first two had confirmed.
+    let closed = Event::Ended(Err(FlowError::Closed("it has 2 flows already".into())));
+    assert_eq!(of(ids[2]).collect::<Vec<_>>(), [Event::Connected(2), closed]);
+    let late = receiver.connect(Time::from_secs(1), address(SENDER), 0, &connect);
+    exchange(Time::from_secs(1), &mut receiver, &mut sender);
     let refused = Event::Ended(Err(FlowError::Refused("it has 2 flows already".into())));
-    assert_eq!(of(ids[2]).collect::<Vec<_>>(), [refused]);
+    assert_eq!(receiver.poll_event(), Some((late, refused)));
 }
 
 /// Lets two endpoints talk without any path. Endpoint `a` is the receiver of the addresses.
@@ -424,7 +456,7 @@ mod strangers {
     }
 
     #[test]
-    fn flows_are_limited_and_those_that_never_began_make_room_again() {
+    fn flows_are_limited_and_those_that_are_silent_make_room_again() {
         let mut endpoint = listening(3);
         for id in 1..=4 {
             let got = answers(&mut endpoint, &hello_bytes(id, &hello(wire::Cookie::default())));
@@ -432,12 +464,19 @@ mod strangers {
                 panic!("no cookie")
             };
             let got = answers(&mut endpoint, &hello_bytes(id, &hello(cookie)));
-            match wire::decode(&got[0]).unwrap().1 {
-                Packet::Accept(_) => assert!(id <= 3),
-                Packet::Refuse(Code::Busy, _) => assert_eq!(id, 4),
+            match wire::decode(&got[0]).unwrap() {
+                (ids, Packet::Accept(_)) => {
+                    assert!(id <= 3);
+                    let mut ping = Vec::new();
+                    wire::write_ping(&mut ping, Ids { to: ids.from, from: id });
+                    answers(&mut endpoint, &ping);
+                }
+                (_, Packet::Refuse(Code::Busy, _)) => assert_eq!(id, 4),
                 other => panic!("{other:?}"),
             }
         }
+        assert_eq!(endpoint.flows(), 3);
+        while endpoint.poll_event().is_some() {}
         endpoint.on_timer(Time::from_secs(7));
         endpoint.poll_transmit(Time::from_secs(7), &mut Vec::new());
         let mut ended = 0;

@@ -61,6 +61,7 @@ impl Common {
             patience: Patience { silence: self.timeout },
             seed,
             acks,
+            ..Config::default()
         };
         Ok(Driver::new(Endpoint::new(config, secret, new_id)))
     }

@@ -262,15 +262,14 @@ impl World {
         for (id, bytes) in &mut self.received {
             let Some(flow) = self.sides[RECEIVER].flow(*id) else { continue };
             self.memory = self.memory.max(flow.memory());
-            if flow.readable().0.is_empty() {
-                continue;
+            while self.sides[RECEIVER].flow(*id).is_some_and(|flow| !flow.readable().0.is_empty()) {
+                let flow = self.sides[RECEIVER].flow_mut(*id).unwrap();
+                let (first, second) = flow.readable();
+                let count = first.len() + second.len();
+                bytes.extend_from_slice(first);
+                bytes.extend_from_slice(second);
+                flow.consume(count);
             }
-            let flow = self.sides[RECEIVER].flow_mut(*id).unwrap();
-            let (first, second) = flow.readable();
-            let count = first.len() + second.len();
-            bytes.extend_from_slice(first);
-            bytes.extend_from_slice(second);
-            flow.consume(count);
         }
     }
 

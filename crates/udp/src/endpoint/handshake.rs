@@ -1,0 +1,250 @@
+//! The flows that others begin: who may, and what little is kept until it is certain that they
+//! receive what is sent to them.
+
+use std::net::SocketAddr;
+
+use cellpace_base::{Span, Time};
+use cellpace_cc::PeerCost;
+
+use super::{Endpoint, FlowId, Listen, MTU_RANGE, NETWORK_SHARE, Offer, Way};
+use crate::assembly::first_window;
+use crate::connection::{Flow, Half};
+use crate::parts::{Parts, overhead, peer_controller};
+use crate::pending::{Kind, Pending};
+use crate::quota::Network;
+use crate::wire::{self, Accept, Code, Cookie, HELLO_BYTES, Hello, Ids, VERSION};
+
+/// Flows that one address may have in any case. `send` with as many controllers is a common way to
+/// measure, and a quarter of the flows that are taken by default are as many.
+const MIN_NETWORK_FLOWS: usize = 64;
+
+/// Strangers make this side compute new tables of a receiver half at most this often; it takes a
+/// tenth of this time.
+const TABLES_EVERY: Span = Span::from_millis(250);
+
+/// What an initiator is told where nothing of an offer is left.
+const ALL_TAKEN: &str = "all its flows are taken";
+
+/// Why a hello gets no flow.
+enum Denial {
+    /// The initiator is told why.
+    Refused(Code, String),
+    /// It gets no answer, and says hello again: there may be room in a moment.
+    Later,
+}
+
+impl Denial {
+    fn busy(reason: String) -> Self {
+        Self::Refused(Code::Busy, reason)
+    }
+
+    fn unsupported(reason: impl Into<String>) -> Self {
+        Self::Refused(Code::Unsupported, reason.into())
+    }
+}
+
+impl Endpoint {
+    /// Somebody wants to begin a flow.
+    pub(super) fn on_hello(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        way: Way,
+        peer_id: u64,
+        hello: &Hello<'_>,
+        bytes: usize,
+    ) {
+        if self.listen.is_none() {
+            self.strays.unknown += 1;
+            return;
+        }
+        if bytes < HELLO_BYTES || peer_id == 0 {
+            self.strays.refused += 1;
+            return;
+        }
+        let ids = Ids { to: peer_id, from: 0 };
+        let mut reply = Vec::new();
+        if hello.version != VERSION {
+            self.strays.refused += 1;
+            wire::write_version(&mut reply, ids, VERSION);
+            return self.reply(from, way, reply);
+        }
+        if hello.cookie == Cookie::default()
+            || !self.cookies.is_good(now, from, peer_id, &hello.cookie)
+        {
+            let cookie = self.cookies.issue(now, from, peer_id);
+            wire::write_retry(&mut reply, ids, &cookie);
+            return self.reply(from, way, reply);
+        }
+        if self.begun.contains_key(&(from, peer_id)) {
+            // It was repeated before its answer came.
+            return;
+        }
+        self.waiting.expire(now);
+        if let Some(accept) = self.waiting.accept(from, peer_id) {
+            let accept = accept.to_vec();
+            return self.reply(from, way, accept);
+        }
+        let Err(denial) = self.accept(now, from, way, peer_id, hello) else { return };
+        self.strays.refused += 1;
+        if let Denial::Refused(code, reason) = denial {
+            wire::write_refuse(&mut reply, ids, code, &reason);
+            self.reply(from, way, reply);
+        }
+    }
+
+    /// Accepts the flow that a hello with a good cookie asks for. Little is kept until its initiator
+    /// confirms that it has the answer.
+    fn accept(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        way: Way,
+        peer_id: u64,
+        hello: &Hello<'_>,
+    ) -> Result<(), Denial> {
+        let (kind, cost) = self.plan(now, Network::of(from), hello)?;
+        let Some(listen) = &self.listen else { return Ok(()) };
+        let (unreliable, flows, controller) = match (&listen.offer, &kind) {
+            (Offer::Send { controllers, unreliable, .. }, Kind::Send { index, .. }) => {
+                (*unreliable, controllers.len() as u16, controllers[*index].to_string())
+            }
+            _ => (hello.unreliable, 1, String::new()),
+        };
+        if cost == PeerCost::Tables {
+            self.tables_at = now + TABLES_EVERY;
+        }
+        let mtu = self.config.mtu.min(hello.mtu);
+        let accept = Accept {
+            unreliable,
+            delayed_acks: !hello.reverse && self.config.delays_acks(),
+            mtu,
+            window: first_window(self.config.buffer),
+            flows,
+            controller: &controller,
+        };
+        let id = self.unused_id();
+        let mut reply = Vec::new();
+        wire::write_accept(&mut reply, Ids { to: peer_id, from: id.0 }, &accept);
+        let accept = reply.clone();
+        let pending = Pending { peer: from, peer_id, way, accept, mtu, unreliable, kind };
+        self.waiting.insert(now, id, pending);
+        self.reply(from, way, reply);
+        Ok(())
+    }
+
+    /// What this side will do in the flow that a hello asks for, and what that costs.
+    fn plan(
+        &mut self,
+        now: Time,
+        network: Network,
+        hello: &Hello<'_>,
+    ) -> Result<(Kind, PeerCost), Denial> {
+        if !self.waiting.make_room(now, network) {
+            return Err(Denial::Later);
+        }
+        let Some(listen) = &self.listen else { return Err(Denial::Later) };
+        self.has_room(listen, network).map_err(Denial::busy)?;
+        if !MTU_RANGE.contains(&hello.mtu) {
+            return Err(Denial::unsupported("the size of its packets is out of range"));
+        }
+        match (&listen.offer, hello.reverse) {
+            (Offer::Receive, false) => {
+                let (spec, cost) =
+                    peer_controller(hello.controller).map_err(Denial::unsupported)?;
+                if cost == PeerCost::Tables && now < self.tables_at {
+                    return Err(Denial::Later);
+                }
+                Ok((Kind::Receive(spec), cost))
+            }
+            (Offer::Send { .. }, true) => {
+                let index = self.free_index().map_err(Denial::busy)?;
+                let Hello { window, delayed_acks, .. } = *hello;
+                Ok((Kind::Send { index, window, delayed_acks }, PeerCost::Shared))
+            }
+            (Offer::Receive, true) => {
+                Err(Denial::unsupported("it receives, and so does this side"))
+            }
+            (Offer::Send { .. }, false) => {
+                Err(Denial::unsupported("it sends, and so does this side"))
+            }
+        }
+    }
+
+    /// Whether there is room for another flow of a network, or why not.
+    fn has_room(&self, listen: &Listen, network: Network) -> Result<(), String> {
+        let most = listen.most_flows;
+        if self.begun.len() >= most {
+            return Err(format!("it has {most} flows already"));
+        }
+        let share = (most / NETWORK_SHARE as usize).max(MIN_NETWORK_FLOWS);
+        match listen.offer {
+            Offer::Receive if self.shares.flows(network) >= share => {
+                Err(format!("it has {share} flows of this address already"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The flow of the offer that has not begun and that the fewest others wait for: they may never
+    /// confirm.
+    fn free_index(&self) -> Result<usize, String> {
+        let claims = self.waiting.claims(self.taken.len());
+        let free = (0..self.taken.len()).filter(|index| !self.taken[*index]);
+        free.min_by_key(|index| claims[*index]).ok_or_else(|| ALL_TAKEN.to_owned())
+    }
+
+    /// A packet came for an accepted flow: if its initiator sent it, the flow begins.
+    pub(super) fn confirm(&mut self, now: Time, id: FlowId, from: SocketAddr, peer_id: u64) {
+        let Some(pending) = self.waiting.confirm(now, id, from, peer_id) else { return };
+        let way = pending.way;
+        let Err(reason) = self.begin(now, id, pending) else { return };
+        self.strays.refused += 1;
+        let mut reply = Vec::new();
+        let ids = Ids { to: peer_id, from: id.0 };
+        wire::write_close(&mut reply, ids, Code::Busy, &reason);
+        self.reply(from, way, reply);
+    }
+
+    /// Begins a flow that was confirmed, or says why there is no room for it any more.
+    fn begin(&mut self, now: Time, id: FlowId, pending: Pending) -> Result<(), String> {
+        let Pending { peer, peer_id, way, mtu, unreliable, .. } = pending;
+        let network = Network::of(peer);
+        let Some(listen) = &self.listen else { return Err("it takes no more flows".into()) };
+        self.has_room(listen, network)?;
+        if let Kind::Send { index, .. } = pending.kind {
+            let free = self.taken.get_mut(index).filter(|taken| !**taken);
+            *free.ok_or(ALL_TAKEN)? = true;
+        }
+        self.flows_begun += 1;
+        let parts = Parts {
+            config: &self.config,
+            now,
+            mtu,
+            peer,
+            stream: self.flows_begun,
+            memory: self.shares.memory_of(network),
+            key: self.cookies.flow_key(id.0),
+        };
+        let half = match (pending.kind, &listen.offer) {
+            (Kind::Receive(spec), _) => parts.incoming(&spec, unreliable),
+            (
+                Kind::Send { index, window, delayed_acks },
+                Offer::Send { controllers, bytes, .. },
+            ) => {
+                let spec = &controllers[index];
+                let mut half = parts.outgoing(spec, unreliable, window, delayed_acks);
+                if let Some(bytes) = bytes {
+                    half.limit_to(*bytes);
+                }
+                Half::Out(Box::new(half))
+            }
+            _ => return Err(ALL_TAKEN.into()),
+        };
+        let ids = Ids { to: id.0, from: peer_id };
+        let flow = Flow::confirmed(ids, mtu, half, self.config.patience, overhead(peer), now);
+        self.begun.insert((peer, peer_id), id);
+        self.insert(id, flow, peer, way);
+        Ok(())
+    }
+}

@@ -1,0 +1,85 @@
+//! What the halves of a flow are made of.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use cellpace_base::{Random, Time};
+use cellpace_cc::{ControllerSpec, PeerCost, Setup};
+
+use crate::assembly::Assembly;
+use crate::connection::Half;
+use crate::endpoint::Config;
+use crate::incoming::Incoming;
+use crate::numbers::Numbers;
+use crate::outgoing::{Outgoing, Sizes};
+use crate::quota::Budget;
+
+/// What the halves of a flow are made of.
+pub(crate) struct Parts<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) now: Time,
+    pub(crate) mtu: u16,
+    pub(crate) peer: SocketAddr,
+    pub(crate) stream: u64,
+    /// Memory for what arrives.
+    pub(crate) memory: Arc<Budget>,
+    /// For what the peer cannot foresee.
+    pub(crate) key: [u8; 32],
+}
+
+impl Parts<'_> {
+    fn setup(&self) -> Setup {
+        Setup {
+            mss: u64::from(self.mtu),
+            start: self.now,
+            random: Random::seeded(self.config.seed, self.stream),
+        }
+    }
+
+    pub(crate) fn outgoing(
+        &self,
+        spec: &ControllerSpec,
+        unreliable: bool,
+        window: u64,
+        delayed_acks: bool,
+    ) -> Outgoing {
+        let stamped = spec.info().receiver.is_some();
+        let overhead = overhead(self.peer);
+        let sizes = Sizes {
+            datagram: usize::from(self.mtu) - overhead,
+            overhead,
+            buffer: usize::try_from(self.config.buffer).unwrap_or(usize::MAX),
+        };
+        let controller = spec.build(self.setup());
+        let numbers = Numbers::new(self.key);
+        let mut outgoing =
+            Outgoing::new(controller, stamped, unreliable, sizes, window, numbers, self.now);
+        if delayed_acks {
+            outgoing.hear_delayed_acks();
+        }
+        outgoing
+    }
+
+    pub(crate) fn incoming(&self, spec: &ControllerSpec, unreliable: bool) -> Half {
+        let half = spec.build_receiver(self.setup());
+        let assembly =
+            (!unreliable).then(|| Assembly::new(self.config.buffer, self.memory.clone()));
+        Half::In(Box::new(Incoming::new(half, self.config.acks, assembly)))
+    }
+}
+
+/// The sender's controller, which may have a half here. Its text comes from the network, and so
+/// does what the half costs.
+pub(crate) fn peer_controller(text: &str) -> Result<(ControllerSpec, PeerCost), String> {
+    let spec: ControllerSpec =
+        text.parse().map_err(|error| format!("its cellpace says of the controller: {error}"))?;
+    let cost = spec
+        .peer_cost()
+        .map_err(|error| format!("the receiver half of this controller is too large: {error}"))?;
+    Ok((spec, cost))
+}
+
+/// Bytes of the IP and UDP headers of a packet to `peer`.
+pub(crate) fn overhead(peer: SocketAddr) -> usize {
+    if peer.ip().to_canonical().is_ipv4() { 20 + 8 } else { 40 + 8 }
+}

@@ -1,0 +1,467 @@
+//! Peers that have an address of their own, know the protocol and mean harm.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::net::SocketAddr;
+
+use cellpace_base::Time;
+use cellpace_udp::wire::{self, AckHead, Cookie, Entry, Hello, Ids, Numbered, Packet};
+use cellpace_udp::{Code, Config, Endpoint, Event, FlowError, FlowId, Listen, Offer};
+use common::{RECEIVER, endpoint};
+
+fn receiver(config: Config) -> Endpoint {
+    let mut endpoint = endpoint(RECEIVER, config);
+    endpoint.listen(Listen { most_flows: 256, offer: Offer::Receive });
+    endpoint
+}
+
+fn sender(controllers: &[&str]) -> Endpoint {
+    let mut endpoint = endpoint(RECEIVER, Config::default());
+    let controllers: Vec<_> = controllers.iter().map(|cc| cc.parse().unwrap()).collect();
+    let most_flows = controllers.len();
+    let offer = Offer::Send { controllers, unreliable: false, bytes: None };
+    endpoint.listen(Listen { most_flows, offer });
+    endpoint
+}
+
+/// What an endpoint answers to a datagram.
+fn answers(endpoint: &mut Endpoint, now: Time, from: SocketAddr, datagram: &[u8]) -> Vec<Vec<u8>> {
+    endpoint.handle_datagram(now, from, 0, datagram);
+    let mut answers = Vec::new();
+    let mut out = Vec::new();
+    while endpoint.poll_transmit(now, &mut out).is_some() {
+        answers.push(std::mem::take(&mut out));
+    }
+    answers
+}
+
+/// Somebody at an address.
+#[derive(Clone, Copy)]
+struct Peer {
+    at: SocketAddr,
+    ids: Ids,
+}
+
+/// What became of a hello.
+#[derive(Debug, PartialEq)]
+enum Greeting {
+    Accepted,
+    Refused(Code, String),
+    Unanswered,
+}
+
+impl Peer {
+    /// Peer number `id`, at one of the addresses that a network has.
+    fn new(host: &str, id: u64) -> Self {
+        let at = SocketAddr::new(host.parse().unwrap(), 1000 + id as u16);
+        Self { at, ids: Ids { to: 0, from: id } }
+    }
+
+    /// Says hello, with the cookie that it gets.
+    fn hello(&mut self, endpoint: &mut Endpoint, now: Time, hello: Hello<'_>) -> Greeting {
+        let mut bytes = Vec::new();
+        wire::write_hello(&mut bytes, self.ids, &hello);
+        let got = answers(endpoint, now, self.at, &bytes);
+        let Some((_, Packet::Retry(cookie))) = wire::decode(&got[0]) else { panic!("no cookie") };
+        bytes.clear();
+        wire::write_hello(&mut bytes, Ids { to: 0, ..self.ids }, &Hello { cookie, ..hello });
+        let got = answers(endpoint, now, self.at, &bytes);
+        match got.first().map(|got| wire::decode(got).unwrap()) {
+            Some((ids, Packet::Accept(_))) => {
+                self.ids.to = ids.from;
+                Greeting::Accepted
+            }
+            Some((_, Packet::Refuse(code, reason))) => Greeting::Refused(code, reason.to_owned()),
+            None => Greeting::Unanswered,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn send(&self, endpoint: &mut Endpoint, now: Time, datagram: &[u8]) -> Vec<Vec<u8>> {
+        answers(endpoint, now, self.at, datagram)
+    }
+
+    /// Shows that it is the one that was answered.
+    fn confirm(&self, endpoint: &mut Endpoint, now: Time) -> Vec<Vec<u8>> {
+        let mut ping = Vec::new();
+        wire::write_ping(&mut ping, self.ids);
+        self.send(endpoint, now, &ping)
+    }
+
+    fn data(&self, endpoint: &mut Endpoint, now: Time, number: u64, offset: u64, bytes: usize) {
+        let numbered = Numbered { number, matters: u32::MAX >> 1, stamp: None };
+        let mut datagram = Vec::new();
+        wire::write_data(&mut datagram, self.ids, numbered, offset, (&vec![7; bytes], &[]));
+        self.send(endpoint, now, &datagram);
+    }
+
+    /// Begins a flow and confirms it.
+    fn begin(host: &str, id: u64, endpoint: &mut Endpoint, now: Time) -> Self {
+        let mut peer = Self::new(host, id);
+        assert_eq!(peer.hello(endpoint, now, sending("cubic")), Greeting::Accepted, "{host} {id}");
+        peer.confirm(endpoint, now);
+        peer
+    }
+}
+
+fn sending(controller: &str) -> Hello<'_> {
+    Hello { cookie: Cookie::default(), mtu: 1500, controller, ..Hello::default() }
+}
+
+fn receiving() -> Hello<'static> {
+    Hello { reverse: true, mtu: 1500, window: 1 << 40, ..Hello::default() }
+}
+
+fn events(endpoint: &mut Endpoint) -> Vec<(FlowId, Event)> {
+    std::iter::from_fn(|| endpoint.poll_event()).collect()
+}
+
+fn ms(ms: u64) -> Time {
+    Time::from_millis(ms)
+}
+
+const HOST: &str = "203.0.113.7";
+const OTHER: &str = "203.0.113.8";
+
+mod receiver_halves {
+    use super::*;
+
+    #[test]
+    fn a_receiver_half_is_of_ordinary_size_or_refused_with_the_reason() {
+        let mut endpoint = receiver(Config::default());
+        for (id, (controller, reason)) in [
+            ("sprout:max_rate=16000,tick=100ms,sigma=10000,joint=true", "max_rate=16000 should be"),
+            ("sprout:sigma=10000", "sigma=10000 should be 400 or less"),
+            ("sprout:tick=5ms", "tick=5ms should be 20ms or more"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let mut peer = Peer::new(HOST, 1 + id as u64);
+            let greeting = peer.hello(&mut endpoint, ms(1), sending(controller));
+            let Greeting::Refused(Code::Unsupported, said) = greeting else {
+                panic!("{controller}: {greeting:?}")
+            };
+            assert!(said.contains("receiver half") && said.contains(reason), "{said}");
+        }
+        for (id, controller) in
+            ["sprout", "sprout:confidence=25%", "sprout:max_rate=auto"].into_iter().enumerate()
+        {
+            let mut peer = Peer::new(HOST, 10 + id as u64);
+            let greeting = peer.hello(&mut endpoint, ms(1), sending(controller));
+            assert_eq!(greeting, Greeting::Accepted, "{controller}");
+            peer.confirm(&mut endpoint, ms(1));
+        }
+        assert_eq!(endpoint.flows(), 3);
+    }
+
+    #[test]
+    fn strangers_have_new_tables_computed_four_times_a_second_at_most() {
+        let mut endpoint = receiver(Config::default());
+        let mut id = 0;
+        let mut greet = |now, controller: &str| {
+            id += 1;
+            Peer::new(HOST, id).hello(&mut endpoint, now, sending(controller))
+        };
+        assert_eq!(greet(ms(1), "sprout:sigma=111.5"), Greeting::Accepted);
+        for at in [1, 100, 250] {
+            assert_eq!(greet(ms(at), "sprout:sigma=112.5"), Greeting::Unanswered, "{at} ms");
+            assert_eq!(greet(ms(at), "sprout"), Greeting::Accepted, "the tables that all have");
+            assert_eq!(greet(ms(at), "cubic"), Greeting::Accepted, "no tables");
+        }
+        assert_eq!(greet(ms(251), "sprout:sigma=112.5"), Greeting::Accepted);
+    }
+
+    /// The sender of `recv --reverse` is no better known.
+    #[test]
+    fn a_sender_that_waits_gets_no_larger_half() {
+        let mut initiator = endpoint(common::SENDER, Config::default());
+        let connect = cellpace_udp::Connect { controller: None, unreliable: false };
+        let there: SocketAddr = "203.0.113.7:9".parse().unwrap();
+        initiator.connect(ms(1), there, 0, &connect);
+        let mut out = Vec::new();
+        initiator.poll_transmit(ms(1), &mut out).unwrap();
+        let (Ids { from, .. }, _) = wire::decode(&out).unwrap();
+        let accept = wire::Accept {
+            unreliable: false,
+            delayed_acks: false,
+            mtu: 1500,
+            window: 0,
+            flows: 1,
+            controller: "sprout:max_rate=16000,tick=100ms",
+        };
+        out.clear();
+        wire::write_accept(&mut out, Ids { to: from, from: 4711 }, &accept);
+        answers(&mut initiator, ms(2), there, &out);
+        let events = events(&mut initiator);
+        let [(_, Event::Ended(Err(FlowError::Refused(reason))))] = &events[..] else {
+            panic!("{events:?}")
+        };
+        assert!(reason.contains("max_rate=16000 should be 2000 or less"), "{reason}");
+    }
+}
+
+mod memory {
+    use super::*;
+
+    /// A page, and what it takes to know where it is.
+    const PAGE: u64 = 16 << 10;
+
+    #[test]
+    fn datagrams_at_the_end_of_the_window_take_a_page_each() {
+        let mut endpoint = receiver(Config::default());
+        for id in 1..=64 {
+            let peer = Peer::begin(HOST, id, &mut endpoint, ms(1));
+            peer.data(&mut endpoint, ms(2), 0, (1 << 20) - 1400, 1400);
+            peer.data(&mut endpoint, ms(2), 1, 16_000_000 - 1400, 1400);
+        }
+        assert_eq!(endpoint.memory(), 64 * PAGE);
+        let flows: Vec<_> = events(&mut endpoint).into_iter().map(|(id, _)| id).collect();
+        let most = flows.iter().map(|id| endpoint.flow(*id).unwrap().memory()).max();
+        assert!(most.unwrap() < 2 * PAGE as usize, "{most:?}");
+    }
+
+    #[test]
+    fn one_budget_for_all_and_a_quarter_for_an_address_and_what_comes_in_order_goes_on() {
+        let config = Config { memory: 64 * PAGE, buffer: 16 * PAGE, ..Config::default() };
+        let mut endpoint = receiver(config);
+        let now = ms(1);
+        // One address takes its quarter, in two flows.
+        let first = Peer::begin(HOST, 1, &mut endpoint, now);
+        let second = Peer::begin(HOST, 2, &mut endpoint, now);
+        (1..16).for_each(|page| first.data(&mut endpoint, now, page, page * PAGE, 1));
+        (1..16).for_each(|page| second.data(&mut endpoint, now, page, page * PAGE, 1));
+        assert_eq!(endpoint.memory(), 16 * PAGE);
+        // Others take all of it.
+        for host in 1..10 {
+            let peer = Peer::begin(&format!("203.0.113.{}", 100 + host), 1, &mut endpoint, now);
+            (1..16).for_each(|page| peer.data(&mut endpoint, now, page, page * PAGE, 1));
+        }
+        assert_eq!(endpoint.memory(), 64 * PAGE);
+        // A flow that is in order goes on.
+        let honest = Peer::begin(OTHER, 1, &mut endpoint, now);
+        let (id, _) = events(&mut endpoint).pop().unwrap();
+        for number in 0..1000 {
+            honest.data(&mut endpoint, now, number, number * 1000, 1000);
+            let flow = endpoint.flow_mut(id).unwrap();
+            assert_eq!(flow.readable().0.len() + flow.readable().1.len(), 1000, "{number}");
+            flow.consume(1000);
+        }
+        assert!(endpoint.memory() <= 66 * PAGE);
+    }
+
+    #[test]
+    fn a_flow_that_is_over_holds_nothing_even_before_it_is_forgotten() {
+        let mut endpoint = receiver(Config::default());
+        let peer = Peer::begin(HOST, 1, &mut endpoint, ms(1));
+        let own = Peer::begin(HOST, 2, &mut endpoint, ms(1));
+        let ids: Vec<_> = events(&mut endpoint).into_iter().map(|(id, _)| id).collect();
+        for number in 0..100 {
+            peer.data(&mut endpoint, ms(2), number, number * 1000, 1000);
+            own.data(&mut endpoint, ms(2), number, number * 1000, 1000);
+        }
+        assert!(endpoint.memory() >= 200_000);
+        let mut close = Vec::new();
+        wire::write_close(&mut close, peer.ids, Code::Stopped, "bye");
+        peer.send(&mut endpoint, ms(3), &close);
+        endpoint.flow_mut(ids[1]).unwrap().close(ms(3), Code::Storage, "disk full");
+        assert_eq!((endpoint.memory(), endpoint.flows()), (0, 2));
+    }
+
+    #[test]
+    fn a_stream_with_too_many_holes_goes_on_where_it_is() {
+        let mut endpoint = receiver(Config::default());
+        let peer = Peer::begin(HOST, 1, &mut endpoint, ms(1));
+        let (id, _) = events(&mut endpoint).pop().unwrap();
+        for number in 0..8300 {
+            peer.data(&mut endpoint, ms(2), number, 1 + 20 * number, 10);
+        }
+        let stats = endpoint.flow(id).unwrap().incoming().unwrap();
+        assert_eq!((stats.packets, stats.refused), (8192, 108));
+        peer.data(&mut endpoint, ms(3), 10_000, 0, 1);
+        let flow = endpoint.flow_mut(id).unwrap();
+        assert_eq!(flow.readable().0.len(), 11, "the first hole is filled");
+    }
+}
+
+mod places {
+    use super::*;
+
+    #[test]
+    fn one_address_has_64_flows_of_256_and_others_have_room() {
+        let mut endpoint = receiver(Config::default());
+        for id in 1..=64 {
+            Peer::begin(HOST, id, &mut endpoint, ms(1));
+            Peer::begin("2001:db8::1", id, &mut endpoint, ms(1));
+        }
+        for host in [HOST, "::ffff:203.0.113.7", "2001:db8::2:3"] {
+            let greeting = Peer::new(host, 100).hello(&mut endpoint, ms(1), sending("cubic"));
+            let reason = "it has 64 flows of this address already".to_owned();
+            assert_eq!(greeting, Greeting::Refused(Code::Busy, reason), "{host}");
+        }
+        Peer::begin(OTHER, 1, &mut endpoint, ms(1));
+        Peer::begin("2001:db8:0:1::1", 1, &mut endpoint, ms(1));
+        assert_eq!(endpoint.flows(), 130);
+        // Flows that are over make room.
+        let (id, _) = events(&mut endpoint).remove(0);
+        endpoint.forget(id);
+        Peer::begin(HOST, 101, &mut endpoint, ms(1));
+    }
+
+    #[test]
+    fn who_never_confirms_keeps_nobody_out_and_costs_no_flow() {
+        let mut endpoint = receiver(Config::default());
+        let mut accepted = 0;
+        for id in 1..=256 {
+            let greeting = Peer::new(HOST, id).hello(&mut endpoint, ms(1), sending("cubic"));
+            accepted += u32::from(greeting == Greeting::Accepted);
+        }
+        assert_eq!((accepted, endpoint.flows()), (64, 0));
+        Peer::begin(OTHER, 1, &mut endpoint, ms(1));
+        // At the same address, after three seconds.
+        let greet = |endpoint: &mut Endpoint, now| {
+            Peer::new(HOST, 1000).hello(endpoint, now, sending("cubic"))
+        };
+        assert_eq!(greet(&mut endpoint, ms(3000)), Greeting::Unanswered);
+        assert_eq!(greet(&mut endpoint, ms(3001)), Greeting::Accepted);
+        assert_eq!(events(&mut endpoint).len(), 1, "nobody was told of the others");
+    }
+
+    #[test]
+    fn an_offer_is_for_who_confirms_first() {
+        let mut endpoint = sender(&["cubic", "verus"]);
+        let mut peers: Vec<_> = (1..=20).map(|id| Peer::new(HOST, id)).collect();
+        for peer in &mut peers {
+            assert_eq!(peer.hello(&mut endpoint, ms(1), receiving()), Greeting::Accepted);
+        }
+        for id in 1..=2 {
+            let mut peer = Peer::new(OTHER, id);
+            assert_eq!(peer.hello(&mut endpoint, ms(5), receiving()), Greeting::Accepted);
+            peer.confirm(&mut endpoint, ms(6));
+        }
+        let begun = events(&mut endpoint);
+        assert!(begun.iter().all(|(_, event)| *event == Event::Connected(0)) && begun.len() == 2);
+        // Who confirms now is told that it is too late.
+        let got = peers[0].confirm(&mut endpoint, ms(7));
+        let Some((_, Packet::Close(Code::Busy, reason))) = wire::decode(&got[0]) else {
+            panic!("{got:?}")
+        };
+        assert_eq!((reason, endpoint.flows()), ("it has 2 flows already", 2));
+        let late = Peer::new(OTHER, 9).hello(&mut endpoint, ms(8), receiving());
+        assert!(matches!(late, Greeting::Refused(Code::Busy, _)), "{late:?}");
+    }
+
+    #[test]
+    fn a_repeated_hello_gets_the_same_answer_before_and_none_after_it_is_confirmed() {
+        let mut endpoint = receiver(Config::default());
+        let mut peer = Peer::new(HOST, 1);
+        assert_eq!(peer.hello(&mut endpoint, ms(1), sending("cubic")), Greeting::Accepted);
+        let first = peer.ids;
+        let mut again = Peer::new(HOST, 1);
+        assert_eq!(again.hello(&mut endpoint, ms(2), sending("cubic")), Greeting::Accepted);
+        assert_eq!(again.ids, first);
+        peer.confirm(&mut endpoint, ms(3));
+        assert_eq!(again.hello(&mut endpoint, ms(4), sending("cubic")), Greeting::Unanswered);
+        assert_eq!(endpoint.flows(), 1);
+    }
+}
+
+mod acks {
+    use super::*;
+
+    /// Takes part in a flow as its receiver: `judge` is given the numbers that arrived and returns
+    /// what is acknowledged, as arrivals and as the end of a range from 0 on. Returns how many
+    /// packets left and how the flow ended.
+    fn receive(mut judge: impl FnMut(&[u64]) -> (Vec<u64>, u64)) -> (u64, Option<Event>) {
+        let mut endpoint = sender(&["cubic"]);
+        let mut peer = Peer::new(HOST, 1);
+        assert_eq!(peer.hello(&mut endpoint, ms(1), receiving()), Greeting::Accepted);
+        let mut got = peer.confirm(&mut endpoint, ms(1));
+        let (id, _) = events(&mut endpoint).pop().unwrap();
+        let (mut position, mut sequence) = (0, 0);
+        for round in 1..100 {
+            let now = ms(1 + 20 * round);
+            if let Some(flow) = endpoint.flow_mut(id) {
+                flow.write(&[7; 1 << 20]);
+            }
+            let mut out = Vec::new();
+            while endpoint.poll_transmit(now, &mut out).is_some() {
+                got.push(std::mem::take(&mut out));
+            }
+            let ended = events(&mut endpoint).pop();
+            let sent = endpoint.flow(id).unwrap().outgoing().unwrap().packets;
+            if ended.is_some() || sent > 20_000 {
+                return (sent, ended.map(|(_, event)| event));
+            }
+            let numbers: Vec<u64> = got.drain(..).filter_map(|bytes| number(&bytes)).collect();
+            let (arrived, until) = judge(&numbers);
+            let entries = arrived.iter().map(|number| Entry { number: *number, received_at: now });
+            let head = AckHead { sequence, window: 1 << 40, position, held_us: 0, report: &[] };
+            let range = Some(0..until).filter(|range| !range.is_empty());
+            let mut ack = Vec::new();
+            let (_, count) =
+                wire::write_ack(&mut ack, peer.ids, 60_000, &head, entries, range.iter());
+            position += count;
+            sequence += 1;
+            got = peer.send(&mut endpoint, now, &ack);
+        }
+        let sent = endpoint.flow(id).map_or(0, |flow| flow.outgoing().unwrap().packets);
+        (sent, events(&mut endpoint).pop().map(|(_, event)| event))
+    }
+
+    fn number(datagram: &[u8]) -> Option<u64> {
+        match wire::decode(datagram)?.1 {
+            Packet::Data(numbered, ..) => Some(numbered.number),
+            _ => None,
+        }
+    }
+
+    fn is_caught(outcome: (u64, Option<Event>), most: u64) {
+        let (sent, event) = outcome;
+        assert_eq!(event, Some(Event::Ended(Err(FlowError::FalseAcks))));
+        assert!(sent <= most, "{sent} packets");
+    }
+
+    #[test]
+    fn a_receiver_that_tells_the_truth_is_believed() {
+        let (sent, event) = receive(|numbers| (numbers.to_vec(), 0));
+        assert!(sent > 5_000 && event.is_none(), "{sent} {event:?}");
+    }
+
+    #[test]
+    fn acks_of_everything_ahead_end_the_flow() {
+        let mut round = 0;
+        let outcome = receive(|_| {
+            round += 1;
+            (vec![1_000_000 + round], 1 << 40)
+        });
+        is_caught(outcome, 10);
+    }
+
+    #[test]
+    fn who_receives_a_tenth_and_acknowledges_all_of_it_is_caught() {
+        // It does not see the numbers that are left out, as it does not see what is behind them.
+        let mut next = 0;
+        let outcome = receive(|numbers| {
+            let seen = numbers.iter().step_by(10).copied().max().unwrap_or(next);
+            let arrived = (next..=seen).collect();
+            next = seen + 1;
+            (arrived, 0)
+        });
+        is_caught(outcome, 2_000);
+    }
+
+    #[test]
+    fn who_acknowledges_one_number_ahead_is_caught() {
+        let mut acked = 0;
+        let outcome = receive(|numbers| {
+            let ahead = numbers.iter().max().map_or(acked, |newest| newest + 1);
+            let arrived = (acked..=ahead).collect();
+            acked = ahead + 1;
+            (arrived, 0)
+        });
+        is_caught(outcome, 2_000);
+    }
+}
