@@ -61,7 +61,7 @@ impl Config {
 
     fn shares(&self) -> Shares {
         let memory = self.memory.max(self.buffer);
-        Shares::new(memory, (memory / NETWORK_SHARE).max(self.buffer))
+        Shares::new(memory, (memory / NETWORK_SHARE as u64).max(self.buffer))
     }
 }
 
@@ -73,6 +73,13 @@ pub struct Listen {
     pub most_flows: usize,
     /// What is done with them.
     pub offer: Offer,
+}
+
+impl Listen {
+    /// Flows that one address may have.
+    fn network_flows(&self) -> usize {
+        (self.most_flows / NETWORK_SHARE).max(MIN_NETWORK_FLOWS)
+    }
 }
 
 /// What a listening endpoint does with the flows of others.
@@ -158,7 +165,11 @@ pub struct Strays {
 }
 
 /// The part of flows and memory that one address may take: one in so many.
-const NETWORK_SHARE: u64 = 4;
+const NETWORK_SHARE: usize = 4;
+
+/// Flows that one address may have in any case. `send` with as many controllers is a common way to
+/// measure, and a quarter of the flows that are taken by default are as many.
+const MIN_NETWORK_FLOWS: usize = 64;
 
 /// Answers to strangers that wait to leave at most.
 const MOST_REPLIES: usize = 256;

@@ -12,10 +12,6 @@ use crate::quota::Network;
 /// After this time an unconfirmed flow gives way to another one that needs its place.
 const FRESH: Span = Span::from_secs(3);
 
-/// Unconfirmed flows of one network at most: as many as it may have flows by default, since all
-/// flows of one `send` say hello at the same moment.
-const MAX_PER_NETWORK: usize = 64;
-
 /// Unconfirmed flows at most. Beyond that the oldest one is forgotten.
 const MAX_PENDING: usize = 4096;
 
@@ -105,11 +101,11 @@ impl Waiting {
         self.flows.get(id).map(|pending| pending.accept.as_slice())
     }
 
-    /// Makes room for another flow of a network. Returns whether there is.
-    pub(crate) fn make_room(&mut self, now: Time, network: Network) -> bool {
+    /// Makes room for another flow of a network, which may have `most`. Returns whether there is.
+    pub(crate) fn make_room(&mut self, now: Time, network: Network, most: usize) -> bool {
         let Some(flows) = self.per_network.get(&network) else { return true };
         let oldest = flows.front().copied();
-        if flows.len() >= MAX_PER_NETWORK
+        if flows.len() >= most
             && let Some((accepted, id)) = oldest
         {
             if now < accepted + FRESH {
@@ -187,7 +183,7 @@ mod tests {
 
     fn insert(waiting: &mut Waiting, ms: u64, host: u32, id: u64) -> bool {
         let (now, pending) = (Time::from_millis(ms), pending(host, id));
-        let has_room = waiting.make_room(now, Network::of(pending.peer));
+        let has_room = waiting.make_room(now, Network::of(pending.peer), 64);
         if has_room {
             waiting.insert(now, FlowId::of(id), pending);
         }
@@ -202,7 +198,7 @@ mod tests {
     fn they_are_limited_in_number_and_time() {
         let mut waiting = Waiting::new(Span::from_secs(30));
         let taken = (1..200).filter(|id| insert(&mut waiting, 1000, 1, *id)).count();
-        assert_eq!((taken, waiting.claims(1)), (MAX_PER_NETWORK, vec![MAX_PER_NETWORK]));
+        assert_eq!((taken, waiting.claims(1)), (64, vec![64]));
         assert!(insert(&mut waiting, 1001, 2, 1000), "others are let in");
         assert!(is_known(&waiting, 1) && !insert(&mut waiting, 3999, 1, 500));
         assert!(insert(&mut waiting, 4000, 1, 500), "the oldest one gives way");

@@ -39,7 +39,7 @@ pub(crate) struct RecvArgs {
     /// End after the first sender's flows
     #[arg(long)]
     once: bool,
-    /// Flows at the same time at most; each holds up to --buffer in memory
+    /// Flows at the same time at most; one address gets a quarter of them, at least 64
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     flows: u16,
     /// When to acknowledge: every packet, or delayed:40ms (every second packet)

@@ -6,17 +6,13 @@ use std::net::SocketAddr;
 use cellpace_base::{Span, Time};
 use cellpace_cc::PeerCost;
 
-use super::{Endpoint, FlowId, Listen, MTU_RANGE, NETWORK_SHARE, Offer, Way};
+use super::{Endpoint, FlowId, Listen, MTU_RANGE, Offer, Way};
 use crate::assembly::first_window;
 use crate::connection::{Flow, Half};
 use crate::parts::{Parts, overhead, peer_controller};
 use crate::pending::{Kind, Pending};
 use crate::quota::Network;
 use crate::wire::{self, Accept, Code, Cookie, HELLO_BYTES, Hello, Ids, VERSION};
-
-/// Flows that one address may have in any case. `send` with as many controllers is a common way to
-/// measure, and a quarter of the flows that are taken by default are as many.
-const MIN_NETWORK_FLOWS: usize = 64;
 
 /// Strangers make this side compute new tables of a receiver half at most this often; it takes a
 /// tenth of this time.
@@ -140,10 +136,11 @@ impl Endpoint {
         network: Network,
         hello: &Hello<'_>,
     ) -> Result<(Kind, PeerCost), Denial> {
-        if !self.waiting.make_room(now, network) {
+        let Some(listen) = &self.listen else { return Err(Denial::Later) };
+        // All flows of one `send` say hello at the same moment.
+        if !self.waiting.make_room(now, network, listen.network_flows()) {
             return Err(Denial::Later);
         }
-        let Some(listen) = &self.listen else { return Err(Denial::Later) };
         self.has_room(listen, network).map_err(Denial::busy)?;
         if !MTU_RANGE.contains(&hello.mtu) {
             return Err(Denial::unsupported("the size of its packets is out of range"));
@@ -177,7 +174,7 @@ impl Endpoint {
         if self.begun.len() >= most {
             return Err(format!("it has {most} flows already"));
         }
-        let share = (most / NETWORK_SHARE as usize).max(MIN_NETWORK_FLOWS);
+        let share = listen.network_flows();
         match listen.offer {
             Offer::Receive if self.shares.flows(network) >= share => {
                 Err(format!("it has {share} flows of this address already"))
