@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::quota::Budget;
+use crate::quota::{Budget, PAGE, Page};
 use crate::ranges::RangeSet;
 
 /// Pieces of a stream in pages, of which there are those that something arrived for.
@@ -22,10 +22,6 @@ pub(crate) struct Assembly {
 /// So many holes are remembered at most: beyond that, whoever sends makes holes on purpose.
 const MAX_RANGES: usize = 8192;
 
-/// Bytes of a page: as many as are hashed at once, and not many times those of a packet, which is
-/// what it takes to have a page kept.
-const PAGE: u64 = 16 << 10;
-
 /// In-order bytes that a flow may hold beyond the budget: what may arrive until somebody reads.
 const RESERVE: u64 = 256 << 10;
 
@@ -36,32 +32,6 @@ const FIRST_WINDOW: u64 = 1 << 20;
 /// The window of a new flow that holds at most `limit` bytes.
 pub(crate) fn first_window(limit: u64) -> u64 {
     limit.min(FIRST_WINDOW)
-}
-
-/// Memory that counts towards a budget for as long as it exists.
-#[derive(Debug)]
-struct Page {
-    bytes: Box<[u8]>,
-    budget: Arc<Budget>,
-}
-
-impl Page {
-    /// A page within the budget, or beyond it if it has to be.
-    fn new(budget: &Arc<Budget>, needed: bool) -> Option<Self> {
-        if needed {
-            budget.take(PAGE);
-        } else if !budget.try_take(PAGE) {
-            return None;
-        }
-        let bytes = vec![0; PAGE as usize].into_boxed_slice();
-        Some(Self { bytes, budget: budget.clone() })
-    }
-}
-
-impl Drop for Page {
-    fn drop(&mut self) {
-        self.budget.give_back(PAGE);
-    }
 }
 
 impl Assembly {
@@ -152,7 +122,7 @@ impl Assembly {
                 self.pages.resize_with(index + 1, || None);
             }
             if self.pages[index].is_none() {
-                self.pages[index] = Page::new(&self.budget, needed);
+                self.pages[index] = self.budget.page(needed);
             }
             if self.pages[index].is_none() {
                 return false;

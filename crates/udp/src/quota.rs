@@ -2,60 +2,100 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of memory that may be in use: of all flows, or of those of one network as a part of it.
+/// Bytes of a page: as many as are hashed at once, and not many times those of a packet, which is
+/// what it takes to have a page kept.
+pub(crate) const PAGE: u64 = 16 << 10;
+
+/// Pages that are kept for the next flow or the next round trip, 16 MB: memory that is returned to
+/// the system and taken again thousands of times a second halves the throughput.
+const MAX_SPARE: usize = 1024;
+
+/// Memory that may be in use: of all flows, or of those of one network as a part of it.
 #[derive(Debug)]
 pub(crate) struct Budget {
+    /// Bytes.
     limit: u64,
     used: AtomicU64,
     whole: Option<Arc<Self>>,
+    /// Pages that nobody uses; only the whole has some.
+    spare: Mutex<Vec<Box<[u8]>>>,
 }
 
 impl Budget {
     pub(crate) fn new(limit: u64) -> Arc<Self> {
-        Arc::new(Self { limit, used: AtomicU64::new(0), whole: None })
+        Self::of(limit, None)
     }
 
     fn part(self: &Arc<Self>, limit: u64) -> Arc<Self> {
-        Arc::new(Self { limit, used: AtomicU64::new(0), whole: Some(self.clone()) })
+        Self::of(limit, Some(self.clone()))
     }
 
-    /// Takes `bytes` if they are within the budget and within the one that it is a part of.
-    /// Returns whether they are.
-    pub(crate) fn try_take(&self, bytes: u64) -> bool {
-        let fits = self.has_room(bytes);
-        if fits {
-            self.take(bytes);
+    fn of(limit: u64, whole: Option<Arc<Self>>) -> Arc<Self> {
+        Arc::new(Self { limit, used: AtomicU64::new(0), whole, spare: Mutex::default() })
+    }
+
+    /// A page with whatever is in it, if it is within the budget and within the one that this is a
+    /// part of, or beyond both if it is `needed`.
+    pub(crate) fn page(self: &Arc<Self>, needed: bool) -> Option<Page> {
+        if !needed && !self.has_room() {
+            return None;
         }
-        fits
+        self.take();
+        let spare = self.whole().spare().pop();
+        let bytes = spare.unwrap_or_else(|| vec![0; PAGE as usize].into_boxed_slice());
+        Some(Page { bytes, budget: self.clone() })
     }
 
-    fn has_room(&self, bytes: u64) -> bool {
-        self.used().saturating_add(bytes) <= self.limit
-            && self.whole.as_ref().is_none_or(|whole| whole.has_room(bytes))
+    fn has_room(&self) -> bool {
+        self.used() + PAGE <= self.limit && self.whole.as_ref().is_none_or(|whole| whole.has_room())
     }
 
-    /// Takes `bytes` even if they are beyond the budget.
-    pub(crate) fn take(&self, bytes: u64) {
-        self.used.fetch_add(bytes, Ordering::Relaxed);
+    fn take(&self) {
+        self.used.fetch_add(PAGE, Ordering::Relaxed);
         if let Some(whole) = &self.whole {
-            whole.take(bytes);
+            whole.take();
         }
     }
 
-    /// `bytes` that were taken are free again.
-    pub(crate) fn give_back(&self, bytes: u64) {
-        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    fn give_back(&self) {
+        self.used.fetch_sub(PAGE, Ordering::Relaxed);
         if let Some(whole) = &self.whole {
-            whole.give_back(bytes);
+            whole.give_back();
         }
+    }
+
+    fn whole(&self) -> &Self {
+        self.whole.as_ref().map_or(self, |whole| whole.whole())
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Vec<Box<[u8]>>> {
+        // Whatever is in a page is overwritten before it is read.
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Bytes in use.
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
+    }
+}
+
+/// Memory that counts towards a budget for as long as it is held.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) bytes: Box<[u8]>,
+    budget: Arc<Budget>,
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        self.budget.give_back();
+        let mut spare = self.budget.whole().spare();
+        if spare.len() < MAX_SPARE {
+            spare.push(std::mem::take(&mut self.bytes));
+        }
     }
 }
 
@@ -136,18 +176,34 @@ mod tests {
 
     #[test]
     fn a_network_takes_its_part_and_all_together_the_whole() {
-        let mut shares = Shares::new(100, 60);
+        let mut shares = Shares::new(5 * PAGE, 3 * PAGE);
         let [one, two] = ["192.0.2.1:1", "192.0.2.2:1"].map(network);
         [one, two].into_iter().for_each(|network| shares.enter(network));
         let (first, second) = (shares.memory_of(one), shares.memory_of(two));
-        assert!(first.try_take(60) && !first.try_take(1));
-        assert!(second.try_take(40) && !second.try_take(1), "the whole is used up");
-        second.take(5);
-        first.give_back(60);
-        assert_eq!(shares.memory(), 45);
-        assert!(!first.try_take(56) && first.try_take(55));
+        let pages = |budget: &Arc<Budget>, needed| -> Vec<Page> {
+            std::iter::from_fn(|| budget.page(needed)).take(10).collect()
+        };
+        let firsts = pages(&first, false);
+        let seconds = pages(&second, false);
+        assert_eq!((firsts.len(), seconds.len()), (3, 2), "the whole is used up");
+        let needed = pages(&second, true);
+        assert_eq!((needed.len(), shares.memory()), (10, 15 * PAGE));
+        drop((firsts, needed));
+        assert_eq!((shares.memory(), first.used(), second.used()), (2 * PAGE, 0, 2 * PAGE));
         shares.leave(one);
         assert_eq!((shares.flows(one), shares.flows(two)), (0, 1));
+    }
+
+    #[test]
+    fn pages_are_used_again_and_not_all_are_kept() {
+        let budget = Budget::new(u64::MAX);
+        let part = budget.part(u64::MAX);
+        let at = part.page(false).map(|page| page.bytes.as_ptr());
+        let again = budget.page(false);
+        assert_eq!(again.as_ref().map(|page| page.bytes.as_ptr()), at);
+        let many: Vec<_> = (0..MAX_SPARE + 100).map(|_| part.page(false)).collect();
+        drop((again, many));
+        assert_eq!((budget.spare().len(), part.spare().len(), budget.used()), (MAX_SPARE, 0, 0));
     }
 
     #[test]
