@@ -5,6 +5,8 @@ use cellpace_tcp::framed::frame::{self, Ack, Data, Decoder, FrameError, Piece};
 use cellpace_tcp::framed::hello::{self, Hello, MAGIC};
 use cellpace_tcp::framed::{Config, Framed, FramedError, Role};
 
+use crate::udp::SPROUT;
+
 /// An end keeps so many bytes in each direction at most, ...
 const BUFFER: usize = 10_000;
 
@@ -44,7 +46,7 @@ fn cut(bytes: &[u8], stamped: bool, chunk: usize) -> (Vec<String>, Vec<u8>, Opti
 fn converse(bytes: &[u8]) {
     let mut now = Time::from_millis(1);
     let mut end = listener();
-    let hello = Hello { half: "sprout", ..HELLO };
+    let hello = Hello { half: SPROUT, ..HELLO };
     let mut greeting = Vec::new();
     hello::write(&mut greeting, &hello);
     let agreed = end.handle_input(now, &greeting);
@@ -117,8 +119,8 @@ const HELLO: Hello<'_> = Hello {
 };
 
 fn config() -> Config {
-    let cc = "sprout".parse().expect("it is in the registry");
-    let small = |spec: &cellpace_cc::ControllerSpec| spec.to_string() == "sprout";
+    let cc = SPROUT.parse().expect("it is in the registry");
+    let small = |spec: &cellpace_cc::ControllerSpec| spec.to_string() == SPROUT;
     Config { outgoing: BUFFER, incoming: BUFFER, halves: small, ..Config::new(cc, 1) }
 }
 
