@@ -1,17 +1,16 @@
 //! What fuzzers feed: one function for each kind of input that comes from outside. Each must
 //! return for any bytes, without a panic and with memory in proportion to what it was given.
 //!
-//! `cargo +nightly fuzz run trace target/found fuzz/corpus/trace` searches (also `path`,
-//! `controller`, `scenario`, `mdi_file`, `mdi_csv`, `mdi_flat`, `mdi_samples`, `datagram`,
-//! `flow`, `probe`, `alcc_frames`, `alcc_hello`, `socks5`, `proxy_header`,
-//! `control`), beginning with the inputs in `corpus/` and keeping new ones apart in
-//! `target/found`, which must exist. The corpora are replayed by `cargo test`, and single files,
-//! such as those that a fuzzer found, by `cargo run -p cellpace-fuzz --bin trace FILE...`.
+//! `./dev fuzz` searches, beginning with the inputs in `corpus/` and keeping new ones apart. The
+//! corpora are replayed by `cargo test`, and single files, such as those that a fuzzer found, by
+//! `cargo run -p cellpace-fuzz --bin trace FILE...`.
 
 mod alcc;
 mod control;
+mod endpoint;
 mod probe;
 mod proxy;
+mod script;
 mod udp;
 
 use std::io::Write;
@@ -29,7 +28,8 @@ use cellpace_sim::{AckPolicy, FlowSpec, Scenario, run};
 
 pub use alcc::{alcc_frames, alcc_hello};
 pub use control::control;
-pub use probe::probe;
+pub use endpoint::{dial, listen};
+pub use probe::{probe, probe_session};
 pub use proxy::{proxy_header, socks5};
 pub use udp::{datagram, flow};
 
@@ -48,7 +48,10 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("mdi_samples", mdi_samples),
     ("datagram", datagram),
     ("flow", flow),
+    ("listen", listen),
+    ("dial", dial),
     ("probe", probe),
+    ("probe_session", probe_session),
     ("alcc_frames", alcc_frames),
     ("alcc_hello", alcc_hello),
     ("socks5", socks5),

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 
 use cellpace_base::{Span, Time};
 use cellpace_probe::wire::{self, Packet};
-use cellpace_probe::{Limits, Responder};
+use cellpace_probe::{Limits, OnOff, Pattern, Plan, Prober, Responder, analyse};
 use cellpace_udp::Engine;
+use cellpace_udp::wire::HEADER_BYTES;
 
 /// One datagram, as it is and with a checksum that is right, read, and given to a responder.
 pub fn probe(bytes: &[u8]) {
@@ -37,4 +38,109 @@ fn answer(bytes: &[u8]) {
     while responder.poll_transmit(now, &mut out).is_some() {}
     assert!(out.len() <= bytes.len());
     responder.on_timer(now + Span::from_secs(1));
+}
+
+/// What follows after so many datagrams is not looked at.
+const MAX_DATAGRAMS: usize = 64;
+
+/// The connection ids of both sides.
+const IDS: [u64; 2] = [0x9e37, 0x5e55];
+
+/// A prober and a responder in the middle of a session, to which datagrams come that neither sent,
+/// in the form of the target `flow`; the first byte says what is measured. The figures of whatever
+/// was recorded are made at the end.
+pub fn probe_session(bytes: &[u8]) {
+    let Some((&choice, mut rest)) = bytes.split_first() else { return };
+    let mut session = ProbeSession::new(plan(choice));
+    session.talk(8);
+    for _ in 0..MAX_DATAGRAMS {
+        let [how, length, more @ ..] = rest else { break };
+        let (datagram, after) = more.split_at(more.len().min(usize::from(*length)));
+        rest = after;
+        session.now += Span::from_millis(u64::from(how >> 2));
+        let mut datagram = datagram.to_vec();
+        let side = usize::from(how & 1);
+        if how & 2 != 0 && datagram.len() >= HEADER_BYTES {
+            datagram[1..9].copy_from_slice(&IDS[side].to_be_bytes());
+            datagram[9..17].copy_from_slice(&IDS[1 - side].to_be_bytes());
+            cellpace_udp::wire::seal(&mut datagram);
+        }
+        session.deliver(side, &datagram);
+        session.talk(1);
+    }
+    session.talk(20);
+    session.prober.stop();
+    let document = analyse(&session.prober.into_recording(), "fuzz", "0", None);
+    assert!(document.up.is_some() || document.down.is_some());
+}
+
+fn plan(choice: u8) -> Plan {
+    let ms = Span::from_millis;
+    Plan {
+        up: choice & 1 == 0 || choice & 2 == 0,
+        down: choice & 1 != 0 || choice & 2 == 0,
+        size: 200,
+        pattern: if choice & 4 != 0 {
+            Pattern::Saturate { lower: ms(20), upper: ms(100) }
+        } else {
+            Pattern::Every(ms(5))
+        },
+        duration: ms(400),
+        rival: (choice & 8 != 0).then_some(OnOff { interval: ms(10), on: ms(50), off: ms(50) }),
+    }
+}
+
+struct ProbeSession {
+    now: Time,
+    prober: Prober,
+    responder: Responder,
+}
+
+impl ProbeSession {
+    fn new(plan: Plan) -> Self {
+        let now = Time::from_millis(1);
+        let prober = Prober::new(now, plan, end(1), 0, IDS[0], Span::from_millis(1));
+        Self { now, prober, responder: Responder::new(Limits::default(), [7; 32], || IDS[1]) }
+    }
+
+    fn side(&mut self, side: usize) -> &mut dyn Engine {
+        if side == 0 { &mut self.prober } else { &mut self.responder }
+    }
+
+    fn deliver(&mut self, side: usize, datagram: &[u8]) {
+        let now = self.now;
+        self.side(side).handle_datagram(now, end(1 - side), 0.into(), datagram);
+    }
+
+    /// Lets both sides exchange what they have to say, for a bounded number of rounds.
+    fn talk(&mut self, rounds: usize) {
+        for _ in 0..rounds {
+            for side in 0..2 {
+                let now = self.now;
+                self.side(side).on_timer(now);
+                self.exchange(side);
+            }
+            while self.responder.poll_line().is_some() {}
+            assert!(self.responder.sessions() <= Limits::default().sessions);
+            let due = [self.prober.next_deadline(), self.responder.next_deadline()];
+            let Some(due) = due.into_iter().flatten().min() else { return };
+            self.now = self.now.max(due);
+        }
+    }
+
+    fn exchange(&mut self, side: usize) {
+        let mut datagram = Vec::new();
+        for _ in 0..200 {
+            let now = self.now;
+            if self.side(side).poll_transmit(now, &mut datagram).is_none() {
+                return;
+            }
+            self.deliver(1 - side, &datagram);
+            datagram.clear();
+        }
+    }
+}
+
+fn end(side: usize) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, 1 + side as u8], 1000))
 }
