@@ -41,7 +41,7 @@ fn answer(bytes: &[u8]) {
 }
 
 /// What follows after so many datagrams is not looked at.
-const MAX_DATAGRAMS: usize = 64;
+const MAX_DATAGRAMS: usize = 32;
 
 /// The connection ids of both sides.
 const IDS: [u64; 2] = [0x9e37, 0x5e55];
@@ -68,7 +68,7 @@ pub fn probe_session(bytes: &[u8]) {
         session.deliver(side, &datagram);
         session.talk(1);
     }
-    session.talk(20);
+    session.talk(10);
     session.prober.stop();
     let document = analyse(&session.prober.into_recording(), "fuzz", "0", None);
     assert!(document.up.is_some() || document.down.is_some());
