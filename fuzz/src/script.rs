@@ -84,7 +84,7 @@ impl<'a> Script<'a> {
             Kind::Text if choice < 200 => {
                 ["auto", "100", "1000", "2000", "2001", "16000"][usize::from(choice) % 6].to_owned()
             }
-            Kind::Window if choice < 200 => format!("{}pkts", choice),
+            Kind::Window if choice < 200 => format!("{choice}pkts"),
             _ => String::from_utf8_lossy(self.some_bytes()).into_owned(),
         }
     }
@@ -104,14 +104,18 @@ impl<'a> Script<'a> {
                 wire::write_fin(&mut out, ids, numbered, total, &[self.byte(); 32]);
             }
             4..=6 => self.ack(ids, &mut out),
-            7 => drop(wire::write_ping(&mut out, ids)),
+            7 => {
+                wire::write_ping(&mut out, ids);
+            }
             8 => {
                 let code = [Code::Done, Code::Stopped, Code::Storage, Code::Other];
                 let code = code[usize::from(self.byte()) % 4];
                 let text = String::from_utf8_lossy(self.some_bytes());
                 wire::write_close(&mut out, ids, code, &text);
             }
-            9 => drop(wire::write_closed(&mut out, ids)),
+            9 => {
+                wire::write_closed(&mut out, ids);
+            }
             10 => self.answer(ids, &mut out),
             _ => {
                 let kind = self.byte();
