@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::incoming::{Incoming, IncomingStats};
 use crate::outgoing::{Outgoing, OutgoingStats};
+use crate::protection::Side;
 use crate::wire::{self, Code, Cookie, Hello, Ids, Packet, VERSION};
 
 /// Why a flow ended otherwise than it should.
@@ -15,7 +16,10 @@ use crate::wire::{self, Code, Cookie, Hello, Ids, Packet, VERSION};
 #[non_exhaustive]
 pub enum FlowError {
     /// Nobody answered.
-    #[error("no answer within {0}; is `cellpace` waiting there, and does a firewall let UDP pass?")]
+    #[error(
+        "no answer within {0}; is `cellpace` waiting there, does a firewall let UDP pass, and is \
+         --key the same on both sides? A side with another key, or without one, does not answer"
+    )]
     NoAnswer(Span),
     /// The other side fell silent.
     #[error("nothing heard from the other side for {0}")]
@@ -139,7 +143,7 @@ pub struct Flow {
     state: State,
     pub(crate) half: Half,
     patience: Patience,
-    /// IP and UDP headers.
+    /// IP and UDP headers, and what a tag adds.
     overhead: usize,
     /// Room for an acknowledgment.
     room: usize,
@@ -369,6 +373,11 @@ impl Flow {
 
     pub(crate) fn ids(&self) -> Ids {
         self.ids
+    }
+
+    /// Which side of the connection this is.
+    pub(crate) fn side(&self) -> Side {
+        if self.wish.is_some() { Side::Initiator } else { Side::Responder }
     }
 
     fn is_open(&self) -> bool {

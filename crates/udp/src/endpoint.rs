@@ -13,8 +13,9 @@ use crate::assembly::first_window;
 use crate::connection::{Event, Flow, FlowError, Half, Patience, Wish};
 use crate::cookie::Cookies;
 use crate::driver::Engine;
-use crate::parts::{Parts, overhead, peer_controller};
+use crate::parts::{Parts, headers, peer_controller};
 use crate::pending::Waiting;
+use crate::protection::{Protection, Side};
 use crate::quota::{Network, Shares};
 use crate::wire::{self, Accept, Packet};
 
@@ -39,6 +40,8 @@ pub struct Config {
     pub seed: u64,
     /// When this side acknowledges, where it receives.
     pub acks: AckPolicy,
+    /// How datagrams are protected; the same on both sides.
+    pub protection: Protection,
 }
 
 impl Default for Config {
@@ -50,6 +53,7 @@ impl Default for Config {
             patience: Patience::default(),
             seed: 1,
             acks: AckPolicy::EveryPacket,
+            protection: Protection::default(),
         }
     }
 }
@@ -57,6 +61,11 @@ impl Default for Config {
 impl Config {
     fn delays_acks(&self) -> bool {
         matches!(self.acks, AckPolicy::Delayed(_))
+    }
+
+    /// By how much an IP packet to `peer` is longer than its datagram without a key.
+    pub(crate) fn overhead(&self, peer: SocketAddr) -> usize {
+        headers(peer) + self.protection.extra_bytes()
     }
 
     fn shares(&self) -> Shares {
@@ -276,7 +285,8 @@ impl Endpoint {
             window: first_window(self.config.buffer),
             controller: connect.controller.as_ref().map(ToString::to_string).unwrap_or_default(),
         };
-        let flow = Flow::asking(id.0, wish, self.config.patience, overhead(peer), now);
+        let overhead = self.config.overhead(peer);
+        let flow = Flow::asking(id.0, wish, self.config.patience, overhead, now);
         self.insert(id, flow, peer, way.into());
         id
     }
@@ -338,12 +348,14 @@ impl Endpoint {
     ) {
         let way = way.into();
         let now = self.advance(now);
-        let Some((ids, packet)) = wire::decode(datagram) else {
+        let opened = self.config.protection.open(self.sender_of(datagram), datagram);
+        let Some((ids, packet)) = opened.and_then(wire::read) else {
             self.strays.garbage += 1;
             return;
         };
+        let bytes = datagram.len() - self.config.protection.extra_bytes();
         if let Packet::Hello(hello) = &packet {
-            return self.on_hello(now, from, way, ids.from, hello, datagram.len());
+            return self.on_hello(now, from, way, ids.from, hello, bytes);
         }
         let id = FlowId(ids.to);
         if self.waiting.contains(id) {
@@ -378,7 +390,7 @@ impl Endpoint {
                 }
             }
             _ if ids.from != 0 && ids.from == flow.ids().from => {
-                flow.on_packet(now, &packet, datagram.len());
+                flow.on_packet(now, &packet, bytes);
             }
             _ => {
                 self.strays.unknown += 1;
@@ -386,6 +398,13 @@ impl Endpoint {
             }
         }
         mark_ready(&mut self.ready, id, slot);
+    }
+
+    /// The side that sent a datagram, if it belongs here: the one that this side is not.
+    fn sender_of(&self, datagram: &[u8]) -> Side {
+        let to = wire::header(datagram).map(|(_, ids, _)| FlowId(ids.to));
+        let slot = to.and_then(|id| self.slots.get(&id));
+        slot.map_or(Side::Initiator, |slot| slot.flow.side().other())
     }
 
     fn advance(&mut self, now: Time) -> Time {
@@ -465,11 +484,13 @@ impl Endpoint {
         let now = self.advance(now);
         if let Some((to, way, reply)) = self.replies.pop_front() {
             out.extend_from_slice(&reply);
-            return Some(Departure { to, way, bytes: reply.len() });
+            let bytes = self.config.protection.seal(Side::Responder, out, reply.len());
+            return Some(Departure { to, way, bytes });
         }
         while let Some(id) = self.ready.front().copied() {
             if let Some(slot) = self.slots.get_mut(&id) {
                 if let Some(bytes) = slot.flow.poll_transmit(now, out) {
+                    let bytes = self.config.protection.seal(slot.flow.side(), out, bytes);
                     let departure = Departure { to: slot.peer, way: slot.way, bytes };
                     self.in_a_row += 1;
                     if self.in_a_row >= IN_A_ROW {

@@ -5,8 +5,9 @@
 //! layer that does this with sockets. What lies between a controller and the wire (packets in
 //! flight, loss, timeouts, pacing) is that of `cellpace-recovery`, as in the simulator.
 //!
-//! The content is neither encrypted nor authenticated: whoever is on the path can read and change
-//! it. Nobody off the path can begin a flow in another's name, or feed, steer or end one.
+//! The content is not encrypted: whoever is on the path can read it. With a key that both sides
+//! share ([`Protection`]) it is authenticated; without one whoever is on the path can change it, and
+//! nobody off the path can begin a flow in another's name, or feed, steer or end one.
 //! `docs/udp-wire.md` describes the datagrams.
 
 mod assembly;
@@ -20,6 +21,7 @@ mod numbers;
 mod outgoing;
 mod parts;
 mod pending;
+mod protection;
 mod quota;
 mod ranges;
 pub mod wire;
@@ -33,4 +35,5 @@ pub use endpoint::{
 };
 pub use incoming::IncomingStats;
 pub use outgoing::OutgoingStats;
+pub use protection::{Protection, Side, TAG_BYTES};
 pub use wire::Code;

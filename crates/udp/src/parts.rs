@@ -44,7 +44,7 @@ impl Parts<'_> {
         delayed_acks: bool,
     ) -> Outgoing {
         let stamped = spec.info().receiver.is_some();
-        let overhead = overhead(self.peer);
+        let overhead = self.config.overhead(self.peer);
         let sizes = Sizes {
             datagram: usize::from(self.mtu) - overhead,
             overhead,
@@ -80,6 +80,6 @@ pub(crate) fn peer_controller(text: &str) -> Result<(ControllerSpec, PeerCost), 
 }
 
 /// Bytes of the IP and UDP headers of a packet to `peer`.
-pub(crate) fn overhead(peer: SocketAddr) -> usize {
+pub(crate) fn headers(peer: SocketAddr) -> usize {
     if peer.ip().to_canonical().is_ipv4() { 20 + 8 } else { 40 + 8 }
 }

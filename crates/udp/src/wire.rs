@@ -25,7 +25,8 @@ pub const STAMP_BYTES: usize = 8;
 /// The longest text in a packet.
 pub const MOST_TEXT_BYTES: usize = 250;
 
-const CHECKSUM: std::ops::Range<usize> = 17..21;
+/// Where the checksum stands. With a key, the longer tag stands there.
+pub(crate) const CHECKSUM: std::ops::Range<usize> = 17..21;
 
 /// A proof that its bearer receives what is sent to its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -187,9 +188,13 @@ const UNRELIABLE: u8 = 1;
 const REVERSE: u8 = 2;
 const DELAYED_ACKS: u8 = 4;
 
-/// Reads a datagram. `None`: it is none of ours, or was damaged on the way.
+/// Reads a datagram without a key. `None`: it is none of ours, or was damaged on the way.
 pub fn decode(datagram: &[u8]) -> Option<(Ids, Packet<'_>)> {
-    let (kind, ids, mut reader) = open(datagram)?;
+    read(open(datagram)?)
+}
+
+/// Reads what follows a header. `None`: it is none of ours.
+pub fn read((kind, ids, mut reader): (u8, Ids, Reader<'_>)) -> Option<(Ids, Packet<'_>)> {
     let packet = match kind {
         kind::HELLO => Packet::Hello(reader.hello()?),
         kind::RETRY => Packet::Retry(reader.cookie()?),
@@ -213,13 +218,18 @@ pub fn decode(datagram: &[u8]) -> Option<(Ids, Packet<'_>)> {
     Some((ids, packet))
 }
 
-/// Reads the header that all datagrams have: type and ids, and a reader of what follows. `None`
-/// where it is too short or was damaged on the way.
+/// Reads the header that all datagrams without a key have: type and ids, and a reader of what
+/// follows. `None` where it is too short or was damaged on the way.
 pub fn open(datagram: &[u8]) -> Option<(u8, Ids, Reader<'_>)> {
+    let (kind, ids, mut reader) = header(datagram)?;
+    (reader.u32()? == checksum(datagram)).then_some((kind, ids, reader))
+}
+
+/// Type and ids of a datagram, unchecked, and a reader of what follows them.
+pub(crate) fn header(datagram: &[u8]) -> Option<(u8, Ids, Reader<'_>)> {
     let mut reader = Reader(datagram);
     let kind = reader.u8()?;
-    let ids = Ids { to: reader.u64()?, from: reader.u64()? };
-    (reader.u32()? == checksum(datagram)).then_some((kind, ids, reader))
+    Some((kind, Ids { to: reader.u64()?, from: reader.u64()? }, reader))
 }
 
 /// CRC-32 (IEEE) of the datagram without the field that holds it. UDP's own 16 bits let one
@@ -278,10 +288,12 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// A text with its length in front.
+    /// A text with its length in front. `None` also for one with control characters: it is shown
+    /// to people, and no terminal may obey it.
     pub fn text(&mut self) -> Option<&'a str> {
         let length = usize::from(self.u8()?);
-        std::str::from_utf8(self.bytes(length)?).ok()
+        let text = std::str::from_utf8(self.bytes(length)?).ok()?;
+        (!text.contains(char::is_control)).then_some(text)
     }
 
     fn code(&mut self) -> Option<Code> {
@@ -466,8 +478,9 @@ impl<'a> Writer<'a> {
         self.bytes(&value.to_be_bytes())
     }
 
-    /// Text, cut where it is too long.
+    /// Writes text, cut where it is too long, without control characters.
     pub fn text(self, text: &str) -> Self {
+        let text = text.replace(char::is_control, " ");
         let mut end = text.len().min(MOST_TEXT_BYTES);
         while !text.is_char_boundary(end) {
             end -= 1;

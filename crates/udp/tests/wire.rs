@@ -6,6 +6,7 @@ use cellpace_base::Time;
 use cellpace_udp::wire::{
     self, Accept, AckHead, Code, Cookie, Entry, HEADER_BYTES, Hello, Ids, Numbered, Packet,
 };
+use cellpace_udp::{Protection, Side};
 use proptest::prelude::*;
 
 const TO_RESPONDER: Ids = Ids { to: 0x1112_1314_1516_1718, from: 0x0102_0304_0506_0708 };
@@ -91,6 +92,47 @@ fn the_test_vectors_of_the_documentation() {
         })
         .collect();
     assert!(shown == ours, "the page should show\n{ours}");
+}
+
+#[test]
+fn the_test_vectors_of_the_documentation_with_a_key() {
+    let page = include_str!("../../../docs/udp-wire.md");
+    let shown = page.split("```text\n").nth(2).unwrap().split("```").next().unwrap();
+    let secret: [u8; 32] = std::array::from_fn(|at| at as u8);
+    let protection = Protection::transfer(&secret);
+    let sealed = |sender, write: &dyn Fn(&mut Vec<u8>) -> usize| {
+        let mut out = Vec::new();
+        let bytes = write(&mut out);
+        protection.seal(sender, &mut out, bytes);
+        hex(&out)
+    };
+    let retry = Ids { to: TO_RESPONDER.from, from: 0 };
+    let ours = format!(
+        "key: {}\nRETRY: {}\nPING: {}\nCLOSE: {}\n",
+        hex(&secret),
+        sealed(Side::Responder, &|out| wire::write_retry(out, retry, &COOKIE)),
+        sealed(Side::Initiator, &|out| wire::write_ping(out, TO_RESPONDER)),
+        sealed(Side::Responder, &|out| wire::write_close(out, TO_INITIATOR, Code::Done, "")),
+    );
+    assert!(shown == ours, "the page should show\n{ours}");
+}
+
+#[test]
+fn a_text_for_people_has_no_control_characters() {
+    let mut out = Vec::new();
+    wire::write_close(&mut out, TO_INITIATOR, Code::Storage, "a\nb\u{1b}[2Jc\u{9b}d");
+    let read = |datagram: &[u8]| match wire::decode(datagram) {
+        Some((_, Packet::Close(Code::Storage, text))) => Some(text.to_owned()),
+        _ => None,
+    };
+    assert_eq!(read(&out).as_deref(), Some("a b [2Jc d"));
+    // From somebody who writes them nevertheless.
+    for control in [b'\n', 0x1b, 0, 0x7f] {
+        let mut forged = out.clone();
+        forged[HEADER_BYTES + 2] = control;
+        wire::seal(&mut forged);
+        assert_eq!(wire::decode(&forged), None, "{control}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use cellpace_cc::PeerCost;
 use super::{Endpoint, FlowId, Listen, MTU_RANGE, Offer, Way};
 use crate::assembly::first_window;
 use crate::connection::{Flow, Half};
-use crate::parts::{Parts, overhead, peer_controller};
+use crate::parts::{Parts, peer_controller};
 use crate::pending::{Kind, Pending};
 use crate::quota::Network;
 use crate::wire::{self, Accept, Code, Cookie, HELLO_BYTES, Hello, Ids, VERSION};
@@ -239,7 +239,8 @@ impl Endpoint {
             _ => return Err(ALL_TAKEN.into()),
         };
         let ids = Ids { to: id.0, from: peer_id };
-        let flow = Flow::confirmed(ids, mtu, half, self.config.patience, overhead(peer), now);
+        let overhead = self.config.overhead(peer);
+        let flow = Flow::confirmed(ids, mtu, half, self.config.patience, overhead, now);
         self.begun.insert((peer, peer_id), id);
         self.insert(id, flow, peer, way);
         Ok(())
