@@ -10,6 +10,7 @@ mod clock;
 mod document;
 mod outbox;
 mod plan;
+mod plausible;
 mod predict;
 mod prober;
 mod recording;

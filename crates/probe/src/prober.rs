@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 
 use cellpace_base::{Span, Time};
 use cellpace_udp::wire::{Cookie, Ids};
-use cellpace_udp::{Departure, Engine, Way as Route};
+use cellpace_udp::{Departure, Engine, Protection, Side, Way as Route};
 use thiserror::Error;
 
 use crate::plan::Plan;
+use crate::plausible::Plausible;
 use crate::recording::{Arrival, Recording, Way, raw_delay};
 use crate::session::{Session, belongs};
 use crate::wire::{self, Packet, REPORTS, Report};
@@ -40,7 +41,10 @@ const MOST_CLOCK_SAMPLES: usize = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ProbeError {
     /// Nobody answered.
-    #[error("no answer from {0}: does `cellpace probe --listen` run there?")]
+    #[error(
+        "no answer from {0}: does `cellpace probe --listen` run there, and is --key the same on both \
+         sides? A side with another key, or without one, does not answer"
+    )]
     NoAnswer(SocketAddr),
     /// The responder does not want to.
     #[error("refused: {0}")]
@@ -48,6 +52,9 @@ pub enum ProbeError {
     /// Nothing was heard for long.
     #[error("nothing heard from {0} for 30 s")]
     Silent(SocketAddr),
+    /// The responder is broken or lies.
+    #[error("{0} reports what cannot be: {1}")]
+    Impossible(SocketAddr, &'static str),
 }
 
 /// Asks for a session and records it.
@@ -64,6 +71,10 @@ pub struct Prober {
     recording: Recording,
     /// Times at which this side sent, by stream and number.
     sent_at: [Vec<Time>; 2],
+    /// Datagrams that this side sent.
+    datagrams: u64,
+    plausible: Plausible,
+    protection: Protection,
 }
 
 #[derive(Debug)]
@@ -96,7 +107,17 @@ impl Prober {
             state: State::Asking { cookie: Cookie::default(), since: now, next: now },
             recording: empty,
             sent_at: [Vec::new(), Vec::new()],
+            datagrams: 0,
+            plausible: Plausible::new(&plan),
+            protection: Protection::default(),
         }
+    }
+
+    /// Protects the datagrams, as the responder does.
+    pub fn protected(mut self, protection: Protection) -> Self {
+        self.overhead = overhead(self.peer) + protection.extra_bytes();
+        self.protection = protection;
+        self
     }
 
     /// Whether the session is over, and how; `None` while it runs.
@@ -138,6 +159,12 @@ impl Prober {
         if !belongs(session, ids, packet) {
             return;
         }
+        if let Err(what) = self.check(at, packet) {
+            self.finish(false);
+            self.state = State::Over(Err(ProbeError::Impossible(self.peer, what)));
+            return;
+        }
+        let State::Running { session, .. } = &mut self.state else { return };
         match packet {
             Packet::Probe(probe) => {
                 session.on_probe(at, probe);
@@ -162,6 +189,17 @@ impl Prober {
                 self.finish(false);
                 self.state = State::Over(Err(ProbeError::Refused("it ended the session".into())));
             }
+        }
+    }
+
+    /// Says what is impossible about a packet.
+    fn check(&mut self, at: Time, packet: &Packet<'_>) -> Result<(), &'static str> {
+        match packet {
+            Packet::Probe(probe) => self.plausible.check_probe(at, probe),
+            Packet::Report(report) => {
+                self.plausible.check_report(at, report, &self.sent_at, self.datagrams)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -191,7 +229,7 @@ impl Prober {
                             received_at: record.received_at,
                         });
                     }
-                    // It says that it has what was never sent, or more than can be kept.
+                    // More than can be kept.
                     _ => up.unrecorded += 1,
                 }
             }
@@ -290,12 +328,14 @@ impl Prober {
 impl Engine for Prober {
     fn handle_datagram(&mut self, at: Time, from: SocketAddr, way: Route, datagram: &[u8]) {
         let now = self.advance(at);
-        let Some((ids, packet)) = wire::decode(datagram) else { return };
+        let opened = self.protection.open(Side::Responder, datagram);
+        let Some((ids, packet)) = opened.and_then(wire::read) else { return };
         if from != self.peer || way.socket != self.way.socket || ids.to != self.id {
             return;
         }
         let State::Asking { cookie, next, .. } = &mut self.state else {
-            return self.on_running(at, ids, &packet, datagram.len());
+            let bytes = datagram.len() - self.protection.extra_bytes();
+            return self.on_running(at, ids, &packet, bytes);
         };
         match packet {
             Packet::Retry(fresh) => (*cookie, *next) = (fresh, now),
@@ -334,6 +374,8 @@ impl Engine for Prober {
             }
             State::Over(_) => None,
         }?;
+        self.datagrams += 1;
+        let bytes = self.protection.seal(Side::Initiator, out, bytes);
         Some(Departure { to: self.peer, way: self.way, bytes })
     }
 

@@ -3,11 +3,11 @@
 //! and it limits sessions, rates and times.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use cellpace_base::{Rate, Span, Time};
 use cellpace_udp::wire::{Cookie, HELLO_BYTES, Ids};
-use cellpace_udp::{Cookies, Departure, Engine, Way};
+use cellpace_udp::{Cookies, Departure, Engine, Protection, Side, Way};
 
 use crate::plan::Plan;
 use crate::prober::overhead;
@@ -31,6 +31,8 @@ const CONFIRM_WITHIN: Span = Span::from_secs(5);
 pub struct Limits {
     /// Sessions at the same time.
     pub sessions: usize,
+    /// The same of one client: an IPv4 address or an IPv6 network of 64 bits.
+    pub sessions_per_client: usize,
     /// The rate that is sent to one peer.
     pub rate: Rate,
     /// How long a session's plan may be.
@@ -39,7 +41,12 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { sessions: 4, rate: Rate::from_bps(200_000_000), duration: Span::from_secs(3600) }
+        Self {
+            sessions: 4,
+            sessions_per_client: 2,
+            rate: Rate::from_bps(200_000_000),
+            duration: Span::from_secs(3600),
+        }
     }
 }
 
@@ -66,6 +73,7 @@ pub struct Responder {
     turn: u64,
     now: Time,
     told: VecDeque<String>,
+    protection: Protection,
 }
 
 impl Responder {
@@ -85,7 +93,14 @@ impl Responder {
             turn: 0,
             now: Time::ZERO,
             told: VecDeque::new(),
+            protection: Protection::default(),
         }
+    }
+
+    /// Answers only whoever protects datagrams in the same way.
+    pub fn protected(mut self, protection: Protection) -> Self {
+        self.protection = protection;
+        self
     }
 
     /// Sessions that are going on.
@@ -148,6 +163,11 @@ impl Responder {
         if self.slots.len() >= self.limits.sessions {
             return Err(format!("it has {} sessions already", self.slots.len()));
         }
+        let of_client = self.slots.values().filter(|slot| client(slot.peer) == client(from));
+        if of_client.count() >= self.limits.sessions_per_client {
+            let most = self.limits.sessions_per_client;
+            return Err(format!("it has {most} sessions of this address already"));
+        }
         if plan.duration > self.limits.duration {
             return Err(format!("it allows {} at most", self.limits.duration));
         }
@@ -170,11 +190,17 @@ impl Responder {
         };
         let gap = self.limits.rate.time_for(u64::from(plan.size));
         let ids = Ids { to: peer_id, from: id };
-        let session = Session::new(ids, &plan, plan.down, gap, overhead(from), self.now);
+        let overhead = self.overhead(from);
+        let session = Session::new(ids, &plan, plan.down, gap, overhead, self.now);
         let slot = Slot { session, peer: from, way, plan, began: self.now, confirmed: false };
         self.slots.insert(id, slot);
         self.begun.insert((from, peer_id), id);
         Ok(id)
+    }
+
+    /// By how much an IP packet to `peer` is longer than its datagram without a key.
+    fn overhead(&self, peer: SocketAddr) -> usize {
+        overhead(peer) + self.protection.extra_bytes()
     }
 
     fn reply(&mut self, to: SocketAddr, way: Way, reply: Vec<u8>) {
@@ -192,12 +218,23 @@ impl Responder {
     }
 }
 
+/// Whose address this is, as far as limits go: whoever has an IPv6 address has the 2^64 beside it.
+fn client(address: SocketAddr) -> IpAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+        ip => ip,
+    }
+}
+
 impl Engine for Responder {
     fn handle_datagram(&mut self, at: Time, from: SocketAddr, way: Way, datagram: &[u8]) {
         self.now = self.now.max(at);
-        let Some((ids, packet)) = wire::decode(datagram) else { return };
+        let opened = self.protection.open(Side::Initiator, datagram);
+        let Some((ids, packet)) = opened.and_then(wire::read) else { return };
+        let bytes = datagram.len() - self.protection.extra_bytes();
+        let overhead = self.overhead(from);
         if let Packet::Hello(version, cookie, plan) = packet {
-            return self.on_hello(from, way, ids.from, (version, cookie, plan), datagram.len());
+            return self.on_hello(from, way, ids.from, (version, cookie, plan), bytes);
         }
         let Some(slot) = self.slots.get_mut(&ids.to) else { return };
         if slot.peer != from || !belongs(&slot.session, ids, &packet) {
@@ -209,7 +246,6 @@ impl Engine for Responder {
             // The plan begins when both sides know each other.
             let (session, plan) = (&slot.session, &slot.plan);
             let gap = self.limits.rate.time_for(u64::from(plan.size));
-            let overhead = overhead(from);
             slot.session = Session::new(session.ids, plan, plan.down, gap, overhead, self.now);
         }
         match &packet {
@@ -220,7 +256,7 @@ impl Engine for Responder {
             Packet::Report(report) => {
                 slot.session.on_report(at, report);
                 if slot.plan.up {
-                    slot.session.record_report(at, datagram.len());
+                    slot.session.record_report(at, bytes);
                 }
             }
             _ => return self.forget(ids.to, "done"),
@@ -235,7 +271,8 @@ impl Engine for Responder {
         let now = self.now;
         if let Some((to, way, reply)) = self.replies.pop_front() {
             out.extend_from_slice(&reply);
-            return Some(Departure { to, way, bytes: reply.len() });
+            let bytes = self.protection.seal(Side::Responder, out, reply.len());
+            return Some(Departure { to, way, bytes });
         }
         // Few sessions: one after the other, so that none waits for another's backlog.
         let mut ids: Vec<u64> = self.slots.keys().copied().collect();
@@ -249,6 +286,7 @@ impl Engine for Responder {
             }
             if let Some((bytes, _)) = slot.session.poll(now, out) {
                 self.turn = id;
+                let bytes = self.protection.seal(Side::Responder, out, bytes);
                 return Some(Departure { to: slot.peer, way: slot.way, bytes });
             }
         }

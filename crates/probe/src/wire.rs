@@ -1,10 +1,11 @@
-//! Datagrams as bytes; `docs/probe.md` describes them. The header and the checksum are those of
-//! the native transport, the types are others, so that neither takes the other's datagrams for
-//! its own.
+//! Datagrams as bytes; `docs/probe.md` describes them. The header, the checksum and the tag are those
+//! of the native transport, the types and the keys are others, so that neither takes the other's
+//! datagrams for its own.
 //!
 //! Whatever the bytes, decoding neither panics nor allocates.
 
 use cellpace_base::{Span, Time};
+use cellpace_udp::Protection;
 use cellpace_udp::wire::{
     Cookie, HEADER_BYTES, HELLO_BYTES, Ids, MOST_VARINT_BYTES, Reader, Varints, Writer, open,
     unzigzag, zigzag,
@@ -136,9 +137,24 @@ impl Report<'_> {
     }
 }
 
-/// Reads a datagram. `None`: it is none of ours, or was damaged on the way.
+/// How datagrams are protected under a secret that both sides share.
+pub fn protection(secret: &[u8; 32]) -> Protection {
+    Protection::derived(
+        secret,
+        [
+            "cellpace 2026-11-23 probe, datagrams of the prober",
+            "cellpace 2026-11-23 probe, datagrams of the responder",
+        ],
+    )
+}
+
+/// Reads a datagram without a key. `None`: it is none of ours, or was damaged on the way.
 pub fn decode(datagram: &[u8]) -> Option<(Ids, Packet<'_>)> {
-    let (kind, ids, mut reader) = open(datagram)?;
+    read(open(datagram)?)
+}
+
+/// Reads what follows a header. `None`: it is none of ours.
+pub fn read((kind, ids, mut reader): (u8, Ids, Reader<'_>)) -> Option<(Ids, Packet<'_>)> {
     let packet = match kind {
         kind::HELLO => {
             let version = reader.u32()?;

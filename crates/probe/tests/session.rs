@@ -8,11 +8,11 @@ use std::collections::HashSet;
 
 use cellpace_base::{Rate, Span, Time};
 use cellpace_path::{Path, PathSpec};
-use cellpace_probe::wire::{self, Packet};
+use cellpace_probe::wire::{self, Head, Packet};
 use cellpace_probe::{Limits, OnOff, Pattern, Plan, ProbeError, Prober, Responder};
 use cellpace_udp::Engine;
 use cellpace_udp::wire::{Cookie, Ids};
-use common::{AHEAD, Faults, PROBER, RESPONDER, World, address, limits};
+use common::{AHEAD, Faults, PROBER, PROBER_ID, RESPONDER, RESPONDER_ID, World, address, limits};
 use proptest::prelude::*;
 
 fn path(loss: f64, seed: u64) -> Path {
@@ -235,7 +235,7 @@ fn no_stream_begins_before_both_ids_are_known() {
         (8, Ids { to: id, from: 5 }),
     ] {
         let mut report = Vec::new();
-        wire::write_report(&mut report, ids, &wire::Head::default(), std::iter::empty());
+        wire::write_report(&mut report, ids, &Head::default(), std::iter::empty());
         assert!(answers(&mut responder, now, from, &report).is_empty());
     }
     for ms in 0..7000 {
@@ -248,8 +248,12 @@ fn no_stream_begins_before_both_ids_are_known() {
 
 #[test]
 fn limits_are_kept_and_named() {
-    let few =
-        Limits { sessions: 1, rate: Rate::from_bps(10_000_000), duration: Span::from_secs(60) };
+    let few = Limits {
+        sessions: 1,
+        rate: Rate::from_bps(10_000_000),
+        duration: Span::from_secs(60),
+        ..limits()
+    };
     let mut responder = responder(few);
     let now = Time::from_secs(1);
     let mut ask = |id, plan: &Plan| {
@@ -270,6 +274,67 @@ fn limits_are_kept_and_named() {
     assert_eq!(ask(4, &down(slow, 10)), "Accept");
     assert_eq!(ask(4, &down(slow, 10)), "Accept", "the answer was lost");
     assert_eq!(ask(5, &down(slow, 10)), "it has 1 sessions already");
+}
+
+#[test]
+fn one_address_does_not_take_all_sessions() {
+    let mut responder = responder(limits());
+    let now = Time::from_secs(1);
+    let plan = down(Pattern::Every(Span::from_millis(5)), 10);
+    let mut ask = |from, id| {
+        let cookie = cookie_for(&mut responder, now, from, id, &plan);
+        let replies = answers(&mut responder, now, from, &hello(id, &cookie, &plan));
+        match wire::decode(&replies[0]).unwrap().1 {
+            Packet::Refuse(why) => why.to_owned(),
+            other => format!("{other:?}"),
+        }
+    };
+    assert_eq!((ask(9, 1), ask(9, 2)), ("Accept".into(), "Accept".into()));
+    assert_eq!(ask(9, 3), "it has 2 sessions of this address already");
+    assert_eq!((ask(8, 4), ask(7, 5)), ("Accept".into(), "Accept".into()));
+    assert_eq!(ask(6, 6), "it has 4 sessions already");
+}
+
+#[test]
+fn with_the_same_key_a_session_is_measured_and_with_another_there_is_no_answer() {
+    let plan = Plan { up: true, ..down(every_ms(), 1) };
+    let world = || World::new(plan, [path(0.05, 1), path(0.05, 2)], Faults::default(), limits());
+    let key = |secret| wire::protection(&[secret; 32]);
+    let mut same = world().protected(key(1), key(1));
+    same.run(Time::from_secs(60));
+    assert_eq!(same.prober.outcome(), Some(&Ok(())));
+    // A probe's IP packet has the size that was asked for, key or not.
+    for left in &same.left {
+        assert_eq!(left.iter().map(|sent| sent.1 + 28).max(), Some(1400));
+    }
+    let recording = same.finish();
+    assert!(recording.complete && recording.up.arrivals.len() > 900, "{recording:?}");
+    let transfer = cellpace_udp::Protection::transfer(&[1; 32]);
+    for other in [key(2), cellpace_udp::Protection::default(), transfer] {
+        let mut world = world().protected(key(1), other);
+        world.run(Time::from_secs(60));
+        let Some(Err(error)) = world.prober.outcome() else { panic!("an answer") };
+        assert_eq!(*error, ProbeError::NoAnswer(address(RESPONDER)));
+        assert!(error.to_string().contains("--key"), "{error}");
+        assert!(world.left[1].is_empty() && world.responder.sessions() == 0);
+    }
+}
+
+#[test]
+fn a_far_side_that_reports_nonsense_is_an_error() {
+    let plan = Plan { up: true, down: false, ..down(every_ms(), 10) };
+    let mut world = World::new(plan, [path(0.0, 1), path(0.0, 2)], Faults::default(), limits());
+    world.run(Time::from_secs(3));
+    let ids = Ids { to: PROBER_ID, from: RESPONDER_ID };
+    let years = Head { sent_at: Time::from_nanos(1 << 60), ..Head::default() };
+    let mut report = Vec::new();
+    wire::write_report(&mut report, ids, &years, std::iter::empty());
+    world.deliver(1, &report);
+    let Some(Err(error)) = world.prober.outcome() else { panic!("taken") };
+    assert!(error.to_string().contains("reports what cannot be"), "{error}");
+    let recording = world.finish();
+    assert!(!recording.complete && recording.up.arrivals.len() > 2000);
+    assert!(recording.up.clock.iter().all(|(_, raw)| raw.abs() < 4_000_000_000));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use cellpace_base::{Random, Span, Time};
 use cellpace_path::{Fate, Packet, Path};
 use cellpace_probe::{Limits, Plan, Prober, Recording, Responder};
-use cellpace_udp::Engine;
+use cellpace_udp::{Engine, Protection};
 
 pub(crate) fn address(host: u8) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, host], 1000))
@@ -17,6 +17,10 @@ pub(crate) fn address(host: u8) -> SocketAddr {
 
 pub(crate) const PROBER: u8 = 1;
 pub(crate) const RESPONDER: u8 = 2;
+
+/// The ids of the first session.
+pub(crate) const PROBER_ID: u64 = 0x9e37;
+pub(crate) const RESPONDER_ID: u64 = 0x5e55_1012;
 
 /// What happens to datagrams beside what the path does.
 #[derive(Debug, Clone, Copy, Default)]
@@ -55,13 +59,14 @@ pub(crate) fn limits() -> Limits {
 
 impl World {
     pub(crate) fn new(plan: Plan, paths: [Path; 2], faults: Faults, limits: Limits) -> Self {
-        let mut next = 0x5e55_1011;
+        let mut next = RESPONDER_ID - 1;
         let responder = Responder::new(limits, [7; 32], move || {
             next += 1;
             next
         });
         let now = Time::from_millis(1);
-        let prober = Prober::new(now, plan, address(RESPONDER), 0, 0x9e37, Span::from_micros(20));
+        let prober =
+            Prober::new(now, plan, address(RESPONDER), 0, PROBER_ID, Span::from_micros(20));
         Self {
             now,
             prober,
@@ -76,6 +81,13 @@ impl World {
             departed: [Vec::new(), Vec::new()],
             prober_gone: false,
         }
+    }
+
+    /// Both sides protect their datagrams in this way.
+    pub(crate) fn protected(mut self, prober: Protection, responder: Protection) -> Self {
+        self.prober = self.prober.protected(prober);
+        self.responder = self.responder.protected(responder);
+        self
     }
 
     /// Runs until the prober is done or this time has come.
