@@ -10,6 +10,7 @@ mod finder;
 mod flow_events;
 mod flow_options;
 mod kernel;
+mod key;
 mod limits;
 mod link;
 #[cfg_attr(not(feature = "live"), path = "link_live_missing.rs")]
@@ -65,6 +66,8 @@ enum Command {
     Send(transfer::SendArgs),
     /// Receive what `cellpace send` sends
     Recv(transfer::RecvArgs),
+    /// Make a key for `send`, `recv` and `probe`
+    Key(key::KeyArgs),
     /// Put TCP connections of any program under a controller: forwarder, SOCKS 5, transparent
     Proxy(proxy::ProxyArgs),
     /// The kernel driver: install it, look at it, remove it
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Send(args) => transfer::run_send(&args),
         Command::Recv(args) => transfer::run_recv(&args),
+        Command::Key(args) => key::run(&args),
         Command::Proxy(args) => proxy::run(&args),
         Command::Kernel(command) => kernel::run(&command),
         Command::Attach(args) => attach::run(&args),

@@ -3,27 +3,30 @@
 use std::path::PathBuf;
 
 use cellpace_base::{Rate, Span, parse_span};
-use cellpace_probe::{Limits, OnOff, Pattern, Plan};
+use cellpace_probe::{Limits, OnOff, Pattern, Plan, wire};
+use cellpace_udp::Protection;
 use clap::{Args, ValueEnum};
 
 use crate::error::Failure;
+use crate::key::KeyOption;
 use crate::transfer::span;
 
 /// Arguments of `cellpace probe`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  cellpace probe --listen 0.0.0.0:5261             # there
-  cellpace probe there:5261 --report out.html      # here: 1400 bytes every 0.4 ms, both ways
-  cellpace probe there:5261 --rate 5mbit --direction down --onoff 10mbit:on=60s,off=60s
-  cellpace probe there:5261 --saturate --trace-out lte.trace
+  cellpace probe --listen 5261 --key path.key        # there
+  cellpace probe there:5261 --key path.key --report out.html   # here: both ways
+  cellpace probe there:5261 --key path.key --direction down --onoff 10mbit:on=60s,off=60s
+  cellpace probe there:5261 --key path.key --saturate --trace-out lte.trace
 
-What is sent is neither encrypted nor authenticated.")]
+Nothing is encrypted. With --key (made by `cellpace key`) only who has the key can measure;
+without it nothing is authenticated either.")]
 pub(crate) struct ProbeArgs {
     /// Where `cellpace probe --listen` waits
     #[arg(value_name = "HOST:PORT", required_unless_present = "listen", conflicts_with = "listen")]
     pub(crate) target: Option<String>,
-    /// Be the far side: wait for probers
-    #[arg(long, value_name = "ADDR:PORT")]
+    /// Be the far side: wait for probers; a port alone is on loopback, with --key at every address
+    #[arg(long, value_name = "ADDR:PORT|PORT")]
     pub(crate) listen: Option<String>,
     /// Bytes of a probe with its IP header [default: 1400, with --saturate 1500]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(100..=9000))]
@@ -68,9 +71,14 @@ pub(crate) struct ProbeArgs {
     /// With --listen: probers at the same time
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     max_sessions: u16,
+    /// With --listen: the same of one address
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    max_per_client: u16,
     /// With --listen: the longest that a prober may ask for
     #[arg(long, default_value = "1h", value_name = "TIME", value_parser = span)]
     max_duration: Span,
+    #[command(flatten)]
+    pub(crate) key: KeyOption,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -147,9 +155,16 @@ impl ProbeArgs {
         Ok(plan)
     }
 
+    /// How datagrams are protected.
+    pub(crate) fn protection(&self) -> Result<Protection, Failure> {
+        let key = self.key.secret()?;
+        Ok(key.map_or_else(Protection::default, |key| wire::protection(&key)))
+    }
+
     pub(crate) fn limits(&self) -> Limits {
         Limits {
             sessions: usize::from(self.max_sessions),
+            sessions_per_client: usize::from(self.max_per_client),
             rate: self.max_rate,
             duration: self.max_duration,
         }

@@ -14,7 +14,7 @@ use super::page::page;
 use crate::error::Failure;
 use crate::output::{complain, print, write};
 use crate::progress::{end_cleanly_on_ctrl_c, interrupted};
-use crate::transfer::{bind_for, listen_at, resolve, shown};
+use crate::transfer::{bind_for, listen_at, resolve};
 
 /// How often the loops look whether they are interrupted.
 const LOOK_UP: Span = Span::from_millis(100);
@@ -27,10 +27,12 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode, Failure> {
 }
 
 fn listen(args: &ProbeArgs) -> Result<ExitCode, Failure> {
+    let protection = args.protection()?;
     let (secret, new_id) = Driver::secrets().map_err(Failure::failed)?;
-    let mut driver = Driver::new(Responder::new(args.limits(), secret, new_id));
-    let at = listen_at(&mut driver, args.listen.as_deref())?;
-    complain(&format!("waiting for probers at {}", shown(at)));
+    let responder = Responder::new(args.limits(), secret, new_id).protected(protection);
+    let mut driver = Driver::new(responder);
+    let at = listen_at(&mut driver, args.listen.as_deref(), args.key.is_given())?;
+    complain(&format!("waiting for probers at {at}"));
     end_cleanly_on_ctrl_c();
     while !interrupted() {
         driver.turn(driver.now() + LOOK_UP, None).map_err(Failure::failed)?;
@@ -43,11 +45,12 @@ fn listen(args: &ProbeArgs) -> Result<ExitCode, Failure> {
 
 fn probe(args: &ProbeArgs, target: &str) -> Result<ExitCode, Failure> {
     let plan = args.plan()?;
+    let protection = args.protection()?;
     let peer = resolve(target)?;
     let (_, mut new_id) = Driver::secrets().map_err(Failure::failed)?;
     let gap = args.max_rate.time_for(u64::from(plan.size));
     // The first socket has the number 0.
-    let prober = Prober::new(Time::ZERO, plan, peer, 0, new_id().max(1), gap);
+    let prober = Prober::new(Time::ZERO, plan, peer, 0, new_id().max(1), gap).protected(protection);
     let mut driver = Driver::new(prober);
     bind_for(&mut driver, peer)?;
     end_cleanly_on_ctrl_c();

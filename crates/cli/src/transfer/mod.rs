@@ -11,4 +11,3 @@ mod session;
 pub(crate) use options::{bind_for, listen_at, resolve, span};
 pub(crate) use recv::{RecvArgs, run as run_recv};
 pub(crate) use send::{SendArgs, run as run_send};
-pub(crate) use session::shown;

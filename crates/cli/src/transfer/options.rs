@@ -1,13 +1,15 @@
 //! Options that both sides have.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use cellpace_base::{Span, parse_bytes, parse_span};
-use cellpace_udp::{AckPolicy, Config, Driver, Endpoint, Engine, MTU_RANGE, Patience};
+use cellpace_udp::{AckPolicy, Config, Driver, Endpoint, Engine, MTU_RANGE, Patience, Protection};
 use clap::Args;
 
+use super::session::shown;
 use crate::error::Failure;
+use crate::key::KeyOption;
 
 /// Options of both sides.
 #[derive(Debug, Clone, Args)]
@@ -24,6 +26,8 @@ pub(crate) struct Common {
     /// Give up when nothing is heard of the other side for so long
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = timeout)]
     pub(crate) timeout: Span,
+    #[command(flatten)]
+    pub(crate) key: KeyOption,
 }
 
 /// The port that is used where none is written.
@@ -54,6 +58,7 @@ pub(crate) fn span(text: &str) -> Result<Span, String> {
 impl Common {
     /// A driver without sockets and flows. It acknowledges by `acks` where it receives.
     pub(crate) fn driver(&self, seed: u64, acks: AckPolicy) -> Result<Driver, Failure> {
+        let key = self.key.secret()?;
         let (secret, new_id) = Driver::secrets().map_err(Failure::failed)?;
         let config = Config {
             mtu: self.mtu,
@@ -61,6 +66,7 @@ impl Common {
             patience: Patience { silence: self.timeout },
             seed,
             acks,
+            protection: key.map_or_else(Protection::default, |key| Protection::transfer(&key)),
             ..Config::default()
         };
         Ok(Driver::new(Endpoint::new(config, secret, new_id)))
@@ -70,7 +76,7 @@ impl Common {
 /// The address that `HOST:PORT` or `HOST` names.
 pub(crate) fn resolve(text: &str) -> Result<SocketAddr, Failure> {
     let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{text}: {error}"));
-    let bare = text.parse::<std::net::IpAddr>().ok().map(|ip| SocketAddr::new(ip, PORT));
+    let bare = text.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, PORT));
     if let Some(address) = bare {
         return Ok(address);
     }
@@ -80,26 +86,45 @@ pub(crate) fn resolve(text: &str) -> Result<SocketAddr, Failure> {
     addresses.next().ok_or_else(|| wrong(&"no address"))
 }
 
-/// Opens the socket to listen at.
+/// Opens the sockets to listen at, and says where that is. A port alone means every address where
+/// strangers get no answer (`is_keyed`), and otherwise loopback.
 pub(crate) fn listen_at<E: Engine>(
     driver: &mut Driver<E>,
     text: Option<&str>,
-) -> Result<SocketAddr, Failure> {
-    let bound = match text {
-        Some(text) => driver.bind(resolve(text)?),
-        None => {
-            let every = |ip: std::net::IpAddr| SocketAddr::new(ip, PORT);
-            let six = driver.bind(every(std::net::Ipv6Addr::UNSPECIFIED.into()));
-            // Where there is no IPv6.
-            six.or_else(|_| driver.bind(every(std::net::Ipv4Addr::UNSPECIFIED.into())))
-        }
+    is_keyed: bool,
+) -> Result<String, Failure> {
+    let (bound, hint) = match text.map_or(Some(PORT), |text| text.parse().ok()) {
+        Some(port) if is_keyed => (bind_everywhere(driver, port), ""),
+        Some(port) => (bind_loopback(driver, port), ONLY_HERE),
+        None => (driver.bind(resolve(text.unwrap_or_default())?), ""),
     };
     let named = |error: std::io::Error| {
         let shown = text.map_or_else(|| format!("port {PORT}"), str::to_owned);
         Failure::failed(format!("cannot listen at {shown}: {error}"))
     };
-    let way = bound.map_err(named)?;
-    driver.local_address(way).map_err(Failure::failed)
+    let at = bound.and_then(|way| driver.local_address(way)).map_err(named)?;
+    Ok(format!("{}{hint}", shown(at)))
+}
+
+/// What loopback means to somebody who expects others.
+const ONLY_HERE: &str =
+    ", for this machine only; for others give --key, or --listen with an address";
+
+fn bind_everywhere<E: Engine>(driver: &mut Driver<E>, port: u16) -> std::io::Result<usize> {
+    let six = driver.bind((Ipv6Addr::UNSPECIFIED, port).into());
+    // Where there is no IPv6.
+    six.or_else(|_| driver.bind((Ipv4Addr::UNSPECIFIED, port).into()))
+}
+
+fn bind_loopback<E: Engine>(driver: &mut Driver<E>, port: u16) -> std::io::Result<usize> {
+    let way = driver.bind((Ipv4Addr::LOCALHOST, port).into())?;
+    let port = driver.local_address(way)?.port();
+    match driver.bind((Ipv6Addr::LOCALHOST, port).into()) {
+        // Somebody else would get what is sent to `localhost`.
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => Err(error),
+        // Where there is no IPv6.
+        _ => Ok(way),
+    }
 }
 
 /// Opens a socket from which `peer` can be reached.
@@ -107,10 +132,7 @@ pub(crate) fn bind_for<E: Engine>(
     driver: &mut Driver<E>,
     peer: SocketAddr,
 ) -> Result<usize, Failure> {
-    let any: std::net::IpAddr = if peer.is_ipv4() {
-        std::net::Ipv4Addr::UNSPECIFIED.into()
-    } else {
-        std::net::Ipv6Addr::UNSPECIFIED.into()
-    };
+    let any: IpAddr =
+        if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     driver.bind(SocketAddr::new(any, 0)).map_err(Failure::failed)
 }

@@ -17,17 +17,21 @@ use crate::output::complain;
 /// Arguments of `cellpace recv`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  cellpace recv                                    # waits for senders, counts and forgets
-  cellpace recv --output copy.bin --once           # one file
-  cellpace recv --reverse there:5260 --output -    # from `cellpace send --listen`
+  cellpace recv --key path.key                              # waits, counts and forgets
+  cellpace recv --key path.key --output copy.bin --once     # one file
+  cellpace recv --reverse there --key path.key --output -   # from `cellpace send --listen`
+  cellpace recv --listen 0.0.0.0:5260                       # from everybody who sends
 
-The content is neither encrypted nor authenticated.")]
+Nothing is encrypted. With --key (made by `cellpace key`) only who has the key can send;
+without it nothing is authenticated either, and only senders on this machine are served
+unless --listen has an address.")]
 pub(crate) struct RecvArgs {
     /// With --reverse: where `cellpace send --listen` waits
     #[arg(value_name = "HOST:PORT", requires = "reverse")]
     target: Option<String>,
-    /// Where to wait for senders [default: port 5260 of every address]
-    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "reverse")]
+    /// Where to wait for senders; a port alone is on loopback, with --key at every address
+    /// [default: 5260]
+    #[arg(long, value_name = "ADDR:PORT|PORT", conflicts_with = "reverse")]
     listen: Option<String>,
     /// Connect to a sender that waits
     #[arg(long, requires = "target")]
@@ -76,11 +80,12 @@ pub(crate) fn run(args: &RecvArgs) -> Result<ExitCode, Failure> {
 }
 
 fn wait(args: &RecvArgs, sinks: Sinks, session: &mut Session<'_>) -> Result<(), Failure> {
-    let at = listen_at(&mut session.driver, args.listen.as_deref())?;
+    let is_keyed = args.common.key.is_given();
+    let at = listen_at(&mut session.driver, args.listen.as_deref(), is_keyed)?;
     let most_flows = if sinks.is_single() { 1 } else { usize::from(args.flows) };
     session.driver.endpoint.listen(Listen { most_flows, offer: Offer::Receive });
     session.ends = args.once;
-    complain(&format!("waiting at {}", shown(at)));
+    complain(&format!("waiting at {at}"));
     let mut count = 0;
     session.welcome = Some(Box::new(move |_| {
         count += 1;

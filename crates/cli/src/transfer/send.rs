@@ -19,12 +19,13 @@ use crate::output::complain;
 /// Arguments of `cellpace send`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  cellpace recv --output copy.bin --once           # there
-  cellpace send there:5260 --cc verus file.bin     # here
-  cellpace send there --cc verus --cc cubic --duration 30s --json out.json
-  cellpace send --listen 0.0.0.0:5260 file.bin     # then, there: cellpace recv --reverse here
+  cellpace recv --key path.key --output copy.bin --once      # there
+  cellpace send there --key path.key --cc verus file.bin     # here
+  cellpace send there --key path.key --cc verus --cc cubic --duration 30s --json out.json
+  cellpace send --listen 5260 --key path.key file.bin        # then, there: cellpace recv --reverse
 
-The content is neither encrypted nor authenticated.")]
+Nothing is encrypted. With --key (made by `cellpace key`) only who has the key can receive or
+change what is sent; without it nothing is authenticated either.")]
 pub(crate) struct SendArgs {
     /// Where `cellpace recv` waits, by default at port 5260; not with --listen
     #[arg(value_name = "HOST:PORT")]
@@ -44,8 +45,9 @@ pub(crate) struct SendArgs {
     /// For measuring: what is lost is not sent again
     #[arg(long, conflicts_with = "file")]
     unreliable: bool,
-    /// Wait for `cellpace recv --reverse` instead of connecting
-    #[arg(long, value_name = "ADDR:PORT")]
+    /// Wait for `cellpace recv --reverse` instead of connecting; a port alone is on loopback, with
+    /// --key at every address
+    #[arg(long, value_name = "ADDR:PORT|PORT")]
     listen: Option<String>,
     /// What the controllers decide, as JSON lines; as qlog if the name ends in .sqlog
     #[arg(long, value_name = "FILE")]
@@ -159,7 +161,8 @@ fn connect(
 }
 
 fn wait(args: &SendArgs, plan: &Plan, session: &mut Session<'_>) -> Result<(), Failure> {
-    let at = listen_at(&mut session.driver, args.listen.as_deref())?;
+    let is_keyed = args.common.key.is_given();
+    let at = listen_at(&mut session.driver, args.listen.as_deref(), is_keyed)?;
     session.driver.endpoint.listen(Listen {
         most_flows: args.controllers.len(),
         offer: Offer::Send {
@@ -168,7 +171,7 @@ fn wait(args: &SendArgs, plan: &Plan, session: &mut Session<'_>) -> Result<(), F
             bytes: plan.bytes,
         },
     });
-    complain(&format!("waiting at {}", shown(at)));
+    complain(&format!("waiting at {at}"));
     let names: Vec<String> = args.controllers.iter().map(ToString::to_string).collect();
     let mut ends = names.iter().map(|_| plan.end()).collect::<Result<Vec<_>, _>>()?;
     session.welcome = Some(Box::new(move |index| {
