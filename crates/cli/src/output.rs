@@ -32,7 +32,7 @@ pub(crate) fn complain(text: &str) {
 }
 
 /// Names come from outside: line ends and control characters in them are shown, not obeyed.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::new();
     for c in text.chars() {
         match c {

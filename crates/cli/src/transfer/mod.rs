@@ -5,6 +5,7 @@ mod ends;
 mod flow;
 mod options;
 mod recv;
+mod runs;
 mod send;
 mod session;
 

@@ -10,6 +10,7 @@ use cellpace_udp::{Code, Driver, Event, FlowError, FlowId, OutgoingStats};
 use super::document::{Document, SCHEMA};
 use super::ends::Source;
 use super::flow::{End, FlowRun};
+use super::runs::Runs;
 use crate::error::Failure;
 use crate::event_log::{EventLog, Metrics};
 use crate::output;
@@ -27,7 +28,10 @@ const MOST_OFFERED: usize = 1000;
 /// One run of `send` or `recv`.
 pub(crate) struct Session<'a> {
     pub(crate) driver: Driver,
-    pub(crate) flows: Vec<FlowRun>,
+    pub(crate) flows: Runs,
+    /// Flows that are over, with their numbers, for the document. A receiver that goes on for ever
+    /// has no document, and does not remember them.
+    over: Vec<(usize, FlowRun)>,
     pub(crate) events: Option<EventLog>,
     /// Sending ends after this time.
     pub(crate) duration: Option<Span>,
@@ -70,7 +74,8 @@ impl<'a> Session<'a> {
     pub(crate) fn new(driver: Driver) -> Self {
         Self {
             driver,
-            flows: Vec::new(),
+            flows: Runs::default(),
+            over: Vec::new(),
             events: None,
             duration: None,
             welcome: None,
@@ -103,7 +108,7 @@ impl<'a> Session<'a> {
         if self.stopping {
             return self.driver.endpoint.flows() == 0;
         }
-        let began = self.welcome.is_none() || !self.flows.is_empty();
+        let began = self.welcome.is_none() || self.flows.begun() > 0;
         let over = began && self.driver.endpoint.flows() == 0;
         let last_call = if self.welcome.is_some() { LAST_CALL } else { Span::ZERO };
         self.ends && over && self.driver.now() >= self.idle_since.min(self.driver.now()) + last_call
@@ -115,22 +120,18 @@ impl<'a> Session<'a> {
         if let Some(stop) = self.stop_at() {
             until = until.min(stop);
         }
-        let waiting = self.flows.iter().position(|run| {
-            let source = match &run.end {
-                End::Source(source) if run.is_running() => source.pollable(),
-                _ => None,
-            };
-            let flow = self.driver.endpoint.flow(run.id);
-            source.is_some() && flow.is_some_and(|flow| flow.room() > 0)
+        let waiting = self.flows.iter().find_map(|(number, run)| {
+            let End::Source(source) = &run.end else { return None };
+            let flow = self.driver.endpoint.flow(run.id).filter(|_| run.is_running())?;
+            source.pollable().filter(|_| flow.room() > 0).map(|input| (number, input))
         });
-        let readable = match waiting.map(|index| &self.flows[index].end) {
-            Some(End::Source(source)) => self.driver.turn(until, source.pollable()),
-            _ => self.driver.turn(until, None),
-        };
+        let readable = self.driver.turn(until, waiting.map(|(_, input)| input));
+        let number = waiting.map(|(number, _)| number);
         let readable = readable.map_err(Failure::failed)?;
         self.report_shortage();
-        if let (true, Some(index)) = (readable, waiting)
-            && let End::Source(source) = &mut self.flows[index].end
+        if readable
+            && let Some(run) = number.and_then(|number| self.flows.get_mut(number))
+            && let End::Source(source) = &mut run.end
         {
             source.on_readable();
         }
@@ -164,19 +165,14 @@ impl<'a> Session<'a> {
     /// When sending ends, if it does by the clock.
     fn stop_at(&self) -> Option<Time> {
         let duration = self.duration?;
-        let began = self.flows.iter().filter(|run| run.is_sending()).filter_map(|run| run.began);
+        let sending = self.flows.iter().filter(|(_, run)| run.is_sending());
+        let began = sending.filter_map(|(_, run)| run.began);
         began.min().map(|began| began + duration)
     }
 
     fn on_event(&mut self, now: Time, id: FlowId, event: Event) {
-        let index = match self.flows.iter().position(|run| run.id == id) {
-            Some(index) => index,
-            None => match self.greet(now, id, &event) {
-                Some(index) => index,
-                None => return,
-            },
-        };
-        let run = &mut self.flows[index];
+        let number = self.flows.number(id).or_else(|| self.greet(now, id, &event));
+        let Some(run) = number.and_then(|number| self.flows.get_mut(number)) else { return };
         match event {
             Event::Connected(_) => {
                 run.begin(now);
@@ -205,22 +201,22 @@ impl<'a> Session<'a> {
     /// A sender that waits has so many flows.
     fn take_offer(&mut self, offered: usize) -> Result<(), Failure> {
         let Some(another) = &mut self.another else { return Ok(()) };
-        while self.flows.len() < offered.min(MOST_OFFERED) {
-            self.flows.push(another(&mut self.driver, self.flows.len())?);
+        while self.flows.begun() < offered.min(MOST_OFFERED) {
+            self.flows.push(another(&mut self.driver, self.flows.begun())?);
         }
         Ok(())
     }
 
     /// Somebody began a flow.
     fn greet(&mut self, now: Time, id: FlowId, event: &Event) -> Option<usize> {
-        let index = self.flows.len();
+        let number = self.flows.begun();
         let flow = self.driver.endpoint.flow_mut(id)?;
         if !matches!(event, Event::Connected(_)) {
             // It never got so far.
             self.driver.endpoint.forget(id);
             return None;
         }
-        let made = self.welcome.as_mut().map(|welcome| welcome(index));
+        let made = self.welcome.as_mut().map(|welcome| welcome(number));
         let (name, end) = match made {
             Some(Ok(made)) => made,
             Some(Err(reason)) => {
@@ -233,16 +229,13 @@ impl<'a> Session<'a> {
             None => return None,
         };
         let peer = self.driver.endpoint.peer(id).map(shown).unwrap_or_default();
-        self.say(&format!("{}flow from {peer}\n", self.label(index, &name)));
+        self.say(&[format!("{}flow from {peer}", self.label(number, &name))]);
         self.flows.push(FlowRun::new(id, name, peer, end));
-        Some(index)
+        Some(number)
     }
 
     fn move_data(&mut self, now: Time) {
-        for run in &mut self.flows {
-            if !run.is_running() {
-                continue;
-            }
+        for (_, run) in self.flows.iter_mut().filter(|(_, run)| run.is_running()) {
             let Some(flow) = self.driver.endpoint.flow(run.id) else { continue };
             if !run.has_work(flow) {
                 continue;
@@ -255,29 +248,26 @@ impl<'a> Session<'a> {
 
     /// RTT samples and the controllers' decisions.
     fn take_observations(&mut self, now: Time) {
-        for (index, run) in self.flows.iter_mut().enumerate() {
-            if !run.is_running() {
-                continue;
-            }
+        for (number, run) in self.flows.iter_mut().filter(|(_, run)| run.is_running()) {
             let Some(flow) = self.driver.endpoint.observe(run.id) else { continue };
             run.observe(flow);
             let Some(log) = &mut self.events else { continue };
             while let Some((at, event)) = flow.poll_controller_event() {
-                log.event(at, index as u64, &run.name, &event);
+                log.event(at, number as u64, &run.name, &event);
             }
             if now >= self.next_line
                 && let Some(stats) = flow.outgoing()
             {
                 let OutgoingStats { cwnd, in_flight, srtt, min_rtt, .. } = stats;
                 let metrics = Metrics { cwnd, in_flight, srtt, min_rtt };
-                log.metrics(now, index as u64, &run.name, metrics);
+                log.metrics(now, number as u64, &run.name, metrics);
             }
         }
     }
 
     fn end_after_duration(&mut self, now: Time) {
         let Some(duration) = self.duration else { return };
-        for run in &mut self.flows {
+        for (_, run) in self.flows.iter_mut() {
             let over = run.began.is_some_and(|began| now >= began + duration);
             if !over || !run.is_sending() {
                 continue;
@@ -297,52 +287,47 @@ impl<'a> Session<'a> {
             }
             !is_over
         });
-        let mut forgotten = Vec::new();
-        for (index, run) in self.flows.iter().enumerate() {
-            let Some(flow) = self.driver.endpoint.flow(run.id) else { continue };
-            if run.ended.is_some() && flow.is_over() {
-                forgotten.push(index);
-            }
-        }
-        for index in &forgotten {
-            let run = &self.flows[*index];
+        let over = self.flows.iter().filter(|(_, run)| {
+            let flow = self.driver.endpoint.flow(run.id);
+            run.ended.is_some() && flow.is_none_or(cellpace_udp::Flow::is_over)
+        });
+        let over: Vec<usize> = over.map(|(number, _)| number).collect();
+        for number in over {
+            let Some(run) = self.flows.remove(number) else { continue };
             self.driver.endpoint.forget(run.id);
             self.any_failed |= run.error.is_some();
             self.idle_since = now;
-            self.say(&format!("{}{}\n", self.label(*index, &run.name), run.summary()));
-        }
-        if !self.ends && forgotten.len() == self.flows.len() {
-            // A receiver that goes on for ever must not remember every flow it ever had.
-            self.flows.clear();
+            self.say(&[self.label(number, &run.name) + &run.summary()]);
+            if self.ends {
+                self.over.push((number, run));
+            }
         }
     }
 
     fn show_interval(&mut self, now: Time) {
-        let mut lines = String::new();
+        let mut lines = Vec::new();
         let (mut running, mut sum) = (0, 0.0);
-        for index in 0..self.flows.len() {
-            let run = &mut self.flows[index];
-            if !run.is_running() {
-                continue;
-            }
-            let Some(flow) = self.driver.endpoint.flow(run.id) else { continue };
+        let endpoint = &self.driver.endpoint;
+        for (number, run) in self.flows.iter_mut().filter(|(_, run)| run.is_running()) {
+            let Some(flow) = endpoint.flow(run.id) else { continue };
             run.close_interval(now, flow);
             running += 1;
             sum += run.intervals.last().map_or(0.0, |interval| interval.throughput_mbps);
-            let line = run.line();
-            lines += &format!("{}{line}\n", self.label(index, &self.flows[index].name));
+            lines.push((number, run.name.clone(), run.line()));
         }
+        let lines = lines.iter().map(|(number, name, line)| self.label(*number, name) + line);
+        let mut lines: Vec<String> = lines.collect();
         if running > 1 {
-            lines += &format!("[sum] {running} flows: {sum:.2} Mbit/s\n");
+            lines.push(format!("[sum] {running} flows: {sum:.2} Mbit/s"));
         }
         self.say(&lines);
     }
 
-    fn label(&self, index: usize, name: &str) -> String {
-        match (name, self.flows.len() > 1 || self.welcome.is_some()) {
+    fn label(&self, number: usize, name: &str) -> String {
+        match (name, self.flows.begun() > 1 || self.welcome.is_some()) {
             (_, false) => String::new(),
-            ("", _) => format!("[{}] ", index + 1),
-            (name, _) => format!("[{} {name}] ", index + 1),
+            ("", _) => format!("[{}] ", number + 1),
+            (name, _) => format!("[{} {name}] ", number + 1),
         }
     }
 
@@ -351,7 +336,7 @@ impl<'a> Session<'a> {
         self.stopping = true;
         self.driver.endpoint.stop_listening();
         let now = self.driver.now();
-        for run in &mut self.flows {
+        for (_, run) in self.flows.iter_mut() {
             let Some(flow) = self.driver.endpoint.flow_mut(run.id) else { continue };
             if run.is_running() && self.cut_at_interrupt {
                 run.cut(flow);
@@ -362,7 +347,9 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn say(&self, text: &str) {
+    /// Prints these lines for people.
+    fn say(&self, lines: &[String]) {
+        let text: String = lines.iter().map(|line| output::one_line(line) + "\n").collect();
         let _ = if self.quiet_stdout {
             io::stderr().lock().write_all(text.as_bytes())
         } else {
@@ -381,9 +368,14 @@ impl<'a> Session<'a> {
         if let Some(log) = self.events.take() {
             log.finish()?;
         }
+        // None goes on but for those whose handshake was cut short.
+        let left: Vec<usize> = self.flows.iter().map(|(number, _)| number).collect();
+        self.over.extend(left.into_iter().filter_map(|n| Some((n, self.flows.remove(n)?))));
+        self.over.sort_by_key(|(number, _)| *number);
+        let flows: Vec<&FlowRun> = self.over.iter().map(|(_, run)| run).collect();
         if let Some(path) = about.json {
-            let first = self.flows.iter().filter_map(|run| run.began).min();
-            let last = self.flows.iter().filter_map(|run| run.ended).max();
+            let first = flows.iter().filter_map(|run| run.began).min();
+            let last = flows.iter().filter_map(|run| run.ended).max();
             let document = Document {
                 schema: SCHEMA,
                 version: env!("CARGO_PKG_VERSION"),
@@ -396,13 +388,13 @@ impl<'a> Session<'a> {
                     _ => 0.0,
                 },
                 refused_by_system: trouble.refused,
-                flows: self.flows.iter().map(FlowRun::document).collect(),
+                flows: flows.iter().map(|run| run.document()).collect(),
             };
             let text = serde_json::to_string_pretty(&document).map_err(Failure::failed)?;
             output::write(path, &(text + "\n"))?;
         }
-        let failed: Vec<_> = self.flows.iter().filter_map(|run| run.error.as_deref()).collect();
-        match failed.first() {
+        let failed = flows.iter().find_map(|run| run.error.as_deref());
+        match failed {
             Some(reason) => Err(Failure::failed(reason)),
             None if self.any_failed => Ok(ExitCode::FAILURE),
             None => Ok(ExitCode::SUCCESS),
@@ -429,4 +421,80 @@ pub(crate) fn shown(address: std::net::SocketAddr) -> String {
 /// What a flow of made-up bytes sends.
 pub(crate) fn made(unreliable: bool, bytes: Option<u64>) -> End {
     End::Source(if unreliable { Source::None } else { Source::made(bytes) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transfer::ends::Sink;
+    use cellpace_udp::{Config, Connect, Endpoint, Flow, Listen, Offer};
+    use std::net::SocketAddr;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    fn driver() -> Driver {
+        let (secret, new_id) = Driver::secrets().unwrap();
+        let mut driver = Driver::new(Endpoint::new(Config::default(), secret, new_id));
+        driver.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        driver
+    }
+
+    /// Opens a flow that stays, and then `count` others that send a byte each and end.
+    fn send(to: SocketAddr, count: usize, stop: &AtomicBool) {
+        let mut driver = driver();
+        let connect = Connect { controller: Some("cubic".parse().unwrap()), unreliable: false };
+        let until = driver.now() + Span::from_secs(20);
+        let mut left = count;
+        driver.endpoint.connect(driver.now(), to, 0, &connect);
+        while !stop.load(Ordering::Relaxed) && driver.now() < until {
+            driver.turn(driver.now() + Span::from_millis(5), None).unwrap();
+            let mut next = false;
+            while let Some((id, event)) = driver.endpoint.poll_event() {
+                match event {
+                    Event::Connected(_) if left == count => next = true,
+                    Event::Connected(_) => {
+                        let flow = driver.endpoint.flow_mut(id).unwrap();
+                        assert_eq!(flow.write(&[7]), 1);
+                        flow.finish();
+                    }
+                    Event::Ended(ended) => {
+                        ended.unwrap();
+                        next = true;
+                    }
+                    _ => {}
+                }
+            }
+            if next && left > 0 {
+                left -= 1;
+                driver.endpoint.connect(driver.now(), to, 0, &connect);
+            }
+        }
+    }
+
+    #[test]
+    fn a_receiver_that_goes_on_keeps_only_the_flows_that_go_on() {
+        const COUNT: usize = 20;
+        let mut session = Session::new(driver());
+        let to = session.driver.local_address(0).unwrap();
+        session.driver.endpoint.listen(Listen { most_flows: 100, offer: Offer::Receive });
+        session.ends = false;
+        session.welcome = Some(Box::new(|_| Ok((String::new(), End::Sink(Sink::Nowhere)))));
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| send(to, COUNT, &stop));
+            let until = session.driver.now() + Span::from_secs(20);
+            let all_began = |session: &Session<'_>| session.flows.begun() == COUNT + 1;
+            let live = |session: &Session<'_>| session.flows.iter().count();
+            while !(all_began(&session) && live(&session) == 1) && session.driver.now() < until {
+                session.turn().unwrap();
+            }
+            stop.store(true, Ordering::Relaxed);
+            sender.join().unwrap();
+            assert!(all_began(&session), "{} began", session.flows.begun());
+            assert_eq!((live(&session), session.over.len()), (1, 0), "the first one goes on");
+            let (number, first) = session.flows.iter().next().unwrap();
+            let flow = session.driver.endpoint.flow(first.id);
+            assert!(number == 0 && flow.is_some_and(|flow: &Flow| !flow.is_over()));
+            assert_eq!(session.driver.endpoint.flows(), 1);
+        });
+    }
 }
