@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::error::Failure;
-use crate::output::print;
+use crate::output::{one_line, print};
 
 mod markov;
 mod mdi;
@@ -157,6 +157,8 @@ fn install(args: &InstallArgs) -> Result<ExitCode, Failure> {
         said += REMOVED_UNFINISHED;
     }
     if let Some((version, sockets)) = &done.replaced {
+        // Whoever may control sockets can write this text.
+        let version = one_line(version);
         said += &format!("removed that of cellpace {version}; {}\n", left(Some(*sockets)));
     }
     for device in &done.missing {
@@ -318,7 +320,8 @@ fn table(facts: &Facts) -> String {
     }
     rows.push(("cellpace uses", format!("{uses}: {}", choice.reason)));
     rows.extend(facts.notes().into_iter().map(|note| ("note", note)));
-    rows.iter().map(|(name, value)| format!("{name:<27}{value}\n")).collect()
+    // Some of the values stand in memory that others may write to.
+    rows.iter().map(|(name, value)| format!("{name:<27}{}\n", one_line(value))).collect()
 }
 
 fn can(obstacles: &[Obstacle]) -> String {
@@ -392,6 +395,15 @@ mod tests {
         assert_eq!(document["can_install"], false);
         assert_eq!(document["installed"], Value::Null);
         assert_eq!(document["obstacles"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn texts_of_the_shared_page_are_one_line_and_obeyed_by_no_terminal() {
+        let version = "\u{1b}[2J\ninstalled  yes".to_owned();
+        let installed = Installed { version, ..Installed::default() };
+        let text = table(&Facts { installed: Ok(installed), ..facts() });
+        assert!(text.contains("of cellpace \\u{1b}[2J\\ninstalled  yes, layout"), "{text}");
+        assert!(!text.contains('\u{1b}'), "{text}");
     }
 
     #[test]

@@ -7,9 +7,26 @@ use cellpace_report::write_atomically;
 
 use crate::error::Failure;
 
-/// Prints to standard output. A reader that went away (`| head`) is not an error.
+/// Prints text for people to standard output. A reader that went away (`| head`) is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    print_bytes(text.as_bytes())
+    print_bytes(lines(text).as_bytes())
+}
+
+/// Text of several lines in which names from outside may stand: other control characters than line
+/// ends and tabs are shown, not obeyed. A text that goes into it is first made [`one_line`].
+fn lines(text: &str) -> String {
+    let mut lines = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' => lines.push(c),
+            c => push_visible(&mut lines, c),
+        }
+    }
+    lines
+}
+
+fn push_visible(text: &mut String, c: char) {
+    if c.is_control() { text.extend(c.escape_default()) } else { text.push(c) }
 }
 
 fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
@@ -35,10 +52,7 @@ pub(crate) fn complain(text: &str) {
 pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::new();
     for c in text.chars() {
-        match c {
-            c if c.is_control() => line.extend(c.escape_default()),
-            c => line.push(c),
-        }
+        push_visible(&mut line, c);
         if line.len() > LONGEST_COMPLAINT {
             return line + "...";
         }
@@ -62,6 +76,12 @@ pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn printed_text_has_lines_and_obeys_nothing_else() {
+        assert_eq!(lines("a\tb\nc µs\n"), "a\tb\nc µs\n");
+        assert_eq!(lines("a\u{1b}[2J\r\u{9b}b\n"), "a\\u{1b}[2J\\r\\u{9b}b\n");
+    }
 
     #[test]
     fn a_complaint_is_one_line_whatever_is_in_it() {

@@ -173,6 +173,20 @@ fn what_cannot_be_is_refused_in_one_line() {
 }
 
 #[test]
+fn a_table_whose_texts_a_terminal_would_obey_is_refused() {
+    let title = "\u{1b}]0;title\u{7}";
+    let abouts = [
+        About { teacher: title.into(), ..about() },
+        About { scenario: format!("a\nteacher   {title}"), ..about() },
+        About { traces: vec![TraceName { name: title.into(), sha256: [1; 32] }], ..about() },
+    ];
+    for (about, field) in abouts.into_iter().zip(["teacher", "scenario", "name of a trace"]) {
+        let folder = folder(&Model { about, ..relative() });
+        folder.refused("mdi show t.mdi", &format!("the {field} has a control character in it"));
+    }
+}
+
+#[test]
 fn damaged_files_say_what_is_wrong_with_them() {
     let whole = relative().to_bytes();
     let folder = Folder::new();

@@ -100,6 +100,14 @@ pub enum FileError {
         /// What it is.
         field: &'static str,
     },
+    /// A text that a terminal would obey.
+    #[error("byte {at}: {field} has a control character in it")]
+    Control {
+        /// Where the text begins.
+        at: usize,
+        /// What it is.
+        field: &'static str,
+    },
     /// Traces out of order, or one of them twice.
     #[error("byte {at}: the traces are not in ascending order")]
     TraceOrder {
@@ -473,6 +481,9 @@ impl<'a> Reader<'a> {
         let bytes = usize::try_from(length).ok().and_then(|length| self.take(length));
         let bytes = bytes.ok_or(FileError::Missing { at, field })?;
         let text = std::str::from_utf8(bytes).map_err(|_| FileError::Text { at, field })?;
+        if text.contains(char::is_control) {
+            return Err(FileError::Control { at, field });
+        }
         Ok(text.to_owned())
     }
 
@@ -686,6 +697,9 @@ mod tests {
     fn forged_headers_are_refused() {
         let said = |change: fn(&mut Vec<u8>)| forged(change).unwrap_err().to_string();
         assert_eq!(said(|bytes| bytes[20] = 0xff), "byte 19: the teacher is not UTF-8");
+        let control = "byte 19: the teacher has a control character in it";
+        assert_eq!(said(|bytes| bytes[20] = 0x1b), control);
+        assert_eq!(said(|bytes| bytes[20] = b'\n'), control);
         assert!(
             said(|bytes| bytes[18..20].copy_from_slice(&[0xff, 0x7f]))
                 .starts_with("byte 20: the content ends within")
@@ -823,9 +837,14 @@ mod tests {
 
     fn any_model() -> impl Strategy<Value = Model> {
         let trace =
-            (".{0,9}", any::<[u8; 32]>()).prop_map(|(name, sha256)| TraceName { name, sha256 });
-        let about =
-            (".{0,20}", prop::collection::vec(trace, 0..4), ".{0,20}", any::<u64>(), any::<u32>());
+            (r"\PC{0,9}", any::<[u8; 32]>()).prop_map(|(name, sha256)| TraceName { name, sha256 });
+        let about = (
+            r"\PC{0,20}",
+            prop::collection::vec(trace, 0..4),
+            r"\PC{0,20}",
+            any::<u64>(),
+            any::<u32>(),
+        );
         let about = about.prop_map(|(teacher, mut traces, scenario, seed, epoch_us)| {
             traces.sort();
             traces.dedup();

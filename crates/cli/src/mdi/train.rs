@@ -114,6 +114,11 @@ fn check(args: &TrainArgs) -> Result<(), Failure> {
         let why = format!("--cc: a name has 1 to {LONGEST_NAME} characters, all of them visible");
         return Err(Failure::usage(why));
     }
+    // A table with such a name in it is not read.
+    let mut names = args.traces.iter().chain(&args.samples);
+    if let Some(name) = names.find(|name| name.contains(char::is_control)) {
+        return Err(Failure::usage(format!("the name {name:?} has a control character in it")));
+    }
     once_each("--trace", &args.traces)?;
     once_each("--samples", &args.samples)?;
     check_users(&args.users)?;
