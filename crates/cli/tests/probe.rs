@@ -4,12 +4,16 @@
 
 mod program;
 
+use std::net::UdpSocket;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cellpace_path::TraceSpec;
 use cellpace_path::schedule::{Trace, TraceFiles};
 use cellpace_probe::ks_distance;
+use cellpace_probe::wire::{self, Head, Packet};
+use cellpace_udp::wire::Ids;
 use program::{Folder, measured::measured};
 use serde_json::Value;
 
@@ -63,6 +67,60 @@ fn what_is_refused_is_told() {
     folder.refused("probe 127.0.0.1:1 --trace-out x.trace", "--saturate");
     folder.refused("probe 127.0.0.1:1 --saturate --queue-delay 3s..1s", "the lower one first");
     folder.refused("probe 127.0.0.1:1 --rate 300mbit", "--max-rate");
+}
+
+/// A far side that reports nonsense to whoever asks, until it is ended.
+fn lie(socket: &UdpSocket, stop: &AtomicBool) {
+    let mut buffer = [0; 2000];
+    while !stop.load(Ordering::Relaxed) {
+        let Ok((bytes, from)) = socket.recv_from(&mut buffer) else { continue };
+        let Some((Ids { from: id, .. }, packet)) = wire::decode(&buffer[..bytes]) else { continue };
+        let (ids, mut answer) = (Ids { to: id, from: 7 }, Vec::new());
+        match packet {
+            Packet::Hello(..) => wire::write_accept(&mut answer, ids),
+            Packet::Report(_) => {
+                let head = Head { sent: [1 << 62; 2], total: 1 << 62, ..Head::default() };
+                wire::write_report(&mut answer, ids, &head, std::iter::empty()).0
+            }
+            _ => continue,
+        };
+        socket.send_to(&answer, from).unwrap();
+    }
+}
+
+#[test]
+fn a_far_side_that_lies_is_an_error_at_once_and_writes_nothing() {
+    let folder = Folder::new();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let address = socket.local_addr().unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| lie(&socket, &stop));
+        let args = format!("probe {address} --direction up --duration 60s --json out.json");
+        let outcome = folder.run(&args);
+        stop.store(true, Ordering::Relaxed);
+        outcome.complains(1, "reports what cannot be: more probes of its own");
+    });
+    assert!(folder.names().is_empty());
+}
+
+#[test]
+fn with_a_key_only_who_has_it_can_measure() {
+    let folder = Folder::new();
+    assert_eq!(folder.good("key a.key") + &folder.good("key b.key"), "");
+    let _far = listen(&folder, 15264, "--key a.key");
+    let document = folder.json("probe 127.0.0.1:15264 --key a.key --interval 2ms --duration 500ms");
+    assert_eq!((&document["complete"], &document["up"]["lost"]), (&true.into(), &0.into()));
+    std::thread::scope(|scope| {
+        for key in ["--key b.key", ""] {
+            let folder = &folder;
+            scope.spawn(move || {
+                let outcome = folder.run(&format!("probe 127.0.0.1:15264 --duration 500ms {key}"));
+                outcome.complains(1, "is --key the same on both sides?");
+            });
+        }
+    });
 }
 
 fn gaps(millis: &[u32]) -> Vec<u32> {

@@ -3,86 +3,17 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(unix)]
 
+mod transfers;
+
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-
-fn cellpace(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cellpace"));
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-/// A `recv` that waits, and where.
-struct Waiting {
-    child: Child,
-    address: String,
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Waiting {
-    fn start(command: &str, args: &[&str]) -> Self {
-        Self::start_at("127.0.0.1:0", command, args)
-    }
-
-    fn start_at(address: &str, command: &str, args: &[&str]) -> Self {
-        let all = [&[command, "--listen", address], args].concat();
-        let mut child = cellpace(&all).spawn().unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap());
-        let mut line = String::new();
-        said.read_line(&mut line).unwrap();
-        let address = line.trim().rsplit(' ').next().unwrap().to_owned();
-        assert!(line.contains("waiting at"), "{line}");
-        // Keeps the pipe open and empty.
-        std::thread::spawn(move || said.read_to_end(&mut Vec::new()));
-        Self { child, address }
-    }
-
-    fn recv(args: &[&str]) -> Self {
-        Self::start("recv", args)
-    }
-
-    fn end(mut self) -> (bool, String) {
-        let mut out = String::new();
-        self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
-        (self.child.wait().unwrap().success(), out)
-    }
-}
-
-fn send(address: &str, args: &[&str]) -> Output {
-    cellpace(&[&["send", address], args].concat()).output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// A file of bytes that look like nothing else.
-fn content(path: &Path, bytes: usize) -> blake3::Hash {
-    let mut random = cellpace_base::Random::seeded(bytes as u64, 0);
-    let content: Vec<u8> = (0..bytes).map(|_| random.bits() as u8).collect();
-    fs::write(path, &content).unwrap();
-    blake3::hash(&content)
-}
-
-fn hash(path: &Path) -> blake3::Hash {
-    blake3::hash(&fs::read(path).unwrap())
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
+use transfers::{Waiting, cellpace, content, hash, said, send, text};
 
 #[test]
 fn a_file_arrives_under_every_controller() {
@@ -345,6 +276,66 @@ fn a_receiver_that_is_killed_ends_the_sender_with_an_error_and_leaves_no_file() 
         said(&output)
     );
     assert!(!copy.exists());
+}
+
+#[test]
+fn a_receiver_that_is_killed_leaves_nothing_of_what_it_was_receiving() {
+    let folder = tempfile::tempdir().unwrap();
+    let nameless =
+        fs::OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(folder.path());
+    if nameless.is_err() {
+        println!("skipped: no nameless files on this file system");
+        return;
+    }
+    for output in [folder.path().to_owned(), folder.path().join("copy")] {
+        let mut waiting = Waiting::recv(&["--output", text(&output)]);
+        let args = ["send", &waiting.address, "--duration", "60s", "--timeout", "1s"];
+        let mut sender =
+            cellpace(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(waiting.child.stdout.take().unwrap());
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        assert!(line.contains("flow from"), "{line}");
+        waiting.child.kill().unwrap();
+        waiting.child.wait().unwrap();
+        sender.kill().unwrap();
+        sender.wait().unwrap();
+        let left: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().path()).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+#[test]
+fn a_second_receiver_replaces_nothing_of_the_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let (original, files) = (folder.path().join("original"), folder.path().join("files"));
+    fs::create_dir(&files).unwrap();
+    fs::write(files.join("flow-0006"), "of long ago").unwrap();
+    fs::write(files.join("flow-of-water"), "of somebody").unwrap();
+    let mut hashes = Vec::new();
+    for bytes in [1000, 2000] {
+        hashes.push(content(&original, bytes));
+        let waiting = Waiting::recv(&["--once", "--output", text(&files)]);
+        let sent = send(&waiting.address, &[text(&original), "--cc", "cubic"]);
+        assert!(sent.status.success() && waiting.end().0, "{}", said(&sent));
+    }
+    assert_eq!(fs::read_to_string(files.join("flow-0006")).unwrap(), "of long ago");
+    assert_eq!(hash(&files.join("flow-0007")), hashes[0]);
+    assert_eq!(hash(&files.join("flow-0008")), hashes[1]);
+    assert_eq!(fs::read_dir(&files).unwrap().count(), 4);
+}
+
+#[test]
+fn a_file_that_appears_meanwhile_is_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let waiting = Waiting::recv(&["--once", "--output", text(folder.path())]);
+    fs::write(folder.path().join("flow-0001"), "of somebody else").unwrap();
+    let sent = send(&waiting.address, &["--bytes", "1kB", "--cc", "cubic"]);
+    assert_eq!(sent.status.code(), Some(1));
+    assert!(said(&sent).contains("flow-0001: "), "{}", said(&sent));
+    assert!(!waiting.end().0);
+    assert_eq!(fs::read_to_string(folder.path().join("flow-0001")).unwrap(), "of somebody else");
 }
 
 #[test]

@@ -2,8 +2,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, linkat, renameat_with};
+use rustix::io::Errno;
 
 use crate::ReportError;
 
@@ -17,15 +21,29 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
     aside.commit()
 }
 
-/// A file being written beside the one that it will replace; without [`Aside::commit`] nothing of
-/// it remains.
+/// A file being written in the folder of the one that it will be. Without [`Aside::commit`] nothing
+/// of it remains: it has no name until it is complete, so that the system forgets it with the
+/// process, however that ends. Where the file system has no such files, it has a name of its own,
+/// which a process that is killed leaves behind.
 #[derive(Debug)]
 pub struct Aside {
     file: File,
     /// The path as the caller gave it, for messages.
     asked: PathBuf,
-    /// Where the bytes are and where they shall be; `None` when written in place.
-    rename: Option<(PathBuf, PathBuf)>,
+    place: Place,
+    /// Whether a file that is there already is replaced.
+    replaces: bool,
+}
+
+/// Where the bytes are until they are complete.
+#[derive(Debug)]
+enum Place {
+    /// Where they belong.
+    There,
+    /// In a file without a name, which will be at `target`.
+    Nameless { target: PathBuf },
+    /// In a file beside `target`.
+    Beside { temporary: PathBuf, target: PathBuf },
 }
 
 impl Aside {
@@ -39,16 +57,38 @@ impl Aside {
         Self::open(path).map_err(|source| ReportError::io(path, source))
     }
 
+    /// Begins the file that will be at `path`, where nothing is and nothing will be replaced:
+    /// [`commit`](Self::commit) fails if there is something by then.
+    ///
+    /// # Errors
+    /// When something is at `path` or its folder cannot be written to.
+    pub fn create_new(path: &Path) -> Result<Self, ReportError> {
+        if fs::symlink_metadata(path).is_ok() {
+            return Err(ReportError::io(path, io::ErrorKind::AlreadyExists.into()));
+        }
+        let mut aside = Self::create(path)?;
+        aside.replaces = false;
+        Ok(aside)
+    }
+
     fn open(path: &Path) -> io::Result<Self> {
         let asked = path.to_owned();
         let existing = fs::metadata(path).ok();
         if existing.as_ref().is_some_and(|found| !found.is_file()) {
             let file = OpenOptions::new().write(true).open(path)?;
-            return Ok(Self { file, asked, rename: None });
+            return Ok(Self { file, asked, place: Place::There, replaces: true });
         }
         let target = if existing.is_some() { fs::canonicalize(path)? } else { asked.clone() };
-        let (file, temporary) = create_beside(&target)?;
-        let aside = Self { file, asked, rename: Some((temporary, target)) };
+        let (file, place) = match open_nameless(folder_of(&target)) {
+            Some(file) => (file, Place::Nameless { target }),
+            None => {
+                let (file, temporary) = beside(&target, |path| {
+                    OpenOptions::new().write(true).create_new(true).open(path)
+                })?;
+                (file, Place::Beside { temporary, target })
+            }
+        };
+        let aside = Self { file, asked, place, replaces: true };
         if let Some(found) = existing {
             aside.file.set_permissions(found.permissions())?;
         }
@@ -65,11 +105,22 @@ impl Aside {
 
     fn publish(&mut self) -> io::Result<()> {
         self.file.flush()?;
-        let Some((temporary, target)) = &self.rename else { return Ok(()) };
-        self.file.sync_all()?;
-        fs::rename(temporary, target)?;
-        self.rename = None;
-        Ok(())
+        let target = match &self.place {
+            Place::There => return Ok(()),
+            Place::Nameless { target } => {
+                self.file.sync_all()?;
+                name(&self.file, target, self.replaces)?;
+                target
+            }
+            Place::Beside { temporary, target } => {
+                self.file.sync_all()?;
+                rename(temporary, target, self.replaces)?;
+                target
+            }
+        };
+        let folder = folder_of(target).to_owned();
+        self.place = Place::There;
+        sync_folder(&folder)
     }
 }
 
@@ -85,15 +136,72 @@ impl Write for Aside {
 
 impl Drop for Aside {
     fn drop(&mut self) {
-        if let Some((temporary, _)) = &self.rename {
+        if let Place::Beside { temporary, .. } = &self.place {
             // Nobody is left to tell, and the name says that the file is no result.
             let _ = fs::remove_file(temporary);
         }
     }
 }
 
-/// A new file in the folder of `target`, so that the rename stays within one file system.
-fn create_beside(target: &Path) -> io::Result<(File, PathBuf)> {
+fn folder_of(target: &Path) -> &Path {
+    match target.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Where the system shows the open files of this process, by which one of them gets a name.
+const OPEN_FILES: &str = "/proc/self/fd";
+
+/// A file in `folder` that has no name; `None` where there is no such thing, or no folder.
+fn open_nameless(folder: &Path) -> Option<File> {
+    if !Path::new(OPEN_FILES).is_dir() {
+        return None;
+    }
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    rustix::fs::open(folder, flags, Mode::from_raw_mode(0o666)).ok().map(File::from)
+}
+
+/// Gives a file without a name the name `target`.
+fn name(file: &File, target: &Path, replaces: bool) -> io::Result<()> {
+    let open = format!("{OPEN_FILES}/{}", file.as_raw_fd());
+    let link = |path: &Path| linkat(CWD, &open, CWD, path, AtFlags::SYMLINK_FOLLOW);
+    match link(target) {
+        Err(Errno::EXIST) if replaces => {}
+        linked => return Ok(linked?),
+    }
+    // A link replaces nothing: the complete file has another name for a moment.
+    let ((), temporary) = beside(target, |path| Ok(link(path)?))?;
+    fs::rename(&temporary, target).inspect_err(|_| _ = fs::remove_file(&temporary))
+}
+
+fn rename(temporary: &Path, target: &Path, replaces: bool) -> io::Result<()> {
+    if replaces {
+        return fs::rename(temporary, target);
+    }
+    match renameat_with(CWD, temporary, CWD, target, RenameFlags::NOREPLACE) {
+        // Not every file system can do that.
+        Err(Errno::INVAL) => {
+            fs::hard_link(temporary, target)?;
+            fs::remove_file(temporary)
+        }
+        renamed => Ok(renamed?),
+    }
+}
+
+/// Makes a new name last. A folder that may be written to and not read cannot be synchronized, and
+/// there are file systems that do not know how.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    let Ok(folder) = File::open(folder) else { return Ok(()) };
+    match folder.sync_all() {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        synced => synced,
+    }
+}
+
+/// Makes something of a new name in the folder of `target`, so that a rename stays within one file
+/// system.
+fn beside<T>(target: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, PathBuf)> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let mut name = std::ffi::OsString::from(".");
     name.push(target.file_name().unwrap_or_default());
@@ -102,8 +210,8 @@ fn create_beside(target: &Path) -> io::Result<(File, PathBuf)> {
         let mut aside = name.clone();
         aside.push(format!(".{}-{number}.partial", std::process::id()));
         let path = target.with_file_name(aside);
-        match OpenOptions::new().write(true).create_new(true).open(&path) {
-            Ok(file) => return Ok((file, path)),
+        match make(&path) {
+            Ok(made) => return Ok((made, path)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }
@@ -141,6 +249,55 @@ mod tests {
         drop(aside);
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(names(folder.path()), ["out.json"]);
+    }
+
+    #[test]
+    fn nothing_is_replaced_where_that_was_promised() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        let mut aside = Aside::create_new(&path).unwrap();
+        aside.write_all(b"first").unwrap();
+        let mut second = Aside::create_new(&path).unwrap();
+        second.write_all(b"second").unwrap();
+        aside.commit().unwrap();
+        assert!(second.commit().unwrap_err().to_string().contains("exists"));
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        let error = Aside::create_new(&path).unwrap_err().to_string();
+        assert!(error.contains("out") && error.contains("exists"), "{error}");
+        assert_eq!(names(folder.path()), ["out"]);
+    }
+
+    #[test]
+    fn without_nameless_files_it_is_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("out");
+        let commit = |text: &[u8], replaces| {
+            let create = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path);
+            let (mut file, temporary) = beside(&target, create).unwrap();
+            file.write_all(text).unwrap();
+            let place = Place::Beside { temporary, target: target.clone() };
+            Aside { file, asked: target.clone(), place, replaces }.commit()
+        };
+        commit(b"first", false).unwrap();
+        commit(b"second", false).unwrap_err();
+        assert_eq!(fs::read(&target).unwrap(), b"first");
+        commit(b"third", true).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"third");
+        assert_eq!(names(folder.path()), ["out"]);
+    }
+
+    #[test]
+    fn a_file_that_is_written_has_no_name() {
+        let folder = tempfile::tempdir().unwrap();
+        if open_nameless(folder.path()).is_none() {
+            println!("skipped: no nameless files on this file system");
+            return;
+        }
+        let mut aside = Aside::create(&folder.path().join("out")).unwrap();
+        aside.write_all(b"half").unwrap();
+        assert!(names(folder.path()).is_empty());
+        aside.commit().unwrap();
+        assert_eq!(names(folder.path()), ["out"]);
     }
 
     #[test]

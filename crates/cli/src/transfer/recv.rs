@@ -116,12 +116,15 @@ fn connect(target: &str, sinks: Sinks, session: &mut Session<'_>) -> Result<(), 
 struct Sinks {
     output: Option<PathBuf>,
     is_folder: bool,
+    /// The highest number of a file that an earlier run has left in the folder.
+    before: usize,
 }
 
 impl Sinks {
     fn new(output: Option<&Path>) -> Result<Self, Failure> {
         let is_folder = output.is_some_and(Path::is_dir);
-        let sinks = Self { output: output.map(Path::to_owned), is_folder };
+        let before = output.filter(|_| is_folder).map_or(Ok(0), highest_number)?;
+        let sinks = Self { output: output.map(Path::to_owned), is_folder, before };
         if !is_folder {
             // Says at once what would only be found out when somebody sends.
             drop(sinks.make(0).map_err(Failure::failed)?);
@@ -139,8 +142,23 @@ impl Sinks {
         if output == Path::new("-") {
             return Ok(Sink::Stdout);
         }
-        let path =
-            if self.is_folder { output.join(format!("flow-{number:04}")) } else { output.clone() };
-        Aside::create(&path).map(Sink::File).map_err(|error| error.to_string())
+        let aside = if self.is_folder {
+            Aside::create_new(&output.join(format!("flow-{:04}", self.before + number)))
+        } else {
+            Aside::create(output)
+        };
+        aside.map(Sink::File).map_err(|error| error.to_string())
     }
+}
+
+/// The highest number of a `flow-NNNN` in a folder, 0 without any.
+fn highest_number(folder: &Path) -> Result<usize, Failure> {
+    let failed = |error| Failure::failed(format!("{}: {error}", folder.display()));
+    let mut highest = 0_u32;
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("flow-")?.parse().ok());
+        highest = highest.max(number.unwrap_or(0));
+    }
+    Ok(highest as usize)
 }
