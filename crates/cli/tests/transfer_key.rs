@@ -35,7 +35,7 @@ struct Between {
 }
 
 impl Between {
-    fn new(responder: &str, change: impl Fn(usize, &mut Vec<u8>) + Send + 'static) -> Self {
+    fn new(responder: &str, change: impl Fn(usize, &mut [u8]) + Send + 'static) -> Self {
         let responder: SocketAddr = responder.parse().unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
@@ -70,7 +70,7 @@ impl Between {
 }
 
 /// Changes a byte of the payload of every seventh packet, and makes the checksum right again.
-fn forge(count: usize, datagram: &mut Vec<u8>) {
+fn forge(count: usize, datagram: &mut [u8]) {
     if count % 7 == 6 && datagram.len() > 1000 && datagram[0] != 1 {
         *datagram.last_mut().unwrap() ^= 1;
         wire::seal(datagram);
