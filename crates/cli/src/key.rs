@@ -32,8 +32,8 @@ pub(crate) struct KeyArgs {
 pub(crate) struct KeyOption {
     /// A key that both sides have, from `cellpace key`: who does not have it gets no answer.
     /// Nothing is encrypted
-    #[arg(long = "key", value_name = "FILE")]
-    file: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
 }
 
 /// The beginning of a key's file, with the version of its form.
@@ -48,12 +48,12 @@ const MAX_FILE_BYTES: u64 = 1024;
 impl KeyOption {
     /// Whether there is one.
     pub(crate) fn is_given(&self) -> bool {
-        self.file.is_some()
+        self.key.is_some()
     }
 
     /// The secret, or `None` without a key.
     pub(crate) fn secret(&self) -> Result<Option<[u8; SECRET_BYTES]>, Failure> {
-        let Some(path) = &self.file else { return Ok(None) };
+        let Some(path) = &self.key else { return Ok(None) };
         read(path).map(Some).map_err(|why| Failure::failed(format!("{}: {why}", path.display())))
     }
 }
