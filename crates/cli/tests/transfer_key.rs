@@ -145,11 +145,10 @@ fn changed_packets_do_not_count_with_a_key_and_spoil_the_file_without() {
 #[test]
 fn a_recorded_transfer_is_of_no_use_to_whoever_recorded_it() {
     let folder = tempfile::tempdir().unwrap();
-    let (original, files) = (folder.path().join("original"), folder.path().join("files"));
+    let original = folder.path().join("original");
     content(&original, 100_000);
-    fs::create_dir(&files).unwrap();
     let key = key(folder.path(), "path.key");
-    let args = ["--output", text(&files), "--key", text(&key)];
+    let args = ["--key", text(&key)];
     let waiting = Waiting::recv(&args);
     let between = Between::new(&waiting.address, |_, _| {});
     let sent = send(&between.address, &[text(&original), "--cc", "cubic", "--key", text(&key)]);
