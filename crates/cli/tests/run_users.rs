@@ -151,7 +151,7 @@ fn a_process_of_the_program_gets_no_socket_by_its_number() {
         let (own, _) = UnixStream::pair().unwrap();
         for flow in 0..4 {
             for fds in [[].as_slice(), &[own.as_fd()], &[stream.as_fd()]] {
-                is_refused(&ask(&name, &token, Ask::Fetch { flow }, fds));
+                is_refused(&ask(&name, &token, Ask::Fetch { flow, linger: false }, fds));
             }
         }
     });

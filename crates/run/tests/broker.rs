@@ -174,7 +174,8 @@ fn a_request_of_another_connection_is_not_served() {
 fn rubbish_is_answered_with_the_end_of_the_connection() {
     let (broker, _closed) = broker();
     for is_greeted in [false, true] {
-        let request = greeted(&dial(broker.name())).request(broker.token(), Ask::Fetch { flow: 1, linger: false });
+        let request = greeted(&dial(broker.name()))
+            .request(broker.token(), Ask::Fetch { flow: 1, linger: false });
         let rubbish: [&[u8]; 6] =
             [b"x", &[0; 32], &[0xff; 200], &request[..31], &request, &[0; 60_000]];
         for bytes in rubbish {
