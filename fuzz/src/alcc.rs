@@ -120,7 +120,7 @@ const HELLO: Hello<'_> = Hello {
 
 fn config() -> Config {
     let cc = SPROUT.parse().expect("it is in the registry");
-    let small = |spec: &cellpace_cc::ControllerSpec| spec.to_string() == SPROUT;
+    let small = |half: &cellpace_cc::PeerHalf| half.to_string() == SPROUT;
     Config { outgoing: BUFFER, incoming: BUFFER, halves: small, ..Config::new(cc, 1) }
 }
 

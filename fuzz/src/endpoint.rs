@@ -29,7 +29,11 @@ pub fn listen(bytes: &[u8]) {
     let mut script = Script(bytes);
     let offer = script.byte();
     let mut scene = Scene::new(offer, strangers());
-    scene.endpoint.listen(Listen { most_flows: MAX_FLOWS, offer: offered(offer) });
+    scene.endpoint.listen(Listen {
+        most_flows: MAX_FLOWS,
+        max_per_client: None,
+        offer: offered(offer),
+    });
     scene.play(&mut script);
     assert!(scene.endpoint.flows() <= MAX_FLOWS);
 }

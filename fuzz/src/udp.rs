@@ -81,7 +81,7 @@ impl Pair {
             })
         });
         let mut pair = Self { now: Time::from_millis(1), sides, flows: [None, None] };
-        pair.sides[1].listen(Listen { most_flows: 2, offer: Offer::Receive });
+        pair.sides[1].listen(Listen { most_flows: 2, max_per_client: None, offer: Offer::Receive });
         let controller = SPROUT.parse().expect("it is in the registry");
         let connect = Connect { controller: Some(controller), unreliable: false };
         pair.flows[0] = Some(pair.sides[0].connect(pair.now, address(1), 0, &connect));

@@ -47,7 +47,7 @@ pub use controller::{
 pub use epoch_log::{Chains, EpochLog};
 pub use event::{Event, Events, Phase};
 pub use registry::{
-    ControllerInfo, ControllerSpec, Load, MAX_FILE_BYTES, PeerCost, ReadFile, ReceiverInfo,
-    SpecError, registry,
+    ControllerInfo, ControllerSpec, Load, MAX_FILE_BYTES, PeerCost, PeerHalf, ReadFile,
+    ReceiverInfo, SpecError, registry,
 };
 pub use rtt::RttEstimator;

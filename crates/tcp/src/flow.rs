@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use cellpace_base::{Span, Time};
-use cellpace_cc::{ControllerSpec, Event};
+use cellpace_cc::{ControllerSpec, Event, PeerHalf};
 
 use crate::framed::{FramedError, Role};
 use crate::linger::Linger;
@@ -69,7 +69,7 @@ impl DriverChoice {
 #[derive(Debug, Clone, Copy)]
 pub struct FramingLimits {
     /// Which controllers of the peer get their receiver's half here.
-    pub halves: fn(&ControllerSpec) -> bool,
+    pub halves: fn(&PeerHalf) -> bool,
     /// How long a connecting end waits for the answer to its hello; `None`: for ever.
     pub answer_within: Option<Span>,
     /// How long packets may be in flight without a single ack until the peer is given up; `None`:
@@ -93,8 +93,8 @@ impl Default for FramingLimits {
 
 /// Whether a receiver's half that a peer asks for is of ordinary size: the peer chooses, and this
 /// end pays in memory and time.
-pub(crate) fn is_small_half(spec: &ControllerSpec) -> bool {
-    spec.info().receiver.is_some() && spec.peer_cost().is_ok()
+pub(crate) fn is_small_half(half: &PeerHalf) -> bool {
+    half.exists() && half.cost().is_ok()
 }
 
 /// A flow's part in a controller that all flows of an engine to the same peer address under the

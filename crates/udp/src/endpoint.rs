@@ -77,9 +77,11 @@ impl Config {
 /// What others may begin.
 #[derive(Debug, Clone)]
 pub struct Listen {
-    /// Flows at the same time. One address (64 bits of an IPv6 address) gets a quarter of them,
-    /// but at least 64, where this side receives.
+    /// Flows at the same time.
     pub most_flows: usize,
+    /// Flows of one address (64 bits of an IPv6 address) where this side receives; by default a quarter
+    /// of all, but at least 64, as one sender may have so many side by side.
+    pub max_per_client: Option<usize>,
     /// What is done with them.
     pub offer: Offer,
 }
@@ -87,7 +89,8 @@ pub struct Listen {
 impl Listen {
     /// Flows that one address may have.
     fn network_flows(&self) -> usize {
-        (self.most_flows / NETWORK_SHARE).max(MIN_NETWORK_FLOWS)
+        let share = (self.most_flows / NETWORK_SHARE).max(MIN_NETWORK_FLOWS);
+        self.max_per_client.unwrap_or(share)
     }
 }
 

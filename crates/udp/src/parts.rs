@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use cellpace_base::{Random, Time};
-use cellpace_cc::{ControllerSpec, PeerCost, Setup};
+use cellpace_cc::{ControllerSpec, PeerCost, PeerHalf, Setup};
 
 use crate::assembly::Assembly;
 use crate::connection::Half;
@@ -60,8 +60,8 @@ impl Parts<'_> {
         outgoing
     }
 
-    pub(crate) fn incoming(&self, spec: &ControllerSpec, unreliable: bool) -> Half {
-        let half = spec.build_receiver(self.setup());
+    pub(crate) fn incoming(&self, half: &PeerHalf, unreliable: bool) -> Half {
+        let half = half.build(self.setup());
         let assembly =
             (!unreliable).then(|| Assembly::new(self.config.buffer, self.memory.clone()));
         Half::In(Box::new(Incoming::new(half, self.config.acks, assembly)))
@@ -70,13 +70,13 @@ impl Parts<'_> {
 
 /// The sender's controller, which may have a half here. Its text comes from the network, and so
 /// does what the half costs.
-pub(crate) fn peer_controller(text: &str) -> Result<(ControllerSpec, PeerCost), String> {
-    let spec: ControllerSpec =
+pub(crate) fn peer_controller(text: &str) -> Result<(PeerHalf, PeerCost), String> {
+    let half: PeerHalf =
         text.parse().map_err(|error| format!("its cellpace says of the controller: {error}"))?;
-    let cost = spec
-        .peer_cost()
+    let cost = half
+        .cost()
         .map_err(|error| format!("the receiver half of this controller is too large: {error}"))?;
-    Ok((spec, cost))
+    Ok((half, cost))
 }
 
 /// Bytes of the IP and UDP headers of a packet to `peer`.

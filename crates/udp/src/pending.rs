@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
 use cellpace_base::{Span, Time};
-use cellpace_cc::ControllerSpec;
+use cellpace_cc::PeerHalf;
 
 use crate::endpoint::{FlowId, Way};
 use crate::quota::Network;
@@ -33,7 +33,7 @@ pub(crate) struct Pending {
 #[derive(Debug)]
 pub(crate) enum Kind {
     /// Receive from a sender under this controller.
-    Receive(ControllerSpec),
+    Receive(PeerHalf),
     /// Send the flow of the offer that has this number.
     Send {
         index: usize,

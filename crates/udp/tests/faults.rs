@@ -219,7 +219,11 @@ fn a_sender_without_receiver_says_so_and_a_late_receiver_is_found() {
     world.sides[RECEIVER].stop_listening();
     world.send("cubic", content(6, 50_000));
     world.run(secs(10));
-    world.sides[RECEIVER].listen(Listen { most_flows: 1, offer: Offer::Receive });
+    world.sides[RECEIVER].listen(Listen {
+        most_flows: 1,
+        max_per_client: None,
+        offer: Offer::Receive,
+    });
     world.run_to_success(secs(13));
 }
 
@@ -326,7 +330,7 @@ fn sender_waits_and_receiver_connects() {
     let mut receiver = endpoint(RECEIVER, Config::default());
     let controllers = vec!["cubic".parse().unwrap(), "verus".parse().unwrap()];
     let offer = Offer::Send { controllers, unreliable: false, bytes: None };
-    sender.listen(Listen { most_flows: 2, offer });
+    sender.listen(Listen { most_flows: 2, max_per_client: None, offer });
     let connect = Connect { controller: None, unreliable: false };
     let ids: Vec<_> =
         (0..3).map(|_| receiver.connect(Time::ZERO, address(SENDER), 0, &connect)).collect();
@@ -379,7 +383,7 @@ mod strangers {
     fn listening(most_flows: usize) -> Endpoint {
         let mut endpoint =
             endpoint(RECEIVER, Config { patience: patience(5), ..Config::default() });
-        endpoint.listen(Listen { most_flows, offer: Offer::Receive });
+        endpoint.listen(Listen { most_flows, max_per_client: None, offer: Offer::Receive });
         endpoint
     }
 

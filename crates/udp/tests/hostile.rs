@@ -13,7 +13,7 @@ use common::{RECEIVER, endpoint};
 
 fn receiver(config: Config) -> Endpoint {
     let mut endpoint = endpoint(RECEIVER, config);
-    endpoint.listen(Listen { most_flows: 256, offer: Offer::Receive });
+    endpoint.listen(Listen { most_flows: 256, max_per_client: None, offer: Offer::Receive });
     endpoint
 }
 
@@ -22,7 +22,7 @@ fn sender(controllers: &[&str]) -> Endpoint {
     let controllers: Vec<_> = controllers.iter().map(|cc| cc.parse().unwrap()).collect();
     let most_flows = controllers.len();
     let offer = Offer::Send { controllers, unreliable: false, bytes: None };
-    endpoint.listen(Listen { most_flows, offer });
+    endpoint.listen(Listen { most_flows, max_per_client: None, offer });
     endpoint
 }
 
@@ -308,6 +308,18 @@ mod places {
         let (id, _) = events(&mut endpoint).remove(0);
         endpoint.forget(id);
         Peer::begin(HOST, 101, &mut endpoint, ms(1));
+    }
+
+    #[test]
+    fn a_limit_per_address_can_be_given() {
+        let mut endpoint = endpoint(RECEIVER, Config::default());
+        endpoint.listen(Listen { most_flows: 256, max_per_client: Some(2), offer: Offer::Receive });
+        for id in 1..=2 {
+            Peer::begin(HOST, id, &mut endpoint, ms(1));
+        }
+        let greeting = Peer::new(HOST, 3).hello(&mut endpoint, ms(1), sending("cubic"));
+        assert!(matches!(greeting, Greeting::Refused(Code::Busy, _)), "{greeting:?}");
+        Peer::begin(OTHER, 1, &mut endpoint, ms(1));
     }
 
     #[test]

@@ -61,7 +61,7 @@ struct Pair {
 
 fn listening(config: &Config, seed: usize) -> Endpoint {
     let mut responder = endpoint(seed, config.clone());
-    responder.listen(Listen { most_flows: 10, offer: Offer::Receive });
+    responder.listen(Listen { most_flows: 10, max_per_client: None, offer: Offer::Receive });
     responder
 }
 

@@ -43,9 +43,12 @@ pub(crate) struct RecvArgs {
     /// End after the first sender's flows
     #[arg(long)]
     once: bool,
-    /// Flows at the same time at most; one address gets a quarter of them, at least 64
+    /// Flows at the same time at most
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     flows: u16,
+    /// Flows of one address at the same time at most [default: a quarter of --flows, at least 64]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    max_per_client: Option<u16>,
     /// When to acknowledge: every packet, or delayed:40ms (every second packet)
     #[arg(long, default_value = "every", value_name = "POLICY", value_parser = acks)]
     acks: AckPolicy,
@@ -83,7 +86,11 @@ fn wait(args: &RecvArgs, sinks: Sinks, session: &mut Session<'_>) -> Result<(), 
     let is_keyed = args.common.key.is_given();
     let at = listen_at(&mut session.driver, args.listen.as_deref(), is_keyed)?;
     let most_flows = if sinks.is_single() { 1 } else { usize::from(args.flows) };
-    session.driver.endpoint.listen(Listen { most_flows, offer: Offer::Receive });
+    session.driver.endpoint.listen(Listen {
+        most_flows,
+        max_per_client: args.max_per_client.map(usize::from),
+        offer: Offer::Receive,
+    });
     session.ends = args.once;
     complain(&format!("waiting at {at}"));
     let mut count = 0;

@@ -165,6 +165,7 @@ fn wait(args: &SendArgs, plan: &Plan, session: &mut Session<'_>) -> Result<(), F
     let at = listen_at(&mut session.driver, args.listen.as_deref(), is_keyed)?;
     session.driver.endpoint.listen(Listen {
         most_flows: args.controllers.len(),
+        max_per_client: None,
         offer: Offer::Send {
             controllers: args.controllers.clone(),
             unreliable: args.unreliable,

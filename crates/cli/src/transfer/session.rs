@@ -475,7 +475,11 @@ mod tests {
         const COUNT: usize = 20;
         let mut session = Session::new(driver());
         let to = session.driver.local_address(0).unwrap();
-        session.driver.endpoint.listen(Listen { most_flows: 100, offer: Offer::Receive });
+        session.driver.endpoint.listen(Listen {
+            most_flows: 100,
+            max_per_client: None,
+            offer: Offer::Receive,
+        });
         session.ends = false;
         session.welcome = Some(Box::new(|_| Ok((String::new(), End::Sink(Sink::Nowhere)))));
         let stop = AtomicBool::new(false);

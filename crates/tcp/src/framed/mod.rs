@@ -42,7 +42,7 @@ mod vectors;
 use std::collections::VecDeque;
 
 use cellpace_base::{Random, Span, Time};
-use cellpace_cc::{ControllerSpec, Event, Receiver, Setup};
+use cellpace_cc::{ControllerSpec, Event, PeerHalf, Receiver, Setup};
 
 pub use cellpace_recovery::AckPolicy;
 pub use error::FramedError;
@@ -84,7 +84,7 @@ pub struct Config {
     pub ack_within: Option<Span>,
     /// Which controllers of the other end get their half here. The text comes from the network,
     /// and some parameters make a half large.
-    pub halves: fn(&ControllerSpec) -> bool,
+    pub halves: fn(&PeerHalf) -> bool,
 }
 
 impl Config {
@@ -600,10 +600,10 @@ impl Framed {
         if hello.half.is_empty() {
             return Ok(None);
         }
-        let spec = hello.half.parse::<ControllerSpec>().ok().filter(self.config.halves);
+        let half = hello.half.parse::<PeerHalf>().ok().filter(self.config.halves);
         let mss = u64::from(hello.segment) + u64::from(hello.overhead);
         let setup = Setup { mss: mss.max(1), ..self.setup(now) };
-        let half = spec.and_then(|spec| spec.build_receiver(setup));
+        let half = half.and_then(|half| half.build(setup));
         half.map(Some).ok_or(Refusal::Controller)
     }
 

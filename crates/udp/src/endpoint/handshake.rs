@@ -147,12 +147,12 @@ impl Endpoint {
         }
         match (&listen.offer, hello.reverse) {
             (Offer::Receive, false) => {
-                let (spec, cost) =
+                let (half, cost) =
                     peer_controller(hello.controller).map_err(Denial::unsupported)?;
                 if cost == PeerCost::Tables && now < self.tables_at {
                     return Err(Denial::Later);
                 }
-                Ok((Kind::Receive(spec), cost))
+                Ok((Kind::Receive(half), cost))
             }
             (Offer::Send { .. }, true) => {
                 let index = self.free_index().map_err(Denial::busy)?;
@@ -224,7 +224,7 @@ impl Endpoint {
             key: self.cookies.flow_key(id.0),
         };
         let half = match (pending.kind, &listen.offer) {
-            (Kind::Receive(spec), _) => parts.incoming(&spec, unreliable),
+            (Kind::Receive(half), _) => parts.incoming(&half, unreliable),
             (
                 Kind::Send { index, window, delayed_acks },
                 Offer::Send { controllers, bytes, .. },

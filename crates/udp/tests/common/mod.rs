@@ -103,7 +103,11 @@ impl World {
             bytes: [0, 0],
             memory: 0,
         };
-        world.sides[RECEIVER].listen(Listen { most_flows: 1000, offer: Offer::Receive });
+        world.sides[RECEIVER].listen(Listen {
+            most_flows: 1000,
+            max_per_client: None,
+            offer: Offer::Receive,
+        });
         world
     }
 
