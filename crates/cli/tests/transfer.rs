@@ -415,7 +415,9 @@ fn a_port_scan_of_fifty_thousand_packets_a_second() {
 #[test]
 fn two_hundred_flows_at_once() {
     let folder = tempfile::tempdir().unwrap();
-    let waiting = Waiting::recv(&["--once", "--output", text(folder.path())]);
+    let limits = ["--flows", "200", "--max-per-client", "200"];
+    let waiting =
+        Waiting::recv(&[&["--once", "--output", text(folder.path())], &limits[..]].concat());
     let controllers = ["cubic", "verus", "vegas", "fixed:cwnd=4pkts"];
     let mut args = vec!["--bytes", "100kB", "--json", "-"];
     (0..200).for_each(|flow| args.extend(["--cc", controllers[flow % 4]]));
