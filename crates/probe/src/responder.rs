@@ -3,11 +3,11 @@
 //! and it limits sessions, rates and times.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use cellpace_base::{Rate, Span, Time};
 use cellpace_udp::wire::{Cookie, HELLO_BYTES, Ids};
-use cellpace_udp::{Cookies, Departure, Engine, Protection, Side, Way};
+use cellpace_udp::{Cookies, Departure, Engine, Network, Protection, Side, Way};
 
 use crate::plan::Plan;
 use crate::prober::overhead;
@@ -163,7 +163,8 @@ impl Responder {
         if self.slots.len() >= self.limits.sessions {
             return Err(format!("it has {} sessions already", self.slots.len()));
         }
-        let of_client = self.slots.values().filter(|slot| client(slot.peer) == client(from));
+        let of_client =
+            self.slots.values().filter(|slot| Network::of(slot.peer) == Network::of(from));
         if of_client.count() >= self.limits.sessions_per_client {
             let most = self.limits.sessions_per_client;
             return Err(format!("it has {most} sessions of this address already"));
@@ -215,14 +216,6 @@ impl Responder {
         if slot.confirmed {
             self.tell(format!("{}: {why}", slot.peer));
         }
-    }
-}
-
-/// Whose address this is, as far as limits go: whoever has an IPv6 address has the 2^64 beside it.
-fn client(address: SocketAddr) -> IpAddr {
-    match address.ip().to_canonical() {
-        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
-        ip => ip,
     }
 }
 

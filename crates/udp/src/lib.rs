@@ -36,4 +36,5 @@ pub use endpoint::{
 pub use incoming::IncomingStats;
 pub use outgoing::OutgoingStats;
 pub use protection::{Protection, Side, TAG_BYTES};
+pub use quota::Network;
 pub use wire::Code;

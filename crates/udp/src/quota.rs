@@ -102,10 +102,11 @@ impl Drop for Page {
 /// Those whom a quota takes for one: an IPv4 address, or an IPv6 network of 64 bits, of which
 /// everybody in it has all addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Network(IpAddr);
+pub struct Network(IpAddr);
 
 impl Network {
-    pub(crate) fn of(address: SocketAddr) -> Self {
+    /// The network of an address; an IPv4 address in IPv6 form is the IPv4 address.
+    pub fn of(address: SocketAddr) -> Self {
         match address.ip().to_canonical() {
             IpAddr::V6(ip) => {
                 let bits = ip.to_bits() & !u128::from(u64::MAX);
