@@ -16,28 +16,22 @@
 //! ```
 
 pub mod bbr;
-pub mod bic;
 mod controller;
 pub mod copa;
-pub mod cubic;
 mod delivery_rate;
 #[cfg(test)]
 mod drive;
 mod epoch_log;
 mod epochs;
 mod event;
+mod extremes;
 pub mod fixed;
-mod hystart;
-pub mod ledbat;
 pub mod mdi;
-pub mod newreno;
 mod registry;
 mod rtt;
 pub mod sprout;
-pub mod vegas;
 pub mod verus;
-mod window;
-mod windowed;
+pub mod window;
 
 pub use cellpace_base::{Random, Rate, Span, Time};
 pub use controller::{

@@ -20,7 +20,7 @@ use self::aggregation::{Aggregation, Bundle};
 use self::params::{Config, PARAMS};
 use self::policer::{Policer, Tally, Verdict};
 use crate::delivery_rate::{DeliveryRate, RateSample};
-use crate::windowed::WindowedMax;
+use crate::extremes::WindowedMax;
 use crate::{
     Ack, Controller, ControllerInfo, Event, Events, Loss, Pacing, Phase, Random, Rate,
     RttEstimator, SentPacket, Setup, Span, Spurious, Stamp, Time, Timeout,

@@ -1,7 +1,7 @@
 //! What Copa knows about delay: one smoothed RTT and four windowed extremes (spec section 3).
 
 use super::params::Config;
-use crate::windowed::{WindowedMax, WindowedMin};
+use crate::extremes::{WindowedMax, WindowedMin};
 use crate::{Span, Time};
 
 /// RTT statistics, all in milliseconds to the outside.

@@ -5,7 +5,9 @@
 
 use cellpace_base::{Args, Kind, Param, Span};
 
-use crate::window::{Acked, INITIAL, Law, MAX_CWND, MIN_SSTHRESH, Window, Windowed};
+use crate::window::flow::{
+    Acked, CongestionWindow, INITIAL, MAX_CWND, MIN_SSTHRESH, WindowFlow, WindowLaw,
+};
 use crate::{Ack, ControllerInfo};
 
 /// The registry's entry.
@@ -16,7 +18,7 @@ pub const INFO: ControllerInfo = ControllerInfo {
     check,
     load: None,
     build: |args, setup| {
-        let flow = Windowed::new(Vegas::new(args), args.window("initial"), &setup);
+        let flow = WindowFlow::new(Vegas::new(args), args.window("initial"), &setup);
         Box::new(flow.at_most(args.optional_window("max_cwnd"), setup.mss))
     },
     receiver: None,
@@ -127,13 +129,13 @@ impl Vegas {
         }
     }
 
-    fn slow_start(&self, window: &mut Window, acked: Acked) {
+    fn slow_start(&self, window: &mut CongestionWindow, acked: Acked) {
         if !self.hold {
             window.slow_start(acked.growth, f64::INFINITY);
         }
     }
 
-    fn end_of_round(&mut self, window: &mut Window, rtt: Span, acked: Acked) {
+    fn end_of_round(&mut self, window: &mut CongestionWindow, rtt: Span, acked: Acked) {
         let Queue { target, diff } = self.queue(window.cwnd, rtt);
         self.last_diff = diff;
         if window.in_slow_start() {
@@ -154,10 +156,10 @@ impl Vegas {
     }
 }
 
-impl Law for Vegas {
+impl WindowLaw for Vegas {
     type Memory = ();
 
-    fn on_ack(&mut self, window: &mut Window, ack: &Ack<'_>, acked: Acked) {
+    fn on_ack(&mut self, window: &mut CongestionWindow, ack: &Ack<'_>, acked: Acked) {
         // Within recovery the delay says nothing about the window. The samples of an ack count
         // once: what several packets of a late ack have in common is that it is late.
         let rtt = ack.min_rtt();
@@ -183,7 +185,7 @@ impl Law for Vegas {
         self.end_of_round(window, round.min_rtt, acked);
     }
 
-    fn on_loss(&mut self, window: &Window, _: f64) -> f64 {
+    fn on_loss(&mut self, window: &CongestionWindow, _: f64) -> f64 {
         self.round = None;
         self.hold = false;
         (window.cwnd / 2.0).max(MIN_SSTHRESH) // RFC 5681 Eq. 4, on the window as in Linux
@@ -212,8 +214,8 @@ mod tests {
     use crate::drive::{Feed, Loop, args, build as spec, setup};
     use crate::{Span, Time};
 
-    fn vegas(rest: &str, cwnd: f64, ssthresh: f64) -> Feed<Windowed<Vegas>> {
-        let mut flow = Windowed::new(
+    fn vegas(rest: &str, cwnd: f64, ssthresh: f64) -> Feed<WindowFlow<Vegas>> {
+        let mut flow = WindowFlow::new(
             Vegas::new(&args(&INFO, rest)),
             cellpace_base::Window::Packets(10),
             &setup(),
@@ -224,7 +226,7 @@ mod tests {
     }
 
     /// One round of `samples` acks; the last of them ends it.
-    fn round(feed: &mut Feed<Windowed<Vegas>>, samples: u64, rtt_ms: f64) {
+    fn round(feed: &mut Feed<WindowFlow<Vegas>>, samples: u64, rtt_ms: f64) {
         let flight = feed.flow.window.cwnd as u64;
         let end = feed.next.max(feed.oldest + flight);
         feed.flow.law.round =

@@ -6,7 +6,9 @@
 
 use cellpace_base::{Args, Kind, Param};
 
-use crate::window::{Acked, INITIAL, Law, MAX_CWND, MIN_SSTHRESH, REDUCE, Window, Windowed};
+use crate::window::flow::{
+    Acked, CongestionWindow, INITIAL, MAX_CWND, MIN_SSTHRESH, REDUCE, WindowFlow, WindowLaw,
+};
 use crate::{Ack, ControllerInfo};
 
 /// The registry's entry.
@@ -17,7 +19,7 @@ pub const INFO: ControllerInfo = ControllerInfo {
     check: |_| Ok(()),
     load: None,
     build: |args, setup| {
-        let flow = Windowed::new(NewReno::new(args), args.window("initial"), &setup);
+        let flow = WindowFlow::new(NewReno::new(args), args.window("initial"), &setup);
         Box::new(flow.at_most(args.optional_window("max_cwnd"), setup.mss))
     },
     receiver: None,
@@ -61,16 +63,16 @@ impl NewReno {
     }
 }
 
-impl Law for NewReno {
+impl WindowLaw for NewReno {
     type Memory = ();
 
-    fn on_ack(&mut self, window: &mut Window, _: &Ack<'_>, acked: Acked) {
+    fn on_ack(&mut self, window: &mut CongestionWindow, _: &Ack<'_>, acked: Acked) {
         // RFC 3465 section 2.3 lowers L to 1 after a timeout, because a cumulative ack may then
         // cover packets that arrived long ago. Acks of single packets cannot.
         window.grow_as_reno(acked.growth, self.abc);
     }
 
-    fn on_loss(&mut self, window: &Window, flight: f64) -> f64 {
+    fn on_loss(&mut self, window: &CongestionWindow, flight: f64) -> f64 {
         let from = if self.reduce_window { window.cwnd } else { flight };
         (from * self.beta).max(MIN_SSTHRESH) // RFC 5681 Eq. 4
     }
@@ -86,9 +88,9 @@ mod tests {
     use crate::drive::{Feed, Loop, args, build as spec, feed, setup};
     use crate::{Controller, Span, Time};
 
-    fn newreno(cwnd: f64, ssthresh: f64) -> Feed<Windowed<NewReno>> {
+    fn newreno(cwnd: f64, ssthresh: f64) -> Feed<WindowFlow<NewReno>> {
         let law = NewReno::new(&args(&INFO, ""));
-        let mut flow = Windowed::new(law, cellpace_base::Window::Packets(10), &setup());
+        let mut flow = WindowFlow::new(law, cellpace_base::Window::Packets(10), &setup());
         (flow.window.cwnd, flow.window.ssthresh) = (cwnd, ssthresh);
         Feed::new(flow)
     }

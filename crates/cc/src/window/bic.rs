@@ -6,7 +6,9 @@
 
 use cellpace_base::{Args, Kind, Param, Span, Time};
 
-use crate::window::{Acked, INITIAL, Law, MAX_CWND, MIN_SSTHRESH, Window, Windowed};
+use crate::window::flow::{
+    Acked, CongestionWindow, INITIAL, MAX_CWND, MIN_SSTHRESH, WindowFlow, WindowLaw,
+};
 use crate::{Ack, ControllerInfo};
 
 /// The registry's entry.
@@ -17,7 +19,7 @@ pub const INFO: ControllerInfo = ControllerInfo {
     check: |_| Ok(()),
     load: None,
     build: |args, setup| {
-        let flow = Windowed::new(Bic::new(args), args.window("initial"), &setup);
+        let flow = WindowFlow::new(Bic::new(args), args.window("initial"), &setup);
         Box::new(flow.at_most(args.optional_window("max_cwnd"), setup.mss))
     },
     receiver: None,
@@ -188,10 +190,10 @@ impl Bic {
     }
 }
 
-impl Law for Bic {
+impl WindowLaw for Bic {
     type Memory = u64;
 
-    fn on_ack(&mut self, window: &mut Window, ack: &Ack<'_>, acked: Acked) {
+    fn on_ack(&mut self, window: &mut CongestionWindow, ack: &Ack<'_>, acked: Acked) {
         if self.by_acks && !window.recovering() {
             self.weigh_ack(acked.packets);
         }
@@ -203,7 +205,7 @@ impl Law for Bic {
         window.cwnd += counted / self.cached_cnt(window.cwnd as u64, ack.now);
     }
 
-    fn on_loss(&mut self, window: &Window, _: f64) -> f64 {
+    fn on_loss(&mut self, window: &CongestionWindow, _: f64) -> f64 {
         let cwnd = window.cwnd as u64;
         let yielding = self.fast_convergence && cwnd < self.last_max;
         self.last_max = if yielding { cwnd * (1024 + self.beta) / 2048 } else { cwnd };
@@ -238,8 +240,8 @@ mod tests {
     use super::*;
     use crate::drive::{Feed, args, setup};
 
-    fn bic(rest: &str, cwnd: f64, last_max: u64) -> Feed<Windowed<Bic>> {
-        let mut flow = Windowed::new(
+    fn bic(rest: &str, cwnd: f64, last_max: u64) -> Feed<WindowFlow<Bic>> {
+        let mut flow = WindowFlow::new(
             Bic::new(&args(&INFO, rest)),
             cellpace_base::Window::Packets(10),
             &setup(),

@@ -1,6 +1,6 @@
 //! What the window-based controllers share: the window itself, slow start, one reduction per loss
 //! event, growth only while the window is the limit, and the way back from a loss or timeout that
-//! was none. A controller of this family is a [`Law`] inside a [`Windowed`].
+//! was none. A controller of this family is a [`WindowLaw`] inside a [`WindowFlow`].
 //!
 //! Windows here are in packets and may be fractional, as the RFCs and papers write them; across
 //! the seam they are bytes.
@@ -53,7 +53,7 @@ pub(crate) const MIN_SSTHRESH: f64 = 2.0;
 
 /// Slow start and congestion window of one flow, in packets.
 #[derive(Debug, Clone)]
-pub(crate) struct Window {
+pub(crate) struct CongestionWindow {
     mss: f64,
     limit: f64,
     initial: f64,
@@ -65,7 +65,7 @@ pub(crate) struct Window {
     recovering: bool,
 }
 
-impl Window {
+impl CongestionWindow {
     fn new(initial_bytes: u64, mss: u64) -> Self {
         let mss = mss.max(1) as f64;
         let limit = (MAX_BYTES / mss).max(1.0);
@@ -132,20 +132,20 @@ pub(crate) struct Acked {
     pub(crate) newest: u64,
 }
 
-/// How one algorithm moves the window. Everything around it is [`Windowed`].
-pub(crate) trait Law: Send {
+/// How one algorithm moves the window. Everything around it is [`WindowFlow`].
+pub(crate) trait WindowLaw: Send {
     /// What a reduction overwrites and an undo brings back. Measurements do not belong to it: an
     /// undo must not forget what was seen meanwhile.
     type Memory: Copy + Send;
 
     /// Packets arrived. Called in recovery, too, for the sake of measurements.
-    fn on_ack(&mut self, window: &mut Window, ack: &Ack<'_>, acked: Acked);
+    fn on_ack(&mut self, window: &mut CongestionWindow, ack: &Ack<'_>, acked: Acked);
 
     /// A loss event began, with `flight` packets under way: the new ssthresh.
-    fn on_loss(&mut self, window: &Window, flight: f64) -> f64;
+    fn on_loss(&mut self, window: &CongestionWindow, flight: f64) -> f64;
 
     /// The retransmission timer fired, for the first time in a row: the new ssthresh.
-    fn on_timeout(&mut self, window: &Window, flight: f64) -> f64 {
+    fn on_timeout(&mut self, window: &CongestionWindow, flight: f64) -> f64 {
         self.on_loss(window, flight)
     }
 
@@ -158,7 +158,7 @@ pub(crate) trait Law: Send {
     fn on_path_change(&mut self) {}
 
     /// Whether the window grows exponentially now.
-    fn in_slow_start(&self, window: &Window) -> bool {
+    fn in_slow_start(&self, window: &CongestionWindow) -> bool {
         window.in_slow_start()
     }
 
@@ -171,9 +171,9 @@ pub(crate) trait Law: Send {
     }
 }
 
-/// A window-based controller: the shared rules around a [`Law`].
-pub(crate) struct Windowed<L: Law> {
-    pub(crate) window: Window,
+/// A window-based controller: the shared rules around a [`WindowLaw`].
+pub(crate) struct WindowFlow<L: WindowLaw> {
+    pub(crate) window: CongestionWindow,
     pub(crate) law: L,
     flight: Flight,
     /// Packets numbered below this were sent before the last reduction; their loss belongs to it
@@ -204,9 +204,9 @@ struct LossEvent<M> {
     saved: Saved<M>,
 }
 
-impl<L: Law> Windowed<L> {
+impl<L: WindowLaw> WindowFlow<L> {
     pub(crate) fn new(law: L, initial: cellpace_base::Window, setup: &Setup) -> Self {
-        let window = Window::new(initial.bytes(setup.mss), setup.mss);
+        let window = CongestionWindow::new(initial.bytes(setup.mss), setup.mss);
         let phase = phase(&law, &window);
         let mut events = Events::new();
         events.push(setup.start, Event::Phase(phase));
@@ -331,14 +331,14 @@ impl<L: Law> Windowed<L> {
     }
 }
 
-fn phase<L: Law>(law: &L, window: &Window) -> Phase {
+fn phase<L: WindowLaw>(law: &L, window: &CongestionWindow) -> Phase {
     if window.recovering {
         return Phase::Recovery;
     }
     if law.in_slow_start(window) { Phase::SlowStart } else { Phase::Avoidance }
 }
 
-impl<L: Law> Controller for Windowed<L> {
+impl<L: WindowLaw> Controller for WindowFlow<L> {
     fn on_sent(&mut self, packet: &SentPacket) -> Stamp {
         self.next_number = packet.number.saturating_add(1);
         if packet.in_flight <= packet.bytes {

@@ -6,7 +6,7 @@
 
 use cellpace_base::{Args, Kind, Param, Span, Time};
 
-use crate::window::{Acked, Law, MAX_CWND, Window, Windowed};
+use crate::window::flow::{Acked, CongestionWindow, MAX_CWND, WindowFlow, WindowLaw};
 use crate::{Ack, AckedPacket, ControllerInfo};
 
 /// The registry's entry.
@@ -17,7 +17,7 @@ pub const INFO: ControllerInfo = ControllerInfo {
     check,
     load: None,
     build: |args, setup| {
-        let flow = Windowed::new(Ledbat::new(args, setup.start), args.window("initial"), &setup);
+        let flow = WindowFlow::new(Ledbat::new(args, setup.start), args.window("initial"), &setup);
         Box::new(flow.at_most(args.optional_window("max_cwnd"), setup.mss))
     },
     receiver: None,
@@ -136,7 +136,7 @@ impl Ledbat {
         }
     }
 
-    fn move_towards_target(&mut self, window: &mut Window, acked: Acked) {
+    fn move_towards_target(&mut self, window: &mut CongestionWindow, acked: Acked) {
         let queueing = self.delay.queueing_ns();
         // RFC 6817 section 2.4.2, off_target: at most 1, but not bounded below.
         let off_target = (self.target_ns - queueing) / self.target_ns;
@@ -155,10 +155,10 @@ impl Ledbat {
     }
 }
 
-impl Law for Ledbat {
+impl WindowLaw for Ledbat {
     type Memory = ();
 
-    fn on_ack(&mut self, window: &mut Window, ack: &Ack<'_>, acked: Acked) {
+    fn on_ack(&mut self, window: &mut CongestionWindow, ack: &Ack<'_>, acked: Acked) {
         for packet in ack.packets {
             self.delay.sample(ack.now, packet);
         }
@@ -170,7 +170,7 @@ impl Law for Ledbat {
         window.cwnd = window.cwnd.max(self.min_cwnd);
     }
 
-    fn on_loss(&mut self, window: &Window, _: f64) -> f64 {
+    fn on_loss(&mut self, window: &CongestionWindow, _: f64) -> f64 {
         // RFC 6817 section 2.4.2, on data loss
         (window.cwnd / 2.0).max(self.min_cwnd)
     }
@@ -179,7 +179,7 @@ impl Law for Ledbat {
         self.delay.forget();
     }
 
-    fn in_slow_start(&self, window: &Window) -> bool {
+    fn in_slow_start(&self, window: &CongestionWindow) -> bool {
         self.slow_start && window.in_slow_start()
     }
 
@@ -301,9 +301,9 @@ mod tests {
     use crate::drive::{Feed, Loop, args, build as spec, setup};
     use crate::{Controller, Stamp};
 
-    fn ledbat(rest: &str, cwnd: f64) -> Feed<Windowed<Ledbat>> {
+    fn ledbat(rest: &str, cwnd: f64) -> Feed<WindowFlow<Ledbat>> {
         let law = Ledbat::new(&args(&INFO, rest), Time::ZERO);
-        let mut flow = Windowed::new(law, cellpace_base::Window::Packets(2), &setup());
+        let mut flow = WindowFlow::new(law, cellpace_base::Window::Packets(2), &setup());
         flow.window.cwnd = cwnd;
         Feed::new(flow)
     }

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 /// Largest sample of a window.
-pub(crate) type WindowedMax = Windowed<true>;
+pub(crate) type WindowedMax = Extremes<true>;
 /// Smallest sample of a window.
-pub(crate) type WindowedMin = Windowed<false>;
+pub(crate) type WindowedMin = Extremes<false>;
 
 /// A monotone deque: an older sample stays only while it is better than all younger ones, so the
 /// extreme is always at the front. The axis (`at`, `window`) is whatever the user counts in:
@@ -15,7 +15,7 @@ pub(crate) type WindowedMin = Windowed<false>;
 /// of a grid are then merged, the best value with the youngest time. The extreme is then never
 /// forgotten too early, and too late by at most one cell: 1/64 of the window with 256 entries.
 #[derive(Debug, Clone)]
-pub(crate) struct Windowed<const MAX: bool> {
+pub(crate) struct Extremes<const MAX: bool> {
     entries: VecDeque<Entry>,
     capacity: usize,
 }
@@ -26,7 +26,7 @@ struct Entry {
     value: u64,
 }
 
-impl<const MAX: bool> Windowed<MAX> {
+impl<const MAX: bool> Extremes<MAX> {
     /// Exact as long as no more than `capacity` samples (at least eight) in a row get worse.
     pub(crate) fn new(capacity: usize) -> Self {
         let capacity = capacity.max(8);

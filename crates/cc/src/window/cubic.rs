@@ -3,8 +3,10 @@
 
 use cellpace_base::{Args, Kind, Param, Span, Time};
 
-use crate::hystart::{self, HyStart};
-use crate::window::{Acked, INITIAL, Law, MAX_CWND, MIN_SSTHRESH, REDUCE, Window, Windowed};
+use crate::window::flow::{
+    Acked, CongestionWindow, INITIAL, MAX_CWND, MIN_SSTHRESH, REDUCE, WindowFlow, WindowLaw,
+};
+use crate::window::hystart::{self, HyStart};
 use crate::{Ack, ControllerInfo};
 
 /// The registry's entry.
@@ -15,7 +17,7 @@ pub const INFO: ControllerInfo = ControllerInfo {
     check: hystart::check,
     load: None,
     build: |args, setup| {
-        let flow = Windowed::new(Cubic::new(args), args.window("initial"), &setup);
+        let flow = WindowFlow::new(Cubic::new(args), args.window("initial"), &setup);
         Box::new(flow.at_most(args.optional_window("max_cwnd"), setup.mss))
     },
     receiver: None,
@@ -125,7 +127,7 @@ impl Cubic {
     }
 
     /// Packets that slow start leaves over.
-    fn slow_start(&mut self, window: &mut Window, ack: &Ack<'_>, acked: Acked) -> f64 {
+    fn slow_start(&mut self, window: &mut CongestionWindow, ack: &Ack<'_>, acked: Acked) -> f64 {
         if !window.in_slow_start() {
             return acked.growth;
         }
@@ -136,7 +138,7 @@ impl Cubic {
         window.slow_start(acked.growth, f64::INFINITY)
     }
 
-    fn avoid_congestion(&mut self, window: &mut Window, ack: &Ack<'_>, acked: f64) {
+    fn avoid_congestion(&mut self, window: &mut CongestionWindow, ack: &Ack<'_>, acked: f64) {
         let mut stage = match self.curve.stage {
             Some(stage) => stage,
             None => self.begin_stage(window.cwnd, ack.now),
@@ -180,10 +182,10 @@ impl Cubic {
     }
 }
 
-impl Law for Cubic {
+impl WindowLaw for Cubic {
     type Memory = Curve;
 
-    fn on_ack(&mut self, window: &mut Window, ack: &Ack<'_>, acked: Acked) {
+    fn on_ack(&mut self, window: &mut CongestionWindow, ack: &Ack<'_>, acked: Acked) {
         let quiet = ack.now.since(self.last_ack);
         self.last_ack = ack.now;
         if acked.growth > 0.0 || window.in_slow_start() {
@@ -196,7 +198,7 @@ impl Law for Cubic {
         self.stop_clock(quiet, ack.now);
     }
 
-    fn on_loss(&mut self, window: &Window, flight: f64) -> f64 {
+    fn on_loss(&mut self, window: &CongestionWindow, flight: f64) -> f64 {
         let (cwnd, curve) = (window.cwnd, self.curve);
         let yielding = self.fast_convergence && cwnd < curve.w_max;
         // RFC 9438 section 4.7
@@ -206,7 +208,7 @@ impl Law for Cubic {
         (from * self.beta).max(MIN_SSTHRESH) // RFC 9438 section 4.6
     }
 
-    fn on_timeout(&mut self, window: &Window, flight: f64) -> f64 {
+    fn on_timeout(&mut self, window: &CongestionWindow, flight: f64) -> f64 {
         let ssthresh = self.on_loss(window, flight);
         if self.forget_at_timeout {
             self.curve.w_max = 0.0; // RFC 9438 section 4.8: K = 0, W_max = cwnd of the stage
@@ -254,8 +256,8 @@ mod tests {
     use crate::Controller;
     use crate::drive::{Feed, args, setup};
 
-    fn cubic(rest: &str, cwnd: f64, curve: Curve) -> Feed<Windowed<Cubic>> {
-        let mut flow = Windowed::new(
+    fn cubic(rest: &str, cwnd: f64, curve: Curve) -> Feed<WindowFlow<Cubic>> {
+        let mut flow = WindowFlow::new(
             Cubic::new(&args(&INFO, rest)),
             cellpace_base::Window::Packets(10),
             &setup(),
@@ -344,7 +346,7 @@ mod tests {
     }
 
     /// 50 round trips of 20 ms, evenly spread acks.
-    fn after_a_second(rest: &str) -> Feed<Windowed<Cubic>> {
+    fn after_a_second(rest: &str) -> Feed<WindowFlow<Cubic>> {
         let mut feed = cubic(rest, 14.0, seen(20.0, 20.0));
         for _ in 0..50 {
             let flight = feed.flow.window.cwnd as u64;
