@@ -12,7 +12,7 @@ use std::process::Command;
 use program::{Folder, measured::measured};
 use serde_json::Value;
 
-const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/alcc_server.py");
+const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../evaluation/alcc_server.py");
 const PYTHON: &str = "/usr/bin/python3";
 const SECONDS: u32 = 7;
 

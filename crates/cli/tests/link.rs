@@ -337,7 +337,7 @@ fn a_round_trip_takes_what_was_asked() {
             let played = link("--rtt 40ms", "echo", &format!("rtt {host}"));
             played.is_clean();
             let [shortest, median, answered] = played.numbers()[..] else { panic!() };
-            // How exactly is measured by benches/link.py: each hand-over costs a machine's wake-up.
+            // How exactly is measured by evaluation/link.py: each hand-over costs a machine's wake-up.
             // Here a rounding to whole milliseconds, or a base delay charged twice, would show.
             assert!((40.0..43.0).contains(&shortest), "{host} {shortest} {median}");
             assert_eq!(answered, 100.0);

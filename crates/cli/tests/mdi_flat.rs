@@ -15,7 +15,7 @@ fn agrees(folder: &Folder, states: &str, rules: &str) {
     folder.good(&format!("{train} {states}"));
     let export = "mdi export m --format flat -o m.flat --vectors m.json --seed 77";
     folder.good(&format!("{export} {rules}"));
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/mdi_walk.py");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../evaluation/mdi_walk.py");
     let python = Command::new("python3")
         .arg(script)
         .args([folder.path("m.flat"), folder.path("m.json")])

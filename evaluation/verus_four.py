@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Four flows of Verus on one link: with real packets by `send`, the gate and the kernel driver, and simulated.
 
-    python3 benches/verus_four.py path/to/cellpace [CC] [--seconds 60] [--runs 3]
+    python3 evaluation/verus_four.py path/to/cellpace [CC] [--seconds 60] [--runs 3]
 
 As root, in a network namespace and over an emulated link of its own for every run: 40 ms, 2 MB, receivers that
 delay no ack. Throughput, median, mean and 95th percentile of the queue delay, and Jain's index over seconds, means
@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import mean
 
 FLOWS = 4
-SERVER = f"python3 {Path(__file__).resolve().parent.parent / 'docs' / 'alcc_server.py'} 9000 cubic"
+SERVER = f"python3 {Path(__file__).resolve().parent / 'alcc_server.py'} 9000 cubic"
 DOWNLOADS = ("ip route replace $CELLPACE_HOST dev cellpace quickack 1; "
              + "cat </dev/tcp/$CELLPACE_HOST/9000 >/dev/null & " * FLOWS + "wait")
 

@@ -2,7 +2,7 @@
 """The guided random walk over a flat Markov table, in whole numbers only.
 
     cellpace mdi export verus.mdi --format flat -o verus.flat --vectors verus.json
-    python3 docs/mdi_walk.py verus.flat verus.json
+    python3 evaluation/mdi_walk.py verus.flat verus.json
 
 walks through the events of the test vector and compares each window. This is the reference for
 other runtimes: docs/mdi-format.md describes the same in words. All numbers are non-negative

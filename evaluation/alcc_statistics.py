@@ -1,6 +1,6 @@
 """What alcc_evaluation.py and the page made of it compute with: intervals and overlaps.
 
-    python3 -m doctest docs/alcc_statistics.py
+    python3 -m doctest evaluation/alcc_statistics.py
 
 Delays are counted in bins: one for each millisecond up to 100 ms, then 20 for each decade up to
 10 s; what is longer is in the last. A list of counts ends with its last packet.

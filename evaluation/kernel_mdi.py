@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """MDI in the kernel against MDI and its teacher in user space, over emulated links.
 
-    python3 benches/kernel_mdi.py path/to/cellpace [OUT.json] [--seconds 30] [--runs 3]
+    python3 evaluation/kernel_mdi.py path/to/cellpace [OUT.json] [--seconds 30] [--runs 3]
 
 Needs root. What is compared, each alone on the link, with the same link for all:
 
@@ -27,13 +27,11 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "docs"))
-
 from alcc_statistics import ratio_interval
 from trace_minutes import minute
 
-SERVER = f"python3 {HERE}/../docs/alcc_server.py"
+HERE = Path(__file__).resolve().parent
+SERVER = f"python3 {HERE}/alcc_server.py"
 DOWNLOAD = "exec cat </dev/tcp/$CELLPACE_HOST/9000 >/dev/null"
 NAME = "cellpace_mdi"
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Regenerates docs/validation.md, and in README.md the table and the picture.
 
-    python3 docs/regenerate.py path/to/cellpace [mdi]
-    python3 docs/regenerate.py parity           # only what docs/parity.json says, which needs real time
-    python3 docs/regenerate.py alcc             # only what docs/alcc.json says, likewise
+    python3 evaluation/regenerate.py path/to/cellpace [mdi]
+    python3 evaluation/regenerate.py parity           # only what evaluation/parity.json says, which needs real time
+    python3 evaluation/regenerate.py alcc             # only what evaluation/alcc.json says, likewise
 
 With `mdi` only what is about MDI: its part of docs/validation.md and the pictures of docs/mdi.md.
 
@@ -386,7 +386,7 @@ def with_parity(text):
 
 
 def parity():
-    document = json.loads((ROOT / "docs" / "parity.json").read_text())
+    document = json.loads((ROOT / "evaluation" / "parity.json").read_text())
     rows = document["rows"]
     traces = list(dict.fromkeys(row["trace"] for row in rows))
     ccs = list(dict.fromkeys(row["cc"] for row in rows))
@@ -439,7 +439,7 @@ def with_conclusions(text, source):
 
 def with_alcc(text):
     """The page with what the last run of alcc_evaluation.py found, if there was one."""
-    if not (ROOT / "docs" / "alcc.json").exists():
+    if not (ROOT / "evaluation" / "alcc.json").exists():
         return text
     return re.sub(r"(<!-- alcc -->\n).*?(<!-- end of alcc -->)",
                   lambda match: match[1] + above_tcp() + match[2], text, flags=re.S)
@@ -626,7 +626,7 @@ def lossy(runs, mean):
 
 
 def above_tcp():
-    document = json.loads((ROOT / "docs" / "alcc.json").read_text())
+    document = json.loads((ROOT / "evaluation" / "alcc.json").read_text())
     cells = document["cells"]
     mean = lambda cell, key: cell[key]["mean"]
     shown = lambda cell: shown_with(cell, mean)

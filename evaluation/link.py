@@ -1,5 +1,5 @@
 """How exact the emulated link is on this machine: lateness at several rates, base RTT, and TCP
-without a bottleneck. Usage: python3 benches/link.py ./target/release/cellpace [SECONDS]"""
+without a bottleneck. Usage: python3 evaluation/link.py ./target/release/cellpace [SECONDS]"""
 
 import os
 import re

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures the controllers above TCP (`cellpace run`) with real packets, and writes what came out.
 
-    python3 docs/alcc_evaluation.py path/to/cellpace OUT.json [full] [NAME=VALUE...] [PART...]
+    python3 evaluation/alcc_evaluation.py path/to/cellpace OUT.json [full] [NAME=VALUE...] [PART...]
 
 Every run has a network namespace and an emulated link of its own. Without `full` three runs of a
 minute per cell, with it twenty. With PARTs only those are measured anew, and put beside what

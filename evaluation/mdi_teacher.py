@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """MDI beside its teacher in the simulator, on the links of kernel_mdi.py and with the acks of UDP and TCP.
 
-    python3 benches/mdi_teacher.py path/to/cellpace [CC...] [--seeds 10] [--flows 1] [--all]
+    python3 evaluation/mdi_teacher.py path/to/cellpace [CC...] [--seeds 10] [--flows 1] [--all]
 
 60 s, 40 ms, 2 MB: throughput, median and mean queueing delay of each CC (default: mdi) divided by
 those of verus:r=2, means of all seeds. With --all instead their geometric means over many links, with

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Speed of whole runs, measured from the command line: benches/runs.sh path/to/cellpace
+# Speed of whole runs, measured from the command line: evaluation/runs.sh path/to/cellpace
 # One run at a time on one core. The machine's own noise shows between the repeats; compare
 # ratios within one call.
 set -eu

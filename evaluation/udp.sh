@@ -1,5 +1,5 @@
 #!/bin/sh
-# Cost of the transport: benches/udp.sh path/to/cellpace
+# Cost of the transport: evaluation/udp.sh path/to/cellpace
 # Loopback as fast as it goes, a flow that has nothing to send, and 125 MB over an emulated link of
 # 100 Mbit/s, with the CPU seconds of both sides but not the link's own, and those of a gigabyte.
 set -eu

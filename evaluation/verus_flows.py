@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Several flows of Verus on one link in the simulator: how long is the queue, how even are the shares?
 
-    python3 benches/verus_flows.py path/to/cellpace [CC...] [--held-out] [--each]
+    python3 evaluation/verus_flows.py path/to/cellpace [CC...] [--held-out] [--each]
 
 Nine flows of each CC (default: verus), started 0, 2 and 10 s apart, with R=2 and R=6, over 40 ms and a
 drop-tail buffer of 2 MB: geometric means of the mean and 95th percentile of the queue delay, means of
