@@ -15,7 +15,7 @@ mod install {
 
     /// Each `bpf/NAME.bpf.c` becomes `NAME.bpf.o` in the build's folder.
     pub(crate) fn compile() {
-        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf");
         let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
         println!("cargo::rerun-if-changed={}", sources.display());
         println!("cargo::rerun-if-env-changed=CLANG");
