@@ -5,6 +5,8 @@
 //! Nothing here reads a clock or the system's entropy: a [`Time`] is always handed in by whoever
 //! owns one, and a [`Random`] by whoever owns the seed.
 
+#![forbid(unsafe_code)]
+
 mod args;
 mod quantity;
 mod random;

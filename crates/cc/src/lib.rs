@@ -15,6 +15,8 @@
 //! # Ok::<(), cellpace_cc::SpecError>(())
 //! ```
 
+#![forbid(unsafe_code)]
+
 pub mod bbr;
 mod controller;
 pub mod copa;

@@ -2,6 +2,8 @@
 //!
 //! In a crate of its own, so that the library is built with nothing that only the launcher needs.
 
+#![forbid(unsafe_code)]
+
 pub mod message;
 mod name;
 mod rules;

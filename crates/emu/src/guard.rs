@@ -1,6 +1,8 @@
 //! A process that outlives us by a moment: when we are gone, however that came, it ends what
 //! still runs inside.
 
+#![allow(unsafe_code, reason = "fork")]
+
 use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io;

@@ -1,5 +1,7 @@
 //! The program inside.
 
+#![allow(unsafe_code, reason = "what runs between fork and exec, and capabilities")]
+
 use std::fs::File;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};

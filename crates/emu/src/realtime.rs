@@ -1,5 +1,7 @@
 //! What makes a thread wake up in time.
 
+#![allow(unsafe_code, reason = "the scheduling class has no safe wrapper")]
+
 /// Priority among real-time threads: low, since what the kernel itself runs there comes first.
 const PRIORITY: libc::c_int = 5;
 

@@ -1,5 +1,7 @@
 //! TUN devices: the kernel's packets as reads and writes. A device lives as long as its file.
 
+#![allow(unsafe_code, reason = "an ioctl")]
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};

@@ -1,5 +1,7 @@
 //! Objects of BPF by their numbers: for what has no pin, or none that we see. Needs CAP_SYS_ADMIN.
 
+#![allow(unsafe_code, reason = "bpf(2)")]
+
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

@@ -4,6 +4,8 @@
 //! place of the one before in one step of the kernel's own (an update of its link): new connections
 //! walk over the new table, and those that run keep to theirs until they end.
 
+#![allow(unsafe_code, reason = "a call of libbpf that libbpf-rs does not wrap")]
+
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::{fs, io};

@@ -1,5 +1,7 @@
 //! bpf(2) and mapped memory, so that a program that only controls sockets carries no libbpf.
 
+#![allow(unsafe_code, reason = "bpf(2) and shared memory, without libbpf in each program")]
+
 use std::ffi::CString;
 use std::fs::File;
 use std::io;

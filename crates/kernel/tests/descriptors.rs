@@ -1,6 +1,7 @@
 //! Sockets of programs that run, searched by their cookies. Needs root and a kernel that permits it; says
 //! so where it is not tested.
 
+#![allow(unsafe_code, reason = "descriptors at a given number")]
 #![allow(clippy::unwrap_used)]
 
 use std::fs::File;

@@ -2,6 +2,7 @@
 //! root and Linux 6.6 with BPF; says so where it is not tested. Each test has a driver with a name of
 //! its own, and two networks of its own.
 
+#![allow(unsafe_code, reason = "packet sockets")]
 #![allow(clippy::unwrap_used)]
 
 #[path = "../../cli/tests/program/measured.rs"]

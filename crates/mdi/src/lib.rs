@@ -13,6 +13,8 @@
 //! Everything that decides about a window is integer arithmetic, so that the same seed and the
 //! same delays give the same windows in every runtime.
 
+#![forbid(unsafe_code)]
+
 mod analysis;
 mod change;
 mod counts;

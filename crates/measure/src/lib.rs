@@ -2,6 +2,8 @@
 //! series for plots, and confidence intervals over repeated runs. It knows samples, not
 //! controllers.
 
+#![forbid(unsafe_code)]
+
 mod collector;
 mod confidence;
 mod jain;

@@ -7,6 +7,8 @@
 //! between fork and exec. All that it knows is in the environment and in the names of sockets.
 //! Whatever fails inside, the program gets the plain TCP socket.
 
+#![allow(unsafe_code, reason = "system calls and a C interface")]
+
 #[allow(non_camel_case_types, reason = "names of C")]
 pub mod alcc;
 mod client;

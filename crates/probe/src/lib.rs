@@ -6,6 +6,8 @@
 //! neither sockets nor clocks. What was measured is a [`Recording`], from which [`analyse`] makes
 //! a [`Document`]: delays, bursts, throughput in windows, predictors and delivery opportunities.
 
+#![forbid(unsafe_code)]
+
 mod clock;
 mod document;
 mod outbox;

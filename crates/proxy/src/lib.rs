@@ -4,6 +4,8 @@
 //! It runs on one thread of tokio, beside the one of [`cellpace_tcp::Engine`]. A connection that
 //! is idle costs no buffer; one that is blocked holds one chunk in each direction.
 
+#![forbid(unsafe_code)]
+
 pub mod proxy_header;
 pub mod rules;
 pub mod socks5;

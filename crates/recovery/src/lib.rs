@@ -5,6 +5,8 @@
 //!
 //! Sans-I/O: the owner passes the time in and asks for the next deadline.
 
+#![forbid(unsafe_code)]
+
 mod pacer;
 mod receiver;
 mod sender;

@@ -1,5 +1,7 @@
 //! Figures to people: the result document, tables, JSON, Parquet, one-file HTML pages, SVG.
 
+#![forbid(unsafe_code)]
+
 mod atomic;
 mod charts;
 mod error;

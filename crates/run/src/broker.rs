@@ -1,6 +1,8 @@
 //! The launcher's end of the control socket: takes TCP sockets over, lends them out again, and
 //! notices when flows have ended.
 
+#![allow(unsafe_code, reason = "socket options without a safe wrapper")]
+
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut};

@@ -1,5 +1,7 @@
 //! The program's life: starting it, passing signals on, and waiting for it and all it started.
 
+#![allow(unsafe_code, reason = "what runs between fork and exec")]
+
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;

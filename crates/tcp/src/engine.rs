@@ -1,5 +1,7 @@
 //! The thread that serves all flows.
 
+#![allow(unsafe_code, reason = "memory that is measured")]
+
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::mem;

@@ -1,5 +1,7 @@
 //! What the kernel tells of a TCP socket, and what can be set.
 
+#![allow(unsafe_code, reason = "system calls that no safe wrapper has")]
+
 use std::collections::VecDeque;
 use std::io;
 use std::mem::{size_of, size_of_val};

@@ -1,4 +1,5 @@
 //! The engine between real sockets over loopback.
+#![allow(unsafe_code, reason = "limits and identities of the process")]
 #![allow(clippy::unwrap_used)]
 
 use std::io::{Read, Write};

@@ -10,6 +10,8 @@
 //! nobody off the path can begin a flow in another's name, or feed, steer or end one.
 //! `docs/udp-wire.md` describes the datagrams.
 
+#![forbid(unsafe_code)]
+
 mod assembly;
 mod connection;
 mod cookie;
