@@ -1,9 +1,9 @@
 //! The framed stream of ALCC.
 
+use cellpace_alcc::frame::{self, AckFrame, DataHead, FrameDecoder, FrameError, FramePiece};
+use cellpace_alcc::hello::{self, AlccHello, MAGIC};
+use cellpace_alcc::{AlccConfig, AlccConnection, AlccError, AlccRole};
 use cellpace_base::{Span, Time};
-use cellpace_tcp::framed::frame::{self, Ack, Data, Decoder, FrameError, Piece};
-use cellpace_tcp::framed::hello::{self, Hello, MAGIC};
-use cellpace_tcp::framed::{Config, Framed, FramedError, Role};
 
 use crate::udp::SPROUT;
 
@@ -24,13 +24,13 @@ pub fn alcc_frames(bytes: &[u8]) {
 
 /// What the pieces are, with data joined, as text.
 fn cut(bytes: &[u8], stamped: bool, chunk: usize) -> (Vec<String>, Vec<u8>, Option<FrameError>) {
-    let mut decoder = Decoder::new(stamped);
+    let mut decoder = FrameDecoder::new(stamped);
     let (mut heads, mut data) = (Vec::new(), Vec::new());
     for mut input in bytes.chunks(chunk) {
         loop {
             match decoder.next(&mut input) {
                 Ok(None) => break,
-                Ok(Some(Piece::Bytes(bytes, _))) => data.extend(bytes),
+                Ok(Some(FramePiece::Bytes(bytes, _))) => data.extend(bytes),
                 Ok(Some(head)) => heads.push(format!("{head:?}")),
                 Err(error) => return (heads, data, Some(error)),
             }
@@ -46,7 +46,7 @@ fn cut(bytes: &[u8], stamped: bool, chunk: usize) -> (Vec<String>, Vec<u8>, Opti
 fn converse(bytes: &[u8]) {
     let mut now = Time::from_millis(1);
     let mut end = listener();
-    let hello = Hello { half: SPROUT, ..HELLO };
+    let hello = AlccHello { half: SPROUT, ..HELLO };
     let mut greeting = Vec::new();
     hello::write(&mut greeting, &hello);
     let agreed = end.handle_input(now, &greeting);
@@ -70,13 +70,16 @@ fn converse(bytes: &[u8]) {
             3 | 4 => {
                 let number = u64::from(*count);
                 let window = 5000 + 1000 * number;
-                frame::write_ack(&mut input, &Ack { number, written_at: now, held_us: 1, window });
+                frame::write_ack(
+                    &mut input,
+                    &AckFrame { number, written_at: now, held_us: 1, window },
+                );
             }
             _ => {
                 packets += 1;
                 let length = u32::from(*count) * 4;
                 let stamp = Some(packets << 8 | u64::from(*count));
-                frame::write_data(&mut input, &Data { number: packets, length, stamp });
+                frame::write_data(&mut input, &DataHead { number: packets, length, stamp });
                 input.resize(input.len() + length as usize, 7);
             }
         }
@@ -86,12 +89,12 @@ fn converse(bytes: &[u8]) {
     assert!(ended.is_ok() || end.error() == ended.err());
 }
 
-fn step(end: &mut Framed, now: Time, input: &[u8]) {
+fn step(end: &mut AlccConnection, now: Time, input: &[u8]) {
     let failed = end.error();
     let timed = end.on_timer(now);
     let taken = end.handle_input(now, input);
     assert!(
-        failed.is_none() || (timed, taken) == (Err(failed.unwrap_or(FramedError::Silent)), taken)
+        failed.is_none() || (timed, taken) == (Err(failed.unwrap_or(AlccError::Silent)), taken)
     );
     assert!(taken.is_err() || taken == Ok(input.len()));
     end.write(&[9; 700]);
@@ -108,7 +111,7 @@ fn step(end: &mut Framed, now: Time, input: &[u8]) {
     assert!(end.next_deadline().is_none_or(|deadline| deadline > Time::ZERO));
 }
 
-const HELLO: Hello<'_> = Hello {
+const HELLO: AlccHello<'_> = AlccHello {
     version: 1,
     answer: false,
     refusal: None,
@@ -118,18 +121,18 @@ const HELLO: Hello<'_> = Hello {
     half: "",
 };
 
-fn config() -> Config {
+fn config() -> AlccConfig {
     let cc = SPROUT.parse().expect("it is in the registry");
     let small = |half: &cellpace_cc::PeerHalf| half.to_string() == SPROUT;
-    Config { outgoing: BUFFER, incoming: BUFFER, halves: small, ..Config::new(cc, 1) }
+    AlccConfig { outgoing: BUFFER, incoming: BUFFER, halves: small, ..AlccConfig::new(cc, 1) }
 }
 
-fn listener() -> Framed {
-    new(Role::Listen { wait: None })
+fn listener() -> AlccConnection {
+    new(AlccRole::Listen { wait: None })
 }
 
-fn new(role: Role) -> Framed {
-    Framed::new(Time::from_millis(1), role, &config()).expect("the text is short")
+fn new(role: AlccRole) -> AlccConnection {
+    AlccConnection::new(Time::from_millis(1), role, &config()).expect("the text is short")
 }
 
 /// First bytes from somebody of whom nothing is known: as they are, and as a hello with a length and
@@ -152,12 +155,12 @@ pub fn alcc_hello(bytes: &[u8]) {
 fn greet(bytes: &[u8]) {
     let whole = outcome(bytes, bytes.len().max(1));
     assert_eq!(outcome(bytes, 1), whole);
-    let mut client = new(Role::Connect);
+    let mut client = new(AlccRole::Connect);
     let done = client.handle_input(Time::from_millis(2), bytes);
     assert!(!client.is_plain() && (done.is_err() || done == Ok(bytes.len())));
 }
 
-fn take(end: &mut Framed, read: &mut Vec<u8>) {
+fn take(end: &mut AlccConnection, read: &mut Vec<u8>) {
     let (first, second) = end.readable();
     let bytes = [first, second].concat();
     end.consume(bytes.len());
@@ -165,7 +168,7 @@ fn take(end: &mut Framed, read: &mut Vec<u8>) {
 }
 
 /// What a listening end makes of the bytes, passed in pieces of `chunk` bytes.
-fn outcome(bytes: &[u8], chunk: usize) -> (bool, bool, Option<FramedError>, Vec<u8>) {
+fn outcome(bytes: &[u8], chunk: usize) -> (bool, bool, Option<AlccError>, Vec<u8>) {
     let mut server = listener();
     let now = Time::from_millis(2);
     let mut read = Vec::new();
@@ -185,5 +188,5 @@ fn outcome(bytes: &[u8], chunk: usize) -> (bool, bool, Option<FramedError>, Vec<
     server.poll_output(now, &mut out, usize::MAX);
     let begins = server.is_plain() || out.is_empty() || out.starts_with(&MAGIC);
     assert!(begins && server.memory() <= MOST_MEMORY);
-    (server.is_plain(), server.is_framed(), server.error(), read)
+    (server.is_plain(), server.is_agreed(), server.error(), read)
 }

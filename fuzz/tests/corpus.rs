@@ -54,9 +54,8 @@ fn the_corpora_hold_inputs_that_are_read() {
         .filter(|file| cellpace_mdi::Model::from_bytes(&fs::read(file).unwrap()).is_ok());
     assert!(read.count() >= 3);
     let hellos = files("alcc_hello");
-    let read = hellos
-        .iter()
-        .filter(|file| cellpace_tcp::framed::hello::decode(&fs::read(file).unwrap()).is_ok());
+    let read =
+        hellos.iter().filter(|file| cellpace_alcc::hello::decode(&fs::read(file).unwrap()).is_ok());
     assert!(read.count() >= 3);
     let headers = files("proxy_header");
     let read = headers.iter().filter(|file| {

@@ -326,7 +326,7 @@ mod daemon {
         match outcome {
             Outcome::Finished => "finished".to_owned(),
             Outcome::Failed(code) => io::Error::from_raw_os_error(code).to_string(),
-            Outcome::Unframed(error) => error.to_string(),
+            Outcome::Alcc(error) => error.to_string(),
         }
     }
 

@@ -306,7 +306,7 @@ fn outcome(closed: &Closed) -> String {
     match closed.outcome {
         Some(Outcome::Finished) | None => "finished".to_owned(),
         Some(Outcome::Failed(code)) => std::io::Error::from_raw_os_error(code).to_string(),
-        Some(Outcome::Unframed(error)) => error.to_string(),
+        Some(Outcome::Alcc(error)) => error.to_string(),
     }
 }
 

@@ -211,7 +211,7 @@ fn plain(tcp: Arc<OwnedFd>) -> io::Result<Side> {
 impl Controlled {
     fn is_reset(&self, finished: bool) -> bool {
         match self.flow.outcome() {
-            Some(Outcome::Failed(_) | Outcome::Unframed(_)) => true,
+            Some(Outcome::Failed(_) | Outcome::Alcc(_)) => true,
             Some(Outcome::Finished) => false,
             None => !finished && !is_connected(&self.tcp),
         }

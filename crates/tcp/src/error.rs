@@ -4,7 +4,7 @@ use std::io;
 
 use thiserror::Error;
 
-use crate::framed::FramedError;
+use cellpace_alcc::AlccError;
 
 /// Why a connection is not, or no longer, under a controller.
 #[derive(Debug, Error)]
@@ -32,5 +32,5 @@ pub enum TcpError {
     Ended(#[source] io::Error),
     /// The two ends of a framed connection did not understand each other.
     #[error("the framed connection ended: {0}")]
-    Unframed(#[source] FramedError),
+    Alcc(#[source] AlccError),
 }

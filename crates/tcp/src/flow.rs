@@ -8,10 +8,10 @@ use std::time::Duration;
 use cellpace_base::{Span, Time};
 use cellpace_cc::{ControllerSpec, Event, PeerHalf};
 
-use crate::framed::{FramedError, Role};
 use crate::linger::Linger;
 use crate::steer::{Command, Inbox};
 use crate::{Below, Engine, engine};
+use cellpace_alcc::{AlccError, AlccRole};
 
 /// How a connection shall be controlled.
 #[derive(Debug, Clone)]
@@ -46,7 +46,7 @@ pub enum DriverChoice {
     /// end whose peer does not goes on as with [`Gate`](Self::Gate).
     ClientServer {
         /// Which end this is.
-        role: Role,
+        role: AlccRole,
     },
 }
 
@@ -58,8 +58,8 @@ impl DriverChoice {
     /// and who accepted it answers to one and is plain without.
     pub fn client_server(outgoing: bool) -> Self {
         let role = match outgoing {
-            true => Role::Connect,
-            false => Role::Listen { wait: Some(Self::HELLO_WAIT) },
+            true => AlccRole::Connect,
+            false => AlccRole::Listen { wait: Some(Self::HELLO_WAIT) },
         };
         Self::ClientServer { role }
     }
@@ -164,7 +164,7 @@ pub enum Outcome {
     /// With an error, by its number.
     Failed(i32),
     /// The two ends of a framed connection did not understand each other.
-    Unframed(FramedError),
+    Alcc(AlccError),
 }
 
 /// A flow, held by whoever started it. Dropping it does not end the flow.

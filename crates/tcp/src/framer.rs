@@ -5,23 +5,23 @@ use std::os::fd::BorrowedFd;
 use cellpace_base::Time;
 use cellpace_cc::Event;
 
-use crate::framed::{Config, Framed, FramedError, FramedEvent, Role};
 use crate::gated::packet_sizes;
 use crate::local::Local;
 use crate::lower::AT_HAND;
 use crate::socket::TcpInfo;
 use crate::{FlowOptions, FlowStats, TcpError};
+use cellpace_alcc::{AlccConfig, AlccConnection, AlccError, AlccEvent, AlccRole};
 
 /// Packets that go to TCP in one call at most.
 const MOST_PER_CALL: usize = 10;
 
 /// The lower half of a flow whose peer frames as well, or may.
 pub(crate) struct Framer {
-    framed: Framed,
-    /// What `framed` counts as sent and TCP has not taken: from `taken` on.
+    connection: AlccConnection,
+    /// What the connection counts as sent and TCP has not taken: from `taken` on.
     pending: Vec<u8>,
     taken: usize,
-    /// Bytes from TCP that `framed` did not take, because the connection is plain.
+    /// Bytes from TCP that the connection did not take, because the connection is plain.
     left: Vec<u8>,
     info: TcpInfo,
     segment: usize,
@@ -32,14 +32,14 @@ pub(crate) struct Framer {
 impl Framer {
     pub(crate) fn new(
         tcp: BorrowedFd<'_>,
-        role: Role,
+        role: AlccRole,
         options: &FlowOptions,
         now: Time,
     ) -> Result<Self, TcpError> {
         let info = TcpInfo::of(tcp).map_err(TcpError::NotTcp)?;
         let (segment, overhead) = packet_sizes(tcp, &info)?;
         let limits = &options.framing;
-        let config = Config {
+        let config = AlccConfig {
             segment: u16::try_from(segment).unwrap_or(u16::MAX),
             overhead: u16::try_from(overhead).unwrap_or(u16::MAX),
             outgoing: options.queue,
@@ -47,11 +47,11 @@ impl Framer {
             answer_within: limits.answer_within,
             ack_within: limits.ack_within,
             halves: limits.halves,
-            ..Config::new(options.cc.clone(), options.seed)
+            ..AlccConfig::new(options.cc.clone(), options.seed)
         };
         let segment = usize::from(config.segment);
         Ok(Self {
-            framed: Framed::new(now, role, &config).map_err(TcpError::Unframed)?,
+            connection: AlccConnection::new(now, role, &config).map_err(TcpError::Alcc)?,
             pending: Vec::new(),
             taken: 0,
             left: Vec::new(),
@@ -62,15 +62,15 @@ impl Framer {
         })
     }
 
-    pub(crate) fn on_timer(&mut self, now: Time) -> Result<(), FramedError> {
-        if self.framed.error().is_some() {
+    pub(crate) fn on_timer(&mut self, now: Time) -> Result<(), AlccError> {
+        if self.connection.error().is_some() {
             return Ok(());
         }
-        self.framed.on_timer(now)
+        self.connection.on_timer(now)
     }
 
     pub(crate) fn wanted(&self) -> usize {
-        let room = self.framed.room();
+        let room = self.connection.room();
         if self.queue - room.min(self.queue) < AT_HAND { room } else { 0 }
     }
 
@@ -78,14 +78,14 @@ impl Framer {
         let most = most.min(scratch.len());
         let count = local.read(&mut scratch[..most]);
         // `most` was within the room.
-        self.framed.write(&scratch[..count]);
+        self.connection.write(&scratch[..count]);
     }
 
     pub(crate) fn next_call(&mut self, now: Time) -> &[u8] {
         if self.taken == self.pending.len() {
             self.pending.clear();
             self.taken = 0;
-            self.framed.poll_output(now, &mut self.pending, MOST_PER_CALL * self.segment);
+            self.connection.poll_output(now, &mut self.pending, MOST_PER_CALL * self.segment);
         }
         &self.pending[self.taken..]
     }
@@ -98,7 +98,7 @@ impl Framer {
     pub(crate) fn on_refused(&mut self, now: Time, tcp: BorrowedFd<'_>) {
         self.ask(tcp);
         if self.info.in_network >= self.info.cwnd {
-            self.framed.on_block(now);
+            self.connection.on_block(now);
         }
     }
 
@@ -110,22 +110,22 @@ impl Framer {
 
     pub(crate) fn unsent_allowed(&self) -> u64 {
         let segment = self.segment as u64;
-        (self.framed.stats().cwnd / 8).clamp(2 * segment, (64 * segment).max(1 << 20))
+        (self.connection.stats().cwnd / 8).clamp(2 * segment, (64 * segment).max(1 << 20))
     }
 
-    pub(crate) fn handle_input(&mut self, now: Time, bytes: &[u8]) -> Result<(), FramedError> {
-        let taken = self.framed.handle_input(now, bytes)?;
+    pub(crate) fn handle_input(&mut self, now: Time, bytes: &[u8]) -> Result<(), AlccError> {
+        let taken = self.connection.handle_input(now, bytes)?;
         self.left.extend_from_slice(&bytes[taken..]);
         Ok(())
     }
 
-    pub(crate) fn handle_eof(&mut self, now: Time) -> Result<(), FramedError> {
-        self.framed.handle_eof(now)
+    pub(crate) fn handle_eof(&mut self, now: Time) -> Result<(), AlccError> {
+        self.connection.handle_eof(now)
     }
 
     pub(crate) fn hand_over(&mut self, local: &mut Local) {
         loop {
-            let (first, _) = self.framed.readable();
+            let (first, _) = self.connection.readable();
             if first.is_empty() {
                 return;
             }
@@ -133,65 +133,65 @@ impl Framer {
             if given == 0 {
                 return;
             }
-            self.framed.consume(given);
+            self.connection.consume(given);
         }
     }
 
     pub(crate) fn is_read(&self) -> bool {
-        self.framed.is_read()
+        self.connection.is_read()
     }
 
     /// Whether the application has taken all that came, be it the end or not.
     pub(crate) fn is_handed_over(&self) -> bool {
-        self.framed.readable().0.is_empty()
+        self.connection.readable().0.is_empty()
     }
 
     pub(crate) fn finish(&mut self) {
-        self.framed.finish();
+        self.connection.finish();
     }
 
     pub(crate) fn is_drained(&self) -> bool {
-        self.framed.is_drained() && self.taken == self.pending.len()
+        self.connection.is_drained() && self.taken == self.pending.len()
     }
 
     pub(crate) fn is_delivered(&self) -> bool {
-        self.framed.is_delivered()
+        self.connection.is_delivered()
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        !self.holds_output() && self.framed.stats().in_flight == 0
+        !self.holds_output() && self.connection.stats().in_flight == 0
     }
 
     pub(crate) fn holds_output(&self) -> bool {
-        self.taken < self.pending.len() || self.framed.stats().queued_bytes > 0
+        self.taken < self.pending.len() || self.connection.stats().queued_bytes > 0
     }
 
     pub(crate) fn rest(&mut self) {
-        self.framed.shrink();
+        self.connection.shrink();
         (self.pending, self.taken) = (Vec::new(), 0);
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        self.framed.next_deadline()
+        self.connection.next_deadline()
     }
 
     /// Whether the peer turned out not to frame.
     pub(crate) fn is_plain(&self) -> bool {
-        self.framed.is_plain()
+        self.connection.is_plain()
     }
 
     /// What a plain connection begins with: bytes for TCP, and bytes for the application.
     pub(crate) fn take_plain(&mut self, now: Time) -> (Vec<u8>, Vec<u8>) {
         // A listening end says nothing before it knows, so nothing is pending.
         let mut waiting = Vec::new();
-        self.framed.poll_output(now, &mut waiting, usize::MAX);
-        let (first, second) = self.framed.readable();
+        self.connection.poll_output(now, &mut waiting, usize::MAX);
+        let (first, second) = self.connection.readable();
         (waiting, [first, second, &self.left].concat())
     }
 
     pub(crate) fn stats(&mut self, tcp: BorrowedFd<'_>) -> FlowStats {
         self.ask(tcp);
-        let stats = self.framed.stats();
+        let stats = self.connection.stats();
         FlowStats {
             sent_bytes: stats.sent_bytes,
             acked_bytes: stats.acked_bytes,
@@ -211,10 +211,10 @@ impl Framer {
 
     pub(crate) fn poll_event(&mut self) -> Option<(Time, Event)> {
         loop {
-            match self.framed.poll_event()? {
-                (at, FramedEvent::Controller(event)) => return Some((at, event)),
+            match self.connection.poll_event()? {
+                (at, AlccEvent::Controller(event)) => return Some((at, event)),
                 // Known here by other ways.
-                (_, FramedEvent::Framed(_) | FramedEvent::Plain) => {}
+                (_, AlccEvent::Agreed(_) | AlccEvent::Plain) => {}
             }
         }
     }

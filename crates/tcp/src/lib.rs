@@ -7,14 +7,12 @@
 //! sockets (poll, epoll, sendfile, fork, passing it to another process) works as ever.
 //!
 //! With the client/server driver ([`DriverChoice`]) the two ends of a connection number and
-//! acknowledge packets inside the TCP stream, and TCP's own acks do not matter: [`framed`].
+//! acknowledge packets inside the TCP stream: [`cellpace_alcc`].
 //!
 //! With the kernel driver ([`Steerer`]) there is no data path of ours: the window is set in the
 //! kernel, which tells of every ack.
 //!
 //! The window that counts is the smaller of the controller's and TCP's own.
-
-pub mod framed;
 
 mod below;
 mod engine;

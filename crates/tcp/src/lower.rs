@@ -7,10 +7,10 @@ use cellpace_cc::Event;
 use rustix::net::SendFlags;
 
 use crate::FlowStats;
-use crate::framed::FramedError;
 use crate::framer::Framer;
 use crate::gated::Gated;
 use crate::local::Local;
+use cellpace_alcc::AlccError;
 
 /// A flow has at least so many bytes at hand before it asks the application's socket for more.
 pub(crate) const AT_HAND: usize = 64 << 10;
@@ -42,7 +42,7 @@ impl Lower {
     }
 
     /// A deadline may have passed.
-    pub(crate) fn on_timer(&mut self, now: Time) -> Result<(), FramedError> {
+    pub(crate) fn on_timer(&mut self, now: Time) -> Result<(), AlccError> {
         match self {
             Self::Gate(gated) => {
                 gated.on_timer(now);
@@ -117,7 +117,7 @@ impl Lower {
         now: Time,
         bytes: &[u8],
         local: &mut Local,
-    ) -> Result<(), FramedError> {
+    ) -> Result<(), AlccError> {
         match self {
             Self::Gate(gated) => {
                 gated.handle_input(now, bytes, local);
@@ -128,7 +128,7 @@ impl Lower {
     }
 
     /// Nothing more comes from TCP.
-    pub(crate) fn handle_eof(&mut self, now: Time) -> Result<(), FramedError> {
+    pub(crate) fn handle_eof(&mut self, now: Time) -> Result<(), AlccError> {
         match self {
             Self::Gate(_) => Ok(()),
             Self::Framed(framer) => framer.handle_eof(now),

@@ -12,7 +12,6 @@ use rustix::net::{RecvFlags, recv, send};
 
 use crate::below;
 use crate::flow::{Outcome, Shared};
-use crate::framed::FramedError;
 use crate::framer::Framer;
 use crate::gated::Gated;
 use crate::group::{Groups, Member};
@@ -20,6 +19,7 @@ use crate::local::{Local, Ready, Report};
 use crate::lower::Lower;
 use crate::socket::{self, TcpInfo};
 use crate::{DriverChoice, FlowOptions, TcpError};
+use cellpace_alcc::AlccError;
 
 /// How often the figures that others see are renewed.
 const PUBLISH: Span = Span::from_millis(5);
@@ -88,9 +88,9 @@ impl From<Errno> for Outcome {
     }
 }
 
-impl From<FramedError> for Outcome {
-    fn from(error: FramedError) -> Self {
-        Self::Unframed(error)
+impl From<AlccError> for Outcome {
+    fn from(error: AlccError) -> Self {
+        Self::Alcc(error)
     }
 }
 

@@ -67,7 +67,7 @@ impl AlccStream {
         match flow.wait(timeout) {
             Some(Outcome::Finished) => Ok(()),
             Some(Outcome::Failed(code)) => Err(TcpError::Ended(io::Error::from_raw_os_error(code))),
-            Some(Outcome::Unframed(error)) => Err(TcpError::Unframed(error)),
+            Some(Outcome::Alcc(error)) => Err(TcpError::Alcc(error)),
             None => {
                 let stats = flow.stats();
                 let left =

@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use cellpace_tcp::framed::Role;
+use cellpace_alcc::AlccRole;
 use cellpace_tcp::{AlccStream, DriverChoice, Engine, FlowOptions, Outcome};
 use socket2::SockRef;
 
@@ -236,13 +236,13 @@ fn a_linger_of_the_program_counts_where_nothing_is_held() {
 fn a_framed_flow_that_holds_bytes_is_reset() {
     killed(
         "a_framed_flow_that_holds_bytes_is_reset",
-        DriverChoice::ClientServer { role: Role::Connect },
+        DriverChoice::ClientServer { role: AlccRole::Connect },
         |victim| {
             victim.fill();
             soon("it holds bytes", || victim.linger() == RESET);
         },
         |mut peer| {
-            let role = Role::Listen { wait: None };
+            let role = AlccRole::Listen { wait: None };
             let tcp = peer.tcp.try_clone().unwrap();
             let options = options(DriverChoice::ClientServer { role });
             let stream = AlccStream::new(&Engine::new(), tcp, &options).unwrap();

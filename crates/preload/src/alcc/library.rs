@@ -263,7 +263,7 @@ impl Flow {
             match self.handle.wait(left.unwrap_or(STEP).min(STEP)) {
                 Some(Outcome::Finished) => return Ok(()),
                 Some(Outcome::Failed(number)) => return Err(ended(number)),
-                Some(Outcome::Unframed(_)) => return Err(ended(libc::EPROTO)),
+                Some(Outcome::Alcc(_)) => return Err(ended(libc::EPROTO)),
                 None => {}
             }
             match tcp_state(&self.tcp) {

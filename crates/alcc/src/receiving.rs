@@ -4,13 +4,13 @@ use cellpace_base::{Span, Time};
 use cellpace_cc::{Arrival, Receiver};
 use cellpace_recovery::AckPolicy;
 
-use super::error::FramedError;
-use super::frame::{self, Ack, Data, HEADER_BYTES, STAMP_BYTES};
-use super::ring::Ring;
+use crate::error::AlccError;
+use crate::frame::{self, AckFrame, DataHead, HEADER_BYTES, STAMP_BYTES};
+use crate::queue::BoundedQueue;
 
 /// What was received, in numbers.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Counts {
+pub(super) struct ReceivedCounts {
     pub(super) packets: u64,
     pub(super) bytes: u64,
     pub(super) acks: u64,
@@ -21,13 +21,13 @@ pub(super) struct Counts {
 ///
 /// The receiver of `cellpace_recovery` keeps a log of arrivals that may be told twice; here one
 /// number says everything, and acks are never lost.
-pub(super) struct Incoming {
+pub(super) struct ReceivingHalf {
     policy: AckPolicy,
     half: Option<Box<dyn Receiver>>,
     /// What a packet counts for beside its frame.
     overhead: u64,
     /// The packet that has not come whole.
-    partial: Option<Data>,
+    partial: Option<DataHead>,
     /// The newest that has.
     number: u64,
     arrived_at: Time,
@@ -41,10 +41,10 @@ pub(super) struct Incoming {
     ack_at: Option<Time>,
     ack_due: bool,
     report: Vec<u8>,
-    counts: Counts,
+    counts: ReceivedCounts,
 }
 
-impl Incoming {
+impl ReceivingHalf {
     pub(super) fn new(
         policy: AckPolicy,
         half: Option<Box<dyn Receiver>>,
@@ -66,11 +66,11 @@ impl Incoming {
             ack_at: None,
             ack_due: false,
             report: Vec::new(),
-            counts: Counts::default(),
+            counts: ReceivedCounts::default(),
         }
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> ReceivedCounts {
         self.counts
     }
 
@@ -85,9 +85,9 @@ impl Incoming {
     }
 
     /// The head of a packet.
-    pub(super) fn on_head(&mut self, now: Time, data: Data) -> Result<(), FramedError> {
+    pub(super) fn on_head(&mut self, now: Time, data: DataHead) -> Result<(), AlccError> {
         if u64::from(data.length) > self.told - self.counts.bytes {
-            return Err(FramedError::Overrun);
+            return Err(AlccError::Overrun);
         }
         if data.length == 0 {
             self.ended = true;
@@ -104,11 +104,11 @@ impl Incoming {
         now: Time,
         bytes: &[u8],
         left: u32,
-        inbox: &mut Ring,
-    ) -> Result<(), FramedError> {
+        inbox: &mut BoundedQueue,
+    ) -> Result<(), AlccError> {
         if inbox.push(bytes) < bytes.len() {
             // The window says that it fits.
-            return Err(FramedError::Overrun);
+            return Err(AlccError::Overrun);
         }
         self.counts.bytes += bytes.len() as u64;
         if left == 0
@@ -119,7 +119,7 @@ impl Incoming {
         Ok(())
     }
 
-    fn on_packet(&mut self, now: Time, data: Data) {
+    fn on_packet(&mut self, now: Time, data: DataHead) {
         self.number = data.number;
         self.arrived_at = now;
         self.unacked = self.unacked.saturating_add(1);
@@ -152,7 +152,7 @@ impl Incoming {
     }
 
     /// `count` bytes were taken out of the inbox.
-    pub(super) fn on_consumed(&mut self, count: usize, inbox: &Ring) {
+    pub(super) fn on_consumed(&mut self, count: usize, inbox: &BoundedQueue) {
         self.consumed += count as u64;
         let limit = inbox.limit() as u64;
         let news = self.consumed + limit - self.told;
@@ -164,14 +164,14 @@ impl Incoming {
     }
 
     /// Appends the ack that is due, if one is.
-    pub(super) fn poll_ack(&mut self, now: Time, inbox: &Ring, out: &mut Vec<u8>) -> bool {
+    pub(super) fn poll_ack(&mut self, now: Time, inbox: &BoundedQueue, out: &mut Vec<u8>) -> bool {
         if !self.ack_due {
             return false;
         }
         self.told = self.consumed + inbox.limit() as u64;
         let held = if self.number == 0 { Span::ZERO } else { now - self.arrived_at };
         let held_us = u32::try_from(held.as_nanos() / 1_000).unwrap_or(u32::MAX);
-        let ack = Ack { number: self.number, written_at: now, held_us, window: self.told };
+        let ack = AckFrame { number: self.number, written_at: now, held_us, window: self.told };
         frame::write_ack(out, &ack);
         (self.ack_due, self.ack_at, self.acked_at) = (false, None, Some(now));
         self.unacked = 0;
@@ -212,30 +212,30 @@ impl Incoming {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::framed::frame::{Decoder, Piece};
+    use crate::frame::{FrameDecoder, FramePiece};
 
     fn ms(ms: u64) -> Time {
         Time::from_millis(ms)
     }
 
-    fn setup() -> (Incoming, Ring) {
+    fn setup() -> (ReceivingHalf, BoundedQueue) {
         let policy = AckPolicy::Delayed(Span::from_millis(5));
-        (Incoming::new(policy, None, 52, 10_000), Ring::new(10_000))
+        (ReceivingHalf::new(policy, None, 52, 10_000), BoundedQueue::new(10_000))
     }
 
     /// A packet of 1000 bytes arrives in a read of its own.
-    fn arrive(incoming: &mut Incoming, inbox: &mut Ring, at: Time, number: u64) {
-        incoming.on_head(at, Data { number, length: 1000, stamp: None }).unwrap();
+    fn arrive(incoming: &mut ReceivingHalf, inbox: &mut BoundedQueue, at: Time, number: u64) {
+        incoming.on_head(at, DataHead { number, length: 1000, stamp: None }).unwrap();
         incoming.on_bytes(at, &[7; 400], 600, inbox).unwrap();
         incoming.on_bytes(at, &[7; 600], 0, inbox).unwrap();
         incoming.after_read(at);
     }
 
-    fn acked(incoming: &mut Incoming, inbox: &Ring, now: Time) -> Option<Ack> {
+    fn acked(incoming: &mut ReceivingHalf, inbox: &BoundedQueue, now: Time) -> Option<AckFrame> {
         let mut out = Vec::new();
         incoming.poll_ack(now, inbox, &mut out).then(|| {
-            match Decoder::new(false).next(&mut out.as_slice()).unwrap() {
-                Some(Piece::Ack(ack)) => ack,
+            match FrameDecoder::new(false).next(&mut out.as_slice()).unwrap() {
+                Some(FramePiece::Ack(ack)) => ack,
                 other => panic!("{other:?}"),
             }
         })
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn one_ack_per_read() {
         let (_, mut inbox) = setup();
-        let mut incoming = Incoming::new(AckPolicy::EveryPacket, None, 52, 10_000);
+        let mut incoming = ReceivingHalf::new(AckPolicy::EveryPacket, None, 52, 10_000);
         for number in 1..=5 {
             arrive(&mut incoming, &mut inbox, ms(1), number);
             assert_eq!(acked(&mut incoming, &inbox, ms(1)).unwrap().number, number);
@@ -288,8 +288,8 @@ mod tests {
             arrive(&mut incoming, &mut inbox, ms(number), number);
         }
         assert_eq!(acked(&mut incoming, &inbox, ms(10)).unwrap().window, 10_000);
-        let beyond = Data { number: 11, length: 1, stamp: None };
-        assert_eq!(incoming.on_head(ms(11), beyond), Err(FramedError::Overrun));
+        let beyond = DataHead { number: 11, length: 1, stamp: None };
+        assert_eq!(incoming.on_head(ms(11), beyond), Err(AlccError::Overrun));
         inbox.consume(1);
         incoming.on_consumed(1, &inbox);
         let ack = acked(&mut incoming, &inbox, ms(12)).unwrap();
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn a_packet_counts_when_it_is_whole() {
         let (mut incoming, mut inbox) = setup();
-        incoming.on_head(ms(1), Data { number: 1, length: 1000, stamp: None }).unwrap();
+        incoming.on_head(ms(1), DataHead { number: 1, length: 1000, stamp: None }).unwrap();
         incoming.on_bytes(ms(1), &[7; 999], 1, &mut inbox).unwrap();
         incoming.after_read(ms(1));
         assert_eq!(acked(&mut incoming, &inbox, ms(1)), None);

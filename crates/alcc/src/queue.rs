@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 /// Bytes in order, never more than a limit, in memory that grows with use.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(super) struct BoundedQueue {
     bytes: VecDeque<u8>,
     limit: usize,
 }
 
-impl Ring {
+impl BoundedQueue {
     pub(super) fn new(limit: usize) -> Self {
         Self { bytes: VecDeque::new(), limit }
     }
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn alcc_t5_a_full_queue_takes_what_was_read() {
-        let mut ring = Ring::new(1000);
+        let mut ring = BoundedQueue::new(1000);
         assert_eq!(ring.push(&[1; 1001]), 1000);
         assert_eq!(ring.push(&[1]), 0);
         ring.consume(17);
@@ -100,7 +100,7 @@ mod tests {
         fn alcc_t5_interleavings_preserve_the_stream_within_the_limit(
             steps in prop::collection::vec((1usize..4000, 0usize..4000), 1..200),
         ) {
-            let mut ring = Ring::new(5000);
+            let mut ring = BoundedQueue::new(5000);
             let (mut written, mut out) = (0_usize, Vec::new());
             for (push, pull) in steps {
                 let bytes: Vec<u8> = (written..written + push).map(|at| (at % 251) as u8).collect();

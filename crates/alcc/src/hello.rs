@@ -7,7 +7,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// The version of everything in [`framed`](super).
+/// The version of this protocol.
 pub const VERSION: u16 = 1;
 
 /// How a hello begins. The first byte occurs in no UTF-8 and begins no TLS record, so that nearly
@@ -28,7 +28,7 @@ const ANSWER: u8 = 1;
 
 /// What an end says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hello<'a> {
+pub struct AlccHello<'a> {
     /// In the first hello the highest version spoken; in the answer the version chosen, or when it
     /// is a refusal again the highest.
     pub version: u16,
@@ -107,7 +107,7 @@ impl fmt::Display for Refusal {
 
 /// What the bytes so far are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scan {
+pub enum HelloScan {
     /// Not a hello, and never will be.
     Other,
     /// The beginning of one, or nothing yet; whether the magic is complete.
@@ -123,30 +123,30 @@ pub enum Scan {
 ///
 /// # Errors
 /// When it is a hello with an impossible length.
-pub fn scan(bytes: &[u8]) -> Result<Scan, HelloError> {
+pub fn scan(bytes: &[u8]) -> Result<HelloScan, HelloError> {
     if bytes.iter().zip(&MAGIC).any(|(byte, magic)| byte != magic) {
-        return Ok(Scan::Other);
+        return Ok(HelloScan::Other);
     }
     let certain = bytes.len() >= MAGIC.len();
     let Some(length) = bytes.get(8..10).and_then(|bytes| bytes.first_chunk::<2>()) else {
-        return Ok(Scan::More { certain });
+        return Ok(HelloScan::More { certain });
     };
     let length = u16::from_be_bytes(*length);
     if !(LEAST_BYTES..=MOST_BYTES).contains(&usize::from(length)) {
         return Err(HelloError::Length(length));
     }
     if bytes.len() < usize::from(length) {
-        return Ok(Scan::More { certain });
+        return Ok(HelloScan::More { certain });
     }
-    Ok(Scan::Whole(usize::from(length)))
+    Ok(HelloScan::Whole(usize::from(length)))
 }
 
 /// Reads a whole hello.
 ///
 /// # Errors
 /// When it is damaged or says what cannot be.
-pub fn decode(bytes: &[u8]) -> Result<Hello<'_>, HelloError> {
-    if scan(bytes)? != Scan::Whole(bytes.len()) {
+pub fn decode(bytes: &[u8]) -> Result<AlccHello<'_>, HelloError> {
+    if scan(bytes)? != HelloScan::Whole(bytes.len()) {
         return Err(HelloError::Content);
     }
     let (body, sum) = bytes.split_last_chunk::<4>().ok_or(HelloError::Content)?;
@@ -157,7 +157,7 @@ pub fn decode(bytes: &[u8]) -> Result<Hello<'_>, HelloError> {
 }
 
 /// What stands between the length and the checksum.
-fn fields(body: &[u8]) -> Option<Hello<'_>> {
+fn fields(body: &[u8]) -> Option<AlccHello<'_>> {
     let (version, rest) = body.split_first_chunk()?;
     let ([flags, code], rest) = rest.split_first_chunk()?;
     let (segment, rest) = rest.split_first_chunk()?;
@@ -168,7 +168,7 @@ fn fields(body: &[u8]) -> Option<Hello<'_>> {
     if half.len() > MOST_TEXT_BYTES {
         return None;
     }
-    Some(Hello {
+    Some(AlccHello {
         version: u16::from_be_bytes(*version),
         answer: flags & ANSWER != 0,
         refusal: Refusal::from_code(*code),
@@ -180,7 +180,7 @@ fn fields(body: &[u8]) -> Option<Hello<'_>> {
 }
 
 /// Appends a hello to `out`. The text is at most [`MOST_TEXT_BYTES`] long, or is left out.
-pub fn write(out: &mut Vec<u8>, hello: &Hello<'_>) {
+pub fn write(out: &mut Vec<u8>, hello: &AlccHello<'_>) {
     let start = out.len();
     let half = if hello.half.len() > MOST_TEXT_BYTES { "" } else { hello.half };
     out.extend(MAGIC);
@@ -201,7 +201,7 @@ pub fn write(out: &mut Vec<u8>, hello: &Hello<'_>) {
 mod tests {
     use super::*;
 
-    const HELLO: Hello<'_> = Hello {
+    const HELLO: AlccHello<'_> = AlccHello {
         version: 1,
         answer: false,
         refusal: None,
@@ -211,7 +211,7 @@ mod tests {
         half: "sprout:confidence=25%",
     };
 
-    fn written(hello: &Hello<'_>) -> Vec<u8> {
+    fn written(hello: &AlccHello<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         write(&mut out, hello);
         out
@@ -220,11 +220,12 @@ mod tests {
     #[test]
     fn a_hello_comes_back_and_fits() {
         let long = "x".repeat(MOST_TEXT_BYTES);
-        let refused = Hello { answer: true, refusal: Some(Refusal::Version), half: "", ..HELLO };
-        for hello in [HELLO, Hello { half: &long, ..HELLO }, refused] {
+        let refused =
+            AlccHello { answer: true, refusal: Some(Refusal::Version), half: "", ..HELLO };
+        for hello in [HELLO, AlccHello { half: &long, ..HELLO }, refused] {
             let bytes = written(&hello);
             assert!(bytes.len() <= MOST_BYTES);
-            assert_eq!(scan(&bytes), Ok(Scan::Whole(bytes.len())));
+            assert_eq!(scan(&bytes), Ok(HelloScan::Whole(bytes.len())));
             assert_eq!(decode(&bytes), Ok(hello));
         }
     }
@@ -234,15 +235,15 @@ mod tests {
         let bytes = written(&HELLO);
         for length in 0..bytes.len() {
             let certain = length >= MAGIC.len();
-            assert_eq!(scan(&bytes[..length]), Ok(Scan::More { certain }), "{length}");
+            assert_eq!(scan(&bytes[..length]), Ok(HelloScan::More { certain }), "{length}");
         }
         for length in 0..MAGIC.len() {
             let mut other = MAGIC[..length].to_vec();
             other.push(MAGIC[length] ^ 1);
-            assert_eq!(scan(&other), Ok(Scan::Other), "{length}");
+            assert_eq!(scan(&other), Ok(HelloScan::Other), "{length}");
         }
         for text in ["GET / HTTP/1.1\r\n", "SSH-2.0-", "\x16\x03\x01", "PRI * HTTP/2.0", "\r\n"] {
-            assert_eq!(scan(&text.as_bytes()[..1]), Ok(Scan::Other), "{text:?}");
+            assert_eq!(scan(&text.as_bytes()[..1]), Ok(HelloScan::Other), "{text:?}");
         }
     }
 

@@ -1,11 +1,14 @@
 //! The test vectors of the wire page.
+#![allow(clippy::unwrap_used)]
 
 use cellpace_base::Time;
 
-use super::frame::{Ack, Data, Decoder, Piece, write_ack, write_data, write_report};
-use super::hello::{self, Hello, Refusal};
+use cellpace_alcc::frame::{
+    AckFrame, DataHead, FrameDecoder, FramePiece, write_ack, write_data, write_report,
+};
+use cellpace_alcc::hello::{self, AlccHello, Refusal};
 
-const HELLO: Hello<'_> = Hello {
+const HELLO: AlccHello<'_> = AlccHello {
     version: 1,
     answer: false,
     refusal: None,
@@ -14,9 +17,9 @@ const HELLO: Hello<'_> = Hello {
     window: 4 << 20,
     half: "",
 };
-const ANSWER: Hello<'_> = Hello { answer: true, half: "sprout:confidence=25%", ..HELLO };
-const REFUSAL: Hello<'_> = Hello { answer: true, refusal: Some(Refusal::Version), ..HELLO };
-const ACK: Ack = Ack {
+const ANSWER: AlccHello<'_> = AlccHello { answer: true, half: "sprout:confidence=25%", ..HELLO };
+const REFUSAL: AlccHello<'_> = AlccHello { answer: true, refusal: Some(Refusal::Version), ..HELLO };
+const ACK: AckFrame = AckFrame {
     number: 7,
     written_at: Time::from_micros(1_234_567),
     held_us: 89,
@@ -40,7 +43,7 @@ fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 
 fn data(number: u64, stamp: Option<u64>, data: &[u8]) -> Vec<u8> {
     let length = data.len() as u32;
-    let mut out = written(|out| write_data(out, &Data { number, length, stamp }));
+    let mut out = written(|out| write_data(out, &DataHead { number, length, stamp }));
     out.extend(data);
     out
 }
@@ -60,7 +63,7 @@ fn vectors() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 fn direction() -> Vec<u8> {
-    let ack = Ack { number: 1, ..ACK };
+    let ack = AckFrame { number: 1, ..ACK };
     [
         written(|out| hello::write(out, &ANSWER)),
         written(|out| write_ack(out, &ack)),
@@ -70,7 +73,7 @@ fn direction() -> Vec<u8> {
     .concat()
 }
 
-const PAGE: &str = include_str!("../../../../docs/alcc-wire.md");
+const PAGE: &str = include_str!("../../../docs/alcc-wire.md");
 
 /// The page's blocks of vectors.
 fn shown() -> Vec<&'static str> {
@@ -107,21 +110,22 @@ fn the_vectors_of_the_page_are_read() {
         assert_eq!(hello::decode(&named(name)), Ok(hello));
     }
     let ack = named("ACK");
-    let decoded =
-        Decoder::new(false).next(&mut ack.as_slice()).map(|piece| piece == Some(Piece::Ack(ACK)));
+    let decoded = FrameDecoder::new(false)
+        .next(&mut ack.as_slice())
+        .map(|piece| piece == Some(FramePiece::Ack(ACK)));
     assert_eq!(decoded, Ok(true));
     let bytes = unhex(shown()[1].trim().split(": ").nth(1).unwrap());
-    let hello::Scan::Whole(length) = hello::scan(&bytes).unwrap() else { panic!() };
+    let hello::HelloScan::Whole(length) = hello::scan(&bytes).unwrap() else { panic!() };
     let (first, mut frames) = bytes.split_at(length);
     assert_eq!(hello::decode(first), Ok(ANSWER));
-    let mut decoder = Decoder::new(true);
+    let mut decoder = FrameDecoder::new(true);
     let mut seen = Vec::new();
     while let Some(piece) = decoder.next(&mut frames).unwrap() {
         seen.push(match piece {
-            Piece::Data(data) => format!("{} {} {:x?}", data.number, data.length, data.stamp),
-            Piece::Bytes(bytes, left) => format!("{} {left}", String::from_utf8_lossy(bytes)),
-            Piece::Ack(ack) => format!("ack {}", ack.number),
-            Piece::Report(_) => panic!(),
+            FramePiece::Data(data) => format!("{} {} {:x?}", data.number, data.length, data.stamp),
+            FramePiece::Bytes(bytes, left) => format!("{} {left}", String::from_utf8_lossy(bytes)),
+            FramePiece::Ack(ack) => format!("ack {}", ack.number),
+            FramePiece::Report(_) => panic!(),
         });
     }
     let stamp = format!("{:x?}", Some(STAMP));

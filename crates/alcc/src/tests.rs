@@ -5,34 +5,34 @@ use std::collections::VecDeque;
 use cellpace_base::{Rate, Span, Time};
 use proptest::prelude::*;
 
-use super::frame::FrameError;
-use super::hello::{self, Hello, HelloError, MAGIC, Refusal};
-use super::{AckPolicy, Config, Framed, FramedError, FramedEvent, Role};
+use super::{AckPolicy, AlccConfig, AlccConnection, AlccError, AlccEvent, AlccRole};
+use crate::frame::FrameError;
+use crate::hello::{self, AlccHello, HelloError, MAGIC, Refusal};
 
-const LISTEN: Role = Role::Listen { wait: Some(Span::from_millis(300)) };
+const LISTEN: AlccRole = AlccRole::Listen { wait: Some(Span::from_millis(300)) };
 
 fn ms(ms: u64) -> Time {
     Time::from_millis(ms)
 }
 
-fn config(cc: &str) -> Config {
-    Config::new(cc.parse().unwrap(), 1)
+fn config(cc: &str) -> AlccConfig {
+    AlccConfig::new(cc.parse().unwrap(), 1)
 }
 
-fn pair(now: Time, config: [&Config; 2]) -> [Framed; 2] {
+fn pair(now: Time, config: [&AlccConfig; 2]) -> [AlccConnection; 2] {
     [
-        Framed::new(now, Role::Connect, config[0]).unwrap(),
-        Framed::new(now, LISTEN, config[1]).unwrap(),
+        AlccConnection::new(now, AlccRole::Connect, config[0]).unwrap(),
+        AlccConnection::new(now, LISTEN, config[1]).unwrap(),
     ]
 }
 
-fn output(end: &mut Framed, now: Time) -> Vec<u8> {
+fn output(end: &mut AlccConnection, now: Time) -> Vec<u8> {
     let mut out = Vec::new();
     end.poll_output(now, &mut out, usize::MAX);
     out
 }
 
-fn read_all(end: &mut Framed) -> Vec<u8> {
+fn read_all(end: &mut AlccConnection) -> Vec<u8> {
     let (first, second) = end.readable();
     let bytes = [first, second].concat();
     end.consume(bytes.len());
@@ -40,8 +40,8 @@ fn read_all(end: &mut Framed) -> Vec<u8> {
 }
 
 /// What a fixed hello of this end would be.
-fn hello_bytes(change: impl FnOnce(&mut Hello<'static>)) -> Vec<u8> {
-    let mut hello = Hello {
+fn hello_bytes(change: impl FnOnce(&mut AlccHello<'static>)) -> Vec<u8> {
+    let mut hello = AlccHello {
         version: 1,
         answer: false,
         refusal: None,
@@ -57,11 +57,11 @@ fn hello_bytes(change: impl FnOnce(&mut Hello<'static>)) -> Vec<u8> {
 }
 
 /// A listener with `cc` that has agreed with somebody whose frames the test writes.
-fn listener(cc: &str, change: impl FnOnce(&mut Hello<'static>)) -> Framed {
-    let mut end = Framed::new(ms(1), LISTEN, &config(cc)).unwrap();
+fn listener(cc: &str, change: impl FnOnce(&mut AlccHello<'static>)) -> AlccConnection {
+    let mut end = AlccConnection::new(ms(1), LISTEN, &config(cc)).unwrap();
     let hello = hello_bytes(change);
     assert_eq!(end.handle_input(ms(1), &hello), Ok(hello.len()));
-    assert!(end.is_framed());
+    assert!(end.is_agreed());
     output(&mut end, ms(1));
     end
 }
@@ -78,8 +78,8 @@ mod hellos {
         server.handle_input(ms(9), &hello).unwrap();
         let answer = output(&mut server, ms(9));
         client.handle_input(ms(20), &answer).unwrap();
-        assert_eq!(client.poll_event(), Some((ms(20), FramedEvent::Framed(1))));
-        assert_eq!(server.poll_event(), Some((ms(9), FramedEvent::Framed(1))));
+        assert_eq!(client.poll_event(), Some((ms(20), AlccEvent::Agreed(1))));
+        assert_eq!(server.poll_event(), Some((ms(9), AlccEvent::Agreed(1))));
         server.handle_input(ms(30), &output(&mut client, ms(20))).unwrap();
         assert_eq!(read_all(&mut server), b"before the answer");
     }
@@ -95,24 +95,24 @@ mod hellos {
                 client.handle_input(ms(1), &[byte]).unwrap();
             }
         }
-        assert!(client.is_framed() && server.is_framed());
+        assert!(client.is_agreed() && server.is_agreed());
     }
 
     #[test]
     fn a_later_version_is_answered_with_ours_and_none_is_refused() {
-        let mut server = Framed::new(ms(1), LISTEN, &config("copa")).unwrap();
+        let mut server = AlccConnection::new(ms(1), LISTEN, &config("copa")).unwrap();
         server.handle_input(ms(1), &hello_bytes(|hello| hello.version = 7)).unwrap();
         let answer = output(&mut server, ms(1));
         assert_eq!(hello::decode(&answer).unwrap().version, 1);
-        let mut server = Framed::new(ms(1), LISTEN, &config("copa")).unwrap();
-        let refusing = Err(FramedError::Refusing(Refusal::Version));
+        let mut server = AlccConnection::new(ms(1), LISTEN, &config("copa")).unwrap();
+        let refusing = Err(AlccError::Refusing(Refusal::Version));
         assert_eq!(server.handle_input(ms(1), &hello_bytes(|hello| hello.version = 0)), refusing);
         assert!(!server.is_drained(), "the refusal waits");
         let answer = output(&mut server, ms(1));
         assert!(server.is_drained());
         assert_eq!(hello::decode(&answer).unwrap().refusal, Some(Refusal::Version));
-        let mut client = Framed::new(ms(1), Role::Connect, &config("copa")).unwrap();
-        let refused = Err(FramedError::Refused(Refusal::Version));
+        let mut client = AlccConnection::new(ms(1), AlccRole::Connect, &config("copa")).unwrap();
+        let refused = Err(AlccError::Refused(Refusal::Version));
         assert_eq!(client.handle_input(ms(2), &answer), refused);
         assert_eq!(client.handle_input(ms(3), &answer), refused, "it stays so");
     }
@@ -120,65 +120,66 @@ mod hellos {
     #[test]
     fn an_answer_in_a_version_that_nobody_asked_for_is_an_error() {
         for version in [0, 2] {
-            let mut client = Framed::new(ms(1), Role::Connect, &config("copa")).unwrap();
+            let mut client =
+                AlccConnection::new(ms(1), AlccRole::Connect, &config("copa")).unwrap();
             let answer = hello_bytes(|hello| (hello.answer, hello.version) = (true, version));
-            let refusing = Err(FramedError::Refusing(Refusal::Version));
+            let refusing = Err(AlccError::Refusing(Refusal::Version));
             assert_eq!(client.handle_input(ms(1), &answer), refusing);
         }
     }
 
     #[test]
     fn two_that_connect_and_two_that_listen_do_not_agree() {
-        let role = Err(FramedError::Hello(HelloError::Role));
-        let mut client = Framed::new(ms(1), Role::Connect, &config("copa")).unwrap();
+        let role = Err(AlccError::Hello(HelloError::Role));
+        let mut client = AlccConnection::new(ms(1), AlccRole::Connect, &config("copa")).unwrap();
         assert_eq!(client.handle_input(ms(1), &hello_bytes(|_| {})), role);
-        let mut server = Framed::new(ms(1), LISTEN, &config("copa")).unwrap();
+        let mut server = AlccConnection::new(ms(1), LISTEN, &config("copa")).unwrap();
         assert_eq!(server.handle_input(ms(1), &hello_bytes(|hello| hello.answer = true)), role);
     }
 
     #[test]
     fn halves_that_cannot_or_may_not_be_built_are_refused() {
-        let refusing = Err(FramedError::Refusing(Refusal::Controller));
+        let refusing = Err(AlccError::Refusing(Refusal::Controller));
         for half in ["nonsense", "copa", "sprout:nonsense=1", "mdi:table=/etc/passwd"] {
-            let mut server = Framed::new(ms(1), LISTEN, &config("copa")).unwrap();
+            let mut server = AlccConnection::new(ms(1), LISTEN, &config("copa")).unwrap();
             assert_eq!(
                 server.handle_input(ms(1), &hello_bytes(|hello| hello.half = half)),
                 refusing
             );
         }
-        let strict = Config { halves: |spec| spec.to_string() == "sprout", ..config("copa") };
-        let mut server = Framed::new(ms(1), LISTEN, &strict).unwrap();
+        let strict = AlccConfig { halves: |spec| spec.to_string() == "sprout", ..config("copa") };
+        let mut server = AlccConnection::new(ms(1), LISTEN, &strict).unwrap();
         let hello = hello_bytes(|hello| hello.half = "sprout:max_rate=16000");
         assert_eq!(server.handle_input(ms(1), &hello), refusing);
     }
 
     #[test]
     fn a_connecting_end_finds_a_plain_one_or_none() {
-        let new = || Framed::new(ms(1), Role::Connect, &config("copa")).unwrap();
+        let new = || AlccConnection::new(ms(1), AlccRole::Connect, &config("copa")).unwrap();
         let mut client = new();
         let plain = client.handle_input(ms(1), b"HTTP/1.1 400 Bad Request\r\n");
-        assert_eq!(plain, Err(FramedError::NotFramed));
+        assert_eq!(plain, Err(AlccError::PlainPeer));
         let mut client = new();
         assert_eq!(client.next_deadline(), Some(ms(10_001)));
         assert_eq!(client.on_timer(ms(10_000)), Ok(()));
-        assert_eq!(client.on_timer(ms(10_001)), Err(FramedError::NoAnswer));
+        assert_eq!(client.on_timer(ms(10_001)), Err(AlccError::NoAnswer));
         assert_eq!(client.next_deadline(), None);
-        assert_eq!(new().handle_eof(ms(2)), Err(FramedError::Truncated));
+        assert_eq!(new().handle_eof(ms(2)), Err(AlccError::Truncated));
     }
 
     #[test]
     fn a_text_that_fits_no_hello_is_an_error_at_once() {
         let spaces = format!("sprout:{}sigma=200", " ".repeat(300));
-        let error = Framed::new(ms(1), Role::Connect, &config(&spaces)).unwrap_err();
-        assert!(matches!(error, FramedError::TextTooLong(_)));
+        let error = AlccConnection::new(ms(1), AlccRole::Connect, &config(&spaces)).unwrap_err();
+        assert!(matches!(error, AlccError::TextTooLong(_)));
     }
 }
 
 mod plain_peers {
     use super::*;
 
-    fn plain(wait: Option<Span>) -> Framed {
-        Framed::new(ms(1), Role::Listen { wait }, &config("copa")).unwrap()
+    fn plain(wait: Option<Span>) -> AlccConnection {
+        AlccConnection::new(ms(1), AlccRole::Listen { wait }, &config("copa")).unwrap()
     }
 
     #[test]
@@ -189,7 +190,7 @@ mod plain_peers {
         assert_eq!(server.next_deadline(), Some(ms(301)));
         server.on_timer(ms(301)).unwrap();
         assert_eq!(output(&mut server, ms(301)), b"220 hello");
-        assert_eq!(server.poll_event(), Some((ms(301), FramedEvent::Plain)));
+        assert_eq!(server.poll_event(), Some((ms(301), AlccEvent::Plain)));
         assert_eq!(plain(None).next_deadline(), None);
     }
 
@@ -201,7 +202,7 @@ mod plain_peers {
             assert_eq!(server.next_deadline(), Some(ms(500)), "it may go on slowly");
             let done = server.on_timer(ms(500));
             if length == MAGIC.len() {
-                assert_eq!(done, Err(FramedError::NoAnswer));
+                assert_eq!(done, Err(AlccError::NoAnswer));
             } else {
                 assert_eq!((done, server.is_plain()), (Ok(()), true));
                 assert_eq!(read_all(&mut server), &MAGIC[..length]);
@@ -228,8 +229,8 @@ mod plain_peers {
 
     #[test]
     fn a_full_inbox_takes_no_more_and_loses_nothing() {
-        let small = Config { incoming: 4096, ..config("copa") };
-        let mut server = Framed::new(ms(1), LISTEN, &small).unwrap();
+        let small = AlccConfig { incoming: 4096, ..config("copa") };
+        let mut server = AlccConnection::new(ms(1), LISTEN, &small).unwrap();
         let sent: Vec<u8> = (0..20_000_u32).map(|at| at as u8 | 1).collect();
         let (mut rest, mut read) = (sent.as_slice(), Vec::new());
         while !rest.is_empty() {
@@ -273,11 +274,11 @@ mod plain_peers {
 
 mod peers_that_do_wrong {
     use super::*;
-    use crate::framed::frame::{Ack, Data, write_ack, write_data, write_report};
+    use crate::frame::{AckFrame, DataHead, write_ack, write_data, write_report};
 
     fn data(number: u64, length: u32) -> Vec<u8> {
         let mut out = Vec::new();
-        write_data(&mut out, &Data { number, length, stamp: None });
+        write_data(&mut out, &DataHead { number, length, stamp: None });
         out.extend(std::iter::repeat_n(7, length as usize));
         out
     }
@@ -287,7 +288,7 @@ mod peers_that_do_wrong {
         let mut end = listener("copa", |_| {});
         let bytes = [data(1, 5), b"GET / HTTP/1.1\r\n\r\n".to_vec()].concat();
         let done = end.handle_input(ms(2), &bytes);
-        assert_eq!(done, Err(FramedError::Frame(FrameError::TooLong(0x4745_5420))));
+        assert_eq!(done, Err(AlccError::Frame(FrameError::TooLong(0x4745_5420))));
         assert_eq!(read_all(&mut end), [7; 5]);
         assert_eq!((end.error(), output(&mut end, ms(2))), (done.err(), Vec::new()));
         assert_eq!((end.write(b"x"), end.room(), end.next_deadline()), (0, 0, None));
@@ -297,34 +298,37 @@ mod peers_that_do_wrong {
     fn acks_of_what_was_never_sent_are_errors() {
         let mut end = listener("copa", |_| {});
         let mut ack = Vec::new();
-        write_ack(&mut ack, &Ack { number: 1, written_at: ms(1), held_us: 0, window: 1 << 21 });
+        write_ack(
+            &mut ack,
+            &AckFrame { number: 1, written_at: ms(1), held_us: 0, window: 1 << 21 },
+        );
         let done = end.handle_input(ms(2), &ack);
-        assert_eq!(done, Err(FramedError::AckBeyond { acked: 1, sent: 0 }));
+        assert_eq!(done, Err(AlccError::AckBeyond { acked: 1, sent: 0 }));
     }
 
     #[test]
     fn whoever_ignores_the_window_is_stopped() {
-        let small = Config { incoming: 5000, ..config("copa") };
-        let mut end = Framed::new(ms(1), LISTEN, &small).unwrap();
+        let small = AlccConfig { incoming: 5000, ..config("copa") };
+        let mut end = AlccConnection::new(ms(1), LISTEN, &small).unwrap();
         end.handle_input(ms(1), &hello_bytes(|_| {})).unwrap();
         end.handle_input(ms(2), &data(1, 4000)).unwrap();
         let head = &data(2, 1001)[..12];
-        assert_eq!(end.handle_input(ms(2), head), Err(FramedError::Overrun));
+        assert_eq!(end.handle_input(ms(2), head), Err(AlccError::Overrun));
         assert!(end.memory() < 5000 + 2000);
     }
 
     #[test]
     fn a_peer_that_never_acknowledges_is_given_up_when_the_owner_says() {
         let patient =
-            Config { ack_within: Some(Span::from_secs(20)), ..config("fixed:cwnd=4pkts") };
-        let mut end = Framed::new(ms(1), LISTEN, &patient).unwrap();
+            AlccConfig { ack_within: Some(Span::from_secs(20)), ..config("fixed:cwnd=4pkts") };
+        let mut end = AlccConnection::new(ms(1), LISTEN, &patient).unwrap();
         end.handle_input(ms(1), &hello_bytes(|_| {})).unwrap();
         end.write(&[7; 100_000]);
         output(&mut end, ms(5));
         assert_eq!(end.stats().in_flight, 4 * 1500);
         assert_eq!(end.next_deadline(), Some(ms(20_005)));
         assert_eq!(output(&mut end, ms(10_000)), b"", "nothing is sent again");
-        assert_eq!(end.on_timer(ms(20_005)), Err(FramedError::Silent));
+        assert_eq!(end.on_timer(ms(20_005)), Err(AlccError::Silent));
     }
 
     #[test]
@@ -332,13 +336,13 @@ mod peers_that_do_wrong {
         for cut in [0, 5, 12, 15, 17] {
             let mut end = listener("copa", |_| {});
             end.handle_input(ms(2), &data(1, 5)[..cut]).unwrap();
-            assert_eq!(end.handle_eof(ms(3)), Err(FramedError::Truncated), "{cut}");
+            assert_eq!(end.handle_eof(ms(3)), Err(AlccError::Truncated), "{cut}");
         }
         let mut end = listener("copa", |_| {});
         end.finish();
         output(&mut end, ms(2));
         end.handle_input(ms(2), &data(1, 0)).unwrap();
-        assert_eq!(end.handle_eof(ms(3)), Err(FramedError::Truncated), "our end is not acked");
+        assert_eq!(end.handle_eof(ms(3)), Err(AlccError::Truncated), "our end is not acked");
     }
 
     #[test]
@@ -357,7 +361,7 @@ mod peers_that_do_wrong {
             let now = ms(2 + 7 * number);
             let mut bytes = Vec::new();
             let stamp = Some(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            write_data(&mut bytes, &Data { number, length: 1, stamp });
+            write_data(&mut bytes, &DataHead { number, length: 1, stamp });
             bytes.push(7);
             end.on_timer(now).unwrap();
             end.handle_input(now, &bytes).unwrap();
@@ -403,7 +407,7 @@ mod joined {
 
     struct Joined {
         now: Time,
-        ends: [Framed; 2],
+        ends: [AlccConnection; 2],
         /// From each end.
         pipes: [VecDeque<u8>; 2],
         written: [usize; 2],
@@ -414,7 +418,7 @@ mod joined {
 
     impl Joined {
         fn new(controllers: [&str; 2], incoming: [usize; 2]) -> Self {
-            let configs = [0, 1].map(|side| Config {
+            let configs = [0, 1].map(|side| AlccConfig {
                 outgoing: 20_000,
                 incoming: incoming[side],
                 ack: [AckPolicy::EveryPacket, AckPolicy::Delayed(Span::from_millis(5))][side],
@@ -477,7 +481,7 @@ mod joined {
             for end in &mut self.ends {
                 if end.next_deadline().is_some_and(|time| time <= until) && !end.is_plain() {
                     // The listener's wait for a hello is for another test.
-                    if end.is_framed() {
+                    if end.is_agreed() {
                         end.on_timer(until).unwrap();
                     }
                 }
@@ -499,7 +503,7 @@ mod joined {
 
         /// Everything written arrives, and both ends know.
         fn drain(&mut self) {
-            self.ends.iter_mut().for_each(Framed::finish);
+            self.ends.iter_mut().for_each(AlccConnection::finish);
             for _ in 0..100_000 {
                 for side in 0..2 {
                     self.send(side, 1448);
@@ -512,7 +516,7 @@ mod joined {
                 }
                 self.wait(self.now + Span::from_millis(1));
             }
-            panic!("it does not end: {:?}", self.ends.each_ref().map(Framed::stats));
+            panic!("it does not end: {:?}", self.ends.each_ref().map(AlccConnection::stats));
         }
     }
 
@@ -650,7 +654,7 @@ mod paths {
                 }
             }
             let arrivals = links.iter().filter_map(|link| link.way.front().map(|(at, _)| *at));
-            let deadlines = ends.iter().filter_map(Framed::next_deadline);
+            let deadlines = ends.iter().filter_map(AlccConnection::next_deadline);
             now = arrivals.chain(deadlines).min().expect("something is under way").max(now);
             for side in 0..2 {
                 while links[side].way.front().is_some_and(|(at, _)| *at <= now) {
@@ -713,5 +717,5 @@ mod paths {
 #[test]
 fn a_connection_can_move_to_another_thread() {
     fn moves<T: Send + 'static>() {}
-    moves::<Framed>();
+    moves::<AlccConnection>();
 }

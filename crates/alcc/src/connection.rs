@@ -1,61 +1,21 @@
-//! The client/server variant of ALCC: packets with numbers and acks inside the TCP stream.
-//!
-//! For algorithms whose receiver must think (Sprout), for paths on which a middlebox ends the TCP
-//! connection early, so that TCP's own acks speak of another path, and for systems that tell
-//! programs nothing of TCP's acks. `docs/alcc-wire.md` describes the bytes.
-//!
-//! [`Framed`] is sans-I/O: it stands between the application's bytes and those of a TCP connection,
-//! and whoever owns the socket moves both:
-//!
-//! ```
-//! use cellpace_base::Time;
-//! use cellpace_tcp::framed::{Config, Framed, Role};
-//!
-//! let config = |seed| Config::new("fixed:cwnd=20pkts".parse().unwrap(), seed);
-//! let now = Time::from_millis(1);
-//! let mut client = Framed::new(now, Role::Connect, &config(1))?;
-//! let mut server = Framed::new(now, Role::Listen { wait: None }, &config(2))?;
-//! client.write(b"GET");
-//! for _ in 0..3 {
-//!     for (from, to) in [(0, 1), (1, 0)] {
-//!         let sides = [&mut client, &mut server];
-//!         let mut bytes = Vec::new();
-//!         sides[from].poll_output(now, &mut bytes, 64_000);
-//!         sides[to].handle_input(now, &bytes)?;
-//!     }
-//! }
-//! assert_eq!(server.readable().0, b"GET");
-//! # Ok::<(), cellpace_tcp::framed::FramedError>(())
-//! ```
-
-mod error;
-pub mod frame;
-pub mod hello;
-mod incoming;
-mod outgoing;
-mod ring;
-#[cfg(test)]
-mod tests;
-#[cfg(test)]
-mod vectors;
+//! One end of a connection that carries acks inside its stream.
 
 use std::collections::VecDeque;
 
 use cellpace_base::{Random, Span, Time};
 use cellpace_cc::{ControllerSpec, Event, PeerHalf, Receiver, Setup};
+use cellpace_recovery::AckPolicy;
 
-pub use cellpace_recovery::AckPolicy;
-pub use error::FramedError;
+use crate::error::AlccError;
+use crate::frame::{FrameDecoder, FramePiece};
+use crate::hello::{self, AlccHello, HelloError, HelloScan, Refusal, VERSION};
+use crate::queue::BoundedQueue;
+use crate::receiving::ReceivingHalf;
+use crate::sending::{SegmentSizes, SendingHalf};
 
-use frame::{Decoder, Piece};
-use hello::{Hello, HelloError, Refusal, Scan, VERSION};
-use incoming::Incoming;
-use outgoing::{Outgoing, Sizes};
-use ring::Ring;
-
-/// How an end of a framed connection behaves.
+/// How an end of a connection behaves.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct AlccConfig {
     /// The controller of what this end sends.
     pub cc: ControllerSpec,
     /// Seed of the connection's own random source.
@@ -72,7 +32,7 @@ pub struct Config {
     /// way: at least the path's bandwidth times its RTT. At least 4096.
     pub incoming: usize,
     /// How what comes is acknowledged. [`AckPolicy::EveryPacket`]: once per
-    /// [`handle_input`](Framed::handle_input) that completed packets. [`AckPolicy::Delayed`]: also
+    /// [`handle_input`](AlccConnection::handle_input) that completed packets. [`AckPolicy::Delayed`]: also
     /// not before two packets came or that time passed since the last ack, for ways back that are
     /// narrow. Some controllers become much worse by it: an ack that covers two packets is one event
     /// for them.
@@ -87,7 +47,7 @@ pub struct Config {
     pub halves: fn(&PeerHalf) -> bool,
 }
 
-impl Config {
+impl AlccConfig {
     /// TCP payload of a full packet: what an MTU of 1500 leaves beside IPv4 and TCP with time
     /// stamps.
     pub const SEGMENT: u16 = 1448;
@@ -111,7 +71,7 @@ impl Config {
 
 /// Which end of the connection this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum AlccRole {
     /// The one that connected: it says hello, and the other end must answer.
     Connect,
     /// The one that was connected to: if no hello comes, the connection is plain.
@@ -125,19 +85,19 @@ pub enum Role {
 
 /// Something that happened.
 #[derive(Debug, Clone, Copy, PartialEq)]
-#[non_exhaustive]
-pub enum FramedEvent {
-    /// Both ends frame, in this version.
-    Framed(u16),
-    /// The other end does not frame: from here on bytes pass unchanged in both directions.
+pub enum AlccEvent {
+    /// Both ends speak this version of the protocol.
+    Agreed(u16),
+    /// The other end does not speak the protocol: from here on bytes pass unchanged in both
+    /// directions.
     Plain,
     /// The controller decided something.
     Controller(Event),
 }
 
-/// Figures of a framed connection. Sizes in flight and windows count headers, all others do not.
+/// Figures of a connection. SegmentSizes in flight and windows count headers, all others do not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct FramedStats {
+pub struct AlccStats {
     /// Packets that left.
     pub sent_packets: u64,
     /// Bytes of the stream that left.
@@ -172,36 +132,36 @@ pub struct FramedStats {
     pub min_rtt: Option<Span>,
 }
 
-/// One end of a connection that is framed if the other end frames too.
-pub struct Framed {
-    config: Config,
-    role: Role,
-    state: State,
+/// One end of a connection that is cut into frames if the other end does so, too.
+pub struct AlccConnection {
+    config: AlccConfig,
+    role: AlccRole,
+    stage: Stage,
     /// From the application.
-    queue: Ring,
+    queue: BoundedQueue,
     /// To the application.
-    inbox: Ring,
+    inbox: BoundedQueue,
     /// The application sends nothing more.
     finished: bool,
     /// The stream beneath has no more bytes.
     closed: bool,
     /// What was made and did not fit the room for it: part of one frame, or a hello.
     rest: Vec<u8>,
-    events: VecDeque<(Time, FramedEvent)>,
-    failed: Option<FramedError>,
+    events: VecDeque<(Time, AlccEvent)>,
+    failed: Option<AlccError>,
 }
 
-enum State {
+enum Stage {
     /// What the other end is, is open: these are its first bytes, and the end of patience.
     Greeting(Vec<u8>, Option<Time>),
-    Framed(Box<Active>),
+    Agreed(Box<Active>),
     Plain,
 }
 
 struct Active {
-    decoder: Decoder,
-    incoming: Incoming,
-    outgoing: Outgoing,
+    decoder: FrameDecoder,
+    incoming: ReceivingHalf,
+    outgoing: SendingHalf,
 }
 
 /// The least inbox: less makes windows in which no full packet fits.
@@ -209,28 +169,28 @@ const LEAST_INCOMING: usize = 4096;
 
 const LEAST_SEGMENT: u16 = 64;
 
-impl Framed {
+impl AlccConnection {
     /// An end of a new connection.
     ///
     /// # Errors
     /// When the controller's text is too long for a hello.
-    pub fn new(now: Time, role: Role, config: &Config) -> Result<Self, FramedError> {
+    pub fn new(now: Time, role: AlccRole, config: &AlccConfig) -> Result<Self, AlccError> {
         let mut config = config.clone();
         config.segment = config.segment.max(LEAST_SEGMENT);
         config.incoming = config.incoming.max(LEAST_INCOMING);
         let text = half_text(&config.cc);
         if text.len() > hello::MOST_TEXT_BYTES {
-            return Err(FramedError::TextTooLong(text.len()));
+            return Err(AlccError::TextTooLong(text.len()));
         }
         let patience = match role {
-            Role::Connect => config.answer_within,
-            Role::Listen { wait } => wait,
+            AlccRole::Connect => config.answer_within,
+            AlccRole::Listen { wait } => wait,
         };
-        let mut framed = Self {
+        let mut connection = Self {
             role,
-            state: State::Greeting(Vec::new(), patience.map(|patience| now + patience)),
-            queue: Ring::new(config.outgoing),
-            inbox: Ring::new(config.incoming),
+            stage: Stage::Greeting(Vec::new(), patience.map(|patience| now + patience)),
+            queue: BoundedQueue::new(config.outgoing),
+            inbox: BoundedQueue::new(config.incoming),
             finished: false,
             closed: false,
             rest: Vec::new(),
@@ -238,10 +198,10 @@ impl Framed {
             failed: None,
             config,
         };
-        if role == Role::Connect {
-            framed.say_hello(None);
+        if role == AlccRole::Connect {
+            connection.say_hello(None);
         }
-        Ok(framed)
+        Ok(connection)
     }
 
     /// Bytes came from the connection. Returns how many were taken: all, but in a plain connection
@@ -249,7 +209,7 @@ impl Framed {
     ///
     /// # Errors
     /// When the connection cannot go on. It stays so.
-    pub fn handle_input(&mut self, now: Time, bytes: &[u8]) -> Result<usize, FramedError> {
+    pub fn handle_input(&mut self, now: Time, bytes: &[u8]) -> Result<usize, AlccError> {
         self.check()?;
         let mut input = bytes;
         let done = self.take_input(now, &mut input);
@@ -261,25 +221,25 @@ impl Framed {
     ///
     /// # Errors
     /// When the other end has not finished its stream, or still owes acks.
-    pub fn handle_eof(&mut self, now: Time) -> Result<(), FramedError> {
+    pub fn handle_eof(&mut self, now: Time) -> Result<(), AlccError> {
         self.check()?;
         self.closed = true;
-        let whole = match (&self.state, self.role) {
-            (State::Greeting(first, _), Role::Listen { .. }) => {
+        let whole = match (&self.stage, self.role) {
+            (Stage::Greeting(first, _), AlccRole::Listen { .. }) => {
                 let nothing_or_little = first.len() < hello::MAGIC.len();
                 if nothing_or_little {
                     self.become_plain(now);
                 }
                 nothing_or_little
             }
-            (State::Greeting(..), Role::Connect) => false,
-            (State::Plain, _) => true,
-            (State::Framed(active), _) => {
+            (Stage::Greeting(..), AlccRole::Connect) => false,
+            (Stage::Plain, _) => true,
+            (Stage::Agreed(active), _) => {
                 let (incoming, outgoing) = (&active.incoming, &active.outgoing);
                 incoming.is_ended() && outgoing.is_acked() && active.decoder.is_between_frames()
             }
         };
-        self.keep(if whole { Ok(()) } else { Err(FramedError::Truncated) })
+        self.keep(if whole { Ok(()) } else { Err(AlccError::Truncated) })
     }
 
     /// What the other end's application sent, in two parts. Also after an error.
@@ -290,17 +250,17 @@ impl Framed {
     /// `count` of the readable bytes have been read.
     pub fn consume(&mut self, count: usize) {
         let count = self.inbox.consume(count);
-        if let State::Framed(active) = &mut self.state {
+        if let Stage::Agreed(active) = &mut self.stage {
             active.incoming.on_consumed(count, &self.inbox);
         }
     }
 
     /// Whether the other end's application sends nothing more and everything has been read.
     pub fn is_read(&self) -> bool {
-        let ended = match &self.state {
-            State::Framed(active) => active.incoming.is_ended(),
-            State::Plain => self.closed,
-            State::Greeting(..) => false,
+        let ended = match &self.stage {
+            Stage::Agreed(active) => active.incoming.is_ended(),
+            Stage::Plain => self.closed,
+            Stage::Greeting(..) => false,
         };
         ended && self.inbox.is_empty()
     }
@@ -321,7 +281,7 @@ impl Framed {
     /// The application sends nothing more.
     pub fn finish(&mut self) {
         self.finished = true;
-        if let State::Framed(active) = &mut self.state {
+        if let Stage::Agreed(active) = &mut self.stage {
             active.outgoing.finish();
         }
     }
@@ -345,23 +305,23 @@ impl Framed {
 
     /// TCP refused data that [`poll_output`](Self::poll_output) gave.
     pub fn on_block(&mut self, now: Time) {
-        if let State::Framed(active) = &mut self.state {
+        if let Stage::Agreed(active) = &mut self.stage {
             active.outgoing.on_block(now);
         }
     }
 
     /// Whether nothing will come out any more, so that the owner may end its side of the
-    /// connection. In a framed connection that is not when the application has finished: the other
+    /// connection. With frames that is not when the application has finished: the other
     /// direction still needs its acks.
     pub fn is_drained(&self) -> bool {
         if !self.rest.is_empty() {
             return false;
         }
-        match &self.state {
+        match &self.stage {
             _ if self.failed.is_some() => true,
-            State::Greeting(..) => false,
-            State::Plain => self.finished && self.queue.is_empty(),
-            State::Framed(active) => {
+            Stage::Greeting(..) => false,
+            Stage::Plain => self.finished && self.queue.is_empty(),
+            Stage::Agreed(active) => {
                 let (incoming, outgoing) = (&active.incoming, &active.outgoing);
                 outgoing.is_sent() && incoming.is_ended() && incoming.is_acked()
             }
@@ -371,7 +331,7 @@ impl Framed {
     /// Whether the other end has acknowledged everything, the end of the stream included. In a plain
     /// connection nobody here knows.
     pub fn is_delivered(&self) -> bool {
-        matches!(&self.state, State::Framed(active) if active.outgoing.is_acked())
+        matches!(&self.stage, Stage::Agreed(active) if active.outgoing.is_acked())
     }
 
     /// When [`on_timer`](Self::on_timer) wants to be called, if ever. After it,
@@ -380,10 +340,10 @@ impl Framed {
         if self.failed.is_some() {
             return None;
         }
-        match &self.state {
-            State::Greeting(_, until) => *until,
-            State::Plain => None,
-            State::Framed(active) => {
+        match &self.stage {
+            Stage::Greeting(_, until) => *until,
+            Stage::Plain => None,
+            Stage::Agreed(active) => {
                 let outgoing = active.outgoing.next_deadline(&self.queue, self.config.ack_within);
                 let incoming = active.incoming.next_deadline();
                 [outgoing, incoming].into_iter().flatten().min()
@@ -395,64 +355,64 @@ impl Framed {
     ///
     /// # Errors
     /// When the other end was silent for too long.
-    pub fn on_timer(&mut self, now: Time) -> Result<(), FramedError> {
+    pub fn on_timer(&mut self, now: Time) -> Result<(), AlccError> {
         self.check()?;
-        let done = match &mut self.state {
-            State::Greeting(first, Some(until)) if *until <= now => match self.role {
+        let done = match &mut self.stage {
+            Stage::Greeting(first, Some(until)) if *until <= now => match self.role {
                 // It was all of the magic: nobody else says that.
-                Role::Listen { .. } if first.len() < hello::MAGIC.len() => {
+                AlccRole::Listen { .. } if first.len() < hello::MAGIC.len() => {
                     self.become_plain(now);
                     Ok(())
                 }
-                Role::Listen { .. } | Role::Connect => Err(FramedError::NoAnswer),
+                AlccRole::Listen { .. } | AlccRole::Connect => Err(AlccError::NoAnswer),
             },
-            State::Framed(active) => {
+            Stage::Agreed(active) => {
                 active.incoming.on_timer(now);
                 active.outgoing.on_timer(now, self.config.ack_within)
             }
-            State::Greeting(..) | State::Plain => Ok(()),
+            Stage::Greeting(..) | Stage::Plain => Ok(()),
         };
         self.keep(done)
     }
 
-    /// Whether both ends are known to frame.
-    pub fn is_framed(&self) -> bool {
-        matches!(self.state, State::Framed(_))
+    /// Whether both ends are known to speak the protocol.
+    pub fn is_agreed(&self) -> bool {
+        matches!(self.stage, Stage::Agreed(_))
     }
 
-    /// Whether the other end is known not to frame: bytes pass unchanged, and no controller holds
+    /// Whether the other end is known not to speak the protocol: bytes pass unchanged, and no controller holds
     /// them back but the owner, by what room it gives to [`poll_output`](Self::poll_output).
     pub fn is_plain(&self) -> bool {
-        matches!(self.state, State::Plain)
+        matches!(self.stage, Stage::Plain)
     }
 
     /// Why the connection cannot go on.
-    pub fn error(&self) -> Option<FramedError> {
+    pub fn error(&self) -> Option<AlccError> {
         self.failed
     }
 
     /// The oldest event not yet taken.
-    pub fn poll_event(&mut self) -> Option<(Time, FramedEvent)> {
+    pub fn poll_event(&mut self) -> Option<(Time, AlccEvent)> {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
         }
-        let State::Framed(active) = &mut self.state else { return None };
+        let Stage::Agreed(active) = &mut self.stage else { return None };
         let (at, event) = active.outgoing.controller_mut().poll_event()?;
-        Some((at, FramedEvent::Controller(event)))
+        Some((at, AlccEvent::Controller(event)))
     }
 
     /// The figures.
-    pub fn stats(&self) -> FramedStats {
-        let stats = FramedStats {
+    pub fn stats(&self) -> AlccStats {
+        let stats = AlccStats {
             queued_bytes: self.queue.len() as u64,
             unread_bytes: self.inbox.len() as u64,
-            ..FramedStats::default()
+            ..AlccStats::default()
         };
-        let State::Framed(active) = &self.state else { return stats };
+        let Stage::Agreed(active) = &self.stage else { return stats };
         let (outgoing, incoming) = (&active.outgoing, &active.incoming);
         let (sent, received) = (outgoing.counts(), incoming.counts());
         let rtt = outgoing.sent().rtt();
-        FramedStats {
+        AlccStats {
             sent_packets: sent.packets,
             sent_bytes: sent.bytes,
             acked_bytes: sent.acked_bytes,
@@ -480,119 +440,123 @@ impl Framed {
 
     /// Bytes of memory, about, without the controller and its half.
     pub fn memory(&self) -> usize {
-        let state = match &self.state {
-            State::Greeting(first, _) => first.capacity(),
-            State::Framed(active) => size_of::<Active>() + active.outgoing.memory(),
-            State::Plain => 0,
+        let stage = match &self.stage {
+            Stage::Greeting(first, _) => first.capacity(),
+            Stage::Agreed(active) => size_of::<Active>() + active.outgoing.memory(),
+            Stage::Plain => 0,
         };
-        self.queue.memory() + self.inbox.memory() + self.rest.capacity() + state
+        self.queue.memory() + self.inbox.memory() + self.rest.capacity() + stage
     }
 
-    fn check(&self) -> Result<(), FramedError> {
+    fn check(&self) -> Result<(), AlccError> {
         self.failed.map_or(Ok(()), Err)
     }
 
     /// Remembers an error.
-    fn keep<T>(&mut self, result: Result<T, FramedError>) -> Result<T, FramedError> {
+    fn keep<T>(&mut self, result: Result<T, AlccError>) -> Result<T, AlccError> {
         if let Err(error) = &result {
             self.failed = Some(*error);
         }
         result
     }
 
-    fn take_input(&mut self, now: Time, input: &mut &[u8]) -> Result<(), FramedError> {
-        if matches!(self.state, State::Greeting(..)) {
+    fn take_input(&mut self, now: Time, input: &mut &[u8]) -> Result<(), AlccError> {
+        if matches!(self.stage, Stage::Greeting(..)) {
             self.take_greeting(now, input)?;
         }
-        match &mut self.state {
-            State::Greeting(..) => Ok(()),
-            State::Plain => {
+        match &mut self.stage {
+            Stage::Greeting(..) => Ok(()),
+            Stage::Plain => {
                 let count = self.inbox.push(input);
                 *input = &input[count..];
                 Ok(())
             }
-            State::Framed(active) => active.take_input(now, input, &mut self.inbox),
+            Stage::Agreed(active) => active.take_input(now, input, &mut self.inbox),
         }
     }
 
     /// Takes as much as belongs to the hello, or finds that there is none.
-    fn take_greeting(&mut self, now: Time, input: &mut &[u8]) -> Result<(), FramedError> {
+    fn take_greeting(&mut self, now: Time, input: &mut &[u8]) -> Result<(), AlccError> {
         loop {
-            let State::Greeting(first, until) = &mut self.state else { return Ok(()) };
+            let Stage::Greeting(first, until) = &mut self.stage else { return Ok(()) };
             match hello::scan(first)? {
-                Scan::Other => return self.meet_another(now),
-                Scan::Whole(_) => break,
-                Scan::More { .. } => {}
+                HelloScan::Other => return self.meet_another(now),
+                HelloScan::Whole(_) => break,
+                HelloScan::More { .. } => {}
             }
             let Some((byte, rest)) = input.split_first() else { return Ok(()) };
             first.push(*byte);
             *input = rest;
-            if let Role::Listen { wait } = self.role {
+            if let AlccRole::Listen { wait } = self.role {
                 // Somebody who has begun may go on as slowly as somebody may begin.
                 *until = wait.map(|wait| now + wait);
             }
         }
-        let State::Greeting(first, _) = &mut self.state else { return Ok(()) };
+        let Stage::Greeting(first, _) = &mut self.stage else { return Ok(()) };
         let first = std::mem::take(first);
         self.meet(now, &hello::decode(&first)?)
     }
 
-    /// The other end does not frame.
-    fn meet_another(&mut self, now: Time) -> Result<(), FramedError> {
-        if self.role == Role::Connect {
+    /// The other end does not speak the protocol.
+    fn meet_another(&mut self, now: Time) -> Result<(), AlccError> {
+        if self.role == AlccRole::Connect {
             // It has already got a hello.
-            return Err(FramedError::NotFramed);
+            return Err(AlccError::PlainPeer);
         }
         self.become_plain(now);
         Ok(())
     }
 
     fn become_plain(&mut self, now: Time) {
-        let state = std::mem::replace(&mut self.state, State::Plain);
-        if let State::Greeting(first, _) = state {
+        let stage = std::mem::replace(&mut self.stage, Stage::Plain);
+        if let Stage::Greeting(first, _) = stage {
             // At most the magic, which the smallest inbox holds.
             self.inbox.push(&first);
         }
-        self.events.push_back((now, FramedEvent::Plain));
+        self.events.push_back((now, AlccEvent::Plain));
     }
 
     /// The other end says hello, or answers.
-    fn meet(&mut self, now: Time, hello: &Hello<'_>) -> Result<(), FramedError> {
-        if hello.answer != (self.role == Role::Connect) {
+    fn meet(&mut self, now: Time, hello: &AlccHello<'_>) -> Result<(), AlccError> {
+        if hello.answer != (self.role == AlccRole::Connect) {
             return Err(HelloError::Role.into());
         }
         if let Some(refusal) = hello.refusal {
-            return Err(FramedError::Refused(refusal));
+            return Err(AlccError::Refused(refusal));
         }
         let half = self.agree(now, hello);
-        if self.role != Role::Connect {
+        if self.role != AlccRole::Connect {
             self.say_hello(half.as_ref().err().copied());
         }
-        let half = half.map_err(FramedError::Refusing)?;
+        let half = half.map_err(AlccError::Refusing)?;
         let setup = self.setup(now);
-        let sizes = Sizes {
+        let sizes = SegmentSizes {
             segment: usize::from(self.config.segment),
             overhead: u64::from(self.config.overhead),
         };
         let stamped = !half_text(&self.config.cc).is_empty();
         let controller = self.config.cc.build(setup);
-        let mut outgoing = Outgoing::new(now, controller, sizes, stamped, hello.window);
+        let mut outgoing = SendingHalf::new(now, controller, sizes, stamped, hello.window);
         if self.finished {
             outgoing.finish();
         }
         let window = self.inbox.limit() as u64;
         let overhead = u64::from(hello.overhead);
-        self.state = State::Framed(Box::new(Active {
-            decoder: Decoder::new(!hello.half.is_empty()),
-            incoming: Incoming::new(self.config.ack, half, overhead, window),
+        self.stage = Stage::Agreed(Box::new(Active {
+            decoder: FrameDecoder::new(!hello.half.is_empty()),
+            incoming: ReceivingHalf::new(self.config.ack, half, overhead, window),
             outgoing,
         }));
-        self.events.push_back((now, FramedEvent::Framed(VERSION)));
+        self.events.push_back((now, AlccEvent::Agreed(VERSION)));
         Ok(())
     }
 
     /// Whether what the other end says can be done, and its controller's half if it has one.
-    fn agree(&self, now: Time, hello: &Hello<'_>) -> Result<Option<Box<dyn Receiver>>, Refusal> {
+    fn agree(
+        &self,
+        now: Time,
+        hello: &AlccHello<'_>,
+    ) -> Result<Option<Box<dyn Receiver>>, Refusal> {
         // A hello names the highest version spoken, an answer the one to speak.
         if hello.version < VERSION || (hello.answer && hello.version > VERSION) {
             return Err(Refusal::Version);
@@ -613,9 +577,9 @@ impl Framed {
     }
 
     fn say_hello(&mut self, refusal: Option<Refusal>) {
-        let hello = Hello {
+        let hello = AlccHello {
             version: VERSION,
-            answer: self.role != Role::Connect,
+            answer: self.role != AlccRole::Connect,
             refusal,
             segment: self.config.segment,
             overhead: self.config.overhead,
@@ -628,15 +592,15 @@ impl Framed {
     /// Appends the next frame, or in a plain connection what fits. Acks and reports come before
     /// data: they are small, and somebody waits for them.
     fn poll_frame(&mut self, now: Time, out: &mut Vec<u8>, end: usize) -> bool {
-        match &mut self.state {
+        match &mut self.stage {
             _ if self.failed.is_some() => false,
-            State::Greeting(..) => false,
-            State::Plain => {
+            Stage::Greeting(..) => false,
+            Stage::Plain => {
                 let count = self.queue.len().min(end - out.len());
                 self.queue.move_to(out, count);
                 count > 0
             }
-            State::Framed(active) => {
+            Stage::Agreed(active) => {
                 active.incoming.poll_ack(now, &self.inbox, out)
                     || active.incoming.poll_report(now, out)
                     || active.outgoing.poll(now, &mut self.queue, out)
@@ -655,14 +619,16 @@ impl Active {
         &mut self,
         now: Time,
         input: &mut &[u8],
-        inbox: &mut Ring,
-    ) -> Result<(), FramedError> {
+        inbox: &mut BoundedQueue,
+    ) -> Result<(), AlccError> {
         while let Some(piece) = self.decoder.next(input)? {
             match piece {
-                Piece::Data(data) => self.incoming.on_head(now, data)?,
-                Piece::Bytes(bytes, left) => self.incoming.on_bytes(now, bytes, left, inbox)?,
-                Piece::Ack(ack) => self.outgoing.on_ack(now, &ack)?,
-                Piece::Report(report) => self.outgoing.on_report(now, report),
+                FramePiece::Data(data) => self.incoming.on_head(now, data)?,
+                FramePiece::Bytes(bytes, left) => {
+                    self.incoming.on_bytes(now, bytes, left, inbox)?;
+                }
+                FramePiece::Ack(ack) => self.outgoing.on_ack(now, &ack)?,
+                FramePiece::Report(report) => self.outgoing.on_report(now, report),
             }
         }
         self.incoming.after_read(now);
@@ -670,13 +636,13 @@ impl Active {
     }
 }
 
-impl std::fmt::Debug for Framed {
+impl std::fmt::Debug for AlccConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let state = match &self.state {
-            State::Greeting(..) => "greeting",
-            State::Framed(_) => "framed",
-            State::Plain => "plain",
+        let stage = match &self.stage {
+            Stage::Greeting(..) => "greeting",
+            Stage::Agreed(_) => "agreed",
+            Stage::Plain => "plain",
         };
-        f.debug_struct("Framed").field("role", &self.role).field("state", &state).finish()
+        f.debug_struct("AlccConnection").field("role", &self.role).field("stage", &stage).finish()
     }
 }

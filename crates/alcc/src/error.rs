@@ -1,22 +1,22 @@
-//! Why a framed connection cannot go on.
+//! Why a connection cannot go on.
 
 use thiserror::Error;
 
-use super::frame::FrameError;
-use super::hello::{HelloError, Refusal};
+use crate::frame::FrameError;
+use crate::hello::{HelloError, Refusal};
 
-/// Why a framed connection cannot go on. What arrived before can still be read; the connection
+/// Why a connection cannot go on. What arrived before can still be read; the connection
 /// beneath should be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum FramedError {
+pub enum AlccError {
     /// The controller's text does not fit into a hello.
     #[error("the controller's text has {0} bytes, and a hello holds 200")]
     TextTooLong(usize),
     /// The other end does not speak this protocol. It has got a hello that it cannot have
     /// understood: connect again, without one.
-    #[error("the other end does not frame")]
-    NotFramed,
+    #[error("the other end does not speak ALCC's protocol")]
+    PlainPeer,
     /// There was no answer to the hello in time.
     #[error("no answer to the hello")]
     NoAnswer,

@@ -57,7 +57,7 @@ pub enum FrameError {
 
 /// The head of a data frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Data {
+pub struct DataHead {
     /// Counts up by one with each packet, from 1 on.
     pub number: u64,
     /// Bytes of data; 0: the stream ends.
@@ -68,7 +68,7 @@ pub struct Data {
 
 /// An acknowledgment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ack {
+pub struct AckFrame {
     /// This packet and all before it have arrived whole.
     pub number: u64,
     /// When this was written, on its writer's clock.
@@ -81,20 +81,20 @@ pub struct Ack {
 
 /// What the next bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Piece<'a> {
-    /// A data frame begins. Its data follows as [`Piece::Bytes`].
-    Data(Data),
+pub enum FramePiece<'a> {
+    /// A data frame begins. Its data follows as [`FramePiece::Bytes`].
+    Data(DataHead),
     /// Some of the data of the frame that began last, and how much of it is left.
     Bytes(&'a [u8], u32),
     /// An ack.
-    Ack(Ack),
+    Ack(AckFrame),
     /// A report of the receiver's half.
     Report(&'a [u8]),
 }
 
 /// Cuts a stream into frames, wherever it was cut on its way.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct FrameDecoder {
     stamped: bool,
     /// The frame that has not come whole, without its data.
     partial: Vec<u8>,
@@ -107,7 +107,7 @@ pub struct Decoder {
     ended: bool,
 }
 
-impl Decoder {
+impl FrameDecoder {
     /// A decoder of a stream whose data frames carry stamps, or do not.
     pub fn new(stamped: bool) -> Self {
         let (partial, taken, left) = (Vec::new(), false, 0);
@@ -126,7 +126,7 @@ impl Decoder {
     pub fn next<'p, 'i: 'p>(
         &'p mut self,
         input: &mut &'i [u8],
-    ) -> Result<Option<Piece<'p>>, FrameError> {
+    ) -> Result<Option<FramePiece<'p>>, FrameError> {
         if self.left > 0 {
             return Ok(self.take_data(input));
         }
@@ -152,7 +152,7 @@ impl Decoder {
         self.take_frame().map(Some)
     }
 
-    fn take_data<'a>(&mut self, input: &mut &'a [u8]) -> Option<Piece<'a>> {
+    fn take_data<'a>(&mut self, input: &mut &'a [u8]) -> Option<FramePiece<'a>> {
         let count = (self.left as usize).min(input.len());
         if count == 0 {
             return None;
@@ -160,7 +160,7 @@ impl Decoder {
         let (data, rest) = input.split_at(count);
         *input = rest;
         self.left -= count as u32;
-        Some(Piece::Bytes(data, self.left))
+        Some(FramePiece::Bytes(data, self.left))
     }
 
     /// Bytes of the frame without its data, as far as is known by now.
@@ -178,11 +178,11 @@ impl Decoder {
         }
     }
 
-    fn take_frame(&mut self) -> Result<Piece<'_>, FrameError> {
+    fn take_frame(&mut self) -> Result<FramePiece<'_>, FrameError> {
         let mut reader = Reader(&self.partial);
         let (word, number) = (reader.u32(), reader.u64());
         match word & !LENGTH_MASK {
-            ACK => Ok(Piece::Ack(Ack {
+            ACK => Ok(FramePiece::Ack(AckFrame {
                 number,
                 written_at: Time::from_micros(reader.u64()),
                 held_us: reader.u32(),
@@ -190,14 +190,14 @@ impl Decoder {
             })),
             REPORT => {
                 follows(&mut self.report, number)?;
-                Ok(Piece::Report(&self.partial[HEADER_BYTES..]))
+                Ok(FramePiece::Report(&self.partial[HEADER_BYTES..]))
             }
             _ => {
                 follows(&mut self.number, number)?;
                 self.left = word;
                 self.ended = word == 0;
                 let stamp = self.stamped.then(|| reader.u64());
-                Ok(Piece::Data(Data { number, length: word, stamp }))
+                Ok(FramePiece::Data(DataHead { number, length: word, stamp }))
             }
         }
     }
@@ -233,7 +233,7 @@ impl Reader<'_> {
 }
 
 /// Appends the head of a data frame.
-pub fn write_data(out: &mut Vec<u8>, data: &Data) {
+pub fn write_data(out: &mut Vec<u8>, data: &DataHead) {
     out.extend(data.length.to_be_bytes());
     out.extend(data.number.to_be_bytes());
     if let Some(stamp) = data.stamp {
@@ -242,7 +242,7 @@ pub fn write_data(out: &mut Vec<u8>, data: &Data) {
 }
 
 /// Appends an ack.
-pub fn write_ack(out: &mut Vec<u8>, ack: &Ack) {
+pub fn write_ack(out: &mut Vec<u8>, ack: &AckFrame) {
     out.extend((ACK | ACK_BODY as u32).to_be_bytes());
     out.extend(ack.number.to_be_bytes());
     out.extend((ack.written_at.as_nanos() / 1_000).to_be_bytes());
@@ -265,24 +265,24 @@ mod tests {
     /// A piece that owns what it shows, with data joined and the rest as it came.
     #[derive(Debug, Clone, PartialEq)]
     enum Whole {
-        Data(Data, Vec<u8>),
-        Ack(Ack),
+        Data(DataHead, Vec<u8>),
+        Ack(AckFrame),
         Report(Vec<u8>),
     }
 
-    fn decode(decoder: &mut Decoder, chunks: &[&[u8]]) -> Result<Vec<Whole>, FrameError> {
+    fn decode(decoder: &mut FrameDecoder, chunks: &[&[u8]]) -> Result<Vec<Whole>, FrameError> {
         let mut wholes = Vec::new();
         for chunk in chunks {
             let mut input = *chunk;
             while let Some(piece) = decoder.next(&mut input)? {
                 match piece {
-                    Piece::Data(data) => wholes.push(Whole::Data(data, Vec::new())),
-                    Piece::Bytes(bytes, _) => {
+                    FramePiece::Data(data) => wholes.push(Whole::Data(data, Vec::new())),
+                    FramePiece::Bytes(bytes, _) => {
                         let Some(Whole::Data(_, data)) = wholes.last_mut() else { panic!() };
                         data.extend(bytes);
                     }
-                    Piece::Ack(ack) => wholes.push(Whole::Ack(ack)),
-                    Piece::Report(report) => wholes.push(Whole::Report(report.to_vec())),
+                    FramePiece::Ack(ack) => wholes.push(Whole::Ack(ack)),
+                    FramePiece::Report(report) => wholes.push(Whole::Report(report.to_vec())),
                 }
             }
             assert!(input.is_empty(), "the decoder takes everything");
@@ -290,14 +290,18 @@ mod tests {
         Ok(wholes)
     }
 
-    const ACK: Ack =
-        Ack { number: 7, written_at: Time::from_micros(1_234_567), held_us: 89, window: 1 << 33 };
+    const ACK: AckFrame = AckFrame {
+        number: 7,
+        written_at: Time::from_micros(1_234_567),
+        held_us: 89,
+        window: 1 << 33,
+    };
 
     fn stream(lengths: impl Iterator<Item = u32>, stamped: bool) -> (Vec<u8>, Vec<Whole>) {
         let (mut bytes, mut wholes) = (Vec::new(), Vec::new());
         for (index, length) in lengths.enumerate() {
             let number = index as u64 + 1;
-            let data = Data { number, length, stamp: stamped.then_some(number << 40 | 5) };
+            let data = DataHead { number, length, stamp: stamped.then_some(number << 40 | 5) };
             let payload: Vec<u8> = (0..length).map(|at| (at + length) as u8).collect();
             write_data(&mut bytes, &data);
             bytes.extend(&payload);
@@ -321,7 +325,7 @@ mod tests {
             let (bytes, wholes) = stream([1, 2, 11, 12, 13, 100, 1436, 0].into_iter(), stamped);
             for cut in 0..=bytes.len() {
                 let (first, second) = bytes.split_at(cut);
-                let parsed = decode(&mut Decoder::new(stamped), &[first, second]);
+                let parsed = decode(&mut FrameDecoder::new(stamped), &[first, second]);
                 assert_eq!(parsed.as_ref(), Ok(&wholes), "cut at {cut}");
             }
         }
@@ -331,10 +335,10 @@ mod tests {
     fn alcc_t10_frames_of_all_lengths_parse_byte_by_byte() {
         let (bytes, wholes) = stream((1..=1436).chain([0]), true);
         let singles: Vec<&[u8]> = bytes.chunks(1).collect();
-        assert_eq!(decode(&mut Decoder::new(true), &singles).as_ref(), Ok(&wholes));
+        assert_eq!(decode(&mut FrameDecoder::new(true), &singles).as_ref(), Ok(&wholes));
         for size in [7, 1448, 65_536] {
             let chunks: Vec<&[u8]> = bytes.chunks(size).collect();
-            assert_eq!(decode(&mut Decoder::new(true), &chunks).as_ref(), Ok(&wholes));
+            assert_eq!(decode(&mut FrameDecoder::new(true), &chunks).as_ref(), Ok(&wholes));
         }
     }
 
@@ -343,13 +347,13 @@ mod tests {
         let (bytes, wholes) = stream([5, 0].into_iter(), false);
         let Whole::Data(end, _) = &wholes[1] else { panic!() };
         assert_eq!((end.length, end.number), (0, 2));
-        let mut decoder = Decoder::new(false);
+        let mut decoder = FrameDecoder::new(false);
         decode(&mut decoder, &[&bytes]).unwrap();
         let mut ack = Vec::new();
         write_ack(&mut ack, &ACK);
         assert_eq!(decode(&mut decoder, &[&ack]), Ok(vec![Whole::Ack(ACK)]));
         let mut more = Vec::new();
-        write_data(&mut more, &Data { number: 3, length: 1, stamp: None });
+        write_data(&mut more, &DataHead { number: 3, length: 1, stamp: None });
         assert_eq!(decode(&mut decoder, &[&more]), Err(FrameError::BehindEnd));
     }
 
@@ -358,31 +362,31 @@ mod tests {
         for (first, second) in [(0, 1), (2, 3), (1, 1), (1, 3), (1, u64::MAX), (1, 0)] {
             let mut bytes = Vec::new();
             for number in [first, second] {
-                write_data(&mut bytes, &Data { number, length: 1, stamp: None });
+                write_data(&mut bytes, &DataHead { number, length: 1, stamp: None });
                 bytes.push(7);
             }
-            let parsed = decode(&mut Decoder::new(false), &[&bytes]);
+            let parsed = decode(&mut FrameDecoder::new(false), &[&bytes]);
             assert!(matches!(parsed, Err(FrameError::Number { .. })), "{first}, {second}");
         }
         let mut bytes = Vec::new();
         write_report(&mut bytes, 2, b"");
-        let parsed = decode(&mut Decoder::new(false), &[&bytes]);
+        let parsed = decode(&mut FrameDecoder::new(false), &[&bytes]);
         assert_eq!(parsed, Err(FrameError::Number { expected: 1, found: 2 }));
     }
 
     #[test]
     fn alcc_t10_more_than_a_mebibyte_is_an_error_with_the_fourth_byte() {
         let longest = MOST_DATA.to_be_bytes();
-        assert_eq!(decode(&mut Decoder::new(false), &[&longest]), Ok(Vec::new()));
+        assert_eq!(decode(&mut FrameDecoder::new(false), &[&longest]), Ok(Vec::new()));
         let longer = (MOST_DATA + 1).to_be_bytes();
-        let parsed = decode(&mut Decoder::new(false), &[&longer]);
+        let parsed = decode(&mut FrameDecoder::new(false), &[&longer]);
         assert_eq!(parsed, Err(FrameError::TooLong(MOST_DATA + 1)));
     }
 
     #[test]
     fn unknown_control_frames_are_errors_with_the_fourth_byte() {
         for word in [0x8000_0000_u32, 0x8100_0013, 0x8100_0015, 0x8200_04b1, 0xffff_ffff] {
-            let parsed = decode(&mut Decoder::new(false), &[&word.to_be_bytes()]);
+            let parsed = decode(&mut FrameDecoder::new(false), &[&word.to_be_bytes()]);
             assert_eq!(parsed, Err(FrameError::Unknown(word)));
         }
     }
@@ -392,11 +396,11 @@ mod tests {
         let mut bytes = Vec::new();
         for number in 1..100 {
             write_report(&mut bytes, number, &[7; 2000]);
-            let data = Data { number, length: 100_000, stamp: None };
+            let data = DataHead { number, length: 100_000, stamp: None };
             write_data(&mut bytes, &data);
             bytes.extend(std::iter::repeat_n(1, 100_000));
         }
-        let mut decoder = Decoder::new(false);
+        let mut decoder = FrameDecoder::new(false);
         decode(&mut decoder, &[&bytes]).unwrap();
         assert!(decoder.partial.capacity() <= 4096);
         assert!(decoder.is_between_frames());

@@ -5,15 +5,15 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use cellpace_alcc::{AlccConfig, AlccConnection, AlccError, AlccRole, frame, hello};
 use cellpace_base::{Span, Time};
-use cellpace_tcp::framed::{Config, Framed, FramedError, Role, frame, hello};
 use cellpace_tcp::{
     AlccStream, DriverChoice, Engine, FlowHandle, FlowOptions, FramingLimits, Outcome, Share,
     TcpError,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
-const LISTEN: Role = Role::Listen { wait: None };
+const LISTEN: AlccRole = AlccRole::Listen { wait: None };
 
 fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -26,14 +26,14 @@ fn pair() -> (TcpStream, TcpStream) {
     (one, two)
 }
 
-fn options(cc: &str, role: Role) -> FlowOptions {
+fn options(cc: &str, role: AlccRole) -> FlowOptions {
     let driver = DriverChoice::ClientServer { role };
     FlowOptions { driver, ..FlowOptions::new(cc.parse().unwrap()) }
 }
 
 fn both(engine: &Engine, cc: &str) -> (AlccStream, AlccStream) {
     let (one, two) = pair();
-    let client = AlccStream::new(engine, one, &options(cc, Role::Connect)).unwrap();
+    let client = AlccStream::new(engine, one, &options(cc, AlccRole::Connect)).unwrap();
     let server = AlccStream::new(engine, two, &options(cc, LISTEN)).unwrap();
     (client, server)
 }
@@ -56,16 +56,16 @@ fn read_all(mut stream: AlccStream) -> (Vec<u8>, AlccStream) {
     (got, stream)
 }
 
-fn is_unframed(flow: &FlowHandle, error: FramedError) {
-    assert_eq!(flow.wait(PATIENCE), Some(Outcome::Unframed(error)));
+fn ends_with(flow: &FlowHandle, error: AlccError) {
+    assert_eq!(flow.wait(PATIENCE), Some(Outcome::Alcc(error)));
 }
 
 /// The hello of a peer that is played by hand.
 fn hello() -> Vec<u8> {
     let mut first = Vec::new();
-    let config = Config::new("fixed:cwnd=20pkts".parse().unwrap(), 1);
-    let mut framed = Framed::new(Time::ZERO, Role::Connect, &config).unwrap();
-    framed.poll_output(Time::ZERO, &mut first, usize::MAX);
+    let config = AlccConfig::new("fixed:cwnd=20pkts".parse().unwrap(), 1);
+    let mut connection = AlccConnection::new(Time::ZERO, AlccRole::Connect, &config).unwrap();
+    connection.poll_output(Time::ZERO, &mut first, usize::MAX);
     first
 }
 
@@ -205,7 +205,7 @@ fn a_listening_end_meets_a_plain_client() {
 fn a_listening_end_that_speaks_first_waits_its_time() {
     let engine = Engine::new();
     let (mut one, two) = pair();
-    let role = Role::Listen { wait: Some(Span::from_millis(50)) };
+    let role = AlccRole::Listen { wait: Some(Span::from_millis(50)) };
     let mut server = AlccStream::new(&engine, two, &options("copa", role)).unwrap();
     server.write_all(b"220 ready\r\n").unwrap();
     let mut got = [0; 11];
@@ -234,17 +234,17 @@ fn a_client_that_only_closes_is_plain() {
 fn a_connecting_end_with_a_plain_server_fails() {
     let engine = Engine::new();
     let (one, mut two) = pair();
-    let mut client = AlccStream::new(&engine, one, &options("copa", Role::Connect)).unwrap();
+    let mut client = AlccStream::new(&engine, one, &options("copa", AlccRole::Connect)).unwrap();
     client.write_all(b"GET /").unwrap();
     two.write_all(b"400 what?").unwrap();
-    is_unframed(client.flow(), FramedError::NotFramed);
+    ends_with(client.flow(), AlccError::PlainPeer);
     assert_eq!(client.read(&mut [0; 10]).unwrap_or(0), 0);
     assert!(client.write(b"more").is_err());
     let mut got = Vec::new();
     two.read_to_end(&mut got).unwrap();
     assert_eq!(got.len(), hello().len(), "the application's bytes were never sent");
     let error = client.shutdown(PATIENCE).unwrap_err();
-    assert!(matches!(error, TcpError::Unframed(FramedError::NotFramed)), "{error}");
+    assert!(matches!(error, TcpError::Alcc(AlccError::PlainPeer)), "{error}");
 }
 
 #[test]
@@ -253,9 +253,9 @@ fn a_connecting_end_without_an_answer_fails_in_time() {
     let (one, mut two) = pair();
     let answer_within = Some(Span::from_millis(100));
     let framing = FramingLimits { answer_within, ..FramingLimits::default() };
-    let options = FlowOptions { framing, ..options("copa", Role::Connect) };
+    let options = FlowOptions { framing, ..options("copa", AlccRole::Connect) };
     let client = AlccStream::new(&engine, one, &options).unwrap();
-    is_unframed(client.flow(), FramedError::NoAnswer);
+    ends_with(client.flow(), AlccError::NoAnswer);
     let mut got = Vec::new();
     two.read_to_end(&mut got).unwrap();
 }
@@ -265,10 +265,10 @@ fn a_half_that_is_not_allowed_is_refused_at_both_ends() {
     let engine = Engine::new();
     let (one, two) = pair();
     let cc = "sprout:max_rate=16000";
-    let client = AlccStream::new(&engine, one, &options(cc, Role::Connect)).unwrap();
+    let client = AlccStream::new(&engine, one, &options(cc, AlccRole::Connect)).unwrap();
     let server = AlccStream::new(&engine, two, &options("copa", LISTEN)).unwrap();
-    is_unframed(client.flow(), FramedError::Refused(hello::Refusal::Controller));
-    is_unframed(server.flow(), FramedError::Refusing(hello::Refusal::Controller));
+    ends_with(client.flow(), AlccError::Refused(hello::Refusal::Controller));
+    ends_with(server.flow(), AlccError::Refusing(hello::Refusal::Controller));
 }
 
 #[test]
@@ -276,11 +276,11 @@ fn garbage_ends_the_connection_and_what_came_before_is_read() {
     let engine = Engine::new();
     let (server, mut client) = server_of_a_framing_client(&engine, &options("copa", LISTEN));
     let mut out = Vec::new();
-    frame::write_data(&mut out, &frame::Data { number: 1, length: 8, stamp: None });
+    frame::write_data(&mut out, &frame::DataHead { number: 1, length: 8, stamp: None });
     out.extend(b"cellpace");
     out.extend([0xee; 100]);
     client.write_all(&out).unwrap();
-    assert!(matches!(server.flow().wait(PATIENCE), Some(Outcome::Unframed(FramedError::Frame(_)))));
+    assert!(matches!(server.flow().wait(PATIENCE), Some(Outcome::Alcc(AlccError::Frame(_)))));
     assert_eq!(read_all(server).0, b"cellpace");
     let mut rest = Vec::new();
     client.read_to_end(&mut rest).unwrap();
@@ -290,11 +290,11 @@ fn garbage_ends_the_connection_and_what_came_before_is_read() {
 fn acks_of_what_was_never_sent_end_the_connection() {
     let engine = Engine::new();
     let (server, mut client) = server_of_a_framing_client(&engine, &options("copa", LISTEN));
-    let ack = frame::Ack { number: 7, written_at: Time::ZERO, held_us: 0, window: 4 << 20 };
+    let ack = frame::AckFrame { number: 7, written_at: Time::ZERO, held_us: 0, window: 4 << 20 };
     let mut out = Vec::new();
     frame::write_ack(&mut out, &ack);
     client.write_all(&out).unwrap();
-    is_unframed(server.flow(), FramedError::AckBeyond { acked: 7, sent: 0 });
+    ends_with(server.flow(), AlccError::AckBeyond { acked: 7, sent: 0 });
 }
 
 #[test]
@@ -317,7 +317,7 @@ fn a_peer_that_never_acks_gets_a_window_and_no_more() {
         assert!(accepted < 16 << 20, "{accepted} bytes were taken");
         std::thread::sleep(Duration::from_millis(5));
     }
-    is_unframed(server.flow(), FramedError::Silent);
+    ends_with(server.flow(), AlccError::Silent);
     assert!(reader.join().unwrap() <= 100_000);
 }
 
@@ -355,29 +355,29 @@ fn a_peer_that_stops_reading_tcp_gets_all_when_it_returns() {
     let length = 6_000_000;
     let start = Instant::now();
     let now = || Time::from_nanos(start.elapsed().as_nanos() as u64);
-    let config = Config::new("copa".parse().unwrap(), 1);
-    let mut framed = Framed::new(now(), Role::Connect, &config).unwrap();
+    let config = AlccConfig::new("copa".parse().unwrap(), 1);
+    let mut connection = AlccConnection::new(now(), AlccRole::Connect, &config).unwrap();
     let writer = std::thread::spawn(move || {
         server.write_all(&bytes(length)).unwrap();
         server.finish().unwrap();
         server
     });
-    framed.finish();
+    connection.finish();
     let (mut got, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
     let mut slept = false;
-    while !(framed.is_read() && framed.is_drained()) {
+    while !(connection.is_read() && connection.is_drained()) {
         let mut out = Vec::new();
-        framed.poll_output(now(), &mut out, usize::MAX);
+        connection.poll_output(now(), &mut out, usize::MAX);
         one.write_all(&out).unwrap();
-        if framed.is_read() && framed.is_drained() {
+        if connection.is_read() && connection.is_drained() {
             break;
         }
         let count = one.read(&mut buffer).unwrap();
-        framed.handle_input(now(), &buffer[..count]).unwrap();
-        let (first, second) = framed.readable();
+        connection.handle_input(now(), &buffer[..count]).unwrap();
+        let (first, second) = connection.readable();
         got.extend_from_slice(first);
         got.extend_from_slice(second);
-        framed.consume(usize::MAX);
+        connection.consume(usize::MAX);
         if got.len() > 100_000 && !slept {
             slept = true;
             std::thread::sleep(Duration::from_secs(3));
@@ -406,7 +406,10 @@ fn a_reset_leaves_the_application_what_had_come() {
     let (server, mut client) = server_of_a_framing_client(&engine, &options("copa", LISTEN));
     let mut out = Vec::new();
     let data = bytes(1_000_000);
-    frame::write_data(&mut out, &frame::Data { number: 1, length: data.len() as u32, stamp: None });
+    frame::write_data(
+        &mut out,
+        &frame::DataHead { number: 1, length: data.len() as u32, stamp: None },
+    );
     out.extend(&data);
     client.write_all(&out).unwrap();
     soon("it comes", || server.stats().received_bytes == 1_000_000);

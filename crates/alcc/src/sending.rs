@@ -4,9 +4,9 @@ use cellpace_base::{Span, Time};
 use cellpace_cc::{Block, Controller, RttEstimator, Stamp};
 use cellpace_recovery::{Arrived, Pacer, Sending, Sent};
 
-use super::error::FramedError;
-use super::frame::{self, Ack, Data, HEADER_BYTES, STAMP_BYTES};
-use super::ring::Ring;
+use crate::error::AlccError;
+use crate::frame::{self, AckFrame, DataHead, HEADER_BYTES, STAMP_BYTES};
+use crate::queue::BoundedQueue;
 
 /// Packets in flight at most, whatever the controller allows: what is known of each takes about a
 /// hundred bytes, and a peer that reads without ever acknowledging must not take all memory.
@@ -16,7 +16,7 @@ const MOST_IN_FLIGHT: u64 = 1 << 16;
 const FIRST_RTT: Span = Span::from_millis(100);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum StreamEnd {
     Open,
     Wanted,
     Sent,
@@ -25,7 +25,7 @@ enum End {
 
 /// What was sent, in numbers.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Counts {
+pub(super) struct SentCounts {
     pub(super) packets: u64,
     pub(super) bytes: u64,
     pub(super) acked_bytes: u64,
@@ -38,7 +38,7 @@ pub(super) struct Counts {
 ///
 /// TCP delivers everything in order, so nothing here is ever lost or sent again: there is no
 /// retransmission timer, and what TCP has to send again is seen as a longer RTT.
-pub(super) struct Outgoing {
+pub(super) struct SendingHalf {
     controller: Box<dyn Controller>,
     /// Data of the packets in flight, in bytes.
     sent: Sent<u32>,
@@ -50,7 +50,7 @@ pub(super) struct Outgoing {
     /// What a packet counts for beside its data.
     headers: u64,
     stamped: bool,
-    end: End,
+    end: StreamEnd,
     acked: u64,
     /// The other end takes the stream up to this offset.
     window: u64,
@@ -61,14 +61,14 @@ pub(super) struct Outgoing {
     blocked_at: Option<Time>,
     last_stamp: Stamp,
     arrived: Vec<Arrived>,
-    counts: Counts,
+    counts: SentCounts,
 }
 
-impl Outgoing {
+impl SendingHalf {
     pub(super) fn new(
         now: Time,
         controller: Box<dyn Controller>,
-        sizes: Sizes,
+        sizes: SegmentSizes,
         stamped: bool,
         window: u64,
     ) -> Self {
@@ -81,7 +81,7 @@ impl Outgoing {
             full: sizes.segment - header,
             headers: header as u64 + sizes.overhead,
             stamped,
-            end: End::Open,
+            end: StreamEnd::Open,
             acked: 0,
             window,
             clock: Time::ZERO,
@@ -89,7 +89,7 @@ impl Outgoing {
             blocked_at: None,
             last_stamp: Stamp::default(),
             arrived: Vec::new(),
-            counts: Counts::default(),
+            counts: SentCounts::default(),
         }
     }
 
@@ -105,29 +105,29 @@ impl Outgoing {
         &self.sent
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> SentCounts {
         self.counts
     }
 
     /// The stream ends with what is in the queue.
     pub(super) fn finish(&mut self) {
-        if self.end == End::Open {
-            self.end = End::Wanted;
+        if self.end == StreamEnd::Open {
+            self.end = StreamEnd::Wanted;
         }
     }
 
     /// Whether everything has left, the end included.
     pub(super) fn is_sent(&self) -> bool {
-        matches!(self.end, End::Sent | End::Acked)
+        matches!(self.end, StreamEnd::Sent | StreamEnd::Acked)
     }
 
     /// Whether everything has arrived, the end included.
     pub(super) fn is_acked(&self) -> bool {
-        self.end == End::Acked
+        self.end == StreamEnd::Acked
     }
 
     /// Appends the packet that may leave now, if there is one.
-    pub(super) fn poll(&mut self, now: Time, queue: &mut Ring, out: &mut Vec<u8>) -> bool {
+    pub(super) fn poll(&mut self, now: Time, queue: &mut BoundedQueue, out: &mut Vec<u8>) -> bool {
         self.release_at = None;
         // An idle flow asks for no deadlines, so that one may have passed unnoticed.
         self.run_controller(now);
@@ -142,21 +142,21 @@ impl Outgoing {
         let stamp = self.send(now, bytes, length as u32, !more);
         let number = self.sent.next_number();
         let stamp = self.stamped.then_some(stamp.wire);
-        frame::write_data(out, &Data { number, length: length as u32, stamp });
+        frame::write_data(out, &DataHead { number, length: length as u32, stamp });
         queue.move_to(out, length);
         if length == 0 {
-            self.end = End::Sent;
+            self.end = StreamEnd::Sent;
         }
         true
     }
 
     /// Data of the packet that comes next; 0 for the end of the stream.
-    fn next_length(&self, queue: &Ring) -> Option<usize> {
+    fn next_length(&self, queue: &BoundedQueue) -> Option<usize> {
         if self.sent.remembered() >= MOST_IN_FLIGHT || self.is_sent() {
             return None;
         }
         if queue.is_empty() {
-            return (self.end == End::Wanted).then_some(0);
+            return (self.end == StreamEnd::Wanted).then_some(0);
         }
         let allowed = (self.window - self.counts.bytes).min(self.within_small_window());
         let allowed = usize::try_from(allowed).unwrap_or(usize::MAX);
@@ -201,13 +201,13 @@ impl Outgoing {
 
     /// One ack of TCP's stream is one event for the controller, however many packets it covers:
     /// docs/spec/alcc.md 5.
-    pub(super) fn on_ack(&mut self, now: Time, ack: &Ack) -> Result<(), FramedError> {
+    pub(super) fn on_ack(&mut self, now: Time, ack: &AckFrame) -> Result<(), AlccError> {
         let sent = self.sent.next_number();
         if ack.number > sent {
-            return Err(FramedError::AckBeyond { acked: ack.number, sent });
+            return Err(AlccError::AckBeyond { acked: ack.number, sent });
         }
         if ack.number < self.acked || ack.written_at < self.clock || ack.window < self.window {
-            return Err(FramedError::AckBack);
+            return Err(AlccError::AckBack);
         }
         (self.clock, self.window) = (ack.written_at, ack.window);
         self.counts.acks += 1;
@@ -229,8 +229,8 @@ impl Outgoing {
         self.sent.on_ack(now, &self.arrived, self.controller.as_mut(), |length, _| {
             counts.acked_bytes += u64::from(length);
         });
-        if self.end == End::Sent && self.acked == sent {
-            self.end = End::Acked;
+        if self.end == StreamEnd::Sent && self.acked == sent {
+            self.end = StreamEnd::Acked;
         }
         Ok(())
     }
@@ -254,8 +254,12 @@ impl Outgoing {
 
     /// When something is due: of the controller while there is something to control, of the pacer
     /// while a packet waits for it, and the end of patience.
-    pub(super) fn next_deadline(&self, queue: &Ring, patience: Option<Span>) -> Option<Time> {
-        let waits = !queue.is_empty() || self.end == End::Wanted;
+    pub(super) fn next_deadline(
+        &self,
+        queue: &BoundedQueue,
+        patience: Option<Span>,
+    ) -> Option<Time> {
+        let waits = !queue.is_empty() || self.end == StreamEnd::Wanted;
         let busy = waits || self.sent.in_flight() > 0;
         let controller = if busy { self.controller.next_deadline() } else { None };
         let patience = patience.filter(|_| self.sent.in_flight() > 0);
@@ -264,17 +268,13 @@ impl Outgoing {
     }
 
     /// Does what is due.
-    pub(super) fn on_timer(
-        &mut self,
-        now: Time,
-        patience: Option<Span>,
-    ) -> Result<(), FramedError> {
+    pub(super) fn on_timer(&mut self, now: Time, patience: Option<Span>) -> Result<(), AlccError> {
         self.run_controller(now);
         // The owner asks for the packet that waited now; if it cannot, nothing is due here.
         self.release_at = self.release_at.filter(|time| *time > now);
         let waited = self.sent.in_flight() > 0;
         if waited && patience.is_some_and(|patience| self.waiting_since + patience <= now) {
-            return Err(FramedError::Silent);
+            return Err(AlccError::Silent);
         }
         Ok(())
     }
@@ -294,7 +294,7 @@ impl Outgoing {
 
 /// How large packets are.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sizes {
+pub(super) struct SegmentSizes {
     /// TCP payload of a full packet.
     pub(super) segment: usize,
     /// Headers below that.
@@ -308,7 +308,7 @@ mod tests {
 
     /// What a controller was told.
     #[derive(Debug, Default)]
-    struct Told {
+    struct Witnessed {
         /// For each ack: RTTs in ms and windows in the stamps.
         acks: Vec<Vec<(u64, u64)>>,
         received: Vec<Option<Time>>,
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[derive(Clone, Default)]
-    struct Witness(Arc<Mutex<Told>>);
+    struct Witness(Arc<Mutex<Witnessed>>);
 
     const WINDOW: u64 = 6 * 1500;
 
@@ -352,18 +352,18 @@ mod tests {
         Time::from_millis(ms)
     }
 
-    fn ack(number: u64) -> Ack {
-        Ack { number, written_at: ms(1000), held_us: 500, window: 1 << 20 }
+    fn ack(number: u64) -> AckFrame {
+        AckFrame { number, written_at: ms(1000), held_us: 500, window: 1 << 20 }
     }
 
-    fn setup() -> (Outgoing, Ring, Witness) {
+    fn setup() -> (SendingHalf, BoundedQueue, Witness) {
         let witness = Witness::default();
-        let sizes = Sizes { segment: 1448, overhead: 52 };
-        let outgoing = Outgoing::new(ms(0), Box::new(witness.clone()), sizes, false, 1 << 20);
-        (outgoing, Ring::new(1 << 20), witness)
+        let sizes = SegmentSizes { segment: 1448, overhead: 52 };
+        let outgoing = SendingHalf::new(ms(0), Box::new(witness.clone()), sizes, false, 1 << 20);
+        (outgoing, BoundedQueue::new(1 << 20), witness)
     }
 
-    fn poll(outgoing: &mut Outgoing, now: Time, queue: &mut Ring) -> Option<usize> {
+    fn poll(outgoing: &mut SendingHalf, now: Time, queue: &mut BoundedQueue) -> Option<usize> {
         let mut out = Vec::new();
         outgoing.poll(now, queue, &mut out).then_some(out.len())
     }
@@ -412,21 +412,21 @@ mod tests {
 
     #[test]
     fn lying_acks_are_errors() {
-        let with = |ack: Ack| {
+        let with = |ack: AckFrame| {
             let (mut outgoing, mut queue, _) = setup();
             queue.push(&[7; 10_000]);
             while poll(&mut outgoing, ms(0), &mut queue).is_some() {}
-            let first = Ack { number: 3, written_at: ms(10), held_us: 0, window: 1 << 21 };
+            let first = AckFrame { number: 3, written_at: ms(10), held_us: 0, window: 1 << 21 };
             outgoing.on_ack(ms(50), &first).unwrap();
             outgoing.on_ack(ms(51), &ack)
         };
-        let good = Ack { number: 6, written_at: ms(10), held_us: u32::MAX, window: 1 << 21 };
+        let good = AckFrame { number: 6, written_at: ms(10), held_us: u32::MAX, window: 1 << 21 };
         assert_eq!(with(good), Ok(()));
-        let beyond = Ack { number: 7, ..good };
-        assert_eq!(with(beyond), Err(FramedError::AckBeyond { acked: 7, sent: 6 }));
-        assert_eq!(with(Ack { number: 2, ..good }), Err(FramedError::AckBack));
-        assert_eq!(with(Ack { written_at: ms(9), ..good }), Err(FramedError::AckBack));
-        assert_eq!(with(Ack { window: 1 << 20, ..good }), Err(FramedError::AckBack));
+        let beyond = AckFrame { number: 7, ..good };
+        assert_eq!(with(beyond), Err(AlccError::AckBeyond { acked: 7, sent: 6 }));
+        assert_eq!(with(AckFrame { number: 2, ..good }), Err(AlccError::AckBack));
+        assert_eq!(with(AckFrame { written_at: ms(9), ..good }), Err(AlccError::AckBack));
+        assert_eq!(with(AckFrame { window: 1 << 20, ..good }), Err(AlccError::AckBack));
     }
 
     #[test]
@@ -488,7 +488,7 @@ mod tests {
         outgoing.on_ack(ms(120_000), &ack(1)).unwrap();
         assert_eq!(outgoing.next_deadline(&queue, patience), Some(ms(150_000)));
         assert_eq!(outgoing.on_timer(ms(149_999), patience), Ok(()));
-        assert_eq!(outgoing.on_timer(ms(150_000), patience), Err(FramedError::Silent));
+        assert_eq!(outgoing.on_timer(ms(150_000), patience), Err(AlccError::Silent));
         assert_eq!(outgoing.on_timer(ms(999_000), None), Ok(()));
     }
 
@@ -501,9 +501,10 @@ mod tests {
             }
         }
         for (cwnd, expected) in [(1000, Some(948)), (65, Some(13)), (64, None), (0, None)] {
-            let sizes = Sizes { segment: 1448, overhead: 52 };
-            let mut outgoing = Outgoing::new(ms(0), Box::new(Small(cwnd)), sizes, false, 1 << 20);
-            let mut queue = Ring::new(1 << 20);
+            let sizes = SegmentSizes { segment: 1448, overhead: 52 };
+            let mut outgoing =
+                SendingHalf::new(ms(0), Box::new(Small(cwnd)), sizes, false, 1 << 20);
+            let mut queue = BoundedQueue::new(1 << 20);
             queue.push(&[7; 10_000]);
             assert_eq!(poll(&mut outgoing, ms(0), &mut queue), expected, "{cwnd}");
             assert_eq!(poll(&mut outgoing, ms(0), &mut queue), None, "{cwnd}");
@@ -519,9 +520,9 @@ mod tests {
                 u64::MAX
             }
         }
-        let sizes = Sizes { segment: 64, overhead: 0 };
-        let mut outgoing = Outgoing::new(ms(0), Box::new(Endless), sizes, false, u64::MAX);
-        let mut queue = Ring::new(1 << 20);
+        let sizes = SegmentSizes { segment: 64, overhead: 0 };
+        let mut outgoing = SendingHalf::new(ms(0), Box::new(Endless), sizes, false, u64::MAX);
+        let mut queue = BoundedQueue::new(1 << 20);
         let (mut out, mut count) = (Vec::new(), 0);
         loop {
             queue.push(&[7; 100]);
