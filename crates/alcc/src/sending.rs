@@ -169,14 +169,14 @@ impl SendingHalf {
         if self.sent.in_flight() > 0 {
             return u64::MAX;
         }
-        match self.controller.allowance(0).saturating_sub(self.headers) {
+        match self.controller.permit().remaining(0).saturating_sub(self.headers) {
             0 => u64::MAX,
             room => room,
         }
     }
 
     fn is_ready(&mut self, now: Time, bytes: u64) -> bool {
-        if self.controller.allowance(self.sent.in_flight()) < bytes {
+        if self.controller.permit().remaining(self.sent.in_flight()) < bytes {
             return false;
         }
         match self.pacer.release_at(now, bytes, self.controller.pacing()) {
@@ -304,6 +304,7 @@ pub(super) struct SegmentSizes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cellpace_cc::Permit;
     use std::sync::{Arc, Mutex};
 
     /// What a controller was told.
@@ -343,8 +344,8 @@ mod tests {
         fn on_loss(&mut self, _: &cellpace_cc::Loss<'_>) {
             panic!("nothing is lost above TCP");
         }
-        fn cwnd(&self) -> u64 {
-            WINDOW
+        fn permit(&self) -> Permit {
+            Permit::Window(WINDOW)
         }
     }
 
@@ -496,8 +497,8 @@ mod tests {
     fn a_window_below_a_packet_lets_a_small_one_through() {
         struct Small(u64);
         impl Controller for Small {
-            fn cwnd(&self) -> u64 {
-                self.0
+            fn permit(&self) -> Permit {
+                Permit::Window(self.0)
             }
         }
         for (cwnd, expected) in [(1000, Some(948)), (65, Some(13)), (64, None), (0, None)] {
@@ -516,8 +517,8 @@ mod tests {
     fn packets_in_flight_have_a_limit_of_their_own() {
         struct Endless;
         impl Controller for Endless {
-            fn cwnd(&self) -> u64 {
-                u64::MAX
+            fn permit(&self) -> Permit {
+                Permit::Window(u64::MAX)
             }
         }
         let sizes = SegmentSizes { segment: 64, overhead: 0 };

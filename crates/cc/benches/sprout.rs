@@ -124,7 +124,7 @@ fn sender(criterion: &mut Criterion) {
                 next_number: 2,
                 rtt: &rtt,
             });
-            black_box(flow.allowance(9 * MSS))
+            black_box(flow.permit().remaining(9 * MSS))
         });
     });
 }

@@ -87,7 +87,7 @@ fn ack_and_epochs(criterion: &mut Criterion) {
             if flow.verus.next_deadline() <= Some(flow.now) {
                 flow.verus.on_deadline(flow.now);
             }
-            black_box(flow.verus.allowance(0))
+            black_box(flow.verus.permit().remaining(0))
         });
     });
 }

@@ -16,14 +16,53 @@ pub struct Setup {
     pub random: Random,
 }
 
-/// Four words that a controller leaves on a packet when it is sent and gets back with the
-/// packet's ack or loss, and one that travels with the packet to the [`Receiver`] half.
+/// What a controller leaves on a packet when it is sent and gets back with the packet's ack or
+/// loss.
+///
+/// All words belong to the controller that returned the stamp. Whatever lies between it and the
+/// wire copies them and writes none: a layer that needs words of its own for a packet keeps a table
+/// by packet number. No word is filled in for packets that the controller was not asked about, so
+/// zero means "not stamped" wherever a controller lets it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stamp {
-    /// Kept by the sender: the window at send time, delivery counters, whatever is needed.
+    /// Words that stay at the sender: the window at send time, delivery counters.
+    ///
+    /// | controller | words |
+    /// |---|---|
+    /// | BBR | `delivered`, `delivered_at`, `first_sent_at` (ns), whether the sender was short of data |
+    /// | Verus | window in packets, first packet number of the session |
+    /// | MDI | window in 1/256 packets |
+    /// | others | none |
     pub local: [u64; 4],
-    /// Sent along with the packet, for a receiver that thinks. Zero for everyone else.
+    /// The word that travels with the packet to the [`Receiver`] half. Used by Sprout.
     pub wire: u64,
+}
+
+/// What a controller lets leave. Every datapath asks [`Controller::permit`] before each packet and
+/// obeys the answer; it does not find out by trial which of the two kinds it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permit {
+    /// At most this many bytes may be in flight: an ack lets as much leave as it takes away.
+    /// `u64::MAX` where the algorithm sets no bound.
+    Window(u64),
+    /// This many bytes may leave, however many are in flight. Acks alone do not renew a budget:
+    /// the controller does at its deadlines (a share per epoch) or when the peer reports.
+    Budget(u64),
+}
+
+impl Permit {
+    /// Bytes that may leave now, with `in_flight` bytes in flight.
+    pub fn remaining(self, in_flight: u64) -> u64 {
+        match self {
+            Self::Window(window) => window.saturating_sub(in_flight),
+            Self::Budget(budget) => budget,
+        }
+    }
+
+    /// Whether acks let more leave by themselves.
+    pub fn is_window(self) -> bool {
+        matches!(self, Self::Window(_))
+    }
 }
 
 /// A packet that is leaving now.
@@ -138,6 +177,26 @@ impl Loss<'_> {
     }
 }
 
+/// Packets that arrived with a mark of congestion (ECN, RFC 3168) in place of being dropped.
+/// [`Controller::on_ack`] of the same packets comes first.
+#[derive(Debug, Clone, Copy)]
+pub struct Mark<'a> {
+    /// Now.
+    pub now: Time,
+    /// How many packets of the ack are marked; at least one.
+    pub packets: u64,
+    /// The highest packet number among them.
+    pub newest: u64,
+    /// Bytes in flight before the ack.
+    pub prior_in_flight: u64,
+    /// Bytes in flight after it.
+    pub in_flight: u64,
+    /// The number that the next packet will get.
+    pub next_number: u64,
+    /// Smoothed RTT and friends.
+    pub rtt: &'a RttEstimator,
+}
+
 /// The retransmission timer fired: everything in flight counts as lost (RFC 6298 section 5.4 ff.).
 /// No [`Loss`] is passed for those packets.
 #[derive(Debug, Clone, Copy)]
@@ -204,7 +263,7 @@ pub struct Profile {
 /// A congestion controller.
 ///
 /// The datapath calls the `on_…` methods as things happen, in the order of time, and obeys the
-/// answers of the others. A minimal controller implements [`cwnd`](Self::cwnd) alone.
+/// answers of the others. A minimal controller implements [`permit`](Self::permit) alone.
 /// Controllers that own a deadline (epochs, ticks) return it from
 /// [`next_deadline`](Self::next_deadline) and do the work in [`on_deadline`](Self::on_deadline).
 pub trait Controller: Send {
@@ -244,18 +303,30 @@ pub trait Controller: Send {
         let _ = (now, report);
     }
 
-    /// The path is another one now (handover): what was learnt about it no longer holds.
+    /// Packets arrived with a mark of congestion. A controller that reacts reduces at most once per
+    /// round trip (RFC 3168 section 6.1.2), as after a loss but with nothing to send again.
+    fn on_mark(&mut self, mark: &Mark<'_>) {
+        let _ = mark;
+    }
+
+    /// The path is another one from now on (handover): what was learnt about the old one no longer
+    /// holds. Called once the new path carries packets, so after an interruption, not before it.
+    /// Packets sent on the old path may still be acked, declared lost or time out afterwards.
     fn on_path_change(&mut self, now: Time) {
         let _ = now;
     }
 
-    /// The congestion window in bytes. `u64::MAX` where the algorithm has none.
-    fn cwnd(&self) -> u64;
+    /// What may leave now.
+    fn permit(&self) -> Permit;
 
-    /// Bytes that may leave now with `in_flight` bytes under way. Algorithms that release a
-    /// computed amount (a credit per epoch, an exact count) answer that instead.
-    fn allowance(&self, in_flight: u64) -> u64 {
-        self.cwnd().saturating_sub(in_flight)
+    /// The window in bytes that the algorithm aims at, for logs and plots, for the size of buffers
+    /// and for shares of a common window; what may leave is [`permit`](Self::permit)'s to say.
+    /// Controllers that grant budgets answer the window which these are parts of. `u64::MAX` where
+    /// the algorithm has none.
+    fn cwnd(&self) -> u64 {
+        match self.permit() {
+            Permit::Window(bytes) | Permit::Budget(bytes) => bytes,
+        }
     }
 
     /// Rate and burst, if the algorithm paces.
@@ -286,8 +357,10 @@ pub trait Controller: Send {
         None
     }
 
-    /// Named internal values for logs and plots, always the same names in the same order.
-    fn snapshot(&self, show: &mut dyn FnMut(&'static str, f64)) {
+    /// Shows the internal values of now, for logs and plots: always the same names in the same
+    /// order, each one of [`INSPECTED_VALUES`](crate::INSPECTED_VALUES). It changes nothing and
+    /// costs time, so it is called at intervals and only while somebody looks.
+    fn inspect(&self, show: &mut dyn FnMut(&'static str, f64)) {
         let _ = show;
     }
 

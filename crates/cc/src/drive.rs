@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use cellpace_base::{Args, Random, Span, Time};
 
 use crate::{
-    Ack, AckedPacket, Controller, ControllerInfo, ControllerSpec, Event, Loss, LostPacket,
-    RttEstimator, SentPacket, Setup, Spurious, Stamp, Timeout,
+    Ack, AckedPacket, Controller, ControllerInfo, ControllerSpec, Event, Loss, LostPacket, Mark,
+    Permit, RttEstimator, SentPacket, Setup, Spurious, Stamp, Timeout,
 };
 
 pub(crate) const MSS: u64 = 1500;
@@ -47,8 +47,16 @@ impl Controller for Boxed {
         self.0.on_spurious(spurious);
     }
 
+    fn on_mark(&mut self, mark: &Mark<'_>) {
+        self.0.on_mark(mark);
+    }
+
     fn on_path_change(&mut self, now: Time) {
         self.0.on_path_change(now);
+    }
+
+    fn permit(&self) -> Permit {
+        self.0.permit()
     }
 
     fn cwnd(&self) -> u64 {
@@ -59,8 +67,8 @@ impl Controller for Boxed {
         self.0.poll_event()
     }
 
-    fn snapshot(&self, show: &mut dyn FnMut(&'static str, f64)) {
-        self.0.snapshot(show);
+    fn inspect(&self, show: &mut dyn FnMut(&'static str, f64)) {
+        self.0.inspect(show);
     }
 }
 
@@ -151,6 +159,21 @@ impl<C: Controller> Feed<C> {
         number
     }
 
+    /// The oldest packet arrives with a mark.
+    pub(crate) fn mark(&mut self, flight: u64, rtt_ms: f64) {
+        let newest = self.oldest;
+        self.ack(flight, rtt_ms);
+        self.flow.on_mark(&Mark {
+            now: self.now,
+            packets: 1,
+            newest,
+            prior_in_flight: flight * MSS,
+            in_flight: (flight - 1) * MSS,
+            next_number: self.next,
+            rtt: &self.rtt,
+        });
+    }
+
     pub(crate) fn time_out(&mut self, flight: u64, in_a_row: u32) {
         self.next = self.next.max(self.oldest + flight);
         self.oldest = self.next;
@@ -186,7 +209,7 @@ impl<C: Controller> Feed<C> {
 
     pub(crate) fn shown(&self, wanted: &str) -> f64 {
         let mut found = None;
-        self.flow.snapshot(&mut |name, value| {
+        self.flow.inspect(&mut |name, value| {
             if name == wanted {
                 found = Some(value);
             }
@@ -226,7 +249,7 @@ impl Loop {
             let flight = |flying: &VecDeque<_>, missing: &VecDeque<_>| {
                 (flying.len() + missing.len()) as u64 * MSS
             };
-            while flow.allowance(flight(&flying, &missing)) >= MSS {
+            while flow.permit().remaining(flight(&flying, &missing)) >= MSS {
                 let queued = free_at.since(now).as_nanos() / self.service.as_nanos().max(1);
                 let dropped = self.drop_every.is_some_and(|every| next % every == every - 1);
                 if dropped || queued as usize >= self.buffer {

@@ -6,8 +6,8 @@ use cellpace_base::{Span, Time};
 use cellpace_mdi::{Chain, Sample};
 
 use crate::{
-    Ack, Block, Controller, Event, Loss, Pacing, Profile, SentPacket, Setup, Spurious, Stamp,
-    Timeout,
+    Ack, Block, Controller, Event, Loss, Mark, Pacing, Permit, Profile, SentPacket, Setup,
+    Spurious, Stamp, Timeout,
 };
 
 /// Where the chains of watched controllers go, each when it ends.
@@ -193,6 +193,11 @@ impl Controller for EpochLog {
         self.inner.on_report(now, report);
     }
 
+    fn on_mark(&mut self, mark: &Mark<'_>) {
+        self.close_until(mark.now);
+        self.inner.on_mark(mark);
+    }
+
     fn on_path_change(&mut self, now: Time) {
         self.close_until(now);
         self.end_chain();
@@ -203,8 +208,8 @@ impl Controller for EpochLog {
         self.inner.cwnd()
     }
 
-    fn allowance(&self, in_flight: u64) -> u64 {
-        self.inner.allowance(in_flight)
+    fn permit(&self) -> Permit {
+        self.inner.permit()
     }
 
     fn pacing(&self) -> Option<Pacing> {
@@ -228,8 +233,8 @@ impl Controller for EpochLog {
         self.inner.poll_event()
     }
 
-    fn snapshot(&self, show: &mut dyn FnMut(&'static str, f64)) {
-        self.inner.snapshot(show);
+    fn inspect(&self, show: &mut dyn FnMut(&'static str, f64)) {
+        self.inner.inspect(show);
     }
 
     fn profile(&self) -> Option<Profile> {
@@ -410,8 +415,8 @@ mod tests {
     }
 
     impl Controller for Epochs {
-        fn cwnd(&self) -> u64 {
-            (10 + self.decided) * MSS
+        fn permit(&self) -> Permit {
+            Permit::Window((10 + self.decided) * MSS)
         }
 
         fn next_deadline(&self) -> Option<Time> {

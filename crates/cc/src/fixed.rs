@@ -3,7 +3,7 @@
 
 use cellpace_base::{Args, Kind, Param, Span, Time};
 
-use crate::{Controller, ControllerInfo, Random, Setup};
+use crate::{Controller, ControllerInfo, Permit, Random, Setup};
 
 /// The registry's entry.
 pub const INFO: ControllerInfo = ControllerInfo {
@@ -84,8 +84,8 @@ impl Fixed {
 }
 
 impl Controller for Fixed {
-    fn cwnd(&self) -> u64 {
-        self.cwnd
+    fn permit(&self) -> Permit {
+        Permit::Window(self.cwnd)
     }
 
     fn next_deadline(&self) -> Option<Time> {
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(build("fixed").cwnd(), 30_000);
         assert_eq!(build("fixed:cwnd=1MB").cwnd(), 1_000_000);
         assert_eq!(build("fixed:cwnd=1B").cwnd(), 1500, "at least one packet");
-        assert_eq!(build("fixed:cwnd=10pkts").allowance(15_000), 0);
+        assert_eq!(build("fixed:cwnd=10pkts").permit().remaining(15_000), 0);
     }
 
     #[test]

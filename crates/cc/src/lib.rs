@@ -1,7 +1,7 @@
 //! Congestion controllers as pure state machines.
 //!
-//! A [`Controller`] is told what happens (sent, acked, lost, timed out, blocked, reported) and is
-//! asked what may be done (window, allowance, pacing, next deadline). Time and randomness come
+//! A [`Controller`] is called for what happens (sent, acked, lost, marked, timed out, blocked, reported) and is
+//! asked what may be done (permit, pacing, next deadline). Time and randomness come
 //! from outside, so one object runs unchanged in virtual time, over UDP, above TCP and in tests,
 //! and the same history always gives the same answers.
 //!
@@ -28,6 +28,7 @@ mod epochs;
 mod event;
 mod extremes;
 pub mod fixed;
+mod inspect;
 pub mod mdi;
 mod registry;
 mod rtt;
@@ -37,11 +38,12 @@ pub mod window;
 
 pub use cellpace_base::{Random, Rate, Span, Time};
 pub use controller::{
-    Ack, AckedPacket, Arrival, Block, Controller, Loss, LostPacket, Pacing, Profile, Receiver,
-    SentPacket, Setup, Spurious, Stamp, Timeout,
+    Ack, AckedPacket, Arrival, Block, Controller, Loss, LostPacket, Mark, Pacing, Permit, Profile,
+    Receiver, SentPacket, Setup, Spurious, Stamp, Timeout,
 };
 pub use epoch_log::{Chains, EpochLog};
 pub use event::{Event, Events, Phase};
+pub use inspect::INSPECTED_VALUES;
 pub use registry::{
     ControllerInfo, ControllerSpec, Load, MAX_FILE_BYTES, PeerCost, PeerHalf, ReadFile,
     ReceiverInfo, SpecError, registry,

@@ -41,7 +41,7 @@ fn run(controller: &mut dyn Controller, numbers: std::ops::Range<u64>) {
             rtt: &rtt,
         });
         while controller.poll_event().is_some() {}
-        let _ = (controller.cwnd(), controller.allowance(19 * MSS), controller.pacing());
+        let _ = (controller.cwnd(), controller.permit().remaining(19 * MSS), controller.pacing());
     }
 }
 

@@ -85,7 +85,7 @@ impl Loop {
     }
 
     fn may_send(&self) -> bool {
-        self.controller.allowance(self.bytes_in_flight()) >= MSS
+        self.controller.permit().remaining(self.bytes_in_flight()) >= MSS
     }
 
     fn send_all(&mut self) {
@@ -195,12 +195,12 @@ impl Loop {
 
     fn value(&self, name: &str) -> f64 {
         let mut found = None;
-        self.controller.snapshot(&mut |known, value| {
+        self.controller.inspect(&mut |known, value| {
             if known == name {
                 found = Some(value);
             }
         });
-        found.expect("a name of the snapshot")
+        found.expect("the controller shows it")
     }
 
     /// Packets per second and the RTTs from `from` to `to` seconds, sorted.
@@ -306,7 +306,7 @@ fn bbr_x5_a_lone_flow_queues_ten_packets() {
 fn bbr_x7_random_loss() {
     let light = Loop::new("bbr", lossy(0.1)).run(20);
     assert!((0.85..0.95).contains(&(light.figures(10, 20).rate / 1000.0)));
-    assert!((11.4..12.6).contains(&light.value("btl_bw_mbps")));
+    assert!((11.4..12.6).contains(&light.value("bottleneck_mbps")));
     let heavy = second_half("bbr:policer=off", lossy(0.2));
     assert!((0.7..0.9).contains(&(heavy.rate / 1000.0)), "{}", heavy.rate);
     // Above 50/256 Linux' rule takes random loss for a policer and follows it down.

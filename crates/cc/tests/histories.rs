@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 
 use cellpace_base::{Kind, Param};
 use cellpace_cc::{
-    Ack, AckedPacket, Arrival, Block, Controller, ControllerSpec, Event, Loss, LostPacket, Random,
-    Rate, Receiver, RttEstimator, SentPacket, Setup, Span, Spurious, Stamp, Time, Timeout,
-    registry,
+    Ack, AckedPacket, Arrival, Block, Controller, ControllerSpec, Event, INSPECTED_VALUES, Loss,
+    LostPacket, Mark, Random, Rate, Receiver, RttEstimator, SentPacket, Setup, Span, Spurious,
+    Stamp, Time, Timeout, registry,
 };
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -43,6 +43,8 @@ enum Step {
     Send { count: usize, bytes_in_mss: f64, runs_dry: bool, again: bool },
     /// The oldest packets in flight are acked in one ack.
     AckOldest { count: usize, one_way: bool },
+    /// The oldest packet in flight arrives with a mark of congestion.
+    Mark,
     /// Any packets in flight are acked in one ack.
     AckAny { picks: Vec<Index>, one_way: bool },
     /// The oldest packets in flight are declared lost.
@@ -95,6 +97,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(picks, one_way)| Step::AckAny { picks, one_way }),
         2 => (1_usize..16).prop_map(Step::Lose),
         1 => any::<Index>().prop_map(Step::Late),
+        1 => Just(Step::Mark),
         1 => Just(Step::TimeOut),
         1 => Just(Step::TimeOutWasNone),
         1 => Just(Step::Block),
@@ -248,6 +251,7 @@ impl Datapath {
             }
             Step::Lose(count) => self.lose(*count),
             Step::Late(pick) => self.late(pick),
+            Step::Mark => self.mark(),
             Step::TimeOut => self.time_out(),
             Step::TimeOutWasNone => self.time_out_was_none(),
             Step::Block => {
@@ -319,7 +323,7 @@ impl Datapath {
     fn send(&mut self, count: usize, bytes: u64, runs_dry: bool, again: bool) {
         for index in 0..count {
             let in_flight = self.bytes_in_flight();
-            let allowance = self.controller.allowance(in_flight);
+            let allowance = self.controller.permit().remaining(in_flight);
             if allowance < bytes || !self.pace(bytes) {
                 return;
             }
@@ -405,6 +409,23 @@ impl Datapath {
             rtt: &rtt,
         };
         self.both(|controller| controller.on_ack(&ack));
+    }
+
+    fn mark(&mut self) {
+        let prior_in_flight = self.bytes_in_flight();
+        let Some(packet) = self.in_flight.pop_front() else { return };
+        self.ack(&[packet], false);
+        let (now, next_number, rtt) = (self.now, self.next_number, self.rtt.clone());
+        let mark = Mark {
+            now,
+            packets: 1,
+            newest: packet.number,
+            prior_in_flight,
+            in_flight: self.bytes_in_flight(),
+            next_number,
+            rtt: &rtt,
+        };
+        self.both(|controller| controller.on_mark(&mark));
     }
 
     fn lose(&mut self, count: usize) {
@@ -518,15 +539,19 @@ impl Datapath {
         if let Some((name, value)) = values.iter().find(|(_, value)| !value.is_finite()) {
             return Err(format!("{name} is {value}"));
         }
+        let documented = |name| INSPECTED_VALUES.iter().any(|(known, _)| *known == name);
+        if let Some((name, _)) = values.iter().find(|(name, _)| !documented(*name)) {
+            return Err(format!("{name} is not one of INSPECTED_VALUES"));
+        }
         if !values.iter().map(|(name, _)| name).eq(self.names.iter()) {
-            return Err(format!("the snapshot has other names now: {values:?}"));
+            return Err(format!("the controller shows other names now: {values:?}"));
         }
         self.check_twin(&values)
     }
 
     fn check_window(&self) -> Result<(), String> {
         let (cwnd, in_flight) = (self.controller.cwnd(), self.bytes_in_flight());
-        let allowance = self.controller.allowance(in_flight);
+        let allowance = self.controller.permit().remaining(in_flight);
         if cwnd == u64::MAX {
             return Ok(());
         }
@@ -558,11 +583,10 @@ impl Datapath {
     }
 
     fn check_twin(&self, values: &[(&'static str, f64)]) -> Result<(), String> {
-        let in_flight = self.bytes_in_flight();
         let answers = |controller: &dyn Controller| {
             (
                 controller.cwnd(),
-                controller.allowance(in_flight),
+                controller.permit(),
                 controller.pacing(),
                 controller.rto(),
                 controller.next_deadline(),
@@ -589,6 +613,6 @@ fn take(packets: &mut VecDeque<Packet>, pick: &Index) -> Option<Packet> {
 
 fn shown(controller: &dyn Controller) -> Vec<(&'static str, f64)> {
     let mut values = Vec::new();
-    controller.snapshot(&mut |name, value| values.push((name, value)));
+    controller.inspect(&mut |name, value| values.push((name, value)));
     values
 }

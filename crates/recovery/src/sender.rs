@@ -53,11 +53,16 @@ impl<D: Copy> Sender<D> {
         self.release_at = None;
     }
 
-    /// Whether a packet of `bytes` may leave now, by window and pacer. If the pacer holds it, its
+    /// Bytes that the controller lets leave now, whatever the pacer says.
+    pub fn remaining(&self) -> u64 {
+        self.controller.permit().remaining(self.sent.in_flight())
+    }
+
+    /// Whether a packet of `bytes` may leave now, by permit and pacer. If the pacer holds it, its
     /// release is among the deadlines.
     pub fn ready(&mut self, now: Time, bytes: u64) -> bool {
         self.release_at = None;
-        if self.controller.allowance(self.sent.in_flight()) < bytes {
+        if self.remaining() < bytes {
             return false;
         }
         match self.pacer.release_at(now, bytes, self.controller.pacing()) {
@@ -107,13 +112,13 @@ impl<D: Copy> Sender<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cellpace_cc::{Pacing, Rate};
+    use cellpace_cc::{Pacing, Permit, Rate};
 
     struct Paced;
 
     impl Controller for Paced {
-        fn cwnd(&self) -> u64 {
-            4500
+        fn permit(&self) -> Permit {
+            Permit::Window(4500)
         }
         fn pacing(&self) -> Option<Pacing> {
             Some(Pacing { rate: Rate::from_bps(12_000_000), burst: 3000 })

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use cellpace_cc::{
-    Ack, AckedPacket, Controller, Loss, LostPacket, RttEstimator, SentPacket, Span, Spurious,
+    Ack, AckedPacket, Controller, Loss, LostPacket, Mark, RttEstimator, SentPacket, Span, Spurious,
     Stamp, Time, Timeout,
 };
 
@@ -40,12 +40,14 @@ pub struct Arrived {
     /// Its RTT, where that is known better than from when it was sent and this ack came: the
     /// receiver kept the ack back, or it was sent more than once.
     pub rtt: Option<Span>,
+    /// Whether it came with a mark of congestion (ECN, RFC 3168).
+    pub marked: bool,
 }
 
 impl Arrived {
     /// Packet `number` arrived at `received_at`, and the ack left at once.
     pub const fn new(number: u64, received_at: Option<Time>) -> Self {
-        Self { number, received_at, rtt: None }
+        Self { number, received_at, rtt: None, marked: false }
     }
 }
 
@@ -79,6 +81,8 @@ pub struct Sent<D> {
     counts: Counts,
     acked: Vec<AckedPacket>,
     late: Vec<AckedPacket>,
+    /// Numbers of those newly acked that came with a mark.
+    marked: Vec<u64>,
     lost: Vec<LostPacket>,
 }
 
@@ -134,6 +138,7 @@ impl<D: Copy> Sent<D> {
             counts: Counts::default(),
             acked: Vec::new(),
             late: Vec::new(),
+            marked: Vec::new(),
             lost: Vec::new(),
         }
     }
@@ -219,8 +224,8 @@ impl<D: Copy> Sent<D> {
     }
 
     /// Packets arrived, in the order of `arrived`. Numbers that were never sent or were already
-    /// acked are ignored: acks come from the network. The controller hears of newly acked
-    /// packets, then of late ones, then of losses. `on_acked` gets the data of each packet that
+    /// acked are ignored: acks come from the network. The controller gets newly acked packets, then
+    /// marks, then late packets, then losses. `on_acked` gets the data of each packet that
     /// was not acked before, with its RTT.
     pub fn on_ack(
         &mut self,
@@ -233,6 +238,7 @@ impl<D: Copy> Sent<D> {
         let prior_in_flight = self.in_flight;
         self.acked.clear();
         self.late.clear();
+        self.marked.clear();
         for arrival in arrived {
             self.take_arrival(now, *arrival, &mut on_acked);
         }
@@ -244,6 +250,7 @@ impl<D: Copy> Sent<D> {
         // RFC 6298 (5.3): an ack of new data restarts the timer.
         self.timer_base = now;
         self.report_acked(now, prior_in_flight, controller);
+        self.report_marks(now, prior_in_flight, controller);
         for packet in &self.late {
             controller.on_spurious(&Spurious::Loss { now, packet });
         }
@@ -346,6 +353,9 @@ impl<D: Copy> Sent<D> {
             stamp: entry.stamp,
         };
         on_acked(entry.data, rtt);
+        if arrival.marked {
+            self.marked.push(arrival.number);
+        }
         match was {
             State::InFlight => {
                 self.in_flight -= packet.bytes;
@@ -368,6 +378,19 @@ impl<D: Copy> Sent<D> {
             prior_in_flight,
             in_flight: self.in_flight,
             next_number: self.first + self.ring.len() as u64,
+            rtt: &self.rtt,
+        });
+    }
+
+    fn report_marks(&self, now: Time, prior_in_flight: u64, controller: &mut dyn Controller) {
+        let Some(newest) = self.marked.iter().copied().max() else { return };
+        controller.on_mark(&Mark {
+            now,
+            packets: self.marked.len() as u64,
+            newest,
+            prior_in_flight,
+            in_flight: self.in_flight,
+            next_number: self.next_number(),
             rtt: &self.rtt,
         });
     }
@@ -493,8 +516,9 @@ impl<D: Copy> Sent<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cellpace_cc::Permit;
 
-    /// Counts what it is told.
+    /// Counts what is reported to it.
     #[derive(Default)]
     struct Witness {
         acked: Vec<u64>,
@@ -502,12 +526,18 @@ mod tests {
         timeouts: u32,
         spurious_timeouts: u32,
         late: Vec<u64>,
+        /// How many packets of an ack were marked, and the newest of them.
+        marks: Vec<(u64, u64)>,
         in_flight: u64,
     }
 
     impl Controller for Witness {
-        fn cwnd(&self) -> u64 {
-            u64::MAX
+        fn permit(&self) -> Permit {
+            Permit::Window(u64::MAX)
+        }
+        fn on_mark(&mut self, mark: &Mark<'_>) {
+            assert_eq!(mark.in_flight, self.in_flight, "after the ack");
+            self.marks.push((mark.packets, mark.newest));
         }
         fn on_ack(&mut self, ack: &Ack<'_>) {
             assert_eq!(ack.in_flight + ack.bytes(), ack.prior_in_flight);
@@ -563,6 +593,21 @@ mod tests {
         sent.on_ack(ms(41), &arrived, &mut witness, |data, rtt| rtts.push((data, rtt)));
         assert_eq!(rtts, [(0, Span::from_millis(26)), (1, Span::from_millis(40))]);
         assert_eq!(sent.sent_at(7), None);
+    }
+
+    #[test]
+    fn marks_of_newly_acked_packets_are_reported_once_after_the_ack() {
+        let (mut sent, mut witness) = setup(4);
+        let marked = |number| Arrived { marked: true, ..Arrived::new(number, None) };
+        sent.on_ack(
+            ms(40),
+            &[marked(0), Arrived::new(1, None), marked(2)],
+            &mut witness,
+            |_, _| {},
+        );
+        assert_eq!((&witness.acked[..], &witness.marks[..]), (&[0, 1, 2][..], &[(2, 2)][..]));
+        sent.on_ack(ms(41), &[marked(2), Arrived::new(3, None)], &mut witness, |_, _| {});
+        assert_eq!(witness.marks.len(), 1, "that packet was acked before");
     }
 
     #[test]

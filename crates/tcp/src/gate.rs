@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use cellpace_base::{Span, Time};
-use cellpace_cc::{Block, Controller, Stamp};
+use cellpace_cc::{Block, Controller, Permit, Stamp};
 use cellpace_recovery::{Arrived, Sender, Sending};
 
 use crate::pieces::Pieces;
@@ -191,7 +191,7 @@ impl Gate {
     }
 
     fn allowed(&mut self, now: Time, queued: u64) -> u64 {
-        let window = self.controller().allowance(self.in_flight()) / self.packet_bytes();
+        let window = self.sender.remaining() / self.packet_bytes();
         let most = self.packets_per_call().min(queued.div_ceil(self.segment));
         let packets = most.min(window);
         if packets == 0 {
@@ -208,7 +208,7 @@ impl Gate {
 
     /// Windows below one segment (loopback's segments are huge) still let something through.
     fn below_a_packet(&mut self, now: Time, queued: u64) -> u64 {
-        let allowed = self.controller().allowance(self.in_flight());
+        let allowed = self.sender.remaining();
         if self.in_flight() > 0 || allowed <= self.overhead {
             return 0;
         }
@@ -269,18 +269,15 @@ impl Gate {
     /// The window that the controller wants TCP to have, in bytes of payload: whole packets.
     pub(crate) fn window(&self) -> u64 {
         let in_flight = self.in_flight();
-        let wanted = in_flight.saturating_add(self.controller().allowance(in_flight));
+        let wanted = in_flight.saturating_add(self.sender.remaining());
         (wanted / self.packet_bytes()).saturating_mul(self.segment)
     }
 
-    /// How many bytes of payload it lets have left in all, where its allowance is a budget that acks
-    /// do not renew (Verus, Markov tables); none where it is what is left of a window.
+    /// How many bytes of payload it lets have left in all, where it grants budgets (Verus, Markov
+    /// tables); none where it has a window.
     pub(crate) fn limit(&self) -> Option<u64> {
-        let (controller, packet) = (self.controller(), self.packet_bytes());
-        if controller.allowance(0) != controller.allowance(packet) {
-            return None;
-        }
-        let packets = controller.allowance(self.in_flight()) / packet;
+        let Permit::Budget(budget) = self.controller().permit() else { return None };
+        let packets = budget / self.packet_bytes();
         Some(self.taken.saturating_add(packets.saturating_mul(self.segment)))
     }
 
@@ -399,10 +396,10 @@ impl Gate {
             return;
         }
         self.latest = self.latest.max(when);
-        let allowed = self.controller().allowance(self.in_flight());
+        let allowed = self.sender.remaining();
         self.sender.on_ack(self.latest, &self.numbers, |_, _| {});
         self.numbers.clear();
-        if self.controller().allowance(self.in_flight()) > allowed {
+        if self.sender.remaining() > allowed {
             self.opened_at = self.latest;
         }
         if std::mem::take(&mut self.timed_out) {
@@ -443,8 +440,7 @@ impl Gate {
 
     /// Whether acks of what is in flight let more through by that alone.
     fn acks_open(&self) -> bool {
-        let in_flight = self.in_flight();
-        in_flight > 0 && self.controller().allowance(0) > self.controller().allowance(in_flight)
+        self.in_flight() > 0 && self.controller().permit().is_window()
     }
 
     /// Until when acks may wait, as they would not let anything through: that is the controller's
@@ -559,8 +555,8 @@ mod tests {
         fn on_block(&mut self, block: &Block) {
             self.log.lock().unwrap().blocks.push(block.now);
         }
-        fn cwnd(&self) -> u64 {
-            self.cwnd
+        fn permit(&self) -> Permit {
+            Permit::Window(self.cwnd)
         }
         fn pacing(&self) -> Option<Pacing> {
             self.pacing
@@ -820,8 +816,8 @@ mod tests {
         fn cwnd(&self) -> u64 {
             20 * WIRE
         }
-        fn allowance(&self, _: u64) -> u64 {
-            self.credit * WIRE
+        fn permit(&self) -> Permit {
+            Permit::Budget(self.credit * WIRE)
         }
         fn next_deadline(&self) -> Option<Time> {
             Some(self.next)

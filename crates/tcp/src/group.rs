@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use cellpace_base::{Span, Time};
 use cellpace_cc::{
-    Ack, AckedPacket, Block, Controller, ControllerSpec, Event, Loss, LostPacket, Pacing, Rate,
-    RttEstimator, SentPacket, Setup, Spurious, Stamp, Timeout,
+    Ack, AckedPacket, Block, Controller, ControllerSpec, Event, Loss, LostPacket, Mark, Pacing,
+    Permit, Rate, RttEstimator, SentPacket, Setup, Spurious, Stamp, Timeout,
 };
 
 use crate::Share;
@@ -221,8 +221,11 @@ impl Group {
         self.claims.get(id).map_or(0, |claim| claim.share)
     }
 
-    fn allowance(&mut self, id: usize, in_flight: u64) -> u64 {
-        let total = self.controller.allowance(self.in_flight);
+    /// What a member may have leave: of the kind that the controller grants to the group.
+    fn permit(&mut self, id: usize) -> Permit {
+        let permit = self.controller.permit();
+        let total = permit.remaining(self.in_flight);
+        let in_flight = self.seat(id).map_or(0, |seat| seat.in_flight);
         let own = match self.share(id).saturating_sub(in_flight) {
             // Parts smaller than a packet take turns.
             small if small < self.mss && in_flight == 0 => {
@@ -238,7 +241,10 @@ impl Group {
         if allowed < self.mss && !self.line.contains(&id) {
             self.line.push_back(id);
         }
-        allowed
+        match permit {
+            Permit::Window(_) => Permit::Window(in_flight.saturating_add(allowed)),
+            Permit::Budget(_) => Permit::Budget(allowed),
+        }
     }
 
     /// Whether nobody without a packet in flight has waited longer.
@@ -464,6 +470,17 @@ impl Controller for Member {
         group.controller.on_block(&Block { now, stamp: inner(block.stamp), ..*block });
     }
 
+    fn on_mark(&mut self, mark: &Mark<'_>) {
+        let (mut group, _) = self.group();
+        let now = group.now(mark.now);
+        let Group { controller, rtt, next_number, in_flight, acked, .. } = &mut *group;
+        // The member's number means nothing to the group: that of the same ack's newest packet does.
+        let newest = acked.iter().map(|packet| packet.number).max().unwrap_or(0);
+        let mark =
+            Mark { now, newest, in_flight: *in_flight, next_number: *next_number, rtt, ..*mark };
+        controller.on_mark(&mark);
+    }
+
     fn on_path_change(&mut self, now: Time) {
         let (mut group, _) = self.group();
         let now = group.now(now);
@@ -478,9 +495,9 @@ impl Controller for Member {
         }
     }
 
-    fn allowance(&self, in_flight: u64) -> u64 {
+    fn permit(&self) -> Permit {
         let (mut group, id) = self.group();
-        group.allowance(id, in_flight)
+        group.permit(id)
     }
 
     fn pacing(&self) -> Option<Pacing> {
@@ -516,8 +533,8 @@ impl Controller for Member {
         self.group().0.controller.poll_event()
     }
 
-    fn snapshot(&self, show: &mut dyn FnMut(&'static str, f64)) {
-        self.group().0.controller.snapshot(show);
+    fn inspect(&self, show: &mut dyn FnMut(&'static str, f64)) {
+        self.group().0.controller.inspect(show);
     }
 }
 

@@ -657,6 +657,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use cellpace_cc as cc;
+    use cellpace_cc::Permit;
     use cellpace_recovery::AckPolicy;
 
     use super::*;
@@ -675,8 +676,8 @@ mod tests {
     struct Witness(Arc<Mutex<Vec<Heard>>>);
 
     impl Controller for Witness {
-        fn cwnd(&self) -> u64 {
-            1 << 30
+        fn permit(&self) -> Permit {
+            Permit::Window(1 << 30)
         }
         fn on_sent(&mut self, packet: &cc::SentPacket) -> Stamp {
             Stamp { wire: packet.number * 10, ..Stamp::default() }
@@ -744,8 +745,8 @@ mod tests {
     struct Four(Arc<Mutex<Vec<(usize, u64)>>>);
 
     impl Controller for Four {
-        fn cwnd(&self) -> u64 {
-            4 * 169
+        fn permit(&self) -> Permit {
+            Permit::Window(4 * 169)
         }
         fn on_ack(&mut self, ack: &cc::Ack<'_>) {
             self.0.lock().unwrap().push((ack.packets.len(), ack.prior_in_flight / 169));
@@ -869,8 +870,8 @@ mod tests {
     struct Blocked(Arc<Mutex<usize>>);
 
     impl Controller for Blocked {
-        fn cwnd(&self) -> u64 {
-            1 << 30
+        fn permit(&self) -> Permit {
+            Permit::Window(1 << 30)
         }
         fn on_block(&mut self, block: &Block) {
             assert_eq!(block.stamp, Stamp::default(), "nothing is taken back");

@@ -22,7 +22,7 @@ use self::policer::{Policer, Tally, Verdict};
 use crate::delivery_rate::{DeliveryRate, RateSample};
 use crate::extremes::WindowedMax;
 use crate::{
-    Ack, Controller, ControllerInfo, Event, Events, Loss, Pacing, Phase, Random, Rate,
+    Ack, Controller, ControllerInfo, Event, Events, Loss, Pacing, Permit, Phase, Random, Rate,
     RttEstimator, SentPacket, Setup, Span, Spurious, Stamp, Time, Timeout,
 };
 
@@ -633,8 +633,8 @@ impl Controller for Bbr {
         self.enter_startup(now);
     }
 
-    fn cwnd(&self) -> u64 {
-        self.cwnd.saturating_mul(self.mss)
+    fn permit(&self) -> Permit {
+        Permit::Window(self.cwnd.saturating_mul(self.mss))
     }
 
     fn pacing(&self) -> Option<Pacing> {
@@ -647,18 +647,18 @@ impl Controller for Bbr {
         self.events.poll()
     }
 
-    fn snapshot(&self, show: &mut dyn FnMut(&'static str, f64)) {
-        show("window_pkt", self.cwnd as f64);
-        show("btl_bw_mbps", self.btl_bw() as f64 * 8e-6);
-        show("rtprop_ms", self.rtprop.unwrap_or(Span::ZERO).as_millis_f64());
-        show("bdp_pkt", self.bdp(self.btl_bw(), 1.0) as f64);
+    fn inspect(&self, show: &mut dyn FnMut(&'static str, f64)) {
+        show("cwnd_pkts", self.cwnd as f64);
+        show("bottleneck_mbps", self.btl_bw() as f64 * 8e-6);
+        show("base_rtt_ms", self.rtprop.unwrap_or(Span::ZERO).as_millis_f64());
+        show("bdp_pkts", self.bdp(self.btl_bw(), 1.0) as f64);
         show("pacing_gain", self.pacing_gain);
         show("cwnd_gain", self.cwnd_gain);
         show("pacing_mbps", self.pacing_rate * 8e-6);
-        show("round", self.round.count as f64);
+        show("rounds", self.round.count as f64);
         show("full_pipe", f64::from(u8::from(self.full_pipe.reached)));
         show("recovery", f64::from(u8::from(self.recovery.is_some())));
-        show("bundled_pkt", self.bundled() as f64);
+        show("aggregation_pkts", self.bundled() as f64);
         show("policed_mbps", self.policed().unwrap_or(0) as f64 * 8e-6);
     }
 }

@@ -521,7 +521,7 @@ proptest! {
             let pacing = bbr.pacing().unwrap();
             prop_assert!(pacing.rate.as_bps() > 0 && pacing.burst >= MSS);
             let mut finite = true;
-            bbr.snapshot(&mut |_, value| finite &= value.is_finite());
+            bbr.inspect(&mut |_, value| finite &= value.is_finite());
             prop_assert!(finite);
             prop_assert_eq!(bbr.next_deadline(), None);
         }

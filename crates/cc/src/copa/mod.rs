@@ -19,7 +19,7 @@ use self::meter::LossMeter;
 use self::params::{Config, PARAMS};
 use self::velocity::{Direction, Moment, Velocity};
 use crate::{
-    Ack, AckedPacket, Controller, ControllerInfo, Event, Events, Loss, Pacing, Phase, Rate,
+    Ack, AckedPacket, Controller, ControllerInfo, Event, Events, Loss, Pacing, Permit, Phase, Rate,
     SentPacket, Setup, Spurious, Stamp, Time, Timeout,
 };
 
@@ -321,8 +321,8 @@ impl Controller for Copa {
         self.note_phase(now);
     }
 
-    fn cwnd(&self) -> u64 {
-        self.bytes(self.window)
+    fn permit(&self) -> Permit {
+        Permit::Window(self.bytes(self.window))
     }
 
     /// Section 4: 2 W / RTTstanding; unpaced before the first RTT. Two packets may leave back to
@@ -341,16 +341,16 @@ impl Controller for Copa {
         self.events.poll()
     }
 
-    fn snapshot(&self, show: &mut dyn FnMut(&'static str, f64)) {
-        show("window_pkt", self.window);
-        show("target_pkt", self.target().min(Self::MAX_WINDOW));
+    fn inspect(&self, show: &mut dyn FnMut(&'static str, f64)) {
+        show("cwnd_pkts", self.window);
+        show("target_pkts", self.target().min(Self::MAX_WINDOW));
         show("delta", self.delta);
         show("velocity", self.velocity.value());
         show("slow_start", f64::from(u8::from(self.slow_start)));
         show("competitive", f64::from(u8::from(self.competitive)));
         show("srtt_ms", self.delays.srtt().unwrap_or(0.0));
-        show("rtt_min_ms", self.delays.minimum());
-        show("rtt_standing_ms", self.delays.standing());
+        show("base_rtt_ms", self.delays.minimum());
+        show("standing_rtt_ms", self.delays.standing());
         show("queueing_ms", self.delays.queueing());
         show("loss_ratio", self.losses.ratio());
     }

@@ -399,7 +399,7 @@ proptest! {
             prop_assert!(copa.window >= copa.config.min_cwnd && copa.window <= Copa::MAX_WINDOW);
             prop_assert!(copa.delta > 0.0 && copa.delta <= copa.config.delta);
             let mut finite = true;
-            copa.snapshot(&mut |_, value| finite &= value.is_finite());
+            copa.inspect(&mut |_, value| finite &= value.is_finite());
             prop_assert!(finite);
             prop_assert!(copa.pacing().is_none_or(|pacing| pacing.rate.as_bps() > 0));
             prop_assert_eq!(copa.next_deadline(), None);

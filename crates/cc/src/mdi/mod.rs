@@ -16,7 +16,7 @@ use cellpace_base::{Span, Time};
 use cellpace_mdi::{States, Walk, Window};
 
 use crate::{
-    Ack, Controller, Event, Events, Loss, Phase, SentPacket, Setup, Stamp, Timeout, epochs,
+    Ack, Controller, Event, Events, Loss, Permit, Phase, SentPacket, Setup, Stamp, Timeout, epochs,
 };
 use params::Settings;
 pub use params::{INFO, flat, flat_and_start, teacher};
@@ -152,8 +152,8 @@ impl Controller for Mdi {
         (window.saturating_mul(epochs) >> 8).saturating_mul(self.mss) >> 8
     }
 
-    fn allowance(&self, _in_flight: u64) -> u64 {
-        (self.credit as u64).saturating_mul(self.mss)
+    fn permit(&self) -> Permit {
+        Permit::Budget((self.credit as u64).saturating_mul(self.mss))
     }
 
     fn rto(&self) -> Option<Span> {
@@ -183,13 +183,13 @@ impl Controller for Mdi {
         self.events.poll()
     }
 
-    fn snapshot(&self, show: &mut dyn FnMut(&'static str, f64)) {
-        show("w", packets(self.window()));
+    fn inspect(&self, show: &mut dyn FnMut(&'static str, f64)) {
+        show("cwnd_pkts", packets(self.window()));
         show("slow_start", f64::from(u8::from(self.slow_start.is_some())));
-        show("d", self.d1.as_millis_f64());
+        show("delay_ms", self.d1.as_millis_f64());
         show("users", f64::from(self.settings.learnt.users[self.walk.table()]));
-        show("credit", self.credit);
-        show("in_flight", self.in_flight as f64 / self.mss as f64);
+        show("credit_pkts", self.credit);
+        show("in_flight_pkts", self.in_flight as f64 / self.mss as f64);
     }
 }
 

@@ -76,7 +76,7 @@ impl Flow {
     /// Sends what may leave. Returns how many packets did.
     fn send(&mut self) -> u64 {
         let first = self.next;
-        while self.controller.allowance(self.in_flight) >= MSS {
+        while self.controller.permit().remaining(self.in_flight) >= MSS {
             self.in_flight += MSS;
             let packet = SentPacket {
                 now: self.now,
@@ -153,8 +153,8 @@ impl Flow {
 
     fn w(&self) -> f64 {
         let w = RefCell::new(f64::NAN);
-        self.controller.snapshot(&mut |name, value| {
-            if name == "w" {
+        self.controller.inspect(&mut |name, value| {
+            if name == "cwnd_pkts" {
                 w.replace(value);
             }
         });
@@ -414,8 +414,7 @@ fn a_loss_ends_slow_start_when_the_packet_is_given_up() {
         flow.epoch();
         let slow = |flow: &Flow| {
             let mut slow = false;
-            flow.controller
-                .snapshot(&mut |name, value| slow |= name == "slow_start" && value > 0.0);
+            flow.controller.inspect(&mut |name, value| slow |= name == "slow_start" && value > 0.0);
             slow
         };
         (flow.w(), slow(&flow))

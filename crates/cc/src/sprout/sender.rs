@@ -1,6 +1,6 @@
 //! The sender's half: sends what the newest forecast says will have left the queue in time.
 
-use crate::{Ack, Controller, SentPacket, Setup, Span, Stamp, Time};
+use crate::{Ack, Controller, Permit, SentPacket, Setup, Span, Stamp, Time};
 
 use super::belief::{Belief, Forecast};
 use super::model::{HORIZON, Model};
@@ -147,15 +147,15 @@ impl Controller for Sprout {
         }
     }
 
-    /// What the forecast lets be under way, used or not: zero when the forecast is used up.
+    /// What the forecast lets be in flight, used or not: zero when the forecast is used up.
     fn cwnd(&self) -> u64 {
         self.budget().max(if self.heartbeat { self.mss } else { 0 })
     }
 
-    /// The sender's own estimate of what is under way counts, not the datapath's: it knows of
+    /// The sender's own estimate of what is in flight counts, not the datapath's: it knows of
     /// packets that have left the queue before their acks come.
-    fn allowance(&self, _in_flight: u64) -> u64 {
-        self.window().max(if self.heartbeat { self.mss } else { 0 })
+    fn permit(&self) -> Permit {
+        Permit::Budget(self.window().max(if self.heartbeat { self.mss } else { 0 }))
     }
 
     fn next_deadline(&self) -> Option<Time> {
@@ -171,7 +171,7 @@ impl Controller for Sprout {
         self.heartbeat |= self.last_sent.is_some_and(|sent| sent + HEARTBEAT <= now);
     }
 
-    fn snapshot(&self, show: &mut dyn FnMut(&'static str, f64)) {
+    fn inspect(&self, show: &mut dyn FnMut(&'static str, f64)) {
         let packets = |bytes: u64| bytes as f64 / self.mss as f64;
         show("budget_pkts", packets(self.budget()));
         show("queued_pkts", packets(self.queued));
@@ -263,8 +263,8 @@ mod tests {
     }
 
     fn window(flow: &Sprout) -> u64 {
-        assert_eq!(flow.allowance(0) % MSS, 0);
-        flow.allowance(0) / MSS
+        assert_eq!(flow.permit().remaining(0) % MSS, 0);
+        flow.permit().remaining(0) / MSS
     }
 
     #[test]
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!(flow.cwnd(), 5 * MSS);
         assert_eq!(flow.next_deadline(), None, "nothing ages before the first packet");
         let words: Vec<_> = (0..5).map(|_| send(&mut flow, ms(3000), false).next).collect();
-        assert_eq!(flow.allowance(0), 0);
+        assert_eq!(flow.permit().remaining(0), 0);
         let flight = [Next::Within(0); 4].into_iter().chain([Next::Within(50)]);
         assert_eq!(words, flight.collect::<Vec<_>>(), "the last of a flight says so");
         assert_eq!(flow.next_deadline(), Some(ms(3020)));
@@ -327,16 +327,16 @@ mod tests {
         let mut flow = with_ten_outstanding();
         let used_up = ms(1200);
         flow.on_deadline(used_up);
-        assert_eq!(flow.allowance(0), MSS, "nothing was sent since 999 ms");
+        assert_eq!(flow.permit().remaining(0), MSS, "nothing was sent since 999 ms");
         assert_eq!(flow.cwnd(), MSS);
         assert_eq!(flow.next_deadline(), None);
         assert_eq!(send(&mut flow, used_up, false).next, Next::Within(50));
-        assert_eq!((flow.allowance(0), flow.cwnd()), (0, 0));
+        assert_eq!((flow.permit().remaining(0), flow.cwnd()), (0, 0));
         assert_eq!(flow.next_deadline(), Some(ms(1250)));
         flow.on_deadline(ms(1249));
-        assert_eq!(flow.allowance(0), 0);
+        assert_eq!(flow.permit().remaining(0), 0);
         flow.on_deadline(ms(1250));
-        assert_eq!(flow.allowance(0), MSS);
+        assert_eq!(flow.permit().remaining(0), MSS);
     }
 
     #[test]

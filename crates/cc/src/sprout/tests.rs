@@ -91,7 +91,7 @@ impl Link {
         if self.sender.next_deadline().is_some_and(|deadline| deadline <= now) {
             self.sender.on_deadline(now);
         }
-        while self.data && self.sender.allowance(0) >= MSS {
+        while self.data && self.sender.permit().remaining(0) >= MSS {
             self.send_one(false);
         }
     }

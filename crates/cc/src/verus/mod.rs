@@ -26,8 +26,8 @@ use std::collections::VecDeque;
 use cellpace_base::{Span, Time};
 
 use crate::{
-    Ack, AckedPacket, Block, Controller, Event, Events, Loss, Phase, Profile, SentPacket, Setup,
-    Spurious, Stamp, Timeout, epochs,
+    Ack, AckedPacket, Block, Controller, Event, Events, Loss, Permit, Phase, Profile, SentPacket,
+    Setup, Spurious, Stamp, Timeout, epochs,
 };
 pub use params::INFO;
 use params::{BumpOn, Law, Settings};
@@ -244,8 +244,8 @@ impl Controller for Verus {
         (self.w * self.mss as f64) as u64
     }
 
-    fn allowance(&self, _in_flight: u64) -> u64 {
-        (self.credit as u64).saturating_mul(self.mss)
+    fn permit(&self) -> Permit {
+        Permit::Budget((self.credit as u64).saturating_mul(self.mss))
     }
 
     fn rto(&self) -> Option<Span> {
@@ -274,20 +274,20 @@ impl Controller for Verus {
         self.events.poll()
     }
 
-    fn snapshot(&self, show: &mut dyn FnMut(&'static str, f64)) {
-        show("w", self.w);
-        show("d_est", self.d_est);
-        show("d_min", self.d_min.unwrap_or(0.0));
-        show("d_max_s", self.d_max_s.unwrap_or(0.0));
-        show("d_avg", self.d_avg.unwrap_or(0.0));
-        show("ratio", self.d_max_s.unwrap_or(0.0) / self.base());
-        show("in_flight", self.in_flight as f64);
-        show("credit", self.credit);
-        show("share", self.share);
-        show("missing", self.missing.len() as f64);
+    fn inspect(&self, show: &mut dyn FnMut(&'static str, f64)) {
+        show("cwnd_pkts", self.w);
+        show("set_point_ms", self.d_est);
+        show("base_rtt_ms", self.d_min.unwrap_or(0.0));
+        show("smoothed_delay_ms", self.d_max_s.unwrap_or(0.0));
+        show("mean_delay_ms", self.d_avg.unwrap_or(0.0));
+        show("delay_ratio", self.d_max_s.unwrap_or(0.0) / self.base());
+        show("in_flight_pkts", self.in_flight as f64);
+        show("credit_pkts", self.credit);
+        show("share_pkts", self.share);
+        show("missing_pkts", self.missing.len() as f64);
         show("slow_start", f64::from(u8::from(self.slow_start)));
-        show("in_loss", f64::from(u8::from(self.in_loss)));
-        show("points", f64::from(self.profile.len()));
+        show("loss_phase", f64::from(u8::from(self.in_loss)));
+        show("profile_points", f64::from(self.profile.len()));
     }
 
     fn profile(&self) -> Option<Profile> {

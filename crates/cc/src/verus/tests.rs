@@ -292,7 +292,7 @@ fn rounds(verus: &mut Verus, count: u64) -> Vec<u64> {
         let now = ms(40 * number);
         let first = next;
         let mut stamps = Vec::new();
-        while verus.allowance(0) >= MSS {
+        while verus.permit().remaining(0) >= MSS {
             stamps.push(send(verus, now, next));
             next += 1;
         }
@@ -366,7 +366,7 @@ fn a_full_buffer_ends_slow_start_or_cuts_the_window() {
     starting.on_block(&Block { now: ms(100), stamp, waits: false });
     near(starting.w, 0.49 * 101.0);
     assert!(!starting.slow_start && starting.in_loss && starting.hold);
-    assert_eq!((starting.allowance(0), starting.in_flight), (0, 0));
+    assert_eq!((starting.permit().remaining(0), starting.in_flight), (0, 0));
 
     let mut steady = steady("");
     steady.w = 50.0;
@@ -375,7 +375,7 @@ fn a_full_buffer_ends_slow_start_or_cuts_the_window() {
     near(steady.w, 35.0);
     assert!((steady.d_est - 45.0).abs() < 1e-3);
     assert!(!steady.in_loss);
-    assert_eq!(steady.allowance(0), 0);
+    assert_eq!(steady.permit().remaining(0), 0);
 }
 
 #[test]
@@ -527,7 +527,7 @@ fn a_timeout_sets_the_set_point_to_the_base_and_a_spurious_one_can_take_it_back(
     time_out(&mut verus, ms(150), 30);
     assert_eq!((verus.d_est, verus.in_loss, verus.in_flight), (10.0, true, 0));
     verus.on_deadline(ms(150));
-    assert!(verus.w < 3.0 && verus.allowance(0) > 0);
+    assert!(verus.w < 3.0 && verus.permit().remaining(0) > 0);
 
     verus.on_spurious(&Spurious::Timeout { now: ms(152) });
     assert_eq!((verus.in_loss, verus.in_flight), (false, 30));
@@ -558,7 +558,7 @@ fn a_path_slower_than_the_initial_timeout_gets_going() {
     let mut verus = verus("");
     let stamp = send(&mut verus, ms(0), 0);
     time_out(&mut verus, ms(1000), 1);
-    assert_eq!(verus.allowance(0), MSS, "restarted with one packet");
+    assert_eq!(verus.permit().remaining(0), MSS, "restarted with one packet");
     let again = send(&mut verus, ms(1000), 1);
     verus.on_spurious(&Spurious::Timeout { now: ms(1500) });
     ack_stamped(&mut verus, ms(1500), 0, stamp, 1500.0);
@@ -576,7 +576,7 @@ fn a_timeout_in_slow_start_ends_it_without_a_set_point_below_the_base() {
     time_out(&mut verus, ms(300), 20);
     assert_eq!((verus.slow_start, verus.d_est, verus.in_flight), (false, 40.0, 0));
     verus.on_deadline(ms(300));
-    assert!(verus.profile.has_curve() && verus.allowance(0) > 0);
+    assert!(verus.profile.has_curve() && verus.permit().remaining(0) > 0);
 }
 
 #[test]
@@ -730,10 +730,10 @@ fn slow_start_goes_on_after_all_its_packets_are_lost() {
     for number in 1..3 {
         send(&mut verus, ms(40), number);
     }
-    assert_eq!(verus.allowance(0), 0);
+    assert_eq!(verus.permit().remaining(0), 0);
     lose(&mut verus, ms(50), &[(1, 2), (2, 2)]);
     verus.on_deadline(ms(300));
-    assert!(verus.slow_start && verus.allowance(0) >= MSS);
+    assert!(verus.slow_start && verus.permit().remaining(0) >= MSS);
 }
 
 #[test]
@@ -799,11 +799,11 @@ fn points_and_curve_are_shown() {
     assert_eq!(profile.curve.len(), 100);
     assert!(profile.curve.iter().zip(&profile.points).all(|(c, p)| (c.1 - p.1).abs() < 1e-3));
     let mut names = Vec::new();
-    verus.snapshot(&mut |name, value| {
+    verus.inspect(&mut |name, value| {
         assert!(value.is_finite());
         names.push(name);
     });
-    assert_eq!(names[..4], ["w", "d_est", "d_min", "d_max_s"]);
+    assert_eq!(names[..4], ["cwnd_pkts", "set_point_ms", "base_rtt_ms", "smoothed_delay_ms"]);
 }
 
 #[test]
@@ -903,7 +903,7 @@ impl Datapath {
 
     fn send(&mut self, most: u8, app_limited: bool) {
         for left in (0..most).rev() {
-            if self.verus.allowance(self.bytes()) < MSS {
+            if self.verus.permit().remaining(self.bytes()) < MSS {
                 return;
             }
             let packet = SentPacket {
@@ -1028,7 +1028,7 @@ impl Datapath {
         assert!((0.0..=verus.settings.max_window).contains(&verus.credit));
         assert!(verus.cwnd() >= MSS);
         assert!(verus.missing.len() as u64 <= verus.in_flight);
-        verus.snapshot(&mut |name, value| assert!(value.is_finite(), "{name} = {value}"));
+        verus.inspect(&mut |name, value| assert!(value.is_finite(), "{name} = {value}"));
     }
 }
 
@@ -1062,7 +1062,7 @@ proptest! {
         path.time_out();
         let allowed = (0..400).any(|_| {
             path.wait(Span::from_millis(20));
-            path.verus.allowance(0) >= MSS
+            path.verus.permit().remaining(0) >= MSS
         });
         prop_assert!(allowed);
     }

@@ -229,7 +229,7 @@ impl WindowLaw for Bic {
         self.cached = None;
     }
 
-    fn snapshot(&self, show: &mut dyn FnMut(&'static str, f64)) {
+    fn inspect(&self, show: &mut dyn FnMut(&'static str, f64)) {
         show("w_max_pkts", self.last_max as f64);
         show("acks_per_pkt", self.cached.map_or(0.0, |cached| cached.cnt));
     }

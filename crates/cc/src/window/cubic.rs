@@ -241,7 +241,7 @@ impl WindowLaw for Cubic {
         self.curve = memory;
     }
 
-    fn snapshot(&self, show: &mut dyn FnMut(&'static str, f64)) {
+    fn inspect(&self, show: &mut dyn FnMut(&'static str, f64)) {
         let stage = self.curve.stage;
         show("w_max_pkts", self.curve.w_max);
         show("k_s", stage.map_or(0.0, |stage| stage.k));

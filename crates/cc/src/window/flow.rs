@@ -8,8 +8,8 @@
 use cellpace_base::{Kind, Param, Span, Time};
 
 use crate::{
-    Ack, AckedPacket, Controller, Event, Events, Loss, Phase, SentPacket, Setup, Spurious, Stamp,
-    Timeout,
+    Ack, AckedPacket, Controller, Event, Events, Loss, Mark, Permit, Phase, SentPacket, Setup,
+    Spurious, Stamp, Timeout,
 };
 
 /// The initial window, the same parameter for all of the family.
@@ -141,7 +141,7 @@ pub(crate) trait WindowLaw: Send {
     /// Packets arrived. Called in recovery, too, for the sake of measurements.
     fn on_ack(&mut self, window: &mut CongestionWindow, ack: &Ack<'_>, acked: Acked);
 
-    /// A loss event began, with `flight` packets under way: the new ssthresh.
+    /// A loss event began, with `flight` packets in flight: the new ssthresh.
     fn on_loss(&mut self, window: &CongestionWindow, flight: f64) -> f64;
 
     /// The retransmission timer fired, for the first time in a row: the new ssthresh.
@@ -166,7 +166,7 @@ pub(crate) trait WindowLaw: Send {
 
     fn recall(&mut self, memory: Self::Memory);
 
-    fn snapshot(&self, show: &mut dyn FnMut(&'static str, f64)) {
+    fn inspect(&self, show: &mut dyn FnMut(&'static str, f64)) {
         let _ = show;
     }
 }
@@ -257,19 +257,17 @@ impl<L: WindowLaw> WindowFlow<L> {
         Acked { packets: window.packets(bytes), growth: window.packets(growth), flight, newest }
     }
 
-    fn reduce(&mut self, loss: &Loss<'_>) {
-        let flight = self.window.packets(self.flight.at(loss.now, loss.prior_in_flight));
-        let saved = self.saved();
-        let missing = self.count(loss);
-        self.loss = Some(LossEvent { missing, saved });
+    /// Reduces for congestion that packets numbered below `next_number` have met.
+    fn reduce(&mut self, now: Time, prior_in_flight: u64, next_number: u64) {
+        let flight = self.window.packets(self.flight.at(now, prior_in_flight));
         let from = self.window.bytes();
         let ssthresh = self.law.on_loss(&self.window, flight);
         self.window.ssthresh = ssthresh;
         // Never up: after a timeout the window may already be below.
         self.window.cwnd = self.window.cwnd.min(ssthresh);
         self.window.recovering = true;
-        self.recover = loss.next_number;
-        self.events.push(loss.now, Event::Reduced { from, to: self.window.bytes() });
+        self.recover = next_number;
+        self.events.push(now, Event::Reduced { from, to: self.window.bytes() });
     }
 
     /// The lost packets that no earlier reduction answers for.
@@ -366,7 +364,8 @@ impl<L: WindowLaw> Controller for WindowFlow<L> {
         self.next_number = loss.next_number;
         let fresh = self.count(loss);
         if fresh > 0 {
-            self.reduce(loss);
+            self.loss = Some(LossEvent { missing: fresh, saved: self.saved() });
+            self.reduce(loss.now, loss.prior_in_flight, loss.next_number);
             return self.settle(loss.now);
         }
         if let Some(event) = self.loss.as_mut() {
@@ -374,6 +373,19 @@ impl<L: WindowLaw> Controller for WindowFlow<L> {
             let more = loss.packets.iter().filter(|packet| packet.number >= start).count();
             event.missing += more as u64;
         }
+    }
+
+    /// As a loss, but for a packet that arrived: there is nothing to send again, and nothing that
+    /// could turn out to be none (RFC 3168 section 6.1.2).
+    fn on_mark(&mut self, mark: &Mark<'_>) {
+        self.next_number = mark.next_number;
+        // A packet sent before the last reduction: the mark belongs to it.
+        if mark.newest < self.recover {
+            return;
+        }
+        self.loss = None;
+        self.reduce(mark.now, mark.prior_in_flight, mark.next_number);
+        self.settle(mark.now);
     }
 
     fn on_timeout(&mut self, timeout: &Timeout) {
@@ -407,7 +419,7 @@ impl<L: WindowLaw> Controller for WindowFlow<L> {
         self.settle(now);
     }
 
-    /// Back to the initial window (RFC 9000 section 9.4). Losses of what is still under way on
+    /// Back to the initial window (RFC 9000 section 9.4). Losses of what is still in flight on
     /// the old path do not count against the new one.
     fn on_path_change(&mut self, now: Time) {
         self.window.restart();
@@ -420,22 +432,22 @@ impl<L: WindowLaw> Controller for WindowFlow<L> {
         self.settle(now);
     }
 
-    fn cwnd(&self) -> u64 {
-        self.window.bytes()
+    fn permit(&self) -> Permit {
+        Permit::Window(self.window.bytes())
     }
 
     fn poll_event(&mut self) -> Option<(Time, Event)> {
         self.events.poll()
     }
 
-    fn snapshot(&self, show: &mut dyn FnMut(&'static str, f64)) {
+    fn inspect(&self, show: &mut dyn FnMut(&'static str, f64)) {
         show("cwnd_pkts", self.window.cwnd);
         show("ssthresh_pkts", self.window.ssthresh.min(UNSET_SSTHRESH));
-        self.law.snapshot(show);
+        self.law.inspect(show);
     }
 }
 
-/// How much was under way lately.
+/// How much was in flight lately.
 ///
 /// One look at the bytes in flight is not enough: when several acks come at the same instant,
 /// those behind the first see a flight that only looks unused because nothing could be sent in
@@ -491,6 +503,29 @@ mod tests {
     use cellpace_base::Span;
 
     const FAMILY: [&str; 5] = ["newreno", "cubic", "vegas", "bic", "ledbat"];
+
+    #[test]
+    fn a_mark_reduces_as_a_loss_does_and_once_per_round_trip() {
+        for name in FAMILY {
+            let (mut marked, mut lossy) = (feed(name), feed(name));
+            for feed in [&mut marked, &mut lossy] {
+                feed.acks(20, 30, 100.0);
+                feed.ack(30, 100.0);
+            }
+            marked.mark(30, 100.0);
+            lossy.ack(30, 100.0);
+            lossy.lose(30);
+            assert_eq!(marked.flow.permit(), lossy.flow.permit(), "{name}");
+            let reduced = marked.flow.cwnd();
+            marked.mark(29, 100.0);
+            assert_eq!(marked.flow.cwnd(), reduced, "{name}: sent before the reduction");
+            marked.finish_recovery(12, 100.0);
+            marked.wait_ms(100.0);
+            let before = marked.flow.cwnd();
+            marked.mark(12, 100.0);
+            assert!(marked.flow.cwnd() < before, "{name}: the next round trip");
+        }
+    }
 
     #[test]
     fn app_limited_flow_does_not_grow_in_avoidance() {
@@ -573,7 +608,7 @@ mod tests {
 
     fn snapshot(feed: &Feed<Boxed>) -> Vec<f64> {
         let mut values = Vec::new();
-        feed.flow.snapshot(&mut |name, value| {
+        feed.flow.inspect(&mut |name, value| {
             // A cached or running value, not state.
             if name != "acks_per_pkt" && name != "diff_pkts" {
                 values.push(value);
@@ -659,7 +694,7 @@ mod tests {
             let slow_start = if name == "ledbat" { ",slow_start=true" } else { "" };
             let mut feed = feed(&format!("{name}:max_cwnd=100pkts{slow_start}"));
             for _ in 0..1000 {
-                // As many as the window allows are under way.
+                // As many as the window allows are in flight.
                 let flight = feed.flow.cwnd() / MSS;
                 feed.ack(flight, 100.0);
                 assert!(feed.flow.cwnd() <= 100 * MSS, "{name}");
@@ -768,7 +803,7 @@ mod tests {
                     let cwnd = feed.flow.cwnd();
                     assert!(cwnd >= mss, "{name}, mss {mss}: {cwnd}");
                     assert!(cwnd <= (1_u64 << 50).max(mss), "{name}, mss {mss}: {cwnd}");
-                    feed.flow.snapshot(&mut |what, value| assert!(value.is_finite(), "{what}"));
+                    feed.flow.inspect(&mut |what, value| assert!(value.is_finite(), "{what}"));
                 }
             }
         }
@@ -780,7 +815,7 @@ mod tests {
             let mut feed = feed(name);
             feed.acks(1000, 10, 0.0);
             assert!(feed.flow.cwnd() >= MSS, "{name}");
-            feed.flow.snapshot(&mut |what, value| assert!(value.is_finite(), "{name} {what}"));
+            feed.flow.inspect(&mut |what, value| assert!(value.is_finite(), "{name} {what}"));
         }
     }
 

@@ -187,7 +187,7 @@ impl WindowLaw for Ledbat {
 
     fn recall(&mut self, (): ()) {}
 
-    fn snapshot(&self, show: &mut dyn FnMut(&'static str, f64)) {
+    fn inspect(&self, show: &mut dyn FnMut(&'static str, f64)) {
         show("queueing_ms", self.delay.queueing_ns() / 1e6);
         show("one_way", f64::from(self.delay.one_way == Some(true)));
     }

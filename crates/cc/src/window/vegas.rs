@@ -201,7 +201,7 @@ impl WindowLaw for Vegas {
 
     fn recall(&mut self, (): ()) {}
 
-    fn snapshot(&self, show: &mut dyn FnMut(&'static str, f64)) {
+    fn inspect(&self, show: &mut dyn FnMut(&'static str, f64)) {
         let base = if self.base_rtt == Span::MAX { Span::ZERO } else { self.base_rtt };
         show("base_rtt_ms", base.as_millis_f64());
         show("diff_pkts", self.last_diff as f64);

@@ -219,7 +219,7 @@ impl End {
         // At the heartbeat's own instant the controller would allow a full packet for it, and the
         // window could not be told from that.
         self.sender.on_deadline(if silent { now - Span::from_nanos(1) } else { now });
-        if silent && self.sender.allowance(0) == 0 {
+        if silent && self.sender.permit().remaining(0) == 0 {
             self.send(now, 0, direction);
         } else {
             self.fill_window(now, direction);
@@ -240,7 +240,7 @@ impl End {
     /// To the byte. Each packet makes the window smaller by more than its data, so this ends.
     fn fill_window(&mut self, now: Time, direction: &mut Direction) {
         loop {
-            let data = self.sender.allowance(0).min(SENDER_UNIT);
+            let data = self.sender.permit().remaining(0).min(SENDER_UNIT);
             if data == 0 {
                 return;
             }
