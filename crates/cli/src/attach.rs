@@ -10,7 +10,6 @@ use cellpace_tcp::FlowOptions;
 use clap::Args;
 
 use crate::error::Failure;
-use crate::load;
 
 /// Arguments of `cellpace attach`.
 #[derive(Debug, Args)]
@@ -62,7 +61,8 @@ pub(crate) fn run(args: &AttachArgs) -> Result<ExitCode, Failure> {
 }
 
 fn controller(text: &str) -> Result<ControllerSpec, Failure> {
-    let cc = load::controller(text).map_err(|error| Failure::usage(format!("--cc: {error}")))?;
+    let cc = cellpace_lab::read_controller(text)
+        .map_err(|error| Failure::usage(format!("--cc: {error}")))?;
     if cc.info().receiver.is_some() {
         return Err(Failure::usage(format!(
             "--cc: {} needs an answering half at the other end, which the kernel has not",

@@ -1,18 +1,13 @@
 //! `cellpace compare`: several controllers, each alone, over one or more traces.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use cellpace_base::Span;
-use cellpace_sim::{FlowSpec, Scenario};
+use cellpace_lab::{Batch, Experiment, NamedTrace, read_controller, trace_files};
 use clap::Args;
 
-use crate::error::Failure;
-use crate::load;
+use crate::error::{Failure, named};
+use crate::outputs::{Outputs, Repetition, run_batch};
 use crate::path_options::PathOptions;
-use crate::results::{
-    Cell, MOST_SERIES_VALUES, Outputs, Repetition, check_number, run_cells, series_values,
-};
 
 /// Arguments of `cellpace compare`.
 #[derive(Debug, Args)]
@@ -41,44 +36,23 @@ pub(crate) struct CompareArgs {
 
 pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
     args.outputs.check()?;
-    run_cells(cells(args)?, &args.repetition, &args.outputs)
+    let runs = experiment(args)?.plan()?;
+    run_batch(Batch::new(runs), &args.repetition, &args.outputs)
 }
 
-/// Values that the series of one run have at most, unless bins of a minute make more: several
-/// runs go on at the same time.
-const MOST_VALUES_OF_A_RUN: u64 = 20_000_000;
-
-/// Every combination of trace, controller and seed.
-fn cells(args: &CompareArgs) -> Result<Vec<Cell>, Failure> {
+fn experiment(args: &CompareArgs) -> Result<Experiment, Failure> {
     once_each("--trace", &args.traces)?;
     once_each("--cc", &args.ccs)?;
-    let runs = args.traces.len() as u64 * args.ccs.len() as u64 * u64::from(args.repetition.repeat);
-    check_number(runs, u64::from(args.flows))?;
-    let mut files = load::files();
-    let ccs = args
-        .ccs
-        .iter()
-        .map(|text| load::controller(text))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| Failure::usage(format!("--cc: {error}")))?;
-    let mut cells = Vec::new();
-    for (trace, shown) in args.traces.iter().zip(shown(&args.traces)) {
-        let path = args.path.scenario(trace, &mut files)?;
-        for cc in &ccs {
-            let flows = vec![FlowSpec::bulk(cc.clone()); args.flows as usize];
-            let mut scenario = Scenario { flows, ..path.clone() };
-            scenario.bin = bin(&scenario, runs);
-            scenario.check().map_err(Failure::usage)?;
-            let scenario = Arc::new(scenario);
-            cells.extend((0..u64::from(args.repetition.repeat)).map(|offset| Cell {
-                cc: cc.to_string(),
-                trace: shown.clone(),
-                scenario: Arc::clone(&scenario),
-                seed: args.path.seed.wrapping_add(offset),
-            }));
-        }
-    }
-    Ok(cells)
+    let controllers: Result<Vec<_>, _> = args.ccs.iter().map(|cc| read_controller(cc)).collect();
+    let mut files = trace_files();
+    Ok(Experiment {
+        controllers: named("--cc", controllers)?,
+        traces: named("--trace", NamedTrace::read_all(&args.traces, &mut files))?,
+        seeds: args.repetition.seeds(args.path.seed).collect(),
+        flows: args.flows,
+        duration: args.path.duration,
+        path: args.path.conditions(&mut files)?,
+    })
 }
 
 /// What is given twice would look like a run with two seeds.
@@ -88,24 +62,4 @@ pub(crate) fn once_each(option: &str, given: &[String]) -> Result<(), Failure> {
         Some(index) => Err(Failure::usage(format!("{option}: `{}` is given twice", given[index]))),
         None => Ok(()),
     }
-}
-
-/// How traces are shown: files without their folders, unless two would then be called the same.
-fn shown(traces: &[String]) -> Vec<String> {
-    let short: Vec<String> = traces.iter().map(|trace| load::shown(trace)).collect();
-    let unique = |name: &String| short.iter().filter(|other| *other == name).count() == 1;
-    let show = |(trace, short): (&String, &String)| {
-        if unique(short) { short.clone() } else { trace.clone() }
-    };
-    traces.iter().zip(&short).map(show).collect()
-}
-
-/// The width of the bins of the series: 100 ms, or as wide as long runs of many flows need for
-/// charts that fit into memory.
-fn bin(scenario: &Scenario, runs: u64) -> Span {
-    const WIDTHS_MS: [u64; 9] = [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
-    let most = (MOST_SERIES_VALUES / runs.max(1)).min(MOST_VALUES_OF_A_RUN);
-    let widths = || WIDTHS_MS.iter().map(|ms| Span::from_millis(*ms));
-    let fits = widths().find(|width| series_values(scenario, *width) <= most);
-    fits.or(widths().next_back()).unwrap_or(scenario.bin)
 }

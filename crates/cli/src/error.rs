@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use cellpace_lab::LabError;
 use thiserror::Error;
 
 /// Why a command ended without doing what it was asked.
@@ -32,4 +33,21 @@ impl Failure {
             Self::Failed(_) => 1,
         })
     }
+}
+
+impl From<LabError> for Failure {
+    fn from(error: LabError) -> Self {
+        match error {
+            LabError::Invalid(text) => Self::Usage(text),
+            error => Self::failed(error),
+        }
+    }
+}
+
+/// Says which option an error is about.
+pub(crate) fn named<T>(
+    option: &str,
+    result: Result<T, impl std::fmt::Display>,
+) -> Result<T, Failure> {
+    result.map_err(|error| Failure::usage(format!("{option}: {error}")))
 }

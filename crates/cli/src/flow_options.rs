@@ -5,7 +5,6 @@ use cellpace_tcp::{Below, FlowOptions, Share, Steerer, granted_send_buffer};
 use clap::{Args, ValueEnum};
 
 use crate::error::Failure;
-use crate::load;
 use crate::output::complain;
 
 /// Where acks come from, and who keeps to the window.
@@ -63,8 +62,8 @@ impl FlowArgs {
     /// What the engine is told; the driver depends on who opened a connection, and is left to the
     /// caller. Says so when the system does not grant what is asked for.
     pub(crate) fn options(&self) -> Result<FlowOptions, Failure> {
-        let cc =
-            load::controller(&self.cc).map_err(|error| Failure::usage(format!("--cc: {error}")))?;
+        let cc = cellpace_lab::read_controller(&self.cc)
+            .map_err(|error| Failure::usage(format!("--cc: {error}")))?;
         if cc.info().receiver.is_some() && !self.is_framed() {
             return Err(Failure::usage(format!(
                 "--cc: {} needs an answering half at the other end: --driver client-server there and here",

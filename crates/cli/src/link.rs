@@ -10,16 +10,15 @@ use cellpace_base::{Rate, Span, Time};
 use cellpace_emu::{EmuError, Ended, Expose, Link, LinkSpec, Tally};
 use cellpace_path::schedule::capacity_between;
 use cellpace_path::{PathSpec, QueueSpec};
-use cellpace_report::{Comparison, Run, SCHEMA, short};
+use cellpace_report::{Comparison, Run, short};
 use clap::Args;
 
 use crate::error::Failure;
 use crate::link_live::{self, Live, Said};
 use crate::link_watch::{Log, Watch};
-use crate::load;
 use crate::output::{complain, print, write};
+use crate::outputs::check_file;
 use crate::path_options::{Directions, PathOptions};
-use crate::results::check_file;
 
 /// Arguments of `cellpace link`.
 #[derive(Debug, Args)]
@@ -105,7 +104,7 @@ pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, Failure> {
     if args.json.as_deref() == Some(Path::new("-")) {
         program.stdout(io::stderr().as_fd().try_clone_to_owned().map_err(Failure::failed)?);
     }
-    let title = trace.as_deref().map_or_else(|| "unlimited".to_owned(), load::shown);
+    let title = trace.as_deref().map_or_else(|| "unlimited".to_owned(), cellpace_lab::shown_name);
     let live = match args.live {
         true => {
             Some(Live::start(title, directions.down.trace.as_ref(), args.path.seed, said.clone())?)
@@ -200,7 +199,7 @@ fn not_started(error: &EmuError) -> Result<ExitCode, Failure> {
 }
 
 fn directions(args: &LinkArgs, trace: Option<&str>) -> Result<Directions, Failure> {
-    let mut directions = args.path.directions(trace, &mut load::files())?;
+    let mut directions = args.path.directions(trace, &mut cellpace_lab::trace_files())?;
     directions.up.queue = args.uplink_queue.clone();
     Ok(directions)
 }
@@ -281,18 +280,13 @@ impl Report<'_> {
 
     fn write_json(&self) -> Result<(), Failure> {
         let Some(file) = &self.args.json else { return Ok(()) };
-        let trace = self.trace.map_or_else(|| "unlimited".to_owned(), load::shown);
+        let trace = self.trace.map_or_else(|| "unlimited".to_owned(), cellpace_lab::shown_name);
         let mut runs = vec![self.run(&trace, &self.directions.down, &self.ended.observer.down, "")];
         if let Some(uplink) = &self.directions.up.trace {
-            let trace = load::shown(&uplink.to_string());
+            let trace = cellpace_lab::shown_name(&uplink.to_string());
             runs.push(self.run(&trace, &self.directions.up, &self.ended.observer.up, " (uplink)"));
         }
-        let comparison = Comparison {
-            schema: SCHEMA.to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            repeated: Vec::new(),
-            runs,
-        };
+        let comparison = Comparison::of(runs);
         write(file, &cellpace_report::to_json(&comparison, false))
     }
 

@@ -16,15 +16,13 @@ mod link;
 #[cfg_attr(not(feature = "live"), path = "link_live_missing.rs")]
 mod link_live;
 mod link_watch;
-mod load;
 mod mdi;
 mod output;
-mod parallel;
+mod outputs;
 mod path_options;
 mod probe;
 mod progress;
 mod proxy;
-mod results;
 mod run;
 mod sim;
 mod trace;

@@ -1,13 +1,13 @@
 //! The options that describe a path; `compare` has them, and every command that drives one.
 
 use cellpace_base::{Span, parse_span};
+use cellpace_lab::{default_duration, shown_name};
 use cellpace_path::schedule::TraceFiles;
 use cellpace_path::{DelaySpec, LossSpec, PathSpec, QueueSpec, TraceSpec};
 use cellpace_sim::{AckPolicy, Scenario};
 use clap::Args;
 
-use crate::error::Failure;
-use crate::load;
+use crate::error::{Failure, named};
 
 /// Options of the path.
 #[derive(Debug, Args)]
@@ -34,7 +34,7 @@ pub(crate) struct PathOptions {
     acks: String,
     /// Length of the run [default: the trace's, at most 300s; 60s where it has no end]
     #[arg(long, value_name = "TIME", value_parser = span)]
-    duration: Option<Span>,
+    pub(crate) duration: Option<Span>,
     /// Left out of the figures at the start [default: 2s]
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub(crate) skip: Option<Span>,
@@ -52,11 +52,6 @@ pub(crate) struct Directions {
     pub(crate) duration: Option<Span>,
     pub(crate) skip: Span,
 }
-
-/// Longest run without being told.
-const LONGEST_DEFAULT: Span = Span::from_secs(300);
-/// Length of a run over a trace that has none.
-const ENDLESS_DEFAULT: Span = Span::from_secs(60);
 
 fn span(text: &str) -> Result<Span, String> {
     parse_span(text).map_err(|error| error.to_string())
@@ -107,9 +102,14 @@ impl PathOptions {
         files: &mut TraceFiles<'_>,
     ) -> Result<Scenario, Failure> {
         let trace = named("--trace", TraceSpec::parse(trace, files))?;
+        let duration = self.duration.unwrap_or_else(|| default_duration(&trace));
+        Ok(Scenario { trace, duration, ..self.conditions(files)? })
+    }
+
+    /// A scenario with these options, but no trace, duration or flow yet.
+    pub(crate) fn conditions(&self, files: &mut TraceFiles<'_>) -> Result<Scenario, Failure> {
         let uplink = self.uplink.as_deref().map(|text| TraceSpec::parse(text, files)).transpose();
         Ok(Scenario {
-            duration: self.duration.unwrap_or_else(|| default_duration(&trace)),
             uplink: named("--uplink", uplink)?,
             queue: named("--queue", self.queue.parse::<QueueSpec>())?,
             rtt: named("--rtt", DelaySpec::parse(&self.rtt, files))?,
@@ -118,7 +118,6 @@ impl PathOptions {
             acks: named("--acks", self.acks.parse::<AckPolicy>())?,
             skip: self.skip.unwrap_or(Scenario::default().skip),
             seed: self.seed,
-            trace,
             ..Scenario::default()
         })
     }
@@ -134,19 +133,11 @@ impl PathOptions {
             text += &format!(" --uplink-loss {}", self.uplink_loss);
         }
         if let Some(uplink) = &self.uplink {
-            text += &format!(" --uplink {}", load::shown(uplink));
+            text += &format!(" --uplink {}", shown_name(uplink));
         }
         if let Some(duration) = self.duration {
             text += &format!(" --duration {duration}");
         }
         text
     }
-}
-
-fn default_duration(trace: &TraceSpec) -> Span {
-    trace.period().map_or(ENDLESS_DEFAULT, |period| period.min(LONGEST_DEFAULT))
-}
-
-fn named<T, E: std::fmt::Display>(option: &str, result: Result<T, E>) -> Result<T, Failure> {
-    result.map_err(|error| Failure::usage(format!("{option}: {error}")))
 }

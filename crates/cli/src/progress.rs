@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Once};
 use std::time::{Duration, Instant};
 
+use cellpace_lab::WorkSink;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -59,6 +60,20 @@ impl Progress {
 
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+impl<T> WorkSink<T> for Progress {
+    fn on_done(&mut self, _index: usize, _result: &T) {
+        self.step();
+    }
+
+    fn on_progress(&mut self, share: f64) {
+        self.reached(share);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        interrupted()
     }
 }
 

@@ -4,14 +4,13 @@ use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
+use cellpace_lab::{Batch, shown_name, trace_files};
 use cellpace_sim::Scenario;
 use clap::Args;
 
 use crate::error::Failure;
-use crate::load;
-use crate::results::{Cell, Outputs, Repetition, check_number, run_cells};
+use crate::outputs::{Outputs, Repetition, run_batch};
 
 /// Arguments of `cellpace sim`.
 #[derive(Debug, Args)]
@@ -54,19 +53,11 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
     args.outputs.check()?;
     let name = args.scenario.display().to_string();
     let text = read(args, &name)?;
-    let scenario = Scenario::from_toml(&name, &text, &mut load::files()).map_err(Failure::usage)?;
-    let first = args.seed.unwrap_or(scenario.seed);
-    check_number(u64::from(args.repetition.repeat), scenario.flows.len() as u64)?;
-    let scenario = Arc::new(scenario);
-    let cells = (0..u64::from(args.repetition.repeat))
-        .map(|offset| Cell {
-            cc: scenario.flow_names(),
-            trace: load::shown(&scenario.trace.to_string()),
-            scenario: Arc::clone(&scenario),
-            seed: first.wrapping_add(offset),
-        })
-        .collect();
-    run_cells(cells, &args.repetition, &args.outputs)
+    let scenario = Scenario::from_toml(&name, &text, &mut trace_files()).map_err(Failure::usage)?;
+    let trace = shown_name(&scenario.trace.to_string());
+    let seeds = args.repetition.seeds(args.seed.unwrap_or(scenario.seed));
+    let batch = Batch::of_scenario(scenario, &trace, seeds)?;
+    run_batch(batch, &args.repetition, &args.outputs)
 }
 
 fn read(args: &SimArgs, name: &str) -> Result<String, Failure> {

@@ -1,5 +1,7 @@
 //! The result document that scripts rely on: `cellpace.compare/1`.
 
+use std::collections::HashMap;
+
 use cellpace_measure::{Figures, Interval, Series};
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +22,49 @@ pub struct Comparison {
     /// with more than one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repeated: Vec<Repeated>,
+}
+
+impl Comparison {
+    /// The document of these runs, with intervals where a controller has several on a trace.
+    pub fn of(runs: Vec<Run>) -> Self {
+        let mut order: Vec<(&str, &str)> = Vec::new();
+        let mut groups: HashMap<(&str, &str), Vec<&Figures>> = HashMap::new();
+        for run in &runs {
+            let key = (run.cc.as_str(), run.trace.as_str());
+            let group = groups.entry(key).or_insert_with(|| {
+                order.push(key);
+                Vec::new()
+            });
+            group.push(&run.figures);
+        }
+        let repeated = order.into_iter().filter_map(|key| Repeated::of(key, &groups[&key]));
+        Self {
+            schema: SCHEMA.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            repeated: repeated.collect(),
+            runs,
+        }
+    }
+}
+
+impl Repeated {
+    /// `None` where there is only one run.
+    fn of((cc, trace): (&str, &str), figures: &[&Figures]) -> Option<Self> {
+        let of = |value: fn(&Figures) -> f64| {
+            Interval::of(&figures.iter().map(|figures| value(figures)).collect::<Vec<_>>())
+        };
+        (figures.len() > 1).then_some(())?;
+        Some(Self {
+            cc: cc.to_owned(),
+            trace: trace.to_owned(),
+            throughput_mbps: of(|f| f.throughput_mbps)?,
+            utilization: of(|f| f.utilization)?,
+            queue_delay_mean_ms: of(|f| f.queue_delay_ms.mean)?,
+            queue_delay_p50_ms: of(|f| f.queue_delay_ms.p50)?,
+            queue_delay_p95_ms: of(|f| f.queue_delay_ms.p95)?,
+            jain: of(|f| f.jain)?,
+        })
+    }
 }
 
 /// One run: what was asked and what came out.

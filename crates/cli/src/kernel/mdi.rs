@@ -50,7 +50,6 @@ mod with_program {
     use sha2::{Digest, Sha256};
 
     use super::{DEFAULT, ExitCode, Failure, fs, is_default, ours, print};
-    use crate::load;
 
     pub(in crate::kernel) fn install(
         cc: &str,
@@ -58,7 +57,7 @@ mod with_program {
         seed: u64,
         everyone: bool,
     ) -> Result<ExitCode, Failure> {
-        let spec = load::controller(cc).map_err(Failure::usage)?;
+        let spec = cellpace_lab::read_controller(cc).map_err(Failure::usage)?;
         if spec.info().name != "mdi" {
             return Err(Failure::usage("--cc: only mdi runs in the kernel by itself"));
         }

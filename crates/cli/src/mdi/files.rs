@@ -6,7 +6,7 @@ use cellpace_mdi::Model;
 use cellpace_report::write_atomically;
 
 use crate::error::Failure;
-use crate::results::check_file;
+use crate::outputs::check_file;
 
 /// Writes a model, whole or not at all. Returns its size in bytes.
 pub(super) fn save(path: &Path, model: &Model) -> Result<usize, Failure> {

@@ -8,11 +8,11 @@ use cellpace_report::write_atomically;
 use sha2::{Digest, Sha256};
 
 use crate::error::Failure;
-use crate::load;
 
 /// Reads samples in the format of `cellpace_mdi::read_samples`.
 pub(super) fn read(name: &str) -> Result<Vec<Watched>, Failure> {
-    let file = load::open(name).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+    let file = cellpace_lab::open_file(name)
+        .map_err(|error| Failure::usage(format!("{name}: {error}")))?;
     read_samples(file).map_err(|error| match error {
         SamplesError::Io { .. } => Failure::failed(format!("{name}:{error}")),
         _ => Failure::usage(format!("{name}:{error}")),
@@ -28,9 +28,9 @@ pub(super) fn save(path: &Path, all: &[Watched]) -> Result<(), Failure> {
 
 /// Name and hash of a file.
 pub(super) fn named_file(name: &str) -> Result<TraceName, Failure> {
-    let file = load::open(name).and_then(hash);
+    let file = cellpace_lab::open_file(name).and_then(hash);
     let sha256 = file.map_err(|error| Failure::usage(format!("{name}: {error}")))?;
-    Ok(TraceName { name: load::shown(name), sha256 })
+    Ok(TraceName { name: cellpace_lab::shown_name(name), sha256 })
 }
 
 fn hash(mut file: Box<dyn BufRead>) -> io::Result<[u8; 32]> {

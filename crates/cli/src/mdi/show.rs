@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use cellpace_lab::shown_name;
 use cellpace_mdi::TransitionMatrix;
 use cellpace_report::{Heatmap, HeatmapPage, heatmap_html, heatmap_png, heatmap_svg};
 use clap::Args;
@@ -11,9 +12,8 @@ use super::figures::Figures;
 use super::picture::Pictures;
 use super::read::{Users, counts, read};
 use crate::error::Failure;
-use crate::load::shown;
 use crate::output::{print, write, write_bytes};
-use crate::results::check_file;
+use crate::outputs::check_file;
 
 /// Arguments of `cellpace mdi show`.
 #[derive(Debug, Args)]
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &ShowArgs) -> Result<ExitCode, Failure> {
     check(args)?;
     let table = read(&args.table)?;
     let model = args.users.of(table.model)?;
-    let name = shown(&args.table.display().to_string());
+    let name = shown_name(&args.table.display().to_string());
     let counts = counts(&model);
     let matrix = TransitionMatrix::new(&model.states, &counts);
     let figures = Figures::of(&model, table.bytes, &counts, &matrix);

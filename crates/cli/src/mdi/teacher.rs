@@ -4,14 +4,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cellpace_base::{Span, Time};
 use cellpace_cc::{Chains, Controller, ControllerSpec, EpochLog, Setup};
+use cellpace_lab::{VirtualTime, run_all, threads};
 use cellpace_mdi::{Chain, MOST_ROWS, MOST_USERS, Watched};
 use cellpace_path::Record;
 use cellpace_sim::{FlowSpec, Observer, Scenario, run_observed};
 
 use crate::error::Failure;
 use crate::output::complain;
-use crate::parallel::{Simulated, run_all, threads};
-use crate::progress::{end_cleanly_on_ctrl_c, interrupted};
+use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted};
 
 /// One run: so many flows of the teacher over one path.
 #[derive(Debug)]
@@ -75,12 +75,16 @@ pub(super) fn watch(
     check_size(&lessons)?;
     end_cleanly_on_ctrl_c();
     let all_ms: u64 = lessons.iter().map(|lesson| millis(lesson.scenario.duration)).sum();
-    let simulated = Arc::new(Simulated::default());
+    let simulated = Arc::new(VirtualTime::default());
     let (lessons, passed) = (Arc::new(lessons), Arc::clone(&simulated));
     let done = {
-        let lessons = Arc::clone(&lessons);
+        let (lessons, count) = (Arc::clone(&lessons), lessons.len());
         let share = || simulated.ms() as f64 / all_ms.max(1) as f64;
-        run_all(lessons.len(), threads(jobs), move |i| attend(&lessons[i], &passed), share)?
+        let mut progress = Progress::new(lessons.len(), "runs");
+        let work = move |index: usize| attend(&lessons[index], &passed);
+        let done = run_all(count, threads(jobs), work, share, &mut progress)?;
+        progress.finish();
+        done
     };
     let missing = done.iter().filter(|run| run.is_none()).count();
     if missing > 0 {
@@ -111,7 +115,7 @@ fn check_size(lessons: &[Lesson]) -> Result<(), Failure> {
     )))
 }
 
-fn attend(lesson: &Lesson, simulated: &Simulated) -> Result<Vec<Chain>, Failure> {
+fn attend(lesson: &Lesson, simulated: &VirtualTime) -> Result<Vec<Chain>, Failure> {
     let mut watch = Watch { chains: Chains::default(), simulated, told: Time::ZERO };
     run_observed(&lesson.scenario, &mut watch).map_err(|error| {
         let (trace, users) = (&lesson.trace, lesson.users);
@@ -126,7 +130,7 @@ fn attend(lesson: &Lesson, simulated: &Simulated) -> Result<Vec<Chain>, Failure>
 /// Puts a log around every controller, and says now and then how far the run is.
 struct Watch<'a> {
     chains: Arc<Mutex<Vec<Chain>>>,
-    simulated: &'a Simulated,
+    simulated: &'a VirtualTime,
     told: Time,
 }
 

@@ -13,7 +13,6 @@ use super::teacher::{Lesson, check_users, watch};
 use super::{files, samples};
 use crate::compare::once_each;
 use crate::error::Failure;
-use crate::load;
 use crate::output::print;
 use crate::path_options::PathOptions;
 
@@ -144,17 +143,17 @@ fn lessons(args: &TrainArgs) -> Result<(Vec<Lesson>, Vec<TraceName>), Failure> {
     if args.traces.is_empty() {
         return Ok((lessons, names));
     }
-    let teacher: ControllerSpec =
-        load::controller(&args.cc).map_err(|error| Failure::usage(format!("--cc: {error}")))?;
-    let mut files = load::files();
+    let teacher: ControllerSpec = cellpace_lab::read_controller(&args.cc)
+        .map_err(|error| Failure::usage(format!("--cc: {error}")))?;
+    let mut files = cellpace_lab::trace_files();
     for trace in &args.traces {
         let path = args.path.scenario(trace, &mut files)?;
         for users in &args.users {
-            lessons.push(Lesson::new(load::shown(trace), &path, &teacher, *users)?);
+            lessons.push(Lesson::new(cellpace_lab::shown_name(trace), &path, &teacher, *users)?);
         }
         names.push(match path.trace.trace() {
             Some(_) => samples::named_file(trace.trim())?,
-            None => TraceName { name: load::shown(trace), sha256: [0; 32] },
+            None => TraceName { name: cellpace_lab::shown_name(trace), sha256: [0; 32] },
         });
     }
     Ok((lessons, names))

@@ -14,7 +14,6 @@ use super::show::describe;
 use super::source::{duration, ending_at, whole_millis};
 use super::{csv, is_stdout, json};
 use crate::error::Failure;
-use crate::load;
 use crate::output::{print, write};
 
 /// Arguments of `cellpace trace convert`.
@@ -102,7 +101,7 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<ExitCode, Failure> {
     let text = match to {
         Format::Mahimahi => lines(&trace)?,
         Format::Csv => csv::write(&trace, bin(args, &trace)?),
-        Format::Json => json::write_trace(&load::shown(&args.input), &trace),
+        Format::Json => json::write_trace(&cellpace_lab::shown_name(&args.input), &trace),
     };
     deliver(&args.output, &text, &trace)
 }
@@ -143,7 +142,7 @@ fn open(input: &str) -> Result<Box<dyn BufRead>, Failure> {
     if input == "-" {
         return Ok(Box::new(BufReader::new(io::stdin())));
     }
-    load::open(input).map_err(|error| match error.kind() {
+    cellpace_lab::open_file(input).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound if input.parse::<TraceSpec>().is_ok() => Failure::usage(format!(
             "there is no file `{input}`; to write a generated trace, use `cellpace trace make`"
         )),

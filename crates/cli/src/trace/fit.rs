@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cellpace_base::Span;
+use cellpace_lab::shown_name;
 use cellpace_path::fit::fit;
 use cellpace_path::profile::Profile;
 use cellpace_path::schedule::Trace;
@@ -15,7 +16,6 @@ use super::source::load;
 use super::text::side_by_side;
 use super::{is_stdout, json};
 use crate::error::Failure;
-use crate::load::shown;
 use crate::output::{print, write};
 use crate::progress::Progress;
 
@@ -86,7 +86,7 @@ fn is_same_file(trace: &Path, output: &Path) -> bool {
 }
 
 fn about(args: &FitArgs, source: &Trace) -> String {
-    let name = args.name.clone().unwrap_or_else(|| shown(&args.trace));
+    let name = args.name.clone().unwrap_or_else(|| shown_name(&args.trace));
     format!("fitted to {:.0} s of {name}", source.period().as_secs_f64())
 }
 
@@ -100,7 +100,7 @@ fn say(args: &FitArgs, source: &Trace, profile: &Profile) -> Result<ExitCode, Fa
         }
     }
     if !rows.is_empty() {
-        print(&side_by_side([&shown(&args.trace), "generated"], &rows))?;
+        print(&side_by_side([&shown_name(&args.trace), "generated"], &rows))?;
         let seeds = if args.seeds == 1 {
             "one seed".to_owned()
         } else {

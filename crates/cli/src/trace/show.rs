@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use cellpace_base::Span;
+use cellpace_lab::shown_name;
 use cellpace_path::schedule::Trace;
 use cellpace_path::stats::{OUTAGE_MS, Row, compare};
 use cellpace_report::{TracePreview, short, trace_svg};
@@ -16,7 +17,6 @@ use super::source::{duration, load};
 use super::text::{side_by_side, time};
 use super::{is_stdout, json};
 use crate::error::Failure;
-use crate::load::shown;
 use crate::output::{print, write};
 
 /// Columns in front of the figures.
@@ -105,7 +105,7 @@ fn deliver(
 
 /// Files without their folder, unless that makes two the same.
 fn names(traces: &[String]) -> Vec<String> {
-    let short: Vec<String> = traces.iter().map(|trace| shown(trace)).collect();
+    let short: Vec<String> = traces.iter().map(|trace| shown_name(trace)).collect();
     let is_alone = |name: &String| short.iter().filter(|other| *other == name).count() == 1;
     let pairs = short.iter().zip(traces);
     pairs.map(|(name, full)| if is_alone(name) { name } else { full }.clone()).collect()

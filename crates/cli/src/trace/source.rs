@@ -9,7 +9,6 @@ use cellpace_path::{PathError, TraceSpec};
 use thiserror::Error;
 
 use crate::error::Failure;
-use crate::load;
 
 /// How much is drawn of a profile without being told; `compare` draws as much.
 const PROFILE_DEFAULT: Span = Span::from_secs(300);
@@ -69,7 +68,7 @@ pub(super) fn load(
     seed: u64,
 ) -> Result<Arc<Trace>, SourceError> {
     let text = text.trim();
-    let mut files = load::files();
+    let mut files = cellpace_lab::trace_files();
     if let Some(profile) = profile(text, &mut files)? {
         return draw(text, &profile, duration.unwrap_or(PROFILE_DEFAULT), seed);
     }

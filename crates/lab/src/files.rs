@@ -1,4 +1,4 @@
-//! Files that traces name.
+//! Files that traces, controllers and profiles name, and how traces are shown.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -9,20 +9,26 @@ use cellpace_path::schedule::TraceFiles;
 /// The largest trace file that is read: days of a fast link.
 const MAX_FILE_BYTES: u64 = 512 << 20;
 
-/// Files on this machine, each read once.
-pub(crate) fn files() -> TraceFiles<'static> {
-    TraceFiles::new(open)
+/// Returns a reader of this machine's files, which reads each of them once.
+pub fn trace_files() -> TraceFiles<'static> {
+    TraceFiles::new(open_file)
 }
 
-/// Reads a controller string and the files that it names.
-pub(crate) fn controller(text: &str) -> Result<ControllerSpec, SpecError> {
+/// Reads a controller such as `verus:r=2`, and the files that it names.
+///
+/// # Errors
+/// When the text is no controller's, or a file is missing or no model.
+pub fn read_controller(text: &str) -> Result<ControllerSpec, SpecError> {
     ControllerSpec::parse(text, &mut |name| {
-        files().bytes(name, MAX_MODEL_BYTES).map_err(|error| error.to_string())
+        trace_files().bytes(name, MAX_MODEL_BYTES).map_err(|error| error.to_string())
     })
 }
 
-/// Opens a file for reading, if it is one and not too large.
-pub(crate) fn open(name: &str) -> io::Result<Box<dyn BufRead>> {
+/// Opens a file for reading.
+///
+/// # Errors
+/// When there is none, or it is a folder or larger than 512 MB.
+pub fn open_file(name: &str) -> io::Result<Box<dyn BufRead>> {
     let file = File::open(name)?;
     let facts = file.metadata()?;
     if facts.is_dir() {
@@ -38,8 +44,8 @@ pub(crate) fn open(name: &str) -> io::Result<Box<dyn BufRead>> {
     Ok(Box::new(BufReader::with_capacity(1 << 16, file)))
 }
 
-/// A trace as it is shown: a file without its folder, anything else as written.
-pub(crate) fn shown(trace: &str) -> String {
+/// Returns a trace's name as it is shown: a file without its folder, anything else as written.
+pub fn shown_name(trace: &str) -> String {
     let file = match trace.split_once(':') {
         // The slashes of `step:10mbit/5s` do not part folders.
         Some((generator, _)) if !generator.contains('/') => trace,
@@ -61,7 +67,7 @@ mod tests {
             ("step:1mbit/5s,9mbit/5s", "step:1mbit/5s,9mbit/5s"),
             ("cellreplay:heavy=a/h,light=a/l", "cellreplay:heavy=a/h,light=a/l"),
         ] {
-            assert_eq!(shown(trace), expected);
+            assert_eq!(shown_name(trace), expected);
         }
     }
 }

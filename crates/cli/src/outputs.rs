@@ -1,0 +1,210 @@
+//! What `compare` and `sim` show and write.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use cellpace_lab::{Batch, BatchResult, threads};
+use cellpace_report::{Comparison, PacketLog};
+use clap::Args;
+
+use crate::error::Failure;
+use crate::output::{complain, print, write};
+use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted};
+
+/// Title of the page.
+const TITLE: &str = "Congestion controllers compared";
+
+/// Options for how often to run, and how much at a time.
+#[derive(Debug, Args)]
+pub(crate) struct Repetition {
+    /// Run each cell with this many seeds, from the first on, and give 95 % confidence intervals
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    repeat: u32,
+    /// Runs at the same time [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+}
+
+impl Repetition {
+    /// The seeds, from `first` on.
+    pub(crate) fn seeds(&self, first: u64) -> impl ExactSizeIterator<Item = u64> {
+        (0..self.repeat).map(move |offset| first.wrapping_add(u64::from(offset)))
+    }
+}
+
+/// Options for what comes out.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct Outputs {
+    /// Write the results as JSON (`-`: standard output, and nothing else there)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write one HTML page that works offline
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Write the charts as SVG files
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+    /// Write what became of every packet, as Parquet (one run at a time)
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Tell the wall time of each run (the results then differ from one call to the next)
+    #[arg(long)]
+    timing: bool,
+}
+
+/// Does all runs and shows and writes what is wanted.
+pub(crate) fn run_batch(
+    mut batch: Batch,
+    repetition: &Repetition,
+    outputs: &Outputs,
+) -> Result<ExitCode, Failure> {
+    batch.series = outputs.wants_series();
+    batch.timing = outputs.timing;
+    batch.check_size()?;
+    end_cleanly_on_ctrl_c();
+    batch.packets = outputs.packet_log()?;
+    let all = batch.runs.len();
+    let mut progress = Progress::new(all, "runs");
+    let finished = batch.run(threads(repetition.jobs), &mut progress)?;
+    progress.finish();
+    outputs.deliver(finished, all)
+}
+
+impl Outputs {
+    /// Refuses what cannot be written before the work is done, not after.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let files = [("--json", &self.json), ("--report", &self.report), ("--log", &self.log)];
+        let files: Vec<_> =
+            files.iter().filter_map(|(option, file)| Some((*option, file.as_ref()?))).collect();
+        for (index, (option, file)) in files.iter().enumerate() {
+            if let Some((other, _)) = files[..index].iter().find(|(_, before)| before == file) {
+                let what = file.display();
+                return Err(Failure::usage(format!("{other} and {option} both write {what}")));
+            }
+            let to_stdout = is_stdout(file);
+            if to_stdout && *option == "--log" {
+                return Err(Failure::usage("--log: a packet log needs a file, not `-`"));
+            }
+            if !to_stdout {
+                check_file(file)?;
+            }
+        }
+        match &self.svg {
+            Some(folder) if folder.exists() && !folder.is_dir() => {
+                Err(Failure::usage(format!("{}: is a file, not a folder", folder.display())))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn packet_log(&self) -> Result<Option<PacketLog>, Failure> {
+        let Some(path) = &self.log else { return Ok(None) };
+        PacketLog::create(path).map(Some).map_err(Failure::failed)
+    }
+
+    fn wants_series(&self) -> bool {
+        self.report.is_some() || self.svg.is_some()
+    }
+
+    /// Shows and writes everything. Runs that failed or were not done (Ctrl-C) are left out and
+    /// reported; if all were, files of earlier runs stay as they are.
+    fn deliver(&self, finished: BatchResult, all: usize) -> Result<ExitCode, Failure> {
+        let BatchResult { comparison, failed, missing, packets } = finished;
+        let written = match comparison.runs.is_empty() {
+            true => Ok(()),
+            false => self.write_all(&comparison, packets.map_err(Failure::failed)),
+        };
+        if interrupted() && missing > 0 {
+            let log = if self.log.is_some() && all > missing {
+                ", and the packet log ends within the next"
+            } else {
+                ""
+            };
+            complain(&format!("interrupted; {missing} of {all} runs are missing{log}"));
+            written?;
+            return Ok(ExitCode::from(130));
+        }
+        if missing > 0 {
+            return Err(Failure::failed(format!("{missing} of {all} runs ended in the middle")));
+        }
+        match failed.into_iter().next() {
+            Some(error) => Err(error.into()),
+            None => written.map(|()| ExitCode::SUCCESS),
+        }
+    }
+
+    /// One output that cannot be written does not take the others along.
+    fn write_all(
+        &self,
+        comparison: &Comparison,
+        packets: Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let results = [
+            self.write_report(comparison),
+            self.write_charts(comparison),
+            self.write_json(comparison),
+            packets,
+        ];
+        let failed = results.into_iter().find_map(Result::err);
+        if [&self.json, &self.report].into_iter().flatten().all(|file| !is_stdout(file)) {
+            print(&cellpace_report::table(comparison))?;
+            if failed.is_none() {
+                self.say_where()?;
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn write_report(&self, comparison: &Comparison) -> Result<(), Failure> {
+        let Some(path) = &self.report else { return Ok(()) };
+        write(path, &cellpace_report::html(comparison, TITLE))
+    }
+
+    fn write_charts(&self, comparison: &Comparison) -> Result<(), Failure> {
+        let Some(folder) = &self.svg else { return Ok(()) };
+        std::fs::create_dir_all(folder)
+            .map_err(|error| Failure::failed(format!("{}: {error}", folder.display())))?;
+        for (name, svg) in cellpace_report::svg_files(comparison) {
+            write(&folder.join(name), &svg)?;
+        }
+        Ok(())
+    }
+
+    fn write_json(&self, comparison: &Comparison) -> Result<(), Failure> {
+        let Some(path) = &self.json else { return Ok(()) };
+        write(path, &cellpace_report::to_json(comparison, false))
+    }
+
+    fn say_where(&self) -> Result<(), Failure> {
+        let said = [("page", &self.report), ("charts", &self.svg), ("packets", &self.log)];
+        let lines: String = said
+            .iter()
+            .filter_map(|(what, path)| Some(format!("{what}: {}\n", path.as_ref()?.display())))
+            .collect();
+        print(&lines)
+    }
+}
+
+fn is_stdout(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+/// Refuses a file that cannot be created where it shall be.
+pub(crate) fn check_file(file: &Path) -> Result<(), Failure> {
+    let folder = match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let wrong = |why: &str| Err(Failure::usage(format!("{}: {why}", file.display())));
+    if !folder.is_dir() {
+        return wrong("no such folder");
+    }
+    if file.is_dir() {
+        return wrong("is a folder");
+    }
+    if !file.exists() && folder.metadata().is_ok_and(|facts| facts.permissions().readonly()) {
+        return wrong("the folder is read-only");
+    }
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! Controllers over traces and seeds, each alone.
+
+use std::sync::Arc;
+
+use cellpace_base::Span;
+use cellpace_cc::ControllerSpec;
+use cellpace_path::TraceSpec;
+use cellpace_path::schedule::TraceFiles;
+use cellpace_report::Comparison;
+use cellpace_sim::{FlowSpec, Scenario};
+
+use crate::batch::{Batch, MAX_SERIES_VALUES, PlannedRun, RunResult, check_number, series_values};
+use crate::files::shown_name;
+use crate::{LabError, WorkSink, threads};
+
+/// A trace under the name that results show.
+#[derive(Debug, Clone)]
+pub struct NamedTrace {
+    /// The name.
+    pub name: String,
+    /// The trace.
+    pub spec: TraceSpec,
+}
+
+impl NamedTrace {
+    /// Reads traces in their written form: a file in Mahimahi format, a profile (`lte-driving`) or
+    /// a generated one (`constant:12mbit`). Files are shown without their folders, unless two would
+    /// then have the same name.
+    ///
+    /// # Errors
+    /// When one of them is given twice or cannot be read.
+    pub fn read_all(texts: &[String], files: &mut TraceFiles<'_>) -> Result<Vec<Self>, LabError> {
+        let short: Vec<String> = texts.iter().map(|text| shown_name(text)).collect();
+        let is_alone = |name: &String| short.iter().filter(|other| *other == name).count() == 1;
+        let read = |(text, name): (&String, &String)| {
+            let name = if is_alone(name) { name } else { text }.clone();
+            let spec = TraceSpec::parse(text, files).map_err(LabError::invalid)?;
+            Ok(Self { name, spec })
+        };
+        texts.iter().zip(&short).map(read).collect()
+    }
+}
+
+/// Every combination of trace, controller and seed, in this order.
+#[derive(Debug, Clone)]
+pub struct Experiment {
+    /// The traces.
+    pub traces: Vec<NamedTrace>,
+    /// The controllers; each has the link for itself.
+    pub controllers: Vec<ControllerSpec>,
+    /// The seeds.
+    pub seeds: Vec<u64>,
+    /// Flows of the same controller that share the link.
+    pub flows: u32,
+    /// Length of a run; `None`: that of the trace, at most 300 s, and 60 s where it has no end.
+    pub duration: Option<Span>,
+    /// Everything else about the path. Its trace, flows, seed, duration and bins are not used.
+    pub path: Scenario,
+}
+
+impl Default for Experiment {
+    /// One flow, seed 1, and the path of [`Scenario::default`]; no trace and no controller yet.
+    fn default() -> Self {
+        Self {
+            traces: Vec::new(),
+            controllers: Vec::new(),
+            seeds: vec![1],
+            flows: 1,
+            duration: None,
+            path: Scenario::default(),
+        }
+    }
+}
+
+/// Longest run unless a duration is given.
+const LONGEST_DEFAULT: Span = Span::from_secs(300);
+/// Length of a run over a trace that has no end.
+const ENDLESS_DEFAULT: Span = Span::from_secs(60);
+
+/// Returns the length of a run over `trace` unless another is given: the trace's, at most 300 s, or
+/// 60 s where it has no end.
+pub fn default_duration(trace: &TraceSpec) -> Span {
+    trace.period().map_or(ENDLESS_DEFAULT, |period| period.min(LONGEST_DEFAULT))
+}
+
+impl Experiment {
+    /// Does all runs, `jobs` at a time (`None`: one per core). Each depends on nothing but its own
+    /// scenario, so the results and their order are the same whatever the number of jobs. When the
+    /// sink is cancelled, the comparison has the runs that are finished.
+    ///
+    /// # Errors
+    /// When the experiment contradicts itself or is larger than memory, or a run fails.
+    pub fn run(
+        &self,
+        jobs: Option<u16>,
+        sink: &mut dyn WorkSink<RunResult>,
+    ) -> Result<Comparison, LabError> {
+        let finished = Batch::new(self.plan()?).run(threads(jobs), sink)?;
+        match finished.failed.into_iter().next() {
+            Some(error) => Err(error),
+            None => Ok(finished.comparison),
+        }
+    }
+
+    /// Returns the runs to do.
+    ///
+    /// # Errors
+    /// When the experiment contradicts itself or is larger than memory.
+    pub fn plan(&self) -> Result<Vec<PlannedRun>, LabError> {
+        let count = (self.traces.len() * self.controllers.len() * self.seeds.len()) as u64;
+        check_number(count, u64::from(self.flows))?;
+        let mut runs = Vec::new();
+        for trace in &self.traces {
+            for cc in &self.controllers {
+                let scenario = Arc::new(self.scenario(trace, cc, count)?);
+                runs.extend(self.seeds.iter().map(|seed| PlannedRun {
+                    cc: cc.to_string(),
+                    trace: trace.name.clone(),
+                    scenario: Arc::clone(&scenario),
+                    seed: *seed,
+                }));
+            }
+        }
+        Ok(runs)
+    }
+
+    fn scenario(
+        &self,
+        trace: &NamedTrace,
+        cc: &ControllerSpec,
+        runs: u64,
+    ) -> Result<Scenario, LabError> {
+        let mut scenario = Scenario {
+            trace: trace.spec.clone(),
+            flows: vec![FlowSpec::bulk(cc.clone()); self.flows as usize],
+            duration: self.duration.unwrap_or_else(|| default_duration(&trace.spec)),
+            ..self.path.clone()
+        };
+        scenario.bin = bin_width(&scenario, runs);
+        scenario.check().map_err(LabError::invalid)?;
+        Ok(scenario)
+    }
+}
+
+/// Values that the series of one run have at most, unless bins of a minute make more: several
+/// runs go on at the same time.
+const MAX_VALUES_OF_A_RUN: u64 = 20_000_000;
+
+/// The width of the bins of the series: 100 ms, or as wide as long runs of many flows need for
+/// charts that fit into memory.
+fn bin_width(scenario: &Scenario, runs: u64) -> Span {
+    const WIDTHS_MS: [u64; 9] = [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
+    let most = (MAX_SERIES_VALUES / runs.max(1)).min(MAX_VALUES_OF_A_RUN);
+    let widths = || WIDTHS_MS.iter().map(|ms| Span::from_millis(*ms));
+    let fits = widths().find(|width| series_values(scenario, *width) <= most);
+    fits.or(widths().next_back()).unwrap_or(scenario.bin)
+}

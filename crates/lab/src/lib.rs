@@ -1,0 +1,27 @@
+//! Experiments as a library: what the commands of `cellpace` do, without its options and its text.
+//!
+//! ```
+//! use cellpace_lab::{Experiment, NamedTrace, read_controller, trace_files};
+//!
+//! let experiment = Experiment {
+//!     traces: NamedTrace::read_all(&["lte-driving".to_owned()], &mut trace_files())?,
+//!     controllers: vec![read_controller("verus:r=2")?, read_controller("cubic")?],
+//!     duration: Some(cellpace_base::Span::from_secs(5)),
+//!     ..Experiment::default()
+//! };
+//! let comparison = experiment.run(None, &mut ())?;
+//! assert!(comparison.runs[0].figures.utilization > 0.1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod batch;
+mod error;
+mod experiment;
+mod files;
+mod parallel;
+
+pub use batch::{Batch, BatchResult, PlannedRun, RunResult, check_number};
+pub use error::LabError;
+pub use experiment::{Experiment, NamedTrace, default_duration};
+pub use files::{open_file, read_controller, shown_name, trace_files};
+pub use parallel::{VirtualTime, WorkSink, run_all, threads};
