@@ -108,7 +108,9 @@ mod daemon {
     };
     use cellpace_kernel::cgroup;
     use cellpace_kernel::facts::Facts;
-    use cellpace_tcp::{FlowHandle, FlowOptions, FlowStats, Outcome, Steered, Steerer};
+    use cellpace_tcp::{
+        FlowHandle, FlowOptions, FlowOutcome, FlowStats, KernelConnection, KernelDriver,
+    };
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use serde_json::json;
 
@@ -130,7 +132,7 @@ mod daemon {
         let cgroup = place(args)?;
         let report = Report::open(args)?;
         let events = FlowEvents::create(args.events.as_deref(), "cellpace attach", &options.cc)?;
-        let steerer = Arc::new(Steerer::open_named(&args.name).map_err(Failure::failed)?);
+        let steerer = Arc::new(KernelDriver::open_named(&args.name).map_err(Failure::failed)?);
         let attachment = attach(args, &cgroup, &steerer)?;
         let finder = Finder::start(steerer.clone())
             .map_err(|error| Failure::failed(format!("starting a thread: {error}")))?;
@@ -163,7 +165,11 @@ mod daemon {
         place.map_err(|error| Failure::failed(format!("{option}{error}")))
     }
 
-    fn attach(args: &AttachArgs, cgroup: &Path, steerer: &Steerer) -> Result<Attachment, Failure> {
+    fn attach(
+        args: &AttachArgs,
+        cgroup: &Path,
+        steerer: &KernelDriver,
+    ) -> Result<Attachment, Failure> {
         let (slot, owner) = steerer.slot();
         let options = Options {
             name: &args.name,
@@ -195,7 +201,7 @@ mod daemon {
     }
 
     struct Daemon<'a> {
-        steerer: Arc<Steerer>,
+        steerer: Arc<KernelDriver>,
         finder: Finder,
         attachment: Attachment,
         options: &'a FlowOptions,
@@ -248,7 +254,7 @@ mod daemon {
             self.attachment.drain(|announced| new.push(announced));
             for announced in new {
                 self.count += 1;
-                let steered = Steered {
+                let steered = KernelConnection {
                     cookie: announced.cookie,
                     mss: announced.mss.max(1),
                     overhead: announced.overhead,
@@ -322,11 +328,11 @@ mod daemon {
         }
     }
 
-    fn said(outcome: Outcome) -> String {
+    fn said(outcome: FlowOutcome) -> String {
         match outcome {
-            Outcome::Finished => "finished".to_owned(),
-            Outcome::Failed(code) => io::Error::from_raw_os_error(code).to_string(),
-            Outcome::Alcc(error) => error.to_string(),
+            FlowOutcome::Finished => "finished".to_owned(),
+            FlowOutcome::Failed(code) => io::Error::from_raw_os_error(code).to_string(),
+            FlowOutcome::Alcc(error) => error.to_string(),
         }
     }
 
@@ -394,7 +400,7 @@ mod daemon {
             "rtt_ms": stats.srtt.map(Span::as_millis_f64),
             "min_rtt_ms": stats.min_rtt.map(Span::as_millis_f64),
             "retransmissions": stats.retransmissions,
-            "pushes": stats.pushes,
+            "kicks": stats.kicks,
             // Where the algorithm has no window, it is infinite.
             "cwnd_bytes": Some(stats.cwnd).filter(|cwnd| *cwnd < u64::MAX),
             "tcp_cwnd_bytes": stats.tcp_cwnd,

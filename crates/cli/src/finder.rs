@@ -1,4 +1,4 @@
-//! Finds the descriptors of connections that should be pushed, for `cellpace attach`.
+//! Finds the descriptors of connections that should be kicked, for `cellpace attach`.
 //!
 //! All connections that are searched are found in one pass over the machine's descriptors, so there is
 //! nothing to gain from remembering processes; rests in proportion to what a pass took keep the cost
@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use cellpace_kernel::descriptors::{Descriptors, MOST, Place};
-use cellpace_tcp::{Grip, Steerer};
+use cellpace_tcp::{KernelDriver, RemoteSocket};
 use rustix::io::Errno;
 use rustix::process::Pid;
 use rustix::time::{ClockId, clock_gettime};
@@ -39,7 +39,7 @@ pub(crate) struct Finder {
 }
 
 impl Finder {
-    pub(crate) fn start(steerer: Arc<Steerer>) -> io::Result<Self> {
+    pub(crate) fn start(steerer: Arc<KernelDriver>) -> io::Result<Self> {
         let (stop, stopped) = channel();
         let search =
             Search { steerer, open: None, tries: Tries::default(), processes: HashMap::new() };
@@ -59,12 +59,12 @@ impl Drop for Finder {
 }
 
 struct Search {
-    steerer: Arc<Steerer>,
+    steerer: Arc<KernelDriver>,
     /// Made when it is first needed: controllers with windows never do.
     open: Option<Descriptors>,
     tries: Tries,
     /// Processes in which something was found.
-    processes: HashMap<i32, Grip>,
+    processes: HashMap<i32, RemoteSocket>,
 }
 
 /// Why searching has no sense any more.
@@ -80,13 +80,13 @@ impl Search {
                 Ok(Some(pid)) if !is_refused => {
                     is_refused = true;
                     complain(&format!(
-                        "connections of process {pid} are not pushed: its descriptors cannot be borrowed \
+                        "connections of process {pid} are not kicked: its descriptors cannot be borrowed \
                          (needs CAP_SYS_PTRACE)"
                     ));
                 }
                 Ok(_) => {}
                 Err(Hopeless(why)) => {
-                    return complain(&format!("connections are not pushed: {why}"));
+                    return complain(&format!("connections are not kicked: {why}"));
                 }
             }
             rest = ((cpu_time() - before) * RESTS).max(SHORTEST_REST);
@@ -95,7 +95,7 @@ impl Search {
 
     /// Searches what is due. Returns a process that did not let us, if there is one.
     fn look(&mut self) -> Result<Option<i32>, Hopeless> {
-        let due = self.tries.due(&self.steerer.ungripped(), Instant::now());
+        let due = self.tries.due(&self.steerer.unreachable(), Instant::now());
         if due.is_empty() {
             return Ok(None);
         }
@@ -125,12 +125,12 @@ impl Search {
     fn grip(&mut self, place: &Place) -> Result<(), Errno> {
         let grip = self.on(place)?;
         grip.check(place.cookie)?;
-        self.steerer.grip(place.cookie, grip);
+        self.steerer.set_remote_socket(place.cookie, grip);
         Ok(())
     }
 
     /// A hold on the descriptor, which shares what it has of the process with the others there.
-    fn on(&mut self, place: &Place) -> Result<Grip, Errno> {
+    fn on(&mut self, place: &Place) -> Result<RemoteSocket, Errno> {
         if let Some(known) = self.processes.get(&place.pid).filter(|known| known.is_alive()) {
             return Ok(known.on(place.descriptor));
         }
@@ -138,7 +138,7 @@ impl Search {
             self.processes.retain(|_, grip| grip.is_alive());
         }
         let pid = Pid::from_raw(place.pid).ok_or(Errno::SRCH)?;
-        let grip = Grip::new(pid, place.descriptor)
+        let grip = RemoteSocket::new(pid, place.descriptor)
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         self.processes.insert(place.pid, grip.clone());
         Ok(grip)

@@ -1,7 +1,9 @@
 //! The options that say how a connection is controlled, for all commands that do so above TCP.
 
 use cellpace_base::parse_bytes;
-use cellpace_tcp::{Below, FlowOptions, Share, Steerer, granted_send_buffer};
+use cellpace_tcp::{
+    FlowOptions, FlowShare, KernelDriver, TcpCongestionControl, granted_send_buffer,
+};
 use clap::{Args, ValueEnum};
 
 use crate::error::Failure;
@@ -39,7 +41,7 @@ pub(crate) struct FlowArgs {
     /// the first loss, because Cubic ends its slow start when delay grows), keep (as it is), or a
     /// name that the kernel knows
     #[arg(long, default_value = "auto", value_name = "NAME")]
-    below: Below,
+    below: TcpCongestionControl,
     /// Bytes that TCP may hold for a connection [default: as the kernel sees fit]
     #[arg(long, value_name = "BYTES", value_parser = send_buffer)]
     sndbuf: Option<u32>,
@@ -76,7 +78,7 @@ impl FlowArgs {
             return Err(Failure::usage(format!("{option}: only with --driver gate")));
         }
         self.warn_of_small_buffer();
-        let share = self.share.then_some(Share { weight: 1 });
+        let share = self.share.then_some(FlowShare { weight: 1 });
         Ok(FlowOptions {
             seed: self.seed,
             share,
@@ -92,14 +94,14 @@ impl FlowArgs {
     }
 
     /// A place at the kernel driver, if it is to be used.
-    pub(crate) fn steerer(&self) -> Result<Option<Steerer>, Failure> {
+    pub(crate) fn steerer(&self) -> Result<Option<KernelDriver>, Failure> {
         match self.driver {
             Driver::Kernel => {
-                Steerer::open_named(&self.driver_name()).map(Some).map_err(Failure::failed)
+                KernelDriver::open_named(&self.driver_name()).map(Some).map_err(Failure::failed)
             }
             // Why not, `cellpace kernel status` tells.
             Driver::Auto if self.gated().is_none() => {
-                Ok(Steerer::open_named(&self.driver_name()).ok())
+                Ok(KernelDriver::open_named(&self.driver_name()).ok())
             }
             _ => Ok(None),
         }
@@ -117,7 +119,7 @@ impl FlowArgs {
         let options = [
             ("--share", self.share),
             ("--sndbuf", self.sndbuf.is_some()),
-            ("--below", self.below != Below::default()),
+            ("--below", self.below != TcpCongestionControl::default()),
         ];
         options.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
     }

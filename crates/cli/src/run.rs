@@ -16,7 +16,7 @@ use cellpace_control::{Direction, Network, Networks, Ports, Rules};
 use cellpace_run::{
     Adopted, Broker, BrokerConfig, Closed, Launch, Library, RunError, Watch, check_program,
 };
-use cellpace_tcp::{Engine, FlowHandle, FlowOptions, Outcome};
+use cellpace_tcp::{FlowHandle, FlowOptions, FlowOutcome, RelayEngine};
 use clap::Args;
 use serde_json::json;
 
@@ -120,7 +120,8 @@ fn start(args: &RunArgs, options: FlowOptions, rules: &Rules) -> Result<ExitCode
     // Through the kernel driver connections need no descriptors here.
     let workers = if steerer.is_some() { 1 } else { args.workers };
     let config = BrokerConfig { framed, steerer, workers, ..BrokerConfig::new(options) };
-    let engine = args.max_flows.map_or_else(Engine::new, |most| Engine::limited(most as usize));
+    let engine =
+        args.max_flows.map_or_else(RelayEngine::new, |most| RelayEngine::limited(most as usize));
     let told =
         Told { report, framed, events: events.as_ref().map(|looking| looking.events.clone()) };
     let broker = Broker::start(&engine, &config, told)?;
@@ -304,9 +305,9 @@ fn outcome(closed: &Closed) -> String {
         return "cut".to_owned();
     }
     match closed.outcome {
-        Some(Outcome::Finished) | None => "finished".to_owned(),
-        Some(Outcome::Failed(code)) => std::io::Error::from_raw_os_error(code).to_string(),
-        Some(Outcome::Alcc(error)) => error.to_string(),
+        Some(FlowOutcome::Finished) | None => "finished".to_owned(),
+        Some(FlowOutcome::Failed(code)) => std::io::Error::from_raw_os_error(code).to_string(),
+        Some(FlowOutcome::Alcc(error)) => error.to_string(),
     }
 }
 

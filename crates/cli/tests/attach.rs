@@ -200,7 +200,7 @@ fn a_static_window_keeps_the_queue_of_a_static_program_short() {
         assert!(flow["local"].as_str().unwrap().ends_with(":9000"), "{flow}");
         assert!(flow["acked_bytes"].as_u64().unwrap() >= 20_000_000, "{flow}");
         assert!((40.0..55.0).contains(&flow["rtt_ms"].as_f64().unwrap()), "{flow}");
-        assert_eq!(flow["pushes"], 0, "acks make room in a window: {flow}");
+        assert_eq!(flow["kicks"], 0, "acks make room in a window: {flow}");
         assert!(place.text("said.txt").contains("flow 1: "));
     });
 }
@@ -218,9 +218,9 @@ fn download_over_outages(place: &Place, by: &str) -> (Value, String) {
     let json: Value = serde_json::from_slice(&place.folder.read("out.json")).unwrap();
     let [flow] = &place.flows()[..] else { panic!("one connection: {:?}", place.flows()) };
     println!(
-        "{:.2} Mbit/s, pushed {} times in {:.1} s",
+        "{:.2} Mbit/s, kicked {} times in {:.1} s",
         program::number(&json["runs"][0], "/throughput_mbps"),
-        flow["pushes"],
+        flow["kicks"],
         flow["duration_s"].as_f64().unwrap(),
     );
     assert_eq!(flow["outcome"], "finished", "{flow}");
@@ -233,9 +233,9 @@ fn a_budget_is_pushed_out_by_the_descriptor_of_a_child() {
         let Some(place) = Place::new(10_000_000) else { return };
         let (flow, said) = download_over_outages(&place, "");
         // Verus gives some budget every 5 ms.
-        let pushes = flow["pushes"].as_u64().unwrap();
-        assert!(pushes > 100, "{flow}");
-        assert!(!said.contains("not pushed"), "{said}");
+        let kicks = flow["kicks"].as_u64().unwrap();
+        assert!(kicks > 100, "{flow}");
+        assert!(!said.contains("not kicked"), "{said}");
     });
 }
 
@@ -243,8 +243,8 @@ fn a_budget_is_pushed_out_by_the_descriptor_of_a_child() {
 fn a_budget_goes_by_acks_where_descriptors_cannot_be_borrowed_and_that_is_said_once() {
     let Some(place) = Place::new(10_000_000) else { return };
     let (flow, said) = download_over_outages(&place, "setpriv --bounding-set -sys_ptrace");
-    assert_eq!(flow["pushes"], 0, "{flow}");
-    assert_eq!(said.matches("are not pushed").count(), 1, "{said}");
+    assert_eq!(flow["kicks"], 0, "{flow}");
+    assert_eq!(said.matches("are not kicked").count(), 1, "{said}");
     assert!(said.contains("CAP_SYS_PTRACE"), "{said}");
 }
 
@@ -254,7 +254,7 @@ fn a_connection_is_found_among_idle_ones() {
         let Some(mut place) = Place::new(10_000_000) else { return };
         place.server = "IDLE=2000";
         let (flow, said) = download_over_outages(&place, "");
-        assert!(flow["pushes"].as_u64().unwrap() > 100, "{flow}{said}");
+        assert!(flow["kicks"].as_u64().unwrap() > 100, "{flow}{said}");
         // Nanoseconds on a core come first; kernels without CONFIG_SCHED_INFO do not tell.
         let figures = place.text("find.txt");
         println!("{}: searching took {} ns of a core", place.server, figures.trim());
@@ -268,7 +268,7 @@ fn a_connection_that_moves_is_found_again() {
         // Two thirds of a second each, or with an outage 1.7 s, in which Verus gives 340 budgets at most.
         place.server = "MOVE=1000000";
         let (flow, said) = download_over_outages(&place, "");
-        assert!(flow["pushes"].as_u64().unwrap() > 500, "{flow}{said}");
+        assert!(flow["kicks"].as_u64().unwrap() > 500, "{flow}{said}");
     });
 }
 

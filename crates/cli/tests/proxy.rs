@@ -514,7 +514,7 @@ fn downloads_through_the_kernel_driver_are_reset() {
 #[test]
 fn a_flow_of_the_kernel_driver_can_be_aborted() {
     let Some(driver) = KernelDriver::install() else { return };
-    let steerer = cellpace_tcp::Steerer::open_named(&driver.0).unwrap();
+    let steerer = cellpace_tcp::KernelDriver::open_named(&driver.0).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let mut peer = listener.accept().unwrap().0;
@@ -523,7 +523,7 @@ fn a_flow_of_the_kernel_driver_can_be_aborted() {
     let flow = steerer.take_own(&socket, &options).unwrap();
     flow.abort();
     let outcome = flow.wait(PATIENCE);
-    assert_eq!(outcome, Some(cellpace_tcp::Outcome::Failed(libc::ECONNABORTED)));
+    assert_eq!(outcome, Some(cellpace_tcp::FlowOutcome::Failed(libc::ECONNABORTED)));
     let error = peer.read(&mut [0]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cellpace_tcp::{FlowOptions, Steerer};
+use cellpace_tcp::{FlowOptions, KernelDriver};
 
 use crate::access::Access;
 use crate::network::Network;
@@ -27,7 +27,7 @@ pub struct Config {
     pub framed: bool,
     /// The kernel driver steers the controlled sides, which are plain TCP otherwise; without it, and
     /// once it is gone, the gate does. Not with `framed`.
-    pub steerer: Option<Arc<Steerer>>,
+    pub steerer: Option<Arc<KernelDriver>>,
     /// Which side is under the controller.
     pub control: Control,
     /// Puts a header of the PROXY protocol in front of what goes upstream.

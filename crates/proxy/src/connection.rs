@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use cellpace_tcp::{DriverChoice, Engine, FlowOptions};
+use cellpace_tcp::{DriverChoice, FlowOptions, RelayEngine};
 use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -73,7 +73,7 @@ impl How {
 /// What all connections share.
 pub(crate) struct Shared {
     pub(crate) config: Config,
-    pub(crate) engine: Engine,
+    pub(crate) engine: RelayEngine,
     pub(crate) metrics: Metrics,
     pub(crate) tell: Tell,
     pub(crate) flows: AtomicU64,

@@ -1,7 +1,7 @@
 //! A TCP proxy with a congestion controller towards the radio side and plain TCP towards the
 //! other: a forwarder, a SOCKS 5 server, or in the way of connections to others (TPROXY).
 //!
-//! It runs on one thread of tokio, beside the one of [`cellpace_tcp::Engine`]. A connection that
+//! It runs on one thread of tokio, beside the one of [`cellpace_tcp::RelayEngine`]. A connection that
 //! is idle costs no buffer; one that is blocked holds one chunk in each direction.
 
 #![forbid(unsafe_code)]

@@ -7,7 +7,9 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cellpace_tcp::{Engine, FlowHandle, FlowOptions, Outcome, Steerer, TcpError, unacknowledged};
+use cellpace_tcp::{
+    FlowHandle, FlowOptions, FlowOutcome, KernelDriver, RelayEngine, TcpError, unacknowledged,
+};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
@@ -47,7 +49,7 @@ impl Side {
     /// Puts a connection under the kernel driver. Where that fails, it comes back as it was.
     pub(crate) fn steer(
         tcp: TcpStream,
-        steerer: &Steerer,
+        steerer: &KernelDriver,
         options: &FlowOptions,
     ) -> Result<Self, TcpStream> {
         match steerer.take_own(&tcp, options) {
@@ -60,7 +62,7 @@ impl Side {
     /// the reason comes with it.
     pub(crate) fn control(
         tcp: TcpStream,
-        engine: &Engine,
+        engine: &RelayEngine,
         options: &FlowOptions,
     ) -> (io::Result<Self>, Option<TcpError>) {
         let setup = |source| TcpError::Setup { what: "descriptor", source };
@@ -211,8 +213,8 @@ fn plain(tcp: Arc<OwnedFd>) -> io::Result<Side> {
 impl Controlled {
     fn is_reset(&self, finished: bool) -> bool {
         match self.flow.outcome() {
-            Some(Outcome::Failed(_) | Outcome::Alcc(_)) => true,
-            Some(Outcome::Finished) => false,
+            Some(FlowOutcome::Failed(_) | FlowOutcome::Alcc(_)) => true,
+            Some(FlowOutcome::Finished) => false,
             None => !finished && !is_connected(&self.tcp),
         }
     }

@@ -18,7 +18,8 @@ use cellpace_control::message::{Answer, Ask, HELLO_LEN, REQUEST_LEN, Session, To
 use cellpace_control::variables::worker_name;
 use cellpace_control::{FlowName, Owner};
 use cellpace_tcp::{
-    DriverChoice, Engine, FlowHandle, FlowOptions, FlowStats, Grip, Outcome, Steerer,
+    DriverChoice, FlowHandle, FlowOptions, FlowOutcome, FlowStats, KernelDriver, RelayEngine,
+    RemoteSocket,
 };
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -48,7 +49,7 @@ pub struct BrokerConfig {
     pub framed: bool,
     /// The kernel driver, where it is to be used: connections then stay with the program, and
     /// only their windows are ours. What it cannot take, the engine takes. With one worker only.
-    pub steerer: Option<Arc<Steerer>>,
+    pub steerer: Option<Arc<KernelDriver>>,
     /// Clients that are served at a time; more wait. For root, which serves every user, a new one
     /// takes the oldest place of the user who has most of them.
     pub most_clients: usize,
@@ -98,7 +99,7 @@ pub struct Closed {
     /// Its last figures.
     pub stats: FlowStats,
     /// How it ended, where the engine knows.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<FlowOutcome>,
     /// It had not ended when [`Broker::cut`] was called.
     pub cut: bool,
     /// It was steered through the kernel driver, and its data stayed with the program.
@@ -179,7 +180,7 @@ impl Broker {
     /// When a socket or a thread cannot be had, or the system allows no second table of
     /// descriptors.
     pub fn start(
-        engine: &Engine,
+        engine: &RelayEngine,
         config: &BrokerConfig,
         watch: impl Watch + 'static,
     ) -> Result<Self, RunError> {
@@ -198,7 +199,7 @@ impl Broker {
     fn worker(
         &self,
         number: u32,
-        engine: Engine,
+        engine: RelayEngine,
         config: BrokerConfig,
         watch: Tell,
     ) -> Result<Worker, RunError> {
@@ -357,7 +358,7 @@ fn reserve() -> Option<File> {
 }
 
 struct Server {
-    engine: Engine,
+    engine: RelayEngine,
     config: BrokerConfig,
     token: Token,
     listener: OwnedFd,
@@ -370,7 +371,7 @@ struct Server {
     openings: HashMap<u64, Opening>,
     failed: VecDeque<Failed>,
     /// Processes with sockets that the kernel driver holds.
-    grips: HashMap<Pid, Grip>,
+    grips: HashMap<Pid, RemoteSocket>,
     next_flow: u64,
     /// From one flow's number to the next one's.
     step: u64,
@@ -650,7 +651,7 @@ impl Server {
     }
 
     /// A hold on a socket that a process keeps; none where the system gives none.
-    fn grip(&mut self, pid: Pid, descriptor: u32) -> Option<Grip> {
+    fn grip(&mut self, pid: Pid, descriptor: u32) -> Option<RemoteSocket> {
         let descriptor = i32::try_from(descriptor).ok()?;
         if let Some(known) = self.grips.get(&pid).filter(|known| known.is_alive()) {
             return Some(known.on(descriptor));
@@ -658,7 +659,7 @@ impl Server {
         if self.grips.len() >= MOST_GRIPS {
             self.grips.retain(|_, grip| grip.is_alive());
         }
-        let grip = Grip::new(pid, descriptor).ok()?;
+        let grip = RemoteSocket::new(pid, descriptor).ok()?;
         self.grips.insert(pid, grip.clone());
         Some(grip)
     }
@@ -839,7 +840,7 @@ struct Ready {
 }
 
 impl Flow {
-    fn closed(&self, outcome: Option<Outcome>, cut: bool) -> Closed {
+    fn closed(&self, outcome: Option<FlowOutcome>, cut: bool) -> Closed {
         Closed {
             connection: self.connection,
             age: self.since.elapsed(),

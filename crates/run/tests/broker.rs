@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use cellpace_control::message::{Ask, GREETING_LEN, Session, hello};
 use cellpace_control::{FlowName, Owner};
 use cellpace_run::{Broker, BrokerConfig, Closed};
-use cellpace_tcp::{Engine, FlowOptions};
+use cellpace_tcp::{FlowOptions, RelayEngine};
 use client::{ADOPT, NONCE, ask, connection, dial, greeted, is_refused, receive, send};
 use rustix::net::{
     AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, getpeername,
@@ -32,7 +32,7 @@ fn with(change: impl FnOnce(&mut BrokerConfig)) -> (Broker, Receiver<Closed>) {
     change(&mut config);
     let (sender, closed) = channel();
     let told = move |one| drop(sender.send(one));
-    (Broker::start(&Engine::new(), &config, told).unwrap(), closed)
+    (Broker::start(&RelayEngine::new(), &config, told).unwrap(), closed)
 }
 
 /// The application's end of a connection that was taken over, and the peer.
@@ -303,7 +303,7 @@ fn beyond_the_limit_on_flows_connections_are_left_to_the_program() {
     let (sender, closed) = channel();
     let config = BrokerConfig::new(FlowOptions::new("cubic".parse().unwrap()));
     let told = move |one| drop(sender.send(one));
-    let broker = Broker::start(&Engine::limited(2), &config, told).unwrap();
+    let broker = Broker::start(&RelayEngine::limited(2), &config, told).unwrap();
     let (_first, _peer) = adopted(&broker);
     let (_listener, _waiting, socket) = opening();
     let (answer, _end) = ask(broker.name(), broker.token(), OPEN, &[socket.as_fd()]).unwrap();

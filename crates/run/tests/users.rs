@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use cellpace_run::{Broker, BrokerConfig};
-use cellpace_tcp::{Engine, FlowOptions};
+use cellpace_tcp::{FlowOptions, RelayEngine};
 use client::{ADOPT, NOBODY, as_user, ask, connection, dial, is_root};
 
 /// Far longer than any test: who has a place keeps it.
@@ -20,7 +20,7 @@ const SOON: Duration = Duration::from_secs(5);
 fn broker() -> Broker {
     let mut config = BrokerConfig::new(FlowOptions::new("cubic".parse().unwrap()));
     (config.most_clients, config.patience) = (PLACES, PATIENCE);
-    Broker::start(&Engine::new(), &config, |_| {}).unwrap()
+    Broker::start(&RelayEngine::new(), &config, |_| {}).unwrap()
 }
 
 /// Clients that send nothing, many more than there are places.

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use cellpace_tcp::{AlccStream, Engine, FlowOptions};
+use cellpace_tcp::{AlccStream, FlowOptions, RelayEngine};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().collect();
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         return Ok(());
     }
-    let mut stream = AlccStream::new(&Engine::new(), tcp, &FlowOptions::new(cc.parse()?))?;
+    let mut stream = AlccStream::new(&RelayEngine::new(), tcp, &FlowOptions::new(cc.parse()?))?;
     let start = Instant::now();
     let mut next = Duration::from_secs(1);
     while start.elapsed() < end {

@@ -1,44 +1,32 @@
-//! ALCC: the controllers of [`cellpace_cc`] above unmodified TCP sockets.
+//! ALCC: the controllers of [`cellpace_cc`] above unmodified TCP sockets, by one of three drivers.
 //!
-//! A flow has two descriptors: the real TCP socket, and one end of a local stream socket pair
-//! whose other end belongs to the application. One thread, the [`Engine`], serves all flows: what
-//! the application writes it releases into TCP as the flow's controller allows, what TCP receives
-//! it passes on. Since the application holds a socket of the kernel, everything that works on
-//! sockets (poll, epoll, sendfile, fork, passing it to another process) works as ever.
-//!
-//! With the client/server driver ([`DriverChoice`]) the two ends of a connection number and
-//! acknowledge packets inside the TCP stream: [`cellpace_alcc`].
-//!
-//! With the kernel driver ([`Steerer`]) there is no data path of ours: the window is set in the
-//! kernel, which tells of every ack.
+//! - The gate: a flow has two descriptors, the real TCP socket and one end of a local stream socket
+//!   pair whose other end belongs to the application. One thread, the [`RelayEngine`], serves all
+//!   flows: it releases what the application writes into TCP as the flow's controller allows, and
+//!   passes on what TCP receives. The application holds a socket of the kernel, so everything that
+//!   works on sockets (poll, epoll, sendfile, fork, passing it to another process) works as ever.
+//! - Client/server: the same, and the two ends of a connection number and acknowledge packets inside
+//!   the TCP stream, in place of TCP's own acks: [`cellpace_alcc`].
+//! - The kernel driver ([`KernelDriver`]): the data stay in the kernel. The window is set there, and
+//!   the kernel reports every ack.
 //!
 //! The window that counts is the smaller of the controller's and TCP's own.
 
-mod below;
-mod engine;
+mod books;
 mod error;
 mod flow;
-mod framer;
-mod gate;
-mod gated;
-mod grip;
-mod group;
+mod kernel;
 mod linger;
-mod local;
-mod lower;
-mod pieces;
-mod queue;
+mod options;
 mod relay;
 mod socket;
-mod steer;
-mod steered;
 mod stream;
+mod thread;
 
-pub use below::Below;
-pub use engine::{Engine, trim_memory};
 pub use error::TcpError;
-pub use flow::{DriverChoice, FlowHandle, FlowOptions, FlowStats, FramingLimits, Outcome, Share};
-pub use grip::Grip;
+pub use flow::{FlowHandle, FlowOutcome, FlowStats};
+pub use kernel::{KernelConnection, KernelDriver, RemoteSocket};
+pub use options::{AlccLimits, DriverChoice, FlowOptions, FlowShare};
+pub use relay::{RelayEngine, TcpCongestionControl, trim_memory};
 pub use socket::{granted_send_buffer, unacknowledged};
-pub use steer::{Steered, Steerer};
 pub use stream::AlccStream;

@@ -16,10 +16,10 @@ const LENT: Span = Span::from_secs(1);
 
 /// Who the option belongs to at present.
 #[derive(Debug, Default)]
-pub(crate) struct Linger(Mutex<State>);
+pub(crate) struct Linger(Mutex<LingerState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct LingerState {
     /// The program's own value while the option is set for a reset, and the program did not want one.
     replaced: Option<Option<Duration>>,
     /// Until then the program may be reading or setting it.
@@ -62,13 +62,13 @@ impl Linger {
         own.is_some_and(|time| time.is_zero())
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LingerState> {
         // Nothing that panics happens while it is held.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn restore(state: &mut State, tcp: BorrowedFd<'_>) {
+fn restore(state: &mut LingerState, tcp: BorrowedFd<'_>) {
     let Some(own) = state.replaced.take() else { return };
     if own != Some(Duration::ZERO) {
         // Where this fails, the connection is over.

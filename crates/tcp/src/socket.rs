@@ -2,21 +2,11 @@
 
 #![allow(unsafe_code, reason = "system calls that no safe wrapper has")]
 
-use std::collections::VecDeque;
 use std::io;
 use std::mem::{size_of, size_of_val};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use cellpace_base::{Span, Time};
-
-use crate::pieces::Unwrap;
-
-/// `SOF_TIMESTAMPING_OPT_ID_TCP` (Linux 6.2), which older headers lack: identifiers count from
-/// what was written, not from what was acknowledged, when the option is set.
-const OPT_ID_TCP: u32 = 1 << 16;
-
-/// `SCM_TSTAMP_ACK` of `linux/errqueue.h`.
-const TSTAMP_ACK: u32 = 2;
+use crate::TcpError;
 
 /// `TCPI_OPT_TIMESTAMPS`.
 const OPTION_TIMESTAMPS: u8 = 1;
@@ -120,7 +110,20 @@ impl TcpInfo {
     }
 }
 
-fn set(socket: BorrowedFd<'_>, level: i32, option: i32, value: u32) -> io::Result<()> {
+/// Payload of a full packet and the headers that go with it, in bytes.
+pub(crate) fn packet_sizes(tcp: BorrowedFd<'_>, info: &TcpInfo) -> Result<(u64, u64), TcpError> {
+    let address = socket2::SockRef::from(&tcp).local_addr().map_err(TcpError::NotTcp)?;
+    let ipv6 = address.as_socket_ipv6().is_some_and(|a| a.ip().to_ipv4_mapped().is_none());
+    Ok((u64::from(info.mss.max(1)), info.overhead(ipv6)))
+}
+
+/// Sets an option of four bytes.
+pub(crate) fn set_option(
+    socket: BorrowedFd<'_>,
+    level: i32,
+    option: i32,
+    value: u32,
+) -> io::Result<()> {
     // SAFETY: the kernel reads the four bytes of `value`.
     let result = unsafe {
         libc::setsockopt(
@@ -136,23 +139,12 @@ fn set(socket: BorrowedFd<'_>, level: i32, option: i32, value: u32) -> io::Resul
 
 /// Bytes that TCP may hold unsent before it refuses more.
 pub(crate) fn set_unsent_allowed(socket: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
-    set(
+    set_option(
         socket,
         libc::IPPROTO_TCP,
         libc::TCP_NOTSENT_LOWAT,
         u32::try_from(bytes).unwrap_or(u32::MAX),
     )
-}
-
-/// Has the kernel stamp the acknowledgment of every call's last byte.
-pub(crate) fn stamp_acks(socket: BorrowedFd<'_>) -> io::Result<()> {
-    let flags = libc::SOF_TIMESTAMPING_SOFTWARE
-        | libc::SOF_TIMESTAMPING_OPT_ID
-        | libc::SOF_TIMESTAMPING_OPT_TSONLY
-        | libc::SOF_TIMESTAMPING_TX_ACK;
-    set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags | OPT_ID_TCP)
-        // Before 6.2; then nothing may be outstanding, or the identifiers are off.
-        .or_else(|_| set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags))
 }
 
 /// Chooses how many bytes TCP may hold, and returns how many the kernel granted.
@@ -177,16 +169,16 @@ pub fn granted_send_buffer(bytes: u32) -> io::Result<u64> {
 }
 
 /// What a flow changes of a socket, as it was: where the flow does not come about, the connection
-/// goes on as if nothing had been tried. Stamps above all must end: they are reported as errors to
+/// goes on as if nothing had been tried. AckStamps above all must end: they are reported as errors to
 /// whoever waits for the socket.
 #[derive(Debug)]
-pub(crate) struct Settings {
+pub(crate) struct SavedOptions {
     nodelay: Option<bool>,
     congestion: Option<Vec<u8>>,
     nonblocking: Option<bool>,
 }
 
-impl Settings {
+impl SavedOptions {
     pub(crate) fn of(socket: BorrowedFd<'_>) -> Self {
         let options = socket2::SockRef::from(&socket);
         let flags = rustix::fs::fcntl_getfl(socket).ok();
@@ -199,7 +191,7 @@ impl Settings {
 
     pub(crate) fn restore(&self, socket: BorrowedFd<'_>) {
         // What cannot be put back was not changed either.
-        let _ = set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, 0);
+        let _ = set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, 0);
         let options = socket2::SockRef::from(&socket);
         if let Some(nodelay) = self.nodelay {
             let _ = options.set_tcp_nodelay(nodelay);
@@ -230,7 +222,7 @@ pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u64> {
 
 /// How far TCP is, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Progress {
+pub(crate) struct TcpProgress {
     /// Acknowledged, as [`TcpInfo::bytes_acked`] counts.
     pub(crate) acked: u64,
     /// Sent behind that, and not acknowledged.
@@ -240,14 +232,14 @@ pub(crate) struct Progress {
 }
 
 /// How far TCP is.
-pub(crate) fn progress(socket: BorrowedFd<'_>) -> io::Result<Progress> {
+pub(crate) fn progress(socket: BorrowedFd<'_>) -> io::Result<TcpProgress> {
     let info = TcpInfo::of(socket)?;
     // What is acknowledged or sent between the questions is found to be sent later. What the program
     // writes between them is not sent: so what waits is asked before and after.
     let unacknowledged = unacknowledged(socket)?;
     let waiting = unsent(socket)?.max(info.unsent.into());
     let outstanding = unacknowledged.saturating_sub(waiting);
-    Ok(Progress { acked: info.bytes_acked, outstanding, waiting })
+    Ok(TcpProgress { acked: info.bytes_acked, outstanding, waiting })
 }
 
 /// Bytes of the application's data that were not sent yet.
@@ -268,133 +260,6 @@ pub(crate) fn reset(socket: BorrowedFd<'_>) {
     // Where this fails, the connection is already over.
     let _ = socket2::SockRef::from(&socket).set_linger(Some(std::time::Duration::ZERO));
     let _ = rustix::net::connect_unspec(socket);
-}
-
-/// The acknowledgments that the kernel stamped.
-#[derive(Debug)]
-pub(crate) struct Stamps {
-    offset: Unwrap,
-    /// Read, and not given out.
-    pending: VecDeque<Record>,
-    /// There was no more when they were read.
-    drained: bool,
-}
-
-/// Identifier and time of an acknowledgment.
-type Record = (u32, libc::timespec);
-
-/// One of them: everything before `offset` arrived, and the ack came `ago`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamped {
-    pub(crate) offset: u64,
-    pub(crate) when: Time,
-}
-
-/// Room for the control messages of one record: the time stamps and the identifier.
-#[repr(C, align(8))]
-struct Control([u8; 256]);
-
-impl Stamps {
-    /// Stamps of a socket to which [`stamp_acks`] was applied just now.
-    pub(crate) fn new() -> Self {
-        Self { offset: Unwrap::new(0), pending: VecDeque::new(), drained: false }
-    }
-
-    /// The next one, in the order in which they came; `None` when there is none. `now` is the
-    /// engine's time.
-    pub(crate) fn next(&mut self, socket: BorrowedFd<'_>, now: Time) -> Option<Stamped> {
-        loop {
-            let Some((id, stamp)) = self.pending.pop_front() else {
-                if std::mem::take(&mut self.drained) {
-                    return None;
-                }
-                let count = read_records(socket, &mut self.pending);
-                self.drained = count < BATCH;
-                if count == 0 {
-                    self.drained = false;
-                    return None;
-                }
-                continue;
-            };
-            // ee_data is the offset of the call's last byte.
-            if let Some(offset) = self.offset.advance(id.wrapping_add(1)) {
-                return Some(Stamped { offset, when: now_minus(now, age(stamp)) });
-            }
-        }
-    }
-}
-
-fn now_minus(now: Time, age: Span) -> Time {
-    Time::from_nanos(now.as_nanos().saturating_sub(age.as_nanos()))
-}
-
-/// How long ago the wall clock showed `stamp`. A wall clock that was set meanwhile shows as an
-/// absurd age, and counts as none.
-fn age(stamp: libc::timespec) -> Span {
-    const MOST: i128 = 1_000_000_000;
-    let wall = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-    let nanos = i128::from(wall.tv_sec - stamp.tv_sec) * 1_000_000_000 + i128::from(wall.tv_nsec)
-        - i128::from(stamp.tv_nsec);
-    if (0..MOST).contains(&nanos) { Span::from_nanos(nanos as u64) } else { Span::ZERO }
-}
-
-/// Records read at a time: usually all there are, and then no second call is needed to know it.
-const BATCH: usize = 8;
-
-/// Reads records of the error queue. Returns how many there were; those of other kinds than
-/// acknowledgments are dropped.
-fn read_records(socket: BorrowedFd<'_>, records: &mut VecDeque<Record>) -> usize {
-    let mut controls = [const { Control([0; 256]) }; BATCH];
-    // SAFETY: all zero is a valid array of message headers.
-    let mut messages: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
-    for (message, control) in messages.iter_mut().zip(&mut controls) {
-        message.msg_hdr.msg_control = control.0.as_mut_ptr().cast();
-        message.msg_hdr.msg_controllen = control.0.len() as _;
-    }
-    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-    let no_timeout = std::ptr::null_mut();
-    // SAFETY: the headers point to `controls`, which lives on, and to nothing else.
-    let count = unsafe {
-        libc::recvmmsg(
-            socket.as_raw_fd(),
-            messages.as_mut_ptr(),
-            BATCH as libc::c_uint,
-            flags as _,
-            no_timeout,
-        )
-    };
-    let count = usize::try_from(count).unwrap_or(0);
-    records.extend(messages[..count].iter().filter_map(|message| parse_record(&message.msg_hdr)));
-    count
-}
-
-fn parse_record(message: &libc::msghdr) -> Option<(u32, libc::timespec)> {
-    let (mut id, mut stamp) = (None, None);
-    // SAFETY: the kernel filled in the header and the control buffer it points to.
-    let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
-    while !next.is_null() {
-        // SAFETY: not null, so it points to a whole header in the control buffer.
-        let header = unsafe { &*next };
-        // SAFETY: as above.
-        let data = unsafe { libc::CMSG_DATA(next) };
-        match (header.cmsg_level, header.cmsg_type) {
-            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => {
-                // SAFETY: the message holds three time stamps; the first is the software's.
-                stamp = Some(unsafe { data.cast::<libc::timespec>().read_unaligned() });
-            }
-            (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR) => {
-                // SAFETY: the message holds an extended error.
-                let error = unsafe { data.cast::<libc::sock_extended_err>().read_unaligned() };
-                let is_ack = error.ee_origin == libc::SO_EE_ORIGIN_TIMESTAMPING
-                    && error.ee_info == TSTAMP_ACK;
-                id = is_ack.then_some(error.ee_data);
-            }
-            _ => {}
-        }
-        // SAFETY: `next` is a header of this message.
-        next = unsafe { libc::CMSG_NXTHDR(message, next) };
-    }
-    Some((id?, stamp?))
 }
 
 #[cfg(test)]
@@ -430,27 +295,5 @@ pub(crate) mod tests {
         assert_eq!((after.sacked, after.lost, after.retransmissions), (0, 0, 0));
         assert_eq!(after.overhead(false), 52);
         assert_eq!(after.overhead(true), 72);
-    }
-
-    #[test]
-    fn acks_are_stamped_with_offset_and_time() {
-        let (mut one, mut two) = pair();
-        one.write_all(&[1; 10]).unwrap();
-        two.read_exact(&mut [0; 10]).unwrap();
-        stamp_acks(one.as_fd()).unwrap();
-        let mut stamps = Stamps::new();
-        one.write_all(&[2; 300]).unwrap();
-        two.read_exact(&mut [0; 300]).unwrap();
-        let now = Time::from_secs(1000);
-        let end = Instant::now() + Duration::from_secs(5);
-        let mut got = None;
-        while got.is_none() && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(1));
-            got = stamps.next(one.as_fd(), now);
-        }
-        let got = got.unwrap();
-        assert_eq!(got.offset, 300, "counted from what was written when stamping began");
-        assert!(got.when <= now && got.when > Time::from_secs(999), "{got:?}");
-        assert_eq!(stamps.next(one.as_fd(), now), None);
     }
 }

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use crate::{Engine, FlowHandle, FlowOptions, FlowStats, Outcome, TcpError};
+use crate::{FlowHandle, FlowOptions, FlowOutcome, FlowStats, RelayEngine, TcpError};
 
 /// A TCP connection under a controller. Reads and writes as a [`TcpStream`] does.
 ///
@@ -23,7 +23,11 @@ impl AlccStream {
     ///
     /// # Errors
     /// When a resource is missing; the connection is lost then.
-    pub fn new(engine: &Engine, tcp: TcpStream, options: &FlowOptions) -> Result<Self, TcpError> {
+    pub fn new(
+        engine: &RelayEngine,
+        tcp: TcpStream,
+        options: &FlowOptions,
+    ) -> Result<Self, TcpError> {
         let setup = |source| TcpError::Setup { what: "socket pair", source };
         let (local, far) = UnixStream::pair().map_err(setup)?;
         let flow = engine.adopt(OwnedFd::from(tcp), OwnedFd::from(far), options)?;
@@ -65,9 +69,11 @@ impl AlccStream {
         let Self { local, flow } = self;
         drop(local);
         match flow.wait(timeout) {
-            Some(Outcome::Finished) => Ok(()),
-            Some(Outcome::Failed(code)) => Err(TcpError::Ended(io::Error::from_raw_os_error(code))),
-            Some(Outcome::Alcc(error)) => Err(TcpError::Alcc(error)),
+            Some(FlowOutcome::Finished) => Ok(()),
+            Some(FlowOutcome::Failed(code)) => {
+                Err(TcpError::Ended(io::Error::from_raw_os_error(code)))
+            }
+            Some(FlowOutcome::Alcc(error)) => Err(TcpError::Alcc(error)),
             None => {
                 let stats = flow.stats();
                 let left =

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use cellpace_alcc::{AlccConfig, AlccConnection, AlccError, AlccRole, frame, hello};
 use cellpace_base::{Span, Time};
 use cellpace_tcp::{
-    AlccStream, DriverChoice, Engine, FlowHandle, FlowOptions, FramingLimits, Outcome, Share,
-    TcpError,
+    AlccLimits, AlccStream, DriverChoice, FlowHandle, FlowOptions, FlowOutcome, FlowShare,
+    RelayEngine, TcpError,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -31,7 +31,7 @@ fn options(cc: &str, role: AlccRole) -> FlowOptions {
     FlowOptions { driver, ..FlowOptions::new(cc.parse().unwrap()) }
 }
 
-fn both(engine: &Engine, cc: &str) -> (AlccStream, AlccStream) {
+fn both(engine: &RelayEngine, cc: &str) -> (AlccStream, AlccStream) {
     let (one, two) = pair();
     let client = AlccStream::new(engine, one, &options(cc, AlccRole::Connect)).unwrap();
     let server = AlccStream::new(engine, two, &options(cc, LISTEN)).unwrap();
@@ -57,7 +57,7 @@ fn read_all(mut stream: AlccStream) -> (Vec<u8>, AlccStream) {
 }
 
 fn ends_with(flow: &FlowHandle, error: AlccError) {
-    assert_eq!(flow.wait(PATIENCE), Some(Outcome::Alcc(error)));
+    assert_eq!(flow.wait(PATIENCE), Some(FlowOutcome::Alcc(error)));
 }
 
 /// The hello of a peer that is played by hand.
@@ -70,7 +70,10 @@ fn hello() -> Vec<u8> {
 }
 
 /// A listening stream and a client that has said hello, by hand, and read the answer.
-fn server_of_a_framing_client(engine: &Engine, options: &FlowOptions) -> (AlccStream, TcpStream) {
+fn server_of_a_framing_client(
+    engine: &RelayEngine,
+    options: &FlowOptions,
+) -> (AlccStream, TcpStream) {
     let (mut one, two) = pair();
     let server = AlccStream::new(engine, two, options).unwrap();
     one.write_all(&hello()).unwrap();
@@ -85,7 +88,7 @@ fn server_of_a_framing_client(engine: &Engine, options: &FlowOptions) -> (AlccSt
 #[test]
 fn data_goes_both_ways_under_controllers_with_and_without_a_half() {
     for cc in ["copa", "verus", "sprout"] {
-        let engine = Engine::new();
+        let engine = RelayEngine::new();
         // Sprout's model ends at 12 Mbit/s.
         let length = if cc == "sprout" { 600_000 } else { 4_000_000 };
         let (client, server) = both(&engine, cc);
@@ -108,7 +111,7 @@ fn data_goes_both_ways_under_controllers_with_and_without_a_half() {
             assert!(end.join().unwrap() == bytes(length), "{cc}");
         }
         for flow in flows {
-            assert_eq!(flow.wait(PATIENCE), Some(Outcome::Finished), "{cc}");
+            assert_eq!(flow.wait(PATIENCE), Some(FlowOutcome::Finished), "{cc}");
             let stats = flow.stats();
             assert_eq!(stats.acked_bytes, length as u64, "{cc}");
             assert_eq!(stats.received_bytes, length as u64, "{cc}");
@@ -119,7 +122,7 @@ fn data_goes_both_ways_under_controllers_with_and_without_a_half() {
 
 #[test]
 fn a_half_close_leaves_the_other_direction_open() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (mut client, mut server) = both(&engine, "copa");
     client.write_all(b"question").unwrap();
     client.finish().unwrap();
@@ -136,12 +139,12 @@ fn a_half_close_leaves_the_other_direction_open() {
     let (got, client) = read_all(client);
     assert!(got == expected);
     writer.join().unwrap();
-    assert_eq!(client.flow().wait(PATIENCE), Some(Outcome::Finished));
+    assert_eq!(client.flow().wait(PATIENCE), Some(FlowOutcome::Finished));
 }
 
 #[test]
 fn shutdown_waits_for_the_peers_ack_and_no_longer() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (mut client, server) = both(&engine, "copa");
     let reader = std::thread::spawn(move || read_all(server));
     client.write_all(&bytes(1_000_000)).unwrap();
@@ -151,12 +154,12 @@ fn shutdown_waits_for_the_peers_ack_and_no_longer() {
     assert_eq!(got.len(), 1_000_000);
     let flow = server.flow().clone();
     drop(server);
-    assert_eq!(flow.wait(PATIENCE), Some(Outcome::Finished));
+    assert_eq!(flow.wait(PATIENCE), Some(FlowOutcome::Finished));
 }
 
 #[test]
 fn what_comes_for_an_application_that_has_closed_ends_the_connection() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (client, mut server) = both(&engine, "copa");
     server.write_all(b"welcome").unwrap();
     drop(client);
@@ -164,12 +167,12 @@ fn what_comes_for_an_application_that_has_closed_ends_the_connection() {
         std::thread::sleep(Duration::from_millis(10));
         server.write(b"more").is_err()
     });
-    assert!(!matches!(server.flow().wait(PATIENCE), None | Some(Outcome::Finished)));
+    assert!(!matches!(server.flow().wait(PATIENCE), None | Some(FlowOutcome::Finished)));
 }
 
 #[test]
 fn a_listening_end_meets_a_plain_client() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     // The first bytes of the magic, too, belong to the application if the others do not follow.
     for first in [&b""[..], &[0xf5, b'C', b'P']] {
         let (one, two) = pair();
@@ -203,7 +206,7 @@ fn a_listening_end_meets_a_plain_client() {
 
 #[test]
 fn a_listening_end_that_speaks_first_waits_its_time() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (mut one, two) = pair();
     let role = AlccRole::Listen { wait: Some(Span::from_millis(50)) };
     let mut server = AlccStream::new(&engine, two, &options("copa", role)).unwrap();
@@ -218,7 +221,7 @@ fn a_listening_end_that_speaks_first_waits_its_time() {
 
 #[test]
 fn a_client_that_only_closes_is_plain() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (mut one, two) = pair();
     let mut server = AlccStream::new(&engine, two, &options("copa", LISTEN)).unwrap();
     one.shutdown(Shutdown::Write).unwrap();
@@ -232,7 +235,7 @@ fn a_client_that_only_closes_is_plain() {
 
 #[test]
 fn a_connecting_end_with_a_plain_server_fails() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (one, mut two) = pair();
     let mut client = AlccStream::new(&engine, one, &options("copa", AlccRole::Connect)).unwrap();
     client.write_all(b"GET /").unwrap();
@@ -249,10 +252,10 @@ fn a_connecting_end_with_a_plain_server_fails() {
 
 #[test]
 fn a_connecting_end_without_an_answer_fails_in_time() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (one, mut two) = pair();
     let answer_within = Some(Span::from_millis(100));
-    let framing = FramingLimits { answer_within, ..FramingLimits::default() };
+    let framing = AlccLimits { answer_within, ..AlccLimits::default() };
     let options = FlowOptions { framing, ..options("copa", AlccRole::Connect) };
     let client = AlccStream::new(&engine, one, &options).unwrap();
     ends_with(client.flow(), AlccError::NoAnswer);
@@ -262,7 +265,7 @@ fn a_connecting_end_without_an_answer_fails_in_time() {
 
 #[test]
 fn a_half_that_is_not_allowed_is_refused_at_both_ends() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (one, two) = pair();
     let cc = "sprout:max_rate=16000";
     let client = AlccStream::new(&engine, one, &options(cc, AlccRole::Connect)).unwrap();
@@ -273,14 +276,14 @@ fn a_half_that_is_not_allowed_is_refused_at_both_ends() {
 
 #[test]
 fn garbage_ends_the_connection_and_what_came_before_is_read() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (server, mut client) = server_of_a_framing_client(&engine, &options("copa", LISTEN));
     let mut out = Vec::new();
     frame::write_data(&mut out, &frame::DataHead { number: 1, length: 8, stamp: None });
     out.extend(b"cellpace");
     out.extend([0xee; 100]);
     client.write_all(&out).unwrap();
-    assert!(matches!(server.flow().wait(PATIENCE), Some(Outcome::Alcc(AlccError::Frame(_)))));
+    assert!(matches!(server.flow().wait(PATIENCE), Some(FlowOutcome::Alcc(AlccError::Frame(_)))));
     assert_eq!(read_all(server).0, b"cellpace");
     let mut rest = Vec::new();
     client.read_to_end(&mut rest).unwrap();
@@ -288,7 +291,7 @@ fn garbage_ends_the_connection_and_what_came_before_is_read() {
 
 #[test]
 fn acks_of_what_was_never_sent_end_the_connection() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (server, mut client) = server_of_a_framing_client(&engine, &options("copa", LISTEN));
     let ack = frame::AckFrame { number: 7, written_at: Time::ZERO, held_us: 0, window: 4 << 20 };
     let mut out = Vec::new();
@@ -299,9 +302,9 @@ fn acks_of_what_was_never_sent_end_the_connection() {
 
 #[test]
 fn a_peer_that_never_acks_gets_a_window_and_no_more() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let ack_within = Some(Span::from_millis(700));
-    let framing = FramingLimits { ack_within, ..FramingLimits::default() };
+    let framing = AlccLimits { ack_within, ..AlccLimits::default() };
     let options = FlowOptions { framing, ..options("fixed:cwnd=100kB", LISTEN) };
     let (mut server, mut client) = server_of_a_framing_client(&engine, &options);
     let reader = std::thread::spawn(move || {
@@ -323,7 +326,7 @@ fn a_peer_that_never_acks_gets_a_window_and_no_more() {
 
 #[test]
 fn an_application_that_stops_reading_gets_all_when_it_returns() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (client, server) = both(&engine, "copa");
     let length = 12_000_000;
     let (local, flow) = client.into_parts();
@@ -349,7 +352,7 @@ fn an_application_that_stops_reading_gets_all_when_it_returns() {
 
 #[test]
 fn a_peer_that_stops_reading_tcp_gets_all_when_it_returns() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (mut one, two) = pair();
     let mut server = AlccStream::new(&engine, two, &options("fixed:cwnd=8MB", LISTEN)).unwrap();
     let length = 6_000_000;
@@ -386,23 +389,23 @@ fn a_peer_that_stops_reading_tcp_gets_all_when_it_returns() {
     assert!(got == bytes(length));
     drop(one);
     let server = writer.join().unwrap();
-    assert_eq!(server.flow().wait(PATIENCE), Some(Outcome::Finished));
+    assert_eq!(server.flow().wait(PATIENCE), Some(FlowOutcome::Finished));
 }
 
 #[test]
 fn an_abort_resets_a_framed_connection() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (mut server, mut client) = server_of_a_framing_client(&engine, &options("copa", LISTEN));
     server.write_all(&bytes(10_000)).unwrap();
     server.flow().abort();
-    assert_eq!(server.flow().wait(PATIENCE), Some(Outcome::Failed(libc::ECONNABORTED)));
+    assert_eq!(server.flow().wait(PATIENCE), Some(FlowOutcome::Failed(libc::ECONNABORTED)));
     let error = client.read_to_end(&mut Vec::new()).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
 }
 
 #[test]
 fn a_reset_leaves_the_application_what_had_come() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (server, mut client) = server_of_a_framing_client(&engine, &options("copa", LISTEN));
     let mut out = Vec::new();
     let data = bytes(1_000_000);
@@ -415,15 +418,15 @@ fn a_reset_leaves_the_application_what_had_come() {
     soon("it comes", || server.stats().received_bytes == 1_000_000);
     socket2::SockRef::from(&client).set_linger(Some(Duration::ZERO)).unwrap();
     drop(client);
-    assert_eq!(server.flow().wait(PATIENCE), Some(Outcome::Failed(libc::ECONNRESET)));
+    assert_eq!(server.flow().wait(PATIENCE), Some(FlowOutcome::Failed(libc::ECONNRESET)));
     assert!(read_all(server).0 == data);
 }
 
 #[test]
 fn flows_inside_the_stream_do_not_share_a_controller() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (one, _two) = pair();
-    let options = FlowOptions { share: Some(Share { weight: 1 }), ..options("copa", LISTEN) };
+    let options = FlowOptions { share: Some(FlowShare { weight: 1 }), ..options("copa", LISTEN) };
     let refused = AlccStream::new(&engine, one, &options);
     assert!(matches!(refused, Err(TcpError::Setup { .. })), "{refused:?}");
 }

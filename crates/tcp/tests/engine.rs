@@ -7,7 +7,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use cellpace_tcp::{AlccStream, Engine, FlowOptions, Outcome, Share, TcpError};
+use cellpace_tcp::{AlccStream, FlowOptions, FlowOutcome, FlowShare, RelayEngine, TcpError};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -23,7 +23,7 @@ fn options(cc: &str) -> FlowOptions {
     FlowOptions::new(cc.parse().unwrap())
 }
 
-fn stream(engine: &Engine, cc: &str) -> (AlccStream, TcpStream) {
+fn stream(engine: &RelayEngine, cc: &str) -> (AlccStream, TcpStream) {
     let (one, two) = pair();
     (AlccStream::new(engine, one, &options(cc)).unwrap(), two)
 }
@@ -48,7 +48,7 @@ fn soon(what: &str, mut is_so: impl FnMut() -> bool) {
 
 #[test]
 fn what_is_written_arrives_under_every_controller() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     for info in cellpace_cc::registry() {
         if info.receiver.is_some() {
             continue; // Its receiver must answer: the client/server driver.
@@ -70,7 +70,7 @@ fn what_is_written_arrives_under_every_controller() {
 
 #[test]
 fn both_directions_and_their_ends_are_independent() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (mut stream, mut peer) = stream(&engine, "cubic");
     stream.write_all(b"question").unwrap();
     stream.finish().unwrap();
@@ -84,13 +84,13 @@ fn both_directions_and_their_ends_are_independent() {
     stream.read_to_end(&mut got).unwrap();
     assert!(got == expected);
     writer.join().unwrap();
-    assert!(stream.flow().wait(PATIENCE) == Some(Outcome::Finished));
+    assert!(stream.flow().wait(PATIENCE) == Some(FlowOutcome::Finished));
     assert_eq!(stream.stats().received_bytes, 2_000_000);
 }
 
 #[test]
 fn alcc_t9_shutdown_delivers_all_then_the_end() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (mut stream, mut peer) = stream(&engine, "fixed:cwnd=20pkts");
     let sent = bytes(1 << 20);
     let reader = std::thread::spawn(move || {
@@ -105,7 +105,7 @@ fn alcc_t9_shutdown_delivers_all_then_the_end() {
 
 #[test]
 fn alcc_t9_a_stalled_peer_ends_the_wait_and_the_descriptor_is_free_again() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (stream, peer) = stream(&engine, "fixed:cwnd=1MB");
     stream.set_nonblocking(true).unwrap();
     let (mut stream, sent) = (stream, bytes(64 << 10));
@@ -135,7 +135,7 @@ fn alcc_t9_no_thread_is_left_when_no_flow_is() {
         assert!(status.unwrap().success());
         return;
     }
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let before = threads();
     for _ in 0..3 {
         let (one, peer) = stream(&engine, "verus");
@@ -149,20 +149,20 @@ fn alcc_t9_no_thread_is_left_when_no_flow_is() {
 
 #[test]
 fn a_reset_by_the_peer_is_an_error_here() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (mut stream, peer) = stream(&engine, "cubic");
     stream.write_all(b"x").unwrap();
     soon("the byte arrives", || stream.stats().acked_bytes == 1);
     socket2::SockRef::from(&peer).set_linger(Some(Duration::ZERO)).unwrap();
     drop(peer);
-    assert_eq!(stream.flow().wait(PATIENCE), Some(Outcome::Failed(libc::ECONNRESET)));
+    assert_eq!(stream.flow().wait(PATIENCE), Some(FlowOutcome::Failed(libc::ECONNRESET)));
     assert!(matches!(stream.read(&mut [0; 10]), Ok(0) | Err(_)));
     assert!(stream.write(b"more").is_err());
 }
 
 #[test]
 fn closing_with_a_linger_of_zero_resets() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (one, mut peer) = pair();
     socket2::SockRef::from(&one).set_linger(Some(Duration::ZERO)).unwrap();
     let stream = AlccStream::new(&engine, one, &options("cubic")).unwrap();
@@ -173,7 +173,7 @@ fn closing_with_a_linger_of_zero_resets() {
 
 #[test]
 fn a_writer_waits_when_the_window_is_full() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (mut stream, _peer) = stream(&engine, "fixed:cwnd=1pkts");
     stream.set_nonblocking(true).unwrap();
     let sent = bytes(4 << 20);
@@ -187,7 +187,7 @@ fn a_writer_waits_when_the_window_is_full() {
 
 #[test]
 fn data_sent_before_is_not_the_controllers() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (mut one, mut peer) = pair();
     let early = bytes(300_000);
     one.set_nonblocking(true).unwrap();
@@ -205,7 +205,7 @@ fn data_sent_before_is_not_the_controllers() {
 
 #[test]
 fn what_is_no_tcp_socket_is_refused() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (one, _two) = std::os::unix::net::UnixStream::pair().unwrap();
     let (local, _far) = std::os::unix::net::UnixStream::pair().unwrap();
     let result = engine.adopt(OwnedFd::from(one), local.into(), &options("cubic"));
@@ -214,7 +214,7 @@ fn what_is_no_tcp_socket_is_refused() {
 
 #[test]
 fn an_end_of_the_peer_reaches_the_application_and_it_may_go_on_writing() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (mut stream, mut peer) = stream(&engine, "verus");
     peer.write_all(b"bye").unwrap();
     peer.shutdown(Shutdown::Write).unwrap();
@@ -230,13 +230,13 @@ fn an_end_of_the_peer_reaches_the_application_and_it_may_go_on_writing() {
 
 #[test]
 fn an_abort_resets_although_others_hold_the_connection() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (one, mut peer) = pair();
     let _duplicate = one.try_clone().unwrap();
     let mut stream = AlccStream::new(&engine, one, &options("fixed:cwnd=1pkts")).unwrap();
     stream.write_all(&bytes(100_000)).unwrap();
     stream.flow().abort();
-    assert_eq!(stream.flow().wait(PATIENCE), Some(Outcome::Failed(libc::ECONNABORTED)));
+    assert_eq!(stream.flow().wait(PATIENCE), Some(FlowOutcome::Failed(libc::ECONNABORTED)));
     let error = peer.read_to_end(&mut Vec::new()).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
     assert!(stream.write(b"more").is_err());
@@ -245,7 +245,7 @@ fn an_abort_resets_although_others_hold_the_connection() {
 
 #[test]
 fn an_abort_comes_before_the_end_of_a_stream_that_is_dropped_with_it() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     for _ in 0..50 {
         let (stream, mut peer) = stream(&engine, "cubic");
         let flow = stream.flow().clone();
@@ -253,17 +253,17 @@ fn an_abort_comes_before_the_end_of_a_stream_that_is_dropped_with_it() {
         drop(stream);
         let error = peer.read_to_end(&mut Vec::new()).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
-        assert_eq!(flow.wait(PATIENCE), Some(Outcome::Failed(libc::ECONNABORTED)));
+        assert_eq!(flow.wait(PATIENCE), Some(FlowOutcome::Failed(libc::ECONNABORTED)));
     }
 }
 
 #[test]
 fn an_abort_of_what_has_ended_spares_its_successor() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (first, peer) = stream(&engine, "cubic");
     let old = first.flow().clone();
     drop((first, peer));
-    assert_eq!(old.wait(PATIENCE), Some(Outcome::Finished));
+    assert_eq!(old.wait(PATIENCE), Some(FlowOutcome::Finished));
     let (mut second, mut peer) = stream(&engine, "cubic");
     old.abort();
     second.write_all(b"alive").unwrap();
@@ -271,12 +271,12 @@ fn an_abort_of_what_has_ended_spares_its_successor() {
     let mut got = Vec::new();
     peer.read_to_end(&mut got).unwrap();
     assert_eq!(got, b"alive");
-    assert_eq!(old.outcome(), Some(Outcome::Finished));
+    assert_eq!(old.outcome(), Some(FlowOutcome::Finished));
 }
 
 #[test]
 fn the_smallest_kernel_buffers_carry_everything() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (one, mut peer) = pair();
     socket2::SockRef::from(&one).set_send_buffer_size(1).unwrap();
     let mut stream = AlccStream::new(&engine, one, &options("copa")).unwrap();
@@ -299,13 +299,13 @@ fn vanish(peer: &TcpStream) {
 
 #[test]
 fn a_peer_that_vanishes_is_given_up_when_the_application_wants() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (one, peer) = pair();
     socket2::SockRef::from(&one).set_tcp_user_timeout(Some(Duration::from_secs(1))).unwrap();
     let mut stream = AlccStream::new(&engine, one, &options("cubic")).unwrap();
     vanish(&peer);
     stream.write_all(b"anybody there?").unwrap();
-    assert_eq!(stream.flow().wait(PATIENCE), Some(Outcome::Failed(libc::ETIMEDOUT)));
+    assert_eq!(stream.flow().wait(PATIENCE), Some(FlowOutcome::Failed(libc::ETIMEDOUT)));
     assert!(stream.write(b"hello?").is_err());
 }
 
@@ -335,7 +335,7 @@ fn without_descriptors_a_flow_is_refused() {
     if !alone("without_descriptors_a_flow_is_refused") {
         return;
     }
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (one, mut peer) = pair();
     let (local, far) = std::os::unix::net::UnixStream::pair().unwrap();
     let kept = one.try_clone().unwrap();
@@ -356,7 +356,7 @@ fn without_a_thread_a_flow_is_refused() {
     if !alone("without_a_thread_a_flow_is_refused") {
         return;
     }
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (one, peer) = pair();
     limit(libc::RLIMIT_NPROC, 0);
     // The limit does not hold for the superuser. A number that nobody else has.
@@ -384,13 +384,13 @@ fn without_a_thread_a_flow_is_refused() {
 }
 
 fn sharing(cc: &str, weight: u32) -> FlowOptions {
-    FlowOptions { share: Some(Share { weight }), ..options(cc) }
+    FlowOptions { share: Some(FlowShare { weight }), ..options(cc) }
 }
 
 #[test]
 fn three_flows_to_one_peer_share_a_controller_and_all_arrives() {
     for cc in ["cubic", "verus", "copa", "bbr", "fixed:cwnd=100kB"] {
-        let engine = Engine::new();
+        let engine = RelayEngine::new();
         let writers = [1, 2, 3].map(|weight| {
             let (one, mut peer) = pair();
             let mut stream = AlccStream::new(&engine, one, &sharing(cc, weight)).unwrap();
@@ -414,7 +414,7 @@ fn three_flows_to_one_peer_share_a_controller_and_all_arrives() {
 
 #[test]
 fn flows_that_share_have_one_window_between_them_and_others_their_own() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let cc = "fixed:cwnd=200kB";
     let mut taken = Vec::new();
     let mut kept = Vec::new();
@@ -438,7 +438,7 @@ fn flows_that_share_have_one_window_between_them_and_others_their_own() {
 
 #[test]
 fn a_flow_whose_peer_is_gone_does_not_stop_those_it_shares_with() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let cc = "fixed:cwnd=3pkts";
     let (one, gone) = pair();
     vanish(&gone);
@@ -473,7 +473,7 @@ fn without_memory_a_flow_is_refused_and_others_go_on() {
     if !alone("without_memory_a_flow_is_refused_and_others_go_on") {
         return;
     }
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (mut first, mut peer) = stream(&engine, "verus");
     first.write_all(&bytes(100_000)).unwrap();
     peer.read_exact(&mut vec![0; 100_000]).unwrap();
@@ -496,17 +496,17 @@ fn without_memory_a_flow_is_refused_and_others_go_on() {
 
 #[test]
 fn a_connection_that_is_refused_is_as_it_was() {
-    let engine = Engine::limited(1);
+    let engine = RelayEngine::limited(1);
     let _first = stream(&engine, "cubic");
     let (one, mut peer) = pair();
     let kept = one.try_clone().unwrap();
     let (_local, far) = std::os::unix::net::UnixStream::pair().unwrap();
     // The limit is found out before anything is set; an unknown name below only after that.
     let unknown = FlowOptions {
-        below: cellpace_tcp::Below::Named("nonsense".to_owned()),
+        below: cellpace_tcp::TcpCongestionControl::Named("nonsense".to_owned()),
         ..options("cubic")
     };
-    for (engine, options) in [(&engine, options("cubic")), (&Engine::new(), unknown)] {
+    for (engine, options) in [(&engine, options("cubic")), (&RelayEngine::new(), unknown)] {
         let one = OwnedFd::from(one.try_clone().unwrap());
         let far = OwnedFd::from(far.try_clone().unwrap());
         let refused = engine.adopt(one, far, &options);
@@ -521,7 +521,7 @@ fn a_connection_that_is_refused_is_as_it_was() {
 
 #[test]
 fn there_is_room_again_when_a_flow_has_ended() {
-    let engine = Engine::limited(1);
+    let engine = RelayEngine::limited(1);
     for _ in 0..3 {
         let (first, peer) = stream(&engine, "cubic");
         assert!(
@@ -536,7 +536,7 @@ fn there_is_room_again_when_a_flow_has_ended() {
 
 #[test]
 fn a_send_buffer_is_as_large_as_granted_and_bounds_what_tcp_holds() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (one, mut peer) = pair();
     let options = FlowOptions { send_buffer: Some(30_000), ..options("cubic") };
     let mut stream = AlccStream::new(&engine, one, &options).unwrap();
@@ -569,7 +569,7 @@ fn a_send_buffer_is_as_large_as_granted_and_bounds_what_tcp_holds() {
 
 /// A peer that stops reading for so long, in the middle of a transfer.
 fn stops_reading(time: Duration) {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (mut stream, mut peer) = stream(&engine, "verus");
     let sent = bytes(20_000_000);
     let expected = sent.clone();
@@ -600,7 +600,7 @@ fn a_peer_that_stops_reading_for_a_minute_gets_all_when_it_returns() {
 
 #[test]
 fn what_the_peer_says_amid_a_download_is_passed_on() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let (tcp, mut peer) = pair();
     let (mut near, far) = std::os::unix::net::UnixStream::pair().unwrap();
     near.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cellpace_alcc::AlccRole;
-use cellpace_tcp::{AlccStream, DriverChoice, Engine, FlowOptions, Outcome};
+use cellpace_tcp::{AlccStream, DriverChoice, FlowOptions, FlowOutcome, RelayEngine};
 use socket2::SockRef;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -91,7 +91,7 @@ fn killed(name: &str, driver: DriverChoice, prepare: impl Fn(&mut Victim), look:
     let Ok(address) = std::env::var(ADDRESS) else { return look(peer(name)) };
     let tcp = TcpStream::connect(&address).unwrap();
     let mut ready = TcpStream::connect(&address).unwrap();
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let kept = tcp.try_clone().unwrap();
     let stream = AlccStream::new(&engine, tcp, &options(driver)).unwrap();
     let mut victim = Victim { stream, tcp: kept };
@@ -245,9 +245,9 @@ fn a_framed_flow_that_holds_bytes_is_reset() {
             let role = AlccRole::Listen { wait: None };
             let tcp = peer.tcp.try_clone().unwrap();
             let options = options(DriverChoice::ClientServer { role });
-            let stream = AlccStream::new(&Engine::new(), tcp, &options).unwrap();
+            let stream = AlccStream::new(&RelayEngine::new(), tcp, &options).unwrap();
             peer.kill();
-            assert_eq!(stream.flow().wait(PATIENCE), Some(Outcome::Failed(libc::ECONNRESET)));
+            assert_eq!(stream.flow().wait(PATIENCE), Some(FlowOutcome::Failed(libc::ECONNRESET)));
         },
     );
 }
@@ -256,7 +256,7 @@ fn a_framed_flow_that_holds_bytes_is_reset() {
 /// connection ends that is closed while something is.
 #[test]
 fn the_programs_linger_is_its_own_at_the_end() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     for own in [None, Some(Duration::from_secs(7))] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let tcp = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -286,7 +286,7 @@ fn the_programs_linger_is_its_own_at_the_end() {
 
 #[test]
 fn a_linger_of_zero_that_is_set_while_bytes_are_held_resets_on_close() {
-    let engine = Engine::new();
+    let engine = RelayEngine::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let tcp = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let mut peer = listener.accept().unwrap().0;

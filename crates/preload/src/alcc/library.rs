@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use cellpace_cc::{ControllerSpec, MAX_FILE_BYTES};
 use cellpace_control::message::Token;
 use cellpace_control::{FlowName, Owner};
-use cellpace_tcp::{Engine, FlowHandle, FlowOptions, FlowStats, Outcome};
+use cellpace_tcp::{FlowHandle, FlowOptions, FlowOutcome, FlowStats, RelayEngine};
 use libc::c_int;
 
 use super::error::Failure;
@@ -25,7 +25,7 @@ use crate::sys::{Fd, Name, Side, number_option};
 pub(crate) struct Library {
     /// A child has neither its parent's engine thread nor, perhaps, the lock in a good state.
     process: u32,
-    engine: Engine,
+    engine: RelayEngine,
     next_flow: AtomicU64,
     state: Mutex<State>,
 }
@@ -91,7 +91,7 @@ pub(crate) fn library() -> Result<&'static Library, Failure> {
     let _ = TOKEN.set(token.try_into().unwrap_or_default());
     let made = Box::into_raw(Box::new(Library {
         process,
-        engine: Engine::new(),
+        engine: RelayEngine::new(),
         // Parent and child must not have flows of the same number.
         next_flow: AtomicU64::new(u64::from_ne_bytes(flow.try_into().unwrap_or_default())),
         state: Mutex::default(),
@@ -261,9 +261,9 @@ impl Flow {
         loop {
             let left = timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
             match self.handle.wait(left.unwrap_or(STEP).min(STEP)) {
-                Some(Outcome::Finished) => return Ok(()),
-                Some(Outcome::Failed(number)) => return Err(ended(number)),
-                Some(Outcome::Alcc(_)) => return Err(ended(libc::EPROTO)),
+                Some(FlowOutcome::Finished) => return Ok(()),
+                Some(FlowOutcome::Failed(number)) => return Err(ended(number)),
+                Some(FlowOutcome::Alcc(_)) => return Err(ended(libc::EPROTO)),
                 None => {}
             }
             match tcp_state(&self.tcp) {

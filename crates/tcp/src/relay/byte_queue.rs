@@ -1,5 +1,8 @@
 //! The bytes that wait for the controller.
 
+/// A flow has at least so many bytes at hand before it asks the application's socket for more.
+pub(crate) const AT_HAND: usize = 64 << 10;
+
 /// A bounded queue of bytes. Holds no memory while it is empty for long: ten thousand idle flows
 /// must not keep ten thousand buffers.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! A hold on a socket that is another process's, without keeping it open.
+//! A reference to a socket that is another process's, without keeping it open.
 
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-use crate::socket::{Progress, progress, reset};
+use crate::socket::{TcpProgress, progress, reset};
 
 /// Where a program has a socket: its descriptor there. A descriptor of our own would keep the
 /// connection from ending when the program closes its; so one is borrowed for each use, for some
@@ -16,13 +16,13 @@ use crate::socket::{Progress, progress, reset};
 /// Needs what tracing the program needs (ptrace(2), `PTRACE_MODE_ATTACH_REALCREDS`): the same user
 /// and no privilege gained, or CAP_SYS_PTRACE.
 #[derive(Debug, Clone)]
-pub struct Grip {
+pub struct RemoteSocket {
     process: Arc<OwnedFd>,
     descriptor: RawFd,
 }
 
-impl Grip {
-    /// A hold on `descriptor` of the process `pid`.
+impl RemoteSocket {
+    /// A reference to `descriptor` of the process `pid`.
     ///
     /// # Errors
     /// When there is no such process.
@@ -64,7 +64,7 @@ impl Grip {
     ///
     /// # Errors
     /// As [`check`](Self::check).
-    pub(crate) fn push(&self, cookie: u64) -> Result<Progress, Errno> {
+    pub(crate) fn kick(&self, cookie: u64) -> Result<TcpProgress, Errno> {
         let socket = self.borrow(cookie)?;
         let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
         cellpace_kernel::push(&socket).map_err(errno)?;
@@ -96,9 +96,9 @@ mod tests {
     #[test]
     fn a_push_tells_how_far_tcp_is_and_keeps_nothing_open() {
         let (mut one, mut other) = pair();
-        let grip = Grip::new(rustix::process::getpid(), one.as_raw_fd()).unwrap();
+        let remote = RemoteSocket::new(rustix::process::getpid(), one.as_raw_fd()).unwrap();
         one.write_all(&[1; 1000]).unwrap();
-        let now = grip.push(cookie(&one)).unwrap();
+        let now = remote.kick(cookie(&one)).unwrap();
         assert_eq!(now.waiting, 0);
         // An active connect counts for one.
         assert_eq!(now.acked + now.outstanding, 1001, "{now:?}");
@@ -111,21 +111,21 @@ mod tests {
     #[test]
     fn another_socket_in_its_place_is_left_alone() {
         let (one, other) = pair();
-        let grip = Grip::new(rustix::process::getpid(), other.as_raw_fd()).unwrap();
-        assert_eq!(grip.push(cookie(&one)), Err(Errno::BADF));
-        assert_eq!(grip.check(cookie(&one)), Err(Errno::BADF));
-        assert_eq!(grip.check(cookie(&other)), Ok(()));
-        assert!(grip.on(one.as_raw_fd()).push(cookie(&one)).is_ok());
-        assert_eq!(grip.on(i32::MAX).push(cookie(&one)), Err(Errno::BADF));
+        let remote = RemoteSocket::new(rustix::process::getpid(), other.as_raw_fd()).unwrap();
+        assert_eq!(remote.kick(cookie(&one)), Err(Errno::BADF));
+        assert_eq!(remote.check(cookie(&one)), Err(Errno::BADF));
+        assert_eq!(remote.check(cookie(&other)), Ok(()));
+        assert!(remote.on(one.as_raw_fd()).kick(cookie(&one)).is_ok());
+        assert_eq!(remote.on(i32::MAX).kick(cookie(&one)), Err(Errno::BADF));
     }
 
     #[test]
     fn a_process_that_ended_is_not_alive() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
-        let grip = Grip::new(Pid::from_child(&child), 0).unwrap();
+        let remote = RemoteSocket::new(Pid::from_child(&child), 0).unwrap();
         child.wait().unwrap();
-        assert!(!grip.is_alive());
-        assert!(grip.push(1).is_err());
-        assert!(Grip::new(rustix::process::getpid(), 0).unwrap().is_alive());
+        assert!(!remote.is_alive());
+        assert!(remote.kick(1).is_err());
+        assert!(RemoteSocket::new(rustix::process::getpid(), 0).unwrap().is_alive());
     }
 }

@@ -7,61 +7,59 @@ use cellpace_cc::Event;
 use rustix::net::SendFlags;
 
 use crate::FlowStats;
-use crate::framer::Framer;
-use crate::gated::Gated;
-use crate::local::Local;
+use crate::relay::alcc_half::AlccHalf;
+use crate::relay::byte_queue::AT_HAND;
+use crate::relay::local_socket::LocalSocket;
+use crate::relay::plain_half::PlainHalf;
 use cellpace_alcc::AlccError;
 
-/// A flow has at least so many bytes at hand before it asks the application's socket for more.
-pub(crate) const AT_HAND: usize = 64 << 10;
-
 /// The lower half of a flow. The relay moves the bytes and knows nothing of windows.
-pub(crate) enum Lower {
+pub(crate) enum Half {
     /// TCP's own acks count.
-    Gate(Box<Gated>),
+    Plain(Box<PlainHalf>),
     /// Acks inside the stream count.
-    Framed(Box<Framer>),
+    Alcc(Box<AlccHalf>),
 }
 
 /// Does the same with either.
 macro_rules! either {
     ($lower:expr, $half:ident => $what:expr) => {
         match $lower {
-            Lower::Gate($half) => $what,
-            Lower::Framed($half) => $what,
+            Half::Plain($half) => $what,
+            Half::Alcc($half) => $what,
         }
     };
 }
 
-impl Lower {
+impl Half {
     /// Learns from the kernel what was acknowledged; `stamps` says that stamps wait.
     pub(crate) fn learn(&mut self, now: Time, tcp: BorrowedFd<'_>, stamps: bool) {
-        if let Self::Gate(gated) = self {
-            gated.learn(now, tcp, stamps);
+        if let Self::Plain(plain) = self {
+            plain.learn(now, tcp, stamps);
         }
     }
 
     /// A deadline may have passed.
     pub(crate) fn on_timer(&mut self, now: Time) -> Result<(), AlccError> {
         match self {
-            Self::Gate(gated) => {
-                gated.on_timer(now);
+            Self::Plain(plain) => {
+                plain.on_timer(now);
                 Ok(())
             }
-            Self::Framed(framer) => framer.on_timer(now),
+            Self::Alcc(alcc) => alcc.on_timer(now),
         }
     }
 
     /// Takes bytes from the application as long as few are at hand.
-    pub(crate) fn refill(&mut self, local: &mut Local, scratch: &mut [u8]) {
+    pub(crate) fn refill(&mut self, local: &mut LocalSocket, scratch: &mut [u8]) {
         while local.is_readable() {
             let most = either!(self, half => half.wanted()).min(AT_HAND);
             if most == 0 {
                 return;
             }
             match self {
-                Self::Gate(gated) => gated.fill(most, local),
-                Self::Framed(framer) => framer.fill(most, local, scratch),
+                Self::Plain(plain) => plain.fill(most, local),
+                Self::Alcc(alcc) => alcc.fill(most, local, scratch),
             }
         }
     }
@@ -77,16 +75,16 @@ impl Lower {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         match self {
             // A record per call, never merged with the next call's: each has its own stamp.
-            Self::Gate(_) => flags | SendFlags::EOR,
-            Self::Framed(_) => flags,
+            Self::Plain(_) => flags | SendFlags::EOR,
+            Self::Alcc(_) => flags,
         }
     }
 
     /// TCP took so many of them.
     pub(crate) fn on_taken(&mut self, now: Time, count: usize) {
         match self {
-            Self::Gate(gated) => gated.on_taken(now, count),
-            Self::Framed(framer) => framer.on_taken(count),
+            Self::Plain(plain) => plain.on_taken(now, count),
+            Self::Alcc(alcc) => alcc.on_taken(count),
         }
     }
 
@@ -105,9 +103,9 @@ impl Lower {
     /// Whether it takes more of what comes from TCP.
     pub(crate) fn takes_input(&self) -> bool {
         match self {
-            Self::Gate(gated) => gated.takes_input(),
+            Self::Plain(plain) => plain.takes_input(),
             // Acks stand behind data that the application does not read yet.
-            Self::Framed(_) => true,
+            Self::Alcc(_) => true,
         }
     }
 
@@ -116,27 +114,27 @@ impl Lower {
         &mut self,
         now: Time,
         bytes: &[u8],
-        local: &mut Local,
+        local: &mut LocalSocket,
     ) -> Result<(), AlccError> {
         match self {
-            Self::Gate(gated) => {
-                gated.handle_input(now, bytes, local);
+            Self::Plain(plain) => {
+                plain.handle_input(now, bytes, local);
                 Ok(())
             }
-            Self::Framed(framer) => framer.handle_input(now, bytes),
+            Self::Alcc(alcc) => alcc.handle_input(now, bytes),
         }
     }
 
     /// Nothing more comes from TCP.
     pub(crate) fn handle_eof(&mut self, now: Time) -> Result<(), AlccError> {
         match self {
-            Self::Gate(_) => Ok(()),
-            Self::Framed(framer) => framer.handle_eof(now),
+            Self::Plain(_) => Ok(()),
+            Self::Alcc(alcc) => alcc.handle_eof(now),
         }
     }
 
     /// Gives the application what waits for it, as far as it takes it.
-    pub(crate) fn hand_over(&mut self, local: &mut Local) {
+    pub(crate) fn hand_over(&mut self, local: &mut LocalSocket) {
         either!(self, half => half.hand_over(local));
     }
 
@@ -144,23 +142,23 @@ impl Lower {
     /// more comes from TCP.
     pub(crate) fn is_read(&self, ended: bool) -> bool {
         match self {
-            Self::Gate(gated) => ended && gated.takes_input(),
-            Self::Framed(framer) => framer.is_read(),
+            Self::Plain(plain) => ended && plain.takes_input(),
+            Self::Alcc(alcc) => alcc.is_read(),
         }
     }
 
     /// The application sends nothing more.
     pub(crate) fn finish(&mut self) {
-        if let Self::Framed(framer) = self {
-            framer.finish();
+        if let Self::Alcc(alcc) = self {
+            alcc.finish();
         }
     }
 
     /// Whether TCP gets nothing more; `ended` says that the application sends nothing more.
     pub(crate) fn is_drained(&self, ended: bool) -> bool {
         match self {
-            Self::Gate(gated) => ended && gated.is_drained(),
-            Self::Framed(framer) => framer.is_drained(),
+            Self::Plain(plain) => ended && plain.is_drained(),
+            Self::Alcc(alcc) => alcc.is_drained(),
         }
     }
 
@@ -168,40 +166,40 @@ impl Lower {
     /// that ever will be.
     pub(crate) fn is_delivered(&self) -> bool {
         match self {
-            Self::Gate(gated) => gated.is_idle(),
-            Self::Framed(framer) => framer.is_delivered(),
+            Self::Plain(plain) => plain.is_idle(),
+            Self::Alcc(alcc) => alcc.is_delivered(),
         }
     }
 
     /// Whether bytes of the application wait here for TCP.
     pub(crate) fn holds_output(&self) -> bool {
         match self {
-            Self::Gate(gated) => !gated.is_drained(),
-            Self::Framed(framer) => framer.holds_output(),
+            Self::Plain(plain) => !plain.is_drained(),
+            Self::Alcc(alcc) => alcc.holds_output(),
         }
     }
 
     /// Whether bytes of the peer wait here for the application.
     pub(crate) fn holds_input(&self) -> bool {
         match self {
-            Self::Gate(gated) => !gated.takes_input(),
-            Self::Framed(framer) => !framer.is_handed_over(),
+            Self::Plain(plain) => !plain.takes_input(),
+            Self::Alcc(alcc) => !alcc.is_handed_over(),
         }
     }
 
     /// Whether nothing waits and nothing is on its way.
     pub(crate) fn is_idle(&self) -> bool {
         match self {
-            Self::Gate(gated) => gated.is_idle() && gated.is_drained(),
-            Self::Framed(framer) => framer.is_idle(),
+            Self::Plain(plain) => plain.is_idle() && plain.is_drained(),
+            Self::Alcc(alcc) => alcc.is_idle(),
         }
     }
 
     /// Whether memory for its buffers could not be had.
     pub(crate) fn is_starved(&self) -> bool {
         match self {
-            Self::Gate(gated) => gated.is_starved(),
-            Self::Framed(_) => false,
+            Self::Plain(plain) => plain.is_starved(),
+            Self::Alcc(_) => false,
         }
     }
 
@@ -213,24 +211,24 @@ impl Lower {
     /// When [`on_timer`](Self::on_timer) and [`learn`](Self::learn) want to be called.
     pub(crate) fn next_deadline(&self, now: Time, tcp_writable: bool) -> Option<Time> {
         match self {
-            Self::Gate(gated) => gated.next_deadline(now, tcp_writable),
-            Self::Framed(framer) => framer.next_deadline(),
+            Self::Plain(plain) => plain.next_deadline(now, tcp_writable),
+            Self::Alcc(alcc) => alcc.next_deadline(),
         }
     }
 
     /// Whether what the kernel reports of the TCP socket need not be heard before that.
     pub(crate) fn naps(&self, now: Time) -> bool {
         match self {
-            Self::Gate(gated) => gated.naps(now),
-            Self::Framed(_) => false,
+            Self::Plain(plain) => plain.naps(now),
+            Self::Alcc(_) => false,
         }
     }
 
     /// The figures.
     pub(crate) fn stats(&mut self, tcp: BorrowedFd<'_>) -> FlowStats {
         match self {
-            Self::Gate(gated) => gated.stats(),
-            Self::Framed(framer) => framer.stats(tcp),
+            Self::Plain(plain) => plain.stats(),
+            Self::Alcc(alcc) => alcc.stats(tcp),
         }
     }
 

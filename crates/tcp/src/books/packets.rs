@@ -2,35 +2,9 @@
 
 use std::collections::VecDeque;
 
-/// Follows a 32-bit sequence number, or any counter of bytes that wraps.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Unwrap {
-    start: u32,
-    offset: u64,
-}
-
-impl Unwrap {
-    /// `start` is the number of the first byte.
-    pub(crate) fn new(start: u32) -> Self {
-        Self { start, offset: 0 }
-    }
-
-    /// The offset that `number` stands for if it is ahead of all before; `None` for old numbers,
-    /// repetitions and steps of more than 2^31, which are old numbers, too.
-    pub(crate) fn advance(&mut self, number: u32) -> Option<u64> {
-        // offset = (A - S) mod 2^32, unwrapped
-        let step = number.wrapping_sub(self.start).wrapping_sub(self.offset as u32);
-        if step == 0 || step > 1 << 31 {
-            return None;
-        }
-        self.offset += u64::from(step);
-        Some(self.offset)
-    }
-}
-
 /// A packet that was given to TCP.
 #[derive(Debug, Clone, Copy)]
-struct Piece {
+struct TcpPacket {
     /// Offset in the stream after its last byte.
     end: u64,
     /// Its number; that of the retransmission if there was one.
@@ -42,14 +16,14 @@ struct Piece {
 /// The packets that TCP has not acknowledged, in the order of the stream. Packets are as long as
 /// they are: a short one shifts nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Pieces {
-    ring: VecDeque<Piece>,
+pub(crate) struct PacketMap {
+    ring: VecDeque<TcpPacket>,
 }
 
-impl Pieces {
+impl PacketMap {
     /// A packet was given to TCP that ends at `end`.
     pub(crate) fn push(&mut self, end: u64, number: u64) {
-        self.ring.push_back(Piece { end, number, arrived: false, repeated: false });
+        self.ring.push_back(TcpPacket { end, number, arrived: false, repeated: false });
     }
 
     /// The bytes of the packet that ends at `end` were sent again as packet `number`.
@@ -117,9 +91,10 @@ impl Pieces {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::books::sequence::SequenceUnwrap;
 
-    fn pieces(sizes: &[u64]) -> Pieces {
-        let mut pieces = Pieces::default();
+    fn pieces(sizes: &[u64]) -> PacketMap {
+        let mut pieces = PacketMap::default();
         let mut end = 0;
         for (number, size) in sizes.iter().enumerate() {
             end += size;
@@ -128,7 +103,7 @@ mod tests {
         pieces
     }
 
-    fn arrived(pieces: &mut Pieces, offset: u64) -> Vec<u64> {
+    fn arrived(pieces: &mut PacketMap, offset: u64) -> Vec<u64> {
         let mut numbers = Vec::new();
         pieces.arrived_until(offset, |number, _| numbers.push(number));
         numbers
@@ -136,7 +111,7 @@ mod tests {
 
     #[test]
     fn alcc_t1_acks_map_to_whole_packets() {
-        let mut ack = Unwrap::new(1000);
+        let mut ack = SequenceUnwrap::new(1000);
         let mut pieces = pieces(&[1448, 1448, 1448]);
         let offset = ack.advance(3896).unwrap();
         assert_eq!(arrived(&mut pieces, offset), [0, 1]);
@@ -181,16 +156,16 @@ mod tests {
     #[test]
     fn alcc_t3_sequence_numbers_wrap() {
         let start = (1u64 << 32) - 1000;
-        let mut ack = Unwrap::new(start as u32);
+        let mut ack = SequenceUnwrap::new(start as u32);
         let mut first = pieces(&[1448]);
         let offset = ack.advance(448).unwrap();
         assert_eq!(offset, 1448);
         assert_eq!(arrived(&mut first, offset), [0]);
 
         // 10 GiB in packets of 1448 bytes, acked a thousand at a time: two wraps and more.
-        let mut ack = Unwrap::new(start as u32);
+        let mut ack = SequenceUnwrap::new(start as u32);
         let (mut sent, mut number) = (0u64, 0u64);
-        let mut pieces = Pieces::default();
+        let mut pieces = PacketMap::default();
         while sent < 10 << 30 {
             let expected: Vec<u64> = (number..number + 1000).collect();
             for _ in 0..1000 {
@@ -206,7 +181,7 @@ mod tests {
 
     #[test]
     fn alcc_t4_old_acks_change_nothing() {
-        let mut ack = Unwrap::new(0);
+        let mut ack = SequenceUnwrap::new(0);
         assert_eq!(ack.advance(2896), Some(2896));
         assert_eq!(ack.advance(1448), None);
         assert_eq!(ack.advance(4344), Some(4344));

@@ -10,13 +10,13 @@ use cellpace_cc::ControllerSpec;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv, send};
 
-use crate::below;
-use crate::flow::{Outcome, Shared};
-use crate::framer::Framer;
-use crate::gated::Gated;
-use crate::group::{Groups, Member};
-use crate::local::{Local, Ready, Report};
-use crate::lower::Lower;
+use crate::flow::{FlowOutcome, SharedFlow};
+use crate::relay::alcc_half::AlccHalf;
+use crate::relay::congestion_control;
+use crate::relay::group::{Groups, Member};
+use crate::relay::half::Half;
+use crate::relay::local_socket::{LocalSocket, Readiness, SocketEvents};
+use crate::relay::plain_half::PlainHalf;
 use crate::socket::{self, TcpInfo};
 use crate::{DriverChoice, FlowOptions, TcpError};
 use cellpace_alcc::AlccError;
@@ -37,21 +37,21 @@ const LAST_WORDS: Span = Span::from_secs(1);
 
 /// What a flow wants of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextTurn {
     /// To be called when something happens, or at this time.
     Wait(Option<Time>),
     /// To be called again soon: there is more to do, but others have their turn first.
     Again,
     /// It is over.
-    Over(Outcome),
+    Over(FlowOutcome),
 }
 
 /// A flow.
-pub(crate) struct Relay {
+pub(crate) struct RelayFlow {
     tcp: Arc<OwnedFd>,
-    tcp_ready: Ready,
-    local: Local,
-    lower: Lower,
+    tcp_ready: Readiness,
+    local: LocalSocket,
+    half: Half,
     stamps_wait: bool,
     /// The connection is to be reset when the process ends.
     is_armed: bool,
@@ -65,43 +65,43 @@ pub(crate) struct Relay {
     told_end: bool,
     /// Since when a framed connection is only kept for the peer's sake.
     lingers_since: Option<Time>,
-    failed: Option<Failed>,
+    failed: Option<FailedConnection>,
     unsent_allowed: u64,
     /// What the kernel granted where a send buffer was chosen.
     send_buffer: Option<u64>,
     published_at: Time,
-    shared: Arc<Shared>,
+    shared: Arc<SharedFlow>,
     options: FlowOptions,
 }
 
 /// A framed connection that cannot go on, while its application still reads what came before.
-struct Failed {
-    outcome: Outcome,
+struct FailedConnection {
+    outcome: FlowOutcome,
     /// For how long TCP is kept open.
     until: Time,
     tcp_over: bool,
 }
 
-impl From<Errno> for Outcome {
+impl From<Errno> for FlowOutcome {
     fn from(error: Errno) -> Self {
         Self::Failed(error.raw_os_error())
     }
 }
 
-impl From<AlccError> for Outcome {
+impl From<AlccError> for FlowOutcome {
     fn from(error: AlccError) -> Self {
         Self::Alcc(error)
     }
 }
 
-impl Relay {
+impl RelayFlow {
     /// Takes over a connected TCP socket.
     pub(crate) fn new(
         tcp: Arc<OwnedFd>,
         local: OwnedFd,
         options: &FlowOptions,
         groups: &Groups,
-        shared: Arc<Shared>,
+        shared: Arc<SharedFlow>,
         now: Time,
     ) -> Result<Self, TcpError> {
         let setup = |what| move |source: io::Error| TcpError::Setup { what, source };
@@ -111,29 +111,30 @@ impl Relay {
         rustix::io::ioctl_fionbio(&local, true).map_err(|e| setup("non-blocking")(e.into()))?;
         // Without it a short packet waits for the ack of the one before.
         socket2::SockRef::from(&tcp).set_tcp_nodelay(true).map_err(setup("TCP_NODELAY"))?;
-        below::name(tcp.as_fd(), &options.below).map_err(setup("TCP_CONGESTION"))?;
+        congestion_control::set_named(tcp.as_fd(), &options.below)
+            .map_err(setup("TCP_CONGESTION"))?;
         let granted = options.send_buffer.map(|bytes| socket::set_send_buffer(tcp.as_fd(), bytes));
         let send_buffer = granted.transpose().map_err(setup("SO_SNDBUF"))?;
-        let lower = match (options.driver, options.share) {
+        let half = match (options.driver, options.share) {
             (DriverChoice::ClientServer { .. }, Some(_)) => {
                 let source = io::Error::from(io::ErrorKind::Unsupported);
                 return Err(setup("a shared controller inside the stream")(source));
             }
             (DriverChoice::ClientServer { role }, None) => {
-                Lower::Framed(Box::new(Framer::new(tcp.as_fd(), role, options, now)?))
+                Half::Alcc(Box::new(AlccHalf::new(tcp.as_fd(), role, options, now)?))
             }
             (DriverChoice::Gate, share) => {
                 let peer = peer.as_socket().map(|peer| peer.ip().to_canonical());
                 let join = |setup| Some(groups.join(peer?, &options.cc, share?, setup));
-                Lower::Gate(Box::new(Gated::new(tcp.as_fd(), options, join, now)?))
+                Half::Plain(Box::new(PlainHalf::new(tcp.as_fd(), options, join, now)?))
             }
         };
         shared.lock().stats.send_buffer = send_buffer;
         Ok(Self {
             tcp,
-            tcp_ready: Ready::UNKNOWN,
-            local: Local::new(local),
-            lower,
+            tcp_ready: Readiness::UNKNOWN,
+            local: LocalSocket::new(local),
+            half,
             stamps_wait: false,
             is_armed: false,
             told_finish: false,
@@ -162,16 +163,16 @@ impl Relay {
 
     /// The flow's part of a group, if it is in one.
     pub(crate) fn member(&self) -> Option<&Member> {
-        match &self.lower {
-            Lower::Gate(gated) => gated.member(),
-            Lower::Framed(_) => None,
+        match &self.half {
+            Half::Plain(plain) => plain.member(),
+            Half::Alcc(_) => None,
         }
     }
 
     /// The kernel reports something of the TCP socket.
-    pub(crate) fn on_tcp(&mut self, report: Report) {
+    pub(crate) fn on_tcp(&mut self, report: SocketEvents) {
         // A stamp is reported as an error, and a connection that broke as readable, too.
-        self.tcp_ready.on_report(Report { error: false, ..report });
+        self.tcp_ready.on_report(SocketEvents { error: false, ..report });
         self.stamps_wait |= report.error;
     }
 
@@ -180,7 +181,7 @@ impl Relay {
     pub(crate) fn naps(&self, now: Time) -> bool {
         // The end of one's stream or of the other's is passed on at once.
         let flows = self.tcp_ready.writable && !self.finished && !self.tcp_ended;
-        flows && self.failed.is_none() && self.lower.naps(now)
+        flows && self.failed.is_none() && self.half.naps(now)
     }
 
     /// The TCP socket was not watched: anything may have happened.
@@ -190,17 +191,17 @@ impl Relay {
     }
 
     /// The kernel reports something of the application's socket.
-    pub(crate) fn on_local(&mut self, report: Report) {
+    pub(crate) fn on_local(&mut self, report: SocketEvents) {
         self.local.on_report(report);
     }
 
     /// Does all that can be done now. `scratch` is a large buffer whose content does not matter.
-    pub(crate) fn turn(&mut self, clock: &impl Fn() -> Time, scratch: &mut [u8]) -> Next {
+    pub(crate) fn turn(&mut self, clock: &impl Fn() -> Time, scratch: &mut [u8]) -> NextTurn {
         let now = clock();
         if self.shared.is_aborted() {
             self.publish(now);
             socket::reset(self.tcp.as_fd());
-            return Next::Over(Outcome::Failed(libc::ECONNABORTED));
+            return NextTurn::Over(FlowOutcome::Failed(libc::ECONNABORTED));
         }
         if self.failed.is_some() {
             return self.turn_failed(now, scratch);
@@ -216,16 +217,16 @@ impl Relay {
         now: Time,
         clock: &impl Fn() -> Time,
         scratch: &mut [u8],
-    ) -> Result<bool, Outcome> {
+    ) -> Result<bool, FlowOutcome> {
         let stamps = std::mem::take(&mut self.stamps_wait);
-        self.lower.learn(now, self.tcp.as_fd(), stamps);
-        self.lower.on_timer(now)?;
+        self.half.learn(now, self.tcp.as_fd(), stamps);
+        self.half.on_timer(now)?;
         self.go_on_plain(now)?;
         // What comes may open the window, and be answered by an ack.
         let more_in = self.backward(clock, scratch)?;
         let more_out = self.forward(clock, scratch)?;
         self.pass_on_ends()?;
-        if self.lower.is_starved() {
+        if self.half.is_starved() {
             // The rest of either stream is lost, and both ends must see that it is.
             socket::reset(self.tcp.as_fd());
             return Err(Errno::NOMEM.into());
@@ -242,8 +243,8 @@ impl Relay {
     /// empty for a moment, and the option is not set for every write.
     fn choose_linger(&mut self, now: Time) {
         let sends =
-            !self.finished && (self.lower.holds_output() || self.is_armed && !self.lower.is_idle());
-        let is_armed = sends || self.lower.holds_input();
+            !self.finished && (self.half.holds_output() || self.is_armed && !self.half.is_idle());
+        let is_armed = sends || self.half.holds_input();
         if is_armed {
             self.shared.linger.arm(self.tcp.as_fd(), now);
         } else if self.is_armed {
@@ -252,37 +253,37 @@ impl Relay {
         self.is_armed = is_armed;
     }
 
-    fn next(&mut self, now: Time, more: bool) -> Next {
+    fn next(&mut self, now: Time, more: bool) -> NextTurn {
         if self.is_over(now) {
             self.shared.linger.disarm(self.tcp.as_fd());
             self.publish(now);
-            return Next::Over(Outcome::Finished);
+            return NextTurn::Over(FlowOutcome::Finished);
         }
         if more {
-            return Next::Again;
+            return NextTurn::Again;
         }
-        if self.lower.is_idle() {
-            self.lower.rest();
+        if self.half.is_idle() {
+            self.half.rest();
             self.publish(now);
         }
         let linger = self.lingers_since.map(|since| since + LINGER);
-        Next::Wait([self.lower_deadline(now), linger].into_iter().flatten().min())
+        NextTurn::Wait([self.half_deadline(now), linger].into_iter().flatten().min())
     }
 
-    fn lower_deadline(&self, now: Time) -> Option<Time> {
+    fn half_deadline(&self, now: Time) -> Option<Time> {
         // A framed stream has nothing to say any more, while a gate still learns.
-        let silent = self.finished && matches!(self.lower, Lower::Framed(_));
-        if silent { None } else { self.lower.next_deadline(now, self.tcp_ready.writable) }
+        let silent = self.finished && matches!(self.half, Half::Alcc(_));
+        if silent { None } else { self.half.next_deadline(now, self.tcp_ready.writable) }
     }
 
     fn is_over(&mut self, now: Time) -> bool {
-        if !self.lower.is_delivered() {
+        if !self.half.is_delivered() {
             return false;
         }
         let in_over = self.local.is_gone() || self.told_end;
-        match self.lower {
-            Lower::Gate(_) => self.finished && in_over,
-            Lower::Framed(_) => {
+        match self.half {
+            Half::Plain(_) => self.finished && in_over,
+            Half::Alcc(_) => {
                 in_over && (self.finished || self.local.is_gone()) && self.lingered(now)
             }
         }
@@ -293,7 +294,7 @@ impl Relay {
         if self.lingers_since.is_none() {
             self.lingers_since = Some(now);
             self.publish(now);
-            self.shared.end(Outcome::Finished);
+            self.shared.end(FlowOutcome::Finished);
         }
         let unwanted = !self.finished && self.local.dropped() > 0;
         let late = self.lingers_since.is_some_and(|since| since + LINGER <= now);
@@ -304,9 +305,9 @@ impl Relay {
     fn forward(&mut self, clock: &impl Fn() -> Time, scratch: &mut [u8]) -> Result<bool, Errno> {
         let mut moved = 0;
         while moved < TURN {
-            self.lower.refill(&mut self.local, scratch);
+            self.half.refill(&mut self.local, scratch);
             if self.local.is_ended() && !std::mem::replace(&mut self.told_finish, true) {
-                self.lower.finish();
+                self.half.finish();
             }
             if !self.tcp_ready.writable || self.finished {
                 return Ok(false);
@@ -323,20 +324,20 @@ impl Relay {
     /// nothing to be done now.
     fn send_once(&mut self, now: Time) -> Result<usize, Errno> {
         self.adjust_unsent_allowed();
-        let flags = self.lower.flags();
+        let flags = self.half.flags();
         loop {
-            let bytes = self.lower.next_call(now);
+            let bytes = self.half.next_call(now);
             if bytes.is_empty() {
                 return Ok(0);
             }
             match send(&self.tcp, bytes, flags) {
                 Ok(taken) => {
-                    self.lower.on_taken(now, taken);
+                    self.half.on_taken(now, taken);
                     return Ok(taken);
                 }
                 Err(Errno::AGAIN) => {
                     self.tcp_ready.writable = false;
-                    self.lower.on_refused(now, self.tcp.as_fd());
+                    self.half.on_refused(now, self.tcp.as_fd());
                     return Ok(0);
                 }
                 Err(Errno::INTR) => {}
@@ -347,7 +348,7 @@ impl Relay {
 
     fn adjust_unsent_allowed(&mut self) {
         // More than the buffer holds would never be reached.
-        let wanted = self.lower.unsent_allowed().min(self.send_buffer.unwrap_or(u64::MAX));
+        let wanted = self.half.unsent_allowed().min(self.send_buffer.unwrap_or(u64::MAX));
         if wanted.abs_diff(self.unsent_allowed) * 4 <= self.unsent_allowed {
             return;
         }
@@ -357,21 +358,25 @@ impl Relay {
     }
 
     /// From TCP to the application, as far as it reads.
-    fn backward(&mut self, clock: &impl Fn() -> Time, scratch: &mut [u8]) -> Result<bool, Outcome> {
+    fn backward(
+        &mut self,
+        clock: &impl Fn() -> Time,
+        scratch: &mut [u8],
+    ) -> Result<bool, FlowOutcome> {
         let mut moved = 0;
         while moved < TURN {
-            self.lower.hand_over(&mut self.local);
-            if !self.lower.takes_input() || !self.tcp_ready.readable || self.tcp_ended {
+            self.half.hand_over(&mut self.local);
+            if !self.half.takes_input() || !self.tcp_ready.readable || self.tcp_ended {
                 return Ok(false);
             }
             match recv(&self.tcp, &mut *scratch, RecvFlags::DONTWAIT) {
                 Ok((0, _)) => {
                     self.tcp_ended = true;
-                    self.lower.handle_eof(clock())?;
+                    self.half.handle_eof(clock())?;
                 }
                 Ok((count, _)) => {
                     moved += count;
-                    self.lower.handle_input(clock(), &scratch[..count], &mut self.local)?;
+                    self.half.handle_input(clock(), &scratch[..count], &mut self.local)?;
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => self.tcp_ready.readable = false,
@@ -383,25 +388,25 @@ impl Relay {
     }
 
     /// A listening end whose peer does not frame goes on with the gate.
-    fn go_on_plain(&mut self, now: Time) -> Result<(), Outcome> {
-        let Lower::Framed(framer) = &mut self.lower else { return Ok(()) };
-        if !framer.is_plain() {
+    fn go_on_plain(&mut self, now: Time) -> Result<(), FlowOutcome> {
+        let Half::Alcc(alcc) = &mut self.half else { return Ok(()) };
+        if !alcc.is_plain() {
             return Ok(());
         }
-        let (waiting, arrived) = framer.take_plain(now);
+        let (waiting, arrived) = alcc.take_plain(now);
         if self.options.cc.info().receiver.is_some() {
             // Nobody at the other end would ever answer it.
             self.options.cc = Self::in_place_of_both_halves();
         }
-        let gated = Gated::new(self.tcp.as_fd(), &self.options, |_| None, now);
-        let mut gated = gated.map_err(|error| match error {
+        let plain = PlainHalf::new(self.tcp.as_fd(), &self.options, |_| None, now);
+        let mut plain = plain.map_err(|error| match error {
             TcpError::Setup { source, .. } | TcpError::NotTcp(source) => {
-                Outcome::Failed(source.raw_os_error().unwrap_or(libc::EIO))
+                FlowOutcome::Failed(source.raw_os_error().unwrap_or(libc::EIO))
             }
-            _ => Outcome::Failed(libc::EIO),
+            _ => FlowOutcome::Failed(libc::EIO),
         })?;
-        gated.take_over(&waiting, arrived);
-        self.lower = Lower::Gate(Box::new(gated));
+        plain.take_over(&waiting, arrived);
+        self.half = Half::Plain(Box::new(plain));
         Ok(())
     }
 
@@ -417,7 +422,7 @@ impl Relay {
             socket::reset(self.tcp.as_fd());
             return Err(Errno::CONNRESET);
         }
-        if !self.finished && self.lower.is_drained(self.local.is_ended()) {
+        if !self.finished && self.half.is_drained(self.local.is_ended()) {
             if self.shared.is_aborted() {
                 // Aborted and closed since this turn began: the end that was read is no end.
                 socket::reset(self.tcp.as_fd());
@@ -426,43 +431,47 @@ impl Relay {
             self.finished = true;
             shutdown(&self.tcp, Shutdown::Write)?;
         }
-        if !self.told_end && self.lower.is_read(self.tcp_ended) {
+        if !self.told_end && self.half.is_read(self.tcp_ended) {
             self.told_end = true;
             self.local.end();
         }
         Ok(())
     }
 
-    fn fail(&mut self, now: Time, outcome: Outcome, scratch: &mut [u8]) -> Next {
+    fn fail(&mut self, now: Time, outcome: FlowOutcome, scratch: &mut [u8]) -> NextTurn {
         self.publish(now);
-        if matches!(self.lower, Lower::Gate(_)) {
-            return Next::Over(outcome);
+        if matches!(self.half, Half::Plain(_)) {
+            return NextTurn::Over(outcome);
         }
         self.shared.end(outcome);
         // The last words are to arrive.
         self.shared.linger.disarm(self.tcp.as_fd());
         self.local.refuse();
-        let tcp_over = matches!(outcome, Outcome::Failed(_));
-        self.failed = Some(Failed { outcome, until: now + LAST_WORDS, tcp_over });
+        let tcp_over = matches!(outcome, FlowOutcome::Failed(_));
+        self.failed = Some(FailedConnection { outcome, until: now + LAST_WORDS, tcp_over });
         self.tcp_ready.readable = true;
         self.turn_failed(now, scratch)
     }
 
     /// The peer hears the last words, and the application reads what had come.
-    fn turn_failed(&mut self, now: Time, scratch: &mut [u8]) -> Next {
+    fn turn_failed(&mut self, now: Time, scratch: &mut [u8]) -> NextTurn {
         let tcp_over = self.failed.as_ref().is_none_or(|failed| failed.tcp_over)
             || self.say_last_words(now, scratch);
-        self.lower.hand_over(&mut self.local);
-        let Some(failed) = &mut self.failed else { return Next::Wait(None) };
+        self.half.hand_over(&mut self.local);
+        let Some(failed) = &mut self.failed else { return NextTurn::Wait(None) };
         failed.tcp_over = tcp_over;
         if !tcp_over {
-            return Next::Wait(Some(failed.until));
+            return NextTurn::Wait(Some(failed.until));
         }
-        let read = match &self.lower {
-            Lower::Framed(framer) => framer.is_handed_over(),
-            Lower::Gate(_) => true,
+        let read = match &self.half {
+            Half::Alcc(alcc) => alcc.is_handed_over(),
+            Half::Plain(_) => true,
         };
-        if read || self.local.is_gone() { Next::Over(failed.outcome) } else { Next::Wait(None) }
+        if read || self.local.is_gone() {
+            NextTurn::Over(failed.outcome)
+        } else {
+            NextTurn::Wait(None)
+        }
     }
 
     /// Returns whether TCP is over.
@@ -474,7 +483,7 @@ impl Relay {
                 Err(_) => return true,
             }
         }
-        if !self.finished && self.lower.is_drained(true) {
+        if !self.finished && self.half.is_drained(true) {
             self.finished = true;
             let _ = shutdown(&self.tcp, Shutdown::Write);
         }
@@ -500,11 +509,11 @@ impl Relay {
 
     fn publish(&mut self, now: Time) {
         self.published_at = now;
-        let mut stats = self.lower.stats(self.tcp.as_fd());
+        let mut stats = self.half.stats(self.tcp.as_fd());
         stats.send_buffer = self.send_buffer;
         let mut state = self.shared.lock();
         state.stats = stats;
-        while let Some(event) = self.lower.poll_event() {
+        while let Some(event) = self.half.poll_event() {
             state.note(event);
         }
     }

@@ -11,11 +11,11 @@ use cellpace_cc::Setup;
 use cellpace_kernel::{Kernel, KernelError, Kind, Record};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-use crate::engine::{now, spawn};
-use crate::flow::{FlowServer, Shared};
+use crate::flow::{FlowServer, SharedFlow};
+use crate::kernel::flow::KernelFlow;
 use crate::socket::TcpInfo;
-use crate::steered::Steered as Flow;
-use crate::{FlowHandle, FlowOptions, Grip, Outcome, TcpError};
+use crate::thread::{now, spawn};
+use crate::{FlowHandle, FlowOptions, FlowOutcome, RemoteSocket, TcpError};
 
 /// The kernel driver takes us for dead after a second.
 const BEAT: Span = Span::from_millis(200);
@@ -57,7 +57,7 @@ const PUBLISH: Span = Span::from_millis(5);
 
 /// A connection that the kernel driver holds, as it is when it is taken over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Steered {
+pub struct KernelConnection {
     /// Its cookie (`SO_COOKIE`).
     pub cookie: u64,
     /// Payload of a full segment in bytes.
@@ -76,49 +76,51 @@ pub struct Steered {
 /// Controllers above connections whose data stay in the kernel: windows go in, acks come out. One
 /// thread serves all of them, for as long as this lives.
 #[derive(Debug)]
-pub struct Steerer {
-    shared: Arc<Inbox>,
+pub struct KernelDriver {
+    shared: Arc<DriverInbox>,
     slot: (u32, u64),
     name: String,
     /// On this process, if it may have a hold on itself.
-    own: Option<Grip>,
+    own: Option<RemoteSocket>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What the thread and its clients share.
 #[derive(Debug)]
-pub(crate) struct Inbox {
+struct DriverInbox {
     wake: OwnedFd,
-    commands: Mutex<Vec<Command>>,
-    /// Cookies of connections that want to be pushed and cannot be.
-    ungripped: Mutex<BTreeSet<u64>>,
+    commands: Mutex<Vec<DriverCommand>>,
+    /// Cookies of connections that want to be kicked and cannot be.
+    unreachable: Mutex<BTreeSet<u64>>,
 }
 
 #[derive(Debug)]
-pub(crate) enum Command {
-    Add(Box<New>),
-    Grip(u64, Grip),
+enum DriverCommand {
+    Add(Box<NewKernelFlow>),
+    SetRemote(u64, RemoteSocket),
     Abort(u64),
     Stop,
 }
 
-pub(crate) struct New {
-    steered: Steered,
-    flow: Flow,
-    shared: Arc<Shared>,
-    grip: Option<Grip>,
+struct NewKernelFlow {
+    connection: KernelConnection,
+    flow: KernelFlow,
+    shared: Arc<SharedFlow>,
+    remote: Option<RemoteSocket>,
     /// Keeps the connection from ending before it is under our control, after which its end is
     /// told; none where a program in the kernel has put it there, and it may have ended already.
     socket: Option<OwnedFd>,
 }
 
-impl std::fmt::Debug for New {
+impl std::fmt::Debug for NewKernelFlow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("New").field("steered", &self.steered).finish_non_exhaustive()
+        f.debug_struct("NewKernelFlow")
+            .field("connection", &self.connection)
+            .finish_non_exhaustive()
     }
 }
 
-impl Steerer {
+impl KernelDriver {
     /// Takes a place at the kernel driver.
     ///
     /// # Errors
@@ -137,12 +139,12 @@ impl Steerer {
         let slot = (kernel.slot() as u32, kernel.owner());
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = eventfd(0, flags).map_err(|e| system("making an event")(e.into()))?;
-        let (commands, ungripped) = (Mutex::default(), Mutex::default());
-        let shared = Arc::new(Inbox { wake, commands, ungripped });
-        let server = Server::new(kernel, shared.clone());
+        let (commands, unreachable) = (Mutex::default(), Mutex::default());
+        let shared = Arc::new(DriverInbox { wake, commands, unreachable });
+        let server = DriverThread::new(kernel, shared.clone());
         let thread =
             spawn("cellpace-steer", move || server.run()).map_err(system("starting a thread"))?;
-        let own = Grip::new(rustix::process::getpid(), -1).ok();
+        let own = RemoteSocket::new(rustix::process::getpid(), -1).ok();
         Ok(Self { shared, slot, name: name.to_owned(), own, thread: Some(thread) })
     }
 
@@ -153,7 +155,7 @@ impl Steerer {
     }
 
     /// Puts a connected TCP socket under the kernel driver, and steers it. Nothing must be on its
-    /// way yet. The descriptor is not kept. With a `grip` TCP is told to send whenever the
+    /// way yet. The descriptor is not kept. With a `remote` TCP is told to send whenever the
     /// controller lets it; without, it learns of that with the next ack.
     ///
     /// # Errors
@@ -161,7 +163,7 @@ impl Steerer {
     pub fn take(
         &self,
         socket: impl AsFd,
-        grip: Option<Grip>,
+        remote: Option<RemoteSocket>,
         options: &FlowOptions,
     ) -> Result<FlowHandle, TcpError> {
         self.is_usable()?;
@@ -178,7 +180,7 @@ impl Steerer {
         let is_ipv6 = matches!(local.ip().to_canonical(), std::net::IpAddr::V6(_));
         let cookie = cellpace_kernel::select_named(socket, &self.name)
             .map_err(|source| TcpError::Setup { what: "TCP_CONGESTION", source })?;
-        let steered = Steered {
+        let connection = KernelConnection {
             cookie,
             mss: info.mss.max(1),
             overhead: info.overhead(is_ipv6) as u32,
@@ -187,7 +189,7 @@ impl Steerer {
             peer,
         };
         let kept = socket.try_clone_to_owned().map_err(TcpError::NotTcp)?;
-        self.start(&steered, options, Some(kept), grip)
+        self.start(&connection, options, Some(kept), remote)
     }
 
     /// The same for a socket of this process, which is told to send by its own descriptor for as
@@ -200,8 +202,8 @@ impl Steerer {
         socket: impl AsFd,
         options: &FlowOptions,
     ) -> Result<FlowHandle, TcpError> {
-        let grip = self.own.as_ref().map(|own| own.on(socket.as_fd().as_raw_fd()));
-        self.take(socket, grip, options)
+        let remote = self.own.as_ref().map(|own| own.on(socket.as_fd().as_raw_fd()));
+        self.take(socket, remote, options)
     }
 
     /// Steers a connection that a program in the kernel has put under our control. If it has closed
@@ -209,23 +211,27 @@ impl Steerer {
     ///
     /// # Errors
     /// When the kernel driver is gone.
-    pub fn adopt(&self, steered: &Steered, options: &FlowOptions) -> Result<FlowHandle, TcpError> {
-        self.start(steered, options, None, None)
+    pub fn adopt(
+        &self,
+        connection: &KernelConnection,
+        options: &FlowOptions,
+    ) -> Result<FlowHandle, TcpError> {
+        self.start(connection, options, None, None)
     }
 
-    /// Cookies of connections that should be pushed and cannot be: their controllers have budgets,
+    /// Cookies of connections that should be kicked and cannot be: their controllers have budgets,
     /// they are some RTTs old, and have something to send. In ascending order.
-    pub fn ungripped(&self) -> Vec<u64> {
-        self.shared.ungripped().iter().copied().collect()
+    pub fn unreachable(&self) -> Vec<u64> {
+        self.shared.unreachable().iter().copied().collect()
     }
 
     /// Says where a program has the socket `cookie`, so that TCP is told to send whenever the
-    /// controller lets it. When it is not there any more, the connection is ungripped again.
-    pub fn grip(&self, cookie: u64, grip: Grip) {
-        self.shared.command(Command::Grip(cookie, grip));
+    /// controller lets it. When it is not there any more, the connection is unreachable again.
+    pub fn set_remote_socket(&self, cookie: u64, remote: RemoteSocket) {
+        self.shared.command(DriverCommand::SetRemote(cookie, remote));
     }
 
-    /// Whether anything is steered at all: not any more once the kernel driver was removed, or this
+    /// Whether anything is connection at all: not any more once the kernel driver was removed, or this
     /// process was stopped for so long that another one has its place.
     pub fn is_running(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
@@ -241,69 +247,83 @@ impl Steerer {
 
     fn start(
         &self,
-        steered: &Steered,
+        connection: &KernelConnection,
         options: &FlowOptions,
         socket: Option<OwnedFd>,
-        grip: Option<Grip>,
+        remote: Option<RemoteSocket>,
     ) -> Result<FlowHandle, TcpError> {
         self.is_usable()?;
-        let (segment, overhead) = (u64::from(steered.mss), u64::from(steered.overhead));
+        let (segment, overhead) = (u64::from(connection.mss), u64::from(connection.overhead));
         let random = Random::seeded(options.seed, 0);
         let setup = Setup { mss: segment + overhead, start: now(), random };
         let controller = options.cc.build(setup);
-        let mut flow = Flow::new(controller, now(), segment, overhead, steered.acked);
-        flow.can_push(grip.is_some());
-        let shared = Arc::new(Shared::default());
-        let new = New { steered: *steered, flow, shared: shared.clone(), grip, socket };
-        self.shared.command(Command::Add(Box::new(new)));
-        let server = FlowServer::Kernel(self.shared.clone(), steered.cookie);
-        Ok(FlowHandle { shared, server })
+        let mut flow = KernelFlow::new(controller, now(), segment, overhead, connection.acked);
+        flow.can_kick(remote.is_some());
+        let shared = Arc::new(SharedFlow::default());
+        let new =
+            NewKernelFlow { connection: *connection, flow, shared: shared.clone(), remote, socket };
+        self.shared.command(DriverCommand::Add(Box::new(new)));
+        let (inbox, cookie) = (self.shared.clone(), connection.cookie);
+        Ok(FlowHandle { shared, server: Arc::new(KernelFlowServer { inbox, cookie }) })
     }
 }
 
-impl Drop for Steerer {
+/// The thread that serves a flow, which knows it by its cookie.
+#[derive(Debug)]
+struct KernelFlowServer {
+    inbox: Arc<DriverInbox>,
+    cookie: u64,
+}
+
+impl FlowServer for KernelFlowServer {
+    fn abort(&self, _: &Arc<SharedFlow>) {
+        self.inbox.command(DriverCommand::Abort(self.cookie));
+    }
+}
+
+impl Drop for KernelDriver {
     fn drop(&mut self) {
-        self.shared.command(Command::Stop);
+        self.shared.command(DriverCommand::Stop);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-impl Inbox {
-    fn commands(&self) -> MutexGuard<'_, Vec<Command>> {
+impl DriverInbox {
+    fn commands(&self) -> MutexGuard<'_, Vec<DriverCommand>> {
         // Nothing that panics happens while it is held.
         self.commands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ungripped(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+    fn unreachable(&self) -> MutexGuard<'_, BTreeSet<u64>> {
         // As above.
-        self.ungripped.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unreachable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn command(&self, command: Command) {
+    fn command(&self, command: DriverCommand) {
         self.commands().push(command);
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 }
 
 /// A connection in the thread.
-struct Place {
-    flow: Flow,
-    shared: Arc<Shared>,
-    grip: Option<Grip>,
-    /// It is among the ungripped.
-    is_ungripped: bool,
+struct FlowSlot {
+    flow: KernelFlow,
+    shared: Arc<SharedFlow>,
+    remote: Option<RemoteSocket>,
+    /// It is among the unreachable.
+    is_unreachable: bool,
     /// When it wants to be called, as it stands in the list of timers.
     timer: Option<Time>,
     published_at: Time,
 }
 
 /// The thread's own state.
-struct Server {
+struct DriverThread {
     kernel: Kernel,
-    inbox: Arc<Inbox>,
-    places: HashMap<u64, Place>,
+    inbox: Arc<DriverInbox>,
+    places: HashMap<u64, FlowSlot>,
     timers: BTreeSet<(Time, u64)>,
     /// Records of the batch at hand.
     records: Vec<Record>,
@@ -321,8 +341,8 @@ struct Server {
     ahead: u64,
 }
 
-impl Server {
-    fn new(kernel: Kernel, inbox: Arc<Inbox>) -> Self {
+impl DriverThread {
+    fn new(kernel: Kernel, inbox: Arc<DriverInbox>) -> Self {
         let clock = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let nanos = clock.tv_sec as u64 * 1_000_000_000 + clock.tv_nsec as u64;
         Self {
@@ -364,11 +384,11 @@ impl Server {
     /// themselves.
     fn give_up(&mut self) {
         for place in self.places.values() {
-            place.shared.end(Outcome::Failed(libc::ENODEV));
+            place.shared.end(FlowOutcome::Failed(libc::ENODEV));
         }
         for command in self.inbox.commands().drain(..) {
-            if let Command::Add(new) = command {
-                new.shared.end(Outcome::Failed(libc::ENODEV));
+            if let DriverCommand::Add(new) = command {
+                new.shared.end(FlowOutcome::Failed(libc::ENODEV));
             }
         }
     }
@@ -378,39 +398,39 @@ impl Server {
         let commands = std::mem::take(&mut *self.inbox.commands());
         for command in commands {
             match command {
-                Command::Add(new) => self.add(*new),
-                Command::Grip(cookie, grip) => self.grip(cookie, grip),
-                Command::Abort(cookie) => self.abort(cookie),
-                Command::Stop => return false,
+                DriverCommand::Add(new) => self.add(*new),
+                DriverCommand::SetRemote(cookie, remote) => self.set_remote(cookie, remote),
+                DriverCommand::Abort(cookie) => self.abort(cookie),
+                DriverCommand::Stop => return false,
             }
         }
         true
     }
 
-    fn add(&mut self, new: New) {
-        let New { steered, mut flow, shared, grip, socket } = new;
+    fn add(&mut self, new: NewKernelFlow) {
+        let NewKernelFlow { connection, mut flow, shared, remote, socket } = new;
         // Who closed before this is not told of any more, and would stay for ever.
         if socket.is_none()
             && let Some((control, _)) = flow.news(now(), false)
-            && let Ok(false) = self.kernel.renew(steered.cookie, control)
+            && let Ok(false) = self.kernel.renew(connection.cookie, control)
         {
-            return shared.end(Outcome::Finished);
+            return shared.end(FlowOutcome::Finished);
         }
         // Its first acks open its window.
         self.eager_until = now() + EAGER;
-        let (is_ungripped, timer, published_at) = (false, None, Time::ZERO);
-        let place = Place { flow, shared, grip, is_ungripped, timer, published_at };
-        self.places.insert(steered.cookie, place);
-        self.serve(steered.cookie, now(), false);
+        let (is_unreachable, timer, published_at) = (false, None, Time::ZERO);
+        let place = FlowSlot { flow, shared, remote, is_unreachable, timer, published_at };
+        self.places.insert(connection.cookie, place);
+        self.serve(connection.cookie, now(), false);
         drop(socket);
     }
 
-    fn grip(&mut self, cookie: u64, grip: Grip) {
+    fn set_remote(&mut self, cookie: u64, remote: RemoteSocket) {
         let Some(place) = self.places.get_mut(&cookie) else { return };
-        place.grip = Some(grip);
-        place.flow.can_push(true);
-        if std::mem::take(&mut place.is_ungripped) {
-            self.inbox.ungripped().remove(&cookie);
+        place.remote = Some(remote);
+        place.flow.can_kick(true);
+        if std::mem::take(&mut place.is_unreachable) {
+            self.inbox.unreachable().remove(&cookie);
         }
         self.serve(cookie, now(), false);
     }
@@ -418,8 +438,8 @@ impl Server {
     /// Resets a connection. A record reports its release, as with any other.
     fn abort(&self, cookie: u64) {
         let Some(place) = self.places.get(&cookie) else { return };
-        if place.grip.as_ref().is_some_and(|grip| grip.reset(cookie).is_ok()) {
-            place.shared.end(Outcome::Failed(libc::ECONNABORTED));
+        if place.remote.as_ref().is_some_and(|remote| remote.reset(cookie).is_ok()) {
+            place.shared.end(FlowOutcome::Failed(libc::ECONNABORTED));
         }
     }
 
@@ -486,7 +506,7 @@ impl Server {
             if let Some(place) = self.places.get_mut(&cookie) {
                 place.timer = None;
                 if place.flow.is_behind(time) {
-                    place.push(cookie);
+                    place.kick(cookie);
                 }
                 place.flow.on_timer(time);
                 self.serve(cookie, time, false);
@@ -498,16 +518,16 @@ impl Server {
     /// near; and notes when the connection wants to be called.
     fn serve(&mut self, cookie: u64, time: Time, at_once: bool) {
         let Some(place) = self.places.get_mut(&cookie) else { return };
-        if let Some((control, push)) = place.flow.news(time, at_once) {
+        if let Some((control, kick)) = place.flow.news(time, at_once) {
             // With the table full, or the driver gone, TCP goes by RFC 5681.
             let _ = self.kernel.control(cookie, control);
-            if push {
-                place.push(cookie);
+            if kick {
+                place.kick(cookie);
             }
         }
-        if !place.is_ungripped && place.flow.wants_push(time) {
-            place.is_ungripped = true;
-            self.inbox.ungripped().insert(cookie);
+        if !place.is_unreachable && place.flow.wants_kick(time) {
+            place.is_unreachable = true;
+            self.inbox.unreachable().insert(cookie);
         }
         let timer = place.flow.next_deadline();
         if timer != place.timer {
@@ -528,11 +548,11 @@ impl Server {
         if let Some(timer) = place.timer {
             self.timers.remove(&(timer, cookie));
         }
-        if place.is_ungripped {
-            self.inbox.ungripped().remove(&cookie);
+        if place.is_unreachable {
+            self.inbox.unreachable().remove(&cookie);
         }
         place.publish(now());
-        place.shared.end(Outcome::Finished);
+        place.shared.end(FlowOutcome::Finished);
     }
 
     fn wait(&self, beat_at: Time) {
@@ -567,17 +587,17 @@ impl Server {
     }
 }
 
-impl Place {
+impl FlowSlot {
     /// Has TCP send what it may now. Who cannot be reached any more (the program passed the socket
-    /// on, or keeps us away) is steered by acks alone, until somebody says where it is.
-    fn push(&mut self, cookie: u64) {
-        let Some(grip) = &self.grip else { return };
+    /// on, or keeps us away) is connection by acks alone, until somebody says where it is.
+    fn kick(&mut self, cookie: u64) {
+        let Some(remote) = &self.remote else { return };
         let time = now();
-        match grip.push(cookie) {
-            Ok(left) => self.flow.on_pushed(time, left),
+        match remote.kick(cookie) {
+            Ok(left) => self.flow.on_kicked(time, left),
             Err(_) => {
-                self.grip = None;
-                self.flow.can_push(false);
+                self.remote = None;
+                self.flow.can_kick(false);
             }
         }
     }

@@ -14,7 +14,7 @@ use cellpace_cc::{
     Permit, Rate, RttEstimator, SentPacket, Setup, Spurious, Stamp, Timeout,
 };
 
-use crate::Share;
+use crate::FlowShare;
 
 /// In place of windows that have no end.
 const MOST: u64 = 1 << 50;
@@ -39,7 +39,7 @@ impl Groups {
         &self,
         peer: IpAddr,
         cc: &ControllerSpec,
-        share: Share,
+        share: FlowShare,
         setup: Setup,
     ) -> Member {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -544,7 +544,7 @@ mod tests {
     use cellpace_base::Random;
     use proptest::prelude::*;
 
-    use crate::gate::Gate;
+    use crate::books::Books;
 
     const MSS: u64 = 1448;
     const WIRE: u64 = 1500;
@@ -596,7 +596,7 @@ mod tests {
     }
 
     struct Flow {
-        gate: Gate,
+        gate: Books,
         member: Member,
         queued: usize,
     }
@@ -622,9 +622,9 @@ mod tests {
         let flow = |weight: &u32| {
             let random = Random::seeded(1, 0);
             let setup = Setup { mss: WIRE, start: Time::ZERO, random };
-            let share = Share { weight: *weight };
+            let share = FlowShare { weight: *weight };
             let member = groups.join(IpAddr::from([192, 0, 2, 1]), &cc, share, setup);
-            let gate = Gate::new(Box::new(member.clone()), Time::ZERO, MSS, WIRE - MSS);
+            let gate = Books::new(Box::new(member.clone()), Time::ZERO, MSS, WIRE - MSS);
             Flow { gate, member, queued: 0 }
         };
         weights.iter().map(flow).collect()

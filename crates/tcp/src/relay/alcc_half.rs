@@ -5,10 +5,9 @@ use std::os::fd::BorrowedFd;
 use cellpace_base::Time;
 use cellpace_cc::Event;
 
-use crate::gated::packet_sizes;
-use crate::local::Local;
-use crate::lower::AT_HAND;
-use crate::socket::TcpInfo;
+use crate::relay::byte_queue::AT_HAND;
+use crate::relay::local_socket::LocalSocket;
+use crate::socket::{TcpInfo, packet_sizes};
 use crate::{FlowOptions, FlowStats, TcpError};
 use cellpace_alcc::{AlccConfig, AlccConnection, AlccError, AlccEvent, AlccRole};
 
@@ -16,7 +15,7 @@ use cellpace_alcc::{AlccConfig, AlccConnection, AlccError, AlccEvent, AlccRole};
 const MOST_PER_CALL: usize = 10;
 
 /// The lower half of a flow whose peer frames as well, or may.
-pub(crate) struct Framer {
+pub(crate) struct AlccHalf {
     connection: AlccConnection,
     /// What the connection counts as sent and TCP has not taken: from `taken` on.
     pending: Vec<u8>,
@@ -29,7 +28,7 @@ pub(crate) struct Framer {
     queue: usize,
 }
 
-impl Framer {
+impl AlccHalf {
     pub(crate) fn new(
         tcp: BorrowedFd<'_>,
         role: AlccRole,
@@ -74,7 +73,7 @@ impl Framer {
         if self.queue - room.min(self.queue) < AT_HAND { room } else { 0 }
     }
 
-    pub(crate) fn fill(&mut self, most: usize, local: &mut Local, scratch: &mut [u8]) {
+    pub(crate) fn fill(&mut self, most: usize, local: &mut LocalSocket, scratch: &mut [u8]) {
         let most = most.min(scratch.len());
         let count = local.read(&mut scratch[..most]);
         // `most` was within the room.
@@ -123,7 +122,7 @@ impl Framer {
         self.connection.handle_eof(now)
     }
 
-    pub(crate) fn hand_over(&mut self, local: &mut Local) {
+    pub(crate) fn hand_over(&mut self, local: &mut LocalSocket) {
         loop {
             let (first, _) = self.connection.readable();
             if first.is_empty() {
@@ -204,7 +203,7 @@ impl Framer {
             min_rtt: stats.min_rtt,
             retransmissions: u64::from(self.info.retransmissions),
             blocks: stats.blocks,
-            pushes: 0,
+            kicks: 0,
             send_buffer: None,
         }
     }

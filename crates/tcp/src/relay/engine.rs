@@ -8,27 +8,26 @@ use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use cellpace_base::Time;
-use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 
-use crate::flow::{FlowServer, Shared};
-use crate::group::{Groups, Member};
-use crate::local::Report;
-use crate::relay::{Next, Relay};
-use crate::socket::{self, Settings};
-use crate::{FlowHandle, FlowOptions, Outcome, TcpError};
+use crate::flow::{FlowServer, SharedFlow};
+use crate::relay::flow::{NextTurn, RelayFlow};
+use crate::relay::group::{Groups, Member};
+use crate::relay::local_socket::SocketEvents;
+use crate::socket::{self, SavedOptions};
+use crate::thread::{now, spawn};
+use crate::{FlowHandle, FlowOptions, FlowOutcome, TcpError};
 
 /// Serves the flows of a process with one thread, which lives as long as there are flows.
 ///
 /// A clone is the same engine. In a child of `fork` the thread does not exist: an engine that is
 /// used there starts anew, and the parent's flows stay the parent's.
 #[derive(Clone, Default)]
-pub struct Engine {
-    inner: Arc<Mutex<Option<Running>>>,
+pub struct RelayEngine {
+    inner: Arc<Mutex<Option<RunningEngine>>>,
     groups: Arc<Groups>,
     /// Flows at once; `None`: as many as there may be.
     most: Option<usize>,
@@ -36,30 +35,30 @@ pub struct Engine {
 }
 
 /// What the thread and its clients share.
-struct Running {
+struct RunningEngine {
     process: u32,
     wake: Arc<OwnedFd>,
-    commands: Vec<Command>,
+    commands: Vec<EngineCommand>,
 }
 
 /// What the thread is asked to do.
-enum Command {
-    Add(Incoming),
+enum EngineCommand {
+    Add(ServedFlow),
     /// To look after a flow whose owner wants something of it.
-    Visit(Arc<Shared>),
+    Visit(Arc<SharedFlow>),
 }
 
 /// A flow on its way to the thread.
-struct Incoming {
-    relay: Box<Relay>,
-    shared: Arc<Shared>,
-    _slot: Slot,
+struct ServedFlow {
+    relay: Box<RelayFlow>,
+    shared: Arc<SharedFlow>,
+    _slot: FlowQuota,
 }
 
 /// A flow's place among those that there may be at once.
-struct Slot(Arc<AtomicUsize>);
+struct FlowQuota(Arc<AtomicUsize>);
 
-impl Slot {
+impl FlowQuota {
     fn take(open: &Arc<AtomicUsize>, most: Option<usize>) -> Option<Self> {
         let before = open.fetch_add(1, Ordering::Relaxed);
         let slot = Self(open.clone());
@@ -67,19 +66,19 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for FlowQuota {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl std::fmt::Debug for Engine {
+impl std::fmt::Debug for RelayEngine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine").finish_non_exhaustive()
+        f.debug_struct("RelayEngine").finish_non_exhaustive()
     }
 }
 
-impl Engine {
+impl RelayEngine {
     /// An engine without flows, and without a thread until there is one.
     pub fn new() -> Self {
         Self::default()
@@ -114,7 +113,7 @@ impl Engine {
         options: &FlowOptions,
     ) -> Result<FlowHandle, TcpError> {
         let tcp = tcp.into();
-        let before = Settings::of(tcp.as_fd());
+        let before = SavedOptions::of(tcp.as_fd());
         let adopted = self.try_adopt(tcp.clone(), local, options);
         if adopted.is_err() {
             before.restore(tcp.as_fd());
@@ -136,27 +135,50 @@ impl Engine {
         options: &FlowOptions,
     ) -> Result<FlowHandle, TcpError> {
         let refused = |what, source| TcpError::Setup { what, source };
-        let slot = Slot::take(&self.open, self.most).ok_or_else(|| {
+        let slot = FlowQuota::take(&self.open, self.most).ok_or_else(|| {
             refused("flows", io::Error::other("there are as many as there may be"))
         })?;
         if !has_memory() {
             return Err(refused("memory", io::ErrorKind::OutOfMemory.into()));
         }
-        let shared = Arc::new(Shared::of(&tcp));
-        let relay = Relay::new(tcp, local, options, &self.groups, shared.clone(), now())?;
-        let incoming = Incoming { relay: Box::new(relay), shared: shared.clone(), _slot: slot };
+        let shared = Arc::new(SharedFlow::of(&tcp));
+        let relay = RelayFlow::new(tcp, local, options, &self.groups, shared.clone(), now())?;
+        let incoming = ServedFlow { relay: Box::new(relay), shared: shared.clone(), _slot: slot };
         let mut inner = self.lock();
         match &mut *inner {
             Some(running) if running.is_ours() => {
-                running.command(Command::Add(incoming));
+                running.command(EngineCommand::Add(incoming));
             }
             other => *other = Some(self.start(incoming)?),
         }
-        Ok(FlowHandle { shared, server: FlowServer::Engine(self.clone()) })
+        Ok(FlowHandle { shared, server: Arc::new(self.clone()) })
     }
 
-    /// Resets a flow's connection, and has the thread see to the rest.
-    pub(crate) fn abort(&self, shared: &Arc<Shared>) {
+    fn start(&self, first: ServedFlow) -> Result<RunningEngine, TcpError> {
+        let setup = |what| move |source: Errno| TcpError::Setup { what, source: source.into() };
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(setup("epoll"))?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake = Arc::new(eventfd(0, flags).map_err(setup("eventfd"))?);
+        let data = epoll::EventData::new_u64(WAKE);
+        epoll::add(&epoll, &wake, data, epoll::EventFlags::IN).map_err(setup("epoll"))?;
+        let server = EngineThread::new(self.inner.clone(), epoll, wake.clone());
+        spawn("cellpace", move || server.run())
+            .map_err(|source| TcpError::Setup { what: "thread", source })?;
+        Ok(RunningEngine {
+            process: std::process::id(),
+            wake,
+            commands: vec![EngineCommand::Add(first)],
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<RunningEngine>> {
+        lock(&self.inner)
+    }
+}
+
+impl FlowServer for RelayEngine {
+    /// Also has the thread see to the rest.
+    fn abort(&self, shared: &Arc<SharedFlow>) {
         shared.aborted.store(true, Ordering::Release);
         let mut inner = self.lock();
         let Some(running) = inner.as_mut().filter(|running| running.is_ours()) else { return };
@@ -166,40 +188,23 @@ impl Engine {
         {
             socket::reset(tcp.as_fd());
         }
-        running.command(Command::Visit(shared.clone()));
-    }
-
-    fn start(&self, first: Incoming) -> Result<Running, TcpError> {
-        let setup = |what| move |source: Errno| TcpError::Setup { what, source: source.into() };
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(setup("epoll"))?;
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let wake = Arc::new(eventfd(0, flags).map_err(setup("eventfd"))?);
-        let data = epoll::EventData::new_u64(WAKE);
-        epoll::add(&epoll, &wake, data, epoll::EventFlags::IN).map_err(setup("epoll"))?;
-        let server = Server::new(self.inner.clone(), epoll, wake.clone());
-        spawn("cellpace", move || server.run())
-            .map_err(|source| TcpError::Setup { what: "thread", source })?;
-        Ok(Running { process: std::process::id(), wake, commands: vec![Command::Add(first)] })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Running>> {
-        lock(&self.inner)
+        running.command(EngineCommand::Visit(shared.clone()));
     }
 }
 
-impl Running {
+impl RunningEngine {
     /// Not in a child of the process that started the thread.
     fn is_ours(&self) -> bool {
         self.process == std::process::id()
     }
 
-    fn command(&mut self, command: Command) {
+    fn command(&mut self, command: EngineCommand) {
         self.commands.push(command);
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 }
 
-fn lock(inner: &Mutex<Option<Running>>) -> MutexGuard<'_, Option<Running>> {
+fn lock(inner: &Mutex<Option<RunningEngine>>) -> MutexGuard<'_, Option<RunningEngine>> {
     // Nothing that panics happens while it is held.
     inner.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -233,31 +238,6 @@ pub fn trim_memory() {
     }
 }
 
-/// Starts a thread with all signals blocked: handlers belong to the application's threads. Its
-/// timers are as exact as may be; those of ordinary threads may be 50 us late on purpose.
-pub(crate) fn spawn(
-    name: &str,
-    run: impl FnOnce() + Send + 'static,
-) -> io::Result<std::thread::JoinHandle<()>> {
-    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK);
-    let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
-        let _ = nix::sys::prctl::set_timerslack(1);
-        run();
-    });
-    if let Ok(before) = before {
-        // It was a valid mask a moment ago.
-        let _ = before.thread_set_mask();
-    }
-    thread
-}
-
-/// The time of all engines of a process: nanoseconds since the first question.
-pub(crate) fn now() -> Time {
-    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    let elapsed = START.get_or_init(Instant::now).elapsed();
-    Time::from_nanos(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
-}
-
 /// The event of the descriptor that wakes the thread up.
 const WAKE: u64 = u64::MAX;
 
@@ -268,20 +248,20 @@ const EVENTS: usize = 256;
 const SCRATCH: usize = 256 << 10;
 
 /// A place for a flow.
-struct Place {
-    flow: Option<Incoming>,
+struct EngineSlot {
+    flow: Option<ServedFlow>,
     /// Counts the flows that were here: events of earlier ones are out of date.
     generation: u32,
     /// When the flow wants to be called, as it stands in the list of timers.
     timer: Option<Time>,
     /// Whether the flow stands in the list of those with more to do.
     again: bool,
-    watched: Watched,
+    watched: TcpWatch,
 }
 
 /// Whether the kernel reports of a flow's TCP socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Watched {
+enum TcpWatch {
     Always,
     /// Once. There is no other way to have it report nothing: errors cannot be left out.
     Once,
@@ -289,19 +269,19 @@ enum Watched {
 }
 
 /// The thread's own state.
-struct Server {
-    inner: Arc<Mutex<Option<Running>>>,
+struct EngineThread {
+    inner: Arc<Mutex<Option<RunningEngine>>>,
     epoll: OwnedFd,
     wake: Arc<OwnedFd>,
-    places: Vec<Place>,
+    places: Vec<EngineSlot>,
     free: Vec<usize>,
     timers: BTreeSet<(Time, usize)>,
     again: VecDeque<usize>,
     scratch: Vec<u8>,
 }
 
-impl Server {
-    fn new(inner: Arc<Mutex<Option<Running>>>, epoll: OwnedFd, wake: Arc<OwnedFd>) -> Self {
+impl EngineThread {
+    fn new(inner: Arc<Mutex<Option<RunningEngine>>>, epoll: OwnedFd, wake: Arc<OwnedFd>) -> Self {
         Self {
             inner,
             epoll,
@@ -342,8 +322,8 @@ impl Server {
         };
         for command in commands {
             match command {
-                Command::Add(flow) => self.add(flow),
-                Command::Visit(shared) => self.visit(&shared),
+                EngineCommand::Add(flow) => self.add(flow),
+                EngineCommand::Visit(shared) => self.visit(&shared),
             }
         }
         true
@@ -353,7 +333,7 @@ impl Server {
         self.free.len() == self.places.len()
     }
 
-    fn visit(&mut self, shared: &Arc<Shared>) {
+    fn visit(&mut self, shared: &Arc<SharedFlow>) {
         let at = shared.place.load(Ordering::Relaxed);
         let flow = self.places.get(at).and_then(|place| place.flow.as_ref());
         // The flow may have ended, and another one be there.
@@ -362,14 +342,14 @@ impl Server {
         }
     }
 
-    fn add(&mut self, flow: Incoming) {
+    fn add(&mut self, flow: ServedFlow) {
         let at = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place {
+            self.places.push(EngineSlot {
                 flow: None,
                 generation: 0,
                 timer: None,
                 again: false,
-                watched: Watched::Always,
+                watched: TcpWatch::Always,
             });
             self.places.len() - 1
         });
@@ -377,7 +357,7 @@ impl Server {
         let watched = watch(&self.epoll, flow.relay.tcp(), token(at, generation, TCP))
             .and_then(|()| watch(&self.epoll, flow.relay.local(), token(at, generation, LOCAL)));
         if let Err(error) = watched {
-            flow.shared.end(Outcome::Failed(error.raw_os_error()));
+            flow.shared.end(FlowOutcome::Failed(error.raw_os_error()));
             self.free.push(at);
             return;
         }
@@ -386,7 +366,7 @@ impl Server {
             member.set_place(at);
         }
         self.places[at].flow = Some(flow);
-        self.places[at].watched = Watched::Always;
+        self.places[at].watched = TcpWatch::Always;
         self.serve(at);
     }
 
@@ -417,7 +397,7 @@ impl Server {
         let Some(flow) = place.flow.as_mut().filter(|_| place.generation == generation) else {
             return;
         };
-        let report = Report {
+        let report = SocketEvents {
             readable: flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::RDHUP),
             writable: flags.contains(epoll::EventFlags::OUT),
             error: flags.contains(epoll::EventFlags::ERR),
@@ -426,8 +406,8 @@ impl Server {
         match side {
             TCP => {
                 flow.relay.on_tcp(report);
-                if place.watched == Watched::Once {
-                    place.watched = Watched::Not;
+                if place.watched == TcpWatch::Once {
+                    place.watched = TcpWatch::Not;
                 }
             }
             _ => flow.relay.on_local(report),
@@ -458,18 +438,18 @@ impl Server {
     fn serve(&mut self, at: usize) {
         let place = &mut self.places[at];
         let Some(flow) = place.flow.as_mut() else { return };
-        if place.watched == Watched::Not {
+        if place.watched == TcpWatch::Not {
             flow.relay.on_nap();
         }
         let next = flow.relay.turn(&now, &mut self.scratch);
         let watch = flow.relay.member().map(Member::watch);
         match next {
-            Next::Wait(timer) => {
+            NextTurn::Wait(timer) => {
                 self.set_timer(at, timer);
                 self.watch_or_not(at);
             }
-            Next::Again => self.serve_again(at),
-            Next::Over(outcome) => self.remove(at, outcome),
+            NextTurn::Again => self.serve_again(at),
+            NextTurn::Over(outcome) => self.remove(at, outcome),
         }
         if let Some(watch) = watch {
             watch.woken(|place| {
@@ -487,14 +467,14 @@ impl Server {
         let Some(flow) = place.flow.as_ref() else { return };
         // Without a time there is nothing that would end it.
         let naps = place.timer.is_some() && flow.relay.naps(now());
-        if naps != (place.watched == Watched::Always) {
+        if naps != (place.watched == TcpWatch::Always) {
             return;
         }
         let token = epoll::EventData::new_u64(token(at, place.generation, TCP));
         let flags = if naps { WATCHED | epoll::EventFlags::ONESHOT } else { WATCHED };
         // What happened meanwhile is reported by this. It cannot fail: the socket is registered.
         let _ = epoll::modify(&self.epoll, flow.relay.tcp(), token, flags);
-        place.watched = if naps { Watched::Once } else { Watched::Always };
+        place.watched = if naps { TcpWatch::Once } else { TcpWatch::Always };
     }
 
     fn serve_again(&mut self, at: usize) {
@@ -516,11 +496,11 @@ impl Server {
         }
     }
 
-    fn remove(&mut self, at: usize, outcome: Outcome) {
+    fn remove(&mut self, at: usize, outcome: FlowOutcome) {
         self.set_timer(at, None);
         let place = &mut self.places[at];
         place.generation = place.generation.wrapping_add(1) & GENERATIONS;
-        let Some(Incoming { relay, shared, _slot }) = place.flow.take() else { return };
+        let Some(ServedFlow { relay, shared, _slot }) = place.flow.take() else { return };
         // Duplicates of the descriptors may exist elsewhere; the kernel would go on reporting.
         let _ = epoll::delete(&self.epoll, relay.tcp());
         let _ = epoll::delete(&self.epoll, relay.local());

@@ -6,13 +6,13 @@ use std::os::fd::BorrowedFd;
 use cellpace_base::{Random, Span, Time};
 use cellpace_cc::{Event, Setup};
 
-use crate::below::Start;
-use crate::gate::Gate;
-use crate::group::Member;
-use crate::local::Local;
-use crate::lower::AT_HAND;
-use crate::queue::ByteQueue;
-use crate::socket::{self, Stamps, TcpInfo};
+use crate::books::Books;
+use crate::relay::ack_stamps::{self, AckStamps};
+use crate::relay::byte_queue::{AT_HAND, ByteQueue};
+use crate::relay::congestion_control::RenoStart;
+use crate::relay::group::Member;
+use crate::relay::local_socket::LocalSocket;
+use crate::socket::{self, TcpInfo};
 use crate::{FlowOptions, FlowStats, TcpError};
 
 /// How often the kernel is asked while something is in flight, although it stamps acks: selective
@@ -31,13 +31,13 @@ const LONGEST_NAP: Span = Span::from_millis(10);
 const QUIET: Span = Span::from_millis(100);
 
 /// The lower half of a flow whose peer knows nothing of it.
-pub(crate) struct Gated {
-    gate: Gate,
+pub(crate) struct PlainHalf {
+    gate: Books,
     /// From the application, on its way to TCP.
     queue: ByteQueue,
     /// From TCP, on its way to the application, which has not read what came before.
     back: Vec<u8>,
-    stamps: Option<Stamps>,
+    stamps: Option<AckStamps>,
     info: TcpInfo,
     asked_at: Time,
     /// When the peer last sent something.
@@ -46,12 +46,12 @@ pub(crate) struct Gated {
     base: u64,
     received: u64,
     member: Option<Member>,
-    start: Start,
+    start: RenoStart,
     /// Memory for bytes that came could not be had.
     starved: bool,
 }
 
-impl Gated {
+impl PlainHalf {
     /// Above a TCP connection that was not written to since it is not to be controlled. With a
     /// `member` the controller is that of its group.
     pub(crate) fn new(
@@ -62,7 +62,7 @@ impl Gated {
     ) -> Result<Self, TcpError> {
         let setup = |what| move |source: io::Error| TcpError::Setup { what, source };
         let (info, base) = baseline(tcp).map_err(setup("TCP_INFO"))?;
-        let (segment, overhead) = packet_sizes(tcp, &info)?;
+        let (segment, overhead) = socket::packet_sizes(tcp, &info)?;
         let random = Random::seeded(options.seed, 0);
         let cc = Setup { mss: segment + overhead, start: now, random };
         let member = join(cc.clone());
@@ -70,9 +70,9 @@ impl Gated {
             Some(member) => Box::new(member.clone()),
             None => options.cc.build(cc),
         };
-        let stamps = socket::stamp_acks(tcp).is_ok().then(Stamps::new);
+        let stamps = ack_stamps::stamp_acks(tcp).is_ok().then(AckStamps::new);
         Ok(Self {
-            gate: Gate::new(controller, now, segment, overhead),
+            gate: Books::new(controller, now, segment, overhead),
             queue: ByteQueue::new(options.queue),
             back: Vec::new(),
             stamps,
@@ -82,7 +82,7 @@ impl Gated {
             base,
             received: 0,
             member,
-            start: Start::new(tcp, &options.below, &info),
+            start: RenoStart::new(tcp, &options.below, &info),
             starved: false,
         })
     }
@@ -148,7 +148,7 @@ impl Gated {
         if self.queue.len() < enough { self.queue.room() } else { 0 }
     }
 
-    pub(crate) fn fill(&mut self, most: usize, local: &mut Local) {
+    pub(crate) fn fill(&mut self, most: usize, local: &mut LocalSocket) {
         let read = |spare: &mut [u8]| Ok::<_, std::convert::Infallible>(local.read(spare));
         let Ok(_) = self.queue.fill(most, read);
     }
@@ -188,7 +188,7 @@ impl Gated {
         self.back.is_empty()
     }
 
-    pub(crate) fn handle_input(&mut self, now: Time, bytes: &[u8], local: &mut Local) {
+    pub(crate) fn handle_input(&mut self, now: Time, bytes: &[u8], local: &mut LocalSocket) {
         self.received_at = now;
         self.received += bytes.len() as u64;
         let rest = &bytes[local.give(bytes)..];
@@ -203,7 +203,7 @@ impl Gated {
         self.starved || self.queue.is_starved()
     }
 
-    pub(crate) fn hand_over(&mut self, local: &mut Local) {
+    pub(crate) fn hand_over(&mut self, local: &mut LocalSocket) {
         if self.back.is_empty() {
             return;
         }
@@ -257,7 +257,7 @@ impl Gated {
             min_rtt: rtt.minimum(),
             retransmissions: u64::from(self.info.retransmissions),
             blocks: self.gate.blocks(),
-            pushes: 0,
+            kicks: 0,
             send_buffer: None,
         }
     }
@@ -265,13 +265,6 @@ impl Gated {
     pub(crate) fn poll_event(&mut self) -> Option<(Time, Event)> {
         self.gate.controller_mut().poll_event()
     }
-}
-
-/// Payload of a full packet and the headers that go with it, in bytes.
-pub(crate) fn packet_sizes(tcp: BorrowedFd<'_>, info: &TcpInfo) -> Result<(u64, u64), TcpError> {
-    let address = socket2::SockRef::from(&tcp).local_addr().map_err(TcpError::NotTcp)?;
-    let ipv6 = address.as_socket_ipv6().is_some_and(|a| a.ip().to_ipv4_mapped().is_none());
-    Ok((u64::from(info.mss.max(1)), info.overhead(ipv6)))
 }
 
 /// The kernel's count of acknowledged bytes when all that was written so far is acknowledged. Acks

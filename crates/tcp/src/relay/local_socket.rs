@@ -9,16 +9,16 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 /// What is known of a descriptor, from the edges that the kernel reported.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ready {
+pub(crate) struct Readiness {
     pub(crate) readable: bool,
     pub(crate) writable: bool,
 }
 
-impl Ready {
+impl Readiness {
     /// Nothing is known: both have to be tried.
     pub(crate) const UNKNOWN: Self = Self { readable: true, writable: true };
 
-    pub(crate) fn on_report(&mut self, report: Report) {
+    pub(crate) fn on_report(&mut self, report: SocketEvents) {
         let broken = report.error || report.hung_up;
         self.readable |= report.readable || broken;
         self.writable |= report.writable || broken;
@@ -27,7 +27,7 @@ impl Ready {
 
 /// What the kernel reports of one of a flow's two descriptors.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Report {
+pub(crate) struct SocketEvents {
     pub(crate) readable: bool,
     pub(crate) writable: bool,
     /// For TCP: stamps wait, or the connection broke. For the application's socket: broken.
@@ -37,25 +37,25 @@ pub(crate) struct Report {
 }
 
 /// The application's socket.
-pub(crate) struct Local {
+pub(crate) struct LocalSocket {
     socket: OwnedFd,
-    ready: Ready,
+    ready: Readiness,
     ended: bool,
     gone: bool,
     dropped: u64,
 }
 
-impl Local {
+impl LocalSocket {
     /// `socket` does not block.
     pub(crate) fn new(socket: OwnedFd) -> Self {
-        Self { socket, ready: Ready::UNKNOWN, ended: false, gone: false, dropped: 0 }
+        Self { socket, ready: Readiness::UNKNOWN, ended: false, gone: false, dropped: 0 }
     }
 
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    pub(crate) fn on_report(&mut self, report: Report) {
+    pub(crate) fn on_report(&mut self, report: SocketEvents) {
         self.ready.on_report(report);
         self.gone |= report.hung_up;
     }

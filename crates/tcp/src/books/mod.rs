@@ -1,12 +1,17 @@
 //! The gate: how much TCP is given, and what its answers mean to the controller. No I/O.
 
+mod packets;
+mod sequence;
+
 use std::collections::VecDeque;
 
 use cellpace_base::{Span, Time};
 use cellpace_cc::{Block, Controller, Permit, Stamp};
 use cellpace_recovery::{Arrived, Sender, Sending};
 
-use crate::pieces::Pieces;
+pub(crate) use sequence::SequenceUnwrap;
+
+use packets::PacketMap;
 
 /// Packets that go to TCP in one call at most: fewer calls, and fewer time stamps to read, than
 /// one by one.
@@ -29,7 +34,7 @@ const OPENED_BY_ACKS: Span = Span::from_millis(100);
 
 /// What an ack told a TCP that has the application's data itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Heard {
+pub(crate) struct AckReport {
     /// Offset in the stream before which everything has arrived.
     pub(crate) acked: u64,
     /// Packets behind it that have arrived, too,
@@ -44,9 +49,9 @@ pub(crate) struct Heard {
 }
 
 /// Packets above a TCP connection under a controller.
-pub(crate) struct Gate {
+pub(crate) struct Books {
     sender: Sender<u64>,
-    pieces: Pieces,
+    pieces: PacketMap,
     /// Payload of a full packet in bytes.
     segment: u64,
     /// Bytes of headers that the controller counts with every packet.
@@ -80,7 +85,7 @@ pub(crate) struct Gate {
     retransmitted: u64,
 }
 
-impl Gate {
+impl Books {
     /// A gate through which nothing went yet. `segment` is TCP's MSS, `overhead` the headers that
     /// go with a segment, both in bytes.
     pub(crate) fn new(
@@ -91,7 +96,7 @@ impl Gate {
     ) -> Self {
         Self {
             sender: Sender::new(controller, now),
-            pieces: Pieces::default(),
+            pieces: PacketMap::default(),
             segment,
             overhead,
             taken: 0,
@@ -331,7 +336,7 @@ impl Gate {
     /// TCP, which has the application's data itself, has worked in an ack at `when`. Of the packets
     /// that it tells of the newest caused it, and has TCP's measure of its RTT; the others waited
     /// for that.
-    pub(crate) fn on_heard(&mut self, when: Time, heard: &Heard) {
+    pub(crate) fn on_heard(&mut self, when: Time, heard: &AckReport) {
         let when = self.latest.max(when);
         let acked = heard.acked.min(self.taken);
         self.acked = self.acked.max(acked);
@@ -563,14 +568,14 @@ mod tests {
         }
     }
 
-    fn gate(cwnd: u64) -> (Gate, Arc<Mutex<Log>>) {
+    fn gate(cwnd: u64) -> (Books, Arc<Mutex<Log>>) {
         let log = Arc::new(Mutex::new(Log::default()));
         let probe = Probe { cwnd, pacing: None, log: log.clone() };
-        (Gate::new(Box::new(probe), Time::ZERO, MSS, WIRE - MSS), log)
+        (Books::new(Box::new(probe), Time::ZERO, MSS, WIRE - MSS), log)
     }
 
     /// Gives TCP all that the gate lets through, and returns how many bytes that were.
-    fn release(gate: &mut Gate, now: Time, queued: &mut usize) -> usize {
+    fn release(gate: &mut Books, now: Time, queued: &mut usize) -> usize {
         let before = *queued;
         loop {
             let bytes = gate.next_call(now, *queued);
@@ -604,12 +609,12 @@ mod tests {
         assert_eq!(released, 20 * MSS as usize);
     }
 
-    fn heard(acked: u64, sacked: usize, highest: u64) -> Heard {
-        Heard { acked: acked * MSS, sacked, highest: highest * MSS, rtt: None, prompt: false }
+    fn heard(acked: u64, sacked: usize, highest: u64) -> AckReport {
+        AckReport { acked: acked * MSS, sacked, highest: highest * MSS, rtt: None, prompt: false }
     }
 
     /// A gate through which a TCP that has the data itself has sent a packet each millisecond.
-    fn sent_by_itself(packets: u64) -> (Gate, Arc<Mutex<Log>>) {
+    fn sent_by_itself(packets: u64) -> (Books, Arc<Mutex<Log>>) {
         let (mut gate, log) = gate(100 * WIRE);
         for at in 0..packets {
             let at = Time::from_millis(at);
@@ -629,7 +634,7 @@ mod tests {
         let (mut gate, log) = sent_by_itself(8);
         gate.on_heard(Time::from_millis(41), &heard(2, 0, 0));
         let rtt = Some(Span::from_micros(39_500));
-        gate.on_heard(Time::from_millis(43), &Heard { rtt, ..heard(4, 0, 0) });
+        gate.on_heard(Time::from_millis(43), &AckReport { rtt, ..heard(4, 0, 0) });
         assert_eq!(rtts(&log), [40_000, 40_000, 39_500, 39_500], "TCP's own measure counts");
         // At the same time as the ones before: they were in one burst. And 8 ms later.
         gate.on_heard(Time::from_millis(43), &heard(6, 0, 0));
@@ -641,7 +646,7 @@ mod tests {
     fn who_is_asked_to_acknowledge_at_once_got_together_what_it_acknowledges_together() {
         let (mut gate, log) = sent_by_itself(4);
         let rtt = Some(Span::from_micros(39_500));
-        gate.on_heard(Time::from_millis(43), &Heard { rtt, prompt: true, ..heard(4, 0, 0) });
+        gate.on_heard(Time::from_millis(43), &AckReport { rtt, prompt: true, ..heard(4, 0, 0) });
         assert_eq!(rtts(&log), [42_500, 41_500, 40_500, 39_500]);
         assert_eq!(log.lock().unwrap().acks.len(), 4, "one after the other");
     }
@@ -685,7 +690,7 @@ mod tests {
         gate.on_sent(Time::ZERO, Time::ZERO, 5 * MSS, MSS);
         assert_eq!(gate.limit(), None);
         let budget = Epochs { credit: 3, next: Time::ZERO, opens: false };
-        let mut gate = Gate::new(Box::new(budget), Time::ZERO, MSS, WIRE - MSS);
+        let mut gate = Books::new(Box::new(budget), Time::ZERO, MSS, WIRE - MSS);
         assert_eq!(gate.limit(), Some(3 * MSS));
         gate.on_sent(Time::ZERO, Time::ZERO, 2 * MSS, MSS);
         assert_eq!(gate.limit(), Some(3 * MSS), "two of the three have left");
@@ -831,7 +836,7 @@ mod tests {
     /// Whether acks may wait after so many epochs of such a controller.
     fn acks_may_wait_after(epochs: u64, opens: bool) -> Option<Time> {
         let controller = Epochs { credit: 1, next: Time::ZERO, opens };
-        let mut gate = Gate::new(Box::new(controller), Time::ZERO, MSS, WIRE - MSS);
+        let mut gate = Books::new(Box::new(controller), Time::ZERO, MSS, WIRE - MSS);
         for epoch in 0..epochs {
             let now = Time::from_millis(5 * epoch);
             let taken = gate.taken();
@@ -862,7 +867,7 @@ mod tests {
     }
 
     /// Ten packets in flight on a path of 40 ms on which nothing comes any more.
-    fn silent() -> (Gate, Arc<Mutex<Log>>) {
+    fn silent() -> (Books, Arc<Mutex<Log>>) {
         let (mut gate, log) = gate(10 * WIRE);
         release(&mut gate, Time::ZERO, &mut 1448);
         gate.on_acked(Time::from_millis(40), MSS);
@@ -902,18 +907,18 @@ mod tests {
     fn a_window_below_a_segment_lets_a_small_packet_through() {
         let log = Arc::new(Mutex::new(Log::default()));
         let probe = Probe { cwnd: 30_000, pacing: None, log };
-        let mut gate = Gate::new(Box::new(probe), Time::ZERO, 32_741, 52);
+        let mut gate = Books::new(Box::new(probe), Time::ZERO, 32_741, 52);
         assert_eq!(gate.next_call(Time::ZERO, 1 << 20), 29_948);
         gate.on_taken(Time::ZERO, 29_948, 1 << 20);
         assert_eq!(gate.next_call(Time::ZERO, 1 << 20), 0);
     }
 
     /// A packet a millisecond.
-    fn paced_gate() -> (Gate, Arc<Mutex<Log>>) {
+    fn paced_gate() -> (Books, Arc<Mutex<Log>>) {
         let log = Arc::new(Mutex::new(Log::default()));
         let pacing = Some(Pacing { rate: Rate::from_bps(12_000_000), burst: WIRE });
         let probe = Probe { cwnd: 100 * WIRE, pacing, log: log.clone() };
-        (Gate::new(Box::new(probe), Time::ZERO, MSS, WIRE - MSS), log)
+        (Books::new(Box::new(probe), Time::ZERO, MSS, WIRE - MSS), log)
     }
 
     #[test]
@@ -933,7 +938,7 @@ mod tests {
         gate.on_sent(at(12), at(20), 2 * MSS, MSS);
         // It told of these at 14.5 ms: they had left by then.
         gate.on_sent(at(12), Time::from_micros(14_500), 2 * MSS, MSS);
-        let prompt = Heard { prompt: true, ..heard(7, 0, 0) };
+        let prompt = AckReport { prompt: true, ..heard(7, 0, 0) };
         gate.on_heard(at(50), &prompt);
         assert_eq!(rtts(&log), [40_000, 39_000, 38_000, 37_000, 36_000, 35_500, 35_500]);
     }
@@ -946,7 +951,7 @@ mod tests {
             start: Time::ZERO,
             random: cellpace_base::Random::seeded(1, 0),
         };
-        let mut gate = Gate::new(verus.build(setup), Time::ZERO, MSS, WIRE - MSS);
+        let mut gate = Books::new(verus.build(setup), Time::ZERO, MSS, WIRE - MSS);
         assert_eq!(gate.next_deadline(false), None);
         release(&mut gate, Time::ZERO, &mut 1448);
         assert!(gate.next_deadline(false).is_some());

@@ -5,8 +5,8 @@ use cellpace_cc::{Controller, Event};
 use cellpace_kernel::{Control, Policy, Record};
 
 use crate::FlowStats;
-use crate::gate::{Gate, Heard};
-use crate::socket::Progress;
+use crate::books::{AckReport, Books};
+use crate::socket::TcpProgress;
 
 /// Where acks come closer together than this, the next one lets out what a controller has added soon
 /// enough; telling TCP to send costs more than all the rest of an epoch.
@@ -15,14 +15,14 @@ const SOON: Span = Span::from_millis(1);
 /// The longest gap between acks of late is forgotten by so much with each ack: one in
 const GAPS: u64 = 8;
 
-/// Connections that end before they are so many of their shortest RTTs old need not be pushed. The
-/// smoothed RTT would not do: at the end of slow start, when pushes begin to matter, it has the whole
+/// Connections that end before they are so many of their shortest RTTs old need not be kicked. The
+/// smoothed RTT would not do: at the end of slow start, when kicks begin to matter, it has the whole
 /// queue in it.
-const RTTS_UNTIL_PUSHED: u64 = 8;
+const RTTS_UNTIL_KICKED: u64 = 8;
 
 /// The controller of such a connection. What TCP sent is learnt from what it tells with each ack.
-pub(crate) struct Steered {
-    gate: Gate,
+pub(crate) struct KernelFlow {
+    gate: Books,
     /// TCP's count of acknowledged bytes when the connection was taken over.
     base: u64,
     /// When that was.
@@ -36,16 +36,16 @@ pub(crate) struct Steered {
     /// What the kernel was last told to do.
     told: Option<Control>,
     /// TCP can be told to send at any time, and not only when an ack comes.
-    can_push: bool,
+    can_kick: bool,
     /// Whether TCP had data left to send then: it has sent some since, if the window let it, and
     /// what looks like silence is none.
     has_more: bool,
     tcp_cwnd: u64,
     retransmissions: u64,
-    pushes: u64,
+    kicks: u64,
 }
 
-impl Steered {
+impl KernelFlow {
     /// A connection with segments of `segment` bytes of payload and `overhead` of headers, of
     /// which TCP counts `base` bytes as acknowledged, and nothing is on its way.
     pub(crate) fn new(
@@ -56,32 +56,32 @@ impl Steered {
         base: u64,
     ) -> Self {
         Self {
-            gate: Gate::new(controller, now, segment.max(1), overhead),
+            gate: Books::new(controller, now, segment.max(1), overhead),
             base,
             since: now,
             told_at: now,
             acked_at: now,
             gap: Span::from_secs(1),
             told: None,
-            can_push: false,
+            can_kick: false,
             has_more: false,
             tcp_cwnd: 0,
             retransmissions: 0,
-            pushes: 0,
+            kicks: 0,
         }
     }
 
     /// Whether TCP can be told to send at any time. Then a controller's budget is one; else the
     /// window has to do, from which TCP sends when acks come.
-    pub(crate) fn can_push(&mut self, can_push: bool) {
-        self.can_push = can_push;
+    pub(crate) fn can_kick(&mut self, can_kick: bool) {
+        self.can_kick = can_kick;
     }
 
     /// Whether somebody should see to it that TCP can be told: the controller has a budget, TCP has
     /// something to send, and the connection is none of the short ones.
-    pub(crate) fn wants_push(&self, now: Time) -> bool {
-        let settled = self.min_rtt().map(|rtt| self.since + rtt * RTTS_UNTIL_PUSHED);
-        !self.can_push
+    pub(crate) fn wants_kick(&self, now: Time) -> bool {
+        let settled = self.min_rtt().map(|rtt| self.since + rtt * RTTS_UNTIL_KICKED);
+        !self.can_kick
             && self.has_more
             && settled.is_some_and(|settled| now >= settled)
             && self.gate.limit().is_some()
@@ -95,7 +95,7 @@ impl Steered {
     /// follows.
     pub(crate) fn is_behind(&self, now: Time) -> bool {
         let is_due = |deadline: Option<Time>| deadline.is_some_and(|due| due <= now);
-        if !self.can_push || !self.has_more {
+        if !self.can_kick || !self.has_more {
             return false;
         }
         is_due(self.gate.packet_deadline())
@@ -104,8 +104,8 @@ impl Steered {
 
     /// TCP was told to send at `at` what it may, has done so, and is so far `now`. Acks of which it
     /// has not told yet may be in that.
-    pub(crate) fn on_pushed(&mut self, at: Time, now: Progress) {
-        self.pushes += 1;
+    pub(crate) fn on_kicked(&mut self, at: Time, now: TcpProgress) {
+        self.kicks += 1;
         let at = at.max(self.told_at);
         let sent = (now.acked + now.outstanding).saturating_sub(self.base);
         let new = sent.saturating_sub(self.gate.taken());
@@ -131,7 +131,7 @@ impl Steered {
         if sent > 0 {
             self.gate.on_sent(self.sent_at(at, record), at, sent, record.unsent.into());
         }
-        let heard = Heard {
+        let heard = AckReport {
             acked,
             sacked: record.sacked as usize,
             highest: acked + u64::from(record.highest_sacked),
@@ -149,7 +149,7 @@ impl Steered {
 
     /// What TCP is told to send up to, where it is told that.
     fn budget(&self) -> Option<u64> {
-        if self.can_push { self.gate.limit() } else { None }
+        if self.can_kick { self.gate.limit() } else { None }
     }
 
     fn measure_gap(&mut self, at: Time) {
@@ -199,8 +199,8 @@ impl Steered {
             control.limit > before.limit
                 || control.limit.is_none() && control.window > before.window
         });
-        let push = grew && self.can_push && self.has_more && (at_once || !self.hears_soon(now));
-        (before != Some(control)).then_some((control, push))
+        let kick = grew && self.can_kick && self.has_more && (at_once || !self.hears_soon(now));
+        (before != Some(control)).then_some((control, kick))
     }
 
     /// What the controller decided.
@@ -210,7 +210,7 @@ impl Steered {
 
     /// Until when acks may wait, as they would let nothing through.
     pub(crate) fn acks_may_wait(&self) -> Option<Time> {
-        if self.can_push { self.gate.acks_may_wait() } else { None }
+        if self.can_kick { self.gate.acks_may_wait() } else { None }
     }
 
     /// The shortest RTT so far.
@@ -230,7 +230,7 @@ impl Steered {
             srtt: rtt.smoothed(),
             min_rtt: rtt.minimum(),
             retransmissions: self.retransmissions,
-            pushes: self.pushes,
+            kicks: self.kicks,
             ..FlowStats::default()
         }
     }
@@ -248,10 +248,10 @@ mod tests {
 
     const MSS: u32 = 1448;
 
-    fn steered(cc: &str) -> Steered {
+    fn kernel_flow(cc: &str) -> KernelFlow {
         let spec: ControllerSpec = cc.parse().unwrap();
         let setup = Setup { mss: 1500, start: Time::ZERO, random: Random::seeded(1, 0) };
-        Steered::new(spec.build(setup), Time::ZERO, MSS.into(), 52, 1)
+        KernelFlow::new(spec.build(setup), Time::ZERO, MSS.into(), 52, 1)
     }
 
     /// What TCP tells when `acked` packets have been acknowledged and `outstanding` are on their
@@ -290,186 +290,189 @@ mod tests {
 
     #[test]
     fn the_kernel_hears_of_a_window_once() {
-        let mut steered = steered("fixed:cwnd=20pkts");
-        let (control, _) = steered.news(Time::ZERO, false).unwrap();
+        let mut kernel_flow = kernel_flow("fixed:cwnd=20pkts");
+        let (control, _) = kernel_flow.news(Time::ZERO, false).unwrap();
         assert_eq!(control.window, 20 * u64::from(MSS));
         assert_eq!(control.pacing, None);
-        assert_eq!(steered.news(Time::ZERO, false), None);
-        steered.on_record(Time::from_millis(40), &record(1, 19, 40));
-        let news = steered.news(Time::from_millis(40), false);
+        assert_eq!(kernel_flow.news(Time::ZERO, false), None);
+        kernel_flow.on_record(Time::from_millis(40), &record(1, 19, 40));
+        let news = kernel_flow.news(Time::from_millis(40), false);
         assert_eq!(news, None, "in flight and room are still twenty together");
     }
 
     #[test]
     fn what_follows_on_silence_was_sent_an_rtt_before_its_ack() {
-        let mut steered = steered("fixed:cwnd=20pkts");
-        steered.on_record(Time::from_millis(9_040), &record(1, 0, 40));
-        assert_eq!(steered.stats().srtt, Some(Span::from_millis(40)));
+        let mut kernel_flow = kernel_flow("fixed:cwnd=20pkts");
+        kernel_flow.on_record(Time::from_millis(9_040), &record(1, 0, 40));
+        assert_eq!(kernel_flow.stats().srtt, Some(Span::from_millis(40)));
         // All is sent. A second of silence, and ten packets of which one is acknowledged.
-        steered.on_record(Time::from_millis(9_041), &Record { unsent: 0, ..record(1, 0, 40) });
-        steered.on_record(Time::from_millis(10_050), &record(2, 9, 50));
-        assert_eq!(steered.stats().in_flight, 9 * 1500);
+        kernel_flow.on_record(Time::from_millis(9_041), &Record { unsent: 0, ..record(1, 0, 40) });
+        kernel_flow.on_record(Time::from_millis(10_050), &record(2, 9, 50));
+        assert_eq!(kernel_flow.stats().in_flight, 9 * 1500);
         // While something is under way, packets follow on acks.
-        steered.on_record(Time::from_millis(10_055), &record(11, 5, 55));
-        steered.on_record(Time::from_millis(10_105), &record(16, 0, 50));
-        assert_eq!(steered.stats().min_rtt, Some(Span::from_millis(40)));
-        assert_eq!(steered.stats().in_flight, 0);
+        kernel_flow.on_record(Time::from_millis(10_055), &record(11, 5, 55));
+        kernel_flow.on_record(Time::from_millis(10_105), &record(16, 0, 50));
+        assert_eq!(kernel_flow.stats().min_rtt, Some(Span::from_millis(40)));
+        assert_eq!(kernel_flow.stats().in_flight, 0);
     }
 
     #[test]
     fn a_controller_runs_on_while_tcp_has_more_to_send() {
-        let mut steered = steered("verus:r=2");
-        steered.on_record(Time::from_millis(40), &record(2, 0, 40));
-        assert!(steered.next_deadline().is_some(), "two more have left by now");
-        steered.on_record(Time::from_millis(80), &Record { unsent: 0, ..record(4, 0, 40) });
-        assert_eq!(steered.next_deadline(), None);
+        let mut kernel_flow = kernel_flow("verus:r=2");
+        kernel_flow.on_record(Time::from_millis(40), &record(2, 0, 40));
+        assert!(kernel_flow.next_deadline().is_some(), "two more have left by now");
+        kernel_flow.on_record(Time::from_millis(80), &Record { unsent: 0, ..record(4, 0, 40) });
+        assert_eq!(kernel_flow.next_deadline(), None);
     }
 
     #[test]
     fn tcp_is_told_to_send_unless_the_next_ack_is_near() {
-        let pushed_with_gaps_of = |micros: u64, silence: u64| {
-            let mut steered = steered("fixed:cwnd=20pkts,max=60pkts,every=1s");
-            steered.can_push(true);
-            steered.news(Time::ZERO, false);
+        let kicked_with_gaps_of = |micros: u64, silence: u64| {
+            let mut kernel_flow = kernel_flow("fixed:cwnd=20pkts,max=60pkts,every=1s");
+            kernel_flow.can_kick(true);
+            kernel_flow.news(Time::ZERO, false);
             let (mut now, mut acked) = (Time::from_millis(40), 0);
-            let mut pushes = [0, 0];
+            let mut kicks = [0, 0];
             while now < Time::from_secs(20) {
                 now += Span::from_micros(micros);
                 acked += 1;
-                steered.on_record(now, &record(acked, 19, 40));
+                kernel_flow.on_record(now, &record(acked, 19, 40));
                 let later = now + Span::from_micros(silence);
-                while steered.next_deadline().is_some_and(|due| due <= later) {
-                    steered.on_timer(later);
+                while kernel_flow.next_deadline().is_some_and(|due| due <= later) {
+                    kernel_flow.on_timer(later);
                 }
-                if let Some((_, push)) = steered.news(later, false) {
-                    pushes[usize::from(push)] += 1;
+                if let Some((_, kick)) = kernel_flow.news(later, false) {
+                    kicks[usize::from(kick)] += 1;
                 }
             }
-            pushes
+            kicks
         };
-        let [quiet, pushed] = pushed_with_gaps_of(250, 100);
-        assert!(quiet >= 15 && pushed == 0, "{quiet} {pushed}");
+        let [quiet, kicked] = kicked_with_gaps_of(250, 100);
+        assert!(quiet >= 15 && kicked == 0, "{quiet} {kicked}");
         // About half of the windows are larger than the one before.
         for (gap, silence) in [(2500, 100), (900, 2500)] {
-            let [quiet, pushed] = pushed_with_gaps_of(gap, silence);
-            assert!(quiet >= 4 && pushed >= 4, "{gap} {silence}: {quiet} {pushed}");
+            let [quiet, kicked] = kicked_with_gaps_of(gap, silence);
+            assert!(quiet >= 4 && kicked >= 4, "{gap} {silence}: {quiet} {kicked}");
         }
     }
 
     #[test]
     fn within_a_burst_of_acks_the_next_ack_is_not_taken_to_be_near() {
-        let mut steered = steered("fixed:cwnd=20pkts");
+        let mut kernel_flow = kernel_flow("fixed:cwnd=20pkts");
         let mut now = Time::from_millis(40);
         for burst in 0..20 {
             now += Span::from_millis(8);
             for at in 1..=5 {
-                steered.on_record(now, &record(5 * burst + at, 15, 40));
-                assert!(!steered.hears_soon(now), "{burst} {at}");
+                kernel_flow.on_record(now, &record(5 * burst + at, 15, 40));
+                assert!(!kernel_flow.hears_soon(now), "{burst} {at}");
             }
         }
         for at in 101..140 {
             now += Span::from_micros(250);
-            steered.on_record(now, &record(at, 15, 40));
+            kernel_flow.on_record(now, &record(at, 15, 40));
         }
-        assert!(steered.hears_soon(now), "{:?}", steered.gap);
-        assert!(!steered.hears_soon(now + SOON * 2), "it should have come");
+        assert!(kernel_flow.hears_soon(now), "{:?}", kernel_flow.gap);
+        assert!(!kernel_flow.hears_soon(now + SOON * 2), "it should have come");
     }
 
     /// Verus with a budget, after some RTTs of slow start.
-    fn budgeted() -> (Steered, Time, u64) {
-        let mut steered = steered("verus:r=2");
-        steered.can_push(true);
+    fn budgeted() -> (KernelFlow, Time, u64) {
+        let mut kernel_flow = kernel_flow("verus:r=2");
+        kernel_flow.can_kick(true);
         let (mut now, mut acked) = (Time::ZERO, 0);
         for _ in 0..4 {
             now += Span::from_millis(40);
             acked += 2;
-            assert!(steered.on_record(now, &record(acked, 2, 40)), "it grows with each ack");
-            steered.on_timer(now);
+            assert!(kernel_flow.on_record(now, &record(acked, 2, 40)), "it grows with each ack");
+            kernel_flow.on_timer(now);
         }
-        (steered, now, acked)
+        (kernel_flow, now, acked)
     }
 
-    fn so_far(acked: u64, outstanding: u64) -> Progress {
+    fn so_far(acked: u64, outstanding: u64) -> TcpProgress {
         let mss = u64::from(MSS);
-        Progress { acked: 1 + acked * mss, outstanding: outstanding * mss, waiting: 100_000 }
+        TcpProgress { acked: 1 + acked * mss, outstanding: outstanding * mss, waiting: 100_000 }
     }
 
     #[test]
     fn a_push_tells_of_what_was_sent_whatever_was_acknowledged_meanwhile() {
-        let (mut steered, now, acked) = budgeted();
-        let before = steered.stats().sent_bytes;
+        let (mut kernel_flow, now, acked) = budgeted();
+        let before = kernel_flow.stats().sent_bytes;
         // Of the two on their way one is acknowledged, and three more have left.
-        steered.on_pushed(now, so_far(acked + 1, 4));
-        assert_eq!(steered.stats().sent_bytes, before + 3 * u64::from(MSS));
+        kernel_flow.on_kicked(now, so_far(acked + 1, 4));
+        assert_eq!(kernel_flow.stats().sent_bytes, before + 3 * u64::from(MSS));
         // The ack's record, from before that, is no news of anything sent.
-        steered.on_record(now, &record(acked + 1, 1, 40));
-        assert_eq!(steered.stats().sent_bytes, before + 3 * u64::from(MSS));
-        assert_eq!(steered.stats().acked_bytes, (acked + 1) * u64::from(MSS));
+        kernel_flow.on_record(now, &record(acked + 1, 1, 40));
+        assert_eq!(kernel_flow.stats().sent_bytes, before + 3 * u64::from(MSS));
+        assert_eq!(kernel_flow.stats().acked_bytes, (acked + 1) * u64::from(MSS));
     }
 
     #[test]
     fn tcp_is_asked_before_a_portion_is_added_to_one_that_it_has_not_told_of() {
-        let (mut steered, now, acked) = budgeted();
-        let epoch = steered.gate.controller_deadline().unwrap();
-        assert!(epoch > now && !steered.is_behind(now), "nothing is due");
-        assert!(steered.budget() > Some(steered.gate.taken()));
-        assert!(steered.is_behind(epoch));
-        let room = steered.budget().unwrap() - steered.gate.taken();
-        steered.on_pushed(epoch, so_far(acked, 2 + room / u64::from(MSS)));
-        assert!(!steered.is_behind(epoch), "all of it has left");
-        steered.can_push(false);
-        assert!(!steered.is_behind(steered.gate.packet_deadline().unwrap()), "nobody to ask");
+        let (mut kernel_flow, now, acked) = budgeted();
+        let epoch = kernel_flow.gate.controller_deadline().unwrap();
+        assert!(epoch > now && !kernel_flow.is_behind(now), "nothing is due");
+        assert!(kernel_flow.budget() > Some(kernel_flow.gate.taken()));
+        assert!(kernel_flow.is_behind(epoch));
+        let room = kernel_flow.budget().unwrap() - kernel_flow.gate.taken();
+        kernel_flow.on_kicked(epoch, so_far(acked, 2 + room / u64::from(MSS)));
+        assert!(!kernel_flow.is_behind(epoch), "all of it has left");
+        kernel_flow.can_kick(false);
+        assert!(
+            !kernel_flow.is_behind(kernel_flow.gate.packet_deadline().unwrap()),
+            "nobody to ask"
+        );
     }
 
     #[test]
     fn what_tcp_sent_to_find_out_whether_anybody_listens_is_told_before_the_timeout() {
-        let (mut steered, _, acked) = budgeted();
-        steered.on_pushed(steered.told_at, so_far(acked, 10));
-        let gives_up = steered.gate.packet_deadline().unwrap();
-        assert!(steered.is_behind(gives_up));
-        steered.on_pushed(gives_up, so_far(acked, 11));
-        steered.on_timer(gives_up);
-        let stats = steered.stats();
+        let (mut kernel_flow, _, acked) = budgeted();
+        kernel_flow.on_kicked(kernel_flow.told_at, so_far(acked, 10));
+        let gives_up = kernel_flow.gate.packet_deadline().unwrap();
+        assert!(kernel_flow.is_behind(gives_up));
+        kernel_flow.on_kicked(gives_up, so_far(acked, 11));
+        kernel_flow.on_timer(gives_up);
+        let stats = kernel_flow.stats();
         assert_eq!(stats.sent_bytes, (acked + 11) * u64::from(MSS));
         assert_eq!(stats.in_flight, 0, "it is given up with the others");
     }
 
     #[test]
     fn a_budget_that_is_some_rtts_old_wants_to_be_pushed_and_a_window_does_not() {
-        let mut verus = steered("verus:r=2");
-        let mut copa = steered("copa");
+        let mut verus = kernel_flow("verus:r=2");
+        let mut copa = kernel_flow("copa");
         for round in 1..=20 {
             let at = Time::from_millis(40 * round);
             for flow in [&mut verus, &mut copa] {
                 flow.on_record(at, &record(2 * round, 2, 40));
             }
-            assert_eq!(verus.wants_push(at), round >= 8, "round {round}");
-            assert!(!copa.wants_push(at), "acks make room for it");
+            assert_eq!(verus.wants_kick(at), round >= 8, "round {round}");
+            assert!(!copa.wants_kick(at), "acks make room for it");
         }
         let at = Time::from_millis(801);
-        let nothing_left = Progress { acked: 1, outstanding: 0, waiting: 0 };
-        verus.can_push(true);
-        assert!(!verus.wants_push(at), "it is pushed already");
-        verus.on_pushed(at, nothing_left);
-        assert_eq!(verus.stats().pushes, 1);
-        verus.can_push(false);
-        assert!(!verus.wants_push(at), "nothing to send");
+        let nothing_left = TcpProgress { acked: 1, outstanding: 0, waiting: 0 };
+        verus.can_kick(true);
+        assert!(!verus.wants_kick(at), "it is kicked already");
+        verus.on_kicked(at, nothing_left);
+        assert_eq!(verus.stats().kicks, 1);
+        verus.can_kick(false);
+        assert!(!verus.wants_kick(at), "nothing to send");
     }
 
     #[test]
     fn a_hole_is_a_loss() {
-        let mut steered = steered("newreno");
-        steered.on_record(Time::from_millis(40), &record(1, 19, 40));
-        let before = steered.stats().cwnd;
+        let mut kernel_flow = kernel_flow("newreno");
+        kernel_flow.on_record(Time::from_millis(40), &record(1, 19, 40));
+        let before = kernel_flow.stats().cwnd;
         let hole = Record { sacked: 4, missing: 1, highest_sacked: 5 * MSS, ..record(1, 19, 40) };
-        steered.on_record(Time::from_millis(45), &hole);
-        assert!(steered.stats().cwnd < before, "{before}");
+        kernel_flow.on_record(Time::from_millis(45), &hole);
+        assert!(kernel_flow.stats().cwnd < before, "{before}");
     }
 
     /// TCP on a path of 40 ms, with as much in flight as the kernel was told to have; it is told
     /// anew every half millisecond. Returns packets acknowledged in the last of `seconds`.
     fn on_a_path(cc: &str, seconds: u64) -> u64 {
-        let mut steered = steered(cc);
+        let mut kernel_flow = kernel_flow(cc);
         let mut on_path: VecDeque<Time> = VecDeque::new();
         let (mut acked, mut before, mut window) = (0, 0, 2);
         for tick in 0..seconds * 2000 {
@@ -480,15 +483,15 @@ mod tests {
             while on_path.front().is_some_and(|due| *due <= now) {
                 let due = on_path.pop_front().unwrap();
                 acked += 1;
-                steered.on_record(due, &record(acked, on_path.len() as u32, 40));
+                kernel_flow.on_record(due, &record(acked, on_path.len() as u32, 40));
                 while on_path.len() < window {
                     on_path.push_back(due + Span::from_millis(40));
                 }
             }
-            while steered.next_deadline().is_some_and(|due| due <= now) {
-                steered.on_timer(now);
+            while kernel_flow.next_deadline().is_some_and(|due| due <= now) {
+                kernel_flow.on_timer(now);
             }
-            if let Some((control, _)) = steered.news(now, false) {
+            if let Some((control, _)) = kernel_flow.news(now, false) {
                 window = (control.window / u64::from(MSS)).clamp(2, 1000) as usize;
             }
             while on_path.len() < window.min(2) {
@@ -496,7 +499,7 @@ mod tests {
             }
         }
         // Whatever timers did meanwhile: a packet's RTT begins when it left.
-        assert_eq!(steered.stats().min_rtt, Some(Span::from_millis(40)), "{cc}");
+        assert_eq!(kernel_flow.stats().min_rtt, Some(Span::from_millis(40)), "{cc}");
         acked - before
     }
 
@@ -513,18 +516,18 @@ mod tests {
         /// for, never more than once, and the RTT is the path's.
         #[test]
         fn the_books_balance_on_any_path(rtt in 2u64..200, window in 2u32..60, acks in 1usize..400) {
-            let mut steered = steered("fixed:cwnd=20pkts");
+            let mut kernel_flow = kernel_flow("fixed:cwnd=20pkts");
             let mut on_path: VecDeque<u64> = (0..u64::from(window)).map(|_| rtt * 1000).collect();
             let mut acked = 0;
             for _ in 0..acks {
                 let at = on_path.pop_front().unwrap();
                 acked += 1;
                 let told = record(acked, on_path.len() as u32, rtt as u32);
-                steered.on_record(Time::from_micros(at), &told);
+                kernel_flow.on_record(Time::from_micros(at), &told);
                 // What the ack released is sent then.
                 on_path.push_back(at + rtt * 1000);
             }
-            let stats = steered.stats();
+            let stats = kernel_flow.stats();
             prop_assert_eq!(stats.acked_bytes, acked * u64::from(MSS));
             prop_assert_eq!(stats.in_flight, (stats.sent_bytes - stats.acked_bytes) / u64::from(MSS) * 1500);
             prop_assert_eq!(stats.min_rtt, Some(Span::from_millis(rtt)));

@@ -18,7 +18,7 @@ const RENO: &str = "reno";
 
 /// Which congestion control of the kernel stands below the controller (`TCP_CONGESTION`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Below {
+pub enum TcpCongestionControl {
     /// As the socket has it, but in place of Cubic Reno until the first loss. Cubic ends its slow
     /// start when delay grows, which is the business of the controller above: it would stay held
     /// down for many round trips by a window that no congestion has set. From the first loss on
@@ -31,7 +31,7 @@ pub enum Below {
     Named(String),
 }
 
-impl FromStr for Below {
+impl FromStr for TcpCongestionControl {
     type Err = Infallible;
 
     /// `auto`, `keep`, or the kernel's name of a congestion control.
@@ -44,23 +44,23 @@ impl FromStr for Below {
     }
 }
 
-/// Gives a socket what [`Below::Named`] says.
-pub(crate) fn name(tcp: BorrowedFd<'_>, below: &Below) -> io::Result<()> {
-    let Below::Named(name) = below else { return Ok(()) };
+/// Gives a socket what [`TcpCongestionControl::Named`] says.
+pub(crate) fn set_named(tcp: BorrowedFd<'_>, below: &TcpCongestionControl) -> io::Result<()> {
+    let TcpCongestionControl::Named(name) = below else { return Ok(()) };
     SockRef::from(&tcp).set_tcp_congestion(name.as_bytes())
 }
 
 /// Reno's time in place of Cubic on one connection.
 #[derive(Debug)]
-pub(crate) struct Start {
+pub(crate) struct RenoStart {
     /// Cubic is to come back after the first loss.
     is_reno: bool,
 }
 
-impl Start {
+impl RenoStart {
     /// Begins it if that is wanted and TCP has not left its slow start.
-    pub(crate) fn new(tcp: BorrowedFd<'_>, below: &Below, info: &TcpInfo) -> Self {
-        let wanted = *below == Below::StartByReno && info.in_first_slow_start();
+    pub(crate) fn new(tcp: BorrowedFd<'_>, below: &TcpCongestionControl, info: &TcpInfo) -> Self {
+        let wanted = *below == TcpCongestionControl::StartByReno && info.in_first_slow_start();
         Self { is_reno: wanted && start_by_reno(&SockRef::from(&tcp)) }
     }
 
@@ -105,9 +105,9 @@ mod tests {
 
     #[test]
     fn the_words_of_the_option() {
-        assert_eq!("auto".parse(), Ok(Below::StartByReno));
-        assert_eq!("keep".parse(), Ok(Below::Kept));
-        assert_eq!("bbr".parse(), Ok(Below::Named("bbr".to_owned())));
+        assert_eq!("auto".parse(), Ok(TcpCongestionControl::StartByReno));
+        assert_eq!("keep".parse(), Ok(TcpCongestionControl::Kept));
+        assert_eq!("bbr".parse(), Ok(TcpCongestionControl::Named("bbr".to_owned())));
     }
 
     /// A connection under Cubic; none where that may not be chosen.
@@ -129,7 +129,8 @@ mod tests {
     fn cubic_is_back_after_the_first_loss() {
         let Some(stream) = under_cubic() else { return };
         let started = TcpInfo { ssthresh: u32::MAX >> 1, is_open: true, ..TcpInfo::default() };
-        let mut start = Start::new(stream.as_fd(), &Below::StartByReno, &started);
+        let mut start =
+            RenoStart::new(stream.as_fd(), &TcpCongestionControl::StartByReno, &started);
         assert!(is_under(&stream, RENO));
         start.on_info(stream.as_fd(), &started);
         assert!(is_under(&stream, RENO), "no loss so far");
@@ -144,9 +145,13 @@ mod tests {
     fn what_was_chosen_or_has_lost_already_is_kept() {
         let Some(stream) = under_cubic() else { return };
         let started = TcpInfo { ssthresh: u32::MAX >> 1, is_open: true, ..TcpInfo::default() };
-        Start::new(stream.as_fd(), &Below::Kept, &started);
-        Start::new(stream.as_fd(), &Below::Named(CUBIC.to_owned()), &started);
-        Start::new(stream.as_fd(), &Below::StartByReno, &TcpInfo { ssthresh: 20, ..started });
+        RenoStart::new(stream.as_fd(), &TcpCongestionControl::Kept, &started);
+        RenoStart::new(stream.as_fd(), &TcpCongestionControl::Named(CUBIC.to_owned()), &started);
+        RenoStart::new(
+            stream.as_fd(),
+            &TcpCongestionControl::StartByReno,
+            &TcpInfo { ssthresh: 20, ..started },
+        );
         assert!(is_under(&stream, CUBIC));
     }
 

@@ -1,0 +1,16 @@
+//! The drivers that stand between the application and TCP and relay its data: the gate, and
+//! client/server.
+
+mod ack_stamps;
+mod alcc_half;
+mod byte_queue;
+mod congestion_control;
+mod engine;
+mod flow;
+mod group;
+mod half;
+mod local_socket;
+mod plain_half;
+
+pub use congestion_control::TcpCongestionControl;
+pub use engine::{RelayEngine, trim_memory};
