@@ -117,7 +117,6 @@ mod daemon {
     use super::{AttachArgs, ExitCode, Failure, PathBuf};
     use crate::finder::Finder;
     use crate::flow_events::{FlowEvents, LOOK};
-    use crate::limits::raise_descriptor_limit;
     use crate::output::complain;
     use crate::progress::{end_cleanly_on_ctrl_c, interrupted};
 
@@ -127,7 +126,7 @@ mod daemon {
     pub(super) fn run(args: &AttachArgs, options: &FlowOptions) -> Result<ExitCode, Failure> {
         end_cleanly_on_ctrl_c();
         // One for each process that has connections of ours.
-        raise_descriptor_limit();
+        cellpace_os::descriptors::raise_limit();
         may(args)?;
         let cgroup = place(args)?;
         let report = Report::open(args)?;

@@ -11,7 +11,6 @@ mod flow_events;
 mod flow_options;
 mod kernel;
 mod key;
-mod limits;
 mod link;
 #[cfg_attr(not(feature = "live"), path = "link_live_missing.rs")]
 mod link_live;

@@ -23,7 +23,6 @@ use tokio::sync::watch;
 
 use crate::error::Failure;
 use crate::flow_options::FlowArgs;
-use crate::limits::raise_descriptor_limit;
 use crate::output::{complain, print};
 
 /// Arguments of `cellpace proxy`.
@@ -194,7 +193,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<ExitCode, Failure> {
     }
     let config = config(args)?;
     // Each connection needs up to six; the proxy waits when they run out.
-    raise_descriptor_limit();
+    cellpace_os::descriptors::raise_limit();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(RESOLVERS)

@@ -9,7 +9,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::EmuError;
-use crate::netlink::Network;
+use crate::devices::UsedNetwork;
 
 /// The pool: 100.64.0.0/10.
 const POOL: Block = Block { base: 0x6440_0000, prefix: 10 };
@@ -37,7 +37,7 @@ pub(crate) struct Block {
 impl Block {
     /// The blocks a link may take in a namespace with these networks, best first, beginning with
     /// number `start`: links that start at the same moment should not try the same one.
-    pub(crate) fn candidates(networks: &[Network], start: u32) -> Result<Vec<Self>, EmuError> {
+    pub(crate) fn candidates(networks: &[UsedNetwork], start: u32) -> Result<Vec<Self>, EmuError> {
         let around = Self::around(networks);
         let (space, prefix) = match around {
             Some(block) => (block, block.prefix + STEP),
@@ -61,13 +61,13 @@ impl Block {
     }
 
     /// The block of the link in which this namespace is the inside.
-    fn around(networks: &[Network]) -> Option<Self> {
+    fn around(networks: &[UsedNetwork]) -> Option<Self> {
         let given = networks.iter().filter(|network| network.unreachable).filter_map(Self::of);
         given.filter(|block| POOL.contains(*block)).max_by_key(|block| block.prefix)
     }
 
     /// The block that a network is; `None` for IPv6.
-    pub(crate) fn of(network: &Network) -> Option<Self> {
+    pub(crate) fn of(network: &UsedNetwork) -> Option<Self> {
         match network.address {
             IpAddr::V4(address) => {
                 let base = address.to_bits() & mask(network.prefix);
@@ -124,10 +124,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn network(text: &str) -> Network {
+    fn network(text: &str) -> UsedNetwork {
         let (address, prefix) = text.split_once('/').unwrap();
         let unreachable = prefix.ends_with('!');
-        Network {
+        UsedNetwork {
             address: address.parse().unwrap(),
             prefix: prefix.trim_end_matches('!').parse().unwrap(),
             unreachable,
@@ -176,7 +176,7 @@ mod tests {
         ) {
             let taken: Vec<_> = taken
                 .into_iter()
-                .map(|(bits, prefix)| Network {
+                .map(|(bits, prefix)| UsedNetwork {
                     address: Ipv4Addr::from_bits(bits).into(), prefix, unreachable: false,
                 })
                 .collect();

@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::thread::sleep;
 use std::time::Duration;
 
+use cellpace_os::process;
 use nix::fcntl::OFlag;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::sys::wait::waitpid;
@@ -131,17 +132,11 @@ fn kill_all_but(number: u64, spared: i32) {
 }
 
 fn signal_all_but(number: u64, spared: i32, signal: Signal) -> bool {
-    processes()
+    process::all()
         .filter(|process| *process != spared && namespace::number_of(*process) == Some(number))
         .filter(|process| kill(Pid::from_raw(*process), signal).is_ok())
         .count()
         > 0
-}
-
-/// All processes that are to be seen.
-pub(crate) fn processes() -> impl Iterator<Item = i32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 #[cfg(test)]

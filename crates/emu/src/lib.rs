@@ -10,6 +10,7 @@
 //! somebody is in them, and a guardian process ends whoever is left when this one dies.
 
 mod address;
+mod devices;
 mod error;
 mod expose;
 mod forward;
@@ -17,7 +18,6 @@ mod guard;
 mod link;
 mod namespace;
 mod nat;
-mod netlink;
 mod observe;
 mod pcap;
 mod program;

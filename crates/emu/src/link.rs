@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use cellpace_base::{Span, Time};
 use cellpace_measure::DelaySketch;
+use cellpace_os::process;
+use cellpace_os::signals::Signals;
 use cellpace_path::PathSpec;
 use nix::sys::signal::Signal;
 
@@ -20,7 +22,7 @@ use crate::guard::{Guard, kill_all, signal_all};
 use crate::namespace::{self, Ends};
 use crate::nat::Nat;
 use crate::observe::{Batch, Observer, Seen};
-use crate::program::{self, Signals};
+use crate::program;
 use crate::realtime;
 use crate::rests::{LINK, own_name};
 use crate::tun::Tun;
@@ -117,7 +119,7 @@ impl Link {
     /// # Errors
     /// When the system does not permit it, or has no TUN devices or addresses.
     pub fn open(spec: LinkSpec) -> Result<Self, EmuError> {
-        let signals = Signals::catch()?;
+        let signals = program::catch_signals()?;
         // Ports are taken where our users are, which may not be where the far side will be.
         let ports = spec.expose.iter().map(|port| Exposed::bind(*port));
         let exposed = ports.collect::<Result<Vec<_>, _>>()?;
@@ -167,8 +169,8 @@ impl Link {
         let Self { ends, spec, signals, guard, inside_number, exposed, nat } = self;
         let Ends { far: far_end, inside: inside_end, inside_namespace, rootless, .. } = ends;
         let paths = [spec.down.build(spec.seed)?, spec.up.build_reverse(spec.seed)?];
-        let (far_tun, mut far_netlink) = far_end.split();
-        let (inside_tun, mut inside_netlink) = inside_end.split();
+        let (far_tun, mut far_devices) = far_end.split();
+        let (inside_tun, mut inside_devices) = inside_end.split();
         let names = [far_tun.name().to_owned(), inside_tun.name().to_owned()];
 
         let traffic = Traffic::start([far_tun, inside_tun], paths, &spec, observer)?;
@@ -193,7 +195,7 @@ impl Link {
         kill_all(inside_number, &guard);
         let in_haste = played.as_ref().map_or(true, |played| played.told);
         let (forwarded, tuns, realtime, observer) = traffic.finish(in_haste)?;
-        let counters = [far_netlink.counters(&names[0]), inside_netlink.counters(&names[1])];
+        let counters = [far_devices.counters(&names[0]), inside_devices.counters(&names[1])];
         drop((tuns, nat, guard));
         let played = played?;
         let device = counters.into_iter().flatten().map(|c| c.tx_dropped + c.rx_dropped).sum();
@@ -234,7 +236,7 @@ fn play(
     let limit = limit.map(Duration::from);
     let (status, told) = program::wait(&mut child, signals, limit, all)?;
     let duration = clock.now() - Time::ZERO;
-    Ok(Played { exit_code: program::exit_code(status), duration, told })
+    Ok(Played { exit_code: process::exit_code(status), duration, told })
 }
 
 /// The two threads of a link: one forwards, one watches.

@@ -13,7 +13,7 @@ use nix::unistd::{getegid, geteuid};
 
 use crate::EmuError;
 use crate::address::{self, Block};
-use crate::netlink::{Netlink, Network};
+use crate::devices::{Devices, UsedNetwork};
 use crate::tun::Tun;
 
 /// How the names of all devices of links begin.
@@ -29,13 +29,13 @@ const DEVICE_QUEUE: u32 = 20_000;
 /// One end of the link: a device in a namespace.
 pub(crate) struct End {
     pub(crate) tun: Tun,
-    netlink: Netlink,
+    devices: Devices,
 }
 
 impl End {
     /// The device, and the socket that can ask for its counters.
-    pub(crate) fn split(self) -> (Tun, Netlink) {
-        (self.tun, self.netlink)
+    pub(crate) fn split(self) -> (Tun, Devices) {
+        (self.tun, self.devices)
     }
 }
 
@@ -59,14 +59,14 @@ impl Ends {
     pub(crate) fn open(mtu: u32) -> Result<Self, EmuError> {
         let (isolated, rootless) = enter_far_side()?;
         let far_namespace = current().map_err(EmuError::system("opening the namespace"))?;
-        let mut netlink = Netlink::open().map_err(EmuError::system("opening netlink"))?;
+        let mut devices = Devices::open().map_err(EmuError::system("opening netlink"))?;
         if isolated {
-            netlink.switch_loopback_on().map_err(EmuError::system("switching loopback on"))?;
+            devices.switch_loopback_on().map_err(EmuError::system("switching loopback on"))?;
         }
-        let networks = netlink.networks().map_err(EmuError::system("listing the networks"))?;
-        let (tun, block) = far_device(&mut netlink, &networks, mtu)?;
-        let far_v6 = far_addresses_v6(&mut netlink, &tun, block).is_ok();
-        let far = End { tun, netlink };
+        let networks = devices.networks().map_err(EmuError::system("listing the networks"))?;
+        let (tun, block) = far_device(&mut devices, &networks, mtu)?;
+        let far_v6 = far_addresses_v6(&mut devices, &tun, block).is_ok();
+        let far = End { tun, devices };
 
         unshare(CloneFlags::CLONE_NEWNET).map_err(not_permitted)?;
         let inside_namespace = current().map_err(EmuError::system("opening the namespace"))?;
@@ -131,8 +131,8 @@ fn not_permitted(error: Errno) -> EmuError {
 
 /// Makes the far side's device and takes a block of addresses for it.
 fn far_device(
-    netlink: &mut Netlink,
-    networks: &[Network],
+    devices: &mut Devices,
+    networks: &[UsedNetwork],
     mtu: u32,
 ) -> Result<(Tun, Block), EmuError> {
     let start = std::process::id();
@@ -141,7 +141,7 @@ fn far_device(
             true => EmuError::NotPermitted { source },
             false => EmuError::NoTun { source },
         })?;
-        match far_addresses(netlink, &tun, block, mtu) {
+        match far_addresses(devices, &tun, block, mtu) {
             Ok(()) => return Ok((tun, block)),
             // Another link was faster; its route stands, and this device goes.
             Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
@@ -151,19 +151,19 @@ fn far_device(
     Err(EmuError::NoAddress)
 }
 
-fn far_addresses(netlink: &mut Netlink, tun: &Tun, block: Block, mtu: u32) -> io::Result<()> {
-    let index = netlink.index(tun.name())?;
-    netlink.switch_on(index, mtu, DEVICE_QUEUE)?;
-    netlink.add_address(index, block.far()[0], block.inside()[0])?;
+fn far_addresses(devices: &mut Devices, tun: &Tun, block: Block, mtu: u32) -> io::Result<()> {
+    let index = devices.index(tun.name())?;
+    devices.switch_on(index, mtu, DEVICE_QUEUE)?;
+    devices.add_address(index, block.far()[0], block.inside()[0])?;
     let (network, prefix) = block.networks()[0];
-    netlink.add_route(index, network, prefix)
+    devices.add_route(index, network, prefix)
 }
 
-fn far_addresses_v6(netlink: &mut Netlink, tun: &Tun, block: Block) -> io::Result<()> {
-    let index = netlink.index(tun.name())?;
-    netlink.add_address(index, block.far()[1], block.inside()[1])?;
+fn far_addresses_v6(devices: &mut Devices, tun: &Tun, block: Block) -> io::Result<()> {
+    let index = devices.index(tun.name())?;
+    devices.add_address(index, block.far()[1], block.inside()[1])?;
     let (network, prefix) = block.networks()[1];
-    netlink.add_route(index, network, prefix)?;
+    devices.add_route(index, network, prefix)?;
     await_v6(block.far()[1], block.inside()[1])
 }
 
@@ -188,30 +188,30 @@ fn await_v6(local: IpAddr, peer: IpAddr) -> io::Result<()> {
 
 /// Makes the device inside, in the namespace of this thread. Returns whether it has IPv6.
 fn inside_device(block: Block, mtu: u32) -> Result<(End, bool), EmuError> {
-    let mut netlink = Netlink::open().map_err(EmuError::system("opening netlink inside"))?;
-    netlink.switch_loopback_on().map_err(EmuError::system("switching loopback on inside"))?;
+    let mut devices = Devices::open().map_err(EmuError::system("opening netlink inside"))?;
+    devices.switch_loopback_on().map_err(EmuError::system("switching loopback on inside"))?;
     let tun = Tun::open(INSIDE_DEVICE).map_err(|source| EmuError::NoTun { source })?;
-    let v6 = inside_addresses(&mut netlink, &tun, block, mtu)
+    let v6 = inside_addresses(&mut devices, &tun, block, mtu)
         .map_err(EmuError::system("setting up the device inside"))?;
     // Links that are started inside are reached through here. Where /proc/sys is read-only, as in
     // some containers, links just do not nest.
     for file in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
         let _ = fs::write(format!("/proc/sys/net/{file}"), "1");
     }
-    Ok((End { tun, netlink }, v6))
+    Ok((End { tun, devices }, v6))
 }
 
-fn inside_addresses(netlink: &mut Netlink, tun: &Tun, block: Block, mtu: u32) -> io::Result<bool> {
-    let index = netlink.index(tun.name())?;
-    netlink.switch_on(index, mtu, DEVICE_QUEUE)?;
+fn inside_addresses(devices: &mut Devices, tun: &Tun, block: Block, mtu: u32) -> io::Result<bool> {
+    let index = devices.index(tun.name())?;
+    devices.switch_on(index, mtu, DEVICE_QUEUE)?;
     let mut family = |which: usize| -> io::Result<()> {
-        netlink.add_address(index, block.inside()[which], block.far()[which])?;
+        devices.add_address(index, block.inside()[which], block.far()[which])?;
         let (network, prefix) = block.networks()[which];
         let any = if which == 0 { [0; 4].into() } else { [0_u16; 8].into() };
-        netlink.add_route(index, any, 0)?;
+        devices.add_route(index, any, 0)?;
         // What is not used of the block would go round and round between the ends. It also tells
         // links inside which addresses are theirs.
-        netlink.add_unreachable(network, prefix)
+        devices.add_unreachable(network, prefix)
     };
     family(0)?;
     let has_v6 = family(1).and_then(|()| await_v6(block.inside()[1], block.far()[1]));
@@ -220,7 +220,7 @@ fn inside_addresses(netlink: &mut Netlink, tun: &Tun, block: Block, mtu: u32) ->
 
 /// The outermost far side, where this namespace is the inside of a link: what that link told us,
 /// or else the other end of its device.
-fn around(networks: &[Network], isolated: bool) -> Option<[IpAddr; 2]> {
+fn around(networks: &[UsedNetwork], isolated: bool) -> Option<[IpAddr; 2]> {
     if isolated {
         return None;
     }

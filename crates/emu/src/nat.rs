@@ -9,11 +9,13 @@
 
 use std::fs;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
+
+use cellpace_os::netlink::Netlink;
+use cellpace_os::nftables::{self, ChainHook, NftTable};
 
 use crate::address::Block;
 use crate::namespace::DEVICES;
-use crate::netlink::{Netlink, Request, nested};
 use crate::rests::Rests;
 
 /// Translates addresses for as long as it lives.
@@ -36,17 +38,16 @@ impl Nat {
             }
         }
         // The rules first, so that at no time others get through.
-        let mut table = Netlink::open_netfilter()?;
+        let mut owner = Netlink::open_netfilter()?;
         let name = format!("cellpace-{}", std::process::id());
-        let requests = requests(block, &opened, &name);
-        // All are answered but those that begin and end the batch.
-        let answers = requests.len().saturating_sub(2);
-        table.batch(requests, answers)?;
+        if let (IpAddr::V4(network), prefix) = block.networks()[0] {
+            table(network, prefix, &opened, &name).install(&mut owner)?;
+        }
         fs::write(forwarding(device), "1")?;
         for device in &opened {
             rests.set(&forwarding(device), "1")?;
         }
-        Ok(Self { _rests: rests, _table: table })
+        Ok(Self { _rests: rests, _table: owner })
     }
 }
 
@@ -72,126 +73,51 @@ fn default_devices_in(routes: &str) -> Vec<String> {
     devices
 }
 
-// Numbers of linux/netfilter/nf_tables.h and nfnetlink.h.
-const SUBSYSTEM: u16 = 10;
-const NEW_TABLE: u16 = SUBSYSTEM << 8;
-const NEW_CHAIN: u16 = SUBSYSTEM << 8 | 3;
-const NEW_RULE: u16 = SUBSYSTEM << 8 | 6;
-const BATCH_BEGIN: u16 = 16;
-const BATCH_END: u16 = 17;
-const IPV4: u8 = 2;
-/// The table goes with the socket that made it.
-const TABLE_OWNER: u32 = 2;
-const FORWARD: u32 = 2;
-const POST_ROUTING: u32 = 4;
 /// Where packets are let through or not.
-const FILTER: u32 = 0;
+const FORWARD: ChainHook<'_> = ChainHook { kind: b"filter\0", hook: 2, priority: 0 };
 /// Where source addresses are translated.
-const SOURCE_NAT: u32 = 100;
-const VERDICT: u32 = 0;
-const REGISTER: u32 = 1;
-const NETWORK_HEADER: u32 = 1;
+const SOURCE_NAT: ChainHook<'_> = ChainHook { kind: b"nat\0", hook: 4, priority: 100 };
+/// Of the IPv4 header.
 const SOURCE_OFFSET: u32 = 12;
-const EQUAL: u32 = 0;
-const NOT_EQUAL: u32 = 1;
-const DROP: u32 = 0;
-const ACCEPT: u32 = 1;
-/// What is looked at: the device that a packet came by, and that it leaves by.
-const FROM_DEVICE: u32 = 6;
-const TO_DEVICE: u32 = 7;
-/// Bytes of a device's name, zeros at its end.
-const DEVICE_BYTES: usize = 16;
-/// What is looked at: the state of a packet's connection.
-const STATE: u32 = 0;
 /// The packet belongs to a connection that was let through before.
 const ESTABLISHED_OR_RELATED: u32 = 2 | 4;
 
 /// A table in which what comes from the block gets the address of the device that it leaves
 /// through. Of what comes by the `opened` devices, for which this machine forwards nothing without
 /// us, only answers to links get through.
-fn requests(block: Block, opened: &[String], name: &str) -> Vec<Request> {
-    let (IpAddr::V4(network), prefix) = block.networks()[0] else { return Vec::new() };
-    let name = [name.as_bytes(), &[0]].concat();
-    let begin_or_end = |kind| Request::new(kind, 0, &[0, 0, 0, SUBSYSTEM as u8]);
-    // Rules come one after the other: without this flag, each would be before the others.
-    let flags = libc::NLM_F_CREATE | libc::NLM_F_APPEND | libc::NLM_F_ACK;
-    let made = |kind| Request::new(kind, flags, &[IPV4, 0, 0, 0]).with(1, &name);
-    let chain = |chain: &[u8], kind: &[u8], hook: u32, priority: u32| {
-        let hook = numbers(&[(1, hook), (2, priority)]);
-        made(NEW_CHAIN).with(3, chain).with(4, &hook).with(7, kind)
-    };
-    let rule = |chain: &[u8], expressions: &[Vec<u8>]| {
-        let expressions: Vec<_> = expressions.iter().map(|one| (1, one.as_slice())).collect();
-        made(NEW_RULE).with(2, chain).with(4, &nested(&expressions))
-    };
+fn table(network: Ipv4Addr, prefix: u8, opened: &[String], name: &str) -> NftTable {
     let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
-    let source = [(1, REGISTER), (2, NETWORK_HEADER), (3, SOURCE_OFFSET), (4, 4)];
+    let mut table = NftTable::new(libc::AF_INET as u8, name);
+    table.chain(b"world\0", SOURCE_NAT);
     let translate = [
-        expression(b"payload\0", &numbers(&source)),
-        keep_bits(mask.to_be_bytes()),
-        compare(EQUAL, &network.octets()),
-        expression(b"masq\0", &[]),
+        nftables::payload(nftables::NETWORK_HEADER, SOURCE_OFFSET, 4),
+        nftables::keep_bits(mask.to_be_bytes()),
+        nftables::equals(&network.octets()),
+        nftables::masquerade(),
     ];
-    let mut requests = vec![
-        begin_or_end(BATCH_BEGIN),
-        made(NEW_TABLE).with(2, &TABLE_OWNER.to_be_bytes()),
-        chain(b"world\0", b"nat\0", POST_ROUTING, SOURCE_NAT),
-        rule(b"world\0", &translate),
-    ];
+    table.rule(b"world\0", &translate);
     if !opened.is_empty() {
+        table.chain(b"through\0", FORWARD);
         let answers = [
-            expression(b"meta\0", &numbers(&[(1, REGISTER), (2, TO_DEVICE)])),
+            nftables::meta(nftables::META_TO_DEVICE),
             // The beginning of the name: other links' answers are none of our business.
-            compare(EQUAL, DEVICES.as_bytes()),
-            expression(b"ct\0", &numbers(&[(1, REGISTER), (2, STATE)])),
-            keep_bits(ESTABLISHED_OR_RELATED.to_ne_bytes()),
-            compare(NOT_EQUAL, &[0; 4]),
-            verdict(ACCEPT),
+            nftables::equals(DEVICES.as_bytes()),
+            nftables::connection_state(),
+            nftables::keep_bits(ESTABLISHED_OR_RELATED.to_ne_bytes()),
+            nftables::differs(&[0; 4]),
+            nftables::verdict(nftables::ACCEPT),
         ];
-        requests.push(chain(b"through\0", b"filter\0", FORWARD, FILTER));
-        requests.push(rule(b"through\0", &answers));
+        table.rule(b"through\0", &answers);
     }
     for device in opened {
-        let mut name = device.as_bytes().to_vec();
-        name.resize(DEVICE_BYTES, 0);
         let others = [
-            expression(b"meta\0", &numbers(&[(1, REGISTER), (2, FROM_DEVICE)])),
-            compare(EQUAL, &name),
-            verdict(DROP),
+            nftables::meta(nftables::META_FROM_DEVICE),
+            nftables::equals(&nftables::device_name(device)),
+            nftables::verdict(nftables::DROP),
         ];
-        requests.push(rule(b"through\0", &others));
+        table.rule(b"through\0", &others);
     }
-    requests.push(begin_or_end(BATCH_END));
-    requests
-}
-
-fn expression(name: &[u8], data: &[u8]) -> Vec<u8> {
-    nested(&[(1, name), (2, data)])
-}
-
-/// Goes on with the rule if the register, or its beginning, is this, or is not.
-fn compare(operation: u32, with: &[u8]) -> Vec<u8> {
-    let registers = numbers(&[(1, REGISTER), (2, operation)]);
-    let value = nested(&[(3, &nested(&[(1, with)]))]);
-    expression(b"cmp\0", &[registers, value].concat())
-}
-
-/// Clears other bits of the register.
-fn keep_bits(mask: [u8; 4]) -> Vec<u8> {
-    let registers = numbers(&[(1, REGISTER), (2, REGISTER), (3, 4)]);
-    let bits = nested(&[(4, &nested(&[(1, &mask)])), (5, &nested(&[(1, &[0; 4])]))]);
-    expression(b"bitwise\0", &[registers, bits].concat())
-}
-
-fn verdict(code: u32) -> Vec<u8> {
-    let verdict = nested(&[(2, &numbers(&[(1, code)]))]);
-    let data = [numbers(&[(1, VERDICT)]), nested(&[(2, &verdict)])].concat();
-    expression(b"immediate\0", &data)
-}
-
-/// Attributes that are numbers.
-fn numbers(numbers: &[(u16, u32)]) -> Vec<u8> {
-    numbers.iter().flat_map(|(kind, value)| nested(&[(*kind, &value.to_be_bytes())])).collect()
+    table
 }
 
 #[cfg(test)]

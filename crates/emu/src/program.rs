@@ -1,26 +1,26 @@
 //! The program inside.
 
-#![allow(unsafe_code, reason = "what runs between fork and exec, and capabilities")]
+#![allow(unsafe_code, reason = "what runs between fork and exec")]
 
 use std::fs::File;
 use std::io;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use cellpace_os::signals::Signals;
 use nix::sys::signal::{SigSet, Signal, killpg};
-use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use nix::unistd::{Pid, getpid, getppid};
-use std::os::fd::AsFd;
+use rustix::thread::{
+    CapabilitySet, capabilities, configure_capability_in_ambient_set, set_capabilities,
+};
 
 use crate::{EmuError, namespace};
 
 /// How long the program has to end itself when its time is up.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Signals that are meant for the program, and the one that tells of its end.
+/// Signals that are meant for the program.
 const PASSED_ON: [Signal; 6] = [
     Signal::SIGINT,
     Signal::SIGTERM,
@@ -30,30 +30,10 @@ const PASSED_ON: [Signal; 6] = [
     Signal::SIGUSR2,
 ];
 
-/// Signals as events. Made before any thread is, so that none of them takes a signal.
-pub(crate) struct Signals(SignalFd);
-
-impl Signals {
-    pub(crate) fn catch() -> Result<Self, EmuError> {
-        let mut set = SigSet::empty();
-        PASSED_ON.iter().chain(&[Signal::SIGCHLD]).for_each(|signal| set.add(*signal));
-        let caught = || {
-            set.thread_block()?;
-            SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
-        };
-        caught().map(Self).map_err(EmuError::system("catching signals"))
-    }
-
-    fn wait(&self, timeout: Option<Duration>) -> nix::Result<Option<siginfo>> {
-        let timeout = timeout.map_or(PollTimeout::NONE, |wait| {
-            // Rounded up, so that time is really over after it.
-            PollTimeout::try_from(wait + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
-        });
-        match poll(&mut [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)], timeout) {
-            Ok(_) | Err(Errno::EINTR) => self.0.read_signal(),
-            Err(error) => Err(error),
-        }
-    }
+/// Catches the signals that are meant for the program. To be called before any thread is made.
+pub(crate) fn catch_signals() -> Result<Signals, EmuError> {
+    let caught = Signals::catch(&PASSED_ON).map(|(signals, _)| signals);
+    caught.map_err(EmuError::system("catching signals"))
 }
 
 /// Starts a command inside a namespace.
@@ -121,31 +101,16 @@ impl Drop for Beside {
 /// In a user namespace of our own, leaves the program the privilege over its networks across the
 /// exec, although it is not root: ping works, and so do links inside.
 fn keep_privilege() -> io::Result<()> {
-    const VERSION_3: u32 = 0x2008_0522;
-    const KEPT: [u32; 4] = [
-        10, // CAP_NET_BIND_SERVICE
-        12, // CAP_NET_ADMIN
-        13, // CAP_NET_RAW
-        21, // CAP_SYS_ADMIN
-    ];
-    let header: [u32; 2] = [VERSION_3, 0];
-    // Effective, permitted, inheritable; the first 32 capabilities, then the rest.
-    let mut sets = [0_u32; 6];
-    // SAFETY: capget writes two sets of three words, which `sets` has room for.
-    if unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    for capability in KEPT {
-        sets[2] |= 1 << capability;
-    }
-    // SAFETY: capset reads the same two sets.
-    if unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    for capability in KEPT {
-        let raise = libc::PR_CAP_AMBIENT_RAISE as libc::c_ulong;
-        // SAFETY: a request of numbers only.
-        unsafe { libc::prctl(libc::PR_CAP_AMBIENT, raise, libc::c_ulong::from(capability), 0, 0) };
+    let kept = CapabilitySet::NET_BIND_SERVICE
+        | CapabilitySet::NET_ADMIN
+        | CapabilitySet::NET_RAW
+        | CapabilitySet::SYS_ADMIN;
+    let mut sets = capabilities(None)?;
+    sets.inheritable |= kept;
+    set_capabilities(None, sets)?;
+    for capability in kept.iter() {
+        // Kernels before 4.3 have no such set; then the program has no privilege.
+        let _ = configure_capability_in_ambient_set(capability, true);
     }
     Ok(())
 }
@@ -173,43 +138,14 @@ pub(crate) fn wait(
             next = (signal == Signal::SIGTERM).then_some((at + GRACE, Signal::SIGKILL));
             continue;
         }
-        let Some(signal) = signals.wait(left).map_err(EmuError::system("waiting for signals"))?
-        else {
+        let caught = signals.next(left).map_err(EmuError::system("waiting for signals"))?;
+        let Some(caught) = caught.filter(|caught| caught.signal != Signal::SIGCHLD) else {
             continue;
         };
-        told |= pass_on(&signal, all);
-    }
-}
-
-/// Passes a signal on to all that runs inside, as the terminal would, unless it was the terminal
-/// and did so already. Returns whether it is one that ends us.
-fn pass_on(signal: &siginfo, all: &dyn Fn(Signal)) -> bool {
-    let Ok(number) = Signal::try_from(signal.ssi_signo as i32) else { return false };
-    if number == Signal::SIGCHLD {
-        return false;
-    }
-    let from_terminal = signal.ssi_code == libc::SI_KERNEL;
-    if !from_terminal {
-        all(number);
-    }
-    !matches!(number, Signal::SIGUSR1 | Signal::SIGUSR2)
-}
-
-/// The exit code as a shell would tell it.
-pub(crate) fn exit_code(status: ExitStatus) -> u8 {
-    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn exit_codes_are_those_of_a_shell() {
-        let status = |text: &str| Command::new("sh").args(["-c", text]).status().unwrap();
-        assert_eq!(exit_code(status("exit 7")), 7);
-        assert_eq!(exit_code(status("kill -9 $$")), 137);
-        assert_eq!(exit_code(status("kill -TERM $$")), 143);
+        // The terminal has sent it to all that runs inside already.
+        if !caught.from_terminal {
+            all(caught.signal);
+        }
+        told |= caught.is_end();
     }
 }

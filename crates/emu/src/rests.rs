@@ -107,7 +107,7 @@ pub(crate) fn end_programs(is_meant: impl Fn(&str) -> bool) -> usize {
         // Guardians have work to do, and end by themselves.
         *process != own && name.is_some_and(&is_meant) && !is_guard(*process)
     };
-    crate::guard::processes()
+    cellpace_os::process::all()
         .filter(has_such_a_link)
         .filter(|process| kill(Pid::from_raw(*process), Signal::SIGKILL).is_ok())
         .count()

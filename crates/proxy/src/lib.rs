@@ -17,7 +17,6 @@ mod connection;
 mod error;
 mod http;
 mod metrics;
-mod netlink;
 mod network;
 mod reach;
 mod relay;

@@ -7,10 +7,10 @@ use std::fmt::Write as _;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use nix::sys::socket::SockProtocol;
+use cellpace_os::netlink::{Netlink, NetlinkRequest};
+use cellpace_os::nftables::{self, ChainHook, Expression, NftTable};
 
 use crate::error::ProxyError;
-use crate::netlink::{Netlink, Request, nested};
 
 /// Which connections come to the proxy.
 #[derive(Debug, Clone)]
@@ -30,6 +30,12 @@ pub const LONGEST_DEVICE: usize = 15;
 /// Marks and tables of different listeners differ by their port, so proxies do not remove each
 /// other's.
 const MARK: u32 = 0x6370_0000;
+
+const CHAIN: &[u8] = b"redirect\0";
+/// Before routing decides, after connections are known: the priority by the name of mangle.
+const BEFORE_ROUTING: ChainHook<'_> = ChainHook { kind: b"filter\0", hook: 0, priority: -150 };
+/// Of the TCP header.
+const DESTINATION_PORT_OFFSET: u32 = 2;
 
 impl Redirect {
     /// The commands for a shell, with those that undo them as comments.
@@ -80,8 +86,8 @@ impl Redirect {
     /// Without CAP_NET_ADMIN, or where the kernel has no nftables or TPROXY.
     pub fn apply(&self) -> Result<Applied, ProxyError> {
         let wrong = |what| move |source| ProxyError::Rules { what, source };
-        let route = Netlink::open(SockProtocol::NetlinkRoute).map_err(wrong("netlink"))?;
-        let mut owner = Netlink::open(SockProtocol::NetlinkNetFilter).map_err(wrong("nftables"))?;
+        let route = Netlink::open_route().map_err(wrong("netlink"))?;
+        let mut owner = Netlink::open_netfilter().map_err(wrong("nftables"))?;
         let mut applied = Applied { route, table: None, undo: Vec::new() };
         for listen in &self.listen {
             let names = Names::of(*listen);
@@ -89,78 +95,59 @@ impl Redirect {
             applied.add("rule", names.rule(true), names.rule(false))?;
         }
         for listen in &self.listen {
-            owner.tell(self.table(*listen)).map_err(wrong("nftables"))?;
+            self.table(*listen).install(&mut owner).map_err(wrong("nftables"))?;
         }
         applied.table = Some(owner);
         Ok(applied)
     }
 
-    /// The table for one listener, as one batch.
-    fn table(&self, listen: SocketAddr) -> Vec<Request> {
+    /// The table for one listener.
+    fn table(&self, listen: SocketAddr) -> NftTable {
         let names = Names::of(listen);
-        let family = names.nf_family;
-        // Each rule is put behind those before it.
-        let flags = libc::NLM_F_CREATE | libc::NLM_F_ACK | libc::NLM_F_APPEND;
-        let made = |kind| Request::new(kind, flags, &[family, 0, 0, 0]);
-        let rule = |expressions: Vec<Vec<u8>>| {
-            let list: Vec<_> = expressions.into_iter().map(|one| (1, one)).collect();
-            made(NEW_RULE).with(1, &names.c_name()).with(2, CHAIN).with(4, &nested(&list))
-        };
-        let hook = nested(&[(1, PRE_ROUTING.to_be_bytes()), (2, MANGLE.to_be_bytes())]);
-        let mut batch = vec![
-            Request::new(BATCH_BEGIN, 0, &[0, 0, 0, SUBSYSTEM as u8]),
-            made(NEW_TABLE).with(1, &names.c_name()).with(2, &TABLE_OWNER.to_be_bytes()),
-            made(NEW_CHAIN)
-                .with(1, &names.c_name())
-                .with(3, CHAIN)
-                .with(4, &hook)
-                .with(7, b"filter\0"),
-        ];
+        let mut table = NftTable::new(names.nf_family, &names.name);
+        table.chain(CHAIN, BEFORE_ROUTING);
         if let Some(device) = &self.device {
-            let mut padded = [0; LONGEST_DEVICE + 1];
-            let bytes = device.as_bytes();
-            let length = bytes.len().min(LONGEST_DEVICE);
-            padded[..length].copy_from_slice(&bytes[..length]);
-            batch.push(rule(vec![
-                meta(META_IIFNAME),
-                compare(DIFFERENT, &padded),
-                verdict(RETURN),
-            ]));
+            let others = [
+                nftables::meta(nftables::META_FROM_DEVICE),
+                nftables::differs(&nftables::device_name(device)),
+                nftables::verdict(nftables::RETURN),
+            ];
+            table.rule(CHAIN, &others);
         }
-        let local = u32::from(libc::RTN_LOCAL).to_ne_bytes();
-        batch.push(rule(vec![address_type(), compare(EQUAL, &local), verdict(RETURN)]));
+        let to_this_machine = [
+            nftables::destination_type(),
+            nftables::equals(&u32::from(libc::RTN_LOCAL).to_ne_bytes()),
+            nftables::verdict(nftables::RETURN),
+        ];
+        table.rule(CHAIN, &to_this_machine);
         for port in &self.ports {
-            batch.push(rule(to_proxy(&names, listen, *port)));
+            table.rule(CHAIN, &to_proxy(&names, listen, *port));
         }
-        batch.push(Request::new(BATCH_END, 0, &[0, 0, 0, SUBSYSTEM as u8]));
-        batch
+        table
     }
 }
 
 /// The rule for one port: TCP, that port, to our socket, marked, accepted.
-fn to_proxy(names: &Names, listen: SocketAddr, port: u16) -> Vec<Vec<u8>> {
-    let mut expressions = vec![
-        meta(META_L4PROTO),
-        compare(EQUAL, &[libc::IPPROTO_TCP as u8]),
-        destination_port(),
-        compare(EQUAL, &port.to_be_bytes()),
+fn to_proxy(names: &Names, listen: SocketAddr, port: u16) -> Vec<Expression> {
+    let mut rule = vec![
+        nftables::meta(nftables::META_PROTOCOL),
+        nftables::equals(&[libc::IPPROTO_TCP as u8]),
+        nftables::payload(nftables::TRANSPORT_HEADER, DESTINATION_PORT_OFFSET, 2),
+        nftables::equals(&port.to_be_bytes()),
     ];
-    let mut tproxy = vec![(1, u32::from(names.nf_family).to_be_bytes())];
-    if !listen.ip().is_unspecified() {
-        let octets = match listen.ip() {
-            IpAddr::V4(ip) => ip.octets().to_vec(),
-            IpAddr::V6(ip) => ip.octets().to_vec(),
-        };
-        expressions.push(load(REGISTER, &octets));
-        tproxy.push((2, REGISTER.to_be_bytes()));
+    let has_address = !listen.ip().is_unspecified();
+    if has_address {
+        rule.push(match listen.ip() {
+            IpAddr::V4(ip) => nftables::load(nftables::REGISTER, &ip.octets()),
+            IpAddr::V6(ip) => nftables::load(nftables::REGISTER, &ip.octets()),
+        });
     }
-    expressions.push(load(REGISTER2, &listen.port().to_be_bytes()));
-    tproxy.push((3, REGISTER2.to_be_bytes()));
-    expressions.push(expression(b"tproxy\0", &nested(&tproxy)));
-    expressions.push(load(REGISTER, &names.mark.to_ne_bytes()));
-    expressions.push(set_mark());
-    expressions.push(verdict(libc::NF_ACCEPT));
-    expressions
+    rule.push(nftables::load(nftables::REGISTER2, &listen.port().to_be_bytes()));
+    rule.push(nftables::to_local_socket(names.nf_family, has_address));
+    rule.push(nftables::load(nftables::REGISTER, &names.mark.to_ne_bytes()));
+    rule.push(nftables::set_mark());
+    rule.push(nftables::verdict(nftables::ACCEPT));
+    rule
 }
 
 /// What has another name or number for each listener or family.
@@ -184,12 +171,8 @@ impl Names {
         Self { family, option, any, nf_family, name, mark: MARK | u32::from(port) }
     }
 
-    fn c_name(&self) -> Vec<u8> {
-        [self.name.as_bytes(), &[0]].concat()
-    }
-
     /// `ip rule add fwmark MARK lookup TABLE`, or its removal.
-    fn rule(&self, add: bool) -> Request {
+    fn rule(&self, add: bool) -> NetlinkRequest {
         const TO_TABLE: u8 = 1;
         const FRA_FWMARK: u16 = 10;
         const FRA_TABLE: u16 = 15;
@@ -200,7 +183,7 @@ impl Names {
     }
 
     /// `ip route add local ANY dev lo table TABLE`, or its removal.
-    fn route(&self, add: bool) -> Request {
+    fn route(&self, add: bool) -> NetlinkRequest {
         /// Loopback is the first device of every network namespace.
         const LOOPBACK: u32 = 1;
         let (scope, kind) = (libc::RT_SCOPE_HOST, libc::RTN_LOCAL);
@@ -211,13 +194,13 @@ impl Names {
     }
 }
 
-fn request(add: bool, new: u16, delete: u16, header: &[u8]) -> Request {
+fn request(add: bool, new: u16, delete: u16, header: &[u8]) -> NetlinkRequest {
     match add {
         true => {
             let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-            Request::new(new, flags, header)
+            NetlinkRequest::new(new, flags, header)
         }
-        false => Request::new(delete, libc::NLM_F_ACK, header),
+        false => NetlinkRequest::new(delete, libc::NLM_F_ACK, header),
     }
 }
 
@@ -227,12 +210,17 @@ pub struct Applied {
     route: Netlink,
     /// The kernel removes the tables with this socket.
     table: Option<Netlink>,
-    undo: Vec<Request>,
+    undo: Vec<NetlinkRequest>,
 }
 
 impl Applied {
-    fn add(&mut self, what: &'static str, add: Request, undo: Request) -> Result<(), ProxyError> {
-        match self.route.tell(vec![add]) {
+    fn add(
+        &mut self,
+        what: &'static str,
+        add: NetlinkRequest,
+        undo: NetlinkRequest,
+    ) -> Result<(), ProxyError> {
+        match self.route.request(add) {
             Ok(()) => {}
             // Left by a proxy at the same port that was killed.
             Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
@@ -249,80 +237,9 @@ impl Drop for Applied {
         self.table = None;
         while let Some(undo) = self.undo.pop() {
             // Somebody else may have removed it.
-            let _: io::Result<()> = self.route.tell(vec![undo]);
+            let _: io::Result<()> = self.route.request(undo);
         }
     }
-}
-
-// Numbers of linux/netfilter/nftables.h and nfnetlink.h.
-const SUBSYSTEM: u16 = 10;
-const NEW_TABLE: u16 = SUBSYSTEM << 8;
-const NEW_CHAIN: u16 = SUBSYSTEM << 8 | 3;
-const NEW_RULE: u16 = SUBSYSTEM << 8 | 6;
-const BATCH_BEGIN: u16 = 16;
-const BATCH_END: u16 = 17;
-/// The table goes with the socket that made it.
-const TABLE_OWNER: u32 = 2;
-const CHAIN: &[u8] = b"redirect\0";
-const PRE_ROUTING: u32 = 0;
-/// The priority by that name: before routing decides, after connections are known.
-const MANGLE: i32 = -150;
-const REGISTER: u32 = 1;
-const REGISTER2: u32 = 2;
-const VERDICT_REGISTER: u32 = 0;
-const META_MARK: u32 = 3;
-const META_IIFNAME: u32 = 6;
-const META_L4PROTO: u32 = 16;
-const EQUAL: u32 = 0;
-const DIFFERENT: u32 = 1;
-const RETURN: i32 = -5;
-const TRANSPORT_HEADER: u32 = 2;
-const FIB_ADDRESS_TYPE: u32 = 3;
-const FIB_DESTINATION: u32 = 2;
-
-fn expression(name: &[u8], data: &[u8]) -> Vec<u8> {
-    nested(&[(1, name), (2, data)])
-}
-
-/// An expression whose attributes are numbers.
-fn numbers(name: &[u8], values: &[(u16, u32)]) -> Vec<u8> {
-    let values: Vec<_> = values.iter().map(|(kind, value)| (*kind, value.to_be_bytes())).collect();
-    expression(name, &nested(&values))
-}
-
-fn meta(key: u32) -> Vec<u8> {
-    numbers(b"meta\0", &[(1, REGISTER), (2, key)])
-}
-
-fn set_mark() -> Vec<u8> {
-    numbers(b"meta\0", &[(2, META_MARK), (3, REGISTER)])
-}
-
-/// Bytes 2 and 3 of the TCP header.
-fn destination_port() -> Vec<u8> {
-    numbers(b"payload\0", &[(1, REGISTER), (2, TRANSPORT_HEADER), (3, 2), (4, 2)])
-}
-
-/// Whether the destination is this machine.
-fn address_type() -> Vec<u8> {
-    numbers(b"fib\0", &[(1, REGISTER), (2, FIB_ADDRESS_TYPE), (3, FIB_DESTINATION)])
-}
-
-fn compare(how: u32, value: &[u8]) -> Vec<u8> {
-    let data = nested(&[(1, value)]);
-    let (register, how) = (REGISTER.to_be_bytes(), how.to_be_bytes());
-    expression(b"cmp\0", &nested(&[(1, register.as_slice()), (2, &how), (3, &data)]))
-}
-
-fn load(register: u32, value: &[u8]) -> Vec<u8> {
-    let data = nested(&[(1, value)]);
-    expression(b"immediate\0", &nested(&[(1, register.to_be_bytes().as_slice()), (2, &data)]))
-}
-
-fn verdict(code: i32) -> Vec<u8> {
-    let data = nested(&[(2, nested(&[(1, code.to_be_bytes())]))]);
-    let register = VERDICT_REGISTER.to_be_bytes();
-    expression(b"immediate\0", &nested(&[(1, register.as_slice()), (2, &data)]))
 }
 
 #[cfg(test)]

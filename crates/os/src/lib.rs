@@ -1,0 +1,11 @@
+//! What several crates have of Linux: netlink and nftables, sockets, descriptors, signals and
+//! processes. Internal to the workspace.
+//!
+//! What safe wrappers exist for is called where it is needed; here is what takes more than a call.
+
+pub mod descriptors;
+pub mod netlink;
+pub mod nftables;
+pub mod process;
+pub mod signals;
+pub mod socket;

@@ -1,0 +1,56 @@
+//! Processes: which there are, and how they ended.
+
+use std::fs;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+/// Numbers of all processes that are to be seen.
+pub fn all() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Numbers of the processes whose parent is this one, adopted ones included.
+pub fn children() -> impl Iterator<Item = i32> {
+    let own = std::process::id();
+    all().filter(move |process| parent(*process).is_ok_and(|parent| parent == own))
+}
+
+fn parent(process: i32) -> io::Result<u32> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // The name, in parentheses, may have spaces and parentheses; state and parent follow it.
+    let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let parent = rest.split_whitespace().nth(1).and_then(|parent| parent.parse().ok());
+    parent.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Returns the exit code as a shell would: 128 and the number for a signal.
+pub fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn exit_codes_are_those_of_a_shell() {
+        let status = |text: &str| Command::new("sh").args(["-c", text]).status().unwrap();
+        assert_eq!(exit_code(status("exit 7")), 7);
+        assert_eq!(exit_code(status("kill -9 $$")), 137);
+        assert_eq!(exit_code(status("kill -TERM $$")), 143);
+    }
+
+    #[test]
+    fn a_child_is_found() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let number = child.id().cast_signed();
+        assert!(children().any(|process| process == number));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(children().all(|process| process != number));
+    }
+}
