@@ -28,8 +28,7 @@ pub use atomic::{Aside, write_atomically};
 pub use charts::{Chart, ChartPage, chart_html};
 pub use error::ReportError;
 pub use heatmap::{
-    Heatmap, HeatmapAxis, HeatmapCell, HeatmapPage, PageTable, heatmap_html, heatmap_png,
-    heatmap_svg,
+    Heatmap, HeatmapAxis, HeatmapCell, HeatmapPage, PageTable, heatmap_html, heatmap_svg,
 };
 pub use html::html;
 pub use json::to_json;

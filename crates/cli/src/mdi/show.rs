@@ -5,21 +5,21 @@ use std::process::ExitCode;
 
 use cellpace_lab::shown_name;
 use cellpace_mdi::TransitionMatrix;
-use cellpace_report::{Heatmap, HeatmapPage, heatmap_html, heatmap_png, heatmap_svg};
+use cellpace_report::{Heatmap, HeatmapPage, heatmap_html, heatmap_svg};
 use clap::Args;
 
 use super::figures::Figures;
 use super::picture::Pictures;
 use super::read::{Users, counts, read};
 use crate::error::Failure;
-use crate::output::{print, write, write_bytes};
+use crate::output::{print, write};
 use crate::outputs::check_file;
 
 /// Arguments of `cellpace mdi show`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   cellpace mdi show verus.mdi
-  cellpace mdi show verus.mdi --users 2 --plot matrix.png --zoom 24
+  cellpace mdi show verus.mdi --users 2 --plot matrix.svg --zoom 24
   cellpace mdi show matrix.csv --report table.html
 
 A subset is what may follow a state when the next delay is known. Pictures show the matrix with
@@ -34,8 +34,8 @@ pub(crate) struct ShowArgs {
     /// Write the figures as JSON (`-`: standard output, and nothing else there)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Draw the transition matrix and a zoom, as SVG or PNG
-    #[arg(long, value_name = "FILE.svg|png")]
+    /// Draw the transition matrix and a zoom, as SVG
+    #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
     /// Write figures and pictures as one HTML page that works offline
     #[arg(long, value_name = "FILE")]
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &ShowArgs) -> Result<ExitCode, Failure> {
     let pictures =
         Pictures { name: teacher.unwrap_or(&name), states: model.states, matrix: &matrix };
     if let Some(path) = &args.plot {
-        plot(path, &drawn(args, &pictures))?;
+        write(path, &heatmap_svg(&drawn(args, &pictures)))?;
     }
     if let Some(path) = &args.report {
         write(path, &page(args, &name, &figures, &pictures))?;
@@ -88,39 +88,19 @@ fn check(args: &ShowArgs) -> Result<(), Failure> {
         return Err(Failure::usage("only one of --json, --plot and --report can go to `-`"));
     }
     outputs().filter(|path| !is_stdout(path)).try_for_each(|path| check_file(path))?;
-    if let Some(path) = args.plot.as_ref().filter(|path| !is_stdout(path) && kind(path).is_none()) {
-        return Err(Failure::usage(format!(
-            "--plot {}: name a file that ends with .svg or .png",
+    let is_svg =
+        |path: &&PathBuf| path.extension().is_some_and(|end| end.eq_ignore_ascii_case("svg"));
+    match args.plot.as_ref().filter(|path| !is_stdout(path) && !is_svg(path)) {
+        Some(path) => Err(Failure::usage(format!(
+            "--plot {}: name a file that ends with .svg",
             path.display()
-        )));
+        ))),
+        None => Ok(()),
     }
-    Ok(())
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Kind {
-    Svg,
-    Png,
-}
-
-fn kind(path: &Path) -> Option<Kind> {
-    let extension = path.extension()?.to_ascii_lowercase();
-    if extension == "svg" {
-        return Some(Kind::Svg);
-    }
-    (extension == "png").then_some(Kind::Png)
 }
 
 fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
-}
-
-fn plot(path: &Path, maps: &[Heatmap]) -> Result<(), Failure> {
-    match kind(path) {
-        Some(Kind::Png) => write_bytes(path, &heatmap_png(maps).map_err(Failure::failed)?),
-        // Standard output takes the form that is text.
-        _ => write(path, &heatmap_svg(maps)),
-    }
 }
 
 /// The matrix and its zoom.

@@ -1,8 +1,9 @@
-//! Where everything stands in the picture of a heatmap, whatever it is drawn with.
+//! Where everything stands in the picture of a heatmap.
 
 use super::colours::LEVELS;
-use super::grid::{Grid, Stretch, tick_text};
-use super::{Heatmap, HeatmapAxis};
+use super::grid::{Grid, tick_text};
+use super::map::{Heatmap, HeatmapAxis};
+use super::pen::{Anchor, Ink, Pen};
 
 /// Width of a letter, about, as in the other pictures.
 const LETTER: f64 = 6.6;
@@ -17,37 +18,8 @@ const TOP: f64 = 54.0;
 const BAR: f64 = 14.0;
 const GAP: f64 = 16.0;
 
-/// What something is drawn with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ink {
-    /// Titles.
-    Title,
-    /// All other text.
-    Text,
-    /// The frame and ticks.
-    Axis,
-    /// Lines between groups.
-    Grid,
-    /// A value.
-    Level(usize),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Anchor {
-    Start,
-    Middle,
-    End,
-}
-
-/// Draws; units are CSS pixels, `y` of a text is its base line.
-pub(super) trait Pen {
-    fn rectangle(&mut self, at: (f64, f64), size: (f64, f64), ink: Ink);
-    fn text(&mut self, at: (f64, f64), anchor: Anchor, ink: Ink, words: &str);
-    fn stretches(&mut self, origin: (f64, f64), cell: (f64, f64), level: usize, of: &[Stretch]);
-}
-
 /// A heatmap with its measures.
-pub(super) struct Panel<'a> {
+pub(super) struct MapPanel<'a> {
     map: &'a Heatmap,
     grid: Grid,
     cell: (f64, f64),
@@ -57,7 +29,7 @@ pub(super) struct Panel<'a> {
     pub(super) height: f64,
 }
 
-impl<'a> Panel<'a> {
+impl<'a> MapPanel<'a> {
     pub(super) fn of(map: &'a Heatmap) -> Self {
         let grid = Grid::of(map);
         let cell = (cell_size(grid.columns), cell_size(grid.rows));
@@ -77,7 +49,7 @@ impl<'a> Panel<'a> {
     }
 
     /// Draws with the panel's left edge at `x`.
-    pub(super) fn draw(&self, pen: &mut impl Pen, x: f64) {
+    pub(super) fn draw(&self, pen: &mut Pen, x: f64) {
         let origin = (x + self.left, TOP);
         pen.text((x + 12.0, 22.0), Anchor::Start, Ink::Title, &self.map.title);
         pen.text((x + 12.0, TOP - 10.0), Anchor::Start, Ink::Text, &self.map.rows.title);
@@ -102,7 +74,7 @@ impl<'a> Panel<'a> {
     }
 
     /// Lines between groups, and ticks that show where they end.
-    fn lines(&self, pen: &mut impl Pen, (x, y): (f64, f64)) {
+    fn lines(&self, pen: &mut Pen, (x, y): (f64, f64)) {
         let (width, height) = self.size();
         for line in thinned(&self.map.columns.lines) {
             let at = x + self.cell.0 * f64::from(line) / f64::from(self.grid.bins.0);
@@ -116,11 +88,11 @@ impl<'a> Panel<'a> {
         }
     }
 
-    fn frame(&self, pen: &mut impl Pen, origin: (f64, f64)) {
+    fn frame(&self, pen: &mut Pen, origin: (f64, f64)) {
         outline(pen, origin, self.size());
     }
 
-    fn labels(&self, pen: &mut impl Pen, (x, y): (f64, f64)) {
+    fn labels(&self, pen: &mut Pen, (x, y): (f64, f64)) {
         let (width, height) = self.size();
         let across = |at: f64| x + self.cell.0 * at / f64::from(self.grid.bins.0);
         for (at, label) in with_room(&self.map.columns, |at, label| {
@@ -142,7 +114,7 @@ impl<'a> Panel<'a> {
     }
 
     /// The colour bar, the highest value at the top.
-    fn bar(&self, pen: &mut impl Pen, (x, y): (f64, f64)) {
+    fn bar(&self, pen: &mut Pen, (x, y): (f64, f64)) {
         if self.grid.is_empty() {
             return;
         }
@@ -169,7 +141,7 @@ impl<'a> Panel<'a> {
     }
 }
 
-fn outline(pen: &mut impl Pen, (x, y): (f64, f64), (width, height): (f64, f64)) {
+fn outline(pen: &mut Pen, (x, y): (f64, f64), (width, height): (f64, f64)) {
     for (at, size) in [
         ((x - 0.5, y - 0.5), (width + 1.0, 0.5)),
         ((x - 0.5, y + height), (width + 1.0, 0.5)),
@@ -180,7 +152,7 @@ fn outline(pen: &mut impl Pen, (x, y): (f64, f64), (width, height): (f64, f64)) 
     }
 }
 
-/// The side of a point in half pixels: whole pixels where a picture has twice as many.
+/// The side of a point in half pixels: whole pixels on a screen with two to a unit.
 fn cell_size(points: u32) -> f64 {
     let fits = (2.0 * SIDE / f64::from(points.max(1))).floor() / 2.0;
     fits.clamp(0.5, LARGEST_CELL)

@@ -1,7 +1,7 @@
 //! From values to coloured points: binned to what a picture shows, on a logarithmic scale.
 
-use super::Heatmap;
 use super::colours::LEVELS;
+use super::map::Heatmap;
 
 /// Points along a side at most.
 const MOST_POINTS: u32 = 380;

@@ -3,55 +3,15 @@
 mod colours;
 mod draw;
 mod grid;
+mod map;
 mod page;
-#[cfg_attr(not(feature = "png"), path = "png_missing.rs")]
-mod png;
+mod pen;
 mod svg;
 
+pub use self::map::{Heatmap, HeatmapAxis, HeatmapCell};
 pub use self::page::{HeatmapPage, PageTable, heatmap_html};
 pub(crate) use self::page::{fact, table};
-pub use self::png::heatmap_png;
 pub use self::svg::heatmap_svg;
-
-/// A grid of values. What is not listed, or not above 0, stays white.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Heatmap {
-    /// What is shown, in a line.
-    pub title: String,
-    /// What a value is, in a word or two; stands at the colour bar.
-    pub unit: String,
-    /// From left to right.
-    pub columns: HeatmapAxis,
-    /// From top to bottom.
-    pub rows: HeatmapAxis,
-    /// The values, in any order.
-    pub cells: Vec<HeatmapCell>,
-}
-
-/// One side of a [`Heatmap`].
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct HeatmapAxis {
-    /// What the axis tells, with its unit.
-    pub title: String,
-    /// Number of cells.
-    pub len: u32,
-    /// Names of cells or of groups of them, ascending, and where they stand in cells from the
-    /// start: the middle of the first cell is at 0.5. As many are drawn as have room.
-    pub labels: Vec<(f64, String)>,
-    /// Boundaries between groups of cells, where lines are drawn.
-    pub lines: Vec<u32>,
-}
-
-/// A value.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct HeatmapCell {
-    /// Counted from the top.
-    pub row: u32,
-    /// Counted from the left.
-    pub column: u32,
-    /// Dark if large.
-    pub value: f64,
-}
 
 #[cfg(test)]
 pub(crate) mod example {

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::Heatmap;
 use super::colours::{LEVELS, variables};
+use super::map::Heatmap;
 use super::svg::inline;
 use crate::html::{escape, fill};
 

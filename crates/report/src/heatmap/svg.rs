@@ -1,11 +1,9 @@
 //! Heatmaps as SVG.
 
-use std::fmt::Write;
-
-use super::Heatmap;
 use super::colours::{LEVELS, hex, on_light};
-use super::draw::{Anchor, Ink, Panel, Pen};
-use super::grid::Stretch;
+use super::draw::MapPanel;
+use super::map::Heatmap;
+use super::pen::Pen;
 use crate::html::escape;
 
 const STYLE: &str = "text{font:12px Helvetica,Arial,'Liberation Sans',sans-serif;fill:#333}\
@@ -13,8 +11,8 @@ const STYLE: &str = "text{font:12px Helvetica,Arial,'Liberation Sans',sans-serif
 
 /// Heatmaps side by side as one picture on white, in the order given.
 pub fn heatmap_svg(maps: &[Heatmap]) -> String {
-    let panels: Vec<Panel<'_>> = maps.iter().map(Panel::of).collect();
-    let mut pen = SvgPen::default();
+    let panels: Vec<MapPanel<'_>> = maps.iter().map(MapPanel::of).collect();
+    let mut pen = Pen::default();
     let mut x = 0.0;
     for panel in &panels {
         panel.draw(&mut pen, x);
@@ -37,8 +35,8 @@ pub fn heatmap_svg(maps: &[Heatmap]) -> String {
 /// One heatmap for a page, which brings the colours: classes `h0`, ... for strokes, `f0`, ... for
 /// fills, `axis`, `grid` and `title`.
 pub(super) fn inline(map: &Heatmap) -> String {
-    let panel = Panel::of(map);
-    let mut pen = SvgPen::default();
+    let panel = MapPanel::of(map);
+    let mut pen = Pen::default();
     panel.draw(&mut pen, 0.0);
     let (width, height) = (panel.width, panel.height);
     let title = escape(&map.title);
@@ -46,63 +44,6 @@ pub(super) fn inline(map: &Heatmap) -> String {
         "<svg class=\"heat\" role=\"img\" aria-label=\"{title}\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\">\n{}</svg>\n",
         pen.body
     )
-}
-
-#[derive(Default)]
-struct SvgPen {
-    body: String,
-}
-
-impl SvgPen {
-    fn add(&mut self, element: &str) {
-        self.body.push_str(element);
-        self.body.push('\n');
-    }
-}
-
-impl Pen for SvgPen {
-    fn rectangle(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), ink: Ink) {
-        let class = class(ink);
-        self.add(&format!(
-            "<rect class=\"{class}\" x=\"{x:.2}\" y=\"{y:.2}\" width=\"{width:.2}\" height=\"{height:.2}\"/>"
-        ));
-    }
-
-    fn text(&mut self, (x, y): (f64, f64), anchor: Anchor, ink: Ink, words: &str) {
-        let anchor = match anchor {
-            Anchor::Start => "start",
-            Anchor::Middle => "middle",
-            Anchor::End => "end",
-        };
-        let (class, words) = (class(ink), escape(words));
-        self.add(&format!(
-            "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>"
-        ));
-    }
-
-    fn stretches(&mut self, (x, y): (f64, f64), cell: (f64, f64), level: usize, of: &[Stretch]) {
-        let mut path = String::new();
-        for Stretch { row, column, len } in of {
-            // Writing to a text cannot fail.
-            let _ = write!(path, "M{column} {row}h{len}");
-        }
-        // A line as thick as a row, through its middle. Crisp edges leave no seams.
-        let (across, down) = cell;
-        self.add(&format!(
-            "<path class=\"h{level}\" shape-rendering=\"crispEdges\" fill=\"none\" transform=\"matrix({across} 0 0 {down} {x} {})\" d=\"{path}\"/>",
-            y + down / 2.0
-        ));
-    }
-}
-
-fn class(ink: Ink) -> String {
-    match ink {
-        Ink::Title => "title".to_owned(),
-        Ink::Text => "text".to_owned(),
-        Ink::Axis => "axis".to_owned(),
-        Ink::Grid => "grid".to_owned(),
-        Ink::Level(level) => format!("f{level}"),
-    }
 }
 
 #[cfg(test)]
