@@ -214,6 +214,14 @@ class Walk:
         elif found is not None:
             self.w = self.stepped(self.w, flat.w_min + self.draw(found) * flat.w_step)
 
+    def release(self, credit, in_flight, epochs):
+        """Packets that may leave after an epoch; `credit` of those allowed before have not left."""
+        window = self.w >> 16
+        if self.flat.kind == ABSOLUTE:
+            return window
+        kept = in_flight if epochs < 2 else in_flight * (epochs - 2) // (epochs - 1)
+        return min(credit + max(window - kept, 0), window)
+
     def set_window(self, window, forget):
         """After a loss or a timeout (`forget`)."""
         if self.flat.kind == ABSOLUTE:
@@ -235,13 +243,15 @@ def main(table, vectors):
     with open(vectors, encoding="utf-8") as file:
         vector = json.load(file)
     walk = Walk(flat, int(vector["seed"]))
+    credit = 0
     for number, step in enumerate(vector["steps"]):
         if "epoch" in step:
             window = walk.epoch(step["epoch"], step["acked"])
+            credit = walk.release(credit - step["sent"], step["in_flight"], step["epochs"])
         else:
             window = walk.set_window(step["set"], step["forget"])
-        if window != step["window"]:
-            sys.exit(f"step {number}, {step}: the window is {window}")
+        if (window, credit) != (step["window"], step["credit"]):
+            sys.exit(f"step {number}, {step}: the window is {window}, the credit {credit}")
     print(f"{len(vector['steps'])} steps agree")
 
 

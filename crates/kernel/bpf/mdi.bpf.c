@@ -219,18 +219,6 @@ static __always_inline void grow_in_slow_start(struct flow *flow, const struct t
 		flow->start_w = min_u32(flow->start_w + acked, START_MOST);
 }
 
-/* docs/spec/mdi.md 6, step 6: the share of this epoch, as Verus releases its window. */
-static __always_inline u32 share_of(const struct flow *flow, u32 in_flight)
-{
-	u32 n = epochs_per_rtt(flow);
-	u64 kept = in_flight;
-
-	if (n > 1)
-		kept = kept * (n - 2) / (n - 1); /* Eq. 5, Verus, truncated to whole packets */
-	kept <<= 16;
-	return flow->walk.w > kept ? (flow->walk.w - kept) >> 16 : 0;
-}
-
 /* One epoch that ended at `end`: docs/spec/mdi.md 6. */
 static __always_inline void run_epoch(struct flow *flow, const struct tcp_sock *tp, u64 end,
 				      u32 in_flight)
@@ -238,7 +226,6 @@ static __always_inline void run_epoch(struct flow *flow, const struct tcp_sock *
 	u32 acked = flow->epoch_max_us != 0;
 	u32 delay = flow->epoch_max_us;
 	u64 silence = 0;
-	u32 w;
 
 	if (flow->start_lost && end >= flow->start_lost)
 		lose_in_slow_start(flow, tp);
@@ -256,12 +243,12 @@ static __always_inline void run_epoch(struct flow *flow, const struct tcp_sock *
 		walk_set(&flow->walk, flow->ceiling, 0);
 	flow->history[flow->epochs % HISTORY] = window_now(flow);
 	flow->epochs++;
-	w = flow->walk.w >> 16;
 	if (walk_header[WALK_KIND] == WALK_ABSOLUTE)
-		/* "The obtained w is then sent", section 5.1 of the paper. */
-		flow->credit += w;
+		flow->credit += walk_release(&flow->walk, 0, 0, 0);
 	else
-		flow->credit = min_u32(flow->credit + share_of(flow, in_flight + flow->credit), w);
+		/* What the epochs before allowed would be in flight by now. */
+		flow->credit = walk_release(&flow->walk, flow->credit, in_flight + flow->credit,
+					    epochs_per_rtt(flow));
 }
 
 /*
@@ -567,7 +554,11 @@ struct step {
 	u32 value;  /* a delay in us, or a window */
 	u32 detail; /* acked, or forget */
 	u32 set;    /* whether it is a window */
-	u32 window; /* what came out */
+	u32 sent;   /* packets of the credit that have left */
+	u32 in_flight;
+	u32 epochs; /* in a round trip */
+	u32 window; /* what came out, with the credit */
+	u32 credit;
 };
 
 #define MOST_STEPS 4096
@@ -580,6 +571,7 @@ struct {
 } steps SEC(".maps");
 
 struct walk test_walk;
+u32 test_credit;
 
 static long one_step(u32 number, void *nothing)
 {
@@ -587,11 +579,15 @@ static long one_step(u32 number, void *nothing)
 
 	if (!step)
 		return 1;
-	if (step->set)
+	if (step->set) {
 		walk_set(&test_walk, step->value, step->detail);
-	else
+	} else {
 		walk_step(&test_walk, step->value, step->detail);
+		test_credit = walk_release(&test_walk, test_credit - step->sent, step->in_flight,
+					   step->epochs);
+	}
 	step->window = test_walk.w;
+	step->credit = test_credit;
 	return 0;
 }
 
@@ -604,5 +600,6 @@ SEC("syscall")
 int mdi_test(struct test_args *args)
 {
 	walk_begin(&test_walk, args->seed);
+	test_credit = 0;
 	return bpf_loop(args->steps, one_step, 0, 0);
 }

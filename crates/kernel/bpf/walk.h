@@ -436,6 +436,25 @@ WALK_FN int walk_step(struct walk *walk, walk_u32 delay_us, walk_u32 acked)
 	return 0;
 }
 
+/*
+ * Packets that may leave after an epoch (MDI section 6, step 6): `credit` packets were allowed before
+ * and have not left, `in_flight` packets are not acknowledged yet, and a round trip has `epochs` epochs.
+ */
+static inline walk_u32 walk_release(const struct walk *walk, walk_u32 credit, walk_u32 in_flight,
+				    walk_u32 epochs)
+{
+	walk_u32 window = walk->w >> 16;
+	walk_u64 allowed = credit, kept = in_flight;
+
+	if (walk_header[WALK_KIND] == WALK_ABSOLUTE)
+		return window;
+	if (epochs > 1)
+		kept = kept * (epochs - 2) / (epochs - 1); /* Eq. 5, Verus */
+	if (window > kept)
+		allowed += window - kept;
+	return allowed < window ? allowed : window;
+}
+
 /* After a loss, or, with `forget`, a timeout. */
 WALK_FN int walk_set(struct walk *walk, walk_u32 window, walk_u32 forget)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT OR Apache-2.0 */
 /*
  * walk.h on the host: reads a flat table (first argument) and walks through events from standard
- * input, a line each: `e DELAY ACKED` or `s WINDOW FORGET`. Prints the window after each. The second
- * argument is the seed. Shows that the walk of the kernel is the walk of crates/mdi, also where BPF
+ * input, a line each: `e DELAY ACKED SENT IN_FLIGHT EPOCHS` or `s WINDOW FORGET 0 0 0`. Prints the
+ * window and the credit after each. The second argument is the seed. Shows that the walk of the kernel is the walk of crates/mdi, also where BPF
  * is not permitted.
  */
 #include <stdint.h>
@@ -28,7 +28,8 @@ static walk_u32 walk_word(walk_u32 at)
 int main(int argc, char **argv)
 {
 	struct walk walk;
-	unsigned long first, second;
+	unsigned long first, second, sent, in_flight, epochs;
+	walk_u32 credit = 0;
 	FILE *file;
 	char kind;
 
@@ -42,12 +43,14 @@ int main(int argc, char **argv)
 	if (words < WALK_HEADER)
 		return 2;
 	walk_begin(&walk, strtoull(argv[2], NULL, 10));
-	while (scanf(" %c %lu %lu", &kind, &first, &second) == 3) {
-		if (kind == 'e')
+	while (scanf(" %c %lu %lu %lu %lu %lu", &kind, &first, &second, &sent, &in_flight, &epochs) == 6) {
+		if (kind == 'e') {
 			walk_step(&walk, first, second);
-		else
+			credit = walk_release(&walk, credit - sent, in_flight, epochs);
+		} else {
 			walk_set(&walk, first, second);
-		printf("%u\n", walk.w);
+		}
+		printf("%u %u\n", walk.w, credit);
 	}
 	return 0;
 }

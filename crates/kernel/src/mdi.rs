@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use cellpace_mdi::Flat;
+use cellpace_mdi::{Flat, VectorEvent, VectorStep};
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, MapMut, Object, libbpf_sys};
 use thiserror::Error;
 
@@ -269,44 +269,44 @@ impl Loaded {
         Err(MdiError::Bpf { step: "replacing what is installed", source: source.into() })
     }
 
-    /// The walk of the kernel through a test vector's events: the windows after each. Needs
+    /// The walk of the kernel through a test vector's events: window and credit after each. Needs
     /// `tests` of [`load`](Self::load); a map takes at most 4096 events at a time.
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn walk(&mut self, seed: u64, events: &[Event]) -> Result<Vec<u32>, MdiError> {
-        let step = "walking";
-        let steps = map_named(&mut self.object, "steps")?;
-        for (number, event) in (0_u32..).zip(events) {
-            let words = [event.value, event.detail.into(), event.set.into(), 0];
-            let bytes: Vec<u8> = words.iter().flat_map(|word: &u32| word.to_ne_bytes()).collect();
-            steps.update(&number.to_ne_bytes(), &bytes, MapFlags::ANY).map_err(bpf(step))?;
+    pub fn walk(&mut self, seed: u64, steps: &[VectorStep]) -> Result<Vec<[u32; 2]>, MdiError> {
+        let doing = "walking";
+        let map = map_named(&mut self.object, "steps")?;
+        for (number, step) in (0_u32..).zip(steps) {
+            let bytes: Vec<u8> = words_of_event(&step.event).concat();
+            map.update(&number.to_ne_bytes(), &bytes, MapFlags::ANY).map_err(bpf(doing))?;
         }
         let mut args = seed.to_ne_bytes().to_vec();
-        args.extend((events.len() as u64).to_ne_bytes());
+        args.extend((steps.len() as u64).to_ne_bytes());
         let program = self.object.progs_mut().find(|program| program.name() == "mdi_test");
         let program = program.ok_or(MdiError::Missing("program for tests"))?;
         let input = libbpf_rs::ProgramInput { context_in: Some(&mut args), ..Default::default() };
-        program.test_run(input).map_err(bpf(step))?;
-        let window = |number: usize| {
+        program.test_run(input).map_err(bpf(doing))?;
+        let outcome = |number: usize| {
             let key = (number as u32).to_ne_bytes();
-            let value = steps.lookup(&key, MapFlags::ANY).map_err(bpf(step))?;
-            let window = value.and_then(|value| value.get(12..16)?.try_into().ok());
-            window.map(u32::from_ne_bytes).ok_or(MdiError::Missing("step"))
+            let value = map.lookup(&key, MapFlags::ANY).map_err(bpf(doing))?;
+            let word = |at: usize| value.as_ref()?.get(at..at + 4)?.try_into().ok();
+            let words = word(24).zip(word(28)).ok_or(MdiError::Missing("step"))?;
+            Ok([words.0, words.1].map(u32::from_ne_bytes))
         };
-        (0..events.len()).map(window).collect()
+        (0..steps.len()).map(outcome).collect()
     }
 }
 
-/// One event of a walk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Event {
-    /// The delay of an epoch in microseconds, or a window in 1/65536 packets.
-    pub value: u32,
-    /// Whether there was an ack in the epoch, or whether the change is forgotten.
-    pub detail: bool,
-    /// Whether the window is set.
-    pub set: bool,
+/// `struct step` of bpf/mdi.bpf.c, before the walk.
+fn words_of_event(event: &VectorEvent) -> [[u8; 4]; 8] {
+    let words = match *event {
+        VectorEvent::Epoch { delay_us, acked, sent, in_flight, epochs } => {
+            [delay_us, acked.into(), 0, sent, in_flight, epochs, 0, 0]
+        }
+        VectorEvent::Set { window, forget } => [window, forget.into(), 1, 0, 0, 0, 0, 0],
+    };
+    words.map(u32::to_ne_bytes)
 }
 
 fn map_named(object: &mut Object, name: &'static str) -> Result<MapHandle, MdiError> {

@@ -15,7 +15,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use cellpace_cc::{ControllerSpec, mdi};
-use cellpace_kernel::mdi::{self as kernel, Done, Event, Loaded, MdiError, Settings};
+use cellpace_kernel::mdi::{self as kernel, Done, Loaded, MdiError, Settings};
 use cellpace_kernel::{pins, select_named};
 use cellpace_mdi::{
     About, Axis, Cell, Counts, Flat, Model, Part, States, VectorEvent, VectorStep, test_vector,
@@ -73,19 +73,10 @@ fn tables() -> Vec<(String, Flat)> {
     tables
 }
 
-fn event(step: &VectorStep) -> Event {
-    match step.event {
-        VectorEvent::Epoch { delay_us, acked } => {
-            Event { value: delay_us, detail: acked, set: false }
-        }
-        VectorEvent::Set { window, forget } => Event { value: window, detail: forget, set: true },
-    }
-}
-
-fn same(name: &str, found: &[u32], vector: &[VectorStep]) {
+fn same(name: &str, found: &[[u32; 2]], vector: &[VectorStep]) {
     assert_eq!(found.len(), vector.len(), "{name}");
     for (number, (found, step)) in found.iter().zip(vector).enumerate() {
-        assert_eq!(*found, step.window, "{name}: step {number}, {step:?}");
+        assert_eq!(*found, [step.window, step.credit], "{name}: step {number}, {step:?}");
     }
 }
 
@@ -113,8 +104,7 @@ fn the_walk_of_the_kernel_is_the_walk_of_the_library() {
             let vector = test_vector(&flat, seed, STEPS);
             let loaded = Loaded::load(&Settings::new(flat.clone()), true);
             let Some(mut walk) = permitted(loaded) else { return };
-            let events: Vec<_> = vector.iter().map(event).collect();
-            same(&name, &walk.walk(seed, &events).unwrap(), &vector);
+            same(&name, &walk.walk(seed, &vector).unwrap(), &vector);
         }
     }
 }
@@ -135,7 +125,7 @@ fn the_walk_in_c_is_the_walk_of_the_library() {
         let table = folder.path().join("table");
         std::fs::write(&table, flat.to_bytes()).unwrap();
         let vector = test_vector(&flat, 77, STEPS);
-        let lines: String = vector.iter().map(|step| line(event(step))).collect();
+        let lines: String = vector.iter().map(|step| line(&step.event)).collect();
         let mut child = Command::new(&program)
             .arg(&table)
             .arg("77")
@@ -149,14 +139,22 @@ fn the_walk_in_c_is_the_walk_of_the_library() {
         writer.join().unwrap().unwrap();
         assert!(output.status.success(), "{name}");
         let text = String::from_utf8(output.stdout).unwrap();
-        let found: Vec<u32> = text.lines().map(|line| line.parse().unwrap()).collect();
+        let words = |line: &str| {
+            let (window, credit) = line.split_once(' ').unwrap();
+            [window, credit].map(|word| word.parse().unwrap())
+        };
+        let found: Vec<[u32; 2]> = text.lines().map(words).collect();
         same(&name, &found, &vector);
     }
 }
 
-fn line(event: Event) -> String {
-    let kind = if event.set { 's' } else { 'e' };
-    format!("{kind} {} {}\n", event.value, u32::from(event.detail))
+fn line(event: &VectorEvent) -> String {
+    match *event {
+        VectorEvent::Epoch { delay_us, acked, sent, in_flight, epochs } => {
+            format!("e {delay_us} {} {sent} {in_flight} {epochs}\n", u32::from(acked))
+        }
+        VectorEvent::Set { window, forget } => format!("s {window} {} 0 0 0\n", u32::from(forget)),
+    }
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::{
-    Absolute, Axis, Draws, Empty, LOG2_TABLE, Levels, OutOfRange, Relative, States, StatesError,
-    Table, Walk, Window,
+    Absolute, Axis, Empty, LOG2_TABLE, Levels, OutOfRange, Relative, States, StatesError, Table,
+    Walk,
 };
 
 /// The first word.
@@ -212,68 +212,11 @@ impl Flat {
     }
 }
 
-/// One event of a test vector and the window after it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct VectorStep {
-    /// What happens.
-    pub event: VectorEvent,
-    /// The window after it.
-    pub window: Window,
-}
-
-/// What can happen to a walk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum VectorEvent {
-    /// An epoch with this delay in microseconds, acked in it or not.
-    Epoch {
-        /// The delay.
-        delay_us: u32,
-        /// Whether there was an ack.
-        acked: bool,
-    },
-    /// The window is set from outside, as losses and timeouts do.
-    Set {
-        /// The new window.
-        window: Window,
-        /// Whether the change that led to it is forgotten.
-        forget: bool,
-    },
-}
-
-/// A test vector for other runtimes: the same events must give the same windows. Delays wander as
-/// on a cellular link, jump at times, and acks stay out now and then.
-pub fn test_vector(flat: &Flat, seed: u64, steps: usize) -> Vec<VectorStep> {
-    let mut walk = flat.clone().walk(seed);
-    let mut events = Draws::seeded(seed ^ 0x7665_6374_6f72);
-    let mut delay_us: u32 = 40_000;
-    let mut step = |_| {
-        let [kind, size] = [events.bits() % 64, events.bits()];
-        let event = match kind {
-            0 => VectorEvent::Set { window: size >> 6, forget: size % 2 == 1 },
-            1 => VectorEvent::Epoch { delay_us: size >> 8, acked: true },
-            2..8 => VectorEvent::Epoch { delay_us: delay_us + size % 60_000, acked: false },
-            _ => {
-                let drift = delay_us / 20 + 1;
-                delay_us = (delay_us - drift / 2 + size % drift).clamp(10_000, 2_000_000);
-                VectorEvent::Epoch { delay_us, acked: true }
-            }
-        };
-        let window = match event {
-            VectorEvent::Epoch { delay_us, acked } => walk.step(delay_us, acked),
-            VectorEvent::Set { window, forget } => {
-                walk.set_window(window, forget);
-                walk.window()
-            }
-        };
-        VectorStep { event, window }
-    };
-    (0..steps).map(&mut step).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Cell, Counts, Shape};
+    use crate::{VectorEvent, VectorStep, test_vector};
     use proptest::prelude::*;
 
     fn flat(cells: &[(u32, u32, u64)], kind: u8) -> Flat {

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod analysis;
+pub mod built_in;
 mod change;
 mod counts;
 mod file;
@@ -28,13 +29,14 @@ mod sample;
 mod samples_csv;
 mod states;
 mod table;
+mod vector;
 mod walk;
 
 pub use analysis::{Analysis, Mixing, Stationary, TransitionMatrix};
 pub use change::{LOG2_TABLE, Window, log10_q16, relative_change, relative_step};
 pub use counts::{Cell, Counts};
 pub use file::{FileError, MAGIC, VERSION};
-pub use flat::{Flat, FlatError, VectorEvent, VectorStep, test_vector};
+pub use flat::{Flat, FlatError};
 pub use matrix_csv::{CsvError, ReadError, matrix_csv};
 pub use model::{About, MergeError, Model, Part, TraceName};
 pub use normalise::{PRUNE, normalise};
@@ -42,4 +44,5 @@ pub use sample::{Chain, Sample};
 pub use samples_csv::{MOST_ROWS, MOST_USERS, SamplesError, Watched, read_samples, write_samples};
 pub use states::{Absolute, Axis, Base, Levels, Relative, States, StatesError};
 pub use table::{Empty, Sampler, Shape, Table};
+pub use vector::{VectorEvent, VectorStep, test_vector};
 pub use walk::{Draws, OutOfRange, Walk};

@@ -130,6 +130,27 @@ impl Walk {
         }
     }
 
+    /// Packets that may leave after an epoch (docs/spec/mdi.md 6, step 6): with absolute states the
+    /// window, else the share of the window that this epoch releases.
+    ///
+    /// `credit` packets were allowed before and have not left, `in_flight` packets are not
+    /// acknowledged yet, and a round trip has `epochs` epochs.
+    pub fn release(&self, credit: u32, in_flight: u32, epochs: u32) -> u32 {
+        let window = self.window() >> 16;
+        if let States::Absolute(_) = self.states {
+            // "The obtained w is then sent", section 5.1 of the 2017 paper.
+            return window;
+        }
+        let kept = match epochs {
+            0 | 1 => in_flight,
+            // Eq. 5, Verus, with the packets in flight in place of the current window. At most what
+            // is in flight, so it fits.
+            n => (u64::from(in_flight) * u64::from(n - 2) / u64::from(n - 1)) as u32,
+        };
+        // Spent at once by a sender that has data; one that comes late gets one window.
+        credit.saturating_add(window.saturating_sub(kept)).min(window)
+    }
+
     /// Sets the window from which the walk goes on, after a loss (docs/spec/mdi.md 8).
     /// `forget` also removes the change that led to it, after a timeout.
     pub fn set_window(&mut self, window: Window, forget: bool) {

@@ -16,16 +16,28 @@ use cellpace_base::{Span, Time};
 use cellpace_mdi::{States, Walk, Window};
 
 use crate::{
-    Ack, Controller, Event, Events, Loss, Permit, Phase, SentPacket, Setup, Stamp, Timeout, epochs,
+    Ack, Controller, ControllerInfo, Event, Events, Loss, Permit, Phase, SentPacket, Setup, Stamp,
+    Timeout,
 };
 use params::Settings;
-pub use params::{INFO, flat, flat_and_start, teacher};
+pub use params::{flat, flat_and_start, teacher};
 use start::Start;
 
 /// Retransmission timeouts, docs/spec/mdi.md 5.
 const RTO_FACTOR: u64 = 5;
 const RTO_MIN: Span = Span::from_millis(150);
 const RTO_MAX: Span = Span::from_secs(1);
+
+/// The registry's entry.
+pub const INFO: ControllerInfo = ControllerInfo {
+    name: params::NAME,
+    summary: "MDI: a Markov table learnt from another controller (Verus with R=2 if none is named)",
+    params: params::PARAMS,
+    check: |_| Ok(()),
+    load: Some(params::load),
+    build: |args, setup| Box::new(Mdi::new(Settings::new(args), setup)),
+    receiver: None,
+};
 
 /// The controller.
 pub struct Mdi {
@@ -50,7 +62,7 @@ pub struct Mdi {
     quiet_since: Time,
     in_flight: u64,
     /// Packets that may still leave.
-    credit: f64,
+    credit: u32,
     app_limited: bool,
     next_number: u64,
     /// Losses of packets below belong to a round trip that has cut the window already.
@@ -66,7 +78,7 @@ impl Controller for Mdi {
             self.quiet_since = packet.now;
         }
         self.in_flight = packet.in_flight;
-        self.credit = (self.credit - 1.0).max(0.0);
+        self.credit = self.credit.saturating_sub(1);
         self.app_limited = packet.app_limited;
         self.next_number = packet.number.saturating_add(1);
         Stamp { local: [u64::from(self.window()), 0, 0, 0], wire: 0 }
@@ -97,13 +109,14 @@ impl Controller for Mdi {
         if let Some(start) = &mut self.slow_start {
             return start.lose(loss);
         }
-        if !self.settings.cuts || newest < self.recover {
+        let factor = u64::from(self.settings.loss_factor);
+        if factor >= 65_536 || newest < self.recover {
             return;
         }
         self.recover = loss.next_number;
         let oldest = loss.packets[0].stamp.local[0];
         let sent_at = if oldest == 0 { u64::from(self.walk.window()) } else { oldest };
-        let left = (sent_at as f64 * self.settings.m) as Window;
+        let left = u32::try_from((sent_at * factor) >> 16).unwrap_or(Window::MAX);
         let from = self.cwnd();
         self.walk.set_window(left.min(self.walk.window()), false);
         self.ceiling = Some(self.walk.window());
@@ -124,7 +137,7 @@ impl Controller for Mdi {
         self.recover = timeout.next_number;
         self.ceiling = None;
         // The packet that finds out whether anybody still listens.
-        self.credit = self.credit.max(1.0);
+        self.credit = self.credit.max(1);
         self.events.push(timeout.now, Event::Timeout);
     }
 
@@ -153,7 +166,7 @@ impl Controller for Mdi {
     }
 
     fn permit(&self) -> Permit {
-        Permit::Budget((self.credit as u64).saturating_mul(self.mss))
+        Permit::Budget(u64::from(self.credit).saturating_mul(self.mss))
     }
 
     fn rto(&self) -> Option<Span> {
@@ -188,7 +201,7 @@ impl Controller for Mdi {
         show("slow_start", f64::from(u8::from(self.slow_start.is_some())));
         show("delay_ms", self.d1.as_millis_f64());
         show("users", f64::from(self.settings.learnt.users[self.walk.table()]));
-        show("credit_pkts", self.credit);
+        show("credit_pkts", self.credit.into());
         show("in_flight_pkts", self.in_flight as f64 / self.mss as f64);
     }
 }
@@ -202,7 +215,7 @@ impl Mdi {
             start: setup.start,
             epoch,
             next_epoch: setup.start + epoch,
-            credit: 0.0,
+            credit: 0,
             walk,
             slow_start: None,
             random: setup.random,
@@ -227,7 +240,7 @@ impl Mdi {
     /// "No slow-start is required", section 5 of the paper, and so it is on request only.
     fn begin(&mut self) {
         self.slow_start = self.settings.slow_start.then(Start::new);
-        self.credit = packets(self.window()).max(1.0);
+        self.credit = (self.window() >> 16).max(1);
     }
 
     fn phase(&self) -> Phase {
@@ -245,7 +258,8 @@ impl Mdi {
         if start.is_over(ack) {
             return self.end_slow_start(ack.now);
         }
-        self.credit = start.granted(self.in_flight as f64 / self.mss as f64, self.credit);
+        let in_flight = self.in_flight as f64 / self.mss as f64;
+        self.credit = start.granted(in_flight, self.credit.into()) as u32;
     }
 
     /// By its delay or a loss. Until the round trip is over the walk does not grow.
@@ -259,7 +273,7 @@ impl Mdi {
     fn leave_slow_start(&mut self, now: Time) {
         let Some(start) = self.slow_start.take() else { return };
         self.set_walk(&start);
-        self.credit = 0.0;
+        self.credit = 0;
         self.events.push(now, Event::Phase(Phase::Avoidance));
     }
 
@@ -277,7 +291,7 @@ impl Mdi {
 
     /// Whoever was allowed to send and did not waits for no ack, and his silence is no delay.
     fn is_idle(&self) -> bool {
-        self.in_flight == 0 && self.credit >= 1.0 && self.epoch_max.is_none()
+        self.in_flight == 0 && self.credit > 0 && self.epoch_max.is_none()
     }
 
     /// docs/spec/mdi.md 6.
@@ -295,7 +309,7 @@ impl Mdi {
         self.send_window();
         if self.in_flight == 0 {
             // Without a packet there is no ack, and the walk would learn nothing for ever.
-            self.credit = self.credit.max(1.0);
+            self.credit = self.credit.max(1);
         }
     }
 
@@ -304,23 +318,11 @@ impl Mdi {
             // The acks release; the walk knows delays, and from which window it will go on.
             return self.set_walk(&start);
         }
-        let window = packets(self.walk.window());
-        match self.settings.learnt.states() {
-            // "The obtained w is then sent", section 5.1 of the paper.
-            States::Absolute(_) => self.credit = window,
-            _ => self.release(window),
-        }
-    }
-
-    /// Step 6: the share of this epoch, as Verus releases its window.
-    fn release(&mut self, window: f64) {
-        let in_flight = self.in_flight as f64 / self.mss as f64;
-        let share = epochs::share(window, in_flight, self.epochs_per_rtt());
-        self.credit = match self.app_limited {
-            true => share,
-            // Spent at once by a sender that has data; whoever comes late gets one window.
-            false => (self.credit + share).min(window),
-        };
+        // What is left over is spent at once by a sender that has data; others do not save it up.
+        let credit = if self.app_limited { 0 } else { self.credit };
+        let in_flight = u32::try_from(self.in_flight.div_ceil(self.mss)).unwrap_or(u32::MAX);
+        let epochs = u32::try_from(self.epochs_per_rtt()).unwrap_or(u32::MAX);
+        self.credit = self.walk.release(credit, in_flight, epochs);
     }
 
     fn epochs_per_rtt(&self) -> u64 {

@@ -3,23 +3,16 @@
 use std::sync::Arc;
 
 use cellpace_base::{Args, Kind, Param, Span};
-use cellpace_mdi::{Counts, Empty, Flat, Model, OutOfRange, Sampler, Shape, States, Table};
-
-use super::Mdi;
-use crate::{ControllerInfo, ControllerSpec, ReadFile};
-
-/// The registry's entry.
-pub const INFO: ControllerInfo = ControllerInfo {
-    name: "mdi",
-    summary: "MDI: a Markov table learnt from another controller (Verus with R=2 if none is named)",
-    params: PARAMS,
-    check: |_| Ok(()),
-    load: Some(load),
-    build: |args, setup| Box::new(Mdi::new(Settings::new(args), setup)),
-    receiver: None,
+use cellpace_mdi::{
+    Counts, Empty, Flat, Model, OutOfRange, Sampler, Shape, States, Table, built_in,
 };
 
-static PARAMS: &[Param] = &[
+use crate::{ControllerSpec, ReadFile};
+
+/// The controller's name in the registry.
+pub(super) const NAME: &str = "mdi";
+
+pub(super) static PARAMS: &[Param] = &[
     Param {
         key: "model",
         kind: Kind::Text,
@@ -120,24 +113,16 @@ impl Learnt {
     }
 }
 
-/// Verus with R=2, 1 to 4 users, on generated links; `./dev model` makes it anew.
-static BUILT_IN: &[u8] = include_bytes!("verus-r2.mdi");
-
-/// The same for a given number of users or one to be found out, on generated profiles. Alone, what
-/// one user learns after the first collapse does not know its way out of long queues; in the
-/// combined table several users do.
-static BUILT_IN_BY_USERS: &[u8] = include_bytes!("verus-r2-users.mdi");
-
 /// Epochs shorter than this would be spent on nothing else.
 const SHORTEST_EPOCH_US: u32 = 100;
 
-fn load(args: &mut Args, read: &mut ReadFile<'_>) -> Result<(), String> {
+pub(super) fn load(args: &mut Args, read: &mut ReadFile<'_>) -> Result<(), String> {
     let name = args.text("model").unwrap_or("the built-in model").to_owned();
     let wrong = |reason: &dyn std::fmt::Display| format!("{name}: {reason}");
     let model = match (args.text("model"), args.word("users")) {
         (Some(file), _) => Model::read(&read(file)?),
-        (None, "all") => Model::read(BUILT_IN),
-        (None, _) => Model::read(BUILT_IN_BY_USERS),
+        (None, "all") => Model::read(built_in::VERUS),
+        (None, _) => Model::read(built_in::VERUS_BY_USERS),
     };
     let model = model.map_err(|error| wrong(&error))?;
     if !(SHORTEST_EPOCH_US..=10_000_000).contains(&model.about.epoch_us) {
@@ -182,7 +167,7 @@ pub fn flat(spec: &ControllerSpec) -> Option<Flat> {
 
 /// The same for runtimes that have a slow start: also whether there is one in front of the walk.
 pub fn flat_and_start(spec: &ControllerSpec) -> Option<(Flat, bool)> {
-    if spec.info().name != INFO.name {
+    if spec.info().name != NAME {
         return None;
     }
     let settings = Settings::new(spec.args());
@@ -192,7 +177,7 @@ pub fn flat_and_start(spec: &ControllerSpec) -> Option<(Flat, bool)> {
         epoch_us: u32::try_from(settings.learnt.epoch.as_nanos() / 1000).unwrap_or(u32::MAX),
         empty: settings.empty,
         out_of_range: settings.out_of_range,
-        loss_factor: if settings.cuts { (settings.m * 65_536.0).round() as u32 } else { 65_536 },
+        loss_factor: settings.loss_factor,
     };
     Some((flat, settings.slow_start))
 }
@@ -200,7 +185,7 @@ pub fn flat_and_start(spec: &ControllerSpec) -> Option<(Flat, bool)> {
 /// From whom the table of an `mdi` string was learnt, as on the command line; empty where the model
 /// does not say. `None` for any other controller.
 pub fn teacher(spec: &ControllerSpec) -> Option<String> {
-    let is_mdi = spec.info().name == INFO.name;
+    let is_mdi = spec.info().name == NAME;
     is_mdi.then(|| Settings::new(spec.args()).learnt.teacher.clone())
 }
 
@@ -208,8 +193,8 @@ pub(super) struct Settings {
     pub(super) learnt: Arc<Learnt>,
     pub(super) empty: Empty,
     pub(super) out_of_range: OutOfRange,
-    pub(super) cuts: bool,
-    pub(super) m: f64,
+    /// What a loss leaves of the window, in 1/65536; 65536: all of it, and losses are ignored.
+    pub(super) loss_factor: u32,
     pub(super) slow_start: bool,
 }
 
@@ -226,8 +211,10 @@ impl Settings {
                 factor: (args.number("oor_mult") * 65_536.0).round() as u32,
                 add: (args.number("oor_add") * 65_536.0).round() as u32,
             },
-            cuts: args.word("loss") == "cut",
-            m: args.number("m"),
+            loss_factor: match args.word("loss") {
+                "cut" => (args.number("m") * 65_536.0).round() as u32,
+                _ => 65_536,
+            },
             slow_start: args.word("start") == "slow",
         }
     }

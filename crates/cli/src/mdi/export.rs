@@ -109,12 +109,13 @@ fn export_flat(args: &ExportArgs) -> Result<ExitCode, Failure> {
 fn vector_text(seed: u64, steps: &[VectorStep]) -> String {
     let step = |step: &VectorStep| {
         match step.event {
-            VectorEvent::Epoch { delay_us, acked } => {
-                json!({ "epoch": delay_us, "acked": acked, "window": step.window })
-            }
-            VectorEvent::Set { window, forget } => {
-                json!({ "set": window, "forget": forget, "window": step.window })
-            }
+            VectorEvent::Epoch { delay_us, acked, sent, in_flight, epochs } => json!({
+                "epoch": delay_us, "acked": acked, "sent": sent, "in_flight": in_flight,
+                "epochs": epochs, "window": step.window, "credit": step.credit,
+            }),
+            VectorEvent::Set { window, forget } => json!({
+                "set": window, "forget": forget, "window": step.window, "credit": step.credit,
+            }),
         }
         .to_string()
     };
