@@ -16,6 +16,7 @@ mod link;
 mod link_live;
 mod link_watch;
 mod mdi;
+mod options;
 mod output;
 mod outputs;
 mod path_options;

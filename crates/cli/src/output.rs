@@ -60,14 +60,30 @@ pub(crate) fn one_line(text: &str) -> String {
     line
 }
 
-/// Writes to a file, or to standard output for `-`.
+/// Writes a document for scripts, if one is wanted. Returns whether standard output is then free
+/// for people.
+pub(crate) fn write_json(
+    path: Option<&Path>,
+    document: impl FnOnce() -> String,
+) -> Result<bool, Failure> {
+    let Some(path) = path else { return Ok(true) };
+    write(path, &document())?;
+    Ok(!is_stdout(path))
+}
+
+/// Whether output goes to standard output, where there is nothing else then.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// Writes text to a file, or to standard output for `-`.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     write_bytes(path, text.as_bytes())
 }
 
-/// The same with what is no text.
+/// Writes bytes to a file, or to standard output for `-`.
 pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    if path == Path::new("-") {
+    if is_stdout(path) {
         return print_bytes(bytes);
     }
     write_atomically(path, bytes).map_err(Failure::failed)

@@ -8,7 +8,7 @@ use cellpace_report::{Comparison, PacketLog};
 use clap::Args;
 
 use crate::error::Failure;
-use crate::output::{complain, print, write};
+use crate::output::{complain, is_stdout, print, write};
 use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted};
 
 /// Title of the page.
@@ -184,10 +184,6 @@ impl Outputs {
             .collect();
         print(&lines)
     }
-}
-
-fn is_stdout(file: &Path) -> bool {
-    file.as_os_str() == "-"
 }
 
 /// Refuses a file that cannot be created where it shall be.

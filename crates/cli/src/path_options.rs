@@ -1,6 +1,6 @@
 //! The options that describe a path; `compare` has them, and every command that drives one.
 
-use cellpace_base::{Span, parse_span};
+use cellpace_base::Span;
 use cellpace_lab::{default_duration, shown_name};
 use cellpace_path::schedule::TraceFiles;
 use cellpace_path::{DelaySpec, LossSpec, PathSpec, QueueSpec, TraceSpec};
@@ -8,6 +8,7 @@ use cellpace_sim::{AckPolicy, Scenario};
 use clap::Args;
 
 use crate::error::{Failure, named};
+use crate::options::span;
 
 /// Options of the path.
 #[derive(Debug, Args)]
@@ -51,10 +52,6 @@ pub(crate) struct Directions {
     pub(crate) rtt: Span,
     pub(crate) duration: Option<Span>,
     pub(crate) skip: Span,
-}
-
-fn span(text: &str) -> Result<Span, String> {
-    parse_span(text).map_err(|error| error.to_string())
 }
 
 impl PathOptions {

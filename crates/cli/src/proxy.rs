@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cellpace_base::{Span, parse_span};
+use cellpace_base::Span;
 use cellpace_proxy::proxy_header::Version;
 use cellpace_proxy::rules::{LONGEST_DEVICE, Redirect};
 use cellpace_proxy::socks5::{Credentials, Target};
@@ -23,6 +23,7 @@ use tokio::sync::watch;
 
 use crate::error::Failure;
 use crate::flow_options::FlowArgs;
+use crate::options::span;
 use crate::output::{complain, print};
 
 /// Arguments of `cellpace proxy`.
@@ -146,10 +147,6 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
         true => Ok(address),
         false => Err("not a loopback address, and the figures are not for everybody".to_owned()),
     }
-}
-
-fn span(text: &str) -> Result<Span, String> {
-    parse_span(text).map_err(|error| error.to_string())
 }
 
 fn time(text: &str) -> Result<Span, String> {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use cellpace_base::{Span, parse_span};
+use cellpace_base::Span;
 use cellpace_control::variables::MOST_WORKERS;
 use cellpace_control::{Direction, Network, Networks, Ports, Rules};
 use cellpace_run::{
@@ -23,6 +23,7 @@ use serde_json::json;
 use crate::error::Failure;
 use crate::flow_events::{FlowEvents, LOOK};
 use crate::flow_options::FlowArgs;
+use crate::options::span;
 use crate::output::complain;
 
 /// Arguments of `cellpace run`.
@@ -78,10 +79,6 @@ pub(crate) struct RunArgs {
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     program: Vec<OsString>,
-}
-
-fn span(text: &str) -> Result<Span, String> {
-    parse_span(text).map_err(|error| error.to_string())
 }
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {

@@ -10,7 +10,7 @@ use cellpace_report::Comparison;
 use cellpace_sim::{FlowSpec, Scenario};
 
 use crate::batch::{Batch, MAX_SERIES_VALUES, PlannedRun, RunResult, check_number, series_values};
-use crate::files::shown_name;
+use crate::files::shown_names;
 use crate::{LabError, WorkSink, threads};
 
 /// A trace under the name that results show.
@@ -28,16 +28,13 @@ impl NamedTrace {
     /// then have the same name.
     ///
     /// # Errors
-    /// When one of them is given twice or cannot be read.
+    /// When one of them cannot be read.
     pub fn read_all(texts: &[String], files: &mut TraceFiles<'_>) -> Result<Vec<Self>, LabError> {
-        let short: Vec<String> = texts.iter().map(|text| shown_name(text)).collect();
-        let is_alone = |name: &String| short.iter().filter(|other| *other == name).count() == 1;
-        let read = |(text, name): (&String, &String)| {
-            let name = if is_alone(name) { name } else { text }.clone();
+        let read = |(text, name): (&String, String)| {
             let spec = TraceSpec::parse(text, files).map_err(LabError::invalid)?;
             Ok(Self { name, spec })
         };
-        texts.iter().zip(&short).map(read).collect()
+        texts.iter().zip(shown_names(texts)).map(read).collect()
     }
 }
 

@@ -54,6 +54,15 @@ pub fn shown_name(trace: &str) -> String {
     file.to_owned()
 }
 
+/// Returns the names of several traces as they are shown: as [`shown_name`], but whole where two
+/// would otherwise be the same.
+pub fn shown_names(traces: &[String]) -> Vec<String> {
+    let short: Vec<String> = traces.iter().map(|trace| shown_name(trace)).collect();
+    let is_alone = |name: &String| short.iter().filter(|other| *other == name).count() == 1;
+    let pairs = short.iter().zip(traces);
+    pairs.map(|(name, whole)| if is_alone(name) { name } else { whole }.clone()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

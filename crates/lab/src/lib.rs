@@ -19,9 +19,10 @@ mod error;
 mod experiment;
 mod files;
 mod parallel;
+pub mod trace;
 
 pub use batch::{Batch, BatchResult, PlannedRun, RunResult, check_number};
 pub use error::LabError;
 pub use experiment::{Experiment, NamedTrace, default_duration};
-pub use files::{open_file, read_controller, shown_name, trace_files};
+pub use files::{open_file, read_controller, shown_name, shown_names, trace_files};
 pub use parallel::{VirtualTime, WorkSink, run_all, threads};

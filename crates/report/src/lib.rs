@@ -17,8 +17,10 @@ mod packet_log;
 mod page;
 mod palette;
 mod schema;
+mod side_by_side;
 mod svg;
 mod table;
+mod trace_text;
 
 // The made-up results are shared with the integration tests and name the crate as they do.
 #[cfg(test)]
@@ -32,8 +34,10 @@ pub use heatmap::{
 };
 pub use html::html;
 pub use json::to_json;
-pub use number::short;
+pub use number::{short, time};
 pub use packet_log::PacketLog;
 pub use schema::{Comparison, Repeated, Run, SCHEMA, TracePreview};
+pub use side_by_side::side_by_side;
 pub use svg::{svg_files, trace_svg};
 pub use table::table;
+pub use trace_text::{trace_text, trace_text_bins};

@@ -45,9 +45,19 @@ fn trim(text: &str) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
+/// A length of time in milliseconds with its unit.
+pub fn time(ms: f64) -> String {
+    if ms < 1000.0 { format!("{} ms", short(ms)) } else { format!("{} s", short(ms / 1000.0)) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_have_the_unit_that_suits() {
+        assert_eq!([time(0.5), time(999.0), time(1500.0)], ["0.5 ms", "999 ms", "1.5 s"]);
+    }
 
     #[test]
     fn short_numbers_keep_three_digits() {

@@ -127,6 +127,8 @@ pub struct TracePreview {
     pub name: String,
     /// Width of a bin in seconds.
     pub bin_s: f64,
+    /// Length of the trace in seconds, the last bin may be cut.
+    pub period_s: f64,
     /// Capacity in each bin, in Mbit/s.
     pub capacity_mbps: Vec<f32>,
 }

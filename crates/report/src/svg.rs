@@ -365,7 +365,12 @@ mod tests {
             series.queue_delay_p95_ms.fill(f32::NAN);
         }
         odd.runs[1].series = None;
-        let empty = TracePreview { name: "none".to_owned(), bin_s: 0.1, capacity_mbps: vec![] };
+        let empty = TracePreview {
+            name: "none".to_owned(),
+            bin_s: 0.1,
+            period_s: 0.1,
+            capacity_mbps: vec![],
+        };
         let mut pictures = svg_files(&odd);
         pictures.push(("empty".to_owned(), trace_svg(&empty)));
         assert_eq!(pictures.len(), 4);
@@ -391,7 +396,12 @@ mod tests {
     #[test]
     fn a_trace_is_drawn_with_its_mean() {
         let capacity_mbps = vec![2.0, 4.0, 0.0, 6.0];
-        let svg = trace_svg(&TracePreview { name: "t.down".to_owned(), bin_s: 0.5, capacity_mbps });
+        let svg = trace_svg(&TracePreview {
+            name: "t.down".to_owned(),
+            bin_s: 0.5,
+            period_s: 0.5,
+            capacity_mbps,
+        });
         assert!(svg.contains("t.down: capacity, 3 Mbit/s on average"));
         assert!(svg.contains("class=\"area\""));
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));

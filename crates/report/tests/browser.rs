@@ -142,8 +142,12 @@ fn pictures_are_well_formed() {
     pictures.extend(svg_files(&example::large("drive.down", 6, 1, 300)));
     pictures.extend(svg_files(&example::large("shared", 1, 4, 60)));
     let capacity = example::large("t", 1, 1, 120).runs[0].series.clone().unwrap().capacity_mbps;
-    let preview =
-        TracePreview { name: "drive.down".to_owned(), bin_s: 0.1, capacity_mbps: capacity };
+    let preview = TracePreview {
+        name: "drive.down".to_owned(),
+        bin_s: 0.1,
+        period_s: 0.1,
+        capacity_mbps: capacity,
+    };
     pictures.push(("trace.svg".to_owned(), trace_svg(&preview)));
     pictures.push(("heat.svg".to_owned(), heatmap_svg(&[heatmap(300), heatmap(20)])));
     pictures.push(("odd-heat.svg".to_owned(), heatmap_svg(&[Heatmap::default()])));

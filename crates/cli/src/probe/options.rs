@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 
 use crate::error::Failure;
 use crate::key::KeyOption;
-use crate::transfer::span;
+use crate::options::span;
 
 /// Arguments of `cellpace probe`.
 #[derive(Debug, Args)]

@@ -4,27 +4,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use cellpace_base::Span;
 use cellpace_lab::shown_name;
+use cellpace_lab::trace::{compare_fit, fit_json, load_trace};
 use cellpace_path::fit::fit;
 use cellpace_path::profile::Profile;
 use cellpace_path::schedule::Trace;
-use cellpace_path::stats::{Row, compare};
+use cellpace_report::side_by_side;
 use clap::Args;
 
-use super::source::load;
-use super::text::side_by_side;
-use super::{is_stdout, json};
 use crate::error::Failure;
-use crate::output::{print, write};
+use crate::output::{is_stdout, print, write, write_json};
 use crate::progress::Progress;
 
 /// The longest name of a source; it has to fit a line.
 const LONGEST_NAME: usize = 200;
-
-/// Generated traces are as long as the source, up to this: a mean over seeds tells no more for
-/// being longer.
-const LONGEST_GENERATED: Span = Span::from_secs(3600);
 
 /// Arguments of `cellpace trace fit`.
 #[derive(Debug, Args)]
@@ -67,7 +60,7 @@ pub(crate) fn run(args: &FitArgs) -> Result<ExitCode, Failure> {
     if is_same_file(Path::new(&args.trace), &args.output) {
         return Err(Failure::usage("--output is the trace itself; it would be lost"));
     }
-    let source = load(&args.trace, None, 1)?;
+    let source = load_trace(&args.trace, None, 1)?;
     let profile =
         fit(&source).map_err(|error| Failure::failed(format!("{}: {error}", args.trace)))?;
     let profile = profile.with_about(&about(args, &source));
@@ -92,12 +85,12 @@ fn about(args: &FitArgs, source: &Trace) -> String {
 
 fn say(args: &FitArgs, source: &Trace, profile: &Profile) -> Result<ExitCode, Failure> {
     let output = args.output.display().to_string();
-    let rows = generated(source, profile, args.seeds);
-    if let Some(path) = &args.json {
-        write(path, &json::fitted(&args.trace, &output, args.seeds, &rows))?;
-        if is_stdout(path) {
-            return Ok(ExitCode::SUCCESS);
-        }
+    let progress = Progress::new(args.seeds as usize, "generated traces");
+    let rows = compare_fit(source, profile, args.seeds, || progress.step());
+    progress.finish();
+    let json = || fit_json(&args.trace, &output, args.seeds, &rows);
+    if !write_json(args.json.as_deref(), json)? {
+        return Ok(ExitCode::SUCCESS);
     }
     if !rows.is_empty() {
         print(&side_by_side([&shown_name(&args.trace), "generated"], &rows))?;
@@ -110,23 +103,4 @@ fn say(args: &FitArgs, source: &Trace, profile: &Profile) -> Result<ExitCode, Fa
     }
     print(&format!("profile: {output}\nuse it as --trace profile:{output}\n"))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The figures of the source, and the mean of those of what the profile generates.
-fn generated(source: &Trace, profile: &Profile, seeds: u32) -> Vec<Row> {
-    let progress = Progress::new(seeds as usize, "generated traces");
-    let length = source.period().min(LONGEST_GENERATED);
-    let mut rows: Vec<Row> = Vec::new();
-    for seed in 1..=u64::from(seeds) {
-        let one = compare(source, &profile.generate(seed, length));
-        if rows.is_empty() {
-            rows = one;
-        } else {
-            rows.iter_mut().zip(one).for_each(|(sum, row)| sum.right += row.right);
-        }
-        progress.step();
-    }
-    progress.finish();
-    rows.iter_mut().for_each(|row| row.right /= f64::from(seeds));
-    rows
 }

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use cellpace_base::Span;
+use cellpace_lab::trace::{TraceFormat, load_trace};
 use clap::Args;
 
-use super::convert::{deliver, lines};
-use super::source::{duration, load};
+use super::{deliver, duration};
 use crate::error::Failure;
 
 /// Arguments of `cellpace trace make`.
@@ -36,6 +36,7 @@ pub(crate) struct MakeArgs {
 }
 
 pub(crate) fn run(args: &MakeArgs) -> Result<ExitCode, Failure> {
-    let trace = load(&args.trace, args.duration, args.seed)?;
-    deliver(&args.output, &lines(&trace)?, &trace)
+    let trace = load_trace(&args.trace, args.duration, args.seed)?;
+    let text = TraceFormat::Mahimahi.write(&args.trace, &trace, Span::ZERO)?;
+    deliver(&args.output, &text, &trace)
 }

@@ -1,23 +1,24 @@
 //! `cellpace trace`: everything about the traces themselves.
 
-mod chart;
 mod check;
 mod convert;
-mod csv;
-mod figures;
 mod fit;
-mod json;
 mod make;
 mod show;
-mod source;
-mod text;
 
 use std::path::Path;
 use std::process::ExitCode;
 
+use cellpace_base::Span;
+use cellpace_lab::trace::{TraceFigures, TraceSourceError, whole_millis};
+use cellpace_path::PathError;
+use cellpace_path::schedule::Trace;
+use cellpace_report::{short, time};
 use clap::Subcommand;
 
 use crate::error::Failure;
+use crate::options::span;
+use crate::output::{is_stdout, print, write};
 
 /// The commands below `cellpace trace`.
 #[derive(Debug, Subcommand)]
@@ -44,7 +45,53 @@ pub(crate) fn run(command: &TraceCommand) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Whether output goes to standard output, where there is nothing else then.
-fn is_stdout(path: &Path) -> bool {
-    path == Path::new("-")
+/// What was typed wrong is a matter of usage, and so is a file that does not exist; a file that
+/// is there and is no trace is a failure.
+impl From<TraceSourceError> for Failure {
+    fn from(error: TraceSourceError) -> Self {
+        match error {
+            TraceSourceError::Path(PathError::Trace(_)) => Self::failed(error),
+            _ => Self::usage(error),
+        }
+    }
+}
+
+/// Reads `--duration` and the like: whole milliseconds, as far as a trace can count.
+fn duration(text: &str) -> Result<Span, String> {
+    let span = span(text)?;
+    if whole_millis(span) == Some(0) || whole_millis(span).is_none() {
+        return Err(format!("`{text}` is out of range; allowed: 1ms to {} ms (49 days)", u32::MAX));
+    }
+    Ok(span)
+}
+
+/// Writes a trace's file and says what is in it.
+fn deliver(output: &Path, text: &str, trace: &Trace) -> Result<ExitCode, Failure> {
+    write(output, text)?;
+    if !is_stdout(output) {
+        let name = output.display().to_string();
+        print(&describe(&name, &TraceFigures::of(&name, trace)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One line that says which trace this is.
+fn describe(name: &str, figures: &TraceFigures) -> String {
+    let (length, rate) = (time(figures.seconds * 1000.0), short(figures.mean_mbps));
+    let number = figures.opportunities;
+    let plural = if number == 1 { "y" } else { "ies" };
+    format!("{name}: {length}, {rate} Mbit/s on average, {number} opportunit{plural}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_units_and_a_range() {
+        assert_eq!(duration("1ms"), Ok(Span::from_millis(1)));
+        for text in ["0s", "0.5ms", "50", "1200h", "-1s", "nans"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
 }

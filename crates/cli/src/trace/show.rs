@@ -1,23 +1,22 @@
 //! `cellpace trace show`: figures and a picture.
 
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use cellpace_base::Span;
-use cellpace_lab::shown_name;
+use cellpace_lab::shown_names;
+use cellpace_lab::trace::{TraceFigures, TraceSpread, load_trace, preview, show_json};
 use cellpace_path::schedule::Trace;
-use cellpace_path::stats::{OUTAGE_MS, Row, compare};
-use cellpace_report::{TracePreview, short, trace_svg};
+use cellpace_path::stats::{OUTAGE_MS, compare};
+use cellpace_report::{short, side_by_side, time, trace_svg, trace_text, trace_text_bins};
 use clap::Args;
+use terminal_size::{Width, terminal_size_of};
 
-use super::chart::{chart, rates, terminal_width};
-use super::figures::{Figures, Spread};
-use super::source::{duration, load};
-use super::text::{side_by_side, time};
-use super::{is_stdout, json};
+use super::{describe, duration};
 use crate::error::Failure;
-use crate::output::{print, write};
+use crate::output::{is_stdout, print, write, write_json};
 
 /// Columns in front of the figures.
 const LABEL: usize = 20;
@@ -54,23 +53,34 @@ pub(crate) struct ShowArgs {
     json: Option<PathBuf>,
 }
 
+/// Columns where there is no terminal to ask.
+const DEFAULT_WIDTH: usize = 80;
+const WIDTHS: std::ops::RangeInclusive<usize> = 40..=240;
+
+/// Columns of the terminal that standard output is.
+fn terminal_width() -> usize {
+    let width = terminal_size_of(io::stdout()).map(|(Width(width), _)| usize::from(width));
+    width.unwrap_or(DEFAULT_WIDTH).clamp(*WIDTHS.start(), *WIDTHS.end())
+}
+
 pub(crate) fn run(args: &ShowArgs) -> Result<ExitCode, Failure> {
     if args.plot.is_some() && args.traces.len() > 1 {
         return Err(Failure::usage("--plot draws one trace; give one"));
     }
-    let names = names(&args.traces);
-    let width = terminal_width();
+    let names = shown_names(&args.traces);
+    let bins = trace_text_bins(terminal_width());
     let mut kept: Vec<Arc<Trace>> = Vec::new();
     let mut figures = Vec::new();
     let mut text = String::new();
     for (index, (written, name)) in args.traces.iter().zip(&names).enumerate() {
-        let trace = load(written, args.duration, args.seed)?;
-        let of_trace = Figures::of(written, &trace);
+        let trace = load_trace(written, args.duration, args.seed)?;
+        let of_trace = TraceFigures::of(written, &trace);
         if let Some(path) = &args.plot {
-            write(path, &plot(name, &trace))?;
+            write(path, &trace_svg(&preview(name, &trace, PLOT_BINS)))?;
         }
         let blank = if index > 0 { "\n" } else { "" };
-        text += &format!("{blank}{}\n{}\n", describe(name, &of_trace), chart(&trace, width));
+        let picture = trace_text(&preview(name, &trace, bins));
+        text += &format!("{blank}{}\n{picture}\n", describe(name, &of_trace));
         text += &table(&of_trace);
         figures.push(of_trace);
         if args.traces.len() == 2 {
@@ -81,21 +91,9 @@ pub(crate) fn run(args: &ShowArgs) -> Result<ExitCode, Failure> {
     if !rows.is_empty() {
         text += &format!("\n{}", side_by_side([&names[0], &names[1]], &rows));
     }
-    deliver(args, &text, &figures, &rows)
-}
-
-fn deliver(
-    args: &ShowArgs,
-    text: &str,
-    figures: &[Figures],
-    rows: &[Row],
-) -> Result<ExitCode, Failure> {
-    let to_stdout = |path: &Option<PathBuf>| path.as_ref().is_some_and(|path| is_stdout(path));
-    if let Some(path) = &args.json {
-        write(path, &json::statistics(figures, rows))?;
-    }
-    if !to_stdout(&args.json) && !to_stdout(&args.plot) {
-        print(text)?;
+    let is_free = write_json(args.json.as_deref(), || show_json(&figures, &rows))?;
+    if is_free && !args.plot.as_deref().is_some_and(is_stdout) {
+        print(&text)?;
         if let Some(path) = &args.plot {
             print(&format!("\nplot: {}\n", path.display()))?;
         }
@@ -103,34 +101,8 @@ fn deliver(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Files without their folder, unless that makes two the same.
-fn names(traces: &[String]) -> Vec<String> {
-    let short: Vec<String> = traces.iter().map(|trace| shown_name(trace)).collect();
-    let is_alone = |name: &String| short.iter().filter(|other| *other == name).count() == 1;
-    let pairs = short.iter().zip(traces);
-    pairs.map(|(name, full)| if is_alone(name) { name } else { full }.clone()).collect()
-}
-
-fn plot(name: &str, trace: &Trace) -> String {
-    let period = trace.millis().last().copied().unwrap_or(1);
-    let bin = period.div_ceil(PLOT_BINS).max(1);
-    trace_svg(&TracePreview {
-        name: name.to_owned(),
-        bin_s: f64::from(bin) / 1000.0,
-        capacity_mbps: rates(trace, bin).into_iter().map(|rate| rate as f32).collect(),
-    })
-}
-
-/// One line that says which trace this is.
-pub(super) fn describe(name: &str, figures: &Figures) -> String {
-    let (length, rate) = (time(figures.seconds * 1000.0), short(figures.mean_mbps));
-    let number = figures.opportunities;
-    let plural = if number == 1 { "y" } else { "ies" };
-    format!("{name}: {length}, {rate} Mbit/s on average, {number} opportunit{plural}\n")
-}
-
 /// The figures, one quantity per line.
-fn table(figures: &Figures) -> String {
+fn table(figures: &TraceFigures) -> String {
     let (rate, cv, acf) = (&figures.rate_1s_mbps, &figures.cv, &figures.autocorrelation);
     let rate = vec![("p5", rate.p5), ("p50", rate.p50), ("p95", rate.p95)];
     let cv = vec![("20ms", cv.short), ("100ms", cv.medium), ("1s", cv.long)];
@@ -150,7 +122,7 @@ fn table(figures: &Figures) -> String {
     lines.into_iter().map(line).chain([outages(figures)]).collect()
 }
 
-fn outages(figures: &Figures) -> String {
+fn outages(figures: &TraceFigures) -> String {
     let what = if figures.gap_ms.max.is_nan() {
         short(f64::NAN)
     } else if figures.gap_ms.max > f64::from(OUTAGE_MS) {
@@ -162,7 +134,7 @@ fn outages(figures: &Figures) -> String {
     format!("{:<LABEL$}{what}\n", "outages")
 }
 
-fn spread(of: &Spread) -> Vec<(&'static str, f64)> {
+fn spread(of: &TraceSpread) -> Vec<(&'static str, f64)> {
     vec![("mean", of.mean), ("p50", of.p50), ("p90", of.p90), ("p99", of.p99), ("max", of.max)]
 }
 

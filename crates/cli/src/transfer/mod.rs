@@ -9,6 +9,6 @@ mod runs;
 mod send;
 mod session;
 
-pub(crate) use options::{bind_for, listen_at, resolve, span};
+pub(crate) use options::{bind_for, listen_at, resolve};
 pub(crate) use recv::{RecvArgs, run as run_recv};
 pub(crate) use send::{SendArgs, run as run_send};

@@ -3,13 +3,14 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
-use cellpace_base::{Span, parse_bytes, parse_span};
+use cellpace_base::{Span, parse_bytes};
 use cellpace_udp::{AckPolicy, Config, Driver, Endpoint, Engine, MTU_RANGE, Patience, Protection};
 use clap::Args;
 
 use super::session::shown;
 use crate::error::Failure;
 use crate::key::KeyOption;
+use crate::options::span;
 
 /// Options of both sides.
 #[derive(Debug, Clone, Args)]
@@ -48,11 +49,6 @@ fn timeout(text: &str) -> Result<Span, String> {
     let span = span(text)?;
     let range = Span::from_millis(500)..=Span::from_secs(86_400);
     range.contains(&span).then_some(span).ok_or_else(|| "from 500ms to 24h".to_owned())
-}
-
-/// A span of time with its unit.
-pub(crate) fn span(text: &str) -> Result<Span, String> {
-    parse_span(text).map_err(|error| error.to_string())
 }
 
 impl Common {

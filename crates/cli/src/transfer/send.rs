@@ -10,10 +10,11 @@ use clap::Args;
 
 use super::ends::Source;
 use super::flow::{End, FlowRun};
-use super::options::{Common, bind_for, listen_at, resolve, span};
+use super::options::{Common, bind_for, listen_at, resolve};
 use super::session::{About, Session, made, shown};
 use crate::error::Failure;
 use crate::event_log::EventLog;
+use crate::options::span;
 use crate::output::complain;
 
 /// Arguments of `cellpace send`.

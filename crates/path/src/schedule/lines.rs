@@ -8,7 +8,7 @@ use super::TraceError;
 pub(super) const MAX_LINE_BYTES: usize = 256;
 
 /// Cuts a stream into lines without their blanks and line ends. Keeps one line at most.
-pub(crate) struct LineReader<'a> {
+pub struct LineReader<'a> {
     name: &'a str,
     line: u64,
     /// The first of the empty lines just read.
@@ -16,12 +16,16 @@ pub(crate) struct LineReader<'a> {
 }
 
 impl<'a> LineReader<'a> {
-    pub(crate) const fn new(name: &'a str) -> Self {
+    /// A reader whose errors name `name`.
+    pub const fn new(name: &'a str) -> Self {
         Self { name, line: 0, empty_from: None }
     }
 
     /// Gives every line to `take` with its number. Empty lines are accepted at the end only.
-    pub(crate) fn read(
+    ///
+    /// # Errors
+    /// When the stream cannot be read, a line is too long or empty, or `take` fails.
+    pub fn read(
         mut self,
         mut reader: impl BufRead,
         mut take: impl FnMut(u64, &[u8]) -> Result<(), TraceError>,

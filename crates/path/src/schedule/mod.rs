@@ -23,7 +23,7 @@ pub use capacity::{capacity_between, capacity_bins};
 pub use cellreplay::{CellReplay, CellReplaySchedule};
 pub use constant::Constant;
 pub use files::TraceFiles;
-pub(crate) use lines::LineReader;
+pub use lines::LineReader;
 pub use lint::{Check, Finding, Severity, lint};
 pub use piecewise::Piecewise;
 pub(crate) use trace::parse_millis;

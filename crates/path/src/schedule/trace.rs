@@ -68,7 +68,8 @@ pub enum TraceError {
 }
 
 impl TraceError {
-    pub(crate) fn line(name: &str, line: u64, problem: impl Into<String>) -> Self {
+    /// A problem in a line of the input `name`, counted from 1.
+    pub fn line(name: &str, line: u64, problem: impl Into<String>) -> Self {
         Self::Line { name: name.to_owned(), line, problem: problem.into() }
     }
 }

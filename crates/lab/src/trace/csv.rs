@@ -1,20 +1,17 @@
 //! Rates over time as CSV: `time_s,mbps`, a line for each bin with its start and its mean rate.
 
 use std::fmt::Write;
-use std::io::{BufRead, Read};
+use std::io::BufRead;
 
-use cellpace_path::schedule::{MAX_OPPORTUNITIES, Trace, TraceError};
+use cellpace_path::schedule::{LineReader, MAX_OPPORTUNITIES, Trace, TraceError};
 
-use super::chart::rates;
+use super::figures::rates;
 use super::source::ending_at;
 
 const HEADER: [&str; 2] = ["time_s", "mbps"];
 
-/// The longest line, several times what is needed.
-const MAX_LINE_BYTES: usize = 256;
-
 /// The most lines that are written.
-pub(super) const MAX_LINES: u32 = 10_000_000;
+pub(super) const MAX_CSV_LINES: u32 = 10_000_000;
 
 /// Bits of a packet in units of Mbit/s times ms.
 const PACKET: f64 = 12.0;
@@ -38,25 +35,26 @@ pub(super) fn write(trace: &Trace, bin: u32) -> String {
 /// of a line is continued in the next.
 ///
 /// Keeps one line and the opportunities made so far, so an endless input ends with an error.
-pub(super) fn read(name: &str, mut reader: impl BufRead) -> Result<Trace, TraceError> {
-    let mut filler = Filler::default();
-    let mut lines = Lines { name, number: 0, text: Vec::new(), blank: None };
+pub(super) fn read(name: &str, reader: impl BufRead) -> Result<Trace, TraceError> {
+    let mut filler = RateFiller::default();
     let (mut first, mut before, mut step) = (None, None, None);
-    while lines.next(&mut reader)? {
-        let Some((time, rate)) = lines.row()? else { continue };
+    LineReader::new(name).read(reader, |number, text| {
+        let line = CsvLine { name, number, fields: fields(text) };
+        let Some((time, rate)) = line.row()? else { return Ok(()) };
         let start = *first.get_or_insert(time);
         let at = time - start;
         if at > f64::from(u32::MAX) {
-            return Err(lines.field(0, "is more than 49 days after the first"));
+            return Err(line.wrong(0, "is more than 49 days after the first"));
         }
         if let Some((from, held)) = before.replace((at, rate)) {
             if at <= from {
-                return Err(lines.field(0, "does not come after the time before it"));
+                return Err(line.wrong(0, "does not come after the time before it"));
             }
             step = Some(at - from);
             filler.fill(from, at, held).map_err(|()| too_long(name))?;
         }
-    }
+        Ok(())
+    })?;
     let (Some((from, held)), Some(step)) = (before, step) else {
         let problem = "needs at least two lines with numbers, to know how long one lasts".into();
         return Err(TraceError::Unreadable { name: name.to_owned(), problem });
@@ -66,84 +64,58 @@ pub(super) fn read(name: &str, mut reader: impl BufRead) -> Result<Trace, TraceE
     filler.finish(end).map_err(|problem| TraceError::Unreadable { name: name.to_owned(), problem })
 }
 
+fn fields(text: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(text);
+    text.split(',').map(|field| field.trim().to_owned()).collect()
+}
+
 fn too_long(name: &str) -> TraceError {
     let problem = format!("the rates make more than {MAX_OPPORTUNITIES} opportunities");
     TraceError::Unreadable { name: name.to_owned(), problem }
 }
 
-struct Lines<'a> {
+struct CsvLine<'a> {
     name: &'a str,
     number: u64,
-    text: Vec<u8>,
-    /// The first of the empty lines just read.
-    blank: Option<u64>,
+    fields: Vec<String>,
 }
 
-impl Lines<'_> {
-    /// Reads the next line; false at the end.
-    fn next(&mut self, reader: &mut impl BufRead) -> Result<bool, TraceError> {
-        self.text.clear();
-        self.number += 1;
-        let mut limited = reader.take(MAX_LINE_BYTES as u64 + 1);
-        let read = limited.read_until(b'\n', &mut self.text).map_err(|error| {
-            TraceError::Unreadable { name: self.name.to_owned(), problem: error.to_string() }
-        })?;
-        if read > MAX_LINE_BYTES {
-            return Err(self.error(format!("longer than {MAX_LINE_BYTES} bytes")));
-        }
-        Ok(read > 0)
-    }
-
-    /// Time in ms and rate in Mbit/s; nothing for the header and for empty lines at the end.
-    fn row(&mut self) -> Result<Option<(f64, f64)>, TraceError> {
-        let fields = self.fields();
-        if fields.len() == 1 && fields[0].is_empty() {
-            self.blank.get_or_insert(self.number);
-            return Ok(None);
-        }
-        if let Some(number) = self.blank {
-            self.number = number;
-            return Err(self.error("empty line in the middle".to_owned()));
-        }
+impl CsvLine<'_> {
+    /// Time in ms and rate in Mbit/s; nothing for the header.
+    fn row(&self) -> Result<Option<(f64, f64)>, TraceError> {
+        let fields = &self.fields;
         if self.number == 1 && fields.iter().map(|f| f.to_lowercase()).eq(HEADER) {
             return Ok(None);
         }
         if fields.len() != HEADER.len() {
             let found = fields.len();
             let hint = if fields[0].contains(';') { ", separated by a comma" } else { "" };
-            return Err(self.error(format!("has {found} fields; it needs time_s,mbps{hint}")));
+            let problem = format!("has {found} fields; it needs time_s,mbps{hint}");
+            return Err(TraceError::line(self.name, self.number, problem));
         }
         let number = |which: usize| match fields[which].parse::<f64>() {
             Ok(number) if number.is_finite() && number >= 0.0 => Ok(number),
-            _ => Err(self.field(which, "is not a number from 0")),
+            _ => Err(self.wrong(which, "is not a number from 0")),
         };
         Ok(Some((number(0)? * 1000.0, number(1)?)))
     }
 
-    fn fields(&self) -> Vec<String> {
-        let text = String::from_utf8_lossy(&self.text);
-        text.trim().split(',').map(|field| field.trim().to_owned()).collect()
-    }
-
-    fn field(&self, which: usize, problem: &str) -> TraceError {
-        let shown = self.fields().get(which).cloned().unwrap_or_default();
-        self.error(format!("{}: `{}` {problem}", HEADER[which], shown.escape_debug()))
-    }
-
-    fn error(&self, problem: String) -> TraceError {
-        TraceError::Line { name: self.name.to_owned(), line: self.number, problem }
+    fn wrong(&self, which: usize, problem: &str) -> TraceError {
+        let shown = self.fields.get(which).map(|field| field.escape_debug().to_string());
+        let problem = format!("{}: `{}` {problem}", HEADER[which], shown.unwrap_or_default());
+        TraceError::line(self.name, self.number, problem)
     }
 }
 
 /// Makes opportunities of rates.
 #[derive(Default)]
-struct Filler {
+struct RateFiller {
     millis: Vec<u32>,
     /// Packets that were due and have not come; less than one.
     due: f64,
 }
 
-impl Filler {
+impl RateFiller {
     /// Goes on with this rate between two times in ms. Fails when there are too many.
     fn fill(&mut self, from: f64, to: f64, mbps: f64) -> Result<(), ()> {
         let per_ms = mbps / PACKET;

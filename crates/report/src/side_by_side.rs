@@ -1,18 +1,12 @@
-//! Numbers and tables as people read them.
+//! The figures of two traces side by side.
 
 use cellpace_path::stats::Row;
-use cellpace_report::short;
 
 /// The widest that the name of a trace may make a column.
 const WIDEST_NAME: usize = 26;
 
-/// A length of time in milliseconds with its unit.
-pub(super) fn time(ms: f64) -> String {
-    if ms < 1000.0 { format!("{} ms", short(ms)) } else { format!("{} s", short(ms / 1000.0)) }
-}
-
 /// A table of the figures of two traces under the names of these.
-pub(super) fn side_by_side(names: [&str; 2], rows: &[Row]) -> String {
+pub fn side_by_side(names: [&str; 2], rows: &[Row]) -> String {
     let names = names.map(shortened);
     let [left, right] = [&names[0], &names[1]].map(|name| name.chars().count().max(9));
     let what = rows.iter().map(|row| row.what.len()).max().unwrap_or(0);
@@ -66,11 +60,6 @@ fn change(row: &Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_have_the_unit_that_suits() {
-        assert_eq!([time(0.5), time(999.0), time(1500.0)], ["0.5 ms", "999 ms", "1.5 s"]);
-    }
 
     #[test]
     fn columns_line_up_and_say_the_change() {

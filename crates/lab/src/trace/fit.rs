@@ -1,0 +1,33 @@
+//! A profile from a trace, and how like the trace what it generates is.
+
+use cellpace_base::Span;
+use cellpace_path::profile::Profile;
+use cellpace_path::schedule::Trace;
+use cellpace_path::stats::{Row, compare};
+
+/// Generated traces are as long as the source, up to this: a mean over seeds tells no more for
+/// being longer.
+const LONGEST_GENERATED: Span = Span::from_secs(3600);
+
+/// Returns the figures of the source beside the mean of those of `seeds` traces that the profile
+/// generates; calls `step` after each.
+pub fn compare_fit(
+    source: &Trace,
+    profile: &Profile,
+    seeds: u32,
+    mut step: impl FnMut(),
+) -> Vec<Row> {
+    let length = source.period().min(LONGEST_GENERATED);
+    let mut rows: Vec<Row> = Vec::new();
+    for seed in 1..=u64::from(seeds) {
+        let one = compare(source, &profile.generate(seed, length));
+        if rows.is_empty() {
+            rows = one;
+        } else {
+            rows.iter_mut().zip(one).for_each(|(sum, row)| sum.right += row.right);
+        }
+        step();
+    }
+    rows.iter_mut().for_each(|row| row.right /= f64::from(seeds));
+    rows
+}
