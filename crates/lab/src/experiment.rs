@@ -129,7 +129,7 @@ impl Experiment {
     ) -> Result<Scenario, LabError> {
         let mut scenario = Scenario {
             trace: trace.spec.clone(),
-            flows: vec![FlowSpec::bulk(cc.clone()); self.flows as usize],
+            flows: vec![FlowSpec::bulk(cc.clone().into()); self.flows as usize],
             duration: self.duration.unwrap_or_else(|| default_duration(&trace.spec)),
             ..self.path.clone()
         };

@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 
 use cellpace_base::{Random, Time};
-use cellpace_cc::{Arrival, Controller, ControllerSpec, Setup, Span};
+use cellpace_cc::{Arrival, Controller, RttEstimator, Setup, Span};
 use cellpace_path::{OPPORTUNITY_BYTES, Packet};
 use cellpace_recovery::{AckPolicy, Arrived, Receiver, Sender, Sending};
+
+use crate::FlowController;
 
 /// Full packets, IP header included.
 const PACKET_BYTES: u64 = OPPORTUNITY_BYTES as u64;
@@ -32,7 +34,7 @@ struct Source {
     /// All pieces below this one have arrived.
     done_below: u64,
     /// Which of the pieces from there on have arrived, as far as any has been sent: a file is far
-    /// longer than what is under way.
+    /// longer than what is in flight.
     done: VecDeque<bool>,
     pieces: u64,
     open: bool,
@@ -40,7 +42,7 @@ struct Source {
 
 impl Connection {
     pub(crate) fn new(
-        spec: &ControllerSpec,
+        cc: &FlowController,
         now: Time,
         file: Option<u64>,
         acks: AckPolicy,
@@ -56,8 +58,8 @@ impl Connection {
         let own = setup();
         Self {
             generation,
-            sender: Sender::new(connect(spec.build(own.clone()), &own), now),
-            receiver: Receiver::new(acks, spec.build_receiver(setup())),
+            sender: Sender::new(connect(cc.build(own.clone()), &own), now),
+            receiver: Receiver::new(acks, cc.build_receiver(setup())),
             source: Source::new(file),
             arrived: Vec::new(),
             retransmissions: 0,
@@ -66,6 +68,15 @@ impl Connection {
 
     pub(crate) fn controller(&self) -> &dyn Controller {
         self.sender.controller()
+    }
+
+    /// Bytes in flight.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.sender.sent().in_flight()
+    }
+
+    pub(crate) fn rtt(&self) -> &RttEstimator {
+        self.sender.sent().rtt()
     }
 
     pub(crate) fn controller_mut(&mut self) -> &mut dyn Controller {
@@ -242,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_larger_than_any_disk_costs_what_is_under_way() {
+    fn a_file_larger_than_any_disk_costs_what_is_in_flight() {
         let mut source = Source::new(Some(u64::MAX));
         for piece in 0..100_000 {
             assert_eq!(source.take(), piece);

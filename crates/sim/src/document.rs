@@ -169,7 +169,7 @@ impl Place<'_> {
         let fields = table.get_ref();
         let mut flow = match (&fields.cc, &fields.udp) {
             (Some(cc), None) => {
-                FlowSpec::bulk(self.value(cc, "cc", |text| controller(text, files))?)
+                FlowSpec::bulk(self.value(cc, "cc", |text| controller(text, files))?.into())
             }
             (None, Some(udp)) => FlowSpec::constant_rate(self.value(udp, "udp", str::parse)?),
             _ => {

@@ -18,7 +18,7 @@ pub(crate) struct Flow {
     /// packet of cross traffic.
     next: Option<Time>,
     cross: CrossTraffic,
-    pub(crate) retransmissions: u64,
+    retransmissions: u64,
     /// Its own delay in each direction, on top of the path's.
     pub(crate) own_delay: Span,
 }
@@ -162,6 +162,12 @@ impl Flow {
         self.cross.packets += 1;
         let sent = self.cross.packets.saturating_mul(u64::from(OPPORTUNITY_BYTES));
         self.next = Some((self.spec.start + rate.time_for(sent)).min(self.spec.stop));
+    }
+
+    /// Data packets sent again so far.
+    pub(crate) fn retransmissions(&self) -> u64 {
+        let open = self.connection.as_ref().map_or(0, |connection| connection.retransmissions);
+        self.retransmissions + open
     }
 
     /// Packets that it keeps in memory.

@@ -17,13 +17,20 @@
 #![forbid(unsafe_code)]
 
 mod connection;
+mod controller;
 mod document;
 mod flow;
+mod observer;
+mod sampler;
 mod scenario;
+mod simulation;
+mod timers;
 mod traffic;
 mod world;
 
 pub use cellpace_recovery::AckPolicy;
+pub use controller::FlowController;
+pub use observer::{FlowView, Observer};
 pub use scenario::{FlowSpec, Scenario, SimError};
+pub use simulation::{Outcome, Simulation, run, run_observed};
 pub use traffic::{OnOff, Traffic};
-pub use world::{Observer, Outcome, run, run_observed};

@@ -1,11 +1,11 @@
 //! What is to be simulated.
 
 use cellpace_base::{Rate, Span, Time};
-use cellpace_cc::{ControllerSpec, SpecError};
+use cellpace_cc::SpecError;
 use cellpace_path::{DelaySpec, LossSpec, PathError, QueueSpec, TraceSpec};
 use thiserror::Error;
 
-use crate::{AckPolicy, Traffic};
+use crate::{AckPolicy, FlowController, Traffic};
 
 /// What can be wrong with a scenario.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -85,7 +85,7 @@ impl Default for Scenario {
 #[derive(Debug, Clone)]
 pub struct FlowSpec {
     /// Its controller; `None` for cross traffic that does not react to anything.
-    pub cc: Option<ControllerSpec>,
+    pub cc: Option<FlowController>,
     /// What it has to send.
     pub traffic: Traffic,
     /// When it starts.
@@ -98,7 +98,7 @@ pub struct FlowSpec {
 
 impl FlowSpec {
     /// A flow that always has data, from the start to the end.
-    pub const fn bulk(cc: ControllerSpec) -> Self {
+    pub const fn bulk(cc: FlowController) -> Self {
         Self { cc: Some(cc), traffic: Traffic::Bulk, start: Time::ZERO, stop: Time::MAX, rtt: None }
     }
 
@@ -124,6 +124,11 @@ impl FlowSpec {
 }
 
 impl Scenario {
+    /// When the run ends.
+    pub fn end(&self) -> Time {
+        Time::ZERO + self.duration
+    }
+
     /// Checks what the types cannot.
     ///
     /// # Errors

@@ -1,122 +1,65 @@
 //! The event loop.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use cellpace_base::{Random, Span, Time};
-use cellpace_cc::{Controller, Event, Setup};
-use cellpace_measure::{Collector, Figures, FlowSpan, ProfileSample, Series, Window};
-use cellpace_path::schedule::{capacity_between, capacity_bins};
+use cellpace_measure::{Collector, FlowSpan, Window};
 use cellpace_path::{DelaySpec, Fate, Packet, Path, PathSpec, Record};
 
 use crate::flow::Flow;
+use crate::observer::{FlowView, Observer};
+use crate::sampler::Sampler;
+use crate::timers::{AckMessage, AckStore, Timers};
 use crate::{FlowSpec, Scenario, SimError};
 
 /// Bytes of a packet that carries nothing but an ack: IPv4, UDP and a small header.
 const ACK_BYTES: u32 = 60;
 
-/// Watches a run: every packet's record, every controller's events.
-pub trait Observer {
-    /// What became of a data packet.
-    fn on_record(&mut self, record: &Record) {
-        let _ = record;
-    }
-
-    /// A controller decided something.
-    fn on_event(&mut self, flow: u32, at: Time, event: Event) {
-        let _ = (flow, at, event);
-    }
-
-    /// A flow opens a connection (an ON/OFF flow one per file) with this controller, which was
-    /// built with `setup`. What is returned controls the connection: the same, or something
-    /// around it.
-    fn on_connect(
-        &mut self,
-        flow: u32,
-        controller: Box<dyn Controller>,
-        setup: &Setup,
-    ) -> Box<dyn Controller> {
-        let _ = (flow, setup);
-        controller
-    }
-}
-
-/// Watches nothing.
-impl Observer for () {}
-
-/// What came out of a run.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Outcome {
-    /// The figures.
-    pub figures: Figures,
-    /// Figures over time.
-    pub series: Series,
-    /// Data packets sent again.
-    pub retransmissions: u64,
-}
-
-/// Simulates a scenario.
-///
-/// # Errors
-/// When the scenario is contradictory or its trace cannot be had.
-pub fn run(scenario: &Scenario) -> Result<Outcome, SimError> {
-    run_observed(scenario, &mut ())
-}
-
-/// Simulates a scenario and shows every packet and event to `observer`.
-///
-/// # Errors
-/// When the scenario is contradictory or its trace cannot be had.
-pub fn run_observed(
-    scenario: &Scenario,
-    observer: &mut impl Observer,
-) -> Result<Outcome, SimError> {
-    scenario.check()?;
-    let scenario = &Scenario { trace: scenario.trace.drawn(scenario.seed), ..scenario.clone() };
-    let mut world = World::new(scenario)?;
-    world.run(observer)?;
-    let capacity = capacity(scenario)?;
-    Ok(world.finish(scenario, capacity))
-}
-
-struct World {
+pub(crate) struct World {
     now: Time,
     end: Time,
     forward: Path,
     reverse: Path,
     flows: Vec<Flow>,
     timers: Timers,
-    /// Acks under way, by the id of their packet.
+    /// Acks in flight, by the id of their packet.
     acks: AckStore,
     collector: Collector,
     sampler: Sampler,
     fates: Vec<Record>,
     room: Room,
+    /// When the observer next wants to see the flows.
+    show_at: Option<Time>,
 }
 
-/// Packets under way at most, and packets that one flow may have to remember: some six gigabytes
+/// What a run leaves.
+pub(crate) struct Remains {
+    pub(crate) collector: Collector,
+    pub(crate) sampler: Sampler,
+    pub(crate) retransmissions: u64,
+}
+
+/// Packets in flight at most, and packets that one flow may have to remember: some six gigabytes
 /// of data, for which the machine spends about one. More than that is no network but a window or
 /// a queue without an end.
 const MOST_PACKETS: u64 = 1 << 22;
 
 /// Keeps what waits in the network within memory.
 struct Room {
-    /// Packets and acks under way.
-    under_way: u64,
+    /// Packets and acks in flight.
+    in_flight: u64,
     most: u64,
     /// A flow has to remember more than that.
     exceeded: bool,
 }
 
 impl Room {
-    /// One more is under way. Returns whether another may follow.
+    /// One more is in flight. Returns whether another may follow.
     fn enter(&mut self) -> bool {
-        self.under_way += 1;
+        self.in_flight += 1;
         !self.is_full()
     }
 
     fn leave(&mut self, packets: usize) {
-        self.under_way -= packets as u64;
+        self.in_flight -= packets as u64;
     }
 
     fn remember(&mut self, packets: u64) {
@@ -124,21 +67,14 @@ impl Room {
     }
 
     fn is_full(&self) -> bool {
-        self.exceeded || self.under_way >= self.most
+        self.exceeded || self.in_flight >= self.most
     }
 }
 
-/// What an ack says.
-struct AckMessage {
-    generation: u16,
-    /// How much of the receiver's log it covers; `None` for a mere report.
-    upto: Option<u64>,
-    report: Option<Vec<u8>>,
-}
-
 impl World {
-    fn new(scenario: &Scenario) -> Result<Self, SimError> {
-        let end = Time::ZERO + scenario.duration;
+    /// A world at time zero.
+    pub(crate) fn new(scenario: &Scenario) -> Result<Self, SimError> {
+        let end = scenario.end();
         let seeded = |stream| Random::seeded(scenario.seed, stream);
         let delays = Delays::new(scenario);
         let flows: Vec<Flow> = (0..)
@@ -167,46 +103,93 @@ impl World {
             sampler: Sampler::new(scenario.bin, end, flows.len()),
             flows,
             fates: Vec::new(),
-            room: Room { under_way: 0, most: MOST_PACKETS, exceeded: false },
+            room: Room { in_flight: 0, most: MOST_PACKETS, exceeded: false },
+            show_at: None,
         })
     }
 
-    fn run(&mut self, observer: &mut impl Observer) -> Result<(), SimError> {
+    pub(crate) fn now(&self) -> Time {
+        self.now
+    }
+
+    pub(crate) fn flow(&self, index: usize) -> Option<FlowView<'_>> {
+        let connection = self.flows.get(index)?.connection.as_ref()?;
+        Some(FlowView { flow: index as u32, connection })
+    }
+
+    /// Everything that happens up to and including `until`.
+    pub(crate) fn advance(
+        &mut self,
+        until: Time,
+        observer: &mut impl Observer,
+    ) -> Result<(), SimError> {
+        let until = until.min(self.end);
+        let interval = observer.interval().filter(|interval| !interval.is_zero());
+        self.show_at = interval.map(|interval| next_multiple(self.now, interval));
         loop {
             if self.room.is_full() {
                 return Err(self.too_many());
             }
-            let forward = self.forward.next_deadline().unwrap_or(Time::MAX);
-            let reverse = self.reverse.next_deadline().unwrap_or(Time::MAX);
-            let timer = self.timers.next().unwrap_or(Time::MAX);
-            let next = forward.min(reverse).min(timer).min(self.sampler.next);
-            if next > self.end {
+            let next = self.next_event();
+            if next > until {
                 break;
             }
             self.now = next;
-            // One order for events of the same instant: samples of the past, then deliveries,
-            // then acks, then timers.
-            if self.sampler.next == next {
-                self.sampler.take(&self.flows);
-            }
-            if forward == next {
-                self.advance_forward(observer);
-            }
-            if reverse == next {
-                self.advance_reverse(observer);
-            }
-            while self.timers.next().is_some_and(|time| time <= next) && !self.room.is_full() {
-                self.fire_timer(observer);
+            self.step(observer);
+            if self.show_at == Some(next) {
+                self.show_at = interval.map(|interval| next + interval);
             }
         }
-        self.now = self.end;
-        self.sampler.finish(&self.flows);
+        self.now = self.now.max(until);
         Ok(())
+    }
+
+    fn next_event(&self) -> Time {
+        let deadlines = [
+            self.forward.next_deadline(),
+            self.reverse.next_deadline(),
+            self.timers.next(),
+            self.show_at,
+            Some(self.sampler.next),
+        ];
+        deadlines.into_iter().flatten().min().unwrap_or(Time::MAX)
+    }
+
+    /// What happens at this instant, always in one order: samples and views of the past, then
+    /// deliveries, then acks, then timers.
+    fn step(&mut self, observer: &mut impl Observer) {
+        let now = self.now;
+        if self.sampler.next == now {
+            self.sampler.take(&self.flows);
+        }
+        if self.show_at == Some(now) {
+            for index in 0..self.flows.len() {
+                if let Some(flow) = self.flow(index) {
+                    observer.on_interval(now, flow);
+                }
+            }
+        }
+        if self.forward.next_deadline() == Some(now) {
+            self.advance_forward(observer);
+        }
+        if self.reverse.next_deadline() == Some(now) {
+            self.advance_reverse(observer);
+        }
+        while self.timers.next().is_some_and(|time| time <= now) && !self.room.is_full() {
+            self.fire_timer(observer);
+        }
+    }
+
+    /// What is left once the run is over.
+    pub(crate) fn finish(mut self) -> Remains {
+        self.sampler.finish(&self.flows);
+        let retransmissions = self.flows.iter().map(Flow::retransmissions).sum();
+        Remains { collector: self.collector, sampler: self.sampler, retransmissions }
     }
 
     fn too_many(&self) -> SimError {
         SimError::Invalid(format!(
-            "{} packets are under way or unanswered after {:.3} s, more than memory should hold; \
+            "{} packets are in flight or unanswered after {:.3} s, more than memory should hold; \
              give the queue a limit (droptail:2MB) or the flows smaller windows and rates",
             self.room.most,
             self.now.as_secs_f64()
@@ -336,24 +319,11 @@ impl World {
             observer.on_event(index as u32, at, event);
         }
     }
+}
 
-    fn finish(self, scenario: &Scenario, capacity: Capacity) -> Outcome {
-        let retransmissions = self
-            .flows
-            .iter()
-            .map(|flow| {
-                flow.retransmissions + flow.connection.as_ref().map_or(0, |c| c.retransmissions)
-            })
-            .sum();
-        let (mut figures, mut series) = self.collector.finish(capacity.in_window);
-        for (flow, spec) in figures.per_flow.iter_mut().zip(&scenario.flows) {
-            flow.cc = spec.name();
-        }
-        series.capacity_mbps = capacity.series_mbps;
-        series.cwnd_packets = self.sampler.cwnd;
-        series.profiles = self.sampler.profiles;
-        Outcome { figures, series, retransmissions }
-    }
+/// The first multiple of `interval` that lies after `now`.
+fn next_multiple(now: Time, interval: Span) -> Time {
+    Time::ZERO + interval * ((now - Time::ZERO).as_nanos() / interval.as_nanos() + 1)
 }
 
 /// How the one-way delays of the flows are split between the path, which all packets share, and
@@ -400,150 +370,6 @@ fn reverse_spec(scenario: &Scenario, delays: &Delays) -> PathSpec {
     }
 }
 
-/// What the link offered.
-struct Capacity {
-    series_mbps: Vec<f32>,
-    in_window: u64,
-}
-
-/// Counts the opportunities of fresh copies of the schedule.
-fn capacity(scenario: &Scenario) -> Result<Capacity, SimError> {
-    let end = Time::ZERO + scenario.duration;
-    let skip = Time::ZERO + scenario.skip;
-    let schedule = || scenario.trace.build(scenario.seed);
-    let to_mbps = 8.0 / 1e6 / scenario.bin.as_secs_f64();
-    let bins = capacity_bins(schedule()?.as_mut(), scenario.bin, end);
-    Ok(Capacity {
-        series_mbps: bins.iter().map(|bytes| (*bytes as f64 * to_mbps) as f32).collect(),
-        in_window: capacity_between(schedule()?.as_mut(), skip, end),
-    })
-}
-
-/// One timer per flow. Deadlines mostly move later (each ack pushes the retransmission timer
-/// back), so an entry stays in the heap and is looked at again when it comes up.
-struct Timers {
-    heap: BinaryHeap<Reverse<(Time, usize)>>,
-    /// The earliest entry of each flow in the heap.
-    armed: Vec<Time>,
-}
-
-impl Timers {
-    fn new(flows: usize) -> Self {
-        Self { heap: BinaryHeap::with_capacity(flows * 2), armed: vec![Time::MAX; flows] }
-    }
-
-    fn arm(&mut self, flow: usize, deadline: Option<Time>) {
-        let Some(deadline) = deadline else { return };
-        if deadline < self.armed[flow] {
-            self.armed[flow] = deadline;
-            self.heap.push(Reverse((deadline, flow)));
-        }
-    }
-
-    fn next(&self) -> Option<Time> {
-        self.heap.peek().map(|Reverse((time, _))| *time)
-    }
-
-    fn pop(&mut self) -> Option<usize> {
-        let Reverse((time, flow)) = self.heap.pop()?;
-        if self.armed[flow] == time {
-            self.armed[flow] = Time::MAX;
-        }
-        Some(flow)
-    }
-}
-
-/// Acks under way, in slots that are used again.
-#[derive(Default)]
-struct AckStore {
-    slots: Vec<AckMessage>,
-    free: Vec<u64>,
-}
-
-impl AckStore {
-    fn put(&mut self, message: AckMessage) -> u64 {
-        match self.free.pop() {
-            Some(slot) => {
-                self.slots[slot as usize] = message;
-                slot
-            }
-            None => {
-                self.slots.push(message);
-                self.slots.len() as u64 - 1
-            }
-        }
-    }
-
-    fn take(&mut self, slot: u64) -> AckMessage {
-        self.free.push(slot);
-        let message = &mut self.slots[slot as usize];
-        AckMessage {
-            generation: message.generation,
-            upto: message.upto,
-            report: message.report.take(),
-        }
-    }
-}
-
-/// Looks at the controllers at the end of each bin.
-struct Sampler {
-    bin: Span,
-    end: Time,
-    next: Time,
-    profile_every: Span,
-    next_profile: Time,
-    cwnd: Vec<Vec<f32>>,
-    profiles: Vec<ProfileSample>,
-}
-
-impl Sampler {
-    /// Delay profiles shown per run.
-    const PROFILES: u64 = 6;
-
-    fn new(bin: Span, end: Time, flows: usize) -> Self {
-        let profile_every = (end - Time::ZERO) / (Self::PROFILES + 1);
-        Self {
-            bin,
-            end,
-            next: Time::ZERO + bin,
-            profile_every,
-            next_profile: Time::ZERO + profile_every,
-            cwnd: vec![Vec::new(); flows],
-            profiles: Vec::new(),
-        }
-    }
-
-    /// The last bin may be shorter than the others; it ends with the run.
-    fn finish(&mut self, flows: &[Flow]) {
-        if self.next > self.end && self.next < self.end + self.bin {
-            self.take_windows(flows);
-        }
-    }
-
-    fn take_windows(&mut self, flows: &[Flow]) {
-        for (series, flow) in self.cwnd.iter_mut().zip(flows) {
-            series.push(flow.cwnd_packets().unwrap_or(f32::NAN));
-        }
-    }
-
-    fn take(&mut self, flows: &[Flow]) {
-        self.take_windows(flows);
-        if self.next >= self.next_profile {
-            self.next_profile += self.profile_every;
-            self.profiles.extend(flows.iter().enumerate().filter_map(|(index, flow)| {
-                let profile = flow.connection.as_ref()?.controller().profile()?;
-                Some(ProfileSample {
-                    at_s: self.next.as_secs_f64(),
-                    flow: index,
-                    points: profile.points,
-                    curve: profile.curve,
-                })
-            }));
-        }
-        self.next += self.bin;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -565,7 +391,7 @@ mod tests {
     /// The world after the run.
     fn ran(scenario: &Scenario) -> World {
         let mut world = World::new(scenario).unwrap();
-        world.run(&mut ()).unwrap();
+        world.advance(Time::MAX, &mut ()).unwrap();
         world
     }
 
@@ -573,15 +399,15 @@ mod tests {
     fn said(scenario: &Scenario) -> String {
         let mut world = World::new(scenario).unwrap();
         world.room.most = 1000;
-        let error = world.run(&mut ()).unwrap_err().to_string();
-        assert!(world.room.under_way <= 1001, "{}", world.room.under_way);
+        let error = world.advance(Time::MAX, &mut ()).unwrap_err().to_string();
+        assert!(world.room.in_flight <= 1001, "{}", world.room.in_flight);
         error
     }
 
     #[test]
     fn a_window_without_an_end_is_refused() {
         let error = said(&scenario(bulk("fixed:cwnd=1000GB"), "infinite", 1));
-        assert!(error.starts_with("1000 packets are under way"), "{error}");
+        assert!(error.starts_with("1000 packets are in flight"), "{error}");
         assert!(error.contains("after 0.000 s") && error.contains("droptail:2MB"), "{error}");
     }
 
@@ -591,7 +417,7 @@ mod tests {
         let error = said(&scenario(flood.clone(), "infinite", 60));
         // It gains a packet per millisecond beyond the 40 in the delay.
         assert!(error.contains("after 0.9"), "{error}");
-        assert_eq!(ran(&scenario(flood, "droptail:100pkts", 60)).room.under_way, 140);
+        assert_eq!(ran(&scenario(flood, "droptail:100pkts", 60)).room.in_flight, 140);
     }
 
     #[test]
@@ -629,7 +455,7 @@ mod tests {
             ..scenario(bulk("cubic"), "infinite", 120)
         };
         let world = ran(&two);
-        assert_eq!(world.room.under_way, 0);
+        assert_eq!(world.room.in_flight, 0);
         assert_eq!(world.acks.free.len(), world.acks.slots.len());
         assert_eq!(world.forward.backlog() + world.reverse.backlog(), 0);
         assert!(world.timers.next().is_none(), "nothing is left to do");

@@ -32,7 +32,7 @@ impl Lesson {
         users: u32,
     ) -> Result<Self, Failure> {
         let scenario = Scenario {
-            flows: vec![FlowSpec::bulk(teacher.clone()); users as usize],
+            flows: vec![FlowSpec::bulk(teacher.clone().into()); users as usize],
             skip: Span::ZERO,
             // Nobody looks at the series.
             bin: Span::from_secs(1),

@@ -1,0 +1,65 @@
+//! Windows and learnt profiles over time, for the series of a run.
+
+use cellpace_base::{Span, Time};
+use cellpace_measure::ProfileSample;
+
+use crate::flow::Flow;
+
+/// Looks at the controllers at the end of each bin.
+pub(crate) struct Sampler {
+    bin: Span,
+    end: Time,
+    pub(crate) next: Time,
+    profile_every: Span,
+    next_profile: Time,
+    pub(crate) cwnd: Vec<Vec<f32>>,
+    pub(crate) profiles: Vec<ProfileSample>,
+}
+
+impl Sampler {
+    /// Delay profiles shown per run.
+    const PROFILES: u64 = 6;
+
+    pub(crate) fn new(bin: Span, end: Time, flows: usize) -> Self {
+        let profile_every = (end - Time::ZERO) / (Self::PROFILES + 1);
+        Self {
+            bin,
+            end,
+            next: Time::ZERO + bin,
+            profile_every,
+            next_profile: Time::ZERO + profile_every,
+            cwnd: vec![Vec::new(); flows],
+            profiles: Vec::new(),
+        }
+    }
+
+    /// The last bin may be shorter than the others; it ends with the run.
+    pub(crate) fn finish(&mut self, flows: &[Flow]) {
+        if self.next > self.end && self.next < self.end + self.bin {
+            self.take_windows(flows);
+        }
+    }
+
+    fn take_windows(&mut self, flows: &[Flow]) {
+        for (series, flow) in self.cwnd.iter_mut().zip(flows) {
+            series.push(flow.cwnd_packets().unwrap_or(f32::NAN));
+        }
+    }
+
+    pub(crate) fn take(&mut self, flows: &[Flow]) {
+        self.take_windows(flows);
+        if self.next >= self.next_profile {
+            self.next_profile += self.profile_every;
+            self.profiles.extend(flows.iter().enumerate().filter_map(|(index, flow)| {
+                let profile = flow.connection.as_ref()?.controller().profile()?;
+                Some(ProfileSample {
+                    at_s: self.next.as_secs_f64(),
+                    flow: index,
+                    points: profile.points,
+                    curve: profile.curve,
+                })
+            }));
+        }
+        self.next += self.bin;
+    }
+}

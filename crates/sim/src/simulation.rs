@@ -1,0 +1,152 @@
+//! A run: begun, advanced as far as is wanted, and finished.
+
+use cellpace_base::Time;
+use cellpace_measure::{Figures, Series};
+use cellpace_path::schedule::{capacity_between, capacity_bins};
+
+use crate::observer::{FlowView, Observer};
+use crate::world::World;
+use crate::{Scenario, SimError};
+
+/// What came out of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// The figures.
+    pub figures: Figures,
+    /// Figures over time.
+    pub series: Series,
+    /// Data packets sent again.
+    pub retransmissions: u64,
+}
+
+/// Simulates a scenario.
+///
+/// # Errors
+/// When the scenario is contradictory or its trace cannot be had.
+pub fn run(scenario: &Scenario) -> Result<Outcome, SimError> {
+    run_observed(scenario, &mut ())
+}
+
+/// Simulates a scenario and shows every packet and event to `observer`.
+///
+/// # Errors
+/// When the scenario is contradictory or its trace cannot be had.
+pub fn run_observed(
+    scenario: &Scenario,
+    observer: &mut impl Observer,
+) -> Result<Outcome, SimError> {
+    let mut simulation = Simulation::new(scenario)?;
+    simulation.advance_observed(Time::MAX, observer)?;
+    simulation.finish()
+}
+
+/// A run that its owner advances step by step; in which steps makes no difference to what comes
+/// out. It may be dropped at any time.
+///
+/// ```
+/// use cellpace_base::{Span, Time};
+/// use cellpace_sim::{FlowSpec, Scenario, Simulation, run};
+///
+/// let scenario =
+///     Scenario { flows: vec![FlowSpec::bulk("cubic".parse()?)], ..Scenario::default() };
+/// let mut simulation = Simulation::new(&scenario)?;
+/// while !simulation.is_over() {
+///     simulation.advance(simulation.now() + Span::from_secs(1))?;
+///     let flow = simulation.flow(0).expect("it starts at time zero");
+///     assert!(flow.controller().cwnd() > 0);
+/// }
+/// assert_eq!(simulation.finish()?.figures, run(&scenario)?.figures);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Simulation {
+    scenario: Scenario,
+    world: World,
+}
+
+impl Simulation {
+    /// The run at time zero, when nothing has been sent.
+    ///
+    /// # Errors
+    /// When the scenario is contradictory or its trace cannot be had.
+    pub fn new(scenario: &Scenario) -> Result<Self, SimError> {
+        scenario.check()?;
+        let scenario = Scenario { trace: scenario.trace.drawn(scenario.seed), ..scenario.clone() };
+        let world = World::new(&scenario)?;
+        Ok(Self { scenario, world })
+    }
+
+    /// How far the run has come.
+    pub fn now(&self) -> Time {
+        self.world.now()
+    }
+
+    /// Whether it has come to its end.
+    pub fn is_over(&self) -> bool {
+        self.now() >= self.scenario.end()
+    }
+
+    /// Simulates all that happens up to and including `until`, or up to the end of the run if that
+    /// is earlier.
+    ///
+    /// # Errors
+    /// When more is in flight than memory should hold. The run cannot go on then.
+    pub fn advance(&mut self, until: Time) -> Result<(), SimError> {
+        self.advance_observed(until, &mut ())
+    }
+
+    /// Like [`advance`](Self::advance), and shows every packet and event to `observer`.
+    ///
+    /// # Errors
+    /// When more is in flight than memory should hold. The run cannot go on then.
+    pub fn advance_observed(
+        &mut self,
+        until: Time,
+        observer: &mut impl Observer,
+    ) -> Result<(), SimError> {
+        self.world.advance(until, observer)
+    }
+
+    /// The present connection of a flow, counted from 0, if it has one.
+    pub fn flow(&self, index: usize) -> Option<FlowView<'_>> {
+        self.world.flow(index)
+    }
+
+    /// What came out. What is left of the run is simulated first, unobserved.
+    ///
+    /// # Errors
+    /// When more is in flight than memory should hold.
+    pub fn finish(mut self) -> Result<Outcome, SimError> {
+        self.advance(Time::MAX)?;
+        let capacity = Capacity::offered(&self.scenario)?;
+        let results = self.world.finish();
+        let (mut figures, mut series) = results.collector.finish(capacity.in_window);
+        for (flow, spec) in figures.per_flow.iter_mut().zip(&self.scenario.flows) {
+            flow.cc = spec.name();
+        }
+        series.capacity_mbps = capacity.series_mbps;
+        series.cwnd_packets = results.sampler.cwnd;
+        series.profiles = results.sampler.profiles;
+        Ok(Outcome { figures, series, retransmissions: results.retransmissions })
+    }
+}
+
+/// What the link offered.
+struct Capacity {
+    series_mbps: Vec<f32>,
+    in_window: u64,
+}
+
+impl Capacity {
+    /// Counts the opportunities of fresh copies of the schedule.
+    fn offered(scenario: &Scenario) -> Result<Self, SimError> {
+        let end = scenario.end();
+        let skip = Time::ZERO + scenario.skip;
+        let schedule = || scenario.trace.build(scenario.seed);
+        let to_mbps = 8.0 / 1e6 / scenario.bin.as_secs_f64();
+        let bins = capacity_bins(schedule()?.as_mut(), scenario.bin, end);
+        Ok(Self {
+            series_mbps: bins.iter().map(|bytes| (*bytes as f64 * to_mbps) as f32).collect(),
+            in_window: capacity_between(schedule()?.as_mut(), skip, end),
+        })
+    }
+}

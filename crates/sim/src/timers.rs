@@ -1,0 +1,80 @@
+//! When which flow has something to do, and the acks on their way to it.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use cellpace_base::Time;
+
+/// One timer per flow. Deadlines mostly move later (each ack pushes the retransmission timer
+/// back), so an entry stays in the heap and is looked at again when it comes up.
+pub(crate) struct Timers {
+    pub(crate) heap: BinaryHeap<Reverse<(Time, usize)>>,
+    /// The earliest entry of each flow in the heap.
+    armed: Vec<Time>,
+}
+
+impl Timers {
+    pub(crate) fn new(flows: usize) -> Self {
+        Self { heap: BinaryHeap::with_capacity(flows * 2), armed: vec![Time::MAX; flows] }
+    }
+
+    pub(crate) fn arm(&mut self, flow: usize, deadline: Option<Time>) {
+        let Some(deadline) = deadline else { return };
+        if deadline < self.armed[flow] {
+            self.armed[flow] = deadline;
+            self.heap.push(Reverse((deadline, flow)));
+        }
+    }
+
+    pub(crate) fn next(&self) -> Option<Time> {
+        self.heap.peek().map(|Reverse((time, _))| *time)
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<usize> {
+        let Reverse((time, flow)) = self.heap.pop()?;
+        if self.armed[flow] == time {
+            self.armed[flow] = Time::MAX;
+        }
+        Some(flow)
+    }
+}
+
+/// What an ack says.
+pub(crate) struct AckMessage {
+    pub(crate) generation: u16,
+    /// How much of the receiver's log it covers; `None` for a mere report.
+    pub(crate) upto: Option<u64>,
+    pub(crate) report: Option<Vec<u8>>,
+}
+
+/// Acks in flight, in slots that are used again.
+#[derive(Default)]
+pub(crate) struct AckStore {
+    pub(crate) slots: Vec<AckMessage>,
+    pub(crate) free: Vec<u64>,
+}
+
+impl AckStore {
+    pub(crate) fn put(&mut self, message: AckMessage) -> u64 {
+        match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = message;
+                slot
+            }
+            None => {
+                self.slots.push(message);
+                self.slots.len() as u64 - 1
+            }
+        }
+    }
+
+    pub(crate) fn take(&mut self, slot: u64) -> AckMessage {
+        self.free.push(slot);
+        let message = &mut self.slots[slot as usize];
+        AckMessage {
+            generation: message.generation,
+            upto: message.upto,
+            report: message.report.take(),
+        }
+    }
+}
