@@ -14,7 +14,8 @@ use cellpace_base::Span;
 use cellpace_control::variables::MOST_WORKERS;
 use cellpace_control::{Direction, Network, Networks, Ports, Rules};
 use cellpace_run::{
-    Adopted, Broker, BrokerConfig, Closed, Launch, Library, RunError, Watch, check_program,
+    AdoptedConnection, Broker, BrokerConfig, ClosedConnection, ConnectionWatcher, Launch, Library,
+    RunError, check_program,
 };
 use cellpace_tcp::{FlowHandle, FlowOptions, FlowOutcome, RelayEngine};
 use clap::Args;
@@ -186,14 +187,14 @@ struct Told {
     events: Option<Events>,
 }
 
-impl Watch for Told {
-    fn opened(&mut self, connection: &Adopted, flow: &FlowHandle) {
+impl ConnectionWatcher for Told {
+    fn opened(&mut self, connection: &AdoptedConnection, flow: &FlowHandle) {
         if let Some(events) = &self.events {
             with(events, |events| events.opened(connection.flow, flow.clone()));
         }
     }
 
-    fn closed(&mut self, closed: Closed) {
+    fn closed(&mut self, closed: ClosedConnection) {
         self.report.tell(&closed, self.framed);
         if let Some(events) = &self.events {
             with(events, |events| events.closed(closed.connection.flow));
@@ -265,7 +266,7 @@ impl Report {
         Ok(Self { log: args.log, json: args.json.as_ref().map(create).transpose()? })
     }
 
-    fn tell(&self, closed: &Closed, framed: bool) {
+    fn tell(&self, closed: &ClosedConnection, framed: bool) {
         if self.log {
             complain(&line(closed));
         }
@@ -276,8 +277,8 @@ impl Report {
     }
 }
 
-fn line(closed: &Closed) -> String {
-    let Closed { connection, age, stats, .. } = closed;
+fn line(closed: &ClosedConnection) -> String {
+    let ClosedConnection { connection, age, stats, .. } = closed;
     let arrow = if connection.outgoing { "->" } else { "<-" };
     let rtt = |name, span: Option<Span>| {
         span.map_or_else(String::new, |span| format!(", {name} {:.1} ms", span.as_millis_f64()))
@@ -297,7 +298,7 @@ fn line(closed: &Closed) -> String {
     )
 }
 
-fn outcome(closed: &Closed) -> String {
+fn outcome(closed: &ClosedConnection) -> String {
     if closed.cut {
         return "cut".to_owned();
     }
@@ -308,8 +309,8 @@ fn outcome(closed: &Closed) -> String {
     }
 }
 
-fn object(closed: &Closed, framed: bool) -> serde_json::Value {
-    let Closed { connection, age, stats, .. } = closed;
+fn object(closed: &ClosedConnection, framed: bool) -> serde_json::Value {
+    let ClosedConnection { connection, age, stats, .. } = closed;
     json!({
         "schema": "cellpace.run/1",
         "flow": connection.flow,

@@ -16,7 +16,7 @@ mod launch;
 mod library;
 mod program;
 
-pub use broker::{Adopted, Broker, BrokerConfig, Closed, Watch};
+pub use broker::{AdoptedConnection, Broker, BrokerConfig, ClosedConnection, ConnectionWatcher};
 pub use error::RunError;
 pub use launch::{Finish, Launch, Running};
 pub use library::Library;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use cellpace_control::message::{Ask, GREETING_LEN, Session, hello};
 use cellpace_control::{FlowName, Owner};
-use cellpace_run::{Broker, BrokerConfig, Closed};
+use cellpace_run::{Broker, BrokerConfig, ClosedConnection};
 use cellpace_tcp::{FlowOptions, RelayEngine};
 use client::{ADOPT, NONCE, ask, connection, dial, greeted, is_refused, receive, send};
 use rustix::net::{
@@ -23,11 +23,11 @@ use rustix::net::{
     socket_with,
 };
 
-fn broker() -> (Broker, Receiver<Closed>) {
+fn broker() -> (Broker, Receiver<ClosedConnection>) {
     with(|_| {})
 }
 
-fn with(change: impl FnOnce(&mut BrokerConfig)) -> (Broker, Receiver<Closed>) {
+fn with(change: impl FnOnce(&mut BrokerConfig)) -> (Broker, Receiver<ClosedConnection>) {
     let mut config = BrokerConfig::new(FlowOptions::new("cubic".parse().unwrap()));
     change(&mut config);
     let (sender, closed) = channel();
@@ -345,7 +345,7 @@ fn flows_that_are_cut_are_told_of_and_those_with_data_left_are_reset() {
     }
     broker.cut();
     assert_eq!(broker.open_flows(), 0);
-    let mut told: Vec<Closed> = closed.try_iter().collect();
+    let mut told: Vec<ClosedConnection> = closed.try_iter().collect();
     told.sort_by_key(|one| one.connection.flow);
     assert_eq!(told.iter().map(|one| one.cut).collect::<Vec<_>>(), [true, true]);
     assert_eq!(told[0].stats.sent_bytes, 0);

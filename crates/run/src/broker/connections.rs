@@ -1,0 +1,269 @@
+//! Connections that were taken over, until their flows have ended.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cellpace_os::socket::{state_of_tcp, tcp_state};
+use cellpace_tcp::{FlowHandle, FlowOutcome, RelayEngine, RemoteSocket};
+use rustix::process::Pid;
+
+use super::config::BrokerConfig;
+use super::flow_count::FlowCount;
+use super::local_pair::LendableSocket;
+use super::watcher::{AdoptedConnection, ClosedConnection, SharedWatcher};
+
+/// How often ends of flows are looked for, while there are flows.
+pub(super) const REAP: Duration = Duration::from_millis(200);
+
+/// How long flows that are cut get to reset their connections.
+pub(super) const ABORT_WAIT: Duration = Duration::from_millis(500);
+
+/// Processes that are remembered before those that have ended are forgotten.
+const MAX_PROCESSES: usize = 64;
+
+/// A worker's connections.
+pub(super) struct Connections {
+    engine: RelayEngine,
+    config: BrokerConfig,
+    watcher: SharedWatcher,
+    flows: HashMap<u64, ConnectionFlow>,
+    count: Arc<FlowCount>,
+    /// Processes with sockets that the kernel driver holds.
+    processes: HashMap<Pid, RemoteSocket>,
+    next_flow: u64,
+}
+
+struct ConnectionFlow {
+    connection: AdoptedConnection,
+    since: Instant,
+    handle: FlowHandle,
+    /// None where the program has the TCP socket.
+    tcp: Option<LendableSocket>,
+    /// When TCP was last asked whether it is closed.
+    asked: Instant,
+}
+
+impl Connections {
+    /// Those of a worker, of which flows' numbers tell whose they are.
+    pub(super) fn new(
+        worker: u32,
+        engine: RelayEngine,
+        config: BrokerConfig,
+        watcher: SharedWatcher,
+        count: Arc<FlowCount>,
+    ) -> Self {
+        let next_flow = u64::from(worker) + 1;
+        let (flows, processes) = (HashMap::new(), HashMap::new());
+        Self { engine, config, watcher, flows, count, processes, next_flow }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.flows.is_empty()
+    }
+
+    /// Whether the engine takes another flow besides `coming` ones.
+    pub(super) fn has_room(&self, coming: usize) -> bool {
+        self.engine.has_room(coming)
+    }
+
+    /// The number of the next flow, until [`use_number`](Self::use_number).
+    pub(super) fn next_number(&self) -> u64 {
+        self.next_flow
+    }
+
+    pub(super) fn use_number(&mut self) {
+        self.next_flow += u64::from(self.config.workers);
+    }
+
+    /// Has the engine serve a connection; `None` where it refuses.
+    pub(super) fn start(
+        &mut self,
+        connection: AdoptedConnection,
+        since: Instant,
+        tcp: LendableSocket,
+        far: OwnedFd,
+    ) -> Option<()> {
+        let options = self.config.options_of(connection.flow, connection.outgoing);
+        let handle = self.engine.adopt(tcp.tcp.clone(), far, &options).ok()?;
+        let (tcp, asked) = (Some(tcp), Instant::now());
+        self.insert(ConnectionFlow { connection, since, handle, tcp, asked });
+        Some(())
+    }
+
+    /// Has the kernel driver control a connection of a process; `None` if that cannot be.
+    pub(super) fn start_in_kernel(
+        &mut self,
+        process: Option<Pid>,
+        descriptor: u32,
+        tcp: &OwnedFd,
+        connection: AdoptedConnection,
+    ) -> Option<()> {
+        self.config.steerer.as_ref()?;
+        let remote = process.and_then(|process| self.remote_socket(process, descriptor));
+        let options = self.config.options_of(connection.flow, connection.outgoing);
+        let driver = self.config.steerer.as_ref()?;
+        let handle = driver.take(tcp, remote, &options).ok()?;
+        let now = Instant::now();
+        self.insert(ConnectionFlow { connection, since: now, handle, tcp: None, asked: now });
+        Some(())
+    }
+
+    /// A socket that a process keeps; none where the system gives no access.
+    fn remote_socket(&mut self, process: Pid, descriptor: u32) -> Option<RemoteSocket> {
+        let descriptor = i32::try_from(descriptor).ok()?;
+        if let Some(known) = self.processes.get(&process).filter(|known| known.is_alive()) {
+            return Some(known.on(descriptor));
+        }
+        if self.processes.len() >= MAX_PROCESSES {
+            self.processes.retain(|_, socket| socket.is_alive());
+        }
+        let socket = RemoteSocket::new(process, descriptor).ok()?;
+        self.processes.insert(process, socket.clone());
+        Some(socket)
+    }
+
+    fn insert(&mut self, flow: ConnectionFlow) {
+        self.watcher.lock().opened(&flow.connection, &flow.handle);
+        self.flows.insert(flow.connection.flow, flow);
+        self.count.set(self.flows.len());
+    }
+
+    /// The TCP socket of a flow.
+    pub(super) fn tcp(&self, flow: u64) -> Option<&LendableSocket> {
+        self.flows.get(&flow)?.tcp.as_ref()
+    }
+
+    /// The handle of a flow.
+    pub(super) fn handle(&self, flow: u64) -> Option<&FlowHandle> {
+        self.flows.get(&flow).map(|flow| &flow.handle)
+    }
+
+    /// Reports flows that have ended. The engine knows of most ends; TCP itself is asked in case it
+    /// does not, and seldom enough that ten thousand idle flows cost next to nothing.
+    pub(super) fn reap(&mut self) {
+        let now = Instant::now();
+        let before = self.flows.len();
+        let patience = REAP * u32::try_from(before / 500).unwrap_or(u32::MAX).min(1000);
+        let Self { flows, watcher, .. } = self;
+        flows.retain(|_, flow| {
+            let outcome = flow.handle.outcome();
+            let is_due = outcome.is_none() && now.duration_since(flow.asked) >= patience;
+            if is_due {
+                flow.asked = now;
+            }
+            let has_ended = outcome.is_some()
+                || is_due && flow.tcp.as_ref().is_some_and(|tcp| is_closed(&tcp.tcp));
+            if has_ended {
+                watcher.lock().closed(flow.closed(outcome, false));
+            }
+            !has_ended
+        });
+        if self.flows.len() != before {
+            self.count.set(self.flows.len());
+        }
+    }
+
+    /// Gives all flows up; see [`Broker::cut`](crate::Broker::cut).
+    pub(super) fn cut(&mut self) {
+        let has_data = |flow: &ConnectionFlow| flow.handle.stats().queued_bytes > 0;
+        for flow in self.flows.values().filter(|flow| has_data(flow)) {
+            flow.handle.abort();
+        }
+        let until = Instant::now() + ABORT_WAIT;
+        for (_, flow) in self.flows.drain() {
+            if has_data(&flow) {
+                let _ = flow.handle.wait(until.saturating_duration_since(Instant::now()));
+            }
+            self.watcher.lock().closed(flow.closed(None, true));
+        }
+        self.count.set(0);
+    }
+}
+
+impl ConnectionFlow {
+    fn closed(&self, outcome: Option<FlowOutcome>, cut: bool) -> ClosedConnection {
+        ClosedConnection {
+            connection: self.connection,
+            age: self.since.elapsed(),
+            stats: self.handle.stats(),
+            outcome,
+            cut,
+            steered: self.tcp.is_none(),
+        }
+    }
+}
+
+/// Whether a TCP connection is over, as TCP itself sees it.
+fn is_closed(tcp: &OwnedFd) -> bool {
+    matches!(state_of_tcp(tcp), Ok(tcp_state::CLOSED) | Err(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broker::local_pair::LocalPair;
+    use crate::broker::tests::{TOKEN, flow_name, tcp_pair};
+    use cellpace_tcp::FlowOptions;
+    use std::net::TcpStream;
+    use std::sync::mpsc::{Receiver, channel};
+
+    fn connections(worker: u32, workers: u32) -> (Connections, Receiver<ClosedConnection>) {
+        let options = FlowOptions::new("cubic".parse().unwrap());
+        let config = BrokerConfig { workers, ..BrokerConfig::new(options) };
+        let (sender, closed) = channel();
+        let watcher = SharedWatcher::new(move |one| drop(sender.send(one)));
+        let count = Arc::default();
+        (Connections::new(worker, RelayEngine::new(), config, watcher, count), closed)
+    }
+
+    /// Starts a flow; returns the application's end and the peer.
+    fn start(connections: &mut Connections) -> (OwnedFd, TcpStream) {
+        let (ours, peer) = tcp_pair();
+        let flow = connections.next_number();
+        let (local, address) = (ours.local_addr().unwrap(), ours.peer_addr().unwrap());
+        let connection = AdoptedConnection { flow, outgoing: false, local, peer: address };
+        let pair = LocalPair::new(ours.into(), &flow_name(flow), &TOKEN, false).unwrap();
+        connections.start(connection, Instant::now(), pair.tcp, pair.far).unwrap();
+        connections.use_number();
+        (pair.application, peer)
+    }
+
+    #[test]
+    fn numbers_tell_the_worker() {
+        let (mut second, _closed) = connections(1, 3);
+        assert_eq!(second.next_number(), 2);
+        second.use_number();
+        assert_eq!(second.next_number(), 5);
+    }
+
+    #[test]
+    fn an_end_is_reported_once() {
+        let (mut connections, closed) = connections(0, 1);
+        let (end, peer) = start(&mut connections);
+        let (_other, _other_peer) = start(&mut connections);
+        assert!(connections.tcp(1).unwrap().belongs_to(&end));
+        assert_eq!(connections.count.open(), 2);
+        drop((end, peer));
+        let until = Instant::now() + Duration::from_secs(10);
+        while connections.count.open() > 1 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+            connections.reap();
+        }
+        connections.reap();
+        let ended: Vec<_> = closed.try_iter().map(|one| (one.connection.flow, one.cut)).collect();
+        assert_eq!(ended, [(1, false)]);
+        assert!(connections.tcp(1).is_none() && connections.tcp(2).is_some());
+    }
+
+    #[test]
+    fn what_is_cut_is_reported_as_cut() {
+        let (mut connections, closed) = connections(0, 1);
+        let ends = [start(&mut connections), start(&mut connections)];
+        connections.cut();
+        assert!(connections.is_empty());
+        assert_eq!(connections.count.open(), 0);
+        assert_eq!(closed.try_iter().filter(|one| one.cut).count(), ends.len());
+    }
+}

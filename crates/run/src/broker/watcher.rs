@@ -1,0 +1,70 @@
+//! Reports of connections that begin and end.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cellpace_tcp::{FlowHandle, FlowOutcome, FlowStats};
+
+/// A connection that was taken over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AdoptedConnection {
+    /// The flow's number, from 1.
+    pub flow: u64,
+    /// The program opened the connection.
+    pub outgoing: bool,
+    /// Our address.
+    pub local: SocketAddr,
+    /// The peer's address.
+    pub peer: SocketAddr,
+}
+
+/// A connection whose flow has ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClosedConnection {
+    /// Which connection it was.
+    pub connection: AdoptedConnection,
+    /// From when it was taken over to when its end was noticed.
+    pub age: Duration,
+    /// Its last figures.
+    pub stats: FlowStats,
+    /// How it ended, where the engine knows.
+    pub outcome: Option<FlowOutcome>,
+    /// It had not ended when [`Broker::cut`](crate::Broker::cut) was called.
+    pub cut: bool,
+    /// It was controlled through the kernel driver, and its data stayed with the program.
+    pub steered: bool,
+}
+
+/// Receives reports of a broker's connections, on the broker's threads, one call at a time. A
+/// closure receives those of ends alone.
+pub trait ConnectionWatcher: Send {
+    /// A connection was taken over.
+    fn opened(&mut self, connection: &AdoptedConnection, flow: &FlowHandle) {
+        let _ = (connection, flow);
+    }
+
+    /// A flow has ended.
+    fn closed(&mut self, closed: ClosedConnection);
+}
+
+impl<F: FnMut(ClosedConnection) + Send> ConnectionWatcher for F {
+    fn closed(&mut self, closed: ClosedConnection) {
+        self(closed);
+    }
+}
+
+/// One watcher for all workers.
+#[derive(Clone)]
+pub(super) struct SharedWatcher(Arc<Mutex<dyn ConnectionWatcher>>);
+
+impl SharedWatcher {
+    pub(super) fn new(watcher: impl ConnectionWatcher + 'static) -> Self {
+        Self(Arc::new(Mutex::new(watcher)))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, dyn ConnectionWatcher + 'static> {
+        // A panic before has not spoilt the reports of other connections.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
