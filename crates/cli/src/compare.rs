@@ -37,13 +37,14 @@ pub(crate) struct CompareArgs {
 pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
     args.outputs.check()?;
     let runs = experiment(args)?.plan()?;
-    run_batch(Batch::new(runs), &args.repetition, &args.outputs)
+    run_batch(Batch::new(runs), "cellpace compare", &args.repetition, &args.outputs)
 }
 
 fn experiment(args: &CompareArgs) -> Result<Experiment, Failure> {
     once_each("--trace", &args.traces)?;
     once_each("--cc", &args.ccs)?;
-    let controllers: Result<Vec<_>, _> = args.ccs.iter().map(|cc| read_controller(cc)).collect();
+    let read = |cc: &String| read_controller(cc).map(Into::into);
+    let controllers: Result<Vec<_>, _> = args.ccs.iter().map(read).collect();
     let mut files = trace_files();
     Ok(Experiment {
         controllers: named("--cc", controllers)?,

@@ -1,14 +1,15 @@
 //! What the controllers of connections above TCP decide, written down as it happens.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cellpace_cc::ControllerSpec;
+use cellpace_lab::{EventFlow, EventLog, FlowMetrics};
 use cellpace_tcp::FlowHandle;
 
 use crate::error::Failure;
-use crate::event_log::{EventLog, Metrics};
 use crate::output::complain;
 
 /// So often should be looked for events: a flow keeps the newest 64, and counts the others.
@@ -18,7 +19,7 @@ const STATE: Duration = Duration::from_secs(1);
 
 /// The events of all connections that are open.
 pub(crate) struct FlowEvents {
-    log: EventLog,
+    log: EventLog<File>,
     cc: String,
     flows: BTreeMap<u64, Watched>,
     state_at: Instant,
@@ -83,25 +84,27 @@ impl FlowEvents {
 }
 
 impl Watched {
-    fn decided(&mut self, log: &mut EventLog, number: u64, cc: &str) {
+    fn decided(&mut self, log: &mut EventLog<File>, flow: u64, cc: &str) {
+        let source = EventFlow { run: None, flow, cc };
         let missed = self.flow.missed_events();
         if missed > self.missed {
-            log.missed(FlowHandle::now(), number, cc, missed - self.missed);
+            log.missed(FlowHandle::now(), source, missed - self.missed);
             self.missed = missed;
         }
         while let Some((at, event)) = self.flow.poll_event() {
-            log.event(at, number, cc, &event);
+            log.event(at, source, &event);
         }
     }
 
-    fn state(&self, log: &mut EventLog, number: u64, cc: &str) {
+    fn state(&self, log: &mut EventLog<File>, flow: u64, cc: &str) {
         let stats = self.flow.stats();
-        let metrics = Metrics {
+        let metrics = FlowMetrics {
             cwnd: stats.cwnd,
             in_flight: stats.in_flight,
             srtt: stats.srtt,
             min_rtt: stats.min_rtt,
+            values: Vec::new(),
         };
-        log.metrics(FlowHandle::now(), number, cc, metrics);
+        log.metrics(FlowHandle::now(), EventFlow { run: None, flow, cc }, &metrics);
     }
 }

@@ -4,7 +4,6 @@ mod attach;
 mod cc;
 mod compare;
 mod error;
-mod event_log;
 #[cfg(feature = "kernel")]
 mod finder;
 mod flow_events;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use cellpace_lab::{Batch, BatchResult, threads};
-use cellpace_report::{Comparison, PacketLog};
+use cellpace_lab::{Batch, BatchResult, EventLog, threads};
+use cellpace_report::{Aside, Comparison, PacketLog};
 use clap::Args;
 
 use crate::error::Failure;
@@ -48,6 +48,9 @@ pub(crate) struct Outputs {
     /// Write what became of every packet, as Parquet (one run at a time)
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
+    /// Write what the controllers decide, as JSON lines; as qlog if the name ends in .sqlog
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
     /// Tell the wall time of each run (the results then differ from one call to the next)
     #[arg(long)]
     timing: bool,
@@ -56,6 +59,7 @@ pub(crate) struct Outputs {
 /// Does all runs and shows and writes what is wanted.
 pub(crate) fn run_batch(
     mut batch: Batch,
+    program: &str,
     repetition: &Repetition,
     outputs: &Outputs,
 ) -> Result<ExitCode, Failure> {
@@ -64,6 +68,7 @@ pub(crate) fn run_batch(
     batch.check_size()?;
     end_cleanly_on_ctrl_c();
     batch.packets = outputs.packet_log()?;
+    batch.events = outputs.events(&batch, program)?;
     let all = batch.runs.len();
     let mut progress = Progress::new(all, "runs");
     let finished = batch.run(threads(repetition.jobs), &mut progress)?;
@@ -74,7 +79,12 @@ pub(crate) fn run_batch(
 impl Outputs {
     /// Refuses what cannot be written before the work is done, not after.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        let files = [("--json", &self.json), ("--report", &self.report), ("--log", &self.log)];
+        let files = [
+            ("--json", &self.json),
+            ("--report", &self.report),
+            ("--log", &self.log),
+            ("--events", &self.events),
+        ];
         let files: Vec<_> =
             files.iter().filter_map(|(option, file)| Some((*option, file.as_ref()?))).collect();
         for (index, (option, file)) in files.iter().enumerate() {
@@ -83,8 +93,9 @@ impl Outputs {
                 return Err(Failure::usage(format!("{other} and {option} both write {what}")));
             }
             let to_stdout = is_stdout(file);
-            if to_stdout && *option == "--log" {
-                return Err(Failure::usage("--log: a packet log needs a file, not `-`"));
+            if to_stdout && ["--log", "--events"].contains(option) {
+                let log = if *option == "--log" { "a packet log" } else { "an event log" };
+                return Err(Failure::usage(format!("{option}: {log} needs a file, not `-`")));
             }
             if !to_stdout {
                 check_file(file)?;
@@ -103,6 +114,18 @@ impl Outputs {
         PacketLog::create(path).map(Some).map_err(Failure::failed)
     }
 
+    fn events(&self, batch: &Batch, program: &str) -> Result<Option<EventLog<Aside>>, Failure> {
+        let Some(path) = &self.events else { return Ok(None) };
+        let mut controllers: Vec<&str> = Vec::new();
+        for run in &batch.runs {
+            if !controllers.contains(&run.cc.as_str()) {
+                controllers.push(&run.cc);
+            }
+        }
+        let events = EventLog::create_whole(path, program, &controllers.join(" "));
+        Ok(Some(events?))
+    }
+
     fn wants_series(&self) -> bool {
         self.report.is_some() || self.svg.is_some()
     }
@@ -110,10 +133,11 @@ impl Outputs {
     /// Shows and writes everything. Runs that failed or were not done (Ctrl-C) are left out and
     /// reported; if all were, files of earlier runs stay as they are.
     fn deliver(&self, finished: BatchResult, all: usize) -> Result<ExitCode, Failure> {
-        let BatchResult { comparison, failed, missing, packets } = finished;
+        let BatchResult { comparison, failed, missing, packets, events } = finished;
+        let logged = packets.map_err(Failure::failed).and(events.map_err(Failure::from));
         let written = match comparison.runs.is_empty() {
             true => Ok(()),
-            false => self.write_all(&comparison, packets.map_err(Failure::failed)),
+            false => self.write_all(&comparison, logged),
         };
         if interrupted() && missing > 0 {
             let log = if self.log.is_some() && all > missing {
@@ -138,13 +162,13 @@ impl Outputs {
     fn write_all(
         &self,
         comparison: &Comparison,
-        packets: Result<(), Failure>,
+        logged: Result<(), Failure>,
     ) -> Result<(), Failure> {
         let results = [
             self.write_report(comparison),
             self.write_charts(comparison),
             self.write_json(comparison),
-            packets,
+            logged,
         ];
         let failed = results.into_iter().find_map(Result::err);
         if [&self.json, &self.report].into_iter().flatten().all(|file| !is_stdout(file)) {
@@ -177,7 +201,12 @@ impl Outputs {
     }
 
     fn say_where(&self) -> Result<(), Failure> {
-        let said = [("page", &self.report), ("charts", &self.svg), ("packets", &self.log)];
+        let said = [
+            ("page", &self.report),
+            ("charts", &self.svg),
+            ("packets", &self.log),
+            ("events", &self.events),
+        ];
         let lines: String = said
             .iter()
             .filter_map(|(what, path)| Some(format!("{what}: {}\n", path.as_ref()?.display())))

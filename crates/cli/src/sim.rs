@@ -57,7 +57,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
     let trace = shown_name(&scenario.trace.to_string());
     let seeds = args.repetition.seeds(args.seed.unwrap_or(scenario.seed));
     let batch = Batch::of_scenario(scenario, &trace, seeds)?;
-    run_batch(batch, &args.repetition, &args.outputs)
+    run_batch(batch, "cellpace sim", &args.repetition, &args.outputs)
 }
 
 fn read(args: &SimArgs, name: &str) -> Result<String, Failure> {

@@ -127,6 +127,43 @@ fn the_packet_log_is_the_same_every_time() {
 }
 
 #[test]
+fn what_controllers_decide_is_written_run_by_run() {
+    let folder = Folder::new();
+    let command = "compare --trace lte-driving --cc verus --cc cubic --duration 10s --flows 2";
+    let written = |file: &str| {
+        folder.good(&format!("{command} --jobs 2 --events {file}"));
+        fs::read_to_string(folder.path(file)).unwrap()
+    };
+    let text = written("e.jsonl");
+    assert_eq!(text, written("again.jsonl"));
+    let lines: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let of = |run: u32, event: &str| {
+        let is_it = |line: &&Value| line["run"] == run && line["event"] == event;
+        lines.iter().filter(is_it).collect::<Vec<_>>()
+    };
+    assert_eq!(of(0, "run")[0]["trace"], "lte-driving");
+    for (run, cc) in [(0, "verus"), (1, "cubic")] {
+        assert!(lines.iter().filter(|line| line["run"] == run).all(|line| line["cc"] == cc));
+        assert!(!of(run, "phase").is_empty());
+        let states = of(run, "metrics");
+        assert!((18..=20).contains(&states.len()), "each second of each flow: {}", states.len());
+        assert!(states.iter().any(|state| state["flow"] == 1 && state["in_flight"] != 0));
+        assert!(states.iter().all(|state| state["values"]["cwnd_pkts"].is_number()));
+    }
+    let times = lines.iter().filter(|line| line["run"] == 1);
+    assert!(times.map(|line| line["time_s"].as_f64().unwrap()).is_sorted());
+
+    let qlog = written("e.sqlog");
+    let records = qlog.split('\u{1e}').skip(1);
+    let records: Vec<Value> = records.map(|text| serde_json::from_str(text).unwrap()).collect();
+    assert_eq!(records[0]["trace"]["title"], "verus cubic");
+    assert_eq!(records.len(), lines.len() + 1);
+    let names = |name: &str| records.iter().filter(|record| record["name"] == name).count();
+    assert!(names("quic:recovery_metrics_updated") >= 36 && names("cellpace:run") == 2);
+    assert!(records.iter().any(|record| record["group_id"] == "1.1"));
+}
+
+#[test]
 fn repeats_run_with_the_seeds_that_follow_and_give_intervals() {
     let folder = Folder::with("t.down", "3\n5\n9\n11\n20\n");
     let args = "compare --trace t.down --trace constant:2mbit --cc cubic --cc vegas --loss 1% \
@@ -442,6 +479,7 @@ fn outputs_that_cannot_be_written_are_refused_before_the_work() {
         ("--log folder", "folder: is a folder"),
         ("--svg file", "file: is a file, not a folder"),
         ("--log -", "--log: a packet log needs a file"),
+        ("--events -", "--events: an event log needs a file"),
         ("--json - --report -", "--json and --report both write -"),
         ("--json x --log x", "--json and --log both write x"),
     ] {

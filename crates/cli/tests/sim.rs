@@ -211,7 +211,7 @@ fn the_shortest_on_and_off_times_come_to_an_end() {
 /// A run that would fill the memory fails instead, and says what to change.
 #[test]
 fn what_would_fill_the_memory_fails_with_advice() {
-    let too_many = "packets are under way or unanswered";
+    let too_many = "packets are in flight or unanswered";
     for text in [
         "trace = \"constant:1mbit\"\nqueue = \"infinite\"\n[[flow]]\nudp = \"1000gbit\"\n",
         "[[flow]]\ncc = \"fixed:cwnd=1000000000pkts\"\n",

@@ -1,14 +1,17 @@
 //! Simulated runs: done in parallel, watched, and collected.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use cellpace_base::{Span, Time};
+use cellpace_cc::Event;
 use cellpace_path::Record;
-use cellpace_report::{Comparison, PacketLog, ReportError, Run};
-use cellpace_sim::{FlowSpec, Observer, Scenario, run_observed};
+use cellpace_report::{Aside, Comparison, PacketLog, ReportError, Run};
+use cellpace_sim::{FlowSpec, FlowView, Observer, Outcome, Scenario};
 
-use crate::{LabError, VirtualTime, WorkSink, run_all};
+use crate::LabError;
+use crate::event_log::{EventFlow, EventLog, FlowMetrics};
+use crate::parallel::{RunClock, WorkSink, run_all, simulate};
 
 /// One run to do.
 #[derive(Debug, Clone)]
@@ -38,6 +41,8 @@ pub struct Batch {
     pub timing: bool,
     /// Where to write what became of every packet. The runs then take turns.
     pub packets: Option<PacketLog>,
+    /// Where to write what the controllers decide. The runs then take turns.
+    pub events: Option<EventLog<Aside>>,
 }
 
 /// What came out of a batch.
@@ -51,6 +56,8 @@ pub struct BatchResult {
     pub missing: usize,
     /// Whether the packet log could be written.
     pub packets: Result<(), ReportError>,
+    /// Whether the event log could be written.
+    pub events: Result<(), LabError>,
 }
 
 /// Flows of all runs together: each has its figures in the results.
@@ -125,8 +132,8 @@ impl Batch {
     }
 
     /// Does all runs, `threads` at a time. Each run depends on nothing but its own scenario, so the
-    /// results and their order are the same whatever the number of threads. A packet log gets its
-    /// name if there is any result.
+    /// results and their order are the same whatever the number of threads. Logs get their names
+    /// if there is any result.
     ///
     /// # Errors
     /// When the series are too large, or no thread can be started.
@@ -136,19 +143,20 @@ impl Batch {
         sink: &mut dyn WorkSink<RunResult>,
     ) -> Result<BatchResult, LabError> {
         self.check_size()?;
-        // One log, one order of packets: the runs take turns.
-        let threads = if self.packets.is_some() { 1 } else { threads };
+        // One log, one order of packets and events: the runs take turns.
+        let is_logged = self.packets.is_some() || self.events.is_some();
+        let threads = if is_logged { 1 } else { threads };
         let count = self.runs.len();
-        let work = Arc::new(Work {
+        let total = self.runs.iter().map(|run| run.scenario.duration.as_nanos());
+        let total = Span::from_nanos(total.fold(0, u64::saturating_add));
+        let work = Work {
             runs: self.runs,
-            passed: VirtualTime::default(),
-            packets: Mutex::new(self.packets),
+            logs: Mutex::new(Logs { packets: self.packets, events: self.events }),
+            is_logged,
             series: self.series,
             timing: self.timing,
-        });
-        let (running, total_ms) = (Arc::clone(&work), work.total_ms().max(1) as f64);
-        let share = || work.passed.ms() as f64 / total_ms;
-        let results = run_all(count, threads, move |index| running.run(index), share, sink)?;
+        };
+        let results = run_all(count, threads, total, |index, clock| work.run(index, clock), sink)?;
         let (mut done, mut failed) = (Vec::new(), Vec::new());
         for result in results.into_iter().flatten() {
             match result {
@@ -156,46 +164,59 @@ impl Batch {
                 Err(error) => failed.push(error),
             }
         }
-        // A thread that is still in the middle of a run logs nothing from here on.
-        let packets = work.packets().and_then(|mut log| log.take());
-        let packets = match packets {
-            Some(log) if !done.is_empty() => log.finish(),
-            _ => Ok(()),
-        };
-        let missing = count - done.len() - failed.len();
-        Ok(BatchResult { comparison: Comparison::of(done), failed, missing, packets })
+        // A thread that panicked while it wrote a log leaves one that nobody should see.
+        let logs = work.logs.into_inner().unwrap_or_default();
+        let logs = if done.is_empty() { Logs::default() } else { logs };
+        Ok(BatchResult {
+            missing: count - done.len() - failed.len(),
+            comparison: Comparison::of(done),
+            failed,
+            packets: logs.packets.map_or(Ok(()), PacketLog::finish),
+            events: logs.events.map_or(Ok(()), EventLog::commit),
+        })
     }
 }
 
 /// What the threads share.
 struct Work {
     runs: Vec<PlannedRun>,
-    passed: VirtualTime,
-    /// The packet log, until it is finished.
-    packets: Mutex<Option<PacketLog>>,
+    logs: Mutex<Logs>,
+    is_logged: bool,
     series: bool,
     timing: bool,
 }
 
+/// The logs that are wanted, each until writing it fails: one with a hole must not get its name.
+#[derive(Default)]
+struct Logs {
+    packets: Option<PacketLog>,
+    events: Option<EventLog<Aside>>,
+}
+
 impl Work {
-    fn total_ms(&self) -> u64 {
-        self.runs.iter().map(|run| millis(run.scenario.duration)).sum()
-    }
-
-    fn run(&self, index: usize) -> RunResult {
+    fn run(&self, index: usize, clock: &RunClock) -> Option<RunResult> {
         let run = &self.runs[index];
-        self.simulate(index, run).map_err(|error| {
+        let simulated = self.simulate(index, run, clock).map_err(|error| {
             LabError::Failed(format!("{} on {}, seed {}: {error}", run.cc, run.trace, run.seed))
-        })
+        });
+        simulated.transpose()
     }
 
-    fn simulate(&self, index: usize, run: &PlannedRun) -> RunResult {
+    fn simulate(
+        &self,
+        index: usize,
+        run: &PlannedRun,
+        clock: &RunClock,
+    ) -> Result<Option<Run>, LabError> {
         let started = self.timing.then(Instant::now);
         let scenario = Scenario { seed: run.seed, ..Scenario::clone(&run.scenario) };
-        let mut watch = RunWatch::new(self, index, &scenario);
-        let outcome = run_observed(&scenario, &mut watch).map_err(LabError::failed)?;
-        watch.finish()?;
-        Ok(Run {
+        let outcome = if self.is_logged {
+            self.simulate_logged(index, run, &scenario, clock)?
+        } else {
+            simulate(&scenario, &mut (), clock).map_err(LabError::failed)?
+        };
+        let Some(outcome) = outcome else { return Ok(None) };
+        Ok(Some(Run {
             cc: run.cc.clone(),
             trace: run.trace.clone(),
             seed: scenario.seed,
@@ -208,86 +229,75 @@ impl Work {
             figures: outcome.figures,
             wall_s: started.map(|started| started.elapsed().as_secs_f64()),
             series: self.series.then_some(outcome.series),
-        })
+        }))
     }
 
-    /// The log, if there is one that is not finished. A thread that panicked while it wrote one
-    /// leaves a log that nobody should see.
-    fn packets(&self) -> Option<MutexGuard<'_, Option<PacketLog>>> {
-        self.packets.lock().ok().filter(|log| log.is_some())
+    fn simulate_logged(
+        &self,
+        index: usize,
+        run: &PlannedRun,
+        scenario: &Scenario,
+        clock: &RunClock,
+    ) -> Result<Option<Outcome>, LabError> {
+        let poisoned = |_| LabError::failed("the log ended with an earlier run");
+        let mut logs = self.logs.lock().map_err(poisoned)?;
+        if let Some(events) = &mut logs.events {
+            events.begin_run(index as u32, &run.cc, &run.trace, run.seed);
+        }
+        let names = scenario.flows.iter().map(FlowSpec::name).collect();
+        let mut logger = RunLogger { logs: &mut logs, run: index as u32, names, failed: None };
+        let outcome = simulate(scenario, &mut logger, clock).map_err(LabError::failed)?;
+        match logger.failed {
+            Some(error) => Err(LabError::failed(error)),
+            None => Ok(outcome),
+        }
     }
 }
 
-fn millis(span: Span) -> u64 {
-    span.as_nanos() / 1_000_000
-}
-
-/// Passes every record of a run on to the packet log, and reports now and then how far it is.
-struct RunWatch<'a> {
-    work: &'a Work,
+/// Passes packets and events of a run on to its logs.
+struct RunLogger<'a> {
+    logs: &'a mut Logs,
     run: u32,
-    /// The controller of each flow, where there is a log.
+    /// The controller of each flow.
     names: Vec<String>,
-    /// The first error; nothing is logged after it.
+    /// Why the packets are logged no longer.
     failed: Option<ReportError>,
-    /// Virtual time that was reported already, and that of the whole run.
-    reported_ms: u64,
-    total_ms: u64,
-    /// When to report again.
-    report_at: Time,
-    report_every: Span,
 }
 
-impl<'a> RunWatch<'a> {
-    fn new(work: &'a Work, index: usize, scenario: &Scenario) -> Self {
-        let names = match work.packets() {
-            Some(_) => scenario.flows.iter().map(FlowSpec::name).collect(),
-            None => Vec::new(),
-        };
-        let report_every = scenario.duration / 100;
-        Self {
-            work,
-            run: index as u32,
-            names,
-            failed: None,
-            reported_ms: 0,
-            total_ms: millis(scenario.duration),
-            report_at: Time::ZERO + report_every,
-            report_every,
-        }
-    }
+/// How often the event log has the state of each flow, in virtual time.
+const STATE_EVERY: Span = Span::from_secs(1);
 
-    fn report(&mut self, now: Time) {
-        let now_ms = millis(now - Time::ZERO).min(self.total_ms);
-        self.work.passed.add(now_ms.saturating_sub(self.reported_ms));
-        self.reported_ms = now_ms.max(self.reported_ms);
-        self.report_at = now + self.report_every;
-    }
-
-    fn log(&mut self, record: &Record) {
-        let Some(mut guard) = self.work.packets() else { return };
-        let Some(log) = guard.as_mut() else { return };
-        let name = self.names.get(record.packet.flow as usize).map_or("", String::as_str);
-        self.failed = log.push(self.run, name, record).err();
-        if self.failed.is_some() {
-            // A log with a hole must not get its name.
-            *guard = None;
-        }
-    }
-
-    fn finish(mut self) -> Result<(), LabError> {
-        self.report(Time::MAX);
-        self.failed.map_or(Ok(()), |error| Err(LabError::failed(error)))
-    }
-}
-
-impl Observer for RunWatch<'_> {
+impl Observer for RunLogger<'_> {
     fn on_record(&mut self, record: &Record) {
-        if !self.names.is_empty() && self.failed.is_none() {
-            self.log(record);
+        let Some(mut log) = self.logs.packets.take() else { return };
+        match log.push(self.run, &self.names[record.packet.flow as usize], record) {
+            Ok(()) => self.logs.packets = Some(log),
+            Err(error) => self.failed = Some(error),
         }
-        if record.packet.departed_at >= self.report_at {
-            self.report(record.packet.departed_at);
-        }
+    }
+
+    fn on_event(&mut self, flow: u32, at: Time, event: Event) {
+        let Some(events) = &mut self.logs.events else { return };
+        let cc = &self.names[flow as usize];
+        events.event(at, EventFlow { run: Some(self.run), flow: flow.into(), cc }, &event);
+    }
+
+    fn interval(&self) -> Option<Span> {
+        self.logs.events.is_some().then_some(STATE_EVERY)
+    }
+
+    fn on_interval(&mut self, at: Time, flow: FlowView<'_>) {
+        let Some(events) = &mut self.logs.events else { return };
+        let cc = &self.names[flow.flow() as usize];
+        let source = EventFlow { run: Some(self.run), flow: flow.flow().into(), cc };
+        let mut metrics = FlowMetrics {
+            cwnd: flow.controller().cwnd(),
+            in_flight: flow.in_flight(),
+            srtt: flow.rtt().smoothed(),
+            min_rtt: flow.rtt().minimum(),
+            values: Vec::new(),
+        };
+        flow.controller().inspect(&mut |name, value| metrics.values.push((name, value)));
+        events.metrics(at, source, &metrics);
     }
 }

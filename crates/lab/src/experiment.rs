@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use cellpace_base::Span;
-use cellpace_cc::ControllerSpec;
 use cellpace_path::TraceSpec;
 use cellpace_path::schedule::TraceFiles;
 use cellpace_report::Comparison;
-use cellpace_sim::{FlowSpec, Scenario};
+use cellpace_sim::{FlowController, FlowSpec, Scenario};
 
 use crate::batch::{Batch, MAX_SERIES_VALUES, PlannedRun, RunResult, check_number, series_values};
 use crate::files::shown_names;
@@ -43,8 +42,8 @@ impl NamedTrace {
 pub struct Experiment {
     /// The traces.
     pub traces: Vec<NamedTrace>,
-    /// The controllers; each has the link for itself.
-    pub controllers: Vec<ControllerSpec>,
+    /// The controllers, those of the registry or your own; each has the link for itself.
+    pub controllers: Vec<FlowController>,
     /// The seeds.
     pub seeds: Vec<u64>,
     /// Flows of the same controller that share the link.
@@ -124,12 +123,12 @@ impl Experiment {
     fn scenario(
         &self,
         trace: &NamedTrace,
-        cc: &ControllerSpec,
+        cc: &FlowController,
         runs: u64,
     ) -> Result<Scenario, LabError> {
         let mut scenario = Scenario {
             trace: trace.spec.clone(),
-            flows: vec![FlowSpec::bulk(cc.clone().into()); self.flows as usize],
+            flows: vec![FlowSpec::bulk(cc.clone()); self.flows as usize],
             duration: self.duration.unwrap_or_else(|| default_duration(&trace.spec)),
             ..self.path.clone()
         };

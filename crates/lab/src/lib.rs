@@ -1,11 +1,11 @@
 //! Experiments as a library: what the commands of `cellpace` do, without its options and its text.
 //!
 //! ```
-//! use cellpace_lab::{Experiment, NamedTrace, read_controller, trace_files};
+//! use cellpace_lab::{Experiment, NamedTrace, trace_files};
 //!
 //! let experiment = Experiment {
 //!     traces: NamedTrace::read_all(&["lte-driving".to_owned()], &mut trace_files())?,
-//!     controllers: vec![read_controller("verus:r=2")?, read_controller("cubic")?],
+//!     controllers: vec!["verus:r=2".parse()?, "cubic".parse()?],
 //!     duration: Some(cellpace_base::Span::from_secs(5)),
 //!     ..Experiment::default()
 //! };
@@ -16,6 +16,7 @@
 
 mod batch;
 mod error;
+mod event_log;
 mod experiment;
 mod files;
 mod parallel;
@@ -23,6 +24,7 @@ pub mod trace;
 
 pub use batch::{Batch, BatchResult, PlannedRun, RunResult, check_number};
 pub use error::LabError;
+pub use event_log::{EventFlow, EventLog, FlowMetrics};
 pub use experiment::{Experiment, NamedTrace, default_duration};
 pub use files::{open_file, read_controller, shown_name, shown_names, trace_files};
-pub use parallel::{VirtualTime, WorkSink, run_all, threads};
+pub use parallel::{RunClock, WorkSink, run_all, simulate, threads};

@@ -1,10 +1,12 @@
 //! Many pieces of work on all cores, from which the results come back to one thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
+
+use cellpace_base::Span;
+use cellpace_sim::{Observer, Outcome, Scenario, SimError, Simulation};
 
 use crate::LabError;
 
@@ -32,20 +34,52 @@ pub trait WorkSink<T> {
 /// Reports nothing.
 impl<T> WorkSink<T> for () {}
 
-/// Virtual time that has passed in all runs together, in milliseconds.
+/// What runs that go on at the same time share: how far they are, and whether to stop.
 #[derive(Debug, Default)]
-pub struct VirtualTime(AtomicU64);
+pub struct RunClock {
+    passed_ns: AtomicU64,
+    is_stopped: AtomicBool,
+}
 
-impl VirtualTime {
-    /// Adds what has passed in one of the runs.
-    pub fn add(&self, ms: u64) {
-        self.0.fetch_add(ms, Ordering::Relaxed);
+impl RunClock {
+    /// Adds virtual time that has passed in one of the runs.
+    pub fn add(&self, passed: Span) {
+        self.passed_ns.fetch_add(passed.as_nanos(), Ordering::Relaxed);
     }
 
-    /// Returns how much has passed in all of them.
-    pub fn ms(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+    /// Whether the runs are to end as they are.
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
     }
+
+    fn share_of(&self, total: Span) -> f64 {
+        self.passed_ns.load(Ordering::Relaxed) as f64 / total.as_nanos().max(1) as f64
+    }
+}
+
+/// Virtual time between two looks at whether to stop, at most.
+const LONGEST_STEP: Span = Span::from_secs(1);
+
+/// Simulates a scenario and reports to `clock` how far it is. `None`: stopped by the clock.
+///
+/// # Errors
+/// When the scenario contradicts itself, or memory does not suffice.
+pub fn simulate(
+    scenario: &Scenario,
+    observer: &mut impl Observer,
+    clock: &RunClock,
+) -> Result<Option<Outcome>, SimError> {
+    let step = (scenario.duration / 100).min(LONGEST_STEP).max(Span::from_nanos(1));
+    let mut simulation = Simulation::new(scenario)?;
+    while !simulation.is_over() {
+        if clock.is_stopped() {
+            return Ok(None);
+        }
+        let before = simulation.now();
+        simulation.advance_observed(before + step, observer)?;
+        clock.add(simulation.now() - before);
+    }
+    simulation.finish().map(Some)
 }
 
 /// Returns the number of threads to use: as many as asked for, else one per core.
@@ -54,82 +88,73 @@ pub fn threads(jobs: Option<u16>) -> usize {
 }
 
 /// Calls `work` with 0 to `count`, `threads` at a time and started in this order, until all is
-/// done or the sink is cancelled. `share` returns how much of the whole is done, from 0 to 1. What
-/// was not done, or ended in a panic, is `None`.
-///
-/// Does not wait for the threads when it is cancelled: they go on with the piece that they are at,
-/// and begin no other.
+/// done or the sink is cancelled. `total` is the virtual time of all runs together. What was not
+/// done, was stopped by its clock, or ended in a panic is `None`.
 ///
 /// # Errors
 /// When a thread cannot be started.
-pub fn run_all<T: Send + 'static>(
+pub fn run_all<T: Send>(
     count: usize,
     threads: usize,
-    work: impl Fn(usize) -> T + Send + Sync + 'static,
-    share: impl Fn() -> f64,
+    total: Span,
+    work: impl Fn(usize, &RunClock) -> Option<T> + Sync,
     sink: &mut dyn WorkSink<T>,
 ) -> Result<Vec<Option<T>>, LabError> {
-    let shared = Arc::new(Shared { work, next: AtomicUsize::new(0), stop: AtomicBool::new(false) });
+    let (clock, next) = (RunClock::default(), AtomicUsize::new(0));
     let (sender, finished) = channel();
-    for _ in 0..threads.clamp(1, count.max(1)) {
-        let (shared, sender) = (Arc::clone(&shared), sender.clone());
-        let work_on = move || {
-            while let Some(index) = shared.take(count) {
-                // A panic is one result that is missing, and the thread goes on.
-                let result = catch_unwind(AssertUnwindSafe(|| (shared.work)(index)));
-                let Ok(result) = result else { continue };
-                // Nobody wants the result any more if nobody receives it.
+    let work_on = |sender: Sender<(usize, T)>| {
+        while !clock.is_stopped() {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= count {
+                return;
+            }
+            // A panic is one result that is missing, and the thread goes on.
+            let result = catch_unwind(AssertUnwindSafe(|| work(index, &clock)));
+            if let Ok(Some(result)) = result {
+                // The receiver lives as long as this thread.
                 let _ = sender.send((index, result));
             }
-        };
-        let thread = std::thread::Builder::new().name("cellpace-run".to_owned()).spawn(work_on);
-        thread.map_err(|error| LabError::failed(format!("cannot start a thread: {error}")))?;
-    }
-    drop(sender);
-    let mut results: Vec<Option<T>> = (0..count).map(|_| None).collect();
-    while !sink.is_cancelled() {
-        match finished.recv_timeout(PAUSE) {
-            Ok((index, result)) => {
-                sink.on_done(index, &result);
-                results[index] = Some(result);
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break,
         }
-        sink.on_progress(share());
-    }
-    shared.stop.store(true, Ordering::Relaxed);
-    for (index, result) in finished.try_iter() {
-        results[index] = Some(result);
-    }
+    };
+    let mut results: Vec<Option<T>> = (0..count).map(|_| None).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..threads.clamp(1, count.max(1)) {
+            let (sender, work_on) = (sender.clone(), &work_on);
+            let thread = std::thread::Builder::new().name("cellpace-run".to_owned());
+            if let Err(error) = thread.spawn_scoped(scope, move || work_on(sender)) {
+                clock.is_stopped.store(true, Ordering::Relaxed);
+                return Err(LabError::failed(format!("cannot start a thread: {error}")));
+            }
+        }
+        drop(sender);
+        loop {
+            match finished.recv_timeout(PAUSE) {
+                Ok((index, result)) => {
+                    sink.on_done(index, &result);
+                    results[index] = Some(result);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+            sink.on_progress(clock.share_of(total));
+            clock.is_stopped.fetch_or(sink.is_cancelled(), Ordering::Relaxed);
+        }
+    })?;
     Ok(results)
-}
-
-/// What the threads share.
-struct Shared<W> {
-    work: W,
-    next: AtomicUsize,
-    stop: AtomicBool,
-}
-
-impl<W> Shared<W> {
-    /// Takes the next piece of work, if there is one and it is still wanted.
-    fn take(&self, count: usize) -> Option<usize> {
-        let index = self.next.fetch_add(1, Ordering::Relaxed);
-        (index < count && !self.stop.load(Ordering::Relaxed)).then_some(index)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const NONE: Span = Span::ZERO;
+
     /// Stops after so many results.
     struct Until(usize);
 
     impl WorkSink<usize> for Until {
         fn on_done(&mut self, _: usize, _: &usize) {
-            self.0 -= 1;
+            self.0 = self.0.saturating_sub(1);
         }
 
         fn is_cancelled(&self) -> bool {
@@ -140,26 +165,39 @@ mod tests {
     #[test]
     fn results_are_in_the_order_of_the_work_whatever_the_number_of_threads() {
         for threads in [1, 3, 100] {
-            let results = run_all(20, threads, |index| index * index, || 0.0, &mut ()).unwrap();
+            let results =
+                run_all(20, threads, NONE, |index, _| Some(index * index), &mut ()).unwrap();
             assert!(results.into_iter().eq((0..20).map(|index| Some(index * index))));
         }
-        assert_eq!(run_all(0, 1, |index| index, || 0.0, &mut ()).unwrap(), []);
+        assert_eq!(run_all(0, 1, NONE, |index, _| Some(index), &mut ()).unwrap(), []);
     }
 
     #[test]
     fn what_is_done_is_kept_when_the_rest_is_cancelled() {
-        let slow = |index| {
+        let slow = |index, _: &RunClock| {
             std::thread::sleep(Duration::from_millis(5));
-            index
+            Some(index)
         };
-        let results = run_all(1000, 1, slow, || 0.0, &mut Until(3)).unwrap();
+        let results = run_all(1000, 1, NONE, slow, &mut Until(3)).unwrap();
         let done = results.iter().flatten().count();
         assert!((3..1000).contains(&done), "{done}");
     }
 
     #[test]
+    fn a_run_in_the_middle_is_stopped_by_its_clock() {
+        let cc = "cubic".parse().unwrap();
+        let scenario =
+            Scenario { flows: vec![cellpace_sim::FlowSpec::bulk(cc)], ..Scenario::default() };
+        let clock = RunClock::default();
+        assert!(simulate(&scenario, &mut (), &clock).unwrap().is_some());
+        assert_eq!(clock.share_of(scenario.duration), 1.0);
+        clock.is_stopped.store(true, Ordering::Relaxed);
+        assert_eq!(simulate(&scenario, &mut (), &clock).unwrap(), None);
+    }
+
+    #[test]
     fn a_panic_is_one_result_that_is_missing() {
-        let work = |index| if index == 1 { panic!("made up") } else { index };
-        assert_eq!(run_all(3, 2, work, || 0.0, &mut ()).unwrap(), [Some(0), None, Some(2)]);
+        let work = |index, _: &RunClock| if index == 1 { panic!("made up") } else { Some(index) };
+        assert_eq!(run_all(3, 2, NONE, work, &mut ()).unwrap(), [Some(0), None, Some(2)]);
     }
 }

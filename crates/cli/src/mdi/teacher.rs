@@ -2,12 +2,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cellpace_base::{Span, Time};
+use cellpace_base::Span;
 use cellpace_cc::{Chains, Controller, ControllerSpec, EpochLog, Setup};
-use cellpace_lab::{VirtualTime, run_all, threads};
+use cellpace_lab::{RunClock, run_all, simulate, threads};
 use cellpace_mdi::{Chain, MOST_ROWS, MOST_USERS, Watched};
-use cellpace_path::Record;
-use cellpace_sim::{FlowSpec, Observer, Scenario, run_observed};
+use cellpace_sim::{FlowSpec, Observer, Scenario};
 
 use crate::error::Failure;
 use crate::output::complain;
@@ -66,26 +65,20 @@ pub(super) fn check_users(users: &[u32]) -> Result<(), Failure> {
 /// Each run depends on nothing but its own scenario, so the samples and their order are the same
 /// whatever the number of jobs.
 pub(super) fn watch(
-    lessons: Vec<Lesson>,
+    lessons: &[Lesson],
     jobs: Option<u16>,
 ) -> Result<Option<Vec<Watched>>, Failure> {
     if lessons.is_empty() {
         return Ok(Some(Vec::new()));
     }
-    check_size(&lessons)?;
+    check_size(lessons)?;
     end_cleanly_on_ctrl_c();
-    let all_ms: u64 = lessons.iter().map(|lesson| millis(lesson.scenario.duration)).sum();
-    let simulated = Arc::new(VirtualTime::default());
-    let (lessons, passed) = (Arc::new(lessons), Arc::clone(&simulated));
-    let done = {
-        let (lessons, count) = (Arc::clone(&lessons), lessons.len());
-        let share = || simulated.ms() as f64 / all_ms.max(1) as f64;
-        let mut progress = Progress::new(lessons.len(), "runs");
-        let work = move |index: usize| attend(&lessons[index], &passed);
-        let done = run_all(count, threads(jobs), work, share, &mut progress)?;
-        progress.finish();
-        done
-    };
+    let total = lessons.iter().map(|lesson| lesson.scenario.duration.as_nanos()).sum();
+    let mut progress = Progress::new(lessons.len(), "runs");
+    let work = |index: usize, clock: &RunClock| attend(&lessons[index], clock);
+    let total = Span::from_nanos(total);
+    let done = run_all(lessons.len(), threads(jobs), total, work, &mut progress)?;
+    progress.finish();
     let missing = done.iter().filter(|run| run.is_none()).count();
     if missing > 0 {
         let all = done.len();
@@ -115,41 +108,23 @@ fn check_size(lessons: &[Lesson]) -> Result<(), Failure> {
     )))
 }
 
-fn attend(lesson: &Lesson, simulated: &VirtualTime) -> Result<Vec<Chain>, Failure> {
-    let mut watch = Watch { chains: Chains::default(), simulated, told: Time::ZERO };
-    run_observed(&lesson.scenario, &mut watch).map_err(|error| {
+fn attend(lesson: &Lesson, clock: &RunClock) -> Option<Result<Vec<Chain>, Failure>> {
+    let mut watch = Watch { chains: Chains::default() };
+    let outcome = simulate(&lesson.scenario, &mut watch, clock).map_err(|error| {
         let (trace, users) = (&lesson.trace, lesson.users);
         Failure::failed(format!("{trace}, {users} users: {error}"))
-    })?;
-    let chains = Arc::clone(&watch.chains);
-    watch.tell(Time::ZERO + lesson.scenario.duration);
-    let mut chains = chains.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(std::mem::take(&mut *chains))
+    });
+    let outcome = outcome.transpose()?;
+    let mut chains = watch.chains.lock().unwrap_or_else(PoisonError::into_inner);
+    Some(outcome.map(|_| std::mem::take(&mut *chains)))
 }
 
-/// Puts a log around every controller, and says now and then how far the run is.
-struct Watch<'a> {
+/// Puts a log around every controller.
+struct Watch {
     chains: Arc<Mutex<Vec<Chain>>>,
-    simulated: &'a VirtualTime,
-    told: Time,
 }
 
-impl Watch<'_> {
-    const TELL_EVERY: Span = Span::from_secs(3);
-
-    fn tell(&mut self, now: Time) {
-        self.simulated.add(millis(now - self.told));
-        self.told = now.max(self.told);
-    }
-}
-
-impl Observer for Watch<'_> {
-    fn on_record(&mut self, record: &Record) {
-        if record.packet.departed_at - self.told >= Self::TELL_EVERY {
-            self.tell(record.packet.departed_at);
-        }
-    }
-
+impl Observer for Watch {
     fn on_connect(
         &mut self,
         _flow: u32,
@@ -158,8 +133,4 @@ impl Observer for Watch<'_> {
     ) -> Box<dyn Controller> {
         Box::new(EpochLog::new(controller, setup, EpochLog::EPOCH, Arc::clone(&self.chains)))
     }
-}
-
-fn millis(span: Span) -> u64 {
-    span.as_nanos() / 1_000_000
 }

@@ -72,7 +72,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     }
     traces.sort();
     traces.dedup();
-    let Some(mut watched) = watch(lessons, args.jobs)? else {
+    let Some(mut watched) = watch(&lessons, args.jobs)? else {
         return Ok(ExitCode::from(130));
     };
     watched.extend(read);

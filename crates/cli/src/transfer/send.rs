@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use cellpace_base::{Span, parse_bytes};
 use cellpace_cc::ControllerSpec;
+use cellpace_lab::EventLog;
 use cellpace_udp::{AckPolicy, Connect, Listen, Offer};
 use clap::Args;
 
@@ -13,7 +14,6 @@ use super::flow::{End, FlowRun};
 use super::options::{Common, bind_for, listen_at, resolve};
 use super::session::{About, Session, made, shown};
 use crate::error::Failure;
-use crate::event_log::EventLog;
 use crate::options::span;
 use crate::output::complain;
 

@@ -1,10 +1,12 @@
 //! The loop of a run: datagrams, data, a line each second, the end.
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
 use cellpace_base::{Span, Time};
+use cellpace_lab::{EventFlow, EventLog, FlowMetrics};
 use cellpace_udp::{Code, Driver, Event, FlowError, FlowId, OutgoingStats};
 
 use super::document::{Document, SCHEMA};
@@ -12,7 +14,6 @@ use super::ends::Source;
 use super::flow::{End, FlowRun};
 use super::runs::Runs;
 use crate::error::Failure;
-use crate::event_log::{EventLog, Metrics};
 use crate::output;
 use crate::progress::{end_cleanly_on_ctrl_c, interrupted};
 
@@ -32,7 +33,7 @@ pub(crate) struct Session<'a> {
     /// Flows that are over, with their numbers, for the document. A receiver that goes on for ever
     /// has no document, and does not remember them.
     over: Vec<(usize, FlowRun)>,
-    pub(crate) events: Option<EventLog>,
+    pub(crate) events: Option<EventLog<File>>,
     /// Sending ends after this time.
     pub(crate) duration: Option<Span>,
     /// What is done with flows that others begin.
@@ -252,15 +253,17 @@ impl<'a> Session<'a> {
             let Some(flow) = self.driver.endpoint.observe(run.id) else { continue };
             run.observe(flow);
             let Some(log) = &mut self.events else { continue };
+            let source = EventFlow { run: None, flow: number as u64, cc: &run.name };
             while let Some((at, event)) = flow.poll_controller_event() {
-                log.event(at, number as u64, &run.name, &event);
+                log.event(at, source, &event);
             }
             if now >= self.next_line
                 && let Some(stats) = flow.outgoing()
             {
                 let OutgoingStats { cwnd, in_flight, srtt, min_rtt, .. } = stats;
-                let metrics = Metrics { cwnd, in_flight, srtt, min_rtt };
-                log.metrics(now, number as u64, &run.name, metrics);
+                let values = Vec::new();
+                let metrics = FlowMetrics { cwnd, in_flight, srtt, min_rtt, values };
+                log.metrics(now, source, &metrics);
             }
         }
     }

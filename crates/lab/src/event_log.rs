@@ -1,0 +1,260 @@
+//! What controllers decide, as it happens: JSON lines, or qlog in JSON-SEQ.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IntoInnerError, Write};
+use std::path::{Path, PathBuf};
+
+use cellpace_base::{Span, Time};
+use cellpace_cc::{Event, Phase};
+use cellpace_report::Aside;
+use serde_json::{Map, Value, json};
+
+use crate::LabError;
+
+/// The flow that an event is about.
+#[derive(Debug, Clone, Copy)]
+pub struct EventFlow<'a> {
+    /// The run that it belongs to, where there are several.
+    pub run: Option<u32>,
+    /// Its number.
+    pub flow: u64,
+    /// Its controller.
+    pub cc: &'a str,
+}
+
+/// The state of a flow's congestion control.
+#[derive(Debug, Clone, Default)]
+pub struct FlowMetrics {
+    /// Bytes; `u64::MAX` where the controller has no window.
+    pub cwnd: u64,
+    /// Bytes.
+    pub in_flight: u64,
+    /// Smoothed RTT.
+    pub srtt: Option<Span>,
+    /// Smallest RTT.
+    pub min_rtt: Option<Span>,
+    /// What the controller shows of itself, see [`INSPECTED_VALUES`](cellpace_cc::INSPECTED_VALUES).
+    pub values: Vec<(&'static str, f64)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EventForm {
+    /// One JSON object a line.
+    Lines,
+    /// qlog: records of RFC 7464, the first of which is the header.
+    Qlog,
+}
+
+/// Writes the events of flows to `W`.
+pub struct EventLog<W: Write> {
+    out: BufWriter<W>,
+    path: PathBuf,
+    form: EventForm,
+    /// The first error; nothing is written after it.
+    failed: Option<io::Error>,
+}
+
+impl EventLog<File> {
+    /// A log that grows as events come, at `path`. The other arguments are those of
+    /// [`new`](Self::new).
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn create(path: &Path, program: &str, controllers: &str) -> Result<Self, LabError> {
+        let file = File::create(path).map_err(|error| named(path, &error))?;
+        Ok(Self::new(file, path, program, controllers))
+    }
+}
+
+impl EventLog<Aside> {
+    /// A log that appears at `path` when it is [finished](Self::commit). The other arguments are
+    /// those of [`new`](Self::new).
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn create_whole(path: &Path, program: &str, controllers: &str) -> Result<Self, LabError> {
+        let file = Aside::create(path).map_err(LabError::failed)?;
+        Ok(Self::new(file, path, program, controllers))
+    }
+
+    /// Gives the file its name.
+    ///
+    /// # Errors
+    /// When not all could be written.
+    pub fn commit(self) -> Result<(), LabError> {
+        self.finish()?.commit().map_err(LabError::failed)
+    }
+}
+
+fn named(path: &Path, error: &io::Error) -> LabError {
+    LabError::Failed(format!("{}: {error}", path.display()))
+}
+
+impl<W: Write> EventLog<W> {
+    /// A log that goes to `out`: qlog if `path` ends in `.sqlog`, otherwise a JSON object a line.
+    /// `program` is who writes it, and `controllers` are those that it is about.
+    pub fn new(out: W, path: &Path, program: &str, controllers: &str) -> Self {
+        let is_qlog = path.extension().is_some_and(|extension| extension == "sqlog");
+        let form = if is_qlog { EventForm::Qlog } else { EventForm::Lines };
+        let mut log = Self { out: BufWriter::new(out), path: path.to_owned(), form, failed: None };
+        if is_qlog {
+            log.write(&header(program, controllers));
+        }
+        log
+    }
+
+    /// Writes that a run begins, whose flows' events follow.
+    pub fn begin_run(&mut self, run: u32, cc: &str, trace: &str, seed: u64) {
+        let flow = EventFlow { run: Some(run), flow: 0, cc };
+        self.put(Time::ZERO, flow, "run", json!({ "trace": trace, "seed": seed }));
+    }
+
+    /// Writes what a controller decided.
+    pub fn event(&mut self, at: Time, flow: EventFlow<'_>, event: &Event) {
+        let (name, data) = described(event);
+        self.put(at, flow, name, data);
+    }
+
+    /// Writes that so many events of a flow, before those that follow, were lost on the way here.
+    pub fn missed(&mut self, at: Time, flow: EventFlow<'_>, count: u64) {
+        self.put(at, flow, "missed", json!({ "count": count }));
+    }
+
+    /// Writes the state of a flow.
+    pub fn metrics(&mut self, at: Time, flow: EventFlow<'_>, metrics: &FlowMetrics) {
+        let cwnd = Some(metrics.cwnd).filter(|cwnd| *cwnd != u64::MAX);
+        let (srtt, min_rtt) =
+            (metrics.srtt.map(Span::as_millis_f64), metrics.min_rtt.map(Span::as_millis_f64));
+        let mut data = match self.form {
+            EventForm::Lines => json!({
+                "cwnd": cwnd, "in_flight": metrics.in_flight, "srtt_ms": srtt, "min_rtt_ms": min_rtt,
+            }),
+            EventForm::Qlog => json!({
+                "congestion_window": cwnd, "bytes_in_flight": metrics.in_flight,
+                "smoothed_rtt": srtt, "min_rtt": min_rtt,
+            }),
+        };
+        if !metrics.values.is_empty() {
+            let values = metrics.values.iter().map(|(name, value)| ((*name).into(), json!(value)));
+            data["values"] = Value::Object(values.collect::<Map<_, _>>());
+        }
+        self.put(at, flow, "metrics", data);
+    }
+
+    fn put(&mut self, at: Time, flow: EventFlow<'_>, name: &str, data: Value) {
+        let record = match self.form {
+            EventForm::Lines => line(at, flow, name, data),
+            EventForm::Qlog => qlog(at, flow, name, data),
+        };
+        self.write(&record);
+    }
+
+    fn write(&mut self, value: &Value) {
+        if self.failed.is_some() {
+            return;
+        }
+        let separator: &[u8] = if self.form == EventForm::Qlog { b"\x1e" } else { b"" };
+        let written = self.out.write_all(separator).and_then(|()| writeln!(self.out, "{value}"));
+        self.failed = written.err();
+    }
+
+    /// Hands what was written so far to the file.
+    pub fn flush(&mut self) {
+        if self.failed.is_none() {
+            self.failed = self.out.flush().err();
+        }
+    }
+
+    /// Returns where the log went, with all of it written.
+    ///
+    /// # Errors
+    /// The first error of writing, which names the file.
+    pub fn finish(self) -> Result<W, LabError> {
+        let written = match self.failed {
+            Some(error) => Err(error),
+            None => self.out.into_inner().map_err(IntoInnerError::into_error),
+        };
+        written.map_err(|error| named(&self.path, &error))
+    }
+}
+
+/// One object for one event: whose it is, its name, and what belongs to it.
+fn line(at: Time, flow: EventFlow<'_>, name: &str, data: Value) -> Value {
+    let mut line = json!({
+        "time_s": at.as_secs_f64(), "flow": flow.flow, "cc": flow.cc, "event": name,
+    });
+    if let Some(run) = flow.run {
+        line["run"] = run.into();
+    }
+    if let (Value::Object(all), Value::Object(fields)) = (&mut line, data) {
+        all.extend(fields);
+    }
+    line
+}
+
+/// draft-ietf-quic-qlog-quic-events has a state of congestion control and metrics; the rest is our
+/// own.
+fn qlog(at: Time, flow: EventFlow<'_>, name: &str, mut data: Value) -> Value {
+    let name = match name {
+        "phase" => {
+            let phase = data["phase"].take();
+            let new = if phase == "avoidance" { "congestion_avoidance".into() } else { phase };
+            data = json!({ "new": new });
+            "quic:congestion_state_updated"
+        }
+        "metrics" => "quic:recovery_metrics_updated",
+        own => &format!("cellpace:{own}"),
+    };
+    let group = match flow.run {
+        Some(run) => format!("{run}.{}", flow.flow),
+        None => flow.flow.to_string(),
+    };
+    json!({ "time": at.as_millis_f64(), "name": name, "group_id": group, "data": data })
+}
+
+fn described(event: &Event) -> (&'static str, Value) {
+    match event {
+        Event::Phase(phase) => ("phase", json!({ "phase": phase_name(*phase) })),
+        Event::Reduced { from, to } => ("reduced", json!({ "from": from, "to": to })),
+        Event::Timeout => ("timeout", json!({})),
+        Event::Undone => ("undone", json!({})),
+        Event::ProfileRefit { points, nodes } => {
+            ("profile_refit", json!({ "points": points, "nodes": nodes }))
+        }
+        Event::BaseDelay(delay) => ("base_delay", json!({ "delay_ms": delay.as_millis_f64() })),
+        Event::Restart => ("restart", json!({})),
+        _ => ("other", json!({})),
+    }
+}
+
+fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::SlowStart => "slow_start",
+        Phase::Avoidance => "avoidance",
+        Phase::Recovery => "recovery",
+        Phase::Drain => "drain",
+        Phase::ProbeBw => "probe_bw",
+        Phase::ProbeRtt => "probe_rtt",
+        Phase::Default => "default",
+        Phase::Competitive => "competitive",
+        _ => "other",
+    }
+}
+
+/// draft-ietf-quic-qlog-main-schema: the header of a sequence (QlogFileSeq).
+fn header(program: &str, controllers: &str) -> Value {
+    json!({
+        "file_schema": "urn:ietf:params:qlog:file:sequential",
+        "serialization_format": "application/qlog+json-seq",
+        "title": "cellpace",
+        "trace": {
+            "title": controllers,
+            "event_schemas": ["urn:ietf:params:qlog:events:quic-12", "urn:cellpace:events"],
+            "common_fields": {
+                "time_format": "relative_to_epoch",
+                "reference_time": { "clock_type": "monotonic", "epoch": "unknown" },
+            },
+            "vantage_point": { "type": "client", "name": program },
+        },
+    })
+}
