@@ -104,7 +104,7 @@ mod daemon {
     use cellpace_base::Span;
     use cellpace_control::Ports;
     use cellpace_kernel::attach::{
-        Announced, AttachError, Attachment, Missed, Options, missing_capabilities,
+        Announced, AttachError, AttachOptions, Attachment, Missed, missing_capabilities,
     };
     use cellpace_kernel::cgroup;
     use cellpace_kernel::facts::Facts;
@@ -170,7 +170,7 @@ mod daemon {
         steerer: &KernelDriver,
     ) -> Result<Attachment, Failure> {
         let (slot, owner) = steerer.slot();
-        let options = Options {
+        let options = AttachOptions {
             name: &args.name,
             slot,
             owner,

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use cellpace_kernel::descriptors::{Descriptors, MOST, Place};
+use cellpace_kernel::descriptors::{DescriptorPlace, Descriptors, MOST};
 use cellpace_tcp::{KernelDriver, RemoteSocket};
 use rustix::io::Errno;
 use rustix::process::Pid;
@@ -122,7 +122,7 @@ impl Search {
         Ok(refused)
     }
 
-    fn grip(&mut self, place: &Place) -> Result<(), Errno> {
+    fn grip(&mut self, place: &DescriptorPlace) -> Result<(), Errno> {
         let grip = self.on(place)?;
         grip.check(place.cookie)?;
         self.steerer.set_remote_socket(place.cookie, grip);
@@ -130,7 +130,7 @@ impl Search {
     }
 
     /// A hold on the descriptor, which shares what it has of the process with the others there.
-    fn on(&mut self, place: &Place) -> Result<RemoteSocket, Errno> {
+    fn on(&mut self, place: &DescriptorPlace) -> Result<RemoteSocket, Errno> {
         if let Some(known) = self.processes.get(&place.pid).filter(|known| known.is_alive()) {
             return Ok(known.on(place.descriptor));
         }

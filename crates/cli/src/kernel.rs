@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use cellpace_kernel::facts::{Facts, Obstacle};
 use cellpace_kernel::{
-    Installed, KernelError, NAME, PromptAcks, Variant, remove, remove_unfinished,
+    CallbackVariant, Installed, KernelError, NAME, PromptAcks, remove, remove_unfinished,
 };
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -127,19 +127,19 @@ pub(crate) fn without_program() -> Failure {
 
 #[cfg(feature = "kernel")]
 fn install(args: &InstallArgs) -> Result<ExitCode, Failure> {
-    use cellpace_kernel::install::{self, Access, InstallError, Options};
+    use cellpace_kernel::install::{self, DriverAccess, InstallError, InstallOptions};
 
     let program = args.persist.then(unit::program).transpose()?;
     let access = match &args.group {
-        _ if args.everyone => Access::Everyone,
-        Some(name) => Access::Group(install::group(name).map_err(Failure::usage)?),
-        None => install::group(OUR_GROUP).map_or(Access::Root, Access::Group),
+        _ if args.everyone => DriverAccess::Everyone,
+        Some(name) => DriverAccess::Group(install::group(name).map_err(Failure::usage)?),
+        None => install::group(OUR_GROUP).map_or(DriverAccess::Root, DriverAccess::Group),
     };
     let obstacles = Facts::find(&args.name).obstacles();
     if let Some(obstacle) = obstacles.first() {
         return Err(Failure::failed(obstacle));
     }
-    let options = Options {
+    let options = InstallOptions {
         name: args.name.clone(),
         access,
         ring_bytes: args.ring << 10,
@@ -286,8 +286,8 @@ fn document(facts: &Facts) -> Value {
 /// Which signature of `cong_control` the kernel has.
 fn callback(facts: &Facts) -> Option<&'static str> {
     match facts.btf {
-        Some(Ok(Variant::Ack)) => Some("from 6.10"),
-        Some(Ok(Variant::Sample)) => Some("before 6.10"),
+        Some(Ok(CallbackVariant::Ack)) => Some("from 6.10"),
+        Some(Ok(CallbackVariant::Sample)) => Some("before 6.10"),
         _ => None,
     }
 }

@@ -17,7 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cellpace_kernel::{Control, Kernel, Kind, Policy, Record, Recovery, pins, push, remove};
+use cellpace_kernel::{
+    Kernel, KernelRecord, Policy, RecordKind, RecoveryState, SocketControl, pins, push, remove,
+};
 use pcap_file::pcapng::{Block, PcapNgReader};
 use program::{Folder, measured::measured};
 use serde_json::{Value, json};
@@ -113,7 +115,7 @@ impl Server {
     }
 
     fn hold(&self, window: u64) {
-        let control = Control { window, limit: None, pacing: None, policy: Policy::Hold };
+        let control = SocketControl { window, limit: None, pacing: None, policy: Policy::Hold };
         self.kernel.control(self.cookie, control).unwrap();
     }
 
@@ -122,7 +124,7 @@ impl Server {
         let Self { socket, kernel, cookie, stop } = &mut self;
         let cookie = *cookie;
         let hold = |kernel: &Kernel, window| {
-            let control = Control { window, limit: None, pacing: None, policy: Policy::Hold };
+            let control = SocketControl { window, limit: None, pacing: None, policy: Policy::Hold };
             kernel.control(cookie, control).unwrap();
         };
         let (mut found, hash) = thread::scope(|scope| {
@@ -188,7 +190,7 @@ fn watch(
     kernel: &mut Kernel,
     socket: &TcpStream,
     time: Duration,
-    mut each: impl FnMut(Record),
+    mut each: impl FnMut(KernelRecord),
 ) -> Vec<u64> {
     let end = Instant::now() + time;
     let mut samples = Vec::new();
@@ -283,7 +285,7 @@ fn loss_role() {
     server.hold(66_000);
     server.serve(|kernel, socket, _| {
         watch(kernel, socket, Duration::from_secs(1), drop);
-        let mut records: Vec<Record> = Vec::new();
+        let mut records: Vec<KernelRecord> = Vec::new();
         watch(kernel, socket, Duration::from_secs(6), |record| records.push(record));
         let (first, last) = (records[0], records[records.len() - 1]);
         let nanoseconds = (last.time_ns - first.time_ns) as f64;
@@ -292,7 +294,7 @@ fn loss_role() {
         // Nobody beats: TCP goes by itself, and backs off.
         thread::sleep(Duration::from_millis(1300));
         kernel.drain(usize::MAX, drop);
-        let mut alone: Vec<Record> = Vec::new();
+        let mut alone: Vec<KernelRecord> = Vec::new();
         let end = Instant::now() + Duration::from_secs(4);
         while Instant::now() < end {
             kernel.drain(usize::MAX, |record| alone.push(record));
@@ -300,11 +302,11 @@ fn loss_role() {
         }
         let acks: Vec<u32> = alone
             .iter()
-            .filter(|record| record.kind == Kind::Ack)
+            .filter(|record| record.kind == RecordKind::Ack)
             .map(|record| record.cwnd)
             .collect();
         json!({
-            "mbps": mbps, "held": held, "lost": last.lost, "dropped": kernel.dropped(),
+            "mbps": mbps, "held": held, "retransmitted": last.retransmitted, "dropped": kernel.dropped(),
             "alone": alone.iter().all(|record| record.fallback),
             "smallest": acks.iter().min(), "largest": acks.iter().max(),
             "mean": f64::from(acks.iter().sum::<u32>()) / acks.len() as f64,
@@ -335,7 +337,7 @@ fn limit_role() {
         let cookie = kernel.select(socket).unwrap();
         let limit = |kernel: &Kernel, packets: u64| {
             let limit = Some(packets * MSS);
-            let control = Control { window: 0, limit, pacing: None, policy: Policy::Hold };
+            let control = SocketControl { window: 0, limit, pacing: None, policy: Policy::Hold };
             kernel.control(cookie, control).unwrap();
             push(socket).unwrap();
         };
@@ -386,7 +388,7 @@ fn undo_role() {
         for _ in 0..50 {
             watch(kernel, socket, Duration::from_millis(100), |record| {
                 held = held.max(record.cwnd);
-                timed_out |= record.recovery == Recovery::Timeout;
+                timed_out |= record.recovery == RecoveryState::Timeout;
             });
             if timed_out {
                 break;
@@ -399,11 +401,11 @@ fn undo_role() {
             kernel.drain(usize::MAX, |record| alone.push(record));
             thread::sleep(Duration::from_millis(1));
         }
-        let alone: Vec<&Record> = alone.iter().filter(|record| record.fallback).collect();
+        let alone: Vec<&KernelRecord> = alone.iter().filter(|record| record.fallback).collect();
         json!({
             "held": held, "timed_out": timed_out,
             "largest": alone.iter().map(|record| record.cwnd).max(),
-            "undone": alone.iter().any(|record| record.recovery == Recovery::Open),
+            "undone": alone.iter().any(|record| record.recovery == RecoveryState::Open),
         })
     });
 }

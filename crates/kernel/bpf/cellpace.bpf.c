@@ -323,29 +323,17 @@ static inline void report(struct sock *sk, const struct control *control, u8 kin
 	record->bytes_acked = tp->bytes_acked;
 	record->kind = kind;
 	record->state = state->ca_state;
-	record->srtt_us = tp->srtt_us >> 3;
-	record->in_flight = packets_in_flight(tp);
 	record->delivered = tp->delivered;
-	record->lost = tp->lost;
 	record->retransmitted = tp->total_retrans;
-	record->sent = tp->data_segs_out;
-	record->unsent = tp->write_seq - tp->snd_nxt;
 	record->mss = tp->mss_cache;
 	record->cwnd = tp->snd_cwnd;
+	record->unsent = tp->write_seq - tp->snd_nxt;
 	record->outstanding = tp->snd_nxt - tp->snd_una;
 	record->sacked = tp->sacked_out;
-	record->missing = tp->lost_out;
 	record->highest_sacked = highest_sacked(tp);
 	if (rs) {
 		record->acked = rs->acked_sacked;
-		record->lost_now = rs->losses;
 		record->rtt_us = rs->rtt_us > 0 ? rs->rtt_us : 0;
-		if (rs->interval_us > 0 && rs->delivered > 0) {
-			record->interval_us = rs->interval_us;
-			record->interval_delivered = rs->delivered;
-		}
-		flags |= rs->is_app_limited ? RECORD_APP_LIMITED : 0;
-		flags |= rs->is_retrans ? RECORD_RETRANS : 0;
 	}
 	flags |= state->prompt ? RECORD_PROMPT : 0;
 	record->flags = flags;

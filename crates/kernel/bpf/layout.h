@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
 /*
- * What user space and the program share. crates/kernel/src/layout.rs is the same in Rust; a test
+ * What user space and the program share. src/driver/layout.rs is the same in Rust; a test
  * compares the sizes. LAYOUT grows with every change that an older client would misread.
  */
 #ifndef CELLPACE_LAYOUT_H
 #define CELLPACE_LAYOUT_H
 
 #define MAGIC 0x65636170 /* "pace" */
-#define LAYOUT 2
+#define LAYOUT 3
 
 /* Controlling processes at a time. */
 #define SLOTS 16
@@ -76,14 +76,10 @@ enum {
 };
 
 enum {
-	/* The rate sample was taken while the program had too little to send. */
-	RECORD_APP_LIMITED = 1,
-	/* The sample is of a retransmitted packet. */
-	RECORD_RETRANS = 2,
 	/* The socket looks after itself: no heartbeat, or policy `follow`. */
-	RECORD_FALLBACK = 4,
+	RECORD_FALLBACK = 1,
 	/* The receiver is asked to acknowledge each packet at once. */
-	RECORD_PROMPT = 8,
+	RECORD_PROMPT = 2,
 };
 
 /* Totals are since the connection began and wrap around. */
@@ -96,22 +92,14 @@ struct record {
 	u8 flags;
 	u8 reserved;
 	u32 acked; /* packets that this ack acknowledged, SACK included */
-	u32 lost_now; /* packets that this ack made believe lost */
-	u32 rtt_us; /* sample; 0: none */
-	u32 srtt_us;
-	u32 in_flight; /* packets, after this ack */
 	u32 delivered; /* packets, total */
-	u32 lost; /* packets, total */
 	u32 retransmitted; /* packets, total */
-	u32 sent; /* packets with data, total, retransmissions included */
-	u32 unsent; /* bytes that wait in the socket */
+	u32 rtt_us; /* sample; 0: none */
 	u32 mss; /* bytes */
 	u32 cwnd; /* packets */
-	u32 interval_us; /* of the rate sample; 0: none */
-	u32 interval_delivered; /* packets in it */
+	u32 unsent; /* bytes that wait in the socket */
 	u32 outstanding; /* bytes sent and not cumulatively acknowledged */
 	u32 sacked; /* packets of those that were selectively acknowledged */
-	u32 missing; /* packets of those that are taken for lost */
 	u32 highest_sacked; /* bytes to the end of the last sacked one; 0: none is */
 	u32 unused;
 };
@@ -119,6 +107,6 @@ struct record {
 _Static_assert(sizeof(struct control) == 40, "as in layout.rs");
 _Static_assert(sizeof(struct slot) == 64, "as in layout.rs");
 _Static_assert(sizeof(struct shared) == 112 + SLOTS * 64, "as in layout.rs");
-_Static_assert(sizeof(struct record) == 104, "as in layout.rs");
+_Static_assert(sizeof(struct record) == 72, "as in layout.rs");
 
 #endif

@@ -13,8 +13,8 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cellpace_kernel::install::{Options, install};
-use cellpace_kernel::{Control, Kernel, Kind, Policy, remove, select_named};
+use cellpace_kernel::install::{InstallOptions, install};
+use cellpace_kernel::{Kernel, Policy, RecordKind, SocketControl, remove, select_named};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 
@@ -54,7 +54,7 @@ fn main() {
     let script = "ip link set lo mtu 1500 gso_max_segs 1 up &&
         ip route change local 127.0.0.0/8 dev lo src 127.0.0.1 table local quickack 1";
     assert!(Command::new("sh").args(["-c", script]).status().unwrap().success());
-    install(&Options { name: name.clone(), ..Options::default() }).unwrap();
+    install(&InstallOptions { name: name.clone(), ..InstallOptions::default() }).unwrap();
     let result = thread::spawn({
         let name = name.clone();
         move || run(&name, sockets, active, seconds as u64)
@@ -80,8 +80,12 @@ fn run(name: &str, count: usize, active: usize, seconds: u64) {
     for _ in 0..count {
         let sender = TcpStream::connect(&address).unwrap();
         let cookie = select_named(&sender, name).unwrap();
-        let control =
-            Control { window: PACKETS[0] * MSS, limit: None, pacing: None, policy: Policy::Hold };
+        let control = SocketControl {
+            window: PACKETS[0] * MSS,
+            limit: None,
+            pacing: None,
+            policy: Policy::Hold,
+        };
         kernel.control(cookie, control).unwrap();
         sender.set_nonblocking(true).unwrap();
         senders.push(sender);
@@ -108,14 +112,14 @@ fn run(name: &str, count: usize, active: usize, seconds: u64) {
         wakes += 1;
         let mut changed = Vec::new();
         kernel.drain(usize::MAX, |record| {
-            acks += u64::from(record.kind == Kind::Ack);
+            acks += u64::from(record.kind == RecordKind::Ack);
             // As a controller would: each tenth acknowledgment changes the window.
             if acks % 10 == 0 {
                 changed.push((record.cookie, PACKETS[acks as usize / 10 % 2] * MSS));
             }
         });
         for (cookie, window) in changed {
-            let control = Control { window, limit: None, pacing: None, policy: Policy::Hold };
+            let control = SocketControl { window, limit: None, pacing: None, policy: Policy::Hold };
             kernel.control(cookie, control).unwrap();
             windows += 1;
         }
@@ -128,7 +132,8 @@ fn run(name: &str, count: usize, active: usize, seconds: u64) {
     let mut released = 0;
     let mut drain = |kernel: &mut Kernel| {
         kernel.beat().unwrap();
-        kernel.drain(usize::MAX, |record| released += usize::from(record.kind == Kind::Release))
+        kernel
+            .drain(usize::MAX, |record| released += usize::from(record.kind == RecordKind::Release))
     };
     while !traffic.is_finished() {
         if drain(&mut kernel) == 0 {

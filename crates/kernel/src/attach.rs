@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
 use thiserror::Error;
 
-use crate::cgroup::{self, CgroupError};
+use crate::KernelError;
+use crate::driver::layout::NAME_BYTES;
+use crate::driver::ring::RecordRing;
 use crate::facts::Facts;
-use crate::layout::NAME_BYTES;
-use crate::ring::Ring;
-use crate::status::open;
-use crate::{KernelError, pins};
+use crate::host::cgroup::{self, CgroupError};
+use crate::host::pins::{open, pins};
 
 /// The program as clang left it.
 const ATTACH: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/attach.bpf.o"));
@@ -42,7 +42,7 @@ pub fn missing_capabilities(facts: &Facts) -> Vec<&'static str> {
 
 /// Which connections, and whose they shall be.
 #[derive(Debug, Clone)]
-pub struct Options<'a> {
+pub struct AttachOptions<'a> {
     /// Name of the kernel driver.
     pub name: &'a str,
     /// The controlling process's slot.
@@ -137,7 +137,7 @@ pub struct Attachment {
     // Detached before anything that it needs goes.
     _link: Link,
     missed: MapHandle,
-    ring: Ring,
+    ring: RecordRing,
     _object: Object,
 }
 
@@ -147,7 +147,7 @@ impl Attachment {
     ///
     /// # Errors
     /// When the kernel driver is not installed, or the kernel, or who we are, does not allow it.
-    pub fn new(cgroup: &Path, options: &Options<'_>) -> Result<Self, AttachError> {
+    pub fn new(cgroup: &Path, options: &AttachOptions<'_>) -> Result<Self, AttachError> {
         let rules = encode(options)?;
         cgroup::check(cgroup)?;
         let folder = File::open(cgroup)
@@ -220,15 +220,15 @@ fn put(object: &Object, rules: &[u8]) -> Result<(), AttachError> {
         .map_err(bpf("handing over the rules"))
 }
 
-fn announcements(object: &Object) -> Result<Ring, AttachError> {
+fn announcements(object: &Object) -> Result<RecordRing, AttachError> {
     let system = |error: io::Error| bpf("mapping a ring buffer")(error.into());
     let fd = map(object, "announcements")?.as_fd().try_clone_to_owned().map_err(system)?;
-    Ring::new(fd.into(), RING_BYTES).map_err(system)
+    RecordRing::new(fd.into(), RING_BYTES).map_err(system)
 }
 
 /// `struct rules`.
-fn encode(options: &Options<'_>) -> Result<[u8; RULES_BYTES], AttachError> {
-    let Options { name, slot, owner, accepted, opened } = options;
+fn encode(options: &AttachOptions<'_>) -> Result<[u8; RULES_BYTES], AttachError> {
+    let AttachOptions { name, slot, owner, accepted, opened } = options;
     let is_some = !accepted.is_empty() || !opened.is_empty();
     if !is_some || accepted.len() > MOST_RANGES || opened.len() > MOST_RANGES {
         return Err(AttachError::Ranges);
@@ -281,10 +281,10 @@ fn address(bytes: &[u8]) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::CONTROL_BYTES;
+    use crate::driver::layout::CONTROL_BYTES;
 
-    fn options<'a>(accepted: &'a [(u16, u16)]) -> Options<'a> {
-        Options { name: "cellpace", slot: 3, owner: 7, accepted, opened: &[] }
+    fn options<'a>(accepted: &'a [(u16, u16)]) -> AttachOptions<'a> {
+        AttachOptions { name: "cellpace", slot: 3, owner: 7, accepted, opened: &[] }
     }
 
     #[test]
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn rules_are_written_as_the_program_reads_them() {
         let opened = [(9000, 9100)];
-        let rules = Options { opened: &opened, ..options(&[(80, 80), (443, 444)]) };
+        let rules = AttachOptions { opened: &opened, ..options(&[(80, 80), (443, 444)]) };
         let bytes = encode(&rules).unwrap();
         let short = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         assert_eq!(&bytes[..9], b"cellpace\0");

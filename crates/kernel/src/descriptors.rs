@@ -23,7 +23,7 @@ const PLACE_BYTES: usize = 16;
 
 /// A descriptor of a socket in some program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct DescriptorPlace {
     /// The socket's cookie.
     pub cookie: u64,
     /// The process.
@@ -70,7 +70,7 @@ impl Descriptors {
     ///
     /// # Errors
     /// When the system refuses.
-    pub fn find(&mut self, cookies: &[u64]) -> io::Result<Vec<Place>> {
+    pub fn find(&mut self, cookies: &[u64]) -> io::Result<Vec<DescriptorPlace>> {
         let cookies = &cookies[..cookies.len().min(MOST)];
         for cookie in cookies {
             self.wanted
@@ -104,9 +104,9 @@ fn opened() -> libbpf_rs::Result<OpenObject> {
 }
 
 /// `struct place`.
-fn decode(bytes: &[u8]) -> Place {
+fn decode(bytes: &[u8]) -> DescriptorPlace {
     let word =
         |at: usize| i32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let cookie = bytes[..8].try_into().map_or(0, u64::from_ne_bytes);
-    Place { cookie, pid: word(8), descriptor: word(12) }
+    DescriptorPlace { cookie, pid: word(8), descriptor: word(12) }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::layout::{LAYOUT, SLOTS};
+use crate::driver::layout::{LAYOUT, SLOTS};
 
 /// Why the kernel driver cannot be used, or not any more.
 #[derive(Debug, Error)]

@@ -5,11 +5,15 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::bpffs::is_unfinished;
-use crate::btf::{BtfError, Variant, has_links, variant};
-use crate::layout::LAYOUT;
-use crate::status::{installed, who};
-use crate::{Installed, KernelError, pins};
+use crate::KernelError;
+use crate::driver::installed::Installed;
+use crate::driver::layout::LAYOUT;
+use crate::driver::status::installed;
+use crate::host::bpffs::is_unfinished;
+use crate::host::btf::{BtfError, CallbackVariant, has_links, variant};
+use crate::host::pins::{pins, who};
+
+pub use crate::host::btf::btf_path;
 
 /// Found out, or made up by a test.
 #[derive(Debug)]
@@ -17,7 +21,7 @@ pub struct Facts {
     /// As `uname -r` says it.
     pub release: String,
     /// What the kernel's types say; `None`: it does not tell them.
-    pub btf: Option<Result<Variant, BtfError>>,
+    pub btf: Option<Result<CallbackVariant, BtfError>>,
     /// Whether congestion controls have links, without which MDI does not run in the kernel.
     pub links: bool,
     /// Of this process, as in `/proc/self/status`.
@@ -200,17 +204,11 @@ impl Facts {
     }
 }
 
-/// Where the running kernel's types are. The environment variable CELLPACE_KERNEL_BTF names
-/// another place: for a kernel that has them elsewhere, and to see what happens without.
-pub fn btf_path() -> PathBuf {
-    std::env::var_os("CELLPACE_KERNEL_BTF").map_or("/sys/kernel/btf/vmlinux".into(), PathBuf::from)
-}
-
 /// The variant for the kernel whose types are in this file.
 ///
 /// # Errors
 /// The outer one when there are no types to look at, the inner one when they do not fit.
-pub fn running_variant(path: &Path) -> io::Result<Result<Variant, BtfError>> {
+pub fn running_variant(path: &Path) -> io::Result<Result<CallbackVariant, BtfError>> {
     fs::read(path).map(|btf| variant(&btf))
 }
 
@@ -265,7 +263,7 @@ mod tests {
     fn well() -> Facts {
         Facts {
             release: "6.18.44-fc".to_owned(),
-            btf: Some(Ok(Variant::Ack)),
+            btf: Some(Ok(CallbackVariant::Ack)),
             links: true,
             capabilities: 1 << 38 | 1 << 39,
             lockdown: Some("none".to_owned()),

@@ -8,12 +8,12 @@
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let socket = std::net::TcpStream::connect("192.0.2.1:80")?;
-//! use cellpace_kernel::{Control, Kernel, Policy};
+//! use cellpace_kernel::{SocketControl, Kernel, Policy};
 //!
 //! let mut kernel = Kernel::open()?;
 //! let cookie = kernel.select(&socket)?;
 //! let policy = Policy::Hold;
-//! kernel.control(cookie, Control { window: 100_000, limit: None, pacing: None, policy })?;
+//! kernel.control(cookie, SocketControl { window: 100_000, limit: None, pacing: None, policy })?;
 //! loop {
 //!     kernel.beat()?; // at least every 250 ms; a second without, and TCP goes by RFC 5681
 //!     kernel.drain(1000, |record| println!("{} us", record.rtt_us));
@@ -28,35 +28,28 @@
 
 #[cfg(feature = "install")]
 pub mod attach;
-mod bpffs;
-mod btf;
-#[cfg(feature = "install")]
-pub mod cgroup;
-mod client;
 #[cfg(feature = "install")]
 pub mod descriptors;
+mod driver;
 mod error;
 pub mod facts;
-mod ids;
-#[cfg(feature = "install")]
-pub mod install;
-mod layout;
-#[cfg(feature = "install")]
-pub mod load;
+mod host;
 #[cfg(feature = "install")]
 pub mod mdi;
-#[cfg(feature = "install")]
-mod prompt;
-mod registered;
-mod ring;
-mod slots;
-mod status;
-mod sys;
 pub mod table;
 
-pub use bpffs::{pins, remove_unfinished};
-pub use btf::{BtfError, Variant, variant};
-pub use client::{Kernel, push, select, select_named};
+pub use driver::client::{Kernel, push, select, select_named};
+pub use driver::installed::{Installed, PromptAcks, Removed};
+pub use driver::layout::{
+    KernelRecord, LAYOUT, NAME, Policy, RECORD_BYTES, RecordKind, RecoveryState, SLOTS,
+    SocketControl,
+};
+pub use driver::status::{installed, remove};
+#[cfg(feature = "install")]
+pub use driver::{install, load};
 pub use error::KernelError;
-pub use layout::{Control, Kind, LAYOUT, NAME, Policy, RECORD_BYTES, Record, Recovery, SLOTS};
-pub use status::{Installed, PromptAcks, Removed, installed, remove};
+pub use host::bpffs::remove_unfinished;
+pub use host::btf::{BtfError, CallbackVariant, variant};
+#[cfg(feature = "install")]
+pub use host::cgroup;
+pub use host::pins::pins;

@@ -14,12 +14,14 @@ use cellpace_mdi::{Flat, VectorEvent, VectorStep};
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, MapMut, Object, libbpf_sys};
 use thiserror::Error;
 
-use crate::bpffs::Installing;
+use crate::KernelError;
+use crate::driver::install_error::InstallError;
+use crate::driver::load::{open_object, suffix};
 use crate::facts::{NO_LINKS, btf_path, running_links, running_variant};
-use crate::install::InstallError;
-use crate::load::{open_object, suffix};
+use crate::host::bpffs::Installing;
+use crate::host::btf::{BtfError, CallbackVariant};
+use crate::host::pins::pins;
 use crate::table::{self, Origin, at, put_text};
-use crate::{BtfError, KernelError, Variant, pins};
 
 /// The program as clang left it.
 const MDI: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mdi.bpf.o"));
@@ -166,7 +168,7 @@ pub fn remove(name: &str) -> Result<bool, MdiError> {
 /// Program and table in the kernel, not yet a congestion control.
 pub struct Loaded {
     object: Object,
-    variant: Variant,
+    variant: CallbackVariant,
     name: String,
 }
 
@@ -194,7 +196,7 @@ impl Loaded {
         settings: &Settings,
         words: &[u8],
         tests: bool,
-        variant: Variant,
+        variant: CallbackVariant,
     ) -> Result<Self, MdiError> {
         let mut object =
             open_object(MDI, variant, &settings.name).map_err(bpf("reading the program"))?;

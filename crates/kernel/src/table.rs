@@ -8,10 +8,11 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use crate::ids::{self, KnownMap};
-use crate::registered::{ARRAY, Registered, find, is_listed, unseen};
-use crate::sys::Map;
-use crate::{KernelError, pins};
+use crate::KernelError;
+use crate::host::bpf::Map;
+use crate::host::ids::{self, KnownMap};
+use crate::host::pins::pins;
+use crate::host::registered::{ARRAY, Registered, find, is_listed, unseen};
 
 /// What `sysctl`, `ip route` and setsockopt know the congestion control by.
 pub const NAME: &str = "cellpace_mdi";
@@ -51,7 +52,7 @@ pub struct Origin {
 
 /// A table that is registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Table {
+pub struct InstalledTable {
     /// Name of the congestion control.
     pub name: String,
     /// Whence it comes. Texts may be cut, at 63 and 127 bytes.
@@ -80,7 +81,7 @@ pub struct Table {
 ///
 /// # Errors
 /// [`KernelError::Unseen`] when something has the name and this process may not look what it is.
-pub fn installed(name: &str) -> Result<Option<Table>, KernelError> {
+pub fn installed(name: &str) -> Result<Option<InstalledTable>, KernelError> {
     if !is_listed(name) {
         return Ok(None);
     }
@@ -100,7 +101,7 @@ fn model(found: &Registered) -> Option<Vec<u8>> {
     (model.len() >= at::SLOW_START.end && word(&model, 0) == MAGIC).then_some(model)
 }
 
-fn describe(name: &str, found: &Registered) -> Option<Table> {
+fn describe(name: &str, found: &Registered) -> Option<InstalledTable> {
     let model = model(found)?;
     let text = |range| model.get(range).map(ids::text).unwrap_or_default();
     let sha256 = model.get(at::SHA256).and_then(|bytes| bytes.try_into().ok());
@@ -110,7 +111,7 @@ fn describe(name: &str, found: &Registered) -> Option<Table> {
         sha256: sha256.unwrap_or_default(),
     };
     let table = found.maps.iter().find(|map| map.name == "table");
-    Some(Table {
+    Some(InstalledTable {
         name: name.to_owned(),
         origin,
         kind: match word(&model, at::KIND) {

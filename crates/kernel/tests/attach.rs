@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cellpace_kernel::attach::{Announced, AttachError, Attachment, Missed, Options};
+use cellpace_kernel::attach::{Announced, AttachError, AttachOptions, Attachment, Missed};
 use cellpace_kernel::install::{self, InstallError, install};
-use cellpace_kernel::{Kernel, KernelError, Kind, Record, cgroup, pins, remove};
+use cellpace_kernel::{Kernel, KernelError, KernelRecord, RecordKind, cgroup, pins, remove};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::socket::{getsockopt, sockopt::TcpCongestion};
 
@@ -50,7 +50,7 @@ impl Place {
             return skipped(&format!("{}: {error}", cgroup.display()));
         }
         let place = Self { name: name.clone(), cgroup };
-        match install(&install::Options { name, ..install::Options::default() }) {
+        match install(&install::InstallOptions { name, ..install::InstallOptions::default() }) {
             Ok(_) => Some(place),
             Err(
                 error @ (InstallError::NoBtf { .. }
@@ -67,7 +67,7 @@ impl Place {
     }
 
     fn attach(&self, kernel: &Kernel) -> Attachment {
-        let options = Options {
+        let options = AttachOptions {
             name: &self.name,
             slot: kernel.slot() as u32,
             owner: kernel.owner(),
@@ -256,16 +256,17 @@ fn acknowledgments_of_what_was_announced_come_to_the_one_who_attached() {
     kernel.beat().unwrap();
     assert_eq!(programs.ask("send"), ["true"]);
     assert_eq!(programs.ask("close"), ["closed"]);
-    let mut records: Vec<Record> = Vec::new();
+    let mut records: Vec<KernelRecord> = Vec::new();
     let end = Instant::now() + Duration::from_secs(20);
-    while !records.iter().any(|record| record.kind == Kind::Release) && Instant::now() < end {
+    while !records.iter().any(|record| record.kind == RecordKind::Release) && Instant::now() < end {
         kernel.beat().unwrap();
         kernel.drain(usize::MAX, |record| records.push(record));
     }
     assert!(records.iter().all(|record| record.cookie == told.cookie));
-    let acks: Vec<&Record> = records.iter().filter(|record| record.kind == Kind::Ack).collect();
+    let acks: Vec<&KernelRecord> =
+        records.iter().filter(|record| record.kind == RecordKind::Ack).collect();
     assert!(!acks.is_empty() && acks.iter().all(|ack| ack.cwnd == 10 && !ack.fallback));
-    assert!(records.iter().any(|record| record.kind == Kind::Release), "the socket closed");
+    assert!(records.iter().any(|record| record.kind == RecordKind::Release), "the socket closed");
     assert!(acks.last().unwrap().bytes_acked >= 100_000);
 }
 
@@ -362,7 +363,8 @@ fn connections_that_nobody_reads_of_stay_plain_and_are_counted() {
 
 #[test]
 fn without_a_driver_or_a_cgroup_nothing_is_attached() {
-    let options = |name| Options { name, slot: 0, owner: 1, accepted: &[(1, 1)], opened: &[] };
+    let options =
+        |name| AttachOptions { name, slot: 0, owner: 1, accepted: &[(1, 1)], opened: &[] };
     let error = Attachment::new(Path::new("/proc"), &options("cp_nobody")).unwrap_err();
     assert!(matches!(error, AttachError::Cgroup(_)), "{error}");
     let Ok(root) = cgroup::root() else {

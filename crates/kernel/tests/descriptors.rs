@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cellpace_kernel::descriptors::{Descriptors, Place};
+use cellpace_kernel::descriptors::{DescriptorPlace, Descriptors};
 use nix::sched::{CloneFlags, unshare};
 
 /// `None`, and a line that says why, where the kernel or who we are does not permit it.
@@ -36,14 +36,18 @@ fn cookie(socket: &impl AsFd) -> u64 {
     socket2::SockRef::from(socket).cookie().unwrap()
 }
 
-fn here(socket: &impl AsRawFd, cookie: u64) -> Place {
-    Place { cookie, pid: std::process::id().cast_signed(), descriptor: socket.as_raw_fd() }
+fn here(socket: &impl AsRawFd, cookie: u64) -> DescriptorPlace {
+    DescriptorPlace {
+        cookie,
+        pid: std::process::id().cast_signed(),
+        descriptor: socket.as_raw_fd(),
+    }
 }
 
 /// Asserts that exactly these places are found. A process that is being started has all of ours until
 /// its program begins, so it may take a moment.
-fn found(descriptors: &mut Descriptors, cookies: &[u64], expected: &[Place]) {
-    let key = |place: &Place| (place.pid, place.descriptor);
+fn found(descriptors: &mut Descriptors, cookies: &[u64], expected: &[DescriptorPlace]) {
+    let key = |place: &DescriptorPlace| (place.pid, place.descriptor);
     let mut expected = expected.to_vec();
     expected.sort_by_key(key);
     let end = Instant::now() + Duration::from_secs(20);
@@ -87,7 +91,7 @@ fn a_child_has_it_after_the_parent_has_closed_it() {
     let cookie = cookie(&one);
     let child = with(one.try_clone().unwrap());
     let pid = child.id().cast_signed();
-    let in_child = Place { cookie, pid, descriptor: 0 };
+    let in_child = DescriptorPlace { cookie, pid, descriptor: 0 };
     found(&mut descriptors, &[cookie], &[here(&one, cookie), in_child]);
     drop(one);
     found(&mut descriptors, &[cookie], &[in_child]);
@@ -116,7 +120,7 @@ fn a_number_that_is_another_ones_now_is_not_told_of() {
     let number = one.as_raw_fd();
     // SAFETY: both are ours, and the first is not used any more.
     assert_eq!(unsafe { libc::dup2(next.as_raw_fd(), number) }, number);
-    let reused = Place { descriptor: number, ..here(&next, after) };
+    let reused = DescriptorPlace { descriptor: number, ..here(&next, after) };
     found(&mut descriptors, &[before, after], &[here(&next, after), reused]);
 }
 
@@ -145,7 +149,7 @@ fn a_socket_of_another_network_is_found() {
     let socket = socket.join().unwrap();
     let cookie = cookie(&socket);
     let child = with(socket);
-    let in_child = Place { cookie, pid: child.id().cast_signed(), descriptor: 0 };
+    let in_child = DescriptorPlace { cookie, pid: child.id().cast_signed(), descriptor: 0 };
     found(&mut descriptors, &[cookie], &[in_child]);
     end(child);
 }

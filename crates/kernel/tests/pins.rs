@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cellpace_kernel::facts::{Facts, btf_path, running_variant};
-use cellpace_kernel::install::{InstallError, Options, install};
+use cellpace_kernel::install::{InstallError, InstallOptions, install};
 use cellpace_kernel::load::{CELLPACE, open_object, suffix};
 use cellpace_kernel::mdi::{self, Done, Loaded, MdiError, Settings};
 use cellpace_kernel::{KernelError, installed, pins, remove, table};
@@ -22,8 +22,8 @@ impl Name {
         Self(format!("cp_{letter}{:x}", std::process::id()))
     }
 
-    fn driver(&self) -> Options {
-        Options { name: self.0.clone(), ..Options::default() }
+    fn driver(&self) -> InstallOptions {
+        InstallOptions { name: self.0.clone(), ..InstallOptions::default() }
     }
 
     fn table(&self, spec: &str) -> Settings {

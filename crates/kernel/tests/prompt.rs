@@ -18,9 +18,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use cellpace_kernel::install::{Done, InstallError, Options, install};
+use cellpace_kernel::install::{InstallError, InstallOptions, InstallOutcome, install};
 use cellpace_kernel::{
-    Control, Kernel, Policy, PromptAcks, installed, pins, push, remove, select_named,
+    Kernel, Policy, PromptAcks, SocketControl, installed, pins, push, remove, select_named,
 };
 use measured::measured;
 use nix::sched::{CloneFlags, setns, unshare};
@@ -54,7 +54,7 @@ impl Driver {
         Some(driver)
     }
 
-    fn install(&self, devices: &[&str]) -> Result<Done, InstallError> {
+    fn install(&self, devices: &[&str]) -> Result<InstallOutcome, InstallError> {
         self.install_what_is_there(devices, false)
     }
 
@@ -62,15 +62,15 @@ impl Driver {
         &self,
         devices: &[&str],
         skip_missing: bool,
-    ) -> Result<Done, InstallError> {
+    ) -> Result<InstallOutcome, InstallError> {
         let prompt_acks = devices.iter().map(ToString::to_string).collect();
         let name = self.0.clone();
-        install(&Options {
+        install(&InstallOptions {
             name,
             ring_bytes: 1 << 16,
             prompt_acks,
             skip_missing,
-            ..Options::default()
+            ..InstallOptions::default()
         })
     }
 
@@ -320,8 +320,8 @@ fn pushed(segments: &[Segment]) -> f64 {
     segments.iter().filter(|segment| segment.push).count() as f64 / segments.len() as f64
 }
 
-fn control(limit: Option<u64>, policy: Policy) -> Control {
-    Control { window: 20 * 1448, limit, pacing: None, policy }
+fn control(limit: Option<u64>, policy: Policy) -> SocketControl {
+    SocketControl { window: 20 * 1448, limit, pacing: None, policy }
 }
 
 const BYTES: usize = 2_000_000;
@@ -532,7 +532,9 @@ fn few_packets_may_be_an_odd_number_while_each_is_acknowledged() {
         let writer = thread::spawn(move || while other.write_all(&[7; 1 << 16]).is_ok() {});
         let mut window = |packets: u64| {
             let window = packets * 1448;
-            kernel.control(cookie, Control { window, ..control(None, Policy::Hold) }).unwrap();
+            kernel
+                .control(cookie, SocketControl { window, ..control(None, Policy::Hold) })
+                .unwrap();
             let (end, mut last) = (Instant::now() + Duration::from_millis(1500), (0, false));
             while Instant::now() < end {
                 kernel.beat().unwrap();
@@ -596,15 +598,15 @@ fn an_unknown_device_leaves_nothing_installed() {
 fn a_driver_of_another_size_has_the_devices_too_and_users_may_not_detach_them() {
     use std::os::unix::fs::PermissionsExt;
 
-    use cellpace_kernel::install::Access;
+    use cellpace_kernel::install::DriverAccess;
 
     let Some(driver) = Driver::named() else { return };
     driver.install(&["lo"]).unwrap();
     let name = driver.0.clone();
-    let options = Options {
+    let options = InstallOptions {
         name,
         ring_bytes: 1 << 17,
-        access: Access::Everyone,
+        access: DriverAccess::Everyone,
         prompt_acks: vec!["lo".to_owned()],
         skip_missing: false,
     };

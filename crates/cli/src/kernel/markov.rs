@@ -1,7 +1,7 @@
 //! What `cellpace kernel status` says of a Markov table in the kernel.
 
 use cellpace_kernel::KernelError;
-use cellpace_kernel::table::{self, Table};
+use cellpace_kernel::table::{self, InstalledTable};
 use serde_json::{Value, json};
 
 use super::mdi::ours;
@@ -9,7 +9,7 @@ use super::mdi::ours;
 /// What was found under a name.
 pub(super) struct Found {
     name: String,
-    table: Result<Option<Table>, KernelError>,
+    table: Result<Option<InstalledTable>, KernelError>,
 }
 
 impl Found {
@@ -48,8 +48,8 @@ fn unseen(error: &KernelError) -> String {
     }
 }
 
-fn rows(table: &Table) -> Vec<(&'static str, String)> {
-    let Table { name, kind, states, sockets, .. } = table;
+fn rows(table: &InstalledTable) -> Vec<(&'static str, String)> {
+    let InstalledTable { name, kind, states, sockets, .. } = table;
     let slow = if table.slow_start { ", after a slow start" } else { "" };
     let who = if table.everyone { "everyone" } else { "root" };
     let seed = match table.seed {
@@ -74,7 +74,7 @@ fn rows(table: &Table) -> Vec<(&'static str, String)> {
     rows
 }
 
-fn of(table: &Table) -> String {
+fn of(table: &InstalledTable) -> String {
     let known = |text: &'_ str| (!text.is_empty()).then(|| text.to_owned());
     let teacher = known(&table.origin.teacher).unwrap_or_else(|| "unknown teacher".to_owned());
     match known(&table.origin.controller) {
@@ -84,12 +84,12 @@ fn of(table: &Table) -> String {
 }
 
 /// `None`: not known.
-fn hash(table: &Table) -> Option<String> {
+fn hash(table: &InstalledTable) -> Option<String> {
     let bytes = table.origin.sha256;
     (bytes != [0; 32]).then(|| bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-fn document(table: &Table) -> Value {
+fn document(table: &InstalledTable) -> Value {
     let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     json!({
         "name": table.name,
@@ -112,8 +112,8 @@ mod tests {
     use super::*;
     use cellpace_kernel::table::Origin;
 
-    fn table() -> Table {
-        Table {
+    fn table() -> InstalledTable {
+        InstalledTable {
             name: "cellpace_mdi".to_owned(),
             origin: Origin {
                 teacher: "verus:r=2".to_owned(),
@@ -131,7 +131,7 @@ mod tests {
         }
     }
 
-    fn found(table: Result<Option<Table>, KernelError>) -> Found {
+    fn found(table: Result<Option<InstalledTable>, KernelError>) -> Found {
         Found { name: "cellpace_mdi".to_owned(), table }
     }
 
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_not_made_up() {
         let origin = Origin::default();
-        let bare = Table { origin, seed: 0, memory: None, pinned: false, ..table() };
+        let bare = InstalledTable { origin, seed: 0, memory: None, pinned: false, ..table() };
         let found_bare = found(Ok(Some(bare)));
         let text = found_bare.rows();
         assert!(text.contains("unknown teacher") && text.contains("seed random"), "{text}");

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use cellpace_base::{Random, Span, Time};
 use cellpace_cc::Setup;
-use cellpace_kernel::{Kernel, KernelError, Kind, Record};
+use cellpace_kernel::{Kernel, KernelError, KernelRecord, RecordKind};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::flow::{FlowServer, SharedFlow};
@@ -326,7 +326,7 @@ struct DriverThread {
     places: HashMap<u64, FlowSlot>,
     timers: BTreeSet<(Time, u64)>,
     /// Records of the batch at hand.
-    records: Vec<Record>,
+    records: Vec<KernelRecord>,
     /// Connections of which the batch told.
     touched: Vec<u64>,
     /// Records since then.
@@ -450,7 +450,7 @@ impl DriverThread {
         for at in 0..self.records.len() {
             let record = self.records[at];
             let Some(place) = self.places.get_mut(&record.cookie) else { continue };
-            if record.kind == Kind::Release {
+            if record.kind == RecordKind::Release {
                 self.remove(record.cookie);
                 continue;
             }

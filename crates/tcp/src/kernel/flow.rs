@@ -2,7 +2,7 @@
 
 use cellpace_base::{Span, Time};
 use cellpace_cc::{Controller, Event};
-use cellpace_kernel::{Control, Policy, Record};
+use cellpace_kernel::{KernelRecord, Policy, SocketControl};
 
 use crate::FlowStats;
 use crate::books::{AckReport, Books};
@@ -34,7 +34,7 @@ pub(crate) struct KernelFlow {
     acked_at: Time,
     gap: Span,
     /// What the kernel was last told to do.
-    told: Option<Control>,
+    told: Option<SocketControl>,
     /// TCP can be told to send at any time, and not only when an ack comes.
     can_kick: bool,
     /// Whether TCP had data left to send then: it has sent some since, if the window let it, and
@@ -118,7 +118,7 @@ impl KernelFlow {
 
     /// TCP told of an ack that it worked in at `at`, before it sent anything on account of it. Returns
     /// whether the ack has raised the budget, as in slow start.
-    pub(crate) fn on_record(&mut self, at: Time, record: &Record) -> bool {
+    pub(crate) fn on_record(&mut self, at: Time, record: &KernelRecord) -> bool {
         self.measure_gap(at);
         let at = at.max(self.told_at);
         if record.mss > 0 {
@@ -166,7 +166,7 @@ impl KernelFlow {
     /// When TCP sent what it has sent since it last told. While something is under way it sends
     /// when an ack comes, and so right after it told. What follows on silence was sent an RTT
     /// before its ack.
-    fn sent_at(&self, at: Time, record: &Record) -> Time {
+    fn sent_at(&self, at: Time, record: &KernelRecord) -> Time {
         if self.has_more || !self.gate.is_idle() || record.rtt_us == 0 {
             return self.told_at;
         }
@@ -186,9 +186,9 @@ impl KernelFlow {
 
     /// What the kernel shall do from now on, if that is news, and whether TCP is to be told to send
     /// something that it could not send before: with `at_once` also where the next ack is near.
-    pub(crate) fn news(&mut self, now: Time, at_once: bool) -> Option<(Control, bool)> {
+    pub(crate) fn news(&mut self, now: Time, at_once: bool) -> Option<(SocketControl, bool)> {
         let limit = self.budget();
-        let control = Control {
+        let control = SocketControl {
             window: if limit.is_none() { self.gate.window() } else { 0 },
             limit: limit.map(|limit| limit.saturating_add(self.base)),
             pacing: self.gate.pacing(),
@@ -243,7 +243,7 @@ mod tests {
 
     use cellpace_base::Random;
     use cellpace_cc::{ControllerSpec, Setup};
-    use cellpace_kernel::{Kind, Recovery};
+    use cellpace_kernel::{RecordKind, RecoveryState};
     use proptest::prelude::*;
 
     const MSS: u32 = 1448;
@@ -256,34 +256,24 @@ mod tests {
 
     /// What TCP tells when `acked` packets have been acknowledged and `outstanding` are on their
     /// way.
-    fn record(acked: u64, outstanding: u32, rtt_ms: u32) -> Record {
-        Record {
+    fn record(acked: u64, outstanding: u32, rtt_ms: u32) -> KernelRecord {
+        KernelRecord {
             cookie: 7,
             time_ns: 0,
             bytes_acked: 1 + acked * u64::from(MSS),
-            kind: Kind::Ack,
-            recovery: Recovery::Open,
-            app_limited: false,
-            of_retransmission: false,
+            kind: RecordKind::Ack,
+            recovery: RecoveryState::Open,
             fallback: false,
             prompt: false,
             acked: 1,
-            lost_now: 0,
             rtt_us: rtt_ms * 1000,
-            srtt_us: rtt_ms * 1000,
-            in_flight: outstanding,
             delivered: acked as u32,
-            lost: 0,
             retransmitted: 0,
-            sent: acked as u32 + outstanding,
             unsent: 100_000,
             mss: MSS,
             cwnd: 10,
-            interval_us: 0,
-            interval_delivered: 0,
             outstanding: outstanding * MSS,
             sacked: 0,
-            missing: 0,
             highest_sacked: 0,
         }
     }
@@ -306,7 +296,8 @@ mod tests {
         kernel_flow.on_record(Time::from_millis(9_040), &record(1, 0, 40));
         assert_eq!(kernel_flow.stats().srtt, Some(Span::from_millis(40)));
         // All is sent. A second of silence, and ten packets of which one is acknowledged.
-        kernel_flow.on_record(Time::from_millis(9_041), &Record { unsent: 0, ..record(1, 0, 40) });
+        kernel_flow
+            .on_record(Time::from_millis(9_041), &KernelRecord { unsent: 0, ..record(1, 0, 40) });
         kernel_flow.on_record(Time::from_millis(10_050), &record(2, 9, 50));
         assert_eq!(kernel_flow.stats().in_flight, 9 * 1500);
         // While something is under way, packets follow on acks.
@@ -321,7 +312,8 @@ mod tests {
         let mut kernel_flow = kernel_flow("verus:r=2");
         kernel_flow.on_record(Time::from_millis(40), &record(2, 0, 40));
         assert!(kernel_flow.next_deadline().is_some(), "two more have left by now");
-        kernel_flow.on_record(Time::from_millis(80), &Record { unsent: 0, ..record(4, 0, 40) });
+        kernel_flow
+            .on_record(Time::from_millis(80), &KernelRecord { unsent: 0, ..record(4, 0, 40) });
         assert_eq!(kernel_flow.next_deadline(), None);
     }
 
@@ -464,7 +456,7 @@ mod tests {
         let mut kernel_flow = kernel_flow("newreno");
         kernel_flow.on_record(Time::from_millis(40), &record(1, 19, 40));
         let before = kernel_flow.stats().cwnd;
-        let hole = Record { sacked: 4, missing: 1, highest_sacked: 5 * MSS, ..record(1, 19, 40) };
+        let hole = KernelRecord { sacked: 4, highest_sacked: 5 * MSS, ..record(1, 19, 40) };
         kernel_flow.on_record(Time::from_millis(45), &hole);
         assert!(kernel_flow.stats().cwnd < before, "{before}");
     }

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 
-use crate::sys::{Map, Mapping, page_size};
+use crate::host::bpf::{Map, Mapping};
 
 const HEADER: usize = 8;
 /// Top bits of a record's length: still being written, given up.
@@ -15,7 +15,7 @@ const DISCARDED: u32 = 1 << 30;
 
 /// One consumer's view.
 #[derive(Debug)]
-pub(crate) struct Ring {
+pub(crate) struct RecordRing {
     map: Map,
     consumer: Mapping,
     producer: Mapping,
@@ -23,10 +23,10 @@ pub(crate) struct Ring {
     mask: usize,
 }
 
-impl Ring {
+impl RecordRing {
     /// `bytes` is the ring's size: a power of two.
     pub(crate) fn new(map: Map, bytes: usize) -> io::Result<Self> {
-        let page = page_size();
+        let page = rustix::param::page_size();
         if !bytes.is_power_of_two() || bytes < page || bytes > 1 << 30 {
             return Err(io::ErrorKind::InvalidData.into());
         }
@@ -79,7 +79,7 @@ impl Ring {
     }
 }
 
-impl AsFd for Ring {
+impl AsFd for RecordRing {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.map.as_fd()
     }

@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
+use rustix::fs::{FlockOperation, flock};
+
 const MAP_LOOKUP_ELEM: libc::c_long = 1;
 const MAP_UPDATE_ELEM: libc::c_long = 2;
 const MAP_DELETE_ELEM: libc::c_long = 3;
@@ -172,9 +174,9 @@ fn open_pin(path: &Path) -> io::Result<OwnedFd> {
 
 /// A program that is attached to a device. Detached when it is closed and not pinned.
 #[derive(Debug)]
-pub(crate) struct Link(OwnedFd);
+pub(crate) struct TcxLink(OwnedFd);
 
-impl Link {
+impl TcxLink {
     /// Opens a pin. One of something else than a link is refused by the other functions.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         open_pin(path).map(Self)
@@ -331,27 +333,13 @@ impl Drop for Mapping {
     }
 }
 
-pub(crate) fn page_size() -> usize {
-    // SAFETY: sysconf has no conditions.
-    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(size).unwrap_or(4096)
-}
-
-/// CLOCK_MONOTONIC in nanoseconds, which is the clock of `bpf_ktime_get_ns`.
-pub(crate) fn now_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes into `time`. It cannot fail for this clock.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
-}
-
 /// Takes the lock of an open file or folder, which lasts until that is closed. Waits for at most
 /// half a minute.
 pub(crate) fn lock(file: &File) -> io::Result<()> {
     const PAUSE: Duration = Duration::from_millis(10);
     const TRIES: u32 = 3_000;
     for _ in 0..TRIES {
-        match flock(file, libc::LOCK_EX | libc::LOCK_NB) {
+        match flock(file, FlockOperation::NonBlockingLockExclusive).map_err(io::Error::from) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(PAUSE),
             result => return result,
         }
@@ -365,87 +353,7 @@ pub(crate) fn lock(file: &File) -> io::Result<()> {
 /// Whether somebody has the lock of an open file or folder. Keeps others from it until that is
 /// closed, if not.
 pub(crate) fn is_locked(file: &File) -> bool {
-    flock(file, libc::LOCK_SH | libc::LOCK_NB).is_err()
-}
-
-fn flock(file: &File, operation: libc::c_int) -> io::Result<()> {
-    // SAFETY: flock has no conditions; the descriptor is open for as long as `file` lives.
-    let result = unsafe { libc::flock(file.as_raw_fd(), operation) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Selects a congestion control for a socket.
-pub(crate) fn set_congestion(fd: BorrowedFd<'_>, name: &str) -> io::Result<()> {
-    let length = libc::socklen_t::try_from(name.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-    // SAFETY: the kernel reads `length` bytes of the name, which outlives the call.
-    let result = unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_CONGESTION,
-            name.as_ptr().cast(),
-            length,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Takes the cork from a socket that has none, whereupon the kernel sends what it may.
-pub(crate) fn push(fd: BorrowedFd<'_>) -> io::Result<()> {
-    let mut corked: libc::c_int = 0;
-    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the kernel writes `length` bytes, which `corked` has.
-    let result = unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_CORK,
-            (&raw mut corked).cast(),
-            &raw mut length,
-        )
-    };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    if corked != 0 {
-        return Ok(());
-    }
-    // SAFETY: the kernel reads `length` bytes of `corked`.
-    let result = unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_CORK,
-            (&raw const corked).cast(),
-            length,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// The socket's cookie, which the kernel gives to no other socket until it is started anew.
-pub(crate) fn cookie(fd: BorrowedFd<'_>) -> io::Result<u64> {
-    let mut cookie = 0u64;
-    let mut length = size_of::<u64>() as libc::socklen_t;
-    // SAFETY: the kernel writes `length` bytes, which `cookie` has.
-    let result = unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_COOKIE,
-            (&raw mut cookie).cast(),
-            &raw mut length,
-        )
-    };
-    if result == 0 { Ok(cookie) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Bits that another process would hardly guess or have.
-pub(crate) fn random() -> u64 {
-    let mut bytes = [0u8; 8];
-    // SAFETY: the kernel writes at most as many bytes as `bytes` has.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    if got == 8 { u64::from_ne_bytes(bytes) } else { now_ns() ^ u64::from(std::process::id()) }
+    flock(file, FlockOperation::NonBlockingLockShared).is_err()
 }
 
 #[cfg(test)]

@@ -10,10 +10,10 @@ use libbpf_rs::{Object, ObjectBuilder};
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
 
+use super::install_error::{InstallError, bpf, system};
 use crate::facts;
-use crate::install::{InstallError, bpf, system};
-use crate::status::{is_link, open, prompt_pin, remove_pin};
-use crate::sys::Link;
+use crate::host::bpf::TcxLink;
+use crate::host::pins::{is_link, open, prompt_pin, remove_pin};
 
 /// The program as clang left it.
 const PROMPT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/prompt.bpf.o"));
@@ -81,7 +81,7 @@ fn take_away(folder: &Path) -> Result<(), InstallError> {
     Ok(())
 }
 
-fn attach(folder: &Path, devices: &[Device]) -> Result<Vec<Link>, InstallError> {
+fn attach(folder: &Path, devices: &[Device]) -> Result<Vec<TcxLink>, InstallError> {
     let object = load(folder).map_err(or_too_old)?;
     let program = object
         .progs()
@@ -104,8 +104,8 @@ fn load(folder: &Path) -> Result<Object, InstallError> {
     object.load().map_err(bpf("loading the program for prompt acknowledgments"))
 }
 
-fn link(program: BorrowedFd<'_>, device: &Device) -> Result<Link, InstallError> {
-    Link::to_egress(program, device.index).map_err(|source| InstallError::Attach {
+fn link(program: BorrowedFd<'_>, device: &Device) -> Result<TcxLink, InstallError> {
+    TcxLink::to_egress(program, device.index).map_err(|source| InstallError::Attach {
         device: device.name.clone(),
         hint: match source.raw_os_error() {
             Some(libc::EPERM) => " (needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN)",
@@ -128,7 +128,7 @@ fn or_too_old(error: InstallError) -> InstallError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::{CONTROL_BYTES, at};
+    use crate::driver::layout::{CONTROL_BYTES, at};
 
     #[test]
     fn the_program_and_user_space_have_the_same_layout() {

@@ -1,10 +1,12 @@
 //! What the running kernel's types (BTF) say about its congestion controls.
 
+use std::path::PathBuf;
+
 use thiserror::Error;
 
 /// What the kernel passes to `cong_control`, of which the program has both variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Variant {
+pub enum CallbackVariant {
     /// From Linux 6.10: the socket, the acknowledged number, flags and the rate sample.
     Ack,
     /// Before: the socket and the rate sample.
@@ -34,16 +36,20 @@ const TYPE_BYTES: usize = 12;
 ///
 /// # Errors
 /// Why there is none.
-pub fn variant(btf: &[u8]) -> Result<Variant, BtfError> {
+pub fn variant(btf: &[u8]) -> Result<CallbackVariant, BtfError> {
     let types = Types::index(btf)?;
     // The kernel wraps each kind of program callbacks that it knows in a struct with this name.
     types.structure("bpf_struct_ops_tcp_congestion_ops").ok_or(BtfError::NoStructOps)?;
     let operations = types.structure("tcp_congestion_ops").ok_or(BtfError::NoStructOps)?;
     let pointer = types.member(operations, "cong_control").ok_or(BtfError::NoStructOps)?;
-    let prototype = types.target(pointer, Kind::POINTER).ok_or(BtfError::Unknown)?;
+    let prototype = types.target(pointer, BtfKind::POINTER).ok_or(BtfError::Unknown)?;
     match types.get(prototype) {
-        Some(found) if found.kind == Kind::PROTOTYPE && found.count == 4 => Ok(Variant::Ack),
-        Some(found) if found.kind == Kind::PROTOTYPE && found.count == 2 => Ok(Variant::Sample),
+        Some(found) if found.kind == BtfKind::PROTOTYPE && found.count == 4 => {
+            Ok(CallbackVariant::Ack)
+        }
+        Some(found) if found.kind == BtfKind::PROTOTYPE && found.count == 2 => {
+            Ok(CallbackVariant::Sample)
+        }
         _ => Err(BtfError::Unknown),
     }
 }
@@ -89,9 +95,9 @@ pub(crate) fn has_links(btf: &[u8]) -> Result<bool, BtfError> {
 }
 
 /// Numbers from include/uapi/linux/btf.h.
-struct Kind;
+struct BtfKind;
 
-impl Kind {
+impl BtfKind {
     const POINTER: u32 = 2;
     const STRUCT: u32 = 4;
     const PROTOTYPE: u32 = 13;
@@ -141,7 +147,7 @@ impl<'a> Types<'a> {
         let mut at = 0;
         while at < bytes.len() {
             let found = read_type(bytes, at).ok_or(BtfError::Broken)?;
-            at = found.members + Kind::extra(found.kind, found.count).ok_or(BtfError::Broken)?;
+            at = found.members + BtfKind::extra(found.kind, found.count).ok_or(BtfError::Broken)?;
             types.push(found);
         }
         Ok(Self { bytes, strings, types })
@@ -156,7 +162,7 @@ impl<'a> Types<'a> {
     }
 
     fn structure_number(&self, name: &str) -> Option<u32> {
-        let is_it = |found: &Type| found.kind == Kind::STRUCT && self.is(found.name, name);
+        let is_it = |found: &Type| found.kind == BtfKind::STRUCT && self.is(found.name, name);
         u32::try_from(self.types.iter().position(is_it)? + 1).ok()
     }
 
@@ -208,6 +214,12 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(four.try_into().ok()?))
 }
 
+/// Where the running kernel's types are. The environment variable CELLPACE_KERNEL_BTF names
+/// another place: for a kernel that has them elsewhere, and to see what happens without.
+pub fn btf_path() -> PathBuf {
+    std::env::var_os("CELLPACE_KERNEL_BTF").map_or("/sys/kernel/btf/vmlinux".into(), PathBuf::from)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,13 +243,13 @@ mod tests {
     /// The same, where the kinds of callbacks have a member of this name.
     fn kernel_with(parameters: u32, wrapper: u32, member: u32) -> Vec<u8> {
         let mut types: Vec<u32> = Vec::new();
-        types.extend([0, Kind::PROTOTYPE << 24 | parameters, 0]); // number 1
+        types.extend([0, BtfKind::PROTOTYPE << 24 | parameters, 0]); // number 1
         types.extend((0..2 * parameters).map(|_| 0));
-        types.extend([0, Kind::POINTER << 24, 1]); // number 2
-        types.extend([0, Kind::POINTER << 24, 0]); // number 3
-        types.extend([OPS, Kind::STRUCT << 24 | 2, 16, SSTHRESH, 3, 0, CONTROL, 2, 64]);
-        types.extend([wrapper, Kind::STRUCT << 24, 0]);
-        types.extend([CALLBACKS, Kind::STRUCT << 24 | 1, 8, member, 3, 0]);
+        types.extend([0, BtfKind::POINTER << 24, 1]); // number 2
+        types.extend([0, BtfKind::POINTER << 24, 0]); // number 3
+        types.extend([OPS, BtfKind::STRUCT << 24 | 2, 16, SSTHRESH, 3, 0, CONTROL, 2, 64]);
+        types.extend([wrapper, BtfKind::STRUCT << 24, 0]);
+        types.extend([CALLBACKS, BtfKind::STRUCT << 24 | 1, 8, member, 3, 0]);
         let length = types.len() as u32 * 4;
         let header = [MAGIC | 1 << 16, 24, 0, length, length, NAMES.len() as u32];
         let words = header.into_iter().chain(types).flat_map(u32::to_ne_bytes);
@@ -246,8 +258,8 @@ mod tests {
 
     #[test]
     fn four_parameters_are_linux_6_10_and_two_are_before() {
-        assert_eq!(variant(&kernel(4, WRAPPER)), Ok(Variant::Ack));
-        assert_eq!(variant(&kernel(2, WRAPPER)), Ok(Variant::Sample));
+        assert_eq!(variant(&kernel(4, WRAPPER)), Ok(CallbackVariant::Ack));
+        assert_eq!(variant(&kernel(2, WRAPPER)), Ok(CallbackVariant::Sample));
         assert_eq!(variant(&kernel(3, WRAPPER)), Err(BtfError::Unknown));
         assert_eq!(variant(&kernel(4, 0)), Err(BtfError::NoStructOps));
     }

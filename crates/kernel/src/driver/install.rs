@@ -5,24 +5,30 @@ use std::fs::{self, Permissions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use libbpf_rs::libbpf_sys::bpf_map_create_opts;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, OpenObject};
 use nix::unistd::{Gid, Group, chown};
-use thiserror::Error;
 
-use crate::bpffs::{Installing, remove_unfinished_held, unfinished};
-use crate::facts::{Obstacle, btf_path, running_too_old, running_variant};
-use crate::layout::{LAYOUT, MAGIC, NAME_BYTES, SLOTS, VERSION_BYTES, at};
-use crate::load::{CELLPACE, open_object, suffix};
-use crate::status::{installed, is_link, remove_pins, remove_unpinned};
-use crate::{BtfError, KernelError, NAME, Variant, pins, prompt, remove};
+use super::install_error::{bpf, system};
+use super::installed::Installed;
+use super::layout::{LAYOUT, MAGIC, NAME, NAME_BYTES, SLOTS, VERSION_BYTES, at};
+use super::load::{CELLPACE, open_object, suffix};
+use super::prompt;
+use super::status::{installed, remove, remove_unpinned};
+use crate::KernelError;
+use crate::facts::{running_too_old, running_variant};
+use crate::host::bpffs::{Installing, remove_unfinished_held};
+use crate::host::btf::{CallbackVariant, btf_path};
+use crate::host::pins::{is_link, pins, remove_pins, unfinished};
+
+pub use super::install_error::InstallError;
 
 /// Who may control sockets. Everybody may always select the congestion control, which without
 /// control is as harmless as the kernel's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum DriverAccess {
     /// Root alone.
     Root,
     /// Root and a group.
@@ -33,12 +39,12 @@ pub enum Access {
 
 /// What to install.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct InstallOptions {
     /// Name of the congestion control and of the folder with its pins, at most 15 letters, digits,
     /// `_` and `-`.
     pub name: String,
     /// Who may use it.
-    pub access: Access,
+    pub access: DriverAccess,
     /// Bytes of each slot's ring buffer: a power of two, 64 KiB to 64 MiB.
     pub ring_bytes: u32,
     /// Devices of this network namespace whose receivers are asked for prompt acknowledgments.
@@ -47,11 +53,11 @@ pub struct Options {
     pub skip_missing: bool,
 }
 
-impl Default for Options {
+impl Default for InstallOptions {
     fn default() -> Self {
         Self {
             name: NAME.to_owned(),
-            access: Access::Root,
+            access: DriverAccess::Root,
             ring_bytes: 1 << 20,
             prompt_acks: Vec::new(),
             skip_missing: false,
@@ -61,7 +67,7 @@ impl Default for Options {
 
 /// What an installation did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Done {
+pub struct InstallOutcome {
     /// The very same was there: only the rights and the devices for prompt acknowledgments were set.
     pub was_there: bool,
     /// The version that was there before, and sockets that stay with it and look after themselves.
@@ -70,90 +76,6 @@ pub struct Done {
     pub was_unfinished: bool,
     /// Devices that are not there and were left out.
     pub missing: Vec<String>,
-}
-
-/// Why it was not installed.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum InstallError {
-    /// No name for a congestion control and a folder.
-    #[error("`{0}` is no name for a congestion control: at most 15 letters, digits, `_` and `-`")]
-    Name(String),
-    /// No size for a ring buffer.
-    #[error("a ring buffer of {0} bytes: it must be a power of two, 64 KiB to 64 MiB")]
-    Ring(u32),
-    /// No such group.
-    #[error("there is no group `{0}`")]
-    Group(String),
-    /// The kernel does not say what its types are.
-    #[error("this kernel has no BTF ({}: {source}); it needs CONFIG_DEBUG_INFO_BTF", .path.display())]
-    NoBtf {
-        /// Where we looked.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// The kernel has no congestion controls in BPF, or other ones.
-    #[error("this kernel cannot run the kernel driver: {0}")]
-    Kernel(#[from] BtfError),
-    /// The kernel lacks something.
-    #[error("{0}")]
-    TooOld(Obstacle),
-    /// libbpf or the kernel refused.
-    #[error("{doing}: {source}{hint}")]
-    Bpf {
-        /// What we were doing.
-        doing: &'static str,
-        /// Why not.
-        source: libbpf_rs::Error,
-        /// What to do, as a half sentence.
-        hint: &'static str,
-    },
-    /// No such device.
-    #[error("there is no network device `{0}` in this network namespace")]
-    Device(String),
-    /// No links to devices.
-    #[error("Linux {0} is too old for prompt acknowledgments: they need TCX, which came with 6.6")]
-    NoTcx(String),
-    /// The kernel refused a device.
-    #[error("attaching to the device {device}: {source}{hint}")]
-    Attach {
-        /// Its name.
-        device: String,
-        /// Why not.
-        source: io::Error,
-        /// What to do, as a half sentence.
-        hint: &'static str,
-    },
-    /// What is there cannot be looked at or removed.
-    #[error(transparent)]
-    Driver(#[from] KernelError),
-    /// The system refused.
-    #[error("{doing}: {source}")]
-    System {
-        /// What we were doing.
-        doing: &'static str,
-        /// Why not.
-        source: io::Error,
-    },
-}
-
-pub(crate) fn system<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> InstallError {
-    move |source| InstallError::System { doing, source: source.into() }
-}
-
-pub(crate) fn bpf(doing: &'static str) -> impl FnOnce(libbpf_rs::Error) -> InstallError {
-    move |source| {
-        let hint = match source.kind() {
-            libbpf_rs::ErrorKind::PermissionDenied => " (needs root, or CAP_BPF and CAP_PERFMON)",
-            libbpf_rs::ErrorKind::AlreadyExists => {
-                " (a congestion control of this name is there that is not ours, or that only root may \
-                 look at)"
-            }
-            _ => "",
-        };
-        InstallError::Bpf { doing, source, hint }
-    }
 }
 
 /// Number of a group.
@@ -171,7 +93,7 @@ pub fn group(name: &str) -> Result<u32, InstallError> {
 ///
 /// # Errors
 /// When the kernel, or who we are, does not allow it. Nothing is left behind then.
-pub fn install(options: &Options) -> Result<Done, InstallError> {
+pub fn install(options: &InstallOptions) -> Result<InstallOutcome, InstallError> {
     check(options)?;
     if let Some(obstacle) = running_too_old() {
         return Err(InstallError::TooOld(obstacle));
@@ -185,7 +107,7 @@ pub fn install(options: &Options) -> Result<Done, InstallError> {
     }
     let _installing = Installing::start()?;
     let was_unfinished = remove_unfinished_held(&options.name)?;
-    let mut done = Done { was_unfinished, missing, ..Done::default() };
+    let mut done = InstallOutcome { was_unfinished, missing, ..InstallOutcome::default() };
     let folder = pins(&options.name);
     match installed(&options.name) {
         Ok(there) if there.is_same(options) && folder.join("prompted").exists() => {
@@ -223,8 +145,8 @@ fn remove_rest(name: &str) -> Result<(), KernelError> {
     }
 }
 
-impl crate::Installed {
-    fn is_same(&self, options: &Options) -> bool {
+impl Installed {
+    fn is_same(&self, options: &InstallOptions) -> bool {
         self.layout == LAYOUT && self.version == VERSION && self.ring_bytes == options.ring_bytes
     }
 }
@@ -232,8 +154,8 @@ impl crate::Installed {
 /// What the shared page says about who installed it.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-fn check(options: &Options) -> Result<(), InstallError> {
-    let Options { name, ring_bytes, .. } = options;
+fn check(options: &InstallOptions) -> Result<(), InstallError> {
+    let InstallOptions { name, ring_bytes, .. } = options;
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() || name.len() >= NAME_BYTES || !name.chars().all(fits) {
         return Err(InstallError::Name(name.clone()));
@@ -244,7 +166,11 @@ fn check(options: &Options) -> Result<(), InstallError> {
     Ok(())
 }
 
-fn load(options: &Options, variant: Variant, folder: &Path) -> Result<(), InstallError> {
+fn load(
+    options: &InstallOptions,
+    variant: CallbackVariant,
+    folder: &Path,
+) -> Result<(), InstallError> {
     let mut object =
         open_object(CELLPACE, variant, &options.name).map_err(bpf("opening the program"))?;
     describe(&mut object, options)?;
@@ -262,7 +188,7 @@ fn load(options: &Options, variant: Variant, folder: &Path) -> Result<(), Instal
 }
 
 /// Fills in the shared page's head.
-fn describe(object: &mut OpenObject, options: &Options) -> Result<(), InstallError> {
+fn describe(object: &mut OpenObject, options: &InstallOptions) -> Result<(), InstallError> {
     let missing = || system("opening the program")(io::ErrorKind::InvalidData);
     let mut shared = object
         .maps_mut()
@@ -284,7 +210,7 @@ fn describe(object: &mut OpenObject, options: &Options) -> Result<(), InstallErr
 }
 
 /// Makes the rings and pins what clients open.
-fn pin(object: &mut Object, folder: &Path, options: &Options) -> Result<(), InstallError> {
+fn pin(object: &mut Object, folder: &Path, options: &InstallOptions) -> Result<(), InstallError> {
     for mut map in object.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         match name.as_str() {
@@ -328,7 +254,7 @@ fn pin_handle(mut map: MapHandle, path: &Path) -> Result<(), InstallError> {
 /// From here the congestion control can be selected. The kernel keeps it until it is removed.
 fn register(
     object: &mut Object,
-    variant: Variant,
+    variant: CallbackVariant,
     hidden: &Path,
     folder: &Path,
 ) -> Result<(), InstallError> {
@@ -346,11 +272,11 @@ fn register(
 
 /// Sets who may open the pins. `cc`, by which it is removed, and what is for prompt acknowledgments
 /// stay with root.
-fn permit(folder: &Path, access: Access) -> Result<(), InstallError> {
+fn permit(folder: &Path, access: DriverAccess) -> Result<(), InstallError> {
     let (of_folder, of_pins, gid) = match access {
-        Access::Root => (0o700, 0o600, 0),
-        Access::Group(gid) => (0o750, 0o660, gid),
-        Access::Everyone => (0o755, 0o666, 0),
+        DriverAccess::Root => (0o700, 0o600, 0),
+        DriverAccess::Group(gid) => (0o750, 0o660, gid),
+        DriverAccess::Everyone => (0o755, 0o666, 0),
     };
     // Closed first, so that nobody slips in between.
     permit_folder(folder, 0o700)?;

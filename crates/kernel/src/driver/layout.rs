@@ -3,11 +3,11 @@
 /// The congestion control's name, and that of the folder with its pins, unless told otherwise.
 pub const NAME: &str = "cellpace";
 /// Grows with every change that an older client would misread.
-pub const LAYOUT: u32 = 2;
+pub const LAYOUT: u32 = 3;
 /// Processes that can control sockets at a time.
 pub const SLOTS: usize = 16;
 /// Bytes of a record as the program writes it.
-pub const RECORD_BYTES: usize = 104;
+pub const RECORD_BYTES: usize = 72;
 
 pub(crate) const MAGIC: u32 = 0x6563_6170;
 pub(crate) const CONTROL_BYTES: usize = 40;
@@ -66,12 +66,12 @@ pub enum Policy {
 
 /// What a socket shall do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Control {
+pub struct SocketControl {
     /// Payload in flight, in bytes. In effect are the whole packets of it, at least two, and below
     /// eight an even number unless receivers are asked for prompt acknowledgments.
     pub window: u64,
     /// Instead of a window: so many bytes of payload may have been sent since the connection began,
-    /// as [`Record::bytes_acked`] and [`Record::outstanding`] count them together. Acknowledgments
+    /// as [`KernelRecord::bytes_acked`] and [`KernelRecord::outstanding`] count them together. Acknowledgments
     /// make no room then. In effect with the next one, or with [`push`](crate::push).
     pub limit: Option<u64>,
     /// Bytes a second; without, the window alone says when to send.
@@ -80,7 +80,7 @@ pub struct Control {
     pub policy: Policy,
 }
 
-impl Control {
+impl SocketControl {
     pub(crate) fn encode(&self, slot: u32, owner: u64) -> [u8; CONTROL_BYTES] {
         let policy: u32 = match self.policy {
             Policy::Hold => 0,
@@ -108,10 +108,10 @@ pub(crate) fn owner_of(control: &[u8; CONTROL_BYTES]) -> (u32, u64) {
 
 /// Why there is a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RecordKind {
     /// TCP worked in an acknowledgment.
     Ack,
-    /// Loss recovery began or ended: see [`Record::recovery`].
+    /// Loss recovery began or ended: see [`KernelRecord::recovery`].
     State,
     /// The socket closed, or selected another congestion control. Its control is gone.
     Release,
@@ -119,7 +119,7 @@ pub enum Kind {
 
 /// TCP's state of loss recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recovery {
+pub enum RecoveryState {
     /// Nothing is wrong.
     Open,
     /// Duplicate or selective acknowledgments: reordering or loss.
@@ -134,7 +134,7 @@ pub enum Recovery {
 
 /// What the kernel saw of a socket at one moment. Totals are since the connection began and wrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct KernelRecord {
     /// The socket.
     pub cookie: u64,
     /// When, by CLOCK_MONOTONIC in nanoseconds.
@@ -142,74 +142,54 @@ pub struct Record {
     /// Cumulatively acknowledged payload in bytes, total.
     pub bytes_acked: u64,
     /// Why there is a record.
-    pub kind: Kind,
+    pub kind: RecordKind,
     /// TCP's state of loss recovery.
-    pub recovery: Recovery,
-    /// The rate sample was taken while the program had too little to send.
-    pub app_limited: bool,
-    /// The sample is of a retransmitted packet.
-    pub of_retransmission: bool,
+    pub recovery: RecoveryState,
     /// TCP goes by RFC 5681 at present: no heartbeat in time, or [`Policy::Follow`].
     pub fallback: bool,
     /// The receiver is asked to acknowledge each packet as soon as it is read.
     pub prompt: bool,
     /// Packets that this acknowledgment acknowledged, selectively or cumulatively.
     pub acked: u32,
-    /// Packets that this acknowledgment let TCP take for lost.
-    pub lost_now: u32,
-    /// The RTT sample in microseconds; 0: none.
-    pub rtt_us: u32,
-    /// TCP's smoothed RTT in microseconds.
-    pub srtt_us: u32,
-    /// Packets in flight after it: sent, and neither acknowledged nor taken for lost.
-    pub in_flight: u32,
     /// Packets delivered, total.
     pub delivered: u32,
-    /// Packets taken for lost, total.
-    pub lost: u32,
     /// Packets retransmitted, total.
     pub retransmitted: u32,
-    /// Packets with payload sent, retransmissions included, total.
-    pub sent: u32,
-    /// Bytes that wait in the socket and have not been sent.
-    pub unsent: u32,
+    /// The RTT sample in microseconds; 0: none.
+    pub rtt_us: u32,
     /// Payload of a full packet in bytes.
     pub mss: u32,
     /// TCP's window in packets.
     pub cwnd: u32,
-    /// Length of the delivery rate sample in microseconds; 0: none.
-    pub interval_us: u32,
-    /// Packets delivered in it.
-    pub interval_delivered: u32,
+    /// Bytes that wait in the socket and have not been sent.
+    pub unsent: u32,
     /// Bytes sent and not cumulatively acknowledged.
     pub outstanding: u32,
     /// Packets of those that were selectively acknowledged.
     pub sacked: u32,
-    /// Packets of those that TCP takes for lost.
-    pub missing: u32,
     /// Bytes from the first that is not cumulatively acknowledged to the end of the last that is
     /// selectively acknowledged; 0: none is.
     pub highest_sacked: u32,
 }
 
-impl Record {
+impl KernelRecord {
     /// `None` for what no program of this layout writes.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         if bytes.len() < RECORD_BYTES {
             return None;
         }
         let kind = match bytes[24] {
-            1 => Kind::Ack,
-            2 => Kind::State,
-            3 => Kind::Release,
+            1 => RecordKind::Ack,
+            2 => RecordKind::State,
+            3 => RecordKind::Release,
             _ => return None,
         };
         let recovery = match bytes[25] {
-            0 => Recovery::Open,
-            1 => Recovery::Disorder,
-            2 => Recovery::Reduced,
-            3 => Recovery::Recovery,
-            _ => Recovery::Timeout,
+            0 => RecoveryState::Open,
+            1 => RecoveryState::Disorder,
+            2 => RecoveryState::Reduced,
+            3 => RecoveryState::Recovery,
+            _ => RecoveryState::Timeout,
         };
         let word = |number: usize| u32_at(bytes, 28 + 4 * number);
         Some(Self {
@@ -218,28 +198,18 @@ impl Record {
             bytes_acked: u64_at(bytes, 16),
             kind,
             recovery,
-            app_limited: bytes[26] & 1 != 0,
-            of_retransmission: bytes[26] & 2 != 0,
-            fallback: bytes[26] & 4 != 0,
-            prompt: bytes[26] & 8 != 0,
+            fallback: bytes[26] & 1 != 0,
+            prompt: bytes[26] & 2 != 0,
             acked: word(0),
-            lost_now: word(1),
-            rtt_us: word(2),
-            srtt_us: word(3),
-            in_flight: word(4),
-            delivered: word(5),
-            lost: word(6),
-            retransmitted: word(7),
-            sent: word(8),
-            unsent: word(9),
-            mss: word(10),
-            cwnd: word(11),
-            interval_us: word(12),
-            interval_delivered: word(13),
-            outstanding: word(14),
-            sacked: word(15),
-            missing: word(16),
-            highest_sacked: word(17),
+            delivered: word(1),
+            retransmitted: word(2),
+            rtt_us: word(3),
+            mss: word(4),
+            cwnd: word(5),
+            unsent: word(6),
+            outstanding: word(7),
+            sacked: word(8),
+            highest_sacked: word(9),
         })
     }
 }
@@ -258,8 +228,12 @@ mod tests {
 
     #[test]
     fn a_control_is_written_as_the_program_reads_it() {
-        let control =
-            Control { window: 0x0102, limit: Some(0), pacing: Some(0), policy: Policy::Follow };
+        let control = SocketControl {
+            window: 0x0102,
+            limit: Some(0),
+            pacing: Some(0),
+            policy: Policy::Follow,
+        };
         let bytes = control.encode(7, 0x0304);
         assert_eq!(u64_at(&bytes, 0), 0x0102);
         assert_eq!(u64_at(&bytes, 8), 1, "0 would mean: no limit");
@@ -271,15 +245,13 @@ mod tests {
     #[test]
     fn records_that_are_short_or_of_no_kind_are_none() {
         let mut bytes = [0u8; RECORD_BYTES];
-        assert_eq!(Record::decode(&bytes), None);
+        assert_eq!(KernelRecord::decode(&bytes), None);
         bytes[24] = 1;
-        bytes[26] = 13;
-        bytes[28 + 4 * 13] = 9;
-        let record = Record::decode(&bytes).unwrap();
-        assert!(
-            record.app_limited && !record.of_retransmission && record.fallback && record.prompt
-        );
-        assert_eq!(record.interval_delivered, 9);
-        assert_eq!(Record::decode(&bytes[1..]), None);
+        bytes[26] = 2;
+        bytes[28 + 4 * 9] = 9;
+        let record = KernelRecord::decode(&bytes).unwrap();
+        assert!(!record.fallback && record.prompt);
+        assert_eq!(record.highest_sacked, 9);
+        assert_eq!(KernelRecord::decode(&bytes[1..]), None);
     }
 }

@@ -5,26 +5,14 @@
 
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
 
+use super::bpf;
+use super::pins::{remove_pins, unfinished};
 use crate::KernelError;
-use crate::status::remove_pins;
-use crate::sys;
 
 /// What cellpace keeps until the system is started anew. Users may pass, and not look: who cannot
 /// open it cannot lock it either.
 const FOLDER: &str = "/run/cellpace";
-const BPFFS: &str = "/run/cellpace/bpf";
-
-/// The folder of pins of the kernel driver with this name.
-pub fn pins(name: &str) -> PathBuf {
-    Path::new(BPFFS).join(name)
-}
-
-/// Where an installation pins before it shows the pins under their name. No driver is called so.
-pub(crate) fn unfinished(name: &str) -> PathBuf {
-    pins(&format!("{name}~new"))
-}
 
 /// Held by whoever installs, so that there is one at a time, and by whoever removes what an
 /// installation left that was killed. The kernel releases it with the process.
@@ -40,7 +28,7 @@ impl Installing {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             folder => folder?,
         };
-        sys::lock(&folder)?;
+        bpf::lock(&folder)?;
         Ok(Some(Self { _folder: folder }))
     }
 }
@@ -49,7 +37,7 @@ impl Installing {
 /// root can know; `false` for others.
 pub(crate) fn is_unfinished(name: &str) -> bool {
     // While an installation runs, the folder is its own.
-    let nobody_installs = || File::open(FOLDER).is_ok_and(|folder| !sys::is_locked(&folder));
+    let nobody_installs = || File::open(FOLDER).is_ok_and(|folder| !bpf::is_locked(&folder));
     unfinished(name).exists() && nobody_installs()
 }
 
@@ -85,22 +73,25 @@ mod install {
     use nix::mount::{MsFlags, mount};
     use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
-    use super::{BPFFS, FOLDER, Installing};
-    use crate::install::{InstallError, system};
+    use super::{FOLDER, Installing};
+    use crate::KernelError;
+    use crate::host::pins::BPFFS;
 
     impl Installing {
         /// Waits for other installations, and mounts the file system where that is missing.
-        pub(crate) fn start() -> Result<Self, InstallError> {
+        pub(crate) fn start() -> Result<Self, KernelError> {
             let making = "making /run/cellpace/bpf";
-            fs::create_dir_all(BPFFS).map_err(system(making))?;
+            fs::create_dir_all(BPFFS).map_err(KernelError::system(making))?;
             let way = Permissions::from_mode(0o711);
-            fs::set_permissions(FOLDER, way).map_err(system(making))?;
-            let installing = Self::wait().map_err(system(making))?;
-            let installing = installing.ok_or_else(|| system(making)(io::ErrorKind::NotFound))?;
+            fs::set_permissions(FOLDER, way).map_err(KernelError::system(making))?;
+            let installing = Self::wait().map_err(KernelError::system(making))?;
+            let installing = installing
+                .ok_or_else(|| KernelError::system(making)(io::ErrorKind::NotFound.into()))?;
             if !is_mounted() {
                 let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
                 mount(Some("bpf"), BPFFS, Some("bpf"), flags, Some("mode=0711"))
-                    .map_err(system("mounting /run/cellpace/bpf"))?;
+                    .map_err(io::Error::from)
+                    .map_err(KernelError::system("mounting /run/cellpace/bpf"))?;
             }
             Ok(installing)
         }

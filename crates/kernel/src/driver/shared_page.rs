@@ -2,9 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::layout::{LAYOUT, MAGIC, NAME_BYTES, SLOTS, VERSION_BYTES, at};
-use crate::sys::{self, Map, Mapping, page_size};
-use crate::{Installed, KernelError};
+use super::installed::Installed;
+use super::layout::{LAYOUT, MAGIC, NAME_BYTES, SLOTS, VERSION_BYTES, at};
+use crate::KernelError;
+use crate::host::bpf::{Map, Mapping};
+use crate::host::clock::{now_ns, random};
 
 /// Without a heartbeat for this long, a slot is for anybody to take.
 const ABANDONED_NS: u64 = 3_000_000_000;
@@ -13,9 +15,9 @@ const RANDOM_BITS: u32 = 20;
 
 /// The shared page.
 #[derive(Debug)]
-pub(crate) struct Shared(Mapping);
+pub(crate) struct SharedPage(Mapping);
 
-impl Shared {
+impl SharedPage {
     /// Also checks that it is what we know.
     pub(crate) fn map(map: &Map) -> Result<Self, KernelError> {
         let shared = Self::map_any(map)?;
@@ -27,10 +29,10 @@ impl Shared {
         Ok(shared)
     }
 
-    /// Of whatever version. Only what [`Shared::installed`] tells means something then.
+    /// Of whatever version. Only what [`SharedPage::installed`] tells means something then.
     pub(crate) fn map_any(map: &Map) -> Result<Self, KernelError> {
         use std::os::fd::AsFd;
-        let length = at::END.next_multiple_of(page_size());
+        let length = at::END.next_multiple_of(rustix::param::page_size());
         let mapping = Mapping::new(map.as_fd(), 0, length, true)
             .map_err(KernelError::system("mapping the kernel driver's shared page"))?;
         if mapping.u32(at::MAGIC).load(Ordering::Relaxed) != MAGIC {
@@ -63,7 +65,7 @@ impl Shared {
 
     /// Takes a free or abandoned slot: its number and our name as its owner.
     pub(crate) fn claim(&self) -> Result<(usize, u64), KernelError> {
-        let me = owner(sys::now_ns(), sys::random());
+        let me = owner(now_ns(), random());
         (0..SLOTS)
             .find(|slot| self.take(*slot, me))
             .map(|slot| (slot, me))
@@ -81,7 +83,7 @@ impl Shared {
         if owner.compare_exchange(before, me, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return false;
         }
-        self.0.u64(at::beat(slot)).store(sys::now_ns(), Ordering::Release);
+        self.0.u64(at::beat(slot)).store(now_ns(), Ordering::Release);
         self.0.u64(at::dropped(slot)).store(0, Ordering::Relaxed);
         self.0.u32(at::pid(slot)).store(std::process::id(), Ordering::Relaxed);
         true
@@ -90,7 +92,7 @@ impl Shared {
     fn abandoned(&self, slot: usize) -> bool {
         let owner = self.owner(slot);
         let beat = self.0.u64(at::beat(slot)).load(Ordering::Acquire);
-        is_abandoned(owner, beat, sys::now_ns())
+        is_abandoned(owner, beat, now_ns())
     }
 
     pub(crate) fn beat(&self, slot: usize, me: u64) -> Result<(), KernelError> {
@@ -100,7 +102,7 @@ impl Shared {
         if self.owner(slot) != me {
             return Err(KernelError::SlotLost);
         }
-        self.0.u64(at::beat(slot)).store(sys::now_ns(), Ordering::Release);
+        self.0.u64(at::beat(slot)).store(now_ns(), Ordering::Release);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::io;
 
 use libbpf_rs::{MapType, ObjectBuilder, OpenMapMut, OpenObject};
 
-use crate::btf::Variant;
+use crate::host::btf::CallbackVariant;
 
 /// The congestion control of the kernel driver as clang left it.
 pub const CELLPACE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cellpace.bpf.o"));
@@ -15,7 +15,11 @@ pub const CELLPACE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cellpace.b
 ///
 /// # Errors
 /// What libbpf says.
-pub fn open_object(bytes: &[u8], variant: Variant, name: &str) -> libbpf_rs::Result<OpenObject> {
+pub fn open_object(
+    bytes: &[u8],
+    variant: CallbackVariant,
+    name: &str,
+) -> libbpf_rs::Result<OpenObject> {
     let mut object = ObjectBuilder::default().open_memory(bytes)?;
     for mut map in object.maps_mut().filter(|map| map.map_type() == MapType::StructOps) {
         let is_wanted = map.name().to_string_lossy().ends_with(suffix(variant));
@@ -28,10 +32,10 @@ pub fn open_object(bytes: &[u8], variant: Variant, name: &str) -> libbpf_rs::Res
 }
 
 /// End of the name of the struct_ops map for a variant.
-pub fn suffix(variant: Variant) -> &'static str {
+pub fn suffix(variant: CallbackVariant) -> &'static str {
     match variant {
-        Variant::Ack => "ack_args",
-        Variant::Sample => "rs_args",
+        CallbackVariant::Ack => "ack_args",
+        CallbackVariant::Sample => "rs_args",
     }
 }
 
@@ -52,11 +56,11 @@ mod tests {
     use libbpf_rs::OpenMap;
 
     use super::*;
-    use crate::layout::{CONTROL_BYTES, at};
+    use crate::driver::layout::{CONTROL_BYTES, at};
 
     #[test]
     fn each_kernel_has_the_one_variant_that_fits_under_the_name_asked_for() {
-        for variant in [Variant::Ack, Variant::Sample] {
+        for variant in [CallbackVariant::Ack, CallbackVariant::Sample] {
             let object = open_object(CELLPACE, variant, "fifteen_letters").unwrap();
             let maps = object.maps().filter(|map| map.map_type() == MapType::StructOps);
             let wanted: Vec<_> = maps.filter(OpenMap::autocreate).collect();
@@ -64,13 +68,13 @@ mod tests {
             assert!(wanted[0].name().to_string_lossy().ends_with(suffix(variant)));
             assert_eq!(&wanted[0].initial_value().unwrap()[..16], b"fifteen_letters\0");
         }
-        assert!(open_object(CELLPACE, Variant::Ack, "sixteen_letters_").is_err());
-        assert!(open_object(b"no object", Variant::Ack, "cellpace").is_err());
+        assert!(open_object(CELLPACE, CallbackVariant::Ack, "sixteen_letters_").is_err());
+        assert!(open_object(b"no object", CallbackVariant::Ack, "cellpace").is_err());
     }
 
     #[test]
     fn the_program_and_user_space_have_the_same_layout() {
-        let object = open_object(CELLPACE, Variant::Ack, "cellpace").unwrap();
+        let object = open_object(CELLPACE, CallbackVariant::Ack, "cellpace").unwrap();
         let size = |name: &str| {
             let found = object.maps().find(|map| map.name().to_string_lossy().ends_with(name));
             found.unwrap().value_size() as usize

@@ -6,20 +6,20 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use crate::sys::{Map, bpf};
+use super::bpf::{Map, bpf};
 
 const OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const LINK_DETACH: libc::c_long = 34;
 
 /// What has numbers of its own.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum ObjectKind {
     Map,
     Program,
     Link,
 }
 
-impl Kind {
+impl ObjectKind {
     const fn next(self) -> libc::c_long {
         match self {
             Self::Program => 11,
@@ -40,7 +40,7 @@ impl Kind {
 /// Argument of the commands about numbers.
 #[repr(C)]
 #[derive(Default)]
-struct Number {
+struct ObjectNumber {
     number: u32,
     /// Written by the kernel.
     next: u32,
@@ -49,7 +49,7 @@ struct Number {
 
 /// Argument of the command that tells facts.
 #[repr(C)]
-struct Ask {
+struct InfoRequest {
     fd: u32,
     /// Written by the kernel.
     length: u32,
@@ -57,7 +57,7 @@ struct Ask {
 }
 
 /// Numbers of all objects of a kind, ascending, until an error.
-pub(crate) fn all(kind: Kind) -> impl Iterator<Item = io::Result<u32>> {
+pub(crate) fn all(kind: ObjectKind) -> impl Iterator<Item = io::Result<u32>> {
     let mut after = Some(0);
     std::iter::from_fn(move || {
         let found = next(kind, after?).transpose();
@@ -66,8 +66,8 @@ pub(crate) fn all(kind: Kind) -> impl Iterator<Item = io::Result<u32>> {
     })
 }
 
-fn next(kind: Kind, after: u32) -> io::Result<Option<u32>> {
-    let mut number = Number { number: after, ..Number::default() };
+fn next(kind: ObjectKind, after: u32) -> io::Result<Option<u32>> {
+    let mut number = ObjectNumber { number: after, ..ObjectNumber::default() };
     // SAFETY: the kernel writes the next number into the argument, and nowhere else.
     match unsafe { bpf(kind.next(), &mut number) } {
         Ok(_) => Ok(Some(number.next)),
@@ -77,8 +77,8 @@ fn next(kind: Kind, after: u32) -> io::Result<Option<u32>> {
 }
 
 /// `None` when it is gone meanwhile, or about to go.
-pub(crate) fn open(kind: Kind, number: u32) -> io::Result<Option<OwnedFd>> {
-    let mut number = Number { number, ..Number::default() };
+pub(crate) fn open(kind: ObjectKind, number: u32) -> io::Result<Option<OwnedFd>> {
+    let mut number = ObjectNumber { number, ..ObjectNumber::default() };
     // SAFETY: the argument holds numbers only.
     match unsafe { bpf(kind.open(), &mut number) } {
         // SAFETY: the kernel has just made this descriptor for us alone.
@@ -95,7 +95,7 @@ pub(crate) fn open(kind: Kind, number: u32) -> io::Result<Option<OwnedFd>> {
 unsafe fn ask(fd: BorrowedFd<'_>, facts: &mut [u8]) -> io::Result<()> {
     let length = u32::try_from(facts.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let fd = fd.as_raw_fd().cast_unsigned();
-    let mut ask = Ask { fd, length, facts: facts.as_mut_ptr() as u64 };
+    let mut ask = InfoRequest { fd, length, facts: facts.as_mut_ptr() as u64 };
     // SAFETY: the kernel writes at most `length` bytes and then `length` itself; what the bytes point
     // to is the caller's promise.
     unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut ask) }.map(drop)
@@ -119,7 +119,7 @@ pub(crate) struct KnownMap {
 impl KnownMap {
     pub(crate) fn open(number: u32) -> io::Result<Option<Self>> {
         use std::os::fd::AsFd;
-        let Some(fd) = open(Kind::Map, number)? else { return Ok(None) };
+        let Some(fd) = open(ObjectKind::Map, number)? else { return Ok(None) };
         let mut facts = [0; 80];
         // SAFETY: the kernel reads no pointer from it.
         unsafe { ask(fd.as_fd(), &mut facts) }?;
@@ -156,7 +156,7 @@ pub(crate) fn maps_of(program: u32) -> io::Result<Vec<KnownMap>> {
     use std::os::fd::AsFd;
     /// Ours have a handful; the verifier permits 64.
     const MOST: usize = 64;
-    let Some(fd) = open(Kind::Program, program)? else { return Ok(Vec::new()) };
+    let Some(fd) = open(ObjectKind::Program, program)? else { return Ok(Vec::new()) };
     let mut numbers = [0u32; MOST];
     // `struct bpf_prog_info` until `map_ids`.
     let mut facts = [0; 64];
@@ -173,8 +173,8 @@ pub(crate) fn link_of(map: u32) -> io::Result<Option<OwnedFd>> {
     use std::os::fd::AsFd;
     /// `BPF_LINK_TYPE_STRUCT_OPS`
     const STRUCT_OPS: u32 = 9;
-    for number in all(Kind::Link) {
-        let Some(fd) = open(Kind::Link, number?)? else { continue };
+    for number in all(ObjectKind::Link) {
+        let Some(fd) = open(ObjectKind::Link, number?)? else { continue };
         let mut facts = [0; 64];
         // SAFETY: zeros ask for nothing to be written elsewhere.
         unsafe { ask(fd.as_fd(), &mut facts) }?;
@@ -187,7 +187,8 @@ pub(crate) fn link_of(map: u32) -> io::Result<Option<OwnedFd>> {
 
 /// Unregisters what a link registered, whoever else holds it. From Linux 6.11.
 pub(crate) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
-    let mut number = Number { number: link.as_raw_fd().cast_unsigned(), ..Number::default() };
+    let mut number =
+        ObjectNumber { number: link.as_raw_fd().cast_unsigned(), ..ObjectNumber::default() };
     // SAFETY: the argument holds numbers only.
     unsafe { bpf(LINK_DETACH, &mut number) }.map(drop)
 }

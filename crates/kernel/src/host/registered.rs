@@ -5,13 +5,10 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use crate::btf::{ValueLayout, value_layout};
-use crate::facts::btf_path;
-use crate::ids::{self, Kind, KnownMap};
-use crate::slots::Shared;
-use crate::status::Removed;
-use crate::sys::Map;
-use crate::{Installed, KernelError, layout};
+use super::bpf::Map;
+use super::btf::{ValueLayout, btf_path, value_layout};
+use super::ids::{self, KnownMap, ObjectKind};
+use crate::KernelError;
 
 /// `BPF_MAP_TYPE_STRUCT_OPS`
 const STRUCT_OPS: u32 = 26;
@@ -21,6 +18,8 @@ pub(crate) const ARRAY: u32 = 2;
 const BY_LINK: u32 = 1 << 13;
 /// `BPF_STRUCT_OPS_STATE_INUSE`
 const IN_USE: u32 = 1;
+/// `TCP_CA_NAME_MAX`
+const NAME_BYTES: usize = 16;
 
 /// A congestion control in BPF that is registered, whoever did so.
 #[derive(Debug)]
@@ -44,14 +43,13 @@ pub(crate) fn is_listed(name: &str) -> bool {
 pub(crate) fn find(name: &str) -> io::Result<Option<Registered>> {
     let Ok(btf) = fs::read(btf_path()) else { return Ok(None) };
     let Some(layout) = value_layout(&btf) else { return Ok(None) };
-    for number in ids::all(Kind::Map) {
+    for number in ids::all(ObjectKind::Map) {
         let Some(map) = KnownMap::open(number?)? else { continue };
         if map.kind != STRUCT_OPS || map.value_type != layout.type_id {
             continue;
         }
         let value = map.first_value()?;
-        if value.get(layout.name..layout.name + layout::NAME_BYTES).map(ids::text).as_deref()
-            != Some(name)
+        if value.get(layout.name..layout.name + NAME_BYTES).map(ids::text).as_deref() != Some(name)
         {
             continue;
         }
@@ -72,15 +70,6 @@ pub(crate) fn find(name: &str) -> io::Result<Option<Registered>> {
 }
 
 impl Registered {
-    /// The shared page, if this is the kernel driver of that name.
-    fn shared(&self, name: &str) -> Option<Shared> {
-        let is_it = |map: &&KnownMap| {
-            map.kind == ARRAY && map.entries == 1 && map.name.ends_with(".shared")
-        };
-        let shared = Shared::map_any(&self.maps.iter().find(is_it)?.map).ok()?;
-        (shared.installed().name == name).then_some(shared)
-    }
-
     /// Sockets that have selected it, listening ones and defaults of network namespaces with them.
     pub(crate) fn sockets(&self) -> u64 {
         // The registration itself counts as well.
@@ -117,45 +106,9 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(four.try_into().ok()?))
 }
 
-/// The kernel driver of this name without its pins; whoever asks has looked for those in vain.
-fn driver(name: &str) -> Result<(Registered, Shared), KernelError> {
-    if !is_listed(name) {
-        return Err(KernelError::NotInstalled);
-    }
-    let found = match find(name) {
-        Ok(Some(found)) => found,
-        // Modules, and what the kernel has built in.
-        Ok(None) => return Err(KernelError::Foreign(name.to_owned())),
-        Err(error) => return Err(unseen(name, error)),
-    };
-    match found.shared(name) {
-        Some(shared) => Ok((found, shared)),
-        None if crate::table::is_table(&found) => Err(KernelError::NotInstalled),
-        None => Err(KernelError::Foreign(name.to_owned())),
-    }
-}
-
 pub(crate) fn unseen(name: &str, error: io::Error) -> KernelError {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => KernelError::Unseen(name.to_owned()),
         _ => KernelError::system("looking for what is registered")(error),
     }
-}
-
-/// What it means that there are no pins.
-pub(crate) fn without_pins(name: &str) -> KernelError {
-    driver(name).map_or_else(|error| error, |_| KernelError::PinsGone)
-}
-
-/// Unregisters a kernel driver whose pins are gone.
-pub(crate) fn remove_driver(name: &str) -> Result<(Installed, Removed), KernelError> {
-    let (found, shared) = driver(name)?;
-    let installed = shared.installed();
-    let is_known = installed.layout == layout::LAYOUT;
-    if is_known {
-        shared.set_removed();
-    }
-    found.unregister().map_err(KernelError::system("unregistering the congestion control"))?;
-    let sockets = is_known.then_some(installed.sockets);
-    Ok((installed, Removed { sockets }))
 }

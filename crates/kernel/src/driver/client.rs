@@ -4,13 +4,16 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-use crate::bpffs::pins;
-use crate::layout::{CONTROL_BYTES, owner_of};
-use crate::ring::Ring;
-use crate::slots::Shared;
-use crate::status::open;
-use crate::sys::{self, Map};
-use crate::{Control, KernelError, Kind, NAME, RECORD_BYTES, Record};
+use rustix::net::sockopt;
+
+use super::layout::{
+    CONTROL_BYTES, KernelRecord, NAME, RECORD_BYTES, RecordKind, SLOTS, SocketControl, owner_of,
+};
+use super::ring::RecordRing;
+use super::shared_page::SharedPage;
+use crate::KernelError;
+use crate::host::bpf::Map;
+use crate::host::pins::{open, pins};
 
 /// Selects the congestion control `cellpace` for a TCP socket, connected or not, and tells the
 /// cookie under which it is controlled. Until somebody controls it, it goes by RFC 5681.
@@ -26,8 +29,8 @@ pub fn select(socket: impl AsFd) -> io::Result<u64> {
 /// # Errors
 /// As [`select`].
 pub fn select_named(socket: impl AsFd, name: &str) -> io::Result<u64> {
-    let cookie = sys::cookie(socket.as_fd())?;
-    sys::set_congestion(socket.as_fd(), name)?;
+    let cookie = sockopt::socket_cookie(&socket)?;
+    sockopt::set_tcp_congestion(&socket, name)?;
     Ok(cookie)
 }
 
@@ -38,7 +41,11 @@ pub fn select_named(socket: impl AsFd, name: &str) -> io::Result<u64> {
 /// # Errors
 /// When it is no TCP socket.
 pub fn push(socket: impl AsFd) -> io::Result<()> {
-    sys::push(socket.as_fd())
+    // To take the cork from a socket that has none makes the kernel send what it may.
+    if !sockopt::tcp_cork(&socket)? {
+        sockopt::set_tcp_cork(&socket, false)?;
+    }
+    Ok(())
 }
 
 /// This process's place at the kernel driver: windows go in, records come out.
@@ -47,9 +54,9 @@ pub fn push(socket: impl AsFd) -> io::Result<()> {
 #[derive(Debug)]
 pub struct Kernel {
     name: String,
-    shared: Shared,
+    shared: SharedPage,
     controls: Map,
-    ring: Ring,
+    ring: RecordRing,
     slot: usize,
     owner: u64,
     unreadable: u64,
@@ -70,7 +77,7 @@ impl Kernel {
     /// As [`Kernel::open`].
     pub fn open_named(name: &str) -> Result<Self, KernelError> {
         let pins = pins(name);
-        let shared = Shared::map(&open(&pins, "shared")?)?;
+        let shared = SharedPage::map(&open(&pins, "shared")?)?;
         if shared.is_removed() {
             return Err(KernelError::NotInstalled);
         }
@@ -102,7 +109,7 @@ impl Kernel {
     ///
     /// # Errors
     /// When too many sockets are under control.
-    pub fn control(&self, cookie: u64, control: Control) -> Result<(), KernelError> {
+    pub fn control(&self, cookie: u64, control: SocketControl) -> Result<(), KernelError> {
         let value = control.encode(self.slot as u32, self.owner);
         let update = || self.controls.update(&cookie.to_ne_bytes(), &value);
         let result = update().or_else(|error| {
@@ -123,7 +130,7 @@ impl Kernel {
     ///
     /// # Errors
     /// When the system refuses.
-    pub fn renew(&self, cookie: u64, control: Control) -> Result<bool, KernelError> {
+    pub fn renew(&self, cookie: u64, control: SocketControl) -> Result<bool, KernelError> {
         let value = control.encode(self.slot as u32, self.owner);
         match self.controls.replace(&cookie.to_ne_bytes(), &value) {
             Ok(()) => Ok(true),
@@ -163,11 +170,11 @@ impl Kernel {
     }
 
     /// Hands out up to `most` records that wait, oldest first, and tells how many it were.
-    pub fn drain(&mut self, most: usize, mut each: impl FnMut(Record)) -> usize {
+    pub fn drain(&mut self, most: usize, mut each: impl FnMut(KernelRecord)) -> usize {
         let Self { ring, unreadable, controls, .. } = self;
-        ring.drain::<RECORD_BYTES>(most, |bytes| match Record::decode(bytes) {
+        ring.drain::<RECORD_BYTES>(most, |bytes| match KernelRecord::decode(bytes) {
             Some(record) => {
-                if record.kind == Kind::Release {
+                if record.kind == RecordKind::Release {
                     // A control that came after the release would stay for ever.
                     let _ = controls.delete(&record.cookie.to_ne_bytes());
                 }
@@ -200,7 +207,7 @@ impl Kernel {
             let Ok(control) = self.controls.lookup::<CONTROL_BYTES>(&key) else { continue };
             let (slot, owner) = owner_of(&control);
             let slot = slot as usize;
-            if slot >= crate::SLOTS || self.shared.owner(slot) != owner {
+            if slot >= SLOTS || self.shared.owner(slot) != owner {
                 let _ = self.controls.delete(&key);
             }
         }
@@ -213,9 +220,10 @@ impl Drop for Kernel {
     }
 }
 
-fn ring(pins: &Path, slot: usize, bytes: usize) -> Result<Ring, KernelError> {
+fn ring(pins: &Path, slot: usize, bytes: usize) -> Result<RecordRing, KernelError> {
     let map = open(pins, &format!("ring{slot:02}"))?;
-    let mut ring = Ring::new(map, bytes).map_err(KernelError::system("mapping a ring buffer"))?;
+    let mut ring =
+        RecordRing::new(map, bytes).map_err(KernelError::system("mapping a ring buffer"))?;
     // What the slot's owner before did not read.
     ring.clear();
     Ok(ring)
