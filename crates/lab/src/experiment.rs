@@ -1,5 +1,6 @@
 //! Controllers over traces and seeds, each alone.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
 use cellpace_base::Span;
@@ -9,7 +10,7 @@ use cellpace_report::Comparison;
 use cellpace_sim::{FlowController, FlowSpec, Scenario};
 
 use crate::batch::{Batch, MAX_SERIES_VALUES, PlannedRun, RunResult, check_number, series_values};
-use crate::files::shown_names;
+use crate::files::{shown_name, shown_names, trace_files};
 use crate::{LabError, WorkSink, threads};
 
 /// A trace under the name that results show.
@@ -34,6 +35,16 @@ impl NamedTrace {
             Ok(Self { name, spec })
         };
         texts.iter().zip(shown_names(texts)).map(read).collect()
+    }
+}
+
+/// Reads a trace in its written form, with files of this machine.
+impl FromStr for NamedTrace {
+    type Err = LabError;
+
+    fn from_str(text: &str) -> Result<Self, LabError> {
+        let spec = TraceSpec::parse(text, &mut trace_files()).map_err(LabError::invalid)?;
+        Ok(Self { name: shown_name(text), spec })
     }
 }
 

@@ -1,10 +1,10 @@
 //! Experiments as a library: what the commands of `cellpace` do, without its options and its text.
 //!
 //! ```
-//! use cellpace_lab::{Experiment, NamedTrace, trace_files};
+//! use cellpace_lab::Experiment;
 //!
 //! let experiment = Experiment {
-//!     traces: NamedTrace::read_all(&["lte-driving".to_owned()], &mut trace_files())?,
+//!     traces: vec!["lte-driving".parse()?],
 //!     controllers: vec!["verus:r=2".parse()?, "cubic".parse()?],
 //!     duration: Some(cellpace_base::Span::from_secs(5)),
 //!     ..Experiment::default()
@@ -21,6 +21,9 @@ mod experiment;
 mod files;
 mod parallel;
 pub mod trace;
+
+pub use cellpace_report::{Comparison, Run};
+pub use cellpace_sim::{FlowController, FlowSpec, Scenario};
 
 pub use batch::{Batch, BatchResult, PlannedRun, RunResult, check_number};
 pub use error::LabError;
