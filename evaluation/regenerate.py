@@ -133,7 +133,7 @@ def against_originals():
 
 # A form of the controller that is nearer to what was measured, and why it is.
 EXPLANATIONS = {
-    "copa": ("copa:velocity=code",
+    "copa": ("copa:code",
              "The original program doubles its velocity from the first RTT; the paper, and our "
              "default, only after three windows in one direction. With the original's rule the "
              "utilization comes down to the measured one."),
@@ -141,14 +141,14 @@ EXPLANATIONS = {
                "Ours uses more of the link, at a higher delay, for two reasons that the table after "
                "this one takes apart. With a look-ahead of 80 ms in place of 100 it still uses more, "
                "at about the original's delay."),
-    "bbr": ("bbr:aggregation=true,margin=0.01,phase_quanta=true",
+    "bbr": ("bbr:linux",
             "Measured was the BBR of Linux 6.18. It compensates for aggregated acks since 2019, "
             "which adds to the window what acks have arrived in excess of the bandwidth "
             "estimate; on a cellular link every burst is such an excess. Ours is the version of "
             "2016. With that compensation, the pacing margin of 1 % and the quanta that Linux adds to "
             "the flight at which a phase ends, it behaves as measured; the outages of the UMTS trace "
             "leave the 95th percentile there to chance."),
-    "cubic": ("cubic:hystart_detect=train,max_cwnd=1820pkts",
+    "cubic": ("cubic:hystart=train,max_window=1820pkts",
               "The figure is decided by how full the buffer is when the link stalls for ten "
               "seconds. Two things together bring it to the measured one: a sender limited by its "
               "socket buffer (4 MB hold about 1820 packets of 1448 bytes with their bookkeeping), "

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use cellpace_base::{Kind, Param, Span, Time};
+use cellpace_base::{Param, ParamKind, Span, Time};
 use cellpace_cc::registry;
 use cellpace_udp::wire::{self, Accept, AckHead, Code, Cookie, Entry, Ids, Numbered};
 
@@ -55,7 +55,7 @@ impl<'a> Script<'a> {
         };
         let mut text = info.name.to_owned();
         for index in 0..usize::from(choice >> 4 & 3) {
-            let param = &info.params[(index + usize::from(self.byte())) % info.params.len()];
+            let param = &info.params()[(index + usize::from(self.byte())) % info.params().len()];
             let value = self.value(param);
             let colon = if index == 0 { ':' } else { ',' };
             let _ = write!(text, "{colon}{}={value}", param.key);
@@ -69,22 +69,21 @@ impl<'a> Script<'a> {
         let part = [0.0, 0.01, 0.3, 1.0][usize::from(choice & 3)];
         let between = |low: f64, high: f64| low + (high - low) * part;
         match param.kind {
-            Kind::Number(low, high) => between(low, high.min(1e12)).to_string(),
-            Kind::Integer(low, high) => {
+            ParamKind::Number(low, high) => between(low, high.min(1e12)).to_string(),
+            ParamKind::Integer(low, high) => {
                 let whole = between(low as f64, high as f64) as u64;
                 whole.clamp(low, high).to_string()
             }
-            Kind::Bool => (choice & 1 == 1).to_string(),
-            Kind::Span(low, high) => {
+            ParamKind::Bool => (choice & 1 == 1).to_string(),
+            ParamKind::Span(low, high) => {
                 let nanos = between(low.as_nanos() as f64, high.as_nanos() as f64) as u64;
                 Span::from_nanos(nanos).clamp(low, high).to_string()
             }
-            Kind::Fraction => part.to_string(),
-            Kind::Word(words) => words[usize::from(choice) % words.len()].to_owned(),
-            Kind::Text if choice < 200 => {
+            ParamKind::Word(words) => words[usize::from(choice) % words.len()].to_owned(),
+            ParamKind::Text(_) if choice < 200 => {
                 ["auto", "100", "1000", "2000", "2001", "16000"][usize::from(choice) % 6].to_owned()
             }
-            Kind::Window if choice < 200 => format!("{choice}pkts"),
+            ParamKind::Window if choice < 200 => format!("{choice}pkts"),
             _ => String::from_utf8_lossy(self.some_bytes()).into_owned(),
         }
     }

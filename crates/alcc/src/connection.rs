@@ -611,7 +611,7 @@ impl AlccConnection {
 
 /// The text that the other end needs: that of controllers with a half there.
 fn half_text(cc: &ControllerSpec) -> String {
-    if cc.info().receiver.is_some() { cc.to_string() } else { String::new() }
+    if cc.has_receiver() { cc.to_string() } else { String::new() }
 }
 
 impl Active {

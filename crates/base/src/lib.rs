@@ -7,12 +7,16 @@
 
 #![forbid(unsafe_code)]
 
-mod args;
+mod name;
+mod param;
+mod param_set;
 mod quantity;
 mod random;
 mod time;
 
-pub use args::{Args, ArgsError, Kind, Name, Param, Value, nearest, split_name};
+pub use name::{Name, nearest, split_name};
+pub use param::{ByteCount, Param, ParamKind, ParamValue, Preset};
+pub use param_set::{GivenValues, ParamError, ParamSet};
 pub use quantity::{
     QuantityError, Rate, Window, format_bytes, parse_bytes, parse_fraction, parse_number,
     parse_span, parse_window,

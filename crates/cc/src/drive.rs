@@ -2,21 +2,17 @@
 
 use std::collections::VecDeque;
 
-use cellpace_base::{Args, Random, Span, Time};
+use cellpace_base::{Random, Span, Time};
 
 use crate::{
-    Ack, AckedPacket, Controller, ControllerInfo, ControllerSpec, Event, Loss, LostPacket, Mark,
-    Permit, RttEstimator, SentPacket, Setup, Spurious, Stamp, Timeout,
+    Ack, AckedPacket, Controller, ControllerSpec, Event, Loss, LostPacket, Mark, Permit,
+    RttEstimator, SentPacket, Setup, Spurious, Stamp, Timeout,
 };
 
 pub(crate) const MSS: u64 = 1500;
 
 pub(crate) fn setup() -> Setup {
     Setup { mss: MSS, start: Time::ZERO, random: Random::seeded(1, 0) }
-}
-
-pub(crate) fn args(info: &ControllerInfo, rest: &str) -> Args {
-    Args::parse(info.name, rest, info.params).unwrap()
 }
 
 pub(crate) fn build(text: &str) -> Box<dyn Controller> {

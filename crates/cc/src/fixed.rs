@@ -1,60 +1,40 @@
 //! A window that does not react to anything: static, or redrawn at random at fixed intervals.
 //! The shim of ALCC's figures 1 and 2, and the simplest controller there is.
 
-use cellpace_base::{Args, Kind, Param, Span, Time};
+use cellpace_base::{Span, Time, Window, params};
 
-use crate::{Controller, ControllerInfo, Permit, Random, Setup};
+use crate::{Controller, ControllerParams, Permit, Random, Setup};
 
-/// The registry's entry.
-pub const INFO: ControllerInfo = ControllerInfo {
-    name: "fixed",
-    summary: "a constant window, or one redrawn at random every so often",
-    params: PARAMS,
-    check,
-    load: None,
-    build: |args, setup| Box::new(Fixed::new(args, setup)),
-    receiver: None,
-};
+params! {
+    /// The parameters of a fixed window.
+    pub(crate) struct FixedParams {
+        /// The window
+        cwnd: Window = "20pkts", from "ALCC, figure 1", logarithmic;
+        /// Redraw the window uniformly between cwnd and this
+        max: Option<Window> = "", from "ALCC, figure 2", logarithmic;
+        /// How often to redraw, when max is given
+        every: Span = "1s" in Span::from_millis(1)..=Span::from_secs(3600), from "ALCC, figure 2";
+    }
+}
 
-static PARAMS: &[Param] = &[
-    Param {
-        key: "cwnd",
-        kind: Kind::Window,
-        default: "20pkts",
-        unit: "",
-        help: "the window",
-        source: "ALCC, figure 1",
-    },
-    Param {
-        key: "max",
-        kind: Kind::Window,
-        default: "",
-        unit: "",
-        help: "redraw the window uniformly between cwnd and this",
-        source: "ALCC, figure 2",
-    },
-    Param {
-        key: "every",
-        kind: Kind::Span(Span::from_millis(1), Span::from_secs(3600)),
-        default: "1s",
-        unit: "",
-        help: "how often to redraw, when max is given",
-        source: "ALCC, figure 2",
-    },
-];
+impl ControllerParams for FixedParams {
+    fn build(&self, setup: Setup) -> Box<dyn Controller> {
+        Box::new(Fixed::new(self, setup))
+    }
 
-fn check(args: &Args) -> Result<(), String> {
-    match args.optional_window("max") {
+    fn check(&self) -> Result<(), String> {
         // Bytes and packets compare only for a known MSS; assume the common one.
-        Some(max) if max.bytes(1500) < args.window("cwnd").bytes(1500) => {
-            Err(format!("max={max} is below cwnd={}", args.window("cwnd")))
+        match self.max {
+            Some(max) if max.bytes(1500) < self.cwnd.bytes(1500) => {
+                Err(format!("max={max} is below cwnd={}", self.cwnd))
+            }
+            _ => Ok(()),
         }
-        _ => Ok(()),
     }
 }
 
 /// The controller.
-pub struct Fixed {
+struct Fixed {
     cwnd: u64,
     redraw: Option<Redraw>,
 }
@@ -68,12 +48,12 @@ struct Redraw {
 }
 
 impl Fixed {
-    fn new(args: &Args, setup: Setup) -> Self {
-        let low = args.window("cwnd").bytes(setup.mss).max(setup.mss);
-        let redraw = args.optional_window("max").map(|max| Redraw {
+    fn new(params: &FixedParams, setup: Setup) -> Self {
+        let low = params.cwnd.bytes(setup.mss).max(setup.mss);
+        let redraw = params.max.map(|max| Redraw {
             low,
             high: max.bytes(setup.mss).max(low),
-            every: args.span("every"),
+            every: params.every,
             next: setup.start,
             random: setup.random,
         });

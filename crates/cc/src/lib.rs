@@ -17,9 +17,9 @@
 
 #![forbid(unsafe_code)]
 
-pub mod bbr;
+mod bbr;
 mod controller;
-pub mod copa;
+mod copa;
 mod delivery_rate;
 #[cfg(test)]
 mod drive;
@@ -27,14 +27,15 @@ mod epoch_log;
 mod epochs;
 mod event;
 mod extremes;
-pub mod fixed;
+mod fixed;
 mod inspect;
-pub mod mdi;
+mod mdi;
+mod params;
 mod registry;
 mod rtt;
-pub mod sprout;
-pub mod verus;
-pub mod window;
+mod sprout;
+mod verus;
+mod window;
 
 pub use cellpace_base::{Random, Rate, Span, Time};
 pub use controller::{
@@ -44,8 +45,10 @@ pub use controller::{
 pub use epoch_log::{Chains, EpochLog};
 pub use event::{Event, Events, Phase};
 pub use inspect::INSPECTED_VALUES;
+pub use params::{
+    ControllerParams, MAX_FILE_BYTES, MarkovWalk, PeerCost, ReadFile, ReceiverParams,
+};
 pub use registry::{
-    ControllerInfo, ControllerSpec, Load, MAX_FILE_BYTES, PeerCost, PeerHalf, ReadFile,
-    ReceiverInfo, SpecError, registry,
+    ControllerInfo, ControllerSpec, PeerHalf, SpecError, find_controller, registry,
 };
 pub use rtt::RttEstimator;

@@ -2,17 +2,20 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use cellpace_base::{Args, ArgsError, Param, nearest, split_name};
+use cellpace_base::{Param, ParamError, ParamSet, Preset, nearest, split_name};
 use thiserror::Error;
 
+use crate::mdi::MdiController;
+use crate::params::{ControllerParams, MarkovWalk, PeerCost, ReadFile, ReceiverParams};
 use crate::{Controller, Receiver, Setup};
 
 /// Why a controller string was refused.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum SpecError {
-    /// Nobody has that name.
+    /// No controller has that name.
     #[error("there is no controller `{name}`{hint}")]
     UnknownName {
         /// The name as written.
@@ -22,109 +25,151 @@ pub enum SpecError {
     },
     /// A parameter is unknown, does not read or is out of range.
     #[error(transparent)]
-    Args(#[from] ArgsError),
+    Param(#[from] ParamError),
     /// Each parameter is fine, but not together.
     #[error("`{owner}`: {reason}")]
     Conflict {
         /// The controller's name.
-        owner: &'static str,
+        owner: String,
         /// What does not go together.
         reason: String,
     },
 }
 
-/// The largest file that a controller's parameter may name, in bytes.
-pub const MAX_FILE_BYTES: u64 = 256 << 20;
-
-/// Reads a file that a parameter names: its bytes, at most [`MAX_FILE_BYTES`], or why not in
-/// words that name the file.
-pub type ReadFile<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
-
-/// Makes something of the files that parameters name and keeps it with the values.
-pub type Load = fn(&mut Args, &mut ReadFile<'_>) -> Result<(), String>;
-
-/// The receiver's half of an algorithm.
-pub struct ReceiverInfo {
-    /// Builds it.
-    pub build: fn(&Args, Setup) -> Box<dyn Receiver>,
-    /// What building it for a peer costs, or why it is not built for one.
-    pub peer_cost: fn(&Args) -> Result<PeerCost, String>,
-}
-
-/// What it costs to build a receiver half that a peer has asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PeerCost {
-    /// Nothing that a peer could order again and again: its tables exist, or are computed once in
-    /// the life of a process.
-    Shared,
-    /// New tables: some ten milliseconds and a few megabytes. Whoever listens to strangers should
-    /// limit how often it computes them.
-    Tables,
-}
-
 /// One entry of the registry.
+#[derive(Debug)]
 pub struct ControllerInfo {
     /// The name in front of the colon.
     pub name: &'static str,
     /// What it is, in one line.
     pub summary: &'static str,
-    /// Its parameters.
-    pub params: &'static [Param],
-    /// Refuses values that are fine alone and wrong together.
-    pub check: fn(&Args) -> Result<(), String>,
-    /// Loads the files it needs, for algorithms that need any.
-    pub load: Option<Load>,
-    /// Builds the sender's half.
-    pub build: fn(&Args, Setup) -> Box<dyn Controller>,
-    /// Builds the receiver's half, for algorithms that have one.
-    pub receiver: Option<ReceiverInfo>,
+    /// Its named combinations of values.
+    pub presets: &'static [Preset],
+    table: fn() -> &'static [Param],
+    parse: fn(&str) -> Result<Box<dyn ControllerParams>, ParamError>,
 }
 
-/// All controllers, in the order in which they are shown.
+impl ControllerInfo {
+    /// An entry for the parameters `P`.
+    const fn new<P>(name: &'static str, summary: &'static str) -> Self
+    where
+        P: ParamSet + ControllerParams + 'static,
+    {
+        let parse = |text: &str| -> Result<Box<dyn ControllerParams>, ParamError> {
+            let split = split_name(text);
+            Ok(Box::new(P::parse(split.name, split.rest)?))
+        };
+        Self { name, summary, presets: P::PRESETS, table: P::table, parse }
+    }
+
+    /// Describes its parameters, those for experts last.
+    pub fn params(&self) -> &'static [Param] {
+        (self.table)()
+    }
+}
+
+/// Returns all controllers, in the order in which they are shown.
 pub fn registry() -> &'static [ControllerInfo] {
     static REGISTRY: &[ControllerInfo] = &[
-        crate::verus::INFO,
-        crate::copa::INFO,
-        crate::sprout::INFO,
-        crate::bbr::INFO,
-        crate::window::cubic::INFO,
-        crate::window::newreno::INFO,
-        crate::window::bic::INFO,
-        crate::window::vegas::INFO,
-        crate::window::ledbat::INFO,
-        crate::mdi::INFO,
-        crate::fixed::INFO,
+        ControllerInfo::new::<crate::verus::VerusParams>(
+            "verus",
+            "learns delay as a function of the window and steers by it in 5 ms epochs",
+        ),
+        ControllerInfo::new::<crate::copa::CopaParams>(
+            "copa",
+            "steers towards a small standing queue, 1/delta packets per flow",
+        ),
+        ControllerInfo::new::<crate::sprout::SproutParams>(
+            "sprout",
+            "sends what the receiver forecasts to leave the queue within 100 ms",
+        ),
+        ControllerInfo::new::<crate::bbr::BbrParams>(
+            "bbr",
+            "BBR v1: paces at the measured bottleneck bandwidth, probes bandwidth and base RTT",
+        ),
+        ControllerInfo::new::<crate::window::cubic::CubicParams>(
+            "cubic",
+            "TCP CUBIC with HyStart, the default of most systems",
+        ),
+        ControllerInfo::new::<crate::window::newreno::NewRenoParams>(
+            "newreno",
+            "TCP NewReno: additive increase, halving on loss",
+        ),
+        ControllerInfo::new::<crate::window::bic::BicParams>(
+            "bic",
+            "TCP BIC: binary search towards the last maximum",
+        ),
+        ControllerInfo::new::<crate::window::vegas::VegasParams>(
+            "vegas",
+            "TCP Vegas: holds a few packets in the queue, by delay",
+        ),
+        ControllerInfo::new::<crate::window::ledbat::LedbatParams>(
+            "ledbat",
+            "LEDBAT: background transfer with a bound on its own queueing delay",
+        ),
+        ControllerInfo::new::<MdiController>(
+            "mdi",
+            "MDI: a Markov table learnt from another controller (Verus with R=2 if none is named)",
+        ),
+        ControllerInfo::new::<crate::fixed::FixedParams>(
+            "fixed",
+            "a constant window, or one redrawn at random every so often",
+        ),
     ];
     REGISTRY
 }
 
+/// Finds a controller by its name.
+///
+/// # Errors
+/// When there is none; the nearest name is named.
+pub fn find_controller(name: &str) -> Result<&'static ControllerInfo, SpecError> {
+    let names = || registry().iter().map(|info| info.name);
+    registry().iter().find(|info| info.name == name).ok_or_else(|| {
+        let hint = match nearest(name, names()) {
+            Some(near) => format!("; did you mean `{near}`?"),
+            None => format!("; there are {}", names().collect::<Vec<_>>().join(", ")),
+        };
+        SpecError::UnknownName { name: name.to_owned(), hint }
+    })
+}
+
 /// A controller and its parameters, checked: what `verus:r=2` means.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct ControllerSpec {
     text: String,
-    info: &'static ControllerInfo,
-    args: Args,
+    params: Arc<dyn ControllerParams>,
 }
 
 impl ControllerSpec {
-    /// The registry's entry.
-    pub fn info(&self) -> &'static ControllerInfo {
-        self.info
+    /// A controller that is not in the registry, under the name `text`.
+    pub fn new(text: impl Into<String>, params: impl ControllerParams + 'static) -> Self {
+        Self { text: text.into(), params: Arc::new(params) }
     }
 
-    /// The parameters, defaults included.
-    pub fn args(&self) -> &Args {
-        &self.args
+    /// Returns the name in front of the colon.
+    pub fn name(&self) -> &str {
+        split_name(&self.text).name
     }
 
-    /// A new controller.
+    /// Builds a new controller.
     pub fn build(&self, setup: Setup) -> Box<dyn Controller> {
-        (self.info.build)(&self.args, setup)
+        self.params.build(setup)
     }
 
-    /// A new receiver half, if the algorithm has one.
+    /// Whether the controller has a half at the receiver.
+    pub fn has_receiver(&self) -> bool {
+        self.params.receiver().is_some()
+    }
+
+    /// Builds a new receiver half, if the algorithm has one.
     pub fn build_receiver(&self, setup: Setup) -> Option<Box<dyn Receiver>> {
-        self.info.receiver.as_ref().map(|half| (half.build)(&self.args, setup))
+        self.params.receiver().map(|half| half.build(setup))
+    }
+
+    /// Returns the walk of an `mdi` string over its one table, for other runtimes.
+    pub fn markov_walk(&self) -> Option<MarkovWalk> {
+        self.params.markov_walk()
     }
 
     /// Reads a controller string; `read` supplies the files that it names.
@@ -132,25 +177,22 @@ impl ControllerSpec {
     /// # Errors
     /// When the name, a parameter or a file does not read.
     pub fn parse(text: &str, read: &mut ReadFile<'_>) -> Result<Self, SpecError> {
-        let mut spec = Self::without_files(text)?;
-        if let Some(load) = spec.info.load {
-            let conflict = |reason| SpecError::Conflict { owner: spec.info.name, reason };
-            load(&mut spec.args, read).map_err(conflict)?;
-        }
-        Ok(spec)
+        let mut params = parse_params(text)?;
+        params.load(read).map_err(|reason| conflict(text, reason))?;
+        Ok(Self { text: text.trim().to_owned(), params: params.into() })
     }
+}
 
-    /// Name and parameters alone: what has files to load is not fit to be built.
-    fn without_files(text: &str) -> Result<Self, SpecError> {
-        let split = split_name(text);
-        let Some(info) = registry().iter().find(|info| info.name == split.name) else {
-            return Err(unknown_name(split.name));
-        };
-        let conflict = |reason| SpecError::Conflict { owner: info.name, reason };
-        let args = Args::parse(info.name, split.rest, info.params)?;
-        (info.check)(&args).map_err(conflict)?;
-        Ok(Self { text: text.trim().to_owned(), info, args })
-    }
+/// Reads name and parameters alone. What has files to load is not fit to be built.
+fn parse_params(text: &str) -> Result<Box<dyn ControllerParams>, SpecError> {
+    let info = find_controller(split_name(text).name)?;
+    let params = (info.parse)(text)?;
+    params.check().map_err(|reason| conflict(text, reason))?;
+    Ok(params)
+}
+
+fn conflict(text: &str, reason: String) -> SpecError {
+    SpecError::Conflict { owner: split_name(text).name.to_owned(), reason }
 }
 
 /// Without files: a parameter that names one is refused.
@@ -160,15 +202,6 @@ impl FromStr for ControllerSpec {
     fn from_str(text: &str) -> Result<Self, SpecError> {
         Self::parse(text, &mut |name| Err(format!("{name}: files cannot be read here")))
     }
-}
-
-fn unknown_name(name: &str) -> SpecError {
-    let names = || registry().iter().map(|info| info.name);
-    let hint = match nearest(name, names()) {
-        Some(near) => format!("; did you mean `{near}`?"),
-        None => format!("; there are {}", names().collect::<Vec<_>>().join(", ")),
-    };
-    SpecError::UnknownName { name: name.to_owned(), hint }
 }
 
 /// As it was written.
@@ -187,19 +220,18 @@ pub struct PeerHalf(ControllerSpec);
 impl PeerHalf {
     /// Whether the controller has a half at the receiver.
     pub fn exists(&self) -> bool {
-        self.0.info.receiver.is_some()
+        self.0.has_receiver()
     }
 
-    /// What it costs to build the half. A controller without one costs nothing.
+    /// Says what it costs to build the half. A controller without one costs nothing.
     ///
     /// # Errors
     /// When the half is larger than a peer may ask for, in words for that peer.
     pub fn cost(&self) -> Result<PeerCost, String> {
-        let half = self.0.info.receiver.as_ref();
-        half.map_or(Ok(PeerCost::Shared), |half| (half.peer_cost)(&self.0.args))
+        self.0.params.receiver().map_or(Ok(PeerCost::Shared), ReceiverParams::peer_cost)
     }
 
-    /// A new receiver half, if the controller has one.
+    /// Builds a new receiver half, if the controller has one.
     pub fn build(&self, setup: Setup) -> Option<Box<dyn Receiver>> {
         self.0.build_receiver(setup)
     }
@@ -209,7 +241,8 @@ impl FromStr for PeerHalf {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        ControllerSpec::without_files(text).map(Self)
+        let params = parse_params(text)?.into();
+        Ok(Self(ControllerSpec { text: text.trim().to_owned(), params }))
     }
 }
 
@@ -217,12 +250,6 @@ impl FromStr for PeerHalf {
 impl fmt::Display for PeerHalf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-impl fmt::Debug for ControllerSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ControllerSpec").field(&self.text).finish()
     }
 }
 
@@ -242,9 +269,13 @@ mod tests {
             let controller = spec.build(setup());
             assert!(controller.cwnd() > 0, "{}", info.name);
             assert!(!info.summary.is_empty());
-            for param in info.params {
+            for param in info.params() {
                 assert!(!param.help.is_empty(), "{}:{} has no help", info.name, param.key);
                 assert!(!param.source.is_empty(), "{}:{} has no source", info.name, param.key);
+            }
+            for preset in info.presets {
+                let text = format!("{}:{}", info.name, preset.name);
+                assert!(text.parse::<ControllerSpec>().is_ok(), "{text}");
             }
         }
     }
@@ -285,5 +316,42 @@ mod tests {
     fn an_unknown_controller_gets_the_nearest_name() {
         let said = "fixd".parse::<ControllerSpec>().unwrap_err().to_string();
         assert_eq!(said, "there is no controller `fixd`; did you mean `fixed`?");
+    }
+
+    #[test]
+    fn presets_are_part_of_what_a_peer_is_asked_for() {
+        let half: PeerHalf = "sprout:original,look_ahead=4".parse().unwrap();
+        assert_eq!(half.cost(), Ok(PeerCost::Shared));
+        assert_eq!(half.to_string(), "sprout:original,look_ahead=4");
+        assert!(half.build(setup()).is_some());
+    }
+
+    #[test]
+    fn parameters_have_one_name_in_all_controllers() {
+        for (old, new) in [
+            ("verus:m=0.5", "verus:loss_factor=0.5"),
+            ("cubic:beta=0.5", "cubic:loss_factor=0.5"),
+            ("bic:beta=0.5", "bic:loss_factor=50%"),
+            ("mdi:m=0.5", "mdi:loss_factor=0.5"),
+            ("ledbat:min_cwnd=1", "ledbat:min_window=1pkts"),
+            ("copa:init_cwnd=4pkts", "copa:initial_window=4pkts"),
+            ("vegas:initial=4pkts", "vegas:initial_window=4pkts"),
+            ("newreno:max_cwnd=4pkts", "newreno:max_window=4pkts"),
+            ("cubic:hystart_detect=train", "cubic:hystart=train"),
+        ] {
+            let (controller, assignment) = new.split_once(':').unwrap();
+            let key = assignment.split_once('=').unwrap().0;
+            let said = old.parse::<ControllerSpec>().unwrap_err().to_string();
+            assert!(said.starts_with(&format!("`{controller}` has no parameter")), "{said}");
+            assert!(said.ends_with(&format!("it is `{key}` now")), "{said}");
+            assert!(new.parse::<ControllerSpec>().is_ok(), "{new}");
+        }
+    }
+
+    #[test]
+    fn at_most_fifty_parameters_are_for_everybody() {
+        let params = registry().iter().flat_map(ControllerInfo::params);
+        let shown = params.filter(|param| !param.expert).count();
+        assert!(shown <= 50, "{shown}");
     }
 }

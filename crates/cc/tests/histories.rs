@@ -1,5 +1,5 @@
-//! Every controller of the registry, in every mode that a word or a switch of its parameters
-//! selects, lives through random but legal histories. What is checked is what a datapath relies
+//! Every controller of the registry, in every mode that a preset or a word or a switch of
+//! its parameters selects, lives through random but legal histories. What is checked is what a datapath relies
 //! on, whatever the algorithm: windows and rates are usable numbers, deadlines move on, logs show
 //! no NaN, and the same history gives the same answers.
 //!
@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use cellpace_base::{Kind, Param};
+use cellpace_base::{Param, ParamKind};
 use cellpace_cc::{
     Ack, AckedPacket, Arrival, Block, Controller, ControllerSpec, Event, INSPECTED_VALUES, Loss,
     LostPacket, Mark, Random, Rate, Receiver, RttEstimator, SentPacket, Setup, Span, Spurious,
@@ -113,12 +113,13 @@ fn history() -> impl Strategy<Value = (u64, Vec<Step>)> {
     (mss, prop::collection::vec(step(), 1..150))
 }
 
-/// All modes that words and switches select, one at a time.
+/// All modes that presets, words and switches select, one at a time.
 fn modes() -> Vec<String> {
     let mut modes = Vec::new();
     for info in registry() {
         modes.push(info.name.to_owned());
-        for param in info.params {
+        modes.extend(info.presets.iter().map(|preset| format!("{}:{}", info.name, preset.name)));
+        for param in info.params() {
             let other = values(param).into_iter().filter(|value| *value != param.default);
             modes.extend(other.map(|value| format!("{}:{}={value}", info.name, param.key)));
         }
@@ -131,8 +132,8 @@ fn modes() -> Vec<String> {
 
 fn values(param: &Param) -> Vec<&'static str> {
     match param.kind {
-        Kind::Word(words) => words.to_vec(),
-        Kind::Bool => vec!["true", "false"],
+        ParamKind::Word(words) => words.to_vec(),
+        ParamKind::Bool => vec!["true", "false"],
         _ => Vec::new(),
     }
 }
@@ -165,7 +166,8 @@ fn every_controller_survives_legal_histories() {
 fn modes_cover_the_registry() {
     let modes = modes();
     assert!(registry().iter().all(|info| modes.iter().any(|mode| mode == info.name)));
-    assert!(modes.contains(&"cubic:hystart=false".to_owned()));
+    assert!(modes.contains(&"cubic:hystart=off".to_owned()));
+    assert!(modes.contains(&"verus:original".to_owned()));
 }
 
 /// A packet on its way.
@@ -180,7 +182,7 @@ struct Packet {
 
 /// The smallest datapath that keeps the promises of the seam.
 struct Datapath {
-    name: &'static str,
+    name: String,
     controller: Box<dyn Controller>,
     /// Built and fed the same; must stay the same.
     twin: Box<dyn Controller>,
@@ -211,7 +213,7 @@ impl Datapath {
         let controller = spec.build(setup());
         let names = shown(&*controller).iter().map(|(name, _)| *name).collect();
         Self {
-            name: spec.info().name,
+            name: spec.name().to_owned(),
             controller,
             twin: spec.build(setup()),
             receiver: spec.build_receiver(setup()),
@@ -558,7 +560,7 @@ impl Datapath {
         if cwnd > MOST_BYTES || allowance > MOST_BYTES {
             return Err(format!("window {cwnd}, allowance {allowance}"));
         }
-        let may_stand_still = MAY_STAND_STILL.contains(&self.name);
+        let may_stand_still = MAY_STAND_STILL.contains(&&*self.name);
         if cwnd < self.mss && !may_stand_still {
             return Err(format!("window {cwnd} is less than a packet of {}", self.mss));
         }

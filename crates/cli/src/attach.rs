@@ -63,10 +63,10 @@ pub(crate) fn run(args: &AttachArgs) -> Result<ExitCode, Failure> {
 fn controller(text: &str) -> Result<ControllerSpec, Failure> {
     let cc = cellpace_lab::read_controller(text)
         .map_err(|error| Failure::usage(format!("--cc: {error}")))?;
-    if cc.info().receiver.is_some() {
+    if cc.has_receiver() {
         return Err(Failure::usage(format!(
             "--cc: {} needs an answering half at the other end, which the kernel has not",
-            cc.info().name
+            cc.name()
         )));
     }
     Ok(cc)

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use cellpace_base::nearest;
-use cellpace_cc::{ControllerInfo, registry};
+use cellpace_base::{Param, Preset, split_name};
+use cellpace_cc::{ControllerInfo, find_controller, registry};
 use clap::Args;
 
 use crate::error::Failure;
@@ -15,27 +15,21 @@ use crate::output::print;
 pub(crate) struct CcArgs {
     /// A controller; without it, all are listed
     name: Option<String>,
+    /// Also the parameters for experts, and where all come from
+    #[arg(long, requires = "name")]
+    all: bool,
 }
 
 pub(crate) fn run(args: &CcArgs) -> Result<ExitCode, Failure> {
     let text = match &args.name {
         None => list(),
-        Some(name) => describe(find(name)?),
+        Some(name) => {
+            let info = find_controller(split_name(name).name).map_err(Failure::usage)?;
+            describe(info, args.all)
+        }
     };
     print(&text)?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn find(text: &str) -> Result<&'static ControllerInfo, Failure> {
-    let name = cellpace_base::split_name(text).name;
-    let names = || registry().iter().map(|info| info.name);
-    registry().iter().find(|info| info.name == name).ok_or_else(|| {
-        let hint = match nearest(name, names()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("there are {}", names().collect::<Vec<_>>().join(", ")),
-        };
-        Failure::usage(format!("there is no controller `{name}`; {hint}"))
-    })
 }
 
 fn list() -> String {
@@ -43,34 +37,94 @@ fn list() -> String {
     registry().iter().map(|info| format!("{:width$}  {}\n", info.name, info.summary)).collect()
 }
 
-fn describe(info: &ControllerInfo) -> String {
-    let mut text = format!("{}: {}\n", info.name, info.summary);
-    if info.params.is_empty() {
-        return text + "\nIt has no parameters.\n";
+/// Columns of a terminal that is not particularly large.
+const COLUMNS: usize = 80;
+
+fn describe(info: &ControllerInfo, all: bool) -> String {
+    let mut text = wrapped(&format!("{}: {}", info.name, info.summary), "");
+    let params: Vec<&Param> = info.params().iter().filter(|param| all || !param.expert).collect();
+    text += "\nParameters, with their defaults:\n";
+    let name = |param: &Param| format!("{}={}", param.key, default_text(param));
+    let width = params.iter().map(|param| name(param).chars().count()).max().unwrap_or(0);
+    for param in params {
+        let mut help = format!("{} [{}]", param.help, param.kind);
+        if all {
+            help += &format!(" ({})", param.source);
+        }
+        text += &entry(&name(param), width, &help);
     }
-    let rows: Vec<[String; 4]> = info
-        .params
-        .iter()
-        .map(|param| {
-            let default = if param.default.is_empty() { "unset" } else { param.default };
-            let unit =
-                if param.unit.is_empty() { String::new() } else { format!(" {}", param.unit) };
-            [
-                param.key.to_owned(),
-                format!("{default}{unit}"),
-                param.kind.to_string(),
-                format!("{} ({})", param.help, param.source),
-            ]
-        })
-        .collect();
-    let header = ["parameter", "default", "allowed", "what it does (source)"].map(str::to_owned);
-    let width = |column: usize| {
-        rows.iter().chain([&header]).map(|row| row[column].chars().count()).max().unwrap_or(0)
-    };
-    let (first, second, third) = (width(0), width(1), width(2));
-    text.push('\n');
-    for [key, default, allowed, help] in [&header].into_iter().chain(&rows) {
-        text += &format!("  {key:first$}  {default:second$}  {allowed:third$}  {help}\n");
+    if !info.presets.is_empty() {
+        text += "\nPresets, in front of parameters:\n";
+        let width = info.presets.iter().map(|preset| preset.name.len()).max().unwrap_or(0);
+        for preset in info.presets {
+            text += &entry(preset.name, width, &preset_help(preset, all));
+        }
     }
-    text + &format!("\nWritten as {}:key=value,key=value\n", info.name)
+    let more = info.params().iter().filter(|param| param.expert).count();
+    if more > 0 && !all {
+        text += &format!("\n{more} more with `cellpace cc {} --all`.\n", info.name);
+    }
+    text
+}
+
+fn default_text(param: &Param) -> String {
+    let default = if param.default.is_empty() { "unset" } else { param.default };
+    if param.unit.is_empty() { default.to_owned() } else { format!("{default} {}", param.unit) }
+}
+
+fn preset_help(preset: &Preset, all: bool) -> String {
+    if all {
+        return format!("{}: {} ({})", preset.summary, preset.values, preset.source);
+    }
+    format!("{} ({})", preset.summary, preset.source)
+}
+
+/// A name of at most `width` characters, and beside it its help.
+fn entry(name: &str, width: usize, help: &str) -> String {
+    wrapped(&format!("  {name:width$}  {help}"), &" ".repeat(width + 4))
+}
+
+/// Breaks a text into lines of at most [`COLUMNS`] characters, where words allow it; all but the
+/// first begin with `indent`.
+fn wrapped(text: &str, indent: &str) -> String {
+    let (mut lines, mut line) = (String::new(), String::new());
+    for word in text.split_inclusive([' ', ',']) {
+        let length = line.chars().count() + word.trim_end().chars().count();
+        if length > COLUMNS && line.trim_end().len() > indent.len() {
+            lines += line.trim_end();
+            lines += "\n";
+            line = indent.to_owned();
+        }
+        line += word;
+    }
+    lines + line.trim_end() + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_controller_fits_a_small_terminal() {
+        for info in registry() {
+            let text = describe(info, false);
+            assert!(text.lines().count() <= 23, "with the prompt below:\n{text}");
+            for line in text.lines().chain(describe(info, true).lines()) {
+                assert!(line.chars().count() <= COLUMNS, "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn experts_see_every_parameter_with_its_source_and_each_preset_with_its_values() {
+        for info in registry() {
+            let text = describe(info, true).replace('\n', " ");
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            for param in info.params() {
+                assert!(text.contains(&format!(" {}=", param.key)), "{}", param.key);
+                assert!(text.contains(param.source), "{}", param.source);
+            }
+            assert!(info.presets.iter().all(|preset| text.contains(preset.summary)));
+        }
+    }
 }

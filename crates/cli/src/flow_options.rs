@@ -66,10 +66,10 @@ impl FlowArgs {
     pub(crate) fn options(&self) -> Result<FlowOptions, Failure> {
         let cc = cellpace_lab::read_controller(&self.cc)
             .map_err(|error| Failure::usage(format!("--cc: {error}")))?;
-        if cc.info().receiver.is_some() && !self.is_framed() {
+        if cc.has_receiver() && !self.is_framed() {
             return Err(Failure::usage(format!(
                 "--cc: {} needs an answering half at the other end: --driver client-server there and here",
-                cc.info().name
+                cc.name()
             )));
         }
         if let (Some(option), Driver::Kernel | Driver::ClientServer) = (self.gated(), self.driver)

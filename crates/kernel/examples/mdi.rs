@@ -7,15 +7,15 @@
 
 #[cfg(all(target_os = "linux", feature = "install"))]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    use cellpace_cc::{ControllerSpec, mdi};
+    use cellpace_cc::ControllerSpec;
     use cellpace_kernel::mdi::{Loaded, NAME, Settings};
 
     let mut args = std::env::args().skip(1);
     let spec = args.next().unwrap_or_else(|| "mdi".to_owned());
     let mut read = |name: &str| std::fs::read(name).map_err(|error| error.to_string());
     let spec = ControllerSpec::parse(&spec, &mut read)?;
-    let flat = mdi::flat_and_start(&spec).ok_or("no flat form: mdi without users=adapt")?;
-    let (flat, slow_start) = flat;
+    let walk = spec.markov_walk().ok_or("no flat form: mdi without users=adapt")?;
+    let cellpace_cc::MarkovWalk { flat, slow_start, .. } = walk;
     let name = args.next().unwrap_or_else(|| NAME.to_owned());
     let settings = Settings { name, slow_start, ..Settings::new(flat) };
     let link = Loaded::load(&settings, false)?.register()?;

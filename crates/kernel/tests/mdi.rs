@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use cellpace_cc::{ControllerSpec, mdi};
+use cellpace_cc::ControllerSpec;
 use cellpace_kernel::mdi::{self as kernel, Done, Loaded, MdiError, Settings};
 use cellpace_kernel::{pins, select_named};
 use cellpace_mdi::{
@@ -30,7 +30,7 @@ const STEPS: usize = 2000;
 /// The table of a controller string.
 fn flat(spec: &str, file: &[u8]) -> Flat {
     let spec = ControllerSpec::parse(spec, &mut |_| Ok(file.to_vec())).unwrap();
-    mdi::flat(&spec).unwrap()
+    spec.markov_walk().unwrap().flat
 }
 
 /// A model with transitions from everywhere to somewhere, and rows that were never seen.

@@ -28,7 +28,7 @@ impl Name {
 
     fn table(&self, spec: &str) -> Settings {
         let spec = cellpace_cc::ControllerSpec::parse(spec, &mut |_| unreachable!()).unwrap();
-        let flat = cellpace_cc::mdi::flat(&spec).unwrap();
+        let flat = spec.markov_walk().unwrap().flat;
         Settings { name: self.0.clone(), ..Settings::new(flat) }
     }
 

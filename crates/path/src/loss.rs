@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use cellpace_base::{Args, ArgsError, Kind, Param, Random, Time, split_name};
+use cellpace_base::{ParamError, ParamSet, Random, Time, params, split_name};
 
 use crate::PathError;
 use crate::steps::{Level, Steps, Walk};
@@ -29,22 +29,24 @@ pub enum LossSpec {
     Bursts(Bursts),
 }
 
-/// The loss process of Gilbert (1960) as generalised by Elliott (1963): a chain of two states,
-/// good and bad, that takes one step per packet. A packet is lost with the probability of the
-/// state it finds, then the chain steps. The first packet finds a state drawn from the long run.
-///
-/// Gilbert's own model has `good` = 0; his `h`, the probability to get through in the bad state,
-/// is 1 - `bad`. With `bad` = 1 the lengths of loss bursts are geometric with mean 1 / `r`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Bursts {
-    /// Probability per packet to go from good to bad (Gilbert's P).
-    pub p: f64,
-    /// Probability per packet to go from bad to good (Gilbert's p).
-    pub r: f64,
-    /// Loss probability in the good state (Elliott's 1 - k).
-    pub good: f64,
-    /// Loss probability in the bad state (1 - h).
-    pub bad: f64,
+params! {
+    /// The loss process of Gilbert (1960) as generalised by Elliott (1963): a chain of two states,
+    /// good and bad, that takes one step per packet. A packet is lost with the probability of the
+    /// state it finds, then the chain steps. The first packet finds a state drawn from the long run.
+    ///
+    /// Gilbert's own model has `good` = 0; his `h`, the probability to get through in the bad state,
+    /// is 1 - `bad`. With `bad` = 1 the lengths of loss bursts are geometric with mean 1 / `r`.
+    #[derive(Copy, PartialEq)]
+    pub struct Bursts {
+        /// Probability per packet to go from good to bad (Gilbert's P)
+        p: f64 = "1%" in 0.0..=1.0, from "Elliott 1963", logarithmic;
+        /// Probability per packet to go from bad to good (Gilbert's p)
+        r: f64 = "30%" in 0.0..=1.0, from "Elliott 1963", logarithmic;
+        /// Loss probability in the good state (Elliott's 1 - k)
+        good: f64 = "0%" in 0.0..=1.0, from "Elliott 1963", logarithmic;
+        /// Loss probability in the bad state (1 - h)
+        bad: f64 = "100%" in 0.0..=1.0, from "Elliott 1963";
+    }
 }
 
 impl Bursts {
@@ -60,17 +62,6 @@ impl Bursts {
         (1.0 - bad) * self.good + bad * self.bad
     }
 }
-
-const fn fraction(key: &'static str, default: &'static str, help: &'static str) -> Param {
-    Param { key, kind: Kind::Fraction, default, unit: "", help, source: "Elliott 1963" }
-}
-
-const BURSTS: &[Param] = &[
-    fraction("p", "1%", "per packet, from good to bad"),
-    fraction("r", "30%", "per packet, from bad to good"),
-    fraction("good", "0%", "loss in the good state"),
-    fraction("bad", "100%", "loss in the bad state"),
-];
 
 impl LossSpec {
     /// The model itself.
@@ -97,17 +88,16 @@ impl LossSpec {
     }
 
     fn parse_bursts(rest: &str) -> Result<Self, PathError> {
-        let args = Args::parse("ge", rest, BURSTS)?;
-        let [p, r, good, bad] = ["p", "r", "good", "bad"].map(|key| args.number(key));
-        if r == 0.0 && p > 0.0 {
-            return Err(PathError::Args(ArgsError::OutOfRange {
+        let bursts = Bursts::parse("ge", rest)?;
+        if bursts.r == 0.0 && bursts.p > 0.0 {
+            return Err(PathError::Param(ParamError::OutOfRange {
                 owner: "ge".into(),
                 key: "r".into(),
                 value: "0".into(),
                 range: "above 0, or the bad state would never end".into(),
             }));
         }
-        Ok(Self::Bursts(Bursts { p, r, good, bad }))
+        Ok(Self::Bursts(bursts))
     }
 }
 

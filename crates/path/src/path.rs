@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use cellpace_base::{ArgsError, QuantityError, Random, Span, Time};
+use cellpace_base::{ParamError, QuantityError, Random, Span, Time};
 use thiserror::Error;
 
 use crate::schedule::TraceError;
@@ -36,7 +36,7 @@ pub enum PathError {
     },
     /// A parameter of a queue or trace.
     #[error(transparent)]
-    Args(#[from] ArgsError),
+    Param(#[from] ParamError),
     /// A queue that holds no packet.
     #[error("{what}: `{text}` is smaller than one 1500-byte packet, so nothing would get through")]
     TooSmall {

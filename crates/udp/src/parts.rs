@@ -43,7 +43,7 @@ impl Parts<'_> {
         window: u64,
         delayed_acks: bool,
     ) -> Outgoing {
-        let stamped = spec.info().receiver.is_some();
+        let stamped = spec.has_receiver();
         let overhead = self.config.overhead(self.peer);
         let sizes = Sizes {
             datagram: usize::from(self.mtu) - overhead,

@@ -7,39 +7,36 @@
 //! packet sent after its last loss is acked, as there is no cumulative ack here. (To end it at the
 //! first packet sent after its beginning would, under steady random loss, start one recovery after
 //! the other and conserve packets for ever.) The flight that ends DRAIN and the phases is the BDP
-//! of the paper, unless `phase_quanta` is set. Today's Linux is closest to
-//! `aggregation=true,margin=0.01,phase_quanta=true`.
+//! of the paper, unless `phase_quanta` is set. The preset `linux` is closest to today's Linux.
 
 mod aggregation;
 mod params;
 mod policer;
 
-use cellpace_base::Args;
+use cellpace_base::Window;
 
 use self::aggregation::{Aggregation, Bundle};
-use self::params::{Config, PARAMS};
+pub(crate) use self::params::BbrParams;
 use self::policer::{Policer, Tally, Verdict};
 use crate::delivery_rate::{DeliveryRate, RateSample};
 use crate::extremes::WindowedMax;
 use crate::{
-    Ack, Controller, ControllerInfo, Event, Events, Loss, Pacing, Permit, Phase, Random, Rate,
+    Ack, Controller, ControllerParams, Event, Events, Loss, Pacing, Permit, Phase, Random, Rate,
     RttEstimator, SentPacket, Setup, Span, Spurious, Stamp, Time, Timeout,
 };
 
-/// The registry's entry.
-pub const INFO: ControllerInfo = ControllerInfo {
-    name: "bbr",
-    summary: "BBR v1: paces at the measured bottleneck bandwidth, probes bandwidth and base RTT",
-    params: PARAMS,
-    check: |_| Ok(()),
-    load: None,
-    build: |args, setup| Box::new(Bbr::new(args, setup)),
-    receiver: None,
-};
+impl ControllerParams for BbrParams {
+    fn build(&self, setup: Setup) -> Box<dyn Controller> {
+        Box::new(Bbr::new(self, setup))
+    }
+}
 
 /// The controller. Windows in packets, rates in bytes per second.
-pub struct Bbr {
-    config: Config,
+struct Bbr {
+    params: BbrParams,
+    /// Initial and smallest window.
+    initial_window: u64,
+    min_window: u64,
     mss: u64,
     random: Random,
 
@@ -132,9 +129,28 @@ impl Bbr {
     const MAX_QUANTUM: u64 = 127;
     /// Index of the phase with gain below one.
     const DOWN_PHASE: usize = 1;
+    /// Pacing and window gain of STARTUP, 2/ln 2; DRAIN paces with its inverse (ACM Queue 2016).
+    const STARTUP_GAIN: f64 = 2.885;
+    /// Window of PROBE_BW in bandwidth-delay products (ACM Queue 2016).
+    const CWND_GAIN: f64 = 2.0;
+    /// Pacing gains of the phases of PROBE_BW (ACM Queue 2016).
+    const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+    /// Rounds in the window of the maximum delivery rate: cycle length + 2 (Linux 4.9).
+    const BW_WINDOW: u64 = 10;
+    /// How long PROBE_RTT keeps the pipe nearly empty (ACM Queue 2016).
+    const PROBE_RTT: Span = Span::from_millis(200);
+    /// Bandwidth growth per round below which the pipe seems full (ACM Queue 2016).
+    const FULL_GROWTH: f64 = 1.25;
+    /// Rounds without that growth before STARTUP ends (ACM Queue 2016).
+    const FULL_ROUNDS: u64 = 3;
+    /// Sending quanta added to the window for delayed and bundled acks (Linux 4.9).
+    const QUANTA: u64 = 3;
 
-    fn new(args: &Args, setup: Setup) -> Self {
-        let config = Config::new(args, setup.mss);
+    fn new(params: &BbrParams, setup: Setup) -> Self {
+        let packets = |window: Window| {
+            (window.bytes(setup.mss) / setup.mss.max(1)).clamp(1, Self::MAX_WINDOW)
+        };
+        let initial_window = packets(params.initial_window);
         let mss = setup.mss.max(1);
         let mut events = Events::new();
         events.push(setup.start, Event::Phase(Phase::SlowStart));
@@ -143,24 +159,24 @@ impl Bbr {
             random: setup.random,
             delivery: DeliveryRate::new(setup.start),
             // One sample per round at most stays in it.
-            btl_bw: WindowedMax::new(config.bw_window as usize + 2),
+            btl_bw: WindowedMax::new(Self::BW_WINDOW as usize + 2),
             round: Round::default(),
             rtprop: None,
             rtprop_at: setup.start,
-            aggregation: config.aggregation.then(|| Aggregation::new(setup.start)),
+            aggregation: params.aggregation.then(|| Aggregation::new(setup.start)),
             path_since: setup.start,
             mode: Mode::Startup,
-            pacing_gain: config.startup_gain,
-            cwnd_gain: config.startup_gain,
+            pacing_gain: Self::STARTUP_GAIN,
+            cwnd_gain: Self::STARTUP_GAIN,
             full_pipe: FullPipe::default(),
             cycle: 0,
             cycle_at: setup.start,
             probe_rtt: ProbeRtt::default(),
             idle_restart: false,
-            policer: config.policer.then(Policer::default),
+            policer: params.policer.then(Policer::default),
             pacing_rate: 0.0,
             paced_by_rtt: false,
-            cwnd: config.init_cwnd,
+            cwnd: initial_window,
             prior_cwnd: 0,
             recovery: None,
             conserving: false,
@@ -168,7 +184,9 @@ impl Bbr {
             lost_since_ack: false,
             last_ack: (setup.start, 0),
             events,
-            config,
+            initial_window,
+            min_window: packets(params.min_window),
+            params: params.clone(),
         };
         bbr.pace_by_window(Self::UNKNOWN_RTT);
         bbr
@@ -189,7 +207,7 @@ impl Bbr {
         let Some(rate) = sample.rate else { return };
         // A lack of data only ever hides bandwidth.
         if !sample.app_limited || rate >= self.btl_bw() {
-            self.btl_bw.push(self.round.count, rate, self.config.bw_window);
+            self.btl_bw.push(self.round.count, rate, Self::BW_WINDOW);
         }
     }
 
@@ -246,7 +264,7 @@ impl Bbr {
 
     fn update_rtprop(&mut self, ack: &Ack<'_>) {
         let now = ack.now;
-        let expired = now > self.rtprop_at + self.config.rtprop_window;
+        let expired = now > self.rtprop_at + self.params.rtprop_window;
         let of_this_path = ack.packets.iter().filter(|packet| packet.sent_at >= self.path_since);
         let sample = of_this_path.map(|packet| packet.rtt).min();
         let better = |rtt: &Span| expired || self.rtprop.is_none_or(|rtprop| *rtt <= rtprop);
@@ -270,7 +288,7 @@ impl Bbr {
     /// a model.
     fn bdp(&self, bandwidth: u64, gain: f64) -> u64 {
         let Some(rtprop) = self.rtprop.filter(|_| bandwidth > 0) else {
-            return self.config.init_cwnd;
+            return self.initial_window;
         };
         let bytes_by_nanos = gain * bandwidth as f64 * rtprop.as_nanos() as f64;
         let packets = bytes_by_nanos / (self.mss as f64 * 1e9);
@@ -286,18 +304,18 @@ impl Bbr {
         }
         let bw = self.btl_bw();
         let full = &mut self.full_pipe;
-        if bw as f64 >= self.config.full_growth * full.bw as f64 {
+        if bw as f64 >= Self::FULL_GROWTH * full.bw as f64 {
             full.bw = bw;
             full.rounds = 0;
             return;
         }
         full.rounds += 1;
-        full.reached = full.rounds >= self.config.full_rounds;
+        full.reached = full.rounds >= Self::FULL_ROUNDS;
     }
 
     fn check_drain(&mut self, now: Time, in_flight: u64) {
         if self.mode == Mode::Startup && self.full_pipe.reached {
-            self.enter(now, Mode::Drain, 1.0 / self.config.startup_gain, self.config.startup_gain);
+            self.enter(now, Mode::Drain, 1.0 / Self::STARTUP_GAIN, Self::STARTUP_GAIN);
         }
         if self.mode == Mode::Drain && self.packets(in_flight) <= self.target_flight(1.0) {
             self.enter_probe_bw(now);
@@ -306,11 +324,11 @@ impl Bbr {
 
     /// Starts the cycle in any phase but the one that drains: there is nothing to drain yet.
     fn enter_probe_bw(&mut self, now: Time) {
-        let phases = self.config.cycle.len() as u64;
+        let phases = Self::CYCLE.len() as u64;
         let drawn = self.random.below(phases - 1) as usize;
         self.cycle = if drawn < Self::DOWN_PHASE { drawn } else { drawn + 1 };
         self.cycle_at = now;
-        self.enter(now, Mode::ProbeBw, self.cycle_gain(), self.config.cwnd_gain);
+        self.enter(now, Mode::ProbeBw, self.cycle_gain(), Self::CWND_GAIN);
     }
 
     fn update_cycle(&mut self, now: Time, prior_in_flight: u64) {
@@ -318,14 +336,14 @@ impl Bbr {
             return;
         }
         if self.is_next_phase(now, prior_in_flight) {
-            self.cycle = (self.cycle + 1) % self.config.cycle.len();
+            self.cycle = (self.cycle + 1) % Self::CYCLE.len();
             self.cycle_at = now;
             self.pacing_gain = self.cycle_gain();
         }
     }
 
     fn cycle_gain(&self) -> f64 {
-        if self.policed().is_some() { 1.0 } else { self.config.cycle[self.cycle] }
+        if self.policed().is_some() { 1.0 } else { Self::CYCLE[self.cycle] }
     }
 
     fn is_next_phase(&self, now: Time, prior_in_flight: u64) -> bool {
@@ -345,7 +363,7 @@ impl Bbr {
     /// What DRAIN and the phases of PROBE_BW want under way.
     fn target_flight(&self, gain: f64) -> u64 {
         let bdp = self.bdp(self.btl_bw(), gain);
-        if self.config.phase_quanta { self.with_quanta(bdp) } else { bdp }
+        if self.params.phase_quanta { self.with_quanta(bdp) } else { bdp }
     }
 
     fn enter_probe_rtt(&mut self, now: Time) {
@@ -358,8 +376,8 @@ impl Bbr {
         // The rate of an empty pipe says nothing about the path.
         self.delivery.hold_app_limited(in_flight.max(1));
         let Some(done_at) = self.probe_rtt.done_at else {
-            if self.packets(in_flight) <= self.config.min_cwnd {
-                self.probe_rtt.done_at = Some(now + self.config.probe_rtt);
+            if self.packets(in_flight) <= self.min_window {
+                self.probe_rtt.done_at = Some(now + Self::PROBE_RTT);
                 self.round.end = self.delivery.delivered();
             }
             return;
@@ -381,7 +399,7 @@ impl Bbr {
     }
 
     fn enter_startup(&mut self, now: Time) {
-        self.enter(now, Mode::Startup, self.config.startup_gain, self.config.startup_gain);
+        self.enter(now, Mode::Startup, Self::STARTUP_GAIN, Self::STARTUP_GAIN);
     }
 
     fn enter(&mut self, now: Time, mode: Mode, pacing_gain: f64, cwnd_gain: f64) {
@@ -416,13 +434,13 @@ impl Bbr {
 
     /// A bandwidth less the margin, in bytes per second.
     fn paced(&self, bandwidth: u64) -> f64 {
-        bandwidth as f64 * (1.0 - self.config.margin)
+        bandwidth as f64 * (1.0 - self.params.margin)
     }
 
     /// Before there is a bandwidth: the window once per RTT, with STARTUP's gain.
     fn pace_by_window(&mut self, rtt: Span) {
         let seconds = rtt.max(Span::from_micros(1)).as_secs_f64();
-        self.pacing_rate = self.config.startup_gain * (self.cwnd * self.mss) as f64 / seconds;
+        self.pacing_rate = Self::STARTUP_GAIN * (self.cwnd * self.mss) as f64 / seconds;
     }
 
     /// Packets that leave back to back: what 1 ms holds.
@@ -438,7 +456,7 @@ impl Bbr {
     }
 
     fn with_quanta(&self, window: u64) -> u64 {
-        (window + self.config.quanta * self.quantum()).next_multiple_of(2)
+        (window + Self::QUANTA * self.quantum()).next_multiple_of(2)
     }
 
     fn set_cwnd(&mut self, acked: u64, in_flight: u64) {
@@ -451,16 +469,16 @@ impl Bbr {
             self.cwnd += acked;
         }
         if !self.conserving {
-            self.cwnd = self.cwnd.max(self.config.min_cwnd);
+            self.cwnd = self.cwnd.max(self.min_window);
         }
         if self.mode == Mode::ProbeRtt {
-            self.cwnd = self.cwnd.min(self.config.min_cwnd);
+            self.cwnd = self.cwnd.min(self.min_window);
         }
         self.cwnd = self.cwnd.min(Self::MAX_WINDOW);
     }
 
     fn init_bytes(&self) -> u64 {
-        self.config.init_cwnd * self.mss
+        self.initial_window * self.mss
     }
 
     fn save_cwnd(&mut self) {
@@ -505,7 +523,7 @@ impl Bbr {
         self.full_pipe.bw = 0;
         self.full_pipe.rounds = 0;
         if self.mode == Mode::ProbeRtt {
-            self.cwnd = self.cwnd.min(self.config.min_cwnd);
+            self.cwnd = self.cwnd.min(self.min_window);
         }
         self.events.push(now, Event::Undone);
     }
@@ -623,10 +641,10 @@ impl Controller for Bbr {
         self.btl_bw.clear();
         self.rtprop = None;
         self.rtprop_at = now;
-        self.aggregation = self.config.aggregation.then(|| Aggregation::new(now));
+        self.aggregation = self.params.aggregation.then(|| Aggregation::new(now));
         self.path_since = now;
         self.full_pipe = FullPipe::default();
-        self.policer = self.config.policer.then(Policer::default);
+        self.policer = self.params.policer.then(Policer::default);
         self.recovery = None;
         self.conserving = false;
         self.events.push(now, Event::Restart);

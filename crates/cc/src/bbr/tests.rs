@@ -1,3 +1,4 @@
+use cellpace_base::ParamSet;
 use proptest::prelude::*;
 
 use super::*;
@@ -9,8 +10,10 @@ const BW: u64 = 1000 * MSS;
 const RTT: Span = Span::from_millis(40);
 
 fn bbr_seeded(text: &str, seed: u64) -> Bbr {
-    let args = Args::parse("bbr", text, PARAMS).unwrap();
-    Bbr::new(&args, Setup { mss: MSS, start: Time::ZERO, random: Random::seeded(seed, 0) })
+    Bbr::new(
+        &BbrParams::parse("bbr", text).unwrap(),
+        Setup { mss: MSS, start: Time::ZERO, random: Random::seeded(seed, 0) },
+    )
 }
 
 fn bbr(text: &str) -> Bbr {
@@ -467,7 +470,7 @@ proptest! {
     #[test]
     fn any_history_leaves_window_and_rate_finite_and_within_bounds(
         steps in steps(),
-        text in prop::sample::select(vec!["", "policer=off", "aggregation=true,margin=0.01,phase_quanta=true", "min_cwnd=1pkts,rtprop_window=100ms"]),
+        text in prop::sample::select(vec!["", "policer=off", "aggregation=true,margin=0.01,phase_quanta=true", "min_window=1pkts,rtprop_window=100ms"]),
     ) {
         let mut bbr = bbr(text);
         let (mut now, mut next) = (Time::ZERO, 0);

@@ -1,12 +1,13 @@
 //! What Copa knows about delay: one smoothed RTT and four windowed extremes (spec section 3).
 
-use super::params::Config;
+use super::params::{CopaParams, NearEmpty};
 use crate::extremes::{WindowedMax, WindowedMin};
 use crate::{Span, Time};
 
 /// RTT statistics, all in milliseconds to the outside.
 pub(super) struct Delays {
-    rules: Rules,
+    /// How the delay is compared with the bound below which the queue is nearly empty.
+    near_empty: NearEmpty,
     srtt: Option<f64>,
     latest: Span,
     minimum: WindowedMin,
@@ -18,36 +19,31 @@ pub(super) struct Delays {
     standing_ms: f64,
 }
 
-#[derive(Clone, Copy)]
-struct Rules {
-    gain: f64,
-    long_window: Span,
-    long_rtts: f64,
-    standing_divisor: f64,
-    near_min_rtts: f64,
-    near_max_rtts: f64,
-    near_share: f64,
-    near_strict: bool,
-}
+/// Weight of a new sample in the smoothed RTT (genericCC; RFC 6298 would be 0.125).
+const SRTT_GAIN: f64 = 0.0625;
+
+/// Window of the minimum RTT (Copa section 2), and how many minimum RTTs it has at least
+/// (genericCC).
+const MIN_RTT_WINDOW: Span = Span::from_secs(10);
+const MIN_RTT_RTTS: f64 = 20.0;
+
+/// Window of the standing RTT: the smoothed RTT divided by this (Copa section 2).
+const STANDING_DIVISOR: f64 = 2.0;
+
+/// Smoothed RTTs in the windows of the smallest and the largest RTT of the near-empty rule, and
+/// the share of its range below which a queue counts as nearly empty (Copa section 2.2).
+const NEAR_MIN_RTTS: f64 = 5.0;
+const NEAR_MAX_RTTS: f64 = 4.0;
+const NEAR_SHARE: f64 = 0.1;
 
 impl Delays {
     /// Samples in a row that may get worse before a window loses exactness: more than one window
     /// of a fast cellular link.
     const CAPACITY: usize = 512;
 
-    pub(super) fn new(config: &Config) -> Self {
-        let rules = Rules {
-            gain: config.srtt_gain,
-            long_window: config.rtt_min_window,
-            long_rtts: config.rtt_min_rtts,
-            standing_divisor: config.standing,
-            near_min_rtts: config.near_min_rtts,
-            near_max_rtts: config.near_max_rtts,
-            near_share: config.near_share,
-            near_strict: config.near_strict,
-        };
+    pub(super) fn new(params: &CopaParams) -> Self {
         Self {
-            rules,
+            near_empty: params.near_empty,
             srtt: None,
             latest: Span::ZERO,
             minimum: WindowedMin::new(Self::CAPACITY),
@@ -63,7 +59,7 @@ impl Delays {
     pub(super) fn sample(&mut self, now: Time, rtt: Span) -> Option<Span> {
         let sample = rtt.as_millis_f64();
         // Section 3: gain 1/16 after the first sample.
-        let srtt = self.srtt.map_or(sample, |old| old + self.rules.gain * (sample - old));
+        let srtt = self.srtt.map_or(sample, |old| old + SRTT_GAIN * (sample - old));
         self.srtt = Some(srtt);
         self.latest = rtt;
 
@@ -74,8 +70,8 @@ impl Delays {
         let before = self.minimum.extreme();
         self.minimum.push(at, value, long.as_nanos());
         self.standing.push(at, value, standing);
-        self.near_min.push(at, value, rtts(self.rules.near_min_rtts));
-        self.near_max.push(at, value, rtts(self.rules.near_max_rtts));
+        self.near_min.push(at, value, rtts(NEAR_MIN_RTTS));
+        self.near_max.push(at, value, rtts(NEAR_MAX_RTTS));
         let after = self.minimum.extreme();
         if after != before {
             self.minimum_ms = millis(after);
@@ -129,20 +125,23 @@ impl Delays {
         // In nanoseconds: the comparison needs no unit, and this runs on every ack.
         let nanos = |extreme: Option<u64>| extreme.unwrap_or(0) as f64;
         let base = nanos(self.minimum.extreme());
-        let limit = base + self.rules.near_share * (nanos(self.near_max.extreme()) - base);
+        let limit = base + NEAR_SHARE * (nanos(self.near_max.extreme()) - base);
         let recent = nanos(self.near_min.extreme());
-        if self.rules.near_strict { recent < limit } else { recent <= limit }
+        match self.near_empty {
+            NearEmpty::Strict => recent < limit,
+            NearEmpty::Inclusive => recent <= limit,
+        }
     }
 
     /// Section 3: max(10 s, 20 rtt_min), from the minimum before the sample.
     fn long_window(&self) -> Span {
         let old = Span::from_nanos(self.minimum.extreme().unwrap_or(0));
-        self.rules.long_window.max(old.mul_f64(self.rules.long_rtts))
+        MIN_RTT_WINDOW.max(old.mul_f64(MIN_RTT_RTTS))
     }
 
     /// Section 3: srtt / 2.
     fn standing_window(&self) -> Span {
-        Span::from_millis_f64(self.srtt.unwrap_or(0.0) / self.rules.standing_divisor)
+        Span::from_millis_f64(self.srtt.unwrap_or(0.0) / STANDING_DIVISOR)
     }
 }
 
@@ -152,11 +151,11 @@ fn millis(nanos: Option<u64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::config;
+    use super::super::tests::params;
     use super::*;
 
     fn delays(text: &str) -> Delays {
-        Delays::new(&config(text))
+        Delays::new(&params(text))
     }
 
     fn feed(delays: &mut Delays, samples: &[(u64, f64)]) {

@@ -12,31 +12,29 @@ mod meter;
 mod params;
 mod velocity;
 
-use cellpace_base::Args;
+use cellpace_base::Window;
 
 use self::delays::Delays;
 use self::meter::LossMeter;
-use self::params::{Config, PARAMS};
+pub(crate) use self::params::CopaParams;
+use self::params::{CopaMode, VelocityRule};
 use self::velocity::{Direction, Moment, Velocity};
 use crate::{
-    Ack, AckedPacket, Controller, ControllerInfo, Event, Events, Loss, Pacing, Permit, Phase, Rate,
-    SentPacket, Setup, Spurious, Stamp, Time, Timeout,
+    Ack, AckedPacket, Controller, ControllerParams, Event, Events, Loss, Pacing, Permit, Phase,
+    Rate, SentPacket, Setup, Spurious, Stamp, Time, Timeout,
 };
 
-/// The registry's entry.
-pub const INFO: ControllerInfo = ControllerInfo {
-    name: "copa",
-    summary: "delay-based: about 1/delta packets queued; competes with buffer fillers (mode=auto)",
-    params: PARAMS,
-    check: |_| Ok(()),
-    load: None,
-    build: |args, setup| Box::new(Copa::new(args, &setup)),
-    receiver: None,
-};
+impl ControllerParams for CopaParams {
+    fn build(&self, setup: Setup) -> Box<dyn Controller> {
+        Box::new(Copa::new(self, &setup))
+    }
+}
 
 /// The controller. Windows in packets, times in milliseconds.
-pub struct Copa {
-    config: Config,
+pub(crate) struct Copa {
+    params: CopaParams,
+    initial_window: f64,
+    min_window: f64,
     mss: u64,
     window: f64,
     slow_start: bool,
@@ -70,30 +68,39 @@ impl Copa {
     const MAX_WINDOW: f64 = (1 << 20) as f64;
     /// Milliseconds of queueing that count as none (spec section 6).
     const NO_QUEUE: f64 = 0.001;
+    /// Share of packets lost above which the window is cut, and what that leaves (genericCC).
+    const LOSS_RATIO: f64 = 0.3;
+    const LOSS_CUT: f64 = 0.7;
+    /// Pacing rate in windows per standing RTT (Copa section 2).
+    const PACING: f64 = 2.0;
 
-    fn new(args: &Args, setup: &Setup) -> Self {
-        let config = Config::new(args, setup.mss);
+    fn new(params: &CopaParams, setup: &Setup) -> Self {
+        let packets = |window: Window| window.bytes(setup.mss) as f64 / setup.mss.max(1) as f64;
+        let min_window = packets(params.min_window).clamp(1.0, Self::MAX_WINDOW);
+        let initial_window = packets(params.initial_window).clamp(min_window, Self::MAX_WINDOW);
         let mut events = Events::new();
         events.push(setup.start, Event::Phase(Phase::SlowStart));
         Self {
             mss: setup.mss,
-            window: config.init_cwnd,
+            window: initial_window,
             slow_start: true,
-            delta: config.delta,
+            delta: params.delta,
             competitive: false,
             lowered_at: setup.start,
             doubled_at: None,
-            delays: Delays::new(&config),
-            velocity: new_velocity(&config),
-            losses: LossMeter::new(config.loss_ratio, setup.start),
+            delays: Delays::new(params),
+            velocity: new_velocity(params),
+            losses: LossMeter::new(Self::LOSS_RATIO, setup.start),
             acked: 0,
             heard_at: setup.start,
             path_since: setup.start,
             before_timeout: None,
-            before_cut: config.init_cwnd,
+            before_cut: initial_window,
             phase: Phase::SlowStart,
             events,
-            config,
+            initial_window,
+            min_window,
+            params: params.clone(),
         }
     }
 
@@ -111,12 +118,12 @@ impl Copa {
     /// original have a sharp `>`, which on their clocks is true of it; where an answer takes no
     /// time at all, as in a simulation, both sides are equal.
     fn update_delta(&mut self, now: Time, lost: bool) {
-        if !self.config.auto {
+        if self.params.mode == CopaMode::Constant {
             return;
         }
         if self.delays.near_empty() {
             self.competitive = false;
-            self.delta = self.config.delta;
+            self.delta = self.params.delta;
             return;
         }
         if !self.competitive {
@@ -133,7 +140,8 @@ impl Copa {
             self.delta = 1.0 / (1.0 / self.delta + 1.0);
             self.lowered_at = now;
         }
-        self.delta = self.delta.min(self.config.delta).max(self.config.min_delta);
+        self.delta =
+            self.delta.min(self.params.delta).max(self.params.delta * self.params.min_delta);
     }
 
     /// Section 6: the window at which the rate would be 1/(delta dq).
@@ -156,7 +164,7 @@ impl Copa {
         } else {
             self.steer(target, packet, ack);
         }
-        self.window = self.window.clamp(self.config.min_cwnd, Self::MAX_WINDOW);
+        self.window = self.window.clamp(self.min_window, Self::MAX_WINDOW);
     }
 
     fn steer(&mut self, target: f64, packet: &AckedPacket, ack: &Ack<'_>) {
@@ -183,7 +191,7 @@ impl Copa {
             return;
         }
         self.before_cut = self.window;
-        self.window = (self.window * self.config.loss_cut).max(self.config.min_cwnd);
+        self.window = (self.window * Self::LOSS_CUT).max(self.min_window);
         self.events.push(now, self.reduced_from(self.before_cut));
     }
 
@@ -194,7 +202,7 @@ impl Copa {
     /// Starts over after an outage or a long pause. The minimum RTT stays: the first RTTs after
     /// an outage are those of a full queue.
     fn restart(&mut self, now: Time) {
-        self.window = self.config.init_cwnd;
+        self.window = self.initial_window;
         self.slow_start = true;
         self.delays.restart();
         self.forget_queue(now);
@@ -207,15 +215,15 @@ impl Copa {
 
     fn forget_queue(&mut self, now: Time) {
         self.competitive = false;
-        self.delta = self.config.delta;
+        self.delta = self.params.delta;
         self.lowered_at = now;
         self.doubled_at = None;
         self.velocity.restart();
-        self.losses = LossMeter::new(self.config.loss_ratio, now);
+        self.losses = LossMeter::new(Self::LOSS_RATIO, now);
     }
 
     fn silent(&self, now: Time) -> bool {
-        now - self.heard_at >= self.config.idle
+        now - self.heard_at >= self.params.idle
     }
 
     fn note_phase(&mut self, now: Time) {
@@ -235,11 +243,10 @@ impl Copa {
     }
 }
 
-fn new_velocity(config: &Config) -> Velocity {
-    if config.velocity_code {
-        Velocity::code(config.velocity_cap)
-    } else {
-        Velocity::paper(config.velocity_after, config.velocity_cap)
+fn new_velocity(params: &CopaParams) -> Velocity {
+    match params.velocity {
+        VelocityRule::Code => Velocity::code(params.velocity_cap),
+        VelocityRule::Paper => Velocity::paper(params.velocity_cap),
     }
 }
 
@@ -260,7 +267,7 @@ impl Controller for Copa {
         self.sample_rtt(ack);
         self.update_delta(ack.now, false);
         for packet in ack.packets {
-            if self.acked >= self.config.probe {
+            if self.acked >= self.params.probe {
                 self.update_window(packet, ack);
             }
             self.acked += 1;
@@ -284,7 +291,7 @@ impl Controller for Copa {
         let before = self.window;
         self.before_timeout
             .get_or_insert(BeforeTimeout { window: before, slow_start: self.slow_start });
-        self.window = self.config.min_cwnd;
+        self.window = self.min_window;
         self.slow_start = true;
         self.velocity.restart();
         if self.window < before {
@@ -332,7 +339,7 @@ impl Controller for Copa {
         if seconds <= 0.0 {
             return None;
         }
-        let bytes_per_sec = self.config.pacing * self.window * self.mss as f64 / seconds;
+        let bytes_per_sec = Self::PACING * self.window * self.mss as f64 / seconds;
         let rate = Rate::from_bytes_per_sec(bytes_per_sec);
         Some(Pacing { rate, burst: self.mss.saturating_mul(2) })
     }

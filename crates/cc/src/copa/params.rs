@@ -1,232 +1,64 @@
 //! Copa's parameters.
 
-use cellpace_base::{Args, Kind, Param};
+use cellpace_base::{Window, params, words};
 
 use crate::Span;
 
-pub(super) static PARAMS: &[Param] = &[
-    Param {
-        key: "delta",
-        kind: Kind::Number(0.0001, 10.0),
-        default: "0.5",
-        unit: "1/pkt",
-        help: "one over the packets to keep queued on average; 0.02 is what ALCC and MDI compare to",
-        source: "Copa (NSDI'18) section 2",
-    },
-    Param {
-        key: "mode",
-        kind: Kind::Word(&["auto", "constant"]),
-        default: "auto",
-        unit: "",
-        help: "lower delta among flows that fill the buffer, or leave it constant",
-        source: "Copa section 2.2",
-    },
-    Param {
-        key: "min_delta",
-        kind: Kind::Fraction,
-        default: "0.1",
-        unit: "",
-        help: "how far auto mode may lower delta, as a share of delta; 0 removes the bound",
-        source: "ours: without it a lone flow with a small delta never leaves competitive mode",
-    },
-    Param {
-        key: "velocity",
-        kind: Kind::Word(&["paper", "code"]),
-        default: "paper",
-        unit: "",
-        help: "double the velocity after three windows in one direction, or from the first RTT",
-        source: "Copa section 2.1; genericCC",
-    },
-    Param {
-        key: "velocity_after",
-        kind: Kind::Integer(1, 100),
-        default: "3",
-        unit: "windows",
-        help: "windows in one direction before velocity=paper doubles",
-        source: "Copa section 2.1",
-    },
-    Param {
-        key: "velocity_cap",
-        kind: Kind::Bool,
-        default: "true",
-        unit: "",
-        help: "halve the velocity once per ack while above cwnd*delta",
-        source: "genericCC",
-    },
-    Param {
-        key: "rtt_min_window",
-        kind: Kind::Span(Span::from_millis(100), Span::from_secs(3600)),
-        default: "10s",
-        unit: "",
-        help: "window of the minimum RTT",
-        source: "Copa section 2",
-    },
-    Param {
-        key: "rtt_min_rtts",
-        kind: Kind::Number(0.0, 1000.0),
-        default: "20",
-        unit: "RTT",
-        help: "the minimum's window is at least this many minimum RTTs",
-        source: "genericCC",
-    },
-    Param {
-        key: "standing",
-        kind: Kind::Number(0.1, 100.0),
-        default: "2",
-        unit: "",
-        help: "window of the standing RTT: the smoothed RTT divided by this",
-        source: "Copa section 2",
-    },
-    Param {
-        key: "srtt_gain",
-        kind: Kind::Number(0.001, 1.0),
-        default: "0.0625",
-        unit: "",
-        help: "weight of a new sample in the smoothed RTT",
-        source: "genericCC; RFC 6298 would be 0.125",
-    },
-    Param {
-        key: "near_empty",
-        kind: Kind::Word(&["inclusive", "strict"]),
-        default: "inclusive",
-        unit: "",
-        help: "compare with <= or, like the original code, with <",
-        source: "Copa section 2.2; genericCC",
-    },
-    Param {
-        key: "near_share",
-        kind: Kind::Fraction,
-        default: "0.1",
-        unit: "",
-        help: "a queue below this share of its range counts as nearly empty",
-        source: "Copa section 2.2",
-    },
-    Param {
-        key: "near_min_rtts",
-        kind: Kind::Number(0.5, 100.0),
-        default: "5",
-        unit: "RTT",
-        help: "how far back the queue may have been nearly empty",
-        source: "Copa section 2.2; genericCC has 4",
-    },
-    Param {
-        key: "near_max_rtts",
-        kind: Kind::Number(0.5, 100.0),
-        default: "4",
-        unit: "RTT",
-        help: "window of the largest RTT in the near-empty rule",
-        source: "Copa section 2.2",
-    },
-    Param {
-        key: "init_cwnd",
-        kind: Kind::Window,
-        default: "10pkts",
-        unit: "",
-        help: "initial window",
-        source: "RFC 6928; genericCC",
-    },
-    Param {
-        key: "min_cwnd",
-        kind: Kind::Window,
-        default: "2pkts",
-        unit: "",
-        help: "smallest window",
-        source: "genericCC",
-    },
-    Param {
-        key: "probe",
-        kind: Kind::Integer(0, 1000),
-        default: "0",
-        unit: "acks",
-        help: "acks before the window moves; 19 is what the original code does",
-        source: "genericCC",
-    },
-    Param {
-        key: "loss_ratio",
-        kind: Kind::Fraction,
-        default: "0.3",
-        unit: "",
-        help: "cut the window when more than this share is lost; 1 turns it off",
-        source: "genericCC",
-    },
-    Param {
-        key: "loss_cut",
-        kind: Kind::Number(0.1, 1.0),
-        default: "0.7",
-        unit: "",
-        help: "factor of that cut",
-        source: "genericCC",
-    },
-    Param {
-        key: "idle",
-        kind: Kind::Span(Span::from_millis(100), Span::from_secs(3600)),
-        default: "2s",
-        unit: "",
-        help: "start over after this long without an ack, keeping the minimum RTT",
-        source: "genericCC",
-    },
-    Param {
-        key: "pacing",
-        kind: Kind::Number(0.5, 100.0),
-        default: "2",
-        unit: "",
-        help: "pacing rate in windows per standing RTT",
-        source: "Copa section 2",
-    },
-];
-
-/// The parameters as the algorithm uses them, windows in packets.
-#[derive(Debug, Clone)]
-pub(super) struct Config {
-    pub(super) delta: f64,
-    pub(super) auto: bool,
-    pub(super) min_delta: f64,
-    pub(super) velocity_code: bool,
-    pub(super) velocity_after: u64,
-    pub(super) velocity_cap: bool,
-    pub(super) rtt_min_window: Span,
-    pub(super) rtt_min_rtts: f64,
-    pub(super) standing: f64,
-    pub(super) srtt_gain: f64,
-    pub(super) near_strict: bool,
-    pub(super) near_share: f64,
-    pub(super) near_min_rtts: f64,
-    pub(super) near_max_rtts: f64,
-    pub(super) init_cwnd: f64,
-    pub(super) min_cwnd: f64,
-    pub(super) probe: u64,
-    pub(super) loss_ratio: f64,
-    pub(super) loss_cut: f64,
-    pub(super) idle: Span,
-    pub(super) pacing: f64,
+params! {
+    /// Copa's parameters.
+    pub(crate) struct CopaParams {
+        /// One over the packets to keep queued on average; ALCC and MDI compare to 0.02
+        delta: f64 = "0.5" in 0.0001..=10.0, unit "1/pkt", from "Copa (NSDI'18) section 2",
+            logarithmic;
+        /// Lower delta among flows that fill the buffer, or leave it constant
+        mode: CopaMode = "auto", from "Copa section 2.2";
+        /// How far auto mode may lower delta, as a share of delta; 0 removes the bound, and then a
+        /// lone flow with a small delta never leaves competitive mode
+        min_delta: f64 = "0.1" in 0.0..=1.0, from "cellpace";
+        /// Double the velocity after three windows in one direction, or from the first RTT
+        velocity: VelocityRule = "paper", from "Copa section 2.1; genericCC";
+        /// Initial window
+        initial_window: Window = "10pkts", was "init_cwnd", from "RFC 6928; genericCC", logarithmic;
+        /// Smallest window
+        min_window: Window = "2pkts", was "min_cwnd", from "genericCC", logarithmic;
+    }
+    expert {
+        /// Halve the velocity once per ack while above cwnd*delta
+        velocity_cap: bool = "true", from "genericCC";
+        /// Compare with <= or, like the original code, with <
+        near_empty: NearEmpty = "inclusive", from "Copa section 2.2; genericCC";
+        /// Acks before the window moves; 19 is what the original code does
+        probe: u64 = "0" in 0..=1000, unit "acks", from "genericCC";
+        /// Start over after this long without an ack, keeping the minimum RTT
+        idle: Span = "2s" in Span::from_millis(100)..=Span::from_secs(3600), from "genericCC",
+            logarithmic;
+    }
+    presets {
+        code = "velocity=code,near_empty=strict,probe=19,min_delta=0",
+            "as the original program decides", from "genericCC";
+    }
 }
 
-impl Config {
-    pub(super) fn new(args: &Args, mss: u64) -> Self {
-        let packets = |key: &str| args.window(key).bytes(mss) as f64 / mss.max(1) as f64;
-        let min_cwnd = packets("min_cwnd").clamp(1.0, super::Copa::MAX_WINDOW);
-        Self {
-            delta: args.number("delta"),
-            auto: args.word("mode") == "auto",
-            min_delta: args.number("delta") * args.number("min_delta"),
-            velocity_code: args.word("velocity") == "code",
-            velocity_after: args.integer("velocity_after"),
-            velocity_cap: args.flag("velocity_cap"),
-            rtt_min_window: args.span("rtt_min_window"),
-            rtt_min_rtts: args.number("rtt_min_rtts"),
-            standing: args.number("standing"),
-            srtt_gain: args.number("srtt_gain"),
-            near_strict: args.word("near_empty") == "strict",
-            near_share: args.number("near_share"),
-            near_min_rtts: args.number("near_min_rtts"),
-            near_max_rtts: args.number("near_max_rtts"),
-            init_cwnd: packets("init_cwnd").clamp(min_cwnd, super::Copa::MAX_WINDOW),
-            min_cwnd,
-            probe: args.integer("probe"),
-            loss_ratio: args.number("loss_ratio"),
-            loss_cut: args.number("loss_cut"),
-            idle: args.span("idle"),
-            pacing: args.number("pacing"),
-        }
+words! {
+    /// Whether delta changes.
+    pub(crate) enum CopaMode {
+        Auto = "auto",
+        Constant = "constant",
+    }
+}
+
+words! {
+    /// When the velocity doubles.
+    pub(crate) enum VelocityRule {
+        Paper = "paper",
+        Code = "code",
+    }
+}
+
+words! {
+    /// How the delay is compared with the bound below which the queue is nearly empty.
+    pub(crate) enum NearEmpty {
+        Inclusive = "inclusive",
+        Strict = "strict",
     }
 }

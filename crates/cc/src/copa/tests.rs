@@ -1,3 +1,4 @@
+use cellpace_base::ParamSet;
 use proptest::prelude::*;
 
 use super::*;
@@ -5,13 +6,12 @@ use crate::{LostPacket, Random, RttEstimator, Span};
 
 const MSS: u64 = 1500;
 
-pub(super) fn config(text: &str) -> Config {
-    Config::new(&Args::parse("copa", text, PARAMS).unwrap(), MSS)
+pub(super) fn params(text: &str) -> CopaParams {
+    CopaParams::parse("copa", text).unwrap()
 }
 
 fn copa(text: &str) -> Copa {
-    let args = Args::parse("copa", text, PARAMS).unwrap();
-    Copa::new(&args, &Setup { mss: MSS, start: Time::ZERO, random: Random::seeded(1, 0) })
+    Copa::new(&params(text), &Setup { mss: MSS, start: Time::ZERO, random: Random::seeded(1, 0) })
 }
 
 /// A controller beyond slow start with a window, a base RTT and a standing RTT.
@@ -209,7 +209,7 @@ fn copa_t9_heavy_loss_cuts_the_window() {
         copa.losses = LossMeter::new(0.3, Time::from_millis(1000));
         lose(&mut copa, 1010, lost);
         // Without a queue the window would grow; hold it still.
-        copa.config.probe = u64::MAX;
+        copa.params.probe = u64::MAX;
         (0..21 - lost as u64).for_each(|i| ack(&mut copa, i, 1070 + i, 40.0));
         (copa.window, events(&mut copa).contains(&Event::Reduced { from: 30_000, to: 21_000 }))
     };
@@ -220,7 +220,7 @@ fn copa_t9_heavy_loss_cuts_the_window() {
 #[test]
 fn copa_t9_the_cut_falls_when_the_losses_were_none() {
     let mut copa = steady("mode=constant", 20.0, 40.0, 40.0);
-    copa.config.probe = u64::MAX;
+    copa.params.probe = u64::MAX;
     copa.losses = LossMeter::new(0.3, Time::from_millis(1000));
     lose(&mut copa, 1010, 7);
     (0..14).for_each(|i| ack(&mut copa, i, 1070 + i, 40.0));
@@ -340,10 +340,10 @@ fn a_new_path_forgets_the_base_rtt_and_ignores_late_samples_of_the_old() {
 
 #[test]
 fn the_window_is_given_in_packets_or_bytes() {
-    assert_eq!(copa("init_cwnd=30kB").cwnd(), 30_000);
-    assert_eq!(copa("init_cwnd=1pkts,min_cwnd=4pkts").cwnd(), 4 * MSS);
-    assert!(Args::parse("copa", "delta=0", PARAMS).is_err());
-    assert!(Args::parse("copa", "mode=fast", PARAMS).is_err());
+    assert_eq!(copa("initial_window=30kB").cwnd(), 30_000);
+    assert_eq!(copa("initial_window=1pkts,min_window=4pkts").cwnd(), 4 * MSS);
+    assert!(CopaParams::parse("copa", "delta=0").is_err());
+    assert!(CopaParams::parse("copa", "mode=fast").is_err());
 }
 
 #[derive(Debug, Clone)]
@@ -396,8 +396,8 @@ proptest! {
                 Step::PathChange => copa.on_path_change(now),
                 Step::Wait(nanos) => now += Span::from_nanos(nanos),
             }
-            prop_assert!(copa.window >= copa.config.min_cwnd && copa.window <= Copa::MAX_WINDOW);
-            prop_assert!(copa.delta > 0.0 && copa.delta <= copa.config.delta);
+            prop_assert!(copa.window >= copa.min_window && copa.window <= Copa::MAX_WINDOW);
+            prop_assert!(copa.delta > 0.0 && copa.delta <= copa.params.delta);
             let mut finite = true;
             copa.inspect(&mut |_, value| finite &= value.is_finite());
             prop_assert!(finite);

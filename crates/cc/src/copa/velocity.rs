@@ -16,7 +16,6 @@ enum Rule {
 
 /// Doubles after some windows of net movement in one direction.
 struct Paper {
-    after: u64,
     direction: Option<Direction>,
     same: u64,
     window_start: f64,
@@ -53,8 +52,11 @@ impl Velocity {
     /// Far above anything of use; keeps the uncapped rule finite.
     const MAX: f64 = 1e6;
 
-    pub(super) fn paper(after: u64, capped: bool) -> Self {
-        let paper = Paper { after, direction: None, same: 0, window_start: 0.0, window_end: None };
+    /// Windows of net movement in one direction before the paper's rule doubles.
+    const WINDOWS: u64 = 3;
+
+    pub(super) fn paper(capped: bool) -> Self {
+        let paper = Paper { direction: None, same: 0, window_start: 0.0, window_end: None };
         Self { value: 1.0, capped, rule: Rule::Paper(paper) }
     }
 
@@ -67,7 +69,7 @@ impl Velocity {
     /// Mid-flight: `value` in `direction`.
     #[cfg(test)]
     pub(super) fn at(value: f64, direction: Direction) -> Self {
-        let mut velocity = Self::paper(3, true);
+        let mut velocity = Self::paper(true);
         velocity.value = value;
         if let Rule::Paper(paper) = &mut velocity.rule {
             paper.direction = Some(direction);
@@ -77,7 +79,7 @@ impl Velocity {
 
     pub(super) fn restart(&mut self) {
         *self = match &self.rule {
-            Rule::Paper(paper) => Self::paper(paper.after, self.capped),
+            Rule::Paper(_) => Self::paper(self.capped),
             Rule::Code(_) => Self::code(self.capped),
         };
     }
@@ -123,7 +125,7 @@ impl Paper {
             return 1.0;
         }
         self.same += 1;
-        if self.same >= self.after { velocity * 2.0 } else { velocity }
+        if self.same >= Velocity::WINDOWS { velocity * 2.0 } else { velocity }
     }
 
     fn open_window(&mut self, moment: &Moment) {
@@ -204,7 +206,7 @@ mod tests {
     #[test]
     fn copa_t11_velocity_of_the_paper() {
         use Direction::{Down, Up};
-        let mut velocity = Velocity::paper(3, true);
+        let mut velocity = Velocity::paper(true);
         // The first window only opens; its end is the first check.
         let seen = run(&mut velocity, 0, &[Up; 7]);
         assert_eq!(seen[1..], [1.0, 1.0, 1.0, 2.0, 4.0, 8.0]);
@@ -223,7 +225,7 @@ mod tests {
 
     #[test]
     fn copa_t11_a_crossed_target_resets_at_once() {
-        let mut velocity = Velocity::paper(3, true);
+        let mut velocity = Velocity::paper(true);
         run(&mut velocity, 0, &[Direction::Up; 7]);
         let moment = Moment {
             now: Time::from_secs(1),

@@ -12,15 +12,16 @@ mod start;
 #[cfg(test)]
 mod tests;
 
-use cellpace_base::{Span, Time};
-use cellpace_mdi::{States, Walk, Window};
+use std::fmt;
+
+use cellpace_base::{GivenValues, Param, ParamError, ParamSet, Preset, Span, Time};
+use cellpace_mdi::{OutOfRange, States, Walk, Window};
 
 use crate::{
-    Ack, Controller, ControllerInfo, Event, Events, Loss, Permit, Phase, SentPacket, Setup, Stamp,
-    Timeout,
+    Ack, Controller, ControllerParams, Event, Events, Loss, MarkovWalk, Permit, Phase, ReadFile,
+    SentPacket, Setup, Stamp, Timeout,
 };
-use params::Settings;
-pub use params::{flat, flat_and_start, teacher};
+use params::{MdiParams, MdiRules};
 use start::Start;
 
 /// Retransmission timeouts, docs/spec/mdi.md 5.
@@ -28,20 +29,50 @@ const RTO_FACTOR: u64 = 5;
 const RTO_MIN: Span = Span::from_millis(150);
 const RTO_MAX: Span = Span::from_secs(1);
 
-/// The registry's entry.
-pub const INFO: ControllerInfo = ControllerInfo {
-    name: params::NAME,
-    summary: "MDI: a Markov table learnt from another controller (Verus with R=2 if none is named)",
-    params: params::PARAMS,
-    check: |_| Ok(()),
-    load: Some(params::load),
-    build: |args, setup| Box::new(Mdi::new(Settings::new(args), setup)),
-    receiver: None,
-};
+/// The parameters, and what their model makes of them.
+pub(crate) struct MdiController {
+    params: MdiParams,
+    /// `None` until the model is loaded.
+    rules: Option<MdiRules>,
+}
+
+impl fmt::Debug for MdiController {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.params.fmt(f)
+    }
+}
+
+impl ParamSet for MdiController {
+    const PRESETS: &'static [Preset] = MdiParams::PRESETS;
+
+    fn table() -> &'static [Param] {
+        MdiParams::table()
+    }
+
+    fn take(given: &GivenValues<'_>) -> Result<Self, ParamError> {
+        Ok(Self { params: MdiParams::take(given)?, rules: None })
+    }
+}
+
+impl ControllerParams for MdiController {
+    fn load(&mut self, read: &mut ReadFile<'_>) -> Result<(), String> {
+        self.rules = Some(self.params.load(read)?);
+        Ok(())
+    }
+
+    fn build(&self, setup: Setup) -> Box<dyn Controller> {
+        let rules = self.rules.clone().expect("a spec loads before anything is built from it");
+        Box::new(Mdi::new(rules, setup))
+    }
+
+    fn markov_walk(&self) -> Option<MarkovWalk> {
+        self.rules.as_ref().and_then(MdiRules::markov_walk)
+    }
+}
 
 /// The controller.
-pub struct Mdi {
-    settings: Settings,
+struct Mdi {
+    rules: MdiRules,
     mss: u64,
     start: Time,
     epoch: Span,
@@ -109,7 +140,7 @@ impl Controller for Mdi {
         if let Some(start) = &mut self.slow_start {
             return start.lose(loss);
         }
-        let factor = u64::from(self.settings.loss_factor);
+        let factor = u64::from(self.rules.loss_factor);
         if factor >= 65_536 || newest < self.recover {
             return;
         }
@@ -143,7 +174,7 @@ impl Controller for Mdi {
 
     /// Delays of the old path are no change of the new one's.
     fn on_path_change(&mut self, now: Time) {
-        self.walk = new_walk(&self.settings, &mut self.random);
+        self.walk = new_walk(&self.rules, &mut self.random);
         self.ceiling = None;
         self.epoch_max = None;
         self.heard = false;
@@ -200,16 +231,16 @@ impl Controller for Mdi {
         show("cwnd_pkts", packets(self.window()));
         show("slow_start", f64::from(u8::from(self.slow_start.is_some())));
         show("delay_ms", self.d1.as_millis_f64());
-        show("users", f64::from(self.settings.learnt.users[self.walk.table()]));
+        show("users", f64::from(self.rules.learnt.users[self.walk.table()]));
         show("credit_pkts", self.credit.into());
         show("in_flight_pkts", self.in_flight as f64 / self.mss as f64);
     }
 }
 
 impl Mdi {
-    fn new(settings: Settings, mut setup: Setup) -> Self {
-        let walk = new_walk(&settings, &mut setup.random);
-        let epoch = settings.learnt.epoch;
+    fn new(rules: MdiRules, mut setup: Setup) -> Self {
+        let walk = new_walk(&rules, &mut setup.random);
+        let epoch = rules.learnt.epoch;
         let mut mdi = Self {
             mss: setup.mss.max(1),
             start: setup.start,
@@ -230,7 +261,7 @@ impl Mdi {
             recover: 0,
             ceiling: None,
             events: Events::new(),
-            settings,
+            rules,
         };
         mdi.begin();
         mdi.events.push(mdi.start, Event::Phase(mdi.phase()));
@@ -239,7 +270,7 @@ impl Mdi {
 
     /// "No slow-start is required", section 5 of the paper, and so it is on request only.
     fn begin(&mut self) {
-        self.slow_start = self.settings.slow_start.then(Start::new);
+        self.slow_start = self.rules.slow_start.then(Start::new);
         self.credit = (self.window() >> 16).max(1);
     }
 
@@ -283,7 +314,7 @@ impl Mdi {
 
     /// In how many parts a window leaves.
     fn portions(&self) -> u64 {
-        match self.settings.learnt.states() {
+        match self.rules.learnt.states() {
             States::Absolute(_) => self.epochs_per_rtt().max(1),
             _ => 1,
         }
@@ -331,9 +362,9 @@ impl Mdi {
     }
 }
 
-fn new_walk(settings: &Settings, random: &mut crate::Random) -> Walk {
-    let tables = settings.learnt.tables.clone();
-    Walk::among(tables, settings.empty, settings.out_of_range, random.bits())
+fn new_walk(rules: &MdiRules, random: &mut crate::Random) -> Walk {
+    let tables = rules.learnt.tables.clone();
+    Walk::among(tables, rules.empty, OutOfRange::default(), random.bits())
 }
 
 fn packets(window: Window) -> f64 {

@@ -442,7 +442,8 @@ fn a_timeout_begins_slow_start_anew_or_ends_it() {
 
 #[test]
 fn a_number_of_users_takes_the_built_in_table_that_was_learnt_for_it() {
-    let flat = |text: &str| super::flat(&text.parse::<ControllerSpec>().unwrap()).unwrap().table;
+    let flat =
+        |text: &str| text.parse::<ControllerSpec>().unwrap().markov_walk().unwrap().flat.table;
     let reach = |text: &str| {
         let States::Levels(levels) = *flat(text).states() else { panic!("{text}: no levels") };
         levels.w.max()
@@ -455,12 +456,10 @@ fn a_number_of_users_takes_the_built_in_table_that_was_learnt_for_it() {
 }
 
 #[test]
-fn a_slow_start_has_no_flat_form() {
+fn a_slow_start_in_front_of_the_walk_is_known() {
     let model = constant();
-    assert!(super::flat(&spec(&model, "")).is_some());
-    assert!(super::flat(&spec(&model, ",start=slow")).is_none());
-    let started = |rules| super::flat_and_start(&spec(&model, rules)).map(|(_, start)| start);
-    assert_eq!([",start=slow", ""].map(started), [Some(true), Some(false)]);
+    let starts = |rules| spec(&model, rules).markov_walk().map(|walk| walk.slow_start);
+    assert_eq!([",start=slow", ""].map(starts), [Some(true), Some(false)]);
 }
 
 #[test]

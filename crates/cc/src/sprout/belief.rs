@@ -138,11 +138,12 @@ impl Belief {
 
 #[cfg(test)]
 mod tests {
-    use super::super::config;
+    use super::super::model::ModelSpec;
+    use super::super::params;
     use super::*;
 
     fn uniform(rest: &str) -> Belief {
-        Belief::uniform(Model::shared(&config(rest).model))
+        Belief::uniform(Model::shared(&ModelSpec::new(&params(rest))))
     }
 
     /// Evolves and observes `ticks` times.

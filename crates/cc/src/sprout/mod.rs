@@ -28,28 +28,72 @@ mod receiver;
 mod sender;
 mod wire;
 
-use crate::{ControllerInfo, ReceiverInfo};
+use cellpace_base::ParamSet;
 
-use params::Config;
+use crate::{Controller, ControllerParams, PeerCost, Receiver, ReceiverParams, Setup, Span};
 
-/// The registry's entry.
-pub const INFO: ControllerInfo = ControllerInfo {
-    name: "sprout",
-    summary: "sends what the receiver forecasts to leave the queue within 100 ms",
-    params: params::PARAMS,
-    check: params::check,
-    load: None,
-    build: |args, setup| Box::new(sender::Sprout::new(Config::new(args), &setup)),
-    receiver: Some(ReceiverInfo {
-        build: |args, setup| Box::new(receiver::SproutReceiver::new(Config::new(args), &setup)),
-        peer_cost: params::peer_cost,
-    }),
-};
+use model::{Model, ModelSpec};
+use params::MaxRate;
+pub(crate) use params::SproutParams;
 
-/// The configuration that a text of parameters means.
+impl ControllerParams for SproutParams {
+    fn build(&self, setup: Setup) -> Box<dyn Controller> {
+        Box::new(sender::Sprout::new(self, &setup))
+    }
+
+    fn receiver(&self) -> Option<&dyn ReceiverParams> {
+        Some(self)
+    }
+}
+
+impl ReceiverParams for SproutParams {
+    fn build(&self, setup: Setup) -> Box<dyn Receiver> {
+        Box::new(receiver::SproutReceiver::new(self, &setup))
+    }
+
+    /// The tables of a receiver half that a peer asks for are of ordinary size. The largest that
+    /// are allowed are those of `max_rate=2000,sigma=400,joint=true`.
+    fn peer_cost(&self) -> Result<PeerCost, String> {
+        peer_cost(self)
+    }
+}
+
+fn peer_cost(params: &SproutParams) -> Result<PeerCost, String> {
+    /// In packets per second: 24 Mbit/s.
+    const MAX_RATE: u32 = 2000;
+    const MAX_SIGMA: f64 = 400.0;
+    const MIN_TICK: Span = Span::from_millis(20);
+    /// Packets that the fastest link delivers in a tick.
+    const MAX_PER_TICK: f64 = 40.0;
+    let model = ModelSpec::new(params);
+    if model == ModelSpec::new(&SproutParams::defaults()) {
+        // All sizes of the automatic grid are computed once, and then there.
+        return Ok(PeerCost::Shared);
+    }
+    if params.max_rate == MaxRate::Auto {
+        let others = "tick, sigma, escape, outage_row and joint";
+        return Err(format!("max_rate=auto goes with the defaults of {others}"));
+    }
+    if model.max_rate > MAX_RATE {
+        return Err(format!("max_rate={} should be {MAX_RATE} or less, or auto", model.max_rate));
+    }
+    let per_tick = f64::from(model.max_rate) * model.tick.as_secs_f64();
+    if model.tick < MIN_TICK || per_tick > MAX_PER_TICK {
+        return Err(format!(
+            "tick={} should be {MIN_TICK} or more, and max_rate times tick {MAX_PER_TICK} or less",
+            model.tick
+        ));
+    }
+    if model.sigma > MAX_SIGMA {
+        return Err(format!("sigma={} should be {MAX_SIGMA} or less", model.sigma));
+    }
+    Model::peer_cost(&model)
+}
+
+/// The parameters that a text means.
 #[cfg(test)]
-fn config(rest: &str) -> Config {
-    Config::new(&crate::drive::args(&INFO, rest))
+fn params(rest: &str) -> SproutParams {
+    SproutParams::parse("sprout", rest).unwrap()
 }
 
 #[cfg(test)]

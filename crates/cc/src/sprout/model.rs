@@ -4,11 +4,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cellpace_base::Args;
+use cellpace_base::ParamSet;
 
 use crate::{PeerCost, Span};
 
-use super::params::{Config, PARAMS};
+use super::params::{MaxRate, OutageRow, SproutParams};
 
 /// Ticks that a forecast covers. Sprout section 3.3
 pub(super) const HORIZON: usize = 8;
@@ -31,13 +31,24 @@ pub(super) struct ModelSpec {
 }
 
 impl ModelSpec {
+    pub(super) fn new(params: &SproutParams) -> Self {
+        Self {
+            tick: params.tick,
+            max_rate: params.max_rate.first(),
+            sigma: params.sigma,
+            escape: params.escape,
+            normalised_outage: params.outage_row == OutageRow::Normalised,
+            joint: params.joint,
+        }
+    }
+
     fn tau(&self) -> f64 {
         self.tick.as_secs_f64()
     }
 
     /// Whether it is a size of the automatic grid with the other parameters at their defaults.
     fn is_automatic(&self) -> bool {
-        let mut size = Some(Config::new(&Args::defaults(PARAMS)).model);
+        let mut size = Some(Self::new(&SproutParams::defaults()));
         while let Some(spec) = size {
             if spec == *self {
                 return true;
@@ -50,7 +61,7 @@ impl ModelSpec {
     /// The same with twice the rate; `None` at the end.
     pub(super) fn grown(&self) -> Option<Self> {
         let max_rate = self.max_rate * 2;
-        (max_rate <= Grid::LARGEST).then_some(Self { max_rate, ..*self })
+        (max_rate <= MaxRate::LARGEST).then_some(Self { max_rate, ..*self })
     }
 
     /// Counts per tick that the forecast tables know: 0 to this, exclusive.
@@ -81,10 +92,6 @@ pub(super) struct Grid {
 impl Grid {
     /// Up to here bins are equally wide.
     const EVEN: f64 = 1000.0;
-    /// Where an automatic grid begins.
-    pub(super) const SMALLEST_AUTO: u32 = 1000;
-    /// The largest rate of a grid: 192 Mbit/s in packets of 1500 bytes.
-    pub(super) const LARGEST: u32 = 16_000;
 
     pub(super) fn new(max_rate: u32) -> Self {
         let (mut lower, mut rates) = (Vec::new(), Vec::new());
@@ -473,11 +480,11 @@ fn cumulate(tables: Vec<Counts>, bins: usize) -> Vec<Vec<f32>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::config;
+    use super::super::params;
     use super::*;
 
     fn spec(rest: &str) -> ModelSpec {
-        config(rest).model
+        ModelSpec::new(&params(rest))
     }
 
     fn close(value: f64, expected: f64, within: f64) {
@@ -604,7 +611,7 @@ mod tests {
             spec = larger;
             bytes += Model::new(spec).bytes();
         }
-        assert_eq!(spec.max_rate, Grid::LARGEST);
+        assert_eq!(spec.max_rate, MaxRate::LARGEST);
         assert!(bytes < Model::KEPT_BYTES, "{bytes}");
     }
 

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use crate::{Arrival, Receiver, Setup, Span, Time};
 
 use super::belief::{Belief, Forecast};
-use super::model::Model;
-use super::params::Config;
+use super::model::{Model, ModelSpec};
+use super::params::{MaxRate, SproutObservation, SproutParams};
 use super::wire::{Next, Report, Word};
 
 /// Reports continue for this long after the last arrival.
@@ -20,7 +20,7 @@ const LEANING_TICKS: u32 = 5;
 
 /// The receiver's half of Sprout.
 pub(super) struct SproutReceiver {
-    config: Config,
+    params: SproutParams,
     mss: u64,
     belief: Belief,
     clock: Option<Clock>,
@@ -47,11 +47,11 @@ struct Clock {
 }
 
 impl SproutReceiver {
-    pub(super) fn new(config: Config, setup: &Setup) -> Self {
-        let belief = Belief::uniform(Model::shared(&config.model));
+    pub(super) fn new(params: &SproutParams, setup: &Setup) -> Self {
+        let belief = Belief::uniform(Model::shared(&ModelSpec::new(params)));
         Self {
-            forecast: belief.forecast(config.confidence),
-            config,
+            forecast: belief.forecast(params.confidence),
+            params: params.clone(),
             mss: setup.mss.max(1),
             belief,
             clock: None,
@@ -68,7 +68,7 @@ impl SproutReceiver {
     /// Processes the ticks that ended before `now`.
     fn advance(&mut self, now: Time) {
         let Some(mut clock) = self.clock else { return };
-        let length = self.config.tick.as_nanos();
+        let length = self.params.tick.as_nanos();
         // A packet at the very end of a tick still belongs to it.
         let ended = now.since(clock.tick_start).as_nanos().saturating_sub(1) / length;
         if ended == 0 {
@@ -76,16 +76,16 @@ impl SproutReceiver {
         }
         if ended > MOST_MISSED_TICKS {
             self.start_over();
-            clock.tick_start += self.config.tick * ended;
+            clock.tick_start += self.params.tick * ended;
         } else {
             for _ in 0..ended {
                 self.end_tick(clock.tick_start);
-                clock.tick_start += self.config.tick;
+                clock.tick_start += self.params.tick;
             }
         }
         clock.tick = clock.tick.wrapping_add(ended as u32);
         self.clock = Some(clock);
-        self.forecast = self.belief.forecast(self.config.confidence);
+        self.forecast = self.belief.forecast(self.params.confidence);
         self.unreported = true;
     }
 
@@ -102,7 +102,7 @@ impl SproutReceiver {
         let arrived = std::mem::take(&mut self.arrived);
         if arrived > 0 {
             let count = self.round(arrived);
-            if self.config.censored && !silence_counts {
+            if self.params.observation == SproutObservation::Censored && !silence_counts {
                 self.belief.observe_at_least(count);
             } else {
                 self.belief.observe(count);
@@ -123,7 +123,7 @@ impl SproutReceiver {
 
     /// The original could not see rates above its grid.
     fn grow_if_leaning(&mut self) {
-        if !self.config.grows {
+        if self.params.max_rate != MaxRate::Auto {
             return;
         }
         self.leaning = if self.belief.leans_on_top() { self.leaning + 1 } else { 0 };
@@ -167,7 +167,7 @@ impl Receiver for SproutReceiver {
             Next::Within(ms) => Some(clock.tick_start + Span::from_millis(u64::from(ms))),
             Next::Unknown => None,
         };
-        self.score_from = if self.config.censored {
+        self.score_from = if self.params.observation == SproutObservation::Censored {
             // What the latest packet says holds: it may end a pause that an earlier one announced.
             until
         } else {
@@ -179,7 +179,7 @@ impl Receiver for SproutReceiver {
     fn next_deadline(&self) -> Option<Time> {
         let clock = self.clock?;
         let reports = clock.tick_start < clock.last_arrival + REPORTS_FOR;
-        reports.then(|| clock.tick_start + self.config.tick + Span::from_nanos(1))
+        reports.then(|| clock.tick_start + self.params.tick + Span::from_nanos(1))
     }
 
     fn on_deadline(&mut self, now: Time) {
@@ -294,7 +294,7 @@ impl Sequences {
 
 #[cfg(test)]
 mod tests {
-    use super::super::config;
+    use super::super::params;
     use super::*;
     use crate::drive::setup;
 
@@ -313,7 +313,7 @@ mod tests {
 
     impl Link {
         fn new(rest: &str) -> Self {
-            let half = SproutReceiver::new(config(rest), &setup());
+            let half = SproutReceiver::new(&params(rest), &setup());
             Self { half, number: 0, sequence: 0 }
         }
 
@@ -356,7 +356,7 @@ mod tests {
 
     /// The same ticks by hand: `None` is a tick without observation.
     fn believed(counts: &[Option<usize>]) -> Belief {
-        let mut belief = Belief::uniform(Model::shared(&config("").model));
+        let mut belief = Belief::uniform(Model::shared(&ModelSpec::new(&params(""))));
         for count in counts {
             belief.evolve();
             if let Some(count) = count {
@@ -398,7 +398,7 @@ mod tests {
             link.arrive(0, Next::Within(0));
             link.arrive(5, Next::Within(50));
             link.half.on_deadline(ms(81));
-            let mut expected = Belief::uniform(Model::shared(&config("").model));
+            let mut expected = Belief::uniform(Model::shared(&ModelSpec::new(&params(""))));
             expected.evolve();
             if mode.is_empty() {
                 expected.observe_at_least(2);

@@ -3,8 +3,8 @@
 use crate::{Ack, Controller, Permit, SentPacket, Setup, Span, Stamp, Time};
 
 use super::belief::{Belief, Forecast};
-use super::model::{HORIZON, Model};
-use super::params::Config;
+use super::model::{HORIZON, Model, ModelSpec};
+use super::params::SproutParams;
 use super::wire::{Next, Report, Word};
 
 /// Packets sent this long ago or longer have arrived or never will when a newer one has arrived.
@@ -21,7 +21,7 @@ const STARTED_OVER: u32 = 1000;
 
 /// The sender's half of Sprout. Bytes.
 pub(super) struct Sprout {
-    config: Config,
+    params: SproutParams,
     mss: u64,
     /// Before anything is known.
     prior: Forecast,
@@ -40,10 +40,11 @@ pub(super) struct Sprout {
 }
 
 impl Sprout {
-    pub(super) fn new(config: Config, setup: &Setup) -> Self {
-        let prior = Belief::uniform(Model::shared(&config.model)).forecast(config.confidence);
+    pub(super) fn new(params: &SproutParams, setup: &Setup) -> Self {
+        let prior =
+            Belief::uniform(Model::shared(&ModelSpec::new(params))).forecast(params.confidence);
         Self {
-            config,
+            params: params.clone(),
             mss: setup.mss.max(1),
             prior,
             forecast: prior,
@@ -61,7 +62,7 @@ impl Sprout {
     /// The queue drains as forecast.
     fn advance(&mut self, now: Time) {
         let Some(since) = self.forecast_at else { return };
-        let ticks = now.since(since).as_nanos() / self.config.tick.as_nanos();
+        let ticks = now.since(since).as_nanos() / self.params.tick.as_nanos();
         let ticks = ticks.min(HORIZON as u64 - 1) as usize;
         while self.ticks < ticks {
             self.queued = self.queued.saturating_sub(self.drains_in(self.ticks));
@@ -79,7 +80,7 @@ impl Sprout {
     /// Bytes that the forecast lets be under way: what leaves the queue within the look-ahead.
     /// Sprout section 3.5
     fn budget(&self) -> u64 {
-        let horizon = (self.ticks + self.config.look_ahead).min(HORIZON - 1);
+        let horizon = (self.ticks + self.params.look_ahead as usize).min(HORIZON - 1);
         let packets = self.forecast[horizon].saturating_sub(self.forecast[self.ticks]);
         u64::from(packets) * self.mss
     }
@@ -161,7 +162,7 @@ impl Controller for Sprout {
     fn next_deadline(&self) -> Option<Time> {
         let since = self.forecast_at?;
         let tick =
-            (self.ticks < HORIZON - 1).then(|| since + self.config.tick * (self.ticks as u64 + 1));
+            (self.ticks < HORIZON - 1).then(|| since + self.params.tick * (self.ticks as u64 + 1));
         let heartbeat = self.last_sent.filter(|_| !self.heartbeat).map(|sent| sent + HEARTBEAT);
         tick.into_iter().chain(heartbeat).min()
     }
@@ -220,14 +221,14 @@ impl Recent {
 
 #[cfg(test)]
 mod tests {
-    use super::super::config;
+    use super::super::params;
     use super::*;
     use crate::drive::{MSS, setup};
 
     const FORECAST: Forecast = [5, 12, 20, 27, 35, 43, 51, 59];
 
     fn sprout() -> Sprout {
-        Sprout::new(config(""), &setup())
+        Sprout::new(&params(""), &setup())
     }
 
     fn ms(ms: u64) -> Time {

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use crate::drive::{MSS, setup};
 use crate::{Arrival, Controller, Random, Receiver, SentPacket, Span, Time};
 
+use super::params::SproutObservation;
 use super::receiver::SproutReceiver;
 use super::sender::Sprout;
 use super::*;
@@ -32,8 +33,8 @@ impl Link {
 
     fn new(loss: f64, jitter_ms: u64) -> Self {
         Self {
-            sender: Sprout::new(config(""), &setup()),
-            receiver: SproutReceiver::new(config(""), &setup()),
+            sender: Sprout::new(&params(""), &setup()),
+            receiver: SproutReceiver::new(&params(""), &setup()),
             now: 0,
             number: 0,
             data: true,
@@ -193,37 +194,42 @@ fn max_rate_is_a_number_or_auto_and_confidence_is_no_certainty() {
     for wrong in ["99", "16001", "fast", "-1", "1e3"] {
         assert_eq!(
             said(&format!("sprout:max_rate={wrong}")),
-            format!("`sprout`: max_rate={wrong} should be auto or 100 to 16000 packets per second")
+            format!("`sprout`: max_rate={wrong} is out of range; allowed: auto, 100..16000")
         );
     }
-    assert_eq!(said("sprout:confidence=100%"), "`sprout`: confidence=1 should be 0.1% to 99%");
-    assert_eq!(Span::from_millis(20), config("").tick);
+    assert_eq!(
+        said("sprout:confidence=100%"),
+        "`sprout`: confidence=100% is out of range; allowed: 0.001..0.99 or 0.1%..99%"
+    );
+    assert_eq!(Span::from_millis(20), params("").tick);
 }
 
 #[test]
 fn all_of_the_model_can_be_set() {
-    let keys: Vec<&str> = INFO.params.iter().map(|param| param.key).collect();
+    let keys: Vec<&str> = SproutParams::table().iter().map(|param| param.key).collect();
     let expected = [
-        "tick",
         "max_rate",
-        "sigma",
-        "escape",
         "confidence",
         "look_ahead",
+        "tick",
+        "sigma",
+        "escape",
         "observation",
         "outage_row",
         "joint",
     ];
     assert_eq!(keys, expected);
-    let set = config(
+    let set = params(
         "tick=10ms,max_rate=2000,sigma=300,escape=2,confidence=50%,look_ahead=3,observation=exact,\
          outage_row=normalised,joint=true",
     );
-    assert_eq!((set.tick, set.model.tick), (Span::from_millis(10), Span::from_millis(10)));
-    assert_eq!((set.model.max_rate, set.grows), (2000, false));
-    assert_eq!((set.model.sigma, set.model.escape), (300.0, 2.0));
-    assert_eq!((set.confidence, set.look_ahead, set.censored), (0.5, 3, false));
-    assert!(set.model.normalised_outage && set.model.joint);
-    let auto = config("max_rate=auto");
-    assert_eq!((auto.model.max_rate, auto.grows), (1000, true));
+    let model = ModelSpec::new(&set);
+    assert_eq!((set.tick, model.tick), (Span::from_millis(10), Span::from_millis(10)));
+    assert_eq!((model.max_rate, set.max_rate), (2000, MaxRate::Fixed(2000)));
+    assert_eq!((model.sigma, model.escape), (300.0, 2.0));
+    assert_eq!((set.confidence, set.look_ahead), (0.5, 3));
+    assert_eq!(set.observation, SproutObservation::Exact);
+    assert!(model.normalised_outage && model.joint);
+    let auto = params("max_rate=auto");
+    assert_eq!((ModelSpec::new(&auto).max_rate, auto.max_rate), (1000, MaxRate::Auto));
 }

@@ -26,12 +26,12 @@ use std::collections::VecDeque;
 use cellpace_base::{Span, Time};
 
 use crate::{
-    Ack, AckedPacket, Block, Controller, Event, Events, Loss, Permit, Phase, Profile, SentPacket,
-    Setup, Spurious, Stamp, Timeout, epochs,
+    Ack, AckedPacket, Block, Controller, ControllerParams, Event, Events, Loss, Permit, Phase,
+    Profile, SentPacket, Setup, Spurious, Stamp, Timeout, epochs,
 };
-pub use params::INFO;
-use params::{BumpOn, Law, Settings};
-use profile::{DelayProfile, MAX_WINDOW, Repair};
+pub(crate) use params::VerusParams;
+use params::{AverageStart, BumpOn, GapRule, LateAcks, SetPointRule};
+use profile::{DelayProfile, EWMA, MAX_WINDOW, Repair};
 pub(crate) use slow_start::SlowStart;
 
 /// Gaps that wait at most; beyond, the oldest expires early. More than the largest window.
@@ -46,9 +46,31 @@ const LEAST_DELAY: f64 = 0.001;
 /// Delay differences up to this, in ms, are none (docs/spec/verus.md 7.4).
 const DELAY_TOLERANCE: f64 = 0.0001;
 
+/// Timeout over the last RTT, longest timeout, and timeout before the first ack (original code).
+const RTO_FACTOR: f64 = 5.0;
+const RTO_MAX: Span = Span::from_secs(1);
+const RTO_INITIAL: Span = Span::from_secs(1);
+
+/// Time until a lost packet is given up (original code), and delays (Verus, section 5.2).
+const GAP_EXPIRY: Span = Span::from_millis(150);
+const GAP_DELAYS: f64 = 3.0;
+
+/// Rise of the base delay when draining is futile, in ms (original code).
+const BUMP: f64 = 10.0;
+
+/// Share of itself by which the ceiling rises in an RTT (docs/spec/verus.md 9.1).
+const CEILING_GROWTH: f64 = 0.1;
+
+impl ControllerParams for VerusParams {
+    fn build(&self, setup: Setup) -> Box<dyn Controller> {
+        Box::new(Verus::new(self, &setup))
+    }
+}
+
 /// The controller.
-pub struct Verus {
-    settings: Settings,
+struct Verus {
+    params: VerusParams,
+    start_rules: SlowStart,
     mss: u64,
     start: Time,
     next_epoch: Time,
@@ -208,7 +230,7 @@ impl Controller for Verus {
     fn on_block(&mut self, block: &Block) {
         let now = block.now;
         let before = self.w;
-        if block.waits && !self.settings.cut_on_wait {
+        if block.waits && !self.params.cut_on_wait {
             self.follow_tcp();
             self.note_phase(now);
             return;
@@ -216,7 +238,7 @@ impl Controller for Verus {
         if block.stamp.local[0] > 0 && block.stamp.local[1] == self.first_live {
             self.in_flight = self.in_flight.saturating_sub(1);
         }
-        let m = self.settings.m;
+        let m = self.params.loss_factor;
         if self.slow_start {
             // Squared, so that acks of slow-start packets cannot end the loss phase at once.
             self.w = (m * m * f64::from(self.window_of(&block.stamp))).clamp(1.0, self.w);
@@ -249,11 +271,10 @@ impl Controller for Verus {
     }
 
     fn rto(&self) -> Option<Span> {
-        let settings = &self.settings;
         Some(match self.last_rtt {
             // docs/spec/verus.md 4.
-            Some(rtt) => rtt.mul_f64(settings.rto_factor).clamp(settings.rto_min, settings.rto_max),
-            None => settings.rto_initial,
+            Some(rtt) => rtt.mul_f64(RTO_FACTOR).clamp(self.params.rto_min, RTO_MAX),
+            None => RTO_INITIAL,
         })
     }
 
@@ -300,13 +321,13 @@ impl Controller for Verus {
 }
 
 impl Verus {
-    fn new(settings: Settings, setup: &Setup) -> Self {
+    fn new(params: &VerusParams, setup: &Setup) -> Self {
         let mut events = Events::new();
         events.push(setup.start, Event::Phase(Phase::SlowStart));
         let mut verus = Self {
             mss: setup.mss.max(1),
             start: setup.start,
-            next_epoch: setup.start + settings.epoch,
+            next_epoch: setup.start + params.epoch,
             w: 1.0,
             d_est: 0.0,
             d_min: None,
@@ -321,7 +342,7 @@ impl Verus {
             hold: false,
             heard: false,
             app_limited: false,
-            profile: DelayProfile::new(settings.fit.clone()),
+            profile: DelayProfile::new(params.fit()),
             fit_at: Time::ZERO,
             curve_stop: None,
             missing: VecDeque::with_capacity(64),
@@ -337,7 +358,8 @@ impl Verus {
             before_timeout: None,
             phase: Phase::SlowStart,
             events,
-            settings,
+            start_rules: params.slow_start(setup.mss),
+            params: params.clone(),
         };
         verus.forget_delays();
         verus
@@ -352,7 +374,7 @@ impl Verus {
         }
         let delay = packet.rtt.as_millis_f64().max(LEAST_DELAY);
         let w = self.window_of(&packet.stamp);
-        let exits = self.slow_start && delay > self.settings.slow_start.exit_delay(self.base());
+        let exits = self.slow_start && delay > self.start_rules.exit_delay(self.base());
         if exits {
             self.leave_slow_start_for_delay(now, w);
         }
@@ -384,9 +406,8 @@ impl Verus {
     }
 
     fn take_delay(&mut self, now: Time, delay: f64) {
-        let ewma = self.settings.fit.ewma;
         self.epoch_max = Some(self.epoch_max.map_or(delay, |max| max.max(delay)));
-        self.d_avg = Some(self.d_avg.map_or(delay, |avg| ewma * avg + (1.0 - ewma) * delay));
+        self.d_avg = Some(self.d_avg.map_or(delay, |avg| EWMA * avg + (1.0 - EWMA) * delay));
         if self.d_min.is_none_or(|min| delay < min) {
             self.set_base(now, delay);
         }
@@ -401,7 +422,7 @@ impl Verus {
     }
 
     fn grow_in_loss(&mut self) {
-        self.w = (self.w + 1.0 / self.w).min(self.settings.max_window);
+        self.w = (self.w + 1.0 / self.w).min(self.start_rules.max_window);
         if self.profile.has_curve() {
             self.d_est = self.d_est.min(self.delay_at(self.w));
         }
@@ -410,11 +431,12 @@ impl Verus {
     /// docs/spec/verus.md 5.2.
     fn grow_in_slow_start(&mut self, packet: &AckedPacket) {
         if !packet.app_limited {
-            self.w = self.settings.slow_start.grown(self.w);
+            self.w = self.start_rules.grown(self.w);
         }
         self.grant_slow_start_credit();
         let acked = (packet.number - self.session_first).saturating_add(1);
-        if self.settings.exit_packets.is_some_and(|limit| acked > limit) {
+        let limit = self.params.ss_exit_packets;
+        if limit > 0 && acked > limit {
             // Exit e of the ALCC port. The set-point starts where the window is.
             self.leave_slow_start();
             self.d_est = self.delay_at(self.w);
@@ -422,7 +444,7 @@ impl Verus {
     }
 
     fn grant_slow_start_credit(&mut self) {
-        let rules = &self.settings.slow_start;
+        let rules = &self.start_rules;
         self.credit = rules.granted(self.w, self.in_flight as f64, self.credit);
     }
 
@@ -442,7 +464,7 @@ impl Verus {
     /// Exit a of slow start.
     fn leave_slow_start_for_delay(&mut self, now: Time, w: u32) {
         let before = self.w;
-        self.w = self.settings.slow_start.after_delay(w);
+        self.w = self.start_rules.after_delay(w);
         self.d_est = self.delay_at(self.w);
         self.in_loss = true;
         self.hold = true;
@@ -468,7 +490,7 @@ impl Verus {
             return self.restart(now);
         }
         let silent = !self.is_idle() && self.move_set_point(now);
-        if self.settings.epochs_in_loss || !self.in_loss {
+        if self.params.epochs_in_loss || !self.in_loss {
             let Some(w) = self.profile.window_for(self.d_est) else { return self.restart(now) };
             self.take_window(f64::from(w));
         }
@@ -489,28 +511,27 @@ impl Verus {
             quiet.max(self.d_max_s.unwrap_or(0.0))
         });
         let smoothed = self.d_max_s.unwrap_or(newest);
-        let alpha = self.settings.alpha;
+        let alpha = self.params.alpha;
         let next = alpha * smoothed + (1.0 - alpha) * newest; // Eq. 2, Verus
         self.d_max_s = Some(next);
-        match self.settings.law {
-            Law::Code => self.move_as_code(now, smoothed, newest - smoothed, acked),
-            Law::Paper => self.move_as_paper(next, next - smoothed), // Eq. 3, Verus
+        match self.params.law {
+            SetPointRule::Code => self.move_as_code(now, smoothed, newest - smoothed, acked),
+            SetPointRule::Paper => self.move_as_paper(next, next - smoothed), // Eq. 3, Verus
         }
     }
 
     /// Eq. 4, Verus, in the form of the original code: clamped at the base delay, where it
     /// drains or, with nothing left to drain, lets the base delay rise.
     fn move_as_code(&mut self, now: Time, smoothed: f64, delta: f64, acked: Option<f64>) -> bool {
-        let settings = &self.settings;
         let base = self.base();
-        if smoothed / base <= settings.r {
+        if smoothed / base <= self.params.r {
             self.nudge(delta);
             return false;
         }
         if self.hold {
             return false;
         }
-        self.d_est = (self.d_est - settings.delta2).max(base);
+        self.d_est = (self.d_est - self.params.delta2.as_millis_f64()).max(base);
         if self.d_est > base {
             return false;
         }
@@ -527,8 +548,8 @@ impl Verus {
     /// the queue that the flow allows. So only an ack raises the base, and not above its delay.
     fn raise_base(&mut self, now: Time, acked: Option<f64>) {
         let base = self.base();
-        let raised = base + self.settings.bump;
-        let raised = match self.settings.bump_on {
+        let raised = base + BUMP;
+        let raised = match self.params.bump_on {
             BumpOn::Epoch => raised,
             BumpOn::Ack => raised.min(acked.unwrap_or(base)),
         };
@@ -539,8 +560,8 @@ impl Verus {
 
     /// Eq. 4, Verus, as printed, kept from going negative.
     fn move_as_paper(&mut self, smoothed: f64, delta: f64) -> bool {
-        if smoothed / self.base() > self.settings.r {
-            self.d_est = (self.d_est - self.settings.delta2).max(0.0);
+        if smoothed / self.base() > self.params.r {
+            self.d_est = (self.d_est - self.params.delta2.as_millis_f64()).max(0.0);
         } else {
             self.nudge(delta);
         }
@@ -550,17 +571,17 @@ impl Verus {
     /// Eq. 4, Verus, second and third case.
     fn nudge(&mut self, delta: f64) {
         if delta > DELAY_TOLERANCE {
-            self.d_est = (self.d_est - self.settings.delta1).max(self.base());
+            self.d_est = (self.d_est - self.params.delta1.as_millis_f64()).max(self.base());
         } else if !self.app_limited {
-            self.d_est += self.settings.delta2;
+            self.d_est += self.params.delta2.as_millis_f64();
         }
     }
 
     /// Step 6.
     fn take_window(&mut self, w: f64) {
-        let max = self.settings.max_window.min(self.ceiling.max(1.0));
+        let max = self.start_rules.max_window.min(self.ceiling.max(1.0));
         self.w = w.clamp(1.0, max);
-        if w >= max && self.settings.fit.repair != Repair::Off {
+        if w >= max && self.params.monotone != Repair::Off {
             // A set-point that ran off while the window cannot follow would take as long to
             // come back.
             self.d_est = self.d_est.min(self.delay_at(max));
@@ -580,16 +601,16 @@ impl Verus {
 
     /// Eq. 5, Verus.
     fn epoch_share(&self) -> f64 {
-        let n = (self.d_avg.unwrap_or(0.0) / self.settings.epoch.as_millis_f64()).ceil() as u64;
+        let n = (self.d_avg.unwrap_or(0.0) / self.params.epoch.as_millis_f64()).ceil() as u64;
         epochs::share(self.w, self.in_flight as f64, n)
     }
 
     fn refit_if_due(&mut self, now: Time) {
-        let kept_for_ever = !self.settings.update_profile && self.profile.has_curve();
+        let kept_for_ever = !self.params.update_profile && self.profile.has_curve();
         if now < self.fit_at || kept_for_ever {
             return;
         }
-        self.fit_at = now + self.settings.refit;
+        self.fit_at = now + self.params.refit;
         if let Some(stop) = self.curve_stop.take() {
             self.profile.forget_from(stop);
         }
@@ -601,8 +622,8 @@ impl Verus {
     /// The first point of the schedule after `now`. The schedule is absolute: late calls do not
     /// shift it, and missed epochs are not made up for.
     fn grid_after(&self, now: Time) -> Time {
-        let passed = now.since(self.start).as_nanos() / self.settings.epoch.as_nanos().max(1);
-        self.start + self.settings.epoch * passed.saturating_add(1)
+        let passed = now.since(self.start).as_nanos() / self.params.epoch.as_nanos().max(1);
+        self.start + self.params.epoch * passed.saturating_add(1)
     }
 
     // Losses: docs/spec/verus.md 9.
@@ -610,9 +631,11 @@ impl Verus {
     /// While gaps wait nothing may be in flight, and then no timeout comes to clear them: they
     /// wait no longer than the longest timeout.
     fn gap_expiry(&self) -> Span {
-        let settings = &self.settings;
-        let delays = self.last_rtt.unwrap_or(Span::ZERO).mul_f64(settings.gap_ratio);
-        settings.gap_expiry.max(delays.min(settings.rto_max))
+        if self.params.gap == GapRule::Fixed {
+            return GAP_EXPIRY;
+        }
+        let delays = self.last_rtt.unwrap_or(Span::ZERO).mul_f64(GAP_DELAYS);
+        GAP_EXPIRY.max(delays.min(RTO_MAX))
     }
 
     /// Keeps the gaps in the order of their packet numbers.
@@ -638,7 +661,7 @@ impl Verus {
             if !self.in_loss {
                 self.decrease(now, gap.w);
             }
-            if self.slow_start && self.settings.slow_start.ends_by_loss(self.w) {
+            if self.slow_start && self.start_rules.ends_by_loss(self.w) {
                 self.leave_slow_start_for_loss(gap.w);
             }
         }
@@ -657,13 +680,13 @@ impl Verus {
     /// curve has raised the window by 200 packets in each epoch.
     fn lower_ceiling(&mut self, number: u64, w: u32) {
         self.loss_share += (1.0 - self.loss_share) * self.loss_weight();
-        let lost_enough = self.loss_share > self.settings.ceiling_loss;
+        let lost_enough = self.loss_share > self.params.ceiling_loss;
         if !lost_enough || number < self.ceiling_recover {
             return;
         }
         self.ceiling_recover = self.next_number;
         // Eq. 6, Verus
-        self.ceiling = (self.settings.m * f64::from(w)).min(self.ceiling).max(1.0);
+        self.ceiling = (self.params.loss_factor * f64::from(w)).min(self.ceiling).max(1.0);
     }
 
     /// By the same share in every RTT, whatever the window: `w` is the one at which the acked packet
@@ -671,8 +694,8 @@ impl Verus {
     fn raise_ceiling(&mut self, w: u32) {
         self.loss_share -= self.loss_share * self.loss_weight();
         if self.ceiling.is_finite() {
-            self.ceiling *= 1.0 + self.settings.ceiling_growth / f64::from(w);
-            if self.ceiling > self.settings.max_window {
+            self.ceiling *= 1.0 + CEILING_GROWTH / f64::from(w);
+            if self.ceiling > self.start_rules.max_window {
                 self.ceiling = f64::INFINITY;
             }
         }
@@ -685,7 +708,7 @@ impl Verus {
 
     fn decrease(&mut self, now: Time, w_lost: u32) {
         let before = self.w;
-        self.w = self.settings.slow_start.after_loss(self.w, w_lost);
+        self.w = self.start_rules.after_loss(self.w, w_lost);
         self.d_est = self.delay_at(self.w);
         self.in_loss = true;
         self.note_reduction(now, before);
@@ -727,9 +750,8 @@ impl Verus {
     /// an ack is a reason to leave it.
     fn undo_timeout(&mut self, now: Time) {
         let Some(before) = self.before_timeout.take() else { return };
-        let long_path =
-            before.slow_start || self.base() * 1.5 > self.settings.rto_max.as_millis_f64();
-        if !self.settings.late_samples && !long_path {
+        let long_path = before.slow_start || self.base() * 1.5 > RTO_MAX.as_millis_f64();
+        if self.params.late == LateAcks::Drop && !long_path {
             return;
         }
         self.session_first = before.session_first;
@@ -776,7 +798,7 @@ impl Verus {
     fn forget_delays(&mut self) {
         self.d_min = None;
         self.d_max_s = None;
-        self.d_avg = self.settings.average_from_zero.then_some(0.0);
+        self.d_avg = (self.params.average == AverageStart::Zero).then_some(0.0);
         self.epoch_max = None;
     }
 
@@ -796,7 +818,7 @@ impl Verus {
 
     /// What f is never below, ms.
     fn floor(&self) -> f64 {
-        if self.settings.floor { self.d_min.unwrap_or(0.0) } else { 0.0 }
+        if self.params.floor { self.d_min.unwrap_or(0.0) } else { 0.0 }
     }
 
     fn set_base(&mut self, now: Time, base: f64) {

@@ -1,6 +1,6 @@
 //! The delay profile: what delay came with which window, and the curve through it.
 
-use cellpace_base::{Span, Time};
+use cellpace_base::{Span, Time, words};
 
 use super::spline::{MIN_NODES, Spline};
 
@@ -9,44 +9,51 @@ pub(super) const MAX_WINDOW: u32 = 39_999;
 
 const SLOTS: usize = MAX_WINDOW as usize + 1;
 
+/// Windows per node of the curve to begin with (original code).
+const WINDOWS_PER_NODE: u32 = 15;
+
+/// The most nodes of the curve: fits take time with their third power.
+const MAX_NODES: u32 = 128;
+
+/// Weight of the old value when a window is visited again (original code).
+pub(super) const EWMA: f64 = 0.875;
+
 /// The least slope with which a monotone curve goes on to the right, in ms per packet.
 const MIN_SLOPE: f64 = 0.01;
 
-/// How a curve that falls somewhere is made to rise, so that a delay belongs to one window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Repair {
-    /// The highest rising curve that is nowhere above it: a point is no higher than any to its
-    /// right. High points at small windows, left from a time when the link was slow, then do
-    /// not count as soon as larger windows fare better. With the running maximum they would lift
-    /// the whole curve to their right, the window would jump between one packet and the far end
-    /// of the bump, and the windows between, never visited, could not correct it.
-    Low,
-    /// The running maximum.
-    High,
-    /// None.
-    Off,
+words! {
+    /// How a curve that falls somewhere is made to rise, so that a delay belongs to one window.
+    pub(crate) enum Repair {
+        /// The highest rising curve that is nowhere above it: a point is no higher than any to its
+        /// right. High points at small windows, left from a time when the link was slow, then do
+        /// not count as soon as larger windows fare better. With the running maximum they would lift
+        /// the whole curve to their right, the window would jump between one packet and the far end
+        /// of the bump, and the windows between, never visited, could not correct it.
+        Low = "low",
+        /// The running maximum.
+        High = "high",
+        /// None.
+        Off = "off",
+    }
 }
 
-/// How a repaired curve goes on beyond the largest measured window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Extension {
-    /// At least as steep as on a link whose BDP is the largest window measured: there the delay
-    /// grows by one base delay per BDP. While the profile is still flat that is the steepest it
-    /// can turn out to be, so the window explores by doublings. Otherwise a profile of a few
-    /// small windows, all at the base delay, sends it to thousands of packets before the first
-    /// of them is acked, and their delays stay in the profile for good.
-    Bdp,
-    /// With the end slope or the mean slope.
-    Mean,
+words! {
+    /// How a repaired curve goes on beyond the largest measured window.
+    pub(crate) enum Extension {
+        /// At least as steep as on a link whose BDP is the largest window measured: there the delay
+        /// grows by one base delay per BDP. While the profile is still flat that is the steepest it
+        /// can turn out to be, so the window explores by doublings. Otherwise a profile of a few
+        /// small windows, all at the base delay, sends it to thousands of packets before the first
+        /// of them is acked, and their delays stay in the profile for good.
+        Bdp = "bdp",
+        /// With the end slope or the mean slope.
+        Mean = "mean",
+    }
 }
 
 /// How the curve is made from the points.
 #[derive(Debug, Clone)]
 pub(super) struct FitSettings {
-    /// Windows per node to begin with.
-    pub(super) windows_per_node: u32,
-    /// The most nodes.
-    pub(super) max_nodes: u32,
     /// Whether a lowered number of windows per node stays for later fits.
     pub(super) sticky: bool,
     /// Decimal logarithm of the penalty.
@@ -57,8 +64,6 @@ pub(super) struct FitSettings {
     pub(super) extension: Extension,
     /// Points not visited for so long are dropped.
     pub(super) age: Option<Span>,
-    /// Weight of the old value when a window is visited again.
-    pub(super) ewma: f64,
 }
 
 /// Measured points, and the curve fitted to them last.
@@ -103,7 +108,7 @@ impl DelayProfile {
             delays: vec![0.0; SLOTS],
             visited: if settings.age.is_some() { vec![Time::ZERO; SLOTS] } else { Vec::new() },
             populated: vec![0; SLOTS.div_ceil(64)],
-            windows_per_node: settings.windows_per_node,
+            windows_per_node: WINDOWS_PER_NODE,
             spline: Spline::default(),
             curve: None,
             spare: Curve::default(),
@@ -115,11 +120,10 @@ impl DelayProfile {
     pub(super) fn record(&mut self, now: Time, window: u32, delay: f64) {
         let slot = window.clamp(1, MAX_WINDOW) as usize;
         let (word, bit) = (slot / 64, 1 << (slot % 64));
-        let ewma = self.settings.ewma;
         self.delays[slot] = if self.populated[word] & bit == 0 {
             delay
         } else {
-            ewma * self.delays[slot] + (1.0 - ewma) * delay
+            EWMA * self.delays[slot] + (1.0 - EWMA) * delay
         };
         self.populated[word] |= bit;
         if let Some(visited) = self.visited.get_mut(slot) {
@@ -173,14 +177,10 @@ impl DelayProfile {
     pub(super) fn refit(&mut self, now: Time, base: f64) -> Option<Fit> {
         self.drop_aged(now);
         let last = self.last_window()?;
-        let start = if self.settings.sticky {
-            self.windows_per_node
-        } else {
-            self.settings.windows_per_node
-        };
+        let start = if self.settings.sticky { self.windows_per_node } else { WINDOWS_PER_NODE };
         let plan = NodePlan::new(last, start)?;
         self.windows_per_node = plan.windows_per_node;
-        let nodes = plan.nodes.min(self.settings.max_nodes) as usize;
+        let nodes = plan.nodes.min(MAX_NODES) as usize;
         let mut spline = std::mem::take(&mut self.spline);
         let fitted = spline.fit(self.points(), nodes, self.settings.rho);
         self.spline = spline;
@@ -345,14 +345,11 @@ mod tests {
 
     fn settings() -> FitSettings {
         FitSettings {
-            windows_per_node: 15,
-            max_nodes: 128,
             sticky: false,
             rho: 2.0,
             repair: Repair::Low,
             extension: Extension::Bdp,
             age: None,
-            ewma: 0.875,
         }
     }
 

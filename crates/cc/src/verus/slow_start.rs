@@ -1,6 +1,8 @@
 //! The rules of slow start (docs/spec/verus.md 5), for Verus itself and for a table that
 //! was learnt from it and begins as it does.
 
+use cellpace_base::words;
+
 use super::profile::MAX_WINDOW;
 
 /// How slow start grows and what ends it. Windows in packets, delays in ms.
@@ -19,19 +21,21 @@ pub(crate) struct SlowStart {
     pub(crate) max_window: f64,
 }
 
-/// Which delay ends slow start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ExitRule {
-    Min,
-    Absolute,
-    Ratio,
+words! {
+    /// Which delay ends slow start.
+    pub(crate) enum ExitRule {
+        Min = "min",
+        Absolute = "absolute",
+        Ratio = "ratio",
+    }
 }
 
-/// Whether slow start counts credit that is not spent yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CreditRule {
-    Alcc,
-    Code,
+words! {
+    /// Whether slow start counts credit that is not spent yet.
+    pub(crate) enum CreditRule {
+        Alcc = "alcc",
+        Code = "code",
+    }
 }
 
 impl Default for SlowStart {

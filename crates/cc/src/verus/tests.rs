@@ -1,4 +1,4 @@
-use cellpace_base::{Args, Random};
+use cellpace_base::{ParamSet, Random};
 use proptest::prelude::*;
 
 use super::*;
@@ -7,9 +7,8 @@ use crate::{ControllerSpec, LostPacket, RttEstimator};
 const MSS: u64 = 1450;
 
 fn verus(parameters: &str) -> Verus {
-    let spec: ControllerSpec = format!("verus:{parameters}").parse().unwrap();
     let setup = Setup { mss: MSS, start: Time::ZERO, random: Random::seeded(1, 0) };
-    Verus::new(Settings::new(spec.args(), MSS), &setup)
+    Verus::new(&VerusParams::parse("verus", parameters).unwrap(), &setup)
 }
 
 /// Outside slow start, with a profile of 10 + w for the windows to 100 (fitted exactly) and
@@ -176,7 +175,7 @@ fn verus_t4_set_point_and_smoothed_maximum() {
 #[test]
 fn verus_t4_as_printed_eq_4_uses_the_new_smoothed_delay_and_no_clamp() {
     let mut verus = above_r(21.0, 5);
-    verus.settings.law = Law::Paper;
+    verus.params.law = SetPointRule::Paper;
     assert_eq!(epoch(&mut verus, 130.0).0, 19.0);
     verus.d_max_s = Some(121.0);
     verus.d_est = 60.0;
@@ -413,7 +412,7 @@ fn a_late_packet_is_no_loss_when_it_comes_before_its_gap_expires() {
 
 #[test]
 fn a_safe_gap_waits_three_delays() {
-    for (parameters, expiry) in [("", 150), ("gap=safe", 300), ("gap=safe,gap_ratio=1", 150)] {
+    for (parameters, expiry) in [("", 150), ("gap=safe", 300)] {
         let mut verus = steady(parameters);
         ack(&mut verus, ms(0), 0, 10, 100.0);
         lose(&mut verus, ms(0), &[(1, 10)]);
@@ -1023,9 +1022,9 @@ impl Datapath {
 
     fn check(&self) {
         let verus = &self.verus;
-        assert!((1.0..=verus.settings.max_window).contains(&verus.w), "w = {}", verus.w);
+        assert!((1.0..=verus.start_rules.max_window).contains(&verus.w), "w = {}", verus.w);
         assert!(verus.d_est.is_finite() && verus.d_est >= 0.0);
-        assert!((0.0..=verus.settings.max_window).contains(&verus.credit));
+        assert!((0.0..=verus.start_rules.max_window).contains(&verus.credit));
         assert!(verus.cwnd() >= MSS);
         assert!(verus.missing.len() as u64 <= verus.in_flight);
         verus.inspect(&mut |name, value| assert!(value.is_finite(), "{name} = {value}"));
@@ -1037,7 +1036,7 @@ const VARIANTS: [&str; 5] = [
     "r=2,max_window=60pkts",
     "monotone=off,late=sample,floor=false,ceiling_loss=1,gap=safe,credit=code,slow_start_exit=absolute,nodes=sticky,average=zero",
     "law=paper,epochs_in_loss=false,ss_exit_loss=0,age=1s",
-    "monotone=high,extend=mean,epoch=20ms,refit=1ms,rho=-9,m=0,update_profile=false,ss_exit_packets=30",
+    "monotone=high,extend=mean,epoch=20ms,refit=1ms,rho=-9,loss_factor=0,update_profile=false,ss_exit_packets=30",
 ];
 
 proptest! {
@@ -1081,12 +1080,13 @@ proptest! {
 /// Every parameter of the table is read, and every default fits.
 #[test]
 fn defaults_are_those_of_the_specification() {
-    let settings = Settings::new(&Args::defaults(INFO.params), MSS);
-    assert_eq!((settings.r, settings.delta1, settings.delta2), (6.0, 1.0, 2.0));
-    assert_eq!((settings.alpha, settings.fit.ewma, settings.m), (0.2, 0.875, 0.7));
-    let start = settings.slow_start;
+    let params = VerusParams::defaults();
+    let (delta1, delta2) = (params.delta1.as_millis_f64(), params.delta2.as_millis_f64());
+    assert_eq!((params.r, delta1, delta2), (6.0, 1.0, 2.0));
+    assert_eq!((params.alpha, EWMA, params.loss_factor), (0.2, 0.875, 0.7));
+    let start = params.slow_start(MSS);
     assert_eq!((start.exit_delay, start.exit_ratio, start.exit_loss), (500.0, 15.0, 20.0));
     assert_eq!(start, SlowStart::default());
-    assert_eq!(settings.max_window, 39_999.0);
-    assert_eq!(settings.exit_packets, None);
+    assert_eq!(start.max_window, 39_999.0);
+    assert_eq!(params.ss_exit_packets, 0);
 }

@@ -4,95 +4,55 @@
 //! L. Xu, K. Harfoush, I. Rhee: Binary increase congestion control (INFOCOM 2004), with the whole
 //! numbers and constants that Linux uses.
 
-use cellpace_base::{Args, Kind, Param, Span, Time};
+use cellpace_base::{Span, Time, params, words};
 
 use crate::window::flow::{
-    Acked, CongestionWindow, INITIAL, MAX_CWND, MIN_SSTHRESH, WindowFlow, WindowLaw,
+    Acked, CongestionWindow, MIN_SSTHRESH, WindowFlow, WindowLaw, WindowParams,
 };
-use crate::{Ack, ControllerInfo};
+use crate::{Ack, Controller, ControllerParams, Setup};
 
-/// The registry's entry.
-pub const INFO: ControllerInfo = ControllerInfo {
-    name: "bic",
-    summary: "TCP BIC: binary search towards the last maximum",
-    params: PARAMS,
-    check: |_| Ok(()),
-    load: None,
-    build: |args, setup| {
-        let flow = WindowFlow::new(Bic::new(args), args.window("initial"), &setup);
-        Box::new(flow.at_most(args.optional_window("max_cwnd"), setup.mss))
-    },
-    receiver: None,
-};
+params! {
+    /// BIC's parameters.
+    pub(crate) struct BicParams {
+        /// What a loss event leaves of the window, in steps of 1/1024 (beta; the paper has 0.875)
+        loss_factor: f64 = "0.8" in 0.1..=0.999, was "beta", from "Linux tcp_bic; BIC section III";
+        /// Most that the window grows per RTT (Smax; the paper has 32)
+        smax: u64 = "16" in 1..=65_536, unit "pkt", from "Linux tcp_bic; BIC section III", logarithmic;
+    }
+    expert {
+        /// Aim lower after a loss below the last maximum, to make room for new flows
+        fast_convergence: bool = "true", from "BIC section III.C";
+        /// Grow by packets acked, or by acks weighted with their mean size as Linux does
+        counting: GrowthUnit = "packets", from "Linux tcp_bic, delayed_ack";
+    }
+    with { window: WindowParams }
+}
 
-static PARAMS: &[Param] = &[
-    INITIAL,
-    MAX_CWND,
-    Param {
-        key: "beta",
-        kind: Kind::Integer(103, 1023),
-        default: "819",
-        unit: "1/1024",
-        help: "what a loss event leaves of the window (896 is the paper's 0.875)",
-        source: "Linux tcp_bic; BIC section III, beta",
-    },
-    Param {
-        key: "smax",
-        kind: Kind::Integer(1, 65_536),
-        default: "16",
-        unit: "pkt",
-        help: "most that the window grows per RTT (the paper has 32)",
-        source: "Linux tcp_bic; BIC section III, Smax",
-    },
-    Param {
-        key: "b",
-        kind: Kind::Integer(2, 1024),
-        default: "4",
-        unit: "",
-        help: "how much of the distance one RTT covers: one part in this many",
-        source: "Linux tcp_bic",
-    },
-    Param {
-        key: "smooth",
-        kind: Kind::Integer(1, 65_536),
-        default: "20",
-        unit: "",
-        help: "slowness close to the maximum: RTTs per `b` packets",
-        source: "Linux tcp_bic",
-    },
-    Param {
-        key: "low_window",
-        kind: Kind::Integer(0, 1_000_000),
-        default: "14",
-        unit: "pkt",
-        help: "NewReno up to this window",
-        source: "Linux tcp_bic; BIC section III",
-    },
-    Param {
-        key: "first_cnt",
-        kind: Kind::Integer(1, 1_000_000),
-        default: "20",
-        unit: "acks",
-        help: "acks per packet of growth at most, before the first loss",
-        source: "Linux tcp_bic",
-    },
-    Param {
-        key: "fast_convergence",
-        kind: Kind::Bool,
-        default: "true",
-        unit: "",
-        help: "aim lower after a loss below the last maximum, to make room for new flows",
-        source: "BIC section III.C",
-    },
-    Param {
-        key: "counting",
-        kind: Kind::Word(&["packets", "acks"]),
-        default: "packets",
-        unit: "",
-        help: "grow by packets acked, or by acks weighted with their mean size as Linux does",
-        source: "Linux tcp_bic, delayed_ack",
-    },
-];
+words! {
+    /// What the window grows by.
+    pub(crate) enum GrowthUnit {
+        Packets = "packets",
+        Acks = "acks",
+    }
+}
+
+impl ControllerParams for BicParams {
+    fn build(&self, setup: Setup) -> Box<dyn Controller> {
+        Box::new(WindowFlow::new(Bic::new(self), &self.window, &setup))
+    }
+}
+
+/// How much of the distance one RTT covers: one part in this many (Linux tcp_bic).
+const B: u64 = 4;
+
+/// Slowness close to the maximum: RTTs per `B` packets (Linux tcp_bic).
+const SMOOTH: u64 = 20;
+
+/// NewReno up to this window, in packets (Linux tcp_bic; BIC section III).
+const LOW_WINDOW: u64 = 14;
+
+/// Acks per packet of growth at most, before the first loss (Linux tcp_bic).
+const FIRST_CNT: u64 = 20;
 
 /// Linux keeps the mean number of packets per ack in sixteenths, beginning with two.
 const ACK_RATIO_ONE: u64 = 16;
@@ -101,12 +61,9 @@ const ACK_RATIO_ONE: u64 = 16;
 const CACHE: Span = Span::from_micros(31_250);
 
 struct Bic {
+    /// What a loss leaves, in parts of 1024 (Linux).
     beta: u64,
     smax: u64,
-    b: u64,
-    smooth: u64,
-    low_window: u64,
-    first_cnt: u64,
     fast_convergence: bool,
     by_acks: bool,
     /// The window at the last loss; zero before the first.
@@ -124,16 +81,12 @@ struct Cached {
 }
 
 impl Bic {
-    fn new(args: &Args) -> Self {
-        let by_acks = args.word("counting") == "acks";
+    fn new(params: &BicParams) -> Self {
+        let by_acks = params.counting == GrowthUnit::Acks;
         Self {
-            beta: args.integer("beta"),
-            smax: args.integer("smax"),
-            b: args.integer("b"),
-            smooth: args.integer("smooth"),
-            low_window: args.integer("low_window"),
-            first_cnt: args.integer("first_cnt"),
-            fast_convergence: args.flag("fast_convergence"),
+            beta: (params.loss_factor * 1024.0).round() as u64,
+            smax: params.smax,
+            fast_convergence: params.fast_convergence,
             by_acks,
             last_max: 0,
             ack_ratio: if by_acks { 2 * ACK_RATIO_ONE } else { ACK_RATIO_ONE },
@@ -146,27 +99,27 @@ impl Bic {
     fn cnt(&self, cwnd: u64) -> u64 {
         let mut cnt = self.search(cwnd);
         if self.last_max == 0 {
-            cnt = cnt.min(self.first_cnt);
+            cnt = cnt.min(FIRST_CNT);
         }
         (cnt.saturating_mul(ACK_RATIO_ONE) / self.ack_ratio.max(1)).max(1)
     }
 
     fn search(&self, cwnd: u64) -> u64 {
-        let &Self { smax, b, smooth, last_max, .. } = self;
-        let gentle = cwnd.saturating_mul(smooth) / b;
-        if cwnd <= self.low_window {
+        let &Self { smax, last_max, .. } = self;
+        let gentle = cwnd.saturating_mul(SMOOTH) / B;
+        if cwnd <= LOW_WINDOW {
             return cwnd;
         }
         if cwnd < last_max {
-            return match (last_max - cwnd) / b {
+            return match (last_max - cwnd) / B {
                 distance if distance > smax => cwnd / smax, // additive increase
                 0 | 1 => gentle,
                 distance => cwnd / distance, // binary search increase
             };
         }
         match cwnd - last_max {
-            beyond if beyond < b => gentle,
-            beyond if beyond < smax * (b - 1) => cwnd * (b - 1) / beyond, // slow start beyond
+            beyond if beyond < B => gentle,
+            beyond if beyond < smax * (B - 1) => cwnd * (B - 1) / beyond, // slow start beyond
             _ => cwnd / smax,
         }
     }
@@ -211,7 +164,7 @@ impl WindowLaw for Bic {
         self.last_max = if yielding { cwnd * (1024 + self.beta) / 2048 } else { cwnd };
         self.cached = None;
         // At low windows as NewReno.
-        let rest = if cwnd <= self.low_window { cwnd / 2 } else { cwnd * self.beta / 1024 };
+        let rest = if cwnd <= LOW_WINDOW { cwnd / 2 } else { cwnd * self.beta / 1024 };
         (rest as f64).max(MIN_SSTHRESH)
     }
 
@@ -238,14 +191,12 @@ impl WindowLaw for Bic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Feed, args, setup};
+    use crate::drive::{Feed, setup};
+    use cellpace_base::ParamSet;
 
     fn bic(rest: &str, cwnd: f64, last_max: u64) -> Feed<WindowFlow<Bic>> {
-        let mut flow = WindowFlow::new(
-            Bic::new(&args(&INFO, rest)),
-            cellpace_base::Window::Packets(10),
-            &setup(),
-        );
+        let params = BicParams::parse("bic", rest).unwrap();
+        let mut flow = WindowFlow::new(Bic::new(&params), &params.window, &setup());
         (flow.window.cwnd, flow.window.ssthresh) = (cwnd, cwnd.min(2.0));
         flow.law.last_max = last_max;
         Feed::new(flow)
@@ -338,7 +289,7 @@ mod tests {
 
     #[test]
     fn bic_constants_are_parameters() {
-        let paper = bic("beta=896,smax=32", 200.0, 0);
+        let paper = bic("loss_factor=0.875,smax=32", 200.0, 0);
         let mut feed = paper;
         feed.lose(200);
         assert_eq!(feed.flow.window.cwnd, 175.0);

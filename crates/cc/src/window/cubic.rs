@@ -1,92 +1,57 @@
 //! CUBIC: the window is a cubic function of the time since the last reduction, never slower than
 //! Reno would be. RFC 9438, with HyStart as in Linux.
 
-use cellpace_base::{Args, Kind, Param, Span, Time};
+use cellpace_base::{Span, Time, params, words};
 
 use crate::window::flow::{
-    Acked, CongestionWindow, INITIAL, MAX_CWND, MIN_SSTHRESH, REDUCE, WindowFlow, WindowLaw,
+    Acked, CongestionWindow, MIN_SSTHRESH, ReductionBase, WindowFlow, WindowLaw, WindowParams,
 };
-use crate::window::hystart::{self, HyStart};
-use crate::{Ack, ControllerInfo};
+use crate::window::hystart::{HyStart, HyStartSigns};
+use crate::{Ack, Controller, ControllerParams, Setup};
 
-/// The registry's entry.
-pub const INFO: ControllerInfo = ControllerInfo {
-    name: "cubic",
-    summary: "TCP CUBIC with HyStart, the default of most systems",
-    params: &PARAMS,
-    check: hystart::check,
-    load: None,
-    build: |args, setup| {
-        let flow = WindowFlow::new(Cubic::new(args), args.window("initial"), &setup);
-        Box::new(flow.at_most(args.optional_window("max_cwnd"), setup.mss))
-    },
-    receiver: None,
-};
+params! {
+    /// CUBIC's parameters.
+    pub(crate) struct CubicParams {
+        /// What a loss event leaves of the flight (beta_cubic)
+        loss_factor: f64 = "0.7" in 0.1..=0.95, was "beta", from "RFC 9438 section 4.6";
+        /// How fast the cubic curve rises (C)
+        c: f64 = "0.4" in 1e-3..=1e3, unit "pkt/s^3", from "RFC 9438 section 5.1", logarithmic;
+        /// Aim lower after a loss below the last maximum, to make room for new flows
+        fast_convergence: bool = "true", from "RFC 9438 section 4.7";
+        /// The signs of HyStart that end slow start early
+        hystart: HyStartSigns = "both", was "hystart_detect",
+            from "Linux tcp_cubic; RFC 9438 section 4.10";
+    }
+    expert {
+        /// What a loss event takes its share of; they differ where `max_window` binds
+        reduce: ReductionBase = "flight", from "RFC 5681 equation 4 (flight); Linux (window)";
+        /// Never grow more slowly than Reno
+        tcp_friendly: bool = "true", from "RFC 9438 section 4.3";
+        /// The last maximum after a timeout: start a new curve, or climb back to it
+        after_timeout: LastMaximum = "forget",
+            from "RFC 9438 section 4.8 (forget); RFC 9438 section 4.2 (keep)";
+    }
+    with { window: WindowParams }
+}
 
-static PARAMS: [Param; 14] = {
-    let [h0, h1, h2, h3, h4, h5] = hystart::PARAMS;
-    [
-        INITIAL,
-        MAX_CWND,
-        REDUCE,
-        Param {
-            key: "c",
-            kind: Kind::Number(1e-3, 1e3),
-            default: "0.4",
-            unit: "pkt/s^3",
-            help: "how fast the cubic curve rises",
-            source: "RFC 9438 section 5.1, C",
-        },
-        Param {
-            key: "beta",
-            kind: Kind::Number(0.1, 0.95),
-            default: "0.7",
-            unit: "",
-            help: "what a loss event leaves of the flight",
-            source: "RFC 9438 section 4.6, beta_cubic",
-        },
-        Param {
-            key: "fast_convergence",
-            kind: Kind::Bool,
-            default: "true",
-            unit: "",
-            help: "aim lower after a loss below the last maximum, to make room for new flows",
-            source: "RFC 9438 section 4.7",
-        },
-        Param {
-            key: "tcp_friendly",
-            kind: Kind::Bool,
-            default: "true",
-            unit: "",
-            help: "never grow more slowly than Reno",
-            source: "RFC 9438 section 4.3",
-        },
-        Param {
-            key: "after_timeout",
-            kind: Kind::Word(&["forget", "keep"]),
-            default: "forget",
-            unit: "",
-            help: "the last maximum after a timeout: start a new curve, or climb back to it",
-            source: "RFC 9438 section 4.8 (forget); RFC 9438 section 4.2 (keep)",
-        },
-        h0,
-        h1,
-        h2,
-        h3,
-        h4,
-        h5,
-    ]
-};
+words! {
+    /// What happens to the last maximum after a timeout.
+    pub(crate) enum LastMaximum {
+        Forget = "forget",
+        Keep = "keep",
+    }
+}
+
+impl ControllerParams for CubicParams {
+    fn build(&self, setup: Setup) -> Box<dyn Controller> {
+        Box::new(WindowFlow::new(Cubic::new(self), &self.window, &setup))
+    }
+}
 
 struct Cubic {
-    c: f64,
-    beta: f64,
-    reduce_window: bool,
-    /// Increase per RTT that makes Reno with `beta` as fast as Reno with one half.
+    params: CubicParams,
+    /// Increase per RTT that makes Reno with `loss_factor` as fast as Reno with one half.
     alpha: f64,
-    fast_convergence: bool,
-    tcp_friendly: bool,
-    forget_at_timeout: bool,
     hystart: Option<HyStart>,
     curve: Curve,
     last_ack: Time,
@@ -110,17 +75,12 @@ struct Stage {
 }
 
 impl Cubic {
-    fn new(args: &Args) -> Self {
-        let beta = args.number("beta");
+    fn new(params: &CubicParams) -> Self {
+        let beta = params.loss_factor;
         Self {
-            c: args.number("c"),
-            beta,
-            reduce_window: args.word("reduce") == "window",
+            params: params.clone(),
             alpha: 3.0 * (1.0 - beta) / (1.0 + beta), // RFC 9438 section 4.3, alpha_cubic
-            fast_convergence: args.flag("fast_convergence"),
-            tcp_friendly: args.flag("tcp_friendly"),
-            forget_at_timeout: args.word("after_timeout") == "forget",
-            hystart: HyStart::new(args),
+            hystart: HyStart::new(params.hystart),
             curve: Curve::default(),
             last_ack: Time::ZERO,
         }
@@ -152,7 +112,7 @@ impl Cubic {
         let alpha = if stage.w_est >= self.curve.cwnd_prior { 1.0 } else { self.alpha };
         stage.w_est += alpha * acked / cwnd;
         self.curve.stage = Some(stage);
-        if self.tcp_friendly && self.w_cubic(stage.k, t) < stage.w_est {
+        if self.params.tcp_friendly && self.w_cubic(stage.k, t) < stage.w_est {
             window.cwnd = cwnd.max(stage.w_est); // RFC 9438 section 4.3
             return;
         }
@@ -163,7 +123,7 @@ impl Cubic {
         let curve = &mut self.curve;
         // Left slow start above the last maximum, or without any loss: the curve starts here.
         curve.w_max = curve.w_max.max(cwnd);
-        let k = ((curve.w_max - cwnd) / self.c).cbrt(); // RFC 9438 Eq. 2
+        let k = ((curve.w_max - cwnd) / self.params.c).cbrt(); // RFC 9438 Eq. 2
         Stage { start: now, k, w_est: cwnd }
     }
 
@@ -178,7 +138,7 @@ impl Cubic {
     /// RFC 9438 Eq. 1
     fn w_cubic(&self, k: f64, t: f64) -> f64 {
         let x = t - k;
-        self.c * x * x * x + self.curve.w_max
+        self.params.c * x * x * x + self.curve.w_max
     }
 }
 
@@ -200,17 +160,17 @@ impl WindowLaw for Cubic {
 
     fn on_loss(&mut self, window: &CongestionWindow, flight: f64) -> f64 {
         let (cwnd, curve) = (window.cwnd, self.curve);
-        let yielding = self.fast_convergence && cwnd < curve.w_max;
+        let yielding = self.params.fast_convergence && cwnd < curve.w_max;
         // RFC 9438 section 4.7
-        let w_max = if yielding { cwnd * (1.0 + self.beta) / 2.0 } else { cwnd };
+        let w_max = if yielding { cwnd * (1.0 + self.params.loss_factor) / 2.0 } else { cwnd };
         self.curve = Curve { w_max, cwnd_prior: cwnd, stage: None };
-        let from = if self.reduce_window { cwnd } else { flight };
-        (from * self.beta).max(MIN_SSTHRESH) // RFC 9438 section 4.6
+        let from = self.params.reduce.packets(window, flight);
+        (from * self.params.loss_factor).max(MIN_SSTHRESH) // RFC 9438 section 4.6
     }
 
     fn on_timeout(&mut self, window: &CongestionWindow, flight: f64) -> f64 {
         let ssthresh = self.on_loss(window, flight);
-        if self.forget_at_timeout {
+        if self.params.after_timeout == LastMaximum::Forget {
             self.curve.w_max = 0.0; // RFC 9438 section 4.8: K = 0, W_max = cwnd of the stage
         }
         if let Some(hystart) = &mut self.hystart {
@@ -253,15 +213,12 @@ impl WindowLaw for Cubic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Controller;
-    use crate::drive::{Feed, args, setup};
+    use crate::drive::{Feed, setup};
+    use cellpace_base::ParamSet;
 
     fn cubic(rest: &str, cwnd: f64, curve: Curve) -> Feed<WindowFlow<Cubic>> {
-        let mut flow = WindowFlow::new(
-            Cubic::new(&args(&INFO, rest)),
-            cellpace_base::Window::Packets(10),
-            &setup(),
-        );
+        let params = CubicParams::parse("cubic", rest).unwrap();
+        let mut flow = WindowFlow::new(Cubic::new(&params), &params.window, &setup());
         (flow.window.cwnd, flow.window.ssthresh) = (cwnd, cwnd);
         flow.law.curve = curve;
         Feed::new(flow)

@@ -5,42 +5,41 @@
 //! Windows here are in packets and may be fractional, as the RFCs and papers write them; across
 //! the seam they are bytes.
 
-use cellpace_base::{Kind, Param, Span, Time};
+use cellpace_base::{Span, Time, Window, params, words};
 
 use crate::{
     Ack, AckedPacket, Controller, Event, Events, Loss, Mark, Permit, Phase, SentPacket, Setup,
     Spurious, Stamp, Timeout,
 };
 
-/// The initial window, the same parameter for all of the family.
-pub(crate) const INITIAL: Param = Param {
-    key: "initial",
-    kind: Kind::Window,
-    default: "10pkts",
-    unit: "",
-    help: "initial window, also after a change of path",
-    source: "RFC 6928 section 2",
-};
+params! {
+    /// The parameters of all window-based controllers.
+    pub(crate) struct WindowParams {
+        /// Initial window, also after a change of path
+        initial_window: Window = "10pkts", was "initial", from "RFC 6928 section 2", logarithmic;
+        /// Most that the flow keeps in flight, as a socket buffer bounds it
+        max_window: Option<Window> = "", was "max_cwnd",
+            from "RFC 9293 section 3.8.6 (usable window); Linux tcp_wmem", logarithmic;
+    }
+}
 
-/// A bound on the flight, the same parameter for all of the family.
-pub(crate) const MAX_CWND: Param = Param {
-    key: "max_cwnd",
-    kind: Kind::Window,
-    default: "",
-    unit: "",
-    help: "most that the flow keeps in flight, as a socket buffer bounds it",
-    source: "RFC 9293 section 3.8.6 (usable window); Linux tcp_wmem",
-};
+words! {
+    /// What a loss event takes its share of, for laws that RFCs define by the flight.
+    pub(crate) enum ReductionBase {
+        Flight = "flight",
+        Window = "window",
+    }
+}
 
-/// What a loss event reduces, a parameter of the laws that RFCs define by the flight.
-pub(crate) const REDUCE: Param = Param {
-    key: "reduce",
-    kind: Kind::Word(&["flight", "window"]),
-    default: "flight",
-    unit: "",
-    help: "what a loss event takes its share of; they differ where `max_cwnd` binds",
-    source: "RFC 5681 equation 4 (flight); Linux (window)",
-};
+impl ReductionBase {
+    /// Returns the packets that a loss event reduces.
+    pub(crate) fn packets(self, window: &CongestionWindow, flight: f64) -> f64 {
+        match self {
+            Self::Flight => flight,
+            Self::Window => window.cwnd,
+        }
+    }
+}
 
 /// What an unset ssthresh is shown as: finite for logs, and recognised by people as "unset".
 const UNSET_SSTHRESH: f64 = 0x7fff_ffff as f64;
@@ -205,8 +204,13 @@ struct LossEvent<M> {
 }
 
 impl<L: WindowLaw> WindowFlow<L> {
-    pub(crate) fn new(law: L, initial: cellpace_base::Window, setup: &Setup) -> Self {
-        let window = CongestionWindow::new(initial.bytes(setup.mss), setup.mss);
+    /// `max_window` bounds what is in flight. The window sees that through the rule about windows
+    /// that are not used: in slow start it stops at twice the bound, elsewhere at the bound.
+    pub(crate) fn new(law: L, params: &WindowParams, setup: &Setup) -> Self {
+        let mut window = CongestionWindow::new(params.initial_window.bytes(setup.mss), setup.mss);
+        if let Some(most) = params.max_window {
+            window.most = window.packets(most.bytes(setup.mss)).max(1.0);
+        }
         let phase = phase(&law, &window);
         let mut events = Events::new();
         events.push(setup.start, Event::Phase(phase));
@@ -221,15 +225,6 @@ impl<L: WindowLaw> WindowFlow<L> {
             phase,
             events,
         }
-    }
-
-    /// Never keeps more than `most` in flight. The window sees that through the rule about windows
-    /// that are not used: in slow start it stops at twice the bound, elsewhere at the bound.
-    pub(crate) fn at_most(mut self, most: Option<cellpace_base::Window>, mss: u64) -> Self {
-        if let Some(most) = most {
-            self.window.most = self.window.packets(most.bytes(mss)).max(1.0);
-        }
-        self
     }
 
     fn acked(&mut self, ack: &Ack<'_>) -> Acked {
@@ -649,7 +644,7 @@ mod tests {
 
     #[test]
     fn undo_of_a_loss_is_not_moved_by_packets_of_an_earlier_event() {
-        let mut feed = feed("newreno:initial=40pkts");
+        let mut feed = feed("newreno:initial_window=40pkts");
         let old = feed.lose(40);
         let older = feed.lose(39);
         feed.finish_recovery(20, 100.0);
@@ -692,7 +687,7 @@ mod tests {
     fn max_cwnd_bounds_the_flight_in_slow_start_and_the_window_stops_at_twice_that() {
         for name in ["newreno", "cubic", "vegas", "bic", "ledbat"] {
             let slow_start = if name == "ledbat" { ",slow_start=true" } else { "" };
-            let mut feed = feed(&format!("{name}:max_cwnd=100pkts{slow_start}"));
+            let mut feed = feed(&format!("{name}:max_window=100pkts{slow_start}"));
             for _ in 0..1000 {
                 // As many as the window allows are in flight.
                 let flight = feed.flow.cwnd() / MSS;
@@ -708,7 +703,7 @@ mod tests {
     #[test]
     fn max_cwnd_ends_growth_in_avoidance() {
         for name in ["newreno", "cubic", "vegas", "bic", "ledbat"] {
-            let mut feed = feed(&format!("{name}:max_cwnd=100pkts"));
+            let mut feed = feed(&format!("{name}:max_window=100pkts"));
             feed.lose(80);
             feed.finish_recovery(80, 100.0);
             for _ in 0..20_000 {
@@ -725,22 +720,22 @@ mod tests {
     #[test]
     fn max_cwnd_below_the_initial_window_holds_from_the_beginning_and_on_a_new_path() {
         for name in FAMILY {
-            let mut feed = feed(&format!("{name}:max_cwnd=2000B,initial=10pkts"));
+            let mut feed = feed(&format!("{name}:max_window=2000B,initial_window=10pkts"));
             assert_eq!(feed.flow.cwnd(), 2000, "{name}");
             feed.flow.on_path_change(feed.now);
             assert_eq!(feed.flow.cwnd(), 2000, "{name}");
         }
-        assert_eq!(feed("newreno:max_cwnd=1B").flow.cwnd(), MSS, "never less than a packet");
+        assert_eq!(feed("newreno:max_window=1B").flow.cwnd(), MSS, "never less than a packet");
         assert_eq!(feed("newreno").flow.cwnd(), 10 * MSS, "unset: no bound");
     }
 
     #[test]
     fn reduce_takes_its_share_of_the_flight_or_of_the_window() {
         for (text, ssthresh) in [
-            ("newreno:max_cwnd=20pkts,initial=36pkts", 10.0),
-            ("newreno:max_cwnd=20pkts,initial=36pkts,reduce=window", 18.0),
-            ("cubic:max_cwnd=20pkts,initial=40pkts", 14.0),
-            ("cubic:max_cwnd=20pkts,initial=40pkts,reduce=window", 28.0),
+            ("newreno:max_window=20pkts,initial_window=36pkts", 10.0),
+            ("newreno:max_window=20pkts,initial_window=36pkts,reduce=window", 18.0),
+            ("cubic:max_window=20pkts,initial_window=40pkts", 14.0),
+            ("cubic:max_window=20pkts,initial_window=40pkts,reduce=window", 28.0),
         ] {
             let mut feed = feed(text);
             feed.lose(20);

@@ -4,80 +4,40 @@
 //! S. Ha, I. Rhee: Taming the elephants: new TCP slow start (Computer Networks, 2011), with the
 //! thresholds that Linux uses.
 
-use cellpace_base::{Args, Kind, Param, Span, Time};
+use cellpace_base::{Span, Time, words};
 
 use crate::Ack;
 
-/// The parameters, for the tables of the controllers that have it.
-pub(crate) const PARAMS: [Param; 6] = [
-    Param {
-        key: "hystart",
-        kind: Kind::Bool,
-        default: "true",
-        unit: "",
-        help: "leave slow start early by HyStart",
-        source: "Linux tcp_cubic; RFC 9438 section 4.10",
-    },
-    Param {
-        key: "hystart_detect",
-        kind: Kind::Word(&["both", "train", "delay"]),
-        default: "both",
-        unit: "",
-        help: "which of HyStart's two signs to look for",
-        source: "Linux tcp_cubic",
-    },
-    Param {
-        key: "hystart_low_window",
-        kind: Kind::Number(2.0, 1e6),
-        default: "16",
-        unit: "pkt",
-        help: "HyStart keeps still below this window",
-        source: "Linux tcp_cubic; HyStart section 4",
-    },
-    Param {
-        key: "hystart_ack_delta",
-        kind: Kind::Span(Span::from_nanos(1), Span::from_secs(1)),
-        default: "2ms",
-        unit: "",
-        help: "acks no farther apart than this form a train",
-        source: "Linux tcp_cubic; HyStart section 4",
-    },
-    Param {
-        key: "hystart_delay_min",
-        kind: Kind::Span(Span::ZERO, Span::from_secs(10)),
-        default: "4ms",
-        unit: "",
-        help: "lower end of the delay increase that ends slow start",
-        source: "Linux tcp_cubic; HyStart section 4",
-    },
-    Param {
-        key: "hystart_delay_max",
-        kind: Kind::Span(Span::ZERO, Span::from_secs(10)),
-        default: "16ms",
-        unit: "",
-        help: "upper end of the delay increase that ends slow start",
-        source: "Linux tcp_cubic; HyStart section 4",
-    },
-];
+words! {
+    /// The signs by which HyStart ends slow start.
+    pub(crate) enum HyStartSigns {
+        /// Either of the two.
+        Both = "both",
+        /// The acks of a round stretch over half the base RTT.
+        Train = "train",
+        /// The delay has grown.
+        Delay = "delay",
+        /// None: slow start goes on until a loss.
+        Off = "off",
+    }
+}
+
+/// Packets; smaller windows are left alone (Linux tcp_cubic; HyStart section 4).
+const LOW_WINDOW: f64 = 16.0;
+
+/// Acks no farther apart than this form a train (Linux tcp_cubic; HyStart section 4).
+const ACK_DELTA: Span = Span::from_millis(2);
+
+/// Bounds of the increase in delay that ends slow start (Linux tcp_cubic; HyStart section 4).
+const MIN_DELAY_INCREASE: Span = Span::from_millis(4);
+const MAX_DELAY_INCREASE: Span = Span::from_millis(16);
 
 /// Samples per round that count for the delay.
 const SAMPLES: u32 = 8;
 
-/// Refuses thresholds the wrong way round.
-pub(crate) fn check(args: &Args) -> Result<(), String> {
-    let (low, high) = (args.span("hystart_delay_min"), args.span("hystart_delay_max"));
-    if low > high {
-        return Err(format!("hystart_delay_min={low} is above hystart_delay_max={high}"));
-    }
-    Ok(())
-}
-
 /// The detector.
 #[derive(Debug, Clone)]
 pub(crate) struct HyStart {
-    low_window: f64,
-    ack_delta: Span,
-    delay_range: (Span, Span),
     watch_train: bool,
     watch_delay: bool,
     base_rtt: Span,
@@ -96,15 +56,11 @@ struct Round {
 }
 
 impl HyStart {
-    /// The detector as `args` say; `None` where it is turned off.
-    pub(crate) fn new(args: &Args) -> Option<Self> {
-        let detect = args.word("hystart_detect");
-        args.flag("hystart").then(|| Self {
-            low_window: args.number("hystart_low_window"),
-            ack_delta: args.span("hystart_ack_delta"),
-            delay_range: (args.span("hystart_delay_min"), args.span("hystart_delay_max")),
-            watch_train: detect != "delay",
-            watch_delay: detect != "train",
+    /// Returns the detector of `signs`; `None` where it is off.
+    pub(crate) fn new(signs: HyStartSigns) -> Option<Self> {
+        (signs != HyStartSigns::Off).then(|| Self {
+            watch_train: signs != HyStartSigns::Delay,
+            watch_delay: signs != HyStartSigns::Train,
             base_rtt: Span::MAX,
             round: None,
         })
@@ -145,16 +101,15 @@ impl HyStart {
             round.samples += 1;
             round.min_rtt = round.min_rtt.min(rtt);
         }
-        let in_train = ack.now.since(round.last_of_train) <= self.ack_delta;
+        let in_train = ack.now.since(round.last_of_train) <= ACK_DELTA;
         if in_train {
             round.last_of_train = ack.now;
         }
-        if cwnd < self.low_window {
+        if cwnd < LOW_WINDOW {
             return false;
         }
         let filled = in_train && ack.now.since(round.start) > self.base_rtt / 2;
-        let (low, high) = self.delay_range;
-        let slack = (self.base_rtt / 8).clamp(low, high);
+        let slack = (self.base_rtt / 8).clamp(MIN_DELAY_INCREASE, MAX_DELAY_INCREASE);
         let slower = round.samples >= SAMPLES && round.min_rtt > self.base_rtt + slack;
         (self.watch_train && filled) || (self.watch_delay && slower)
     }
@@ -211,7 +166,7 @@ mod tests {
 
     #[test]
     fn hystart_is_silent_below_16_packets() {
-        let mut feed = feed("cubic:initial=2pkts");
+        let mut feed = feed("cubic:initial_window=2pkts");
         feed.ack(20, 20.0);
         for _ in 0..12 {
             feed.wait_ms(5.0);
@@ -246,16 +201,15 @@ mod tests {
     #[test]
     fn hystart_can_be_turned_off_and_halved() {
         for (text, stays) in [
-            ("cubic:hystart=false", true),
-            ("cubic:hystart_detect=train", true),
-            ("cubic:hystart_detect=delay", false),
+            ("cubic:hystart=off", true),
+            ("cubic:hystart=train", true),
+            ("cubic:hystart=delay", false),
         ] {
             let mut feed = feed(text);
             round(&mut feed, 10, 5.0, 100.0);
             round(&mut feed, 60, 5.0, 150.0);
             assert_eq!(in_slow_start(&feed), stays, "{text}");
         }
-        assert!("cubic:hystart_delay_min=20ms".parse::<crate::ControllerSpec>().is_err());
     }
 
     #[test]
@@ -272,6 +226,6 @@ mod tests {
             seen.iter().map(|ack| ack.cwnd_pkts).fold(0.0, f64::max)
         };
         assert!(peak("cubic") < 120.0, "{}", peak("cubic"));
-        assert!(peak("cubic:hystart=false") > 240.0);
+        assert!(peak("cubic:hystart=off") > 240.0);
     }
 }

@@ -4,135 +4,81 @@
 //! otherwise; then a queue on the way back counts, too. The offset between the clocks cancels,
 //! a drift between them does not.
 
-use cellpace_base::{Args, Kind, Param, Span, Time};
+use cellpace_base::{Span, Time, Window, params};
 
-use crate::window::flow::{Acked, CongestionWindow, MAX_CWND, WindowFlow, WindowLaw};
-use crate::{Ack, AckedPacket, ControllerInfo};
+use crate::window::flow::{Acked, CongestionWindow, WindowFlow, WindowLaw, WindowParams};
+use crate::{Ack, AckedPacket, Controller, ControllerParams, Setup};
 
-/// The registry's entry.
-pub const INFO: ControllerInfo = ControllerInfo {
-    name: "ledbat",
-    summary: "LEDBAT: background transfer with a bound on its own queueing delay",
-    params: PARAMS,
-    check,
-    load: None,
-    build: |args, setup| {
-        let flow = WindowFlow::new(Ledbat::new(args, setup.start), args.window("initial"), &setup);
-        Box::new(flow.at_most(args.optional_window("max_cwnd"), setup.mss))
-    },
-    receiver: None,
-};
-
-static PARAMS: &[Param] = &[
-    Param {
-        key: "initial",
-        kind: Kind::Window,
-        default: "2pkts",
-        unit: "",
-        help: "initial window, also after a change of path",
-        source: "RFC 6817 section 2.4.2, INIT_CWND",
-    },
-    MAX_CWND,
-    Param {
-        key: "min_cwnd",
-        kind: Kind::Integer(1, 1000),
-        default: "2",
-        unit: "pkt",
-        help: "smallest window, except after a timeout",
-        source: "RFC 6817 section 2.4.2, MIN_CWND",
-    },
-    Param {
-        key: "target",
-        kind: Kind::Span(Span::from_micros(1), Span::from_secs(10)),
-        default: "100ms",
-        unit: "",
-        help: "queueing delay to hold (the RFC allows 100ms at most)",
-        source: "RFC 6817 section 2.5, TARGET",
-    },
-    Param {
-        key: "gain",
-        kind: Kind::Number(1e-3, 100.0),
-        default: "1",
-        unit: "",
-        help: "packets per RTT at an empty queue (the RFC allows 1 at most)",
-        source: "RFC 6817 section 2.5, GAIN",
-    },
-    Param {
-        key: "allowed_increase",
-        kind: Kind::Number(0.0, 1000.0),
-        default: "1",
-        unit: "pkt",
-        help: "how far the window may be above the flight",
-        source: "RFC 6817 section 2.4.2, ALLOWED_INCREASE",
-    },
-    Param {
-        key: "base_history",
-        kind: Kind::Integer(1, MAX_MINUTES as u64),
-        default: "10",
-        unit: "min",
-        help: "how many minutes a base delay is remembered",
-        source: "RFC 6817 section 2.4.2, BASE_HISTORY",
-    },
-    Param {
-        key: "filter",
-        kind: Kind::Integer(1, MAX_FILTER as u64),
-        default: "4",
-        unit: "samples",
-        help: "the current delay is the smallest of this many samples",
-        source: "RFC 6817 section 2.4.2, CURRENT_FILTER",
-    },
-    Param {
-        key: "slow_start",
-        kind: Kind::Bool,
-        default: "false",
-        unit: "",
-        help: "begin with slow start",
-        source: "RFC 6817 section 2.4.2 (optional)",
-    },
-    Param {
-        key: "slow_start_exit",
-        kind: Kind::Fraction,
-        default: "0.5",
-        unit: "",
-        help: "fraction of the target at which slow start ends",
-        source: "baselines section 6: between half the target and the target",
-    },
-];
-
-const MAX_MINUTES: usize = 60;
-const MAX_FILTER: usize = 64;
-const MINUTE: Span = Span::from_secs(60);
-
-fn check(args: &Args) -> Result<(), String> {
-    // RFC 6817 section 2.4.2: MIN_CWND is not above INIT_CWND. Bytes and packets compare only for
-    // a known MSS; assume the common one.
-    let (initial, minimum) = (args.window("initial"), args.integer("min_cwnd"));
-    if initial.bytes(1500) < minimum * 1500 {
-        return Err(format!("initial={initial} is below min_cwnd={minimum}"));
+params! {
+    /// LEDBAT's parameters.
+    pub(crate) struct LedbatParams {
+        /// Queueing delay to hold (TARGET; the RFC allows 100ms at most)
+        target: Span = "100ms" in Span::from_micros(1)..=Span::from_secs(10),
+            from "RFC 6817 section 2.5", logarithmic;
+        /// Initial window, also after a change of path (INIT_CWND)
+        initial_window: Window = "2pkts", was "initial", from "RFC 6817 section 2.4.2", logarithmic;
+        /// Smallest window, except after a timeout (MIN_CWND)
+        min_window: Window = "2pkts", was "min_cwnd", from "RFC 6817 section 2.4.2", logarithmic;
+        /// Most that the flow keeps in flight, as a socket buffer bounds it
+        max_window: Option<Window> = "", was "max_cwnd",
+            from "RFC 9293 section 3.8.6 (usable window); Linux tcp_wmem", logarithmic;
     }
-    Ok(())
+    expert {
+        /// Packets per RTT at an empty queue (GAIN; the RFC allows 1 at most)
+        gain: f64 = "1" in 1e-3..=100.0, from "RFC 6817 section 2.5", logarithmic;
+        /// The current delay is the smallest of this many samples (CURRENT_FILTER)
+        filter: u64 = "4" in 1..=64, unit "samples", from "RFC 6817 section 2.4.2";
+        /// Begin with slow start
+        slow_start: bool = "false", from "RFC 6817 section 2.4.2 (optional)";
+        /// Share of the target at which slow start ends
+        slow_start_exit: f64 = "0.5" in 0.0..=1.0,
+            from "docs/spec/baselines.md 6: between half the target and the target";
+    }
 }
 
+impl ControllerParams for LedbatParams {
+    fn build(&self, setup: Setup) -> Box<dyn Controller> {
+        let &Self { initial_window, max_window, .. } = self;
+        let law = Ledbat::new(self, &setup);
+        Box::new(WindowFlow::new(law, &WindowParams { initial_window, max_window }, &setup))
+    }
+
+    fn check(&self) -> Result<(), String> {
+        // RFC 6817 section 2.4.2: MIN_CWND is not above INIT_CWND. Bytes and packets compare only
+        // for a known MSS; assume the common one.
+        let Self { initial_window, min_window, .. } = self;
+        if initial_window.bytes(1500) < min_window.bytes(1500) {
+            return Err(format!(
+                "initial_window={initial_window} is below min_window={min_window}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Minutes for which a base delay is remembered (RFC 6817 section 2.4.2, BASE_HISTORY).
+const BASE_HISTORY: u64 = 10;
+
+/// Packets by which the window may be above the flight (RFC 6817 section 2.4.2, ALLOWED_INCREASE).
+const ALLOWED_INCREASE: f64 = 1.0;
+
+const MINUTE: Span = Span::from_secs(60);
+
 struct Ledbat {
-    min_cwnd: f64,
+    params: LedbatParams,
+    /// In packets.
+    min_window: f64,
     target_ns: f64,
-    gain: f64,
-    allowed_increase: f64,
-    slow_start: bool,
-    slow_start_exit: f64,
     delay: Delay,
 }
 
 impl Ledbat {
-    fn new(args: &Args, start: Time) -> Self {
+    fn new(params: &LedbatParams, setup: &Setup) -> Self {
         Self {
-            min_cwnd: args.integer("min_cwnd") as f64,
-            target_ns: args.span("target").as_nanos() as f64,
-            gain: args.number("gain"),
-            allowed_increase: args.number("allowed_increase"),
-            slow_start: args.flag("slow_start"),
-            slow_start_exit: args.number("slow_start_exit"),
-            delay: Delay::new(args.integer("base_history"), args.integer("filter"), start),
+            min_window: params.min_window.bytes(setup.mss) as f64 / setup.mss.max(1) as f64,
+            target_ns: params.target.as_nanos() as f64,
+            delay: Delay::new(BASE_HISTORY, params.filter, setup.start),
+            params: params.clone(),
         }
     }
 
@@ -141,7 +87,7 @@ impl Ledbat {
         // RFC 6817 section 2.4.2, off_target: at most 1, but not bounded below.
         let off_target = (self.target_ns - queueing) / self.target_ns;
         if self.in_slow_start(window) {
-            if queueing < self.slow_start_exit * self.target_ns {
+            if queueing < self.params.slow_start_exit * self.target_ns {
                 window.slow_start(acked.growth, f64::INFINITY);
                 return;
             }
@@ -151,7 +97,7 @@ impl Ledbat {
             return;
         }
         // RFC 6817 section 2.4.2, cwnd += GAIN * off_target * bytes_newly_acked * MSS / cwnd
-        window.cwnd += self.gain * off_target * acked.packets / window.cwnd;
+        window.cwnd += self.params.gain * off_target * acked.packets / window.cwnd;
     }
 }
 
@@ -165,14 +111,14 @@ impl WindowLaw for Ledbat {
         self.move_towards_target(window, acked);
         if !self.in_slow_start(window) {
             // RFC 6817 section 2.4.2, max_allowed_cwnd, in place of the rule about full windows
-            window.cwnd = window.cwnd.min(acked.flight + self.allowed_increase);
+            window.cwnd = window.cwnd.min(acked.flight + ALLOWED_INCREASE);
         }
-        window.cwnd = window.cwnd.max(self.min_cwnd);
+        window.cwnd = window.cwnd.max(self.min_window);
     }
 
     fn on_loss(&mut self, window: &CongestionWindow, _: f64) -> f64 {
         // RFC 6817 section 2.4.2, on data loss
-        (window.cwnd / 2.0).max(self.min_cwnd)
+        (window.cwnd / 2.0).max(self.min_window)
     }
 
     fn on_path_change(&mut self) {
@@ -180,7 +126,7 @@ impl WindowLaw for Ledbat {
     }
 
     fn in_slow_start(&self, window: &CongestionWindow) -> bool {
-        self.slow_start && window.in_slow_start()
+        self.params.slow_start && window.in_slow_start()
     }
 
     fn memory(&self) {}
@@ -298,12 +244,15 @@ impl Delay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Feed, Loop, args, build as spec, setup};
-    use crate::{Controller, Stamp};
+    use crate::Stamp;
+    use crate::drive::{Feed, Loop, build as spec, setup};
+    use cellpace_base::ParamSet;
 
     fn ledbat(rest: &str, cwnd: f64) -> Feed<WindowFlow<Ledbat>> {
-        let law = Ledbat::new(&args(&INFO, rest), Time::ZERO);
-        let mut flow = WindowFlow::new(law, cellpace_base::Window::Packets(2), &setup());
+        let params = LedbatParams::parse("ledbat", rest).unwrap();
+        let &LedbatParams { initial_window, max_window, .. } = &params;
+        let window = WindowParams { initial_window, max_window };
+        let mut flow = WindowFlow::new(Ledbat::new(&params, &setup()), &window, &setup());
         flow.window.cwnd = cwnd;
         Feed::new(flow)
     }
@@ -348,14 +297,14 @@ mod tests {
 
     #[test]
     fn ledbat_window_has_a_floor() {
-        let mut feed = ledbat("min_cwnd=3,initial=3pkts", 4.0);
+        let mut feed = ledbat("min_window=3pkts,initial_window=3pkts", 4.0);
         feed.ack(4, 100.0);
         for _ in 0..100 {
             feed.wait_ms(10.0);
             feed.ack(4, 900.0);
         }
         assert_eq!(feed.flow.window.cwnd, 3.0);
-        assert!("ledbat:min_cwnd=3".parse::<crate::ControllerSpec>().is_err());
+        assert!("ledbat:min_window=3pkts".parse::<crate::ControllerSpec>().is_err());
     }
 
     #[test]

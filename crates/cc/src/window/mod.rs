@@ -1,9 +1,9 @@
 //! The window-based controllers: one flow around six laws of how the window moves.
 
-pub mod bic;
-pub mod cubic;
+pub(crate) mod bic;
+pub(crate) mod cubic;
 mod flow;
 mod hystart;
-pub mod ledbat;
-pub mod newreno;
-pub mod vegas;
+pub(crate) mod ledbat;
+pub(crate) mod newreno;
+pub(crate) mod vegas;

@@ -4,64 +4,35 @@
 //! 6582 for senders with SACK: the window goes to ssthresh at once and stays there until a packet
 //! sent after the reduction is acked. Partial acks and window inflation do not exist here.
 
-use cellpace_base::{Args, Kind, Param};
+use cellpace_base::params;
 
 use crate::window::flow::{
-    Acked, CongestionWindow, INITIAL, MAX_CWND, MIN_SSTHRESH, REDUCE, WindowFlow, WindowLaw,
+    Acked, CongestionWindow, MIN_SSTHRESH, ReductionBase, WindowFlow, WindowLaw, WindowParams,
 };
-use crate::{Ack, ControllerInfo};
+use crate::{Ack, Controller, ControllerParams, Setup};
 
-/// The registry's entry.
-pub const INFO: ControllerInfo = ControllerInfo {
-    name: "newreno",
-    summary: "TCP NewReno: additive increase, halving on loss",
-    params: PARAMS,
-    check: |_| Ok(()),
-    load: None,
-    build: |args, setup| {
-        let flow = WindowFlow::new(NewReno::new(args), args.window("initial"), &setup);
-        Box::new(flow.at_most(args.optional_window("max_cwnd"), setup.mss))
-    },
-    receiver: None,
-};
-
-static PARAMS: &[Param] = &[
-    INITIAL,
-    MAX_CWND,
-    REDUCE,
-    Param {
-        key: "abc",
-        kind: Kind::Number(1.0, 1e6),
-        default: "2",
-        unit: "pkt",
-        help: "most that one ack adds in slow start, however much it covers",
-        source: "RFC 3465 section 2.2, L",
-    },
-    Param {
-        key: "beta",
-        kind: Kind::Number(0.1, 0.95),
-        default: "0.5",
-        unit: "",
-        help: "what a loss event leaves of the flight",
-        source: "RFC 5681 equation 4",
-    },
-];
-
-struct NewReno {
-    abc: f64,
-    beta: f64,
-    reduce_window: bool,
+params! {
+    /// NewReno's parameters.
+    pub(crate) struct NewRenoParams {
+        /// What a loss event leaves of the flight
+        loss_factor: f64 = "0.5" in 0.1..=0.95, was "beta", from "RFC 5681 equation 4";
+    }
+    expert {
+        /// Most that one ack adds in slow start, however much it covers (L)
+        abc: f64 = "2" in 1.0..=1e6, unit "pkt", from "RFC 3465 section 2.2";
+        /// What a loss event takes its share of; they differ where `max_window` binds
+        reduce: ReductionBase = "flight", from "RFC 5681 equation 4 (flight); Linux (window)";
+    }
+    with { window: WindowParams }
 }
 
-impl NewReno {
-    fn new(args: &Args) -> Self {
-        Self {
-            abc: args.number("abc"),
-            beta: args.number("beta"),
-            reduce_window: args.word("reduce") == "window",
-        }
+impl ControllerParams for NewRenoParams {
+    fn build(&self, setup: Setup) -> Box<dyn Controller> {
+        Box::new(WindowFlow::new(NewReno(self.clone()), &self.window, &setup))
     }
 }
+
+struct NewReno(NewRenoParams);
 
 impl WindowLaw for NewReno {
     type Memory = ();
@@ -69,12 +40,11 @@ impl WindowLaw for NewReno {
     fn on_ack(&mut self, window: &mut CongestionWindow, _: &Ack<'_>, acked: Acked) {
         // RFC 3465 section 2.3 lowers L to 1 after a timeout, because a cumulative ack may then
         // cover packets that arrived long ago. Acks of single packets cannot.
-        window.grow_as_reno(acked.growth, self.abc);
+        window.grow_as_reno(acked.growth, self.0.abc);
     }
 
     fn on_loss(&mut self, window: &CongestionWindow, flight: f64) -> f64 {
-        let from = if self.reduce_window { window.cwnd } else { flight };
-        (from * self.beta).max(MIN_SSTHRESH) // RFC 5681 Eq. 4
+        (self.0.reduce.packets(window, flight) * self.0.loss_factor).max(MIN_SSTHRESH) // RFC 5681 Eq. 4
     }
 
     fn memory(&self) {}
@@ -85,12 +55,13 @@ impl WindowLaw for NewReno {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Feed, Loop, args, build as spec, feed, setup};
-    use crate::{Controller, Span, Time};
+    use crate::drive::{Feed, Loop, build as spec, feed, setup};
+    use crate::{Span, Time};
+    use cellpace_base::ParamSet;
 
     fn newreno(cwnd: f64, ssthresh: f64) -> Feed<WindowFlow<NewReno>> {
-        let law = NewReno::new(&args(&INFO, ""));
-        let mut flow = WindowFlow::new(law, cellpace_base::Window::Packets(10), &setup());
+        let params = NewRenoParams::defaults();
+        let mut flow = WindowFlow::new(NewReno(params.clone()), &params.window, &setup());
         (flow.window.cwnd, flow.window.ssthresh) = (cwnd, ssthresh);
         Feed::new(flow)
     }

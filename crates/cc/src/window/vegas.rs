@@ -3,80 +3,57 @@
 //!
 //! L. Brakmo, L. Peterson: TCP Vegas (IEEE JSAC, 1995; SIGCOMM 1994), in the form that Linux has.
 
-use cellpace_base::{Args, Kind, Param, Span};
+use cellpace_base::{Span, params, words};
 
 use crate::window::flow::{
-    Acked, CongestionWindow, INITIAL, MAX_CWND, MIN_SSTHRESH, WindowFlow, WindowLaw,
+    Acked, CongestionWindow, MIN_SSTHRESH, WindowFlow, WindowLaw, WindowParams,
 };
-use crate::{Ack, ControllerInfo};
+use crate::{Ack, Controller, ControllerParams, Setup};
 
-/// The registry's entry.
-pub const INFO: ControllerInfo = ControllerInfo {
-    name: "vegas",
-    summary: "TCP Vegas: holds a few packets in the queue, by delay",
-    params: PARAMS,
-    check,
-    load: None,
-    build: |args, setup| {
-        let flow = WindowFlow::new(Vegas::new(args), args.window("initial"), &setup);
-        Box::new(flow.at_most(args.optional_window("max_cwnd"), setup.mss))
-    },
-    receiver: None,
-};
+params! {
+    /// Vegas' parameters.
+    pub(crate) struct VegasParams {
+        /// Grow while fewer than this are queued
+        alpha: u64 = "2" in 0..=1_000_000, unit "pkt", from "Linux tcp_vegas; Vegas section 3.2";
+        /// Shrink while more than this are queued
+        beta: u64 = "4" in 0..=1_000_000, unit "pkt", from "Linux tcp_vegas; Vegas section 3.2";
+    }
+    expert {
+        /// Leave slow start when more than this are queued
+        gamma: u64 = "1" in 0..=1_000_000, unit "pkt", from "Linux tcp_vegas; Vegas section 3.3";
+        /// Queue as cwnd*(rtt-base)/base; 1994: /rtt, and slow start in every other round
+        form: VegasForm = "linux", from "Linux tcp_vegas (linux); Vegas section 3.2 (1994)";
+    }
+    with { window: WindowParams }
+}
 
-static PARAMS: &[Param] = &[
-    INITIAL,
-    MAX_CWND,
-    Param {
-        key: "alpha",
-        kind: Kind::Integer(0, 1_000_000),
-        default: "2",
-        unit: "pkt",
-        help: "grow while fewer than this are queued",
-        source: "Linux tcp_vegas; Vegas section 3.2",
-    },
-    Param {
-        key: "beta",
-        kind: Kind::Integer(0, 1_000_000),
-        default: "4",
-        unit: "pkt",
-        help: "shrink while more than this are queued",
-        source: "Linux tcp_vegas; Vegas section 3.2",
-    },
-    Param {
-        key: "gamma",
-        kind: Kind::Integer(0, 1_000_000),
-        default: "1",
-        unit: "pkt",
-        help: "leave slow start when more than this are queued",
-        source: "Linux tcp_vegas; Vegas section 3.3",
-    },
-    Param {
-        key: "form",
-        kind: Kind::Word(&["linux", "1994"]),
-        default: "linux",
-        unit: "",
-        help: "queue as cwnd*(rtt-base)/base; 1994: /rtt, and slow start in every other round",
-        source: "Linux tcp_vegas (linux); Vegas section 3.2 (1994)",
-    },
-];
+words! {
+    /// Whose Vegas it is.
+    pub(crate) enum VegasForm {
+        Linux = "linux",
+        Paper = "1994",
+    }
+}
+
+impl ControllerParams for VegasParams {
+    fn build(&self, setup: Setup) -> Box<dyn Controller> {
+        Box::new(WindowFlow::new(Vegas::new(self), &self.window, &setup))
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let Self { alpha, beta, .. } = self;
+        if alpha > beta {
+            return Err(format!("alpha={alpha} is above beta={beta}"));
+        }
+        Ok(())
+    }
+}
 
 /// With fewer samples in a round a delayed ack may pass for a queue.
 const MIN_SAMPLES: u64 = 3;
 
-fn check(args: &Args) -> Result<(), String> {
-    let (alpha, beta) = (args.integer("alpha"), args.integer("beta"));
-    if alpha > beta {
-        return Err(format!("alpha={alpha} is above beta={beta}"));
-    }
-    Ok(())
-}
-
 struct Vegas {
-    alpha: u64,
-    beta: u64,
-    gamma: u64,
-    paper_form: bool,
+    params: VegasParams,
     base_rtt: Span,
     /// The running round; `None` in recovery and before the first ack.
     round: Option<Round>,
@@ -103,17 +80,8 @@ struct Queue {
 }
 
 impl Vegas {
-    fn new(args: &Args) -> Self {
-        Self {
-            alpha: args.integer("alpha"),
-            beta: args.integer("beta"),
-            gamma: args.integer("gamma"),
-            paper_form: args.word("form") == "1994",
-            base_rtt: Span::MAX,
-            round: None,
-            hold: false,
-            last_diff: 0,
-        }
+    fn new(params: &VegasParams) -> Self {
+        Self { params: params.clone(), base_rtt: Span::MAX, round: None, hold: false, last_diff: 0 }
     }
 
     fn queue(&self, cwnd: f64, rtt: Span) -> Queue {
@@ -121,7 +89,7 @@ impl Vegas {
         let base = u128::from(self.base_rtt.as_nanos().max(1));
         let rtt = u128::from(rtt.as_nanos()).max(base);
         // Whole packets, as in Linux; 128 bits because packets times nanoseconds overflow 64.
-        let divisor = if self.paper_form { rtt } else { base };
+        let divisor = if self.params.form == VegasForm::Paper { rtt } else { base };
         let diff = cwnd * (rtt - base) / divisor; // Vegas section 3.2, Diff
         Queue {
             target: (cwnd * base / rtt) as f64,
@@ -139,17 +107,17 @@ impl Vegas {
         let Queue { target, diff } = self.queue(window.cwnd, rtt);
         self.last_diff = diff;
         if window.in_slow_start() {
-            if diff <= self.gamma {
+            if diff <= self.params.gamma {
                 self.slow_start(window, acked);
-                self.hold = self.paper_form && !self.hold;
+                self.hold = self.params.form == VegasForm::Paper && !self.hold;
                 return;
             }
             window.cwnd = window.cwnd.min(target + 1.0);
             window.ssthresh = window.ssthresh.min(window.cwnd - 1.0);
-        } else if diff > self.beta {
+        } else if diff > self.params.beta {
             window.cwnd -= 1.0;
             window.ssthresh = window.ssthresh.min(window.cwnd - 1.0);
-        } else if diff < self.alpha && acked.growth > 0.0 {
+        } else if diff < self.params.alpha && acked.growth > 0.0 {
             window.cwnd += 1.0;
         }
         window.cwnd = window.cwnd.max(MIN_SSTHRESH);
@@ -211,15 +179,13 @@ impl WindowLaw for Vegas {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Feed, Loop, args, build as spec, setup};
+    use crate::drive::{Feed, Loop, build as spec, setup};
     use crate::{Span, Time};
+    use cellpace_base::ParamSet;
 
     fn vegas(rest: &str, cwnd: f64, ssthresh: f64) -> Feed<WindowFlow<Vegas>> {
-        let mut flow = WindowFlow::new(
-            Vegas::new(&args(&INFO, rest)),
-            cellpace_base::Window::Packets(10),
-            &setup(),
-        );
+        let params = VegasParams::parse("vegas", rest).unwrap();
+        let mut flow = WindowFlow::new(Vegas::new(&params), &params.window, &setup());
         (flow.window.cwnd, flow.window.ssthresh) = (cwnd, ssthresh);
         flow.law.base_rtt = Span::from_millis(100);
         Feed::new(flow)

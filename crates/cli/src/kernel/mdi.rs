@@ -44,7 +44,7 @@ pub(super) use with_program::install;
 
 #[cfg(feature = "kernel")]
 mod with_program {
-    use cellpace_cc::mdi::{flat_and_start, teacher};
+    use cellpace_cc::MarkovWalk;
     use cellpace_kernel::mdi::{self, Done, MdiError, Settings};
     use cellpace_kernel::table::Origin;
     use sha2::{Digest, Sha256};
@@ -58,14 +58,15 @@ mod with_program {
         everyone: bool,
     ) -> Result<ExitCode, Failure> {
         let spec = cellpace_lab::read_controller(cc).map_err(Failure::usage)?;
-        if spec.info().name != "mdi" {
+        if spec.name() != "mdi" {
             return Err(Failure::usage("--cc: only mdi runs in the kernel by itself"));
         }
-        let (flat, slow_start) = flat_and_start(&spec)
+        let MarkovWalk { flat, slow_start, teacher } = spec
+            .markov_walk()
             .ok_or_else(|| Failure::usage("--cc: users=adapt does not run in the kernel"))?;
         let name = ours(name).to_owned();
         let origin = Origin {
-            teacher: teacher(&spec).unwrap_or_default(),
+            teacher,
             controller: cc.to_owned(),
             sha256: Sha256::digest(flat.to_bytes()).into(),
         };

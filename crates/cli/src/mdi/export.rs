@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use cellpace_cc::{ControllerSpec, mdi};
+use cellpace_cc::ControllerSpec;
 use cellpace_mdi::{
     About, Axis, Cell, Model, PRUNE, Part, States, VectorEvent, VectorStep, matrix_csv, test_vector,
 };
@@ -94,7 +94,9 @@ fn export_flat(args: &ExportArgs) -> Result<ExitCode, Failure> {
     let spec =
         ControllerSpec::parse(&format!("mdi:model=-,{}", args.rules), &mut |_| Ok(bytes.clone()));
     let spec = spec.map_err(|error| Failure::usage(format!("--rules: {error}")))?;
-    let flat = mdi::flat(&spec)
+    let walk = spec.markov_walk().filter(|walk| !walk.slow_start);
+    let flat = walk
+        .map(|walk| walk.flat)
         .ok_or_else(|| Failure::usage("--rules: users=adapt and start=slow have no flat form"))?;
     let stdout = PathBuf::from("-");
     write_bytes(args.output.as_ref().unwrap_or(&stdout), &flat.to_bytes())?;

@@ -1,98 +1,54 @@
 //! CoDel, RFC 8289: drops at the head when packets have waited too long for too long.
 
-use cellpace_base::{Args, Kind, Param, Span, Time};
+use cellpace_base::{ByteCount, Span, Time, params};
 
 use super::fifo::Fifo;
 use super::{Drops, Limit, Queue};
-use crate::{DropReason, Packet, PathError};
+use crate::{DropReason, Packet};
 
-/// The parameters of CoDel.
-pub(super) const CODEL_PARAMS: &[Param] = &[
-    TARGET,
-    INTERVAL,
-    MTU,
-    Param {
-        key: "limit",
-        kind: Kind::Window,
-        default: "1000pkts",
-        unit: "",
-        help: "hard limit, bytes or packets",
-        source: "own choice, as in Linux tc",
-    },
-];
-
-pub(super) const TARGET: Param = Param {
-    key: "target",
-    kind: Kind::Span(Span::from_micros(1), Span::from_secs(60)),
-    default: "5ms",
-    unit: "",
-    help: "delay that may stand in the queue",
-    source: "RFC 8289 section 4.4",
-};
-
-pub(super) const INTERVAL: Param = Param {
-    key: "interval",
-    kind: Kind::Span(Span::from_micros(1), Span::from_secs(60)),
-    default: "100ms",
-    unit: "",
-    help: "how long the delay may stand above target before the first drop; about a worst-case RTT",
-    source: "RFC 8289 section 4.3",
-};
-
-pub(super) const MTU: Param = Param {
-    key: "mtu",
-    kind: Kind::Bytes(0, 1_000_000),
-    default: "1500B",
-    unit: "",
-    help: "a backlog up to this is never too long",
-    source: "RFC 8289 section 4.2",
-};
-
-/// How CoDel decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct CodelConfig {
-    /// Standing delay that is fine.
-    target: Span,
-    /// For how long more than that is fine.
-    interval: Span,
-    /// A backlog of at most this many bytes is never dropped from.
-    mtu: u64,
+params! {
+    /// What CoDel and FQ-CoDel share.
+    #[derive(Copy, PartialEq)]
+    pub(super) struct CodelParams {
+        /// Delay that may stand in the queue
+        target: Span = "5ms" in Span::from_micros(1)..=Span::from_secs(60),
+            from "RFC 8289 section 4.4", logarithmic;
+        /// How long the delay may stand above target before the first drop; about a worst-case RTT
+        interval: Span = "100ms" in Span::from_micros(1)..=Span::from_secs(60),
+            from "RFC 8289 section 4.3", logarithmic;
+        /// A backlog up to this is never too long
+        mtu: ByteCount = "1500B" in 0..=1_000_000, from "RFC 8289 section 4.2";
+    }
 }
 
-impl CodelConfig {
-    pub(super) fn of(args: &Args) -> Self {
-        Self {
-            target: args.span("target"),
-            interval: args.span("interval"),
-            mtu: args.bytes("mtu"),
-        }
+params! {
+    /// The parameters of one queue under CoDel.
+    #[derive(Copy, PartialEq)]
+    pub(super) struct CodelQueueParams {
+        /// Hard limit, bytes or packets
+        limit: Limit = "1000pkts", from "own choice, as in Linux tc", logarithmic;
     }
+    with { codel: CodelParams }
 }
 
 /// A FIFO under CoDel.
 #[derive(Debug)]
 pub(super) struct Codel {
-    config: CodelConfig,
-    limit: Limit,
+    params: CodelQueueParams,
     control: Control,
     fifo: Fifo,
 }
 
 impl Codel {
     /// An empty queue.
-    pub(super) const fn new(config: CodelConfig, limit: Limit) -> Self {
-        Self { config, limit, control: Control::new(), fifo: Fifo::new() }
-    }
-
-    pub(super) fn read(rest: &str) -> Result<(CodelConfig, Limit), PathError> {
-        let args = Args::parse("codel", rest, CODEL_PARAMS)?;
-        Ok((CodelConfig::of(&args), Limit::of(args.window("limit"), "codel: limit")?))
+    pub(super) const fn new(params: CodelQueueParams) -> Self {
+        Self { params, control: Control::new(), fifo: Fifo::new() }
     }
 }
 
 impl Queue for Codel {
     fn enqueue(&mut self, _now: Time, packet: Packet, drops: &mut Drops) {
-        if !self.limit.has_room(&self.fifo, packet.size) {
+        if !self.params.limit.has_room(&self.fifo, packet.size) {
             drops.push((packet, DropReason::Overflow));
             return;
         }
@@ -100,7 +56,7 @@ impl Queue for Codel {
     }
 
     fn dequeue(&mut self, now: Time, drops: &mut Drops) -> Option<Packet> {
-        self.control.dequeue(&self.config, &mut self.fifo, now, drops)
+        self.control.dequeue(&self.params.codel, &mut self.fifo, now, drops)
     }
 
     fn bytes(&self) -> u64 {
@@ -143,7 +99,7 @@ impl Control {
     /// bounded by the backlog however long nobody called.
     pub(super) fn dequeue(
         &mut self,
-        config: &CodelConfig,
+        config: &CodelParams,
         fifo: &mut Fifo,
         now: Time,
         drops: &mut Drops,
@@ -172,13 +128,13 @@ impl Control {
     }
 
     /// Takes the head of the line and judges its sojourn time (RFC 8289 section 5.6).
-    fn take(&mut self, config: &CodelConfig, fifo: &mut Fifo, now: Time) -> Head {
+    fn take(&mut self, config: &CodelParams, fifo: &mut Fifo, now: Time) -> Head {
         let Some(packet) = fifo.pop() else {
             self.first_above = None;
             return Head { packet: None, ok_to_drop: false };
         };
         let sojourn = now - packet.enqueued_at;
-        if sojourn < config.target || fifo.bytes() <= config.mtu {
+        if sojourn < config.target || fifo.bytes() <= config.mtu.0 {
             self.first_above = None;
             return Head { packet: Some(packet), ok_to_drop: false };
         }
@@ -194,7 +150,7 @@ impl Control {
 
     /// RFC 8289 section 5.5: the pace of the last drop state was about right if it ended not
     /// long ago, so that the new one begins with it.
-    fn start_dropping(&mut self, config: &CodelConfig, now: Time) {
+    fn start_dropping(&mut self, config: &CodelParams, now: Time) {
         const RECENT_INTERVALS: u64 = 16;
         let delta = self.count.saturating_sub(self.last_count);
         let recent = now - self.drop_next < config.interval * RECENT_INTERVALS;
@@ -206,7 +162,7 @@ impl Control {
 }
 
 /// RFC 8289 section 3.3: the time of the next drop comes nearer with the root of the count.
-fn control_law(config: &CodelConfig, from: Time, count: u32) -> Time {
+fn control_law(config: &CodelParams, from: Time, count: u32) -> Time {
     from + config.interval.mul_f64(f64::from(count).sqrt().recip())
 }
 
@@ -218,6 +174,7 @@ fn drop_packet(packet: Option<Packet>, drops: &mut Drops) {
 mod tests {
     use super::super::testing::{arrive, packet};
     use super::*;
+    use cellpace_base::ParamSet;
 
     /// A queue on a link that takes one packet each millisecond.
     struct Bench {
@@ -231,9 +188,9 @@ mod tests {
 
     impl Bench {
         fn new() -> Self {
-            let (config, limit) = Codel::read("limit=1000000pkts").unwrap();
+            let params = CodelQueueParams::parse("codel", "limit=1000000pkts").unwrap();
             Self {
-                queue: Codel::new(config, limit),
+                queue: Codel::new(params),
                 now: Time::ZERO,
                 drops: Drops::new(),
                 drop_times: Vec::new(),
@@ -277,10 +234,10 @@ mod tests {
 
     #[test]
     fn rfc8289_constants() {
-        let (config, _) = Codel::read("").unwrap();
+        let config = CodelParams::defaults();
         assert_eq!(config.target, Span::from_millis(5));
         assert_eq!(config.interval, Span::from_millis(100));
-        assert_eq!(config.mtu, 1500);
+        assert_eq!(config.mtu.0, 1500);
     }
 
     #[test]
@@ -362,8 +319,7 @@ mod tests {
 
     #[test]
     fn rfc8289_the_last_packet_is_never_dropped() {
-        let (config, limit) = Codel::read("").unwrap();
-        let mut queue = Codel::new(config, limit);
+        let mut queue = Codel::new(CodelQueueParams::defaults());
         let mut drops = Drops::new();
         let mut now = Time::ZERO;
         for id in 0..100 {
@@ -388,8 +344,8 @@ mod tests {
 
     #[test]
     fn a_full_queue_overflows() {
-        let (config, _) = Codel::read("").unwrap();
-        let mut queue = Codel::new(config, Limit::Packets(2));
+        let params = CodelQueueParams { limit: Limit::Packets(2), ..CodelQueueParams::defaults() };
+        let mut queue = Codel::new(params);
         assert_eq!(arrive(&mut queue, Time::ZERO, &[(1, 1500), (2, 1500), (3, 1500)]), [3]);
     }
 }

@@ -3,94 +3,35 @@
 
 use std::collections::VecDeque;
 
-use cellpace_base::{Args, Kind, Param, Random, Time, format_bytes};
+use cellpace_base::{ByteCount, Random, Time, params};
 
-use super::codel::{CodelConfig, Control, INTERVAL, MTU, TARGET};
+use super::codel::{CodelParams, Control};
 use super::fifo::Fifo;
 use super::{Drops, Limit, Queue};
-use crate::{DropReason, OPPORTUNITY_BYTES, Packet, PathError};
+use crate::{DropReason, Packet};
 
-/// The parameters of FQ-CoDel.
-pub(super) const FQ_CODEL_PARAMS: &[Param] = &[
-    TARGET,
-    INTERVAL,
-    MTU,
-    Param {
-        key: "flows",
-        kind: Kind::Integer(1, 65_535),
-        default: "1024",
-        unit: "",
-        help: "queues; flows are hashed onto them",
-        source: "RFC 8290 section 5.2.5",
-    },
-    Param {
-        key: "quantum",
-        kind: Kind::Bytes(64, 1_000_000),
-        default: "1514B",
-        unit: "",
-        help: "bytes a queue may send before the next has its turn",
-        source: "RFC 8290 section 5.2.4",
-    },
-    Param {
-        key: "batch",
-        kind: Kind::Integer(1, 65_535),
-        default: "64",
-        unit: "pkt",
-        help: "most packets dropped at once from the longest queue when the limit is passed",
-        source: "RFC 8290 section 4.1",
-    },
-    Param {
-        key: "limit",
-        kind: Kind::Window,
-        default: "10240pkts",
-        unit: "",
-        help: "hard limit of all queues together, bytes or packets",
-        source: "RFC 8290 section 5.2.3",
-    },
-    Param {
-        key: "memory",
-        kind: Kind::Bytes(0, 1 << 50),
-        default: "32MiB",
-        unit: "",
-        help: "second hard limit of all queues together, in bytes",
-        source: "own choice, as in Linux tc",
-    },
-];
-
-/// How FQ-CoDel decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FqCodelConfig {
-    codel: CodelConfig,
-    flows: u32,
-    quantum: i64,
-    batch: usize,
-    limit: Limit,
-    memory: Limit,
-}
-
-impl FqCodelConfig {
-    pub(super) fn read(rest: &str) -> Result<Self, PathError> {
-        let args = Args::parse("fq_codel", rest, FQ_CODEL_PARAMS)?;
-        let memory = args.bytes("memory");
-        if memory < u64::from(OPPORTUNITY_BYTES) {
-            let (what, text) = ("fq_codel: memory".into(), format_bytes(memory));
-            return Err(PathError::TooSmall { what, text });
-        }
-        Ok(Self {
-            codel: CodelConfig::of(&args),
-            flows: args.integer("flows") as u32,
-            quantum: args.bytes("quantum") as i64,
-            batch: args.integer("batch") as usize,
-            limit: Limit::of(args.window("limit"), "fq_codel: limit")?,
-            memory: Limit::Bytes(memory),
-        })
+params! {
+    /// The parameters of FQ-CoDel.
+    #[derive(Copy, PartialEq)]
+    pub(super) struct FqCodelParams {
+        /// Queues; flows are hashed onto them
+        flows: u64 = "1024" in 1..=65_535, from "RFC 8290 section 5.2.5";
+        /// Bytes a queue may send before the next has its turn
+        quantum: ByteCount = "1514B" in 64..=1_000_000, from "RFC 8290 section 5.2.4", logarithmic;
+        /// Most packets dropped at once from the longest queue when the limit is passed
+        batch: u64 = "64" in 1..=65_535, unit "pkt", from "RFC 8290 section 4.1";
+        /// Hard limit of all queues together, bytes or packets
+        limit: Limit = "10240pkts", from "RFC 8290 section 5.2.3", logarithmic;
+        /// Second hard limit of all queues together, in bytes
+        memory: ByteCount = "32MiB" in 1500..=1 << 50, from "own choice, as in Linux tc", logarithmic;
     }
+    with { codel: CodelParams }
 }
 
 /// Fair queueing with CoDel in each queue.
 #[derive(Debug)]
 pub(super) struct FqCodel {
-    config: FqCodelConfig,
+    config: FqCodelParams,
     /// Secret of the hash, so that no sender can choose its neighbours (RFC 8290 section 4.1).
     perturbation: u64,
     flows: Vec<Flow>,
@@ -113,7 +54,7 @@ struct Flow {
 
 impl FqCodel {
     /// An empty queue. `random` perturbs the hash.
-    pub(super) fn new(config: FqCodelConfig, mut random: Random) -> Self {
+    pub(super) fn new(config: FqCodelParams, mut random: Random) -> Self {
         let flow = || Flow { fifo: Fifo::new(), control: Control::new(), credit: 0, listed: false };
         Self {
             config,
@@ -132,13 +73,12 @@ impl FqCodel {
         // choose the queue.
         let mixed = (u64::from(flow) ^ self.perturbation).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let hash = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
-        ((hash * u64::from(self.config.flows)) >> 32) as u32
+        ((hash * self.config.flows) >> 32) as u32
     }
 
     fn is_within_limits(&self) -> bool {
         let packets = self.packets as u64;
-        self.config.limit.holds(self.bytes, packets)
-            && self.config.memory.holds(self.bytes, packets)
+        self.config.limit.holds(self.bytes, packets) && self.bytes <= self.config.memory.0
     }
 
     /// RFC 8290 section 4.1: half of the longest queue goes, from its head, so that finding it
@@ -149,7 +89,7 @@ impl FqCodel {
         let Some(index) = fattest else { return };
         let fifo = &mut self.flows[index as usize].fifo;
         let half = fifo.len().div_ceil(2);
-        for _ in 0..half.min(self.config.batch) {
+        for _ in 0..half.min(self.config.batch as usize) {
             let Some(packet) = fifo.pop() else { break };
             self.bytes -= u64::from(packet.size);
             self.packets -= 1;
@@ -179,7 +119,7 @@ impl Queue for FqCodel {
         flow.fifo.push(packet);
         if !flow.listed {
             flow.listed = true;
-            flow.credit = self.config.quantum;
+            flow.credit = self.config.quantum.0 as i64;
             self.new.push_back(index);
         }
         // Once is enough for the limit in packets; the one in bytes may take more.
@@ -196,7 +136,7 @@ impl Queue for FqCodel {
             let index = *list.front()?;
             let flow = &mut self.flows[index as usize];
             if flow.credit <= 0 {
-                flow.credit += self.config.quantum;
+                flow.credit += self.config.quantum.0 as i64;
                 list.pop_front();
                 self.old.push_back(index);
                 continue;
@@ -230,9 +170,10 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use cellpace_base::ParamSet;
 
     fn queue(rest: &str, seed: u64) -> FqCodel {
-        FqCodel::new(FqCodelConfig::read(rest).unwrap(), Random::seeded(seed, 1))
+        FqCodel::new(FqCodelParams::parse("fq_codel", rest).unwrap(), Random::seeded(seed, 1))
     }
 
     /// Lets `count` packets of a flow arrive; the ids and flows of what was dropped.
@@ -255,10 +196,10 @@ mod tests {
 
     #[test]
     fn rfc8290_constants() {
-        let config = FqCodelConfig::read("").unwrap();
-        assert_eq!((config.flows, config.quantum, config.batch), (1024, 1514, 64));
+        let config = FqCodelParams::parse("fq_codel", "").unwrap();
+        assert_eq!((config.flows, config.quantum.0, config.batch), (1024, 1514, 64));
         assert_eq!(config.limit, Limit::Packets(10_240));
-        assert_eq!(config.memory, Limit::Bytes(32 << 20));
+        assert_eq!(config.memory, ByteCount(32 << 20));
     }
 
     #[test]

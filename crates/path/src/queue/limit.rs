@@ -1,6 +1,6 @@
 //! How much a queue holds.
 
-use cellpace_base::{Window, parse_window};
+use cellpace_base::{ParamKind, ParamValue, QuantityError, Window, parse_window};
 
 use super::fifo::Fifo;
 use crate::{OPPORTUNITY_BYTES, PathError};
@@ -16,6 +16,18 @@ pub enum Limit {
     Packets(u64),
 }
 
+impl ParamValue for Limit {
+    type Bounds = ();
+
+    fn kind((): &()) -> ParamKind {
+        ParamKind::Text("pkts, or bytes for one of 1500B or more")
+    }
+
+    fn read(text: &str, (): &()) -> Result<Option<Self>, QuantityError> {
+        parse_window(text).map(Self::new)
+    }
+}
+
 impl Limit {
     /// Reads `2MB` or `100pkts` behind the name of a queue.
     pub(super) fn parse(text: &str, owner: &'static str) -> Result<Self, PathError> {
@@ -27,10 +39,17 @@ impl Limit {
 
     /// The limit that `window` means, if a packet fits into it.
     pub(super) fn of(window: Window, owner: &'static str) -> Result<Self, PathError> {
+        Self::new(window)
+            .ok_or_else(|| PathError::TooSmall { what: owner.into(), text: window.to_string() })
+    }
+
+    fn new(window: Window) -> Option<Self> {
         match window {
-            Window::Bytes(bytes) if bytes >= u64::from(OPPORTUNITY_BYTES) => Ok(Self::Bytes(bytes)),
-            Window::Packets(packets) if packets > 0 => Ok(Self::Packets(packets)),
-            window => Err(PathError::TooSmall { what: owner.into(), text: window.to_string() }),
+            Window::Bytes(bytes) if bytes >= u64::from(OPPORTUNITY_BYTES) => {
+                Some(Self::Bytes(bytes))
+            }
+            Window::Packets(packets) if packets > 0 => Some(Self::Packets(packets)),
+            _ => None,
         }
     }
 

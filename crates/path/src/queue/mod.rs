@@ -12,14 +12,14 @@ mod red;
 use std::fmt;
 use std::str::FromStr;
 
-use cellpace_base::{Args, Param, Random, Time, nearest, split_name};
+use cellpace_base::{Param, ParamSet, Random, Time, nearest, params, split_name};
 
 use crate::{DropReason, Packet, PathError};
 
-use codel::{CODEL_PARAMS, Codel, CodelConfig};
-use fq_codel::{FQ_CODEL_PARAMS, FqCodel, FqCodelConfig};
-use pie::{PIE_PARAMS, Pie, PieConfig};
-use red::{RED_PARAMS, Red, RedConfig};
+use codel::{Codel, CodelQueueParams};
+use fq_codel::{FqCodel, FqCodelParams};
+use pie::{Pie, PieParams};
+use red::{Red, RedConfig, RedParams};
 
 pub use drophead::DropHead;
 pub use droptail::DropTail;
@@ -53,9 +53,20 @@ pub struct QueueInfo {
     pub summary: &'static str,
     /// How it is written.
     pub example: &'static str,
-    /// Its parameters; none for those that take a size or nothing.
-    pub params: &'static [Param],
+    table: fn() -> &'static [Param],
     read: fn(&str) -> Result<QueueKind, PathError>,
+}
+
+impl QueueInfo {
+    /// Describes its parameters; none for those that take a size or nothing.
+    pub fn params(&self) -> &'static [Param] {
+        (self.table)()
+    }
+}
+
+params! {
+    /// No parameters at all.
+    struct NoParams {}
 }
 
 /// All kinds of queues, in the order in which they are shown.
@@ -68,16 +79,16 @@ const INFOS: &[QueueInfo] = &[
         name: "droptail",
         summary: "first in, first out; what does not fit is dropped",
         example: "droptail:2MB or droptail:100pkts",
-        params: &[],
+        table: NoParams::table,
         read: |rest| Ok(QueueKind::DropTail(Limit::parse(rest, "droptail")?)),
     },
     QueueInfo {
         name: "infinite",
         summary: "first in, first out, without an end",
         example: "infinite",
-        params: &[],
+        table: NoParams::table,
         read: |rest| {
-            Args::parse("infinite", rest, &[])?;
+            NoParams::parse("infinite", rest)?;
             Ok(QueueKind::DropTail(Limit::None))
         },
     },
@@ -85,36 +96,36 @@ const INFOS: &[QueueInfo] = &[
         name: "drophead",
         summary: "first in, first out; the oldest make room for what does not fit",
         example: "drophead:2MB or drophead:100pkts",
-        params: &[],
+        table: NoParams::table,
         read: |rest| Ok(QueueKind::DropHead(Limit::parse(rest, "drophead")?)),
     },
     QueueInfo {
         name: "red",
         summary: "random early detection by the average queue (Floyd and Jacobson 1993)",
         example: "red:min=3mbit,max=9mbit,p=0.1",
-        params: RED_PARAMS,
+        table: RedParams::table,
         read: |rest| Ok(QueueKind::Red(RedConfig::read(rest)?)),
     },
     QueueInfo {
         name: "codel",
         summary: "controlled delay: drops when packets wait too long for too long (RFC 8289)",
         example: "codel:target=5ms,interval=100ms",
-        params: CODEL_PARAMS,
-        read: |rest| Codel::read(rest).map(|(config, limit)| QueueKind::Codel(config, limit)),
+        table: CodelQueueParams::table,
+        read: |rest| Ok(QueueKind::Codel(CodelQueueParams::parse("codel", rest)?)),
     },
     QueueInfo {
         name: "pie",
         summary: "proportional integral controller of the queue delay (RFC 8033)",
         example: "pie:target=15ms",
-        params: PIE_PARAMS,
-        read: |rest| Ok(QueueKind::Pie(PieConfig::read(rest)?)),
+        table: PieParams::table,
+        read: |rest| Ok(QueueKind::Pie(PieParams::parse("pie", rest)?)),
     },
     QueueInfo {
         name: "fq_codel",
         summary: "a fair queue for each flow, each under CoDel (RFC 8290)",
         example: "fq_codel:quantum=300B",
-        params: FQ_CODEL_PARAMS,
-        read: |rest| Ok(QueueKind::FqCodel(FqCodelConfig::read(rest)?)),
+        table: FqCodelParams::table,
+        read: |rest| Ok(QueueKind::FqCodel(FqCodelParams::parse("fq_codel", rest)?)),
     },
 ];
 
@@ -130,9 +141,9 @@ enum QueueKind {
     DropTail(Limit),
     DropHead(Limit),
     Red(RedConfig),
-    Codel(CodelConfig, Limit),
-    Pie(PieConfig),
-    FqCodel(FqCodelConfig),
+    Codel(CodelQueueParams),
+    Pie(PieParams),
+    FqCodel(FqCodelParams),
 }
 
 impl QueueSpec {
@@ -142,7 +153,7 @@ impl QueueSpec {
             QueueKind::DropTail(limit) => Box::new(DropTail::new(limit)),
             QueueKind::DropHead(limit) => Box::new(DropHead::new(limit)),
             QueueKind::Red(config) => Box::new(Red::new(config, random)),
-            QueueKind::Codel(config, limit) => Box::new(Codel::new(config, limit)),
+            QueueKind::Codel(params) => Box::new(Codel::new(params)),
             QueueKind::Pie(config) => Box::new(Pie::new(config, random)),
             QueueKind::FqCodel(config) => Box::new(FqCodel::new(config, random)),
         }
@@ -238,7 +249,7 @@ mod tests {
                 assert!(text.starts_with(info.name), "{text}");
                 assert!(text.parse::<QueueSpec>().is_ok(), "{text}");
             }
-            for param in info.params {
+            for param in info.params() {
                 assert!(!param.help.is_empty() && !param.source.is_empty(), "{}", param.key);
             }
         }
@@ -296,10 +307,17 @@ mod tests {
         let small = "is smaller than one 1500-byte packet, so nothing would get through";
         assert_eq!(said("droptail:1499B"), format!("droptail: `1499B` {small}"));
         assert_eq!(said("drophead:0pkts"), format!("drophead: `0pkts` {small}"));
-        assert_eq!(said("codel:limit=1kB"), format!("codel: limit: `1kB` {small}"));
-        assert_eq!(said("pie:limit=1kB"), format!("pie: limit: `1kB` {small}"));
-        assert_eq!(said("red:limit=1kB"), format!("red: limit: `1kB` {small}"));
-        assert_eq!(said("fq_codel:memory=1kB"), format!("fq_codel: memory: `1kB` {small}"));
+        for queue in ["codel", "pie", "red"] {
+            assert_eq!(
+                said(&format!("{queue}:limit=1kB")),
+                format!(
+                    "`{queue}`: limit=1kB is out of range; allowed: pkts, or bytes for one of \
+                     1500B or more"
+                )
+            );
+        }
+        let memory = said("fq_codel:memory=1kB");
+        assert!(memory.starts_with("`fq_codel`: memory=1kB is out of range; allowed: 1500B"));
         assert!("droptail:1500B".parse::<QueueSpec>().is_ok());
     }
 

@@ -1,124 +1,53 @@
 //! PIE, RFC 8033: drops at random on arrival, with a probability that a controller sets every
 //! 15 ms so that the delay stays at its target.
 
-use cellpace_base::{Args, Kind, Param, Random, Span, Time};
+use cellpace_base::{Random, Span, Time, params, words};
 
 use super::fifo::Fifo;
 use super::{Drops, Limit, Queue};
-use crate::{DropReason, OPPORTUNITY_BYTES, Packet, PathError};
+use crate::{DropReason, OPPORTUNITY_BYTES, Packet};
 
-/// The parameters of PIE.
-pub(super) const PIE_PARAMS: &[Param] = &[
-    Param {
-        key: "target",
-        kind: Kind::Span(Span::from_micros(1), Span::from_secs(60)),
-        default: "15ms",
-        unit: "",
-        help: "queue delay to be held (QDELAY_REF)",
-        source: "RFC 8033 section 4.2",
-    },
-    Param {
-        key: "tupdate",
-        kind: Kind::Span(Span::from_micros(100), Span::from_secs(60)),
-        default: "15ms",
-        unit: "",
-        help: "how often the drop probability is set; alpha and beta belong to it",
-        source: "RFC 8033 section 4.2, T_UPDATE",
-    },
-    Param {
-        key: "alpha",
-        kind: Kind::Number(0.0, 1000.0),
-        default: "0.125",
-        unit: "1/s",
-        help: "weight of the distance from the target",
-        source: "RFC 8033 section 4.2",
-    },
-    Param {
-        key: "beta",
-        kind: Kind::Number(0.0, 1000.0),
-        default: "1.25",
-        unit: "1/s",
-        help: "weight of the change since the last update",
-        source: "RFC 8033 section 4.2",
-    },
-    Param {
-        key: "burst",
-        kind: Kind::Span(Span::ZERO, Span::from_secs(60)),
-        default: "150ms",
-        unit: "",
-        help: "how long a burst out of calm passes without drops (MAX_BURST)",
-        source: "RFC 8033 section 4.4",
-    },
-    Param {
-        key: "delay",
-        kind: Kind::Word(&["timestamp", "rate"]),
-        default: "timestamp",
-        unit: "",
-        help: "measure the delay on packets, or as backlog over departure rate",
-        source: "RFC 8033 sections 4.3 and 5.2",
-    },
-    Param {
-        key: "derandomize",
-        kind: Kind::Bool,
-        default: "false",
-        unit: "",
-        help: "keep drops neither too close together nor too far apart",
-        source: "RFC 8033 section 5.4",
-    },
-    Param {
-        key: "cap",
-        kind: Kind::Bool,
-        default: "true",
-        unit: "",
-        help: "from a drop probability of 10% on, raise it by at most 2% at a time",
-        source: "RFC 8033 section 5.5",
-    },
-    Param {
-        key: "limit",
-        kind: Kind::Window,
-        default: "1000pkts",
-        unit: "",
-        help: "hard limit, bytes or packets",
-        source: "own choice, as in Linux tc",
-    },
-];
-
-/// How PIE decides.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct PieConfig {
-    target: Span,
-    update: Span,
-    alpha: f64,
-    beta: f64,
-    burst: Span,
-    /// Delay from the departure rate; else from time stamps.
-    by_rate: bool,
-    derandomize: bool,
-    cap: bool,
-    limit: Limit,
+params! {
+    /// The parameters of PIE.
+    #[derive(Copy, PartialEq)]
+    pub(super) struct PieParams {
+        /// Queue delay to be held (QDELAY_REF)
+        target: Span = "15ms" in Span::from_micros(1)..=Span::from_secs(60),
+            from "RFC 8033 section 4.2", logarithmic;
+        /// How often the drop probability is set (T_UPDATE); alpha and beta belong to it
+        tupdate: Span = "15ms" in Span::from_micros(100)..=Span::from_secs(60),
+            from "RFC 8033 section 4.2", logarithmic;
+        /// Weight of the distance from the target
+        alpha: f64 = "0.125" in 0.0..=1000.0, unit "1/s", from "RFC 8033 section 4.2", logarithmic;
+        /// Weight of the change since the last update
+        beta: f64 = "1.25" in 0.0..=1000.0, unit "1/s", from "RFC 8033 section 4.2", logarithmic;
+        /// How long a burst out of calm passes without drops (MAX_BURST)
+        burst: Span = "150ms" in Span::ZERO..=Span::from_secs(60), from "RFC 8033 section 4.4";
+        /// Measure the delay on packets, or as backlog over departure rate
+        delay: DelayMeasure = "timestamp", from "RFC 8033 sections 4.3 and 5.2";
+        /// Keep drops neither too close together nor too far apart
+        derandomize: bool = "false", from "RFC 8033 section 5.4";
+        /// From a drop probability of 10% on, raise it by at most 2% at a time
+        cap: bool = "true", from "RFC 8033 section 5.5";
+        /// Hard limit, bytes or packets
+        limit: Limit = "1000pkts", from "own choice, as in Linux tc", logarithmic;
+    }
 }
 
-impl PieConfig {
-    pub(super) fn read(rest: &str) -> Result<Self, PathError> {
-        let args = Args::parse("pie", rest, PIE_PARAMS)?;
-        Ok(Self {
-            target: args.span("target"),
-            update: args.span("tupdate"),
-            alpha: args.number("alpha"),
-            beta: args.number("beta"),
-            burst: args.span("burst"),
-            by_rate: args.word("delay") == "rate",
-            derandomize: args.flag("derandomize"),
-            cap: args.flag("cap"),
-            limit: Limit::of(args.window("limit"), "pie: limit")?,
-        })
+words! {
+    /// How the delay is measured.
+    pub(super) enum DelayMeasure {
+        /// On packets.
+        Timestamp = "timestamp",
+        /// As backlog over departure rate.
+        Rate = "rate",
     }
 }
 
 /// A FIFO under PIE.
 #[derive(Debug)]
 pub(super) struct Pie {
-    config: PieConfig,
+    config: PieParams,
     fifo: Fifo,
     random: Random,
     control: Control,
@@ -140,13 +69,13 @@ struct Control {
 
 impl Pie {
     /// An empty queue.
-    pub(super) fn new(config: PieConfig, random: Random) -> Self {
+    pub(super) fn new(config: PieParams, random: Random) -> Self {
         Self {
             config,
             fifo: Fifo::new(),
             random,
             control: Control { drop_prob: 0.0, old_delay: Span::ZERO, burst_left: config.burst },
-            next_update: Time::ZERO + config.update,
+            next_update: Time::ZERO + config.tupdate,
             gathered: 0.0,
             last_sojourn: Span::ZERO,
             departures: Departures::default(),
@@ -165,7 +94,7 @@ impl Pie {
         for _ in 0..MOST_UPDATES {
             let before = self.control;
             self.control.update(&self.config, delay);
-            self.next_update += self.config.update;
+            self.next_update += self.config.tupdate;
             if now < self.next_update {
                 return;
             }
@@ -173,16 +102,16 @@ impl Pie {
                 break;
             }
         }
-        let period = self.config.update.as_nanos();
+        let period = self.config.tupdate.as_nanos();
         let missed = (now - self.next_update).as_nanos() / period;
-        self.next_update += self.config.update * missed.saturating_add(1);
+        self.next_update += self.config.tupdate * missed.saturating_add(1);
     }
 
     /// The queue delay now, measured one way or the other.
     fn delay(&self) -> Span {
         if self.fifo.is_empty() {
             Span::ZERO
-        } else if self.config.by_rate {
+        } else if self.config.delay == DelayMeasure::Rate {
             self.departures.time_for(self.fifo.bytes())
         } else {
             self.last_sojourn
@@ -231,7 +160,7 @@ impl Pie {
 
 impl Control {
     /// One update (RFC 8033 section 4.2). At its limits 0 and 1 it is a fixed point.
-    fn update(&mut self, config: &PieConfig, delay: Span) {
+    fn update(&mut self, config: &PieParams, delay: Span) {
         let error = delay.as_secs_f64() - config.target.as_secs_f64();
         let change = delay.as_secs_f64() - self.old_delay.as_secs_f64();
         let mut step = (config.alpha * error + config.beta * change) * gain(self.drop_prob);
@@ -248,7 +177,7 @@ impl Control {
 
         // Section 4.4.
         let half = config.target / 2;
-        self.burst_left -= config.update;
+        self.burst_left -= config.tupdate;
         if self.drop_prob == 0.0 && delay < half && self.old_delay < half {
             self.burst_left = config.burst;
         }
@@ -292,7 +221,7 @@ impl Queue for Pie {
         self.catch_up(now);
         let packet = self.fifo.pop()?;
         self.last_sojourn = now - packet.enqueued_at;
-        if self.config.by_rate {
+        if self.config.delay == DelayMeasure::Rate {
             self.departures.on_dequeue(now, packet.size, self.fifo.bytes());
         }
         Some(packet)
@@ -357,9 +286,10 @@ mod tests {
 
     use super::super::testing::packet;
     use super::*;
+    use cellpace_base::ParamSet;
 
     fn pie(rest: &str) -> Pie {
-        Pie::new(PieConfig::read(rest).unwrap(), Random::seeded(11, 1))
+        Pie::new(PieParams::parse("pie", rest).unwrap(), Random::seeded(11, 1))
     }
 
     fn control(drop_prob: f64, old_delay_ms: u64) -> Control {
@@ -369,7 +299,7 @@ mod tests {
 
     /// The drop probability after one update.
     fn updated(rest: &str, mut control: Control, delay_ms: u64) -> f64 {
-        control.update(&PieConfig::read(rest).unwrap(), Span::from_millis(delay_ms));
+        control.update(&PieParams::parse("pie", rest).unwrap(), Span::from_millis(delay_ms));
         control.drop_prob
     }
 
@@ -379,9 +309,9 @@ mod tests {
 
     #[test]
     fn rfc8033_constants() {
-        let config = PieConfig::read("").unwrap();
+        let config = PieParams::parse("pie", "").unwrap();
         assert_eq!(config.target, Span::from_millis(15));
-        assert_eq!(config.update, Span::from_millis(15));
+        assert_eq!(config.tupdate, Span::from_millis(15));
         assert_eq!((config.alpha, config.beta), (0.125, 1.25));
         assert_eq!(config.burst, Span::from_millis(150));
     }
@@ -448,7 +378,7 @@ mod tests {
 
     #[test]
     fn rfc8033_bursts_are_allowed_again_only_after_two_samples_of_calm() {
-        let config = PieConfig::read("").unwrap();
+        let config = PieParams::parse("pie", "").unwrap();
         let refilled = |drop_prob, old_us, delay_us| {
             let old_delay = Span::from_micros(old_us);
             let mut control = Control { drop_prob, old_delay, burst_left: Span::ZERO };

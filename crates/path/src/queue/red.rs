@@ -2,129 +2,83 @@
 //! IEEE/ACM Transactions on Networking, August 1993; the gentle variant is Floyd's
 //! recommendation of March 2000.
 
-use cellpace_base::{Args, ArgsError, Kind, Param, Random, Rate, Span, Time, Value, Window};
+use cellpace_base::{ParamError, ParamSet, Random, Rate, Span, Time, Window, params, words};
 
 use super::fifo::Fifo;
 use super::{Drops, Limit, Queue};
 use crate::{DropReason, OPPORTUNITY_BYTES, Packet, PathError};
 
-/// The parameters of RED.
-pub(super) const RED_PARAMS: &[Param] = &[
-    Param {
-        key: "min",
-        kind: Kind::Window,
-        default: "3mbit",
-        unit: "",
-        help: "average queue from which packets are dropped; bytes, bits or packets",
-        source: "RED 1993 section 4, min_th; the value: Verus paper section 6.2",
-    },
-    Param {
-        key: "max",
-        kind: Kind::Window,
-        default: "9mbit",
-        unit: "",
-        help: "average queue at which the drop probability is p; measured as min is",
-        source: "RED 1993 section 4, max_th; the value: Verus paper section 6.2",
-    },
-    Param {
-        key: "p",
-        kind: Kind::Fraction,
-        default: "0.1",
-        unit: "",
-        help: "drop probability at max",
-        source: "RED 1993 section 4, max_p; the value: Verus paper section 6.2",
-    },
-    Param {
-        key: "wq",
-        kind: Kind::Number(1e-6, 1.0),
-        default: "0.002",
-        unit: "",
-        help: "weight of one arrival in the average queue",
-        source: "RED 1993 section 6, w_q",
-    },
-    Param {
-        key: "gentle",
-        kind: Kind::Bool,
-        default: "true",
-        unit: "",
-        help: "from max to twice max go from p to 1 instead of dropping everything",
-        source: "Floyd 2000, gentle RED",
-    },
-    Param {
-        key: "mode",
-        kind: Kind::Word(&["packet", "byte"]),
-        default: "packet",
-        unit: "",
-        help: "byte: small packets are dropped less often, in proportion to 1500 bytes",
-        source: "RED 1993 section 4; RFC 7141 section 2.2 advises packet",
-    },
-    Param {
-        key: "rate",
-        kind: Kind::Rate(Rate::from_bps(1_000), Rate::from_bps(1_000_000_000_000)),
-        default: "",
-        unit: "",
-        help: "rate at which the average decays while the queue is empty; unset: as measured",
-        source: "RED 1993 section 4, s",
-    },
-    Param {
-        key: "limit",
-        kind: Kind::Window,
-        default: "",
-        unit: "",
-        help: "hard limit, bytes or packets; unset: twice max",
-        source: "own choice; the papers do not say",
-    },
-];
+params! {
+    /// The parameters of RED.
+    #[derive(Copy, PartialEq)]
+    pub(super) struct RedParams {
+        /// Average queue from which packets are dropped (min_th); bytes, bits or packets
+        min: Window = "3mbit", from "RED 1993 section 4; the value: Verus paper section 6.2",
+            logarithmic;
+        /// Average queue at which the drop probability is p (max_th); measured as min is
+        max: Window = "9mbit", from "RED 1993 section 4; the value: Verus paper section 6.2",
+            logarithmic;
+        /// Drop probability at max (max_p)
+        p: f64 = "0.1" in 0.0..=1.0, from "RED 1993 section 4; the value: Verus paper section 6.2",
+            logarithmic;
+        /// Weight of one arrival in the average queue (w_q)
+        wq: f64 = "0.002" in 1e-6..=1.0, from "RED 1993 section 6", logarithmic;
+        /// From max to twice max go from p to 1 instead of dropping everything
+        gentle: bool = "true", from "Floyd 2000, gentle RED";
+        /// byte: small packets are dropped less often, in proportion to 1500 bytes
+        mode: RedMode = "packet", from "RED 1993 section 4; RFC 7141 section 2.2 advises packet";
+        /// Rate at which the average decays while the queue is empty (s); unset: as measured
+        rate: Option<Rate> = "" in Rate::from_bps(1_000)..=Rate::from_bps(1_000_000_000_000),
+            from "RED 1993 section 4", logarithmic;
+        /// Hard limit, bytes or packets; unset: twice max
+        limit: Option<Limit> = "", from "own choice; the papers do not say", logarithmic;
+    }
+}
+
+words! {
+    /// What the drop probability is for.
+    pub(super) enum RedMode {
+        Packet = "packet",
+        Byte = "byte",
+    }
+}
 
 /// How RED decides.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct RedConfig {
+    params: RedParams,
     min: f64,
     max: f64,
     /// Whether `min` and `max` count packets; else bytes.
     in_packets: bool,
-    p: f64,
-    wq: f64,
-    gentle: bool,
-    byte_mode: bool,
-    /// Time of a typical packet on the link, if it is not to be measured.
-    service: Option<Span>,
     limit: Limit,
 }
 
 impl RedConfig {
     pub(super) fn read(rest: &str) -> Result<Self, PathError> {
-        let args = Args::parse("red", rest, RED_PARAMS)?;
-        let (min, max) = (args.window("min"), args.window("max"));
-        let (low, high, in_packets) = match (min, max) {
-            (Window::Bytes(low), Window::Bytes(high)) if low < high => (low, high, false),
-            (Window::Packets(low), Window::Packets(high)) if low < high => (low, high, true),
-            _ => return Err(not_above(min, max).into()),
+        let params = RedParams::parse("red", rest)?;
+        let (min, max, in_packets) = match (params.min, params.max) {
+            (Window::Bytes(min), Window::Bytes(max)) if min < max => (min, max, false),
+            (Window::Packets(min), Window::Packets(max)) if min < max => (min, max, true),
+            _ => return Err(not_above(params.min, params.max).into()),
         };
-        let limit = args.optional_window("limit").unwrap_or(match max {
-            Window::Bytes(bytes) => Window::Bytes(bytes.saturating_mul(2)),
-            Window::Packets(packets) => Window::Packets(packets.saturating_mul(2)),
-        });
-        let service = match args.value("rate") {
-            Value::Rate(rate) => Some(rate.time_for(u64::from(OPPORTUNITY_BYTES))),
-            _ => None,
+        let twice = max.saturating_mul(2);
+        let twice = if in_packets { Window::Packets(twice) } else { Window::Bytes(twice) };
+        let limit = match params.limit {
+            Some(limit) => limit,
+            None => Limit::of(twice, "red: limit")?,
         };
-        Ok(Self {
-            min: low as f64,
-            max: high as f64,
-            in_packets,
-            p: args.number("p"),
-            wq: args.number("wq"),
-            gentle: args.flag("gentle"),
-            byte_mode: args.word("mode") == "byte",
-            service,
-            limit: Limit::of(limit, "red: limit")?,
-        })
+        Ok(Self { params, min: min as f64, max: max as f64, in_packets, limit })
+    }
+
+    /// Returns the time of a typical packet on the link, if it is not to be measured.
+    fn service(&self) -> Option<Span> {
+        self.params.rate.map(|rate| rate.time_for(u64::from(OPPORTUNITY_BYTES)))
     }
 }
 
-fn not_above(min: Window, max: Window) -> ArgsError {
-    ArgsError::OutOfRange {
+fn not_above(min: Window, max: Window) -> ParamError {
+    ParamError::OutOfRange {
         owner: "red".into(),
         key: "max".into(),
         value: max.to_string(),
@@ -149,7 +103,7 @@ impl Red {
     /// An empty queue.
     pub(super) fn new(config: RedConfig, random: Random) -> Self {
         Self {
-            service: ServiceTime::new(config.service),
+            service: ServiceTime::new(config.service()),
             config,
             fifo: Fifo::new(),
             random,
@@ -160,7 +114,7 @@ impl Red {
 
     /// RED 1993 section 4, the first half of the algorithm: the average at an arrival.
     fn update_average(&mut self, now: Time) {
-        let wq = self.config.wq;
+        let wq = self.config.params.wq;
         if self.fifo.is_empty() {
             // m small packets could have left in the idle time: avg = (1 - w_q)^m avg.
             self.average *= power(1.0 - wq, self.service.use_up_idle(now));
@@ -178,7 +132,7 @@ impl Red {
             return false;
         };
         let count = self.count.map_or(0, |count| count.saturating_add(1));
-        let p = if self.config.byte_mode {
+        let p = if self.config.params.mode == RedMode::Byte {
             p * f64::from(size) / f64::from(OPPORTUNITY_BYTES)
         } else {
             p
@@ -198,10 +152,10 @@ impl RedConfig {
             return None;
         }
         if average < self.max {
-            return Some(self.p * (average - self.min) / (self.max - self.min));
+            return Some(self.params.p * (average - self.min) / (self.max - self.min));
         }
-        if self.gentle && average < 2.0 * self.max {
-            return Some(self.p + (1.0 - self.p) * (average - self.max) / self.max);
+        if self.params.gentle && average < 2.0 * self.max {
+            return Some(self.params.p + (1.0 - self.params.p) * (average - self.max) / self.max);
         }
         Some(1.0)
     }
@@ -346,7 +300,7 @@ mod tests {
         assert_eq!(at(9.0), Some(0.1));
         assert_eq!(at(13.5), Some(0.55));
         assert_eq!(at(18.0), Some(1.0));
-        let hard = RedConfig { gentle: false, ..config };
+        let hard = RedConfig { params: RedParams { gentle: false, ..config.params }, ..config };
         assert_eq!(hard.probability(9e6 / 8.0), Some(1.0));
     }
 

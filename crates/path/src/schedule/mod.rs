@@ -13,7 +13,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use cellpace_base::{Args, Kind, Param, Random, Rate, Span, Time, nearest, split_name};
+use cellpace_base::{ParamSet, Random, Rate, Span, Time, nearest, params, split_name, words};
 
 use crate::profile::{self, Profile};
 use crate::steps::{SHORTEST_STEP, Steps};
@@ -87,67 +87,39 @@ const PROFILE_PERIOD: Span = Span::from_secs(300);
 /// The stream of draws for generated rates; those of the path are in `path.rs`.
 const RATE_STREAM: u64 = 4;
 
-const ONOFF: &[Param] = &[
-    Param {
-        key: "on",
-        kind: Kind::Span(SHORTEST_STEP, Span::MAX),
-        default: "5s",
-        unit: "",
-        help: "how long the link works",
-        source: "",
-    },
-    Param {
-        key: "off",
-        kind: Kind::Span(SHORTEST_STEP, Span::MAX),
-        default: "1s",
-        unit: "",
-        help: "how long it does not",
-        source: "",
-    },
-    Param {
-        key: "lengths",
-        kind: Kind::Word(&["fixed", "exp"]),
-        default: "fixed",
-        unit: "",
-        help: "always as long, or exponentially distributed around these means",
-        source: "",
-    },
-];
+params! {
+    /// The parameters of a rate with outages.
+    struct OnOffParams {
+        /// How long the link works
+        on: Span = "5s" in SHORTEST_STEP..=Span::MAX, from "cellpace", logarithmic;
+        /// How long it does not
+        off: Span = "1s" in SHORTEST_STEP..=Span::MAX, from "cellpace", logarithmic;
+        /// Always as long, or exponentially distributed around these means
+        lengths: OutageLengths = "fixed", from "cellpace";
+    }
+}
 
-const CELLREPLAY: &[Param] = &[
-    Param {
-        key: "heavy",
-        kind: Kind::Text,
-        default: "",
-        unit: "",
-        help: "file with what a saturating sender gets (Mahimahi format)",
-        source: "CellReplay, NSDI 2025",
-    },
-    Param {
-        key: "light",
-        kind: Kind::Text,
-        default: "",
-        unit: "",
-        help: "file with what short trains of packets get (Mahimahi format)",
-        source: "CellReplay, NSDI 2025",
-    },
-    Param {
-        key: "delay",
-        kind: Kind::Text,
-        default: "",
-        unit: "",
-        help: "file with the base delay over time",
-        source: "CellReplay, NSDI 2025",
-    },
-    Param {
-        key: "gap",
-        kind: Kind::Span(SHORTEST_STEP, Span::from_secs(3600)),
-        default: "100ms",
-        unit: "",
-        help: "idle time after which the link serves a train again, and which ends a train",
-        source: "",
-    },
-];
+words! {
+    /// How long outages and the times between them are.
+    enum OutageLengths {
+        Fixed = "fixed",
+        Exponential = "exp",
+    }
+}
+
+params! {
+    /// The parameters of a pair of traces with a changing base delay.
+    struct CellReplayParams {
+        /// File with what a saturating sender gets (Mahimahi format)
+        heavy: Option<String> = "", from "CellReplay, NSDI 2025";
+        /// File with what short trains of packets get (Mahimahi format)
+        light: Option<String> = "", from "CellReplay, NSDI 2025";
+        /// File with the base delay over time
+        delay: Option<String> = "", from "CellReplay, NSDI 2025";
+        /// Idle time after which the link serves a train again, and which ends a train
+        gap: Span = "100ms" in SHORTEST_STEP..=Span::from_secs(3600), from "cellpace", logarithmic;
+    }
+}
 
 impl TraceSpec {
     /// Reads a written form; `files` supplies the files it names.
@@ -251,11 +223,10 @@ fn constant(rest: &str) -> Result<TraceKind, PathError> {
 fn onoff(rest: &str) -> Result<TraceKind, PathError> {
     let (rate, rest) = rest.split_once(',').unwrap_or((rest, ""));
     let (rate, none) = (parse_rate(rate, "onoff")?, Rate::from_bps(0));
-    let args = Args::parse("onoff", rest, ONOFF)?;
-    let (on, off) = (args.span("on"), args.span("off"));
-    let steps = match args.word("lengths") {
-        "exp" => Steps::switched(rate, none, on, off),
-        _ => Steps::cycle([(rate, on), (none, off)]),
+    let OnOffParams { on, off, lengths } = OnOffParams::parse("onoff", rest)?;
+    let steps = match lengths {
+        OutageLengths::Exponential => Steps::switched(rate, none, on, off),
+        OutageLengths::Fixed => Steps::cycle([(rate, on), (none, off)]),
     };
     steps.map(TraceKind::Steps).ok_or_else(|| PathError::Form {
         text: format!("onoff:{rest}"),
@@ -264,21 +235,21 @@ fn onoff(rest: &str) -> Result<TraceKind, PathError> {
 }
 
 fn cellreplay(rest: &str, files: &mut TraceFiles<'_>) -> Result<TraceKind, PathError> {
-    let args = Args::parse("cellreplay", rest, CELLREPLAY)?;
-    let Some(heavy) = args.text("heavy") else {
+    let params = CellReplayParams::parse("cellreplay", rest)?;
+    let Some(heavy) = &params.heavy else {
         return Err(PathError::Form {
             text: format!("cellreplay:{rest}"),
             form: "cellreplay:heavy=FILE,light=FILE,delay=FILE, where heavy is needed",
         });
     };
     let heavy = files.trace(heavy)?;
-    let delay = args.text("delay").map(|name| files.delays(name)).transpose()?;
+    let delay = params.delay.map(|name| files.delays(&name)).transpose()?;
     let delay = delay.map(DelaySpec::from);
-    let Some(light) = args.text("light") else {
+    let Some(light) = &params.light else {
         let link = Arc::new(CellReplay::saturated(heavy));
         return Ok(TraceKind::CellReplay { link, delay });
     };
-    let link = Arc::new(CellReplay::new(heavy, &*files.trace(light)?, args.span("gap")));
+    let link = Arc::new(CellReplay::new(heavy, &*files.trace(light)?, params.gap));
     Ok(TraceKind::CellReplay { link, delay })
 }
 

@@ -394,7 +394,7 @@ impl RelayFlow {
             return Ok(());
         }
         let (waiting, arrived) = alcc.take_plain(now);
-        if self.options.cc.info().receiver.is_some() {
+        if self.options.cc.has_receiver() {
             // Nobody at the other end would ever answer it.
             self.options.cc = Self::in_place_of_both_halves();
         }
