@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use cellpace_cc::ControllerSpec;
 use cellpace_control::Ports;
 use cellpace_kernel::NAME;
-use cellpace_tcp::FlowOptions;
 use clap::Args;
 
 use crate::error::Failure;
@@ -56,8 +55,7 @@ pub(crate) struct AttachArgs {
 }
 
 pub(crate) fn run(args: &AttachArgs) -> Result<ExitCode, Failure> {
-    let options = FlowOptions { seed: args.seed, ..FlowOptions::new(controller(&args.cc)?) };
-    daemon::run(args, &options)
+    daemon::run(args, &controller(&args.cc)?)
 }
 
 fn controller(text: &str) -> Result<ControllerSpec, Failure> {
@@ -74,9 +72,9 @@ fn controller(text: &str) -> Result<ControllerSpec, Failure> {
 
 #[cfg(not(feature = "kernel"))]
 mod daemon {
-    use super::{AttachArgs, ExitCode, Failure, FlowOptions};
+    use super::{AttachArgs, ControllerSpec, ExitCode, Failure};
 
-    pub(super) fn run(args: &AttachArgs, _: &FlowOptions) -> Result<ExitCode, Failure> {
+    pub(super) fn run(args: &AttachArgs, _: &ControllerSpec) -> Result<ExitCode, Failure> {
         let AttachArgs {
             port: _,
             outgoing: _,
@@ -108,13 +106,11 @@ mod daemon {
     };
     use cellpace_kernel::cgroup;
     use cellpace_kernel::facts::Facts;
-    use cellpace_tcp::{
-        FlowHandle, FlowOptions, FlowOutcome, FlowStats, KernelConnection, KernelDriver,
-    };
+    use cellpace_tcp::{FlowHandle, FlowOutcome, FlowStats, KernelConnection, KernelDriver};
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use serde_json::json;
 
-    use super::{AttachArgs, ExitCode, Failure, PathBuf};
+    use super::{AttachArgs, ControllerSpec, ExitCode, Failure, PathBuf};
     use crate::finder::Finder;
     use crate::flow_events::{FlowEvents, LOOK};
     use crate::output::complain;
@@ -123,21 +119,22 @@ mod daemon {
     /// So often are connections that could not be taken told of, at most.
     const REMIND: Duration = Duration::from_secs(1);
 
-    pub(super) fn run(args: &AttachArgs, options: &FlowOptions) -> Result<ExitCode, Failure> {
+    pub(super) fn run(args: &AttachArgs, cc: &ControllerSpec) -> Result<ExitCode, Failure> {
         end_cleanly_on_ctrl_c();
         // One for each process that has connections of ours.
         cellpace_os::descriptors::raise_limit();
         may(args)?;
         let cgroup = place(args)?;
         let report = Report::open(args)?;
-        let events = FlowEvents::create(args.events.as_deref(), "cellpace attach", &options.cc)?;
-        let steerer = Arc::new(KernelDriver::open_named(&args.name).map_err(Failure::failed)?);
-        let attachment = attach(args, &cgroup, &steerer)?;
-        let finder = Finder::start(steerer.clone())
+        let events = FlowEvents::create(args.events.as_deref(), "cellpace attach", cc)?;
+        let driver = Arc::new(KernelDriver::open(&args.name).map_err(Failure::failed)?);
+        let attachment = attach(args, &cgroup, &driver)?;
+        let finder = Finder::start(driver.clone())
             .map_err(|error| Failure::failed(format!("starting a thread: {error}")))?;
         complain(&format!("attached to {}: {}", cgroup.display(), what(args)));
         let flows = Vec::new();
-        Daemon { steerer, finder, attachment, options, report, events, flows, count: 0 }.run()
+        let (cc, seed) = (cc.clone(), args.seed);
+        Daemon { driver, finder, attachment, cc, seed, report, events, flows, count: 0 }.run()
     }
 
     fn may(args: &AttachArgs) -> Result<(), Failure> {
@@ -167,9 +164,9 @@ mod daemon {
     fn attach(
         args: &AttachArgs,
         cgroup: &Path,
-        steerer: &KernelDriver,
+        driver: &KernelDriver,
     ) -> Result<Attachment, Failure> {
-        let (slot, owner) = steerer.slot();
+        let (slot, owner) = driver.slot();
         let options = AttachOptions {
             name: &args.name,
             slot,
@@ -199,11 +196,12 @@ mod daemon {
         since: Instant,
     }
 
-    struct Daemon<'a> {
-        steerer: Arc<KernelDriver>,
+    struct Daemon {
+        driver: Arc<KernelDriver>,
         finder: Finder,
         attachment: Attachment,
-        options: &'a FlowOptions,
+        cc: ControllerSpec,
+        seed: u64,
         report: Report,
         events: Option<FlowEvents>,
         flows: Vec<Flow>,
@@ -211,7 +209,7 @@ mod daemon {
         count: u64,
     }
 
-    impl Daemon<'_> {
+    impl Daemon {
         fn run(mut self) -> Result<ExitCode, Failure> {
             let mut look_at = Instant::now();
             let mut reminded = (Instant::now(), Missed::default());
@@ -230,7 +228,7 @@ mod daemon {
                 if reminded.0.elapsed() >= REMIND {
                     reminded = (Instant::now(), self.remind(reminded.1));
                 }
-                if !self.steerer.is_running() {
+                if !self.driver.is_running() {
                     return Err(Failure::failed(
                         "no place at the kernel driver any more: it was removed, or this process \
                          was stopped for too long; connections go on by themselves",
@@ -253,7 +251,7 @@ mod daemon {
             self.attachment.drain(|announced| new.push(announced));
             for announced in new {
                 self.count += 1;
-                let steered = KernelConnection {
+                let connection = KernelConnection {
                     cookie: announced.cookie,
                     mss: announced.mss.max(1),
                     overhead: announced.overhead,
@@ -261,9 +259,9 @@ mod daemon {
                     local: announced.local,
                     peer: announced.peer,
                 };
-                let seed = self.options.seed.wrapping_add(self.count - 1);
-                let options = FlowOptions { seed, ..self.options.clone() };
-                let handle = self.steerer.adopt(&steered, &options).map_err(Failure::failed)?;
+                let seed = self.seed.wrapping_add(self.count - 1);
+                let handle =
+                    self.driver.adopt(&connection, &self.cc, seed).map_err(Failure::failed)?;
                 let (number, since) = (self.count, Instant::now());
                 if let Some(events) = &mut self.events {
                     events.opened(number, handle.clone());
@@ -315,9 +313,9 @@ mod daemon {
             if let Some(events) = self.events {
                 events.finish();
             }
-            // It has the other half of the steerer, which ends with both.
+            // It has the other half of the driver, which ends with both.
             drop(self.finder);
-            drop(self.steerer);
+            drop(self.driver);
             match self.flows.len() {
                 0 => {}
                 1 => complain("1 connection goes on by itself (RFC 5681)"),

@@ -39,10 +39,10 @@ pub(crate) struct Finder {
 }
 
 impl Finder {
-    pub(crate) fn start(steerer: Arc<KernelDriver>) -> io::Result<Self> {
+    pub(crate) fn start(driver: Arc<KernelDriver>) -> io::Result<Self> {
         let (stop, stopped) = channel();
         let search =
-            Search { steerer, open: None, tries: Tries::default(), processes: HashMap::new() };
+            Search { driver, open: None, tries: Tries::default(), processes: HashMap::new() };
         let thread = thread::Builder::new().name("cellpace-find".to_owned());
         let thread = thread.spawn(move || search.run(&stopped))?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
@@ -59,7 +59,7 @@ impl Drop for Finder {
 }
 
 struct Search {
-    steerer: Arc<KernelDriver>,
+    driver: Arc<KernelDriver>,
     /// Made when it is first needed: controllers with windows never do.
     open: Option<Descriptors>,
     tries: Tries,
@@ -95,7 +95,7 @@ impl Search {
 
     /// Searches what is due. Returns a process that did not let us, if there is one.
     fn look(&mut self) -> Result<Option<i32>, Hopeless> {
-        let due = self.tries.due(&self.steerer.unreachable(), Instant::now());
+        let due = self.tries.due(&self.driver.unreachable(), Instant::now());
         if due.is_empty() {
             return Ok(None);
         }
@@ -112,7 +112,7 @@ impl Search {
             if found.contains(&place.cookie) {
                 continue;
             }
-            match self.grip(&place) {
+            match self.set_socket(&place) {
                 Ok(()) => drop(found.insert(place.cookie)),
                 Err(Errno::PERM) => refused = Some(place.pid),
                 // It has closed it, or has ended, since.
@@ -122,26 +122,26 @@ impl Search {
         Ok(refused)
     }
 
-    fn grip(&mut self, place: &DescriptorPlace) -> Result<(), Errno> {
-        let grip = self.on(place)?;
-        grip.check(place.cookie)?;
-        self.steerer.set_remote_socket(place.cookie, grip);
+    fn set_socket(&mut self, place: &DescriptorPlace) -> Result<(), Errno> {
+        let socket = self.on(place)?;
+        socket.check(place.cookie)?;
+        self.driver.set_remote_socket(place.cookie, socket);
         Ok(())
     }
 
     /// A hold on the descriptor, which shares what it has of the process with the others there.
     fn on(&mut self, place: &DescriptorPlace) -> Result<RemoteSocket, Errno> {
         if let Some(known) = self.processes.get(&place.pid).filter(|known| known.is_alive()) {
-            return Ok(known.on(place.descriptor));
+            return Ok(known.with_descriptor(place.descriptor));
         }
         if self.processes.len() >= MOST_PROCESSES {
-            self.processes.retain(|_, grip| grip.is_alive());
+            self.processes.retain(|_, socket| socket.is_alive());
         }
         let pid = Pid::from_raw(place.pid).ok_or(Errno::SRCH)?;
-        let grip = RemoteSocket::new(pid, place.descriptor)
+        let socket = RemoteSocket::new(pid, place.descriptor)
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        self.processes.insert(place.pid, grip.clone());
-        Ok(grip)
+        self.processes.insert(place.pid, socket.clone());
+        Ok(socket)
     }
 }
 
@@ -156,14 +156,14 @@ struct Try {
 }
 
 impl Tries {
-    /// Those of `ungripped` that are to be searched now, as many as fit into a pass, the newest first.
+    /// Those of `unreachable` that are to be searched now, as many as fit into a pass, the newest first.
     /// They count as searched.
-    fn due(&mut self, ungripped: &[u64], now: Instant) -> Vec<u64> {
+    fn due(&mut self, unreachable: &[u64], now: Instant) -> Vec<u64> {
         // Those that were found, or have closed.
-        self.0.retain(|cookie, _| ungripped.binary_search(cookie).is_ok());
+        self.0.retain(|cookie, _| unreachable.binary_search(cookie).is_ok());
         let is_due = |cookie: &u64| self.0.get(cookie).is_none_or(|tried| tried.next <= now);
         // Cookies are counted up.
-        let due: Vec<u64> = ungripped.iter().rev().copied().filter(is_due).take(MOST).collect();
+        let due: Vec<u64> = unreachable.iter().rev().copied().filter(is_due).take(MOST).collect();
         for cookie in &due {
             let before = self.0.get(cookie).map(|tried| tried.pause * 2);
             let pause = before.map_or(FIRST_PAUSE, |pause| pause.min(LONGEST_PAUSE));

@@ -1,8 +1,11 @@
 //! The options that say how a connection is controlled, for all commands that do so above TCP.
 
+use std::sync::Arc;
+
 use cellpace_base::parse_bytes;
 use cellpace_tcp::{
-    FlowOptions, FlowShare, KernelDriver, TcpCongestionControl, granted_send_buffer,
+    ClientServerOptions, FlowDriver, FlowOptions, FlowShare, GateOptions, KernelDriver,
+    RelayOptions, TcpCongestionControl, granted_send_buffer,
 };
 use clap::{Args, ValueEnum};
 
@@ -11,7 +14,7 @@ use crate::output::complain;
 
 /// Where acks come from, and who keeps to the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Driver {
+enum DriverArg {
     Auto,
     Kernel,
     Gate,
@@ -28,8 +31,8 @@ pub(crate) struct FlowArgs {
     /// `cellpace kernel`), by a gate in front of TCP, or by acks inside the stream, which the
     /// other end's cellpace must understand and which sprout needs. auto: the kernel driver if it
     /// is installed, for us, and no other option needs the gate; else the gate
-    #[arg(long, value_enum, default_value_t = Driver::Auto)]
-    driver: Driver,
+    #[arg(long, value_enum, default_value_t = DriverArg::Auto)]
+    driver: DriverArg,
     /// Name of the kernel driver's congestion control [default: that of the environment's
     /// CELLPACE_KERNEL_DRIVER, or cellpace]
     #[arg(long, value_name = "NAME", hide = true)]
@@ -61,49 +64,59 @@ fn send_buffer(text: &str) -> Result<u32, String> {
 }
 
 impl FlowArgs {
-    /// What the engine is told; the driver depends on who opened a connection, and is left to the
-    /// caller. Says so when the system does not grant what is asked for.
+    /// Reads the options, and takes a place at the kernel driver where that is to be used. Warns when
+    /// the system does not grant what is asked for.
     pub(crate) fn options(&self) -> Result<FlowOptions, Failure> {
         let cc = cellpace_lab::read_controller(&self.cc)
             .map_err(|error| Failure::usage(format!("--cc: {error}")))?;
-        if cc.has_receiver() && !self.is_framed() {
+        if cc.has_receiver() && !self.is_client_server() {
             return Err(Failure::usage(format!(
                 "--cc: {} needs an answering half at the other end: --driver client-server there and here",
                 cc.name()
             )));
         }
-        if let (Some(option), Driver::Kernel | Driver::ClientServer) = (self.gated(), self.driver)
-            && (self.driver == Driver::Kernel || self.share)
-        {
-            return Err(Failure::usage(format!("{option}: only with --driver gate")));
-        }
+        self.check_options_of_drivers()?;
         self.warn_of_small_buffer();
-        let share = self.share.then_some(FlowShare { weight: 1 });
-        Ok(FlowOptions {
-            seed: self.seed,
-            share,
-            below: self.below.clone(),
-            send_buffer: self.sndbuf,
-            ..FlowOptions::new(cc)
-        })
+        Ok(FlowOptions { cc, seed: self.seed, driver: self.driver()? })
     }
 
     /// Whether acks come inside the stream.
-    pub(crate) fn is_framed(&self) -> bool {
-        self.driver == Driver::ClientServer
+    pub(crate) fn is_client_server(&self) -> bool {
+        self.driver == DriverArg::ClientServer
     }
 
-    /// A place at the kernel driver, if it is to be used.
-    pub(crate) fn steerer(&self) -> Result<Option<KernelDriver>, Failure> {
+    fn check_options_of_drivers(&self) -> Result<(), Failure> {
+        let misplaced = match self.driver {
+            DriverArg::Kernel => self.option_of_gate(),
+            DriverArg::ClientServer => self.share.then_some("--share"),
+            DriverArg::Auto | DriverArg::Gate => None,
+        };
+        let failure = |option| Failure::usage(format!("{option}: only with --driver gate"));
+        misplaced.map_or(Ok(()), |option| Err(failure(option)))
+    }
+
+    fn driver(&self) -> Result<FlowDriver, Failure> {
+        let relay = RelayOptions {
+            below: self.below.clone(),
+            send_buffer: self.sndbuf,
+            ..RelayOptions::default()
+        };
+        let kernel = || KernelDriver::open(&self.driver_name()).map(Arc::new);
         match self.driver {
-            Driver::Kernel => {
-                KernelDriver::open_named(&self.driver_name()).map(Some).map_err(Failure::failed)
+            DriverArg::Kernel => kernel().map(FlowDriver::Kernel).map_err(Failure::failed),
+            DriverArg::ClientServer => Ok(FlowDriver::ClientServer(ClientServerOptions {
+                relay,
+                ..ClientServerOptions::default()
+            })),
+            DriverArg::Auto if self.option_of_gate().is_none() => {
+                // `cellpace kernel status` says why it cannot be used.
+                let gate = FlowDriver::Gate(GateOptions::default());
+                Ok(kernel().map_or(gate, FlowDriver::Kernel))
             }
-            // Why not, `cellpace kernel status` tells.
-            Driver::Auto if self.gated().is_none() => {
-                Ok(KernelDriver::open_named(&self.driver_name()).ok())
+            DriverArg::Auto | DriverArg::Gate => {
+                let share = self.share.then_some(FlowShare { weight: 1 });
+                Ok(FlowDriver::Gate(GateOptions { relay, share }))
             }
-            _ => Ok(None),
         }
     }
 
@@ -114,8 +127,8 @@ impl FlowArgs {
         named.unwrap_or_else(|| cellpace_kernel::NAME.to_owned())
     }
 
-    /// The option that only the gate can do, if one was given.
-    fn gated(&self) -> Option<&'static str> {
+    /// The option that the kernel driver does not have, if one was given.
+    fn option_of_gate(&self) -> Option<&'static str> {
         let options = [
             ("--share", self.share),
             ("--sndbuf", self.sndbuf.is_some()),

@@ -5,7 +5,6 @@ use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use cellpace_base::Span;
@@ -220,7 +219,10 @@ fn check(args: &ProxyArgs) -> Result<(), Failure> {
     }
     // Both are read before the connection is the engine's, which then finds no hello.
     let is_read_first = args.socks5 || !args.accept_proxy.is_empty();
-    if args.flow.is_framed() && is_read_first && !matches!(args.control, ControlArg::Upstream) {
+    if args.flow.is_client_server()
+        && is_read_first
+        && !matches!(args.control, ControlArg::Upstream)
+    {
         return Err(Failure::usage(
             "--driver client-server: clients speak SOCKS or the PROXY protocol first, in plain; \
              it goes with --control upstream only",
@@ -245,8 +247,6 @@ fn config(args: &ProxyArgs) -> Result<Config, Failure> {
         listen: args.listen.clone(),
         mode: mode(args)?,
         flow: args.flow.options()?,
-        framed: args.flow.is_framed(),
-        steerer: args.flow.steerer()?.map(Arc::new),
         control: match args.control {
             ControlArg::Client => Control::Client,
             ControlArg::Upstream => Control::Upstream,

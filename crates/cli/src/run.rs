@@ -17,7 +17,7 @@ use cellpace_run::{
     AdoptedConnection, Broker, BrokerConfig, ClosedConnection, ConnectionWatcher, Launch, Library,
     RunError, check_program,
 };
-use cellpace_tcp::{FlowHandle, FlowOptions, FlowOutcome, RelayEngine};
+use cellpace_tcp::{DriverKind, FlowHandle, FlowOptions, FlowOutcome, RelayEngine};
 use clap::Args;
 use serde_json::json;
 
@@ -111,17 +111,13 @@ fn start(args: &RunArgs, options: FlowOptions, rules: &Rules) -> Result<ExitCode
     let events = FlowEvents::create(args.events.as_deref(), "cellpace run", &options.cc)
         .map_err(Stop::Failure)?;
     let launch = Launch::prepare()?;
-    let framed = args.flow.is_framed();
     let events = events.map(Looking::start).transpose().map_err(Stop::Failure)?;
-    // After `prepare`: it has a thread.
-    let steerer = args.flow.steerer().map_err(Stop::Failure)?.map(Arc::new);
     // Through the kernel driver connections need no descriptors here.
-    let workers = if steerer.is_some() { 1 } else { args.workers };
-    let config = BrokerConfig { framed, steerer, workers, ..BrokerConfig::new(options) };
+    let workers = if options.driver.kind() == DriverKind::Kernel { 1 } else { args.workers };
+    let config = BrokerConfig { workers, ..BrokerConfig::new(options) };
     let engine =
         args.max_flows.map_or_else(RelayEngine::new, |most| RelayEngine::limited(most as usize));
-    let told =
-        Told { report, framed, events: events.as_ref().map(|looking| looking.events.clone()) };
+    let told = Told { report, events: events.as_ref().map(|looking| looking.events.clone()) };
     let broker = Broker::start(&engine, &config, told)?;
     let running = launch.start(&args.program, &library, &broker, rules)?;
     let finish = running.wait(&broker, Duration::from_nanos(args.drain.as_nanos()))?;
@@ -183,7 +179,6 @@ fn networks(option: &str, list: &[Network]) -> Result<Networks, Failure> {
 /// Hears of connections.
 struct Told {
     report: Report,
-    framed: bool,
     events: Option<Events>,
 }
 
@@ -195,7 +190,7 @@ impl ConnectionWatcher for Told {
     }
 
     fn closed(&mut self, closed: ClosedConnection) {
-        self.report.tell(&closed, self.framed);
+        self.report.tell(&closed);
         if let Some(events) = &self.events {
             with(events, |events| events.closed(closed.connection.flow));
         }
@@ -266,13 +261,13 @@ impl Report {
         Ok(Self { log: args.log, json: args.json.as_ref().map(create).transpose()? })
     }
 
-    fn tell(&self, closed: &ClosedConnection, framed: bool) {
+    fn tell(&self, closed: &ClosedConnection) {
         if self.log {
             complain(&line(closed));
         }
         if let Some(mut file) = self.json.as_ref() {
             // A full disk must not end the connections.
-            let _ = writeln!(file, "{}", object(closed, framed));
+            let _ = writeln!(file, "{}", object(closed));
         }
     }
 }
@@ -309,7 +304,7 @@ fn outcome(closed: &ClosedConnection) -> String {
     }
 }
 
-fn object(closed: &ClosedConnection, framed: bool) -> serde_json::Value {
+fn object(closed: &ClosedConnection) -> serde_json::Value {
     let ClosedConnection { connection, age, stats, .. } = closed;
     json!({
         "schema": "cellpace.run/1",
@@ -330,7 +325,7 @@ fn object(closed: &ClosedConnection, framed: bool) -> serde_json::Value {
         "refusals": stats.blocks,
         // As granted, where --sndbuf chose.
         "sndbuf_bytes": stats.send_buffer,
-        "driver": if closed.steered { "kernel" } else if framed { "client-server" } else { "gate" },
+        "driver": closed.driver.name(),
         "outcome": outcome(closed),
     })
 }

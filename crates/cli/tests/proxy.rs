@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use cellpace_tcp::SocketOwner;
+
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn cellpace(args: &[&str]) -> Command {
@@ -514,18 +516,22 @@ fn downloads_through_the_kernel_driver_are_reset() {
 #[test]
 fn a_flow_of_the_kernel_driver_can_be_aborted() {
     let Some(driver) = KernelDriver::install() else { return };
-    let steerer = cellpace_tcp::KernelDriver::open_named(&driver.0).unwrap();
+    let driver = cellpace_tcp::KernelDriver::open(&driver.0).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let mut peer = listener.accept().unwrap().0;
-    peer.set_read_timeout(Some(PATIENCE)).unwrap();
-    let options = cellpace_tcp::FlowOptions::new("copa".parse().unwrap());
-    let flow = steerer.take_own(&socket, &options).unwrap();
-    flow.abort();
-    let outcome = flow.wait(PATIENCE);
-    assert_eq!(outcome, Some(cellpace_tcp::FlowOutcome::Failed(libc::ECONNABORTED)));
-    let error = peer.read(&mut [0]).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    // By its own descriptor, and where nobody's is in reach by the system's name for it.
+    for owner in [SocketOwner::ThisProcess, SocketOwner::Unknown] {
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut peer = listener.accept().unwrap().0;
+        peer.set_read_timeout(Some(PATIENCE)).unwrap();
+        let flow = driver.take(&socket, owner, &"copa".parse().unwrap(), 1).unwrap();
+        assert_eq!(flow.driver(), cellpace_tcp::DriverKind::Kernel);
+        flow.abort().unwrap();
+        let outcome = flow.wait(PATIENCE);
+        assert_eq!(outcome, Some(cellpace_tcp::FlowOutcome::Failed(libc::ECONNABORTED)));
+        let error = peer.read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        flow.abort().unwrap();
+    }
 }
 
 #[test]

@@ -102,6 +102,14 @@ impl Netlink {
         Self::open(SockProtocol::NetlinkNetFilter)
     }
 
+    /// Opens a socket for questions about sockets, sock_diag(7).
+    ///
+    /// # Errors
+    /// When the system does not answer any.
+    pub fn open_sock_diag() -> io::Result<Self> {
+        Self::open(SockProtocol::NetlinkSockDiag)
+    }
+
     fn open(protocol: SockProtocol) -> io::Result<Self> {
         let flags = SockFlag::SOCK_CLOEXEC;
         let socket = socket(AddressFamily::Netlink, SockType::Raw, flags, protocol)?;

@@ -2,10 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use cellpace_tcp::{FlowOptions, KernelDriver};
+use cellpace_tcp::FlowOptions;
 
 use crate::access::Access;
 use crate::network::Network;
@@ -19,15 +18,10 @@ pub struct Config {
     pub listen: Vec<SocketAddr>,
     /// How the destination of a connection is found.
     pub mode: Mode,
-    /// The controller, and what belongs to it. Flows get seeds from this one upwards.
+    /// How the controlled sides are controlled. Flows get seeds from this one upwards. With the
+    /// client/server driver upstream must answer our hello, and a client that says none is served as by
+    /// the gate; clients that speak SOCKS or a header of the PROXY protocol first cannot use it.
     pub flow: FlowOptions,
-    /// Whether the controlled sides use the client/server driver: upstream we say hello, and must
-    /// be answered; of clients, one that says none is served with the gate. Clients that speak
-    /// SOCKS or a header of the PROXY protocol first cannot. In `flow` the driver is not looked at.
-    pub framed: bool,
-    /// The kernel driver steers the controlled sides, which are plain TCP otherwise; without it, and
-    /// once it is gone, the gate does. Not with `framed`.
-    pub steerer: Option<Arc<KernelDriver>>,
     /// Which side is under the controller.
     pub control: Control,
     /// Puts a header of the PROXY protocol in front of what goes upstream.
@@ -48,8 +42,6 @@ impl Config {
             listen: vec![listen],
             mode,
             flow,
-            framed: false,
-            steerer: None,
             control: Control::Client,
             send_proxy: None,
             accept_proxy: Vec::new(),

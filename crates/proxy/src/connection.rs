@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use cellpace_tcp::{DriverChoice, FlowOptions, RelayEngine};
+use cellpace_tcp::FlowControl;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -73,7 +73,7 @@ impl How {
 /// What all connections share.
 pub(crate) struct Shared {
     pub(crate) config: Config,
-    pub(crate) engine: RelayEngine,
+    pub(crate) flow_control: FlowControl,
     pub(crate) metrics: Metrics,
     pub(crate) tell: Tell,
     pub(crate) flows: AtomicU64,
@@ -265,21 +265,8 @@ impl Served<'_> {
             return Ok(Side::Plain(tcp));
         }
         let shared = self.shared;
-        let flow = shared.flows.fetch_add(1, Ordering::Relaxed);
-        let seed = shared.config.flow.seed.wrapping_add(flow);
-        let driver = match shared.config.framed {
-            true => DriverChoice::client_server(outgoing),
-            false => DriverChoice::Gate,
-        };
-        let options = FlowOptions { seed, driver, ..shared.config.flow.clone() };
-        let tcp = match &shared.config.steerer {
-            Some(steerer) => match Side::steer(tcp, steerer, &options) {
-                Ok(side) => return Ok(side),
-                Err(tcp) => tcp,
-            },
-            None => tcp,
-        };
-        let (side, failed) = Side::control(tcp, &shared.engine, &options);
+        let number = shared.flows.fetch_add(1, Ordering::Relaxed);
+        let (side, failed) = Side::control(tcp, &shared.flow_control, number, outgoing);
         if let Some(error) = failed {
             shared.metrics.stayed_plain();
             (shared.tell)(Notice::Uncontrolled(error));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use cellpace_tcp::{RelayEngine, TcpError, trim_memory};
+use cellpace_tcp::{FlowControl, RelayEngine, TcpError, trim_memory};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -107,8 +107,8 @@ impl Proxy {
         let limits = self.config.limits;
         let turns = Arc::new(Semaphore::new(limits.connections));
         let shared = Arc::new(Shared {
+            flow_control: FlowControl::new(RelayEngine::new(), self.config.flow.clone()),
             config: self.config,
-            engine: RelayEngine::new(),
             metrics: self.metrics,
             tell: Box::new(tell),
             flows: AtomicU64::new(0),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cellpace_tcp::{
-    FlowHandle, FlowOptions, FlowOutcome, KernelDriver, RelayEngine, TcpError, unacknowledged,
+    FlowControl, FlowHandle, FlowOutcome, NewFlow, SocketOwner, TcpError, unacknowledged,
 };
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::Interest;
@@ -25,7 +25,7 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 pub(crate) enum Side {
     Plain(TcpStream),
     /// The kernel driver has the window; the data go as in plain TCP.
-    Steered(TcpStream, FlowHandle),
+    InKernel(TcpStream, FlowHandle),
     Controlled(Controlled),
 }
 
@@ -46,62 +46,55 @@ pub(crate) fn prepare(tcp: &TcpStream) {
 }
 
 impl Side {
-    /// Puts a connection under the kernel driver. Where that fails, it comes back as it was.
-    pub(crate) fn steer(
-        tcp: TcpStream,
-        steerer: &KernelDriver,
-        options: &FlowOptions,
-    ) -> Result<Self, TcpStream> {
-        match steerer.take_own(&tcp, options) {
-            Ok(flow) => Ok(Self::Steered(tcp, flow)),
-            Err(_) => Err(tcp),
-        }
-    }
-
-    /// Puts a connection under a controller. Where that fails, the connection stays as it is, and
-    /// the reason comes with it.
+    /// Puts a connection under a controller; `outgoing` says that we opened it. Where that fails, the
+    /// connection stays as it is, and the reason comes with it.
     pub(crate) fn control(
         tcp: TcpStream,
-        engine: &RelayEngine,
-        options: &FlowOptions,
+        control: &FlowControl,
+        number: u64,
+        outgoing: bool,
     ) -> (io::Result<Self>, Option<TcpError>) {
-        let setup = |source| TcpError::Setup { what: "descriptor", source };
         let tcp = match tcp.into_std() {
-            Ok(tcp) => tcp,
+            Ok(tcp) => Arc::new(OwnedFd::from(tcp)),
             Err(error) => return (Err(error), None),
         };
-        let (local, far) = match StdUnixStream::pair() {
-            Ok(pair) => pair,
-            Err(error) => return (TcpStream::from_std(tcp).map(Self::Plain), Some(setup(error))),
-        };
-        let tcp = Arc::new(OwnedFd::from(tcp));
-        let flow = match engine.adopt(tcp.clone(), OwnedFd::from(far), options) {
-            Ok(flow) => flow,
-            Err(error) => return (plain(tcp), Some(error)),
-        };
-        let local = local.set_nonblocking(true).and_then(|()| UnixStream::from_std(local));
-        (local.map(|local| Self::Controlled(Controlled { local, flow, tcp })), None)
+        let mut local = None;
+        let flow = NewFlow { number, tcp: tcp.clone(), outgoing };
+        let taken = control.take(flow, SocketOwner::ThisProcess, || {
+            let (near, far) = StdUnixStream::pair()?;
+            near.set_nonblocking(true)?;
+            local = Some(near);
+            Ok(far.into())
+        });
+        match (taken, local) {
+            (Err(error), _) => (plain(tcp).map(Self::Plain), Some(error)),
+            (Ok(flow), None) => (plain(tcp).map(|tcp| Self::InKernel(tcp, flow)), None),
+            (Ok(flow), Some(local)) => {
+                let side = |local| Self::Controlled(Controlled { local, flow, tcp });
+                (UnixStream::from_std(local).map(side), None)
+            }
+        }
     }
 
     /// The flow, where there is one.
     pub(crate) fn flow(&self) -> Option<&FlowHandle> {
         match self {
             Self::Plain(_) => None,
-            Self::Steered(_, flow) => Some(flow),
+            Self::InKernel(_, flow) => Some(flow),
             Self::Controlled(side) => Some(&side.flow),
         }
     }
 
     pub(crate) async fn readable(&self) -> io::Result<()> {
         match self {
-            Self::Plain(tcp) | Self::Steered(tcp, _) => tcp.readable().await,
+            Self::Plain(tcp) | Self::InKernel(tcp, _) => tcp.readable().await,
             Self::Controlled(side) => side.local.readable().await,
         }
     }
 
     pub(crate) async fn writable(&self) -> io::Result<()> {
         match self {
-            Self::Plain(tcp) | Self::Steered(tcp, _) => tcp.writable().await,
+            Self::Plain(tcp) | Self::InKernel(tcp, _) => tcp.writable().await,
             Self::Controlled(side) => side.local.writable().await,
         }
     }
@@ -110,7 +103,7 @@ impl Side {
     /// whose two directions have ended cannot be told from one that was reset by its state.
     pub(crate) fn try_read(&self, buffer: &mut [u8], finished: bool) -> io::Result<usize> {
         match self {
-            Self::Plain(tcp) | Self::Steered(tcp, _) => tcp.try_read(buffer),
+            Self::Plain(tcp) | Self::InKernel(tcp, _) => tcp.try_read(buffer),
             Self::Controlled(side) => match side.local.try_read(buffer) {
                 Ok(0) if side.is_reset(finished) => Err(io::ErrorKind::ConnectionReset.into()),
                 result => result,
@@ -120,7 +113,7 @@ impl Side {
 
     pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Plain(tcp) | Self::Steered(tcp, _) => tcp.try_write(bytes),
+            Self::Plain(tcp) | Self::InKernel(tcp, _) => tcp.try_write(bytes),
             Self::Controlled(side) => side.local.try_write(bytes),
         }
     }
@@ -128,7 +121,7 @@ impl Side {
     /// Ends the sending direction.
     pub(crate) fn finish(&self) -> io::Result<()> {
         match self {
-            Self::Plain(tcp) | Self::Steered(tcp, _) => {
+            Self::Plain(tcp) | Self::InKernel(tcp, _) => {
                 SockRef::from(tcp).shutdown(Shutdown::Write)
             }
             Self::Controlled(side) => SockRef::from(&side.local).shutdown(Shutdown::Write),
@@ -139,7 +132,7 @@ impl Side {
     /// would not tell by itself any more.
     pub(crate) async fn broken(&self) {
         match self {
-            Self::Plain(tcp) | Self::Steered(tcp, _) => {
+            Self::Plain(tcp) | Self::InKernel(tcp, _) => {
                 // An error here is one of the runtime, which is about to end.
                 let _ = tcp.ready(Interest::ERROR).await;
             }
@@ -156,7 +149,7 @@ impl Side {
     /// everything. A flow of the engine has that done by the engine.
     pub(crate) fn hold(&self, waits: bool) {
         match self {
-            Self::Plain(tcp) | Self::Steered(tcp, _) => {
+            Self::Plain(tcp) | Self::InKernel(tcp, _) => {
                 // Where this fails, the connection is over.
                 let _ = SockRef::from(tcp).set_linger(waits.then_some(Duration::ZERO));
             }
@@ -168,21 +161,23 @@ impl Side {
     pub(crate) fn abort(self) {
         // Nothing can be done where this fails: the connection is then ended in order.
         match self {
-            Self::Plain(tcp) | Self::Steered(tcp, _) => {
+            Self::Plain(tcp) | Self::InKernel(tcp, _) => {
                 let _ = SockRef::from(&tcp).set_linger(Some(Duration::ZERO));
             }
-            Self::Controlled(side) => side.flow.abort(),
+            Self::Controlled(side) => {
+                let _ = side.flow.abort();
+            }
         }
     }
 
     /// Waits for `most` until everything is delivered, after both directions have ended. Returns
     /// false if something is left that nobody will deliver once we are gone: for plain TCP that is
-    /// the kernel's business, and for a steered connection, too, which only goes on more slowly
+    /// the kernel's business, and for one under the kernel driver, too, which only goes on more slowly
     /// where its controller cannot tell TCP any more to send between acks.
     pub(crate) async fn delivered(&self, most: Duration) -> bool {
         let is_over = || match self {
             Self::Plain(_) => true,
-            Self::Steered(tcp, _) => {
+            Self::InKernel(tcp, _) => {
                 !is_connected(tcp) || unacknowledged(tcp.as_fd()).is_ok_and(|bytes| bytes == 0)
             }
             Self::Controlled(side) => side.flow.outcome().is_some() || !is_connected(&side.tcp),
@@ -202,12 +197,12 @@ fn is_connected(tcp: &impl AsFd) -> bool {
     SockRef::from(tcp).peer_addr().is_ok()
 }
 
-/// A connection that the engine gave back.
-fn plain(tcp: Arc<OwnedFd>) -> io::Result<Side> {
+/// A connection that nobody else has.
+fn plain(tcp: Arc<OwnedFd>) -> io::Result<TcpStream> {
     let tcp = Arc::try_unwrap(tcp).or_else(|tcp| tcp.try_clone())?;
     let tcp = StdTcpStream::from(tcp);
     tcp.set_nonblocking(true)?;
-    TcpStream::from_std(tcp).map(Side::Plain)
+    TcpStream::from_std(tcp)
 }
 
 impl Controlled {

@@ -1,5 +1,6 @@
 //! A flow as its owner sees it.
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -59,16 +60,40 @@ pub enum FlowOutcome {
 pub struct FlowHandle {
     pub(crate) shared: Arc<SharedFlow>,
     pub(crate) server: Arc<dyn FlowServer>,
+    pub(crate) driver: DriverKind,
+}
+
+/// Which driver serves a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DriverKind {
+    /// The kernel driver: the data stay in the kernel.
+    Kernel,
+    /// The gate: data are relayed, and TCP's own acks count.
+    Gate,
+    /// Client/server: data are relayed, with acks inside the stream.
+    ClientServer,
+}
+
+impl DriverKind {
+    /// Returns its name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::Gate => "gate",
+            Self::ClientServer => "client-server",
+        }
+    }
 }
 
 /// The driver that serves a flow, as the flow's owner sees it.
 pub(crate) trait FlowServer: std::fmt::Debug + Send + Sync {
-    /// Resets the flow's connection: [`FlowHandle::abort`].
-    fn abort(&self, shared: &Arc<SharedFlow>);
+    /// Resets the flow's connection: [`FlowHandle::abort`]. What is served later reports that it was
+    /// aborted.
+    fn abort(&self, shared: &Arc<SharedFlow>) -> io::Result<()>;
 }
 
-/// What the engine tells of a flow.
-#[derive(Debug, Default)]
+/// What a driver reports of a flow, and its handles ask for.
+#[derive(Debug)]
 pub(crate) struct SharedFlow {
     pub(crate) state: Mutex<FlowState>,
     pub(crate) changed: Condvar,
@@ -79,11 +104,22 @@ pub(crate) struct SharedFlow {
     pub(crate) aborted: AtomicBool,
     /// Where the flow is in the engine.
     pub(crate) place: AtomicUsize,
+    /// The process that started the flow; a child of `fork` has no part in it.
+    process: u32,
 }
 
 impl SharedFlow {
-    pub(crate) fn of(tcp: &Arc<OwnedFd>) -> Self {
-        Self { tcp: Arc::downgrade(tcp), ..Self::default() }
+    /// Of a new flow; `tcp` is the socket, where this process keeps it.
+    pub(crate) fn new(tcp: Weak<OwnedFd>) -> Self {
+        Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            tcp,
+            linger: Linger::default(),
+            aborted: AtomicBool::new(false),
+            place: AtomicUsize::new(0),
+            process: std::process::id(),
+        }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, FlowState> {
@@ -91,7 +127,20 @@ impl SharedFlow {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The flow ended; what was said first stays.
+    /// New figures, and what the controller decided since the last ones.
+    pub(crate) fn publish(
+        &self,
+        stats: FlowStats,
+        mut poll_event: impl FnMut() -> Option<(Time, Event)>,
+    ) {
+        let mut state = self.lock();
+        state.stats = stats;
+        while let Some(event) = poll_event() {
+            state.note(event);
+        }
+    }
+
+    /// The flow ended; the first outcome stays.
     pub(crate) fn end(&self, outcome: FlowOutcome) {
         self.lock().outcome.get_or_insert(outcome);
         self.changed.notify_all();
@@ -164,13 +213,28 @@ impl FlowHandle {
         }
     }
 
+    /// Which driver serves the flow.
+    pub fn driver(&self) -> DriverKind {
+        self.driver
+    }
+
     /// Drops what waits and resets the connection, whoever else holds its descriptors; soon after,
-    /// [`outcome`](Self::outcome) is `Failed(ECONNABORTED)`. A flow of an engine has been reset when
-    /// this returns. One of the kernel driver is reset soon after by the driver's thread, which needs
-    /// a [`RemoteSocket`](crate::RemoteSocket) for that; without one it goes on. Does nothing to a flow that has
-    /// ended, nor to one of the process that this one was forked from.
-    pub fn abort(&self) {
-        self.server.abort(&self.shared);
+    /// [`outcome`](Self::outcome) is `Failed(ECONNABORTED)`. Does nothing to a flow that has ended, nor
+    /// to one of the process that this one was forked from.
+    ///
+    /// # Errors
+    /// When the kernel driver serves the flow, no process whose descriptors we may borrow has the
+    /// socket, and we lack the privilege to reset it all the same (CAP_NET_ADMIN). The flow goes on.
+    pub fn abort(&self) -> io::Result<()> {
+        if self.shared.process != std::process::id() {
+            return Ok(());
+        }
+        self.shared.aborted.store(true, Ordering::Release);
+        let aborted = self.server.abort(&self.shared);
+        if aborted.is_err() {
+            self.shared.aborted.store(false, Ordering::Release);
+        }
+        aborted
     }
 
     /// Is to be called before a program reads or sets `SO_LINGER` of a flow's TCP socket, which it

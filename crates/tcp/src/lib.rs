@@ -13,6 +13,7 @@
 //! The window that counts is the smaller of the controller's and TCP's own.
 
 mod books;
+mod control;
 mod error;
 mod flow;
 mod kernel;
@@ -22,11 +23,15 @@ mod relay;
 mod socket;
 mod stream;
 mod thread;
+mod timers;
 
+pub use control::{FlowControl, NewFlow};
 pub use error::TcpError;
-pub use flow::{FlowHandle, FlowOutcome, FlowStats};
-pub use kernel::{KernelConnection, KernelDriver, RemoteSocket};
-pub use options::{AlccLimits, DriverChoice, FlowOptions, FlowShare};
+pub use flow::{DriverKind, FlowHandle, FlowOutcome, FlowStats};
+pub use kernel::{KernelConnection, KernelDriver, RemoteSocket, SocketOwner};
+pub use options::{
+    AlccLimits, ClientServerOptions, FlowDriver, FlowOptions, FlowShare, GateOptions, RelayOptions,
+};
 pub use relay::{RelayEngine, TcpCongestionControl, trim_memory};
 pub use socket::{granted_send_buffer, unacknowledged};
 pub use stream::AlccStream;

@@ -1,61 +1,134 @@
 //! How a connection is to be controlled.
 
+use std::sync::Arc;
+
 use cellpace_alcc::AlccRole;
 use cellpace_base::Span;
 use cellpace_cc::{ControllerSpec, PeerHalf};
 
-use crate::TcpCongestionControl;
+use crate::flow::DriverKind;
+use crate::kernel::KernelDriver;
+use crate::relay::TcpCongestionControl;
 
-/// How a connection shall be controlled.
+/// How a connection is to be controlled.
 #[derive(Debug, Clone)]
 pub struct FlowOptions {
     /// The controller.
     pub cc: ControllerSpec,
     /// Seed of the flow's own random source.
     pub seed: u64,
-    /// Bytes that wait for the controller at most, beside what the local socket holds.
+    /// Who keeps to the window, and how the controller learns what arrived.
+    pub driver: FlowDriver,
+}
+
+impl FlowOptions {
+    /// The defaults for a controller: the gate.
+    pub fn new(cc: ControllerSpec) -> Self {
+        Self { cc, seed: 1, driver: FlowDriver::Gate(GateOptions::default()) }
+    }
+}
+
+/// A driver, with the options that it alone obeys.
+#[derive(Debug, Clone)]
+pub enum FlowDriver {
+    /// The kernel driver. What it cannot take gets the gate.
+    Kernel(Arc<KernelDriver>),
+    /// Our process stands in front of TCP; TCP's own acks count, and the peer needs to know nothing.
+    Gate(GateOptions),
+    /// The same with acks inside the stream, `docs/alcc-wire.md`, which the peer must understand.
+    ClientServer(ClientServerOptions),
+}
+
+impl FlowDriver {
+    /// Returns which driver this is.
+    pub fn kind(&self) -> DriverKind {
+        match self {
+            Self::Kernel(_) => DriverKind::Kernel,
+            Self::Gate(_) => DriverKind::Gate,
+            Self::ClientServer(_) => DriverKind::ClientServer,
+        }
+    }
+
+    /// The same driver for a connection that we opened (`outgoing`) or accepted: with client/server
+    /// the end that opened it says hello, and the other one answers to a hello and is plain
+    /// without.
+    #[must_use]
+    pub fn for_connection(mut self, outgoing: bool) -> Self {
+        if let Self::ClientServer(options) = &mut self {
+            options.role = match outgoing {
+                true => AlccRole::Connect,
+                false => ClientServerOptions::LISTEN,
+            };
+        }
+        self
+    }
+}
+
+/// Options of the gate.
+#[derive(Debug, Clone, Default)]
+pub struct GateOptions {
+    /// Those of both drivers that relay data.
+    pub relay: RelayOptions,
+    /// Whether flows to the same peer share one controller.
+    pub share: Option<FlowShare>,
+}
+
+/// Options of the client/server driver.
+#[derive(Debug, Clone)]
+pub struct ClientServerOptions {
+    /// Those of both drivers that relay data.
+    pub relay: RelayOptions,
+    /// Which end this is. A listening end whose peer does not speak the protocol goes on as the gate.
+    pub role: AlccRole,
+    /// Bounds on what the peer may ask for.
+    pub limits: AlccLimits,
+}
+
+impl ClientServerOptions {
+    /// The role of an end that was connected to. A peer that sends no hello for half a second does
+    /// not speak the protocol.
+    const LISTEN: AlccRole = AlccRole::Listen { wait: Some(Span::from_millis(500)) };
+
+    /// The defaults for one end of a connection.
+    pub fn new(role: AlccRole) -> Self {
+        Self { relay: RelayOptions::default(), role, limits: AlccLimits::default() }
+    }
+}
+
+impl Default for ClientServerOptions {
+    /// Those of an end that was connected to.
+    fn default() -> Self {
+        Self::new(Self::LISTEN)
+    }
+}
+
+/// Options of the drivers that stand between the application and TCP.
+#[derive(Debug, Clone)]
+pub struct RelayOptions {
+    /// Bytes that wait for the controller at most, beside what the local socket holds. All of it is
+    /// latency for the application.
     pub queue: usize,
     /// What TCP itself uses below the controller.
     pub below: TcpCongestionControl,
     /// Bytes that TCP may hold, sent or not (`SO_SNDBUF`), which bounds what is in flight; `None`:
     /// as many as the kernel thinks right, which grow with the window. The kernel may grant less:
-    /// [`FlowStats::send_buffer`].
+    /// [`FlowStats::send_buffer`](crate::FlowStats::send_buffer).
     pub send_buffer: Option<u32>,
-    /// How the controller learns what arrived.
-    pub driver: DriverChoice,
-    /// Bounds of the client/server driver.
-    pub framing: AlccLimits,
-    /// Whether flows to the same peer share one controller; not with the client/server driver.
-    pub share: Option<FlowShare>,
 }
 
-/// How the controller learns what arrived.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum DriverChoice {
-    /// From TCP's own acks; the peer needs to know nothing.
-    #[default]
-    Gate,
-    /// From acks inside the stream: `docs/alcc-wire.md`. The peer must do the same; a listening
-    /// end whose peer does not goes on as with [`Books`](Self::Gate).
-    ClientServer {
-        /// Which end this is.
-        role: AlccRole,
-    },
-}
-
-impl DriverChoice {
-    /// So long a peer that connected may be silent before what is said to it first goes out plain.
-    const HELLO_WAIT: Span = Span::from_millis(500);
-
-    /// The client/server driver as it fits who made the connection: who opened it says hello,
-    /// and who accepted it answers to one and is plain without.
-    pub fn client_server(outgoing: bool) -> Self {
-        let role = match outgoing {
-            true => AlccRole::Connect,
-            false => AlccRole::Listen { wait: Some(Self::HELLO_WAIT) },
-        };
-        Self::ClientServer { role }
+impl Default for RelayOptions {
+    fn default() -> Self {
+        Self { queue: 256 << 10, below: TcpCongestionControl::default(), send_buffer: None }
     }
+}
+
+/// A flow's part in a controller that all flows of an engine to the same peer address under the
+/// same controller string share. Those that have data divide its window; one that has none leaves
+/// its part to the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowShare {
+    /// The flow's part in relation to those of the others; 0 counts as 1.
+    pub weight: u32,
 }
 
 /// Bounds of the client/server driver.
@@ -68,8 +141,8 @@ pub struct AlccLimits {
     /// How long packets may be in flight without a single ack until the peer is given up; `None`:
     /// for as long as TCP bears it. A peer that sleeps for longer than this loses the connection.
     pub ack_within: Option<Span>,
-    /// Bytes that wait at most for the application to read them, and so the most that can be on
-    /// their way to it.
+    /// Bytes that wait at most for the application to read them, and so the most that can be in
+    /// flight towards it.
     pub incoming: usize,
 }
 
@@ -86,36 +159,8 @@ impl Default for AlccLimits {
 
 /// Whether a receiver's half that a peer asks for is of ordinary size: the peer chooses, and this
 /// end pays in memory and time.
-pub(crate) fn is_small_half(half: &PeerHalf) -> bool {
+fn is_small_half(half: &PeerHalf) -> bool {
     half.exists() && half.cost().is_ok()
-}
-
-/// A flow's part in a controller that all flows of an engine to the same peer address under the
-/// same controller string share. Those that have data divide its window; one that has none leaves
-/// its part to the others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FlowShare {
-    /// The flow's part in relation to those of the others; 0 counts as 1.
-    pub weight: u32,
-}
-
-impl FlowOptions {
-    /// Bytes that wait at most by default: all of it is latency for the application.
-    pub const QUEUE: usize = 256 << 10;
-
-    /// The defaults for a controller.
-    pub fn new(cc: ControllerSpec) -> Self {
-        Self {
-            cc,
-            seed: 1,
-            queue: Self::QUEUE,
-            below: TcpCongestionControl::default(),
-            send_buffer: None,
-            driver: DriverChoice::Gate,
-            framing: AlccLimits::default(),
-            share: None,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use cellpace_alcc::{AlccConfig, AlccConnection, AlccError, AlccRole, frame, hello};
 use cellpace_base::{Span, Time};
 use cellpace_tcp::{
-    AlccLimits, AlccStream, DriverChoice, FlowHandle, FlowOptions, FlowOutcome, FlowShare,
+    AlccLimits, AlccStream, ClientServerOptions, FlowDriver, FlowHandle, FlowOptions, FlowOutcome,
     RelayEngine, TcpError,
 };
 
@@ -27,8 +27,15 @@ fn pair() -> (TcpStream, TcpStream) {
 }
 
 fn options(cc: &str, role: AlccRole) -> FlowOptions {
-    let driver = DriverChoice::ClientServer { role };
-    FlowOptions { driver, ..FlowOptions::new(cc.parse().unwrap()) }
+    limited(cc, role, AlccLimits::default())
+}
+
+fn limited(cc: &str, role: AlccRole, limits: AlccLimits) -> FlowOptions {
+    let driver = ClientServerOptions { limits, ..ClientServerOptions::new(role) };
+    FlowOptions {
+        driver: FlowDriver::ClientServer(driver),
+        ..FlowOptions::new(cc.parse().unwrap())
+    }
 }
 
 fn both(engine: &RelayEngine, cc: &str) -> (AlccStream, AlccStream) {
@@ -70,10 +77,7 @@ fn hello() -> Vec<u8> {
 }
 
 /// A listening stream and a client that has said hello, by hand, and read the answer.
-fn server_of_a_framing_client(
-    engine: &RelayEngine,
-    options: &FlowOptions,
-) -> (AlccStream, TcpStream) {
+fn server_of_a_client(engine: &RelayEngine, options: &FlowOptions) -> (AlccStream, TcpStream) {
     let (mut one, two) = pair();
     let server = AlccStream::new(engine, two, options).unwrap();
     one.write_all(&hello()).unwrap();
@@ -255,8 +259,8 @@ fn a_connecting_end_without_an_answer_fails_in_time() {
     let engine = RelayEngine::new();
     let (one, mut two) = pair();
     let answer_within = Some(Span::from_millis(100));
-    let framing = AlccLimits { answer_within, ..AlccLimits::default() };
-    let options = FlowOptions { framing, ..options("copa", AlccRole::Connect) };
+    let limits = AlccLimits { answer_within, ..AlccLimits::default() };
+    let options = limited("copa", AlccRole::Connect, limits);
     let client = AlccStream::new(&engine, one, &options).unwrap();
     ends_with(client.flow(), AlccError::NoAnswer);
     let mut got = Vec::new();
@@ -277,7 +281,7 @@ fn a_half_that_is_not_allowed_is_refused_at_both_ends() {
 #[test]
 fn garbage_ends_the_connection_and_what_came_before_is_read() {
     let engine = RelayEngine::new();
-    let (server, mut client) = server_of_a_framing_client(&engine, &options("copa", LISTEN));
+    let (server, mut client) = server_of_a_client(&engine, &options("copa", LISTEN));
     let mut out = Vec::new();
     frame::write_data(&mut out, &frame::DataHead { number: 1, length: 8, stamp: None });
     out.extend(b"cellpace");
@@ -292,7 +296,7 @@ fn garbage_ends_the_connection_and_what_came_before_is_read() {
 #[test]
 fn acks_of_what_was_never_sent_end_the_connection() {
     let engine = RelayEngine::new();
-    let (server, mut client) = server_of_a_framing_client(&engine, &options("copa", LISTEN));
+    let (server, mut client) = server_of_a_client(&engine, &options("copa", LISTEN));
     let ack = frame::AckFrame { number: 7, written_at: Time::ZERO, held_us: 0, window: 4 << 20 };
     let mut out = Vec::new();
     frame::write_ack(&mut out, &ack);
@@ -304,9 +308,9 @@ fn acks_of_what_was_never_sent_end_the_connection() {
 fn a_peer_that_never_acks_gets_a_window_and_no_more() {
     let engine = RelayEngine::new();
     let ack_within = Some(Span::from_millis(700));
-    let framing = AlccLimits { ack_within, ..AlccLimits::default() };
-    let options = FlowOptions { framing, ..options("fixed:cwnd=100kB", LISTEN) };
-    let (mut server, mut client) = server_of_a_framing_client(&engine, &options);
+    let limits = AlccLimits { ack_within, ..AlccLimits::default() };
+    let options = limited("fixed:cwnd=100kB", LISTEN, limits);
+    let (mut server, mut client) = server_of_a_client(&engine, &options);
     let reader = std::thread::spawn(move || {
         let mut got = Vec::new();
         client.read_to_end(&mut got).unwrap();
@@ -393,11 +397,11 @@ fn a_peer_that_stops_reading_tcp_gets_all_when_it_returns() {
 }
 
 #[test]
-fn an_abort_resets_a_framed_connection() {
+fn an_abort_resets_a_client_server_connection() {
     let engine = RelayEngine::new();
-    let (mut server, mut client) = server_of_a_framing_client(&engine, &options("copa", LISTEN));
+    let (mut server, mut client) = server_of_a_client(&engine, &options("copa", LISTEN));
     server.write_all(&bytes(10_000)).unwrap();
-    server.flow().abort();
+    server.flow().abort().unwrap();
     assert_eq!(server.flow().wait(PATIENCE), Some(FlowOutcome::Failed(libc::ECONNABORTED)));
     let error = client.read_to_end(&mut Vec::new()).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
@@ -406,7 +410,7 @@ fn an_abort_resets_a_framed_connection() {
 #[test]
 fn a_reset_leaves_the_application_what_had_come() {
     let engine = RelayEngine::new();
-    let (server, mut client) = server_of_a_framing_client(&engine, &options("copa", LISTEN));
+    let (server, mut client) = server_of_a_client(&engine, &options("copa", LISTEN));
     let mut out = Vec::new();
     let data = bytes(1_000_000);
     frame::write_data(
@@ -420,13 +424,4 @@ fn a_reset_leaves_the_application_what_had_come() {
     drop(client);
     assert_eq!(server.flow().wait(PATIENCE), Some(FlowOutcome::Failed(libc::ECONNRESET)));
     assert!(read_all(server).0 == data);
-}
-
-#[test]
-fn flows_inside_the_stream_do_not_share_a_controller() {
-    let engine = RelayEngine::new();
-    let (one, _two) = pair();
-    let options = FlowOptions { share: Some(FlowShare { weight: 1 }), ..options("copa", LISTEN) };
-    let refused = AlccStream::new(&engine, one, &options);
-    assert!(matches!(refused, Err(TcpError::Setup { .. })), "{refused:?}");
 }

@@ -7,7 +7,10 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use cellpace_tcp::{AlccStream, FlowOptions, FlowOutcome, FlowShare, RelayEngine, TcpError};
+use cellpace_tcp::{
+    AlccStream, FlowDriver, FlowOptions, FlowOutcome, FlowShare, GateOptions, RelayEngine,
+    RelayOptions, TcpError,
+};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -236,12 +239,12 @@ fn an_abort_resets_although_others_hold_the_connection() {
     let _duplicate = one.try_clone().unwrap();
     let mut stream = AlccStream::new(&engine, one, &options("fixed:cwnd=1pkts")).unwrap();
     stream.write_all(&bytes(100_000)).unwrap();
-    stream.flow().abort();
+    stream.flow().abort().unwrap();
     assert_eq!(stream.flow().wait(PATIENCE), Some(FlowOutcome::Failed(libc::ECONNABORTED)));
     let error = peer.read_to_end(&mut Vec::new()).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
     assert!(stream.write(b"more").is_err());
-    stream.flow().abort();
+    stream.flow().abort().unwrap();
 }
 
 #[test]
@@ -250,7 +253,7 @@ fn an_abort_comes_before_the_end_of_a_stream_that_is_dropped_with_it() {
     for _ in 0..50 {
         let (stream, mut peer) = stream(&engine, "cubic");
         let flow = stream.flow().clone();
-        flow.abort();
+        flow.abort().unwrap();
         drop(stream);
         let error = peer.read_to_end(&mut Vec::new()).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
@@ -266,7 +269,7 @@ fn an_abort_of_what_has_ended_spares_its_successor() {
     drop((first, peer));
     assert_eq!(old.wait(PATIENCE), Some(FlowOutcome::Finished));
     let (mut second, mut peer) = stream(&engine, "cubic");
-    old.abort();
+    old.abort().unwrap();
     second.write_all(b"alive").unwrap();
     second.shutdown(PATIENCE).unwrap();
     let mut got = Vec::new();
@@ -384,8 +387,17 @@ fn without_a_thread_a_flow_is_refused() {
     assert_eq!((&peer).read(&mut [0; 10]).unwrap(), 0, "the descriptors were closed");
 }
 
+fn with_gate(cc: &str, gate: GateOptions) -> FlowOptions {
+    FlowOptions { driver: FlowDriver::Gate(gate), ..options(cc) }
+}
+
+fn with_relay(cc: &str, relay: RelayOptions) -> FlowOptions {
+    with_gate(cc, GateOptions { relay, share: None })
+}
+
 fn sharing(cc: &str, weight: u32) -> FlowOptions {
-    FlowOptions { share: Some(FlowShare { weight }), ..options(cc) }
+    let share = Some(FlowShare { weight });
+    with_gate(cc, GateOptions { share, ..GateOptions::default() })
 }
 
 #[test]
@@ -503,10 +515,8 @@ fn a_connection_that_is_refused_is_as_it_was() {
     let kept = one.try_clone().unwrap();
     let (_local, far) = std::os::unix::net::UnixStream::pair().unwrap();
     // The limit is found out before anything is set; an unknown name below only after that.
-    let unknown = FlowOptions {
-        below: cellpace_tcp::TcpCongestionControl::Named("nonsense".to_owned()),
-        ..options("cubic")
-    };
+    let below = cellpace_tcp::TcpCongestionControl::Named("nonsense".to_owned());
+    let unknown = with_relay("cubic", RelayOptions { below, ..RelayOptions::default() });
     for (engine, options) in [(&engine, options("cubic")), (&RelayEngine::new(), unknown)] {
         let one = OwnedFd::from(one.try_clone().unwrap());
         let far = OwnedFd::from(far.try_clone().unwrap());
@@ -539,8 +549,13 @@ fn there_is_room_again_when_a_flow_has_ended() {
 fn a_send_buffer_is_as_large_as_granted_and_bounds_what_tcp_holds() {
     let engine = RelayEngine::new();
     let (one, mut peer) = pair();
-    let options = FlowOptions { send_buffer: Some(30_000), ..options("cubic") };
-    let mut stream = AlccStream::new(&engine, one, &options).unwrap();
+    let options = |send_buffer| {
+        with_relay(
+            "cubic",
+            RelayOptions { send_buffer: Some(send_buffer), ..RelayOptions::default() },
+        )
+    };
+    let mut stream = AlccStream::new(&engine, one, &options(30_000)).unwrap();
     assert_eq!(stream.stats().send_buffer, Some(30_000), "told from the beginning");
     stream.set_nonblocking(true).unwrap();
     let (mut written, mut quiet) = (0, 0);
@@ -562,8 +577,7 @@ fn a_send_buffer_is_as_large_as_granted_and_bounds_what_tcp_holds() {
     peer.read_exact(&mut vec![0; written]).unwrap();
 
     let (one, _peer) = pair();
-    let options = FlowOptions { send_buffer: Some(1 << 30), ..options };
-    let stream = AlccStream::new(&engine, one, &options).unwrap();
+    let stream = AlccStream::new(&engine, one, &options(1 << 30)).unwrap();
     let granted = cellpace_tcp::granted_send_buffer(1 << 30).unwrap();
     assert_eq!(stream.stats().send_buffer, Some(granted));
 }

@@ -7,7 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cellpace_alcc::AlccRole;
-use cellpace_tcp::{AlccStream, DriverChoice, FlowOptions, FlowOutcome, RelayEngine};
+use cellpace_tcp::{
+    AlccStream, ClientServerOptions, FlowDriver, FlowOptions, FlowOutcome, GateOptions, RelayEngine,
+};
 use socket2::SockRef;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -22,7 +24,11 @@ fn soon(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn options(driver: DriverChoice) -> FlowOptions {
+fn gate() -> FlowDriver {
+    FlowDriver::Gate(GateOptions::default())
+}
+
+fn options(driver: FlowDriver) -> FlowOptions {
     FlowOptions { driver, ..FlowOptions::new("fixed:cwnd=20pkts".parse().unwrap()) }
 }
 
@@ -87,7 +93,7 @@ impl Drop for Peer {
 
 /// Runs the named test once more, in a process that prepares a flow and is then killed by what the
 /// first process does.
-fn killed(name: &str, driver: DriverChoice, prepare: impl Fn(&mut Victim), look: impl Fn(Peer)) {
+fn killed(name: &str, driver: FlowDriver, prepare: impl Fn(&mut Victim), look: impl Fn(Peer)) {
     let Ok(address) = std::env::var(ADDRESS) else { return look(peer(name)) };
     let tcp = TcpStream::connect(&address).unwrap();
     let mut ready = TcpStream::connect(&address).unwrap();
@@ -120,7 +126,7 @@ fn peer(name: &str) -> Peer {
 fn what_was_not_sent_is_no_end_in_order() {
     killed(
         "what_was_not_sent_is_no_end_in_order",
-        DriverChoice::Gate,
+        gate(),
         |victim| {
             victim.fill();
             soon("it holds bytes", || victim.linger() == RESET);
@@ -136,7 +142,7 @@ fn what_was_not_sent_is_no_end_in_order() {
 fn what_was_closed_and_not_sent_is_no_end_in_order() {
     killed(
         "what_was_closed_and_not_sent_is_no_end_in_order",
-        DriverChoice::Gate,
+        gate(),
         |victim| {
             victim.fill();
             victim.stream.finish().unwrap();
@@ -153,7 +159,7 @@ fn what_was_closed_and_not_sent_is_no_end_in_order() {
 fn who_has_sent_everything_ends_in_order() {
     killed(
         "who_has_sent_everything_ends_in_order",
-        DriverChoice::Gate,
+        gate(),
         |victim| {
             // More than a window: bytes had to wait.
             victim.send_all(300_000);
@@ -172,7 +178,7 @@ fn who_has_sent_everything_ends_in_order() {
 fn an_end_that_tcp_has_outlives_the_process() {
     killed(
         "an_end_that_tcp_has_outlives_the_process",
-        DriverChoice::Gate,
+        gate(),
         |victim| {
             victim.stream.write_all(&[7; 10_000]).unwrap();
             victim.stream.finish().unwrap();
@@ -190,7 +196,7 @@ fn an_end_that_tcp_has_outlives_the_process() {
 fn what_the_application_did_not_read_is_no_end_in_order() {
     killed(
         "what_the_application_did_not_read_is_no_end_in_order",
-        DriverChoice::Gate,
+        gate(),
         |victim| {
             victim.stream.finish().unwrap();
             soon("it holds bytes", || victim.linger() == RESET);
@@ -218,7 +224,7 @@ fn what_the_application_did_not_read_is_no_end_in_order() {
 fn a_linger_of_the_program_counts_where_nothing_is_held() {
     killed(
         "a_linger_of_the_program_counts_where_nothing_is_held",
-        DriverChoice::Gate,
+        gate(),
         |victim| {
             SockRef::from(&victim.tcp).set_linger(RESET).unwrap();
             victim.send_all(300_000);
@@ -236,7 +242,7 @@ fn a_linger_of_the_program_counts_where_nothing_is_held() {
 fn a_framed_flow_that_holds_bytes_is_reset() {
     killed(
         "a_framed_flow_that_holds_bytes_is_reset",
-        DriverChoice::ClientServer { role: AlccRole::Connect },
+        FlowDriver::ClientServer(ClientServerOptions::new(AlccRole::Connect)),
         |victim| {
             victim.fill();
             soon("it holds bytes", || victim.linger() == RESET);
@@ -244,7 +250,7 @@ fn a_framed_flow_that_holds_bytes_is_reset() {
         |mut peer| {
             let role = AlccRole::Listen { wait: None };
             let tcp = peer.tcp.try_clone().unwrap();
-            let options = options(DriverChoice::ClientServer { role });
+            let options = options(FlowDriver::ClientServer(ClientServerOptions::new(role)));
             let stream = AlccStream::new(&RelayEngine::new(), tcp, &options).unwrap();
             peer.kill();
             assert_eq!(stream.flow().wait(PATIENCE), Some(FlowOutcome::Failed(libc::ECONNRESET)));
@@ -264,7 +270,7 @@ fn the_programs_linger_is_its_own_at_the_end() {
         peer.set_read_timeout(Some(PATIENCE)).unwrap();
         SockRef::from(&tcp).set_linger(own).unwrap();
         let kept = tcp.try_clone().unwrap();
-        let stream = AlccStream::new(&engine, tcp, &options(DriverChoice::Gate)).unwrap();
+        let stream = AlccStream::new(&engine, tcp, &options(gate())).unwrap();
         let mut victim = Victim { stream, tcp: kept };
         let mut written = 0;
         victim.stream.set_nonblocking(true).unwrap();
@@ -292,7 +298,7 @@ fn a_linger_of_zero_that_is_set_while_bytes_are_held_resets_on_close() {
     let mut peer = listener.accept().unwrap().0;
     peer.set_read_timeout(Some(PATIENCE)).unwrap();
     let kept = tcp.try_clone().unwrap();
-    let stream = AlccStream::new(&engine, tcp, &options(DriverChoice::Gate)).unwrap();
+    let stream = AlccStream::new(&engine, tcp, &options(gate())).unwrap();
     let mut victim = Victim { stream, tcp: kept };
     victim.fill();
     soon("it holds bytes", || victim.linger() == RESET);

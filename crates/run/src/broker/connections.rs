@@ -1,17 +1,17 @@
 //! Connections that were taken over, until their flows have ended.
 
 use std::collections::HashMap;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cellpace_os::socket::{state_of_tcp, tcp_state};
-use cellpace_tcp::{FlowHandle, FlowOutcome, RelayEngine, RemoteSocket};
+use cellpace_tcp::{FlowControl, FlowHandle, FlowOutcome, NewFlow, RemoteSocket, SocketOwner};
 use rustix::process::Pid;
 
-use super::config::BrokerConfig;
 use super::flow_count::FlowCount;
-use super::local_pair::LendableSocket;
+use super::local_pair::{LendableSocket, LocalPair};
 use super::watcher::{AdoptedConnection, ClosedConnection, SharedWatcher};
 
 /// How often ends of flows are looked for, while there are flows.
@@ -25,14 +25,15 @@ const MAX_PROCESSES: usize = 64;
 
 /// A worker's connections.
 pub(super) struct Connections {
-    engine: RelayEngine,
-    config: BrokerConfig,
+    control: FlowControl,
     watcher: SharedWatcher,
     flows: HashMap<u64, ConnectionFlow>,
     count: Arc<FlowCount>,
     /// Processes with sockets that the kernel driver holds.
     processes: HashMap<Pid, RemoteSocket>,
     next_flow: u64,
+    /// From one flow's number to the next one's.
+    workers: u32,
 }
 
 struct ConnectionFlow {
@@ -46,17 +47,17 @@ struct ConnectionFlow {
 }
 
 impl Connections {
-    /// Those of a worker, of which flows' numbers tell whose they are.
+    /// Those of one of so many workers; flows' numbers tell whose they are.
     pub(super) fn new(
         worker: u32,
-        engine: RelayEngine,
-        config: BrokerConfig,
+        workers: u32,
+        control: FlowControl,
         watcher: SharedWatcher,
         count: Arc<FlowCount>,
     ) -> Self {
         let next_flow = u64::from(worker) + 1;
         let (flows, processes) = (HashMap::new(), HashMap::new());
-        Self { engine, config, watcher, flows, count, processes, next_flow }
+        Self { control, watcher, flows, count, processes, next_flow, workers }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -65,7 +66,7 @@ impl Connections {
 
     /// Whether the engine takes another flow besides `coming` ones.
     pub(super) fn has_room(&self, coming: usize) -> bool {
-        self.engine.has_room(coming)
+        self.control.has_room(coming)
     }
 
     /// The number of the next flow, until [`use_number`](Self::use_number).
@@ -74,47 +75,55 @@ impl Connections {
     }
 
     pub(super) fn use_number(&mut self) {
-        self.next_flow += u64::from(self.config.workers);
+        self.next_flow += u64::from(self.workers);
     }
 
-    /// Has the engine serve a connection; `None` where it refuses.
-    pub(super) fn start(
+    /// Puts a connection under control; `None` if that cannot be. Where its data are relayed, `pair`
+    /// takes its place in the program, and the application's end is returned.
+    pub(super) fn take(
+        &mut self,
+        connection: AdoptedConnection,
+        tcp: Arc<OwnedFd>,
+        owner: SocketOwner,
+        pair: impl FnOnce() -> io::Result<LocalPair>,
+    ) -> Option<Option<OwnedFd>> {
+        let mut kept = None;
+        let flow = new_flow(&connection, tcp);
+        let taken = self.control.take(flow, owner, || {
+            let LocalPair { application, far, tcp } = pair()?;
+            kept = Some((application, tcp));
+            Ok(far)
+        });
+        let (application, tcp) = kept.unzip();
+        self.insert(connection, Instant::now(), taken.ok()?, tcp);
+        Some(application)
+    }
+
+    /// Relays the data of a connection whose application has its end already; `None` if that cannot be.
+    pub(super) fn relay(
         &mut self,
         connection: AdoptedConnection,
         since: Instant,
         tcp: LendableSocket,
         far: OwnedFd,
     ) -> Option<()> {
-        let options = self.config.options_of(connection.flow, connection.outgoing);
-        let handle = self.engine.adopt(tcp.tcp.clone(), far, &options).ok()?;
-        let (tcp, asked) = (Some(tcp), Instant::now());
-        self.insert(ConnectionFlow { connection, since, handle, tcp, asked });
+        let handle = self.control.relay(new_flow(&connection, tcp.tcp.clone()), far).ok()?;
+        self.insert(connection, since, handle, Some(tcp));
         Some(())
     }
 
-    /// Has the kernel driver control a connection of a process; `None` if that cannot be.
-    pub(super) fn start_in_kernel(
-        &mut self,
-        process: Option<Pid>,
-        descriptor: u32,
-        tcp: &OwnedFd,
-        connection: AdoptedConnection,
-    ) -> Option<()> {
-        self.config.steerer.as_ref()?;
+    /// Who has the socket that a process sent us, as far as the kernel driver wants to know it.
+    pub(super) fn owner(&mut self, process: Option<Pid>, descriptor: u32) -> SocketOwner {
+        let process = process.filter(|_| self.control.uses_kernel_driver());
         let remote = process.and_then(|process| self.remote_socket(process, descriptor));
-        let options = self.config.options_of(connection.flow, connection.outgoing);
-        let driver = self.config.steerer.as_ref()?;
-        let handle = driver.take(tcp, remote, &options).ok()?;
-        let now = Instant::now();
-        self.insert(ConnectionFlow { connection, since: now, handle, tcp: None, asked: now });
-        Some(())
+        remote.map_or(SocketOwner::Unknown, SocketOwner::Remote)
     }
 
     /// A socket that a process keeps; none where the system gives no access.
     fn remote_socket(&mut self, process: Pid, descriptor: u32) -> Option<RemoteSocket> {
         let descriptor = i32::try_from(descriptor).ok()?;
         if let Some(known) = self.processes.get(&process).filter(|known| known.is_alive()) {
-            return Some(known.on(descriptor));
+            return Some(known.with_descriptor(descriptor));
         }
         if self.processes.len() >= MAX_PROCESSES {
             self.processes.retain(|_, socket| socket.is_alive());
@@ -124,9 +133,16 @@ impl Connections {
         Some(socket)
     }
 
-    fn insert(&mut self, flow: ConnectionFlow) {
-        self.watcher.lock().opened(&flow.connection, &flow.handle);
-        self.flows.insert(flow.connection.flow, flow);
+    fn insert(
+        &mut self,
+        connection: AdoptedConnection,
+        since: Instant,
+        handle: FlowHandle,
+        tcp: Option<LendableSocket>,
+    ) {
+        self.watcher.lock().opened(&connection, &handle);
+        let flow = ConnectionFlow { connection, since, handle, tcp, asked: Instant::now() };
+        self.flows.insert(connection.flow, flow);
         self.count.set(self.flows.len());
     }
 
@@ -169,7 +185,8 @@ impl Connections {
     pub(super) fn cut(&mut self) {
         let has_data = |flow: &ConnectionFlow| flow.handle.stats().queued_bytes > 0;
         for flow in self.flows.values().filter(|flow| has_data(flow)) {
-            flow.handle.abort();
+            // What cannot be reset is relayed by nobody: it goes on in the kernel.
+            let _ = flow.handle.abort();
         }
         let until = Instant::now() + ABORT_WAIT;
         for (_, flow) in self.flows.drain() {
@@ -190,9 +207,13 @@ impl ConnectionFlow {
             stats: self.handle.stats(),
             outcome,
             cut,
-            steered: self.tcp.is_none(),
+            driver: self.handle.driver(),
         }
     }
+}
+
+fn new_flow(connection: &AdoptedConnection, tcp: Arc<OwnedFd>) -> NewFlow {
+    NewFlow { number: connection.flow - 1, tcp, outgoing: connection.outgoing }
 }
 
 /// Whether a TCP connection is over, as TCP itself sees it.
@@ -205,17 +226,17 @@ mod tests {
     use super::*;
     use crate::broker::local_pair::LocalPair;
     use crate::broker::tests::{TOKEN, flow_name, tcp_pair};
-    use cellpace_tcp::FlowOptions;
+    use cellpace_tcp::{FlowOptions, RelayEngine};
     use std::net::TcpStream;
     use std::sync::mpsc::{Receiver, channel};
 
     fn connections(worker: u32, workers: u32) -> (Connections, Receiver<ClosedConnection>) {
         let options = FlowOptions::new("cubic".parse().unwrap());
-        let config = BrokerConfig { workers, ..BrokerConfig::new(options) };
+        let control = FlowControl::new(RelayEngine::new(), options);
         let (sender, closed) = channel();
         let watcher = SharedWatcher::new(move |one| drop(sender.send(one)));
         let count = Arc::default();
-        (Connections::new(worker, RelayEngine::new(), config, watcher, count), closed)
+        (Connections::new(worker, workers, control, watcher, count), closed)
     }
 
     /// Starts a flow; returns the application's end and the peer.
@@ -224,8 +245,8 @@ mod tests {
         let flow = connections.next_number();
         let (local, address) = (ours.local_addr().unwrap(), ours.peer_addr().unwrap());
         let connection = AdoptedConnection { flow, outgoing: false, local, peer: address };
-        let pair = LocalPair::new(ours.into(), &flow_name(flow), &TOKEN, false).unwrap();
-        connections.start(connection, Instant::now(), pair.tcp, pair.far).unwrap();
+        let pair = LocalPair::new(Arc::new(ours.into()), &flow_name(flow), &TOKEN, false).unwrap();
+        connections.relay(connection, Instant::now(), pair.tcp, pair.far).unwrap();
         connections.use_number();
         (pair.application, peer)
     }

@@ -43,7 +43,7 @@ pub(super) struct LocalPair {
 impl LocalPair {
     /// Makes the pair for a TCP socket.
     pub(super) fn new(
-        tcp: OwnedFd,
+        tcp: Arc<OwnedFd>,
         name: &FlowName,
         token: &Token,
         nonblocking: bool,
@@ -61,7 +61,7 @@ impl LocalPair {
         if nonblocking {
             fcntl_setfl(&application, OFlags::RDWR | OFlags::NONBLOCK)?;
         }
-        let tcp = LendableSocket { tcp: Arc::new(tcp), end: socket_cookie(&application)? };
+        let tcp = LendableSocket { tcp, end: socket_cookie(&application)? };
         Ok(Self { application, far, tcp })
     }
 }
@@ -131,7 +131,7 @@ mod tests {
         let (ours, _peer) = tcp_pair();
         ours.set_read_timeout(Some(Duration::from_secs(7))).unwrap();
         let name = flow_name(3);
-        let pair = LocalPair::new(ours.into(), &name, &TOKEN, true).unwrap();
+        let pair = LocalPair::new(Arc::new(ours.into()), &name, &TOKEN, true).unwrap();
         let bound = getpeername(&pair.application).unwrap().unwrap();
         let bound = SocketAddrUnix::try_from(bound).unwrap();
         assert_eq!(FlowName::decode(bound.abstract_name().unwrap(), &TOKEN), Some(name));
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn a_filled_pair_is_drained_to_the_byte() {
         let (ours, _peer) = tcp_pair();
-        let pair = LocalPair::new(ours.into(), &flow_name(1), &TOKEN, true).unwrap();
+        let pair = LocalPair::new(Arc::new(ours.into()), &flow_name(1), &TOKEN, true).unwrap();
         let filled = fill(&pair.application).unwrap();
         assert_eq!(send(&pair.application, b"x", SendFlags::DONTWAIT), Err(Errno::AGAIN));
         assert!(drain(&pair.far, filled));

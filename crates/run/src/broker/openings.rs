@@ -148,7 +148,7 @@ mod tests {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let tcp = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap();
         let _ = connect(&tcp, &peer);
-        let pair = LocalPair::new(tcp, &flow_name(flow), &TOKEN, true).unwrap();
+        let pair = LocalPair::new(tcp.into(), &flow_name(flow), &TOKEN, true).unwrap();
         let filler = fill(&pair.application).unwrap();
         let local = "127.0.0.1:1".parse().unwrap();
         let connection = AdoptedConnection { flow, outgoing: true, local, peer };

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cellpace_tcp::{FlowHandle, FlowOutcome, FlowStats};
+use cellpace_tcp::{DriverKind, FlowHandle, FlowOutcome, FlowStats};
 
 /// A connection that was taken over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +32,8 @@ pub struct ClosedConnection {
     pub outcome: Option<FlowOutcome>,
     /// It had not ended when [`Broker::cut`](crate::Broker::cut) was called.
     pub cut: bool,
-    /// It was controlled through the kernel driver, and its data stayed with the program.
-    pub steered: bool,
+    /// Which driver served it.
+    pub driver: DriverKind,
 }
 
 /// Receives reports of a broker's connections, on the broker's threads, one call at a time. A

@@ -12,7 +12,7 @@ use cellpace_control::message::{Answer, Ask, REQUEST_LEN, Session, Token};
 use cellpace_control::{FlowName, Owner};
 use cellpace_os::descriptors::{receive_with_descriptor, send_with_descriptor};
 use cellpace_os::socket::future_peer;
-use cellpace_tcp::RelayEngine;
+use cellpace_tcp::{FlowControl, RelayEngine};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_type;
@@ -73,7 +73,8 @@ impl Worker {
                 Err(error) => return drop(started.send(Err(error))),
             };
             let flows = theirs.flows.clone();
-            let connections = Connections::new(number, engine, config, watcher, flows);
+            let control = FlowControl::new(engine, config.options);
+            let connections = Connections::new(number, config.workers, control, watcher, flows);
             let openings = Openings::default();
             let _ = started.send(Ok(()));
             WorkerLoop { token, shared: theirs, clients, connections, openings }.serve();
@@ -167,7 +168,7 @@ impl WorkerLoop {
                 if let Some(opening) = self.openings.proceed(flow, now) {
                     let Opening { connection, since, tcp, far, .. } = opening;
                     // If the engine refuses, both ends are closed: as if the peer had reset it.
-                    let _ = self.connections.start(connection, since, tcp, far);
+                    let _ = self.connections.relay(connection, since, tcp, far);
                 }
             }
             self.openings.forget_old(now);
@@ -219,14 +220,8 @@ impl WorkerLoop {
         let Some(ask) = session.asked(&self.token, &bytes[..count]) else { return };
         let done = match ask {
             Ask::Adopt { connecting: true, .. } => self.open(&client.socket, fd),
-            // The program goes on with its own socket.
-            Ask::Adopt { outgoing, descriptor, .. }
-                if self.adopt_in_kernel(client, &fd, outgoing, descriptor).is_some() =>
-            {
-                None
-            }
-            Ask::Adopt { nonblocking, outgoing, .. } => {
-                self.adopt(&client.socket, fd, nonblocking, outgoing)
+            Ask::Adopt { nonblocking, outgoing, descriptor, .. } => {
+                self.adopt(client, fd, nonblocking, outgoing, descriptor)
             }
             Ask::Fetch { flow, linger } => self.lend(&client.socket, flow, &fd, linger),
         };
@@ -235,26 +230,28 @@ impl WorkerLoop {
         }
     }
 
-    /// Takes a connection over and gives the client its end; `None` if that cannot be: then the
-    /// connection is as it was.
+    /// Takes a connection over and gives the client its end; `None` if the program goes on with its own
+    /// socket: under the kernel driver, or as it was.
     fn adopt(
         &mut self,
-        client: &OwnedFd,
+        client: &Client,
         tcp: OwnedFd,
         nonblocking: bool,
         outgoing: bool,
+        descriptor: u32,
     ) -> Option<()> {
         let connection = self.next_connection(addresses(tcp.as_fd())?, outgoing);
-        let name = flow_name(&connection, false);
-        let pair = LocalPair::new(tcp, &name, &self.token, nonblocking).ok()?;
-        if has_hung_up(client) {
-            // It gave up waiting and goes on with the TCP socket.
-            return None;
-        }
-        self.connections.start(connection, Instant::now(), pair.tcp, pair.far)?;
+        let (name, token, tcp) = (flow_name(&connection, false), self.token, Arc::new(tcp));
+        let pair = || {
+            let pair = LocalPair::new(tcp.clone(), &name, &token, nonblocking)?;
+            // One that gave up waiting goes on with the TCP socket.
+            if has_hung_up(&client.socket) { Err(Errno::CANCELED.into()) } else { Ok(pair) }
+        };
+        let owner = self.connections.owner(client.process, descriptor);
+        let application = self.connections.take(connection, tcp.clone(), owner, pair)?;
         self.connections.use_number();
         // If it cannot be sent, the program is gone, and with its end the flow ends.
-        send(client, Answer { done: true, queued: 0 }, Some(pair.application.as_fd()));
+        send(&client.socket, Answer { done: true, queued: 0 }, Some(application?.as_fd()));
         Some(())
     }
 
@@ -268,7 +265,7 @@ impl WorkerLoop {
         let connection = self.next_connection(addresses, true);
         let name = flow_name(&connection, true);
         let LocalPair { application, far, tcp } =
-            LocalPair::new(tcp, &name, &self.token, true).ok()?;
+            LocalPair::new(Arc::new(tcp), &name, &self.token, true).ok()?;
         let filler = fill(&application)?;
         if has_hung_up(client) {
             return None;
@@ -276,20 +273,6 @@ impl WorkerLoop {
         self.connections.use_number();
         self.openings.insert(Opening { connection, since: Instant::now(), tcp, far, filler });
         send(client, Answer { done: true, queued: 0 }, Some(application.as_fd()));
-        Some(())
-    }
-
-    /// Has the kernel driver control a connection; `None` if that cannot be.
-    fn adopt_in_kernel(
-        &mut self,
-        client: &Client,
-        tcp: &OwnedFd,
-        outgoing: bool,
-        descriptor: u32,
-    ) -> Option<()> {
-        let connection = self.next_connection(addresses(tcp.as_fd())?, outgoing);
-        self.connections.start_in_kernel(client.process, descriptor, tcp, connection)?;
-        self.connections.use_number();
         Some(())
     }
 

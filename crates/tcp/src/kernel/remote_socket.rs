@@ -33,7 +33,7 @@ impl RemoteSocket {
 
     /// Another descriptor of the same process, which `pid` must be.
     #[must_use]
-    pub fn on(&self, descriptor: RawFd) -> Self {
+    pub fn with_descriptor(&self, descriptor: RawFd) -> Self {
         Self { process: self.process.clone(), descriptor }
     }
 
@@ -115,8 +115,8 @@ mod tests {
         assert_eq!(remote.kick(cookie(&one)), Err(Errno::BADF));
         assert_eq!(remote.check(cookie(&one)), Err(Errno::BADF));
         assert_eq!(remote.check(cookie(&other)), Ok(()));
-        assert!(remote.on(one.as_raw_fd()).kick(cookie(&one)).is_ok());
-        assert_eq!(remote.on(i32::MAX).kick(cookie(&one)), Err(Errno::BADF));
+        assert!(remote.with_descriptor(one.as_raw_fd()).kick(cookie(&one)).is_ok());
+        assert_eq!(remote.with_descriptor(i32::MAX).kick(cookie(&one)), Err(Errno::BADF));
     }
 
     #[test]

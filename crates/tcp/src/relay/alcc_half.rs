@@ -5,11 +5,12 @@ use std::os::fd::BorrowedFd;
 use cellpace_base::Time;
 use cellpace_cc::Event;
 
+use crate::options::{ClientServerOptions, FlowOptions};
 use crate::relay::byte_queue::AT_HAND;
 use crate::relay::local_socket::LocalSocket;
 use crate::socket::{TcpInfo, packet_sizes};
-use crate::{FlowOptions, FlowStats, TcpError};
-use cellpace_alcc::{AlccConfig, AlccConnection, AlccError, AlccEvent, AlccRole};
+use crate::{FlowStats, TcpError};
+use cellpace_alcc::{AlccConfig, AlccConnection, AlccError, AlccEvent};
 
 /// Packets that go to TCP in one call at most.
 const MOST_PER_CALL: usize = 10;
@@ -31,17 +32,17 @@ pub(crate) struct AlccHalf {
 impl AlccHalf {
     pub(crate) fn new(
         tcp: BorrowedFd<'_>,
-        role: AlccRole,
         options: &FlowOptions,
+        driver: &ClientServerOptions,
         now: Time,
     ) -> Result<Self, TcpError> {
         let info = TcpInfo::of(tcp).map_err(TcpError::NotTcp)?;
         let (segment, overhead) = packet_sizes(tcp, &info)?;
-        let limits = &options.framing;
+        let limits = &driver.limits;
         let config = AlccConfig {
             segment: u16::try_from(segment).unwrap_or(u16::MAX),
             overhead: u16::try_from(overhead).unwrap_or(u16::MAX),
-            outgoing: options.queue,
+            outgoing: driver.relay.queue,
             incoming: limits.incoming,
             answer_within: limits.answer_within,
             ack_within: limits.ack_within,
@@ -50,14 +51,14 @@ impl AlccHalf {
         };
         let segment = usize::from(config.segment);
         Ok(Self {
-            connection: AlccConnection::new(now, role, &config).map_err(TcpError::Alcc)?,
+            connection: AlccConnection::new(now, driver.role, &config).map_err(TcpError::Alcc)?,
             pending: Vec::new(),
             taken: 0,
             left: Vec::new(),
             info,
             segment,
             packet: segment as u64 + overhead,
-            queue: options.queue,
+            queue: driver.relay.queue,
         })
     }
 

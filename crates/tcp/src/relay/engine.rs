@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "memory that is measured")]
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,12 +13,13 @@ use cellpace_base::Time;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 
-use crate::flow::{FlowServer, SharedFlow};
+use crate::flow::{DriverKind, FlowServer, SharedFlow};
 use crate::relay::flow::{NextTurn, RelayFlow};
 use crate::relay::group::{Groups, Member};
 use crate::relay::local_socket::SocketEvents;
 use crate::socket::{self, SavedOptions};
 use crate::thread::{now, spawn};
+use crate::timers::TimerQueue;
 use crate::{FlowHandle, FlowOptions, FlowOutcome, TcpError};
 
 /// Serves the flows of a process with one thread, which lives as long as there are flows.
@@ -101,6 +102,7 @@ impl RelayEngine {
     ///
     /// When the application closes its end, what it wrote is still delivered, at the controller's
     /// pace; if the TCP socket's `SO_LINGER` is on with a time of zero, the connection is reset.
+    /// Options with the kernel driver mean the gate with its defaults.
     ///
     /// # Errors
     /// When `tcp` is not a connected TCP socket, or a resource is missing: descriptors, memory,
@@ -141,7 +143,11 @@ impl RelayEngine {
         if !has_memory() {
             return Err(refused("memory", io::ErrorKind::OutOfMemory.into()));
         }
-        let shared = Arc::new(SharedFlow::of(&tcp));
+        let shared = Arc::new(SharedFlow::new(Arc::downgrade(&tcp)));
+        let driver = match options.driver.kind() {
+            DriverKind::Kernel => DriverKind::Gate,
+            driver => driver,
+        };
         let relay = RelayFlow::new(tcp, local, options, &self.groups, shared.clone(), now())?;
         let incoming = ServedFlow { relay: Box::new(relay), shared: shared.clone(), _slot: slot };
         let mut inner = self.lock();
@@ -151,7 +157,7 @@ impl RelayEngine {
             }
             other => *other = Some(self.start(incoming)?),
         }
-        Ok(FlowHandle { shared, server: Arc::new(self.clone()) })
+        Ok(FlowHandle { shared, server: Arc::new(self.clone()), driver })
     }
 
     fn start(&self, first: ServedFlow) -> Result<RunningEngine, TcpError> {
@@ -177,11 +183,11 @@ impl RelayEngine {
 }
 
 impl FlowServer for RelayEngine {
-    /// Also has the thread see to the rest.
-    fn abort(&self, shared: &Arc<SharedFlow>) {
-        shared.aborted.store(true, Ordering::Release);
+    fn abort(&self, shared: &Arc<SharedFlow>) -> io::Result<()> {
         let mut inner = self.lock();
-        let Some(running) = inner.as_mut().filter(|running| running.is_ours()) else { return };
+        let Some(running) = inner.as_mut().filter(|running| running.is_ours()) else {
+            return Ok(());
+        };
         // The thread would do it, too; but the process may end before it is its turn.
         if shared.lock().outcome.is_none()
             && let Some(tcp) = shared.tcp.upgrade()
@@ -189,6 +195,7 @@ impl FlowServer for RelayEngine {
             socket::reset(tcp.as_fd());
         }
         running.command(EngineCommand::Visit(shared.clone()));
+        Ok(())
     }
 }
 
@@ -275,7 +282,7 @@ struct EngineThread {
     wake: Arc<OwnedFd>,
     places: Vec<EngineSlot>,
     free: Vec<usize>,
-    timers: BTreeSet<(Time, usize)>,
+    timers: TimerQueue<usize>,
     again: VecDeque<usize>,
     scratch: Vec<u8>,
 }
@@ -288,7 +295,7 @@ impl EngineThread {
             wake,
             places: Vec::new(),
             free: Vec::new(),
-            timers: BTreeSet::new(),
+            timers: TimerQueue::default(),
             again: VecDeque::new(),
             scratch: vec![0; SCRATCH],
         }
@@ -380,7 +387,7 @@ impl EngineThread {
     }
 
     fn until_timer(&self) -> Option<Timespec> {
-        let (time, _) = self.timers.first()?;
+        let time = self.timers.first()?;
         let nanos = time.since(now()).as_nanos();
         let seconds = i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX);
         Some(Timespec { tv_sec: seconds, tv_nsec: (nanos % 1_000_000_000) as _ })
@@ -417,10 +424,7 @@ impl EngineThread {
 
     fn serve_timers(&mut self) {
         let due = now();
-        while let Some(&(time, at)) = self.timers.first()
-            && time <= due
-        {
-            self.timers.remove(&(time, at));
+        while let Some(at) = self.timers.pop_due(due) {
             self.places[at].timer = None;
             self.serve(at);
         }
@@ -445,7 +449,7 @@ impl EngineThread {
         let watch = flow.relay.member().map(Member::watch);
         match next {
             NextTurn::Wait(timer) => {
-                self.set_timer(at, timer);
+                self.timers.set(at, &mut self.places[at].timer, timer);
                 self.watch_or_not(at);
             }
             NextTurn::Again => self.serve_again(at),
@@ -483,22 +487,9 @@ impl EngineThread {
         }
     }
 
-    fn set_timer(&mut self, at: usize, timer: Option<Time>) {
-        let place = &mut self.places[at];
-        if place.timer == timer {
-            return;
-        }
-        if let Some(old) = mem::replace(&mut place.timer, timer) {
-            self.timers.remove(&(old, at));
-        }
-        if let Some(new) = timer {
-            self.timers.insert((new, at));
-        }
-    }
-
     fn remove(&mut self, at: usize, outcome: FlowOutcome) {
-        self.set_timer(at, None);
         let place = &mut self.places[at];
+        self.timers.set(at, &mut place.timer, None);
         place.generation = place.generation.wrapping_add(1) & GENERATIONS;
         let Some(ServedFlow { relay, shared, _slot }) = place.flow.take() else { return };
         // Duplicates of the descriptors may exist elsewhere; the kernel would go on reporting.

@@ -10,7 +10,9 @@ use cellpace_cc::ControllerSpec;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv, send};
 
+use crate::TcpError;
 use crate::flow::{FlowOutcome, SharedFlow};
+use crate::options::{FlowDriver, FlowOptions, GateOptions, RelayOptions};
 use crate::relay::alcc_half::AlccHalf;
 use crate::relay::congestion_control;
 use crate::relay::group::{Groups, Member};
@@ -18,7 +20,6 @@ use crate::relay::half::Half;
 use crate::relay::local_socket::{LocalSocket, Readiness, SocketEvents};
 use crate::relay::plain_half::PlainHalf;
 use crate::socket::{self, TcpInfo};
-use crate::{DriverChoice, FlowOptions, TcpError};
 use cellpace_alcc::AlccError;
 
 /// How often the figures that others see are renewed.
@@ -104,29 +105,21 @@ impl RelayFlow {
         shared: Arc<SharedFlow>,
         now: Time,
     ) -> Result<Self, TcpError> {
-        let setup = |what| move |source: io::Error| TcpError::Setup { what, source };
-        TcpInfo::of(tcp.as_fd()).map_err(TcpError::NotTcp)?;
         let peer = socket2::SockRef::from(&tcp).peer_addr().map_err(TcpError::NotTcp)?;
-        rustix::io::ioctl_fionbio(&tcp, true).map_err(|e| setup("non-blocking")(e.into()))?;
-        rustix::io::ioctl_fionbio(&local, true).map_err(|e| setup("non-blocking")(e.into()))?;
-        // Without it a short packet waits for the ack of the one before.
-        socket2::SockRef::from(&tcp).set_tcp_nodelay(true).map_err(setup("TCP_NODELAY"))?;
-        congestion_control::set_named(tcp.as_fd(), &options.below)
-            .map_err(setup("TCP_CONGESTION"))?;
-        let granted = options.send_buffer.map(|bytes| socket::set_send_buffer(tcp.as_fd(), bytes));
-        let send_buffer = granted.transpose().map_err(setup("SO_SNDBUF"))?;
-        let half = match (options.driver, options.share) {
-            (DriverChoice::ClientServer { .. }, Some(_)) => {
-                let source = io::Error::from(io::ErrorKind::Unsupported);
-                return Err(setup("a shared controller inside the stream")(source));
-            }
-            (DriverChoice::ClientServer { role }, None) => {
-                Half::Alcc(Box::new(AlccHalf::new(tcp.as_fd(), role, options, now)?))
-            }
-            (DriverChoice::Gate, share) => {
-                let peer = peer.as_socket().map(|peer| peer.ip().to_canonical());
-                let join = |setup| Some(groups.join(peer?, &options.cc, share?, setup));
-                Half::Plain(Box::new(PlainHalf::new(tcp.as_fd(), options, join, now)?))
+        let plain = |gate: &GateOptions| {
+            let send_buffer = prepare(tcp.as_fd(), local.as_fd(), &gate.relay)?;
+            let peer = peer.as_socket().map(|peer| peer.ip().to_canonical());
+            let join = |setup| Some(groups.join(peer?, &options.cc, gate.share?, setup));
+            let half = PlainHalf::new(tcp.as_fd(), options, &gate.relay, join, now)?;
+            Ok((Half::Plain(Box::new(half)), send_buffer))
+        };
+        let (half, send_buffer) = match &options.driver {
+            FlowDriver::Kernel(_) => plain(&GateOptions::default())?,
+            FlowDriver::Gate(gate) => plain(gate)?,
+            FlowDriver::ClientServer(both) => {
+                let send_buffer = prepare(tcp.as_fd(), local.as_fd(), &both.relay)?;
+                let half = AlccHalf::new(tcp.as_fd(), options, both, now)?;
+                (Half::Alcc(Box::new(half)), send_buffer)
             }
         };
         shared.lock().stats.send_buffer = send_buffer;
@@ -398,7 +391,8 @@ impl RelayFlow {
             // Nobody at the other end would ever answer it.
             self.options.cc = Self::in_place_of_both_halves();
         }
-        let plain = PlainHalf::new(self.tcp.as_fd(), &self.options, |_| None, now);
+        let FlowDriver::ClientServer(both) = &self.options.driver else { return Ok(()) };
+        let plain = PlainHalf::new(self.tcp.as_fd(), &self.options, &both.relay, |_| None, now);
         let mut plain = plain.map_err(|error| match error {
             TcpError::Setup { source, .. } | TcpError::NotTcp(source) => {
                 FlowOutcome::Failed(source.raw_os_error().unwrap_or(libc::EIO))
@@ -511,12 +505,26 @@ impl RelayFlow {
         self.published_at = now;
         let mut stats = self.half.stats(self.tcp.as_fd());
         stats.send_buffer = self.send_buffer;
-        let mut state = self.shared.lock();
-        state.stats = stats;
-        while let Some(event) = self.half.poll_event() {
-            state.note(event);
-        }
+        self.shared.publish(stats, || self.half.poll_event());
     }
+}
+
+/// Sets up both sockets of a flow, and returns the send buffer that was granted, if one was chosen.
+fn prepare(
+    tcp: BorrowedFd<'_>,
+    local: BorrowedFd<'_>,
+    options: &RelayOptions,
+) -> Result<Option<u64>, TcpError> {
+    let setup = |what| move |source: io::Error| TcpError::Setup { what, source };
+    TcpInfo::of(tcp).map_err(TcpError::NotTcp)?;
+    for socket in [tcp, local] {
+        rustix::io::ioctl_fionbio(socket, true).map_err(|e| setup("non-blocking")(e.into()))?;
+    }
+    // Without it a short packet waits for the ack of the one before.
+    socket2::SockRef::from(&tcp).set_tcp_nodelay(true).map_err(setup("TCP_NODELAY"))?;
+    congestion_control::set_named(tcp, &options.below).map_err(setup("TCP_CONGESTION"))?;
+    let granted = options.send_buffer.map(|bytes| socket::set_send_buffer(tcp, bytes));
+    granted.transpose().map_err(setup("SO_SNDBUF"))
 }
 
 fn shutdown(socket: &OwnedFd, how: Shutdown) -> Result<(), Errno> {

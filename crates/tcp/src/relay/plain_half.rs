@@ -7,13 +7,14 @@ use cellpace_base::{Random, Span, Time};
 use cellpace_cc::{Event, Setup};
 
 use crate::books::Books;
+use crate::options::{FlowOptions, RelayOptions};
 use crate::relay::ack_stamps::{self, AckStamps};
 use crate::relay::byte_queue::{AT_HAND, ByteQueue};
 use crate::relay::congestion_control::RenoStart;
 use crate::relay::group::Member;
 use crate::relay::local_socket::LocalSocket;
 use crate::socket::{self, TcpInfo};
-use crate::{FlowOptions, FlowStats, TcpError};
+use crate::{FlowStats, TcpError};
 
 /// How often the kernel is asked while something is in flight, although it stamps acks: selective
 /// acks and lost stamps show in no other way.
@@ -57,6 +58,7 @@ impl PlainHalf {
     pub(crate) fn new(
         tcp: BorrowedFd<'_>,
         options: &FlowOptions,
+        relay: &RelayOptions,
         join: impl FnOnce(Setup) -> Option<Member>,
         now: Time,
     ) -> Result<Self, TcpError> {
@@ -73,7 +75,7 @@ impl PlainHalf {
         let stamps = ack_stamps::stamp_acks(tcp).is_ok().then(AckStamps::new);
         Ok(Self {
             gate: Books::new(controller, now, segment, overhead),
-            queue: ByteQueue::new(options.queue),
+            queue: ByteQueue::new(relay.queue),
             back: Vec::new(),
             stamps,
             info,
@@ -82,7 +84,7 @@ impl PlainHalf {
             base,
             received: 0,
             member,
-            start: RenoStart::new(tcp, &options.below, &info),
+            start: RenoStart::new(tcp, &relay.below, &info),
             starved: false,
         })
     }
