@@ -311,7 +311,8 @@ pub trait Controller: Send {
 
     /// The path is another one from now on (handover): what was learnt about the old one no longer
     /// holds. Called once the new path carries packets, so after an interruption, not before it.
-    /// Packets sent on the old path may still be acked, declared lost or time out afterwards.
+    /// What was sent on the old path is not reported any more: it says nothing about the new one
+    /// (RFC 9000 section 9.4), and no longer counts as in flight.
     fn on_path_change(&mut self, now: Time) {
         let _ = now;
     }

@@ -86,6 +86,12 @@ impl<D: Copy> Sender<D> {
         self.sent.on_ack(now, arrived, self.controller.as_mut(), on_acked);
     }
 
+    /// What leaves from now on takes another path; see [`Sent::on_path_change`].
+    pub fn on_path_change(&mut self, now: Time) {
+        self.sent.on_path_change();
+        self.controller.on_path_change(now);
+    }
+
     /// When the controller wants to be called, if ever.
     pub fn controller_deadline(&self) -> Option<Time> {
         self.controller.next_deadline()

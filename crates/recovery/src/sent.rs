@@ -7,6 +7,9 @@ use cellpace_cc::{
     Stamp, Time, Timeout,
 };
 
+/// RFC 9002 section 6.2.2, kInitialRtt: stands for the RTT while there is no sample.
+const INITIAL_RTT: Span = Span::from_millis(333);
+
 /// RFC 9002 section 6.1.1: packets that arrived after a missing one before it counts as lost.
 const PACKET_THRESHOLD: u64 = 3;
 
@@ -61,6 +64,11 @@ pub struct Sent<D> {
     ring: VecDeque<Entry<D>>,
     first: u64,
     in_flight: u64,
+    /// The first number sent on the present path. What was sent before is kept from the
+    /// controller, its acks and its losses (RFC 9000 section 9.4).
+    path_start: u64,
+    /// Bytes in flight that were sent on an earlier path. They do not count as in flight.
+    old_in_flight: u64,
     largest_acked: Option<u64>,
     /// No packet below this number is in flight.
     scan_from: u64,
@@ -126,6 +134,8 @@ impl<D: Copy> Sent<D> {
             ring: VecDeque::new(),
             first: 0,
             in_flight: 0,
+            path_start: 0,
+            old_in_flight: 0,
             largest_acked: None,
             scan_from: 0,
             to_retransmit: VecDeque::new(),
@@ -143,7 +153,7 @@ impl<D: Copy> Sent<D> {
         }
     }
 
-    /// Bytes in flight.
+    /// Bytes in flight on the present path.
     pub fn in_flight(&self) -> u64 {
         self.in_flight
     }
@@ -183,7 +193,7 @@ impl<D: Copy> Sent<D> {
     /// with it.
     pub fn send(&mut self, sending: &Sending<D>, controller: &mut dyn Controller) -> (u64, Stamp) {
         let number = self.next_number();
-        if self.in_flight == 0 {
+        if !self.awaits_acks() {
             // RFC 6298 (5.1): the timer starts when something is sent and it is not running.
             self.timer_base = sending.now;
         }
@@ -239,10 +249,11 @@ impl<D: Copy> Sent<D> {
         self.acked.clear();
         self.late.clear();
         self.marked.clear();
+        let mut is_news = false;
         for arrival in arrived {
-            self.take_arrival(now, *arrival, &mut on_acked);
+            is_news |= self.take_arrival(now, *arrival, &mut on_acked);
         }
-        if self.acked.is_empty() && self.late.is_empty() {
+        if !is_news {
             return;
         }
         self.timeouts_in_a_row = 0;
@@ -256,6 +267,17 @@ impl<D: Copy> Sent<D> {
         }
         self.detect_losses(now, controller);
         self.forget_settled();
+    }
+
+    /// What is sent from now on takes another path. Packets in flight on the old one still arrive,
+    /// or are lost and sent again, but say nothing about the new one: neither controller nor RTT
+    /// estimator learn of them.
+    pub fn on_path_change(&mut self) {
+        self.path_start = self.next_number();
+        self.old_in_flight += std::mem::take(&mut self.in_flight);
+        self.rtt = RttEstimator::default();
+        self.timeouts_in_a_row = 0;
+        self.first_after_timeout = None;
     }
 
     /// The receiver was heard of without an ack of anything new: the path works again, and what
@@ -273,7 +295,7 @@ impl<D: Copy> Sent<D> {
     /// When [`on_timer`](Self::on_timer) wants to be called. `controller` may override the
     /// retransmission timeout.
     pub fn next_deadline(&self, controller: &dyn Controller) -> Option<Time> {
-        let rto = (self.in_flight > 0).then(|| self.timer_base + self.rto(controller));
+        let rto = self.awaits_acks().then(|| self.timer_base + self.rto(controller));
         match (self.loss_time, rto) {
             (Some(loss), Some(rto)) => Some(loss.min(rto)),
             (loss, rto) => loss.or(rto),
@@ -285,9 +307,18 @@ impl<D: Copy> Sent<D> {
         if self.loss_time.is_some_and(|time| time <= now) {
             self.detect_losses(now, controller);
         }
-        if self.in_flight > 0 && self.timer_base + self.rto(controller) <= now {
+        if self.awaits_acks() && self.timer_base + self.rto(controller) <= now {
             self.time_out(now, controller);
         }
+    }
+
+    fn awaits_acks(&self) -> bool {
+        self.in_flight + self.old_in_flight > 0
+    }
+
+    /// What counts the bytes of packet `number` that are in flight.
+    fn flight_of(&mut self, number: u64) -> &mut u64 {
+        if number < self.path_start { &mut self.old_in_flight } else { &mut self.in_flight }
     }
 
     fn rto(&self, controller: &dyn Controller) -> Span {
@@ -307,19 +338,22 @@ impl<D: Copy> Sent<D> {
         let timed_out = |entry: Option<&mut Entry<D>>| {
             entry.is_some_and(|entry| entry.state == State::TimedOut)
         };
+        let path_start = self.path_start;
+        let mut arrived = arrived.iter().filter(|arrival| arrival.number >= path_start);
         let known = arrived
-            .iter()
             .find(|arrival| arrival.number >= first_after || timed_out(self.entry(arrival.number)));
         let Some(known) = known.copied() else { return };
         self.first_after_timeout = None;
         if known.number >= first_after {
             return;
         }
-        for entry in &mut self.ring {
+        for (number, entry) in (self.first..).zip(&mut self.ring) {
             if entry.state == State::TimedOut {
                 entry.state = State::InFlight;
                 entry.waiting = false;
-                self.in_flight += u64::from(entry.bytes);
+                let is_old = number < self.path_start;
+                let flight = if is_old { &mut self.old_in_flight } else { &mut self.in_flight };
+                *flight += u64::from(entry.bytes);
                 self.counts.late += 1;
             }
         }
@@ -334,11 +368,17 @@ impl<D: Copy> Sent<D> {
         controller.on_spurious(&Spurious::Timeout { now });
     }
 
-    fn take_arrival(&mut self, now: Time, arrival: Arrived, on_acked: &mut impl FnMut(D, Span)) {
-        let Some(entry) = self.entry(arrival.number) else { return };
+    /// Returns whether that was not known.
+    fn take_arrival(
+        &mut self,
+        now: Time,
+        arrival: Arrived,
+        on_acked: &mut impl FnMut(D, Span),
+    ) -> bool {
+        let Some(entry) = self.entry(arrival.number) else { return false };
         let was = entry.state;
         if was == State::Acked {
-            return;
+            return false;
         }
         entry.state = State::Acked;
         entry.waiting = false;
@@ -353,20 +393,21 @@ impl<D: Copy> Sent<D> {
             stamp: entry.stamp,
         };
         on_acked(entry.data, rtt);
+        self.largest_acked = self.largest_acked.max(Some(arrival.number));
+        let was_in_flight = was == State::InFlight;
+        if was_in_flight {
+            *self.flight_of(arrival.number) -= packet.bytes;
+        } else {
+            self.counts.late += 1;
+        }
+        if arrival.number < self.path_start {
+            return true;
+        }
         if arrival.marked {
             self.marked.push(arrival.number);
         }
-        match was {
-            State::InFlight => {
-                self.in_flight -= packet.bytes;
-                self.acked.push(packet);
-            }
-            _ => {
-                self.counts.late += 1;
-                self.late.push(packet);
-            }
-        }
-        self.largest_acked = self.largest_acked.max(Some(arrival.number));
+        if was_in_flight { &mut self.acked } else { &mut self.late }.push(packet);
+        true
     }
 
     fn report_acked(&mut self, now: Time, prior_in_flight: u64, controller: &mut dyn Controller) {
@@ -400,7 +441,7 @@ impl<D: Copy> Sent<D> {
     fn detect_losses(&mut self, now: Time, controller: &mut dyn Controller) {
         self.loss_time = None;
         let Some(largest) = self.largest_acked else { return };
-        let patience = self.rtt.smoothed().unwrap_or(Span::ZERO).max(self.rtt.latest());
+        let patience = self.rtt.smoothed().unwrap_or(INITIAL_RTT).max(self.rtt.latest());
         // RFC 9002 section 6.1.2, kTimeThreshold and kGranularity
         let patience = (patience * 9 / 8).max(Span::from_millis(1));
         let next = self.next_number();
@@ -423,15 +464,18 @@ impl<D: Copy> Sent<D> {
             }
             entry.state = State::Lost(next);
             entry.waiting = true;
-            self.in_flight -= u64::from(entry.bytes);
-            self.to_retransmit.push_back(number);
-            self.counts.lost += 1;
-            self.lost.push(LostPacket {
+            let packet = LostPacket {
                 number,
                 bytes: u64::from(entry.bytes),
                 sent_at: entry.sent_at,
                 stamp: entry.stamp,
-            });
+            };
+            *self.flight_of(number) -= packet.bytes;
+            self.to_retransmit.push_back(number);
+            self.counts.lost += 1;
+            if number >= self.path_start {
+                self.lost.push(packet);
+            }
         }
         if self.lost.is_empty() {
             return;
@@ -451,7 +495,8 @@ impl<D: Copy> Sent<D> {
         self.timeouts_in_a_row += 1;
         self.timer_base = now;
         self.loss_time = None;
-        self.first_after_timeout = Some(self.next_number());
+        // Without a timeout that the controller knows of, there is none to take back.
+        self.first_after_timeout = (prior_in_flight > 0).then(|| self.next_number());
         for (number, entry) in (self.first..).zip(&mut self.ring) {
             if entry.state == State::InFlight {
                 entry.state = State::TimedOut;
@@ -462,8 +507,12 @@ impl<D: Copy> Sent<D> {
         }
         self.counts.timeouts += 1;
         self.in_flight = 0;
+        self.old_in_flight = 0;
         self.scan_from = self.next_number();
         self.forget_old_timeouts();
+        if prior_in_flight == 0 {
+            return;
+        }
         controller.on_timeout(&Timeout {
             now,
             prior_in_flight,
@@ -608,6 +657,42 @@ mod tests {
         assert_eq!((&witness.acked[..], &witness.marks[..]), (&[0, 1, 2][..], &[(2, 2)][..]));
         sent.on_ack(ms(41), &[marked(2), Arrived::new(3, None)], &mut witness, |_, _| {});
         assert_eq!(witness.marks.len(), 1, "that packet was acked before");
+    }
+
+    #[test]
+    fn the_controller_learns_nothing_of_packets_on_the_old_path() {
+        let (mut sent, mut witness) = setup(5);
+        ack(&mut sent, &mut witness, ms(40), &[0]);
+        sent.on_path_change();
+        assert_eq!((sent.in_flight(), sent.rtt().smoothed()), (0, None));
+        assert_eq!(send(&mut sent, &mut witness, ms(50), 5), 5);
+        // An ack and a late packet of the old path, and its losses.
+        ack(&mut sent, &mut witness, ms(60), &[1, 4]);
+        assert_eq!((sent.in_flight(), sent.rtt().smoothed()), (1000, None));
+        ack(&mut sent, &mut witness, ms(100), &[5]);
+        assert_eq!(sent.next_lost(), Some(2), "sent again all the same");
+        ack(&mut sent, &mut witness, ms(101), &[2]);
+        assert_eq!((&witness.acked[..], witness.late.len()), (&[0, 5][..], 0));
+        assert_eq!((witness.lost.len(), sent.counts().lost, sent.counts().late), (0, 2, 1));
+        assert_eq!(sent.rtt().smoothed(), Some(Span::from_millis(50)), "of packet 5 alone");
+    }
+
+    #[test]
+    fn what_is_in_flight_on_the_old_path_alone_times_out_in_silence() {
+        let (mut sent, mut witness) = setup(3);
+        ack(&mut sent, &mut witness, ms(40), &[0]);
+        sent.on_path_change();
+        let deadline = sent.next_deadline(&witness).unwrap();
+        assert_eq!(deadline, ms(1040), "no RTT is known");
+        sent.on_timer(deadline, &mut witness);
+        assert_eq!(
+            (sent.next_lost(), sent.next_lost(), sent.next_lost()),
+            (Some(1), Some(2), None)
+        );
+        assert_eq!((witness.timeouts, sent.counts().timeouts), (0, 1));
+        ack(&mut sent, &mut witness, ms(1050), &[1]);
+        assert_eq!(witness.spurious_timeouts, 0);
+        assert_eq!(sent.next_deadline(&witness), None);
     }
 
     #[test]
