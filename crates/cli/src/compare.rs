@@ -14,7 +14,8 @@ use crate::path_options::PathOptions;
 #[command(after_help = "Examples:
   cellpace compare --trace city-drive.down --cc verus:r=2 --cc copa --cc cubic --report out.html
   cellpace compare --trace random:10mbit..100mbit/5s --rtt random:10ms..100ms/5s \\
-      --loss random:0%..1%/5s --cc verus --cc cubic --repeat 5")]
+      --loss random:0%..1%/5s --cc verus --cc cubic --repeat 5
+  cellpace compare --handover 30s/200ms/80ms/lost --cc verus --cc bbr")]
 pub(crate) struct CompareArgs {
     /// A trace: a file in Mahimahi format, a profile (lte-driving, ...) or generated
     /// (constant:12mbit, step:..., random:..., onoff:..., cellreplay:...); repeatable

@@ -3,7 +3,7 @@
 use cellpace_base::Span;
 use cellpace_lab::{default_duration, shown_name};
 use cellpace_path::schedule::TraceFiles;
-use cellpace_path::{DelaySpec, LossSpec, PathSpec, QueueSpec, TraceSpec};
+use cellpace_path::{DelaySpec, Handover, LossSpec, PathSpec, QueueSpec, TraceSpec};
 use cellpace_sim::{AckPolicy, Scenario};
 use clap::Args;
 
@@ -30,6 +30,10 @@ pub(crate) struct PathOptions {
     /// Random loss of acks and receivers' reports on the way back; forms as for --loss
     #[arg(long, default_value = "0%", value_name = "LOSS")]
     uplink_loss: String,
+    /// Handover: 30s, or 30s/200ms/80ms/lost (when, interruption, new RTT, what becomes of the
+    /// queue). May be repeated
+    #[arg(long, value_name = "TIME[/...]")]
+    handover: Vec<String>,
     /// When receivers acknowledge: every packet, or delayed:40ms (every second packet)
     #[arg(long, default_value = "every", value_name = "POLICY")]
     acks: String,
@@ -75,11 +79,13 @@ impl PathOptions {
             queue: scenario.queue,
             delay: delay.clone(),
             loss: scenario.loss,
+            handovers: scenario.handovers.clone(),
         };
         let up = PathSpec {
             trace: scenario.uplink,
             delay,
             loss: scenario.uplink_loss,
+            handovers: scenario.handovers,
             ..PathSpec::default()
         };
         let rtt = scenario.rtt.as_constant().unwrap_or_else(|| scenario.rtt.mean());
@@ -112,11 +118,20 @@ impl PathOptions {
             rtt: named("--rtt", DelaySpec::parse(&self.rtt, files))?,
             loss: named("--loss", self.loss.parse::<LossSpec>())?,
             uplink_loss: named("--uplink-loss", self.uplink_loss.parse::<LossSpec>())?,
+            handovers: self.handovers()?,
             acks: named("--acks", self.acks.parse::<AckPolicy>())?,
             skip: self.skip.unwrap_or(Scenario::default().skip),
             seed: self.seed,
             ..Scenario::default()
         })
+    }
+
+    fn handovers(&self) -> Result<Vec<Handover>, Failure> {
+        let read = |text: &String| named("--handover", text.parse::<Handover>());
+        let handovers = self.handover.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        Handover::check_order(&handovers)
+            .map_err(|why| Failure::usage(format!("--handover: {why}")))?;
+        Ok(handovers)
     }
 
     /// What these options say about the path, as on the command line; files without their
@@ -128,6 +143,9 @@ impl PathOptions {
         );
         if self.uplink_loss != "0%" {
             text += &format!(" --uplink-loss {}", self.uplink_loss);
+        }
+        for handover in &self.handover {
+            text += &format!(" --handover {handover}");
         }
         if let Some(uplink) = &self.uplink {
             text += &format!(" --uplink {}", shown_name(uplink));

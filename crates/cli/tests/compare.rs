@@ -273,6 +273,7 @@ fn every_option_of_the_path_does_something() {
         "--queue codel",
         "--queue pie",
         "--queue fq_codel",
+        "--handover 3s/500ms/120ms/lost --handover 4s",
         "--skip 1s",
         "--flows 2",
     ] {
@@ -444,6 +445,13 @@ fn wrong_options_are_answered_with_what_would_do() {
         ("--loss 2", "--loss: loss: `2` is out of range"),
         ("--uplink-loss 101%", "--uplink-loss: loss: `101%` is out of range"),
         ("--loss 101%", "--loss: loss: `101%` is out of range"),
+        ("--handover 30", "--handover: handover: `30` needs a unit"),
+        ("--handover 30s/1s/1s/1s", "--handover: `30s/1s/1s/1s` does not read; write TIME"),
+        (
+            "--handover 9s --handover 9s",
+            "--handover: the handover at 9s begins before the one at 9s",
+        ),
+        ("--handover 60s --duration 60s", "the handover at 60s is not over before the end"),
         ("--acks sometimes", "--acks"),
         ("--acks delayed:40", "--acks: `40` needs a unit"),
         ("--uplink constant:1", "--uplink: constant: `1` needs a unit"),

@@ -83,6 +83,7 @@ fn paths(c: &mut Criterion) {
         queue: "droptail:2MB".parse().expect("a written form"),
         delay: delay.parse().expect("a written form"),
         loss: loss.parse().expect("a written form"),
+        ..PathSpec::default()
     };
     let constant = || "constant:12mbit".parse::<TraceSpec>().expect("a written form");
     let recorded = || TraceSpec::recorded("bench", Arc::new(trace()));

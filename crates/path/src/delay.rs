@@ -121,11 +121,20 @@ impl Delay {
     /// a packet that entered earlier.
     pub fn arrival(&mut self, now: Time) -> Time {
         let step = self.walk.step();
-        if step.end == Time::MAX && step.start == Time::ZERO {
+        if step.end == Time::MAX && step.start == Time::ZERO && self.latest == Time::ZERO {
             return now + step.value;
         }
         self.latest = self.latest.max(now + self.walk.at(now));
         self.latest
+    }
+}
+
+impl Delay {
+    /// Is `delay` for all packets that enter from now on; none of them arrives before `latest`.
+    pub(crate) fn become_constant(&mut self, delay: Span, latest: Time) {
+        // A constant draws nothing.
+        let walk = Steps::constant(delay).walk(&mut Random::seeded(0, 0));
+        *self = Self { walk, latest: self.latest.max(latest) };
     }
 }
 

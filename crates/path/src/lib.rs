@@ -26,6 +26,7 @@ mod delay;
 pub mod fit;
 #[doc(hidden)]
 pub mod fuzz;
+mod handover;
 mod link;
 mod loss;
 mod packet;
@@ -37,6 +38,7 @@ pub mod stats;
 pub mod steps;
 
 pub use delay::{Delay, DelaySpec};
+pub use handover::{Handover, interrupted};
 pub use link::Link;
 pub use loss::{Bursts, LossModel, LossSpec};
 pub use packet::{DropReason, Fate, Packet, Record};

@@ -4,7 +4,7 @@ use cellpace_base::Time;
 
 use crate::queue::{Drops, Queue};
 use crate::schedule::Schedule;
-use crate::{Fate, OPPORTUNITY_BYTES, Packet, Record};
+use crate::{DropReason, Fate, OPPORTUNITY_BYTES, Packet, Record};
 
 /// A link takes packets from its queue and gives them the bytes of its opportunities: several
 /// small packets share one, a large packet takes several. What an opportunity leaves over while
@@ -51,6 +51,16 @@ impl Link {
     /// Bytes in the queue and in service.
     pub fn backlog(&self) -> u64 {
         self.queue.bytes() + self.in_service.map_or(0, |(packet, _)| u64::from(packet.size))
+    }
+
+    /// Drops everything that waits, the packet in service included.
+    pub fn drop_all(&mut self, now: Time, fates: &mut Vec<Record>) {
+        while let Some((mut packet, _)) = self.in_service.take().or_else(|| self.begin(now)) {
+            packet.departed_at = now;
+            fates.push(Record { packet, fate: Fate::Dropped(DropReason::Handover) });
+        }
+        self.schedule.on_backlog(now, 0);
+        self.report_drops(now, fates);
     }
 
     fn is_idle(&self) -> bool {

@@ -50,6 +50,8 @@ pub enum DropReason {
     Overflow,
     /// An AQM dropped it early.
     Aqm,
+    /// It waited for a path that was given up in a handover.
+    Handover,
 }
 
 impl DropReason {
@@ -59,6 +61,7 @@ impl DropReason {
             Self::Random => "random",
             Self::Overflow => "overflow",
             Self::Aqm => "aqm",
+            Self::Handover => "handover",
         }
     }
 }

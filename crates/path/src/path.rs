@@ -6,10 +6,11 @@ use std::collections::{BinaryHeap, VecDeque};
 use cellpace_base::{ParamError, QuantityError, Random, Span, Time};
 use thiserror::Error;
 
+use crate::handover::interrupted;
 use crate::schedule::TraceError;
 use crate::{
-    Delay, DelaySpec, DropReason, Fate, Link, LossModel, LossSpec, Packet, QueueSpec, Record,
-    TraceSpec,
+    Delay, DelaySpec, DropReason, Fate, Handover, Link, LossModel, LossSpec, Packet, QueueSpec,
+    Record, TraceSpec,
 };
 
 /// What can be wrong with a path.
@@ -97,6 +98,9 @@ pub struct PathSpec {
     pub delay: DelaySpec,
     /// Random loss in front of the queue.
     pub loss: LossSpec,
+    /// Changes of the path, in the order of time and without overlap
+    /// ([`Handover::check_order`]). A new RTT replaces `delay`, not what the trace brings.
+    pub handovers: Vec<Handover>,
 }
 
 impl PathSpec {
@@ -121,7 +125,7 @@ impl PathSpec {
         let link = match &self.trace {
             Some(trace) => {
                 let queue = self.queue.build(Random::seeded(seed, QUEUE_STREAM));
-                Some(Link::new(queue, trace.build(seed)?))
+                Some(Link::new(queue, interrupted(trace.build(seed)?, &self.handovers)))
             }
             None => None,
         };
@@ -135,6 +139,8 @@ impl PathSpec {
             arrivals: 0,
             loss: self.loss.build(Random::seeded(seed, LOSS_STREAM)),
             link,
+            handovers: self.handovers.iter().copied().collect(),
+            held: Vec::new(),
         })
     }
 }
@@ -159,6 +165,10 @@ pub struct Path {
     arrivals: u64,
     loss: LossModel,
     link: Option<Link>,
+    /// Handovers that are not over, in the order of time.
+    handovers: VecDeque<Handover>,
+    /// Packets that an interruption keeps from leaving a path without a link.
+    held: Vec<Packet>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -207,31 +217,65 @@ impl Path {
     /// When the model next wants to be advanced.
     pub fn next_deadline(&self) -> Option<Time> {
         let departure = self.link.as_ref().and_then(Link::next_deadline);
-        match (self.next_arrival(), departure) {
-            (Some(arrival), Some(departure)) => Some(arrival.min(departure)),
-            (arrival, departure) => arrival.or(departure),
-        }
+        let change = self.handovers.front().map(Handover::end);
+        [self.next_arrival(), departure, change].into_iter().flatten().min()
     }
 
     /// Lets happen everything up to `now`; what became of packets is added to `fates` in the
     /// order of time. Opportunities go before arrivals of the same instant.
     pub fn advance(&mut self, now: Time, fates: &mut Vec<Record>) {
-        while let Some(at) = self.next_arrival().filter(|at| *at <= now) {
-            self.advance_link(at, fates);
-            let Some(mut packet) = self.pop_arrival() else { break };
-            packet.enqueued_at = at;
-            packet.dequeued_at = at;
-            packet.departed_at = at;
-            if self.loss.loses(at) {
-                fates.push(Record { packet, fate: Fate::Dropped(DropReason::Random) });
-                continue;
-            }
-            match &mut self.link {
-                Some(link) => link.push(packet, fates),
-                None => fates.push(Record { packet, fate: Fate::Delivered }),
+        loop {
+            let arrival = self.next_arrival().unwrap_or(Time::MAX);
+            let change = self.handovers.front().map_or(Time::MAX, Handover::end);
+            if change <= now && change <= arrival {
+                self.change_path(change, fates);
+            } else if arrival <= now {
+                self.arrive(arrival, fates);
+            } else {
+                break;
             }
         }
         self.advance_link(now, fates);
+    }
+
+    /// The next packet reaches the queue.
+    fn arrive(&mut self, at: Time, fates: &mut Vec<Record>) {
+        self.advance_link(at, fates);
+        let Some(mut packet) = self.pop_arrival() else { return };
+        packet.enqueued_at = at;
+        packet.dequeued_at = at;
+        packet.departed_at = at;
+        if self.loss.loses(at) {
+            fates.push(Record { packet, fate: Fate::Dropped(DropReason::Random) });
+            return;
+        }
+        let interrupted = self.handovers.front().is_some_and(|handover| handover.at <= at);
+        match &mut self.link {
+            Some(link) => link.push(packet, fates),
+            None if interrupted => self.held.push(packet),
+            None => fates.push(Record { packet, fate: Fate::Delivered }),
+        }
+    }
+
+    /// An interruption is over at `now`, and the path is the new one.
+    fn change_path(&mut self, now: Time, fates: &mut Vec<Record>) {
+        let Some(handover) = self.handovers.pop_front() else { return };
+        // What the old path delivered before the interruption, and nothing of this instant.
+        self.advance_link(now - Span::from_nanos(1), fates);
+        let dropped = Fate::Dropped(DropReason::Handover);
+        let fate = if handover.queue_lost { dropped } else { Fate::Delivered };
+        for mut packet in self.held.drain(..) {
+            packet.dequeued_at = now;
+            packet.departed_at = now;
+            fates.push(Record { packet, fate });
+        }
+        if let Some(link) = self.link.as_mut().filter(|_| handover.queue_lost) {
+            link.drop_all(now, fates);
+        }
+        if let Some(rtt) = handover.rtt {
+            let latest = self.in_order.back().map_or(Time::ZERO, |waiting| waiting.at);
+            self.delay.become_constant(rtt / 2, latest);
+        }
     }
 
     fn advance_link(&mut self, now: Time, fates: &mut Vec<Record>) {
@@ -358,6 +402,7 @@ mod tests {
                 queue: "infinite".parse().unwrap(),
                 delay: "random:0ms..200ms/30ms".parse().unwrap(),
                 loss: "random:0%..20%/30ms".parse().unwrap(),
+                handovers: Vec::new(),
             };
             let run = || {
                 let mut path = spec.build(seed).unwrap();

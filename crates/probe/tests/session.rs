@@ -21,6 +21,7 @@ fn path(loss: f64, seed: u64) -> Path {
         queue: "droptail:100kB".parse().unwrap(),
         delay: "15ms".parse().unwrap(),
         loss: format!("{}%", loss * 100.0).parse().unwrap(),
+        ..PathSpec::default()
     };
     spec.build(seed).unwrap()
 }

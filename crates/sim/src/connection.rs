@@ -79,6 +79,10 @@ impl Connection {
         self.sender.sent().rtt()
     }
 
+    pub(crate) fn on_path_change(&mut self, now: Time) {
+        self.sender.on_path_change(now);
+    }
+
     pub(crate) fn controller_mut(&mut self) -> &mut dyn Controller {
         self.sender.controller_mut()
     }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use cellpace_base::{Span, Time, parse_bytes, parse_span};
 use cellpace_cc::{ControllerSpec, MAX_FILE_BYTES, SpecError};
 use cellpace_path::schedule::TraceFiles;
-use cellpace_path::{DelaySpec, TraceSpec};
+use cellpace_path::{DelaySpec, Handover, TraceSpec};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -30,7 +30,18 @@ struct Document {
     bin: Option<Spanned<String>>,
     seed: Option<u64>,
     #[serde(default)]
+    handover: Vec<Spanned<HandoverTable>>,
+    #[serde(default)]
     flow: Vec<Spanned<FlowTable>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HandoverTable {
+    at: Spanned<String>,
+    length: Option<Spanned<String>>,
+    rtt: Option<Spanned<String>>,
+    queue: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -83,6 +94,12 @@ impl Scenario {
     ///
     /// [[flow]]
     /// udp = "2mbit"
+    ///
+    /// [[handover]]
+    /// at = "30s"
+    /// length = "200ms"            # of the interruption; 50ms if left out
+    /// rtt = "80ms"                # of the new path; as before if left out
+    /// queue = "lost"              # or "kept", as if left out
     /// ```
     ///
     /// # Errors
@@ -91,7 +108,11 @@ impl Scenario {
     pub fn from_toml(name: &str, text: &str, files: &mut TraceFiles<'_>) -> Result<Self, SimError> {
         let place = Place { file: name, text };
         let document: Document = toml::from_str(text).map_err(|error| place.syntax(&error))?;
-        let mut scenario = Self { flows: place.flows(&document.flow, files)?, ..Self::default() };
+        let mut scenario = Self {
+            flows: place.flows(&document.flow, files)?,
+            handovers: place.handovers(&document.handover)?,
+            ..Self::default()
+        };
         place.read(&document.trace, "trace", &mut scenario.trace, |text| {
             TraceSpec::parse(text, files)
         })?;
@@ -192,6 +213,26 @@ impl Place<'_> {
         Ok(flow)
     }
 
+    fn handovers(&self, tables: &[Spanned<HandoverTable>]) -> Result<Vec<Handover>, SimError> {
+        let mut handovers = Vec::new();
+        for table in tables {
+            let fields = table.get_ref();
+            let at = Time::ZERO + self.value(&fields.at, "at", parse_span)?;
+            let mut handover = Handover::at(at);
+            self.read(&fields.length, "length", &mut handover.length, parse_span)?;
+            self.read(&fields.rtt, "rtt", &mut handover.rtt, |text| parse_span(text).map(Some))?;
+            self.read(&fields.queue, "queue", &mut handover.queue_lost, |text| match text {
+                "lost" => Ok(true),
+                "kept" => Ok(false),
+                _ => Err(format!("`{text}` is neither `kept` nor `lost`")),
+            })?;
+            handovers.push(handover);
+            Handover::check_order(&handovers)
+                .map_err(|why| self.wrong(&fields.at.span(), "at", &why))?;
+        }
+        Ok(handovers)
+    }
+
     fn onoff(&self, fields: &OnOffTable) -> Result<OnOff, SimError> {
         let mut onoff = OnOff::default();
         let bytes = |text: &str| parse_bytes(text).map(|bytes| bytes as f64);
@@ -277,7 +318,8 @@ mod tests {
              acks = 'delayed:40ms'\nduration = '90s'\nskip = '1s'\nseed = 7\n\
              [[flow]]\ncc = 'fixed:cwnd=9pkts'\ncount = 3\nstart = '10s'\nstop = '1min'\n\
              [[flow]]\ncc = 'fixed'\nonoff = { mean = '2MB', off = '3s', rate = '4mbit' }\n\
-             [[flow]]\nudp = '5mbit'\nrtt = '0s'\n",
+             [[flow]]\nudp = '5mbit'\nrtt = '0s'\n\
+             [[handover]]\nat = '20s'\nlength = '1s'\nqueue = 'lost'\n[[handover]]\nat = '30s'\n",
         )
         .unwrap();
         assert_eq!(scenario.flows.len(), 5);
@@ -285,6 +327,8 @@ mod tests {
         assert_eq!(scenario.flows[2].stop, Time::from_secs(60));
         assert_eq!(scenario.flows[4].name(), "udp:5mbit");
         assert_eq!(scenario.seed, 7);
+        let handovers: Vec<_> = scenario.handovers.iter().map(Handover::to_string).collect();
+        assert_eq!(handovers, ["20s/1s/lost", "30s/50ms"]);
         assert_eq!(scenario.loss.to_string(), "1%");
         assert_eq!(Ok(&scenario.uplink_loss), "ge:p=2%".parse().as_ref());
         assert_eq!(scenario.duration, Span::from_secs(90));
@@ -319,6 +363,17 @@ mod tests {
             (
                 "uplink_loss = '2'\n[[flow]]\ncc='fixed'\n",
                 "s.toml:1: uplink_loss: loss: `2` is out of range",
+            ),
+            ("[[handover]]\nat = '5'\n", "s.toml:2: at: `5` needs a unit"),
+            ("[[handover]]\nlength = '5s'\n", "s.toml:1: missing field `at`"),
+            ("[[handover]]\nat='5s'\nqueue='gone'\n", "s.toml:3: queue: `gone` is neither"),
+            (
+                "[[handover]]\nat='5s'\n[[handover]]\nat='5s'\n",
+                "s.toml:4: at: the handover at 5s begins before",
+            ),
+            (
+                "duration='9s'\n[[handover]]\nat='9s'\n[[flow]]\ncc='fixed'\n",
+                "s.toml: the handover at 9s is not over",
             ),
             ("bin = '1us'\n[[flow]]\ncc='fixed'\n", "s.toml:1: bin: bins are"),
             ("trace = 3\n", "s.toml:1: trace: invalid type"),

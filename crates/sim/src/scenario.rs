@@ -2,7 +2,7 @@
 
 use cellpace_base::{Rate, Span, Time};
 use cellpace_cc::SpecError;
-use cellpace_path::{DelaySpec, LossSpec, PathError, QueueSpec, TraceSpec};
+use cellpace_path::{DelaySpec, Handover, LossSpec, PathError, QueueSpec, TraceSpec};
 use thiserror::Error;
 
 use crate::{AckPolicy, FlowController, Traffic};
@@ -47,6 +47,9 @@ pub struct Scenario {
     pub uplink: Option<TraceSpec>,
     /// Random loss of what goes back: acks, and the reports of receivers, which travel with them.
     pub uplink_loss: LossSpec,
+    /// Changes of the path, in the order of time. At the end of each interruption, the controllers
+    /// of all connections get to know ([`cellpace_cc::Controller::on_path_change`]).
+    pub handovers: Vec<Handover>,
     /// The flows.
     pub flows: Vec<FlowSpec>,
     /// How receivers acknowledge.
@@ -71,6 +74,7 @@ impl Default for Scenario {
             loss: LossSpec::None,
             uplink: None,
             uplink_loss: LossSpec::None,
+            handovers: Vec::new(),
             flows: Vec::new(),
             acks: AckPolicy::EveryPacket,
             duration: Span::from_secs(60),
@@ -159,6 +163,7 @@ impl Scenario {
                 "flows have an RTT of their own only where that of the path is constant".into(),
             );
         }
+        self.check_handovers().or_else(invalid)?;
         let values = self.duration.as_nanos().div_ceil(self.bin.as_nanos())
             * (self.flows.len() as u64 + SERIES_OF_THE_RUN);
         if values > MOST_VALUES {
@@ -170,6 +175,24 @@ impl Scenario {
         }
         for (index, flow) in self.flows.iter().enumerate() {
             flow.check().or_else(|reason| invalid(format!("flow {}: {reason}", index + 1)))?;
+        }
+        Ok(())
+    }
+
+    fn check_handovers(&self) -> Result<(), String> {
+        Handover::check_order(&self.handovers)?;
+        if let Some(late) = self.handovers.last().filter(|last| last.end() >= self.end()) {
+            return Err(format!(
+                "the handover at {} is not over before the end of the run ({})",
+                late.at - Time::ZERO,
+                self.duration
+            ));
+        }
+        let changes_rtt = self.handovers.iter().any(|handover| handover.rtt.is_some());
+        if changes_rtt && self.flows.iter().any(|flow| flow.rtt.is_some()) {
+            return Err("a handover to another RTT does not go with flows that have an RTT of \
+                        their own"
+                .into());
         }
         Ok(())
     }

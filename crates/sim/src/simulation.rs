@@ -2,6 +2,7 @@
 
 use cellpace_base::Time;
 use cellpace_measure::{Figures, Series};
+use cellpace_path::interrupted;
 use cellpace_path::schedule::{capacity_between, capacity_bins};
 
 use crate::observer::{FlowView, Observer};
@@ -141,7 +142,9 @@ impl Capacity {
     fn offered(scenario: &Scenario) -> Result<Self, SimError> {
         let end = scenario.end();
         let skip = Time::ZERO + scenario.skip;
-        let schedule = || scenario.trace.build(scenario.seed);
+        let schedule = || -> Result<_, SimError> {
+            Ok(interrupted(scenario.trace.build(scenario.seed)?, &scenario.handovers))
+        };
         let to_mbps = 8.0 / 1e6 / scenario.bin.as_secs_f64();
         let bins = capacity_bins(schedule()?.as_mut(), scenario.bin, end);
         Ok(Self {

@@ -1,8 +1,10 @@
 //! The event loop.
 
+use std::collections::VecDeque;
+
 use cellpace_base::{Random, Span, Time};
 use cellpace_measure::{Collector, FlowSpan, Window};
-use cellpace_path::{DelaySpec, Fate, Packet, Path, PathSpec, Record};
+use cellpace_path::{DelaySpec, Fate, Handover, Packet, Path, PathSpec, Record};
 
 use crate::flow::Flow;
 use crate::observer::{FlowView, Observer};
@@ -26,6 +28,8 @@ pub(crate) struct World {
     sampler: Sampler,
     fates: Vec<Record>,
     room: Room,
+    /// When the paths to come begin.
+    path_changes: VecDeque<Time>,
     /// When the observer next wants to see the flows.
     show_at: Option<Time>,
 }
@@ -104,6 +108,7 @@ impl World {
             flows,
             fates: Vec::new(),
             room: Room { in_flight: 0, most: MOST_PACKETS, exceeded: false },
+            path_changes: scenario.handovers.iter().map(Handover::end).collect(),
             show_at: None,
         })
     }
@@ -148,6 +153,7 @@ impl World {
         let deadlines = [
             self.forward.next_deadline(),
             self.reverse.next_deadline(),
+            self.path_changes.front().copied(),
             self.timers.next(),
             self.show_at,
             Some(self.sampler.next),
@@ -156,7 +162,7 @@ impl World {
     }
 
     /// What happens at this instant, always in one order: samples and views of the past, then
-    /// deliveries, then acks, then timers.
+    /// deliveries, then acks, then a change of the path, then timers.
     fn step(&mut self, observer: &mut impl Observer) {
         let now = self.now;
         if self.sampler.next == now {
@@ -174,6 +180,10 @@ impl World {
         }
         if self.reverse.next_deadline() == Some(now) {
             self.advance_reverse(observer);
+        }
+        if self.path_changes.front() == Some(&now) {
+            self.path_changes.pop_front();
+            self.report_path_change(observer);
         }
         while self.timers.next().is_some_and(|time| time <= now) && !self.room.is_full() {
             self.fire_timer(observer);
@@ -270,6 +280,15 @@ impl World {
         self.pump(index, observer);
     }
 
+    /// Flows get to know of the new path and use it.
+    fn report_path_change(&mut self, observer: &mut impl Observer) {
+        for index in 0..self.flows.len() {
+            let Some(connection) = &mut self.flows[index].connection else { continue };
+            connection.on_path_change(self.now);
+            self.pump(index, observer);
+        }
+    }
+
     fn fire_timer(&mut self, observer: &mut impl Observer) {
         let Some(index) = self.timers.pop() else { return };
         let now = self.now;
@@ -358,6 +377,7 @@ fn forward_spec(scenario: &Scenario, delays: &Delays) -> PathSpec {
         queue: scenario.queue.clone(),
         delay: delays.path.clone(),
         loss: scenario.loss.clone(),
+        handovers: scenario.handovers.clone(),
     }
 }
 
@@ -366,6 +386,7 @@ fn reverse_spec(scenario: &Scenario, delays: &Delays) -> PathSpec {
         trace: scenario.uplink.clone(),
         delay: delays.path.clone(),
         loss: scenario.uplink_loss.clone(),
+        handovers: scenario.handovers.clone(),
         ..PathSpec::default()
     }
 }

@@ -87,21 +87,27 @@ const RTTS: &[&str] = &["0ms", "1ms", "40ms", "300ms", "step:10ms/400ms,100ms/40
 const LOSSES: &[&str] = &["0%", "1%", "20%", "ge:p=2%,r=30%", "step:0%/300ms,100%/200ms"];
 const UPLINKS: &[&str] =
     &["constant:100kbit", "onoff:1mbit,on=300ms,off=400ms", "random:50kbit..2mbit/100ms"];
+const HANDOVERS: &[&str] =
+    &["", "", "500ms", "300ms/0ms/lost 700ms/100ms", "400ms/200ms/150ms/lost", "900ms/50ms/1ms"];
 const ACKS: &[&str] = &["every", "every", "delayed:40ms", "delayed:0ms"];
 
 fn scenario() -> impl Strategy<Value = Scenario> {
     let path = (one_of(TRACES), one_of(QUEUES), one_of(RTTS), one_of(LOSSES));
-    let rest = ((prop::option::of(one_of(UPLINKS)), one_of(LOSSES)), one_of(ACKS), any::<u64>());
+    let back = (prop::option::of(one_of(UPLINKS)), one_of(LOSSES), one_of(HANDOVERS));
+    let rest = (back, one_of(ACKS), any::<u64>());
     let times = (1_000_u64..3_500, 0_u64..1_000, 1_u64..400);
     (path, rest, times, prop::collection::vec(flow(), 1..5)).prop_map(
         |(
             (trace, queue, rtt, loss),
-            ((uplink, uplink_loss), acks, seed),
+            ((uplink, uplink_loss, handovers), acks, seed),
             (duration, skip, bin),
             mut flows,
         )| {
             let rtt: cellpace_path::DelaySpec = rtt.parse().unwrap();
-            if rtt.as_constant().is_none() {
+            let handovers: Vec<cellpace_path::Handover> =
+                handovers.split_whitespace().map(|text| text.parse().unwrap()).collect();
+            let changes = handovers.iter().any(|handover| handover.rtt.is_some());
+            if rtt.as_constant().is_none() || changes {
                 flows.iter_mut().for_each(|flow| flow.rtt = None);
             }
             Scenario {
@@ -110,6 +116,7 @@ fn scenario() -> impl Strategy<Value = Scenario> {
                 loss: loss.parse().unwrap(),
                 uplink: uplink.map(|text| text.parse().unwrap()),
                 uplink_loss: uplink_loss.parse().unwrap(),
+                handovers,
                 acks: acks.parse().unwrap(),
                 duration: ms(duration),
                 skip: ms(skip),
@@ -137,6 +144,8 @@ fn check_times(record: &Record, scenario: &Scenario) {
     assert!(packet.enqueued_at <= packet.dequeued_at, "{packet:?}");
     assert!(packet.dequeued_at <= packet.departed_at, "{packet:?}");
     let Some(general) = scenario.rtt.as_constant() else { return };
+    let changes = scenario.handovers.iter().filter(|handover| handover.end() <= packet.sent_at);
+    let general = changes.filter_map(|handover| handover.rtt).next_back().unwrap_or(general);
     let one_way = flow.rtt.unwrap_or(general) / 2;
     // Halves of delays are cut to whole nanoseconds.
     assert!(record.base_delay() + Span::from_nanos(2) >= one_way, "{packet:?}");
@@ -191,7 +200,9 @@ fn check_figures(outcome: &Outcome, log: &Log, scenario: &Scenario) {
         let bits: u64 = while_on.map(|record| u64::from(record.packet.size) * 8).sum();
         let expected = if off > on { bits as f64 / 1e6 / (off - on).as_secs_f64() } else { 0.0 };
         assert!(close(flow.throughput_mbps, expected), "{} {expected}", flow.throughput_mbps);
-        let base = spec.rtt.or(scenario.rtt.as_constant()).unwrap_or(ms(10)).as_millis_f64();
+        let first = spec.rtt.or(scenario.rtt.as_constant()).unwrap_or(ms(10));
+        let changed = scenario.handovers.iter().filter_map(|handover| handover.rtt);
+        let base = changed.fold(first, Span::min).as_millis_f64();
         let rtt = flow.rtt_ms_seen;
         // All zero where there was no sample; the sketch rounds to a thousandth.
         assert!(rtt.max == 0.0 || rtt.p50 * 1.002 >= base, "{rtt:?} {base}");

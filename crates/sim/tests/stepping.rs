@@ -20,6 +20,7 @@ fn restless(cc: &str) -> Scenario {
         trace: "onoff:8mbit,on=3s,off=1s".parse().unwrap(),
         uplink: Some("onoff:1mbit,on=5s,off=700ms".parse().unwrap()),
         loss: "0.5%".parse().unwrap(),
+        handovers: vec!["2s/300ms/90ms".parse().unwrap(), "5s/lost".parse().unwrap()],
         flows: vec![bulk(cc), files, udp("500kbit")],
         duration: secs(8),
         ..Scenario::default()

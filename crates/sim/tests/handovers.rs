@@ -1,0 +1,126 @@
+//! Handovers: what packets meet, what controllers get to know, and that flows go on.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use cellpace_cc::{Controller, Event, Permit, registry};
+use cellpace_path::{DropReason, Fate, Record};
+use cellpace_sim::{FlowController, FlowSpec, Scenario, run};
+use std::sync::{Arc, Mutex};
+
+use cellpace_base::Time;
+use common::{at_ms, lone, observed, secs};
+
+/// 12 Mbit/s for 20 s, and handovers.
+fn handed_over(cc: &str, handovers: &[&str]) -> Scenario {
+    Scenario {
+        handovers: handovers.iter().map(|text| text.parse().unwrap()).collect(),
+        ..lone(cc, "constant:12mbit", "droptail:2MB", 20)
+    }
+}
+
+#[test]
+fn nothing_arrives_during_the_interruption_and_then_by_the_new_delay() {
+    let (_, log) = observed(&handed_over("fixed:cwnd=10pkts", &["5s/200ms/100ms", "10s/0ms/40ms"]));
+    let arrivals: Vec<Time> = log.delivered().map(|record| record.packet.departed_at).collect();
+    assert!(!arrivals.iter().any(|at| (at_ms(5_000)..at_ms(5_200)).contains(at)));
+    assert!(arrivals.iter().any(|at| (at_ms(5_200)..at_ms(5_210)).contains(at)), "what waited");
+    let base_delay_of = |from_s: u64, to_s: u64| {
+        let sent = log.delivered().filter(move |record| {
+            (Time::from_secs(from_s)..Time::from_secs(to_s)).contains(&record.packet.sent_at)
+        });
+        sent.map(Record::base_delay).min().unwrap()
+    };
+    assert_eq!(base_delay_of(0, 5).as_millis_f64(), 20.0);
+    assert_eq!(base_delay_of(6, 10).as_millis_f64(), 50.0);
+    assert_eq!(base_delay_of(11, 20).as_millis_f64(), 20.0);
+}
+
+#[test]
+fn a_queue_is_lost_or_comes_along() {
+    let drops = |handover: &str| {
+        let (outcome, log) = observed(&handed_over("fixed:cwnd=100pkts", &[handover]));
+        let lost = |fate: Fate| fate == Fate::Dropped(DropReason::Handover);
+        let times: Vec<Time> = log
+            .records
+            .iter()
+            .filter(|record| lost(record.fate))
+            .map(|record| record.packet.departed_at)
+            .collect();
+        assert!(times.iter().all(|at| *at == at_ms(5_050)), "at the end of the interruption");
+        (times.len(), outcome.retransmissions)
+    };
+    assert_eq!(drops("5s"), (0, 0));
+    let (lost, sent_again) = drops("5s/lost");
+    // Of 100 packets, 40 are in the delays, and the acks of these let others follow: at least the
+    // 60 that wait.
+    assert!((60..=100).contains(&lost) && sent_again >= lost as u64, "{lost} {sent_again}");
+}
+
+/// A window of ten packets that keeps when it got to know of a new path.
+struct Witness {
+    mss: u64,
+    changes: Arc<Mutex<Vec<Time>>>,
+}
+
+impl Controller for Witness {
+    fn on_path_change(&mut self, now: Time) {
+        self.changes.lock().unwrap().push(now);
+    }
+
+    fn permit(&self) -> Permit {
+        Permit::Window(10 * self.mss)
+    }
+}
+
+#[test]
+fn controllers_get_to_know_once_per_handover_when_it_is_over() {
+    let changes = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&changes);
+    let own = FlowController::new("witness", move |setup| {
+        Box::new(Witness { mss: setup.mss, changes: Arc::clone(&kept) })
+    });
+    let late = FlowSpec { start: at_ms(8_000), ..FlowSpec::bulk(own.clone()) };
+    let scenario = Scenario {
+        flows: vec![FlowSpec::bulk(own), late],
+        ..handed_over("fixed", &["5s/200ms", "9s/1s/80ms/lost"])
+    };
+    run(&scenario).unwrap();
+    assert_eq!(*changes.lock().unwrap(), [at_ms(5_200), at_ms(10_000), at_ms(10_000)]);
+}
+
+#[test]
+fn every_controller_goes_on_over_the_new_path() {
+    for info in registry() {
+        for handover in ["5s/200ms", "5s/200ms/120ms", "5s/200ms/120ms/lost", "5s/200ms/20ms/lost"]
+        {
+            let (outcome, log) = observed(&handed_over(info.name, &[handover]));
+            // The last ten of twenty seconds.
+            let mbit = outcome.figures.throughput_mbps;
+            let least = if info.name == "fixed" { 1.8 } else { 6.0 };
+            assert!(mbit > least, "{} {handover}: {mbit}", info.name);
+            let restarts = log
+                .events
+                .iter()
+                .filter(|(_, at, event)| (*event, *at) == (Event::Restart, at_ms(5_200)));
+            let silent = ["fixed", "sprout"].contains(&info.name);
+            assert_eq!(restarts.count(), usize::from(!silent), "{} {handover}", info.name);
+        }
+    }
+}
+
+#[test]
+fn a_handover_is_no_capacity_and_contradictions_are_refused() {
+    let outcome = common::outcome(&handed_over("cubic", &["15s/4s"]));
+    assert!((0.9..=1.0).contains(&outcome.figures.utilization), "6 of the last 10 s are offered");
+    let own_rtt = |handover: &str| {
+        let mut scenario = handed_over("fixed", &[handover]);
+        scenario.flows[0].rtt = Some(secs(1));
+        run(&scenario).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(own_rtt("5s"), Ok(()));
+    assert!(own_rtt("5s/50ms/1s").unwrap_err().contains("an RTT of their own"));
+    let error = run(&handed_over("fixed", &["19s/1s"])).unwrap_err().to_string();
+    assert!(error.contains("the handover at 19s is not over before the end of the run (20s)"));
+}
