@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use cellpace_report::write_atomically;
+use serde::Serialize;
 
 use crate::error::Failure;
 
@@ -69,6 +70,12 @@ pub(crate) fn write_json(
     let Some(path) = path else { return Ok(true) };
     write(path, &document())?;
     Ok(!is_stdout(path))
+}
+
+/// A document for scripts, indented, with a line feed at the end.
+pub(crate) fn pretty(document: &impl Serialize) -> String {
+    let text = serde_json::to_string_pretty(document);
+    text.expect("keys are texts, so every document has a written form") + "\n"
 }
 
 /// Whether output goes to standard output, where there is nothing else then.

@@ -21,6 +21,8 @@ mod experiment;
 mod files;
 mod parallel;
 pub mod trace;
+#[cfg(feature = "transfer")]
+pub mod transfer;
 
 pub use cellpace_report::{Comparison, Run};
 pub use cellpace_sim::{FlowController, FlowSpec, Scenario};

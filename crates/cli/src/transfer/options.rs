@@ -4,10 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use cellpace_base::{Span, parse_bytes};
+use cellpace_lab::transfer::shown_address;
 use cellpace_udp::{AckPolicy, Config, Driver, Endpoint, Engine, MTU_RANGE, Patience, Protection};
 use clap::Args;
 
-use super::session::shown;
 use crate::error::Failure;
 use crate::key::KeyOption;
 use crate::options::span;
@@ -99,7 +99,7 @@ pub(crate) fn listen_at<E: Engine>(
         Failure::failed(format!("cannot listen at {shown}: {error}"))
     };
     let at = bound.and_then(|way| driver.local_address(way)).map_err(named)?;
-    Ok(format!("{}{hint}", shown(at)))
+    Ok(format!("{}{hint}", shown_address(at)))
 }
 
 /// What loopback means to somebody who expects others.

@@ -3,16 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use cellpace_lab::LabError;
+use cellpace_lab::transfer::{
+    DataSink, FlowData, Transfer, TransferConditions, TransferFlow, shown_address,
+};
 use cellpace_report::Aside;
 use cellpace_udp::{AckPolicy, Connect, Driver, Listen, Offer};
 use clap::Args;
 
-use super::ends::Sink;
-use super::flow::{End, FlowRun};
 use super::options::{Common, bind_for, listen_at, resolve};
-use super::session::{About, Session, shown};
+use super::{Terminal, conclude};
 use crate::error::Failure;
-use crate::output::complain;
+use crate::output::{complain, is_stdout};
+use crate::progress::end_cleanly_on_ctrl_c;
 
 /// Arguments of `cellpace recv`.
 #[derive(Debug, Args)]
@@ -64,25 +67,26 @@ pub(crate) fn run(args: &RecvArgs) -> Result<ExitCode, Failure> {
     if args.common.json.is_some() && !args.once && !args.reverse {
         return Err(Failure::usage("--json needs an end: add --once"));
     }
-    let mut session = Session::new(args.common.driver(1, args.acks)?);
-    let stdout = Some(Path::new("-"));
-    session.quiet_stdout =
-        args.common.json.as_deref() == stdout || args.output.as_deref() == stdout;
-    let sinks = Sinks::new(args.output.as_deref())?;
+    let outputs = [&args.common.json, &args.output];
+    let quiet_stdout = outputs.into_iter().flatten().any(|output| is_stdout(output));
+    let mut view = Terminal { quiet_stdout };
+    let mut session = Transfer::new(args.common.driver(1, args.acks)?, &mut view);
+    let sinks = SinkMaker::new(args.output.as_deref())?;
     match &args.target {
         Some(target) => connect(target, sinks, &mut session)?,
         None => wait(args, sinks, &mut session)?,
     }
-    session.run(&About {
+    end_cleanly_on_ctrl_c();
+    let result = session.run(TransferConditions {
         role: "recv",
         unreliable: false,
         mtu: args.common.mtu,
         seed: 1,
-        json: args.common.json.as_deref(),
-    })
+    })?;
+    conclude(&result, args.common.json.as_deref())
 }
 
-fn wait(args: &RecvArgs, sinks: Sinks, session: &mut Session<'_>) -> Result<(), Failure> {
+fn wait(args: &RecvArgs, sinks: SinkMaker, session: &mut Transfer<'_>) -> Result<(), Failure> {
     let is_keyed = args.common.key.is_given();
     let at = listen_at(&mut session.driver, args.listen.as_deref(), is_keyed)?;
     let most_flows = if sinks.is_single() { 1 } else { usize::from(args.flows) };
@@ -96,22 +100,22 @@ fn wait(args: &RecvArgs, sinks: Sinks, session: &mut Session<'_>) -> Result<(), 
     let mut count = 0;
     session.welcome = Some(Box::new(move |_| {
         count += 1;
-        sinks.make(count).map(|sink| (String::new(), End::Sink(sink)))
+        sinks.make(count).map(|sink| (String::new(), FlowData::Sink(sink)))
     }));
     Ok(())
 }
 
-fn connect(target: &str, sinks: Sinks, session: &mut Session<'_>) -> Result<(), Failure> {
+fn connect(target: &str, sinks: SinkMaker, session: &mut Transfer<'_>) -> Result<(), Failure> {
     let peer = resolve(target)?;
     let begin = move |driver: &mut Driver, index: usize| {
         if index > 0 && sinks.is_single() {
-            return Err(Failure::usage("the sender has several flows: give --output a folder"));
+            return Err(LabError::invalid("the sender has several flows: give --output a folder"));
         }
-        let sink = sinks.make(index + 1).map_err(Failure::failed)?;
-        let way = bind_for(driver, peer)?;
+        let sink = sinks.make(index + 1).map_err(LabError::failed)?;
+        let way = bind_for(driver, peer).map_err(LabError::failed)?;
         let connect = Connect { controller: None, unreliable: false };
         let id = driver.endpoint.connect(driver.now(), peer, way, &connect);
-        Ok(FlowRun::new(id, String::new(), shown(peer), End::Sink(sink)))
+        Ok(TransferFlow::new(id, String::new(), shown_address(peer), FlowData::Sink(sink)))
     };
     let first = begin(&mut session.driver, 0)?;
     session.flows.push(first);
@@ -120,14 +124,14 @@ fn connect(target: &str, sinks: Sinks, session: &mut Session<'_>) -> Result<(), 
 }
 
 /// Makes a sink for each flow.
-struct Sinks {
+struct SinkMaker {
     output: Option<PathBuf>,
     is_folder: bool,
     /// The highest number of a file that an earlier run has left in the folder.
     before: usize,
 }
 
-impl Sinks {
+impl SinkMaker {
     fn new(output: Option<&Path>) -> Result<Self, Failure> {
         let is_folder = output.is_some_and(Path::is_dir);
         let before = output.filter(|_| is_folder).map_or(Ok(0), highest_number)?;
@@ -144,17 +148,17 @@ impl Sinks {
         self.output.is_some() && !self.is_folder
     }
 
-    fn make(&self, number: usize) -> Result<Sink, String> {
-        let Some(output) = &self.output else { return Ok(Sink::Nowhere) };
+    fn make(&self, number: usize) -> Result<DataSink, String> {
+        let Some(output) = &self.output else { return Ok(DataSink::Nowhere) };
         if output == Path::new("-") {
-            return Ok(Sink::Stdout);
+            return Ok(DataSink::Stdout);
         }
         let aside = if self.is_folder {
             Aside::create_new(&output.join(format!("flow-{:04}", self.before + number)))
         } else {
             Aside::create(output)
         };
-        aside.map(Sink::File).map_err(|error| error.to_string())
+        aside.map(DataSink::File).map_err(|error| error.to_string())
     }
 }
 

@@ -1,21 +1,23 @@
 //! `cellpace send`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use cellpace_base::{Span, parse_bytes};
 use cellpace_cc::ControllerSpec;
 use cellpace_lab::EventLog;
+use cellpace_lab::transfer::{
+    DataSource, FlowData, Transfer, TransferConditions, TransferFlow, made_up, shown_address,
+};
 use cellpace_udp::{AckPolicy, Connect, Listen, Offer};
 use clap::Args;
 
-use super::ends::Source;
-use super::flow::{End, FlowRun};
 use super::options::{Common, bind_for, listen_at, resolve};
-use super::session::{About, Session, made, shown};
+use super::{Terminal, conclude};
 use crate::error::Failure;
 use crate::options::span;
-use crate::output::complain;
+use crate::output::{complain, is_stdout};
+use crate::progress::end_cleanly_on_ctrl_c;
 
 /// Arguments of `cellpace send`.
 #[derive(Debug, Args)]
@@ -72,9 +74,10 @@ fn bytes(text: &str) -> Result<u64, String> {
 }
 
 pub(crate) fn run(args: &SendArgs) -> Result<ExitCode, Failure> {
-    let plan = Plan::new(args)?;
-    let mut session = Session::new(args.common.driver(args.seed, AckPolicy::default())?);
-    session.quiet_stdout = args.common.json.as_deref() == Some(Path::new("-"));
+    let plan = SendPlan::new(args)?;
+    let driver = args.common.driver(args.seed, AckPolicy::default())?;
+    let mut view = Terminal { quiet_stdout: args.common.json.as_deref().is_some_and(is_stdout) };
+    let mut session = Transfer::new(driver, &mut view);
     session.duration = plan.duration;
     session.cut_at_interrupt = plan.file.is_none();
     if let Some(path) = &args.events {
@@ -85,17 +88,18 @@ pub(crate) fn run(args: &SendArgs) -> Result<ExitCode, Failure> {
         Some(target) => connect(args, &plan, target, &mut session)?,
         None => wait(args, &plan, &mut session)?,
     }
-    session.run(&About {
+    end_cleanly_on_ctrl_c();
+    let result = session.run(TransferConditions {
         role: "send",
         unreliable: args.unreliable,
         mtu: args.common.mtu,
         seed: args.seed,
-        json: args.common.json.as_deref(),
-    })
+    })?;
+    conclude(&result, args.common.json.as_deref())
 }
 
 /// What the arguments ask for.
-struct Plan {
+struct SendPlan {
     target: Option<String>,
     file: Option<PathBuf>,
     duration: Option<Span>,
@@ -103,7 +107,7 @@ struct Plan {
     unreliable: bool,
 }
 
-impl Plan {
+impl SendPlan {
     fn new(args: &SendArgs) -> Result<Self, Failure> {
         let (target, file) = match (&args.listen, &args.target, &args.file) {
             (Some(_), Some(_), Some(_)) => {
@@ -130,20 +134,20 @@ impl Plan {
         Ok(Self { target, file, duration, bytes: args.bytes, unreliable: args.unreliable })
     }
 
-    fn end(&self) -> Result<End, Failure> {
-        let Some(path) = &self.file else { return Ok(made(self.unreliable, self.bytes)) };
-        let source = Source::open(path);
+    fn end(&self) -> Result<FlowData, Failure> {
+        let Some(path) = &self.file else { return Ok(made_up(self.unreliable, self.bytes)) };
+        let source = DataSource::open(path);
         source
-            .map(End::Source)
+            .map(FlowData::Source)
             .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))
     }
 }
 
 fn connect(
     args: &SendArgs,
-    plan: &Plan,
+    plan: &SendPlan,
     target: &str,
-    session: &mut Session<'_>,
+    session: &mut Transfer<'_>,
 ) -> Result<(), Failure> {
     let peer = resolve(target)?;
     for spec in &args.controllers {
@@ -156,12 +160,12 @@ fn connect(
         if let (Some(bytes), Some(flow)) = (plan.bytes, session.driver.endpoint.flow_mut(id)) {
             flow.limit_to(bytes);
         }
-        session.flows.push(FlowRun::new(id, spec.to_string(), shown(peer), end));
+        session.flows.push(TransferFlow::new(id, spec.to_string(), shown_address(peer), end));
     }
     Ok(())
 }
 
-fn wait(args: &SendArgs, plan: &Plan, session: &mut Session<'_>) -> Result<(), Failure> {
+fn wait(args: &SendArgs, plan: &SendPlan, session: &mut Transfer<'_>) -> Result<(), Failure> {
     let is_keyed = args.common.key.is_given();
     let at = listen_at(&mut session.driver, args.listen.as_deref(), is_keyed)?;
     session.driver.endpoint.listen(Listen {

@@ -12,37 +12,59 @@ use cellpace_udp::Flow;
 const PIECE: usize = 1 << 16;
 
 /// What a flow sends.
-pub(crate) enum Source {
+pub enum DataSource {
     /// Bytes that are made up, so many, or for as long as the flow lasts.
-    Made { left: Option<u64>, pattern: Box<[u8]> },
+    Made {
+        /// Bytes that are left.
+        left: Option<u64>,
+        /// What is repeated.
+        pattern: Box<[u8]>,
+    },
     /// A file, and room for a piece of it.
-    File { file: File, buffer: Box<[u8]> },
+    File {
+        /// The file.
+        file: File,
+        /// Room for a piece.
+        buffer: Box<[u8]>,
+    },
     /// Something that may not be ready: a pipe, a terminal.
-    Pipe { file: File, ready: bool, buffer: Box<[u8]> },
+    Pipe {
+        /// The pipe.
+        file: File,
+        /// Whether one read would not block.
+        ready: bool,
+        /// Room for a piece.
+        buffer: Box<[u8]>,
+    },
     /// Nothing: an unreliable flow makes its own.
     None,
 }
 
 /// Whether a source has more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum More {
+pub enum SourceState {
+    /// It has.
     Yes,
     /// Not just now.
     Later,
+    /// It has ended.
     No,
 }
 
-impl Source {
+impl DataSource {
     /// Bytes made up.
-    pub(crate) fn made(bytes: Option<u64>) -> Self {
+    pub fn made(bytes: Option<u64>) -> Self {
         // A page of zeros would be kind to links that compress.
         let mut random = cellpace_base::Random::seeded(1, 1);
         let pattern = (0..PIECE).map(|_| random.bits() as u8).collect();
         Self::Made { left: bytes, pattern }
     }
 
-    /// A file, or what stands in its place.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    /// A file, or standard input for `-`.
+    ///
+    /// # Errors
+    /// When it cannot be opened or is a folder.
+    pub fn open(path: &Path) -> io::Result<Self> {
         if path == Path::new("-") {
             let stdin: OwnedFd = io::stdin().as_fd().try_clone_to_owned()?;
             return Ok(Self::of(File::from(stdin)));
@@ -63,7 +85,7 @@ impl Source {
     }
 
     /// What to wait for, if the flow has room for more.
-    pub(crate) fn pollable(&self) -> Option<BorrowedFd<'_>> {
+    pub fn pollable(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Pipe { file, .. } => Some(file.as_fd()),
             _ => None,
@@ -71,21 +93,24 @@ impl Source {
     }
 
     /// It is readable now.
-    pub(crate) fn on_readable(&mut self) {
+    pub fn on_readable(&mut self) {
         if let Self::Pipe { ready, .. } = self {
             *ready = true;
         }
     }
 
     /// Gives the flow what it has room for.
-    pub(crate) fn fill(&mut self, flow: &mut Flow) -> io::Result<More> {
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn fill(&mut self, flow: &mut Flow) -> io::Result<SourceState> {
         loop {
             let room = flow.room().min(PIECE);
             if room == 0 {
-                return Ok(More::Yes);
+                return Ok(SourceState::Yes);
             }
             let (read, buffer) = match self {
-                Self::None => return Ok(More::Later),
+                Self::None => return Ok(SourceState::Later),
                 Self::Made { left, pattern } => {
                     let count = left.map_or(room as u64, |left| left.min(room as u64));
                     flow.write(&pattern[..count as usize]);
@@ -93,14 +118,14 @@ impl Source {
                         *left -= count;
                     }
                     if *left == Some(0) {
-                        return Ok(More::No);
+                        return Ok(SourceState::No);
                     }
                     continue;
                 }
                 Self::File { file, buffer } => (file.read(&mut buffer[..room]), buffer),
                 Self::Pipe { ready: false, .. } => {
                     flow.flush();
-                    return Ok(More::Later);
+                    return Ok(SourceState::Later);
                 }
                 Self::Pipe { file, ready, buffer } => {
                     // One call does not block, and the next might.
@@ -109,7 +134,7 @@ impl Source {
                 }
             };
             match read {
-                Ok(0) => return Ok(More::No),
+                Ok(0) => return Ok(SourceState::No),
                 Ok(count) => {
                     flow.write(&buffer[..count]);
                 }
@@ -122,7 +147,7 @@ impl Source {
 }
 
 /// Where the bytes of a flow go.
-pub(crate) enum Sink {
+pub enum DataSink {
     /// Nowhere: only their number counts.
     Nowhere,
     /// Standard output.
@@ -131,9 +156,12 @@ pub(crate) enum Sink {
     File(Aside),
 }
 
-impl Sink {
+impl DataSink {
     /// Takes what the flow has to read. It is not read when it cannot be written.
-    pub(crate) fn drain(&mut self, flow: &mut Flow) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn drain(&mut self, flow: &mut Flow) -> io::Result<()> {
         loop {
             let (first, _) = flow.readable();
             if first.is_empty() {
@@ -153,8 +181,11 @@ impl Sink {
         }
     }
 
-    /// All of it is there.
-    pub(crate) fn commit(&mut self) -> Result<(), String> {
+    /// Gives the file its name: all of it is there.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn commit(&mut self) -> Result<(), String> {
         match std::mem::replace(self, Self::Nowhere) {
             Self::File(aside) => aside.commit().map_err(|error| error.to_string()),
             _ => Ok(()),

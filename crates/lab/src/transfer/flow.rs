@@ -4,50 +4,52 @@ use cellpace_base::{Span, Time};
 use cellpace_measure::DelaySketch;
 use cellpace_udp::{Code, Flow, FlowId};
 
-use super::document::{FlowDocument, Interval};
-use super::ends::{More, Sink, Source};
+use super::data::{DataSink, DataSource, SourceState};
+use super::document::{TransferFlowDocument, TransferInterval};
 
 /// The data of a flow.
-pub(crate) enum End {
-    Source(Source),
-    Sink(Sink),
+pub enum FlowData {
+    /// What it sends.
+    Source(DataSource),
+    /// Where what it receives goes.
+    Sink(DataSink),
 }
 
 /// One flow.
-pub(crate) struct FlowRun {
-    pub(crate) id: FlowId,
-    pub(crate) name: String,
-    pub(crate) peer: String,
-    pub(crate) end: End,
-    pub(crate) began: Option<Time>,
-    pub(crate) ended: Option<Time>,
-    pub(crate) error: Option<String>,
+pub struct TransferFlow {
+    pub(super) id: FlowId,
+    pub(super) name: String,
+    pub(super) peer: String,
+    pub(super) end: FlowData,
+    pub(super) began: Option<Time>,
+    pub(super) ended: Option<Time>,
+    pub(super) error: Option<String>,
     /// The source has nothing more.
     finished: bool,
     rtt: DelaySketch,
     rtt_sum: (Span, u32),
-    last: Totals,
+    last: FlowTotals,
     interval_from: Time,
-    pub(crate) intervals: Vec<Interval>,
-    pub(crate) hash: Option<[u8; 32]>,
+    pub(super) intervals: Vec<TransferInterval>,
+    pub(super) hash: Option<[u8; 32]>,
 }
 
 /// Figures from the beginning of a flow.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Totals {
-    pub(crate) bytes: u64,
-    pub(crate) ip_bytes: u64,
-    pub(crate) packets: u64,
-    pub(crate) lost: u64,
-    pub(crate) retransmissions: Option<u64>,
-    pub(crate) timeouts: Option<u64>,
-    pub(crate) duplicates: Option<u64>,
-    pub(crate) acks: Option<u64>,
+struct FlowTotals {
+    bytes: u64,
+    ip_bytes: u64,
+    packets: u64,
+    lost: u64,
+    retransmissions: Option<u64>,
+    timeouts: Option<u64>,
+    duplicates: Option<u64>,
+    acks: Option<u64>,
     in_flight: Option<u64>,
     cwnd: Option<u64>,
 }
 
-impl Totals {
+impl FlowTotals {
     fn of(flow: &Flow) -> Self {
         if let Some(stats) = flow.outgoing() {
             return Self {
@@ -76,8 +78,9 @@ impl Totals {
     }
 }
 
-impl FlowRun {
-    pub(crate) fn new(id: FlowId, name: String, peer: String, end: End) -> Self {
+impl TransferFlow {
+    /// A flow whose handshake has begun: its controller's name, its peer and its data.
+    pub fn new(id: FlowId, name: String, peer: String, end: FlowData) -> Self {
         Self {
             id,
             name,
@@ -89,7 +92,7 @@ impl FlowRun {
             finished: false,
             rtt: DelaySketch::new(),
             rtt_sum: (Span::ZERO, 0),
-            last: Totals::default(),
+            last: FlowTotals::default(),
             interval_from: Time::ZERO,
             intervals: Vec::new(),
             hash: None,
@@ -97,42 +100,42 @@ impl FlowRun {
     }
 
     /// The handshake is done.
-    pub(crate) fn begin(&mut self, now: Time) {
+    pub(super) fn begin(&mut self, now: Time) {
         self.began = Some(now);
         self.interval_from = now;
     }
 
-    pub(crate) fn is_running(&self) -> bool {
+    pub(super) fn is_running(&self) -> bool {
         self.began.is_some() && self.ended.is_none()
     }
 
     /// Whether it runs and its source has not ended.
-    pub(crate) fn is_sending(&self) -> bool {
+    pub(super) fn is_sending(&self) -> bool {
         self.is_running() && !self.finished
     }
 
     /// Whether [`work`](Self::work) would do anything.
-    pub(crate) fn has_work(&self, flow: &Flow) -> bool {
+    pub(super) fn has_work(&self, flow: &Flow) -> bool {
         match &self.end {
-            End::Source(Source::None) => false,
-            End::Source(_) => !self.finished && flow.room() > 0,
-            End::Sink(_) => !flow.readable().0.is_empty(),
+            FlowData::Source(DataSource::None) => false,
+            FlowData::Source(_) => !self.finished && flow.room() > 0,
+            FlowData::Sink(_) => !flow.readable().0.is_empty(),
         }
     }
 
     /// Moves data between the flow and its end.
-    pub(crate) fn work(&mut self, now: Time, flow: &mut Flow) {
+    pub(super) fn work(&mut self, now: Time, flow: &mut Flow) {
         match &mut self.end {
-            End::Source(source) => match source.fill(flow) {
-                Ok(More::No) => self.finish(flow),
-                Ok(More::Yes | More::Later) => {}
+            FlowData::Source(source) => match source.fill(flow) {
+                Ok(SourceState::No) => self.finish(flow),
+                Ok(SourceState::Yes | SourceState::Later) => {}
                 Err(error) => {
                     let reason = format!("cannot read: {error}");
                     flow.close(now, Code::Stopped, "the sender cannot read on");
                     self.fail(now, flow, reason);
                 }
             },
-            End::Sink(sink) => {
+            FlowData::Sink(sink) => {
                 if let Err(error) = sink.drain(flow) {
                     self.storage_failed(now, flow, format!("cannot write: {error}"));
                 }
@@ -142,7 +145,7 @@ impl FlowRun {
 
     fn storage_failed(&mut self, now: Time, flow: &mut Flow, reason: String) {
         flow.close(now, Code::Storage, &reason);
-        self.end = End::Sink(Sink::Nowhere);
+        self.end = FlowData::Sink(DataSink::Nowhere);
         self.fail(now, flow, reason);
     }
 
@@ -153,20 +156,20 @@ impl FlowRun {
     }
 
     /// Made-up bytes end here: those that have not left yet are as good as those that never do.
-    pub(crate) fn cut(&mut self, flow: &mut Flow) {
+    pub(super) fn cut(&mut self, flow: &mut Flow) {
         self.finished = true;
         flow.cut();
     }
 
     /// Everything was read: it gets its name, and the sender hears of it.
-    pub(crate) fn on_read(&mut self, now: Time, flow: &mut Flow) {
+    pub(super) fn on_read(&mut self, now: Time, flow: &mut Flow) {
         if self.ended.is_some() {
             return;
         }
         self.hash = flow.hash();
         let committed = match &mut self.end {
-            End::Sink(sink) => sink.commit(),
-            End::Source(_) => Ok(()),
+            FlowData::Sink(sink) => sink.commit(),
+            FlowData::Source(_) => Ok(()),
         };
         match committed {
             Ok(()) => {
@@ -178,7 +181,7 @@ impl FlowRun {
     }
 
     /// It failed.
-    pub(crate) fn fail(&mut self, now: Time, flow: &mut Flow, reason: String) {
+    pub(super) fn fail(&mut self, now: Time, flow: &mut Flow, reason: String) {
         if self.ended.is_none() {
             self.error = Some(reason);
             self.stop(now, flow);
@@ -186,24 +189,24 @@ impl FlowRun {
     }
 
     /// It is over.
-    pub(crate) fn stop(&mut self, now: Time, flow: &mut Flow) {
+    pub(super) fn stop(&mut self, now: Time, flow: &mut Flow) {
         if self.ended.is_some() {
             return;
         }
-        if let End::Sink(sink) = &mut self.end {
+        if let FlowData::Sink(sink) = &mut self.end {
             // A file without its name goes away.
-            *sink = Sink::Nowhere;
+            *sink = DataSink::Nowhere;
         }
         self.observe(flow);
         if self.began.is_some() && now > self.interval_from {
             self.close_interval(now, flow);
         }
-        self.last = Totals::of(flow);
+        self.last = FlowTotals::of(flow);
         self.ended = Some(now);
     }
 
     /// Takes what the flow has collected.
-    pub(crate) fn observe(&mut self, flow: &mut Flow) {
+    pub(super) fn observe(&mut self, flow: &mut Flow) {
         let (sketch, (sum, count)) = (&mut self.rtt, &mut self.rtt_sum);
         flow.take_rtts(|rtt| {
             sketch.record(rtt);
@@ -213,10 +216,10 @@ impl FlowRun {
     }
 
     /// Ends the present interval.
-    pub(crate) fn close_interval(&mut self, now: Time, flow: &Flow) {
-        let (began, totals) = (self.began.unwrap_or(now), Totals::of(flow));
+    pub(super) fn close_interval(&mut self, now: Time, flow: &Flow) {
+        let (began, totals) = (self.began.unwrap_or(now), FlowTotals::of(flow));
         let (sum, count) = std::mem::take(&mut self.rtt_sum);
-        self.intervals.push(Interval {
+        self.intervals.push(TransferInterval {
             start_s: seconds(self.interval_from - began),
             stop_s: seconds(now - began),
             bytes: totals.bytes.saturating_sub(self.last.bytes),
@@ -234,10 +237,10 @@ impl FlowRun {
     }
 
     /// Its figures, once it is over.
-    pub(crate) fn document(&self) -> FlowDocument {
+    pub(super) fn document(&self) -> TransferFlowDocument {
         let took = self.took();
-        let is_sender = matches!(self.end, End::Source(_));
-        FlowDocument {
+        let is_sender = matches!(self.end, FlowData::Source(_));
+        TransferFlowDocument {
             cc: self.name.clone(),
             peer: self.peer.clone(),
             start_s: self.began.map(|time| round(time.as_secs_f64())),
@@ -266,7 +269,7 @@ impl FlowRun {
     }
 
     /// The line of the last interval.
-    pub(crate) fn line(&self) -> String {
+    pub(super) fn line(&self) -> String {
         let Some(interval) = self.intervals.last() else { return String::new() };
         let mut line = format!(
             "{:5.1}-{:<5.1} s {:>9} {:>9.2} Mbit/s",
@@ -287,7 +290,7 @@ impl FlowRun {
     }
 
     /// The line of the whole flow.
-    pub(crate) fn summary(&self) -> String {
+    pub(super) fn summary(&self) -> String {
         let document = self.document();
         let mut line = format!(
             "{} in {:.2} s: {:.2} Mbit/s (payload {:.2}), {} packets, {} lost",
@@ -317,7 +320,7 @@ fn round(value: f64) -> f64 {
 }
 
 /// Mean rate.
-pub(crate) fn mbps(bytes: u64, span: Span) -> f64 {
+fn mbps(bytes: u64, span: Span) -> f64 {
     let seconds = span.as_secs_f64();
     if seconds > 0.0 { round(bytes as f64 * 8.0 / 1e6 / seconds) } else { 0.0 }
 }

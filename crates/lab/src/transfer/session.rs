@@ -1,21 +1,15 @@
-//! The loop of a run: datagrams, data, a line each second, the end.
+//! The loop of a transfer: datagrams, data, a line each second, the end.
 
 use std::fs::File;
-use std::io::{self, Write};
-use std::path::Path;
-use std::process::ExitCode;
 
 use cellpace_base::{Span, Time};
-use cellpace_lab::{EventFlow, EventLog, FlowMetrics};
 use cellpace_udp::{Code, Driver, Event, FlowError, FlowId, OutgoingStats};
 
-use super::document::{Document, SCHEMA};
-use super::ends::Source;
-use super::flow::{End, FlowRun};
-use super::runs::Runs;
-use crate::error::Failure;
-use crate::output;
-use crate::progress::{end_cleanly_on_ctrl_c, interrupted};
+use super::data::DataSource;
+use super::document::{SCHEMA, TransferDocument};
+use super::flow::{FlowData, TransferFlow};
+use super::flows::TransferFlows;
+use crate::{EventFlow, EventLog, FlowMetrics, LabError};
 
 /// Figures are shown this often.
 const INTERVAL: Span = Span::from_secs(1);
@@ -26,26 +20,41 @@ const LAST_CALL: Span = Span::from_millis(300);
 /// No more flows are taken from a sender, whatever it offers.
 const MOST_OFFERED: usize = 1000;
 
-/// One run of `send` or `recv`.
-pub(crate) struct Session<'a> {
-    pub(crate) driver: Driver,
-    pub(crate) flows: Runs,
+/// What a transfer shows while it goes on, and who stops it.
+pub trait TransferView {
+    /// Takes lines for people: a flow began, a second passed, a flow ended. Names in them come from
+    /// outside.
+    fn on_lines(&mut self, lines: &[String]);
+
+    /// Takes what a person should know.
+    fn on_warning(&mut self, text: &str);
+
+    /// Whether to end now.
+    fn is_cancelled(&self) -> bool;
+}
+
+/// Flows that send or receive over UDP.
+pub struct Transfer<'a> {
+    /// The sockets and the protocol.
+    pub driver: Driver,
+    /// The flows that go on.
+    pub flows: TransferFlows,
+    view: &'a mut dyn TransferView,
     /// Flows that are over, with their numbers, for the document. A receiver that goes on for ever
     /// has no document, and does not remember them.
-    over: Vec<(usize, FlowRun)>,
-    pub(crate) events: Option<EventLog<File>>,
+    over: Vec<(usize, TransferFlow)>,
+    /// Where what the controllers decide is written.
+    pub events: Option<EventLog<File>>,
     /// Sending ends after this time.
-    pub(crate) duration: Option<Span>,
+    pub duration: Option<Span>,
     /// What is done with flows that others begin.
-    pub(crate) welcome: Option<Welcome<'a>>,
+    pub welcome: Option<Welcome<'a>>,
     /// Begins another flow from a sender that offers several; given how many there are.
-    pub(crate) another: Option<Another<'a>>,
+    pub another: Option<Another<'a>>,
     /// Whether the run ends with its flows. Otherwise it goes on until it is interrupted.
-    pub(crate) ends: bool,
-    /// Whether lines for people go to standard error, as standard output is for data.
-    pub(crate) quiet_stdout: bool,
+    pub ends: bool,
     /// Whether an interrupted flow is to end as if this were all.
-    pub(crate) cut_at_interrupt: bool,
+    pub cut_at_interrupt: bool,
     next_line: Time,
     idle_since: Time,
     stopping: bool,
@@ -57,32 +66,46 @@ pub(crate) struct Session<'a> {
 }
 
 /// Makes what is needed for a flow that somebody began: its name and its data.
-pub(crate) type Welcome<'a> = Box<dyn FnMut(usize) -> Result<(String, End), String> + 'a>;
+pub type Welcome<'a> = Box<dyn FnMut(usize) -> Result<(String, FlowData), String> + 'a>;
 
 /// Begins another flow.
-pub(crate) type Another<'a> = Box<dyn FnMut(&mut Driver, usize) -> Result<FlowRun, Failure> + 'a>;
+pub type Another<'a> = Box<dyn FnMut(&mut Driver, usize) -> Result<TransferFlow, LabError> + 'a>;
 
 /// What the document says of the whole.
-pub(crate) struct About<'a> {
-    pub(crate) role: &'static str,
-    pub(crate) unreliable: bool,
-    pub(crate) mtu: u16,
-    pub(crate) seed: u64,
-    pub(crate) json: Option<&'a Path>,
+#[derive(Debug, Clone, Copy)]
+pub struct TransferConditions {
+    /// `send` or `recv`.
+    pub role: &'static str,
+    /// Whether what is lost stays lost.
+    pub unreliable: bool,
+    /// Largest IP packet in bytes on this side.
+    pub mtu: u16,
+    /// Seed of the controllers.
+    pub seed: u64,
 }
 
-impl<'a> Session<'a> {
-    pub(crate) fn new(driver: Driver) -> Self {
+/// How a transfer ended.
+#[derive(Debug)]
+pub struct TransferResult {
+    /// The figures.
+    pub document: TransferDocument,
+    /// Why one of its flows failed. A receiver that goes on for ever remembers only that one did.
+    pub failed: Option<Option<String>>,
+}
+
+impl<'a> Transfer<'a> {
+    /// A transfer without flows.
+    pub fn new(driver: Driver, view: &'a mut dyn TransferView) -> Self {
         Self {
             driver,
-            flows: Runs::default(),
+            view,
+            flows: TransferFlows::default(),
             over: Vec::new(),
             events: None,
             duration: None,
             welcome: None,
             another: None,
             ends: true,
-            quiet_stdout: false,
             cut_at_interrupt: false,
             next_line: Time::MAX,
             idle_since: Time::MAX,
@@ -93,16 +116,19 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Runs until all is done, and says how it went.
-    pub(crate) fn run(mut self, about: &About<'_>) -> Result<ExitCode, Failure> {
-        end_cleanly_on_ctrl_c();
+    /// Goes on until all is done or it is cancelled.
+    ///
+    /// # Errors
+    /// When the system fails, another flow cannot be begun, or the event log cannot be written.
+    /// That a flow failed is part of the result.
+    pub fn run(mut self, conditions: TransferConditions) -> Result<TransferResult, LabError> {
         while !self.is_done() {
             self.turn()?;
-            if interrupted() && !self.stopping {
+            if self.view.is_cancelled() && !self.stopping {
                 self.stop();
             }
         }
-        self.finish(about)
+        self.finish(conditions)
     }
 
     fn is_done(&self) -> bool {
@@ -115,24 +141,24 @@ impl<'a> Session<'a> {
         self.ends && over && self.driver.now() >= self.idle_since.min(self.driver.now()) + last_call
     }
 
-    fn turn(&mut self) -> Result<(), Failure> {
+    fn turn(&mut self) -> Result<(), LabError> {
         // Ctrl-C must be seen, even if nothing else happens.
         let mut until = (self.driver.now() + Span::from_millis(200)).min(self.next_line);
         if let Some(stop) = self.stop_at() {
             until = until.min(stop);
         }
         let waiting = self.flows.iter().find_map(|(number, run)| {
-            let End::Source(source) = &run.end else { return None };
+            let FlowData::Source(source) = &run.end else { return None };
             let flow = self.driver.endpoint.flow(run.id).filter(|_| run.is_running())?;
             source.pollable().filter(|_| flow.room() > 0).map(|input| (number, input))
         });
         let readable = self.driver.turn(until, waiting.map(|(_, input)| input));
         let number = waiting.map(|(number, _)| number);
-        let readable = readable.map_err(Failure::failed)?;
+        let readable = readable.map_err(LabError::failed)?;
         self.report_shortage();
         if readable
             && let Some(run) = number.and_then(|number| self.flows.get_mut(number))
-            && let End::Source(source) = &mut run.end
+            && let FlowData::Source(source) = &mut run.end
         {
             source.on_readable();
         }
@@ -158,7 +184,8 @@ impl<'a> Session<'a> {
     fn report_shortage(&mut self) {
         let trouble = self.driver.trouble();
         if trouble.shortages > 0 && !self.was_short {
-            output::complain(&format!("the system is short of memory, going on: {}", trouble.said));
+            let text = format!("the system is short of memory, going on: {}", trouble.said);
+            self.view.on_warning(&text);
             self.was_short = true;
         }
     }
@@ -200,7 +227,7 @@ impl<'a> Session<'a> {
     }
 
     /// A sender that waits has so many flows.
-    fn take_offer(&mut self, offered: usize) -> Result<(), Failure> {
+    fn take_offer(&mut self, offered: usize) -> Result<(), LabError> {
         let Some(another) = &mut self.another else { return Ok(()) };
         while self.flows.begun() < offered.min(MOST_OFFERED) {
             self.flows.push(another(&mut self.driver, self.flows.begun())?);
@@ -222,16 +249,16 @@ impl<'a> Session<'a> {
             Some(Ok(made)) => made,
             Some(Err(reason)) => {
                 flow.close(now, Code::Storage, &reason);
-                output::complain(&reason);
+                self.view.on_warning(&reason);
                 self.any_failed = true;
                 self.turned_away.push(id);
                 return None;
             }
             None => return None,
         };
-        let peer = self.driver.endpoint.peer(id).map(shown).unwrap_or_default();
-        self.say(&[format!("{}flow from {peer}", self.label(number, &name))]);
-        self.flows.push(FlowRun::new(id, name, peer, end));
+        let peer = self.driver.endpoint.peer(id).map(shown_address).unwrap_or_default();
+        self.view.on_lines(&[format!("{}flow from {peer}", self.label(number, &name))]);
+        self.flows.push(TransferFlow::new(id, name, peer, end));
         Some(number)
     }
 
@@ -300,7 +327,7 @@ impl<'a> Session<'a> {
             self.driver.endpoint.forget(run.id);
             self.any_failed |= run.error.is_some();
             self.idle_since = now;
-            self.say(&[self.label(number, &run.name) + &run.summary()]);
+            self.view.on_lines(&[self.label(number, &run.name) + &run.summary()]);
             if self.ends {
                 self.over.push((number, run));
             }
@@ -323,7 +350,7 @@ impl<'a> Session<'a> {
         if running > 1 {
             lines.push(format!("[sum] {running} flows: {sum:.2} Mbit/s"));
         }
-        self.say(&lines);
+        self.view.on_lines(&lines);
     }
 
     fn label(&self, number: usize, name: &str) -> String {
@@ -350,23 +377,13 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Prints these lines for people.
-    fn say(&self, lines: &[String]) {
-        let text: String = lines.iter().map(|line| output::one_line(line) + "\n").collect();
-        let _ = if self.quiet_stdout {
-            io::stderr().lock().write_all(text.as_bytes())
-        } else {
-            let mut out = io::stdout().lock();
-            out.write_all(text.as_bytes()).and_then(|()| out.flush())
-        };
-    }
-
-    fn finish(mut self, about: &About<'_>) -> Result<ExitCode, Failure> {
+    fn finish(mut self, conditions: TransferConditions) -> Result<TransferResult, LabError> {
         let trouble = self.driver.trouble().clone();
         if trouble.refused > 0 {
             let hint = if trouble.too_large { "; try a smaller --mtu" } else { "" };
             let (count, said) = (trouble.refused, &trouble.said);
-            output::complain(&format!("the system refused {count} datagrams: {said}{hint}"));
+            let text = format!("the system refused {count} datagrams: {said}{hint}");
+            self.view.on_warning(&text);
         }
         if let Some(log) = self.events.take() {
             log.finish()?;
@@ -375,33 +392,26 @@ impl<'a> Session<'a> {
         let left: Vec<usize> = self.flows.iter().map(|(number, _)| number).collect();
         self.over.extend(left.into_iter().filter_map(|n| Some((n, self.flows.remove(n)?))));
         self.over.sort_by_key(|(number, _)| *number);
-        let flows: Vec<&FlowRun> = self.over.iter().map(|(_, run)| run).collect();
-        if let Some(path) = about.json {
-            let first = flows.iter().filter_map(|run| run.began).min();
-            let last = flows.iter().filter_map(|run| run.ended).max();
-            let document = Document {
-                schema: SCHEMA,
-                version: env!("CARGO_PKG_VERSION"),
-                role: about.role,
-                mode: if about.unreliable { "unreliable" } else { "reliable" },
-                mtu: about.mtu,
-                seed: about.seed,
-                duration_s: match (first, last) {
-                    (Some(first), Some(last)) => (last - first).as_secs_f64(),
-                    _ => 0.0,
-                },
-                refused_by_system: trouble.refused,
-                flows: flows.iter().map(|run| run.document()).collect(),
-            };
-            let text = serde_json::to_string_pretty(&document).map_err(Failure::failed)?;
-            output::write(path, &(text + "\n"))?;
-        }
-        let failed = flows.iter().find_map(|run| run.error.as_deref());
-        match failed {
-            Some(reason) => Err(Failure::failed(reason)),
-            None if self.any_failed => Ok(ExitCode::FAILURE),
-            None => Ok(ExitCode::SUCCESS),
-        }
+        let flows: Vec<&TransferFlow> = self.over.iter().map(|(_, run)| run).collect();
+        let first = flows.iter().filter_map(|run| run.began).min();
+        let last = flows.iter().filter_map(|run| run.ended).max();
+        let document = TransferDocument {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION"),
+            role: conditions.role,
+            mode: if conditions.unreliable { "unreliable" } else { "reliable" },
+            mtu: conditions.mtu,
+            seed: conditions.seed,
+            duration_s: match (first, last) {
+                (Some(first), Some(last)) => (last - first).as_secs_f64(),
+                _ => 0.0,
+            },
+            refused_by_system: trouble.refused,
+            flows: flows.iter().map(|run| run.document()).collect(),
+        };
+        let reason = flows.iter().find_map(|run| run.error.clone());
+        let failed = (reason.is_some() || self.any_failed).then_some(reason);
+        Ok(TransferResult { document, failed })
     }
 }
 
@@ -416,23 +426,37 @@ fn self_explaining(error: &FlowError, driver: &Driver) -> String {
     }
 }
 
-/// An address as people write it.
-pub(crate) fn shown(address: std::net::SocketAddr) -> String {
+/// Returns an address as people write it.
+pub fn shown_address(address: std::net::SocketAddr) -> String {
     std::net::SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
 }
 
-/// What a flow of made-up bytes sends.
-pub(crate) fn made(unreliable: bool, bytes: Option<u64>) -> End {
-    End::Source(if unreliable { Source::None } else { Source::made(bytes) })
+/// Returns what a flow of made-up bytes sends; `bytes` in all, or as long as it lasts.
+pub fn made_up(unreliable: bool, bytes: Option<u64>) -> FlowData {
+    FlowData::Source(if unreliable { DataSource::None } else { DataSource::made(bytes) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transfer::ends::Sink;
+    use crate::transfer::DataSink;
     use cellpace_udp::{Config, Connect, Endpoint, Flow, Listen, Offer};
     use std::net::SocketAddr;
     use std::sync::atomic::{AtomicBool, Ordering};
+
+    struct Silent;
+
+    impl TransferView for Silent {
+        fn on_lines(&mut self, _: &[String]) {}
+
+        fn on_warning(&mut self, text: &str) {
+            panic!("{text}");
+        }
+
+        fn is_cancelled(&self) -> bool {
+            false
+        }
+    }
 
     fn driver() -> Driver {
         let (secret, new_id) = Driver::secrets().unwrap();
@@ -476,7 +500,8 @@ mod tests {
     #[test]
     fn a_receiver_that_goes_on_keeps_only_the_flows_that_go_on() {
         const COUNT: usize = 20;
-        let mut session = Session::new(driver());
+        let mut view = Silent;
+        let mut session = Transfer::new(driver(), &mut view);
         let to = session.driver.local_address(0).unwrap();
         session.driver.endpoint.listen(Listen {
             most_flows: 100,
@@ -484,13 +509,14 @@ mod tests {
             offer: Offer::Receive,
         });
         session.ends = false;
-        session.welcome = Some(Box::new(|_| Ok((String::new(), End::Sink(Sink::Nowhere)))));
+        session.welcome =
+            Some(Box::new(|_| Ok((String::new(), FlowData::Sink(DataSink::Nowhere)))));
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let sender = scope.spawn(|| send(to, COUNT, &stop));
             let until = session.driver.now() + Span::from_secs(20);
-            let all_began = |session: &Session<'_>| session.flows.begun() == COUNT + 1;
-            let live = |session: &Session<'_>| session.flows.iter().count();
+            let all_began = |session: &Transfer<'_>| session.flows.begun() == COUNT + 1;
+            let live = |session: &Transfer<'_>| session.flows.iter().count();
             while !(all_began(&session) && live(&session) == 1) && session.driver.now() < until {
                 session.turn().unwrap();
             }

@@ -1,54 +1,54 @@
-//! The flows of a run: those that go on, by number and by id, and those that are over.
+//! The flows of a transfer: those that go on, by number and by id, and those that are over.
 
 use std::collections::{BTreeMap, HashMap};
 
 use cellpace_udp::FlowId;
 
-use super::flow::FlowRun;
+use super::flow::TransferFlow;
 
-/// The flows of a run, counted from 0 in the order of their beginning.
+/// The flows of a transfer, counted from 0 in the order of their beginning.
 #[derive(Default)]
-pub(crate) struct Runs {
-    live: BTreeMap<usize, FlowRun>,
+pub struct TransferFlows {
+    live: BTreeMap<usize, TransferFlow>,
     numbers: HashMap<FlowId, usize>,
     begun: usize,
 }
 
-impl Runs {
+impl TransferFlows {
     /// Flows that have begun so far; the number of the next.
-    pub(crate) fn begun(&self) -> usize {
+    pub(super) fn begun(&self) -> usize {
         self.begun
     }
 
     /// Adds the next flow.
-    pub(crate) fn push(&mut self, run: FlowRun) {
+    pub fn push(&mut self, run: TransferFlow) {
         self.numbers.insert(run.id, self.begun);
         self.live.insert(self.begun, run);
         self.begun += 1;
     }
 
     /// The number of a flow that goes on.
-    pub(crate) fn number(&self, id: FlowId) -> Option<usize> {
+    pub(super) fn number(&self, id: FlowId) -> Option<usize> {
         self.numbers.get(&id).copied()
     }
 
-    pub(crate) fn get_mut(&mut self, number: usize) -> Option<&mut FlowRun> {
+    pub(super) fn get_mut(&mut self, number: usize) -> Option<&mut TransferFlow> {
         self.live.get_mut(&number)
     }
 
     /// Takes a flow that is over.
-    pub(crate) fn remove(&mut self, number: usize) -> Option<FlowRun> {
+    pub(super) fn remove(&mut self, number: usize) -> Option<TransferFlow> {
         let run = self.live.remove(&number)?;
         self.numbers.remove(&run.id);
         Some(run)
     }
 
     /// Numbers and flows that go on, in the order of their beginning.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &FlowRun)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &TransferFlow)> {
         self.live.iter().map(|(number, run)| (*number, run))
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut FlowRun)> {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut TransferFlow)> {
         self.live.iter_mut().map(|(number, run)| (*number, run))
     }
 }
