@@ -11,8 +11,10 @@ mod pacer;
 mod receiver;
 mod sender;
 mod sent;
+mod shared_window;
 
 pub use pacer::Pacer;
 pub use receiver::{AckPolicy, Receiver};
 pub use sender::Sender;
 pub use sent::{Arrived, Counts, Sending, Sent};
+pub use shared_window::{SharedWindows, WindowMember, WindowWatch};

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cellpace_base::Time;
+use cellpace_recovery::WindowMember;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 
 use crate::flow::{DriverKind, FlowServer, SharedFlow};
-use crate::relay::flow::{NextTurn, RelayFlow};
-use crate::relay::group::{Groups, Member};
+use crate::relay::flow::{NextTurn, RelayFlow, WindowsByPeer};
 use crate::relay::local_socket::SocketEvents;
 use crate::socket::{self, SavedOptions};
 use crate::thread::{now, spawn};
@@ -29,7 +29,7 @@ use crate::{FlowHandle, FlowOptions, FlowOutcome, TcpError};
 #[derive(Clone, Default)]
 pub struct RelayEngine {
     inner: Arc<Mutex<Option<RunningEngine>>>,
-    groups: Arc<Groups>,
+    windows: Arc<WindowsByPeer>,
     /// Flows at once; `None`: as many as there may be.
     most: Option<usize>,
     open: Arc<AtomicUsize>,
@@ -148,7 +148,7 @@ impl RelayEngine {
             DriverKind::Kernel => DriverKind::Gate,
             driver => driver,
         };
-        let relay = RelayFlow::new(tcp, local, options, &self.groups, shared.clone(), now())?;
+        let relay = RelayFlow::new(tcp, local, options, &self.windows, shared.clone(), now())?;
         let incoming = ServedFlow { relay: Box::new(relay), shared: shared.clone(), _slot: slot };
         let mut inner = self.lock();
         match &mut *inner {
@@ -370,7 +370,7 @@ impl EngineThread {
         }
         flow.shared.place.store(at, Ordering::Relaxed);
         if let Some(member) = flow.relay.member() {
-            member.set_place(at);
+            member.set_token(at);
         }
         self.places[at].flow = Some(flow);
         self.places[at].watched = TcpWatch::Always;
@@ -446,7 +446,7 @@ impl EngineThread {
             flow.relay.on_nap();
         }
         let next = flow.relay.turn(&now, &mut self.scratch);
-        let watch = flow.relay.member().map(Member::watch);
+        let watch = flow.relay.member().map(WindowMember::watch);
         match next {
             NextTurn::Wait(timer) => {
                 self.timers.set(at, &mut self.places[at].timer, timer);
@@ -456,7 +456,7 @@ impl EngineThread {
             NextTurn::Over(outcome) => self.remove(at, outcome),
         }
         if let Some(watch) = watch {
-            watch.woken(|place| {
+            watch.wake(|place| {
                 if place != at {
                     self.serve_again(place);
                 }

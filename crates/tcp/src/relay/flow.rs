@@ -1,12 +1,13 @@
 //! One flow: bytes between the application's socket and TCP.
 
 use std::io;
-use std::net::Shutdown;
+use std::net::{IpAddr, Shutdown};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use cellpace_base::{Span, Time};
-use cellpace_cc::ControllerSpec;
+use cellpace_cc::{ControllerSpec, Setup};
+use cellpace_recovery::{SharedWindows, WindowMember};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv, send};
 
@@ -15,7 +16,6 @@ use crate::flow::{FlowOutcome, SharedFlow};
 use crate::options::{FlowDriver, FlowOptions, GateOptions, RelayOptions};
 use crate::relay::alcc_half::AlccHalf;
 use crate::relay::congestion_control;
-use crate::relay::group::{Groups, Member};
 use crate::relay::half::Half;
 use crate::relay::local_socket::{LocalSocket, Readiness, SocketEvents};
 use crate::relay::plain_half::PlainHalf;
@@ -35,6 +35,10 @@ const LINGER: Span = Span::from_secs(60);
 /// How long the peer of a connection that failed has to read why: closing at once could overtake
 /// the last words by a reset.
 const LAST_WORDS: Span = Span::from_secs(1);
+
+/// Controllers that flows of the same process (a child of `fork` begins anew) to the same address
+/// under the same controller string share.
+pub(crate) type WindowsByPeer = SharedWindows<(u32, IpAddr, String)>;
 
 /// What a flow wants of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +105,7 @@ impl RelayFlow {
         tcp: Arc<OwnedFd>,
         local: OwnedFd,
         options: &FlowOptions,
-        groups: &Groups,
+        windows: &WindowsByPeer,
         shared: Arc<SharedFlow>,
         now: Time,
     ) -> Result<Self, TcpError> {
@@ -109,7 +113,11 @@ impl RelayFlow {
         let plain = |gate: &GateOptions| {
             let send_buffer = prepare(tcp.as_fd(), local.as_fd(), &gate.relay)?;
             let peer = peer.as_socket().map(|peer| peer.ip().to_canonical());
-            let join = |setup| Some(groups.join(peer?, &options.cc, gate.share?, setup));
+            let join = |setup: Setup| {
+                let key = (std::process::id(), peer?, options.cc.to_string());
+                let build = || options.cc.build(setup.clone());
+                Some(windows.join(key, gate.share?.weight, setup.mss, build))
+            };
             let half = PlainHalf::new(tcp.as_fd(), options, &gate.relay, join, now)?;
             Ok((Half::Plain(Box::new(half)), send_buffer))
         };
@@ -155,7 +163,7 @@ impl RelayFlow {
     }
 
     /// The flow's part of a group, if it is in one.
-    pub(crate) fn member(&self) -> Option<&Member> {
+    pub(crate) fn member(&self) -> Option<&WindowMember> {
         match &self.half {
             Half::Plain(plain) => plain.member(),
             Half::Alcc(_) => None,

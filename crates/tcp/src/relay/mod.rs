@@ -7,7 +7,6 @@ mod byte_queue;
 mod congestion_control;
 mod engine;
 mod flow;
-mod group;
 mod half;
 mod local_socket;
 mod plain_half;

@@ -5,13 +5,13 @@ use std::os::fd::BorrowedFd;
 
 use cellpace_base::{Random, Span, Time};
 use cellpace_cc::{Event, Setup};
+use cellpace_recovery::WindowMember;
 
 use crate::books::Books;
 use crate::options::{FlowOptions, RelayOptions};
 use crate::relay::ack_stamps::{self, AckStamps};
 use crate::relay::byte_queue::{AT_HAND, ByteQueue};
 use crate::relay::congestion_control::RenoStart;
-use crate::relay::group::Member;
 use crate::relay::local_socket::LocalSocket;
 use crate::socket::{self, TcpInfo};
 use crate::{FlowStats, TcpError};
@@ -46,7 +46,7 @@ pub(crate) struct PlainHalf {
     /// `bytes_acked` of the kernel when the first byte of this flow was yet to be written.
     base: u64,
     received: u64,
-    member: Option<Member>,
+    member: Option<WindowMember>,
     start: RenoStart,
     /// Memory for bytes that came could not be had.
     starved: bool,
@@ -59,7 +59,7 @@ impl PlainHalf {
         tcp: BorrowedFd<'_>,
         options: &FlowOptions,
         relay: &RelayOptions,
-        join: impl FnOnce(Setup) -> Option<Member>,
+        join: impl FnOnce(Setup) -> Option<WindowMember>,
         now: Time,
     ) -> Result<Self, TcpError> {
         let setup = |what| move |source: io::Error| TcpError::Setup { what, source };
@@ -241,7 +241,7 @@ impl PlainHalf {
     }
 
     /// The flow's part of a group, if it is in one.
-    pub(crate) fn member(&self) -> Option<&Member> {
+    pub(crate) fn member(&self) -> Option<&WindowMember> {
         self.member.as_ref()
     }
 

@@ -1,0 +1,403 @@
+//! What the flows of a group have in common.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use cellpace_base::{Span, Time};
+use cellpace_cc::{
+    Ack, AckedPacket, Block, Controller, Loss, LostPacket, Mark, Permit, RttEstimator, SentPacket,
+    Spurious, Stamp, Timeout,
+};
+
+use super::division::{WindowClaim, divide};
+use super::packets::PacketNumbers;
+
+/// In place of windows that have no end.
+const MAX_WINDOW: u64 = 1 << 50;
+
+/// A flow that gets no ack for this long, and a retransmission timeout, has nothing in flight that
+/// counts: a peer that does not read one connection must not stop the others.
+const PATIENCE: Span = Span::from_secs(1);
+
+/// One controller and the flows that share it.
+pub(super) struct WindowGroup {
+    pub(super) controller: Box<dyn Controller>,
+    rtt: RttEstimator,
+    mss: u64,
+    next_number: u64,
+    pub(super) in_flight: u64,
+    latest: Time,
+    /// By member; the seats of those that left are reused.
+    seats: Vec<Option<WindowSeat>>,
+    claims: Vec<WindowClaim>,
+    /// The window that `claims` divides; `None` when they are out of date.
+    divided: Option<u64>,
+    /// Members that the window keeps waiting, the one first that waits longest.
+    line: VecDeque<usize>,
+    /// Whether there may be room for them now.
+    pub(super) has_freed: bool,
+    /// The member whose timeout was the last.
+    timed_out: Option<usize>,
+    acked: Vec<AckedPacket>,
+    lost: Vec<LostPacket>,
+}
+
+/// What is known of a member.
+#[derive(Debug)]
+struct WindowSeat {
+    weight: u32,
+    in_flight: u64,
+    waiting: u64,
+    /// When it last got an ack, or began to wait for one.
+    acked_at: Time,
+    /// It got no ack for long: its bytes in flight do not count.
+    is_stuck: bool,
+    /// How its datapath finds the flow.
+    token: Option<usize>,
+    numbers: PacketNumbers,
+}
+
+impl fmt::Debug for WindowGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WindowGroup").field("seats", &self.seats).finish_non_exhaustive()
+    }
+}
+
+impl WindowGroup {
+    pub(super) fn new(controller: Box<dyn Controller>, mss: u64) -> Self {
+        Self {
+            controller,
+            rtt: RttEstimator::default(),
+            mss,
+            next_number: 0,
+            in_flight: 0,
+            latest: Time::ZERO,
+            seats: Vec::new(),
+            claims: Vec::new(),
+            divided: None,
+            line: VecDeque::new(),
+            has_freed: false,
+            timed_out: None,
+            acked: Vec::new(),
+            lost: Vec::new(),
+        }
+    }
+
+    /// Gives a new member a seat.
+    pub(super) fn enter(&mut self, weight: u32) -> usize {
+        let id = self.seats.iter().position(Option::is_none).unwrap_or(self.seats.len());
+        if id == self.seats.len() {
+            self.seats.push(None);
+        }
+        self.seats[id] = Some(WindowSeat {
+            weight,
+            in_flight: 0,
+            waiting: 0,
+            acked_at: Time::ZERO,
+            is_stuck: false,
+            token: None,
+            numbers: PacketNumbers::default(),
+        });
+        self.divided = None;
+        id
+    }
+
+    /// A member leaves; what it has in flight is nobody's any more.
+    pub(super) fn leave(&mut self, id: usize) {
+        self.settle(id, 0);
+        self.leave_line(id);
+        self.seats[id] = None;
+        self.has_freed = true;
+    }
+
+    pub(super) fn set_token(&mut self, id: usize, token: usize) {
+        if let Some(seat) = self.seat(id) {
+            seat.token = Some(token);
+        }
+    }
+
+    /// Tokens of members that the window keeps waiting, the one first that waits longest.
+    pub(super) fn waiting_tokens(&self) -> impl Iterator<Item = usize> {
+        self.line.iter().filter_map(|id| self.seats[*id].as_ref()?.token)
+    }
+
+    /// A member has so many bytes that could be sent.
+    pub(super) fn set_waiting(&mut self, id: usize, now: Time, bytes: u64) {
+        self.advance(now);
+        if bytes > 0 && self.line.contains(&id) {
+            self.pass_over_stuck();
+        }
+        let Some(seat) = self.seat(id) else { return };
+        let before = std::mem::replace(&mut seat.waiting, bytes);
+        if before == bytes {
+            return;
+        }
+        self.divided = None;
+        if bytes == 0 {
+            self.has_freed = true;
+            self.leave_line(id);
+        }
+    }
+
+    fn seat(&mut self, id: usize) -> Option<&mut WindowSeat> {
+        self.seats.get_mut(id)?.as_mut()
+    }
+
+    /// Time as the controller sees it: members' reports come a little out of order.
+    pub(super) fn advance(&mut self, now: Time) -> Time {
+        self.latest = self.latest.max(now);
+        self.latest
+    }
+
+    /// A member has `after` bytes in flight now.
+    fn settle(&mut self, id: usize, after: u64) {
+        let latest = self.latest;
+        let Some(seat) = self.seat(id) else { return };
+        let before = std::mem::replace(&mut seat.in_flight, after);
+        let is_acked = after < before || before == 0;
+        if is_acked {
+            seat.acked_at = latest;
+        }
+        let was_stuck = is_acked && std::mem::replace(&mut seat.is_stuck, false);
+        let counted = if seat.is_stuck || was_stuck { 0 } else { before };
+        let counts = if seat.is_stuck { 0 } else { after };
+        self.in_flight = (self.in_flight + counts).saturating_sub(counted);
+        self.divided = None;
+        self.has_freed |= after < before;
+    }
+
+    /// When a member that gets no ack stops to count, in its present state.
+    fn stuck_at(&self, seat: &WindowSeat) -> Option<Time> {
+        let counts = seat.in_flight > 0 && !seat.is_stuck;
+        counts.then(|| seat.acked_at + PATIENCE + self.rtt.rto())
+    }
+
+    fn pass_over_stuck(&mut self) {
+        for id in 0..self.seats.len() {
+            let at = self.seats[id].as_ref().and_then(|seat| self.stuck_at(seat));
+            if at.is_none_or(|at| at > self.latest) {
+                continue;
+            }
+            let Some(seat) = self.seat(id) else { continue };
+            seat.is_stuck = true;
+            let in_flight = seat.in_flight;
+            self.in_flight = self.in_flight.saturating_sub(in_flight);
+            self.divided = None;
+            self.has_freed = true;
+        }
+    }
+
+    fn divide(&mut self) {
+        let window = self.controller.cwnd().min(MAX_WINDOW);
+        if self.divided == Some(window) {
+            return;
+        }
+        self.claims.clear();
+        self.claims.extend(self.seats.iter().map(|seat| {
+            let Some(seat) = seat.as_ref().filter(|seat| !seat.is_stuck) else {
+                return WindowClaim::default();
+            };
+            // With room for headers, and never so little that a packet does not fit.
+            let more = if seat.waiting > 0 { seat.waiting * 9 / 8 + self.mss } else { 0 };
+            WindowClaim { weight: seat.weight, demand: seat.in_flight + more, share: 0 }
+        }));
+        divide(window, &mut self.claims);
+        self.divided = Some(window);
+    }
+
+    /// A member's part of the window in bytes.
+    pub(super) fn share(&mut self, id: usize) -> u64 {
+        self.divide();
+        self.claims.get(id).map_or(0, |claim| claim.share)
+    }
+
+    /// A member's part of the window as a fraction of what is divided.
+    pub(super) fn fraction(&mut self, id: usize) -> f64 {
+        let share = self.share(id).max(1) as f64;
+        let all = self.claims.iter().map(|claim| claim.share).sum::<u64>().max(1) as f64;
+        (share / all).min(1.0)
+    }
+
+    /// What a member may have leave: of the kind that the controller grants to the group.
+    pub(super) fn permit(&mut self, id: usize) -> Permit {
+        let permit = self.controller.permit();
+        let total = permit.remaining(self.in_flight);
+        let in_flight = self.seat(id).map_or(0, |seat| seat.in_flight);
+        let own = match self.share(id).saturating_sub(in_flight) {
+            // Parts smaller than a packet take turns.
+            small if small < self.mss && in_flight == 0 => {
+                if self.is_next(id) {
+                    self.mss
+                } else {
+                    0
+                }
+            }
+            own => own,
+        };
+        let allowed = own.min(total);
+        if allowed < self.mss && !self.line.contains(&id) {
+            self.line.push_back(id);
+        }
+        match permit {
+            Permit::Window(_) => Permit::Window(in_flight.saturating_add(allowed)),
+            Permit::Budget(_) => Permit::Budget(allowed),
+        }
+    }
+
+    /// Whether nobody without a packet in flight has waited longer.
+    fn is_next(&self, id: usize) -> bool {
+        let has_nothing =
+            |id: &&usize| self.seats[**id].as_ref().is_some_and(|seat| seat.in_flight == 0);
+        self.line.iter().find(has_nothing).is_none_or(|next| *next == id)
+    }
+
+    fn leave_line(&mut self, id: usize) {
+        if let Some(at) = self.line.iter().position(|waiting| *waiting == id) {
+            self.line.remove(at);
+        }
+    }
+
+    /// Whether a member other than this one has data that waits.
+    fn others_wait(&self, id: usize) -> bool {
+        let others = self.seats.iter().enumerate().filter(|(other, _)| *other != id);
+        others.filter_map(|(_, seat)| seat.as_ref()).any(|seat| seat.waiting > 0)
+    }
+
+    /// When a member wants to be called: for the controller, or as another one may be stuck.
+    pub(super) fn next_deadline(&self, id: usize) -> Option<Time> {
+        let own = self.controller.next_deadline();
+        if !self.line.contains(&id) {
+            return own;
+        }
+        let stuck = self.seats.iter().flatten().filter_map(|seat| self.stuck_at(seat)).min();
+        [own, stuck.filter(|at| *at > self.latest)].into_iter().flatten().min()
+    }
+
+    pub(super) fn on_deadline(&mut self, now: Time) {
+        let now = self.advance(now);
+        // Members ask whenever something is due, be it only that one is stuck.
+        if self.controller.next_deadline().is_some_and(|time| time <= now) {
+            self.controller.on_deadline(now);
+            self.has_freed = true;
+        }
+    }
+
+    pub(super) fn on_sent(&mut self, id: usize, packet: &SentPacket) -> Stamp {
+        let now = self.advance(packet.now);
+        self.settle(id, packet.in_flight);
+        self.leave_line(id);
+        let number = self.next_number;
+        self.next_number += 1;
+        if let Some(seat) = self.seat(id) {
+            seat.numbers.push(packet.number, number);
+        }
+        let app_limited = packet.app_limited && !self.others_wait(id);
+        let in_flight = self.in_flight;
+        self.controller.on_sent(&SentPacket { now, number, in_flight, app_limited, ..*packet })
+    }
+
+    pub(super) fn on_ack(&mut self, id: usize, ack: &Ack<'_>) {
+        let now = self.advance(ack.now);
+        let prior_in_flight = self.in_flight;
+        self.settle(id, ack.in_flight);
+        self.rtt.sample(ack.newest().rtt);
+        let Self { controller, rtt, next_number, in_flight, acked, seats, .. } = self;
+        let Some(seat) = seats.get_mut(id).and_then(Option::as_mut) else { return };
+        acked.clear();
+        acked.extend(ack.packets.iter().filter_map(|packet| {
+            Some(AckedPacket { number: seat.numbers.on_acked(packet.number)?, ..*packet })
+        }));
+        if acked.is_empty() {
+            return;
+        }
+        controller.on_ack(&Ack {
+            now,
+            packets: acked,
+            prior_in_flight,
+            in_flight: *in_flight,
+            next_number: *next_number,
+            rtt,
+        });
+    }
+
+    pub(super) fn on_loss(&mut self, id: usize, loss: &Loss<'_>) {
+        let now = self.advance(loss.now);
+        let prior_in_flight = self.in_flight;
+        self.settle(id, loss.in_flight);
+        let Self { controller, rtt, next_number, in_flight, lost, seats, .. } = self;
+        let Some(seat) = seats.get_mut(id).and_then(Option::as_mut) else { return };
+        lost.clear();
+        lost.extend(loss.packets.iter().filter_map(|packet| {
+            Some(LostPacket { number: seat.numbers.on_lost(packet.number)?, ..*packet })
+        }));
+        if lost.is_empty() {
+            return;
+        }
+        controller.on_loss(&Loss {
+            now,
+            packets: lost,
+            prior_in_flight,
+            in_flight: *in_flight,
+            next_number: *next_number,
+            rtt,
+        });
+    }
+
+    pub(super) fn on_timeout(&mut self, id: usize, timeout: &Timeout) {
+        let now = self.advance(timeout.now);
+        let prior_in_flight = self.in_flight;
+        self.settle(id, 0);
+        if let Some(seat) = self.seat(id) {
+            seat.numbers.give_up();
+        }
+        self.timed_out = Some(id);
+        let next_number = self.next_number;
+        self.controller.on_timeout(&Timeout { now, prior_in_flight, next_number, ..*timeout });
+    }
+
+    pub(super) fn on_spurious(&mut self, id: usize, spurious: &Spurious<'_>) {
+        match *spurious {
+            Spurious::Loss { now, packet } => {
+                let now = self.advance(now);
+                let number = self.seat(id).and_then(|seat| seat.numbers.on_acked(packet.number));
+                let Some(number) = number else { return };
+                let packet = &AckedPacket { number, ..*packet };
+                self.controller.on_spurious(&Spurious::Loss { now, packet });
+            }
+            // A later timeout, of another member, is not undone by this.
+            Spurious::Timeout { now } if self.timed_out == Some(id) => {
+                let now = self.advance(now);
+                self.controller.on_spurious(&Spurious::Timeout { now });
+            }
+            Spurious::Timeout { .. } => {}
+        }
+    }
+
+    pub(super) fn on_path_change(&mut self, id: usize, now: Time) {
+        let now = self.advance(now);
+        if let Some(seat) = self.seat(id) {
+            // Datapaths report nothing more of what was sent on the old path.
+            seat.numbers.give_up();
+        }
+        self.controller.on_path_change(now);
+    }
+
+    /// That the layer below refuses one flow's data limits the group only if no other has any.
+    pub(super) fn on_block(&mut self, id: usize, block: &Block) {
+        if self.others_wait(id) {
+            return;
+        }
+        let now = self.advance(block.now);
+        self.controller.on_block(&Block { now, ..*block });
+    }
+
+    pub(super) fn on_mark(&mut self, mark: &Mark<'_>) {
+        let now = self.advance(mark.now);
+        let Self { controller, rtt, next_number, in_flight, acked, .. } = self;
+        // The member's number means nothing to the group: that of the same ack's newest packet does.
+        let newest = acked.iter().map(|packet| packet.number).max().unwrap_or(0);
+        let mark =
+            Mark { now, newest, in_flight: *in_flight, next_number: *next_number, rtt, ..*mark };
+        controller.on_mark(&mark);
+    }
+}

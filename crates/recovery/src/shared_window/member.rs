@@ -1,0 +1,439 @@
+//! One flow's part in a group.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cellpace_base::{Rate, Span, Time};
+use cellpace_cc::{
+    Ack, Block, Controller, Event, Loss, Mark, Pacing, Permit, SentPacket, Spurious, Stamp, Timeout,
+};
+
+use super::group::WindowGroup;
+
+/// A flow's part in a controller that several flows share. The flow leaves when all clones are gone.
+#[derive(Debug, Clone)]
+pub struct WindowMember {
+    seat: Arc<OccupiedSeat>,
+}
+
+#[derive(Debug)]
+struct OccupiedSeat {
+    group: Arc<Mutex<WindowGroup>>,
+    id: usize,
+}
+
+impl Drop for OccupiedSeat {
+    fn drop(&mut self) {
+        lock(&self.group).leave(self.id);
+    }
+}
+
+fn lock(group: &Mutex<WindowGroup>) -> MutexGuard<'_, WindowGroup> {
+    // A panic elsewhere leaves figures, at worst old ones.
+    group.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl WindowMember {
+    pub(super) fn new(group: Arc<Mutex<WindowGroup>>, weight: u32) -> Self {
+        let id = lock(&group).enter(weight);
+        Self { seat: Arc::new(OccupiedSeat { group, id }) }
+    }
+
+    fn group(&self) -> (MutexGuard<'_, WindowGroup>, usize) {
+        (lock(&self.seat.group), self.seat.id)
+    }
+
+    /// Sets what [`WindowWatch::wake`] reports the flow by.
+    pub fn set_token(&self, token: usize) {
+        let (mut group, id) = self.group();
+        group.set_token(id, token);
+    }
+
+    /// The flow has so many bytes that could be sent. What it cannot use, others may.
+    pub fn set_waiting(&self, now: Time, bytes: u64) {
+        let (mut group, id) = self.group();
+        group.set_waiting(id, now, bytes);
+    }
+
+    /// Returns a view of the group that outlives the flow's membership.
+    pub fn watch(&self) -> WindowWatch {
+        WindowWatch(self.seat.group.clone())
+    }
+}
+
+/// Reports who may go on after something happened to a member.
+#[derive(Debug)]
+pub struct WindowWatch(Arc<Mutex<WindowGroup>>);
+
+impl WindowWatch {
+    /// Calls `wake` with the tokens of flows for which there may be room now, the one first that
+    /// waits longest.
+    pub fn wake(&self, wake: impl FnMut(usize)) {
+        let mut group = lock(&self.0);
+        if std::mem::take(&mut group.has_freed) {
+            group.waiting_tokens().for_each(wake);
+        }
+    }
+}
+
+impl Controller for WindowMember {
+    fn on_sent(&mut self, packet: &SentPacket) -> Stamp {
+        let (mut group, id) = self.group();
+        group.on_sent(id, packet)
+    }
+
+    fn on_ack(&mut self, ack: &Ack<'_>) {
+        let (mut group, id) = self.group();
+        group.on_ack(id, ack);
+    }
+
+    fn on_loss(&mut self, loss: &Loss<'_>) {
+        let (mut group, id) = self.group();
+        group.on_loss(id, loss);
+    }
+
+    fn on_timeout(&mut self, timeout: &Timeout) {
+        let (mut group, id) = self.group();
+        group.on_timeout(id, timeout);
+    }
+
+    fn on_spurious(&mut self, spurious: &Spurious<'_>) {
+        let (mut group, id) = self.group();
+        group.on_spurious(id, spurious);
+    }
+
+    fn on_block(&mut self, block: &Block) {
+        let (mut group, id) = self.group();
+        group.on_block(id, block);
+    }
+
+    fn on_report(&mut self, now: Time, report: &[u8]) {
+        let (mut group, _) = self.group();
+        let now = group.advance(now);
+        group.controller.on_report(now, report);
+        group.has_freed = true;
+    }
+
+    fn on_mark(&mut self, mark: &Mark<'_>) {
+        self.group().0.on_mark(mark);
+    }
+
+    fn on_path_change(&mut self, now: Time) {
+        let (mut group, id) = self.group();
+        group.on_path_change(id, now);
+    }
+
+    fn permit(&self) -> Permit {
+        let (mut group, id) = self.group();
+        group.permit(id)
+    }
+
+    fn cwnd(&self) -> u64 {
+        let (mut group, id) = self.group();
+        match group.controller.cwnd() {
+            u64::MAX => u64::MAX,
+            _ => group.share(id),
+        }
+    }
+
+    fn pacing(&self) -> Option<Pacing> {
+        let (mut group, id) = self.group();
+        let pacing = group.controller.pacing()?;
+        let rate = pacing.rate.as_bytes_per_sec() * group.fraction(id);
+        Some(Pacing { rate: Rate::from_bytes_per_sec(rate), ..pacing })
+    }
+
+    fn rto(&self) -> Option<Span> {
+        self.group().0.controller.rto()
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        let (group, id) = self.group();
+        group.next_deadline(id)
+    }
+
+    fn on_deadline(&mut self, now: Time) {
+        self.group().0.on_deadline(now);
+    }
+
+    fn poll_event(&mut self) -> Option<(Time, Event)> {
+        self.group().0.controller.poll_event()
+    }
+
+    fn inspect(&self, show: &mut dyn FnMut(&'static str, f64)) {
+        self.group().0.controller.inspect(show);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared_window::SharedWindows;
+    use crate::{Arrived, Sender, Sending};
+    use cellpace_cc::{ControllerSpec, Random, Setup};
+
+    const WIRE: u64 = 1500;
+
+    struct Flow {
+        sender: Sender<()>,
+        member: WindowMember,
+        /// Packets that wait, were sent, and up to which all are acknowledged.
+        queued: u64,
+        sent: u64,
+        acked: u64,
+    }
+
+    impl Flow {
+        /// Sends what it may.
+        fn release(&mut self, now: Time) {
+            loop {
+                self.member.set_waiting(now, self.queued * WIRE);
+                if self.queued == 0 || !self.sender.ready(now, WIRE) {
+                    return;
+                }
+                let (bytes, data) = (WIRE, ());
+                let (retransmission, app_limited) = (false, false);
+                self.sender.send(&Sending { now, bytes, data, retransmission, app_limited });
+                self.queued -= 1;
+                self.sent += 1;
+            }
+        }
+
+        fn ack(&mut self, now: Time, numbers: std::ops::Range<u64>) {
+            let arrived: Vec<_> = numbers.map(|number| Arrived::new(number, None)).collect();
+            self.sender.on_ack(now, &arrived, |(), _| {});
+        }
+
+        fn ack_all(&mut self, now: Time) {
+            self.ack(now, self.acked..self.sent);
+            self.acked = self.sent;
+        }
+
+        fn in_flight(&self) -> u64 {
+            self.sender.sent().in_flight() / WIRE
+        }
+
+        fn next_deadline(&self) -> Option<Time> {
+            let (controller, packet) =
+                (self.sender.controller_deadline(), self.sender.packet_deadline());
+            [controller, packet].into_iter().flatten().min()
+        }
+    }
+
+    fn flows(cc: &str, weights: &[u32]) -> Vec<Flow> {
+        let windows = SharedWindows::default();
+        let cc: ControllerSpec = cc.parse().unwrap();
+        let setup = Setup { mss: WIRE, start: Time::ZERO, random: Random::seeded(1, 0) };
+        let flow = |weight: &u32| {
+            let member = windows.join((), *weight, WIRE, || cc.build(setup.clone()));
+            let sender = Sender::new(Box::new(member.clone()), Time::ZERO);
+            Flow { sender, member, queued: 0, sent: 0, acked: 0 }
+        };
+        weights.iter().map(flow).collect()
+    }
+
+    fn in_flight(flows: &[Flow]) -> Vec<u64> {
+        flows.iter().map(Flow::in_flight).collect()
+    }
+
+    #[test]
+    fn three_flows_share_one_window_by_weight() {
+        let mut flows = flows("fixed:cwnd=40pkts", &[1, 1, 2]);
+        flows[0].queued = 700;
+        flows[0].release(Time::ZERO);
+        assert_eq!(in_flight(&flows), [40, 0, 0], "alone it has all");
+        for at in [1, 2] {
+            flows[at].queued = 700;
+            flows[at].release(Time::from_millis(1));
+        }
+        assert_eq!(in_flight(&flows), [40, 0, 0], "never more than the window");
+        for round in 1..20 {
+            let now = Time::from_millis(40 * round);
+            for flow in &mut flows {
+                flow.ack_all(now);
+                flow.queued = 700;
+                flow.member.set_waiting(now, 700 * WIRE);
+            }
+            for flow in &mut flows {
+                flow.release(now);
+            }
+        }
+        assert_eq!(in_flight(&flows), [10, 10, 20]);
+    }
+
+    #[test]
+    fn a_flow_that_leaves_gives_its_share_back() {
+        let mut flows = flows("fixed:cwnd=40pkts", &[1, 1]);
+        for flow in &mut flows {
+            flow.queued = 700;
+            flow.member.set_waiting(Time::ZERO, 700 * WIRE);
+        }
+        for flow in &mut flows {
+            flow.release(Time::ZERO);
+        }
+        assert_eq!(in_flight(&flows), [20, 20]);
+        let watch = flows[0].member.watch();
+        flows[1].member.set_token(7);
+        drop(flows.remove(0));
+        let mut woken = Vec::new();
+        watch.wake(|token| woken.push(token));
+        assert_eq!(woken, [7]);
+        flows[0].release(Time::ZERO);
+        assert_eq!(in_flight(&flows), [40]);
+    }
+
+    #[test]
+    fn flows_take_turns_when_the_window_is_smaller_than_their_number() {
+        let mut flows = flows("fixed:cwnd=2pkts", &[1; 5]);
+        for flow in &mut flows {
+            flow.queued = 100;
+            flow.member.set_waiting(Time::ZERO, 100 * WIRE);
+        }
+        let mut most = 0;
+        for round in 0..50 {
+            let now = Time::from_millis(round);
+            // Whoever has something in flight is acked and served first; that must not help it.
+            for flow in &mut flows {
+                flow.ack_all(now);
+                flow.release(now);
+            }
+            let all: u64 = in_flight(&flows).iter().sum();
+            assert!(all <= 2, "{all}");
+            most = most.max(all);
+        }
+        assert_eq!(most, 2);
+        let sent: Vec<u64> = flows.iter().map(|flow| flow.sent).collect();
+        let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
+        assert!(*least > 10 && most - least <= 2, "{sent:?}");
+    }
+
+    #[test]
+    fn a_flow_without_acks_holds_nobody_up() {
+        let mut flows = flows("fixed:cwnd=10pkts", &[1, 1]);
+        flows[0].queued = 700;
+        flows[0].release(Time::ZERO);
+        flows[1].queued = 700;
+        flows[1].release(Time::from_millis(1));
+        assert_eq!(in_flight(&flows), [10, 0]);
+        let deadline = flows[1].next_deadline().unwrap();
+        assert_eq!(deadline, Time::from_secs(2), "a second, and the first timeout");
+        flows[1].sender.on_timer(deadline);
+        flows[1].release(deadline);
+        assert_eq!(in_flight(&flows), [10, 10]);
+        // It gets acks again, and counts.
+        flows[0].ack(deadline, 0..4);
+        assert_eq!(flows[0].in_flight(), 6);
+        flows[1].ack(deadline, 0..2);
+        flows[1].release(deadline);
+        assert_eq!(in_flight(&flows), [6, 8], "16 are more than the window");
+        drop(flows.remove(1));
+        flows[0].release(deadline);
+        assert_eq!(in_flight(&flows), [10]);
+    }
+
+    #[test]
+    fn the_controller_sees_one_flow() {
+        // Numbers that are used twice, or bytes in flight that do not add up, end in a panic of
+        // the overflow checks, or in a window that does not open.
+        for info in cellpace_cc::registry() {
+            if info.name.parse::<ControllerSpec>().unwrap().has_receiver() {
+                continue;
+            }
+            let mut flows = flows(info.name, &[1, 3, 2]);
+            for round in 1..200u64 {
+                for (at, flow) in flows.iter_mut().enumerate() {
+                    let now = Time::from_millis(40 * round + at as u64);
+                    flow.queued = 700;
+                    if round % 17 == 0 {
+                        // One is missing, and will be declared lost.
+                        flow.ack(now, flow.acked + 1..flow.sent.min(flow.acked + 5));
+                    } else {
+                        flow.ack_all(now);
+                    }
+                    flow.sender.on_timer(now);
+                    flow.release(now);
+                }
+            }
+            for flow in &mut flows {
+                flow.ack_all(Time::from_secs(100));
+                assert!(flow.sent > 50, "{}: {}", info.name, flow.sent);
+            }
+            let (group, _) = flows[0].member.group();
+            assert_eq!(group.in_flight, 0, "{}", info.name);
+        }
+    }
+
+    /// What a controller learnt of a packet: its number and its stamp.
+    type Seen = (&'static str, u64, u64);
+
+    /// A controller that stamps packets with their numbers.
+    #[derive(Debug, Clone, Default)]
+    struct NumberWitness(Arc<Mutex<Vec<Seen>>>);
+
+    impl NumberWitness {
+        fn note(&self, kind: &'static str, number: u64, stamp: Stamp) {
+            self.0.lock().unwrap().push((kind, number, stamp.wire));
+        }
+    }
+
+    impl Controller for NumberWitness {
+        fn on_sent(&mut self, packet: &SentPacket) -> Stamp {
+            Stamp { wire: 100 + packet.number, ..Stamp::default() }
+        }
+        fn on_ack(&mut self, ack: &Ack<'_>) {
+            ack.packets.iter().for_each(|packet| self.note("acked", packet.number, packet.stamp));
+        }
+        fn on_loss(&mut self, loss: &Loss<'_>) {
+            loss.packets.iter().for_each(|packet| self.note("lost", packet.number, packet.stamp));
+        }
+        fn on_spurious(&mut self, spurious: &Spurious<'_>) {
+            match spurious {
+                Spurious::Loss { packet, .. } => self.note("late", packet.number, packet.stamp),
+                Spurious::Timeout { .. } => self.note("undone", 0, Stamp::default()),
+            }
+        }
+        fn on_timeout(&mut self, _: &Timeout) {
+            self.note("timeout", 0, Stamp::default());
+        }
+        fn permit(&self) -> Permit {
+            Permit::Window(u64::MAX)
+        }
+    }
+
+    #[test]
+    fn the_controller_gets_its_own_stamps_and_numbers_of_the_group() {
+        let witness = NumberWitness::default();
+        let windows = SharedWindows::default();
+        let flow = |()| {
+            let member = windows.join((), 1, WIRE, || Box::new(witness.clone()));
+            let sender = Sender::new(Box::new(member.clone()), Time::ZERO);
+            Flow { sender, member, queued: 0, sent: 0, acked: 0 }
+        };
+        let mut flows = [(), ()].map(flow);
+        // The first flow's packets are 0 to 4 of the group, the second one's 5 and 6.
+        for (flow, packets) in flows.iter_mut().zip([5, 2]) {
+            flow.queued = packets;
+            flow.release(Time::ZERO);
+        }
+        flows[1].ack(Time::from_millis(40), 0..2);
+        flows[0].ack(Time::from_millis(41), 4..5);
+        flows[0].ack(Time::from_millis(42), 0..1);
+        let seen = std::mem::take(&mut *witness.0.lock().unwrap());
+        let expected = [
+            ("acked", 5, 105),
+            ("acked", 6, 106),
+            ("acked", 4, 104),
+            ("lost", 0, 100),
+            ("lost", 1, 101),
+            ("late", 0, 100),
+        ];
+        assert_eq!(seen, expected);
+        // A timeout that was wrong is undone, and what it gave up is in flight again.
+        flows[1].queued = 1;
+        flows[1].release(Time::from_millis(50));
+        let timeout = flows[1].sender.packet_deadline().unwrap();
+        flows[1].sender.on_timer(timeout);
+        flows[1].ack(timeout, 2..3);
+        let seen = std::mem::take(&mut *witness.0.lock().unwrap());
+        assert_eq!(seen, [("timeout", 0, 0), ("undone", 0, 0), ("acked", 7, 107)]);
+    }
+}
