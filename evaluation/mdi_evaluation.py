@@ -102,14 +102,15 @@ def short(trace):
 
 def sizes(bench):
     five = TRAINING[:5]
-    bench.train("watched", "--users", 1, "--save-samples", "samples.csv", traces=five)
+    bench.train("samples.csv", "--users", 1, traces=five)
     paper_sized(bench)
     rows = []
     for q, (paper_m, paper_file) in PAPER_SIZES.items():
-        absolute = ["--variant", "absolute", "--quantization", f"{q}ms"]
+        absolute = ["--states", f"absolute:bin={q}ms"]
         own = described(bench.train("own", "--users", 1, *absolute, traces=five))
-        like = described(call("mdi", "train", "--cc", TEACHER, "--samples", "scaled.csv", *absolute,
-                              "-o", "like", cwd=bench.folder))
+        said = call("mdi", "convert", "scaled.csv", "--teacher", TEACHER, *absolute, "-o", "like.mdi",
+                    cwd=bench.folder)
+        like = described(said, (bench.folder / "like.mdi").stat().st_size)
         exact = "" if like["m"] == paper_m else " **≠**"
         rows.append([f"{q} ms", f"{paper_m}", f"{like['m']}{exact}", paper_file,
                      kilobytes(like["bytes"]), f"{own['m']}", kilobytes(own["bytes"])])
@@ -121,11 +122,11 @@ def sizes(bench):
         f"`levels`: {levels['m']} states, {kilobytes(levels['bytes'])}.\n")
 
 
-def described(said):
+def described(said, size=None):
     """What `mdi train` says: samples, states, m and the size of the file."""
     m, states = re.search(r"^states +(\d+) \((.*)\)$", said, re.M).groups()
-    states = re.sub(r" in bins of \d+ ms", "", states)
-    return {"m": int(m), "states": states, "bytes": int(re.search(r": (\d+) bytes", said)[1]),
+    size = size or int(re.search(r": (\d+) bytes", said)[1])
+    return {"m": int(m), "states": f"`{states}`", "bytes": size,
             "samples": re.search(r"^samples +(\d+)", said, re.M)[1]}
 
 
@@ -149,8 +150,8 @@ def kilobytes(count):
 
 # The evaluation: sections 6.3 to 6.5 of the paper -------------------------------------------------
 
-VARIANTS = {"levels": [], "absolute": ["--variant", "absolute", "--quantization", "2ms"],
-            "relative": ["--variant", "relative"]}
+VARIANTS = {"levels": [], "absolute": ["--states", "absolute:bin=2ms"],
+            "relative": ["--states", "relative"]}
 # What is run of each; with relative states the number of users does not decide.
 TRAININGS = {"levels": ["matching", "one user", "combined", "adapting"],
              "absolute": ["matching", "one user", "combined", "adapting"], "relative": ["matching"]}
@@ -497,9 +498,9 @@ def built_in(bench):
 # Quantization: section 6.2 of the paper -----------------------------------------------------------
 
 def quantization(bench):
-    kinds = [("absolute", f"{q} ms", ["--variant", "absolute", "--quantization", f"{q}ms"])
+    kinds = [("absolute", f"{q} ms", ["--states", f"absolute:bin={q}ms"])
              for q in PAPER_SIZES]
-    kinds += [("levels", step, ["--delay-range", f"0..1.4/{step}"])
+    kinds += [("levels", step, ["--states", f"levels:delay=0..1.4/{step}"])
               for step in ("0.01", "0.02", "0.04", "0.1")]
     said = {}
     for number, (_, _, options) in enumerate(kinds):
@@ -522,8 +523,8 @@ def pictures():
     with tempfile.TemporaryDirectory() as folder:
         for q, zoom in ((1, 25), (10, 31)):
             call("mdi", "train", "--cc", TEACHER, "--trace", "lte-driving", "--trace",
-                 "hspa-walking", "--users", 1, "--rtt", "20ms", "--variant", "absolute",
-                 "--quantization", f"{q}ms", "-o", "profile", cwd=folder)
+                 "hspa-walking", "--users", 1, "--rtt", "20ms", "--states",
+                 f"absolute:bin={q}ms", "-o", "profile", cwd=folder)
             call("mdi", "show", "profile", "--plot", "p.svg", "--zoom", zoom, cwd=folder)
             write(ROOT / "docs" / "img" / f"mdi-matrix-{q}ms.svg", (Path(folder) / "p.svg").read_text())
 

@@ -167,7 +167,7 @@ pub fn mdi_samples(bytes: &[u8]) {
     let mut written = Vec::new();
     write_samples(&mut written, &watched).expect("memory takes everything");
     let again = read_samples(written.as_slice()).expect("what is written reads back");
-    let chains = |all: &[cellpace_mdi::Watched]| -> usize {
+    let chains = |all: &[cellpace_mdi::LoggedFlows]| -> usize {
         all.iter().flat_map(|one| &one.chains).map(Vec::len).sum()
     };
     assert_eq!(chains(&again), chains(&watched));

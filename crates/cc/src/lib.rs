@@ -23,7 +23,6 @@ mod copa;
 mod delivery_rate;
 #[cfg(test)]
 mod drive;
-mod epoch_log;
 mod epochs;
 mod event;
 mod extremes;
@@ -42,7 +41,6 @@ pub use controller::{
     Ack, AckedPacket, Arrival, Block, Controller, Loss, LostPacket, Mark, Pacing, Permit, Profile,
     Receiver, SentPacket, Setup, Spurious, Stamp, Timeout,
 };
-pub use epoch_log::{Chains, EpochLog};
 pub use event::{Event, Events, Phase};
 pub use inspect::INSPECTED_VALUES;
 pub use params::{

@@ -1,5 +1,6 @@
 //! `cellpace compare`: several controllers, each alone, over one or more traces.
 
+use std::fmt::Display;
 use std::process::ExitCode;
 
 use cellpace_lab::{Batch, Experiment, NamedTrace, read_controller, trace_files};
@@ -58,7 +59,7 @@ fn experiment(args: &CompareArgs) -> Result<Experiment, Failure> {
 }
 
 /// What is given twice would look like a run with two seeds.
-pub(crate) fn once_each(option: &str, given: &[String]) -> Result<(), Failure> {
+pub(crate) fn once_each<T: PartialEq + Display>(option: &str, given: &[T]) -> Result<(), Failure> {
     let twice = (1..given.len()).find(|index| given[..*index].contains(&given[*index]));
     match twice {
         Some(index) => Err(Failure::usage(format!("{option}: `{}` is given twice", given[index]))),

@@ -155,7 +155,7 @@ fn tables_of_all_kinds_of_states_run() {
     for kind in ["absolute", "relative"] {
         let Some(mdi) = Mdi::new("mdi") else { return };
         let train = "mdi train --cc verus:r=2 --trace lte-driving --duration 20s -o table";
-        mdi.folder.good(&format!("{train} --variant {kind}"));
+        mdi.folder.good(&format!("{train} --states {kind}"));
         let outcome = mdi.kernel("install --cc mdi:model=table,empty=paper");
         assert!(outcome.stdout.contains("replaced"), "{} {}", outcome.stdout, outcome.stderr);
         let seen = mdi.download(2, "--trace lte-driving");

@@ -286,8 +286,8 @@ fn a_table_is_installed_told_and_removed() {
     place.folder.good(train);
     assert_eq!(place.json()["table"], Value::Null);
     place.good("install --cc mdi:model=model,empty=paper --seed 5");
-    place.folder.good("mdi export model --format flat --rules empty=paper -o flat");
-    let hash = Sha256::digest(place.folder.read("flat"));
+    place.folder.good("mdi convert model --rules empty=paper -o table.flat");
+    let hash = Sha256::digest(place.folder.read("table.flat"));
     let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
     let (sender, _receiver) = connection();
     select_named(&sender, &place.name).unwrap();

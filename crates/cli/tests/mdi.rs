@@ -24,11 +24,11 @@ fn number(text: &str) -> u64 {
 #[test]
 fn training_gives_a_model_and_tells_what_is_in_it() {
     let folder = Folder::new();
-    let args = "--trace constant:10mbit --users 1,3 --variant relative --delay-range=-60..60/12 \
-                --window-range=-20..20/2 -o verus.mdi";
+    let args = "--trace constant:10mbit --users 1,3 -o verus.mdi \
+                --states relative:delay=-60..60/12,window=-20..20/2";
     let summary = folder.good(&format!("{SHORT} {args}"));
     assert_eq!(said(&summary, "teacher"), "verus:r=2");
-    let states = "231 (relative, delay -60..60/12, window -20..20/2)";
+    let states = "231 (relative:delay=-60..60/12,window=-20..20/2)";
     assert_eq!(said(&summary, "states"), states);
     // Two traces, four flows each, 2000 epochs without the first round trip.
     let samples = number(said(&summary, "samples"));
@@ -46,16 +46,16 @@ fn the_same_command_gives_the_same_bytes_whatever_the_jobs() {
     let folder = Folder::new();
     for (jobs, name) in [(1, "a"), (1, "b"), (7, "c")] {
         let args = "--trace random:2mbit..20mbit/1s --users 2,1 --loss 0.5% --seed 9";
-        let out = format!("--jobs {jobs} --save-samples {name}.csv -o {name}.mdi");
-        folder.good(&format!("{SHORT} {args} {out}"));
+        for ending in ["mdi", "csv"] {
+            folder.good(&format!("{SHORT} {args} --jobs {jobs} -o {name}.{ending}"));
+        }
     }
     for other in ["b", "c"] {
         assert!(folder.read(&format!("{other}.mdi")) == folder.read("a.mdi"), "{other}");
         assert!(folder.read(&format!("{other}.csv")) == folder.read("a.csv"), "{other}");
     }
     for seed in [8, 9] {
-        let out = format!("--save-samples {seed}.csv -o {seed}.mdi");
-        folder.good(&format!("{SHORT} --users 1 --seed {seed} {out}"));
+        folder.good(&format!("{SHORT} --users 1 --seed {seed} -o {seed}.csv"));
     }
     assert!(folder.read("8.csv") != folder.read("9.csv"), "the seed matters");
 }
@@ -63,16 +63,22 @@ fn the_same_command_gives_the_same_bytes_whatever_the_jobs() {
 #[test]
 fn saved_samples_teach_the_same() {
     let folder = Folder::new();
-    let args = "--users 1,2 --variant absolute --quantization 5ms";
-    let direct = folder.good(&format!("{SHORT} {args} --save-samples s.csv -o a.mdi"));
+    let direct = folder.good(&format!("{SHORT} --users 1,2 --states absolute:bin=5ms -o a.mdi"));
+    folder.good(&format!("{SHORT} --users 1,2 -o s.csv"));
     let csv = String::from_utf8(folder.read("s.csv")).unwrap();
     assert!(csv.starts_with("chain,users,delay_ms,window_pkts,sent\n0,1,"), "{}", &csv[..99]);
-    let train = "mdi train --cc verus:r=2 --samples s.csv --variant absolute --quantization 5ms";
-    let read = folder.good(&format!("{train} --save-samples t.csv -o b.mdi"));
+    let convert = "mdi convert s.csv --teacher verus:r=2 --states absolute:bin=5ms -o b.mdi";
+    let read = folder.good(convert);
     for what in ["samples", "states", "transitions", "cells"] {
         assert_eq!(said(&read, what), said(&direct, what));
     }
-    assert!(folder.read("t.csv") == folder.read("s.csv"));
+    let cells = |name| {
+        folder.good(&format!("mdi convert {name}.mdi -o {name}.json"));
+        let model: serde_json::Value =
+            serde_json::from_slice(&folder.read(&format!("{name}.json"))).unwrap();
+        (model["states"].clone(), model["parts"].clone())
+    };
+    assert!(cells("a") == cells("b"));
 }
 
 #[test]
@@ -80,11 +86,11 @@ fn a_worked_example_of_samples_is_counted() {
     let rows = "0,1,20,1,1\n0,1,20,1,1\n0,1,21,1,2\n0,1,20,1,1\n1,1,20,1,2\n";
     let text = format!("chain,users,delay_ms,window_pkts,sent\n{rows}");
     let folder = Folder::with("hand.csv", text);
-    let args = "mdi train --cc myphone --samples hand.csv --variant absolute --quantization 1ms";
-    let summary = folder.good(&format!("{args} -o hand.mdi"));
+    let args = "mdi convert hand.csv --teacher myphone --states absolute:bin=1ms -o hand.mdi";
+    let summary = folder.good(args);
     assert_eq!(said(&summary, "teacher"), "myphone");
     assert_eq!(said(&summary, "samples"), "5 (users 1: 5)");
-    let states = "4 (absolute, delay 20..21 ms in bins of 1 ms, window 1..2 packets)";
+    let states = "4 (absolute:delay=20..21/1,window=1..2/1)";
     assert_eq!(said(&summary, "states"), states);
     assert_eq!(said(&summary, "transitions"), "3 (100.00 % of 3 lie within the ranges)");
     assert_eq!(said(&summary, "cells"), "3");
@@ -93,13 +99,18 @@ fn a_worked_example_of_samples_is_counted() {
 #[test]
 fn merging_gives_what_training_on_everything_gives() {
     let folder = Folder::new();
-    folder.good(&format!("{SHORT} --users 1,2 -o all.mdi"));
-    folder.good(&format!("{SHORT} --users 1 --like all.mdi -o one.mdi"));
-    folder.good(&format!("{SHORT} --users 2 --like all.mdi -o two.mdi"));
+    let all = folder.good(&format!("{SHORT} --users 1,2 -o all.mdi"));
+    // `231 (levels:delay=...,window=...)`
+    let states = said(&all, "states").split(['(', ')']).nth(1).unwrap().to_owned();
+    let alone = |users: u32, name: &str| {
+        folder.good(&format!("{SHORT} --users {users} --states {states} -o {name}.mdi"));
+    };
+    alone(1, "one");
+    alone(2, "two");
     let summary = folder.good("mdi merge two.mdi one.mdi -o both.mdi");
     assert!(summary.starts_with("2 models of verus:r=2: "), "{summary}");
     assert!(folder.read("both.mdi") == folder.read("all.mdi"));
-    folder.good(&format!("{SHORT} --users 3 --like all.mdi -o three.mdi"));
+    alone(3, "three");
     folder.good("mdi merge one.mdi two.mdi three.mdi -o abc.mdi");
     folder.good("mdi merge three.mdi two.mdi one.mdi -o cba.mdi");
     assert!(folder.read("abc.mdi") == folder.read("cba.mdi"), "the order does not matter");
@@ -108,11 +119,11 @@ fn merging_gives_what_training_on_everything_gives() {
 #[test]
 fn what_does_not_fit_is_not_merged() {
     let folder = Folder::new();
-    folder.good(&format!("{SHORT} --users 1 --delay-range=-9..9/3 -o a.mdi"));
-    folder.good(&format!("{SHORT} --users 1 --delay-range=-8..8/2 -o b.mdi"));
+    folder.good(&format!("{SHORT} --users 1 --states levels:delay=-9..9/3 -o a.mdi"));
+    folder.good(&format!("{SHORT} --users 1 --states levels:delay=-8..8/2 -o b.mdi"));
     folder.refused("mdi merge a.mdi b.mdi -o c.mdi", "a.mdi and b.mdi: their states differ");
     folder.refused("mdi merge a.mdi -o c.mdi", "--help");
-    folder.refused("mdi merge a.mdi none.mdi -o c.mdi", "none.mdi: No such file");
+    folder.refused("mdi merge a.mdi none.mdi -o c.mdi", "no file `none.mdi`");
     folder.write("junk.mdi", "junk");
     folder.refused("mdi merge a.mdi junk.mdi -o c.mdi", "junk.mdi: ");
     assert!(!folder.path("c.mdi").exists());
@@ -121,74 +132,48 @@ fn what_does_not_fit_is_not_merged() {
 #[test]
 fn a_chain_that_rejoins_learns_what_follows_a_collapse() {
     let folder = Folder::new();
-    let transitions = |options: &str| {
+    let transitions = |rejoin: &str| {
         // Alone on a profile with outages Verus is down to one packet early on.
         let train = "mdi train --cc verus:r=2 --trace umts-driving --users 1 -o o.mdi \
-                     --delay-range 0..1.4/0.01 --window-range=-30..30/3";
-        let summary = folder.good(&format!("{train} {options}"));
+                     --states levels:delay=0..1.4/0.01,window=-30..30/3";
+        let summary = folder.good(&format!("{train}{rejoin}"));
         said(&summary, "transitions").split(' ').next().unwrap().parse::<u64>().unwrap()
     };
     let (never, late, soon) =
-        (transitions(""), transitions("--rejoin 10s"), transitions("--rejoin 160ms"));
+        (transitions(""), transitions(",rejoin=10s"), transitions(",rejoin=160ms"));
     assert!(never < late && late < soon, "{never} {late} {soon}");
     assert!(soon > 4 * never, "{never} {soon}");
     assert!(folder.good("mdi show o.mdi").contains("--acks every --rejoin 160ms\n"));
     // An epoch that has begun counts as a whole one.
-    assert_eq!(transitions("--rejoin 156ms"), soon);
-    assert_ne!(transitions("--rejoin 155ms"), soon);
+    assert_eq!(transitions(",rejoin=156ms"), soon);
+    assert_ne!(transitions(",rejoin=155ms"), soon);
 }
 
 #[test]
 fn wrong_usage_is_refused_before_the_work() {
     let folder = Folder::with("short.csv", "chain,users,delay_ms,window_pkts,sent\n0,1,20\n");
+    let train = "mdi train --cc verus --trace lte-driving";
     let cases = [
         ("mdi train --cc veru --trace lte-driving", "--cc: there is no controller `veru`"),
-        ("mdi train --cc verus", "give --trace or --samples"),
+        ("mdi train --cc verus", "--trace"),
         ("mdi train --trace lte-driving", "--help"),
-        (
-            "mdi train --cc verus --trace lte-driving --trace lte-driving",
-            "--trace: `lte-driving` is given twice",
-        ),
-        ("mdi train --cc verus --samples a.csv --samples a.csv", "`a.csv` is given twice"),
+        (&format!("{train} --trace lte-driving"), "--trace: `lte-driving` is given twice"),
         ("mdi train --cc verus --trace lte-drivin", "--trace: "),
-        ("mdi train --cc verus --samples none.csv", "none.csv: No such file"),
-        ("mdi train --cc verus --samples short.csv", "short.csv:2: window_pkts: is missing"),
-        ("mdi train --cc verus --trace lte-driving --users 0", "--users: 0 users"),
-        ("mdi train --cc verus --trace lte-driving --users 1,1000", "--users: 1000 users"),
-        ("mdi train --cc verus --trace lte-driving --users 2,2", "--users: 2 is given twice"),
-        ("mdi train --cc verus --trace lte-driving --users -1", "--help"),
-        ("mdi train --cc verus --trace lte-driving --skip 1s", "--skip: "),
-        ("mdi train --cc verus --trace lte-driving --duration 0s", "duration is 0 s"),
-        (
-            "mdi train --cc verus --trace lte-driving --duration 24h --users 8",
-            "samples are more than the 50000000",
-        ),
-        ("mdi train --cc verus --trace lte-driving --delay-range=5..1/1", "--delay-range: "),
-        ("mdi train --cc verus --trace lte-driving --window-range 5", "--window-range: `5` is no"),
-        (
-            "mdi train --cc verus --trace lte-driving --delay-range=0..9000/1 \
-             --window-range=0..9000/1",
-            "states are more than",
-        ),
-        ("mdi train --cc verus --trace lte-driving --quantization 2ms", "--variant absolute"),
-        (
-            "mdi train --cc verus --trace lte-driving --variant absolute --quantization 1.5ms",
-            "whole milliseconds",
-        ),
-        (
-            "mdi train --cc verus --trace lte-driving --variant absolute --delay-range=-2..2/1",
-            "are not for --variant absolute",
-        ),
-        ("mdi train --cc verus --trace lte-driving --variant other", "--help"),
-        ("mdi train --cc verus --trace lte-driving --rejoin 160", "--rejoin: "),
-        ("mdi train --cc verus --trace lte-driving --rejoin 61s", "--rejoin: at most 60s"),
-        (
-            "mdi train --cc verus --trace lte-driving --variant absolute --rejoin 160ms",
-            "--rejoin is for --variant levels",
-        ),
-        ("mdi train --cc verus --trace lte-driving --like none.mdi", "none.mdi: No such file"),
-        ("mdi train --cc verus --trace lte-driving --save-samples o.mdi", "both write o.mdi"),
-        ("mdi train --cc verus --trace lte-driving --save-samples no/s", "no/s: no such folder"),
+        (&format!("{train} --users 0"), "0 users; allowed: 1 to 256"),
+        (&format!("{train} --users 1,1000"), "1000 users; allowed: 1 to 256"),
+        (&format!("{train} --users 2,2"), "--users: `2` is given twice"),
+        (&format!("{train} --users -1"), "--help"),
+        (&format!("{train} --skip 1s"), "--skip: "),
+        (&format!("{train} --duration 0s"), "duration is 0 s"),
+        (&format!("{train} --duration 24h --users 8"), "samples are more than the 50000000"),
+        (&format!("{train} --states levels:delay=5..1/1"), "the lower end lies above"),
+        (&format!("{train} --states levels:window=5"), "`5`: not a range"),
+        (&format!("{train} --states absolute:bin=1.5ms"), "whole milliseconds"),
+        (&format!("{train} --states other"), "the states are `levels`, `relative` or `absolute`"),
+        (&format!("{train} --states levels:rejoin=61s"), "at most 60s"),
+        ("mdi convert none.csv --teacher phone", "no file `none.csv`"),
+        ("mdi convert short.csv --teacher phone", "short.csv:2: window_pkts: is missing"),
+        ("mdi convert short.csv", "--teacher: "),
     ];
     for (args, said) in cases {
         folder.refused(&format!("{args} -o o.mdi"), said);
@@ -200,21 +185,9 @@ fn wrong_usage_is_refused_before_the_work() {
 }
 
 #[test]
-fn the_states_of_another_model_leave_no_choice() {
-    let folder = Folder::new();
-    folder.good(&format!("{SHORT} --users 1 --variant relative -o relative.mdi"));
-    let like = format!("{SHORT} --users 1 --like relative.mdi -o o.mdi");
-    let said = "--like: the states of relative.mdi are relative";
-    folder.refused(&format!("{like} --variant absolute"), said);
-    folder.refused(&format!("{like} --delay-range=-2..2/1"), "--like takes the ranges");
-    folder.good(&format!("{like} --variant relative"));
-    assert!(folder.read("o.mdi") == folder.read("relative.mdi"));
-}
-
-#[test]
 fn samples_without_a_transition_are_no_lesson() {
     let folder = Folder::with("empty.csv", "chain,users,delay_ms,window_pkts,sent\n");
-    let outcome = folder.run("mdi train --cc verus --samples empty.csv -o o.mdi");
+    let outcome = folder.run("mdi convert empty.csv --teacher phone -o o.mdi");
     outcome.complains(1, "there are no samples");
     assert!(!folder.path("o.mdi").exists());
 }
@@ -228,6 +201,6 @@ fn ctrl_c_ends_training_without_a_model() {
     std::thread::sleep(std::time::Duration::from_millis(500));
     signal(&child, "INT");
     let outcome = program::Outcome::of(child.wait_with_output().unwrap());
-    outcome.complains(130, "interrupted; 1 of 1 runs are missing, nothing is saved");
+    outcome.complains(130, "interrupted; nothing is saved");
     assert_eq!(folder.names(), [""; 0]);
 }

@@ -1,4 +1,4 @@
-//! `cellpace mdi show` and `cellpace mdi export`, run as users run them.
+//! `cellpace mdi show` and `cellpace mdi convert`, run as users run them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -54,7 +54,7 @@ fn figures_are_told_in_words() {
         "teacher      verus:r=2",
         "learnt on    channel00, channel01",
         "users        1 (100 samples), 2 (100 samples)",
-        "states       6, relative: 2 changes of the delay (0 to 1 by 1) x 3 of the window (0 to 2 by 1)",
+        "states       6, 2 delays x 3 windows: relative:delay=0..1/1,window=0..2/1",
         "transitions  14",
         "cells        5 of 6 x 6 (13.9 %)",
         "unseen rows  3 of 6 (50 %)",
@@ -103,11 +103,11 @@ fn pictures_are_written_as_svg_and_as_a_page() {
     assert_eq!(html.matches("<svg class=\"heat\"").count(), 4);
     assert!(html.contains("each point: the highest of 68 x 68 cells"));
     assert!(html.contains("Markov table of verus:r=2") && !html.contains("<script"));
-    let svg = folder.good("mdi show t.mdi --from 100 --zoom 104.5 --plot -");
-    assert!(svg.contains("among delays 100 ms to 109 ms") && svg.contains("stays at 104 ms"));
-    // Beyond the end: the last ten.
-    let svg = folder.good("mdi show t.mdi --from 1e9 --zoom -5 --plot -");
-    assert!(svg.contains("among delays 718 ms to 727 ms") && svg.contains("stays at 20 ms"));
+    let svg = folder.good("mdi show t.mdi --zoom 104.5 --plot -");
+    assert!(svg.contains("among delays 20 ms to 29 ms") && svg.contains("stays at 104 ms"));
+    // Beyond the end: the nearest.
+    let svg = folder.good("mdi show t.mdi --zoom -5 --plot -");
+    assert!(svg.contains("stays at 20 ms"));
 }
 
 #[test]
@@ -121,10 +121,13 @@ fn a_small_matrix_is_drawn_whole() {
 }
 
 #[test]
-fn json_export_loses_nothing() {
+fn json_loses_nothing() {
     let folder = folder(&relative());
-    let text = folder.good("mdi export t.mdi --format json");
-    let all: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let convert = |users: &str| {
+        folder.good(&format!("mdi convert t.mdi --users {users} -o t.json"));
+        serde_json::from_slice::<serde_json::Value>(&folder.read("t.json")).unwrap()
+    };
+    let all = convert("all");
     assert_eq!(all["schema"], "cellpace.mdi.model/1");
     assert_eq!(all["about"]["seed"], 7);
     assert_eq!(all["states"]["window_change"]["values"], 3);
@@ -133,39 +136,37 @@ fn json_export_loses_nothing() {
         { "users": 2, "samples": 100, "cells": [[0, 5, 4], [5, 0, 4]] },
     ]);
     assert_eq!(all["parts"], parts);
-    folder.good("mdi export t.mdi --format json --users 2 -o two.json");
-    let two: serde_json::Value = serde_json::from_slice(&folder.read("two.json")).unwrap();
-    assert_eq!(two["parts"], serde_json::json!([parts[1]]));
+    assert_eq!(convert("2")["parts"], serde_json::json!([parts[1]]));
 }
 
 #[test]
-fn csv_export_is_the_published_layout_and_reads_back() {
+fn csv_is_the_published_layout_and_reads_back() {
     let folder = folder(&relative());
-    let text = folder.good("mdi export t.mdi --format csv --users 1");
-    let zeros = "0,0,0,0,0,0\n";
-    let expected = format!("3,0,2,1,2,0,1,1\n0.75,0.25,0,0,0,0\n1,0,0,0,0,0\n{}", zeros.repeat(4));
-    assert_eq!(text, expected);
-    folder.write("m.csv", &text);
-    let told = folder.json("mdi show m.csv");
+    folder.good("mdi convert t.mdi --users 1 -o m.csv");
+    let zeros = "0,0,0,0,0,0\n".repeat(4);
+    let expected = format!("3,0,2,1,2,0,1,1\n0.75,0.25,0,0,0,0\n1,0,0,0,0,0\n{zeros}");
+    assert_eq!(String::from_utf8(folder.read("m.csv")).unwrap(), expected);
+    folder.good("mdi convert m.csv -o m.mdi");
+    let told = folder.json("mdi show m.mdi");
     assert_eq!((&told["cells"], &told["unseen_rows"]), (&3.into(), &4.into()));
     assert_eq!(told["parts"][0]["users"], 0);
-    let pruned = folder.good("mdi export m.csv --format csv --prune 0.3");
-    assert!(pruned.contains("\n1,0,0,0,0,0\n1,0,0,0,0,0\n"), "{pruned}");
+    folder.good("mdi convert m.mdi -o n.csv");
+    assert!(folder.read("n.csv") == folder.read("m.csv"));
 }
 
 #[test]
 fn what_cannot_be_is_refused_in_one_line() {
     let folder = folder(&paper());
-    folder.refused("mdi show missing.mdi", "missing.mdi: No such file");
+    folder.refused("mdi show missing.mdi", "no file `missing.mdi`");
     folder.refused("mdi show t.mdi --users 3", "--users 3: this table has no such part; it has 1");
     folder.refused("mdi show t.mdi --users some", "give `all` or a number");
     folder.refused("mdi show t.mdi --plot a.png", "name a file that ends with .svg");
     folder.refused("mdi show t.mdi --plot - --json -", "only one of --json, --plot and --report");
     folder.refused("mdi show t.mdi --plot no/a.svg", "no such folder");
     folder.refused("mdi show t.mdi --zoom nan", "give a number");
-    folder.refused("mdi export t.mdi", "--format");
-    folder.refused("mdi export t.mdi --format csv --prune 1", "give a share from 0 to below 1");
-    let outcome = folder.run("mdi export t.mdi --format csv");
+    folder.refused("mdi convert t.mdi -o t.txt", "ends with .json, .csv, .flat or .mdi");
+    folder.refused("mdi convert t.mdi -o t.json --rules empty=paper", "--rules is for");
+    let outcome = folder.run("mdi convert t.mdi -o t.csv");
     outcome.complains(1, "25488 x 25488 numbers is too large for CSV");
     assert_eq!(folder.names(), ["t.mdi"]);
 }
@@ -192,29 +193,32 @@ fn damaged_files_say_what_is_wrong_with_them() {
         ("empty", &b""[..], "empty: not a Markov table"),
         ("text", b"hello", "text: not a Markov table"),
         ("short", &whole[..60], "short: truncated at byte 60"),
-        ("csv", b"1,2,3\n", "csv: line 1: 3 fields, and not 8"),
         ("future", b"CELLMDI\n\x07\0", "future: version 7; this program reads 1"),
     ] {
         folder.write(name, bytes);
         folder.refused(&format!("mdi show {name}"), said);
-        folder.refused(&format!("mdi export {name} --format json"), said);
+        folder.refused(&format!("mdi convert {name} -o t.json"), said);
     }
     let mut flipped = whole;
     flipped[50] ^= 1;
     folder.write("flipped", &flipped);
     folder.refused("mdi show flipped", "flipped: damaged: the checksum is");
-    folder.refused("mdi show .", ".: Is a directory");
+    folder.refused("mdi show .", "this is a folder, not a file");
+    folder.write("m.csv", "1,2,3\n");
+    folder.refused("mdi convert m.csv -o m.mdi", "m.csv: line 1: 3 fields, and not 8");
+    folder.refused("mdi show m.csv", "`cellpace mdi convert` makes one of CSV");
 }
 
-/// The layout of the 2021 code runs as it is.
+/// The layout of the 2021 code becomes a table.
 #[test]
 fn a_matrix_in_csv_is_a_controller() {
     let folder = Folder::new();
     let rows = "0,0,0,1,0,0,0,0,0\n".repeat(9);
     folder.write("verus.csv", format!("3,-2,2,2,3,-2,2,2\n{rows}"));
-    let compare = "compare --trace constant:5mbit --duration 5s --cc mdi:model=verus.csv";
+    folder.good("mdi convert verus.csv -o verus.mdi");
+    let compare = "compare --trace constant:5mbit --duration 5s --cc mdi:model=verus.mdi";
     let run = folder.first_run(compare);
     assert!(number(&run, "/utilization") > 0.1, "{run}");
     folder.write("verus.csv", "3,-2,2,2,3,-2,2,2\n0,0\n");
-    folder.refused(compare, "verus.csv: line 2");
+    folder.refused("mdi convert verus.csv -o verus.mdi", "verus.csv: line 2");
 }

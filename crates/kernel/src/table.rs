@@ -45,7 +45,7 @@ pub struct Origin {
     pub teacher: String,
     /// The controller string that it was installed with (`mdi:model=FILE`); empty: unknown.
     pub controller: String,
-    /// SHA-256 of its flat form with its rules, as `cellpace mdi export --format flat` writes it;
+    /// SHA-256 of its flat form with its rules, as `cellpace mdi convert -o FILE.flat` writes it;
     /// zeros: unknown.
     pub sha256: [u8; 32],
 }

@@ -19,6 +19,7 @@ mod error;
 mod event_log;
 mod experiment;
 mod files;
+mod markov;
 mod parallel;
 pub mod trace;
 #[cfg(feature = "transfer")]
@@ -32,4 +33,8 @@ pub use error::LabError;
 pub use event_log::{EventFlow, EventLog, FlowMetrics};
 pub use experiment::{Experiment, NamedTrace, default_duration};
 pub use files::{open_file, read_controller, shown_name, shown_names, trace_files};
+pub use markov::{
+    EpochLog, Lesson, LoggedRun, ModelFigures, ModelPictures, StatesChoice, Training, check_name,
+    learn, model_to_json, trace_source,
+};
 pub use parallel::{RunClock, WorkSink, run_all, simulate, threads};

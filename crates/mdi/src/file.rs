@@ -38,7 +38,10 @@ const LEVELS: u8 = 2;
 #[non_exhaustive]
 pub enum FileError {
     /// Something else.
-    #[error("not a Markov table: a table's file begins with `CELLMDI`")]
+    #[error(
+        "not a Markov table: a table's file begins with `CELLMDI` (`cellpace mdi convert` makes one of \
+         CSV)"
+    )]
     NotATable,
     /// From another time.
     #[error("version {found}; this program reads {VERSION}")]
@@ -644,7 +647,11 @@ mod tests {
     fn errors_say_what_is_wrong_and_where() {
         let bytes = small().to_bytes();
         let said = |bytes: &[u8]| Model::from_bytes(bytes).unwrap_err().to_string();
-        assert_eq!(said(b""), "not a Markov table: a table's file begins with `CELLMDI`");
+        assert_eq!(
+            said(b""),
+            "not a Markov table: a table's file begins with `CELLMDI` \
+             (`cellpace mdi convert` makes one of CSV)"
+        );
         assert_eq!(said(b"21,-20,20,2,11,-10,10,2\n"), said(b"CELLMDI\r\n"));
         assert_eq!(said(b"CELLMDI\n\x07\x00"), "version 7; this program reads 1");
         let end = bytes.len();

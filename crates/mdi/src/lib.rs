@@ -37,11 +37,13 @@ pub use change::{LOG2_TABLE, Window, log10_q16, relative_change, relative_step};
 pub use counts::{Cell, Counts};
 pub use file::{FileError, MAGIC, VERSION};
 pub use flat::{Flat, FlatError};
-pub use matrix_csv::{CsvError, ReadError, matrix_csv};
+pub use matrix_csv::{CsvError, matrix_csv};
 pub use model::{About, MergeError, Model, Part, TraceName};
 pub use normalise::{PRUNE, normalise};
 pub use sample::{Chain, Sample};
-pub use samples_csv::{MOST_ROWS, MOST_USERS, SamplesError, Watched, read_samples, write_samples};
+pub use samples_csv::{
+    LoggedFlows, MAX_SAMPLES, MAX_USERS, SAMPLES_HEADER, SamplesError, read_samples, write_samples,
+};
 pub use states::{Absolute, Axis, Base, Levels, Relative, States, StatesError};
 pub use table::{Empty, Sampler, Shape, Table};
 pub use vector::{VectorEvent, VectorStep, test_vector};

@@ -5,9 +5,7 @@ use std::fmt::Write;
 
 use thiserror::Error;
 
-use crate::{
-    About, Axis, Cell, Counts, FileError, Model, Part, Relative, States, StatesError, normalise,
-};
+use crate::{About, Axis, Cell, Counts, Model, Part, Relative, States, normalise};
 
 /// What the counts of a subset that is read add up to, about: probabilities above half of its
 /// inverse keep their size, smaller ones count once.
@@ -17,60 +15,33 @@ const RESOLUTION: f64 = 1e6;
 const EPOCH_US: u32 = 5000;
 
 /// States of a matrix that is written as CSV at most; it has their square of fields.
-const MOST_STATES: u32 = 4096;
+const MAX_STATES: u32 = 4096;
 
+/// The fields of the first line.
 const HEADER: [&str; 8] =
     ["NUM_W", "W_MIN", "W_MAX", "W_STEP", "NUM_D", "D_MIN", "D_MAX", "D_STEP"];
 
 /// Why a matrix cannot be read or written. Lines and fields are counted from 1.
-#[derive(Debug, Clone, PartialEq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CsvError {
-    /// The first line is not the header.
-    #[error(
-        "line 1, field {field}: {name} should be a whole number and is `{found}`; a matrix begins \
-         with NUM_W,W_MIN,W_MAX,W_STEP,NUM_D,D_MIN,D_MAX,D_STEP"
-    )]
-    Header {
+    /// A line.
+    #[error("line {line}: {reason}")]
+    Line {
+        /// Its number.
+        line: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A field.
+    #[error("line {line}, field {field}: {reason}")]
+    Field {
+        /// Its line.
+        line: usize,
         /// Its number.
         field: usize,
-        /// Its meaning.
-        name: &'static str,
-        /// What stands there.
-        found: String,
-    },
-    /// Too many or too few fields.
-    #[error("line {line}: {found} fields, and not {expected}")]
-    Fields {
-        /// The line.
-        line: usize,
-        /// Fields found.
-        found: usize,
-        /// Fields that belong there.
-        expected: usize,
-    },
-    /// A range that contradicts itself.
-    #[error("line 1: {0}")]
-    States(StatesError),
-    /// A number of values that does not follow from the range.
-    #[error("line 1: {name} is {found}, but the range has {expected} values")]
-    Length {
-        /// `NUM_W` or `NUM_D`.
-        name: &'static str,
-        /// What stands there.
-        found: i64,
-        /// What follows from minimum, maximum and step.
-        expected: u32,
-    },
-    /// A field that is no probability.
-    #[error("line {line}, field {field}: `{found}` is no probability")]
-    Probability {
-        /// The line.
-        line: usize,
-        /// Its field.
-        field: usize,
-        /// What stands there.
-        found: String,
+        /// What is wrong.
+        reason: String,
     },
     /// Too many or too few rows.
     #[error("{found} rows of probabilities, and not {expected}")]
@@ -80,16 +51,10 @@ pub enum CsvError {
         /// Rows that belong there.
         expected: usize,
     },
-    /// Not a text.
-    #[error("line {line}: not UTF-8")]
-    Text {
-        /// The line.
-        line: usize,
-    },
     /// A dense matrix would be huge.
     #[error(
         "a matrix of {states} x {states} numbers is too large for CSV, which has no form for what \
-         was never seen (at most {MOST_STATES} states); the JSON export lists only the cells"
+         was never seen (at most {MAX_STATES} states); JSON lists only the cells"
     )]
     TooLarge {
         /// States of the model.
@@ -103,33 +68,17 @@ pub enum CsvError {
     },
 }
 
-/// Why a file holds no model, in either form.
-#[derive(Debug, Clone, PartialEq, Error)]
-#[non_exhaustive]
-pub enum ReadError {
-    /// As a model's file.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// As a matrix.
-    #[error(transparent)]
-    Csv(#[from] CsvError),
-}
+impl CsvError {
+    fn line(line: usize, reason: impl Into<String>) -> Self {
+        Self::Line { line, reason: reason.into() }
+    }
 
-/// A matrix begins with a number.
-fn is_matrix(bytes: &[u8]) -> bool {
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
-    bytes.first().is_some_and(|byte| b"0123456789-+.".contains(byte))
+    fn fields(line: usize, found: usize, expected: usize) -> Self {
+        Self::line(line, format!("{found} fields, and not {expected}"))
+    }
 }
 
 impl Model {
-    /// Reads a model's file or a matrix of the 2021 code, whichever it is.
-    ///
-    /// # Errors
-    /// When it is neither.
-    pub fn read(bytes: &[u8]) -> Result<Self, ReadError> {
-        Ok(if is_matrix(bytes) { Self::from_matrix_csv(bytes)? } else { Self::from_bytes(bytes)? })
-    }
-
     /// Reads a matrix of the 2021 code as a model of relative states with one part whose number
     /// of users is unknown. Probabilities become counts: about a million per subset, and
     /// whatever is above zero counts at least once. A matrix of counts reads just as well.
@@ -137,17 +86,22 @@ impl Model {
     /// # Errors
     /// When it is not such a matrix; the error names line and field.
     pub fn from_matrix_csv(bytes: &[u8]) -> Result<Self, CsvError> {
-        let mut lines = Lines::new(bytes);
-        let states = header(lines.next().unwrap_or((1, b"")))?;
+        let text = std::str::from_utf8(bytes).map_err(|error| {
+            let ends = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n');
+            CsvError::line(ends.count() + 1, "not UTF-8")
+        })?;
+        let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
+        let mut lines = (1..).zip(lines).filter(|(_, line)| !line.is_empty());
+        let states = read_header(lines.next().unwrap_or((1, "")))?;
         let (size, windows) = (states.len() as usize, states.windows() as usize);
         let (mut cells, mut rows) = (Vec::new(), 0);
-        for (line, bytes) in lines {
+        for (line, text) in lines {
             rows += 1;
             if rows > size {
                 // Counted to the end, for the message.
                 continue;
             }
-            let row = probabilities(line, text(line, bytes)?, size)?;
+            let row = read_row(line, text, size)?;
             add_row(&mut cells, rows as u32 - 1, windows, &row);
         }
         if rows != size {
@@ -159,7 +113,91 @@ impl Model {
     }
 }
 
-/// Counts as a matrix of probabilities.
+fn read_header((line, text): (usize, &str)) -> Result<States, CsvError> {
+    let mut values = [0_i64; 8];
+    let mut found = 0;
+    for (place, field) in fields(text).enumerate() {
+        if let Some(value) = values.get_mut(place) {
+            let wrong = || CsvError::Field {
+                line,
+                field: place + 1,
+                reason: format!(
+                    "{} should be a whole number and is `{}`; a matrix begins with {}",
+                    HEADER[place],
+                    shorten(field),
+                    HEADER.join(",")
+                ),
+            };
+            *value = read_whole(field).ok_or_else(wrong)?;
+        }
+        found = place + 1;
+    }
+    if found != HEADER.len() {
+        return Err(CsvError::fields(line, found, HEADER.len()));
+    }
+    let [num_w, w_min, w_max, w_step, num_d, d_min, d_max, d_step] = values;
+    let axis = |name, field, found: i64, [min, max, step]: [i64; 3]| {
+        let axis = Axis::new(name, 1000 * min, 1000 * max, 1000 * step);
+        let axis = axis.map_err(|error| CsvError::line(line, error.to_string()))?;
+        if found == i64::from(axis.len()) {
+            return Ok(axis);
+        }
+        let values = axis.len();
+        Err(CsvError::line(line, format!("{field} is {found}, but the range has {values} values")))
+    };
+    let w = axis("window", "NUM_W", num_w, [w_min, w_max, w_step])?;
+    let d = axis("delay", "NUM_D", num_d, [d_min, d_max, d_step])?;
+    let states = States::Relative(Relative { d, w }).check();
+    states.map_err(|error| CsvError::line(line, error.to_string()))
+}
+
+/// A whole number, also as `21.0` and `2.1e1`, small enough to be counted in thousandths.
+fn read_whole(field: &str) -> Option<i64> {
+    let value: f64 = field.parse().ok()?;
+    (value.fract() == 0.0 && value.abs() < 1e9).then_some(value as i64)
+}
+
+fn read_row(line: usize, text: &str, expected: usize) -> Result<Vec<f64>, CsvError> {
+    let mut row = Vec::new();
+    for (place, field) in fields(text).enumerate() {
+        let value = field.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0);
+        row.push(value.ok_or_else(|| CsvError::Field {
+            line,
+            field: place + 1,
+            reason: format!("`{}` is no probability", shorten(field)),
+        })?);
+    }
+    match row.len() == expected {
+        true => Ok(row),
+        false => Err(CsvError::fields(line, row.len(), expected)),
+    }
+}
+
+fn add_row(cells: &mut Vec<Cell>, from: u32, windows: usize, row: &[f64]) {
+    for (block, values) in row.chunks(windows).enumerate() {
+        // By the largest first: the sum of finite numbers need not be finite.
+        let largest = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+        let sum: f64 = values.iter().map(|value| value / largest).sum();
+        for (place, value) in values.iter().enumerate().filter(|(_, value)| **value > 0.0) {
+            let count = (value / largest / sum * RESOLUTION).round().max(1.0) as u64;
+            cells.push(Cell { from, to: (block * windows + place) as u32, count });
+        }
+    }
+}
+
+/// The fields of a line. A comma at the end, which some programs write, begins no field.
+fn fields(line: &str) -> impl Iterator<Item = &str> {
+    line.strip_suffix(',').unwrap_or(line).split(',').map(str::trim)
+}
+
+/// Returns what of a field stands in a message.
+fn shorten(field: &str) -> String {
+    const MAX: usize = 40;
+    let start: String = field.chars().take(MAX).collect();
+    if start.len() < field.len() { start + "..." } else { start }
+}
+
+/// Returns counts as a matrix of probabilities.
 ///
 /// Relative states give the layout of the 2021 code, each subset normalised with shares below
 /// `prune` left out ([`normalise`]); absolute states give rows without a header, each normalised
@@ -169,11 +207,11 @@ impl Model {
 /// # Errors
 /// When there are too many states, or axes that the header cannot describe.
 pub fn matrix_csv(states: &States, counts: &Counts, prune: f64) -> Result<String, CsvError> {
-    if states.len() > MOST_STATES {
+    if states.len() > MAX_STATES {
         return Err(CsvError::TooLarge { states: states.len() });
     }
     let (mut text, block) = match states {
-        States::Relative(states) => (header_of(states)?, states.w.len()),
+        States::Relative(states) => (write_header(states)?, states.w.len()),
         States::Absolute(_) => (String::new(), states.len()),
         // Not of the 2021 code: a header would pass them off as relative ones.
         States::Levels(states) => (String::new(), states.w.len()),
@@ -195,7 +233,7 @@ pub fn matrix_csv(states: &States, counts: &Counts, prune: f64) -> Result<String
     Ok(text)
 }
 
-fn header_of(states: &Relative) -> Result<String, CsvError> {
+fn write_header(states: &Relative) -> Result<String, CsvError> {
     let whole = |axis: &Axis, name| {
         let values = [axis.min(), axis.max(), axis.step()];
         match values.iter().all(|value| value % 1000 == 0) {
@@ -207,122 +245,6 @@ fn header_of(states: &Relative) -> Result<String, CsvError> {
     let [d_min, d_max, d_step] = whole(&states.d, "delay")?;
     let (num_w, num_d) = (states.w.len(), states.d.len());
     Ok(format!("{num_w},{w_min},{w_max},{w_step},{num_d},{d_min},{d_max},{d_step}\n"))
-}
-
-fn header((line, bytes): (usize, &[u8])) -> Result<States, CsvError> {
-    let text = text(line, bytes)?;
-    let mut values = [0_i64; 8];
-    let mut found = 0;
-    for (place, field) in fields(text).enumerate() {
-        if let Some(value) = values.get_mut(place) {
-            let wrong = || CsvError::Header {
-                field: place + 1,
-                name: HEADER[place],
-                found: shortened(field),
-            };
-            *value = whole(field).ok_or_else(wrong)?;
-        }
-        found = place + 1;
-    }
-    if found != HEADER.len() {
-        return Err(CsvError::Fields { line, found, expected: HEADER.len() });
-    }
-    let [num_w, w_min, w_max, w_step, num_d, d_min, d_max, d_step] = values;
-    let w = axis("window", "NUM_W", num_w, [w_min, w_max, w_step])?;
-    let d = axis("delay", "NUM_D", num_d, [d_min, d_max, d_step])?;
-    States::Relative(Relative { d, w }).check().map_err(CsvError::States)
-}
-
-/// A whole number, also as `21.0` and `2.1e1`, of which thousandths can be had.
-fn whole(field: &str) -> Option<i64> {
-    let value: f64 = field.parse().ok()?;
-    (value.fract() == 0.0 && value.abs() < 1e9).then_some(value as i64)
-}
-
-fn axis(
-    axis: &'static str,
-    name: &'static str,
-    found: i64,
-    [min, max, step]: [i64; 3],
-) -> Result<Axis, CsvError> {
-    let axis = Axis::new(axis, 1000 * min, 1000 * max, 1000 * step).map_err(CsvError::States)?;
-    let expected = axis.len();
-    if found == i64::from(expected) {
-        Ok(axis)
-    } else {
-        Err(CsvError::Length { name, found, expected })
-    }
-}
-
-fn probabilities(line: usize, text: &str, expected: usize) -> Result<Vec<f64>, CsvError> {
-    let mut row = Vec::new();
-    for (place, field) in fields(text).enumerate() {
-        let value = field.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0);
-        let wrong = || CsvError::Probability { line, field: place + 1, found: shortened(field) };
-        row.push(value.ok_or_else(wrong)?);
-    }
-    match row.len() == expected {
-        true => Ok(row),
-        false => Err(CsvError::Fields { line, found: row.len(), expected }),
-    }
-}
-
-fn add_row(cells: &mut Vec<Cell>, from: u32, windows: usize, row: &[f64]) {
-    for (block, values) in row.chunks(windows).enumerate() {
-        // By the largest first: the sum of finite numbers need not be finite.
-        let largest = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-        let sum: f64 = values.iter().map(|value| value / largest).sum();
-        for (place, value) in values.iter().enumerate().filter(|(_, value)| **value > 0.0) {
-            let count = (value / largest / sum * RESOLUTION).round().max(1.0) as u64;
-            cells.push(Cell { from, to: (block * windows + place) as u32, count });
-        }
-    }
-}
-
-/// The fields of a line. A comma at the end, which some programs write, begins no field.
-fn fields(line: &str) -> impl Iterator<Item = &str> {
-    let line = line.trim();
-    line.strip_suffix(',').unwrap_or(line).split(',').map(str::trim)
-}
-
-fn text(line: usize, bytes: &[u8]) -> Result<&str, CsvError> {
-    std::str::from_utf8(bytes).map_err(|_| CsvError::Text { line })
-}
-
-/// What stands in a message.
-fn shortened(field: &str) -> String {
-    const MOST: usize = 40;
-    let start: String = field.chars().take(MOST).collect();
-    if start.len() < field.len() { start + "..." } else { start }
-}
-
-/// Lines with their numbers, without those that are blank.
-struct Lines<'a> {
-    rest: Option<&'a [u8]>,
-    number: usize,
-}
-
-impl<'a> Lines<'a> {
-    fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: Some(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)), number: 0 }
-    }
-}
-
-impl<'a> Iterator for Lines<'a> {
-    type Item = (usize, &'a [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let rest = self.rest?;
-            let end = rest.iter().position(|byte| *byte == b'\n');
-            let line = &rest[..end.unwrap_or(rest.len())];
-            self.rest = end.map(|end| &rest[end + 1..]);
-            self.number += 1;
-            if !line.trim_ascii().is_empty() {
-                return Some((self.number, line));
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -345,16 +267,6 @@ mod tests {
 
     fn refused(text: &str) -> String {
         Model::from_matrix_csv(text.as_bytes()).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn matrices_begin_with_a_number() {
-        for text in ["21,-20", "\u{feff} 21", "\n-1", ".5"] {
-            assert!(is_matrix(text.as_bytes()), "{text}");
-        }
-        for text in ["", "CELLMDI\n", "{}", "hello"] {
-            assert!(!is_matrix(text.as_bytes()), "{text}");
-        }
     }
 
     #[test]
@@ -441,7 +353,7 @@ mod tests {
             assert!(said.starts_with(expected), "{said}\n{expected}");
         }
         let error = Model::from_matrix_csv(b"1,0,0,1,1,0,0,1\n\xff\n").unwrap_err();
-        assert_eq!(error, CsvError::Text { line: 2 });
+        assert_eq!(error.to_string(), "line 2: not UTF-8");
         assert!(refused(&"x".repeat(1 << 20)).len() < 300);
         // Would-be sizes cost nothing.
         let huge = "4000,0,3999,1,4000,0,3999,1\n0\n";

@@ -56,8 +56,8 @@ pub struct Model {
 pub enum MergeError {
     /// Other states.
     #[error(
-        "their states differ; train the second with the first one's (`--like FIRST`), only then do \
-         the counts mean the same"
+        "their states differ; train the second with the first one's, which `mdi show` names \
+         (`--states`): only then do the counts mean the same"
     )]
     States,
     /// Other epochs.

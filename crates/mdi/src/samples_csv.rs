@@ -7,20 +7,21 @@ use thiserror::Error;
 use crate::change::ONE_PACKET;
 use crate::{Chain, Sample};
 
-const HEADER: &str = "chain,users,delay_ms,window_pkts,sent";
+/// The first line of a file of samples.
+pub const SAMPLES_HEADER: &str = "chain,users,delay_ms,window_pkts,sent";
 
 /// Rows of a file at most: 600 MB in memory, three days of one flow in epochs of 5 ms.
-pub const MOST_ROWS: u64 = 50_000_000;
+pub const MAX_SAMPLES: u64 = 50_000_000;
 
 /// Users of a bottleneck at most.
-pub const MOST_USERS: u32 = 256;
+pub const MAX_USERS: u32 = 256;
 
 /// Far more than five numbers take.
 const LONGEST_LINE: u64 = 256;
 
 /// Chains of one number of users.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Watched {
+pub struct LoggedFlows {
     /// Flows that shared the bottleneck; 0: unknown.
     pub users: u32,
     /// What was logged of them.
@@ -75,11 +76,11 @@ pub enum SamplesError {
 /// chain. Delays are exact to a microsecond and windows to 1/65536 packets.
 ///
 /// # Errors
-/// When the text is not like that, or has more than [`MOST_ROWS`] rows.
-pub fn read_samples(input: impl BufRead) -> Result<Vec<Watched>, SamplesError> {
+/// When the text is not like that, or has more than [`MAX_SAMPLES`] rows.
+pub fn read_samples(input: impl BufRead) -> Result<Vec<LoggedFlows>, SamplesError> {
     let mut lines = Lines { input, line: 0, text: Vec::new() };
-    if lines.next()? != Some(HEADER) {
-        return Err(lines.wrong(format!("the first line must be `{HEADER}`")));
+    if lines.next()? != Some(SAMPLES_HEADER) {
+        return Err(lines.wrong(format!("the first line must be `{SAMPLES_HEADER}`")));
     }
     let mut all = Vec::new();
     // The number of the chain under way, its users and its samples.
@@ -103,20 +104,20 @@ pub fn read_samples(input: impl BufRead) -> Result<Vec<Watched>, SamplesError> {
                 keep(&mut all, open.replace(next));
             }
         }
-        if lines.line > MOST_ROWS {
-            return Err(lines.wrong(format!("more than {MOST_ROWS} rows; split the file")));
+        if lines.line > MAX_SAMPLES {
+            return Err(lines.wrong(format!("more than {MAX_SAMPLES} rows; split the file")));
         }
     }
     keep(&mut all, open);
     Ok(all)
 }
 
-fn keep(all: &mut Vec<Watched>, chain: Option<(u64, u32, Chain)>) {
+fn keep(all: &mut Vec<LoggedFlows>, chain: Option<(u64, u32, Chain)>) {
     let Some((_, users, mut chain)) = chain else { return };
     chain.shrink_to_fit();
-    match all.binary_search_by_key(&users, |watched| watched.users) {
+    match all.binary_search_by_key(&users, |flows| flows.users) {
         Ok(index) => all[index].chains.push(chain),
-        Err(index) => all.insert(index, Watched { users, chains: vec![chain] }),
+        Err(index) => all.insert(index, LoggedFlows { users, chains: vec![chain] }),
     }
 }
 
@@ -124,11 +125,11 @@ fn keep(all: &mut Vec<Watched>, chain: Option<(u64, u32, Chain)>) {
 ///
 /// # Errors
 /// When `out` fails.
-pub fn write_samples(out: &mut impl Write, all: &[Watched]) -> io::Result<()> {
-    writeln!(out, "{HEADER}")?;
-    let chains = all.iter().flat_map(|watched| {
-        let users = watched.users;
-        watched.chains.iter().map(move |chain| (users, chain))
+pub fn write_samples(out: &mut impl Write, all: &[LoggedFlows]) -> io::Result<()> {
+    writeln!(out, "{SAMPLES_HEADER}")?;
+    let chains = all.iter().flat_map(|flows| {
+        let users = flows.users;
+        flows.chains.iter().map(move |chain| (users, chain))
     });
     for (number, (users, chain)) in chains.enumerate() {
         for sample in chain {
@@ -174,13 +175,13 @@ impl Row {
             fields.next().map(str::trim).ok_or_else(|| (name, "is missing".to_owned()))
         };
         let chain = whole("chain", next("chain")?, u64::MAX)?;
-        let users = whole("users", next("users")?, u64::from(MOST_USERS))? as u32;
+        let users = whole("users", next("users")?, u64::from(MAX_USERS))? as u32;
         // Up to what a sample holds: 71 minutes, 65535 packets.
         let delay_us = decimal("delay_ms", next("delay_ms")?, 1000)?;
         let window = decimal("window_pkts", next("window_pkts")?, ONE_PACKET)?.max(ONE_PACKET);
         let sent = whole("sent", next("sent")?, u64::from(u32::MAX))? as u32;
         if fields.next().is_some() {
-            return Err(("sent", format!("something follows; a row is {HEADER}")));
+            return Err(("sent", format!("something follows; a row is {SAMPLES_HEADER}")));
         }
         Ok(Self { chain, users, sample: Sample { delay_us, window, sent } })
     }
@@ -249,8 +250,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(rows: &str) -> Result<Vec<Watched>, SamplesError> {
-        read_samples(format!("{HEADER}\n{rows}").as_bytes())
+    fn read(rows: &str) -> Result<Vec<LoggedFlows>, SamplesError> {
+        read_samples(format!("{SAMPLES_HEADER}\n{rows}").as_bytes())
     }
 
     #[test]
@@ -258,7 +259,10 @@ mod tests {
         let all = read("3,2,41.2,10,2\r\n3,2,41.9004,10.5,3\n7,1,60,0,0\n9,2,1,1,1\n").unwrap();
         let sample = |delay_us, window, sent| Sample { delay_us, window, sent };
         let (ten, half) = (10 << 16, 1 << 15);
-        assert_eq!(all[0], Watched { users: 1, chains: vec![vec![sample(60_000, 1 << 16, 0)]] });
+        assert_eq!(
+            all[0],
+            LoggedFlows { users: 1, chains: vec![vec![sample(60_000, 1 << 16, 0)]] }
+        );
         let first = vec![sample(41_200, ten, 2), sample(41_900, ten + half, 3)];
         assert_eq!(all[1].users, 2);
         assert_eq!(all[1].chains, [first, vec![sample(1000, 1 << 16, 1)]]);

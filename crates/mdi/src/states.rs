@@ -1,5 +1,7 @@
 //! The states of the chain: which delays and windows are told apart.
 
+use std::fmt;
+
 use thiserror::Error;
 
 use crate::change::{ONE_PACKET, delay_change, log10_q16, relative_step, window_change};
@@ -140,6 +142,15 @@ impl Axis {
     }
 }
 
+impl fmt::Display for Axis {
+    /// `-10..10/2`: both ends and the step.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [min, max, step] =
+            [self.min, self.max, self.step].map(|thousandths| thousandths as f64 / 1000.0);
+        write!(f, "{min}..{max}/{step}")
+    }
+}
+
 /// States of the 2017 paper: the delay of an epoch and the packets sent in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Absolute {
@@ -251,6 +262,22 @@ pub enum States {
     Relative(Relative),
     /// Levels of the delay and changes of the window.
     Levels(Levels),
+}
+
+impl fmt::Display for States {
+    /// As `cellpace mdi train --states` reads them: `levels:delay=0..1.4/0.01,window=-60..60/4`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absolute(Absolute { d_min, d_max, quantization, w_min, w_max }) => {
+                write!(
+                    f,
+                    "absolute:delay={d_min}..{d_max}/{quantization},window={w_min}..{w_max}/1"
+                )
+            }
+            Self::Relative(Relative { d, w }) => write!(f, "relative:delay={d},window={w}"),
+            Self::Levels(Levels { d, w }) => write!(f, "levels:delay={d},window={w}"),
+        }
+    }
 }
 
 impl States {
@@ -439,12 +466,13 @@ impl States {
     ///
     /// # Errors
     /// When there are no samples, or too many states.
-    pub fn absolute_for(chains: &[Chain], quantization: u32) -> Result<Self, StatesError> {
+    pub fn absolute_for(chains: &[&Chain], quantization: u32) -> Result<Self, StatesError> {
         let mut delays: Vec<u32> =
-            chains.iter().flatten().map(|sample| sample.delay_us / 1000).collect();
+            chains.iter().copied().flatten().map(|sample| sample.delay_us / 1000).collect();
         let d_max = percentile(&mut delays, 0.999).ok_or(StatesError::NoSamples)?;
         let d_min = delays.iter().copied().min().unwrap_or(d_max);
-        let kept = chains.iter().flatten().filter(|sample| sample.delay_us / 1000 <= d_max);
+        let kept =
+            chains.iter().copied().flatten().filter(|sample| sample.delay_us / 1000 <= d_max);
         let (w_min, w_max) = kept
             .map(|sample| sample.sent)
             .fold((u32::MAX, 0), |(low, high), sent| (low.min(sent), high.max(sent)));
@@ -457,7 +485,7 @@ impl States {
     /// # Errors
     /// When there are no samples.
     pub fn levels_for(
-        chains: &[Chain],
+        chains: &[&Chain],
         d: Option<Axis>,
         w: Option<Axis>,
     ) -> Result<Self, StatesError> {
@@ -489,7 +517,7 @@ impl States {
     /// # Errors
     /// When there are no samples.
     pub fn relative_for(
-        chains: &[Chain],
+        chains: &[&Chain],
         d: Option<Axis>,
         w: Option<Axis>,
     ) -> Result<Self, StatesError> {
@@ -619,18 +647,18 @@ mod tests {
     fn absolute_ranges_come_from_the_samples() {
         let mut chain: Chain = (0..2000).map(|i| sample(30 + i % 50, i % 7)).collect();
         chain[500] = sample(5000, 300);
-        let States::Absolute(states) = States::absolute_for(&[chain], 2).unwrap() else {
+        let States::Absolute(states) = States::absolute_for(&[&chain], 2).unwrap() else {
             unreachable!()
         };
         let expected = Absolute { d_min: 30, d_max: 79, quantization: 2, w_min: 0, w_max: 6 };
         assert_eq!(states, expected);
-        assert_eq!(States::absolute_for(&[vec![]], 2), Err(StatesError::NoSamples));
+        assert_eq!(States::absolute_for(&[&vec![]], 2), Err(StatesError::NoSamples));
     }
 
     #[test]
     fn relative_ranges_come_from_the_samples() {
         let chain: Chain = (0..1000).map(|i| sample(100 + i % 5, 1)).collect();
-        let States::Relative(states) = States::relative_for(&[chain], None, None).unwrap() else {
+        let States::Relative(states) = States::relative_for(&[&chain], None, None).unwrap() else {
             unreachable!()
         };
         // One percent up, four percent down, weighted by two: 2 and 8.
@@ -752,7 +780,7 @@ mod tests {
     fn levels_come_from_the_samples() {
         let chain: Chain =
             (0..5000).map(|i| sample(if i % 10 == 0 { 80 } else { 40 }, 1)).collect();
-        let States::Levels(states) = States::levels_for(&[chain], None, None).unwrap() else {
+        let States::Levels(states) = States::levels_for(&[&chain], None, None).unwrap() else {
             unreachable!()
         };
         // log10(2) = 0.301, in steps of 0.01, and one more.

@@ -122,9 +122,9 @@ impl MdiParams {
         let name = self.model.as_deref().unwrap_or("the built-in model");
         let wrong = |reason: &dyn std::fmt::Display| format!("{name}: {reason}");
         let model = match (&self.model, self.users) {
-            (Some(file), _) => Model::read(&read(file)?),
-            (None, UserTables::All) => Model::read(built_in::VERUS),
-            (None, _) => Model::read(built_in::VERUS_BY_USERS),
+            (Some(file), _) => Model::from_bytes(&read(file)?),
+            (None, UserTables::All) => Model::from_bytes(built_in::VERUS),
+            (None, _) => Model::from_bytes(built_in::VERUS_BY_USERS),
         };
         let model = model.map_err(|error| wrong(&error))?;
         if !(SHORTEST_EPOCH_US..=10_000_000).contains(&model.about.epoch_us) {

@@ -5,8 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::files;
-use super::read::read;
+use super::model_file::{check_output, read_model, save_model};
 use crate::error::Failure;
 use crate::output::print;
 
@@ -16,7 +15,7 @@ use crate::output::print;
   cellpace mdi merge city.mdi highway.mdi -o both.mdi
 
 Counts are whole numbers, so that merging gives what training on everything at once gives, as long
-as the states are the same: train the second with --like city.mdi.")]
+as the states are the same: train the second with the states that `cellpace mdi show city.mdi` names.")]
 pub(crate) struct MergeArgs {
     /// Models of the same teacher with the same states
     #[arg(value_name = "FILE", required = true, num_args = 2..)]
@@ -27,15 +26,15 @@ pub(crate) struct MergeArgs {
 }
 
 pub(crate) fn run(args: &MergeArgs) -> Result<ExitCode, Failure> {
-    files::check_output("--output", &args.output)?;
+    check_output(&args.output)?;
     let (first, others) = args.models.split_first().expect("clap asks for two models or more");
-    let mut merged = read(first)?.model;
+    let (mut merged, _) = read_model(first)?;
     for path in others {
-        merged = merged.merged(&read(path)?.model).map_err(|error| {
+        merged = merged.merged(&read_model(path)?.0).map_err(|error| {
             Failure::usage(format!("{} and {}: {error}", first.display(), path.display()))
         })?;
     }
-    let bytes = files::save(&args.output, &merged)?;
+    let bytes = save_model(&args.output, &merged)?;
     print(&format!(
         "{} models of {}: {} samples, {} transitions\n{}: {bytes} bytes\n",
         args.models.len(),

@@ -1,15 +1,9 @@
 //! `cellpace mdi`: Markov tables of controllers.
 
-mod export;
-mod figures;
-mod files;
+mod convert;
 mod merge;
-mod options;
-mod picture;
-mod read;
-mod samples;
+mod model_file;
 mod show;
-mod teacher;
 mod train;
 
 use std::process::ExitCode;
@@ -25,10 +19,10 @@ pub(crate) enum MdiCommand {
     Train(Box<train::TrainArgs>),
     /// Add up what was learnt in several files
     Merge(merge::MergeArgs),
-    /// Tell what a Markov table holds: size, density, most used states, mixing; draw it
-    Show(show::ShowArgs),
-    /// Write a Markov table in a form that other programs read
-    Export(export::ExportArgs),
+    /// Show what a Markov table holds: size, density, most used states, mixing; draw it
+    Show(show::MdiShowArgs),
+    /// Write a Markov table in another form, or make one of a matrix or of samples
+    Convert(convert::MdiConvertArgs),
 }
 
 pub(crate) fn run(command: &MdiCommand) -> Result<ExitCode, Failure> {
@@ -36,6 +30,6 @@ pub(crate) fn run(command: &MdiCommand) -> Result<ExitCode, Failure> {
         MdiCommand::Train(args) => train::run(args),
         MdiCommand::Merge(args) => merge::run(args),
         MdiCommand::Show(args) => show::run(args),
-        MdiCommand::Export(args) => export::run(args),
+        MdiCommand::Convert(args) => convert::run(args),
     }
 }

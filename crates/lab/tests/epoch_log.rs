@@ -2,13 +2,16 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use cellpace_base::{Span, Time};
-use cellpace_cc::{Chains, Controller, EpochLog, Event, Setup, registry};
-use cellpace_mdi::{Axis, Counts, Relative, States};
+use cellpace_cc::{Controller, Event, Setup, registry};
+use cellpace_lab::EpochLog;
+use cellpace_mdi::{Axis, Chain, Counts, Relative, States};
 use cellpace_path::Record;
 use cellpace_sim::{FlowSpec, Observer, OnOff, Scenario, Traffic, run_observed};
+
+type Chains = Arc<Mutex<Vec<Chain>>>;
 
 /// Keeps everything that can be seen of a run.
 #[derive(Default)]
@@ -39,7 +42,7 @@ impl Observer for Watch {
         match &self.chains {
             Some(chains) => {
                 let chains = Arc::clone(chains);
-                Box::new(EpochLog::new(controller, setup, EpochLog::EPOCH, chains))
+                Box::new(EpochLog::new(controller, setup, chains))
             }
             None => controller,
         }

@@ -9,40 +9,49 @@ const DELAYS: u32 = 10;
 /// A matrix with so many states is shown whole.
 const SMALL: u32 = 380;
 
-/// A table to be drawn.
-pub(super) struct Pictures<'a> {
-    pub(super) name: &'a str,
-    pub(super) states: States,
-    pub(super) matrix: &'a TransitionMatrix,
+/// A model to be drawn.
+#[derive(Debug, Clone, Copy)]
+pub struct ModelPictures<'a> {
+    /// Its name in titles.
+    pub name: &'a str,
+    /// Its states.
+    pub states: States,
+    /// Its transitions.
+    pub matrix: &'a TransitionMatrix,
 }
 
-/// States by their delays: first one and how many.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Delays {
-    pub(super) first: u32,
-    pub(super) count: u32,
+/// Neighbouring delays: the first one and how many.
+#[derive(Debug, Clone, Copy)]
+struct DelayRange {
+    first: u32,
+    count: u32,
 }
 
-impl Pictures<'_> {
-    /// Whether the overview shows everything.
-    pub(super) fn is_small(&self) -> bool {
+impl ModelPictures<'_> {
+    /// Returns the transitions among all delays of a small matrix, else among the first ten, and
+    /// those within one delay: the one in which `zoom` lies (ms or change), else the one with the
+    /// most cells.
+    pub fn overview_and_zoom(&self, zoom: Option<f64>) -> [Heatmap; 2] {
+        let delays = self.states.delays();
+        let count = if self.is_small() { delays } else { DELAYS.min(delays) };
+        let shown = DelayRange { first: 0, count };
+        let zoomed = zoom.map_or_else(|| self.fullest(shown), |value| self.delay_at(value));
+        [self.overview(shown), self.zoom(zoomed)]
+    }
+
+    /// Returns the whole matrix, if [`overview_and_zoom`](Self::overview_and_zoom) leaves out any of
+    /// it.
+    pub fn whole(&self) -> Option<Heatmap> {
+        let all = DelayRange { first: 0, count: self.states.delays() };
+        (!self.is_small()).then(|| self.overview(all))
+    }
+
+    fn is_small(&self) -> bool {
         self.states.len() <= SMALL
     }
 
-    /// All delays of a small matrix, else ten from the one on that `from` lies in, else the
-    /// first ten.
-    pub(super) fn overview_delays(&self, from: Option<f64>) -> Delays {
-        let all = self.states.delays();
-        if self.is_small() {
-            return Delays { first: 0, count: all };
-        }
-        let count = DELAYS.min(all);
-        let first = from.map_or(0, |value| self.delay_at(value)).min(all - count);
-        Delays { first, count }
-    }
-
     /// The delay in which `value` lies, the nearest if none.
-    pub(super) fn delay_at(&self, value: f64) -> u32 {
+    fn delay_at(&self, value: f64) -> u32 {
         let above = |delay: &u32| self.states.delay_value(*delay) <= value;
         match self.states {
             States::Absolute(_) | States::Levels(_) => {
@@ -57,9 +66,9 @@ impl Pictures<'_> {
     }
 
     /// The delay of `among` with the most cells that lead back to it.
-    pub(super) fn fullest(&self, among: Delays) -> u32 {
+    fn fullest(&self, among: DelayRange) -> u32 {
         let size = |delay: u32| {
-            let one = Delays { first: delay, count: 1 };
+            let one = DelayRange { first: delay, count: 1 };
             self.cells(one).len()
         };
         let delays = among.first..among.first + among.count;
@@ -68,12 +77,12 @@ impl Pictures<'_> {
     }
 
     /// The transitions among some delays (figures 5a and 6a of the paper).
-    pub(super) fn overview(&self, delays: Delays) -> Heatmap {
+    fn overview(&self, delays: DelayRange) -> Heatmap {
         let windows = self.states.windows();
         let title = match delays.count == self.states.delays() {
             true => format!("{}: transitions", self.name),
             false => {
-                let Delays { first, count } = delays;
+                let DelayRange { first, count } = delays;
                 let [from, to] = [first, first + count - 1].map(|delay| self.delay_text(delay));
                 format!("{}: transitions among delays {from} to {to}", self.name)
             }
@@ -103,7 +112,7 @@ impl Pictures<'_> {
     }
 
     /// The transitions within one delay (figures 5b and 6b of the paper).
-    pub(super) fn zoom(&self, delay: u32) -> Heatmap {
+    fn zoom(&self, delay: u32) -> Heatmap {
         let axis = |way: &str| HeatmapAxis {
             title: format!("{way}: {}", self.window_unit()),
             len: self.states.windows(),
@@ -121,12 +130,12 @@ impl Pictures<'_> {
             unit: "probability".to_owned(),
             columns: axis("to"),
             rows: axis("from"),
-            cells: self.cells(Delays { first: delay, count: 1 }),
+            cells: self.cells(DelayRange { first: delay, count: 1 }),
         }
     }
 
-    /// Where the chain is in the long run.
-    pub(super) fn distribution(&self, shares: &[f64]) -> Heatmap {
+    /// Returns where the chain is in the long run, from the share of time of each state.
+    pub fn distribution(&self, shares: &[f64]) -> Heatmap {
         // What a distribution has of nearly nothing everywhere would use up the scale.
         let least = shares.iter().copied().fold(0.0, f64::max) / 1e6;
         let shares = shares.iter().enumerate().filter(|(_, share)| **share > least);
@@ -157,7 +166,7 @@ impl Pictures<'_> {
         }
     }
 
-    fn cells(&self, delays: Delays) -> Vec<HeatmapCell> {
+    fn cells(&self, delays: DelayRange) -> Vec<HeatmapCell> {
         let windows = self.states.windows();
         let (first, end) = (delays.first * windows, (delays.first + delays.count) * windows);
         let row = |from: u32| {

@@ -1,11 +1,11 @@
-//! What `cellpace mdi show` tells, as text, as JSON and for the page.
+//! What a model holds, as text, as JSON and for a page.
 
-use cellpace_mdi::{Analysis, Counts, Mixing, Model, States, Stationary, TransitionMatrix};
+use cellpace_mdi::{Analysis, Counts, Mixing, Model, Part, States, Stationary, TransitionMatrix};
 use cellpace_report::{PageTable, short};
 use serde_json::{Value, json};
 
-use super::export;
-use super::picture::{delay_text, window_text};
+use super::json::{about_to_json, states_to_json};
+use super::pictures::{delay_text, window_text};
 
 /// States that are listed.
 const LISTED: usize = 10;
@@ -13,22 +13,20 @@ const LISTED: usize = 10;
 /// Traces that are named.
 const NAMED: usize = 4;
 
-/// Everything about a table.
-pub(super) struct Figures<'a> {
-    pub(super) model: &'a Model,
-    pub(super) bytes: usize,
-    pub(super) analysis: Analysis,
-    pub(super) stationary: Stationary,
-    pub(super) mixing: [Mixing; 3],
+/// Size, density, the states used most, the stationary distribution and mixing times of a model.
+#[derive(Debug, Clone)]
+pub struct ModelFigures<'a> {
+    model: &'a Model,
+    bytes: usize,
+    analysis: Analysis,
+    stationary: Stationary,
+    mixing: [Mixing; 3],
 }
 
-impl<'a> Figures<'a> {
-    pub(super) fn of(
-        model: &'a Model,
-        bytes: usize,
-        counts: &Counts,
-        matrix: &TransitionMatrix,
-    ) -> Self {
+impl<'a> ModelFigures<'a> {
+    /// Computes them, in a second or two where there are many states. `bytes` is the size of the
+    /// model's file, `counts` what is looked at of the model, and `matrix` the same.
+    pub fn of(model: &'a Model, bytes: usize, counts: &Counts, matrix: &TransitionMatrix) -> Self {
         Self {
             model,
             bytes,
@@ -38,8 +36,13 @@ impl<'a> Figures<'a> {
         }
     }
 
-    /// Names and values, one a line.
-    pub(super) fn facts(&self) -> Vec<(String, String)> {
+    /// Returns the share of time of each state in the long run.
+    pub fn distribution(&self) -> &[f64] {
+        &self.stationary.shares
+    }
+
+    /// Returns names and values, one a line.
+    pub fn facts(&self) -> Vec<(String, String)> {
         let (about, analysis) = (&self.model.about, &self.analysis);
         let known = |text: &str| {
             if text.is_empty() { "unknown".to_owned() } else { text.to_owned() }
@@ -88,7 +91,7 @@ impl<'a> Figures<'a> {
     }
 
     fn users(&self) -> String {
-        let part = |part: &cellpace_mdi::Part| {
+        let part = |part: &Part| {
             let users = if part.users == 0 { "unknown".to_owned() } else { part.users.to_string() };
             if part.samples == 0 { users } else { format!("{users} ({} samples)", part.samples) }
         };
@@ -99,35 +102,11 @@ impl<'a> Figures<'a> {
     fn states(&self) -> String {
         let states = &self.model.states;
         let (m, delays, windows) = (states.len(), states.delays(), states.windows());
-        let range = |axis: &cellpace_mdi::Axis| {
-            let ends = [axis.min(), axis.max(), axis.step()];
-            let [min, max, step] = ends.map(|value| short(value as f64 / 1e3));
-            format!("{min} to {max} by {step}")
-        };
-        match states {
-            States::Absolute(s) => format!(
-                "{m}, absolute: {delays} delays ({} to {} ms by {}) x {windows} windows ({} to {} packets)",
-                s.d_min, s.d_max, s.quantization, s.w_min, s.w_max
-            ),
-            States::Levels(s) => format!(
-                "{m}, levels: {delays} of the delay ({} decades above its base) x {windows} changes \
-                 of the window ({})",
-                range(&s.d),
-                range(&s.w)
-            ),
-            States::Relative(s) => {
-                format!(
-                    "{m}, relative: {delays} changes of the delay ({}) x {windows} of the window ({})",
-                    range(&s.d),
-                    range(&s.w)
-                )
-            }
-            _ => m.to_string(),
-        }
+        format!("{m}, {delays} delays x {windows} windows: {states}")
     }
 
-    /// Tables below the facts.
-    pub(super) fn tables(&self) -> Vec<PageTable> {
+    /// Returns the tables below the facts.
+    pub fn tables(&self) -> Vec<PageTable> {
         vec![self.most_used(), self.most_likely(), self.mixing()]
     }
 
@@ -227,8 +206,8 @@ impl<'a> Figures<'a> {
         }
     }
 
-    /// The figures as they are printed.
-    pub(super) fn text(&self, name: &str) -> String {
+    /// Returns facts and tables as they are printed, below `name`.
+    pub fn to_text(&self, name: &str) -> String {
         let facts = self.facts();
         let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         let mut text = format!("{name}\n");
@@ -244,7 +223,8 @@ impl<'a> Figures<'a> {
         text
     }
 
-    pub(super) fn json(&self) -> Value {
+    /// Returns the figures as a JSON document.
+    pub fn to_json(&self) -> Value {
         let analysis = &self.analysis;
         let state = |state: u32| {
             let states = &self.model.states;
@@ -272,7 +252,7 @@ impl<'a> Figures<'a> {
                 "most_steps": mixing.most_steps,
             })
         };
-        let part = |part: &cellpace_mdi::Part| {
+        let part = |part: &Part| {
             json!({
                 "users": part.users,
                 "samples": part.samples,
@@ -283,8 +263,8 @@ impl<'a> Figures<'a> {
         json!({
             "schema": "cellpace.mdi.show/1",
             "file_bytes": self.bytes,
-            "about": export::about(&self.model.about),
-            "states": export::states(&self.model.states),
+            "about": about_to_json(&self.model.about),
+            "states": states_to_json(&self.model.states),
             "parts": self.model.parts.iter().map(part).collect::<Vec<_>>(),
             "cells": analysis.cells,
             "transitions": analysis.transitions,

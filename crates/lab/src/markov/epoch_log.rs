@@ -5,13 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cellpace_base::{Span, Time};
 use cellpace_mdi::{Chain, Sample};
 
-use crate::{
+use cellpace_cc::{
     Ack, Block, Controller, Event, Loss, Mark, Pacing, Permit, Profile, SentPacket, Setup,
     Spurious, Stamp, Timeout,
 };
-
-/// Where the chains of watched controllers go, each when it ends.
-pub type Chains = Arc<Mutex<Vec<Chain>>>;
 
 /// Events further apart than this are no outage but two uses of one controller. It bounds what
 /// one event can add to the log.
@@ -32,8 +29,8 @@ const ONE_PACKET: u32 = 1 << 16;
 /// first epoch in which a packet is acked; epochs before the first ack are not logged.
 pub struct EpochLog {
     inner: Box<dyn Controller>,
-    sink: Chains,
-    epoch: Span,
+    /// Where chains go when they end.
+    sink: Arc<Mutex<Vec<Chain>>>,
     mss: u64,
     chain: Chain,
     /// End of the epoch under way. It is closed by the first event after it and not by a deadline
@@ -55,16 +52,14 @@ impl EpochLog {
     /// The epoch of the teachers and of the model (docs/spec/mdi.md 6).
     pub const EPOCH: Span = Span::from_millis(5);
 
-    /// Watches `inner`, which was built with `setup`. An epoch is at least a microsecond.
-    pub fn new(inner: Box<dyn Controller>, setup: &Setup, epoch: Span, sink: Chains) -> Self {
-        let epoch = epoch.max(Span::from_micros(1));
+    /// Watches `inner`, which was built with `setup`. Each chain goes to `sink` when it ends.
+    pub fn new(inner: Box<dyn Controller>, setup: &Setup, sink: Arc<Mutex<Vec<Chain>>>) -> Self {
         Self {
             inner,
             sink,
-            epoch,
             mss: setup.mss.max(1),
             chain: Chain::new(),
-            end: setup.start + epoch,
+            end: setup.start + Self::EPOCH,
             longest_rtt: None,
             sent: 0,
             last_ack: None,
@@ -83,10 +78,10 @@ impl EpochLog {
             if self.last_ack.is_none() {
                 // Nothing to log: on to the epoch of `now`.
                 let behind = now - self.end;
-                self.end += self.epoch * behind.as_nanos().div_ceil(self.epoch.as_nanos());
+                self.end += Self::EPOCH * behind.as_nanos().div_ceil(Self::EPOCH.as_nanos());
                 return;
             }
-            self.end += self.epoch;
+            self.end += Self::EPOCH;
         }
     }
 
@@ -245,9 +240,16 @@ impl Controller for EpochLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{MSS, build};
-    use crate::{AckedPacket, RttEstimator};
+    use cellpace_cc::{AckedPacket, ControllerSpec, Random, RttEstimator};
     use proptest::prelude::*;
+
+    const MSS: u64 = 1500;
+
+    type Chains = Arc<Mutex<Vec<Chain>>>;
+
+    fn setup() -> Setup {
+        Setup { mss: MSS, start: Time::ZERO, random: Random::seeded(1, 0) }
+    }
 
     fn ms(ms: f64) -> Time {
         Time::ZERO + Span::from_millis_f64(ms)
@@ -268,8 +270,12 @@ mod tests {
 
         fn starting(cc: &str, start: Time) -> Self {
             let chains = Chains::default();
-            let setup = Setup { start, ..crate::drive::setup() };
-            let log = EpochLog::new(build(cc), &setup, EpochLog::EPOCH, Arc::clone(&chains));
+            let setup = Setup { start, ..setup() };
+            let log = EpochLog::new(
+                cc.parse::<ControllerSpec>().unwrap().build(setup.clone()),
+                &setup,
+                Arc::clone(&chains),
+            );
             Self { log: Some(log), chains, flight: 0, rtt: RttEstimator::default() }
         }
 
@@ -431,9 +437,9 @@ mod tests {
     #[test]
     fn the_window_is_the_one_after_the_decision_of_the_epoch() {
         let mut watched = Watched::new("fixed");
-        let (setup, chains) = (crate::drive::setup(), Arc::clone(&watched.chains));
+        let (setup, chains) = (setup(), Arc::clone(&watched.chains));
         let inner = Box::new(Epochs { decided: 0 });
-        watched.log = Some(EpochLog::new(inner, &setup, EpochLog::EPOCH, chains));
+        watched.log = Some(EpochLog::new(inner, &setup, chains));
         watched.ack(1.0, &[1.0]);
         for at in [5, 10, 15] {
             assert_eq!(watched.log().next_deadline(), Some(Time::from_millis(at)));
