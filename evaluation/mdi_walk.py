@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """The guided random walk over a flat Markov table, in whole numbers only.
 
-    cellpace mdi export verus.mdi --format flat -o verus.flat --vectors verus.json
-    python3 evaluation/mdi_walk.py verus.flat verus.json
+    python3 evaluation/mdi_walk.py vectors/mdi-*.json
 
-walks through the events of the test vector and compares each window. This is the reference for
+walks through the events of the test vectors and compares each window and release. This is the reference for
 other runtimes: docs/mdi-format.md describes the same in words. All numbers are non-negative
 unless said otherwise, fit 64 bits, and `//` is only used where both sides are non-negative.
 """
 
+import base64
 import json
 import struct
 import sys
@@ -237,22 +237,27 @@ class Walk:
         return self.w
 
 
-def main(table, vectors):
-    with open(table, "rb") as file:
-        flat = Flat(file.read())
-    with open(vectors, encoding="utf-8") as file:
-        vector = json.load(file)
-    walk = Walk(flat, int(vector["seed"]))
+def check(vector):
+    """Takes the steps of a walk and returns how many there were."""
+    walk = Walk(Flat(base64.b64decode(vector["flat"])), int(vector["seed"]))
     credit = 0
     for number, step in enumerate(vector["steps"]):
-        if "epoch" in step:
-            window = walk.epoch(step["epoch"], step["acked"])
+        if "delay_us" in step:
+            window = walk.epoch(step["delay_us"], step["acked"])
             credit = walk.release(credit - step["sent"], step["in_flight"], step["epochs"])
         else:
             window = walk.set_window(step["set"], step["forget"])
         if (window, credit) != (step["window"], step["credit"]):
-            sys.exit(f"step {number}, {step}: the window is {window}, the credit {credit}")
-    print(f"{len(vector['steps'])} steps agree")
+            sys.exit(f"{vector['rules']}, step {number}, {step}: {window}, {credit}")
+    return len(vector["steps"])
+
+
+def main(*files):
+    steps = 0
+    for name in files:
+        with open(name, encoding="utf-8") as file:
+            steps += sum(check(vector) for vector in json.load(file)["walks"])
+    print(f"{steps} steps agree")
 
 
 if __name__ == "__main__":

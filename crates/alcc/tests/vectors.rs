@@ -1,5 +1,9 @@
-//! The test vectors of the wire page.
+//! Writes and compares `vectors/alcc.json`: hellos and frames of `docs/alcc-wire.md`.
+
 #![allow(clippy::unwrap_used)]
+
+#[path = "../../../vectors/compare.rs"]
+mod compare;
 
 use cellpace_base::Time;
 
@@ -7,6 +11,9 @@ use cellpace_alcc::frame::{
     AckFrame, DataHead, FrameDecoder, FramePiece, write_ack, write_data, write_report,
 };
 use cellpace_alcc::hello::{self, AlccHello, Refusal};
+use compare::compare;
+use data_encoding::HEXLOWER;
+use serde_json::{Value, json};
 
 const HELLO: AlccHello<'_> = AlccHello {
     version: 1,
@@ -48,20 +55,6 @@ fn data(number: u64, stamp: Option<u64>, data: &[u8]) -> Vec<u8> {
     out
 }
 
-fn vectors() -> Vec<(&'static str, Vec<u8>)> {
-    vec![
-        ("HELLO", written(|out| hello::write(out, &HELLO))),
-        ("ANSWER", written(|out| hello::write(out, &ANSWER))),
-        ("REFUSAL", written(|out| hello::write(out, &REFUSAL))),
-        ("DATA", data(1, None, b"cellpace")),
-        ("STAMPED DATA", data(2, Some(STAMP), b"cellpace")),
-        ("END", data(3, None, b"")),
-        ("STAMPED END", data(3, Some(STAMP), b"")),
-        ("ACK", written(|out| write_ack(out, &ACK))),
-        ("REPORT", written(|out| write_report(out, 1, &report()))),
-    ]
-}
-
 fn direction() -> Vec<u8> {
     let ack = AckFrame { number: 1, ..ACK };
     [
@@ -73,48 +66,81 @@ fn direction() -> Vec<u8> {
     .concat()
 }
 
-const PAGE: &str = include_str!("../../../docs/alcc-wire.md");
-
-/// The page's blocks of vectors.
-fn shown() -> Vec<&'static str> {
-    let blocks = PAGE.split("```text\n").skip(1);
-    blocks.map(|block| block.split("```").next().unwrap()).collect()
+fn hello_object(name: &str, hello: &AlccHello<'_>) -> Value {
+    json!({
+        "name": name,
+        "version": hello.version,
+        "answer": hello.answer,
+        "refusal": hello.refusal.map(|refusal| format!("{refusal:?}").to_lowercase()),
+        "segment": hello.segment,
+        "overhead": hello.overhead,
+        "window": hello.window,
+        "half": hello.half,
+        "bytes": HEXLOWER.encode(&written(|out| hello::write(out, hello))),
+    })
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+fn data_object(name: &str, number: u64, stamp: Option<u64>, text: &str) -> Value {
+    json!({
+        "name": name,
+        "number": number,
+        // As texts, because not every reader of JSON has whole numbers of 64 bits.
+        "stamp": stamp.map(|stamp| stamp.to_string()),
+        "data": text,
+        "bytes": HEXLOWER.encode(&data(number, stamp, text.as_bytes())),
+    })
 }
 
-fn unhex(text: &str) -> Vec<u8> {
-    let pairs = text.as_bytes().chunks(2);
-    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+fn vectors() -> Value {
+    json!({
+        "schema": "cellpace.vectors.alcc/1",
+        "hellos": [
+            hello_object("client", &HELLO),
+            hello_object("server with a half", &ANSWER),
+            hello_object("server that refuses", &REFUSAL),
+        ],
+        "data": [
+            data_object("data", 1, None, "cellpace"),
+            data_object("stamped data", 2, Some(STAMP), "cellpace"),
+            data_object("end", 3, None, ""),
+            data_object("stamped end", 3, Some(STAMP), ""),
+        ],
+        "acks": [{
+            "number": ACK.number,
+            "written_at_us": ACK.written_at.since(Time::ZERO).as_nanos() / 1000,
+            "held_us": ACK.held_us,
+            "window": ACK.window,
+            "bytes": HEXLOWER.encode(&written(|out| write_ack(out, &ACK))),
+        }],
+        "reports": [{
+            "number": 1,
+            "report": HEXLOWER.encode(&report()),
+            "bytes": HEXLOWER.encode(&written(|out| write_report(out, 1, &report()))),
+        }],
+        "server_direction": HEXLOWER.encode(&direction()),
+    })
 }
 
 #[test]
-fn the_vectors_of_the_page_are_what_is_written() {
-    let ours: String =
-        vectors().into_iter().map(|(name, bytes)| format!("{name}: {}\n", hex(&bytes))).collect();
-    assert!(shown()[0] == ours, "the page should show\n{ours}");
-    let ours = format!("DIRECTION: {}\n", hex(&direction()));
-    assert!(shown()[1] == ours, "the page should show\n{ours}");
+fn the_file_holds_what_is_written() {
+    compare("alcc.json", &format!("{:#}\n", vectors()));
 }
 
-/// As somebody would who has only the page.
+/// As an implementation in another language would.
 #[test]
-fn the_vectors_of_the_page_are_read() {
-    let named = |name: &str| -> Vec<u8> {
-        let line = shown()[0].lines().find(|line| line.starts_with(&format!("{name}: ")));
-        unhex(line.unwrap().split(": ").nth(1).unwrap())
-    };
-    for (name, hello) in [("HELLO", HELLO), ("ANSWER", ANSWER), ("REFUSAL", REFUSAL)] {
-        assert_eq!(hello::decode(&named(name)), Ok(hello));
+fn the_vectors_are_read() {
+    let bytes = |value: &Value| HEXLOWER.decode(value.as_str().unwrap().as_bytes()).unwrap();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/alcc.json");
+    let file: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    for (found, hello) in file["hellos"].as_array().unwrap().iter().zip([HELLO, ANSWER, REFUSAL]) {
+        assert_eq!(hello::decode(&bytes(&found["bytes"])), Ok(hello));
     }
-    let ack = named("ACK");
+    let ack = bytes(&file["acks"][0]["bytes"]);
     let decoded = FrameDecoder::new(false)
         .next(&mut ack.as_slice())
         .map(|piece| piece == Some(FramePiece::Ack(ACK)));
     assert_eq!(decoded, Ok(true));
-    let bytes = unhex(shown()[1].trim().split(": ").nth(1).unwrap());
+    let bytes = bytes(&file["server_direction"]);
     let hello::HelloScan::Whole(length) = hello::scan(&bytes).unwrap() else { panic!() };
     let (first, mut frames) = bytes.split_at(length);
     assert_eq!(hello::decode(first), Ok(ANSWER));
