@@ -135,7 +135,7 @@ def against_originals():
 EXPLANATIONS = {
     "copa": ("copa:code",
              "The original program doubles its velocity from the first RTT; the paper, and our "
-             "default, only after three windows in one direction. With the original's rule the "
+             "default, only after three windows in one direction. With the original's choices the "
              "utilization comes down to the measured one."),
     "sprout": ("sprout:look_ahead=4",
                "Ours uses more of the link, at a higher delay, for two reasons that the table after "
@@ -199,7 +199,7 @@ def both_ways(cc, rtt, traces):
 
 def sprout_as_measured(traces, reference):
     """Our Sprout with the original's observation, in the original's loop, and both."""
-    exact = "sprout:observation=exact"
+    exact = "sprout:original"
     loops = {(cc, rtt): both_ways(cc, rtt, traces)
              for cc, rtt in [("sprout", "40ms")] + [(exact, rtt) for rtt in BOTH_WAYS_RTTS]}
     runs, _ = compare([real(t) for t in traces], ["sprout", exact], *SET_UP)

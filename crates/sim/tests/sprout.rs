@@ -73,10 +73,10 @@ fn sprout_section_8_constant_links() {
 #[test]
 fn exact_observation_follows_the_sender_down() {
     for (packets, rtt_ms, expected) in [(50, 40, 0.67), (100, 40, 0.53), (250, 40, 0.64)] {
-        let ours = utilization("sprout:observation=exact", packets, rtt_ms);
+        let ours = utilization("sprout:original", packets, rtt_ms);
         assert!((ours - expected).abs() <= 0.05, "{packets}/s, {rtt_ms} ms: {ours:.3}");
     }
-    assert!(utilization("sprout:observation=exact", 500, 100) < 0.25, "collapse");
+    assert!(utilization("sprout:original", 500, 100) < 0.25, "collapse");
 }
 
 #[test]

@@ -23,7 +23,7 @@ use cellpace_path::schedule::TraceFiles;
 use cellpace_sim::Scenario;
 use common::{bulk, outcome, secs};
 
-const EXACT: &str = "sprout:observation=exact";
+const EXACT: &str = "sprout:original";
 
 /// Utilization, and 95th percentile of the queue delay in ms.
 #[derive(Debug, Clone, Copy)]

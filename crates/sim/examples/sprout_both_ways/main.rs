@@ -3,7 +3,7 @@
 //!
 //! ```sh
 //! cargo run --release -p cellpace-sim --example sprout_both_ways -- \
-//!     sprout:observation=exact constant:12mbit 40ms lte-driving
+//!     sprout:original constant:12mbit 40ms lte-driving
 //! ```
 //!
 //! prints a line for each trace: its name, utilization, median and 95th percentile of the queue
