@@ -7,7 +7,7 @@
 //!
 //! Whatever the bytes, decoding neither panics nor keeps more than one control frame.
 
-use cellpace_base::Time;
+use cellpace_base::{ByteReader, Time};
 use thiserror::Error;
 
 /// Word and number.
@@ -179,14 +179,16 @@ impl FrameDecoder {
     }
 
     fn take_frame(&mut self) -> Result<FramePiece<'_>, FrameError> {
-        let mut reader = Reader(&self.partial);
-        let (word, number) = (reader.u32(), reader.u64());
+        let mut reader = ByteReader::new(&self.partial);
+        // No number is missing: frames are taken when they are complete.
+        let word = reader.u32().unwrap_or_default();
+        let number = reader.u64().unwrap_or_default();
         match word & !LENGTH_MASK {
             ACK => Ok(FramePiece::Ack(AckFrame {
                 number,
-                written_at: Time::from_micros(reader.u64()),
-                held_us: reader.u32(),
-                window: reader.u64(),
+                written_at: Time::from_micros(reader.u64().unwrap_or_default()),
+                held_us: reader.u32().unwrap_or_default(),
+                window: reader.u64().unwrap_or_default(),
             })),
             REPORT => {
                 follows(&mut self.report, number)?;
@@ -196,7 +198,7 @@ impl FrameDecoder {
                 follows(&mut self.number, number)?;
                 self.left = word;
                 self.ended = word == 0;
-                let stamp = self.stamped.then(|| reader.u64());
+                let stamp = self.stamped.then(|| reader.u64().unwrap_or_default());
                 Ok(FramePiece::Data(DataHead { number, length: word, stamp }))
             }
         }
@@ -211,25 +213,6 @@ fn follows(last: &mut u64, found: u64) -> Result<(), FrameError> {
     }
     *last = found;
     Ok(())
-}
-
-/// Reads numbers. Zeros follow behind the end, which the decoder never reaches.
-struct Reader<'a>(&'a [u8]);
-
-impl Reader<'_> {
-    fn u32(&mut self) -> u32 {
-        u32::from_be_bytes(self.array())
-    }
-
-    fn u64(&mut self) -> u64 {
-        u64::from_be_bytes(self.array())
-    }
-
-    fn array<const N: usize>(&mut self) -> [u8; N] {
-        let Some((first, rest)) = self.0.split_first_chunk() else { return [0; N] };
-        self.0 = rest;
-        *first
-    }
 }
 
 /// Appends the head of a data frame.

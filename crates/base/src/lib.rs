@@ -7,13 +7,16 @@
 
 #![forbid(unsafe_code)]
 
+mod byte_reader;
 mod name;
 mod param;
 mod param_set;
 mod quantity;
 mod random;
+pub mod statistics;
 mod time;
 
+pub use byte_reader::ByteReader;
 pub use name::{Name, nearest, split_name};
 pub use param::{ByteCount, Param, ParamKind, ParamValue, Preset};
 pub use param_set::{GivenValues, ParamError, ParamSet};

@@ -1,5 +1,6 @@
 //! Figures over time, for plots.
 
+use cellpace_base::statistics::nearest_rank;
 use cellpace_base::{Span, Time};
 use serde::{Deserialize, Serialize};
 
@@ -98,12 +99,7 @@ impl Binner {
 
 /// The nearest-rank percentile of delays in microseconds, in ms; NaN when there are none.
 fn percentile_ms(delays_us: &mut [u32], quantile: f64) -> f32 {
-    if delays_us.is_empty() {
-        return f32::NAN;
-    }
-    let rank = (delays_us.len() as f64 * quantile).ceil() as usize;
-    let (_, value, _) = delays_us.select_nth_unstable(rank.max(1) - 1);
-    *value as f32 / 1e3
+    nearest_rank(delays_us, quantile).map_or(f32::NAN, |value| value as f32 / 1e3)
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@
 //!    of logarithms); sizes and gaps relative to the mean at a like rate give the shapes.
 //! 6. The variance of 100-ms windows beyond step 3 gives `catch_up_ms`.
 
+use cellpace_base::statistics::quantile;
 use thiserror::Error;
 
 use crate::OPPORTUNITY_BYTES;
@@ -587,14 +588,6 @@ fn shape(pairs: &[(f64, f64)]) -> Shape {
     let table = table.map(|value| (1.0 + narrower * (value - 1.0)).max(0.0));
     let mean = table_mean(&table);
     table.map(|value| value / mean)
-}
-
-/// Quantile of sorted values, linear between order statistics; 0 if there are none.
-fn quantile(sorted: &[f64], level: f64) -> f64 {
-    let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
-    let rank = level * last as f64;
-    let (below, above) = (sorted[rank as usize], sorted[(rank.ceil() as usize).min(last)]);
-    below + (rank - rank.floor()) * (above - below)
 }
 
 /// Share of the standard normal distribution below `z`.

@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use cellpace_base::statistics::quantile;
+
 use crate::OPPORTUNITY_BYTES;
 use crate::schedule::Trace;
 
@@ -245,15 +247,6 @@ pub fn percentiles(mut values: Vec<u32>) -> Percentiles {
         max: at(1.0),
         mean: ratio(values.iter().map(|v| f64::from(*v)).sum(), values.len() as f64),
     }
-}
-
-/// Quantile of sorted values, linear between order statistics; 0 if there are none.
-fn quantile(sorted: &[u32], level: f64) -> f64 {
-    let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
-    let rank = level * last as f64;
-    let (below, above) =
-        (f64::from(sorted[rank as usize]), f64::from(sorted[rank.ceil() as usize]));
-    below + (rank - rank.floor()) * (above - below)
 }
 
 /// Last values of the bars: two to an octave, and one for the rest.

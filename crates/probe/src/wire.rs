@@ -4,11 +4,11 @@
 //!
 //! Whatever the bytes, decoding neither panics nor allocates.
 
-use cellpace_base::{Span, Time};
+use cellpace_base::{ByteReader, Span, Time};
 use cellpace_udp::Protection;
 use cellpace_udp::wire::{
-    Cookie, HEADER_BYTES, HELLO_BYTES, Ids, MOST_VARINT_BYTES, Reader, Varints, Writer, open,
-    unzigzag, zigzag,
+    Cookie, HEADER_BYTES, HELLO_BYTES, Ids, MOST_VARINT_BYTES, Varints, Writer, open, read_cookie,
+    read_text, unzigzag, zigzag,
 };
 
 use crate::plan::{OnOff, Pattern, Plan};
@@ -154,18 +154,18 @@ pub fn decode(datagram: &[u8]) -> Option<(Ids, Packet<'_>)> {
 }
 
 /// Reads what follows a header. `None`: it is none of ours.
-pub fn read((kind, ids, mut reader): (u8, Ids, Reader<'_>)) -> Option<(Ids, Packet<'_>)> {
+pub fn read((kind, ids, mut reader): (u8, Ids, ByteReader<'_>)) -> Option<(Ids, Packet<'_>)> {
     let packet = match kind {
         kind::HELLO => {
             let version = reader.u32()?;
             if version == VERSION {
-                Packet::Hello(version, reader.cookie()?, Some(read_plan(&mut reader)?))
+                Packet::Hello(version, read_cookie(&mut reader)?, Some(read_plan(&mut reader)?))
             } else {
                 Packet::Hello(version, Cookie::default(), None)
             }
         }
-        kind::RETRY => Packet::Retry(reader.cookie()?),
-        kind::REFUSE => Packet::Refuse(reader.text()?),
+        kind::RETRY => Packet::Retry(read_cookie(&mut reader)?),
+        kind::REFUSE => Packet::Refuse(read_text(&mut reader)?),
         kind::ACCEPT => Packet::Accept,
         kind::PROBE => {
             let stream = reader.u8().filter(|stream| usize::from(*stream) < STREAMS)?;
@@ -182,15 +182,15 @@ pub fn read((kind, ids, mut reader): (u8, Ids, Reader<'_>)) -> Option<(Ids, Pack
     Some((ids, packet))
 }
 
-fn time(reader: &mut Reader<'_>) -> Option<Time> {
+fn time(reader: &mut ByteReader<'_>) -> Option<Time> {
     count(reader).map(Time::from_nanos)
 }
 
-fn count(reader: &mut Reader<'_>) -> Option<u64> {
+fn count(reader: &mut ByteReader<'_>) -> Option<u64> {
     reader.u64().filter(|value| *value <= MOST_NANOS)
 }
 
-fn read_head(reader: &mut Reader<'_>) -> Option<Head> {
+fn read_head(reader: &mut ByteReader<'_>) -> Option<Head> {
     Some(Head {
         sent_at: time(reader)?,
         echo_sent: time(reader)?,
@@ -212,7 +212,7 @@ const DOWN: u8 = 2;
 const SATURATE: u8 = 4;
 const RIVAL: u8 = 8;
 
-fn read_plan(reader: &mut Reader<'_>) -> Option<Plan> {
+fn read_plan(reader: &mut ByteReader<'_>) -> Option<Plan> {
     let flags = reader.u8()?;
     let size = reader.u16()?;
     let mut span = || Some(Span::from_nanos(reader.u64()?));

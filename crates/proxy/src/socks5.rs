@@ -6,6 +6,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use cellpace_base::ByteReader;
 use thiserror::Error;
 
 /// RFC 1928 section 3.
@@ -209,7 +210,7 @@ impl<'a> Handshake<'a> {
     /// Looks at the bytes that arrived and were not consumed yet. Returns how many are consumed
     /// now, and what to do.
     pub fn receive(&mut self, bytes: &[u8]) -> (usize, Step) {
-        let mut reader = Reader { bytes, at: 0 };
+        let mut reader = ByteReader::new(bytes);
         let read = match self.state {
             State::Greeting => self.greeting(&mut reader),
             State::Password => self.password(&mut reader),
@@ -222,12 +223,12 @@ impl<'a> Handshake<'a> {
             (Step::Send(_), _) => State::Request,
             _ => State::Over,
         };
-        (reader.at, step)
+        (bytes.len() - reader.rest().len(), step)
     }
 
     /// RFC 1928 section 3: version, number of methods, methods.
-    fn greeting(&self, reader: &mut Reader<'_>) -> Option<Step> {
-        let version = reader.byte()?;
+    fn greeting(&self, reader: &mut ByteReader<'_>) -> Option<Step> {
+        let version = reader.u8()?;
         if version != VERSION {
             // Whoever speaks another protocol would not understand an answer.
             return Some(Step::Refuse(Vec::new(), SocksError::Version(version)));
@@ -248,8 +249,8 @@ impl<'a> Handshake<'a> {
     }
 
     /// RFC 1929 section 2: version, name, password. Any status but 0 is a failure.
-    fn password(&self, reader: &mut Reader<'_>) -> Option<Step> {
-        let version = reader.byte()?;
+    fn password(&self, reader: &mut ByteReader<'_>) -> Option<Step> {
+        let version = reader.u8()?;
         if version != PASSWORD_VERSION {
             let error = SocksError::PasswordVersion(version);
             return Some(Step::Refuse(vec![PASSWORD_VERSION, 1], error));
@@ -263,9 +264,9 @@ impl<'a> Handshake<'a> {
 }
 
 /// RFC 1928 section 4: version, command, reserved, address type, address, port.
-fn request(reader: &mut Reader<'_>) -> Option<Step> {
+fn request(reader: &mut ByteReader<'_>) -> Option<Step> {
     let refuse = |reply: Reply, error| Some(Step::Refuse(reply.bytes(None), error));
-    let version = reader.byte()?;
+    let version = reader.u8()?;
     if version != VERSION {
         return refuse(Reply::GeneralFailure, SocksError::Version(version));
     }
@@ -279,15 +280,15 @@ fn request(reader: &mut Reader<'_>) -> Option<Step> {
     let target = match kind {
         IPV4 => {
             let ip = Ipv4Addr::from(reader.array::<4>()?);
-            Target::Address((ip, reader.port()?).into())
+            Target::Address((ip, reader.u16()?).into())
         }
         IPV6 => {
             let ip = Ipv6Addr::from(reader.array::<16>()?);
-            Target::Address((ip, reader.port()?).into())
+            Target::Address((ip, reader.u16()?).into())
         }
         DOMAIN => {
             let name = reader.counted()?;
-            let port = reader.port()?;
+            let port = reader.u16()?;
             let Some(name) = domain_name(name) else {
                 return refuse(Reply::GeneralFailure, SocksError::Name);
             };
@@ -306,37 +307,6 @@ fn request(reader: &mut Reader<'_>) -> Option<Step> {
 fn domain_name(bytes: &[u8]) -> Option<String> {
     let is_plain = !bytes.is_empty() && bytes.iter().all(u8::is_ascii_graphic);
     is_plain.then(|| bytes.iter().copied().map(char::from).collect())
-}
-
-struct Reader<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
-        let taken = self.bytes.get(self.at..self.at.checked_add(count)?)?;
-        self.at += count;
-        Some(taken)
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        self.take(1).map(|bytes| bytes[0])
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.take(N)?.try_into().ok()
-    }
-
-    /// A byte with the length of what follows it.
-    fn counted(&mut self) -> Option<&'a [u8]> {
-        let count = self.byte()?;
-        self.take(usize::from(count))
-    }
-
-    fn port(&mut self) -> Option<u16> {
-        self.array().map(u16::from_be_bytes)
-    }
 }
 
 #[cfg(test)]

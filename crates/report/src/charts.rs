@@ -1,5 +1,6 @@
 //! A page of facts, tables and charts, as one HTML file that needs nothing else.
 
+use cellpace_base::statistics::mean;
 use serde::Serialize;
 
 use crate::heatmap::{PageTable, fact, table};
@@ -89,8 +90,7 @@ impl Chart {
 }
 
 fn mean_of_known(values: &[f32]) -> f64 {
-    let known = || values.iter().filter(|value| !value.is_nan());
-    known().map(|value| f64::from(*value)).sum::<f64>() / known().count() as f64
+    mean(values.iter().filter(|value| !value.is_nan()).copied().map(f64::from))
 }
 
 /// The page as one file: no network, light and dark as the reader's system is.

@@ -1,5 +1,6 @@
 //! What belongs together: runs under the same conditions, and the rows of a table.
 
+use cellpace_base::statistics::mean;
 use cellpace_measure::{Interval, Summary};
 use serde::Serialize;
 
@@ -195,11 +196,6 @@ pub(crate) fn queue_delay(run: &Run) -> Summary {
 fn seen_rtt(run: &Run) -> f64 {
     let rtt = run.figures.rtt_ms_seen;
     if rtt.max > 0.0 { rtt.mean } else { f64::NAN }
-}
-
-fn mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
-    sum / count
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What the HTML page gets to draw: the comparison, thinned to what a screen shows.
 
+use cellpace_base::statistics;
 use cellpace_measure::{ProfileSample, Series};
 use serde::{Serialize, Serializer};
 
@@ -258,7 +259,7 @@ pub(crate) fn thin(values: &[f32], merge: usize, merged: fn(&[f32]) -> f64) -> V
 }
 
 pub(crate) fn mean(bins: &[f32]) -> f64 {
-    bins.iter().map(|value| f64::from(*value)).sum::<f64>() / bins.len() as f64
+    statistics::mean(bins.iter().copied().map(f64::from))
 }
 
 /// The largest number; NaN when there is none.
@@ -269,9 +270,7 @@ pub(crate) fn highest(bins: &[f32]) -> f64 {
 /// The median of those that are numbers (the lower of two), NaN when there are none.
 fn median(bins: &[f32]) -> f64 {
     let mut known: Vec<f32> = bins.iter().copied().filter(|value| !value.is_nan()).collect();
-    known.sort_by(f32::total_cmp);
-    let middle = known.len().saturating_sub(1) / 2;
-    known.get(middle).map_or(f64::NAN, |value| f64::from(*value))
+    statistics::nearest_rank(&mut known, 0.5).map_or(f64::NAN, f64::from)
 }
 
 fn last(bins: &[f32]) -> f64 {

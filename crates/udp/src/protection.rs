@@ -1,7 +1,9 @@
 //! What tells a datagram of the other side from damage and from forgery: a checksum, or a tag under
 //! a key that both sides share.
 
-use crate::wire::{self, CHECKSUM, Ids, Reader};
+use cellpace_base::ByteReader;
+
+use crate::wire::{self, CHECKSUM, Ids};
 
 /// Bytes of a tag.
 pub const TAG_BYTES: usize = 16;
@@ -64,7 +66,7 @@ impl Protection {
 
     /// Reads the header of a datagram that `sender` made: type and ids, and a reader of what
     /// follows. `None` where it is too short, was damaged, or has no right tag.
-    pub fn open<'a>(&self, sender: Side, datagram: &'a [u8]) -> Option<(u8, Ids, Reader<'a>)> {
+    pub fn open<'a>(&self, sender: Side, datagram: &'a [u8]) -> Option<(u8, Ids, ByteReader<'a>)> {
         let Some(keys) = &self.0 else { return wire::open(datagram) };
         let (kind, ids, mut reader) = wire::header(datagram)?;
         let claimed: [u8; TAG_BYTES] = reader.array()?;

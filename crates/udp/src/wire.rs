@@ -3,7 +3,7 @@
 //!
 //! Whatever the bytes, decoding neither panics nor allocates.
 
-use cellpace_base::Time;
+use cellpace_base::{ByteReader, Time};
 
 /// The version of everything in this module. The header, the version in [`Packet::Hello`] and
 /// [`Packet::Version`] are the same in all versions.
@@ -194,24 +194,24 @@ pub fn decode(datagram: &[u8]) -> Option<(Ids, Packet<'_>)> {
 }
 
 /// Reads what follows a header. `None`: it is none of ours.
-pub fn read((kind, ids, mut reader): (u8, Ids, Reader<'_>)) -> Option<(Ids, Packet<'_>)> {
+pub fn read((kind, ids, mut reader): (u8, Ids, ByteReader<'_>)) -> Option<(Ids, Packet<'_>)> {
     let packet = match kind {
-        kind::HELLO => Packet::Hello(reader.hello()?),
-        kind::RETRY => Packet::Retry(reader.cookie()?),
+        kind::HELLO => Packet::Hello(read_hello(&mut reader)?),
+        kind::RETRY => Packet::Retry(read_cookie(&mut reader)?),
         kind::VERSION => Packet::Version(reader.u32()?),
-        kind::REFUSE => Packet::Refuse(reader.code()?, reader.text()?),
-        kind::ACCEPT => Packet::Accept(reader.accept()?),
+        kind::REFUSE => Packet::Refuse(read_code(&mut reader)?, read_text(&mut reader)?),
+        kind::ACCEPT => Packet::Accept(read_accept(&mut reader)?),
         kind::DATA | kind::STAMPED_DATA => {
-            let numbered = reader.numbered(kind == kind::STAMPED_DATA)?;
-            Packet::Data(numbered, reader.u64()?, reader.0)
+            let numbered = read_numbered(&mut reader, kind == kind::STAMPED_DATA)?;
+            Packet::Data(numbered, reader.u64()?, reader.rest())
         }
         kind::FIN | kind::STAMPED_FIN => {
-            let numbered = reader.numbered(kind == kind::STAMPED_FIN)?;
+            let numbered = read_numbered(&mut reader, kind == kind::STAMPED_FIN)?;
             Packet::Fin(numbered, reader.u64()?, reader.array()?)
         }
-        kind::ACK => Packet::Ack(reader.ack()?),
+        kind::ACK => Packet::Ack(read_ack(&mut reader)?),
         kind::PING => Packet::Ping,
-        kind::CLOSE => Packet::Close(reader.code()?, reader.text()?),
+        kind::CLOSE => Packet::Close(read_code(&mut reader)?, read_text(&mut reader)?),
         kind::CLOSED => Packet::Closed,
         _ => return None,
     };
@@ -220,14 +220,14 @@ pub fn read((kind, ids, mut reader): (u8, Ids, Reader<'_>)) -> Option<(Ids, Pack
 
 /// Reads the header that all datagrams without a key have: type and ids, and a reader of what
 /// follows. `None` where it is too short or was damaged on the way.
-pub fn open(datagram: &[u8]) -> Option<(u8, Ids, Reader<'_>)> {
+pub fn open(datagram: &[u8]) -> Option<(u8, Ids, ByteReader<'_>)> {
     let (kind, ids, mut reader) = header(datagram)?;
     (reader.u32()? == checksum(datagram)).then_some((kind, ids, reader))
 }
 
 /// Type and ids of a datagram, unchecked, and a reader of what follows them.
-pub(crate) fn header(datagram: &[u8]) -> Option<(u8, Ids, Reader<'_>)> {
-    let mut reader = Reader(datagram);
+pub(crate) fn header(datagram: &[u8]) -> Option<(u8, Ids, ByteReader<'_>)> {
+    let mut reader = ByteReader::new(datagram);
     let kind = reader.u8()?;
     Some((kind, Ids { to: reader.u64()?, from: reader.u64()? }, reader))
 }
@@ -251,112 +251,68 @@ pub fn seal(datagram: &mut [u8]) {
     }
 }
 
-/// Reads fields one after the other; `None` where the datagram ends before them.
-#[derive(Debug, Clone, Copy)]
-pub struct Reader<'a>(&'a [u8]);
+/// Reads a text with its length in front. `None` also for one with control characters: it is shown
+/// to people, and no terminal may obey it.
+pub fn read_text<'a>(reader: &mut ByteReader<'a>) -> Option<&'a str> {
+    let text = std::str::from_utf8(reader.counted()?).ok()?;
+    (!text.contains(char::is_control)).then_some(text)
+}
 
-impl<'a> Reader<'a> {
-    /// The next so many bytes.
-    pub fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(taken)
-    }
+fn read_code(reader: &mut ByteReader<'_>) -> Option<Code> {
+    Some(Code::from_byte(reader.u8()?))
+}
 
-    /// The next `N` bytes.
-    pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.bytes(N)?.try_into().ok()
-    }
+/// Reads a cookie.
+pub fn read_cookie(reader: &mut ByteReader<'_>) -> Option<Cookie> {
+    Some(Cookie { issued_ms: reader.u64()?, seal: reader.array()? })
+}
 
-    /// A byte.
-    pub fn u8(&mut self) -> Option<u8> {
-        self.array().map(u8::from_be_bytes)
+fn read_hello<'a>(reader: &mut ByteReader<'a>) -> Option<Hello<'a>> {
+    let version = reader.u32()?;
+    if version != VERSION {
+        // What follows may mean anything.
+        return Some(Hello { version, ..Hello::default() });
     }
+    let cookie = read_cookie(reader)?;
+    let flags = reader.u8()?;
+    Some(Hello {
+        version,
+        cookie,
+        unreliable: flags & UNRELIABLE != 0,
+        reverse: flags & REVERSE != 0,
+        delayed_acks: flags & DELAYED_ACKS != 0,
+        mtu: reader.u16()?,
+        window: reader.u64()?,
+        controller: read_text(reader)?,
+    })
+}
 
-    /// Two bytes.
-    pub fn u16(&mut self) -> Option<u16> {
-        self.array().map(u16::from_be_bytes)
-    }
+fn read_accept<'a>(reader: &mut ByteReader<'a>) -> Option<Accept<'a>> {
+    let flags = reader.u8()?;
+    Some(Accept {
+        unreliable: flags & UNRELIABLE != 0,
+        delayed_acks: flags & DELAYED_ACKS != 0,
+        mtu: reader.u16()?,
+        window: reader.u64()?,
+        flows: reader.u16()?,
+        controller: read_text(reader)?,
+    })
+}
 
-    /// Four bytes.
-    pub fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_be_bytes)
-    }
+fn read_numbered(reader: &mut ByteReader<'_>, stamped: bool) -> Option<Numbered> {
+    let (number, matters) = (reader.u64()?, reader.u32()?);
+    let stamp = if stamped { Some(reader.u64()?) } else { None };
+    Some(Numbered { number, matters, stamp })
+}
 
-    /// Eight bytes.
-    pub fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_be_bytes)
-    }
-
-    /// A text with its length in front. `None` also for one with control characters: it is shown
-    /// to people, and no terminal may obey it.
-    pub fn text(&mut self) -> Option<&'a str> {
-        let length = usize::from(self.u8()?);
-        let text = std::str::from_utf8(self.bytes(length)?).ok()?;
-        (!text.contains(char::is_control)).then_some(text)
-    }
-
-    fn code(&mut self) -> Option<Code> {
-        Some(Code::from_byte(self.u8()?))
-    }
-
-    /// A cookie.
-    pub fn cookie(&mut self) -> Option<Cookie> {
-        Some(Cookie { issued_ms: self.u64()?, seal: self.array()? })
-    }
-
-    /// All that is left.
-    pub fn rest(self) -> &'a [u8] {
-        self.0
-    }
-
-    fn hello(&mut self) -> Option<Hello<'a>> {
-        let version = self.u32()?;
-        if version != VERSION {
-            // What follows may mean anything.
-            return Some(Hello { version, ..Hello::default() });
-        }
-        let cookie = self.cookie()?;
-        let flags = self.u8()?;
-        Some(Hello {
-            version,
-            cookie,
-            unreliable: flags & UNRELIABLE != 0,
-            reverse: flags & REVERSE != 0,
-            delayed_acks: flags & DELAYED_ACKS != 0,
-            mtu: self.u16()?,
-            window: self.u64()?,
-            controller: self.text()?,
-        })
-    }
-
-    fn accept(&mut self) -> Option<Accept<'a>> {
-        let flags = self.u8()?;
-        Some(Accept {
-            unreliable: flags & UNRELIABLE != 0,
-            delayed_acks: flags & DELAYED_ACKS != 0,
-            mtu: self.u16()?,
-            window: self.u64()?,
-            flows: self.u16()?,
-            controller: self.text()?,
-        })
-    }
-
-    fn numbered(&mut self, stamped: bool) -> Option<Numbered> {
-        let (number, matters) = (self.u64()?, self.u32()?);
-        let stamp = if stamped { Some(self.u64()?) } else { None };
-        Some(Numbered { number, matters, stamp })
-    }
-
-    fn ack(&mut self) -> Option<Ack<'a>> {
-        let (sequence, window, position) = (self.u64()?, self.u64()?, self.u64()?);
-        let held_us = self.u32()?;
-        let lengths = [self.u16()?, self.u16()?].map(usize::from);
-        let report = self.bytes(lengths[0])?;
-        let entries = Varints(self.bytes(lengths[1])?);
-        let ranges = Varints(self.0);
-        Some(Ack { sequence, window, position, held_us, report, entries, ranges })
-    }
+fn read_ack<'a>(reader: &mut ByteReader<'a>) -> Option<Ack<'a>> {
+    let (sequence, window, position) = (reader.u64()?, reader.u64()?, reader.u64()?);
+    let held_us = reader.u32()?;
+    let lengths = [reader.u16()?, reader.u16()?].map(usize::from);
+    let report = reader.bytes(lengths[0])?;
+    let entries = Varints(reader.bytes(lengths[1])?);
+    let ranges = Varints(reader.rest());
+    Some(Ack { sequence, window, position, held_us, report, entries, ranges })
 }
 
 impl Default for Hello<'_> {

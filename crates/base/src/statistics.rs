@@ -1,0 +1,61 @@
+//! Means and quantiles.
+
+/// Returns the mean; NaN when there are no values.
+pub fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
+    let add = |(sum, count), value| (sum + value, count + 1.0);
+    let (sum, count) = values.into_iter().fold((0.0, 0.0), add);
+    sum / count
+}
+
+/// Returns the quantile of sorted values at `level` (0 to 1), linear between order statistics;
+/// 0 when there are no values.
+pub fn quantile<T: Copy + Into<f64>>(sorted: &[T], level: f64) -> f64 {
+    let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
+    let rank = level * last as f64;
+    let below: f64 = sorted[rank as usize].into();
+    let above: f64 = sorted[(rank.ceil() as usize).min(last)].into();
+    below + (rank - rank.floor()) * (above - below)
+}
+
+/// Returns the value of nearest rank at `level` (0 to 1): the smallest one that is not exceeded by
+/// at least that share of the values. `None` when there are none. Reorders them.
+pub fn nearest_rank<T: Copy + Into<f64>>(values: &mut [T], level: f64) -> Option<T> {
+    let rank = (values.len() as f64 * level).ceil() as usize;
+    let index = rank.max(1) - 1;
+    if index >= values.len() {
+        return None;
+    }
+    let order = |a: &T, b: &T| f64::total_cmp(&(*a).into(), &(*b).into());
+    let (_, value, _) = values.select_nth_unstable_by(index, order);
+    Some(*value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_linear_between_order_statistics() {
+        assert_eq!(quantile(&[1.0, 2.0, 4.0], 0.5), 2.0);
+        assert_eq!(quantile(&[1_u32, 2, 4], 0.75), 3.0);
+        assert_eq!((quantile(&[1_u32, 9], 0.0), quantile(&[1_u32, 9], 1.0)), (1.0, 9.0));
+        assert_eq!(quantile::<f64>(&[], 0.5), 0.0);
+    }
+
+    #[test]
+    fn the_nearest_rank_is_one_of_the_values() {
+        let mut values = [30_u32, 10, 20, 40];
+        assert_eq!(
+            [0.0, 0.5, 0.51, 1.0].map(|level| nearest_rank(&mut values, level)),
+            [10, 20, 30, 40].map(Some)
+        );
+        assert_eq!(nearest_rank(&mut [2.0_f32, 1.0, 3.0], 0.5), Some(2.0));
+        assert_eq!(nearest_rank::<u32>(&mut [], 0.5), None);
+    }
+
+    #[test]
+    fn the_mean_of_nothing_is_no_number() {
+        assert_eq!(mean([1.0, 2.0, 6.0]), 3.0);
+        assert!(mean([]).is_nan());
+    }
+}
