@@ -28,18 +28,18 @@ struct Seen {
 /// Whether the tests can run; says so if not.
 fn can_run() -> bool {
     if !fs::exists(PYTHON).unwrap() {
-        eprintln!("skipped: there is no {PYTHON}");
+        cellpace_testing::skip("no python3");
         return false;
     }
     // What TCP itself uses can be chosen by root alone.
     let uid = Command::new("id").arg("-u").output().unwrap();
     if uid.stdout != b"0\n" {
-        eprintln!("skipped: needs root");
+        cellpace_testing::skip("not root");
         return false;
     }
     let outcome = Folder::new().run("link --quiet --rtt 0ms -- true");
     if outcome.code != Some(0) {
-        eprintln!("skipped, since there are no links here: {}", outcome.stderr);
+        cellpace_testing::skip(format_args!("no links here: {}", outcome.stderr));
     }
     outcome.code == Some(0)
 }

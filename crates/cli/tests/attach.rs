@@ -157,7 +157,7 @@ impl Drop for Place {
 }
 
 fn skipped(why: &str) -> Option<Place> {
-    eprintln!("skipped: {why}");
+    cellpace_testing::skip(why);
     None
 }
 
@@ -407,7 +407,7 @@ fn wrong_usage_is_told_apart_from_failure() {
 fn without_the_program_for_the_kernel_it_says_how_to_build_it() {
     let folder = Folder::new();
     if folder.run("kernel status --json").stdout.contains("\"built_with_program\": true") {
-        eprintln!("skipped: built with it");
+        cellpace_testing::skip("built with it");
         return;
     }
     folder.run("attach --port 80").complains(1, "--features kernel");

@@ -124,7 +124,7 @@ impl Run {
 fn has_strace() -> bool {
     let found = Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_ok();
     if !found {
-        println!("skipped: there is no strace (apt-get install strace)");
+        cellpace_testing::skip("no strace");
     }
     found
 }

@@ -10,7 +10,7 @@ use program::Folder;
 /// Runs a command that needs a feature, if the program does not have it.
 fn is_named(folder: &Folder, feature: &str, has_it: bool, args: &str) {
     if has_it {
-        return eprintln!("skipped: built with the feature `{feature}`");
+        return cellpace_testing::skip(format_args!("built with the feature `{feature}`"));
     }
     folder
         .run(args)

@@ -49,10 +49,10 @@ impl Driver {
         let driver = Self::named();
         let status: Value = serde_json::from_str(&driver.kernel("status --json").stdout).unwrap();
         if status["can_install"] == false {
-            eprintln!(
-                "skipped: {} (feature kernel: {})",
+            cellpace_testing::skip(format_args!(
+                "{} (feature kernel: {})",
                 status["obstacles"], status["built_with_program"]
-            );
+            ));
             return None;
         }
         let outcome = driver.kernel("install");
@@ -265,9 +265,7 @@ fn windows_are_held_and_a_step_is_followed() {
             assert!(most <= window + MSS, "{most} of {window}");
             // On an emulated processor: TCP had sent all it had been given.
             if held["starved"].as_f64().unwrap() > 0.1 {
-                eprintln!(
-                    "skipped: the program is too slow here to fill a window of {window} bytes"
-                );
+                cellpace_testing::skip("too slow here to fill a window");
                 return;
             }
             assert!(mean * 100 >= window * 95, "{mean} of {window}");
@@ -744,7 +742,7 @@ fn a_download_with_prompt_acks_arrives_whole_and_its_packets_leave_singly_with_p
             let got = downloads_over(link, &driver.folder, &options, 1, &install);
             let said = String::from_utf8(driver.folder.read("install.txt")).unwrap();
             if said.contains("TCX") {
-                eprintln!("skipped: {said}");
+                cellpace_testing::skip(said);
                 return;
             }
             assert_eq!(got.right, [true], "{} {said}", got.said);
@@ -780,7 +778,7 @@ fn a_device_that_is_not_there_is_an_error_and_a_warning_when_asked_for() {
     assert_eq!(status["installed"]["prompt_acks"], json!([]), "lo is left alone");
     let outcome = driver.kernel("install --prompt-acks lo,cp_none --skip-missing");
     if outcome.stderr.contains("TCX") {
-        eprintln!("skipped: {}", outcome.stderr);
+        cellpace_testing::skip(outcome.stderr);
         return;
     }
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);

@@ -52,7 +52,10 @@ impl Mdi {
         let status: Value = serde_json::from_str(&status.stdout).unwrap();
         let built = status["built_with_program"] == true;
         if !built || status["mdi_obstacles"] != json!([]) {
-            eprintln!("skipped: {} (feature kernel: {built})", status["mdi_obstacles"]);
+            cellpace_testing::skip(format_args!(
+                "{} (feature kernel: {built})",
+                status["mdi_obstacles"]
+            ));
             return None;
         }
         let mdi = Self { folder, name: format!("cp_m{:x}_{number}", std::process::id()) };

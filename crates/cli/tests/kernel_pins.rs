@@ -37,10 +37,10 @@ impl Place {
             Self { folder: Folder::new(), name: format!("cp_g{:x}_{number}", std::process::id()) };
         let status = place.json();
         if status["can_install"] == false {
-            eprintln!(
-                "skipped: {} (feature kernel: {})",
+            cellpace_testing::skip(format_args!(
+                "{} (feature kernel: {})",
                 status["obstacles"], status["built_with_program"]
-            );
+            ));
             return None;
         }
         Some(place)
@@ -63,7 +63,7 @@ impl Place {
         if obstacles.as_array().is_some_and(Vec::is_empty) {
             return Some(place);
         }
-        eprintln!("skipped: {obstacles}");
+        cellpace_testing::skip(obstacles);
         None
     }
 
@@ -200,7 +200,7 @@ fn kill_an_installation(place: &Place) -> bool {
         }
         place.good("remove");
     }
-    eprintln!("skipped: an installation is faster here than it can be killed");
+    cellpace_testing::skip("an installation is faster here than it can be killed");
     false
 }
 
@@ -238,7 +238,7 @@ fn a_program_that_others_can_replace_is_not_installed_for_good() {
     let Some(place) = Place::new() else { return };
     // Everybody may write to /tmp, so nothing below it will do.
     let Ok(folder) = tempfile::tempdir_in("/run") else {
-        return eprintln!("skipped: /run is not to be written to");
+        return cellpace_testing::skip("/run is not to be written to");
     };
     let program = folder.path().join("cellpace");
     // Not by ourselves: what other tests start at this moment would have it open for writing.
@@ -338,7 +338,7 @@ fn a_table_whose_pin_is_elsewhere_is_told_and_removed() {
     assert!(said.contains("its pin is gone: `cellpace kernel remove --cc mdi` removes it\n"));
     assert_eq!(place.said("status.json")["table"]["pinned"], false);
     if said.contains("before Linux 6.11") {
-        return eprintln!("skipped: {said}");
+        return cellpace_testing::skip(said);
     }
     assert!(said.contains("removed; connections"), "{said}");
     assert!(!place.is_listed());

@@ -202,7 +202,7 @@ fn possible() -> bool {
         (outcome.code != Some(0)).then_some(outcome.stderr)
     });
     if let Some(why) = missing {
-        eprintln!("skipped, since there are no links here: {why}");
+        cellpace_testing::skip(format_args!("no links here: {why}"));
     }
     missing.is_none()
 }
@@ -649,7 +649,7 @@ fn clean_ends_what_outlived_both_the_link_and_its_guardian() {
 #[test]
 fn the_host_is_the_far_side_for_root() {
     if !is_root() || !possible() {
-        eprintln!("skipped: without root the far side is a namespace of its own");
+        cellpace_testing::skip("not root");
         return;
     }
     let server = UdpSocket::bind(("0.0.0.0", 0)).unwrap();
@@ -667,7 +667,7 @@ fn the_host_is_the_far_side_for_root() {
 fn without_root_there_are_links_too() {
     measured(|| {
         if !is_root() {
-            eprintln!("skipped: all the other tests are without root already");
+            cellpace_testing::skip("not root");
             return;
         }
         // Everything must be where nobody may read it.
@@ -687,7 +687,7 @@ fn without_root_there_are_links_too() {
         };
         let probe = nobody(&["link", "-q", "--", "true"]);
         if probe.code != Some(0) {
-            eprintln!("skipped, since there are no user namespaces here: {}", probe.stderr);
+            cellpace_testing::skip(format_args!("no user namespaces here: {}", probe.stderr));
             return;
         }
         let own = std::env::current_exe().unwrap().display().to_string();
@@ -724,7 +724,7 @@ fn without_root_there_are_links_too() {
 #[test]
 fn nat_lends_the_inside_the_address_of_the_far_side() {
     if !is_root() || !possible() {
-        eprintln!("skipped: --nat needs root");
+        cellpace_testing::skip("not root");
         return;
     }
     // The world is the far side of a link, and the one in the middle translates.
@@ -805,7 +805,7 @@ play self 'ask WORLD' again
 #[test]
 fn nat_makes_no_router_of_this_machine() {
     if !is_root() || !possible() {
-        eprintln!("skipped: --nat needs root");
+        cellpace_testing::skip("not root");
         return;
     }
     let folder = Folder::new();
@@ -839,7 +839,7 @@ fn nat_makes_no_router_of_this_machine() {
 #[ignore = "takes five seconds for each real trace; part of ./dev test --all"]
 fn a_saturating_flow_reaches_the_capacity_of_every_recorded_trace() {
     let Some(folder) = std::env::var_os("CELLPACE_TRACES") else {
-        eprintln!("skipped: CELLPACE_TRACES names no folder of traces");
+        cellpace_testing::skip("no real traces (CELLPACE_TRACES)");
         return;
     };
     if !possible() {

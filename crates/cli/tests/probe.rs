@@ -163,7 +163,7 @@ fn the_trace_recorded_of_an_emulated_link_is_the_links() {
     measured(|| {
         let folder = Folder::new();
         if !can_link(&folder) {
-            eprintln!("skipped: `cellpace link` does not exist or is not permitted here");
+            cellpace_testing::skip("`cellpace link` does not exist or is not permitted here");
             return;
         }
         let cellpace = env!("CARGO_BIN_EXE_cellpace");

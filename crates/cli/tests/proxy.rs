@@ -485,7 +485,7 @@ impl KernelDriver {
         let driver = Self(format!("cp_p{:x}_{number}", std::process::id()));
         let output = driver.kernel("install");
         if !output.status.success() {
-            println!("skipped: {}", String::from_utf8_lossy(&output.stderr));
+            cellpace_testing::skip(String::from_utf8_lossy(&output.stderr));
             return None;
         }
         Some(driver)
@@ -537,7 +537,7 @@ fn a_flow_of_the_kernel_driver_can_be_aborted() {
 #[test]
 fn memory_is_given_back_after_a_peak() {
     if cfg!(not(target_env = "gnu")) {
-        println!("skipped: not the allocator of the C library of GNU");
+        cellpace_testing::skip("not the allocator of the C library of GNU");
         return;
     }
     let to = echo().to_string();
@@ -716,7 +716,7 @@ impl Drop for Ending {
 #[test]
 fn connections_to_others_are_taken_and_the_rules_go_with_the_proxy() {
     let Some(networks) = Networks::make() else {
-        println!("skipped: no network namespaces here, or not root");
+        cellpace_testing::skip("not root");
         return;
     };
     let folder = tempfile::tempdir().unwrap();

@@ -94,7 +94,7 @@ fn turn() -> MutexGuard<'static, ()> {
 fn possible(programs: &[&str]) -> bool {
     static LINKS: OnceLock<Option<String>> = OnceLock::new();
     if let Some(missing) = programs.iter().find(|program| place(program).is_none()) {
-        eprintln!("skipped: {missing} is not installed");
+        cellpace_testing::skip(format_args!("{missing} is not installed"));
         return false;
     }
     let why = LINKS.get_or_init(|| {
@@ -102,7 +102,7 @@ fn possible(programs: &[&str]) -> bool {
         (outcome.code != Some(0)).then_some(outcome.stderr)
     });
     if let Some(why) = why {
-        eprintln!("skipped, since there are no links here: {why}");
+        cellpace_testing::skip(format_args!("no links here: {why}"));
     }
     why.is_none()
 }
@@ -112,7 +112,7 @@ fn is_root() -> bool {
     let root = fs::metadata("/proc/self")
         .is_ok_and(|facts| std::os::unix::fs::MetadataExt::uid(&facts) == 0);
     if !root {
-        eprintln!("skipped: needs root");
+        cellpace_testing::skip("not root");
     }
     root
 }

@@ -143,7 +143,7 @@ fn events_that_cannot_be_written_are_told_of_before_the_program_starts() {
 #[test]
 fn an_nginx_in_between_has_its_connections_to_the_origin_taken_over() {
     if !Command::new("nginx").arg("-v").stderr(Stdio::null()).status().is_ok_and(|s| s.success()) {
-        eprintln!("skipped: there is no nginx");
+        cellpace_testing::skip("no nginx");
         return;
     }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -217,7 +217,7 @@ fn an_nginx_in_between_has_its_connections_to_the_origin_taken_over() {
 #[test]
 fn nginx_with_several_workers_works() {
     if !Command::new("nginx").arg("-v").stderr(Stdio::null()).status().is_ok_and(|s| s.success()) {
-        eprintln!("skipped: there is no nginx");
+        cellpace_testing::skip("no nginx");
         return;
     }
     for sendfile in ["on", "off"] {
@@ -686,7 +686,7 @@ fn a_client_on_asyncio_is_taken_over_for_both_families() {
     for host in ["127.0.0.1", "::1"] {
         let address: std::net::IpAddr = host.parse().unwrap();
         let Ok(listener) = TcpListener::bind((address, 0)) else {
-            eprintln!("skipped: there is no {host}");
+            cellpace_testing::skip(format_args!("no {host}"));
             continue;
         };
         let port = listener.local_addr().unwrap().port();
@@ -759,7 +759,7 @@ fn a_connection_on_its_way_looks_as_one_of_tcp() {
 fn curl_and_what_it_uploads_and_downloads_are_taken_over() {
     let curl = Command::new("curl").arg("--version").stdout(Stdio::null()).status();
     if !curl.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: there is no curl");
+        cellpace_testing::skip("no curl");
         return;
     }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -820,7 +820,7 @@ fn without_descriptors_in_the_launcher_connections_are_plain() {
     let mut prlimit = Command::new("prlimit");
     let limited = prlimit.args(["--pid", &launcher, &format!("--nofile={limit}:{limit}")]).status();
     if !limited.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: there is no prlimit");
+        cellpace_testing::skip("no prlimit");
         return;
     }
     for _ in 0..2 {
@@ -1034,7 +1034,7 @@ fn without_memory_or_a_thread_in_the_launcher_connections_are_plain_until_there_
         let limit = format!("--as={limit}:unlimited");
         let limited = Command::new("prlimit").args(["--pid", &launcher, &limit]).status();
         if !limited.is_ok_and(|status| status.success()) {
-            eprintln!("skipped: there is no prlimit");
+            cellpace_testing::skip("no prlimit");
             return;
         }
         assert!(exchange(&connect(address), &data(100_000)) == data(100_000));
@@ -1129,7 +1129,7 @@ fn other_allocators_do_no_harm() {
     let folder = "/usr/lib/x86_64-linux-gnu";
     for allocator in ["libjemalloc.so.2", "libtcmalloc_minimal.so.4"] {
         if !fs::exists(format!("{folder}/{allocator}")).unwrap() {
-            eprintln!("skipped: there is no {allocator}");
+            cellpace_testing::skip(format_args!("no {allocator}"));
             continue;
         }
         let mut guinea = Guinea::prepared("--cc cubic", "plain 1", |command| {
@@ -1220,7 +1220,7 @@ fn programs_that_cannot_be_preloaded_are_refused_with_a_hint() {
         ),
     ] {
         if !compile(&folder, name, source, flags) {
-            eprintln!("skipped: {name} does not compile here");
+            cellpace_testing::skip(format_args!("{name} does not compile here"));
             continue;
         }
         let outcome = folder.run(&format!("run -- ./{name}"));
@@ -1237,7 +1237,7 @@ fn programs_that_cannot_be_preloaded_are_refused_with_a_hint() {
             fs::set_permissions(&path, PermissionsExt::from_mode(0o4755)).unwrap();
             folder.run("run -- ./other").complains(126, "another user's rights");
         } else {
-            eprintln!("skipped: setuid programs, without root");
+            cellpace_testing::skip("not root");
         }
     }
 }

@@ -169,7 +169,7 @@ fn another_users_flood_keeps_no_connection_from_being_controlled() {
     }
     let limit = getrlimit(Resource::Nofile);
     if limit.maximum.is_some_and(|most| most < FLOOD as u64 + 1000) {
-        eprintln!("skipped: it needs {FLOOD} descriptors");
+        cellpace_testing::skip(format_args!("it needs {FLOOD} descriptors"));
         return;
     }
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();

@@ -443,7 +443,7 @@ fn a_file_that_may_not_be_read_is_refused() {
     let desk = Desk::with(&[("shut", "1\n2\n")]);
     fs::set_permissions(desk.path("shut"), fs::Permissions::from_mode(0o000)).unwrap();
     if fs::read(desk.path("shut")).is_ok() {
-        println!("skipped: this user may read every file");
+        cellpace_testing::skip("this user may read every file");
         return;
     }
     assert!(desk.failed(1, &["show", "shut"]).starts_with("cellpace: shut: Permission denied"));
@@ -497,7 +497,7 @@ fn a_reader_that_goes_away_is_no_error() {
 #[test]
 fn fit_reproduces_the_built_in_profiles() {
     let Some(folder) = std::env::var_os("CELLPACE_TRACES") else {
-        println!("skipped: CELLPACE_TRACES is not set");
+        cellpace_testing::skip("no real traces (CELLPACE_TRACES)");
         return;
     };
     let desk = Desk::new();

@@ -85,7 +85,7 @@ fn packets_of_1280_bytes_over_ipv6() {
     let (original, copy) = (folder.path().join("original"), folder.path().join("copy"));
     let expected = content(&original, 1_000_000);
     if UdpSocket::bind("[::1]:0").is_err() {
-        println!("skipped: no IPv6 here");
+        cellpace_testing::skip("no IPv6 here");
         return;
     }
     let args = ["--once", "--output", text(&copy), "--mtu", "1280"];
@@ -105,7 +105,7 @@ fn packets_of_1280_bytes_over_ipv6() {
 fn answers_come_from_the_address_that_was_asked() {
     for every in ["0.0.0.0:0", "[::]:0"] {
         if UdpSocket::bind(every).is_err() {
-            println!("skipped: {every} cannot be had here");
+            cellpace_testing::skip(format_args!("{every} cannot be had here"));
             continue;
         }
         let waiting = Waiting::start_at(every, "recv", &["--once"]);
@@ -284,7 +284,7 @@ fn a_receiver_that_is_killed_leaves_nothing_of_what_it_was_receiving() {
     let nameless =
         fs::OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(folder.path());
     if nameless.is_err() {
-        println!("skipped: no nameless files on this file system");
+        cellpace_testing::skip("no nameless files on this file system");
         return;
     }
     for output in [folder.path().to_owned(), folder.path().join("copy")] {
@@ -364,7 +364,7 @@ fn a_small_file_system_leaves_no_half_file() {
         .stderr(Stdio::null())
         .status();
     if !mounted.is_ok_and(|status| status.success()) {
-        println!("skipped: mounting is not permitted");
+        cellpace_testing::skip("mounting is not permitted");
         return;
     }
     let copy = small.join("copy");

@@ -219,7 +219,7 @@ fn a_port_alone_is_on_loopback_without_a_key_and_everywhere_with_one() {
     }
     // Both loopback addresses, where there are both.
     if UdpSocket::bind("[::1]:0").is_err() {
-        println!("skipped: no IPv6 here");
+        cellpace_testing::skip("no IPv6 here");
         return;
     }
     let waiting = Waiting::start_at("0", "recv", &["--once"]);

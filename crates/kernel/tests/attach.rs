@@ -88,7 +88,7 @@ impl Place {
 }
 
 fn skipped(why: &dyn std::fmt::Display) -> Option<Place> {
-    eprintln!("skipped: {why}");
+    cellpace_testing::skip(why);
     None
 }
 
@@ -368,7 +368,7 @@ fn without_a_driver_or_a_cgroup_nothing_is_attached() {
     let error = Attachment::new(Path::new("/proc"), &options("cp_nobody")).unwrap_err();
     assert!(matches!(error, AttachError::Cgroup(_)), "{error}");
     let Ok(root) = cgroup::root() else {
-        eprintln!("skipped: no cgroups of version 2");
+        cellpace_testing::skip("no cgroups of version 2");
         return;
     };
     let error = Attachment::new(&root, &options("cp_nobody")).unwrap_err();

@@ -20,7 +20,7 @@ fn descriptors() -> Option<Descriptors> {
         Ok(descriptors) => Some(descriptors),
         Err(error) if nix::unistd::geteuid().is_root() => panic!("{error}"),
         Err(error) => {
-            eprintln!("skipped: {error}");
+            cellpace_testing::skip(error);
             None
         }
     }

@@ -45,7 +45,7 @@ impl Driver {
             Ok(_) => Some(driver),
             Err(error) if nix::unistd::geteuid().is_root() && may_bpf(&error) => panic!("{error}"),
             Err(error) => {
-                eprintln!("skipped: {error}");
+                cellpace_testing::skip(error);
                 None
             }
         }

@@ -90,7 +90,7 @@ fn permitted<T>(result: Result<T, MdiError>) -> Option<T> {
     match result {
         Ok(made) => Some(made),
         Err(error) if denied(&error) => {
-            eprintln!("skipped: {error}");
+            cellpace_testing::skip(error);
             None
         }
         Err(error) => panic!("{error}"),
@@ -119,7 +119,7 @@ fn the_walk_in_c_is_the_walk_of_the_library() {
     let cc = Command::new("cc").args(options).arg("-o").arg(&program).arg(source).status();
     match cc {
         Ok(status) => assert!(status.success()),
-        Err(error) => return eprintln!("skipped, there is no cc: {error}"),
+        Err(error) => return cellpace_testing::skip(format_args!("no cc: {error}")),
     }
     for (name, flat) in tables() {
         let table = folder.path().join("table");

@@ -55,11 +55,11 @@ fn is_permitted(result: Result<(), InstallError>) -> bool {
             | InstallError::Kernel(_)
             | InstallError::System { .. }),
         ) => {
-            eprintln!("skipped: {error}");
+            cellpace_testing::skip(error);
             false
         }
         Err(InstallError::Bpf { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
-            eprintln!("skipped: {source}");
+            cellpace_testing::skip(source);
             false
         }
         Err(error) => panic!("{error}"),
@@ -75,7 +75,7 @@ fn installs(name: &Name) -> bool {
 fn takes_tables() -> bool {
     let obstacles = Facts::find(cellpace_kernel::NAME).obstacles_to_mdi();
     for obstacle in &obstacles {
-        eprintln!("skipped: {obstacle}");
+        cellpace_testing::skip(obstacle);
     }
     obstacles.is_empty()
 }
@@ -207,7 +207,7 @@ fn a_table_that_another_holds_is_replaced_and_removed() {
     match mdi::install(&name.table("mdi:empty=paper")) {
         Ok(done) => assert_eq!(done, Done::Replaced),
         Err(MdiError::Driver(KernelError::Held(_))) => {
-            return eprintln!("skipped: Linux before 6.11 detaches no such links");
+            return cellpace_testing::skip("Linux before 6.11 detaches no such links");
         }
         Err(error) => panic!("{error}"),
     }

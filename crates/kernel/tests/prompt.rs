@@ -36,7 +36,7 @@ impl Driver {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let driver = Self(format!("cp_p{:x}_{number}", std::process::id()));
         let skipped = |why: &dyn std::fmt::Display| {
-            eprintln!("skipped: {why}");
+            cellpace_testing::skip(why);
             None
         };
         if !nix::unistd::geteuid().is_root() {
@@ -462,7 +462,7 @@ fn a_tag_of_vlan_is_no_obstacle() {
         })
     };
     if !made("va", 1) || !networks.in_far(|| made("vb", 2)) {
-        eprintln!("skipped: this kernel has no VLANs (CONFIG_VLAN_8021Q)");
+        cellpace_testing::skip("this kernel has no VLANs (CONFIG_VLAN_8021Q)");
         return;
     }
     for devices in [&["va"][..], &["va.5", "va.6"]] {

@@ -15,7 +15,7 @@ const SOURCES: [(&str, &str); 3] = [
 /// The trace in the folder, or nothing when no folder is given.
 fn trace(file: &str) -> Option<Trace> {
     let Some(folder) = std::env::var_os("CELLPACE_TRACES") else {
-        println!("skipped {file}: CELLPACE_TRACES is not set");
+        cellpace_testing::skip("no real traces (CELLPACE_TRACES)");
         return None;
     };
     let path = std::path::Path::new(&folder).join(file);

@@ -78,7 +78,7 @@ fn compile(source: &str, flags: &[&str]) -> Option<(TempDir, PathBuf)> {
     match compiler.status() {
         Ok(status) => assert!(status.success(), "{source} does not compile"),
         Err(error) => {
-            eprintln!("skipped: cc: {error}");
+            cellpace_testing::skip(format_args!("cc: {error}"));
             return None;
         }
     }
@@ -166,7 +166,7 @@ fn threads_in_accept_can_be_cancelled() {
 fn nothing_else_is_exported() {
     let Ok(output) = Command::new("nm").args(["-D", "--defined-only"]).arg(library()).output()
     else {
-        eprintln!("skipped: there is no nm");
+        cellpace_testing::skip("no nm");
         return;
     };
     let text = String::from_utf8(output.stdout).unwrap();

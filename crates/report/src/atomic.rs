@@ -290,7 +290,7 @@ mod tests {
     fn a_file_that_is_written_has_no_name() {
         let folder = tempfile::tempdir().unwrap();
         if open_nameless(folder.path()).is_none() {
-            println!("skipped: no nameless files on this file system");
+            cellpace_testing::skip("no nameless files on this file system");
             return;
         }
         let mut aside = Aside::create(&folder.path().join("out")).unwrap();

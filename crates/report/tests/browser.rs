@@ -243,7 +243,7 @@ impl Browser {
         let program = named.unwrap_or_else(|| PathBuf::from("chromium"));
         let version = Command::new(&program).arg("--version").stdout(Stdio::null()).status();
         if version.is_err() {
-            println!("skipped: no browser; install chromium or set CHROMIUM");
+            cellpace_testing::skip("no browser");
             return None;
         }
         Some(Self { program, folder: tempfile::tempdir().unwrap() })

@@ -367,7 +367,7 @@ fn without_a_thread_a_flow_is_refused() {
     // SAFETY: no memory is involved; without the right to it nothing happens.
     unsafe { libc::setuid(61_973) };
     if std::thread::Builder::new().spawn(|| ()).is_ok() {
-        eprintln!("skipped: the number of threads cannot be limited here");
+        cellpace_testing::skip("the number of threads cannot be limited here");
         return;
     }
     let refused = AlccStream::new(&engine, one, &options("cubic"));

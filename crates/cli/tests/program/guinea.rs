@@ -20,7 +20,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) fn can_run() -> bool {
     let can = fs::exists(PYTHON).unwrap();
     if !can {
-        eprintln!("skipped: there is no {PYTHON}");
+        cellpace_testing::skip("no python3");
     }
     can
 }

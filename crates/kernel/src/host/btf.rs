@@ -303,7 +303,7 @@ mod tests {
                     layout.name >= 8 && layout.flags >= 8 && layout.cong_control.is_multiple_of(8)
                 );
             }
-            Err(error) => eprintln!("skipped: this kernel has no BTF: {error}"),
+            Err(error) => cellpace_testing::skip(format_args!("this kernel has no BTF: {error}")),
         }
     }
 }

@@ -26,7 +26,7 @@ pub(crate) const NOBODY: u32 = 65534;
 pub(crate) fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        eprintln!("skipped: only root can be another user");
+        cellpace_testing::skip("not root");
     }
     is_root
 }

@@ -1,0 +1,31 @@
+//! What the tests of several crates share.
+
+#![forbid(unsafe_code)]
+
+use std::fmt::Display;
+use std::fs::OpenOptions;
+use std::io::Write;
+
+/// The variable with the file in which `./dev test` collects what was skipped.
+pub const SKIPPED: &str = "CELLPACE_SKIPPED";
+
+/// Reports that the running test, or a part of it, is skipped, and why: a few words that say what
+/// the machine lacks. Its first line is kept for the summary at the end of `./dev test`.
+pub fn skip(reason: impl Display) {
+    eprintln!("skipped: {reason}");
+    let Some(file) = std::env::var_os(SKIPPED) else { return };
+    let reason = reason.to_string();
+    let thread = std::thread::current();
+    let line = format!(
+        "{}\t{}\t{}\n",
+        std::env::current_exe().unwrap_or_default().display(),
+        thread.name().unwrap_or_default(),
+        reason.lines().next().unwrap_or_default(),
+    );
+    // Tests run at the same time: one write for each line. A summary is not worth a failure.
+    let _ = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(file)
+        .and_then(|mut file| file.write_all(line.as_bytes()));
+}
