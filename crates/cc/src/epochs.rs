@@ -1,30 +1,68 @@
-//! What controllers share that decide in fixed epochs and release a window in parts: Verus, and
-//! the Markov tables that are learnt from it.
+//! What controllers share that decide in fixed epochs and grant budgets: Verus, and the Markov
+//! tables that are learnt from it.
 
-/// Returns how many packets leave in an epoch: Eq. 5 of Verus, with the packets in flight in place of
-/// the current window, as the original program has it. `window` and `in_flight` are in packets, `n` is
-/// the number of epochs per RTT.
-///
-/// The product is truncated to whole packets before it is subtracted. That is at most one packet
-/// more than without, but it decides whether a flow with a window of one to five packets keeps two
-/// in flight, and below two Verus takes its base delay for too low and raises it.
-pub(crate) fn share(window: f64, in_flight: f64, n: u64) -> f64 {
-    let kept = match n {
-        0 | 1 => in_flight,
-        _ => (in_flight * (n - 2) as f64 / (n - 1) as f64).trunc(), // Eq. 5, Verus
-    };
-    (window - kept).max(0.0).floor()
+use cellpace_base::{Span, Time};
+
+/// Timeout over the last RTT, and the longest timeout, which also counts before the first ack
+/// (original code of Verus).
+const RTO_FACTOR: u64 = 5;
+pub(crate) const RTO_MAX: Span = Span::from_secs(1);
+
+/// Time until a lost packet is given up (original code of Verus).
+pub(crate) const GAP_EXPIRY: Span = Span::from_millis(150);
+
+/// Epochs on an absolute grid from the start of a flow: late calls do not shift it, and missed
+/// epochs are not made up for.
+#[derive(Debug, Clone)]
+pub(crate) struct EpochGrid {
+    start: Time,
+    epoch: Span,
+    next: Time,
+}
+
+impl EpochGrid {
+    /// The first epoch ends one `epoch` after `start`.
+    pub(crate) fn new(start: Time, epoch: Span) -> Self {
+        Self { start, epoch, next: start + epoch }
+    }
+
+    /// When the present epoch ends.
+    pub(crate) fn next(&self) -> Time {
+        self.next
+    }
+
+    /// Whether an epoch has ended by `now`; then the next one is the first to end after `now`.
+    pub(crate) fn pass(&mut self, now: Time) -> bool {
+        if now < self.next {
+            return false;
+        }
+        let passed = now.since(self.start).as_nanos() / self.epoch.as_nanos().max(1);
+        self.next = self.start + self.epoch * passed.saturating_add(1);
+        true
+    }
+
+    /// The epochs that a time takes up, rounded up.
+    pub(crate) fn epochs_in(&self, span: Span) -> u64 {
+        span.as_nanos().div_ceil(self.epoch.as_nanos().max(1))
+    }
+}
+
+/// The retransmission timeout (docs/spec/verus.md 4), at least `min`, given the RTT acked last.
+pub(crate) fn retransmission_timeout(last_rtt: Option<Span>, min: Span) -> Span {
+    last_rtt.map_or(RTO_MAX, |rtt| (rtt * RTO_FACTOR).clamp(min, RTO_MAX))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::share;
+    use super::*;
 
-    /// With a window of two packets, the second leaves while the first is in flight.
     #[test]
-    fn a_window_of_two_keeps_two_in_flight() {
-        assert_eq!(share(2.0, 1.0, 10), 2.0);
-        assert_eq!(share(2.0, 2.0, 10), 1.0);
-        assert_eq!(share(2.0, 3.0, 10), 0.0);
+    fn late_calls_do_not_shift_the_grid() {
+        let ms = Time::from_millis;
+        let mut grid = EpochGrid::new(ms(3), Span::from_millis(5));
+        let passed = [7, 8, 9, 12, 29, 33].map(|now| (grid.pass(ms(now)), grid.next()));
+        let expected = [(false, 8), (true, 13), (false, 13), (false, 13), (true, 33), (true, 38)];
+        assert_eq!(passed, expected.map(|(passed, next)| (passed, ms(next))));
+        assert_eq!(grid.epochs_in(Span::from_micros(5001)), 2);
     }
 }

@@ -17,6 +17,7 @@ use std::fmt;
 use cellpace_base::{GivenValues, Param, ParamError, ParamSet, Preset, Span, Time};
 use cellpace_mdi::{OutOfRange, States, Walk, Window};
 
+use crate::epochs::{EpochGrid, retransmission_timeout};
 use crate::{
     Ack, Controller, ControllerParams, Event, Events, Loss, MarkovWalk, Permit, Phase, ReadFile,
     SentPacket, Setup, Stamp, Timeout,
@@ -24,10 +25,8 @@ use crate::{
 use params::{MdiParams, MdiRules};
 use start::Start;
 
-/// Retransmission timeouts, docs/spec/mdi.md 5.
-const RTO_FACTOR: u64 = 5;
+/// The shortest retransmission timeout (docs/spec/mdi.md 5).
 const RTO_MIN: Span = Span::from_millis(150);
-const RTO_MAX: Span = Span::from_secs(1);
 
 /// The parameters, and what their model makes of them.
 pub(crate) struct MdiController {
@@ -74,9 +73,7 @@ impl ControllerParams for MdiController {
 struct Mdi {
     rules: MdiRules,
     mss: u64,
-    start: Time,
-    epoch: Span,
-    next_epoch: Time,
+    grid: EpochGrid,
     walk: Walk,
     /// While there is one the walk only watches.
     slow_start: Option<Start>,
@@ -201,20 +198,17 @@ impl Controller for Mdi {
     }
 
     fn rto(&self) -> Option<Span> {
-        Some(self.last_rtt.map_or(RTO_MAX, |rtt| (rtt * RTO_FACTOR).clamp(RTO_MIN, RTO_MAX)))
+        Some(retransmission_timeout(self.last_rtt, RTO_MIN))
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        Some(self.next_epoch)
+        Some(self.grid.next())
     }
 
     fn on_deadline(&mut self, now: Time) {
-        if now < self.next_epoch {
+        if !self.grid.pass(now) {
             return;
         }
-        // The schedule is absolute: late calls do not shift it.
-        let passed = now.since(self.start).as_nanos() / self.epoch.as_nanos().max(1);
-        self.next_epoch = self.start + self.epoch * passed.saturating_add(1);
         if self.slow_start.as_mut().is_some_and(|start| start.is_lost(now)) {
             self.end_slow_start(now);
         }
@@ -240,12 +234,9 @@ impl Controller for Mdi {
 impl Mdi {
     fn new(rules: MdiRules, mut setup: Setup) -> Self {
         let walk = new_walk(&rules, &mut setup.random);
-        let epoch = rules.learnt.epoch;
         let mut mdi = Self {
             mss: setup.mss.max(1),
-            start: setup.start,
-            epoch,
-            next_epoch: setup.start + epoch,
+            grid: EpochGrid::new(setup.start, rules.learnt.epoch),
             credit: 0,
             walk,
             slow_start: None,
@@ -264,7 +255,7 @@ impl Mdi {
             rules,
         };
         mdi.begin();
-        mdi.events.push(mdi.start, Event::Phase(mdi.phase()));
+        mdi.events.push(setup.start, Event::Phase(mdi.phase()));
         mdi
     }
 
@@ -357,8 +348,7 @@ impl Mdi {
     }
 
     fn epochs_per_rtt(&self) -> u64 {
-        let rtt = self.last_rtt.unwrap_or(Span::ZERO).as_nanos();
-        rtt.div_ceil(self.epoch.as_nanos().max(1))
+        self.grid.epochs_in(self.last_rtt.unwrap_or(Span::ZERO))
     }
 }
 

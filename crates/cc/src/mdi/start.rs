@@ -1,13 +1,10 @@
 //! Slow start in front of the walk: a table has no row for it, but teachers begin with one.
 
-use cellpace_base::{Span, Time};
+use cellpace_base::Time;
 
+use crate::epochs::GAP_EXPIRY;
 use crate::verus::SlowStart;
 use crate::{Ack, Loss, Stamp};
-
-/// A lost packet is given up after this, as Verus does it (docs/spec/verus.md 9): until
-/// then slow start goes on.
-const GAP_EXPIRY: Span = Span::from_millis(150);
 
 /// A flow in slow start, by the rules of Verus. Windows in packets.
 #[derive(Debug, Clone, Default)]
@@ -16,7 +13,7 @@ pub(super) struct Start {
     w: f64,
     /// The least RTT so far, in ms.
     base: Option<f64>,
-    /// The first loss that had no effect yet: when it will, and the window at its sending.
+    /// The first loss that had no effect yet (until the gap expires, slow start goes on): when it will, and the window at its sending.
     lost: Option<(Time, u32)>,
 }
 

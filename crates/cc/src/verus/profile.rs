@@ -77,6 +77,10 @@ pub(super) struct DelayProfile {
     populated: Vec<u64>,
     windows_per_node: u32,
     spline: Spline,
+    /// When the next fit is due.
+    pub(super) fit_at: Time,
+    /// Points from this window on are dropped at the next fit.
+    curve_stop: Option<u32>,
     curve: Option<Curve>,
     /// The tables of the curve before, to fill again.
     spare: Curve,
@@ -110,6 +114,8 @@ impl DelayProfile {
             populated: vec![0; SLOTS.div_ceil(64)],
             windows_per_node: WINDOWS_PER_NODE,
             spline: Spline::default(),
+            fit_at: Time::ZERO,
+            curve_stop: None,
             curve: None,
             spare: Curve::default(),
             settings,
@@ -149,7 +155,7 @@ impl DelayProfile {
     }
 
     /// Forgets the points from `window` on.
-    pub(super) fn forget_from(&mut self, window: u32) {
+    fn forget_from(&mut self, window: u32) {
         let slot = window as usize;
         let word = slot / 64;
         if word >= self.populated.len() {
@@ -162,9 +168,29 @@ impl DelayProfile {
     /// Forgets points and curve.
     pub(super) fn clear(&mut self) {
         self.populated.fill(0);
+        self.curve_stop = None;
         if let Some(curve) = self.curve.take() {
             self.spare = curve;
         }
+    }
+
+    /// The next fit is due at once.
+    pub(super) fn fit_soon(&mut self) {
+        self.fit_at = Time::ZERO;
+    }
+
+    /// The next fit begins by dropping the points from `window` on.
+    pub(super) fn forget_from_at_next_fit(&mut self, window: u32) {
+        self.curve_stop = Some(window);
+    }
+
+    /// Whether a fit is due; the one after it follows an `interval` later.
+    pub(super) fn is_fit_due(&mut self, now: Time, interval: Span) -> bool {
+        let is_due = now >= self.fit_at;
+        if is_due {
+            self.fit_at = now + interval;
+        }
+        is_due
     }
 
     /// Whether there is a curve.
@@ -172,9 +198,12 @@ impl DelayProfile {
         self.curve.is_some()
     }
 
-    /// Fits the curve anew, knowing the base delay `base` in ms. `None` when the points do not carry one; then the curve of before
-    /// stays, if there is one.
+    /// Fits the curve anew, knowing the base delay `base` in ms. `None` when the points do not
+    /// carry one; then the curve of before stays, if there is one.
     pub(super) fn refit(&mut self, now: Time, base: f64) -> Option<Fit> {
+        if let Some(stop) = self.curve_stop.take() {
+            self.forget_from(stop);
+        }
         self.drop_aged(now);
         let last = self.last_window()?;
         let start = if self.settings.sticky { self.windows_per_node } else { WINDOWS_PER_NODE };

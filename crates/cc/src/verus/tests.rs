@@ -1,6 +1,8 @@
 use cellpace_base::{ParamSet, Random};
 use proptest::prelude::*;
 
+use super::params::SetPointRule;
+use super::profile::EWMA;
 use super::*;
 use crate::{ControllerSpec, LostPacket, RttEstimator};
 
@@ -19,10 +21,10 @@ fn steady(parameters: &str) -> Verus {
         verus.profile.record(Time::ZERO, window, 10.0 + f64::from(window));
     }
     verus.profile.refit(Time::ZERO, 0.0).unwrap();
-    verus.fit_at = Time::MAX;
+    verus.profile.fit_at = Time::MAX;
     verus.slow_start = false;
-    verus.heard = true;
-    verus.d_min = Some(10.0);
+    verus.flight.heard = true;
+    verus.set_point.d_min = Some(10.0);
     verus
 }
 
@@ -111,9 +113,9 @@ fn near(left: f64, right: f64) {
 fn verus_t2_share_of_an_epoch() {
     let share = |d_avg, w, in_flight| {
         let mut verus = verus("");
-        verus.d_avg = Some(d_avg);
+        verus.set_point.d_avg = Some(d_avg);
         verus.w = w;
-        verus.in_flight = in_flight;
+        verus.flight.in_flight = in_flight;
         verus.epoch_share()
     };
     assert_eq!(share(50.0, 20.0, 15), 7.0);
@@ -121,22 +123,24 @@ fn verus_t2_share_of_an_epoch() {
     assert_eq!(share(4.0, 20.0, 15), 5.0);
     assert_eq!(share(8.0, 20.0, 15), 20.0);
     assert_eq!(share(8.0, 20.0, 1000), 20.0);
+    // With a window of two packets, the second leaves while the first is in flight.
+    assert_eq!([1, 2, 3].map(|in_flight| share(50.0, 2.0, in_flight)), [2.0, 1.0, 0.0]);
 }
 
 /// One epoch with `newest` as its largest delay; returns set-point, base delay and credit.
 fn epoch(verus: &mut Verus, newest: f64) -> (f64, f64, f64) {
-    verus.epoch_max = Some(newest);
+    verus.set_point.epoch_max = Some(newest);
     verus.run_epoch(ms(5));
-    (verus.d_est, verus.d_min.unwrap(), verus.credit)
+    (verus.set_point.d_est, verus.set_point.d_min.unwrap(), verus.credit)
 }
 
 fn above_r(d_est: f64, in_flight: u64) -> Verus {
     let mut verus = steady("r=6");
-    verus.d_min = Some(20.0);
-    verus.d_max_s = Some(130.0);
-    verus.d_avg = Some(50.0);
-    verus.d_est = d_est;
-    verus.in_flight = in_flight;
+    verus.set_point.d_min = Some(20.0);
+    verus.set_point.d_max_s = Some(130.0);
+    verus.set_point.d_avg = Some(50.0);
+    verus.set_point.d_est = d_est;
+    verus.flight.in_flight = in_flight;
     verus.credit = 0.0;
     verus
 }
@@ -150,7 +154,7 @@ fn verus_t3_above_r_the_set_point_falls_to_the_base_and_drains() {
     assert!(credit >= 1.0);
 
     let mut held = above_r(60.0, 5);
-    held.hold = true;
+    held.set_point.hold = true;
     assert_eq!(epoch(&mut held, 130.0).0, 60.0);
 }
 
@@ -158,9 +162,9 @@ fn verus_t3_above_r_the_set_point_falls_to_the_base_and_drains() {
 fn verus_t4_set_point_and_smoothed_maximum() {
     let moved = |d_est, newest| {
         let mut verus = above_r(d_est, 5);
-        verus.d_max_s = Some(50.0);
+        verus.set_point.d_max_s = Some(50.0);
         epoch(&mut verus, newest);
-        (verus.d_est, verus.d_max_s.unwrap())
+        (verus.set_point.d_est, verus.set_point.d_max_s.unwrap())
     };
     let (d_est, smoothed) = moved(60.0, 55.0);
     near(d_est, 59.0);
@@ -177,8 +181,8 @@ fn verus_t4_as_printed_eq_4_uses_the_new_smoothed_delay_and_no_clamp() {
     let mut verus = above_r(21.0, 5);
     verus.params.law = SetPointRule::Paper;
     assert_eq!(epoch(&mut verus, 130.0).0, 19.0);
-    verus.d_max_s = Some(121.0);
-    verus.d_est = 60.0;
+    verus.set_point.d_max_s = Some(121.0);
+    verus.set_point.d_est = 60.0;
     // The new smoothed delay of 44 is below 6 * 20, the old one is not.
     assert_eq!(epoch(&mut verus, 25.0).0, 62.0);
 }
@@ -187,10 +191,10 @@ fn verus_t4_as_printed_eq_4_uses_the_new_smoothed_delay_and_no_clamp() {
 fn verus_t5_silence_is_delay() {
     let moved = |quiet_since| {
         let mut verus = above_r(60.0, 5);
-        verus.d_max_s = Some(50.0);
-        verus.quiet_since = quiet_since;
+        verus.set_point.d_max_s = Some(50.0);
+        verus.flight.quiet_since = quiet_since;
         verus.run_epoch(ms(100));
-        (verus.d_est, verus.d_max_s.unwrap())
+        (verus.set_point.d_est, verus.set_point.d_max_s.unwrap())
     };
     let (d_est, smoothed) = moved(ms(20));
     near(d_est, 59.0);
@@ -201,8 +205,8 @@ fn verus_t5_silence_is_delay() {
 fn losing(w: f64) -> Verus {
     let mut verus = steady("gap=fixed");
     verus.w = w;
-    verus.in_flight = 70;
-    verus.d_est = 40.0;
+    verus.flight.in_flight = 70;
+    verus.set_point.d_est = 40.0;
     verus
 }
 
@@ -211,12 +215,12 @@ fn verus_t9_an_expired_gap_cuts_the_window_once() {
     let mut verus = losing(60.0);
     lose(&mut verus, ms(0), &[(10, 80), (11, 50)]);
     verus.expire_gaps(ms(149));
-    assert_eq!((verus.w, verus.in_flight), (60.0, 70));
+    assert_eq!((verus.w, verus.flight.in_flight), (60.0, 70));
     verus.expire_gaps(ms(150));
     near(verus.w, 56.0);
-    near(verus.d_est, verus.delay_at(56.0));
-    assert!((verus.d_est - 66.0).abs() < 1e-3);
-    assert_eq!((verus.in_loss, verus.in_flight), (true, 68));
+    near(verus.set_point.d_est, verus.delay_at(56.0));
+    assert!((verus.set_point.d_est - 66.0).abs() < 1e-3);
+    assert_eq!((verus.in_loss, verus.flight.in_flight), (true, 68));
 
     lose(&mut verus, ms(160), &[(20, 20)]);
     verus.expire_gaps(ms(400));
@@ -228,7 +232,11 @@ fn verus_t9_an_expired_gap_cuts_the_window_once() {
     verus.w = 56.0;
     ack(&mut verus, ms(411), 31, 56, 70.0);
     assert!(!verus.in_loss);
-    assert_eq!(verus.epoch_max, Some(70.0), "only the delay of the ack that ended the phase");
+    assert_eq!(
+        verus.set_point.epoch_max,
+        Some(70.0),
+        "only the delay of the ack that ended the phase"
+    );
 }
 
 #[test]
@@ -247,8 +255,8 @@ fn verus_t9_a_large_loss_ends_slow_start_and_a_small_one_does_not() {
             verus.profile.record(Time::ZERO, window, 10.0 + f64::from(window));
         }
         verus.w = w;
-        verus.in_flight = 30;
-        verus.next_number = 200;
+        verus.flight.in_flight = 30;
+        verus.flight.next_number = 200;
         lose(&mut verus, ms(0), &[(10, w_lost), (11, w_lost)]);
         verus.run_epoch(ms(150));
         verus
@@ -256,7 +264,10 @@ fn verus_t9_a_large_loss_ends_slow_start_and_a_small_one_does_not() {
     let left = losing_in_slow_start(40.0, 80);
     assert!(!left.slow_start && left.in_loss);
     // In flight no more, but for what this first epoch released.
-    assert_eq!((left.in_flight, left.missing.len(), left.first_live), (0, 0, 200));
+    assert_eq!(
+        (left.flight.in_flight, left.losses.missing.len(), left.flight.first_live),
+        (0, 0, 200)
+    );
     assert_eq!(left.profile.point(99), Some(109.0));
     assert_eq!(left.profile.point(100), None);
     assert_eq!(losing_in_slow_start(300.0, 200).profile.len(), 140);
@@ -271,7 +282,7 @@ fn verus_t9_a_large_loss_ends_slow_start_and_a_small_one_does_not() {
     let stayed = losing_in_slow_start(30.0, 20);
     near(stayed.w, 14.0);
     assert!(stayed.slow_start && stayed.in_loss);
-    assert_eq!(stayed.in_flight, 28);
+    assert_eq!(stayed.flight.in_flight, 28);
 }
 
 #[test]
@@ -319,8 +330,8 @@ fn verus_t11_a_long_delay_ends_slow_start() {
     assert!(verus.slow_start);
     ack(&mut verus, ms(600), 100, 100, 501.0);
     near(verus.w, 70.0);
-    assert!(verus.in_loss && verus.hold && !verus.slow_start);
-    near(verus.d_est, 40.0);
+    assert!(verus.in_loss && verus.set_point.hold && !verus.slow_start);
+    near(verus.set_point.d_est, 40.0);
     assert_eq!(
         events(&mut verus),
         [
@@ -335,7 +346,7 @@ fn verus_t11_a_long_delay_ends_slow_start() {
 fn in_loss_with_point_11() -> Verus {
     let mut verus = verus("");
     verus.slow_start = false;
-    verus.heard = true;
+    verus.flight.heard = true;
     verus.in_loss = true;
     verus.w = 10.0;
     verus.profile.record(Time::ZERO, 10, 40.0);
@@ -364,15 +375,15 @@ fn a_full_buffer_ends_slow_start_or_cuts_the_window() {
     let stamp = send(&mut starting, ms(100), 100);
     starting.on_block(&Block { now: ms(100), stamp, waits: false });
     near(starting.w, 0.49 * 101.0);
-    assert!(!starting.slow_start && starting.in_loss && starting.hold);
-    assert_eq!((starting.permit().remaining(0), starting.in_flight), (0, 0));
+    assert!(!starting.slow_start && starting.in_loss && starting.set_point.hold);
+    assert_eq!((starting.permit().remaining(0), starting.flight.in_flight), (0, 0));
 
     let mut steady = steady("");
     steady.w = 50.0;
     steady.credit = 9.0;
     steady.on_block(&Block { now: ms(1), stamp: Stamp::default(), waits: false });
     near(steady.w, 35.0);
-    assert!((steady.d_est - 45.0).abs() < 1e-3);
+    assert!((steady.set_point.d_est - 45.0).abs() < 1e-3);
     assert!(!steady.in_loss);
     assert_eq!(steady.permit().remaining(0), 0);
 }
@@ -380,7 +391,7 @@ fn a_full_buffer_ends_slow_start_or_cuts_the_window() {
 #[test]
 fn alcc_a_window_that_tcp_does_not_follow_is_what_tcp_follows() {
     let mut steady = steady("");
-    (steady.w, steady.credit, steady.in_flight) = (50.0, 9.0, 47);
+    (steady.w, steady.credit, steady.flight.in_flight) = (50.0, 9.0, 47);
     let block = Block { now: ms(1), stamp: Stamp::default(), waits: true };
     steady.on_block(&block);
     near(steady.w, 47.0);
@@ -400,14 +411,14 @@ fn a_late_packet_is_no_loss_when_it_comes_before_its_gap_expires() {
         verus.on_spurious(&Spurious::Loss { now: ms(100), packet: &packet });
     }
     verus.expire_gaps(ms(1000));
-    assert_eq!((verus.w, verus.in_flight, verus.in_loss), (60.0, 68, false));
-    assert_eq!(verus.epoch_max, Some(90.0));
+    assert_eq!((verus.w, verus.flight.in_flight, verus.in_loss), (60.0, 68, false));
+    assert_eq!(verus.set_point.epoch_max, Some(90.0));
     // After its expiry it is none any more.
     lose(&mut verus, ms(1000), &[(12, 80)]);
     verus.expire_gaps(ms(2000));
     let packet = acked(ms(2001), 12, stamped(80), 900.0);
     verus.on_spurious(&Spurious::Loss { now: ms(2001), packet: &packet });
-    assert_eq!((verus.in_flight, verus.epoch_max), (67, Some(90.0)));
+    assert_eq!((verus.flight.in_flight, verus.set_point.epoch_max), (67, Some(90.0)));
 }
 
 #[test]
@@ -416,14 +427,14 @@ fn a_safe_gap_waits_three_delays() {
         let mut verus = steady(parameters);
         ack(&mut verus, ms(0), 0, 10, 100.0);
         lose(&mut verus, ms(0), &[(1, 10)]);
-        assert_eq!(verus.missing[0].expires_at, ms(expiry), "{parameters}");
+        assert_eq!(verus.losses.missing[0].expires_at, ms(expiry), "{parameters}");
     }
     // With nothing else in flight no timer runs: gaps may not keep the flow silent for longer
     // than the longest timeout would.
     let mut slow = steady("gap=safe");
     ack(&mut slow, ms(0), 0, 10, 2500.0);
     lose(&mut slow, ms(0), &[(1, 10)]);
-    assert_eq!(slow.missing[0].expires_at, ms(1000));
+    assert_eq!(slow.losses.missing[0].expires_at, ms(1000));
 }
 
 /// On a full buffer the profile is flat: the set-point alone would lead right back.
@@ -475,12 +486,12 @@ fn the_limit_rises_by_a_tenth_in_an_rtt_whatever_the_window_is_meanwhile() {
     for number in 0..70 {
         send(&mut verus, ms(0), number);
     }
-    verus.ceiling = 70.0;
+    verus.losses.ceiling = 70.0;
     for number in 0..70 {
         verus.w = 1.0;
         ack(&mut verus, ms(1), number, 70, 110.0);
     }
-    assert!((77.0..77.5).contains(&verus.ceiling), "{}", verus.ceiling);
+    assert!((77.0..77.5).contains(&verus.losses.ceiling), "{}", verus.losses.ceiling);
 }
 
 /// What others keep in the queue is not the path's: see `raise_base`.
@@ -488,13 +499,13 @@ fn the_limit_rises_by_a_tenth_in_an_rtt_whatever_the_window_is_meanwhile() {
 fn only_an_ack_raises_the_base_and_not_above_its_rtt() {
     let base_after = |bump_on, newest: Option<f64>| {
         let mut verus = steady(&format!("r=6,bump_on={bump_on}"));
-        verus.d_min = Some(20.0);
-        verus.d_max_s = Some(130.0);
-        verus.d_est = 21.0;
-        verus.in_flight = 1;
-        verus.epoch_max = newest;
+        verus.set_point.d_min = Some(20.0);
+        verus.set_point.d_max_s = Some(130.0);
+        verus.set_point.d_est = 21.0;
+        verus.flight.in_flight = 1;
+        verus.set_point.epoch_max = newest;
         verus.run_epoch(ms(5));
-        verus.d_min
+        verus.set_point.d_min
     };
     assert_eq!(base_after("ack", Some(130.0)), Some(30.0));
     assert_eq!(base_after("ack", Some(25.0)), Some(25.0));
@@ -511,7 +522,7 @@ fn what_waited_through_an_outage_teaches_nothing() {
     time_out(&mut verus, ms(150), 30);
     verus.on_spurious(&Spurious::Timeout { now: ms(900) });
     ack(&mut verus, ms(900), 0, 50, 900.0);
-    assert_eq!((verus.in_loss, verus.in_flight, verus.epoch_max), (true, 0, None));
+    assert_eq!((verus.in_loss, verus.flight.in_flight, verus.set_point.epoch_max), (true, 0, None));
     assert_eq!(verus.profile.point(50), steady("").profile.point(50));
 }
 
@@ -519,20 +530,20 @@ fn what_waited_through_an_outage_teaches_nothing() {
 fn a_timeout_sets_the_set_point_to_the_base_and_a_spurious_one_can_take_it_back() {
     let mut verus = steady("late=sample");
     verus.w = 50.0;
-    verus.d_est = 60.0;
+    verus.set_point.d_est = 60.0;
     for number in 0..30 {
         send(&mut verus, ms(0), number);
     }
     time_out(&mut verus, ms(150), 30);
-    assert_eq!((verus.d_est, verus.in_loss, verus.in_flight), (10.0, true, 0));
+    assert_eq!((verus.set_point.d_est, verus.in_loss, verus.flight.in_flight), (10.0, true, 0));
     verus.on_deadline(ms(150));
     assert!(verus.w < 3.0 && verus.permit().remaining(0) > 0);
 
     verus.on_spurious(&Spurious::Timeout { now: ms(152) });
-    assert_eq!((verus.in_loss, verus.in_flight), (false, 30));
-    assert_eq!((verus.w, verus.d_est), (50.0, 60.0));
+    assert_eq!((verus.in_loss, verus.flight.in_flight), (false, 30));
+    assert_eq!((verus.w, verus.set_point.d_est), (50.0, 60.0));
     ack(&mut verus, ms(152), 0, 50, 152.0);
-    assert_eq!((verus.in_flight, verus.epoch_max), (29, Some(152.0)));
+    assert_eq!((verus.flight.in_flight, verus.set_point.epoch_max), (29, Some(152.0)));
     assert!(events(&mut verus).contains(&Event::Undone));
 }
 
@@ -544,11 +555,11 @@ fn acks_from_before_a_real_timeout_are_no_samples() {
     }
     time_out(&mut verus, ms(150), 30);
     ack(&mut verus, ms(160), 7, 50, 160.0);
-    assert_eq!((verus.in_flight, verus.epoch_max), (0, None));
+    assert_eq!((verus.flight.in_flight, verus.set_point.epoch_max), (0, None));
     assert_eq!(verus.rto(), Some(Span::from_millis(800)), "but the timer runs on them");
     ack(&mut verus, ms(190), 30, 50, 40.0);
     verus.on_spurious(&Spurious::Timeout { now: ms(191) });
-    assert_eq!(verus.in_flight, 0, "too late to call it spurious");
+    assert_eq!(verus.flight.in_flight, 0, "too late to call it spurious");
 }
 
 /// The original would ignore every ack of a path whose RTT is above the initial timeout.
@@ -562,8 +573,8 @@ fn a_path_slower_than_the_initial_timeout_gets_going() {
     verus.on_spurious(&Spurious::Timeout { now: ms(1500) });
     ack_stamped(&mut verus, ms(1500), 0, stamp, 1500.0);
     ack_stamped(&mut verus, ms(2500), 1, again, 1500.0);
-    assert_eq!((verus.w, verus.slow_start, verus.in_flight), (3.0, true, 0));
-    assert_eq!(verus.d_min, Some(1500.0));
+    assert_eq!((verus.w, verus.slow_start, verus.flight.in_flight), (3.0, true, 0));
+    assert_eq!(verus.set_point.d_min, Some(1500.0));
 }
 
 #[test]
@@ -573,7 +584,7 @@ fn a_timeout_in_slow_start_ends_it_without_a_set_point_below_the_base() {
         ack(&mut verus, ms(number), number, number + 1, 40.0);
     }
     time_out(&mut verus, ms(300), 20);
-    assert_eq!((verus.slow_start, verus.d_est, verus.in_flight), (false, 40.0, 0));
+    assert_eq!((verus.slow_start, verus.set_point.d_est, verus.flight.in_flight), (false, 40.0, 0));
     verus.on_deadline(ms(300));
     assert!(verus.profile.has_curve() && verus.permit().remaining(0) > 0);
 }
@@ -618,7 +629,7 @@ fn fragility_4_a_flat_profile_restarts_only_the_faithful_variant() {
             ack(&mut verus, ms(40), number, number + 1, 40.0);
         }
         verus.leave_slow_start();
-        verus.d_est = 300.0;
+        verus.set_point.d_est = 300.0;
         verus.on_deadline(ms(45));
         assert_eq!(events(&mut verus).contains(&Event::Restart), restarts, "{parameters}");
         assert_eq!(verus.slow_start, restarts);
@@ -630,7 +641,7 @@ fn fragility_5_the_mean_delay_starts_at_the_first_sample() {
     for (parameters, mean) in [("", 80.0), ("average=zero", 10.0)] {
         let mut verus = verus(parameters);
         ack(&mut verus, ms(80), 0, 1, 80.0);
-        assert_eq!(verus.d_avg, Some(mean));
+        assert_eq!(verus.set_point.d_avg, Some(mean));
     }
 }
 
@@ -649,7 +660,7 @@ fn fragility_7_the_count_in_flight_heals_when_nothing_is() {
         next_number: 30,
         rtt: &RttEstimator::default(),
     });
-    assert_eq!(verus.in_flight, 0);
+    assert_eq!(verus.flight.in_flight, 0);
 }
 
 #[test]
@@ -669,35 +680,35 @@ fn fragility_8_the_schedule_neither_drifts_nor_catches_up() {
 #[test]
 fn an_idle_hour_changes_neither_set_point_nor_base() {
     let mut verus = steady("");
-    verus.d_est = 40.0;
+    verus.set_point.d_est = 40.0;
     ack(&mut verus, ms(0), 0, 20, 30.0);
     let before = {
         verus.on_deadline(ms(5));
-        (verus.d_est, verus.d_min, verus.d_max_s)
+        (verus.set_point.d_est, verus.set_point.d_min, verus.set_point.d_max_s)
     };
     assert!(verus.credit >= 1.0);
     for second in 1..3600 {
         verus.on_deadline(Time::from_secs(second));
     }
-    assert_eq!((verus.d_est, verus.d_min, verus.d_max_s), before);
+    assert_eq!((verus.set_point.d_est, verus.set_point.d_min, verus.set_point.d_max_s), before);
     // Nor is the first silence after it an hour long.
     send(&mut verus, Time::from_secs(3600), 1);
     verus.on_deadline(Time::from_secs(3600) + Span::from_millis(5));
-    assert_eq!(verus.d_max_s, before.2);
+    assert_eq!(verus.set_point.d_max_s, before.2);
 }
 
 #[test]
 fn without_data_neither_credit_nor_set_point_nor_slow_start_grow() {
     let mut verus = steady("");
-    verus.d_est = 40.0;
-    verus.in_flight = 5;
+    verus.set_point.d_est = 40.0;
+    verus.flight.in_flight = 5;
     verus.app_limited = true;
     for epoch in 1..1000 {
-        verus.epoch_max = Some(20.0);
+        verus.set_point.epoch_max = Some(20.0);
         verus.on_deadline(ms(5 * epoch));
         assert_eq!(verus.credit, verus.share);
     }
-    assert_eq!(verus.d_est, 40.0);
+    assert_eq!(verus.set_point.d_est, 40.0);
 
     let mut starting = self::verus("");
     for number in 0..1000 {
@@ -711,14 +722,14 @@ fn without_data_neither_credit_nor_set_point_nor_slow_start_grow() {
 #[test]
 fn a_set_point_does_not_run_off_above_the_largest_window() {
     let mut verus = steady("max_window=50pkts");
-    verus.d_avg = Some(50.0);
+    verus.set_point.d_avg = Some(50.0);
     for epoch in 1..2000 {
-        verus.in_flight = 40;
-        verus.epoch_max = Some(20.0);
+        verus.flight.in_flight = 40;
+        verus.set_point.epoch_max = Some(20.0);
         verus.on_deadline(ms(5 * epoch));
     }
     assert_eq!(verus.cwnd(), 50 * MSS);
-    assert!(verus.d_est < 63.0, "{}", verus.d_est);
+    assert!(verus.set_point.d_est < 63.0, "{}", verus.set_point.d_est);
 }
 
 /// Acks grant the credit of slow start; when the last of them is gone, expiry must.
@@ -754,7 +765,7 @@ fn packets_acked_end_slow_start_where_asked() {
         assert_eq!(verus.slow_start, number < 50);
     }
     verus.on_deadline(ms(65));
-    near(verus.d_est, 42.0);
+    near(verus.set_point.d_est, 42.0);
 }
 
 #[test]
@@ -780,13 +791,13 @@ fn another_path_is_learnt_from_scratch() {
         send(&mut verus, ms(0), number);
     }
     verus.on_path_change(ms(10));
-    assert_eq!((verus.w, verus.d_min, verus.slow_start), (1.0, None, true));
+    assert_eq!((verus.w, verus.set_point.d_min, verus.slow_start), (1.0, None, true));
     assert_eq!(verus.profile(), Some(Profile::default()));
     ack(&mut verus, ms(20), 29, 10, 20.0);
-    assert_eq!((verus.d_min, verus.w), (None, 1.0), "of the old path");
+    assert_eq!((verus.set_point.d_min, verus.w), (None, 1.0), "of the old path");
     let stamp = send(&mut verus, ms(20), 30);
     ack_stamped(&mut verus, ms(100), 30, stamp, 80.0);
-    assert_eq!((verus.d_min, verus.w), (Some(80.0), 2.0));
+    assert_eq!((verus.set_point.d_min, verus.w), (Some(80.0), 2.0));
 }
 
 #[test]
@@ -1023,10 +1034,10 @@ impl Datapath {
     fn check(&self) {
         let verus = &self.verus;
         assert!((1.0..=verus.start_rules.max_window).contains(&verus.w), "w = {}", verus.w);
-        assert!(verus.d_est.is_finite() && verus.d_est >= 0.0);
+        assert!(verus.set_point.d_est.is_finite() && verus.set_point.d_est >= 0.0);
         assert!((0.0..=verus.start_rules.max_window).contains(&verus.credit));
         assert!(verus.cwnd() >= MSS);
-        assert!(verus.missing.len() as u64 <= verus.in_flight);
+        assert!(verus.losses.missing.len() as u64 <= verus.flight.in_flight);
         verus.inspect(&mut |name, value| assert!(value.is_finite(), "{name} = {value}"));
     }
 }
@@ -1071,7 +1082,7 @@ proptest! {
         let run = || {
             let mut path = Datapath::new("");
             steps.iter().for_each(|step| path.take(step));
-            (path.verus.cwnd(), path.verus.credit.to_bits(), path.verus.d_est.to_bits())
+            (path.verus.cwnd(), path.verus.credit.to_bits(), path.verus.set_point.d_est.to_bits())
         };
         prop_assert_eq!(run(), run());
     }
