@@ -4,9 +4,6 @@ mod attach;
 mod cc;
 mod compare;
 mod error;
-#[cfg(feature = "kernel")]
-mod finder;
-mod flow_events;
 mod flow_options;
 mod kernel;
 mod key;

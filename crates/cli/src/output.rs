@@ -3,7 +3,10 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use cellpace_cc::ControllerSpec;
+use cellpace_lab::EventLog;
 use cellpace_report::write_atomically;
+use cellpace_run::EventWriter;
 use serde::Serialize;
 
 use crate::error::Failure;
@@ -94,6 +97,20 @@ pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
         return print_bytes(bytes);
     }
     write_atomically(path, bytes).map_err(Failure::failed)
+}
+
+/// Begins the event log of connections, if there is to be one; `program` is who writes it.
+pub(crate) fn event_writer(
+    path: Option<&Path>,
+    program: &str,
+    cc: &ControllerSpec,
+) -> Result<Option<EventWriter>, Failure> {
+    let Some(path) = path else { return Ok(None) };
+    let cc = cc.to_string();
+    let log = EventLog::create(path, program, &cc);
+    let log = log.map_err(|error| Failure::failed(format!("--events: {error}")))?;
+    let writer = EventWriter::start(log, &cc);
+    writer.map(Some).map_err(|error| Failure::failed(format!("starting a thread: {error}")))
 }
 
 #[cfg(test)]

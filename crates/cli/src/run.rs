@@ -2,30 +2,24 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use cellpace_base::Span;
 use cellpace_control::variables::MOST_WORKERS;
 use cellpace_control::{Direction, Network, Networks, Ports, Rules};
 use cellpace_run::{
-    AdoptedConnection, Broker, BrokerConfig, ClosedConnection, ConnectionWatcher, Launch, Library,
-    RunError, check_program,
+    Broker, BrokerConfig, ConnectionLog, EventWriter, Launch, Library, LoggingCommand, RunError,
+    check_program,
 };
-use cellpace_tcp::{DriverKind, FlowHandle, FlowOptions, FlowOutcome, RelayEngine};
+use cellpace_tcp::{DriverKind, FlowOptions, RelayEngine};
 use clap::Args;
-use serde_json::json;
 
 use crate::error::Failure;
-use crate::flow_events::{FlowEvents, LOOK};
 use crate::flow_options::FlowArgs;
 use crate::options::span;
-use crate::output::complain;
+use crate::output::{complain, event_writer, is_stdout};
 
 /// Arguments of `cellpace run`.
 #[derive(Debug, Args)]
@@ -107,26 +101,31 @@ impl From<RunError> for Stop {
 fn start(args: &RunArgs, options: FlowOptions, rules: &Rules) -> Result<ExitCode, Stop> {
     check_program(args.program.first().map_or("".as_ref(), OsString::as_os_str))?;
     let library = Library::find()?;
-    let report = Report::open(args).map_err(Stop::Failure)?;
-    let events = FlowEvents::create(args.events.as_deref(), "cellpace run", &options.cc)
-        .map_err(Stop::Failure)?;
+    let json = args.json.as_deref().map(open_json).transpose().map_err(Stop::Failure)?;
     let launch = Launch::prepare()?;
-    let events = events.map(Looking::start).transpose().map_err(Stop::Failure)?;
+    // After `prepare`: it has a thread.
+    let events = event_writer(args.events.as_deref(), "cellpace run", &options.cc);
+    let events = events.map_err(Stop::Failure)?;
     // Through the kernel driver connections need no descriptors here.
     let workers = if options.driver.kind() == DriverKind::Kernel { 1 } else { args.workers };
     let config = BrokerConfig { workers, ..BrokerConfig::new(options) };
     let engine =
         args.max_flows.map_or_else(RelayEngine::new, |most| RelayEngine::limited(most as usize));
-    let told = Told { report, events: events.as_ref().map(|looking| looking.events.clone()) };
-    let broker = Broker::start(&engine, &config, told)?;
+    let log = ConnectionLog {
+        command: LoggingCommand::Run,
+        lines: args.log.then_some(complain),
+        json,
+        events: events.as_ref().map(EventWriter::flows),
+    };
+    let broker = Broker::start(&engine, &config, log)?;
     let running = launch.start(&args.program, &library, &broker, rules)?;
     let finish = running.wait(&broker, Duration::from_nanos(args.drain.as_nanos()))?;
     if finish.cut > 0 {
         broker.cut();
         complain(&format!("{} connections were cut before all was delivered", finish.cut));
     }
-    if let Some(events) = events {
-        events.finish();
+    if let Some(Err(error)) = events.map(EventWriter::finish) {
+        complain(&format!("--events: {error}"));
     }
     Ok(ExitCode::from(finish.code))
 }
@@ -176,156 +175,10 @@ fn networks(option: &str, list: &[Network]) -> Result<Networks, Failure> {
     Ok(networks)
 }
 
-/// Hears of connections.
-struct Told {
-    report: Report,
-    events: Option<Events>,
-}
-
-impl ConnectionWatcher for Told {
-    fn opened(&mut self, connection: &AdoptedConnection, flow: &FlowHandle) {
-        if let Some(events) = &self.events {
-            with(events, |events| events.opened(connection.flow, flow.clone()));
-        }
+fn open_json(path: &Path) -> Result<File, Failure> {
+    if is_stdout(path) {
+        return Err(Failure::usage("--json: standard output is the program's; name a file"));
     }
-
-    fn closed(&mut self, closed: ClosedConnection) {
-        self.report.tell(&closed);
-        if let Some(events) = &self.events {
-            with(events, |events| events.closed(closed.connection.flow));
-        }
-    }
-}
-
-/// None once they are finished.
-type Events = Arc<Mutex<Option<FlowEvents>>>;
-
-fn with(events: &Events, what: impl FnOnce(&mut FlowEvents)) {
-    if let Some(events) = &mut *locked(events) {
-        what(events);
-    }
-}
-
-fn locked(events: &Events) -> MutexGuard<'_, Option<FlowEvents>> {
-    // A panic elsewhere leaves lines unwritten, at worst.
-    events.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Looks for events until it is told to finish.
-struct Looking {
-    events: Events,
-    stop: Sender<()>,
-    thread: JoinHandle<()>,
-}
-
-impl Looking {
-    fn start(events: FlowEvents) -> Result<Self, Failure> {
-        let events = Arc::new(Mutex::new(Some(events)));
-        let (theirs, (stop, stopped)) = (events.clone(), channel());
-        let look = move || {
-            while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-                with(&theirs, FlowEvents::look);
-            }
-        };
-        let thread = std::thread::Builder::new().name("cellpace-events".to_owned()).spawn(look);
-        let failed = |error| Failure::failed(format!("starting a thread: {error}"));
-        Ok(Self { events, stop, thread: thread.map_err(failed)? })
-    }
-
-    fn finish(self) {
-        drop(self.stop);
-        let _ = self.thread.join();
-        if let Some(events) = locked(&self.events).take() {
-            events.finish();
-        }
-    }
-}
-
-/// What is told of closed connections.
-struct Report {
-    log: bool,
-    json: Option<File>,
-}
-
-impl Report {
-    fn open(args: &RunArgs) -> Result<Self, Failure> {
-        let create = |path: &PathBuf| {
-            if path == Path::new("-") {
-                return Err(Failure::usage(
-                    "--json: standard output is the program's; name a file",
-                ));
-            }
-            File::create(path)
-                .map_err(|error| Failure::failed(format!("--json: {}: {error}", path.display())))
-        };
-        Ok(Self { log: args.log, json: args.json.as_ref().map(create).transpose()? })
-    }
-
-    fn tell(&self, closed: &ClosedConnection) {
-        if self.log {
-            complain(&line(closed));
-        }
-        if let Some(mut file) = self.json.as_ref() {
-            // A full disk must not end the connections.
-            let _ = writeln!(file, "{}", object(closed));
-        }
-    }
-}
-
-fn line(closed: &ClosedConnection) -> String {
-    let ClosedConnection { connection, age, stats, .. } = closed;
-    let arrow = if connection.outgoing { "->" } else { "<-" };
-    let rtt = |name, span: Option<Span>| {
-        span.map_or_else(String::new, |span| format!(", {name} {:.1} ms", span.as_millis_f64()))
-    };
-    format!(
-        "flow {}: {} {arrow} {}, {:.3} s, sent {} bytes, received {}{}{}, {} segments sent again, {}",
-        connection.flow,
-        connection.local,
-        connection.peer,
-        age.as_secs_f64(),
-        stats.sent_bytes,
-        stats.received_bytes,
-        rtt("RTT", stats.srtt),
-        rtt("smallest", stats.min_rtt),
-        stats.retransmissions,
-        outcome(closed),
-    )
-}
-
-fn outcome(closed: &ClosedConnection) -> String {
-    if closed.cut {
-        return "cut".to_owned();
-    }
-    match closed.outcome {
-        Some(FlowOutcome::Finished) | None => "finished".to_owned(),
-        Some(FlowOutcome::Failed(code)) => std::io::Error::from_raw_os_error(code).to_string(),
-        Some(FlowOutcome::Alcc(error)) => error.to_string(),
-    }
-}
-
-fn object(closed: &ClosedConnection) -> serde_json::Value {
-    let ClosedConnection { connection, age, stats, .. } = closed;
-    json!({
-        "schema": "cellpace.run/1",
-        "flow": connection.flow,
-        "direction": if connection.outgoing { "out" } else { "in" },
-        "local": connection.local.to_string(),
-        "peer": connection.peer.to_string(),
-        "duration_s": age.as_secs_f64(),
-        "sent_bytes": stats.sent_bytes,
-        "acked_bytes": stats.acked_bytes,
-        "received_bytes": stats.received_bytes,
-        "rtt_ms": stats.srtt.map(Span::as_millis_f64),
-        "min_rtt_ms": stats.min_rtt.map(Span::as_millis_f64),
-        "retransmissions": stats.retransmissions,
-        // Where the algorithm has no window, it is infinite.
-        "cwnd_bytes": Some(stats.cwnd).filter(|cwnd| *cwnd < u64::MAX),
-        "tcp_cwnd_bytes": stats.tcp_cwnd,
-        "refusals": stats.blocks,
-        // As granted, where --sndbuf chose.
-        "sndbuf_bytes": stats.send_buffer,
-        "driver": closed.driver.name(),
-        "outcome": outcome(closed),
-    })
+    File::create(path)
+        .map_err(|error| Failure::failed(format!("--json: {}: {error}", path.display())))
 }

@@ -11,6 +11,7 @@
 mod clock;
 mod document;
 mod outbox;
+mod page;
 mod plan;
 mod plausible;
 mod predict;
@@ -28,6 +29,7 @@ pub use document::{
     BurstFigures, DelaySeries, Delays, Direction, Document, OnOffFigures, Quantiles, SCHEMA,
     Settings, TraceFigures, Windows, analyse,
 };
+pub use page::{page, summary};
 pub use plan::{OnOff, Pattern, Plan, PlanError};
 pub use predict::{Prediction, autoregression, predictions};
 pub use prober::{ProbeError, Prober};

@@ -49,3 +49,21 @@ impl RunError {
         move |source| Self::System { what, source: source.into() }
     }
 }
+
+/// Why connections are no longer taken over by [`Attacher`](crate::Attacher).
+#[cfg(feature = "attach")]
+#[derive(Debug, Error)]
+pub enum AttachError {
+    /// A thread could not be started.
+    #[error("starting a thread: {0}")]
+    Thread(io::Error),
+    /// The kernel driver does not take a connection.
+    #[error(transparent)]
+    Adopt(cellpace_tcp::TcpError),
+    /// The kernel driver is no longer there.
+    #[error(
+        "no place at the kernel driver any more: it was removed, or this process was stopped for too \
+         long; connections go on by themselves"
+    )]
+    Gone,
+}

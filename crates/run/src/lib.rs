@@ -10,14 +10,26 @@
 //! This crate is the launcher's side: the [`Broker`], and what it takes to start a program. What
 //! both sides share is in `cellpace-control`.
 
+#[cfg(feature = "attach")]
+mod attach;
 mod broker;
+mod connection_log;
 mod error;
+#[cfg(feature = "attach")]
+mod finder;
+mod flow_events;
 mod launch;
 mod library;
 mod program;
 
+#[cfg(feature = "attach")]
+pub use attach::Attacher;
 pub use broker::{AdoptedConnection, Broker, BrokerConfig, ClosedConnection, ConnectionWatcher};
+pub use connection_log::{ConnectionLog, LoggingCommand};
+#[cfg(feature = "attach")]
+pub use error::AttachError;
 pub use error::RunError;
+pub use flow_events::{EventFlows, EventWriter};
 pub use launch::{Finish, Launch, Running};
 pub use library::Library;
 pub use program::check_program;

@@ -1,7 +1,6 @@
 //! `cellpace probe`: measures a path with UDP probes.
 
 mod options;
-mod page;
 mod run;
 
 pub(crate) use options::ProbeArgs;

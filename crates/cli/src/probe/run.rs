@@ -5,14 +5,13 @@ use std::process::ExitCode;
 
 use cellpace_base::{Span, Time};
 use cellpace_path::schedule::Trace;
-use cellpace_probe::{Direction, Document, Plan, Prober, Recording, Responder, analyse};
-use cellpace_report::{chart_html, short, write_atomically};
+use cellpace_probe::{Direction, Plan, Prober, Recording, Responder, analyse, page, summary};
+use cellpace_report::chart_html;
 use cellpace_udp::Driver;
 
 use super::options::ProbeArgs;
-use super::page::page;
 use crate::error::Failure;
-use crate::output::{complain, print, write};
+use crate::output::{complain, is_stdout, pretty, print, write, write_bytes, write_json};
 use crate::progress::{end_cleanly_on_ctrl_c, interrupted};
 use crate::transfer::{bind_for, listen_at, resolve};
 
@@ -86,16 +85,12 @@ fn conclude(
     recording: &Recording,
 ) -> Result<ExitCode, Failure> {
     let document = analyse(recording, target, env!("CARGO_PKG_VERSION"), args.burst_gap);
-    let is_quiet = args.json.as_deref() == Some(Path::new("-"));
-    if !is_quiet {
+    if !args.json.as_deref().is_some_and(is_stdout) {
         print(&summary(&document))?;
     }
-    if let Some(path) = &args.json {
-        let text = serde_json::to_string_pretty(&document).map_err(Failure::failed)?;
-        write(path, &(text + "\n"))?;
-    }
+    write_json(args.json.as_deref(), || pretty(&document))?;
     if let Some(path) = &args.report {
-        write_atomically(path, chart_html(&page(&document)).as_bytes()).map_err(Failure::failed)?;
+        write(path, &chart_html(&page(&document)))?;
     }
     if let Some(path) = &args.trace_out {
         let both = plan.up && plan.down;
@@ -123,7 +118,7 @@ fn write_trace(
         .map_err(|error| Failure::failed(format!("nothing to write to {path:?}: {error}")))?;
     let mut text = Vec::new();
     trace.write(&mut text).map_err(Failure::failed)?;
-    write_atomically(&path, &text).map_err(Failure::failed)?;
+    write_bytes(&path, &text)?;
     if found.idle_share > 0.01 {
         complain(&format!(
             "the queue may have been empty for {:.1} % of the time, so the trace may miss \
@@ -132,51 +127,4 @@ fn write_trace(
         ));
     }
     Ok(())
-}
-
-fn summary(document: &Document) -> String {
-    let mut text = String::new();
-    if let Some(rtt) = document.least_rtt_ms {
-        let drift =
-            document.clock_drift_ppm.map_or("not measured".into(), |ppm| format!("{ppm:.1} ppm"));
-        text += &format!("least RTT {} ms, clock drift {drift}\n", short(rtt));
-    }
-    for (name, direction) in [("up", &document.up), ("down", &document.down)] {
-        let Some(direction) = direction else { continue };
-        text += &line(name, direction);
-    }
-    text
-}
-
-fn line(name: &str, direction: &Direction) -> String {
-    let delay = &direction.delay_ms;
-    let mut text = format!(
-        "{name:<4} {} of {} arrived, {} Mbit/s, one-way delay min {} p50 {} p95 {} max {} ms\n",
-        direction.arrived,
-        direction.sent,
-        short(direction.throughput_mbps),
-        short(delay.min),
-        short(delay.summary.p50),
-        short(delay.summary.p95),
-        short(delay.summary.max),
-    );
-    if let Some(onoff) = &direction.onoff {
-        text += &format!(
-            "     second stream off: p50 {} p95 {} ms; on: p50 {} p95 {} ms\n",
-            short(onoff.off_ms.summary.p50),
-            short(onoff.off_ms.summary.p95),
-            short(onoff.on_ms.summary.p50),
-            short(onoff.on_ms.summary.p95),
-        );
-    }
-    if let Some(trace) = &direction.trace {
-        text += &format!(
-            "     {} opportunities in {} s, {} Mbit/s, queue empty at most {:.2} % of the time\n",
-            trace.opportunities,
-            short(trace.seconds),
-            short(trace.mean_mbps),
-            trace.idle_share * 100.0,
-        );
-    }
-    text
 }

@@ -1,4 +1,4 @@
-//! Finds the descriptors of connections that should be kicked, for `cellpace attach`.
+//! Finds the descriptors of attached connections that should be kicked.
 //!
 //! All connections that are searched are found in one pass over the machine's descriptors, so there is
 //! nothing to gain from remembering processes; rests in proportion to what a pass took keep the cost
@@ -17,8 +17,6 @@ use cellpace_tcp::{KernelDriver, RemoteSocket};
 use rustix::io::Errno;
 use rustix::process::Pid;
 use rustix::time::{ClockId, clock_gettime};
-
-use crate::output::complain;
 
 /// A rest is at least so many times what was done before took of a core: 3 % in all.
 const RESTS: u32 = 32;
@@ -39,10 +37,10 @@ pub(crate) struct Finder {
 }
 
 impl Finder {
-    pub(crate) fn start(driver: Arc<KernelDriver>) -> io::Result<Self> {
+    pub(crate) fn start(driver: Arc<KernelDriver>, warn: fn(&str)) -> io::Result<Self> {
         let (stop, stopped) = channel();
         let search =
-            Search { driver, open: None, tries: Tries::default(), processes: HashMap::new() };
+            Search { driver, warn, open: None, tries: Tries::default(), processes: HashMap::new() };
         let thread = thread::Builder::new().name("cellpace-find".to_owned());
         let thread = thread.spawn(move || search.run(&stopped))?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
@@ -60,6 +58,7 @@ impl Drop for Finder {
 
 struct Search {
     driver: Arc<KernelDriver>,
+    warn: fn(&str),
     /// Made when it is first needed: controllers with windows never do.
     open: Option<Descriptors>,
     tries: Tries,
@@ -79,14 +78,14 @@ impl Search {
             match self.look() {
                 Ok(Some(pid)) if !is_refused => {
                     is_refused = true;
-                    complain(&format!(
+                    (self.warn)(&format!(
                         "connections of process {pid} are not kicked: its descriptors cannot be borrowed \
                          (needs CAP_SYS_PTRACE)"
                     ));
                 }
                 Ok(_) => {}
                 Err(Hopeless(why)) => {
-                    return complain(&format!("connections are not kicked: {why}"));
+                    return (self.warn)(&format!("connections are not kicked: {why}"));
                 }
             }
             rest = ((cpu_time() - before) * RESTS).max(SHORTEST_REST);

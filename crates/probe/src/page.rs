@@ -1,10 +1,11 @@
-//! The report as a page.
+//! What was measured, for people: a page, and a few lines.
 
-use cellpace_probe::{Delays, Direction, Document, Quantiles};
 use cellpace_report::{Chart, ChartPage, PageTable, short};
 
-/// The page of a document.
-pub(crate) fn page(document: &Document) -> ChartPage {
+use crate::{Delays, Direction, Document, Quantiles};
+
+/// Returns the page of a document.
+pub fn page(document: &Document) -> ChartPage {
     let directions: Vec<(&str, &Direction)> = [("up", &document.up), ("down", &document.down)]
         .into_iter()
         .filter_map(|(name, direction)| Some((name, direction.as_ref()?)))
@@ -37,8 +38,8 @@ fn facts(document: &Document) -> Vec<(String, String)> {
     .to_vec()
 }
 
-fn words(header: &[&str]) -> Vec<String> {
-    header.iter().map(|word| (*word).to_owned()).collect()
+fn words(header: &str) -> Vec<String> {
+    header.split('|').map(str::to_owned).collect()
 }
 
 fn tables(directions: &[(&str, &Direction)]) -> Vec<PageTable> {
@@ -66,18 +67,7 @@ fn totals(directions: &[(&str, &Direction)]) -> PageTable {
         note: "Left out: not sent because the sender was late. Idle: share of the time in which \
                the queue may have been empty, so that opportunities may be missing."
             .into(),
-        header: words(&[
-            "",
-            "sent",
-            "arrived",
-            "lost",
-            "twice",
-            "reordered",
-            "left out",
-            "Mbit/s",
-            "opportunities",
-            "idle %",
-        ]),
+        header: words("|sent|arrived|lost|twice|reordered|left out|Mbit/s|opportunities|idle %"),
         rows: directions.iter().map(row).collect(),
     }
 }
@@ -101,7 +91,7 @@ fn delays(directions: &[(&str, &Direction)]) -> PageTable {
         note: "After the clocks were compared by the shortest way there and back, which are taken \
                to be alike."
             .into(),
-        header: words(&["", "min", "mean", "p50", "p95", "p99", "max"]),
+        header: words("|min|mean|p50|p95|p99|max"),
         rows,
     }
 }
@@ -120,7 +110,7 @@ fn bursts(directions: &[(&str, &Direction)]) -> PageTable {
     PageTable {
         title: "Bursts".into(),
         note: format!("A burst ends where the next probe arrives {} ms later or more.", short(gap)),
-        header: words(&["", "mean", "p50", "p90", "p99", "max"]),
+        header: words("|mean|p50|p90|p99|max"),
         rows,
     }
 }
@@ -141,7 +131,7 @@ fn predictors(name: &str, direction: &Direction) -> PageTable {
                mean throughput; the share of the variance explained, 0 being no better than the \
                mean."
             .into(),
-        header: words(&["", "RMSE %", "MAE %", "explained"]),
+        header: words("|RMSE %|MAE %|explained"),
         rows,
     }
 }
@@ -149,51 +139,98 @@ fn predictors(name: &str, direction: &Direction) -> PageTable {
 fn charts(name: &str, direction: &Direction) -> Vec<Chart> {
     let series = &direction.delay_series;
     let over_time = |bin: f64, count: usize| (0..count).map(|i| i as f64 * bin).collect();
-    let lines = |lines: &[(&str, &[f32])]| {
-        lines.iter().map(|(name, values)| ((*name).to_owned(), values.to_vec())).collect()
-    };
     let mut all = vec![Chart {
         title: format!("One-way delay, {name}"),
         unit: "ms".into(),
         x_label: "time [s]".into(),
         x: over_time(series.bin_s, series.p50_ms.len()),
-        lines: lines(&[("median of 100 ms", &series.p50_ms), ("longest", &series.max_ms)]),
+        lines: vec![
+            ("median of 100 ms".into(), series.p50_ms.clone()),
+            ("longest".into(), series.max_ms.clone()),
+        ],
         ..Chart::default()
     }];
-    for windows in &direction.windows {
-        let width = windows.width_ms;
-        all.push(Chart {
-            title: format!("Throughput in windows of {width} ms, {name}"),
-            unit: "Mbit/s".into(),
-            x_label: "time [s]".into(),
-            x: over_time(width as f64 / 1e3, windows.mbps.len()),
-            lines: lines(&[("throughput", &windows.mbps)]),
-            ..Chart::default()
-        });
-    }
-    let sizes = &direction.bursts.size_shares;
-    let size_shares: Vec<f32> = sizes.iter().map(|bar| (bar.2 * 100.0) as f32).collect();
-    all.push(Chart {
-        title: format!("Burst sizes, {name}"),
-        unit: "% of the bursts".into(),
-        x_label: "probes in a burst".into(),
-        x: sizes.iter().map(|bar| f64::from(bar.0)).collect(),
-        lines: lines(&[("bursts", &size_shares)]),
-        log_x: true,
-        bars: true,
+    all.extend(direction.windows.iter().map(|windows| Chart {
+        title: format!("Throughput in windows of {} ms, {name}", windows.width_ms),
+        unit: "Mbit/s".into(),
+        x_label: "time [s]".into(),
+        x: over_time(windows.width_ms as f64 / 1e3, windows.mbps.len()),
+        lines: vec![("throughput".into(), windows.mbps.clone())],
         ..Chart::default()
-    });
-    let between = &direction.bursts.between_shares;
-    let between_shares: Vec<f32> = between.iter().map(|bar| (bar.2 * 100.0) as f32).collect();
-    all.push(Chart {
-        title: format!("Time between bursts, {name}"),
-        unit: "% of the gaps".into(),
-        x_label: "ms between bursts".into(),
-        x: between.iter().map(|bar| bar.0).collect(),
-        lines: lines(&[("gaps", &between_shares)]),
-        log_x: true,
-        bars: true,
-        ..Chart::default()
-    });
+    }));
+    let sizes = direction.bursts.size_shares.iter().map(|bar| (f64::from(bar.0), bar.2));
+    let between = direction.bursts.between_shares.iter().map(|bar| (bar.0, bar.2));
+    all.push(histogram(&format!("Burst sizes, {name}"), "bursts", "probes in a burst", sizes));
+    let title = format!("Time between bursts, {name}");
+    all.push(histogram(&title, "gaps", "ms between bursts", between));
     all
+}
+
+/// Shares of `what` by size: where a bar begins, and its share.
+fn histogram(
+    title: &str,
+    what: &str,
+    x_label: &str,
+    bars: impl Iterator<Item = (f64, f64)>,
+) -> Chart {
+    let (x, shares): (Vec<f64>, Vec<f32>) =
+        bars.map(|(from, share)| (from, (share * 100.0) as f32)).unzip();
+    Chart {
+        title: title.to_owned(),
+        unit: format!("% of the {what}"),
+        x_label: x_label.to_owned(),
+        x,
+        lines: vec![(what.to_owned(), shares)],
+        log_x: true,
+        bars: true,
+        ..Chart::default()
+    }
+}
+
+/// Returns a line for each direction, and one for the RTT.
+pub fn summary(document: &Document) -> String {
+    let mut text = String::new();
+    if let Some(rtt) = document.least_rtt_ms {
+        let drift =
+            document.clock_drift_ppm.map_or("not measured".into(), |ppm| format!("{ppm:.1} ppm"));
+        text += &format!("least RTT {} ms, clock drift {drift}\n", short(rtt));
+    }
+    for (name, direction) in [("up", &document.up), ("down", &document.down)] {
+        let Some(direction) = direction else { continue };
+        text += &summary_line(name, direction);
+    }
+    text
+}
+
+fn summary_line(name: &str, direction: &Direction) -> String {
+    let delay = &direction.delay_ms;
+    let mut text = format!(
+        "{name:<4} {} of {} arrived, {} Mbit/s, one-way delay min {} p50 {} p95 {} max {} ms\n",
+        direction.arrived,
+        direction.sent,
+        short(direction.throughput_mbps),
+        short(delay.min),
+        short(delay.summary.p50),
+        short(delay.summary.p95),
+        short(delay.summary.max),
+    );
+    if let Some(onoff) = &direction.onoff {
+        text += &format!(
+            "     second stream off: p50 {} p95 {} ms; on: p50 {} p95 {} ms\n",
+            short(onoff.off_ms.summary.p50),
+            short(onoff.off_ms.summary.p95),
+            short(onoff.on_ms.summary.p50),
+            short(onoff.on_ms.summary.p95),
+        );
+    }
+    if let Some(trace) = &direction.trace {
+        text += &format!(
+            "     {} opportunities in {} s, {} Mbit/s, queue empty at most {:.2} % of the time\n",
+            trace.opportunities,
+            short(trace.seconds),
+            short(trace.mean_mbps),
+            trace.idle_share * 100.0,
+        );
+    }
+    text
 }

@@ -1,0 +1,159 @@
+//! What the controllers of connections decide, written down as it happens.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use cellpace_lab::{EventFlow, EventLog, FlowMetrics, LabError};
+use cellpace_tcp::FlowHandle;
+
+/// How often events are fetched: a flow keeps the newest 64, and counts the others.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often the state of each flow is written.
+const STATE: Duration = Duration::from_secs(1);
+
+/// Writes the events of all open connections, on a thread of its own, until it is finished.
+pub struct EventWriter {
+    flows: SharedFlows,
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+/// None once they are finished.
+type SharedFlows = Arc<Mutex<Option<WatchedFlows>>>;
+
+/// Tells an [`EventWriter`] which connections are open.
+#[derive(Clone)]
+pub struct EventFlows(SharedFlows);
+
+impl EventWriter {
+    /// Begins to write to `log`; all flows have the controller `cc`.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn start(log: EventLog<File>, cc: &str) -> io::Result<Self> {
+        let (cc, state_at) = (cc.to_owned(), Instant::now() + STATE);
+        let flows = WatchedFlows { log, cc, flows: BTreeMap::new(), state_at };
+        let flows = Arc::new(Mutex::new(Some(flows)));
+        let (theirs, (stop, stopped)) = (EventFlows(flows.clone()), channel());
+        let look = move || {
+            while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                theirs.with(WatchedFlows::look);
+            }
+        };
+        let thread = thread::Builder::new().name("cellpace-events".to_owned()).spawn(look)?;
+        Ok(Self { flows, stop, thread })
+    }
+
+    /// Returns what reports connections to this writer.
+    pub fn flows(&self) -> EventFlows {
+        EventFlows(self.flows.clone())
+    }
+
+    /// Writes the last state of connections that are still open, and ends.
+    ///
+    /// # Errors
+    /// When not everything could be written.
+    pub fn finish(self) -> Result<(), LabError> {
+        drop(self.stop);
+        let _ = self.thread.join();
+        let flows = locked(&self.flows).take();
+        flows.map_or(Ok(()), WatchedFlows::finish)
+    }
+}
+
+fn locked(flows: &SharedFlows) -> MutexGuard<'_, Option<WatchedFlows>> {
+    // A panic elsewhere leaves lines unwritten, at worst.
+    flows.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl EventFlows {
+    /// A connection is under control from now on.
+    pub(crate) fn opened(&self, number: u64, flow: FlowHandle) {
+        self.with(|flows| drop(flows.flows.insert(number, WatchedFlow { flow, missed: 0 })));
+    }
+
+    /// A connection has ended; its last state is written, too.
+    pub(crate) fn closed(&self, number: u64) {
+        self.with(|flows| flows.closed(number));
+    }
+
+    fn with(&self, act: impl FnOnce(&mut WatchedFlows)) {
+        if let Some(flows) = &mut *locked(&self.0) {
+            act(flows);
+        }
+    }
+}
+
+struct WatchedFlows {
+    log: EventLog<File>,
+    cc: String,
+    flows: BTreeMap<u64, WatchedFlow>,
+    state_at: Instant,
+}
+
+struct WatchedFlow {
+    flow: FlowHandle,
+    /// How many events have been reported as missing.
+    missed: u64,
+}
+
+impl WatchedFlows {
+    fn closed(&mut self, number: u64) {
+        let Some(mut watched) = self.flows.remove(&number) else { return };
+        watched.write_events(&mut self.log, number, &self.cc);
+        watched.write_state(&mut self.log, number, &self.cc);
+    }
+
+    /// Writes what was decided since the last time, and each second the state of all connections.
+    fn look(&mut self) {
+        let is_due = Instant::now() >= self.state_at;
+        for (&number, watched) in &mut self.flows {
+            watched.write_events(&mut self.log, number, &self.cc);
+            if is_due {
+                watched.write_state(&mut self.log, number, &self.cc);
+            }
+        }
+        if is_due {
+            self.state_at = Instant::now() + STATE;
+            self.log.flush();
+        }
+    }
+
+    fn finish(mut self) -> Result<(), LabError> {
+        while let Some((&number, _)) = self.flows.first_key_value() {
+            self.closed(number);
+        }
+        self.log.finish().map(drop)
+    }
+}
+
+impl WatchedFlow {
+    fn write_events(&mut self, log: &mut EventLog<File>, flow: u64, cc: &str) {
+        let source = EventFlow { run: None, flow, cc };
+        let missed = self.flow.missed_events();
+        if missed > self.missed {
+            log.missed(FlowHandle::now(), source, missed - self.missed);
+            self.missed = missed;
+        }
+        while let Some((at, event)) = self.flow.poll_event() {
+            log.event(at, source, &event);
+        }
+    }
+
+    fn write_state(&self, log: &mut EventLog<File>, flow: u64, cc: &str) {
+        let stats = self.flow.stats();
+        let metrics = FlowMetrics {
+            cwnd: stats.cwnd,
+            in_flight: stats.in_flight,
+            srtt: stats.srtt,
+            min_rtt: stats.min_rtt,
+            values: Vec::new(),
+        };
+        log.metrics(FlowHandle::now(), EventFlow { run: None, flow, cc }, &metrics);
+    }
+}
