@@ -21,7 +21,7 @@ use cellpace_base::{
 };
 use cellpace_cc::{ControllerSpec, Setup};
 use cellpace_mdi::{Analysis, Flat, Model, matrix_csv, read_samples, test_vector, write_samples};
-use cellpace_path::profile::Profile;
+use cellpace_path::profile::LinkProfile;
 use cellpace_path::schedule::{Trace, TraceFiles};
 use cellpace_path::{Packet, QueueSpec, TraceSpec};
 use cellpace_sim::{AckPolicy, FlowSpec, Scenario, run};
@@ -90,8 +90,8 @@ pub fn path(bytes: &[u8]) {
         assert_eq!(again.as_ref(), Ok(&spec));
         assert!(spec.period().is_none_or(|period| !period.is_zero()));
     }
-    if let Ok(profile) = text.parse::<Profile>() {
-        let again = profile.to_string().parse::<Profile>();
+    if let Ok(profile) = text.parse::<LinkProfile>() {
+        let again = profile.to_string().parse::<LinkProfile>();
         assert_eq!(again.as_ref().map(ToString::to_string), Ok(profile.to_string()));
     }
     let _ = text.parse::<AckPolicy>();

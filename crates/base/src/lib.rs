@@ -17,7 +17,7 @@ pub mod statistics;
 mod time;
 
 pub use byte_reader::ByteReader;
-pub use name::{Name, nearest, split_name};
+pub use name::{SplitName, nearest, split_name};
 pub use param::{ByteCount, Param, ParamKind, ParamValue, Preset};
 pub use param_set::{GivenValues, ParamError, ParamSet};
 pub use quantity::{

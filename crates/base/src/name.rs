@@ -2,7 +2,7 @@
 
 /// The name in front of the colon and the text behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Name<'a> {
+pub struct SplitName<'a> {
     /// In front of the first colon.
     pub name: &'a str,
     /// Behind the first colon; empty if there is none.
@@ -10,9 +10,9 @@ pub struct Name<'a> {
 }
 
 /// Splits `NAME:rest` at the first colon.
-pub fn split_name(text: &str) -> Name<'_> {
+pub fn split_name(text: &str) -> SplitName<'_> {
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-    Name { name: name.trim(), rest: rest.trim() }
+    SplitName { name: name.trim(), rest: rest.trim() }
 }
 
 /// The candidate nearest to `word` in edits, whatever the case, if one is near enough to be what

@@ -324,7 +324,7 @@ pub(crate) fn check() -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cellpace_path::{DropReason, Packet, Record};
+    use cellpace_path::{DropReason, Packet, PacketRecord};
     use ratatui::backend::TestBackend;
 
     fn seen(ms: u64, delay: u64, fate: Fate) -> Seen {
@@ -335,7 +335,7 @@ mod tests {
             departed_at: at,
             ..Packet::new(0, 0, 1500, at - cellpace_base::Span::from_millis(delay))
         };
-        let record = Record { packet, fate };
+        let record = PacketRecord { packet, fate };
         Seen { direction: Direction::Down, record, written: at, after_end: false }
     }
 

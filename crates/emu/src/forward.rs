@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use cellpace_base::{Span, Time};
 use cellpace_measure::DelaySketch;
-use cellpace_path::{Fate, Packet, Path, Record};
+use cellpace_path::{Fate, Packet, PacketRecord, Path};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::EventFd;
 use nix::sys::time::TimeSpec;
@@ -91,7 +91,7 @@ pub(crate) struct Forwarder {
     clock: Clock,
     control: Arc<Control>,
     feed: Feed,
-    fates: Vec<Record>,
+    fates: Vec<PacketRecord>,
     /// Packets so far.
     number: u64,
     /// When the last packet came from inside.
@@ -190,7 +190,7 @@ impl Forwarder {
         self.fates = fates;
     }
 
-    fn deliver(&mut self, which: usize, record: &Record) {
+    fn deliver(&mut self, which: usize, record: &PacketRecord) {
         let slot = record.packet.tag;
         let mut written = record.packet.departed_at;
         if record.fate == Fate::Delivered {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use cellpace_base::Time;
-use cellpace_path::Record;
+use cellpace_path::PacketRecord;
 
 /// Which way a packet goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct Seen {
     pub direction: Direction,
     /// The model's record of it. `flow` numbers flows in the order of their first packets, the
     /// same for both directions; `id` numbers packets; `tag` means nothing any more.
-    pub record: Record,
+    pub record: PacketRecord,
     /// When it was really handed over; for a dropped packet, when it was dropped.
     pub written: Time,
     /// It left the link after the program's end, while the link waited for its last bytes.

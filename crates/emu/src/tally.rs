@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use cellpace_base::{Span, Time};
 use cellpace_measure::{DelaySketch, Figures, FlowFigures, jain_index};
-use cellpace_path::{Fate, Record};
+use cellpace_path::{Fate, PacketRecord};
 
 /// Takes the records of one direction in the order of time.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Tally {
 
     /// What became of a packet. `back` is the delay of the other direction at that time: with the
     /// packet's own it makes a round trip.
-    pub fn record(&mut self, record: &Record, back: Span) {
+    pub fn record(&mut self, record: &PacketRecord, back: Span) {
         let packet = &record.packet;
         let delivered = record.fate == Fate::Delivered;
         self.all.lost += u64::from(!delivered);
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use cellpace_path::{DropReason, Packet};
 
-    fn record(flow: u32, ms: u64, fate: Fate) -> Record {
+    fn record(flow: u32, ms: u64, fate: Fate) -> PacketRecord {
         let at = Time::from_millis(ms);
         let packet = Packet {
             enqueued_at: at - Span::from_millis(3),
@@ -196,7 +196,7 @@ mod tests {
             departed_at: at,
             ..Packet::new(0, flow, 1250, at - Span::from_millis(10))
         };
-        Record { packet, fate }
+        PacketRecord { packet, fate }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use cellpace_base::{Span, Time};
 use cellpace_cc::Event;
-use cellpace_path::Record;
+use cellpace_path::PacketRecord;
 use cellpace_report::{Aside, Comparison, PacketLog, ReportError, Run};
 use cellpace_sim::{FlowSpec, FlowView, Observer, Outcome, Scenario};
 
@@ -268,7 +268,7 @@ struct RunLogger<'a> {
 const STATE_EVERY: Span = Span::from_secs(1);
 
 impl Observer for RunLogger<'_> {
-    fn on_record(&mut self, record: &Record) {
+    fn on_record(&mut self, record: &PacketRecord) {
         let Some(mut log) = self.logs.packets.take() else { return };
         match log.push(self.run, &self.names[record.packet.flow as usize], record) {
             Ok(()) => self.logs.packets = Some(log),

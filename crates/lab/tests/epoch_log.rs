@@ -8,7 +8,7 @@ use cellpace_base::{Span, Time};
 use cellpace_cc::{Controller, Event, Setup, registry};
 use cellpace_lab::EpochLog;
 use cellpace_mdi::{Axis, Chain, Counts, Relative, States};
-use cellpace_path::Record;
+use cellpace_path::PacketRecord;
 use cellpace_sim::{FlowSpec, Observer, OnOff, Scenario, Traffic, run_observed};
 
 type Chains = Arc<Mutex<Vec<Chain>>>;
@@ -19,12 +19,12 @@ struct Watch {
     /// Where the samples go, if there shall be any.
     chains: Option<Chains>,
     connections: u32,
-    records: Vec<Record>,
+    records: Vec<PacketRecord>,
     events: Vec<(u32, Time, Event)>,
 }
 
 impl Observer for Watch {
-    fn on_record(&mut self, record: &Record) {
+    fn on_record(&mut self, record: &PacketRecord) {
         self.records.push(*record);
     }
 

@@ -1,7 +1,7 @@
 //! Takes the records of a run as they come and ends with its figures.
 
 use cellpace_base::{Span, Time};
-use cellpace_path::{Fate, Record};
+use cellpace_path::{Fate, PacketRecord};
 use serde::{Deserialize, Serialize};
 
 use crate::series::{Binner, Series};
@@ -142,7 +142,7 @@ impl Collector {
     }
 
     /// What became of a packet.
-    pub fn record(&mut self, record: &Record) {
+    pub fn record(&mut self, record: &PacketRecord) {
         let packet = &record.packet;
         let index = packet.flow as usize;
         let at = packet.departed_at;
@@ -287,14 +287,14 @@ mod tests {
         Time::from_millis(ms)
     }
 
-    fn record(flow: u32, sent: u64, enqueued: u64, departed: u64, fate: Fate) -> Record {
+    fn record(flow: u32, sent: u64, enqueued: u64, departed: u64, fate: Fate) -> PacketRecord {
         let packet = Packet {
             enqueued_at: ms(enqueued),
             dequeued_at: ms(departed),
             departed_at: ms(departed),
             ..Packet::new(0, flow, 1500, ms(sent))
         };
-        Record { packet, fate }
+        PacketRecord { packet, fate }
     }
 
     fn collector(flows: usize) -> Collector {

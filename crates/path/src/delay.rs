@@ -8,7 +8,7 @@ use cellpace_base::{Random, Span, Time};
 
 use crate::PathError;
 use crate::schedule::{LineReader, TraceError, TraceFiles, parse_millis};
-use crate::steps::{Steps, Walk};
+use crate::steps::{Steps, StepsWalk};
 
 /// The most lines of a delay file: an hour at a millisecond each.
 const MAX_DELAYS: usize = 4_000_000;
@@ -111,7 +111,7 @@ impl fmt::Display for DelaySpec {
 /// A running delay.
 #[derive(Debug, Clone)]
 pub struct Delay {
-    walk: Walk<Span>,
+    walk: StepsWalk<Span>,
     /// The latest arrival given so far.
     latest: Time,
 }
@@ -244,7 +244,7 @@ mod tests {
         let spec = DelaySpec::parse("file:base", &mut files).unwrap();
         assert_eq!(spec.to_string(), "file:base");
         let mut walk = spec.steps.walk(&mut Random::seeded(1, 1));
-        let at = |walk: &mut Walk<Span>, ms| walk.at(Time::from_millis(ms)).as_millis_f64();
+        let at = |walk: &mut StepsWalk<Span>, ms| walk.at(Time::from_millis(ms)).as_millis_f64();
         assert_eq!(at(&mut walk, 0), 20.0, "the first holds from the start");
         assert_eq!(at(&mut walk, 999), 20.0);
         assert_eq!(at(&mut walk, 1_000), 35.5);

@@ -1,4 +1,4 @@
-//! Estimates the parameters of a [`Profile`] from a trace.
+//! Estimates the parameters of a [`LinkProfile`] from a trace.
 //!
 //! No simulation and no search at random: every parameter is a quantile or a moment of the trace,
 //! so the same trace gives the same profile on every platform.
@@ -25,8 +25,8 @@ use thiserror::Error;
 use crate::OPPORTUNITY_BYTES;
 use crate::profile::math::{exp, ln, pow, sin_cos};
 use crate::profile::{
-    BAND_SHARES, LEVELS, LONGEST_GAP_MS, LOWEST_SCORE, MEMORY_S, Profile, SCORE_STEP, SCORES,
-    Shape, at_score, table_mean, table_square,
+    BAND_SHARES, LEVELS, LONGEST_GAP_MS, LOWEST_SCORE, LinkProfile, MEMORY_S, SCORE_STEP, SCORES,
+    ShapeTable, at_score, table_mean, table_square,
 };
 use crate::schedule::Trace;
 
@@ -83,7 +83,7 @@ const LAGS: [usize; 24] =
 ///
 /// # Errors
 /// When the trace is too short, longer than a day, or has a constant rate.
-pub fn fit(trace: &Trace) -> Result<Profile, FitError> {
+pub fn fit(trace: &Trace) -> Result<LinkProfile, FitError> {
     fit_millis(trace.millis())
 }
 
@@ -91,7 +91,7 @@ pub fn fit(trace: &Trace) -> Result<Profile, FitError> {
 ///
 /// # Errors
 /// As [`fit`].
-pub fn fit_millis(millis: &[u32]) -> Result<Profile, FitError> {
+pub fn fit_millis(millis: &[u32]) -> Result<LinkProfile, FitError> {
     let length = millis.last().copied().unwrap_or(0);
     if length / 3_600_000 >= MAX_HOURS {
         return Err(FitError::TooLong { hours: f64::from(length) / 3.6e6 });
@@ -103,7 +103,7 @@ pub fn fit_millis(millis: &[u32]) -> Result<Profile, FitError> {
         return Err(FitError::TooShort { served_s, bursts: bursts.len() });
     }
 
-    let mut profile = Profile::blank().with_about("fitted");
+    let mut profile = LinkProfile::blank().with_about("fitted");
     fit_quality(&mut profile, &service)?;
     fit_outages(&mut profile, &service, millis);
     fit_bursts(&mut profile, &service, &bursts);
@@ -251,7 +251,7 @@ fn bursts(millis: &[u32]) -> Vec<Burst> {
 }
 
 /// Steps 2 and 3: the rate's distribution and memory.
-fn fit_quality(profile: &mut Profile, service: &Service) -> Result<(), FitError> {
+fn fit_quality(profile: &mut LinkProfile, service: &Service) -> Result<(), FitError> {
     let ranked = service.ranked();
     let mut table = [0.0; SCORES];
     for (index, rate) in table.iter_mut().enumerate() {
@@ -261,7 +261,7 @@ fn fit_quality(profile: &mut Profile, service: &Service) -> Result<(), FitError>
     let covariance = LAGS.map(|lag| autocovariance(&fine, lag));
     // The noise of bursts is only in lag 0, so lag 0 without it lies on the line through 1 and 2.
     let variance = (2.0 * covariance[0] - covariance[1]).max(covariance[0]);
-    let curve = Curve::new(&table);
+    let curve = QualityCurve::new(&table);
     if variance <= 0.0 || curve.variance() <= 0.0 {
         return Err(FitError::Constant);
     }
@@ -270,7 +270,7 @@ fn fit_quality(profile: &mut Profile, service: &Service) -> Result<(), FitError>
     // Slower than one opportunity per outage threshold would be an outage.
     let lowest = 1.0 / f64::from(LONGEST_GAP_MS);
     let table = table.map(|rate| (mean + stretch * (rate - mean)).max(lowest));
-    let curve = Curve::new(&table);
+    let curve = QualityCurve::new(&table);
     let correlation = covariance.map(|covariance| curve.correlation_for(covariance));
     fit_memory(profile, &correlation);
     profile.rate_mbps = table.map(|rate| rate * f64::from(OPPORTUNITY_BYTES) * 8.0 / 1000.0);
@@ -285,12 +285,12 @@ fn autocovariance(rates: &[f64], lag: usize) -> f64 {
 }
 
 /// The curve from quality to rate as a sum of Hermite polynomials.
-struct Curve {
+struct QualityCurve {
     /// Squares of the coefficients of orders 1, 2, ..: the variance each contributes.
     squares: [f64; 8],
 }
 
-impl Curve {
+impl QualityCurve {
     fn new(table: &[f64; SCORES]) -> Self {
         const STEP: f64 = 0.01;
         let mut coefficients = [0.0; 8];
@@ -330,7 +330,7 @@ impl Curve {
 }
 
 /// Weights of the parts of the quality.
-fn fit_memory(profile: &mut Profile, correlation: &[f64; LAGS.len()]) {
+fn fit_memory(profile: &mut LinkProfile, correlation: &[f64; LAGS.len()]) {
     let target: Vec<f64> = std::iter::once(1.0).chain(correlation.iter().copied()).collect();
     let seconds: Vec<f64> =
         std::iter::once(0).chain(LAGS).map(|lag| (lag as u32 * FINE_MS) as f64 / 1000.0).collect();
@@ -387,7 +387,7 @@ fn non_negative_least_squares(columns: &[Vec<f64>], target: &[f64]) -> (Vec<f64>
 }
 
 /// Step 4: how often outages begin, and how long they are.
-fn fit_outages(profile: &mut Profile, service: &Service, millis: &[u32]) {
+fn fit_outages(profile: &mut LinkProfile, service: &Service, millis: &[u32]) {
     let ranked = service.ranked();
     let limits = [0.10, 0.25, 0.50].map(|share| quantile(&ranked, share));
     let band = |rate: f64| limits.partition_point(|limit| *limit <= rate);
@@ -420,7 +420,7 @@ fn fit_outages(profile: &mut Profile, service: &Service, millis: &[u32]) {
 
 /// Scales the rates of outages so that they leave the share `served` of the time. The quality is
 /// not seen during an outage, so that the counts by band are right among each other only.
-fn scale_outages(profile: &mut Profile, served: f64) {
+fn scale_outages(profile: &mut LinkProfile, served: f64) {
     let counted = profile.outage_per_s;
     let (mut low, mut high) = (0.0, 4.0);
     for _ in 0..40 {
@@ -441,7 +441,7 @@ fn quantiles(mut values: Vec<f64>, none: f64) -> [f64; LEVELS.len()] {
 }
 
 /// Step 5: sizes of bursts and the gaps between them.
-fn fit_bursts(profile: &mut Profile, service: &Service, bursts: &[Burst]) {
+fn fit_bursts(profile: &mut LinkProfile, service: &Service, bursts: &[Burst]) {
     let steps: u32 = bursts.iter().map(|burst| burst.size - 1).sum();
     let same: u32 = bursts.iter().map(|burst| burst.same).sum();
     profile.burst_same_ms = f64::from(same) / f64::from(steps.max(1));
@@ -500,7 +500,7 @@ fn size_and_rate(service: &Service, bursts: &[Burst], median: f64) -> (f64, f64)
 /// What a scheduler without memory is behind its rate is a random walk; catching up in time `tau`
 /// makes that walk an Ornstein-Uhlenbeck process, and the variance of a window `T` shrinks by
 /// `(1 - exp(-T/tau)) tau/T`.
-fn fit_catch_up(profile: &Profile, service: &Service, median: f64) -> f64 {
+fn fit_catch_up(profile: &LinkProfile, service: &Service, median: f64) -> f64 {
     let fine = service.fine_rates();
     let [none, one, two] = [0, 1, 2].map(|lag| autocovariance(&fine, lag));
     let wanted = none - (2.0 * one - two).max(one);
@@ -521,7 +521,7 @@ fn fit_catch_up(profile: &Profile, service: &Service, median: f64) -> f64 {
 /// Variance of the rate in a 100-ms window at the steady rate `rate` without catching up, by the
 /// central limit theorem for renewal-reward processes: Var(S - rate C) / (T E[C]) with size S and
 /// cycle C.
-fn window_noise(profile: &Profile, rate: f64, relative: f64, fast: bool) -> f64 {
+fn window_noise(profile: &LinkProfile, rate: f64, relative: f64, fast: bool) -> f64 {
     let rate = rate.max(1.0 / f64::from(LONGEST_GAP_MS));
     let excess = (profile.burst_mean - 1.0) * pow(relative, profile.burst_exponent);
     let size = 1.0 + excess;
@@ -550,7 +550,7 @@ fn relative(mut by_rate: Vec<(f64, u32)>) -> Vec<(f64, f64)> {
 
 /// Shape of what came relative to what was expected; a point at 1 if there is nothing. Pairs
 /// count by what was expected: where that is small, the ratio is mostly rounding.
-fn shape(pairs: &[(f64, f64)]) -> Shape {
+fn shape(pairs: &[(f64, f64)]) -> ShapeTable {
     let total: f64 = pairs.iter().map(|(_, expected)| expected).sum();
     let mut ratios: Vec<(f64, f64)> = pairs
         .iter()
@@ -608,7 +608,7 @@ mod tests {
     use cellpace_base::Span;
 
     /// A profile with every part in use, whose memory is short against the traces made from it.
-    fn known() -> Profile {
+    fn known() -> LinkProfile {
         let mut profile = builtin("lte-driving").unwrap();
         profile.rate_mbps = [1.0, 1.5, 2.2, 3.2, 4.4, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0];
         profile.memory_weight =
@@ -619,7 +619,7 @@ mod tests {
         profile
     }
 
-    fn refitted(profile: &Profile, seed: u64) -> Profile {
+    fn refitted(profile: &LinkProfile, seed: u64) -> LinkProfile {
         fit(&profile.generate(seed, Span::from_secs(1500))).unwrap()
     }
 
@@ -635,7 +635,7 @@ mod tests {
             near(found.rate_mbps[score], known.rate_mbps[score], 0.15);
         }
         // The two time scales share the variance; whatever the split, memory at 1 s is the same.
-        let at_1s = |profile: &Profile| -> f64 {
+        let at_1s = |profile: &LinkProfile| -> f64 {
             profile.memory_weight.iter().zip(MEMORY_S).map(|(w, tau)| w * exp(-1.0 / tau)).sum()
         };
         near(at_1s(&found), at_1s(&known), 0.15);
@@ -675,7 +675,7 @@ mod tests {
         let trace = known().generate(4, Span::from_secs(120));
         let found = fit(&trace).unwrap();
         assert_eq!(found, fit(&trace).unwrap());
-        assert_eq!(found.to_string().parse::<Profile>().unwrap(), found);
+        assert_eq!(found.to_string().parse::<LinkProfile>().unwrap(), found);
     }
 
     #[test]
@@ -704,7 +704,7 @@ mod tests {
         ];
         for millis in odd {
             if let Ok(profile) = fit_millis(&millis) {
-                assert_eq!(profile.to_string().parse::<Profile>().unwrap(), profile);
+                assert_eq!(profile.to_string().parse::<LinkProfile>().unwrap(), profile);
                 assert!(!profile.generate(1, Span::from_secs(1)).millis().is_empty());
             }
         }
@@ -713,7 +713,7 @@ mod tests {
     #[test]
     fn a_straight_curve_leaves_correlations_as_they_are() {
         let table = std::array::from_fn(|i| 20.0 + 2.0 * i as f64);
-        let curve = Curve::new(&table);
+        let curve = QualityCurve::new(&table);
         // 4 per unit of quality; the table's ends at +-3 cut a little.
         near(curve.variance(), 16.0, 0.01);
         near(curve.correlation_for(8.0), 0.5, 0.01);

@@ -162,7 +162,7 @@ impl Schedule for Interrupted {
 mod tests {
     use super::*;
     use crate::schedule::capacity_bins;
-    use crate::{DropReason, Fate, Packet, Path, PathSpec, Record, TraceSpec};
+    use crate::{DropReason, Fate, Packet, PacketRecord, Path, PathSpec, TraceSpec};
     use proptest::prelude::*;
 
     fn handover(text: &str) -> Handover {
@@ -235,7 +235,7 @@ mod tests {
         while let Some(next) = path.next_deadline() {
             path.advance(next, &mut fates);
         }
-        let line = |r: &Record| (r.packet.id, r.fate, r.packet.departed_at.as_millis_f64());
+        let line = |r: &PacketRecord| (r.packet.id, r.fate, r.packet.departed_at.as_millis_f64());
         fates.iter().map(line).collect()
     }
 

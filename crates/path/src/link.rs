@@ -4,7 +4,7 @@ use cellpace_base::Time;
 
 use crate::queue::{Drops, Queue};
 use crate::schedule::Schedule;
-use crate::{DropReason, Fate, OPPORTUNITY_BYTES, Packet, Record};
+use crate::{DropReason, Fate, OPPORTUNITY_BYTES, Packet, PacketRecord};
 
 /// A link takes packets from its queue and gives them the bytes of its opportunities: several
 /// small packets share one, a large packet takes several. What an opportunity leaves over while
@@ -25,7 +25,7 @@ impl Link {
 
     /// A packet reaches the queue at `packet.enqueued_at`, which must not lie before a time the
     /// link was advanced to. Opportunities up to that instant are gone.
-    pub fn push(&mut self, packet: Packet, fates: &mut Vec<Record>) {
+    pub fn push(&mut self, packet: Packet, fates: &mut Vec<PacketRecord>) {
         let now = packet.enqueued_at;
         if self.is_idle() {
             self.schedule.skip_through(now);
@@ -41,7 +41,7 @@ impl Link {
     }
 
     /// Uses all opportunities up to `now`.
-    pub fn advance(&mut self, now: Time, fates: &mut Vec<Record>) {
+    pub fn advance(&mut self, now: Time, fates: &mut Vec<PacketRecord>) {
         while let Some(time) = self.next_deadline().filter(|time| *time <= now) {
             self.schedule.take();
             self.serve(time, fates);
@@ -54,10 +54,10 @@ impl Link {
     }
 
     /// Drops everything that waits, the packet in service included.
-    pub fn drop_all(&mut self, now: Time, fates: &mut Vec<Record>) {
+    pub fn drop_all(&mut self, now: Time, fates: &mut Vec<PacketRecord>) {
         while let Some((mut packet, _)) = self.in_service.take().or_else(|| self.begin(now)) {
             packet.departed_at = now;
-            fates.push(Record { packet, fate: Fate::Dropped(DropReason::Handover) });
+            fates.push(PacketRecord { packet, fate: Fate::Dropped(DropReason::Handover) });
         }
         self.schedule.on_backlog(now, 0);
         self.report_drops(now, fates);
@@ -67,7 +67,7 @@ impl Link {
         self.in_service.is_none() && self.queue.packets() == 0
     }
 
-    fn serve(&mut self, time: Time, fates: &mut Vec<Record>) {
+    fn serve(&mut self, time: Time, fates: &mut Vec<PacketRecord>) {
         let mut bytes = OPPORTUNITY_BYTES;
         while bytes > 0 {
             let Some((mut packet, needs)) = self.in_service.take().or_else(|| self.begin(time))
@@ -80,7 +80,7 @@ impl Link {
             }
             bytes -= needs;
             packet.departed_at = time;
-            fates.push(Record { packet, fate: Fate::Delivered });
+            fates.push(PacketRecord { packet, fate: Fate::Delivered });
         }
         self.schedule.on_backlog(time, self.queue.bytes());
         self.report_drops(time, fates);
@@ -92,11 +92,11 @@ impl Link {
         Some((packet, packet.size))
     }
 
-    fn report_drops(&mut self, now: Time, fates: &mut Vec<Record>) {
+    fn report_drops(&mut self, now: Time, fates: &mut Vec<PacketRecord>) {
         for (mut packet, reason) in self.drops.drain(..) {
             packet.dequeued_at = now;
             packet.departed_at = now;
-            fates.push(Record { packet, fate: Fate::Dropped(reason) });
+            fates.push(PacketRecord { packet, fate: Fate::Dropped(reason) });
         }
     }
 }

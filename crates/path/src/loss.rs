@@ -6,7 +6,7 @@ use std::str::FromStr;
 use cellpace_base::{ParamError, ParamSet, Random, Time, params, split_name};
 
 use crate::PathError;
-use crate::steps::{Level, Steps, Walk};
+use crate::steps::{Level, Steps, StepsWalk};
 
 /// Random loss by its written form.
 ///
@@ -15,7 +15,7 @@ use crate::steps::{Level, Steps, Walk};
 /// | `1%`, `0` | each packet with the same probability, independently; none |
 /// | `step:0%/5s,1%/5s` | that probability in turn, over and over |
 /// | `random:0%..1%/5s` | that probability redrawn uniformly every so often, seeded |
-/// | `ge:p=1%,r=30%,good=0%,bad=100%` | bursts, see [`Bursts`] |
+/// | `ge:p=1%,r=30%,good=0%,bad=100%` | bursts, see [`BurstLoss`] |
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum LossSpec {
     /// None.
@@ -26,7 +26,7 @@ pub enum LossSpec {
     /// Independently, with a probability that changes.
     Changing(Steps<f64>),
     /// In bursts.
-    Bursts(Bursts),
+    Bursts(BurstLoss),
 }
 
 params! {
@@ -37,7 +37,7 @@ params! {
     /// Gilbert's own model has `good` = 0; his `h`, the probability to get through in the bad state,
     /// is 1 - `bad`. With `bad` = 1 the lengths of loss bursts are geometric with mean 1 / `r`.
     #[derive(Copy, PartialEq)]
-    pub struct Bursts {
+    pub struct BurstLoss {
         /// Probability per packet to go from good to bad (Gilbert's P)
         p: f64 = "1%" in 0.0..=1.0, from "Elliott 1963", logarithmic;
         /// Probability per packet to go from bad to good (Gilbert's p)
@@ -49,7 +49,7 @@ params! {
     }
 }
 
-impl Bursts {
+impl BurstLoss {
     /// The share of packets that find the bad state: p / (p + r), the stationary distribution of
     /// the chain (Gilbert 1960).
     pub fn share_bad(self) -> f64 {
@@ -88,7 +88,7 @@ impl LossSpec {
     }
 
     fn parse_bursts(rest: &str) -> Result<Self, PathError> {
-        let bursts = Bursts::parse("ge", rest)?;
+        let bursts = BurstLoss::parse("ge", rest)?;
         if bursts.r == 0.0 && bursts.p > 0.0 {
             return Err(PathError::Param(ParamError::OutOfRange {
                 owner: "ge".into(),
@@ -124,7 +124,7 @@ impl fmt::Display for LossSpec {
             Self::None => f.write_str("0"),
             Self::Independent(p) => f.write_str(&p.written()),
             Self::Changing(steps) => steps.fmt(f),
-            Self::Bursts(Bursts { p, r, good, bad }) => {
+            Self::Bursts(BurstLoss { p, r, good, bad }) => {
                 let [p, r, good, bad] = [p, r, good, bad].map(|share| share.written());
                 write!(f, "ge:p={p},r={r},good={good},bad={bad}")
             }
@@ -143,8 +143,8 @@ pub struct LossModel {
 enum Process {
     None,
     Independent(f64),
-    Changing(Walk<f64>),
-    Bursts { bursts: Bursts, bad: bool },
+    Changing(StepsWalk<f64>),
+    Bursts { bursts: BurstLoss, bad: bool },
 }
 
 impl LossModel {

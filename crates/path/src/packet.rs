@@ -78,14 +78,14 @@ pub enum Fate {
 /// The typed record of one packet's way through the path, written when its fate is known. Logs,
 /// measures, captures and plots are all made from these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record {
+pub struct PacketRecord {
     /// The packet with its times; those after a drop repeat the time of the drop.
     pub packet: Packet,
     /// Delivered or dropped.
     pub fate: Fate,
 }
 
-impl Record {
+impl PacketRecord {
     /// Fixed delay in front of the queue.
     pub fn base_delay(&self) -> Span {
         self.packet.enqueued_at - self.packet.sent_at

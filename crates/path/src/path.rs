@@ -9,8 +9,8 @@ use thiserror::Error;
 use crate::handover::interrupted;
 use crate::schedule::TraceError;
 use crate::{
-    Delay, DelaySpec, DropReason, Fate, Handover, Link, LossModel, LossSpec, Packet, QueueSpec,
-    Record, TraceSpec,
+    Delay, DelaySpec, DropReason, Fate, Handover, Link, LossModel, LossSpec, Packet, PacketRecord,
+    QueueSpec, TraceSpec,
 };
 
 /// What can be wrong with a path.
@@ -158,10 +158,10 @@ pub struct Path {
     delay: Delay,
     base_delay: Option<Delay>,
     /// Packets on their way to the queue that arrive in the order of entry: nearly all.
-    in_order: VecDeque<Waiting>,
+    in_order: VecDeque<WaitingPacket>,
     /// Those that arrive before one that entered earlier (of a flow with a longer way), by
     /// arrival, then by order of entry.
-    out_of_order: BinaryHeap<Reverse<Waiting>>,
+    out_of_order: BinaryHeap<Reverse<WaitingPacket>>,
     arrivals: u64,
     loss: LossModel,
     link: Option<Link>,
@@ -172,19 +172,19 @@ pub struct Path {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Waiting {
+struct WaitingPacket {
     at: Time,
     order: u64,
     packet: Packet,
 }
 
-impl Ord for Waiting {
+impl Ord for WaitingPacket {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (self.at, self.order).cmp(&(other.at, other.order))
     }
 }
 
-impl PartialOrd for Waiting {
+impl PartialOrd for WaitingPacket {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
@@ -201,7 +201,7 @@ impl Path {
         }
         at += extra;
         self.arrivals += 1;
-        let waiting = Waiting { at, order: self.arrivals, packet };
+        let waiting = WaitingPacket { at, order: self.arrivals, packet };
         if self.in_order.back().is_none_or(|last| last.at <= at) {
             self.in_order.push_back(waiting);
         } else {
@@ -223,7 +223,7 @@ impl Path {
 
     /// Lets happen everything up to `now`; what became of packets is added to `fates` in the
     /// order of time. Opportunities go before arrivals of the same instant.
-    pub fn advance(&mut self, now: Time, fates: &mut Vec<Record>) {
+    pub fn advance(&mut self, now: Time, fates: &mut Vec<PacketRecord>) {
         loop {
             let arrival = self.next_arrival().unwrap_or(Time::MAX);
             let change = self.handovers.front().map_or(Time::MAX, Handover::end);
@@ -239,26 +239,26 @@ impl Path {
     }
 
     /// The next packet reaches the queue.
-    fn arrive(&mut self, at: Time, fates: &mut Vec<Record>) {
+    fn arrive(&mut self, at: Time, fates: &mut Vec<PacketRecord>) {
         self.advance_link(at, fates);
         let Some(mut packet) = self.pop_arrival() else { return };
         packet.enqueued_at = at;
         packet.dequeued_at = at;
         packet.departed_at = at;
         if self.loss.loses(at) {
-            fates.push(Record { packet, fate: Fate::Dropped(DropReason::Random) });
+            fates.push(PacketRecord { packet, fate: Fate::Dropped(DropReason::Random) });
             return;
         }
         let interrupted = self.handovers.front().is_some_and(|handover| handover.at <= at);
         match &mut self.link {
             Some(link) => link.push(packet, fates),
             None if interrupted => self.held.push(packet),
-            None => fates.push(Record { packet, fate: Fate::Delivered }),
+            None => fates.push(PacketRecord { packet, fate: Fate::Delivered }),
         }
     }
 
     /// An interruption is over at `now`, and the path is the new one.
-    fn change_path(&mut self, now: Time, fates: &mut Vec<Record>) {
+    fn change_path(&mut self, now: Time, fates: &mut Vec<PacketRecord>) {
         let Some(handover) = self.handovers.pop_front() else { return };
         // What the old path delivered before the interruption, and nothing of this instant.
         self.advance_link(now - Span::from_nanos(1), fates);
@@ -267,7 +267,7 @@ impl Path {
         for mut packet in self.held.drain(..) {
             packet.dequeued_at = now;
             packet.departed_at = now;
-            fates.push(Record { packet, fate });
+            fates.push(PacketRecord { packet, fate });
         }
         if let Some(link) = self.link.as_mut().filter(|_| handover.queue_lost) {
             link.drop_all(now, fates);
@@ -278,7 +278,7 @@ impl Path {
         }
     }
 
-    fn advance_link(&mut self, now: Time, fates: &mut Vec<Record>) {
+    fn advance_link(&mut self, now: Time, fates: &mut Vec<PacketRecord>) {
         if let Some(link) = &mut self.link {
             link.advance(now, fates);
         }
@@ -293,7 +293,8 @@ impl Path {
     }
 
     fn pop_arrival(&mut self) -> Option<Packet> {
-        let before = |other: &Waiting| self.in_order.front().is_none_or(|first| other < first);
+        let before =
+            |other: &WaitingPacket| self.in_order.front().is_none_or(|first| other < first);
         if self.out_of_order.peek().is_some_and(|Reverse(other)| before(other)) {
             return self.out_of_order.pop().map(|Reverse(waiting)| waiting.packet);
         }
@@ -325,7 +326,7 @@ mod tests {
     fn arrivals(path: &mut Path) -> Vec<(u64, f64)> {
         let mut fates = Vec::new();
         path.advance(Time::from_secs(1_000), &mut fates);
-        let arrival = |r: &Record| (r.packet.id, r.packet.enqueued_at.as_millis_f64());
+        let arrival = |r: &PacketRecord| (r.packet.id, r.packet.enqueued_at.as_millis_f64());
         fates.iter().map(arrival).collect()
     }
 
@@ -419,7 +420,7 @@ mod tests {
             let fates = run();
             prop_assert_eq!(fates.len(), sends.len(), "each packet has one fate");
             prop_assert!(fates.windows(2).all(|w| w[0].packet.departed_at <= w[1].packet.departed_at));
-            let delivered = |r: &&Record| r.fate == Fate::Delivered;
+            let delivered = |r: &&PacketRecord| r.fate == Fate::Delivered;
             for flow in 0..4 {
                 let of_flow = fates.iter().filter(delivered).filter(|r| r.packet.flow == flow);
                 prop_assert!(of_flow.map(|r| r.packet.id).is_sorted());

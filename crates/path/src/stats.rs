@@ -99,8 +99,8 @@ impl TraceStats {
     /// Statistics of a sorted list of milliseconds; all zero for an empty one.
     pub fn of_millis(millis: &[u32]) -> Self {
         let length = millis.last().copied().unwrap_or(0);
-        let [short, medium, second] = [20, 100, 1000].map(|width| Windows::new(millis, width));
-        let bursts = Bursts::new(millis);
+        let [short, medium, second] = [20, 100, 1000].map(|width| WindowCounts::new(millis, width));
+        let bursts = BurstRuns::new(millis);
         let outage: u64 =
             bursts.gaps.iter().filter(|g| **g > OUTAGE_MS).map(|g| u64::from(*g)).sum();
         let per_ms = |count: usize| ratio(count as f64, f64::from(length));
@@ -128,7 +128,7 @@ impl TraceStats {
 }
 
 /// Opportunities counted in windows of one width; those without any are not stored.
-struct Windows {
+struct WindowCounts {
     width: u32,
     /// Number of whole windows.
     total: u64,
@@ -136,7 +136,7 @@ struct Windows {
     filled: Vec<(u32, u32)>,
 }
 
-impl Windows {
+impl WindowCounts {
     fn new(millis: &[u32], width: u32) -> Self {
         let total = millis.last().map_or(0, |last| last / width);
         let mut filled: Vec<(u32, u32)> = Vec::new();
@@ -206,13 +206,13 @@ impl Windows {
     }
 }
 
-struct Bursts {
+struct BurstRuns {
     sizes: Vec<u32>,
     between: Vec<u32>,
     gaps: Vec<u32>,
 }
 
-impl Bursts {
+impl BurstRuns {
     fn new(millis: &[u32]) -> Self {
         let mut bursts = Self { sizes: Vec::new(), between: Vec::new(), gaps: Vec::new() };
         let mut size = 0;
@@ -303,7 +303,7 @@ fn ratio(a: f64, b: f64) -> f64 {
 
 /// One line of a side-by-side: a figure of two traces.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Row {
+pub struct StatsRow {
     /// What it is, with its unit.
     pub what: &'static str,
     /// The first trace's figure.
@@ -312,14 +312,14 @@ pub struct Row {
     pub right: f64,
 }
 
-impl Row {
+impl StatsRow {
     /// The second figure against the first: 0.1 is 10 % more; `None` if the first is zero.
     pub fn change(&self) -> Option<f64> {
         (self.left != 0.0).then(|| self.right / self.left - 1.0)
     }
 }
 
-impl fmt::Display for Row {
+impl fmt::Display for StatsRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<24} {:>10.3} {:>10.3}", self.what, self.left, self.right)?;
         match self.change() {
@@ -331,9 +331,9 @@ impl fmt::Display for Row {
 
 /// The figures of two traces side by side, for example of a source and of what a profile fitted
 /// to it generates.
-pub fn compare(left: &Trace, right: &Trace) -> Vec<Row> {
+pub fn compare(left: &Trace, right: &Trace) -> Vec<StatsRow> {
     let (left, right) = (TraceStats::of(left), TraceStats::of(right));
-    let row = |what, figure: fn(&TraceStats) -> f64| Row {
+    let row = |what, figure: fn(&TraceStats) -> f64| StatsRow {
         what,
         left: figure(&left),
         right: figure(&right),
@@ -458,8 +458,8 @@ mod tests {
         let rows = compare(&trace, &trace);
         assert_eq!(rows.len(), 25);
         assert!(rows.iter().all(|row| row.change().is_none_or(|change| change == 0.0)));
-        let row = Row { what: "CV 1 s", left: 0.5, right: 0.55 };
+        let row = StatsRow { what: "CV 1 s", left: 0.5, right: 0.55 };
         assert_eq!(row.to_string(), "CV 1 s                        0.500      0.550   +10.0 %");
-        assert_eq!(Row { left: 0.0, ..row }.change(), None);
+        assert_eq!(StatsRow { left: 0.0, ..row }.change(), None);
     }
 }

@@ -99,10 +99,10 @@ fn whole_between(low: u64, high: u64, share: f64) -> u64 {
 /// the same multiples of it whatever changes, so that a rate, a delay and a loss rate given with
 /// the same TIME change together, as in the Verus paper's section 7.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Steps<T>(Kind<T>);
+pub struct Steps<T>(StepsForm<T>);
 
 #[derive(Debug, Clone, PartialEq)]
-enum Kind<T> {
+enum StepsForm<T> {
     Constant(T),
     Cycle(Arc<Cycle<T>>),
     Random { low: T, high: T, every: Span },
@@ -125,7 +125,7 @@ impl<T> Cycle<T> {
 impl<T: Level> Steps<T> {
     /// Always `value`.
     pub const fn constant(value: T) -> Self {
-        Self(Kind::Constant(value))
+        Self(StepsForm::Constant(value))
     }
 
     /// Each value for its span, over and over. `None` if there is no step, one is shorter than
@@ -141,19 +141,23 @@ impl<T: Level> Steps<T> {
             ends.push(end);
         }
         let fits = !values.is_empty() && end < Span::MAX;
-        fits.then(|| Self(Kind::Cycle(Arc::new(Cycle { values, ends }))))
+        fits.then(|| Self(StepsForm::Cycle(Arc::new(Cycle { values, ends }))))
     }
 
     /// Redrawn uniformly between `low` and `high`, `every` so often. `None` if `every` is
     /// shorter than [`SHORTEST_STEP`] or `low` is above `high`.
     pub fn random(low: T, high: T, every: Span) -> Option<Self> {
-        (every >= SHORTEST_STEP && low <= high).then_some(Self(Kind::Random { low, high, every }))
+        (every >= SHORTEST_STEP && low <= high).then_some(Self(StepsForm::Random {
+            low,
+            high,
+            every,
+        }))
     }
 
     /// `on` and `off` in turn, beginning with `on`, each for an exponentially distributed time
     /// of the given mean (rounded up to [`SHORTEST_STEP`]). `None` if a mean is shorter than that.
     pub fn switched(on: T, off: T, mean_on: Span, mean_off: Span) -> Option<Self> {
-        (mean_on.min(mean_off) >= SHORTEST_STEP).then_some(Self(Kind::Switched {
+        (mean_on.min(mean_off) >= SHORTEST_STEP).then_some(Self(StepsForm::Switched {
             on,
             off,
             mean_on,
@@ -206,7 +210,7 @@ impl<T: Level> Steps<T> {
     /// The value, if it never changes.
     pub fn as_constant(&self) -> Option<T> {
         match self.0 {
-            Kind::Constant(value) => Some(value),
+            StepsForm::Constant(value) => Some(value),
             _ => None,
         }
     }
@@ -218,16 +222,16 @@ impl<T: Level> Steps<T> {
             sum / weight
         };
         match &self.0 {
-            Kind::Constant(value) => value.number(),
-            Kind::Cycle(cycle) => {
+            StepsForm::Constant(value) => value.number(),
+            StepsForm::Cycle(cycle) => {
                 let starts = std::iter::once(Span::ZERO).chain(cycle.ends.iter().copied());
                 let lengths = cycle.ends.iter().zip(starts).map(|(end, start)| *end - start);
                 weighted(
                     &mut cycle.values.iter().zip(lengths).map(|(v, l)| (v.number(), l.number())),
                 )
             }
-            Kind::Random { low, high, .. } => f64::midpoint(low.number(), high.number()),
-            Kind::Switched { on, off, mean_on, mean_off } => weighted(
+            StepsForm::Random { low, high, .. } => f64::midpoint(low.number(), high.number()),
+            StepsForm::Switched { on, off, mean_on, mean_off } => weighted(
                 &mut [(on.number(), mean_on.number()), (off.number(), mean_off.number())]
                     .into_iter(),
             ),
@@ -238,15 +242,15 @@ impl<T: Level> Steps<T> {
     /// values around.
     pub fn map(&self, change: impl Fn(T) -> T) -> Self {
         Self(match &self.0 {
-            Kind::Constant(value) => Kind::Constant(change(*value)),
-            Kind::Cycle(cycle) => Kind::Cycle(Arc::new(Cycle {
+            StepsForm::Constant(value) => StepsForm::Constant(change(*value)),
+            StepsForm::Cycle(cycle) => StepsForm::Cycle(Arc::new(Cycle {
                 values: cycle.values.iter().map(|value| change(*value)).collect(),
                 ends: cycle.ends.clone(),
             })),
-            Kind::Random { low, high, every } => {
-                Kind::Random { low: change(*low), high: change(*high), every: *every }
+            StepsForm::Random { low, high, every } => {
+                StepsForm::Random { low: change(*low), high: change(*high), every: *every }
             }
-            Kind::Switched { on, off, mean_on, mean_off } => Kind::Switched {
+            StepsForm::Switched { on, off, mean_on, mean_off } => StepsForm::Switched {
                 on: change(*on),
                 off: change(*off),
                 mean_on: *mean_on,
@@ -257,16 +261,16 @@ impl<T: Level> Steps<T> {
 
     /// Begins at time zero. All draws follow from `random`; the same source gives the same
     /// values at the same times, however the walk is moved.
-    pub fn walk(&self, random: &mut Random) -> Walk<T> {
-        Walk::new(self.clone(), random.bits())
+    pub fn walk(&self, random: &mut Random) -> StepsWalk<T> {
+        StepsWalk::new(self.clone(), random.bits())
     }
 }
 
 impl<T: Level> fmt::Display for Steps<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kind::Constant(value) => f.write_str(&value.written()),
-            Kind::Cycle(cycle) => {
+            StepsForm::Constant(value) => f.write_str(&value.written()),
+            StepsForm::Cycle(cycle) => {
                 let mut start = Span::ZERO;
                 for (index, (value, end)) in cycle.values.iter().zip(&cycle.ends).enumerate() {
                     f.write_str(if index == 0 { "step:" } else { "," })?;
@@ -275,10 +279,10 @@ impl<T: Level> fmt::Display for Steps<T> {
                 }
                 Ok(())
             }
-            Kind::Random { low, high, every } => {
+            StepsForm::Random { low, high, every } => {
                 write!(f, "random:{}..{}/{every}", low.written(), high.written())
             }
-            Kind::Switched { on, mean_on, mean_off, .. } => {
+            StepsForm::Switched { on, mean_on, mean_off, .. } => {
                 write!(f, "onoff:{},on={mean_on},off={mean_off},lengths=exp", on.written())
             }
         }
@@ -301,7 +305,7 @@ fn read_span(text: &str, what: &'static str) -> Result<Span, PathError> {
 
 /// One step: the value from `start` up to, but not including, `end`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Step<T> {
+pub struct TimedStep<T> {
     /// What holds.
     pub value: T,
     /// From when.
@@ -312,29 +316,29 @@ pub struct Step<T> {
 
 /// A walk through the steps in the order of time.
 #[derive(Debug, Clone)]
-pub struct Walk<T> {
+pub struct StepsWalk<T> {
     steps: Steps<T>,
     /// The draw of step `n` is made from this and `n` alone, so that walks may jump.
     seed: u64,
     number: u64,
-    step: Step<T>,
+    step: TimedStep<T>,
 }
 
-impl<T: Level> Walk<T> {
+impl<T: Level> StepsWalk<T> {
     fn new(steps: Steps<T>, seed: u64) -> Self {
         let value = match &steps.0 {
-            Kind::Constant(value) | Kind::Switched { on: value, .. } => *value,
-            Kind::Random { low, .. } => *low,
-            Kind::Cycle(cycle) => cycle.values[0],
+            StepsForm::Constant(value) | StepsForm::Switched { on: value, .. } => *value,
+            StepsForm::Random { low, .. } => *low,
+            StepsForm::Cycle(cycle) => cycle.values[0],
         };
-        let step = Step { value, start: Time::ZERO, end: Time::MAX };
+        let step = TimedStep { value, start: Time::ZERO, end: Time::MAX };
         let mut walk = Self { steps, seed, number: 0, step };
         walk.enter(0, Time::ZERO);
         walk
     }
 
     /// The step the walk stands in.
-    pub const fn step(&self) -> Step<T> {
+    pub const fn step(&self) -> TimedStep<T> {
         self.step
     }
 
@@ -359,8 +363,8 @@ impl<T: Level> Walk<T> {
         }
         let since_zero = now - Time::ZERO;
         match &self.steps.0 {
-            Kind::Constant(_) => {}
-            Kind::Cycle(cycle) => {
+            StepsForm::Constant(_) => {}
+            StepsForm::Cycle(cycle) => {
                 let length = cycle.length();
                 let laps = since_zero.as_nanos() / length.as_nanos();
                 let within = since_zero - length * laps;
@@ -369,11 +373,11 @@ impl<T: Level> Walk<T> {
                 let number = laps * cycle.ends.len() as u64 + index as u64;
                 self.enter(number, Time::ZERO + length * laps + start);
             }
-            Kind::Random { every, .. } => {
+            StepsForm::Random { every, .. } => {
                 let number = since_zero.as_nanos() / every.as_nanos();
                 self.enter(number, Time::ZERO + *every * number);
             }
-            Kind::Switched { .. } => {
+            StepsForm::Switched { .. } => {
                 while now >= self.step.end && self.step.end < Time::MAX {
                     self.advance();
                 }
@@ -384,7 +388,7 @@ impl<T: Level> Walk<T> {
     /// Jumps over as many whole cycles as lie between the step the walk stands in and `now`,
     /// and says how many. Nothing but a cycle can be jumped over.
     pub(crate) fn skip_laps(&mut self, now: Time) -> u64 {
-        let Kind::Cycle(cycle) = &self.steps.0 else { return 0 };
+        let StepsForm::Cycle(cycle) = &self.steps.0 else { return 0 };
         let laps = (now - self.step.start).as_nanos() / cycle.length().as_nanos();
         if laps > 0 {
             let start = self.step.start + cycle.length() * laps;
@@ -395,7 +399,7 @@ impl<T: Level> Walk<T> {
 
     /// The sum over one cycle of what `weigh` makes of each step; zero for other kinds.
     pub(crate) fn lap_sum(&self, weigh: impl Fn(T, Span) -> u128) -> u128 {
-        let Kind::Cycle(cycle) = &self.steps.0 else { return 0 };
+        let StepsForm::Cycle(cycle) = &self.steps.0 else { return 0 };
         let starts = std::iter::once(Span::ZERO).chain(cycle.ends.iter().copied());
         let steps = cycle.values.iter().zip(cycle.ends.iter().zip(starts));
         steps.map(|(value, (end, start))| weigh(*value, *end - start)).sum()
@@ -403,16 +407,16 @@ impl<T: Level> Walk<T> {
 
     fn enter(&mut self, number: u64, start: Time) {
         let (value, length) = match &self.steps.0 {
-            Kind::Constant(value) => (*value, Span::MAX),
-            Kind::Cycle(cycle) => {
+            StepsForm::Constant(value) => (*value, Span::MAX),
+            StepsForm::Cycle(cycle) => {
                 let index = (number % cycle.ends.len() as u64) as usize;
                 let begins = index.checked_sub(1).map_or(Span::ZERO, |before| cycle.ends[before]);
                 (cycle.values[index], cycle.ends[index] - begins)
             }
-            Kind::Random { low, high, every } => {
+            StepsForm::Random { low, high, every } => {
                 (T::between(*low, *high, draw(self.seed, number)), *every)
             }
-            Kind::Switched { on, off, mean_on, mean_off } => {
+            StepsForm::Switched { on, off, mean_on, mean_off } => {
                 let (value, mean) =
                     if number.is_multiple_of(2) { (*on, *mean_on) } else { (*off, *mean_off) };
                 // The inverse of the exponential distribution function.
@@ -421,7 +425,7 @@ impl<T: Level> Walk<T> {
             }
         };
         self.number = number;
-        self.step = Step { value, start, end: start + length };
+        self.step = TimedStep { value, start, end: start + length };
     }
 }
 
@@ -438,14 +442,14 @@ mod tests {
         Steps::parse(text, "rate").unwrap()
     }
 
-    fn walk<T: Level>(steps: &Steps<T>, seed: u64) -> Walk<T> {
+    fn walk<T: Level>(steps: &Steps<T>, seed: u64) -> StepsWalk<T> {
         steps.walk(&mut Random::seeded(seed, 0))
     }
 
     #[test]
     fn steps_change_at_the_right_times_and_cycle() {
         let mut walk = walk(&rates("step:10mbit/5s,100mbit/2s"), 1);
-        let at = |walk: &mut Walk<Rate>, ms| walk.at(Time::from_millis(ms)).as_mbps();
+        let at = |walk: &mut StepsWalk<Rate>, ms| walk.at(Time::from_millis(ms)).as_mbps();
         assert_eq!(at(&mut walk, 0), 10.0);
         assert_eq!(at(&mut walk, 4_999), 10.0);
         assert_eq!(at(&mut walk, 5_000), 100.0);

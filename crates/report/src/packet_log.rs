@@ -7,7 +7,7 @@ use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray};
 use arrow_array::{UInt32Array, UInt64Array};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use cellpace_path::{Fate, Record};
+use cellpace_path::{Fate, PacketRecord};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
@@ -72,7 +72,7 @@ impl PacketLog {
     }
 
     /// Adds what became of a packet of run number `run` under the controller text `cc`.
-    pub fn push(&mut self, run: u32, cc: &str, record: &Record) -> Result<(), ReportError> {
+    pub fn push(&mut self, run: u32, cc: &str, record: &PacketRecord) -> Result<(), ReportError> {
         let cc = self.controllers.key(cc);
         let fate = self.fates.key(fate_name(record.fate));
         self.rows.push(run, cc, fate, record);
@@ -118,7 +118,7 @@ impl PacketLog {
 }
 
 impl Rows {
-    fn push(&mut self, run: u32, cc: i32, fate: i32, record: &Record) {
+    fn push(&mut self, run: u32, cc: i32, fate: i32, record: &PacketRecord) {
         let packet = &record.packet;
         self.run.push(run);
         self.cc.push(cc);
@@ -210,7 +210,7 @@ mod tests {
     use cellpace_path::{DropReason, Packet};
     use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
-    fn record(id: u64) -> Record {
+    fn record(id: u64) -> PacketRecord {
         let fate = match id % 4 {
             0 => Fate::Delivered,
             1 => Fate::Dropped(DropReason::Random),
@@ -224,7 +224,7 @@ mod tests {
             departed_at: at(3),
             ..Packet::new(id, (id % 3) as u32, 40 + (id % 1461) as u32, at(0))
         };
-        Record { packet, fate }
+        PacketRecord { packet, fate }
     }
 
     type RowBack = (u32, String, u32, u64, u32, [u64; 4], String);

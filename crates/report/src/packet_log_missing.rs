@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::path::Path;
 
-use cellpace_path::Record;
+use cellpace_path::PacketRecord;
 
 use crate::ReportError;
 
@@ -17,7 +17,7 @@ impl PacketLog {
     }
 
     /// Never called, as there is no log.
-    pub fn push(&mut self, _: u32, _: &str, _: &Record) -> Result<(), ReportError> {
+    pub fn push(&mut self, _: u32, _: &str, _: &PacketRecord) -> Result<(), ReportError> {
         match self.0 {}
     }
 

@@ -1,12 +1,12 @@
 //! The figures of two traces side by side.
 
-use cellpace_path::stats::Row;
+use cellpace_path::stats::StatsRow;
 
 /// The widest that the name of a trace may make a column.
 const WIDEST_NAME: usize = 26;
 
 /// A table of the figures of two traces under the names of these.
-pub fn side_by_side(names: [&str; 2], rows: &[Row]) -> String {
+pub fn side_by_side(names: [&str; 2], rows: &[StatsRow]) -> String {
     let names = names.map(shortened);
     let [left, right] = [&names[0], &names[1]].map(|name| name.chars().count().max(9));
     let what = rows.iter().map(|row| row.what.len()).max().unwrap_or(0);
@@ -20,7 +20,7 @@ pub fn side_by_side(names: [&str; 2], rows: &[Row]) -> String {
 }
 
 /// As many as the smaller figure needs; whole numbers need none.
-fn decimals(row: &Row) -> usize {
+fn decimals(row: &StatsRow) -> usize {
     let figures = [row.left, row.right];
     if figures.iter().all(|figure| figure.fract() == 0.0) {
         return 0;
@@ -48,7 +48,7 @@ fn fixed(value: f64, decimals: usize) -> String {
 
 /// The change in percent where that says something: not against next to nothing, and not across
 /// zero.
-fn change(row: &Row) -> String {
+fn change(row: &StatsRow) -> String {
     match row.change() {
         Some(change) if row.left.abs() >= 0.0005 && change > -1.0 && change < 9.995 => {
             format!("  {:>+6.1} %", change * 100.0)
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn columns_line_up_and_say_the_change() {
-        let row = |what, left, right| Row { what, left, right };
+        let row = |what, left, right| StatsRow { what, left, right };
         let rows = [row("mean", 5.0, 6.5), row("ACF", 0.5, -0.1), row("gap", 0.0, 1200.0)];
         assert_eq!(
             side_by_side(["a.down", "b"], &rows),

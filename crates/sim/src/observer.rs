@@ -2,7 +2,7 @@
 
 use cellpace_base::{Rate, Span, Time};
 use cellpace_cc::{Controller, Event, RttEstimator, Setup};
-use cellpace_path::Record;
+use cellpace_path::PacketRecord;
 
 use crate::connection::Connection;
 use crate::traffic::permitted_rate;
@@ -10,7 +10,7 @@ use crate::traffic::permitted_rate;
 /// Watches a run: every packet's record, every controller's events.
 pub trait Observer {
     /// What became of a data packet.
-    fn on_record(&mut self, record: &Record) {
+    fn on_record(&mut self, record: &PacketRecord) {
         let _ = record;
     }
 

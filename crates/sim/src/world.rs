@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use cellpace_base::{Random, Span, Time};
 use cellpace_measure::{Collector, FlowSpan, Window};
-use cellpace_path::{DelaySpec, Fate, Handover, Packet, Path, PathSpec, Record};
+use cellpace_path::{DelaySpec, Fate, Handover, Packet, PacketRecord, Path, PathSpec};
 
 use crate::flow::Flow;
 use crate::observer::{FlowView, Observer};
@@ -26,7 +26,7 @@ pub(crate) struct World {
     acks: AckStore,
     collector: Collector,
     sampler: Sampler,
-    fates: Vec<Record>,
+    fates: Vec<PacketRecord>,
     room: Room,
     /// When the paths to come begin.
     path_changes: VecDeque<Time>,

@@ -5,7 +5,7 @@
 mod common;
 
 use cellpace_cc::{Controller, Event, Permit, registry};
-use cellpace_path::{DropReason, Fate, Record};
+use cellpace_path::{DropReason, Fate, PacketRecord};
 use cellpace_sim::{FlowController, FlowSpec, Scenario, run};
 use std::sync::{Arc, Mutex};
 
@@ -30,7 +30,7 @@ fn nothing_arrives_during_the_interruption_and_then_by_the_new_delay() {
         let sent = log.delivered().filter(move |record| {
             (Time::from_secs(from_s)..Time::from_secs(to_s)).contains(&record.packet.sent_at)
         });
-        sent.map(Record::base_delay).min().unwrap()
+        sent.map(PacketRecord::base_delay).min().unwrap()
     };
     assert_eq!(base_delay_of(0, 5).as_millis_f64(), 20.0);
     assert_eq!(base_delay_of(6, 10).as_millis_f64(), 50.0);

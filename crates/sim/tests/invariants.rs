@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cellpace_base::{Span, Time};
 use cellpace_cc::registry;
-use cellpace_path::{Fate, Record};
+use cellpace_path::{Fate, PacketRecord};
 use cellpace_sim::{FlowSpec, OnOff, Outcome, Scenario, Traffic};
 use common::{Log, bulk, observed, outcome, udp};
 use proptest::prelude::*;
@@ -136,7 +136,7 @@ fn drained(scenario: &Scenario) -> Scenario {
 
 const NUMBER: u64 = (1 << 48) - 1;
 
-fn check_times(record: &Record, scenario: &Scenario) {
+fn check_times(record: &PacketRecord, scenario: &Scenario) {
     let packet = &record.packet;
     let flow = &scenario.flows[packet.flow as usize];
     assert!(packet.sent_at >= flow.start && packet.sent_at < flow.stop, "{packet:?}");
@@ -175,11 +175,11 @@ fn check_conservation(log: &Log) {
 fn check_figures(outcome: &Outcome, log: &Log, scenario: &Scenario) {
     let figures = &outcome.figures;
     let (skip, end) = (Time::ZERO + scenario.skip, Time::ZERO + scenario.duration);
-    let counts = |record: &&Record| {
+    let counts = |record: &&PacketRecord| {
         let at = record.packet.departed_at;
         skip < at && at <= end
     };
-    let delivered: Vec<&Record> = log.delivered().filter(counts).collect();
+    let delivered: Vec<&PacketRecord> = log.delivered().filter(counts).collect();
     let all = log.records.iter().filter(counts).count();
     assert_eq!(figures.packets, delivered.len() as u64);
     assert_eq!(figures.lost, (all - delivered.len()) as u64);

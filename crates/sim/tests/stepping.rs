@@ -6,7 +6,7 @@ mod common;
 
 use cellpace_base::{Span, Time};
 use cellpace_cc::{Event, registry};
-use cellpace_path::Record;
+use cellpace_path::PacketRecord;
 use cellpace_sim::{FlowSpec, FlowView, Observer, OnOff, Outcome, Scenario, Simulation, Traffic};
 use proptest::prelude::*;
 
@@ -81,7 +81,7 @@ struct Views {
 }
 
 impl Observer for Views {
-    fn on_record(&mut self, record: &Record) {
+    fn on_record(&mut self, record: &PacketRecord) {
         self.log.on_record(record);
     }
 

@@ -53,21 +53,21 @@ struct Cubic {
     /// Increase per RTT that makes Reno with `loss_factor` as fast as Reno with one half.
     alpha: f64,
     hystart: Option<HyStart>,
-    curve: Curve,
+    curve: CubicCurve,
     last_ack: Time,
 }
 
 /// Where the window aims. All in packets and seconds.
 #[derive(Debug, Clone, Copy, Default)]
-struct Curve {
+struct CubicCurve {
     w_max: f64,
     cwnd_prior: f64,
     /// The running congestion avoidance stage; `None` until its first ack.
-    stage: Option<Stage>,
+    stage: Option<CubicStage>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Stage {
+struct CubicStage {
     /// Beginning, moved on by idle times.
     start: Time,
     k: f64,
@@ -81,7 +81,7 @@ impl Cubic {
             params: params.clone(),
             alpha: 3.0 * (1.0 - beta) / (1.0 + beta), // RFC 9438 section 4.3, alpha_cubic
             hystart: HyStart::new(params.hystart),
-            curve: Curve::default(),
+            curve: CubicCurve::default(),
             last_ack: Time::ZERO,
         }
     }
@@ -119,12 +119,12 @@ impl Cubic {
         window.cwnd = cwnd + acked * (target - cwnd) / cwnd; // RFC 9438 sections 4.4 and 4.5
     }
 
-    fn begin_stage(&mut self, cwnd: f64, now: Time) -> Stage {
+    fn begin_stage(&mut self, cwnd: f64, now: Time) -> CubicStage {
         let curve = &mut self.curve;
         // Left slow start above the last maximum, or without any loss: the curve starts here.
         curve.w_max = curve.w_max.max(cwnd);
         let k = ((curve.w_max - cwnd) / self.params.c).cbrt(); // RFC 9438 Eq. 2
-        Stage { start: now, k, w_est: cwnd }
+        CubicStage { start: now, k, w_est: cwnd }
     }
 
     /// The clock of a stage stands still while the application, not the window, is the limit
@@ -143,7 +143,7 @@ impl Cubic {
 }
 
 impl WindowLaw for Cubic {
-    type Memory = Curve;
+    type Memory = CubicCurve;
 
     fn on_ack(&mut self, window: &mut CongestionWindow, ack: &Ack<'_>, acked: Acked) {
         let quiet = ack.now.since(self.last_ack);
@@ -163,7 +163,7 @@ impl WindowLaw for Cubic {
         let yielding = self.params.fast_convergence && cwnd < curve.w_max;
         // RFC 9438 section 4.7
         let w_max = if yielding { cwnd * (1.0 + self.params.loss_factor) / 2.0 } else { cwnd };
-        self.curve = Curve { w_max, cwnd_prior: cwnd, stage: None };
+        self.curve = CubicCurve { w_max, cwnd_prior: cwnd, stage: None };
         let from = self.params.reduce.packets(window, flight);
         (from * self.params.loss_factor).max(MIN_SSTHRESH) // RFC 9438 section 4.6
     }
@@ -186,18 +186,18 @@ impl WindowLaw for Cubic {
     }
 
     fn on_path_change(&mut self) {
-        self.curve = Curve::default();
+        self.curve = CubicCurve::default();
         if let Some(hystart) = &mut self.hystart {
             hystart.forget();
         }
     }
 
-    fn memory(&self) -> Curve {
+    fn memory(&self) -> CubicCurve {
         self.curve
     }
 
     /// RFC 9438 section 4.9: everything the reduction changed.
-    fn recall(&mut self, memory: Curve) {
+    fn recall(&mut self, memory: CubicCurve) {
         self.curve = memory;
     }
 
@@ -216,7 +216,7 @@ mod tests {
     use crate::drive::{Feed, setup};
     use cellpace_base::ParamSet;
 
-    fn cubic(rest: &str, cwnd: f64, curve: Curve) -> Feed<WindowFlow<Cubic>> {
+    fn cubic(rest: &str, cwnd: f64, curve: CubicCurve) -> Feed<WindowFlow<Cubic>> {
         let params = CubicParams::parse("cubic", rest).unwrap();
         let mut flow = WindowFlow::new(Cubic::new(&params), &params.window, &setup());
         (flow.window.cwnd, flow.window.ssthresh) = (cwnd, cwnd);
@@ -224,8 +224,8 @@ mod tests {
         Feed::new(flow)
     }
 
-    fn seen(w_max: f64, cwnd_prior: f64) -> Curve {
-        Curve { w_max, cwnd_prior, stage: None }
+    fn seen(w_max: f64, cwnd_prior: f64) -> CubicCurve {
+        CubicCurve { w_max, cwnd_prior, stage: None }
     }
 
     fn near(a: f64, b: f64, within: f64) -> bool {
@@ -254,7 +254,7 @@ mod tests {
     fn cubic_c2_growth_per_ack() {
         let mut feed = cubic("", 85.0, seen(100.0, 100.0));
         let k = feed.flow.law.begin_stage(70.0, feed.now).k;
-        let stage = Stage { start: feed.now, k, w_est: 70.0 };
+        let stage = CubicStage { start: feed.now, k, w_est: 70.0 };
         feed.flow.law.curve.stage = Some(stage);
         feed.wait_ms(1000.0);
         feed.ack(85, 100.0);
@@ -289,14 +289,14 @@ mod tests {
 
     #[test]
     fn cubic_c5_alpha() {
-        assert!(near(cubic("", 10.0, Curve::default()).flow.law.alpha, 9.0 / 17.0, 1e-12));
+        assert!(near(cubic("", 10.0, CubicCurve::default()).flow.law.alpha, 9.0 / 17.0, 1e-12));
     }
 
     #[test]
     fn cubic_c6_target_is_at_most_half_above_the_window() {
         let mut feed = cubic("", 10.0, seen(10.0, 10.0));
         feed.wait_ms(100_000.0);
-        let stage = Stage { start: Time::from_secs(1), k: 0.0, w_est: 10.0 };
+        let stage = CubicStage { start: Time::from_secs(1), k: 0.0, w_est: 10.0 };
         feed.flow.law.curve.stage = Some(stage);
         feed.ack(10, 100.0);
         assert_eq!(feed.flow.window.cwnd, 10.5);

@@ -41,12 +41,12 @@ pub(crate) struct HyStart {
     watch_train: bool,
     watch_delay: bool,
     base_rtt: Span,
-    round: Option<Round>,
+    round: Option<HyStartRound>,
 }
 
 /// One round trip, counted by packet numbers.
 #[derive(Debug, Clone, Copy)]
-struct Round {
+struct HyStartRound {
     /// Over when this number is acked.
     end: u64,
     start: Time,
@@ -89,7 +89,7 @@ impl HyStart {
         self.base_rtt = self.base_rtt.min(rtt);
         let round = match &mut self.round {
             Some(round) if newest < round.end => round,
-            ended => ended.insert(Round {
+            ended => ended.insert(HyStartRound {
                 end: ack.next_number,
                 start: ack.now,
                 last_of_train: ack.now,

@@ -69,7 +69,7 @@ struct Ledbat {
     /// In packets.
     min_window: f64,
     target_ns: f64,
-    delay: Delay,
+    delay: DelayHistory,
 }
 
 impl Ledbat {
@@ -77,7 +77,7 @@ impl Ledbat {
         Self {
             min_window: params.min_window.bytes(setup.mss) as f64 / setup.mss.max(1) as f64,
             target_ns: params.target.as_nanos() as f64,
-            delay: Delay::new(BASE_HISTORY, params.filter, setup.start),
+            delay: DelayHistory::new(BASE_HISTORY, params.filter, setup.start),
             params: params.clone(),
         }
     }
@@ -141,7 +141,7 @@ impl WindowLaw for Ledbat {
 
 /// Base and current delay (RFC 6817 section 2.4.2), in nanoseconds with an arbitrary offset, which
 /// cancels in the difference.
-struct Delay {
+struct DelayHistory {
     /// Smallest delay of each of the last minutes, in a ring; `i64::MAX` where there was none.
     minutes: Vec<i64>,
     /// The running minute's place in the ring, and its end.
@@ -157,7 +157,7 @@ struct Delay {
     one_way: Option<bool>,
 }
 
-impl Delay {
+impl DelayHistory {
     fn new(minutes: u64, filter: u64, start: Time) -> Self {
         Self {
             minutes: vec![i64::MAX; minutes as usize],
@@ -344,7 +344,7 @@ mod tests {
         assert!(late.len() > 19_900, "{}", late.len());
     }
 
-    fn base_ms(delay: &Delay) -> f64 {
+    fn base_ms(delay: &DelayHistory) -> f64 {
         delay.base as f64 / 1e6
     }
 
@@ -362,7 +362,7 @@ mod tests {
 
     #[test]
     fn ledbat_l9_base_delay_is_forgotten_after_ten_minutes() {
-        let mut delay = Delay::new(10, 4, Time::ZERO);
+        let mut delay = DelayHistory::new(10, 4, Time::ZERO);
         for minute in 0..12 {
             let ms = if minute == 0 { 50 } else { 80 };
             for second in [0, 30, 59] {
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn ledbat_base_delay_does_not_outlive_a_long_silence() {
-        let mut delay = Delay::new(10, 4, Time::ZERO);
+        let mut delay = DelayHistory::new(10, 4, Time::ZERO);
         delay.sample(Time::ZERO, &packet(Span::from_millis(50), None, Time::ZERO));
         let later = Time::from_secs(24 * 3600);
         delay.sample(later, &packet(Span::from_millis(80), None, later));
@@ -387,7 +387,7 @@ mod tests {
     #[test]
     fn ledbat_the_offset_between_the_clocks_cancels() {
         for offset in [0, 1_000_000_000, u64::MAX / 2, u64::MAX - 500_000_000] {
-            let mut delay = Delay::new(10, 1, Time::ZERO);
+            let mut delay = DelayHistory::new(10, 1, Time::ZERO);
             for (at, ms) in [(0, 20), (100, 20), (200, 70)] {
                 let sent = Time::from_millis(at);
                 let nanos = (sent + Span::from_millis(ms)).as_nanos().wrapping_add(offset);
@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn ledbat_filter_takes_the_smallest_of_the_last_samples() {
-        let mut delay = Delay::new(10, 4, Time::ZERO);
+        let mut delay = DelayHistory::new(10, 4, Time::ZERO);
         let currents: Vec<i64> = [50, 90, 80, 70, 60, 95, 95, 95, 95]
             .into_iter()
             .map(|ms| {

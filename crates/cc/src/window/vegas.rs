@@ -56,14 +56,14 @@ struct Vegas {
     params: VegasParams,
     base_rtt: Span,
     /// The running round; `None` in recovery and before the first ack.
-    round: Option<Round>,
+    round: Option<VegasRound>,
     /// The 1994 form measures in every other round of slow start, with the window held.
     hold: bool,
     last_diff: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Round {
+struct VegasRound {
     /// Over when this number is acked (`beg_snd_nxt`).
     end: u64,
     min_rtt: Span,
@@ -72,7 +72,7 @@ struct Round {
 
 /// What a round says about the queue, in whole packets.
 #[derive(Debug, Clone, Copy)]
-struct Queue {
+struct QueueEstimate {
     /// The window that would just fill the path.
     target: f64,
     /// Packets beyond it.
@@ -84,14 +84,14 @@ impl Vegas {
         Self { params: params.clone(), base_rtt: Span::MAX, round: None, hold: false, last_diff: 0 }
     }
 
-    fn queue(&self, cwnd: f64, rtt: Span) -> Queue {
+    fn queue(&self, cwnd: f64, rtt: Span) -> QueueEstimate {
         let cwnd = cwnd as u128;
         let base = u128::from(self.base_rtt.as_nanos().max(1));
         let rtt = u128::from(rtt.as_nanos()).max(base);
         // Whole packets, as in Linux; 128 bits because packets times nanoseconds overflow 64.
         let divisor = if self.params.form == VegasForm::Paper { rtt } else { base };
         let diff = cwnd * (rtt - base) / divisor; // Vegas section 3.2, Diff
-        Queue {
+        QueueEstimate {
             target: (cwnd * base / rtt) as f64,
             diff: u64::try_from(diff).unwrap_or(u64::MAX), // more than any bound, all the same
         }
@@ -104,7 +104,7 @@ impl Vegas {
     }
 
     fn end_of_round(&mut self, window: &mut CongestionWindow, rtt: Span, acked: Acked) {
-        let Queue { target, diff } = self.queue(window.cwnd, rtt);
+        let QueueEstimate { target, diff } = self.queue(window.cwnd, rtt);
         self.last_diff = diff;
         if window.in_slow_start() {
             if diff <= self.params.gamma {
@@ -136,7 +136,7 @@ impl WindowLaw for Vegas {
             self.round = None;
             return;
         }
-        let fresh = Round { end: ack.next_number, min_rtt: Span::MAX, samples: 0 };
+        let fresh = VegasRound { end: ack.next_number, min_rtt: Span::MAX, samples: 0 };
         let round = self.round.get_or_insert(fresh);
         round.min_rtt = round.min_rtt.min(rtt);
         round.samples += 1;
@@ -196,7 +196,7 @@ mod tests {
         let flight = feed.flow.window.cwnd as u64;
         let end = feed.next.max(feed.oldest + flight);
         feed.flow.law.round =
-            Some(Round { end: feed.oldest + samples - 1, min_rtt: Span::MAX, samples: 0 });
+            Some(VegasRound { end: feed.oldest + samples - 1, min_rtt: Span::MAX, samples: 0 });
         feed.next = end;
         feed.acks(samples, flight, rtt_ms);
     }
@@ -228,7 +228,7 @@ mod tests {
         let mut feed = vegas("", 16.0, f64::INFINITY);
         feed.app_limited = true; // no growth on the way, so that the window is 16 at the end
         let flight = 16;
-        feed.flow.law.round = Some(Round { end: 4, min_rtt: Span::MAX, samples: 0 });
+        feed.flow.law.round = Some(VegasRound { end: 4, min_rtt: Span::MAX, samples: 0 });
         feed.next = flight;
         feed.acks(5, 1, 113.0);
         assert_eq!(feed.shown("diff_pkts"), 2.0);

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use cellpace_lab::shown_name;
 use cellpace_lab::trace::{compare_fit, fit_json, load_trace};
 use cellpace_path::fit::fit;
-use cellpace_path::profile::Profile;
+use cellpace_path::profile::LinkProfile;
 use cellpace_path::schedule::Trace;
 use cellpace_report::side_by_side;
 use clap::Args;
@@ -83,7 +83,7 @@ fn about(args: &FitArgs, source: &Trace) -> String {
     format!("fitted to {:.0} s of {name}", source.period().as_secs_f64())
 }
 
-fn say(args: &FitArgs, source: &Trace, profile: &Profile) -> Result<ExitCode, Failure> {
+fn say(args: &FitArgs, source: &Trace, profile: &LinkProfile) -> Result<ExitCode, Failure> {
     let output = args.output.display().to_string();
     let progress = Progress::new(args.seeds as usize, "generated traces");
     let rows = compare_fit(source, profile, args.seeds, || progress.step());

@@ -1,6 +1,6 @@
 //! The documents about traces that scripts read. Fields are only added within a version.
 
-use cellpace_path::stats::Row;
+use cellpace_path::stats::StatsRow;
 use serde::Serialize;
 
 use super::figures::TraceFigures;
@@ -39,18 +39,18 @@ struct FittedFigure {
 }
 
 /// Returns the document `cellpace.trace-show/1`: figures of traces, and of two the comparison.
-pub fn show_json(traces: &[TraceFigures], rows: &[Row]) -> String {
+pub fn show_json(traces: &[TraceFigures], rows: &[StatsRow]) -> String {
     let compared =
-        |row: &Row| ComparedFigure { figure: row.what, left: row.left, right: row.right };
+        |row: &StatsRow| ComparedFigure { figure: row.what, left: row.left, right: row.right };
     let comparison = (!rows.is_empty()).then(|| rows.iter().map(compared).collect());
     to_text(&ShowDocument { schema: "cellpace.trace-show/1", traces, comparison })
 }
 
 /// Returns the document `cellpace.trace-fit/1`: how what the profile generates, on average over
 /// `seeds` traces, compares with its source.
-pub fn fit_json(source: &str, profile: &str, seeds: u32, rows: &[Row]) -> String {
+pub fn fit_json(source: &str, profile: &str, seeds: u32, rows: &[StatsRow]) -> String {
     let like =
-        |row: &Row| FittedFigure { figure: row.what, source: row.left, generated: row.right };
+        |row: &StatsRow| FittedFigure { figure: row.what, source: row.left, generated: row.right };
     let comparison = rows.iter().map(like).collect();
     to_text(&FitDocument { schema: "cellpace.trace-fit/1", source, profile, seeds, comparison })
 }

@@ -1,9 +1,9 @@
 //! A profile from a trace, and how like the trace what it generates is.
 
 use cellpace_base::Span;
-use cellpace_path::profile::Profile;
+use cellpace_path::profile::LinkProfile;
 use cellpace_path::schedule::Trace;
-use cellpace_path::stats::{Row, compare};
+use cellpace_path::stats::{StatsRow, compare};
 
 /// Generated traces are as long as the source, up to this: a mean over seeds tells no more for
 /// being longer.
@@ -13,12 +13,12 @@ const LONGEST_GENERATED: Span = Span::from_secs(3600);
 /// generates; calls `step` after each.
 pub fn compare_fit(
     source: &Trace,
-    profile: &Profile,
+    profile: &LinkProfile,
     seeds: u32,
     mut step: impl FnMut(),
-) -> Vec<Row> {
+) -> Vec<StatsRow> {
     let length = source.period().min(LONGEST_GENERATED);
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<StatsRow> = Vec::new();
     for seed in 1..=u64::from(seeds) {
         let one = compare(source, &profile.generate(seed, length));
         if rows.is_empty() {

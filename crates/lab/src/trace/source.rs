@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cellpace_base::{Span, Time};
-use cellpace_path::profile::{self, Profile};
+use cellpace_path::profile::{self, LinkProfile};
 use cellpace_path::schedule::{MAX_OPPORTUNITIES, Schedule, Trace, TraceFiles};
 use cellpace_path::{PathError, TraceSpec};
 use thiserror::Error;
@@ -71,7 +71,7 @@ pub fn load_trace(
 }
 
 /// The profile that `text` names, if it names one.
-fn profile(text: &str, files: &mut TraceFiles<'_>) -> Result<Option<Profile>, PathError> {
+fn profile(text: &str, files: &mut TraceFiles<'_>) -> Result<Option<LinkProfile>, PathError> {
     if let Some(profile) = profile::builtin(text) {
         return Ok(Some(profile));
     }
@@ -94,7 +94,7 @@ fn recorded(
 
 fn draw(
     name: &str,
-    profile: &Profile,
+    profile: &LinkProfile,
     duration: Span,
     seed: u64,
 ) -> Result<Arc<Trace>, TraceSourceError> {

@@ -1,6 +1,6 @@
 //! The profiles that come with the library.
 
-use super::Profile;
+use super::LinkProfile;
 
 /// Names of the built-in profiles.
 pub const NAMES: [&str; 5] =
@@ -18,7 +18,7 @@ const TEXTS: [&str; NAMES.len()] = [
 ///
 /// # Panics
 /// Never: a test reads every built-in.
-pub fn builtin(name: &str) -> Option<Profile> {
+pub fn builtin(name: &str) -> Option<LinkProfile> {
     let which = NAMES.iter().position(|known| *known == name)?;
     Some(TEXTS[which].parse().expect("the built-in profiles are read by a test"))
 }

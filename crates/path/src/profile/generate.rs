@@ -4,8 +4,8 @@ use cellpace_base::{Random, Span};
 
 use super::math::{Normal, exp, pow, sin_cos};
 use super::{
-    BAND_ENDS, BAND_SHARES, LEVELS, LONGEST_GAP_MS, MEMORY_S, Profile, SCORES, Shape, at_score,
-    blend, table_mean, table_quantile,
+    BAND_ENDS, BAND_SHARES, LEVELS, LONGEST_GAP_MS, LinkProfile, MEMORY_S, SCORES, ShapeTable,
+    at_score, blend, table_mean, table_quantile,
 };
 use crate::OPPORTUNITY_BYTES;
 use crate::schedule::Trace;
@@ -23,7 +23,7 @@ const MIN_GAP_MS: f64 = 2.0;
 const LEAST_HURRY: f64 = 0.5;
 const MOST_HURRY: f64 = 4.0;
 
-impl Profile {
+impl LinkProfile {
     /// A trace of `duration` (whole milliseconds, from 1 ms to 24 h, rounded down) by the model.
     ///
     /// The same seed gives the same trace on every platform, and a longer duration continues a
@@ -54,12 +54,12 @@ struct Quality {
     /// Tick that `score` belongs to.
     tick: u32,
     score: f64,
-    parts: Vec<Part>,
+    parts: Vec<QualityPart>,
     wave: Option<Wave>,
 }
 
 /// An AR(1) process that keeps its variance: x <- keep x + stir N(0, 1).
-struct Part {
+struct QualityPart {
     value: f64,
     keep: f64,
     stir: f64,
@@ -73,7 +73,7 @@ struct Wave {
 }
 
 impl Quality {
-    fn new(profile: &Profile, random: Random) -> Self {
+    fn new(profile: &LinkProfile, random: Random) -> Self {
         let mut quality = Self {
             random,
             normal: Normal::default(),
@@ -88,7 +88,7 @@ impl Quality {
             let keep = per_tick(relaxation_s);
             let stir = deviation * (1.0 - keep * keep).sqrt();
             let value = deviation * quality.normal.draw(&mut quality.random);
-            quality.parts.push(Part { value, keep, stir });
+            quality.parts.push(QualityPart { value, keep, stir });
         }
         if profile.wave_weight > 0.0 {
             let deviation = (profile.wave_weight / sum).sqrt();
@@ -140,14 +140,14 @@ fn per_tick(relaxation_s: f64) -> f64 {
 
 /// The scheduler in the base station, and outages.
 struct Scheduler<'a> {
-    profile: &'a Profile,
+    profile: &'a LinkProfile,
     random: Random,
     /// Rate at the normal scores, in opportunities per millisecond.
     rate: [f64; SCORES],
     /// Mean burst size there.
     size: [f64; SCORES],
-    burst_excess: Shape,
-    gap_excess: [Shape; 2],
+    burst_excess: ShapeTable,
+    gap_excess: [ShapeTable; 2],
     /// Opportunities that the rate promised outside outages and that have not come.
     behind: f64,
     /// Gaps that the present blackout still has.
@@ -157,7 +157,7 @@ struct Scheduler<'a> {
 }
 
 impl<'a> Scheduler<'a> {
-    fn new(profile: &'a Profile, random: Random) -> Self {
+    fn new(profile: &'a LinkProfile, random: Random) -> Self {
         let per_ms = |mbps: f64| mbps * 1000.0 / (f64::from(OPPORTUNITY_BYTES) * 8.0);
         let median = profile.rate_mbps[SCORES / 2];
         let size = |mbps: f64| {
@@ -256,12 +256,12 @@ impl<'a> Scheduler<'a> {
         Some(length.max(1))
     }
 
-    fn draw(&mut self, table: fn(&Profile) -> &[f64; LEVELS.len()]) -> f64 {
+    fn draw(&mut self, table: fn(&LinkProfile) -> &[f64; LEVELS.len()]) -> f64 {
         table_quantile(table(self.profile), self.random.unit())
     }
 }
 
-fn to_mean_one(table: Shape) -> Shape {
+fn to_mean_one(table: ShapeTable) -> ShapeTable {
     let mean = table_mean(&table);
     if mean > 0.0 { table.map(|value| value / mean) } else { [1.0; LEVELS.len()] }
 }
@@ -281,7 +281,7 @@ mod tests {
     }
 
     /// A profile whose quality forgets fast, so that a few minutes show its distributions.
-    fn brisk(extra: &str) -> Profile {
+    fn brisk(extra: &str) -> LinkProfile {
         let flat = "1 1 1 1 1 1 1 1 1 1";
         let mut text = String::from("about = a test\nwave_weight = 0\nwave_period_s = 1\n");
         text += "wave_coherence_s = 1\nmemory_weight = 0.5 0.5 0 0 0 0\n";

@@ -1,6 +1,6 @@
 //! Profiles: a stochastic model of a cellular link, small enough to read.
 //!
-//! A [`Profile`] has about ninety numbers. [`Profile::generate`] makes a trace from them,
+//! A [`LinkProfile`] has about ninety numbers. [`Profile::generate`] makes a trace from them,
 //! [`crate::fit::fit`] estimates them from a trace, and the built-in ones come with the library.
 //!
 //! ```
@@ -71,7 +71,7 @@ pub const LEVELS: [f64; 10] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999
 pub const MEMORY_S: [f64; 6] = [0.1, 0.3, 1.0, 3.0, 10.0, 30.0];
 
 /// Quantiles at [`LEVELS`] relative to the mean.
-pub(crate) type Shape = [f64; LEVELS.len()];
+pub(crate) type ShapeTable = [f64; LEVELS.len()];
 
 /// Shapes are given for the slowest fifth and the faster half of the time, and belong to the
 /// medians of these: normal scores of 10 and 75 %.
@@ -95,7 +95,7 @@ pub(crate) const LONGEST_GAP_MS: u32 = 100;
 /// Parameters of the model of one kind of link. See the [module](self) for what they mean;
 /// written and read as text of `key = value` lines.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Profile {
+pub struct LinkProfile {
     /// Where the numbers come from, in a line.
     pub(crate) about: String,
     /// Rate while served at the normal scores -3, -2.5 .. 3, in Mbit/s, not decreasing.
@@ -125,14 +125,14 @@ pub struct Profile {
     /// Probability that the next opportunity of a burst is in the same millisecond.
     pub(crate) burst_same_ms: f64,
     /// Shape of the opportunities of a burst behind the first.
-    pub(crate) burst_excess: Shape,
+    pub(crate) burst_excess: ShapeTable,
     /// In which time the scheduler makes up for what it served too little, in milliseconds.
     pub(crate) catch_up_ms: f64,
     /// Shape of the gap between bursts beyond 2 ms, at low and at high rates.
-    pub(crate) gap_excess: [Shape; 2],
+    pub(crate) gap_excess: [ShapeTable; 2],
 }
 
-impl Profile {
+impl LinkProfile {
     /// Where the numbers come from, in a line.
     pub fn about(&self) -> &str {
         &self.about
@@ -176,7 +176,7 @@ pub(crate) fn table_quantile(table: &[f64; LEVELS.len()], level: f64) -> f64 {
 }
 
 /// Quantile at `level` of the shape at quality `z`.
-pub(crate) fn blend(shapes: &[Shape; 2], z: f64, level: f64) -> f64 {
+pub(crate) fn blend(shapes: &[ShapeTable; 2], z: f64, level: f64) -> f64 {
     let part = ((z - SHAPE_SCORES[0]) / (SHAPE_SCORES[1] - SHAPE_SCORES[0])).clamp(0.0, 1.0);
     let [slow, fast] = [0, 1].map(|which| table_quantile(&shapes[which], level));
     slow + part * (fast - slow)

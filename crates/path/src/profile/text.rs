@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use super::Profile;
+use super::LinkProfile;
 
 /// Longest text that is read, in bytes; a profile has about three thousand.
 const MAX_TEXT: usize = 64 * 1024;
@@ -195,7 +195,7 @@ const FIELDS: [Field; 17] = [
     Field::new("gap_fast_excess", "the same in the faster half", 0.0, 1e4).rising(),
 ];
 
-impl Profile {
+impl LinkProfile {
     /// Nothing yet: every field is filled in by whoever makes a profile.
     pub(crate) fn blank() -> Self {
         Self {
@@ -270,7 +270,7 @@ fn four_digits(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }
 
-impl fmt::Display for Profile {
+impl fmt::Display for LinkProfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "# {ABOUT_HELP}\n{ABOUT} = {}", self.about)?;
         let mut copy = self.clone();
@@ -285,7 +285,7 @@ impl fmt::Display for Profile {
     }
 }
 
-impl FromStr for Profile {
+impl FromStr for LinkProfile {
     type Err = ProfileError;
 
     fn from_str(text: &str) -> Result<Self, ProfileError> {
@@ -395,7 +395,7 @@ mod tests {
     }
 
     fn said(text: &str) -> String {
-        text.parse::<Profile>().unwrap_err().to_string()
+        text.parse::<LinkProfile>().unwrap_err().to_string()
     }
 
     #[test]
@@ -447,20 +447,20 @@ mod tests {
     #[test]
     fn comments_blank_lines_and_spaces_do_not_matter() {
         let loose = text().replace(" = ", "=").replace('\n', "\r\n\n  ");
-        assert_eq!(loose.parse::<Profile>().unwrap(), text().parse().unwrap());
+        assert_eq!(loose.parse::<LinkProfile>().unwrap(), text().parse().unwrap());
     }
 
     #[test]
     fn a_text_beyond_the_bound_is_refused_unread() {
         let long = "#".repeat(MAX_TEXT + 1);
-        assert_eq!(long.parse::<Profile>(), Err(ProfileError::TooLong { bytes: MAX_TEXT + 1 }));
+        assert_eq!(long.parse::<LinkProfile>(), Err(ProfileError::TooLong { bytes: MAX_TEXT + 1 }));
     }
 
     #[test]
     fn an_about_with_line_breaks_stays_one_line() {
         let profile = builtin("5g-midband").unwrap().with_about("two\nburst_mean = 1\r\nlines");
         assert_eq!(profile.about(), "two burst_mean = 1 lines");
-        assert_eq!(profile.to_string().parse::<Profile>().unwrap(), profile);
+        assert_eq!(profile.to_string().parse::<LinkProfile>().unwrap(), profile);
     }
 
     #[test]
@@ -470,13 +470,13 @@ mod tests {
         profile.catch_up_ms = f64::MAX;
         let tidy = profile.tidy();
         assert_eq!((tidy.burst_mean, tidy.catch_up_ms), (1.333, 100_000.0));
-        assert_eq!(tidy.to_string().parse::<Profile>().unwrap(), tidy);
+        assert_eq!(tidy.to_string().parse::<LinkProfile>().unwrap(), tidy);
     }
 
     proptest! {
         #[test]
         fn no_text_panics(text in "(([a-z_]{1,12}|rate_mbps|about|burst_mean)[ =]{0,3}[-0-9. eNa]{0,20}\n?){0,8}") {
-            let _ = text.parse::<Profile>();
+            let _ = text.parse::<LinkProfile>();
         }
 
         #[test]
@@ -485,7 +485,7 @@ mod tests {
             let at = (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
             let (head, tail) = text.split_at(at);
             let rest = tail.chars().skip(1).collect::<String>();
-            if let Ok(profile) = format!("{head}{with}{rest}").parse::<Profile>() {
+            if let Ok(profile) = format!("{head}{with}{rest}").parse::<LinkProfile>() {
                 prop_assert!(!profile.generate(1, cellpace_base::Span::from_millis(200)).millis().is_empty());
             }
         }

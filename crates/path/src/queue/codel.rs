@@ -35,14 +35,14 @@ params! {
 #[derive(Debug)]
 pub(super) struct Codel {
     params: CodelQueueParams,
-    control: Control,
+    control: CodelState,
     fifo: Fifo,
 }
 
 impl Codel {
     /// An empty queue.
     pub(super) const fn new(params: CodelQueueParams) -> Self {
-        Self { params, control: Control::new(), fifo: Fifo::new() }
+        Self { params, control: CodelState::new(), fifo: Fifo::new() }
     }
 }
 
@@ -71,7 +71,7 @@ impl Queue for Codel {
 /// The state of CoDel for one line of packets (RFC 8289 section 5.2), separate from the line
 /// because FQ-CoDel has a thousand of them.
 #[derive(Debug, Clone)]
-pub(super) struct Control {
+pub(super) struct CodelState {
     /// When the delay will have been above target for an interval; `None` while it is below.
     first_above: Option<Time>,
     /// When to drop next, in drop state.
@@ -84,12 +84,12 @@ pub(super) struct Control {
 }
 
 /// What left the line, and whether it has waited too long for too long.
-struct Head {
+struct HeadPacket {
     packet: Option<Packet>,
     ok_to_drop: bool,
 }
 
-impl Control {
+impl CodelState {
     pub(super) const fn new() -> Self {
         Self { first_above: None, drop_next: Time::ZERO, count: 0, last_count: 0, dropping: false }
     }
@@ -128,15 +128,15 @@ impl Control {
     }
 
     /// Takes the head of the line and judges its sojourn time (RFC 8289 section 5.6).
-    fn take(&mut self, config: &CodelParams, fifo: &mut Fifo, now: Time) -> Head {
+    fn take(&mut self, config: &CodelParams, fifo: &mut Fifo, now: Time) -> HeadPacket {
         let Some(packet) = fifo.pop() else {
             self.first_above = None;
-            return Head { packet: None, ok_to_drop: false };
+            return HeadPacket { packet: None, ok_to_drop: false };
         };
         let sojourn = now - packet.enqueued_at;
         if sojourn < config.target || fifo.bytes() <= config.mtu.0 {
             self.first_above = None;
-            return Head { packet: Some(packet), ok_to_drop: false };
+            return HeadPacket { packet: Some(packet), ok_to_drop: false };
         }
         let ok_to_drop = match self.first_above {
             Some(time) => now >= time,
@@ -145,7 +145,7 @@ impl Control {
                 false
             }
         };
-        Head { packet: Some(packet), ok_to_drop }
+        HeadPacket { packet: Some(packet), ok_to_drop }
     }
 
     /// RFC 8289 section 5.5: the pace of the last drop state was about right if it ended not

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use cellpace_base::{ByteCount, Random, Time, params};
 
-use super::codel::{CodelParams, Control};
+use super::codel::{CodelParams, CodelState};
 use super::fifo::Fifo;
 use super::{Drops, Limit, Queue};
 use crate::{DropReason, Packet};
@@ -34,7 +34,7 @@ pub(super) struct FqCodel {
     config: FqCodelParams,
     /// Secret of the hash, so that no sender can choose its neighbours (RFC 8290 section 4.1).
     perturbation: u64,
-    flows: Vec<Flow>,
+    flows: Vec<FlowQueue>,
     /// Queues that became busy lately; served before `old`.
     new: VecDeque<u32>,
     old: VecDeque<u32>,
@@ -43,9 +43,9 @@ pub(super) struct FqCodel {
 }
 
 #[derive(Debug)]
-struct Flow {
+struct FlowQueue {
     fifo: Fifo,
-    control: Control,
+    control: CodelState,
     /// Bytes it may still send in this turn.
     credit: i64,
     /// Whether it stands in one of the two lists.
@@ -55,7 +55,12 @@ struct Flow {
 impl FqCodel {
     /// An empty queue. `random` perturbs the hash.
     pub(super) fn new(config: FqCodelParams, mut random: Random) -> Self {
-        let flow = || Flow { fifo: Fifo::new(), control: Control::new(), credit: 0, listed: false };
+        let flow = || FlowQueue {
+            fifo: Fifo::new(),
+            control: CodelState::new(),
+            credit: 0,
+            listed: false,
+        };
         Self {
             config,
             perturbation: random.bits(),

@@ -50,7 +50,7 @@ pub(super) struct Pie {
     config: PieParams,
     fifo: Fifo,
     random: Random,
-    control: Control,
+    control: PieState,
     next_update: Time,
     /// Drop probability gathered since the last drop (RFC 8033 section 5.4).
     gathered: f64,
@@ -61,7 +61,7 @@ pub(super) struct Pie {
 
 /// What the controller of RFC 8033 section 4.2 remembers from update to update.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Control {
+struct PieState {
     drop_prob: f64,
     old_delay: Span,
     burst_left: Span,
@@ -74,7 +74,7 @@ impl Pie {
             config,
             fifo: Fifo::new(),
             random,
-            control: Control { drop_prob: 0.0, old_delay: Span::ZERO, burst_left: config.burst },
+            control: PieState { drop_prob: 0.0, old_delay: Span::ZERO, burst_left: config.burst },
             next_update: Time::ZERO + config.tupdate,
             gathered: 0.0,
             last_sojourn: Span::ZERO,
@@ -121,7 +121,7 @@ impl Pie {
     /// RFC 8033 section 4.1: whether this arrival is dropped.
     fn drops_early(&mut self) -> bool {
         const SMALL_BACKLOG: u64 = 2 * OPPORTUNITY_BYTES as u64;
-        let Control { drop_prob, old_delay, burst_left } = self.control;
+        let PieState { drop_prob, old_delay, burst_left } = self.control;
         if drop_prob == 0.0 {
             self.gathered = 0.0;
         }
@@ -158,7 +158,7 @@ impl Pie {
     }
 }
 
-impl Control {
+impl PieState {
     /// One update (RFC 8033 section 4.2). At its limits 0 and 1 it is a fixed point.
     fn update(&mut self, config: &PieParams, delay: Span) {
         let error = delay.as_secs_f64() - config.target.as_secs_f64();
@@ -292,13 +292,13 @@ mod tests {
         Pie::new(PieParams::parse("pie", rest).unwrap(), Random::seeded(11, 1))
     }
 
-    fn control(drop_prob: f64, old_delay_ms: u64) -> Control {
+    fn control(drop_prob: f64, old_delay_ms: u64) -> PieState {
         let old_delay = Span::from_millis(old_delay_ms);
-        Control { drop_prob, old_delay, burst_left: Span::ZERO }
+        PieState { drop_prob, old_delay, burst_left: Span::ZERO }
     }
 
     /// The drop probability after one update.
-    fn updated(rest: &str, mut control: Control, delay_ms: u64) -> f64 {
+    fn updated(rest: &str, mut control: PieState, delay_ms: u64) -> f64 {
         control.update(&PieParams::parse("pie", rest).unwrap(), Span::from_millis(delay_ms));
         control.drop_prob
     }
@@ -381,7 +381,7 @@ mod tests {
         let config = PieParams::parse("pie", "").unwrap();
         let refilled = |drop_prob, old_us, delay_us| {
             let old_delay = Span::from_micros(old_us);
-            let mut control = Control { drop_prob, old_delay, burst_left: Span::ZERO };
+            let mut control = PieState { drop_prob, old_delay, burst_left: Span::ZERO };
             control.update(&config, Span::from_micros(delay_us));
             control.burst_left == Span::from_millis(150)
         };

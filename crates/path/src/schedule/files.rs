@@ -9,13 +9,13 @@ use cellpace_base::Span;
 use super::{Trace, TraceError};
 use crate::PathError;
 use crate::delay::read_delays;
-use crate::profile::{Profile, ProfileError};
+use crate::profile::{LinkProfile, ProfileError};
 use crate::steps::Steps;
 
 /// Many times the size of any profile.
 const MAX_PROFILE_BYTES: u64 = 1 << 18;
 
-type Open<'a> = Box<dyn FnMut(&str) -> io::Result<Box<dyn BufRead>> + 'a>;
+type OpenFile<'a> = Box<dyn FnMut(&str) -> io::Result<Box<dyn BufRead>> + 'a>;
 
 /// The files that traces and delays may name. Each is read once, however often it is asked for,
 /// and shared.
@@ -32,7 +32,7 @@ type Open<'a> = Box<dyn FnMut(&str) -> io::Result<Box<dyn BufRead>> + 'a>;
 /// # Ok::<(), cellpace_path::PathError>(())
 /// ```
 pub struct TraceFiles<'a> {
-    open: Option<Open<'a>>,
+    open: Option<OpenFile<'a>>,
     traces: HashMap<String, Arc<Trace>>,
     delays: HashMap<String, Steps<Span>>,
 }
@@ -78,7 +78,7 @@ impl<'a> TraceFiles<'a> {
     ///
     /// # Errors
     /// As for [`trace`](Self::trace).
-    pub fn profile(&mut self, name: &str) -> Result<Profile, PathError> {
+    pub fn profile(&mut self, name: &str) -> Result<LinkProfile, PathError> {
         let problem = |problem: String| TraceError::Unreadable { name: name.to_owned(), problem };
         let mut text = String::new();
         let reader = self.reader(name)?;

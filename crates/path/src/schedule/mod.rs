@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use cellpace_base::{ParamSet, Random, Rate, Span, Time, nearest, params, split_name, words};
 
-use crate::profile::{self, Profile};
+use crate::profile::{self, LinkProfile};
 use crate::steps::{SHORTEST_STEP, Steps};
 use crate::{DelaySpec, PathError};
 
@@ -74,7 +74,7 @@ enum TraceKind {
     Constant(Rate),
     Steps(Steps<Rate>),
     Recorded(Arc<Trace>),
-    Profile(Arc<Profile>),
+    LinkProfile(Arc<LinkProfile>),
     CellReplay { link: Arc<CellReplay>, delay: Option<DelaySpec> },
 }
 
@@ -153,7 +153,7 @@ impl TraceSpec {
     pub fn period(&self) -> Option<Span> {
         match &self.kind {
             TraceKind::Recorded(trace) => Some(trace.period()),
-            TraceKind::Profile(_) => Some(PROFILE_PERIOD),
+            TraceKind::LinkProfile(_) => Some(PROFILE_PERIOD),
             TraceKind::CellReplay { link, .. } => Some(link.heavy().period()),
             TraceKind::Constant(_) | TraceKind::Steps(_) => None,
         }
@@ -172,7 +172,7 @@ impl TraceSpec {
     #[must_use]
     pub fn drawn(&self, seed: u64) -> Self {
         match &self.kind {
-            TraceKind::Profile(profile) => {
+            TraceKind::LinkProfile(profile) => {
                 Self::recorded(&*self.text, Arc::new(profile.generate(seed, PROFILE_PERIOD)))
             }
             _ => self.clone(),
@@ -190,7 +190,7 @@ impl TraceSpec {
                 Box::new(Piecewise::new(steps, &mut Random::seeded(seed, RATE_STREAM)))
             }
             TraceKind::Recorded(trace) => Box::new(Replay::new(Arc::clone(trace))),
-            TraceKind::Profile(profile) => {
+            TraceKind::LinkProfile(profile) => {
                 Box::new(Replay::new(Arc::new(profile.generate(seed, PROFILE_PERIOD))))
             }
             TraceKind::CellReplay { link, .. } => Box::new(link.schedule()),
@@ -201,12 +201,12 @@ impl TraceSpec {
 /// The generated trace that `text` names, if its name is a generator's.
 fn generated(text: &str, files: &mut TraceFiles<'_>) -> Option<Result<TraceKind, PathError>> {
     if let Some(profile) = profile::builtin(text) {
-        return Some(Ok(TraceKind::Profile(Arc::new(profile))));
+        return Some(Ok(TraceKind::LinkProfile(Arc::new(profile))));
     }
     text.split_once(':')?;
     let split = split_name(text);
     Some(match split.name {
-        "profile" => files.profile(split.rest).map(Arc::new).map(TraceKind::Profile),
+        "profile" => files.profile(split.rest).map(Arc::new).map(TraceKind::LinkProfile),
         "constant" => constant(split.rest),
         "step" => Steps::parse_cycle(split.rest, "rate").map(TraceKind::Steps),
         "random" => Steps::parse_random(split.rest, "rate").map(TraceKind::Steps),

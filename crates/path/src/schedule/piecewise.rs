@@ -4,7 +4,7 @@ use cellpace_base::{Random, Rate, Time};
 
 use super::Schedule;
 use crate::OPPORTUNITY_BYTES;
-use crate::steps::{Steps, Walk};
+use crate::steps::{Steps, StepsWalk};
 
 /// A rate that changes in steps: opportunity number `n` comes when the rate, summed up from time
 /// zero, has reached `n` packets. A packet that is half through when the rate changes keeps its
@@ -13,7 +13,7 @@ use crate::steps::{Steps, Walk};
 /// A rate that gives no opportunity within a million steps is taken to have ended.
 #[derive(Debug, Clone)]
 pub struct Piecewise {
-    walk: Walk<Rate>,
+    walk: StepsWalk<Rate>,
     /// Bit-nanoseconds from the last opportunity taken before this step up to its start.
     carry: u128,
     /// Opportunities of this step that were taken or let go.

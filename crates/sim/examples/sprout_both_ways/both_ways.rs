@@ -15,7 +15,7 @@ use cellpace_base::{Random, Span, Time};
 use cellpace_cc::{Arrival, Controller, ControllerSpec, Receiver, SentPacket, Setup};
 use cellpace_measure::{DelaySketch, Window};
 use cellpace_path::schedule::capacity_between;
-use cellpace_path::{DelaySpec, Fate, Packet, Path, PathSpec, Record, TraceSpec};
+use cellpace_path::{DelaySpec, Fate, Packet, PacketRecord, Path, PathSpec, TraceSpec};
 use cellpace_sim::SimError;
 
 /// Bytes of data that the sender takes for a packet, and the most that it puts into one.
@@ -124,7 +124,7 @@ struct Direction {
     window: Window,
     bytes: u64,
     queue: DelaySketch,
-    fates: Vec<Record>,
+    fates: Vec<PacketRecord>,
 }
 
 impl Direction {

@@ -4,7 +4,7 @@
 
 use cellpace_base::{Span, Time};
 use cellpace_cc::Event;
-use cellpace_path::{Fate, Record};
+use cellpace_path::{Fate, PacketRecord};
 use cellpace_sim::{FlowSpec, Observer, Outcome, Scenario, run, run_observed};
 
 /// A flow that always has data.
@@ -45,12 +45,12 @@ pub fn outcome(scenario: &Scenario) -> Outcome {
 /// Keeps everything that it is shown.
 #[derive(Default)]
 pub struct Log {
-    pub records: Vec<Record>,
+    pub records: Vec<PacketRecord>,
     pub events: Vec<(u32, Time, Event)>,
 }
 
 impl Observer for Log {
-    fn on_record(&mut self, record: &Record) {
+    fn on_record(&mut self, record: &PacketRecord) {
         self.records.push(*record);
     }
 
@@ -60,11 +60,11 @@ impl Observer for Log {
 }
 
 impl Log {
-    pub fn delivered(&self) -> impl Iterator<Item = &Record> {
+    pub fn delivered(&self) -> impl Iterator<Item = &PacketRecord> {
         self.records.iter().filter(|record| record.fate == Fate::Delivered)
     }
 
-    pub fn of_flow(&self, flow: u32) -> impl Iterator<Item = &Record> {
+    pub fn of_flow(&self, flow: u32) -> impl Iterator<Item = &PacketRecord> {
         self.records.iter().filter(move |record| record.packet.flow == flow)
     }
 }
