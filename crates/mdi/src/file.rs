@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 
 use crate::{
-    About, Absolute, Axis, Cell, Counts, Levels, Model, Part, Relative, States, StatesError,
-    TraceName,
+    About, Absolute, Axis, Cell, Counts, Levels, Model, Part, Relative, States, TraceName,
 };
 
 /// The first bytes of every file. The line end is lost where a program takes the file for text.
@@ -27,7 +26,7 @@ const SUFFIX: usize = 4;
 
 /// The largest sum of counts or samples in a file: what a double holds exactly, so that exports
 /// to JSON lose nothing.
-const MOST_COUNTED: u64 = (1 << 53) - 1;
+const MAX_COUNTED: u64 = (1 << 53) - 1;
 
 const ABSOLUTE: u8 = 0;
 const RELATIVE: u8 = 1;
@@ -73,94 +72,28 @@ pub enum FileError {
         /// What stands in the file.
         expected: u32,
     },
-    /// The length and the checksum are right, and yet something is missing.
-    #[error("byte {at}: the content ends within {field}")]
-    Missing {
-        /// Where the field begins.
-        at: usize,
-        /// What should stand there.
-        field: &'static str,
-    },
-    /// The length and the checksum are right, and yet there is too much.
-    #[error("byte {at}: the content goes on behind the last part")]
-    Behind {
-        /// Where the last part ends.
-        at: usize,
-    },
-    /// A number with too many digits or needless ones.
-    #[error("byte {at}: {field} is too large or not in its shortest form")]
-    Number {
-        /// Where the number begins.
-        at: usize,
-        /// What it is.
-        field: &'static str,
-    },
-    /// A text that is none.
-    #[error("byte {at}: {field} is not UTF-8")]
-    Text {
-        /// Where the text begins.
-        at: usize,
-        /// What it is.
-        field: &'static str,
-    },
-    /// A text that a terminal would obey.
-    #[error("byte {at}: {field} has a control character in it")]
-    Control {
-        /// Where the text begins.
-        at: usize,
-        /// What it is.
-        field: &'static str,
-    },
-    /// Traces out of order, or one of them twice.
-    #[error("byte {at}: the traces are not in ascending order")]
-    TraceOrder {
-        /// Where the trace begins that should have come earlier.
-        at: usize,
-    },
-    /// A kind of states that is not known.
-    #[error(
-        "byte {at}: states of kind {kind}; there are 0 (absolute), 1 (relative) and 2 (levels)"
-    )]
-    Kind {
-        /// Where it stands.
-        at: usize,
-        /// What stands there.
-        kind: u8,
-    },
-    /// Contradictory states.
-    #[error("byte {at}: {source}")]
-    States {
-        /// Where their description begins.
+    /// The length and the checksum are right, but not the content.
+    #[error("byte {at}: {reason}")]
+    Content {
+        /// Where.
         at: usize,
         /// What is wrong.
-        source: StatesError,
+        reason: String,
     },
-    /// A state beyond the last.
-    #[error("byte {at}: state {state} of {states}")]
-    State {
-        /// Where it stands.
-        at: usize,
-        /// Its number.
-        state: u64,
-        /// How many there are; they are counted from 0.
-        states: u32,
-    },
-    /// A row without cells.
-    #[error("byte {at}: the row of state {state} is empty; rows without transitions are left out")]
-    EmptyRow {
-        /// Where its size stands.
-        at: usize,
-        /// Its state.
-        state: u32,
-    },
-    /// More than anybody has counted.
-    #[error("byte {at}: more than {MOST_COUNTED} {field} in one file")]
-    TooMany {
-        /// Where the limit was passed.
-        at: usize,
-        /// Samples or transitions.
-        field: &'static str,
-    },
+}
+
+impl FileError {
+    fn content(at: usize, reason: impl Into<String>) -> Self {
+        Self::Content { at, reason: reason.into() }
+    }
+
+    fn missing(at: usize, field: &str) -> Self {
+        Self::content(at, format!("the content ends within {field}"))
+    }
+
+    fn number(at: usize, field: &str) -> Self {
+        Self::content(at, format!("{field} is too large or not in its shortest form"))
+    }
 }
 
 impl Model {
@@ -187,12 +120,12 @@ impl Model {
     /// # Errors
     /// When the bytes are no table, of another version, incomplete, damaged or contradictory.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, FileError> {
-        let mut reader = Reader { bytes: checked(bytes)?, at: PREFIX };
+        let mut reader = FileReader { bytes: checked(bytes)?, at: PREFIX };
         let about = reader.about()?;
         let states = reader.states()?;
         let parts = reader.parts(states.len())?;
         if reader.at != reader.bytes.len() {
-            return Err(FileError::Behind { at: reader.at });
+            return Err(FileError::content(reader.at, "the content goes on behind the last part"));
         }
         Ok(Self { about, states, parts })
     }
@@ -337,12 +270,12 @@ fn unzigzag(value: u64) -> i64 {
 }
 
 /// The content of a file up to its checksum.
-struct Reader<'a> {
+struct FileReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FileReader<'a> {
     fn about(&mut self) -> Result<About, FileError> {
         let teacher = self.text("the teacher")?;
         let scenario = self.text("the scenario")?;
@@ -361,7 +294,7 @@ impl<'a> Reader<'a> {
             let sha256 = self.array("the hash of a trace")?;
             let trace = TraceName { name, sha256 };
             if traces.last().is_some_and(|last| *last >= trace) {
-                return Err(FileError::TraceOrder { at });
+                return Err(FileError::content(at, "the traces are not in ascending order"));
             }
             traces.push(trace);
         }
@@ -381,9 +314,12 @@ impl<'a> Reader<'a> {
                 let [d, w] = self.axes(at)?;
                 States::Levels(Levels { d, w })
             }
-            _ => return Err(FileError::Kind { at, kind }),
+            _ => {
+                let known = "there are 0 (absolute), 1 (relative) and 2 (levels)";
+                return Err(FileError::content(at, format!("states of kind {kind}; {known}")));
+            }
         };
-        states.check().map_err(|source| FileError::States { at, source })
+        states.check().map_err(|error| FileError::content(at, error.to_string()))
     }
 
     fn absolute(&mut self) -> Result<States, FileError> {
@@ -401,7 +337,8 @@ impl<'a> Reader<'a> {
             let min = unzigzag(self.number("the lower end of an axis")?);
             let max = unzigzag(self.number("the upper end of an axis")?);
             let step = unzigzag(self.number("the step of an axis")?);
-            Axis::new(name, min, max, step).map_err(|source| FileError::States { at, source })
+            let axis = Axis::new(name, min, max, step);
+            axis.map_err(|error| FileError::content(at, error.to_string()))
         };
         Ok([axis("delay")?, axis("window")?])
     }
@@ -414,7 +351,7 @@ impl<'a> Reader<'a> {
             let at = self.at;
             let users = self.number("the users of a part")?.checked_add(users_end);
             let users = users.and_then(|users| u32::try_from(users).ok());
-            let users = users.ok_or(FileError::Number { at, field: "the users of a part" })?;
+            let users = users.ok_or_else(|| FileError::number(at, "the users of a part"))?;
             users_end = u64::from(users) + 1;
             let samples = self.number("the samples of a part")?;
             samples_before = self.sum(samples_before, samples, "samples")?;
@@ -433,7 +370,8 @@ impl<'a> Reader<'a> {
             let at = self.at;
             let count = self.number("the number of cells")?;
             if count == 0 {
-                return Err(FileError::EmptyRow { at, state: from });
+                let why = "is empty; rows without transitions are left out";
+                return Err(FileError::content(at, format!("the row of state {from} {why}")));
             }
             // A cell takes at least a byte, so memory grows with the bytes and not with `count`.
             cells.reserve(count.min((self.bytes.len() - self.at) as u64) as usize);
@@ -475,17 +413,22 @@ impl<'a> Reader<'a> {
 
     fn sum(&self, sum: u64, more: u64, field: &'static str) -> Result<u64, FileError> {
         let sum = sum.saturating_add(more);
-        if sum > MOST_COUNTED { Err(FileError::TooMany { at: self.at, field }) } else { Ok(sum) }
+        if sum <= MAX_COUNTED {
+            return Ok(sum);
+        }
+        Err(FileError::content(self.at, format!("more than {MAX_COUNTED} {field} in one file")))
     }
 
     fn text(&mut self, field: &'static str) -> Result<String, FileError> {
         let length = self.number(field)?;
         let at = self.at;
         let bytes = usize::try_from(length).ok().and_then(|length| self.take(length));
-        let bytes = bytes.ok_or(FileError::Missing { at, field })?;
-        let text = std::str::from_utf8(bytes).map_err(|_| FileError::Text { at, field })?;
+        let bytes = bytes.ok_or_else(|| FileError::missing(at, field))?;
+        let text = std::str::from_utf8(bytes);
+        let text = text.map_err(|_| FileError::content(at, format!("{field} is not UTF-8")))?;
         if text.contains(char::is_control) {
-            return Err(FileError::Control { at, field });
+            // A terminal would obey it.
+            return Err(FileError::content(at, format!("{field} has a control character in it")));
         }
         Ok(text.to_owned())
     }
@@ -493,7 +436,7 @@ impl<'a> Reader<'a> {
     fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], FileError> {
         let at = self.at;
         let bytes = self.take(N).and_then(|bytes| bytes.try_into().ok());
-        bytes.ok_or(FileError::Missing { at, field })
+        bytes.ok_or_else(|| FileError::missing(at, field))
     }
 
     fn take(&mut self, length: usize) -> Option<&'a [u8]> {
@@ -505,27 +448,27 @@ impl<'a> Reader<'a> {
 
     fn small(&mut self, field: &'static str) -> Result<u32, FileError> {
         let at = self.at;
-        u32::try_from(self.number(field)?).map_err(|_| FileError::Number { at, field })
+        u32::try_from(self.number(field)?).map_err(|_| FileError::number(at, field))
     }
 
     fn number(&mut self, field: &'static str) -> Result<u64, FileError> {
         let start = self.at;
-        let wrong = FileError::Number { at: start, field };
+        let wrong = || Err(FileError::number(start, field));
         let mut value = 0;
         for shift in (0..64).step_by(7) {
-            let [byte] = self.array(field).map_err(|_| FileError::Missing { at: start, field })?;
+            let [byte] = self.array(field).map_err(|_| FileError::missing(start, field))?;
             let bits = u64::from(byte & 0x7f);
             if bits << shift >> shift != bits {
-                return Err(wrong);
+                return wrong();
             }
             value |= bits << shift;
             if byte < 0x80 {
                 // A last byte of 0 would be a second way to write the same number.
                 let shortest = byte > 0 || shift == 0;
-                return if shortest { Ok(value) } else { Err(wrong) };
+                return if shortest { Ok(value) } else { wrong() };
             }
         }
-        Err(wrong)
+        wrong()
     }
 }
 
@@ -533,7 +476,7 @@ impl<'a> Reader<'a> {
 fn within(at: usize, start: u64, gap: u64, states: u32) -> Result<u32, FileError> {
     let state = start.saturating_add(gap);
     let known = u32::try_from(state).ok().filter(|state| *state < states);
-    known.ok_or(FileError::State { at, state, states })
+    known.ok_or_else(|| FileError::content(at, format!("state {state} of {states}")))
 }
 
 #[cfg(test)]
@@ -715,7 +658,7 @@ mod tests {
             let text = bytes.windows(9).position(|name| name == b"channel00").unwrap();
             bytes[text..text + 9].copy_from_slice(b"zhannel00");
         });
-        assert!(matches!(swapped, Err(FileError::TraceOrder { .. })), "{swapped:?}");
+        assert!(matches!(swapped, Err(FileError::Content { .. })), "{swapped:?}");
         // A copy of the format whose states are something else.
         let mut bytes =
             Model { about: About::default(), states: relative(), parts: vec![] }.to_bytes();
@@ -744,7 +687,7 @@ mod tests {
         for value in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX - 1, u64::MAX] {
             let mut bytes = Vec::new();
             write_number(&mut bytes, value);
-            assert_eq!(Reader { bytes: &bytes, at: 0 }.number("it"), Ok(value));
+            assert_eq!(FileReader { bytes: &bytes, at: 0 }.number("it"), Ok(value));
             assert_eq!(zigzag(unzigzag(value)), value);
         }
         for bytes in [
@@ -752,8 +695,8 @@ mod tests {
             &[0xff; 10],
             &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2],
         ] {
-            let wrong = FileError::Number { at: 0, field: "it" };
-            assert_eq!(Reader { bytes, at: 0 }.number("it"), Err(wrong));
+            let wrong = FileError::number(0, "it");
+            assert_eq!(FileReader { bytes, at: 0 }.number("it"), Err(wrong));
         }
     }
 

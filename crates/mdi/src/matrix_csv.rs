@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use thiserror::Error;
 
+use crate::csv::{numbered_lines, shorten};
 use crate::{About, Axis, Cell, Counts, Model, Part, Relative, States, normalise};
 
 /// What the counts of a subset that is read add up to, about: probabilities above half of its
@@ -86,12 +87,8 @@ impl Model {
     /// # Errors
     /// When it is not such a matrix; the error names line and field.
     pub fn from_matrix_csv(bytes: &[u8]) -> Result<Self, CsvError> {
-        let text = std::str::from_utf8(bytes).map_err(|error| {
-            let ends = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n');
-            CsvError::line(ends.count() + 1, "not UTF-8")
-        })?;
-        let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
-        let mut lines = (1..).zip(lines).filter(|(_, line)| !line.is_empty());
+        let lines = numbered_lines(bytes).map_err(|line| CsvError::line(line, "not UTF-8"))?;
+        let mut lines = lines.filter(|(_, line)| !line.is_empty());
         let states = read_header(lines.next().unwrap_or((1, "")))?;
         let (size, windows) = (states.len() as usize, states.windows() as usize);
         let (mut cells, mut rows) = (Vec::new(), 0);
@@ -188,13 +185,6 @@ fn add_row(cells: &mut Vec<Cell>, from: u32, windows: usize, row: &[f64]) {
 /// The fields of a line. A comma at the end, which some programs write, begins no field.
 fn fields(line: &str) -> impl Iterator<Item = &str> {
     line.strip_suffix(',').unwrap_or(line).split(',').map(str::trim)
-}
-
-/// Returns what of a field stands in a message.
-fn shorten(field: &str) -> String {
-    const MAX: usize = 40;
-    let start: String = field.chars().take(MAX).collect();
-    if start.len() < field.len() { start + "..." } else { start }
 }
 
 /// Returns counts as a matrix of probabilities.

@@ -1,10 +1,11 @@
 //! Samples as text, to learn from teachers that were watched elsewhere.
 
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, Write};
 
 use thiserror::Error;
 
 use crate::change::ONE_PACKET;
+use crate::csv::{numbered_lines, shorten};
 use crate::{Chain, Sample};
 
 /// The first line of a file of samples.
@@ -16,9 +17,6 @@ pub const MAX_SAMPLES: u64 = 50_000_000;
 /// Users of a bottleneck at most.
 pub const MAX_USERS: u32 = 256;
 
-/// Far more than five numbers take.
-const LONGEST_LINE: u64 = 256;
-
 /// Chains of one number of users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedFlows {
@@ -29,35 +27,13 @@ pub struct LoggedFlows {
 }
 
 /// Why samples do not read.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum SamplesError {
-    /// A value.
-    #[error("{line}: {field}: {reason}")]
-    Field {
-        /// The line, from 1.
-        line: u64,
-        /// The column.
-        field: &'static str,
-        /// What is wrong.
-        reason: String,
-    },
-    /// A whole line.
-    #[error("{line}: {reason}")]
-    Line {
-        /// The line, from 1.
-        line: u64,
-        /// What is wrong.
-        reason: String,
-    },
-    /// The file ends or fails in the middle.
-    #[error("{line}: {source}")]
-    Io {
-        /// The line, from 1.
-        line: u64,
-        /// What happened.
-        source: io::Error,
-    },
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{line}: {reason}")]
+pub struct SamplesError {
+    /// The line, from 1.
+    pub line: usize,
+    /// The column, if it is about one, and what is wrong.
+    pub reason: String,
 }
 
 /// Reads samples: chains of the same number of users together, numbers of users ascending, chains
@@ -77,35 +53,38 @@ pub enum SamplesError {
 ///
 /// # Errors
 /// When the text is not like that, or has more than [`MAX_SAMPLES`] rows.
-pub fn read_samples(input: impl BufRead) -> Result<Vec<LoggedFlows>, SamplesError> {
-    let mut lines = Lines { input, line: 0, text: Vec::new() };
-    if lines.next()? != Some(SAMPLES_HEADER) {
-        return Err(lines.wrong(format!("the first line must be `{SAMPLES_HEADER}`")));
+pub fn read_samples(bytes: &[u8]) -> Result<Vec<LoggedFlows>, SamplesError> {
+    let lines = numbered_lines(bytes);
+    let mut lines = lines.map_err(|line| SamplesError { line, reason: "is no text".to_owned() })?;
+    if lines.next().is_none_or(|(_, text)| text != SAMPLES_HEADER) {
+        let reason = format!("the first line must be `{SAMPLES_HEADER}`");
+        return Err(SamplesError { line: 1, reason });
     }
     let mut all = Vec::new();
-    // The number of the chain under way, its users and its samples.
+    // The number of the chain that is being read, its users and its samples.
     let mut open: Option<(u64, u32, Chain)> = None;
-    while let Some(text) = lines.next()? {
-        let row = Row::read(text).map_err(|(field, reason)| lines.field(field, reason))?;
+    for (line, text) in lines {
+        let wrong = |reason| SamplesError { line, reason };
+        let row = SampleRow::read(text).map_err(wrong)?;
         match &mut open {
             Some((chain, users, samples)) if *chain == row.chain => {
                 if *users != row.users {
-                    let reason = format!("{} in a chain of {users}", row.users);
-                    return Err(lines.field("users", reason));
+                    return Err(wrong(format!("users: {} in a chain of {users}", row.users)));
                 }
                 samples.push(row.sample);
             }
             Some((before, ..)) if *before > row.chain => {
-                let reason = format!("{} after {before}; chains are numbered upwards", row.chain);
-                return Err(lines.field("chain", reason));
+                let chain = row.chain;
+                let reason = format!("chain: {chain} after {before}; chains are numbered upwards");
+                return Err(wrong(reason));
             }
             _ => {
                 let next = (row.chain, row.users, vec![row.sample]);
                 keep(&mut all, open.replace(next));
             }
         }
-        if lines.line > MAX_SAMPLES {
-            return Err(lines.wrong(format!("more than {MAX_SAMPLES} rows; split the file")));
+        if line as u64 > MAX_SAMPLES {
+            return Err(wrong(format!("more than {MAX_SAMPLES} rows; split the file")));
         }
     }
     keep(&mut all, open);
@@ -160,20 +139,17 @@ fn write_decimal(out: &mut impl Write, value: u64, decimals: u32) -> io::Result<
     write!(out, ".{rest:0width$}")
 }
 
-struct Row {
+struct SampleRow {
     chain: u64,
     users: u32,
     sample: Sample,
 }
 
-type FieldError = (&'static str, String);
-
-impl Row {
-    fn read(text: &str) -> Result<Self, FieldError> {
+impl SampleRow {
+    fn read(text: &str) -> Result<Self, String> {
         let mut fields = text.split(',');
-        let mut next = |name: &'static str| {
-            fields.next().map(str::trim).ok_or_else(|| (name, "is missing".to_owned()))
-        };
+        let mut next =
+            |name: &str| fields.next().map(str::trim).ok_or_else(|| format!("{name}: is missing"));
         let chain = whole("chain", next("chain")?, u64::MAX)?;
         let users = whole("users", next("users")?, u64::from(MAX_USERS))? as u32;
         // Up to what a sample holds: 71 minutes, 65535 packets.
@@ -181,68 +157,30 @@ impl Row {
         let window = decimal("window_pkts", next("window_pkts")?, ONE_PACKET)?.max(ONE_PACKET);
         let sent = whole("sent", next("sent")?, u64::from(u32::MAX))? as u32;
         if fields.next().is_some() {
-            return Err(("sent", format!("something follows; a row is {SAMPLES_HEADER}")));
+            return Err(format!("sent: something follows; a row is {SAMPLES_HEADER}"));
         }
         Ok(Self { chain, users, sample: Sample { delay_us, window, sent } })
     }
 }
 
-fn whole(name: &'static str, text: &str, most: u64) -> Result<u64, FieldError> {
+fn whole(name: &str, text: &str, most: u64) -> Result<u64, String> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let value = text.parse::<u64>().ok().filter(|value| digits && *value <= most);
-    value.ok_or_else(|| (name, format!("`{text}` is no whole number of 0 to {most}")))
+    value.ok_or_else(|| format!("{name}: `{}` is no whole number of 0 to {most}", shorten(text)))
 }
 
 /// A decimal number as a multiple of 1/`scale`, rounded to nearest.
-fn decimal(name: &'static str, text: &str, scale: u32) -> Result<u32, FieldError> {
+fn decimal(name: &str, text: &str, scale: u32) -> Result<u32, String> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let number = text.parse::<f64>().ok().filter(|_| plain);
     let Some(number) = number else {
-        return Err((name, format!("`{text}` is no number like 12 or 12.5")));
+        return Err(format!("{name}: `{}` is no number like 12 or 12.5", shorten(text)));
     };
     let scaled = (number * f64::from(scale)).round();
     if scaled > f64::from(u32::MAX) {
-        return Err((name, format!("`{text}` is above {}", u32::MAX / scale)));
+        return Err(format!("{name}: `{}` is above {}", shorten(text), u32::MAX / scale));
     }
     Ok(scaled as u32)
-}
-
-/// Lines of bounded length.
-struct Lines<R> {
-    input: R,
-    line: u64,
-    text: Vec<u8>,
-}
-
-impl<R: BufRead> Lines<R> {
-    /// The next line without its end.
-    fn next(&mut self) -> Result<Option<&str>, SamplesError> {
-        self.line += 1;
-        self.text.clear();
-        let line = self.line;
-        let read = self.input.by_ref().take(LONGEST_LINE + 1).read_until(b'\n', &mut self.text);
-        let read = read.map_err(|source| SamplesError::Io { line, source })?;
-        if read == 0 {
-            return Ok(None);
-        }
-        if read as u64 > LONGEST_LINE {
-            return Err(self.wrong(format!("longer than {LONGEST_LINE} bytes")));
-        }
-        match std::str::from_utf8(&self.text) {
-            Ok(text) => Ok(Some(text.trim_end())),
-            Err(_) => Err(self.wrong("is no text".to_owned())),
-        }
-    }
-}
-
-impl<R> Lines<R> {
-    fn wrong(&self, reason: String) -> SamplesError {
-        SamplesError::Line { line: self.line, reason }
-    }
-
-    fn field(&self, field: &'static str, reason: String) -> SamplesError {
-        SamplesError::Field { line: self.line, field, reason }
-    }
 }
 
 #[cfg(test)]
@@ -294,7 +232,7 @@ mod tests {
         let said = |bytes: &[u8]| read_samples(bytes).unwrap_err().to_string();
         assert!(said(b"").starts_with("1: the first line must be `chain,users"));
         assert!(said(b"a,b\n").starts_with("1: the first line"));
-        assert_eq!(said(&[b'x'; 5000]), "1: longer than 256 bytes");
+        assert!(read(&"x".repeat(5000)).unwrap_err().to_string().len() < 200);
         assert_eq!(said(b"\xff\n"), "1: is no text");
     }
 

@@ -145,57 +145,6 @@ impl Table {
         &self.states
     }
 
-    /// Bytes that it takes in memory.
-    pub fn bytes(&self) -> usize {
-        let words = self.blocks.len() + 2 * self.origins.len() + self.starts.len();
-        4 * (words + self.limits.len()) + 2 * self.windows.len()
-    }
-
-    /// How many origins have a window for some delay, over all delays: subsets that are not
-    /// empty.
-    pub fn subsets(&self) -> usize {
-        self.origins.len()
-    }
-
-    /// Whether every walk stays inside of the arrays and every origin has a window, for tables
-    /// from outside.
-    pub(crate) fn check(&self) -> Result<(), &'static str> {
-        let (states, count) = (self.states, self.origins.len());
-        let ascend = |offsets: &[u32], end: usize| {
-            offsets.is_sorted()
-                && offsets.first() == Some(&0)
-                && offsets.last() == Some(&(end as u32))
-        };
-        if !ascend(&self.blocks, count) {
-            return Err("the delays' first origins do not ascend");
-        }
-        if !ascend(&self.starts, self.windows.len()) || !self.starts.is_sorted_by(|a, b| a < b) {
-            return Err("the origins' first entries do not ascend");
-        }
-        if self.windows.iter().any(|window| u32::from(*window) >= states.windows()) {
-            return Err("a window beyond the range");
-        }
-        for block in self.blocks.windows(2) {
-            let block = block[0] as usize..block[1] as usize;
-            let origins = &self.origins[block.clone()];
-            let inside = origins.last().is_none_or(|last| *last < states.len());
-            if !inside || !origins.is_sorted_by(|a, b| a < b) {
-                return Err("the origins of a delay do not ascend");
-            }
-            let ordered = &self.by_window[block.clone()];
-            let known = ordered.iter().all(|origin| block.contains(&(*origin as usize)));
-            let key = |origin: &u32| self.by_window_key(*origin);
-            if !known || !ordered.is_sorted_by(|a, b| key(a) < key(b)) {
-                return Err("the origins of a delay are not in the order of their windows");
-            }
-        }
-        let entries = self.starts.windows(2).map(|pair| pair[0] as usize..pair[1] as usize);
-        match entries.into_iter().all(|range| self.limits[range].is_sorted()) {
-            true => Ok(()),
-            false => Err("the limits of an origin do not ascend"),
-        }
-    }
-
     /// The window that follows `state` at the delay number `delay`, for a draw of 32 random
     /// bits.
     pub(crate) fn draw(&self, found: u32, bits: u32) -> u32 {
@@ -464,7 +413,7 @@ mod tests {
         let states = States::Relative(Relative { d: axis("delay"), w: axis("window") });
         let table = Table::new(states, &Counts::default(), Shape::default());
         assert_eq!(table.find(4, 1, Empty::Near), Found::Keep);
-        assert_eq!(table.subsets(), 0);
+        assert_eq!(table.origins.len(), 0);
     }
 
     proptest! {

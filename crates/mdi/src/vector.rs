@@ -81,3 +81,33 @@ fn draw_event(draws: &mut Draws, delay_us: &mut u32, window: Window, credit: u32
         epochs: epochs % 40,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Axis, Cell, Counts, Empty, OutOfRange, Relative, Shape, States, Table};
+
+    #[test]
+    fn a_test_vector_visits_everything() {
+        let axis = |name, end: i64| Axis::new(name, -end, end, 2000).unwrap();
+        let (d, w) = (axis("delay", 10_000), axis("window", 20_000));
+        let cell = |from, to, count| Cell { from, to, count };
+        let cells = (0..231).flat_map(|s| [cell(s, s, 5), cell(s, (s * 7) % 231, 2)]);
+        let counts = Counts::from_cells(cells.collect());
+        let flat = Flat {
+            table: Table::new(States::Relative(Relative { d, w }), &counts, Shape::default()),
+            epoch_us: 5000,
+            empty: Empty::Near,
+            out_of_range: OutOfRange::default(),
+            loss_factor: 45_875,
+        };
+        let vector = test_vector(&flat, 1, 2000);
+        let is_set = |step: &VectorStep| matches!(step.event, VectorEvent::Set { .. });
+        assert!(vector.iter().filter(|step| is_set(step)).count() > 10);
+        assert_eq!(vector, test_vector(&flat, 1, 2000));
+        let mut windows: Vec<_> = vector.iter().map(|step| step.window).collect();
+        windows.sort_unstable();
+        windows.dedup();
+        assert!(windows.len() > 200, "{}", windows.len());
+    }
+}

@@ -19,7 +19,7 @@ pub(crate) enum MdiCommand {
     Train(Box<train::TrainArgs>),
     /// Add up what was learnt in several files
     Merge(merge::MergeArgs),
-    /// Show what a Markov table holds: size, density, most used states, mixing; draw it
+    /// Show what a Markov table holds: size, density, most used states; draw it
     Show(show::MdiShowArgs),
     /// Write a Markov table in another form, or make one of a matrix or of samples
     Convert(convert::MdiConvertArgs),

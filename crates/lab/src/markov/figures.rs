@@ -1,6 +1,6 @@
 //! What a model holds, as text, as JSON and for a page.
 
-use cellpace_mdi::{Analysis, Counts, Mixing, Model, Part, States, Stationary, TransitionMatrix};
+use cellpace_mdi::{Analysis, Counts, Model, Part, States, Stationary, TransitionMatrix};
 use cellpace_report::{PageTable, short};
 use serde_json::{Value, json};
 
@@ -13,14 +13,13 @@ const LISTED: usize = 10;
 /// Traces that are named.
 const NAMED: usize = 4;
 
-/// Size, density, the states used most, the stationary distribution and mixing times of a model.
+/// Size, density, the states used most, and the stationary distribution of a model.
 #[derive(Debug, Clone)]
 pub struct ModelFigures<'a> {
     model: &'a Model,
     bytes: usize,
     analysis: Analysis,
     stationary: Stationary,
-    mixing: [Mixing; 3],
 }
 
 impl<'a> ModelFigures<'a> {
@@ -32,7 +31,6 @@ impl<'a> ModelFigures<'a> {
             bytes,
             analysis: Analysis::of(&model.states, counts, LISTED),
             stationary: matrix.stationary(),
-            mixing: matrix.mixing(),
         }
     }
 
@@ -107,7 +105,7 @@ impl<'a> ModelFigures<'a> {
 
     /// Returns the tables below the facts.
     pub fn tables(&self) -> Vec<PageTable> {
-        vec![self.most_used(), self.most_likely(), self.mixing()]
+        vec![self.most_used(), self.most_likely()]
     }
 
     fn most_used(&self) -> PageTable {
@@ -155,34 +153,6 @@ impl<'a> ModelFigures<'a> {
         shares.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         shares.truncate(LISTED);
         shares
-    }
-
-    fn mixing(&self) -> PageTable {
-        let row = |mixing: &Mixing| {
-            let steps = |steps: Option<u32>| match steps {
-                Some(steps) => steps.to_string(),
-                None => format!("above {}", mixing.most_steps),
-            };
-            vec![format!("{:e}", mixing.change), steps(mixing.median), steps(mixing.longest)]
-        };
-        let (starts, states) = (self.mixing[0].starts, self.analysis.states);
-        let unseen = self.analysis.unseen_rows;
-        let which = if starts < states {
-            format!(
-                "From {} of the {} states that lead on, spread evenly, and from all {unseen} that do \
-                 not, as a start.",
-                starts - unseen,
-                states - unseen
-            )
-        } else {
-            "From every state as a start.".to_owned()
-        };
-        PageTable {
-            title: "Mixing time, steps until no probability changes by more".to_owned(),
-            note: which,
-            header: texts(["change", "median start", "slowest start"]),
-            rows: self.mixing.iter().map(row).collect(),
-        }
     }
 
     fn names(&self, state: u32) -> [String; 2] {
@@ -243,15 +213,6 @@ impl<'a> ModelFigures<'a> {
         let used = used.map(|(number, count)| with(state(*number), "transitions", (*count).into()));
         let likely = self.likely().into_iter();
         let likely = likely.map(|(number, share)| with(state(number), "share", share.into()));
-        let mixing = |mixing: &Mixing| {
-            json!({
-                "change": mixing.change,
-                "median_steps": mixing.median,
-                "longest_steps": mixing.longest,
-                "starts": mixing.starts,
-                "most_steps": mixing.most_steps,
-            })
-        };
         let part = |part: &Part| {
             json!({
                 "users": part.users,
@@ -261,7 +222,7 @@ impl<'a> ModelFigures<'a> {
             })
         };
         json!({
-            "schema": "cellpace.mdi.show/1",
+            "schema": "cellpace.mdi.show/2",
             "file_bytes": self.bytes,
             "about": about_to_json(&self.model.about),
             "states": states_to_json(&self.model.states),
@@ -279,7 +240,6 @@ impl<'a> ModelFigures<'a> {
                 "steps": self.stationary.steps,
                 "last_change": self.stationary.change,
             },
-            "mixing": self.mixing.iter().map(mixing).collect::<Vec<_>>(),
         })
     }
 }

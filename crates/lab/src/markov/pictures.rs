@@ -170,8 +170,9 @@ impl ModelPictures<'_> {
         let windows = self.states.windows();
         let (first, end) = (delays.first * windows, (delays.first + delays.count) * windows);
         let row = |from: u32| {
-            let inside = self.matrix.row(from).filter(move |(to, _)| (first..end).contains(to));
-            inside.map(move |(to, value)| HeatmapCell {
+            let inside =
+                self.matrix.row(from).iter().filter(move |(to, _)| (first..end).contains(to));
+            inside.map(move |&(to, value)| HeatmapCell {
                 row: from - first,
                 column: to - first,
                 value,
