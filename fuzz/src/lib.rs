@@ -21,8 +21,8 @@ use cellpace_base::{
 };
 use cellpace_cc::{ControllerSpec, Setup};
 use cellpace_mdi::{
-    Analysis, Empty, Flat, Model, OutOfRange, Shape, Table, matrix_csv, read_samples, test_vector,
-    write_samples,
+    Analysis, Empty, Flat, Model, OutOfRange, Table, TableShape, matrix_csv, read_samples,
+    test_vector, write_samples,
 };
 use cellpace_path::profile::LinkProfile;
 use cellpace_path::schedule::{Trace, TraceFiles};
@@ -170,7 +170,7 @@ fn model(bytes: &[u8]) {
         return;
     }
     let flat = Flat {
-        table: Table::new(model.states, &counts, Shape::default()),
+        table: Table::new(model.states, &counts, TableShape::default()),
         epoch_us: model.about.epoch_us,
         empty: Empty::Near,
         out_of_range: OutOfRange::default(),

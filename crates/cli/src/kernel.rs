@@ -237,7 +237,7 @@ fn left(sockets: Option<u64>) -> String {
 
 fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
     let facts = Facts::find(&args.name);
-    let markov = markov::Found::look(&args.name);
+    let markov = markov::TableStatus::look(&args.name);
     print(&match args.json {
         true => format!("{:#}\n", markov.add_to(document(&facts))),
         false => table(&facts) + &markov.rows(),

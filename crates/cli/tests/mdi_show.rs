@@ -4,13 +4,15 @@
 
 mod program;
 
-use cellpace_mdi::{About, Absolute, Axis, Cell, Counts, Model, Part, Relative, States, TraceName};
+use cellpace_mdi::{
+    About, Absolute, Axis, Counts, Model, ModelPart, Relative, States, TraceName, TransitionCount,
+};
 use program::{Folder, number};
 
-fn part(users: u32, cells: &[(u32, u32, u64)]) -> Part {
-    let cell = |&(from, to, count): &(u32, u32, u64)| Cell { from, to, count };
+fn part(users: u32, cells: &[(u32, u32, u64)]) -> ModelPart {
+    let cell = |&(from, to, count): &(u32, u32, u64)| TransitionCount { from, to, count };
     let counts = Counts::from_cells(cells.iter().map(cell).collect());
-    Part { users, samples: 100, counts }
+    ModelPart { users, samples: 100, counts }
 }
 
 fn about() -> About {

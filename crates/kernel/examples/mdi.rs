@@ -8,7 +8,7 @@
 #[cfg(all(target_os = "linux", feature = "install"))]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     use cellpace_cc::ControllerSpec;
-    use cellpace_kernel::mdi::{Loaded, NAME, Settings};
+    use cellpace_kernel::mdi::{Loaded, NAME, TableInstallation};
 
     let mut args = std::env::args().skip(1);
     let spec = args.next().unwrap_or_else(|| "mdi".to_owned());
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let walk = spec.markov_walk().ok_or("no flat form: mdi without users=adapt")?;
     let cellpace_cc::MarkovWalk { flat, slow_start, .. } = walk;
     let name = args.next().unwrap_or_else(|| NAME.to_owned());
-    let settings = Settings { name, slow_start, ..Settings::new(flat) };
+    let settings = TableInstallation { name, slow_start, ..TableInstallation::new(flat) };
     let link = Loaded::load(&settings, false)?.register()?;
     println!("{}", settings.name);
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;

@@ -21,7 +21,7 @@ use crate::facts::{NO_LINKS, btf_path, running_links, running_variant};
 use crate::host::bpffs::Installing;
 use crate::host::btf::{BtfError, CallbackVariant};
 use crate::host::pins::pins;
-use crate::table::{self, Origin, at, put_text};
+use crate::table::{self, TableOrigin, at, put_text};
 
 /// The program as clang left it.
 const MDI: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mdi.bpf.o"));
@@ -39,7 +39,7 @@ const BATCH: usize = 1 << 16;
 
 /// A congestion control to be.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct TableInstallation {
     /// Table and rules.
     pub flat: Flat,
     /// Seed of the walks: socket number n of the congestion control has one of its own. 0: random.
@@ -51,10 +51,10 @@ pub struct Settings {
     /// Its name, below 16 bytes; [`NAME`] but in tests.
     pub name: String,
     /// Whence the table comes, for whoever asks the kernel what is installed.
-    pub origin: Origin,
+    pub origin: TableOrigin,
 }
 
-impl Settings {
+impl TableInstallation {
     /// A table with random seeds, without slow start, for privileged users.
     pub fn new(flat: Flat) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Settings {
             slow_start: false,
             everyone: false,
             name: NAME.to_owned(),
-            origin: Origin::default(),
+            origin: TableOrigin::default(),
         }
     }
 }
@@ -144,7 +144,7 @@ pub enum Done {
 ///
 /// # Errors
 /// When the kernel permits no BPF or lacks what it needs, or the name is taken by something else.
-pub fn install(settings: &Settings) -> Result<Done, MdiError> {
+pub fn install(settings: &TableInstallation) -> Result<Done, MdiError> {
     let loaded = Loaded::load(settings, false)?;
     let _installing = Installing::start()?;
     let pin = pins(&settings.name);
@@ -177,7 +177,7 @@ impl Loaded {
     ///
     /// # Errors
     /// See [`install`].
-    pub fn load(settings: &Settings, tests: bool) -> Result<Self, MdiError> {
+    pub fn load(settings: &TableInstallation, tests: bool) -> Result<Self, MdiError> {
         if !(1..NAME_BYTES).contains(&settings.name.len()) {
             return Err(MdiError::Name(settings.name.clone()));
         }
@@ -193,7 +193,7 @@ impl Loaded {
     }
 
     fn load_variant(
-        settings: &Settings,
+        settings: &TableInstallation,
         words: &[u8],
         tests: bool,
         variant: CallbackVariant,
@@ -333,7 +333,7 @@ fn native(word: &[u8]) -> [u8; 4] {
 }
 
 /// `model` of bpf/mdi.bpf.c.
-fn fill_model(value: &mut [u8], settings: &Settings, words: &[u8]) -> Option<()> {
+fn fill_model(value: &mut [u8], settings: &TableInstallation, words: &[u8]) -> Option<()> {
     value.get_mut(at::HEADER)?.copy_from_slice(words.get(at::HEADER)?);
     value.get_mut(at::SEED)?.copy_from_slice(&settings.seed.to_ne_bytes());
     let slow_start = u32::from(settings.slow_start);
@@ -345,7 +345,7 @@ fn fill_model(value: &mut [u8], settings: &Settings, words: &[u8]) -> Option<()>
 }
 
 /// After the name in `struct tcp_congestion_ops` of bpf/kernel.h.
-fn fill_flags(value: &mut [u8], settings: &Settings) -> Option<()> {
+fn fill_flags(value: &mut [u8], settings: &TableInstallation) -> Option<()> {
     /// `TCP_CONG_NON_RESTRICTED`
     const EVERYONE: u32 = 1;
     let flags = if settings.everyone { EVERYONE } else { 0 };

@@ -40,7 +40,7 @@ pub(crate) mod at {
 
 /// Whence a table comes, which the kernel keeps beside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Origin {
+pub struct TableOrigin {
     /// From whom it was learnt, as on the command line (`verus:r=2`); empty: unknown.
     pub teacher: String,
     /// The controller string that it was installed with (`mdi:model=FILE`); empty: unknown.
@@ -56,7 +56,7 @@ pub struct InstalledTable {
     /// Name of the congestion control.
     pub name: String,
     /// Whence it comes. Texts may be cut, at 63 and 127 bytes.
-    pub origin: Origin,
+    pub origin: TableOrigin,
     /// `absolute`, `relative` or `levels`.
     pub kind: &'static str,
     /// How many states there are, seen ones or not.
@@ -105,7 +105,7 @@ fn describe(name: &str, found: &Registered) -> Option<InstalledTable> {
     let model = model(found)?;
     let text = |range| model.get(range).map(ids::text).unwrap_or_default();
     let sha256 = model.get(at::SHA256).and_then(|bytes| bytes.try_into().ok());
-    let origin = Origin {
+    let origin = TableOrigin {
         teacher: text(at::TEACHER),
         controller: text(at::CONTROLLER),
         sha256: sha256.unwrap_or_default(),

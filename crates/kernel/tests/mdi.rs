@@ -15,10 +15,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use cellpace_cc::ControllerSpec;
-use cellpace_kernel::mdi::{self as kernel, Done, Loaded, MdiError, Settings};
+use cellpace_kernel::mdi::{self as kernel, Done, Loaded, MdiError, TableInstallation};
 use cellpace_kernel::{pins, select_named};
 use cellpace_mdi::{
-    About, Axis, Cell, Counts, Flat, Model, Part, States, VectorEvent, VectorStep, test_vector,
+    About, Axis, Counts, Flat, Model, ModelPart, States, TransitionCount, VectorEvent, VectorStep,
+    test_vector,
 };
 use libbpf_rs::ErrorKind;
 use measured::measured;
@@ -54,9 +55,13 @@ fn model(kind: &str) -> Vec<u8> {
     let (len, mut random) = (states.len(), cellpace_mdi::Draws::seeded(3));
     let mut below = |end: u32| random.bits() % end;
     let cells = (0..4000)
-        .map(|_| Cell { from: below(len), to: below(len), count: u64::from(below(20)) + 1 })
+        .map(|_| TransitionCount {
+            from: below(len),
+            to: below(len),
+            count: u64::from(below(20)) + 1,
+        })
         .collect();
-    let part = Part { users: 1, samples: 4001, counts: Counts::from_cells(cells) };
+    let part = ModelPart { users: 1, samples: 4001, counts: Counts::from_cells(cells) };
     let about = About { epoch_us: 5000, ..About::default() };
     Model { about, states, parts: vec![part] }.to_bytes()
 }
@@ -102,7 +107,7 @@ fn the_walk_of_the_kernel_is_the_walk_of_the_library() {
     for (name, flat) in tables() {
         for seed in [0, 1, 77, u64::MAX] {
             let vector = test_vector(&flat, seed, STEPS);
-            let loaded = Loaded::load(&Settings::new(flat.clone()), true);
+            let loaded = Loaded::load(&TableInstallation::new(flat.clone()), true);
             let Some(mut walk) = permitted(loaded) else { return };
             same(&name, &walk.walk(seed, &vector).unwrap(), &vector);
         }
@@ -159,8 +164,10 @@ fn line(event: &VectorEvent) -> String {
 
 #[test]
 fn a_name_too_long_is_refused() {
-    let settings =
-        Settings { name: "a_name_of_16_byt".to_owned(), ..Settings::new(flat("mdi", &[])) };
+    let settings = TableInstallation {
+        name: "a_name_of_16_byt".to_owned(),
+        ..TableInstallation::new(flat("mdi", &[]))
+    };
     assert!(matches!(Loaded::load(&settings, false), Err(MdiError::Name(_))));
 }
 
@@ -202,7 +209,11 @@ fn megabyte(number: u8) -> Vec<u8> {
 #[test]
 fn connections_keep_to_their_table_when_another_is_installed() {
     let name = format!("cp_mdi{}", std::process::id() % 100_000);
-    let one = |seed| Settings { name: name.clone(), seed, ..Settings::new(flat("mdi", &[])) };
+    let one = |seed| TableInstallation {
+        name: name.clone(),
+        seed,
+        ..TableInstallation::new(flat("mdi", &[]))
+    };
     let installed = Installed(name.clone());
     let Some(done) = permitted(kernel::install(&one(1))) else { return };
     assert_eq!(done, Done::New);
@@ -214,7 +225,7 @@ fn connections_keep_to_their_table_when_another_is_installed() {
         old.write_all(&bytes).unwrap();
     };
     send(0);
-    let absolute = Settings { flat: flat("mdi:model=-", &model("absolute")), ..one(2) };
+    let absolute = TableInstallation { flat: flat("mdi:model=-", &model("absolute")), ..one(2) };
     assert_eq!(kernel::install(&absolute).unwrap(), Done::Replaced);
     send(1);
     let (mut new, new_reader) = connection(&name).unwrap();
@@ -235,7 +246,8 @@ fn connections_keep_to_their_table_when_another_is_installed() {
 #[test]
 fn a_name_that_is_taken_is_not_taken_over() {
     let name = "reno".to_owned();
-    let settings = Settings { name: name.clone(), ..Settings::new(flat("mdi", &[])) };
+    let settings =
+        TableInstallation { name: name.clone(), ..TableInstallation::new(flat("mdi", &[])) };
     if permitted(Loaded::load(&settings, false)).is_none() {
         return;
     }
@@ -274,11 +286,16 @@ fn a_window_that_nobody_uses_does_not_grow() {
         let axis = |axis, min, max, step| Axis::new(axis, min, max, step).unwrap();
         let (d, w) = (axis("delay", 0, 3000, 3000), axis("window", 0, 100_000, 100_000));
         let states = States::Levels(cellpace_mdi::Levels { d, w });
-        let cells = (0..4).flat_map(|from| [1, 3].map(|to| Cell { from, to, count: 1 })).collect();
-        let part = Part { users: 1, samples: 9, counts: Counts::from_cells(cells) };
+        let cells = (0..4)
+            .flat_map(|from| [1, 3].map(|to| TransitionCount { from, to, count: 1 }))
+            .collect();
+        let part = ModelPart { users: 1, samples: 9, counts: Counts::from_cells(cells) };
         let about = About { epoch_us: 5000, ..About::default() };
         let file = Model { about, states, parts: vec![part] }.to_bytes();
-        let settings = Settings { name: name.clone(), ..Settings::new(flat("mdi:model=-", &file)) };
+        let settings = TableInstallation {
+            name: name.clone(),
+            ..TableInstallation::new(flat("mdi:model=-", &file))
+        };
         let Some(loaded) = permitted(Loaded::load(&settings, false)) else { return };
         let link = loaded.register().unwrap();
         small_packets();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use cellpace_kernel::facts::{Facts, btf_path, running_variant};
 use cellpace_kernel::install::{InstallError, InstallOptions, install};
 use cellpace_kernel::load::{CELLPACE, open_object, suffix};
-use cellpace_kernel::mdi::{self, Done, Loaded, MdiError, Settings};
+use cellpace_kernel::mdi::{self, Done, Loaded, MdiError, TableInstallation};
 use cellpace_kernel::{KernelError, installed, pins, remove, table};
 use libbpf_rs::{ErrorKind, MapCore};
 
@@ -26,10 +26,10 @@ impl Name {
         InstallOptions { name: self.0.clone(), ..InstallOptions::default() }
     }
 
-    fn table(&self, spec: &str) -> Settings {
+    fn table(&self, spec: &str) -> TableInstallation {
         let spec = cellpace_cc::ControllerSpec::parse(spec, &mut |_| unreachable!()).unwrap();
         let flat = spec.markov_walk().unwrap().flat;
-        Settings { name: self.0.clone(), ..Settings::new(flat) }
+        TableInstallation { name: self.0.clone(), ..TableInstallation::new(flat) }
     }
 
     fn is_listed(&self) -> bool {
@@ -168,12 +168,12 @@ fn a_table_is_no_driver_and_is_described() {
         return;
     }
     remove(&name.0).unwrap();
-    let origin = table::Origin {
+    let origin = table::TableOrigin {
         teacher: "somebody".to_owned(),
         controller: "x".repeat(200),
         sha256: [7; 32],
     };
-    let settings = Settings { seed: 9, everyone: true, origin, ..name.table("mdi") };
+    let settings = TableInstallation { seed: 9, everyone: true, origin, ..name.table("mdi") };
     assert_eq!(mdi::install(&settings).unwrap(), Done::New);
     let found = table::installed(&name.0).unwrap().unwrap();
     assert_eq!((found.origin.teacher.as_str(), found.origin.sha256), ("somebody", [7; 32]));

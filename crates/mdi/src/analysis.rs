@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::{Cell, Counts, Levels, Relative, States};
+use crate::{Counts, Levels, Relative, States, TransitionCount};
 
 /// Multiplications for a stationary distribution at most: about a second.
 const STATIONARY_WORK: u64 = 400_000_000;
@@ -113,7 +113,7 @@ pub struct TransitionMatrix {
 impl TransitionMatrix {
     /// Normalises every row.
     pub fn new(states: &States, counts: &Counts) -> Self {
-        let row = |cells: &[Cell]| {
+        let row = |cells: &[TransitionCount]| {
             let total = cells.iter().map(|cell| cell.count as f64).sum::<f64>();
             let row = cells.iter().map(|cell| (cell.to, cell.count as f64 / total)).collect();
             (cells[0].from, row)
@@ -175,7 +175,7 @@ mod tests {
     }
 
     fn counts(cells: &[(u32, u32, u64)]) -> Counts {
-        let cell = |&(from, to, count): &(u32, u32, u64)| Cell { from, to, count };
+        let cell = |&(from, to, count): &(u32, u32, u64)| TransitionCount { from, to, count };
         Counts::from_cells(cells.iter().map(cell).collect())
     }
 

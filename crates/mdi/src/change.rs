@@ -5,10 +5,10 @@
 //! so that runtimes without floating point compute the same bits.
 
 /// Windows in 1/65536 packets, at most 65535 packets.
-pub type Window = u32;
+pub type WindowQ16 = u32;
 
-/// One packet as a [`Window`].
-pub(crate) const ONE_PACKET: Window = 1 << 16;
+/// One packet as a [`WindowQ16`].
+pub(crate) const ONE_PACKET: WindowQ16 = 1 << 16;
 
 /// log2(1 + i/256) in 1/65536, rounded to nearest, for i in 0..=256.
 pub const LOG2_TABLE: [u32; 257] = LOG2;
@@ -49,7 +49,7 @@ fn log10_of_delay(delay_us: u32) -> u32 {
 }
 
 /// log10 of a window in packets, in 1/65536.
-fn log10_of_window(window: Window) -> u32 {
+fn log10_of_window(window: WindowQ16) -> u32 {
     log10_q16(window).saturating_sub(LOG10_OF_65536_Q16)
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn delay_change(new: u32, old: u32) -> i64 {
 }
 
 /// Change of a window, in thousandths of the measure of section 3. Windows below 1 count as 1.
-pub(crate) fn window_change(new: Window, old: Window) -> i64 {
+pub(crate) fn window_change(new: WindowQ16, old: WindowQ16) -> i64 {
     let (new, old) = (new.max(ONE_PACKET), old.max(ONE_PACKET));
     relative_change(new, old, log10_of_window(old))
 }
@@ -78,7 +78,7 @@ pub fn relative_change(new: u32, old: u32, log: u32) -> i64 {
 
 /// The window that differs from `base` by `change` thousandths of the measure (section 6 step 5
 /// of the specification, clamped to -50..100 % as its section 10 asks), at least one packet.
-pub fn relative_step(base: Window, change: i64) -> Window {
+pub fn relative_step(base: WindowQ16, change: i64) -> WindowQ16 {
     let base = base.max(ONE_PACKET);
     // log10(base) is 0 at 1; the specification takes log10(base + 1) there.
     let log = match base {
@@ -97,7 +97,7 @@ pub fn relative_step(base: Window, change: i64) -> Window {
         true => u64::from(base) - moved,
         false => (u64::from(base) + moved).min(u64::from(u32::MAX)),
     };
-    (next as Window).max(ONE_PACKET)
+    (next as WindowQ16).max(ONE_PACKET)
 }
 
 #[rustfmt::skip]
@@ -136,7 +136,7 @@ mod tests {
     }
 
     fn stepped(base: f64, change: f64) -> f64 {
-        let base = (base * 65536.0) as Window;
+        let base = (base * 65536.0) as WindowQ16;
         f64::from(relative_step(base, (change * 1000.0) as i64)) / 65536.0
     }
 

@@ -4,7 +4,7 @@ use crate::{Chain, States};
 
 /// One transition and how often it was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cell {
+pub struct TransitionCount {
     /// The state before.
     pub from: u32,
     /// The state after.
@@ -17,7 +17,7 @@ pub struct Cell {
 /// `to`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
-    cells: Vec<Cell>,
+    cells: Vec<TransitionCount>,
 }
 
 impl Counts {
@@ -36,7 +36,7 @@ impl Counts {
             });
         }
         seen.sort_unstable();
-        let cell = |run: &[u64]| Cell {
+        let cell = |run: &[u64]| TransitionCount {
             from: (run[0] >> 32) as u32,
             to: run[0] as u32,
             count: run.len() as u64,
@@ -45,7 +45,7 @@ impl Counts {
     }
 
     /// Takes cells in any order; the same transition twice adds up, a count of 0 is dropped.
-    pub fn from_cells(mut cells: Vec<Cell>) -> Self {
+    pub fn from_cells(mut cells: Vec<TransitionCount>) -> Self {
         // Stable, because that sort is fast where sorted pieces stand one after the other.
         cells.sort_by_key(|cell| u64::from(cell.from) << 32 | u64::from(cell.to));
         cells.dedup_by(|next, kept| {
@@ -60,12 +60,12 @@ impl Counts {
     }
 
     /// The cells, sorted by `from`, then `to`.
-    pub fn cells(&self) -> &[Cell] {
+    pub fn cells(&self) -> &[TransitionCount] {
         &self.cells
     }
 
     /// The cells of one state, sorted by `to`.
-    pub fn row(&self, from: u32) -> &[Cell] {
+    pub fn row(&self, from: u32) -> &[TransitionCount] {
         let start = self.cells.partition_point(|cell| cell.from < from);
         let end = self.cells.partition_point(|cell| cell.from <= from);
         &self.cells[start..end]
@@ -88,8 +88,8 @@ mod tests {
     use crate::{Absolute, Sample};
     use proptest::prelude::*;
 
-    fn cells(list: &[(u32, u32, u64)]) -> Vec<Cell> {
-        list.iter().map(|&(from, to, count)| Cell { from, to, count }).collect()
+    fn cells(list: &[(u32, u32, u64)]) -> Vec<TransitionCount> {
+        list.iter().map(|&(from, to, count)| TransitionCount { from, to, count }).collect()
     }
 
     #[test]

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 
 use crate::{
-    About, Absolute, Axis, Cell, Counts, Levels, Model, Part, Relative, States, TraceName,
+    About, Absolute, Axis, Counts, Levels, Model, ModelPart, Relative, States, TraceName,
+    TransitionCount,
 };
 
 /// The first bytes of every file. The line end is lost where a program takes the file for text.
@@ -202,8 +203,8 @@ fn write_states(out: &mut Vec<u8>, states: &States) {
     }
 }
 
-fn write_parts(out: &mut Vec<u8>, parts: &[Part]) {
-    let mut by_users: BTreeMap<u32, Vec<&Part>> = BTreeMap::new();
+fn write_parts(out: &mut Vec<u8>, parts: &[ModelPart]) {
+    let mut by_users: BTreeMap<u32, Vec<&ModelPart>> = BTreeMap::new();
     for part in parts {
         by_users.entry(part.users).or_default().push(part);
     }
@@ -343,7 +344,7 @@ impl<'a> FileReader<'a> {
         Ok([axis("delay")?, axis("window")?])
     }
 
-    fn parts(&mut self, states: u32) -> Result<Vec<Part>, FileError> {
+    fn parts(&mut self, states: u32) -> Result<Vec<ModelPart>, FileError> {
         let count = self.number("the number of parts")?;
         let mut parts = Vec::new();
         let (mut users_end, mut samples_before, mut counted) = (0, 0, 0);
@@ -356,7 +357,7 @@ impl<'a> FileReader<'a> {
             let samples = self.number("the samples of a part")?;
             samples_before = self.sum(samples_before, samples, "samples")?;
             let counts = self.counts(states, &mut counted)?;
-            parts.push(Part { users, samples, counts });
+            parts.push(ModelPart { users, samples, counts });
         }
         Ok(parts)
     }
@@ -386,7 +387,7 @@ impl<'a> FileReader<'a> {
         count: u64,
         states: u32,
         counted: &mut u64,
-        cells: &mut Vec<Cell>,
+        cells: &mut Vec<TransitionCount>,
     ) -> Result<(), FileError> {
         let mut to_end = 0;
         for _ in 0..count {
@@ -399,7 +400,7 @@ impl<'a> FileReader<'a> {
                 _ => self.number("a count")?.saturating_add(2),
             };
             *counted = self.sum(*counted, count, "transitions")?;
-            cells.push(Cell { from, to, count });
+            cells.push(TransitionCount { from, to, count });
         }
         Ok(())
     }
@@ -498,10 +499,10 @@ mod tests {
         States::Absolute(d)
     }
 
-    fn part(users: u32, cells: &[(u32, u32, u64)]) -> Part {
-        let cell = |&(from, to, count): &(u32, u32, u64)| Cell { from, to, count };
+    fn part(users: u32, cells: &[(u32, u32, u64)]) -> ModelPart {
+        let cell = |&(from, to, count): &(u32, u32, u64)| TransitionCount { from, to, count };
         let counts = Counts::from_cells(cells.iter().map(cell).collect());
-        Part { users, samples: 1000, counts }
+        ModelPart { users, samples: 1000, counts }
     }
 
     fn small() -> Model {
@@ -741,7 +742,7 @@ mod tests {
             chain.push(crate::Sample { delay_us: delay * 1000, window: 1 << 16, sent });
         }
         let counts = Counts::of(&states, &[chain]);
-        let parts = vec![Part { users: 1, samples: 290_000, counts }];
+        let parts = vec![ModelPart { users: 1, samples: 290_000, counts }];
         Model { about: About::default(), states, parts }
     }
 
@@ -763,7 +764,7 @@ mod tests {
         let scattered = |i: u64| {
             let drawn = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let (from, to) = ((drawn >> 40) % 25_488, (drawn >> 16) % 25_488);
-            Cell { from: from as u32, to: to as u32, count: 1 }
+            TransitionCount { from: from as u32, to: to as u32, count: 1 }
         };
         model.parts[0].counts = Counts::from_cells((0..290_000).map(scattered).collect());
         assert!(model.cells() > 280_000);
@@ -804,12 +805,12 @@ mod tests {
         let cells = prop::collection::vec((any::<u32>(), any::<u32>(), count), 0..40);
         let parts = prop::collection::btree_map(any::<u32>(), (0_u64..1 << 50, cells), 0..4);
         (about, any_states(), parts).prop_map(|(about, states, parts)| {
-            let inside = |(from, to, count): &(u32, u32, u64)| Cell {
+            let inside = |(from, to, count): &(u32, u32, u64)| TransitionCount {
                 from: from % states.len(),
                 to: to % states.len(),
                 count: *count,
             };
-            let part = |(users, (samples, cells)): (u32, (u64, Vec<_>))| Part {
+            let part = |(users, (samples, cells)): (u32, (u64, Vec<_>))| ModelPart {
                 users,
                 samples,
                 counts: Counts::from_cells(cells.iter().map(inside).collect()),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::{Empty, LOG2_TABLE, Levels, OutOfRange, Relative, States, Table, Walk};
+use crate::{Empty, LOG2_TABLE, Levels, OutOfRange, Relative, States, Table, TableWalk};
 
 /// The first word.
 const MAGIC: u32 = u32::from_le_bytes(*b"MDIF");
@@ -68,7 +68,7 @@ impl Flat {
     }
 
     /// A walk at its beginning.
-    pub fn walk(self, seed: u64) -> Walk {
-        Walk::new(Arc::new(self.table), self.empty, self.out_of_range, seed)
+    pub fn walk(self, seed: u64) -> TableWalk {
+        TableWalk::new(Arc::new(self.table), self.empty, self.out_of_range, seed)
     }
 }

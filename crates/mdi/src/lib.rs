@@ -7,7 +7,7 @@
 //! - [`States`] turn samples into states: absolute (2017) or relative (2021).
 //! - [`Counts`] count the transitions; a [`Model`] keeps them per number of users with where they
 //!   come from. Counts are integers, so models merge exactly.
-//! - A [`Table`] is what a model becomes for running: flat integers, a [`Walk`] over which takes
+//! - A [`Table`] is what a model becomes for running: flat integers, a [`TableWalk`] over which takes
 //!   one binary search and one random draw per epoch.
 //!
 //! Everything that decides about a window is integer arithmetic, so that the same seed and the
@@ -34,18 +34,18 @@ mod vector;
 mod walk;
 
 pub use analysis::{Analysis, Stationary, TransitionMatrix};
-pub use change::{LOG2_TABLE, Window, log10_q16, relative_change, relative_step};
-pub use counts::{Cell, Counts};
+pub use change::{LOG2_TABLE, WindowQ16, log10_q16, relative_change, relative_step};
+pub use counts::{Counts, TransitionCount};
 pub use file::{FileError, MAGIC, VERSION};
 pub use flat::Flat;
 pub use matrix_csv::{CsvError, matrix_csv};
-pub use model::{About, MergeError, Model, Part, TraceName};
+pub use model::{About, MergeError, Model, ModelPart, TraceName};
 pub use normalise::{PRUNE, normalise};
 pub use sample::{Chain, Sample};
 pub use samples_csv::{
     LoggedFlows, MAX_SAMPLES, MAX_USERS, SAMPLES_HEADER, SamplesError, read_samples, write_samples,
 };
 pub use states::{Absolute, Axis, Base, Levels, Relative, States, StatesError};
-pub use table::{Empty, Sampler, Shape, Table};
+pub use table::{Empty, Table, TableShape, WindowSampler};
 pub use vector::{VectorEvent, VectorStep, test_vector};
-pub use walk::{Draws, OutOfRange, Walk};
+pub use walk::{Draws, OutOfRange, TableWalk};

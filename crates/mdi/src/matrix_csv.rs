@@ -6,7 +6,7 @@ use std::fmt::Write;
 use thiserror::Error;
 
 use crate::csv::{numbered_lines, shorten};
-use crate::{About, Axis, Cell, Counts, Model, Part, Relative, States, normalise};
+use crate::{About, Axis, Counts, Model, ModelPart, Relative, States, TransitionCount, normalise};
 
 /// What the counts of a subset that is read add up to, about: probabilities above half of its
 /// inverse keep their size, smaller ones count once.
@@ -105,7 +105,7 @@ impl Model {
             return Err(CsvError::Rows { found: rows, expected: size });
         }
         let about = About { epoch_us: EPOCH_US, ..About::default() };
-        let part = Part { users: 0, samples: 0, counts: Counts::from_cells(cells) };
+        let part = ModelPart { users: 0, samples: 0, counts: Counts::from_cells(cells) };
         Ok(Self { about, states, parts: vec![part] })
     }
 }
@@ -170,14 +170,14 @@ fn read_row(line: usize, text: &str, expected: usize) -> Result<Vec<f64>, CsvErr
     }
 }
 
-fn add_row(cells: &mut Vec<Cell>, from: u32, windows: usize, row: &[f64]) {
+fn add_row(cells: &mut Vec<TransitionCount>, from: u32, windows: usize, row: &[f64]) {
     for (block, values) in row.chunks(windows).enumerate() {
         // By the largest first: the sum of finite numbers need not be finite.
         let largest = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
         let sum: f64 = values.iter().map(|value| value / largest).sum();
         for (place, value) in values.iter().enumerate().filter(|(_, value)| **value > 0.0) {
             let count = (value / largest / sum * RESOLUTION).round().max(1.0) as u64;
-            cells.push(Cell { from, to: (block * windows + place) as u32, count });
+            cells.push(TransitionCount { from, to: (block * windows + place) as u32, count });
         }
     }
 }
@@ -306,7 +306,7 @@ mod tests {
     fn absolute_states_are_rows_that_sum_to_one() {
         let d = Absolute { d_min: 20, d_max: 21, quantization: 1, w_min: 0, w_max: 1 };
         let states = States::Absolute(d);
-        let cell = |from, to, count| Cell { from, to, count };
+        let cell = |from, to, count| TransitionCount { from, to, count };
         let counts = Counts::from_cells(vec![cell(1, 0, 1), cell(1, 3, 3), cell(2, 2, 7)]);
         let written = matrix_csv(&states, &counts, 0.0).unwrap();
         assert_eq!(written, "0,0,0,0\n0.25,0,0,0.75\n0,0,1,0\n0,0,0,0\n");
@@ -366,7 +366,7 @@ mod tests {
         ) {
             let axis = |name, steps: i64| Axis::new(name, -1000, (steps - 2) * 1000, 1000).unwrap();
             let states = States::Relative(Relative { d: axis("delay", 2), w: axis("window", 3) });
-            let cell = |(place, count): (usize, &u64)| Cell {
+            let cell = |(place, count): (usize, &u64)| TransitionCount {
                 from: place as u32 / 6,
                 to: place as u32 % 6,
                 count: *count,

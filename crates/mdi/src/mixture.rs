@@ -46,12 +46,12 @@ impl Mixture {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Absolute, Cell, Counts, Draws, Shape, States};
+    use crate::{Absolute, Counts, Draws, States, TableShape, TransitionCount};
 
     /// Two delays, one window; from each the other follows with `other` of 10.
     fn table(other: u64) -> Arc<Table> {
         let states = Absolute { d_min: 0, d_max: 1, quantization: 1, w_min: 0, w_max: 0 };
-        let cell = |from: u32, to: u32, count| Cell { from, to, count };
+        let cell = |from: u32, to: u32, count| TransitionCount { from, to, count };
         let cells = vec![
             cell(0, 0, 10 - other),
             cell(0, 1, other),
@@ -59,7 +59,7 @@ mod tests {
             cell(1, 0, other),
         ];
         let states = States::Absolute(states).check().unwrap();
-        Arc::new(Table::new(states, &Counts::from_cells(cells), Shape::default()))
+        Arc::new(Table::new(states, &Counts::from_cells(cells), TableShape::default()))
     }
 
     #[test]

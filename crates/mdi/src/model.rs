@@ -30,7 +30,7 @@ pub struct About {
 
 /// What was counted with one number of users.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub struct ModelPart {
     /// Flows that shared the bottleneck; 0: unknown.
     pub users: u32,
     /// Epochs that were logged.
@@ -47,7 +47,7 @@ pub struct Model {
     /// Its states.
     pub states: States,
     /// One part per number of users, in ascending order.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ModelPart>,
 }
 
 /// Why two models do not merge.
@@ -99,7 +99,7 @@ impl Model {
         Ok(merged)
     }
 
-    fn add(&mut self, part: &Part) {
+    fn add(&mut self, part: &ModelPart) {
         match self.parts.binary_search_by_key(&part.users, |part| part.users) {
             Ok(index) => {
                 let known = &mut self.parts[index];
@@ -131,15 +131,15 @@ impl Model {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Axis, Cell, Relative};
+    use crate::{Axis, Relative, TransitionCount};
 
     fn model(users: u32, count: u64) -> Model {
         let axis = |name| Axis::new(name, -2000, 2000, 1000).unwrap();
-        let counts = Counts::from_cells(vec![Cell { from: 1, to: 2, count }]);
+        let counts = Counts::from_cells(vec![TransitionCount { from: 1, to: 2, count }]);
         Model {
             about: About { teacher: "verus".into(), epoch_us: 5000, ..About::default() },
             states: States::Relative(Relative { d: axis("delay"), w: axis("window") }),
-            parts: vec![Part { users, samples: count + 1, counts }],
+            parts: vec![ModelPart { users, samples: count + 1, counts }],
         }
     }
 

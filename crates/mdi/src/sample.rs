@@ -1,6 +1,6 @@
 //! What is logged of a teacher.
 
-use crate::Window;
+use crate::WindowQ16;
 
 /// One epoch of one flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub struct Sample {
     /// since the last ack if that is longer than the epoch before's value, else that value.
     pub delay_us: u32,
     /// The window after the epoch's decision, in 1/65536 packets, at least one packet.
-    pub window: Window,
+    pub window: WindowQ16,
     /// Packets that left in the epoch.
     pub sent: u32,
 }

@@ -1,11 +1,11 @@
 //! A model as it runs: flat arrays of integers.
 
 use crate::change::log10_q16;
-use crate::{Cell, Counts, States};
+use crate::{Counts, States, TransitionCount};
 
 /// How a subset's counts become chances (docs/spec/mdi.md 7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Sampler {
+pub enum WindowSampler {
     /// In proportion to the counts: inversion of their distribution function.
     #[default]
     Cumulative,
@@ -16,16 +16,16 @@ pub enum Sampler {
 
 /// How counts become a table.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Shape {
+pub struct TableShape {
     /// How windows are drawn.
-    pub sampler: Sampler,
+    pub sampler: WindowSampler,
     /// Windows with a smaller share of their subset are left out (docs/spec/mdi.md 3: 0.02).
     pub prune: f64,
 }
 
-impl Default for Shape {
+impl Default for TableShape {
     fn default() -> Self {
-        Self { sampler: Sampler::Cumulative, prune: 0.02 }
+        Self { sampler: WindowSampler::Cumulative, prune: 0.02 }
     }
 }
 
@@ -45,7 +45,7 @@ pub enum Empty {
 
 /// What was found for a state and the next delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum OriginChoice {
     /// Draw from this origin's windows.
     Origin(u32),
     /// Keep the window.
@@ -79,8 +79,8 @@ pub struct Table {
 
 impl Table {
     /// Turns counts into a table.
-    pub fn new(states: States, counts: &Counts, shape: Shape) -> Self {
-        let mut cells: Vec<Cell> = counts.cells().to_vec();
+    pub fn new(states: States, counts: &Counts, shape: TableShape) -> Self {
+        let mut cells: Vec<TransitionCount> = counts.cells().to_vec();
         cells.sort_by_cached_key(|cell| {
             u64::from(states.delay_of(cell.to)) << 32 | u64::from(cell.from)
         });
@@ -111,7 +111,7 @@ impl Table {
         table
     }
 
-    fn add_origin(&mut self, subset: &[Cell], shape: Shape) {
+    fn add_origin(&mut self, subset: &[TransitionCount], shape: TableShape) {
         self.origins.push(subset[0].from);
         self.starts.push(self.windows.len() as u32);
         let mut entries: Vec<(u64, u16)> =
@@ -122,8 +122,8 @@ impl Table {
         self.windows.extend(entries.iter().map(|(_, window)| *window));
         let counts: Vec<u64> = entries.iter().map(|(count, _)| *count).collect();
         match shape.sampler {
-            Sampler::Cumulative => cumulative_limits(&counts, &mut self.limits),
-            Sampler::ClosestMatch => closest_limits(&counts, &mut self.limits),
+            WindowSampler::Cumulative => cumulative_limits(&counts, &mut self.limits),
+            WindowSampler::ClosestMatch => closest_limits(&counts, &mut self.limits),
         }
     }
 
@@ -165,7 +165,7 @@ impl Table {
     }
 
     /// Where to draw from (docs/spec/mdi.md 7).
-    pub(crate) fn find(&self, state: u32, delay: u32, empty: Empty) -> Found {
+    pub(crate) fn find(&self, state: u32, delay: u32, empty: Empty) -> OriginChoice {
         let first = self.blocks[delay as usize];
         let block = first as usize..self.blocks[delay as usize + 1] as usize;
         let origins = &self.origins[block.clone()];
@@ -174,7 +174,8 @@ impl Table {
         let group = self.states.delay_of(state);
         let same_group = |index: usize| {
             let origin = origins.get(index)?;
-            (self.states.delay_of(*origin) == group).then_some(Found::Origin(first + index as u32))
+            (self.states.delay_of(*origin) == group)
+                .then_some(OriginChoice::Origin(first + index as u32))
         };
         let below = next.checked_sub(1);
         match empty {
@@ -182,19 +183,19 @@ impl Table {
                 .and_then(same_group)
                 .or_else(|| same_group(next))
                 .or_else(|| self.nearest_delay(state, &self.by_window[block]))
-                .unwrap_or(Found::Keep),
-            Empty::Paper => below.and_then(same_group).unwrap_or(Found::Keep),
+                .unwrap_or(OriginChoice::Keep),
+            Empty::Paper => below.and_then(same_group).unwrap_or(OriginChoice::Keep),
             Empty::Code => match below {
                 Some(index) if origins[index] == state || origins[index] > 0 => {
-                    Found::Origin(first + index as u32)
+                    OriginChoice::Origin(first + index as u32)
                 }
-                _ => Found::Collapse,
+                _ => OriginChoice::Collapse,
             },
         }
     }
 
     /// The origin with the window of `state` whose delay is nearest; the larger of two.
-    fn nearest_delay(&self, state: u32, ordered: &[u32]) -> Option<Found> {
+    fn nearest_delay(&self, state: u32, ordered: &[u32]) -> Option<OriginChoice> {
         let (window, delay) = (self.states.window_of(state), self.states.delay_of(state));
         let next = ordered.partition_point(|origin| self.by_window_key(*origin) <= (window, delay));
         let candidate = |index: usize| {
@@ -214,14 +215,14 @@ impl Table {
             }
             (up, down) => up.or(down)?,
         };
-        Some(Found::Origin(nearest.1))
+        Some(OriginChoice::Origin(nearest.1))
     }
 }
 
 /// What was never seen counts as one in 65536: impossible is a strong word for a sample.
 const UNSEEN: u32 = 315_653;
 
-fn sum(cells: &[Cell]) -> u64 {
+fn sum(cells: &[TransitionCount]) -> u64 {
     cells.iter().fold(0, |sum, cell| sum.saturating_add(cell.count))
 }
 
@@ -292,16 +293,17 @@ mod tests {
         States::Absolute(absolute).check().unwrap()
     }
 
-    fn table(cells: &[(u32, u32, u64)], shape: Shape) -> Table {
-        let cells = cells.iter().map(|&(from, to, count)| Cell { from, to, count }).collect();
+    fn table(cells: &[(u32, u32, u64)], shape: TableShape) -> Table {
+        let cells =
+            cells.iter().map(|&(from, to, count)| TransitionCount { from, to, count }).collect();
         Table::new(states(), &Counts::from_cells(cells), shape)
     }
 
     /// Shares of the windows drawn from state 5 at delay 1.
-    fn shares(counts: &[u64], sampler: Sampler) -> Vec<f64> {
+    fn shares(counts: &[u64], sampler: WindowSampler) -> Vec<f64> {
         let cells: Vec<_> = (0..).zip(counts).map(|(w, count)| (5, 10 + w, *count)).collect();
-        let table = table(&cells, Shape { sampler, prune: 0.0 });
-        let Found::Origin(origin) = table.find(5, 1, Empty::Near) else { unreachable!() };
+        let table = table(&cells, TableShape { sampler, prune: 0.0 });
+        let OriginChoice::Origin(origin) = table.find(5, 1, Empty::Near) else { unreachable!() };
         let mut draws = Draws::seeded(7);
         let mut drawn = vec![0_u32; counts.len()];
         for _ in 0..100_000 {
@@ -318,23 +320,23 @@ mod tests {
 
     #[test]
     fn mdi_t6_draws_by_inversion() {
-        let table = table(&[(5, 10, 1), (5, 11, 2), (5, 12, 7)], Shape::default());
+        let table = table(&[(5, 10, 1), (5, 11, 2), (5, 12, 7)], TableShape::default());
         let at = |share: f64| table.draw(0, (share * 4_294_967_296.0) as u32);
         assert_eq!([at(0.05), at(0.15), at(0.95)], [0, 1, 2]);
         assert_eq!([at(0.0), at(0.999_999_999)], [0, 2]);
-        assert_shares(&shares(&[1, 2, 7], Sampler::Cumulative), &[0.1, 0.2, 0.7]);
+        assert_shares(&shares(&[1, 2, 7], WindowSampler::Cumulative), &[0.1, 0.2, 0.7]);
     }
 
     #[test]
     fn mdi_t7_draws_by_closest_match() {
         let expected = [0.0833, 0.5, 0.4167];
-        assert_shares(&shares(&[1, 2, 7], Sampler::ClosestMatch), &expected);
+        assert_shares(&shares(&[1, 2, 7], WindowSampler::ClosestMatch), &expected);
         // The scale of the probabilities does not matter.
-        assert_shares(&shares(&[1000, 2000, 7000], Sampler::ClosestMatch), &expected);
-        assert_shares(&shares(&[4, 4], Sampler::ClosestMatch), &[0.5, 0.5]);
-        assert_shares(&shares(&[4], Sampler::ClosestMatch), &[1.0]);
+        assert_shares(&shares(&[1000, 2000, 7000], WindowSampler::ClosestMatch), &expected);
+        assert_shares(&shares(&[4, 4], WindowSampler::ClosestMatch), &[0.5, 0.5]);
+        assert_shares(&shares(&[4], WindowSampler::ClosestMatch), &[1.0]);
         // 1 has [1, 2], both 3 share [2, 3].
-        assert_shares(&shares(&[3, 1, 3], Sampler::ClosestMatch), &[0.25, 0.5, 0.25]);
+        assert_shares(&shares(&[3, 1, 3], WindowSampler::ClosestMatch), &[0.25, 0.5, 0.25]);
     }
 
     #[test]
@@ -349,13 +351,13 @@ mod tests {
         assert_eq!(kept(&[]), Vec::<u16>::new());
         // With more than fifty equal windows all are below the share: the largest stay.
         assert_eq!(kept(&[3; 60]).len(), 60);
-        let table = table(&[(5, 10, 1), (5, 11, 49), (5, 12, 50)], Shape::default());
+        let table = table(&[(5, 10, 1), (5, 11, 49), (5, 12, 50)], TableShape::default());
         assert_eq!(table.limits, [(49_u64 * (1 << 32) / 99) as u32, u32::MAX]);
     }
 
     #[test]
     fn surprise_is_the_logarithm_of_a_rows_share() {
-        let table = table(&[(5, 10, 1), (5, 11, 9), (5, 21, 90)], Shape::default());
+        let table = table(&[(5, 10, 1), (5, 11, 9), (5, 21, 90)], TableShape::default());
         assert_eq!(table.surprise(5, 1), 65_536);
         assert!(table.surprise(5, 2) < 3100);
         assert_eq!(table.surprise(5, 0), UNSEEN);
@@ -366,53 +368,55 @@ mod tests {
     #[test]
     fn mdi_t10_an_empty_subset_goes_down_first() {
         // Delay 2, origins 27 and 26 empty for delay 1; 25 leads to window 3 only.
-        let table = table(&[(25, 13, 1), (28, 14, 9), (17, 15, 9)], Shape::default());
+        let table = table(&[(25, 13, 1), (28, 14, 9), (17, 15, 9)], TableShape::default());
         for empty in [Empty::Near, Empty::Paper, Empty::Code] {
-            let Found::Origin(origin) = table.find(27, 1, empty) else { panic!("{empty:?}") };
+            let OriginChoice::Origin(origin) = table.find(27, 1, empty) else {
+                panic!("{empty:?}")
+            };
             assert_eq!(table.draw(origin, 0), 3, "{empty:?}");
         }
     }
 
     #[test]
     fn mdi_t10_then_up_then_to_the_nearest_delay_then_nowhere() {
-        let table = table(&[(28, 13, 1), (7, 14, 1), (37, 15, 1)], Shape::default());
+        let table = table(&[(28, 13, 1), (7, 14, 1), (37, 15, 1)], TableShape::default());
         let drawn = |state, delay, empty| match table.find(state, delay, empty) {
-            Found::Origin(origin) => Some(table.draw(origin, 0)),
+            OriginChoice::Origin(origin) => Some(table.draw(origin, 0)),
             _ => None,
         };
         // Up within the delay.
         assert_eq!(drawn(27, 1, Empty::Near), Some(3));
         assert_eq!(drawn(27, 1, Empty::Paper), None);
         assert_eq!(drawn(27, 1, Empty::Code), Some(4));
-        // Window 7: delays 0 and 3 have it; from 1 the nearer is 0.
+        // WindowQ16 7: delays 0 and 3 have it; from 1 the nearer is 0.
         assert_eq!(drawn(17, 1, Empty::Near), Some(4));
         // Nobody leads to delay 0.
-        assert_eq!(table.find(27, 0, Empty::Near), Found::Keep);
-        assert_eq!(table.find(27, 0, Empty::Code), Found::Collapse);
+        assert_eq!(table.find(27, 0, Empty::Near), OriginChoice::Keep);
+        assert_eq!(table.find(27, 0, Empty::Code), OriginChoice::Collapse);
         // No origin of that window anywhere.
-        assert_eq!(table.find(12, 1, Empty::Near), Found::Keep);
+        assert_eq!(table.find(12, 1, Empty::Near), OriginChoice::Keep);
     }
 
     #[test]
     fn of_two_delays_at_the_same_distance_the_larger_is_taken() {
-        let table = table(&[(7, 14, 1), (27, 15, 1)], Shape::default());
-        let Found::Origin(origin) = table.find(17, 1, Empty::Near) else { unreachable!() };
+        let table = table(&[(7, 14, 1), (27, 15, 1)], TableShape::default());
+        let OriginChoice::Origin(origin) = table.find(17, 1, Empty::Near) else { unreachable!() };
         assert_eq!(table.draw(origin, 0), 5);
     }
 
     #[test]
     fn the_codes_walk_never_looks_at_state_zero() {
-        let table = table(&[(0, 13, 1)], Shape::default());
-        assert_eq!(table.find(3, 1, Empty::Code), Found::Collapse);
-        assert!(matches!(table.find(0, 1, Empty::Code), Found::Origin(_)));
+        let table = table(&[(0, 13, 1)], TableShape::default());
+        assert_eq!(table.find(3, 1, Empty::Code), OriginChoice::Collapse);
+        assert!(matches!(table.find(0, 1, Empty::Code), OriginChoice::Origin(_)));
     }
 
     #[test]
     fn a_table_without_counts_keeps_the_window() {
         let axis = |name| Axis::new(name, -1000, 1000, 1000).unwrap();
         let states = States::Relative(Relative { d: axis("delay"), w: axis("window") });
-        let table = Table::new(states, &Counts::default(), Shape::default());
-        assert_eq!(table.find(4, 1, Empty::Near), Found::Keep);
+        let table = Table::new(states, &Counts::default(), TableShape::default());
+        assert_eq!(table.find(4, 1, Empty::Near), OriginChoice::Keep);
         assert_eq!(table.origins.len(), 0);
     }
 
@@ -425,7 +429,7 @@ mod tests {
             delay in 0_u32..4,
         ) {
             let cells: Vec<_> = cells.iter().map(|&(from, to)| (from, to, 1)).collect();
-            let table = table(&cells, Shape::default());
+            let table = table(&cells, TableShape::default());
             let leads = |d: i64, w: i64| {
                 let inside = (0..4).contains(&d) && (0..10).contains(&w);
                 let found = |from| cells.iter().any(|c| c.0 == from && c.1 / 10 == delay);
@@ -437,7 +441,7 @@ mod tests {
             let across = (1..4).flat_map(|n| [(d + n, w), (d - n, w)]);
             let expected = down.chain(up).chain(across).find(|&(d, w)| leads(d, w));
             let found = match table.find(state, delay, Empty::Near) {
-                Found::Origin(origin) => Some(i64::from(table.origins[origin as usize])),
+                OriginChoice::Origin(origin) => Some(i64::from(table.origins[origin as usize])),
                 _ => None,
             };
             prop_assert_eq!(found, expected.map(|(d, w)| 10 * d + w));
@@ -449,10 +453,10 @@ mod tests {
             bits in any::<u32>(),
             closest in any::<bool>(),
         ) {
-            let sampler = if closest { Sampler::ClosestMatch } else { Sampler::Cumulative };
-            let table = table(&cells, Shape { sampler, prune: 0.02 });
+            let sampler = if closest { WindowSampler::ClosestMatch } else { WindowSampler::Cumulative };
+            let table = table(&cells, TableShape { sampler, prune: 0.02 });
             for (from, to, _) in &cells {
-                let Found::Origin(origin) = table.find(*from, to / 10, Empty::Near) else {
+                let OriginChoice::Origin(origin) = table.find(*from, to / 10, Empty::Near) else {
                     panic!("{from} to {to}")
                 };
                 let window = table.draw(origin, bits);

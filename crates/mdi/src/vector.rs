@@ -1,7 +1,7 @@
 //! Test vectors: the same table and the same events must give the same windows and releases in every
 //! runtime.
 
-use crate::{Draws, Flat, Window};
+use crate::{Draws, Flat, WindowQ16};
 
 /// One event of a test vector, and what there is after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub struct VectorStep {
     /// What happens.
     pub event: VectorEvent,
     /// The window after it.
-    pub window: Window,
+    pub window: WindowQ16,
     /// Packets that may leave after it.
     pub credit: u32,
 }
@@ -17,7 +17,7 @@ pub struct VectorStep {
 /// What can happen to a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VectorEvent {
-    /// An epoch: a [step](crate::Walk::step) and a [release](crate::Walk::release).
+    /// An epoch: a [step](crate::TableWalk::step) and a [release](crate::TableWalk::release).
     Epoch {
         /// The delay in microseconds.
         delay_us: u32,
@@ -33,7 +33,7 @@ pub enum VectorEvent {
     /// The window is set from outside, as losses and timeouts do.
     Set {
         /// The new window.
-        window: Window,
+        window: WindowQ16,
         /// Whether the change that led to it is forgotten.
         forget: bool,
     },
@@ -59,7 +59,12 @@ pub fn test_vector(flat: &Flat, seed: u64, steps: usize) -> Vec<VectorStep> {
     (0..steps).map(&mut step).collect()
 }
 
-fn draw_event(draws: &mut Draws, delay_us: &mut u32, window: Window, credit: u32) -> VectorEvent {
+fn draw_event(
+    draws: &mut Draws,
+    delay_us: &mut u32,
+    window: WindowQ16,
+    credit: u32,
+) -> VectorEvent {
     let [kind, size] = [draws.bits() % 64, draws.bits()];
     let (delay_us, acked) = match kind {
         0 => return VectorEvent::Set { window: size >> 6, forget: size % 2 == 1 },
@@ -85,17 +90,19 @@ fn draw_event(draws: &mut Draws, delay_us: &mut u32, window: Window, credit: u32
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Axis, Cell, Counts, Empty, OutOfRange, Relative, Shape, States, Table};
+    use crate::{
+        Axis, Counts, Empty, OutOfRange, Relative, States, Table, TableShape, TransitionCount,
+    };
 
     #[test]
     fn a_test_vector_visits_everything() {
         let axis = |name, end: i64| Axis::new(name, -end, end, 2000).unwrap();
         let (d, w) = (axis("delay", 10_000), axis("window", 20_000));
-        let cell = |from, to, count| Cell { from, to, count };
+        let cell = |from, to, count| TransitionCount { from, to, count };
         let cells = (0..231).flat_map(|s| [cell(s, s, 5), cell(s, (s * 7) % 231, 2)]);
         let counts = Counts::from_cells(cells.collect());
         let flat = Flat {
-            table: Table::new(States::Relative(Relative { d, w }), &counts, Shape::default()),
+            table: Table::new(States::Relative(Relative { d, w }), &counts, TableShape::default()),
             epoch_us: 5000,
             empty: Empty::Near,
             out_of_range: OutOfRange::default(),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::change::{ONE_PACKET, delay_change, relative_step, window_change};
 use crate::mixture::Mixture;
-use crate::table::Found;
-use crate::{Absolute, Base, Empty, Levels, Relative, States, Table, Window};
+use crate::table::OriginChoice;
+use crate::{Absolute, Base, Empty, Levels, Relative, States, Table, WindowQ16};
 
 /// The random numbers of a walk (xorshift64*), part of the flat form: three shifts and one
 /// multiplication that every runtime has.
@@ -35,7 +35,7 @@ pub struct OutOfRange {
     /// A larger rise multiplies the window by this, in 1/65536.
     pub factor: u32,
     /// A larger fall adds this to it.
-    pub add: Window,
+    pub add: WindowQ16,
 }
 
 impl Default for OutOfRange {
@@ -47,30 +47,30 @@ impl Default for OutOfRange {
 
 /// A walk over a table.
 #[derive(Debug, Clone)]
-pub struct Walk {
+pub struct TableWalk {
     tables: Mixture,
     states: States,
     empty: Empty,
     out_of_range: OutOfRange,
     draws: Draws,
-    place: Place,
+    place: WalkState,
 }
 
 /// Where a walk is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Place {
+enum WalkState {
     /// The delay's bin and the packets of the last epoch.
     Absolute { bin: Option<u32>, w: u32 },
     /// The last two delays and windows, and the window now (docs/spec/mdi.md 4).
-    Relative { d1: u32, d2: u32, w: Window, w1: Window, w2: Window },
+    Relative { d1: u32, d2: u32, w: WindowQ16, w1: WindowQ16, w2: WindowQ16 },
     /// The base delay, the last level, and the last two windows.
-    Levels { base: Base, level: Option<u32>, w: Window, w1: Window },
+    Levels { base: Base, level: Option<u32>, w: WindowQ16, w1: WindowQ16 },
 }
 
 /// Windows begin at ten packets (docs/spec/mdi.md 4).
-const FIRST_WINDOW: Window = 10 << 16;
+const FIRST_WINDOW: WindowQ16 = 10 << 16;
 
-impl Walk {
+impl TableWalk {
     /// A walk at its beginning: a window of ten packets, no delay seen yet.
     pub fn new(table: Arc<Table>, empty: Empty, out_of_range: OutOfRange, seed: u64) -> Self {
         Self::among(vec![table], empty, out_of_range, seed)
@@ -91,15 +91,15 @@ impl Walk {
         assert!(tables.iter().all(|table| *table.states() == states), "tables of other states");
         let place = match states {
             States::Absolute(states) => {
-                Place::Absolute { bin: None, w: states.clamped_packets(FIRST_WINDOW >> 16) }
+                WalkState::Absolute { bin: None, w: states.clamped_packets(FIRST_WINDOW >> 16) }
             }
             States::Relative(_) => {
                 let w = FIRST_WINDOW;
-                Place::Relative { d1: 0, d2: 0, w, w1: w, w2: w }
+                WalkState::Relative { d1: 0, d2: 0, w, w1: w, w2: w }
             }
             States::Levels(_) => {
                 let w = FIRST_WINDOW;
-                Place::Levels { base: Base::default(), level: None, w, w1: w }
+                WalkState::Levels { base: Base::default(), level: None, w, w1: w }
             }
         };
         let tables = Mixture::new(tables);
@@ -109,7 +109,7 @@ impl Walk {
     /// One epoch: the largest RTT acked in it in microseconds, or, with `acked` false, the larger
     /// of the last epoch's and the time since the last ack. Returns the window: packets in flight
     /// of relative states, packets to send in this epoch of absolute ones.
-    pub fn step(&mut self, delay_us: u32, acked: bool) -> Window {
+    pub fn step(&mut self, delay_us: u32, acked: bool) -> WindowQ16 {
         match self.states {
             States::Absolute(states) => self.step_absolute(&states, delay_us),
             States::Relative(states) => self.step_relative(&states, delay_us, acked),
@@ -123,10 +123,10 @@ impl Walk {
     }
 
     /// The window now, as [`step`](Self::step) returned it.
-    pub fn window(&self) -> Window {
+    pub fn window(&self) -> WindowQ16 {
         match self.place {
-            Place::Absolute { w, .. } => w << 16,
-            Place::Relative { w, .. } | Place::Levels { w, .. } => w,
+            WalkState::Absolute { w, .. } => w << 16,
+            WalkState::Relative { w, .. } | WalkState::Levels { w, .. } => w,
         }
     }
 
@@ -153,31 +153,31 @@ impl Walk {
 
     /// Sets the window from which the walk goes on, after a loss (docs/spec/mdi.md 8).
     /// `forget` also removes the change that led to it, after a timeout.
-    pub fn set_window(&mut self, window: Window, forget: bool) {
+    pub fn set_window(&mut self, window: WindowQ16, forget: bool) {
         match (&mut self.place, self.states) {
-            (Place::Absolute { w, .. }, States::Absolute(states)) => {
+            (WalkState::Absolute { w, .. }, States::Absolute(states)) => {
                 *w = states.clamped_packets(window >> 16);
             }
-            (Place::Relative { w, w1, w2, .. }, _) => {
+            (WalkState::Relative { w, w1, w2, .. }, _) => {
                 *w = window.max(ONE_PACKET);
                 *w1 = *w;
                 if forget {
                     *w2 = *w;
                 }
             }
-            (Place::Levels { w, w1, .. }, _) => {
+            (WalkState::Levels { w, w1, .. }, _) => {
                 let window = window.max(ONE_PACKET);
                 *w1 = if forget { window } else { *w };
                 *w = window;
             }
-            (Place::Absolute { .. }, _) => {
+            (WalkState::Absolute { .. }, _) => {
                 unreachable!("a walk begins at a place of its table's kind")
             }
         }
     }
 
-    fn step_absolute(&mut self, states: &Absolute, delay_us: u32) -> Window {
-        let Place::Absolute { bin, w } = &mut self.place else {
+    fn step_absolute(&mut self, states: &Absolute, delay_us: u32) -> WindowQ16 {
+        let WalkState::Absolute { bin, w } = &mut self.place else {
             unreachable!("a walk begins at a place of its table's kind")
         };
         let now = states.clamped_bin(delay_us);
@@ -187,15 +187,17 @@ impl Walk {
         self.tables.observe(from, now);
         let (_, table) = self.tables.cheapest();
         match table.find(from, now, self.empty) {
-            Found::Origin(origin) => *w = states.w_min + table.draw(origin, self.draws.bits()),
-            Found::Keep => {}
-            Found::Collapse => *w = states.clamped_packets(1),
+            OriginChoice::Origin(origin) => {
+                *w = states.w_min + table.draw(origin, self.draws.bits());
+            }
+            OriginChoice::Keep => {}
+            OriginChoice::Collapse => *w = states.clamped_packets(1),
         }
         *w << 16
     }
 
-    fn step_levels(&mut self, states: &Levels, delay_us: u32, acked: bool) -> Window {
-        let Place::Levels { base, level, w, w1 } = &mut self.place else {
+    fn step_levels(&mut self, states: &Levels, delay_us: u32, acked: bool) -> WindowQ16 {
+        let WalkState::Levels { base, level, w, w1 } = &mut self.place else {
             unreachable!("a walk begins at a place of its table's kind")
         };
         base.step(acked.then_some(delay_us));
@@ -206,18 +208,18 @@ impl Walk {
         self.tables.observe(from, now);
         let (_, table) = self.tables.cheapest();
         match table.find(from, now, self.empty) {
-            Found::Origin(origin) => {
+            OriginChoice::Origin(origin) => {
                 let drawn = table.draw(origin, self.draws.bits());
                 *w = relative_step(*w, states.w.value(drawn));
             }
-            Found::Keep => {}
-            Found::Collapse => *w = ONE_PACKET,
+            OriginChoice::Keep => {}
+            OriginChoice::Collapse => *w = ONE_PACKET,
         }
         *w
     }
 
-    fn step_relative(&mut self, states: &Relative, delay_us: u32, acked: bool) -> Window {
-        let Place::Relative { d1, d2, w, w1, w2 } = &mut self.place else {
+    fn step_relative(&mut self, states: &Relative, delay_us: u32, acked: bool) -> WindowQ16 {
+        let WalkState::Relative { d1, d2, w, w1, w2 } = &mut self.place else {
             unreachable!("a walk begins at a place of its table's kind")
         };
         if *d1 == 0 {
@@ -227,7 +229,7 @@ impl Walk {
         // docs/spec/mdi.md 6, steps 3 to 7.
         let change = delay_change(delay_us, *d1);
         if change > states.d.max() {
-            *w = ((u64::from(*w) * u64::from(self.out_of_range.factor)) >> 16) as Window;
+            *w = ((u64::from(*w) * u64::from(self.out_of_range.factor)) >> 16) as WindowQ16;
         } else if change < states.d.min() {
             *w = w.saturating_add(self.out_of_range.add);
         } else {
@@ -238,12 +240,12 @@ impl Walk {
             self.tables.observe(from, block);
             let (_, table) = self.tables.cheapest();
             match table.find(from, block, self.empty) {
-                Found::Origin(origin) => {
+                OriginChoice::Origin(origin) => {
                     let drawn = table.draw(origin, self.draws.bits());
                     *w = relative_step(*w1, states.w.value(drawn));
                 }
-                Found::Keep => *w = *w1,
-                Found::Collapse => *w = ONE_PACKET,
+                OriginChoice::Keep => *w = *w1,
+                OriginChoice::Collapse => *w = ONE_PACKET,
             }
         }
         *w = (*w).max(ONE_PACKET);
@@ -258,7 +260,7 @@ impl Walk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Axis, Cell, Counts, Shape};
+    use crate::{Axis, Counts, TableShape, TransitionCount};
     use proptest::prelude::*;
 
     fn published() -> States {
@@ -267,21 +269,22 @@ mod tests {
         States::Relative(Relative { d, w })
     }
 
-    fn walk_over(cells: &[(u32, u32, u64)], states: States, seed: u64) -> Walk {
-        let cells = cells.iter().map(|&(from, to, count)| Cell { from, to, count }).collect();
-        let table = Table::new(states, &Counts::from_cells(cells), Shape::default());
-        Walk::new(Arc::new(table), Empty::Near, OutOfRange::default(), seed)
+    fn walk_over(cells: &[(u32, u32, u64)], states: States, seed: u64) -> TableWalk {
+        let cells =
+            cells.iter().map(|&(from, to, count)| TransitionCount { from, to, count }).collect();
+        let table = Table::new(states, &Counts::from_cells(cells), TableShape::default());
+        TableWalk::new(Arc::new(table), Empty::Near, OutOfRange::default(), seed)
     }
 
     /// A walk that has had one delay of `d1` ms and a window of `w` packets.
-    fn standing(d1: u32, w: u32) -> Walk {
+    fn standing(d1: u32, w: u32) -> TableWalk {
         let mut walk = walk_over(&[(115, 115, 1)], published(), 1);
         walk.step(d1 * 1000, true);
         walk.set_window(w << 16, true);
         walk
     }
 
-    fn packets(window: Window) -> f64 {
+    fn packets(window: WindowQ16) -> f64 {
         f64::from(window) / 65536.0
     }
 

@@ -9,8 +9,9 @@ use std::path::Path;
 use std::process::Command;
 
 use cellpace_mdi::{
-    About, Absolute, Axis, Cell, Counts, Draws, Empty, Flat, Levels, Model, OutOfRange, Part,
-    Relative, Sampler, Shape, States, Table, VectorEvent, VectorStep, test_vector,
+    About, Absolute, Axis, Counts, Draws, Empty, Flat, Levels, Model, ModelPart, OutOfRange,
+    Relative, States, Table, TableShape, TransitionCount, VectorEvent, VectorStep, WindowSampler,
+    test_vector,
 };
 use compare::compare;
 use data_encoding::BASE64;
@@ -45,20 +46,27 @@ fn model(kind: &str) -> Model {
     let states = states(kind);
     let (len, mut draws) = (states.len(), Draws::seeded(3));
     let mut below = |end: u32| draws.bits() % end;
-    let cells =
-        (0..400).map(|_| Cell { from: below(len), to: below(len), count: below(20).into() });
-    let part = Part { users: 1, samples: 401, counts: Counts::from_cells(cells.collect()) };
+    let cells = (0..400).map(|_| TransitionCount {
+        from: below(len),
+        to: below(len),
+        count: below(20).into(),
+    });
+    let part = ModelPart { users: 1, samples: 401, counts: Counts::from_cells(cells.collect()) };
     let about = About { teacher: "made up".into(), epoch_us: 5000, ..About::default() };
     Model { about, states, parts: vec![part] }
 }
 
 /// Rules as in a controller string, and what they mean.
-fn rules() -> [(&'static str, Shape, Empty); 3] {
-    let shape = |sampler, prune| Shape { sampler, prune };
+fn rules() -> [(&'static str, TableShape, Empty); 3] {
+    let shape = |sampler, prune| TableShape { sampler, prune };
     [
-        ("prune=0", shape(Sampler::Cumulative, 0.0), Empty::Near),
-        ("sampler=closest,empty=paper,prune=0", shape(Sampler::ClosestMatch, 0.0), Empty::Paper),
-        ("empty=code,prune=0.05", shape(Sampler::Cumulative, 0.05), Empty::Code),
+        ("prune=0", shape(WindowSampler::Cumulative, 0.0), Empty::Near),
+        (
+            "sampler=closest,empty=paper,prune=0",
+            shape(WindowSampler::ClosestMatch, 0.0),
+            Empty::Paper,
+        ),
+        ("empty=code,prune=0.05", shape(WindowSampler::Cumulative, 0.05), Empty::Code),
     ]
 }
 

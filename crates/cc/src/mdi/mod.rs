@@ -15,7 +15,7 @@ mod tests;
 use std::fmt;
 
 use cellpace_base::{GivenValues, Param, ParamError, ParamSet, Preset, Span, Time};
-use cellpace_mdi::{OutOfRange, States, Walk, Window};
+use cellpace_mdi::{OutOfRange, States, TableWalk, WindowQ16};
 
 use crate::epochs::{EpochGrid, retransmission_timeout};
 use crate::{
@@ -74,7 +74,7 @@ struct Mdi {
     rules: MdiRules,
     mss: u64,
     grid: EpochGrid,
-    walk: Walk,
+    walk: TableWalk,
     /// While there is one the walk only watches.
     slow_start: Option<Start>,
     /// Seeds of walks to come, after a change of path.
@@ -96,7 +96,7 @@ struct Mdi {
     /// Losses of packets below belong to a round trip that has cut the window already.
     recover: u64,
     /// What the last loss left of the window, until its round trip is over.
-    ceiling: Option<Window>,
+    ceiling: Option<WindowQ16>,
     events: Events,
 }
 
@@ -144,7 +144,7 @@ impl Controller for Mdi {
         self.recover = loss.next_number;
         let oldest = loss.packets[0].stamp.local[0];
         let sent_at = if oldest == 0 { u64::from(self.walk.window()) } else { oldest };
-        let left = u32::try_from((sent_at * factor) >> 16).unwrap_or(Window::MAX);
+        let left = u32::try_from((sent_at * factor) >> 16).unwrap_or(WindowQ16::MAX);
         let from = self.cwnd();
         self.walk.set_window(left.min(self.walk.window()), false);
         self.ceiling = Some(self.walk.window());
@@ -270,9 +270,9 @@ impl Mdi {
     }
 
     /// The window of slow start or of the walk.
-    fn window(&self) -> Window {
+    fn window(&self) -> WindowQ16 {
         let slow = self.slow_start.as_ref();
-        slow.map_or(self.walk.window(), |start| (start.window() * 65_536.0) as Window)
+        slow.map_or(self.walk.window(), |start| (start.window() * 65_536.0) as WindowQ16)
     }
 
     fn grow_in_slow_start(&mut self, ack: &Ack<'_>) {
@@ -300,7 +300,8 @@ impl Mdi {
     }
 
     fn set_walk(&mut self, start: &Start) {
-        self.walk.set_window((start.window() / self.portions() as f64 * 65_536.0) as Window, true);
+        self.walk
+            .set_window((start.window() / self.portions() as f64 * 65_536.0) as WindowQ16, true);
     }
 
     /// In how many parts a window leaves.
@@ -352,11 +353,11 @@ impl Mdi {
     }
 }
 
-fn new_walk(rules: &MdiRules, random: &mut crate::Random) -> Walk {
+fn new_walk(rules: &MdiRules, random: &mut crate::Random) -> TableWalk {
     let tables = rules.learnt.tables.clone();
-    Walk::among(tables, rules.empty, OutOfRange::default(), random.bits())
+    TableWalk::among(tables, rules.empty, OutOfRange::default(), random.bits())
 }
 
-fn packets(window: Window) -> f64 {
+fn packets(window: WindowQ16) -> f64 {
     f64::from(window) / 65_536.0
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cellpace_base::{ParamKind, ParamValue, QuantityError, Span, params, words};
 use cellpace_mdi::{
-    Counts, Empty, Flat, Model, OutOfRange, Sampler, Shape, States, Table, built_in,
+    Counts, Empty, Flat, Model, OutOfRange, States, Table, TableShape, WindowSampler, built_in,
 };
 
 use crate::{MarkovWalk, ReadFile};
@@ -16,7 +16,7 @@ params! {
         model: Option<String> = "", from "MDI paper section 4";
         /// What was learnt with all numbers of users together, with the one that fits, or with this
         users: UserTables = "all", from "MDI paper sections 6.3 to 6.5";
-        /// Walk from the first ack on, or only after a slow start like Verus' own
+        /// TableWalk from the first ack on, or only after a slow start like Verus' own
         start: MdiStart = "table", from "MDI paper section 5; slow: Verus, section 5.1";
     }
     expert {
@@ -151,10 +151,10 @@ impl MdiParams {
     /// Returns the tables and their numbers of users.
     fn tables(&self, model: &Model) -> Result<(Vec<Arc<Table>>, Vec<u32>), String> {
         let relative = matches!(model.states, States::Relative(_));
-        let shape = Shape {
+        let shape = TableShape {
             sampler: match self.sampler {
-                SamplerChoice::Cumulative => Sampler::Cumulative,
-                SamplerChoice::Closest => Sampler::ClosestMatch,
+                SamplerChoice::Cumulative => WindowSampler::Cumulative,
+                SamplerChoice::Closest => WindowSampler::ClosestMatch,
             },
             prune: self.prune.unwrap_or(if relative { 0.02 } else { 0.0 }),
         };

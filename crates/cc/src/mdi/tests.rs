@@ -1,7 +1,9 @@
 use std::cell::RefCell;
 
 use cellpace_base::{Random, Span, Time};
-use cellpace_mdi::{About, Absolute, Axis, Cell, Counts, Levels, Model, Part, Relative, States};
+use cellpace_mdi::{
+    About, Absolute, Axis, Counts, Levels, Model, ModelPart, Relative, States, TransitionCount,
+};
 
 use crate::{
     Ack, AckedPacket, Controller, ControllerSpec, Event, Loss, LostPacket, RttEstimator,
@@ -30,11 +32,12 @@ fn absolute(cells: &[(u32, u32, u64)]) -> Model {
 }
 
 fn model(states: States, cells: &[(u32, u32, u64)]) -> Model {
-    let cells = cells.iter().map(|&(from, to, count)| Cell { from, to, count }).collect();
+    let cells =
+        cells.iter().map(|&(from, to, count)| TransitionCount { from, to, count }).collect();
     Model {
         about: About { teacher: "none".into(), epoch_us: 5000, ..About::default() },
         states,
-        parts: vec![Part { users: 1, samples: 2, counts: Counts::from_cells(cells) }],
+        parts: vec![ModelPart { users: 1, samples: 2, counts: Counts::from_cells(cells) }],
     }
 }
 
@@ -480,8 +483,8 @@ fn absolute_tables_say_how_many_packets_leave_in_an_epoch() {
 #[test]
 fn a_number_of_users_selects_its_part() {
     let mut model = relative(&[(115, 105, 1)]);
-    let grows = Counts::from_cells(vec![Cell { from: 115, to: 125, count: 1 }]);
-    model.parts.push(Part { users: 3, samples: 2, counts: grows });
+    let grows = Counts::from_cells(vec![TransitionCount { from: 115, to: 125, count: 1 }]);
+    model.parts.push(ModelPart { users: 3, samples: 2, counts: grows });
     let after = |parameters: &str| {
         let mut flow = Flow::new(&model, parameters, 1);
         flow.send();

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::mdi::ours;
 
 /// What was found under a name.
-pub(super) struct Found {
+pub(super) struct TableStatus {
     name: String,
     table: Result<Option<InstalledTable>, KernelError>,
 }
 
-impl Found {
+impl TableStatus {
     /// Under the name that goes with this one of the kernel driver.
     pub(super) fn look(driver: &str) -> Self {
         let name = ours(driver).to_owned();
@@ -110,12 +110,12 @@ fn document(table: &InstalledTable) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cellpace_kernel::table::Origin;
+    use cellpace_kernel::table::TableOrigin;
 
     fn table() -> InstalledTable {
         InstalledTable {
             name: "cellpace_mdi".to_owned(),
-            origin: Origin {
+            origin: TableOrigin {
                 teacher: "verus:r=2".to_owned(),
                 controller: "mdi:model=x".to_owned(),
                 sha256: [0xa5; 32],
@@ -131,8 +131,8 @@ mod tests {
         }
     }
 
-    fn found(table: Result<Option<InstalledTable>, KernelError>) -> Found {
-        Found { name: "cellpace_mdi".to_owned(), table }
+    fn found(table: Result<Option<InstalledTable>, KernelError>) -> TableStatus {
+        TableStatus { name: "cellpace_mdi".to_owned(), table }
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_not_made_up() {
-        let origin = Origin::default();
+        let origin = TableOrigin::default();
         let bare = InstalledTable { origin, seed: 0, memory: None, pinned: false, ..table() };
         let found_bare = found(Ok(Some(bare)));
         let text = found_bare.rows();

@@ -45,8 +45,8 @@ pub(super) use with_program::install;
 #[cfg(feature = "kernel")]
 mod with_program {
     use cellpace_cc::MarkovWalk;
-    use cellpace_kernel::mdi::{self, Done, MdiError, Settings};
-    use cellpace_kernel::table::Origin;
+    use cellpace_kernel::mdi::{self, Done, MdiError, TableInstallation};
+    use cellpace_kernel::table::TableOrigin;
     use sha2::{Digest, Sha256};
 
     use super::{DEFAULT, ExitCode, Failure, fs, is_default, ours, print};
@@ -65,12 +65,12 @@ mod with_program {
             .markov_walk()
             .ok_or_else(|| Failure::usage("--cc: users=adapt does not run in the kernel"))?;
         let name = ours(name).to_owned();
-        let origin = Origin {
+        let origin = TableOrigin {
             teacher,
             controller: cc.to_owned(),
             sha256: Sha256::digest(flat.to_bytes()).into(),
         };
-        let settings = Settings { flat, seed, slow_start, everyone, name, origin };
+        let settings = TableInstallation { flat, seed, slow_start, everyone, name, origin };
         let done = mdi::install(&settings).map_err(|error| match error {
             MdiError::Name(_) => Failure::usage(error),
             error => Failure::failed(error),

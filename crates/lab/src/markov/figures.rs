@@ -1,6 +1,6 @@
 //! What a model holds, as text, as JSON and for a page.
 
-use cellpace_mdi::{Analysis, Counts, Model, Part, States, Stationary, TransitionMatrix};
+use cellpace_mdi::{Analysis, Counts, Model, ModelPart, States, Stationary, TransitionMatrix};
 use cellpace_report::{PageTable, short};
 use serde_json::{Value, json};
 
@@ -89,7 +89,7 @@ impl<'a> ModelFigures<'a> {
     }
 
     fn users(&self) -> String {
-        let part = |part: &Part| {
+        let part = |part: &ModelPart| {
             let users = if part.users == 0 { "unknown".to_owned() } else { part.users.to_string() };
             if part.samples == 0 { users } else { format!("{users} ({} samples)", part.samples) }
         };
@@ -213,7 +213,7 @@ impl<'a> ModelFigures<'a> {
         let used = used.map(|(number, count)| with(state(*number), "transitions", (*count).into()));
         let likely = self.likely().into_iter();
         let likely = likely.map(|(number, share)| with(state(number), "share", share.into()));
-        let part = |part: &Part| {
+        let part = |part: &ModelPart| {
             json!({
                 "users": part.users,
                 "samples": part.samples,

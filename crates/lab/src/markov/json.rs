@@ -1,6 +1,6 @@
 //! Models as JSON.
 
-use cellpace_mdi::{About, Axis, Cell, Model, Part, States};
+use cellpace_mdi::{About, Axis, Model, ModelPart, States, TransitionCount};
 use serde_json::{Value, json};
 
 /// Name and version of the form.
@@ -62,8 +62,8 @@ pub(super) fn states_to_json(states: &States) -> Value {
     }
 }
 
-fn part_to_json(part: &Part) -> Value {
-    let cell = |cell: &Cell| json!([cell.from, cell.to, cell.count]);
+fn part_to_json(part: &ModelPart) -> Value {
+    let cell = |cell: &TransitionCount| json!([cell.from, cell.to, cell.count]);
     json!({
         "users": part.users,
         "samples": part.samples,

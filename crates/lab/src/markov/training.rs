@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cellpace_base::Span;
 use cellpace_cc::{Controller, Setup};
 use cellpace_mdi::{
-    About, Chain, Counts, LoggedFlows, MAX_SAMPLES, MAX_USERS, Model, Part, States, TraceName,
+    About, Chain, Counts, LoggedFlows, MAX_SAMPLES, MAX_USERS, Model, ModelPart, States, TraceName,
 };
 use cellpace_path::TraceSpec;
 use cellpace_sim::{FlowController, FlowSpec, Observer, Scenario};
@@ -182,7 +182,7 @@ pub fn learn(
     // An epoch that has begun counts as a whole one.
     let rejoin = choice.rejoin().map(|pause| pause.as_nanos().div_ceil(EpochLog::EPOCH.as_nanos()));
     let rejoin = rejoin.map(|epochs| usize::try_from(epochs).unwrap_or(usize::MAX));
-    let part = |flows: &LoggedFlows| Part {
+    let part = |flows: &LoggedFlows| ModelPart {
         users: flows.users,
         samples: flows.chains.iter().map(|chain| chain.len() as u64).sum(),
         counts: Counts::rejoining(&states, &flows.chains, rejoin),

@@ -1,7 +1,7 @@
 //! Where everything stands in the picture of a heatmap.
 
 use super::colours::LEVELS;
-use super::grid::{Grid, tick_text};
+use super::grid::{PointGrid, tick_text};
 use super::map::{Heatmap, HeatmapAxis};
 use super::pen::{Anchor, Ink, Pen};
 
@@ -21,7 +21,7 @@ const GAP: f64 = 16.0;
 /// A heatmap with its measures.
 pub(super) struct MapPanel<'a> {
     map: &'a Heatmap,
-    grid: Grid,
+    grid: PointGrid,
     cell: (f64, f64),
     /// Left edge of the map in the panel.
     left: f64,
@@ -31,7 +31,7 @@ pub(super) struct MapPanel<'a> {
 
 impl<'a> MapPanel<'a> {
     pub(super) fn of(map: &'a Heatmap) -> Self {
-        let grid = Grid::of(map);
+        let grid = PointGrid::of(map);
         let cell = (cell_size(grid.columns), cell_size(grid.rows));
         let widest = map.rows.labels.iter().map(|(_, text)| letters(text)).fold(0.0, f64::max);
         let left = (widest + 14.0).max(30.0);

@@ -7,25 +7,25 @@ use super::map::Heatmap;
 const MOST_POINTS: u32 = 380;
 
 /// A heatmap as it is drawn.
-pub(super) struct Grid {
+pub(super) struct PointGrid {
     pub(super) columns: u32,
     pub(super) rows: u32,
     /// Cells that a point stands for: across, down.
     pub(super) bins: (u32, u32),
     pub(super) scale: LogScale,
     /// By level: stretches of equal points.
-    pub(super) stretches: Vec<Vec<Stretch>>,
+    pub(super) stretches: Vec<Vec<PointRun>>,
 }
 
 /// Neighbours in a row.
 #[derive(Debug, PartialEq)]
-pub(super) struct Stretch {
+pub(super) struct PointRun {
     pub(super) row: u32,
     pub(super) column: u32,
     pub(super) len: u32,
 }
 
-impl Grid {
+impl PointGrid {
     pub(super) fn of(map: &Heatmap) -> Self {
         let bin = |len: u32| len.div_ceil(MOST_POINTS).max(1);
         let bins = (bin(map.columns.len), bin(map.rows.len));
@@ -40,13 +40,13 @@ impl Grid {
             }
         }
         let scale = LogScale::around(&values);
-        let mut stretches: Vec<Vec<Stretch>> = (0..LEVELS).map(|_| Vec::new()).collect();
+        let mut stretches: Vec<Vec<PointRun>> = (0..LEVELS).map(|_| Vec::new()).collect();
         for (row, values) in values.chunks(columns.max(1) as usize).enumerate() {
             let mut column = 0;
             for same in values.chunk_by(|a, b| scale.level(*a) == scale.level(*b)) {
                 let len = same.len() as u32;
                 if let Some(level) = scale.level(same[0]) {
-                    stretches[level].push(Stretch { row: row as u32, column, len });
+                    stretches[level].push(PointRun { row: row as u32, column, len });
                 }
                 column += len;
             }
@@ -150,28 +150,28 @@ mod tests {
 
     #[test]
     fn small_grids_keep_every_cell() {
-        let grid = Grid::of(&map(4, &[(1, 1, 1.0), (1, 2, 1.0), (1, 3, 0.01), (3, 0, 0.1)]));
-        assert_eq!(grid.stretches[LEVELS - 1], [Stretch { row: 1, column: 1, len: 2 }]);
-        assert_eq!(grid.stretches[0], [Stretch { row: 1, column: 3, len: 1 }]);
-        assert_eq!(grid.stretches[LEVELS / 2], [Stretch { row: 3, column: 0, len: 1 }]);
+        let grid = PointGrid::of(&map(4, &[(1, 1, 1.0), (1, 2, 1.0), (1, 3, 0.01), (3, 0, 0.1)]));
+        assert_eq!(grid.stretches[LEVELS - 1], [PointRun { row: 1, column: 1, len: 2 }]);
+        assert_eq!(grid.stretches[0], [PointRun { row: 1, column: 3, len: 1 }]);
+        assert_eq!(grid.stretches[LEVELS / 2], [PointRun { row: 3, column: 0, len: 1 }]);
         assert_eq!(grid.note(), None);
     }
 
     #[test]
     fn large_grids_show_the_highest_of_what_falls_together() {
-        let grid = Grid::of(&map(25_488, &[(0, 0, 0.1), (67, 67, 1.0), (25_487, 0, 0.01)]));
+        let grid = PointGrid::of(&map(25_488, &[(0, 0, 0.1), (67, 67, 1.0), (25_487, 0, 0.01)]));
         assert_eq!((grid.columns, grid.rows, grid.bins), (375, 375, (68, 68)));
-        assert_eq!(grid.stretches[LEVELS - 1], [Stretch { row: 0, column: 0, len: 1 }]);
-        assert_eq!(grid.stretches[0], [Stretch { row: 374, column: 0, len: 1 }]);
+        assert_eq!(grid.stretches[LEVELS - 1], [PointRun { row: 0, column: 0, len: 1 }]);
+        assert_eq!(grid.stretches[0], [PointRun { row: 374, column: 0, len: 1 }]);
         assert_eq!(grid.note().as_deref(), Some("each point: the highest of 68 x 68 cells"));
     }
 
     #[test]
     fn what_is_no_value_stays_white() {
         let odd = [(0, 0, 0.0), (0, 1, -1.0), (1, 1, f64::NAN), (9, 0, 1.0), (0, 2, f64::INFINITY)];
-        assert!(Grid::of(&map(3, &odd)).is_empty());
-        assert!(Grid::of(&map(0, &[])).is_empty());
-        assert!(!Grid::of(&map(1, &[(0, 0, 0.5)])).is_empty());
+        assert!(PointGrid::of(&map(3, &odd)).is_empty());
+        assert!(PointGrid::of(&map(0, &[])).is_empty());
+        assert!(!PointGrid::of(&map(1, &[(0, 0, 0.5)])).is_empty());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::grid::Stretch;
+use super::grid::PointRun;
 use crate::html::escape;
 
 /// What something is drawn with.
@@ -66,10 +66,10 @@ impl Pen {
         (x, y): (f64, f64),
         cell: (f64, f64),
         level: usize,
-        of: &[Stretch],
+        of: &[PointRun],
     ) {
         let mut path = String::new();
-        for Stretch { row, column, len } in of {
+        for PointRun { row, column, len } in of {
             // Writing to a text cannot fail.
             let _ = write!(path, "M{column} {row}h{len}");
         }
