@@ -85,7 +85,7 @@ fn converse(bytes: &[u8]) {
         }
         step(&mut end, now, &input);
     }
-    let ended = end.handle_eof(now);
+    let ended = end.handle_eof();
     assert!(ended.is_ok() || end.error() == ended.err());
 }
 

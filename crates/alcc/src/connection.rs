@@ -1,9 +1,7 @@
 //! One end of a connection that carries acks inside its stream.
 
-use std::collections::VecDeque;
-
 use cellpace_base::{Random, Span, Time};
-use cellpace_cc::{ControllerSpec, Event, PeerHalf, Receiver, Setup};
+use cellpace_cc::{Controller, ControllerSpec, PeerHalf, Receiver, Setup};
 use cellpace_recovery::AckPolicy;
 
 use crate::error::AlccError;
@@ -83,18 +81,6 @@ pub enum AlccRole {
     },
 }
 
-/// Something that happened.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum AlccEvent {
-    /// Both ends speak this version of the protocol.
-    Agreed(u16),
-    /// The other end does not speak the protocol: from here on bytes pass unchanged in both
-    /// directions.
-    Plain,
-    /// The controller decided something.
-    Controller(Event),
-}
-
 /// Figures of a connection. SegmentSizes in flight and windows count headers, all others do not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AlccStats {
@@ -147,7 +133,6 @@ pub struct AlccConnection {
     closed: bool,
     /// What was made and did not fit the room for it: part of one frame, or a hello.
     rest: Vec<u8>,
-    events: VecDeque<(Time, AlccEvent)>,
     failed: Option<AlccError>,
 }
 
@@ -194,7 +179,6 @@ impl AlccConnection {
             finished: false,
             closed: false,
             rest: Vec::new(),
-            events: VecDeque::new(),
             failed: None,
             config,
         };
@@ -221,14 +205,14 @@ impl AlccConnection {
     ///
     /// # Errors
     /// When the other end has not finished its stream, or still owes acks.
-    pub fn handle_eof(&mut self, now: Time) -> Result<(), AlccError> {
+    pub fn handle_eof(&mut self) -> Result<(), AlccError> {
         self.check()?;
         self.closed = true;
         let whole = match (&self.stage, self.role) {
             (Stage::Greeting(first, _), AlccRole::Listen { .. }) => {
                 let nothing_or_little = first.len() < hello::MAGIC.len();
                 if nothing_or_little {
-                    self.become_plain(now);
+                    self.become_plain();
                 }
                 nothing_or_little
             }
@@ -361,7 +345,7 @@ impl AlccConnection {
             Stage::Greeting(first, Some(until)) if *until <= now => match self.role {
                 // It was all of the magic: nobody else says that.
                 AlccRole::Listen { .. } if first.len() < hello::MAGIC.len() => {
-                    self.become_plain(now);
+                    self.become_plain();
                     Ok(())
                 }
                 AlccRole::Listen { .. } | AlccRole::Connect => Err(AlccError::NoAnswer),
@@ -391,14 +375,13 @@ impl AlccConnection {
         self.failed
     }
 
-    /// The oldest event not yet taken.
-    pub fn poll_event(&mut self) -> Option<(Time, AlccEvent)> {
-        if let Some(event) = self.events.pop_front() {
-            return Some(event);
+    /// The controller of what this end sends; none before both ends have agreed, and in a plain
+    /// connection.
+    pub fn controller_mut(&mut self) -> Option<&mut dyn Controller> {
+        match &mut self.stage {
+            Stage::Agreed(active) => Some(active.outgoing.controller_mut()),
+            Stage::Greeting(..) | Stage::Plain => None,
         }
-        let Stage::Agreed(active) = &mut self.stage else { return None };
-        let (at, event) = active.outgoing.controller_mut().poll_event()?;
-        Some((at, AlccEvent::Controller(event)))
     }
 
     /// The figures.
@@ -480,7 +463,7 @@ impl AlccConnection {
         loop {
             let Stage::Greeting(first, until) = &mut self.stage else { return Ok(()) };
             match hello::scan(first)? {
-                HelloScan::Other => return self.meet_another(now),
+                HelloScan::Other => return self.meet_another(),
                 HelloScan::Whole(_) => break,
                 HelloScan::More { .. } => {}
             }
@@ -498,22 +481,21 @@ impl AlccConnection {
     }
 
     /// The other end does not speak the protocol.
-    fn meet_another(&mut self, now: Time) -> Result<(), AlccError> {
+    fn meet_another(&mut self) -> Result<(), AlccError> {
         if self.role == AlccRole::Connect {
             // It has already got a hello.
             return Err(AlccError::PlainPeer);
         }
-        self.become_plain(now);
+        self.become_plain();
         Ok(())
     }
 
-    fn become_plain(&mut self, now: Time) {
+    fn become_plain(&mut self) {
         let stage = std::mem::replace(&mut self.stage, Stage::Plain);
         if let Stage::Greeting(first, _) = stage {
             // At most the magic, which the smallest inbox holds.
             self.inbox.push(&first);
         }
-        self.events.push_back((now, AlccEvent::Plain));
     }
 
     /// The other end says hello, or answers.
@@ -547,7 +529,6 @@ impl AlccConnection {
             incoming: ReceivingHalf::new(self.config.ack, half, overhead, window),
             outgoing,
         }));
-        self.events.push_back((now, AlccEvent::Agreed(VERSION)));
         Ok(())
     }
 

@@ -39,5 +39,5 @@ mod sending;
 mod tests;
 
 pub use cellpace_recovery::AckPolicy;
-pub use connection::{AlccConfig, AlccConnection, AlccEvent, AlccRole, AlccStats};
+pub use connection::{AlccConfig, AlccConnection, AlccRole, AlccStats};
 pub use error::AlccError;

@@ -514,7 +514,7 @@ fn downloads_through_the_kernel_driver_are_reset() {
 }
 
 #[test]
-fn a_flow_of_the_kernel_driver_can_be_aborted() {
+fn a_flow_of_the_kernel_driver_can_be_watched_and_aborted() {
     let Some(driver) = KernelDriver::install() else { return };
     let driver = cellpace_tcp::KernelDriver::open(&driver.0).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -525,6 +525,12 @@ fn a_flow_of_the_kernel_driver_can_be_aborted() {
         peer.set_read_timeout(Some(PATIENCE)).unwrap();
         let flow = driver.take(&socket, owner, &"copa".parse().unwrap(), 1).unwrap();
         assert_eq!(flow.driver(), cellpace_tcp::DriverKind::Kernel);
+        let watch = flow.watch();
+        let until = Instant::now() + PATIENCE;
+        while watch.values().is_none() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!watch.values().unwrap().values.is_empty());
         flow.abort().unwrap();
         let outcome = flow.wait(PATIENCE);
         assert_eq!(outcome, Some(cellpace_tcp::FlowOutcome::Failed(libc::ECONNABORTED)));

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use cellpace_lab::{EventFlow, EventLog, FlowMetrics, LabError};
-use cellpace_tcp::FlowHandle;
+use cellpace_tcp::{FlowHandle, FlowWatch};
 
 /// How often events are fetched: a flow keeps the newest 64, and counts the others.
 const LOOK: Duration = Duration::from_millis(100);
@@ -74,7 +74,8 @@ fn locked(flows: &SharedFlows) -> MutexGuard<'_, Option<WatchedFlows>> {
 impl EventFlows {
     /// A connection is under control from now on.
     pub(crate) fn opened(&self, number: u64, flow: FlowHandle) {
-        self.with(|flows| drop(flows.flows.insert(number, WatchedFlow { flow, missed: 0 })));
+        let watched = WatchedFlow { watch: flow.watch(), flow, missed: 0 };
+        self.with(|flows| drop(flows.flows.insert(number, watched)));
     }
 
     /// A connection has ended; its last state is written, too.
@@ -97,6 +98,7 @@ struct WatchedFlows {
 }
 
 struct WatchedFlow {
+    watch: FlowWatch,
     flow: FlowHandle,
     /// How many events have been reported as missing.
     missed: u64,
@@ -152,7 +154,7 @@ impl WatchedFlow {
             in_flight: stats.in_flight,
             srtt: stats.srtt,
             min_rtt: stats.min_rtt,
-            values: Vec::new(),
+            values: self.watch.values().map(|inspected| inspected.values).unwrap_or_default(),
         };
         log.metrics(FlowHandle::now(), EventFlow { run: None, flow, cc }, &metrics);
     }

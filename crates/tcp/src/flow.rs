@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cellpace_alcc::AlccError;
 use cellpace_base::{Span, Time};
-use cellpace_cc::Event;
+use cellpace_cc::{Controller, Event};
 
 use crate::linger::Linger;
 use crate::thread::now;
@@ -90,6 +90,9 @@ pub(crate) trait FlowServer: std::fmt::Debug + Send + Sync {
     /// Resets the flow's connection: [`FlowHandle::abort`]. What is served later reports that it was
     /// aborted.
     fn abort(&self, shared: &Arc<SharedFlow>) -> io::Result<()>;
+
+    /// Has the figures of a flow renewed soon, although nothing may happen to it.
+    fn refresh(&self, shared: &Arc<SharedFlow>);
 }
 
 /// What a driver reports of a flow, and its handles ask for.
@@ -104,6 +107,8 @@ pub(crate) struct SharedFlow {
     pub(crate) aborted: AtomicBool,
     /// Where the flow is in the engine.
     pub(crate) place: AtomicUsize,
+    /// How many look at the controller's values.
+    watches: AtomicUsize,
     /// The process that started the flow; a child of `fork` has no part in it.
     process: u32,
 }
@@ -118,6 +123,7 @@ impl SharedFlow {
             linger: Linger::default(),
             aborted: AtomicBool::new(false),
             place: AtomicUsize::new(0),
+            watches: AtomicUsize::new(0),
             process: std::process::id(),
         }
     }
@@ -127,16 +133,25 @@ impl SharedFlow {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// New figures, and what the controller decided since the last ones.
+    /// New figures, what the controller decided since the last ones, and while somebody looks its
+    /// internal values.
     pub(crate) fn publish(
         &self,
+        now: Time,
         stats: FlowStats,
-        mut poll_event: impl FnMut() -> Option<(Time, Event)>,
+        controller: Option<&mut dyn Controller>,
     ) {
         let mut state = self.lock();
         state.stats = stats;
-        while let Some(event) = poll_event() {
+        let Some(controller) = controller else { return };
+        while let Some(event) = controller.poll_event() {
             state.note(event);
+        }
+        if self.watches.load(Ordering::Relaxed) > 0 {
+            let inspected = state.inspected.get_or_insert_default();
+            inspected.at = now;
+            inspected.values.clear();
+            controller.inspect(&mut |name, value| inspected.values.push((name, value)));
         }
     }
 
@@ -161,6 +176,39 @@ pub(crate) struct FlowState {
     /// Events that were dropped because nobody took them in time.
     pub(crate) missed_events: u64,
     pub(crate) outcome: Option<FlowOutcome>,
+    /// What the controller showed last, while somebody looks.
+    inspected: Option<InspectedController>,
+}
+
+/// The internal values of a flow's controller.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct InspectedController {
+    /// When it showed them, on the clock of [`FlowHandle::now`].
+    pub at: Time,
+    /// Names and values, see [`INSPECTED_VALUES`](cellpace_cc::INSPECTED_VALUES).
+    pub values: Vec<(&'static str, f64)>,
+}
+
+/// Has a flow's controller show its internal values, for as long as this lives.
+#[derive(Debug)]
+pub struct FlowWatch {
+    shared: Arc<SharedFlow>,
+}
+
+impl FlowWatch {
+    /// Returns what the controller showed last: some milliseconds ago, or when anything last happened
+    /// to the flow. `None` until then, and where the controller shows nothing.
+    pub fn values(&self) -> Option<InspectedController> {
+        self.shared.lock().inspected.clone()
+    }
+}
+
+impl Drop for FlowWatch {
+    fn drop(&mut self) {
+        if self.shared.watches.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.shared.lock().inspected = None;
+        }
+    }
 }
 
 impl FlowState {
@@ -237,6 +285,14 @@ impl FlowHandle {
         aborted
     }
 
+    /// Looks into the controller: it shows its internal values, every few milliseconds while the flow
+    /// is busy, for as long as the watch lives. Without a watch nothing of this costs any time.
+    pub fn watch(&self) -> FlowWatch {
+        self.shared.watches.fetch_add(1, Ordering::Relaxed);
+        self.server.refresh(&self.shared);
+        FlowWatch { shared: self.shared.clone() }
+    }
+
     /// Is to be called before a program reads or sets `SO_LINGER` of a flow's TCP socket, which it
     /// has to do within a second. While a flow holds bytes, the option has a value of ours, so that
     /// the connection is reset if this process is killed; this puts the program's own back.
@@ -254,6 +310,56 @@ impl FlowHandle {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Counts how often it is looked into.
+    #[derive(Default)]
+    struct Inspected(AtomicUsize);
+
+    impl Controller for Inspected {
+        fn permit(&self) -> cellpace_cc::Permit {
+            cellpace_cc::Permit::Window(0)
+        }
+        fn inspect(&self, show: &mut dyn FnMut(&'static str, f64)) {
+            show("cwnd", self.0.fetch_add(1, Ordering::Relaxed) as f64);
+        }
+    }
+
+    #[derive(Debug)]
+    struct NoServer;
+
+    impl FlowServer for NoServer {
+        fn abort(&self, _: &Arc<SharedFlow>) -> io::Result<()> {
+            Ok(())
+        }
+        fn refresh(&self, _: &Arc<SharedFlow>) {}
+    }
+
+    #[test]
+    fn a_controller_is_looked_into_only_while_somebody_watches() {
+        let shared = Arc::new(SharedFlow::new(Weak::new()));
+        let flow = FlowHandle {
+            shared: shared.clone(),
+            server: Arc::new(NoServer),
+            driver: DriverKind::Gate,
+        };
+        let mut controller = Inspected::default();
+        let mut publish =
+            |ms| shared.publish(Time::from_millis(ms), FlowStats::default(), Some(&mut controller));
+        publish(1);
+        let watch = flow.watch();
+        assert_eq!(watch.values(), None, "nothing was published since");
+        publish(2);
+        let first = InspectedController { at: Time::from_millis(2), values: vec![("cwnd", 0.0)] };
+        assert_eq!(watch.values(), Some(first), "it was not asked before");
+        let other = flow.watch();
+        publish(3);
+        drop(watch);
+        publish(4);
+        assert_eq!(other.values().unwrap().values, [("cwnd", 2.0)], "one looks still");
+        drop(other);
+        publish(5);
+        assert_eq!(controller.0.into_inner(), 3);
+    }
 
     #[test]
     fn events_that_nobody_takes_are_dropped_from_the_oldest_on_and_counted() {

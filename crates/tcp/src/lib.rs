@@ -27,7 +27,7 @@ mod timers;
 
 pub use control::{FlowControl, NewFlow};
 pub use error::TcpError;
-pub use flow::{DriverKind, FlowHandle, FlowOutcome, FlowStats};
+pub use flow::{DriverKind, FlowHandle, FlowOutcome, FlowStats, FlowWatch, InspectedController};
 pub use kernel::{KernelConnection, KernelDriver, RemoteSocket, SocketOwner};
 pub use options::{
     AlccLimits, ClientServerOptions, FlowDriver, FlowOptions, FlowShare, GateOptions, RelayOptions,

@@ -8,8 +8,8 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use cellpace_tcp::{
-    AlccStream, FlowDriver, FlowOptions, FlowOutcome, FlowShare, GateOptions, RelayEngine,
-    RelayOptions, TcpError,
+    AlccStream, DriverKind, FlowDriver, FlowOptions, FlowOutcome, FlowShare, GateOptions,
+    RelayEngine, RelayOptions, TcpError,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -245,6 +245,25 @@ fn an_abort_resets_although_others_hold_the_connection() {
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
     assert!(stream.write(b"more").is_err());
     stream.flow().abort().unwrap();
+}
+
+#[test]
+fn a_watch_shows_the_controllers_values_while_it_lives() {
+    let engine = RelayEngine::new();
+    let (mut stream, mut peer) = stream(&engine, "copa");
+    let flow = stream.flow().clone();
+    assert_eq!(flow.driver(), DriverKind::Gate);
+    // Nothing happens to the flow: the watch has its figures renewed.
+    let watch = flow.watch();
+    soon("no values", || watch.values().is_some_and(|inspected| !inspected.values.is_empty()));
+    let first = watch.values().unwrap();
+    stream.write_all(&bytes(100_000)).unwrap();
+    peer.read_exact(&mut vec![0; 100_000]).unwrap();
+    soon("old values", || watch.values().is_some_and(|inspected| inspected.at > first.at));
+    let names = |inspected: cellpace_tcp::InspectedController| -> Vec<&str> {
+        inspected.values.into_iter().map(|(name, _)| name).collect()
+    };
+    assert_eq!(names(watch.values().unwrap()), names(first));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use cellpace_cc::{ControllerSpec, Setup};
 use cellpace_kernel::{Kernel, KernelError};
 
 use crate::error::TcpError;
-use crate::flow::{DriverKind, FlowHandle, SharedFlow};
+use crate::flow::{DriverKind, FlowHandle, FlowServer, SharedFlow};
 use crate::kernel::flow::KernelFlow;
 use crate::kernel::remote_socket::RemoteSocket;
 use crate::kernel::socket::{KernelSocket, SocketOwner};
@@ -177,7 +177,30 @@ impl KernelDriver {
         let shared = Arc::new(SharedFlow::new(Weak::new()));
         let new = NewKernelFlow { flow, socket: socket.clone(), shared: shared.clone(), kept };
         self.inbox.command(DriverCommand::Add(Box::new(new)));
-        Ok(FlowHandle { shared, server: socket, driver: DriverKind::Kernel })
+        let server = Arc::new(KernelFlowServer { socket, inbox: self.inbox.clone() });
+        Ok(FlowHandle { shared, server, driver: DriverKind::Kernel })
+    }
+}
+
+/// What serves a flow: its socket, and the thread.
+struct KernelFlowServer {
+    socket: Arc<KernelSocket>,
+    inbox: Arc<DriverInbox>,
+}
+
+impl FlowServer for KernelFlowServer {
+    fn abort(&self, shared: &Arc<SharedFlow>) -> io::Result<()> {
+        self.socket.abort(shared)
+    }
+
+    fn refresh(&self, _: &Arc<SharedFlow>) {
+        self.inbox.command(DriverCommand::Publish(self.socket.cookie));
+    }
+}
+
+impl fmt::Debug for KernelFlowServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KernelFlowServer").field("socket", &self.socket).finish_non_exhaustive()
     }
 }
 

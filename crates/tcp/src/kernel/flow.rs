@@ -1,7 +1,7 @@
 //! A connection whose window the kernel holds, and whose data never pass here. No I/O.
 
 use cellpace_base::{Span, Time};
-use cellpace_cc::{Controller, Event};
+use cellpace_cc::Controller;
 use cellpace_kernel::{KernelRecord, Policy, SocketControl};
 
 use crate::FlowStats;
@@ -203,9 +203,9 @@ impl KernelFlow {
         (before != Some(control)).then_some((control, kick))
     }
 
-    /// What the controller decided.
-    pub(crate) fn poll_event(&mut self) -> Option<(Time, Event)> {
-        self.gate.controller_mut().poll_event()
+    /// The controller.
+    pub(crate) fn controller_mut(&mut self) -> &mut dyn Controller {
+        self.gate.controller_mut()
     }
 
     /// Until when acks may wait, as they would let nothing through.

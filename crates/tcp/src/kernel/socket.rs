@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cellpace_os::netlink::{Netlink, NetlinkRequest};
 
-use crate::flow::{FlowOutcome, FlowServer, SharedFlow};
+use crate::flow::{FlowOutcome, SharedFlow};
 use crate::kernel::remote_socket::RemoteSocket;
 
 /// Who has a socket that the kernel driver is to hold, and goes on reading and writing it.
@@ -53,10 +53,9 @@ impl KernelSocket {
             _ => destroy(self.cookie, self.local, self.peer),
         }
     }
-}
 
-impl FlowServer for KernelSocket {
-    fn abort(&self, shared: &Arc<SharedFlow>) -> io::Result<()> {
+    /// Resets the connection of a flow: [`FlowHandle::abort`](crate::FlowHandle::abort).
+    pub(crate) fn abort(&self, shared: &Arc<SharedFlow>) -> io::Result<()> {
         if shared.lock().outcome.is_some() {
             return Ok(());
         }

@@ -41,6 +41,7 @@ pub(crate) struct DriverInbox {
 pub(crate) enum DriverCommand {
     Add(Box<NewKernelFlow>),
     SetRemote(u64, RemoteSocket),
+    Publish(u64),
     Stop,
 }
 
@@ -157,6 +158,11 @@ impl DriverThread {
             match command {
                 DriverCommand::Add(new) => self.add(*new),
                 DriverCommand::SetRemote(cookie, remote) => self.set_remote(cookie, remote),
+                DriverCommand::Publish(cookie) => {
+                    if let Some(slot) = self.flows.get_mut(&cookie) {
+                        slot.publish(now());
+                    }
+                }
                 DriverCommand::Stop => return false,
             }
         }
@@ -321,7 +327,7 @@ impl KernelFlowSlot {
 
     fn publish(&mut self, time: Time) {
         self.published_at = time;
-        self.shared.publish(self.flow.stats(), || self.flow.poll_event());
+        self.shared.publish(time, self.flow.stats(), Some(self.flow.controller_mut()));
     }
 }
 

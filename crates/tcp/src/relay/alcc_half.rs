@@ -3,14 +3,14 @@
 use std::os::fd::BorrowedFd;
 
 use cellpace_base::Time;
-use cellpace_cc::Event;
+use cellpace_cc::Controller;
 
 use crate::options::{ClientServerOptions, FlowOptions};
 use crate::relay::byte_queue::AT_HAND;
 use crate::relay::local_socket::LocalSocket;
 use crate::socket::{TcpInfo, packet_sizes};
 use crate::{FlowStats, TcpError};
-use cellpace_alcc::{AlccConfig, AlccConnection, AlccError, AlccEvent};
+use cellpace_alcc::{AlccConfig, AlccConnection, AlccError};
 
 /// Packets that go to TCP in one call at most.
 const MOST_PER_CALL: usize = 10;
@@ -119,8 +119,8 @@ impl AlccHalf {
         Ok(())
     }
 
-    pub(crate) fn handle_eof(&mut self, now: Time) -> Result<(), AlccError> {
-        self.connection.handle_eof(now)
+    pub(crate) fn handle_eof(&mut self) -> Result<(), AlccError> {
+        self.connection.handle_eof()
     }
 
     pub(crate) fn hand_over(&mut self, local: &mut LocalSocket) {
@@ -209,13 +209,7 @@ impl AlccHalf {
         }
     }
 
-    pub(crate) fn poll_event(&mut self) -> Option<(Time, Event)> {
-        loop {
-            match self.connection.poll_event()? {
-                (at, AlccEvent::Controller(event)) => return Some((at, event)),
-                // Known here by other ways.
-                (_, AlccEvent::Agreed(_) | AlccEvent::Plain) => {}
-            }
-        }
+    pub(crate) fn controller_mut(&mut self) -> Option<&mut dyn Controller> {
+        self.connection.controller_mut()
     }
 }

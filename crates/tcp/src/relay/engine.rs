@@ -177,6 +177,10 @@ impl RelayEngine {
         })
     }
 
+    fn is_running(&self) -> bool {
+        self.lock().as_ref().is_some_and(RunningEngine::is_ours)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<RunningEngine>> {
         lock(&self.inner)
     }
@@ -184,18 +188,21 @@ impl RelayEngine {
 
 impl FlowServer for RelayEngine {
     fn abort(&self, shared: &Arc<SharedFlow>) -> io::Result<()> {
-        let mut inner = self.lock();
-        let Some(running) = inner.as_mut().filter(|running| running.is_ours()) else {
-            return Ok(());
-        };
         // The thread would do it, too; but the process may end before it is its turn.
-        if shared.lock().outcome.is_none()
+        if self.is_running()
+            && shared.lock().outcome.is_none()
             && let Some(tcp) = shared.tcp.upgrade()
         {
             socket::reset(tcp.as_fd());
         }
-        running.command(EngineCommand::Visit(shared.clone()));
+        self.refresh(shared);
         Ok(())
+    }
+
+    fn refresh(&self, shared: &Arc<SharedFlow>) {
+        if let Some(running) = self.lock().as_mut().filter(|running| running.is_ours()) {
+            running.command(EngineCommand::Visit(shared.clone()));
+        }
     }
 }
 

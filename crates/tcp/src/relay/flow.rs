@@ -373,7 +373,7 @@ impl RelayFlow {
             match recv(&self.tcp, &mut *scratch, RecvFlags::DONTWAIT) {
                 Ok((0, _)) => {
                     self.tcp_ended = true;
-                    self.half.handle_eof(clock())?;
+                    self.half.handle_eof()?;
                 }
                 Ok((count, _)) => {
                     moved += count;
@@ -513,7 +513,7 @@ impl RelayFlow {
         self.published_at = now;
         let mut stats = self.half.stats(self.tcp.as_fd());
         stats.send_buffer = self.send_buffer;
-        self.shared.publish(stats, || self.half.poll_event());
+        self.shared.publish(now, stats, self.half.controller_mut());
     }
 }
 

@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use cellpace_base::Time;
-use cellpace_cc::Event;
+use cellpace_cc::Controller;
 use rustix::net::SendFlags;
 
 use crate::FlowStats;
@@ -126,10 +126,10 @@ impl Half {
     }
 
     /// Nothing more comes from TCP.
-    pub(crate) fn handle_eof(&mut self, now: Time) -> Result<(), AlccError> {
+    pub(crate) fn handle_eof(&mut self) -> Result<(), AlccError> {
         match self {
             Self::Plain(_) => Ok(()),
-            Self::Alcc(alcc) => alcc.handle_eof(now),
+            Self::Alcc(alcc) => alcc.handle_eof(),
         }
     }
 
@@ -232,8 +232,8 @@ impl Half {
         }
     }
 
-    /// What the controller decided.
-    pub(crate) fn poll_event(&mut self) -> Option<(Time, Event)> {
-        either!(self, half => half.poll_event())
+    /// The controller, where there is one yet.
+    pub(crate) fn controller_mut(&mut self) -> Option<&mut dyn Controller> {
+        either!(self, half => half.controller_mut())
     }
 }

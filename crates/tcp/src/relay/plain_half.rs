@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use cellpace_base::{Random, Span, Time};
-use cellpace_cc::{Event, Setup};
+use cellpace_cc::{Controller, Setup};
 use cellpace_recovery::WindowMember;
 
 use crate::books::Books;
@@ -264,8 +264,8 @@ impl PlainHalf {
         }
     }
 
-    pub(crate) fn poll_event(&mut self) -> Option<(Time, Event)> {
-        self.gate.controller_mut().poll_event()
+    pub(crate) fn controller_mut(&mut self) -> Option<&mut dyn Controller> {
+        Some(self.gate.controller_mut())
     }
 }
 
