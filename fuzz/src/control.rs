@@ -2,11 +2,11 @@
 
 use std::net::{Ipv6Addr, SocketAddr};
 
-use cellpace_control::message::{Answer, Ask, Session, Token, hello, read_hello};
+use cellpace_control::message::{Answer, Ask, ControlSession, Token, hello, read_hello};
 use cellpace_control::{FlowName, Owner, Rules, variables};
 
 const TOKEN: Token = [7; 32];
-const SESSION: Session = Session { client: [1; 16], launcher: [2; 16] };
+const SESSION: ControlSession = ControlSession { client: [1; 16], launcher: [2; 16] };
 
 /// Requests, answers, names, tokens and rules: refused, or written as they were read.
 pub fn control(bytes: &[u8]) {
@@ -17,7 +17,11 @@ pub fn control(bytes: &[u8]) {
         assert_eq!(hello(&nonce), bytes);
     }
     assert_eq!(SESSION.asked(&TOKEN, bytes), None, "a request that nobody signed");
-    assert_eq!(Session::greeted(SESSION.client, bytes, &TOKEN), None, "an unsigned greeting");
+    assert_eq!(
+        ControlSession::greeted(SESSION.client, bytes, &TOKEN),
+        None,
+        "an unsigned greeting"
+    );
     if let Some(answer) = Answer::decode(bytes) {
         assert_eq!(Answer::decode(&answer.encode()), Some(answer));
     }

@@ -4,8 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use cellpace_base::{Span, Time};
 use cellpace_cc::ControllerSpec;
-use cellpace_udp::wire::{self, Cookie, Hello, Ids, Packet, VERSION};
-use cellpace_udp::{AckPolicy, Config, Connect, Endpoint, Event, FlowId, Listen, Offer};
+use cellpace_udp::wire::{self, Cookie, Hello, Ids, VERSION, WirePacket};
+use cellpace_udp::{
+    AckPolicy, Endpoint, EndpointConfig, FlowEvent, FlowId, FlowRequest, Listen, Offer,
+};
 
 use crate::script::Script;
 use crate::udp::SPROUT;
@@ -47,7 +49,7 @@ pub fn dial(bytes: &[u8]) {
     let mut scene = Scene::new(choice, vec![responder]);
     let controller = ["", SPROUT, "cubic", "verus"][usize::from(choice >> 4 & 3)];
     let controller = controller.parse::<ControllerSpec>().ok();
-    let connect = Connect { controller, unreliable: choice & 1 != 0 };
+    let connect = FlowRequest { controller, unreliable: choice & 1 != 0 };
     let flow = scene.endpoint.connect(scene.now, address(1), 0, &connect);
     scene.flows.push(flow);
     scene.settle();
@@ -111,7 +113,8 @@ impl Scene {
             next += 1;
             next
         };
-        let endpoint = Endpoint::new(Config { acks, ..Config::default() }, [7; 32], new_id);
+        let endpoint =
+            Endpoint::new(EndpointConfig { acks, ..EndpointConfig::default() }, [7; 32], new_id);
         let (now, flows) = (Time::from_millis(1), Vec::new());
         Self { now, endpoint, flows, peers, datagrams: 0, reads: true }
     }
@@ -133,7 +136,7 @@ impl Scene {
     /// What is held of streams is in proportion to what came.
     fn check_memory(&self) {
         let flows = self.flows.iter().filter_map(|id| self.endpoint.flow(*id));
-        let held: usize = flows.map(cellpace_udp::Flow::memory).sum();
+        let held: usize = flows.map(cellpace_udp::UdpFlow::memory).sum();
         assert!(
             held <= MAX_DATAGRAM_BYTES * self.datagrams,
             "{held} bytes held after {} datagrams",
@@ -229,8 +232,8 @@ impl Scene {
         }
         while let Some((id, event)) = self.endpoint.poll_event() {
             match event {
-                Event::Connected(_) if !self.flows.contains(&id) => self.flows.push(id),
-                Event::Ended(result) => {
+                FlowEvent::Connected(_) if !self.flows.contains(&id) => self.flows.push(id),
+                FlowEvent::Ended(result) => {
                     assert!(result.err().is_none_or(|error| !error.to_string().is_empty()));
                     self.endpoint.forget(id);
                     self.flows.retain(|flow| *flow != id);
@@ -245,12 +248,12 @@ impl Scene {
         let (ids, packet) = wire::decode(datagram).expect("the endpoint sends what can be read");
         let mut peers = self.peers.iter_mut().filter(|peer| peer.address == at);
         match packet {
-            Packet::Hello(_) => peers.for_each(|peer| peer.other = ids.from),
-            Packet::Retry(cookie) => {
+            WirePacket::Hello(_) => peers.for_each(|peer| peer.other = ids.from),
+            WirePacket::Retry(cookie) => {
                 let peer = peers.find(|peer| peer.id == ids.to);
                 peer.into_iter().for_each(|peer| peer.cookie = Some(cookie));
             }
-            Packet::Accept(_) => {
+            WirePacket::Accept(_) => {
                 let peer = peers.find(|peer| peer.id == ids.to);
                 peer.into_iter().for_each(|peer| peer.other = ids.from);
             }

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use cellpace_base::{Span, Time};
-use cellpace_probe::wire::{self, Packet};
-use cellpace_probe::{Limits, OnOff, Pattern, Plan, Prober, Responder, analyse};
+use cellpace_probe::wire::{self, ProbePacket};
+use cellpace_probe::{OnOffStream, Pattern, Plan, Prober, Responder, ResponderLimits, analyse};
 use cellpace_udp::Engine;
 use cellpace_udp::wire::HEADER_BYTES;
 
@@ -19,18 +19,18 @@ pub fn probe(bytes: &[u8]) {
 
 fn read(bytes: &[u8]) {
     let Some((_, packet)) = wire::decode(bytes) else { return };
-    if let Packet::Report(report) = packet {
+    if let ProbePacket::Report(report) = packet {
         assert!(report.records().count() <= bytes.len());
         assert!(report.records().map(|record| record.received_at).is_sorted());
     }
-    if let Packet::Hello(_, _, Some(plan)) = packet {
+    if let ProbePacket::Hello(_, _, Some(plan)) = packet {
         let _ = (plan.check(), plan.rate());
     }
 }
 
 /// No answer is longer than what is answered.
 fn answer(bytes: &[u8]) {
-    let mut responder = Responder::new(Limits::default(), [7; 32], || 9);
+    let mut responder = Responder::new(ResponderLimits::default(), [7; 32], || 9);
     let from = SocketAddr::from(([192, 0, 2, 1], 1000));
     let now = Time::from_secs(1);
     responder.handle_datagram(now, from, 0.into(), bytes);
@@ -86,7 +86,11 @@ fn plan(choice: u8) -> Plan {
             Pattern::Every(ms(5))
         },
         duration: ms(400),
-        rival: (choice & 8 != 0).then_some(OnOff { interval: ms(10), on: ms(50), off: ms(50) }),
+        rival: (choice & 8 != 0).then_some(OnOffStream {
+            interval: ms(10),
+            on: ms(50),
+            off: ms(50),
+        }),
     }
 }
 
@@ -100,7 +104,11 @@ impl ProbeSession {
     fn new(plan: Plan) -> Self {
         let now = Time::from_millis(1);
         let prober = Prober::new(now, plan, end(1), 0, IDS[0], Span::from_millis(1));
-        Self { now, prober, responder: Responder::new(Limits::default(), [7; 32], || IDS[1]) }
+        Self {
+            now,
+            prober,
+            responder: Responder::new(ResponderLimits::default(), [7; 32], || IDS[1]),
+        }
     }
 
     fn side(&mut self, side: usize) -> &mut dyn Engine {
@@ -121,7 +129,7 @@ impl ProbeSession {
                 self.exchange(side);
             }
             while self.responder.poll_line().is_some() {}
-            assert!(self.responder.sessions() <= Limits::default().sessions);
+            assert!(self.responder.sessions() <= ResponderLimits::default().sessions);
             let due = [self.prober.next_deadline(), self.responder.next_deadline()];
             let Some(due) = due.into_iter().flatten().min() else { return };
             self.now = self.now.max(due);

@@ -1,7 +1,7 @@
 //! What clients of the proxy say before they are connected.
 
 use cellpace_proxy::proxy_header::{LONGEST_HEADER, Version, parse};
-use cellpace_proxy::socks5::{Credentials, Handshake, LONGEST_MESSAGE, Reply, Step};
+use cellpace_proxy::socks5::{Credentials, Handshake, HandshakeStep, LONGEST_MESSAGE, Reply};
 
 /// The server's side of SOCKS 5, without and with a password, and with the bytes in pieces, the
 /// size of which the first byte says.
@@ -25,17 +25,17 @@ fn talk(credentials: Option<&Credentials>, bytes: &[u8], piece: usize) -> (Vec<u
             pending.drain(..count);
             consumed += count;
             match step {
-                Step::More => {
+                HandshakeStep::More => {
                     assert!(pending.len() < LONGEST_MESSAGE, "it never needs more than that");
                     break;
                 }
-                Step::Send(bytes) => said.extend(bytes),
-                Step::Refuse(bytes, error) => {
+                HandshakeStep::Send(bytes) => said.extend(bytes),
+                HandshakeStep::Refuse(bytes, error) => {
                     assert!(!error.to_string().is_empty());
                     said.extend(bytes);
                     return (said, consumed);
                 }
-                Step::Connect(target) => {
+                HandshakeStep::Connect(target) => {
                     assert!(!target.to_string().bytes().any(|byte| byte.is_ascii_control()));
                     said.extend(Reply::Succeeded.bytes(None));
                     return (said, consumed);

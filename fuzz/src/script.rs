@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use cellpace_base::{Param, ParamKind, Span, Time};
 use cellpace_cc::registry;
-use cellpace_udp::wire::{self, Accept, AckHead, Code, Cookie, Entry, Ids, Numbered};
+use cellpace_udp::wire::{self, AcceptPacket, AckEntry, AckHead, CloseCode, Cookie, Ids, Numbered};
 
 /// Choices that are read one after the other. At the end all are zero.
 pub(crate) struct Script<'a>(pub(crate) &'a [u8]);
@@ -107,7 +107,8 @@ impl<'a> Script<'a> {
                 wire::write_ping(&mut out, ids);
             }
             8 => {
-                let code = [Code::Done, Code::Stopped, Code::Storage, Code::Other];
+                let code =
+                    [CloseCode::Done, CloseCode::Stopped, CloseCode::Storage, CloseCode::Other];
                 let code = code[usize::from(self.byte()) % 4];
                 let text = String::from_utf8_lossy(self.some_bytes());
                 wire::write_close(&mut out, ids, code, &text);
@@ -134,11 +135,11 @@ impl<'a> Script<'a> {
             }
             1 => {
                 let text = String::from_utf8_lossy(self.some_bytes());
-                wire::write_refuse(out, ids, Code::Unsupported, &text);
+                wire::write_refuse(out, ids, CloseCode::Unsupported, &text);
             }
             _ => {
                 let controller = self.controller();
-                let accept = Accept {
+                let accept = AcceptPacket {
                     unreliable: flags & 4 != 0,
                     delayed_acks: flags & 8 != 0,
                     mtu: self.mtu(),
@@ -175,8 +176,8 @@ impl<'a> Script<'a> {
             report: self.some_bytes(),
         };
         let counts = self.byte();
-        let entries: Vec<Entry> = (0..counts & 15)
-            .map(|_| Entry {
+        let entries: Vec<AckEntry> = (0..counts & 15)
+            .map(|_| AckEntry {
                 number: self.number(),
                 received_at: Time::from_nanos(self.number().saturating_mul(1000)),
             })

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use cellpace_base::{Span, Time};
-use cellpace_udp::wire::{self, HEADER_BYTES, Packet};
-use cellpace_udp::{Config, Connect, Endpoint, Event, FlowId, Listen, Offer};
+use cellpace_udp::wire::{self, HEADER_BYTES, WirePacket};
+use cellpace_udp::{Endpoint, EndpointConfig, FlowEvent, FlowId, FlowRequest, Listen, Offer};
 
 /// One datagram, as it is and with a checksum that is right.
 pub fn datagram(bytes: &[u8]) {
@@ -16,7 +16,7 @@ pub fn datagram(bytes: &[u8]) {
 
 fn read(bytes: &[u8]) {
     let Some((_, packet)) = wire::decode(bytes) else { return };
-    if let Packet::Ack(ack) = packet {
+    if let WirePacket::Ack(ack) = packet {
         assert!(ack.entries().count() <= bytes.len());
         let ranges: Vec<_> = ack.ranges().collect();
         assert!(ranges.iter().all(|(first, last)| first <= last));
@@ -72,7 +72,7 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
-        let config = Config { buffer: BUFFER, ..Config::default() };
+        let config = EndpointConfig { buffer: BUFFER, ..EndpointConfig::default() };
         let sides = IDS.map(|id| {
             let mut next = id;
             Endpoint::new(config.clone(), [7; 32], move || {
@@ -83,7 +83,7 @@ impl Pair {
         let mut pair = Self { now: Time::from_millis(1), sides, flows: [None, None] };
         pair.sides[1].listen(Listen { most_flows: 2, max_per_client: None, offer: Offer::Receive });
         let controller = SPROUT.parse().expect("it is in the registry");
-        let connect = Connect { controller: Some(controller), unreliable: false };
+        let connect = FlowRequest { controller: Some(controller), unreliable: false };
         pair.flows[0] = Some(pair.sides[0].connect(pair.now, address(1), 0, &connect));
         pair.talk(4);
         pair
@@ -126,8 +126,8 @@ impl Pair {
     fn listen(&mut self, side: usize) {
         while let Some((id, event)) = self.sides[side].poll_event() {
             match event {
-                Event::Connected(_) => self.flows[side] = Some(id),
-                Event::Ended(_) => self.sides[side].forget(id),
+                FlowEvent::Connected(_) => self.flows[side] = Some(id),
+                FlowEvent::Ended(_) => self.sides[side].forget(id),
                 _ => {}
             }
         }

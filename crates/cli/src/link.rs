@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use cellpace_base::{Rate, Span, Time};
-use cellpace_emu::{EmuError, Ended, Expose, Link, LinkSpec, Tally};
+use cellpace_emu::{EmuError, EmulatedLink, Expose, LinkOutcome, LinkSpec, LinkTally};
 use cellpace_path::schedule::capacity_between;
 use cellpace_path::{PathSpec, QueueSpec};
 use cellpace_report::{Comparison, Run, short};
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, Failure> {
     let directions = directions(args, trace.as_deref())?;
     let log = args.log.as_ref().map(|log| Log::create(log, args.snaplen));
     let log = log.transpose().map_err(Failure::failed)?;
-    let link = Link::open(spec(args, &directions)).map_err(Failure::failed)?;
+    let link = EmulatedLink::open(spec(args, &directions)).map_err(Failure::failed)?;
 
     let said = Said::default();
     let mut program = command(&args.program);
@@ -209,7 +209,7 @@ struct Report<'a> {
     args: &'a LinkArgs,
     directions: &'a Directions,
     trace: Option<&'a str>,
-    ended: &'a Ended<Watch>,
+    ended: &'a LinkOutcome<Watch>,
 }
 
 impl Report<'_> {
@@ -238,7 +238,7 @@ impl Report<'_> {
     fn line(&self) -> String {
         let ended = self.ended;
         let late = |quantile| short(ended.lateness.quantile_ms(quantile) * 1e3);
-        let [down, up] = [&ended.observer.down, &ended.observer.up].map(Tally::totals);
+        let [down, up] = [&ended.observer.down, &ended.observer.up].map(LinkTally::totals);
         let mut rates = self.rates("down", &self.directions.down, down.bytes);
         if self.directions.up.trace.is_some() {
             rates += &format!(", {}", self.rates("up", &self.directions.up, up.bytes));
@@ -290,7 +290,7 @@ impl Report<'_> {
         write(file, &cellpace_report::to_json(&comparison, false))
     }
 
-    fn run(&self, trace: &str, path: &PathSpec, tally: &Tally, which: &str) -> Run {
+    fn run(&self, trace: &str, path: &PathSpec, tally: &LinkTally, which: &str) -> Run {
         let end = Time::ZERO + self.ended.duration;
         let skip = Time::ZERO + self.directions.skip;
         let figures = tally.finish(end, self.capacity(path, skip));

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use cellpace_base::Time;
-use cellpace_emu::{Direction, Seen};
+use cellpace_emu::{LinkDirection, SeenPacket};
 use cellpace_path::schedule::{Schedule, capacity_between};
 use cellpace_path::{Fate, TraceSpec};
 use cellpace_report::short;
@@ -84,7 +84,7 @@ impl Live {
         Ok(Self { terminal, state, said })
     }
 
-    pub(crate) fn record(&mut self, seen: &Seen) {
+    pub(crate) fn record(&mut self, seen: &SeenPacket) {
         self.state.record(seen);
     }
 
@@ -103,8 +103,8 @@ impl Drop for Live {
 }
 
 impl State {
-    fn record(&mut self, seen: &Seen) {
-        if seen.direction == Direction::Up {
+    fn record(&mut self, seen: &SeenPacket) {
+        if seen.direction == LinkDirection::Up {
             return;
         }
         let packet = &seen.record.packet;
@@ -327,7 +327,7 @@ mod tests {
     use cellpace_path::{DropReason, Packet, PacketRecord};
     use ratatui::backend::TestBackend;
 
-    fn seen(ms: u64, delay: u64, fate: Fate) -> Seen {
+    fn seen(ms: u64, delay: u64, fate: Fate) -> SeenPacket {
         let at = Time::from_millis(ms);
         let packet = Packet {
             enqueued_at: at - cellpace_base::Span::from_millis(delay),
@@ -336,7 +336,7 @@ mod tests {
             ..Packet::new(0, 0, 1500, at - cellpace_base::Span::from_millis(delay))
         };
         let record = PacketRecord { packet, fate };
-        Seen { direction: Direction::Down, record, written: at, after_end: false }
+        SeenPacket { direction: LinkDirection::Down, record, written: at, after_end: false }
     }
 
     fn state() -> State {

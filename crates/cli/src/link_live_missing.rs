@@ -5,7 +5,7 @@ use std::io;
 use std::process::Command;
 
 use cellpace_base::Time;
-use cellpace_emu::Seen;
+use cellpace_emu::SeenPacket;
 use cellpace_path::TraceSpec;
 
 use crate::error::Failure;
@@ -34,7 +34,7 @@ impl Live {
         Err(missing())
     }
 
-    pub(crate) fn record(&mut self, _: &Seen) {
+    pub(crate) fn record(&mut self, _: &SeenPacket) {
         match self.0 {}
     }
 

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use cellpace_base::{Span, Time};
-use cellpace_emu::{Direction, Observer, PcapngLog, Seen, Side, Tally, is_pcapng};
+use cellpace_emu::{
+    LinkDirection, LinkObserver, LinkSide, LinkTally, PcapngLog, SeenPacket, is_pcapng,
+};
 use cellpace_report::{PacketLog, ReportError};
 
 use crate::link_live::Live;
@@ -11,8 +13,8 @@ use crate::path_options::Directions;
 
 /// Counts what goes through the link, writes it down and shows it.
 pub(crate) struct Watch {
-    pub(crate) down: Tally,
-    pub(crate) up: Tally,
+    pub(crate) down: LinkTally,
+    pub(crate) up: LinkTally,
     /// The one-way delay that was last seen in each direction: down, up.
     latest: [Span; 2],
     /// The program, for the log.
@@ -54,7 +56,7 @@ impl Watch {
         snaplen: u32,
         live: Option<Live>,
     ) -> Self {
-        let tally = || Tally::new(directions.skip);
+        let tally = || LinkTally::new(directions.skip);
         let latest = [directions.rtt / 2; 2];
         Self { down: tally(), up: tally(), latest, name, log, failed: None, live, snaplen }
     }
@@ -78,11 +80,11 @@ impl Watch {
     }
 }
 
-impl Observer for Watch {
-    fn on_packet(&mut self, seen: &Seen) {
+impl LinkObserver for Watch {
+    fn on_packet(&mut self, seen: &SeenPacket) {
         let (tally, own, back) = match seen.direction {
-            Direction::Down => (&mut self.down, 0, 1),
-            Direction::Up => (&mut self.up, 1, 0),
+            LinkDirection::Down => (&mut self.down, 0, 1),
+            LinkDirection::Up => (&mut self.up, 1, 0),
         };
         if !seen.after_end {
             tally.record(&seen.record, self.latest[back]);
@@ -98,7 +100,7 @@ impl Observer for Watch {
         }
     }
 
-    fn on_capture(&mut self, side: Side, at: Time, length: u32, bytes: &[u8]) {
+    fn on_capture(&mut self, side: LinkSide, at: Time, length: u32, bytes: &[u8]) {
         if let Some(Log::Capture(log)) = &mut self.log {
             let pushed = log.push(side, at, length, bytes);
             self.keep(pushed);

@@ -12,8 +12,8 @@ use cellpace_proxy::proxy_header::Version;
 use cellpace_proxy::rules::{LONGEST_DEVICE, Redirect};
 use cellpace_proxy::socks5::{Credentials, Target};
 use cellpace_proxy::{
-    Access, Closed, Config, Control, Ended, Limits, Mode, Network, Notice, Proxy, Stop,
-    serve_metrics,
+    Access, AddressRange, ControlledSide, Notice, Proxy, ProxyConfig, ProxyLimits, ProxyMode,
+    ProxyOutcome, ServedConnection, StopUrgency, serve_metrics,
 };
 use clap::{ArgGroup, Args, ValueEnum};
 use tokio::net::TcpListener;
@@ -59,11 +59,11 @@ pub(crate) struct ProxyArgs {
     user: Option<String>,
     /// Let clients reach this network; the longest prefix decides; repeatable
     #[arg(long, value_name = "NETWORK", value_delimiter = ',', help_heading = "SOCKS 5")]
-    allow: Vec<Network>,
+    allow: Vec<AddressRange>,
     /// Keep clients from this network; wins over --allow of the same length [default: loopback,
     /// link-local and this machine's own addresses, unless all listeners are on loopback]
     #[arg(long, value_name = "NETWORK", value_delimiter = ',', help_heading = "SOCKS 5")]
-    deny: Vec<Network>,
+    deny: Vec<AddressRange>,
 
     /// Print the commands that redirect connections, or make the rules and remove them at the end
     #[arg(long, value_enum, help_heading = "Transparent")]
@@ -85,7 +85,7 @@ pub(crate) struct ProxyArgs {
         value_delimiter = ',',
         help_heading = "PROXY protocol"
     )]
-    accept_proxy: Vec<Network>,
+    accept_proxy: Vec<AddressRange>,
 
     /// Connections at once; more wait in the kernel
     #[arg(long, default_value_t = 1024, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "Limits")]
@@ -242,15 +242,15 @@ fn redirect(args: &ProxyArgs, listen: &[SocketAddr]) -> Redirect {
     Redirect { listen: listen.to_vec(), ports, device: args.device.clone() }
 }
 
-fn config(args: &ProxyArgs) -> Result<Config, Failure> {
-    Ok(Config {
+fn config(args: &ProxyArgs) -> Result<ProxyConfig, Failure> {
+    Ok(ProxyConfig {
         listen: args.listen.clone(),
         mode: mode(args)?,
         flow: args.flow.options()?,
         control: match args.control {
-            ControlArg::Client => Control::Client,
-            ControlArg::Upstream => Control::Upstream,
-            ControlArg::Both => Control::Both,
+            ControlArg::Client => ControlledSide::Client,
+            ControlArg::Upstream => ControlledSide::Upstream,
+            ControlArg::Both => ControlledSide::Both,
         },
         send_proxy: args.send_proxy.map(|version| match version {
             VersionArg::V1 => Version::V1,
@@ -258,7 +258,7 @@ fn config(args: &ProxyArgs) -> Result<Config, Failure> {
         }),
         accept_proxy: args.accept_proxy.clone(),
         access: Access { allow: args.allow.clone(), deny: args.deny.clone() },
-        limits: Limits {
+        limits: ProxyLimits {
             connections: args.max_connections as usize,
             per_client: match args.max_per_client {
                 Some(PerClient(limit)) => limit,
@@ -267,7 +267,7 @@ fn config(args: &ProxyArgs) -> Result<Config, Failure> {
             idle: duration(args.idle),
             connect: duration(args.connect_timeout),
             drain: duration(args.drain),
-            ..Limits::default()
+            ..ProxyLimits::default()
         },
     })
 }
@@ -276,12 +276,12 @@ fn duration(span: Span) -> Duration {
     Duration::from_nanos(span.as_nanos())
 }
 
-fn mode(args: &ProxyArgs) -> Result<Mode, Failure> {
+fn mode(args: &ProxyArgs) -> Result<ProxyMode, Failure> {
     if let Some(target) = &args.to {
-        return Ok(Mode::Forward(target.clone()));
+        return Ok(ProxyMode::Forward(target.clone()));
     }
     if args.transparent {
-        return Ok(Mode::Transparent);
+        return Ok(ProxyMode::Transparent);
     }
     let user = args.user.as_deref().map(credentials).transpose();
     let user = user.map_err(|error| Failure::usage(format!("--user: {error}")))?;
@@ -292,7 +292,7 @@ fn mode(args: &ProxyArgs) -> Result<Mode, Failure> {
              set --user, or listen at a loopback address"
         ));
     }
-    Ok(Mode::Socks5(user))
+    Ok(ProxyMode::Socks5(user))
 }
 
 /// `NAME:FILE`; the password is not on the command line, where everybody on the machine sees it.
@@ -310,8 +310,8 @@ fn credentials(text: &str) -> Result<Credentials, String> {
         .ok_or_else(|| "name and password have 1 to 255 bytes each".to_owned())
 }
 
-async fn serve(args: &ProxyArgs, config: Config) -> Result<Ended, Failure> {
-    let (stop, stopped) = watch::channel(Stop::No);
+async fn serve(args: &ProxyArgs, config: ProxyConfig) -> Result<ProxyOutcome, Failure> {
+    let (stop, stopped) = watch::channel(StopUrgency::No);
     // Before anything is said, so that whoever waits for that may stop us from then on.
     let interrupt = signal(SignalKind::interrupt()).map_err(Failure::failed)?;
     let terminate = signal(SignalKind::terminate()).map_err(Failure::failed)?;
@@ -344,17 +344,17 @@ async fn serve(args: &ProxyArgs, config: Config) -> Result<Ended, Failure> {
 }
 
 async fn watch_signals(
-    stop: watch::Sender<Stop>,
+    stop: watch::Sender<StopUrgency>,
     mut interrupt: tokio::signal::unix::Signal,
     mut terminate: tokio::signal::unix::Signal,
 ) {
-    for urgency in [Stop::Drain, Stop::Now] {
+    for urgency in [StopUrgency::Drain, StopUrgency::Now] {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
         stop.send_replace(urgency);
-        if urgency == Stop::Drain {
+        if urgency == StopUrgency::Drain {
             complain("taking no more connections; once more to cut those that are open");
         }
     }
@@ -377,8 +377,8 @@ fn tell(notice: &Notice, verbose: bool) {
 }
 
 /// What became of a connection.
-fn line(closed: &Closed) -> String {
-    let Closed { client, to_client, to_upstream, lasted, .. } = closed;
+fn line(closed: &ServedConnection) -> String {
+    let ServedConnection { client, to_client, to_upstream, lasted, .. } = closed;
     let target = match &closed.target {
         Some(target) => format!(" -> {target}"),
         None => String::new(),

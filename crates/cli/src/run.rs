@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use cellpace_base::Span;
 use cellpace_control::variables::MOST_WORKERS;
-use cellpace_control::{Direction, Network, Networks, Ports, Rules};
+use cellpace_control::{ConnectionDirection, Networks, Ports, RuleNetwork, Rules};
 use cellpace_run::{
-    Broker, BrokerConfig, ConnectionLog, EventWriter, Launch, Library, LoggingCommand, RunError,
-    check_program,
+    Broker, BrokerConfig, ConnectionLog, EventWriter, Launch, LoggingCommand, PreloadLibrary,
+    RunError, check_program,
 };
 use cellpace_tcp::{DriverKind, FlowOptions, RelayEngine};
 use clap::Args;
@@ -44,13 +44,13 @@ pub(crate) struct RunArgs {
     outgoing: Option<Ports>,
     /// Only with these peers: a network or an address; repeatable
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
-    only: Vec<Network>,
+    only: Vec<RuleNetwork>,
     /// Not with these peers; repeatable
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
-    not: Vec<Network>,
+    not: Vec<RuleNetwork>,
     /// Take over accepted (in) or opened (out) connections, or both [default: in; out with --out]
     #[arg(long, value_name = "in|out|both")]
-    direction: Option<Direction>,
+    direction: Option<ConnectionDirection>,
     /// Take over so many connections at once; more are plain [default: what descriptors allow]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_flows: Option<u32>,
@@ -100,7 +100,7 @@ impl From<RunError> for Stop {
 
 fn start(args: &RunArgs, options: FlowOptions, rules: &Rules) -> Result<ExitCode, Stop> {
     check_program(args.program.first().map_or("".as_ref(), OsString::as_os_str))?;
-    let library = Library::find()?;
+    let library = PreloadLibrary::find()?;
     let json = args.json.as_deref().map(open_json).transpose().map_err(Stop::Failure)?;
     let launch = Launch::prepare()?;
     // After `prepare`: it has a thread.
@@ -143,17 +143,17 @@ fn not_started(error: &RunError) -> Result<ExitCode, Failure> {
 
 fn rules(args: &RunArgs) -> Result<Rules, Failure> {
     let implied = match (args.incoming, args.outgoing) {
-        (Some(_), Some(_)) => Direction::Both,
-        (None, Some(_)) => Direction::Out,
-        (_, None) => Direction::In,
+        (Some(_), Some(_)) => ConnectionDirection::Both,
+        (None, Some(_)) => ConnectionDirection::Out,
+        (_, None) => ConnectionDirection::In,
     };
     let direction = args.direction.unwrap_or(implied);
-    if args.incoming.is_some() && direction == Direction::Out {
+    if args.incoming.is_some() && direction == ConnectionDirection::Out {
         return Err(Failure::usage(
             "--in: accepted connections are not taken over with --direction out",
         ));
     }
-    if args.outgoing.is_some() && direction == Direction::In {
+    if args.outgoing.is_some() && direction == ConnectionDirection::In {
         return Err(Failure::usage(
             "--out: opened connections are not taken over with --direction in",
         ));
@@ -167,7 +167,7 @@ fn rules(args: &RunArgs) -> Result<Rules, Failure> {
     })
 }
 
-fn networks(option: &str, list: &[Network]) -> Result<Networks, Failure> {
+fn networks(option: &str, list: &[RuleNetwork]) -> Result<Networks, Failure> {
     let mut networks = Networks::default();
     for network in list {
         networks.push(*network).map_err(|error| Failure::usage(format!("{option}: {error}")))?;

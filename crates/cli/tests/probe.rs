@@ -12,7 +12,7 @@ use std::time::Duration;
 use cellpace_path::TraceSpec;
 use cellpace_path::schedule::{Trace, TraceFiles};
 use cellpace_probe::ks_distance;
-use cellpace_probe::wire::{self, Head, Packet};
+use cellpace_probe::wire::{self, ProbePacket, ReportHead};
 use cellpace_udp::wire::Ids;
 use program::{Folder, measured::measured};
 use serde_json::Value;
@@ -77,9 +77,10 @@ fn lie(socket: &UdpSocket, stop: &AtomicBool) {
         let Some((Ids { from: id, .. }, packet)) = wire::decode(&buffer[..bytes]) else { continue };
         let (ids, mut answer) = (Ids { to: id, from: 7 }, Vec::new());
         match packet {
-            Packet::Hello(..) => wire::write_accept(&mut answer, ids),
-            Packet::Report(_) => {
-                let head = Head { sent: [1 << 62; 2], total: 1 << 62, ..Head::default() };
+            ProbePacket::Hello(..) => wire::write_accept(&mut answer, ids),
+            ProbePacket::Report(_) => {
+                let head =
+                    ReportHead { sent: [1 << 62; 2], total: 1 << 62, ..ReportHead::default() };
                 wire::write_report(&mut answer, ids, &head, std::iter::empty()).0
             }
             _ => continue,

@@ -249,7 +249,7 @@ fn texts_of_a_peer_are_not_obeyed_by_the_terminal() {
     let (ids, _) = wire::decode(&buffer[..bytes]).unwrap();
     let mut refusal = Vec::new();
     let ids = wire::Ids { to: ids.from, from: 0 };
-    wire::write_refuse(&mut refusal, ids, wire::Code::Busy, "");
+    wire::write_refuse(&mut refusal, ids, wire::CloseCode::Busy, "");
     let refusal = with_text(refusal, b"\x1b[2J\x1b]0;title\x07\n[9] 1.00 GB in 1.00 s: forged");
     socket.send_to(&refusal, from).unwrap();
     let output = sender.wait_with_output().unwrap();

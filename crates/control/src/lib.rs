@@ -10,4 +10,4 @@ mod rules;
 pub mod variables;
 
 pub use name::{FlowName, NAME_LEN, Owner};
-pub use rules::{Direction, Network, Networks, Ports, RuleError, Rules};
+pub use rules::{ConnectionDirection, Networks, Ports, RuleError, RuleNetwork, Rules};

@@ -136,14 +136,14 @@ pub fn read_hello(bytes: &[u8]) -> Option<Nonce> {
 
 /// One connection to the control socket: what both ends' proofs are about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Session {
+pub struct ControlSession {
     /// The client's nonce.
     pub client: Nonce,
     /// The launcher's nonce.
     pub launcher: Nonce,
 }
 
-impl Session {
+impl ControlSession {
     /// The launcher's greeting, which proves that it knows the token.
     pub fn greeting(&self, token: &Token) -> [u8; GREETING_LEN] {
         let mut bytes = [0; GREETING_LEN];
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     const TOKEN: Token = [7; 32];
-    const SESSION: Session = Session { client: [1; 16], launcher: [2; 16] };
+    const SESSION: ControlSession = ControlSession { client: [1; 16], launcher: [2; 16] };
 
     fn asks() -> impl Strategy<Value = Ask> {
         prop_oneof![
@@ -254,8 +254,8 @@ mod tests {
             token: Token, client: Nonce, launcher: Nonce, ask in asks()
         ) {
             prop_assert_eq!(read_hello(&hello(&client)), Some(client));
-            let session = Session { client, launcher };
-            let greeted = Session::greeted(client, &session.greeting(&token), &token);
+            let session = ControlSession { client, launcher };
+            let greeted = ControlSession::greeted(client, &session.greeting(&token), &token);
             prop_assert_eq!(greeted, Some(session));
             prop_assert_eq!(session.asked(&token, &session.request(&token, ask)), Some(ask));
         }
@@ -288,12 +288,15 @@ mod tests {
             assert_eq!(Ask::decode(&wrong), None, "byte {place}");
         }
         let greeting = SESSION.greeting(&TOKEN);
-        assert_eq!(Session::greeted(SESSION.client, &greeting[..GREETING_LEN - 1], &TOKEN), None);
+        assert_eq!(
+            ControlSession::greeted(SESSION.client, &greeting[..GREETING_LEN - 1], &TOKEN),
+            None
+        );
         let (mut hello, mut greeting) = (hello(&SESSION.client), greeting);
         (hello[3], greeting[3]) = (1, 1);
         assert_eq!(read_hello(&hello), None);
-        assert_eq!(Session::greeted(SESSION.client, &greeting, &TOKEN), None);
-        assert_eq!(Session::greeted(SESSION.client, b"CPR\x01", &TOKEN), None);
+        assert_eq!(ControlSession::greeted(SESSION.client, &greeting, &TOKEN), None);
+        assert_eq!(ControlSession::greeted(SESSION.client, b"CPR\x01", &TOKEN), None);
     }
 
     #[test]
@@ -313,7 +316,7 @@ mod tests {
         for bit in 0..256 {
             let mut token = TOKEN;
             token[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Session::greeted(SESSION.client, &greeting, &token), None);
+            assert_eq!(ControlSession::greeted(SESSION.client, &greeting, &token), None);
             assert_eq!(SESSION.asked(&token, &request), None);
         }
     }
@@ -321,12 +324,12 @@ mod tests {
     #[test]
     fn what_was_sent_on_another_connection_proves_nothing() {
         let greeting = SESSION.greeting(&TOKEN);
-        assert_eq!(Session::greeted([3; 16], &greeting, &TOKEN), None);
+        assert_eq!(ControlSession::greeted([3; 16], &greeting, &TOKEN), None);
         let request = SESSION.request(&TOKEN, Ask::Fetch { flow: 9, linger: false });
         for other in [
-            Session { client: [3; 16], ..SESSION },
-            Session { launcher: [3; 16], ..SESSION },
-            Session { client: SESSION.launcher, launcher: SESSION.client },
+            ControlSession { client: [3; 16], ..SESSION },
+            ControlSession { launcher: [3; 16], ..SESSION },
+            ControlSession { client: SESSION.launcher, launcher: SESSION.client },
         ] {
             assert_eq!(other.asked(&TOKEN, &request), None);
         }

@@ -38,7 +38,7 @@ pub enum RuleError {
 
 /// Who opened the connections that are taken over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Direction {
+pub enum ConnectionDirection {
     /// The peer: the program accepts.
     #[default]
     In,
@@ -48,7 +48,7 @@ pub enum Direction {
     Both,
 }
 
-impl Direction {
+impl ConnectionDirection {
     fn covers(self, outgoing: bool) -> bool {
         match self {
             Self::In => !outgoing,
@@ -58,7 +58,7 @@ impl Direction {
     }
 }
 
-impl FromStr for Direction {
+impl FromStr for ConnectionDirection {
     type Err = RuleError;
 
     fn from_str(text: &str) -> Result<Self, RuleError> {
@@ -71,7 +71,7 @@ impl FromStr for Direction {
     }
 }
 
-impl fmt::Display for Direction {
+impl fmt::Display for ConnectionDirection {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::In => "in",
@@ -165,12 +165,12 @@ impl fmt::Display for Ports {
 /// A range of addresses. IPv4 is kept as mapped into IPv6, so that both kinds of socket that an
 /// IPv4 peer can arrive at are covered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Network {
+pub struct RuleNetwork {
     bits: u128,
     prefix: u8,
 }
 
-impl Default for Network {
+impl Default for RuleNetwork {
     fn default() -> Self {
         Self { bits: 0, prefix: 128 }
     }
@@ -179,7 +179,7 @@ impl Default for Network {
 /// Length of the prefix that IPv4 addresses have when mapped into IPv6.
 const MAPPED: u8 = 96;
 
-impl Network {
+impl RuleNetwork {
     fn has(&self, ip: IpAddr) -> bool {
         (mapped(ip) ^ self.bits) & mask(self.prefix) == 0
     }
@@ -196,7 +196,7 @@ fn mask(prefix: u8) -> u128 {
     u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0)
 }
 
-impl FromStr for Network {
+impl FromStr for RuleNetwork {
     type Err = RuleError;
 
     fn from_str(text: &str) -> Result<Self, RuleError> {
@@ -222,7 +222,7 @@ impl FromStr for Network {
     }
 }
 
-impl fmt::Display for Network {
+impl fmt::Display for RuleNetwork {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ip = Ipv6Addr::from_bits(self.bits);
         match ip.to_ipv4_mapped() {
@@ -234,7 +234,7 @@ impl fmt::Display for Network {
 
 /// Several ranges of addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Networks(List<Network>);
+pub struct Networks(List<RuleNetwork>);
 
 impl Networks {
     /// Whether there is none.
@@ -246,7 +246,7 @@ impl Networks {
     ///
     /// # Errors
     /// When there are 64 already.
-    pub fn push(&mut self, network: Network) -> Result<(), RuleError> {
+    pub fn push(&mut self, network: RuleNetwork) -> Result<(), RuleError> {
         self.0.push(network)
     }
 
@@ -281,7 +281,7 @@ impl fmt::Display for Networks {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rules {
     /// Who opened the connection.
-    pub direction: Direction,
+    pub direction: ConnectionDirection,
     /// Our port, for accepted connections.
     pub incoming: Ports,
     /// The peer's port, for opened connections.
@@ -403,10 +403,10 @@ mod tests {
             assert_eq!(wrong.parse::<Ports>(), Err(RuleError::Ports), "{wrong}");
         }
         for wrong in ["", "10.0.0.0/33", "10.0.0/8", "::/129", "10.0.0.0/", "10.0.0.0/+8", "x/8"] {
-            assert_eq!(wrong.parse::<Network>(), Err(RuleError::Network), "{wrong}");
+            assert_eq!(wrong.parse::<RuleNetwork>(), Err(RuleError::Network), "{wrong}");
         }
-        assert_eq!("10.0.0.1/8".parse::<Network>(), Err(RuleError::HostBits));
-        assert_eq!("inwards".parse::<Direction>(), Err(RuleError::Direction));
+        assert_eq!("10.0.0.1/8".parse::<RuleNetwork>(), Err(RuleError::HostBits));
+        assert_eq!("inwards".parse::<ConnectionDirection>(), Err(RuleError::Direction));
         let many = vec!["80"; 65].join(",");
         assert_eq!(many.parse::<Ports>(), Err(RuleError::TooMany));
         for wrong in ["", "direction=in", "direction=in;in=;out=;only=;not=;x=", "in=80"] {
@@ -416,9 +416,9 @@ mod tests {
 
     #[test]
     fn a_network_of_everything_holds_everything() {
-        let all: Network = "::/0".parse().unwrap();
+        let all: RuleNetwork = "::/0".parse().unwrap();
         assert!(all.has("10.0.0.1".parse().unwrap()) && all.has("::1".parse().unwrap()));
-        let ipv4: Network = "0.0.0.0/0".parse().unwrap();
+        let ipv4: RuleNetwork = "0.0.0.0/0".parse().unwrap();
         assert!(ipv4.has("10.0.0.1".parse().unwrap()) && !ipv4.has("::1".parse().unwrap()));
     }
 
@@ -428,12 +428,12 @@ mod tests {
             ports in prop::collection::vec((1_u16..=65_535, 0_u16..100), 1..9),
             networks in prop::collection::vec((any::<u128>(), 0_u8..=128), 1..9),
         ) {
-            let mut written = Rules { direction: Direction::Both, ..Rules::default() };
+            let mut written = Rules { direction: ConnectionDirection::Both, ..Rules::default() };
             for (first, more) in ports {
                 written.incoming.0.push((first, first.saturating_add(more))).unwrap();
             }
             for (bits, prefix) in networks {
-                let network = Network { bits: bits & mask(prefix), prefix };
+                let network = RuleNetwork { bits: bits & mask(prefix), prefix };
                 written.only.push(network).unwrap();
             }
             let text = written.to_string();

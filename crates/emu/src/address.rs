@@ -12,7 +12,7 @@ use crate::EmuError;
 use crate::devices::UsedNetwork;
 
 /// The pool: 100.64.0.0/10.
-const POOL: Block = Block { base: 0x6440_0000, prefix: 10 };
+const POOL: AddressBlock = AddressBlock { base: 0x6440_0000, prefix: 10 };
 
 /// Length of the blocks of links that are not inside another.
 const OUTERMOST: u8 = 20;
@@ -29,12 +29,12 @@ const V6_PREFIX: u128 = 0xfd63_656c_6c70 << 80;
 
 /// A block of addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Block {
+pub(crate) struct AddressBlock {
     base: u32,
     prefix: u8,
 }
 
-impl Block {
+impl AddressBlock {
     /// The blocks a link may take in a namespace with these networks, best first, beginning with
     /// number `start`: links that start at the same moment should not try the same one.
     pub(crate) fn candidates(networks: &[UsedNetwork], start: u32) -> Result<Vec<Self>, EmuError> {
@@ -134,9 +134,9 @@ mod tests {
         }
     }
 
-    fn first(networks: &[&str]) -> Block {
+    fn first(networks: &[&str]) -> AddressBlock {
         let networks: Vec<_> = networks.iter().map(|text| network(text)).collect();
-        Block::candidates(&networks, 0).unwrap()[0]
+        AddressBlock::candidates(&networks, 0).unwrap()[0]
     }
 
     #[test]
@@ -159,13 +159,13 @@ mod tests {
         let deeper = ["100.64.18.2/32", "100.64.18.1/32", "100.64.18.0/23!"];
         assert_eq!(block(&deeper), ("100.64.18.64".parse().unwrap(), 26));
         let deepest = network("100.64.18.72/29!");
-        assert!(matches!(Block::candidates(&[deepest], 0), Err(EmuError::TooDeep)));
+        assert!(matches!(AddressBlock::candidates(&[deepest], 0), Err(EmuError::TooDeep)));
     }
 
     #[test]
     fn a_full_pool_is_an_error() {
         let all = network("100.64.0.0/10");
-        assert!(matches!(Block::candidates(&[all], 0), Err(EmuError::NoAddress)));
+        assert!(matches!(AddressBlock::candidates(&[all], 0), Err(EmuError::NoAddress)));
     }
 
     proptest! {
@@ -180,10 +180,10 @@ mod tests {
                     address: Ipv4Addr::from_bits(bits).into(), prefix, unreachable: false,
                 })
                 .collect();
-            if let Ok(free) = Block::candidates(&taken, start) {
+            if let Ok(free) = AddressBlock::candidates(&taken, start) {
                 for block in free {
                     prop_assert!(POOL.contains(block));
-                    for other in taken.iter().filter_map(Block::of) {
+                    for other in taken.iter().filter_map(AddressBlock::of) {
                         prop_assert!(!block.overlaps(other));
                     }
                     prop_assert!(is_ours(block.far()[0]) && is_ours(block.inside()[1]));

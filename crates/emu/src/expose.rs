@@ -93,7 +93,7 @@ impl Exposed {
     /// Relays to the inside from now on. The threads end with the process.
     pub(crate) fn relay(self, inside: IpAddr) -> io::Result<()> {
         let to = SocketAddr::new(inside, self.port);
-        let places = Places::default();
+        let places = ClientPlaces::default();
         for (tcp, udp) in self.sockets {
             let places = places.clone();
             thread::Builder::new()
@@ -109,7 +109,7 @@ fn has_no_such_address(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT))
 }
 
-fn relay_tcp(listener: &TcpListener, to: SocketAddr, places: &Places) {
+fn relay_tcp(listener: &TcpListener, to: SocketAddr, places: &ClientPlaces) {
     loop {
         let Ok((outer, client)) = listener.accept() else {
             // Out of descriptors, most likely: what is closed meanwhile makes room.
@@ -129,16 +129,16 @@ fn relay_tcp(listener: &TcpListener, to: SocketAddr, places: &Places) {
 
 /// How many connections there are, by client.
 #[derive(Clone, Default)]
-struct Places(Arc<Mutex<HashMap<IpAddr, usize>>>);
+struct ClientPlaces(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
 /// A place among the connections, given back when it is dropped.
-struct Place {
-    places: Places,
+struct ClientPlace {
+    places: ClientPlaces,
     client: IpAddr,
 }
 
-impl Places {
-    fn take(&self, client: IpAddr) -> Option<Place> {
+impl ClientPlaces {
+    fn take(&self, client: IpAddr) -> Option<ClientPlace> {
         let client = client.to_canonical();
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let own = open.get(&client).copied().unwrap_or(0);
@@ -146,11 +146,11 @@ impl Places {
             return None;
         }
         open.insert(client, own + 1);
-        Some(Place { places: self.clone(), client })
+        Some(ClientPlace { places: self.clone(), client })
     }
 }
 
-impl Drop for Place {
+impl Drop for ClientPlace {
     fn drop(&mut self) {
         let mut open = self.places.0.lock().unwrap_or_else(PoisonError::into_inner);
         match open.get_mut(&self.client) {
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn one_client_does_not_take_all_places() {
-        let places = Places::default();
+        let places = ClientPlaces::default();
         let client = |number: u8| IpAddr::from([192, 0, 2, number]);
         let taken: Vec<_> = (0..MAX_RELAYED).filter_map(|_| places.take(client(1))).collect();
         assert_eq!(taken.len(), MAX_PER_CLIENT);

@@ -13,10 +13,10 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::EventFd;
 use nix::sys::time::TimeSpec;
 
-use crate::observe::{Batch, Capture, Direction, Seen, Side};
+use crate::observe::{Capture, LinkDirection, LinkSide, SeenBatch, SeenPacket};
 use crate::slab::Slab;
 use crate::tun::Tun;
-use crate::wire::{self, FlowTable, Kind};
+use crate::wire::{self, FlowNumbers, PacketKind};
 
 /// Packets that are read from a device before the model is looked after again.
 const READ_AT_ONCE: usize = 32;
@@ -25,9 +25,9 @@ const PACKET_MEMORY: usize = 512 << 20;
 
 /// Time since the start of the run.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Clock(Instant);
+pub(crate) struct RunClock(Instant);
 
-impl Clock {
+impl RunClock {
     pub(crate) fn start() -> Self {
         Self(Instant::now())
     }
@@ -39,13 +39,13 @@ impl Clock {
 
 /// How others end the thread.
 #[derive(Debug)]
-pub(crate) struct Control {
+pub(crate) struct ForwardControl {
     drain: AtomicBool,
     stop: AtomicBool,
     wake: EventFd,
 }
 
-impl Control {
+impl ForwardControl {
     pub(crate) fn new() -> nix::Result<Self> {
         let wake = EventFd::from_flags(nix::sys::eventfd::EfdFlags::EFD_CLOEXEC)?;
         Ok(Self { drain: AtomicBool::new(false), stop: AtomicBool::new(false), wake })
@@ -87,10 +87,10 @@ pub(crate) struct Forwarder {
     /// The way that begins at the device of the same number.
     lanes: [Lane; 2],
     slab: Slab,
-    flows: FlowTable,
-    clock: Clock,
-    control: Arc<Control>,
-    feed: Feed,
+    flows: FlowNumbers,
+    clock: RunClock,
+    control: Arc<ForwardControl>,
+    feed: ObserverFeed,
     fates: Vec<PacketRecord>,
     /// Packets so far.
     number: u64,
@@ -106,20 +106,20 @@ pub(crate) struct Forwarder {
 
 struct Lane {
     path: Path,
-    direction: Direction,
+    direction: LinkDirection,
     /// The device may have packets.
     readable: bool,
 }
 
 /// Everything the thread needs.
-pub(crate) struct Parts {
+pub(crate) struct ForwarderParts {
     pub(crate) tuns: [Tun; 2],
     /// Towards the inside, and back.
     pub(crate) paths: [Path; 2],
     pub(crate) mtu: usize,
-    pub(crate) clock: Clock,
-    pub(crate) control: Arc<Control>,
-    pub(crate) batches: SyncSender<Batch>,
+    pub(crate) clock: RunClock,
+    pub(crate) control: Arc<ForwardControl>,
+    pub(crate) batches: SyncSender<SeenBatch>,
     /// Bytes of each packet that the observer wants to see, if any.
     pub(crate) capture: Option<usize>,
     pub(crate) quiet: Span,
@@ -127,17 +127,17 @@ pub(crate) struct Parts {
 }
 
 impl Forwarder {
-    pub(crate) fn new(parts: Parts) -> Self {
+    pub(crate) fn new(parts: ForwarderParts) -> Self {
         let [down, up] = parts.paths;
         let lane = |path, direction| Lane { path, direction, readable: true };
         Self {
             tuns: parts.tuns,
-            lanes: [lane(down, Direction::Down), lane(up, Direction::Up)],
+            lanes: [lane(down, LinkDirection::Down), lane(up, LinkDirection::Up)],
             slab: Slab::new(parts.mtu, PACKET_MEMORY),
-            flows: FlowTable::default(),
+            flows: FlowNumbers::default(),
             clock: parts.clock,
             control: parts.control,
-            feed: Feed::new(parts.batches, parts.capture),
+            feed: ObserverFeed::new(parts.batches, parts.capture),
             fates: Vec::with_capacity(256),
             number: 0,
             heard: Time::ZERO,
@@ -199,11 +199,11 @@ impl Forwarder {
             }
             written = self.clock.now();
             self.done.lateness.record(written.since(record.packet.departed_at));
-            self.feed.capture(Side::of_device(1 - which), written, self.slab.bytes(slot));
+            self.feed.capture(LinkSide::of_device(1 - which), written, self.slab.bytes(slot));
         }
         self.slab.free(slot);
         let direction = self.lanes[which].direction;
-        self.feed.push(Seen { direction, record: *record, written, after_end: false });
+        self.feed.push(SeenPacket { direction, record: *record, written, after_end: false });
     }
 
     /// Reads what waits at a device, a handful at a time.
@@ -234,7 +234,7 @@ impl Forwarder {
     fn admit(&mut self, which: usize, length: usize) {
         let Some(slot) = self.slab.keep(length) else { return };
         let bytes = self.slab.bytes(slot);
-        let Kind::Flow(key) = wire::read(bytes, which == 1) else {
+        let PacketKind::Flow(key) = wire::read(bytes, which == 1) else {
             self.slab.free(slot);
             return;
         };
@@ -242,7 +242,7 @@ impl Forwarder {
         if which == 1 {
             self.heard = now;
         }
-        self.feed.capture(Side::of_device(which), now, bytes);
+        self.feed.capture(LinkSide::of_device(which), now, bytes);
         let packet = Packet {
             tag: slot,
             ..Packet::new(self.number, self.flows.number(key), length as u32, now)
@@ -259,7 +259,7 @@ impl Forwarder {
         if wait.is_zero() {
             return;
         }
-        if wait > Feed::PATIENCE {
+        if wait > ObserverFeed::PATIENCE {
             self.feed.flush();
         }
         if self.drain_began.is_some() || self.control.drain.load(Ordering::Relaxed) {
@@ -281,25 +281,25 @@ impl Forwarder {
 }
 
 /// Hands what was seen to the observer's thread, many at a time.
-struct Feed {
-    batches: SyncSender<Batch>,
-    batch: Batch,
+struct ObserverFeed {
+    batches: SyncSender<SeenBatch>,
+    batch: SeenBatch,
     began: Time,
     capture: Option<usize>,
     unseen: u64,
 }
 
-impl Feed {
+impl ObserverFeed {
     const MOST: usize = 256;
     const MOST_BYTES: usize = 1 << 18;
     /// How long a record waits for others at most.
     const PATIENCE: Span = Span::from_millis(20);
 
-    fn new(batches: SyncSender<Batch>, capture: Option<usize>) -> Self {
-        Self { batches, batch: Batch::default(), began: Time::ZERO, capture, unseen: 0 }
+    fn new(batches: SyncSender<SeenBatch>, capture: Option<usize>) -> Self {
+        Self { batches, batch: SeenBatch::default(), began: Time::ZERO, capture, unseen: 0 }
     }
 
-    fn push(&mut self, seen: Seen) {
+    fn push(&mut self, seen: SeenPacket) {
         if self.batch.seen.is_empty() {
             self.began = seen.written;
         }
@@ -309,7 +309,7 @@ impl Feed {
         }
     }
 
-    fn capture(&mut self, side: Side, at: Time, bytes: &[u8]) {
+    fn capture(&mut self, side: LinkSide, at: Time, bytes: &[u8]) {
         let Some(most) = self.capture else { return };
         let kept = &bytes[..bytes.len().min(most)];
         let from = self.batch.bytes.len();
@@ -332,7 +332,7 @@ impl Feed {
             return;
         }
         let room = self.batch.seen.capacity();
-        let batch = std::mem::replace(&mut self.batch, Batch::with_room(room));
+        let batch = std::mem::replace(&mut self.batch, SeenBatch::with_room(room));
         // Waiting for a slow disk would make packets late: records are lost instead, and counted.
         if let Err(TrySendError::Full(batch) | TrySendError::Disconnected(batch)) =
             self.batches.try_send(batch)

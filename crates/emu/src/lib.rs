@@ -30,8 +30,8 @@ mod wire;
 
 pub use error::EmuError;
 pub use expose::Expose;
-pub use link::{Ended, HOST, HOST6, Link, LinkSpec, OwnLosses};
-pub use observe::{Direction, Observer, Seen, Side};
+pub use link::{EmulatedLink, HOST, HOST6, LinkOutcome, LinkSpec, OwnLosses};
+pub use observe::{LinkDirection, LinkObserver, LinkSide, SeenPacket};
 pub use pcap::{PcapngLog, is_pcapng};
 pub use rests::{Cleaned, clean};
-pub use tally::{Tally, Totals};
+pub use tally::{LinkTally, Totals};

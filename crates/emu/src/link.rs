@@ -17,11 +17,11 @@ use nix::sys::signal::Signal;
 
 use crate::EmuError;
 use crate::expose::{Expose, Exposed};
-use crate::forward::{Clock, Control, Forwarded, Forwarder, Parts};
+use crate::forward::{ForwardControl, Forwarded, Forwarder, ForwarderParts, RunClock};
 use crate::guard::{Guard, kill_all, signal_all};
-use crate::namespace::{self, Ends};
+use crate::namespace::{self, LinkEnds};
 use crate::nat::Nat;
-use crate::observe::{Batch, Observer, Seen};
+use crate::observe::{LinkObserver, SeenBatch, SeenPacket};
 use crate::program;
 use crate::realtime;
 use crate::rests::{LINK, own_name};
@@ -67,8 +67,8 @@ const PATIENCE: Span = Span::from_secs(1);
 const BATCHES: usize = 4096;
 
 /// Both ends are there, and nothing runs yet.
-pub struct Link {
-    ends: Ends,
+pub struct EmulatedLink {
+    ends: LinkEnds,
     spec: LinkSpec,
     signals: Signals,
     guard: Guard,
@@ -79,7 +79,7 @@ pub struct Link {
 
 /// How a run ended.
 #[derive(Debug)]
-pub struct Ended<O> {
+pub struct LinkOutcome<O> {
     /// The program's exit code; 128 and the signal's number if a signal ended it.
     pub exit_code: u8,
     /// From the program's start to its end.
@@ -112,7 +112,7 @@ impl OwnLosses {
     }
 }
 
-impl Link {
+impl EmulatedLink {
     /// Makes the namespaces and devices of a link. The calling thread must be the only one of the
     /// process: it moves to the far side, and a process is forked.
     ///
@@ -123,7 +123,7 @@ impl Link {
         // Ports are taken where our users are, which may not be where the far side will be.
         let ports = spec.expose.iter().map(|port| Exposed::bind(*port));
         let exposed = ports.collect::<Result<Vec<_>, _>>()?;
-        let ends = Ends::open(spec.mtu)?;
+        let ends = LinkEnds::open(spec.mtu)?;
         let inside_number = namespace::number(&ends.inside_namespace)
             .map_err(EmuError::system("looking at the namespace"))?;
         let guard = Guard::start(&ends.inside_namespace)?;
@@ -158,22 +158,22 @@ impl Link {
     ///
     /// # Errors
     /// When a program cannot be started or a trace cannot be had.
-    pub fn run<O: Observer>(
+    pub fn run<O: LinkObserver>(
         self,
         program: Command,
         far: Option<Command>,
         observer: O,
-    ) -> Result<Ended<O>, EmuError> {
+    ) -> Result<LinkOutcome<O>, EmuError> {
         let environment = self.environment();
         let inside_address = self.ends.block.inside()[0];
         let Self { ends, spec, signals, guard, inside_number, exposed, nat } = self;
-        let Ends { far: far_end, inside: inside_end, inside_namespace, rootless, .. } = ends;
+        let LinkEnds { far: far_end, inside: inside_end, inside_namespace, rootless, .. } = ends;
         let paths = [spec.down.build(spec.seed)?, spec.up.build_reverse(spec.seed)?];
         let (far_tun, mut far_devices) = far_end.split();
         let (inside_tun, mut inside_devices) = inside_end.split();
         let names = [far_tun.name().to_owned(), inside_tun.name().to_owned()];
 
-        let traffic = Traffic::start([far_tun, inside_tun], paths, &spec, observer)?;
+        let traffic = TrafficThreads::start([far_tun, inside_tun], paths, &spec, observer)?;
         for exposed in exposed {
             exposed.relay(inside_address).map_err(EmuError::system("starting a thread"))?;
         }
@@ -199,7 +199,7 @@ impl Link {
         drop((tuns, nat, guard));
         let played = played?;
         let device = counters.into_iter().flatten().map(|c| c.tx_dropped + c.rx_dropped).sum();
-        Ok(Ended {
+        Ok(LinkOutcome {
             exit_code: played.exit_code,
             duration: played.duration,
             lateness: forwarded.lateness,
@@ -210,7 +210,7 @@ impl Link {
     }
 }
 
-fn start_nat(ends: &Ends) -> Result<Nat, EmuError> {
+fn start_nat(ends: &LinkEnds) -> Result<Nat, EmuError> {
     if ends.isolated {
         return Err(EmuError::NatNeedsRoot);
     }
@@ -230,7 +230,7 @@ fn play(
     mut child: Child,
     signals: &Signals,
     limit: Option<Span>,
-    clock: Clock,
+    clock: RunClock,
     all: &dyn Fn(Signal),
 ) -> Result<Played, EmuError> {
     let limit = limit.map(Duration::from);
@@ -240,28 +240,28 @@ fn play(
 }
 
 /// The two threads of a link: one forwards, one watches.
-struct Traffic<O> {
-    clock: Clock,
-    control: Arc<Control>,
+struct TrafficThreads<O> {
+    clock: RunClock,
+    control: Arc<ForwardControl>,
     /// When the program ended, in nanoseconds; the end of time while it runs.
     end: Arc<AtomicU64>,
     forwarder: JoinHandle<(Forwarded, [Tun; 2], bool)>,
     watcher: JoinHandle<O>,
 }
 
-impl<O: Observer> Traffic<O> {
+impl<O: LinkObserver> TrafficThreads<O> {
     fn start(
         tuns: [Tun; 2],
         paths: [cellpace_path::Path; 2],
         spec: &LinkSpec,
         observer: O,
     ) -> Result<Self, EmuError> {
-        let control = Arc::new(Control::new().map_err(EmuError::system("making an event"))?);
-        let clock = Clock::start();
+        let control = Arc::new(ForwardControl::new().map_err(EmuError::system("making an event"))?);
+        let clock = RunClock::start();
         let end = Arc::new(AtomicU64::new(u64::MAX));
         let told = Arc::clone(&end);
         let (sender, batches) = sync_channel(BATCHES);
-        let parts = Parts {
+        let parts = ForwarderParts {
             tuns,
             paths,
             mtu: spec.mtu as usize,
@@ -305,10 +305,10 @@ impl<O: Observer> Traffic<O> {
 /// How often the observer is told the time.
 const TICK: Duration = Duration::from_millis(100);
 
-fn watch<O: Observer>(
+fn watch<O: LinkObserver>(
     mut observer: O,
-    batches: &Receiver<Batch>,
-    clock: Clock,
+    batches: &Receiver<SeenBatch>,
+    clock: RunClock,
     end: &AtomicU64,
 ) -> O {
     let mut told = clock.now();
@@ -326,13 +326,14 @@ fn watch<O: Observer>(
     }
 }
 
-fn show(observer: &mut impl Observer, batch: &Batch, end: &AtomicU64) {
+fn show(observer: &mut impl LinkObserver, batch: &SeenBatch, end: &AtomicU64) {
     let end = Time::from_nanos(end.load(Ordering::Acquire));
     for capture in &batch.captures {
         let bytes = &batch.bytes[capture.range.clone()];
         observer.on_capture(capture.side, capture.at, capture.length, bytes);
     }
     for seen in &batch.seen {
-        observer.on_packet(&Seen { after_end: seen.record.packet.departed_at > end, ..*seen });
+        observer
+            .on_packet(&SeenPacket { after_end: seen.record.packet.departed_at > end, ..*seen });
     }
 }

@@ -12,7 +12,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{getegid, geteuid};
 
 use crate::EmuError;
-use crate::address::{self, Block};
+use crate::address::{self, AddressBlock};
 use crate::devices::{Devices, UsedNetwork};
 use crate::tun::Tun;
 
@@ -27,12 +27,12 @@ const FAR_DEVICE: &str = "cellpace%d";
 const DEVICE_QUEUE: u32 = 20_000;
 
 /// One end of the link: a device in a namespace.
-pub(crate) struct End {
+pub(crate) struct PacketEnd {
     pub(crate) tun: Tun,
     devices: Devices,
 }
 
-impl End {
+impl PacketEnd {
     /// The device, and the socket that can ask for its counters.
     pub(crate) fn split(self) -> (Tun, Devices) {
         (self.tun, self.devices)
@@ -40,11 +40,11 @@ impl End {
 }
 
 /// Both ends.
-pub(crate) struct Ends {
-    pub(crate) far: End,
-    pub(crate) inside: End,
+pub(crate) struct LinkEnds {
+    pub(crate) far: PacketEnd,
+    pub(crate) inside: PacketEnd,
     pub(crate) inside_namespace: File,
-    pub(crate) block: Block,
+    pub(crate) block: AddressBlock,
     /// The far side is a namespace of our own, not the one we were started in.
     pub(crate) isolated: bool,
     /// We made a user namespace and have privilege in it only.
@@ -54,7 +54,7 @@ pub(crate) struct Ends {
     pub(crate) around: Option<[IpAddr; 2]>,
 }
 
-impl Ends {
+impl LinkEnds {
     /// Makes both ends. The calling thread must be the only one, and is on the far side afterwards.
     pub(crate) fn open(mtu: u32) -> Result<Self, EmuError> {
         let (isolated, rootless) = enter_far_side()?;
@@ -66,7 +66,7 @@ impl Ends {
         let networks = devices.networks().map_err(EmuError::system("listing the networks"))?;
         let (tun, block) = far_device(&mut devices, &networks, mtu)?;
         let far_v6 = far_addresses_v6(&mut devices, &tun, block).is_ok();
-        let far = End { tun, devices };
+        let far = PacketEnd { tun, devices };
 
         unshare(CloneFlags::CLONE_NEWNET).map_err(not_permitted)?;
         let inside_namespace = current().map_err(EmuError::system("opening the namespace"))?;
@@ -134,9 +134,9 @@ fn far_device(
     devices: &mut Devices,
     networks: &[UsedNetwork],
     mtu: u32,
-) -> Result<(Tun, Block), EmuError> {
+) -> Result<(Tun, AddressBlock), EmuError> {
     let start = std::process::id();
-    for block in Block::candidates(networks, start)? {
+    for block in AddressBlock::candidates(networks, start)? {
         let tun = Tun::open(FAR_DEVICE).map_err(|source| match is_refusal(&source) {
             true => EmuError::NotPermitted { source },
             false => EmuError::NoTun { source },
@@ -151,7 +151,12 @@ fn far_device(
     Err(EmuError::NoAddress)
 }
 
-fn far_addresses(devices: &mut Devices, tun: &Tun, block: Block, mtu: u32) -> io::Result<()> {
+fn far_addresses(
+    devices: &mut Devices,
+    tun: &Tun,
+    block: AddressBlock,
+    mtu: u32,
+) -> io::Result<()> {
     let index = devices.index(tun.name())?;
     devices.switch_on(index, mtu, DEVICE_QUEUE)?;
     devices.add_address(index, block.far()[0], block.inside()[0])?;
@@ -159,7 +164,7 @@ fn far_addresses(devices: &mut Devices, tun: &Tun, block: Block, mtu: u32) -> io
     devices.add_route(index, network, prefix)
 }
 
-fn far_addresses_v6(devices: &mut Devices, tun: &Tun, block: Block) -> io::Result<()> {
+fn far_addresses_v6(devices: &mut Devices, tun: &Tun, block: AddressBlock) -> io::Result<()> {
     let index = devices.index(tun.name())?;
     devices.add_address(index, block.far()[1], block.inside()[1])?;
     let (network, prefix) = block.networks()[1];
@@ -187,7 +192,7 @@ fn await_v6(local: IpAddr, peer: IpAddr) -> io::Result<()> {
 }
 
 /// Makes the device inside, in the namespace of this thread. Returns whether it has IPv6.
-fn inside_device(block: Block, mtu: u32) -> Result<(End, bool), EmuError> {
+fn inside_device(block: AddressBlock, mtu: u32) -> Result<(PacketEnd, bool), EmuError> {
     let mut devices = Devices::open().map_err(EmuError::system("opening netlink inside"))?;
     devices.switch_loopback_on().map_err(EmuError::system("switching loopback on inside"))?;
     let tun = Tun::open(INSIDE_DEVICE).map_err(|source| EmuError::NoTun { source })?;
@@ -198,10 +203,15 @@ fn inside_device(block: Block, mtu: u32) -> Result<(End, bool), EmuError> {
     for file in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
         let _ = fs::write(format!("/proc/sys/net/{file}"), "1");
     }
-    Ok((End { tun, devices }, v6))
+    Ok((PacketEnd { tun, devices }, v6))
 }
 
-fn inside_addresses(devices: &mut Devices, tun: &Tun, block: Block, mtu: u32) -> io::Result<bool> {
+fn inside_addresses(
+    devices: &mut Devices,
+    tun: &Tun,
+    block: AddressBlock,
+    mtu: u32,
+) -> io::Result<bool> {
     let index = devices.index(tun.name())?;
     devices.switch_on(index, mtu, DEVICE_QUEUE)?;
     let mut family = |which: usize| -> io::Result<()> {
@@ -229,7 +239,7 @@ fn around(networks: &[UsedNetwork], isolated: bool) -> Option<[IpAddr; 2]> {
     let told = |name| std::env::var(name).ok()?.parse().ok().filter(|ip| address::is_ours(*ip));
     match (told(crate::HOST), told(crate::HOST6)) {
         (Some(v4), Some(v6)) => Some([v4, v6]),
-        _ => Block::of(block).map(Block::far),
+        _ => AddressBlock::of(block).map(AddressBlock::far),
     }
 }
 

@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use cellpace_os::netlink::Netlink;
 use cellpace_os::nftables::{self, ChainHook, NftTable};
 
-use crate::address::Block;
+use crate::address::AddressBlock;
 use crate::namespace::DEVICES;
 use crate::rests::Rests;
 
@@ -27,7 +27,7 @@ pub(crate) struct Nat {
 
 impl Nat {
     /// Lets a block out to the world from the device `device` of the far side.
-    pub(crate) fn start(block: Block, device: &str) -> io::Result<Self> {
+    pub(crate) fn start(block: AddressBlock, device: &str) -> io::Result<Self> {
         let mut rests = Rests::open()?;
         // IPv4 only: forwarding of IPv6 can only be switched on for all devices together, and
         // would then make this machine a router that no longer learns its own routes.

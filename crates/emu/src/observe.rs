@@ -7,7 +7,7 @@ use cellpace_path::PacketRecord;
 
 /// Which way a packet goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
+pub enum LinkDirection {
     /// Towards the inside, through the trace.
     Down,
     /// From the inside, through the uplink.
@@ -16,14 +16,14 @@ pub enum Direction {
 
 /// Where a packet was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum LinkSide {
     /// At the far side's device.
     Far,
     /// At the device inside.
     Inside,
 }
 
-impl Side {
+impl LinkSide {
     pub(crate) const fn of_device(number: usize) -> Self {
         if number == 0 { Self::Far } else { Self::Inside }
     }
@@ -31,9 +31,9 @@ impl Side {
 
 /// What became of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenPacket {
     /// Which way it went.
-    pub direction: Direction,
+    pub direction: LinkDirection,
     /// The model's record of it. `flow` numbers flows in the order of their first packets, the
     /// same for both directions; `id` numbers packets; `tag` means nothing any more.
     pub record: PacketRecord,
@@ -46,7 +46,7 @@ pub struct Seen {
 /// A packet as it passed a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Capture {
-    pub(crate) side: Side,
+    pub(crate) side: LinkSide,
     pub(crate) at: Time,
     pub(crate) length: u32,
     /// Where its bytes are in the batch.
@@ -55,25 +55,25 @@ pub(crate) struct Capture {
 
 /// What the forwarding thread hands over at once.
 #[derive(Debug, Default)]
-pub(crate) struct Batch {
-    pub(crate) seen: Vec<Seen>,
+pub(crate) struct SeenBatch {
+    pub(crate) seen: Vec<SeenPacket>,
     pub(crate) captures: Vec<Capture>,
     pub(crate) bytes: Vec<u8>,
 }
 
-impl Batch {
+impl SeenBatch {
     pub(crate) fn with_room(records: usize) -> Self {
         Self { seen: Vec::with_capacity(records), ..Self::default() }
     }
 }
 
 /// Watches a run, on a thread of its own that may take its time.
-pub trait Observer: Send + 'static {
+pub trait LinkObserver: Send + 'static {
     /// What became of a packet.
-    fn on_packet(&mut self, seen: &Seen);
+    fn on_packet(&mut self, seen: &SeenPacket);
 
     /// A packet passed a device. `bytes` are the first of the packet's `length`.
-    fn on_capture(&mut self, side: Side, at: Time, length: u32, bytes: &[u8]) {
+    fn on_capture(&mut self, side: LinkSide, at: Time, length: u32, bytes: &[u8]) {
         let _ = (side, at, length, bytes);
     }
 
@@ -89,6 +89,6 @@ pub trait Observer: Send + 'static {
 }
 
 /// Watches nothing.
-impl Observer for () {
-    fn on_packet(&mut self, _: &Seen) {}
+impl LinkObserver for () {
+    fn on_packet(&mut self, _: &SeenPacket) {}
 }

@@ -14,7 +14,7 @@ use pcap_file::pcapng::blocks::interface_description::{
 };
 use pcap_file::{DataLink, PcapError};
 
-use crate::Side;
+use crate::LinkSide;
 
 /// What stands before each packet, as `LINKTYPE_LOOP` has it: the address family, in network byte
 /// order. Raw IP would need nothing, but tcpdump (libpcap) takes two interfaces of that type for
@@ -63,14 +63,14 @@ impl PcapngLog {
     /// When it cannot be written.
     pub fn push(
         &mut self,
-        side: Side,
+        side: LinkSide,
         at: Time,
         length: u32,
         bytes: &[u8],
     ) -> Result<(), ReportError> {
         let framed = [&family(bytes), bytes].concat();
         let block = EnhancedPacketBlock {
-            interface_id: u32::from(side == Side::Inside),
+            interface_id: u32::from(side == LinkSide::Inside),
             timestamp: self.origin + Duration::from_nanos(at.as_nanos()),
             original_len: length + FAMILY as u32,
             data: Cow::Owned(framed),
@@ -135,8 +135,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.pcapng");
         let mut log = PcapngLog::create(&path, 4).unwrap();
-        log.push(Side::Far, Time::from_micros(1), 1500, &[1, 2, 3, 4]).unwrap();
-        log.push(Side::Inside, Time::from_millis(20), 3, &[0x60, 6, 7]).unwrap();
+        log.push(LinkSide::Far, Time::from_micros(1), 1500, &[1, 2, 3, 4]).unwrap();
+        log.push(LinkSide::Inside, Time::from_millis(20), 3, &[0x60, 6, 7]).unwrap();
         assert!(!path.exists(), "only a whole capture has the name");
         log.finish().unwrap();
         let packets = read(&path);

@@ -2,13 +2,13 @@
 
 /// Buffers of equal size that are used again and again.
 pub(crate) struct Slab {
-    slots: Vec<Slot>,
+    slots: Vec<SlabSlot>,
     free: Vec<u32>,
     size: usize,
     most: usize,
 }
 
-struct Slot {
+struct SlabSlot {
     bytes: Box<[u8]>,
     length: usize,
 }
@@ -26,7 +26,7 @@ impl Slab {
                 return None;
             }
             self.free.push(self.slots.len() as u32);
-            self.slots.push(Slot { bytes: vec![0; self.size].into_boxed_slice(), length: 0 });
+            self.slots.push(SlabSlot { bytes: vec![0; self.size].into_boxed_slice(), length: 0 });
         }
         let slot = *self.free.last()?;
         Some(&mut self.slots[slot as usize].bytes)

@@ -11,10 +11,10 @@ use cellpace_path::{Fate, PacketRecord};
 
 /// Takes the records of one direction in the order of time.
 #[derive(Debug)]
-pub struct Tally {
+pub struct LinkTally {
     /// What leaves up to then is left out.
     skip: Time,
-    flows: Vec<Flow>,
+    flows: Vec<FlowCounts>,
     /// From the link's flow numbers, which count both directions, to places in `flows`.
     places: HashMap<u32, usize>,
     one_way: DelaySketch,
@@ -36,7 +36,7 @@ pub struct Totals {
 }
 
 #[derive(Debug, Default)]
-struct Flow {
+struct FlowCounts {
     /// When its first packet left or was dropped, also if figures leave that time out.
     began: Option<Time>,
     span: Option<(Time, Time)>,
@@ -52,7 +52,7 @@ struct Flow {
 /// Flows that have figures of their own; those that come later share the last place.
 const MOST_FLOWS: usize = 1024;
 
-impl Tally {
+impl LinkTally {
     /// Nothing yet; figures will leave out what leaves the link up to `skip`.
     pub fn new(skip: Span) -> Self {
         Self {
@@ -102,7 +102,7 @@ impl Tally {
         let next = self.flows.len();
         let place = *self.places.entry(flow).or_insert(next.min(MOST_FLOWS));
         if place == next {
-            self.flows.push(Flow::default());
+            self.flows.push(FlowCounts::default());
         }
         place
     }
@@ -122,7 +122,7 @@ impl Tally {
             packets: self.flows.iter().map(|flow| flow.packets).sum(),
             lost: self.flows.iter().map(|flow| flow.lost).sum(),
             jain: self.jain(end),
-            per_flow: self.flows.iter().map(Flow::figures).collect(),
+            per_flow: self.flows.iter().map(FlowCounts::figures).collect(),
         }
     }
 
@@ -151,7 +151,7 @@ impl Tally {
     }
 }
 
-impl Flow {
+impl FlowCounts {
     fn departure(&mut self, at: Time, bytes: u64, skip: Time) {
         let first = self.span.map_or(at, |(first, _)| first);
         self.span = Some((first, at));
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn figures_leave_the_start_out_and_end_at_the_end() {
-        let mut tally = Tally::new(Span::from_secs(1));
+        let mut tally = LinkTally::new(Span::from_secs(1));
         for ms in [500, 1_500, 2_500] {
             tally.record(&record(7, ms, Fate::Delivered), Span::from_millis(5));
         }
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn jain_is_the_mean_over_seconds_among_the_flows_that_are_on() {
-        let mut tally = Tally::new(Span::ZERO);
+        let mut tally = LinkTally::new(Span::ZERO);
         // Second 0 has the start of flow 1; second 1 both alike; second 2 flow 0 alone, while
         // flow 1 goes on afterwards; in second 3 both end.
         for (flow, ms) in
@@ -233,12 +233,12 @@ mod tests {
         }
         let jain = tally.finish(Time::from_secs(4), 1).jain;
         assert!((jain - f64::midpoint(1.0, 0.5)).abs() < 1e-12, "{jain}");
-        assert_eq!(Tally::new(Span::ZERO).finish(Time::ZERO, 0).jain, 1.0);
+        assert_eq!(LinkTally::new(Span::ZERO).finish(Time::ZERO, 0).jain, 1.0);
     }
 
     #[test]
     fn too_many_flows_share_the_last_place() {
-        let mut tally = Tally::new(Span::ZERO);
+        let mut tally = LinkTally::new(Span::ZERO);
         for flow in 0..3_000 {
             tally.record(&record(flow, u64::from(flow) + 20, Fate::Delivered), Span::ZERO);
         }

@@ -6,20 +6,20 @@ use std::collections::HashMap;
 /// connection have one number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct FlowKey {
-    near: End,
-    far: End,
+    near: PacketEnd,
+    far: PacketEnd,
     protocol: u8,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct End {
+struct PacketEnd {
     address: u128,
     port: u16,
 }
 
 /// What a packet is to the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum PacketKind {
     /// It goes through the link.
     Flow(FlowKey),
     /// It does not: multicast and what is no IP packet.
@@ -30,18 +30,18 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 
 /// Reads a packet that goes from the near end to the far one (`outwards`) or back.
-pub(crate) fn read(packet: &[u8], outwards: bool) -> Kind {
+pub(crate) fn read(packet: &[u8], outwards: bool) -> PacketKind {
     let ends = match packet.first().map(|byte| byte >> 4) {
         Some(4) => read_v4(packet),
         Some(6) => read_v6(packet),
         _ => None,
     };
-    let Some((source, destination, protocol)) = ends else { return Kind::Ignored };
+    let Some((source, destination, protocol)) = ends else { return PacketKind::Ignored };
     let (near, far) = if outwards { (source, destination) } else { (destination, source) };
-    Kind::Flow(FlowKey { near, far, protocol })
+    PacketKind::Flow(FlowKey { near, far, protocol })
 }
 
-fn read_v4(packet: &[u8]) -> Option<(End, End, u8)> {
+fn read_v4(packet: &[u8]) -> Option<(PacketEnd, PacketEnd, u8)> {
     let header: &[u8; 20] = packet.first_chunk()?;
     let word = |at: usize| {
         u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
@@ -58,7 +58,7 @@ fn read_v4(packet: &[u8]) -> Option<(End, End, u8)> {
     Some((end(u128::from(source), ports.0), end(u128::from(destination), ports.1), protocol))
 }
 
-fn read_v6(packet: &[u8]) -> Option<(End, End, u8)> {
+fn read_v6(packet: &[u8]) -> Option<(PacketEnd, PacketEnd, u8)> {
     let header: &[u8; 40] = packet.first_chunk()?;
     let address = |at: usize| -> u128 {
         header[at..at + 16].iter().fold(0, |bits, byte| bits << 8 | u128::from(*byte))
@@ -72,8 +72,8 @@ fn read_v6(packet: &[u8]) -> Option<(End, End, u8)> {
     Some((end(source, ports.0), end(destination, ports.1), protocol))
 }
 
-const fn end(address: u128, port: u16) -> End {
-    End { address, port }
+const fn end(address: u128, port: u16) -> PacketEnd {
+    PacketEnd { address, port }
 }
 
 fn ports(protocol: u8, payload: Option<&[u8]>) -> (u16, u16) {
@@ -87,7 +87,7 @@ fn ports(protocol: u8, payload: Option<&[u8]>) -> (u16, u16) {
 
 /// Numbers flows in the order of their first packets. From [`MOST_FLOWS`] on they share one.
 #[derive(Debug, Default)]
-pub(crate) struct FlowTable {
+pub(crate) struct FlowNumbers {
     numbers: HashMap<FlowKey, u32>,
     last: Option<(FlowKey, u32)>,
 }
@@ -95,7 +95,7 @@ pub(crate) struct FlowTable {
 /// So many flows are told apart.
 pub(crate) const MOST_FLOWS: u32 = 65_536;
 
-impl FlowTable {
+impl FlowNumbers {
     pub(crate) fn number(&mut self, key: FlowKey) -> u32 {
         if let Some((last, number)) = self.last
             && last == key
@@ -131,8 +131,8 @@ mod tests {
 
     fn key(packet: &[u8], outwards: bool) -> FlowKey {
         match read(packet, outwards) {
-            Kind::Flow(key) => key,
-            Kind::Ignored => panic!("ignored {packet:?}"),
+            PacketKind::Flow(key) => key,
+            PacketKind::Ignored => panic!("ignored {packet:?}"),
         }
     }
 
@@ -176,19 +176,19 @@ mod tests {
 
     #[test]
     fn multicast_and_garbage_do_not_go_through() {
-        assert_eq!(read(&v4(B, [224, 0, 0, 22], 2, [0, 0]), true), Kind::Ignored);
+        assert_eq!(read(&v4(B, [224, 0, 0, 22], 2, [0, 0]), true), PacketKind::Ignored);
         let mut packet = vec![0; 40];
         packet[0] = 0x60;
         packet[24] = 0xff;
-        assert_eq!(read(&packet, true), Kind::Ignored);
-        assert_eq!(read(&[], true), Kind::Ignored);
-        assert_eq!(read(&[0x45; 19], true), Kind::Ignored);
-        assert_eq!(read(&[0x60; 39], true), Kind::Ignored);
+        assert_eq!(read(&packet, true), PacketKind::Ignored);
+        assert_eq!(read(&[], true), PacketKind::Ignored);
+        assert_eq!(read(&[0x45; 19], true), PacketKind::Ignored);
+        assert_eq!(read(&[0x60; 39], true), PacketKind::Ignored);
     }
 
     #[test]
     fn numbers_are_dense_and_end() {
-        let mut table = FlowTable::default();
+        let mut table = FlowNumbers::default();
         let key = |n: u32| FlowKey { near: end(u128::from(n), 1), far: end(0, 2), protocol: UDP };
         assert_eq!([0, 1, 0, 2, 1].map(|n| table.number(key(n))), [0, 1, 0, 2, 1]);
         for n in 0..MOST_FLOWS + 10 {

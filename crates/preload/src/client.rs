@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use cellpace_control::message::{
-    ANSWER_LEN, Answer, Ask, GREETING_LEN, Nonce, Session, Token, hello,
+    ANSWER_LEN, Answer, Ask, ControlSession, GREETING_LEN, Nonce, Token, hello,
 };
 use cellpace_control::{FlowName, Owner};
 use libc::{c_int, c_long, c_void};
@@ -133,7 +133,7 @@ fn patiently<T>(until: u64, mut call: impl FnMut() -> Option<T>) -> Option<T> {
 }
 
 /// Sends the launcher our nonce and checks its proof, before anything else is sent.
-fn greet(socket: &Fd, token: &Token, until: u64) -> Result<Session, Failed> {
+fn greet(socket: &Fd, token: &Token, until: u64) -> Result<ControlSession, Failed> {
     let nonce = nonce().ok_or(Failed::Now)?;
     send(socket, &hello(&nonce), None).ok_or(Failed::Now)?;
     let mut bytes = [0_u8; GREETING_LEN + 1];
@@ -149,7 +149,7 @@ fn greet(socket: &Fd, token: &Token, until: u64) -> Result<Session, Failed> {
     match count {
         // The launcher has no room for us.
         None | Some(0) => Err(Failed::Now),
-        Some(count) => Session::greeted(nonce, &bytes[..count], token).ok_or(Failed::Gone),
+        Some(count) => ControlSession::greeted(nonce, &bytes[..count], token).ok_or(Failed::Gone),
     }
 }
 

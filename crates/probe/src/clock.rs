@@ -2,18 +2,18 @@
 
 use cellpace_base::{Span, Time};
 
-use crate::recording::{Recording, Way};
+use crate::recording::{DirectionRecording, Recording};
 
 /// A straight line over time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Line {
+pub struct ClockLine {
     /// Its value at the origin of time.
     pub at_zero: f64,
     /// Its rise per second.
     pub slope: f64,
 }
 
-impl Line {
+impl ClockLine {
     /// Its value `seconds` after the origin.
     pub fn at(&self, seconds: f64) -> f64 {
         self.at_zero + self.slope * seconds
@@ -26,7 +26,7 @@ impl Line {
 ///
 /// Delays have a floor and no ceiling, so the floor's slope is that of the clocks, whatever queues
 /// do in between.
-pub fn lower_line(points: &[(f64, f64)]) -> Option<Line> {
+pub fn lower_line(points: &[(f64, f64)]) -> Option<ClockLine> {
     let mut hull: Vec<(f64, f64)> = Vec::new();
     for point in points {
         while let [.., a, b] = hull[..] {
@@ -45,14 +45,14 @@ pub fn lower_line(points: &[(f64, f64)]) -> Option<Line> {
     let after = hull.partition_point(|point| point.0 < mean).clamp(1, hull.len().max(2) - 1);
     let (a, b) = (hull.get(after - 1)?, hull.get(after)?);
     let slope = (b.1 - a.1) / (b.0 - a.0);
-    Some(Line { at_zero: a.1 - slope * a.0, slope })
+    Some(ClockLine { at_zero: a.1 - slope * a.0, slope })
 }
 
 /// How far the responder's clock is ahead of the prober's.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Clock {
+pub struct ClockOffset {
     /// In nanoseconds, over the seconds of the prober's clock.
-    pub offset: Line,
+    pub offset: ClockLine,
     /// The least delay there and back in ms, after the offset is taken out of both.
     pub least_rtt_ms: f64,
     /// Whether the drift was measured; otherwise the slope is zero.
@@ -71,7 +71,7 @@ const MOST_COMMON: f64 = 20e3;
 /// Points nearer together than this are one, the lowest of them.
 const BUCKET: Span = Span::from_millis(100);
 
-impl Clock {
+impl ClockOffset {
     /// Compares the clocks of a recording, under the assumption that the shortest way there takes
     /// as long as the shortest way back. `None` if nothing came one way.
     pub fn of(recording: &Recording) -> Option<Self> {
@@ -83,7 +83,7 @@ impl Clock {
 
     fn between(up: &[(f64, f64)], down: &[(f64, f64)]) -> Option<Self> {
         let least = |points: &[(f64, f64)]| points.iter().map(|p| p.1).reduce(f64::min);
-        let constant = |points| least(points).map(|at_zero| Line { at_zero, slope: 0.0 });
+        let constant = |points| least(points).map(|at_zero| ClockLine { at_zero, slope: 0.0 });
         let lines = lower_line(up).zip(lower_line(down)).filter(|(up_line, down_line)| {
             let lasts = |points: &[(f64, f64)]| points[points.len() - 1].0 - points[0].0;
             lasts(up).min(lasts(down)) >= LEAST_FOR_DRIFT
@@ -94,7 +94,7 @@ impl Clock {
         let (there, back) = lines.or_else(|| constant(up).zip(constant(down)))?;
         // There: delay + offset. Back: delay - offset.
         let half = |a: f64, b: f64| (a - b) / 2.0;
-        let offset = Line {
+        let offset = ClockLine {
             at_zero: half(there.at_zero, back.at_zero),
             slope: half(there.slope, back.slope),
         };
@@ -110,7 +110,7 @@ impl Clock {
 }
 
 /// The lowest raw delay of each bucket: seconds of the prober's clock, nanoseconds.
-fn points(way: &Way, time: impl Fn(Time, Time) -> Time) -> Vec<(f64, f64)> {
+fn points(way: &DirectionRecording, time: impl Fn(Time, Time) -> Time) -> Vec<(f64, f64)> {
     let probes = way.arrivals.iter();
     let probes = probes.map(|a| (time(a.sent_at, a.received_at), a.raw_delay()));
     let mut all: Vec<(Time, i64)> = probes.chain(way.clock.iter().copied()).collect();
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     /// Points above the line `floor`, every 0.1 s for `seconds`, each third on it.
-    fn above(floor: Line, seconds: u32) -> Vec<(f64, f64)> {
+    fn above(floor: ClockLine, seconds: u32) -> Vec<(f64, f64)> {
         (0..seconds * 10)
             .map(|index| {
                 let at = f64::from(index) / 10.0;
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn the_lower_line_is_the_floor() {
-        let floor = Line { at_zero: 20e6, slope: -3e3 };
+        let floor = ClockLine { at_zero: 20e6, slope: -3e3 };
         let line = lower_line(&above(floor, 60)).unwrap();
         assert!((line.slope - floor.slope).abs() < 1e-3, "{line:?}");
         assert!((line.at_zero - floor.at_zero).abs() < 1.0, "{line:?}");
@@ -148,7 +148,7 @@ mod tests {
     fn the_lower_line_of_known_points() {
         // The hull is (0,1) (4,0) (6,2); the mean time is 2.8.
         let points = [(0.0, 1.0), (1.0, 3.0), (3.0, 2.0), (4.0, 0.0), (6.0, 2.0)];
-        assert_eq!(lower_line(&points), Some(Line { at_zero: 1.0, slope: -0.25 }));
+        assert_eq!(lower_line(&points), Some(ClockLine { at_zero: 1.0, slope: -0.25 }));
         assert_eq!(lower_line(&points[..1]), None);
         assert_eq!(lower_line(&[(1.0, 5.0), (1.0, 3.0)]), None);
         assert_eq!(lower_line(&[]), None);
@@ -157,28 +157,28 @@ mod tests {
     #[test]
     fn the_offset_is_half_the_difference_of_the_least_delays() {
         // 30 ms each way, the responder's clock 1 s ahead, both queues at times longer.
-        let up = above(Line { at_zero: 1_030e6, slope: 0.0 }, 2);
-        let down = above(Line { at_zero: -970e6, slope: 0.0 }, 2);
-        let clock = Clock::between(&up, &down).unwrap();
+        let up = above(ClockLine { at_zero: 1_030e6, slope: 0.0 }, 2);
+        let down = above(ClockLine { at_zero: -970e6, slope: 0.0 }, 2);
+        let clock = ClockOffset::between(&up, &down).unwrap();
         assert_eq!((clock.offset.at_zero, clock.least_rtt_ms), (1e9, 60.0));
         assert!(!clock.has_drift, "two seconds are too short");
     }
 
     #[test]
     fn drift_is_measured_where_both_directions_agree_about_it() {
-        let up = above(Line { at_zero: 1_030e6, slope: 40e3 }, 60);
-        let down = above(Line { at_zero: -970e6, slope: -40e3 }, 60);
-        let clock = Clock::between(&up, &down).unwrap();
+        let up = above(ClockLine { at_zero: 1_030e6, slope: 40e3 }, 60);
+        let down = above(ClockLine { at_zero: -970e6, slope: -40e3 }, 60);
+        let clock = ClockOffset::between(&up, &down).unwrap();
         assert!(clock.has_drift && (clock.drift_ppm() - 40.0).abs() < 0.01, "{clock:?}");
         assert!((clock.offset.at(30.0) - 1_001.2e6).abs() < 1e3, "{clock:?}");
         // A floor that rises both ways is a longer path and not a clock.
-        let down = above(Line { at_zero: -970e6, slope: 40e3 }, 60);
-        assert!(!Clock::between(&up, &down).unwrap().has_drift);
+        let down = above(ClockLine { at_zero: -970e6, slope: 40e3 }, 60);
+        assert!(!ClockOffset::between(&up, &down).unwrap().has_drift);
     }
 
     #[test]
     fn a_way_without_packets_tells_no_offset() {
-        let up = above(Line { at_zero: 0.0, slope: 0.0 }, 1);
-        assert_eq!(Clock::between(&up, &[]), None);
+        let up = above(ClockLine { at_zero: 0.0, slope: 0.0 }, 1);
+        assert_eq!(ClockOffset::between(&up, &[]), None);
     }
 }

@@ -7,10 +7,10 @@ use cellpace_measure::{DelaySketch, Summary};
 use cellpace_path::stats::{Bar, Percentiles, bars, percentiles};
 use serde::Serialize;
 
-use crate::clock::Clock;
+use crate::clock::ClockOffset;
 use crate::plan::{Pattern, Plan};
 use crate::predict::{Prediction, predictions};
-use crate::recording::{Arrival, Recording, Way};
+use crate::recording::{DirectionRecording, ProbeArrival, Recording};
 use crate::statistics::{bursts, mean_and_cv, throughput};
 use crate::trace::opportunities;
 
@@ -25,13 +25,13 @@ const DELAY_BIN: Span = Span::from_millis(100);
 
 /// Everything that was measured.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Document {
+pub struct ProbeDocument {
     /// [`SCHEMA`].
     pub schema: &'static str,
     /// The version of the program.
     pub version: String,
     /// What was asked for.
-    pub settings: Settings,
+    pub settings: ProbeSettings,
     /// Whether the session came to its end, so that nothing is missing.
     pub complete: bool,
     /// The shortest round trip of reports in ms, without the time that they were held.
@@ -42,14 +42,14 @@ pub struct Document {
     /// Its drift in parts per million; `null`: not measured, and taken for zero.
     pub clock_drift_ppm: Option<f64>,
     /// From the prober to the responder.
-    pub up: Option<Direction>,
+    pub up: Option<DirectionFigures>,
     /// From the responder to the prober.
-    pub down: Option<Direction>,
+    pub down: Option<DirectionFigures>,
 }
 
 /// What was asked for.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Settings {
+pub struct ProbeSettings {
     /// The responder as written.
     pub target: String,
     /// Bytes of the IP packet of a probe.
@@ -66,7 +66,7 @@ pub struct Settings {
 
 /// One direction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Direction {
+pub struct DirectionFigures {
     /// Probes sent.
     pub sent: u64,
     /// Different probes that arrived.
@@ -86,24 +86,24 @@ pub struct Direction {
     /// Bits of IP packets that arrived in that time, in Mbit/s.
     pub throughput_mbps: f64,
     /// One-way delay.
-    pub delay_ms: Delays,
+    pub delay_ms: DelayFigures,
     /// One-way delay above that of the fastest probe.
-    pub queue_delay_ms: Delays,
+    pub queue_delay_ms: DelayFigures,
     /// Figures 1 and 2.
     pub bursts: BurstFigures,
     /// Figure 3: the delay with and without the second stream.
     pub onoff: Option<OnOffFigures>,
     /// Figure 4, in windows of 100 and of 20 ms.
-    pub windows: Vec<Windows>,
+    pub windows: Vec<WindowFigures>,
     /// The recorded trace, when saturating.
-    pub trace: Option<TraceFigures>,
+    pub trace: Option<RecordedTrace>,
     /// Delay over time, in bins of 100 ms from the first arrival on.
     pub delay_series: DelaySeries,
 }
 
 /// Mean and percentiles of delays in ms.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-pub struct Delays {
+pub struct DelayFigures {
     /// How many.
     pub count: u64,
     /// Shortest.
@@ -157,9 +157,9 @@ impl Quantiles {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct OnOffFigures {
     /// While it was on.
-    pub on_ms: Delays,
+    pub on_ms: DelayFigures,
     /// While it was off.
-    pub off_ms: Delays,
+    pub off_ms: DelayFigures,
     /// Packets of the second stream sent.
     pub rival_sent: u64,
     /// Packets of the second stream that arrived.
@@ -168,7 +168,7 @@ pub struct OnOffFigures {
 
 /// Throughput in windows, and whether it can be predicted.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Windows {
+pub struct WindowFigures {
     /// Width in ms.
     pub width_ms: u64,
     /// Mean of the windows in Mbit/s.
@@ -183,7 +183,7 @@ pub struct Windows {
 
 /// A recorded trace.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct TraceFigures {
+pub struct RecordedTrace {
     /// Opportunities of 1500 bytes.
     pub opportunities: usize,
     /// Its length in s.
@@ -217,9 +217,9 @@ pub fn analyse(
     target: &str,
     version: &str,
     burst_gap: Option<Span>,
-) -> Document {
+) -> ProbeDocument {
     let plan = &recording.plan;
-    let clock = Clock::of(recording);
+    let clock = ClockOffset::of(recording);
     let default_gap = match plan.pattern {
         Pattern::Every(interval) => TTI.min(interval / 2),
         Pattern::Saturate { .. } => TTI,
@@ -227,9 +227,9 @@ pub fn analyse(
     let gap = burst_gap.unwrap_or(default_gap);
     let offset = |seconds: f64| clock.map(|clock| clock.offset.at(seconds));
     // There: delay + offset. Back: delay - offset. The offset is a function of the prober's clock.
-    let up = |a: &Arrival| Some(a.raw_delay() as f64 - offset(a.sent_at.as_secs_f64())?);
-    let down = |a: &Arrival| Some(a.raw_delay() as f64 + offset(a.received_at.as_secs_f64())?);
-    Document {
+    let up = |a: &ProbeArrival| Some(a.raw_delay() as f64 - offset(a.sent_at.as_secs_f64())?);
+    let down = |a: &ProbeArrival| Some(a.raw_delay() as f64 + offset(a.received_at.as_secs_f64())?);
+    ProbeDocument {
         schema: SCHEMA,
         version: version.to_owned(),
         settings: settings(plan, target),
@@ -242,13 +242,13 @@ pub fn analyse(
     }
 }
 
-fn settings(plan: &Plan, target: &str) -> Settings {
+fn settings(plan: &Plan, target: &str) -> ProbeSettings {
     let ms = Span::as_millis_f64;
     let (interval_ms, queue_delay_bounds_ms) = match plan.pattern {
         Pattern::Every(interval) => (Some(ms(interval)), None),
         Pattern::Saturate { lower, upper } => (None, Some([ms(lower), ms(upper)])),
     };
-    Settings {
+    ProbeSettings {
         target: target.to_owned(),
         size: plan.size,
         interval_ms,
@@ -260,20 +260,20 @@ fn settings(plan: &Plan, target: &str) -> Settings {
 
 /// An arrival with its one-way delay in ms.
 struct Delayed<'a> {
-    arrival: &'a Arrival,
+    arrival: &'a ProbeArrival,
     delay_ms: f64,
 }
 
 fn direction(
     plan: &Plan,
-    way: &Way,
+    way: &DirectionRecording,
     gap: Span,
-    delay_ns: &dyn Fn(&Arrival) -> Option<f64>,
-) -> Direction {
+    delay_ns: &dyn Fn(&ProbeArrival) -> Option<f64>,
+) -> DirectionFigures {
     let unique = unique(way);
     let main = || unique.iter().copied().filter(|arrival| arrival.stream == 0);
     // Without a clock to compare with, delays count from the fastest.
-    let least_raw = main().map(Arrival::raw_delay).min().unwrap_or(0);
+    let least_raw = main().map(ProbeArrival::raw_delay).min().unwrap_or(0);
     let delayed: Vec<Delayed<'_>> = main()
         .map(|arrival| {
             let ns = delay_ns(arrival).unwrap_or((arrival.raw_delay() - least_raw) as f64);
@@ -287,7 +287,7 @@ fn direction(
     let bits = times.len().saturating_sub(1) as f64 * f64::from(plan.size) * 8.0;
     let arrived = times.len() as u64;
     let all = way.arrivals.iter().filter(|arrival| arrival.stream == 0).count() as u64;
-    Direction {
+    DirectionFigures {
         sent: way.sent[0],
         arrived,
         lost: way.sent[0].saturating_sub(arrived),
@@ -308,15 +308,15 @@ fn direction(
 }
 
 /// The first arrival of each probe, in the order of time.
-fn unique(way: &Way) -> Vec<&Arrival> {
+fn unique(way: &DirectionRecording) -> Vec<&ProbeArrival> {
     let mut seen = HashSet::with_capacity(way.arrivals.len());
-    let is_first = |arrival: &&Arrival| seen.insert((arrival.stream, arrival.number));
-    let mut unique: Vec<&Arrival> = way.arrivals.iter().filter(is_first).collect();
+    let is_first = |arrival: &&ProbeArrival| seen.insert((arrival.stream, arrival.number));
+    let mut unique: Vec<&ProbeArrival> = way.arrivals.iter().filter(is_first).collect();
     unique.sort_by_key(|arrival| arrival.received_at);
     unique
 }
 
-fn reordered<'a>(arrivals: impl Iterator<Item = &'a Arrival>) -> u64 {
+fn reordered<'a>(arrivals: impl Iterator<Item = &'a ProbeArrival>) -> u64 {
     let (mut highest, mut count) = (0, 0);
     for arrival in arrivals {
         count += u64::from(arrival.number < highest);
@@ -325,12 +325,16 @@ fn reordered<'a>(arrivals: impl Iterator<Item = &'a Arrival>) -> u64 {
     count
 }
 
-fn delays(delays_ms: impl Iterator<Item = f64> + Clone) -> Delays {
+fn delays(delays_ms: impl Iterator<Item = f64> + Clone) -> DelayFigures {
     let mut sketch = DelaySketch::new();
     // The offset may be wrong by a little, and the fastest packets be faster than light.
     delays_ms.clone().for_each(|delay| sketch.record(Span::from_millis_f64(delay)));
     let min = delays_ms.reduce(f64::min).unwrap_or(0.0);
-    Delays { count: sketch.count(), min: (min * 1e3).round() / 1e3, summary: sketch.summary() }
+    DelayFigures {
+        count: sketch.count(),
+        min: (min * 1e3).round() / 1e3,
+        summary: sketch.summary(),
+    }
 }
 
 fn burst_figures(times: &[u64], gap: Span) -> BurstFigures {
@@ -352,8 +356,8 @@ fn burst_figures(times: &[u64], gap: Span) -> BurstFigures {
 
 fn onoff(
     plan: &Plan,
-    way: &Way,
-    unique: &[&Arrival],
+    way: &DirectionRecording,
+    unique: &[&ProbeArrival],
     delayed: &[Delayed<'_>],
 ) -> Option<OnOffFigures> {
     let rival = plan.rival?;
@@ -367,13 +371,13 @@ fn onoff(
     Some(OnOffFigures { on_ms: of(true), off_ms: of(false), rival_sent, rival_arrived })
 }
 
-fn windows(times: &[u64], size: u16, width_ms: u64) -> Windows {
+fn windows(times: &[u64], size: u16, width_ms: u64) -> WindowFigures {
     let mbps = throughput(times, u32::from(size), Span::from_millis(width_ms));
     let (mean_mbps, cv) = mean_and_cv(&mbps);
-    Windows { width_ms, mean_mbps, cv, predictions: predictions(&mbps), mbps }
+    WindowFigures { width_ms, mean_mbps, cv, predictions: predictions(&mbps), mbps }
 }
 
-fn trace(plan: &Plan, way: &Way, unique: &[&Arrival]) -> Option<TraceFigures> {
+fn trace(plan: &Plan, way: &DirectionRecording, unique: &[&ProbeArrival]) -> Option<RecordedTrace> {
     let Pattern::Saturate { .. } = plan.pattern else { return None };
     let times: Vec<(u64, u64)> =
         unique.iter().map(|a| (a.sent_at.as_nanos(), a.received_at.as_nanos())).collect();
@@ -383,7 +387,7 @@ fn trace(plan: &Plan, way: &Way, unique: &[&Arrival]) -> Option<TraceFigures> {
     let found = opportunities(&times, plan.size, &reports);
     let seconds = f64::from(found.millis.last().copied().unwrap_or(0)) / 1e3;
     let bits = found.millis.len() as f64 * 12_000.0;
-    Some(TraceFigures {
+    Some(RecordedTrace {
         opportunities: found.millis.len(),
         seconds,
         mean_mbps: if seconds > 0.0 { bits / seconds / 1e6 } else { 0.0 },
@@ -417,14 +421,15 @@ fn delay_series(delayed: &[Delayed<'_>]) -> DelaySeries {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::OnOff;
+    use crate::plan::OnOffStream;
 
     const MS: Span = Span::from_millis(1);
 
     /// Both ways every 10 ms for 4 s, 20 ms up and 20 ms down, and 30 ms more upwards while the
     /// second stream is on; the responder's clock is 5 s ahead.
     fn recording() -> Recording {
-        let rival = OnOff { interval: MS, on: Span::from_millis(500), off: Span::from_millis(500) };
+        let rival =
+            OnOffStream { interval: MS, on: Span::from_millis(500), off: Span::from_millis(500) };
         let plan = Plan {
             up: true,
             down: true,
@@ -439,19 +444,19 @@ mod tests {
             let sent_at = began + Span::from_millis(10) * number;
             let queue = if rival.is_on(sent_at - began) { 30 } else { 0 };
             let received_at = sent_at + ahead + Span::from_millis(20 + queue);
-            Arrival { stream: 0, number, sent_at, received_at }
+            ProbeArrival { stream: 0, number, sent_at, received_at }
         });
         let down = (0..400).map(|number| {
             let sent_at = began + ahead + Span::from_millis(10) * number;
             let received_at = sent_at - ahead + Span::from_millis(20);
-            Arrival { stream: 0, number, sent_at, received_at }
+            ProbeArrival { stream: 0, number, sent_at, received_at }
         });
-        let way = |arrivals: Vec<Arrival>, began| Way {
+        let way = |arrivals: Vec<ProbeArrival>, began| DirectionRecording {
             arrivals,
             began,
             sent: [402, 0],
             skipped: 3,
-            ..Way::default()
+            ..DirectionRecording::default()
         };
         Recording {
             plan,
@@ -499,7 +504,7 @@ mod tests {
     #[test]
     fn without_the_other_direction_delays_count_from_the_fastest() {
         let mut recording = recording();
-        recording.down = Way::default();
+        recording.down = DirectionRecording::default();
         let document = analyse(&recording, "there", "1", None);
         assert_eq!(document.clock_offset_ms, None);
         let up = document.up.unwrap();

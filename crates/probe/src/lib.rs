@@ -4,7 +4,7 @@
 //!
 //! [`Prober`] asks and [`Responder`] answers; both are engines for `cellpace_udp::Driver` and know
 //! neither sockets nor clocks. What was measured is a [`Recording`], from which [`analyse`] makes
-//! a [`Document`]: delays, bursts, throughput in windows, predictors and delivery opportunities.
+//! a [`ProbeDocument`]: delays, bursts, throughput in windows, predictors and delivery opportunities.
 
 #![forbid(unsafe_code)]
 
@@ -24,16 +24,16 @@ mod statistics;
 mod trace;
 pub mod wire;
 
-pub use clock::{Clock, Line, lower_line};
+pub use clock::{ClockLine, ClockOffset, lower_line};
 pub use document::{
-    BurstFigures, DelaySeries, Delays, Direction, Document, OnOffFigures, Quantiles, SCHEMA,
-    Settings, TraceFigures, Windows, analyse,
+    BurstFigures, DelayFigures, DelaySeries, DirectionFigures, OnOffFigures, ProbeDocument,
+    ProbeSettings, Quantiles, RecordedTrace, SCHEMA, WindowFigures, analyse,
 };
 pub use page::{page, summary};
-pub use plan::{OnOff, Pattern, Plan, PlanError};
+pub use plan::{OnOffStream, Pattern, Plan, PlanError};
 pub use predict::{Prediction, autoregression, predictions};
 pub use prober::{ProbeError, Prober};
-pub use recording::{Arrival, Recording, Way};
-pub use responder::{Limits, Responder};
-pub use statistics::{Bursts, bursts, ks_distance, throughput};
+pub use recording::{DirectionRecording, ProbeArrival, Recording};
+pub use responder::{Responder, ResponderLimits};
+pub use statistics::{ArrivalBursts, bursts, ks_distance, throughput};
 pub use trace::{Opportunities, opportunities};

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use cellpace_base::{Span, Time};
 
-use crate::wire::Record;
+use crate::wire::ArrivalRecord;
 
 /// Records that wait at most. Further ones are only counted.
 const MOST_RECORDS: usize = 500_000;
@@ -19,7 +19,7 @@ const PATIENCE: Span = Span::from_millis(300);
 pub(crate) struct Outbox {
     /// Number of the first record held.
     base: u64,
-    records: VecDeque<Record>,
+    records: VecDeque<ArrivalRecord>,
     /// Number of the next record to send.
     next: u64,
     /// When records were taken last, or began to wait.
@@ -28,7 +28,7 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    pub(crate) fn push(&mut self, now: Time, record: Record) {
+    pub(crate) fn push(&mut self, now: Time, record: ArrivalRecord) {
         if self.records.len() >= MOST_RECORDS {
             self.unrecorded += 1;
             return;
@@ -69,7 +69,7 @@ impl Outbox {
     }
 
     /// The records from the next to send on.
-    pub(crate) fn unsent(&self) -> impl Iterator<Item = Record> + '_ {
+    pub(crate) fn unsent(&self) -> impl Iterator<Item = ArrivalRecord> + '_ {
         self.records.range((self.next - self.base) as usize..).copied()
     }
 
@@ -87,8 +87,8 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    fn record(number: u64) -> Record {
-        Record { stream: 0, number, received_at: Time::from_micros(number) }
+    fn record(number: u64) -> ArrivalRecord {
+        ArrivalRecord { stream: 0, number, received_at: Time::from_micros(number) }
     }
 
     #[test]

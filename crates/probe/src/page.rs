@@ -2,14 +2,15 @@
 
 use cellpace_report::{Chart, ChartPage, PageTable, short};
 
-use crate::{Delays, Direction, Document, Quantiles};
+use crate::{DelayFigures, DirectionFigures, ProbeDocument, Quantiles};
 
 /// Returns the page of a document.
-pub fn page(document: &Document) -> ChartPage {
-    let directions: Vec<(&str, &Direction)> = [("up", &document.up), ("down", &document.down)]
-        .into_iter()
-        .filter_map(|(name, direction)| Some((name, direction.as_ref()?)))
-        .collect();
+pub fn page(document: &ProbeDocument) -> ChartPage {
+    let directions: Vec<(&str, &DirectionFigures)> =
+        [("up", &document.up), ("down", &document.down)]
+            .into_iter()
+            .filter_map(|(name, direction)| Some((name, direction.as_ref()?)))
+            .collect();
     ChartPage {
         title: format!("Path to {}", document.settings.target),
         version: document.version.clone(),
@@ -19,7 +20,7 @@ pub fn page(document: &Document) -> ChartPage {
     }
 }
 
-fn facts(document: &Document) -> Vec<(String, String)> {
+fn facts(document: &ProbeDocument) -> Vec<(String, String)> {
     let settings = &document.settings;
     let how = match (settings.interval_ms, settings.queue_delay_bounds_ms) {
         (Some(interval), _) => format!("every {} ms", short(interval)),
@@ -42,7 +43,7 @@ fn words(header: &str) -> Vec<String> {
     header.split('|').map(str::to_owned).collect()
 }
 
-fn tables(directions: &[(&str, &Direction)]) -> Vec<PageTable> {
+fn tables(directions: &[(&str, &DirectionFigures)]) -> Vec<PageTable> {
     let mut all = vec![totals(directions), delays(directions), bursts(directions)];
     for (name, direction) in directions {
         all.push(predictors(name, direction));
@@ -50,8 +51,8 @@ fn tables(directions: &[(&str, &Direction)]) -> Vec<PageTable> {
     all
 }
 
-fn totals(directions: &[(&str, &Direction)]) -> PageTable {
-    let row = |(name, d): &(&str, &Direction)| {
+fn totals(directions: &[(&str, &DirectionFigures)]) -> PageTable {
+    let row = |(name, d): &(&str, &DirectionFigures)| {
         let counts = [d.sent, d.arrived, d.lost, d.duplicates, d.reordered, d.skipped];
         let trace = d.trace.as_ref();
         let tail = [
@@ -72,8 +73,8 @@ fn totals(directions: &[(&str, &Direction)]) -> PageTable {
     }
 }
 
-fn delays(directions: &[(&str, &Direction)]) -> PageTable {
-    let row = |name: String, d: &Delays| {
+fn delays(directions: &[(&str, &DirectionFigures)]) -> PageTable {
+    let row = |name: String, d: &DelayFigures| {
         let s = &d.summary;
         let numbers = [d.min, s.mean, s.p50, s.p95, s.p99, s.max].map(short);
         std::iter::once(name).chain(numbers).collect::<Vec<_>>()
@@ -96,7 +97,7 @@ fn delays(directions: &[(&str, &Direction)]) -> PageTable {
     }
 }
 
-fn bursts(directions: &[(&str, &Direction)]) -> PageTable {
+fn bursts(directions: &[(&str, &DirectionFigures)]) -> PageTable {
     let row = |name: String, q: &Quantiles| {
         let numbers = [q.mean, q.p50, q.p90, q.p99, q.max].map(short);
         std::iter::once(name).chain(numbers).collect::<Vec<_>>()
@@ -115,7 +116,7 @@ fn bursts(directions: &[(&str, &Direction)]) -> PageTable {
     }
 }
 
-fn predictors(name: &str, direction: &Direction) -> PageTable {
+fn predictors(name: &str, direction: &DirectionFigures) -> PageTable {
     let mut rows = Vec::new();
     for windows in &direction.windows {
         for one in &windows.predictions {
@@ -136,7 +137,7 @@ fn predictors(name: &str, direction: &Direction) -> PageTable {
     }
 }
 
-fn charts(name: &str, direction: &Direction) -> Vec<Chart> {
+fn charts(name: &str, direction: &DirectionFigures) -> Vec<Chart> {
     let series = &direction.delay_series;
     let over_time = |bin: f64, count: usize| (0..count).map(|i| i as f64 * bin).collect();
     let mut all = vec![Chart {
@@ -188,7 +189,7 @@ fn histogram(
 }
 
 /// Returns a line for each direction, and one for the RTT.
-pub fn summary(document: &Document) -> String {
+pub fn summary(document: &ProbeDocument) -> String {
     let mut text = String::new();
     if let Some(rtt) = document.least_rtt_ms {
         let drift =
@@ -202,7 +203,7 @@ pub fn summary(document: &Document) -> String {
     text
 }
 
-fn summary_line(name: &str, direction: &Direction) -> String {
+fn summary_line(name: &str, direction: &DirectionFigures) -> String {
     let delay = &direction.delay_ms;
     let mut text = format!(
         "{name:<4} {} of {} arrived, {} Mbit/s, one-way delay min {} p50 {} p95 {} max {} ms\n",

@@ -17,7 +17,7 @@ pub struct Plan {
     /// How long probes are sent.
     pub duration: Span,
     /// A second stream beside the probes, in the same directions.
-    pub rival: Option<OnOff>,
+    pub rival: Option<OnOffStream>,
 }
 
 /// How probes follow each other.
@@ -37,7 +37,7 @@ pub enum Pattern {
 
 /// A stream that comes and goes. It begins with an off period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OnOff {
+pub struct OnOffStream {
     /// Time from packet to packet while it is on.
     pub interval: Span,
     /// How long it is on.
@@ -136,7 +136,7 @@ impl Plan {
     }
 }
 
-impl OnOff {
+impl OnOffStream {
     /// When the stream is next on at or after `since`, a time from the beginning of the plan.
     pub fn next_on(&self, since: Span) -> Span {
         let cycle = (self.off + self.on).as_nanos().max(1);
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn each_thing_out_of_range_is_named() {
-        let rival = OnOff {
+        let rival = OnOffStream {
             interval: Span::from_millis(1),
             on: Span::from_secs(1),
             off: Span::from_secs(1),
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(every(Span::ZERO).check(), Err(PlanError::Interval));
         assert_eq!(bounds(750, 750).check(), Err(PlanError::Bounds));
         assert_eq!(bounds(0, 750).check(), Err(PlanError::Bounds));
-        let rival = OnOff { on: Span::ZERO, ..rival };
+        let rival = OnOffStream { on: Span::ZERO, ..rival };
         assert_eq!(Plan { rival: Some(rival), ..PLAN }.check(), Err(PlanError::Periods));
         let long = Plan { duration: Span::from_secs(3600), ..every(Span::from_micros(10)) };
         assert_eq!(long.check(), Err(PlanError::Probes));
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn the_rate_counts_both_streams() {
         assert_eq!(PLAN.rate(), Some(Rate::from_bps(12_000_000)));
-        let rival = OnOff {
+        let rival = OnOffStream {
             interval: Span::from_millis(2),
             on: Span::from_secs(1),
             off: Span::from_secs(1),
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn the_second_stream_begins_with_an_off_period() {
         let ms = Span::from_millis;
-        let rival = OnOff { interval: ms(1), on: ms(30), off: ms(20) };
+        let rival = OnOffStream { interval: ms(1), on: ms(30), off: ms(20) };
         assert_eq!(rival.next_on(ms(0)), ms(20));
         assert!(!rival.is_on(ms(19)));
         assert!(rival.is_on(ms(20)) && rival.is_on(ms(49)));

@@ -4,7 +4,7 @@
 use cellpace_base::{Span, Time};
 
 use crate::plan::{Pattern, Plan};
-use crate::wire::{Head, Probe, REPORTS, Report, STREAMS};
+use crate::wire::{ArrivalReport, Probe, REPORTS, ReportHead, STREAMS};
 
 /// A packet takes no longer than this, which is twice as long as silence is borne.
 const MAX_DELAY: Span = Span::from_secs(60);
@@ -69,7 +69,7 @@ impl Plausible {
     pub(crate) fn check_report(
         &mut self,
         here: Time,
-        report: &Report<'_>,
+        report: &ArrivalReport<'_>,
         sent_at: &[Vec<Time>; STREAMS],
         datagrams: u64,
     ) -> Result<(), &'static str> {
@@ -93,7 +93,12 @@ impl Plausible {
         Ok(())
     }
 
-    fn check_counts(&self, head: &Head, probes: u64, datagrams: u64) -> Result<(), &'static str> {
+    fn check_counts(
+        &self,
+        head: &ReportHead,
+        probes: u64,
+        datagrams: u64,
+    ) -> Result<(), &'static str> {
         let [main, rival] = self.max_sent;
         if head.sent[0] > main || head.sent[1] > rival || head.skipped > main + rival {
             return Err("more probes of its own than were asked for");
@@ -109,7 +114,7 @@ impl Plausible {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Packet, Record, decode, write_report};
+    use crate::wire::{ArrivalRecord, ProbePacket, decode, write_report};
     use cellpace_udp::wire::Ids;
 
     const PLAN: Plan = Plan {
@@ -121,7 +126,7 @@ mod tests {
         rival: None,
     };
 
-    const FIRST: Head = Head {
+    const FIRST: ReportHead = ReportHead {
         sent_at: Time::from_secs(1000),
         echo_sent: Time::ZERO,
         echo_received: Time::ZERO,
@@ -137,28 +142,31 @@ mod tests {
     };
 
     /// Checks a report with these records that arrives 20 ms after it was sent, after the first.
-    fn check(head: &Head, records: &[Record]) -> Result<(), &'static str> {
+    fn check(head: &ReportHead, records: &[ArrivalRecord]) -> Result<(), &'static str> {
         let mut plausible = Plausible::new(&PLAN);
         plausible.check_time(Time::from_secs(5), FIRST.sent_at).unwrap();
         let sent_at = [(0..3).map(|n| Time::from_millis(4_900 + n)).collect(), Vec::new()];
         let mut out = Vec::new();
         write_report(&mut out, Ids { to: 1, from: 2 }, head, records.iter().copied());
-        let Some((_, Packet::Report(report))) = decode(&out) else { panic!("no report") };
+        let Some((_, ProbePacket::Report(report))) = decode(&out) else { panic!("no report") };
         plausible.check_report(Time::from_secs(5), &report, &sent_at, 10)
     }
 
-    fn record(number: u64, micros: u64) -> Record {
-        Record { stream: 0, number, received_at: Time::from_micros(micros) }
+    fn record(number: u64, micros: u64) -> ArrivalRecord {
+        ArrivalRecord { stream: 0, number, received_at: Time::from_micros(micros) }
     }
 
     #[test]
     fn what_may_be_is_taken() {
         let records = [record(0, 999_900_000), record(2, 999_990_000), record(1, 1_000_000_000)];
         assert_eq!(check(&FIRST, &records), Ok(()));
-        let copies = Head { arrived: 30, total: 30, ..FIRST };
+        let copies = ReportHead { arrived: 30, total: 30, ..FIRST };
         assert_eq!(check(&copies, &[]), Ok(()));
-        let echo =
-            Head { echo_sent: Time::from_secs(4), echo_received: Time::from_secs(999), ..FIRST };
+        let echo = ReportHead {
+            echo_sent: Time::from_secs(4),
+            echo_received: Time::from_secs(999),
+            ..FIRST
+        };
         assert_eq!(check(&echo, &[]), Ok(()));
     }
 
@@ -166,17 +174,17 @@ mod tests {
     fn what_cannot_be_is_named() {
         let years = Time::from_nanos(1 << 60);
         let heads = [
-            (Head { sent_at: years, ..FIRST }, "minutes apart"),
-            (Head { sent_at: Time::from_secs(900), ..FIRST }, "minutes apart"),
-            (Head { sent: [2101, 0], ..FIRST }, "than were asked for"),
-            (Head { sent: [0, 1], ..FIRST }, "than were asked for"),
-            (Head { skipped: 1 << 62, ..FIRST }, "than were asked for"),
-            (Head { next_number: 4, ..FIRST }, "than packets were sent"),
-            (Head { arrived: 1 << 62, ..FIRST }, "than packets were sent"),
-            (Head { total: 1 << 62, ..FIRST }, "than packets were sent"),
-            (Head { echo_received: years, ..FIRST }, "later than the report"),
+            (ReportHead { sent_at: years, ..FIRST }, "minutes apart"),
+            (ReportHead { sent_at: Time::from_secs(900), ..FIRST }, "minutes apart"),
+            (ReportHead { sent: [2101, 0], ..FIRST }, "than were asked for"),
+            (ReportHead { sent: [0, 1], ..FIRST }, "than were asked for"),
+            (ReportHead { skipped: 1 << 62, ..FIRST }, "than were asked for"),
+            (ReportHead { next_number: 4, ..FIRST }, "than packets were sent"),
+            (ReportHead { arrived: 1 << 62, ..FIRST }, "than packets were sent"),
+            (ReportHead { total: 1 << 62, ..FIRST }, "than packets were sent"),
+            (ReportHead { echo_received: years, ..FIRST }, "later than the report"),
             (
-                Head { echo_sent: Time::from_secs(5), echo_received: years, ..FIRST },
+                ReportHead { echo_sent: Time::from_secs(5), echo_received: years, ..FIRST },
                 "minutes apart",
             ),
         ];
@@ -187,7 +195,7 @@ mod tests {
         let records = [
             (record(3, 999_990_000), "was not sent"),
             (record(1 << 40, 999_990_000), "was not sent"),
-            (Record { stream: 1, ..record(0, 999_990_000) }, "was not sent"),
+            (ArrivalRecord { stream: 1, ..record(0, 999_990_000) }, "was not sent"),
             (record(0, 1_000_000_001), "later than the report"),
             (record(0, 1 << 50), "later than the report"),
             (record(0, 900_000_000), "minutes apart"),

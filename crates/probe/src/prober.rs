@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 
 use cellpace_base::{Span, Time};
 use cellpace_udp::wire::{Cookie, Ids};
-use cellpace_udp::{Departure, Engine, Protection, Side, Way as Route};
+use cellpace_udp::{Engine, LocalPath, OutgoingDatagram, Protection, SenderSide};
 use thiserror::Error;
 
 use crate::plan::Plan;
 use crate::plausible::Plausible;
-use crate::recording::{Arrival, Recording, Way, raw_delay};
-use crate::session::{Session, belongs};
-use crate::wire::{self, Packet, REPORTS, Report};
+use crate::recording::{DirectionRecording, ProbeArrival, Recording, raw_delay};
+use crate::session::{ProbeSession, belongs};
+use crate::wire::{self, ArrivalReport, ProbePacket, REPORTS};
 
 /// How long silence is borne, as an outage of the path.
 const PATIENCE: Span = Span::from_secs(30);
@@ -62,12 +62,12 @@ pub enum ProbeError {
 pub struct Prober {
     plan: Plan,
     peer: SocketAddr,
-    way: Route,
+    way: LocalPath,
     overhead: usize,
     gap: Span,
     id: u64,
     now: Time,
-    state: State,
+    state: ProberState,
     recording: Recording,
     /// Times at which this side sent, by stream and number.
     sent_at: [Vec<Time>; 2],
@@ -78,9 +78,9 @@ pub struct Prober {
 }
 
 #[derive(Debug)]
-enum State {
+enum ProberState {
     Asking { cookie: Cookie, since: Time, next: Time },
-    Running { session: Box<Session>, changed_at: Time, seen: (u64, u64) },
+    Running { session: Box<ProbeSession>, changed_at: Time, seen: (u64, u64) },
     Closing { ids: Ids, left: u8 },
     Over(Result<(), ProbeError>),
 }
@@ -91,8 +91,8 @@ impl Prober {
     pub fn new(now: Time, plan: Plan, peer: SocketAddr, way: usize, id: u64, gap: Span) -> Self {
         let empty = Recording {
             plan,
-            up: Way::default(),
-            down: Way::default(),
+            up: DirectionRecording::default(),
+            down: DirectionRecording::default(),
             least_rtt: None,
             complete: false,
         };
@@ -104,7 +104,7 @@ impl Prober {
             gap,
             id,
             now,
-            state: State::Asking { cookie: Cookie::default(), since: now, next: now },
+            state: ProberState::Asking { cookie: Cookie::default(), since: now, next: now },
             recording: empty,
             sent_at: [Vec::new(), Vec::new()],
             datagrams: 0,
@@ -123,7 +123,7 @@ impl Prober {
     /// Whether the session is over, and how; `None` while it runs.
     pub fn outcome(&self) -> Option<&Result<(), ProbeError>> {
         match &self.state {
-            State::Over(outcome) => Some(outcome),
+            ProberState::Over(outcome) => Some(outcome),
             _ => None,
         }
     }
@@ -135,17 +135,17 @@ impl Prober {
 
     /// Whether probes are sent or about to be.
     pub fn is_running(&self) -> bool {
-        matches!(self.state, State::Running { .. })
+        matches!(self.state, ProberState::Running { .. })
     }
 
     /// Ends the session now. What has been recorded is kept.
     pub fn stop(&mut self) {
-        if let State::Running { session, .. } = &self.state {
+        if let ProberState::Running { session, .. } = &self.state {
             let ids = session.ids;
             self.finish(false);
-            self.state = State::Closing { ids, left: CLOSES };
-        } else if !matches!(self.state, State::Closing { .. }) {
-            self.state = State::Over(Ok(()));
+            self.state = ProberState::Closing { ids, left: CLOSES };
+        } else if !matches!(self.state, ProberState::Closing { .. }) {
+            self.state = ProberState::Over(Ok(()));
         }
     }
 
@@ -154,19 +154,19 @@ impl Prober {
         self.recording
     }
 
-    fn on_running(&mut self, at: Time, ids: Ids, packet: &Packet<'_>, bytes: usize) {
-        let State::Running { session, .. } = &mut self.state else { return };
+    fn on_running(&mut self, at: Time, ids: Ids, packet: &ProbePacket<'_>, bytes: usize) {
+        let ProberState::Running { session, .. } = &mut self.state else { return };
         if !belongs(session, ids, packet) {
             return;
         }
         if let Err(what) = self.check(at, packet) {
             self.finish(false);
-            self.state = State::Over(Err(ProbeError::Impossible(self.peer, what)));
+            self.state = ProberState::Over(Err(ProbeError::Impossible(self.peer, what)));
             return;
         }
-        let State::Running { session, .. } = &mut self.state else { return };
+        let ProberState::Running { session, .. } = &mut self.state else { return };
         match packet {
-            Packet::Probe(probe) => {
+            ProbePacket::Probe(probe) => {
                 session.on_probe(at, probe);
                 let arrivals = &mut self.recording.down.arrivals;
                 if arrivals.len() as u64 >= Plan::MOST_PROBES {
@@ -174,9 +174,9 @@ impl Prober {
                     return;
                 }
                 let (stream, number, sent_at) = (probe.stream, probe.number, probe.sent_at);
-                arrivals.push(Arrival { stream, number, sent_at, received_at: at });
+                arrivals.push(ProbeArrival { stream, number, sent_at, received_at: at });
             }
-            Packet::Report(report) => {
+            ProbePacket::Report(report) => {
                 session.on_report(at, report);
                 let reports = &mut self.recording.down.reports;
                 if session.saturates && self.plan.down && reports.len() < MOST_CLOCK_SAMPLES {
@@ -187,16 +187,17 @@ impl Prober {
             }
             _ => {
                 self.finish(false);
-                self.state = State::Over(Err(ProbeError::Refused("it ended the session".into())));
+                self.state =
+                    ProberState::Over(Err(ProbeError::Refused("it ended the session".into())));
             }
         }
     }
 
     /// Says what is impossible about a packet.
-    fn check(&mut self, at: Time, packet: &Packet<'_>) -> Result<(), &'static str> {
+    fn check(&mut self, at: Time, packet: &ProbePacket<'_>) -> Result<(), &'static str> {
         match packet {
-            Packet::Probe(probe) => self.plausible.check_probe(at, probe),
-            Packet::Report(report) => {
+            ProbePacket::Probe(probe) => self.plausible.check_probe(at, probe),
+            ProbePacket::Report(report) => {
                 self.plausible.check_report(at, report, &self.sent_at, self.datagrams)
             }
             _ => Ok(()),
@@ -204,8 +205,8 @@ impl Prober {
     }
 
     /// Takes the records that are next.
-    fn take(&mut self, report: &Report<'_>) {
-        let State::Running { session, .. } = &mut self.state else { return };
+    fn take(&mut self, report: &ArrivalReport<'_>) {
+        let ProberState::Running { session, .. } = &mut self.state else { return };
         let mut position = report.head.position;
         for record in report.records() {
             if position == session.taken {
@@ -222,7 +223,7 @@ impl Prober {
                     .and_then(|times| times.get(usize::try_from(record.number).ok()?));
                 match sent_at {
                     Some(sent_at) if (up.arrivals.len() as u64) < Plan::MOST_PROBES => {
-                        up.arrivals.push(Arrival {
+                        up.arrivals.push(ProbeArrival {
                             stream: record.stream,
                             number: record.number,
                             sent_at: *sent_at,
@@ -237,7 +238,7 @@ impl Prober {
         }
     }
 
-    fn compare_clocks(&mut self, at: Time, report: &Report<'_>) {
+    fn compare_clocks(&mut self, at: Time, report: &ArrivalReport<'_>) {
         let head = &report.head;
         let down = &mut self.recording.down.clock;
         if down.len() < MOST_CLOCK_SAMPLES {
@@ -251,11 +252,11 @@ impl Prober {
 
     /// Ends the session when all has arrived that will.
     fn check_end(&mut self, now: Time) {
-        let State::Running { session, changed_at, seen } = &mut self.state else { return };
+        let ProberState::Running { session, changed_at, seen } = &mut self.state else { return };
         if now - session.heard_at > PATIENCE {
             let silent = Err(ProbeError::Silent(self.peer));
             self.finish(false);
-            self.state = State::Over(silent);
+            self.state = ProberState::Over(silent);
             return;
         }
         let (down, up) = (&self.recording.down.arrivals, &self.recording.up.arrivals);
@@ -281,12 +282,12 @@ impl Prober {
         if (is_quiet && has_all) || has_waited {
             let ids = session.ids;
             self.finish(is_quiet && has_all);
-            self.state = State::Closing { ids, left: CLOSES };
+            self.state = ProberState::Closing { ids, left: CLOSES };
         }
     }
 
     fn finish(&mut self, complete: bool) {
-        let State::Running { session, .. } = &self.state else { return };
+        let ProberState::Running { session, .. } = &self.state else { return };
         let recording = &mut self.recording;
         if let Some(sender) = &session.sender {
             recording.up.began = sender.began();
@@ -307,9 +308,9 @@ impl Prober {
     }
 
     fn ask(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
-        let State::Asking { cookie, since, next } = &mut self.state else { return None };
+        let ProberState::Asking { cookie, since, next } = &mut self.state else { return None };
         if now - *since > PATIENCE_AT_FIRST {
-            self.state = State::Over(Err(ProbeError::NoAnswer(self.peer)));
+            self.state = ProberState::Over(Err(ProbeError::NoAnswer(self.peer)));
             return None;
         }
         if now < *next {
@@ -326,37 +327,37 @@ impl Prober {
 }
 
 impl Engine for Prober {
-    fn handle_datagram(&mut self, at: Time, from: SocketAddr, way: Route, datagram: &[u8]) {
+    fn handle_datagram(&mut self, at: Time, from: SocketAddr, way: LocalPath, datagram: &[u8]) {
         let now = self.advance(at);
-        let opened = self.protection.open(Side::Responder, datagram);
+        let opened = self.protection.open(SenderSide::Responder, datagram);
         let Some((ids, packet)) = opened.and_then(wire::read) else { return };
         if from != self.peer || way.socket != self.way.socket || ids.to != self.id {
             return;
         }
-        let State::Asking { cookie, next, .. } = &mut self.state else {
+        let ProberState::Asking { cookie, next, .. } = &mut self.state else {
             let bytes = datagram.len() - self.protection.extra_bytes();
             return self.on_running(at, ids, &packet, bytes);
         };
         match packet {
-            Packet::Retry(fresh) => (*cookie, *next) = (fresh, now),
-            Packet::Refuse(why) => {
-                self.state = State::Over(Err(ProbeError::Refused(why.to_owned())));
+            ProbePacket::Retry(fresh) => (*cookie, *next) = (fresh, now),
+            ProbePacket::Refuse(why) => {
+                self.state = ProberState::Over(Err(ProbeError::Refused(why.to_owned())));
             }
-            Packet::Accept if ids.from != 0 => {
+            ProbePacket::Accept if ids.from != 0 => {
                 let ids = Ids { to: ids.from, from: self.id };
                 let (up, gap, overhead) = (self.plan.up, self.gap, self.overhead);
-                let session = Box::new(Session::new(ids, &self.plan, up, gap, overhead, now));
-                self.state = State::Running { session, changed_at: now, seen: (0, 0) };
+                let session = Box::new(ProbeSession::new(ids, &self.plan, up, gap, overhead, now));
+                self.state = ProberState::Running { session, changed_at: now, seen: (0, 0) };
             }
             _ => {}
         }
     }
 
-    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Departure> {
+    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<OutgoingDatagram> {
         let now = self.advance(now);
         let bytes = match &mut self.state {
-            State::Asking { .. } => self.ask(now, out),
-            State::Running { session, .. } => {
+            ProberState::Asking { .. } => self.ask(now, out),
+            ProberState::Running { session, .. } => {
                 let (bytes, probe) = session.poll(now, out)?;
                 if let Some(probe) = probe {
                     // Numbers count up by one from zero.
@@ -364,33 +365,33 @@ impl Engine for Prober {
                 }
                 Some(bytes)
             }
-            State::Closing { ids, left } => {
+            ProberState::Closing { ids, left } => {
                 let ids = *ids;
                 *left = left.saturating_sub(1);
                 if *left == 0 {
-                    self.state = State::Over(Ok(()));
+                    self.state = ProberState::Over(Ok(()));
                 }
                 Some(wire::write_close(out, ids))
             }
-            State::Over(_) => None,
+            ProberState::Over(_) => None,
         }?;
         self.datagrams += 1;
-        let bytes = self.protection.seal(Side::Initiator, out, bytes);
-        Some(Departure { to: self.peer, way: self.way, bytes })
+        let bytes = self.protection.seal(SenderSide::Initiator, out, bytes);
+        Some(OutgoingDatagram { to: self.peer, way: self.way, bytes })
     }
 
     fn next_deadline(&self) -> Option<Time> {
         match &self.state {
-            State::Asking { next, .. } => Some(*next),
-            State::Running { session, .. } => Some(session.next_deadline()),
-            State::Closing { .. } => Some(Time::ZERO),
-            State::Over(_) => None,
+            ProberState::Asking { next, .. } => Some(*next),
+            ProberState::Running { session, .. } => Some(session.next_deadline()),
+            ProberState::Closing { .. } => Some(Time::ZERO),
+            ProberState::Over(_) => None,
         }
     }
 
     fn on_timer(&mut self, now: Time) {
         let now = self.advance(now);
-        if let State::Running { session, .. } = &mut self.state {
+        if let ProberState::Running { session, .. } = &mut self.state {
             let is_silent = session.is_peer_silent(now);
             if let Some(sender) = &mut session.sender {
                 sender.pause(is_silent);
@@ -400,7 +401,7 @@ impl Engine for Prober {
     }
 
     fn has_events(&self) -> bool {
-        matches!(self.state, State::Over(_))
+        matches!(self.state, ProberState::Over(_))
     }
 }
 

@@ -7,7 +7,7 @@ use crate::wire::STREAMS;
 
 /// One probe that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Arrival {
+pub struct ProbeArrival {
     /// 0: the probes, 1: the second stream.
     pub stream: u8,
     /// Counts up by one within its stream.
@@ -18,7 +18,7 @@ pub struct Arrival {
     pub received_at: Time,
 }
 
-impl Arrival {
+impl ProbeArrival {
     /// Receiver's clock minus sender's clock, in nanoseconds: the delay plus the clocks' offset.
     pub fn raw_delay(&self) -> i64 {
         raw_delay(self.sent_at, self.received_at)
@@ -33,9 +33,9 @@ pub(crate) fn raw_delay(sent_at: Time, received_at: Time) -> i64 {
 
 /// One direction of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Way {
+pub struct DirectionRecording {
     /// Arrivals in their order.
-    pub arrivals: Vec<Arrival>,
+    pub arrivals: Vec<ProbeArrival>,
     /// When the sender began, on its clock.
     pub began: Time,
     /// Probes sent of each stream.
@@ -58,9 +58,9 @@ pub struct Recording {
     /// What was asked for.
     pub plan: Plan,
     /// From the prober to the responder.
-    pub up: Way,
+    pub up: DirectionRecording,
     /// From the responder to the prober.
-    pub down: Way,
+    pub down: DirectionRecording,
     /// The shortest round trip.
     pub least_rtt: Option<Span>,
     /// Whether the session ended as it should, or was cut.

@@ -7,12 +7,14 @@ use std::net::SocketAddr;
 
 use cellpace_base::{Rate, Span, Time};
 use cellpace_udp::wire::{Cookie, HELLO_BYTES, Ids};
-use cellpace_udp::{Cookies, Departure, Engine, Network, Protection, Side, Way};
+use cellpace_udp::{
+    ClientNetwork, Cookies, Engine, LocalPath, OutgoingDatagram, Protection, SenderSide,
+};
 
 use crate::plan::Plan;
 use crate::prober::overhead;
-use crate::session::{QUIET, SILENCE, Session, belongs};
-use crate::wire::{self, Packet, VERSION};
+use crate::session::{ProbeSession, QUIET, SILENCE, belongs};
+use crate::wire::{self, ProbePacket, VERSION};
 
 /// Answers to strangers that wait to leave at most.
 const MOST_REPLIES: usize = 256;
@@ -28,7 +30,7 @@ const CONFIRM_WITHIN: Span = Span::from_secs(5);
 
 /// What a responder lets others do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct ResponderLimits {
     /// Sessions at the same time.
     pub sessions: usize,
     /// The same of one client: an IPv4 address or an IPv6 network of 64 bits.
@@ -39,7 +41,7 @@ pub struct Limits {
     pub duration: Span,
 }
 
-impl Default for Limits {
+impl Default for ResponderLimits {
     fn default() -> Self {
         Self {
             sessions: 4,
@@ -50,10 +52,10 @@ impl Default for Limits {
     }
 }
 
-struct Slot {
-    session: Session,
+struct SessionSlot {
+    session: ProbeSession,
     peer: SocketAddr,
-    way: Way,
+    way: LocalPath,
     plan: Plan,
     began: Time,
     /// The peer has shown that it knows the id which was sent to it.
@@ -62,13 +64,13 @@ struct Slot {
 
 /// Answers probers.
 pub struct Responder {
-    limits: Limits,
+    limits: ResponderLimits,
     cookies: Cookies,
     new_id: Box<dyn FnMut() -> u64 + Send>,
-    slots: HashMap<u64, Slot>,
+    slots: HashMap<u64, SessionSlot>,
     /// By the address and the id of the prober.
     begun: HashMap<(SocketAddr, u64), u64>,
-    replies: VecDeque<(SocketAddr, Way, Vec<u8>)>,
+    replies: VecDeque<(SocketAddr, LocalPath, Vec<u8>)>,
     /// Whose turn it is.
     turn: u64,
     now: Time,
@@ -79,7 +81,7 @@ pub struct Responder {
 impl Responder {
     /// A responder with a secret for cookies and a source of ids that nobody can guess.
     pub fn new(
-        limits: Limits,
+        limits: ResponderLimits,
         secret: [u8; 32],
         new_id: impl FnMut() -> u64 + Send + 'static,
     ) -> Self {
@@ -122,7 +124,7 @@ impl Responder {
     fn on_hello(
         &mut self,
         from: SocketAddr,
-        way: Way,
+        way: LocalPath,
         peer_id: u64,
         hello: (u32, Cookie, Option<Plan>),
         bytes: usize,
@@ -152,7 +154,7 @@ impl Responder {
     fn begin(
         &mut self,
         from: SocketAddr,
-        way: Way,
+        way: LocalPath,
         peer_id: u64,
         plan: Plan,
     ) -> Result<u64, String> {
@@ -163,8 +165,10 @@ impl Responder {
         if self.slots.len() >= self.limits.sessions {
             return Err(format!("it has {} sessions already", self.slots.len()));
         }
-        let of_client =
-            self.slots.values().filter(|slot| Network::of(slot.peer) == Network::of(from));
+        let of_client = self
+            .slots
+            .values()
+            .filter(|slot| ClientNetwork::of(slot.peer) == ClientNetwork::of(from));
         if of_client.count() >= self.limits.sessions_per_client {
             let most = self.limits.sessions_per_client;
             return Err(format!("it has {most} sessions of this address already"));
@@ -192,8 +196,9 @@ impl Responder {
         let gap = self.limits.rate.time_for(u64::from(plan.size));
         let ids = Ids { to: peer_id, from: id };
         let overhead = self.overhead(from);
-        let session = Session::new(ids, &plan, plan.down, gap, overhead, self.now);
-        let slot = Slot { session, peer: from, way, plan, began: self.now, confirmed: false };
+        let session = ProbeSession::new(ids, &plan, plan.down, gap, overhead, self.now);
+        let slot =
+            SessionSlot { session, peer: from, way, plan, began: self.now, confirmed: false };
         self.slots.insert(id, slot);
         self.begun.insert((from, peer_id), id);
         Ok(id)
@@ -204,7 +209,7 @@ impl Responder {
         overhead(peer) + self.protection.extra_bytes()
     }
 
-    fn reply(&mut self, to: SocketAddr, way: Way, reply: Vec<u8>) {
+    fn reply(&mut self, to: SocketAddr, way: LocalPath, reply: Vec<u8>) {
         if self.replies.len() < MOST_REPLIES {
             self.replies.push_back((to, way, reply));
         }
@@ -220,13 +225,13 @@ impl Responder {
 }
 
 impl Engine for Responder {
-    fn handle_datagram(&mut self, at: Time, from: SocketAddr, way: Way, datagram: &[u8]) {
+    fn handle_datagram(&mut self, at: Time, from: SocketAddr, way: LocalPath, datagram: &[u8]) {
         self.now = self.now.max(at);
-        let opened = self.protection.open(Side::Initiator, datagram);
+        let opened = self.protection.open(SenderSide::Initiator, datagram);
         let Some((ids, packet)) = opened.and_then(wire::read) else { return };
         let bytes = datagram.len() - self.protection.extra_bytes();
         let overhead = self.overhead(from);
-        if let Packet::Hello(version, cookie, plan) = packet {
+        if let ProbePacket::Hello(version, cookie, plan) = packet {
             return self.on_hello(from, way, ids.from, (version, cookie, plan), bytes);
         }
         let Some(slot) = self.slots.get_mut(&ids.to) else { return };
@@ -239,14 +244,14 @@ impl Engine for Responder {
             // The plan begins when both sides know each other.
             let (session, plan) = (&slot.session, &slot.plan);
             let gap = self.limits.rate.time_for(u64::from(plan.size));
-            slot.session = Session::new(session.ids, plan, plan.down, gap, overhead, self.now);
+            slot.session = ProbeSession::new(session.ids, plan, plan.down, gap, overhead, self.now);
         }
         match &packet {
-            Packet::Probe(probe) => {
+            ProbePacket::Probe(probe) => {
                 slot.session.on_probe(at, probe);
                 slot.session.record(at, probe);
             }
-            Packet::Report(report) => {
+            ProbePacket::Report(report) => {
                 slot.session.on_report(at, report);
                 if slot.plan.up {
                     slot.session.record_report(at, bytes);
@@ -259,13 +264,13 @@ impl Engine for Responder {
         }
     }
 
-    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Departure> {
+    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<OutgoingDatagram> {
         self.now = self.now.max(now);
         let now = self.now;
         if let Some((to, way, reply)) = self.replies.pop_front() {
             out.extend_from_slice(&reply);
-            let bytes = self.protection.seal(Side::Responder, out, reply.len());
-            return Some(Departure { to, way, bytes });
+            let bytes = self.protection.seal(SenderSide::Responder, out, reply.len());
+            return Some(OutgoingDatagram { to, way, bytes });
         }
         // Few sessions: one after the other, so that none waits for another's backlog.
         let mut ids: Vec<u64> = self.slots.keys().copied().collect();
@@ -279,8 +284,8 @@ impl Engine for Responder {
             }
             if let Some((bytes, _)) = slot.session.poll(now, out) {
                 self.turn = id;
-                let bytes = self.protection.seal(Side::Responder, out, bytes);
-                return Some(Departure { to: slot.peer, way: slot.way, bytes });
+                let bytes = self.protection.seal(SenderSide::Responder, out, bytes);
+                return Some(OutgoingDatagram { to: slot.peer, way: slot.way, bytes });
             }
         }
         None
@@ -290,7 +295,7 @@ impl Engine for Responder {
         if !self.replies.is_empty() {
             return Some(Time::ZERO);
         }
-        let due = |slot: &Slot| {
+        let due = |slot: &SessionSlot| {
             let ends = if slot.confirmed { FORGET_AFTER } else { CONFIRM_WITHIN };
             let ends = slot.session.heard_at + ends;
             if slot.confirmed && !slot.session.is_peer_silent(self.now) {

@@ -2,8 +2,8 @@
 
 use cellpace_base::{Span, Time};
 
-use crate::plan::{OnOff, Pattern, Plan};
-use crate::wire::{Head, Probe, STREAMS};
+use crate::plan::{OnOffStream, Pattern, Plan};
+use crate::wire::{Probe, ReportHead, STREAMS};
 
 /// A probe that is later than this is left out: a burst of late ones would measure the sender.
 const MOST_LATE: Span = Span::from_millis(50);
@@ -22,11 +22,11 @@ const KNOCK: Span = Span::from_millis(100);
 
 /// Sends the streams of one side.
 #[derive(Debug)]
-pub(crate) struct Sender {
+pub(crate) struct ProbeSender {
     began: Time,
     ends: Time,
     main: Main,
-    rival: Option<(OnOff, Steady)>,
+    rival: Option<(OnOffStream, Steady)>,
     sent: [u64; STREAMS],
     skipped: u64,
     paused: bool,
@@ -78,7 +78,7 @@ struct Saturator {
 }
 
 impl Saturator {
-    fn on_report(&mut self, now: Time, head: &Head, sent: u64) {
+    fn on_report(&mut self, now: Time, head: &ReportHead, sent: u64) {
         let next = head.next_number.min(sent);
         if next <= self.arrived_up_to {
             return;
@@ -109,7 +109,7 @@ impl Saturator {
     }
 }
 
-impl Sender {
+impl ProbeSender {
     /// Sends by `plan` from `began` on, at most `most` bytes per second when it saturates.
     pub(crate) fn new(plan: &Plan, began: Time, gap: Span) -> Self {
         let steady = |interval: Span| Steady { interval, due: began };
@@ -165,7 +165,7 @@ impl Sender {
         self.paused = paused;
     }
 
-    pub(crate) fn on_report(&mut self, now: Time, head: &Head) {
+    pub(crate) fn on_report(&mut self, now: Time, head: &ReportHead) {
         if let Main::Saturator(saturator) = &mut self.main {
             saturator.on_report(now, head, self.sent[0]);
         }
@@ -251,12 +251,12 @@ mod tests {
         Span::from_millis(ms)
     }
 
-    fn plan(pattern: Pattern, rival: Option<OnOff>) -> Plan {
+    fn plan(pattern: Pattern, rival: Option<OnOffStream>) -> Plan {
         Plan { up: true, down: false, size: 1500, pattern, duration: span(1000), rival }
     }
 
     /// Sends at every microsecond at which something is due; number of probes by stream.
-    fn count(sender: &mut Sender, until: Time) -> [usize; 2] {
+    fn count(sender: &mut ProbeSender, until: Time) -> [usize; 2] {
         let mut counts = [0; 2];
         let mut now = Time::ZERO;
         while let Some(due) = sender.next().filter(|due| *due < until) {
@@ -270,8 +270,11 @@ mod tests {
 
     #[test]
     fn a_steady_stream_keeps_its_interval_and_ends() {
-        let mut sender =
-            Sender::new(&plan(Pattern::Every(Span::from_micros(400)), None), ms(10), Span::ZERO);
+        let mut sender = ProbeSender::new(
+            &plan(Pattern::Every(Span::from_micros(400)), None),
+            ms(10),
+            Span::ZERO,
+        );
         assert_eq!(sender.poll(ms(9)), None);
         assert_eq!(count(&mut sender, Time::MAX), [2500, 0]);
         assert!(sender.is_done(ms(1010)) && sender.poll(ms(1010)).is_none());
@@ -279,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_late_sender_leaves_probes_out_instead_of_bursting() {
-        let mut sender = Sender::new(&plan(Pattern::Every(span(1)), None), ms(0), Span::ZERO);
+        let mut sender = ProbeSender::new(&plan(Pattern::Every(span(1)), None), ms(0), Span::ZERO);
         assert!(sender.poll(ms(0)).is_some());
         let late: Vec<u64> =
             std::iter::from_fn(|| sender.poll(ms(500)).map(|probe| probe.number)).collect();
@@ -291,25 +294,25 @@ mod tests {
 
     #[test]
     fn the_second_stream_comes_and_goes() {
-        let rival = OnOff { interval: span(2), on: span(100), off: span(300) };
+        let rival = OnOffStream { interval: span(2), on: span(100), off: span(300) };
         let pattern = Pattern::Every(span(10));
-        let mut sender = Sender::new(&plan(pattern, Some(rival)), ms(0), Span::ZERO);
+        let mut sender = ProbeSender::new(&plan(pattern, Some(rival)), ms(0), Span::ZERO);
         assert_eq!(count(&mut sender, ms(300)), [30, 0]);
         assert_eq!(count(&mut sender, ms(400)), [10, 50]);
         assert_eq!(count(&mut sender, Time::MAX), [60, 50]);
     }
 
-    fn saturator() -> Sender {
+    fn saturator() -> ProbeSender {
         let pattern = Pattern::Saturate { lower: span(100), upper: span(300) };
-        Sender::new(&plan(pattern, None), ms(0), Span::ZERO)
+        ProbeSender::new(&plan(pattern, None), ms(0), Span::ZERO)
     }
 
-    fn drain(sender: &mut Sender, now: Time) -> usize {
+    fn drain(sender: &mut ProbeSender, now: Time) -> usize {
         std::iter::from_fn(|| sender.poll(now)).count()
     }
 
-    fn report(next_number: u64, arrived: u64, queue_delay: u64) -> Head {
-        Head { next_number, arrived, queue_delay: span(queue_delay), ..Head::default() }
+    fn report(next_number: u64, arrived: u64, queue_delay: u64) -> ReportHead {
+        ReportHead { next_number, arrived, queue_delay: span(queue_delay), ..ReportHead::default() }
     }
 
     #[test]
@@ -358,7 +361,7 @@ mod tests {
     #[test]
     fn a_saturator_keeps_below_the_highest_rate() {
         let pattern = Pattern::Saturate { lower: span(100), upper: span(300) };
-        let mut sender = Sender::new(&plan(pattern, None), ms(0), span(1));
+        let mut sender = ProbeSender::new(&plan(pattern, None), ms(0), span(1));
         let mut sent = 0;
         for at in 0..1000 {
             sent += drain(&mut sender, ms(at));

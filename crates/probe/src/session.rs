@@ -7,8 +7,10 @@ use cellpace_udp::wire::Ids;
 use crate::outbox::Outbox;
 use crate::plan::{Pattern, Plan};
 use crate::recording::raw_delay;
-use crate::sender::Sender;
-use crate::wire::{self, Head, PROBE_BYTES, Packet, Probe, REPORTS, Record, Report};
+use crate::sender::ProbeSender;
+use crate::wire::{
+    self, ArrivalRecord, ArrivalReport, PROBE_BYTES, Probe, ProbePacket, REPORTS, ReportHead,
+};
 
 /// Only reports go to and fro for so long at first: the clocks are compared while the path is
 /// idle.
@@ -27,14 +29,14 @@ const REPORT_TO_SATURATOR_EVERY: Span = Span::from_millis(10);
 const REPORTS_IN_A_ROW: u8 = 8;
 
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct ProbeSession {
     pub(crate) ids: Ids,
-    pub(crate) sender: Option<Sender>,
+    pub(crate) sender: Option<ProbeSender>,
     pub(crate) outbox: Outbox,
     /// Records of the other side that were taken.
     pub(crate) taken: u64,
     /// The other side's newest head.
-    pub(crate) peer: Head,
+    pub(crate) peer: ReportHead,
     pub(crate) heard_at: Time,
     pub(crate) least_rtt: Option<Span>,
     pub(crate) saturates: bool,
@@ -51,7 +53,7 @@ pub(crate) struct Session {
     rtt: Span,
 }
 
-impl Session {
+impl ProbeSession {
     /// `sends`: this side does; `gap` is the time between two probes at the highest rate.
     pub(crate) fn new(
         ids: Ids,
@@ -65,10 +67,10 @@ impl Session {
         let report_every = if saturates { REPORT_TO_SATURATOR_EVERY } else { REPORT_EVERY };
         Self {
             ids,
-            sender: sends.then(|| Sender::new(plan, now + QUIET, gap)),
+            sender: sends.then(|| ProbeSender::new(plan, now + QUIET, gap)),
             outbox: Outbox::default(),
             taken: 0,
-            peer: Head::default(),
+            peer: ReportHead::default(),
             heard_at: now,
             least_rtt: None,
             saturates,
@@ -102,7 +104,7 @@ impl Session {
 
     /// Remembers the arrival of a probe until the other side knows it.
     pub(crate) fn record(&mut self, at: Time, probe: &Probe) {
-        let record = Record { stream: probe.stream, number: probe.number, received_at: at };
+        let record = ArrivalRecord { stream: probe.stream, number: probe.number, received_at: at };
         self.outbox.push(at, record);
     }
 
@@ -110,12 +112,12 @@ impl Session {
     pub(crate) fn record_report(&mut self, at: Time, bytes: usize) {
         if self.saturates {
             let number = (bytes + self.overhead) as u64;
-            self.outbox.push(at, Record { stream: REPORTS, number, received_at: at });
+            self.outbox.push(at, ArrivalRecord { stream: REPORTS, number, received_at: at });
         }
     }
 
     /// A report arrived at `at`. Old ones tell nothing.
-    pub(crate) fn on_report(&mut self, at: Time, report: &Report<'_>) {
+    pub(crate) fn on_report(&mut self, at: Time, report: &ArrivalReport<'_>) {
         self.heard_at = self.heard_at.max(at);
         let head = report.head;
         self.note_raw(raw_delay(head.sent_at, at));
@@ -170,15 +172,15 @@ impl Session {
     fn write_report(&mut self, now: Time, out: &mut Vec<u8>) -> usize {
         let position = self.outbox.position(now, self.rtt);
         let sender = self.sender.as_ref();
-        let head = Head {
+        let head = ReportHead {
             sent_at: now,
             echo_sent: self.echo.0,
             echo_received: self.echo.1,
             next_number: self.next_number,
             arrived: self.arrived,
             queue_delay: self.queue_delay,
-            sent: sender.map_or([0; 2], Sender::sent),
-            skipped: sender.map_or(0, Sender::skipped),
+            sent: sender.map_or([0; 2], ProbeSender::sent),
+            skipped: sender.map_or(0, ProbeSender::skipped),
             done: self.is_sending_done(now),
             taken: self.taken,
             total: self.outbox.total() + self.outbox.unrecorded(),
@@ -190,14 +192,15 @@ impl Session {
     }
 
     pub(crate) fn next_deadline(&self) -> Time {
-        let probe = self.sender.as_ref().and_then(Sender::next).unwrap_or(Time::MAX);
+        let probe = self.sender.as_ref().and_then(ProbeSender::next).unwrap_or(Time::MAX);
         let is_pressing = self.outbox.is_pressing() && self.reports_in_a_row < REPORTS_IN_A_ROW;
         if is_pressing { Time::ZERO } else { probe.min(self.next_report) }
     }
 }
 
 /// Whether a packet belongs to a session: both ids are right.
-pub(crate) fn belongs(session: &Session, ids: Ids, packet: &Packet<'_>) -> bool {
+pub(crate) fn belongs(session: &ProbeSession, ids: Ids, packet: &ProbePacket<'_>) -> bool {
     let ours = Ids { to: session.ids.from, from: session.ids.to };
-    ids == ours && matches!(packet, Packet::Probe(_) | Packet::Report(_) | Packet::Close)
+    ids == ours
+        && matches!(packet, ProbePacket::Probe(_) | ProbePacket::Report(_) | ProbePacket::Close)
 }

@@ -4,7 +4,7 @@ use cellpace_base::Span;
 
 /// Runs of arrivals close together.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Bursts {
+pub struct ArrivalBursts {
     /// Arrivals of each.
     pub sizes: Vec<u32>,
     /// From the last arrival of each to the first of the next, in microseconds.
@@ -13,8 +13,8 @@ pub struct Bursts {
 
 /// Parts arrivals into bursts: a burst ends where the next arrival comes `gap` or more later. With
 /// `gap` zero every arrival is a burst of one.
-pub fn bursts(times: &[u64], gap: Span) -> Bursts {
-    let mut bursts = Bursts::default();
+pub fn bursts(times: &[u64], gap: Span) -> ArrivalBursts {
+    let mut bursts = ArrivalBursts::default();
     let mut size = 0;
     for pair in times.windows(2) {
         size += 1;
@@ -99,9 +99,9 @@ mod tests {
         assert_eq!(bursts(&times, Span::ZERO).sizes, [1; 7]);
         assert_eq!(
             bursts(&times, Span::from_secs(1)),
-            Bursts { sizes: vec![7], between_us: vec![] }
+            ArrivalBursts { sizes: vec![7], between_us: vec![] }
         );
-        assert_eq!(bursts(&[], Span::from_secs(1)), Bursts::default());
+        assert_eq!(bursts(&[], Span::from_secs(1)), ArrivalBursts::default());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use cellpace_udp::wire::{
     read_text, unzigzag, zigzag,
 };
 
-use crate::plan::{OnOff, Pattern, Plan};
+use crate::plan::{OnOffStream, Pattern, Plan};
 
 /// The version of everything in this module.
 pub const VERSION: u32 = 1;
@@ -44,7 +44,7 @@ mod kind {
 
 /// One datagram.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Packet<'a> {
+pub enum ProbePacket<'a> {
     /// May we? With a cookie, or zeros; `None` is the plan of another version.
     Hello(u32, Cookie, Option<Plan>),
     /// Say hello again, with this cookie.
@@ -56,7 +56,7 @@ pub enum Packet<'a> {
     /// What is measured with.
     Probe(Probe),
     /// What has arrived, and a sign of life.
-    Report(Report<'a>),
+    Report(ArrivalReport<'a>),
     /// The session is over.
     Close,
 }
@@ -74,7 +74,7 @@ pub struct Probe {
 
 /// The head of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Head {
+pub struct ReportHead {
     /// When the report was sent, on its sender's clock.
     pub sent_at: Time,
     /// `sent_at` of the newest report from the other side, on that side's clock; zero: none.
@@ -103,15 +103,15 @@ pub struct Head {
 
 /// A report: its head, and records of arrivals, decoded as they are iterated over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Report<'a> {
+pub struct ArrivalReport<'a> {
     /// The figures.
-    pub head: Head,
+    pub head: ReportHead,
     records: Varints<'a>,
 }
 
 /// One arrival in a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record {
+pub struct ArrivalRecord {
     /// The stream, or [`REPORTS`].
     pub stream: u8,
     /// Its number.
@@ -120,9 +120,9 @@ pub struct Record {
     pub received_at: Time,
 }
 
-impl Report<'_> {
-    /// The records, from [`Head::position`] on.
-    pub fn records(&self) -> impl Iterator<Item = Record> + '_ {
+impl ArrivalReport<'_> {
+    /// The records, from [`ReportHead::position`] on.
+    pub fn records(&self) -> impl Iterator<Item = ArrivalRecord> + '_ {
         let mut varints = self.records;
         let (mut next, mut micros) = ([0_u64; 4], 0_u64);
         std::iter::from_fn(move || {
@@ -132,7 +132,7 @@ impl Report<'_> {
             next[usize::from(stream)] = number.wrapping_add(1);
             micros = micros.saturating_add(varints.next()?);
             let received_at = Time::from_micros(micros.min(MOST_NANOS / 1_000));
-            Some(Record { stream, number, received_at })
+            Some(ArrivalRecord { stream, number, received_at })
         })
     }
 }
@@ -149,34 +149,38 @@ pub fn protection(secret: &[u8; 32]) -> Protection {
 }
 
 /// Reads a datagram without a key. `None`: it is none of ours, or was damaged on the way.
-pub fn decode(datagram: &[u8]) -> Option<(Ids, Packet<'_>)> {
+pub fn decode(datagram: &[u8]) -> Option<(Ids, ProbePacket<'_>)> {
     read(open(datagram)?)
 }
 
 /// Reads what follows a header. `None`: it is none of ours.
-pub fn read((kind, ids, mut reader): (u8, Ids, ByteReader<'_>)) -> Option<(Ids, Packet<'_>)> {
+pub fn read((kind, ids, mut reader): (u8, Ids, ByteReader<'_>)) -> Option<(Ids, ProbePacket<'_>)> {
     let packet = match kind {
         kind::HELLO => {
             let version = reader.u32()?;
             if version == VERSION {
-                Packet::Hello(version, read_cookie(&mut reader)?, Some(read_plan(&mut reader)?))
+                ProbePacket::Hello(
+                    version,
+                    read_cookie(&mut reader)?,
+                    Some(read_plan(&mut reader)?),
+                )
             } else {
-                Packet::Hello(version, Cookie::default(), None)
+                ProbePacket::Hello(version, Cookie::default(), None)
             }
         }
-        kind::RETRY => Packet::Retry(read_cookie(&mut reader)?),
-        kind::REFUSE => Packet::Refuse(read_text(&mut reader)?),
-        kind::ACCEPT => Packet::Accept,
+        kind::RETRY => ProbePacket::Retry(read_cookie(&mut reader)?),
+        kind::REFUSE => ProbePacket::Refuse(read_text(&mut reader)?),
+        kind::ACCEPT => ProbePacket::Accept,
         kind::PROBE => {
             let stream = reader.u8().filter(|stream| usize::from(*stream) < STREAMS)?;
             let (number, sent_at) = (count(&mut reader)?, time(&mut reader)?);
-            Packet::Probe(Probe { stream, number, sent_at })
+            ProbePacket::Probe(Probe { stream, number, sent_at })
         }
         kind::REPORT => {
             let head = read_head(&mut reader)?;
-            Packet::Report(Report { head, records: Varints(reader.rest()) })
+            ProbePacket::Report(ArrivalReport { head, records: Varints(reader.rest()) })
         }
-        kind::CLOSE => Packet::Close,
+        kind::CLOSE => ProbePacket::Close,
         _ => return None,
     };
     Some((ids, packet))
@@ -190,8 +194,8 @@ fn count(reader: &mut ByteReader<'_>) -> Option<u64> {
     reader.u64().filter(|value| *value <= MOST_NANOS)
 }
 
-fn read_head(reader: &mut ByteReader<'_>) -> Option<Head> {
-    Some(Head {
+fn read_head(reader: &mut ByteReader<'_>) -> Option<ReportHead> {
+    Some(ReportHead {
         sent_at: time(reader)?,
         echo_sent: time(reader)?,
         echo_received: time(reader)?,
@@ -218,7 +222,7 @@ fn read_plan(reader: &mut ByteReader<'_>) -> Option<Plan> {
     let mut span = || Some(Span::from_nanos(reader.u64()?));
     let duration = span()?;
     let [first, second] = [span()?, span()?];
-    let rival = OnOff { interval: span()?, on: span()?, off: span()? };
+    let rival = OnOffStream { interval: span()?, on: span()?, off: span()? };
     let pattern = if flags & SATURATE == 0 {
         Pattern::Every(first)
     } else {
@@ -241,7 +245,7 @@ pub fn write_hello(out: &mut Vec<u8>, ids: Ids, cookie: &Cookie, plan: &Plan) ->
         Pattern::Every(interval) => (false, interval, Span::ZERO),
         Pattern::Saturate { lower, upper } => (true, lower, upper),
     };
-    let none = OnOff { interval: Span::ZERO, on: Span::ZERO, off: Span::ZERO };
+    let none = OnOffStream { interval: Span::ZERO, on: Span::ZERO, off: Span::ZERO };
     let rival = plan.rival.unwrap_or(none);
     let flags = flag(plan.up, UP)
         | flag(plan.down, DOWN)
@@ -297,8 +301,8 @@ pub fn write_probe(out: &mut Vec<u8>, ids: Ids, probe: Probe, bytes: usize) -> u
 pub fn write_report(
     out: &mut Vec<u8>,
     ids: Ids,
-    head: &Head,
-    records: impl Iterator<Item = Record>,
+    head: &ReportHead,
+    records: impl Iterator<Item = ArrivalRecord>,
 ) -> (usize, u64) {
     let mut writer = Writer::new(out, kind::REPORT, ids)
         .u64(head.sent_at.as_nanos())
@@ -351,7 +355,7 @@ mod tests {
                 };
                 let rival = rival.map(|(interval, on, off)| {
                     let [interval, on, off] = [interval, on, off].map(Span::from_nanos);
-                    OnOff { interval, on, off }
+                    OnOffStream { interval, on, off }
                 });
                 Plan { up, down, size, pattern, duration, rival }
             },
@@ -366,11 +370,11 @@ mod tests {
             let mut out = Vec::new();
             let cookie = Cookie { issued_ms: 3, seal: [9; 16] };
             prop_assert_eq!(write_hello(&mut out, IDS, &cookie, &plan), HELLO_BYTES);
-            prop_assert_eq!(decode(&out), Some((IDS, Packet::Hello(1, cookie, Some(plan)))));
+            prop_assert_eq!(decode(&out), Some((IDS, ProbePacket::Hello(1, cookie, Some(plan)))));
             out.clear();
             let probe = Probe { stream, number, sent_at: Time::from_nanos(sent) };
             prop_assert_eq!(write_probe(&mut out, IDS, probe, 300), 300);
-            prop_assert_eq!(decode(&out), Some((IDS, Packet::Probe(probe))));
+            prop_assert_eq!(decode(&out), Some((IDS, ProbePacket::Probe(probe))));
         }
 
         #[test]
@@ -378,17 +382,17 @@ mod tests {
             records in prop::collection::vec((0u8..3, 0u64..1 << 40, 0u64..9_000_000), 0..300),
         ) {
             let mut micros = 0;
-            let records: Vec<Record> = records.into_iter().map(|(stream, number, step)| {
+            let records: Vec<ArrivalRecord> = records.into_iter().map(|(stream, number, step)| {
                 micros += step;
-                Record { stream, number, received_at: Time::from_micros(micros) }
+                ArrivalRecord { stream, number, received_at: Time::from_micros(micros) }
             }).collect();
-            let head = Head { position: 5, total: 99, done: true, ..Head::default() };
+            let head = ReportHead { position: 5, total: 99, done: true, ..ReportHead::default() };
             let mut out = Vec::new();
             let (length, count) = write_report(&mut out, IDS, &head, records.iter().copied());
             prop_assert!(length <= MOST_REPORT_BYTES && (count > 50 || count == records.len() as u64));
-            let Some((_, Packet::Report(report))) = decode(&out) else { panic!("no report") };
+            let Some((_, ProbePacket::Report(report))) = decode(&out) else { panic!("no report") };
             prop_assert_eq!(report.head, head);
-            let read: Vec<Record> = report.records().collect();
+            let read: Vec<ArrivalRecord> = report.records().collect();
             prop_assert_eq!(&read[..], &records[..count as usize]);
         }
 
@@ -404,8 +408,8 @@ mod tests {
 
     const TO_RESPONDER: Ids = Ids { to: 0x1112_1314_1516_1718, from: 0x0102_0304_0506_0708 };
 
-    fn records() -> Vec<Record> {
-        let record = |stream, number, micros| Record {
+    fn records() -> Vec<ArrivalRecord> {
+        let record = |stream, number, micros| ArrivalRecord {
             stream,
             number,
             received_at: Time::from_micros(micros),
@@ -430,7 +434,7 @@ mod tests {
             size: 300,
             pattern: Pattern::Every(ms(1)),
             duration: s(10),
-            rival: Some(OnOff { interval: ms(2), on: s(5), off: s(3) }),
+            rival: Some(OnOffStream { interval: ms(2), on: s(5), off: s(3) }),
         };
         let saturate = Plan {
             up: false,
@@ -440,7 +444,7 @@ mod tests {
             rival: None,
             ..both
         };
-        let head = Head {
+        let head = ReportHead {
             sent_at: Time::from_secs(5),
             echo_sent: Time::from_secs(4),
             echo_received: Time::from_millis(4_500),
@@ -492,7 +496,7 @@ mod tests {
             .collect();
         assert_eq!(ours, listed);
         let (_, report) = &vectors()[6];
-        let Some((TO_RESPONDER, Packet::Report(report))) = decode(report) else { panic!() };
+        let Some((TO_RESPONDER, ProbePacket::Report(report))) = decode(report) else { panic!() };
         assert_eq!(report.records().collect::<Vec<_>>(), records());
     }
 
@@ -509,7 +513,7 @@ mod tests {
     fn a_hello_of_another_version_is_known_as_one() {
         let mut out = Vec::new();
         Writer::new(&mut out, kind::HELLO, IDS).u32(9).end();
-        let unknown = Packet::Hello(9, Cookie::default(), None);
+        let unknown = ProbePacket::Hello(9, Cookie::default(), None);
         assert_eq!(decode(&out), Some((IDS, unknown)));
     }
 }

@@ -7,7 +7,7 @@ mod common;
 use cellpace_base::{Span, Time};
 use cellpace_path::schedule::{Trace, TraceFiles};
 use cellpace_path::{Path, PathSpec, TraceSpec};
-use cellpace_probe::{OnOff, Pattern, Plan, analyse, ks_distance};
+use cellpace_probe::{OnOffStream, Pattern, Plan, analyse, ks_distance};
 
 use common::{Faults, World, limits};
 
@@ -125,7 +125,7 @@ fn the_queue_delay_stays_near_its_bounds() {
 #[test]
 fn both_directions_at_fixed_intervals_and_a_second_stream() {
     let ms = Span::from_millis;
-    let rival = OnOff { interval: ms(1), on: ms(1000), off: ms(1000) };
+    let rival = OnOffStream { interval: ms(1), on: ms(1000), off: ms(1000) };
     let plan = Plan { up: true, rival: Some(rival), size: 1250, ..plan(Pattern::Every(ms(2)), 6) };
     // 5 Mbit/s of probes and, at times, 10 of the second stream, through 12.
     let link = || path(Some("constant:12mbit"), "droptail:250kB", 25, 1);

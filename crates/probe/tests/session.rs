@@ -8,8 +8,8 @@ use std::collections::HashSet;
 
 use cellpace_base::{Rate, Span, Time};
 use cellpace_path::{Path, PathSpec};
-use cellpace_probe::wire::{self, Head, Packet};
-use cellpace_probe::{Limits, OnOff, Pattern, Plan, ProbeError, Prober, Responder};
+use cellpace_probe::wire::{self, ProbePacket, ReportHead};
+use cellpace_probe::{OnOffStream, Pattern, Plan, ProbeError, Prober, Responder, ResponderLimits};
 use cellpace_udp::Engine;
 use cellpace_udp::wire::{Cookie, Ids};
 use common::{AHEAD, Faults, PROBER, PROBER_ID, RESPONDER, RESPONDER_ID, World, address, limits};
@@ -42,7 +42,7 @@ fn plan() -> impl Strategy<Value = Plan> {
             size,
             pattern,
             duration: Span::from_millis(duration),
-            rival: rival.map(|(interval, on, off)| OnOff {
+            rival: rival.map(|(interval, on, off)| OnOffStream {
                 interval: Span::from_millis(interval),
                 on: Span::from_millis(on),
                 off: Span::from_millis(off),
@@ -178,7 +178,7 @@ fn answers(responder: &mut Responder, now: Time, from: u8, datagram: &[u8]) -> V
     all
 }
 
-fn responder(limits: Limits) -> Responder {
+fn responder(limits: ResponderLimits) -> Responder {
     let mut next = 100;
     Responder::new(limits, [7; 32], move || {
         next += 1;
@@ -195,7 +195,7 @@ fn hello(id: u64, cookie: &Cookie, plan: &Plan) -> Vec<u8> {
 fn cookie_for(responder: &mut Responder, now: Time, from: u8, id: u64, plan: &Plan) -> Cookie {
     let replies = answers(responder, now, from, &hello(id, &Cookie::default(), plan));
     match wire::decode(&replies[0]).unwrap().1 {
-        Packet::Retry(cookie) => cookie,
+        ProbePacket::Retry(cookie) => cookie,
         other => panic!("{other:?}"),
     }
 }
@@ -214,7 +214,7 @@ fn a_spoofed_source_gets_no_more_than_was_sent_and_nothing_is_kept() {
     // Somebody else's cookie.
     let cookie = cookie_for(&mut responder, now, 9, 5, &plan);
     let replies = answers(&mut responder, now, 8, &hello(5, &cookie, &plan));
-    assert!(matches!(wire::decode(&replies[0]), Some((_, Packet::Retry(_)))));
+    assert!(matches!(wire::decode(&replies[0]), Some((_, ProbePacket::Retry(_)))));
     assert_eq!(responder.sessions(), 0);
     assert_eq!(responder.next_deadline(), None);
 }
@@ -226,7 +226,7 @@ fn no_stream_begins_before_both_ids_are_known() {
     let now = Time::from_secs(1);
     let cookie = cookie_for(&mut responder, now, 9, 5, &plan);
     let accept = answers(&mut responder, now, 9, &hello(5, &cookie, &plan));
-    let Some((Ids { to: 5, from: id }, Packet::Accept)) = wire::decode(&accept[0]) else {
+    let Some((Ids { to: 5, from: id }, ProbePacket::Accept)) = wire::decode(&accept[0]) else {
         panic!("{accept:?}")
     };
     // Not with the wrong ids, nor from elsewhere.
@@ -236,7 +236,7 @@ fn no_stream_begins_before_both_ids_are_known() {
         (8, Ids { to: id, from: 5 }),
     ] {
         let mut report = Vec::new();
-        wire::write_report(&mut report, ids, &Head::default(), std::iter::empty());
+        wire::write_report(&mut report, ids, &ReportHead::default(), std::iter::empty());
         assert!(answers(&mut responder, now, from, &report).is_empty());
     }
     for ms in 0..7000 {
@@ -249,7 +249,7 @@ fn no_stream_begins_before_both_ids_are_known() {
 
 #[test]
 fn limits_are_kept_and_named() {
-    let few = Limits {
+    let few = ResponderLimits {
         sessions: 1,
         rate: Rate::from_bps(10_000_000),
         duration: Span::from_secs(60),
@@ -261,7 +261,7 @@ fn limits_are_kept_and_named() {
         let cookie = cookie_for(&mut responder, now, 9, id, plan);
         let replies = answers(&mut responder, now, 9, &hello(id, &cookie, plan));
         match wire::decode(&replies[0]).unwrap().1 {
-            Packet::Refuse(why) => why.to_owned(),
+            ProbePacket::Refuse(why) => why.to_owned(),
             other => format!("{other:?}"),
         }
     };
@@ -286,7 +286,7 @@ fn one_address_does_not_take_all_sessions() {
         let cookie = cookie_for(&mut responder, now, from, id, &plan);
         let replies = answers(&mut responder, now, from, &hello(id, &cookie, &plan));
         match wire::decode(&replies[0]).unwrap().1 {
-            Packet::Refuse(why) => why.to_owned(),
+            ProbePacket::Refuse(why) => why.to_owned(),
             other => format!("{other:?}"),
         }
     };
@@ -327,7 +327,7 @@ fn a_far_side_that_reports_nonsense_is_an_error() {
     let mut world = World::new(plan, [path(0.0, 1), path(0.0, 2)], Faults::default(), limits());
     world.run(Time::from_secs(3));
     let ids = Ids { to: PROBER_ID, from: RESPONDER_ID };
-    let years = Head { sent_at: Time::from_nanos(1 << 60), ..Head::default() };
+    let years = ReportHead { sent_at: Time::from_nanos(1 << 60), ..ReportHead::default() };
     let mut report = Vec::new();
     wire::write_report(&mut report, ids, &years, std::iter::empty());
     world.deliver(1, &report);
@@ -340,7 +340,7 @@ fn a_far_side_that_reports_nonsense_is_an_error() {
 
 #[test]
 fn a_saturating_stream_keeps_below_the_highest_rate() {
-    let few = Limits { rate: Rate::from_bps(5_000_000), ..limits() };
+    let few = ResponderLimits { rate: Rate::from_bps(5_000_000), ..limits() };
     let saturate = Pattern::Saturate { lower: Span::from_millis(500), upper: Span::from_secs(1) };
     let paths = [path(0.0, 1), path(0.0, 2)];
     let mut world = World::new(down(saturate, 5), paths, Faults::default(), few);

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use nix::ifaddrs::getifaddrs;
 
-use crate::network::Network;
+use crate::network::AddressRange;
 
 /// Networks that clients of SOCKS may reach and may not.
 ///
@@ -16,9 +16,9 @@ use crate::network::Network;
 #[derive(Debug, Clone, Default)]
 pub struct Access {
     /// May be reached.
-    pub allow: Vec<Network>,
+    pub allow: Vec<AddressRange>,
     /// May not.
-    pub deny: Vec<Network>,
+    pub deny: Vec<AddressRange>,
 }
 
 impl Access {
@@ -36,8 +36,8 @@ impl Access {
     }
 
     fn permits(&self, ip: IpAddr, is_public: bool) -> bool {
-        let longest = |networks: &[Network]| {
-            networks.iter().filter(|network| network.contains(ip)).map(Network::prefix).max()
+        let longest = |networks: &[AddressRange]| {
+            networks.iter().filter(|network| network.contains(ip)).map(AddressRange::prefix).max()
         };
         let denied = longest(&self.deny);
         let local = if is_public { local_prefix(ip) } else { None };

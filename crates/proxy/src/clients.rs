@@ -16,20 +16,20 @@ const MAX_REMEMBERED: usize = 4096;
 /// All clients. A client is an IPv4 address or a network of IPv6 with a prefix of 64 bits: whoever
 /// has one address of that has all of them.
 #[derive(Debug)]
-pub(crate) struct Clients {
+pub(crate) struct ProxyClients {
     /// Connections of one client at once.
     most: Option<usize>,
-    known: Mutex<HashMap<IpAddr, Client>>,
+    known: Mutex<HashMap<IpAddr, ProxyClient>>,
 }
 
 #[derive(Debug, Default)]
-struct Client {
+struct ProxyClient {
     open: usize,
     failures: u32,
     failed_at: Option<Instant>,
 }
 
-impl Client {
+impl ProxyClient {
     fn forget_old_failures(&mut self, now: Instant) {
         if self.failed_at.is_some_and(|at| now.saturating_duration_since(at) >= REFUSED) {
             (self.failures, self.failed_at) = (0, None);
@@ -39,18 +39,18 @@ impl Client {
 
 /// The place of one connection, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
-    clients: Arc<Clients>,
+pub(crate) struct ConnectionPlace {
+    clients: Arc<ProxyClients>,
     client: IpAddr,
 }
 
-impl Clients {
+impl ProxyClients {
     pub(crate) fn new(most: Option<usize>) -> Arc<Self> {
         Arc::new(Self { most, known: Mutex::default() })
     }
 
     /// A place for one more connection; `None` when the client has as many as it may.
-    pub(crate) fn take(self: &Arc<Self>, from: IpAddr) -> Option<Place> {
+    pub(crate) fn take(self: &Arc<Self>, from: IpAddr) -> Option<ConnectionPlace> {
         let client = client_of(from);
         let mut known = self.lock();
         let found = known.entry(client).or_default();
@@ -58,7 +58,7 @@ impl Clients {
             return None;
         }
         found.open += 1;
-        Some(Place { clients: self.clone(), client })
+        Some(ConnectionPlace { clients: self.clone(), client })
     }
 
     /// The client sent a wrong password.
@@ -88,13 +88,13 @@ impl Clients {
         client.failures >= MAX_FAILURES
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Client>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, ProxyClient>> {
         // Nothing that panics happens while it is held.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         let mut known = self.clients.lock();
         let Some(client) = known.get_mut(&self.client) else { return };
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_client_has_so_many_places_and_another_its_own() {
-        let clients = Clients::new(Some(2));
+        let clients = ProxyClients::new(Some(2));
         let one = clients.take(ip("2001:db8::1")).unwrap();
         let _two = clients.take(ip("2001:db8::ffff:1")).unwrap();
         assert!(clients.take(ip("2001:db8::2")).is_none(), "the same 64 bits");
@@ -134,7 +134,7 @@ mod tests {
         assert!(again.is_some());
         drop((again, _two));
         assert!(clients.lock().is_empty(), "who is gone is forgotten");
-        let endless = Clients::new(None);
+        let endless = ProxyClients::new(None);
         let places: Vec<_> = (0..5000).map(|_| endless.take(ip("::ffff:192.0.2.1"))).collect();
         assert!(places.iter().all(Option::is_some));
         assert_eq!(endless.lock().len(), 1);
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn wrong_passwords_are_counted_for_a_while() {
-        let clients = Clients::new(None);
+        let clients = ProxyClients::new(None);
         let (who, now) = (ip("192.0.2.1"), Instant::now());
         for _ in 0..MAX_FAILURES {
             assert!(!clients.is_refused(who, now));
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn many_who_fail_do_not_fill_the_memory() {
-        let clients = Clients::new(None);
+        let clients = ProxyClients::new(None);
         for number in 0..3 * MAX_REMEMBERED as u32 {
             clients.note_failure(IpAddr::V4(number.into()), Instant::now());
         }

@@ -7,53 +7,53 @@ use std::time::Duration;
 use cellpace_tcp::FlowOptions;
 
 use crate::access::Access;
-use crate::network::Network;
+use crate::network::AddressRange;
 use crate::proxy_header::Version;
 use crate::socks5::{Credentials, Target};
 
 /// Everything a proxy is told.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct ProxyConfig {
     /// Where clients connect.
     pub listen: Vec<SocketAddr>,
     /// How the destination of a connection is found.
-    pub mode: Mode,
+    pub mode: ProxyMode,
     /// How the controlled sides are controlled. Flows get seeds from this one upwards. With the
     /// client/server driver upstream must answer our hello, and a client that says none is served as by
     /// the gate; clients that speak SOCKS or a header of the PROXY protocol first cannot use it.
     pub flow: FlowOptions,
     /// Which side is under the controller.
-    pub control: Control,
+    pub control: ControlledSide,
     /// Puts a header of the PROXY protocol in front of what goes upstream.
     pub send_proxy: Option<Version>,
     /// From clients in these networks a header of the PROXY protocol is required; from others,
     /// none is expected.
-    pub accept_proxy: Vec<Network>,
+    pub accept_proxy: Vec<AddressRange>,
     /// Which destinations clients of SOCKS may name.
     pub access: Access,
     /// Bounds.
-    pub limits: Limits,
+    pub limits: ProxyLimits,
 }
 
-impl Config {
+impl ProxyConfig {
     /// A proxy with default limits, with the controller towards the clients.
-    pub fn new(listen: SocketAddr, mode: Mode, flow: FlowOptions) -> Self {
+    pub fn new(listen: SocketAddr, mode: ProxyMode, flow: FlowOptions) -> Self {
         Self {
             listen: vec![listen],
             mode,
             flow,
-            control: Control::Client,
+            control: ControlledSide::Client,
             send_proxy: None,
             accept_proxy: Vec::new(),
             access: Access::default(),
-            limits: Limits::default(),
+            limits: ProxyLimits::default(),
         }
     }
 }
 
 /// How the destination of a connection is found.
 #[derive(Debug, Clone)]
-pub enum Mode {
+pub enum ProxyMode {
     /// It is always the same. A name is resolved for each connection.
     Forward(Target),
     /// The client names it by SOCKS 5, after it has shown who it is where that is required.
@@ -64,7 +64,7 @@ pub enum Mode {
 
 /// Which side of a connection is under the controller. The radio link should be on that side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Control {
+pub enum ControlledSide {
     /// Towards those who connected to the proxy.
     Client,
     /// Towards those whom the proxy connects to.
@@ -73,7 +73,7 @@ pub enum Control {
     Both,
 }
 
-impl Control {
+impl ControlledSide {
     pub(crate) fn client(self) -> bool {
         matches!(self, Self::Client | Self::Both)
     }
@@ -83,7 +83,7 @@ impl Control {
     }
 }
 
-impl FromStr for Control {
+impl FromStr for ControlledSide {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -98,7 +98,7 @@ impl FromStr for Control {
 
 /// Bounds on numbers and times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct ProxyLimits {
     /// Connections at once; more wait in the kernel's backlog.
     pub connections: usize,
     /// Connections at once of one client, by its IPv4 address or the first 64 bits of its IPv6 address;
@@ -116,7 +116,7 @@ pub struct Limits {
     pub drain: Duration,
 }
 
-impl Default for Limits {
+impl Default for ProxyLimits {
     fn default() -> Self {
         Self {
             connections: 1024,
@@ -178,9 +178,9 @@ mod tests {
 
     #[test]
     fn sides_have_names() {
-        assert_eq!("both".parse(), Ok(Control::Both));
-        assert!("downstream".parse::<Control>().is_err());
-        assert!(Control::Both.client() && Control::Both.upstream());
-        assert!(Control::Client.client() && !Control::Client.upstream());
+        assert_eq!("both".parse(), Ok(ControlledSide::Both));
+        assert!("downstream".parse::<ControlledSide>().is_err());
+        assert!(ControlledSide::Both.client() && ControlledSide::Both.upstream());
+        assert!(ControlledSide::Client.client() && !ControlledSide::Client.upstream());
     }
 }

@@ -14,23 +14,25 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::access::is_ourselves;
-use crate::clients::{Clients, Place};
-use crate::config::{Config, Mode};
+use crate::clients::{ConnectionPlace, ProxyClients};
+use crate::config::{ProxyConfig, ProxyMode};
 use crate::error::ConnectionError;
 use crate::metrics::Metrics;
-use crate::proxy_header::{self, Ends, Header};
+use crate::proxy_header::{self, Header, ProxiedAddresses};
 use crate::reach::{reach, reply};
-use crate::relay::{End, Idle, Moved, relay};
-use crate::server::{Notice, Stop, Tell, at_least};
-use crate::side::{Side, prepare};
-use crate::socks5::{Credentials, Handshake, LONGEST_MESSAGE, Reply, SocksError, Step, Target};
+use crate::relay::{Idle, Moved, RelayEnd, relay};
+use crate::server::{Notice, NoticeSink, StopUrgency, at_least};
+use crate::side::{ConnectionSide, prepare};
+use crate::socks5::{
+    Credentials, Handshake, HandshakeStep, LONGEST_MESSAGE, Reply, SocksError, Target,
+};
 
 /// Time that a wrong password costs.
 const FAILURE: Duration = Duration::from_secs(1);
 
 /// What became of a connection.
 #[derive(Debug)]
-pub struct Closed {
+pub struct ServedConnection {
     /// The client, as a header of the PROXY protocol told, or as it connected.
     pub client: SocketAddr,
     /// The destination, if it became known.
@@ -42,12 +44,12 @@ pub struct Closed {
     /// From accepting to closing.
     pub lasted: Duration,
     /// How it ended, or why it was not served.
-    pub how: Result<How, ConnectionError>,
+    pub how: Result<ConnectionEnd, ConnectionError>,
 }
 
 /// How a connection that was served ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub enum ConnectionEnd {
     /// Both directions ended in order.
     Finished,
     /// One side was reset, and so the other was.
@@ -58,7 +60,7 @@ pub enum How {
     Cut,
 }
 
-impl How {
+impl ConnectionEnd {
     /// A word for logs and metrics.
     pub fn word(self) -> &'static str {
         match self {
@@ -71,26 +73,26 @@ impl How {
 }
 
 /// What all connections share.
-pub(crate) struct Shared {
-    pub(crate) config: Config,
+pub(crate) struct ProxyShared {
+    pub(crate) config: ProxyConfig,
     pub(crate) flow_control: FlowControl,
     pub(crate) metrics: Metrics,
-    pub(crate) tell: Tell,
+    pub(crate) tell: NoticeSink,
     pub(crate) flows: AtomicU64,
     pub(crate) cut: AtomicU64,
     /// Connections at once since memory was last given back, at most.
     pub(crate) peak: AtomicUsize,
-    pub(crate) clients: Arc<Clients>,
+    pub(crate) clients: Arc<ProxyClients>,
     /// Nearly all connections are taken.
     pub(crate) crowded: watch::Sender<bool>,
 }
 
 /// Serves one connection.
 pub(crate) async fn serve(
-    shared: Arc<Shared>,
+    shared: Arc<ProxyShared>,
     client: TcpStream,
     from: SocketAddr,
-    mut stop: watch::Receiver<Stop>,
+    mut stop: watch::Receiver<StopUrgency>,
 ) {
     let _open = shared.metrics.accepted();
     let start = Instant::now();
@@ -98,16 +100,16 @@ pub(crate) async fn serve(
     let mut served = Served { shared: &shared, client: from, target, moved, place: None };
     let how = tokio::select! {
         how = served.run(client) => how,
-        () = at_least(&mut stop, Stop::Now) => {
+        () = at_least(&mut stop, StopUrgency::Now) => {
             shared.cut.fetch_add(1, Ordering::Relaxed);
-            Ok(How::Cut)
+            Ok(ConnectionEnd::Cut)
         }
     };
     match &how {
         Ok(how) => shared.metrics.ended(how.word()),
         Err(error) => shared.metrics.refused(error.word()),
     }
-    (shared.tell)(Notice::Closed(Closed {
+    (shared.tell)(Notice::Closed(ServedConnection {
         client: served.client,
         target: served.target.take(),
         to_client: served.moved.to_client.load(Ordering::Relaxed),
@@ -118,22 +120,22 @@ pub(crate) async fn serve(
 }
 
 struct Served<'a> {
-    shared: &'a Shared,
+    shared: &'a ProxyShared,
     client: SocketAddr,
     target: Option<Target>,
     moved: Moved,
     /// Among the client's connections.
-    place: Option<Place>,
+    place: Option<ConnectionPlace>,
 }
 
 impl Served<'_> {
-    async fn run(&mut self, client: TcpStream) -> Result<How, ConnectionError> {
+    async fn run(&mut self, client: TcpStream) -> Result<ConnectionEnd, ConnectionError> {
         prepare(&client);
         let client = Unserved(Some(client));
         let config = &self.shared.config;
         let local = client.local_addr().map_err(ConnectionError::Gone)?;
-        let mut ends = Ends { source: self.client, destination: local };
-        let mut pending = Pending::default();
+        let mut ends = ProxiedAddresses { source: self.client, destination: local };
+        let mut pending = EarlyBytes::default();
         let limit = config.limits.handshake;
         let clients = &self.shared.clients;
         let asked = timeout(limit, async {
@@ -143,11 +145,11 @@ impl Served<'_> {
             let from = ends.source.ip();
             self.place = Some(clients.take(from).ok_or(ConnectionError::TooMany)?);
             match &config.mode {
-                Mode::Forward(target) => Ok(target.clone()),
-                Mode::Socks5(credentials) => {
+                ProxyMode::Forward(target) => Ok(target.clone()),
+                ProxyMode::Socks5(credentials) => {
                     pending.socks(&client, credentials.as_ref(), clients, from).await
                 }
-                Mode::Transparent => Ok(Target::Address(local)),
+                ProxyMode::Transparent => Ok(Target::Address(local)),
             }
         });
         let asked = asked.await;
@@ -162,13 +164,13 @@ impl Served<'_> {
             Err(_) => return Err(ConnectionError::Silent),
         };
         self.target = Some(target.clone());
-        if matches!(config.mode, Mode::Transparent) && is_ourselves(local, &config.listen) {
+        if matches!(config.mode, ProxyMode::Transparent) && is_ourselves(local, &config.listen) {
             return Err(ConnectionError::Loop);
         }
         let upstream = match self.reach(&client, &target).await {
             Ok(upstream) => upstream,
             Err(error) => {
-                if matches!(config.mode, Mode::Socks5(_)) {
+                if matches!(config.mode, ProxyMode::Socks5(_)) {
                     // The reply is to arrive.
                     drop(client.take());
                 }
@@ -189,7 +191,7 @@ impl Served<'_> {
         target: &Target,
     ) -> Result<TcpStream, ConnectionError> {
         let config = &self.shared.config;
-        let speaks_socks = matches!(config.mode, Mode::Socks5(_));
+        let speaks_socks = matches!(config.mode, ProxyMode::Socks5(_));
         let check = |address| match speaks_socks {
             true => config.access.check(address, &config.listen),
             false => Ok(()),
@@ -219,13 +221,13 @@ impl Served<'_> {
         client: TcpStream,
         upstream: TcpStream,
         first: Vec<u8>,
-    ) -> Result<How, ConnectionError> {
+    ) -> Result<ConnectionEnd, ConnectionError> {
         let config = &self.shared.config;
         let mut cut = Cut(vec![
             self.side(client, config.control.client(), false)?,
             self.side(upstream, config.control.upstream(), true)?,
         ]);
-        let followed: Vec<_> = cut.0.iter().filter_map(Side::flow).cloned().collect();
+        let followed: Vec<_> = cut.0.iter().filter_map(ConnectionSide::flow).cloned().collect();
         let _followed: Vec<_> =
             followed.into_iter().map(|flow| self.shared.metrics.follow(flow)).collect();
         let idle = config.limits.idle;
@@ -236,20 +238,20 @@ impl Served<'_> {
         };
         let end = relay(&cut.0[0], &cut.0[1], first, most, &self.moved, &self.shared.metrics).await;
         match end {
-            End::Finished => {
+            RelayEnd::Finished => {
                 // A peer that does not take the rest is as good as idle.
                 for side in &cut.0 {
                     if !side.delivered(idle).await {
-                        return Ok(How::Idle);
+                        return Ok(ConnectionEnd::Idle);
                     }
                 }
                 cut.0.clear();
-                Ok(How::Finished)
+                Ok(ConnectionEnd::Finished)
             }
-            End::Reset => Ok(How::Reset),
-            End::Idle => {
+            RelayEnd::Reset => Ok(ConnectionEnd::Reset),
+            RelayEnd::Idle => {
                 cut.0.clear();
-                Ok(How::Idle)
+                Ok(ConnectionEnd::Idle)
             }
         }
     }
@@ -260,13 +262,13 @@ impl Served<'_> {
         tcp: TcpStream,
         controlled: bool,
         outgoing: bool,
-    ) -> Result<Side, ConnectionError> {
+    ) -> Result<ConnectionSide, ConnectionError> {
         if !controlled {
-            return Ok(Side::Plain(tcp));
+            return Ok(ConnectionSide::Plain(tcp));
         }
         let shared = self.shared;
         let number = shared.flows.fetch_add(1, Ordering::Relaxed);
-        let (side, failed) = Side::control(tcp, &shared.flow_control, number, outgoing);
+        let (side, failed) = ConnectionSide::control(tcp, &shared.flow_control, number, outgoing);
         if let Some(error) = failed {
             shared.metrics.stayed_plain();
             (shared.tell)(Notice::Uncontrolled(error));
@@ -296,14 +298,14 @@ impl Deref for Unserved {
 impl Drop for Unserved {
     fn drop(&mut self) {
         if let Some(client) = self.0.take() {
-            Side::Plain(client).abort();
+            ConnectionSide::Plain(client).abort();
         }
     }
 }
 
 /// Both sides; those that are not taken out are reset when it is dropped, so that whoever reads
 /// knows that something is missing.
-struct Cut(Vec<Side>);
+struct Cut(Vec<ConnectionSide>);
 
 impl Drop for Cut {
     fn drop(&mut self) {
@@ -315,11 +317,11 @@ impl Drop for Cut {
 
 /// Bytes that the client sent before it is connected.
 #[derive(Default)]
-struct Pending {
+struct EarlyBytes {
     bytes: Vec<u8>,
 }
 
-impl Pending {
+impl EarlyBytes {
     /// More bytes.
     async fn read(&mut self, client: &TcpStream) -> Result<(), ConnectionError> {
         loop {
@@ -337,7 +339,10 @@ impl Pending {
         }
     }
 
-    async fn header(&mut self, client: &TcpStream) -> Result<Option<Ends>, ConnectionError> {
+    async fn header(
+        &mut self,
+        client: &TcpStream,
+    ) -> Result<Option<ProxiedAddresses>, ConnectionError> {
         loop {
             if let Some((header, length)) = proxy_header::parse(&self.bytes)? {
                 self.bytes.drain(..length);
@@ -352,7 +357,7 @@ impl Pending {
         &mut self,
         client: &TcpStream,
         credentials: Option<&Credentials>,
-        clients: &Clients,
+        clients: &ProxyClients,
         from: IpAddr,
     ) -> Result<Target, ConnectionError> {
         let mut handshake = Handshake::new(credentials);
@@ -364,12 +369,12 @@ impl Pending {
             };
             self.bytes.drain(..consumed);
             match step {
-                Step::More => {
+                HandshakeStep::More => {
                     debug_assert!(self.bytes.len() < LONGEST_MESSAGE);
                     self.read(client).await?;
                 }
-                Step::Send(bytes) => send(client, &bytes).await?,
-                Step::Refuse(bytes, error) => {
+                HandshakeStep::Send(bytes) => send(client, &bytes).await?,
+                HandshakeStep::Refuse(bytes, error) => {
                     if error == SocksError::WrongPassword {
                         clients.note_failure(from, now());
                         sleep(FAILURE).await;
@@ -377,7 +382,7 @@ impl Pending {
                     send(client, &bytes).await?;
                     return Err(error.into());
                 }
-                Step::Connect(target) => return Ok(target),
+                HandshakeStep::Connect(target) => return Ok(target),
             }
         }
     }
@@ -413,7 +418,7 @@ async fn close_refused(client: TcpStream) {
     const MOMENT: Duration = Duration::from_secs(1);
     const MOST: usize = 64 << 10;
     let _ = SockRef::from(&client).shutdown(std::net::Shutdown::Write);
-    let mut rest = Pending::default();
+    let mut rest = EarlyBytes::default();
     let _ = timeout(MOMENT, async {
         while rest.bytes.len() < MOST && rest.read(&client).await.is_ok() {}
     })

@@ -24,10 +24,10 @@ mod server;
 mod side;
 
 pub use access::Access;
-pub use config::{Config, Control, Limits, Mode};
-pub use connection::{Closed, How};
+pub use config::{ControlledSide, ProxyConfig, ProxyLimits, ProxyMode};
+pub use connection::{ConnectionEnd, ServedConnection};
 pub use error::{ConnectionError, ProxyError};
 pub use http::serve as serve_metrics;
 pub use metrics::Metrics;
-pub use network::Network;
-pub use server::{Ended, Notice, Proxy, Stop};
+pub use network::AddressRange;
+pub use server::{Notice, Proxy, ProxyOutcome, StopUrgency};

@@ -31,12 +31,12 @@ struct Inner {
     queued: IntGauge,
     retransmissions: IntCounter,
     blocks: IntCounter,
-    open: Mutex<Open>,
+    open: Mutex<OpenFlows>,
 }
 
 /// Flows that are open, with what of them is counted already.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenFlows {
     next: u64,
     flows: HashMap<u64, (FlowHandle, Counted)>,
 }
@@ -160,7 +160,7 @@ impl Metrics {
         OpenFlow { metrics: self.clone(), id }
     }
 
-    fn open(&self) -> std::sync::MutexGuard<'_, Open> {
+    fn open(&self) -> std::sync::MutexGuard<'_, OpenFlows> {
         self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

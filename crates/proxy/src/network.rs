@@ -6,12 +6,12 @@ use std::str::FromStr;
 
 /// A range of addresses: `10.0.0.0/8`, `2001:db8::/32`, or a single address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Network {
+pub struct AddressRange {
     address: IpAddr,
     prefix: u8,
 }
 
-impl Network {
+impl AddressRange {
     /// Bits that all its addresses have in common, 0 to 32 or 128.
     pub(crate) fn prefix(&self) -> u8 {
         self.prefix
@@ -33,7 +33,7 @@ impl Network {
     }
 }
 
-impl FromStr for Network {
+impl FromStr for AddressRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -65,7 +65,7 @@ impl FromStr for Network {
     }
 }
 
-impl fmt::Display for Network {
+impl fmt::Display for AddressRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.address, self.prefix)
     }
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn a_network_contains_what_has_its_prefix() {
         let holds = |network: &str, address: &str| {
-            network.parse::<Network>().unwrap().contains(address.parse().unwrap())
+            network.parse::<AddressRange>().unwrap().contains(address.parse().unwrap())
         };
         assert!(holds("10.0.0.0/8", "10.255.1.2"));
         assert!(!holds("10.0.0.0/8", "11.0.0.0"));
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn what_is_no_network_is_refused() {
         for text in ["", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/+8", "10/8", "::/129", "host/8"] {
-            assert!(text.parse::<Network>().is_err(), "{text}");
+            assert!(text.parse::<AddressRange>().is_err(), "{text}");
         }
     }
 }

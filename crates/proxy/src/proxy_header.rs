@@ -56,7 +56,7 @@ impl FromStr for Version {
 
 /// Both ends of the connection that a header speaks of; they are of the same family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ends {
+pub struct ProxiedAddresses {
     /// Where the connection comes from.
     pub source: SocketAddr,
     /// Where it went to.
@@ -68,7 +68,7 @@ pub struct Ends {
 pub struct Header {
     /// `None`: nothing, because the connection is the sender's own (LOCAL) or its ends cannot be
     /// told (UNKNOWN, UNSPEC, UNIX). The real ends of the connection count then.
-    pub ends: Option<Ends>,
+    pub ends: Option<ProxiedAddresses>,
 }
 
 /// Why bytes are no header.
@@ -128,7 +128,7 @@ fn parse_v1(bytes: &[u8]) -> Result<Option<(Header, usize)>, HeaderError> {
 
 /// Section 2.1: "TCP4" or "TCP6", source, destination, source port, destination port, one space
 /// between each; or "UNKNOWN" and whatever.
-fn v1_ends(line: &str) -> Option<Option<Ends>> {
+fn v1_ends(line: &str) -> Option<Option<ProxiedAddresses>> {
     if line == "UNKNOWN" || line.starts_with("UNKNOWN ") {
         return Some(None);
     }
@@ -148,7 +148,7 @@ fn v1_ends(line: &str) -> Option<Option<Ends>> {
     };
     let source = SocketAddr::new(address(addresses[0])?, v1_port(ports[0])?);
     let destination = SocketAddr::new(address(addresses[1])?, v1_port(ports[1])?);
-    Some(Some(Ends { source, destination }))
+    Some(Some(ProxiedAddresses { source, destination }))
 }
 
 /// A port in decimal, without sign and leading zeros.
@@ -181,8 +181,8 @@ fn parse_v2(bytes: &[u8]) -> Result<Option<(Header, usize)>, HeaderError> {
 }
 
 /// The ends, and how many bytes they take.
-fn v2_ends(family: u8, bytes: &[u8]) -> Result<(Option<Ends>, usize), HeaderError> {
-    let ends = |source, destination| Some(Ends { source, destination });
+fn v2_ends(family: u8, bytes: &[u8]) -> Result<(Option<ProxiedAddresses>, usize), HeaderError> {
+    let ends = |source, destination| Some(ProxiedAddresses { source, destination });
     match family {
         // What follows is of a form that nobody knows, so it is no TLV either.
         UNSPEC => Ok((None, bytes.len())),
@@ -255,27 +255,29 @@ impl Header {
 }
 
 /// IPv4 that came through an IPv6 socket is IPv4.
-fn canonical(ends: Ends) -> Ends {
+fn canonical(ends: ProxiedAddresses) -> ProxiedAddresses {
     let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
-    Ends { source: plain(ends.source), destination: plain(ends.destination) }
+    ProxiedAddresses { source: plain(ends.source), destination: plain(ends.destination) }
 }
 
-fn same_family(ends: Ends) -> Option<Ends> {
+fn same_family(ends: ProxiedAddresses) -> Option<ProxiedAddresses> {
     (ends.source.is_ipv4() == ends.destination.is_ipv4()).then_some(ends)
 }
 
-fn v1_bytes(ends: Option<Ends>) -> Vec<u8> {
-    let Some(Ends { source, destination }) = ends else { return b"PROXY UNKNOWN\r\n".to_vec() };
+fn v1_bytes(ends: Option<ProxiedAddresses>) -> Vec<u8> {
+    let Some(ProxiedAddresses { source, destination }) = ends else {
+        return b"PROXY UNKNOWN\r\n".to_vec();
+    };
     let family = if source.is_ipv4() { "TCP4" } else { "TCP6" };
     let [from, to] = [source.ip(), destination.ip()];
     let [from_port, to_port] = [source.port(), destination.port()];
     format!("PROXY {family} {from} {to} {from_port} {to_port}\r\n").into_bytes()
 }
 
-fn v2_bytes(ends: Option<Ends>) -> Vec<u8> {
+fn v2_bytes(ends: Option<ProxiedAddresses>) -> Vec<u8> {
     let (family, body) = match ends {
         None => (UNSPEC, Vec::new()),
-        Some(Ends { source, destination }) => {
+        Some(ProxiedAddresses { source, destination }) => {
             let mut body = octets(source.ip());
             body.extend(octets(destination.ip()));
             body.extend_from_slice(&source.port().to_be_bytes());
@@ -302,7 +304,7 @@ mod tests {
 
     fn ends(source: &str, destination: &str) -> Header {
         let (source, destination) = (source.parse().unwrap(), destination.parse().unwrap());
-        Header { ends: Some(Ends { source, destination }) }
+        Header { ends: Some(ProxiedAddresses { source, destination }) }
     }
 
     fn v2(command: u8, family: u8, body: &[u8]) -> Vec<u8> {
@@ -444,7 +446,7 @@ mod tests {
                 false => IpAddr::from([&[0x20], &octets[1..]].concat().try_into().unwrap_or(octets)),
             };
             let (source, destination) = ((ip(a), ports[0]).into(), (ip(b), ports[1]).into());
-            let header = Header { ends: Some(Ends { source, destination }) };
+            let header = Header { ends: Some(ProxiedAddresses { source, destination }) };
             for version in [Version::V1, Version::V2] {
                 let mut bytes = header.bytes(version);
                 let length = bytes.len();

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::metrics::Metrics;
-use crate::side::Side;
+use crate::side::ConnectionSide;
 
 /// The most that is read at once, and so the most that waits in us in one direction.
 const CHUNK: usize = 64 << 10;
@@ -21,7 +21,7 @@ const TURN: u32 = 16;
 
 /// How a relay ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum RelayEnd {
     /// Both directions ended in order.
     Finished,
     /// A side was reset or failed.
@@ -82,18 +82,18 @@ impl Activity {
 /// Passes bytes both ways until both directions have ended. `first` goes upstream before
 /// everything else.
 pub(crate) async fn relay(
-    client: &Side,
-    upstream: &Side,
+    client: &ConnectionSide,
+    upstream: &ConnectionSide,
     first: Vec<u8>,
     idle: Idle,
     moved: &Moved,
     metrics: &Metrics,
-) -> End {
+) -> RelayEnd {
     let activity = Activity(Mutex::new(Instant::now()));
     let up_ended = Flag::default();
     let down_ended = Flag::default();
     let mut up = pin!(
-        Direction {
+        RelayDirection {
             from: client,
             to: upstream,
             moved: &moved.to_upstream,
@@ -106,7 +106,7 @@ pub(crate) async fn relay(
         .run(first)
     );
     let mut down = pin!(
-        Direction {
+        RelayDirection {
             from: upstream,
             to: client,
             moved: &moved.to_client,
@@ -124,15 +124,15 @@ pub(crate) async fn relay(
         let ended = tokio::select! {
             ended = &mut up, if !up_over => ended,
             ended = &mut down, if !down_over => ended,
-            () = client.broken(), if up_over => return End::Reset,
-            () = upstream.broken(), if down_over => return End::Reset,
-            () = &mut ceased => return End::Idle,
+            () = client.broken(), if up_over => return RelayEnd::Reset,
+            () = upstream.broken(), if down_over => return RelayEnd::Reset,
+            () = &mut ceased => return RelayEnd::Idle,
         };
         if ended.is_err() {
-            return End::Reset;
+            return RelayEnd::Reset;
         }
         if up_ended.is_set() && down_ended.is_set() {
-            return End::Finished;
+            return RelayEnd::Finished;
         }
     }
 }
@@ -151,9 +151,9 @@ impl Flag {
     }
 }
 
-struct Direction<'a> {
-    from: &'a Side,
-    to: &'a Side,
+struct RelayDirection<'a> {
+    from: &'a ConnectionSide,
+    to: &'a ConnectionSide,
     moved: &'a AtomicU64,
     /// Of all connections.
     total: &'a IntCounter,
@@ -165,7 +165,7 @@ struct Direction<'a> {
     holds: AtomicBool,
 }
 
-impl Direction<'_> {
+impl RelayDirection<'_> {
     async fn run(self, first: Vec<u8>) -> io::Result<()> {
         self.write(&first).await?;
         drop(first);

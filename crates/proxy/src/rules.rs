@@ -44,8 +44,8 @@ impl Redirect {
     }
 
     fn commands_for(&self, listen: SocketAddr) -> String {
-        let names = Names::of(listen);
-        let Names { family, option, any, name, mark, .. } = &names;
+        let names = RedirectNames::of(listen);
+        let RedirectNames { family, option, any, name, mark, .. } = &names;
         let ports: Vec<_> = self.ports.iter().map(u16::to_string).collect();
         let ports = ports.join(", ");
         let to = match listen.ip().is_unspecified() {
@@ -90,7 +90,7 @@ impl Redirect {
         let mut owner = Netlink::open_netfilter().map_err(wrong("nftables"))?;
         let mut applied = Applied { route, table: None, undo: Vec::new() };
         for listen in &self.listen {
-            let names = Names::of(*listen);
+            let names = RedirectNames::of(*listen);
             applied.add("route", names.route(true), names.route(false))?;
             applied.add("rule", names.rule(true), names.rule(false))?;
         }
@@ -103,7 +103,7 @@ impl Redirect {
 
     /// The table for one listener.
     fn table(&self, listen: SocketAddr) -> NftTable {
-        let names = Names::of(listen);
+        let names = RedirectNames::of(listen);
         let mut table = NftTable::new(names.nf_family, &names.name);
         table.chain(CHAIN, BEFORE_ROUTING);
         if let Some(device) = &self.device {
@@ -128,7 +128,7 @@ impl Redirect {
 }
 
 /// The rule for one port: TCP, that port, to our socket, marked, accepted.
-fn to_proxy(names: &Names, listen: SocketAddr, port: u16) -> Vec<Expression> {
+fn to_proxy(names: &RedirectNames, listen: SocketAddr, port: u16) -> Vec<Expression> {
     let mut rule = vec![
         nftables::meta(nftables::META_PROTOCOL),
         nftables::equals(&[libc::IPPROTO_TCP as u8]),
@@ -151,7 +151,7 @@ fn to_proxy(names: &Names, listen: SocketAddr, port: u16) -> Vec<Expression> {
 }
 
 /// What has another name or number for each listener or family.
-struct Names {
+struct RedirectNames {
     family: &'static str,
     option: &'static str,
     any: &'static str,
@@ -160,7 +160,7 @@ struct Names {
     mark: u32,
 }
 
-impl Names {
+impl RedirectNames {
     fn of(listen: SocketAddr) -> Self {
         let (family, option, any, nf_family) = match listen {
             SocketAddr::V4(_) => ("ip", "-4", "0.0.0.0/0", libc::AF_INET as u8),

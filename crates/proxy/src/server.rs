@@ -12,9 +12,9 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{sleep, timeout};
 
-use crate::clients::Clients;
-use crate::config::{Config, Mode};
-use crate::connection::{Closed, Shared, serve};
+use crate::clients::ProxyClients;
+use crate::config::{ProxyConfig, ProxyMode};
+use crate::connection::{ProxyShared, ServedConnection, serve};
 use crate::error::ProxyError;
 use crate::metrics::Metrics;
 
@@ -27,7 +27,7 @@ const MANY: usize = 1000;
 
 /// How urgently a proxy shall end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Stop {
+pub enum StopUrgency {
     /// Not at all.
     #[default]
     No,
@@ -42,18 +42,18 @@ pub enum Stop {
 #[non_exhaustive]
 pub enum Notice {
     /// A connection ended.
-    Closed(Closed),
+    Closed(ServedConnection),
     /// No connection can be taken; told once until one is taken again.
     AcceptFailed(io::Error),
     /// A connection goes on without a controller.
     Uncontrolled(TcpError),
 }
 
-pub(crate) type Tell = Box<dyn Fn(Notice) + Send + Sync>;
+pub(crate) type NoticeSink = Box<dyn Fn(Notice) + Send + Sync>;
 
 /// How a proxy ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended {
+pub struct ProxyOutcome {
     /// Connections that were cut.
     pub cut: u64,
 }
@@ -62,7 +62,7 @@ pub struct Ended {
 pub struct Proxy {
     listeners: Vec<StdTcpListener>,
     addresses: Vec<SocketAddr>,
-    config: Config,
+    config: ProxyConfig,
     metrics: Metrics,
 }
 
@@ -71,8 +71,8 @@ impl Proxy {
     ///
     /// # Errors
     /// When an address cannot be listened at.
-    pub fn bind(mut config: Config) -> Result<Self, ProxyError> {
-        let transparent = matches!(config.mode, Mode::Transparent);
+    pub fn bind(mut config: ProxyConfig) -> Result<Self, ProxyError> {
+        let transparent = matches!(config.mode, ProxyMode::Transparent);
         let mut listeners = Vec::new();
         for address in &mut config.listen {
             let listener = listen(*address, transparent)?;
@@ -101,12 +101,12 @@ impl Proxy {
     /// When the runtime cannot take a listener.
     pub async fn run(
         self,
-        mut stop: watch::Receiver<Stop>,
+        mut stop: watch::Receiver<StopUrgency>,
         tell: impl Fn(Notice) + Send + Sync + 'static,
-    ) -> io::Result<Ended> {
+    ) -> io::Result<ProxyOutcome> {
         let limits = self.config.limits;
         let turns = Arc::new(Semaphore::new(limits.connections));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ProxyShared {
             flow_control: FlowControl::new(RelayEngine::new(), self.config.flow.clone()),
             config: self.config,
             metrics: self.metrics,
@@ -114,14 +114,14 @@ impl Proxy {
             flows: AtomicU64::new(0),
             cut: AtomicU64::new(0),
             peak: AtomicUsize::new(0),
-            clients: Clients::new(limits.per_client),
+            clients: ProxyClients::new(limits.per_client),
             crowded: watch::Sender::new(false),
         });
         // What connections see: `Now` also comes when the time for draining is over.
-        let (end, ending) = watch::channel(Stop::No);
+        let (end, ending) = watch::channel(StopUrgency::No);
         let (alive, mut all_gone) = mpsc::channel::<()>(1);
         for listener in self.listeners {
-            tokio::spawn(accept(Accept {
+            tokio::spawn(accept(Acceptor {
                 listener: TcpListener::from_std(listener)?,
                 shared: shared.clone(),
                 turns: turns.clone(),
@@ -130,42 +130,42 @@ impl Proxy {
             }));
         }
         drop(alive);
-        at_least(&mut stop, Stop::Drain).await;
-        end.send_replace(Stop::Drain);
+        at_least(&mut stop, StopUrgency::Drain).await;
+        end.send_replace(StopUrgency::Drain);
         let drained = tokio::select! {
             drained = timeout(limits.drain, all_gone.recv()) => drained.is_ok(),
-            () = at_least(&mut stop, Stop::Now) => false,
+            () = at_least(&mut stop, StopUrgency::Now) => false,
         };
         if !drained {
-            end.send_replace(Stop::Now);
+            end.send_replace(StopUrgency::Now);
             all_gone.recv().await;
         }
-        Ok(Ended { cut: shared.cut.load(Ordering::Relaxed) })
+        Ok(ProxyOutcome { cut: shared.cut.load(Ordering::Relaxed) })
     }
 }
 
 /// Waits until it is at least that urgent.
-pub(crate) async fn at_least(stop: &mut watch::Receiver<Stop>, urgency: Stop) {
+pub(crate) async fn at_least(stop: &mut watch::Receiver<StopUrgency>, urgency: StopUrgency) {
     // Without a sender nobody could ever say so.
     let _ = stop.wait_for(|now| *now >= urgency).await;
 }
 
-struct Accept {
+struct Acceptor {
     listener: TcpListener,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyShared>,
     turns: Arc<Semaphore>,
-    stop: watch::Receiver<Stop>,
+    stop: watch::Receiver<StopUrgency>,
     /// Dropped with the last connection of this listener.
     alive: mpsc::Sender<()>,
 }
 
-async fn accept(accept: Accept) {
-    let Accept { listener, shared, turns, mut stop, alive } = accept;
+async fn accept(accept: Acceptor) {
+    let Acceptor { listener, shared, turns, mut stop, alive } = accept;
     let mut failing = false;
     loop {
         let taken = tokio::select! {
             biased;
-            () = at_least(&mut stop, Stop::Drain) => return,
+            () = at_least(&mut stop, StopUrgency::Drain) => return,
             taken = take(&listener, &turns) => taken,
         };
         match taken {
@@ -191,7 +191,7 @@ async fn accept(accept: Accept) {
                 failing = true;
                 // The connection stays in the backlog, so the listener would be ready at once.
                 tokio::select! {
-                    () = at_least(&mut stop, Stop::Drain) => return,
+                    () = at_least(&mut stop, StopUrgency::Drain) => return,
                     () = sleep(PAUSE) => {}
                 }
             }
@@ -199,7 +199,7 @@ async fn accept(accept: Accept) {
     }
 }
 
-impl Shared {
+impl ProxyShared {
     /// Nearly all connections are taken when fewer than an eighth are left, until a quarter is.
     fn look_at_crowd(&self, turns: &Semaphore) {
         let (left, all) = (turns.available_permits(), self.config.limits.connections);
@@ -210,7 +210,7 @@ impl Shared {
     }
 }
 
-impl Shared {
+impl ProxyShared {
     /// Gives memory back when seven eighths of many connections have ended.
     fn trim_after_a_peak(&self, turns: &Semaphore) {
         let open = self.config.limits.connections - turns.available_permits();

@@ -22,7 +22,7 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// One side.
 #[derive(Debug)]
-pub(crate) enum Side {
+pub(crate) enum ConnectionSide {
     Plain(TcpStream),
     /// The kernel driver has the window; the data go as in plain TCP.
     InKernel(TcpStream, FlowHandle),
@@ -45,7 +45,7 @@ pub(crate) fn prepare(tcp: &TcpStream) {
     let _ = SockRef::from(tcp).set_tcp_keepalive(&probes);
 }
 
-impl Side {
+impl ConnectionSide {
     /// Puts a connection under a controller; `outgoing` says that we opened it. Where that fails, the
     /// connection stays as it is, and the reason comes with it.
     pub(crate) fn control(

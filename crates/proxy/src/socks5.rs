@@ -158,7 +158,7 @@ fn put_address(bytes: &mut Vec<u8>, address: SocketAddr) {
 
 /// What is to be done next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum HandshakeStep {
     /// More bytes are needed; those that were consumed need not be shown again.
     More,
     /// Send this, then go on.
@@ -172,15 +172,15 @@ pub enum Step {
 /// The server's side of one handshake.
 ///
 /// Feed it what arrived, remove from the front what it consumed, do as it says, and feed it again
-/// until it says [`Step::More`] for want of bytes. No message is longer than [`LONGEST_MESSAGE`].
+/// until it says [`HandshakeStep::More`] for want of bytes. No message is longer than [`LONGEST_MESSAGE`].
 #[derive(Debug)]
 pub struct Handshake<'a> {
     credentials: Option<&'a Credentials>,
-    state: State,
+    state: SocksState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum SocksState {
     Greeting,
     Password,
     Request,
@@ -194,44 +194,46 @@ impl<'a> Handshake<'a> {
     /// A handshake at its beginning. With `credentials`, only clients that know them are served;
     /// without, those that ask for no authentication.
     pub fn new(credentials: Option<&'a Credentials>) -> Self {
-        Self { credentials, state: State::Greeting }
+        Self { credentials, state: SocksState::Greeting }
     }
 
     /// Whether name and password come next.
     pub fn awaits_password(&self) -> bool {
-        self.state == State::Password
+        self.state == SocksState::Password
     }
 
     /// Refuses a client without looking at its name and password.
-    pub fn too_many_tries() -> Step {
-        Step::Refuse(vec![PASSWORD_VERSION, 1], SocksError::TooManyTries)
+    pub fn too_many_tries() -> HandshakeStep {
+        HandshakeStep::Refuse(vec![PASSWORD_VERSION, 1], SocksError::TooManyTries)
     }
 
     /// Looks at the bytes that arrived and were not consumed yet. Returns how many are consumed
     /// now, and what to do.
-    pub fn receive(&mut self, bytes: &[u8]) -> (usize, Step) {
+    pub fn receive(&mut self, bytes: &[u8]) -> (usize, HandshakeStep) {
         let mut reader = ByteReader::new(bytes);
         let read = match self.state {
-            State::Greeting => self.greeting(&mut reader),
-            State::Password => self.password(&mut reader),
-            State::Request => request(&mut reader),
-            State::Over => None,
+            SocksState::Greeting => self.greeting(&mut reader),
+            SocksState::Password => self.password(&mut reader),
+            SocksState::Request => request(&mut reader),
+            SocksState::Over => None,
         };
-        let Some(step) = read else { return (0, Step::More) };
+        let Some(step) = read else { return (0, HandshakeStep::More) };
         self.state = match (&step, self.state) {
-            (Step::Send(_), State::Greeting) if self.credentials.is_some() => State::Password,
-            (Step::Send(_), _) => State::Request,
-            _ => State::Over,
+            (HandshakeStep::Send(_), SocksState::Greeting) if self.credentials.is_some() => {
+                SocksState::Password
+            }
+            (HandshakeStep::Send(_), _) => SocksState::Request,
+            _ => SocksState::Over,
         };
         (bytes.len() - reader.rest().len(), step)
     }
 
     /// RFC 1928 section 3: version, number of methods, methods.
-    fn greeting(&self, reader: &mut ByteReader<'_>) -> Option<Step> {
+    fn greeting(&self, reader: &mut ByteReader<'_>) -> Option<HandshakeStep> {
         let version = reader.u8()?;
         if version != VERSION {
             // Whoever speaks another protocol would not understand an answer.
-            return Some(Step::Refuse(Vec::new(), SocksError::Version(version)));
+            return Some(HandshakeStep::Refuse(Vec::new(), SocksError::Version(version)));
         }
         let methods = reader.counted()?;
         let wanted = match self.credentials {
@@ -239,33 +241,33 @@ impl<'a> Handshake<'a> {
             None => NO_AUTHENTICATION,
         };
         if methods.contains(&wanted) {
-            return Some(Step::Send(vec![VERSION, wanted]));
+            return Some(HandshakeStep::Send(vec![VERSION, wanted]));
         }
         let error = match methods {
             [] => SocksError::NoMethods,
             _ => SocksError::NoAcceptableMethod,
         };
-        Some(Step::Refuse(vec![VERSION, NO_ACCEPTABLE_METHOD], error))
+        Some(HandshakeStep::Refuse(vec![VERSION, NO_ACCEPTABLE_METHOD], error))
     }
 
     /// RFC 1929 section 2: version, name, password. Any status but 0 is a failure.
-    fn password(&self, reader: &mut ByteReader<'_>) -> Option<Step> {
+    fn password(&self, reader: &mut ByteReader<'_>) -> Option<HandshakeStep> {
         let version = reader.u8()?;
         if version != PASSWORD_VERSION {
             let error = SocksError::PasswordVersion(version);
-            return Some(Step::Refuse(vec![PASSWORD_VERSION, 1], error));
+            return Some(HandshakeStep::Refuse(vec![PASSWORD_VERSION, 1], error));
         }
         let (name, password) = (reader.counted()?, reader.counted()?);
         if self.credentials.is_some_and(|known| known.agree(name, password)) {
-            return Some(Step::Send(vec![PASSWORD_VERSION, 0]));
+            return Some(HandshakeStep::Send(vec![PASSWORD_VERSION, 0]));
         }
-        Some(Step::Refuse(vec![PASSWORD_VERSION, 1], SocksError::WrongPassword))
+        Some(HandshakeStep::Refuse(vec![PASSWORD_VERSION, 1], SocksError::WrongPassword))
     }
 }
 
 /// RFC 1928 section 4: version, command, reserved, address type, address, port.
-fn request(reader: &mut ByteReader<'_>) -> Option<Step> {
-    let refuse = |reply: Reply, error| Some(Step::Refuse(reply.bytes(None), error));
+fn request(reader: &mut ByteReader<'_>) -> Option<HandshakeStep> {
+    let refuse = |reply: Reply, error| Some(HandshakeStep::Refuse(reply.bytes(None), error));
     let version = reader.u8()?;
     if version != VERSION {
         return refuse(Reply::GeneralFailure, SocksError::Version(version));
@@ -300,7 +302,7 @@ fn request(reader: &mut ByteReader<'_>) -> Option<Step> {
         }
         kind => return refuse(Reply::AddressTypeNotSupported, SocksError::AddressType(kind)),
     };
-    Some(Step::Connect(target))
+    Some(HandshakeStep::Connect(target))
 }
 
 /// The name, if nothing in it can confuse a resolver or a log.
@@ -316,7 +318,11 @@ mod tests {
     use super::*;
 
     /// Everything the server says to these bytes, shown in pieces of `piece`, and how it ended.
-    fn talk(credentials: Option<&Credentials>, bytes: &[u8], piece: usize) -> (Vec<u8>, Step) {
+    fn talk(
+        credentials: Option<&Credentials>,
+        bytes: &[u8],
+        piece: usize,
+    ) -> (Vec<u8>, HandshakeStep) {
         let mut handshake = Handshake::new(credentials);
         let (mut pending, mut said) = (Vec::new(), Vec::new());
         for chunk in bytes.chunks(piece.max(1)) {
@@ -325,13 +331,13 @@ mod tests {
                 let (consumed, step) = handshake.receive(&pending);
                 pending.drain(..consumed);
                 match step {
-                    Step::More => break,
-                    Step::Send(bytes) => said.extend(bytes),
+                    HandshakeStep::More => break,
+                    HandshakeStep::Send(bytes) => said.extend(bytes),
                     end => return (said, end),
                 }
             }
         }
-        (said, Step::More)
+        (said, HandshakeStep::More)
     }
 
     fn known() -> Credentials {
@@ -343,7 +349,7 @@ mod tests {
         let bytes = [5, 1, 0, 5, 1, 0, 1, 192, 0, 2, 7, 0x01, 0xbb];
         let (said, step) = talk(None, &bytes, 100);
         assert_eq!(said, [5, 0]);
-        assert_eq!(step, Step::Connect(Target::Address("192.0.2.7:443".parse().unwrap())));
+        assert_eq!(step, HandshakeStep::Connect(Target::Address("192.0.2.7:443".parse().unwrap())));
     }
 
     #[test]
@@ -352,7 +358,10 @@ mod tests {
         bytes.extend("2001:db8::1".parse::<Ipv6Addr>().unwrap().octets());
         bytes.extend([0, 80]);
         let (_, step) = talk(None, &bytes, 100);
-        assert_eq!(step, Step::Connect(Target::Address("[2001:db8::1]:80".parse().unwrap())));
+        assert_eq!(
+            step,
+            HandshakeStep::Connect(Target::Address("[2001:db8::1]:80".parse().unwrap()))
+        );
     }
 
     #[test]
@@ -361,7 +370,7 @@ mod tests {
         bytes.extend(b"example.com");
         bytes.extend([0x1f, 0x90]);
         let (_, step) = talk(None, &bytes, 100);
-        assert_eq!(step, Step::Connect(Target::Name("example.com".into(), 8080)));
+        assert_eq!(step, HandshakeStep::Connect(Target::Name("example.com".into(), 8080)));
     }
 
     #[test]
@@ -370,7 +379,7 @@ mod tests {
         bytes.extend(b"192.0.2.1");
         bytes.extend([0, 80]);
         let (_, step) = talk(None, &bytes, 100);
-        assert_eq!(step, Step::Connect(Target::Address("192.0.2.1:80".parse().unwrap())));
+        assert_eq!(step, HandshakeStep::Connect(Target::Address("192.0.2.1:80".parse().unwrap())));
     }
 
     #[test]
@@ -381,7 +390,7 @@ mod tests {
         bytes.extend([5, 1, 0, 1, 127, 0, 0, 1, 0, 22]);
         let (said, step) = talk(Some(&known), &bytes, 100);
         assert_eq!(said, [5, 2, 1, 0]);
-        assert_eq!(step, Step::Connect(Target::Address("127.0.0.1:22".parse().unwrap())));
+        assert_eq!(step, HandshakeStep::Connect(Target::Address("127.0.0.1:22".parse().unwrap())));
     }
 
     #[test]
@@ -393,7 +402,11 @@ mod tests {
             let bytes = [[5, 1, 2, 1].as_slice(), wrong].concat();
             let (said, step) = talk(Some(&known), &bytes, 100);
             assert_eq!(said, [5, 2]);
-            assert_eq!(step, Step::Refuse(vec![1, 1], SocksError::WrongPassword), "{wrong:?}");
+            assert_eq!(
+                step,
+                HandshakeStep::Refuse(vec![1, 1], SocksError::WrongPassword),
+                "{wrong:?}"
+            );
         }
     }
 
@@ -401,11 +414,11 @@ mod tests {
     fn a_password_is_required_where_one_is_set() {
         let known = known();
         let (_, step) = talk(Some(&known), &[5, 1, 0], 100);
-        assert_eq!(step, Step::Refuse(vec![5, 0xff], SocksError::NoAcceptableMethod));
+        assert_eq!(step, HandshakeStep::Refuse(vec![5, 0xff], SocksError::NoAcceptableMethod));
         let (_, step) = talk(None, &[5, 1, 2], 100);
-        assert_eq!(step, Step::Refuse(vec![5, 0xff], SocksError::NoAcceptableMethod));
+        assert_eq!(step, HandshakeStep::Refuse(vec![5, 0xff], SocksError::NoAcceptableMethod));
         let (_, step) = talk(None, &[5, 0], 100);
-        assert_eq!(step, Step::Refuse(vec![5, 0xff], SocksError::NoMethods));
+        assert_eq!(step, HandshakeStep::Refuse(vec![5, 0xff], SocksError::NoMethods));
     }
 
     #[test]
@@ -413,7 +426,7 @@ mod tests {
         for bytes in [b"GET / HTTP/1.1\r\n".as_slice(), &[4, 1, 0, 80, 1, 2, 3, 4, 0], &[0]] {
             let (said, step) = talk(None, bytes, 100);
             assert!(said.is_empty());
-            assert_eq!(step, Step::Refuse(vec![], SocksError::Version(bytes[0])));
+            assert_eq!(step, HandshakeStep::Refuse(vec![], SocksError::Version(bytes[0])));
         }
     }
 
@@ -422,7 +435,7 @@ mod tests {
         let ask = |command, kind| {
             let bytes = [5, 1, 0, 5, command, 0, kind, 127, 0, 0, 1, 0, 80];
             match talk(None, &bytes, 100).1 {
-                Step::Refuse(reply, _) => reply[1],
+                HandshakeStep::Refuse(reply, _) => reply[1],
                 step => panic!("{step:?}"),
             }
         };
@@ -437,7 +450,7 @@ mod tests {
             let length = name.len() as u8;
             let bytes = [&[5, 1, 0, 5, 1, 0, 3, length], name, &[0, 80]].concat();
             let (_, step) = talk(None, &bytes, 100);
-            assert!(matches!(step, Step::Refuse(_, SocksError::Name)), "{name:?}");
+            assert!(matches!(step, HandshakeStep::Refuse(_, SocksError::Name)), "{name:?}");
         }
     }
 
@@ -456,9 +469,9 @@ mod tests {
         let bytes = [5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1, 0, 80, b'h', b'i'];
         let (greeting, _) = handshake.receive(&bytes);
         let (request, step) = handshake.receive(&bytes[greeting..]);
-        assert!(matches!(step, Step::Connect(_)));
+        assert!(matches!(step, HandshakeStep::Connect(_)));
         assert_eq!(&bytes[greeting + request..], b"hi");
-        assert_eq!(handshake.receive(b"hi"), (0, Step::More), "it is over");
+        assert_eq!(handshake.receive(b"hi"), (0, HandshakeStep::More), "it is over");
     }
 
     #[test]
@@ -482,10 +495,10 @@ mod tests {
 
         #[test]
         fn no_message_needs_more_than_the_longest(bytes in proptest::collection::vec(any::<u8>(), LONGEST_MESSAGE)) {
-            for state in [State::Greeting, State::Password, State::Request] {
+            for state in [SocksState::Greeting, SocksState::Password, SocksState::Request] {
                 let known = known();
                 let mut handshake = Handshake { credentials: Some(&known), state };
-                prop_assert_ne!(handshake.receive(&bytes).1, Step::More);
+                prop_assert_ne!(handshake.receive(&bytes).1, HandshakeStep::More);
             }
         }
 
@@ -493,13 +506,13 @@ mod tests {
         fn every_target_is_read_back(octets: [u8; 16], port: u16, name in "[a-z][a-z0-9.-]{0,254}") {
             let ip = Ipv6Addr::from(octets);
             let bytes = [&[5, 1, 0, 4], octets.as_slice(), &port.to_be_bytes()].concat();
-            let mut handshake = Handshake { credentials: None, state: State::Request };
-            let wanted = Step::Connect(Target::Address((ip, port).into()));
+            let mut handshake = Handshake { credentials: None, state: SocksState::Request };
+            let wanted = HandshakeStep::Connect(Target::Address((ip, port).into()));
             prop_assert_eq!(handshake.receive(&bytes), (bytes.len(), wanted));
             let length = name.len() as u8;
             let bytes = [&[5, 1, 0, 3, length], name.as_bytes(), &port.to_be_bytes()].concat();
-            let mut handshake = Handshake { credentials: None, state: State::Request };
-            let wanted = Step::Connect(Target::Name(name, port));
+            let mut handshake = Handshake { credentials: None, state: SocksState::Request };
+            let wanted = HandshakeStep::Connect(Target::Name(name, port));
             prop_assert_eq!(handshake.receive(&bytes), (bytes.len(), wanted));
         }
     }

@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use cellpace_proxy::socks5::Target;
-use cellpace_proxy::{Ended, Mode, Stop};
+use cellpace_proxy::{ProxyMode, ProxyOutcome, StopUrgency};
 use common::*;
 
 #[test]
@@ -99,7 +99,7 @@ fn a_reset_by_the_server_is_a_reset_for_the_client() {
 
 /// What a server sees of a client that does something and resets.
 fn seen_by_the_server(
-    control: cellpace_proxy::Control,
+    control: cellpace_proxy::ControlledSide,
     client: impl FnOnce(TcpStream),
 ) -> Option<ErrorKind> {
     let (tell, told) = mpsc::channel();
@@ -310,10 +310,10 @@ fn a_destination_that_refuses_closes_the_client() {
 #[test]
 fn names_are_resolved_and_unknown_names_close_the_client() {
     let port = echo().port();
-    let proxy = Running::start(config(Mode::Forward(Target::Name("localhost".into(), port))));
+    let proxy = Running::start(config(ProxyMode::Forward(Target::Name("localhost".into(), port))));
     exchange(&mut proxy.connect());
     let unknown = Target::Name("no-such-host.invalid".into(), port);
-    let proxy = Running::start(config(Mode::Forward(unknown)));
+    let proxy = Running::start(config(ProxyMode::Forward(unknown)));
     assert!(matches!(proxy.connect().read(&mut [0]), Ok(0) | Err(_)));
 }
 
@@ -322,13 +322,13 @@ fn draining_lets_open_connections_end_and_takes_no_more() {
     let proxy = Running::start(forward(echo()));
     let mut open = proxy.connect();
     exchange(&mut open);
-    proxy.stop(Stop::Drain);
+    proxy.stop(StopUrgency::Drain);
     while TcpStream::connect(proxy.address).is_ok() {
         std::thread::sleep(Duration::from_millis(5));
     }
     exchange(&mut open);
     drop(open);
-    assert_eq!(proxy.ended(), Ended { cut: 0 });
+    assert_eq!(proxy.ended(), ProxyOutcome { cut: 0 });
 }
 
 #[test]
@@ -338,9 +338,9 @@ fn what_does_not_end_in_time_is_cut_by_a_reset() {
     let proxy = Running::start(config);
     let mut open = proxy.connect();
     exchange(&mut open);
-    proxy.stop(Stop::Drain);
+    proxy.stop(StopUrgency::Drain);
     assert_eq!(open.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
-    assert_eq!(proxy.ended(), Ended { cut: 1 });
+    assert_eq!(proxy.ended(), ProxyOutcome { cut: 1 });
 }
 
 #[test]
@@ -350,11 +350,11 @@ fn a_second_request_to_stop_cuts_at_once() {
     let proxy = Running::start(config);
     let mut open = proxy.connect();
     exchange(&mut open);
-    proxy.stop(Stop::Drain);
+    proxy.stop(StopUrgency::Drain);
     exchange(&mut open);
-    proxy.stop(Stop::Now);
+    proxy.stop(StopUrgency::Now);
     assert_eq!(open.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
-    assert_eq!(proxy.ended(), Ended { cut: 1 });
+    assert_eq!(proxy.ended(), ProxyOutcome { cut: 1 });
 }
 
 #[test]

@@ -8,9 +8,9 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
-use cellpace_proxy::proxy_header::{Ends, Header, Version, parse};
+use cellpace_proxy::proxy_header::{Header, ProxiedAddresses, Version, parse};
 use cellpace_proxy::socks5::Credentials;
-use cellpace_proxy::{Config, Mode};
+use cellpace_proxy::{ProxyConfig, ProxyMode};
 use common::*;
 
 fn request(to: SocketAddr) -> Vec<u8> {
@@ -26,7 +26,7 @@ fn read<const N: usize>(stream: &mut impl Read) -> [u8; N] {
 
 #[test]
 fn socks_connects_to_what_the_client_names() {
-    let proxy = Running::start(config(Mode::Socks5(None)));
+    let proxy = Running::start(config(ProxyMode::Socks5(None)));
     let mut client = proxy.connect();
     client.write_all(&[5, 1, 0]).unwrap();
     assert_eq!(read(&mut client), [5, 0]);
@@ -38,7 +38,7 @@ fn socks_connects_to_what_the_client_names() {
 
 #[test]
 fn socks_from_a_client_that_waits_for_nothing() {
-    let proxy = Running::start(config(Mode::Socks5(None)));
+    let proxy = Running::start(config(ProxyMode::Socks5(None)));
     let mut client = proxy.connect();
     let all = [&[5, 1, 0], request(echo()).as_slice(), b"early"].concat();
     for byte in &all {
@@ -52,7 +52,7 @@ fn socks_from_a_client_that_waits_for_nothing() {
 #[test]
 fn socks_says_why_it_does_not_connect() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let proxy = Running::start(config(Mode::Socks5(None)));
+    let proxy = Running::start(config(ProxyMode::Socks5(None)));
     let ask = |request: &[u8]| -> u8 {
         let mut client = proxy.connect();
         client.write_all(&[5, 1, 0]).unwrap();
@@ -75,7 +75,7 @@ fn socks_says_why_it_does_not_connect() {
 #[test]
 fn socks_with_a_password_serves_only_those_who_know_it() {
     let known = Credentials::new(b"me", b"secret").unwrap();
-    let proxy = Running::start(config(Mode::Socks5(Some(known))));
+    let proxy = Running::start(config(ProxyMode::Socks5(Some(known))));
     let mut client = proxy.connect();
     client.write_all(&[5, 2, 0, 2]).unwrap();
     assert_eq!(read(&mut client), [5, 2]);
@@ -115,7 +115,7 @@ const NOT_ALLOWED: u8 = 2;
 #[test]
 fn socks_for_other_machines_does_not_lead_to_this_one() {
     let echo = echo();
-    let mut public = config(Mode::Socks5(None));
+    let mut public = config(ProxyMode::Socks5(None));
     public.listen = vec!["0.0.0.0:0".parse().unwrap()];
     let proxy = Running::start(public.clone());
     let anywhere = SocketAddr::from(([0, 0, 0, 0], echo.port()));
@@ -131,7 +131,7 @@ fn socks_for_other_machines_does_not_lead_to_this_one() {
 #[test]
 fn socks_leads_only_where_the_rules_let_it() {
     let echo = echo();
-    let mut ruled = config(Mode::Socks5(None));
+    let mut ruled = config(ProxyMode::Socks5(None));
     ruled.access.deny = vec!["127.0.0.0/8".parse().unwrap(), "::/0".parse().unwrap()];
     let proxy = Running::start(ruled.clone());
     assert_eq!(asked(&proxy, &request(echo)), NOT_ALLOWED);
@@ -144,7 +144,7 @@ fn socks_leads_only_where_the_rules_let_it() {
 
 #[test]
 fn socks_does_not_lead_to_the_proxy_itself() {
-    let proxy = Running::start(config(Mode::Socks5(None)));
+    let proxy = Running::start(config(ProxyMode::Socks5(None)));
     let port = proxy.address.port();
     for ip in [[127, 0, 0, 1], [0, 0, 0, 0]] {
         assert_eq!(asked(&proxy, &request(SocketAddr::from((ip, port)))), NOT_ALLOWED, "{ip:?}");
@@ -155,7 +155,7 @@ fn socks_does_not_lead_to_the_proxy_itself() {
 #[test]
 fn passwords_cannot_be_tried_one_after_the_other() {
     let known = Credentials::new(b"me", b"secret").unwrap();
-    let proxy = Running::start(config(Mode::Socks5(Some(known))));
+    let proxy = Running::start(config(ProxyMode::Socks5(Some(known))));
     let start = std::time::Instant::now();
     let tries: Vec<_> = (0..20).map(|_| proxy.connect()).collect();
     for mut client in &tries {
@@ -185,7 +185,7 @@ fn the_destination_is_told_who_the_client_is() {
         let proxy = Running::start(config);
         let mut client = proxy.connect();
         let (source, destination) = (client.local_addr().unwrap(), proxy.address);
-        let header = Header { ends: Some(Ends { source, destination }) };
+        let header = Header { ends: Some(ProxiedAddresses { source, destination }) };
         // Comes without a word from the client, which may be one that listens first.
         let mut bytes = vec![0; header.bytes(version).len()];
         client.read_exact(&mut bytes).unwrap();
@@ -194,7 +194,7 @@ fn the_destination_is_told_who_the_client_is() {
     }
 }
 
-fn accepting(from: &str) -> Config {
+fn accepting(from: &str) -> ProxyConfig {
     let mut config = forward(echo());
     config.accept_proxy = vec![from.parse().unwrap()];
     config.send_proxy = Some(Version::V1);
@@ -205,7 +205,7 @@ fn accepting(from: &str) -> Config {
 fn a_header_from_a_listed_network_counts() {
     let proxy = Running::start(accepting("127.0.0.0/8"));
     let header = Header {
-        ends: Some(Ends {
+        ends: Some(ProxiedAddresses {
             source: "203.0.113.9:4321".parse().unwrap(),
             destination: "198.51.100.1:443".parse().unwrap(),
         }),
@@ -259,7 +259,7 @@ fn no_header_from_a_listed_network_is_refused() {
 
 #[test]
 fn a_client_that_says_nothing_is_not_waited_for_for_ever() {
-    let mut config = config(Mode::Socks5(None));
+    let mut config = config(ProxyMode::Socks5(None));
     config.limits.handshake = MOMENT;
     let proxy = Running::start(config);
     let mut client = proxy.connect();
@@ -270,7 +270,7 @@ fn a_client_that_says_nothing_is_not_waited_for_for_ever() {
 
 #[test]
 fn garbage_harms_nobody_else() {
-    let mut config = config(Mode::Socks5(None));
+    let mut config = config(ProxyMode::Socks5(None));
     config.limits.handshake = MOMENT;
     let proxy = Running::start(config);
     let mut made = Made::new(1 << 20);

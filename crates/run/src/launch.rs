@@ -17,7 +17,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use crate::{Broker, Library, RunError};
+use crate::{Broker, PreloadLibrary, RunError};
 
 /// Signals that are meant for the program.
 const PASSED_ON: [Signal; 7] = [
@@ -66,7 +66,7 @@ impl Launch {
     pub fn start(
         self,
         program: &[OsString],
-        library: &Library,
+        library: &PreloadLibrary,
         broker: &Broker,
         rules: &Rules,
     ) -> Result<Running, RunError> {

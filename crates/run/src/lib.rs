@@ -31,5 +31,5 @@ pub use error::AttachError;
 pub use error::RunError;
 pub use flow_events::{EventFlows, EventWriter};
 pub use launch::{Finish, Launch, Running};
-pub use library::Library;
+pub use library::PreloadLibrary;
 pub use program::check_program;

@@ -11,13 +11,13 @@ const FILE: &str = "libcellpace.so";
 
 /// The library, by a path that `LD_PRELOAD` can express.
 #[derive(Debug)]
-pub struct Library {
+pub struct PreloadLibrary {
     path: PathBuf,
     /// Holds a link to the library; removed with this.
     _link: Option<TempDir>,
 }
 
-impl Library {
+impl PreloadLibrary {
     /// Finds the library: where `CELLPACE_PRELOAD` says, else beside the executable or in
     /// `../lib/cellpace`, `../lib` or `deps` seen from there.
     ///
@@ -87,7 +87,7 @@ mod tests {
         let folder = tempfile::Builder::new().prefix("a b:c").tempdir().unwrap();
         let file = folder.path().join(FILE);
         std::fs::write(&file, "x").unwrap();
-        let library = Library::at(file.clone()).unwrap();
+        let library = PreloadLibrary::at(file.clone()).unwrap();
         assert!(is_expressible(&library.path));
         assert_eq!(library.path.canonicalize().unwrap(), file.canonicalize().unwrap());
         let link = library.path.clone();
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn what_was_preloaded_stays_behind_ours() {
-        let library = Library { path: "/x/libcellpace.so".into(), _link: None };
+        let library = PreloadLibrary { path: "/x/libcellpace.so".into(), _link: None };
         assert_eq!(library.preload(None), "/x/libcellpace.so");
         assert_eq!(library.preload(Some("".as_ref())), "/x/libcellpace.so");
         assert_eq!(library.preload(Some("a.so b.so".as_ref())), "/x/libcellpace.so:a.so b.so");

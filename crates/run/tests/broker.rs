@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use cellpace_control::message::{Ask, GREETING_LEN, Session, hello};
+use cellpace_control::message::{Ask, ControlSession, GREETING_LEN, hello};
 use cellpace_control::{FlowName, Owner};
 use cellpace_run::{Broker, BrokerConfig, ClosedConnection};
 use cellpace_tcp::{FlowOptions, RelayEngine};
@@ -150,8 +150,8 @@ fn the_broker_proves_that_it_knows_the_token_before_it_is_asked() {
         send(&socket, &hello(&NONCE), &[]);
         let mut bytes = [0; GREETING_LEN];
         rustix::io::read(&socket, &mut bytes).unwrap();
-        assert!(Session::greeted(NONCE, &bytes, broker.token()).is_some());
-        assert!(Session::greeted(NONCE, &bytes, &[0; 32]).is_none());
+        assert!(ControlSession::greeted(NONCE, &bytes, broker.token()).is_some());
+        assert!(ControlSession::greeted(NONCE, &bytes, &[0; 32]).is_none());
         assert!(!bytes.windows(4).any(|part| part == &broker.token()[..4]));
         seen.push(bytes);
     }

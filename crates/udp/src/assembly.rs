@@ -4,15 +4,15 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::quota::{Budget, PAGE, Page};
+use crate::quota::{HeldMemory, MemoryBudget, PAGE};
 use crate::ranges::RangeSet;
 
 /// Pieces of a stream in pages, of which there are those that something arrived for.
 #[derive(Debug)]
 pub(crate) struct Assembly {
     /// The pages of the stream from the one of `consumed` on.
-    pages: VecDeque<Option<Page>>,
-    budget: Arc<Budget>,
+    pages: VecDeque<Option<HeldMemory>>,
+    budget: Arc<MemoryBudget>,
     /// The largest window.
     limit: u64,
     consumed: u64,
@@ -36,7 +36,7 @@ pub(crate) fn first_window(limit: u64) -> u64 {
 
 impl Assembly {
     /// Holds at most `limit` bytes, and those within a budget.
-    pub(crate) fn new(limit: u64, budget: Arc<Budget>) -> Self {
+    pub(crate) fn new(limit: u64, budget: Arc<MemoryBudget>) -> Self {
         let held = RangeSet::default();
         Self { pages: VecDeque::new(), budget, limit, consumed: 0, held }
     }
@@ -56,7 +56,7 @@ impl Assembly {
     pub(crate) fn memory(&self) -> usize {
         let pages = self.pages.iter().flatten().count() * PAGE as usize;
         pages
-            + self.pages.capacity() * size_of::<Option<Page>>()
+            + self.pages.capacity() * size_of::<Option<HeldMemory>>()
             + self.held.len() * size_of::<Range<u64>>()
     }
 
@@ -167,7 +167,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn assembly(limit: u64) -> Assembly {
-        Assembly::new(limit, Budget::new(u64::MAX))
+        Assembly::new(limit, MemoryBudget::new(u64::MAX))
     }
 
     fn content(range: Range<u64>) -> Vec<u8> {
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn beyond_the_budget_only_what_comes_in_order_is_taken() {
-        let budget = Budget::new(3 * PAGE);
+        let budget = MemoryBudget::new(3 * PAGE);
         let mut assembly = Assembly::new(1 << 20, budget.clone());
         assert!(assembly.insert(33 * PAGE, &[1]) && assembly.insert(35 * PAGE, &[1]));
         assert!(assembly.insert(37 * PAGE, &[1]));

@@ -8,8 +8,8 @@ use thiserror::Error;
 
 use crate::incoming::{Incoming, IncomingStats};
 use crate::outgoing::{Outgoing, OutgoingStats};
-use crate::protection::Side;
-use crate::wire::{self, Code, Cookie, Hello, Ids, Packet, VERSION};
+use crate::protection::SenderSide;
+use crate::wire::{self, CloseCode, Cookie, Hello, Ids, VERSION, WirePacket};
 
 /// Why a flow ended otherwise than it should.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -47,11 +47,11 @@ pub enum FlowError {
 /// What happened to a flow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Event {
+pub enum FlowEvent {
     /// The handshake is done. In an offer of several flows, how many the other side has.
     Connected(u16),
     /// All of the stream was read at the receiver, and it is what was sent. The receiver ends the
-    /// flow with [`Flow::close`], once it has put the stream where it belongs.
+    /// flow with [`UdpFlow::close`], once it has put the stream where it belongs.
     Read,
     /// The flow is over: the receiver has everything, or why not.
     Ended(Result<(), FlowError>),
@@ -105,7 +105,7 @@ pub(crate) struct Wish {
 }
 
 /// The half that this side has.
-pub(crate) enum Half {
+pub(crate) enum FlowHalf {
     /// An initiator that waits for its answer.
     None,
     /// It sends.
@@ -115,7 +115,7 @@ pub(crate) enum Half {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum FlowStage {
     /// The initiator says hello.
     Hello {
         cookie: Cookie,
@@ -136,12 +136,12 @@ enum State {
 }
 
 /// One flow.
-pub struct Flow {
+pub struct UdpFlow {
     ids: Ids,
     /// What an initiator asks for.
     wish: Option<Wish>,
-    state: State,
-    pub(crate) half: Half,
+    state: FlowStage,
+    pub(crate) half: FlowHalf,
     patience: Patience,
     /// IP and UDP headers, and what a tag adds.
     overhead: usize,
@@ -152,13 +152,13 @@ pub struct Flow {
     pinged: Time,
     ping_due: bool,
     closed_due: bool,
-    close: Option<(Code, String)>,
+    close: Option<(CloseCode, String)>,
     told_read: bool,
     limit: Option<u64>,
-    events: VecDeque<Event>,
+    events: VecDeque<FlowEvent>,
 }
 
-impl Flow {
+impl UdpFlow {
     /// The flow of an initiator, which says hello.
     pub(crate) fn asking(
         id: u64,
@@ -169,11 +169,12 @@ impl Flow {
     ) -> Self {
         let ids = Ids { to: id, from: 0 };
         let mtu = wish.mtu;
-        let state = State::Hello { cookie: Cookie::default(), again_at: now, gap: HELLO_AGAIN[0] };
+        let state =
+            FlowStage::Hello { cookie: Cookie::default(), again_at: now, gap: HELLO_AGAIN[0] };
         Self {
             wish: Some(wish),
             state,
-            ..Self::open(ids, mtu, Half::None, patience, overhead, now)
+            ..Self::open(ids, mtu, FlowHalf::None, patience, overhead, now)
         }
     }
 
@@ -181,20 +182,20 @@ impl Flow {
     pub(crate) fn confirmed(
         ids: Ids,
         mtu: u16,
-        half: Half,
+        half: FlowHalf,
         patience: Patience,
         overhead: usize,
         now: Time,
     ) -> Self {
         let mut flow = Self::open(ids, mtu, half, patience, overhead, now);
-        flow.events.push_back(Event::Connected(0));
+        flow.events.push_back(FlowEvent::Connected(0));
         flow
     }
 
     fn open(
         ids: Ids,
         mtu: u16,
-        half: Half,
+        half: FlowHalf,
         patience: Patience,
         overhead: usize,
         now: Time,
@@ -202,7 +203,7 @@ impl Flow {
         Self {
             ids,
             wish: None,
-            state: State::Open,
+            state: FlowStage::Open,
             half,
             patience,
             overhead,
@@ -220,24 +221,24 @@ impl Flow {
     }
 
     /// What happened, oldest first.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<FlowEvent> {
         self.events.pop_front()
     }
 
     /// Whether this side sends.
     pub fn is_sender(&self) -> bool {
-        matches!(self.half, Half::Out(_))
+        matches!(self.half, FlowHalf::Out(_))
     }
 
     /// Whether nothing more will happen.
     pub fn is_over(&self) -> bool {
-        self.state == State::Over && !self.closed_due
+        self.state == FlowStage::Over && !self.closed_due
     }
 
     /// Bytes that [`write`](Self::write) takes now.
     pub fn room(&self) -> usize {
         match &self.half {
-            Half::Out(out) if self.is_open() => out.room(),
+            FlowHalf::Out(out) if self.is_open() => out.room(),
             _ => 0,
         }
     }
@@ -245,28 +246,28 @@ impl Flow {
     /// Gives the sending side bytes of its stream; takes as many as there is room for.
     pub fn write(&mut self, bytes: &[u8]) -> usize {
         match &mut self.half {
-            Half::Out(out) => out.write(bytes),
+            FlowHalf::Out(out) => out.write(bytes),
             _ => 0,
         }
     }
 
     /// What was written shall leave although it does not fill a packet.
     pub fn flush(&mut self) {
-        if let Half::Out(out) = &mut self.half {
+        if let FlowHalf::Out(out) = &mut self.half {
             out.flush();
         }
     }
 
     /// The stream ends here.
     pub fn finish(&mut self) {
-        if let Half::Out(out) = &mut self.half {
+        if let FlowHalf::Out(out) = &mut self.half {
             out.finish();
         }
     }
 
     /// The stream ends with what has been sent so far. What was written beyond that is dropped.
     pub fn cut(&mut self) {
-        if let Half::Out(out) = &mut self.half {
+        if let FlowHalf::Out(out) = &mut self.half {
             out.cut();
         }
     }
@@ -274,7 +275,7 @@ impl Flow {
     /// An unreliable stream, which needs no writing, ends after so many bytes.
     pub fn limit_to(&mut self, total: u64) {
         self.limit = Some(total);
-        if let Half::Out(out) = &mut self.half {
+        if let FlowHalf::Out(out) = &mut self.half {
             out.limit_to(total);
         }
     }
@@ -282,14 +283,14 @@ impl Flow {
     /// The bytes of the stream that come next, in two parts.
     pub fn readable(&self) -> (&[u8], &[u8]) {
         match &self.half {
-            Half::In(incoming) => incoming.readable(),
+            FlowHalf::In(incoming) => incoming.readable(),
             _ => (&[], &[]),
         }
     }
 
     /// `count` of the readable bytes were read.
     pub fn consume(&mut self, count: usize) {
-        if let Half::In(incoming) = &mut self.half {
+        if let FlowHalf::In(incoming) = &mut self.half {
             incoming.consume(count);
         }
         self.judge_end();
@@ -298,27 +299,27 @@ impl Flow {
     /// The BLAKE3 hash of what was read.
     pub fn hash(&self) -> Option<[u8; 32]> {
         match &self.half {
-            Half::In(incoming) => Some(incoming.hash()),
+            FlowHalf::In(incoming) => Some(incoming.hash()),
             _ => None,
         }
     }
 
     /// Ends the flow and tells the other side why, until it has heard.
-    pub fn close(&mut self, now: Time, code: Code, reason: &str) {
+    pub fn close(&mut self, now: Time, code: CloseCode, reason: &str) {
         match self.state {
-            State::Over | State::Closing { .. } | State::Leaving { .. } => {}
-            State::Hello { .. } => self.state = State::Over,
-            State::Open => {
+            FlowStage::Over | FlowStage::Closing { .. } | FlowStage::Leaving { .. } => {}
+            FlowStage::Hello { .. } => self.state = FlowStage::Over,
+            FlowStage::Open => {
                 self.close = Some((code, reason.to_owned()));
                 self.heard = self.heard.max(now);
-                self.state = State::Closing { again_at: now, tries: 0 };
+                self.state = FlowStage::Closing { again_at: now, tries: 0 };
                 self.drop_unread();
             }
         }
     }
 
     fn drop_unread(&mut self) {
-        if let Half::In(incoming) = &mut self.half {
+        if let FlowHalf::In(incoming) = &mut self.half {
             incoming.drop_unread();
         }
     }
@@ -326,7 +327,7 @@ impl Flow {
     /// Figures of the sending side.
     pub fn outgoing(&self) -> Option<OutgoingStats> {
         match &self.half {
-            Half::Out(out) => Some(out.stats()),
+            FlowHalf::Out(out) => Some(out.stats()),
             _ => None,
         }
     }
@@ -334,7 +335,7 @@ impl Flow {
     /// Figures of the receiving side.
     pub fn incoming(&self) -> Option<IncomingStats> {
         match &self.half {
-            Half::In(incoming) => Some(incoming.stats()),
+            FlowHalf::In(incoming) => Some(incoming.stats()),
             _ => None,
         }
     }
@@ -342,7 +343,7 @@ impl Flow {
     /// Gives each RTT sample since the last call to `take`. Samples that nobody takes for long
     /// are not kept.
     pub fn take_rtts(&mut self, take: impl FnMut(Span)) {
-        if let Half::Out(out) = &mut self.half {
+        if let FlowHalf::Out(out) = &mut self.half {
             out.take_rtts(take);
         }
     }
@@ -350,7 +351,7 @@ impl Flow {
     /// What the controller decided, oldest first.
     pub fn poll_controller_event(&mut self) -> Option<(Time, ControllerEvent)> {
         match &mut self.half {
-            Half::Out(out) => out.controller_mut().poll_event(),
+            FlowHalf::Out(out) => out.controller_mut().poll_event(),
             _ => None,
         }
     }
@@ -358,7 +359,7 @@ impl Flow {
     /// What the controller has learnt of the path's delay.
     pub fn profile(&mut self) -> Option<Profile> {
         match &mut self.half {
-            Half::Out(out) => out.controller_mut().profile(),
+            FlowHalf::Out(out) => out.controller_mut().profile(),
             _ => None,
         }
     }
@@ -366,7 +367,7 @@ impl Flow {
     /// Bytes of memory that the receiving side holds.
     pub fn memory(&self) -> usize {
         match &self.half {
-            Half::In(incoming) => incoming.memory(),
+            FlowHalf::In(incoming) => incoming.memory(),
             _ => 0,
         }
     }
@@ -376,67 +377,67 @@ impl Flow {
     }
 
     /// Which side of the connection this is.
-    pub(crate) fn side(&self) -> Side {
-        if self.wish.is_some() { Side::Initiator } else { Side::Responder }
+    pub(crate) fn side(&self) -> SenderSide {
+        if self.wish.is_some() { SenderSide::Initiator } else { SenderSide::Responder }
     }
 
     fn is_open(&self) -> bool {
-        self.state == State::Open
+        self.state == FlowStage::Open
     }
 
     /// The responder asks for a hello with this cookie.
     pub(crate) fn on_retry(&mut self, now: Time, retry: Cookie) {
-        let State::Hello { cookie, again_at, .. } = &mut self.state else { return };
+        let FlowStage::Hello { cookie, again_at, .. } = &mut self.state else { return };
         *cookie = retry;
         *again_at = now;
     }
 
     /// The responder does not speak this version, or does not want to.
     pub(crate) fn on_refusal(&mut self, error: FlowError) {
-        if matches!(self.state, State::Hello { .. }) {
+        if matches!(self.state, FlowStage::Hello { .. }) {
             self.end(Err(error));
         }
     }
 
     /// The responder agrees. `half` is made by the endpoint.
-    pub(crate) fn on_accept(&mut self, now: Time, from: u64, flows: u16, half: Half) {
+    pub(crate) fn on_accept(&mut self, now: Time, from: u64, flows: u16, half: FlowHalf) {
         self.ids.from = from;
         self.half = half;
         if let Some(total) = self.limit {
             self.limit_to(total);
         }
-        self.state = State::Open;
+        self.state = FlowStage::Open;
         self.heard = now;
         // The responder sends nothing until it hears of someone who knows its id.
         self.ping_due = true;
-        self.events.push_back(Event::Connected(flows));
+        self.events.push_back(FlowEvent::Connected(flows));
     }
 
     /// Whether an acceptance is of use.
     pub(crate) fn is_asking(&self) -> bool {
-        matches!(self.state, State::Hello { .. })
+        matches!(self.state, FlowStage::Hello { .. })
     }
 
     /// A packet with both ids right, of `bytes` without IP and UDP headers.
-    pub(crate) fn on_packet(&mut self, now: Time, packet: &Packet<'_>, bytes: usize) {
+    pub(crate) fn on_packet(&mut self, now: Time, packet: &WirePacket<'_>, bytes: usize) {
         self.heard = self.heard.max(now);
         let ip_bytes = (bytes + self.overhead) as u64;
         match (packet, &mut self.half) {
-            (Packet::Close(code, reason), _) => return self.on_close(now, *code, reason),
-            (Packet::Closed, _) => return self.on_closed(),
-            _ if self.state != State::Open => return self.hurry_close(now),
-            (Packet::Data(numbered, offset, payload), Half::In(incoming)) => {
+            (WirePacket::Close(code, reason), _) => return self.on_close(now, *code, reason),
+            (WirePacket::Closed, _) => return self.on_closed(),
+            _ if self.state != FlowStage::Open => return self.hurry_close(now),
+            (WirePacket::Data(numbered, offset, payload), FlowHalf::In(incoming)) => {
                 incoming.on_data(now, *numbered, ip_bytes, *offset, payload);
             }
-            (Packet::Fin(numbered, total, hash), Half::In(incoming)) => {
+            (WirePacket::Fin(numbered, total, hash), FlowHalf::In(incoming)) => {
                 incoming.on_fin(now, *numbered, ip_bytes, *total, *hash);
             }
-            (Packet::Ping, Half::In(incoming)) => incoming.on_ping(),
-            (Packet::Ack(ack), Half::Out(out)) => {
+            (WirePacket::Ping, FlowHalf::In(incoming)) => incoming.on_ping(),
+            (WirePacket::Ack(ack), FlowHalf::Out(out)) => {
                 out.on_sign_of_life();
                 if out.on_ack(now, ack).is_err() {
                     let reason = "it acknowledges packets that were never sent";
-                    return self.fail(Code::Stopped, reason, FlowError::FalseAcks);
+                    return self.fail(CloseCode::Stopped, reason, FlowError::FalseAcks);
                 }
             }
             _ => {}
@@ -447,97 +448,97 @@ impl Flow {
     /// Until when nothing that arrives needs to be looked at; `None` if it must be at once.
     pub(crate) fn rest_until(&self) -> Option<Time> {
         match &self.half {
-            Half::In(incoming) if self.is_open() => Some(incoming.rest_until()),
+            FlowHalf::In(incoming) if self.is_open() => Some(incoming.rest_until()),
             _ => None,
         }
     }
 
     /// The system takes nothing more for now.
     pub(crate) fn on_blocked(&mut self, now: Time) {
-        if let Half::Out(out) = &mut self.half {
+        if let FlowHalf::Out(out) = &mut self.half {
             out.on_blocked(now);
         }
     }
 
     fn judge_end(&mut self) {
-        let Half::In(incoming) = &self.half else { return };
+        let FlowHalf::In(incoming) = &self.half else { return };
         if self.told_read || !self.is_open() || !incoming.is_read() {
             return;
         }
         self.told_read = true;
         if incoming.is_intact() {
-            self.events.push_back(Event::Read);
+            self.events.push_back(FlowEvent::Read);
         } else {
             let reason = "the checksum of what arrived is another";
-            self.fail(Code::Checksum, reason, FlowError::Checksum);
+            self.fail(CloseCode::Checksum, reason, FlowError::Checksum);
         }
     }
 
     /// The other side does what it must not.
-    fn fail(&mut self, code: Code, reason: &str, error: FlowError) {
+    fn fail(&mut self, code: CloseCode, reason: &str, error: FlowError) {
         let heard = self.heard;
         self.close(heard, code, reason);
-        self.events.push_back(Event::Ended(Err(error)));
+        self.events.push_back(FlowEvent::Ended(Err(error)));
     }
 
     /// The other side goes on, so it has not heard of the end.
     fn hurry_close(&mut self, now: Time) {
-        if let State::Closing { again_at, tries } = &mut self.state
+        if let FlowStage::Closing { again_at, tries } = &mut self.state
             && *tries > 1
         {
             *again_at = (*again_at).min(now + CLOSE_AGAIN[0]);
         }
     }
 
-    fn on_close(&mut self, now: Time, code: Code, reason: &str) {
+    fn on_close(&mut self, now: Time, code: CloseCode, reason: &str) {
         self.closed_due = true;
         let done = match (code, &mut self.half) {
-            (Code::Done, Half::Out(out)) => out.on_done(),
+            (CloseCode::Done, FlowHalf::Out(out)) => out.on_done(),
             _ => false,
         };
         let result = match code {
-            Code::Done if done => Ok(()),
-            Code::Done => Err(FlowError::Closed("it ended before everything was sent".into())),
+            CloseCode::Done if done => Ok(()),
+            CloseCode::Done => Err(FlowError::Closed("it ended before everything was sent".into())),
             _ => Err(FlowError::Closed(reason.to_owned())),
         };
         match self.state {
-            State::Over | State::Leaving { .. } => {}
-            State::Closing { .. } => self.state = State::Over,
+            FlowStage::Over | FlowStage::Leaving { .. } => {}
+            FlowStage::Closing { .. } => self.state = FlowStage::Over,
             _ => {
                 self.end(result);
-                self.state = State::Leaving { until: now + LEAVE_AFTER };
+                self.state = FlowStage::Leaving { until: now + LEAVE_AFTER };
             }
         }
     }
 
     fn on_closed(&mut self) {
-        if matches!(self.state, State::Closing { .. }) {
-            self.state = State::Over;
+        if matches!(self.state, FlowStage::Closing { .. }) {
+            self.state = FlowStage::Over;
         }
     }
 
     fn end(&mut self, result: Result<(), FlowError>) {
-        self.state = State::Over;
+        self.state = FlowStage::Over;
         self.drop_unread();
-        self.events.push_back(Event::Ended(result));
+        self.events.push_back(FlowEvent::Ended(result));
     }
 
     /// When something is due.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         match self.state {
-            State::Hello { again_at, .. } => Some(again_at.min(self.silent_at())),
-            State::Open => {
+            FlowStage::Hello { again_at, .. } => Some(again_at.min(self.silent_at())),
+            FlowStage::Open => {
                 let half = match &self.half {
-                    Half::None => None,
-                    Half::Out(out) => out.next_deadline(),
-                    Half::In(incoming) => incoming.next_deadline(),
+                    FlowHalf::None => None,
+                    FlowHalf::Out(out) => out.next_deadline(),
+                    FlowHalf::In(incoming) => incoming.next_deadline(),
                 };
                 let own = self.silent_at().min(self.ping_at().unwrap_or(Time::MAX));
                 Some(half.map_or(own, |half| half.min(own)))
             }
-            State::Closing { again_at, .. } => Some(again_at.min(self.silent_at())),
-            State::Leaving { until } => Some(until),
-            State::Over => None,
+            FlowStage::Closing { again_at, .. } => Some(again_at.min(self.silent_at())),
+            FlowStage::Leaving { until } => Some(until),
+            FlowStage::Over => None,
         }
     }
 
@@ -547,42 +548,44 @@ impl Flow {
 
     /// Only the sender asks; the receiver would not know what to wait for.
     fn ping_at(&self) -> Option<Time> {
-        let Half::Out(out) = &self.half else { return None };
+        let FlowHalf::Out(out) = &self.half else { return None };
         let gap = if out.is_waiting() { PING[0] } else { PING[1] };
         Some(self.heard.max(self.pinged) + gap)
     }
 
     /// A deadline may have passed.
     pub(crate) fn on_timer(&mut self, now: Time) {
-        if matches!(self.state, State::Hello { .. } | State::Open) && now >= self.silent_at() {
+        if matches!(self.state, FlowStage::Hello { .. } | FlowStage::Open)
+            && now >= self.silent_at()
+        {
             return self.give_up(now);
         }
         match self.state {
-            State::Leaving { until } if until <= now => self.state = State::Over,
-            State::Closing { again_at, tries } => {
-                let stopped = matches!(self.close, Some((Code::Stopped, _)));
+            FlowStage::Leaving { until } if until <= now => self.state = FlowStage::Over,
+            FlowStage::Closing { again_at, tries } => {
+                let stopped = matches!(self.close, Some((CloseCode::Stopped, _)));
                 if now >= self.silent_at() || (stopped && tries >= MOST_STOPS && again_at <= now) {
-                    self.state = State::Over;
+                    self.state = FlowStage::Over;
                 }
             }
             _ => {}
         }
-        if self.state != State::Open {
+        if self.state != FlowStage::Open {
             return;
         }
         if self.ping_at().is_some_and(|at| at <= now) {
             self.ping_due = true;
         }
         match &mut self.half {
-            Half::None => {}
-            Half::Out(out) => out.on_timer(now),
-            Half::In(incoming) => incoming.on_timer(now),
+            FlowHalf::None => {}
+            FlowHalf::Out(out) => out.on_timer(now),
+            FlowHalf::In(incoming) => incoming.on_timer(now),
         }
     }
 
     fn give_up(&mut self, now: Time) {
         match self.state {
-            State::Hello { .. } => self.end(Err(FlowError::NoAnswer(now - self.began))),
+            FlowStage::Hello { .. } => self.end(Err(FlowError::NoAnswer(now - self.began))),
             _ => self.end(Err(FlowError::Silent(self.patience.silence))),
         }
     }
@@ -594,23 +597,23 @@ impl Flow {
         if std::mem::take(&mut self.closed_due) {
             return Some(wire::write_closed(out, ids));
         }
-        if matches!(self.state, State::Closing { tries: 0, .. })
-            && let Half::In(incoming) = &mut self.half
+        if matches!(self.state, FlowStage::Closing { tries: 0, .. })
+            && let FlowHalf::In(incoming) = &mut self.half
             && let Some(bytes) = incoming.poll_ack(now, ids, self.room, out)
         {
             // The last arrivals are told before the end.
             return Some(bytes);
         }
         match self.state {
-            State::Hello { again_at, .. } if again_at <= now => Some(self.say_hello(now, out)),
-            State::Closing { again_at, tries } if again_at <= now => {
+            FlowStage::Hello { again_at, .. } if again_at <= now => Some(self.say_hello(now, out)),
+            FlowStage::Closing { again_at, tries } if again_at <= now => {
                 let gap = CLOSE_AGAIN[0] * (1 << tries.min(10));
                 let again_at = now + gap.min(CLOSE_AGAIN[1]);
-                self.state = State::Closing { again_at, tries: tries + 1 };
+                self.state = FlowStage::Closing { again_at, tries: tries + 1 };
                 let (code, reason) = self.close.as_ref()?;
                 Some(wire::write_close(out, ids, *code, reason))
             }
-            State::Open => self.poll_half(now, ids, out),
+            FlowStage::Open => self.poll_half(now, ids, out),
             _ => None,
         }
     }
@@ -621,14 +624,14 @@ impl Flow {
             return Some(wire::write_ping(out, ids));
         }
         match &mut self.half {
-            Half::None => None,
-            Half::Out(outgoing) => outgoing.poll(now, ids, out),
-            Half::In(incoming) => incoming.poll_ack(now, ids, self.room, out),
+            FlowHalf::None => None,
+            FlowHalf::Out(outgoing) => outgoing.poll(now, ids, out),
+            FlowHalf::In(incoming) => incoming.poll_ack(now, ids, self.room, out),
         }
     }
 
     fn say_hello(&mut self, now: Time, out: &mut Vec<u8>) -> usize {
-        let State::Hello { cookie, again_at, gap } = &mut self.state else { return 0 };
+        let FlowStage::Hello { cookie, again_at, gap } = &mut self.state else { return 0 };
         *again_at = now + *gap;
         *gap = (*gap * 2).min(HELLO_AGAIN[1]);
         let mut hello = Hello { cookie: *cookie, ..Hello::default() };

@@ -10,17 +10,17 @@ use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::NanosleepRelativeResult;
 
-use crate::{Departure, Endpoint, Way};
+use crate::{Endpoint, LocalPath, OutgoingDatagram};
 
 /// What a [`Driver`] drives: something that deals in datagrams, and knows neither sockets nor
 /// clocks. [`Endpoint`] is one.
 pub trait Engine {
     /// A datagram arrived at `now` from `from` by this way. Kernels stamp
     /// arrivals, so `now` may lie before the time of an earlier call.
-    fn handle_datagram(&mut self, now: Time, from: SocketAddr, way: Way, datagram: &[u8]);
+    fn handle_datagram(&mut self, now: Time, from: SocketAddr, way: LocalPath, datagram: &[u8]);
 
     /// Writes the next datagram that may leave now at the end of `out`.
-    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Departure>;
+    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<OutgoingDatagram>;
 
     /// When something is due; a time that has passed where something may leave at once.
     fn next_deadline(&self) -> Option<Time>;
@@ -31,7 +31,7 @@ pub trait Engine {
     }
 
     /// The system takes nothing more by the way `way` for now. What waits there is for `to`.
-    fn on_blocked(&mut self, now: Time, to: SocketAddr, way: Way) {
+    fn on_blocked(&mut self, now: Time, to: SocketAddr, way: LocalPath) {
         let _ = (now, to, way);
     }
 
@@ -118,7 +118,7 @@ pub struct Driver<E = Endpoint> {
     sockets: Vec<Socket>,
     began: Instant,
     buffers: Vec<Box<[u8]>>,
-    outgoing: Batch,
+    outgoing: SendBatch,
     waiting: Shortage,
     receiving: Shortage,
     trouble: SocketTrouble,
@@ -126,13 +126,13 @@ pub struct Driver<E = Endpoint> {
 
 /// Datagrams to one address that leave in one call: all of one size but the last.
 #[derive(Default)]
-struct Batch {
+struct SendBatch {
     bytes: Vec<u8>,
-    to: Option<(SocketAddr, Way)>,
+    to: Option<(SocketAddr, LocalPath)>,
     size: usize,
     count: usize,
     /// What has been put behind the batch and does not belong to it.
-    next: Option<(SocketAddr, Way, usize)>,
+    next: Option<(SocketAddr, LocalPath, usize)>,
 }
 
 impl Driver {
@@ -168,7 +168,7 @@ impl<E: Engine> Driver<E> {
             sockets: Vec::new(),
             began: Instant::now(),
             buffers: vec![vec![0; BUFFER_BYTES].into_boxed_slice(); BUFFERS],
-            outgoing: Batch::default(),
+            outgoing: SendBatch::default(),
             waiting: Shortage::default(),
             receiving: Shortage::default(),
             trouble: SocketTrouble::default(),
@@ -313,7 +313,7 @@ impl<E: Engine> Driver<E> {
             let wall = SystemTime::now().duration_since(UNIX_EPOCH).ok();
             let drained_at = self.sockets[way].drained_at;
             for (meta, buffer) in metas.iter().zip(&self.buffers).take(count) {
-                let asked = Way { socket: way, local: meta.dst_ip };
+                let asked = LocalPath { socket: way, local: meta.dst_ip };
                 let arrived = arrival_time(now, drained_at, wall, meta.timestamp);
                 for datagram in buffer[..meta.len].chunks(meta.stride.max(1)) {
                     self.endpoint.handle_datagram(arrived, meta.addr, asked, datagram);
@@ -457,10 +457,10 @@ mod tests {
     }
 
     impl Engine for Resting {
-        fn handle_datagram(&mut self, _: Time, _: SocketAddr, _: Way, _: &[u8]) {
+        fn handle_datagram(&mut self, _: Time, _: SocketAddr, _: LocalPath, _: &[u8]) {
             self.datagrams += 1;
         }
-        fn poll_transmit(&mut self, _: Time, _: &mut Vec<u8>) -> Option<Departure> {
+        fn poll_transmit(&mut self, _: Time, _: &mut Vec<u8>) -> Option<OutgoingDatagram> {
             None
         }
         fn next_deadline(&self) -> Option<Time> {

@@ -10,21 +10,21 @@ use cellpace_cc::ControllerSpec;
 use cellpace_recovery::AckPolicy;
 
 use crate::assembly::first_window;
-use crate::connection::{Event, Flow, FlowError, Half, Patience, Wish};
+use crate::connection::{FlowError, FlowEvent, FlowHalf, Patience, UdpFlow, Wish};
 use crate::cookie::Cookies;
 use crate::driver::Engine;
-use crate::parts::{Parts, headers, peer_controller};
-use crate::pending::Waiting;
-use crate::protection::{Protection, Side};
-use crate::quota::{Network, Shares};
-use crate::wire::{self, Accept, Packet};
+use crate::parts::{HalfParts, headers, peer_controller};
+use crate::pending::PendingFlows;
+use crate::protection::{Protection, SenderSide};
+use crate::quota::{ClientNetwork, NetworkShares};
+use crate::wire::{self, AcceptPacket, WirePacket};
 
 /// The smallest and the largest IP packet that can be asked for.
 pub const MTU_RANGE: std::ops::RangeInclusive<u16> = 1280..=9000;
 
 /// What an endpoint goes by.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct EndpointConfig {
     /// Largest IP packet in bytes, within [`MTU_RANGE`]; the smaller one of both sides counts.
     pub mtu: u16,
     /// Bytes of a stream that are held on either side of a flow at most.
@@ -44,7 +44,7 @@ pub struct Config {
     pub protection: Protection,
 }
 
-impl Default for Config {
+impl Default for EndpointConfig {
     fn default() -> Self {
         Self {
             mtu: 1500,
@@ -58,7 +58,7 @@ impl Default for Config {
     }
 }
 
-impl Config {
+impl EndpointConfig {
     fn delays_acks(&self) -> bool {
         matches!(self.acks, AckPolicy::Delayed(_))
     }
@@ -68,9 +68,9 @@ impl Config {
         headers(peer) + self.protection.extra_bytes()
     }
 
-    fn shares(&self) -> Shares {
+    fn shares(&self) -> NetworkShares {
         let memory = self.memory.max(self.buffer);
-        Shares::new(memory, (memory / NETWORK_SHARE as u64).max(self.buffer))
+        NetworkShares::new(memory, (memory / NETWORK_SHARE as u64).max(self.buffer))
     }
 }
 
@@ -112,7 +112,7 @@ pub enum Offer {
 
 /// The flow that an initiator wants.
 #[derive(Debug, Clone)]
-pub struct Connect {
+pub struct FlowRequest {
     /// The controller of this side, which sends; without one it receives.
     pub controller: Option<ControllerSpec>,
     /// Lost packets are not sent again. The sender's word counts.
@@ -138,7 +138,7 @@ impl std::fmt::Debug for FlowId {
 
 /// A way to the network: one of the owner's sockets, and which of its addresses is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Way {
+pub struct LocalPath {
     /// The socket, as the owner numbered them.
     pub socket: usize,
     /// The address of this side that the other side knows. A socket may have several, and an
@@ -146,7 +146,7 @@ pub struct Way {
     pub local: Option<IpAddr>,
 }
 
-impl From<usize> for Way {
+impl From<usize> for LocalPath {
     fn from(socket: usize) -> Self {
         Self { socket, local: None }
     }
@@ -154,11 +154,11 @@ impl From<usize> for Way {
 
 /// A datagram that leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Departure {
+pub struct OutgoingDatagram {
     /// Where to.
     pub to: SocketAddr,
     /// By which way.
-    pub way: Way,
+    pub way: LocalPath,
     /// Its length.
     pub bytes: usize,
 }
@@ -189,27 +189,27 @@ const MOST_REPLIES: usize = 256;
 /// Packets of one flow in a row at most, while others wait.
 const IN_A_ROW: usize = 64;
 
-struct Slot {
-    flow: Flow,
+struct FlowSlot {
+    flow: UdpFlow,
     peer: SocketAddr,
-    way: Way,
+    way: LocalPath,
     deadline: Option<Time>,
     ready: bool,
 }
 
 /// All flows of one process.
 pub struct Endpoint {
-    config: Config,
+    config: EndpointConfig,
     listen: Option<Listen>,
     /// Which flows of an offer have begun.
     taken: Vec<bool>,
     cookies: Cookies,
     new_id: Box<dyn FnMut() -> u64 + Send>,
-    slots: HashMap<FlowId, Slot>,
+    slots: HashMap<FlowId, FlowSlot>,
     /// Flows that others want to begin.
-    waiting: Waiting,
+    waiting: PendingFlows,
     /// What the flows of each network take.
-    shares: Shares,
+    shares: NetworkShares,
     /// When a stranger may make this side compute tables again.
     tables_at: Time,
     /// Flows that others began, by their address and their id.
@@ -218,8 +218,8 @@ pub struct Endpoint {
     ready: VecDeque<FlowId>,
     in_a_row: usize,
     deadlines: BTreeSet<(Time, FlowId)>,
-    replies: VecDeque<(SocketAddr, Way, Vec<u8>)>,
-    events: VecDeque<(FlowId, Event)>,
+    replies: VecDeque<(SocketAddr, LocalPath, Vec<u8>)>,
+    events: VecDeque<(FlowId, FlowEvent)>,
     flows_begun: u64,
     strays: Strays,
     /// Time never goes back for a flow, although datagrams bring the time of their arrival.
@@ -230,13 +230,13 @@ impl Endpoint {
     /// An endpoint that seals its cookies with `secret` and takes its connection ids from
     /// `new_id`; both must be unguessable where datagrams come from a network.
     pub fn new(
-        config: Config,
+        config: EndpointConfig,
         secret: [u8; 32],
         new_id: impl FnMut() -> u64 + Send + 'static,
     ) -> Self {
         Self {
             shares: config.shares(),
-            waiting: Waiting::new(config.patience.silence),
+            waiting: PendingFlows::new(config.patience.silence),
             config,
             listen: None,
             taken: Vec::new(),
@@ -276,8 +276,8 @@ impl Endpoint {
         &mut self,
         now: Time,
         peer: SocketAddr,
-        way: impl Into<Way>,
-        connect: &Connect,
+        way: impl Into<LocalPath>,
+        connect: &FlowRequest,
     ) -> FlowId {
         let id = self.unused_id();
         let wish = Wish {
@@ -289,23 +289,23 @@ impl Endpoint {
             controller: connect.controller.as_ref().map(ToString::to_string).unwrap_or_default(),
         };
         let overhead = self.config.overhead(peer);
-        let flow = Flow::asking(id.0, wish, self.config.patience, overhead, now);
+        let flow = UdpFlow::asking(id.0, wish, self.config.patience, overhead, now);
         self.insert(id, flow, peer, way.into());
         id
     }
 
     /// The flow with this id, as long as it is not over.
-    pub fn flow(&self, id: FlowId) -> Option<&Flow> {
+    pub fn flow(&self, id: FlowId) -> Option<&UdpFlow> {
         self.slots.get(&id).map(|slot| &slot.flow)
     }
 
     /// The same to look at what it has collected, without anything being sent on that account.
-    pub fn observe(&mut self, id: FlowId) -> Option<&mut Flow> {
+    pub fn observe(&mut self, id: FlowId) -> Option<&mut UdpFlow> {
         self.slots.get_mut(&id).map(|slot| &mut slot.flow)
     }
 
     /// The same to write, read or end it. Afterwards it may have something to send.
-    pub fn flow_mut(&mut self, id: FlowId) -> Option<&mut Flow> {
+    pub fn flow_mut(&mut self, id: FlowId) -> Option<&mut UdpFlow> {
         let slot = self.slots.get_mut(&id)?;
         mark_ready(&mut self.ready, id, slot);
         Some(&mut slot.flow)
@@ -337,7 +337,7 @@ impl Endpoint {
     }
 
     /// What happened, oldest first.
-    pub fn poll_event(&mut self) -> Option<(FlowId, Event)> {
+    pub fn poll_event(&mut self) -> Option<(FlowId, FlowEvent)> {
         self.events.pop_front()
     }
 
@@ -346,7 +346,7 @@ impl Endpoint {
         &mut self,
         now: Time,
         from: SocketAddr,
-        way: impl Into<Way>,
+        way: impl Into<LocalPath>,
         datagram: &[u8],
     ) {
         let way = way.into();
@@ -357,7 +357,7 @@ impl Endpoint {
             return;
         };
         let bytes = datagram.len() - self.config.protection.extra_bytes();
-        if let Packet::Hello(hello) = &packet {
+        if let WirePacket::Hello(hello) = &packet {
             return self.on_hello(now, from, way, ids.from, hello, bytes);
         }
         let id = FlowId(ids.to);
@@ -371,22 +371,22 @@ impl Endpoint {
         };
         let flow = &mut slot.flow;
         match &packet {
-            Packet::Retry(cookie) => flow.on_retry(now, *cookie),
-            Packet::Version(version) => flow.on_refusal(FlowError::Version(*version)),
-            Packet::Refuse(_, reason) => {
+            WirePacket::Retry(cookie) => flow.on_retry(now, *cookie),
+            WirePacket::Version(version) => flow.on_refusal(FlowError::Version(*version)),
+            WirePacket::Refuse(_, reason) => {
                 flow.on_refusal(FlowError::Refused((*reason).to_owned()));
             }
-            Packet::Accept(accept) => {
+            WirePacket::Accept(accept) => {
                 if flow.is_asking() && ids.from != 0 {
                     self.flows_begun += 1;
                     let stream = self.flows_begun;
-                    let parts = Parts {
+                    let parts = HalfParts {
                         config: &self.config,
                         now,
                         mtu: self.config.mtu.min(accept.mtu),
                         peer: from,
                         stream,
-                        memory: self.shares.memory_of(Network::of(from)),
+                        memory: self.shares.memory_of(ClientNetwork::of(from)),
                         key: self.cookies.flow_key(id.0),
                     };
                     accept_flow(&parts, flow, ids.from, accept);
@@ -404,10 +404,10 @@ impl Endpoint {
     }
 
     /// The side that sent a datagram, if it belongs here: the one that this side is not.
-    fn sender_of(&self, datagram: &[u8]) -> Side {
+    fn sender_of(&self, datagram: &[u8]) -> SenderSide {
         let to = wire::header(datagram).map(|(_, ids, _)| FlowId(ids.to));
         let slot = to.and_then(|id| self.slots.get(&id));
-        slot.map_or(Side::Initiator, |slot| slot.flow.side().other())
+        slot.map_or(SenderSide::Initiator, |slot| slot.flow.side().other())
     }
 
     fn advance(&mut self, now: Time) -> Time {
@@ -415,7 +415,7 @@ impl Endpoint {
         self.now
     }
 
-    fn reply(&mut self, to: SocketAddr, way: Way, reply: Vec<u8>) {
+    fn reply(&mut self, to: SocketAddr, way: LocalPath, reply: Vec<u8>) {
         if self.replies.len() >= MOST_REPLIES {
             self.strays.unanswered += 1;
             return;
@@ -423,9 +423,9 @@ impl Endpoint {
         self.replies.push_back((to, way, reply));
     }
 
-    fn insert(&mut self, id: FlowId, flow: Flow, peer: SocketAddr, way: Way) {
-        self.shares.enter(Network::of(peer));
-        let mut slot = Slot { flow, peer, way, deadline: None, ready: false };
+    fn insert(&mut self, id: FlowId, flow: UdpFlow, peer: SocketAddr, way: LocalPath) {
+        self.shares.enter(ClientNetwork::of(peer));
+        let mut slot = FlowSlot { flow, peer, way, deadline: None, ready: false };
         mark_ready(&mut self.ready, id, &mut slot);
         self.slots.insert(id, slot);
     }
@@ -457,7 +457,7 @@ impl Endpoint {
 
     /// The system takes nothing more for `to` by the way `way` for now: the flows that send there
     /// hear of it.
-    pub fn on_blocked(&mut self, now: Time, to: SocketAddr, way: impl Into<Way>) {
+    pub fn on_blocked(&mut self, now: Time, to: SocketAddr, way: impl Into<LocalPath>) {
         let (now, way) = (self.advance(now), way.into());
         for (id, slot) in &mut self.slots {
             if slot.peer == to && slot.way.socket == way.socket {
@@ -483,18 +483,18 @@ impl Endpoint {
     }
 
     /// Writes the next datagram that may leave now at the end of `out`.
-    pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Departure> {
+    pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<OutgoingDatagram> {
         let now = self.advance(now);
         if let Some((to, way, reply)) = self.replies.pop_front() {
             out.extend_from_slice(&reply);
-            let bytes = self.config.protection.seal(Side::Responder, out, reply.len());
-            return Some(Departure { to, way, bytes });
+            let bytes = self.config.protection.seal(SenderSide::Responder, out, reply.len());
+            return Some(OutgoingDatagram { to, way, bytes });
         }
         while let Some(id) = self.ready.front().copied() {
             if let Some(slot) = self.slots.get_mut(&id) {
                 if let Some(bytes) = slot.flow.poll_transmit(now, out) {
                     let bytes = self.config.protection.seal(slot.flow.side(), out, bytes);
-                    let departure = Departure { to: slot.peer, way: slot.way, bytes };
+                    let departure = OutgoingDatagram { to: slot.peer, way: slot.way, bytes };
                     self.in_a_row += 1;
                     if self.in_a_row >= IN_A_ROW {
                         self.in_a_row = 0;
@@ -536,16 +536,16 @@ impl Endpoint {
             self.deadlines.remove(&(deadline, id));
         }
         self.begun.remove(&(slot.peer, slot.flow.ids().from));
-        self.shares.leave(Network::of(slot.peer));
+        self.shares.leave(ClientNetwork::of(slot.peer));
     }
 }
 
 impl Engine for Endpoint {
-    fn handle_datagram(&mut self, now: Time, from: SocketAddr, way: Way, datagram: &[u8]) {
+    fn handle_datagram(&mut self, now: Time, from: SocketAddr, way: LocalPath, datagram: &[u8]) {
         Self::handle_datagram(self, now, from, way, datagram);
     }
 
-    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Departure> {
+    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<OutgoingDatagram> {
         Self::poll_transmit(self, now, out)
     }
 
@@ -557,7 +557,7 @@ impl Engine for Endpoint {
         Self::rest_until(self)
     }
 
-    fn on_blocked(&mut self, now: Time, to: SocketAddr, way: Way) {
+    fn on_blocked(&mut self, now: Time, to: SocketAddr, way: LocalPath) {
         Self::on_blocked(self, now, to, way);
     }
 
@@ -570,7 +570,7 @@ impl Engine for Endpoint {
     }
 }
 
-fn mark_ready(ready: &mut VecDeque<FlowId>, id: FlowId, slot: &mut Slot) {
+fn mark_ready(ready: &mut VecDeque<FlowId>, id: FlowId, slot: &mut FlowSlot) {
     if !slot.ready {
         slot.ready = true;
         ready.push_back(id);
@@ -578,7 +578,7 @@ fn mark_ready(ready: &mut VecDeque<FlowId>, id: FlowId, slot: &mut Slot) {
 }
 
 /// The initiator learns that its flow was accepted.
-fn accept_flow(parts: &Parts<'_>, flow: &mut Flow, from: u64, accept: &Accept<'_>) {
+fn accept_flow(parts: &HalfParts<'_>, flow: &mut UdpFlow, from: u64, accept: &AcceptPacket<'_>) {
     let Some(wish) = flow.wish() else { return };
     if !MTU_RANGE.contains(&accept.mtu) {
         return;
@@ -587,8 +587,8 @@ fn accept_flow(parts: &Parts<'_>, flow: &mut Flow, from: u64, accept: &Accept<'_
         peer_controller(accept.controller).map(|(spec, _)| parts.incoming(&spec, accept.unreliable))
     } else {
         wish.controller.parse::<ControllerSpec>().map_err(|error| error.to_string()).map(|spec| {
-            let Accept { window, delayed_acks, .. } = *accept;
-            Half::Out(Box::new(parts.outgoing(&spec, wish.unreliable, window, delayed_acks)))
+            let AcceptPacket { window, delayed_acks, .. } = *accept;
+            FlowHalf::Out(Box::new(parts.outgoing(&spec, wish.unreliable, window, delayed_acks)))
         })
     };
     match half {

@@ -10,7 +10,7 @@ use crate::assembly::Assembly;
 use crate::hash::StreamHash;
 use crate::numbers::split_matters;
 use crate::ranges::RangeSet;
-use crate::wire::{self, AckHead, Entry, Ids, Numbered};
+use crate::wire::{self, AckEntry, AckHead, Ids, Numbered};
 
 /// Packet numbers from here on are nobody's.
 const MOST_NUMBER: u64 = 1 << 62;
@@ -360,7 +360,7 @@ impl Incoming {
             report: &report,
         };
         let told = usize::try_from(upto.saturating_sub(start)).unwrap_or(usize::MAX);
-        let entries = self.log.log_from(start).take(told).map(|arrived| Entry {
+        let entries = self.log.log_from(start).take(told).map(|arrived| AckEntry {
             number: arrived.number,
             received_at: arrived.received_at.unwrap_or(now),
         });
@@ -406,7 +406,7 @@ impl Incoming {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Packet;
+    use crate::wire::WirePacket;
 
     const IDS: Ids = Ids { to: 1, from: 2 };
 
@@ -473,7 +473,7 @@ mod tests {
             let before = incoming.acked_until;
             let mut out = Vec::new();
             incoming.poll_ack(now, IDS, 1000, &mut out)?;
-            let Some((_, Packet::Ack(ack))) = wire::decode(&out) else { panic!("no ack") };
+            let Some((_, WirePacket::Ack(ack))) = wire::decode(&out) else { panic!("no ack") };
             let news = (before - ack.position) as usize;
             let numbers = ack.entries().skip(news).map(|entry| entry.number).collect();
             Some((numbers, ack.held_us))

@@ -29,14 +29,15 @@ mod ranges;
 pub mod wire;
 
 pub use cellpace_recovery::AckPolicy;
-pub use connection::{Event, Flow, FlowError, Patience};
+pub use connection::{FlowError, FlowEvent, Patience, UdpFlow};
 pub use cookie::Cookies;
 pub use driver::{Driver, Engine, SocketTrouble};
 pub use endpoint::{
-    Config, Connect, Departure, Endpoint, FlowId, Listen, MTU_RANGE, Offer, Strays, Way,
+    Endpoint, EndpointConfig, FlowId, FlowRequest, Listen, LocalPath, MTU_RANGE, Offer,
+    OutgoingDatagram, Strays,
 };
 pub use incoming::IncomingStats;
 pub use outgoing::OutgoingStats;
-pub use protection::{Protection, Side, TAG_BYTES};
-pub use quota::Network;
-pub use wire::Code;
+pub use protection::{Protection, SenderSide, TAG_BYTES};
+pub use quota::ClientNetwork;
+pub use wire::CloseCode;

@@ -9,7 +9,7 @@ use cellpace_recovery::{Arrived, Sender, Sending};
 use crate::hash::StreamHash;
 use crate::numbers::{Meaning, Numbers, join_matters};
 use crate::ranges::RangeSet;
-use crate::wire::{self, Ack, DATA_HEADER_BYTES, HEADER_BYTES, Ids, Numbered, STAMP_BYTES};
+use crate::wire::{self, AckPacket, DATA_HEADER_BYTES, HEADER_BYTES, Ids, Numbered, STAMP_BYTES};
 
 /// What a packet carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub(crate) struct Outgoing {
     known: u64,
     next_report: u64,
     /// Arrivals that the sender has not heard of yet, ...
-    told: VecDeque<Told>,
+    told: VecDeque<ReportedArrival>,
     /// ... and the acks that told of them: when they came, and of how many.
     acks: VecDeque<(Time, usize)>,
     /// The receiver delays its acks: each counts as one for all that it tells, as with TCP.
@@ -100,7 +100,7 @@ pub(crate) struct Outgoing {
 const OLD_NEWS_US: u32 = 100_000;
 
 /// An arrival, and how long the receiver had it before it acknowledged.
-struct Told {
+struct ReportedArrival {
     arrived: Arrived,
     held: Span,
 }
@@ -298,7 +298,7 @@ impl Outgoing {
     }
 
     /// An ack came. One that lies about what it uses of it is an error, and the flow has to end.
-    pub(crate) fn on_ack(&mut self, now: Time, ack: &Ack<'_>) -> Result<(), FalseAck> {
+    pub(crate) fn on_ack(&mut self, now: Time, ack: &AckPacket<'_>) -> Result<(), FalseAck> {
         self.peer_window = self.peer_window.max(ack.window);
         if ack.held_us > OLD_NEWS_US {
             self.sender.sent_mut().confirm_timeout();
@@ -383,7 +383,7 @@ impl Outgoing {
     }
 
     /// The arrivals that `ack` tells and no ack has told before, in their order.
-    fn collect_arrivals(&mut self, ack: &Ack<'_>) -> Result<(), FalseAck> {
+    fn collect_arrivals(&mut self, ack: &AckPacket<'_>) -> Result<(), FalseAck> {
         let mut position = ack.position;
         if position > self.known {
             // Acks were lost, and with them times of arrival.
@@ -395,7 +395,7 @@ impl Outgoing {
             newest = entry.received_at;
             if position >= self.known {
                 let arrived = Arrived::new(self.packet(entry.number)?, Some(entry.received_at));
-                self.told.push_back(Told { arrived, held: Span::ZERO });
+                self.told.push_back(ReportedArrival { arrived, held: Span::ZERO });
             }
             position = position.saturating_add(1);
         }
@@ -420,7 +420,7 @@ impl Outgoing {
         }
     }
 
-    fn collect_ranges(&mut self, ack: &Ack<'_>) -> Result<(), FalseAck> {
+    fn collect_ranges(&mut self, ack: &AckPacket<'_>) -> Result<(), FalseAck> {
         let mut listed = std::mem::take(&mut self.listed);
         listed.clear();
         for entry in ack.entries() {
@@ -440,7 +440,7 @@ impl Outgoing {
             for packet in (self.packet(first)?..=self.packet(last)?).rev() {
                 if listed.binary_search(&packet).is_err() {
                     let arrived = Arrived::new(packet, None);
-                    self.told.push_back(Told { arrived, held: Span::ZERO });
+                    self.told.push_back(ReportedArrival { arrived, held: Span::ZERO });
                 }
             }
         }
@@ -663,8 +663,8 @@ mod tests {
     use super::*;
     use crate::assembly::Assembly;
     use crate::incoming::Incoming;
-    use crate::quota::Budget;
-    use crate::wire::Packet;
+    use crate::quota::MemoryBudget;
+    use crate::wire::WirePacket;
 
     const IDS: Ids = Ids { to: 1, from: 2 };
 
@@ -696,7 +696,7 @@ mod tests {
     }
 
     fn assembly() -> Option<Assembly> {
-        Some(Assembly::new(1 << 20, Budget::new(u64::MAX)))
+        Some(Assembly::new(1 << 20, MemoryBudget::new(u64::MAX)))
     }
 
     fn outgoing(stamped: bool, packets: usize) -> (Outgoing, Witness, Vec<Vec<u8>>) {
@@ -717,7 +717,7 @@ mod tests {
 
     fn arrive(incoming: &mut Incoming, now: Time, datagram: &[u8]) {
         match wire::decode(datagram).unwrap().1 {
-            Packet::Data(numbered, offset, payload) => {
+            WirePacket::Data(numbered, offset, payload) => {
                 incoming.on_data(now, numbered, datagram.len() as u64 + 28, offset, payload);
             }
             other => panic!("{other:?}"),
@@ -731,7 +731,7 @@ mod tests {
     }
 
     fn hear(outgoing: &mut Outgoing, now: Time, datagram: &[u8]) {
-        let Some((_, Packet::Ack(ack))) = wire::decode(datagram) else { panic!("no ack") };
+        let Some((_, WirePacket::Ack(ack))) = wire::decode(datagram) else { panic!("no ack") };
         outgoing.on_ack(now, &ack).unwrap();
     }
 
@@ -980,20 +980,20 @@ mod tests {
         let head =
             wire::AckHead { sequence: 0, window: 1 << 30, position, held_us: 0, report: &[] };
         let entries =
-            entries.iter().map(|number| wire::Entry { number: *number, received_at: us(1) });
+            entries.iter().map(|number| wire::AckEntry { number: *number, received_at: us(1) });
         let mut out = Vec::new();
         wire::write_ack(&mut out, IDS, 60_000, &head, entries, ranges.iter());
         out
     }
 
     fn judge(outgoing: &mut Outgoing, ack: &[u8]) -> Result<(), FalseAck> {
-        let Some((_, Packet::Ack(ack))) = wire::decode(ack) else { panic!("no ack") };
+        let Some((_, WirePacket::Ack(ack))) = wire::decode(ack) else { panic!("no ack") };
         outgoing.on_ack(us(100), &ack)
     }
 
     fn number(datagram: &[u8]) -> u64 {
         match wire::decode(datagram).unwrap().1 {
-            Packet::Data(numbered, ..) => numbered.number,
+            WirePacket::Data(numbered, ..) => numbered.number,
             other => panic!("{other:?}"),
         }
     }
@@ -1058,9 +1058,9 @@ mod tests {
 
     /// Reports the stamps that it sees.
     #[derive(Default)]
-    struct Half(Vec<u8>);
+    struct FlowHalf(Vec<u8>);
 
-    impl cc::Receiver for Half {
+    impl cc::Receiver for FlowHalf {
         fn on_arrival(&mut self, arrival: &cc::Arrival) {
             assert_eq!((arrival.wire, arrival.bytes), (arrival.number * 10, 28 + 141));
             self.0.push(arrival.wire as u8);
@@ -1076,7 +1076,7 @@ mod tests {
         let (mut outgoing, witness, datagrams) = outgoing(true, 3);
         assert_eq!(datagrams[0].len(), 141);
         let mut incoming =
-            Incoming::new(Some(Box::new(Half::default())), AckPolicy::EveryPacket, assembly());
+            Incoming::new(Some(Box::new(FlowHalf::default())), AckPolicy::EveryPacket, assembly());
         let acks: Vec<_> = (0..3)
             .map(|number| {
                 arrive(&mut incoming, us(1), &datagrams[number]);

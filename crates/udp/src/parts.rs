@@ -7,27 +7,27 @@ use cellpace_base::{Random, Time};
 use cellpace_cc::{ControllerSpec, PeerCost, PeerHalf, Setup};
 
 use crate::assembly::Assembly;
-use crate::connection::Half;
-use crate::endpoint::Config;
+use crate::connection::FlowHalf;
+use crate::endpoint::EndpointConfig;
 use crate::incoming::Incoming;
 use crate::numbers::Numbers;
 use crate::outgoing::{Outgoing, Sizes};
-use crate::quota::Budget;
+use crate::quota::MemoryBudget;
 
 /// What the halves of a flow are made of.
-pub(crate) struct Parts<'a> {
-    pub(crate) config: &'a Config,
+pub(crate) struct HalfParts<'a> {
+    pub(crate) config: &'a EndpointConfig,
     pub(crate) now: Time,
     pub(crate) mtu: u16,
     pub(crate) peer: SocketAddr,
     pub(crate) stream: u64,
     /// Memory for what arrives.
-    pub(crate) memory: Arc<Budget>,
+    pub(crate) memory: Arc<MemoryBudget>,
     /// For what the peer cannot foresee.
     pub(crate) key: [u8; 32],
 }
 
-impl Parts<'_> {
+impl HalfParts<'_> {
     fn setup(&self) -> Setup {
         Setup {
             mss: u64::from(self.mtu),
@@ -60,11 +60,11 @@ impl Parts<'_> {
         outgoing
     }
 
-    pub(crate) fn incoming(&self, half: &PeerHalf, unreliable: bool) -> Half {
+    pub(crate) fn incoming(&self, half: &PeerHalf, unreliable: bool) -> FlowHalf {
         let half = half.build(self.setup());
         let assembly =
             (!unreliable).then(|| Assembly::new(self.config.buffer, self.memory.clone()));
-        Half::In(Box::new(Incoming::new(half, self.config.acks, assembly)))
+        FlowHalf::In(Box::new(Incoming::new(half, self.config.acks, assembly)))
     }
 }
 

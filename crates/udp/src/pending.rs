@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use cellpace_base::{Span, Time};
 use cellpace_cc::PeerHalf;
 
-use crate::endpoint::{FlowId, Way};
-use crate::quota::Network;
+use crate::endpoint::{FlowId, LocalPath};
+use crate::quota::ClientNetwork;
 
 /// After this time an unconfirmed flow gives way to another one that needs its place.
 const FRESH: Span = Span::from_secs(3);
@@ -17,21 +17,21 @@ const MAX_PENDING: usize = 4096;
 
 /// A flow that was accepted.
 #[derive(Debug)]
-pub(crate) struct Pending {
+pub(crate) struct PendingFlow {
     pub(crate) peer: SocketAddr,
     pub(crate) peer_id: u64,
-    pub(crate) way: Way,
+    pub(crate) way: LocalPath,
     /// The answer, should it have been lost.
     pub(crate) accept: Vec<u8>,
     /// The smaller one of both sides.
     pub(crate) mtu: u16,
     pub(crate) unreliable: bool,
-    pub(crate) kind: Kind,
+    pub(crate) kind: PendingRole,
 }
 
 /// What this side will do.
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum PendingRole {
     /// Receive from a sender under this controller.
     Receive(PeerHalf),
     /// Send the flow of the offer that has this number.
@@ -44,28 +44,28 @@ pub(crate) enum Kind {
     },
 }
 
-impl Pending {
+impl PendingFlow {
     fn index(&self) -> Option<usize> {
         match self.kind {
-            Kind::Receive(_) => None,
-            Kind::Send { index, .. } => Some(index),
+            PendingRole::Receive(_) => None,
+            PendingRole::Send { index, .. } => Some(index),
         }
     }
 }
 
 /// All unconfirmed flows. They are small, and count towards nothing that confirmed flows need.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingFlows {
     lifetime: Span,
-    flows: HashMap<FlowId, Pending>,
+    flows: HashMap<FlowId, PendingFlow>,
     by_peer: HashMap<(SocketAddr, u64), FlowId>,
     /// From the oldest to the newest.
-    per_network: HashMap<Network, VecDeque<(Time, FlowId)>>,
+    per_network: HashMap<ClientNetwork, VecDeque<(Time, FlowId)>>,
     /// The same of all networks, with those that have been confirmed since.
     order: VecDeque<(Time, FlowId)>,
 }
 
-impl Waiting {
+impl PendingFlows {
     /// Flows that are forgotten after `lifetime`: the path may be down just when the initiator
     /// confirms.
     pub(crate) fn new(lifetime: Span) -> Self {
@@ -102,7 +102,7 @@ impl Waiting {
     }
 
     /// Makes room for another flow of a network, which may have `most`. Returns whether there is.
-    pub(crate) fn make_room(&mut self, now: Time, network: Network, most: usize) -> bool {
+    pub(crate) fn make_room(&mut self, now: Time, network: ClientNetwork, most: usize) -> bool {
         let Some(flows) = self.per_network.get(&network) else { return true };
         let oldest = flows.front().copied();
         if flows.len() >= most
@@ -119,7 +119,7 @@ impl Waiting {
     /// How many wait for each of so many flows of the offer.
     pub(crate) fn claims(&self, flows: usize) -> Vec<usize> {
         let mut claims = vec![0; flows];
-        for index in self.flows.values().filter_map(Pending::index) {
+        for index in self.flows.values().filter_map(PendingFlow::index) {
             if let Some(count) = claims.get_mut(index) {
                 *count += 1;
             }
@@ -127,9 +127,9 @@ impl Waiting {
         claims
     }
 
-    pub(crate) fn insert(&mut self, now: Time, id: FlowId, pending: Pending) {
+    pub(crate) fn insert(&mut self, now: Time, id: FlowId, pending: PendingFlow) {
         self.by_peer.insert((pending.peer, pending.peer_id), id);
-        self.per_network.entry(Network::of(pending.peer)).or_default().push_back((now, id));
+        self.per_network.entry(ClientNetwork::of(pending.peer)).or_default().push_back((now, id));
         self.flows.insert(id, pending);
         self.order.push_back((now, id));
         self.expire(now);
@@ -143,7 +143,7 @@ impl Waiting {
         id: FlowId,
         peer: SocketAddr,
         peer_id: u64,
-    ) -> Option<Pending> {
+    ) -> Option<PendingFlow> {
         self.expire(now);
         let pending = self.flows.get(&id)?;
         if pending.peer != peer || pending.peer_id != peer_id {
@@ -152,10 +152,10 @@ impl Waiting {
         self.remove(id)
     }
 
-    fn remove(&mut self, id: FlowId) -> Option<Pending> {
+    fn remove(&mut self, id: FlowId) -> Option<PendingFlow> {
         let pending = self.flows.remove(&id)?;
         self.by_peer.remove(&(pending.peer, pending.peer_id));
-        let network = Network::of(pending.peer);
+        let network = ClientNetwork::of(pending.peer);
         let others = self.per_network.get_mut(&network)?;
         others.retain(|(_, other)| *other != id);
         if others.is_empty() {
@@ -169,34 +169,34 @@ impl Waiting {
 mod tests {
     use super::*;
 
-    fn pending(host: u32, peer_id: u64) -> Pending {
-        Pending {
+    fn pending(host: u32, peer_id: u64) -> PendingFlow {
+        PendingFlow {
             peer: SocketAddr::from((host.to_be_bytes(), 9)),
             peer_id,
-            way: Way::from(0),
+            way: LocalPath::from(0),
             accept: vec![1],
             mtu: 1500,
             unreliable: false,
-            kind: Kind::Send { index: 0, window: 0, delayed_acks: false },
+            kind: PendingRole::Send { index: 0, window: 0, delayed_acks: false },
         }
     }
 
-    fn insert(waiting: &mut Waiting, ms: u64, host: u32, id: u64) -> bool {
+    fn insert(waiting: &mut PendingFlows, ms: u64, host: u32, id: u64) -> bool {
         let (now, pending) = (Time::from_millis(ms), pending(host, id));
-        let has_room = waiting.make_room(now, Network::of(pending.peer), 64);
+        let has_room = waiting.make_room(now, ClientNetwork::of(pending.peer), 64);
         if has_room {
             waiting.insert(now, FlowId::of(id), pending);
         }
         has_room
     }
 
-    fn is_known(waiting: &Waiting, id: u64) -> bool {
+    fn is_known(waiting: &PendingFlows, id: u64) -> bool {
         waiting.accept(pending(1, id).peer, id).is_some()
     }
 
     #[test]
     fn they_are_limited_in_number_and_time() {
-        let mut waiting = Waiting::new(Span::from_secs(30));
+        let mut waiting = PendingFlows::new(Span::from_secs(30));
         let taken = (1..200).filter(|id| insert(&mut waiting, 1000, 1, *id)).count();
         assert_eq!((taken, waiting.claims(1)), (64, vec![64]));
         assert!(insert(&mut waiting, 1001, 2, 1000), "others are let in");
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn who_confirms_must_know_both_ids_and_be_where_the_hello_came_from() {
-        let mut waiting = Waiting::new(Span::from_secs(3));
+        let mut waiting = PendingFlows::new(Span::from_secs(3));
         insert(&mut waiting, 0, 1, 7);
         let (now, id) = (Time::from_millis(5), FlowId::of(7));
         let (right, wrong) = (pending(1, 7).peer, pending(2, 7).peer);

@@ -10,14 +10,14 @@ pub const TAG_BYTES: usize = 16;
 
 /// The side of a connection that sent a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum SenderSide {
     /// The side that began the connection.
     Initiator,
     /// The side that was listening.
     Responder,
 }
 
-impl Side {
+impl SenderSide {
     /// The other side.
     pub fn other(self) -> Self {
         match self {
@@ -66,7 +66,11 @@ impl Protection {
 
     /// Reads the header of a datagram that `sender` made: type and ids, and a reader of what
     /// follows. `None` where it is too short, was damaged, or has no right tag.
-    pub fn open<'a>(&self, sender: Side, datagram: &'a [u8]) -> Option<(u8, Ids, ByteReader<'a>)> {
+    pub fn open<'a>(
+        &self,
+        sender: SenderSide,
+        datagram: &'a [u8],
+    ) -> Option<(u8, Ids, ByteReader<'a>)> {
         let Some(keys) = &self.0 else { return wire::open(datagram) };
         let (kind, ids, mut reader) = wire::header(datagram)?;
         let claimed: [u8; TAG_BYTES] = reader.array()?;
@@ -79,7 +83,7 @@ impl Protection {
 
     /// Protects the datagram that `sender` has written as the last `bytes` of `out`, with its
     /// checksum. Returns its length.
-    pub fn seal(&self, sender: Side, out: &mut Vec<u8>, bytes: usize) -> usize {
+    pub fn seal(&self, sender: SenderSide, out: &mut Vec<u8>, bytes: usize) -> usize {
         let Some(keys) = &self.0 else { return bytes };
         let start = out.len() - bytes;
         let (checksum, rest) = (start + CHECKSUM.start, start + CHECKSUM.end);
@@ -98,10 +102,10 @@ impl std::fmt::Debug for Protection {
 impl Keys {
     /// The hash whose beginning is the tag, of everything but the tag: both connection ids are in
     /// it, of which each side draws one, so that no datagram is good in another connection.
-    fn hash(&self, sender: Side, header: &[u8], rest: &[u8]) -> blake3::Hash {
+    fn hash(&self, sender: SenderSide, header: &[u8], rest: &[u8]) -> blake3::Hash {
         let key = match sender {
-            Side::Initiator => &self.initiator,
-            Side::Responder => &self.responder,
+            SenderSide::Initiator => &self.initiator,
+            SenderSide::Responder => &self.responder,
         };
         blake3::Hasher::new_keyed(key).update(header).update(rest).finalize()
     }
@@ -110,21 +114,23 @@ impl Keys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Side::{Initiator, Responder};
+    use SenderSide::{Initiator, Responder};
 
     const IDS: Ids = Ids { to: 7, from: 8 };
 
-    fn ping(protection: &Protection, sender: Side) -> Vec<u8> {
+    fn ping(protection: &Protection, sender: SenderSide) -> Vec<u8> {
         let mut out = b"before".to_vec();
-        let bytes = wire::write_close(&mut out, IDS, wire::Code::Stopped, "why");
+        let bytes = wire::write_close(&mut out, IDS, wire::CloseCode::Stopped, "why");
         let bytes = protection.seal(sender, &mut out, bytes);
         assert_eq!(out.len(), 6 + bytes);
         out.split_off(6)
     }
 
-    fn read(protection: &Protection, sender: Side, datagram: &[u8]) -> bool {
+    fn read(protection: &Protection, sender: SenderSide, datagram: &[u8]) -> bool {
         let read = protection.open(sender, datagram).and_then(wire::read);
-        read.is_some_and(|read| read == (IDS, wire::Packet::Close(wire::Code::Stopped, "why")))
+        read.is_some_and(|read| {
+            read == (IDS, wire::WirePacket::Close(wire::CloseCode::Stopped, "why"))
+        })
     }
 
     #[test]

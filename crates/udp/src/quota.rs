@@ -15,7 +15,7 @@ const MAX_SPARE: usize = 1024;
 
 /// Memory that may be in use: of all flows, or of those of one network as a part of it.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct MemoryBudget {
     /// Bytes.
     limit: u64,
     used: AtomicU64,
@@ -24,7 +24,7 @@ pub(crate) struct Budget {
     spare: Mutex<Vec<Box<[u8]>>>,
 }
 
-impl Budget {
+impl MemoryBudget {
     pub(crate) fn new(limit: u64) -> Arc<Self> {
         Self::of(limit, None)
     }
@@ -39,14 +39,14 @@ impl Budget {
 
     /// A page with whatever is in it, if it is within the budget and within the one that this is a
     /// part of, or beyond both if it is `needed`.
-    pub(crate) fn page(self: &Arc<Self>, needed: bool) -> Option<Page> {
+    pub(crate) fn page(self: &Arc<Self>, needed: bool) -> Option<HeldMemory> {
         if !needed && !self.has_room() {
             return None;
         }
         self.take();
         let spare = self.whole().spare().pop();
         let bytes = spare.unwrap_or_else(|| vec![0; PAGE as usize].into_boxed_slice());
-        Some(Page { bytes, budget: self.clone() })
+        Some(HeldMemory { bytes, budget: self.clone() })
     }
 
     fn has_room(&self) -> bool {
@@ -84,12 +84,12 @@ impl Budget {
 
 /// Memory that counts towards a budget for as long as it is held.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct HeldMemory {
     pub(crate) bytes: Box<[u8]>,
-    budget: Arc<Budget>,
+    budget: Arc<MemoryBudget>,
 }
 
-impl Drop for Page {
+impl Drop for HeldMemory {
     fn drop(&mut self) {
         self.budget.give_back();
         let mut spare = self.budget.whole().spare();
@@ -102,9 +102,9 @@ impl Drop for Page {
 /// Those whom a quota takes for one: an IPv4 address, or an IPv6 network of 64 bits, of which
 /// everybody in it has all addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Network(IpAddr);
+pub struct ClientNetwork(IpAddr);
 
-impl Network {
+impl ClientNetwork {
     /// The network of an address; an IPv4 address in IPv6 form is the IPv4 address.
     pub fn of(address: SocketAddr) -> Self {
         match address.ip().to_canonical() {
@@ -119,20 +119,20 @@ impl Network {
 
 struct Share {
     flows: usize,
-    memory: Arc<Budget>,
+    memory: Arc<MemoryBudget>,
 }
 
 /// What the flows of each network take.
-pub(crate) struct Shares {
-    memory: Arc<Budget>,
+pub(crate) struct NetworkShares {
+    memory: Arc<MemoryBudget>,
     per_network: u64,
-    shares: HashMap<Network, Share>,
+    shares: HashMap<ClientNetwork, Share>,
 }
 
-impl Shares {
+impl NetworkShares {
     /// Shares of `memory` bytes, of which the flows of one network may take `per_network`.
     pub(crate) fn new(memory: u64, per_network: u64) -> Self {
-        Self { memory: Budget::new(memory), per_network, shares: HashMap::new() }
+        Self { memory: MemoryBudget::new(memory), per_network, shares: HashMap::new() }
     }
 
     /// Bytes in use.
@@ -141,28 +141,28 @@ impl Shares {
     }
 
     /// How many flows a network has.
-    pub(crate) fn flows(&self, network: Network) -> usize {
+    pub(crate) fn flows(&self, network: ClientNetwork) -> usize {
         self.shares.get(&network).map_or(0, |share| share.flows)
     }
 
     /// A flow of a network begins.
-    pub(crate) fn enter(&mut self, network: Network) {
+    pub(crate) fn enter(&mut self, network: ClientNetwork) {
         self.share(network).flows += 1;
     }
 
     /// The memory that the flows of a network may take.
-    pub(crate) fn memory_of(&mut self, network: Network) -> Arc<Budget> {
+    pub(crate) fn memory_of(&mut self, network: ClientNetwork) -> Arc<MemoryBudget> {
         self.share(network).memory.clone()
     }
 
-    fn share(&mut self, network: Network) -> &mut Share {
+    fn share(&mut self, network: ClientNetwork) -> &mut Share {
         let (memory, most) = (&self.memory, self.per_network);
         let share = self.shares.entry(network);
         share.or_insert_with(|| Share { flows: 0, memory: memory.part(most) })
     }
 
     /// A flow of a network is forgotten.
-    pub(crate) fn leave(&mut self, network: Network) {
+    pub(crate) fn leave(&mut self, network: ClientNetwork) {
         let Some(share) = self.shares.get_mut(&network) else { return };
         share.flows -= 1;
         if share.flows == 0 {
@@ -177,11 +177,11 @@ mod tests {
 
     #[test]
     fn a_network_takes_its_part_and_all_together_the_whole() {
-        let mut shares = Shares::new(5 * PAGE, 3 * PAGE);
+        let mut shares = NetworkShares::new(5 * PAGE, 3 * PAGE);
         let [one, two] = ["192.0.2.1:1", "192.0.2.2:1"].map(network);
         [one, two].into_iter().for_each(|network| shares.enter(network));
         let (first, second) = (shares.memory_of(one), shares.memory_of(two));
-        let pages = |budget: &Arc<Budget>, needed| -> Vec<Page> {
+        let pages = |budget: &Arc<MemoryBudget>, needed| -> Vec<HeldMemory> {
             std::iter::from_fn(|| budget.page(needed)).take(10).collect()
         };
         let firsts = pages(&first, false);
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn pages_are_used_again_and_not_all_are_kept() {
-        let budget = Budget::new(u64::MAX);
+        let budget = MemoryBudget::new(u64::MAX);
         let part = budget.part(u64::MAX);
         let at = part.page(false).map(|page| page.bytes.as_ptr());
         let again = budget.page(false);
@@ -215,7 +215,7 @@ mod tests {
         assert_ne!(network("192.0.2.1:1"), network("192.0.2.2:1"));
     }
 
-    fn network(address: &str) -> Network {
-        Network::of(address.parse().unwrap())
+    fn network(address: &str) -> ClientNetwork {
+        ClientNetwork::of(address.parse().unwrap())
     }
 }

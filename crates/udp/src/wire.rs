@@ -5,18 +5,18 @@
 
 use cellpace_base::{ByteReader, Time};
 
-/// The version of everything in this module. The header, the version in [`Packet::Hello`] and
-/// [`Packet::Version`] are the same in all versions.
+/// The version of everything in this module. The header, the version in [`WirePacket::Hello`] and
+/// [`WirePacket::Version`] are the same in all versions.
 pub const VERSION: u32 = 1;
 
-/// A [`Packet::Hello`] is at least this long, so that no answer to it is longer. It fits into the
+/// A [`WirePacket::Hello`] is at least this long, so that no answer to it is longer. It fits into the
 /// smallest packet that IPv6 carries everywhere.
 pub const HELLO_BYTES: usize = 1200;
 
 /// Type, two connection ids, checksum.
 pub const HEADER_BYTES: usize = 1 + 8 + 8 + 4;
 
-/// What stands in front of the payload of [`Packet::Data`]; a stamp comes on top.
+/// What stands in front of the payload of [`WirePacket::Data`]; a stamp comes on top.
 pub const DATA_HEADER_BYTES: usize = HEADER_BYTES + 8 + 4 + 8;
 
 /// Bytes of a stamp.
@@ -42,7 +42,7 @@ pub struct Cookie {
 pub struct Hello<'a> {
     /// The version of the protocol.
     pub version: u32,
-    /// Where it is zero, the responder answers with [`Packet::Retry`].
+    /// Where it is zero, the responder answers with [`WirePacket::Retry`].
     pub cookie: Cookie,
     /// Lost packets are not sent again, and nothing is kept in order.
     pub unreliable: bool,
@@ -60,7 +60,7 @@ pub struct Hello<'a> {
 
 /// What a responder agrees to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Accept<'a> {
+pub struct AcceptPacket<'a> {
     /// Lost packets are not sent again, and nothing is kept in order.
     pub unreliable: bool,
     /// The responder receives and delays its acks.
@@ -88,7 +88,7 @@ pub struct Numbered {
 
 /// One arrival in an acknowledgment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct AckEntry {
     /// Packet number.
     pub number: u64,
     /// When it arrived, on the receiver's clock, in whole microseconds.
@@ -97,7 +97,7 @@ pub struct Entry {
 
 /// An acknowledgment. Entries and ranges are decoded as they are iterated over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ack<'a> {
+pub struct AckPacket<'a> {
     /// Counts up by one with every acknowledgment.
     pub sequence: u64,
     /// Offset in the stream up to which the receiver takes bytes.
@@ -115,7 +115,7 @@ pub struct Ack<'a> {
 /// Why a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Code {
+pub enum CloseCode {
     /// Everything arrived and is where it belongs.
     Done = 0,
     /// Somebody stopped it.
@@ -134,7 +134,7 @@ pub enum Code {
 
 /// One datagram.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Packet<'a> {
+pub enum WirePacket<'a> {
     /// The first packet of the initiator.
     Hello(Hello<'a>),
     /// Say hello again, with this cookie.
@@ -142,19 +142,19 @@ pub enum Packet<'a> {
     /// The version asked for is not spoken here; this one is.
     Version(u32),
     /// No.
-    Refuse(Code, &'a str),
+    Refuse(CloseCode, &'a str),
     /// Yes.
-    Accept(Accept<'a>),
+    Accept(AcceptPacket<'a>),
     /// A piece of the stream.
     Data(Numbered, u64, &'a [u8]),
     /// The end of the stream: its length and the BLAKE3 hash of all of it.
     Fin(Numbered, u64, [u8; 32]),
     /// What arrived.
-    Ack(Ack<'a>),
+    Ack(AckPacket<'a>),
     /// Are you there? Answered by an acknowledgment.
     Ping,
     /// The connection ends.
-    Close(Code, &'a str),
+    Close(CloseCode, &'a str),
     /// The close was heard.
     Closed,
 }
@@ -189,30 +189,30 @@ const REVERSE: u8 = 2;
 const DELAYED_ACKS: u8 = 4;
 
 /// Reads a datagram without a key. `None`: it is none of ours, or was damaged on the way.
-pub fn decode(datagram: &[u8]) -> Option<(Ids, Packet<'_>)> {
+pub fn decode(datagram: &[u8]) -> Option<(Ids, WirePacket<'_>)> {
     read(open(datagram)?)
 }
 
 /// Reads what follows a header. `None`: it is none of ours.
-pub fn read((kind, ids, mut reader): (u8, Ids, ByteReader<'_>)) -> Option<(Ids, Packet<'_>)> {
+pub fn read((kind, ids, mut reader): (u8, Ids, ByteReader<'_>)) -> Option<(Ids, WirePacket<'_>)> {
     let packet = match kind {
-        kind::HELLO => Packet::Hello(read_hello(&mut reader)?),
-        kind::RETRY => Packet::Retry(read_cookie(&mut reader)?),
-        kind::VERSION => Packet::Version(reader.u32()?),
-        kind::REFUSE => Packet::Refuse(read_code(&mut reader)?, read_text(&mut reader)?),
-        kind::ACCEPT => Packet::Accept(read_accept(&mut reader)?),
+        kind::HELLO => WirePacket::Hello(read_hello(&mut reader)?),
+        kind::RETRY => WirePacket::Retry(read_cookie(&mut reader)?),
+        kind::VERSION => WirePacket::Version(reader.u32()?),
+        kind::REFUSE => WirePacket::Refuse(read_code(&mut reader)?, read_text(&mut reader)?),
+        kind::ACCEPT => WirePacket::Accept(read_accept(&mut reader)?),
         kind::DATA | kind::STAMPED_DATA => {
             let numbered = read_numbered(&mut reader, kind == kind::STAMPED_DATA)?;
-            Packet::Data(numbered, reader.u64()?, reader.rest())
+            WirePacket::Data(numbered, reader.u64()?, reader.rest())
         }
         kind::FIN | kind::STAMPED_FIN => {
             let numbered = read_numbered(&mut reader, kind == kind::STAMPED_FIN)?;
-            Packet::Fin(numbered, reader.u64()?, reader.array()?)
+            WirePacket::Fin(numbered, reader.u64()?, reader.array()?)
         }
-        kind::ACK => Packet::Ack(read_ack(&mut reader)?),
-        kind::PING => Packet::Ping,
-        kind::CLOSE => Packet::Close(read_code(&mut reader)?, read_text(&mut reader)?),
-        kind::CLOSED => Packet::Closed,
+        kind::ACK => WirePacket::Ack(read_ack(&mut reader)?),
+        kind::PING => WirePacket::Ping,
+        kind::CLOSE => WirePacket::Close(read_code(&mut reader)?, read_text(&mut reader)?),
+        kind::CLOSED => WirePacket::Closed,
         _ => return None,
     };
     Some((ids, packet))
@@ -258,8 +258,8 @@ pub fn read_text<'a>(reader: &mut ByteReader<'a>) -> Option<&'a str> {
     (!text.contains(char::is_control)).then_some(text)
 }
 
-fn read_code(reader: &mut ByteReader<'_>) -> Option<Code> {
-    Some(Code::from_byte(reader.u8()?))
+fn read_code(reader: &mut ByteReader<'_>) -> Option<CloseCode> {
+    Some(CloseCode::from_byte(reader.u8()?))
 }
 
 /// Reads a cookie.
@@ -287,9 +287,9 @@ fn read_hello<'a>(reader: &mut ByteReader<'a>) -> Option<Hello<'a>> {
     })
 }
 
-fn read_accept<'a>(reader: &mut ByteReader<'a>) -> Option<Accept<'a>> {
+fn read_accept<'a>(reader: &mut ByteReader<'a>) -> Option<AcceptPacket<'a>> {
     let flags = reader.u8()?;
-    Some(Accept {
+    Some(AcceptPacket {
         unreliable: flags & UNRELIABLE != 0,
         delayed_acks: flags & DELAYED_ACKS != 0,
         mtu: reader.u16()?,
@@ -305,14 +305,14 @@ fn read_numbered(reader: &mut ByteReader<'_>, stamped: bool) -> Option<Numbered>
     Some(Numbered { number, matters, stamp })
 }
 
-fn read_ack<'a>(reader: &mut ByteReader<'a>) -> Option<Ack<'a>> {
+fn read_ack<'a>(reader: &mut ByteReader<'a>) -> Option<AckPacket<'a>> {
     let (sequence, window, position) = (reader.u64()?, reader.u64()?, reader.u64()?);
     let held_us = reader.u32()?;
     let lengths = [reader.u16()?, reader.u16()?].map(usize::from);
     let report = reader.bytes(lengths[0])?;
     let entries = Varints(reader.bytes(lengths[1])?);
     let ranges = Varints(reader.rest());
-    Some(Ack { sequence, window, position, held_us, report, entries, ranges })
+    Some(AckPacket { sequence, window, position, held_us, report, entries, ranges })
 }
 
 impl Default for Hello<'_> {
@@ -330,7 +330,7 @@ impl Default for Hello<'_> {
     }
 }
 
-impl Code {
+impl CloseCode {
     fn from_byte(byte: u8) -> Self {
         let known = [
             Self::Done,
@@ -344,16 +344,16 @@ impl Code {
     }
 }
 
-impl<'a> Ack<'a> {
+impl<'a> AckPacket<'a> {
     /// The arrivals from [`position`](Self::position) on, in their order.
-    pub fn entries(&self) -> impl Iterator<Item = Entry> + 'a {
+    pub fn entries(&self) -> impl Iterator<Item = AckEntry> + 'a {
         let mut varints = self.entries;
         let (mut number, mut micros) = (0_u64, 0_u64);
         std::iter::from_fn(move || {
             // In order, each number is its predecessor's plus one, and that is written as zero.
             number = number.wrapping_add_signed(unzigzag(varints.next()?)).wrapping_add(1);
             micros = micros.saturating_add(varints.next()?);
-            Some(Entry { number: number.wrapping_sub(1), received_at: time(micros) })
+            Some(AckEntry { number: number.wrapping_sub(1), received_at: time(micros) })
         })
     }
 
@@ -507,12 +507,12 @@ pub fn write_version(out: &mut Vec<u8>, ids: Ids, version: u32) -> usize {
 }
 
 /// Writes a refusal.
-pub fn write_refuse(out: &mut Vec<u8>, ids: Ids, code: Code, text: &str) -> usize {
+pub fn write_refuse(out: &mut Vec<u8>, ids: Ids, code: CloseCode, text: &str) -> usize {
     Writer::new(out, kind::REFUSE, ids).u8(code as u8).text(text).end()
 }
 
 /// Writes an acceptance.
-pub fn write_accept(out: &mut Vec<u8>, ids: Ids, accept: &Accept<'_>) -> usize {
+pub fn write_accept(out: &mut Vec<u8>, ids: Ids, accept: &AcceptPacket<'_>) -> usize {
     Writer::new(out, kind::ACCEPT, ids)
         .u8(flag(accept.unreliable, UNRELIABLE) | flag(accept.delayed_acks, DELAYED_ACKS))
         .u16(accept.mtu)
@@ -570,7 +570,7 @@ pub fn write_ack<'e>(
     ids: Ids,
     room: usize,
     head: &AckHead<'_>,
-    entries: impl Iterator<Item = Entry>,
+    entries: impl Iterator<Item = AckEntry>,
     ranges: impl Iterator<Item = &'e std::ops::Range<u64>>,
 ) -> (usize, u64) {
     let limit = out.len() + room;
@@ -598,7 +598,7 @@ pub fn write_ack<'e>(
 /// Room that a report and the entries leave for the others: an entry and two ranges.
 const LEAST_LISTS: usize = 6 * MOST_VARINT_BYTES;
 
-fn put_entries(out: &mut Vec<u8>, limit: usize, entries: impl Iterator<Item = Entry>) -> u64 {
+fn put_entries(out: &mut Vec<u8>, limit: usize, entries: impl Iterator<Item = AckEntry>) -> u64 {
     let (mut expected, mut micros, mut count) = (0_u64, 0_u64, 0);
     for entry in entries {
         if out.len() + 2 * MOST_VARINT_BYTES > limit && count > 0 {
@@ -639,7 +639,7 @@ pub fn write_ping(out: &mut Vec<u8>, ids: Ids) -> usize {
 }
 
 /// Writes the end of the connection.
-pub fn write_close(out: &mut Vec<u8>, ids: Ids, code: Code, text: &str) -> usize {
+pub fn write_close(out: &mut Vec<u8>, ids: Ids, code: CloseCode, text: &str) -> usize {
     Writer::new(out, kind::CLOSE, ids).u8(code as u8).text(text).end()
 }
 

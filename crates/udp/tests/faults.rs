@@ -5,9 +5,10 @@
 mod common;
 
 use cellpace_base::{Random, Span, Time};
-use cellpace_udp::wire::{self, Hello, Ids, Packet};
+use cellpace_udp::wire::{self, Hello, Ids, WirePacket};
 use cellpace_udp::{
-    AckPolicy, Code, Config, Connect, Endpoint, Event, Flow, FlowError, Listen, Offer,
+    AckPolicy, CloseCode, Endpoint, EndpointConfig, FlowError, FlowEvent, FlowRequest, Listen,
+    Offer, UdpFlow,
 };
 use common::{Mischief, RECEIVER, SENDER, World, address, content, endpoint, patience, spec};
 use proptest::prelude::*;
@@ -15,7 +16,7 @@ use proptest::prelude::*;
 const CONTROLLERS: [&str; 4] = ["verus", "cubic", "sprout", "fixed:cwnd=40pkts"];
 
 fn world(mischief: Mischief) -> World {
-    let mut world = World::new(1, &spec(), &Config::default());
+    let mut world = World::new(1, &spec(), &EndpointConfig::default());
     world.mischief = mischief;
     world
 }
@@ -86,7 +87,7 @@ fn reordering_duplication_corruption_and_truncation() {
 #[test]
 fn delayed_acks_over_paths_good_and_bad() {
     let acks = AckPolicy::Delayed(Span::from_millis(40));
-    let config = Config { acks, ..Config::default() };
+    let config = EndpointConfig { acks, ..EndpointConfig::default() };
     for (name, mischief) in [
         ("good", Mischief::default()),
         ("loss", Mischief { loss: 0.3, ..Mischief::default() }),
@@ -121,7 +122,7 @@ fn the_sender_sees_what_delayed_acks_do() {
         // The first waits for the second, and nobody takes that away.
         ("delayed:40ms", "fixed:cwnd=2pkts", 42_000..42_100),
     ] {
-        let config = Config { acks: acks.parse().unwrap(), ..Config::default() };
+        let config = EndpointConfig { acks: acks.parse().unwrap(), ..EndpointConfig::default() };
         let mut world = World::new(1, &spec(), &config);
         let id = world.send(cc, content(15, 1_000_000));
         world.run(secs(5));
@@ -136,13 +137,15 @@ fn the_sender_sees_what_delayed_acks_do() {
 fn a_receiver_says_that_it_delays_acks_and_a_sender_does_not() {
     let acks = AckPolicy::Delayed(Span::from_millis(40));
     for (controller, says) in [(None, true), (Some("cubic"), false)] {
-        let mut side = endpoint(SENDER, Config { acks, ..Config::default() });
+        let mut side = endpoint(SENDER, EndpointConfig { acks, ..EndpointConfig::default() });
         let controller = controller.map(|cc| cc.parse().unwrap());
-        let connect = Connect { controller, unreliable: false };
+        let connect = FlowRequest { controller, unreliable: false };
         side.connect(Time::ZERO, address(RECEIVER), 0, &connect);
         let mut datagram = Vec::new();
         side.poll_transmit(Time::ZERO, &mut datagram).unwrap();
-        let Some((_, Packet::Hello(hello))) = wire::decode(&datagram) else { panic!("no hello") };
+        let Some((_, WirePacket::Hello(hello))) = wire::decode(&datagram) else {
+            panic!("no hello")
+        };
         assert_eq!(hello.delayed_acks, says);
     }
 }
@@ -175,7 +178,7 @@ fn an_outage_right_after_the_answer_only_costs_time() {
 #[test]
 fn numbers_that_are_left_out_are_neither_lost_nor_acknowledged_at_once() {
     for acks in ["every", "delayed:40ms"] {
-        let config = Config { acks: acks.parse().unwrap(), ..Config::default() };
+        let config = EndpointConfig { acks: acks.parse().unwrap(), ..EndpointConfig::default() };
         let mut world = World::new(1, &spec(), &config);
         let id = world.send("fixed:cwnd=40pkts", content(17, 5_000_000));
         world.run_to_success(secs(10));
@@ -229,7 +232,7 @@ fn a_sender_without_receiver_says_so_and_a_late_receiver_is_found() {
 
 #[test]
 fn a_receiver_that_does_not_read_stops_the_sender_and_holds_no_more_than_its_buffer() {
-    let config = Config { buffer: 200_000, ..Config::default() };
+    let config = EndpointConfig { buffer: 200_000, ..EndpointConfig::default() };
     let mut world = World::new(1, &spec(), &config);
     world.send("fixed:cwnd=1MB", content(7, 2_000_000));
     world.run(secs(1));
@@ -247,7 +250,7 @@ fn a_receiver_that_does_not_read_stops_the_sender_and_holds_no_more_than_its_buf
 #[test]
 fn an_idle_flow_lives_and_costs_little() {
     let mut world = world(Mischief::default());
-    let connect = Connect { controller: Some("cubic".parse().unwrap()), unreliable: false };
+    let connect = FlowRequest { controller: Some("cubic".parse().unwrap()), unreliable: false };
     let id = world.sides[SENDER].connect(world.now, address(RECEIVER), 0, &connect);
     world.run(secs(2));
     let before = world.bytes;
@@ -269,7 +272,7 @@ fn two_hundred_flows_at_once() {
 
 #[test]
 fn packets_of_1280_bytes() {
-    let config = Config { mtu: 1280, ..Config::default() };
+    let config = EndpointConfig { mtu: 1280, ..EndpointConfig::default() };
     let mut world = World::new(1, &spec(), &config);
     let id = world.send("sprout", content(8, 300_000));
     world.run_to_success(secs(60));
@@ -284,7 +287,7 @@ fn storage_that_fails_at_the_receiver_ends_the_sender_with_the_reason() {
     world.run(secs(1));
     let (there, now) = (world.received[0].0, world.now);
     let flow = world.sides[RECEIVER].flow_mut(there).unwrap();
-    flow.close(now, Code::Storage, "cannot write: no space left");
+    flow.close(now, CloseCode::Storage, "cannot write: no space left");
     world.run(secs(1));
     let ended = world.seen[SENDER].ended.get(&id).unwrap();
     assert_eq!(*ended, Err(FlowError::Closed("cannot write: no space left".into())));
@@ -309,7 +312,7 @@ fn an_outage_at_the_very_end_does_not_make_a_success_a_failure() {
 fn unreliable_flows_end_and_count_what_was_lost() {
     let mut world = world(Mischief { loss: 0.1, ..Mischief::default() });
     let connect =
-        Connect { controller: Some("fixed:cwnd=20pkts".parse().unwrap()), unreliable: true };
+        FlowRequest { controller: Some("fixed:cwnd=20pkts".parse().unwrap()), unreliable: true };
     let id = world.sides[SENDER].connect(world.now, address(RECEIVER), 0, &connect);
     world.sides[SENDER].flow_mut(id).unwrap().limit_to(1_000_000);
     world.run_until(Time::from_secs(60), |world| !world.seen[SENDER].ended.is_empty());
@@ -326,12 +329,12 @@ fn unreliable_flows_end_and_count_what_was_lost() {
 
 #[test]
 fn sender_waits_and_receiver_connects() {
-    let mut sender = endpoint(SENDER, Config::default());
-    let mut receiver = endpoint(RECEIVER, Config::default());
+    let mut sender = endpoint(SENDER, EndpointConfig::default());
+    let mut receiver = endpoint(RECEIVER, EndpointConfig::default());
     let controllers = vec!["cubic".parse().unwrap(), "verus".parse().unwrap()];
     let offer = Offer::Send { controllers, unreliable: false, bytes: None };
     sender.listen(Listen { most_flows: 2, max_per_client: None, offer });
-    let connect = Connect { controller: None, unreliable: false };
+    let connect = FlowRequest { controller: None, unreliable: false };
     let ids: Vec<_> =
         (0..3).map(|_| receiver.connect(Time::ZERO, address(SENDER), 0, &connect)).collect();
     let mut events = Vec::new();
@@ -339,7 +342,7 @@ fn sender_waits_and_receiver_connects() {
         let now = Time::from_millis(ms);
         exchange(now, &mut receiver, &mut sender);
         while let Some((id, event)) = sender.poll_event() {
-            if event == Event::Connected(0) {
+            if event == FlowEvent::Connected(0) {
                 let flow = sender.flow_mut(id).unwrap();
                 flow.write(b"hello");
                 flow.finish();
@@ -350,15 +353,15 @@ fn sender_waits_and_receiver_connects() {
         }
     }
     let of = |id| events.iter().filter(move |(of, _)| *of == id).map(|(_, event)| event.clone());
-    assert_eq!(of(ids[0]).next(), Some(Event::Connected(2)));
+    assert_eq!(of(ids[0]).next(), Some(FlowEvent::Connected(2)));
     assert_eq!(receiver.flow(ids[0]).unwrap().readable().0, b"hello");
     assert_eq!(receiver.flow(ids[1]).unwrap().readable().0, b"hello");
     // All three were accepted before the first two had confirmed.
-    let closed = Event::Ended(Err(FlowError::Closed("it has 2 flows already".into())));
-    assert_eq!(of(ids[2]).collect::<Vec<_>>(), [Event::Connected(2), closed]);
+    let closed = FlowEvent::Ended(Err(FlowError::Closed("it has 2 flows already".into())));
+    assert_eq!(of(ids[2]).collect::<Vec<_>>(), [FlowEvent::Connected(2), closed]);
     let late = receiver.connect(Time::from_secs(1), address(SENDER), 0, &connect);
     exchange(Time::from_secs(1), &mut receiver, &mut sender);
-    let refused = Event::Ended(Err(FlowError::Refused("it has 2 flows already".into())));
+    let refused = FlowEvent::Ended(Err(FlowError::Refused("it has 2 flows already".into())));
     assert_eq!(receiver.poll_event(), Some((late, refused)));
 }
 
@@ -381,8 +384,10 @@ mod strangers {
     use super::*;
 
     fn listening(most_flows: usize) -> Endpoint {
-        let mut endpoint =
-            endpoint(RECEIVER, Config { patience: patience(5), ..Config::default() });
+        let mut endpoint = endpoint(
+            RECEIVER,
+            EndpointConfig { patience: patience(5), ..EndpointConfig::default() },
+        );
         endpoint.listen(Listen { most_flows, max_per_client: None, offer: Offer::Receive });
         endpoint
     }
@@ -438,13 +443,13 @@ mod strangers {
         let other = Hello { version: 77, ..hello(wire::Cookie::default()) };
         let got = answers(&mut endpoint, &hello_bytes(5, &other));
         let (ids, packet) = wire::decode(&got[0]).unwrap();
-        assert_eq!((ids.to, packet), (5, Packet::Version(wire::VERSION)));
+        assert_eq!((ids.to, packet), (5, WirePacket::Version(wire::VERSION)));
     }
 
     #[test]
     fn an_initiator_of_another_version_says_what_to_do() {
-        let mut initiator = endpoint(SENDER, Config::default());
-        let connect = Connect { controller: Some("cubic".parse().unwrap()), unreliable: false };
+        let mut initiator = endpoint(SENDER, EndpointConfig::default());
+        let connect = FlowRequest { controller: Some("cubic".parse().unwrap()), unreliable: false };
         let id = initiator.connect(Time::ZERO, address(RECEIVER), 0, &connect);
         let mut out = Vec::new();
         initiator.poll_transmit(Time::ZERO, &mut out).unwrap();
@@ -454,7 +459,7 @@ mod strangers {
         initiator.handle_datagram(Time::ZERO, address(RECEIVER), 0, &version);
         initiator.poll_transmit(Time::ZERO, &mut out);
         let (ended, event) = initiator.poll_event().unwrap();
-        assert_eq!((ended, event), (id, Event::Ended(Err(FlowError::Version(9)))));
+        assert_eq!((ended, event), (id, FlowEvent::Ended(Err(FlowError::Version(9)))));
         let said = FlowError::Version(9).to_string();
         assert!(said.contains("version 9") && said.contains("same cellpace"), "{said}");
     }
@@ -464,18 +469,18 @@ mod strangers {
         let mut endpoint = listening(3);
         for id in 1..=4 {
             let got = answers(&mut endpoint, &hello_bytes(id, &hello(wire::Cookie::default())));
-            let Some((_, Packet::Retry(cookie))) = wire::decode(&got[0]) else {
+            let Some((_, WirePacket::Retry(cookie))) = wire::decode(&got[0]) else {
                 panic!("no cookie")
             };
             let got = answers(&mut endpoint, &hello_bytes(id, &hello(cookie)));
             match wire::decode(&got[0]).unwrap() {
-                (ids, Packet::Accept(_)) => {
+                (ids, WirePacket::Accept(_)) => {
                     assert!(id <= 3);
                     let mut ping = Vec::new();
                     wire::write_ping(&mut ping, Ids { to: ids.from, from: id });
                     answers(&mut endpoint, &ping);
                 }
-                (_, Packet::Refuse(Code::Busy, _)) => assert_eq!(id, 4),
+                (_, WirePacket::Refuse(CloseCode::Busy, _)) => assert_eq!(id, 4),
                 other => panic!("{other:?}"),
             }
         }
@@ -485,7 +490,7 @@ mod strangers {
         endpoint.poll_transmit(Time::from_secs(7), &mut Vec::new());
         let mut ended = 0;
         while let Some((id, event)) = endpoint.poll_event() {
-            assert!(matches!(event, Event::Ended(Err(FlowError::Silent(_)))));
+            assert!(matches!(event, FlowEvent::Ended(Err(FlowError::Silent(_)))));
             endpoint.forget(id);
             ended += 1;
         }
@@ -516,7 +521,7 @@ mod strangers {
             ("203.0.113.9:9".parse().unwrap(), Ids { to: receiver, from: sender }),
         ] {
             let mut close = Vec::new();
-            wire::write_close(&mut close, ids, Code::Stopped, "");
+            wire::write_close(&mut close, ids, CloseCode::Stopped, "");
             let unknown = world.sides[RECEIVER].strays().unknown;
             let now = world.now;
             world.sides[RECEIVER].handle_datagram(now, from, 0, &close);
@@ -562,7 +567,7 @@ proptest! {
         cc in 0usize..4,
         files in prop::collection::vec(0usize..150_000, 1..4),
     ) {
-        let config = Config { buffer, ..Config::default() };
+        let config = EndpointConfig { buffer, ..EndpointConfig::default() };
         let mut world = World::new(seed, &spec(), &config);
         let outages = vec![(
             Time::from_millis(outage.0),
@@ -575,7 +580,7 @@ proptest! {
         world.run_to_success(secs(3000));
         prop_assert!(world.memory <= 2 * buffer as usize + (1 << 18), "{}", world.memory);
         for (id, _) in &world.received {
-            let stats = world.sides[RECEIVER].flow(*id).and_then(Flow::incoming);
+            let stats = world.sides[RECEIVER].flow(*id).and_then(UdpFlow::incoming);
             prop_assert!(stats.is_none_or(|stats| stats.refused == 0), "{stats:?}");
         }
     }

@@ -7,18 +7,20 @@ mod common;
 use std::net::SocketAddr;
 
 use cellpace_base::Time;
-use cellpace_udp::wire::{self, AckHead, Cookie, Entry, Hello, Ids, Numbered, Packet};
-use cellpace_udp::{Code, Config, Endpoint, Event, FlowError, FlowId, Listen, Offer};
+use cellpace_udp::wire::{self, AckEntry, AckHead, Cookie, Hello, Ids, Numbered, WirePacket};
+use cellpace_udp::{
+    CloseCode, Endpoint, EndpointConfig, FlowError, FlowEvent, FlowId, Listen, Offer,
+};
 use common::{RECEIVER, endpoint};
 
-fn receiver(config: Config) -> Endpoint {
+fn receiver(config: EndpointConfig) -> Endpoint {
     let mut endpoint = endpoint(RECEIVER, config);
     endpoint.listen(Listen { most_flows: 256, max_per_client: None, offer: Offer::Receive });
     endpoint
 }
 
 fn sender(controllers: &[&str]) -> Endpoint {
-    let mut endpoint = endpoint(RECEIVER, Config::default());
+    let mut endpoint = endpoint(RECEIVER, EndpointConfig::default());
     let controllers: Vec<_> = controllers.iter().map(|cc| cc.parse().unwrap()).collect();
     let most_flows = controllers.len();
     let offer = Offer::Send { controllers, unreliable: false, bytes: None };
@@ -48,7 +50,7 @@ struct Peer {
 #[derive(Debug, PartialEq)]
 enum Greeting {
     Accepted,
-    Refused(Code, String),
+    Refused(CloseCode, String),
     Unanswered,
 }
 
@@ -64,16 +66,20 @@ impl Peer {
         let mut bytes = Vec::new();
         wire::write_hello(&mut bytes, self.ids, &hello);
         let got = answers(endpoint, now, self.at, &bytes);
-        let Some((_, Packet::Retry(cookie))) = wire::decode(&got[0]) else { panic!("no cookie") };
+        let Some((_, WirePacket::Retry(cookie))) = wire::decode(&got[0]) else {
+            panic!("no cookie")
+        };
         bytes.clear();
         wire::write_hello(&mut bytes, Ids { to: 0, ..self.ids }, &Hello { cookie, ..hello });
         let got = answers(endpoint, now, self.at, &bytes);
         match got.first().map(|got| wire::decode(got).unwrap()) {
-            Some((ids, Packet::Accept(_))) => {
+            Some((ids, WirePacket::Accept(_))) => {
                 self.ids.to = ids.from;
                 Greeting::Accepted
             }
-            Some((_, Packet::Refuse(code, reason))) => Greeting::Refused(code, reason.to_owned()),
+            Some((_, WirePacket::Refuse(code, reason))) => {
+                Greeting::Refused(code, reason.to_owned())
+            }
             None => Greeting::Unanswered,
             other => panic!("{other:?}"),
         }
@@ -114,7 +120,7 @@ fn receiving() -> Hello<'static> {
     Hello { reverse: true, mtu: 1500, window: 1 << 40, ..Hello::default() }
 }
 
-fn events(endpoint: &mut Endpoint) -> Vec<(FlowId, Event)> {
+fn events(endpoint: &mut Endpoint) -> Vec<(FlowId, FlowEvent)> {
     std::iter::from_fn(|| endpoint.poll_event()).collect()
 }
 
@@ -130,7 +136,7 @@ mod receiver_halves {
 
     #[test]
     fn a_receiver_half_is_of_ordinary_size_or_refused_with_the_reason() {
-        let mut endpoint = receiver(Config::default());
+        let mut endpoint = receiver(EndpointConfig::default());
         for (id, (controller, reason)) in [
             ("sprout:max_rate=16000,tick=100ms,sigma=10000,joint=true", "max_rate=16000 should be"),
             ("sprout:sigma=10000", "sigma=10000 should be 400 or less"),
@@ -141,7 +147,7 @@ mod receiver_halves {
         {
             let mut peer = Peer::new(HOST, 1 + id as u64);
             let greeting = peer.hello(&mut endpoint, ms(1), sending(controller));
-            let Greeting::Refused(Code::Unsupported, said) = greeting else {
+            let Greeting::Refused(CloseCode::Unsupported, said) = greeting else {
                 panic!("{controller}: {greeting:?}")
             };
             assert!(said.contains("receiver half") && said.contains(reason), "{said}");
@@ -159,7 +165,7 @@ mod receiver_halves {
 
     #[test]
     fn strangers_have_new_tables_computed_four_times_a_second_at_most() {
-        let mut endpoint = receiver(Config::default());
+        let mut endpoint = receiver(EndpointConfig::default());
         let mut id = 0;
         let mut greet = |now, controller: &str| {
             id += 1;
@@ -177,14 +183,14 @@ mod receiver_halves {
     /// The sender of `recv --reverse` is no better known.
     #[test]
     fn a_sender_that_waits_gets_no_larger_half() {
-        let mut initiator = endpoint(common::SENDER, Config::default());
-        let connect = cellpace_udp::Connect { controller: None, unreliable: false };
+        let mut initiator = endpoint(common::SENDER, EndpointConfig::default());
+        let connect = cellpace_udp::FlowRequest { controller: None, unreliable: false };
         let there: SocketAddr = "203.0.113.7:9".parse().unwrap();
         initiator.connect(ms(1), there, 0, &connect);
         let mut out = Vec::new();
         initiator.poll_transmit(ms(1), &mut out).unwrap();
         let (Ids { from, .. }, _) = wire::decode(&out).unwrap();
-        let accept = wire::Accept {
+        let accept = wire::AcceptPacket {
             unreliable: false,
             delayed_acks: false,
             mtu: 1500,
@@ -196,7 +202,7 @@ mod receiver_halves {
         wire::write_accept(&mut out, Ids { to: from, from: 4711 }, &accept);
         answers(&mut initiator, ms(2), there, &out);
         let events = events(&mut initiator);
-        let [(_, Event::Ended(Err(FlowError::Refused(reason))))] = &events[..] else {
+        let [(_, FlowEvent::Ended(Err(FlowError::Refused(reason))))] = &events[..] else {
             panic!("{events:?}")
         };
         assert!(reason.contains("max_rate=16000 should be 2000 or less"), "{reason}");
@@ -211,7 +217,7 @@ mod memory {
 
     #[test]
     fn datagrams_at_the_end_of_the_window_take_a_page_each() {
-        let mut endpoint = receiver(Config::default());
+        let mut endpoint = receiver(EndpointConfig::default());
         for id in 1..=64 {
             let peer = Peer::begin(HOST, id, &mut endpoint, ms(1));
             peer.data(&mut endpoint, ms(2), 0, (1 << 20) - 1400, 1400);
@@ -225,7 +231,8 @@ mod memory {
 
     #[test]
     fn one_budget_for_all_and_a_quarter_for_an_address_and_what_comes_in_order_goes_on() {
-        let config = Config { memory: 64 * PAGE, buffer: 16 * PAGE, ..Config::default() };
+        let config =
+            EndpointConfig { memory: 64 * PAGE, buffer: 16 * PAGE, ..EndpointConfig::default() };
         let mut endpoint = receiver(config);
         let now = ms(1);
         // One address takes its quarter, in two flows.
@@ -254,7 +261,7 @@ mod memory {
 
     #[test]
     fn a_flow_that_is_over_holds_nothing_even_before_it_is_forgotten() {
-        let mut endpoint = receiver(Config::default());
+        let mut endpoint = receiver(EndpointConfig::default());
         let peer = Peer::begin(HOST, 1, &mut endpoint, ms(1));
         let own = Peer::begin(HOST, 2, &mut endpoint, ms(1));
         let ids: Vec<_> = events(&mut endpoint).into_iter().map(|(id, _)| id).collect();
@@ -264,15 +271,15 @@ mod memory {
         }
         assert!(endpoint.memory() >= 200_000);
         let mut close = Vec::new();
-        wire::write_close(&mut close, peer.ids, Code::Stopped, "bye");
+        wire::write_close(&mut close, peer.ids, CloseCode::Stopped, "bye");
         peer.send(&mut endpoint, ms(3), &close);
-        endpoint.flow_mut(ids[1]).unwrap().close(ms(3), Code::Storage, "disk full");
+        endpoint.flow_mut(ids[1]).unwrap().close(ms(3), CloseCode::Storage, "disk full");
         assert_eq!((endpoint.memory(), endpoint.flows()), (0, 2));
     }
 
     #[test]
     fn a_stream_with_too_many_holes_goes_on_where_it_is() {
-        let mut endpoint = receiver(Config::default());
+        let mut endpoint = receiver(EndpointConfig::default());
         let peer = Peer::begin(HOST, 1, &mut endpoint, ms(1));
         let (id, _) = events(&mut endpoint).pop().unwrap();
         for number in 0..8300 {
@@ -291,7 +298,7 @@ mod places {
 
     #[test]
     fn one_address_has_64_flows_of_256_and_others_have_room() {
-        let mut endpoint = receiver(Config::default());
+        let mut endpoint = receiver(EndpointConfig::default());
         for id in 1..=64 {
             Peer::begin(HOST, id, &mut endpoint, ms(1));
             Peer::begin("2001:db8::1", id, &mut endpoint, ms(1));
@@ -299,7 +306,7 @@ mod places {
         for host in [HOST, "::ffff:203.0.113.7", "2001:db8::2:3"] {
             let greeting = Peer::new(host, 100).hello(&mut endpoint, ms(1), sending("cubic"));
             let reason = "it has 64 flows of this address already".to_owned();
-            assert_eq!(greeting, Greeting::Refused(Code::Busy, reason), "{host}");
+            assert_eq!(greeting, Greeting::Refused(CloseCode::Busy, reason), "{host}");
         }
         Peer::begin(OTHER, 1, &mut endpoint, ms(1));
         Peer::begin("2001:db8:0:1::1", 1, &mut endpoint, ms(1));
@@ -312,19 +319,19 @@ mod places {
 
     #[test]
     fn a_limit_per_address_can_be_given() {
-        let mut endpoint = endpoint(RECEIVER, Config::default());
+        let mut endpoint = endpoint(RECEIVER, EndpointConfig::default());
         endpoint.listen(Listen { most_flows: 256, max_per_client: Some(2), offer: Offer::Receive });
         for id in 1..=2 {
             Peer::begin(HOST, id, &mut endpoint, ms(1));
         }
         let greeting = Peer::new(HOST, 3).hello(&mut endpoint, ms(1), sending("cubic"));
-        assert!(matches!(greeting, Greeting::Refused(Code::Busy, _)), "{greeting:?}");
+        assert!(matches!(greeting, Greeting::Refused(CloseCode::Busy, _)), "{greeting:?}");
         Peer::begin(OTHER, 1, &mut endpoint, ms(1));
     }
 
     #[test]
     fn who_never_confirms_keeps_nobody_out_and_costs_no_flow() {
-        let mut endpoint = receiver(Config::default());
+        let mut endpoint = receiver(EndpointConfig::default());
         let mut accepted = 0;
         for id in 1..=256 {
             let greeting = Peer::new(HOST, id).hello(&mut endpoint, ms(1), sending("cubic"));
@@ -354,20 +361,22 @@ mod places {
             peer.confirm(&mut endpoint, ms(6));
         }
         let begun = events(&mut endpoint);
-        assert!(begun.iter().all(|(_, event)| *event == Event::Connected(0)) && begun.len() == 2);
+        assert!(
+            begun.iter().all(|(_, event)| *event == FlowEvent::Connected(0)) && begun.len() == 2
+        );
         // Who confirms now is told that it is too late.
         let got = peers[0].confirm(&mut endpoint, ms(7));
-        let Some((_, Packet::Close(Code::Busy, reason))) = wire::decode(&got[0]) else {
+        let Some((_, WirePacket::Close(CloseCode::Busy, reason))) = wire::decode(&got[0]) else {
             panic!("{got:?}")
         };
         assert_eq!((reason, endpoint.flows()), ("it has 2 flows already", 2));
         let late = Peer::new(OTHER, 9).hello(&mut endpoint, ms(8), receiving());
-        assert!(matches!(late, Greeting::Refused(Code::Busy, _)), "{late:?}");
+        assert!(matches!(late, Greeting::Refused(CloseCode::Busy, _)), "{late:?}");
     }
 
     #[test]
     fn a_repeated_hello_gets_the_same_answer_before_and_none_after_it_is_confirmed() {
-        let mut endpoint = receiver(Config::default());
+        let mut endpoint = receiver(EndpointConfig::default());
         let mut peer = Peer::new(HOST, 1);
         assert_eq!(peer.hello(&mut endpoint, ms(1), sending("cubic")), Greeting::Accepted);
         let first = peer.ids;
@@ -386,7 +395,7 @@ mod acks {
     /// Takes part in a flow as its receiver: `judge` is given the numbers that arrived and returns
     /// what is acknowledged, as arrivals and as the end of a range from 0 on. Returns how many
     /// packets left and how the flow ended.
-    fn receive(mut judge: impl FnMut(&[u64]) -> (Vec<u64>, u64)) -> (u64, Option<Event>) {
+    fn receive(mut judge: impl FnMut(&[u64]) -> (Vec<u64>, u64)) -> (u64, Option<FlowEvent>) {
         let mut endpoint = sender(&["cubic"]);
         let mut peer = Peer::new(HOST, 1);
         assert_eq!(peer.hello(&mut endpoint, ms(1), receiving()), Greeting::Accepted);
@@ -409,7 +418,8 @@ mod acks {
             }
             let numbers: Vec<u64> = got.drain(..).filter_map(|bytes| number(&bytes)).collect();
             let (arrived, until) = judge(&numbers);
-            let entries = arrived.iter().map(|number| Entry { number: *number, received_at: now });
+            let entries =
+                arrived.iter().map(|number| AckEntry { number: *number, received_at: now });
             let head = AckHead { sequence, window: 1 << 40, position, held_us: 0, report: &[] };
             let range = Some(0..until).filter(|range| !range.is_empty());
             let mut ack = Vec::new();
@@ -425,14 +435,14 @@ mod acks {
 
     fn number(datagram: &[u8]) -> Option<u64> {
         match wire::decode(datagram)?.1 {
-            Packet::Data(numbered, ..) => Some(numbered.number),
+            WirePacket::Data(numbered, ..) => Some(numbered.number),
             _ => None,
         }
     }
 
-    fn is_caught(outcome: (u64, Option<Event>), most: u64) {
+    fn is_caught(outcome: (u64, Option<FlowEvent>), most: u64) {
         let (sent, event) = outcome;
-        assert_eq!(event, Some(Event::Ended(Err(FlowError::FalseAcks))));
+        assert_eq!(event, Some(FlowEvent::Ended(Err(FlowError::FalseAcks))));
         assert!(sent <= most, "{sent} packets");
     }
 

@@ -6,12 +6,12 @@ mod common;
 
 use cellpace_base::{Span, Time};
 use cellpace_udp::{
-    Config, Connect, Endpoint, Event, FlowError, FlowId, Listen, Offer, Protection,
+    Endpoint, EndpointConfig, FlowError, FlowEvent, FlowId, FlowRequest, Listen, Offer, Protection,
 };
 use common::{Mischief, RECEIVER, SENDER, World, address, content, endpoint, patience, spec};
 
-fn keyed(secret: u8) -> Config {
-    Config { protection: Protection::transfer(&[secret; 32]), ..Config::default() }
+fn keyed(secret: u8) -> EndpointConfig {
+    EndpointConfig { protection: Protection::transfer(&[secret; 32]), ..EndpointConfig::default() }
 }
 
 #[test]
@@ -34,10 +34,12 @@ fn files_arrive_whatever_happens_to_single_datagrams() {
 #[test]
 fn a_listener_does_not_answer_whoever_has_another_key_or_none() {
     let secs = Span::from_secs;
-    for (sender, receiver) in
-        [(keyed(1), keyed(2)), (keyed(1), Config::default()), (Config::default(), keyed(1))]
-    {
-        let sender = Config { patience: patience(5), ..sender };
+    for (sender, receiver) in [
+        (keyed(1), keyed(2)),
+        (keyed(1), EndpointConfig::default()),
+        (EndpointConfig::default(), keyed(1)),
+    ] {
+        let sender = EndpointConfig { patience: patience(5), ..sender };
         let mut world = World::new(1, &spec(), &receiver);
         world.sides[SENDER] = endpoint(SENDER, sender);
         let id = world.send("cubic", content(2, 1000));
@@ -59,16 +61,16 @@ struct Pair {
     sent: Vec<Vec<u8>>,
 }
 
-fn listening(config: &Config, seed: usize) -> Endpoint {
+fn listening(config: &EndpointConfig, seed: usize) -> Endpoint {
     let mut responder = endpoint(seed, config.clone());
     responder.listen(Listen { most_flows: 10, max_per_client: None, offer: Offer::Receive });
     responder
 }
 
 impl Pair {
-    fn new(config: &Config) -> Self {
+    fn new(config: &EndpointConfig) -> Self {
         let mut initiator = endpoint(SENDER, config.clone());
-        let connect = Connect { controller: Some("cubic".parse().unwrap()), unreliable: false };
+        let connect = FlowRequest { controller: Some("cubic".parse().unwrap()), unreliable: false };
         initiator.connect(Time::ZERO, address(RECEIVER), 0, &connect);
         let responder = listening(config, RECEIVER);
         Self { now: Time::ZERO, initiator, responder, sent: Vec::new() }
@@ -88,7 +90,7 @@ impl Pair {
                 self.initiator.handle_datagram(self.now, address(RECEIVER), 0, &datagram);
             }
             while let Some((id, event)) = self.initiator.poll_event() {
-                assert_eq!(event, Event::Connected(1));
+                assert_eq!(event, FlowEvent::Connected(1));
                 let flow = self.initiator.flow_mut(id).unwrap();
                 let written = flow.write(&left);
                 left.drain(..written);
@@ -111,7 +113,7 @@ fn next(endpoint: &mut Endpoint, now: Time) -> Option<Vec<u8>> {
 /// The flows that were confirmed since the last time.
 fn connected(endpoint: &mut Endpoint) -> Vec<FlowId> {
     let events = std::iter::from_fn(|| endpoint.poll_event());
-    let connected = events.filter(|(_, event)| matches!(event, Event::Connected(_)));
+    let connected = events.filter(|(_, event)| matches!(event, FlowEvent::Connected(_)));
     connected.map(|(id, _)| id).collect()
 }
 

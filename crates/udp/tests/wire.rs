@@ -4,20 +4,26 @@
 
 use cellpace_base::Time;
 use cellpace_udp::wire::{
-    self, Accept, AckHead, Code, Cookie, Entry, HEADER_BYTES, Hello, Ids, Numbered, Packet,
+    self, AcceptPacket, AckEntry, AckHead, CloseCode, Cookie, HEADER_BYTES, Hello, Ids, Numbered,
+    WirePacket,
 };
-use cellpace_udp::{Protection, Side};
+use cellpace_udp::{Protection, SenderSide};
 use proptest::prelude::*;
 
 const TO_RESPONDER: Ids = Ids { to: 0x1112_1314_1516_1718, from: 0x0102_0304_0506_0708 };
 const TO_INITIATOR: Ids = Ids { to: TO_RESPONDER.from, from: TO_RESPONDER.to };
 const COOKIE: Cookie = Cookie { issued_ms: 1234, seal: *b"0123456789abcdef" };
 
-fn entry(number: u64, micros: u64) -> Entry {
-    Entry { number, received_at: Time::from_micros(micros) }
+fn entry(number: u64, micros: u64) -> AckEntry {
+    AckEntry { number, received_at: Time::from_micros(micros) }
 }
 
-fn ack(out: &mut Vec<u8>, room: usize, entries: &[Entry], ranges: &[std::ops::Range<u64>]) -> u64 {
+fn ack(
+    out: &mut Vec<u8>,
+    room: usize,
+    entries: &[AckEntry],
+    ranges: &[std::ops::Range<u64>],
+) -> u64 {
     let head = AckHead { sequence: 5, window: 1 << 20, position: 97, held_us: 12, report: b"rep" };
     let entries = entries.iter().copied();
     wire::write_ack(out, TO_INITIATOR, room, &head, entries, ranges.iter()).1
@@ -30,7 +36,7 @@ fn vectors() -> Vec<(&'static str, Vec<u8>)> {
         out
     };
     let hello = Hello { cookie: COOKIE, mtu: 1500, controller: "verus:r=2", ..Hello::default() };
-    let accept = Accept {
+    let accept = AcceptPacket {
         unreliable: false,
         delayed_acks: false,
         mtu: 1400,
@@ -46,7 +52,7 @@ fn vectors() -> Vec<(&'static str, Vec<u8>)> {
         ("HELLO", written(&|out| wire::write_hello(out, to_nobody, &hello))),
         ("RETRY", written(&|out| wire::write_retry(out, from_nobody, &COOKIE))),
         ("VERSION", written(&|out| wire::write_version(out, from_nobody, 1))),
-        ("REFUSE", written(&|out| wire::write_refuse(out, from_nobody, Code::Busy, "full"))),
+        ("REFUSE", written(&|out| wire::write_refuse(out, from_nobody, CloseCode::Busy, "full"))),
         ("ACCEPT", written(&|out| wire::write_accept(out, TO_INITIATOR, &accept))),
         (
             "DATA",
@@ -70,7 +76,7 @@ fn vectors() -> Vec<(&'static str, Vec<u8>)> {
             }),
         ),
         ("PING", written(&|out| wire::write_ping(out, TO_RESPONDER))),
-        ("CLOSE", written(&|out| wire::write_close(out, TO_INITIATOR, Code::Done, ""))),
+        ("CLOSE", written(&|out| wire::write_close(out, TO_INITIATOR, CloseCode::Done, ""))),
         ("CLOSED", written(&|out| wire::write_closed(out, TO_RESPONDER))),
     ]
 }
@@ -110,9 +116,14 @@ fn the_test_vectors_of_the_documentation_with_a_key() {
     let ours = format!(
         "key: {}\nRETRY: {}\nPING: {}\nCLOSE: {}\n",
         hex(&secret),
-        sealed(Side::Responder, &|out| wire::write_retry(out, retry, &COOKIE)),
-        sealed(Side::Initiator, &|out| wire::write_ping(out, TO_RESPONDER)),
-        sealed(Side::Responder, &|out| wire::write_close(out, TO_INITIATOR, Code::Done, "")),
+        sealed(SenderSide::Responder, &|out| wire::write_retry(out, retry, &COOKIE)),
+        sealed(SenderSide::Initiator, &|out| wire::write_ping(out, TO_RESPONDER)),
+        sealed(SenderSide::Responder, &|out| wire::write_close(
+            out,
+            TO_INITIATOR,
+            CloseCode::Done,
+            ""
+        )),
     );
     assert!(shown == ours, "the page should show\n{ours}");
 }
@@ -120,9 +131,9 @@ fn the_test_vectors_of_the_documentation_with_a_key() {
 #[test]
 fn a_text_for_people_has_no_control_characters() {
     let mut out = Vec::new();
-    wire::write_close(&mut out, TO_INITIATOR, Code::Storage, "a\nb\u{1b}[2Jc\u{9b}d");
+    wire::write_close(&mut out, TO_INITIATOR, CloseCode::Storage, "a\nb\u{1b}[2Jc\u{9b}d");
     let read = |datagram: &[u8]| match wire::decode(datagram) {
-        Some((_, Packet::Close(Code::Storage, text))) => Some(text.to_owned()),
+        Some((_, WirePacket::Close(CloseCode::Storage, text))) => Some(text.to_owned()),
         _ => None,
     };
     assert_eq!(read(&out).as_deref(), Some("a b [2Jc d"));
@@ -142,17 +153,23 @@ fn flags_are_read_as_they_were_written_one_by_one() {
         let hello = Hello { unreliable, reverse, delayed_acks, ..Hello::default() };
         let mut out = Vec::new();
         wire::write_hello(&mut out, Ids { to: 0, from: 1 }, &hello);
-        assert_eq!(wire::decode(&out).unwrap().1, Packet::Hello(hello));
-        let accept =
-            Accept { unreliable, delayed_acks, mtu: 1400, window: 9, flows: 1, controller: "" };
+        assert_eq!(wire::decode(&out).unwrap().1, WirePacket::Hello(hello));
+        let accept = AcceptPacket {
+            unreliable,
+            delayed_acks,
+            mtu: 1400,
+            window: 9,
+            flows: 1,
+            controller: "",
+        };
         out.clear();
         wire::write_accept(&mut out, TO_INITIATOR, &accept);
-        assert_eq!(wire::decode(&out).unwrap().1, Packet::Accept(accept));
+        assert_eq!(wire::decode(&out).unwrap().1, WirePacket::Accept(accept));
         // Flags of a later time change nothing.
         let at = HEADER_BYTES;
         out[at] |= 0xf8;
         wire::seal(&mut out);
-        assert_eq!(wire::decode(&out).unwrap().1, Packet::Accept(accept));
+        assert_eq!(wire::decode(&out).unwrap().1, WirePacket::Accept(accept));
     }
 }
 
@@ -161,12 +178,12 @@ fn what_is_written_is_read() {
     let read: Vec<_> = vectors();
     let packets: Vec<_> = read.iter().map(|(_, bytes)| wire::decode(bytes).unwrap()).collect();
     assert_eq!(packets[0].0, Ids { to: 0, from: TO_RESPONDER.from });
-    let Packet::Hello(hello) = packets[0].1 else { panic!() };
+    let WirePacket::Hello(hello) = packets[0].1 else { panic!() };
     assert_eq!((hello.cookie, hello.mtu, hello.controller), (COOKIE, 1500, "verus:r=2"));
-    assert_eq!(packets[3].1, Packet::Refuse(Code::Busy, "full"));
+    assert_eq!(packets[3].1, WirePacket::Refuse(CloseCode::Busy, "full"));
     let numbered = Numbered { number: 100, matters: 7, stamp: Some(0xfeed) };
-    assert_eq!(packets[6].1, Packet::Data(numbered, 4096, b"cellpace"));
-    let Packet::Ack(ack) = packets[8].1 else { panic!() };
+    assert_eq!(packets[6].1, WirePacket::Data(numbered, 4096, b"cellpace"));
+    let WirePacket::Ack(ack) = packets[8].1 else { panic!() };
     assert_eq!((ack.sequence, ack.window, ack.position, ack.held_us), (5, 1 << 20, 97, 12));
     assert_eq!(ack.report, b"rep");
     let entries = [entry(100, 5_000_000), entry(101, 5_000_250), entry(99, 5_001_000)];
@@ -180,9 +197,9 @@ fn a_hello_is_as_long_as_any_answer_and_fits_into_the_smallest_packet() {
     assert_eq!(hello.len(), 1200);
     let long = "x".repeat(4000);
     let mut out = Vec::new();
-    wire::write_refuse(&mut out, TO_INITIATOR, Code::Busy, &long);
+    wire::write_refuse(&mut out, TO_INITIATOR, CloseCode::Busy, &long);
     assert!(out.len() < 300);
-    let Some((_, Packet::Refuse(_, text))) = wire::decode(&out) else { panic!() };
+    let Some((_, WirePacket::Refuse(_, text))) = wire::decode(&out) else { panic!() };
     assert_eq!(text.len(), wire::MOST_TEXT_BYTES);
 }
 
@@ -206,7 +223,7 @@ proptest! {
         room in 160usize..1500,
     ) {
         let mut micros = 0;
-        let entries: Vec<Entry> = arrivals
+        let entries: Vec<AckEntry> = arrivals
             .iter()
             .map(|(number, gap)| {
                 micros += gap;
@@ -224,7 +241,7 @@ proptest! {
         let held = ack(&mut out, room, &entries, &ranges) as usize;
         prop_assert!(out.len() <= room);
         prop_assert!(held > 0 || entries.is_empty(), "an ack makes progress");
-        let Some((_, Packet::Ack(ack))) = wire::decode(&out) else { panic!() };
+        let Some((_, WirePacket::Ack(ack))) = wire::decode(&out) else { panic!() };
         prop_assert_eq!(ack.entries().collect::<Vec<_>>(), &entries[..held]);
         let told: Vec<_> = ack.ranges().collect();
         let expected: Vec<_> = ranges.iter().map(|r| (r.start, r.end - 1)).collect();
@@ -239,7 +256,7 @@ proptest! {
         if bytes.len() >= HEADER_BYTES {
             bytes[0] = kind;
             wire::seal(&mut bytes);
-            if let Some((_, Packet::Ack(ack))) = wire::decode(&bytes) {
+            if let Some((_, WirePacket::Ack(ack))) = wire::decode(&bytes) {
                 prop_assert!(ack.entries().count() <= bytes.len());
                 prop_assert!(ack.ranges().count() <= bytes.len());
             }

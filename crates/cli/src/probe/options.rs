@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use cellpace_base::{Rate, Span, parse_span};
-use cellpace_probe::{Limits, OnOff, Pattern, Plan, wire};
+use cellpace_probe::{OnOffStream, Pattern, Plan, ResponderLimits, wire};
 use cellpace_udp::Protection;
 use clap::{Args, ValueEnum};
 
@@ -141,7 +141,7 @@ impl ProbeArgs {
             size,
             pattern,
             duration: self.duration,
-            rival: self.onoff.map(|onoff| OnOff {
+            rival: self.onoff.map(|onoff| OnOffStream {
                 interval: interval_at(onoff.rate),
                 on: onoff.on,
                 off: onoff.off,
@@ -161,8 +161,8 @@ impl ProbeArgs {
         Ok(key.map_or_else(Protection::default, |key| wire::protection(&key)))
     }
 
-    pub(crate) fn limits(&self) -> Limits {
-        Limits {
+    pub(crate) fn limits(&self) -> ResponderLimits {
+        ResponderLimits {
             sessions: usize::from(self.max_sessions),
             sessions_per_client: usize::from(self.max_per_client),
             rate: self.max_rate,

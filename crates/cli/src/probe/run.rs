@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use cellpace_base::{Span, Time};
 use cellpace_path::schedule::Trace;
-use cellpace_probe::{Direction, Plan, Prober, Recording, Responder, analyse, page, summary};
+use cellpace_probe::{
+    DirectionFigures, Plan, Prober, Recording, Responder, analyse, page, summary,
+};
 use cellpace_report::chart_html;
 use cellpace_udp::Driver;
 
@@ -103,7 +105,7 @@ fn conclude(
 fn write_trace(
     path: &Path,
     suffix: Option<&str>,
-    direction: Option<&Direction>,
+    direction: Option<&DirectionFigures>,
 ) -> Result<(), Failure> {
     let Some(found) = direction.and_then(|direction| direction.trace.as_ref()) else {
         return Ok(());

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use cellpace_base::{Span, parse_bytes};
 use cellpace_lab::transfer::shown_address;
-use cellpace_udp::{AckPolicy, Config, Driver, Endpoint, Engine, MTU_RANGE, Patience, Protection};
+use cellpace_udp::{
+    AckPolicy, Driver, Endpoint, EndpointConfig, Engine, MTU_RANGE, Patience, Protection,
+};
 use clap::Args;
 
 use crate::error::Failure;
@@ -56,14 +58,14 @@ impl Common {
     pub(crate) fn driver(&self, seed: u64, acks: AckPolicy) -> Result<Driver, Failure> {
         let key = self.key.secret()?;
         let (secret, new_id) = Driver::secrets().map_err(Failure::failed)?;
-        let config = Config {
+        let config = EndpointConfig {
             mtu: self.mtu,
             buffer: self.buffer,
             patience: Patience { silence: self.timeout },
             seed,
             acks,
             protection: key.map_or_else(Protection::default, |key| Protection::transfer(&key)),
-            ..Config::default()
+            ..EndpointConfig::default()
         };
         Ok(Driver::new(Endpoint::new(config, secret, new_id)))
     }

@@ -8,7 +8,7 @@ use cellpace_lab::transfer::{
     DataSink, FlowData, Transfer, TransferConditions, TransferFlow, shown_address,
 };
 use cellpace_report::Aside;
-use cellpace_udp::{AckPolicy, Connect, Driver, Listen, Offer};
+use cellpace_udp::{AckPolicy, Driver, FlowRequest, Listen, Offer};
 use clap::Args;
 
 use super::options::{Common, bind_for, listen_at, resolve};
@@ -113,7 +113,7 @@ fn connect(target: &str, sinks: SinkMaker, session: &mut Transfer<'_>) -> Result
         }
         let sink = sinks.make(index + 1).map_err(LabError::failed)?;
         let way = bind_for(driver, peer).map_err(LabError::failed)?;
-        let connect = Connect { controller: None, unreliable: false };
+        let connect = FlowRequest { controller: None, unreliable: false };
         let id = driver.endpoint.connect(driver.now(), peer, way, &connect);
         Ok(TransferFlow::new(id, String::new(), shown_address(peer), FlowData::Sink(sink)))
     };

@@ -9,7 +9,7 @@ use cellpace_lab::EventLog;
 use cellpace_lab::transfer::{
     DataSource, FlowData, Transfer, TransferConditions, TransferFlow, made_up, shown_address,
 };
-use cellpace_udp::{AckPolicy, Connect, Listen, Offer};
+use cellpace_udp::{AckPolicy, FlowRequest, Listen, Offer};
 use clap::Args;
 
 use super::options::{Common, bind_for, listen_at, resolve};
@@ -155,7 +155,7 @@ fn connect(
         // A socket for each, so that queues that are fair among flows see them apart.
         let way = bind_for(&mut session.driver, peer)?;
         let now = session.driver.now();
-        let connect = Connect { controller: Some(spec.clone()), unreliable: args.unreliable };
+        let connect = FlowRequest { controller: Some(spec.clone()), unreliable: args.unreliable };
         let id = session.driver.endpoint.connect(now, peer, way, &connect);
         if let (Some(bytes), Some(flow)) = (plan.bytes, session.driver.endpoint.flow_mut(id)) {
             flow.limit_to(bytes);

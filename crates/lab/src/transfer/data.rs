@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use cellpace_report::Aside;
-use cellpace_udp::Flow;
+use cellpace_udp::UdpFlow;
 
 /// Bytes that are read at once.
 const PIECE: usize = 1 << 16;
@@ -103,7 +103,7 @@ impl DataSource {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn fill(&mut self, flow: &mut Flow) -> io::Result<SourceState> {
+    pub fn fill(&mut self, flow: &mut UdpFlow) -> io::Result<SourceState> {
         loop {
             let room = flow.room().min(PIECE);
             if room == 0 {
@@ -161,7 +161,7 @@ impl DataSink {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn drain(&mut self, flow: &mut Flow) -> io::Result<()> {
+    pub fn drain(&mut self, flow: &mut UdpFlow) -> io::Result<()> {
         loop {
             let (first, _) = flow.readable();
             if first.is_empty() {

@@ -2,7 +2,7 @@
 
 use cellpace_base::{Span, Time};
 use cellpace_measure::DelaySketch;
-use cellpace_udp::{Code, Flow, FlowId};
+use cellpace_udp::{CloseCode, FlowId, UdpFlow};
 
 use super::data::{DataSink, DataSource, SourceState};
 use super::document::{TransferFlowDocument, TransferInterval};
@@ -50,7 +50,7 @@ struct FlowTotals {
 }
 
 impl FlowTotals {
-    fn of(flow: &Flow) -> Self {
+    fn of(flow: &UdpFlow) -> Self {
         if let Some(stats) = flow.outgoing() {
             return Self {
                 bytes: stats.acked_bytes,
@@ -115,7 +115,7 @@ impl TransferFlow {
     }
 
     /// Whether [`work`](Self::work) would do anything.
-    pub(super) fn has_work(&self, flow: &Flow) -> bool {
+    pub(super) fn has_work(&self, flow: &UdpFlow) -> bool {
         match &self.end {
             FlowData::Source(DataSource::None) => false,
             FlowData::Source(_) => !self.finished && flow.room() > 0,
@@ -124,14 +124,14 @@ impl TransferFlow {
     }
 
     /// Moves data between the flow and its end.
-    pub(super) fn work(&mut self, now: Time, flow: &mut Flow) {
+    pub(super) fn work(&mut self, now: Time, flow: &mut UdpFlow) {
         match &mut self.end {
             FlowData::Source(source) => match source.fill(flow) {
                 Ok(SourceState::No) => self.finish(flow),
                 Ok(SourceState::Yes | SourceState::Later) => {}
                 Err(error) => {
                     let reason = format!("cannot read: {error}");
-                    flow.close(now, Code::Stopped, "the sender cannot read on");
+                    flow.close(now, CloseCode::Stopped, "the sender cannot read on");
                     self.fail(now, flow, reason);
                 }
             },
@@ -143,26 +143,26 @@ impl TransferFlow {
         }
     }
 
-    fn storage_failed(&mut self, now: Time, flow: &mut Flow, reason: String) {
-        flow.close(now, Code::Storage, &reason);
+    fn storage_failed(&mut self, now: Time, flow: &mut UdpFlow, reason: String) {
+        flow.close(now, CloseCode::Storage, &reason);
         self.end = FlowData::Sink(DataSink::Nowhere);
         self.fail(now, flow, reason);
     }
 
     /// Nothing more is sent.
-    fn finish(&mut self, flow: &mut Flow) {
+    fn finish(&mut self, flow: &mut UdpFlow) {
         self.finished = true;
         flow.finish();
     }
 
     /// Made-up bytes end here: those that have not left yet are as good as those that never do.
-    pub(super) fn cut(&mut self, flow: &mut Flow) {
+    pub(super) fn cut(&mut self, flow: &mut UdpFlow) {
         self.finished = true;
         flow.cut();
     }
 
     /// Everything was read: it gets its name, and the sender hears of it.
-    pub(super) fn on_read(&mut self, now: Time, flow: &mut Flow) {
+    pub(super) fn on_read(&mut self, now: Time, flow: &mut UdpFlow) {
         if self.ended.is_some() {
             return;
         }
@@ -173,7 +173,7 @@ impl TransferFlow {
         };
         match committed {
             Ok(()) => {
-                flow.close(now, Code::Done, "");
+                flow.close(now, CloseCode::Done, "");
                 self.stop(now, flow);
             }
             Err(reason) => self.storage_failed(now, flow, reason),
@@ -181,7 +181,7 @@ impl TransferFlow {
     }
 
     /// It failed.
-    pub(super) fn fail(&mut self, now: Time, flow: &mut Flow, reason: String) {
+    pub(super) fn fail(&mut self, now: Time, flow: &mut UdpFlow, reason: String) {
         if self.ended.is_none() {
             self.error = Some(reason);
             self.stop(now, flow);
@@ -189,7 +189,7 @@ impl TransferFlow {
     }
 
     /// It is over.
-    pub(super) fn stop(&mut self, now: Time, flow: &mut Flow) {
+    pub(super) fn stop(&mut self, now: Time, flow: &mut UdpFlow) {
         if self.ended.is_some() {
             return;
         }
@@ -206,7 +206,7 @@ impl TransferFlow {
     }
 
     /// Takes what the flow has collected.
-    pub(super) fn observe(&mut self, flow: &mut Flow) {
+    pub(super) fn observe(&mut self, flow: &mut UdpFlow) {
         let (sketch, (sum, count)) = (&mut self.rtt, &mut self.rtt_sum);
         flow.take_rtts(|rtt| {
             sketch.record(rtt);
@@ -216,7 +216,7 @@ impl TransferFlow {
     }
 
     /// Ends the present interval.
-    pub(super) fn close_interval(&mut self, now: Time, flow: &Flow) {
+    pub(super) fn close_interval(&mut self, now: Time, flow: &UdpFlow) {
         let (began, totals) = (self.began.unwrap_or(now), FlowTotals::of(flow));
         let (sum, count) = std::mem::take(&mut self.rtt_sum);
         self.intervals.push(TransferInterval {

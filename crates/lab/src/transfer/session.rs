@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use cellpace_base::{Span, Time};
-use cellpace_udp::{Code, Driver, Event, FlowError, FlowId, OutgoingStats};
+use cellpace_udp::{CloseCode, Driver, FlowError, FlowEvent, FlowId, OutgoingStats};
 
 use super::data::DataSource;
 use super::document::{SCHEMA, TransferDocument};
@@ -164,7 +164,7 @@ impl<'a> Transfer<'a> {
         }
         let now = self.driver.now();
         while let Some((id, event)) = self.driver.endpoint.poll_event() {
-            if let Event::Connected(offered) = event {
+            if let FlowEvent::Connected(offered) = event {
                 self.take_offer(usize::from(offered))?;
             }
             self.on_event(now, id, event);
@@ -198,22 +198,22 @@ impl<'a> Transfer<'a> {
         began.min().map(|began| began + duration)
     }
 
-    fn on_event(&mut self, now: Time, id: FlowId, event: Event) {
+    fn on_event(&mut self, now: Time, id: FlowId, event: FlowEvent) {
         let number = self.flows.number(id).or_else(|| self.greet(now, id, &event));
         let Some(run) = number.and_then(|number| self.flows.get_mut(number)) else { return };
         match event {
-            Event::Connected(_) => {
+            FlowEvent::Connected(_) => {
                 run.begin(now);
                 if self.next_line == Time::MAX {
                     self.next_line = now + INTERVAL;
                 }
             }
-            Event::Read => {
+            FlowEvent::Read => {
                 if let Some(flow) = self.driver.endpoint.flow_mut(id) {
                     run.on_read(now, flow);
                 }
             }
-            Event::Ended(result) => {
+            FlowEvent::Ended(result) => {
                 let result = result.map_err(|error| self_explaining(&error, &self.driver));
                 if let Some(flow) = self.driver.endpoint.observe(id) {
                     match result {
@@ -236,10 +236,10 @@ impl<'a> Transfer<'a> {
     }
 
     /// Somebody began a flow.
-    fn greet(&mut self, now: Time, id: FlowId, event: &Event) -> Option<usize> {
+    fn greet(&mut self, now: Time, id: FlowId, event: &FlowEvent) -> Option<usize> {
         let number = self.flows.begun();
         let flow = self.driver.endpoint.flow_mut(id)?;
-        if !matches!(event, Event::Connected(_)) {
+        if !matches!(event, FlowEvent::Connected(_)) {
             // It never got so far.
             self.driver.endpoint.forget(id);
             return None;
@@ -248,7 +248,7 @@ impl<'a> Transfer<'a> {
         let (name, end) = match made {
             Some(Ok(made)) => made,
             Some(Err(reason)) => {
-                flow.close(now, Code::Storage, &reason);
+                flow.close(now, CloseCode::Storage, &reason);
                 self.view.on_warning(&reason);
                 self.any_failed = true;
                 self.turned_away.push(id);
@@ -311,7 +311,7 @@ impl<'a> Transfer<'a> {
     fn forget_ended(&mut self, now: Time) {
         let endpoint = &mut self.driver.endpoint;
         self.turned_away.retain(|id| {
-            let is_over = endpoint.flow(*id).is_none_or(cellpace_udp::Flow::is_over);
+            let is_over = endpoint.flow(*id).is_none_or(cellpace_udp::UdpFlow::is_over);
             if is_over {
                 endpoint.forget(*id);
             }
@@ -319,7 +319,7 @@ impl<'a> Transfer<'a> {
         });
         let over = self.flows.iter().filter(|(_, run)| {
             let flow = self.driver.endpoint.flow(run.id);
-            run.ended.is_some() && flow.is_none_or(cellpace_udp::Flow::is_over)
+            run.ended.is_some() && flow.is_none_or(cellpace_udp::UdpFlow::is_over)
         });
         let over: Vec<usize> = over.map(|(number, _)| number).collect();
         for number in over {
@@ -371,7 +371,7 @@ impl<'a> Transfer<'a> {
             if run.is_running() && self.cut_at_interrupt {
                 run.cut(flow);
             } else {
-                flow.close(now, Code::Stopped, "it was interrupted");
+                flow.close(now, CloseCode::Stopped, "it was interrupted");
                 run.fail(now, flow, "interrupted".into());
             }
         }
@@ -440,7 +440,7 @@ pub fn made_up(unreliable: bool, bytes: Option<u64>) -> FlowData {
 mod tests {
     use super::*;
     use crate::transfer::DataSink;
-    use cellpace_udp::{Config, Connect, Endpoint, Flow, Listen, Offer};
+    use cellpace_udp::{Endpoint, EndpointConfig, FlowRequest, Listen, Offer, UdpFlow};
     use std::net::SocketAddr;
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -460,7 +460,7 @@ mod tests {
 
     fn driver() -> Driver {
         let (secret, new_id) = Driver::secrets().unwrap();
-        let mut driver = Driver::new(Endpoint::new(Config::default(), secret, new_id));
+        let mut driver = Driver::new(Endpoint::new(EndpointConfig::default(), secret, new_id));
         driver.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         driver
     }
@@ -468,7 +468,7 @@ mod tests {
     /// Opens a flow that stays, and then `count` others that send a byte each and end.
     fn send(to: SocketAddr, count: usize, stop: &AtomicBool) {
         let mut driver = driver();
-        let connect = Connect { controller: Some("cubic".parse().unwrap()), unreliable: false };
+        let connect = FlowRequest { controller: Some("cubic".parse().unwrap()), unreliable: false };
         let until = driver.now() + Span::from_secs(20);
         let mut left = count;
         driver.endpoint.connect(driver.now(), to, 0, &connect);
@@ -477,13 +477,13 @@ mod tests {
             let mut next = false;
             while let Some((id, event)) = driver.endpoint.poll_event() {
                 match event {
-                    Event::Connected(_) if left == count => next = true,
-                    Event::Connected(_) => {
+                    FlowEvent::Connected(_) if left == count => next = true,
+                    FlowEvent::Connected(_) => {
                         let flow = driver.endpoint.flow_mut(id).unwrap();
                         assert_eq!(flow.write(&[7]), 1);
                         flow.finish();
                     }
-                    Event::Ended(ended) => {
+                    FlowEvent::Ended(ended) => {
                         ended.unwrap();
                         next = true;
                     }
@@ -526,7 +526,7 @@ mod tests {
             assert_eq!((live(&session), session.over.len()), (1, 0), "the first one goes on");
             let (number, first) = session.flows.iter().next().unwrap();
             let flow = session.driver.endpoint.flow(first.id);
-            assert!(number == 0 && flow.is_some_and(|flow: &Flow| !flow.is_over()));
+            assert!(number == 0 && flow.is_some_and(|flow: &UdpFlow| !flow.is_over()));
             assert_eq!(session.driver.endpoint.flows(), 1);
         });
     }

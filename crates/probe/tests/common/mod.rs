@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use cellpace_base::{Random, Span, Time};
 use cellpace_path::{Fate, Packet, Path};
-use cellpace_probe::{Limits, Plan, Prober, Recording, Responder};
+use cellpace_probe::{Plan, Prober, Recording, Responder, ResponderLimits};
 use cellpace_udp::{Engine, Protection};
 
 pub(crate) fn address(host: u8) -> SocketAddr {
@@ -53,12 +53,17 @@ pub(crate) struct World {
     pub(crate) prober_gone: bool,
 }
 
-pub(crate) fn limits() -> Limits {
-    Limits::default()
+pub(crate) fn limits() -> ResponderLimits {
+    ResponderLimits::default()
 }
 
 impl World {
-    pub(crate) fn new(plan: Plan, paths: [Path; 2], faults: Faults, limits: Limits) -> Self {
+    pub(crate) fn new(
+        plan: Plan,
+        paths: [Path; 2],
+        faults: Faults,
+        limits: ResponderLimits,
+    ) -> Self {
         let mut next = RESPONDER_ID - 1;
         let responder = Responder::new(limits, [7; 32], move || {
             next += 1;

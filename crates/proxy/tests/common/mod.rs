@@ -10,7 +10,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cellpace_proxy::socks5::Target;
-use cellpace_proxy::{Config, Control, Ended, Metrics, Mode, Notice, Proxy, Stop};
+use cellpace_proxy::{
+    ControlledSide, Metrics, Notice, Proxy, ProxyConfig, ProxyMode, ProxyOutcome, StopUrgency,
+};
 use cellpace_tcp::FlowOptions;
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
@@ -20,32 +22,33 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Long enough to see that something does not happen.
 pub(crate) const MOMENT: Duration = Duration::from_millis(300);
 
-pub(crate) const SIDES: [Control; 3] = [Control::Client, Control::Upstream, Control::Both];
+pub(crate) const SIDES: [ControlledSide; 3] =
+    [ControlledSide::Client, ControlledSide::Upstream, ControlledSide::Both];
 
 /// A proxy in a thread of its own.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) metrics: Metrics,
     pub(crate) closed: Arc<Mutex<Vec<String>>>,
-    stop: watch::Sender<Stop>,
-    ended: mpsc::Receiver<Ended>,
+    stop: watch::Sender<StopUrgency>,
+    ended: mpsc::Receiver<ProxyOutcome>,
     thread: Option<JoinHandle<()>>,
 }
 
-pub(crate) fn config(mode: Mode) -> Config {
+pub(crate) fn config(mode: ProxyMode) -> ProxyConfig {
     let flow = FlowOptions::new("cubic".parse().unwrap());
-    Config::new("127.0.0.1:0".parse().unwrap(), mode, flow)
+    ProxyConfig::new("127.0.0.1:0".parse().unwrap(), mode, flow)
 }
 
-pub(crate) fn forward(to: SocketAddr) -> Config {
-    config(Mode::Forward(Target::Address(to)))
+pub(crate) fn forward(to: SocketAddr) -> ProxyConfig {
+    config(ProxyMode::Forward(Target::Address(to)))
 }
 
 impl Running {
-    pub(crate) fn start(config: Config) -> Self {
+    pub(crate) fn start(config: ProxyConfig) -> Self {
         let proxy = Proxy::bind(config).unwrap();
         let (address, metrics) = (proxy.addresses()[0], proxy.metrics());
-        let (stop, stopped) = watch::channel(Stop::No);
+        let (stop, stopped) = watch::channel(StopUrgency::No);
         let (tell_ended, ended) = mpsc::channel();
         let closed = Arc::new(Mutex::new(Vec::new()));
         let log = closed.clone();
@@ -69,12 +72,12 @@ impl Running {
         connect(self.address)
     }
 
-    pub(crate) fn stop(&self, urgency: Stop) {
+    pub(crate) fn stop(&self, urgency: StopUrgency) {
         self.stop.send_replace(urgency);
     }
 
     /// How it ended, after it was stopped.
-    pub(crate) fn ended(mut self) -> Ended {
+    pub(crate) fn ended(mut self) -> ProxyOutcome {
         let ended = self.ended.recv_timeout(PATIENCE).expect("the proxy does not end");
         self.thread.take().unwrap().join().unwrap();
         ended
@@ -92,7 +95,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.stop.send_replace(Stop::Now);
+        self.stop.send_replace(StopUrgency::Now);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

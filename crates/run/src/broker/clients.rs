@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use cellpace_control::message::{HELLO_LEN, Session, Token, read_hello};
+use cellpace_control::message::{ControlSession, HELLO_LEN, Token, read_hello};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -20,11 +20,11 @@ use rustix::process::Pid;
 const MAX_ACCEPTED: usize = 256;
 
 /// The control socket, and the clients that wait at it.
-pub(super) struct Clients {
+pub(super) struct ControlClients {
     listener: OwnedFd,
     /// Given up when there are no other descriptors, so that a client can be sent away.
     reserve: Option<File>,
-    waiting: Vec<Client>,
+    waiting: Vec<ControlClient>,
     /// Whose clients are served; root serves all, since servers that it starts give up their
     /// privilege.
     user: u32,
@@ -39,17 +39,17 @@ pub(super) struct ClientLimits {
 }
 
 /// A connection to the control socket.
-pub(super) struct Client {
+pub(super) struct ControlClient {
     pub(super) socket: OwnedFd,
     uid: u32,
     /// None where it is in another namespace of processes.
     pub(super) process: Option<Pid>,
     until: Instant,
     /// Once we have greeted it.
-    session: Option<Session>,
+    session: Option<ControlSession>,
 }
 
-impl Clients {
+impl ControlClients {
     /// Opens the control socket with an abstract name.
     pub(super) fn listen(name: &[u8], token: Token, limits: ClientLimits) -> Result<Self, Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -75,7 +75,11 @@ impl Clients {
 
     /// Greets those that are `ready`, in the order of [`poll_fds`](Self::poll_fds), and returns
     /// those whose request is there.
-    pub(super) fn take_ready(&mut self, ready: &[bool], now: Instant) -> Vec<(Client, Session)> {
+    pub(super) fn take_ready(
+        &mut self,
+        ready: &[bool],
+        now: Instant,
+    ) -> Vec<(ControlClient, ControlSession)> {
         let (listener, ready) = ready.split_first().unwrap_or((&false, &[]));
         let mut with_request = Vec::new();
         // Backwards, so that what is removed does not move what is still to be looked at.
@@ -124,7 +128,7 @@ impl Clients {
             }
             let (uid, process) = (peer.uid(), Pid::from_raw(peer.pid()));
             let until = now + self.limits.patience;
-            let client = Client { socket, uid, process, until, session: None };
+            let client = ControlClient { socket, uid, process, until, session: None };
             self.waiting.extend(greet(client, &self.token));
         }
     }
@@ -147,7 +151,7 @@ fn reserve() -> Option<File> {
 
 /// Proves to a client that has sent its nonce that we know the token. One that has not stays as
 /// it is; `None` for one that is not to be served.
-fn greet(mut client: Client, token: &Token) -> Option<Client> {
+fn greet(mut client: ControlClient, token: &Token) -> Option<ControlClient> {
     let mut bytes = [0; HELLO_LEN + 1];
     let nonce = match recv(&client.socket, &mut bytes, RecvFlags::DONTWAIT) {
         Ok((count, _)) => read_hello(bytes.get(..count)?)?,
@@ -156,7 +160,7 @@ fn greet(mut client: Client, token: &Token) -> Option<Client> {
     };
     let mut launcher = [0; 16];
     getrandom::fill(&mut launcher).ok()?;
-    let session = Session { client: nonce, launcher };
+    let session = ControlSession { client: nonce, launcher };
     // Its queue is empty: it cannot fail but for a client that is gone.
     send(&client.socket, &session.greeting(token), SendFlags::NOSIGNAL).ok()?;
     client.session = Some(session);
@@ -164,7 +168,7 @@ fn greet(mut client: Client, token: &Token) -> Option<Client> {
 }
 
 /// The oldest client of the user who has most places.
-fn to_evict(clients: &[Client]) -> Option<usize> {
+fn to_evict(clients: &[ControlClient]) -> Option<usize> {
     let mut places = HashMap::<u32, usize>::new();
     clients.iter().for_each(|client| *places.entry(client.uid).or_default() += 1);
     let oldest = clients.iter().enumerate().max_by_key(|(_, client)| {
@@ -182,19 +186,22 @@ mod tests {
     use rustix::net::socketpair;
 
     /// A client's socket, and the client as we see it.
-    fn client(uid: u32, until: Instant) -> (OwnedFd, Client) {
+    fn client(uid: u32, until: Instant) -> (OwnedFd, ControlClient) {
         let kind = SocketType::SEQPACKET;
         let (theirs, socket) =
             socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
-        (theirs, Client { socket, uid, process: None, until, session: None })
+        (theirs, ControlClient { socket, uid, process: None, until, session: None })
     }
 
-    fn clients(waiting: Vec<Client>) -> Clients {
+    fn clients(waiting: Vec<ControlClient>) -> ControlClients {
         let mut random = [0; 8];
         getrandom::fill(&mut random).unwrap();
         let name = format!("cellpace-test/{:016x}", u64::from_be_bytes(random));
         let limits = ClientLimits { most: 4, patience: Duration::from_secs(60) };
-        Clients { waiting, ..Clients::listen(name.as_bytes(), TOKEN, limits).unwrap() }
+        ControlClients {
+            waiting,
+            ..ControlClients::listen(name.as_bytes(), TOKEN, limits).unwrap()
+        }
     }
 
     #[test]
@@ -207,7 +214,7 @@ mod tests {
         assert!(clients.take_ready(&[false, true], Instant::now()).is_empty());
         let mut greeting = [0; GREETING_LEN];
         assert_eq!(recv(&theirs, &mut greeting, RecvFlags::DONTWAIT).unwrap().0, GREETING_LEN);
-        let session = Session::greeted([7; 16], &greeting, &TOKEN).unwrap();
+        let session = ControlSession::greeted([7; 16], &greeting, &TOKEN).unwrap();
         let ready = clients.take_ready(&[false, true], Instant::now());
         assert_eq!(ready[0].1, session);
         assert_eq!(clients.poll_fds().count(), 1, "it gave up its place");

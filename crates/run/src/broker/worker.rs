@@ -8,7 +8,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cellpace_control::message::{Answer, Ask, REQUEST_LEN, Session, Token};
+use cellpace_control::message::{Answer, Ask, ControlSession, REQUEST_LEN, Token};
 use cellpace_control::{FlowName, Owner};
 use cellpace_os::descriptors::{receive_with_descriptor, send_with_descriptor};
 use cellpace_os::socket::future_peer;
@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_type;
 use rustix::net::{SocketType, getpeername, getsockname};
 
-use super::clients::{Client, ClientLimits, Clients};
+use super::clients::{ClientLimits, ControlClient, ControlClients};
 use super::config::BrokerConfig;
 use super::connections::{Connections, REAP};
 use super::flow_count::FlowCount;
@@ -65,7 +65,7 @@ impl Worker {
             // In the thread: what it opens from here on is in its own table.
             let limits = ClientLimits { most: config.most_clients, patience: config.patience };
             let clients = own_descriptors(number).and_then(|()| {
-                let clients = Clients::listen(&name, token, limits);
+                let clients = ControlClients::listen(&name, token, limits);
                 clients.map_err(RunError::system("the control socket"))
             });
             let clients = match clients {
@@ -132,7 +132,7 @@ fn own_descriptors(number: u32) -> Result<(), RunError> {
 struct WorkerLoop {
     token: Token,
     shared: Arc<WorkerShared>,
-    clients: Clients,
+    clients: ControlClients,
     connections: Connections,
     openings: Openings,
 }
@@ -141,7 +141,7 @@ struct WorkerLoop {
 #[derive(Default)]
 struct Ready {
     wake: bool,
-    /// In the order of [`Clients::poll_fds`].
+    /// In the order of [`ControlClients::poll_fds`].
     clients: Vec<bool>,
     /// Flows.
     openings: Vec<u64>,
@@ -213,7 +213,7 @@ impl WorkerLoop {
     }
 
     /// Does what a client asks for. One that is gone, or not to be served, is merely forgotten.
-    fn answer(&mut self, client: &Client, session: &Session) {
+    fn answer(&mut self, client: &ControlClient, session: &ControlSession) {
         // One more than a request has, to see what is too long.
         let mut bytes = [0; REQUEST_LEN + 1];
         let Some((count, fd)) = receive_with_descriptor(&client.socket, &mut bytes) else { return };
@@ -234,7 +234,7 @@ impl WorkerLoop {
     /// socket: under the kernel driver, or as it was.
     fn adopt(
         &mut self,
-        client: &Client,
+        client: &ControlClient,
         tcp: OwnedFd,
         nonblocking: bool,
         outgoing: bool,

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use cellpace_control::message::{
-    ANSWER_LEN, Answer, Ask, GREETING_LEN, Nonce, Session, Token, hello,
+    ANSWER_LEN, Answer, Ask, ControlSession, GREETING_LEN, Nonce, Token, hello,
 };
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -57,11 +57,11 @@ pub(crate) fn dial(name: &str) -> OwnedFd {
 pub(crate) const NONCE: Nonce = [0xab; 16];
 
 /// What a client can know of a session without the token.
-pub(crate) fn greeted(socket: &OwnedFd) -> Session {
+pub(crate) fn greeted(socket: &OwnedFd) -> ControlSession {
     send(socket, &hello(&NONCE), &[]);
     let mut bytes = [0; GREETING_LEN + 1];
     assert_eq!(rustix::io::read(socket, &mut bytes).unwrap(), GREETING_LEN);
-    Session { client: NONCE, launcher: bytes[4..20].try_into().unwrap() }
+    ControlSession { client: NONCE, launcher: bytes[4..20].try_into().unwrap() }
 }
 
 pub(crate) fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) {

@@ -6,13 +6,13 @@ use std::net::SocketAddr;
 use cellpace_base::{Span, Time};
 use cellpace_cc::PeerCost;
 
-use super::{Endpoint, FlowId, Listen, MTU_RANGE, Offer, Way};
+use super::{Endpoint, FlowId, Listen, LocalPath, MTU_RANGE, Offer};
 use crate::assembly::first_window;
-use crate::connection::{Flow, Half};
-use crate::parts::{Parts, peer_controller};
-use crate::pending::{Kind, Pending};
-use crate::quota::Network;
-use crate::wire::{self, Accept, Code, Cookie, HELLO_BYTES, Hello, Ids, VERSION};
+use crate::connection::{FlowHalf, UdpFlow};
+use crate::parts::{HalfParts, peer_controller};
+use crate::pending::{PendingFlow, PendingRole};
+use crate::quota::ClientNetwork;
+use crate::wire::{self, AcceptPacket, CloseCode, Cookie, HELLO_BYTES, Hello, Ids, VERSION};
 
 /// Strangers make this side compute new tables of a receiver half at most this often; it takes a
 /// tenth of this time.
@@ -24,18 +24,18 @@ const ALL_TAKEN: &str = "all its flows are taken";
 /// Why a hello gets no flow.
 enum Denial {
     /// The initiator is told why.
-    Refused(Code, String),
+    Refused(CloseCode, String),
     /// It gets no answer, and says hello again: there may be room in a moment.
     Later,
 }
 
 impl Denial {
     fn busy(reason: String) -> Self {
-        Self::Refused(Code::Busy, reason)
+        Self::Refused(CloseCode::Busy, reason)
     }
 
     fn unsupported(reason: impl Into<String>) -> Self {
-        Self::Refused(Code::Unsupported, reason.into())
+        Self::Refused(CloseCode::Unsupported, reason.into())
     }
 }
 
@@ -45,7 +45,7 @@ impl Endpoint {
         &mut self,
         now: Time,
         from: SocketAddr,
-        way: Way,
+        way: LocalPath,
         peer_id: u64,
         hello: &Hello<'_>,
         bytes: usize,
@@ -95,14 +95,14 @@ impl Endpoint {
         &mut self,
         now: Time,
         from: SocketAddr,
-        way: Way,
+        way: LocalPath,
         peer_id: u64,
         hello: &Hello<'_>,
     ) -> Result<(), Denial> {
-        let (kind, cost) = self.plan(now, Network::of(from), hello)?;
+        let (kind, cost) = self.plan(now, ClientNetwork::of(from), hello)?;
         let Some(listen) = &self.listen else { return Ok(()) };
         let (unreliable, flows, controller) = match (&listen.offer, &kind) {
-            (Offer::Send { controllers, unreliable, .. }, Kind::Send { index, .. }) => {
+            (Offer::Send { controllers, unreliable, .. }, PendingRole::Send { index, .. }) => {
                 (*unreliable, controllers.len() as u16, controllers[*index].to_string())
             }
             _ => (hello.unreliable, 1, String::new()),
@@ -111,7 +111,7 @@ impl Endpoint {
             self.tables_at = now + TABLES_EVERY;
         }
         let mtu = self.config.mtu.min(hello.mtu);
-        let accept = Accept {
+        let accept = AcceptPacket {
             unreliable,
             delayed_acks: !hello.reverse && self.config.delays_acks(),
             mtu,
@@ -123,7 +123,7 @@ impl Endpoint {
         let mut reply = Vec::new();
         wire::write_accept(&mut reply, Ids { to: peer_id, from: id.0 }, &accept);
         let accept = reply.clone();
-        let pending = Pending { peer: from, peer_id, way, accept, mtu, unreliable, kind };
+        let pending = PendingFlow { peer: from, peer_id, way, accept, mtu, unreliable, kind };
         self.waiting.insert(now, id, pending);
         self.reply(from, way, reply);
         Ok(())
@@ -133,9 +133,9 @@ impl Endpoint {
     fn plan(
         &mut self,
         now: Time,
-        network: Network,
+        network: ClientNetwork,
         hello: &Hello<'_>,
-    ) -> Result<(Kind, PeerCost), Denial> {
+    ) -> Result<(PendingRole, PeerCost), Denial> {
         let Some(listen) = &self.listen else { return Err(Denial::Later) };
         // All flows of one `send` say hello at the same moment.
         if !self.waiting.make_room(now, network, listen.network_flows()) {
@@ -152,12 +152,12 @@ impl Endpoint {
                 if cost == PeerCost::Tables && now < self.tables_at {
                     return Err(Denial::Later);
                 }
-                Ok((Kind::Receive(half), cost))
+                Ok((PendingRole::Receive(half), cost))
             }
             (Offer::Send { .. }, true) => {
                 let index = self.free_index().map_err(Denial::busy)?;
                 let Hello { window, delayed_acks, .. } = *hello;
-                Ok((Kind::Send { index, window, delayed_acks }, PeerCost::Shared))
+                Ok((PendingRole::Send { index, window, delayed_acks }, PeerCost::Shared))
             }
             (Offer::Receive, true) => {
                 Err(Denial::unsupported("it receives, and so does this side"))
@@ -169,7 +169,7 @@ impl Endpoint {
     }
 
     /// Whether there is room for another flow of a network, or why not.
-    fn has_room(&self, listen: &Listen, network: Network) -> Result<(), String> {
+    fn has_room(&self, listen: &Listen, network: ClientNetwork) -> Result<(), String> {
         let most = listen.most_flows;
         if self.begun.len() >= most {
             return Err(format!("it has {most} flows already"));
@@ -199,22 +199,22 @@ impl Endpoint {
         self.strays.refused += 1;
         let mut reply = Vec::new();
         let ids = Ids { to: peer_id, from: id.0 };
-        wire::write_close(&mut reply, ids, Code::Busy, &reason);
+        wire::write_close(&mut reply, ids, CloseCode::Busy, &reason);
         self.reply(from, way, reply);
     }
 
     /// Begins a flow that was confirmed, or says why there is no room for it any more.
-    fn begin(&mut self, now: Time, id: FlowId, pending: Pending) -> Result<(), String> {
-        let Pending { peer, peer_id, way, mtu, unreliable, .. } = pending;
-        let network = Network::of(peer);
+    fn begin(&mut self, now: Time, id: FlowId, pending: PendingFlow) -> Result<(), String> {
+        let PendingFlow { peer, peer_id, way, mtu, unreliable, .. } = pending;
+        let network = ClientNetwork::of(peer);
         let Some(listen) = &self.listen else { return Err("it takes no more flows".into()) };
         self.has_room(listen, network)?;
-        if let Kind::Send { index, .. } = pending.kind {
+        if let PendingRole::Send { index, .. } = pending.kind {
             let free = self.taken.get_mut(index).filter(|taken| !**taken);
             *free.ok_or(ALL_TAKEN)? = true;
         }
         self.flows_begun += 1;
-        let parts = Parts {
+        let parts = HalfParts {
             config: &self.config,
             now,
             mtu,
@@ -224,9 +224,9 @@ impl Endpoint {
             key: self.cookies.flow_key(id.0),
         };
         let half = match (pending.kind, &listen.offer) {
-            (Kind::Receive(half), _) => parts.incoming(&half, unreliable),
+            (PendingRole::Receive(half), _) => parts.incoming(&half, unreliable),
             (
-                Kind::Send { index, window, delayed_acks },
+                PendingRole::Send { index, window, delayed_acks },
                 Offer::Send { controllers, bytes, .. },
             ) => {
                 let spec = &controllers[index];
@@ -234,13 +234,13 @@ impl Endpoint {
                 if let Some(bytes) = bytes {
                     half.limit_to(*bytes);
                 }
-                Half::Out(Box::new(half))
+                FlowHalf::Out(Box::new(half))
             }
             _ => return Err(ALL_TAKEN.into()),
         };
         let ids = Ids { to: id.0, from: peer_id };
         let overhead = self.config.overhead(peer);
-        let flow = Flow::confirmed(ids, mtu, half, self.config.patience, overhead, now);
+        let flow = UdpFlow::confirmed(ids, mtu, half, self.config.patience, overhead, now);
         self.begun.insert((peer, peer_id), id);
         self.insert(id, flow, peer, way);
         Ok(())

@@ -8,7 +8,8 @@ use std::net::SocketAddr;
 use cellpace_base::{Random, Span, Time};
 use cellpace_path::{Fate, Packet, Path, PathSpec};
 use cellpace_udp::{
-    Code, Config, Connect, Endpoint, Event, FlowError, FlowId, Listen, Offer, Patience,
+    CloseCode, Endpoint, EndpointConfig, FlowError, FlowEvent, FlowId, FlowRequest, Listen, Offer,
+    Patience,
 };
 
 /// What the wire does to datagrams beside delaying them.
@@ -68,7 +69,7 @@ pub fn address(side: usize) -> SocketAddr {
     ["192.0.2.1:1000", "198.51.100.2:2000"][side].parse().unwrap()
 }
 
-pub fn endpoint(side: usize, config: Config) -> Endpoint {
+pub fn endpoint(side: usize, config: EndpointConfig) -> Endpoint {
     let mut ids = Random::seeded(99, side as u64);
     Endpoint::new(config, [side as u8; 32], move || ids.bits())
 }
@@ -84,7 +85,7 @@ pub fn spec() -> PathSpec {
 }
 
 impl World {
-    pub fn new(seed: u64, spec: &PathSpec, config: &Config) -> Self {
+    pub fn new(seed: u64, spec: &PathSpec, config: &EndpointConfig) -> Self {
         let back = PathSpec { trace: None, ..spec.clone() };
         let mut world = Self {
             now: Time::ZERO,
@@ -113,7 +114,7 @@ impl World {
 
     /// Sends `data` in a flow under `cc`.
     pub fn send(&mut self, cc: &str, data: Vec<u8>) -> FlowId {
-        let connect = Connect { controller: Some(cc.parse().unwrap()), unreliable: false };
+        let connect = FlowRequest { controller: Some(cc.parse().unwrap()), unreliable: false };
         let id = self.sides[SENDER].connect(self.now, address(RECEIVER), 0, &connect);
         self.data.insert(id, data);
         id
@@ -277,19 +278,19 @@ impl World {
         }
     }
 
-    fn on_event(&mut self, side: usize, id: FlowId, event: Event) {
+    fn on_event(&mut self, side: usize, id: FlowId, event: FlowEvent) {
         match event {
-            Event::Connected(_) => {
+            FlowEvent::Connected(_) => {
                 self.seen[side].connected += 1;
                 if side == RECEIVER {
                     self.received.push((id, Vec::new()));
                 }
             }
-            Event::Read => {
+            FlowEvent::Read => {
                 let now = self.now;
-                self.sides[side].flow_mut(id).unwrap().close(now, Code::Done, "");
+                self.sides[side].flow_mut(id).unwrap().close(now, CloseCode::Done, "");
             }
-            Event::Ended(result) => {
+            FlowEvent::Ended(result) => {
                 let before = self.seen[side].ended.insert(id, result);
                 assert!(before.is_none(), "a flow ends once");
             }
