@@ -287,7 +287,7 @@ impl Report<'_> {
             runs.push(self.run(&trace, &self.directions.up, &self.ended.observer.up, " (uplink)"));
         }
         let comparison = Comparison::of(runs);
-        write(file, &cellpace_report::to_json(&comparison, false))
+        write(file, &cellpace_report::to_json(&comparison))
     }
 
     fn run(&self, trace: &str, path: &PathSpec, tally: &LinkTally, which: &str) -> Run {

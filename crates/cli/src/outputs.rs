@@ -197,7 +197,7 @@ impl Outputs {
 
     fn write_json(&self, comparison: &Comparison) -> Result<(), Failure> {
         let Some(path) = &self.json else { return Ok(()) };
-        write(path, &cellpace_report::to_json(comparison, false))
+        write(path, &cellpace_report::to_json(comparison))
     }
 
     fn say_where(&self) -> Result<(), Failure> {

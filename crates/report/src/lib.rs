@@ -6,6 +6,7 @@ mod atomic;
 mod charts;
 mod error;
 #[cfg(test)]
+#[path = "../tests/example/mod.rs"]
 mod example;
 mod groups;
 mod heatmap;
@@ -19,6 +20,7 @@ mod palette;
 mod schema;
 mod side_by_side;
 mod svg;
+mod svg_writer;
 mod table;
 mod trace_text;
 

@@ -5,7 +5,6 @@
 // The clippy setting for tests covers test functions, not what they call.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../src/example.rs"]
 mod example;
 
 use std::path::{Path, PathBuf};

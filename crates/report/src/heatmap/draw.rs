@@ -1,9 +1,11 @@
 //! Where everything stands in the picture of a heatmap.
 
+use std::fmt::Write;
+
 use super::colours::LEVELS;
-use super::grid::{PointGrid, tick_text};
+use super::grid::{PointGrid, PointRun, tick_text};
 use super::map::{Heatmap, HeatmapAxis};
-use super::pen::{Anchor, Ink, Pen};
+use crate::svg_writer::SvgWriter;
 
 /// Width of a letter, about, as in the other pictures.
 const LETTER: f64 = 6.6;
@@ -49,23 +51,23 @@ impl<'a> MapPanel<'a> {
     }
 
     /// Draws with the panel's left edge at `x`.
-    pub(super) fn draw(&self, pen: &mut Pen, x: f64) {
+    pub(super) fn draw(&self, pen: &mut SvgWriter, x: f64) {
         let origin = (x + self.left, TOP);
-        pen.text((x + 12.0, 22.0), Anchor::Start, Ink::Title, &self.map.title);
-        pen.text((x + 12.0, TOP - 10.0), Anchor::Start, Ink::Text, &self.map.rows.title);
+        pen.text((x + 12.0, 22.0), "start", "title", &self.map.title);
+        pen.text((x + 12.0, TOP - 10.0), "start", "text", &self.map.rows.title);
         self.lines(pen, origin);
         for (level, stretches) in self.grid.stretches.iter().enumerate() {
             if !stretches.is_empty() {
-                pen.stretches(origin, self.cell, level, stretches);
+                draw_stretches(pen, origin, self.cell, level, stretches);
             }
         }
-        self.frame(pen, origin);
+        outline(pen, origin, self.size());
         self.labels(pen, origin);
         self.bar(pen, origin);
         if self.grid.is_empty() {
             let (width, height) = self.size();
             let middle = (origin.0 + width / 2.0, origin.1 + height / 2.0);
-            pen.text(middle, Anchor::Middle, Ink::Text, "nothing was seen here");
+            pen.text(middle, "middle", "text", "nothing was seen here");
         }
     }
 
@@ -74,47 +76,43 @@ impl<'a> MapPanel<'a> {
     }
 
     /// Lines between groups, and ticks that show where they end.
-    fn lines(&self, pen: &mut Pen, (x, y): (f64, f64)) {
+    fn lines(&self, pen: &mut SvgWriter, (x, y): (f64, f64)) {
         let (width, height) = self.size();
         for line in thinned(&self.map.columns.lines) {
             let at = x + self.cell.0 * f64::from(line) / f64::from(self.grid.bins.0);
-            pen.rectangle((at - 0.25, y), (0.5, height), Ink::Grid);
-            pen.rectangle((at - 0.25, y + height), (0.5, 5.0), Ink::Axis);
+            pen.rectangle((at - 0.25, y), (0.5, height), "grid");
+            pen.rectangle((at - 0.25, y + height), (0.5, 5.0), "axis");
         }
         for line in thinned(&self.map.rows.lines) {
             let at = y + self.cell.1 * f64::from(line) / f64::from(self.grid.bins.1);
-            pen.rectangle((x, at - 0.25), (width, 0.5), Ink::Grid);
-            pen.rectangle((x - 5.0, at - 0.25), (5.0, 0.5), Ink::Axis);
+            pen.rectangle((x, at - 0.25), (width, 0.5), "grid");
+            pen.rectangle((x - 5.0, at - 0.25), (5.0, 0.5), "axis");
         }
     }
 
-    fn frame(&self, pen: &mut Pen, origin: (f64, f64)) {
-        outline(pen, origin, self.size());
-    }
-
-    fn labels(&self, pen: &mut Pen, (x, y): (f64, f64)) {
+    fn labels(&self, pen: &mut SvgWriter, (x, y): (f64, f64)) {
         let (width, height) = self.size();
         let across = |at: f64| x + self.cell.0 * at / f64::from(self.grid.bins.0);
         for (at, label) in with_room(&self.map.columns, |at, label| {
             let half = letters(label) / 2.0 + 4.0;
             (across(at) - half, across(at) + half)
         }) {
-            pen.text((across(at), y + height + 17.0), Anchor::Middle, Ink::Text, label);
+            pen.text((across(at), y + height + 17.0), "middle", "text", label);
         }
         let down = |at: f64| y + self.cell.1 * at / f64::from(self.grid.bins.1);
         for (at, label) in with_room(&self.map.rows, |at, _| (down(at) - 7.0, down(at) + 7.0)) {
-            pen.text((x - 7.0, down(at) + 4.0), Anchor::End, Ink::Text, label);
+            pen.text((x - 7.0, down(at) + 4.0), "end", "text", label);
         }
         let middle = x + width / 2.0;
         let below = y + height + 36.0;
-        pen.text((middle, below), Anchor::Middle, Ink::Text, &self.map.columns.title);
+        pen.text((middle, below), "middle", "text", &self.map.columns.title);
         if let Some(note) = self.grid.note() {
-            pen.text((middle, below + 18.0), Anchor::Middle, Ink::Text, &note);
+            pen.text((middle, below + 18.0), "middle", "text", &note);
         }
     }
 
     /// The colour bar, the highest value at the top.
-    fn bar(&self, pen: &mut Pen, (x, y): (f64, f64)) {
+    fn bar(&self, pen: &mut SvgWriter, (x, y): (f64, f64)) {
         if self.grid.is_empty() {
             return;
         }
@@ -126,29 +124,50 @@ impl<'a> MapPanel<'a> {
                 // On half pixels, so that no seam shows between the steps.
                 (2.0 * height * (1.0 - level as f64 / LEVELS as f64)).round() / 2.0
             });
-            pen.rectangle((left, y + from), (BAR, to - from), Ink::Level(level));
+            pen.rectangle((left, y + from), (BAR, to - from), &format!("f{level}"));
         }
         outline(pen, (left, y), (BAR, height));
         for tick in self.grid.scale.ticks() {
             let at = y + height * (1.0 - self.grid.scale.share(tick));
-            pen.rectangle((left + BAR, at - 0.25), (4.0, 0.5), Ink::Axis);
-            pen.text((left + BAR + 7.0, at + 4.0), Anchor::Start, Ink::Text, &tick_text(tick));
+            pen.rectangle((left + BAR, at - 0.25), (4.0, 0.5), "axis");
+            pen.text((left + BAR + 7.0, at + 4.0), "start", "text", &tick_text(tick));
         }
         // Above the bar, or as far to the right as the title beside it needs.
         let clear = x - self.left + letters(&self.map.rows.title) + 24.0;
         let start = (left + BAR + 2.0 - letters(&self.map.unit)).max(clear);
-        pen.text((start, y - 10.0), Anchor::Start, Ink::Text, &self.map.unit);
+        pen.text((start, y - 10.0), "start", "text", &self.map.unit);
     }
 }
 
-fn outline(pen: &mut Pen, (x, y): (f64, f64), (width, height): (f64, f64)) {
+/// Equal neighbours in their rows; `origin` is the corner of the map, `cell` the size of a point.
+fn draw_stretches(
+    pen: &mut SvgWriter,
+    (x, y): (f64, f64),
+    cell: (f64, f64),
+    level: usize,
+    of: &[PointRun],
+) {
+    let mut path = String::new();
+    for PointRun { row, column, len } in of {
+        // Writing to a text cannot fail.
+        let _ = write!(path, "M{column} {row}h{len}");
+    }
+    // A line as thick as a row, through its middle. Crisp edges leave no seams.
+    let (across, down) = cell;
+    pen.add(&format!(
+        "<path class=\"h{level}\" shape-rendering=\"crispEdges\" fill=\"none\" transform=\"matrix({across} 0 0 {down} {x} {})\" d=\"{path}\"/>",
+        y + down / 2.0
+    ));
+}
+
+fn outline(pen: &mut SvgWriter, (x, y): (f64, f64), (width, height): (f64, f64)) {
     for (at, size) in [
         ((x - 0.5, y - 0.5), (width + 1.0, 0.5)),
         ((x - 0.5, y + height), (width + 1.0, 0.5)),
         ((x - 0.5, y - 0.5), (0.5, height + 1.0)),
         ((x + width, y - 0.5), (0.5, height + 1.0)),
     ] {
-        pen.rectangle(at, size, Ink::Axis);
+        pen.rectangle(at, size, "axis");
     }
 }
 

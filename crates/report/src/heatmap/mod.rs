@@ -5,7 +5,6 @@ mod draw;
 mod grid;
 mod map;
 mod page;
-mod pen;
 mod svg;
 
 pub use self::map::{Heatmap, HeatmapAxis, HeatmapCell};

@@ -3,8 +3,8 @@
 use super::colours::{LEVELS, hex, on_light};
 use super::draw::MapPanel;
 use super::map::Heatmap;
-use super::pen::Pen;
 use crate::html::escape;
+use crate::svg_writer::SvgWriter;
 
 const STYLE: &str = "text{font:12px Helvetica,Arial,'Liberation Sans',sans-serif;fill:#333}\
 .title{font-size:14px;font-weight:bold;fill:#000}.axis{fill:#888}.grid{fill:#e0e4e8}";
@@ -12,7 +12,7 @@ const STYLE: &str = "text{font:12px Helvetica,Arial,'Liberation Sans',sans-serif
 /// Heatmaps side by side as one picture on white, in the order given.
 pub fn heatmap_svg(maps: &[Heatmap]) -> String {
     let panels: Vec<MapPanel<'_>> = maps.iter().map(MapPanel::of).collect();
-    let mut pen = Pen::default();
+    let mut pen = SvgWriter::default();
     let mut x = 0.0;
     for panel in &panels {
         panel.draw(&mut pen, x);
@@ -25,18 +25,14 @@ pub fn heatmap_svg(maps: &[Heatmap]) -> String {
             format!(".h{level}{{stroke:{colour}}}.f{level}{{fill:{colour}}}")
         })
         .collect();
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{x}\" height=\"{height}\" viewBox=\"0 0 {x} {height}\">\n\
-         <style>{STYLE}{levels}</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n{}</svg>\n",
-        pen.body
-    )
+    pen.document((x, height), &format!("{STYLE}{levels}"))
 }
 
 /// One heatmap for a page, which brings the colours: classes `h0`, ... for strokes, `f0`, ... for
 /// fills, `axis`, `grid` and `title`.
 pub(super) fn inline(map: &Heatmap) -> String {
     let panel = MapPanel::of(map);
-    let mut pen = Pen::default();
+    let mut pen = SvgWriter::default();
     panel.draw(&mut pen, 0.0);
     let (width, height) = (panel.width, panel.height);
     let title = escape(&map.title);

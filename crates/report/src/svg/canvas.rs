@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use super::scale::Scale;
-use crate::html::escape;
 use crate::number::short;
 use crate::palette;
+use crate::svg_writer::SvgWriter;
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 340.0;
@@ -14,7 +14,7 @@ const PANEL: (f64, f64) = (240.0, 190.0);
 /// Em widths differ by font; what is laid out by this leaves some air.
 const LETTER: f64 = 6.6;
 
-const STYLE: &str = "<style>\
+const STYLE: &str = "\
 text{font:12px Helvetica,Arial,'Liberation Sans',sans-serif;fill:#333}\
 .title{font-size:14px;font-weight:bold;fill:#000}\
 .name{fill:#000}\
@@ -27,8 +27,7 @@ text{font:12px Helvetica,Arial,'Liberation Sans',sans-serif;fill:#333}\
 .whisker{fill:none;stroke-width:1.4}\
 .dots{fill:none;stroke:#777;stroke-width:3;stroke-linecap:round;stroke-opacity:.55}\
 .better{fill:#e4f3ec}.arrow{fill:none;stroke:#0a6b4c;stroke-width:1.7;stroke-linecap:round}\
-.better-word{fill:#0a6b4c;font-weight:bold}\
-</style>";
+.better-word{fill:#0a6b4c;font-weight:bold}";
 
 /// A line over the x axis; NaN breaks it.
 pub(super) struct Line {
@@ -53,7 +52,7 @@ pub(super) fn short_name(name: &str, most: usize) -> String {
 
 /// One picture with one pair of axes.
 pub(super) struct Plot {
-    body: String,
+    body: SvgWriter,
     height: f64,
     frame: Frame,
     /// Rectangles that labels keep clear of: left, top, right, bottom.
@@ -76,19 +75,19 @@ impl Frame {
         (across, self.bottom - (self.bottom - self.top) * self.y.share(y))
     }
 
-    fn grid(&self, body: &mut String, ticks: (usize, usize)) {
+    fn grid(&self, body: &mut SvgWriter, ticks: (usize, usize)) {
         let Self { left, right, top, bottom, .. } = *self;
         for tick in self.y.ticks(ticks.1) {
             let y = bottom - (bottom - top) * self.y.share(tick);
-            add(body, &format!("<path class=\"grid\" d=\"M{left} {y:.1}H{right}\"/>"));
-            text(body, (left - 7.0, y + 4.0), "end", "", &short(tick));
+            body.add(&format!("<path class=\"grid\" d=\"M{left} {y:.1}H{right}\"/>"));
+            body.text((left - 7.0, y + 4.0), "end", "", &short(tick));
         }
         for tick in self.x.ticks(ticks.0) {
             let x = left + (right - left) * self.x.share(tick);
-            add(body, &format!("<path class=\"axis\" d=\"M{x:.1} {bottom}v4\"/>"));
-            text(body, (x, bottom + 17.0), "middle", "", &short(tick));
+            body.add(&format!("<path class=\"axis\" d=\"M{x:.1} {bottom}v4\"/>"));
+            body.text((x, bottom + 17.0), "middle", "", &short(tick));
         }
-        add(body, &format!("<path class=\"axis\" d=\"M{left} {bottom}H{right}\"/>"));
+        body.add(&format!("<path class=\"axis\" d=\"M{left} {bottom}H{right}\"/>"));
     }
 
     /// A stroke for each stretch without gaps; a lonely point becomes a short one.
@@ -121,21 +120,21 @@ impl Plot {
         up: Scale,
         lines: &[Line],
     ) -> Self {
-        let mut body = String::new();
-        text(&mut body, (12.0, 22.0), "start", "title", &short_name(title, 84));
+        let mut body = SvgWriter::default();
+        body.text((12.0, 22.0), "start", "title", &short_name(title, 84));
         let legend = legend(&mut body, lines, 44.0);
-        text(&mut body, (12.0, legend + 4.0), "start", "", y);
+        body.text((12.0, legend + 4.0), "start", "", y);
         let top = legend + 14.0;
         let height = HEIGHT + legend - 44.0;
         let frame =
             Frame { left: 52.0, right: WIDTH - 18.0, top, bottom: height - 42.0, x: across, y: up };
         frame.grid(&mut body, (10, 7));
-        text(&mut body, ((frame.left + frame.right) / 2.0, height - 8.0), "middle", "", x);
+        body.text(((frame.left + frame.right) / 2.0, height - 8.0), "middle", "", x);
         Self { body, height, frame, taken: Vec::new() }
     }
 
     pub(super) fn finish(self) -> String {
-        document(WIDTH, self.height, &self.body)
+        self.body.document((WIDTH, self.height), STYLE)
     }
 
     /// A shaded area below `outline`.
@@ -144,17 +143,16 @@ impl Plot {
         let path = self.frame.path(outline).replacen('M', "L", 1);
         let bottom = self.frame.bottom;
         let (from, to) = (self.frame.at(*first).0, self.frame.at(*last).0);
-        add(
-            &mut self.body,
-            &format!("<path class=\"area\" d=\"M{from:.1} {bottom}{path}L{to:.1} {bottom}Z\"/>"),
-        );
+        self.body.add(&format!(
+            "<path class=\"area\" d=\"M{from:.1} {bottom}{path}L{to:.1} {bottom}Z\"/>"
+        ));
     }
 
     pub(super) fn lines(&mut self, lines: &[Line]) {
         for line in lines {
             let path = self.frame.path(&line.points);
             let (stroke, dashes) = (stroke(line.look), dash_array(line.look));
-            add(&mut self.body, &format!("<path class=\"line\" {stroke}{dashes} d=\"{path}\"/>"));
+            self.body.add(&format!("<path class=\"line\" {stroke}{dashes} d=\"{path}\"/>"));
         }
         for (place, line) in lines.iter().enumerate() {
             self.markers(line, (place as f64 + 0.5) / lines.len() as f64);
@@ -180,21 +178,16 @@ impl Plot {
         let Frame { right, top, .. } = self.frame;
         let (left, below) = (right - 190.0, top + 130.0);
         // Behind everything that follows; the grid shows through at the border.
-        add(
-            &mut self.body,
-            &format!(
+        self.body.add(&format!(
                 "<path class=\"better\" fill-opacity=\".75\" d=\"M{right} {top}V{below}A190 130 0 0 1 {left} {top}Z\"/>"
             ),
         );
-        text(&mut self.body, (right - 30.0, top + 19.0), "end", "better-word", "better");
-        add(
-            &mut self.body,
-            &format!(
-                "<path class=\"arrow\" d=\"M{} {}l14-14m-9 0h9v9\"/>",
-                right - 24.0,
-                top + 21.0
-            ),
-        );
+        self.body.text((right - 30.0, top + 19.0), "end", "better-word", "better");
+        self.body.add(&format!(
+            "<path class=\"arrow\" d=\"M{} {}l14-14m-9 0h9v9\"/>",
+            right - 24.0,
+            top + 21.0
+        ));
         self.taken.push([right - 76.0, top, right, top + 26.0]);
     }
 
@@ -205,8 +198,8 @@ impl Plot {
         }
         let Frame { left, right, .. } = self.frame;
         let (_, y) = self.frame.at((1.0, value));
-        add(&mut self.body, &format!("<path class=\"level\" d=\"M{left} {y:.1}H{right}\"/>"));
-        text(&mut self.body, (left + 6.0, y - 5.0), "start", "", name);
+        self.body.add(&format!("<path class=\"level\" d=\"M{left} {y:.1}H{right}\"/>"));
+        self.body.text((left + 6.0, y - 5.0), "start", "", name);
         self.taken.push([left, y - 18.0, left + 6.0 + name.len() as f64 * LETTER, y]);
     }
 
@@ -224,7 +217,7 @@ impl Plot {
         let (_, south) = self.frame.at((x, y - half.1));
         let (x, y) = self.frame.at((x, y));
         let path = format!("M{west:.1} {y:.1}H{east:.1}M{x:.1} {south:.1}V{north:.1}");
-        add(&mut self.body, &format!("<path class=\"whisker\" {} d=\"{path}\"/>", stroke(look)));
+        self.body.add(&format!("<path class=\"whisker\" {} d=\"{path}\"/>", stroke(look)));
     }
 
     /// A name beside a point, where nothing else is.
@@ -246,13 +239,13 @@ impl Plot {
         };
         let (x, y) = beside.into_iter().find(is_free).unwrap_or((x + 11.0, y - 7.0));
         self.taken.push([x, y, x + width, y + height]);
-        text(&mut self.body, (x, y + 11.0), "start", "label", &name);
+        self.body.text((x, y + 11.0), "start", "label", &name);
     }
 }
 
 /// A picture of several panels.
 pub(super) struct Canvas {
-    body: String,
+    body: SvgWriter,
     columns: usize,
     height: f64,
 }
@@ -261,8 +254,8 @@ impl Canvas {
     pub(super) fn panels(title: &str, count: usize) -> Self {
         let columns = count.clamp(1, 3);
         let height = 34.0 + PANEL.1 * count.div_ceil(columns) as f64;
-        let mut body = String::new();
-        text(&mut body, (12.0, 22.0), "start", "title", &short_name(title, 28 * columns));
+        let mut body = SvgWriter::default();
+        body.text((12.0, 22.0), "start", "title", &short_name(title, 28 * columns));
         Self { body, columns, height }
     }
 
@@ -279,20 +272,20 @@ impl Canvas {
             y,
         };
         frame.grid(&mut self.body, (4, 3));
-        text(&mut self.body, (frame.left, top + 15.0), "start", "name", title);
-        text(&mut self.body, (frame.right, top + 15.0), "end", "", "delay [ms]");
+        self.body.text((frame.left, top + 15.0), "start", "name", title);
+        self.body.text((frame.right, top + 15.0), "end", "", "delay [ms]");
         let middle = (frame.left + frame.right) / 2.0;
-        text(&mut self.body, (middle, frame.bottom + 33.0), "middle", "", "window [packets]");
+        self.body.text((middle, frame.bottom + 33.0), "middle", "", "window [packets]");
         Panel { body: &mut self.body, frame }
     }
 
     pub(super) fn finish(self) -> String {
-        document(PANEL.0 * self.columns as f64, self.height, &self.body)
+        self.body.document((PANEL.0 * self.columns as f64, self.height), STYLE)
     }
 }
 
 pub(super) struct Panel<'a> {
-    body: &'a mut String,
+    body: &'a mut SvgWriter,
     frame: Frame,
 }
 
@@ -303,18 +296,18 @@ impl Panel<'_> {
             let (x, y) = self.frame.at(*point);
             let _ = write!(path, "M{x:.1} {y:.1}h0");
         }
-        add(self.body, &format!("<path class=\"dots\" d=\"{path}\"/>"));
+        self.body.add(&format!("<path class=\"dots\" d=\"{path}\"/>"));
     }
 
     pub(super) fn curve<'p>(&mut self, look: usize, points: impl Iterator<Item = &'p (f64, f64)>) {
         let points: Vec<(f64, f64)> = points.copied().collect();
         let path = self.frame.path(&points);
-        add(self.body, &format!("<path class=\"curve\" {} d=\"{path}\"/>", stroke(look)));
+        self.body.add(&format!("<path class=\"curve\" {} d=\"{path}\"/>", stroke(look)));
     }
 }
 
 /// Swatches and names in rows from `top` down; tells the base line of the next text.
-fn legend(body: &mut String, lines: &[Line], top: f64) -> f64 {
+fn legend(body: &mut SvgWriter, lines: &[Line], top: f64) -> f64 {
     if lines.is_empty() {
         return top;
     }
@@ -325,44 +318,21 @@ fn legend(body: &mut String, lines: &[Line], top: f64) -> f64 {
             (x, y) = (12.0, y + 18.0);
         }
         let (stroke, dashes) = (stroke(line.look), dash_array(line.look));
-        add(
-            body,
-            &format!("<path {stroke}{dashes} stroke-width=\"1.8\" d=\"M{x} {}h36\"/>", y - 4.0),
-        );
+        body.add(&format!(
+            "<path {stroke}{dashes} stroke-width=\"1.8\" d=\"M{x} {}h36\"/>",
+            y - 4.0
+        ));
         marker(body, "marker", line.look, (x + 18.0, y - 4.0), 4.3);
-        text(body, (x + 43.0, y), "start", "name", &line.name);
+        body.text((x + 43.0, y), "start", "name", &line.name);
         x += width;
     }
     y + 22.0
 }
 
-fn document(width: f64, height: f64, body: &str) -> String {
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\">\n\
-         {STYLE}\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n{body}</svg>\n"
-    )
-}
-
-fn add(body: &mut String, element: &str) {
-    body.push_str(element);
-    body.push('\n');
-}
-
-fn text(body: &mut String, (x, y): (f64, f64), anchor: &str, class: &str, words: &str) {
-    let words = escape(words);
-    let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
-    add(
-        body,
-        &format!("<text{class} x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>"),
-    );
-}
-
-fn marker(body: &mut String, class: &str, look: usize, (x, y): (f64, f64), radius: f64) {
+fn marker(body: &mut SvgWriter, class: &str, look: usize, (x, y): (f64, f64), radius: f64) {
     let outline = palette::marker_path(palette::marker(look), radius);
     let colour = palette::ON_LIGHT[palette::colour(look)];
-    add(
-        body,
-        &format!(
+    body.add(&format!(
             "<path class=\"{class}\" fill=\"{colour}\" transform=\"translate({x:.1} {y:.1})\" d=\"{outline}\"/>"
         ),
     );

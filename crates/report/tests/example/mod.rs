@@ -1,8 +1,8 @@
 //! Made-up results for the tests of this crate, small and large.
 
 use cellpace_base::Random;
-use cellpace_measure::{Figures, FlowFigures, Interval, ProfileSample, Series, Summary};
-use cellpace_report::{Comparison, Repeated, Run, SCHEMA};
+use cellpace_measure::{Figures, FlowFigures, ProfileSample, Series, Summary};
+use cellpace_report::{Comparison, Run, SCHEMA};
 
 /// Two controllers on one trace over half a second; nothing left the link in the fourth bin.
 pub(crate) fn comparison() -> Comparison {
@@ -33,22 +33,7 @@ pub(crate) fn repeated() -> Comparison {
             comparison.runs.push(run);
         }
     }
-    let of = |cc: &str, figure: fn(&Figures) -> f64| {
-        let runs = comparison.runs.iter().filter(|run| run.cc == cc);
-        Interval::of(&runs.map(|run| figure(&run.figures)).collect::<Vec<_>>()).unwrap()
-    };
-    let repeated = |run: &Run| Repeated {
-        cc: run.cc.clone(),
-        trace: run.trace.clone(),
-        throughput_mbps: of(&run.cc, |f| f.throughput_mbps),
-        utilization: of(&run.cc, |f| f.utilization),
-        queue_delay_mean_ms: of(&run.cc, |f| f.queue_delay_ms.mean),
-        queue_delay_p50_ms: of(&run.cc, |f| f.queue_delay_ms.p50),
-        queue_delay_p95_ms: of(&run.cc, |f| f.queue_delay_ms.p95),
-        jain: of(&run.cc, |f| f.jain),
-    };
-    comparison.repeated = first.iter().map(repeated).collect();
-    comparison
+    Comparison::of(comparison.runs)
 }
 
 /// The day's work of a link that fades: `controllers` runs of `flows` flows over `seconds` with
