@@ -10,14 +10,21 @@
 //! of the paper, unless `phase_quanta` is set. The preset `linux` is closest to today's Linux.
 
 mod aggregation;
+mod drain;
 mod params;
 mod policer;
+mod probe_bw;
+mod probe_rtt;
+mod startup;
 
 use cellpace_base::Window;
 
 use self::aggregation::{Aggregation, Bundle};
 pub(crate) use self::params::BbrParams;
-use self::policer::{Policer, Tally, Verdict};
+use self::policer::{Policer, PolicerVerdict, Progress};
+use self::probe_bw::GainCycle;
+use self::probe_rtt::{RttProbe, RttProbeStep};
+use self::startup::FullPipe;
 use crate::delivery_rate::{DeliveryRate, RateSample};
 use crate::extremes::WindowedMax;
 use crate::{
@@ -43,7 +50,7 @@ struct Bbr {
     // The model
     delivery: DeliveryRate,
     btl_bw: WindowedMax,
-    round: Round,
+    round: RoundCount,
     rtprop: Option<Span>,
     rtprop_at: Time,
     aggregation: Option<Aggregation>,
@@ -51,13 +58,12 @@ struct Bbr {
     path_since: Time,
 
     // The state machine
-    mode: Mode,
+    mode: BbrPhase,
     pacing_gain: f64,
     cwnd_gain: f64,
     full_pipe: FullPipe,
-    cycle: usize,
-    cycle_at: Time,
-    probe_rtt: ProbeRtt,
+    cycle: GainCycle,
+    probe_rtt: RttProbe,
     idle_restart: bool,
     policer: Option<Policer>,
 
@@ -67,7 +73,7 @@ struct Bbr {
     cwnd: u64,
     /// The window to come back to after recovery and PROBE_RTT.
     prior_cwnd: u64,
-    recovery: Option<Recovery>,
+    recovery: Option<LossRecovery>,
     /// First round of recovery: one packet out per packet in.
     conserving: bool,
     lost: u64,
@@ -77,7 +83,7 @@ struct Bbr {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum BbrPhase {
     Startup,
     Drain,
     ProbeBw,
@@ -87,7 +93,7 @@ enum Mode {
 /// Rounds of the flow, counted in packets: one ends when a packet is acked that left after the
 /// round before had ended.
 #[derive(Debug, Clone, Copy, Default)]
-struct Round {
+struct RoundCount {
     count: u64,
     /// Bytes delivered at the end of the last round.
     end: u64,
@@ -95,22 +101,8 @@ struct Round {
     started: bool,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-struct FullPipe {
-    bw: u64,
-    rounds: u64,
-    reached: bool,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct ProbeRtt {
-    /// When it may end; set once the pipe is nearly empty.
-    done_at: Option<Time>,
-    round_done: bool,
-}
-
 #[derive(Debug, Clone, Copy)]
-struct Recovery {
+struct LossRecovery {
     /// Packets from this one on were sent after its last loss.
     end: u64,
     /// Losses that could still turn out to be none; timeouts are answered by the datapath.
@@ -127,22 +119,6 @@ impl Bbr {
     const SLOW: f64 = 1.2e6 / 8.0;
     /// Packets a quantum has at most (Linux 4.9).
     const MAX_QUANTUM: u64 = 127;
-    /// Index of the phase with gain below one.
-    const DOWN_PHASE: usize = 1;
-    /// Pacing and window gain of STARTUP, 2/ln 2; DRAIN paces with its inverse (ACM Queue 2016).
-    const STARTUP_GAIN: f64 = 2.885;
-    /// Window of PROBE_BW in bandwidth-delay products (ACM Queue 2016).
-    const CWND_GAIN: f64 = 2.0;
-    /// Pacing gains of the phases of PROBE_BW (ACM Queue 2016).
-    const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
-    /// Rounds in the window of the maximum delivery rate: cycle length + 2 (Linux 4.9).
-    const BW_WINDOW: u64 = 10;
-    /// How long PROBE_RTT keeps the pipe nearly empty (ACM Queue 2016).
-    const PROBE_RTT: Span = Span::from_millis(200);
-    /// Bandwidth growth per round below which the pipe seems full (ACM Queue 2016).
-    const FULL_GROWTH: f64 = 1.25;
-    /// Rounds without that growth before STARTUP ends (ACM Queue 2016).
-    const FULL_ROUNDS: u64 = 3;
     /// Sending quanta added to the window for delayed and bundled acks (Linux 4.9).
     const QUANTA: u64 = 3;
 
@@ -159,19 +135,18 @@ impl Bbr {
             random: setup.random,
             delivery: DeliveryRate::new(setup.start),
             // One sample per round at most stays in it.
-            btl_bw: WindowedMax::new(Self::BW_WINDOW as usize + 2),
-            round: Round::default(),
+            btl_bw: WindowedMax::new(probe_bw::BW_WINDOW as usize + 2),
+            round: RoundCount::default(),
             rtprop: None,
             rtprop_at: setup.start,
             aggregation: params.aggregation.then(|| Aggregation::new(setup.start)),
             path_since: setup.start,
-            mode: Mode::Startup,
-            pacing_gain: Self::STARTUP_GAIN,
-            cwnd_gain: Self::STARTUP_GAIN,
+            mode: BbrPhase::Startup,
+            pacing_gain: startup::GAIN,
+            cwnd_gain: startup::GAIN,
             full_pipe: FullPipe::default(),
-            cycle: 0,
-            cycle_at: setup.start,
-            probe_rtt: ProbeRtt::default(),
+            cycle: GainCycle { phase: 0, since: setup.start },
+            probe_rtt: RttProbe::default(),
             idle_restart: false,
             policer: params.policer.then(Policer::default),
             pacing_rate: 0.0,
@@ -207,7 +182,7 @@ impl Bbr {
         let Some(rate) = sample.rate else { return };
         // A lack of data only ever hides bandwidth.
         if !sample.app_limited || rate >= self.btl_bw() {
-            self.btl_bw.push(self.round.count, rate, Self::BW_WINDOW);
+            self.btl_bw.push(self.round.count, rate, probe_bw::BW_WINDOW);
         }
     }
 
@@ -227,19 +202,19 @@ impl Bbr {
 
     fn watch_policer(&mut self, now: Time, app_limited: bool) {
         let Some(policer) = &mut self.policer else { return };
-        let verdict = policer.on_ack(&Tally {
+        let verdict = policer.on_ack(&Progress {
             now,
             delivered: self.delivery.delivered(),
             lost: self.lost,
             lossy: self.lost_since_ack,
             round_start: self.round.started,
             app_limited,
-            probing: self.mode == Mode::ProbeBw,
+            probing: self.mode == BbrPhase::ProbeBw,
         });
         match verdict {
-            Verdict::Same => {}
-            Verdict::Found => self.pacing_gain = 1.0,
-            Verdict::Over => self.enter_probe_bw(now),
+            PolicerVerdict::Same => {}
+            PolicerVerdict::Found => self.pacing_gain = 1.0,
+            PolicerVerdict::Over => self.enter_probe_bw(now),
         }
     }
 
@@ -275,10 +250,10 @@ impl Bbr {
             self.rtprop = Some(rtt);
             self.rtprop_at = now;
         }
-        if expired && !self.idle_restart && self.mode != Mode::ProbeRtt {
+        if expired && !self.idle_restart && self.mode != BbrPhase::ProbeRtt {
             self.enter_probe_rtt(now);
         }
-        if self.mode == Mode::ProbeRtt {
+        if self.mode == BbrPhase::ProbeRtt {
             self.probe_rtt(now, ack.in_flight);
         }
         self.idle_restart = false;
@@ -299,68 +274,53 @@ impl Bbr {
     // ---- The state machine -----------------------------------------------------------------
 
     fn check_full_pipe(&mut self, sample: &RateSample) {
-        if self.full_pipe.reached || !self.round.started || sample.app_limited {
-            return;
+        if self.round.started && !sample.app_limited {
+            self.full_pipe.end_round(self.btl_bw());
         }
-        let bw = self.btl_bw();
-        let full = &mut self.full_pipe;
-        if bw as f64 >= Self::FULL_GROWTH * full.bw as f64 {
-            full.bw = bw;
-            full.rounds = 0;
-            return;
-        }
-        full.rounds += 1;
-        full.reached = full.rounds >= Self::FULL_ROUNDS;
     }
 
     fn check_drain(&mut self, now: Time, in_flight: u64) {
-        if self.mode == Mode::Startup && self.full_pipe.reached {
-            self.enter(now, Mode::Drain, 1.0 / Self::STARTUP_GAIN, Self::STARTUP_GAIN);
+        if self.mode == BbrPhase::Startup && self.full_pipe.reached {
+            self.enter(now, BbrPhase::Drain, drain::PACING_GAIN, drain::CWND_GAIN);
         }
-        if self.mode == Mode::Drain && self.packets(in_flight) <= self.target_flight(1.0) {
+        if self.mode == BbrPhase::Drain
+            && drain::is_over(self.packets(in_flight), self.target_flight(1.0))
+        {
             self.enter_probe_bw(now);
         }
     }
 
-    /// Starts the cycle in any phase but the one that drains: there is nothing to drain yet.
     fn enter_probe_bw(&mut self, now: Time) {
-        let phases = Self::CYCLE.len() as u64;
-        let drawn = self.random.below(phases - 1) as usize;
-        self.cycle = if drawn < Self::DOWN_PHASE { drawn } else { drawn + 1 };
-        self.cycle_at = now;
-        self.enter(now, Mode::ProbeBw, self.cycle_gain(), Self::CWND_GAIN);
+        self.cycle = GainCycle::start(now, &mut self.random);
+        self.enter(now, BbrPhase::ProbeBw, self.cycle_gain(), probe_bw::CWND_GAIN);
     }
 
     fn update_cycle(&mut self, now: Time, prior_in_flight: u64) {
-        if self.mode != Mode::ProbeBw || self.policed().is_some() {
+        if self.mode != BbrPhase::ProbeBw || self.policed().is_some() {
             return;
         }
         if self.is_next_phase(now, prior_in_flight) {
-            self.cycle = (self.cycle + 1) % Self::CYCLE.len();
-            self.cycle_at = now;
+            self.cycle.advance(now);
             self.pacing_gain = self.cycle_gain();
         }
     }
 
     fn cycle_gain(&self) -> f64 {
-        if self.policed().is_some() { 1.0 } else { Self::CYCLE[self.cycle] }
+        if self.policed().is_some() { 1.0 } else { self.cycle.gain() }
     }
 
     fn is_next_phase(&self, now: Time, prior_in_flight: u64) -> bool {
-        let full_length = now - self.cycle_at > self.rtprop.unwrap_or(Span::ZERO);
-        let in_flight = || self.packets(prior_in_flight);
-        let target = |gain: f64| self.target_flight(gain);
-        match self.pacing_gain {
-            // More bandwidth shows only once the extra data is under way, or is lost.
-            gain if gain > 1.0 => {
-                full_length && (self.lost_since_ack || in_flight() >= target(gain))
-            }
-            gain if gain < 1.0 => full_length || in_flight() <= target(1.0),
-            _ => full_length,
-        }
+        self.cycle.is_phase_over(
+            now,
+            self.pacing_gain,
+            self.rtprop.unwrap_or(Span::ZERO),
+            self.lost_since_ack,
+            self.packets(prior_in_flight),
+            |gain| self.target_flight(gain),
+        )
     }
 
-    /// What DRAIN and the phases of PROBE_BW want under way.
+    /// What DRAIN and the phases of PROBE_BW want in flight.
     fn target_flight(&self, gain: f64) -> u64 {
         let bdp = self.bdp(self.btl_bw(), gain);
         if self.params.phase_quanta { self.with_quanta(bdp) } else { bdp }
@@ -368,25 +328,22 @@ impl Bbr {
 
     fn enter_probe_rtt(&mut self, now: Time) {
         self.save_cwnd();
-        self.probe_rtt = ProbeRtt::default();
-        self.enter(now, Mode::ProbeRtt, 1.0, 1.0);
+        self.probe_rtt = RttProbe::default();
+        self.enter(now, BbrPhase::ProbeRtt, 1.0, 1.0);
     }
 
     fn probe_rtt(&mut self, now: Time, in_flight: u64) {
         // The rate of an empty pipe says nothing about the path.
         self.delivery.hold_app_limited(in_flight.max(1));
-        let Some(done_at) = self.probe_rtt.done_at else {
-            if self.packets(in_flight) <= self.min_window {
-                self.probe_rtt.done_at = Some(now + Self::PROBE_RTT);
-                self.round.end = self.delivery.delivered();
+        let nearly_empty = self.packets(in_flight) <= self.min_window;
+        match self.probe_rtt.on_ack(now, nearly_empty, self.round.started) {
+            RttProbeStep::Same => {}
+            RttProbeStep::PipeEmpty => self.round.end = self.delivery.delivered(),
+            RttProbeStep::Over => {
+                self.rtprop_at = now;
+                self.cwnd = self.cwnd.max(self.prior_cwnd);
+                self.leave_probe_rtt(now);
             }
-            return;
-        };
-        self.probe_rtt.round_done |= self.round.started;
-        if self.probe_rtt.round_done && now >= done_at {
-            self.rtprop_at = now;
-            self.cwnd = self.cwnd.max(self.prior_cwnd);
-            self.leave_probe_rtt(now);
         }
     }
 
@@ -399,10 +356,10 @@ impl Bbr {
     }
 
     fn enter_startup(&mut self, now: Time) {
-        self.enter(now, Mode::Startup, Self::STARTUP_GAIN, Self::STARTUP_GAIN);
+        self.enter(now, BbrPhase::Startup, startup::GAIN, startup::GAIN);
     }
 
-    fn enter(&mut self, now: Time, mode: Mode, pacing_gain: f64, cwnd_gain: f64) {
+    fn enter(&mut self, now: Time, mode: BbrPhase, pacing_gain: f64, cwnd_gain: f64) {
         let changed = self.mode != mode;
         self.mode = mode;
         self.pacing_gain = pacing_gain;
@@ -427,7 +384,7 @@ impl Bbr {
         }
         let rate = self.pacing_gain * self.paced(bandwidth);
         // STARTUP's early samples are too low; a falling rate would keep them so.
-        if self.mode != Mode::Startup || rate > self.pacing_rate {
+        if self.mode != BbrPhase::Startup || rate > self.pacing_rate {
             self.pacing_rate = rate;
         }
     }
@@ -440,7 +397,7 @@ impl Bbr {
     /// Before there is a bandwidth: the window once per RTT, with STARTUP's gain.
     fn pace_by_window(&mut self, rtt: Span) {
         let seconds = rtt.max(Span::from_micros(1)).as_secs_f64();
-        self.pacing_rate = Self::STARTUP_GAIN * (self.cwnd * self.mss) as f64 / seconds;
+        self.pacing_rate = startup::GAIN * (self.cwnd * self.mss) as f64 / seconds;
     }
 
     /// Packets that leave back to back: what 1 ms holds.
@@ -471,7 +428,7 @@ impl Bbr {
         if !self.conserving {
             self.cwnd = self.cwnd.max(self.min_window);
         }
-        if self.mode == Mode::ProbeRtt {
+        if self.mode == BbrPhase::ProbeRtt {
             self.cwnd = self.cwnd.min(self.min_window);
         }
         self.cwnd = self.cwnd.min(Self::MAX_WINDOW);
@@ -482,7 +439,7 @@ impl Bbr {
     }
 
     fn save_cwnd(&mut self) {
-        let disturbed = self.recovery.is_some() || self.mode == Mode::ProbeRtt;
+        let disturbed = self.recovery.is_some() || self.mode == BbrPhase::ProbeRtt;
         self.prior_cwnd = if disturbed { self.prior_cwnd.max(self.cwnd) } else { self.cwnd };
     }
 
@@ -490,7 +447,7 @@ impl Bbr {
         let from = self.cwnd;
         self.save_cwnd();
         let losses = loss.packets.len() as u64;
-        self.recovery = Some(Recovery { end: loss.next_number, losses, timeout: false });
+        self.recovery = Some(LossRecovery { end: loss.next_number, losses, timeout: false });
         // One packet out per packet in, for one whole round from here.
         self.conserving = true;
         self.round.end = self.delivery.delivered();
@@ -520,9 +477,8 @@ impl Bbr {
 
     fn undo_recovery(&mut self, now: Time) {
         self.leave_recovery(now);
-        self.full_pipe.bw = 0;
-        self.full_pipe.rounds = 0;
-        if self.mode == Mode::ProbeRtt {
+        self.full_pipe.start_over();
+        if self.mode == BbrPhase::ProbeRtt {
             self.cwnd = self.cwnd.min(self.min_window);
         }
         self.events.push(now, Event::Undone);
@@ -533,7 +489,7 @@ impl Bbr {
     }
 }
 
-impl Mode {
+impl BbrPhase {
     fn phase(self) -> Phase {
         match self {
             Self::Startup => Phase::SlowStart,
@@ -550,7 +506,7 @@ impl Controller for Bbr {
         if was_idle && self.delivery.is_app_limited() {
             // A pause is no reason to probe; start with what is known.
             self.idle_restart = true;
-            if self.mode == Mode::ProbeBw && self.bandwidth() > 0 {
+            if self.mode == BbrPhase::ProbeBw && self.bandwidth() > 0 {
                 self.pacing_rate = self.paced(self.bandwidth());
             }
         }
@@ -600,7 +556,7 @@ impl Controller for Bbr {
         self.save_cwnd();
         self.lost = self.lost.saturating_add(timeout.prior_in_flight);
         self.lost_since_ack = true;
-        self.recovery = Some(Recovery { end: timeout.next_number, losses: 0, timeout: true });
+        self.recovery = Some(LossRecovery { end: timeout.next_number, losses: 0, timeout: true });
         self.conserving = false;
         self.cwnd = 1;
         // Linux 4.9: what was measured may hold no longer, and the round is over.
@@ -634,7 +590,7 @@ impl Controller for Bbr {
 
     /// Forgets the model and starts up again from the present window, paced over the old RTT.
     fn on_path_change(&mut self, now: Time) {
-        if self.mode == Mode::ProbeRtt || self.recovery.is_some() {
+        if self.mode == BbrPhase::ProbeRtt || self.recovery.is_some() {
             self.cwnd = self.cwnd.max(self.prior_cwnd);
         }
         self.pace_by_window(self.rtprop.unwrap_or(Self::UNKNOWN_RTT));

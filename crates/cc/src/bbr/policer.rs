@@ -10,11 +10,11 @@ pub(super) struct Policer {
     rate: Option<u64>,
     /// Rounds with `rate` in use.
     in_use: Option<u64>,
-    stretch: Option<Stretch>,
+    stretch: Option<LossyStretch>,
 }
 
 #[derive(Debug, Clone)]
-struct Stretch {
+struct LossyStretch {
     since: Time,
     delivered: u64,
     lost: u64,
@@ -23,7 +23,7 @@ struct Stretch {
 
 /// The flow's counters at an ack.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Tally {
+pub(super) struct Progress {
     pub(super) now: Time,
     /// Bytes delivered so far.
     pub(super) delivered: u64,
@@ -40,7 +40,7 @@ pub(super) struct Tally {
 
 /// What an ack changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum PolicerVerdict {
     Same,
     /// A policer was found; its rate is in use now.
     Found,
@@ -63,63 +63,63 @@ impl Policer {
         self.in_use.and(self.rate)
     }
 
-    pub(super) fn on_ack(&mut self, tally: &Tally) -> Verdict {
+    pub(super) fn on_ack(&mut self, tally: &Progress) -> PolicerVerdict {
         if self.in_use.is_some() {
             return self.count_use(tally);
         }
         let Some(stretch) = &mut self.stretch else {
             // The first loss shows that the bucket is empty.
-            self.stretch = tally.lossy.then(|| Stretch::starting(tally));
-            return Verdict::Same;
+            self.stretch = tally.lossy.then(|| LossyStretch::starting(tally));
+            return PolicerVerdict::Same;
         };
         stretch.rounds += u64::from(tally.round_start);
         if tally.app_limited || stretch.rounds > Self::MAX_ROUNDS {
             *self = Self::default();
-            return Verdict::Same;
+            return PolicerVerdict::Same;
         }
         if stretch.rounds < Self::MIN_ROUNDS || !tally.lossy {
-            return Verdict::Same;
+            return PolicerVerdict::Same;
         }
         match stretch.policed_rate(tally) {
             Some(rate) => self.end_stretch(rate, tally),
-            None => Verdict::Same,
+            None => PolicerVerdict::Same,
         }
     }
 
-    fn count_use(&mut self, tally: &Tally) -> Verdict {
+    fn count_use(&mut self, tally: &Progress) -> PolicerVerdict {
         let Some(rounds) = self.in_use.as_mut().filter(|_| tally.probing && tally.round_start)
         else {
-            return Verdict::Same;
+            return PolicerVerdict::Same;
         };
         *rounds += 1;
         if *rounds < Self::ROUNDS_IN_USE {
-            return Verdict::Same;
+            return PolicerVerdict::Same;
         }
         *self = Self::default();
-        Verdict::Over
+        PolicerVerdict::Over
     }
 
-    fn end_stretch(&mut self, rate: u64, tally: &Tally) -> Verdict {
+    fn end_stretch(&mut self, rate: u64, tally: &Progress) -> PolicerVerdict {
         let agreed = self.rate.filter(|old| agree(*old, rate));
         if let Some(old) = agreed {
             self.rate = Some(old.midpoint(rate));
             self.in_use = Some(0);
             self.stretch = None;
-            return Verdict::Found;
+            return PolicerVerdict::Found;
         }
         self.rate = Some(rate);
-        self.stretch = Some(Stretch::starting(tally));
-        Verdict::Same
+        self.stretch = Some(LossyStretch::starting(tally));
+        PolicerVerdict::Same
     }
 }
 
-impl Stretch {
-    fn starting(tally: &Tally) -> Self {
+impl LossyStretch {
+    fn starting(tally: &Progress) -> Self {
         Self { since: tally.now, delivered: tally.delivered, lost: tally.lost, rounds: 0 }
     }
 
     /// The rate since the stretch began, if enough was lost for a policer.
-    fn policed_rate(&self, tally: &Tally) -> Option<u64> {
+    fn policed_rate(&self, tally: &Progress) -> Option<u64> {
         let delivered = tally.delivered.saturating_sub(self.delivered) as f64;
         let lost = tally.lost.saturating_sub(self.lost) as f64;
         let seconds = (tally.now - self.since).as_secs_f64();
@@ -140,23 +140,28 @@ mod tests {
     use super::*;
 
     /// One round per step of 100 ms: `delivered` and `lost` bytes in it.
-    fn rounds(policer: &mut Policer, tally: &mut Tally, count: u64, bytes: (u64, u64)) -> Verdict {
-        let mut verdict = Verdict::Same;
+    fn rounds(
+        policer: &mut Policer,
+        tally: &mut Progress,
+        count: u64,
+        bytes: (u64, u64),
+    ) -> PolicerVerdict {
+        let mut verdict = PolicerVerdict::Same;
         for _ in 0..count {
             tally.now += crate::Span::from_millis(100);
             tally.delivered += bytes.0;
             tally.lost += bytes.1;
             tally.lossy = bytes.1 > 0;
             verdict = policer.on_ack(tally);
-            if verdict != Verdict::Same {
+            if verdict != PolicerVerdict::Same {
                 break;
             }
         }
         verdict
     }
 
-    fn tally() -> Tally {
-        Tally {
+    fn tally() -> Progress {
+        Progress {
             now: Time::ZERO,
             delivered: 0,
             lost: 0,
@@ -170,23 +175,26 @@ mod tests {
     #[test]
     fn two_lossy_stretches_of_one_rate_are_a_policer_for_48_rounds() {
         let (mut policer, mut tally) = (Policer::default(), tally());
-        assert_eq!(rounds(&mut policer, &mut tally, 8, (10_000, 3_000)), Verdict::Same);
-        assert_eq!(rounds(&mut policer, &mut tally, 1, (10_000, 3_000)), Verdict::Found);
+        assert_eq!(rounds(&mut policer, &mut tally, 8, (10_000, 3_000)), PolicerVerdict::Same);
+        assert_eq!(rounds(&mut policer, &mut tally, 1, (10_000, 3_000)), PolicerVerdict::Found);
         assert_eq!(policer.rate(), Some(100_000));
-        assert_eq!(rounds(&mut policer, &mut tally, 47, (10_000, 0)), Verdict::Same);
-        assert_eq!(rounds(&mut policer, &mut tally, 1, (10_000, 0)), Verdict::Over);
+        assert_eq!(rounds(&mut policer, &mut tally, 47, (10_000, 0)), PolicerVerdict::Same);
+        assert_eq!(rounds(&mut policer, &mut tally, 1, (10_000, 0)), PolicerVerdict::Over);
         assert_eq!(policer.rate(), None);
     }
 
     #[test]
     fn light_loss_or_rates_that_differ_are_none() {
         let (mut policer, mut light) = (Policer::default(), tally());
-        assert_eq!(rounds(&mut policer, &mut light, 100, (10_000, 1_900)), Verdict::Same);
+        assert_eq!(rounds(&mut policer, &mut light, 100, (10_000, 1_900)), PolicerVerdict::Same);
 
         let (mut policer, mut uneven) = (Policer::default(), tally());
         for rate in [10_000, 20_000, 10_000, 20_000] {
             // The stretch restarts at its last round.
-            assert_eq!(rounds(&mut policer, &mut uneven, 4, (rate, rate / 2)), Verdict::Same);
+            assert_eq!(
+                rounds(&mut policer, &mut uneven, 4, (rate, rate / 2)),
+                PolicerVerdict::Same
+            );
         }
     }
 
@@ -197,7 +205,7 @@ mod tests {
         tally.app_limited = true;
         rounds(&mut policer, &mut tally, 1, (10_000, 3_000));
         tally.app_limited = false;
-        assert_eq!(rounds(&mut policer, &mut tally, 8, (10_000, 3_000)), Verdict::Same);
-        assert_eq!(rounds(&mut policer, &mut tally, 1, (10_000, 3_000)), Verdict::Found);
+        assert_eq!(rounds(&mut policer, &mut tally, 8, (10_000, 3_000)), PolicerVerdict::Same);
+        assert_eq!(rounds(&mut policer, &mut tally, 1, (10_000, 3_000)), PolicerVerdict::Found);
     }
 }

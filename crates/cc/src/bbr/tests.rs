@@ -38,7 +38,7 @@ fn probing_as(text: &str) -> Bbr {
 
 fn in_phase(phase: usize) -> Bbr {
     let mut bbr = probing();
-    bbr.cycle = phase;
+    bbr.cycle.phase = phase;
     bbr.pacing_gain = bbr.cycle_gain();
     bbr
 }
@@ -198,7 +198,7 @@ fn bbr_x3_the_first_phase_is_any_but_the_draining_one() {
     for seed in 0..700 {
         let mut bbr = bbr_seeded("", seed);
         bbr.enter_probe_bw(Time::ZERO);
-        seen[bbr.cycle] += 1;
+        seen[bbr.cycle.phase] += 1;
     }
     assert_eq!(seen[1], 0);
     assert!(
@@ -214,10 +214,10 @@ fn bbr_x4_probe_rtt() {
     // Samples above the minimum for ten seconds.
     let mut packet = sent(&mut bbr, ms(9_950), 1, 50 * MSS);
     ack(&mut bbr, ms(10_000), packet, 49 * MSS);
-    assert_eq!((bbr.mode, bbr.cwnd), (Mode::ProbeBw, 86));
+    assert_eq!((bbr.mode, bbr.cwnd), (BbrPhase::ProbeBw, 86));
     packet = sent(&mut bbr, ms(9_960), 2, 50 * MSS);
     ack(&mut bbr, ms(10_010), packet, 49 * MSS);
-    assert_eq!((bbr.mode, bbr.cwnd), (Mode::ProbeRtt, 4));
+    assert_eq!((bbr.mode, bbr.cwnd), (BbrPhase::ProbeRtt, 4));
     assert_eq!(bbr.rtprop, Some(Span::from_millis(50)), "the old one is believed no longer");
 
     // Held from 10.05 s, when four packets are left; a round passes meanwhile.
@@ -226,10 +226,10 @@ fn bbr_x4_probe_rtt() {
     assert_eq!(bbr.probe_rtt.done_at, Some(ms(10_250)));
     packet = sent(&mut bbr, ms(10_060), 4, 4 * MSS);
     ack(&mut bbr, ms(10_249), packet, 3 * MSS);
-    assert_eq!((bbr.mode, bbr.cwnd), (Mode::ProbeRtt, 4));
+    assert_eq!((bbr.mode, bbr.cwnd), (BbrPhase::ProbeRtt, 4));
     packet = sent(&mut bbr, ms(10_210), 5, 4 * MSS);
     ack(&mut bbr, ms(10_250), packet, 3 * MSS);
-    assert_eq!((bbr.mode, bbr.rtprop), (Mode::ProbeBw, Some(RTT)));
+    assert_eq!((bbr.mode, bbr.rtprop), (BbrPhase::ProbeBw, Some(RTT)));
     assert_eq!(bbr.cwnd, 86, "the window of before");
     assert_eq!(bbr.rtprop_at, ms(10_250));
 }
@@ -241,7 +241,7 @@ fn bbr_x4_a_restart_after_idling_does_not_probe() {
     let packet = sent(&mut bbr, ms(20_000), 1, MSS);
     assert_eq!(bbr.pacing_rate, BW as f64);
     ack(&mut bbr, ms(20_045), packet, 0);
-    assert_eq!((bbr.mode, bbr.rtprop), (Mode::ProbeBw, Some(Span::from_millis(45))));
+    assert_eq!((bbr.mode, bbr.rtprop), (BbrPhase::ProbeBw, Some(Span::from_millis(45))));
 }
 
 #[test]
@@ -334,14 +334,14 @@ fn phase_quanta_raise_what_the_phases_want_under_way() {
 #[test]
 fn startup_drains_and_then_probes() {
     let mut bbr = probing();
-    bbr.mode = Mode::Startup;
+    bbr.mode = BbrPhase::Startup;
     bbr.check_drain(ms(1), 100 * MSS);
-    assert_eq!(bbr.mode, Mode::Drain);
+    assert_eq!(bbr.mode, BbrPhase::Drain);
     assert!((bbr.pacing_gain - 0.3466).abs() < 1e-4);
     bbr.check_drain(ms(2), 41 * MSS);
-    assert_eq!(bbr.mode, Mode::Drain);
+    assert_eq!(bbr.mode, BbrPhase::Drain);
     bbr.check_drain(ms(3), 40 * MSS);
-    assert_eq!(bbr.mode, Mode::ProbeBw);
+    assert_eq!(bbr.mode, BbrPhase::ProbeBw);
     assert!(
         events(&mut bbr).ends_with(&[Event::Phase(Phase::Drain), Event::Phase(Phase::ProbeBw)])
     );
@@ -404,7 +404,7 @@ fn a_new_path_forgets_the_model_and_ignores_packets_of_the_old() {
     let mut bbr = probing();
     let old = sent(&mut bbr, ms(0), 0, MSS);
     bbr.on_path_change(ms(20));
-    assert_eq!((bbr.btl_bw(), bbr.rtprop, bbr.mode), (0, None, Mode::Startup));
+    assert_eq!((bbr.btl_bw(), bbr.rtprop, bbr.mode), (0, None, BbrPhase::Startup));
     ack(&mut bbr, ms(40), old, MSS);
     assert_eq!((bbr.btl_bw(), bbr.rtprop), (0, None));
     let new = sent(&mut bbr, ms(40), 1, MSS);
