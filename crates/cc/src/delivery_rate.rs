@@ -28,7 +28,7 @@ pub(crate) struct RateSample {
 
 /// What travels on a packet's stamp.
 #[derive(Debug, Clone, Copy)]
-struct Departure {
+struct DepartureStamp {
     delivered: u64,
     delivered_at: Time,
     first_sent_at: Time,
@@ -66,7 +66,7 @@ impl DeliveryRate {
         if packet.app_limited {
             self.hold_app_limited(packet.in_flight);
         }
-        let departure = Departure {
+        let departure = DepartureStamp {
             delivered: self.delivered,
             delivered_at: self.delivered_at,
             first_sent_at: self.first_sent_at,
@@ -79,7 +79,7 @@ impl DeliveryRate {
     pub(crate) fn on_ack(&mut self, ack: &Ack<'_>) -> RateSample {
         self.count(ack.now, ack.bytes());
         let newest = ack.newest();
-        let departure = Departure::from(newest.stamp);
+        let departure = DepartureStamp::from(newest.stamp);
 
         // The slower of the two clocks: acks that arrive in a bunch after a pause must not look
         // like a fast path, nor must a burst of sends.
@@ -108,8 +108,8 @@ impl DeliveryRate {
     }
 }
 
-impl From<Departure> for Stamp {
-    fn from(departure: Departure) -> Self {
+impl From<DepartureStamp> for Stamp {
+    fn from(departure: DepartureStamp) -> Self {
         let local = [
             departure.delivered,
             departure.delivered_at.as_nanos(),
@@ -120,7 +120,7 @@ impl From<Departure> for Stamp {
     }
 }
 
-impl From<Stamp> for Departure {
+impl From<Stamp> for DepartureStamp {
     fn from(stamp: Stamp) -> Self {
         let [delivered, delivered_at, first_sent_at, app_limited] = stamp.local;
         Self {

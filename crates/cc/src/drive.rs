@@ -19,7 +19,7 @@ pub(crate) fn build(text: &str) -> Box<dyn Controller> {
     text.parse::<ControllerSpec>().unwrap().build(setup())
 }
 
-/// Any controller as one that [`Feed`] takes.
+/// Any controller as one that [`ControllerFeed`] takes.
 pub(crate) struct Boxed(pub(crate) Box<dyn Controller>);
 
 impl Controller for Boxed {
@@ -68,13 +68,13 @@ impl Controller for Boxed {
     }
 }
 
-pub(crate) fn feed(text: &str) -> Feed<Boxed> {
-    Feed::new(Boxed(build(text)))
+pub(crate) fn feed(text: &str) -> ControllerFeed<Boxed> {
+    ControllerFeed::new(Boxed(build(text)))
 }
 
 /// Feeds a controller by hand. Packets arrive in the order of their numbers; `flight` is always
 /// what was under way, in packets, before what is reported.
-pub(crate) struct Feed<C> {
+pub(crate) struct ControllerFeed<C> {
     pub(crate) flow: C,
     pub(crate) now: Time,
     pub(crate) rtt: RttEstimator,
@@ -84,7 +84,7 @@ pub(crate) struct Feed<C> {
     pub(crate) next: u64,
 }
 
-impl<C: Controller> Feed<C> {
+impl<C: Controller> ControllerFeed<C> {
     pub(crate) fn new(flow: C) -> Self {
         let (now, rtt) = (Time::from_secs(1), RttEstimator::default());
         Self { flow, now, rtt, app_limited: false, oldest: 0, next: 0 }
@@ -226,7 +226,7 @@ pub(crate) struct Loop {
 
 /// One ack in the closed loop.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Seen {
+pub(crate) struct LoopAck {
     pub(crate) at: Time,
     pub(crate) rtt_ms: f64,
     pub(crate) cwnd_pkts: f64,
@@ -234,7 +234,7 @@ pub(crate) struct Seen {
 
 impl Loop {
     /// Runs an endless transfer for `length` and returns every ack.
-    pub(crate) fn run(&self, flow: &mut dyn Controller, length: Span) -> Vec<Seen> {
+    pub(crate) fn run(&self, flow: &mut dyn Controller, length: Span) -> Vec<LoopAck> {
         let mut seen = Vec::new();
         let (mut now, mut free_at, mut next) = (Time::ZERO, Time::ZERO, 0_u64);
         let mut flying: VecDeque<(u64, Time, Time)> = VecDeque::new();
@@ -313,7 +313,7 @@ impl Loop {
                     rtt: &rtt,
                 });
             }
-            seen.push(Seen {
+            seen.push(LoopAck {
                 at: now,
                 rtt_ms: now.since(sent_at).as_millis_f64(),
                 cwnd_pkts: flow.cwnd() as f64 / MSS as f64,

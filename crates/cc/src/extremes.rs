@@ -16,12 +16,12 @@ pub(crate) type WindowedMin = Extremes<false>;
 /// forgotten too early, and too late by at most one cell: 1/64 of the window with 256 entries.
 #[derive(Debug, Clone)]
 pub(crate) struct Extremes<const MAX: bool> {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<ExtremeSample>,
     capacity: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct ExtremeSample {
     at: u64,
     value: u64,
 }
@@ -41,7 +41,7 @@ impl<const MAX: bool> Extremes<MAX> {
         // A worse sample of the same moment would outlive nobody.
         if self.entries.back().is_none_or(|last| last.at < at) {
             self.make_room(at, window);
-            self.entries.push_back(Entry { at, value });
+            self.entries.push_back(ExtremeSample { at, value });
         }
         self.expire(at.saturating_sub(window));
     }

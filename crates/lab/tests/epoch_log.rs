@@ -9,7 +9,7 @@ use cellpace_cc::{Controller, Event, Setup, registry};
 use cellpace_lab::EpochLog;
 use cellpace_mdi::{Axis, Chain, Counts, Relative, States};
 use cellpace_path::PacketRecord;
-use cellpace_sim::{FlowSpec, Observer, OnOff, Scenario, Traffic, run_observed};
+use cellpace_sim::{FlowSpec, FlowTraffic, Observer, OnOffFiles, Scenario, run_observed};
 
 type Chains = Arc<Mutex<Vec<Chain>>>;
 
@@ -52,14 +52,14 @@ impl Observer for Watch {
 /// Two flows, files and a bulk transfer, over a path with everything that can go wrong.
 fn restless(cc: &str) -> Scenario {
     let bulk = FlowSpec::bulk(cc.parse().unwrap());
-    let onoff = OnOff {
+    let onoff = OnOffFiles {
         mean: 200e3,
         deviation: 100e3,
         max: 400e3,
         off: Span::from_millis(300),
-        ..OnOff::default()
+        ..OnOffFiles::default()
     };
-    let files = FlowSpec { traffic: Traffic::OnOff(onoff), ..bulk.clone() };
+    let files = FlowSpec { traffic: FlowTraffic::OnOffFiles(onoff), ..bulk.clone() };
     Scenario {
         trace: "onoff:8mbit,on=3s,off=1s".parse().unwrap(),
         uplink: Some("onoff:1mbit,on=5s,off=700ms".parse().unwrap()),

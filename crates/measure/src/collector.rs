@@ -10,14 +10,14 @@ use crate::{DelaySketch, Summary, jain_index};
 /// The part of a run that counts: after `skip`, up to and including `end`. A departure ends the
 /// time it took, so it belongs to the interval it ends, like the opportunity it used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Window {
+pub struct MeasuredWindow {
     /// What happens before this is left out of the figures.
     pub skip: Time,
     /// The end of the run.
     pub end: Time,
 }
 
-impl Window {
+impl MeasuredWindow {
     /// Whether `time` counts.
     pub fn contains(self, time: Time) -> bool {
         self.skip < time && time <= self.end
@@ -99,15 +99,15 @@ pub struct FlowFigures {
 
 /// Takes records and RTT samples of one run, in the order of time.
 pub struct Collector {
-    window: Window,
-    flows: Vec<Flow>,
+    window: MeasuredWindow,
+    flows: Vec<FlowSums>,
     jain: JainWindows,
     one_way: DelaySketch,
     lost: u64,
     binner: Binner,
 }
 
-struct Flow {
+struct FlowSums {
     span: FlowSpan,
     bytes: u64,
     /// Those that left while it was on.
@@ -121,8 +121,8 @@ struct Flow {
 impl Collector {
     /// A collector for the flows given, whose figures cover `window` and whose series have bins
     /// of width `bin` from the start of the run.
-    pub fn new(window: Window, flows: &[FlowSpan], bin: Span) -> Self {
-        let flow = |span: &FlowSpan| Flow {
+    pub fn new(window: MeasuredWindow, flows: &[FlowSpan], bin: Span) -> Self {
+        let flow = |span: &FlowSpan| FlowSums {
             span: *span,
             bytes: 0,
             bytes_on: 0,
@@ -201,8 +201,8 @@ impl Collector {
     }
 }
 
-impl Flow {
-    fn figures(&self, window: Window) -> FlowFigures {
+impl FlowSums {
+    fn figures(&self, window: MeasuredWindow) -> FlowFigures {
         let on = self.span.stop.min(window.end) - self.span.start.max(window.skip);
         FlowFigures {
             cc: String::new(),
@@ -238,7 +238,7 @@ struct JainWindows {
 impl JainWindows {
     const WIDTH: Span = Span::from_secs(1);
 
-    fn new(window: Window, spans: &[FlowSpan]) -> Self {
+    fn new(window: MeasuredWindow, spans: &[FlowSpan]) -> Self {
         Self {
             start: window.skip,
             end: window.end,
@@ -299,7 +299,7 @@ mod tests {
 
     fn collector(flows: usize) -> Collector {
         let spans = vec![FlowSpan { start: Time::ZERO, stop: ms(4_000) }; flows];
-        let window = Window { skip: ms(1_000), end: ms(4_000) };
+        let window = MeasuredWindow { skip: ms(1_000), end: ms(4_000) };
         Collector::new(window, &spans, Span::from_millis(100))
     }
 
@@ -338,7 +338,7 @@ mod tests {
     fn a_second_in_which_a_flow_starts_or_stops_is_no_measure_of_fairness() {
         let spans = [(0, 4_000), (1_500, 4_000), (0, 3_999)]
             .map(|(start, stop)| FlowSpan { start: ms(start), stop: ms(stop) });
-        let window = Window { skip: ms(1_000), end: ms(4_500) };
+        let window = MeasuredWindow { skip: ms(1_000), end: ms(4_500) };
         let mut collector = Collector::new(window, &spans, Span::from_millis(100));
         // Second 1..2 is flows 0 and 2, 2..3 all three, 3..4 flows 0 and 1; 4..4.5 is none.
         for (flow, at) in [(0, 1_100), (2, 2_000), (1, 2_001), (0, 3_100), (1, 3_200), (0, 4_100)] {
@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn what_leaves_after_a_flows_stop_does_not_count_as_its_rate() {
         let spans = [FlowSpan { start: ms(1_000), stop: ms(2_000) }];
-        let window = Window { skip: ms(500), end: ms(4_000) };
+        let window = MeasuredWindow { skip: ms(500), end: ms(4_000) };
         let mut collector = Collector::new(window, &spans, Span::from_millis(100));
         for at in [1_000, 1_001, 2_000, 2_001, 3_900] {
             collector.record(&record(0, 900, 950, at, Fate::Delivered));

@@ -10,7 +10,7 @@ mod jain;
 mod series;
 mod sketch;
 
-pub use collector::{Collector, Figures, FlowFigures, FlowSpan, Window};
+pub use collector::{Collector, Figures, FlowFigures, FlowSpan, MeasuredWindow};
 pub use confidence::Interval;
 pub use jain::jain_index;
 pub use series::{ProfileSample, Series};

@@ -7,14 +7,14 @@
 
 #![forbid(unsafe_code)]
 
+mod ack_generator;
 mod pacer;
-mod receiver;
 mod sender;
 mod sent;
 mod shared_window;
 
+pub use ack_generator::{AckGenerator, AckPolicy};
 pub use pacer::Pacer;
-pub use receiver::{AckPolicy, Receiver};
-pub use sender::Sender;
-pub use sent::{Arrived, Counts, Sending, Sent};
+pub use sender::PacedSender;
+pub use sent::{Arrived, PacketCounts, Sending, Sent};
 pub use shared_window::{SharedWindows, WindowMember, WindowWatch};

@@ -9,7 +9,7 @@ use crate::{Arrived, Pacer, Sending, Sent};
 /// ```text
 /// while there is data and sender.ready(now, bytes) { sender.send(...) }
 /// ```
-pub struct Sender<D> {
+pub struct PacedSender<D> {
     controller: Box<dyn Controller>,
     sent: Sent<D>,
     pacer: Pacer,
@@ -17,7 +17,7 @@ pub struct Sender<D> {
     release_at: Option<Time>,
 }
 
-impl<D: Copy> Sender<D> {
+impl<D: Copy> PacedSender<D> {
     /// A sender that has sent nothing yet.
     pub fn new(controller: Box<dyn Controller>, now: Time) -> Self {
         Self {
@@ -131,7 +131,7 @@ mod tests {
         }
     }
 
-    fn send(sender: &mut Sender<u64>, now: Time, data: u64) {
+    fn send(sender: &mut PacedSender<u64>, now: Time, data: u64) {
         assert!(sender.ready(now, 1500));
         let sending = Sending { now, bytes: 1500, data, retransmission: false, app_limited: false };
         assert_eq!(sender.send(&sending).0, data);
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_packet_waits_for_the_pacer_then_for_the_window() {
-        let mut sender = Sender::new(Box::new(Paced), Time::ZERO);
+        let mut sender = PacedSender::new(Box::new(Paced), Time::ZERO);
         send(&mut sender, Time::ZERO, 0);
         send(&mut sender, Time::ZERO, 1);
         assert!(!sender.ready(Time::ZERO, 1500), "the burst is used up");
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn whoever_rests_does_not_wait_for_the_pacer() {
-        let mut sender: Sender<u64> = Sender::new(Box::new(Paced), Time::ZERO);
+        let mut sender: PacedSender<u64> = PacedSender::new(Box::new(Paced), Time::ZERO);
         send(&mut sender, Time::ZERO, 0);
         send(&mut sender, Time::ZERO, 1);
         assert!(!sender.ready(Time::ZERO, 1500));

@@ -61,7 +61,7 @@ impl Arrived {
 #[derive(Debug)]
 pub struct Sent<D> {
     /// Packets `first..next`.
-    ring: VecDeque<Entry<D>>,
+    ring: VecDeque<SentEntry<D>>,
     first: u64,
     in_flight: u64,
     /// The first number sent on the present path. What was sent before is kept from the
@@ -86,7 +86,7 @@ pub struct Sent<D> {
     first_after_timeout: Option<u64>,
     /// When the time threshold will declare the next packet lost.
     loss_time: Option<Time>,
-    counts: Counts,
+    counts: PacketCounts,
     acked: Vec<AckedPacket>,
     late: Vec<AckedPacket>,
     /// Numbers of those newly acked that came with a mark.
@@ -96,7 +96,7 @@ pub struct Sent<D> {
 
 /// What has happened so far, in packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
+pub struct PacketCounts {
     /// Declared lost, by a threshold or by the retransmission timer.
     pub lost: u64,
     /// Acked although declared lost, or in flight again because a timeout was spurious.
@@ -106,10 +106,10 @@ pub struct Counts {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Entry<D> {
+struct SentEntry<D> {
     sent_at: Time,
     bytes: u32,
-    state: State,
+    state: PacketState,
     /// Lost, and its data has not been sent again.
     waiting: bool,
     app_limited: bool,
@@ -118,7 +118,7 @@ struct Entry<D> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum PacketState {
     InFlight,
     Acked,
     /// Declared lost by a threshold while the packet with this number was the next to be sent.
@@ -145,7 +145,7 @@ impl<D: Copy> Sent<D> {
             timeouts: VecDeque::new(),
             first_after_timeout: None,
             loss_time: None,
-            counts: Counts::default(),
+            counts: PacketCounts::default(),
             acked: Vec::new(),
             late: Vec::new(),
             marked: Vec::new(),
@@ -169,7 +169,7 @@ impl<D: Copy> Sent<D> {
     }
 
     /// What has happened so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> PacketCounts {
         self.counts
     }
 
@@ -206,10 +206,10 @@ impl<D: Copy> Sent<D> {
             app_limited: sending.app_limited,
             retransmission: sending.retransmission,
         });
-        self.ring.push_back(Entry {
+        self.ring.push_back(SentEntry {
             sent_at: sending.now,
             bytes: sending.bytes as u32,
-            state: State::InFlight,
+            state: PacketState::InFlight,
             waiting: false,
             app_limited: sending.app_limited,
             stamp,
@@ -325,7 +325,7 @@ impl<D: Copy> Sent<D> {
         controller.rto().unwrap_or_else(|| self.rtt.backed_off_rto(self.timeouts_in_a_row))
     }
 
-    fn entry(&mut self, number: u64) -> Option<&mut Entry<D>> {
+    fn entry(&mut self, number: u64) -> Option<&mut SentEntry<D>> {
         let index = number.checked_sub(self.first)?;
         self.ring.get_mut(usize::try_from(index).ok()?)
     }
@@ -335,8 +335,8 @@ impl<D: Copy> Sent<D> {
     /// flight.
     fn judge_timeout(&mut self, now: Time, arrived: &[Arrived], controller: &mut dyn Controller) {
         let Some(first_after) = self.first_after_timeout else { return };
-        let timed_out = |entry: Option<&mut Entry<D>>| {
-            entry.is_some_and(|entry| entry.state == State::TimedOut)
+        let timed_out = |entry: Option<&mut SentEntry<D>>| {
+            entry.is_some_and(|entry| entry.state == PacketState::TimedOut)
         };
         let path_start = self.path_start;
         let mut arrived = arrived.iter().filter(|arrival| arrival.number >= path_start);
@@ -348,8 +348,8 @@ impl<D: Copy> Sent<D> {
             return;
         }
         for (number, entry) in (self.first..).zip(&mut self.ring) {
-            if entry.state == State::TimedOut {
-                entry.state = State::InFlight;
+            if entry.state == PacketState::TimedOut {
+                entry.state = PacketState::InFlight;
                 entry.waiting = false;
                 let is_old = number < self.path_start;
                 let flight = if is_old { &mut self.old_in_flight } else { &mut self.in_flight };
@@ -377,10 +377,10 @@ impl<D: Copy> Sent<D> {
     ) -> bool {
         let Some(entry) = self.entry(arrival.number) else { return false };
         let was = entry.state;
-        if was == State::Acked {
+        if was == PacketState::Acked {
             return false;
         }
-        entry.state = State::Acked;
+        entry.state = PacketState::Acked;
         entry.waiting = false;
         let rtt = arrival.rtt.unwrap_or(now - entry.sent_at);
         let packet = AckedPacket {
@@ -394,7 +394,7 @@ impl<D: Copy> Sent<D> {
         };
         on_acked(entry.data, rtt);
         self.largest_acked = self.largest_acked.max(Some(arrival.number));
-        let was_in_flight = was == State::InFlight;
+        let was_in_flight = was == PacketState::InFlight;
         if was_in_flight {
             *self.flight_of(arrival.number) -= packet.bytes;
         } else {
@@ -450,7 +450,7 @@ impl<D: Copy> Sent<D> {
         let mut all_settled = true;
         for number in self.scan_from.max(self.first)..largest {
             let entry = &mut self.ring[(number - self.first) as usize];
-            if entry.state != State::InFlight {
+            if entry.state != PacketState::InFlight {
                 if all_settled {
                     self.scan_from = number + 1;
                 }
@@ -462,7 +462,7 @@ impl<D: Copy> Sent<D> {
                 self.loss_time = Some(self.loss_time.map_or(due, |time| time.min(due)));
                 continue;
             }
-            entry.state = State::Lost(next);
+            entry.state = PacketState::Lost(next);
             entry.waiting = true;
             let packet = LostPacket {
                 number,
@@ -498,8 +498,8 @@ impl<D: Copy> Sent<D> {
         // Without a timeout that the controller knows of, there is none to take back.
         self.first_after_timeout = (prior_in_flight > 0).then(|| self.next_number());
         for (number, entry) in (self.first..).zip(&mut self.ring) {
-            if entry.state == State::InFlight {
-                entry.state = State::TimedOut;
+            if entry.state == PacketState::InFlight {
+                entry.state = PacketState::TimedOut;
                 entry.waiting = true;
                 self.to_retransmit.push_back(number);
                 self.counts.lost += 1;
@@ -548,10 +548,10 @@ impl<D: Copy> Sent<D> {
         let largest = self.largest_acked.unwrap_or(0);
         while let Some(entry) = self.ring.front() {
             let settled = match entry.state {
-                State::Acked => true,
-                State::InFlight => false,
-                State::Lost(next) => next < largest,
-                State::TimedOut => self.first_after_timeout.is_none(),
+                PacketState::Acked => true,
+                PacketState::InFlight => false,
+                PacketState::Lost(next) => next < largest,
+                PacketState::TimedOut => self.first_after_timeout.is_none(),
             };
             if !settled || entry.waiting {
                 return;
@@ -815,7 +815,7 @@ mod tests {
         assert_eq!(sent.next_deadline(&witness), Some(ms(63_000)));
         sent.on_sign_of_life();
         assert_eq!(sent.next_deadline(&witness), Some(ms(32_000)));
-        assert_eq!(sent.counts(), Counts { lost: 5, late: 0, timeouts: 5 });
+        assert_eq!(sent.counts(), PacketCounts { lost: 5, late: 0, timeouts: 5 });
     }
 
     #[test]
@@ -922,7 +922,7 @@ mod tests {
                             sent.on_timer(now, &mut witness);
                         }
                     }
-                    let flying = sent.ring.iter().filter(|e| e.state == State::InFlight);
+                    let flying = sent.ring.iter().filter(|e| e.state == PacketState::InFlight);
                     prop_assert_eq!(sent.in_flight, flying.clone().count() as u64 * 1000);
                     let held: std::collections::BTreeSet<u64> = flying
                         .map(|e| e.data)

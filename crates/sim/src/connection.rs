@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use cellpace_base::{Random, Time};
 use cellpace_cc::{Arrival, Controller, RttEstimator, Setup, Span};
 use cellpace_path::{OPPORTUNITY_BYTES, Packet};
-use cellpace_recovery::{AckPolicy, Arrived, Receiver, Sender, Sending};
+use cellpace_recovery::{AckGenerator, AckPolicy, Arrived, PacedSender, Sending};
 
 use crate::FlowController;
 
@@ -13,21 +13,22 @@ use crate::FlowController;
 const PACKET_BYTES: u64 = OPPORTUNITY_BYTES as u64;
 
 /// May put something around the controller of a connection that begins.
-pub(crate) type Connect<'a> = dyn FnMut(Box<dyn Controller>, &Setup) -> Box<dyn Controller> + 'a;
+pub(crate) type WrapController<'a> =
+    dyn FnMut(Box<dyn Controller>, &Setup) -> Box<dyn Controller> + 'a;
 
 /// The connection of a flow, or the present one of an ON/OFF flow.
 pub(crate) struct Connection {
     /// Distinguishes packets of this connection from those of earlier ones of the same flow.
     pub(crate) generation: u16,
-    pub(crate) receiver: Receiver,
-    sender: Sender<u64>,
-    source: Source,
+    pub(crate) receiver: AckGenerator,
+    sender: PacedSender<u64>,
+    source: PieceSource,
     arrived: Vec<Arrived>,
     pub(crate) retransmissions: u64,
 }
 
 /// Data in pieces of one packet each, numbered from zero.
-struct Source {
+struct PieceSource {
     next_piece: u64,
     /// Size of the file in bytes; `None`: endless.
     file: Option<u64>,
@@ -48,7 +49,7 @@ impl Connection {
         acks: AckPolicy,
         generation: u16,
         random: &mut Random,
-        connect: &mut Connect<'_>,
+        connect: &mut WrapController<'_>,
     ) -> Self {
         let mut setup = || Setup {
             mss: PACKET_BYTES,
@@ -58,9 +59,9 @@ impl Connection {
         let own = setup();
         Self {
             generation,
-            sender: Sender::new(connect(cc.build(own.clone()), &own), now),
-            receiver: Receiver::new(acks, cc.build_receiver(setup())),
-            source: Source::new(file),
+            sender: PacedSender::new(connect(cc.build(own.clone()), &own), now),
+            receiver: AckGenerator::new(acks, cc.build_receiver(setup())),
+            source: PieceSource::new(file),
             arrived: Vec::new(),
             retransmissions: 0,
         }
@@ -195,7 +196,7 @@ pub(crate) fn generation_of(packet: &Packet) -> u16 {
     (packet.id >> 48) as u16
 }
 
-impl Source {
+impl PieceSource {
     fn new(file: Option<u64>) -> Self {
         let pieces = file.map_or(u64::MAX, |bytes| bytes.div_ceil(PACKET_BYTES));
         Self { next_piece: 0, file, done_below: 0, done: VecDeque::new(), pieces, open: true }
@@ -241,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_file_is_done_when_each_of_its_pieces_has_arrived() {
-        let mut source = Source::new(Some(2 * PACKET_BYTES + 1));
+        let mut source = PieceSource::new(Some(2 * PACKET_BYTES + 1));
         let taken: Vec<u64> = std::iter::from_fn(|| {
             let bytes = source.has_more().then(|| source.next_bytes(false))?;
             source.take();
@@ -258,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_file_larger_than_any_disk_costs_what_is_in_flight() {
-        let mut source = Source::new(Some(u64::MAX));
+        let mut source = PieceSource::new(Some(u64::MAX));
         for piece in 0..100_000 {
             assert_eq!(source.take(), piece);
             if piece >= 20 {

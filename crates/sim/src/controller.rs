@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cellpace_cc::{Controller, ControllerSpec, Receiver, Setup, SpecError};
 
 /// Builds a controller for each connection of a flow.
-type Build = dyn Fn(Setup) -> Box<dyn Controller> + Send + Sync;
+type BuildController = dyn Fn(Setup) -> Box<dyn Controller> + Send + Sync;
 
 /// The controller of a flow: one of the registry with its parameters, or one that the caller
 /// brings along.
@@ -33,12 +33,12 @@ type Build = dyn Fn(Setup) -> Box<dyn Controller> + Send + Sync;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct FlowController(Origin);
+pub struct FlowController(ControllerOrigin);
 
 #[derive(Clone)]
-enum Origin {
+enum ControllerOrigin {
     Registry(ControllerSpec),
-    Caller { name: Arc<str>, build: Arc<Build> },
+    Caller { name: Arc<str>, build: Arc<BuildController> },
 }
 
 impl FlowController {
@@ -47,29 +47,29 @@ impl FlowController {
         name: &str,
         build: impl Fn(Setup) -> Box<dyn Controller> + Send + Sync + 'static,
     ) -> Self {
-        Self(Origin::Caller { name: name.into(), build: Arc::new(build) })
+        Self(ControllerOrigin::Caller { name: name.into(), build: Arc::new(build) })
     }
 
     /// A new controller.
     pub fn build(&self, setup: Setup) -> Box<dyn Controller> {
         match &self.0 {
-            Origin::Registry(spec) => spec.build(setup),
-            Origin::Caller { build, .. } => build(setup),
+            ControllerOrigin::Registry(spec) => spec.build(setup),
+            ControllerOrigin::Caller { build, .. } => build(setup),
         }
     }
 
     /// A new receiver half, if the algorithm has one. Controllers of the caller have none.
     pub fn build_receiver(&self, setup: Setup) -> Option<Box<dyn Receiver>> {
         match &self.0 {
-            Origin::Registry(spec) => spec.build_receiver(setup),
-            Origin::Caller { .. } => None,
+            ControllerOrigin::Registry(spec) => spec.build_receiver(setup),
+            ControllerOrigin::Caller { .. } => None,
         }
     }
 }
 
 impl From<ControllerSpec> for FlowController {
     fn from(spec: ControllerSpec) -> Self {
-        Self(Origin::Registry(spec))
+        Self(ControllerOrigin::Registry(spec))
     }
 }
 
@@ -85,8 +85,8 @@ impl FromStr for FlowController {
 impl fmt::Display for FlowController {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Origin::Registry(spec) => spec.fmt(f),
-            Origin::Caller { name, .. } => f.write_str(name),
+            ControllerOrigin::Registry(spec) => spec.fmt(f),
+            ControllerOrigin::Caller { name, .. } => f.write_str(name),
         }
     }
 }

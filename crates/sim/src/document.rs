@@ -10,14 +10,14 @@ use cellpace_path::{DelaySpec, Handover, TraceSpec};
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::{FlowSpec, OnOff, Scenario, SimError, Traffic};
+use crate::{FlowSpec, FlowTraffic, OnOffFiles, Scenario, SimError};
 
 /// Flows that one scenario may have.
 const MAX_FLOWS: usize = 10_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Document {
+struct ScenarioToml {
     trace: Option<Spanned<String>>,
     uplink: Option<Spanned<String>>,
     queue: Option<Spanned<String>>,
@@ -30,14 +30,14 @@ struct Document {
     bin: Option<Spanned<String>>,
     seed: Option<u64>,
     #[serde(default)]
-    handover: Vec<Spanned<HandoverTable>>,
+    handover: Vec<Spanned<HandoverToml>>,
     #[serde(default)]
-    flow: Vec<Spanned<FlowTable>>,
+    flow: Vec<Spanned<FlowToml>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct HandoverTable {
+struct HandoverToml {
     at: Spanned<String>,
     length: Option<Spanned<String>>,
     rtt: Option<Spanned<String>>,
@@ -46,19 +46,19 @@ struct HandoverTable {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct FlowTable {
+struct FlowToml {
     cc: Option<Spanned<String>>,
     udp: Option<Spanned<String>>,
     count: Option<Spanned<u64>>,
     start: Option<Spanned<String>>,
     stop: Option<Spanned<String>>,
     rtt: Option<Spanned<String>>,
-    onoff: Option<Spanned<OnOffTable>>,
+    onoff: Option<Spanned<OnOffToml>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct OnOffTable {
+struct OnOffToml {
     mean: Option<Spanned<String>>,
     deviation: Option<Spanned<String>>,
     max: Option<Spanned<String>>,
@@ -67,7 +67,7 @@ struct OnOffTable {
 }
 
 /// Where errors are: a text and its file's name.
-struct Place<'a> {
+struct TomlText<'a> {
     file: &'a str,
     text: &'a str,
 }
@@ -106,8 +106,8 @@ impl Scenario {
     /// When the text is no TOML, has unknown fields, or a value does not read: the error names
     /// file, line and field.
     pub fn from_toml(name: &str, text: &str, files: &mut TraceFiles<'_>) -> Result<Self, SimError> {
-        let place = Place { file: name, text };
-        let document: Document = toml::from_str(text).map_err(|error| place.syntax(&error))?;
+        let place = TomlText { file: name, text };
+        let document: ScenarioToml = toml::from_str(text).map_err(|error| place.syntax(&error))?;
         let mut scenario = Self {
             flows: place.flows(&document.flow, files)?,
             handovers: place.handovers(&document.handover)?,
@@ -146,7 +146,7 @@ fn controller(text: &str, files: &mut TraceFiles<'_>) -> Result<ControllerSpec, 
     })
 }
 
-impl Place<'_> {
+impl TomlText<'_> {
     /// Reads one field into `target`, if it is there.
     fn read<T, E: Display>(
         &self,
@@ -163,7 +163,7 @@ impl Place<'_> {
 
     fn flows(
         &self,
-        tables: &[Spanned<FlowTable>],
+        tables: &[Spanned<FlowToml>],
         files: &mut TraceFiles<'_>,
     ) -> Result<Vec<FlowSpec>, SimError> {
         let mut flows = Vec::new();
@@ -184,7 +184,7 @@ impl Place<'_> {
 
     fn flow(
         &self,
-        table: &Spanned<FlowTable>,
+        table: &Spanned<FlowToml>,
         files: &mut TraceFiles<'_>,
     ) -> Result<FlowSpec, SimError> {
         let fields = table.get_ref();
@@ -203,7 +203,7 @@ impl Place<'_> {
         self.read(&fields.stop, "stop", &mut flow.stop, at)?;
         self.read(&fields.rtt, "rtt", &mut flow.rtt, |text| parse_span(text).map(Some))?;
         if let Some(onoff) = &fields.onoff {
-            flow.traffic = Traffic::OnOff(self.onoff(onoff.get_ref())?);
+            flow.traffic = FlowTraffic::OnOffFiles(self.onoff(onoff.get_ref())?);
         }
         let field = if flow.stop <= flow.start { fields.stop.as_ref() } else { None };
         let span = field.map_or_else(|| table.span(), Spanned::span);
@@ -213,7 +213,7 @@ impl Place<'_> {
         Ok(flow)
     }
 
-    fn handovers(&self, tables: &[Spanned<HandoverTable>]) -> Result<Vec<Handover>, SimError> {
+    fn handovers(&self, tables: &[Spanned<HandoverToml>]) -> Result<Vec<Handover>, SimError> {
         let mut handovers = Vec::new();
         for table in tables {
             let fields = table.get_ref();
@@ -233,8 +233,8 @@ impl Place<'_> {
         Ok(handovers)
     }
 
-    fn onoff(&self, fields: &OnOffTable) -> Result<OnOff, SimError> {
-        let mut onoff = OnOff::default();
+    fn onoff(&self, fields: &OnOffToml) -> Result<OnOffFiles, SimError> {
+        let mut onoff = OnOffFiles::default();
         let bytes = |text: &str| parse_bytes(text).map(|bytes| bytes as f64);
         self.read(&fields.mean, "mean", &mut onoff.mean, bytes)?;
         self.read(&fields.deviation, "deviation", &mut onoff.deviation, bytes)?;
@@ -255,7 +255,7 @@ impl Place<'_> {
 
     /// The scenario does not fit together: the place is that of the first field written of those
     /// that the reason speaks of.
-    fn whole(&self, document: &Document, reason: &str) -> SimError {
+    fn whole(&self, document: &ScenarioToml, reason: &str) -> SimError {
         let fields =
             [("skip", &document.skip), ("duration", &document.duration), ("bin", &document.bin)];
         for (name, field) in fields {
@@ -332,7 +332,9 @@ mod tests {
         assert_eq!(scenario.loss.to_string(), "1%");
         assert_eq!(Ok(&scenario.uplink_loss), "ge:p=2%".parse().as_ref());
         assert_eq!(scenario.duration, Span::from_secs(90));
-        let Traffic::OnOff(onoff) = &scenario.flows[3].traffic else { panic!("not ON/OFF") };
+        let FlowTraffic::OnOffFiles(onoff) = &scenario.flows[3].traffic else {
+            panic!("not ON/OFF")
+        };
         assert_eq!((onoff.mean, onoff.off), (2e6, Span::from_secs(3)));
     }
 

@@ -3,11 +3,11 @@
 use cellpace_base::{Random, Rate, Span, Time};
 use cellpace_path::{OPPORTUNITY_BYTES, Packet};
 
-use crate::connection::{Connect, Connection, generation_of};
-use crate::{AckPolicy, FlowSpec, Traffic};
+use crate::connection::{Connection, WrapController, generation_of};
+use crate::{AckPolicy, FlowSpec, FlowTraffic};
 
 /// One flow at run time.
-pub(crate) struct Flow {
+pub(crate) struct SimFlow {
     index: u32,
     spec: FlowSpec,
     acks: AckPolicy,
@@ -31,7 +31,7 @@ struct CrossTraffic {
     packets: u64,
 }
 
-impl Flow {
+impl SimFlow {
     pub(crate) fn new(
         index: u32,
         spec: FlowSpec,
@@ -68,7 +68,7 @@ impl Flow {
         &mut self,
         now: Time,
         send: &mut impl FnMut(Packet) -> bool,
-        connect: &mut Connect<'_>,
+        connect: &mut WrapController<'_>,
     ) {
         if self.next.is_some_and(|time| time <= now) {
             self.next = None;
@@ -104,29 +104,29 @@ impl Flow {
         &mut self,
         now: Time,
         send: &mut impl FnMut(Packet) -> bool,
-        connect: &mut Connect<'_>,
+        connect: &mut WrapController<'_>,
     ) {
         if now >= self.spec.stop {
             self.stop();
             return;
         }
         match self.spec.traffic.clone() {
-            Traffic::ConstantRate(rate) => self.send_cross(now, rate, send),
-            Traffic::Bulk => {
+            FlowTraffic::ConstantRate(rate) => self.send_cross(now, rate, send),
+            FlowTraffic::Bulk => {
                 self.open(now, None, connect);
                 self.next = Some(self.spec.stop);
             }
-            Traffic::OnOff(onoff) if self.connection.is_none() => {
+            FlowTraffic::OnOffFiles(onoff) if self.connection.is_none() => {
                 let file = onoff.file(&mut self.random);
                 let timed = onoff.rate.map(|rate| now + rate.time_for(file).max(SHORTEST_ON));
                 self.open(now, if timed.is_some() { None } else { Some(file) }, connect);
                 self.next = Some(timed.unwrap_or(Time::MAX).min(self.spec.stop));
             }
-            Traffic::OnOff(_) => self.end_file(now),
+            FlowTraffic::OnOffFiles(_) => self.end_file(now),
         }
     }
 
-    fn open(&mut self, now: Time, file: Option<u64>, connect: &mut Connect<'_>) {
+    fn open(&mut self, now: Time, file: Option<u64>, connect: &mut WrapController<'_>) {
         let Some(cc) = &self.spec.cc else { return };
         self.connections = self.connections.wrapping_add(1);
         let generation = self.connections;
@@ -137,7 +137,7 @@ impl Flow {
 
     /// An ON period is over; the next one begins after a pause.
     fn end_file(&mut self, now: Time) {
-        let Traffic::OnOff(onoff) = &self.spec.traffic else { return };
+        let FlowTraffic::OnOffFiles(onoff) = &self.spec.traffic else { return };
         let pause = onoff.pause(&mut self.random);
         self.forget_connection();
         self.next = Some(now + pause);

@@ -33,4 +33,4 @@ pub use controller::FlowController;
 pub use observer::{FlowView, Observer};
 pub use scenario::{FlowSpec, Scenario, SimError};
 pub use simulation::{Outcome, Simulation, run, run_observed};
-pub use traffic::{OnOff, Traffic};
+pub use traffic::{FlowTraffic, OnOffFiles};

@@ -3,10 +3,10 @@
 use cellpace_base::{Span, Time};
 use cellpace_measure::ProfileSample;
 
-use crate::flow::Flow;
+use crate::flow::SimFlow;
 
 /// Looks at the controllers at the end of each bin.
-pub(crate) struct Sampler {
+pub(crate) struct SeriesSampler {
     bin: Span,
     end: Time,
     pub(crate) next: Time,
@@ -16,7 +16,7 @@ pub(crate) struct Sampler {
     pub(crate) profiles: Vec<ProfileSample>,
 }
 
-impl Sampler {
+impl SeriesSampler {
     /// Delay profiles shown per run.
     const PROFILES: u64 = 6;
 
@@ -34,19 +34,19 @@ impl Sampler {
     }
 
     /// The last bin may be shorter than the others; it ends with the run.
-    pub(crate) fn finish(&mut self, flows: &[Flow]) {
+    pub(crate) fn finish(&mut self, flows: &[SimFlow]) {
         if self.next > self.end && self.next < self.end + self.bin {
             self.take_windows(flows);
         }
     }
 
-    fn take_windows(&mut self, flows: &[Flow]) {
+    fn take_windows(&mut self, flows: &[SimFlow]) {
         for (series, flow) in self.cwnd.iter_mut().zip(flows) {
             series.push(flow.cwnd_packets().unwrap_or(f32::NAN));
         }
     }
 
-    pub(crate) fn take(&mut self, flows: &[Flow]) {
+    pub(crate) fn take(&mut self, flows: &[SimFlow]) {
         self.take_windows(flows);
         if self.next >= self.next_profile {
             self.next_profile += self.profile_every;

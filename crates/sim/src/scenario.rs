@@ -5,7 +5,7 @@ use cellpace_cc::SpecError;
 use cellpace_path::{DelaySpec, Handover, LossSpec, PathError, QueueSpec, TraceSpec};
 use thiserror::Error;
 
-use crate::{AckPolicy, FlowController, Traffic};
+use crate::{AckPolicy, FlowController, FlowTraffic};
 
 /// What can be wrong with a scenario.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -91,7 +91,7 @@ pub struct FlowSpec {
     /// Its controller; `None` for cross traffic that does not react to anything.
     pub cc: Option<FlowController>,
     /// What it has to send.
-    pub traffic: Traffic,
+    pub traffic: FlowTraffic,
     /// When it starts.
     pub start: Time,
     /// When it stops sending.
@@ -103,14 +103,20 @@ pub struct FlowSpec {
 impl FlowSpec {
     /// A flow that always has data, from the start to the end.
     pub const fn bulk(cc: FlowController) -> Self {
-        Self { cc: Some(cc), traffic: Traffic::Bulk, start: Time::ZERO, stop: Time::MAX, rtt: None }
+        Self {
+            cc: Some(cc),
+            traffic: FlowTraffic::Bulk,
+            start: Time::ZERO,
+            stop: Time::MAX,
+            rtt: None,
+        }
     }
 
     /// Cross traffic at a constant rate that does not react to anything.
     pub const fn constant_rate(rate: Rate) -> Self {
         Self {
             cc: None,
-            traffic: Traffic::ConstantRate(rate),
+            traffic: FlowTraffic::ConstantRate(rate),
             start: Time::ZERO,
             stop: Time::MAX,
             rtt: None,
@@ -121,7 +127,7 @@ impl FlowSpec {
     pub fn name(&self) -> String {
         match (&self.cc, &self.traffic) {
             (Some(cc), _) => cc.to_string(),
-            (None, Traffic::ConstantRate(rate)) => format!("udp:{rate}"),
+            (None, FlowTraffic::ConstantRate(rate)) => format!("udp:{rate}"),
             (None, _) => "udp".into(),
         }
     }
@@ -242,15 +248,15 @@ impl FlowSpec {
             ));
         }
         match (&self.cc, &self.traffic) {
-            (None, Traffic::ConstantRate(rate)) if rate.as_bps() == 0 => {
+            (None, FlowTraffic::ConstantRate(rate)) if rate.as_bps() == 0 => {
                 Err("a rate of 0 sends nothing".into())
             }
-            (None, Traffic::ConstantRate(rate)) if *rate > FASTEST => {
+            (None, FlowTraffic::ConstantRate(rate)) if *rate > FASTEST => {
                 Err(format!("{rate} is too much; the most is {FASTEST}"))
             }
-            (None, Traffic::ConstantRate(_)) => Ok(()),
+            (None, FlowTraffic::ConstantRate(_)) => Ok(()),
             (None, _) => Err("only traffic of a constant rate goes without a controller".into()),
-            (Some(_), Traffic::ConstantRate(_)) => {
+            (Some(_), FlowTraffic::ConstantRate(_)) => {
                 Err("traffic of a constant rate does not react: leave the controller out".into())
             }
             (Some(_), traffic) => traffic.check(),

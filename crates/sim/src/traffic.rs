@@ -5,11 +5,11 @@ use cellpace_cc::{Controller, RttEstimator};
 
 /// What a flow has to send.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Traffic {
+pub enum FlowTraffic {
     /// Always more.
     Bulk,
     /// Files with pauses between them, each over a new connection.
-    OnOff(OnOff),
+    OnOffFiles(OnOffFiles),
     /// A constant rate, whatever happens.
     ConstantRate(Rate),
 }
@@ -17,7 +17,7 @@ pub enum Traffic {
 /// The ON/OFF model of the MDI paper (Table 3): file sizes from a truncated log-normal
 /// distribution, pauses from an exponential one.
 #[derive(Debug, Clone, PartialEq)]
-pub struct OnOff {
+pub struct OnOffFiles {
     /// Mean file size in bytes, before truncation.
     pub mean: f64,
     /// Standard deviation of the file size in bytes, before truncation.
@@ -32,7 +32,7 @@ pub struct OnOff {
     pub rate: Option<Rate>,
 }
 
-impl Default for OnOff {
+impl Default for OnOffFiles {
     /// Table 3 of the MDI paper: mean 4 MB, variance 3.3 MB², at most 10 MB, 60 s off.
     fn default() -> Self {
         Self {
@@ -45,9 +45,9 @@ impl Default for OnOff {
     }
 }
 
-impl Traffic {
+impl FlowTraffic {
     pub(crate) fn check(&self) -> Result<(), String> {
-        let Self::OnOff(onoff) = self else { return Ok(()) };
+        let Self::OnOffFiles(onoff) = self else { return Ok(()) };
         if !(onoff.mean >= 1.0 && onoff.deviation >= 0.0 && onoff.mean.is_finite()) {
             return Err("an ON/OFF file needs a mean of at least 1 byte".into());
         }
@@ -61,7 +61,7 @@ impl Traffic {
     }
 }
 
-impl OnOff {
+impl OnOffFiles {
     /// Draws a file size in bytes, at least 1.
     pub(crate) fn file(&self, random: &mut Random) -> u64 {
         // Mean and variance of a log-normal distribution, solved for mu and sigma (MDI, Table 3).
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn mdi_table_3_files_and_pauses() {
-        let onoff = OnOff::default();
+        let onoff = OnOffFiles::default();
         let mut random = Random::seeded(5, 0);
         let files: Vec<f64> = (0..20_000).map(|_| onoff.file(&mut random) as f64).collect();
         let mean = files.iter().sum::<f64>() / files.len() as f64;
@@ -147,11 +147,15 @@ mod tests {
 
     #[test]
     fn strange_parameters_end_too() {
-        let onoff = OnOff { mean: 5.0, deviation: 1e12, max: 5.0, ..OnOff::default() };
+        let onoff = OnOffFiles { mean: 5.0, deviation: 1e12, max: 5.0, ..OnOffFiles::default() };
         let mut random = Random::seeded(5, 0);
         assert!((1..=5).contains(&onoff.file(&mut random)));
-        let always = OnOff { mean: 4e6, deviation: 0.0, ..OnOff::default() };
+        let always = OnOffFiles { mean: 4e6, deviation: 0.0, ..OnOffFiles::default() };
         assert_eq!(always.file(&mut random), 4_000_000, "nothing is lost in logarithms");
-        assert!(Traffic::OnOff(OnOff { max: 1.0, ..OnOff::default() }).check().is_err());
+        assert!(
+            FlowTraffic::OnOffFiles(OnOffFiles { max: 1.0, ..OnOffFiles::default() })
+                .check()
+                .is_err()
+        );
     }
 }

@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 
 use cellpace_base::{Random, Span, Time};
-use cellpace_measure::{Collector, FlowSpan, Window};
+use cellpace_measure::{Collector, FlowSpan, MeasuredWindow};
 use cellpace_path::{DelaySpec, Fate, Handover, Packet, PacketRecord, Path, PathSpec};
 
-use crate::flow::Flow;
+use crate::flow::SimFlow;
 use crate::observer::{FlowView, Observer};
-use crate::sampler::Sampler;
+use crate::sampler::SeriesSampler;
 use crate::timers::{AckMessage, AckStore, Timers};
 use crate::{FlowSpec, Scenario, SimError};
 
@@ -20,14 +20,14 @@ pub(crate) struct World {
     end: Time,
     forward: Path,
     reverse: Path,
-    flows: Vec<Flow>,
+    flows: Vec<SimFlow>,
     timers: Timers,
     /// Acks in flight, by the id of their packet.
     acks: AckStore,
     collector: Collector,
-    sampler: Sampler,
+    sampler: SeriesSampler,
     fates: Vec<PacketRecord>,
-    room: Room,
+    room: PacketRoom,
     /// When the paths to come begin.
     path_changes: VecDeque<Time>,
     /// When the observer next wants to see the flows.
@@ -37,7 +37,7 @@ pub(crate) struct World {
 /// What a run leaves.
 pub(crate) struct Remains {
     pub(crate) collector: Collector,
-    pub(crate) sampler: Sampler,
+    pub(crate) sampler: SeriesSampler,
     pub(crate) retransmissions: u64,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Remains {
 const MOST_PACKETS: u64 = 1 << 22;
 
 /// Keeps what waits in the network within memory.
-struct Room {
+struct PacketRoom {
     /// Packets and acks in flight.
     in_flight: u64,
     most: u64,
@@ -55,7 +55,7 @@ struct Room {
     exceeded: bool,
 }
 
-impl Room {
+impl PacketRoom {
     /// One more is in flight. Returns whether another may follow.
     fn enter(&mut self) -> bool {
         self.in_flight += 1;
@@ -80,18 +80,18 @@ impl World {
     pub(crate) fn new(scenario: &Scenario) -> Result<Self, SimError> {
         let end = scenario.end();
         let seeded = |stream| Random::seeded(scenario.seed, stream);
-        let delays = Delays::new(scenario);
-        let flows: Vec<Flow> = (0..)
+        let delays = DelaySplit::new(scenario);
+        let flows: Vec<SimFlow> = (0..)
             .zip(&scenario.flows)
             .map(|(index, spec)| {
                 let random = seeded(1000 + u64::from(index));
                 let own_delay = delays.own(spec);
-                Flow::new(index, spec.clone(), scenario.acks, own_delay, random)
+                SimFlow::new(index, spec.clone(), scenario.acks, own_delay, random)
             })
             .collect();
-        let window = Window { skip: Time::ZERO + scenario.skip, end };
+        let window = MeasuredWindow { skip: Time::ZERO + scenario.skip, end };
         let spans: Vec<FlowSpan> =
-            flows.iter().map(Flow::span).map(|(start, stop)| FlowSpan { start, stop }).collect();
+            flows.iter().map(SimFlow::span).map(|(start, stop)| FlowSpan { start, stop }).collect();
         let mut timers = Timers::new(flows.len());
         for (index, flow) in flows.iter().enumerate() {
             timers.arm(index, flow.next_deadline());
@@ -104,10 +104,10 @@ impl World {
             timers,
             acks: AckStore::default(),
             collector: Collector::new(window, &spans, scenario.bin),
-            sampler: Sampler::new(scenario.bin, end, flows.len()),
+            sampler: SeriesSampler::new(scenario.bin, end, flows.len()),
             flows,
             fates: Vec::new(),
-            room: Room { in_flight: 0, most: MOST_PACKETS, exceeded: false },
+            room: PacketRoom { in_flight: 0, most: MOST_PACKETS, exceeded: false },
             path_changes: scenario.handovers.iter().map(Handover::end).collect(),
             show_at: None,
         })
@@ -193,7 +193,7 @@ impl World {
     /// What is left once the run is over.
     pub(crate) fn finish(mut self) -> Remains {
         self.sampler.finish(&self.flows);
-        let retransmissions = self.flows.iter().map(Flow::retransmissions).sum();
+        let retransmissions = self.flows.iter().map(SimFlow::retransmissions).sum();
         Remains { collector: self.collector, sampler: self.sampler, retransmissions }
     }
 
@@ -347,14 +347,14 @@ fn next_multiple(now: Time, interval: Span) -> Time {
 
 /// How the one-way delays of the flows are split between the path, which all packets share, and
 /// the flows' own.
-struct Delays {
+struct DelaySplit {
     path: DelaySpec,
     /// RTT of flows without one of their own, and the RTT that lies in the path; when any flow
     /// has its own.
     constant: Option<(Span, Span)>,
 }
 
-impl Delays {
+impl DelaySplit {
     fn new(scenario: &Scenario) -> Self {
         let general = scenario.rtt.as_constant();
         let own = scenario.flows.iter().filter_map(|flow| flow.rtt).min();
@@ -371,7 +371,7 @@ impl Delays {
     }
 }
 
-fn forward_spec(scenario: &Scenario, delays: &Delays) -> PathSpec {
+fn forward_spec(scenario: &Scenario, delays: &DelaySplit) -> PathSpec {
     PathSpec {
         trace: Some(scenario.trace.clone()),
         queue: scenario.queue.clone(),
@@ -381,7 +381,7 @@ fn forward_spec(scenario: &Scenario, delays: &Delays) -> PathSpec {
     }
 }
 
-fn reverse_spec(scenario: &Scenario, delays: &Delays) -> PathSpec {
+fn reverse_spec(scenario: &Scenario, delays: &DelaySplit) -> PathSpec {
     PathSpec {
         trace: scenario.uplink.clone(),
         delay: delays.path.clone(),

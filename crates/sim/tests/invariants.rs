@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cellpace_base::{Span, Time};
 use cellpace_cc::registry;
 use cellpace_path::{Fate, PacketRecord};
-use cellpace_sim::{FlowSpec, OnOff, Outcome, Scenario, Traffic};
+use cellpace_sim::{FlowSpec, FlowTraffic, OnOffFiles, Outcome, Scenario};
 use common::{Log, bulk, observed, outcome, udp};
 use proptest::prelude::*;
 
@@ -26,14 +26,14 @@ fn controller() -> impl Strategy<Value = String> {
     prop::sample::select(names)
 }
 
-fn traffic() -> impl Strategy<Value = Traffic> {
+fn traffic() -> impl Strategy<Value = FlowTraffic> {
     let onoff = (1_500.0..300_000.0, 0.0..200_000.0, 0_u64..400, any::<bool>()).prop_map(
         |(mean, deviation, off, timed)| {
             let rate = timed.then(|| "2mbit".parse().unwrap());
-            Traffic::OnOff(OnOff { mean, deviation, max: 1e6, off: ms(off), rate })
+            FlowTraffic::OnOffFiles(OnOffFiles { mean, deviation, max: 1e6, off: ms(off), rate })
         },
     );
-    prop_oneof![2 => Just(Traffic::Bulk), 1 => onoff]
+    prop_oneof![2 => Just(FlowTraffic::Bulk), 1 => onoff]
 }
 
 fn sender() -> impl Strategy<Value = FlowSpec> {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use cellpace_base::{Span, Time};
 use cellpace_cc::Event;
 use cellpace_path::{DropReason, Fate};
-use cellpace_sim::{FlowSpec, OnOff, Scenario, Traffic, run};
+use cellpace_sim::{FlowSpec, FlowTraffic, OnOffFiles, Scenario, run};
 use common::{at_ms, bulk, lone, observed, outcome, secs, udp};
 
 /// The default path with these flows: 12 Mbit/s, one packet a millisecond, 40 ms, all figures from
@@ -285,14 +285,14 @@ fn an_outage_in_which_everything_is_lost_is_survived() {
 
 /// A file of 100 packets at a time.
 fn files(off_ms: u64) -> FlowSpec {
-    let onoff = OnOff {
+    let onoff = OnOffFiles {
         mean: 150_000.0,
         deviation: 0.0,
         max: 150_000.0,
         off: Span::from_millis(off_ms),
         rate: None,
     };
-    FlowSpec { traffic: Traffic::OnOff(onoff), ..bulk("fixed:cwnd=10pkts") }
+    FlowSpec { traffic: FlowTraffic::OnOffFiles(onoff), ..bulk("fixed:cwnd=10pkts") }
 }
 
 /// Of every connection: packets that were sent, delivered and dropped.
@@ -349,8 +349,8 @@ fn files_are_apart_by_their_pauses() {
 /// The ack that ends a file is the only one of it, and the first that tells a base delay.
 #[test]
 fn events_of_the_last_ack_of_a_file_are_shown() {
-    let onoff = OnOff { mean: 1.0, deviation: 0.0, max: 1.0, off: Span::ZERO, rate: None };
-    let flow = FlowSpec { traffic: Traffic::OnOff(onoff), ..bulk("copa") };
+    let onoff = OnOffFiles { mean: 1.0, deviation: 0.0, max: 1.0, off: Span::ZERO, rate: None };
+    let flow = FlowSpec { traffic: FlowTraffic::OnOffFiles(onoff), ..bulk("copa") };
     let (_, log) = observed(&scenario(vec![flow], 2));
     let told = log.events.iter().filter(|(_, _, event)| matches!(event, Event::BaseDelay(_)));
     // Of 49 files the last is still on its way back.
@@ -361,9 +361,12 @@ fn events_of_the_last_ack_of_a_file_are_shown() {
 #[test]
 fn timed_periods_are_the_same_for_every_controller() {
     let starts = |cc: &str| {
-        let onoff =
-            OnOff { off: secs(1), rate: Some("4mbit".parse().unwrap()), ..OnOff::default() };
-        let flow = FlowSpec { traffic: Traffic::OnOff(onoff), ..bulk(cc) };
+        let onoff = OnOffFiles {
+            off: secs(1),
+            rate: Some("4mbit".parse().unwrap()),
+            ..OnOffFiles::default()
+        };
+        let flow = FlowSpec { traffic: FlowTraffic::OnOffFiles(onoff), ..bulk(cc) };
         let (_, log) = observed(&scenario(vec![flow], 60));
         let mut starts: BTreeMap<u64, Time> = BTreeMap::new();
         for record in &log.records {
@@ -381,14 +384,14 @@ fn timed_periods_are_the_same_for_every_controller() {
 /// when it ends come to the next, which must not take them for its own.
 #[test]
 fn what_belongs_to_an_earlier_connection_means_nothing_to_the_next() {
-    let onoff = OnOff {
+    let onoff = OnOffFiles {
         mean: 100_000.0,
         deviation: 0.0,
         max: 100_000.0,
         off: Span::ZERO,
         rate: Some("4mbit".parse().unwrap()),
     };
-    let flow = FlowSpec { traffic: Traffic::OnOff(onoff), ..bulk("fixed:cwnd=5pkts") };
+    let flow = FlowSpec { traffic: FlowTraffic::OnOffFiles(onoff), ..bulk("fixed:cwnd=5pkts") };
     let (outcome, log) = observed(&scenario(vec![flow], 10));
     let found = connections(&log);
     assert_eq!(found.len(), 50);
@@ -402,8 +405,8 @@ fn what_belongs_to_an_earlier_connection_means_nothing_to_the_next() {
 /// The number of a connection has 16 bits; this flow has more connections.
 #[test]
 fn the_number_of_connections_may_wrap_around() {
-    let onoff = OnOff { mean: 1.0, deviation: 0.0, max: 1.0, off: Span::ZERO, rate: None };
-    let flow = FlowSpec { traffic: Traffic::OnOff(onoff), ..bulk("fixed:cwnd=1pkts") };
+    let onoff = OnOffFiles { mean: 1.0, deviation: 0.0, max: 1.0, off: Span::ZERO, rate: None };
+    let flow = FlowSpec { traffic: FlowTraffic::OnOffFiles(onoff), ..bulk("fixed:cwnd=1pkts") };
     let many = Scenario {
         trace: "constant:1200mbit".parse().unwrap(),
         rtt: "0ms".parse().unwrap(),
@@ -416,14 +419,14 @@ fn the_number_of_connections_may_wrap_around() {
 
 #[test]
 fn tiny_timed_periods_without_pauses_end() {
-    let onoff = OnOff {
+    let onoff = OnOffFiles {
         mean: 1.0,
         deviation: 0.0,
         max: 1.0,
         off: Span::ZERO,
         rate: Some("1gbit".parse().unwrap()),
     };
-    let flow = FlowSpec { traffic: Traffic::OnOff(onoff), ..bulk("fixed:cwnd=1pkts") };
+    let flow = FlowSpec { traffic: FlowTraffic::OnOffFiles(onoff), ..bulk("fixed:cwnd=1pkts") };
     assert!(outcome(&scenario(vec![flow], 2)).figures.packets > 0);
 }
 

@@ -7,15 +7,22 @@ mod common;
 use cellpace_base::{Span, Time};
 use cellpace_cc::{Event, registry};
 use cellpace_path::PacketRecord;
-use cellpace_sim::{FlowSpec, FlowView, Observer, OnOff, Outcome, Scenario, Simulation, Traffic};
+use cellpace_sim::{
+    FlowSpec, FlowTraffic, FlowView, Observer, OnOffFiles, Outcome, Scenario, Simulation,
+};
 use proptest::prelude::*;
 
 use common::{Log, at_ms, bulk, lone, observed, secs, udp};
 
 /// Files, a bulk transfer and cross traffic over a path with outages and loss.
 fn restless(cc: &str) -> Scenario {
-    let onoff = OnOff { mean: 200e3, max: 400e3, off: Span::from_millis(300), ..OnOff::default() };
-    let files = FlowSpec { traffic: Traffic::OnOff(onoff), ..bulk(cc) };
+    let onoff = OnOffFiles {
+        mean: 200e3,
+        max: 400e3,
+        off: Span::from_millis(300),
+        ..OnOffFiles::default()
+    };
+    let files = FlowSpec { traffic: FlowTraffic::OnOffFiles(onoff), ..bulk(cc) };
     Scenario {
         trace: "onoff:8mbit,on=3s,off=1s".parse().unwrap(),
         uplink: Some("onoff:1mbit,on=5s,off=700ms".parse().unwrap()),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use cellpace_base::{Span, Time};
 use cellpace_cc::Arrival;
-use cellpace_recovery::{AckPolicy, Receiver};
+use cellpace_recovery::{AckGenerator, AckPolicy};
 
 use crate::assembly::Assembly;
 use crate::hash::StreamHash;
@@ -75,7 +75,7 @@ struct DueAck {
 
 /// Receives packets, acknowledges them and puts the stream together.
 pub(crate) struct Incoming {
-    log: Receiver,
+    log: AckGenerator,
     /// Packet numbers that arrived, from `floor` on; all below count as arrived.
     numbers: RangeSet,
     floor: u64,
@@ -121,7 +121,7 @@ impl Incoming {
             AckPolicy::Delayed(delay) => Some(delay),
         };
         Self {
-            log: Receiver::new(policy, half),
+            log: AckGenerator::new(policy, half),
             numbers: RangeSet::default(),
             floor: 0,
             told_window: assembly.as_ref().map_or(u64::MAX, Assembly::window),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use cellpace_base::{Span, Time};
 use cellpace_cc::{Block, Controller, Stamp};
-use cellpace_recovery::{Arrived, Sender, Sending};
+use cellpace_recovery::{Arrived, PacedSender, Sending};
 
 use crate::hash::StreamHash;
 use crate::numbers::{Meaning, Numbers, join_matters};
@@ -49,7 +49,7 @@ pub struct OutgoingStats {
 
 /// Sends a stream under a controller until all of it has arrived.
 pub(crate) struct Outgoing {
-    sender: Sender<Piece>,
+    sender: PacedSender<Piece>,
     numbers: Numbers,
     /// Whether the controller has a half at the receiver, to which its stamps go.
     stamped: bool,
@@ -143,7 +143,7 @@ impl Outgoing {
         now: Time,
     ) -> Self {
         Self {
-            sender: Sender::new(controller, now),
+            sender: PacedSender::new(controller, now),
             numbers,
             stamped,
             unreliable,

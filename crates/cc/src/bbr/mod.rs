@@ -21,7 +21,7 @@ use cellpace_base::Window;
 
 use self::aggregation::{Aggregation, Bundle};
 pub(crate) use self::params::BbrParams;
-use self::policer::{Policer, PolicerVerdict, Progress};
+use self::policer::{DeliveryProgress, Policer, PolicerVerdict};
 use self::probe_bw::GainCycle;
 use self::probe_rtt::{RttProbe, RttProbeStep};
 use self::startup::FullPipe;
@@ -202,7 +202,7 @@ impl Bbr {
 
     fn watch_policer(&mut self, now: Time, app_limited: bool) {
         let Some(policer) = &mut self.policer else { return };
-        let verdict = policer.on_ack(&Progress {
+        let verdict = policer.on_ack(&DeliveryProgress {
             now,
             delivered: self.delivery.delivered(),
             lost: self.lost,

@@ -23,7 +23,7 @@ struct LossyStretch {
 
 /// The flow's counters at an ack.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Progress {
+pub(super) struct DeliveryProgress {
     pub(super) now: Time,
     /// Bytes delivered so far.
     pub(super) delivered: u64,
@@ -63,7 +63,7 @@ impl Policer {
         self.in_use.and(self.rate)
     }
 
-    pub(super) fn on_ack(&mut self, tally: &Progress) -> PolicerVerdict {
+    pub(super) fn on_ack(&mut self, tally: &DeliveryProgress) -> PolicerVerdict {
         if self.in_use.is_some() {
             return self.count_use(tally);
         }
@@ -86,7 +86,7 @@ impl Policer {
         }
     }
 
-    fn count_use(&mut self, tally: &Progress) -> PolicerVerdict {
+    fn count_use(&mut self, tally: &DeliveryProgress) -> PolicerVerdict {
         let Some(rounds) = self.in_use.as_mut().filter(|_| tally.probing && tally.round_start)
         else {
             return PolicerVerdict::Same;
@@ -99,7 +99,7 @@ impl Policer {
         PolicerVerdict::Over
     }
 
-    fn end_stretch(&mut self, rate: u64, tally: &Progress) -> PolicerVerdict {
+    fn end_stretch(&mut self, rate: u64, tally: &DeliveryProgress) -> PolicerVerdict {
         let agreed = self.rate.filter(|old| agree(*old, rate));
         if let Some(old) = agreed {
             self.rate = Some(old.midpoint(rate));
@@ -114,12 +114,12 @@ impl Policer {
 }
 
 impl LossyStretch {
-    fn starting(tally: &Progress) -> Self {
+    fn starting(tally: &DeliveryProgress) -> Self {
         Self { since: tally.now, delivered: tally.delivered, lost: tally.lost, rounds: 0 }
     }
 
     /// The rate since the stretch began, if enough was lost for a policer.
-    fn policed_rate(&self, tally: &Progress) -> Option<u64> {
+    fn policed_rate(&self, tally: &DeliveryProgress) -> Option<u64> {
         let delivered = tally.delivered.saturating_sub(self.delivered) as f64;
         let lost = tally.lost.saturating_sub(self.lost) as f64;
         let seconds = (tally.now - self.since).as_secs_f64();
@@ -142,7 +142,7 @@ mod tests {
     /// One round per step of 100 ms: `delivered` and `lost` bytes in it.
     fn rounds(
         policer: &mut Policer,
-        tally: &mut Progress,
+        tally: &mut DeliveryProgress,
         count: u64,
         bytes: (u64, u64),
     ) -> PolicerVerdict {
@@ -160,8 +160,8 @@ mod tests {
         verdict
     }
 
-    fn tally() -> Progress {
-        Progress {
+    fn tally() -> DeliveryProgress {
+        DeliveryProgress {
             now: Time::ZERO,
             delivered: 0,
             lost: 0,

@@ -5,7 +5,7 @@ use crate::extremes::{WindowedMax, WindowedMin};
 use crate::{Span, Time};
 
 /// RTT statistics, all in milliseconds to the outside.
-pub(super) struct Delays {
+pub(super) struct CopaDelays {
     /// How the delay is compared with the bound below which the queue is nearly empty.
     near_empty: NearEmpty,
     srtt: Option<f64>,
@@ -36,7 +36,7 @@ const NEAR_MIN_RTTS: f64 = 5.0;
 const NEAR_MAX_RTTS: f64 = 4.0;
 const NEAR_SHARE: f64 = 0.1;
 
-impl Delays {
+impl CopaDelays {
     /// Samples in a row that may get worse before a window loses exactness: more than one window
     /// of a fast cellular link.
     const CAPACITY: usize = 512;
@@ -154,11 +154,11 @@ mod tests {
     use super::super::tests::params;
     use super::*;
 
-    fn delays(text: &str) -> Delays {
-        Delays::new(&params(text))
+    fn delays(text: &str) -> CopaDelays {
+        CopaDelays::new(&params(text))
     }
 
-    fn feed(delays: &mut Delays, samples: &[(u64, f64)]) {
+    fn feed(delays: &mut CopaDelays, samples: &[(u64, f64)]) {
         for (at, rtt) in samples {
             delays.sample(Time::from_millis(*at), Span::from_millis_f64(*rtt));
         }

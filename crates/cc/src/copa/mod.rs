@@ -14,11 +14,11 @@ mod velocity;
 
 use cellpace_base::Window;
 
-use self::delays::Delays;
+use self::delays::CopaDelays;
 use self::meter::LossMeter;
 pub(crate) use self::params::CopaParams;
 use self::params::{CopaMode, VelocityRule};
-use self::velocity::{Direction, Moment, Velocity};
+use self::velocity::{Moment, Velocity, WindowDirection};
 use crate::{
     Ack, AckedPacket, Controller, ControllerParams, Event, Events, Loss, Pacing, Permit, Phase,
     Rate, SentPacket, Setup, Spurious, Stamp, Time, Timeout,
@@ -43,7 +43,7 @@ pub(crate) struct Copa {
     /// When delta was last lowered, and last doubled because of loss.
     lowered_at: Time,
     doubled_at: Option<Time>,
-    delays: Delays,
+    delays: CopaDelays,
     velocity: Velocity,
     losses: LossMeter,
     acked: u64,
@@ -51,14 +51,14 @@ pub(crate) struct Copa {
     heard_at: Time,
     /// The path has been this one since then; RTTs of older packets are another path's.
     path_since: Time,
-    before_timeout: Option<BeforeTimeout>,
+    before_timeout: Option<CopaUndo>,
     before_cut: f64,
     phase: Phase,
     events: Events,
 }
 
 /// What a spurious timeout gives back.
-struct BeforeTimeout {
+struct CopaUndo {
     window: f64,
     slow_start: bool,
 }
@@ -88,7 +88,7 @@ impl Copa {
             competitive: false,
             lowered_at: setup.start,
             doubled_at: None,
-            delays: Delays::new(params),
+            delays: CopaDelays::new(params),
             velocity: new_velocity(params),
             losses: LossMeter::new(Self::LOSS_RATIO, setup.start),
             acked: 0,
@@ -168,7 +168,8 @@ impl Copa {
     }
 
     fn steer(&mut self, target: f64, packet: &AckedPacket, ack: &Ack<'_>) {
-        let direction = if self.window < target { Direction::Up } else { Direction::Down };
+        let direction =
+            if self.window < target { WindowDirection::Up } else { WindowDirection::Down };
         let moment = Moment {
             now: ack.now,
             rtt: self.delays.latest(),
@@ -179,9 +180,9 @@ impl Copa {
         let velocity = self.velocity.step(&moment, direction, self.window * self.delta);
         let step = velocity / (self.delta * self.window);
         match direction {
-            Direction::Up if packet.app_limited => {}
-            Direction::Up => self.window += step,
-            Direction::Down => self.window -= step,
+            WindowDirection::Up if packet.app_limited => {}
+            WindowDirection::Up => self.window += step,
+            WindowDirection::Down => self.window -= step,
         }
     }
 
@@ -245,8 +246,8 @@ impl Copa {
 
 fn new_velocity(params: &CopaParams) -> Velocity {
     match params.velocity {
-        VelocityRule::Code => Velocity::code(params.velocity_cap),
-        VelocityRule::Paper => Velocity::paper(params.velocity_cap),
+        VelocityRule::CodeVelocity => Velocity::code(params.velocity_cap),
+        VelocityRule::PaperVelocity => Velocity::paper(params.velocity_cap),
     }
 }
 
@@ -289,8 +290,7 @@ impl Controller for Copa {
             return;
         }
         let before = self.window;
-        self.before_timeout
-            .get_or_insert(BeforeTimeout { window: before, slow_start: self.slow_start });
+        self.before_timeout.get_or_insert(CopaUndo { window: before, slow_start: self.slow_start });
         self.window = self.min_window;
         self.slow_start = true;
         self.velocity.restart();

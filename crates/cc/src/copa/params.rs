@@ -50,8 +50,8 @@ words! {
 words! {
     /// When the velocity doubles.
     pub(crate) enum VelocityRule {
-        Paper = "paper",
-        Code = "code",
+        PaperVelocity = "paper",
+        CodeVelocity = "code",
     }
 }
 

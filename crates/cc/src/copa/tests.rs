@@ -84,7 +84,8 @@ fn copa_t1_target() {
 fn step(text: &str, window: f64, velocity: f64, standing: f64) -> (f64, f64) {
     let mut copa = steady(text, window, 40.0, standing);
     let up = window < copa.target();
-    copa.velocity = Velocity::at(velocity, if up { Direction::Up } else { Direction::Down });
+    copa.velocity =
+        Velocity::at(velocity, if up { WindowDirection::Up } else { WindowDirection::Down });
     ack(&mut copa, 1, 1000, standing);
     (copa.window, copa.velocity.value())
 }
@@ -103,7 +104,7 @@ fn copa_t2_window_steps() {
 #[test]
 fn copa_t3_velocity_cap() {
     let mut copa = steady("mode=constant", 10.0, 40.0, 44.0);
-    copa.velocity = Velocity::at(8.0, Direction::Up);
+    copa.velocity = Velocity::at(8.0, WindowDirection::Up);
     ack(&mut copa, 1, 1000, 44.0);
     assert_eq!(copa.velocity.value(), 4.0, "8 > 5: halved once");
     ack(&mut copa, 2, 1000, 44.0);
@@ -111,7 +112,7 @@ fn copa_t3_velocity_cap() {
     assert_eq!(step("mode=constant", 10.0, 5.0, 44.0).1, 5.0);
 
     let mut small = steady("mode=constant,delta=0.02", 30.0, 40.0, 44.0);
-    small.velocity = Velocity::at(2.0, Direction::Up);
+    small.velocity = Velocity::at(2.0, WindowDirection::Up);
     ack(&mut small, 1, 1000, 44.0);
     ack(&mut small, 2, 1000, 44.0);
     assert_eq!(small.velocity.value(), 1.0, "the cap of 0.6 leaves the smallest velocity");

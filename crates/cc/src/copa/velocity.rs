@@ -10,13 +10,13 @@ pub(super) struct Velocity {
 }
 
 enum Rule {
-    Paper(Paper),
-    Code(Code),
+    PaperVelocity(PaperVelocity),
+    CodeVelocity(CodeVelocity),
 }
 
 /// Doubles after some windows of net movement in one direction.
-struct Paper {
-    direction: Option<Direction>,
+struct PaperVelocity {
+    direction: Option<WindowDirection>,
     same: u64,
     window_start: f64,
     /// The ack of this packet or a later one ends the current window.
@@ -24,15 +24,15 @@ struct Paper {
 }
 
 /// Doubles from the first RTT of net movement in one direction.
-struct Code {
-    direction: Direction,
+struct CodeVelocity {
+    direction: WindowDirection,
     /// Increases minus decreases since the last check.
     net: i64,
     checked_at: Option<Time>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
+pub(super) enum WindowDirection {
     Up,
     Down,
 }
@@ -56,22 +56,22 @@ impl Velocity {
     const WINDOWS: u64 = 3;
 
     pub(super) fn paper(capped: bool) -> Self {
-        let paper = Paper { direction: None, same: 0, window_start: 0.0, window_end: None };
-        Self { value: 1.0, capped, rule: Rule::Paper(paper) }
+        let paper = PaperVelocity { direction: None, same: 0, window_start: 0.0, window_end: None };
+        Self { value: 1.0, capped, rule: Rule::PaperVelocity(paper) }
     }
 
     pub(super) fn code(capped: bool) -> Self {
         // The net counter starts at 1, so the first check, which comes at once, doubles.
-        let code = Code { direction: Direction::Up, net: 1, checked_at: None };
-        Self { value: 1.0, capped, rule: Rule::Code(code) }
+        let code = CodeVelocity { direction: WindowDirection::Up, net: 1, checked_at: None };
+        Self { value: 1.0, capped, rule: Rule::CodeVelocity(code) }
     }
 
     /// Mid-flight: `value` in `direction`.
     #[cfg(test)]
-    pub(super) fn at(value: f64, direction: Direction) -> Self {
+    pub(super) fn at(value: f64, direction: WindowDirection) -> Self {
         let mut velocity = Self::paper(true);
         velocity.value = value;
-        if let Rule::Paper(paper) = &mut velocity.rule {
+        if let Rule::PaperVelocity(paper) = &mut velocity.rule {
             paper.direction = Some(direction);
         }
         velocity
@@ -79,8 +79,8 @@ impl Velocity {
 
     pub(super) fn restart(&mut self) {
         *self = match &self.rule {
-            Rule::Paper(_) => Self::paper(self.capped),
-            Rule::Code(_) => Self::code(self.capped),
+            Rule::PaperVelocity(_) => Self::paper(self.capped),
+            Rule::CodeVelocity(_) => Self::code(self.capped),
         };
     }
 
@@ -89,10 +89,10 @@ impl Velocity {
     }
 
     /// The velocity for a step in `direction`, with `cap` = W delta.
-    pub(super) fn step(&mut self, moment: &Moment, direction: Direction, cap: f64) -> f64 {
+    pub(super) fn step(&mut self, moment: &Moment, direction: WindowDirection, cap: f64) -> f64 {
         self.value = match &mut self.rule {
-            Rule::Paper(paper) => paper.step(self.value, moment, direction),
-            Rule::Code(code) => code.step(self.value, moment, direction),
+            Rule::PaperVelocity(paper) => paper.step(self.value, moment, direction),
+            Rule::CodeVelocity(code) => code.step(self.value, moment, direction),
         };
         if self.capped && self.value > cap {
             self.value /= 2.0; // section 6: once per ack
@@ -102,8 +102,8 @@ impl Velocity {
     }
 }
 
-impl Paper {
-    fn step(&mut self, velocity: f64, moment: &Moment, direction: Direction) -> f64 {
+impl PaperVelocity {
+    fn step(&mut self, velocity: f64, moment: &Moment, direction: WindowDirection) -> f64 {
         let velocity = self.check(velocity, moment);
         // Section 6: the target crossed over; do not wait for the window to end.
         if self.direction.is_some_and(|known| known != direction) { 1.0 } else { velocity }
@@ -117,7 +117,11 @@ impl Paper {
         if moment.number < end {
             return velocity;
         }
-        let moved = if moment.window > self.window_start { Direction::Up } else { Direction::Down };
+        let moved = if moment.window > self.window_start {
+            WindowDirection::Up
+        } else {
+            WindowDirection::Down
+        };
         self.open_window(moment);
         if self.direction != Some(moved) {
             self.direction = Some(moved);
@@ -134,8 +138,8 @@ impl Paper {
     }
 }
 
-impl Code {
-    fn step(&mut self, velocity: f64, moment: &Moment, direction: Direction) -> f64 {
+impl CodeVelocity {
+    fn step(&mut self, velocity: f64, moment: &Moment, direction: WindowDirection) -> f64 {
         let velocity = self.check(velocity, moment);
         self.net += direction.sign();
         velocity
@@ -156,7 +160,7 @@ impl Code {
     }
 }
 
-impl Direction {
+impl WindowDirection {
     fn sign(self) -> i64 {
         match self {
             Self::Up => 1,
@@ -181,7 +185,7 @@ mod tests {
 
     /// Runs whole windows of 10 packets whose window goes where `moves` says; the velocity at the
     /// end of each.
-    fn run(velocity: &mut Velocity, first: u64, moves: &[Direction]) -> Vec<f64> {
+    fn run(velocity: &mut Velocity, first: u64, moves: &[WindowDirection]) -> Vec<f64> {
         let mut window = 100.0;
         let mut seen = Vec::new();
         for (index, direction) in moves.iter().enumerate() {
@@ -205,7 +209,7 @@ mod tests {
 
     #[test]
     fn copa_t11_velocity_of_the_paper() {
-        use Direction::{Down, Up};
+        use WindowDirection::{Down, Up};
         let mut velocity = Velocity::paper(true);
         // The first window only opens; its end is the first check.
         let seen = run(&mut velocity, 0, &[Up; 7]);
@@ -216,7 +220,7 @@ mod tests {
 
     #[test]
     fn copa_t11_velocity_of_the_code() {
-        use Direction::{Down, Up};
+        use WindowDirection::{Down, Up};
         let mut velocity = Velocity::code(true);
         assert_eq!(run(&mut velocity, 0, &[Up; 4]), [2.0, 4.0, 8.0, 16.0]);
         // A window down is seen at the next check.
@@ -226,7 +230,7 @@ mod tests {
     #[test]
     fn copa_t11_a_crossed_target_resets_at_once() {
         let mut velocity = Velocity::paper(true);
-        run(&mut velocity, 0, &[Direction::Up; 7]);
+        run(&mut velocity, 0, &[WindowDirection::Up; 7]);
         let moment = Moment {
             now: Time::from_secs(1),
             rtt: Span::from_millis(RTT),
@@ -234,13 +238,13 @@ mod tests {
             number: 70,
             next_number: 80,
         };
-        assert_eq!(velocity.step(&moment, Direction::Down, NO_CAP), 1.0);
+        assert_eq!(velocity.step(&moment, WindowDirection::Down, NO_CAP), 1.0);
     }
 
     #[test]
     fn the_uncapped_velocity_stays_finite() {
         let mut velocity = Velocity::code(false);
-        let seen = run(&mut velocity, 0, &[Direction::Up; 100]);
+        let seen = run(&mut velocity, 0, &[WindowDirection::Up; 100]);
         assert_eq!(seen.last(), Some(&Velocity::MAX));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::model::{HORIZON, Model, ModelSpec};
+use super::model::{HORIZON, ModelSpec, SproutModel};
 
 /// Cumulative packets that will be delivered within 1 to 8 ticks, or more, with the confidence
 /// asked for.
@@ -11,14 +11,14 @@ pub(super) type Forecast = [u16; HORIZON];
 /// The distribution of the link's rate over the grid of a model; its sum is 1.
 #[derive(Debug, Clone)]
 pub(super) struct Belief {
-    model: Arc<Model>,
+    model: Arc<SproutModel>,
     p: Vec<f64>,
     next: Vec<f64>,
 }
 
 impl Belief {
     /// Anything is possible. Sprout section 3.2
-    pub(super) fn uniform(model: Arc<Model>) -> Self {
+    pub(super) fn uniform(model: Arc<SproutModel>) -> Self {
         let bins = model.grid.len();
         Self { model, p: vec![1.0 / bins as f64; bins], next: vec![0.0; bins] }
     }
@@ -98,7 +98,7 @@ impl Belief {
 
     /// Moves to a larger grid. All bins but the last are bins of the larger grid too; what was in
     /// the last, which meant this much or more, is now anywhere above.
-    pub(super) fn grow(&mut self, model: Arc<Model>) {
+    pub(super) fn grow(&mut self, model: Arc<SproutModel>) {
         let top = self.p.len() - 1;
         let bins = model.grid.len();
         if bins <= self.p.len() {
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     fn uniform(rest: &str) -> Belief {
-        Belief::uniform(Model::shared(&ModelSpec::new(&params(rest))))
+        Belief::uniform(SproutModel::shared(&ModelSpec::new(&params(rest))))
     }
 
     /// Evolves and observes `ticks` times.
@@ -290,7 +290,7 @@ mod tests {
     fn growing_keeps_all_that_is_below_the_top() {
         let mut belief = steady(18);
         let before = belief.clone();
-        belief.grow(Model::shared(&before.spec().grown().unwrap()));
+        belief.grow(SproutModel::shared(&before.spec().grown().unwrap()));
         for bin in 0..256 {
             assert_eq!(belief.probability(bin), before.probability(bin));
         }
@@ -300,7 +300,7 @@ mod tests {
         assert!(belief.p[256..].iter().all(|p| *p > 0.0 && *p == belief.p[256]));
         // A smaller grid is none to grow to.
         let bins = belief.p.len();
-        belief.grow(Model::shared(before.spec()));
+        belief.grow(SproutModel::shared(before.spec()));
         assert_eq!(belief.p.len(), bins);
     }
 }

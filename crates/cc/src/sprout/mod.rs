@@ -32,7 +32,7 @@ use cellpace_base::ParamSet;
 
 use crate::{Controller, ControllerParams, PeerCost, Receiver, ReceiverParams, Setup, Span};
 
-use model::{Model, ModelSpec};
+use model::{ModelSpec, SproutModel};
 use params::MaxRate;
 pub(crate) use params::SproutParams;
 
@@ -87,7 +87,7 @@ fn peer_cost(params: &SproutParams) -> Result<PeerCost, String> {
     if model.sigma > MAX_SIGMA {
         return Err(format!("sigma={} should be {MAX_SIGMA} or less", model.sigma));
     }
-    Model::peer_cost(&model)
+    SproutModel::peer_cost(&model)
 }
 
 /// The parameters that a text means.

@@ -13,7 +13,7 @@ use super::params::{MaxRate, OutageRow, SproutParams};
 /// Ticks that a forecast covers. Sprout section 3.3
 pub(super) const HORIZON: usize = 8;
 
-/// Width of a bin in packets per second, up to [`Grid::EVEN`].
+/// Width of a bin in packets per second, up to [`RateGrid::EVEN`].
 const WIDTH: f64 = 1000.0 / 256.0;
 
 /// The parameters of a model.
@@ -82,14 +82,14 @@ impl ModelSpec {
 /// bins; the width stays below two standard deviations of a tick's Brownian step. A larger grid
 /// has all bins of a smaller one except for its last.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Grid {
+pub(super) struct RateGrid {
     /// Lower edges of the bins.
     lower: Vec<f64>,
     /// What stands for each bin, in packets per second.
     pub(super) rates: Vec<f64>,
 }
 
-impl Grid {
+impl RateGrid {
     /// Up to here bins are equally wide.
     const EVEN: f64 = 1000.0;
 
@@ -132,17 +132,17 @@ impl Grid {
 
 /// A row of the evolution matrix: where the rate may be one tick later.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Row {
+pub(super) struct EvolutionRow {
     pub(super) first: usize,
     pub(super) weights: Vec<f64>,
 }
 
 /// Everything that follows from the parameters.
 #[derive(Debug)]
-pub(super) struct Model {
+pub(super) struct SproutModel {
     pub(super) spec: ModelSpec,
-    pub(super) grid: Grid,
-    pub(super) rows: Vec<Row>,
+    pub(super) grid: RateGrid,
+    pub(super) rows: Vec<EvolutionRow>,
     /// Poisson probabilities of a count per bin, count by count.
     exact: Vec<Vec<f64>>,
     /// Probabilities of at least a count per bin, count by count.
@@ -152,7 +152,7 @@ pub(super) struct Model {
     cumulative: Vec<Vec<f32>>,
 }
 
-impl Model {
+impl SproutModel {
     /// Nothing is impossible under censoring, or a burst would rule all rates out.
     const LEAST: f64 = 1e-12;
 
@@ -192,7 +192,7 @@ impl Model {
     }
 
     fn models() -> MutexGuard<'static, Vec<Arc<Self>>> {
-        static MODELS: Mutex<Vec<Arc<Model>>> = Mutex::new(Vec::new());
+        static MODELS: Mutex<Vec<Arc<SproutModel>>> = Mutex::new(Vec::new());
         MODELS.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -209,13 +209,13 @@ impl Model {
     }
 
     pub(super) fn new(spec: ModelSpec) -> Self {
-        let grid = Grid::new(spec.max_rate);
+        let grid = RateGrid::new(spec.max_rate);
         let step = spec.sigma * spec.tau().sqrt();
         let rows = evolution(&spec, &grid, |distance| normal(distance / step));
         // Bursts may exceed what any rate explains; all above counts as this.
         let exact = poisson(&grid, spec.tau(), 2 * spec.counts());
         let at_least = tails(&exact);
-        let counts = Counts::new(&exact[..spec.counts()], grid.len());
+        let counts = CountTables::new(&exact[..spec.counts()], grid.len());
         let cumulative = if spec.joint {
             cumulate(joint_tables(&counts, &rows), grid.len())
         } else {
@@ -276,7 +276,7 @@ fn dot(belief: &[f64], probabilities: &[f32]) -> f64 {
 
 /// The evolution matrix: Brownian motion of the rate over one tick, sticky outages.
 /// `phi` is the probability of less than a step, in packets per second. Sprout section 3.1
-fn evolution(spec: &ModelSpec, grid: &Grid, phi: impl Fn(f64) -> f64) -> Vec<Row> {
+fn evolution(spec: &ModelSpec, grid: &RateGrid, phi: impl Fn(f64) -> f64) -> Vec<EvolutionRow> {
     let step = spec.sigma * spec.tau().sqrt();
     let stays = (-spec.escape * spec.tau()).exp();
     (0..grid.len())
@@ -301,7 +301,7 @@ fn evolution(spec: &ModelSpec, grid: &Grid, phi: impl Fn(f64) -> f64) -> Vec<Row
                 let sum: f64 = weights.iter().sum();
                 weights.iter_mut().for_each(|weight| *weight /= sum);
             }
-            Row { first, weights }
+            EvolutionRow { first, weights }
         })
         .collect()
 }
@@ -321,7 +321,7 @@ fn normal(x: f64) -> f64 {
 }
 
 /// Poisson probabilities of each count below `counts`, per bin. Sprout section 3.2
-fn poisson(grid: &Grid, tau: f64, counts: usize) -> Vec<Vec<f64>> {
+fn poisson(grid: &RateGrid, tau: f64, counts: usize) -> Vec<Vec<f64>> {
     let mut log_factorial = 0.0;
     (0..counts)
         .map(|count| {
@@ -346,7 +346,7 @@ fn tails(exact: &[Vec<f64>]) -> Vec<Vec<f64>> {
     exact
         .iter()
         .map(|probabilities| {
-            let tail = remaining.iter().map(|rest| rest.max(Model::LEAST)).collect();
+            let tail = remaining.iter().map(|rest| rest.max(SproutModel::LEAST)).collect();
             for (rest, probability) in remaining.iter_mut().zip(probabilities) {
                 *rest -= probability;
             }
@@ -357,12 +357,12 @@ fn tails(exact: &[Vec<f64>]) -> Vec<Vec<f64>> {
 
 /// Distributions of a number of packets, one per bin, all of the same length.
 #[derive(Debug, Clone)]
-struct Counts {
+struct CountTables {
     length: usize,
     values: Vec<f64>,
 }
 
-impl Counts {
+impl CountTables {
     /// Turns probabilities, count by count, into one distribution per bin.
     fn new(exact: &[Vec<f64>], bins: usize) -> Self {
         let values = (0..bins).flat_map(|bin| exact.iter().map(move |of| of[bin])).collect();
@@ -379,7 +379,7 @@ impl Counts {
     }
 
     /// What each bin expects after one tick of wandering, not normalised.
-    fn evolved(&self, rows: &[Row]) -> Self {
+    fn evolved(&self, rows: &[EvolutionRow]) -> Self {
         let mut values = vec![0.0; self.values.len()];
         for (row, to) in rows.iter().zip(values.chunks_exact_mut(self.length)) {
             for (from, weight) in (row.first..).zip(&row.weights) {
@@ -421,8 +421,8 @@ impl Counts {
     }
 }
 
-fn evolved_sums(rows: &[Row], sums: &[f64]) -> Vec<f64> {
-    let sum = |row: &Row| -> f64 {
+fn evolved_sums(rows: &[EvolutionRow], sums: &[f64]) -> Vec<f64> {
+    let sum = |row: &EvolutionRow| -> f64 {
         row.weights.iter().zip(&sums[row.first..]).map(|(weight, sum)| weight * sum).sum()
     };
     rows.iter().map(sum).collect()
@@ -431,10 +431,10 @@ fn evolved_sums(rows: &[Row], sums: &[f64]) -> Vec<f64> {
 /// The original's tables: the first tick has the starting rate, each later one a rate that has
 /// wandered, and the numbers of packets of the ticks are summed as if they were independent.
 /// Whatever evolves is linear, so it is carried per starting bin and normalised when it is used.
-fn independent_tables(counts: &Counts, rows: &[Row]) -> Vec<Counts> {
+fn independent_tables(counts: &CountTables, rows: &[EvolutionRow]) -> Vec<CountTables> {
     let mut tick = counts.clone();
     let mut sums = vec![1.0; rows.len()];
-    let mut total = Counts::none(rows.len());
+    let mut total = CountTables::none(rows.len());
     (0..HORIZON)
         .map(|ahead| {
             if ahead > 0 {
@@ -449,7 +449,7 @@ fn independent_tables(counts: &Counts, rows: &[Row]) -> Vec<Counts> {
 
 /// The same along paths of the rate: a tick's packets, and then what the later ticks bring from
 /// wherever the rate went.
-fn joint_tables(counts: &Counts, rows: &[Row]) -> Vec<Counts> {
+fn joint_tables(counts: &CountTables, rows: &[EvolutionRow]) -> Vec<CountTables> {
     let sums = evolved_sums(rows, &vec![1.0; rows.len()]);
     let mut total = counts.clone();
     (0..HORIZON)
@@ -463,8 +463,8 @@ fn joint_tables(counts: &Counts, rows: &[Row]) -> Vec<Counts> {
 }
 
 /// Cumulative probabilities, count by count.
-fn cumulate(tables: Vec<Counts>, bins: usize) -> Vec<Vec<f32>> {
-    let cumulated = |table: Counts| {
+fn cumulate(tables: Vec<CountTables>, bins: usize) -> Vec<Vec<f32>> {
+    let cumulated = |table: CountTables| {
         let mut sums = vec![0.0; bins];
         let mut cumulative = Vec::with_capacity(table.values.len());
         for count in 0..table.length {
@@ -491,18 +491,18 @@ mod tests {
         assert!((value - expected).abs() < within, "{value} instead of {expected}");
     }
 
-    fn to(model: &Model, from: usize, to: usize) -> f64 {
+    fn to(model: &SproutModel, from: usize, to: usize) -> f64 {
         let row = &model.rows[from];
         to.checked_sub(row.first).and_then(|index| row.weights.get(index)).copied().unwrap_or(0.0)
     }
 
-    fn row_sum(model: &Model, from: usize) -> f64 {
+    fn row_sum(model: &SproutModel, from: usize) -> f64 {
         model.rows[from].weights.iter().sum()
     }
 
     #[test]
     fn sprout_t1_grid() {
-        let grid = Grid::new(1000);
+        let grid = RateGrid::new(1000);
         assert_eq!(grid.len(), 257);
         let expected = [(0, 0.0), (1, 5.859375), (128, 501.953125), (256, 1001.953125)];
         for (bin, rate) in expected {
@@ -516,9 +516,9 @@ mod tests {
 
     #[test]
     fn a_larger_grid_has_the_bins_of_the_smaller_one() {
-        let mut small = Grid::new(1000);
+        let mut small = RateGrid::new(1000);
         for max_rate in [2000, 4000, 8000, 16_000] {
-            let large = Grid::new(max_rate);
+            let large = RateGrid::new(max_rate);
             let shared = small.len() - 1;
             assert_eq!(large.lower[..=shared], small.lower[..]);
             assert_eq!(large.rates[..shared], small.rates[..shared]);
@@ -527,12 +527,12 @@ mod tests {
             assert_eq!(large.lower.last(), Some(&f64::from(max_rate)));
             small = large;
         }
-        assert_eq!(Grid::new(100).len(), 27);
+        assert_eq!(RateGrid::new(100).len(), 27);
     }
 
     #[test]
     fn sprout_t2_evolution() {
-        let model = Model::shared(&spec(""));
+        let model = SproutModel::shared(&spec(""));
         let expected = [
             (0, 0, 0.543934),
             (0, 1, 0.001067),
@@ -550,18 +550,18 @@ mod tests {
         close(row_sum(&model, 128), 1.0, 1e-6);
         let row = &model.rows[128];
         assert_eq!((row.first, row.first + row.weights.len() - 1), (92, 165));
-        let normalised = Model::shared(&spec("outage_row=normalised"));
+        let normalised = SproutModel::shared(&spec("outage_row=normalised"));
         close(to(&normalised, 0, 0), 0.984056, 1e-6);
         close(row_sum(&normalised, 0), 1.0, 1e-12);
         close(to(&normalised, 128, 128), 0.055053, 1e-6);
     }
 
-    fn tables(phi: impl Fn(f64) -> f64) -> Vec<Counts> {
+    fn tables(phi: impl Fn(f64) -> f64) -> Vec<CountTables> {
         let spec = spec("");
-        let grid = Grid::new(1000);
+        let grid = RateGrid::new(1000);
         let rows = evolution(&spec, &grid, phi);
         let exact = poisson(&grid, spec.tau(), spec.counts());
-        independent_tables(&Counts::new(&exact, grid.len()), &rows)
+        independent_tables(&CountTables::new(&exact, grid.len()), &rows)
     }
 
     #[test]
@@ -598,7 +598,7 @@ mod tests {
 
     #[test]
     fn the_tables_of_the_default_size_take_less_than_20_megabytes() {
-        let model = Model::shared(&spec(""));
+        let model = SproutModel::shared(&spec(""));
         assert!(model.bytes() < 20_000_000, "{}", model.bytes());
         assert!(model.bytes() > 257 * 1052 * 4, "all of them are counted");
     }
@@ -606,44 +606,47 @@ mod tests {
     #[test]
     fn all_sizes_of_an_automatic_grid_are_kept() {
         let mut spec = spec("");
-        let mut bytes = Model::new(spec).bytes();
+        let mut bytes = SproutModel::new(spec).bytes();
         while let Some(larger) = spec.grown() {
             spec = larger;
-            bytes += Model::new(spec).bytes();
+            bytes += SproutModel::new(spec).bytes();
         }
         assert_eq!(spec.max_rate, MaxRate::LARGEST);
-        assert!(bytes < Model::KEPT_BYTES, "{bytes}");
+        assert!(bytes < SproutModel::KEPT_BYTES, "{bytes}");
     }
 
     #[test]
     fn flows_share_one_model() {
-        let model = Model::shared(&spec("sigma=201"));
-        assert!(Arc::ptr_eq(&model, &Model::shared(&spec("sigma=201"))));
-        assert!(!Arc::ptr_eq(&model, &Model::shared(&spec("sigma=202"))));
+        let model = SproutModel::shared(&spec("sigma=201"));
+        assert!(Arc::ptr_eq(&model, &SproutModel::shared(&spec("sigma=201"))));
+        assert!(!Arc::ptr_eq(&model, &SproutModel::shared(&spec("sigma=202"))));
         // Confidence and look-ahead are no part of it.
         assert!(Arc::ptr_eq(
             &model,
-            &Model::shared(&spec("sigma=201,confidence=50%,look_ahead=3"))
+            &SproutModel::shared(&spec("sigma=201,confidence=50%,look_ahead=3"))
         ));
     }
 
     #[test]
     fn models_that_flows_use_are_shared_and_others_are_bounded() {
-        let first = Model::shared(&spec("sigma=301"));
-        let default = Arc::downgrade(&Model::shared(&spec("")));
+        let first = SproutModel::shared(&spec("sigma=301"));
+        let default = Arc::downgrade(&SproutModel::shared(&spec("")));
         for sigma in 0..40 {
-            Model::shared(&spec(&format!("max_rate=2000,sigma=300.{sigma}")));
+            SproutModel::shared(&spec(&format!("max_rate=2000,sigma=300.{sigma}")));
         }
-        let models = Model::models();
+        let models = SproutModel::models();
         let kept = models.iter().map(|model| model.bytes()).sum::<usize>();
         let in_use: usize = models
             .iter()
             .filter(|model| Arc::strong_count(model) > 1)
             .map(|model| model.bytes())
             .sum();
-        assert!(kept - in_use <= Model::KEPT_BYTES + (20 << 20), "{kept} bytes");
+        assert!(kept - in_use <= SproutModel::KEPT_BYTES + (20 << 20), "{kept} bytes");
         drop(models);
-        assert!(Arc::ptr_eq(&first, &Model::shared(&spec("sigma=301"))), "in use all the while");
+        assert!(
+            Arc::ptr_eq(&first, &SproutModel::shared(&spec("sigma=301"))),
+            "in use all the while"
+        );
         assert!(default.upgrade().is_some(), "strangers cannot make it be computed again");
     }
 
@@ -666,7 +669,7 @@ mod tests {
 
     #[test]
     fn at_least_is_one_minus_less_and_never_impossible() {
-        let model = Model::shared(&spec(""));
+        let model = SproutModel::shared(&spec(""));
         let bin = 128;
         let less: f64 = (0..10).map(|count| model.exactly(count)[bin]).sum();
         close(model.at_least(10)[bin], 1.0 - less, 1e-14);

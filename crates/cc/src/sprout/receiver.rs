@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use crate::{Arrival, Receiver, Setup, Span, Time};
 
 use super::belief::{Belief, Forecast};
-use super::model::{Model, ModelSpec};
+use super::model::{ModelSpec, SproutModel};
 use super::params::{MaxRate, SproutObservation, SproutParams};
-use super::wire::{Next, Report, Word};
+use super::wire::{Next, SproutReport, Word};
 
 /// Reports continue for this long after the last arrival.
 const REPORTS_FOR: Span = Span::from_secs(1);
@@ -23,14 +23,14 @@ pub(super) struct SproutReceiver {
     params: SproutParams,
     mss: u64,
     belief: Belief,
-    clock: Option<Clock>,
+    clock: Option<TickClock>,
     /// Bytes that arrived in the tick in progress.
     arrived: u64,
     /// What rounding left of earlier ticks, in packets.
     carry: f64,
     /// When the sender's silence begins to count; `None`: not before it sends again.
     score_from: Option<Time>,
-    seen: Seen,
+    seen: SeenNumbers,
     sequences: Sequences,
     leaning: u32,
     forecast: Forecast,
@@ -40,7 +40,7 @@ pub(super) struct SproutReceiver {
 
 /// Where the ticks are. They lie on a grid that starts with the first arrival.
 #[derive(Debug, Clone, Copy)]
-struct Clock {
+struct TickClock {
     tick_start: Time,
     tick: u32,
     last_arrival: Time,
@@ -48,7 +48,7 @@ struct Clock {
 
 impl SproutReceiver {
     pub(super) fn new(params: &SproutParams, setup: &Setup) -> Self {
-        let belief = Belief::uniform(Model::shared(&ModelSpec::new(params)));
+        let belief = Belief::uniform(SproutModel::shared(&ModelSpec::new(params)));
         Self {
             forecast: belief.forecast(params.confidence),
             params: params.clone(),
@@ -58,7 +58,7 @@ impl SproutReceiver {
             arrived: 0,
             carry: 0.0,
             score_from: Some(Time::ZERO),
-            seen: Seen::new(),
+            seen: SeenNumbers::new(),
             sequences: Sequences::default(),
             leaning: 0,
             unreported: false,
@@ -132,7 +132,7 @@ impl SproutReceiver {
         }
         self.leaning = 0;
         if let Some(larger) = self.belief.spec().grown() {
-            self.belief.grow(Model::shared(&larger));
+            self.belief.grow(SproutModel::shared(&larger));
         }
     }
 
@@ -159,7 +159,8 @@ impl Receiver for SproutReceiver {
         if !self.seen.insert(arrival.number) {
             return;
         }
-        let clock = self.clock.get_or_insert(Clock { tick_start: now, tick: 0, last_arrival: now });
+        let clock =
+            self.clock.get_or_insert(TickClock { tick_start: now, tick: 0, last_arrival: now });
         clock.last_arrival = now;
         self.arrived = self.arrived.saturating_add(arrival.bytes);
         let word = Word::decode(arrival.wire);
@@ -191,7 +192,7 @@ impl Receiver for SproutReceiver {
         if !std::mem::take(&mut self.unreported) {
             return false;
         }
-        let said = Report {
+        let said = SproutReport {
             tick: clock.tick,
             received_or_lost: self.sequences.received_or_lost(),
             forecast: self.forecast,
@@ -204,14 +205,14 @@ impl Receiver for SproutReceiver {
 /// Which of the newest packet numbers have arrived. A packet that comes twice, or from too far
 /// back to tell, must not count as delivered again.
 #[derive(Debug, Clone)]
-struct Seen {
+struct SeenNumbers {
     /// One above the largest number.
     end: u64,
     /// Numbers modulo [`Self::WINDOW`].
     bits: [u64; Self::WINDOW as usize / 64],
 }
 
-impl Seen {
+impl SeenNumbers {
     const WINDOW: u64 = 4096;
 
     fn new() -> Self {
@@ -346,17 +347,17 @@ mod tests {
             self.half.on_deadline(ms(from_ms + ticks * 20) + Span::from_nanos(1));
         }
 
-        fn report(&mut self, at_ms: u64) -> Option<Report> {
+        fn report(&mut self, at_ms: u64) -> Option<SproutReport> {
             let mut bytes = Vec::new();
             self.half
                 .poll_report(ms(at_ms), &mut bytes)
-                .then(|| Report::decode(&bytes).expect("its own report"))
+                .then(|| SproutReport::decode(&bytes).expect("its own report"))
         }
     }
 
     /// The same ticks by hand: `None` is a tick without observation.
     fn believed(counts: &[Option<usize>]) -> Belief {
-        let mut belief = Belief::uniform(Model::shared(&ModelSpec::new(&params(""))));
+        let mut belief = Belief::uniform(SproutModel::shared(&ModelSpec::new(&params(""))));
         for count in counts {
             belief.evolve();
             if let Some(count) = count {
@@ -398,7 +399,7 @@ mod tests {
             link.arrive(0, Next::Within(0));
             link.arrive(5, Next::Within(50));
             link.half.on_deadline(ms(81));
-            let mut expected = Belief::uniform(Model::shared(&ModelSpec::new(&params(""))));
+            let mut expected = Belief::uniform(SproutModel::shared(&ModelSpec::new(&params(""))));
             expected.evolve();
             if mode.is_empty() {
                 expected.observe_at_least(2);
@@ -526,7 +527,7 @@ mod tests {
 
     #[test]
     fn numbers_are_new_once_in_any_order_within_the_window() {
-        let mut seen = Seen::new();
+        let mut seen = SeenNumbers::new();
         for number in [3, 0, 2, 4100, 4099, 5, 20_000, u64::MAX] {
             assert!(seen.insert(number), "{number}");
             assert!(!seen.insert(number), "{number} again");
@@ -589,7 +590,7 @@ mod tests {
             link.half.on_arrival(&Arrival { now, number, bytes, wire: random.bits() });
             let mut report = Vec::new();
             if link.half.poll_report(now, &mut report) {
-                assert!(Report::decode(&report).is_some());
+                assert!(SproutReport::decode(&report).is_some());
             }
             assert!(link.half.next_deadline().is_none_or(|deadline| deadline > now));
             assert!(link.half.belief().mean().is_finite());

@@ -3,9 +3,9 @@
 use crate::{Ack, Controller, Permit, SentPacket, Setup, Span, Stamp, Time};
 
 use super::belief::{Belief, Forecast};
-use super::model::{HORIZON, Model, ModelSpec};
+use super::model::{HORIZON, ModelSpec, SproutModel};
 use super::params::SproutParams;
-use super::wire::{Next, Report, Word};
+use super::wire::{Next, SproutReport, Word};
 
 /// Packets sent this long ago or longer have arrived or never will when a newer one has arrived.
 const REORDER_LIMIT: Span = Span::from_millis(10);
@@ -41,8 +41,8 @@ pub(super) struct Sprout {
 
 impl Sprout {
     pub(super) fn new(params: &SproutParams, setup: &Setup) -> Self {
-        let prior =
-            Belief::uniform(Model::shared(&ModelSpec::new(params))).forecast(params.confidence);
+        let prior = Belief::uniform(SproutModel::shared(&ModelSpec::new(params)))
+            .forecast(params.confidence);
         Self {
             params: params.clone(),
             mss: setup.mss.max(1),
@@ -133,7 +133,7 @@ impl Controller for Sprout {
     }
 
     fn on_report(&mut self, now: Time, report: &[u8]) {
-        let Some(report) = Report::decode(report) else { return };
+        let Some(report) = SproutReport::decode(report) else { return };
         if self.is_stale(report.tick) || self.is_impossible(report.received_or_lost) {
             return;
         }
@@ -249,7 +249,7 @@ mod tests {
 
     fn report(flow: &mut Sprout, now: Time, tick: u32, received_or_lost: u64) {
         let mut bytes = Vec::new();
-        Report { tick, received_or_lost, forecast: FORECAST }.encode(&mut bytes);
+        SproutReport { tick, received_or_lost, forecast: FORECAST }.encode(&mut bytes);
         flow.on_report(now, &bytes);
     }
 

@@ -68,7 +68,7 @@ const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
 /// What the receiver tells the sender each tick. On the wire, big-endian: version (1 byte), tick
 /// (4), bytes received or lost (8), the forecast (2 each).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Report {
+pub(super) struct SproutReport {
     /// Number of the tick, from the receiver's first, modulo 2^32.
     pub(super) tick: u32,
     /// Bytes that are no longer under way.
@@ -77,7 +77,7 @@ pub(super) struct Report {
     pub(super) forecast: Forecast,
 }
 
-impl Report {
+impl SproutReport {
     const VERSION: u8 = 1;
     /// Bytes of a report.
     pub(super) const BYTES: usize = 1 + 4 + 8 + 2 * HORIZON;
@@ -142,26 +142,26 @@ mod tests {
 
     #[test]
     fn reports_come_back_and_anything_else_is_none() {
-        let report = Report {
+        let report = SproutReport {
             tick: 0xdead_beef,
             received_or_lost: 1 << 40,
             forecast: [5, 12, 20, 27, 35, 43, 51, 59],
         };
         let mut bytes = Vec::new();
         report.encode(&mut bytes);
-        assert_eq!(bytes.len(), Report::BYTES);
-        assert_eq!(Report::decode(&bytes), Some(report));
+        assert_eq!(bytes.len(), SproutReport::BYTES);
+        assert_eq!(SproutReport::decode(&bytes), Some(report));
         for length in 0..bytes.len() {
-            assert_eq!(Report::decode(&bytes[..length]), None, "cut to {length}");
+            assert_eq!(SproutReport::decode(&bytes[..length]), None, "cut to {length}");
         }
         let with = |index: usize, value: u8| {
             let mut bytes = bytes.clone();
             bytes[index] = value;
-            Report::decode(&bytes)
+            SproutReport::decode(&bytes)
         };
         assert_eq!(with(0, 2), None, "another version");
         assert_eq!(with(13, 1), None, "a forecast that decreases");
         bytes.push(0);
-        assert_eq!(Report::decode(&bytes), None, "something behind");
+        assert_eq!(SproutReport::decode(&bytes), None, "something behind");
     }
 }

@@ -70,7 +70,7 @@ struct Verus {
     profile: DelayProfile,
     losses: Losses,
     flight: Flight,
-    before_timeout: Option<BeforeTimeout>,
+    before_timeout: Option<VerusUndo>,
 
     phase: Phase,
     events: Events,
@@ -78,7 +78,7 @@ struct Verus {
 
 /// What a timeout took away, in case it was none.
 #[derive(Debug, Clone, Copy)]
-struct BeforeTimeout {
+struct VerusUndo {
     session_first: u64,
     first_live: u64,
     in_flight: u64,
@@ -497,14 +497,14 @@ impl Verus {
 
     // Timeout and restart: docs/spec/verus.md 10.
 
-    fn remember(&self, in_a_row: u32) -> BeforeTimeout {
+    fn remember(&self, in_a_row: u32) -> VerusUndo {
         // Gaps are no part of what comes back: the datapath reports each of them by itself.
         let in_flight = self.flight.in_flight.saturating_sub(self.losses.missing.len() as u64);
         match self.before_timeout {
             Some(first) if in_a_row > 1 => {
-                BeforeTimeout { in_flight: first.in_flight + in_flight, ..first }
+                VerusUndo { in_flight: first.in_flight + in_flight, ..first }
             }
-            _ => BeforeTimeout {
+            _ => VerusUndo {
                 session_first: self.flight.session_first,
                 first_live: self.flight.first_live,
                 in_flight,

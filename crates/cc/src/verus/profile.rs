@@ -81,14 +81,14 @@ pub(super) struct DelayProfile {
     pub(super) fit_at: Time,
     /// Points from this window on are dropped at the next fit.
     curve_stop: Option<u32>,
-    curve: Option<Curve>,
+    curve: Option<ProfileCurve>,
     /// The tables of the curve before, to fill again.
-    spare: Curve,
+    spare: ProfileCurve,
 }
 
 /// The curve, tabulated over the windows: index w holds f(w), index 0 nothing.
 #[derive(Debug, Clone, Default)]
-struct Curve {
+struct ProfileCurve {
     /// f itself.
     level: Vec<f64>,
     /// The largest f so far: the first window above a delay is found in it by binary search.
@@ -117,7 +117,7 @@ impl DelayProfile {
             fit_at: Time::ZERO,
             curve_stop: None,
             curve: None,
-            spare: Curve::default(),
+            spare: ProfileCurve::default(),
             settings,
         }
     }
@@ -306,7 +306,7 @@ impl NodePlan {
     }
 }
 
-impl Curve {
+impl ProfileCurve {
     fn tabulate(&mut self, spline: &Spline, last: u32, repair: Repair) {
         let monotone = repair != Repair::Off;
         self.monotone = monotone;

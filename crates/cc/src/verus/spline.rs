@@ -50,7 +50,7 @@ impl Spline {
         nodes: usize,
         rho: f64,
     ) -> bool {
-        let Some(scale) = Scale::of(points.clone()) else { return false };
+        let Some(scale) = PointScale::of(points.clone()) else { return false };
         let nodes = nodes.max(MIN_NODES);
         if scale.last <= scale.first {
             self.make_constant(&scale, nodes);
@@ -100,7 +100,7 @@ impl Spline {
     }
 
     /// One abscissa: after scaling its ordinate is zero, so the solution is a constant.
-    fn make_constant(&mut self, scale: &Scale, nodes: usize) {
+    fn make_constant(&mut self, scale: &PointScale, nodes: usize) {
         self.first = scale.first / 2.0;
         self.step = (scale.first / 2.0).max(1.0) / (nodes - 1) as f64;
         self.coefficients.clear();
@@ -108,14 +108,19 @@ impl Spline {
     }
 
     /// The data term G'G and the right-hand side G'y.
-    fn sum_up(&mut self, points: impl Iterator<Item = (f64, f64)>, scale: &Scale, nodes: usize) {
+    fn sum_up(
+        &mut self,
+        points: impl Iterator<Item = (f64, f64)>,
+        scale: &PointScale,
+        nodes: usize,
+    ) {
         self.normal.clear();
         self.normal.resize(nodes, [0.0; 4]);
         self.right.clear();
         self.right.resize(nodes, 0.0);
         for (x, y) in points {
             let y = (y - scale.mean) / scale.spread;
-            let row = Row::at((x - self.first) / self.step, nodes);
+            let row = BandRow::at((x - self.first) / self.step, nodes);
             for i in 0..4 {
                 self.right[row.base + i] += row.weights[i] * y;
                 for j in i..4 {
@@ -177,7 +182,7 @@ impl Spline {
         }
     }
 
-    fn take_solution(&mut self, scale: &Scale) {
+    fn take_solution(&mut self, scale: &PointScale) {
         let nodes = self.right.len();
         self.coefficients.clear();
         self.coefficients.push(0.0);
@@ -191,14 +196,14 @@ impl Spline {
 }
 
 /// Where the points lie.
-struct Scale {
+struct PointScale {
     first: f64,
     last: f64,
     mean: f64,
     spread: f64,
 }
 
-impl Scale {
+impl PointScale {
     fn of(points: impl Iterator<Item = (f64, f64)> + Clone) -> Option<Self> {
         let (first, _) = points.clone().next()?;
         let (mut count, mut sum, mut last) = (0.0, 0.0, first);
@@ -231,12 +236,12 @@ fn cubic_weights(t: f64) -> [f64; 4] {
 
 /// The coefficients that one point touches: the coefficients beyond the ends are replaced by
 /// what the natural ends make of them.
-struct Row {
+struct BandRow {
     base: usize,
     weights: [f64; 4],
 }
 
-impl Row {
+impl BandRow {
     fn at(u: f64, nodes: usize) -> Self {
         let interval = (u.max(0.0) as usize).min(nodes - 2);
         let [a, b, c, d] = cubic_weights(u - interval as f64);

@@ -191,15 +191,15 @@ impl WindowLaw for Bic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Feed, setup};
+    use crate::drive::{ControllerFeed, setup};
     use cellpace_base::ParamSet;
 
-    fn bic(rest: &str, cwnd: f64, last_max: u64) -> Feed<WindowFlow<Bic>> {
+    fn bic(rest: &str, cwnd: f64, last_max: u64) -> ControllerFeed<WindowFlow<Bic>> {
         let params = BicParams::parse("bic", rest).unwrap();
         let mut flow = WindowFlow::new(Bic::new(&params), &params.window, &setup());
         (flow.window.cwnd, flow.window.ssthresh) = (cwnd, cwnd.min(2.0));
         flow.law.last_max = last_max;
-        Feed::new(flow)
+        ControllerFeed::new(flow)
     }
 
     fn cnt(cwnd: u64) -> u64 {

@@ -213,15 +213,15 @@ impl WindowLaw for Cubic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Feed, setup};
+    use crate::drive::{ControllerFeed, setup};
     use cellpace_base::ParamSet;
 
-    fn cubic(rest: &str, cwnd: f64, curve: CubicCurve) -> Feed<WindowFlow<Cubic>> {
+    fn cubic(rest: &str, cwnd: f64, curve: CubicCurve) -> ControllerFeed<WindowFlow<Cubic>> {
         let params = CubicParams::parse("cubic", rest).unwrap();
         let mut flow = WindowFlow::new(Cubic::new(&params), &params.window, &setup());
         (flow.window.cwnd, flow.window.ssthresh) = (cwnd, cwnd);
         flow.law.curve = curve;
-        Feed::new(flow)
+        ControllerFeed::new(flow)
     }
 
     fn seen(w_max: f64, cwnd_prior: f64) -> CubicCurve {
@@ -303,7 +303,7 @@ mod tests {
     }
 
     /// 50 round trips of 20 ms, evenly spread acks.
-    fn after_a_second(rest: &str) -> Feed<WindowFlow<Cubic>> {
+    fn after_a_second(rest: &str) -> ControllerFeed<WindowFlow<Cubic>> {
         let mut feed = cubic(rest, 14.0, seen(20.0, 20.0));
         for _ in 0..50 {
             let flight = feed.flow.window.cwnd as u64;

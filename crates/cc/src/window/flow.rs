@@ -26,7 +26,7 @@ params! {
 words! {
     /// What a loss event takes its share of, for laws that RFCs define by the flight.
     pub(crate) enum ReductionBase {
-        Flight = "flight",
+        RecentFlight = "flight",
         Window = "window",
     }
 }
@@ -35,7 +35,7 @@ impl ReductionBase {
     /// Returns the packets that a loss event reduces.
     pub(crate) fn packets(self, window: &CongestionWindow, flight: f64) -> f64 {
         match self {
-            Self::Flight => flight,
+            Self::RecentFlight => flight,
             Self::Window => window.cwnd,
         }
     }
@@ -174,7 +174,7 @@ pub(crate) trait WindowLaw: Send {
 pub(crate) struct WindowFlow<L: WindowLaw> {
     pub(crate) window: CongestionWindow,
     pub(crate) law: L,
-    flight: Flight,
+    flight: RecentFlight,
     /// Packets numbered below this were sent before the last reduction; their loss belongs to it
     /// (`recover` of RFC 6582, one higher).
     recover: u64,
@@ -217,7 +217,7 @@ impl<L: WindowLaw> WindowFlow<L> {
         Self {
             window,
             law,
-            flight: Flight::default(),
+            flight: RecentFlight::default(),
             recover: 0,
             next_number: 0,
             loss: None,
@@ -419,7 +419,7 @@ impl<L: WindowLaw> Controller for WindowFlow<L> {
     fn on_path_change(&mut self, now: Time) {
         self.window.restart();
         self.law.on_path_change();
-        self.flight = Flight::default();
+        self.flight = RecentFlight::default();
         self.loss = None;
         self.before_timeout = None;
         self.recover = self.next_number;
@@ -448,7 +448,7 @@ impl<L: WindowLaw> Controller for WindowFlow<L> {
 /// those behind the first see a flight that only looks unused because nothing could be sent in
 /// between.
 #[derive(Debug, Clone, Default)]
-struct Flight {
+struct RecentFlight {
     now: Time,
     before: u64,
     round_end: u64,
@@ -461,7 +461,7 @@ struct Flight {
     last_filled: bool,
 }
 
-impl Flight {
+impl RecentFlight {
     fn observe(&mut self, ack: &Ack<'_>, newest: u64, full: bool) {
         self.before = self.at(ack.now, ack.prior_in_flight);
         self.now = ack.now;
@@ -493,7 +493,7 @@ impl Flight {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Boxed, Feed, MSS, feed};
+    use crate::drive::{Boxed, ControllerFeed, MSS, feed};
     use crate::{Random, RttEstimator};
     use cellpace_base::Span;
 
@@ -601,7 +601,7 @@ mod tests {
         }
     }
 
-    fn snapshot(feed: &Feed<Boxed>) -> Vec<f64> {
+    fn snapshot(feed: &ControllerFeed<Boxed>) -> Vec<f64> {
         let mut values = Vec::new();
         feed.flow.inspect(&mut |name, value| {
             // A cached or running value, not state.
@@ -777,10 +777,10 @@ mod tests {
         }
     }
 
-    fn feed_with(name: &str, mss: u64) -> Feed<Boxed> {
+    fn feed_with(name: &str, mss: u64) -> ControllerFeed<Boxed> {
         let spec: crate::ControllerSpec = name.parse().unwrap();
         let setup = Setup { mss, start: Time::ZERO, random: Random::seeded(1, 0) };
-        Feed::new(Boxed(spec.build(setup)))
+        ControllerFeed::new(Boxed(spec.build(setup)))
     }
 
     #[test]

@@ -118,14 +118,14 @@ impl HyStart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Boxed, Feed, Loop, build, feed};
+    use crate::drive::{Boxed, ControllerFeed, Loop, build, feed};
 
-    fn in_slow_start(feed: &Feed<Boxed>) -> bool {
+    fn in_slow_start(feed: &ControllerFeed<Boxed>) -> bool {
         feed.shown("ssthresh_pkts") > 1e9
     }
 
     /// A round of `acks` acks, `gap_ms` apart.
-    fn round(feed: &mut Feed<Boxed>, acks: u64, gap_ms: f64, rtt_ms: f64) {
+    fn round(feed: &mut ControllerFeed<Boxed>, acks: u64, gap_ms: f64, rtt_ms: f64) {
         let flight = feed.shown("cwnd_pkts") as u64;
         for _ in 0..acks {
             feed.wait_ms(gap_ms);

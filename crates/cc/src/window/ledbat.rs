@@ -245,16 +245,16 @@ impl DelayHistory {
 mod tests {
     use super::*;
     use crate::Stamp;
-    use crate::drive::{Feed, Loop, build as spec, setup};
+    use crate::drive::{ControllerFeed, Loop, build as spec, setup};
     use cellpace_base::ParamSet;
 
-    fn ledbat(rest: &str, cwnd: f64) -> Feed<WindowFlow<Ledbat>> {
+    fn ledbat(rest: &str, cwnd: f64) -> ControllerFeed<WindowFlow<Ledbat>> {
         let params = LedbatParams::parse("ledbat", rest).unwrap();
         let &LedbatParams { initial_window, max_window, .. } = &params;
         let window = WindowParams { initial_window, max_window };
         let mut flow = WindowFlow::new(Ledbat::new(&params, &setup()), &window, &setup());
         flow.window.cwnd = cwnd;
-        Feed::new(flow)
+        ControllerFeed::new(flow)
     }
 
     /// Bytes that one ack of 1500 adds to 30000 at a queueing delay of `ms`.

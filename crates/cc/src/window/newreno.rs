@@ -55,15 +55,15 @@ impl WindowLaw for NewReno {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Feed, Loop, build as spec, feed, setup};
+    use crate::drive::{ControllerFeed, Loop, build as spec, feed, setup};
     use crate::{Span, Time};
     use cellpace_base::ParamSet;
 
-    fn newreno(cwnd: f64, ssthresh: f64) -> Feed<WindowFlow<NewReno>> {
+    fn newreno(cwnd: f64, ssthresh: f64) -> ControllerFeed<WindowFlow<NewReno>> {
         let params = NewRenoParams::defaults();
         let mut flow = WindowFlow::new(NewReno(params.clone()), &params.window, &setup());
         (flow.window.cwnd, flow.window.ssthresh) = (cwnd, ssthresh);
-        Feed::new(flow)
+        ControllerFeed::new(flow)
     }
 
     #[test]

@@ -179,20 +179,20 @@ impl WindowLaw for Vegas {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Feed, Loop, build as spec, setup};
+    use crate::drive::{ControllerFeed, Loop, build as spec, setup};
     use crate::{Span, Time};
     use cellpace_base::ParamSet;
 
-    fn vegas(rest: &str, cwnd: f64, ssthresh: f64) -> Feed<WindowFlow<Vegas>> {
+    fn vegas(rest: &str, cwnd: f64, ssthresh: f64) -> ControllerFeed<WindowFlow<Vegas>> {
         let params = VegasParams::parse("vegas", rest).unwrap();
         let mut flow = WindowFlow::new(Vegas::new(&params), &params.window, &setup());
         (flow.window.cwnd, flow.window.ssthresh) = (cwnd, ssthresh);
         flow.law.base_rtt = Span::from_millis(100);
-        Feed::new(flow)
+        ControllerFeed::new(flow)
     }
 
     /// One round of `samples` acks; the last of them ends it.
-    fn round(feed: &mut Feed<WindowFlow<Vegas>>, samples: u64, rtt_ms: f64) {
+    fn round(feed: &mut ControllerFeed<WindowFlow<Vegas>>, samples: u64, rtt_ms: f64) {
         let flight = feed.flow.window.cwnd as u64;
         let end = feed.next.max(feed.oldest + flight);
         feed.flow.law.round =

@@ -168,13 +168,13 @@ impl Controller for WindowMember {
 mod tests {
     use super::*;
     use crate::shared_window::SharedWindows;
-    use crate::{Arrived, Sender, Sending};
+    use crate::{Arrived, PacedSender, Sending};
     use cellpace_cc::{ControllerSpec, Random, Setup};
 
     const WIRE: u64 = 1500;
 
     struct Flow {
-        sender: Sender<()>,
+        sender: PacedSender<()>,
         member: WindowMember,
         /// Packets that wait, were sent, and up to which all are acknowledged.
         queued: u64,
@@ -225,7 +225,7 @@ mod tests {
         let setup = Setup { mss: WIRE, start: Time::ZERO, random: Random::seeded(1, 0) };
         let flow = |weight: &u32| {
             let member = windows.join((), *weight, WIRE, || cc.build(setup.clone()));
-            let sender = Sender::new(Box::new(member.clone()), Time::ZERO);
+            let sender = PacedSender::new(Box::new(member.clone()), Time::ZERO);
             Flow { sender, member, queued: 0, sent: 0, acked: 0 }
         };
         weights.iter().map(flow).collect()
@@ -405,7 +405,7 @@ mod tests {
         let windows = SharedWindows::default();
         let flow = |()| {
             let member = windows.join((), 1, WIRE, || Box::new(witness.clone()));
-            let sender = Sender::new(Box::new(member.clone()), Time::ZERO);
+            let sender = PacedSender::new(Box::new(member.clone()), Time::ZERO);
             Flow { sender, member, queued: 0, sent: 0, acked: 0 }
         };
         let mut flows = [(), ()].map(flow);

@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use cellpace_base::{Random, Span, Time};
 use cellpace_cc::{Arrival, Controller, ControllerSpec, Receiver, SentPacket, Setup};
-use cellpace_measure::{DelaySketch, Window};
+use cellpace_measure::{DelaySketch, MeasuredWindow};
 use cellpace_path::schedule::capacity_between;
 use cellpace_path::{DelaySpec, Fate, Packet, PacketRecord, Path, PathSpec, TraceSpec};
 use cellpace_sim::SimError;
@@ -63,7 +63,7 @@ pub(crate) struct Figures {
 /// When it has none, or a trace cannot be had.
 pub(crate) fn run(cc: &ControllerSpec, setting: &Setting) -> Result<Figures, SimError> {
     let end = Time::ZERO + setting.duration;
-    let window = Window { skip: Time::ZERO + setting.skip, end };
+    let window = MeasuredWindow { skip: Time::ZERO + setting.skip, end };
     let link = |trace: &TraceSpec| PathSpec {
         trace: Some(trace.clone()),
         delay: DelaySpec::from(setting.rtt / 2),
@@ -121,14 +121,14 @@ struct Direction {
     path: Path,
     /// The reports under way, by the number of their packet.
     reports: BTreeMap<u64, Report>,
-    window: Window,
+    window: MeasuredWindow,
     bytes: u64,
     queue: DelaySketch,
     fates: Vec<PacketRecord>,
 }
 
 impl Direction {
-    fn new(path: Path, window: Window) -> Self {
+    fn new(path: Path, window: MeasuredWindow) -> Self {
         Self {
             path,
             reports: BTreeMap::new(),

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use cellpace_base::{Span, Time};
 use cellpace_cc::{Block, Controller, Permit, Stamp};
-use cellpace_recovery::{Arrived, Sender, Sending};
+use cellpace_recovery::{Arrived, PacedSender, Sending};
 
 pub(crate) use sequence::SequenceUnwrap;
 
@@ -50,7 +50,7 @@ pub(crate) struct AckReport {
 
 /// Packets above a TCP connection under a controller.
 pub(crate) struct Books {
-    sender: Sender<u64>,
+    sender: PacedSender<u64>,
     pieces: PacketMap,
     /// Payload of a full packet in bytes.
     segment: u64,
@@ -95,7 +95,7 @@ impl Books {
         overhead: u64,
     ) -> Self {
         Self {
-            sender: Sender::new(controller, now),
+            sender: PacedSender::new(controller, now),
             pieces: PacketMap::default(),
             segment,
             overhead,

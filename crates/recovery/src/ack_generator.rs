@@ -39,10 +39,10 @@ impl FromStr for AckPolicy {
 /// and the way of the acks may be closed for hours.
 const MOST_UNACKED: usize = 1 << 18;
 
-/// Receiver of one connection: the log of arrivals, when it is acknowledged, and the algorithm's
+/// What one connection has received: the log of arrivals, when it is acknowledged, and the algorithm's
 /// own half. An ack says how much of the log it covers, so that a later ack makes up for a lost
 /// one.
-pub struct Receiver {
+pub struct AckGenerator {
     policy: AckPolicy,
     /// Arrivals that the sender has not heard of yet, from log position `first` on.
     log: VecDeque<Arrived>,
@@ -54,7 +54,7 @@ pub struct Receiver {
     half: Option<Box<dyn cellpace_cc::Receiver>>,
 }
 
-impl Receiver {
+impl AckGenerator {
     /// A receiver of a flow whose algorithm has `half` at this end.
     pub fn new(policy: AckPolicy, half: Option<Box<dyn cellpace_cc::Receiver>>) -> Self {
         Self {
@@ -165,12 +165,12 @@ impl Receiver {
 mod tests {
     use super::*;
 
-    fn arrive(receiver: &mut Receiver, ms: u64, number: u64) -> bool {
+    fn arrive(receiver: &mut AckGenerator, ms: u64, number: u64) -> bool {
         let now = Time::from_millis(ms);
         receiver.on_packet(&Arrival { now, number, bytes: 1500, wire: 0 })
     }
 
-    fn told(receiver: &mut Receiver, upto: u64) -> Vec<u64> {
+    fn told(receiver: &mut AckGenerator, upto: u64) -> Vec<u64> {
         let mut arrived = Vec::new();
         receiver.take_until(upto, &mut arrived);
         arrived.iter().map(|arrived| arrived.number).collect()
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn delayed_acks_are_for_every_second_packet_a_gap_or_the_delay() {
-        let mut receiver = Receiver::new("delayed:40ms".parse().unwrap(), None);
+        let mut receiver = AckGenerator::new("delayed:40ms".parse().unwrap(), None);
         assert!(!arrive(&mut receiver, 1, 0));
         assert_eq!(receiver.next_deadline(), Some(Time::from_millis(41)));
         assert!(arrive(&mut receiver, 2, 1), "the second");
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_number_that_was_left_out_is_not_missing() {
-        let mut receiver = Receiver::new("delayed:40ms".parse().unwrap(), None);
+        let mut receiver = AckGenerator::new("delayed:40ms".parse().unwrap(), None);
         assert!(!arrive(&mut receiver, 1, 0));
         receiver.on_skipped(1);
         assert!(arrive(&mut receiver, 2, 2), "the second");
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_later_ack_makes_up_for_a_lost_one_and_an_earlier_one_says_nothing_new() {
-        let mut receiver = Receiver::new(AckPolicy::EveryPacket, None);
+        let mut receiver = AckGenerator::new(AckPolicy::EveryPacket, None);
         let acks: Vec<u64> = (0..4)
             .map(|number| {
                 assert!(arrive(&mut receiver, number, number));
@@ -223,9 +223,9 @@ mod tests {
 
     #[test]
     fn the_log_is_held_until_it_is_forgotten() {
-        let mut receiver = Receiver::new(AckPolicy::EveryPacket, None);
+        let mut receiver = AckGenerator::new(AckPolicy::EveryPacket, None);
         (0..5).for_each(|number| assert!(arrive(&mut receiver, number, 10 + number)));
-        let held = |receiver: &Receiver, from| {
+        let held = |receiver: &AckGenerator, from| {
             receiver.log_from(from).map(|arrived| arrived.number).collect::<Vec<_>>()
         };
         assert_eq!(held(&receiver, 3), [13, 14]);
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn the_oldest_arrivals_make_room_for_the_newest() {
-        let mut receiver = Receiver::new(AckPolicy::EveryPacket, None);
+        let mut receiver = AckGenerator::new(AckPolicy::EveryPacket, None);
         let most = MOST_UNACKED as u64;
         (0..most + 10).for_each(|number| assert!(arrive(&mut receiver, 1, number)));
         let upto = receiver.ack();
