@@ -27,7 +27,7 @@ const volatile struct {
 	__u64 seed;	  /* of the walks; 0: random ones */
 	__u32 slow_start; /* whether a slow start goes in front of the walk */
 	__u32 unused;
-	/* For whoever asks what is installed; see crates/kernel/src/table.rs. */
+	/* For `cellpace kernel status`; see crates/kernel/src/table.rs. */
 	__u8 sha256[32];
 	char teacher[64];
 	char controller[128];
@@ -72,7 +72,7 @@ struct rate_sample___mdi {
 #define NSEC_PER_SEC 1000000000ull
 
 /* Epochs made up for at most: a second of them, where they last 5 ms. */
-#define MOST_MISSED 200
+#define MAX_MISSED 200
 
 /* Windows of the last epochs, to know the one at which a packet was sent. A power of two. */
 #define HISTORY 256
@@ -82,9 +82,9 @@ struct rate_sample___mdi {
  * too little to grow. It is what BBR keeps in flight for the same reason (draft-ietf-ccwg-bbr,
  * MinPipeCwnd).
  */
-#define LEAST_CWND 4
+#define MIN_CWND 4
 /* While losses are repaired. The ack of a lone packet would wait for the receiver's timer. */
-#define LEAST_CWND_LOSSES 2
+#define MIN_CWND_LOSSES 2
 
 /* Slow start as Verus does it (docs/spec/verus.md 5 and 9). */
 #define START_EXIT_US 500000u
@@ -105,7 +105,7 @@ struct flow {
 	u32 start_base_us; /* the least RTT in it */
 	u32 epoch_max_us;  /* the largest RTT since the last epoch; 0: none */
 	u32 d1_us;	   /* that of the last epoch that had any */
-	u32 last_rtt_us;   /* 0: nothing heard yet */
+	u32 last_rtt_us;   /* 0: no ack yet */
 	u32 epochs;	   /* how many, and where in the history the next one goes */
 	u32 cut;	   /* whether a cut's round trip is not over */
 	u32 cut_delivered; /* packets delivered before it */
@@ -252,7 +252,7 @@ static __always_inline void run_epoch(struct flow *flow, const struct tcp_sock *
 }
 
 /*
- * A window that less than half is used of says nothing about the path, and somebody who has data at
+ * A window that less than half is used of says nothing about the path, and a sender that has data at
  * last must not send all of it at once (RFC 7661 section 1): it does not grow.
  */
 static __always_inline void bound_by_use(struct flow *flow, const struct tcp_sock *tp, u32 before,
@@ -277,7 +277,7 @@ static long one_epoch(u32 number, struct missed *missed)
 	struct flow *flow = missed->flow;
 	u64 end = flow->next_epoch;
 
-	/* Whoever could send and did not waits for no ack: his silence is no delay. */
+	/* A sender that could send and did not waits for no ack: its silence is no delay. */
 	if (end > missed->now || (!missed->in_flight && !flow->epoch_max_us))
 		return 1;
 	flow->next_epoch = end + epoch_ns();
@@ -293,10 +293,10 @@ static void catch_up(struct sock *sk, struct flow *flow, u64 now, u32 in_flight)
 
 	if (now < flow->next_epoch)
 		return;
-	/* Whoever has data has spent it, others do not save it up. */
+	/* A sender with data has spent it, others do not save it up. */
 	flow->credit = 0;
 	if (flow->last_rtt_us)
-		bpf_loop(MOST_MISSED, one_epoch, &missed, 0);
+		bpf_loop(MAX_MISSED, one_epoch, &missed, 0);
 	bound_by_use(flow, tcp_sk(sk), before, in_flight);
 	/* The schedule is absolute; what is left out is left out. */
 	if (now >= flow->next_epoch)
@@ -361,7 +361,7 @@ static __always_inline void set_cwnd(struct sock *sk, struct flow *flow)
 	else
 		cwnd = max_u32(packets_in_flight(tp) + flow->credit, least_in_flight(flow));
 	/* Without a packet there is no ack, and the walk would learn nothing for ever. */
-	cwnd = max_u32(cwnd, tp->lost_out ? LEAST_CWND_LOSSES : LEAST_CWND);
+	cwnd = max_u32(cwnd, tp->lost_out ? MIN_CWND_LOSSES : MIN_CWND);
 	cwnd = min_u32(cwnd, clamp);
 	tp->snd_cwnd = cwnd;
 	if (!srtt_us)
@@ -407,7 +407,7 @@ static __always_inline void on_ack(struct sock *sk, const struct rate_sample *rs
 	u32 prior;
 
 	if (!flow) {
-		tp->snd_cwnd = LEAST_CWND_LOSSES;
+		tp->snd_cwnd = MIN_CWND_LOSSES;
 		return;
 	}
 	spend(flow, tp);
@@ -455,7 +455,7 @@ static __always_inline void time_out(struct sock *sk, struct flow *flow, u64 now
 
 	catch_up(sk, flow, now, 1);
 	if (flow->start_w) {
-		/* Nobody ever answered: from the beginning. */
+		/* There was no ack yet: from the beginning. */
 		if (!flow->last_rtt_us) {
 			flow->start_w = 1;
 			return;
@@ -469,7 +469,7 @@ static __always_inline void time_out(struct sock *sk, struct flow *flow, u64 now
 	walk_set(&flow->walk, flow->walk.w / 2, 1);
 	begin_round(flow, tp);
 	flow->ceiling = 0;
-	/* The packet that finds out whether anybody still listens is the kernel's own affair. */
+	/* The packet that finds out whether the path is there again is up to the kernel. */
 }
 
 SEC("struct_ops/mdi_state")
@@ -522,7 +522,7 @@ u32 BPF_PROG(mdi_undo, struct sock *sk)
 		walk_set(&flow->walk, flow->before_cut, 0);
 	flow->before_cut = 0;
 	flow->ceiling = 0;
-	return max_u32(window_now(flow) >> 16, LEAST_CWND_LOSSES);
+	return max_u32(window_now(flow) >> 16, MIN_CWND_LOSSES);
 }
 
 SEC(".struct_ops.link")
@@ -561,11 +561,11 @@ struct step {
 	u32 credit;
 };
 
-#define MOST_STEPS 4096
+#define MAX_STEPS 4096
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MOST_STEPS);
+	__uint(max_entries, MAX_STEPS);
 	__type(key, __u32);
 	__type(value, struct step);
 } steps SEC(".maps");

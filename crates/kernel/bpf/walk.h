@@ -59,7 +59,7 @@ enum { WALK_NEAR, WALK_PAPER, WALK_CODE };
 #define WALK_AT_LIMITS (WALK_AT_ENTRIES + walk_header[WALK_ENTRIES])
 
 /* Words of the table at most: 64 MiB of it. Searches halve, so they take 25 steps at most. */
-#define WALK_MOST_WORDS (1u << 24)
+#define WALK_MAX_WORDS (1u << 24)
 #define WALK_HALVINGS 25
 
 /* Where a walk is. */
@@ -74,12 +74,12 @@ struct walk {
 	walk_u32 bin; /* absolute, levels: the delay of the last epoch, as an index */
 };
 
-static inline walk_u32 walk_least(walk_u32 a, walk_u32 b)
+static inline walk_u32 walk_min(walk_u32 a, walk_u32 b)
 {
 	return a < b ? a : b;
 }
 
-static inline walk_u32 walk_most(walk_u32 a, walk_u32 b)
+static inline walk_u32 walk_max(walk_u32 a, walk_u32 b)
 {
 	return a > b ? a : b;
 }
@@ -137,16 +137,16 @@ static inline walk_s64 walk_delay_change(walk_u32 new, walk_u32 old)
 {
 	walk_u32 log;
 
-	new = walk_most(new, 1000);
-	old = walk_most(old, 1000);
+	new = walk_max(new, 1000);
+	old = walk_max(old, 1000);
 	log = walk_log10(old);
 	return walk_relative(new, old, log > 3 << 16 ? log - (3 << 16) : 0);
 }
 
 static inline walk_s64 walk_window_change(walk_u32 new, walk_u32 old)
 {
-	new = walk_most(new, WALK_PACKET);
-	old = walk_most(old, WALK_PACKET);
+	new = walk_max(new, WALK_PACKET);
+	old = walk_max(old, WALK_PACKET);
 	return walk_relative(new, old, walk_log10_window(old));
 }
 
@@ -157,7 +157,7 @@ WALK_FN walk_u32 walk_stepped(walk_u32 base, walk_s64 by)
 	walk_u64 percent = (walk_u64)(by < 0 ? 50 : 100) << 16;
 	walk_u64 log, moved;
 
-	base = walk_most(base, WALK_PACKET);
+	base = walk_max(base, WALK_PACKET);
 	/* The logarithm of 1 is 0, so 2 is taken there. */
 	log = walk_log10_window(base == WALK_PACKET ? 2 * base : base);
 	if (!size)
@@ -208,7 +208,7 @@ static inline walk_u32 walk_w_index(walk_s64 value)
 
 static inline walk_u32 walk_clamped(walk_u32 packets)
 {
-	return walk_most(walk_header[WALK_W_MIN], walk_least(walk_header[WALK_W_MAX], packets));
+	return walk_max(walk_header[WALK_W_MIN], walk_min(walk_header[WALK_W_MAX], packets));
 }
 
 /* xorshift64*, the upper 32 bits. */
@@ -327,7 +327,7 @@ static inline walk_s64 walk_drawn_change(struct walk *walk, walk_u32 origin)
 static inline void walk_absolute(struct walk *walk, walk_u32 delay_us)
 {
 	walk_u32 low = walk_header[WALK_D_MIN], step = walk_header[WALK_D_STEP];
-	walk_u32 delay = walk_most(low, walk_least(walk_header[WALK_D_MAX], delay_us / 1000));
+	walk_u32 delay = walk_max(low, walk_min(walk_header[WALK_D_MAX], delay_us / 1000));
 	walk_u32 now = step ? (delay - low) / step : 0;
 	/* The first delay is used at once. */
 	walk_u32 before = walk->bin == WALK_NONE ? now : walk->bin;
@@ -369,7 +369,7 @@ static inline void walk_relative_states(struct walk *walk, walk_u32 delay_us, in
 		else
 			walk->w = walk_stepped(walk->w1, walk_drawn_change(walk, found));
 	}
-	walk->w = walk_most(walk->w, WALK_PACKET);
+	walk->w = walk_max(walk->w, WALK_PACKET);
 	if (acked) {
 		walk->d2 = walk->d1;
 		walk->d1 = delay_us;
@@ -380,7 +380,7 @@ static inline void walk_relative_states(struct walk *walk, walk_u32 delay_us, in
 
 static inline void walk_levels(struct walk *walk, walk_u32 delay_us, int acked)
 {
-	walk_u64 delay_q8 = (walk_u64)walk_most(delay_us, 1000) << 8, base_q8 = walk->base_q8;
+	walk_u64 delay_q8 = (walk_u64)walk_max(delay_us, 1000) << 8, base_q8 = walk->base_q8;
 	walk_u32 base, above, log, now, before, found;
 
 	/* The base takes smaller delays at once and rises by 2^-15 per epoch. */
@@ -390,7 +390,7 @@ static inline void walk_levels(struct walk *walk, walk_u32 delay_us, int acked)
 	walk->base_q8 = base_q8;
 	base = base_q8 >> 40 ? 0xffffffff : base_q8 >> 8;
 	log = walk_log10(base);
-	above = walk_log10(walk_most(delay_us, base));
+	above = walk_log10(walk_max(delay_us, base));
 	above = above > log ? above - log : 0;
 	now = walk_d_index(((walk_u64)above * 1000 + (1 << 15)) >> 16);
 	before = walk->bin == WALK_NONE ? now : walk->bin;
@@ -464,7 +464,7 @@ WALK_FN int walk_set(struct walk *walk, walk_u32 window, walk_u32 forget)
 		walk->w = walk_clamped(window >> 16) << 16;
 		return 0;
 	}
-	window = walk_most(window, WALK_PACKET);
+	window = walk_max(window, WALK_PACKET);
 	if (walk_header[WALK_KIND] == WALK_LEVELS) {
 		walk->w1 = forget ? window : walk->w;
 	} else {

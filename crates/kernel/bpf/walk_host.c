@@ -35,10 +35,10 @@ int main(int argc, char **argv)
 
 	if (argc != 3 || !(file = fopen(argv[1], "rb")))
 		return 2;
-	walk_header = malloc(4 * (size_t)WALK_MOST_WORDS);
+	walk_header = malloc(4 * (size_t)WALK_MAX_WORDS);
 	if (!walk_header)
 		return 2;
-	words = fread(walk_header, 4, WALK_MOST_WORDS, file);
+	words = fread(walk_header, 4, WALK_MAX_WORDS, file);
 	fclose(file);
 	if (words < WALK_HEADER)
 		return 2;

@@ -28,8 +28,8 @@ const MDI: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mdi.bpf.o"));
 
 pub use crate::table::NAME;
 
-/// Words of a table at most: `WALK_MOST_WORDS` of bpf/walk.h.
-const MOST_WORDS: usize = 1 << 24;
+/// Words of a table at most: `WALK_MAX_WORDS` of bpf/walk.h.
+const MAX_WORDS: usize = 1 << 24;
 
 /// Bytes of a name of a congestion control, with the zero at its end.
 const NAME_BYTES: usize = 16;
@@ -50,7 +50,7 @@ pub struct TableInstallation {
     pub everyone: bool,
     /// Its name, below 16 bytes; [`NAME`] but in tests.
     pub name: String,
-    /// Whence the table comes, for whoever asks the kernel what is installed.
+    /// Where the table comes from, for `cellpace kernel status`.
     pub origin: TableOrigin,
 }
 
@@ -73,7 +73,7 @@ impl TableInstallation {
 #[non_exhaustive]
 pub enum MdiError {
     /// The table is too large for a map.
-    #[error("the table has {words} words; the kernel takes {MOST_WORDS}: train with wider steps")]
+    #[error("the table has {words} words; the kernel takes {MAX_WORDS}: train with wider steps")]
     TooLarge {
         /// How many it has.
         words: usize,
@@ -82,7 +82,7 @@ pub enum MdiError {
     #[error("`{0}`: a congestion control's name has 1 to 15 bytes")]
     Name(String),
     /// The program is not the one that this loader was written for.
-    #[error("the BPF object has no {0}: build cellpace anew")]
+    #[error("the BPF object has no {0}: build cellpace again")]
     Missing(&'static str),
     /// The kernel refused.
     #[error("{step}: {source} (MDI in the kernel needs Linux 6.4, BTF, CAP_BPF and CAP_PERFMON)")]
@@ -322,7 +322,7 @@ fn words_of(flat: &Flat) -> Result<Vec<u8>, MdiError> {
     let mut bytes = flat.to_bytes();
     bytes.truncate(bytes.len().saturating_sub(4));
     match bytes.len() / 4 {
-        words if words > MOST_WORDS => Err(MdiError::TooLarge { words }),
+        words if words > MAX_WORDS => Err(MdiError::TooLarge { words }),
         // The kernel reads words as the machine has them.
         _ => Ok(bytes.chunks_exact(4).flat_map(native).collect()),
     }

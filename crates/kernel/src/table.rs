@@ -38,7 +38,7 @@ pub(crate) mod at {
     pub(crate) const CONTROLLER: Range<usize> = 192..320;
 }
 
-/// Whence a table comes, which the kernel keeps beside it.
+/// Where a table comes from; the kernel keeps it beside the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableOrigin {
     /// From whom it was learnt, as on the command line (`verus:r=2`); empty: unknown.
@@ -55,7 +55,7 @@ pub struct TableOrigin {
 pub struct InstalledTable {
     /// Name of the congestion control.
     pub name: String,
-    /// Whence it comes. Texts may be cut, at 63 and 127 bytes.
+    /// Where it comes from. Texts may be cut, at 63 and 127 bytes.
     pub origin: TableOrigin,
     /// `absolute`, `relative` or `levels`.
     pub kind: &'static str,

@@ -108,7 +108,7 @@ fn mdi_t13_a_teacher_of_constant_window_and_delay_has_one_state() {
     let axis = |name, end: i64| Axis::new(name, -end, end, 2000).unwrap();
     let (d, w) = (axis("delay", 10_000), axis("window", 20_000));
     let states = States::Relative(Relative { d, w }).check().unwrap();
-    let counts = Counts::of(&states, &chains);
+    let counts = Counts::of(&states, &chains, None);
     // The first of 243 round trips of 41 ms ends in the ninth epoch, the last one in the 1993rd,
     // which nothing closes: 1984 samples, of which the first two make no transition.
     let cells: Vec<_> = counts.cells().iter().map(|c| (c.from, c.to, c.count)).collect();

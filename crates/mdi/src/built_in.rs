@@ -1,4 +1,4 @@
-//! The models that are part of the library; `./dev model` makes them anew.
+//! The models that are part of the library; `./dev model` trains them again.
 
 /// Verus with R=2, 1 to 4 users together, learnt on generated links: for a number of users that is
 /// unknown.

@@ -21,17 +21,11 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Counts the [transitions](States::transitions) of `chains`.
-    pub fn of(states: &States, chains: &[Chain]) -> Self {
-        Self::rejoining(states, chains, None)
-    }
-
-    /// Counts the transitions of `chains` that
-    /// [begin anew after `rejoin` epochs](States::transitions_rejoining).
-    pub fn rejoining(states: &States, chains: &[Chain], rejoin: Option<usize>) -> Self {
+    /// Counts the [transitions](States::count_transitions) of chains.
+    pub fn of(states: &States, chains: &[Chain], rejoin: Option<usize>) -> Self {
         let mut seen: Vec<u64> = Vec::with_capacity(chains.iter().map(Vec::len).sum());
         for chain in chains {
-            states.transitions_rejoining(chain, rejoin, |from, to| {
+            states.count_transitions(chain, rejoin, |from, to| {
                 seen.push(u64::from(from) << 32 | u64::from(to));
             });
         }
@@ -97,7 +91,7 @@ mod tests {
         let states = Absolute { d_min: 20, d_max: 727, quantization: 1, w_min: 0, w_max: 35 };
         let sample = |d: u32, sent| Sample { delay_us: d * 1000, window: 1 << 16, sent };
         let chain = vec![sample(20, 1), sample(20, 1), sample(21, 2), sample(20, 1)];
-        let counts = Counts::of(&States::Absolute(states), &[chain]);
+        let counts = Counts::of(&States::Absolute(states), &[chain], None);
         assert_eq!(counts.cells(), cells(&[(1, 1, 1), (1, 38, 1), (38, 1, 1)]));
         assert_eq!(counts.row(1).len(), 2);
         assert_eq!(counts.row(2).len(), 0);

@@ -392,10 +392,10 @@ impl<'a> FileReader<'a> {
         let mut to_end = 0;
         for _ in 0..count {
             let at = self.at;
-            let told = self.number("a cell")?;
-            let to = within(at, to_end, told >> 1, states)?;
+            let cell = self.number("a cell")?;
+            let to = within(at, to_end, cell >> 1, states)?;
             to_end = u64::from(to) + 1;
-            let count = match told & 1 {
+            let count = match cell & 1 {
                 0 => 1,
                 _ => self.number("a count")?.saturating_add(2),
             };
@@ -741,7 +741,7 @@ mod tests {
             let sent = draw(1 + 700 / delay).min(35);
             chain.push(crate::Sample { delay_us: delay * 1000, window: 1 << 16, sent });
         }
-        let counts = Counts::of(&states, &[chain]);
+        let counts = Counts::of(&states, &[chain], None);
         let parts = vec![ModelPart { users: 1, samples: 290_000, counts }];
         Model { about: About::default(), states, parts }
     }

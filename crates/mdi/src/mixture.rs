@@ -1,5 +1,5 @@
 //! Which of several tables explains best what happens: for models learnt with several numbers of
-//! users, when nobody says how many there are.
+//! users, when it is unknown how many there are.
 
 use std::sync::Arc;
 

@@ -48,7 +48,7 @@ pub struct SamplesError {
 ///
 /// One row per epoch, in the order of time. Rows of one chain (consecutive epochs of one flow,
 /// a [`Chain`]) stand together, and chains are numbered upwards, gaps allowed. `users` is the
-/// number of flows that shared the bottleneck, 0 where nobody knows, and the same in all of a
+/// number of flows that shared the bottleneck, 0 where it is unknown, and the same in all of a
 /// chain. Delays are exact to a microsecond and windows to 1/65536 packets.
 ///
 /// # Errors
@@ -114,7 +114,7 @@ pub fn write_samples(out: &mut impl Write, all: &[LoggedFlows]) -> io::Result<()
         for sample in chain {
             write!(out, "{number},{users},")?;
             write_decimal(out, u64::from(sample.delay_us), 3)?;
-            // Five decimals tell all multiples of 1/65536 apart.
+            // Five decimals distinguish all multiples of 1/65536.
             let window = (u64::from(sample.window) * 100_000 + 32_768) >> 16;
             out.write_all(b",")?;
             write_decimal(out, window, 5)?;

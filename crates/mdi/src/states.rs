@@ -1,4 +1,4 @@
-//! The states of the chain: which delays and windows are told apart.
+//! The states of the chain: which delays and windows a model distinguishes.
 
 use std::fmt;
 
@@ -8,12 +8,12 @@ use crate::change::{ONE_PACKET, delay_change, log10_q16, relative_step, window_c
 use crate::{Chain, Sample};
 
 /// States of a model at most, so that an index fits 32 bits and a file cannot ask for more.
-pub(crate) const MOST_STATES: u64 = 1 << 24;
+pub(crate) const MAX_STATES: u64 = 1 << 24;
 
 /// Windows of a model at most: a table keeps their indices in 16 bits.
-const MOST_WINDOWS: u32 = 1 << 16;
+const MAX_WINDOWS: u32 = 1 << 16;
 
-/// Why states cannot be had.
+/// Why there are no such states.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum StatesError {
@@ -33,7 +33,7 @@ pub enum StatesError {
     },
     /// More states than can be numbered.
     #[error(
-        "{states} states are more than the {MOST_STATES} that a table can have; take wider steps"
+        "{states} states are more than the {MAX_STATES} that a table can have; take wider steps"
     )]
     TooMany {
         /// How many there would be.
@@ -41,7 +41,7 @@ pub enum StatesError {
     },
     /// More windows than can be numbered.
     #[error(
-        "{windows} windows are more than the {MOST_WINDOWS} that a table can tell apart; take wider \
+        "{windows} windows are more than the {MAX_WINDOWS} that a table can distinguish; take wider \
          steps"
     )]
     TooManyWindows {
@@ -216,7 +216,7 @@ pub struct Levels {
     pub w: Axis,
 }
 
-/// The highest level at which a chain that has begun anew is learnt from: 10^0.9, eight times the
+/// The highest level at which a chain that has begun again is learnt from: 10^0.9, eight times the
 /// base, in thousandths.
 const HIGHEST_REJOINED: i64 = 900;
 
@@ -305,16 +305,16 @@ impl States {
             }
         }
         let states = u64::from(self.delays()) * u64::from(self.windows());
-        if states > MOST_STATES {
+        if states > MAX_STATES {
             return Err(StatesError::TooMany { states });
         }
-        if self.windows() > MOST_WINDOWS {
+        if self.windows() > MAX_WINDOWS {
             return Err(StatesError::TooManyWindows { windows: self.windows() });
         }
         Ok(self)
     }
 
-    /// How many delays are told apart.
+    /// Returns how many delays are distinguished.
     pub fn delays(&self) -> u32 {
         match self {
             Self::Absolute(states) => states.bins(),
@@ -323,7 +323,7 @@ impl States {
         }
     }
 
-    /// How many windows are told apart.
+    /// Returns how many windows are distinguished.
     pub fn windows(&self) -> u32 {
         match self {
             Self::Absolute(states) => states.w_max - states.w_min + 1,
@@ -357,16 +357,13 @@ impl States {
         state % self.windows()
     }
 
-    /// Calls `count` with each transition of a chain, from one state to the next. What lies
-    /// outside of the ranges breaks the chain. Levels end with the first window of one packet.
-    pub fn transitions(&self, chain: &Chain, count: impl FnMut(u32, u32)) {
-        self.transitions_rejoining(chain, None, count);
-    }
-
-    /// The same, but where levels end the chain begins anew `rejoin` epochs later, or when the
-    /// window is above one packet again, if that is later; from then on it leaves out delays of
-    /// more than eight times the base. `None`: never. Other states have no such ends.
-    pub fn transitions_rejoining(
+    /// Calls `count` with each transition of a chain, from one state to the next. Samples outside of
+    /// the ranges break the chain.
+    ///
+    /// With levels a window of one packet ends the chain. It begins again `rejoin` epochs later
+    /// (`None`: never), or when the window is above one packet again, if that is later; from then on
+    /// it leaves out delays of more than eight times the base. Other states have no such ends.
+    pub fn count_transitions(
         &self,
         chain: &Chain,
         rejoin: Option<usize>,
@@ -416,12 +413,12 @@ impl States {
     /// sample: what rounding leaves over is part of the next change, so that small changes add up
     /// and a walk drifts no more than its teacher.
     ///
-    /// A window of one packet ends the chain. From one packet every change has the measure 0
-    /// (docs/spec/mdi.md 3), so whatever follows a teacher by it would stay there and
-    /// take all that the teacher does afterwards for no change. It begins anew only after `rejoin`
-    /// epochs: while the teacher comes back, acks tell it the delay of a window that it has given
-    /// up, and a table that learns to grow at such delays does so in a queue that is its own.
-    /// In long queues it is never certain whose they are, so these it knows only from beginnings.
+    /// A window of one packet ends the chain: from there every change has the measure 0
+    /// (docs/spec/mdi.md 3), so the window that is followed here would stay at one packet, and
+    /// everything that the teacher does afterwards would count as no change. The chain begins again
+    /// only after `rejoin` epochs. Until then acks report the delay of the window that the teacher
+    /// has just given up; a table that learns to grow at such delays would also grow in a queue that
+    /// it has filled itself. For the same reason long queues are learnt from first chains only.
     fn level_transitions(
         &self,
         states: &Levels,
@@ -574,7 +571,7 @@ mod tests {
 
     fn counted(states: &States, chain: &Chain) -> Vec<(u32, u32)> {
         let mut all = Vec::new();
-        states.transitions(chain, |from, to| all.push((from, to)));
+        states.count_transitions(chain, None, |from, to| all.push((from, to)));
         all
     }
 
@@ -700,7 +697,7 @@ mod tests {
         let chain: Chain = (0..500).map(sample).collect();
         let states = levels();
         let mut window = grown(0);
-        states.transitions(&chain, |_, to| {
+        states.count_transitions(&chain, None, |_, to| {
             assert_eq!(states.delay_of(to), 0);
             let change = states.window_value(states.window_of(to)) * 1000.0;
             window = relative_step(window, change as i64);
@@ -742,7 +739,7 @@ mod tests {
         let changes = |windows: &[u32], rejoin| -> Vec<f64> {
             let chain: Chain = windows.iter().copied().map(sample).collect();
             let mut all = Vec::new();
-            levels().transitions_rejoining(&chain, rejoin, |from, to| {
+            levels().count_transitions(&chain, rejoin, |from, to| {
                 all.push((from, levels().window_value(levels().window_of(to))));
             });
             // No transition leads over the gap: each chain begins with no change.
@@ -769,7 +766,7 @@ mod tests {
         let levels_reached = |rejoin| {
             let mut all = Vec::new();
             let count = |_, to| all.push(levels().delay_of(to));
-            levels().transitions_rejoining(&chain, rejoin, count);
+            levels().count_transitions(&chain, rejoin, count);
             all
         };
         assert_eq!(levels_reached(None), [100, 100], "the beginning is learnt whole");
@@ -815,7 +812,7 @@ mod tests {
                 })
                 .collect();
             for states in [paper(quantization), published(), levels()] {
-                states.transitions(&chain, |from, to| assert!(from.max(to) < states.len()));
+                states.count_transitions(&chain, None, |from, to| assert!(from.max(to) < states.len()));
             }
         }
     }

@@ -80,7 +80,7 @@ fn draw_event(
     VectorEvent::Epoch {
         delay_us,
         acked,
-        // Whoever has no data sends only a part.
+        // A sender without data leaves a part of the credit.
         sent: if sent % 8 == 0 { (sent >> 3) % (credit + 1) } else { credit },
         in_flight: in_flight % ((window >> 16) * 5 / 4 + 2),
         epochs: epochs % 40,

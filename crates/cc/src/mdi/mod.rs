@@ -84,7 +84,7 @@ struct Mdi {
     /// Largest RTT of the last epoch that had any: d1 of the specification.
     d1: Span,
     /// No epoch runs before the first RTT is known.
-    heard: bool,
+    has_rtt: bool,
     last_rtt: Option<Span>,
     /// The last ack, or the first packet sent into silence.
     quiet_since: Time,
@@ -113,7 +113,7 @@ impl Controller for Mdi {
     }
 
     /// docs/spec/mdi.md 5. Late acks of packets declared lost are no samples, as they
-    /// are none for whoever logs a teacher.
+    /// are none in the log of a teacher.
     fn on_ack(&mut self, ack: &Ack<'_>) {
         for packet in ack.packets {
             self.epoch_max = self.epoch_max.max(Some(packet.rtt));
@@ -122,7 +122,7 @@ impl Controller for Mdi {
         if ack.packets.iter().any(|packet| packet.number >= self.recover) {
             self.ceiling = None;
         }
-        self.heard = true;
+        self.has_rtt = true;
         self.quiet_since = ack.now;
         self.in_flight = ack.in_flight;
         self.grow_in_slow_start(ack);
@@ -155,7 +155,7 @@ impl Controller for Mdi {
     fn on_timeout(&mut self, timeout: &Timeout) {
         self.in_flight = 0;
         if self.slow_start.is_some() {
-            if !self.heard {
+            if !self.has_rtt {
                 // docs/spec/verus.md 10.
                 return self.begin();
             }
@@ -164,7 +164,7 @@ impl Controller for Mdi {
         self.walk.set_window(self.walk.window() / 2, true);
         self.recover = timeout.next_number;
         self.ceiling = None;
-        // The packet that finds out whether anybody still listens.
+        // The packet that finds out whether the path is there again.
         self.credit = self.credit.max(1);
         self.events.push(timeout.now, Event::Timeout);
     }
@@ -174,7 +174,7 @@ impl Controller for Mdi {
         self.walk = new_walk(&self.rules, &mut self.random);
         self.ceiling = None;
         self.epoch_max = None;
-        self.heard = false;
+        self.has_rtt = false;
         self.last_rtt = None;
         self.quiet_since = now;
         self.begin();
@@ -212,7 +212,7 @@ impl Controller for Mdi {
         if self.slow_start.as_mut().is_some_and(|start| start.is_lost(now)) {
             self.end_slow_start(now);
         }
-        if self.heard && !self.is_idle() {
+        if self.has_rtt && !self.is_idle() {
             self.run_epoch(now);
         }
     }
@@ -243,7 +243,7 @@ impl Mdi {
             random: setup.random,
             epoch_max: None,
             d1: Span::ZERO,
-            heard: false,
+            has_rtt: false,
             last_rtt: None,
             quiet_since: setup.start,
             in_flight: 0,
@@ -312,7 +312,7 @@ impl Mdi {
         }
     }
 
-    /// Whoever was allowed to send and did not waits for no ack, and his silence is no delay.
+    /// Whether the sender could send and did not: it waits for no ack, and its silence is no delay.
     fn is_idle(&self) -> bool {
         self.in_flight == 0 && self.credit > 0 && self.epoch_max.is_none()
     }

@@ -113,8 +113,8 @@ impl Learnt {
     }
 }
 
-/// Epochs shorter than this would be spent on nothing else.
-const SHORTEST_EPOCH_US: u32 = 100;
+/// Shorter epochs would take all of the processor.
+const MIN_EPOCH_US: u32 = 100;
 
 impl MdiParams {
     /// Makes tables of the model.
@@ -127,7 +127,7 @@ impl MdiParams {
             (None, _) => Model::from_bytes(built_in::VERUS_BY_USERS),
         };
         let model = model.map_err(|error| wrong(&error))?;
-        if !(SHORTEST_EPOCH_US..=10_000_000).contains(&model.about.epoch_us) {
+        if !(MIN_EPOCH_US..=10_000_000).contains(&model.about.epoch_us) {
             return Err(wrong(&"its epoch is not between 100 us and 10 s"));
         }
         let (tables, users) = self.tables(&model).map_err(|reason| wrong(&reason))?;

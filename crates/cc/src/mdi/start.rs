@@ -54,7 +54,7 @@ impl Start {
         self.lost.get_or_insert((loss.now + GAP_EXPIRY, w));
     }
 
-    /// The window at which a packet was sent. An empty stamp is from somebody else.
+    /// The window at which a packet was sent. An empty stamp is from another controller.
     fn window_of(&self, stamp: &Stamp) -> u32 {
         match stamp.local[0] >> 16 {
             0 => self.w as u32,

@@ -45,7 +45,7 @@ pub(crate) struct TrainArgs {
     /// Numbers of flows that share the link, one run of each per trace
     #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1,2,3,4")]
     users: Vec<u32>,
-    /// Which states are told apart, see below
+    /// Which delays and windows the table distinguishes, see below
     #[arg(long, value_name = "STATES", default_value = "levels")]
     states: StatesChoice,
     #[command(flatten)]

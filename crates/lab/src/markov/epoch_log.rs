@@ -12,7 +12,7 @@ use cellpace_cc::{
 
 /// Events further apart than this are no outage but two uses of one controller. It bounds what
 /// one event can add to the log.
-const LONGEST_SILENCE: Span = Span::from_secs(600);
+const MAX_SILENCE: Span = Span::from_secs(600);
 
 /// One packet as a window of a [`Sample`].
 const ONE_PACKET: u32 = 1 << 16;
@@ -22,7 +22,7 @@ const ONE_PACKET: u32 = 1 << 16;
 ///
 /// Epochs end on an absolute grid from the start of the connection. What happens at the very
 /// instant of an end still belongs to that epoch: acks, the controller's own deadline, and what
-/// its decision releases at once. The epoch under way when the controller is dropped is left out.
+/// its decision releases at once. The epoch that is not over when the controller is dropped is left out.
 ///
 /// A chain ends where the next epoch says nothing about the one before: at a change of the path,
 /// and where the sender has nothing to send and nothing is in flight. The log goes on with the
@@ -33,11 +33,11 @@ pub struct EpochLog {
     sink: Arc<Mutex<Vec<Chain>>>,
     mss: u64,
     chain: Chain,
-    /// End of the epoch under way. It is closed by the first event after it and not by a deadline
+    /// End of the current epoch. It is closed by the first event after it and not by a deadline
     /// of its own: one more wake-up would be one more time at which the datapath asks the
     /// controller and fills its pacer, and the run would no longer be the teacher's, bit for bit.
     end: Time,
-    /// The largest RTT acked in the epoch under way.
+    /// The largest RTT acked in the current epoch.
     longest_rtt: Option<Span>,
     /// Packets that left in it.
     sent: u32,
@@ -70,7 +70,7 @@ impl EpochLog {
 
     /// Closes all epochs that ended before `now`.
     fn close_until(&mut self, now: Time) {
-        if now - self.end > LONGEST_SILENCE {
+        if now - self.end > MAX_SILENCE {
             self.end_chain();
         }
         while self.end < now {
@@ -90,7 +90,7 @@ impl EpochLog {
         let acked = self.longest_rtt.take();
         let Some(last_ack) = self.last_ack else { return };
         if acked.is_none() && sent == 0 && self.in_flight == 0 && self.app_limited {
-            // The time since the last ack grows here because nobody has anything to say. A model
+            // The time since the last ack grows here because the sender has no data. A model
             // would take it for an outage. While packets are in flight it may well be one, and
             // a controller that holds back by its own choice is to be imitated in that too.
             self.end_chain();
@@ -117,7 +117,7 @@ impl EpochLog {
         self.longest_rtt = None;
         let chain = std::mem::take(&mut self.chain);
         if !chain.is_empty() {
-            // Whoever panicked with the sink in hand left whole chains in it.
+            // A thread that panicked left whole chains in the sink.
             self.sink.lock().unwrap_or_else(PoisonError::into_inner).push(chain);
         }
     }
@@ -172,7 +172,7 @@ impl Controller for EpochLog {
         let (Spurious::Timeout { now } | Spurious::Loss { now, .. }) = spurious;
         self.close_until(*now);
         if let Spurious::Timeout { .. } = spurious {
-            // How much is in flight again is not said; something is.
+            // The event does not say how much is in flight again; something is.
             self.in_flight = self.in_flight.max(1);
         }
         self.inner.on_spurious(spurious);
@@ -255,7 +255,7 @@ mod tests {
         Time::ZERO + Span::from_millis_f64(ms)
     }
 
-    /// A watched controller and the packets it has under way.
+    /// A watched controller and its packets in flight.
     struct Watched {
         log: Option<EpochLog>,
         chains: Chains,
@@ -503,7 +503,7 @@ mod tests {
         watched.ack(1.0, &[1.0]);
         watched.log().on_report(Time::MAX, &[]);
         watched.log().on_report(Time::MAX, &[]);
-        assert_eq!(watched.chain().len(), 0, "the epoch under way is left out");
+        assert_eq!(watched.chain().len(), 0, "the current epoch is left out");
     }
 
     proptest! {

@@ -45,7 +45,7 @@ enum Ranges {
 /// The width of the bins in the evaluations of the 2017 paper.
 const PAPER_BIN_MS: u32 = 2;
 
-/// Longer than any outage; nobody would wait for what is beyond.
+/// Longer than any outage.
 const MAX_REJOIN: Span = Span::from_secs(60);
 
 impl FromStr for StatesChoice {
@@ -105,7 +105,7 @@ impl StatesChoice {
         chosen.map_err(LabError::failed)
     }
 
-    /// After how long a chain that has ended begins anew: after never if there is none.
+    /// Returns after how long a chain that has ended begins again, if ever.
     pub fn rejoin(&self) -> Option<Span> {
         self.rejoin
     }
@@ -121,7 +121,9 @@ fn absolute(delay: [i64; 3], window: [i64; 3]) -> Result<States, LabError> {
         value.ok_or_else(|| LabError::invalid("absolute states are whole numbers, 0 or more"))
     };
     if window[2] != 1000 {
-        return Err(LabError::invalid("absolute states tell all numbers of packets apart"));
+        return Err(LabError::invalid(
+            "absolute states distinguish all numbers of packets: the step of their window is 1",
+        ));
     }
     Ok(States::Absolute(Absolute {
         d_min: whole(delay[0])?,

@@ -92,7 +92,7 @@ impl Training {
                     flows: vec![FlowSpec::bulk(self.teacher.clone()); *users as usize],
                     duration: self.duration.unwrap_or_else(|| default_duration(&trace.spec)),
                     skip: Span::ZERO,
-                    // Nobody looks at the series.
+                    // The series are not used.
                     bin: Span::from_secs(1),
                     ..self.path.clone()
                 };
@@ -185,7 +185,7 @@ pub fn learn(
     let part = |flows: &LoggedFlows| ModelPart {
         users: flows.users,
         samples: flows.chains.iter().map(|chain| chain.len() as u64).sum(),
-        counts: Counts::rejoining(&states, &flows.chains, rejoin),
+        counts: Counts::of(&states, &flows.chains, rejoin),
     };
     // The first epoch of relative states only gives the old values.
     let first = if matches!(states, States::Relative(_)) { 2 } else { 1 };

@@ -181,7 +181,7 @@ fn letters(text: &str) -> f64 {
     text.chars().count() as f64 * LETTER
 }
 
-/// Lines that would stand closer than the eye can tell are left out, all of them.
+/// Returns the lines, or none where they would be too close to be seen.
 fn thinned(lines: &[u32]) -> impl Iterator<Item = u32> {
     let few = lines.len() <= 60;
     lines.iter().copied().filter(move |_| few)

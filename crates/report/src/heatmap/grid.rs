@@ -4,7 +4,7 @@ use super::colours::LEVELS;
 use super::map::Heatmap;
 
 /// Points along a side at most.
-const MOST_POINTS: u32 = 380;
+const MAX_POINTS: u32 = 380;
 
 /// A heatmap as it is drawn.
 pub(super) struct PointGrid {
@@ -27,7 +27,7 @@ pub(super) struct PointRun {
 
 impl PointGrid {
     pub(super) fn of(map: &Heatmap) -> Self {
-        let bin = |len: u32| len.div_ceil(MOST_POINTS).max(1);
+        let bin = |len: u32| len.div_ceil(MAX_POINTS).max(1);
         let bins = (bin(map.columns.len), bin(map.rows.len));
         let (columns, rows) = (map.columns.len.div_ceil(bins.0), map.rows.len.div_ceil(bins.1));
         let mut values = vec![0.0_f64; columns as usize * rows as usize];

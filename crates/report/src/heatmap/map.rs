@@ -18,7 +18,7 @@ pub struct Heatmap {
 /// One side of a [`Heatmap`].
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct HeatmapAxis {
-    /// What the axis tells, with its unit.
+    /// What the axis shows, with its unit.
     pub title: String,
     /// Number of cells.
     pub len: u32,
