@@ -8,7 +8,7 @@ use cellpace_control::Ports;
 use cellpace_kernel::NAME;
 use clap::Args;
 
-use crate::error::Failure;
+use crate::error::CommandError;
 
 /// Arguments of `cellpace attach`.
 #[derive(Debug, Args)]
@@ -54,15 +54,15 @@ pub(crate) struct AttachArgs {
     name: String,
 }
 
-pub(crate) fn run(args: &AttachArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &AttachArgs) -> Result<ExitCode, CommandError> {
     daemon::run(args, &controller(&args.cc)?)
 }
 
-fn controller(text: &str) -> Result<ControllerSpec, Failure> {
+fn controller(text: &str) -> Result<ControllerSpec, CommandError> {
     let cc = cellpace_lab::read_controller(text)
-        .map_err(|error| Failure::usage(format!("--cc: {error}")))?;
+        .map_err(|error| CommandError::usage(format!("--cc: {error}")))?;
     if cc.has_receiver() {
-        return Err(Failure::usage(format!(
+        return Err(CommandError::usage(format!(
             "--cc: {} needs an answering half at the other end, which the kernel has not",
             cc.name()
         )));
@@ -72,9 +72,9 @@ fn controller(text: &str) -> Result<ControllerSpec, Failure> {
 
 #[cfg(not(feature = "kernel"))]
 mod daemon {
-    use super::{AttachArgs, ControllerSpec, ExitCode, Failure};
+    use super::{AttachArgs, CommandError, ControllerSpec, ExitCode};
 
-    pub(super) fn run(args: &AttachArgs, _: &ControllerSpec) -> Result<ExitCode, Failure> {
+    pub(super) fn run(args: &AttachArgs, _: &ControllerSpec) -> Result<ExitCode, CommandError> {
         let AttachArgs {
             port: _,
             outgoing: _,
@@ -105,11 +105,11 @@ mod daemon {
     use cellpace_run::{Attacher, ConnectionLog, EventWriter, LoggingCommand};
     use cellpace_tcp::KernelDriver;
 
-    use super::{AttachArgs, ControllerSpec, ExitCode, Failure, PathBuf};
+    use super::{AttachArgs, CommandError, ControllerSpec, ExitCode, PathBuf};
     use crate::output::{complain, event_writer, is_stdout};
     use crate::progress::{end_cleanly_on_ctrl_c, interrupted};
 
-    pub(super) fn run(args: &AttachArgs, cc: &ControllerSpec) -> Result<ExitCode, Failure> {
+    pub(super) fn run(args: &AttachArgs, cc: &ControllerSpec) -> Result<ExitCode, CommandError> {
         end_cleanly_on_ctrl_c();
         // One for each process that has connections of ours.
         cellpace_os::descriptors::raise_limit();
@@ -123,13 +123,13 @@ mod daemon {
             json,
             events: events.as_ref().map(EventWriter::flows),
         };
-        let driver = Arc::new(KernelDriver::open(&args.name).map_err(Failure::failed)?);
+        let driver = Arc::new(KernelDriver::open(&args.name).map_err(CommandError::failed)?);
         let attachment = attach(args, &cgroup, &driver)?;
         let attacher = Attacher::start(driver, attachment, cc.clone(), args.seed, log, complain);
-        let mut attacher = attacher.map_err(Failure::failed)?;
+        let mut attacher = attacher.map_err(CommandError::failed)?;
         complain(&format!("attached to {}: {}", cgroup.display(), what(args)));
         while !interrupted() {
-            attacher.turn().map_err(Failure::failed)?;
+            attacher.turn().map_err(CommandError::failed)?;
         }
         let open = attacher.end();
         if let Some(Err(error)) = events.map(EventWriter::finish) {
@@ -143,25 +143,25 @@ mod daemon {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn open_json(path: &Path) -> Result<File, Failure> {
+    fn open_json(path: &Path) -> Result<File, CommandError> {
         let file = match is_stdout(path) {
             true => io::stdout().as_fd().try_clone_to_owned().map(File::from),
             false => File::create(path),
         };
-        file.map_err(|error| Failure::failed(format!("--json: {}: {error}", path.display())))
+        file.map_err(|error| CommandError::failed(format!("--json: {}: {error}", path.display())))
     }
 
-    fn check_capabilities(args: &AttachArgs) -> Result<(), Failure> {
+    fn check_capabilities(args: &AttachArgs) -> Result<(), CommandError> {
         match missing_capabilities(&Facts::find(&args.name)).as_slice() {
             [] => Ok(()),
-            missing => Err(Failure::failed(format!(
+            missing => Err(CommandError::failed(format!(
                 "this process lacks {}: run it as root, or with CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN",
                 missing.join(" and ")
             ))),
         }
     }
 
-    fn place(args: &AttachArgs) -> Result<PathBuf, Failure> {
+    fn place(args: &AttachArgs) -> Result<PathBuf, CommandError> {
         let place = match (&args.cgroup, args.pid) {
             (Some(path), _) => cgroup::check(path).map(|()| path.clone()),
             (None, Some(pid)) => cgroup::of_process(pid),
@@ -172,14 +172,14 @@ mod daemon {
             (None, Some(_)) => "--pid: ",
             (None, None) => "",
         };
-        place.map_err(|error| Failure::failed(format!("{option}{error}")))
+        place.map_err(|error| CommandError::failed(format!("{option}{error}")))
     }
 
     fn attach(
         args: &AttachArgs,
         cgroup: &Path,
         driver: &KernelDriver,
-    ) -> Result<Attachment, Failure> {
+    ) -> Result<Attachment, CommandError> {
         let (slot, owner) = driver.slot();
         let options = AttachOptions {
             name: &args.name,
@@ -189,8 +189,8 @@ mod daemon {
             opened: args.outgoing.as_ref().map_or(&[], Ports::ranges),
         };
         Attachment::new(cgroup, &options).map_err(|error| match error {
-            AttachError::Ranges => Failure::usage(error),
-            error => Failure::failed(error),
+            AttachError::Ranges => CommandError::usage(error),
+            error => CommandError::failed(error),
         })
     }
 

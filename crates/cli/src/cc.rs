@@ -6,7 +6,7 @@ use cellpace_base::{Param, Preset, split_name};
 use cellpace_cc::{ControllerInfo, find_controller, registry};
 use clap::Args;
 
-use crate::error::Failure;
+use crate::error::CommandError;
 use crate::output::print;
 
 /// Arguments of `cellpace cc`.
@@ -20,11 +20,11 @@ pub(crate) struct CcArgs {
     all: bool,
 }
 
-pub(crate) fn run(args: &CcArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &CcArgs) -> Result<ExitCode, CommandError> {
     let text = match &args.name {
         None => list(),
         Some(name) => {
-            let info = find_controller(split_name(name).name).map_err(Failure::usage)?;
+            let info = find_controller(split_name(name).name).map_err(CommandError::usage)?;
             describe(info, args.all)
         }
     };

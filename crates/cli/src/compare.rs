@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use cellpace_lab::{Batch, Experiment, NamedTrace, read_controller, trace_files};
 use clap::Args;
 
-use crate::error::{Failure, named};
+use crate::error::{CommandError, named};
 use crate::outputs::{Outputs, Repetition, run_batch};
 use crate::path_options::PathOptions;
 
@@ -36,13 +36,13 @@ pub(crate) struct CompareArgs {
     outputs: Outputs,
 }
 
-pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, CommandError> {
     args.outputs.check()?;
     let runs = experiment(args)?.plan()?;
     run_batch(Batch::new(runs), "cellpace compare", &args.repetition, &args.outputs)
 }
 
-fn experiment(args: &CompareArgs) -> Result<Experiment, Failure> {
+fn experiment(args: &CompareArgs) -> Result<Experiment, CommandError> {
     once_each("--trace", &args.traces)?;
     once_each("--cc", &args.ccs)?;
     let read = |cc: &String| read_controller(cc).map(Into::into);
@@ -59,10 +59,15 @@ fn experiment(args: &CompareArgs) -> Result<Experiment, Failure> {
 }
 
 /// What is given twice would look like a run with two seeds.
-pub(crate) fn once_each<T: PartialEq + Display>(option: &str, given: &[T]) -> Result<(), Failure> {
+pub(crate) fn once_each<T: PartialEq + Display>(
+    option: &str,
+    given: &[T],
+) -> Result<(), CommandError> {
     let twice = (1..given.len()).find(|index| given[..*index].contains(&given[*index]));
     match twice {
-        Some(index) => Err(Failure::usage(format!("{option}: `{}` is given twice", given[index]))),
+        Some(index) => {
+            Err(CommandError::usage(format!("{option}: `{}` is given twice", given[index])))
+        }
         None => Ok(()),
     }
 }

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 /// Why a command ended without doing what it was asked.
 #[derive(Debug, Error)]
-pub(crate) enum Failure {
+pub(crate) enum CommandError {
     /// The command line is wrong: exit code 2.
     #[error("{0}")]
     Usage(String),
@@ -16,7 +16,7 @@ pub(crate) enum Failure {
     Failed(String),
 }
 
-impl Failure {
+impl CommandError {
     /// Wrong usage.
     pub(crate) fn usage(error: impl std::fmt::Display) -> Self {
         Self::Usage(error.to_string())
@@ -35,7 +35,7 @@ impl Failure {
     }
 }
 
-impl From<LabError> for Failure {
+impl From<LabError> for CommandError {
     fn from(error: LabError) -> Self {
         match error {
             LabError::Invalid(text) => Self::Usage(text),
@@ -48,6 +48,6 @@ impl From<LabError> for Failure {
 pub(crate) fn named<T>(
     option: &str,
     result: Result<T, impl std::fmt::Display>,
-) -> Result<T, Failure> {
-    result.map_err(|error| Failure::usage(format!("{option}: {error}")))
+) -> Result<T, CommandError> {
+    result.map_err(|error| CommandError::usage(format!("{option}: {error}")))
 }

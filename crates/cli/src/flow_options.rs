@@ -9,7 +9,7 @@ use cellpace_tcp::{
 };
 use clap::{Args, ValueEnum};
 
-use crate::error::Failure;
+use crate::error::CommandError;
 use crate::output::complain;
 
 /// Where acks come from, and who keeps to the window.
@@ -66,11 +66,11 @@ fn send_buffer(text: &str) -> Result<u32, String> {
 impl FlowArgs {
     /// Reads the options, and takes a place at the kernel driver where that is to be used. Warns when
     /// the system does not grant what is asked for.
-    pub(crate) fn options(&self) -> Result<FlowOptions, Failure> {
+    pub(crate) fn options(&self) -> Result<FlowOptions, CommandError> {
         let cc = cellpace_lab::read_controller(&self.cc)
-            .map_err(|error| Failure::usage(format!("--cc: {error}")))?;
+            .map_err(|error| CommandError::usage(format!("--cc: {error}")))?;
         if cc.has_receiver() && !self.is_client_server() {
-            return Err(Failure::usage(format!(
+            return Err(CommandError::usage(format!(
                 "--cc: {} needs an answering half at the other end: --driver client-server there and here",
                 cc.name()
             )));
@@ -85,17 +85,17 @@ impl FlowArgs {
         self.driver == DriverArg::ClientServer
     }
 
-    fn check_options_of_drivers(&self) -> Result<(), Failure> {
+    fn check_options_of_drivers(&self) -> Result<(), CommandError> {
         let misplaced = match self.driver {
             DriverArg::Kernel => self.option_of_gate(),
             DriverArg::ClientServer => self.share.then_some("--share"),
             DriverArg::Auto | DriverArg::Gate => None,
         };
-        let failure = |option| Failure::usage(format!("{option}: only with --driver gate"));
+        let failure = |option| CommandError::usage(format!("{option}: only with --driver gate"));
         misplaced.map_or(Ok(()), |option| Err(failure(option)))
     }
 
-    fn driver(&self) -> Result<FlowDriver, Failure> {
+    fn driver(&self) -> Result<FlowDriver, CommandError> {
         let relay = RelayOptions {
             below: self.below.clone(),
             send_buffer: self.sndbuf,
@@ -103,7 +103,7 @@ impl FlowArgs {
         };
         let kernel = || KernelDriver::open(&self.driver_name()).map(Arc::new);
         match self.driver {
-            DriverArg::Kernel => kernel().map(FlowDriver::Kernel).map_err(Failure::failed),
+            DriverArg::Kernel => kernel().map(FlowDriver::Kernel).map_err(CommandError::failed),
             DriverArg::ClientServer => Ok(FlowDriver::ClientServer(ClientServerOptions {
                 relay,
                 ..ClientServerOptions::default()

@@ -9,7 +9,7 @@ use cellpace_kernel::{
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::error::Failure;
+use crate::error::CommandError;
 use crate::output::{one_line, print};
 
 mod markov;
@@ -97,7 +97,7 @@ pub(crate) struct RemoveArgs {
     name: String,
 }
 
-pub(crate) fn run(command: &KernelCommand) -> Result<ExitCode, Failure> {
+pub(crate) fn run(command: &KernelCommand) -> Result<ExitCode, CommandError> {
     match command {
         KernelCommand::Install(InstallArgs { cc: Some(cc), name, seed, everyone, .. }) => {
             mdi::install(cc, name, *seed, *everyone)
@@ -110,7 +110,7 @@ pub(crate) fn run(command: &KernelCommand) -> Result<ExitCode, Failure> {
 }
 
 #[cfg(not(feature = "kernel"))]
-fn install(args: &InstallArgs) -> Result<ExitCode, Failure> {
+fn install(args: &InstallArgs) -> Result<ExitCode, CommandError> {
     let InstallArgs { group: _, everyone: _, persist: _, ring: _, cc: _, seed: _, name: _, .. } =
         args;
     let InstallArgs { prompt_acks: _, skip_missing: _, .. } = args;
@@ -118,26 +118,26 @@ fn install(args: &InstallArgs) -> Result<ExitCode, Failure> {
 }
 
 #[cfg(not(feature = "kernel"))]
-pub(crate) fn without_program() -> Failure {
-    Failure::failed(
+pub(crate) fn without_program() -> CommandError {
+    CommandError::failed(
         "this cellpace was built without the program for the kernel: build it with \
          `cargo build --features kernel`, which needs clang",
     )
 }
 
 #[cfg(feature = "kernel")]
-fn install(args: &InstallArgs) -> Result<ExitCode, Failure> {
+fn install(args: &InstallArgs) -> Result<ExitCode, CommandError> {
     use cellpace_kernel::install::{self, DriverAccess, InstallError, InstallOptions};
 
     let program = args.persist.then(unit::program).transpose()?;
     let access = match &args.group {
         _ if args.everyone => DriverAccess::Everyone,
-        Some(name) => DriverAccess::Group(install::group(name).map_err(Failure::usage)?),
+        Some(name) => DriverAccess::Group(install::group(name).map_err(CommandError::usage)?),
         None => install::group(OUR_GROUP).map_or(DriverAccess::Root, DriverAccess::Group),
     };
     let obstacles = Facts::find(&args.name).obstacles();
     if let Some(obstacle) = obstacles.first() {
-        return Err(Failure::failed(obstacle));
+        return Err(CommandError::failed(obstacle));
     }
     let options = InstallOptions {
         name: args.name.clone(),
@@ -148,9 +148,9 @@ fn install(args: &InstallArgs) -> Result<ExitCode, Failure> {
     };
     let done = install::install(&options).map_err(|error| match error {
         InstallError::Name(_) | InstallError::Ring(_) | InstallError::Device(_) => {
-            Failure::usage(error)
+            CommandError::usage(error)
         }
-        error => Failure::failed(error),
+        error => CommandError::failed(error),
     })?;
     let mut said = String::new();
     if done.was_unfinished {
@@ -207,9 +207,9 @@ const OUR_GROUP: &str = "cellpace";
 
 const REMOVED_UNFINISHED: &str = "removed what an installation left that was killed\n";
 
-fn removal(args: &RemoveArgs) -> Result<ExitCode, Failure> {
-    let was_unfinished = remove_unfinished(&args.name).map_err(Failure::failed)?;
-    let removed = remove(&args.name).map_err(Failure::failed);
+fn removal(args: &RemoveArgs) -> Result<ExitCode, CommandError> {
+    let was_unfinished = remove_unfinished(&args.name).map_err(CommandError::failed)?;
+    let removed = remove(&args.name).map_err(CommandError::failed);
     // Also when nothing is installed now: it shall not come back.
     let forgotten = if args.name == NAME { unit::forget()? } else { false };
     if forgotten {
@@ -235,7 +235,7 @@ fn left(sockets: Option<u64>) -> String {
     }
 }
 
-fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
+fn status(args: &StatusArgs) -> Result<ExitCode, CommandError> {
     let facts = Facts::find(&args.name);
     let markov = markov::TableStatus::look(&args.name);
     print(&match args.json {

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::Args;
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 
-use crate::error::Failure;
+use crate::error::CommandError;
 
 /// Arguments of `cellpace key`.
 #[derive(Debug, Args)]
@@ -52,14 +52,17 @@ impl KeyOption {
     }
 
     /// The secret, or `None` without a key.
-    pub(crate) fn secret(&self) -> Result<Option<[u8; SECRET_BYTES]>, Failure> {
+    pub(crate) fn secret(&self) -> Result<Option<[u8; SECRET_BYTES]>, CommandError> {
         let Some(path) = &self.key else { return Ok(None) };
-        read(path).map(Some).map_err(|why| Failure::failed(format!("{}: {why}", path.display())))
+        read(path)
+            .map(Some)
+            .map_err(|why| CommandError::failed(format!("{}: {why}", path.display())))
     }
 }
 
-pub(crate) fn run(args: &KeyArgs) -> Result<ExitCode, Failure> {
-    create(&args.file).map_err(|why| Failure::failed(format!("{}: {why}", args.file.display())))?;
+pub(crate) fn run(args: &KeyArgs) -> Result<ExitCode, CommandError> {
+    create(&args.file)
+        .map_err(|why| CommandError::failed(format!("{}: {why}", args.file.display())))?;
     Ok(ExitCode::SUCCESS)
 }
 

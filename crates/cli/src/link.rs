@@ -13,8 +13,9 @@ use cellpace_path::{PathSpec, QueueSpec};
 use cellpace_report::{Comparison, Run, short};
 use clap::Args;
 
-use crate::error::Failure;
-use crate::link_live::{self, Live, Said};
+use crate::error::CommandError;
+use crate::link_live::{self, LiveView};
+use crate::link_output::ProgramOutput;
 use crate::link_watch::{Log, Watch};
 use crate::output::{complain, print, write};
 use crate::outputs::check_file;
@@ -84,7 +85,7 @@ pub(crate) struct LinkArgs {
     program: Vec<OsString>,
 }
 
-pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, CommandError> {
     if args.clean {
         return clean();
     }
@@ -92,23 +93,26 @@ pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, Failure> {
     let trace = args.trace.clone().or_else(|| args.rate.map(|rate| format!("constant:{rate}")));
     let directions = directions(args, trace.as_deref())?;
     let log = args.log.as_ref().map(|log| Log::create(log, args.snaplen));
-    let log = log.transpose().map_err(Failure::failed)?;
-    let link = EmulatedLink::open(spec(args, &directions)).map_err(Failure::failed)?;
+    let log = log.transpose().map_err(CommandError::failed)?;
+    let link = EmulatedLink::open(spec(args, &directions)).map_err(CommandError::failed)?;
 
-    let said = Said::default();
+    let output = ProgramOutput::default();
     let mut program = command(&args.program);
-    let listeners = match args.live {
-        true => Some(said.listen(&mut program).map_err(Failure::failed)?),
+    let readers = match args.live {
+        true => Some(output.redirect(&mut program).map_err(CommandError::failed)?),
         false => None,
     };
     if args.json.as_deref() == Some(Path::new("-")) {
-        program.stdout(io::stderr().as_fd().try_clone_to_owned().map_err(Failure::failed)?);
+        program.stdout(io::stderr().as_fd().try_clone_to_owned().map_err(CommandError::failed)?);
     }
     let title = trace.as_deref().map_or_else(|| "unlimited".to_owned(), cellpace_lab::shown_name);
     let live = match args.live {
-        true => {
-            Some(Live::start(title, directions.down.trace.as_ref(), args.path.seed, said.clone())?)
-        }
+        true => Some(LiveView::start(
+            title,
+            directions.down.trace.as_ref(),
+            args.path.seed,
+            output.clone(),
+        )?),
         false => None,
     };
     let far = args.far.as_ref().map(|far| command(&["sh".into(), "-c".into(), far.clone()]));
@@ -116,28 +120,29 @@ pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, Failure> {
     // With an error, the observer is gone, and the view with it.
     let mut ended = link.run(program, far, watch);
     let logged = ended.as_mut().map_or(Ok(()), |ended| ended.observer.finish());
-    if let Some(listeners) = listeners {
-        said.print(listeners);
+    if let Some(readers) = readers {
+        output.print(readers);
     }
     let ended = match ended {
         Ok(ended) => ended,
         Err(error) => return not_started(&error),
     };
-    let report = Report { args, directions: &directions, trace: trace.as_deref(), ended: &ended };
+    let report =
+        LinkReport { args, directions: &directions, trace: trace.as_deref(), ended: &ended };
     report.tell();
     let written = report.write_json();
     if ended.exit_code == 0 {
         // The program's own failure says more than that of a file.
-        logged.map_err(Failure::failed)?;
+        logged.map_err(CommandError::failed)?;
         written?;
     } else {
-        let failures = [logged.map_err(Failure::failed).err(), written.err()];
+        let failures = [logged.map_err(CommandError::failed).err(), written.err()];
         failures.into_iter().flatten().for_each(|failure| complain(&failure.to_string()));
     }
     Ok(ExitCode::from(ended.exit_code))
 }
 
-fn clean() -> Result<ExitCode, Failure> {
+fn clean() -> Result<ExitCode, CommandError> {
     let cleaned = cellpace_emu::clean();
     print(&format!(
         "{} programs ended, {} settings put back\n",
@@ -147,18 +152,18 @@ fn clean() -> Result<ExitCode, Failure> {
 }
 
 /// Refuses what cannot be done before anything is.
-fn check(args: &LinkArgs) -> Result<(), Failure> {
+fn check(args: &LinkArgs) -> Result<(), CommandError> {
     for (option, file) in [("--json", &args.json), ("--log", &args.log)] {
         match file {
             Some(file) if file.as_os_str() != "-" => check_file(file)?,
             Some(_) if option == "--log" => {
-                return Err(Failure::usage("--log: a packet log needs a file, not `-`"));
+                return Err(CommandError::usage("--log: a packet log needs a file, not `-`"));
             }
             _ => {}
         }
     }
     if args.json.is_some() && args.json == args.log {
-        return Err(Failure::usage("--json and --log both write the same file"));
+        return Err(CommandError::usage("--json and --log both write the same file"));
     }
     if args.live { link_live::check() } else { Ok(()) }
 }
@@ -191,28 +196,28 @@ fn name(args: &LinkArgs) -> String {
 }
 
 /// Exit codes as `env` has them, for a program that does not start.
-fn not_started(error: &EmuError) -> Result<ExitCode, Failure> {
-    let EmuError::Start { source, .. } = error else { return Err(Failure::failed(error)) };
+fn not_started(error: &EmuError) -> Result<ExitCode, CommandError> {
+    let EmuError::Start { source, .. } = error else { return Err(CommandError::failed(error)) };
     complain(&error.to_string());
     let is_missing = source.kind() == io::ErrorKind::NotFound;
     Ok(ExitCode::from(if is_missing { 127 } else { 126 }))
 }
 
-fn directions(args: &LinkArgs, trace: Option<&str>) -> Result<Directions, Failure> {
+fn directions(args: &LinkArgs, trace: Option<&str>) -> Result<Directions, CommandError> {
     let mut directions = args.path.directions(trace, &mut cellpace_lab::trace_files())?;
     directions.up.queue = args.uplink_queue.clone();
     Ok(directions)
 }
 
 /// What is said and written at the end.
-struct Report<'a> {
+struct LinkReport<'a> {
     args: &'a LinkArgs,
     directions: &'a Directions,
     trace: Option<&'a str>,
     ended: &'a LinkOutcome<Watch>,
 }
 
-impl Report<'_> {
+impl LinkReport<'_> {
     fn tell(&self) {
         let ended = self.ended;
         if !self.args.quiet {
@@ -278,7 +283,7 @@ impl Report<'_> {
             .map_or(0, |mut schedule| capacity_between(schedule.as_mut(), from, end))
     }
 
-    fn write_json(&self) -> Result<(), Failure> {
+    fn write_json(&self) -> Result<(), CommandError> {
         let Some(file) = &self.args.json else { return Ok(()) };
         let trace = self.trace.map_or_else(|| "unlimited".to_owned(), cellpace_lab::shown_name);
         let mut runs = vec![self.run(&trace, &self.directions.down, &self.ended.observer.down, "")];

@@ -2,10 +2,7 @@
 //! lines of what the program says.
 
 use std::collections::VecDeque;
-use std::io::{self, IsTerminal, PipeReader, Read, Stderr, Write, stderr, stdin, stdout};
-use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::io::{IsTerminal, Stderr, stderr};
 
 use cellpace_base::Time;
 use cellpace_emu::{LinkDirection, SeenPacket};
@@ -23,7 +20,8 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph};
 use ratatui::{Frame, Terminal};
 
-use crate::error::Failure;
+use crate::error::CommandError;
+use crate::link_output::ProgramOutput;
 
 /// Time that is shown.
 const SHOWN: cellpace_base::Span = cellpace_base::Span::from_secs(60);
@@ -31,14 +29,14 @@ const SHOWN: cellpace_base::Span = cellpace_base::Span::from_secs(60);
 const BIN: cellpace_base::Span = cellpace_base::Span::from_millis(200);
 
 /// The view.
-pub(crate) struct Live {
+pub(crate) struct LiveView {
     terminal: Terminal<CrosstermBackend<Stderr>>,
-    state: State,
-    said: Said,
+    state: LinkView,
+    said: ProgramOutput,
 }
 
 /// What is shown, without the terminal.
-struct State {
+struct LinkView {
     title: String,
     /// What the link offers from the last bin on; `None`: without limit.
     schedule: Option<Box<dyn Schedule>>,
@@ -59,16 +57,17 @@ struct Bin {
     delay_ms: f64,
 }
 
-impl Live {
+impl LiveView {
     /// Takes the terminal over until it is dropped.
     pub(crate) fn start(
         title: String,
         trace: Option<&TraceSpec>,
         seed: u64,
-        said: Said,
-    ) -> Result<Self, Failure> {
-        let schedule = trace.map(|trace| trace.build(seed)).transpose().map_err(Failure::usage)?;
-        let state = State {
+        said: ProgramOutput,
+    ) -> Result<Self, CommandError> {
+        let schedule =
+            trace.map(|trace| trace.build(seed)).transpose().map_err(CommandError::usage)?;
+        let state = LinkView {
             title,
             schedule,
             bins: VecDeque::new(),
@@ -80,7 +79,8 @@ impl Live {
             execute!(stderr(), EnterAlternateScreen)?;
             Terminal::new(CrosstermBackend::new(stderr()))
         };
-        let terminal = terminal().map_err(|error| Failure::failed(format!("--live: {error}")))?;
+        let terminal =
+            terminal().map_err(|error| CommandError::failed(format!("--live: {error}")))?;
         Ok(Self { terminal, state, said })
     }
 
@@ -96,13 +96,13 @@ impl Live {
     }
 }
 
-impl Drop for Live {
+impl Drop for LiveView {
     fn drop(&mut self) {
         let _ = execute!(stderr(), LeaveAlternateScreen, Show);
     }
 }
 
-impl State {
+impl LinkView {
     fn record(&mut self, seen: &SeenPacket) {
         if seen.direction == LinkDirection::Up {
             return;
@@ -171,7 +171,7 @@ impl State {
     fn draw_rates(&self, frame: &mut Frame<'_>, area: Rect) {
         let offered = self.points(|bin| Some(mbps(bin.offered)));
         let delivered = self.points(|bin| Some(mbps(bin.delivered)));
-        let mut lines: Vec<Curve<'_>> = vec![("throughput", Color::Green, &delivered)];
+        let mut lines: Vec<ViewCurve<'_>> = vec![("throughput", Color::Green, &delivered)];
         if self.schedule.is_some() {
             lines.insert(0, ("capacity", Color::DarkGray, &offered));
         }
@@ -189,7 +189,7 @@ impl State {
         self.bins.iter().filter_map(point).collect()
     }
 
-    fn draw_chart(&self, frame: &mut Frame<'_>, area: Rect, title: &str, lines: &[Curve<'_>]) {
+    fn draw_chart(&self, frame: &mut Frame<'_>, area: Rect, title: &str, lines: &[ViewCurve<'_>]) {
         let most = lines.iter().flat_map(|line| line.2.iter()).map(|point| point.1);
         let top = most.fold(0.0, f64::max).max(1e-3) * 1.05;
         let (to, shown) = (self.now.as_secs_f64(), SHOWN.as_secs_f64());
@@ -217,108 +217,18 @@ impl State {
 }
 
 /// A line of a chart: name, color, points.
-type Curve<'a> = (&'a str, Color, &'a [(f64, f64)]);
+type ViewCurve<'a> = (&'a str, Color, &'a [(f64, f64)]);
 
 fn mbps(bytes: u64) -> f64 {
     bytes as f64 * 8.0 / 1e6 / BIN.as_secs_f64()
 }
 
-/// What the program says while the view has the terminal: kept, and printed afterwards.
-#[derive(Clone, Default)]
-pub(crate) struct Said(Arc<Mutex<Vec<Part>>>);
-
-/// What was said at a time, and where.
-type Part = (Stream, Vec<u8>);
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stream {
-    Out,
-    Error,
-}
-
-/// The threads that listen to the program.
-pub(crate) struct Listeners(Vec<JoinHandle<()>>);
-
-/// Bytes that are kept at most; the oldest go first.
-const KEPT: usize = 4 << 20;
-
-impl Said {
-    /// Lets a program speak to us instead of the terminal, where it would.
-    pub(crate) fn listen(&self, command: &mut Command) -> io::Result<Listeners> {
-        let mut listeners = Vec::new();
-        if stdin().is_terminal() {
-            command.stdin(Stdio::null());
-        }
-        if stdout().is_terminal() {
-            let (reader, writer) = io::pipe()?;
-            command.stdout(writer);
-            listeners.push(self.hear(reader, Stream::Out));
-        }
-        if stderr().is_terminal() {
-            let (reader, writer) = io::pipe()?;
-            command.stderr(writer);
-            listeners.push(self.hear(reader, Stream::Error));
-        }
-        Ok(Listeners(listeners))
-    }
-
-    fn hear(&self, mut reader: PipeReader, stream: Stream) -> JoinHandle<()> {
-        let said = self.clone();
-        thread::spawn(move || {
-            let mut buffer = vec![0; 1 << 14];
-            while let Ok(length) = reader.read(&mut buffer) {
-                if length == 0 {
-                    return;
-                }
-                said.keep(stream, &buffer[..length]);
-            }
-        })
-    }
-
-    fn keep(&self, stream: Stream, bytes: &[u8]) {
-        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        said.push((stream, bytes.to_vec()));
-        while said.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() > KEPT {
-            said.remove(0);
-        }
-    }
-
-    fn last_lines(&self, number: usize) -> Vec<String> {
-        /// Enough for a screen.
-        const LOOKED_AT: usize = 1 << 14;
-        let said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut bytes: Vec<u8> = Vec::new();
-        let mut first = said.len();
-        while first > 0 && bytes.len() < LOOKED_AT {
-            first -= 1;
-            bytes.splice(0..0, said[first].1.iter().copied());
-        }
-        let text = String::from_utf8_lossy(&bytes);
-        let clean = |line: &str| line.chars().filter(|c| !c.is_control()).collect();
-        let lines: Vec<String> = text.lines().map(clean).collect();
-        lines[lines.len().saturating_sub(number)..].to_vec()
-    }
-
-    /// Prints what was said, each part where it belongs.
-    pub(crate) fn print(&self, listeners: Listeners) {
-        listeners.0.into_iter().for_each(|listener| drop(listener.join()));
-        for (stream, bytes) in self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // Nobody may be there to read it.
-            let _ = match stream {
-                Stream::Out => stdout().write_all(&bytes),
-                Stream::Error => stderr().write_all(&bytes),
-            };
-        }
-        let _ = stdout().flush();
-    }
-}
-
 /// Refuses what cannot be shown.
-pub(crate) fn check() -> Result<(), Failure> {
+pub(crate) fn check() -> Result<(), CommandError> {
     if stderr().is_terminal() {
         return Ok(());
     }
-    Err(Failure::usage("--live: standard error is not a terminal"))
+    Err(CommandError::usage("--live: standard error is not a terminal"))
 }
 
 #[cfg(test)]
@@ -339,9 +249,9 @@ mod tests {
         SeenPacket { direction: LinkDirection::Down, record, written: at, after_end: false }
     }
 
-    fn state() -> State {
+    fn state() -> LinkView {
         let trace: TraceSpec = "constant:12mbit".parse().unwrap();
-        State {
+        LinkView {
             title: "constant:12mbit".to_owned(),
             schedule: Some(trace.build(1).unwrap()),
             bins: VecDeque::new(),
@@ -381,18 +291,5 @@ mod tests {
             let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
             terminal.draw(|frame| state.draw(frame, &["x".to_owned()])).unwrap();
         }
-    }
-
-    #[test]
-    fn what_is_said_is_kept_up_to_a_limit_and_shown_without_control_characters() {
-        let said = Said::default();
-        said.keep(Stream::Out, b"one\ntw");
-        said.keep(Stream::Error, b"o\n\x1b[31mthree");
-        assert_eq!(said.last_lines(2), ["two", "[31mthree"]);
-        for _ in 0..5 {
-            said.keep(Stream::Out, &vec![b'x'; 1 << 20]);
-        }
-        let kept: usize = said.0.lock().unwrap().iter().map(|(_, bytes)| bytes.len()).sum();
-        assert_eq!(kept, KEPT);
     }
 }

@@ -1,36 +1,35 @@
 //! The place of the view of a running link in a program that was built without the feature `live`.
 
 use std::convert::Infallible;
-use std::io;
-use std::process::Command;
 
 use cellpace_base::Time;
 use cellpace_emu::SeenPacket;
 use cellpace_path::TraceSpec;
 
-use crate::error::Failure;
+use crate::error::CommandError;
+use crate::link_output::ProgramOutput;
 
 /// Refuses `--live`, so that nothing else is ever called here.
-pub(crate) fn check() -> Result<(), Failure> {
+pub(crate) fn check() -> Result<(), CommandError> {
     Err(missing())
 }
 
-fn missing() -> Failure {
-    Failure::failed(
+fn missing() -> CommandError {
+    CommandError::failed(
         "--live: this cellpace was built without the feature `live`; build it with \
          `cargo build --features live`",
     )
 }
 
-pub(crate) struct Live(Infallible);
+pub(crate) struct LiveView(Infallible);
 
-impl Live {
+impl LiveView {
     pub(crate) fn start(
         _: String,
         _: Option<&TraceSpec>,
         _: u64,
-        _: Said,
-    ) -> Result<Self, Failure> {
+        _: ProgramOutput,
+    ) -> Result<Self, CommandError> {
         Err(missing())
     }
 
@@ -41,17 +40,4 @@ impl Live {
     pub(crate) fn draw(&mut self, _: Time) {
         match self.0 {}
     }
-}
-
-#[derive(Clone, Default)]
-pub(crate) struct Said(());
-
-pub(crate) struct Listeners;
-
-impl Said {
-    pub(crate) fn listen(&self, _: &mut Command) -> io::Result<Listeners> {
-        Ok(Listeners)
-    }
-
-    pub(crate) fn print(&self, _: Listeners) {}
 }

@@ -8,7 +8,7 @@ use cellpace_emu::{
 };
 use cellpace_report::{PacketLog, ReportError};
 
-use crate::link_live::Live;
+use crate::link_live::LiveView;
 use crate::path_options::Directions;
 
 /// Counts what goes through the link, writes it down and shows it.
@@ -22,7 +22,7 @@ pub(crate) struct Watch {
     log: Option<Log>,
     /// The first error; afterwards nothing is logged any more.
     failed: Option<ReportError>,
-    live: Option<Live>,
+    live: Option<LiveView>,
     snaplen: u32,
 }
 
@@ -54,7 +54,7 @@ impl Watch {
         name: String,
         log: Option<Log>,
         snaplen: u32,
-        live: Option<Live>,
+        live: Option<LiveView>,
     ) -> Self {
         let tally = || LinkTally::new(directions.skip);
         let latest = [directions.rtt / 2; 2];

@@ -10,6 +10,7 @@ mod key;
 mod link;
 #[cfg_attr(not(feature = "live"), path = "link_live_missing.rs")]
 mod link_live;
+mod link_output;
 mod link_watch;
 mod mdi;
 mod options;

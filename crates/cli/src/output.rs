@@ -9,10 +9,10 @@ use cellpace_report::write_atomically;
 use cellpace_run::EventWriter;
 use serde::Serialize;
 
-use crate::error::Failure;
+use crate::error::CommandError;
 
 /// Prints text for people to standard output. A reader that went away (`| head`) is not an error.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn print(text: &str) -> Result<(), CommandError> {
     print_bytes(lines(text).as_bytes())
 }
 
@@ -33,11 +33,11 @@ fn push_visible(text: &mut String, c: char) {
     if c.is_control() { text.extend(c.escape_default()) } else { text.push(c) }
 }
 
-fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
+fn print_bytes(bytes: &[u8]) -> Result<(), CommandError> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::failed(format!("standard output: {error}")))
+            Err(CommandError::failed(format!("standard output: {error}")))
         }
         _ => Ok(()),
     }
@@ -69,7 +69,7 @@ pub(crate) fn one_line(text: &str) -> String {
 pub(crate) fn write_json(
     path: Option<&Path>,
     document: impl FnOnce() -> String,
-) -> Result<bool, Failure> {
+) -> Result<bool, CommandError> {
     let Some(path) = path else { return Ok(true) };
     write(path, &document())?;
     Ok(!is_stdout(path))
@@ -87,16 +87,16 @@ pub(crate) fn is_stdout(path: &Path) -> bool {
 }
 
 /// Writes text to a file, or to standard output for `-`.
-pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), CommandError> {
     write_bytes(path, text.as_bytes())
 }
 
 /// Writes bytes to a file, or to standard output for `-`.
-pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), CommandError> {
     if is_stdout(path) {
         return print_bytes(bytes);
     }
-    write_atomically(path, bytes).map_err(Failure::failed)
+    write_atomically(path, bytes).map_err(CommandError::failed)
 }
 
 /// Begins the event log of connections, if there is to be one; `program` is who writes it.
@@ -104,13 +104,13 @@ pub(crate) fn event_writer(
     path: Option<&Path>,
     program: &str,
     cc: &ControllerSpec,
-) -> Result<Option<EventWriter>, Failure> {
+) -> Result<Option<EventWriter>, CommandError> {
     let Some(path) = path else { return Ok(None) };
     let cc = cc.to_string();
     let log = EventLog::create(path, program, &cc);
-    let log = log.map_err(|error| Failure::failed(format!("--events: {error}")))?;
+    let log = log.map_err(|error| CommandError::failed(format!("--events: {error}")))?;
     let writer = EventWriter::start(log, &cc);
-    writer.map(Some).map_err(|error| Failure::failed(format!("starting a thread: {error}")))
+    writer.map(Some).map_err(|error| CommandError::failed(format!("starting a thread: {error}")))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use cellpace_lab::{Batch, BatchResult, EventLog, threads};
 use cellpace_report::{Aside, Comparison, PacketLog};
 use clap::Args;
 
-use crate::error::Failure;
+use crate::error::CommandError;
 use crate::output::{complain, is_stdout, print, write};
 use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted};
 
@@ -62,7 +62,7 @@ pub(crate) fn run_batch(
     program: &str,
     repetition: &Repetition,
     outputs: &Outputs,
-) -> Result<ExitCode, Failure> {
+) -> Result<ExitCode, CommandError> {
     batch.series = outputs.wants_series();
     batch.timing = outputs.timing;
     batch.check_size()?;
@@ -78,7 +78,7 @@ pub(crate) fn run_batch(
 
 impl Outputs {
     /// Refuses what cannot be written before the work is done, not after.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
+    pub(crate) fn check(&self) -> Result<(), CommandError> {
         let files = [
             ("--json", &self.json),
             ("--report", &self.report),
@@ -90,12 +90,12 @@ impl Outputs {
         for (index, (option, file)) in files.iter().enumerate() {
             if let Some((other, _)) = files[..index].iter().find(|(_, before)| before == file) {
                 let what = file.display();
-                return Err(Failure::usage(format!("{other} and {option} both write {what}")));
+                return Err(CommandError::usage(format!("{other} and {option} both write {what}")));
             }
             let to_stdout = is_stdout(file);
             if to_stdout && ["--log", "--events"].contains(option) {
                 let log = if *option == "--log" { "a packet log" } else { "an event log" };
-                return Err(Failure::usage(format!("{option}: {log} needs a file, not `-`")));
+                return Err(CommandError::usage(format!("{option}: {log} needs a file, not `-`")));
             }
             if !to_stdout {
                 check_file(file)?;
@@ -103,18 +103,22 @@ impl Outputs {
         }
         match &self.svg {
             Some(folder) if folder.exists() && !folder.is_dir() => {
-                Err(Failure::usage(format!("{}: is a file, not a folder", folder.display())))
+                Err(CommandError::usage(format!("{}: is a file, not a folder", folder.display())))
             }
             _ => Ok(()),
         }
     }
 
-    fn packet_log(&self) -> Result<Option<PacketLog>, Failure> {
+    fn packet_log(&self) -> Result<Option<PacketLog>, CommandError> {
         let Some(path) = &self.log else { return Ok(None) };
-        PacketLog::create(path).map(Some).map_err(Failure::failed)
+        PacketLog::create(path).map(Some).map_err(CommandError::failed)
     }
 
-    fn events(&self, batch: &Batch, program: &str) -> Result<Option<EventLog<Aside>>, Failure> {
+    fn events(
+        &self,
+        batch: &Batch,
+        program: &str,
+    ) -> Result<Option<EventLog<Aside>>, CommandError> {
         let Some(path) = &self.events else { return Ok(None) };
         let mut controllers: Vec<&str> = Vec::new();
         for run in &batch.runs {
@@ -132,9 +136,9 @@ impl Outputs {
 
     /// Shows and writes everything. Runs that failed or were not done (Ctrl-C) are left out and
     /// reported; if all were, files of earlier runs stay as they are.
-    fn deliver(&self, finished: BatchResult, all: usize) -> Result<ExitCode, Failure> {
+    fn deliver(&self, finished: BatchResult, all: usize) -> Result<ExitCode, CommandError> {
         let BatchResult { comparison, failed, missing, packets, events } = finished;
-        let logged = packets.map_err(Failure::failed).and(events.map_err(Failure::from));
+        let logged = packets.map_err(CommandError::failed).and(events.map_err(CommandError::from));
         let written = match comparison.runs.is_empty() {
             true => Ok(()),
             false => self.write_all(&comparison, logged),
@@ -150,7 +154,9 @@ impl Outputs {
             return Ok(ExitCode::from(130));
         }
         if missing > 0 {
-            return Err(Failure::failed(format!("{missing} of {all} runs ended in the middle")));
+            return Err(CommandError::failed(format!(
+                "{missing} of {all} runs ended in the middle"
+            )));
         }
         match failed.into_iter().next() {
             Some(error) => Err(error.into()),
@@ -162,8 +168,8 @@ impl Outputs {
     fn write_all(
         &self,
         comparison: &Comparison,
-        logged: Result<(), Failure>,
-    ) -> Result<(), Failure> {
+        logged: Result<(), CommandError>,
+    ) -> Result<(), CommandError> {
         let results = [
             self.write_report(comparison),
             self.write_charts(comparison),
@@ -180,27 +186,27 @@ impl Outputs {
         failed.map_or(Ok(()), Err)
     }
 
-    fn write_report(&self, comparison: &Comparison) -> Result<(), Failure> {
+    fn write_report(&self, comparison: &Comparison) -> Result<(), CommandError> {
         let Some(path) = &self.report else { return Ok(()) };
         write(path, &cellpace_report::html(comparison, TITLE))
     }
 
-    fn write_charts(&self, comparison: &Comparison) -> Result<(), Failure> {
+    fn write_charts(&self, comparison: &Comparison) -> Result<(), CommandError> {
         let Some(folder) = &self.svg else { return Ok(()) };
         std::fs::create_dir_all(folder)
-            .map_err(|error| Failure::failed(format!("{}: {error}", folder.display())))?;
+            .map_err(|error| CommandError::failed(format!("{}: {error}", folder.display())))?;
         for (name, svg) in cellpace_report::svg_files(comparison) {
             write(&folder.join(name), &svg)?;
         }
         Ok(())
     }
 
-    fn write_json(&self, comparison: &Comparison) -> Result<(), Failure> {
+    fn write_json(&self, comparison: &Comparison) -> Result<(), CommandError> {
         let Some(path) = &self.json else { return Ok(()) };
         write(path, &cellpace_report::to_json(comparison))
     }
 
-    fn say_where(&self) -> Result<(), Failure> {
+    fn say_where(&self) -> Result<(), CommandError> {
         let said = [
             ("page", &self.report),
             ("charts", &self.svg),
@@ -216,12 +222,12 @@ impl Outputs {
 }
 
 /// Refuses a file that cannot be created where it shall be.
-pub(crate) fn check_file(file: &Path) -> Result<(), Failure> {
+pub(crate) fn check_file(file: &Path) -> Result<(), CommandError> {
     let folder = match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    let wrong = |why: &str| Err(Failure::usage(format!("{}: {why}", file.display())));
+    let wrong = |why: &str| Err(CommandError::usage(format!("{}: {why}", file.display())));
     if !folder.is_dir() {
         return wrong("no such folder");
     }

@@ -7,7 +7,7 @@ use cellpace_path::{DelaySpec, Handover, LossSpec, PathSpec, QueueSpec, TraceSpe
 use cellpace_sim::{AckPolicy, Scenario};
 use clap::Args;
 
-use crate::error::{Failure, named};
+use crate::error::{CommandError, named};
 use crate::options::span;
 
 /// Options of the path.
@@ -65,11 +65,11 @@ impl PathOptions {
         &self,
         trace: Option<&str>,
         files: &mut TraceFiles<'_>,
-    ) -> Result<Directions, Failure> {
+    ) -> Result<Directions, CommandError> {
         // The scenario of a trace that is always there checks the other options as `compare` does.
         let scenario = self.scenario(trace.unwrap_or("constant:1gbit"), files)?;
         if self.acks != "every" {
-            return Err(Failure::usage(
+            return Err(CommandError::usage(
                 "--acks: it is the program that acknowledges, not the link",
             ));
         }
@@ -103,14 +103,14 @@ impl PathOptions {
         &self,
         trace: &str,
         files: &mut TraceFiles<'_>,
-    ) -> Result<Scenario, Failure> {
+    ) -> Result<Scenario, CommandError> {
         let trace = named("--trace", TraceSpec::parse(trace, files))?;
         let duration = self.duration.unwrap_or_else(|| default_duration(&trace));
         Ok(Scenario { trace, duration, ..self.conditions(files)? })
     }
 
     /// A scenario with these options, but no trace, duration or flow yet.
-    pub(crate) fn conditions(&self, files: &mut TraceFiles<'_>) -> Result<Scenario, Failure> {
+    pub(crate) fn conditions(&self, files: &mut TraceFiles<'_>) -> Result<Scenario, CommandError> {
         let uplink = self.uplink.as_deref().map(|text| TraceSpec::parse(text, files)).transpose();
         Ok(Scenario {
             uplink: named("--uplink", uplink)?,
@@ -126,11 +126,11 @@ impl PathOptions {
         })
     }
 
-    fn handovers(&self) -> Result<Vec<Handover>, Failure> {
+    fn handovers(&self) -> Result<Vec<Handover>, CommandError> {
         let read = |text: &String| named("--handover", text.parse::<Handover>());
         let handovers = self.handover.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         Handover::check_order(&handovers)
-            .map_err(|why| Failure::usage(format!("--handover: {why}")))?;
+            .map_err(|why| CommandError::usage(format!("--handover: {why}")))?;
         Ok(handovers)
     }
 

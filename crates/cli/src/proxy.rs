@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::error::Failure;
+use crate::error::CommandError;
 use crate::flow_options::FlowArgs;
 use crate::options::span;
 use crate::output::{complain, print};
@@ -178,11 +178,11 @@ fn device(text: &str) -> Result<String, String> {
     }
 }
 
-pub(crate) fn run(args: &ProxyArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &ProxyArgs) -> Result<ExitCode, CommandError> {
     check(args)?;
     if args.rules == Some(RulesArg::Print) {
         if args.listen.iter().any(|address| address.port() == 0) {
-            return Err(Failure::usage("--listen: rules need a port that is known before"));
+            return Err(CommandError::usage("--listen: rules need a port that is known before"));
         }
         print(&redirect(args, &args.listen).commands())?;
         return Ok(ExitCode::SUCCESS);
@@ -194,28 +194,28 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<ExitCode, Failure> {
         .enable_all()
         .max_blocking_threads(RESOLVERS)
         .build()
-        .map_err(Failure::failed)?;
+        .map_err(CommandError::failed)?;
     let ended = runtime.block_on(serve(args, config))?;
     // A name that is being resolved must not hold the end up.
     runtime.shutdown_background();
     match ended.cut {
         0 => Ok(ExitCode::SUCCESS),
-        1 => Err(Failure::failed("1 connection was cut")),
-        cut => Err(Failure::failed(format!("{cut} connections were cut"))),
+        1 => Err(CommandError::failed("1 connection was cut")),
+        cut => Err(CommandError::failed(format!("{cut} connections were cut"))),
     }
 }
 
 /// Clap does not insist on an option that another one excludes.
-fn check(args: &ProxyArgs) -> Result<(), Failure> {
+fn check(args: &ProxyArgs) -> Result<(), CommandError> {
     if args.user.is_some() && !args.socks5 {
-        return Err(Failure::usage("--user: only with --socks5"));
+        return Err(CommandError::usage("--user: only with --socks5"));
     }
     let names_networks = !args.allow.is_empty() || !args.deny.is_empty();
     if names_networks && !args.socks5 {
-        return Err(Failure::usage("--allow and --deny: only with --socks5"));
+        return Err(CommandError::usage("--allow and --deny: only with --socks5"));
     }
     if args.rules.is_some() && !args.transparent {
-        return Err(Failure::usage("--rules: only with --transparent"));
+        return Err(CommandError::usage("--rules: only with --transparent"));
     }
     // Both are read before the connection is the engine's, which then finds no hello.
     let is_read_first = args.socks5 || !args.accept_proxy.is_empty();
@@ -223,7 +223,7 @@ fn check(args: &ProxyArgs) -> Result<(), Failure> {
         && is_read_first
         && !matches!(args.control, ControlArg::Upstream)
     {
-        return Err(Failure::usage(
+        return Err(CommandError::usage(
             "--driver client-server: clients speak SOCKS or the PROXY protocol first, in plain; \
              it goes with --control upstream only",
         ));
@@ -242,7 +242,7 @@ fn redirect(args: &ProxyArgs, listen: &[SocketAddr]) -> Redirect {
     Redirect { listen: listen.to_vec(), ports, device: args.device.clone() }
 }
 
-fn config(args: &ProxyArgs) -> Result<ProxyConfig, Failure> {
+fn config(args: &ProxyArgs) -> Result<ProxyConfig, CommandError> {
     Ok(ProxyConfig {
         listen: args.listen.clone(),
         mode: mode(args)?,
@@ -276,7 +276,7 @@ fn duration(span: Span) -> Duration {
     Duration::from_nanos(span.as_nanos())
 }
 
-fn mode(args: &ProxyArgs) -> Result<ProxyMode, Failure> {
+fn mode(args: &ProxyArgs) -> Result<ProxyMode, CommandError> {
     if let Some(target) = &args.to {
         return Ok(ProxyMode::Forward(target.clone()));
     }
@@ -284,7 +284,7 @@ fn mode(args: &ProxyArgs) -> Result<ProxyMode, Failure> {
         return Ok(ProxyMode::Transparent);
     }
     let user = args.user.as_deref().map(credentials).transpose();
-    let user = user.map_err(|error| Failure::usage(format!("--user: {error}")))?;
+    let user = user.map_err(|error| CommandError::usage(format!("--user: {error}")))?;
     let public = args.listen.iter().find(|address| !address.ip().to_canonical().is_loopback());
     if let (None, Some(public)) = (&user, public) {
         complain(&format!(
@@ -310,27 +310,27 @@ fn credentials(text: &str) -> Result<Credentials, String> {
         .ok_or_else(|| "name and password have 1 to 255 bytes each".to_owned())
 }
 
-async fn serve(args: &ProxyArgs, config: ProxyConfig) -> Result<ProxyOutcome, Failure> {
+async fn serve(args: &ProxyArgs, config: ProxyConfig) -> Result<ProxyOutcome, CommandError> {
     let (stop, stopped) = watch::channel(StopUrgency::No);
     // Before anything is said, so that whoever waits for that may stop us from then on.
-    let interrupt = signal(SignalKind::interrupt()).map_err(Failure::failed)?;
-    let terminate = signal(SignalKind::terminate()).map_err(Failure::failed)?;
+    let interrupt = signal(SignalKind::interrupt()).map_err(CommandError::failed)?;
+    let terminate = signal(SignalKind::terminate()).map_err(CommandError::failed)?;
     let proxy =
-        Proxy::bind(config).map_err(|error| Failure::failed(format!("--listen: {error}")))?;
+        Proxy::bind(config).map_err(|error| CommandError::failed(format!("--listen: {error}")))?;
     let _rules = match args.rules {
         Some(RulesArg::Apply) => Some(
             redirect(args, proxy.addresses())
                 .apply()
-                .map_err(|error| Failure::failed(format!("--rules: {error}")))?,
+                .map_err(|error| CommandError::failed(format!("--rules: {error}")))?,
         ),
         _ => None,
     };
     if let Some(address) = args.metrics {
         let listener = TcpListener::bind(address).await;
         let listener = listener.map_err(|error| {
-            Failure::failed(format!("--metrics: cannot listen at {address}: {error}"))
+            CommandError::failed(format!("--metrics: cannot listen at {address}: {error}"))
         })?;
-        let address = listener.local_addr().map_err(Failure::failed)?;
+        let address = listener.local_addr().map_err(CommandError::failed)?;
         complain(&format!("figures at http://{address}/metrics"));
         tokio::spawn(serve_metrics(listener, proxy.metrics()));
     }
@@ -340,7 +340,7 @@ async fn serve(args: &ProxyArgs, config: ProxyConfig) -> Result<ProxyOutcome, Fa
     tokio::spawn(watch_signals(stop, interrupt, terminate));
     let verbose = args.verbose;
     let ended = proxy.run(stopped, move |notice| tell(&notice, verbose)).await;
-    ended.map_err(Failure::failed)
+    ended.map_err(CommandError::failed)
 }
 
 async fn watch_signals(

@@ -16,7 +16,7 @@ use cellpace_run::{
 use cellpace_tcp::{DriverKind, FlowOptions, RelayEngine};
 use clap::Args;
 
-use crate::error::Failure;
+use crate::error::CommandError;
 use crate::flow_options::FlowArgs;
 use crate::options::span;
 use crate::output::{complain, event_writer, is_stdout};
@@ -76,20 +76,20 @@ pub(crate) struct RunArgs {
     program: Vec<OsString>,
 }
 
-pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
     let rules = rules(args)?;
     let options = args.flow.options()?;
     match start(args, options, &rules) {
         Ok(code) => Ok(code),
         Err(Stop::Run(error)) => not_started(&error),
-        Err(Stop::Failure(failure)) => Err(failure),
+        Err(Stop::CommandError(failure)) => Err(failure),
     }
 }
 
 /// Why the program was not run to its end.
 enum Stop {
     Run(RunError),
-    Failure(Failure),
+    CommandError(CommandError),
 }
 
 impl From<RunError> for Stop {
@@ -101,11 +101,11 @@ impl From<RunError> for Stop {
 fn start(args: &RunArgs, options: FlowOptions, rules: &Rules) -> Result<ExitCode, Stop> {
     check_program(args.program.first().map_or("".as_ref(), OsString::as_os_str))?;
     let library = PreloadLibrary::find()?;
-    let json = args.json.as_deref().map(open_json).transpose().map_err(Stop::Failure)?;
+    let json = args.json.as_deref().map(open_json).transpose().map_err(Stop::CommandError)?;
     let launch = Launch::prepare()?;
     // After `prepare`: it has a thread.
     let events = event_writer(args.events.as_deref(), "cellpace run", &options.cc);
-    let events = events.map_err(Stop::Failure)?;
+    let events = events.map_err(Stop::CommandError)?;
     // Through the kernel driver connections need no descriptors here.
     let workers = if options.driver.kind() == DriverKind::Kernel { 1 } else { args.workers };
     let config = BrokerConfig { workers, ..BrokerConfig::new(options) };
@@ -131,17 +131,17 @@ fn start(args: &RunArgs, options: FlowOptions, rules: &Rules) -> Result<ExitCode
 }
 
 /// Exit codes as `env` has them, for a program that does not start.
-fn not_started(error: &RunError) -> Result<ExitCode, Failure> {
+fn not_started(error: &RunError) -> Result<ExitCode, CommandError> {
     let code = match error {
         RunError::Start { source, .. } if source.kind() == std::io::ErrorKind::NotFound => 127,
         RunError::Start { .. } | RunError::Unfit { .. } => 126,
-        _ => return Err(Failure::failed(error)),
+        _ => return Err(CommandError::failed(error)),
     };
     complain(&error.to_string());
     Ok(ExitCode::from(code))
 }
 
-fn rules(args: &RunArgs) -> Result<Rules, Failure> {
+fn rules(args: &RunArgs) -> Result<Rules, CommandError> {
     let implied = match (args.incoming, args.outgoing) {
         (Some(_), Some(_)) => ConnectionDirection::Both,
         (None, Some(_)) => ConnectionDirection::Out,
@@ -149,12 +149,12 @@ fn rules(args: &RunArgs) -> Result<Rules, Failure> {
     };
     let direction = args.direction.unwrap_or(implied);
     if args.incoming.is_some() && direction == ConnectionDirection::Out {
-        return Err(Failure::usage(
+        return Err(CommandError::usage(
             "--in: accepted connections are not taken over with --direction out",
         ));
     }
     if args.outgoing.is_some() && direction == ConnectionDirection::In {
-        return Err(Failure::usage(
+        return Err(CommandError::usage(
             "--out: opened connections are not taken over with --direction in",
         ));
     }
@@ -167,18 +167,20 @@ fn rules(args: &RunArgs) -> Result<Rules, Failure> {
     })
 }
 
-fn networks(option: &str, list: &[RuleNetwork]) -> Result<Networks, Failure> {
+fn networks(option: &str, list: &[RuleNetwork]) -> Result<Networks, CommandError> {
     let mut networks = Networks::default();
     for network in list {
-        networks.push(*network).map_err(|error| Failure::usage(format!("{option}: {error}")))?;
+        networks
+            .push(*network)
+            .map_err(|error| CommandError::usage(format!("{option}: {error}")))?;
     }
     Ok(networks)
 }
 
-fn open_json(path: &Path) -> Result<File, Failure> {
+fn open_json(path: &Path) -> Result<File, CommandError> {
     if is_stdout(path) {
-        return Err(Failure::usage("--json: standard output is the program's; name a file"));
+        return Err(CommandError::usage("--json: standard output is the program's; name a file"));
     }
     File::create(path)
-        .map_err(|error| Failure::failed(format!("--json: {}: {error}", path.display())))
+        .map_err(|error| CommandError::failed(format!("--json: {}: {error}", path.display())))
 }

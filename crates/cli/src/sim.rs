@@ -9,7 +9,7 @@ use cellpace_lab::{Batch, shown_name, trace_files};
 use cellpace_sim::Scenario;
 use clap::Args;
 
-use crate::error::Failure;
+use crate::error::CommandError;
 use crate::outputs::{Outputs, Repetition, run_batch};
 
 /// Arguments of `cellpace sim`.
@@ -49,26 +49,27 @@ pub(crate) struct SimArgs {
 /// A scenario is written by hand; this is far more than anybody writes.
 const MAX_SCENARIO_BYTES: u64 = 1 << 20;
 
-pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, CommandError> {
     args.outputs.check()?;
     let name = args.scenario.display().to_string();
     let text = read(args, &name)?;
-    let scenario = Scenario::from_toml(&name, &text, &mut trace_files()).map_err(Failure::usage)?;
+    let scenario =
+        Scenario::from_toml(&name, &text, &mut trace_files()).map_err(CommandError::usage)?;
     let trace = shown_name(&scenario.trace.to_string());
     let seeds = args.repetition.seeds(args.seed.unwrap_or(scenario.seed));
     let batch = Batch::of_scenario(scenario, &trace, seeds)?;
     run_batch(batch, "cellpace sim", &args.repetition, &args.outputs)
 }
 
-fn read(args: &SimArgs, name: &str) -> Result<String, Failure> {
-    let wrong = |error: std::io::Error| Failure::usage(format!("{name}: {error}"));
+fn read(args: &SimArgs, name: &str) -> Result<String, CommandError> {
+    let wrong = |error: std::io::Error| CommandError::usage(format!("{name}: {error}"));
     let file = File::open(&args.scenario).map_err(wrong)?;
     let mut text = String::new();
     // What is no regular file (a pipe, a device) does not tell its size.
     let read = file.take(MAX_SCENARIO_BYTES + 1).read_to_string(&mut text).map_err(wrong)?;
     if read as u64 > MAX_SCENARIO_BYTES {
         let most = MAX_SCENARIO_BYTES >> 20;
-        return Err(Failure::usage(format!("{name}: more than {most} MB are no scenario")));
+        return Err(CommandError::usage(format!("{name}: more than {most} MB are no scenario")));
     }
     Ok(text)
 }

@@ -11,7 +11,7 @@ use cellpace_sim::{FlowSpec, FlowView, Observer, Outcome, Scenario};
 
 use crate::LabError;
 use crate::event_log::{EventFlow, EventLog, FlowMetrics};
-use crate::parallel::{RunClock, WorkSink, run_all, simulate};
+use crate::parallel::{WorkClock, WorkSink, run_all, simulate};
 
 /// One run to do.
 #[derive(Debug, Clone)]
@@ -194,7 +194,7 @@ struct Logs {
 }
 
 impl Work {
-    fn run(&self, index: usize, clock: &RunClock) -> Option<RunResult> {
+    fn run(&self, index: usize, clock: &WorkClock) -> Option<RunResult> {
         let run = &self.runs[index];
         let simulated = self.simulate(index, run, clock).map_err(|error| {
             LabError::Failed(format!("{} on {}, seed {}: {error}", run.cc, run.trace, run.seed))
@@ -206,7 +206,7 @@ impl Work {
         &self,
         index: usize,
         run: &PlannedRun,
-        clock: &RunClock,
+        clock: &WorkClock,
     ) -> Result<Option<Run>, LabError> {
         let started = self.timing.then(Instant::now);
         let scenario = Scenario { seed: run.seed, ..Scenario::clone(&run.scenario) };
@@ -237,7 +237,7 @@ impl Work {
         index: usize,
         run: &PlannedRun,
         scenario: &Scenario,
-        clock: &RunClock,
+        clock: &WorkClock,
     ) -> Result<Option<Outcome>, LabError> {
         let poisoned = |_| LabError::failed("the log ended with an earlier run");
         let mut logs = self.logs.lock().map_err(poisoned)?;

@@ -37,4 +37,4 @@ pub use markov::{
     EpochLog, Lesson, LoggedRun, ModelFigures, ModelPictures, StatesChoice, Training, check_name,
     learn, model_to_json, trace_source,
 };
-pub use parallel::{RunClock, WorkSink, run_all, simulate, threads};
+pub use parallel::{WorkClock, WorkSink, run_all, simulate, threads};

@@ -36,12 +36,12 @@ impl<T> WorkSink<T> for () {}
 
 /// What runs that go on at the same time share: how far they are, and whether to stop.
 #[derive(Debug, Default)]
-pub struct RunClock {
+pub struct WorkClock {
     passed_ns: AtomicU64,
     is_stopped: AtomicBool,
 }
 
-impl RunClock {
+impl WorkClock {
     /// Adds virtual time that has passed in one of the runs.
     pub fn add(&self, passed: Span) {
         self.passed_ns.fetch_add(passed.as_nanos(), Ordering::Relaxed);
@@ -67,7 +67,7 @@ const LONGEST_STEP: Span = Span::from_secs(1);
 pub fn simulate(
     scenario: &Scenario,
     observer: &mut impl Observer,
-    clock: &RunClock,
+    clock: &WorkClock,
 ) -> Result<Option<Outcome>, SimError> {
     let step = (scenario.duration / 100).min(LONGEST_STEP).max(Span::from_nanos(1));
     let mut simulation = Simulation::new(scenario)?;
@@ -97,10 +97,10 @@ pub fn run_all<T: Send>(
     count: usize,
     threads: usize,
     total: Span,
-    work: impl Fn(usize, &RunClock) -> Option<T> + Sync,
+    work: impl Fn(usize, &WorkClock) -> Option<T> + Sync,
     sink: &mut dyn WorkSink<T>,
 ) -> Result<Vec<Option<T>>, LabError> {
-    let (clock, next) = (RunClock::default(), AtomicUsize::new(0));
+    let (clock, next) = (WorkClock::default(), AtomicUsize::new(0));
     let (sender, finished) = channel();
     let work_on = |sender: Sender<(usize, T)>| {
         while !clock.is_stopped() {
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn what_is_done_is_kept_when_the_rest_is_cancelled() {
-        let slow = |index, _: &RunClock| {
+        let slow = |index, _: &WorkClock| {
             std::thread::sleep(Duration::from_millis(5));
             Some(index)
         };
@@ -188,7 +188,7 @@ mod tests {
         let cc = "cubic".parse().unwrap();
         let scenario =
             Scenario { flows: vec![cellpace_sim::FlowSpec::bulk(cc)], ..Scenario::default() };
-        let clock = RunClock::default();
+        let clock = WorkClock::default();
         assert!(simulate(&scenario, &mut (), &clock).unwrap().is_some());
         assert_eq!(clock.share_of(scenario.duration), 1.0);
         clock.is_stopped.store(true, Ordering::Relaxed);
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_one_result_that_is_missing() {
-        let work = |index, _: &RunClock| if index == 1 { panic!("made up") } else { Some(index) };
+        let work = |index, _: &WorkClock| if index == 1 { panic!("made up") } else { Some(index) };
         assert_eq!(run_all(3, 2, NONE, work, &mut ()).unwrap(), [Some(0), None, Some(2)]);
     }
 }

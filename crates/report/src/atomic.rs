@@ -30,14 +30,14 @@ pub struct Aside {
     file: File,
     /// The path as the caller gave it, for messages.
     asked: PathBuf,
-    place: Place,
+    place: AsidePlace,
     /// Whether a file that is there already is replaced.
     replaces: bool,
 }
 
 /// Where the bytes are until they are complete.
 #[derive(Debug)]
-enum Place {
+enum AsidePlace {
     /// Where they belong.
     There,
     /// In a file without a name, which will be at `target`.
@@ -76,16 +76,16 @@ impl Aside {
         let existing = fs::metadata(path).ok();
         if existing.as_ref().is_some_and(|found| !found.is_file()) {
             let file = OpenOptions::new().write(true).open(path)?;
-            return Ok(Self { file, asked, place: Place::There, replaces: true });
+            return Ok(Self { file, asked, place: AsidePlace::There, replaces: true });
         }
         let target = if existing.is_some() { fs::canonicalize(path)? } else { asked.clone() };
         let (file, place) = match open_nameless(folder_of(&target)) {
-            Some(file) => (file, Place::Nameless { target }),
+            Some(file) => (file, AsidePlace::Nameless { target }),
             None => {
                 let (file, temporary) = beside(&target, |path| {
                     OpenOptions::new().write(true).create_new(true).open(path)
                 })?;
-                (file, Place::Beside { temporary, target })
+                (file, AsidePlace::Beside { temporary, target })
             }
         };
         let aside = Self { file, asked, place, replaces: true };
@@ -106,20 +106,20 @@ impl Aside {
     fn publish(&mut self) -> io::Result<()> {
         self.file.flush()?;
         let target = match &self.place {
-            Place::There => return Ok(()),
-            Place::Nameless { target } => {
+            AsidePlace::There => return Ok(()),
+            AsidePlace::Nameless { target } => {
                 self.file.sync_all()?;
                 name(&self.file, target, self.replaces)?;
                 target
             }
-            Place::Beside { temporary, target } => {
+            AsidePlace::Beside { temporary, target } => {
                 self.file.sync_all()?;
                 rename(temporary, target, self.replaces)?;
                 target
             }
         };
         let folder = folder_of(target).to_owned();
-        self.place = Place::There;
+        self.place = AsidePlace::There;
         sync_folder(&folder)
     }
 }
@@ -136,7 +136,7 @@ impl Write for Aside {
 
 impl Drop for Aside {
     fn drop(&mut self) {
-        if let Place::Beside { temporary, .. } = &self.place {
+        if let AsidePlace::Beside { temporary, .. } = &self.place {
             // Nobody is left to tell, and the name says that the file is no result.
             let _ = fs::remove_file(temporary);
         }
@@ -275,7 +275,7 @@ mod tests {
             let create = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path);
             let (mut file, temporary) = beside(&target, create).unwrap();
             file.write_all(text).unwrap();
-            let place = Place::Beside { temporary, target: target.clone() };
+            let place = AsidePlace::Beside { temporary, target: target.clone() };
             Aside { file, asked: target.clone(), place, replaces }.commit()
         };
         commit(b"first", false).unwrap();

@@ -51,7 +51,7 @@ pub struct Chart {
 }
 
 #[derive(Serialize)]
-struct Drawn<'a> {
+struct DrawnChart<'a> {
     title: &'a str,
     unit: &'a str,
     note: &'a str,
@@ -70,13 +70,13 @@ struct DrawnLine<'a> {
 
 impl Chart {
     /// Long lines get the mean of what falls on one column.
-    fn drawn(&self) -> Drawn<'_> {
+    fn drawn(&self) -> DrawnChart<'_> {
         let merge = self.x.len().div_ceil(MOST_POINTS).max(1);
         let line =
             |(name, y): &'_ (String, Vec<f32>)| (name.clone(), thin(y, merge, mean_of_known));
         let lines = self.lines.iter().map(line);
         let lines = self.lines.iter().zip(lines);
-        Drawn {
+        DrawnChart {
             title: &self.title,
             unit: &self.unit,
             note: &self.note,
@@ -98,7 +98,7 @@ pub fn chart_html(page: &ChartPage) -> String {
     let (title, version) = (escape(&page.title), escape(&page.version));
     let facts: String = page.facts.iter().map(|(name, value)| fact(name, value)).collect();
     let tables: String = page.tables.iter().map(table).collect();
-    let charts: Vec<Drawn<'_>> = page.charts.iter().map(Chart::drawn).collect();
+    let charts: Vec<DrawnChart<'_>> = page.charts.iter().map(Chart::drawn).collect();
     fill(
         TEMPLATE,
         &[

@@ -73,7 +73,7 @@ fn name_apart(groups: &mut [Group<'_>]) {
 
 /// One row of a result table: a run, or one controller on one trace over several seeds.
 #[derive(Debug, Serialize)]
-pub(crate) struct Row<'a> {
+pub(crate) struct FigureRow<'a> {
     pub(crate) cc: &'a str,
     pub(crate) trace: &'a str,
     /// The seed, when the row is a single run.
@@ -122,8 +122,8 @@ impl Cell {
 }
 
 /// The rows for `runs`: repeated ones become one row in the place of the first.
-pub(crate) fn rows<'a>(runs: &[&'a Run], repeated: &'a [Repeated]) -> Vec<Row<'a>> {
-    let mut rows: Vec<Row<'a>> = Vec::new();
+pub(crate) fn rows<'a>(runs: &[&'a Run], repeated: &'a [Repeated]) -> Vec<FigureRow<'a>> {
+    let mut rows: Vec<FigureRow<'a>> = Vec::new();
     for run in runs {
         let same = |other: &Repeated| other.cc == run.cc && other.trace == run.trace;
         let Some(interval) = repeated.iter().find(|other| same(other)) else {
@@ -143,10 +143,10 @@ pub(crate) fn rows<'a>(runs: &[&'a Run], repeated: &'a [Repeated]) -> Vec<Row<'a
     rows
 }
 
-fn single(run: &Run) -> Row<'_> {
+fn single(run: &Run) -> FigureRow<'_> {
     let figures = &run.figures;
     let delay = queue_delay(run);
-    Row {
+    FigureRow {
         cc: &run.cc,
         trace: &run.trace,
         seed: Some(run.seed),
@@ -165,9 +165,9 @@ fn single(run: &Run) -> Row<'_> {
     }
 }
 
-fn several<'a>(first: &'a Run, interval: &Repeated, seeds: &[&Run]) -> Row<'a> {
+fn several<'a>(first: &'a Run, interval: &Repeated, seeds: &[&Run]) -> FigureRow<'a> {
     let mean = |figure: fn(&Run) -> f64| Cell::plain(mean(seeds.iter().map(|run| figure(run))));
-    Row {
+    FigureRow {
         seed: None,
         throughput: Cell::of(&interval.throughput_mbps, 1.0),
         utilization: Cell::of(&interval.utilization, 100.0),

@@ -4,7 +4,7 @@ use cellpace_base::statistics;
 use cellpace_measure::{ProfileSample, Series};
 use serde::{Serialize, Serializer};
 
-use crate::groups::{Group, Row, conditions, controllers, groups, queue_delay, rows};
+use crate::groups::{FigureRow, Group, conditions, controllers, groups, queue_delay, rows};
 use crate::number::significant;
 use crate::palette;
 use crate::{Comparison, Run};
@@ -51,7 +51,7 @@ struct Look {
 struct PageGroup<'a> {
     name: &'a str,
     conditions: Vec<(&'static str, String)>,
-    rows: Vec<Row<'a>>,
+    rows: Vec<FigureRow<'a>>,
     runs: Vec<PageRun<'a>>,
 }
 

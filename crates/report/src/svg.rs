@@ -1,4 +1,4 @@
-//! Pictures for papers and slides: plain SVG on white, no script, no fonts of their own. Drawn by
+//! Pictures for papers and slides: plain SVG on white, no script, no fonts of their own. DrawnRun by
 //! hand rather than with a plotting crate for dashes, markers and an inverted logarithmic axis,
 //! the same look as the page's.
 
@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use cellpace_measure::{ProfileSample, Series};
 
 use self::canvas::{Canvas, Line, Plot, short_name};
-use self::scale::Scale;
+use self::scale::AxisScale;
 use crate::groups::{Group, controllers, groups, rows};
 use crate::number::short;
 use crate::page::{Number, evenly, highest, mean, thin};
@@ -62,8 +62,8 @@ pub fn trace_svg(preview: &TracePreview) -> String {
         &format!("{}: capacity, {overall} Mbit/s on average", preview.name),
         &format!("Mbit/s in each {}", seconds(width)),
         "time [s]",
-        Scale::linear(0.0, end.max(preview.bin_s)),
-        Scale::linear(0.0, 1.06 * top(&capacity)),
+        AxisScale::linear(0.0, end.max(preview.bin_s)),
+        AxisScale::linear(0.0, 1.06 * top(&capacity)),
         &[],
     );
     plot.area(&steps(&capacity, width));
@@ -71,7 +71,7 @@ pub fn trace_svg(preview: &TracePreview) -> String {
 }
 
 /// A run over time: what is drawn of it.
-struct Drawn<'a> {
+struct DrawnRun<'a> {
     cc: &'a str,
     look: usize,
     flows: Vec<&'a str>,
@@ -79,18 +79,18 @@ struct Drawn<'a> {
 }
 
 /// The first seed's runs that have series.
-fn drawn_runs<'a>(group: &Group<'a>, names: &[&str]) -> Vec<Drawn<'a>> {
+fn drawn_runs<'a>(group: &Group<'a>, names: &[&str]) -> Vec<DrawnRun<'a>> {
     let seed = group.runs[0].seed;
     let drawn = |run: &&'a crate::Run| {
         let series = run.series.as_ref().filter(|series| !series.throughput_mbps.is_empty())?;
         let look = names.iter().position(|name| *name == run.cc)?;
         let flows = run.figures.per_flow.iter().map(|flow| flow.cc.as_str()).collect();
-        Some(Drawn { cc: &run.cc, look, flows, series })
+        Some(DrawnRun { cc: &run.cc, look, flows, series })
     };
     group.runs.iter().filter(|run| run.seed == seed).filter_map(drawn).collect()
 }
 
-fn throughput(group: &Group<'_>, runs: &[Drawn<'_>]) -> String {
+fn throughput(group: &Group<'_>, runs: &[DrawnRun<'_>]) -> String {
     let lines = runs.iter().map(|run| {
         let merge = merge_for(run.series.throughput_mbps.len());
         line(run.cc, run.look, &run.series.throughput_mbps, run.series.bin_s, merge, mean)
@@ -102,7 +102,7 @@ fn throughput(group: &Group<'_>, runs: &[Drawn<'_>]) -> String {
     )
 }
 
-fn flows(group: &Group<'_>, run: &Drawn<'_>) -> String {
+fn flows(group: &Group<'_>, run: &DrawnRun<'_>) -> String {
     let flows = run.series.flow_throughput_mbps.iter().enumerate();
     let lines = flows.map(|(flow, values)| {
         let cc = run.flows.get(flow).copied().unwrap_or_default();
@@ -122,8 +122,8 @@ fn over_capacity(title: &str, series: &Series, lines: &[Line]) -> String {
         title,
         &format!("Mbit/s, mean of each {}; shaded: capacity", seconds(width)),
         "time [s]",
-        Scale::linear(0.0, length(series)),
-        Scale::linear(0.0, 1.06 * highest),
+        AxisScale::linear(0.0, length(series)),
+        AxisScale::linear(0.0, 1.06 * highest),
         lines,
     );
     plot.area(&steps(&capacity, width));
@@ -131,7 +131,7 @@ fn over_capacity(title: &str, series: &Series, lines: &[Line]) -> String {
     plot.finish()
 }
 
-fn delay(group: &Group<'_>, runs: &[Drawn<'_>]) -> String {
+fn delay(group: &Group<'_>, runs: &[DrawnRun<'_>]) -> String {
     let merge = merge_for(runs[0].series.throughput_mbps.len());
     let lines = runs.iter().map(|run| {
         let values = &run.series.queue_delay_p95_ms;
@@ -150,8 +150,8 @@ fn delay(group: &Group<'_>, runs: &[Drawn<'_>]) -> String {
         &format!("{}: queue delay", group.name),
         &format!("ms, log scale; 95th percentile of each {bin}{of}"),
         "time [s]",
-        Scale::linear(0.0, length(runs[0].series)),
-        Scale::log_around(low, high, 1.3),
+        AxisScale::linear(0.0, length(runs[0].series)),
+        AxisScale::log_around(low, high, 1.3),
         &lines,
     );
     plot.lines(&lines);
@@ -178,8 +178,8 @@ fn scatter(comparison: &Comparison, group: &Group<'_>, names: &[&str]) -> String
         &format!("{}: throughput against queue delay", group.name),
         "Mbit/s",
         "95th percentile of the queue delay [ms, log scale, less to the right]",
-        Scale::log_around(low, high, 1.9).inverted(),
-        Scale::linear(ground, top),
+        AxisScale::log_around(low, high, 1.9).inverted(),
+        AxisScale::linear(ground, top),
         &[],
     );
     plot.better_corner();
@@ -198,7 +198,7 @@ fn scatter(comparison: &Comparison, group: &Group<'_>, names: &[&str]) -> String
     plot.finish()
 }
 
-fn profiles(run: &Drawn<'_>) -> String {
+fn profiles(run: &DrawnRun<'_>) -> String {
     let chosen: Vec<&ProfileSample> = evenly(&run.series.profiles, MOST_PROFILES).collect();
     let pairs = || chosen.iter().flat_map(|profile| profile.points.iter().chain(&profile.curve));
     let most = |of: fn(&(f64, f64)) -> f64| {
@@ -215,8 +215,8 @@ fn profiles(run: &Drawn<'_>) -> String {
         let mut plot = canvas.panel(
             place,
             &format!("{} s{flow}", short(profile.at_s)),
-            Scale::linear(0.0, window * 1.03),
-            Scale::linear(0.0, delay * 1.05),
+            AxisScale::linear(0.0, window * 1.03),
+            AxisScale::linear(0.0, delay * 1.05),
         );
         plot.dots(evenly(&profile.points, 250));
         plot.curve(run.look, evenly(&profile.curve, 120));

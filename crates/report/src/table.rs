@@ -2,7 +2,7 @@
 
 use cellpace_measure::FlowFigures;
 
-use crate::groups::{Cell, Row, rows};
+use crate::groups::{Cell, FigureRow, rows};
 use crate::number::fixed;
 use crate::{Comparison, Run};
 
@@ -70,16 +70,16 @@ fn flow_table(run: &Run) -> String {
 struct Column {
     name: &'static str,
     unit: &'static str,
-    text: fn(&Row<'_>) -> String,
+    text: fn(&FigureRow<'_>) -> String,
     is_text: bool,
 }
 
 type Figure = (
     &'static str,
     &'static str,
-    fn(&Row<'_>) -> Cell,
-    fn(&Row<'_>) -> String,
-    fn(&Row<'_>) -> String,
+    fn(&FigureRow<'_>) -> Cell,
+    fn(&FigureRow<'_>) -> String,
+    fn(&FigureRow<'_>) -> String,
 );
 
 /// Name, unit, figure, its text, the text of its interval.
@@ -100,14 +100,15 @@ const FIGURES: [Figure; 8] = [
     ("Jain", "", |r| r.jain, |r| value(r.jain, 3), |r| half(r.jain, 3)),
 ];
 
-fn columns(rows: &[Row<'_>]) -> Vec<Column> {
+fn columns(rows: &[FigureRow<'_>]) -> Vec<Column> {
     let words = |name, text| Column { name, unit: "", text, is_text: true };
     let mut columns = vec![words("cc", |row| row.cc.to_owned())];
     if rows.iter().any(|row| row.trace != rows[0].trace) {
         columns.push(words("trace", |row| row.trace.to_owned()));
     }
     if rows.iter().any(|row| row.seed != rows[0].seed) {
-        let text: fn(&Row<'_>) -> String = |row| row.seed.map_or(String::new(), |s| s.to_string());
+        let text: fn(&FigureRow<'_>) -> String =
+            |row| row.seed.map_or(String::new(), |s| s.to_string());
         columns.push(Column { name: "seed", unit: "", text, is_text: false });
     }
     let has_flows = rows.iter().any(|row| row.flows > 1);
@@ -121,9 +122,10 @@ fn columns(rows: &[Row<'_>]) -> Vec<Column> {
         }
     }
     if rows.iter().any(|row| row.wall_s.is_some()) {
-        let seconds: fn(&Row<'_>) -> String =
+        let seconds: fn(&FigureRow<'_>) -> String =
             |row| row.wall_s.map_or(String::new(), |s| fixed(s, 3));
-        let speed: fn(&Row<'_>) -> String = |row| row.speed.map_or(String::new(), |s| fixed(s, 2));
+        let speed: fn(&FigureRow<'_>) -> String =
+            |row| row.speed.map_or(String::new(), |s| fixed(s, 2));
         columns.push(Column { name: "wall", unit: "s", text: seconds, is_text: false });
         columns.push(Column { name: "speed", unit: "Mpkt/s", text: speed, is_text: false });
     }

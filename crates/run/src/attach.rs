@@ -10,7 +10,7 @@ use cellpace_tcp::{DriverKind, FlowHandle, KernelConnection, KernelDriver};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::finder::Finder;
-use crate::{AdoptedConnection, AttachError, ClosedConnection, ConnectionWatcher};
+use crate::{AdoptedConnection, AttacherError, ClosedConnection, ConnectionWatcher};
 
 /// How often ended connections are looked for.
 const LOOK: Duration = Duration::from_millis(100);
@@ -56,8 +56,8 @@ impl<W: ConnectionWatcher> Attacher<W> {
         seed: u64,
         watcher: W,
         warn: fn(&str),
-    ) -> Result<Self, AttachError> {
-        let finder = Finder::start(driver.clone(), warn).map_err(AttachError::Thread)?;
+    ) -> Result<Self, AttacherError> {
+        let finder = Finder::start(driver.clone(), warn).map_err(AttacherError::Thread)?;
         let now = Instant::now();
         Ok(Self {
             driver,
@@ -80,7 +80,7 @@ impl<W: ConnectionWatcher> Attacher<W> {
     ///
     /// # Errors
     /// When the kernel driver is gone or takes no connection.
-    pub fn turn(&mut self) -> Result<(), AttachError> {
+    pub fn turn(&mut self) -> Result<(), AttacherError> {
         self.wait();
         self.adopt()?;
         let now = Instant::now();
@@ -93,7 +93,7 @@ impl<W: ConnectionWatcher> Attacher<W> {
             self.remind_at = now + REMIND;
             self.warn_of_missed();
         }
-        if self.driver.is_running() { Ok(()) } else { Err(AttachError::Gone) }
+        if self.driver.is_running() { Ok(()) } else { Err(AttacherError::Gone) }
     }
 
     fn wait(&self) {
@@ -104,7 +104,7 @@ impl<W: ConnectionWatcher> Attacher<W> {
         let _ = poll(&mut fds, Some(&timeout));
     }
 
-    fn adopt(&mut self) -> Result<(), AttachError> {
+    fn adopt(&mut self) -> Result<(), AttacherError> {
         let mut new = Vec::new();
         self.attachment.drain(|announced| new.push(announced));
         for announced in new {
@@ -113,7 +113,8 @@ impl<W: ConnectionWatcher> Attacher<W> {
             let mss = mss.max(1);
             let kernel = KernelConnection { cookie, mss, overhead, acked, local, peer };
             let seed = self.seed.wrapping_add(self.count - 1);
-            let handle = self.driver.adopt(&kernel, &self.cc, seed).map_err(AttachError::Adopt)?;
+            let handle =
+                self.driver.adopt(&kernel, &self.cc, seed).map_err(AttacherError::Adopt)?;
             let connection = AdoptedConnection { flow: self.count, outgoing: opened, local, peer };
             self.watcher.opened(&connection, &handle);
             self.flows.push(AttachedFlow { connection, handle, since: Instant::now() });

@@ -53,7 +53,7 @@ impl RunError {
 /// Why connections are no longer taken over by [`Attacher`](crate::Attacher).
 #[cfg(feature = "attach")]
 #[derive(Debug, Error)]
-pub enum AttachError {
+pub enum AttacherError {
     /// A thread could not be started.
     #[error("starting a thread: {0}")]
     Thread(io::Error),

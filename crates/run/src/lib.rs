@@ -27,7 +27,7 @@ pub use attach::Attacher;
 pub use broker::{AdoptedConnection, Broker, BrokerConfig, ClosedConnection, ConnectionWatcher};
 pub use connection_log::{ConnectionLog, LoggingCommand};
 #[cfg(feature = "attach")]
-pub use error::AttachError;
+pub use error::AttacherError;
 pub use error::RunError;
 pub use flow_events::{EventFlows, EventWriter};
 pub use launch::{Finish, Launch, Running};

@@ -5,21 +5,21 @@ use std::process::ExitCode;
 
 use cellpace_kernel::table::{self, NAME};
 
-use crate::error::Failure;
+use crate::error::CommandError;
 use crate::output::print;
 
 /// What new sockets of this network namespace get.
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
 #[cfg(not(feature = "kernel"))]
-pub(super) fn install(_: &str, _: &str, _: u64, _: bool) -> Result<ExitCode, Failure> {
+pub(super) fn install(_: &str, _: &str, _: u64, _: bool) -> Result<ExitCode, CommandError> {
     Err(super::without_program())
 }
 
-pub(super) fn remove(name: &str) -> Result<ExitCode, Failure> {
+pub(super) fn remove(name: &str) -> Result<ExitCode, CommandError> {
     let name = ours(name);
-    if !table::remove(name).map_err(Failure::failed)? {
-        return Err(Failure::failed(format!("congestion control `{name}` is not installed")));
+    if !table::remove(name).map_err(CommandError::failed)? {
+        return Err(CommandError::failed(format!("congestion control `{name}` is not installed")));
     }
     print("removed; connections that use it keep to it until they end\n")?;
     if is_default(name) {
@@ -49,21 +49,21 @@ mod with_program {
     use cellpace_kernel::table::TableOrigin;
     use sha2::{Digest, Sha256};
 
-    use super::{DEFAULT, ExitCode, Failure, fs, is_default, ours, print};
+    use super::{CommandError, DEFAULT, ExitCode, fs, is_default, ours, print};
 
     pub(in crate::kernel) fn install(
         cc: &str,
         name: &str,
         seed: u64,
         everyone: bool,
-    ) -> Result<ExitCode, Failure> {
-        let spec = cellpace_lab::read_controller(cc).map_err(Failure::usage)?;
+    ) -> Result<ExitCode, CommandError> {
+        let spec = cellpace_lab::read_controller(cc).map_err(CommandError::usage)?;
         if spec.name() != "mdi" {
-            return Err(Failure::usage("--cc: only mdi runs in the kernel by itself"));
+            return Err(CommandError::usage("--cc: only mdi runs in the kernel by itself"));
         }
         let MarkovWalk { flat, slow_start, teacher } = spec
             .markov_walk()
-            .ok_or_else(|| Failure::usage("--cc: users=adapt does not run in the kernel"))?;
+            .ok_or_else(|| CommandError::usage("--cc: users=adapt does not run in the kernel"))?;
         let name = ours(name).to_owned();
         let origin = TableOrigin {
             teacher,
@@ -72,8 +72,8 @@ mod with_program {
         };
         let settings = TableInstallation { flat, seed, slow_start, everyone, name, origin };
         let done = mdi::install(&settings).map_err(|error| match error {
-            MdiError::Name(_) => Failure::usage(error),
-            error => Failure::failed(error),
+            MdiError::Name(_) => CommandError::usage(error),
+            error => CommandError::failed(error),
         })?;
         let name = &settings.name;
         let said = match done {
@@ -96,11 +96,12 @@ mod with_program {
     }
 
     /// The default points at the congestion control of old, whatever its name means now.
-    fn renew_default(name: &str) -> Result<bool, Failure> {
+    fn renew_default(name: &str) -> Result<bool, CommandError> {
         if !is_default(name) {
             return Ok(false);
         }
-        fs::write(DEFAULT, name).map_err(|error| Failure::failed(format!("{DEFAULT}: {error}")))?;
+        fs::write(DEFAULT, name)
+            .map_err(|error| CommandError::failed(format!("{DEFAULT}: {error}")))?;
         Ok(true)
     }
 }

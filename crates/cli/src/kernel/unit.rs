@@ -5,16 +5,16 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
-use crate::error::Failure;
+use crate::error::CommandError;
 
 const NAME: &str = "cellpace-kernel.service";
 const FOLDER: &str = "/etc/systemd/system";
 
 /// This program, if root alone can put another in its place: systemd runs it as root.
 #[cfg(feature = "kernel")]
-pub(super) fn program() -> Result<std::path::PathBuf, Failure> {
-    let program = std::env::current_exe().map_err(Failure::failed)?;
-    check(&program).map_err(Failure::failed)?;
+pub(super) fn program() -> Result<std::path::PathBuf, CommandError> {
+    let program = std::env::current_exe().map_err(CommandError::failed)?;
+    check(&program).map_err(CommandError::failed)?;
     Ok(program)
 }
 
@@ -45,7 +45,7 @@ fn check(program: &Path) -> Result<(), String> {
 
 /// Writes and enables the unit, or hands it over where there is no systemd. What to say.
 #[cfg(feature = "kernel")]
-pub(super) fn persist(program: &Path, arguments: &[String]) -> Result<String, Failure> {
+pub(super) fn persist(program: &Path, arguments: &[String]) -> Result<String, CommandError> {
     let text = text(&program.to_string_lossy(), arguments);
     if !runs() {
         return Ok(format!(
@@ -55,7 +55,7 @@ pub(super) fn persist(program: &Path, arguments: &[String]) -> Result<String, Fa
     }
     let path = Path::new(FOLDER).join(NAME);
     fs::write(&path, text)
-        .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
+        .map_err(|error| CommandError::failed(format!("{}: {error}", path.display())))?;
     systemctl(&["daemon-reload"])?;
     // Started as well, which changes nothing: whatever keeps the unit from working shows now, and not
     // at the next start.
@@ -64,7 +64,7 @@ pub(super) fn persist(program: &Path, arguments: &[String]) -> Result<String, Fa
 }
 
 /// Removes the unit; whether there was one.
-pub(super) fn forget() -> Result<bool, Failure> {
+pub(super) fn forget() -> Result<bool, CommandError> {
     let path = Path::new(FOLDER).join(NAME);
     if !path.exists() {
         return Ok(false);
@@ -74,7 +74,7 @@ pub(super) fn forget() -> Result<bool, Failure> {
     }
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(Failure::failed(format!("{}: {error}", path.display())));
+            return Err(CommandError::failed(format!("{}: {error}", path.display())));
         }
         _ => {}
     }
@@ -89,11 +89,11 @@ fn runs() -> bool {
     Path::new("/run/systemd/system").is_dir()
 }
 
-fn systemctl(arguments: &[&str]) -> Result<(), Failure> {
+fn systemctl(arguments: &[&str]) -> Result<(), CommandError> {
     let status = Command::new("systemctl").args(arguments).status();
-    match status.map_err(|error| Failure::failed(format!("systemctl: {error}")))? {
+    match status.map_err(|error| CommandError::failed(format!("systemctl: {error}")))? {
         status if status.success() => Ok(()),
-        _ => Err(Failure::failed(format!("systemctl {} failed", arguments.join(" ")))),
+        _ => Err(CommandError::failed(format!("systemctl {} failed", arguments.join(" ")))),
     }
 }
 

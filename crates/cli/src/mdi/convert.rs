@@ -12,7 +12,7 @@ use super::model_file::{
     UserSelection, all_counts, check_output, has_ending, read_bytes, read_model, save_model,
 };
 use super::train::describe_lesson;
-use crate::error::{Failure, named};
+use crate::error::{CommandError, named};
 use crate::output::{print, write, write_bytes};
 
 /// Arguments of `cellpace mdi convert`.
@@ -56,31 +56,31 @@ pub(crate) struct MdiConvertArgs {
     states: StatesChoice,
 }
 
-pub(crate) fn run(args: &MdiConvertArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &MdiConvertArgs) -> Result<ExitCode, CommandError> {
     check_output(&args.output)?;
     let to = |ending| has_ending(&args.output, ending);
     if args.rules.is_some() && !to("flat") {
-        return Err(Failure::usage("--rules is for an output that ends with .flat"));
+        return Err(CommandError::usage("--rules is for an output that ends with .flat"));
     }
     let model = args.users.of(read_any(args)?)?;
     if to("json") {
         write(&args.output, &format!("{}\n", model_to_json(&model)))?;
     } else if to("csv") {
         let text = matrix_csv(&model.states, &all_counts(&model), PRUNE);
-        let named = |error| Failure::failed(format!("{}: {error}", args.input.display()));
+        let named = |error| CommandError::failed(format!("{}: {error}", args.input.display()));
         write(&args.output, &text.map_err(named)?)?;
     } else if to("flat") {
         write_bytes(&args.output, &flat_bytes(&model, args.rules.as_deref().unwrap_or_default())?)?;
     } else if to("mdi") {
         save_model(&args.output, &model)?;
     } else {
-        return Err(Failure::usage("--output: ends with .json, .csv, .flat or .mdi"));
+        return Err(CommandError::usage("--output: ends with .json, .csv, .flat or .mdi"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Reads a table, a matrix or samples, whichever it is.
-fn read_any(args: &MdiConvertArgs) -> Result<Model, Failure> {
+fn read_any(args: &MdiConvertArgs) -> Result<Model, CommandError> {
     if !has_ending(&args.input, "csv") {
         return Ok(read_model(&args.input)?.0);
     }
@@ -89,16 +89,17 @@ fn read_any(args: &MdiConvertArgs) -> Result<Model, Failure> {
     if bytes.starts_with(SAMPLES_HEADER.as_bytes()) {
         return learn_samples(args, &bytes);
     }
-    Model::from_matrix_csv(&bytes).map_err(|error| Failure::usage(format!("{name}: {error}")))
+    Model::from_matrix_csv(&bytes).map_err(|error| CommandError::usage(format!("{name}: {error}")))
 }
 
-fn learn_samples(args: &MdiConvertArgs, bytes: &[u8]) -> Result<Model, Failure> {
-    let missing = || Failure::usage("--teacher: samples do not say of whom they are");
+fn learn_samples(args: &MdiConvertArgs, bytes: &[u8]) -> Result<Model, CommandError> {
+    let missing = || CommandError::usage("--teacher: samples do not say of whom they are");
     let teacher = args.teacher.clone().ok_or_else(missing)?;
     named("--teacher", check_name(&teacher))?;
     let name = args.input.to_string_lossy();
     let traces = vec![trace_source(&name, None)?];
-    let logged = read_samples(bytes).map_err(|error| Failure::usage(format!("{name}:{error}")))?;
+    let logged =
+        read_samples(bytes).map_err(|error| CommandError::usage(format!("{name}:{error}")))?;
     let scenario = args.states.rejoin().map(|rejoin| format!("--rejoin {rejoin}"));
     let about =
         About { teacher, traces, scenario: scenario.unwrap_or_default(), ..About::default() };
@@ -108,12 +109,13 @@ fn learn_samples(args: &MdiConvertArgs, bytes: &[u8]) -> Result<Model, Failure> 
 }
 
 /// Returns the table with rules, which are those of the controller, and so are their errors.
-fn flat_bytes(model: &Model, rules: &str) -> Result<Vec<u8>, Failure> {
+fn flat_bytes(model: &Model, rules: &str) -> Result<Vec<u8>, CommandError> {
     let bytes = model.to_bytes();
     let text = format!("mdi:model=-,{rules}");
     let spec = named("--rules", ControllerSpec::parse(&text, &mut |_| Ok(bytes.clone())))?;
     let walk = spec.markov_walk().filter(|walk| !walk.slow_start);
-    let walk = walk
-        .ok_or_else(|| Failure::usage("--rules: users=adapt and start=slow have no flat form"))?;
+    let walk = walk.ok_or_else(|| {
+        CommandError::usage("--rules: users=adapt and start=slow have no flat form")
+    })?;
     Ok(walk.flat.to_bytes())
 }

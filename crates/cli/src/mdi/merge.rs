@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::model_file::{check_output, read_model, save_model};
-use crate::error::Failure;
+use crate::error::CommandError;
 use crate::output::print;
 
 /// Arguments of `cellpace mdi merge`.
@@ -25,13 +25,13 @@ pub(crate) struct MergeArgs {
     output: PathBuf,
 }
 
-pub(crate) fn run(args: &MergeArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &MergeArgs) -> Result<ExitCode, CommandError> {
     check_output(&args.output)?;
     let (first, others) = args.models.split_first().expect("clap asks for two models or more");
     let (mut merged, _) = read_model(first)?;
     for path in others {
         merged = merged.merged(&read_model(path)?.0).map_err(|error| {
-            Failure::usage(format!("{} and {}: {error}", first.display(), path.display()))
+            CommandError::usage(format!("{} and {}: {error}", first.display(), path.display()))
         })?;
     }
     let bytes = save_model(&args.output, &merged)?;

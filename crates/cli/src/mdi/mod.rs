@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::error::Failure;
+use crate::error::CommandError;
 
 /// The commands below `cellpace mdi`.
 #[derive(Debug, Subcommand)]
@@ -25,7 +25,7 @@ pub(crate) enum MdiCommand {
     Convert(convert::MdiConvertArgs),
 }
 
-pub(crate) fn run(command: &MdiCommand) -> Result<ExitCode, Failure> {
+pub(crate) fn run(command: &MdiCommand) -> Result<ExitCode, CommandError> {
     match command {
         MdiCommand::Train(args) => train::run(args),
         MdiCommand::Merge(args) => merge::run(args),

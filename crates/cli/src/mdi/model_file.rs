@@ -8,33 +8,34 @@ use cellpace_lab::trace_files;
 use cellpace_mdi::{Counts, Model};
 use cellpace_report::write_atomically;
 
-use crate::error::Failure;
+use crate::error::CommandError;
 use crate::outputs::check_file;
 
 /// Reads a model, and returns it with the size of its file. A file that cannot be read or is none is
 /// wrong usage.
-pub(super) fn read_model(path: &Path) -> Result<(Model, usize), Failure> {
+pub(super) fn read_model(path: &Path) -> Result<(Model, usize), CommandError> {
     let bytes = read_bytes(path)?;
     let model = Model::from_bytes(&bytes);
-    let model = model.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+    let model =
+        model.map_err(|error| CommandError::usage(format!("{}: {error}", path.display())))?;
     Ok((model, bytes.len()))
 }
 
-pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>, Failure> {
-    trace_files().bytes(&path.to_string_lossy(), MAX_FILE_BYTES).map_err(Failure::usage)
+pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>, CommandError> {
+    trace_files().bytes(&path.to_string_lossy(), MAX_FILE_BYTES).map_err(CommandError::usage)
 }
 
 /// Writes a model, whole or not at all. Returns its size in bytes.
-pub(super) fn save_model(path: &Path, model: &Model) -> Result<usize, Failure> {
+pub(super) fn save_model(path: &Path, model: &Model) -> Result<usize, CommandError> {
     let bytes = model.to_bytes();
-    write_atomically(path, &bytes).map_err(Failure::failed)?;
+    write_atomically(path, &bytes).map_err(CommandError::failed)?;
     Ok(bytes.len())
 }
 
 /// Refuses what cannot be written before the work is done, not after.
-pub(super) fn check_output(path: &Path) -> Result<(), Failure> {
+pub(super) fn check_output(path: &Path) -> Result<(), CommandError> {
     if path.as_os_str() == "-" {
-        return Err(Failure::usage("--output: needs a file, not `-`"));
+        return Err(CommandError::usage("--output: needs a file, not `-`"));
     }
     check_file(path)
 }
@@ -66,13 +67,13 @@ impl FromStr for UserSelection {
 
 impl UserSelection {
     /// Returns the model with this part only.
-    pub(super) fn of(self, mut model: Model) -> Result<Model, Failure> {
+    pub(super) fn of(self, mut model: Model) -> Result<Model, CommandError> {
         let Self::Only(users) = self else { return Ok(model) };
         if model.matching(users).is_none() {
             let known: Vec<String> =
                 model.parts.iter().map(|part| part.users.to_string()).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            return Err(Failure::usage(format!(
+            return Err(CommandError::usage(format!(
                 "--users {users}: this table has no such part; it has {known} (0: unknown)"
             )));
         }

@@ -9,7 +9,7 @@ use cellpace_report::{HeatmapPage, heatmap_html, heatmap_svg};
 use clap::Args;
 
 use super::model_file::{UserSelection, all_counts, has_ending, read_model};
-use crate::error::Failure;
+use crate::error::CommandError;
 use crate::output::{print, write};
 use crate::outputs::check_file;
 
@@ -48,7 +48,7 @@ fn finite(text: &str) -> Result<f64, String> {
     value.ok_or_else(|| "give a number".to_owned())
 }
 
-pub(crate) fn run(args: &MdiShowArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &MdiShowArgs) -> Result<ExitCode, CommandError> {
     check(args)?;
     let (model, bytes) = read_model(&args.table)?;
     let model = args.users.of(model)?;
@@ -83,15 +83,15 @@ fn is_stdout(path: &Path) -> bool {
 }
 
 /// Refuses what cannot be written before the work is done, not after.
-fn check(args: &MdiShowArgs) -> Result<(), Failure> {
+fn check(args: &MdiShowArgs) -> Result<(), CommandError> {
     if outputs(args).filter(|path| is_stdout(path)).count() > 1 {
-        return Err(Failure::usage("only one of --json, --plot and --report can go to `-`"));
+        return Err(CommandError::usage("only one of --json, --plot and --report can go to `-`"));
     }
     outputs(args).filter(|path| !is_stdout(path)).try_for_each(|path| check_file(path))?;
     match args.plot.as_ref().filter(|path| !is_stdout(path) && !has_ending(path, "svg")) {
         Some(path) => {
             let why = "name a file that ends with .svg";
-            Err(Failure::usage(format!("--plot {}: {why}", path.display())))
+            Err(CommandError::usage(format!("--plot {}: {why}", path.display())))
         }
         None => Ok(()),
     }

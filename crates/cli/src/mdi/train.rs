@@ -14,7 +14,7 @@ use clap::Args;
 
 use super::model_file::{check_output, has_ending, save_model};
 use crate::compare::once_each;
-use crate::error::{Failure, named};
+use crate::error::{CommandError, named};
 use crate::output::{complain, print};
 use crate::path_options::PathOptions;
 use crate::progress::{Progress, end_cleanly_on_ctrl_c};
@@ -58,7 +58,7 @@ pub(crate) struct TrainArgs {
     output: PathBuf,
 }
 
-pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode, CommandError> {
     let started = Instant::now();
     check(args)?;
     let mut files = trace_files();
@@ -91,9 +91,9 @@ pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn check(args: &TrainArgs) -> Result<(), Failure> {
+fn check(args: &TrainArgs) -> Result<(), CommandError> {
     if args.path.skip.is_some() {
-        return Err(Failure::usage("--skip: a table is learnt from whole runs"));
+        return Err(CommandError::usage("--skip: a table is learnt from whole runs"));
     }
     named("--cc", check_name(args.cc.trim()))?;
     once_each("--trace", &args.traces)?;
@@ -103,7 +103,7 @@ fn check(args: &TrainArgs) -> Result<(), Failure> {
 
 /// Where the model comes from. What the runs and the learning had in common is in the words of the
 /// first version, so that old commands make the same files.
-fn about(args: &TrainArgs, training: &Training) -> Result<About, Failure> {
+fn about(args: &TrainArgs, training: &Training) -> Result<About, CommandError> {
     let mut scenario = args.path.written();
     if let Some(rejoin) = args.states.rejoin() {
         scenario += &format!(" --rejoin {rejoin}");
@@ -117,10 +117,10 @@ fn about(args: &TrainArgs, training: &Training) -> Result<About, Failure> {
     Ok(About { teacher, traces, scenario, seed: args.path.seed, ..About::default() })
 }
 
-fn save_samples(args: &TrainArgs, logged: &[LoggedFlows]) -> Result<usize, Failure> {
+fn save_samples(args: &TrainArgs, logged: &[LoggedFlows]) -> Result<usize, CommandError> {
     let mut text = Vec::new();
-    write_samples(&mut text, logged).map_err(Failure::failed)?;
-    write_atomically(&args.output, &text).map_err(Failure::failed)?;
+    write_samples(&mut text, logged).map_err(CommandError::failed)?;
+    write_atomically(&args.output, &text).map_err(CommandError::failed)?;
     Ok(text.len())
 }
 

@@ -7,7 +7,7 @@ use cellpace_probe::{OnOffStream, Pattern, Plan, ResponderLimits, wire};
 use cellpace_udp::Protection;
 use clap::{Args, ValueEnum};
 
-use crate::error::Failure;
+use crate::error::CommandError;
 use crate::key::KeyOption;
 use crate::options::span;
 
@@ -125,7 +125,7 @@ fn onoff(text: &str) -> Result<OnOffArg, String> {
 const INTERVAL: Span = Span::from_micros(400);
 
 impl ProbeArgs {
-    pub(crate) fn plan(&self) -> Result<Plan, Failure> {
+    pub(crate) fn plan(&self) -> Result<Plan, CommandError> {
         let size = self.size.unwrap_or(if self.saturate { 1500 } else { 1400 });
         let default = if self.saturate { DirectionArg::Down } else { DirectionArg::Both };
         let direction = self.direction.unwrap_or(default);
@@ -147,16 +147,16 @@ impl ProbeArgs {
                 off: onoff.off,
             }),
         };
-        plan.check().map_err(Failure::usage)?;
+        plan.check().map_err(CommandError::usage)?;
         if plan.up && plan.rate().is_some_and(|rate| rate > self.max_rate) {
             let error = format!("more than --max-rate {}", self.max_rate);
-            return Err(Failure::usage(error));
+            return Err(CommandError::usage(error));
         }
         Ok(plan)
     }
 
     /// How datagrams are protected.
-    pub(crate) fn protection(&self) -> Result<Protection, Failure> {
+    pub(crate) fn protection(&self) -> Result<Protection, CommandError> {
         let key = self.key.secret()?;
         Ok(key.map_or_else(Protection::default, |key| wire::protection(&key)))
     }

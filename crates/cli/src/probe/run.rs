@@ -12,7 +12,7 @@ use cellpace_report::chart_html;
 use cellpace_udp::Driver;
 
 use super::options::ProbeArgs;
-use crate::error::Failure;
+use crate::error::CommandError;
 use crate::output::{complain, is_stdout, pretty, print, write, write_bytes, write_json};
 use crate::progress::{end_cleanly_on_ctrl_c, interrupted};
 use crate::transfer::{bind_for, listen_at, resolve};
@@ -20,23 +20,23 @@ use crate::transfer::{bind_for, listen_at, resolve};
 /// How often the loops look whether they are interrupted.
 const LOOK_UP: Span = Span::from_millis(100);
 
-pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode, CommandError> {
     match &args.target {
         Some(target) => probe(args, target),
         None => listen(args),
     }
 }
 
-fn listen(args: &ProbeArgs) -> Result<ExitCode, Failure> {
+fn listen(args: &ProbeArgs) -> Result<ExitCode, CommandError> {
     let protection = args.protection()?;
-    let (secret, new_id) = Driver::secrets().map_err(Failure::failed)?;
+    let (secret, new_id) = Driver::secrets().map_err(CommandError::failed)?;
     let responder = Responder::new(args.limits(), secret, new_id).protected(protection);
     let mut driver = Driver::new(responder);
     let at = listen_at(&mut driver, args.listen.as_deref(), args.key.is_given())?;
     complain(&format!("waiting for probers at {at}"));
     end_cleanly_on_ctrl_c();
     while !interrupted() {
-        driver.turn(driver.now() + LOOK_UP, None).map_err(Failure::failed)?;
+        driver.turn(driver.now() + LOOK_UP, None).map_err(CommandError::failed)?;
         while let Some(line) = driver.endpoint.poll_line() {
             print(&format!("{line}\n"))?;
         }
@@ -44,11 +44,11 @@ fn listen(args: &ProbeArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn probe(args: &ProbeArgs, target: &str) -> Result<ExitCode, Failure> {
+fn probe(args: &ProbeArgs, target: &str) -> Result<ExitCode, CommandError> {
     let plan = args.plan()?;
     let protection = args.protection()?;
     let peer = resolve(target)?;
-    let (_, mut new_id) = Driver::secrets().map_err(Failure::failed)?;
+    let (_, mut new_id) = Driver::secrets().map_err(CommandError::failed)?;
     let gap = args.max_rate.time_for(u64::from(plan.size));
     // The first socket has the number 0.
     let prober = Prober::new(Time::ZERO, plan, peer, 0, new_id().max(1), gap).protected(protection);
@@ -57,7 +57,7 @@ fn probe(args: &ProbeArgs, target: &str) -> Result<ExitCode, Failure> {
     end_cleanly_on_ctrl_c();
     let mut stopping = false;
     while driver.endpoint.outcome().is_none() {
-        driver.turn(driver.now() + LOOK_UP, None).map_err(Failure::failed)?;
+        driver.turn(driver.now() + LOOK_UP, None).map_err(CommandError::failed)?;
         if interrupted() && !stopping {
             stopping = true;
             driver.endpoint.stop();
@@ -73,7 +73,7 @@ fn probe(args: &ProbeArgs, target: &str) -> Result<ExitCode, Failure> {
     let recording = driver.endpoint.into_recording();
     let is_empty = recording.up.arrivals.is_empty() && recording.down.arrivals.is_empty();
     match outcome {
-        Some(Err(error)) if is_empty => return Err(Failure::failed(error)),
+        Some(Err(error)) if is_empty => return Err(CommandError::failed(error)),
         Some(Err(error)) => complain(&format!("{error}; what was measured until then follows")),
         _ => {}
     }
@@ -85,7 +85,7 @@ fn conclude(
     target: &str,
     plan: &Plan,
     recording: &Recording,
-) -> Result<ExitCode, Failure> {
+) -> Result<ExitCode, CommandError> {
     let document = analyse(recording, target, env!("CARGO_PKG_VERSION"), args.burst_gap);
     if !args.json.as_deref().is_some_and(is_stdout) {
         print(&summary(&document))?;
@@ -106,7 +106,7 @@ fn write_trace(
     path: &Path,
     suffix: Option<&str>,
     direction: Option<&DirectionFigures>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let Some(found) = direction.and_then(|direction| direction.trace.as_ref()) else {
         return Ok(());
     };
@@ -117,9 +117,9 @@ fn write_trace(
     }
     let path = PathBuf::from(name);
     let trace = Trace::from_millis(found.millis.clone())
-        .map_err(|error| Failure::failed(format!("nothing to write to {path:?}: {error}")))?;
+        .map_err(|error| CommandError::failed(format!("nothing to write to {path:?}: {error}")))?;
     let mut text = Vec::new();
-    trace.write(&mut text).map_err(Failure::failed)?;
+    trace.write(&mut text).map_err(CommandError::failed)?;
     write_bytes(&path, &text)?;
     if found.idle_share > 0.01 {
         complain(&format!(

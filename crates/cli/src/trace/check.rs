@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use cellpace_lab::trace::{CheckedTrace, TraceVerdict, check_json, check_trace};
 use clap::Args;
 
-use crate::error::Failure;
+use crate::error::CommandError;
 use crate::output::{complain, print, write_json};
 use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted};
 
@@ -35,7 +35,7 @@ pub(crate) struct CheckArgs {
     json: Option<PathBuf>,
 }
 
-pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
     end_cleanly_on_ctrl_c();
     let progress = Progress::new(args.traces.len(), "traces");
     let mut checked = Vec::new();
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let bad = checked.iter().filter(|trace| trace.result >= limit).count();
     if bad > 0 {
         let all = args.traces.len();
-        return Err(Failure::failed(format!("{bad} of {all} traces failed the check")));
+        return Err(CommandError::failed(format!("{bad} of {all} traces failed the check")));
     }
     Ok(ExitCode::SUCCESS)
 }

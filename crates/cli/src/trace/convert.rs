@@ -12,7 +12,7 @@ use cellpace_path::schedule::Trace;
 use clap::{Args, ValueEnum};
 
 use super::{deliver, duration};
-use crate::error::Failure;
+use crate::error::CommandError;
 use crate::options::span;
 
 /// Arguments of `cellpace trace convert`.
@@ -81,15 +81,15 @@ fn factor(text: &str) -> Result<f64, String> {
     }
 }
 
-pub(crate) fn run(args: &ConvertArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &ConvertArgs) -> Result<ExitCode, CommandError> {
     let to = args.to.map_or_else(|| TraceFormat::by_ending(&args.output), Into::into);
     if args.bin.is_some() && to != TraceFormat::Csv {
-        return Err(Failure::usage("--bin is the length of a line of CSV; add --to csv"));
+        return Err(CommandError::usage("--bin is the length of a line of CSV; add --to csv"));
     }
     let mut trace = read(args)?;
     let named = |error| match error {
-        LabError::Failed(problem) => Failure::failed(format!("{}: {problem}", args.input)),
-        error => Failure::from(error),
+        LabError::Failed(problem) => CommandError::failed(format!("{}: {problem}", args.input)),
+        error => CommandError::from(error),
     };
     if args.start.is_some() || args.duration.is_some() {
         trace =
@@ -102,22 +102,24 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<ExitCode, Failure> {
     deliver(&args.output, &to.write(&shown_name(&args.input), &trace, bin)?, &trace)
 }
 
-fn read(args: &ConvertArgs) -> Result<Trace, Failure> {
+fn read(args: &ConvertArgs) -> Result<Trace, CommandError> {
     let name = if args.input == "-" { "standard input" } else { &args.input };
     let from = args.from.map(Into::into);
     let from = from.unwrap_or_else(|| TraceFormat::by_ending(Path::new(&args.input)));
-    from.read(name, open(&args.input)?).map_err(Failure::failed)
+    from.read(name, open(&args.input)?).map_err(CommandError::failed)
 }
 
-fn open(input: &str) -> Result<Box<dyn BufRead>, Failure> {
+fn open(input: &str) -> Result<Box<dyn BufRead>, CommandError> {
     if input == "-" {
         return Ok(Box::new(BufReader::new(io::stdin())));
     }
     open_file(input).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound if input.parse::<TraceSpec>().is_ok() => Failure::usage(format!(
-            "there is no file `{input}`; to write a generated trace, use `cellpace trace make`"
-        )),
-        io::ErrorKind::NotFound => Failure::usage(format!("there is no file `{input}`")),
-        _ => Failure::failed(format!("{input}: {error}")),
+        io::ErrorKind::NotFound if input.parse::<TraceSpec>().is_ok() => {
+            CommandError::usage(format!(
+                "there is no file `{input}`; to write a generated trace, use `cellpace trace make`"
+            ))
+        }
+        io::ErrorKind::NotFound => CommandError::usage(format!("there is no file `{input}`")),
+        _ => CommandError::failed(format!("{input}: {error}")),
     })
 }

@@ -12,7 +12,7 @@ use cellpace_path::schedule::Trace;
 use cellpace_report::side_by_side;
 use clap::Args;
 
-use crate::error::Failure;
+use crate::error::CommandError;
 use crate::output::{is_stdout, print, write, write_json};
 use crate::progress::Progress;
 
@@ -56,13 +56,13 @@ fn name(text: &str) -> Result<String, String> {
     }
 }
 
-pub(crate) fn run(args: &FitArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &FitArgs) -> Result<ExitCode, CommandError> {
     if is_same_file(Path::new(&args.trace), &args.output) {
-        return Err(Failure::usage("--output is the trace itself; it would be lost"));
+        return Err(CommandError::usage("--output is the trace itself; it would be lost"));
     }
     let source = load_trace(&args.trace, None, 1)?;
     let profile =
-        fit(&source).map_err(|error| Failure::failed(format!("{}: {error}", args.trace)))?;
+        fit(&source).map_err(|error| CommandError::failed(format!("{}: {error}", args.trace)))?;
     let profile = profile.with_about(&about(args, &source));
     write(&args.output, &profile.to_string())?;
     if is_stdout(&args.output) {
@@ -83,7 +83,7 @@ fn about(args: &FitArgs, source: &Trace) -> String {
     format!("fitted to {:.0} s of {name}", source.period().as_secs_f64())
 }
 
-fn say(args: &FitArgs, source: &Trace, profile: &LinkProfile) -> Result<ExitCode, Failure> {
+fn say(args: &FitArgs, source: &Trace, profile: &LinkProfile) -> Result<ExitCode, CommandError> {
     let output = args.output.display().to_string();
     let progress = Progress::new(args.seeds as usize, "generated traces");
     let rows = compare_fit(source, profile, args.seeds, || progress.step());

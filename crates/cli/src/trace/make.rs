@@ -8,7 +8,7 @@ use cellpace_lab::trace::{TraceFormat, load_trace};
 use clap::Args;
 
 use super::{deliver, duration};
-use crate::error::Failure;
+use crate::error::CommandError;
 
 /// Arguments of `cellpace trace make`.
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ pub(crate) struct MakeArgs {
     seed: u64,
 }
 
-pub(crate) fn run(args: &MakeArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &MakeArgs) -> Result<ExitCode, CommandError> {
     let trace = load_trace(&args.trace, args.duration, args.seed)?;
     let text = TraceFormat::Mahimahi.write(&args.trace, &trace, Span::ZERO)?;
     deliver(&args.output, &text, &trace)

@@ -16,7 +16,7 @@ use cellpace_path::schedule::Trace;
 use cellpace_report::{short, time};
 use clap::Subcommand;
 
-use crate::error::Failure;
+use crate::error::CommandError;
 use crate::options::span;
 use crate::output::{is_stdout, print, write};
 
@@ -35,7 +35,7 @@ pub(crate) enum TraceCommand {
     Fit(fit::FitArgs),
 }
 
-pub(crate) fn run(command: &TraceCommand) -> Result<ExitCode, Failure> {
+pub(crate) fn run(command: &TraceCommand) -> Result<ExitCode, CommandError> {
     match command {
         TraceCommand::Show(args) => show::run(args),
         TraceCommand::Check(args) => check::run(args),
@@ -47,7 +47,7 @@ pub(crate) fn run(command: &TraceCommand) -> Result<ExitCode, Failure> {
 
 /// What was typed wrong is a matter of usage, and so is a file that does not exist; a file that
 /// is there and is no trace is a failure.
-impl From<TraceSourceError> for Failure {
+impl From<TraceSourceError> for CommandError {
     fn from(error: TraceSourceError) -> Self {
         match error {
             TraceSourceError::Path(PathError::Trace(_)) => Self::failed(error),
@@ -66,7 +66,7 @@ fn duration(text: &str) -> Result<Span, String> {
 }
 
 /// Writes a trace's file and says what is in it.
-fn deliver(output: &Path, text: &str, trace: &Trace) -> Result<ExitCode, Failure> {
+fn deliver(output: &Path, text: &str, trace: &Trace) -> Result<ExitCode, CommandError> {
     write(output, text)?;
     if !is_stdout(output) {
         let name = output.display().to_string();

@@ -15,7 +15,7 @@ use clap::Args;
 use terminal_size::{Width, terminal_size_of};
 
 use super::{describe, duration};
-use crate::error::Failure;
+use crate::error::CommandError;
 use crate::output::{is_stdout, print, write, write_json};
 
 /// Columns in front of the figures.
@@ -63,9 +63,9 @@ fn terminal_width() -> usize {
     width.unwrap_or(DEFAULT_WIDTH).clamp(*WIDTHS.start(), *WIDTHS.end())
 }
 
-pub(crate) fn run(args: &ShowArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &ShowArgs) -> Result<ExitCode, CommandError> {
     if args.plot.is_some() && args.traces.len() > 1 {
-        return Err(Failure::usage("--plot draws one trace; give one"));
+        return Err(CommandError::usage("--plot draws one trace; give one"));
     }
     let names = shown_names(&args.traces);
     let bins = trace_text_bins(terminal_width());

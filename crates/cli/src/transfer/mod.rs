@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use cellpace_lab::transfer::{TransferResult, TransferView};
 
-use crate::error::Failure;
+use crate::error::CommandError;
 use crate::output::{complain, one_line, pretty, write_json};
 use crate::progress::interrupted;
 
@@ -45,11 +45,11 @@ impl TransferView for Terminal {
 }
 
 /// Writes the figures, and says whether a flow failed.
-fn conclude(result: &TransferResult, json: Option<&Path>) -> Result<ExitCode, Failure> {
+fn conclude(result: &TransferResult, json: Option<&Path>) -> Result<ExitCode, CommandError> {
     write_json(json, || pretty(&result.document))?;
     match &result.failed {
         None => Ok(ExitCode::SUCCESS),
         Some(None) => Ok(ExitCode::FAILURE),
-        Some(Some(reason)) => Err(Failure::failed(reason)),
+        Some(Some(reason)) => Err(CommandError::failed(reason)),
     }
 }

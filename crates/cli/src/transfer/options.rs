@@ -10,7 +10,7 @@ use cellpace_udp::{
 };
 use clap::Args;
 
-use crate::error::Failure;
+use crate::error::CommandError;
 use crate::key::KeyOption;
 use crate::options::span;
 
@@ -55,9 +55,9 @@ fn timeout(text: &str) -> Result<Span, String> {
 
 impl Common {
     /// A driver without sockets and flows. It acknowledges by `acks` where it receives.
-    pub(crate) fn driver(&self, seed: u64, acks: AckPolicy) -> Result<Driver, Failure> {
+    pub(crate) fn driver(&self, seed: u64, acks: AckPolicy) -> Result<Driver, CommandError> {
         let key = self.key.secret()?;
-        let (secret, new_id) = Driver::secrets().map_err(Failure::failed)?;
+        let (secret, new_id) = Driver::secrets().map_err(CommandError::failed)?;
         let config = EndpointConfig {
             mtu: self.mtu,
             buffer: self.buffer,
@@ -72,8 +72,8 @@ impl Common {
 }
 
 /// The address that `HOST:PORT` or `HOST` names.
-pub(crate) fn resolve(text: &str) -> Result<SocketAddr, Failure> {
-    let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{text}: {error}"));
+pub(crate) fn resolve(text: &str) -> Result<SocketAddr, CommandError> {
+    let wrong = |error: &dyn std::fmt::Display| CommandError::usage(format!("{text}: {error}"));
     let bare = text.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, PORT));
     if let Some(address) = bare {
         return Ok(address);
@@ -90,7 +90,7 @@ pub(crate) fn listen_at<E: Engine>(
     driver: &mut Driver<E>,
     text: Option<&str>,
     is_keyed: bool,
-) -> Result<String, Failure> {
+) -> Result<String, CommandError> {
     let (bound, hint) = match text.map_or(Some(PORT), |text| text.parse().ok()) {
         Some(port) if is_keyed => (bind_everywhere(driver, port), ""),
         Some(port) => (bind_loopback(driver, port), ONLY_HERE),
@@ -98,7 +98,7 @@ pub(crate) fn listen_at<E: Engine>(
     };
     let named = |error: std::io::Error| {
         let shown = text.map_or_else(|| format!("port {PORT}"), str::to_owned);
-        Failure::failed(format!("cannot listen at {shown}: {error}"))
+        CommandError::failed(format!("cannot listen at {shown}: {error}"))
     };
     let at = bound.and_then(|way| driver.local_address(way)).map_err(named)?;
     Ok(format!("{}{hint}", shown_address(at)))
@@ -129,8 +129,8 @@ fn bind_loopback<E: Engine>(driver: &mut Driver<E>, port: u16) -> std::io::Resul
 pub(crate) fn bind_for<E: Engine>(
     driver: &mut Driver<E>,
     peer: SocketAddr,
-) -> Result<usize, Failure> {
+) -> Result<usize, CommandError> {
     let any: IpAddr =
         if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    driver.bind(SocketAddr::new(any, 0)).map_err(Failure::failed)
+    driver.bind(SocketAddr::new(any, 0)).map_err(CommandError::failed)
 }

@@ -13,7 +13,7 @@ use clap::Args;
 
 use super::options::{Common, bind_for, listen_at, resolve};
 use super::{Terminal, conclude};
-use crate::error::Failure;
+use crate::error::CommandError;
 use crate::output::{complain, is_stdout};
 use crate::progress::end_cleanly_on_ctrl_c;
 
@@ -63,9 +63,9 @@ fn acks(text: &str) -> Result<AckPolicy, String> {
     text.parse::<AckPolicy>().map_err(|error| error.to_string())
 }
 
-pub(crate) fn run(args: &RecvArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &RecvArgs) -> Result<ExitCode, CommandError> {
     if args.common.json.is_some() && !args.once && !args.reverse {
-        return Err(Failure::usage("--json needs an end: add --once"));
+        return Err(CommandError::usage("--json needs an end: add --once"));
     }
     let outputs = [&args.common.json, &args.output];
     let quiet_stdout = outputs.into_iter().flatten().any(|output| is_stdout(output));
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<ExitCode, Failure> {
     conclude(&result, args.common.json.as_deref())
 }
 
-fn wait(args: &RecvArgs, sinks: SinkMaker, session: &mut Transfer<'_>) -> Result<(), Failure> {
+fn wait(args: &RecvArgs, sinks: SinkMaker, session: &mut Transfer<'_>) -> Result<(), CommandError> {
     let is_keyed = args.common.key.is_given();
     let at = listen_at(&mut session.driver, args.listen.as_deref(), is_keyed)?;
     let most_flows = if sinks.is_single() { 1 } else { usize::from(args.flows) };
@@ -105,7 +105,7 @@ fn wait(args: &RecvArgs, sinks: SinkMaker, session: &mut Transfer<'_>) -> Result
     Ok(())
 }
 
-fn connect(target: &str, sinks: SinkMaker, session: &mut Transfer<'_>) -> Result<(), Failure> {
+fn connect(target: &str, sinks: SinkMaker, session: &mut Transfer<'_>) -> Result<(), CommandError> {
     let peer = resolve(target)?;
     let begin = move |driver: &mut Driver, index: usize| {
         if index > 0 && sinks.is_single() {
@@ -132,13 +132,13 @@ struct SinkMaker {
 }
 
 impl SinkMaker {
-    fn new(output: Option<&Path>) -> Result<Self, Failure> {
+    fn new(output: Option<&Path>) -> Result<Self, CommandError> {
         let is_folder = output.is_some_and(Path::is_dir);
         let before = output.filter(|_| is_folder).map_or(Ok(0), highest_number)?;
         let sinks = Self { output: output.map(Path::to_owned), is_folder, before };
         if !is_folder {
             // Says at once what would only be found out when somebody sends.
-            drop(sinks.make(0).map_err(Failure::failed)?);
+            drop(sinks.make(0).map_err(CommandError::failed)?);
         }
         Ok(sinks)
     }
@@ -163,8 +163,8 @@ impl SinkMaker {
 }
 
 /// The highest number of a `flow-NNNN` in a folder, 0 without any.
-fn highest_number(folder: &Path) -> Result<usize, Failure> {
-    let failed = |error| Failure::failed(format!("{}: {error}", folder.display()));
+fn highest_number(folder: &Path) -> Result<usize, CommandError> {
+    let failed = |error| CommandError::failed(format!("{}: {error}", folder.display()));
     let mut highest = 0_u32;
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();

@@ -14,7 +14,7 @@ use clap::Args;
 
 use super::options::{Common, bind_for, listen_at, resolve};
 use super::{Terminal, conclude};
-use crate::error::Failure;
+use crate::error::CommandError;
 use crate::options::span;
 use crate::output::{complain, is_stdout};
 use crate::progress::end_cleanly_on_ctrl_c;
@@ -73,7 +73,7 @@ fn bytes(text: &str) -> Result<u64, String> {
     parse_bytes(text).map_err(|error| error.to_string())
 }
 
-pub(crate) fn run(args: &SendArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &SendArgs) -> Result<ExitCode, CommandError> {
     let plan = SendPlan::new(args)?;
     let driver = args.common.driver(args.seed, AckPolicy::default())?;
     let mut view = Terminal { quiet_stdout: args.common.json.as_deref().is_some_and(is_stdout) };
@@ -108,38 +108,38 @@ struct SendPlan {
 }
 
 impl SendPlan {
-    fn new(args: &SendArgs) -> Result<Self, Failure> {
+    fn new(args: &SendArgs) -> Result<Self, CommandError> {
         let (target, file) = match (&args.listen, &args.target, &args.file) {
             (Some(_), Some(_), Some(_)) => {
-                return Err(Failure::usage("--listen and HOST:PORT: either wait or connect"));
+                return Err(CommandError::usage("--listen and HOST:PORT: either wait or connect"));
             }
             // Whoever waits names no host.
             (Some(_), file, None) => (None, file.as_ref().map(PathBuf::from)),
             (_, target, file) => (target.clone(), file.clone()),
         };
         if target.is_none() && args.listen.is_none() {
-            return Err(Failure::usage("where to? Write HOST:PORT, or --listen to wait"));
+            return Err(CommandError::usage("where to? Write HOST:PORT, or --listen to wait"));
         }
         if args.controllers.len() > MOST_FLOWS {
-            return Err(Failure::usage(format!("more than {MOST_FLOWS} flows")));
+            return Err(CommandError::usage(format!("more than {MOST_FLOWS} flows")));
         }
         if file.is_some() && args.controllers.len() > 1 {
-            return Err(Failure::usage("a file goes in one flow: give one --cc"));
+            return Err(CommandError::usage("a file goes in one flow: give one --cc"));
         }
         if file.is_some() && (args.unreliable || args.bytes.is_some() || args.duration.is_some()) {
-            return Err(Failure::usage("a file goes whole and reliably, or not at all"));
+            return Err(CommandError::usage("a file goes whole and reliably, or not at all"));
         }
         let endless = file.is_none() && args.bytes.is_none();
         let duration = args.duration.or_else(|| endless.then_some(Span::from_secs(10)));
         Ok(Self { target, file, duration, bytes: args.bytes, unreliable: args.unreliable })
     }
 
-    fn end(&self) -> Result<FlowData, Failure> {
+    fn end(&self) -> Result<FlowData, CommandError> {
         let Some(path) = &self.file else { return Ok(made_up(self.unreliable, self.bytes)) };
         let source = DataSource::open(path);
         source
             .map(FlowData::Source)
-            .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))
+            .map_err(|error| CommandError::failed(format!("{}: {error}", path.display())))
     }
 }
 
@@ -148,7 +148,7 @@ fn connect(
     plan: &SendPlan,
     target: &str,
     session: &mut Transfer<'_>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let peer = resolve(target)?;
     for spec in &args.controllers {
         let end = plan.end()?;
@@ -165,7 +165,7 @@ fn connect(
     Ok(())
 }
 
-fn wait(args: &SendArgs, plan: &SendPlan, session: &mut Transfer<'_>) -> Result<(), Failure> {
+fn wait(args: &SendArgs, plan: &SendPlan, session: &mut Transfer<'_>) -> Result<(), CommandError> {
     let is_keyed = args.common.key.is_given();
     let at = listen_at(&mut session.driver, args.listen.as_deref(), is_keyed)?;
     session.driver.endpoint.listen(Listen {

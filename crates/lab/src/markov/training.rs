@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use super::epoch_log::EpochLog;
 use super::states_choice::StatesChoice;
 use crate::{
-    LabError, NamedTrace, RunClock, WorkSink, default_duration, open_file, run_all, shown_name,
+    LabError, NamedTrace, WorkClock, WorkSink, default_duration, open_file, run_all, shown_name,
     simulate, threads,
 };
 
@@ -58,7 +58,7 @@ impl Training {
     ) -> Result<Option<Vec<LoggedFlows>>, LabError> {
         let plan = self.plan()?;
         let total = plan.iter().map(|run| run.scenario.duration.as_nanos()).sum();
-        let work = |index: usize, clock: &RunClock| plan[index].watch(clock);
+        let work = |index: usize, clock: &WorkClock| plan[index].watch(clock);
         let results = run_all(plan.len(), threads(jobs), Span::from_nanos(total), work, sink)?;
         let missing = results.iter().filter(|run| run.is_none()).count();
         if missing > 0 && sink.is_cancelled() {
@@ -130,7 +130,7 @@ impl WatchedRun {
     }
 
     /// `None`: stopped by the clock.
-    fn watch(&self, clock: &RunClock) -> Option<LoggedRun> {
+    fn watch(&self, clock: &WorkClock) -> Option<LoggedRun> {
         let mut logger = Logger::default();
         let outcome = simulate(&self.scenario, &mut logger, clock).map_err(|error| {
             LabError::Failed(format!("{}, {} users: {error}", self.trace, self.users()))

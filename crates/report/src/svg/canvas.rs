@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::scale::Scale;
+use super::scale::AxisScale;
 use crate::number::short;
 use crate::palette;
 use crate::svg_writer::SvgWriter;
@@ -65,8 +65,8 @@ struct Frame {
     right: f64,
     top: f64,
     bottom: f64,
-    x: Scale,
-    y: Scale,
+    x: AxisScale,
+    y: AxisScale,
 }
 
 impl Frame {
@@ -116,8 +116,8 @@ impl Plot {
         title: &str,
         y: &str,
         x: &str,
-        across: Scale,
-        up: Scale,
+        across: AxisScale,
+        up: AxisScale,
         lines: &[Line],
     ) -> Self {
         let mut body = SvgWriter::default();
@@ -260,7 +260,13 @@ impl Canvas {
     }
 
     /// The panel number `place` with its title.
-    pub(super) fn panel(&mut self, place: usize, title: &str, x: Scale, y: Scale) -> Panel<'_> {
+    pub(super) fn panel(
+        &mut self,
+        place: usize,
+        title: &str,
+        x: AxisScale,
+        y: AxisScale,
+    ) -> Panel<'_> {
         let left = (place % self.columns) as f64 * PANEL.0;
         let top = 34.0 + (place / self.columns) as f64 * PANEL.1;
         let frame = Frame {

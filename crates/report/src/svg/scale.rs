@@ -2,14 +2,14 @@
 
 /// An axis from one value to another, linear or logarithmic.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Scale {
+pub(super) struct AxisScale {
     from: f64,
     to: f64,
     is_log: bool,
     is_inverted: bool,
 }
 
-impl Scale {
+impl AxisScale {
     /// A linear axis. Ends that are no interval become one.
     pub(super) fn linear(from: f64, to: f64) -> Self {
         let is_interval = from.is_finite() && to.is_finite() && to > from;
@@ -77,15 +77,15 @@ mod tests {
 
     #[test]
     fn linear_ticks_are_round() {
-        assert_eq!(Scale::linear(0.0, 10.6).ticks(6), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
-        assert_eq!(Scale::linear(7.3, 10.1).ticks(4), [8.0, 9.0, 10.0]);
-        assert_eq!(Scale::linear(3.0, 3.0).ticks(2), [0.0, 0.5, 1.0], "no interval");
-        assert_eq!(Scale::linear(0.0, f64::NAN).share(0.5), 0.5);
+        assert_eq!(AxisScale::linear(0.0, 10.6).ticks(6), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
+        assert_eq!(AxisScale::linear(7.3, 10.1).ticks(4), [8.0, 9.0, 10.0]);
+        assert_eq!(AxisScale::linear(3.0, 3.0).ticks(2), [0.0, 0.5, 1.0], "no interval");
+        assert_eq!(AxisScale::linear(0.0, f64::NAN).share(0.5), 0.5);
     }
 
     #[test]
     fn log_ticks_thin_out() {
-        let scale = Scale::log_around(2.0, 400.0, 1.0);
+        let scale = AxisScale::log_around(2.0, 400.0, 1.0);
         let told = |most| scale.ticks(most).iter().map(|t| t.round() as u64).collect::<Vec<_>>();
         assert_eq!(told(8), [2, 5, 10, 20, 50, 100, 200]);
         assert_eq!(told(5), [3, 10, 30, 100, 300]);
@@ -94,9 +94,9 @@ mod tests {
 
     #[test]
     fn an_inverted_axis_runs_the_other_way() {
-        let scale = Scale::log_around(1.0, 100.0, 1.0);
+        let scale = AxisScale::log_around(1.0, 100.0, 1.0);
         assert!((scale.share(10.0) - 0.5).abs() < 1e-12);
         assert!((scale.inverted().share(1.0) - 1.0).abs() < 1e-12);
-        assert!(Scale::log_around(f64::INFINITY, 0.0, 2.0).share(10.0).is_finite());
+        assert!(AxisScale::log_around(f64::INFINITY, 0.0, 2.0).share(10.0).is_finite());
     }
 }
