@@ -1,9 +1,9 @@
-//! Quantities that every room of cellpace shares: points in time, spans, rates, sizes, the way
+//! Quantities that all crates of cellpace share: points in time, spans, rates, sizes, the way
 //! people write them (`40ms`, `12mbit`, `2MB`, `1%`), and the `NAME:key=value` grammar in which
 //! controllers, queues and traces are named on the command line, and seeded randomness.
 //!
-//! Nothing here reads a clock or the system's entropy: a [`Time`] is always handed in by whoever
-//! owns one, and a [`Random`] by whoever owns the seed.
+//! Nothing here reads a clock or the system's entropy: the owner of a clock passes a
+//! [`Time`], and the owner of a seed a [`Random`].
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
 //! Written quantities. A unit is always required where one exists: `40` for an RTT is an error
-//! that says so, because nobody remembers which tool meant milliseconds.
+//! that says so, because tools differ in what a bare number means.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ pub enum QuantityError {
         /// A right form.
         example: &'static str,
     },
-    /// A unit nobody knows.
+    /// An unknown unit.
     #[error("`{text}` has the unknown unit `{unit}`; known are {known}")]
     UnknownUnit {
         /// What was written.

@@ -73,7 +73,7 @@ pub(crate) fn feed(text: &str) -> ControllerFeed<Boxed> {
 }
 
 /// Feeds a controller by hand. Packets arrive in the order of their numbers; `flight` is always
-/// what was under way, in packets, before what is reported.
+/// what was in flight, in packets, before what is reported.
 pub(crate) struct ControllerFeed<C> {
     pub(crate) flow: C,
     pub(crate) now: Time,

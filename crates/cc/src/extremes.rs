@@ -38,7 +38,7 @@ impl<const MAX: bool> Extremes<MAX> {
         while self.entries.back().is_some_and(|last| !Self::better(last.value, value)) {
             self.entries.pop_back();
         }
-        // A worse sample of the same moment would outlive nobody.
+        // A worse sample of the same moment would outlive no other.
         if self.entries.back().is_none_or(|last| last.at < at) {
             self.make_room(at, window);
             self.entries.push_back(ExtremeSample { at, value });

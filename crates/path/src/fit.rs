@@ -25,7 +25,7 @@ use thiserror::Error;
 use crate::OPPORTUNITY_BYTES;
 use crate::profile::math::{exp, ln, pow, sin_cos};
 use crate::profile::{
-    BAND_SHARES, LEVELS, LONGEST_GAP_MS, LOWEST_SCORE, LinkProfile, MEMORY_S, SCORE_STEP, SCORES,
+    BAND_SHARES, LEVELS, LOWEST_SCORE, LinkProfile, MAX_GAP_MS, MEMORY_S, SCORE_STEP, SCORES,
     ShapeTable, at_score, table_mean, table_square,
 };
 use crate::schedule::Trace;
@@ -73,7 +73,7 @@ const MAX_HOURS: u32 = 24;
 const FINE_MS: u32 = 100;
 /// Fine windows in one window of the local rate.
 const COARSE: usize = 5;
-/// Service in milliseconds that is enough to tell a rate.
+/// Service in milliseconds that is enough to measure a rate.
 const ENOUGH_MS: u64 = 250;
 /// Lags of the autocovariance, in fine windows.
 const LAGS: [usize; 24] =
@@ -192,10 +192,10 @@ struct Outage {
 
 fn outages(millis: &[u32]) -> Vec<Outage> {
     let mut outages: Vec<Outage> = Vec::new();
-    for pair in millis.windows(2).filter(|pair| pair[1].saturating_sub(pair[0]) > LONGEST_GAP_MS) {
+    for pair in millis.windows(2).filter(|pair| pair[1].saturating_sub(pair[0]) > MAX_GAP_MS) {
         let gap = pair[1] - pair[0];
         match outages.last_mut() {
-            Some(last) if pair[0] - last.to < LONGEST_GAP_MS => {
+            Some(last) if pair[0] - last.to < MAX_GAP_MS => {
                 last.to = pair[1];
                 last.gaps.push(gap);
             }
@@ -268,7 +268,7 @@ fn fit_quality(profile: &mut LinkProfile, service: &Service) -> Result<(), FitEr
     let stretch = (variance / curve.variance()).sqrt();
     let mean = ranked.iter().sum::<f64>() / ranked.len() as f64;
     // Slower than one opportunity per outage threshold would be an outage.
-    let lowest = 1.0 / f64::from(LONGEST_GAP_MS);
+    let lowest = 1.0 / f64::from(MAX_GAP_MS);
     let table = table.map(|rate| (mean + stretch * (rate - mean)).max(lowest));
     let curve = QualityCurve::new(&table);
     let correlation = covariance.map(|covariance| curve.correlation_for(covariance));
@@ -411,9 +411,9 @@ fn fit_outages(profile: &mut LinkProfile, service: &Service, millis: &[u32]) {
         *rate = if served > 0.0 { starts / served } else { 0.0 };
     }
     profile.blackout_share = runs.len() as f64 / (runs.len() + lone.len()).max(1) as f64;
-    profile.outage_ms = quantiles(lone, f64::from(LONGEST_GAP_MS + 1));
+    profile.outage_ms = quantiles(lone, f64::from(MAX_GAP_MS + 1));
     profile.blackout_gaps = quantiles(runs, 1.0);
-    profile.blackout_ms = quantiles(gaps, f64::from(LONGEST_GAP_MS + 1));
+    profile.blackout_ms = quantiles(gaps, f64::from(MAX_GAP_MS + 1));
     let windows_s = (service.served.len() as u32 * FINE_MS) as f64 / 1000.0;
     scale_outages(profile, served_s.iter().sum::<f64>() / windows_s);
 }
@@ -454,7 +454,7 @@ fn fit_bursts(profile: &mut LinkProfile, service: &Service, bursts: &[Burst]) {
     let (mut slow_gaps, mut fast_gaps) = (Vec::new(), Vec::new());
     for burst in bursts {
         let rate = service.local_at(burst.start);
-        let gap = burst.gap.filter(|gap| *gap <= LONGEST_GAP_MS).map(|gap| (rate, gap - 2));
+        let gap = burst.gap.filter(|gap| *gap <= MAX_GAP_MS).map(|gap| (rate, gap - 2));
         // At low rates a size is mostly rounding; the shape shows at high ones.
         if rate >= fast {
             sizes.push((rate, burst.size - 1));
@@ -522,7 +522,7 @@ fn fit_catch_up(profile: &LinkProfile, service: &Service, median: f64) -> f64 {
 /// central limit theorem for renewal-reward processes: Var(S - rate C) / (T E[C]) with size S and
 /// cycle C.
 fn window_noise(profile: &LinkProfile, rate: f64, relative: f64, fast: bool) -> f64 {
-    let rate = rate.max(1.0 / f64::from(LONGEST_GAP_MS));
+    let rate = rate.max(1.0 / f64::from(MAX_GAP_MS));
     let excess = (profile.burst_mean - 1.0) * pow(relative, profile.burst_exponent);
     let size = 1.0 + excess;
     let spread = 1.0 - profile.burst_same_ms;

@@ -2,7 +2,7 @@
 
 use cellpace_base::{Span, Time};
 
-/// A packet in the path: a description, not the bytes, which stay with whoever drives the model.
+/// A packet in the path: a description, not the bytes, which stay with the driver of the model.
 /// The path fills in the times as they come to pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {

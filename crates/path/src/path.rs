@@ -153,7 +153,7 @@ const DELAY_STREAM: u64 = 3;
 const BASE_DELAY_STREAM: u64 = 5;
 const REVERSE_STREAM: u64 = 6;
 
-/// One direction of a path, advanced by whoever owns the clock.
+/// One direction of a path, advanced by the owner of the clock.
 pub struct Path {
     delay: Delay,
     base_delay: Option<Delay>,

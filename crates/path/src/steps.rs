@@ -12,7 +12,7 @@ use crate::PathError;
 
 /// The shortest step. Shorter ones would cost time without being visible: a trace resolves one
 /// millisecond, and so do the papers.
-pub const SHORTEST_STEP: Span = Span::from_millis(1);
+pub const MIN_STEP: Span = Span::from_millis(1);
 
 /// Something that can change in steps.
 pub trait Level: Copy + PartialEq + PartialOrd + fmt::Debug + Send + Sync {
@@ -129,11 +129,11 @@ impl<T: Level> Steps<T> {
     }
 
     /// Each value for its span, over and over. `None` if there is no step, one is shorter than
-    /// [`SHORTEST_STEP`], or the whole is longer than time itself.
+    /// [`MIN_STEP`], or the whole is longer than time itself.
     pub fn cycle(steps: impl IntoIterator<Item = (T, Span)>) -> Option<Self> {
         let (mut values, mut ends, mut end) = (Vec::new(), Vec::new(), Span::ZERO);
         for (value, length) in steps {
-            if length < SHORTEST_STEP {
+            if length < MIN_STEP {
                 return None;
             }
             end += length;
@@ -145,19 +145,15 @@ impl<T: Level> Steps<T> {
     }
 
     /// Redrawn uniformly between `low` and `high`, `every` so often. `None` if `every` is
-    /// shorter than [`SHORTEST_STEP`] or `low` is above `high`.
+    /// shorter than [`MIN_STEP`] or `low` is above `high`.
     pub fn random(low: T, high: T, every: Span) -> Option<Self> {
-        (every >= SHORTEST_STEP && low <= high).then_some(Self(StepsForm::Random {
-            low,
-            high,
-            every,
-        }))
+        (every >= MIN_STEP && low <= high).then_some(Self(StepsForm::Random { low, high, every }))
     }
 
     /// `on` and `off` in turn, beginning with `on`, each for an exponentially distributed time
-    /// of the given mean (rounded up to [`SHORTEST_STEP`]). `None` if a mean is shorter than that.
+    /// of the given mean (rounded up to [`MIN_STEP`]). `None` if a mean is shorter than that.
     pub fn switched(on: T, off: T, mean_on: Span, mean_off: Span) -> Option<Self> {
-        (mean_on.min(mean_off) >= SHORTEST_STEP).then_some(Self(StepsForm::Switched {
+        (mean_on.min(mean_off) >= MIN_STEP).then_some(Self(StepsForm::Switched {
             on,
             off,
             mean_on,
@@ -386,7 +382,7 @@ impl<T: Level> StepsWalk<T> {
     }
 
     /// Jumps over as many whole cycles as lie between the step the walk stands in and `now`,
-    /// and says how many. Nothing but a cycle can be jumped over.
+    /// and returns how many. Nothing but a cycle can be jumped over.
     pub(crate) fn skip_laps(&mut self, now: Time) -> u64 {
         let StepsForm::Cycle(cycle) = &self.steps.0 else { return 0 };
         let laps = (now - self.step.start).as_nanos() / cycle.length().as_nanos();
@@ -421,7 +417,7 @@ impl<T: Level> StepsWalk<T> {
                     if number.is_multiple_of(2) { (*on, *mean_on) } else { (*off, *mean_off) };
                 // The inverse of the exponential distribution function.
                 let length = mean.mul_f64(-(1.0 - draw(self.seed, number)).ln());
-                (value, length.max(SHORTEST_STEP))
+                (value, length.max(MIN_STEP))
             }
         };
         self.number = number;

@@ -2,7 +2,7 @@
 
 use crate::{Span, Time};
 
-/// Counts acked and lost packets and speaks up when too many are lost.
+/// Counts acked and lost packets and reports when too many are lost.
 pub(super) struct LossMeter {
     limit: f64,
     lost: u64,

@@ -48,7 +48,7 @@ pub(crate) struct Copa {
     losses: LossMeter,
     acked: u64,
     /// The last ack, or whatever else the idle time counts from.
-    heard_at: Time,
+    last_ack_at: Time,
     /// The path has been this one since then; RTTs of older packets are another path's.
     path_since: Time,
     before_timeout: Option<CopaUndo>,
@@ -92,7 +92,7 @@ impl Copa {
             velocity: new_velocity(params),
             losses: LossMeter::new(Self::LOSS_RATIO, setup.start),
             acked: 0,
-            heard_at: setup.start,
+            last_ack_at: setup.start,
             path_since: setup.start,
             before_timeout: None,
             before_cut: initial_window,
@@ -208,7 +208,7 @@ impl Copa {
         self.delays.restart();
         self.forget_queue(now);
         self.acked = 0;
-        self.heard_at = now;
+        self.last_ack_at = now;
         self.before_timeout = None;
         self.events.push(now, Event::Restart);
         self.note_phase(now);
@@ -224,7 +224,7 @@ impl Copa {
     }
 
     fn silent(&self, now: Time) -> bool {
-        now - self.heard_at >= self.params.idle
+        now - self.last_ack_at >= self.params.idle
     }
 
     fn note_phase(&mut self, now: Time) {
@@ -264,7 +264,7 @@ impl Controller for Copa {
         if self.silent(ack.now) {
             self.restart(ack.now);
         }
-        self.heard_at = ack.now;
+        self.last_ack_at = ack.now;
         self.sample_rtt(ack);
         self.update_delta(ack.now, false);
         for packet in ack.packets {

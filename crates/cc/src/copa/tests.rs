@@ -21,7 +21,7 @@ fn steady(text: &str, window: f64, base: f64, standing: f64) -> Copa {
     copa.slow_start = false;
     copa.delays.sample(Time::from_millis(0), Span::from_millis_f64(base));
     copa.delays.sample(Time::from_millis(1000), Span::from_millis_f64(standing));
-    copa.heard_at = Time::from_millis(1000);
+    copa.last_ack_at = Time::from_millis(1000);
     copa
 }
 

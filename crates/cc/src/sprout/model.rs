@@ -61,7 +61,7 @@ impl ModelSpec {
     /// The same with twice the rate; `None` at the end.
     pub(super) fn grown(&self) -> Option<Self> {
         let max_rate = self.max_rate * 2;
-        (max_rate <= MaxRate::LARGEST).then_some(Self { max_rate, ..*self })
+        (max_rate <= MaxRate::MAX).then_some(Self { max_rate, ..*self })
     }
 
     /// Counts per tick that the forecast tables know: 0 to this, exclusive.
@@ -160,12 +160,12 @@ impl SproutModel {
     /// and a few more. Those that a flow uses are kept in any case.
     const KEPT_BYTES: usize = 128 << 20;
 
-    /// While flows use more than this, no peer gets tables of parameters that nobody has yet.
+    /// While flows use more than this, no peer gets tables of parameters that no flow has yet.
     const PEER_BYTES: usize = 64 << 20;
 
-    /// The model of `spec`, computed by whoever needs it first.
+    /// The model of `spec`, computed by the first flow that needs it.
     pub(super) fn shared(spec: &ModelSpec) -> Arc<Self> {
-        // The lock is held while computing: whoever wants the same waits rather than doing it too.
+        // The lock is held while computing: others that want the same wait rather than doing it, too.
         let mut models = Self::models();
         let known = models.iter().position(|model| model.spec == *spec);
         let model = match known {
@@ -611,7 +611,7 @@ mod tests {
             spec = larger;
             bytes += SproutModel::new(spec).bytes();
         }
-        assert_eq!(spec.max_rate, MaxRate::LARGEST);
+        assert_eq!(spec.max_rate, MaxRate::MAX);
         assert!(bytes < SproutModel::KEPT_BYTES, "{bytes}");
     }
 

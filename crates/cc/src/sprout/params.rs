@@ -69,14 +69,14 @@ pub(crate) enum MaxRate {
 
 impl MaxRate {
     /// The largest rate that may be asked for: 192 Mbit/s in packets of 1500 bytes.
-    pub(super) const LARGEST: u32 = 16_000;
+    pub(super) const MAX: u32 = 16_000;
     /// Where an automatic grid begins.
-    pub(super) const SMALLEST_AUTO: u32 = 1000;
+    pub(super) const MIN_AUTO: u32 = 1000;
 
     /// The rate to begin with, in packets per second.
     pub(super) fn first(self) -> u32 {
         match self {
-            Self::Auto => Self::SMALLEST_AUTO,
+            Self::Auto => Self::MIN_AUTO,
             Self::Fixed(rate) => rate,
         }
     }
@@ -93,7 +93,7 @@ impl ParamValue for MaxRate {
         if text == "auto" {
             return Ok(Some(Self::Auto));
         }
-        let rate = text.parse().ok().filter(|rate| (100..=Self::LARGEST).contains(rate));
+        let rate = text.parse().ok().filter(|rate| (100..=Self::MAX).contains(rate));
         Ok(rate.map(Self::Fixed))
     }
 }

@@ -13,7 +13,7 @@ use super::wire::{Next, SproutReport, Word};
 const REPORTS_FOR: Span = Span::from_secs(1);
 
 /// More missed ticks than this are not caught up: whatever was believed is out of date.
-const MOST_MISSED_TICKS: u64 = 100;
+const MAX_MISSED_TICKS: u64 = 100;
 
 /// Ticks in a row that lean on the top of the grid before it grows.
 const LEANING_TICKS: u32 = 5;
@@ -74,7 +74,7 @@ impl SproutReceiver {
         if ended == 0 {
             return;
         }
-        if ended > MOST_MISSED_TICKS {
+        if ended > MAX_MISSED_TICKS {
             self.start_over();
             clock.tick_start += self.params.tick * ended;
         } else {
@@ -249,7 +249,7 @@ impl SeenNumbers {
     }
 }
 
-/// What is no longer under way, in bytes of sequence numbers.
+/// What is no longer in flight, in bytes of sequence numbers.
 #[derive(Debug, Clone, Default)]
 struct Sequences {
     /// All before this has arrived or never will.

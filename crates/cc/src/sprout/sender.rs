@@ -10,7 +10,7 @@ use super::wire::{Next, SproutReport, Word};
 /// Packets sent this long ago or longer have arrived or never will when a newer one has arrived.
 const REORDER_LIMIT: Span = Span::from_millis(10);
 
-/// A flow that may send nothing sends one packet after this time, or it would never hear of a
+/// A flow that may send nothing sends one packet after this time, or it would never learn of a
 /// link that has come back.
 const HEARTBEAT: Span = Span::from_millis(50);
 const HEARTBEAT_MS: u8 = 50;
@@ -31,7 +31,7 @@ pub(super) struct Sprout {
     /// Ticks since the forecast came, up to the last that it covers.
     ticks: usize,
     newest_report: Option<u32>,
-    /// Bytes in the queue and under way.
+    /// Bytes in the queue and in flight.
     queued: u64,
     next_sequence: u64,
     recent: Recent,
@@ -77,7 +77,7 @@ impl Sprout {
         u64::from(self.forecast[tick].saturating_sub(before)) * self.mss
     }
 
-    /// Bytes that the forecast lets be under way: what leaves the queue within the look-ahead.
+    /// Bytes that the forecast lets be in flight: what leaves the queue within the look-ahead.
     /// Sprout section 3.5
     fn budget(&self) -> u64 {
         let horizon = (self.ticks + self.params.look_ahead as usize).min(HORIZON - 1);

@@ -65,13 +65,13 @@ impl Word {
 
 const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
 
-/// What the receiver tells the sender each tick. On the wire, big-endian: version (1 byte), tick
+/// What the receiver reports to the sender each tick. On the wire, big-endian: version (1 byte), tick
 /// (4), bytes received or lost (8), the forecast (2 each).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SproutReport {
     /// Number of the tick, from the receiver's first, modulo 2^32.
     pub(super) tick: u32,
-    /// Bytes that are no longer under way.
+    /// Bytes that are no longer in flight.
     pub(super) received_or_lost: u64,
     /// Never decreasing.
     pub(super) forecast: Forecast,

@@ -4,7 +4,7 @@ use cellpace_base::{Random, Span};
 
 use super::math::{Normal, exp, pow, sin_cos};
 use super::{
-    BAND_ENDS, BAND_SHARES, LEVELS, LONGEST_GAP_MS, LinkProfile, MEMORY_S, SCORES, ShapeTable,
+    BAND_ENDS, BAND_SHARES, LEVELS, LinkProfile, MAX_GAP_MS, MEMORY_S, SCORES, ShapeTable,
     at_score, blend, table_mean, table_quantile,
 };
 use crate::OPPORTUNITY_BYTES;
@@ -20,8 +20,8 @@ const TICK_MS: u32 = 10;
 /// A burst needs a gap of at least this to be seen as one, in milliseconds.
 const MIN_GAP_MS: f64 = 2.0;
 /// Least and most rate to catch up, relative to the rate that is due.
-const LEAST_HURRY: f64 = 0.5;
-const MOST_HURRY: f64 = 4.0;
+const MIN_HURRY: f64 = 0.5;
+const MAX_HURRY: f64 = 4.0;
 
 impl LinkProfile {
     /// A trace of `duration` (whole milliseconds, from 1 ms to 24 h, rounded down) by the model.
@@ -176,11 +176,11 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Adds the burst that begins at `now`; says when the next one begins, unless it is over.
+    /// Adds the burst that begins at `now`; returns when the next one begins, unless it is over.
     fn burst(&mut self, now: u32, end: u32, score: f64, millis: &mut Vec<u32>) -> Option<u32> {
         let due = at_score(&self.rate, score);
         let hurry = 1.0 + self.behind / (due * self.profile.catch_up_ms);
-        let rate = due * hurry.clamp(LEAST_HURRY, MOST_HURRY);
+        let rate = due * hurry.clamp(MIN_HURRY, MAX_HURRY);
         // Above half the opportunities of a ms the bursts must grow for gaps of 2 ms to remain.
         let mean_size = at_score(&self.size, score).max(4.0 * rate - 1.0);
         let same_ms = self.profile.burst_same_ms.max(1.0 - 0.5 / rate);
@@ -194,7 +194,7 @@ impl<'a> Scheduler<'a> {
                 // The mean cycle S/r is a burst's mean length and the mean gap behind it.
                 let gap = self.gap(score, mean_size / rate - (mean_size - 1.0) * (1.0 - same_ms));
                 let promised = due * f64::from(last - now + gap);
-                let most = due * f64::from(LONGEST_GAP_MS);
+                let most = due * f64::from(MAX_GAP_MS);
                 self.behind = (self.behind + promised - (more + 1) as f64).clamp(-most, most);
                 last.saturating_add(gap)
             }
@@ -229,7 +229,7 @@ impl<'a> Scheduler<'a> {
         let excess = (mean - MIN_GAP_MS).max(0.0);
         let drawn = excess * blend(&self.gap_excess, score, self.random.unit());
         // Rounding at random keeps the mean.
-        ((MIN_GAP_MS + drawn + self.random.unit()) as u32).min(LONGEST_GAP_MS)
+        ((MIN_GAP_MS + drawn + self.random.unit()) as u32).min(MAX_GAP_MS)
     }
 
     /// The length in ms of the gap of an outage that begins or goes on at `now`.

@@ -90,7 +90,7 @@ pub(crate) const BAND_ENDS: [f64; 3] = [-1.281_551_565_5, -0.674_489_750_2, 0.0]
 pub(crate) const BAND_SHARES: [f64; 4] = [0.10, 0.15, 0.25, 0.50];
 
 /// A gap longer than this is an outage in the model, in milliseconds.
-pub(crate) const LONGEST_GAP_MS: u32 = 100;
+pub(crate) const MAX_GAP_MS: u32 = 100;
 
 /// Parameters of the model of one kind of link. See the [module](self) for what they mean;
 /// written and read as text of `key = value` lines.

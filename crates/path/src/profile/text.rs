@@ -196,7 +196,7 @@ const FIELDS: [Field; 17] = [
 ];
 
 impl LinkProfile {
-    /// Nothing yet: every field is filled in by whoever makes a profile.
+    /// Nothing yet: the maker of a profile fills in every field.
     pub(crate) fn blank() -> Self {
         Self {
             about: String::new(),

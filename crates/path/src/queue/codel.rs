@@ -96,7 +96,7 @@ impl CodelState {
 
     /// Takes the next packet that may live, dropping those in front of it that may not
     /// (RFC 8289 section 5.5). Every round of its loop drops a packet, so that the work is
-    /// bounded by the backlog however long nobody called.
+    /// bounded by the backlog however long ago the last call was.
     pub(super) fn dequeue(
         &mut self,
         config: &CodelParams,

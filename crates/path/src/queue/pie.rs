@@ -86,12 +86,12 @@ impl Pie {
     /// that most of a long silence changes nothing; what a minute's updates (of 15 ms) have not
     /// settled is left as it is, to bound the work.
     fn catch_up(&mut self, now: Time) {
-        const MOST_UPDATES: u32 = 4096;
+        const MAX_UPDATES: u32 = 4096;
         if now < self.next_update {
             return;
         }
         let delay = self.delay();
-        for _ in 0..MOST_UPDATES {
+        for _ in 0..MAX_UPDATES {
             let before = self.control;
             self.control.update(&self.config, delay);
             self.next_update += self.config.tupdate;

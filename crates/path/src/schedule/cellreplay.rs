@@ -72,7 +72,7 @@ impl CellReplay {
         &self.heavy
     }
 
-    /// The schedule from time zero, idle. Before it hears of any packet it offers the heavy
+    /// The schedule from time zero, idle. Before the first packet it offers the heavy
     /// trace, which is its capacity.
     pub fn schedule(self: &Arc<Self>) -> CellReplaySchedule {
         CellReplaySchedule {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use cellpace_base::{ParamSet, Random, Rate, Span, Time, nearest, params, split_name, words};
 
 use crate::profile::{self, LinkProfile};
-use crate::steps::{SHORTEST_STEP, Steps};
+use crate::steps::{MIN_STEP, Steps};
 use crate::{DelaySpec, PathError};
 
 pub use capacity::{capacity_between, capacity_bins};
@@ -91,9 +91,9 @@ params! {
     /// The parameters of a rate with outages.
     struct OnOffParams {
         /// How long the link works
-        on: Span = "5s" in SHORTEST_STEP..=Span::MAX, from "cellpace", logarithmic;
+        on: Span = "5s" in MIN_STEP..=Span::MAX, from "cellpace", logarithmic;
         /// How long it does not
-        off: Span = "1s" in SHORTEST_STEP..=Span::MAX, from "cellpace", logarithmic;
+        off: Span = "1s" in MIN_STEP..=Span::MAX, from "cellpace", logarithmic;
         /// Always as long, or exponentially distributed around these means
         lengths: OutageLengths = "fixed", from "cellpace";
     }
@@ -117,7 +117,7 @@ params! {
         /// File with the base delay over time
         delay: Option<String> = "", from "CellReplay, NSDI 2025";
         /// Idle time after which the link serves a train again, and which ends a train
-        gap: Span = "100ms" in SHORTEST_STEP..=Span::from_secs(3600), from "cellpace", logarithmic;
+        gap: Span = "100ms" in MIN_STEP..=Span::from_secs(3600), from "cellpace", logarithmic;
     }
 }
 

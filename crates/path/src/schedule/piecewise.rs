@@ -23,7 +23,7 @@ pub struct Piecewise {
 }
 
 const PACKET: u128 = OPPORTUNITY_BYTES as u128 * 8 * 1_000_000_000;
-const MOST_STEPS_WITHOUT: u32 = 1_000_000;
+const MAX_STEPS_WITHOUT: u32 = 1_000_000;
 
 impl Piecewise {
     /// From time zero, with the draws of `random`.
@@ -37,7 +37,7 @@ impl Piecewise {
 
     fn find_next(&mut self) {
         self.next = None;
-        for _ in 0..MOST_STEPS_WITHOUT {
+        for _ in 0..MAX_STEPS_WITHOUT {
             let step = self.walk.step();
             // Less than a packet is ever carried, so something is always needed.
             let needed = PACKET * (self.passed + 1) - self.carry;

@@ -62,7 +62,7 @@ pub enum TraceError {
     Unreadable {
         /// The file.
         name: String,
-        /// What the system said.
+        /// The error of the system.
         problem: String,
     },
 }
