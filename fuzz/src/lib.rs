@@ -111,7 +111,7 @@ pub fn controller(bytes: &[u8]) {
     };
     let again: ControllerSpec = spec.to_string().parse().expect("what is written reads back");
     assert_eq!(format!("{again:?}"), format!("{spec:?}"));
-    simulate(Scenario { flows: vec![FlowSpec::bulk(spec.into())], ..Scenario::default() });
+    simulate(Scenario { flows: vec![FlowSpec::bulk(spec)], ..Scenario::default() });
 }
 
 /// A scenario in TOML, and the beginning of its run.

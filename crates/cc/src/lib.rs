@@ -43,9 +43,8 @@ pub use controller::{
 };
 pub use event::{Event, Events, Phase};
 pub use inspect::INSPECTED_VALUES;
-pub use params::{
-    ControllerParams, MAX_FILE_BYTES, MarkovWalk, PeerCost, ReadFile, ReceiverParams,
-};
+pub(crate) use params::{ControllerParams, ReceiverParams};
+pub use params::{MAX_FILE_BYTES, MarkovWalk, PeerCost, ReadFile};
 pub use registry::{
     ControllerInfo, ControllerSpec, PeerHalf, SpecError, find_controller, registry,
 };

@@ -15,7 +15,7 @@ pub type ReadFile<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
 
 /// A controller's parameters, which build both halves of a flow. Flows of one controller string
 /// share them.
-pub trait ControllerParams: fmt::Debug + Send + Sync {
+pub(crate) trait ControllerParams: fmt::Debug + Send + Sync {
     /// Builds the sender's half.
     fn build(&self, setup: Setup) -> Box<dyn Controller>;
 
@@ -49,7 +49,7 @@ pub trait ControllerParams: fmt::Debug + Send + Sync {
 }
 
 /// Builds the receiver's half of an algorithm.
-pub trait ReceiverParams {
+pub(crate) trait ReceiverParams {
     /// Builds it.
     fn build(&self, setup: Setup) -> Box<dyn Receiver>;
 

@@ -134,7 +134,38 @@ pub fn find_controller(name: &str) -> Result<&'static ControllerInfo, SpecError>
     })
 }
 
-/// A controller and its parameters, checked: what `verus:r=2` means.
+/// A controller that the caller builds.
+struct ByCaller<F>(F);
+
+impl<F> fmt::Debug for ByCaller<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ByCaller")
+    }
+}
+
+impl<F: Fn(Setup) -> Box<dyn Controller> + Send + Sync> ControllerParams for ByCaller<F> {
+    fn build(&self, setup: Setup) -> Box<dyn Controller> {
+        (self.0)(setup)
+    }
+}
+
+/// A controller and its parameters, checked: what `verus:r=2` means. Also one that the caller
+/// brings along.
+///
+/// ```
+/// use cellpace_cc::{Controller, ControllerSpec, Permit};
+///
+/// struct TenPackets(u64);
+///
+/// impl Controller for TenPackets {
+///     fn permit(&self) -> Permit {
+///         Permit::Window(10 * self.0)
+///     }
+/// }
+///
+/// let own = ControllerSpec::new("ten", |setup| Box::new(TenPackets(setup.mss)));
+/// assert_eq!(own.to_string(), "ten");
+/// ```
 #[derive(Debug, Clone)]
 pub struct ControllerSpec {
     text: String,
@@ -142,9 +173,13 @@ pub struct ControllerSpec {
 }
 
 impl ControllerSpec {
-    /// A controller that is not in the registry, under the name `text`.
-    pub fn new(text: impl Into<String>, params: impl ControllerParams + 'static) -> Self {
-        Self { text: text.into(), params: Arc::new(params) }
+    /// A controller that is not in the registry: `build` makes one per connection, and results
+    /// bear `name`. It has no parameters and no half at the receiver.
+    pub fn new(
+        name: impl Into<String>,
+        build: impl Fn(Setup) -> Box<dyn Controller> + Send + Sync + 'static,
+    ) -> Self {
+        Self { text: name.into(), params: Arc::new(ByCaller(build)) }
     }
 
     /// Returns the name in front of the colon.

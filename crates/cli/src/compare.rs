@@ -45,7 +45,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, CommandError> {
 fn experiment(args: &CompareArgs) -> Result<Experiment, CommandError> {
     once_each("--trace", &args.traces)?;
     once_each("--cc", &args.ccs)?;
-    let read = |cc: &String| read_controller(cc).map(Into::into);
+    let read = |cc: &String| read_controller(cc);
     let controllers: Result<Vec<_>, _> = args.ccs.iter().map(read).collect();
     let mut files = trace_files();
     Ok(Experiment {

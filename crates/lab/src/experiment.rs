@@ -4,10 +4,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use cellpace_base::Span;
+use cellpace_cc::ControllerSpec;
 use cellpace_path::TraceSpec;
 use cellpace_path::schedule::TraceFiles;
 use cellpace_report::Comparison;
-use cellpace_sim::{FlowController, FlowSpec, Scenario};
+use cellpace_sim::{FlowSpec, Scenario};
 
 use crate::batch::{Batch, MAX_SERIES_VALUES, PlannedRun, RunResult, check_number, series_values};
 use crate::files::{shown_name, shown_names, trace_files};
@@ -54,7 +55,7 @@ pub struct Experiment {
     /// The traces.
     pub traces: Vec<NamedTrace>,
     /// The controllers, those of the registry or your own; each has the link for itself.
-    pub controllers: Vec<FlowController>,
+    pub controllers: Vec<ControllerSpec>,
     /// The seeds.
     pub seeds: Vec<u64>,
     /// Flows of the same controller that share the link.
@@ -134,7 +135,7 @@ impl Experiment {
     fn scenario(
         &self,
         trace: &NamedTrace,
-        cc: &FlowController,
+        cc: &ControllerSpec,
         runs: u64,
     ) -> Result<Scenario, LabError> {
         let mut scenario = Scenario {

@@ -25,8 +25,9 @@ pub mod trace;
 #[cfg(feature = "transfer")]
 pub mod transfer;
 
+pub use cellpace_cc::ControllerSpec;
 pub use cellpace_report::{Comparison, Run};
-pub use cellpace_sim::{FlowController, FlowSpec, Scenario};
+pub use cellpace_sim::{FlowSpec, Scenario};
 
 pub use batch::{Batch, BatchResult, PlannedRun, RunResult, check_number};
 pub use error::LabError;

@@ -3,11 +3,9 @@
 use std::collections::VecDeque;
 
 use cellpace_base::{Random, Time};
-use cellpace_cc::{Arrival, Controller, RttEstimator, Setup, Span};
+use cellpace_cc::{Arrival, Controller, ControllerSpec, RttEstimator, Setup, Span};
 use cellpace_path::{OPPORTUNITY_BYTES, Packet};
 use cellpace_recovery::{AckGenerator, AckPolicy, Arrived, PacedSender, Sending};
-
-use crate::FlowController;
 
 /// Full packets, IP header included.
 const PACKET_BYTES: u64 = OPPORTUNITY_BYTES as u64;
@@ -43,7 +41,7 @@ struct PieceSource {
 
 impl Connection {
     pub(crate) fn new(
-        cc: &FlowController,
+        cc: &ControllerSpec,
         now: Time,
         file: Option<u64>,
         acks: AckPolicy,

@@ -190,7 +190,7 @@ impl TomlText<'_> {
         let fields = table.get_ref();
         let mut flow = match (&fields.cc, &fields.udp) {
             (Some(cc), None) => {
-                FlowSpec::bulk(self.value(cc, "cc", |text| controller(text, files))?.into())
+                FlowSpec::bulk(self.value(cc, "cc", |text| controller(text, files))?)
             }
             (None, Some(udp)) => FlowSpec::constant_rate(self.value(udp, "udp", str::parse)?),
             _ => {

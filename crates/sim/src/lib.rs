@@ -17,7 +17,6 @@
 #![forbid(unsafe_code)]
 
 mod connection;
-mod controller;
 mod document;
 mod flow;
 mod observer;
@@ -29,7 +28,6 @@ mod traffic;
 mod world;
 
 pub use cellpace_recovery::AckPolicy;
-pub use controller::FlowController;
 pub use observer::{FlowView, Observer};
 pub use scenario::{FlowSpec, Scenario, SimError};
 pub use simulation::{Outcome, Simulation, run, run_observed};

@@ -1,11 +1,11 @@
 //! What is to be simulated.
 
 use cellpace_base::{Rate, Span, Time};
-use cellpace_cc::SpecError;
+use cellpace_cc::{ControllerSpec, SpecError};
 use cellpace_path::{DelaySpec, Handover, LossSpec, PathError, QueueSpec, TraceSpec};
 use thiserror::Error;
 
-use crate::{AckPolicy, FlowController, FlowTraffic};
+use crate::{AckPolicy, FlowTraffic};
 
 /// What can be wrong with a scenario.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -89,7 +89,7 @@ impl Default for Scenario {
 #[derive(Debug, Clone)]
 pub struct FlowSpec {
     /// Its controller; `None` for cross traffic that does not react to anything.
-    pub cc: Option<FlowController>,
+    pub cc: Option<ControllerSpec>,
     /// What it has to send.
     pub traffic: FlowTraffic,
     /// When it starts.
@@ -102,7 +102,7 @@ pub struct FlowSpec {
 
 impl FlowSpec {
     /// A flow that always has data, from the start to the end.
-    pub const fn bulk(cc: FlowController) -> Self {
+    pub const fn bulk(cc: ControllerSpec) -> Self {
         Self {
             cc: Some(cc),
             traffic: FlowTraffic::Bulk,

@@ -4,9 +4,9 @@
 
 mod common;
 
-use cellpace_cc::{Controller, Event, Permit, registry};
+use cellpace_cc::{Controller, ControllerSpec, Event, Permit, registry};
 use cellpace_path::{DropReason, Fate, PacketRecord};
-use cellpace_sim::{FlowController, FlowSpec, Scenario, run};
+use cellpace_sim::{FlowSpec, Scenario, run};
 use std::sync::{Arc, Mutex};
 
 use cellpace_base::Time;
@@ -78,7 +78,7 @@ impl Controller for Witness {
 fn controllers_get_to_know_once_per_handover_when_it_is_over() {
     let changes = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&changes);
-    let own = FlowController::new("witness", move |setup| {
+    let own = ControllerSpec::new("witness", move |setup| {
         Box::new(Witness { mss: setup.mss, changes: Arc::clone(&kept) })
     });
     let late = FlowSpec { start: at_ms(8_000), ..FlowSpec::bulk(own.clone()) };

@@ -2,11 +2,11 @@
 
 use std::error::Error;
 
-use cellpace_lab::{Experiment, FlowController};
+use cellpace_lab::{ControllerSpec, Experiment};
 use minimal_controller::Halving;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let halving = FlowController::new("halving", |setup| Box::new(Halving::new(&setup)));
+    let halving = ControllerSpec::new("halving", |setup| Box::new(Halving::new(&setup)));
     let experiment = Experiment {
         traces: vec!["lte-driving".parse()?, "umts-driving".parse()?],
         controllers: vec![halving, "verus".parse()?],

@@ -63,7 +63,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode, CommandError> {
     check(args)?;
     let mut files = trace_files();
     let training = Training {
-        teacher: named("--cc", read_controller(&args.cc))?.into(),
+        teacher: named("--cc", read_controller(&args.cc))?,
         traces: named("--trace", NamedTrace::read_all(&args.traces, &mut files))?,
         users: args.users.clone(),
         duration: args.path.duration,

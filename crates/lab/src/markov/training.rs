@@ -4,12 +4,13 @@ use std::io::Read;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cellpace_base::Span;
+use cellpace_cc::ControllerSpec;
 use cellpace_cc::{Controller, Setup};
 use cellpace_mdi::{
     About, Chain, Counts, LoggedFlows, MAX_SAMPLES, MAX_USERS, Model, ModelPart, States, TraceName,
 };
 use cellpace_path::TraceSpec;
-use cellpace_sim::{FlowController, FlowSpec, Observer, Scenario};
+use cellpace_sim::{FlowSpec, Observer, Scenario};
 use sha2::{Digest, Sha256};
 
 use super::epoch_log::EpochLog;
@@ -23,7 +24,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Training {
     /// The controller, one of the registry or your own.
-    pub teacher: FlowController,
+    pub teacher: ControllerSpec,
     /// What it is watched on.
     pub traces: Vec<NamedTrace>,
     /// How many flows of it share the link, all from the start on, as in section 6.1 of the paper.
