@@ -3,7 +3,6 @@
 
 #![allow(unsafe_code, reason = "fork")]
 
-use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -24,9 +23,6 @@ pub(crate) struct Guard {
     pipe: Option<OwnedFd>,
     process: Pid,
 }
-
-/// The guardian's name among the processes.
-pub(crate) const NAME: &CStr = c"cellpace-guard";
 
 /// How often processes are looked for before those that are left are left alone.
 const ROUNDS: u32 = 100;
@@ -80,7 +76,7 @@ fn watch(pipe: &OwnedFd, inside: &File, link: &str) {
     // Ctrl-C and whatever else is meant for the group is not meant for it.
     let _ = setsid();
     let _ = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&SigSet::all()), None);
-    let _ = nix::sys::prctl::set_name(NAME);
+    let _ = nix::sys::prctl::set_name(rests::GUARD);
     let Ok(number) = namespace::number(inside) else { return };
     let Ok(outside) = namespace::current() else { return };
     // Inside the namespace that it guards it is safe from the guardian of a link around this one.

@@ -30,7 +30,8 @@ mod wire;
 
 pub use error::EmuError;
 pub use expose::Expose;
-pub use link::{EmulatedLink, HOST, HOST6, LinkOutcome, LinkSpec, OwnLosses};
+pub use link::{EmulatedLink, LinkOutcome, LinkSpec, OwnLosses};
+pub use namespace::{HOST, HOST6};
 pub use observe::{LinkDirection, LinkObserver, LinkSide, SeenPacket};
 pub use pcap::{PcapngLog, is_pcapng};
 pub use rests::{Cleaned, clean};

@@ -19,18 +19,13 @@ use crate::EmuError;
 use crate::expose::{Expose, Exposed};
 use crate::forward::{ForwardControl, Forwarded, Forwarder, ForwarderParts, RunClock};
 use crate::guard::{Guard, kill_all, signal_all};
-use crate::namespace::{self, LinkEnds};
+use crate::namespace::{self, HOST, HOST6, LinkEnds};
 use crate::nat::Nat;
 use crate::observe::{LinkObserver, SeenBatch, SeenPacket};
 use crate::program;
 use crate::realtime;
 use crate::rests::{LINK, own_name};
 use crate::tun::Tun;
-
-/// The variable with the address of the far side, of the outermost link if links nest.
-pub const HOST: &str = "CELLPACE_HOST";
-/// The same for IPv6.
-pub const HOST6: &str = "CELLPACE_HOST6";
 /// The other end of this very link, which differs from [`HOST`] in nested links only.
 const PEER: &str = "CELLPACE_PEER";
 const PEER6: &str = "CELLPACE_PEER6";

@@ -16,6 +16,11 @@ use crate::address::{self, AddressBlock};
 use crate::devices::{Devices, UsedNetwork};
 use crate::tun::Tun;
 
+/// The variable with the address of the far side, of the outermost link if links nest.
+pub const HOST: &str = "CELLPACE_HOST";
+/// The same for IPv6.
+pub const HOST6: &str = "CELLPACE_HOST6";
+
 /// How the names of all devices of links begin.
 pub(crate) const DEVICES: &str = "cellpace";
 /// The name of the device inside. There is nothing else inside that it could clash with.
@@ -237,7 +242,7 @@ fn around(networks: &[UsedNetwork], isolated: bool) -> Option<[IpAddr; 2]> {
     let block =
         networks.iter().find(|network| network.unreachable && address::is_ours(network.address))?;
     let told = |name| std::env::var(name).ok()?.parse().ok().filter(|ip| address::is_ours(*ip));
-    match (told(crate::HOST), told(crate::HOST6)) {
+    match (told(HOST), told(HOST6)) {
         (Some(v4), Some(v6)) => Some([v4, v6]),
         _ => AddressBlock::of(block).map(AddressBlock::far),
     }

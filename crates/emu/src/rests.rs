@@ -5,6 +5,7 @@
 //! `--nat` changed, which is written down in a file until it is put back, and programs, which carry
 //! the link's name in their environment.
 
+use std::ffi::CStr;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -18,6 +19,9 @@ use nix::unistd::Pid;
 const FOLDER: &str = "/run/cellpace";
 /// The variable that names the link of a program: process and start time of its cellpace.
 pub(crate) const LINK: &str = "CELLPACE_LINK";
+
+/// The guardian's name among the processes.
+pub(crate) const GUARD: &CStr = c"cellpace-guard";
 
 /// Changes of sysctls by this link; put back when it is dropped.
 pub(crate) struct Rests {
@@ -115,7 +119,7 @@ pub(crate) fn end_programs(is_meant: impl Fn(&str) -> bool) -> usize {
 
 fn is_guard(process: i32) -> bool {
     let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
-    name.trim_end() == crate::guard::NAME.to_str().unwrap_or_default()
+    name.trim_end() == GUARD.to_str().unwrap_or_default()
 }
 
 /// Puts back what links changed that are gone. Returns how many settings.

@@ -18,10 +18,10 @@ use crate::clients::{ConnectionPlace, ProxyClients};
 use crate::config::{ProxyConfig, ProxyMode};
 use crate::error::ConnectionError;
 use crate::metrics::Metrics;
+use crate::notice::{ConnectionEnd, Notice, NoticeSink, ServedConnection, StopUrgency, at_least};
 use crate::proxy_header::{self, Header, ProxiedAddresses};
 use crate::reach::{reach, reply};
 use crate::relay::{Idle, Moved, RelayEnd, relay};
-use crate::server::{Notice, NoticeSink, StopUrgency, at_least};
 use crate::side::{ConnectionSide, prepare};
 use crate::socks5::{
     Credentials, Handshake, HandshakeStep, LONGEST_MESSAGE, Reply, SocksError, Target,
@@ -29,48 +29,6 @@ use crate::socks5::{
 
 /// Time that a wrong password costs.
 const FAILURE: Duration = Duration::from_secs(1);
-
-/// What became of a connection.
-#[derive(Debug)]
-pub struct ServedConnection {
-    /// The client, as a header of the PROXY protocol told, or as it connected.
-    pub client: SocketAddr,
-    /// The destination, if it became known.
-    pub target: Option<Target>,
-    /// Bytes that were passed on towards the client.
-    pub to_client: u64,
-    /// Bytes that were passed on towards the destination.
-    pub to_upstream: u64,
-    /// From accepting to closing.
-    pub lasted: Duration,
-    /// How it ended, or why it was not served.
-    pub how: Result<ConnectionEnd, ConnectionError>,
-}
-
-/// How a connection that was served ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ConnectionEnd {
-    /// Both directions ended in order.
-    Finished,
-    /// One side was reset, and so the other was.
-    Reset,
-    /// No byte moved for too long.
-    Idle,
-    /// The proxy ended before it.
-    Cut,
-}
-
-impl ConnectionEnd {
-    /// A word for logs and metrics.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Finished => "finished",
-            Self::Reset => "reset",
-            Self::Idle => "idle",
-            Self::Cut => "cut",
-        }
-    }
-}
 
 /// What all connections share.
 pub(crate) struct ProxyShared {

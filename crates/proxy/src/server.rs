@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use cellpace_tcp::{FlowControl, RelayEngine, TcpError, trim_memory};
+use cellpace_tcp::{FlowControl, RelayEngine, trim_memory};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -14,9 +14,10 @@ use tokio::time::{sleep, timeout};
 
 use crate::clients::ProxyClients;
 use crate::config::{ProxyConfig, ProxyMode};
-use crate::connection::{ProxyShared, ServedConnection, serve};
+use crate::connection::{ProxyShared, serve};
 use crate::error::ProxyError;
 use crate::metrics::Metrics;
+use crate::notice::{Notice, StopUrgency, at_least};
 
 /// Connections that the kernel holds for us; it cuts this to its own limit.
 const BACKLOG: i32 = 4096;
@@ -24,32 +25,6 @@ const BACKLOG: i32 = 4096;
 const PAUSE: Duration = Duration::from_millis(100);
 /// Connections whose memory is worth giving back, some 25 MB.
 const MANY: usize = 1000;
-
-/// How urgently a proxy shall end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum StopUrgency {
-    /// Not at all.
-    #[default]
-    No,
-    /// Take no more connections, and let those that are open end.
-    Drain,
-    /// Cut them.
-    Now,
-}
-
-/// Something that whoever runs the proxy may want to know.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Notice {
-    /// A connection ended.
-    Closed(ServedConnection),
-    /// No connection can be taken; told once until one is taken again.
-    AcceptFailed(io::Error),
-    /// A connection goes on without a controller.
-    Uncontrolled(TcpError),
-}
-
-pub(crate) type NoticeSink = Box<dyn Fn(Notice) + Send + Sync>;
 
 /// How a proxy ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,12 +117,6 @@ impl Proxy {
         }
         Ok(ProxyOutcome { cut: shared.cut.load(Ordering::Relaxed) })
     }
-}
-
-/// Waits until it is at least that urgent.
-pub(crate) async fn at_least(stop: &mut watch::Receiver<StopUrgency>, urgency: StopUrgency) {
-    // Without a sender nobody could ever say so.
-    let _ = stop.wait_for(|now| *now >= urgency).await;
 }
 
 struct Acceptor {

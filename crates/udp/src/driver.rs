@@ -10,7 +10,8 @@ use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::NanosleepRelativeResult;
 
-use crate::{Endpoint, LocalPath, OutgoingDatagram};
+use crate::endpoint::Endpoint;
+use crate::local_path::{LocalPath, OutgoingDatagram};
 
 /// What a [`Driver`] drives: something that deals in datagrams, and knows neither sockets nor
 /// clocks. [`Endpoint`] is one.
@@ -109,6 +110,36 @@ struct Socket {
     state: UdpSocketState,
     /// When nothing was left in the socket.
     drained_at: Time,
+}
+
+impl Engine for Endpoint {
+    fn handle_datagram(&mut self, now: Time, from: SocketAddr, way: LocalPath, datagram: &[u8]) {
+        Self::handle_datagram(self, now, from, way, datagram);
+    }
+
+    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<OutgoingDatagram> {
+        Self::poll_transmit(self, now, out)
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        Self::next_deadline(self)
+    }
+
+    fn rest_until(&self) -> Time {
+        Self::rest_until(self)
+    }
+
+    fn on_blocked(&mut self, now: Time, to: SocketAddr, way: LocalPath) {
+        Self::on_blocked(self, now, to, way);
+    }
+
+    fn on_timer(&mut self, now: Time) {
+        Self::on_timer(self, now);
+    }
+
+    fn has_events(&self) -> bool {
+        Self::has_events(self)
+    }
 }
 
 /// Drives an engine, by default an endpoint, over sockets.

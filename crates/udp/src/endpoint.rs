@@ -3,165 +3,21 @@
 mod handshake;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use cellpace_base::Time;
 use cellpace_cc::ControllerSpec;
-use cellpace_recovery::AckPolicy;
 
 use crate::assembly::first_window;
-use crate::connection::{FlowError, FlowEvent, FlowHalf, Patience, UdpFlow, Wish};
+use crate::config::{EndpointConfig, FlowRequest, Listen, MTU_RANGE, Offer};
+use crate::connection::{FlowError, FlowEvent, FlowHalf, UdpFlow, Wish};
 use crate::cookie::Cookies;
-use crate::driver::Engine;
-use crate::parts::{HalfParts, headers, peer_controller};
+use crate::local_path::{FlowId, LocalPath, OutgoingDatagram};
+use crate::parts::{HalfParts, peer_controller};
 use crate::pending::PendingFlows;
-use crate::protection::{Protection, SenderSide};
+use crate::protection::SenderSide;
 use crate::quota::{ClientNetwork, NetworkShares};
 use crate::wire::{self, AcceptPacket, WirePacket};
-
-/// The smallest and the largest IP packet that can be asked for.
-pub const MTU_RANGE: std::ops::RangeInclusive<u16> = 1280..=9000;
-
-/// What an endpoint goes by.
-#[derive(Debug, Clone)]
-pub struct EndpointConfig {
-    /// Largest IP packet in bytes, within [`MTU_RANGE`]; the smaller one of both sides counts.
-    pub mtu: u16,
-    /// Bytes of a stream that are held on either side of a flow at most.
-    pub buffer: u64,
-    /// Bytes of memory for what arrives, all flows together; at least [`buffer`](Self::buffer).
-    /// The flows of one address (of 64 bits of an IPv6 address) get a quarter of it, or
-    /// [`buffer`](Self::buffer) if that is more. When it is used up, what arrives out of order is
-    /// dropped, and sent again later; what arrives in order is still taken.
-    pub memory: u64,
-    /// How long silence is borne.
-    pub patience: Patience,
-    /// Seed of what is random in the controllers.
-    pub seed: u64,
-    /// When this side acknowledges, where it receives.
-    pub acks: AckPolicy,
-    /// How datagrams are protected; the same on both sides.
-    pub protection: Protection,
-}
-
-impl Default for EndpointConfig {
-    fn default() -> Self {
-        Self {
-            mtu: 1500,
-            buffer: 16 << 20,
-            memory: 1 << 30,
-            patience: Patience::default(),
-            seed: 1,
-            acks: AckPolicy::EveryPacket,
-            protection: Protection::default(),
-        }
-    }
-}
-
-impl EndpointConfig {
-    fn delays_acks(&self) -> bool {
-        matches!(self.acks, AckPolicy::Delayed(_))
-    }
-
-    /// By how much an IP packet to `peer` is longer than its datagram without a key.
-    pub(crate) fn overhead(&self, peer: SocketAddr) -> usize {
-        headers(peer) + self.protection.extra_bytes()
-    }
-
-    fn shares(&self) -> NetworkShares {
-        let memory = self.memory.max(self.buffer);
-        NetworkShares::new(memory, (memory / NETWORK_SHARE as u64).max(self.buffer))
-    }
-}
-
-/// What others may begin.
-#[derive(Debug, Clone)]
-pub struct Listen {
-    /// Flows at the same time.
-    pub most_flows: usize,
-    /// Flows of one address (64 bits of an IPv6 address) where this side receives; by default a quarter
-    /// of all, but at least 64, as one sender may have so many side by side.
-    pub max_per_client: Option<usize>,
-    /// What is done with them.
-    pub offer: Offer,
-}
-
-impl Listen {
-    /// Flows that one address may have.
-    fn network_flows(&self) -> usize {
-        let share = (self.most_flows / NETWORK_SHARE).max(MIN_NETWORK_FLOWS);
-        self.max_per_client.unwrap_or(share)
-    }
-}
-
-/// What a listening endpoint does with the flows of others.
-#[derive(Debug, Clone)]
-pub enum Offer {
-    /// It receives.
-    Receive,
-    /// It sends, one flow under each controller, in turn.
-    Send {
-        /// The controllers.
-        controllers: Vec<ControllerSpec>,
-        /// Lost packets are not sent again.
-        unreliable: bool,
-        /// How long an unreliable flow is, if it ends by itself.
-        bytes: Option<u64>,
-    },
-}
-
-/// The flow that an initiator wants.
-#[derive(Debug, Clone)]
-pub struct FlowRequest {
-    /// The controller of this side, which sends; without one it receives.
-    pub controller: Option<ControllerSpec>,
-    /// Lost packets are not sent again. The sender's word counts.
-    pub unreliable: bool,
-}
-
-/// Names a flow within its endpoint. This is the connection id: nobody else shall know it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FlowId(u64);
-
-#[cfg(test)]
-impl FlowId {
-    pub(crate) fn of(id: u64) -> Self {
-        Self(id)
-    }
-}
-
-impl std::fmt::Debug for FlowId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("FlowId(..)")
-    }
-}
-
-/// A way to the network: one of the owner's sockets, and which of its addresses is meant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LocalPath {
-    /// The socket, as the owner numbered them.
-    pub socket: usize,
-    /// The address of this side that the other side knows. A socket may have several, and an
-    /// answer must come from the one that was asked.
-    pub local: Option<IpAddr>,
-}
-
-impl From<usize> for LocalPath {
-    fn from(socket: usize) -> Self {
-        Self { socket, local: None }
-    }
-}
-
-/// A datagram that leaves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OutgoingDatagram {
-    /// Where to.
-    pub to: SocketAddr,
-    /// By which way.
-    pub way: LocalPath,
-    /// Its length.
-    pub bytes: usize,
-}
 
 /// Datagrams that were of no use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -175,13 +31,6 @@ pub struct Strays {
     /// Answers that were not given because too many waited to leave.
     pub unanswered: u64,
 }
-
-/// The part of flows and memory that one address may take: one in so many.
-const NETWORK_SHARE: usize = 4;
-
-/// Flows that one address may have in any case. `send` with as many controllers is a common way to
-/// measure, and a quarter of the flows that are taken by default are as many.
-const MIN_NETWORK_FLOWS: usize = 64;
 
 /// Answers to strangers that wait to leave at most.
 const MOST_REPLIES: usize = 256;
@@ -537,36 +386,6 @@ impl Endpoint {
         }
         self.begun.remove(&(slot.peer, slot.flow.ids().from));
         self.shares.leave(ClientNetwork::of(slot.peer));
-    }
-}
-
-impl Engine for Endpoint {
-    fn handle_datagram(&mut self, now: Time, from: SocketAddr, way: LocalPath, datagram: &[u8]) {
-        Self::handle_datagram(self, now, from, way, datagram);
-    }
-
-    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<OutgoingDatagram> {
-        Self::poll_transmit(self, now, out)
-    }
-
-    fn next_deadline(&self) -> Option<Time> {
-        Self::next_deadline(self)
-    }
-
-    fn rest_until(&self) -> Time {
-        Self::rest_until(self)
-    }
-
-    fn on_blocked(&mut self, now: Time, to: SocketAddr, way: LocalPath) {
-        Self::on_blocked(self, now, to, way);
-    }
-
-    fn on_timer(&mut self, now: Time) {
-        Self::on_timer(self, now);
-    }
-
-    fn has_events(&self) -> bool {
-        Self::has_events(self)
     }
 }
 

@@ -13,12 +13,14 @@
 #![forbid(unsafe_code)]
 
 mod assembly;
+mod config;
 mod connection;
 mod cookie;
 mod driver;
 mod endpoint;
 mod hash;
 mod incoming;
+mod local_path;
 mod numbers;
 mod outgoing;
 mod parts;
@@ -29,14 +31,13 @@ mod ranges;
 pub mod wire;
 
 pub use cellpace_recovery::AckPolicy;
+pub use config::{EndpointConfig, FlowRequest, Listen, MTU_RANGE, Offer};
 pub use connection::{FlowError, FlowEvent, Patience, UdpFlow};
 pub use cookie::Cookies;
 pub use driver::{Driver, Engine, SocketTrouble};
-pub use endpoint::{
-    Endpoint, EndpointConfig, FlowId, FlowRequest, Listen, LocalPath, MTU_RANGE, Offer,
-    OutgoingDatagram, Strays,
-};
+pub use endpoint::{Endpoint, Strays};
 pub use incoming::IncomingStats;
+pub use local_path::{FlowId, LocalPath, OutgoingDatagram};
 pub use outgoing::OutgoingStats;
 pub use protection::{Protection, SenderSide, TAG_BYTES};
 pub use quota::ClientNetwork;

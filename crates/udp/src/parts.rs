@@ -7,8 +7,8 @@ use cellpace_base::{Random, Time};
 use cellpace_cc::{ControllerSpec, PeerCost, PeerHalf, Setup};
 
 use crate::assembly::Assembly;
+use crate::config::EndpointConfig;
 use crate::connection::FlowHalf;
-use crate::endpoint::EndpointConfig;
 use crate::incoming::Incoming;
 use crate::numbers::Numbers;
 use crate::outgoing::{Outgoing, Sizes};
@@ -77,9 +77,4 @@ pub(crate) fn peer_controller(text: &str) -> Result<(PeerHalf, PeerCost), String
         .cost()
         .map_err(|error| format!("the receiver half of this controller is too large: {error}"))?;
     Ok((half, cost))
-}
-
-/// Bytes of the IP and UDP headers of a packet to `peer`.
-pub(crate) fn headers(peer: SocketAddr) -> usize {
-    if peer.ip().to_canonical().is_ipv4() { 20 + 8 } else { 40 + 8 }
 }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use cellpace_base::{Span, Time};
 use cellpace_cc::PeerHalf;
 
-use crate::endpoint::{FlowId, LocalPath};
+use crate::local_path::{FlowId, LocalPath};
 use crate::quota::ClientNetwork;
 
 /// After this time an unconfirmed flow gives way to another one that needs its place.
@@ -185,7 +185,7 @@ mod tests {
         let (now, pending) = (Time::from_millis(ms), pending(host, id));
         let has_room = waiting.make_room(now, ClientNetwork::of(pending.peer), 64);
         if has_room {
-            waiting.insert(now, FlowId::of(id), pending);
+            waiting.insert(now, FlowId(id), pending);
         }
         has_room
     }
@@ -215,11 +215,11 @@ mod tests {
     fn who_confirms_must_know_both_ids_and_be_where_the_hello_came_from() {
         let mut waiting = PendingFlows::new(Span::from_secs(3));
         insert(&mut waiting, 0, 1, 7);
-        let (now, id) = (Time::from_millis(5), FlowId::of(7));
+        let (now, id) = (Time::from_millis(5), FlowId(7));
         let (right, wrong) = (pending(1, 7).peer, pending(2, 7).peer);
         assert!(waiting.confirm(now, id, wrong, 7).is_none());
         assert!(waiting.confirm(now, id, right, 8).is_none());
-        assert!(waiting.confirm(now, FlowId::of(8), right, 7).is_none());
+        assert!(waiting.confirm(now, FlowId(8), right, 7).is_none());
         assert!(waiting.confirm(now, id, right, 7).is_some());
         assert!(waiting.confirm(now, id, right, 7).is_none() && waiting.flows.is_empty());
     }

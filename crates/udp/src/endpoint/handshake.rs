@@ -6,9 +6,11 @@ use std::net::SocketAddr;
 use cellpace_base::{Span, Time};
 use cellpace_cc::PeerCost;
 
-use super::{Endpoint, FlowId, Listen, LocalPath, MTU_RANGE, Offer};
+use super::Endpoint;
 use crate::assembly::first_window;
+use crate::config::{Listen, MTU_RANGE, Offer};
 use crate::connection::{FlowHalf, UdpFlow};
+use crate::local_path::{FlowId, LocalPath};
 use crate::parts::{HalfParts, peer_controller};
 use crate::pending::{PendingFlow, PendingRole};
 use crate::quota::ClientNetwork;

@@ -1,0 +1,85 @@
+//! What whoever runs a proxy tells it, and what it reports.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use cellpace_tcp::TcpError;
+use tokio::sync::watch;
+
+use crate::error::ConnectionError;
+use crate::socks5::Target;
+
+/// What became of a connection.
+#[derive(Debug)]
+pub struct ServedConnection {
+    /// The client, as a header of the PROXY protocol told, or as it connected.
+    pub client: SocketAddr,
+    /// The destination, if it became known.
+    pub target: Option<Target>,
+    /// Bytes that were passed on towards the client.
+    pub to_client: u64,
+    /// Bytes that were passed on towards the destination.
+    pub to_upstream: u64,
+    /// From accepting to closing.
+    pub lasted: Duration,
+    /// How it ended, or why it was not served.
+    pub how: Result<ConnectionEnd, ConnectionError>,
+}
+
+/// How a connection that was served ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectionEnd {
+    /// Both directions ended in order.
+    Finished,
+    /// One side was reset, and so the other was.
+    Reset,
+    /// No byte moved for too long.
+    Idle,
+    /// The proxy ended before it.
+    Cut,
+}
+
+impl ConnectionEnd {
+    /// A word for logs and metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::Reset => "reset",
+            Self::Idle => "idle",
+            Self::Cut => "cut",
+        }
+    }
+}
+
+/// How urgently a proxy shall end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum StopUrgency {
+    /// Not at all.
+    #[default]
+    No,
+    /// Take no more connections, and let those that are open end.
+    Drain,
+    /// Cut them.
+    Now,
+}
+
+/// Something that whoever runs the proxy may want to know.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Notice {
+    /// A connection ended.
+    Closed(ServedConnection),
+    /// No connection can be taken; told once until one is taken again.
+    AcceptFailed(io::Error),
+    /// A connection goes on without a controller.
+    Uncontrolled(TcpError),
+}
+
+pub(crate) type NoticeSink = Box<dyn Fn(Notice) + Send + Sync>;
+
+/// Waits until it is at least that urgent.
+pub(crate) async fn at_least(stop: &mut watch::Receiver<StopUrgency>, urgency: StopUrgency) {
+    // Without a sender nobody could ever say so.
+    let _ = stop.wait_for(|now| *now >= urgency).await;
+}

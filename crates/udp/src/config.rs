@@ -1,0 +1,118 @@
+//! What an endpoint goes by, and what it does with the flows of others.
+
+use std::net::SocketAddr;
+
+use cellpace_cc::ControllerSpec;
+use cellpace_recovery::AckPolicy;
+
+use crate::connection::Patience;
+use crate::local_path::headers;
+use crate::protection::Protection;
+use crate::quota::NetworkShares;
+
+/// The part of flows and memory that one address may take: one in so many.
+const NETWORK_SHARE: usize = 4;
+
+/// Flows that one address may have in any case. `send` with as many controllers is a common way to
+/// measure, and a quarter of the flows that are taken by default are as many.
+const MIN_NETWORK_FLOWS: usize = 64;
+
+/// The smallest and the largest IP packet that can be asked for.
+pub const MTU_RANGE: std::ops::RangeInclusive<u16> = 1280..=9000;
+
+/// What an endpoint goes by.
+#[derive(Debug, Clone)]
+pub struct EndpointConfig {
+    /// Largest IP packet in bytes, within [`MTU_RANGE`]; the smaller one of both sides counts.
+    pub mtu: u16,
+    /// Bytes of a stream that are held on either side of a flow at most.
+    pub buffer: u64,
+    /// Bytes of memory for what arrives, all flows together; at least [`buffer`](Self::buffer).
+    /// The flows of one address (of 64 bits of an IPv6 address) get a quarter of it, or
+    /// [`buffer`](Self::buffer) if that is more. When it is used up, what arrives out of order is
+    /// dropped, and sent again later; what arrives in order is still taken.
+    pub memory: u64,
+    /// How long silence is borne.
+    pub patience: Patience,
+    /// Seed of what is random in the controllers.
+    pub seed: u64,
+    /// When this side acknowledges, where it receives.
+    pub acks: AckPolicy,
+    /// How datagrams are protected; the same on both sides.
+    pub protection: Protection,
+}
+
+impl Default for EndpointConfig {
+    fn default() -> Self {
+        Self {
+            mtu: 1500,
+            buffer: 16 << 20,
+            memory: 1 << 30,
+            patience: Patience::default(),
+            seed: 1,
+            acks: AckPolicy::EveryPacket,
+            protection: Protection::default(),
+        }
+    }
+}
+
+impl EndpointConfig {
+    pub(crate) fn delays_acks(&self) -> bool {
+        matches!(self.acks, AckPolicy::Delayed(_))
+    }
+
+    /// By how much an IP packet to `peer` is longer than its datagram without a key.
+    pub(crate) fn overhead(&self, peer: SocketAddr) -> usize {
+        headers(peer) + self.protection.extra_bytes()
+    }
+
+    pub(crate) fn shares(&self) -> NetworkShares {
+        let memory = self.memory.max(self.buffer);
+        NetworkShares::new(memory, (memory / NETWORK_SHARE as u64).max(self.buffer))
+    }
+}
+
+/// What others may begin.
+#[derive(Debug, Clone)]
+pub struct Listen {
+    /// Flows at the same time.
+    pub most_flows: usize,
+    /// Flows of one address (64 bits of an IPv6 address) where this side receives; by default a quarter
+    /// of all, but at least 64, as one sender may have so many side by side.
+    pub max_per_client: Option<usize>,
+    /// What is done with them.
+    pub offer: Offer,
+}
+
+impl Listen {
+    /// Flows that one address may have.
+    pub(crate) fn network_flows(&self) -> usize {
+        let share = (self.most_flows / NETWORK_SHARE).max(MIN_NETWORK_FLOWS);
+        self.max_per_client.unwrap_or(share)
+    }
+}
+
+/// What a listening endpoint does with the flows of others.
+#[derive(Debug, Clone)]
+pub enum Offer {
+    /// It receives.
+    Receive,
+    /// It sends, one flow under each controller, in turn.
+    Send {
+        /// The controllers.
+        controllers: Vec<ControllerSpec>,
+        /// Lost packets are not sent again.
+        unreliable: bool,
+        /// How long an unreliable flow is, if it ends by itself.
+        bytes: Option<u64>,
+    },
+}
+
+/// The flow that an initiator wants.
+#[derive(Debug, Clone)]
+pub struct FlowRequest {
+    /// The controller of this side, which sends; without one it receives.
+    pub controller: Option<ControllerSpec>,
+    /// Lost packets are not sent again. The sender's word counts.
+    pub unreliable: bool,
+}
