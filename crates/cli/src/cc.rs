@@ -43,7 +43,7 @@ const COLUMNS: usize = 80;
 fn describe(info: &ControllerInfo, all: bool) -> String {
     let mut text = wrapped(&format!("{}: {}", info.name, info.summary), "");
     let params: Vec<&Param> = info.params().iter().filter(|param| all || !param.expert).collect();
-    text += "\nParameters, with their defaults:\n";
+    text += "\nParameters, with their defaults and what is allowed:\n";
     let name = |param: &Param| format!("{}={}", param.key, default_text(param));
     let width = params.iter().map(|param| name(param).chars().count()).max().unwrap_or(0);
     for param in params {

@@ -27,9 +27,11 @@ fn every_controller_tells_defaults_units_ranges_and_sources() {
         assert!(told.contains("default") && told.contains("allowed"), "{told}");
     }
     let verus = folder.good("cc verus");
-    for part in ["1..1000", "5ms", "Verus, eq. 4"] {
+    for part in ["1..1000", "5ms", "original  as the original program", "--all"] {
         assert!(verus.contains(part), "{verus}");
     }
+    let all = folder.good("cc verus --all");
+    assert!(all.contains("(Verus, eq. 4)") && all.contains("rto_min=150ms"), "{all}");
     assert_eq!(folder.good("cc verus:r=2"), verus);
 }
 
@@ -67,8 +69,11 @@ fn the_examples_of_the_help_work() {
         let examples = help.split("Example").nth(1).unwrap().replace("\\\n", " ");
         let mut shown = 0;
         for line in examples.lines().filter_map(|line| line.trim().strip_prefix("cellpace ")) {
-            let shorter =
-                if line.starts_with("compare") { " --skip 0s --duration 200ms" } else { "" };
+            let shorter = match line {
+                _ if line.contains("--handover 30s") => " --skip 0s --duration 31s",
+                _ if line.starts_with("compare") => " --skip 0s --duration 200ms",
+                _ => "",
+            };
             folder.good(&format!("{line}{shorter}"));
             shown += 1;
         }
