@@ -27,7 +27,7 @@ use crate::path_options::{Directions, PathOptions};
 #[command(mut_arg("skip", |skip| skip.default_value("0s")))]
 #[command(mut_arg("seed", |seed| seed.help("Seed of everything random in the path")))]
 #[command(mut_arg("duration", |duration| {
-    duration.help("The program is told to end after this time [default: it ends by itself]")
+    duration.help("The program is asked to end after this time [default: it ends by itself]")
 }))]
 #[command(after_help = "Examples:
   cellpace link --trace lte-driving --rtt 40ms -- sh -c 'ping -c 5 $CELLPACE_HOST'
@@ -129,7 +129,7 @@ pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, CommandError> {
     };
     let report =
         LinkReport { args, directions: &directions, trace: trace.as_deref(), ended: &ended };
-    report.tell();
+    report.print_summary();
     let written = report.write_json();
     if ended.exit_code == 0 {
         // The program's own failure says more than that of a file.
@@ -209,7 +209,7 @@ fn directions(args: &LinkArgs, trace: Option<&str>) -> Result<Directions, Comman
     Ok(directions)
 }
 
-/// What is said and written at the end.
+/// What is printed and written at the end.
 struct LinkReport<'a> {
     args: &'a LinkArgs,
     directions: &'a Directions,
@@ -218,7 +218,7 @@ struct LinkReport<'a> {
 }
 
 impl LinkReport<'_> {
-    fn tell(&self) {
+    fn print_summary(&self) {
         let ended = self.ended;
         if !self.args.quiet {
             complain(&self.line());

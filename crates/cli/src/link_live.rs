@@ -1,5 +1,5 @@
 //! The view of a running link on the terminal: capacity, throughput, queue delay, and the last
-//! lines of what the program says.
+//! lines of the program's output.
 
 use std::collections::VecDeque;
 use std::io::{IsTerminal, Stderr, stderr};
@@ -32,7 +32,7 @@ const BIN: cellpace_base::Span = cellpace_base::Span::from_millis(200);
 pub(crate) struct LiveView {
     terminal: Terminal<CrosstermBackend<Stderr>>,
     state: LinkView,
-    said: ProgramOutput,
+    output: ProgramOutput,
 }
 
 /// What is shown, without the terminal.
@@ -63,7 +63,7 @@ impl LiveView {
         title: String,
         trace: Option<&TraceSpec>,
         seed: u64,
-        said: ProgramOutput,
+        output: ProgramOutput,
     ) -> Result<Self, CommandError> {
         let schedule =
             trace.map(|trace| trace.build(seed)).transpose().map_err(CommandError::usage)?;
@@ -81,7 +81,7 @@ impl LiveView {
         };
         let terminal =
             terminal().map_err(|error| CommandError::failed(format!("--live: {error}")))?;
-        Ok(Self { terminal, state, said })
+        Ok(Self { terminal, state, output })
     }
 
     pub(crate) fn record(&mut self, seen: &SeenPacket) {
@@ -90,7 +90,7 @@ impl LiveView {
 
     pub(crate) fn draw(&mut self, now: Time) {
         self.state.advance(now);
-        let (state, lines) = (&self.state, self.said.last_lines(100));
+        let (state, lines) = (&self.state, self.output.last_lines(100));
         // A terminal that went away does not end the run.
         let _ = self.terminal.draw(|frame| state.draw(frame, &lines));
     }
@@ -134,8 +134,8 @@ impl LinkView {
         }
     }
 
-    fn draw(&self, frame: &mut Frame<'_>, said: &[String]) {
-        let wanted = if said.is_empty() { 0 } else { 8 };
+    fn draw(&self, frame: &mut Frame<'_>, lines: &[String]) {
+        let wanted = if lines.is_empty() { 0 } else { 8 };
         let parts = [
             Constraint::Length(1),
             Constraint::Fill(3),
@@ -147,7 +147,7 @@ impl LinkView {
         self.draw_rates(frame, rates);
         self.draw_delays(frame, delays);
         let room = usize::from(output.height.saturating_sub(2));
-        let last = said[said.len().saturating_sub(room)..].iter().map(|line| Line::raw(&**line));
+        let last = lines[lines.len().saturating_sub(room)..].iter().map(|line| Line::raw(&**line));
         let lines: Vec<Line<'_>> = last.collect();
         frame.render_widget(Paragraph::new(lines).block(Block::bordered().title("output")), output);
     }

@@ -44,7 +44,7 @@ fn print_bytes(bytes: &[u8]) -> Result<(), CommandError> {
 }
 
 /// The longest complaint that is shown whole.
-const LONGEST_COMPLAINT: usize = 1000;
+const MAX_COMPLAINT: usize = 1000;
 
 /// Says on standard error, in one line, what a person should know. A standard error that is gone
 /// must not end the program in another way than it would have ended.
@@ -57,7 +57,7 @@ pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::new();
     for c in text.chars() {
         push_visible(&mut line, c);
-        if line.len() > LONGEST_COMPLAINT {
+        if line.len() > MAX_COMPLAINT {
             return line + "...";
         }
     }
@@ -126,6 +126,6 @@ mod tests {
     #[test]
     fn a_complaint_is_one_line_whatever_is_in_it() {
         assert_eq!(one_line("a\nb\u{1b}[31m µs"), "a\\nb\\u{1b}[31m µs");
-        assert_eq!(one_line(&"x".repeat(1 << 20)).len(), LONGEST_COMPLAINT + 4);
+        assert_eq!(one_line(&"x".repeat(1 << 20)).len(), MAX_COMPLAINT + 4);
     }
 }

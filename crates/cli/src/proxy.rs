@@ -298,11 +298,11 @@ fn mode(args: &ProxyArgs) -> Result<ProxyMode, CommandError> {
 /// `NAME:FILE`; the password is not on the command line, where everybody on the machine sees it.
 fn credentials(text: &str) -> Result<Credentials, String> {
     /// A password has 255 bytes at most, and its line an end.
-    const LONGEST_LINE: u64 = 258;
+    const MAX_LINE: u64 = 258;
     let (name, file) = text.split_once(':').ok_or("write NAME:FILE, the password in the file")?;
     let mut bytes = Vec::new();
-    let read = File::open(Path::new(file))
-        .and_then(|file| file.take(LONGEST_LINE).read_to_end(&mut bytes));
+    let read =
+        File::open(Path::new(file)).and_then(|file| file.take(MAX_LINE).read_to_end(&mut bytes));
     read.map_err(|error| format!("{file}: {error}"))?;
     let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -312,7 +312,7 @@ fn credentials(text: &str) -> Result<Credentials, String> {
 
 async fn serve(args: &ProxyArgs, config: ProxyConfig) -> Result<ProxyOutcome, CommandError> {
     let (stop, stopped) = watch::channel(StopUrgency::No);
-    // Before anything is said, so that whoever waits for that may stop us from then on.
+    // Before anything is printed: who waits for that may stop us from then on.
     let interrupt = signal(SignalKind::interrupt()).map_err(CommandError::failed)?;
     let terminate = signal(SignalKind::terminate()).map_err(CommandError::failed)?;
     let proxy =
@@ -339,7 +339,7 @@ async fn serve(args: &ProxyArgs, config: ProxyConfig) -> Result<ProxyOutcome, Co
     }
     tokio::spawn(watch_signals(stop, interrupt, terminate));
     let verbose = args.verbose;
-    let ended = proxy.run(stopped, move |notice| tell(&notice, verbose)).await;
+    let ended = proxy.run(stopped, move |notice| print_notice(&notice, verbose)).await;
     ended.map_err(CommandError::failed)
 }
 
@@ -362,7 +362,7 @@ async fn watch_signals(
     std::future::pending::<()>().await;
 }
 
-fn tell(notice: &Notice, verbose: bool) {
+fn print_notice(notice: &Notice, verbose: bool) {
     match notice {
         Notice::Closed(closed) if verbose => complain(&line(closed)),
         Notice::Closed(_) => {}

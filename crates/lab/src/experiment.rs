@@ -81,14 +81,14 @@ impl Default for Experiment {
 }
 
 /// Longest run unless a duration is given.
-const LONGEST_DEFAULT: Span = Span::from_secs(300);
+const MAX_DEFAULT: Span = Span::from_secs(300);
 /// Length of a run over a trace that has no end.
 const ENDLESS_DEFAULT: Span = Span::from_secs(60);
 
 /// Returns the length of a run over `trace` unless another is given: the trace's, at most 300 s, or
 /// 60 s where it has no end.
 pub fn default_duration(trace: &TraceSpec) -> Span {
-    trace.period().map_or(ENDLESS_DEFAULT, |period| period.min(LONGEST_DEFAULT))
+    trace.period().map_or(ENDLESS_DEFAULT, |period| period.min(MAX_DEFAULT))
 }
 
 impl Experiment {

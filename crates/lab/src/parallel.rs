@@ -58,7 +58,7 @@ impl WorkClock {
 }
 
 /// Virtual time between two looks at whether to stop, at most.
-const LONGEST_STEP: Span = Span::from_secs(1);
+const MAX_STEP: Span = Span::from_secs(1);
 
 /// Simulates a scenario and reports to `clock` how far it is. `None`: stopped by the clock.
 ///
@@ -69,7 +69,7 @@ pub fn simulate(
     observer: &mut impl Observer,
     clock: &WorkClock,
 ) -> Result<Option<Outcome>, SimError> {
-    let step = (scenario.duration / 100).min(LONGEST_STEP).max(Span::from_nanos(1));
+    let step = (scenario.duration / 100).min(MAX_STEP).max(Span::from_nanos(1));
     let mut simulation = Simulation::new(scenario)?;
     while !simulation.is_over() {
         if clock.is_stopped() {

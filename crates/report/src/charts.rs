@@ -12,7 +12,7 @@ const STYLE: &str = include_str!("../assets/page.css");
 const SCRIPT: &str = include_str!("../assets/charts.js");
 
 /// More points than this a line does not get: a wide screen has no more columns.
-const MOST_POINTS: usize = 3_000;
+const MAX_POINTS: usize = 3_000;
 
 /// Facts, tables and charts.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -71,7 +71,7 @@ struct DrawnLine<'a> {
 impl Chart {
     /// Long lines get the mean of what falls on one column.
     fn drawn(&self) -> DrawnChart<'_> {
-        let merge = self.x.len().div_ceil(MOST_POINTS).max(1);
+        let merge = self.x.len().div_ceil(MAX_POINTS).max(1);
         let line =
             |(name, y): &'_ (String, Vec<f32>)| (name.clone(), thin(y, merge, mean_of_known));
         let lines = self.lines.iter().map(line);

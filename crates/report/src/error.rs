@@ -15,12 +15,12 @@ pub enum ReportError {
         /// The path as given.
         path: PathBuf,
     },
-    /// The file system said no.
+    /// The file system refused.
     #[error("cannot write {}: {source}", path.display())]
     Io {
         /// The file that was asked for, not the one written aside.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Left out when cellpace was built.
@@ -40,13 +40,13 @@ pub enum ReportError {
     Parquet {
         /// The file that was asked for.
         path: PathBuf,
-        /// What the encoder said.
+        /// The encoder's error.
         source: parquet::errors::ParquetError,
     },
 }
 
 impl ReportError {
-    /// The file system said no to writing `path`.
+    /// The file system refused to write `path`.
     pub fn io(path: &Path, source: io::Error) -> Self {
         Self::Io { path: path.to_owned(), source }
     }

@@ -10,23 +10,23 @@ use crate::palette;
 use crate::{Comparison, Run};
 
 /// More bins than this a series does not get: a wide screen has no more columns.
-const MOST_BINS: usize = 3_000;
+const MAX_BINS: usize = 3_000;
 
 /// Fewer would hide what the run was about.
-const FEWEST_BINS: usize = 150;
+const MIN_BINS: usize = 150;
 
 /// Numbers in all series of a page together. One takes about five characters, and the page shall
 /// stay below 3 MB.
-const MOST_NUMBERS: usize = 420_000;
+const MAX_NUMBERS: usize = 420_000;
 
 /// Runs with more flows are drawn as their total.
-const MOST_FLOWS: usize = 16;
+const MAX_FLOWS: usize = 16;
 
 /// Delay profiles shown of one run.
-const MOST_PROFILES: usize = 9;
+const MAX_PROFILES: usize = 9;
 
 /// Points of all delay profiles of a page together.
-const MOST_PROFILE_POINTS: usize = 24_000;
+const MAX_PROFILE_POINTS: usize = 24_000;
 
 #[derive(Serialize)]
 pub(crate) struct Page<'a> {
@@ -109,7 +109,7 @@ impl<'a> Page<'a> {
                 }
             })
             .collect();
-        let looks = (0..controllers.len().max(MOST_FLOWS)).map(look).collect();
+        let looks = (0..controllers.len().max(MAX_FLOWS)).map(look).collect();
         Self { controllers, looks, groups: page_groups, capacities }
     }
 }
@@ -137,17 +137,17 @@ impl Budget {
             || groups.iter().flat_map(|group| group.runs.iter().map(move |run| (group, *run)));
         let first = |(group, run): &(&Group<'_>, &Run)| run.seed == group.runs[0].seed;
         let bins = Self::bins_for(all().map(|(_, run)| run));
-        let every_seed = bins >= MOST_BINS / 5;
+        let every_seed = bins >= MAX_BINS / 5;
         let fewer = Self::bins_for(all().filter(first).map(|(_, run)| run));
         let profiles: usize = all()
             .filter(first)
             .filter_map(|(_, run)| run.series.as_ref())
-            .map(|series| series.profiles.len().min(MOST_PROFILES))
+            .map(|series| series.profiles.len().min(MAX_PROFILES))
             .sum();
         Self {
             bins: if every_seed { bins } else { fewer },
             every_seed,
-            profile_points: (MOST_PROFILE_POINTS / profiles.max(1)).clamp(12, 200),
+            profile_points: (MAX_PROFILE_POINTS / profiles.max(1)).clamp(12, 200),
         }
     }
 
@@ -157,7 +157,7 @@ impl Budget {
             .filter_map(|run| run.series.as_ref())
             .flat_map(|series| {
                 let flows = if shows_flows(series) { series.flow_throughput_mbps.len() } else { 0 };
-                let windows = if series.cwnd_packets.len() <= MOST_FLOWS {
+                let windows = if series.cwnd_packets.len() <= MAX_FLOWS {
                     series.cwnd_packets.len()
                 } else {
                     0
@@ -167,20 +167,20 @@ impl Budget {
             .collect();
         lengths.sort_unstable();
         // Short series leave what they do not need to the long ones.
-        let mut left = MOST_NUMBERS;
+        let mut left = MAX_NUMBERS;
         for (done, length) in lengths.iter().enumerate() {
             let share = left / (lengths.len() - done);
             if *length > share {
-                return share.clamp(FEWEST_BINS, MOST_BINS);
+                return share.clamp(MIN_BINS, MAX_BINS);
             }
             left -= length;
         }
-        MOST_BINS
+        MAX_BINS
     }
 }
 
 fn shows_flows(series: &Series) -> bool {
-    (2..=MOST_FLOWS).contains(&series.flow_throughput_mbps.len())
+    (2..=MAX_FLOWS).contains(&series.flow_throughput_mbps.len())
 }
 
 fn page_run<'a>(
@@ -220,7 +220,7 @@ fn page_series(
         flows.iter().map(|flow| thin(flow, merge, merged)).collect()
     };
     let windows: &[Vec<f32>] =
-        if series.cwnd_packets.len() <= MOST_FLOWS { &series.cwnd_packets } else { &[] };
+        if series.cwnd_packets.len() <= MAX_FLOWS { &series.cwnd_packets } else { &[] };
     let flows: &[Vec<f32>] = if shows_flows(series) { &series.flow_throughput_mbps } else { &[] };
     let profiles = if is_first_seed { &series.profiles[..] } else { &[] };
     PageSeries {
@@ -231,7 +231,7 @@ fn page_series(
         p95: thin(&series.queue_delay_p95_ms, merge, highest),
         flows: every(flows, mean),
         cwnd: every(windows, last),
-        profiles: evenly(profiles, MOST_PROFILES)
+        profiles: evenly(profiles, MAX_PROFILES)
             .map(|profile| page_profile(profile, budget.profile_points))
             .collect(),
     }

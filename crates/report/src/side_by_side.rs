@@ -3,7 +3,7 @@
 use cellpace_path::stats::StatsRow;
 
 /// The widest that the name of a trace may make a column.
-const WIDEST_NAME: usize = 26;
+const MAX_NAME: usize = 26;
 
 /// A table of the figures of two traces under the names of these.
 pub fn side_by_side(names: [&str; 2], rows: &[StatsRow]) -> String {
@@ -31,10 +31,10 @@ fn decimals(row: &StatsRow) -> usize {
 }
 
 fn shortened(name: &str) -> String {
-    if name.chars().count() <= WIDEST_NAME {
+    if name.chars().count() <= MAX_NAME {
         return name.to_owned();
     }
-    name.chars().take(WIDEST_NAME - 1).chain(['…']).collect()
+    name.chars().take(MAX_NAME - 1).chain(['…']).collect()
 }
 
 fn fixed(value: f64, decimals: usize) -> String {

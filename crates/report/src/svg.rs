@@ -17,13 +17,13 @@ use crate::page::{Number, evenly, highest, mean, thin};
 use crate::{Comparison, TracePreview};
 
 /// Points along a line; more would only make noise at the width of a page.
-const MOST_POINTS: usize = 300;
+const MAX_POINTS: usize = 300;
 
 /// A logarithmic axis has no zero; in ms.
-const LEAST_DELAY: f64 = 0.1;
+const MIN_DELAY: f64 = 0.1;
 
 /// Delay profiles drawn of one run.
-const MOST_PROFILES: usize = 6;
+const MAX_PROFILES: usize = 6;
 
 /// The pictures of a comparison as file name and content: for each trace (set of conditions)
 /// throughput over capacity, queue delay over time, throughput against delay, the flows of runs
@@ -137,7 +137,7 @@ fn delay(group: &Group<'_>, runs: &[DrawnRun<'_>]) -> String {
         let values = &run.series.queue_delay_p95_ms;
         let mut line =
             line(run.cc, run.look, values, run.series.bin_s, merge_for(values.len()), highest);
-        line.points.iter_mut().for_each(|(_, delay)| *delay = delay.max_or_nan(LEAST_DELAY));
+        line.points.iter_mut().for_each(|(_, delay)| *delay = delay.max_or_nan(MIN_DELAY));
         line
     });
     let lines: Vec<Line> = lines.collect();
@@ -163,7 +163,7 @@ fn scatter(comparison: &Comparison, group: &Group<'_>, names: &[&str]) -> String
     let known = || rows.iter().filter(|row| row.p95.value.is_finite());
     let ends = |value: f64, half: f64| [value - half, value + half];
     let delays = known().flat_map(|row| ends(row.p95.value, row.p95.half_width.unwrap_or(0.0)));
-    let delays: Vec<f64> = delays.map(|ms| ms.max(LEAST_DELAY)).collect();
+    let delays: Vec<f64> = delays.map(|ms| ms.max(MIN_DELAY)).collect();
     let rates = known()
         .flat_map(|row| ends(row.throughput.value, row.throughput.half_width.unwrap_or(0.0)));
     let capacities = group.runs.iter().map(|run| run.figures.capacity_mbps);
@@ -190,16 +190,16 @@ fn scatter(comparison: &Comparison, group: &Group<'_>, names: &[&str]) -> String
         if let (Some(across), Some(up)) = (x.half_width, y.half_width) {
             plot.whiskers(look, (x.value, y.value), (across, up));
         }
-        plot.point(look, (x.value.max(LEAST_DELAY), y.value));
+        plot.point(look, (x.value.max(MIN_DELAY), y.value));
     }
     for row in known() {
-        plot.label(row.cc, (row.p95.value.max(LEAST_DELAY), row.throughput.value));
+        plot.label(row.cc, (row.p95.value.max(MIN_DELAY), row.throughput.value));
     }
     plot.finish()
 }
 
 fn profiles(run: &DrawnRun<'_>) -> String {
-    let chosen: Vec<&ProfileSample> = evenly(&run.series.profiles, MOST_PROFILES).collect();
+    let chosen: Vec<&ProfileSample> = evenly(&run.series.profiles, MAX_PROFILES).collect();
     let pairs = || chosen.iter().flat_map(|profile| profile.points.iter().chain(&profile.curve));
     let most = |of: fn(&(f64, f64)) -> f64| {
         pairs().map(of).filter(|value| value.is_finite()).fold(1e-3, f64::max)
@@ -248,7 +248,7 @@ fn steps(values: &[Number], width: f64) -> Vec<(f64, f64)> {
 }
 
 fn merge_for(bins: usize) -> usize {
-    bins.div_ceil(MOST_POINTS).max(1)
+    bins.div_ceil(MAX_POINTS).max(1)
 }
 
 fn length(series: &Series) -> f64 {

@@ -25,7 +25,7 @@ pub fn table(comparison: &Comparison) -> String {
 }
 
 /// Flows that are shown one by one at most.
-const MOST_FLOWS: usize = 50;
+const MAX_FLOWS: usize = 50;
 
 /// Whether the flows of a run are of different kinds or times, so that their sum says little.
 fn is_mixed(run: &Run) -> bool {
@@ -33,7 +33,7 @@ fn is_mixed(run: &Run) -> bool {
     let alike = |flow: &FlowFigures| {
         (&flow.cc, flow.start_s, flow.stop_s) == (&flows[0].cc, flows[0].start_s, flows[0].stop_s)
     };
-    flows.len() <= MOST_FLOWS && !flows.iter().all(alike)
+    flows.len() <= MAX_FLOWS && !flows.iter().all(alike)
 }
 
 /// One line a flow: what it got while it was on.

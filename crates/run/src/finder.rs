@@ -1,7 +1,7 @@
 //! Finds the descriptors of attached connections that should be kicked.
 //!
 //! All connections that are searched are found in one pass over the machine's descriptors, so there is
-//! nothing to gain from remembering processes; rests in proportion to what a pass took keep the cost
+//! nothing to gain from remembering processes; pauses in proportion to what a pass took keep the cost
 //! below a bound whatever the machine has open. It is a thread of its own: neither acks nor new
 //! connections wait for it.
 
@@ -18,16 +18,16 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 use rustix::time::{ClockId, clock_gettime};
 
-/// A rest is at least so many times what was done before took of a core: 3 % in all.
-const RESTS: u32 = 32;
-/// And at least this.
-const SHORTEST_REST: Duration = Duration::from_millis(50);
-/// What was not found is searched again after this, then after twice that, and so on,
+/// A pause is at least so many times what the pass before took of a core: 3 % in all.
+const PAUSE_FACTOR: u32 = 32;
+/// The shortest pause.
+const MIN_PAUSE: Duration = Duration::from_millis(50);
+/// What was not found is searched again after this, then after twice that, and so on.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// up to this: a socket need not be in any process that we see.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The longest such time: a socket need not be in any process that we see.
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// Processes that are remembered before those that have ended are forgotten.
-const MOST_PROCESSES: usize = 64;
+const MAX_PROCESSES: usize = 64;
 
 /// Searches as long as it lives.
 #[derive(Debug)]
@@ -71,9 +71,9 @@ struct Hopeless(String);
 
 impl Search {
     fn run(mut self, stopped: &Receiver<()>) {
-        let mut rest = SHORTEST_REST;
+        let mut pause = MIN_PAUSE;
         let mut is_refused = false;
-        while stopped.recv_timeout(rest) == Err(RecvTimeoutError::Timeout) {
+        while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
             let before = cpu_time();
             match self.look() {
                 Ok(Some(pid)) if !is_refused => {
@@ -88,7 +88,7 @@ impl Search {
                     return (self.warn)(&format!("connections are not kicked: {why}"));
                 }
             }
-            rest = ((cpu_time() - before) * RESTS).max(SHORTEST_REST);
+            pause = ((cpu_time() - before) * PAUSE_FACTOR).max(MIN_PAUSE);
         }
     }
 
@@ -133,7 +133,7 @@ impl Search {
         if let Some(known) = self.processes.get(&place.pid).filter(|known| known.is_alive()) {
             return Ok(known.with_descriptor(place.descriptor));
         }
-        if self.processes.len() >= MOST_PROCESSES {
+        if self.processes.len() >= MAX_PROCESSES {
             self.processes.retain(|_, socket| socket.is_alive());
         }
         let pid = Pid::from_raw(place.pid).ok_or(Errno::SRCH)?;
@@ -165,7 +165,7 @@ impl Tries {
         let due: Vec<u64> = unreachable.iter().rev().copied().filter(is_due).take(MOST).collect();
         for cookie in &due {
             let before = self.0.get(cookie).map(|tried| tried.pause * 2);
-            let pause = before.map_or(FIRST_PAUSE, |pause| pause.min(LONGEST_PAUSE));
+            let pause = before.map_or(FIRST_PAUSE, |pause| pause.min(MAX_PAUSE));
             self.0.insert(*cookie, Try { next: now + pause, pause });
         }
         due

@@ -356,6 +356,13 @@ impl UdpFlow {
         }
     }
 
+    /// Shows the controller's internal values of now; a receiver has none.
+    pub fn inspect(&mut self, show: &mut dyn FnMut(&'static str, f64)) {
+        if let FlowHalf::Out(out) = &mut self.half {
+            out.controller_mut().inspect(show);
+        }
+    }
+
     /// What the controller has learnt of the path's delay.
     pub fn profile(&mut self) -> Option<Profile> {
         match &mut self.half {

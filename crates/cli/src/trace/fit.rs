@@ -17,7 +17,7 @@ use crate::output::{is_stdout, print, write, write_json};
 use crate::progress::Progress;
 
 /// The longest name of a source; it has to fit a line.
-const LONGEST_NAME: usize = 200;
+const MAX_NAME: usize = 200;
 
 /// Arguments of `cellpace trace fit`.
 #[derive(Debug, Args)]
@@ -51,8 +51,8 @@ fn name(text: &str) -> Result<String, String> {
     let name = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match name.chars().count() {
         0 => Err("it is empty".to_owned()),
-        1..=LONGEST_NAME => Ok(name),
-        count => Err(format!("{count} letters are more than {LONGEST_NAME}")),
+        1..=MAX_NAME => Ok(name),
+        count => Err(format!("{count} letters are more than {MAX_NAME}")),
     }
 }
 

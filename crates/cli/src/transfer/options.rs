@@ -26,7 +26,7 @@ pub(crate) struct Common {
     /// Bytes of a flow that are held in memory at most
     #[arg(long, default_value = "16MB", value_name = "SIZE", value_parser = buffer)]
     pub(crate) buffer: u64,
-    /// Give up when nothing is heard of the other side for so long
+    /// Give up when nothing arrives from the other side for so long
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = timeout)]
     pub(crate) timeout: Span,
     #[command(flatten)]

@@ -63,7 +63,7 @@ pub(crate) struct SendArgs {
 }
 
 /// More flows than this are a mistake.
-const MOST_FLOWS: usize = 1000;
+const MAX_FLOWS: usize = 1000;
 
 fn controller(text: &str) -> Result<ControllerSpec, String> {
     text.parse::<ControllerSpec>().map_err(|error| error.to_string())
@@ -113,15 +113,15 @@ impl SendPlan {
             (Some(_), Some(_), Some(_)) => {
                 return Err(CommandError::usage("--listen and HOST:PORT: either wait or connect"));
             }
-            // Whoever waits names no host.
+            // A sender that waits names no host.
             (Some(_), file, None) => (None, file.as_ref().map(PathBuf::from)),
             (_, target, file) => (target.clone(), file.clone()),
         };
         if target.is_none() && args.listen.is_none() {
             return Err(CommandError::usage("where to? Write HOST:PORT, or --listen to wait"));
         }
-        if args.controllers.len() > MOST_FLOWS {
-            return Err(CommandError::usage(format!("more than {MOST_FLOWS} flows")));
+        if args.controllers.len() > MAX_FLOWS {
+            return Err(CommandError::usage(format!("more than {MAX_FLOWS} flows")));
         }
         if file.is_some() && args.controllers.len() > 1 {
             return Err(CommandError::usage("a file goes in one flow: give one --cc"));

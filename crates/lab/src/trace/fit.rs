@@ -5,9 +5,9 @@ use cellpace_path::profile::LinkProfile;
 use cellpace_path::schedule::Trace;
 use cellpace_path::stats::{StatsRow, compare};
 
-/// Generated traces are as long as the source, up to this: a mean over seeds tells no more for
-/// being longer.
-const LONGEST_GENERATED: Span = Span::from_secs(3600);
+/// Generated traces are as long as the source, up to this: a mean over seeds does not gain
+/// from more.
+const MAX_GENERATED: Span = Span::from_secs(3600);
 
 /// Returns the figures of the source beside the mean of those of `seeds` traces that the profile
 /// generates; calls `step` after each.
@@ -17,7 +17,7 @@ pub fn compare_fit(
     seeds: u32,
     mut step: impl FnMut(),
 ) -> Vec<StatsRow> {
-    let length = source.period().min(LONGEST_GENERATED);
+    let length = source.period().min(MAX_GENERATED);
     let mut rows: Vec<StatsRow> = Vec::new();
     for seed in 1..=u64::from(seeds) {
         let one = compare(source, &profile.generate(seed, length));

@@ -161,7 +161,7 @@ impl TransferFlow {
         flow.cut();
     }
 
-    /// Everything was read: it gets its name, and the sender hears of it.
+    /// Everything was read: the file gets its name, and the sender is notified.
     pub(super) fn on_read(&mut self, now: Time, flow: &mut UdpFlow) {
         if self.ended.is_some() {
             return;

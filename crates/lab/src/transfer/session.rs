@@ -14,11 +14,11 @@ use crate::{EventFlow, EventLog, FlowMetrics, LabError};
 /// Figures are shown this often.
 const INTERVAL: Span = Span::from_secs(1);
 
-/// After the last flow, others of the same program may still be saying hello.
+/// After the last flow, others of the same program may still be in their handshake.
 const LAST_CALL: Span = Span::from_millis(300);
 
 /// No more flows are taken from a sender, whatever it offers.
-const MOST_OFFERED: usize = 1000;
+const MAX_OFFERED: usize = 1000;
 
 /// What a transfer shows while it goes on, and who stops it.
 pub trait TransferView {
@@ -61,7 +61,7 @@ pub struct Transfer<'a> {
     any_failed: bool,
     /// A shortage of memory was reported.
     was_short: bool,
-    /// Flows that could not be welcomed, until their other side has heard of it.
+    /// Flows that could not be welcomed, until their other side has been notified.
     turned_away: Vec<FlowId>,
 }
 
@@ -229,7 +229,7 @@ impl<'a> Transfer<'a> {
     /// A sender that waits has so many flows.
     fn take_offer(&mut self, offered: usize) -> Result<(), LabError> {
         let Some(another) = &mut self.another else { return Ok(()) };
-        while self.flows.begun() < offered.min(MOST_OFFERED) {
+        while self.flows.begun() < offered.min(MAX_OFFERED) {
             self.flows.push(another(&mut self.driver, self.flows.begun())?);
         }
         Ok(())
@@ -288,7 +288,8 @@ impl<'a> Transfer<'a> {
                 && let Some(stats) = flow.outgoing()
             {
                 let OutgoingStats { cwnd, in_flight, srtt, min_rtt, .. } = stats;
-                let values = Vec::new();
+                let mut values = Vec::new();
+                flow.inspect(&mut |name, value| values.push((name, value)));
                 let metrics = FlowMetrics { cwnd, in_flight, srtt, min_rtt, values };
                 log.metrics(now, source, &metrics);
             }

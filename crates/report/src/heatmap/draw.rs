@@ -14,7 +14,7 @@ const LETTER: f64 = 6.6;
 const SIDE: f64 = 380.0;
 
 /// A lonely cell is not drawn larger.
-const LARGEST_CELL: f64 = 40.0;
+const MAX_CELL: f64 = 40.0;
 
 const TOP: f64 = 54.0;
 const BAR: f64 = 14.0;
@@ -174,7 +174,7 @@ fn outline(pen: &mut SvgWriter, (x, y): (f64, f64), (width, height): (f64, f64))
 /// The side of a point in half pixels: whole pixels on a screen with two to a unit.
 fn cell_size(points: u32) -> f64 {
     let fits = (2.0 * SIDE / f64::from(points.max(1))).floor() / 2.0;
-    fits.clamp(0.5, LARGEST_CELL)
+    fits.clamp(0.5, MAX_CELL)
 }
 
 fn letters(text: &str) -> f64 {

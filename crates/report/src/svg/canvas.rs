@@ -111,7 +111,7 @@ impl Frame {
 }
 
 impl Plot {
-    /// Axes with a title, what the y axis and the x axis tell, and a legend of `lines`.
+    /// Axes with a title, what the y axis and the x axis show, and a legend of `lines`.
     pub(super) fn new(
         title: &str,
         y: &str,
@@ -312,7 +312,7 @@ impl Panel<'_> {
     }
 }
 
-/// Swatches and names in rows from `top` down; tells the base line of the next text.
+/// Swatches and names in rows from `top` down; returns the base line of the next text.
 fn legend(body: &mut SvgWriter, lines: &[Line], top: f64) -> f64 {
     if lines.is_empty() {
         return top;
