@@ -21,6 +21,25 @@ use crate::{
 };
 
 /// A controller that is watched: one run for each trace and number of users.
+///
+/// ```
+/// use cellpace_base::Span;
+/// use cellpace_lab::{Scenario, Training, learn, read_controller};
+/// use cellpace_mdi::About;
+///
+/// let training = Training {
+///     teacher: read_controller("verus:r=2")?.into(),
+///     traces: vec!["lte-driving".parse()?],
+///     users: vec![1, 2],
+///     duration: Some(Span::from_secs(5)),
+///     path: Scenario::default(),
+/// };
+/// let logged = training.watch(None, &mut ())?.expect("nothing cancels it");
+/// let about = About { teacher: "verus:r=2".to_owned(), ..About::default() };
+/// let lesson = learn(about, &logged, &"levels".parse()?)?;
+/// assert_eq!(lesson.model.parts.len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Training {
     /// The controller, one of the registry or your own.
