@@ -22,19 +22,19 @@ const RTTS_UNTIL_KICKED: u64 = 8;
 
 /// The controller of such a connection. What TCP sent is learnt from what it tells with each ack.
 pub(crate) struct KernelFlow {
-    gate: Books,
+    books: Books,
     /// TCP's count of acknowledged bytes when the connection was taken over.
     base: u64,
     /// When that was.
     since: Time,
     /// When TCP last told something.
-    told_at: Time,
+    reported_at: Time,
     /// When the last ack came, and the longest gap between acks of late. Not the mean: acks that come
     /// in bursts are near to each other and far from the next burst.
     acked_at: Time,
     gap: Span,
     /// What the kernel was last told to do.
-    told: Option<SocketControl>,
+    control: Option<SocketControl>,
     /// TCP can be told to send at any time, and not only when an ack comes.
     can_kick: bool,
     /// Whether TCP had data left to send then: it has sent some since, if the window let it, and
@@ -56,13 +56,13 @@ impl KernelFlow {
         base: u64,
     ) -> Self {
         Self {
-            gate: Books::new(controller, now, segment.max(1), overhead),
+            books: Books::new(controller, now, segment.max(1), overhead),
             base,
             since: now,
-            told_at: now,
+            reported_at: now,
             acked_at: now,
             gap: Span::from_secs(1),
-            told: None,
+            control: None,
             can_kick: false,
             has_more: false,
             tcp_cwnd: 0,
@@ -84,7 +84,7 @@ impl KernelFlow {
         !self.can_kick
             && self.has_more
             && settled.is_some_and(|settled| now >= settled)
-            && self.gate.limit().is_some()
+            && self.books.limit().is_some()
     }
 
     /// Whether TCP should be told to send, and asked how far it is, before what is due is done. The
@@ -98,21 +98,21 @@ impl KernelFlow {
         if !self.can_kick || !self.has_more {
             return false;
         }
-        is_due(self.gate.packet_deadline())
-            || is_due(self.gate.controller_deadline()) && self.budget() > Some(self.gate.taken())
+        is_due(self.books.packet_deadline())
+            || is_due(self.books.controller_deadline()) && self.budget() > Some(self.books.taken())
     }
 
     /// TCP was told to send at `at` what it may, has done so, and is so far `now`. Acks of which it
     /// has not told yet may be in that.
     pub(crate) fn on_kicked(&mut self, at: Time, now: TcpProgress) {
         self.kicks += 1;
-        let at = at.max(self.told_at);
+        let at = at.max(self.reported_at);
         let sent = (now.acked + now.outstanding).saturating_sub(self.base);
-        let new = sent.saturating_sub(self.gate.taken());
+        let new = sent.saturating_sub(self.books.taken());
         if new > 0 {
-            self.gate.on_sent(at, at, new, now.waiting);
+            self.books.on_sent(at, at, new, now.waiting);
         }
-        self.told_at = at;
+        self.reported_at = at;
         self.has_more = now.waiting > 0;
     }
 
@@ -120,18 +120,18 @@ impl KernelFlow {
     /// whether the ack has raised the budget, as in slow start.
     pub(crate) fn on_record(&mut self, at: Time, record: &KernelRecord) -> bool {
         self.measure_gap(at);
-        let at = at.max(self.told_at);
+        let at = at.max(self.reported_at);
         if record.mss > 0 {
-            self.gate.resegment(record.mss.into());
+            self.books.resegment(record.mss.into());
         }
         let acked = record.bytes_acked.saturating_sub(self.base);
-        let sent = (acked + u64::from(record.outstanding)).saturating_sub(self.gate.taken());
+        let sent = (acked + u64::from(record.outstanding)).saturating_sub(self.books.taken());
         // What it sent again it sent before anything new.
-        self.gate.on_retransmitted(self.told_at, record.retransmitted.into());
+        self.books.on_retransmitted(self.reported_at, record.retransmitted.into());
         if sent > 0 {
-            self.gate.on_sent(self.sent_at(at, record), at, sent, record.unsent.into());
+            self.books.on_sent(self.sent_at(at, record), at, sent, record.unsent.into());
         }
-        let heard = AckReport {
+        let report = AckReport {
             acked,
             sacked: record.sacked as usize,
             highest: acked + u64::from(record.highest_sacked),
@@ -139,17 +139,17 @@ impl KernelFlow {
             prompt: record.prompt,
         };
         let before = self.budget();
-        self.gate.on_heard(at, &heard);
-        self.told_at = at;
+        self.books.on_ack_report(at, &report);
+        self.reported_at = at;
         self.has_more = record.unsent > 0;
-        self.tcp_cwnd = u64::from(record.cwnd) * self.gate.packet_bytes();
+        self.tcp_cwnd = u64::from(record.cwnd) * self.books.packet_bytes();
         self.retransmissions = record.retransmitted.into();
         self.budget() > before
     }
 
     /// What TCP is told to send up to, where it is told that.
     fn budget(&self) -> Option<u64> {
-        if self.can_kick { self.gate.limit() } else { None }
+        if self.can_kick { self.books.limit() } else { None }
     }
 
     fn measure_gap(&mut self, at: Time) {
@@ -159,29 +159,29 @@ impl KernelFlow {
     }
 
     /// Whether the next ack is about to come.
-    fn hears_soon(&self, now: Time) -> bool {
-        self.gap < SOON && now < self.acked_at + SOON * 2 && !self.gate.is_idle()
+    fn expects_ack_soon(&self, now: Time) -> bool {
+        self.gap < SOON && now < self.acked_at + SOON * 2 && !self.books.is_idle()
     }
 
     /// When TCP sent what it has sent since it last told. While something is under way it sends
     /// when an ack comes, and so right after it told. What follows on silence was sent an RTT
     /// before its ack.
     fn sent_at(&self, at: Time, record: &KernelRecord) -> Time {
-        if self.has_more || !self.gate.is_idle() || record.rtt_us == 0 {
-            return self.told_at;
+        if self.has_more || !self.books.is_idle() || record.rtt_us == 0 {
+            return self.reported_at;
         }
         let rtt = Span::from_micros(record.rtt_us.into());
-        self.told_at.max(Time::from_nanos(at.as_nanos().saturating_sub(rtt.as_nanos())))
+        self.reported_at.max(Time::from_nanos(at.as_nanos().saturating_sub(rtt.as_nanos())))
     }
 
     /// Does what is due.
     pub(crate) fn on_timer(&mut self, now: Time) {
-        self.gate.on_timer(now.max(self.told_at));
+        self.books.on_timer(now.max(self.reported_at));
     }
 
     /// When that is, if ever.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        self.gate.next_deadline(self.has_more)
+        self.books.next_deadline(self.has_more)
     }
 
     /// What the kernel shall do from now on, if that is news, and whether TCP is to be told to send
@@ -189,44 +189,45 @@ impl KernelFlow {
     pub(crate) fn news(&mut self, now: Time, at_once: bool) -> Option<(SocketControl, bool)> {
         let limit = self.budget();
         let control = SocketControl {
-            window: if limit.is_none() { self.gate.window() } else { 0 },
+            window: if limit.is_none() { self.books.window() } else { 0 },
             limit: limit.map(|limit| limit.saturating_add(self.base)),
-            pacing: self.gate.pacing(),
+            pacing: self.books.pacing(),
             policy: Policy::Hold,
         };
-        let before = self.told.replace(control);
+        let before = self.control.replace(control);
         let grew = before.is_none_or(|before| {
             control.limit > before.limit
                 || control.limit.is_none() && control.window > before.window
         });
-        let kick = grew && self.can_kick && self.has_more && (at_once || !self.hears_soon(now));
+        let kick =
+            grew && self.can_kick && self.has_more && (at_once || !self.expects_ack_soon(now));
         (before != Some(control)).then_some((control, kick))
     }
 
     /// The controller.
     pub(crate) fn controller_mut(&mut self) -> &mut dyn Controller {
-        self.gate.controller_mut()
+        self.books.controller_mut()
     }
 
     /// Until when acks may wait, as they would let nothing through.
     pub(crate) fn acks_may_wait(&self) -> Option<Time> {
-        if self.can_kick { self.gate.acks_may_wait() } else { None }
+        if self.can_kick { self.books.acks_may_wait() } else { None }
     }
 
     /// The shortest RTT so far.
     pub(crate) fn min_rtt(&self) -> Option<Span> {
-        self.gate.rtt().minimum()
+        self.books.rtt().minimum()
     }
 
     /// The figures.
     pub(crate) fn stats(&self) -> FlowStats {
-        let rtt = self.gate.rtt();
+        let rtt = self.books.rtt();
         FlowStats {
-            sent_bytes: self.gate.taken(),
-            acked_bytes: self.gate.acked(),
-            cwnd: self.gate.controller().cwnd(),
+            sent_bytes: self.books.taken(),
+            acked_bytes: self.books.acked(),
+            cwnd: self.books.controller().cwnd(),
             tcp_cwnd: self.tcp_cwnd,
-            in_flight: self.gate.in_flight(),
+            in_flight: self.books.in_flight(),
             srtt: rtt.smoothed(),
             min_rtt: rtt.minimum(),
             retransmissions: self.retransmissions,
@@ -356,15 +357,15 @@ mod tests {
             now += Span::from_millis(8);
             for at in 1..=5 {
                 kernel_flow.on_record(now, &record(5 * burst + at, 15, 40));
-                assert!(!kernel_flow.hears_soon(now), "{burst} {at}");
+                assert!(!kernel_flow.expects_ack_soon(now), "{burst} {at}");
             }
         }
         for at in 101..140 {
             now += Span::from_micros(250);
             kernel_flow.on_record(now, &record(at, 15, 40));
         }
-        assert!(kernel_flow.hears_soon(now), "{:?}", kernel_flow.gap);
-        assert!(!kernel_flow.hears_soon(now + SOON * 2), "it should have come");
+        assert!(kernel_flow.expects_ack_soon(now), "{:?}", kernel_flow.gap);
+        assert!(!kernel_flow.expects_ack_soon(now + SOON * 2), "it should have come");
     }
 
     /// Verus with a budget, after some RTTs of slow start.
@@ -402,16 +403,16 @@ mod tests {
     #[test]
     fn tcp_is_asked_before_a_portion_is_added_to_one_that_it_has_not_told_of() {
         let (mut kernel_flow, now, acked) = budgeted();
-        let epoch = kernel_flow.gate.controller_deadline().unwrap();
+        let epoch = kernel_flow.books.controller_deadline().unwrap();
         assert!(epoch > now && !kernel_flow.is_behind(now), "nothing is due");
-        assert!(kernel_flow.budget() > Some(kernel_flow.gate.taken()));
+        assert!(kernel_flow.budget() > Some(kernel_flow.books.taken()));
         assert!(kernel_flow.is_behind(epoch));
-        let room = kernel_flow.budget().unwrap() - kernel_flow.gate.taken();
+        let room = kernel_flow.budget().unwrap() - kernel_flow.books.taken();
         kernel_flow.on_kicked(epoch, so_far(acked, 2 + room / u64::from(MSS)));
         assert!(!kernel_flow.is_behind(epoch), "all of it has left");
         kernel_flow.can_kick(false);
         assert!(
-            !kernel_flow.is_behind(kernel_flow.gate.packet_deadline().unwrap()),
+            !kernel_flow.is_behind(kernel_flow.books.packet_deadline().unwrap()),
             "nobody to ask"
         );
     }
@@ -419,8 +420,8 @@ mod tests {
     #[test]
     fn what_tcp_sent_to_find_out_whether_anybody_listens_is_told_before_the_timeout() {
         let (mut kernel_flow, _, acked) = budgeted();
-        kernel_flow.on_kicked(kernel_flow.told_at, so_far(acked, 10));
-        let gives_up = kernel_flow.gate.packet_deadline().unwrap();
+        kernel_flow.on_kicked(kernel_flow.reported_at, so_far(acked, 10));
+        let gives_up = kernel_flow.books.packet_deadline().unwrap();
         assert!(kernel_flow.is_behind(gives_up));
         kernel_flow.on_kicked(gives_up, so_far(acked, 11));
         kernel_flow.on_timer(gives_up);

@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use cellpace_base::Time;
 use cellpace_cc::Controller;
 
+use crate::books::CallRule;
 use crate::options::{ClientServerOptions, FlowOptions};
 use crate::relay::byte_queue::AT_HAND;
 use crate::relay::local_socket::LocalSocket;
@@ -109,8 +110,7 @@ impl AlccHalf {
     }
 
     pub(crate) fn unsent_allowed(&self) -> u64 {
-        let segment = self.segment as u64;
-        (self.connection.stats().cwnd / 8).clamp(2 * segment, (64 * segment).max(1 << 20))
+        CallRule::unsent_allowed(self.connection.stats().cwnd, self.segment as u64)
     }
 
     pub(crate) fn handle_input(&mut self, now: Time, bytes: &[u8]) -> Result<(), AlccError> {

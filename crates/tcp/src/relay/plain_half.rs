@@ -7,7 +7,7 @@ use cellpace_base::{Random, Span, Time};
 use cellpace_cc::{Controller, Setup};
 use cellpace_recovery::WindowMember;
 
-use crate::books::Books;
+use crate::books::{Books, CallRule};
 use crate::options::{FlowOptions, RelayOptions};
 use crate::relay::ack_stamps::{self, AckStamps};
 use crate::relay::byte_queue::{AT_HAND, ByteQueue};
@@ -33,7 +33,8 @@ const QUIET: Span = Span::from_millis(100);
 
 /// The lower half of a flow whose peer knows nothing of it.
 pub(crate) struct PlainHalf {
-    gate: Books,
+    books: Books,
+    rule: CallRule,
     /// From the application, on its way to TCP.
     queue: ByteQueue,
     /// From TCP, on its way to the application, which has not read what came before.
@@ -74,7 +75,8 @@ impl PlainHalf {
         };
         let stamps = ack_stamps::stamp_acks(tcp).is_ok().then(AckStamps::new);
         Ok(Self {
-            gate: Books::new(controller, now, segment, overhead),
+            books: Books::new(controller, now, segment, overhead),
+            rule: CallRule::default(),
             queue: ByteQueue::new(relay.queue),
             back: Vec::new(),
             stamps,
@@ -105,10 +107,10 @@ impl PlainHalf {
     pub(crate) fn learn(&mut self, now: Time, tcp: BorrowedFd<'_>, stamps: bool) {
         if stamps && let Some(stamps) = &mut self.stamps {
             while let Some(stamped) = stamps.next(tcp, now) {
-                self.gate.on_acked(stamped.when, stamped.offset);
+                self.books.on_acked(stamped.when, stamped.offset);
             }
         }
-        if self.gate.is_idle() || now.since(self.asked_at) < FRESH {
+        if self.books.is_idle() || now.since(self.asked_at) < FRESH {
             return;
         }
         self.ask(now, tcp);
@@ -119,7 +121,7 @@ impl PlainHalf {
         if self.stamps.is_none() || self.member.is_some() || !self.info.is_open {
             return false;
         }
-        let until = self.gate.acks_may_wait();
+        let until = self.books.acks_may_wait();
         until.is_some_and(|until| until <= now + LONGEST_NAP && now >= self.received_at + QUIET)
     }
 
@@ -128,25 +130,25 @@ impl PlainHalf {
         let Ok(info) = TcpInfo::of(tcp) else { return };
         let before = std::mem::replace(&mut self.asked_at, now);
         if info.mss != self.info.mss {
-            self.gate.resegment(u64::from(info.mss));
+            self.books.resegment(u64::from(info.mss));
         }
         self.info = info;
         self.start.on_info(tcp, &info);
-        self.gate.on_acked(now, info.bytes_acked.saturating_sub(self.base));
+        self.books.on_acked(now, info.bytes_acked.saturating_sub(self.base));
         if info.sacked > 0 {
             let holes = info.lost.max(1) as usize;
-            self.gate.on_sacked(now, holes, info.sacked as usize);
+            self.books.on_sacked(now, holes, info.sacked as usize);
         }
-        self.gate.on_retransmitted(before, info.retransmissions.into());
+        self.books.on_retransmitted(before, info.retransmissions.into());
     }
 
     pub(crate) fn on_timer(&mut self, now: Time) {
-        self.gate.on_timer(now);
+        self.books.on_timer(now);
     }
 
     pub(crate) fn wanted(&self) -> usize {
         // A few calls' worth is enough to begin with: fewer, larger reads.
-        let enough = (AT_HAND / 4).max(self.gate.longest_call() as usize).min(AT_HAND);
+        let enough = (AT_HAND / 4).max(CallRule::longest_call(&self.books) as usize).min(AT_HAND);
         if self.queue.len() < enough { self.queue.room() } else { 0 }
     }
 
@@ -160,12 +162,12 @@ impl PlainHalf {
             member.set_waiting(now, self.queue.len() as u64);
         }
         // A flow that rests has said here that nothing waits.
-        let count = self.gate.next_call(now, self.queue.len());
+        let count = self.rule.next_call(&mut self.books, now, self.queue.len());
         &self.queue.bytes()[..count]
     }
 
     pub(crate) fn on_taken(&mut self, now: Time, count: usize) {
-        self.gate.on_taken(now, count, self.queue.len());
+        self.rule.on_taken(&mut self.books, now, count, self.queue.len());
         self.queue.consume(count);
     }
 
@@ -174,7 +176,7 @@ impl PlainHalf {
     pub(crate) fn on_refused(&mut self, now: Time, tcp: BorrowedFd<'_>) {
         self.ask(now, tcp);
         if self.info.in_network >= self.info.cwnd {
-            self.gate.on_block(now);
+            self.books.on_block(now);
         }
         if let Some(member) = &self.member {
             // Others may have what TCP does not take.
@@ -183,7 +185,7 @@ impl PlainHalf {
     }
 
     pub(crate) fn unsent_allowed(&self) -> u64 {
-        self.gate.unsent_allowed()
+        CallRule::unsent_allowed(self.books.controller().cwnd(), self.books.segment())
     }
 
     pub(crate) fn takes_input(&self) -> bool {
@@ -223,20 +225,20 @@ impl PlainHalf {
 
     /// Whether the peer has everything that TCP took.
     pub(crate) fn is_idle(&self) -> bool {
-        self.gate.is_idle()
+        self.books.is_idle()
     }
 
     pub(crate) fn rest(&mut self) {
         self.queue.rest();
-        self.gate.rest();
+        self.books.rest();
     }
 
     pub(crate) fn next_deadline(&self, now: Time, tcp_writable: bool) -> Option<Time> {
         // What TCP refuses waits for TCP, not for the controller's pacer.
         let waits = !self.queue.is_empty() && tcp_writable;
-        let controller = self.gate.next_deadline(waits);
+        let controller = self.books.next_deadline(waits);
         let span = if self.stamps.is_some() { POLL } else { POLL_WITHOUT_STAMPS };
-        let poll = (!self.gate.is_idle() && !self.naps(now)).then(|| self.asked_at + span);
+        let poll = (!self.books.is_idle() && !self.naps(now)).then(|| self.asked_at + span);
         [controller, poll].into_iter().flatten().min()
     }
 
@@ -246,26 +248,26 @@ impl PlainHalf {
     }
 
     pub(crate) fn stats(&self) -> FlowStats {
-        let rtt = self.gate.rtt();
+        let rtt = self.books.rtt();
         FlowStats {
-            sent_bytes: self.gate.taken(),
-            acked_bytes: self.gate.acked(),
+            sent_bytes: self.books.taken(),
+            acked_bytes: self.books.acked(),
             received_bytes: self.received,
             queued_bytes: self.queue.len() as u64,
-            cwnd: self.gate.controller().cwnd(),
-            tcp_cwnd: u64::from(self.info.cwnd) * self.gate.packet_bytes(),
-            in_flight: self.gate.in_flight(),
+            cwnd: self.books.controller().cwnd(),
+            tcp_cwnd: u64::from(self.info.cwnd) * self.books.packet_bytes(),
+            in_flight: self.books.in_flight(),
             srtt: rtt.smoothed(),
             min_rtt: rtt.minimum(),
             retransmissions: u64::from(self.info.retransmissions),
-            blocks: self.gate.blocks(),
+            blocks: self.books.blocks(),
             kicks: 0,
             send_buffer: None,
         }
     }
 
     pub(crate) fn controller_mut(&mut self) -> Option<&mut dyn Controller> {
-        Some(self.gate.controller_mut())
+        Some(self.books.controller_mut())
     }
 }
 
