@@ -19,7 +19,7 @@ pub(super) struct ReceivedCounts {
 
 /// Receives a stream and acknowledges it.
 ///
-/// The receiver of `cellpace_recovery` keeps a log of arrivals that may be told twice; here one
+/// The ack generator of `cellpace_recovery` keeps a log of arrivals that may be reported twice; here one
 /// number says everything, and acks are never lost.
 pub(super) struct ReceivingHalf {
     policy: AckPolicy,

@@ -3,7 +3,7 @@
 //! system's calls.
 
 mod error;
-mod library;
+mod flows;
 
 use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,9 +12,9 @@ use std::time::Duration;
 use cellpace_tcp::FlowStats;
 use libc::{c_int, c_void, size_t, sockaddr, socklen_t, ssize_t};
 
-use error::{Failure, last_error, remember};
-use library::library;
-pub(crate) use library::{lend, token};
+use error::{CallFailure, last_error, remember};
+use flows::process_flows;
+pub(crate) use flows::{lend, token};
 
 // The calls' version. A program that was linked with it says so when it finds a library that is too
 // old, before it calls anything. In this module, as the directives must stand in the same object as
@@ -94,7 +94,7 @@ impl From<FlowStats> for alcc_statistics {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_default_cc(controller: *const c_char) -> c_int {
     // SAFETY: the caller's promise.
-    status(|| library()?.set_default(unsafe { text(controller) }?))
+    status(|| process_flows()?.set_default(unsafe { text(controller) }?))
 }
 
 /// Chooses the controller of a socket: one that is not connected yet, for its connection; one
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn alcc_default_cc(controller: *const c_char) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_set_cc(fd: c_int, controller: *const c_char) -> c_int {
     // SAFETY: the caller's promise.
-    status(|| library()?.set_for(fd, unsafe { text(controller) }?))
+    status(|| process_flows()?.set_for(fd, unsafe { text(controller) }?))
 }
 
 /// accept(2), and the connection is under a controller. If it cannot be (no descriptors, no
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn alcc_accept(
     let accepted = unsafe { libc::syscall(libc::SYS_accept, fd, address, len) as c_int };
     if accepted >= 0 {
         // The connection is there in any case.
-        let _ = guarded(|| library()?.take_over(accepted, Some(fd)));
+        let _ = guarded(|| process_flows()?.take_over(accepted, Some(fd)));
     }
     accepted
 }
@@ -146,14 +146,14 @@ pub unsafe extern "C" fn alcc_connect(
     address: *const sockaddr,
     len: socklen_t,
 ) -> c_int {
-    let blocks = status(|| library::must_block(fd));
+    let blocks = status(|| flows::must_block(fd));
     if blocks != 0 {
         return blocks;
     }
     // SAFETY: the kernel checks the pointer.
     let result = unsafe { libc::syscall(libc::SYS_connect, fd, address, len) as c_int };
     if result == 0 {
-        let _ = guarded(|| library()?.take_over(fd, None));
+        let _ = guarded(|| process_flows()?.take_over(fd, None));
     }
     result
 }
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn alcc_recv(
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_close(fd: c_int, timeout_ms: c_int) -> c_int {
     let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
-    status(|| library()?.close(fd, timeout))
+    status(|| process_flows()?.close(fd, timeout))
 }
 
 /// Figures of a connection.
@@ -211,9 +211,9 @@ pub extern "C" fn alcc_close(fd: c_int, timeout_ms: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_statistics(fd: c_int, statistics: *mut alcc_statistics) -> c_int {
     status(|| {
-        let stats = library()?.statistics(fd)?;
+        let stats = process_flows()?.statistics(fd)?;
         if statistics.is_null() {
-            return Err(Failure::new(libc::EFAULT, "no place for the statistics"));
+            return Err(CallFailure::new(libc::EFAULT, "no place for the statistics"));
         }
         // SAFETY: the caller's promise.
         unsafe { statistics.write(stats.into()) };
@@ -228,7 +228,7 @@ pub extern "C" fn alcc_last_error() -> *const c_char {
     last_error()
 }
 
-fn status(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
+fn status(call: impl FnOnce() -> Result<(), CallFailure>) -> c_int {
     match guarded(call) {
         Ok(()) => 0,
         Err(number) => {
@@ -239,21 +239,21 @@ fn status(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
 }
 
 /// Remembers a failure, and lets no panic reach the program.
-fn guarded(call: impl FnOnce() -> Result<(), Failure>) -> Result<(), c_int> {
+fn guarded(call: impl FnOnce() -> Result<(), CallFailure>) -> Result<(), c_int> {
     let before = crate::sys::KeepErrno::now();
     let result = catch_unwind(AssertUnwindSafe(call))
-        .unwrap_or_else(|_| Err(Failure::new(libc::EIO, "a fault within cellpace")));
+        .unwrap_or_else(|_| Err(CallFailure::new(libc::EIO, "a fault within cellpace")));
     drop(before);
     result.map_err(remember)
 }
 
 /// # Safety
 /// `text` is null or a string.
-unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Failure> {
+unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, CallFailure> {
     if text.is_null() {
-        return Err(Failure::new(libc::EINVAL, "no controller is named"));
+        return Err(CallFailure::new(libc::EINVAL, "no controller is named"));
     }
     // SAFETY: the caller's promise.
     let text = unsafe { CStr::from_ptr(text) };
-    text.to_str().map_err(|_| Failure::new(libc::EINVAL, "the controller's name is not UTF-8"))
+    text.to_str().map_err(|_| CallFailure::new(libc::EINVAL, "the controller's name is not UTF-8"))
 }

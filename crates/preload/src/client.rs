@@ -10,8 +10,8 @@ use cellpace_control::{FlowName, Owner};
 use libc::{c_int, c_long, c_void};
 
 use crate::alcc;
-use crate::config::{Config, config};
-use crate::sys::{Fd, Name, Side, errno, now_ms, set_errno};
+use crate::config::{PreloadConfig, config};
+use crate::sys::{Fd, NameSide, SocketName, errno, now_ms, set_errno};
 
 /// How long a program waits for the launcher, which is stopped or on a very busy machine.
 const PATIENCE_MS: u64 = 5000;
@@ -73,7 +73,7 @@ pub(crate) fn flow_of(fd: c_int) -> Option<FlowName> {
     if tokens == [None, None] {
         return None;
     }
-    let peer = Name::of(fd, Side::Peer)?;
+    let peer = SocketName::of(fd, NameSide::Peer)?;
     let name = peer.abstract_name()?;
     tokens.into_iter().flatten().find_map(|token| FlowName::decode(name, token))
 }
@@ -90,11 +90,11 @@ fn ask(worker: u32, ask: Ask, fd: c_int) -> Option<(Answer, Fd)> {
         .and_then(|socket| greet(&socket, &config.token, until).map(|session| (socket, session)));
     let (socket, session) = match greeted {
         Ok(greeted) => greeted,
-        Err(Failed::Gone) => {
+        Err(LauncherFailure::Gone) => {
             GONE.store(true, Ordering::Relaxed);
             return None;
         }
-        Err(Failed::Now) => {
+        Err(LauncherFailure::Now) => {
             if now_ms() >= until {
                 AWAY_UNTIL.store(now_ms() + PAUSE_MS, Ordering::Relaxed);
             }
@@ -102,7 +102,7 @@ fn ask(worker: u32, ask: Ask, fd: c_int) -> Option<(Answer, Fd)> {
         }
     };
     send(&socket, &session.request(&config.token, ask), Some(fd))?;
-    let answered = patiently(until, || receive(&socket, 0));
+    let answered = retry_until(until, || receive(&socket, 0));
     let (answer, fd) = answered.or_else(|| {
         // From here on the launcher sees that we gave up; but it may have answered before.
         // SAFETY: the socket is ours.
@@ -113,7 +113,7 @@ fn ask(worker: u32, ask: Ask, fd: c_int) -> Option<(Answer, Fd)> {
 }
 
 /// Why the launcher cannot be asked.
-enum Failed {
+enum LauncherFailure {
     /// Not this time.
     Now,
     /// There is none, or another process has its name.
@@ -121,7 +121,7 @@ enum Failed {
 }
 
 /// Repeats what signals interrupt, until it is too late.
-fn patiently<T>(until: u64, mut call: impl FnMut() -> Option<T>) -> Option<T> {
+fn retry_until<T>(until: u64, mut call: impl FnMut() -> Option<T>) -> Option<T> {
     loop {
         // A call that succeeds leaves it, and what it brings may still be rubbish.
         set_errno(0);
@@ -133,12 +133,12 @@ fn patiently<T>(until: u64, mut call: impl FnMut() -> Option<T>) -> Option<T> {
 }
 
 /// Sends the launcher our nonce and checks its proof, before anything else is sent.
-fn greet(socket: &Fd, token: &Token, until: u64) -> Result<ControlSession, Failed> {
-    let nonce = nonce().ok_or(Failed::Now)?;
-    send(socket, &hello(&nonce), None).ok_or(Failed::Now)?;
+fn greet(socket: &Fd, token: &Token, until: u64) -> Result<ControlSession, LauncherFailure> {
+    let nonce = nonce().ok_or(LauncherFailure::Now)?;
+    send(socket, &hello(&nonce), None).ok_or(LauncherFailure::Now)?;
     let mut bytes = [0_u8; GREETING_LEN + 1];
     let (place, len) = (bytes.as_mut_ptr(), bytes.len());
-    let count = patiently(until, || {
+    let count = retry_until(until, || {
         let (none, flags) = (std::ptr::null_mut::<c_void>(), 0);
         // SAFETY: the kernel writes at most `len` bytes to `bytes`.
         let count = unsafe {
@@ -148,8 +148,10 @@ fn greet(socket: &Fd, token: &Token, until: u64) -> Result<ControlSession, Faile
     });
     match count {
         // The launcher has no room for us.
-        None | Some(0) => Err(Failed::Now),
-        Some(count) => ControlSession::greeted(nonce, &bytes[..count], token).ok_or(Failed::Gone),
+        None | Some(0) => Err(LauncherFailure::Now),
+        Some(count) => {
+            ControlSession::greeted(nonce, &bytes[..count], token).ok_or(LauncherFailure::Gone)
+        }
     }
 }
 
@@ -157,15 +159,15 @@ fn nonce() -> Option<Nonce> {
     let mut nonce = Nonce::default();
     let (place, len) = (nonce.as_mut_ptr(), nonce.len());
     // SAFETY: the kernel writes at most `len` bytes to `nonce`.
-    let count = again(|| unsafe { libc::syscall(libc::SYS_getrandom, place, len, 0) })?;
+    let count = retry_interrupted(|| unsafe { libc::syscall(libc::SYS_getrandom, place, len, 0) })?;
     (count == len as c_long).then_some(nonce)
 }
 
-fn connect(config: &Config, worker: u32) -> Result<Fd, Failed> {
+fn connect(config: &PreloadConfig, worker: u32) -> Result<Fd, LauncherFailure> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
     // SAFETY: numbers only.
     let socket = unsafe { libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0) };
-    let socket = Fd::from_result(socket).ok_or(Failed::Now)?;
+    let socket = Fd::from_result(socket).ok_or(LauncherFailure::Now)?;
     let patience = libc::timeval { tv_sec: (PATIENCE_MS / 1000).cast_signed(), tv_usec: 0 };
     for name in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
         let (level, len) = (libc::SOL_SOCKET, size_of::<libc::timeval>());
@@ -174,17 +176,17 @@ fn connect(config: &Config, worker: u32) -> Result<Fd, Failed> {
             libc::syscall(libc::SYS_setsockopt, socket.raw(), level, name, &raw const patience, len)
         };
     }
-    let (address, len) = config.control(worker).ok_or(Failed::Now)?;
+    let (address, len) = config.control(worker).ok_or(LauncherFailure::Now)?;
     let address = &raw const address;
-    let connected = again(|| {
+    let connected = retry_interrupted(|| {
         // SAFETY: the kernel reads as many bytes of the address as it is told that there are.
         unsafe { libc::syscall(libc::SYS_connect, socket.raw(), address, len) }
     });
     match connected {
-        None if errno() == libc::ECONNREFUSED => Err(Failed::Gone),
-        None => Err(Failed::Now),
+        None if errno() == libc::ECONNREFUSED => Err(LauncherFailure::Gone),
+        None => Err(LauncherFailure::Now),
         Some(_) if is_trusted(&socket) => Ok(socket),
-        Some(_) => Err(Failed::Gone),
+        Some(_) => Err(LauncherFailure::Gone),
     }
 }
 
@@ -202,7 +204,7 @@ fn is_trusted(socket: &Fd) -> bool {
 }
 
 /// Repeats a system call that signals interrupt.
-fn again(mut call: impl FnMut() -> c_long) -> Option<c_long> {
+fn retry_interrupted(mut call: impl FnMut() -> c_long) -> Option<c_long> {
     for _ in 0..1000 {
         let result = call();
         if result >= 0 {
@@ -247,7 +249,7 @@ fn send(socket: &Fd, bytes: &[u8], descriptor: Option<c_int>) -> Option<()> {
         unsafe { place.cast::<c_int>().write_unaligned(descriptor) };
     }
     let flags = libc::MSG_NOSIGNAL;
-    let sent = again(|| {
+    let sent = retry_interrupted(|| {
         // SAFETY: the message points to what is alive here.
         unsafe { libc::syscall(libc::SYS_sendmsg, socket.raw(), &raw const message, flags) }
     })?;

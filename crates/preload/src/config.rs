@@ -11,7 +11,7 @@ use libc::{c_char, c_int};
 const LONGEST_NAME: usize = 107;
 
 /// What the preloaded library knows.
-pub(crate) struct Config {
+pub(crate) struct PreloadConfig {
     pub(crate) token: Token,
     pub(crate) rules: Rules,
     /// The control sockets' addresses differ in what stands behind the name. A copy: programs
@@ -21,7 +21,7 @@ pub(crate) struct Config {
     pub(crate) workers: u32,
 }
 
-impl Config {
+impl PreloadConfig {
     /// The address of a control socket.
     pub(crate) fn control(&self, worker: u32) -> Option<(libc::sockaddr_un, libc::socklen_t)> {
         let suffix = variables::worker_name(worker);
@@ -29,10 +29,10 @@ impl Config {
     }
 }
 
-static CONFIG: OnceLock<Config> = OnceLock::new();
+static CONFIG: OnceLock<PreloadConfig> = OnceLock::new();
 
 /// The configuration; `None` when the library was not loaded by a launcher.
-pub(crate) fn config() -> Option<&'static Config> {
+pub(crate) fn config() -> Option<&'static PreloadConfig> {
     CONFIG.get()
 }
 
@@ -47,13 +47,13 @@ extern "C" fn loaded(_: c_int, _: *const *const c_char, environment: *const *con
     }
 }
 
-fn read(environment: *const *const c_char) -> Option<Config> {
+fn read(environment: *const *const c_char) -> Option<PreloadConfig> {
     let token = variables::parse_token(variable(environment, variables::TOKEN)?)?;
     let rules = std::str::from_utf8(variable(environment, variables::RULES)?).ok()?.parse().ok()?;
     let (name, workers) = variables::parse_control(variable(environment, variables::CONTROL)?)?;
     let mut kept = [0; LONGEST_NAME];
     kept.get_mut(..name.len())?.copy_from_slice(name);
-    let config = Config { token, rules, name: kept, name_len: name.len(), workers };
+    let config = PreloadConfig { token, rules, name: kept, name_len: name.len(), workers };
     config.control(workers - 1).is_some().then_some(config)
 }
 

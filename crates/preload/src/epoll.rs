@@ -92,19 +92,19 @@ fn is_open(fd: c_int) -> bool {
 
 /// Where a descriptor is registered, and for what.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Place {
+struct EpollRegistration {
     set: c_int,
     events: u32,
     data: u64,
 }
 
 /// All places where a descriptor is registered.
-pub(crate) struct Places {
+pub(crate) struct EpollRegistrations {
     fd: c_int,
-    places: [Option<Place>; MOST_PLACES],
+    places: [Option<EpollRegistration>; MOST_PLACES],
 }
 
-impl Places {
+impl EpollRegistrations {
     /// Finds them; `None` if that cannot be known.
     pub(crate) fn of(fd: c_int) -> Option<Self> {
         if TOO_MANY.load(Ordering::Relaxed) {
@@ -131,7 +131,7 @@ impl Places {
                     return;
                 }
                 match found.places.get_mut(count) {
-                    Some(place) => *place = Some(Place { set, ..entry }),
+                    Some(place) => *place = Some(EpollRegistration { set, ..entry }),
                     None => overflow = true,
                 }
                 count += 1;
@@ -224,7 +224,7 @@ fn each_line(file: &Fd, mut take: impl FnMut(&[u8])) -> Option<()> {
 
 /// Reads `tfd: 5 events: 1d data: 7f pos:0 ino:5e2 sdev:9`, proc(5): descriptor, registration,
 /// and, since Linux 5.0, the file's inode.
-fn parse(line: &[u8]) -> Option<(c_int, Place, Option<u64>)> {
+fn parse(line: &[u8]) -> Option<(c_int, EpollRegistration, Option<u64>)> {
     let line = std::str::from_utf8(line).ok()?;
     let mut words = line.split_ascii_whitespace();
     let mut after = |name: &str| (words.next()? == name).then(|| words.next()).flatten();
@@ -233,7 +233,7 @@ fn parse(line: &[u8]) -> Option<(c_int, Place, Option<u64>)> {
     let data = u64::from_str_radix(after("data:")?, 16).ok()?;
     let inode = words.find_map(|word| word.strip_prefix("ino:"));
     let inode = inode.and_then(|inode| u64::from_str_radix(inode, 16).ok());
-    Some((fd, Place { set: -1, events, data }, inode))
+    Some((fd, EpollRegistration { set: -1, events, data }, inode))
 }
 
 #[cfg(test)]
@@ -243,10 +243,10 @@ mod tests {
     #[test]
     fn registrations_are_read_as_the_kernel_writes_them() {
         let line = b"tfd:        5 events: 8000201d data: ffffffff00000007  pos:0 ino:5e2 sdev:9";
-        let place = Place { set: -1, events: 0x8000_201d, data: 0xffff_ffff_0000_0007 };
+        let place = EpollRegistration { set: -1, events: 0x8000_201d, data: 0xffff_ffff_0000_0007 };
         assert_eq!(parse(line), Some((5, place, Some(0x5e2))));
         let old = b"tfd:       12 events:        1 data:                c";
-        let place = Place { set: -1, events: 1, data: 12 };
+        let place = EpollRegistration { set: -1, events: 1, data: 12 };
         assert_eq!(parse(old), Some((12, place, None)));
         for other in [b"pos:\t0".as_slice(), b"flags:\t02", b"tfd: x events: 1 data: 1", b""] {
             assert_eq!(parse(other), None);
@@ -267,8 +267,8 @@ mod tests {
         let mut event = epoll_event { events: libc::EPOLLIN as u32, u64: 77 << 40 };
         // SAFETY: the event is valid.
         assert_eq!(unsafe { epoll_ctl(set, libc::EPOLL_CTL_ADD, fd, &raw mut event) }, 0);
-        let places = Places::of(fd).unwrap();
-        let place = Place { set, events: libc::EPOLLIN as u32 | 0x18, data: 77 << 40 };
+        let places = EpollRegistrations::of(fd).unwrap();
+        let place = EpollRegistration { set, events: libc::EPOLLIN as u32 | 0x18, data: 77 << 40 };
         assert_eq!(places.places[..2], [Some(place), None]);
         places.remove();
         // The first file lives on, as that of a connection does in the launcher.

@@ -4,9 +4,11 @@ use libc::{c_int, c_long, c_ulong, c_void, sockaddr, socklen_t};
 
 use crate::client::{adopt, adopt_opening, fetch, flow_of};
 use crate::config::config;
-use crate::epoll::Places;
-use crate::options::{Way, is_about_the_peer, is_special, way};
-use crate::sys::{Fd, KeepErrno, Name, Side, errno, number_option, set_errno, write_address};
+use crate::epoll::EpollRegistrations;
+use crate::options::{OptionRoute, is_about_the_peer, is_special, route};
+use crate::sys::{
+    Fd, KeepErrno, NameSide, SocketName, errno, number_option, set_errno, write_address,
+};
 
 /// `accept(2)`.
 ///
@@ -79,7 +81,7 @@ pub unsafe extern "C" fn getpeername(
     len: *mut socklen_t,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { name(fd, address, len, Side::Peer) }
+    unsafe { name(fd, address, len, NameSide::Peer) }
 }
 
 /// `getsockname(2)`: for a taken-over connection, TCP's.
@@ -93,7 +95,7 @@ pub unsafe extern "C" fn getsockname(
     len: *mut socklen_t,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { name(fd, address, len, Side::Own) }
+    unsafe { name(fd, address, len, NameSide::Own) }
 }
 
 /// `getsockopt(2)`: for a taken-over connection, of the TCP socket where the option is about it.
@@ -115,13 +117,13 @@ pub unsafe extern "C" fn getsockopt(
     let Some(kept) = elsewhere(fd, level, option, || get(fd)) else { return get(fd) };
     let (flow, first) = match kept {
         Elsewhere::Done(result) => return result,
-        Elsewhere::Flow(flow) => (flow, way(level, option)),
+        Elsewhere::Flow(flow) => (flow, route(level, option)),
     };
     let is_error = (level, option) == (libc::SOL_SOCKET, libc::SO_ERROR);
     match first {
-        Way::Refused(error) => fail(error),
+        OptionRoute::Refused(error) => fail(error),
         // SAFETY: the kernel has written what `len` says to `value`, or the call has failed.
-        Way::Both if is_error && unsafe { is_set(get(fd), value, len) } => 0,
+        OptionRoute::Both if is_error && unsafe { is_set(get(fd), value, len) } => 0,
         _ => match fetch(&flow, fd, is_linger(level, option)) {
             Some(lent) => get(lent.tcp.raw()),
             // Better no answer than who the launcher is.
@@ -152,11 +154,11 @@ pub unsafe extern "C" fn setsockopt(
         Elsewhere::Done(result) => return result,
         Elsewhere::Flow(flow) => flow,
     };
-    match way(level, option) {
-        Way::Refused(error) => fail(error),
-        Way::Ours => 0,
+    match route(level, option) {
+        OptionRoute::Refused(error) => fail(error),
+        OptionRoute::Ours => 0,
         way => {
-            if way == Way::Both {
+            if way == OptionRoute::Both {
                 set(fd);
             }
             // Of a connection that has ended, options may still be set.
@@ -300,14 +302,14 @@ fn take_over_opening(fd: c_int) {
     if status & libc::O_NONBLOCK == 0 || status & libc::O_ASYNC != 0 || !is_tcp(fd) {
         return;
     }
-    let local = Name::of(fd, Side::Own).and_then(|name| name.internet());
-    let peer = Name::of_future_peer(fd).and_then(|name| name.internet());
+    let local = SocketName::of(fd, NameSide::Own).and_then(|name| name.internet());
+    let peer = SocketName::of_future_peer(fd).and_then(|name| name.internet());
     let (Some(local), Some(peer)) = (local, peer) else { return };
     if !config.rules.take(true, local, peer) {
         return;
     }
     // The program may have registered the descriptor before.
-    let Some(places) = Places::of(fd) else { return };
+    let Some(places) = EpollRegistrations::of(fd) else { return };
     let Some(end) = adopt_opening(fd) else { return };
     places.remove();
     replace(&end, fd, flags);
@@ -347,8 +349,8 @@ fn take_over(fd: c_int, nonblocking: bool, outgoing: bool) -> Option<Fd> {
     if !rules.covers(outgoing) {
         return None;
     }
-    let local = Name::of(fd, Side::Own)?.internet()?;
-    let peer = Name::of(fd, Side::Peer)?.internet()?;
+    let local = SocketName::of(fd, NameSide::Own)?.internet()?;
+    let peer = SocketName::of(fd, NameSide::Peer)?.internet()?;
     if !is_tcp(fd) || !rules.take(outgoing, local, peer) {
         return None;
     }
@@ -369,7 +371,7 @@ fn replace(end: &Fd, fd: c_int, flags: c_int) -> bool {
     false
 }
 
-unsafe fn name(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, side: Side) -> c_int {
+unsafe fn name(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, side: NameSide) -> c_int {
     let before = KeepErrno::now();
     let found = if address.is_null() || len.is_null() { None } else { flow_of(fd) };
     drop(before);
@@ -381,7 +383,7 @@ unsafe fn name(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, side: Sid
     if unsafe { *len }.cast_signed() < 0 {
         return fail(libc::EINVAL);
     }
-    if let (Side::Peer, true) = (side, flow.not_awaited)
+    if let (NameSide::Peer, true) = (side, flow.not_awaited)
         && let Some(lent) = fetch(&flow, fd, false)
     {
         // Whether there is a peer, and why there is none.
@@ -389,8 +391,8 @@ unsafe fn name(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, side: Sid
         return unsafe { libc::syscall(side.call(), lent.tcp.raw(), address, len) as c_int };
     }
     let shown = match side {
-        Side::Own => flow.local,
-        Side::Peer => flow.peer,
+        NameSide::Own => flow.local,
+        NameSide::Peer => flow.peer,
     };
     // SAFETY: the caller's promise.
     unsafe { write_address(shown, address, len) };

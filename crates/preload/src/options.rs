@@ -4,7 +4,7 @@ use libc::c_int;
 
 /// Where a call for an option of a taken-over connection goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum OptionRoute {
     /// To the application's end, as it is.
     Here,
     /// To the TCP socket.
@@ -27,15 +27,15 @@ const TCP_ZEROCOPY_RECEIVE: c_int = 35;
 
 /// Whether an option of level `SOL_SOCKET` may be about the connection.
 pub(crate) fn is_special(name: c_int) -> bool {
-    way(libc::SOL_SOCKET, name) != Way::Here
+    route(libc::SOL_SOCKET, name) != OptionRoute::Here
 }
 
 /// Where an option goes.
-pub(crate) fn way(level: c_int, name: c_int) -> Way {
+pub(crate) fn route(level: c_int, name: c_int) -> OptionRoute {
     match level {
-        libc::SOL_SOCKET => socket_way(name),
-        libc::IPPROTO_TCP => tcp_way(name),
-        _ => Way::Tcp,
+        libc::SOL_SOCKET => socket_route(name),
+        libc::IPPROTO_TCP => tcp_route(name),
+        _ => OptionRoute::Tcp,
     }
 }
 
@@ -44,13 +44,13 @@ pub(crate) fn is_about_the_peer(name: c_int) -> bool {
     matches!(name, libc::SO_PEERCRED | libc::SO_PEERSEC | libc::SO_PEERGROUPS | libc::SO_PEERPIDFD)
 }
 
-fn socket_way(name: c_int) -> Way {
+fn socket_route(name: c_int) -> OptionRoute {
     match name {
         // Both ends know errors, and both buffers hold data.
-        libc::SO_ERROR | libc::SO_SNDBUF | libc::SO_SNDBUFFORCE => Way::Both,
-        libc::SO_RCVBUF | libc::SO_RCVBUFFORCE => Way::Tcp,
+        libc::SO_ERROR | libc::SO_SNDBUF | libc::SO_SNDBUFFORCE => OptionRoute::Both,
+        libc::SO_RCVBUF | libc::SO_RCVBUFFORCE => OptionRoute::Tcp,
         // The far end of the pair is the launcher; nobody shall take the TCP peer for it.
-        _ if is_about_the_peer(name) => Way::Tcp,
+        _ if is_about_the_peer(name) => OptionRoute::Tcp,
         libc::SO_DOMAIN
         | libc::SO_PROTOCOL
         | libc::SO_KEEPALIVE
@@ -71,22 +71,22 @@ fn socket_way(name: c_int) -> Way {
         | libc::SO_BUSY_POLL
         | libc::SO_ATTACH_FILTER
         | libc::SO_DETACH_FILTER
-        | SO_ATTACH_BPF => Way::Tcp,
+        | SO_ATTACH_BPF => OptionRoute::Tcp,
         // What is sent without a copy would be copied all the same.
-        libc::SO_ZEROCOPY => Way::Refused(libc::ENOPROTOOPT),
-        _ => Way::Here,
+        libc::SO_ZEROCOPY => OptionRoute::Refused(libc::ENOPROTOOPT),
+        _ => OptionRoute::Here,
     }
 }
 
-fn tcp_way(name: c_int) -> Way {
+fn tcp_route(name: c_int) -> OptionRoute {
     match name {
         // The kernel would encrypt what the engine sends by itself, and hand pages to nobody.
-        libc::TCP_ULP => Way::Refused(libc::ENOENT),
-        TCP_ZEROCOPY_RECEIVE => Way::Refused(libc::ENOPROTOOPT),
-        TCP_REPAIR_FIRST..=TCP_REPAIR_LAST | TCP_REPAIR_WINDOW => Way::Refused(libc::EPERM),
+        libc::TCP_ULP => OptionRoute::Refused(libc::ENOENT),
+        TCP_ZEROCOPY_RECEIVE => OptionRoute::Refused(libc::ENOPROTOOPT),
+        TCP_REPAIR_FIRST..=TCP_REPAIR_LAST | TCP_REPAIR_WINDOW => OptionRoute::Refused(libc::EPERM),
         // The engine sizes it from the flow's window.
-        TCP_NOTSENT_LOWAT => Way::Ours,
-        _ => Way::Tcp,
+        TCP_NOTSENT_LOWAT => OptionRoute::Ours,
+        _ => OptionRoute::Tcp,
     }
 }
 
@@ -97,30 +97,33 @@ mod tests {
     #[test]
     fn what_concerns_reads_and_writes_stays_with_the_applications_end() {
         for name in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO, libc::SO_RCVLOWAT, libc::SO_TYPE] {
-            assert_eq!(way(libc::SOL_SOCKET, name), Way::Here);
+            assert_eq!(route(libc::SOL_SOCKET, name), OptionRoute::Here);
             assert!(!is_special(name));
         }
     }
 
     #[test]
     fn what_concerns_the_connection_goes_to_tcp() {
-        assert_eq!(way(libc::SOL_SOCKET, libc::SO_DOMAIN), Way::Tcp);
-        assert_eq!(way(libc::IPPROTO_TCP, libc::TCP_INFO), Way::Tcp);
-        assert_eq!(way(libc::IPPROTO_IP, libc::IP_TOS), Way::Tcp);
-        assert_eq!(way(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY), Way::Tcp);
+        assert_eq!(route(libc::SOL_SOCKET, libc::SO_DOMAIN), OptionRoute::Tcp);
+        assert_eq!(route(libc::IPPROTO_TCP, libc::TCP_INFO), OptionRoute::Tcp);
+        assert_eq!(route(libc::IPPROTO_IP, libc::IP_TOS), OptionRoute::Tcp);
+        assert_eq!(route(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY), OptionRoute::Tcp);
     }
 
     #[test]
     fn nobody_is_told_that_the_peer_is_the_launcher() {
         for name in [libc::SO_PEERCRED, libc::SO_PEERSEC, libc::SO_PEERGROUPS, libc::SO_PEERPIDFD] {
-            assert_eq!(way(libc::SOL_SOCKET, name), Way::Tcp);
+            assert_eq!(route(libc::SOL_SOCKET, name), OptionRoute::Tcp);
             assert!(is_about_the_peer(name));
         }
     }
 
     #[test]
     fn what_would_go_past_the_engine_is_refused_as_by_an_old_kernel() {
-        assert_eq!(way(libc::IPPROTO_TCP, libc::TCP_ULP), Way::Refused(libc::ENOENT));
-        assert_eq!(way(libc::SOL_SOCKET, libc::SO_ZEROCOPY), Way::Refused(libc::ENOPROTOOPT));
+        assert_eq!(route(libc::IPPROTO_TCP, libc::TCP_ULP), OptionRoute::Refused(libc::ENOENT));
+        assert_eq!(
+            route(libc::SOL_SOCKET, libc::SO_ZEROCOPY),
+            OptionRoute::Refused(libc::ENOPROTOOPT)
+        );
     }
 }

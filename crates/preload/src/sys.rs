@@ -65,12 +65,12 @@ impl Drop for Fd {
 
 /// Which of its names a socket shall tell.
 #[derive(Clone, Copy)]
-pub(crate) enum Side {
+pub(crate) enum NameSide {
     Own,
     Peer,
 }
 
-impl Side {
+impl NameSide {
     pub(crate) fn call(self) -> c_long {
         match self {
             Self::Own => libc::SYS_getsockname,
@@ -80,13 +80,13 @@ impl Side {
 }
 
 /// A socket's name of any family.
-pub(crate) struct Name {
+pub(crate) struct SocketName {
     storage: libc::sockaddr_storage,
     len: usize,
 }
 
-impl Name {
-    pub(crate) fn of(fd: c_int, side: Side) -> Option<Self> {
+impl SocketName {
+    pub(crate) fn of(fd: c_int, side: NameSide) -> Option<Self> {
         let mut storage = MaybeUninit::<libc::sockaddr_storage>::zeroed();
         let mut len = size_of::<libc::sockaddr_storage>() as socklen_t;
         // SAFETY: the kernel writes at most `len` bytes, which `storage` has room for.

@@ -8,12 +8,12 @@ use libc::c_int;
 
 /// A number for `errno`, and what it means here.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct CallFailure {
     number: c_int,
     text: String,
 }
 
-impl Failure {
+impl CallFailure {
     pub(crate) fn new(number: c_int, text: impl Into<String>) -> Self {
         Self { number, text: text.into() }
     }
@@ -33,7 +33,7 @@ thread_local! {
 }
 
 /// Keeps the text for `alcc_last_error`; returns the number.
-pub(crate) fn remember(failure: Failure) -> c_int {
+pub(crate) fn remember(failure: CallFailure) -> c_int {
     let text = CString::new(failure.text).unwrap_or_default();
     // While the thread ends, there is nobody left to ask.
     let _ = LAST.try_with(|last| *last.borrow_mut() = text);

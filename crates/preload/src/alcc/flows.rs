@@ -1,4 +1,4 @@
-//! The process's engine and its connections.
+//! The engine and the flows of the process itself.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,45 +16,45 @@ use cellpace_control::{FlowName, Owner};
 use cellpace_tcp::{FlowHandle, FlowOptions, FlowOutcome, FlowStats, RelayEngine};
 use libc::c_int;
 
-use super::error::Failure;
+use super::error::CallFailure;
 use crate::client::Lent;
 use crate::config::abstract_address;
-use crate::sys::{Fd, Name, Side, number_option};
+use crate::sys::{Fd, NameSide, SocketName, number_option};
 
 /// What a process has.
-pub(crate) struct Library {
+pub(crate) struct ProcessFlows {
     /// A child has neither its parent's engine thread nor, perhaps, the lock in a good state.
     process: u32,
     engine: RelayEngine,
     next_flow: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<FlowTable>,
 }
 
 #[derive(Default)]
-struct State {
+struct FlowTable {
     default: Option<ControllerSpec>,
     /// What was chosen for sockets that have no connection yet.
-    chosen: HashMap<Place, ControllerSpec>,
-    flows: HashMap<Place, Flow>,
+    chosen: HashMap<DescriptorFile, ControllerSpec>,
+    flows: HashMap<DescriptorFile, ProcessFlow>,
     /// When there are as many entries, those are removed whose descriptors were closed.
     clean_at: usize,
 }
 
 /// A descriptor, and which file it stood for: numbers are used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Place {
+struct DescriptorFile {
     fd: c_int,
     device: u64,
     inode: u64,
 }
 
-struct Flow {
+struct ProcessFlow {
     number: u64,
     handle: FlowHandle,
     tcp: Arc<OwnedFd>,
 }
 
-static CURRENT: AtomicPtr<Library> = AtomicPtr::new(std::ptr::null_mut());
+static CURRENT: AtomicPtr<ProcessFlows> = AtomicPtr::new(std::ptr::null_mut());
 static TOKEN: OnceLock<Token> = OnceLock::new();
 
 /// What names of this process's flows are signed with; `None` while there were none.
@@ -64,7 +64,7 @@ pub(crate) fn token() -> Option<&'static Token> {
 
 /// The TCP socket of a flow of this process.
 pub(crate) fn lend(flow: u64, linger: bool) -> Option<Lent> {
-    let state = library().ok()?.state();
+    let state = process_flows().ok()?.state();
     let flow = state.flows.values().find(|known| known.number == flow)?;
     if linger {
         flow.handle.lend_linger();
@@ -74,22 +74,22 @@ pub(crate) fn lend(flow: u64, linger: bool) -> Option<Lent> {
     Some(Lent { tcp: Fd::from_result(tcp.into_raw_fd().into())?, queued })
 }
 
-/// The library of this process: made when first asked for, and anew in a child, whose parent's
+/// The flows of this process: made when first asked for, and anew in a child, whose parent's
 /// is left alone.
-pub(crate) fn library() -> Result<&'static Library, Failure> {
+pub(crate) fn process_flows() -> Result<&'static ProcessFlows, CallFailure> {
     let process = std::process::id();
     let current = CURRENT.load(Ordering::Acquire);
     // SAFETY: what is stored there is never freed.
-    if let Some(library) = unsafe { current.as_ref() }
-        && library.process == process
+    if let Some(flows) = unsafe { current.as_ref() }
+        && flows.process == process
     {
-        return Ok(library);
+        return Ok(flows);
     }
     let mut random = [0; size_of::<Token>() + size_of::<u64>()];
     fill(&mut random)?;
     let (token, flow) = random.split_at(size_of::<Token>());
     let _ = TOKEN.set(token.try_into().unwrap_or_default());
-    let made = Box::into_raw(Box::new(Library {
+    let made = Box::into_raw(Box::new(ProcessFlows {
         process,
         engine: RelayEngine::new(),
         // Parent and child must not have flows of the same number.
@@ -97,7 +97,7 @@ pub(crate) fn library() -> Result<&'static Library, Failure> {
         state: Mutex::default(),
     }));
     let place = CURRENT.compare_exchange(current, made, Ordering::AcqRel, Ordering::Acquire);
-    let library = match place {
+    let flows = match place {
         Ok(_) => made,
         Err(other) => {
             // SAFETY: nobody else has seen it.
@@ -106,31 +106,35 @@ pub(crate) fn library() -> Result<&'static Library, Failure> {
         }
     };
     // SAFETY: what is stored is never freed.
-    unsafe { library.as_ref() }.ok_or_else(|| Failure::new(libc::ENOMEM, "out of memory"))
+    unsafe { flows.as_ref() }.ok_or_else(|| CallFailure::new(libc::ENOMEM, "out of memory"))
 }
 
-fn fill(bytes: &mut [u8]) -> Result<(), Failure> {
+fn fill(bytes: &mut [u8]) -> Result<(), CallFailure> {
     // SAFETY: the kernel writes as many bytes as there are.
     let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    if count == bytes.len().cast_signed() { Ok(()) } else { Err(Failure::last("random numbers")) }
+    if count == bytes.len().cast_signed() {
+        Ok(())
+    } else {
+        Err(CallFailure::last("random numbers"))
+    }
 }
 
-impl Library {
-    pub(crate) fn set_default(&self, text: &str) -> Result<(), Failure> {
+impl ProcessFlows {
+    pub(crate) fn set_default(&self, text: &str) -> Result<(), CallFailure> {
         self.state().default = Some(controller(text)?);
         Ok(())
     }
 
-    pub(crate) fn set_for(&self, fd: c_int, text: &str) -> Result<(), Failure> {
-        let place = Place::of(fd)?;
+    pub(crate) fn set_for(&self, fd: c_int, text: &str) -> Result<(), CallFailure> {
+        let place = DescriptorFile::of(fd)?;
         if number_option(fd, libc::SOL_SOCKET, libc::SO_TYPE).is_none() {
-            return Err(Failure::last("not a socket"));
+            return Err(CallFailure::last("not a socket"));
         }
         let controller = controller(text)?;
         let mut state = self.state();
         if state.flows.contains_key(&place) {
             let text = "the connection is under a controller already";
-            return Err(Failure::new(libc::EISCONN, text));
+            return Err(CallFailure::new(libc::EISCONN, text));
         }
         state.clean();
         state.chosen.insert(place, controller);
@@ -138,17 +142,19 @@ impl Library {
     }
 
     /// Puts a connection under the controller of `listener`, or of the socket itself.
-    pub(crate) fn take_over(&self, fd: c_int, listener: Option<c_int>) -> Result<(), Failure> {
-        let setup = |error: io::Error| Failure::from_io("no controller for the connection", &error);
-        let chosen = Place::of(listener.unwrap_or(fd)).ok();
+    pub(crate) fn take_over(&self, fd: c_int, listener: Option<c_int>) -> Result<(), CallFailure> {
+        let setup =
+            |error: io::Error| CallFailure::from_io("no controller for the connection", &error);
+        let chosen = DescriptorFile::of(listener.unwrap_or(fd)).ok();
         let mut options = FlowOptions::new(self.controller(chosen)?);
-        let [local, peer] = [Side::Own, Side::Peer].map(|side| Name::of(fd, side)?.internet());
+        let [local, peer] =
+            [NameSide::Own, NameSide::Peer].map(|side| SocketName::of(fd, side)?.internet());
         let (Some(local), Some(peer)) = (local, peer) else {
-            return Err(Failure::new(libc::EOPNOTSUPP, "not a TCP connection, left as it is"));
+            return Err(CallFailure::new(libc::EOPNOTSUPP, "not a TCP connection, left as it is"));
         };
         let flow = self.next_flow.fetch_add(1, Ordering::Relaxed);
         options.seed = flow;
-        let token = token().ok_or_else(|| Failure::new(libc::EIO, "no token"))?;
+        let token = token().ok_or_else(|| CallFailure::new(libc::EIO, "no token"))?;
         let name = FlowName { flow, owner: Owner::Process, not_awaited: false, local, peer };
         let (near, far) = UnixStream::pair().map_err(setup)?;
         bind(&far, &name.encode(token)).map_err(setup)?;
@@ -162,7 +168,7 @@ impl Library {
         let handle = adopted.map_err(|error| {
             // The engine sets flags that the program's descriptor shares.
             control(fd, libc::F_SETFL, status);
-            Failure::new(libc::ENOBUFS, error.to_string())
+            CallFailure::new(libc::ENOBUFS, error.to_string())
         })?;
         let kept_flags = if flags & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
         // SAFETY: the program handed the descriptor to us for this.
@@ -179,42 +185,45 @@ impl Library {
         {
             state.chosen.remove(&place);
         }
-        state.flows.insert(Place::of(fd)?, Flow { number: flow, handle, tcp });
+        state.flows.insert(DescriptorFile::of(fd)?, ProcessFlow { number: flow, handle, tcp });
         Ok(())
     }
 
-    fn controller(&self, place: Option<Place>) -> Result<ControllerSpec, Failure> {
+    fn controller(&self, place: Option<DescriptorFile>) -> Result<ControllerSpec, CallFailure> {
         let state = self.state();
         let chosen = place.and_then(|place| state.chosen.get(&place)).or(state.default.as_ref());
         chosen.cloned().map_or_else(|| controller("verus"), Ok)
     }
 
-    pub(crate) fn statistics(&self, fd: c_int) -> Result<FlowStats, Failure> {
-        let place = Place::of(fd)?;
+    pub(crate) fn statistics(&self, fd: c_int) -> Result<FlowStats, CallFailure> {
+        let place = DescriptorFile::of(fd)?;
         let state = self.state();
         let flow = state.flows.get(&place).ok_or_else(|| {
-            Failure::new(libc::ENOENT, "the connection is not under a controller of this process")
+            CallFailure::new(
+                libc::ENOENT,
+                "the connection is not under a controller of this process",
+            )
         })?;
         Ok(flow.handle.stats())
     }
 
-    pub(crate) fn close(&self, fd: c_int, timeout: Option<Duration>) -> Result<(), Failure> {
-        let place = Place::of(fd)?;
+    pub(crate) fn close(&self, fd: c_int, timeout: Option<Duration>) -> Result<(), CallFailure> {
+        let place = DescriptorFile::of(fd)?;
         let flow = self.state().flows.remove(&place);
         // SAFETY: the program gives the descriptor up.
         if unsafe { libc::close(fd) } < 0 && flow.is_none() {
-            return Err(Failure::last("close"));
+            return Err(CallFailure::last("close"));
         }
         // What is not under a controller, the kernel delivers.
         flow.map_or(Ok(()), |flow| flow.finish(timeout))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FlowTable> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl FlowTable {
     /// Forgets descriptors that were closed by other means than `alcc_close`. Each time half of
     /// the entries are new, so that it costs little and there are never many.
     fn clean(&mut self) {
@@ -228,12 +237,12 @@ impl State {
     }
 }
 
-impl Place {
-    fn of(fd: c_int) -> Result<Self, Failure> {
+impl DescriptorFile {
+    fn of(fd: c_int) -> Result<Self, CallFailure> {
         let mut facts = MaybeUninit::<libc::stat>::zeroed();
         // SAFETY: the kernel writes to `facts`.
         if unsafe { libc::fstat(fd, facts.as_mut_ptr()) } < 0 {
-            return Err(Failure::last("the descriptor"));
+            return Err(CallFailure::last("the descriptor"));
         }
         // SAFETY: it was written, and is valid for any bytes.
         let facts = unsafe { facts.assume_init() };
@@ -252,9 +261,9 @@ const CLOSE: u8 = 7;
 /// How long the engine has to say how a connection ended that TCP calls closed.
 const VERDICT: Duration = Duration::from_millis(200);
 
-impl Flow {
+impl ProcessFlow {
     /// Waits until the peer has acknowledged everything, our end included.
-    fn finish(&self, timeout: Option<Duration>) -> Result<(), Failure> {
+    fn finish(&self, timeout: Option<Duration>) -> Result<(), CallFailure> {
         const STEP: Duration = Duration::from_millis(5);
         let started = Instant::now();
         let mut closed: Option<Instant> = None;
@@ -281,20 +290,20 @@ impl Flow {
             }
             if left == Some(Duration::ZERO) {
                 let text = "not everything was acknowledged in time";
-                return Err(Failure::new(libc::ETIMEDOUT, text));
+                return Err(CallFailure::new(libc::ETIMEDOUT, text));
             }
         }
     }
 }
 
-fn ended(number: c_int) -> Failure {
-    Failure::from_io("the connection ended", &io::Error::from_raw_os_error(number))
+fn ended(number: c_int) -> CallFailure {
+    CallFailure::from_io("the connection ended", &io::Error::from_raw_os_error(number))
 }
 
-fn controller(text: &str) -> Result<ControllerSpec, Failure> {
+fn controller(text: &str) -> Result<ControllerSpec, CallFailure> {
     let parsed =
         ControllerSpec::parse(text, &mut |name| read(name).map_err(|e| format!("{name}: {e}")));
-    parsed.map_err(|error| Failure::new(libc::EINVAL, error.to_string()))
+    parsed.map_err(|error| CallFailure::new(libc::EINVAL, error.to_string()))
 }
 
 fn read(name: &str) -> io::Result<Vec<u8>> {
@@ -308,14 +317,14 @@ fn read(name: &str) -> io::Result<Vec<u8>> {
 }
 
 /// Refuses sockets whose connection would be made later.
-pub(crate) fn must_block(fd: c_int) -> Result<(), Failure> {
+pub(crate) fn must_block(fd: c_int) -> Result<(), CallFailure> {
     let status = control(fd, libc::F_GETFL, 0);
     if status < 0 {
-        return Err(Failure::last("the descriptor"));
+        return Err(CallFailure::last("the descriptor"));
     }
     if status & libc::O_NONBLOCK != 0 {
         let text = "alcc_connect needs a socket that blocks; set O_NONBLOCK after it";
-        return Err(Failure::new(libc::EOPNOTSUPP, text));
+        return Err(CallFailure::new(libc::EOPNOTSUPP, text));
     }
     Ok(())
 }
