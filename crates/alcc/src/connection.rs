@@ -137,7 +137,7 @@ pub struct AlccConnection {
 }
 
 enum Stage {
-    /// What the other end is, is open: these are its first bytes, and the end of patience.
+    /// It is open what the other end is: these are its first bytes, and when to wait no longer.
     Greeting(Vec<u8>, Option<Time>),
     Agreed(Box<Active>),
     Plain,

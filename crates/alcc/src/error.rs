@@ -23,10 +23,10 @@ pub enum AlccError {
     /// The hello is none that can be read.
     #[error(transparent)]
     Hello(#[from] HelloError),
-    /// The other end said no.
+    /// The other end refused.
     #[error("refused: {0}")]
     Refused(Refusal),
-    /// The other end was told no.
+    /// We refused the other end.
     #[error("refused the other end: {0}")]
     Refusing(Refusal),
     /// What arrived is no frame, or not the one that has to come next.
@@ -40,7 +40,7 @@ pub enum AlccError {
         /// How many were sent.
         sent: u64,
     },
-    /// An ack takes back what an earlier one said: its packets, its clock or its window.
+    /// An ack takes back what an earlier one reported: its packets, its clock or its window.
     #[error("an ack goes back")]
     AckBack,
     /// More data came than the window allowed.

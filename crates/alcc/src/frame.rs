@@ -2,7 +2,7 @@
 //!
 //! Each begins with 12 bytes: a word and a number. Where the highest bit of the word is 0, the word
 //! is the length of the data that follows and the number is that of the packet. The original has
-//! only one direction of data and tells data from acks by it; here both directions carry both, so
+//! only one direction of data and distinguishes data from acks by it; here both directions carry both, so
 //! that control frames need a mark: the highest bit of the word.
 //!
 //! Whatever the bytes, decoding neither panics nor keeps more than one control frame.

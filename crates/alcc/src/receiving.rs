@@ -33,7 +33,7 @@ pub(super) struct ReceivingHalf {
     arrived_at: Time,
     ended: bool,
     consumed: u64,
-    /// The window that the other end was told last.
+    /// The window that was last announced to the other end.
     told: u64,
     /// Packets that have not been acknowledged.
     unacked: u32,

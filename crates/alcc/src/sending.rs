@@ -1,4 +1,4 @@
-//! The sending half: cuts a stream into packets as the controller allows, and hears of their acks.
+//! The sending half: cuts a stream into packets as the controller allows, and works in their acks.
 
 use cellpace_base::{Span, Time};
 use cellpace_cc::{Block, Controller, RttEstimator, Stamp};
@@ -164,7 +164,7 @@ impl SendingHalf {
     }
 
     /// Data for which a window below one packet has room: something must leave, or no ack would
-    /// ever open it. No limit while acks are under way.
+    /// ever open it. No limit while packets are in flight.
     fn within_small_window(&self) -> u64 {
         if self.sent.in_flight() > 0 {
             return u64::MAX;
@@ -253,7 +253,7 @@ impl SendingHalf {
     }
 
     /// When something is due: of the controller while there is something to control, of the pacer
-    /// while a packet waits for it, and the end of patience.
+    /// while a packet waits for it, and when silence has lasted too long.
     pub(super) fn next_deadline(
         &self,
         queue: &BoundedQueue,
@@ -307,7 +307,7 @@ mod tests {
     use cellpace_cc::Permit;
     use std::sync::{Arc, Mutex};
 
-    /// What a controller was told.
+    /// What a controller was given.
     #[derive(Debug, Default)]
     struct Witnessed {
         /// For each ack: RTTs in ms and windows in the stamps.

@@ -179,7 +179,7 @@ fn connect(config: &PreloadConfig, worker: u32) -> Result<Fd, LauncherFailure> {
     let (address, len) = config.control(worker).ok_or(LauncherFailure::Now)?;
     let address = &raw const address;
     let connected = retry_interrupted(|| {
-        // SAFETY: the kernel reads as many bytes of the address as it is told that there are.
+        // SAFETY: the kernel reads as many bytes of the address as `len` says.
         unsafe { libc::syscall(libc::SYS_connect, socket.raw(), address, len) }
     });
     match connected {

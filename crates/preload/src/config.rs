@@ -1,4 +1,4 @@
-//! What the launcher said, read once from the environment, before `main`.
+//! What the launcher passes on, read once from the environment, before `main`.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;

@@ -2,7 +2,7 @@
 //!
 //! A set holds the open file, not the number: when another file takes a registered number over,
 //! the set goes on reporting the old one. So what is registered has to be registered again. What
-//! is, the kernel tells (`/proc/thread-self/fdinfo`); which descriptors are sets is noted here, as
+//! is, the kernel reports (`/proc/thread-self/fdinfo`); which descriptors are sets is noted here, as
 //! looking at all of a process' descriptors would take long where there are many.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -12,7 +12,7 @@ use libc::{c_int, c_void, epoll_event};
 use crate::config::config;
 use crate::sys::{Fd, KeepErrno, errno};
 
-/// Sets of a process that are known; with more, nothing is said of any descriptor.
+/// Sets of a process that are known; with more, nothing is known of any descriptor.
 const MOST_SETS: usize = 64;
 /// Registrations of one descriptor, at most.
 const MOST_PLACES: usize = 8;
@@ -172,7 +172,7 @@ fn inode(fd: c_int) -> Option<u64> {
     (result == 0).then_some(status.st_ino)
 }
 
-/// Opens what the kernel tells of a descriptor.
+/// Opens what the kernel reports of a descriptor.
 fn open_info(fd: c_int) -> Option<Fd> {
     const FOLDER: &[u8] = b"/proc/thread-self/fdinfo/";
     let mut path = [0_u8; FOLDER.len() + 12];

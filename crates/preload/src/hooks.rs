@@ -254,7 +254,7 @@ unsafe extern "C-unwind" {
     fn raw_syscall(number: c_long, ...) -> c_long;
 }
 
-/// What an `accept` that succeeded shall return.
+/// What an `accept` that succeeded returns.
 fn taken_over(accepted: c_int, flags: c_int) -> c_int {
     if accepted < 0 {
         return accepted;
@@ -408,7 +408,7 @@ enum Elsewhere {
 }
 
 /// Whether an option may be about a taken-over connection; `None` if not, and the call is still to
-/// be made. Other sockets shall hardly notice, so those levels that a local socket does not know
+/// be made. Other sockets are hardly to notice, so those levels that a local socket does not know
 /// at all are tried there first.
 fn elsewhere(
     fd: c_int,

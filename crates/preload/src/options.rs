@@ -39,7 +39,7 @@ pub(crate) fn route(level: c_int, name: c_int) -> OptionRoute {
     }
 }
 
-/// Whether an option of level `SOL_SOCKET` tells which process the peer is.
+/// Whether an option of level `SOL_SOCKET` says which process the peer is.
 pub(crate) fn is_about_the_peer(name: c_int) -> bool {
     matches!(name, libc::SO_PEERCRED | libc::SO_PEERSEC | libc::SO_PEERGROUPS | libc::SO_PEERPIDFD)
 }
@@ -49,7 +49,7 @@ fn socket_route(name: c_int) -> OptionRoute {
         // Both ends know errors, and both buffers hold data.
         libc::SO_ERROR | libc::SO_SNDBUF | libc::SO_SNDBUFFORCE => OptionRoute::Both,
         libc::SO_RCVBUF | libc::SO_RCVBUFFORCE => OptionRoute::Tcp,
-        // The far end of the pair is the launcher; nobody shall take the TCP peer for it.
+        // The far end of the pair is the launcher; nobody may take the TCP peer for it.
         _ if is_about_the_peer(name) => OptionRoute::Tcp,
         libc::SO_DOMAIN
         | libc::SO_PROTOCOL

@@ -63,7 +63,7 @@ impl Drop for Fd {
     }
 }
 
-/// Which of its names a socket shall tell.
+/// Which of a socket's two names.
 #[derive(Clone, Copy)]
 pub(crate) enum NameSide {
     Own,

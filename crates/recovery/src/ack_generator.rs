@@ -44,7 +44,7 @@ const MOST_UNACKED: usize = 1 << 18;
 /// one.
 pub struct AckGenerator {
     policy: AckPolicy,
-    /// Arrivals that the sender has not heard of yet, from log position `first` on.
+    /// Arrivals that were not reported to the sender yet, from log position `first` on.
     log: VecDeque<Arrived>,
     first: u64,
     unacked: u32,
@@ -153,7 +153,7 @@ impl AckGenerator {
         self.first += count;
     }
 
-    /// What an ack that covers the log up to `upto` tells the sender and no ack has told before.
+    /// What an ack that covers the log up to `upto` reports to the sender and no ack has reported before.
     pub fn take_until(&mut self, upto: u64, arrived: &mut Vec<Arrived>) {
         let count = upto.saturating_sub(self.first) as usize;
         arrived.extend(self.log.drain(..count.min(self.log.len())));

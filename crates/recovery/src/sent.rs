@@ -280,13 +280,13 @@ impl<D: Copy> Sent<D> {
         self.first_after_timeout = None;
     }
 
-    /// The receiver was heard of without an ack of anything new: the path works again, and what
+    /// Something came from the receiver without an ack of anything new: the path works again, and what
     /// was given up need not wait until the backed-off timer fires.
     pub fn on_sign_of_life(&mut self) {
         self.timeouts_in_a_row = 0;
     }
 
-    /// The ack to come tells of arrivals of long ago, as the acks of then were lost. It does not
+    /// The ack to come reports arrivals of long ago, as the acks of then were lost. It does not
     /// show that the last timeout was wrong: what was sent since may well be lost.
     pub fn confirm_timeout(&mut self) {
         self.first_after_timeout = None;

@@ -38,7 +38,7 @@ pub struct FlowStats {
     pub retransmissions: u64,
     /// How often TCP refused data that the controller allowed.
     pub blocks: u64,
-    /// How often TCP was told to send between acks, through the kernel driver.
+    /// How often TCP was kicked to send between acks, through the kernel driver.
     pub kicks: u64,
     /// Bytes that TCP may hold, where [`FlowOptions::send_buffer`] chose: as granted.
     pub send_buffer: Option<u64>,

@@ -1,4 +1,4 @@
-//! What the kernel tells of a TCP socket, and what can be set.
+//! What the kernel reports of a TCP socket, and what can be set.
 
 #![allow(unsafe_code, reason = "system calls that no safe wrapper has")]
 
@@ -32,9 +32,9 @@ pub(crate) struct TcpInfo {
     pub(crate) is_open: bool,
     /// Whether segments carry the time stamp option.
     pub(crate) timestamps: bool,
-    /// Segments that TCP takes to be on their way: neither acknowledged nor lost.
+    /// Segments that TCP takes to be in flight: neither acknowledged nor lost.
     pub(crate) in_network: u32,
-    /// Segments told of by selective acks.
+    /// Segments reported by selective acks.
     pub(crate) sacked: u32,
     /// Segments that TCP takes for lost.
     pub(crate) lost: u32,

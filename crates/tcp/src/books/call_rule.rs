@@ -14,7 +14,7 @@ const CALL_SPAN: Span = Span::from_millis(1);
 
 /// Where that is fewer packets, on links of up to 36 Mbit/s, they go one by one. A full segment
 /// that ends a call carries PSH, and Linux as a receiver (others too) acknowledges it at once when
-/// the application has read it, instead of every second segment: controllers hear of each arrival
+/// the application has read it, instead of every second segment: controllers learn of each arrival
 /// then, as above UDP. On faster links there are acks enough, and a call costs as much as several
 /// packets in it.
 const MIN_TOGETHER: u64 = 3;

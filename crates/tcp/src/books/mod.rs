@@ -23,7 +23,7 @@ use packets::PacketMap;
 /// with epochs do.
 const OPENED_BY_ACKS: Span = Span::from_millis(100);
 
-/// What an ack told a TCP that has the application's data itself.
+/// What a TCP that has the application's data itself reports of an ack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AckReport {
     /// Offset in the stream before which everything has arrived.
@@ -52,20 +52,20 @@ pub(crate) struct Books {
     /// End of the last packet of which TCP took a byte.
     cut: u64,
     acked: u64,
-    /// The latest time that the controller heard of: acks are found a little after they came.
+    /// The latest time reported to the controller: acks are found a little after they came.
     latest: Time,
     last_stamp: Stamp,
     last_block: Option<Time>,
     blocks: u64,
     /// When the last packet left.
     sent_at: Time,
-    /// When the last ack came that told of something.
+    /// When the last ack came that reported something new.
     acked_at: Time,
     /// When an ack last opened the window.
     opened_at: Time,
-    /// The controller was told of a timeout, and nothing was heard since.
+    /// A timeout was reported to the controller, and no ack has come since.
     timed_out: bool,
-    /// When it was last told of one.
+    /// When the last timeout was reported to it.
     timed_out_at: Option<Time>,
     numbers: Vec<Arrived>,
     /// Ends of packets that are taken for lost and that TCP has not sent again.
@@ -192,8 +192,8 @@ impl Books {
         }
     }
 
-    /// TCP, which has the application's data itself, has sent `count` bytes since it last told,
-    /// from `when` on, which may be before the controller last heard of anything, until `now`;
+    /// TCP, which has the application's data itself, has sent `count` bytes since its last report,
+    /// from `when` on, which may be before the last report to the controller, until `now`;
     /// `unsent` more wait. The packets of a paced controller have left one after the other.
     pub(crate) fn on_sent(&mut self, when: Time, now: Time, count: u64, unsent: u64) {
         let call_end = self.taken + count;
@@ -236,7 +236,7 @@ impl Books {
     }
 
     /// TCP refused what the controller allowed: its own window is smaller, or its buffer full.
-    /// The controller hears of it once an RTT at most.
+    /// The controller learns of it once an RTT at most.
     pub(crate) fn on_block(&mut self, now: Time) {
         self.blocks += 1;
         self.latest = self.latest.max(now);
@@ -265,7 +265,7 @@ impl Books {
     }
 
     /// TCP, which has the application's data itself, has worked in an ack at `when`. Of the packets
-    /// that it tells of the newest caused it, and has TCP's measure of its RTT; the others waited
+    /// that it reports the newest caused it, and has TCP's measure of its RTT; the others waited
     /// for that.
     pub(crate) fn on_ack_report(&mut self, when: Time, heard: &AckReport) {
         let when = self.latest.max(when);
@@ -302,7 +302,7 @@ impl Books {
         self.numbers = all;
     }
 
-    /// The RTTs of packets that one ack tells of, given how long before it each was sent. They are
+    /// Estimates the RTTs of packets that one ack reports, given how long before it each was sent. They are
     /// taken to have come to the receiver at equal distances in the `wait` since the ack before, and
     /// to have waited there for the last of them, whose RTT is `newest`. None has a shorter one than
     /// that: to controllers that go by the shortest RTT only what was measured is one. What was sent
@@ -320,7 +320,7 @@ impl Books {
         }
     }
 
-    /// The peer told of `count` segments behind `holes` missing ones.
+    /// The peer reports `count` segments behind `holes` missing ones.
     pub(crate) fn on_sacked(&mut self, when: Time, holes: usize, count: usize) {
         let numbers = &mut self.numbers;
         self.packets.arrived_beyond(holes, count, |number, _| numbers.push(arrived(number)));
@@ -380,8 +380,8 @@ impl Books {
     }
 
     /// Until when acks may wait, as they would not let anything through: that is the controller's
-    /// to do at this time. Their stamps tell later when they came. None if they should be heard
-    /// of at once.
+    /// to do at this time. Their stamps show later when they came. None if they should be worked
+    /// in at once.
     pub(crate) fn acks_may_wait(&self) -> Option<Time> {
         if self.acks_open() || self.timed_out || self.is_idle() {
             return None;
@@ -390,7 +390,7 @@ impl Books {
         (self.latest.since(self.opened_at) >= OPENED_BY_ACKS).then_some(deadline)
     }
 
-    /// When [`on_timer`](Self::on_timer) wants to be called. Never while nothing is under way and
+    /// When [`on_timer`](Self::on_timer) wants to be called. Never while nothing is in flight and
     /// nothing waits: ten thousand idle flows must not cost ten thousand timers.
     pub(crate) fn next_deadline(&self, waiting: bool) -> Option<Time> {
         if self.is_idle() && !waiting {
@@ -412,7 +412,7 @@ impl Books {
         self.sender.packet_deadline()
     }
 
-    /// Does what is due. The controller hears of a timeout where it would above UDP, although
+    /// Does what is due. The controller learns of a timeout where it would above UDP, although
     /// TCP's own timer, which is slower, sends again: outages are what some controllers start
     /// anew after. Should the path have been slow only, the first ack shows it.
     pub(crate) fn on_timer(&mut self, now: Time) {

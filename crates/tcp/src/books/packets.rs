@@ -47,7 +47,7 @@ impl PacketMap {
         }
     }
 
-    /// TCP was told of `count` segments that arrived behind `holes` missing ones. Which of them
+    /// TCP got selective acks of `count` segments that arrived behind `holes` missing ones. Which of them
     /// are missing it does not say: the oldest are taken to be, as on a path that keeps the order
     /// one loss leaves one hole.
     pub(crate) fn arrived_beyond(

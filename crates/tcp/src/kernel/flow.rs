@@ -9,7 +9,7 @@ use crate::books::{AckReport, Books};
 use crate::socket::TcpProgress;
 
 /// Where acks come closer together than this, the next one lets out what a controller has added soon
-/// enough; telling TCP to send costs more than all the rest of an epoch.
+/// enough; kicking TCP costs more than all the rest of an epoch.
 const SOON: Span = Span::from_millis(1);
 
 /// The longest gap between acks of late is forgotten by so much with each ack: one in
@@ -20,22 +20,22 @@ const GAPS: u64 = 8;
 /// queue in it.
 const RTTS_UNTIL_KICKED: u64 = 8;
 
-/// The controller of such a connection. What TCP sent is learnt from what it tells with each ack.
+/// The controller of such a connection. What TCP sent is learnt from its report of each ack.
 pub(crate) struct KernelFlow {
     books: Books,
     /// TCP's count of acknowledged bytes when the connection was taken over.
     base: u64,
     /// When that was.
     since: Time,
-    /// When TCP last told something.
+    /// When TCP last reported something.
     reported_at: Time,
     /// When the last ack came, and the longest gap between acks of late. Not the mean: acks that come
     /// in bursts are near to each other and far from the next burst.
     acked_at: Time,
     gap: Span,
-    /// What the kernel was last told to do.
+    /// What the kernel was last given.
     control: Option<SocketControl>,
-    /// TCP can be told to send at any time, and not only when an ack comes.
+    /// TCP can be kicked at any time, and sends then, not only when an ack comes.
     can_kick: bool,
     /// Whether TCP had data left to send then: it has sent some since, if the window let it, and
     /// what looks like silence is none.
@@ -47,7 +47,7 @@ pub(crate) struct KernelFlow {
 
 impl KernelFlow {
     /// A connection with segments of `segment` bytes of payload and `overhead` of headers, of
-    /// which TCP counts `base` bytes as acknowledged, and nothing is on its way.
+    /// which TCP counts `base` bytes as acknowledged, and nothing is in flight.
     pub(crate) fn new(
         controller: Box<dyn Controller>,
         now: Time,
@@ -71,13 +71,13 @@ impl KernelFlow {
         }
     }
 
-    /// Whether TCP can be told to send at any time. Then a controller's budget is one; else the
+    /// Sets whether TCP can be kicked at any time. Then a controller's budget is one; else the
     /// window has to do, from which TCP sends when acks come.
     pub(crate) fn can_kick(&mut self, can_kick: bool) {
         self.can_kick = can_kick;
     }
 
-    /// Whether somebody should see to it that TCP can be told: the controller has a budget, TCP has
+    /// Whether somebody should see to it that TCP can be kicked: the controller has a budget, TCP has
     /// something to send, and the connection is none of the short ones.
     pub(crate) fn wants_kick(&self, now: Time) -> bool {
         let settled = self.min_rtt().map(|rtt| self.since + rtt * RTTS_UNTIL_KICKED);
@@ -87,9 +87,9 @@ impl KernelFlow {
             && self.books.limit().is_some()
     }
 
-    /// Whether TCP should be told to send, and asked how far it is, before what is due is done. The
+    /// Whether TCP should be kicked, and asked how far it is, before what is due is done. The
     /// controller portions out what may leave, and TCP has sent less of it than it may, or has not
-    /// told yet because no ack came since: the next portion would go out in addition. Or the
+    /// reported it because no ack came since: the next portion would go out in addition. Or the
     /// controller waits for acks no longer: then TCP has sent a packet by itself to find out whether
     /// anybody still listens (RFC 8985 section 7), which belongs to what is given up, and not to what
     /// follows.
@@ -102,8 +102,8 @@ impl KernelFlow {
             || is_due(self.books.controller_deadline()) && self.budget() > Some(self.books.taken())
     }
 
-    /// TCP was told to send at `at` what it may, has done so, and is so far `now`. Acks of which it
-    /// has not told yet may be in that.
+    /// TCP was kicked at `at`, has sent what it may, and is so far `now`. That may include acks which it
+    /// has not reported yet.
     pub(crate) fn on_kicked(&mut self, at: Time, now: TcpProgress) {
         self.kicks += 1;
         let at = at.max(self.reported_at);
@@ -116,7 +116,7 @@ impl KernelFlow {
         self.has_more = now.waiting > 0;
     }
 
-    /// TCP told of an ack that it worked in at `at`, before it sent anything on account of it. Returns
+    /// TCP reports an ack that it worked in at `at`, before it sent anything on account of it. Returns
     /// whether the ack has raised the budget, as in slow start.
     pub(crate) fn on_record(&mut self, at: Time, record: &KernelRecord) -> bool {
         self.measure_gap(at);
@@ -147,7 +147,7 @@ impl KernelFlow {
         self.budget() > before
     }
 
-    /// What TCP is told to send up to, where it is told that.
+    /// The offset up to which TCP may send, where it is given one.
     fn budget(&self) -> Option<u64> {
         if self.can_kick { self.books.limit() } else { None }
     }
@@ -163,8 +163,8 @@ impl KernelFlow {
         self.gap < SOON && now < self.acked_at + SOON * 2 && !self.books.is_idle()
     }
 
-    /// When TCP sent what it has sent since it last told. While something is under way it sends
-    /// when an ack comes, and so right after it told. What follows on silence was sent an RTT
+    /// When TCP sent what it has sent since its last report. While something is in flight it sends
+    /// when an ack comes, and so right after its report. What follows on silence was sent an RTT
     /// before its ack.
     fn sent_at(&self, at: Time, record: &KernelRecord) -> Time {
         if self.has_more || !self.books.is_idle() || record.rtt_us == 0 {
@@ -184,7 +184,7 @@ impl KernelFlow {
         self.books.next_deadline(self.has_more)
     }
 
-    /// What the kernel shall do from now on, if that is news, and whether TCP is to be told to send
+    /// What the kernel is to do from now on, if that is news, and whether TCP is to be kicked to send
     /// something that it could not send before: with `at_once` also where the next ack is near.
     pub(crate) fn news(&mut self, now: Time, at_once: bool) -> Option<(SocketControl, bool)> {
         let limit = self.budget();
@@ -301,7 +301,7 @@ mod tests {
             .on_record(Time::from_millis(9_041), &KernelRecord { unsent: 0, ..record(1, 0, 40) });
         kernel_flow.on_record(Time::from_millis(10_050), &record(2, 9, 50));
         assert_eq!(kernel_flow.stats().in_flight, 9 * 1500);
-        // While something is under way, packets follow on acks.
+        // While something is in flight, packets follow on acks.
         kernel_flow.on_record(Time::from_millis(10_055), &record(11, 5, 55));
         kernel_flow.on_record(Time::from_millis(10_105), &record(16, 0, 50));
         assert_eq!(kernel_flow.stats().min_rtt, Some(Span::from_millis(40)));
@@ -391,7 +391,7 @@ mod tests {
     fn a_push_tells_of_what_was_sent_whatever_was_acknowledged_meanwhile() {
         let (mut kernel_flow, now, acked) = budgeted();
         let before = kernel_flow.stats().sent_bytes;
-        // Of the two on their way one is acknowledged, and three more have left.
+        // Of the two in flight one is acknowledged, and three more have left.
         kernel_flow.on_kicked(now, so_far(acked + 1, 4));
         assert_eq!(kernel_flow.stats().sent_bytes, before + 3 * u64::from(MSS));
         // The ack's record, from before that, is no news of anything sent.

@@ -60,7 +60,7 @@ impl RemoteSocket {
         Ok(socket)
     }
 
-    /// Lets TCP send what the window of the socket `cookie` allows, and tells how far it is then.
+    /// Lets TCP send what the window of the socket `cookie` allows, and returns how far it is then.
     ///
     /// # Errors
     /// As [`check`](Self::check).

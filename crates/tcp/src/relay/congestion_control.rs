@@ -64,7 +64,7 @@ impl RenoStart {
         Self { is_reno: wanted && start_by_reno(&SockRef::from(&tcp)) }
     }
 
-    /// The kernel told of the connection.
+    /// The kernel reports the state of the connection.
     pub(crate) fn on_info(&mut self, tcp: BorrowedFd<'_>, info: &TcpInfo) {
         // Not during a recovery: what it would restore if the loss was none is Reno's.
         if !self.is_reno || !info.is_open || info.in_first_slow_start() {

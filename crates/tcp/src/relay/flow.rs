@@ -239,7 +239,7 @@ impl RelayFlow {
         Ok(more_out || more_in)
     }
 
-    /// A flow that is killed while it holds bytes shall be reset. Once it has held some, that holds
+    /// A flow that is killed while it holds bytes is to be reset. Once it has held some, that holds
     /// until all is acknowledged: a stream that goes on is not at its end whenever the queue is
     /// empty for a moment, and the option is not set for every write.
     fn choose_linger(&mut self, now: Time) {
@@ -455,7 +455,7 @@ impl RelayFlow {
         self.turn_failed(now, scratch)
     }
 
-    /// The peer hears the last words, and the application reads what had come.
+    /// The peer gets the last words, and the application reads what had come.
     fn turn_failed(&mut self, now: Time, scratch: &mut [u8]) -> NextTurn {
         let tcp_over = self.failed.as_ref().is_none_or(|failed| failed.tcp_over)
             || self.say_last_words(now, scratch);

@@ -64,7 +64,7 @@ impl Half {
         }
     }
 
-    /// The bytes that TCP shall get now, in one call; none if there are none, or the controller
+    /// The bytes that TCP is to get now, in one call; none if there are none, or the controller
     /// has them wait.
     pub(crate) fn next_call(&mut self, now: Time) -> &[u8] {
         either!(self, half => half.next_call(now))
@@ -187,7 +187,7 @@ impl Half {
         }
     }
 
-    /// Whether nothing waits and nothing is on its way.
+    /// Whether nothing waits and nothing is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         match self {
             Self::Plain(plain) => plain.is_idle() && plain.is_drained(),
@@ -203,7 +203,7 @@ impl Half {
         }
     }
 
-    /// Gives memory back, while nothing waits and nothing is on its way.
+    /// Gives memory back, while nothing waits and nothing is in flight.
     pub(crate) fn rest(&mut self) {
         either!(self, half => half.rest());
     }
@@ -216,7 +216,7 @@ impl Half {
         }
     }
 
-    /// Whether what the kernel reports of the TCP socket need not be heard before that.
+    /// Whether what the kernel reports of the TCP socket may wait until then.
     pub(crate) fn naps(&self, now: Time) -> bool {
         match self {
             Self::Plain(plain) => plain.naps(now),

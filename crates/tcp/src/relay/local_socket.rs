@@ -126,7 +126,7 @@ impl LocalSocket {
 
     /// The application gets nothing more.
     pub(crate) fn end(&self) {
-        // Whoever has closed need not be told.
+        // Whoever has closed does not need it.
         let _ = socket2::SockRef::from(&self.socket).shutdown(Shutdown::Write);
     }
 

@@ -1,4 +1,4 @@
-//! The gate with its socket: what waits on either side, and what the kernel tells of acks.
+//! The gate with its socket: what waits on either side, and what the kernel reports of acks.
 
 use std::io;
 use std::os::fd::BorrowedFd;
