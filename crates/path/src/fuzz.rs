@@ -2,7 +2,7 @@
 
 use cellpace_base::{Random, Time};
 
-use crate::delay::read_delays;
+use crate::schedule::read_delays;
 use crate::schedule::{Replay, Schedule, Trace, lint};
 use crate::{DelaySpec, LossSpec, TraceSpec};
 

@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use cellpace_base::{Span, Time, parse_span};
 
-use crate::{PathError, Schedule};
+use crate::Schedule;
+use crate::error::PathError;
 
 /// A change of the path, as between two cells or two networks. Written
 /// `30s/200ms/80ms/lost`: when, then, each only if wanted, how long nothing is delivered, the new

@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod delay;
+mod error;
 pub mod fit;
 #[doc(hidden)]
 pub mod fuzz;
@@ -38,11 +39,12 @@ pub mod stats;
 pub mod steps;
 
 pub use delay::{Delay, DelaySpec};
+pub use error::PathError;
 pub use handover::{Handover, interrupted};
 pub use link::Link;
 pub use loss::{BurstLoss, LossModel, LossSpec};
 pub use packet::{DropReason, Fate, Packet, PacketRecord};
-pub use path::{Path, PathError, PathSpec};
+pub use path::{Path, PathSpec};
 pub use queue::{Queue, QueueSpec};
 pub use schedule::{Schedule, TraceSpec};
 pub use steps::Steps;

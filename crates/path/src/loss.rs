@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use cellpace_base::{ParamError, ParamSet, Random, Time, params, split_name};
 
-use crate::PathError;
+use crate::error::PathError;
 use crate::steps::{Level, Steps, StepsWalk};
 
 /// Random loss by its written form.

@@ -3,88 +3,14 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use cellpace_base::{ParamError, QuantityError, Random, Span, Time};
-use thiserror::Error;
+use cellpace_base::{Random, Span, Time};
 
+use crate::error::PathError;
 use crate::handover::interrupted;
-use crate::schedule::TraceError;
 use crate::{
     Delay, DelaySpec, DropReason, Fate, Handover, Link, LossModel, LossSpec, Packet, PacketRecord,
     QueueSpec, TraceSpec,
 };
-
-/// What can be wrong with a path.
-#[derive(Debug, Clone, PartialEq, Error)]
-#[non_exhaustive]
-pub enum PathError {
-    /// A queue, trace or loss model that does not exist.
-    #[error("there is no {what} `{name}`{hint}")]
-    Unknown {
-        /// What was looked for.
-        what: &'static str,
-        /// The name as written.
-        name: String,
-        /// The nearest name, or all, as a half sentence.
-        hint: String,
-    },
-    /// A quantity does not read.
-    #[error("{what}: {source}")]
-    Quantity {
-        /// Whose.
-        what: String,
-        /// Why.
-        source: QuantityError,
-    },
-    /// A parameter of a queue or trace.
-    #[error(transparent)]
-    Param(#[from] ParamError),
-    /// A queue that holds no packet.
-    #[error("{what}: `{text}` is smaller than one 1500-byte packet, so nothing would get through")]
-    TooSmall {
-        /// Whose.
-        what: String,
-        /// The size as written.
-        text: String,
-    },
-    /// A written form with its parts in the wrong order or number.
-    #[error("`{text}` does not read; write {form}")]
-    Form {
-        /// What was written.
-        text: String,
-        /// The right form.
-        form: &'static str,
-    },
-    /// A file that does not exist.
-    #[error("there is no file `{name}`")]
-    NoFile {
-        /// The file.
-        name: String,
-    },
-    /// A file where none can be had.
-    #[error("`{name}` is a file, and only generated traces and delays can be used here")]
-    FileNotAllowed {
-        /// The file.
-        name: String,
-    },
-    /// A file that cannot be read, or is not what it should be.
-    #[error(transparent)]
-    Trace(#[from] TraceError),
-}
-
-impl PathError {
-    pub(crate) fn unknown(
-        what: &'static str,
-        name: &str,
-        near: Option<&str>,
-        known: &[&str],
-    ) -> Self {
-        let hint = match near {
-            Some(near) => format!("; did you mean `{near}`?"),
-            None => format!("; there are {}", known.join(", ")),
-        };
-        Self::Unknown { what, name: name.to_owned(), hint }
-    }
-}
 
 /// Everything that makes one direction of a path.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -8,7 +8,7 @@ use cellpace_base::{
     QuantityError, Random, Rate, Span, Time, parse_fraction, parse_span, split_name,
 };
 
-use crate::PathError;
+use crate::error::PathError;
 
 /// The shortest step. Shorter ones would cost time without being visible: a trace resolves one
 /// millisecond, and so do the papers.

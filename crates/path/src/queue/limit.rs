@@ -3,7 +3,8 @@
 use cellpace_base::{ParamKind, ParamValue, QuantityError, Window, parse_window};
 
 use super::fifo::Fifo;
-use crate::{OPPORTUNITY_BYTES, PathError};
+use crate::OPPORTUNITY_BYTES;
+use crate::error::PathError;
 
 /// How much a queue holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

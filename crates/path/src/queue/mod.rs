@@ -1,6 +1,7 @@
 //! Queues in front of the link: plain and managed (AQM).
 
 mod codel;
+mod discipline;
 mod drophead;
 mod droptail;
 mod fifo;
@@ -12,37 +13,19 @@ mod red;
 use std::fmt;
 use std::str::FromStr;
 
-use cellpace_base::{Param, ParamSet, Random, Time, nearest, params, split_name};
+use cellpace_base::{Param, ParamSet, Random, nearest, params, split_name};
 
-use crate::{DropReason, Packet, PathError};
+use crate::error::PathError;
 
 use codel::{Codel, CodelQueueParams};
 use fq_codel::{FqCodel, FqCodelParams};
 use pie::{Pie, PieParams};
 use red::{Red, RedConfig, RedParams};
 
+pub use discipline::{Drops, Queue};
 pub use drophead::DropHead;
 pub use droptail::DropTail;
 pub use limit::Limit;
-
-/// A queue. Every packet given to it comes out of [`dequeue`](Self::dequeue) once, or is handed
-/// to `drops` once with the reason.
-pub trait Queue: Send {
-    /// A packet arrives.
-    fn enqueue(&mut self, now: Time, packet: Packet, drops: &mut Drops);
-
-    /// The link takes the next packet.
-    fn dequeue(&mut self, now: Time, drops: &mut Drops) -> Option<Packet>;
-
-    /// Bytes waiting.
-    fn bytes(&self) -> u64;
-
-    /// Packets waiting.
-    fn packets(&self) -> usize;
-}
-
-/// Where queues put what they drop.
-pub type Drops = Vec<(Packet, DropReason)>;
 
 /// A kind of queue, for help and for reading its written form.
 #[derive(Debug)]
@@ -193,6 +176,8 @@ mod testing {
     //! What the tests of all queues need.
 
     use super::*;
+    use crate::Packet;
+    use cellpace_base::Time;
 
     pub(super) fn packet(id: u64, size: u32, now: Time) -> Packet {
         Packet::new(id, 0, size, now)

@@ -6,7 +6,8 @@ use cellpace_base::{ParamError, ParamSet, Random, Rate, Span, Time, Window, para
 
 use super::fifo::Fifo;
 use super::{Drops, Limit, Queue};
-use crate::{DropReason, OPPORTUNITY_BYTES, Packet, PathError};
+use crate::error::PathError;
+use crate::{DropReason, OPPORTUNITY_BYTES, Packet};
 
 params! {
     /// The parameters of RED.

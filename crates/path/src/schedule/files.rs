@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use cellpace_base::Span;
 
-use super::{Trace, TraceError};
-use crate::PathError;
-use crate::delay::read_delays;
+use super::Trace;
+use super::delay_file::read_delays;
+use crate::error::{PathError, TraceError};
 use crate::profile::{LinkProfile, ProfileError};
 use crate::steps::Steps;
 

@@ -2,7 +2,7 @@
 
 use std::io::BufRead;
 
-use super::TraceError;
+use crate::error::TraceError;
 
 /// The longest line: several times what any format here needs.
 pub(super) const MAX_LINE_BYTES: usize = 256;

@@ -3,9 +3,11 @@
 mod capacity;
 mod cellreplay;
 mod constant;
+mod delay_file;
 mod files;
 mod lines;
 mod lint;
+mod opportunities;
 mod piecewise;
 mod trace;
 
@@ -13,43 +15,24 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use cellpace_base::{ParamSet, Random, Rate, Span, Time, nearest, params, split_name, words};
+use cellpace_base::{ParamSet, Random, Rate, Span, nearest, params, split_name, words};
 
+use crate::DelaySpec;
+use crate::error::PathError;
 use crate::profile::{self, LinkProfile};
 use crate::steps::{MIN_STEP, Steps};
-use crate::{DelaySpec, PathError};
 
+pub use crate::error::TraceError;
 pub use capacity::{capacity_between, capacity_bins};
 pub use cellreplay::{CellReplay, CellReplaySchedule};
 pub use constant::Constant;
+pub(crate) use delay_file::read_delays;
 pub use files::TraceFiles;
 pub use lines::LineReader;
 pub use lint::{Check, Finding, Severity, lint};
+pub use opportunities::Schedule;
 pub use piecewise::Piecewise;
-pub(crate) use trace::parse_millis;
-pub use trace::{MAX_OPPORTUNITIES, Replay, Trace, TraceError};
-
-/// A sequence of delivery opportunities, in the order of time. Several may share one instant.
-pub trait Schedule: Send {
-    /// The next opportunity that was neither taken nor let go. `None`: there is none any more.
-    fn peek(&self) -> Option<Time>;
-
-    /// Takes the next opportunity.
-    fn take(&mut self);
-
-    /// Lets go of all opportunities at or before `now`.
-    fn skip_through(&mut self, now: Time) {
-        while self.peek().is_some_and(|next| next <= now) {
-            self.take();
-        }
-    }
-
-    /// Tells how much waits behind the packet in service, for links that serve sparse and
-    /// saturating traffic differently.
-    fn on_backlog(&mut self, now: Time, bytes: u64) {
-        let _ = (now, bytes);
-    }
-}
+pub use trace::{MAX_OPPORTUNITIES, Replay, Trace};
 
 /// A trace by its written form: a generated one, or else a file's name.
 ///

@@ -4,11 +4,11 @@ use std::io::{self, BufRead, Write};
 use std::sync::Arc;
 
 use cellpace_base::{Rate, Span, Time};
-use thiserror::Error;
 
 use super::Schedule;
 use super::lines::{LineReader, MAX_LINE_BYTES};
 use crate::OPPORTUNITY_BYTES;
+use crate::error::TraceError;
 
 /// The most opportunities a trace may have: ten hours at 16 Mbit/s, 200 MB of memory.
 pub const MAX_OPPORTUNITIES: usize = 50_000_000;
@@ -21,57 +21,6 @@ pub const MAX_OPPORTUNITIES: usize = 50_000_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
     millis: Vec<u32>,
-}
-
-/// What is wrong with a trace, or another table of lines.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum TraceError {
-    /// Nothing in it.
-    #[error("{name}: empty; a trace needs at least one line")]
-    Empty {
-        /// The file.
-        name: String,
-    },
-    /// All opportunities at time zero: the trace could not be repeated.
-    #[error("{name}: needs a last timestamp above 0, which is the period after which it repeats")]
-    NoPeriod {
-        /// The file.
-        name: String,
-    },
-    /// A line that is not what it should be.
-    #[error("{name}, line {line}: {problem}")]
-    Line {
-        /// The file.
-        name: String,
-        /// The line, from 1.
-        line: u64,
-        /// What is wrong, with what was found.
-        problem: String,
-    },
-    /// More than a trace may hold.
-    #[error("{name}: more than {limit} lines; cut it into shorter traces")]
-    TooLong {
-        /// The file.
-        name: String,
-        /// The most lines there may be.
-        limit: usize,
-    },
-    /// The file could not be opened or read.
-    #[error("{name}: {problem}")]
-    Unreadable {
-        /// The file.
-        name: String,
-        /// The error of the system.
-        problem: String,
-    },
-}
-
-impl TraceError {
-    /// A problem in a line of the input `name`, counted from 1.
-    pub fn line(name: &str, line: u64, problem: impl Into<String>) -> Self {
-        Self::Line { name: name.to_owned(), line, problem: problem.into() }
-    }
 }
 
 impl Trace {

@@ -1,0 +1,128 @@
+//! What can be wrong with a path and its parts.
+
+use cellpace_base::{ParamError, QuantityError};
+use thiserror::Error;
+
+/// What can be wrong with a path.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum PathError {
+    /// A queue, trace or loss model that does not exist.
+    #[error("there is no {what} `{name}`{hint}")]
+    Unknown {
+        /// What was looked for.
+        what: &'static str,
+        /// The name as written.
+        name: String,
+        /// The nearest name, or all, as a half sentence.
+        hint: String,
+    },
+    /// A quantity does not read.
+    #[error("{what}: {source}")]
+    Quantity {
+        /// Whose.
+        what: String,
+        /// Why.
+        source: QuantityError,
+    },
+    /// A parameter of a queue or trace.
+    #[error(transparent)]
+    Param(#[from] ParamError),
+    /// A queue that holds no packet.
+    #[error("{what}: `{text}` is smaller than one 1500-byte packet, so nothing would get through")]
+    TooSmall {
+        /// Whose.
+        what: String,
+        /// The size as written.
+        text: String,
+    },
+    /// A written form with its parts in the wrong order or number.
+    #[error("`{text}` does not read; write {form}")]
+    Form {
+        /// What was written.
+        text: String,
+        /// The right form.
+        form: &'static str,
+    },
+    /// A file that does not exist.
+    #[error("there is no file `{name}`")]
+    NoFile {
+        /// The file.
+        name: String,
+    },
+    /// A file where none can be had.
+    #[error("`{name}` is a file, and only generated traces and delays can be used here")]
+    FileNotAllowed {
+        /// The file.
+        name: String,
+    },
+    /// A file that cannot be read, or is not what it should be.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+}
+
+impl PathError {
+    pub(crate) fn unknown(
+        what: &'static str,
+        name: &str,
+        near: Option<&str>,
+        known: &[&str],
+    ) -> Self {
+        let hint = match near {
+            Some(near) => format!("; did you mean `{near}`?"),
+            None => format!("; there are {}", known.join(", ")),
+        };
+        Self::Unknown { what, name: name.to_owned(), hint }
+    }
+}
+
+/// What is wrong with a trace, or another table of lines.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// Nothing in it.
+    #[error("{name}: empty; a trace needs at least one line")]
+    Empty {
+        /// The file.
+        name: String,
+    },
+    /// All opportunities at time zero: the trace could not be repeated.
+    #[error("{name}: needs a last timestamp above 0, which is the period after which it repeats")]
+    NoPeriod {
+        /// The file.
+        name: String,
+    },
+    /// A line that is not what it should be.
+    #[error("{name}, line {line}: {problem}")]
+    Line {
+        /// The file.
+        name: String,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong, with what was found.
+        problem: String,
+    },
+    /// More than a trace may hold.
+    #[error("{name}: more than {limit} lines; cut it into shorter traces")]
+    TooLong {
+        /// The file.
+        name: String,
+        /// The most lines there may be.
+        limit: usize,
+    },
+    /// The file could not be opened or read.
+    #[error("{name}: {problem}")]
+    Unreadable {
+        /// The file.
+        name: String,
+        /// The error of the system.
+        problem: String,
+    },
+}
+
+impl TraceError {
+    /// A problem in a line of the input `name`, counted from 1.
+    pub fn line(name: &str, line: u64, problem: impl Into<String>) -> Self {
+        Self::Line { name: name.to_owned(), line, problem: problem.into() }
+    }
+}
