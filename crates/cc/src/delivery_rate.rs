@@ -59,7 +59,7 @@ impl DeliveryRate {
     /// A packet leaves; what is returned must come back with its ack.
     pub(crate) fn on_sent(&mut self, packet: &SentPacket) -> Stamp {
         if packet.in_flight <= packet.bytes {
-            // Nothing was under way: idle time must not stretch the intervals.
+            // Nothing was in flight: idle time must not stretch the intervals.
             self.first_sent_at = packet.now;
             self.delivered_at = packet.now;
         }

@@ -220,7 +220,7 @@ pub(crate) struct Loop {
     pub(crate) base: Span,
     /// Packets that the queue holds.
     pub(crate) buffer: usize,
-    /// Every so many packets one is lost on the way.
+    /// One packet in this many is lost on the way.
     pub(crate) drop_every: Option<u64>,
 }
 

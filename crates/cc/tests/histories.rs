@@ -25,10 +25,10 @@ const MAY_STAND_STILL: &[&str] = &["sprout", "mdi"];
 const MORE_MODES: &[&str] = &["fixed:cwnd=2pkts,max=100pkts,every=10ms", "sprout:max_rate=auto"];
 
 /// No window, allowance or burst may be above this many bytes unless there is no window at all.
-const MOST_BYTES: u64 = 1 << 50;
+const MAX_BYTES: u64 = 1 << 50;
 
 /// No rate may be above this; what is above is a cast of nonsense.
-const MOST_BPS: u64 = 1 << 60;
+const MAX_BPS: u64 = 1 << 60;
 
 /// Deadlines that one waiting step serves on time; then it comes late.
 const DEADLINES_PER_WAIT: usize = 16;
@@ -557,7 +557,7 @@ impl Datapath {
         if cwnd == u64::MAX {
             return Ok(());
         }
-        if cwnd > MOST_BYTES || allowance > MOST_BYTES {
+        if cwnd > MAX_BYTES || allowance > MAX_BYTES {
             return Err(format!("window {cwnd}, allowance {allowance}"));
         }
         let may_stand_still = MAY_STAND_STILL.contains(&&*self.name);
@@ -572,7 +572,7 @@ impl Datapath {
 
     fn check_pacing(&self) -> Result<(), String> {
         if let Some(pacing) = self.controller.pacing()
-            && (pacing.rate > Rate::from_bps(MOST_BPS) || pacing.burst > MOST_BYTES)
+            && (pacing.rate > Rate::from_bps(MAX_BPS) || pacing.burst > MAX_BYTES)
         {
             return Err(format!("{pacing:?}"));
         }

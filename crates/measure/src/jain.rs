@@ -1,7 +1,7 @@
 //! Fairness.
 
 /// Jain's fairness index of the flows' throughputs: 1 when all are equal, `1/n` when one has
-/// everything (Eq. 7 of the Verus paper). 1 when nobody got anything: nobody was put behind.
+/// everything (Eq. 7 of the Verus paper). 1 when no flow got anything.
 pub fn jain_index(throughputs: &[f64]) -> f64 {
     let sum: f64 = throughputs.iter().sum();
     let squares: f64 = throughputs.iter().map(|x| x * x).sum();

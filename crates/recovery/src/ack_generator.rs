@@ -37,7 +37,7 @@ impl FromStr for AckPolicy {
 
 /// Arrivals that wait to be acknowledged at most. Receivers have a limit (RFC 9000 section 13.2.3),
 /// and the way of the acks may be closed for hours.
-const MOST_UNACKED: usize = 1 << 18;
+const MAX_UNACKED: usize = 1 << 18;
 
 /// What one connection has received: the log of arrivals, when it is acknowledged, and the algorithm's
 /// own half. An ack says how much of the log it covers, so that a later ack makes up for a lost
@@ -75,7 +75,7 @@ impl AckGenerator {
         }
         let in_order = arrival.number == self.next_expected;
         self.next_expected = self.next_expected.max(arrival.number.saturating_add(1));
-        if self.log.len() == MOST_UNACKED {
+        if self.log.len() == MAX_UNACKED {
             self.log.pop_front();
             self.first += 1;
         }
@@ -240,11 +240,11 @@ mod tests {
     #[test]
     fn the_oldest_arrivals_make_room_for_the_newest() {
         let mut receiver = AckGenerator::new(AckPolicy::EveryPacket, None);
-        let most = MOST_UNACKED as u64;
+        let most = MAX_UNACKED as u64;
         (0..most + 10).for_each(|number| assert!(arrive(&mut receiver, 1, number)));
         let upto = receiver.ack();
         assert_eq!(told(&mut receiver, 10), [], "forgotten");
         let told = told(&mut receiver, upto);
-        assert_eq!((told.first(), told.len()), (Some(&10), MOST_UNACKED));
+        assert_eq!((told.first(), told.len()), (Some(&10), MAX_UNACKED));
     }
 }

@@ -13,7 +13,7 @@ const INITIAL_RTT: Span = Span::from_millis(333);
 /// RFC 9002 section 6.1.1: packets that arrived after a missing one before it counts as lost.
 const PACKET_THRESHOLD: u64 = 3;
 
-/// So many timeouts in a row before this one, what timed out is forgotten if its data was sent
+/// This many timeouts in a row later, what timed out is forgotten if its data was sent
 /// again. Controllers with a timeout of their own do not back off, and a path can be down for
 /// hours: without an end the memory of that would have none either.
 const TIMEOUTS_REMEMBERED: usize = 64;

@@ -144,7 +144,7 @@ impl Connection {
     /// When something is due.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         [
-            // Whoever sends nothing any more needs no epochs.
+            // A sender that has closed needs no epochs.
             if self.source.open { self.sender.controller_deadline() } else { None },
             self.sender.packet_deadline(),
             self.receiver.next_deadline(),

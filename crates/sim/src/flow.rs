@@ -24,7 +24,7 @@ pub(crate) struct SimFlow {
 }
 
 /// An ON period that takes no time would end and begin again for ever in one instant.
-const SHORTEST_ON: Span = Span::from_millis(1);
+const MIN_ON: Span = Span::from_millis(1);
 
 #[derive(Default)]
 struct CrossTraffic {
@@ -118,7 +118,7 @@ impl SimFlow {
             }
             FlowTraffic::OnOffFiles(onoff) if self.connection.is_none() => {
                 let file = onoff.file(&mut self.random);
-                let timed = onoff.rate.map(|rate| now + rate.time_for(file).max(SHORTEST_ON));
+                let timed = onoff.rate.map(|rate| now + rate.time_for(file).max(MIN_ON));
                 self.open(now, if timed.is_some() { None } else { Some(file) }, connect);
                 self.next = Some(timed.unwrap_or(Time::MAX).min(self.spec.stop));
             }

@@ -160,8 +160,11 @@ impl Scenario {
         if self.bin < Span::from_millis(1) {
             return invalid("bins are at least 1 ms wide".into());
         }
-        if self.duration > LONGEST {
-            return invalid(format!("the duration is {}; the longest is {LONGEST}", self.duration));
+        if self.duration > MAX_LENGTH {
+            return invalid(format!(
+                "the duration is {}; the longest is {MAX_LENGTH}",
+                self.duration
+            ));
         }
         let own_rtt = self.flows.iter().any(|flow| flow.rtt.is_some());
         if own_rtt && self.rtt.as_constant().is_none() {
@@ -172,9 +175,9 @@ impl Scenario {
         self.check_handovers().or_else(invalid)?;
         let values = self.duration.as_nanos().div_ceil(self.bin.as_nanos())
             * (self.flows.len() as u64 + SERIES_OF_THE_RUN);
-        if values > MOST_VALUES {
+        if values > MAX_VALUES {
             return invalid(format!(
-                "bins of {} make {values} values of series; the most are {MOST_VALUES}, so take \
+                "bins of {} make {values} values of series; the most are {MAX_VALUES}, so take \
                  wider bins",
                 self.bin
             ));
@@ -205,13 +208,13 @@ impl Scenario {
 }
 
 /// The longest run: a day.
-const LONGEST: Span = Span::from_secs(86_400);
+const MAX_LENGTH: Span = Span::from_secs(86_400);
 /// Values that the series of a run have at most: a day of one flow in bins of 10 ms.
-const MOST_VALUES: u64 = 50_000_000;
+const MAX_VALUES: u64 = 50_000_000;
 /// Series that do not belong to a flow.
 const SERIES_OF_THE_RUN: u64 = 4;
 /// Faster, several packets share a nanosecond.
-const FASTEST: Rate = Rate::from_bps(1_000_000_000_000);
+const MAX_RATE: Rate = Rate::from_bps(1_000_000_000_000);
 
 impl Scenario {
     /// The mean round-trip delay without queueing of the first flow.
@@ -251,8 +254,8 @@ impl FlowSpec {
             (None, FlowTraffic::ConstantRate(rate)) if rate.as_bps() == 0 => {
                 Err("a rate of 0 sends nothing".into())
             }
-            (None, FlowTraffic::ConstantRate(rate)) if *rate > FASTEST => {
-                Err(format!("{rate} is too much; the most is {FASTEST}"))
+            (None, FlowTraffic::ConstantRate(rate)) if *rate > MAX_RATE => {
+                Err(format!("{rate} is too much; the most is {MAX_RATE}"))
             }
             (None, FlowTraffic::ConstantRate(_)) => Ok(()),
             (None, _) => Err("only traffic of a constant rate goes without a controller".into()),

@@ -23,7 +23,7 @@ pub struct Outcome {
 /// Simulates a scenario.
 ///
 /// # Errors
-/// When the scenario is contradictory or its trace cannot be had.
+/// When the scenario is contradictory or its trace cannot be read.
 pub fn run(scenario: &Scenario) -> Result<Outcome, SimError> {
     run_observed(scenario, &mut ())
 }
@@ -31,7 +31,7 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, SimError> {
 /// Simulates a scenario and shows every packet and event to `observer`.
 ///
 /// # Errors
-/// When the scenario is contradictory or its trace cannot be had.
+/// When the scenario is contradictory or its trace cannot be read.
 pub fn run_observed(
     scenario: &Scenario,
     observer: &mut impl Observer,
@@ -68,7 +68,7 @@ impl Simulation {
     /// The run at time zero, when nothing has been sent.
     ///
     /// # Errors
-    /// When the scenario is contradictory or its trace cannot be had.
+    /// When the scenario is contradictory or its trace cannot be read.
     pub fn new(scenario: &Scenario) -> Result<Self, SimError> {
         scenario.check()?;
         let scenario = Scenario { trace: scenario.trace.drawn(scenario.seed), ..scenario.clone() };

@@ -44,7 +44,7 @@ pub(crate) struct Remains {
 /// Packets in flight at most, and packets that one flow may have to remember: some six gigabytes
 /// of data, for which the machine spends about one. More than that is no network but a window or
 /// a queue without an end.
-const MOST_PACKETS: u64 = 1 << 22;
+const MAX_PACKETS: u64 = 1 << 22;
 
 /// Keeps what waits in the network within memory.
 struct PacketRoom {
@@ -107,7 +107,7 @@ impl World {
             sampler: SeriesSampler::new(scenario.bin, end, flows.len()),
             flows,
             fates: Vec::new(),
-            room: PacketRoom { in_flight: 0, most: MOST_PACKETS, exceeded: false },
+            room: PacketRoom { in_flight: 0, most: MAX_PACKETS, exceeded: false },
             path_changes: scenario.handovers.iter().map(Handover::end).collect(),
             show_at: None,
         })

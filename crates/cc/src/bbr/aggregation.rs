@@ -30,9 +30,9 @@ impl Aggregation {
     /// Rounds of one half: a maximum lasts five to ten rounds (Linux 5.1).
     const HALF: u64 = 5;
     /// The excess never counts for more than the bandwidth brings in this time (Linux 5.1).
-    const MOST: Span = Span::from_millis(100);
-    /// An epoch ends after so many packets, whatever they say (Linux 5.1).
-    const LONGEST: u64 = 1 << 20;
+    const MAX: Span = Span::from_millis(100);
+    /// An epoch ends after this many packets (Linux 5.1).
+    const MAX_LENGTH: u64 = 1 << 20;
 
     pub(super) fn new(now: Time) -> Self {
         Self { epoch_at: now, epoch_acked: 0, excess: [0; 2], rounds: 0 }
@@ -45,22 +45,22 @@ impl Aggregation {
         let expected = self.expected(bundle);
         let explained = self.epoch_acked <= expected;
         let expected =
-            if explained || self.epoch_acked.saturating_add(bundle.packets) >= Self::LONGEST {
+            if explained || self.epoch_acked.saturating_add(bundle.packets) >= Self::MAX_LENGTH {
                 self.epoch_at = bundle.now;
                 self.epoch_acked = 0;
                 0
             } else {
                 expected
             };
-        self.epoch_acked += bundle.packets.min(Self::LONGEST);
-        // More than a window cannot have been under way.
+        self.epoch_acked += bundle.packets.min(Self::MAX_LENGTH);
+        // More than a window cannot have been in flight.
         let excess = self.epoch_acked.saturating_sub(expected).min(bundle.cwnd);
         self.excess[0] = self.excess[0].max(excess);
     }
 
     /// Packets to add to the window at `bandwidth` packets per second.
     pub(super) fn allowance(&self, bandwidth: f64) -> u64 {
-        self.excess[0].max(self.excess[1]).min((bandwidth * Self::MOST.as_secs_f64()) as u64)
+        self.excess[0].max(self.excess[1]).min((bandwidth * Self::MAX.as_secs_f64()) as u64)
     }
 
     /// Packets that the bandwidth explains since the epoch began.

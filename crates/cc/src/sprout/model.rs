@@ -154,7 +154,7 @@ pub(super) struct SproutModel {
 
 impl SproutModel {
     /// Nothing is impossible under censoring, or a burst would rule all rates out.
-    const LEAST: f64 = 1e-12;
+    const MIN: f64 = 1e-12;
 
     /// Tables of this many bytes are kept for flows to come: an automatic grid in all its sizes
     /// and a few more. Those that a flow uses are kept in any case.
@@ -346,7 +346,7 @@ fn tails(exact: &[Vec<f64>]) -> Vec<Vec<f64>> {
     exact
         .iter()
         .map(|probabilities| {
-            let tail = remaining.iter().map(|rest| rest.max(SproutModel::LEAST)).collect();
+            let tail = remaining.iter().map(|rest| rest.max(SproutModel::MIN)).collect();
             for (rest, probability) in remaining.iter_mut().zip(probabilities) {
                 *rest -= probability;
             }

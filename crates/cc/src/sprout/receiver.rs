@@ -263,7 +263,7 @@ struct Sequences {
 impl Sequences {
     /// More packets than this within the sender's reorder limit are counted as if those before
     /// had arrived.
-    const MOST: usize = 4096;
+    const MAX: usize = 4096;
 
     fn insert(&mut self, word: &Word, bytes: u64) {
         let sequence = word.unwrapped(self.newest);
@@ -272,7 +272,7 @@ impl Sequences {
         self.arrived.insert(place, (sequence, bytes));
         self.arrived_bytes = self.arrived_bytes.saturating_add(bytes);
         self.throw_away_before(sequence.saturating_sub(word.throwaway));
-        if self.arrived.len() > Self::MOST {
+        if self.arrived.len() > Self::MAX {
             let second = self.arrived.get(1).map_or(sequence, |(second, _)| *second);
             self.throw_away_before(second);
         }
@@ -572,7 +572,7 @@ mod tests {
             let word = Word { sequence, throwaway: Word::FARTHEST, next: Next::Within(0) };
             sequences.insert(&word, 1);
         }
-        assert!(sequences.arrived.len() <= Sequences::MOST);
+        assert!(sequences.arrived.len() <= Sequences::MAX);
         assert_eq!(sequences.received_or_lost(), 20_000);
     }
 

@@ -85,7 +85,7 @@ impl Sprout {
         u64::from(packets) * self.mss
     }
 
-    /// What it has not used yet.
+    /// The part that is not used yet.
     fn window(&self) -> u64 {
         self.budget().saturating_sub(self.queued)
     }

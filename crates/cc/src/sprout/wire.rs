@@ -23,7 +23,7 @@ pub(super) struct Word {
 pub(super) enum Next {
     /// Within this many milliseconds, up to 254; 0: at once.
     Within(u8),
-    /// Nobody knows: there is nothing more to send.
+    /// Not known: there is nothing more to send.
     Unknown,
 }
 

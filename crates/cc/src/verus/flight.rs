@@ -20,7 +20,7 @@ pub(super) struct Flight {
     pub(super) quiet_since: Time,
     pub(super) last_rtt: Option<Span>,
     /// Whether any packet was acked.
-    pub(super) heard: bool,
+    pub(super) has_acks: bool,
 }
 
 impl Flight {
@@ -34,7 +34,7 @@ impl Flight {
             highest_acked: None,
             quiet_since: now,
             last_rtt: None,
-            heard: false,
+            has_acks: false,
         }
     }
 

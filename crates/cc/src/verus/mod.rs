@@ -132,7 +132,7 @@ impl Controller for Verus {
         self.flight.next_number = self.flight.next_number.max(timeout.next_number);
         self.forget_in_flight();
         // docs/spec/verus.md 10.
-        if !self.flight.heard {
+        if !self.flight.has_acks {
             self.restart(now);
         } else if self.slow_start {
             self.leave_slow_start();
@@ -295,7 +295,7 @@ impl Verus {
             return;
         }
         self.flight.remove_one();
-        self.flight.heard = true;
+        self.flight.has_acks = true;
         self.losses.raise_ceiling(w, self.w, self.start_rules.max_window);
         self.set_point.take_delay(now, delay, &mut self.events);
         if !self.in_loss {
@@ -428,7 +428,7 @@ impl Verus {
         self.credit = if silent || self.app_limited {
             self.share
         } else {
-            // Spent at once by a sender that has data; whoever comes late gets one window.
+            // Spent at once by a sender that has data; one that comes late gets one window.
             (self.credit + self.share).min(self.w.max(1.0))
         };
     }

@@ -44,7 +44,7 @@ params! {
         extend: Extension = "bdp", from OURS;
         /// Let the curve answer no less than the base delay
         floor: bool = "true", from "false: code";
-        /// Drop points of the profile not visited for so long; unset: never
+        /// Drop points of the profile not visited for this long; unset: never
         age: Option<Span> = "" in MS..=HOUR, from OURS;
         /// Cut the window when a TCP below refuses data, too
         cut_on_wait: bool = "false", from "ALCC, 3.2";

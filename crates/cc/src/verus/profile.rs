@@ -62,7 +62,7 @@ pub(super) struct FitSettings {
     pub(super) repair: Repair,
     /// How a repaired curve goes on to the right.
     pub(super) extension: Extension,
-    /// Points not visited for so long are dropped.
+    /// Points not visited for this long are dropped.
     pub(super) age: Option<Span>,
 }
 
@@ -108,7 +108,7 @@ pub(super) struct Fit {
 impl DelayProfile {
     pub(super) fn new(settings: FitSettings) -> Self {
         Self {
-            // Zeroed memory that nobody touches costs nothing, and acks never allocate.
+            // Zeroed memory that is not touched costs nothing, and acks never allocate.
             delays: vec![0.0; SLOTS],
             visited: if settings.age.is_some() { vec![Time::ZERO; SLOTS] } else { Vec::new() },
             populated: vec![0; SLOTS.div_ceil(64)],

@@ -23,7 +23,7 @@ fn steady(parameters: &str) -> Verus {
     verus.profile.refit(Time::ZERO, 0.0).unwrap();
     verus.profile.fit_at = Time::MAX;
     verus.slow_start = false;
-    verus.flight.heard = true;
+    verus.flight.has_acks = true;
     verus.set_point.d_min = Some(10.0);
     verus
 }
@@ -346,7 +346,7 @@ fn verus_t11_a_long_delay_ends_slow_start() {
 fn in_loss_with_point_11() -> Verus {
     let mut verus = verus("");
     verus.slow_start = false;
-    verus.flight.heard = true;
+    verus.flight.has_acks = true;
     verus.in_loss = true;
     verus.w = 10.0;
     verus.profile.record(Time::ZERO, 10, 40.0);

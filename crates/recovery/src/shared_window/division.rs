@@ -10,7 +10,7 @@ pub(super) struct WindowClaim {
     pub(super) share: u64,
 }
 
-/// Divides `window` by weighted max-min fairness: nobody gets more than it can use, and what that
+/// Divides `window` by weighted max-min fairness: no member gets more than it can use, and what that
 /// leaves over goes to the others in the proportion of their weights. The shares never sum up to
 /// more than the window.
 pub(super) fn divide(window: u64, claims: &mut [WindowClaim]) {

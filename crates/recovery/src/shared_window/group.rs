@@ -102,7 +102,7 @@ impl WindowGroup {
         id
     }
 
-    /// A member leaves; what it has in flight is nobody's any more.
+    /// A member leaves; what it has in flight counts for no member any more.
     pub(super) fn leave(&mut self, id: usize) {
         self.settle(id, 0);
         self.leave_line(id);
@@ -121,7 +121,7 @@ impl WindowGroup {
         self.line.iter().filter_map(|id| self.seats[*id].as_ref()?.token)
     }
 
-    /// A member has so many bytes that could be sent.
+    /// A member has this many bytes that could be sent.
     pub(super) fn set_waiting(&mut self, id: usize, now: Time, bytes: u64) {
         self.advance(now);
         if bytes > 0 && self.line.contains(&id) {
@@ -244,7 +244,7 @@ impl WindowGroup {
         }
     }
 
-    /// Whether nobody without a packet in flight has waited longer.
+    /// Whether no member without a packet in flight has waited longer.
     fn is_next(&self, id: usize) -> bool {
         let has_nothing =
             |id: &&usize| self.seats[**id].as_ref().is_some_and(|seat| seat.in_flight == 0);

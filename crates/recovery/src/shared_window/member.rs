@@ -48,7 +48,7 @@ impl WindowMember {
         group.set_token(id, token);
     }
 
-    /// The flow has so many bytes that could be sent. What it cannot use, others may.
+    /// The flow has this many bytes that could be sent. What it cannot use, others may.
     pub fn set_waiting(&self, now: Time, bytes: u64) {
         let (mut group, id) = self.group();
         group.set_waiting(id, now, bytes);

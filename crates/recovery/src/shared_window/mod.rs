@@ -44,7 +44,7 @@ impl<K: Eq + Hash> SharedWindows<K> {
     ) -> WindowMember {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() == known.capacity() {
-            // Before it grows: groups that nobody is in any more.
+            // Before it grows: groups without members.
             known.retain(|_, group| group.strong_count() > 0);
         }
         let slot = known.entry(key).or_default();
