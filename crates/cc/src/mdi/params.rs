@@ -16,7 +16,7 @@ params! {
         model: Option<String> = "", from "MDI paper section 4";
         /// What was learnt with all numbers of users together, with the one that fits, or with this
         users: UserTables = "all", from "MDI paper sections 6.3 to 6.5";
-        /// TableWalk from the first ack on, or only after a slow start like Verus' own
+        /// Walk through the table from the first ack on, or only after a slow start like Verus' own
         start: MdiStart = "table", from "MDI paper section 5; slow: Verus, section 5.1";
     }
     expert {
