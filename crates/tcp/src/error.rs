@@ -30,7 +30,7 @@ pub enum TcpError {
     /// The connection ended with an error.
     #[error("the connection ended: {0}")]
     Ended(#[source] io::Error),
-    /// The two ends of a framed connection did not understand each other.
-    #[error("the framed connection ended: {0}")]
+    /// The two ends of a client/server connection did not understand each other.
+    #[error("the client/server connection ended: {0}")]
     Alcc(#[source] AlccError),
 }

@@ -51,7 +51,7 @@ pub enum FlowOutcome {
     Finished,
     /// With an error, by its number.
     Failed(i32),
-    /// The two ends of a framed connection did not understand each other.
+    /// The two ends of a client/server connection did not understand each other.
     Alcc(AlccError),
 }
 

@@ -1,4 +1,4 @@
-//! The framed stream with its socket.
+//! A connection with acks inside the stream, with its socket.
 
 use std::os::fd::BorrowedFd;
 
@@ -16,7 +16,7 @@ use cellpace_alcc::{AlccConfig, AlccConnection, AlccError};
 /// Packets that go to TCP in one call at most.
 const MOST_PER_CALL: usize = 10;
 
-/// The lower half of a flow whose peer frames as well, or may.
+/// The lower half of a flow whose peer speaks the protocol, or may.
 pub(crate) struct AlccHalf {
     connection: AlccConnection,
     /// What the connection counts as sent and TCP has not taken: from `taken` on.

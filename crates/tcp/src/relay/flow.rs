@@ -28,7 +28,7 @@ const PUBLISH: Span = Span::from_millis(5);
 /// Bytes that one flow moves in a direction before others have their turn.
 const TURN: usize = 1 << 20;
 
-/// How long a framed connection stays for what the peer still owes after the application has
+/// How long a client/server connection stays for what the peer still owes after the application has
 /// closed and everything is delivered: the kernel's own patience in that state.
 const LINGER: Span = Span::from_secs(60);
 
@@ -68,7 +68,7 @@ pub(crate) struct RelayFlow {
     finished: bool,
     /// The end of the peer's stream was passed on.
     told_end: bool,
-    /// Since when a framed connection is only kept for the peer's sake.
+    /// Since when a client/server connection is only kept for the peer's sake.
     lingers_since: Option<Time>,
     failed: Option<FailedConnection>,
     unsent_allowed: u64,
@@ -79,7 +79,7 @@ pub(crate) struct RelayFlow {
     options: FlowOptions,
 }
 
-/// A framed connection that cannot go on, while its application still reads what came before.
+/// A client/server connection that cannot go on, while its application still reads what came before.
 struct FailedConnection {
     outcome: FlowOutcome,
     /// For how long TCP is kept open.
@@ -272,7 +272,7 @@ impl RelayFlow {
     }
 
     fn half_deadline(&self, now: Time) -> Option<Time> {
-        // A framed stream has nothing to say any more, while a gate still learns.
+        // A client/server stream sends nothing more, while a gate still learns of acks.
         let silent = self.finished && matches!(self.half, Half::Alcc(_));
         if silent { None } else { self.half.next_deadline(now, self.tcp_ready.writable) }
     }
@@ -388,7 +388,7 @@ impl RelayFlow {
         Ok(true)
     }
 
-    /// A listening end whose peer does not frame goes on with the gate.
+    /// A listening end whose peer does not speak the protocol goes on with the gate.
     fn go_on_plain(&mut self, now: Time) -> Result<(), FlowOutcome> {
         let Half::Alcc(alcc) = &mut self.half else { return Ok(()) };
         if !alcc.is_plain() {

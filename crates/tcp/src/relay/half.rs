@@ -1,4 +1,4 @@
-//! What stands between the application's bytes and TCP's: the gate, or the framed stream.
+//! What stands between the application's bytes and TCP's: the gate, or acks inside the stream.
 
 use std::os::fd::BorrowedFd;
 
@@ -162,7 +162,7 @@ impl Half {
         }
     }
 
-    /// Whether the peer has everything that was sent so far; framed, whether it has everything
+    /// Whether the peer has everything that was sent so far; client/server, whether it has everything
     /// that ever will be.
     pub(crate) fn is_delivered(&self) -> bool {
         match self {

@@ -91,7 +91,7 @@ impl PlainHalf {
         })
     }
 
-    /// Goes on where a connection began that turned out not to be framed: with the bytes that
+    /// Goes on where a connection began that turned out to be plain: with the bytes that
     /// wait for TCP and for the application.
     pub(crate) fn take_over(&mut self, waiting: &[u8], arrived: Vec<u8>) {
         // What waits fits: both have the same bound.
