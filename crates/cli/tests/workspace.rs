@@ -287,17 +287,11 @@ fn circles(files: &Files) -> Vec<BTreeSet<String>> {
     circles.into_iter().collect()
 }
 
-/// Crates in which there are circles still.
-const OPEN: [&str; 1] = ["preload"];
-
 #[test]
 fn no_files_of_a_crate_use_each_other_in_a_circle() {
     let mut found = Vec::new();
     for name in crates().keys() {
         let circles = circles(&read(&root().join("crates").join(name).join("src")));
-        if OPEN.contains(&name.as_str()) {
-            continue;
-        }
         for circle in circles {
             found.push(format!("{name}: {circle:?}"));
         }

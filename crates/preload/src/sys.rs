@@ -63,6 +63,12 @@ impl Drop for Fd {
     }
 }
 
+/// A flow's TCP socket, and what the flow holds that TCP has not got yet.
+pub(crate) struct Lent {
+    pub(crate) tcp: Fd,
+    pub(crate) queued: u64,
+}
+
 /// Which of a socket's two names.
 #[derive(Clone, Copy)]
 pub(crate) enum NameSide {
