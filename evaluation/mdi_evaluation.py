@@ -536,19 +536,19 @@ OUTSIDE_HEADER = ["trace", "users", "throughput", "delay", "teacher's utilizatio
 
 
 def sections():
-    """What stands for the marks in docs/validation.in.md."""
+    """The tables about MDI in docs/validation.md, by their marks."""
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(folder)
-        found = {"MDI-SIZES": sizes(bench)}
+        found = {"mdi-sizes": sizes(bench)}
         evaluation = Evaluation(bench)
-        found["MDI-ON-OFF"], overlaps = on_off(bench)
-        found["MDI-CLAIMS"] = evaluation.claims(overlaps)
-        found["MDI-LEVELS"] = evaluation.per_trace("levels")
-        found["MDI-ABSOLUTE"] = evaluation.per_trace("absolute")
-        found["MDI-OUTSIDE"] = table(OUTSIDE_HEADER, evaluation.outside("levels"))
-        found["MDI-SUMMARY"] = evaluation.summary()
-        found["MDI-FAIRNESS"] = evaluation.fairness()
-        found["MDI-QUANTIZATION"] = quantization(bench)
-        found["MDI-TEACHERS"] = other_teachers(bench)
-        found["MDI-BUILT-IN"] = built_in(bench)
+        found["mdi-on-off"], overlaps = on_off(bench)
+        found["mdi-claims"] = evaluation.claims(overlaps)
+        found["mdi-levels"] = evaluation.per_trace("levels")
+        found["mdi-absolute"] = evaluation.per_trace("absolute")
+        found["mdi-outside"] = table(OUTSIDE_HEADER, evaluation.outside("levels"))
+        found["mdi-summary"] = evaluation.summary()
+        found["mdi-fairness"] = evaluation.fairness()
+        found["mdi-quantization"] = quantization(bench)
+        found["mdi-teachers"] = other_teachers(bench)
+        found["mdi-built-in"] = built_in(bench)
     return found

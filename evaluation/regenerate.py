@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Regenerates docs/validation.md, and in README.md the table and the picture.
+"""Regenerates the tables of docs/validation.md, and in README.md the table and the picture. They stand
+between marks in the pages; the text around them is written by hand.
 
     python3 evaluation/regenerate.py path/to/cellpace [mdi]
     python3 evaluation/regenerate.py parity           # only what evaluation/parity.json says, which needs real time
@@ -63,11 +64,7 @@ def readme():
 
     rows = [[f"`{cc}`"] + [cell(profile, cc) for profile in PROFILES] for cc in ccs]
     block = table(["controller"] + PROFILES, rows)
-    path = ROOT / "README.md"
-    text = path.read_text()
-    replaced = re.sub(r"(<!-- results -->\n).*?(<!-- end of results -->)",
-                      lambda match: match[1] + block + match[2], text, flags=re.S)
-    write(path, replaced)
+    include(ROOT / "README.md", {"results": block})
     with tempfile.TemporaryDirectory() as folder:
         ccs = ["verus:r=2", "verus:r=6", "copa", "bbr", "cubic", "ledbat"]
         args = [word for cc in ccs for word in ("--cc", cc)]
@@ -346,44 +343,30 @@ def change(source, generated):
     return f"{100 * (generated / source - 1):+.1f} %" if source and generated else "–"
 
 
-MDI_PART = re.compile(r"<!-- MDI -->.*<!-- END OF MDI -->", re.S)
+PAGE = ROOT / "docs" / "validation.md"
+
+
+def include(page, found):
+    """Puts tables between their marks in a page, and leaves what is written around them."""
+    text = page.read_text()
+    for mark, block in found.items():
+        begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->"
+        pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.S)
+        text, count = pattern.subn(lambda _: begin + block.strip("\n") + "\n" + end, text)
+        if count != 1:
+            sys.exit(f"{page} has the mark {mark} {count} times")
+    write(page, text)
 
 
 def validation():
     cells, differing, reference = against_originals()
     why = explanations(differing, reference)
-    template = (ROOT / "docs" / "validation.in.md").read_text()
-    found = {"ORIGINALS": cells, "EXPLANATIONS": why, "CLAIMS": claims(), "PROFILES": profiles(),
+    found = {"originals": cells, "explanations": why, "claims": claims(), "profiles": profiles(),
              **mdi_evaluation.sections()}
-    write(ROOT / "docs" / "validation.md", with_alcc(with_parity(filled(template, found))))
-
-
-def mdi_validation():
-    """Fills the part about MDI anew and leaves the rest of the page."""
-    page = ROOT / "docs" / "validation.md"
-    template = (ROOT / "docs" / "validation.in.md").read_text()
-    part = filled(MDI_PART.search(template)[0], mdi_evaluation.sections())
-    write(page, MDI_PART.sub(lambda _: part, page.read_text()))
-
-
-def filled(template, found):
-    for mark, text in found.items():
-        template = template.replace(f"<!-- {mark} -->", text.strip())
-    return template
+    include(PAGE, found)
 
 
 # Parity of simulator and real packets ------------------------------------------------------
-
-def parity_only():
-    path = ROOT / "docs" / "validation.md"
-    write(path, with_parity(path.read_text()))
-
-
-def with_parity(text):
-    """The page with what the last full run of the suite found."""
-    return re.sub(r"(<!-- parity -->\n).*?(<!-- end of parity -->)",
-                  lambda match: match[1] + parity() + match[2], text, flags=re.S)
-
 
 def parity():
     document = json.loads((ROOT / "evaluation" / "parity.json").read_text())
@@ -424,26 +407,6 @@ def parity():
 
 
 # The controllers above TCP -------------------------------------------------------------------
-
-def alcc_only():
-    path = ROOT / "docs" / "validation.md"
-    source = ROOT / "docs" / "validation.in.md"
-    write(path, with_alcc(with_conclusions(path.read_text(), source.read_text())))
-
-
-def with_conclusions(text, source):
-    """The page with what its source says about those figures, up to the next chapter."""
-    conclusions = re.compile(r"<!-- end of alcc -->\n.*?(?=\n## )", flags=re.S)
-    return conclusions.sub(lambda _: conclusions.search(source)[0], text)
-
-
-def with_alcc(text):
-    """The page with what the last run of alcc_evaluation.py found, if there was one."""
-    if not (ROOT / "evaluation" / "alcc.json").exists():
-        return text
-    return re.sub(r"(<!-- alcc -->\n).*?(<!-- end of alcc -->)",
-                  lambda match: match[1] + above_tcp() + match[2], text, flags=re.S)
-
 
 def tunnels(runs):
     text = ("\n### In a TCP tunnel (section 5.9)\n\nTwo flows in one TCP connection through 40 Mbit/s, a minute; "
@@ -686,7 +649,7 @@ def main():
     if not TRACES:
         print("no real traces: docs/validation.md stays as it is")
     elif only_mdi:
-        mdi_validation()
+        include(PAGE, mdi_evaluation.sections())
     elif REFERENCE and (Path(REFERENCE) / "originals.json").is_file():
         validation()
     else:
@@ -695,8 +658,8 @@ def main():
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["parity"]:
-        parity_only()
+        include(PAGE, {"parity": parity()})
     elif sys.argv[1:] == ["alcc"]:
-        alcc_only()
+        include(PAGE, {"alcc": above_tcp()})
     else:
         main()

@@ -11,7 +11,7 @@ use libc::{c_int, c_long, c_void};
 
 use crate::alcc;
 use crate::config::{PreloadConfig, config};
-use crate::sys::{Fd, NameSide, SocketName, errno, now_ms, set_errno};
+use crate::sys::{Fd, Lent, NameSide, SocketName, errno, now_ms, set_errno};
 
 /// How long a program waits for the launcher, which is stopped or on a very busy machine.
 const PATIENCE_MS: u64 = 5000;
@@ -45,12 +45,6 @@ fn hand_over(what: Ask, tcp: c_int) -> Option<Fd> {
     let first = NEXT.fetch_add(1, Ordering::Relaxed);
     let mut asked = (0..workers).map(|index| first.wrapping_add(index) % workers);
     asked.find_map(|worker| ask(worker, what, tcp).map(|(_, fd)| fd))
-}
-
-/// A flow's TCP socket, and what the flow holds that TCP has not got yet.
-pub(crate) struct Lent {
-    pub(crate) tcp: Fd,
-    pub(crate) queued: u64,
 }
 
 /// Borrows the TCP socket of a flow, whose application's end `fd` is; `linger` says that it is for

@@ -17,9 +17,8 @@ use cellpace_tcp::{FlowHandle, FlowOptions, FlowOutcome, FlowStats, RelayEngine}
 use libc::c_int;
 
 use super::error::CallFailure;
-use crate::client::Lent;
 use crate::config::abstract_address;
-use crate::sys::{Fd, NameSide, SocketName, number_option};
+use crate::sys::{Fd, Lent, NameSide, SocketName, number_option};
 
 /// What a process has.
 pub(crate) struct ProcessFlows {
