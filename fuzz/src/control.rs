@@ -31,7 +31,7 @@ pub fn control(bytes: &[u8]) {
     if let Some((name, workers)) = variables::parse_control(bytes)
         && workers > 1
     {
-        assert!(bytes.starts_with(name) && (2..=variables::MOST_WORKERS).contains(&workers));
+        assert!(bytes.starts_with(name) && (2..=variables::MAX_WORKERS).contains(&workers));
     }
     assert_eq!(FlowName::decode(bytes, &TOKEN), None, "a name that nobody signed");
     name(bytes);

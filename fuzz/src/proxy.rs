@@ -1,7 +1,7 @@
 //! What clients of the proxy say before they are connected.
 
-use cellpace_proxy::proxy_header::{LONGEST_HEADER, Version, parse};
-use cellpace_proxy::socks5::{Credentials, Handshake, HandshakeStep, LONGEST_MESSAGE, Reply};
+use cellpace_proxy::proxy_header::{MAX_HEADER_BYTES, Version, parse};
+use cellpace_proxy::socks5::{Credentials, Handshake, HandshakeStep, MAX_MESSAGE_BYTES, Reply};
 
 /// The server's side of SOCKS 5, without and with a password, and with the bytes in pieces, the
 /// size of which the first byte says.
@@ -26,7 +26,7 @@ fn talk(credentials: Option<&Credentials>, bytes: &[u8], piece: usize) -> (Vec<u
             consumed += count;
             match step {
                 HandshakeStep::More => {
-                    assert!(pending.len() < LONGEST_MESSAGE, "it never needs more than that");
+                    assert!(pending.len() < MAX_MESSAGE_BYTES, "it never needs more than that");
                     break;
                 }
                 HandshakeStep::Send(bytes) => said.extend(bytes),
@@ -51,10 +51,10 @@ fn talk(credentials: Option<&Credentials>, bytes: &[u8], piece: usize) -> (Vec<u
 pub fn proxy_header(bytes: &[u8]) {
     let verdict = parse(bytes);
     if verdict == Ok(None) {
-        assert!(bytes.len() < LONGEST_HEADER);
+        assert!(bytes.len() < MAX_HEADER_BYTES);
     }
     let Ok(Some((header, length))) = verdict else { return };
-    assert!(length <= bytes.len().min(LONGEST_HEADER));
+    assert!(length <= bytes.len().min(MAX_HEADER_BYTES));
     assert_eq!(parse(&bytes[..length]), verdict);
     assert_eq!(parse(&bytes[..length - 1]), Ok(None));
     for version in [Version::V1, Version::V2] {

@@ -31,7 +31,7 @@ struct Feed {
 }
 
 impl Feed {
-    const MOST: u64 = 200 * MSS;
+    const MAX_WINDOW: u64 = 200 * MSS;
 
     fn new(name: &str, count: u64) -> Self {
         let spec: ControllerSpec = name.parse().expect("a controller of the registry");
@@ -72,7 +72,7 @@ impl Feed {
             rtt: &self.rtt,
         });
         let cwnd = self.controller.cwnd();
-        if cwnd > Self::MOST {
+        if cwnd > Self::MAX_WINDOW {
             self.lose(cwnd);
         }
         cwnd

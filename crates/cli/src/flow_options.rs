@@ -55,10 +55,10 @@ pub(crate) struct FlowArgs {
 
 fn send_buffer(text: &str) -> Result<u32, String> {
     /// The kernel doubles it, in a signed number.
-    const MOST: u64 = 1 << 30;
+    const MAX_BYTES: u64 = 1 << 30;
     let bytes = parse_bytes(text).map_err(|error| error.to_string())?;
     match u32::try_from(bytes) {
-        Ok(bytes @ 1..) if u64::from(bytes) <= MOST => Ok(bytes),
+        Ok(bytes @ 1..) if u64::from(bytes) <= MAX_BYTES => Ok(bytes),
         _ => Err("from 1B to 1GiB".to_owned()),
     }
 }

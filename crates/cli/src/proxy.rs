@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cellpace_base::Span;
 use cellpace_proxy::proxy_header::Version;
-use cellpace_proxy::rules::{LONGEST_DEVICE, Redirect};
+use cellpace_proxy::rules::{MAX_DEVICE_NAME, Redirect};
 use cellpace_proxy::socks5::{Credentials, Target};
 use cellpace_proxy::{
     Access, AddressRange, ControlledSide, Notice, Proxy, ProxyConfig, ProxyLimits, ProxyMode,
@@ -170,7 +170,7 @@ fn per_client(text: &str) -> Result<PerClient, String> {
 }
 
 fn device(text: &str) -> Result<String, String> {
-    let fits = (1..=LONGEST_DEVICE).contains(&text.len());
+    let fits = (1..=MAX_DEVICE_NAME).contains(&text.len());
     let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic() && !b"/\"\\:*".contains(&byte));
     match fits && is_plain {
         true => Ok(text.to_owned()),

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use cellpace_base::Span;
-use cellpace_control::variables::MOST_WORKERS;
+use cellpace_control::variables::MAX_WORKERS;
 use cellpace_control::{ConnectionDirection, Networks, Ports, RuleNetwork, Rules};
 use cellpace_run::{
     Broker, BrokerConfig, ConnectionLog, EventWriter, Launch, LoggingCommand, PreloadLibrary,
@@ -57,7 +57,7 @@ pub(crate) struct RunArgs {
     /// Divide the connections among so many threads, each with its own limit on descriptors, of
     /// which a connection needs two
     #[arg(long, default_value_t = 1, value_name = "N", conflicts_with = "share",
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_WORKERS)))]
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_WORKERS)))]
     workers: u32,
     /// After the program's end, wait so long for its connections to deliver what it sent
     #[arg(long, default_value = "60s", value_name = "TIME", value_parser = span)]

@@ -101,7 +101,7 @@ fn a_far_side_that_lies_is_an_error_at_once_and_writes_nothing() {
         let args = format!("probe {address} --direction up --duration 60s --json out.json");
         let outcome = folder.run(&args);
         stop.store(true, Ordering::Relaxed);
-        outcome.complains(1, "reports what cannot be: more probes of its own");
+        outcome.complains(1, "reports something impossible: more probes of its own");
     });
     assert!(folder.names().is_empty());
 }

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 /// Port ranges and networks that a rule holds at most.
-const MOST: usize = 64;
+const MAX_RULES: usize = 64;
 
 /// Why rules do not read. The text names the field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -84,13 +84,13 @@ impl fmt::Display for ConnectionDirection {
 /// Up to 64 values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct List<T: Copy> {
-    items: [T; MOST],
+    items: [T; MAX_RULES],
     len: usize,
 }
 
 impl<T: Copy + Default> Default for List<T> {
     fn default() -> Self {
-        Self { items: [T::default(); MOST], len: 0 }
+        Self { items: [T::default(); MAX_RULES], len: 0 }
     }
 }
 

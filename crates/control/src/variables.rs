@@ -14,7 +14,7 @@ pub const RULES: &str = "CELLPACE_RULES";
 pub const LIBRARY: &str = "CELLPACE_PRELOAD";
 
 /// Control sockets at most.
-pub const MOST_WORKERS: u32 = 64;
+pub const MAX_WORKERS: u32 = 64;
 
 /// What [`CONTROL`] says.
 pub fn control_text(name: &str, workers: u32) -> String {
@@ -30,7 +30,7 @@ pub fn parse_control(text: &[u8]) -> Option<(&[u8], u32)> {
         return None;
     }
     let workers = number.iter().fold(0, |all, digit| all * 10 + u32::from(digit - b'0'));
-    (2..=MOST_WORKERS).contains(&workers).then_some((&text[..comma], workers))
+    (2..=MAX_WORKERS).contains(&workers).then_some((&text[..comma], workers))
 }
 
 /// What stands behind the name for one of several sockets, counted from 0: `/07`. The first

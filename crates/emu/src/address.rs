@@ -1,4 +1,4 @@
-//! Which addresses a link takes: none that is in use, and so that links nest.
+//! The addresses of links. None is in use elsewhere, and links can nest.
 //!
 //! A link takes a block of 100.64.0.0/10 (RFC 6598: shared address space, which neither the
 //! internet nor home networks use). Its first address is the far side's, its second the
@@ -22,7 +22,7 @@ const OUTERMOST: u8 = 20;
 const STEP: u8 = 3;
 
 /// The longest prefix: a network address, two ends, and room.
-const LONGEST: u8 = 29;
+const MAX_PREFIX: u8 = 29;
 
 /// Prefix of the IPv6 addresses: fd63:656c:6c70::/96, from the letters `cellp`.
 const V6_PREFIX: u128 = 0xfd63_656c_6c70 << 80;
@@ -43,7 +43,7 @@ impl AddressBlock {
             Some(block) => (block, block.prefix + STEP),
             None => (POOL, OUTERMOST),
         };
-        if prefix > LONGEST {
+        if prefix > MAX_PREFIX {
             return Err(EmuError::TooDeep);
         }
         let taken: Vec<Self> = networks

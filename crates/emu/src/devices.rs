@@ -8,9 +8,9 @@ use cellpace_os::netlink::{Netlink, NetlinkRequest, attributes, nested};
 /// What a device counted, from its own point of view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct DeviceCounters {
-    /// Packets that were to be sent and never reached the reader of the TUN device.
+    /// Packets to send that never reached the reader of the TUN device.
     pub(crate) tx_dropped: u64,
-    /// Packets written to the TUN device that the kernel did not take.
+    /// Packets written to the TUN device that the kernel did not accept.
     pub(crate) rx_dropped: u64,
 }
 

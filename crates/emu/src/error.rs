@@ -18,7 +18,7 @@ pub enum EmuError {
          --cap-add NET_ADMIN --cap-add SYS_ADMIN --device /dev/net/tun)"
     )]
     NotPermitted {
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// No TUN devices.
@@ -27,7 +27,7 @@ pub enum EmuError {
          container: --device /dev/net/tun)"
     )]
     NoTun {
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A system call failed that should not.
@@ -35,7 +35,7 @@ pub enum EmuError {
     System {
         /// What was tried.
         what: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// Links in links in links.
@@ -44,7 +44,7 @@ pub enum EmuError {
     /// Every block of addresses is in use.
     #[error("no addresses are left for another link: all of 100.64.0.0/10 is in use here")]
     NoAddress,
-    /// A part of the path cannot be had.
+    /// A part of the path is not available.
     #[error(transparent)]
     Path(#[from] PathError),
     /// A port cannot be made reachable.
@@ -52,7 +52,7 @@ pub enum EmuError {
     Expose {
         /// The port.
         port: u16,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The outside world needs privilege.
@@ -66,7 +66,7 @@ pub enum EmuError {
     Start {
         /// The program.
         program: OsString,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }

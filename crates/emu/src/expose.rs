@@ -14,23 +14,23 @@ use std::time::{Duration, Instant};
 
 use crate::EmuError;
 
-/// Connections and peers that are relayed at the same time, per port.
+/// Maximum number of connections and peers that are relayed at the same time, per port.
 const MAX_RELAYED: usize = 1024;
-/// Of these, from one address.
+/// Maximum number of these from one address.
 const MAX_PER_CLIENT: usize = 256;
-/// A TCP connection over which nothing goes for so long, to twice that, is closed.
+/// A TCP connection is closed when it is idle for this long, or up to twice as long.
 const IDLE: Duration = Duration::from_secs(600);
-/// A UDP peer that is silent for so long is forgotten.
+/// A UDP peer is removed when it is silent for this long.
 const SILENCE: Duration = Duration::from_secs(60);
-/// How long the inside may take to accept a connection.
+/// Timeout of a connection attempt to the inside.
 const CONNECT: Duration = Duration::from_secs(30);
-/// Bytes that are relayed at a time.
+/// Size of a buffer in bytes.
 const CHUNK: usize = 64 << 10;
 
-/// A port of the inside that shall be reachable, as `PORT`, `ADDRESS:PORT` or `[ADDRESS6]:PORT`.
+/// A port of the inside to expose, as `PORT`, `ADDRESS:PORT` or `[ADDRESS6]:PORT`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expose {
-    /// At which address of the machine. `None`: at 127.0.0.1 and ::1.
+    /// The address of the machine to listen at. `None`: 127.0.0.1 and ::1.
     pub address: Option<IpAddr>,
     /// The port, here and inside; not 0.
     pub port: u16,
@@ -213,7 +213,7 @@ fn relay_udp(outer: &UdpSocket, to: SocketAddr) {
     let mut buffer = vec![0; CHUNK];
     loop {
         let Ok((length, peer)) = outer.recv_from(&mut buffer) else {
-            // An answer that could not be delivered is told here; it is the sender's concern.
+            // The error may be that of an earlier answer; its loss is the peer's concern.
             thread::sleep(Duration::from_millis(1));
             continue;
         };

@@ -18,7 +18,7 @@ use crate::slab::Slab;
 use crate::tun::Tun;
 use crate::wire::{self, FlowNumbers, PacketKind};
 
-/// Packets that are read from a device before the model is looked after again.
+/// Maximum number of packets read from a device before the model is polled again.
 const READ_AT_ONCE: usize = 32;
 /// Memory for the bytes of waiting packets, in both directions together.
 const PACKET_MEMORY: usize = 512 << 20;
@@ -69,14 +69,14 @@ impl ForwardControl {
     }
 }
 
-/// What the thread has to say at its end.
+/// What the thread returns at its end.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Forwarded {
     /// How long after its theoretical departure each packet was handed to the kernel.
     pub(crate) lateness: DelaySketch,
-    /// Packets the kernel did not take, and those there was no memory for.
+    /// Packets that the kernel did not accept, and those for which there was no memory.
     pub(crate) refused: u64,
-    /// Records that the observer was too slow for.
+    /// Records lost because the observer was too slow.
     pub(crate) unseen: u64,
 }
 
@@ -94,10 +94,10 @@ pub(crate) struct Forwarder {
     fates: Vec<PacketRecord>,
     /// Packets so far.
     number: u64,
-    /// When the last packet came from inside.
-    heard: Time,
-    /// How long nothing must come from inside before a drained link ends, and how long it is
-    /// waited for at most.
+    /// When the last packet arrived from the inside.
+    last_inside: Time,
+    /// How long the inside must be silent before a drained link ends, and the longest wait for
+    /// that.
     quiet: Span,
     patience: Span,
     drain_began: Option<Time>,
@@ -140,7 +140,7 @@ impl Forwarder {
             feed: ObserverFeed::new(parts.batches, parts.capture),
             fates: Vec::with_capacity(256),
             number: 0,
-            heard: Time::ZERO,
+            last_inside: Time::ZERO,
             quiet: parts.quiet,
             patience: parts.patience,
             drain_began: None,
@@ -148,7 +148,7 @@ impl Forwarder {
         }
     }
 
-    /// Forwards until told to end. Returns the devices too: their counters are still wanted.
+    /// Forwards until asked to end. Returns the devices too, because their counters are read later.
     pub(crate) fn run(mut self) -> (Forwarded, [Tun; 2]) {
         while !self.is_over() {
             // The model catches up before it gets new input.
@@ -175,11 +175,11 @@ impl Forwarder {
         }
         let now = self.clock.now();
         let began = *self.drain_began.get_or_insert(now);
-        let quiet_since = self.heard.max(began);
+        let quiet_since = self.last_inside.max(began);
         now.since(quiet_since) > self.quiet || now.since(began) > self.patience
     }
 
-    /// Hands over what left the link by now.
+    /// Writes the packets that have left the link to their devices.
     fn deliver_due(&mut self, which: usize) {
         let now = self.clock.now();
         let mut fates = std::mem::take(&mut self.fates);
@@ -206,7 +206,7 @@ impl Forwarder {
         self.feed.push(SeenPacket { direction, record: *record, written, after_end: false });
     }
 
-    /// Reads what waits at a device, a handful at a time.
+    /// Reads packets that wait at a device, a few at a time.
     fn take_in(&mut self, which: usize) {
         if !self.lanes[which].readable {
             return;
@@ -240,7 +240,7 @@ impl Forwarder {
         };
         let now = self.clock.now();
         if which == 1 {
-            self.heard = now;
+            self.last_inside = now;
         }
         self.feed.capture(LinkSide::of_device(which), now, bytes);
         let packet = Packet {
@@ -280,7 +280,7 @@ impl Forwarder {
     }
 }
 
-/// Hands what was seen to the observer's thread, many at a time.
+/// Sends records to the observer's thread in batches.
 struct ObserverFeed {
     batches: SyncSender<SeenBatch>,
     batch: SeenBatch,
@@ -290,9 +290,9 @@ struct ObserverFeed {
 }
 
 impl ObserverFeed {
-    const MOST: usize = 256;
-    const MOST_BYTES: usize = 1 << 18;
-    /// How long a record waits for others at most.
+    const MAX_PACKETS: usize = 256;
+    const MAX_BYTES: usize = 1 << 18;
+    /// Maximum time that a record waits for others.
     const PATIENCE: Span = Span::from_millis(20);
 
     fn new(batches: SyncSender<SeenBatch>, capture: Option<usize>) -> Self {
@@ -304,7 +304,7 @@ impl ObserverFeed {
             self.began = seen.written;
         }
         self.batch.seen.push(seen);
-        if self.batch.seen.len() >= Self::MOST {
+        if self.batch.seen.len() >= Self::MAX_PACKETS {
             self.flush();
         }
     }
@@ -316,7 +316,7 @@ impl ObserverFeed {
         self.batch.bytes.extend_from_slice(kept);
         let range = from..self.batch.bytes.len();
         self.batch.captures.push(Capture { side, at, length: bytes.len() as u32, range });
-        if self.batch.bytes.len() >= Self::MOST_BYTES {
+        if self.batch.bytes.len() >= Self::MAX_BYTES {
             self.flush();
         }
     }

@@ -4,7 +4,7 @@
 //! One thread reads packets from one, lets the model of [`cellpace_path`] decide when and whether
 //! they leave, and writes them to the other: the very objects that the simulator drives in virtual
 //! time. The model's times are absolute, so a thread that wakes up late does not make the next
-//! packet late, too; how late it was is told at the end of every run.
+//! packet late, too; how late it was is reported at the end of every run.
 //!
 //! The kernel cleans up: devices live as long as the files that made them, namespaces as long as
 //! somebody is in them, and a guardian process ends whoever is left when this one dies.

@@ -33,7 +33,7 @@ const PEER6: &str = "CELLPACE_PEER6";
 const INSIDE: &str = "CELLPACE_INSIDE";
 const INSIDE6: &str = "CELLPACE_INSIDE6";
 
-/// What a link shall be.
+/// The configuration of a link.
 #[derive(Debug, Clone)]
 pub struct LinkSpec {
     /// Towards the inside.
@@ -44,14 +44,14 @@ pub struct LinkSpec {
     pub seed: u64,
     /// Largest packet in bytes, IP header included.
     pub mtu: u32,
-    /// The program is told to end after this time.
+    /// Time limit of the program: it gets SIGTERM afterwards.
     pub duration: Option<Span>,
-    /// Ports of the inside that shall be reachable from where we were started.
+    /// Ports of the inside to expose where we were started.
     pub expose: Vec<Expose>,
-    /// The inside shall reach the outside world.
+    /// Whether the inside can reach the outside world.
     pub nat: bool,
-    /// How long nothing must come from inside after the program's end before the link ends, too:
-    /// a little more than a round trip, so that its last bytes arrive.
+    /// How long the inside must be silent after the program's end before the link ends, too: a
+    /// little more than a round trip, so that its last bytes arrive.
     pub quiet: Span,
 }
 
@@ -94,9 +94,9 @@ pub struct LinkOutcome<O> {
 pub struct OwnLosses {
     /// Packets the devices dropped before they were read.
     pub device: u64,
-    /// Packets the kernel did not take, or there was no memory for.
+    /// Packets that the kernel did not accept, or for which there was no memory.
     pub refused: u64,
-    /// Packets that the observer, its logs and figures do not know of.
+    /// Packets that are missing in the observer's logs and figures.
     pub unseen: u64,
 }
 
@@ -131,7 +131,7 @@ impl EmulatedLink {
         self.ends.isolated
     }
 
-    /// What the program inside is told.
+    /// Environment variables of the program inside.
     pub fn environment(&self) -> Vec<(String, String)> {
         let far = self.ends.block.far();
         let host = self.ends.around.unwrap_or(far);
@@ -188,7 +188,7 @@ impl EmulatedLink {
             ended
         });
         kill_all(inside_number, &guard);
-        let in_haste = played.as_ref().map_or(true, |played| played.told);
+        let in_haste = played.as_ref().map_or(true, |played| played.asked_to_end);
         let (forwarded, tuns, realtime, observer) = traffic.finish(in_haste)?;
         let counters = [far_devices.counters(&names[0]), inside_devices.counters(&names[1])];
         drop((tuns, nat, guard));
@@ -217,8 +217,8 @@ fn start_nat(ends: &LinkEnds) -> Result<Nat, EmuError> {
 struct Played {
     exit_code: u8,
     duration: Span,
-    /// A signal told us to end.
-    told: bool,
+    /// A signal asked us to end.
+    asked_to_end: bool,
 }
 
 fn play(
@@ -229,9 +229,9 @@ fn play(
     all: &dyn Fn(Signal),
 ) -> Result<Played, EmuError> {
     let limit = limit.map(Duration::from);
-    let (status, told) = program::wait(&mut child, signals, limit, all)?;
+    let (status, asked_to_end) = program::wait(&mut child, signals, limit, all)?;
     let duration = clock.now() - Time::ZERO;
-    Ok(Played { exit_code: process::exit_code(status), duration, told })
+    Ok(Played { exit_code: process::exit_code(status), duration, asked_to_end })
 }
 
 /// The two threads of a link: one forwards, one watches.
@@ -254,7 +254,7 @@ impl<O: LinkObserver> TrafficThreads<O> {
         let control = Arc::new(ForwardControl::new().map_err(EmuError::system("making an event"))?);
         let clock = RunClock::start();
         let end = Arc::new(AtomicU64::new(u64::MAX));
-        let told = Arc::clone(&end);
+        let watched_end = Arc::clone(&end);
         let (sender, batches) = sync_channel(BATCHES);
         let parts = ForwarderParts {
             tuns,
@@ -269,7 +269,7 @@ impl<O: LinkObserver> TrafficThreads<O> {
         };
         let watcher = thread::Builder::new().name("watch".to_owned());
         let watcher = watcher
-            .spawn(move || watch(observer, &batches, clock, &told))
+            .spawn(move || watch(observer, &batches, clock, &watched_end))
             .map_err(EmuError::system("starting a thread"))?;
         let forwarder = thread::Builder::new().name("forward".to_owned());
         let forwarder = forwarder
@@ -297,7 +297,7 @@ impl<O: LinkObserver> TrafficThreads<O> {
     }
 }
 
-/// How often the observer is told the time.
+/// Interval of the observer's [`LinkObserver::on_tick`].
 const TICK: Duration = Duration::from_millis(100);
 
 fn watch<O: LinkObserver>(
@@ -306,7 +306,7 @@ fn watch<O: LinkObserver>(
     clock: RunClock,
     end: &AtomicU64,
 ) -> O {
-    let mut told = clock.now();
+    let mut last_tick = clock.now();
     loop {
         match batches.recv_timeout(TICK) {
             Ok(batch) => show(&mut observer, &batch, end),
@@ -314,8 +314,8 @@ fn watch<O: LinkObserver>(
             Err(RecvTimeoutError::Disconnected) => return observer,
         }
         let now = clock.now();
-        if now.since(told) >= TICK.into() {
-            told = now;
+        if now.since(last_tick) >= TICK.into() {
+            last_tick = now;
             observer.on_tick(now);
         }
     }

@@ -224,8 +224,8 @@ fn inside_addresses(
         let (network, prefix) = block.networks()[which];
         let any = if which == 0 { [0; 4].into() } else { [0_u16; 8].into() };
         devices.add_route(index, any, 0)?;
-        // What is not used of the block would go round and round between the ends. It also tells
-        // links inside which addresses are theirs.
+        // Packets to unused addresses of the block would loop between the ends. Links inside also
+        // find the addresses that they may use by this route.
         devices.add_unreachable(network, prefix)
     };
     family(0)?;
@@ -233,16 +233,17 @@ fn inside_addresses(
     Ok(has_v6.is_ok())
 }
 
-/// The outermost far side, where this namespace is the inside of a link: what that link told us,
-/// or else the other end of its device.
+/// The outermost far side, where this namespace is the inside of a link: from the environment
+/// that the link set, or else the other end of its device.
 fn around(networks: &[UsedNetwork], isolated: bool) -> Option<[IpAddr; 2]> {
     if isolated {
         return None;
     }
     let block =
         networks.iter().find(|network| network.unreachable && address::is_ours(network.address))?;
-    let told = |name| std::env::var(name).ok()?.parse().ok().filter(|ip| address::is_ours(*ip));
-    match (told(HOST), told(HOST6)) {
+    let from_environment =
+        |name| std::env::var(name).ok()?.parse().ok().filter(|ip| address::is_ours(*ip));
+    match (from_environment(HOST), from_environment(HOST6)) {
         (Some(v4), Some(v6)) => Some([v4, v6]),
         _ => AddressBlock::of(block).map(AddressBlock::far),
     }

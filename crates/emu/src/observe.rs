@@ -77,7 +77,7 @@ pub trait LinkObserver: Send + 'static {
         let _ = (side, at, length, bytes);
     }
 
-    /// Comes some ten times a second, also when nothing happens.
+    /// Called some ten times a second, even when no packet passes.
     fn on_tick(&mut self, now: Time) {
         let _ = now;
     }

@@ -17,7 +17,7 @@ use rustix::thread::{
 
 use crate::{EmuError, namespace};
 
-/// How long the program has to end itself when its time is up.
+/// Time that the program gets to end by itself when its limit is over.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Signals that are meant for the program.
@@ -116,7 +116,7 @@ fn keep_privilege() -> io::Result<()> {
 }
 
 /// Waits for the program's end; passes signals on to `all` that runs inside, and ends it when
-/// `limit` is over. Returns whether we were told to end, too.
+/// `limit` is over. Also returns whether a signal asked us to end.
 pub(crate) fn wait(
     child: &mut Child,
     signals: &Signals,
@@ -125,10 +125,10 @@ pub(crate) fn wait(
 ) -> Result<(ExitStatus, bool), EmuError> {
     let started = Instant::now();
     let mut next = limit.map(|limit| (limit, Signal::SIGTERM));
-    let mut told = false;
+    let mut asked_to_end = false;
     loop {
         if let Some(status) = child.try_wait().map_err(EmuError::system("waiting"))? {
-            return Ok((status, told));
+            return Ok((status, asked_to_end));
         }
         let left = next.map(|(at, _)| at.saturating_sub(started.elapsed()));
         if let Some((at, signal)) = next
@@ -146,6 +146,6 @@ pub(crate) fn wait(
         if !caught.from_terminal {
             all(caught.signal);
         }
-        told |= caught.is_end();
+        asked_to_end |= caught.is_end();
     }
 }

@@ -45,7 +45,7 @@ impl Slab {
         &slot.bytes[..slot.length]
     }
 
-    /// The number is not used any more.
+    /// Frees a number and its buffer.
     pub(crate) fn free(&mut self, number: u64) {
         self.free.push(number as u32);
     }

@@ -12,7 +12,7 @@ use cellpace_path::{Fate, PacketRecord};
 /// Takes the records of one direction in the order of time.
 #[derive(Debug)]
 pub struct LinkTally {
-    /// What leaves up to then is left out.
+    /// Packets that leave before this time are left out.
     skip: Time,
     flows: Vec<FlowCounts>,
     /// From the link's flow numbers, which count both directions, to places in `flows`.
@@ -49,8 +49,8 @@ struct FlowCounts {
     seconds: Vec<(u64, u64)>,
 }
 
-/// Flows that have figures of their own; those that come later share the last place.
-const MOST_FLOWS: usize = 1024;
+/// Maximum number of flows with figures of their own; later flows share the last place.
+const MAX_FLOWS: usize = 1024;
 
 impl LinkTally {
     /// Nothing yet; figures will leave out what leaves the link up to `skip`.
@@ -100,7 +100,7 @@ impl LinkTally {
 
     fn place(&mut self, flow: u32) -> usize {
         let next = self.flows.len();
-        let place = *self.places.entry(flow).or_insert(next.min(MOST_FLOWS));
+        let place = *self.places.entry(flow).or_insert(next.min(MAX_FLOWS));
         if place == next {
             self.flows.push(FlowCounts::default());
         }
@@ -243,6 +243,6 @@ mod tests {
             tally.record(&record(flow, u64::from(flow) + 20, Fate::Delivered), Span::ZERO);
         }
         let figures = tally.finish(Time::from_secs(5), 1);
-        assert_eq!((figures.per_flow.len(), figures.packets), (MOST_FLOWS + 1, 3_000));
+        assert_eq!((figures.per_flow.len(), figures.packets), (MAX_FLOWS + 1, 3_000));
     }
 }

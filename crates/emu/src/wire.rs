@@ -1,4 +1,4 @@
-//! What the link has to know of a packet's bytes: to which flow it belongs.
+//! Reads from a packet's bytes to which flow it belongs.
 
 use std::collections::HashMap;
 
@@ -85,15 +85,15 @@ fn ports(protocol: u8, payload: Option<&[u8]>) -> (u16, u16) {
     }
 }
 
-/// Numbers flows in the order of their first packets. From [`MOST_FLOWS`] on they share one.
+/// Numbers flows in the order of their first packets. From [`MAX_FLOWS`] on they share one.
 #[derive(Debug, Default)]
 pub(crate) struct FlowNumbers {
     numbers: HashMap<FlowKey, u32>,
     last: Option<(FlowKey, u32)>,
 }
 
-/// So many flows are told apart.
-pub(crate) const MOST_FLOWS: u32 = 65_536;
+/// Maximum number of flows with numbers of their own.
+pub(crate) const MAX_FLOWS: u32 = 65_536;
 
 impl FlowNumbers {
     pub(crate) fn number(&mut self, key: FlowKey) -> u32 {
@@ -105,8 +105,8 @@ impl FlowNumbers {
         let next = self.numbers.len() as u32;
         let number = match self.numbers.get(&key) {
             Some(number) => *number,
-            None if next < MOST_FLOWS => *self.numbers.entry(key).or_insert(next),
-            None => MOST_FLOWS,
+            None if next < MAX_FLOWS => *self.numbers.entry(key).or_insert(next),
+            None => MAX_FLOWS,
         };
         self.last = Some((key, number));
         number
@@ -191,8 +191,8 @@ mod tests {
         let mut table = FlowNumbers::default();
         let key = |n: u32| FlowKey { near: end(u128::from(n), 1), far: end(0, 2), protocol: UDP };
         assert_eq!([0, 1, 0, 2, 1].map(|n| table.number(key(n))), [0, 1, 0, 2, 1]);
-        for n in 0..MOST_FLOWS + 10 {
-            assert_eq!(table.number(key(n)), n.min(MOST_FLOWS));
+        for n in 0..MAX_FLOWS + 10 {
+            assert_eq!(table.number(key(n)), n.min(MAX_FLOWS));
         }
         assert_eq!(table.number(key(5)), 5, "those that are known stay known");
     }

@@ -59,14 +59,14 @@ pub struct ClockOffset {
     pub has_drift: bool,
 }
 
-/// Shorter recordings tell nothing about drift: the noise is larger.
-const LEAST_FOR_DRIFT: f64 = 10.0;
+/// Drift is not measured in shorter recordings, in which the noise is larger than it.
+const MIN_SECONDS_FOR_DRIFT: f64 = 10.0;
 
 /// Crystals are better than this, in nanoseconds per second (200 ppm).
-const MOST_DRIFT: f64 = 200e3;
+const MAX_DRIFT: f64 = 200e3;
 
 /// The floors of both directions may rise or fall together by this much: 20 ppm.
-const MOST_COMMON: f64 = 20e3;
+const MAX_COMMON_DRIFT: f64 = 20e3;
 
 /// Points nearer together than this are one, the lowest of them.
 const BUCKET: Span = Span::from_millis(100);
@@ -75,7 +75,7 @@ impl ClockOffset {
     /// Compares the clocks of a recording, under the assumption that the shortest way there takes
     /// as long as the shortest way back. `None` if nothing came one way.
     pub fn of(recording: &Recording) -> Option<Self> {
-        // Both in the order of the prober's clock.
+        // Both are sorted by the prober's clock.
         let up = points(&recording.up, |sent_at, _| sent_at);
         let down = points(&recording.down, |_, received_at| received_at);
         Self::between(&up, &down)
@@ -86,9 +86,9 @@ impl ClockOffset {
         let constant = |points| least(points).map(|at_zero| ClockLine { at_zero, slope: 0.0 });
         let lines = lower_line(up).zip(lower_line(down)).filter(|(up_line, down_line)| {
             let lasts = |points: &[(f64, f64)]| points[points.len() - 1].0 - points[0].0;
-            lasts(up).min(lasts(down)) >= LEAST_FOR_DRIFT
-                && up_line.slope.abs().max(down_line.slope.abs()) <= MOST_DRIFT
-                && (up_line.slope + down_line.slope).abs() <= MOST_COMMON
+            lasts(up).min(lasts(down)) >= MIN_SECONDS_FOR_DRIFT
+                && up_line.slope.abs().max(down_line.slope.abs()) <= MAX_DRIFT
+                && (up_line.slope + down_line.slope).abs() <= MAX_COMMON_DRIFT
         });
         let has_drift = lines.is_some();
         let (there, back) = lines.or_else(|| constant(up).zip(constant(down)))?;

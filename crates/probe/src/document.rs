@@ -79,7 +79,7 @@ pub struct DirectionFigures {
     pub reordered: u64,
     /// Not sent because the sender was late.
     pub skipped: u64,
-    /// Arrived, and not recorded for want of room.
+    /// Arrived, and not recorded because the limit was reached.
     pub unrecorded: u64,
     /// From the first to the last arrival, in s.
     pub seconds: f64,
@@ -104,7 +104,7 @@ pub struct DirectionFigures {
 /// Mean and percentiles of delays in ms.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct DelayFigures {
-    /// How many.
+    /// Number of delays.
     pub count: u64,
     /// Shortest.
     pub min: f64,
@@ -398,13 +398,13 @@ fn trace(plan: &Plan, way: &DirectionRecording, unique: &[&ProbeArrival]) -> Opt
 }
 
 fn delay_series(delayed: &[Delayed<'_>]) -> DelaySeries {
-    const MOST_BINS: u64 = 100_000;
+    const MAX_BINS: u64 = 100_000;
     let bin_s = DELAY_BIN.as_secs_f64();
     let mut series = DelaySeries { bin_s, p50_ms: Vec::new(), max_ms: Vec::new() };
     let Some(first) = delayed.first() else { return series };
     let bin = |d: &Delayed<'_>| {
         let since = d.arrival.received_at - first.arrival.received_at;
-        (since.as_nanos() / DELAY_BIN.as_nanos()).min(MOST_BINS) as usize
+        (since.as_nanos() / DELAY_BIN.as_nanos()).min(MAX_BINS) as usize
     };
     for bins in delayed.chunk_by(|a, b| bin(a) == bin(b)) {
         let index = bin(&bins[0]);

@@ -6,13 +6,13 @@ use cellpace_base::{Span, Time};
 
 use crate::wire::ArrivalRecord;
 
-/// Records that wait at most. Further ones are only counted.
-const MOST_RECORDS: usize = 500_000;
+/// Maximum number of records that wait. Further ones are only counted.
+const MAX_RECORDS: usize = 500_000;
 
-/// So many unsent records are worth a report of their own.
+/// A report is sent early when this many records wait.
 const WORTH_A_REPORT: u64 = 300;
 
-/// No answer for so long, beside the round trip, and records are sent again.
+/// Records are sent again when they are not confirmed within a round trip and this time.
 const PATIENCE: Span = Span::from_millis(300);
 
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ pub(crate) struct Outbox {
 
 impl Outbox {
     pub(crate) fn push(&mut self, now: Time, record: ArrivalRecord) {
-        if self.records.len() >= MOST_RECORDS {
+        if self.records.len() >= MAX_RECORDS {
             self.unrecorded += 1;
             return;
         }
@@ -39,7 +39,7 @@ impl Outbox {
         self.records.push_back(record);
     }
 
-    /// How many there were so far.
+    /// Number of records so far.
     pub(crate) fn total(&self) -> u64 {
         self.base + self.records.len() as u64
     }
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn a_silent_peer_does_not_fill_the_memory() {
         let mut outbox = Outbox::default();
-        (0..MOST_RECORDS as u64 + 7).for_each(|number| outbox.push(Time::ZERO, record(number)));
-        assert_eq!((outbox.total(), outbox.unrecorded()), (MOST_RECORDS as u64, 7));
+        (0..MAX_RECORDS as u64 + 7).for_each(|number| outbox.push(Time::ZERO, record(number)));
+        assert_eq!((outbox.total(), outbox.unrecorded()), (MAX_RECORDS as u64, 7));
     }
 }

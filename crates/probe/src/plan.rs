@@ -67,7 +67,7 @@ pub enum PlanError {
     /// Out of range.
     #[error("the periods of the second stream are not from 10ms to 1h")]
     Periods,
-    /// More than [`Plan::MOST_PROBES`].
+    /// More than [`Plan::MAX_PROBES`].
     #[error("more than 5 million probes: make it shorter or slower")]
     Probes,
 }
@@ -77,7 +77,7 @@ impl Plan {
     pub const SIZES: std::ops::RangeInclusive<u16> = 100..=9000;
 
     /// Arrivals that are held of one direction.
-    pub const MOST_PROBES: u64 = 5_000_000;
+    pub const MAX_PROBES: u64 = 5_000_000;
 
     /// Whether it can be carried out.
     ///
@@ -120,7 +120,7 @@ impl Plan {
             }
             probes += self.duration.as_nanos() / rival.interval.as_nanos();
         }
-        if probes > Self::MOST_PROBES { Err(PlanError::Probes) } else { Ok(()) }
+        if probes > Self::MAX_PROBES { Err(PlanError::Probes) } else { Ok(()) }
     }
 
     /// The highest rate in one direction, where it is known beforehand.

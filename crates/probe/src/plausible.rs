@@ -6,27 +6,27 @@ use cellpace_base::{Span, Time};
 use crate::plan::{Pattern, Plan};
 use crate::wire::{ArrivalReport, Probe, REPORTS, ReportHead, STREAMS};
 
-/// A packet takes no longer than this, which is twice as long as silence is borne.
+/// Maximum delay of a packet: twice the timeout of a silent session.
 const MAX_DELAY: Span = Span::from_secs(60);
 
-/// Both clocks run at the same rate within one part in so many.
+/// The clocks' rates differ by less than one part in this many.
 const MAX_DRIFT: i128 = 100;
 
-/// A network makes no more copies of a datagram than this.
+/// Maximum number of copies that a network makes of a datagram.
 const MAX_COPIES: u64 = 8;
 
-/// Counts may be larger than the plan says by this: a probe at each end of a period.
+/// Counts may exceed those of the plan by this: a probe at each end of a period.
 const SLACK: u64 = 100;
 
 /// The shortest interval that a plan may have. A saturating sender does not send faster either.
 const MIN_INTERVAL: Span = Span::from_micros(5);
 
-/// Checks what the far side of a session reports. The errors say what is impossible.
+/// Checks the reports of the far side of a session. The errors name the impossible value.
 #[derive(Debug)]
 pub(crate) struct Plausible {
-    /// Probes of each stream that the far side sends at most.
+    /// Maximum number of probes that the far side sends of each stream.
     max_sent: [u64; STREAMS],
-    /// What both clocks said of the first packet: when it arrived here, when it was sent there.
+    /// The first packet on both clocks: when it arrived here, when it was sent there.
     first: Option<(Time, Time)>,
 }
 
@@ -188,9 +188,9 @@ mod tests {
                 "minutes apart",
             ),
         ];
-        for (head, says) in heads {
+        for (head, expected) in heads {
             let error = check(&head, &[]).unwrap_err();
-            assert!(error.contains(says), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
         let records = [
             (record(3, 999_990_000), "was not sent"),
@@ -200,9 +200,9 @@ mod tests {
             (record(0, 1 << 50), "later than the report"),
             (record(0, 900_000_000), "minutes apart"),
         ];
-        for (record, says) in records {
+        for (record, expected) in records {
             let error = check(&FIRST, &[record]).unwrap_err();
-            assert!(error.contains(says), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
     }
 

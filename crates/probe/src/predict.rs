@@ -1,4 +1,4 @@
-//! Can the next window's throughput be told from the last ones? The Verus paper (section 3,
+//! Can the next window's throughput be predicted from the last ones? The Verus paper (section 3,
 //! figure 4) tried linear and k-step-ahead predictors and found that neither follows the channel;
 //! it does not define them. Here:
 //!
@@ -99,7 +99,7 @@ fn line_ahead(past: &[f64]) -> f64 {
     mean + above / below * (count - middle)
 }
 
-/// The model run `steps` ahead, each step on what the ones before said.
+/// Runs the model `steps` ahead; each step uses the predictions of the steps before it.
 fn ahead(past: &[f64], coefficients: &[f64], mean: f64, steps: usize) -> f64 {
     let order = coefficients.len();
     let mut recent = [0.0; ORDER];
@@ -132,8 +132,8 @@ pub fn autoregression(values: &[f64], order: usize) -> (Vec<f64>, f64) {
         if error <= covariances[0] * 1e-12 {
             break;
         }
-        let told: f64 = (0..step).map(|i| coefficients[i] * covariances[step - i]).sum();
-        let reflection = (covariances[step + 1] - told) / error;
+        let explained: f64 = (0..step).map(|i| coefficients[i] * covariances[step - i]).sum();
+        let reflection = (covariances[step + 1] - explained) / error;
         let before = coefficients.clone();
         for i in 0..step {
             coefficients[i] = before[i] - reflection * before[step - 1 - i];
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn an_autoregression_is_learnt_and_fades_with_its_steps() {
-        // x' = 0.8 x + e: k steps ahead, 0.8^2k of the variance can be told.
+        // x' = 0.8 x + e: k steps ahead, 0.8^2k of the variance can be explained.
         let mut random = Random::seeded(2, 1);
         let mut x = 0.0;
         let series: Vec<f32> = (0..100_000)

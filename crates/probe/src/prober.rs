@@ -13,29 +13,29 @@ use crate::recording::{DirectionRecording, ProbeArrival, Recording, raw_delay};
 use crate::session::{ProbeSession, belongs};
 use crate::wire::{self, ArrivalReport, ProbePacket, REPORTS};
 
-/// How long silence is borne, as an outage of the path.
+/// Timeout of a silent session: outages of the path may last this long.
 const PATIENCE: Span = Span::from_secs(30);
 
-/// How long the first answer is waited for.
+/// Timeout of the first answer.
 const PATIENCE_AT_FIRST: Span = Span::from_secs(10);
 
-/// Hellos follow each other in this time.
+/// Interval of hellos.
 const ASK_EVERY: Span = Span::from_millis(250);
 
-/// Nothing arrives for so long after the last probe was sent: nothing will.
+/// The session ends when nothing arrives for this long after the last probe.
 const QUIET_AT_THE_END: Span = Span::from_secs(1);
 
-/// The end is not waited for longer.
-const MOST_DRAINING: Span = Span::from_secs(20);
+/// Maximum time to wait for the last records.
+const MAX_DRAIN_TIME: Span = Span::from_secs(20);
 
-/// Records that may be under way when the session ends: those of the last reports.
-const MOST_MISSING: u64 = 20;
+/// Maximum number of records in flight when the session ends: those of the last reports.
+const MAX_MISSING_RECORDS: u64 = 20;
 
-/// How often the end is told: nobody answers it.
+/// How often the end is sent: it is not acknowledged.
 const CLOSES: u8 = 3;
 
-/// Samples of the clocks that are kept of each direction.
-const MOST_CLOCK_SAMPLES: usize = 1 << 20;
+/// Maximum number of clock samples stored for each direction.
+const MAX_CLOCK_SAMPLES: usize = 1 << 20;
 
 /// Why there is no recording.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -46,14 +46,14 @@ pub enum ProbeError {
          sides? A side with another key, or without one, does not answer"
     )]
     NoAnswer(SocketAddr),
-    /// The responder does not want to.
+    /// The responder refused the session.
     #[error("refused: {0}")]
     Refused(String),
-    /// Nothing was heard for long.
-    #[error("nothing heard from {0} for 30 s")]
+    /// Nothing arrived for 30 s.
+    #[error("nothing received from {0} for 30 s")]
     Silent(SocketAddr),
     /// The responder is broken or lies.
-    #[error("{0} reports what cannot be: {1}")]
+    #[error("{0} reports something impossible: {1}")]
     Impossible(SocketAddr, &'static str),
 }
 
@@ -169,7 +169,7 @@ impl Prober {
             ProbePacket::Probe(probe) => {
                 session.on_probe(at, probe);
                 let arrivals = &mut self.recording.down.arrivals;
-                if arrivals.len() as u64 >= Plan::MOST_PROBES {
+                if arrivals.len() as u64 >= Plan::MAX_PROBES {
                     self.recording.down.unrecorded += 1;
                     return;
                 }
@@ -179,7 +179,7 @@ impl Prober {
             ProbePacket::Report(report) => {
                 session.on_report(at, report);
                 let reports = &mut self.recording.down.reports;
-                if session.saturates && self.plan.down && reports.len() < MOST_CLOCK_SAMPLES {
+                if session.saturates && self.plan.down && reports.len() < MAX_CLOCK_SAMPLES {
                     reports.push((at, (bytes + self.overhead) as u32));
                 }
                 self.take(report);
@@ -193,7 +193,7 @@ impl Prober {
         }
     }
 
-    /// Says what is impossible about a packet.
+    /// Checks a packet. The error names what is impossible about it.
     fn check(&mut self, at: Time, packet: &ProbePacket<'_>) -> Result<(), &'static str> {
         match packet {
             ProbePacket::Probe(probe) => self.plausible.check_probe(at, probe),
@@ -212,7 +212,7 @@ impl Prober {
             if position == session.taken {
                 session.taken += 1;
                 let up = &mut self.recording.up;
-                if record.stream == REPORTS && up.reports.len() < MOST_CLOCK_SAMPLES {
+                if record.stream == REPORTS && up.reports.len() < MAX_CLOCK_SAMPLES {
                     up.reports.push((record.received_at, record.number.min(1 << 16) as u32));
                     position += 1;
                     continue;
@@ -222,7 +222,7 @@ impl Prober {
                     .get(usize::from(record.stream))
                     .and_then(|times| times.get(usize::try_from(record.number).ok()?));
                 match sent_at {
-                    Some(sent_at) if (up.arrivals.len() as u64) < Plan::MOST_PROBES => {
+                    Some(sent_at) if (up.arrivals.len() as u64) < Plan::MAX_PROBES => {
                         up.arrivals.push(ProbeArrival {
                             stream: record.stream,
                             number: record.number,
@@ -230,7 +230,7 @@ impl Prober {
                             received_at: record.received_at,
                         });
                     }
-                    // More than can be kept.
+                    // The maximum number of records is stored already.
                     _ => up.unrecorded += 1,
                 }
             }
@@ -241,19 +241,19 @@ impl Prober {
     fn compare_clocks(&mut self, at: Time, report: &ArrivalReport<'_>) {
         let head = &report.head;
         let down = &mut self.recording.down.clock;
-        if down.len() < MOST_CLOCK_SAMPLES {
+        if down.len() < MAX_CLOCK_SAMPLES {
             down.push((at, raw_delay(head.sent_at, at)));
         }
         let up = &mut self.recording.up.clock;
-        if head.echo_sent > Time::ZERO && up.len() < MOST_CLOCK_SAMPLES {
+        if head.echo_sent > Time::ZERO && up.len() < MAX_CLOCK_SAMPLES {
             up.push((head.echo_sent, raw_delay(head.echo_sent, head.echo_received)));
         }
     }
 
-    /// Ends the session when all has arrived that will.
+    /// Ends the session when everything that can still arrive has arrived.
     fn check_end(&mut self, now: Time) {
         let ProberState::Running { session, changed_at, seen } = &mut self.state else { return };
-        if now - session.heard_at > PATIENCE {
+        if now - session.last_arrival > PATIENCE {
             let silent = Err(ProbeError::Silent(self.peer));
             self.finish(false);
             self.state = ProberState::Over(silent);
@@ -274,11 +274,11 @@ impl Prober {
             .as_ref()
             .map_or(*changed_at, |sender| (sender.began() + self.plan.duration).max(*changed_at));
         let is_quiet = now - last > QUIET_AT_THE_END && !session.is_peer_silent(now);
-        let missing = if session.saturates { MOST_MISSING } else { 0 };
-        // Records of reports keep coming: what matters is that none of long ago is missing.
+        let missing = if session.saturates { MAX_MISSING_RECORDS } else { 0 };
+        // Records of reports keep coming, so only older missing records delay the end.
         let has_all = session.taken + missing >= session.peer.total;
         let ends = session.sender.as_ref().map(|sender| sender.began() + self.plan.duration);
-        let has_waited = ends.is_some_and(|ends| now - ends > MOST_DRAINING);
+        let has_waited = ends.is_some_and(|ends| now - ends > MAX_DRAIN_TIME);
         if (is_quiet && has_all) || has_waited {
             let ids = session.ids;
             self.finish(is_quiet && has_all);
@@ -296,7 +296,7 @@ impl Prober {
         let missing = session.peer.total.saturating_sub(session.taken);
         recording.up.unrecorded += if complete { 0 } else { missing };
         (recording.down.sent, recording.down.skipped) = (session.peer.sent, session.peer.skipped);
-        // A head that came before the last probes knows less than they do.
+        // A head that arrived before the last probes is older than they are.
         for arrival in recording.down.arrivals.iter().rev().take(1000) {
             let sent = &mut recording.down.sent[usize::from(arrival.stream)];
             *sent = (*sent).max(arrival.number + 1);

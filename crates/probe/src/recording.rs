@@ -47,8 +47,8 @@ pub struct DirectionRecording {
     /// Reports that arrived, when saturating: when, on the receiver's clock, and the bytes of the
     /// IP packet. The link delivered them, too.
     pub reports: Vec<(Time, u32)>,
-    /// What the other packets tell about the clocks: when one was received, on the prober's clock,
-    /// and its raw delay in nanoseconds.
+    /// Samples of the clocks from the other packets: the time of arrival on the prober's clock and
+    /// the raw delay in nanoseconds.
     pub clock: Vec<(Time, i64)>,
 }
 

@@ -1,6 +1,6 @@
-//! The side that answers. It must not become a weapon: it keeps and sends next to nothing for
-//! an address that has not shown with a cookie that it receives, it stops when it hears nothing,
-//! and it limits sessions, rates and times.
+//! The side that answers. It must not become a weapon in an amplification attack: it stores and
+//! sends next to nothing for an address that has not returned a cookie, it stops when nothing
+//! arrives, and it limits sessions, rates and durations.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -16,28 +16,28 @@ use crate::prober::overhead;
 use crate::session::{ProbeSession, QUIET, SILENCE, belongs};
 use crate::wire::{self, ProbePacket, VERSION};
 
-/// Answers to strangers that wait to leave at most.
-const MOST_REPLIES: usize = 256;
+/// Maximum number of answers to unknown addresses in the queue.
+const MAX_REPLIES: usize = 256;
 
-/// A session of which nothing is heard for so long is forgotten.
+/// A session is removed when no packet of it arrives for this long.
 const FORGET_AFTER: Span = Span::from_secs(30);
 
-/// A session lasts no longer than its plan and this.
-const MOST_AFTERWARDS: Span = Span::from_secs(60);
+/// A session may last this much longer than its plan.
+const MAX_OVERTIME: Span = Span::from_secs(60);
 
-/// Sessions that have not been confirmed with both ids are forgotten after so long.
+/// A session is removed when it is not confirmed with both ids within this time.
 const CONFIRM_WITHIN: Span = Span::from_secs(5);
 
-/// What a responder lets others do.
+/// Limits of a responder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponderLimits {
-    /// Sessions at the same time.
+    /// Maximum number of concurrent sessions.
     pub sessions: usize,
-    /// The same of one client: an IPv4 address or an IPv6 network of 64 bits.
+    /// Maximum number for one client: an IPv4 address or an IPv6 network of 64 bits.
     pub sessions_per_client: usize,
-    /// The rate that is sent to one peer.
+    /// Maximum rate to one peer.
     pub rate: Rate,
-    /// How long a session's plan may be.
+    /// Maximum duration of a session's plan.
     pub duration: Span,
 }
 
@@ -68,18 +68,18 @@ pub struct Responder {
     cookies: Cookies,
     new_id: Box<dyn FnMut() -> u64 + Send>,
     slots: HashMap<u64, SessionSlot>,
-    /// By the address and the id of the prober.
+    /// Our id of each session, by the address and the id of the prober.
     begun: HashMap<(SocketAddr, u64), u64>,
     replies: VecDeque<(SocketAddr, LocalPath, Vec<u8>)>,
-    /// Whose turn it is.
+    /// The session that sends next.
     turn: u64,
     now: Time,
-    told: VecDeque<String>,
+    lines: VecDeque<String>,
     protection: Protection,
 }
 
 impl Responder {
-    /// A responder with a secret for cookies and a source of ids that nobody can guess.
+    /// Returns a responder with a secret for cookies and a source of ids that nobody can guess.
     pub fn new(
         limits: ResponderLimits,
         secret: [u8; 32],
@@ -94,30 +94,30 @@ impl Responder {
             replies: VecDeque::new(),
             turn: 0,
             now: Time::ZERO,
-            told: VecDeque::new(),
+            lines: VecDeque::new(),
             protection: Protection::default(),
         }
     }
 
-    /// Answers only whoever protects datagrams in the same way.
+    /// Answers only probers that protect their datagrams in the same way.
     pub fn protected(mut self, protection: Protection) -> Self {
         self.protection = protection;
         self
     }
 
-    /// Sessions that are going on.
+    /// Number of open sessions.
     pub fn sessions(&self) -> usize {
         self.slots.len()
     }
 
-    /// What happened, a line for people.
+    /// Returns the next line of the log.
     pub fn poll_line(&mut self) -> Option<String> {
-        self.told.pop_front()
+        self.lines.pop_front()
     }
 
-    fn tell(&mut self, line: String) {
-        if self.told.len() < MOST_REPLIES {
-            self.told.push_back(line);
+    fn log(&mut self, line: String) {
+        if self.lines.len() < MAX_REPLIES {
+            self.lines.push_back(line);
         }
     }
 
@@ -210,7 +210,7 @@ impl Responder {
     }
 
     fn reply(&mut self, to: SocketAddr, way: LocalPath, reply: Vec<u8>) {
-        if self.replies.len() < MOST_REPLIES {
+        if self.replies.len() < MAX_REPLIES {
             self.replies.push_back((to, way, reply));
         }
     }
@@ -219,7 +219,7 @@ impl Responder {
         let Some(slot) = self.slots.remove(&id) else { return };
         self.begun.remove(&(slot.peer, slot.session.ids.to));
         if slot.confirmed {
-            self.tell(format!("{}: {why}", slot.peer));
+            self.log(format!("{}: {why}", slot.peer));
         }
     }
 }
@@ -260,7 +260,7 @@ impl Engine for Responder {
             _ => return self.forget(ids.to, "done"),
         }
         if is_first {
-            self.tell(format!("{from}: measuring"));
+            self.log(format!("{from}: measuring"));
         }
     }
 
@@ -297,9 +297,9 @@ impl Engine for Responder {
         }
         let due = |slot: &SessionSlot| {
             let ends = if slot.confirmed { FORGET_AFTER } else { CONFIRM_WITHIN };
-            let ends = slot.session.heard_at + ends;
+            let ends = slot.session.last_arrival + ends;
             if slot.confirmed && !slot.session.is_peer_silent(self.now) {
-                slot.session.next_deadline().min(ends).min(slot.session.heard_at + SILENCE)
+                slot.session.next_deadline().min(ends).min(slot.session.last_arrival + SILENCE)
             } else {
                 ends
             }
@@ -312,11 +312,11 @@ impl Engine for Responder {
         let now = self.now;
         let mut over = Vec::new();
         for (id, slot) in &mut self.slots {
-            let silence = now - slot.session.heard_at;
+            let silence = now - slot.session.last_arrival;
             let patience = if slot.confirmed { FORGET_AFTER } else { CONFIRM_WITHIN };
             if silence >= patience {
                 over.push((*id, "silent, forgotten"));
-            } else if now - slot.began > QUIET + slot.plan.duration + MOST_AFTERWARDS {
+            } else if now - slot.began > QUIET + slot.plan.duration + MAX_OVERTIME {
                 over.push((*id, "longer than planned, forgotten"));
             }
             let is_silent = slot.session.is_peer_silent(now);
@@ -330,6 +330,6 @@ impl Engine for Responder {
     }
 
     fn has_events(&self) -> bool {
-        !self.told.is_empty()
+        !self.lines.is_empty()
     }
 }

@@ -5,19 +5,20 @@ use cellpace_base::{Span, Time};
 use crate::plan::{OnOffStream, Pattern, Plan};
 use crate::wire::{Probe, ReportHead, STREAMS};
 
-/// A probe that is later than this is left out: a burst of late ones would measure the sender.
-const MOST_LATE: Span = Span::from_millis(50);
+/// A probe that is later than this is skipped: a burst of late probes would measure the sender.
+const MAX_LATE: Span = Span::from_millis(50);
 
-/// Probes that the window holds at first and at least.
-const LEAST_WINDOW: u64 = 10;
+/// Initial and smallest window, in probes.
+const MIN_WINDOW: u64 = 10;
 
-/// Probes that the window holds at most: three seconds of 240 Mbit/s.
-const MOST_WINDOW: u64 = 60_000;
+/// Largest window, in probes: three seconds of 240 Mbit/s.
+const MAX_WINDOW: u64 = 60_000;
 
-/// Where more than one probe in so many is lost, a larger window would only lose more.
+/// The window does not grow where more than one probe in this many is lost: it would only lose
+/// more.
 const LOSS_THAT_HOLDS: u64 = 20;
 
-/// How often a probe leaves when nothing has arrived for long.
+/// Interval of probes while no arrival is reported.
 const KNOCK: Span = Span::from_millis(100);
 
 /// Sends the streams of one side.
@@ -47,9 +48,9 @@ struct Steady {
 }
 
 impl Steady {
-    /// Leaves out what is too late. Returns how many.
+    /// Skips probes that are too late. Returns their number.
     fn catch_up(&mut self, now: Time) -> u64 {
-        if now - self.due <= MOST_LATE {
+        if now - self.due <= MAX_LATE {
             return 0;
         }
         let late = (now - self.due).as_nanos() / self.interval.as_nanos().max(1);
@@ -64,12 +65,12 @@ impl Steady {
 struct Saturator {
     lower: Span,
     upper: Span,
-    /// Probes in flight at most.
+    /// Maximum number of probes in flight.
     window: u64,
-    /// One more than the highest number that has arrived: what is below is not in flight.
+    /// One more than the highest number that has arrived: lower numbers are not in flight.
     arrived_up_to: u64,
     arrived: u64,
-    /// When news of an arrival came, or a probe was sent for want of it.
+    /// When an arrival was last reported, or a probe was sent because none was.
     progress_at: Time,
     knocking: bool,
     /// The highest rate, as the time between two probes.
@@ -88,10 +89,10 @@ impl Saturator {
         (self.arrived_up_to, self.progress_at, self.knocking) = (next, now, false);
         self.arrived = self.arrived.max(head.arrived);
         if head.queue_delay > self.upper {
-            // As many leave the queue as arrive: none takes their place.
-            self.window = self.window.saturating_sub(arrived).max(LEAST_WINDOW);
+            // Probes that arrive are not replaced, so the queue shrinks.
+            self.window = self.window.saturating_sub(arrived).max(MIN_WINDOW);
         } else if head.queue_delay < self.lower && (passed - arrived) * LOSS_THAT_HOLDS <= passed {
-            self.window = (self.window + arrived).min(MOST_WINDOW);
+            self.window = (self.window + arrived).min(MAX_WINDOW);
         }
     }
 
@@ -99,7 +100,7 @@ impl Saturator {
         sent.saturating_sub(self.arrived_up_to) >= self.window
     }
 
-    /// When a probe may leave; `None`: not before news comes.
+    /// When a probe may be sent; `None`: not before an arrival is reported.
     fn next(&self, sent: u64) -> Time {
         if !self.is_blocked(sent) {
             return self.due;
@@ -118,7 +119,7 @@ impl ProbeSender {
             Pattern::Saturate { lower, upper } => Main::Saturator(Saturator {
                 lower,
                 upper,
-                window: LEAST_WINDOW,
+                window: MIN_WINDOW,
                 arrived_up_to: 0,
                 arrived: 0,
                 progress_at: began,
@@ -160,7 +161,7 @@ impl ProbeSender {
         now >= self.ends
     }
 
-    /// The other side is silent: nothing leaves until it is heard again.
+    /// Stops sending until packets of the other side arrive again.
     pub(crate) fn pause(&mut self, paused: bool) {
         self.paused = paused;
     }
@@ -171,7 +172,7 @@ impl ProbeSender {
         }
     }
 
-    /// When the next probe wants to leave.
+    /// When the next probe is due.
     pub(crate) fn next(&self) -> Option<Time> {
         if self.paused || self.over {
             return None;
@@ -184,9 +185,9 @@ impl ProbeSender {
         Some(main.min(rival)).filter(|due| *due < self.ends)
     }
 
-    /// The probe that leaves now, if one is due.
+    /// Returns the probe to send now, if one is due.
     pub(crate) fn poll(&mut self, now: Time) -> Option<Probe> {
-        // What was due before the end and has not left by then never leaves.
+        // A probe that was due before the end of the plan is not sent after it.
         self.over |= self.is_done(now);
         if self.paused || now < self.began || self.over {
             return None;
@@ -225,8 +226,8 @@ impl ProbeSender {
                 if saturator.is_blocked(self.sent[0]) {
                     (saturator.progress_at, saturator.knocking) = (now, true);
                 }
-                // Late probes may follow each other faster for a moment.
-                saturator.due = saturator.due.max(now - MOST_LATE) + saturator.gap;
+                // Late probes are sent at shorter intervals until the sender has caught up.
+                saturator.due = saturator.due.max(now - MAX_LATE) + saturator.gap;
             }
         }
         Some(self.probe(now, 0))
@@ -255,7 +256,7 @@ mod tests {
         Plan { up: true, down: false, size: 1500, pattern, duration: span(1000), rival }
     }
 
-    /// Sends at every microsecond at which something is due; number of probes by stream.
+    /// Polls the sender whenever a probe is due. Returns the number of probes of each stream.
     fn count(sender: &mut ProbeSender, until: Time) -> [usize; 2] {
         let mut counts = [0; 2];
         let mut now = Time::ZERO;
@@ -287,7 +288,7 @@ mod tests {
         let late: Vec<u64> =
             std::iter::from_fn(|| sender.poll(ms(500)).map(|probe| probe.number)).collect();
         assert_eq!((late, sender.skipped()), (vec![1], 499));
-        // Those of the last 50 ms are made up for.
+        // Probes of the last 50 ms are still sent.
         let late = std::iter::from_fn(|| sender.poll(ms(540))).count();
         assert_eq!((late, sender.skipped()), (40, 499));
     }

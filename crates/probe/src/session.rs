@@ -1,5 +1,4 @@
-//! What both sides do once they know each other: send probes, tell what arrived, give signs of
-//! life.
+//! What both sides of an open session do: send probes, report arrivals, and keep the session open.
 
 use cellpace_base::{Span, Time};
 use cellpace_udp::wire::Ids;
@@ -12,20 +11,19 @@ use crate::wire::{
     self, ArrivalRecord, ArrivalReport, PROBE_BYTES, Probe, ProbePacket, REPORTS, ReportHead,
 };
 
-/// Only reports go to and fro for so long at first: the clocks are compared while the path is
-/// idle.
+/// Only reports are sent for this long at first: the clocks are compared while the path is idle.
 pub(crate) const QUIET: Span = Span::from_millis(500);
 
-/// No probes are sent to somebody who has been silent for so long.
+/// No probes are sent to a peer that has been silent for this long.
 pub(crate) const SILENCE: Span = Span::from_millis(900);
 
 /// Time between reports.
 const REPORT_EVERY: Span = Span::from_millis(20);
 
-/// The same where the other side's window waits for them.
+/// Time between reports where the other side's window waits for them.
 const REPORT_TO_SATURATOR_EVERY: Span = Span::from_millis(10);
 
-/// Reports in a row at most.
+/// Maximum number of reports in a row.
 const REPORTS_IN_A_ROW: u8 = 8;
 
 #[derive(Debug)]
@@ -37,7 +35,7 @@ pub(crate) struct ProbeSession {
     pub(crate) taken: u64,
     /// The other side's newest head.
     pub(crate) peer: ReportHead,
-    pub(crate) heard_at: Time,
+    pub(crate) last_arrival: Time,
     pub(crate) least_rtt: Option<Span>,
     pub(crate) saturates: bool,
     overhead: usize,
@@ -71,7 +69,7 @@ impl ProbeSession {
             outbox: Outbox::default(),
             taken: 0,
             peer: ReportHead::default(),
-            heard_at: now,
+            last_arrival: now,
             least_rtt: None,
             saturates,
             overhead,
@@ -90,7 +88,7 @@ impl ProbeSession {
 
     /// A probe arrived at `at`.
     pub(crate) fn on_probe(&mut self, at: Time, probe: &Probe) {
-        self.heard_at = self.heard_at.max(at);
+        self.last_arrival = self.last_arrival.max(at);
         let raw = raw_delay(probe.sent_at, at);
         let least = self.note_raw(raw);
         if probe.stream == 0 {
@@ -116,9 +114,9 @@ impl ProbeSession {
         }
     }
 
-    /// A report arrived at `at`. Old ones tell nothing.
+    /// Processes a report that arrived at `at`. One that was overtaken only confirms records.
     pub(crate) fn on_report(&mut self, at: Time, report: &ArrivalReport<'_>) {
-        self.heard_at = self.heard_at.max(at);
+        self.last_arrival = self.last_arrival.max(at);
         let head = report.head;
         self.note_raw(raw_delay(head.sent_at, at));
         self.outbox.on_taken(at, head.taken);
@@ -146,14 +144,14 @@ impl ProbeSession {
     }
 
     pub(crate) fn is_peer_silent(&self, now: Time) -> bool {
-        now - self.heard_at >= SILENCE
+        now - self.last_arrival >= SILENCE
     }
 
     pub(crate) fn is_sending_done(&self, now: Time) -> bool {
         self.sender.as_ref().is_none_or(|sender| sender.is_done(now))
     }
 
-    /// Writes what leaves now: a report that is due, or a probe. A probe that is sent is told.
+    /// Writes the datagram to send now: a report that is due, or a probe. Returns a sent probe.
     pub(crate) fn poll(&mut self, now: Time, out: &mut Vec<u8>) -> Option<(usize, Option<Probe>)> {
         let is_pressing = self.outbox.is_pressing() && self.reports_in_a_row < REPORTS_IN_A_ROW;
         if now >= self.next_report || is_pressing {

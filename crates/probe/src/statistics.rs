@@ -34,10 +34,10 @@ pub fn bursts(times: &[u64], gap: Span) -> ArrivalBursts {
 /// Mbit/s in each whole window of `width` from the first arrival on, for arrivals of `bytes` each.
 /// A window includes its beginning. At most ten million windows.
 pub fn throughput(times: &[u64], bytes: u32, width: Span) -> Vec<f32> {
-    const MOST_WINDOWS: u64 = 10_000_000;
+    const MAX_WINDOWS: u64 = 10_000_000;
     let (Some(first), Some(last)) = (times.first(), times.last()) else { return Vec::new() };
     let width = width.as_nanos().max(1);
-    let windows = (last.saturating_sub(*first) / width).min(MOST_WINDOWS);
+    let windows = (last.saturating_sub(*first) / width).min(MAX_WINDOWS);
     let mut counts = vec![0_u32; windows as usize];
     for at in times {
         if let Some(count) = counts.get_mut(((at - first) / width) as usize) {

@@ -23,7 +23,7 @@ const TOLERANCE: i64 = 1_000_000;
 /// The first idle times belong to the start, in which the queue is being filled: a fifth of the
 /// recording, and 5 s at most.
 const START_SHARE: u64 = 5;
-const MOST_START: u64 = 5_000_000_000;
+const MAX_START: u64 = 5_000_000_000;
 
 /// Opportunities of 1500 bytes from arrivals of packets of `size` bytes. An arrival is the
 /// sender's and the receiver's time in ns, in the order of the receiver's. `reports` are other
@@ -41,7 +41,7 @@ pub fn opportunities(arrivals: &[(u64, u64)], size: u16, reports: &[(u64, u32)])
     let (Some(first), Some(last)) = (arrivals.first(), arrivals.last()) else {
         return Opportunities::default();
     };
-    let start_ends = first.1 + ((last.1 - first.1) / START_SHARE).min(MOST_START);
+    let start_ends = first.1 + ((last.1 - first.1) / START_SHARE).min(MAX_START);
     let started = arrivals.partition_point(|arrival| arrival.1 < start_ends);
     let begin = (0..started).rev().find(|index| idle[*index] > 0).unwrap_or(0);
     let origin = arrivals[begin].1;

@@ -19,18 +19,18 @@ pub const VERSION: u32 = 1;
 /// What a probe has beside the bytes that fill it up.
 pub const PROBE_BYTES: usize = HEADER_BYTES + 1 + 8 + 8;
 
-/// A report is no longer than this.
-pub const MOST_REPORT_BYTES: usize = 1200;
+/// Maximum length of a report.
+pub const MAX_REPORT_BYTES: usize = 1200;
 
 /// Streams of one direction: the probes and the second stream.
 pub const STREAMS: usize = 2;
 
-/// The stream of a record that tells of a report: its number is the bytes of its IP packet, since
-/// reports take their share of what the link delivers.
+/// The stream of a record of a report: its number is the bytes of its IP packet, since reports
+/// take their share of what the link delivers.
 pub const REPORTS: u8 = 2;
 
 /// Later times are not believed: sums of two of them would not fit.
-const MOST_NANOS: u64 = 1 << 62;
+const MAX_NANOS: u64 = 1 << 62;
 
 mod kind {
     pub(super) const HELLO: u8 = 64;
@@ -45,19 +45,19 @@ mod kind {
 /// One datagram.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ProbePacket<'a> {
-    /// May we? With a cookie, or zeros; `None` is the plan of another version.
+    /// Asks for a session, with a cookie or zeros; `None` is the plan of another version.
     Hello(u32, Cookie, Option<Plan>),
-    /// Say hello again, with this cookie.
+    /// Asks for another hello with this cookie.
     Retry(Cookie),
-    /// No, because.
+    /// Refuses the session, for this reason.
     Refuse(&'a str),
-    /// Yes.
+    /// Accepts the session.
     Accept,
-    /// What is measured with.
+    /// A probe.
     Probe(Probe),
-    /// What has arrived, and a sign of life.
+    /// Reports arrivals and keeps the session open.
     Report(ArrivalReport<'a>),
-    /// The session is over.
+    /// Ends the session.
     Close,
 }
 
@@ -131,7 +131,7 @@ impl ArrivalReport<'_> {
             let number = next[usize::from(stream)].wrapping_add_signed(unzigzag(word >> 2));
             next[usize::from(stream)] = number.wrapping_add(1);
             micros = micros.saturating_add(varints.next()?);
-            let received_at = Time::from_micros(micros.min(MOST_NANOS / 1_000));
+            let received_at = Time::from_micros(micros.min(MAX_NANOS / 1_000));
             Some(ArrivalRecord { stream, number, received_at })
         })
     }
@@ -191,7 +191,7 @@ fn time(reader: &mut ByteReader<'_>) -> Option<Time> {
 }
 
 fn count(reader: &mut ByteReader<'_>) -> Option<u64> {
-    reader.u64().filter(|value| *value <= MOST_NANOS)
+    reader.u64().filter(|value| *value <= MAX_NANOS)
 }
 
 fn read_head(reader: &mut ByteReader<'_>) -> Option<ReportHead> {
@@ -320,7 +320,7 @@ pub fn write_report(
         .u64(head.position);
     let (mut next, mut micros, mut count) = ([0_u64; 4], 0_u64, 0);
     for record in records {
-        if writer.written() + 2 * MOST_VARINT_BYTES > MOST_REPORT_BYTES {
+        if writer.written() + 2 * MOST_VARINT_BYTES > MAX_REPORT_BYTES {
             break;
         }
         let expected = &mut next[usize::from(record.stream & 3)];
@@ -365,7 +365,7 @@ mod tests {
     proptest! {
         #[test]
         fn plans_and_probes_are_read_as_they_were_written(
-            plan in plan(), stream in 0u8..2, number in 0..=MOST_NANOS, sent in 0..=MOST_NANOS,
+            plan in plan(), stream in 0u8..2, number in 0..=MAX_NANOS, sent in 0..=MAX_NANOS,
         ) {
             let mut out = Vec::new();
             let cookie = Cookie { issued_ms: 3, seal: [9; 16] };
@@ -389,7 +389,7 @@ mod tests {
             let head = ReportHead { position: 5, total: 99, done: true, ..ReportHead::default() };
             let mut out = Vec::new();
             let (length, count) = write_report(&mut out, IDS, &head, records.iter().copied());
-            prop_assert!(length <= MOST_REPORT_BYTES && (count > 50 || count == records.len() as u64));
+            prop_assert!(length <= MAX_REPORT_BYTES && (count > 50 || count == records.len() as u64));
             let Some((_, ProbePacket::Report(report))) = decode(&out) else { panic!("no report") };
             prop_assert_eq!(report.head, head);
             let read: Vec<ArrivalRecord> = report.records().collect();

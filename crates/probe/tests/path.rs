@@ -103,7 +103,7 @@ fn a_link_with_a_short_queue_is_recorded_too() {
 
 #[test]
 fn an_idle_link_is_not_taken_for_a_slow_one() {
-    // A queue of two packets cannot be kept from running empty, and the report says so.
+    // A queue of two packets runs empty, and the report shows it.
     let paths = [path(None, "infinite", 20, 1), path(Some("lte-driving"), "droptail:2pkts", 20, 1)];
     let mut world = World::new(plan(saturate(), 5), paths, Faults::default(), limits());
     world.run(Time::from_secs(60));

@@ -57,7 +57,7 @@ proptest! {
     /// Every session ends; what is recorded was sent, when it says, and is recorded once for each
     /// arrival; nothing is left behind.
     #[test]
-    fn sessions_end_and_tell_the_truth(
+    fn sessions_end_and_record_what_was_sent(
         plan in plan(), loss in 0.0..0.3, damage in 0.0..0.1, duplicate in 0.0..0.1,
         delay in 0.0..0.2, seed in any::<u64>(),
     ) {
@@ -140,11 +140,11 @@ fn a_stream_stops_within_a_second_when_the_peer_vanishes() {
         let paths = [path(0.0, 1), path(0.0, 2)];
         let mut world = World::new(down(pattern, 600), paths, Faults::default(), limits());
         world.run(Time::from_secs(3));
-        let heard_of = world.now;
+        let reported = world.now;
         world.prober_gone = true;
         world.run(Time::from_secs(120));
         let last = world.left[1].last().unwrap().0;
-        assert!(last > heard_of && last - heard_of <= Span::from_secs(1), "{last:?}");
+        assert!(last > reported && last - reported <= Span::from_secs(1), "{last:?}");
         assert_eq!(world.responder.sessions(), 0, "and it is forgotten");
     }
 }
@@ -332,7 +332,7 @@ fn a_far_side_that_reports_nonsense_is_an_error() {
     wire::write_report(&mut report, ids, &years, std::iter::empty());
     world.deliver(1, &report);
     let Some(Err(error)) = world.prober.outcome() else { panic!("taken") };
-    assert!(error.to_string().contains("reports what cannot be"), "{error}");
+    assert!(error.to_string().contains("reports something impossible"), "{error}");
     let recording = world.finish();
     assert!(!recording.complete && recording.up.arrivals.len() > 2000);
     assert!(recording.up.clock.iter().all(|(_, raw)| raw.abs() < 4_000_000_000));

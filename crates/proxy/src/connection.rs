@@ -24,7 +24,7 @@ use crate::reach::{reach, reply};
 use crate::relay::{Idle, Moved, RelayEnd, relay};
 use crate::side::{ConnectionSide, prepare};
 use crate::socks5::{
-    Credentials, Handshake, HandshakeStep, LONGEST_MESSAGE, Reply, SocksError, Target,
+    Credentials, Handshake, HandshakeStep, MAX_MESSAGE_BYTES, Reply, SocksError, Target,
 };
 
 /// Time that a wrong password costs.
@@ -328,7 +328,7 @@ impl EarlyBytes {
             self.bytes.drain(..consumed);
             match step {
                 HandshakeStep::More => {
-                    debug_assert!(self.bytes.len() < LONGEST_MESSAGE);
+                    debug_assert!(self.bytes.len() < MAX_MESSAGE_BYTES);
                     self.read(client).await?;
                 }
                 HandshakeStep::Send(bytes) => send(client, &bytes).await?,
@@ -374,11 +374,11 @@ async fn gone(client: &TcpStream) -> io::Error {
 /// the refusal, so they are read for a moment.
 async fn close_refused(client: TcpStream) {
     const MOMENT: Duration = Duration::from_secs(1);
-    const MOST: usize = 64 << 10;
+    const MAX_BYTES: usize = 64 << 10;
     let _ = SockRef::from(&client).shutdown(std::net::Shutdown::Write);
     let mut rest = EarlyBytes::default();
     let _ = timeout(MOMENT, async {
-        while rest.bytes.len() < MOST && rest.read(&client).await.is_ok() {}
+        while rest.bytes.len() < MAX_BYTES && rest.read(&client).await.is_ok() {}
     })
     .await;
 }

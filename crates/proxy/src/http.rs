@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use crate::metrics::Metrics;
 
 /// The longest request, line and fields; a scraper's has a few hundred bytes.
-const LONGEST_REQUEST: usize = 8 << 10;
+const MAX_REQUEST_BYTES: usize = 8 << 10;
 /// Time for a request and its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Requests at once.
@@ -65,7 +65,7 @@ fn reply(request: &[u8], metrics: &Metrics) -> Option<Vec<u8>> {
     let head = request.windows(4).position(|four| four == b"\r\n\r\n");
     let head = match head {
         Some(end) => &request[..end],
-        None if request.len() >= LONGEST_REQUEST => {
+        None if request.len() >= MAX_REQUEST_BYTES => {
             return Some(message("431 Request Header Fields Too Large", "too long\n", "", true));
         }
         None => return None,
@@ -133,7 +133,7 @@ mod tests {
             assert_eq!(known(wrong), "400", "{wrong:?}");
         }
         assert_eq!(status("GET /metrics HTTP/1.1\r\n"), None, "not whole");
-        assert_eq!(known(&"a".repeat(LONGEST_REQUEST)), "431");
+        assert_eq!(known(&"a".repeat(MAX_REQUEST_BYTES)), "431");
     }
 
     #[test]

@@ -31,7 +31,7 @@ const UNIX_BYTES: usize = 216;
 const TYPE_CRC32C: u8 = 0x03;
 
 /// The longest header that is read. The format allows 64 kB; what balancers send stays far below.
-pub const LONGEST_HEADER: usize = 4096;
+pub const MAX_HEADER_BYTES: usize = 4096;
 
 /// A version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,7 +167,7 @@ fn parse_v2(bytes: &[u8]) -> Result<Option<(Header, usize)>, HeaderError> {
     }
     let Some(fixed) = bytes.get(..V2_FIXED) else { return Ok(None) };
     let total = V2_FIXED + usize::from(u16::from_be_bytes([fixed[14], fixed[15]]));
-    if total > LONGEST_HEADER {
+    if total > MAX_HEADER_BYTES {
         return Err(HeaderError::TooLong);
     }
     let Some(whole) = bytes.get(..total) else { return Ok(None) };
@@ -391,7 +391,7 @@ mod tests {
         assert_eq!(parse(&v2(0x21, 0x41, &BODY4)), Err(HeaderError::Family(0x41)));
         assert_eq!(parse(&v2(0x21, 0x11, &BODY4[..11])), Err(HeaderError::Length));
         assert_eq!(parse(&v2(0x21, 0x21, &BODY4)), Err(HeaderError::Length));
-        let long = v2(0x21, 0x11, &[0; LONGEST_HEADER]);
+        let long = v2(0x21, 0x11, &[0; MAX_HEADER_BYTES]);
         assert_eq!(parse(&long[..16]), Err(HeaderError::TooLong));
     }
 

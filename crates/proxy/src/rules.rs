@@ -25,7 +25,7 @@ pub struct Redirect {
 }
 
 /// The longest name of a device (IFNAMSIZ without the final zero).
-pub const LONGEST_DEVICE: usize = 15;
+pub const MAX_DEVICE_NAME: usize = 15;
 
 /// Marks and tables of different listeners differ by their port, so proxies do not remove each
 /// other's.

@@ -172,7 +172,7 @@ pub enum HandshakeStep {
 /// The server's side of one handshake.
 ///
 /// Feed it what arrived, remove from the front what it consumed, do as it says, and feed it again
-/// until it says [`HandshakeStep::More`] for want of bytes. No message is longer than [`LONGEST_MESSAGE`].
+/// until it says [`HandshakeStep::More`] for want of bytes. No message is longer than [`MAX_MESSAGE_BYTES`].
 #[derive(Debug)]
 pub struct Handshake<'a> {
     credentials: Option<&'a Credentials>,
@@ -188,7 +188,7 @@ enum SocksState {
 }
 
 /// The longest message: name and password of 255 bytes each, and three more.
-pub const LONGEST_MESSAGE: usize = 513;
+pub const MAX_MESSAGE_BYTES: usize = 513;
 
 impl<'a> Handshake<'a> {
     /// A handshake at its beginning. With `credentials`, only clients that know them are served;
@@ -494,7 +494,7 @@ mod tests {
         }
 
         #[test]
-        fn no_message_needs_more_than_the_longest(bytes in proptest::collection::vec(any::<u8>(), LONGEST_MESSAGE)) {
+        fn no_message_needs_more_than_the_longest(bytes in proptest::collection::vec(any::<u8>(), MAX_MESSAGE_BYTES)) {
             for state in [SocksState::Greeting, SocksState::Password, SocksState::Request] {
                 let known = known();
                 let mut handshake = Handshake { credentials: Some(&known), state };

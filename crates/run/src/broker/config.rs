@@ -18,7 +18,7 @@ pub struct BrokerConfig {
     pub patience: Duration,
     /// Control sockets, each with an engine, threads and a table of descriptors of its own, so
     /// that the limit on descriptors holds for each of them; up to
-    /// [`MOST_WORKERS`](cellpace_control::variables::MOST_WORKERS). Flows of different workers share no
+    /// [`MAX_WORKERS`](cellpace_control::variables::MAX_WORKERS). Flows of different workers share no
     /// controller.
     pub workers: u32,
 }
