@@ -14,7 +14,7 @@ pub(crate) struct DeliveryRate {
     app_limited_until: Option<u64>,
 }
 
-/// What one ack says about the rate.
+/// A sample of the rate from one ack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RateSample {
     /// Bytes per second; `None` where the ack allows no honest estimate.

@@ -53,7 +53,7 @@ pub(crate) trait ReceiverParams {
     /// Builds it.
     fn build(&self, setup: Setup) -> Box<dyn Receiver>;
 
-    /// Says what building it for a peer costs.
+    /// Returns the cost of building it for a peer.
     ///
     /// # Errors
     /// When the half is larger than a peer may ask for, in words for that peer.

@@ -258,7 +258,7 @@ impl PeerHalf {
         self.0.has_receiver()
     }
 
-    /// Says what it costs to build the half. A controller without one costs nothing.
+    /// Returns the cost of building the half. A controller without one costs nothing.
     ///
     /// # Errors
     /// When the half is larger than a peer may ask for, in words for that peer.
@@ -349,8 +349,8 @@ mod tests {
 
     #[test]
     fn an_unknown_controller_gets_the_nearest_name() {
-        let said = "fixd".parse::<ControllerSpec>().unwrap_err().to_string();
-        assert_eq!(said, "there is no controller `fixd`; did you mean `fixed`?");
+        let message = "fixd".parse::<ControllerSpec>().unwrap_err().to_string();
+        assert_eq!(message, "there is no controller `fixd`; did you mean `fixed`?");
     }
 
     #[test]
@@ -376,9 +376,9 @@ mod tests {
         ] {
             let (controller, assignment) = new.split_once(':').unwrap();
             let key = assignment.split_once('=').unwrap().0;
-            let said = old.parse::<ControllerSpec>().unwrap_err().to_string();
-            assert!(said.starts_with(&format!("`{controller}` has no parameter")), "{said}");
-            assert!(said.ends_with(&format!("it is `{key}` now")), "{said}");
+            let message = old.parse::<ControllerSpec>().unwrap_err().to_string();
+            assert!(message.starts_with(&format!("`{controller}` has no parameter")), "{message}");
+            assert!(message.ends_with(&format!("it is `{key}` now")), "{message}");
             assert!(new.parse::<ControllerSpec>().is_ok(), "{new}");
         }
     }

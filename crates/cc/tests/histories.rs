@@ -59,7 +59,7 @@ enum Step {
     Block,
     /// Bytes that no receiver has written.
     Garbage(Vec<u8>),
-    /// What the receiver half has to say, if there is one.
+    /// The report of the receiver half, if there is one.
     Report,
     /// Handover.
     PathChange,
@@ -488,7 +488,7 @@ impl Datapath {
         if self.timed_out.is_empty() {
             return;
         }
-        // What was given up is under way again, in front of what was sent since.
+        // Packets that were given up are in flight again, before those that were sent since.
         let since = std::mem::replace(&mut self.in_flight, std::mem::take(&mut self.timed_out));
         self.in_flight.extend(since);
         let spurious = Spurious::Timeout { now: self.now };
@@ -518,7 +518,7 @@ impl Datapath {
             let (event, other): (Option<(Time, Event)>, _) =
                 (self.controller.poll_event(), self.twin.poll_event());
             if event != other {
-                self.wrong = Some(format!("the twin tells {other:?} instead of {event:?}"));
+                self.wrong = Some(format!("the twin reports {other:?} instead of {event:?}"));
             }
             match event {
                 None => return,

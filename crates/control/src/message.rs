@@ -12,7 +12,7 @@
 //!
 //! The control socket's name is public, and anybody can bind it once the launcher has ended. So each
 //! end proves to the other that it knows the [`Token`], which itself is never sent: a proof is a
-//! keyed hash of both nonces, one of which is new to whoever proves. The client sends no descriptor
+//! keyed hash of both nonces, one of which is new to the prover. The client sends no descriptor
 //! before it has checked the greeting. A descriptor in the queue of a launcher that does not run
 //! would be kept there, and a TCP socket that is kept does not end when the program closes it.
 //!
@@ -40,7 +40,7 @@
 //!
 //! Encoding and decoding neither allocate nor panic.
 
-/// What both ends must know: 256 random bits.
+/// The secret that both ends share: 256 random bits.
 pub type Token = [u8; 32];
 /// Random bytes that are used once.
 pub type Nonce = [u8; 16];
@@ -59,7 +59,7 @@ pub const ASK_LEN: usize = 16;
 
 const MAGIC: [u8; 4] = *b"CPR\x02";
 
-/// What a client wants.
+/// A client's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ask {
     /// To hand over a TCP socket.

@@ -1,5 +1,5 @@
-//! The name of the engine's end of a flow's socket pair. It says whose flow it is and between
-//! which addresses, so that whoever holds the application's end, in whichever process, can ask
+//! The name of the engine's end of a flow's socket pair. It contains the flow's owner and
+//! addresses, so that any process that has the application's end can ask
 //! the kernel for its peer's name and know, without any table.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -32,7 +32,7 @@ pub enum Owner {
     Process,
 }
 
-/// A flow, as its name tells.
+/// A flow, as its name identifies it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowName {
     /// The flow's number, unique for its owner.

@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// Port ranges and networks that a rule holds at most.
+/// Maximum number of port ranges or networks in a rule.
 const MAX_RULES: usize = 64;
 
 /// Why rules do not read. The text names the field.

@@ -1,22 +1,22 @@
-//! How the launcher tells the preloaded library what it must know: the environment.
+//! The environment variables by which the launcher configures the preloaded library.
 
 use crate::message::Token;
 
 /// The control socket's abstract name, without the leading zero; if there are several, a comma and
-/// their number, see [`worker_name`]. It is no secret: whoever looks at the list of sockets sees
+/// their number, see [`worker_name`]. It is no secret: everyone who lists the sockets sees
 /// it.
 pub const CONTROL: &str = "CELLPACE_CONTROL";
-/// The [`Token`] in hexadecimal: what a client must know beside the name.
+/// The [`Token`] in hexadecimal, which a client needs beside the name.
 pub const TOKEN: &str = "CELLPACE_TOKEN";
 /// The [`Rules`](crate::Rules) as text.
 pub const RULES: &str = "CELLPACE_RULES";
 /// Where the library is, instead of where it is looked for.
 pub const LIBRARY: &str = "CELLPACE_PRELOAD";
 
-/// Control sockets at most.
+/// Maximum number of control sockets.
 pub const MAX_WORKERS: u32 = 64;
 
-/// What [`CONTROL`] says.
+/// The contents of [`CONTROL`].
 pub fn control_text(name: &str, workers: u32) -> String {
     if workers == 1 { name.to_owned() } else { format!("{name},{workers}") }
 }

@@ -11,7 +11,7 @@ use crate::{DelaySketch, Summary, jain_index};
 /// time it took, so it belongs to the interval it ends, like the opportunity it used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MeasuredWindow {
-    /// What happens before this is left out of the figures.
+    /// Figures leave out everything before this time.
     pub skip: Time,
     /// The end of the run.
     pub end: Time,

@@ -53,7 +53,7 @@ impl DelaySketch {
         self.max = self.max.max(other.max);
     }
 
-    /// How many delays it holds.
+    /// Number of delays.
     pub fn count(&self) -> u64 {
         self.micros.len()
     }
@@ -110,8 +110,8 @@ mod tests {
             nanos.iter().for_each(|n| sketch.record(Span::from_nanos(*n)));
             nanos.sort_unstable();
             for quantile in [0.5, 0.95, 0.99, 1.0] {
-                let (told, true_value) = (sketch.quantile_ms(quantile), exact(&nanos, quantile));
-                prop_assert!((told - true_value).abs() <= 0.01 * true_value, "{told} {true_value}");
+                let (estimate, true_value) = (sketch.quantile_ms(quantile), exact(&nanos, quantile));
+                prop_assert!((estimate - true_value).abs() <= 0.01 * true_value, "{estimate} {true_value}");
             }
         }
 

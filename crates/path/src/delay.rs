@@ -215,8 +215,8 @@ mod tests {
             ("x 5\n", "line 1: `x` is not a whole number"),
             ("0 5 6\n", "line 1: a line needs"),
         ] {
-            let said = read(text).unwrap_err().to_string();
-            assert!(said.contains(part), "{text:?}: {said}");
+            let message = read(text).unwrap_err().to_string();
+            assert!(message.contains(part), "{text:?}: {message}");
         }
         assert!(read_delays("d", [b'0', b' ', 0xff].as_slice()).is_err());
     }

@@ -659,7 +659,7 @@ mod tests {
     }
 
     #[test]
-    fn blackouts_are_told_from_lone_gaps() {
+    fn blackouts_are_distinguished_from_lone_gaps() {
         let mut known = known();
         known.blackout_share = 0.3;
         known.blackout_gaps = [4.0; LEVELS.len()];

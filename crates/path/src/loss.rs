@@ -260,7 +260,7 @@ mod tests {
         {
             assert!(text.parse::<LossSpec>().is_err(), "{text}");
         }
-        let said = "ge:r=0".parse::<LossSpec>().unwrap_err().to_string();
-        assert!(said.contains("never end"), "{said}");
+        let message = "ge:r=0".parse::<LossSpec>().unwrap_err().to_string();
+        assert!(message.contains("never end"), "{message}");
     }
 }

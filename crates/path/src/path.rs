@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn rate_delay_and_loss_change_together_every_five_seconds() {
-        // Section 7 of the Verus paper, with values that can be told apart.
+        // Section 7 of the Verus paper, with distinct values.
         let spec = PathSpec {
             trace: Some("step:12mbit/5s,120mbit/5s".parse().unwrap()),
             delay: "step:10ms/5s,100ms/5s".parse().unwrap(),

@@ -544,8 +544,8 @@ mod tests {
         ] {
             assert!(Steps::<Rate>::parse(text, "rate").is_err(), "{text}");
         }
-        let said = Steps::<Rate>::parse("random:2mbit..20mbit", "rate").unwrap_err().to_string();
-        assert!(said.contains("random:LOW..HIGH/TIME"), "{said}");
+        let message = Steps::<Rate>::parse("random:2mbit..20mbit", "rate").unwrap_err().to_string();
+        assert!(message.contains("random:LOW..HIGH/TIME"), "{message}");
         let long = format!("step:1mbit/{}h", u64::MAX / 3_600_000_000_000);
         assert!(Steps::<Rate>::parse(&format!("{long},1mbit/2h"), "rate").is_err());
     }

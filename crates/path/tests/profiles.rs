@@ -77,14 +77,17 @@ fn statistics_agree_with_the_published_table() {
     for (file, seconds, mean, p5, p50, p95, cv, gap) in table {
         let Some(trace) = trace(file) else { return };
         let stats = TraceStats::of(&trace);
-        let close = |what: &str, found: f64, said: f64, within: f64| {
-            assert!((found - said).abs() <= within, "{file}: {what}: {found}, published {said}");
+        let close = |what: &str, found: f64, published: f64, within: f64| {
+            assert!(
+                (found - published).abs() <= within,
+                "{file}: {what}: {found}, published {published}"
+            );
         };
         close("seconds", stats.seconds, seconds, 0.5);
         close("mean", stats.mean_mbps, mean, 0.006);
         close("p5", stats.rate_p5_mbps, p5, 0.11);
         close("p50", stats.rate_p50_mbps, p50, 0.06);
-        // The table does not say how it takes percentiles; order statistics are this far apart.
+        // The table does not define its percentiles; order statistics are this far apart.
         close("p95", stats.rate_p95_mbps, p95, 0.3);
         close("CV", stats.cv_100ms, cv, 0.006);
         close("longest gap", stats.gap_ms.max, gap, 0.0);

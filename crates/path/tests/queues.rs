@@ -47,7 +47,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(prop_oneof![wait, arrive, leave], 0..100)
 }
 
-/// A queue and what a plain account says must be in it.
+/// A queue and the contents that a plain count expects in it.
 struct Account {
     name: &'static str,
     queue: Box<dyn Queue>,

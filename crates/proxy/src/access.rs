@@ -77,7 +77,7 @@ fn local_prefix(ip: IpAddr) -> Option<u8> {
 /// Whether an interface has the address. They come and go, so the kernel is asked each time.
 fn is_own(ip: IpAddr) -> bool {
     let Ok(mut interfaces) = getifaddrs() else {
-        // Without netlink. This says yes to every address where the system lets us bind to any.
+        // Without netlink. This is true for every address where the system lets us bind to any.
         return UdpSocket::bind((ip, 0)).is_ok();
     };
     interfaces.any(|interface| {

@@ -6,18 +6,18 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Wrong passwords after which no password of the client is looked at any more.
+/// Number of wrong passwords after which no password of the client is checked any more.
 const MAX_FAILURES: u32 = 10;
-/// Failures are forgotten when the last one was so long ago.
+/// Time after the last failure at which the failures are forgotten.
 const REFUSED: Duration = Duration::from_secs(60);
-/// Clients without a connection that are remembered for their failures, at most.
+/// Maximum number of clients without a connection whose failures are remembered.
 const MAX_REMEMBERED: usize = 4096;
 
 /// All clients. A client is an IPv4 address or a network of IPv6 with a prefix of 64 bits: whoever
 /// has one address of that has all of them.
 #[derive(Debug)]
 pub(crate) struct ProxyClients {
-    /// Connections of one client at once.
+    /// Maximum number of concurrent connections of one client.
     most: Option<usize>,
     known: Mutex<HashMap<IpAddr, ProxyClient>>,
 }
@@ -49,7 +49,7 @@ impl ProxyClients {
         Arc::new(Self { most, known: Mutex::default() })
     }
 
-    /// A place for one more connection; `None` when the client has as many as it may.
+    /// Returns a place for one more connection; `None` when the client has the maximum number.
     pub(crate) fn take(self: &Arc<Self>, from: IpAddr) -> Option<ConnectionPlace> {
         let client = client_of(from);
         let mut known = self.lock();

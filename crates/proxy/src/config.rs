@@ -1,4 +1,4 @@
-//! What a proxy is told.
+//! The configuration of a proxy.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use crate::network::AddressRange;
 use crate::proxy_header::Version;
 use crate::socks5::{Credentials, Target};
 
-/// Everything a proxy is told.
+/// The configuration of a proxy.
 #[derive(Debug, Clone)]
 pub struct ProxyConfig {
     /// Where clients connect.
@@ -24,7 +24,7 @@ pub struct ProxyConfig {
     pub flow: FlowOptions,
     /// Which side is under the controller.
     pub control: ControlledSide,
-    /// Puts a header of the PROXY protocol in front of what goes upstream.
+    /// Sends a header of the PROXY protocol upstream before any other byte.
     pub send_proxy: Option<Version>,
     /// From clients in these networks a header of the PROXY protocol is required; from others,
     /// none is expected.
@@ -104,15 +104,15 @@ pub struct ProxyLimits {
     /// Connections at once of one client, by its IPv4 address or the first 64 bits of its IPv6 address;
     /// more are reset. `None`: as many as there may be.
     pub per_client: Option<usize>,
-    /// A connection in which no byte moves for so long is closed.
+    /// A connection is closed when no byte moves for this long.
     pub idle: Duration,
-    /// The same while more than seven eighths of `connections` are there, if that is shorter.
+    /// The idle time while more than seven eighths of `connections` are open, if that is shorter.
     pub crowded_idle: Duration,
     /// Time for finding and reaching the destination.
     pub connect: Duration,
     /// Time that a client has for SOCKS and for a header of the PROXY protocol.
     pub handshake: Duration,
-    /// Time that connections get to end once the proxy shall end.
+    /// Time that open connections get to end after the proxy is asked to stop.
     pub drain: Duration,
 }
 

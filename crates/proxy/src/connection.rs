@@ -27,7 +27,7 @@ use crate::socks5::{
     Credentials, Handshake, HandshakeStep, MAX_MESSAGE_BYTES, Reply, SocksError, Target,
 };
 
-/// Time that a wrong password costs.
+/// Delay of the answer to a wrong password.
 const FAILURE: Duration = Duration::from_secs(1);
 
 /// What all connections share.
@@ -35,13 +35,13 @@ pub(crate) struct ProxyShared {
     pub(crate) config: ProxyConfig,
     pub(crate) flow_control: FlowControl,
     pub(crate) metrics: Metrics,
-    pub(crate) tell: NoticeSink,
+    pub(crate) report: NoticeSink,
     pub(crate) flows: AtomicU64,
     pub(crate) cut: AtomicU64,
-    /// Connections at once since memory was last given back, at most.
+    /// Maximum number of concurrent connections since memory was last given back.
     pub(crate) peak: AtomicUsize,
     pub(crate) clients: Arc<ProxyClients>,
-    /// Nearly all connections are taken.
+    /// Whether nearly all places are taken.
     pub(crate) crowded: watch::Sender<bool>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) async fn serve(
         Ok(how) => shared.metrics.ended(how.word()),
         Err(error) => shared.metrics.refused(error.word()),
     }
-    (shared.tell)(Notice::Closed(ServedConnection {
+    (shared.report)(Notice::Closed(ServedConnection {
         client: served.client,
         target: served.target.take(),
         to_client: served.moved.to_client.load(Ordering::Relaxed),
@@ -129,7 +129,7 @@ impl Served<'_> {
             Ok(upstream) => upstream,
             Err(error) => {
                 if matches!(config.mode, ProxyMode::Socks5(_)) {
-                    // The reply is to arrive.
+                    // The reply must arrive before the connection is closed.
                     drop(client.take());
                 }
                 return Err(error);
@@ -197,7 +197,7 @@ impl Served<'_> {
         let end = relay(&cut.0[0], &cut.0[1], first, most, &self.moved, &self.shared.metrics).await;
         match end {
             RelayEnd::Finished => {
-                // A peer that does not take the rest is as good as idle.
+                // A peer that does not accept the rest counts as idle.
                 for side in &cut.0 {
                     if !side.delivered(idle).await {
                         return Ok(ConnectionEnd::Idle);
@@ -214,7 +214,7 @@ impl Served<'_> {
         }
     }
 
-    /// One side; `outgoing` says that we opened it.
+    /// Returns one side; `outgoing` is true if we opened it.
     fn side(
         &self,
         tcp: TcpStream,
@@ -229,7 +229,7 @@ impl Served<'_> {
         let (side, failed) = ConnectionSide::control(tcp, &shared.flow_control, number, outgoing);
         if let Some(error) = failed {
             shared.metrics.stayed_plain();
-            (shared.tell)(Notice::Uncontrolled(error));
+            (shared.report)(Notice::Uncontrolled(error));
         }
         side.map_err(ConnectionError::Setup)
     }
@@ -306,7 +306,7 @@ impl EarlyBytes {
                 self.bytes.drain(..length);
                 return Ok(header.ends);
             }
-            // The parser refuses what is too long, so this ends.
+            // The parser refuses messages that are too long, so this loop ends.
             self.read(client).await?;
         }
     }

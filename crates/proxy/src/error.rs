@@ -43,8 +43,8 @@ pub enum ConnectionError {
     /// The header of the PROXY protocol is wrong or missing.
     #[error(transparent)]
     Header(#[from] HeaderError),
-    /// The client took too long to say what it wants.
-    #[error("the client did not say in time what it wants")]
+    /// The client's request did not arrive in time.
+    #[error("the client did not send its request in time")]
     Silent,
     /// The client went away before it was served.
     #[error("the client went away: {0}")]
@@ -57,8 +57,8 @@ pub enum ConnectionError {
         /// The system's reason.
         source: io::Error,
     },
-    /// The client has as many connections as it may.
-    #[error("the client has as many connections as one may have")]
+    /// The client has the maximum number of connections.
+    #[error("the client has the maximum number of connections")]
     TooMany,
     /// The destination is the proxy itself.
     #[error("the connection was made to the proxy itself")]

@@ -1,4 +1,4 @@
-//! The answer to whoever asks for the figures: the little of HTTP/1.1 (RFC 9112) that this needs.
+//! Serves the metrics: the small part of HTTP/1.1 (RFC 9112) that this needs.
 //! One request for each connection, which the answer closes.
 
 use std::io;
@@ -16,7 +16,7 @@ use crate::metrics::Metrics;
 const MAX_REQUEST_BYTES: usize = 8 << 10;
 /// Time for a request and its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Requests at once.
+/// Maximum number of concurrent requests.
 const AT_ONCE: usize = 8;
 /// Pause when no connection can be taken.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -34,7 +34,7 @@ pub async fn serve(listener: TcpListener, metrics: Metrics) {
         let metrics = metrics.clone();
         tokio::spawn(async move {
             let _turn = turn;
-            // Who asked is gone or too slow; there is nobody to tell.
+            // The client is gone or too slow, so the error cannot be reported to it.
             let _ = timeout(PATIENCE, answer(stream, &metrics)).await;
         });
     }

@@ -149,7 +149,7 @@ impl Metrics {
         &self.0.to_upstream
     }
 
-    /// Follows a flow until what is returned is dropped.
+    /// Follows a flow until the returned guard is dropped.
     pub(crate) fn follow(&self, flow: FlowHandle) -> OpenFlow {
         self.0.flows.inc();
         self.0.flows_open.inc();
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_open_and_what_was_are_told_apart() {
+    fn open_and_closed_connections_are_counted_apart() {
         let metrics = Metrics::new();
         let (one, two) = (metrics.accepted(), metrics.accepted());
         drop(one);

@@ -1,4 +1,4 @@
-//! What whoever runs a proxy tells it, and what it reports.
+//! How a proxy is asked to stop, and the notices that it reports.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use crate::socks5::Target;
 /// What became of a connection.
 #[derive(Debug)]
 pub struct ServedConnection {
-    /// The client, as a header of the PROXY protocol told, or as it connected.
+    /// The client: from a header of the PROXY protocol, or else the peer of the connection.
     pub client: SocketAddr,
     /// The destination, if it became known.
     pub target: Option<Target>,
@@ -52,7 +52,7 @@ impl ConnectionEnd {
     }
 }
 
-/// How urgently a proxy shall end.
+/// How urgently a proxy must stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum StopUrgency {
     /// Not at all.
@@ -64,13 +64,13 @@ pub enum StopUrgency {
     Now,
 }
 
-/// Something that whoever runs the proxy may want to know.
+/// An event that the caller may want to log.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Notice {
     /// A connection ended.
     Closed(ServedConnection),
-    /// No connection can be taken; told once until one is taken again.
+    /// No connection can be accepted; reported once until one is accepted again.
     AcceptFailed(io::Error),
     /// A connection goes on without a controller.
     Uncontrolled(TcpError),
@@ -80,6 +80,6 @@ pub(crate) type NoticeSink = Box<dyn Fn(Notice) + Send + Sync>;
 
 /// Waits until it is at least that urgent.
 pub(crate) async fn at_least(stop: &mut watch::Receiver<StopUrgency>, urgency: StopUrgency) {
-    // Without a sender nobody could ever say so.
+    // An error means that the sender was dropped, after which the urgency counts as the highest.
     let _ = stop.wait_for(|now| *now >= urgency).await;
 }

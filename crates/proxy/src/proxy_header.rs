@@ -1,5 +1,5 @@
 //! The PROXY protocol, versions 1 and 2, without input and output: a header in front of a
-//! connection that says whom the connection is for. After the protocol's specification,
+//! connection that names the connection's real ends. After the protocol's specification,
 //! "The PROXY protocol, versions 1 & 2".
 //!
 //! The parser is strict: whoever may send a header can claim any address, so what is not exactly
@@ -30,7 +30,7 @@ const UNIX_BYTES: usize = 216;
 /// Section 2.2.3: a TLV with the CRC-32C of the header.
 const TYPE_CRC32C: u8 = 0x03;
 
-/// The longest header that is read. The format allows 64 kB; what balancers send stays far below.
+/// Maximum length of a header. The format allows 64 kB; load balancers send far less.
 pub const MAX_HEADER_BYTES: usize = 4096;
 
 /// A version of the protocol.
@@ -63,11 +63,11 @@ pub struct ProxiedAddresses {
     pub destination: SocketAddr,
 }
 
-/// What a header says.
+/// The contents of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// `None`: nothing, because the connection is the sender's own (LOCAL) or its ends cannot be
-    /// told (UNKNOWN, UNSPEC, UNIX). The real ends of the connection count then.
+    /// `None` where the connection is the sender's own (LOCAL) or its ends are not known (UNKNOWN,
+    /// UNSPEC, UNIX). The real ends of the connection count then.
     pub ends: Option<ProxiedAddresses>,
 }
 
@@ -172,7 +172,7 @@ fn parse_v2(bytes: &[u8]) -> Result<Option<(Header, usize)>, HeaderError> {
     }
     let Some(whole) = bytes.get(..total) else { return Ok(None) };
     if fixed[12] == V2_LOCAL {
-        // Section 2.2: whatever a LOCAL header says of addresses is to be ignored.
+        // Section 2.2: addresses in a LOCAL header must be ignored.
         return Ok(Some((Header { ends: None }, total)));
     }
     let (ends, used) = v2_ends(fixed[13], &whole[V2_FIXED..])?;
@@ -184,7 +184,7 @@ fn parse_v2(bytes: &[u8]) -> Result<Option<(Header, usize)>, HeaderError> {
 fn v2_ends(family: u8, bytes: &[u8]) -> Result<(Option<ProxiedAddresses>, usize), HeaderError> {
     let ends = |source, destination| Some(ProxiedAddresses { source, destination });
     match family {
-        // What follows is of a form that nobody knows, so it is no TLV either.
+        // The addresses have no defined form, so the TLVs after them cannot be found.
         UNSPEC => Ok((None, bytes.len())),
         TCP4 => {
             let [a, b] = [array::<4>(bytes, 0)?, array::<4>(bytes, 4)?].map(Ipv4Addr::from);
@@ -225,10 +225,10 @@ fn check_tlvs(header: &[u8], from: usize) -> Result<(), HeaderError> {
 
 /// Section 2.2.3: over the whole header, with the field itself as zeros.
 fn check_sum(header: &[u8], at: usize, value: &[u8]) -> Result<(), HeaderError> {
-    let told: [u8; 4] = value.try_into().map_err(|_| HeaderError::Length)?;
+    let received: [u8; 4] = value.try_into().map_err(|_| HeaderError::Length)?;
     let mut zeroed = header.to_vec();
     zeroed[at..at + 4].fill(0);
-    match crc32c(&zeroed) == u32::from_be_bytes(told) {
+    match crc32c(&zeroed) == u32::from_be_bytes(received) {
         true => Ok(()),
         false => Err(HeaderError::Checksum),
     }
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn spec_2_2_local_unspec_and_unix_tell_nothing() {
+    fn spec_2_2_local_unspec_and_unix_have_no_ends() {
         let nothing = Header { ends: None };
         assert_eq!(parse(&v2(0x20, 0x00, &[])), Ok(Some((nothing, 16))));
         assert_eq!(parse(&v2(0x20, 0xff, &[1, 2, 3])), Ok(Some((nothing, 19))));
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_is_written_as_unknown() {
+    fn unknown_ends_are_written_as_unknown() {
         let mixed = ends("192.0.2.1:1", "[2001:db8::1]:2");
         assert_eq!(mixed.bytes(Version::V1), b"PROXY UNKNOWN\r\n");
         assert_eq!(mixed.bytes(Version::V2), v2(0x21, 0, &[]));

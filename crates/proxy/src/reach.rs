@@ -55,7 +55,7 @@ async fn addresses(target: &Target, end: Instant) -> io::Result<Vec<SocketAddr>>
     }
 }
 
-/// What a client of SOCKS is told.
+/// The reply to a client of SOCKS.
 pub(crate) fn reply(error: &io::Error) -> Reply {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => Reply::ConnectionRefused,

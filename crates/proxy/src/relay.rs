@@ -14,9 +14,9 @@ use tokio::time::{Instant, sleep_until};
 use crate::metrics::Metrics;
 use crate::side::ConnectionSide;
 
-/// The most that is read at once, and so the most that waits in us in one direction.
+/// Maximum number of bytes per read, and so of bytes that wait here in one direction.
 const CHUNK: usize = 64 << 10;
-/// After so many chunks others get their turn.
+/// Number of chunks after which other connections get their turn.
 const TURN: u32 = 16;
 
 /// How a relay ended.
@@ -158,7 +158,7 @@ struct RelayDirection<'a> {
     /// Of all connections.
     total: &'a IntCounter,
     activity: &'a Activity,
-    /// This direction has ended: `to` has been told.
+    /// Whether this direction has ended and the end was passed on to `to`.
     ended: &'a Flag,
     reverse_ended: &'a Flag,
     /// `to` is set to be reset if the proxy is killed.

@@ -19,11 +19,11 @@ use crate::error::ProxyError;
 use crate::metrics::Metrics;
 use crate::notice::{Notice, StopUrgency, at_least};
 
-/// Connections that the kernel holds for us; it cuts this to its own limit.
+/// Length of the kernel's backlog, which the kernel cuts to its own limit.
 const BACKLOG: i32 = 4096;
 /// Pause when no connection can be taken: descriptors come back as connections end.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Connections whose memory is worth giving back, some 25 MB.
+/// Number of connections whose memory is worth giving back, some 25 MB.
 const MANY: usize = 1000;
 
 /// How a proxy ended.
@@ -77,7 +77,7 @@ impl Proxy {
     pub async fn run(
         self,
         mut stop: watch::Receiver<StopUrgency>,
-        tell: impl Fn(Notice) + Send + Sync + 'static,
+        report: impl Fn(Notice) + Send + Sync + 'static,
     ) -> io::Result<ProxyOutcome> {
         let limits = self.config.limits;
         let turns = Arc::new(Semaphore::new(limits.connections));
@@ -85,7 +85,7 @@ impl Proxy {
             flow_control: FlowControl::new(RelayEngine::new(), self.config.flow.clone()),
             config: self.config,
             metrics: self.metrics,
-            tell: Box::new(tell),
+            report: Box::new(report),
             flows: AtomicU64::new(0),
             cut: AtomicU64::new(0),
             peak: AtomicUsize::new(0),
@@ -150,12 +150,12 @@ async fn accept(accept: Acceptor) {
                     shared.trim_after_a_peak(&turns);
                 });
             }
-            // That client changed its mind, or its network did; accept(2).
+            // An error of this one connection and not of the listener; see accept(2).
             Err(error) if is_of_the_client(&error) => shared.metrics.accept_failed(),
             Err(error) => {
                 shared.metrics.accept_failed();
                 if !failing {
-                    (shared.tell)(Notice::AcceptFailed(error));
+                    (shared.report)(Notice::AcceptFailed(error));
                 }
                 failing = true;
                 // The connection stays in the backlog, so the listener would be ready at once.

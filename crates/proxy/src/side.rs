@@ -15,9 +15,9 @@ use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
-/// How often the state of a controlled connection is looked at where nothing tells of a change.
+/// Interval at which the state of a controlled connection is polled where no event reports it.
 const GLANCE: Duration = Duration::from_millis(100);
-/// Peers that are gone without a word are found out after this time and a few probes.
+/// Peers that vanished without FIN or RST are detected after this time and a few probes.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// One side.
@@ -33,11 +33,11 @@ pub(crate) enum ConnectionSide {
 pub(crate) struct Controlled {
     local: UnixStream,
     flow: FlowHandle,
-    /// The same connection as the engine's: it tells resets from ends.
+    /// The same connection as the engine's. It distinguishes a reset from an end.
     tcp: Arc<OwnedFd>,
 }
 
-/// Settings of every TCP connection that we have to do with.
+/// Sets the options of a TCP connection of either side.
 pub(crate) fn prepare(tcp: &TcpStream) {
     // A connection works without these, too.
     let _ = tcp.set_nodelay(true);
@@ -46,7 +46,7 @@ pub(crate) fn prepare(tcp: &TcpStream) {
 }
 
 impl ConnectionSide {
-    /// Puts a connection under a controller; `outgoing` says that we opened it. Where that fails, the
+    /// Puts a connection under a controller; `outgoing`: we opened it. Where that fails, the
     /// connection stays as it is, and the reason comes with it.
     pub(crate) fn control(
         tcp: TcpStream,
@@ -99,8 +99,8 @@ impl ConnectionSide {
         }
     }
 
-    /// Reads. `finished` says whether we have ended the other direction already: a connection
-    /// whose two directions have ended cannot be told from one that was reset by its state.
+    /// Reads. `finished` is whether we have ended the other direction already: the state of a
+    /// connection is the same after a reset and after the end of both directions.
     pub(crate) fn try_read(&self, buffer: &mut [u8], finished: bool) -> io::Result<usize> {
         match self {
             Self::Plain(tcp) | Self::InKernel(tcp, _) => tcp.try_read(buffer),
@@ -129,7 +129,7 @@ impl ConnectionSide {
     }
 
     /// Waits until the connection is reset. For a side from which the end has been read, which
-    /// would not tell by itself any more.
+    /// would not report it by itself any more.
     pub(crate) async fn broken(&self) {
         match self {
             Self::Plain(tcp) | Self::InKernel(tcp, _) => {
@@ -173,7 +173,7 @@ impl ConnectionSide {
     /// Waits for `most` until everything is delivered, after both directions have ended. Returns
     /// false if something is left that nobody will deliver once we are gone: for plain TCP that is
     /// the kernel's business, and for one under the kernel driver, too, which only goes on more slowly
-    /// where its controller cannot tell TCP any more to send between acks.
+    /// where its controller cannot make TCP send between acks any more.
     pub(crate) async fn delivered(&self, most: Duration) -> bool {
         let is_over = || match self {
             Self::Plain(_) => true,

@@ -39,7 +39,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// What a client has to say to be served.
+/// The name and password that a client must send to be served.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     name: Vec<u8>,
@@ -62,7 +62,7 @@ impl Credentials {
     }
 
     fn agree(&self, name: &[u8], password: &[u8]) -> bool {
-        // Both are always compared, so the time taken does not tell which one was wrong.
+        // Both are always compared, so the time taken does not reveal which one was wrong.
         same(&self.name, name) & same(&self.password, password)
     }
 }
@@ -90,7 +90,7 @@ pub enum SocksError {
     /// Name or password is wrong, or empty.
     #[error("wrong name or password")]
     WrongPassword,
-    /// Name and password were not looked at, as the client sent wrong ones too often.
+    /// Name and password were not checked, because the client sent wrong ones too often.
     #[error("too many wrong names or passwords")]
     TooManyTries,
     /// BIND, UDP ASSOCIATE, or no command at all.
@@ -171,8 +171,9 @@ pub enum HandshakeStep {
 
 /// The server's side of one handshake.
 ///
-/// Feed it what arrived, remove from the front what it consumed, do as it says, and feed it again
-/// until it says [`HandshakeStep::More`] for want of bytes. No message is longer than [`MAX_MESSAGE_BYTES`].
+/// Pass it the bytes that arrived, remove the bytes that it consumed, carry out the step that it
+/// returns, and repeat until that is [`HandshakeStep::More`]: it needs more bytes. No message is
+/// longer than [`MAX_MESSAGE_BYTES`].
 #[derive(Debug)]
 pub struct Handshake<'a> {
     credentials: Option<&'a Credentials>,
@@ -202,7 +203,7 @@ impl<'a> Handshake<'a> {
         self.state == SocksState::Password
     }
 
-    /// Refuses a client without looking at its name and password.
+    /// Refuses a client without checking its name and password.
     pub fn too_many_tries() -> HandshakeStep {
         HandshakeStep::Refuse(vec![PASSWORD_VERSION, 1], SocksError::TooManyTries)
     }
@@ -317,14 +318,14 @@ mod tests {
 
     use super::*;
 
-    /// Everything the server says to these bytes, shown in pieces of `piece`, and how it ended.
+    /// Returns the server's reply to these bytes, fed in pieces of `piece`, and the last step.
     fn talk(
         credentials: Option<&Credentials>,
         bytes: &[u8],
         piece: usize,
     ) -> (Vec<u8>, HandshakeStep) {
         let mut handshake = Handshake::new(credentials);
-        let (mut pending, mut said) = (Vec::new(), Vec::new());
+        let (mut pending, mut replies) = (Vec::new(), Vec::new());
         for chunk in bytes.chunks(piece.max(1)) {
             pending.extend_from_slice(chunk);
             loop {
@@ -332,12 +333,12 @@ mod tests {
                 pending.drain(..consumed);
                 match step {
                     HandshakeStep::More => break,
-                    HandshakeStep::Send(bytes) => said.extend(bytes),
-                    end => return (said, end),
+                    HandshakeStep::Send(bytes) => replies.extend(bytes),
+                    end => return (replies, end),
                 }
             }
         }
-        (said, HandshakeStep::More)
+        (replies, HandshakeStep::More)
     }
 
     fn known() -> Credentials {
@@ -347,8 +348,8 @@ mod tests {
     #[test]
     fn rfc1928_connect_by_ipv4_without_authentication() {
         let bytes = [5, 1, 0, 5, 1, 0, 1, 192, 0, 2, 7, 0x01, 0xbb];
-        let (said, step) = talk(None, &bytes, 100);
-        assert_eq!(said, [5, 0]);
+        let (replies, step) = talk(None, &bytes, 100);
+        assert_eq!(replies, [5, 0]);
         assert_eq!(step, HandshakeStep::Connect(Target::Address("192.0.2.7:443".parse().unwrap())));
     }
 
@@ -388,8 +389,8 @@ mod tests {
         let mut bytes = vec![5, 2, 0, 2, 1, 4];
         bytes.extend(b"user\x04pass");
         bytes.extend([5, 1, 0, 1, 127, 0, 0, 1, 0, 22]);
-        let (said, step) = talk(Some(&known), &bytes, 100);
-        assert_eq!(said, [5, 2, 1, 0]);
+        let (replies, step) = talk(Some(&known), &bytes, 100);
+        assert_eq!(replies, [5, 2, 1, 0]);
         assert_eq!(step, HandshakeStep::Connect(Target::Address("127.0.0.1:22".parse().unwrap())));
     }
 
@@ -400,8 +401,8 @@ mod tests {
             [b"\x04user\x04pasS".as_slice(), b"\x00\x00", b"\x04user\x00", b"\x03use\x04pass"]
         {
             let bytes = [[5, 1, 2, 1].as_slice(), wrong].concat();
-            let (said, step) = talk(Some(&known), &bytes, 100);
-            assert_eq!(said, [5, 2]);
+            let (replies, step) = talk(Some(&known), &bytes, 100);
+            assert_eq!(replies, [5, 2]);
             assert_eq!(
                 step,
                 HandshakeStep::Refuse(vec![1, 1], SocksError::WrongPassword),
@@ -424,8 +425,8 @@ mod tests {
     #[test]
     fn other_protocols_get_no_answer() {
         for bytes in [b"GET / HTTP/1.1\r\n".as_slice(), &[4, 1, 0, 80, 1, 2, 3, 4, 0], &[0]] {
-            let (said, step) = talk(None, bytes, 100);
-            assert!(said.is_empty());
+            let (replies, step) = talk(None, bytes, 100);
+            assert!(replies.is_empty());
             assert_eq!(step, HandshakeStep::Refuse(vec![], SocksError::Version(bytes[0])));
         }
     }
@@ -455,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_tell_the_address_in_its_family() {
+    fn replies_have_the_address_in_its_family() {
         let bound = "192.0.2.9:4096".parse().unwrap();
         assert_eq!(Reply::Succeeded.bytes(Some(bound)), [5, 0, 0, 1, 192, 0, 2, 9, 16, 0]);
         assert_eq!(Reply::ConnectionRefused.bytes(None), [5, 5, 0, 1, 0, 0, 0, 0, 0, 0]);
@@ -494,7 +495,7 @@ mod tests {
         }
 
         #[test]
-        fn no_message_needs_more_than_the_longest(bytes in proptest::collection::vec(any::<u8>(), MAX_MESSAGE_BYTES)) {
+        fn no_message_is_longer_than_the_limit(bytes in proptest::collection::vec(any::<u8>(), MAX_MESSAGE_BYTES)) {
             for state in [SocksState::Greeting, SocksState::Password, SocksState::Request] {
                 let known = known();
                 let mut handshake = Handshake { credentials: Some(&known), state };

@@ -59,14 +59,14 @@ fn twenty_at_once_arrive_whole() {
 #[test]
 fn a_server_that_ends_first_still_gets_the_rest() {
     for control in SIDES {
-        let (tell, told) = mpsc::channel();
-        let tell = Mutex::new(tell);
+        let (sender, receiver) = mpsc::channel();
+        let sender = Mutex::new(sender);
         let mut config = forward(server(move |mut stream| {
             stream.write_all(b"hello").unwrap();
             stream.shutdown(Shutdown::Write).unwrap();
             let mut rest = Vec::new();
             stream.read_to_end(&mut rest).unwrap();
-            tell.lock().unwrap().send(rest).unwrap();
+            sender.lock().unwrap().send(rest).unwrap();
         }));
         config.control = control;
         let proxy = Running::start(config);
@@ -76,7 +76,7 @@ fn a_server_that_ends_first_still_gets_the_rest() {
         assert_eq!(hello, b"hello");
         client.write_all(b"and goodbye").unwrap();
         drop(client);
-        assert_eq!(told.recv_timeout(PATIENCE).unwrap(), b"and goodbye", "{control:?}");
+        assert_eq!(receiver.recv_timeout(PATIENCE).unwrap(), b"and goodbye", "{control:?}");
     }
 }
 
@@ -102,8 +102,8 @@ fn seen_by_the_server(
     control: cellpace_proxy::ControlledSide,
     client: impl FnOnce(TcpStream),
 ) -> Option<ErrorKind> {
-    let (tell, told) = mpsc::channel();
-    let tell = Mutex::new(tell);
+    let (sender, receiver) = mpsc::channel();
+    let sender = Mutex::new(sender);
     let mut config = forward(server(move |mut stream| {
         stream.write_all(b"hello").unwrap();
         // The first end may be one in order, of one direction.
@@ -117,14 +117,14 @@ fn seen_by_the_server(
                 .take_error()
                 .map_or_else(Err, |error| error.map_or(Ok(0), Err));
         }
-        tell.lock().unwrap().send(seen.err().map(|error| error.kind())).unwrap();
+        sender.lock().unwrap().send(seen.err().map(|error| error.kind())).unwrap();
     }));
     config.control = control;
     let proxy = Running::start(config);
     let mut stream = proxy.connect();
     stream.read_exact(&mut [0; 5]).unwrap();
     client(stream);
-    told.recv_timeout(PATIENCE).unwrap()
+    receiver.recv_timeout(PATIENCE).unwrap()
 }
 
 #[test]
@@ -138,12 +138,12 @@ fn a_reset_by_the_client_is_a_reset_for_the_server() {
 #[test]
 fn a_reset_after_a_half_close_is_found_out() {
     for control in SIDES {
-        let (tell, told) = mpsc::channel();
-        let tell = Mutex::new(tell);
+        let (sender, receiver) = mpsc::channel();
+        let sender = Mutex::new(sender);
         let mut config = forward(server(move |mut stream| {
             assert_eq!(stream.read(&mut [0]).unwrap(), 0);
-            tell.lock().unwrap().send(()).unwrap();
-            // Says nothing, so only an error can end this.
+            sender.lock().unwrap().send(()).unwrap();
+            // The peer sends nothing, so only an error can end this read.
             let error = loop {
                 match socket2::SockRef::from(&stream).take_error().unwrap() {
                     Some(error) => break error,
@@ -152,15 +152,15 @@ fn a_reset_after_a_half_close_is_found_out() {
             };
             // So Linux calls a reset after the other side's end.
             assert_eq!(error.kind(), ErrorKind::BrokenPipe);
-            tell.lock().unwrap().send(()).unwrap();
+            sender.lock().unwrap().send(()).unwrap();
         }));
         config.control = control;
         let proxy = Running::start(config);
         let client = proxy.connect();
         client.shutdown(Shutdown::Write).unwrap();
-        told.recv_timeout(PATIENCE).unwrap();
+        receiver.recv_timeout(PATIENCE).unwrap();
         reset(client);
-        told.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no reset, {control:?}"));
+        receiver.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no reset, {control:?}"));
     }
 }
 
@@ -260,8 +260,8 @@ fn idle_connections_go_early_while_nearly_all_places_are_taken() {
 #[test]
 fn a_client_that_does_not_read_stops_the_server() {
     const ALL: u64 = 200_000_000;
-    let (tell, told) = mpsc::channel();
-    let tell = Mutex::new(tell);
+    let (sender, receiver) = mpsc::channel();
+    let sender = Mutex::new(sender);
     let server = server(move |mut stream| {
         stream.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
         let chunk = vec![7; 1 << 16];
@@ -272,13 +272,13 @@ fn a_client_that_does_not_read_stops_the_server() {
                 Err(_) => break,
             }
         }
-        tell.lock().unwrap().send(sent).unwrap();
+        sender.lock().unwrap().send(sent).unwrap();
         // The client goes first.
         let _ = stream.read(&mut [0]);
     });
     let proxy = Running::start(forward(server));
     let mut client = proxy.connect();
-    let sent = told.recv_timeout(PATIENCE).unwrap();
+    let sent = receiver.recv_timeout(PATIENCE).unwrap();
     assert!(sent < 100_000_000, "{sent} bytes went somewhere");
     // All of it is still there, and nothing else.
     let mut left = sent;

@@ -1,4 +1,4 @@
-//! SOCKS 5 and the PROXY protocol over real connections, and clients that say something else.
+//! SOCKS 5 and the PROXY protocol over real connections, and clients of other protocols.
 
 #![allow(clippy::unwrap_used)]
 
@@ -169,16 +169,16 @@ fn passwords_cannot_be_tried_one_after_the_other() {
     let mut client = proxy.connect();
     client.write_all(b"\x05\x01\x02\x01\x02me\x06secret").unwrap();
     assert_eq!(read(&mut client), [5, 2, 1, 1]);
-    let said = "too many wrong names or passwords";
+    let refusal = "too many wrong names or passwords";
     let end = std::time::Instant::now() + PATIENCE;
-    while proxy.closed.lock().unwrap().iter().filter(|line| line.contains(said)).count() < 11 {
+    while proxy.closed.lock().unwrap().iter().filter(|line| line.contains(refusal)).count() < 11 {
         assert!(std::time::Instant::now() < end, "{:?}", proxy.closed.lock().unwrap());
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 #[test]
-fn the_destination_is_told_who_the_client_is() {
+fn the_destination_learns_who_the_client_is() {
     for version in [Version::V1, Version::V2] {
         let mut config = forward(echo());
         config.send_proxy = Some(version);

@@ -137,7 +137,7 @@ impl Write for Aside {
 impl Drop for Aside {
     fn drop(&mut self) {
         if let AsidePlace::Beside { temporary, .. } = &self.place {
-            // There is no caller to report to, and the name says that the file is no result.
+            // There is no caller to report to, and the name shows that the file is no result.
             let _ = fs::remove_file(temporary);
         }
     }

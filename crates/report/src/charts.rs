@@ -36,7 +36,7 @@ pub struct Chart {
     pub title: String,
     /// Unit of the values.
     pub unit: String,
-    /// What there is to say about it, which may be nothing.
+    /// A note, which may be empty.
     pub note: String,
     /// What the axis below shows, with its unit.
     pub x_label: String,

@@ -9,7 +9,7 @@ use crate::{Comparison, Repeated, Run};
 
 /// The runs under the same conditions; they differ in controller and seed only.
 pub(crate) struct Group<'a> {
-    /// The trace, with whatever else is needed to tell it from the other groups.
+    /// The trace, with whatever else distinguishes it from the other groups.
     pub(crate) name: String,
     pub(crate) runs: Vec<&'a Run>,
 }

@@ -9,10 +9,10 @@ use crate::number::significant;
 use crate::palette;
 use crate::{Comparison, Run};
 
-/// More bins than this a series does not get: a wide screen has no more columns.
+/// Maximum number of bins of a series: a wide screen has no more columns.
 const MAX_BINS: usize = 3_000;
 
-/// Fewer would hide what the run was about.
+/// Minimum number of bins of a series: fewer would hide the shape of the run.
 const MIN_BINS: usize = 150;
 
 /// Numbers in all series of a page together. One takes about five characters, and the page shall
@@ -311,11 +311,11 @@ mod tests {
     #[test]
     fn merged_bins_keep_means_peaks_and_gaps() {
         let nan = f32::NAN;
-        let told = |numbers: Vec<Number>| serde_json::to_string(&numbers).unwrap();
-        assert_eq!(told(thin(&[1.0, 2.0, 4.0, 5.0, 9.0], 2, mean)), "[1.5,4.5,9]");
-        assert_eq!(told(thin(&[1.0, nan, nan, nan, 3.0, 8.0], 2, highest)), "[1,null,8]");
-        assert_eq!(told(thin(&[5.0, nan, 1.0, 9.0, nan, nan, nan, nan], 4, median)), "[5,null]");
-        assert_eq!(told(thin(&[0.123_456, 1234.56], 1, mean)), "[0.1235,1235]");
+        let json = |numbers: Vec<Number>| serde_json::to_string(&numbers).unwrap();
+        assert_eq!(json(thin(&[1.0, 2.0, 4.0, 5.0, 9.0], 2, mean)), "[1.5,4.5,9]");
+        assert_eq!(json(thin(&[1.0, nan, nan, nan, 3.0, 8.0], 2, highest)), "[1,null,8]");
+        assert_eq!(json(thin(&[5.0, nan, 1.0, 9.0, nan, nan, nan, nan], 4, median)), "[5,null]");
+        assert_eq!(json(thin(&[0.123_456, 1234.56], 1, mean)), "[0.1235,1235]");
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! How a controller looks, the same in every picture: by colour, by dashes and by marker, so that
-//! each of the three alone tells the first seven apart.
+//! each of the three alone distinguishes the first seven.
 
 /// Colours on white after Okabe and Ito (their yellow darkened, it is unreadable on white).
 pub(crate) const ON_LIGHT: [&str; 8] =

@@ -46,7 +46,7 @@ fn fixed(value: f64, decimals: usize) -> String {
     text
 }
 
-/// The change in percent where that says something: not against next to nothing, and not across
+/// The change in percent where that is meaningful: not against next to nothing, and not across
 /// zero.
 fn change(row: &StatsRow) -> String {
     match row.change() {

@@ -24,10 +24,10 @@ pub fn table(comparison: &Comparison) -> String {
     flows.fold(lay_out(&columns, &cells, rows.len() + 2), |text, run| text + &flow_table(run))
 }
 
-/// Flows that are shown one by one at most.
+/// Maximum number of flows that are shown one by one.
 const MAX_FLOWS: usize = 50;
 
-/// Whether the flows of a run are of different kinds or times, so that their sum says little.
+/// Whether the flows of a run are of different kinds or times, so that their sum means little.
 fn is_mixed(run: &Run) -> bool {
     let flows = &run.figures.per_flow;
     let alike = |flow: &FlowFigures| {

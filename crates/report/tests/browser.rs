@@ -1,5 +1,5 @@
 //! Opens pages in a real browser: no error on the console, every series drawn. Uses `chromium`
-//! from the path or what the variable `CHROMIUM` names; without a browser it says so and passes.
+//! from the path or that of the variable `CHROMIUM`; without a browser it prints that and passes.
 //! With `PAGES=folder` the pages stay there, for a look with one's own eyes.
 
 // The clippy setting for tests covers test functions, not what they call.
@@ -113,7 +113,7 @@ fn sorting_hiding_zooming_and_choosing_work() {
         html(&comparison, "doing").replace("</body>", &format!("<script>{script}</script></body>"));
     let file = browser.write("doing", &page);
     let dom = browser.dump("doing", &format!("file://{}", file.display()), &[]);
-    let seen = browser.told("doing", &dom, "data-cellpace=\"");
+    let seen = browser.outcome("doing", &dom, "data-cellpace=\"");
     let log = &seen["log"];
     let rising = serde_json::json!(["verus:r=2", "cubic", "copa:delta=0.1"]);
     let falling = serde_json::json!(["copa:delta=0.1", "cubic", "verus:r=2"]);
@@ -166,7 +166,7 @@ fn pictures_are_well_formed() {
     );
     let file = browser.write("pictures", &page);
     let dom = browser.dump("pictures", &format!("file://{}", file.display()), &[]);
-    assert_eq!(browser.told("pictures", &dom, "data-cellpace=\"")["good"], count);
+    assert_eq!(browser.outcome("pictures", &dom, "data-cellpace=\"")["good"], count);
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn a_page_of_heatmaps_opens_in_light_and_dark_and_on_a_phone() {
         ("heat-dark", &file, &["--blink-settings=preferredColorScheme=0"]),
         ("heat-phone", &framed, &[]),
     ] {
-        // Fails if the console says anything.
+        // Fails if the console has any message.
         let dom = browser.dump(name, &format!("file://{}", file.display()), flags);
         assert!(name == "heat-phone" || dom.matches("<svg class=\"heat\"").count() == 2);
     }
@@ -248,11 +248,11 @@ impl Browser {
         Some(Self { program, folder: tempfile::tempdir().unwrap() })
     }
 
-    /// What the page tells about itself after drawing.
+    /// The page's report after drawing.
     fn open(&self, name: &str, comparison: &Comparison, flags: &[&str]) -> Value {
         let file = self.write(name, &html(comparison, name));
         let dom = self.dump(name, &format!("file://{}#probe", file.display()), flags);
-        self.told(name, &dom, "data-cellpace=\"")
+        self.outcome(name, &dom, "data-cellpace=\"")
     }
 
     /// The same in a frame of `width` pixels: the browser's own window does not get so narrow.
@@ -260,7 +260,7 @@ impl Browser {
         let file = self.write(name, &html(comparison, name));
         let frame = format!(
             "<!doctype html><iframe style='border:0;width:{width}px;height:800px' src='{}#probe'></iframe>\
-             <script>onmessage = (event) => document.body.dataset.told = event.data</script>",
+             <script>onmessage = (event) => document.body.dataset.outcome = event.data</script>",
             file.file_name().unwrap().to_string_lossy()
         );
         // The frame passes on what it has published; the page itself knows nothing of this.
@@ -275,7 +275,7 @@ impl Browser {
         .unwrap();
         let framed = self.write(&format!("{name}-frame"), &frame);
         let dom = self.dump(name, &format!("file://{}", framed.display()), &[]);
-        self.told(name, &dom, "data-told=\"")
+        self.outcome(name, &dom, "data-outcome=\"")
     }
 
     fn write(&self, name: &str, page: &str) -> PathBuf {
@@ -300,27 +300,30 @@ impl Browser {
             .output()
             .unwrap();
         let log = String::from_utf8_lossy(&output.stderr);
-        let said: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
-        assert!(said.is_empty(), "{name}: the console says {said:#?}");
+        let messages: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
+        assert!(messages.is_empty(), "{name}: the console has {messages:#?}");
         assert!(output.status.success(), "{name}: {}\n{log}", output.status);
         String::from_utf8(output.stdout).unwrap()
     }
 
-    fn told(&self, name: &str, dom: &str, attribute: &str) -> Value {
-        let (_, rest) = dom.split_once(attribute).expect("the page has told what it drew");
-        let (told, _) = rest.split_once('"').unwrap();
-        let told = told
+    fn outcome(&self, name: &str, dom: &str, attribute: &str) -> Value {
+        let (_, rest) = dom.split_once(attribute).expect("the page has reported what it drew");
+        let (outcome, _) = rest.split_once('"').unwrap();
+        let outcome = outcome
             .replace("&quot;", "\"")
             .replace("&lt;", "<")
             .replace("&gt;", ">")
             .replace("&amp;", "&");
-        let told: Value = serde_json::from_str(&told).unwrap();
-        if told["drawMs"].is_number() {
-            println!("{name}: drawn in {} ms, open after {} ms", told["drawMs"], told["openMs"]);
+        let outcome: Value = serde_json::from_str(&outcome).unwrap();
+        if outcome["drawMs"].is_number() {
+            println!(
+                "{name}: drawn in {} ms, open after {} ms",
+                outcome["drawMs"], outcome["openMs"]
+            );
         }
-        assert_eq!(told["errors"], serde_json::json!([]), "{name}");
-        assert_eq!(told["done"], true, "{name}");
-        told
+        assert_eq!(outcome["errors"], serde_json::json!([]), "{name}");
+        assert_eq!(outcome["done"], true, "{name}");
+        outcome
     }
 }
 

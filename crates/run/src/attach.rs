@@ -15,7 +15,7 @@ use crate::{AdoptedConnection, AttacherError, ClosedConnection, ConnectionWatche
 /// How often ended connections are looked for.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// At most one warning a second about connections that were not taken.
+/// Minimum time between two warnings about connections that were not taken over.
 const REMIND: Duration = Duration::from_secs(1);
 
 /// Takes over the connections that an attachment announces.
@@ -133,7 +133,7 @@ impl<W: ConnectionWatcher> Attacher<W> {
         });
     }
 
-    /// Says what was not taken since the last time.
+    /// Warns about connections that were not taken over since the last call.
     fn warn_of_missed(&mut self) {
         // It worked a moment ago, and is for information only.
         let Ok(now) = self.attachment.missed() else { return };

@@ -1,4 +1,4 @@
-//! What became of connections: lines for people, JSON for scripts.
+//! Reports how connections ended: lines for people, JSON for scripts.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -22,11 +22,11 @@ pub enum LoggingCommand {
 pub struct ConnectionLog {
     /// Whose connections they are.
     pub command: LoggingCommand,
-    /// Takes the lines.
+    /// Where the lines are written.
     pub lines: Option<fn(&str)>,
-    /// Takes an object a line.
+    /// Where the objects are written, one per line.
     pub json: Option<File>,
-    /// Takes what the controllers decide.
+    /// Where the controllers' decisions are written.
     pub events: Option<EventFlows>,
 }
 

@@ -18,11 +18,11 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 use rustix::time::{ClockId, clock_gettime};
 
-/// A pause is at least so many times what the pass before took of a core: 3 % in all.
+/// A pause is at least this many times as long as the CPU time of the pass before: 3 % of a core.
 const PAUSE_FACTOR: u32 = 32;
 /// The shortest pause.
 const MIN_PAUSE: Duration = Duration::from_millis(50);
-/// What was not found is searched again after this, then after twice that, and so on.
+/// A socket that was not found is searched again after this time, then after twice that, and so on.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// The longest such time: a socket need not be in any process that we see.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
@@ -92,7 +92,7 @@ impl Search {
         }
     }
 
-    /// Searches what is due. Returns a process that did not let us, if there is one.
+    /// Searches the sockets that are due. Returns a process that refused access, if there is one.
     fn look(&mut self) -> Result<Option<i32>, Hopeless> {
         let due = self.tries.due(&self.driver.unreachable(), Instant::now());
         if due.is_empty() {
@@ -144,7 +144,7 @@ impl Search {
     }
 }
 
-/// When what was searched and not found is searched again.
+/// When sockets that were not found are searched again.
 #[derive(Debug, Default)]
 struct Tries(HashMap<u64, Try>);
 
@@ -172,7 +172,7 @@ impl Tries {
     }
 }
 
-/// What this thread has used of a core.
+/// Returns the CPU time of this thread.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     // The clock begins at zero and has less than a second of nanoseconds.

@@ -1,4 +1,4 @@
-//! What the controllers of connections decide, written down as it happens.
+//! The log of the decisions of connections' controllers, written as they happen.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -26,7 +26,7 @@ pub struct EventWriter {
 /// None once they are finished.
 type SharedFlows = Arc<Mutex<Option<WatchedFlows>>>;
 
-/// Tells an [`EventWriter`] which connections are open.
+/// Reports to an [`EventWriter`] which connections are open.
 #[derive(Clone)]
 pub struct EventFlows(SharedFlows);
 
@@ -111,7 +111,7 @@ impl WatchedFlows {
         watched.write_state(&mut self.log, number, &self.cc);
     }
 
-    /// Writes what was decided since the last time, and each second the state of all connections.
+    /// Writes the decisions since the last call, and once a second the state of all connections.
     fn look(&mut self) {
         let is_due = Instant::now() >= self.state_at;
         for (&number, watched) in &mut self.flows {

@@ -34,7 +34,7 @@ const PASSED_ON: [Signal; 7] = [
 #[derive(Debug)]
 pub struct Launch {
     signals: Signals,
-    /// What the program shall find as it would without us.
+    /// State that the program must find as it would be without us.
     mask: SigSet,
     files: Rlimit,
 }
@@ -133,9 +133,9 @@ impl Running {
             let left = until.saturating_duration_since(Instant::now());
             // Flows' ends come by another way than signals.
             let cut = broker.wait(left.clamp(LOOK, 4 * LOOK));
-            let is_told_to_end =
+            let is_asked_to_end =
                 matches!(self.next_signal(Some(Duration::ZERO))?, Some(caught) if caught.is_end());
-            if cut == 0 || left.is_zero() || is_told_to_end {
+            if cut == 0 || left.is_zero() || is_asked_to_end {
                 return Ok(Finish { code: self.code.unwrap_or(1), cut });
             }
         }
@@ -162,7 +162,7 @@ impl Running {
     }
 
     /// Passes a signal on to the program; when that has ended, to what it left behind. The
-    /// terminal has told the whole group already.
+    /// terminal has sent it to the whole group already.
     fn pass_on(&self, caught: CaughtSignal) {
         let CaughtSignal { signal, from_terminal } = caught;
         if signal == Signal::SIGCHLD || from_terminal {

@@ -18,7 +18,7 @@ pub struct PreloadLibrary {
 }
 
 impl PreloadLibrary {
-    /// Finds the library: where `CELLPACE_PRELOAD` says, else beside the executable or in
+    /// Finds the library: at the path in `CELLPACE_PRELOAD`, else beside the executable or in
     /// `../lib/cellpace`, `../lib` or `deps` seen from there.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Whether a program can be preloaded at all. The loader says nothing when it cannot, so that a
+//! Whether a program can be preloaded at all. The loader reports nothing when it cannot, so that a
 //! program would run without a controller and nobody would know.
 
 use std::ffi::{OsStr, OsString};

@@ -31,8 +31,8 @@ fn with(change: impl FnOnce(&mut BrokerConfig)) -> (Broker, Receiver<ClosedConne
     let mut config = BrokerConfig::new(FlowOptions::new("cubic".parse().unwrap()));
     change(&mut config);
     let (sender, closed) = channel();
-    let told = move |one| drop(sender.send(one));
-    (Broker::start(&RelayEngine::new(), &config, told).unwrap(), closed)
+    let report = move |one| drop(sender.send(one));
+    (Broker::start(&RelayEngine::new(), &config, report).unwrap(), closed)
 }
 
 /// The application's end of a connection that was taken over, and the peer.
@@ -44,7 +44,7 @@ fn adopted(broker: &Broker) -> (UnixStream, TcpStream) {
 }
 
 #[test]
-fn a_connection_is_taken_over_and_its_end_is_told() {
+fn a_connection_is_taken_over_and_its_end_is_reported() {
     let (broker, closed) = broker();
     let (mut end, mut peer) = adopted(&broker);
     assert_eq!(broker.open_flows(), 1);
@@ -293,17 +293,17 @@ fn a_connection_that_comes_about_late_carries_everything() {
     got.clear();
     end.read_to_end(&mut got).unwrap();
     assert_eq!(got, b"answer");
-    let told = closed.recv_timeout(Duration::from_secs(10)).unwrap();
-    assert!(told.connection.outgoing && !told.cut);
-    assert_eq!((told.stats.sent_bytes, told.stats.received_bytes), (4, 6));
+    let connection = closed.recv_timeout(Duration::from_secs(10)).unwrap();
+    assert!(connection.connection.outgoing && !connection.cut);
+    assert_eq!((connection.stats.sent_bytes, connection.stats.received_bytes), (4, 6));
 }
 
 #[test]
 fn beyond_the_limit_on_flows_connections_are_left_to_the_program() {
     let (sender, closed) = channel();
     let config = BrokerConfig::new(FlowOptions::new("cubic".parse().unwrap()));
-    let told = move |one| drop(sender.send(one));
-    let broker = Broker::start(&RelayEngine::limited(2), &config, told).unwrap();
+    let report = move |one| drop(sender.send(one));
+    let broker = Broker::start(&RelayEngine::limited(2), &config, report).unwrap();
     let (_first, _peer) = adopted(&broker);
     let (_listener, _waiting, socket) = opening();
     let (answer, _end) = ask(broker.name(), broker.token(), OPEN, &[socket.as_fd()]).unwrap();
@@ -330,7 +330,7 @@ fn beyond_the_limit_on_flows_connections_are_left_to_the_program() {
 }
 
 #[test]
-fn flows_that_are_cut_are_told_of_and_those_with_data_left_are_reset() {
+fn cut_flows_are_reported_and_those_with_data_left_are_reset() {
     let (broker, closed) = broker();
     let (idle, mut idle_peer) = adopted(&broker);
     let (mut busy, mut busy_peer) = adopted(&broker);
@@ -345,11 +345,11 @@ fn flows_that_are_cut_are_told_of_and_those_with_data_left_are_reset() {
     }
     broker.cut();
     assert_eq!(broker.open_flows(), 0);
-    let mut told: Vec<ClosedConnection> = closed.try_iter().collect();
-    told.sort_by_key(|one| one.connection.flow);
-    assert_eq!(told.iter().map(|one| one.cut).collect::<Vec<_>>(), [true, true]);
-    assert_eq!(told[0].stats.sent_bytes, 0);
-    assert!(told[1].stats.sent_bytes < written, "{written}: {told:?}");
+    let mut closed_ones: Vec<ClosedConnection> = closed.try_iter().collect();
+    closed_ones.sort_by_key(|one| one.connection.flow);
+    assert_eq!(closed_ones.iter().map(|one| one.cut).collect::<Vec<_>>(), [true, true]);
+    assert_eq!(closed_ones[0].stats.sent_bytes, 0);
+    assert!(closed_ones[1].stats.sent_bytes < written, "{written}: {closed_ones:?}");
     let reset = busy_peer.read_to_end(&mut Vec::new()).unwrap_err();
     assert_eq!(reset.kind(), std::io::ErrorKind::ConnectionReset);
     // The other goes on as long as the engine does.

@@ -86,7 +86,7 @@ impl Connection {
         self.sender.controller_mut()
     }
 
-    /// Sends what may leave now, for as long as `send` says that there is room.
+    /// Sends packets for as long as `send` returns that there is room.
     pub(crate) fn pump(&mut self, now: Time, flow: u32, send: &mut impl FnMut(Packet) -> bool) {
         loop {
             let retransmission = self.sender.sent_mut().has_lost();

@@ -275,7 +275,7 @@ impl TomlText<'_> {
     }
 
     fn syntax(&self, error: &toml::de::Error) -> SimError {
-        // Its message can have several lines; the first says what is wrong.
+        // Its message can have several lines; the first names the mistake.
         let reason = error.message().lines().next().unwrap_or_default();
         let start = error.span().map_or(0, |span| span.start);
         let reason = match self.key_before(start) {
@@ -307,7 +307,7 @@ mod tests {
         Scenario::from_toml("s.toml", text, &mut TraceFiles::none())
     }
 
-    fn said(text: &str) -> String {
+    fn error_of(text: &str) -> String {
         read(text).unwrap_err().to_string()
     }
 
@@ -386,14 +386,16 @@ mod tests {
             ("[[flow]]\ncc='fixed'\nonoff={mean='0B'}\n", "s.toml:1: flow: an ON/OFF file"),
         ];
         for (text, expected) in cases {
-            let said = said(text);
-            assert!(said.starts_with(expected), "{text:?}\n said {said}\n not  {expected}");
-            assert!(!said.contains('\n'), "{said}");
+            let message = error_of(text);
+            assert!(message.starts_with(expected), "{text:?}\n got {message}\n not  {expected}");
+            assert!(!message.contains('\n'), "{message}");
         }
     }
 
     #[test]
     fn a_missing_trace_file_is_named() {
-        assert!(said("trace = 'nowhere.down'\n[[flow]]\ncc='fixed'\n").contains("nowhere.down"));
+        assert!(
+            error_of("trace = 'nowhere.down'\n[[flow]]\ncc='fixed'\n").contains("nowhere.down")
+        );
     }
 }

@@ -63,7 +63,7 @@ impl SimFlow {
         }
     }
 
-    /// Does what is due and sends what may leave; `send` says whether there is room for more.
+    /// Runs the timers that are due and sends packets; `send` returns whether there is room for more.
     pub(crate) fn on_timer(
         &mut self,
         now: Time,

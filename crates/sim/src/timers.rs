@@ -39,7 +39,7 @@ impl Timers {
     }
 }
 
-/// What an ack says.
+/// The contents of an ack.
 pub(crate) struct AckMessage {
     pub(crate) generation: u16,
     /// How much of the receiver's log it covers; `None` for a mere report.

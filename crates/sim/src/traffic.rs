@@ -85,7 +85,7 @@ impl OnOffFiles {
 /// than a window per smoothed RTT. `None` while there is no RTT or nothing limits it.
 ///
 /// Sources that adapt to the path (the encoder of a video) go by this. They are application-limited
-/// most of the time, so that the window says what they may send, not what they do send.
+/// most of the time, so that the window limits what they may send and is rarely reached.
 pub(crate) fn permitted_rate(controller: &dyn Controller, rtt: &RttEstimator) -> Option<Rate> {
     let paced = controller.pacing().map(|pacing| pacing.rate);
     let window = Some(controller.cwnd()).filter(|cwnd| *cwnd != u64::MAX);

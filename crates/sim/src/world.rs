@@ -274,7 +274,7 @@ impl World {
             connection.controller_mut().on_report(now, &report);
         }
         if connection.is_done() {
-            // The connection goes with its file; what it has to say about this ack goes first.
+            // The connection is removed with its file, so its events about this ack are read first.
             self.show_events(index, observer);
         }
         self.pump(index, observer);
@@ -416,8 +416,8 @@ mod tests {
         world
     }
 
-    /// What a run says that may hold no more than 1000 packets.
-    fn said(scenario: &Scenario) -> String {
+    /// Returns the error of a run that may hold no more than 1000 packets.
+    fn error_of(scenario: &Scenario) -> String {
         let mut world = World::new(scenario).unwrap();
         world.room.most = 1000;
         let error = world.advance(Time::MAX, &mut ()).unwrap_err().to_string();
@@ -427,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_window_without_an_end_is_refused() {
-        let error = said(&scenario(bulk("fixed:cwnd=1000GB"), "infinite", 1));
+        let error = error_of(&scenario(bulk("fixed:cwnd=1000GB"), "infinite", 1));
         assert!(error.starts_with("1000 packets are in flight"), "{error}");
         assert!(error.contains("after 0.000 s") && error.contains("droptail:2MB"), "{error}");
     }
@@ -435,7 +435,7 @@ mod tests {
     #[test]
     fn an_endless_queue_in_front_of_a_flood_is_refused() {
         let flood = FlowSpec::constant_rate("24mbit".parse().unwrap());
-        let error = said(&scenario(flood.clone(), "infinite", 60));
+        let error = error_of(&scenario(flood.clone(), "infinite", 60));
         // It gains a packet per millisecond beyond the 40 in the delay.
         assert!(error.contains("after 0.9"), "{error}");
         assert_eq!(ran(&scenario(flood, "droptail:100pkts", 60)).room.in_flight, 140);
@@ -447,7 +447,7 @@ mod tests {
             uplink: Some("constant:0mbit".parse().unwrap()),
             ..scenario(bulk("fixed:cwnd=300pkts"), "infinite", 3600)
         };
-        assert!(said(&deaf).contains("unanswered"));
+        assert!(error_of(&deaf).contains("unanswered"));
     }
 
     #[test]

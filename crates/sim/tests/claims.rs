@@ -1,4 +1,4 @@
-//! What the Verus paper says about cellular links, on generated profiles and, where
+//! The Verus paper's claims about cellular links, on generated profiles and, where
 //! `CELLPACE_TRACES` names a folder of traces in Mahimahi format, on those too:
 //!
 //! - delays an order of magnitude below those of Cubic at comparable throughput (abstract and

@@ -102,7 +102,7 @@ fn random_loss_takes_its_share() {
     assert!((share - 0.1).abs() < 0.005, "{share}");
 }
 
-/// Each ack lets packets go; how many leave at once tells how many it acked.
+/// Each ack releases packets; the number that leaves at once is the number that it acked.
 #[test]
 fn delayed_acks_come_for_every_second_packet() {
     let instants = |acks: &str| {
@@ -146,7 +146,7 @@ fn a_slow_uplink_limits_the_acks_and_with_them_the_data() {
     assert!(near(figures.rtt_ms_seen.mean, 200.0, 0.02), "{:?}", figures.rtt_ms_seen);
 }
 
-/// An ack says all that has arrived, so that the next one that gets through lets all packets go
+/// An ack is cumulative, so that the next one that gets through lets all packets go
 /// that lost ones would have.
 #[test]
 fn lost_acks_are_made_up_for_by_the_next() {
@@ -346,18 +346,19 @@ fn files_are_apart_by_their_pauses() {
     assert!((350.0..650.0).contains(&mean), "{mean} of {}", pauses.len());
 }
 
-/// The ack that ends a file is the only one of it, and the first that tells a base delay.
+/// The ack that ends a file is the only one of it, and the first with a base delay.
 #[test]
 fn events_of_the_last_ack_of_a_file_are_shown() {
     let onoff = OnOffFiles { mean: 1.0, deviation: 0.0, max: 1.0, off: Span::ZERO, rate: None };
     let flow = FlowSpec { traffic: FlowTraffic::OnOffFiles(onoff), ..bulk("copa") };
     let (_, log) = observed(&scenario(vec![flow], 2));
-    let told = log.events.iter().filter(|(_, _, event)| matches!(event, Event::BaseDelay(_)));
+    let base_delays =
+        log.events.iter().filter(|(_, _, event)| matches!(event, Event::BaseDelay(_)));
     // Of 49 files the last is still on its way back.
-    assert_eq!((log.records.len(), told.count()), (49, 48));
+    assert_eq!((log.records.len(), base_delays.count()), (49, 48));
 }
 
-/// The MDI paper's time-synchronised form: the controller has no say in when a period ends.
+/// The MDI paper's time-synchronised form: the controller does not decide when a period ends.
 #[test]
 fn timed_periods_are_the_same_for_every_controller() {
     let starts = |cc: &str| {
@@ -380,7 +381,7 @@ fn timed_periods_are_the_same_for_every_controller() {
     assert_eq!(cubic, slow);
 }
 
-/// Periods of 200 ms without pauses: the packets and acks of one connection that are under way
+/// Periods of 200 ms without pauses: the packets and acks of one connection that are in flight
 /// when it ends come to the next, which must not take them for its own.
 #[test]
 fn what_belongs_to_an_earlier_connection_means_nothing_to_the_next() {
@@ -458,7 +459,7 @@ fn all_series_have_one_entry_a_bin_even_where_the_last_bin_is_short() {
 
 #[test]
 fn contradictory_scenarios_are_refused_with_a_reason() {
-    let said = |scenario: &Scenario| run(scenario).unwrap_err().to_string();
+    let error_of = |scenario: &Scenario| run(scenario).unwrap_err().to_string();
     let cubic = || scenario(vec![bulk("cubic")], 1);
     let cases = [
         (scenario(vec![], 1), "there is no flow"),
@@ -481,12 +482,12 @@ fn contradictory_scenarios_are_refused_with_a_reason() {
     for (scenario, expected) in cases {
         match expected {
             "" => assert!(run(&scenario).is_ok(), "a changing RTT alone is fine"),
-            _ => assert!(said(&scenario).contains(expected), "{}", said(&scenario)),
+            _ => assert!(error_of(&scenario).contains(expected), "{}", error_of(&scenario)),
         }
     }
     let own = FlowSpec { rtt: Some(secs(1)), ..bulk("cubic") };
     let both = Scenario { rtt: "step:1ms/1s,2ms/1s".parse().unwrap(), ..scenario(vec![own], 1) };
-    assert!(said(&both).contains("RTT of their own only where"), "{}", said(&both));
+    assert!(error_of(&both).contains("RTT of their own only where"), "{}", error_of(&both));
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn lost_reports_cost_a_little_throughput_and_no_delay() {
         assert!(tenth.0 > none.0 - 0.02, "{trace}: {tenth:?} of {none:?}");
         assert!(third.0 > none.0 - 0.06, "{trace}: {third:?} of {none:?}");
         assert!(most.0 > none.0 - 0.25, "{trace}: {most:?} of {none:?}");
-        // A sender that hears less knows less and sends less. It may send a tick's packets on a
+        // A sender that gets fewer reports sends less. It may send a tick's packets on a
         // forecast that is a tick older.
         for lossy in [tenth, third, most] {
             assert!(lossy.1 < none.1 + 20.0, "{trace}: {lossy:?} of {none:?}");

@@ -348,7 +348,7 @@ fn sprout_section_8_at_900_packets_per_second_is_not_what_the_description_gives(
     let slow = utilization(&model, slow_in_whole_ms(900, 60), false, 1);
     assert!((slow - 0.28).abs() <= 0.02, "{slow}");
     // At 20 and 40 ms a flow could not stay at the rates found, 702 and 594 per second: the forecast
-    // at such a rate lets more be under way than the path and a tick between reports hold, so that a
+    // at such a rate lets more be in flight than the path and a tick between reports hold, so that a
     // queue grows until the link is full.
     for (rtt_ms, found) in [(20, 0.78), (40, 0.66)] {
         let per_s = 900.0 * found;

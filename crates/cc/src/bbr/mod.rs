@@ -231,7 +231,7 @@ impl Bbr {
     }
 
     /// Packets that the window gets for bundled acks. Before the pipe is full the bandwidth is
-    /// too low an estimate to tell bundles from growth.
+    /// too low an estimate to distinguish bundles from growth.
     fn bundled(&self) -> u64 {
         let aggregation = self.aggregation.as_ref().filter(|_| self.full_pipe.reached);
         aggregation.map_or(0, |aggregation| aggregation.allowance(self.packet_rate()))
@@ -333,7 +333,7 @@ impl Bbr {
     }
 
     fn probe_rtt(&mut self, now: Time, in_flight: u64) {
-        // The rate of an empty pipe says nothing about the path.
+        // The rate of an empty pipe is not that of the path.
         self.delivery.hold_app_limited(in_flight.max(1));
         let nearly_empty = self.packets(in_flight) <= self.min_window;
         match self.probe_rtt.on_ack(now, nearly_empty, self.round.started) {

@@ -80,7 +80,7 @@ impl CopaDelays {
         after.filter(|_| after != before).map(Span::from_nanos)
     }
 
-    /// Forgets all but the minimum: an outage says nothing about the length of the path.
+    /// Forgets all but the minimum: an outage does not change the length of the path.
     pub(super) fn restart(&mut self) {
         self.srtt = None;
         self.latest = Span::ZERO;

@@ -72,7 +72,7 @@ mod tests {
     fn copa_t9_loss_meter() {
         assert!(verdict(7, 21));
         assert!(!verdict(6, 21));
-        assert!(!verdict(7, 20), "too few to tell");
+        assert!(!verdict(7, 20), "too few to decide");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! Where the paper and its authors' code differ, the parameters choose. Deviations from both:
 //! losses are those the datapath declares; a timeout holds the window at its minimum until the
 //! path answers, because the original, which never retransmits, would stand still; the window
-//! does not grow on packets sent for lack of data, which say nothing about it.
+//! does not grow on packets sent for lack of data, which do not probe it.
 
 mod delays;
 mod meter;

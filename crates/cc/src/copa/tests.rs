@@ -322,7 +322,7 @@ fn two_seconds_of_silence_start_over_with_the_minimum_kept() {
         retransmission: false,
     };
     paused.on_sent(&sent(2 * MSS));
-    assert_eq!(paused.window, 50.0, "not idle: something is under way");
+    assert_eq!(paused.window, 50.0, "not idle: packets are in flight");
     paused.on_sent(&sent(MSS));
     assert_eq!(paused.window, 10.0);
 }

@@ -183,7 +183,7 @@ mod tests {
     const RTT: u64 = 40;
     const NO_CAP: f64 = 1e9;
 
-    /// Runs whole windows of 10 packets whose window goes where `moves` says; the velocity at the
+    /// Runs whole windows of 10 packets whose window moves as in `moves`; returns the velocity at the
     /// end of each.
     fn run(velocity: &mut Velocity, first: u64, moves: &[WindowDirection]) -> Vec<f64> {
         let mut window = 100.0;

@@ -5,7 +5,7 @@
 //! The walk is in [`cellpace_mdi`]; here is what a flow needs around it: the largest delay per
 //! epoch, how much of a window leaves when, and what losses and timeouts do. With relative states
 //! the window bounds what is in flight and leaves as Verus releases it; with absolute states the
-//! table says how many packets leave in each epoch, and nothing else bounds them.
+//! table sets how many packets leave in each epoch, and nothing else bounds them.
 
 mod params;
 mod start;
@@ -184,7 +184,7 @@ impl Controller for Mdi {
         }
     }
 
-    /// The window, or, where the table says how much leaves in an epoch, what that makes in a
+    /// The window, or, where the table sets the packets of an epoch, the equivalent in a
     /// round trip.
     fn cwnd(&self) -> u64 {
         let window = u64::from(self.window());

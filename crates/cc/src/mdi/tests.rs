@@ -496,21 +496,21 @@ fn a_number_of_users_selects_its_part() {
     assert!((after(",users=3") - 12.0).abs() < 0.01);
     let bytes = model.to_bytes();
     let read = &mut |_: &str| Ok(bytes.clone());
-    let said = ControllerSpec::parse("mdi:model=m,users=2", read).unwrap_err().to_string();
-    assert_eq!(said, "`mdi`: m: nothing was learnt with 2 users, but with 1, 3");
+    let message = ControllerSpec::parse("mdi:model=m,users=2", read).unwrap_err().to_string();
+    assert_eq!(message, "`mdi`: m: nothing was learnt with 2 users, but with 1, 3");
 }
 
 #[test]
 fn files_that_are_no_models_are_named() {
-    let said = |read: &mut crate::ReadFile<'_>| {
+    let message = |read: &mut crate::ReadFile<'_>| {
         ControllerSpec::parse("mdi:model=x.mdi", read).unwrap_err().to_string()
     };
     assert_eq!(
-        said(&mut |name| Err(format!("{name}: no such file"))),
+        message(&mut |name| Err(format!("{name}: no such file"))),
         "`mdi`: x.mdi: no such file"
     );
-    let text = said(&mut |_| Ok(b"hello".to_vec()));
+    let text = message(&mut |_| Ok(b"hello".to_vec()));
     assert!(text.starts_with("`mdi`: x.mdi: not a Markov table"), "{text}");
-    let said = "mdi:model=x.mdi".parse::<ControllerSpec>().unwrap_err().to_string();
-    assert_eq!(said, "`mdi`: x.mdi: files cannot be read here");
+    let message = "mdi:model=x.mdi".parse::<ControllerSpec>().unwrap_err().to_string();
+    assert_eq!(message, "`mdi`: x.mdi: files cannot be read here");
 }

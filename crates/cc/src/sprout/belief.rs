@@ -296,7 +296,7 @@ mod tests {
         }
         let above: f64 = (256..belief.p.len()).map(|bin| belief.probability(bin)).sum();
         close(above, before.probability(256), 1e-12);
-        // Nothing tells the new bins apart.
+        // Nothing distinguishes the new bins.
         assert!(belief.p[256..].iter().all(|p| *p > 0.0 && *p == belief.p[256]));
         // A smaller grid is none to grow to.
         let bins = belief.p.len();

@@ -8,12 +8,12 @@
 //!
 //! Where the original program and the paper differ, and where either collapses, the choices are:
 //!
-//! - A tick in which the sender may have paused only says that the link delivers as much or more
+//! - A tick in which the sender may have paused only means that the link delivers as much or more
 //!   (`observation=censored`); the original takes it for the rate, which makes an estimate that
 //!   follows the sender down.
 //! - The receiver reports in packets of its own, each tick while something arrived within the last
 //!   second; the original needs data in the other direction to carry its reports.
-//! - A sender without data says so on its last packet, and the receiver does not take the silence
+//! - A sender without data marks its last packet, and the receiver does not take the silence
 //!   for an outage. The original sends empty packets instead.
 //! - The sender lets the queue drain by what each tick adds to the forecast, not by the sum; both
 //!   sides count the same bytes; packets that come twice count once; the rest of rounding is

@@ -43,7 +43,7 @@ params! {
 }
 
 words! {
-    /// What arrivals in ticks in which the sender paused say about the rate.
+    /// How arrivals in ticks in which the sender paused count for the rate.
     pub(crate) enum SproutObservation {
         Censored = "censored",
         Exact = "exact",

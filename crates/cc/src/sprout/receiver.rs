@@ -169,7 +169,7 @@ impl Receiver for SproutReceiver {
             Next::Unknown => None,
         };
         self.score_from = if self.params.observation == SproutObservation::Censored {
-            // What the latest packet says holds: it may end a pause that an earlier one announced.
+            // The latest packet counts: it may end a pause that an earlier one announced.
             until
         } else {
             self.score_from.zip(until).map(|(was, until)| was.max(until)).or(until)
@@ -192,18 +192,18 @@ impl Receiver for SproutReceiver {
         if !std::mem::take(&mut self.unreported) {
             return false;
         }
-        let said = SproutReport {
+        let written = SproutReport {
             tick: clock.tick,
             received_or_lost: self.sequences.received_or_lost(),
             forecast: self.forecast,
         };
-        said.encode(report);
+        written.encode(report);
         true
     }
 }
 
-/// Which of the newest packet numbers have arrived. A packet that comes twice, or from too far
-/// back to tell, must not count as delivered again.
+/// Which of the newest packet numbers have arrived. A packet that arrives twice, or whose number
+/// is too old to be recorded here, must not count as delivered again.
 #[derive(Debug, Clone)]
 struct SeenNumbers {
     /// One above the largest number.
@@ -478,7 +478,7 @@ mod tests {
         }
         assert_eq!(ticks, (1..=50).collect::<Vec<_>>());
         link.arrive(1500, Next::Within(0));
-        assert_eq!(link.report(1500).expect("it has something to say again").tick, 74);
+        assert_eq!(link.report(1500).expect("it has something to report again").tick, 74);
     }
 
     #[test]
@@ -532,7 +532,7 @@ mod tests {
             assert!(seen.insert(number), "{number}");
             assert!(!seen.insert(number), "{number} again");
         }
-        assert!(!seen.insert(20_000), "too old to tell");
+        assert!(!seen.insert(20_000), "too old to know");
     }
 
     fn insert(sequences: &mut Sequences, sequence: u64, throwaway: u64) {
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn sprout_t11_the_receiver_throws_away_what_the_sender_says() {
+    fn sprout_t11_the_receiver_throws_away_what_the_sender_announces() {
         let mut link = Link::new("");
         let word = Word { sequence: 3000, throwaway: 1500, next: Next::Within(0) };
         link.half.on_arrival(&Arrival { now: ms(12), number: 2, bytes: MTU, wire: word.encode() });

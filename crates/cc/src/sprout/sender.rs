@@ -1,4 +1,4 @@
-//! The sender's half: sends what the newest forecast says will have left the queue in time.
+//! The sender's half: sends as much as will leave the queue in time by the newest forecast.
 
 use crate::{Ack, Controller, Permit, SentPacket, Setup, Span, Stamp, Time};
 
@@ -314,7 +314,7 @@ mod tests {
         let words: Vec<_> = (0..5).map(|_| send(&mut flow, ms(3000), false).next).collect();
         assert_eq!(flow.permit().remaining(0), 0);
         let flight = [Next::Within(0); 4].into_iter().chain([Next::Within(50)]);
-        assert_eq!(words, flight.collect::<Vec<_>>(), "the last of a flight says so");
+        assert_eq!(words, flight.collect::<Vec<_>>(), "the last of a flight is marked");
         assert_eq!(flow.next_deadline(), Some(ms(3020)));
     }
 
@@ -344,8 +344,8 @@ mod tests {
     fn sprout_t11_throwaway() {
         let mut flow = sprout();
         let words: Vec<_> = [0, 4, 12].map(|at| send(&mut flow, ms(at), false)).into();
-        let said: Vec<_> = words.iter().map(|word| (word.sequence, word.throwaway)).collect();
-        assert_eq!(said, [(0, 0), (1500, 1500), (3000, 1500)]);
+        let sent_words: Vec<_> = words.iter().map(|word| (word.sequence, word.throwaway)).collect();
+        assert_eq!(sent_words, [(0, 0), (1500, 1500), (3000, 1500)]);
     }
 
     #[test]

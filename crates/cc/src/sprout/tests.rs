@@ -185,20 +185,20 @@ fn both_halves_are_deterministic() {
 
 #[test]
 fn max_rate_is_a_number_or_auto_and_confidence_is_no_certainty() {
-    let said = |text: &str| match text.parse::<crate::ControllerSpec>() {
+    let error_of = |text: &str| match text.parse::<crate::ControllerSpec>() {
         Ok(_) => String::new(),
         Err(error) => error.to_string(),
     };
-    assert_eq!(said("sprout:max_rate=auto"), "");
-    assert_eq!(said("sprout:max_rate=4000,confidence=25%"), "");
+    assert_eq!(error_of("sprout:max_rate=auto"), "");
+    assert_eq!(error_of("sprout:max_rate=4000,confidence=25%"), "");
     for wrong in ["99", "16001", "fast", "-1", "1e3"] {
         assert_eq!(
-            said(&format!("sprout:max_rate={wrong}")),
+            error_of(&format!("sprout:max_rate={wrong}")),
             format!("`sprout`: max_rate={wrong} is out of range; allowed: auto, 100..16000")
         );
     }
     assert_eq!(
-        said("sprout:confidence=100%"),
+        error_of("sprout:confidence=100%"),
         "`sprout`: confidence=100% is out of range; allowed: 0.001..0.99 or 0.1%..99%"
     );
     assert_eq!(Span::from_millis(20), params("").tick);

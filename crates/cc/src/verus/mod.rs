@@ -5,9 +5,9 @@
 //! the original behaviour is a parameter. What is different for every setting, because the
 //! original has no counterpart:
 //!
-//! - Packet numbers never restart here. Acks of packets from before a restart or timeout are told
-//!   apart by their number instead of a session id.
-//! - The datapath says what is lost; such a packet waits in `missing` as a gap does in the
+//! - Packet numbers never restart here. Acks of packets from before a restart or timeout are
+//!   recognised by their number instead of a session id.
+//! - The datapath reports losses; a lost packet waits in `missing` as a gap does in the
 //!   original, and a late ack takes it out again.
 //! - A flow that has nothing to send learns nothing: neither window nor set-point rise, no point
 //!   is recorded, and silence while nothing is in flight is no delay.
@@ -187,8 +187,8 @@ impl Controller for Verus {
         self.note_phase(now);
     }
 
-    /// The profile and the base delay of the old path say nothing about the new one, and what is
-    /// in flight on the old one would be measured with both: starts over.
+    /// Starts over: the profile and the base delay of the old path do not describe the new one,
+    /// and packets in flight on the old path would be measured with both.
     fn on_path_change(&mut self, now: Time) {
         self.forget_in_flight();
         self.restart(now);

@@ -39,7 +39,7 @@ words! {
 }
 
 impl Default for SlowStart {
-    /// What Verus does where no parameter says otherwise.
+    /// What Verus does where no parameter changes it.
     fn default() -> Self {
         Self {
             exit_rule: ExitRule::Min,
@@ -61,7 +61,7 @@ impl SlowStart {
             ExitRule::Absolute => self.exit_delay,
             ExitRule::Ratio => relative,
             // On a path with a base RTT above the absolute limit every RTT exceeds it; only half
-            // as much again says that there is a queue.
+            // as much again means that there is a queue.
             ExitRule::Min => self.exit_delay.min(relative).max(1.5 * base),
         }
     }

@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn verus_t8_a_knee_is_smoothed_as_much_as_rho_says() {
+    fn verus_t8_a_knee_is_smoothed_as_rho_sets() {
         let low = fitted(&knee(75, 40.0, 2.0), 5, 2.0);
         assert!((low.penalty - 15.7018).abs() < 1e-4, "{}", low.penalty);
         let expected = [

@@ -509,7 +509,7 @@ fn only_an_ack_raises_the_base_and_not_above_its_rtt() {
     };
     assert_eq!(base_after("ack", Some(130.0)), Some(30.0));
     assert_eq!(base_after("ack", Some(25.0)), Some(25.0));
-    assert_eq!(base_after("ack", None), Some(20.0), "silence says nothing about the path");
+    assert_eq!(base_after("ack", None), Some(20.0), "silence does not measure the path");
     assert_eq!(base_after("epoch", None), Some(30.0));
 }
 
@@ -858,7 +858,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..200)
 }
 
-/// A datapath that keeps the books and does what it is told.
+/// A datapath that counts packets in flight and obeys the controller.
 struct Datapath {
     verus: Verus,
     now: Time,

@@ -237,7 +237,7 @@ impl<L: WindowLaw> WindowFlow<L> {
         let window = &self.window;
         let flight = window.packets(self.flight.at(ack.now, ack.prior_in_flight));
         self.flight.observe(ack, newest, flight + 1.0 > window.cwnd);
-        // A window that is not used says nothing about the path; growing it would allow a burst
+        // A window that is not used does not probe the path; growing it would allow a burst
         // later (RFC 9438 section 5.8). Slow start may run on half the window, because the flight
         // of a round is half of what the window is at its end.
         let growth = if window.recovering {
@@ -744,7 +744,7 @@ mod tests {
     }
 
     #[test]
-    fn events_tell_the_story() {
+    fn events_log_every_phase() {
         let mut feed = feed("newreno");
         feed.lose(10);
         feed.finish_recovery(5, 100.0);

@@ -70,7 +70,7 @@ struct VegasRound {
     samples: u64,
 }
 
-/// What a round says about the queue, in whole packets.
+/// The queue as estimated over one round, in whole packets.
 #[derive(Debug, Clone, Copy)]
 struct QueueEstimate {
     /// The window that would just fill the path.
@@ -128,7 +128,7 @@ impl WindowLaw for Vegas {
     type Memory = ();
 
     fn on_ack(&mut self, window: &mut CongestionWindow, ack: &Ack<'_>, acked: Acked) {
-        // Within recovery the delay says nothing about the window. The samples of an ack count
+        // During recovery the delay does not depend on the window. The samples of an ack count
         // once: what several packets of a late ack have in common is that it is late.
         let rtt = ack.min_rtt();
         self.base_rtt = self.base_rtt.min(rtt);

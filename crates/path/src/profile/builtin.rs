@@ -14,7 +14,7 @@ const TEXTS: [&str; NAMES.len()] = [
     include_str!("5g-midband.profile"),
 ];
 
-/// The built-in profile called `name`; its [`about`](Profile::about) says where it comes from.
+/// Returns the built-in profile `name`; its [`about`](Profile::about) names its source.
 ///
 /// # Panics
 /// Never: a test reads every built-in.

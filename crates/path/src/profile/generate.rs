@@ -148,7 +148,7 @@ struct Scheduler<'a> {
     size: [f64; SCORES],
     burst_excess: ShapeTable,
     gap_excess: [ShapeTable; 2],
-    /// Opportunities that the rate promised outside outages and that have not come.
+    /// Opportunities that the rate promised outside outages and that are still missing.
     behind: f64,
     /// Gaps that the present blackout still has.
     blackout_left: u32,

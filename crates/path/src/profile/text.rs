@@ -244,7 +244,7 @@ impl LinkProfile {
         ]
     }
 
-    /// Rounds every number to four digits and into its range, so that the written form says
+    /// Rounds every number to four digits and into its range, so that the written form contains
     /// exactly what the profile does.
     pub(crate) fn tidy(mut self) -> Self {
         for (field, slot) in FIELDS.iter().zip(self.slots()) {
@@ -394,7 +394,7 @@ mod tests {
         text().lines().map(replaced).collect::<Vec<_>>().join("\n")
     }
 
-    fn said(text: &str) -> String {
+    fn error_of(text: &str) -> String {
         text.parse::<LinkProfile>().unwrap_err().to_string()
     }
 
@@ -434,13 +434,13 @@ mod tests {
             ),
         ];
         for (key, line, error) in cases {
-            assert_eq!(said(&with_line(key, line)), error);
+            assert_eq!(error_of(&with_line(key, line)), error);
         }
     }
 
     #[test]
     fn a_missing_key_is_named_with_its_meaning() {
-        let error = said(&with_line("catch_up_ms", "# gone"));
+        let error = error_of(&with_line("catch_up_ms", "# gone"));
         assert!(error.starts_with("`catch_up_ms` is missing: in which time"), "{error}");
     }
 

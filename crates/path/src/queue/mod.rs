@@ -183,7 +183,7 @@ mod testing {
         Packet::new(id, 0, size, now)
     }
 
-    /// Lets packets (id, size) arrive and says which were dropped.
+    /// Enqueues packets (id, size) and returns those that were dropped.
     pub(super) fn arrive(queue: &mut impl Queue, now: Time, packets: &[(u64, u32)]) -> Vec<u64> {
         let mut drops = Drops::new();
         for &(id, size) in packets {
@@ -197,7 +197,7 @@ mod testing {
 mod tests {
     use super::*;
 
-    fn said(text: &str) -> String {
+    fn error_of(text: &str) -> String {
         text.parse::<QueueSpec>().unwrap_err().to_string()
     }
 
@@ -242,10 +242,13 @@ mod tests {
 
     #[test]
     fn an_unknown_queue_names_the_nearest() {
-        assert_eq!(said("droptial:2MB"), "there is no queue `droptial`; did you mean `droptail`?");
-        assert_eq!(said("fqcodel"), "there is no queue `fqcodel`; did you mean `fq_codel`?");
         assert_eq!(
-            said("warp-drive"),
+            error_of("droptial:2MB"),
+            "there is no queue `droptial`; did you mean `droptail`?"
+        );
+        assert_eq!(error_of("fqcodel"), "there is no queue `fqcodel`; did you mean `fq_codel`?");
+        assert_eq!(
+            error_of("warp-drive"),
             "there is no queue `warp-drive`; there are droptail, infinite, drophead, red, codel, \
              pie, fq_codel"
         );
@@ -253,19 +256,22 @@ mod tests {
 
     #[test]
     fn wrong_keys_and_values_are_named() {
-        assert_eq!(said("codel:traget=5ms"), {
+        assert_eq!(error_of("codel:traget=5ms"), {
             "`codel` has no parameter `traget`; did you mean `target`?"
         });
-        assert_eq!(said("pie:target=15ms,target=1s"), "`pie`: `target` is given twice");
-        assert_eq!(said("codel:5ms"), "`codel`: `5ms` should be key=value");
-        assert_eq!(said("infinite:2MB"), "`infinite`: `2MB` should be key=value");
-        assert_eq!(said("infinite:size=2MB"), "`infinite` has no parameter `size`; it has none");
+        assert_eq!(error_of("pie:target=15ms,target=1s"), "`pie`: `target` is given twice");
+        assert_eq!(error_of("codel:5ms"), "`codel`: `5ms` should be key=value");
+        assert_eq!(error_of("infinite:2MB"), "`infinite`: `2MB` should be key=value");
         assert_eq!(
-            said("red:mode=bytes"),
+            error_of("infinite:size=2MB"),
+            "`infinite` has no parameter `size`; it has none"
+        );
+        assert_eq!(
+            error_of("red:mode=bytes"),
             "`red`: mode=bytes is out of range; allowed: packet, byte"
         );
         assert_eq!(
-            said("fq_codel:flows=0"),
+            error_of("fq_codel:flows=0"),
             "`fq_codel`: flows=0 is out of range; allowed: 1..65535"
         );
     }
@@ -273,35 +279,35 @@ mod tests {
     #[test]
     fn a_missing_unit_is_named() {
         assert_eq!(
-            said("droptail:100"),
+            error_of("droptail:100"),
             "droptail: `100` needs a unit; write a window like 20pkts or 30kB"
         );
         assert_eq!(
-            said("codel:target=5"),
+            error_of("codel:target=5"),
             "`codel`: target: `5` needs a unit; write a time like 40ms or 60s"
         );
         assert_eq!(
-            said("red:min=3,max=9"),
+            error_of("red:min=3,max=9"),
             "`red`: min: `3` needs a unit; write a window like 20pkts or 30kB"
         );
-        assert!(said("drophead").starts_with("drophead: "));
+        assert!(error_of("drophead").starts_with("drophead: "));
     }
 
     #[test]
     fn a_queue_smaller_than_a_packet_is_refused() {
         let small = "is smaller than one 1500-byte packet, so nothing would get through";
-        assert_eq!(said("droptail:1499B"), format!("droptail: `1499B` {small}"));
-        assert_eq!(said("drophead:0pkts"), format!("drophead: `0pkts` {small}"));
+        assert_eq!(error_of("droptail:1499B"), format!("droptail: `1499B` {small}"));
+        assert_eq!(error_of("drophead:0pkts"), format!("drophead: `0pkts` {small}"));
         for queue in ["codel", "pie", "red"] {
             assert_eq!(
-                said(&format!("{queue}:limit=1kB")),
+                error_of(&format!("{queue}:limit=1kB")),
                 format!(
                     "`{queue}`: limit=1kB is out of range; allowed: pkts, or bytes for one of \
                      1500B or more"
                 )
             );
         }
-        let memory = said("fq_codel:memory=1kB");
+        let memory = error_of("fq_codel:memory=1kB");
         assert!(memory.starts_with("`fq_codel`: memory=1kB is out of range; allowed: 1500B"));
         assert!("droptail:1500B".parse::<QueueSpec>().is_ok());
     }
@@ -309,12 +315,12 @@ mod tests {
     #[test]
     fn thresholds_of_red_belong_together() {
         assert_eq!(
-            said("red:min=9mbit,max=3mbit"),
+            error_of("red:min=9mbit,max=3mbit"),
             "`red`: max=375kB is out of range; allowed: more than min=1125kB, in the same unit \
              (both packets or both bytes)"
         );
-        assert!(said("red:min=5pkts,max=9mbit").contains("min=5pkts"));
-        assert!(said("red:min=5pkts,max=5pkts").contains("max=5pkts"));
+        assert!(error_of("red:min=5pkts,max=9mbit").contains("min=5pkts"));
+        assert!(error_of("red:min=5pkts,max=5pkts").contains("max=5pkts"));
     }
 
     #[test]

@@ -83,7 +83,7 @@ impl Pie {
     }
 
     /// Makes the updates that were due up to `now`. Nothing entered or left between them, so
-    /// that most of a long silence changes nothing; what a minute's updates (of 15 ms) have not
+    /// that most of a long silence changes nothing; what a minute's updates (of 15 ms) did not
     /// settled is left as it is, to bound the work.
     fn catch_up(&mut self, now: Time) {
         const MAX_UPDATES: u32 = 4096;
@@ -211,7 +211,7 @@ impl Queue for Pie {
             return;
         }
         if self.fifo.is_empty() {
-            // What the last packet before the pause waited says nothing about this one.
+            // The delay of the last packet before the pause is unrelated to this one's.
             self.last_sojourn = Span::ZERO;
         }
         self.fifo.push(packet);

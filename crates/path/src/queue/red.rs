@@ -261,7 +261,7 @@ mod tests {
         Red::new(RedConfig::read(rest).unwrap(), Random::seeded(7, 1))
     }
 
-    /// Fills the queue to `level` packets of 1500 bytes past RED, which has no say yet.
+    /// Fills the queue to `level` packets of 1500 bytes, bypassing RED.
     fn fill(queue: &mut Red, level: u64) {
         for id in 0..level {
             queue.fifo.push(packet(id, 1500, Time::ZERO));

@@ -9,7 +9,7 @@ use super::{Replay, Schedule, Trace};
 /// A pair of recordings of one radio link: what it delivers to short trains of packets that come
 /// after a pause ("light"), and what it delivers to a saturating sender ("heavy").
 ///
-/// Modelled, after what the README of CellReplay says; when it switches is our reading:
+/// Modelled after the README of CellReplay; when it switches is our reading:
 /// - A packet that arrives after the link was idle for `gap` finds it inactive. It is served by
 ///   the light train recorded last before that time of the trace; the offsets of the train count
 ///   from the arrival.

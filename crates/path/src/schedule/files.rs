@@ -51,7 +51,7 @@ impl<'a> TraceFiles<'a> {
     /// The trace in the file `name`.
     ///
     /// # Errors
-    /// When there is no such file, files are not to be had, or its contents are not a trace.
+    /// When there is no such file, files are not available, or its contents are not a trace.
     pub fn trace(&mut self, name: &str) -> Result<Arc<Trace>, PathError> {
         if let Some(trace) = self.traces.get(name) {
             return Ok(Arc::clone(trace));
@@ -90,7 +90,7 @@ impl<'a> TraceFiles<'a> {
     /// All bytes of the file `name`, for what is no trace but named beside one. Not kept.
     ///
     /// # Errors
-    /// When there is no such file, files are not to be had, or it has more than `most` bytes.
+    /// When there is no such file, files are not available, or it has more than `most` bytes.
     pub fn bytes(&mut self, name: &str, most: u64) -> Result<Vec<u8>, PathError> {
         let problem = |problem: String| TraceError::Unreadable { name: name.to_owned(), problem };
         let mut bytes = Vec::new();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_opened_is_said() {
+    fn files_that_cannot_be_opened_are_reported() {
         let mut files = TraceFiles::new(|name| {
             Err(match name {
                 "gone" => io::ErrorKind::NotFound.into(),
@@ -150,7 +150,7 @@ mod tests {
             })
         });
         assert!(matches!(files.trace("gone"), Err(PathError::NoFile { .. })));
-        let said = files.trace("shut").unwrap_err().to_string();
-        assert_eq!(said, "shut: permission denied");
+        let message = files.trace("shut").unwrap_err().to_string();
+        assert_eq!(message, "shut: permission denied");
     }
 }

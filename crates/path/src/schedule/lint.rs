@@ -172,7 +172,7 @@ fn period(trace: &Trace) -> Option<Finding> {
     }
     let text = format!(
         "the last opportunity, which sets the period, comes {} after the one before it: the \
-         trace may end earlier than its period says",
+         trace may end earlier than its period",
         millis(last_gap),
     );
     finding(Severity::Note, Check::Period, period, text)

@@ -307,12 +307,12 @@ mod tests {
         })
     }
 
-    fn said(text: &str) -> String {
+    fn error_of(text: &str) -> String {
         TraceSpec::parse(text, &mut files()).unwrap_err().to_string()
     }
 
     #[test]
-    fn files_and_generators_are_told_apart() {
+    fn files_and_generators_are_distinguished() {
         for text in [
             "constant:12mbit",
             "step:10mbit/5s,100mbit/5s",
@@ -335,11 +335,11 @@ mod tests {
     #[test]
     fn a_misspelt_generator_is_answered_with_the_right_one() {
         assert_eq!(
-            said("constnat:12mbit"),
+            error_of("constnat:12mbit"),
             "there is no trace file `constnat:12mbit`, and no such generator; did you mean \
              `constant:`?"
         );
-        assert!(said("city.down").contains("those that begin with constant:, step:"));
+        assert!(error_of("city.down").contains("those that begin with constant:, step:"));
         let error = "constnat:12mbit".parse::<TraceSpec>().unwrap_err().to_string();
         assert!(error.contains("did you mean `constant:`?"), "{error}");
         let error = "city.down".parse::<TraceSpec>().unwrap_err().to_string();
@@ -347,16 +347,16 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_in_a_form_are_said() {
-        assert!(said("constant:12").contains("needs a unit"));
-        assert!(said("constant:").contains("does not start with a number"));
-        assert!(said("step:10mbit").contains("step:VALUE/TIME"));
-        assert!(said("onoff:12mbit,of=1s").contains("did you mean `off`?"));
-        assert!(said("onoff:12mbit,on=0s").contains("out of range"));
-        assert!(said("cellreplay:light=light").contains("heavy is needed"));
-        assert!(said("cellreplay:heavy=gone").contains("no file `gone`"));
-        assert_eq!(said("bad"), "bad, line 2: `x` is not a whole number of milliseconds");
-        assert!(said("").contains("no trace file ``"));
+    fn mistakes_in_a_form_are_reported() {
+        assert!(error_of("constant:12").contains("needs a unit"));
+        assert!(error_of("constant:").contains("does not start with a number"));
+        assert!(error_of("step:10mbit").contains("step:VALUE/TIME"));
+        assert!(error_of("onoff:12mbit,of=1s").contains("did you mean `off`?"));
+        assert!(error_of("onoff:12mbit,on=0s").contains("out of range"));
+        assert!(error_of("cellreplay:light=light").contains("heavy is needed"));
+        assert!(error_of("cellreplay:heavy=gone").contains("no file `gone`"));
+        assert_eq!(error_of("bad"), "bad, line 2: `x` is not a whole number of milliseconds");
+        assert!(error_of("").contains("no trace file ``"));
     }
 
     #[test]
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn periods_and_base_delays_are_told() {
+    fn periods_and_base_delays_are_known() {
         let parse = |text| TraceSpec::parse(text, &mut files()).unwrap();
         assert_eq!(parse("drive.down").period(), Some(Span::from_millis(4)));
         assert_eq!(parse("constant:1mbit").period(), None);

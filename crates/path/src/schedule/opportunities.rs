@@ -17,7 +17,7 @@ pub trait Schedule: Send {
         }
     }
 
-    /// Tells how much waits behind the packet in service, for links that serve sparse and
+    /// Reports how much waits behind the packet in service, for links that serve sparse and
     /// saturating traffic differently.
     fn on_backlog(&mut self, now: Time, bytes: u64) {
         let _ = (now, bytes);

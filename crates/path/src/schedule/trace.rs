@@ -127,7 +127,7 @@ pub(crate) fn parse_millis(text: &[u8]) -> Result<u32, String> {
         }
         value = value * 10 + u64::from(digit);
         if value > u64::from(u32::MAX) {
-            // Told apart from text only once all of it is known to be digits.
+            // It counts as a number that is too large only if all of it is digits.
             return Err(if text.iter().all(u8::is_ascii_digit) {
                 format!("{} is more than {} ms", String::from_utf8_lossy(text), u32::MAX)
             } else {
@@ -222,7 +222,7 @@ mod tests {
         read(text).unwrap().millis().to_vec()
     }
 
-    fn said(text: &str) -> String {
+    fn error_of(text: &str) -> String {
         read(text).unwrap_err().to_string()
     }
 
@@ -239,32 +239,37 @@ mod tests {
 
     #[test]
     fn each_bad_input_is_named_with_its_line() {
-        assert_eq!(said(""), "t: empty; a trace needs at least one line");
-        assert_eq!(said("\n\n"), "t: empty; a trace needs at least one line");
-        assert!(said("0\n0\n").contains("needs a last timestamp above 0"));
-        assert_eq!(said("1\n5\n3\n"), "t, line 3: 3 comes after 5, but times must not decrease");
-        assert!(said("1\n-5\n").starts_with("t, line 2: `-5` is not a whole number"));
-        assert!(said("1\n-5\n").ends_with("times are not negative"));
-        assert!(said("1\nabc\n").starts_with("t, line 2: `abc` is not a whole number"));
-        assert!(said("1.5\n").contains("line 1: `1.5`"));
-        assert!(said("1 2\n").contains("line 1: `1 2`"), "two numbers on a line");
-        assert!(said("+1\n").contains("line 1"));
-        assert!(said("1\n4294967296\n").contains("line 2: 4294967296 is more than 4294967295 ms"));
-        assert!(said("99999999999999999999999\n").contains("is more than"));
-        assert!(said("99999999999999999999999x\n").contains("not a whole number"));
-        assert_eq!(said("1\n\n2\n"), "t, line 2: empty line in the middle");
-        assert_eq!(said("1\n\n\r\n2\n"), "t, line 2: empty line in the middle");
-        assert!(said("\n1\n").contains("line 1: empty line"));
-        assert!(said("1\u{0}\n").contains("line 1: `1\\0`"));
+        assert_eq!(error_of(""), "t: empty; a trace needs at least one line");
+        assert_eq!(error_of("\n\n"), "t: empty; a trace needs at least one line");
+        assert!(error_of("0\n0\n").contains("needs a last timestamp above 0"));
+        assert_eq!(
+            error_of("1\n5\n3\n"),
+            "t, line 3: 3 comes after 5, but times must not decrease"
+        );
+        assert!(error_of("1\n-5\n").starts_with("t, line 2: `-5` is not a whole number"));
+        assert!(error_of("1\n-5\n").ends_with("times are not negative"));
+        assert!(error_of("1\nabc\n").starts_with("t, line 2: `abc` is not a whole number"));
+        assert!(error_of("1.5\n").contains("line 1: `1.5`"));
+        assert!(error_of("1 2\n").contains("line 1: `1 2`"), "two numbers on a line");
+        assert!(error_of("+1\n").contains("line 1"));
+        assert!(
+            error_of("1\n4294967296\n").contains("line 2: 4294967296 is more than 4294967295 ms")
+        );
+        assert!(error_of("99999999999999999999999\n").contains("is more than"));
+        assert!(error_of("99999999999999999999999x\n").contains("not a whole number"));
+        assert_eq!(error_of("1\n\n2\n"), "t, line 2: empty line in the middle");
+        assert_eq!(error_of("1\n\n\r\n2\n"), "t, line 2: empty line in the middle");
+        assert!(error_of("\n1\n").contains("line 1: empty line"));
+        assert!(error_of("1\u{0}\n").contains("line 1: `1\\0`"));
         let long = format!("1\n{}\n", "1".repeat(MAX_LINE_BYTES + 1));
-        assert_eq!(said(&long), "t, line 2: longer than 256 bytes");
-        assert!(said(&"1".repeat(1 << 20)).contains("line 1: longer"), "without any newline");
+        assert_eq!(error_of(&long), "t, line 2: longer than 256 bytes");
+        assert!(error_of(&"1".repeat(1 << 20)).contains("line 1: longer"), "without any newline");
     }
 
     #[test]
     fn a_trace_that_is_too_long_is_refused_with_the_limit() {
-        let said = Trace::read_up_to("t", "1\n2\n3\n".as_bytes(), 2).unwrap_err().to_string();
-        assert_eq!(said, "t: more than 2 lines; cut it into shorter traces");
+        let message = Trace::read_up_to("t", "1\n2\n3\n".as_bytes(), 2).unwrap_err().to_string();
+        assert_eq!(message, "t: more than 2 lines; cut it into shorter traces");
         assert!(Trace::read_up_to("t", "1\n2\n\n".as_bytes(), 2).is_ok());
     }
 

@@ -49,21 +49,21 @@ impl Running {
         let proxy = Proxy::bind(config).unwrap();
         let (address, metrics) = (proxy.addresses()[0], proxy.metrics());
         let (stop, stopped) = watch::channel(StopUrgency::No);
-        let (tell_ended, ended) = mpsc::channel();
+        let (ended_sender, ended) = mpsc::channel();
         let closed = Arc::new(Mutex::new(Vec::new()));
         let log = closed.clone();
         let thread = std::thread::spawn(move || {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            let tell = move |notice: Notice| {
+            let report = move |notice: Notice| {
                 if let Notice::Closed(closed) = notice {
                     let how = closed.how.map_or_else(|e| e.to_string(), |how| how.word().into());
                     log.lock().unwrap().push(format!("{} {how}", closed.client));
                 }
             };
-            let ended = runtime.block_on(proxy.run(stopped, tell)).unwrap();
+            let ended = runtime.block_on(proxy.run(stopped, report)).unwrap();
             runtime.shutdown_background();
-            let _ = tell_ended.send(ended);
+            let _ = ended_sender.send(ended);
         });
         Self { address, metrics, closed, stop, ended, thread: Some(thread) }
     }
@@ -136,7 +136,7 @@ pub(crate) fn echo() -> SocketAddr {
     })
 }
 
-/// Sends as many bytes as the request says, and ends.
+/// Sends as many bytes as the request asks for, and ends.
 pub(crate) fn downloads() -> SocketAddr {
     server(|mut stream| {
         let mut request = [0; 8];

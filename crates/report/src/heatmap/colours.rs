@@ -4,7 +4,7 @@
 /// Steps of the scale.
 pub(super) const LEVELS: usize = 24;
 
-/// On white. The first must differ from white: it says that something was seen.
+/// On white. The first must differ from white: it shows that something was seen.
 const ON_LIGHT: [[u8; 3]; 6] = [
     [0xc9, 0xea, 0xb6],
     [0x7f, 0xcd, 0xbb],

@@ -10,7 +10,7 @@ use crate::svg_writer::SvgWriter;
 /// Width of a letter, about, as in the other pictures.
 const LETTER: f64 = 6.6;
 
-/// What the map itself takes at most, each way.
+/// Maximum width and height of the map itself.
 const SIDE: f64 = 380.0;
 
 /// A lonely cell is not drawn larger.

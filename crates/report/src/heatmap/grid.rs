@@ -3,7 +3,7 @@
 use super::colours::LEVELS;
 use super::map::Heatmap;
 
-/// Points along a side at most.
+/// Maximum number of points along a side.
 const MAX_POINTS: u32 = 380;
 
 /// A heatmap as it is drawn.

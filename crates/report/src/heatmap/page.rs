@@ -19,7 +19,7 @@ pub struct HeatmapPage {
     pub version: String,
     /// Names and values that stand below the heading.
     pub facts: Vec<(String, String)>,
-    /// Pictures with what there is to say about each, which may be nothing.
+    /// Pictures, each with a note, which may be empty.
     pub maps: Vec<(Heatmap, String)>,
     /// Tables below.
     pub tables: Vec<PageTable>,
@@ -30,7 +30,7 @@ pub struct HeatmapPage {
 pub struct PageTable {
     /// Its heading.
     pub title: String,
-    /// What there is to say about it, which may be nothing.
+    /// A note, which may be empty.
     pub note: String,
     /// Names of the columns; the first holds names, the others hold numbers.
     pub header: Vec<String>,

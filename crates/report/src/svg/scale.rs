@@ -86,10 +86,10 @@ mod tests {
     #[test]
     fn log_ticks_thin_out() {
         let scale = AxisScale::log_around(2.0, 400.0, 1.0);
-        let told = |most| scale.ticks(most).iter().map(|t| t.round() as u64).collect::<Vec<_>>();
-        assert_eq!(told(8), [2, 5, 10, 20, 50, 100, 200]);
-        assert_eq!(told(5), [3, 10, 30, 100, 300]);
-        assert_eq!(told(2), [10, 100]);
+        let ticks = |most| scale.ticks(most).iter().map(|t| t.round() as u64).collect::<Vec<_>>();
+        assert_eq!(ticks(8), [2, 5, 10, 20, 50, 100, 200]);
+        assert_eq!(ticks(5), [3, 10, 30, 100, 300]);
+        assert_eq!(ticks(2), [10, 100]);
     }
 
     #[test]

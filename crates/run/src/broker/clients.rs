@@ -1,4 +1,4 @@
-//! Clients of the control socket whose request has not come yet.
+//! Clients of the control socket whose request has not arrived yet.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -32,7 +32,7 @@ pub(super) struct ControlClients {
     token: Token,
 }
 
-/// What clients may take.
+/// Limits of clients.
 pub(super) struct ClientLimits {
     pub(super) most: usize,
     pub(super) patience: Duration,
@@ -60,7 +60,7 @@ impl ControlClients {
         Ok(Self { listener, reserve: reserve(), waiting: Vec::new(), user, limits, token })
     }
 
-    /// What to wait for: the listener, then each client.
+    /// Returns the descriptors to poll: the listener, then each client.
     pub(super) fn poll_fds(&self) -> impl Iterator<Item = PollFd<'_>> {
         let has_room = self.serves_all() || !self.is_full();
         let listening = if has_room { PollFlags::IN } else { PollFlags::empty() };

@@ -14,7 +14,7 @@ pub struct BrokerConfig {
     /// Clients that are served at a time; more wait. For root, which serves every user, a new one
     /// takes the oldest place of the user who has most of them.
     pub most_clients: usize,
-    /// How long a client may take to send what it wants.
+    /// Timeout of a client's request.
     pub patience: Duration,
     /// Control sockets, each with an engine, threads and a table of descriptors of its own, so
     /// that the limit on descriptors holds for each of them; up to

@@ -47,7 +47,7 @@ struct ConnectionFlow {
 }
 
 impl Connections {
-    /// Those of one of so many workers; flows' numbers tell whose they are.
+    /// Returns the connections of one of `workers` workers. A flow's number identifies its worker.
     pub(super) fn new(
         worker: u32,
         workers: u32,
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_tell_the_worker() {
+    fn numbers_identify_the_worker() {
         let (mut second, _closed) = connections(1, 3);
         assert_eq!(second.next_number(), 2);
         second.use_number();

@@ -1,4 +1,4 @@
-//! How many flows have not ended, for those who wait until there are none.
+//! The number of open flows, and a way to wait until there are none.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;

@@ -14,7 +14,7 @@ use rustix::net::{
     socketpair,
 };
 
-/// A TCP socket, the same as the engine's, that is lent to whoever has the application's end.
+/// A TCP socket, the same as the engine's, that is lent to the holder of the application's end.
 #[derive(Debug, Clone)]
 pub(super) struct LendableSocket {
     pub(super) tcp: Arc<OwnedFd>,
@@ -66,7 +66,7 @@ impl LocalPair {
     }
 }
 
-/// Writes until a socket takes nothing more; returns how many bytes that were.
+/// Writes until a socket accepts no more bytes. Returns the number of bytes written.
 pub(super) fn fill(socket: &OwnedFd) -> Option<usize> {
     static NOTHING: [u8; 32 << 10] = [0; 32 << 10];
     /// Far above every limit that a system has.
@@ -86,7 +86,7 @@ pub(super) fn fill(socket: &OwnedFd) -> Option<usize> {
     Some(filled)
 }
 
-/// Reads away what [`fill`] wrote. Returns whether all of it was there.
+/// Reads and drops the bytes that [`fill`] wrote. Returns whether all of them were there.
 pub(super) fn drain(far: &OwnedFd, mut filler: usize) -> bool {
     let mut place = [0; 32 << 10];
     while filler > 0 {
@@ -100,7 +100,7 @@ pub(super) fn drain(far: &OwnedFd, mut filler: usize) -> bool {
     true
 }
 
-/// Whether nobody holds the other end.
+/// Returns whether no process has the other end open.
 pub(super) fn is_abandoned(far: &OwnedFd) -> bool {
     polled(far, PollFlags::empty()).contains(PollFlags::HUP)
 }

@@ -80,7 +80,7 @@ impl Broker {
         self.workers.iter().map(Worker::open_flows).sum()
     }
 
-    /// Waits until all flows have ended; returns how many have not in time.
+    /// Waits until all flows have ended. Returns the number of flows that are still open.
     pub fn wait(&self, timeout: Duration) -> usize {
         self.workers.iter().for_each(Worker::wake);
         let until = Instant::now() + timeout;
@@ -106,7 +106,7 @@ fn random<const N: usize>() -> Result<[u8; N], RunError> {
 
 #[cfg(test)]
 mod tests {
-    //! What the tests of the parts share.
+    //! Helpers that the tests of the modules share.
 
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
     use std::sync::atomic::{AtomicU16, Ordering};

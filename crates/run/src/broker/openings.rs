@@ -17,7 +17,7 @@ const MAX_OPENINGS: usize = 256;
 
 /// How long a connection that did not come about is kept, for the program to ask why.
 const REMEMBER: Duration = Duration::from_secs(30);
-/// How many of them are, at most.
+/// Maximum number of them.
 const MAX_REMEMBERED: usize = 64;
 
 /// A connection that is not there yet. The program waits until it can write to its end of the
@@ -65,7 +65,7 @@ impl Openings {
         self.waiting.clear();
     }
 
-    /// What to wait for: two for each opening.
+    /// Returns the descriptors to poll: two for each opening.
     pub(super) fn poll_fds(&self) -> impl Iterator<Item = PollFd<'_>> {
         // Of the program's end it is only of interest whether anybody holds it.
         self.waiting.values().flat_map(|opening| {

@@ -37,7 +37,7 @@ pub(super) struct Worker {
 #[derive(Debug)]
 struct WorkerShared {
     flows: Arc<FlowCount>,
-    /// Written to when the thread shall look after the flows at once, or end.
+    /// Written to when the thread must poll the flows at once, or end.
     wake: OwnedFd,
     stop: AtomicBool,
     cut: AtomicBool,
@@ -128,7 +128,7 @@ fn own_descriptors(number: u32) -> Result<(), RunError> {
     unshared.map_err(RunError::system("a table of descriptors for a worker"))
 }
 
-/// What the thread works with.
+/// State of the thread.
 struct WorkerLoop {
     token: Token,
     shared: Arc<WorkerShared>,
@@ -137,7 +137,7 @@ struct WorkerLoop {
     openings: Openings,
 }
 
-/// What there is to do after waiting.
+/// What to do after a poll.
 #[derive(Default)]
 struct Ready {
     wake: bool,
@@ -212,9 +212,9 @@ impl WorkerLoop {
         }
     }
 
-    /// Does what a client asks for. One that is gone, or not to be served, is merely forgotten.
+    /// Serves a client's request. A client that is gone or must not be served is dropped.
     fn answer(&mut self, client: &ControlClient, session: &ControlSession) {
-        // One more than a request has, to see what is too long.
+        // One byte more than a request has, to detect messages that are too long.
         let mut bytes = [0; REQUEST_LEN + 1];
         let Some((count, fd)) = receive_with_descriptor(&client.socket, &mut bytes) else { return };
         let Some(ask) = session.asked(&self.token, &bytes[..count]) else { return };
@@ -276,7 +276,7 @@ impl WorkerLoop {
         Some(())
     }
 
-    /// Lends the TCP socket of a flow, in whichever state, to whoever has the application's end.
+    /// Lends the TCP socket of a flow, in any state, to the holder of the application's end.
     fn lend(&self, client: &OwnedFd, flow: u64, end: &OwnedFd, linger: bool) -> Option<()> {
         let tcp = self.connections.tcp(flow).or_else(|| self.openings.tcp(flow))?;
         if !tcp.belongs_to(end) {

@@ -22,7 +22,7 @@ use rustix::thread::set_thread_res_uid;
 /// A user that no file belongs to.
 pub(crate) const NOBODY: u32 = 65534;
 
-/// Whether tests with other users can run; says so if not.
+/// Whether tests with other users can run; prints the reason if not.
 pub(crate) fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {

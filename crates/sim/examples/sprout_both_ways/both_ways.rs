@@ -85,7 +85,7 @@ pub(crate) fn run(cc: &ControllerSpec, setting: &Setting) -> Result<Figures, Sim
     })
 }
 
-/// What one end's receiver tells the other end's sender.
+/// A report from one end's receiver to the other end's sender.
 type Report = Rc<[u8]>;
 
 /// The direction of an index leads from the end of that index to the other.
@@ -116,10 +116,10 @@ impl World {
     }
 }
 
-/// One direction of the path, what is under way in it, and what it has carried.
+/// One direction of the path, the packets in flight in it, and those that it has delivered.
 struct Direction {
     path: Path,
-    /// The reports under way, by the number of their packet.
+    /// The reports in flight, by the number of their packet.
     reports: BTreeMap<u64, Report>,
     window: MeasuredWindow,
     bytes: u64,
@@ -170,7 +170,7 @@ struct End {
     /// The newest of its own receiver.
     report: Option<Report>,
     /// The newest that came from the other end.
-    heard: Option<Report>,
+    last_report: Option<Report>,
     wakes_at: Time,
     heartbeat_at: Time,
     next_number: u64,
@@ -187,7 +187,7 @@ impl End {
             sender: cc.build(setup(SENDER_UNIT)),
             receiver,
             report: None,
-            heard: None,
+            last_report: None,
             wakes_at: start,
             heartbeat_at: start,
             next_number: 0,
@@ -202,11 +202,11 @@ impl End {
             bytes: u64::from(packet.size) - HEADER,
             wire: packet.tag,
         });
-        if report.is_none() || report == self.heard {
+        if report.is_none() || report == self.last_report {
             return;
         }
-        self.heard = report;
-        if let Some(report) = &self.heard {
+        self.last_report = report;
+        if let Some(report) = &self.last_report {
             self.sender.on_report(now, report);
         }
         self.wakes_at = now;
@@ -217,7 +217,7 @@ impl End {
         self.take_report(now);
         let silent = self.heartbeat_at <= now;
         // At the heartbeat's own instant the controller would allow a full packet for it, and the
-        // window could not be told from that.
+        // window could not be distinguished from that.
         self.sender.on_deadline(if silent { now - Span::from_nanos(1) } else { now });
         if silent && self.sender.permit().remaining(0) == 0 {
             self.send(now, 0, direction);
