@@ -396,8 +396,16 @@ impl WindowGroup {
         let Self { controller, rtt, next_number, in_flight, acked, .. } = self;
         // The member's number means nothing to the group: that of the same ack's newest packet does.
         let newest = acked.iter().map(|packet| packet.number).max().unwrap_or(0);
-        let mark =
-            Mark { now, newest, in_flight: *in_flight, next_number: *next_number, rtt, ..*mark };
-        controller.on_mark(&mark);
+        // The ack has settled what the group has in flight already.
+        let freed = mark.prior_in_flight.saturating_sub(mark.in_flight);
+        controller.on_mark(&Mark {
+            now,
+            packets: mark.packets,
+            newest,
+            prior_in_flight: *in_flight + freed,
+            in_flight: *in_flight,
+            next_number: *next_number,
+            rtt,
+        });
     }
 }

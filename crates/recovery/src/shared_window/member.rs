@@ -394,9 +394,31 @@ mod tests {
         fn on_timeout(&mut self, _: &Timeout) {
             self.note("timeout", 0, Stamp::default());
         }
+        fn on_mark(&mut self, mark: &Mark<'_>) {
+            assert_eq!((mark.prior_in_flight, mark.in_flight), (7 * WIRE, 5 * WIRE));
+            self.note("marked", mark.newest, Stamp { wire: mark.packets, ..Stamp::default() });
+        }
         fn permit(&self) -> Permit {
             Permit::Window(u64::MAX)
         }
+    }
+
+    #[test]
+    fn a_mark_of_one_flow_is_one_of_the_group() {
+        let witness = NumberWitness::default();
+        let windows = SharedWindows::default();
+        let mut flows = [5, 2].map(|queued| {
+            let member = windows.join((), 1, WIRE, || Box::new(witness.clone()));
+            let sender = PacedSender::new(Box::new(member.clone()), Time::ZERO);
+            let mut flow = Flow { sender, member, queued, sent: 0, acked: 0 };
+            flow.release(Time::ZERO);
+            flow
+        });
+        // Packets 0 and 1 of the second flow are 5 and 6 of the group, which has seven in flight.
+        let marked = |number| Arrived { marked: true, ..Arrived::new(number, None) };
+        flows[1].sender.on_ack(Time::from_millis(40), &[marked(0), marked(1)], |(), _| {});
+        let seen = std::mem::take(&mut *witness.0.lock().unwrap());
+        assert_eq!(seen, [("acked", 5, 105), ("acked", 6, 106), ("marked", 6, 2)]);
     }
 
     #[test]
