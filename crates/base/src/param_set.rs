@@ -223,7 +223,7 @@ fn unknown_key(owner: &str, key: &str, table: &[Param]) -> ParamError {
 /// in `with` become fields that hold these sets.
 ///
 /// ```
-/// use cellpace_base::{ParamSet, Span, words};
+/// use cellpace_base::{ParamSet, Span, params, words};
 ///
 /// words! {
 ///     /// Whose version of the equation counts.

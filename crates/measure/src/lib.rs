@@ -13,5 +13,5 @@ mod sketch;
 pub use collector::{Collector, Figures, FlowFigures, FlowSpan, MeasuredWindow};
 pub use confidence::Interval;
 pub use jain::jain_index;
-pub use series::{ProfileSample, Series};
+pub use series::{InspectedSeries, ProfileSample, Series};
 pub use sketch::{DelaySketch, Summary};

@@ -21,8 +21,20 @@ pub struct Series {
     pub queue_delay_p95_ms: Vec<f32>,
     /// Congestion window of each flow at the end of the bin, in packets; NaN while it is off.
     pub cwnd_packets: Vec<Vec<f32>>,
+    /// What the controller shows of itself at the end of each bin, where it has the link alone.
+    #[serde(default)]
+    pub inspected: Vec<InspectedSeries>,
     /// Learnt delay profiles at several times, for controllers that have one.
     pub profiles: Vec<ProfileSample>,
+}
+
+/// One of the values that a controller shows of itself, over time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct InspectedSeries {
+    /// Its name, whose end is its unit (`set_point_ms`).
+    pub name: String,
+    /// One value a bin; NaN while the flow is off.
+    pub values: Vec<f32>,
 }
 
 /// A learnt delay profile at one time.

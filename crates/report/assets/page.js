@@ -8,8 +8,12 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const SVG = "http://www.w3.org/2000/svg";
   const LEAST_DELAY = 0.1; // ms; what a logarithmic axis shows for zero
+  // The end of a value's name is its unit.
+  const UNIT = /_(pkts|ms|s|mbps|ticks)$/;
+  const UNITS = { _pkts: "packets", _ms: "ms", _s: "s", _mbps: "Mbit/s", _ticks: "ticks" };
+  const WINDOW = "cwnd_pkts";
   const state = {
-    group: 0, seed: null, window: null, quantile: "p95", flowsOf: 0, allTraces: false,
+    group: 0, seed: null, window: null, quantile: "p95", inside: WINDOW, flowsOf: 0, allTraces: false,
     hidden: new Set(), hiddenFlows: new Set(), sort: null, zoom: null,
   };
   let plots = [];
@@ -249,11 +253,23 @@
   }
 
   function drawWindows(timed) {
-    const runs = timed.filter((run) => run.series.cwnd.length === 1 && run.series.cwnd[0].some(known));
-    told.drawn.cwnd = timeChart("#cwnd", one("#cwnd .chart"), runs.map((run) => ({
-      look: run.cc, name: data.controllers[run.cc], bin: run.series.bin, values: run.series.cwnd[0],
-      hidden: state.hidden.has(run.cc),
-    })), { unit: "packets", merged: mean });
+    const alone = timed.filter((run) => run.series.cwnd.length === 1);
+    const names = [...new Set(alone.flatMap((run) => run.series.inside.values.map(([name]) => name)))].sort();
+    if (!names.includes(state.inside)) state.inside = WINDOW;
+    choose("#pick-inside", [[WINDOW, "congestion window"], ...names.map((name) => [name, name.replace(UNIT, "").replaceAll("_", " ")])], state.inside, names.length > 0);
+    const lines = alone.map((run) => ({ ...insideOf(run), look: run.cc, name: data.controllers[run.cc], hidden: state.hidden.has(run.cc) }))
+      .filter((line) => line.values.some(known));
+    const unit = UNITS[UNIT.exec(state.inside)?.[0]] ?? "";
+    told.drawn.cwnd = timeChart("#cwnd", one("#cwnd .chart"), lines, { unit, merged: mean });
+    one("#cwnd-note").textContent = (unit ? `In ${unit}. ` : "")
+      + (state.inside !== WINDOW && lines.length < alone.length ? "The other controllers do not have this value." : "");
+  }
+
+  /** The chosen value of a run's controller; the window has finer bins than the others. */
+  function insideOf(run) {
+    if (state.inside === WINDOW) return { bin: run.series.bin, values: run.series.cwnd[0] };
+    const found = run.series.inside.values.find(([name]) => name === state.inside);
+    return { bin: run.series.inside.bin, values: found ? found[1] : [] };
   }
 
   function drawFlows(timed) {
@@ -686,6 +702,7 @@
   onChange("#pick-seed select", (select) => { state.seed = seedsOf(group()).find((seed) => String(seed) === select.value); });
   onChange("#pick-window select", (select) => { state.window = +select.value; });
   onChange("#pick-quantile select", (select) => { state.quantile = select.value; });
+  onChange("#pick-inside select", (select) => { state.inside = select.value; });
   onChange("#pick-flows select", (select) => { state.flowsOf = +select.value; state.hiddenFlows.clear(); });
   onChange("#pick-all input", (box) => { state.allTraces = box.checked; });
   one("#unzoom").addEventListener("click", () => { state.zoom = null; refresh(); });

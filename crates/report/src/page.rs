@@ -19,6 +19,12 @@ const MIN_BINS: usize = 150;
 /// stay below 3 MB.
 const MAX_NUMBERS: usize = 420_000;
 
+/// Numbers in the values that controllers show of themselves, of a page together, and the bins that
+/// each value gets at least and at most.
+const MAX_INSPECTED_NUMBERS: usize = 120_000;
+const MIN_INSPECTED_BINS: usize = 30;
+const MAX_INSPECTED_BINS: usize = 600;
+
 /// Runs with more flows are drawn as their total.
 const MAX_FLOWS: usize = 16;
 
@@ -65,11 +71,11 @@ struct PageRun<'a> {
     p95: Number,
     flows: Vec<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    series: Option<PageSeries>,
+    series: Option<PageSeries<'a>>,
 }
 
 #[derive(Serialize)]
-struct PageSeries {
+struct PageSeries<'a> {
     bin: f64,
     capacity: usize,
     throughput: Vec<Number>,
@@ -77,7 +83,15 @@ struct PageSeries {
     p95: Vec<Number>,
     flows: Vec<Vec<Number>>,
     cwnd: Vec<Vec<Number>>,
+    inside: PageInside<'a>,
     profiles: Vec<PageProfile>,
+}
+
+/// What a controller shows of itself, in bins of its own.
+#[derive(Serialize)]
+struct PageInside<'a> {
+    bin: f64,
+    values: Vec<(&'a str, Vec<Number>)>,
 }
 
 #[derive(Serialize)]
@@ -129,6 +143,7 @@ struct Budget {
     bins: usize,
     every_seed: bool,
     profile_points: usize,
+    inspected_bins: usize,
 }
 
 impl Budget {
@@ -144,7 +159,14 @@ impl Budget {
             .filter_map(|(_, run)| run.series.as_ref())
             .map(|series| series.profiles.len().min(MAX_PROFILES))
             .sum();
+        let inspected: usize = all()
+            .filter(first)
+            .filter_map(|(_, run)| run.series.as_ref())
+            .map(|series| series.inspected.len())
+            .sum();
         Self {
+            inspected_bins: (MAX_INSPECTED_NUMBERS / inspected.max(1))
+                .clamp(MIN_INSPECTED_BINS, MAX_INSPECTED_BINS),
             bins: if every_seed { bins } else { fewer },
             every_seed,
             profile_points: (MAX_PROFILE_POINTS / profiles.max(1)).clamp(12, 200),
@@ -204,12 +226,12 @@ fn page_run<'a>(
     }
 }
 
-fn page_series(
-    series: &Series,
+fn page_series<'a>(
+    series: &'a Series,
     is_first_seed: bool,
     budget: &Budget,
     capacities: &mut Vec<Vec<Number>>,
-) -> PageSeries {
+) -> PageSeries<'a> {
     let merge = series.throughput_mbps.len().div_ceil(budget.bins).max(1);
     let capacity = thin(&series.capacity_mbps, merge, mean);
     let place = capacities.iter().position(|known| *known == capacity).unwrap_or_else(|| {
@@ -231,10 +253,22 @@ fn page_series(
         p95: thin(&series.queue_delay_p95_ms, merge, highest),
         flows: every(flows, mean),
         cwnd: every(windows, last),
+        inside: page_inside(series, is_first_seed, budget.inspected_bins),
         profiles: evenly(profiles, MAX_PROFILES)
             .map(|profile| page_profile(profile, budget.profile_points))
             .collect(),
     }
+}
+
+fn page_inside(series: &Series, is_first_seed: bool, bins: usize) -> PageInside<'_> {
+    let merge = series.throughput_mbps.len().div_ceil(bins).max(1);
+    let inspected = if is_first_seed { &series.inspected[..] } else { &[] };
+    let values = inspected
+        .iter()
+        // The window has a finer series of its own.
+        .filter(|value| value.name != "cwnd_pkts")
+        .map(|value| (value.name.as_str(), thin(&value.values, merge, last)));
+    PageInside { bin: series.bin_s * merge as f64, values: values.collect() }
 }
 
 fn page_profile(profile: &ProfileSample, most: usize) -> PageProfile {
@@ -302,6 +336,7 @@ pub(crate) fn page_json(comparison: &Comparison) -> String {
 mod tests {
     use super::*;
     use crate::example;
+    use cellpace_measure::InspectedSeries;
     use serde_json::Value;
 
     fn page(comparison: &Comparison) -> Value {
@@ -332,6 +367,28 @@ mod tests {
         let series = &page["groups"][0]["runs"][0]["series"];
         assert_eq!(series["throughput"].as_array().unwrap().len(), 2_167);
         assert!((series["bin"].as_f64().unwrap() - 0.3).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_a_controller_shows_of_itself_gets_bins_of_its_own() {
+        let mut comparison = example::large("inside", 1, 1, 300);
+        let series = comparison.runs[0].series.as_mut().unwrap();
+        let values = |name: &str| InspectedSeries {
+            name: name.to_owned(),
+            values: (0..3_000u16).map(f32::from).collect(),
+        };
+        series.inspected = vec![values("cwnd_pkts"), values("set_point_ms")];
+        let page = page(&comparison);
+        let inside = &page["groups"][0]["runs"][0]["series"]["inside"];
+        assert_eq!(inside["bin"], 0.5);
+        assert_eq!(
+            inside["values"].as_array().unwrap().len(),
+            1,
+            "the window is drawn from its own"
+        );
+        assert_eq!(inside["values"][0][0], "set_point_ms");
+        assert_eq!(inside["values"][0][1].as_array().unwrap().len(), 600);
+        assert_eq!(inside["values"][0][1][1], 9.0, "the last of the bins that are merged");
     }
 
     #[test]

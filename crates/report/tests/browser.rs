@@ -10,6 +10,7 @@ mod example;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use cellpace_measure::InspectedSeries;
 use cellpace_report::{
     Comparison, Heatmap, HeatmapAxis, HeatmapCell, HeatmapPage, PageTable, TracePreview,
     heatmap_html, heatmap_svg, html, svg_files, trace_svg, write_atomically,
@@ -28,6 +29,26 @@ fn six_controllers_over_300_s_are_all_drawn() {
     assert_eq!(seen["drawn"]["profiles"], 12);
     assert_eq!(seen["curves"], 12);
     every_line_has_ink(&seen, &[("throughput", 1, 7), ("delay", 1, 6), ("cwnd", 1, 6)]);
+}
+
+#[test]
+fn values_inside_a_controller_are_drawn_when_they_are_chosen() {
+    let Some(browser) = Browser::find() else { return };
+    let mut comparison = example::large("city-drive.down", 3, 1, 60);
+    for run in &mut comparison.runs[..2] {
+        let series = run.series.as_mut().unwrap();
+        let values = series.cwnd_packets[0].clone();
+        series.inspected = vec![InspectedSeries { name: "set_point_ms".to_owned(), values }];
+    }
+    let choose = "<script>{ const pick = document.querySelector('#pick-inside select'); \
+                  pick.value = 'set_point_ms'; pick.dispatchEvent(new Event('change')); }</script>";
+    let page = html(&comparison, "inside").replacen("</body>", &format!("{choose}</body>"), 1);
+    let file = browser.write("inside", &page);
+    let dom = browser.dump("inside", &format!("file://{}#probe", file.display()), &[]);
+    let seen = browser.told("inside", &dom, "data-cellpace=\"");
+    assert_eq!(seen["drawn"]["cwnd"], 2, "the third controller does not have this value");
+    assert_eq!(seen["drawn"]["throughput"], 3);
+    assert_eq!(seen["errors"].as_array().unwrap().len(), 0);
 }
 
 #[test]

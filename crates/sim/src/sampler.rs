@@ -1,7 +1,7 @@
 //! Windows and learnt profiles over time, for the series of a run.
 
 use cellpace_base::{Span, Time};
-use cellpace_measure::ProfileSample;
+use cellpace_measure::{InspectedSeries, ProfileSample};
 
 use crate::flow::SimFlow;
 
@@ -13,6 +13,7 @@ pub(crate) struct SeriesSampler {
     profile_every: Span,
     next_profile: Time,
     pub(crate) cwnd: Vec<Vec<f32>>,
+    pub(crate) inspected: Vec<InspectedSeries>,
     pub(crate) profiles: Vec<ProfileSample>,
 }
 
@@ -29,6 +30,7 @@ impl SeriesSampler {
             profile_every,
             next_profile: Time::ZERO + profile_every,
             cwnd: vec![Vec::new(); flows],
+            inspected: Vec::new(),
             profiles: Vec::new(),
         }
     }
@@ -43,6 +45,33 @@ impl SeriesSampler {
     fn take_windows(&mut self, flows: &[SimFlow]) {
         for (series, flow) in self.cwnd.iter_mut().zip(flows) {
             series.push(flow.cwnd_packets().unwrap_or(f32::NAN));
+        }
+        if let [flow] = flows {
+            self.inspect(flow);
+        }
+    }
+
+    /// Adds a bin to each value of the only flow.
+    fn inspect(&mut self, flow: &SimFlow) {
+        let bins = self.cwnd.first().map_or(0, Vec::len);
+        if let Some(connection) = &flow.connection {
+            let mut at = 0;
+            connection.controller().inspect(&mut |name, value| {
+                // Controllers always show the same names in the same order. The first time comes
+                // after the bins in which the flow was off.
+                if at == self.inspected.len() {
+                    let values = vec![f32::NAN; bins - 1];
+                    self.inspected.push(InspectedSeries { name: name.to_owned(), values });
+                }
+                let series = &mut self.inspected[at];
+                if series.name == name {
+                    series.values.push(value as f32);
+                    at += 1;
+                }
+            });
+        }
+        for series in &mut self.inspected {
+            series.values.resize(bins, f32::NAN);
         }
     }
 

@@ -126,6 +126,7 @@ impl Simulation {
         }
         series.capacity_mbps = capacity.series_mbps;
         series.cwnd_packets = results.sampler.cwnd;
+        series.inspected = results.sampler.inspected;
         series.profiles = results.sampler.profiles;
         Ok(Outcome { figures, series, retransmissions: results.retransmissions })
     }

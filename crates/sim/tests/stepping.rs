@@ -53,6 +53,22 @@ fn in_steps(scenario: &Scenario, steps: impl Iterator<Item = Span>) -> (Outcome,
 }
 
 #[test]
+fn a_lone_flow_shows_its_controllers_values_over_time() {
+    let lone = Scenario {
+        flows: vec![FlowSpec { start: at_ms(2000), ..bulk("verus") }],
+        ..restless("verus")
+    };
+    let (outcome, _) = observed(&lone);
+    let bins = outcome.series.cwnd_packets[0].len();
+    let set_point = outcome.series.inspected.iter().find(|series| series.name == "set_point_ms");
+    let values = &set_point.unwrap().values;
+    assert!(outcome.series.inspected.iter().all(|series| series.values.len() == bins));
+    assert!(values[0].is_nan(), "the flow begins after 2 s");
+    assert!(values.iter().any(|value| *value > 40.0));
+    assert_eq!(observed(&restless("verus")).0.series.inspected, []);
+}
+
+#[test]
 fn every_controller_runs_the_same_in_steps_of_any_length() {
     for info in registry() {
         let scenario = restless(info.name);

@@ -185,6 +185,7 @@ fn short_series(mbps: f32, delay: f32) -> Series {
         queue_delay_p50_ms: vec![0.0, delay, delay, f32::NAN, delay],
         queue_delay_p95_ms: vec![0.0, 2.0 * delay, 2.5 * delay, f32::NAN, 2.0 * delay],
         cwnd_packets: vec![vec![10.0, 20.0, 40.0, 40.0, 30.0]],
+        inspected: Vec::new(),
         profiles: Vec::new(),
     }
 }
