@@ -45,7 +45,7 @@ fn values_inside_a_controller_are_drawn_when_they_are_chosen() {
     let page = html(&comparison, "inside").replacen("</body>", &format!("{choose}</body>"), 1);
     let file = browser.write("inside", &page);
     let dom = browser.dump("inside", &format!("file://{}#probe", file.display()), &[]);
-    let seen = browser.told("inside", &dom, "data-cellpace=\"");
+    let seen = browser.outcome("inside", &dom, "data-cellpace=\"");
     assert_eq!(seen["drawn"]["cwnd"], 2, "the third controller does not have this value");
     assert_eq!(seen["drawn"]["throughput"], 3);
     assert_eq!(seen["errors"].as_array().unwrap().len(), 0);
