@@ -144,7 +144,9 @@ impl Path {
     pub fn next_deadline(&self) -> Option<Time> {
         let departure = self.link.as_ref().and_then(Link::next_deadline);
         let change = self.handovers.front().map(Handover::end);
-        [self.next_arrival(), departure, change].into_iter().flatten().min()
+        let or_never = |time: Option<Time>| time.unwrap_or(Time::MAX);
+        let next = or_never(self.next_arrival()).min(or_never(departure)).min(or_never(change));
+        (next != Time::MAX).then_some(next)
     }
 
     /// Lets happen everything up to `now`; what became of packets is added to `fates` in the

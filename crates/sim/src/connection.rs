@@ -143,15 +143,13 @@ impl Connection {
 
     /// When something is due.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        [
-            // A sender that has closed needs no epochs.
-            if self.source.open { self.sender.controller_deadline() } else { None },
-            self.sender.packet_deadline(),
-            self.receiver.next_deadline(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        let or_never = |time: Option<Time>| time.unwrap_or(Time::MAX);
+        // A sender that has closed needs no epochs.
+        let epoch = if self.source.open { self.sender.controller_deadline() } else { None };
+        let next = or_never(epoch)
+            .min(or_never(self.sender.packet_deadline()))
+            .min(or_never(self.receiver.next_deadline()));
+        (next != Time::MAX).then_some(next)
     }
 
     /// Does what is due at the sender. The receiver's deadlines are the caller's, as their acks
