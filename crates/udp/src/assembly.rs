@@ -1,4 +1,4 @@
-//! The receiver's memory of a stream: what came out of order, and what nobody has read yet.
+//! The receiver's memory of a stream: what arrived out of order, and what has not been read yet.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::quota::{HeldMemory, MemoryBudget, PAGE};
 use crate::ranges::RangeSet;
 
-/// Pieces of a stream in pages, of which there are those that something arrived for.
+/// Pieces of a stream, in pages that exist once something has arrived for them.
 #[derive(Debug)]
 pub(crate) struct Assembly {
     /// The pages of the stream from the one of `consumed` on.
@@ -19,7 +19,7 @@ pub(crate) struct Assembly {
     held: RangeSet,
 }
 
-/// So many holes are remembered at most: beyond that, whoever sends makes holes on purpose.
+/// Holes that are remembered at most: a sender that causes more does so on purpose.
 const MAX_RANGES: usize = 8192;
 
 /// In-order bytes that a flow may hold beyond the budget: what may arrive until somebody reads.
@@ -60,9 +60,9 @@ impl Assembly {
             + self.held.len() * size_of::<Range<u64>>()
     }
 
-    /// Takes a piece. Returns whether it was taken: it is not if it goes beyond the window, and a
-    /// piece behind a hole is not either if there are too many holes or the budget is used up. The
-    /// piece that comes next always is, so that the stream goes on.
+    /// Takes a piece. Returns whether it was taken. A piece beyond the window is not, nor is a
+    /// piece behind a hole if there are too many holes or the budget is used up. The piece that
+    /// comes next always is taken, so that the stream goes on.
     pub(crate) fn insert(&mut self, offset: u64, piece: &[u8]) -> bool {
         let Some(end) = offset.checked_add(piece.len() as u64) else { return false };
         if end > self.window() {
@@ -101,7 +101,7 @@ impl Assembly {
         (self.part(first), self.part(second))
     }
 
-    /// `count` of the readable bytes were read.
+    /// Removes the first `count` readable bytes, which were read.
     pub(crate) fn consume(&mut self, count: usize) {
         let pages = (self.consumed + count as u64) / PAGE - self.consumed / PAGE;
         self.pages.drain(..self.pages.len().min(pages as usize));
@@ -109,13 +109,13 @@ impl Assembly {
         self.held.remove_below(self.consumed);
     }
 
-    /// Nothing that is held will be read any more.
+    /// Drops all that is held: nobody will read it.
     pub(crate) fn clear(&mut self) {
         self.pages = VecDeque::new();
         self.held = RangeSet::default();
     }
 
-    /// Sees to it that there are pages for a range. Returns whether there are.
+    /// Allocates pages for a range. Returns whether they exist.
     fn open(&mut self, range: Range<u64>, needed: bool) -> bool {
         for index in self.index(range.start)..=self.index(range.end - 1) {
             if self.pages.len() <= index {

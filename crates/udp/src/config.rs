@@ -1,4 +1,4 @@
-//! What an endpoint goes by, and what it does with the flows of others.
+//! Settings of an endpoint, and what it does with the flows of others.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use crate::local_path::headers;
 use crate::protection::Protection;
 use crate::quota::NetworkShares;
 
-/// The part of flows and memory that one address may take: one in so many.
+/// The share of flows and memory that one address may take: one part in this many.
 const NETWORK_SHARE: usize = 4;
 
 /// Flows that one address may have in any case. `send` with as many controllers is a common way to
@@ -20,7 +20,7 @@ const MIN_NETWORK_FLOWS: usize = 64;
 /// The smallest and the largest IP packet that can be asked for.
 pub const MTU_RANGE: std::ops::RangeInclusive<u16> = 1280..=9000;
 
-/// What an endpoint goes by.
+/// Settings of an endpoint.
 #[derive(Debug, Clone)]
 pub struct EndpointConfig {
     /// Largest IP packet in bytes, within [`MTU_RANGE`]; the smaller one of both sides counts.
@@ -32,11 +32,11 @@ pub struct EndpointConfig {
     /// [`buffer`](Self::buffer) if that is more. When it is used up, what arrives out of order is
     /// dropped, and sent again later; what arrives in order is still taken.
     pub memory: u64,
-    /// How long silence is borne.
+    /// How long the other side may be silent.
     pub patience: Patience,
-    /// Seed of what is random in the controllers.
+    /// Seed of the controllers' random numbers.
     pub seed: u64,
-    /// When this side acknowledges, where it receives.
+    /// When this side acknowledges, if it receives.
     pub acks: AckPolicy,
     /// How datagrams are protected; the same on both sides.
     pub protection: Protection,
@@ -61,7 +61,7 @@ impl EndpointConfig {
         matches!(self.acks, AckPolicy::Delayed(_))
     }
 
-    /// By how much an IP packet to `peer` is longer than its datagram without a key.
+    /// Returns by how many bytes an IP packet to `peer` is longer than its datagram without a key.
     pub(crate) fn overhead(&self, peer: SocketAddr) -> usize {
         headers(peer) + self.protection.extra_bytes()
     }
@@ -72,7 +72,7 @@ impl EndpointConfig {
     }
 }
 
-/// What others may begin.
+/// Flows that others may begin.
 #[derive(Debug, Clone)]
 pub struct Listen {
     /// Flows at the same time.
@@ -80,7 +80,7 @@ pub struct Listen {
     /// Flows of one address (64 bits of an IPv6 address) where this side receives; by default a quarter
     /// of all, but at least 64, as one sender may have so many side by side.
     pub max_per_client: Option<usize>,
-    /// What is done with them.
+    /// What the endpoint does with them.
     pub offer: Offer,
 }
 
@@ -113,6 +113,6 @@ pub enum Offer {
 pub struct FlowRequest {
     /// The controller of this side, which sends; without one it receives.
     pub controller: Option<ControllerSpec>,
-    /// Lost packets are not sent again. The sender's word counts.
+    /// Lost packets are not sent again. The sender decides this.
     pub unreliable: bool,
 }

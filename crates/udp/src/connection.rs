@@ -11,7 +11,7 @@ use crate::outgoing::{Outgoing, OutgoingStats};
 use crate::protection::SenderSide;
 use crate::wire::{self, CloseCode, Cookie, Hello, Ids, VERSION, WirePacket};
 
-/// Why a flow ended otherwise than it should.
+/// Why a flow failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FlowError {
@@ -24,7 +24,7 @@ pub enum FlowError {
     /// The other side fell silent.
     #[error("nothing heard from the other side for {0}")]
     Silent(Span),
-    /// The other side speaks another version.
+    /// The other side has another version.
     #[error(
         "the other side speaks version {0} of the protocol, this program version {VERSION}; \
          use the same cellpace on both sides"
@@ -33,13 +33,13 @@ pub enum FlowError {
     /// The other side does not want this flow.
     #[error("the other side refused: {0}")]
     Refused(String),
-    /// The other side gave up.
+    /// The other side closed the flow before its end.
     #[error("the other side gave up: {0}")]
     Closed(String),
     /// The receiver acknowledged packets that were never sent, to have more sent than it receives.
     #[error("the other side acknowledges packets that were never sent")]
     FalseAcks,
-    /// What arrived is not what was sent.
+    /// The stream that arrived is not the one that was sent.
     #[error("what arrived is not what was sent: the checksums differ")]
     Checksum,
 }
@@ -57,10 +57,10 @@ pub enum FlowEvent {
     Ended(Result<(), FlowError>),
 }
 
-/// Times that a flow goes by.
+/// Timeouts of a flow.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// A flow whose other side was not heard of for so long is over.
+    /// A flow that received nothing from the other side for this long is over.
     pub silence: Span,
 }
 
@@ -73,8 +73,8 @@ impl Default for Patience {
 /// The time between two hellos, at first and at most.
 const HELLO_AGAIN: [Span; 2] = [Span::from_millis(250), Span::from_secs(1)];
 
-/// Whoever waits for something asks for a sign of life this often, and otherwise as often as the
-/// second; neither counts towards the window.
+/// The intervals of pings: the first while something is outstanding, the second otherwise. Pings do
+/// not count towards the window.
 const PING: [Span; 2] = [Span::from_secs(1), Span::from_secs(5)];
 
 /// A close is repeated after the first time, doubled each time up to the second, until it is
@@ -82,10 +82,10 @@ const PING: [Span; 2] = [Span::from_secs(1), Span::from_secs(5)];
 /// that it arrived, even if the path is down just then.
 const CLOSE_AGAIN: [Span; 2] = [Span::from_millis(100), Span::from_secs(1)];
 
-/// A close of somebody who was interrupted is repeated so often. He wants to go.
+/// How often a close is repeated after the user interrupted the program, which should end soon.
 const MOST_STOPS: u32 = 4;
 
-/// Whoever was told of the end stays for so long, should his answer be lost.
+/// How long a side that has received a close stays: its answer may be lost.
 const LEAVE_AFTER: Span = Span::from_millis(300);
 
 /// What an initiator asks for.
@@ -104,31 +104,31 @@ pub(crate) struct Wish {
     pub(crate) controller: String,
 }
 
-/// The half that this side has.
+/// The half of a flow on this side.
 pub(crate) enum FlowHalf {
     /// An initiator that waits for its answer.
     None,
-    /// It sends.
+    /// The sending half.
     Out(Box<Outgoing>),
-    /// It receives.
+    /// The receiving half.
     In(Box<Incoming>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FlowStage {
-    /// The initiator says hello.
+    /// The initiator sends hellos.
     Hello {
         cookie: Cookie,
         again_at: Time,
         gap: Span,
     },
     Open,
-    /// This side has said that the flow is over.
+    /// This side has sent a close.
     Closing {
         again_at: Time,
         tries: u32,
     },
-    /// The other side has said so, and may not have heard the answer.
+    /// The other side has sent a close, and may not have received the answer.
     Leaving {
         until: Time,
     },
@@ -159,7 +159,7 @@ pub struct UdpFlow {
 }
 
 impl UdpFlow {
-    /// The flow of an initiator, which says hello.
+    /// Creates the flow of an initiator, which sends a hello.
     pub(crate) fn asking(
         id: u64,
         wish: Wish,
@@ -178,7 +178,7 @@ impl UdpFlow {
         }
     }
 
-    /// The flow of a responder, whose initiator has shown that it is the one that was answered.
+    /// Creates the flow of a responder whose initiator has confirmed the answer.
     pub(crate) fn confirmed(
         ids: Ids,
         mtu: u16,
@@ -220,7 +220,7 @@ impl UdpFlow {
         }
     }
 
-    /// What happened, oldest first.
+    /// Returns the next event, oldest first.
     pub fn poll_event(&mut self) -> Option<FlowEvent> {
         self.events.pop_front()
     }
@@ -251,28 +251,28 @@ impl UdpFlow {
         }
     }
 
-    /// What was written shall leave although it does not fill a packet.
+    /// Lets what was written leave although it does not fill a packet.
     pub fn flush(&mut self) {
         if let FlowHalf::Out(out) = &mut self.half {
             out.flush();
         }
     }
 
-    /// The stream ends here.
+    /// Ends the stream here.
     pub fn finish(&mut self) {
         if let FlowHalf::Out(out) = &mut self.half {
             out.finish();
         }
     }
 
-    /// The stream ends with what has been sent so far. What was written beyond that is dropped.
+    /// Ends the stream with what has been sent so far. What was written beyond that is dropped.
     pub fn cut(&mut self) {
         if let FlowHalf::Out(out) = &mut self.half {
             out.cut();
         }
     }
 
-    /// An unreliable stream, which needs no writing, ends after so many bytes.
+    /// Sets the length of an unreliable stream, which needs no writing.
     pub fn limit_to(&mut self, total: u64) {
         self.limit = Some(total);
         if let FlowHalf::Out(out) = &mut self.half {
@@ -280,7 +280,7 @@ impl UdpFlow {
         }
     }
 
-    /// The bytes of the stream that come next, in two parts.
+    /// Returns the bytes of the stream that come next, in two parts.
     pub fn readable(&self) -> (&[u8], &[u8]) {
         match &self.half {
             FlowHalf::In(incoming) => incoming.readable(),
@@ -288,7 +288,7 @@ impl UdpFlow {
         }
     }
 
-    /// `count` of the readable bytes were read.
+    /// Removes the first `count` readable bytes, which were read.
     pub fn consume(&mut self, count: usize) {
         if let FlowHalf::In(incoming) = &mut self.half {
             incoming.consume(count);
@@ -296,7 +296,7 @@ impl UdpFlow {
         self.judge_end();
     }
 
-    /// The BLAKE3 hash of what was read.
+    /// Returns the BLAKE3 hash of what was read.
     pub fn hash(&self) -> Option<[u8; 32]> {
         match &self.half {
             FlowHalf::In(incoming) => Some(incoming.hash()),
@@ -304,7 +304,7 @@ impl UdpFlow {
         }
     }
 
-    /// Ends the flow and tells the other side why, until it has heard.
+    /// Ends the flow and reports the reason to the other side, until that answers.
     pub fn close(&mut self, now: Time, code: CloseCode, reason: &str) {
         match self.state {
             FlowStage::Over | FlowStage::Closing { .. } | FlowStage::Leaving { .. } => {}
@@ -324,7 +324,7 @@ impl UdpFlow {
         }
     }
 
-    /// Figures of the sending side.
+    /// Returns the figures of the sending side.
     pub fn outgoing(&self) -> Option<OutgoingStats> {
         match &self.half {
             FlowHalf::Out(out) => Some(out.stats()),
@@ -332,7 +332,7 @@ impl UdpFlow {
         }
     }
 
-    /// Figures of the receiving side.
+    /// Returns the figures of the receiving side.
     pub fn incoming(&self) -> Option<IncomingStats> {
         match &self.half {
             FlowHalf::In(incoming) => Some(incoming.stats()),
@@ -348,7 +348,7 @@ impl UdpFlow {
         }
     }
 
-    /// What the controller decided, oldest first.
+    /// Returns the controller's next event, oldest first.
     pub fn poll_controller_event(&mut self) -> Option<(Time, ControllerEvent)> {
         match &mut self.half {
             FlowHalf::Out(out) => out.controller_mut().poll_event(),
@@ -363,7 +363,7 @@ impl UdpFlow {
         }
     }
 
-    /// What the controller has learnt of the path's delay.
+    /// Returns what the controller has learnt of the path's delay.
     pub fn profile(&mut self) -> Option<Profile> {
         match &mut self.half {
             FlowHalf::Out(out) => out.controller_mut().profile(),
@@ -371,7 +371,7 @@ impl UdpFlow {
         }
     }
 
-    /// Bytes of memory that the receiving side holds.
+    /// Returns the bytes of memory that the receiving side holds.
     pub fn memory(&self) -> usize {
         match &self.half {
             FlowHalf::In(incoming) => incoming.memory(),
@@ -392,21 +392,21 @@ impl UdpFlow {
         self.state == FlowStage::Open
     }
 
-    /// The responder asks for a hello with this cookie.
+    /// Handles a request for a hello with this cookie.
     pub(crate) fn on_retry(&mut self, now: Time, retry: Cookie) {
         let FlowStage::Hello { cookie, again_at, .. } = &mut self.state else { return };
         *cookie = retry;
         *again_at = now;
     }
 
-    /// The responder does not speak this version, or does not want to.
+    /// Handles a refusal by the responder.
     pub(crate) fn on_refusal(&mut self, error: FlowError) {
         if matches!(self.state, FlowStage::Hello { .. }) {
             self.end(Err(error));
         }
     }
 
-    /// The responder agrees. `half` is made by the endpoint.
+    /// Handles the responder's acceptance. `half` is made by the endpoint.
     pub(crate) fn on_accept(&mut self, now: Time, from: u64, flows: u16, half: FlowHalf) {
         self.ids.from = from;
         self.half = half;
@@ -415,17 +415,17 @@ impl UdpFlow {
         }
         self.state = FlowStage::Open;
         self.heard = now;
-        // The responder sends nothing until it hears of someone who knows its id.
+        // The responder sends nothing until it receives a packet with its id, so one leaves now.
         self.ping_due = true;
         self.events.push_back(FlowEvent::Connected(flows));
     }
 
-    /// Whether an acceptance is of use.
+    /// Whether this flow still waits for an acceptance.
     pub(crate) fn is_asking(&self) -> bool {
         matches!(self.state, FlowStage::Hello { .. })
     }
 
-    /// A packet with both ids right, of `bytes` without IP and UDP headers.
+    /// Handles a packet with both ids right, of `bytes` without IP and UDP headers.
     pub(crate) fn on_packet(&mut self, now: Time, packet: &WirePacket<'_>, bytes: usize) {
         self.heard = self.heard.max(now);
         let ip_bytes = (bytes + self.overhead) as u64;
@@ -452,7 +452,7 @@ impl UdpFlow {
         self.judge_end();
     }
 
-    /// Until when nothing that arrives needs to be looked at; `None` if it must be at once.
+    /// Returns until when arrivals may wait; `None` if they must be handled at once.
     pub(crate) fn rest_until(&self) -> Option<Time> {
         match &self.half {
             FlowHalf::In(incoming) if self.is_open() => Some(incoming.rest_until()),
@@ -460,7 +460,7 @@ impl UdpFlow {
         }
     }
 
-    /// The system takes nothing more for now.
+    /// Handles that the system takes nothing more for now.
     pub(crate) fn on_blocked(&mut self, now: Time) {
         if let FlowHalf::Out(out) = &mut self.half {
             out.on_blocked(now);
@@ -481,14 +481,14 @@ impl UdpFlow {
         }
     }
 
-    /// The other side does what it must not.
+    /// Ends the flow because the other side violates the protocol.
     fn fail(&mut self, code: CloseCode, reason: &str, error: FlowError) {
         let heard = self.heard;
         self.close(heard, code, reason);
         self.events.push_back(FlowEvent::Ended(Err(error)));
     }
 
-    /// The other side goes on, so it has not heard of the end.
+    /// Sends the close again soon: the other side goes on, so it has not received it.
     fn hurry_close(&mut self, now: Time) {
         if let FlowStage::Closing { again_at, tries } = &mut self.state
             && *tries > 1
@@ -530,7 +530,7 @@ impl UdpFlow {
         self.events.push_back(FlowEvent::Ended(result));
     }
 
-    /// When something is due.
+    /// Returns when something is due.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         match self.state {
             FlowStage::Hello { again_at, .. } => Some(again_at.min(self.silent_at())),
@@ -553,14 +553,15 @@ impl UdpFlow {
         self.heard + self.patience.silence
     }
 
-    /// Only the sender asks; the receiver would not know what to wait for.
+    /// Returns when to send a ping. Only the sender does: the receiver does not know whether data
+    /// is outstanding.
     fn ping_at(&self) -> Option<Time> {
         let FlowHalf::Out(out) = &self.half else { return None };
         let gap = if out.is_waiting() { PING[0] } else { PING[1] };
         Some(self.heard.max(self.pinged) + gap)
     }
 
-    /// A deadline may have passed.
+    /// Does what is due.
     pub(crate) fn on_timer(&mut self, now: Time) {
         if matches!(self.state, FlowStage::Hello { .. } | FlowStage::Open)
             && now >= self.silent_at()
@@ -608,7 +609,7 @@ impl UdpFlow {
             && let FlowHalf::In(incoming) = &mut self.half
             && let Some(bytes) = incoming.poll_ack(now, ids, self.room, out)
         {
-            // The last arrivals are told before the end.
+            // The last arrivals are acknowledged before the close.
             return Some(bytes);
         }
         match self.state {
@@ -656,7 +657,7 @@ impl UdpFlow {
         wire::write_hello(out, Ids { to: 0, from: self.ids.to }, &hello)
     }
 
-    /// What this side asked for, where it is the initiator.
+    /// Returns what this side asked for, if it is the initiator.
     pub(crate) fn wish(&self) -> Option<&Wish> {
         self.wish.as_ref()
     }

@@ -1,4 +1,5 @@
-//! Cookies: nothing is kept and little is sent for an address that has not shown that it receives.
+//! Cookies: until an address has shown that it receives, nothing is stored for it and little is
+//! sent to it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,7 +7,7 @@ use cellpace_base::{Span, Time};
 
 use crate::wire::Cookie;
 
-/// How long a cookie is good for.
+/// How long a cookie is valid.
 const LIFETIME: Span = Span::from_secs(10);
 
 /// Issues and checks cookies.
@@ -15,12 +16,12 @@ pub struct Cookies {
 }
 
 impl Cookies {
-    /// Cookies under this secret, which nobody may guess.
+    /// Creates cookies under this secret, which must not be guessable.
     pub fn new(secret: [u8; 32]) -> Self {
         Self { secret }
     }
 
-    /// A cookie for whoever is at `address` and calls itself `id`.
+    /// Issues a cookie for the initiator with id `id` at `address`.
     pub fn issue(&self, now: Time, address: SocketAddr, id: u64) -> Cookie {
         let issued_ms = now.as_nanos() / 1_000_000;
         Cookie { issued_ms, seal: self.seal(issued_ms, address, id) }
@@ -35,7 +36,7 @@ impl Cookies {
         fresh && expected == blake3::Hash::from_bytes(doubled(cookie.seal))
     }
 
-    /// A key for what nobody but this side may foresee of the flow with this id.
+    /// Derives a key for random draws that only this side can predict in the flow with this id.
     pub(crate) fn flow_key(&self, id: u64) -> [u8; 32] {
         let mut material = [0; 40];
         material[..32].copy_from_slice(&self.secret);

@@ -16,22 +16,23 @@ use crate::local_path::{LocalPath, OutgoingDatagram};
 /// What a [`Driver`] drives: something that deals in datagrams, and knows neither sockets nor
 /// clocks. [`Endpoint`] is one.
 pub trait Engine {
-    /// A datagram arrived at `now` from `from` by this way. Kernels stamp
-    /// arrivals, so `now` may lie before the time of an earlier call.
+    /// Handles a datagram that arrived at `now` from `from` by this way. Kernels stamp arrivals, so
+    /// `now` may be before the time of an earlier call.
     fn handle_datagram(&mut self, now: Time, from: SocketAddr, way: LocalPath, datagram: &[u8]);
 
     /// Writes the next datagram that may leave now at the end of `out`.
     fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<OutgoingDatagram>;
 
-    /// When something is due; a time that has passed where something may leave at once.
+    /// Returns when something is due: a time in the past if something may leave at once.
     fn next_deadline(&self) -> Option<Time>;
 
-    /// Until when datagrams that arrive may wait; in the past where they may not.
+    /// Returns until when datagrams that arrive may wait: a time in the past if they may not.
     fn rest_until(&self) -> Time {
         Time::ZERO
     }
 
-    /// The system takes nothing more by the way `way` for now. What waits there is for `to`.
+    /// Reports that the system takes nothing more by the way `way` for now. What waits there is for
+    /// `to`.
     fn on_blocked(&mut self, now: Time, to: SocketAddr, way: LocalPath) {
         let _ = (now, to, way);
     }
@@ -39,20 +40,20 @@ pub trait Engine {
     /// Does what is due.
     fn on_timer(&mut self, now: Time);
 
-    /// Whether something happened that its owner has to be told before it waits.
+    /// Whether there are events that the owner has to take before it waits.
     fn has_events(&self) -> bool;
 }
 
-/// What went wrong below, for a line of warning.
+/// What went wrong at the sockets, for a warning.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SocketTrouble {
     /// Datagrams that the system refused to send.
     pub refused: u64,
     /// Calls that failed because the system was short of memory, and were repeated.
     pub shortages: u64,
-    /// What it said last.
-    pub said: String,
-    /// Whether it said that packets are too large for the interface.
+    /// Text of the last error.
+    pub last_error: String,
+    /// Whether an error was that packets are too large for the interface.
     pub too_large: bool,
 }
 
@@ -60,20 +61,20 @@ pub struct SocketTrouble {
 const BUFFERS: usize = 16;
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// Calls that receive in a row, before there is time for everything else.
+/// Receive calls in a row before everything else has its turn.
 const RECEIVES_IN_A_ROW: usize = 8;
 
-/// What the kernel may keep until we come.
+/// Bytes that the kernel may buffer until this process reads them.
 const SOCKET_BUFFER: usize = 8 << 20;
 
-/// The kernel takes no more than this in one call.
-const MOST_BATCH_BYTES: usize = 65_000;
+/// Bytes that the kernel takes in one call at most.
+const MAX_BATCH_BYTES: usize = 65_000;
 
-/// How long the clock stands still at most while the kernel takes no datagrams.
+/// How long `now` stays the same at most while the kernel takes no datagrams.
 const BLOCKED: Span = Span::from_millis(1);
 
 /// Calls in a row that may fail because the system is short of memory. With the waits in between
-/// that takes three seconds.
+/// they take three seconds.
 const MAX_SHORTAGES: u32 = 50;
 
 /// The longest wait between them, in milliseconds.
@@ -84,7 +85,7 @@ const SHORTAGE_WAIT_MS: u64 = 64;
 struct Shortage(u32);
 
 impl Shortage {
-    /// The call failed. Waits a little if it is worth another try.
+    /// Handles a failed call: waits a little if another try is worthwhile.
     fn bear(&mut self, error: io::Error, trouble: &mut SocketTrouble) -> io::Result<()> {
         use rustix::io::Errno;
         let is_shortage =
@@ -93,13 +94,13 @@ impl Shortage {
             return Err(error);
         }
         trouble.shortages += 1;
-        trouble.said = error.to_string();
+        trouble.last_error = error.to_string();
         std::thread::sleep(Duration::from_millis((1 << self.0.min(16)).min(SHORTAGE_WAIT_MS)));
         self.0 += 1;
         Ok(())
     }
 
-    /// The call succeeded.
+    /// Notes that the call succeeded.
     fn end(&mut self) {
         self.0 = 0;
     }
@@ -108,7 +109,7 @@ impl Shortage {
 struct Socket {
     socket: UdpSocket,
     state: UdpSocketState,
-    /// When nothing was left in the socket.
+    /// When the socket was last found empty.
     drained_at: Time,
 }
 
@@ -162,15 +163,14 @@ struct SendBatch {
     to: Option<(SocketAddr, LocalPath)>,
     size: usize,
     count: usize,
-    /// What has been put behind the batch and does not belong to it.
+    /// Bytes behind the batch that do not belong to it.
     next: Option<(SocketAddr, LocalPath, usize)>,
 }
 
 impl Driver {
-    /// A secret for cookies and connection ids that cannot be guessed.
+    /// Returns a secret for cookies, and a source of connection ids that cannot be guessed.
     ///
-    /// # Errors
-    /// When the system has no randomness.
+    /// # Errors If the system provides no random bytes.
     pub fn secrets() -> io::Result<([u8; 32], impl FnMut() -> u64 + Send + 'static)> {
         let mut secret = [0; 32];
         fill(&mut secret)?;
@@ -190,9 +190,9 @@ impl Driver {
 }
 
 impl<E: Engine> Driver<E> {
-    /// A driver without sockets.
+    /// Creates a driver without sockets.
     pub fn new(endpoint: E) -> Self {
-        // Sleeps end when they should; where this is not allowed they end a little later.
+        // Makes sleeps end on time. Where this is not permitted, they end a little later.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         Self {
             endpoint,
@@ -208,8 +208,7 @@ impl<E: Engine> Driver<E> {
 
     /// Opens a socket. Returns its number as a way of the endpoint.
     ///
-    /// # Errors
-    /// When the address cannot be had.
+    /// # Errors If the address is not available.
     pub fn bind(&mut self, address: SocketAddr) -> io::Result<usize> {
         let socket = UdpSocket::bind(address)?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
@@ -222,18 +221,17 @@ impl<E: Engine> Driver<E> {
 
     /// The address of a way.
     ///
-    /// # Errors
-    /// When the system does not tell.
+    /// # Errors If the system does not return it.
     pub fn local_address(&self, way: usize) -> io::Result<SocketAddr> {
         self.sockets[way].socket.local_addr()
     }
 
-    /// Now, from the creation of the driver on. It never steps.
+    /// Returns the time since the creation of the driver. It never steps.
     pub fn now(&self) -> Time {
         Time::from_nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// What the system refused so far.
+    /// Returns what the system has refused so far.
     pub fn trouble(&self) -> &SocketTrouble {
         &self.trouble
     }
@@ -274,8 +272,9 @@ impl<E: Engine> Driver<E> {
         Ok(readable)
     }
 
-    /// Sleeps for as long as the engine rests, at most `until`, whatever arrives. Returns whether it
-    /// did; then there is almost certainly something to receive, so nobody needs to ask.
+    /// Sleeps for as long as the engine pauses, until `until` at most, whatever arrives. Returns
+    /// whether it slept. Something has then almost certainly arrived, so a poll before receiving is
+    /// not worth its cost.
     fn rest(&self, now: Time, until: Time) -> io::Result<bool> {
         let rest = self.endpoint.rest_until().min(until) - now;
         if rest.is_zero() || self.outgoing.count > 0 {
@@ -336,7 +335,8 @@ impl<E: Engine> Driver<E> {
                     self.sockets[way].drained_at = now;
                     return Ok(());
                 }
-                // Somebody does not listen any more, or not yet: silence tells as much.
+                // An ICMP error: the peer does not listen any more, or not yet. Its silence has the
+                // same effect.
                 Err(error) if is_passing(&error) => continue,
                 Err(error) => return self.receiving.bear(error, &mut self.trouble),
             };
@@ -351,7 +351,7 @@ impl<E: Engine> Driver<E> {
                 }
             }
             if count < BUFFERS {
-                // There was no more, and asking again would cost as much as this did.
+                // There was no more, and another call would cost as much as this one.
                 self.sockets[way].drained_at = before;
                 return Ok(());
             }
@@ -359,8 +359,7 @@ impl<E: Engine> Driver<E> {
         Ok(())
     }
 
-    /// Sends from `now` on until there is nothing more or the kernel takes no more. Returns the
-    /// time afterwards.
+    /// Sends until there is nothing more or the kernel takes no more. Returns the time afterwards.
     fn send(&mut self, mut now: Time) -> io::Result<Time> {
         loop {
             if self.outgoing.count == 0 && !self.collect(now) {
@@ -377,7 +376,7 @@ impl<E: Engine> Driver<E> {
         }
     }
 
-    /// Puts a batch together of what may leave `now`. Returns whether there is anything in it.
+    /// Collects a batch of what may leave at `now`. Returns whether there is anything in it.
     fn collect(&mut self, now: Time) -> bool {
         let batch = &mut self.outgoing;
         if let Some((to, way, bytes)) = batch.next.take() {
@@ -388,7 +387,7 @@ impl<E: Engine> Driver<E> {
             batch.bytes.clear();
         }
         loop {
-            let room = batch.bytes.len() + batch.size <= MOST_BATCH_BYTES;
+            let room = batch.bytes.len() + batch.size <= MAX_BATCH_BYTES;
             let most =
                 batch.to.map_or(1, |(_, way)| self.sockets[way.socket].state.max_gso_segments());
             if batch.count > 0 && (batch.count >= most || !room) {
@@ -429,11 +428,11 @@ impl<E: Engine> Driver<E> {
         match at.state.try_send(UdpSockRef::from(&at.socket), &transmit) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-            // To a flow this is loss.
+            // To a flow this is a lost packet.
             Err(error) => {
                 self.trouble.refused += batch.count as u64;
                 self.trouble.too_large |= quinn_udp::is_msg_size_err(&error);
-                self.trouble.said = error.to_string();
+                self.trouble.last_error = error.to_string();
             }
         }
         (batch.to, batch.count) = (None, 0);
@@ -452,14 +451,14 @@ fn is_passing(error: &io::Error) -> bool {
 }
 
 fn timespec(wait: Span) -> Timespec {
-    // An hour is for ever: the loop comes back and waits on.
+    // An hour is long enough: the loop then waits again.
     let nanos = wait.as_nanos().min(3_600_000_000_000);
     Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as _ }
 }
 
-/// When a datagram arrived that the kernel stamped with `stamp` on the wall clock, which says
-/// `wall` now. The wall clock may have been set in between, so it is believed only within the
-/// time for which the datagram can have waited.
+/// Returns when a datagram arrived that the kernel stamped with `stamp` on the wall clock, which
+/// now shows `wall`. The wall clock may have been set in between, so the stamp counts only within
+/// the time for which the datagram can have waited.
 fn arrival_time(
     now: Time,
     drained_at: Time,
@@ -479,7 +478,7 @@ fn arrival_time(
 mod tests {
     use super::*;
 
-    /// Rests for ever, and counts what it gets.
+    /// Pauses for ever, and counts what it receives.
     #[derive(Default)]
     struct Resting {
         until: Time,
@@ -520,7 +519,7 @@ mod tests {
         assert!(!driver.turn(until, None).unwrap());
         assert!(driver.now() >= until);
         assert_eq!((driver.endpoint.datagrams, driver.endpoint.timers), (3, 1));
-        // Nothing came: that is no error.
+        // Nothing arrived: that is no error.
         driver.turn(Time::ZERO, None).unwrap();
         assert_eq!((driver.endpoint.datagrams, driver.endpoint.timers), (3, 2));
     }
@@ -535,7 +534,7 @@ mod tests {
             shortage.bear(failed(errno), &mut trouble).unwrap();
         }
         assert_eq!((trouble.shortages, shortage.0), (2, 2));
-        assert!(trouble.said.contains("buffer"), "{}", trouble.said);
+        assert!(trouble.last_error.contains("buffer"), "{}", trouble.last_error);
         let error = shortage.bear(failed(Errno::BADF), &mut trouble).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::BADF.raw_os_error()));
         shortage.0 = MAX_SHORTAGES;

@@ -1,4 +1,5 @@
-//! All flows of one process: who a datagram is for, who may begin a flow, whose turn it is.
+//! All flows of one process: which flow a datagram is for, who may begin a flow, which flow sends
+//! next.
 
 mod handshake;
 
@@ -19,20 +20,20 @@ use crate::protection::SenderSide;
 use crate::quota::{ClientNetwork, NetworkShares};
 use crate::wire::{self, AcceptPacket, WirePacket};
 
-/// Datagrams that were of no use.
+/// Counts of datagrams that were dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Strays {
-    /// Damaged, or nothing of ours.
+    /// Damaged, or of another protocol.
     pub garbage: u64,
-    /// Of ours, but of no flow here, or from another address.
+    /// Of this protocol, but of no flow here, or from another address.
     pub unknown: u64,
-    /// Hellos that were not let in: too short, of another version, or one too many.
+    /// Hellos that were not accepted: too short, of another version, or without room for the flow.
     pub refused: u64,
-    /// Answers that were not given because too many waited to leave.
+    /// Answers that were not sent because too many waited.
     pub unanswered: u64,
 }
 
-/// Answers to strangers that wait to leave at most.
+/// Answers to unknown senders that wait to be sent at most.
 const MOST_REPLIES: usize = 256;
 
 /// Packets of one flow in a row at most, while others wait.
@@ -59,7 +60,7 @@ pub struct Endpoint {
     waiting: PendingFlows,
     /// What the flows of each network take.
     shares: NetworkShares,
-    /// When a stranger may make this side compute tables again.
+    /// When an unknown sender may make this side compute tables again.
     tables_at: Time,
     /// Flows that others began, by their address and their id.
     begun: HashMap<(SocketAddr, u64), FlowId>,
@@ -105,7 +106,7 @@ impl Endpoint {
         }
     }
 
-    /// From now on others may begin flows.
+    /// Lets others begin flows from now on.
     pub fn listen(&mut self, listen: Listen) {
         let offered = match &listen.offer {
             Offer::Receive => 0,
@@ -115,7 +116,7 @@ impl Endpoint {
         self.listen = Some(listen);
     }
 
-    /// Others may begin no flow any more.
+    /// Lets others begin no more flows.
     pub fn stop_listening(&mut self) {
         self.listen = None;
     }
@@ -148,12 +149,14 @@ impl Endpoint {
         self.slots.get(&id).map(|slot| &slot.flow)
     }
 
-    /// The same to look at what it has collected, without anything being sent on that account.
+    /// Returns the flow with this id for taking its figures and events; nothing is sent on that
+    /// account.
     pub fn observe(&mut self, id: FlowId) -> Option<&mut UdpFlow> {
         self.slots.get_mut(&id).map(|slot| &mut slot.flow)
     }
 
-    /// The same to write, read or end it. Afterwards it may have something to send.
+    /// Returns the flow with this id for writing, reading or ending it. Afterwards it may have
+    /// something to send.
     pub fn flow_mut(&mut self, id: FlowId) -> Option<&mut UdpFlow> {
         let slot = self.slots.get_mut(&id)?;
         mark_ready(&mut self.ready, id, slot);
@@ -180,7 +183,7 @@ impl Endpoint {
         self.strays
     }
 
-    /// Whether something happened that nobody has asked for.
+    /// Whether there are events that nobody has taken.
     pub fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
@@ -190,7 +193,7 @@ impl Endpoint {
         self.events.pop_front()
     }
 
-    /// A datagram arrived from `from` by the way `way`.
+    /// Handles a datagram that arrived from `from` by the way `way`.
     pub fn handle_datagram(
         &mut self,
         now: Time,
@@ -252,7 +255,7 @@ impl Endpoint {
         mark_ready(&mut self.ready, id, slot);
     }
 
-    /// The side that sent a datagram, if it belongs here: the one that this side is not.
+    /// Returns the side that sent a datagram, if it belongs here: the one that this side is not.
     fn sender_of(&self, datagram: &[u8]) -> SenderSide {
         let to = wire::header(datagram).map(|(_, ids, _)| FlowId(ids.to));
         let slot = to.and_then(|id| self.slots.get(&id));
@@ -297,15 +300,15 @@ impl Endpoint {
         self.deadlines.first().map(|(time, _)| *time)
     }
 
-    /// Until when datagrams may wait in the socket: while every flow is a receiver that rests.
-    /// Otherwise a time that has passed. What is due is due nevertheless.
+    /// Returns until when datagrams may wait in the socket: a later time only while every flow is a
+    /// receiver in a pause. Deadlines hold nevertheless.
     pub fn rest_until(&self) -> Time {
         let rests = self.slots.values().map(|slot| slot.flow.rest_until());
         rests.min().flatten().unwrap_or(Time::ZERO)
     }
 
-    /// The system takes nothing more for `to` by the way `way` for now: the flows that send there
-    /// hear of it.
+    /// Reports to the flows that send to `to` by the way `way` that the system takes nothing more
+    /// for now.
     pub fn on_blocked(&mut self, now: Time, to: SocketAddr, way: impl Into<LocalPath>) {
         let (now, way) = (self.advance(now), way.into());
         for (id, slot) in &mut self.slots {
@@ -359,7 +362,7 @@ impl Endpoint {
         None
     }
 
-    /// A flow has nothing more to send now: what happened to it is told, and when it is due next.
+    /// Collects the events and the next deadline of a flow that has nothing more to send now.
     fn settle(&mut self, id: FlowId) {
         let Some(slot) = self.slots.get_mut(&id) else { return };
         slot.ready = false;
@@ -396,7 +399,7 @@ fn mark_ready(ready: &mut VecDeque<FlowId>, id: FlowId, slot: &mut FlowSlot) {
     }
 }
 
-/// The initiator learns that its flow was accepted.
+/// Passes an acceptance to the initiator's flow.
 fn accept_flow(parts: &HalfParts<'_>, flow: &mut UdpFlow, from: u64, accept: &AcceptPacket<'_>) {
     let Some(wish) = flow.wish() else { return };
     if !MTU_RANGE.contains(&accept.mtu) {

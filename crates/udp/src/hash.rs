@@ -1,4 +1,4 @@
-//! The hash of a stream that comes in small pieces.
+//! The hash of a stream that arrives in small pieces.
 
 /// Bytes that are hashed at once: one chunk of BLAKE3 for each lane of the widest instructions. A
 /// packet's payload alone would keep one lane busy, and cost a quarter of the receiver's time.
@@ -15,7 +15,7 @@ impl StreamHash {
         Self { hasher: blake3::Hasher::new(), waiting: Vec::new() }
     }
 
-    /// The stream goes on with `bytes`.
+    /// Adds `bytes` to the stream.
     pub(crate) fn update(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let (taken, rest) = bytes.split_at(bytes.len().min(PIECE - self.waiting.len()));

@@ -12,64 +12,66 @@ use crate::numbers::split_matters;
 use crate::ranges::RangeSet;
 use crate::wire::{self, AckEntry, AckHead, Ids, Numbered};
 
-/// Packet numbers from here on are nobody's.
+/// Packet numbers from here on are not valid.
 const MOST_NUMBER: u64 = 1 << 62;
 
-/// Ranges of packet numbers that are remembered. Older holes are for the sender to fill.
+/// Ranges of packet numbers that are remembered at most. Packets missing below them count as
+/// arrived: the sender has to detect their loss.
 const MOST_NUMBER_RANGES: usize = 1024;
 
 /// Ranges in an acknowledgment at most.
 const MOST_ACK_RANGES: usize = 64;
 
-/// Arrivals that were acknowledged already and are told again: so many acknowledgments in a row
-/// may be lost before the sender misses the time of an arrival.
+/// Arrivals that were acknowledged already and are reported again: this many acknowledgments in a
+/// row may be lost before the sender misses the time of an arrival.
 const REPEATED: u64 = 24;
 
-/// Delayed acks that wait to leave at most, each for what it tells. Beyond that, while the system
-/// takes nothing, the last of them tells the rest.
+/// Delayed acks that wait to be sent at most, each with the arrivals that it reports. Beyond that,
+/// while the system takes nothing, the last of them reports everything else.
 const MOST_DUE: usize = 1024;
 
-/// How long a receiver rests after an ack before it looks again: several packets then share a
-/// wake-up and an ack. Each still tells when it arrived.
+/// How long a receiver pauses after an ack before it looks again: several packets then share a
+/// wake-up and an ack. The ack still reports when each of them arrived.
 const REST: Span = Span::from_micros(250);
 
-/// Packets must come at least this fast, or resting saves nothing.
+/// The largest gap between packets at which a pause saves anything.
 const FAST: Span = Span::from_micros(200);
 
-/// A rest must be short beside the RTT, or it slows down whoever waits for acks.
+/// A pause is at most this fraction of the RTT: a longer one would slow down senders that wait for
+/// acks.
 const RTT_RESTS: u64 = 64;
 
-/// The gap between packets is the mean over about so many, none counted for more than
+/// The gap between packets is the mean over about this many, none counted for more than
 /// `LONGEST_GAP`.
 const GAP_MEMORY: u64 = 32;
 const LONGEST_GAP: Span = Span::from_millis(10);
 
-/// What has arrived, in numbers.
+/// Figures of what has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IncomingStats {
     /// Packets, each counted once.
     pub packets: u64,
     /// Their bytes, IP headers included.
     pub ip_bytes: u64,
-    /// Packets that had come before.
+    /// Packets that had arrived before.
     pub duplicates: u64,
-    /// Packets that came although there was no room for them.
+    /// Packets dropped because there was no room for them.
     pub refused: u64,
-    /// One more than the highest packet number, less the numbers that the sender left out: packets
-    /// that it sent, as far as is known.
+    /// Packets that the sender has sent, as far as is known: one more than the highest packet
+    /// number, less the numbers that the sender left out.
     pub next_number: u64,
-    /// Payload bytes: those read in order, or in an unreliable flow all that came.
+    /// Payload bytes: those read in order, or in an unreliable flow all that arrived.
     pub bytes: u64,
-    /// Acknowledgments that left.
+    /// Acknowledgments sent.
     pub acks: u64,
 }
 
 /// An acknowledgment that is due.
 #[derive(Debug, Clone, Copy)]
 struct DueAck {
-    /// Log position up to which it tells arrivals.
+    /// Log position up to which it reports arrivals.
     upto: u64,
-    /// When the packet came, or the delay ended, for which it leaves.
+    /// When the packet arrived, or the delay ended, that made it due.
     since: Time,
 }
 
@@ -82,19 +84,19 @@ pub(crate) struct Incoming {
     /// `None` in an unreliable flow.
     assembly: Option<Assembly>,
     hasher: StreamHash,
-    /// Length and hash of the stream, as the sender says.
+    /// Length and hash of the stream, as reported by the sender.
     end: Option<(u64, [u8; 32])>,
     /// How long a packet waits for a second one to be acknowledged with; `None`: not at all.
     delay: Option<Span>,
     /// With a delay: the acks that have been due, one for each time, even if packets were found
     /// waiting together. TCP's would have left by now, and each is an event at the sender.
     due: VecDeque<DueAck>,
-    /// Everything that has arrived is to be told now.
+    /// Everything that has arrived is to be acknowledged now.
     ack_due: bool,
     ack_sequence: u64,
     /// Log position up to which arrivals have been acknowledged at least once.
     acked_until: u64,
-    /// The window that the sender was told last.
+    /// The window that was last reported to the sender.
     told_window: u64,
     report: Vec<u8>,
     /// When the newest packet arrived.
@@ -149,7 +151,7 @@ impl Incoming {
         IncomingStats { bytes, next_number, ..self.stats }
     }
 
-    /// A piece of the stream arrived in a packet of `ip_bytes`.
+    /// Handles a piece of the stream that arrived in a packet of `ip_bytes`.
     pub(crate) fn on_data(
         &mut self,
         now: Time,
@@ -178,7 +180,7 @@ impl Incoming {
         }
     }
 
-    /// The end of the stream arrived.
+    /// Handles the end of the stream.
     pub(crate) fn on_fin(
         &mut self,
         now: Time,
@@ -191,12 +193,12 @@ impl Incoming {
             return;
         }
         self.end.get_or_insert((total, hash));
-        // No second packet comes behind the end.
+        // The end does not wait for a second packet: none follows.
         self.ack_due = true;
         self.log_arrival(now, numbered, ip_bytes);
     }
 
-    /// A packet that came before says that the sender missed its ack.
+    /// Returns whether the packet is new. A repeated one shows that the sender missed its ack.
     fn is_new(&mut self, numbered: Numbered) -> bool {
         let number = numbered.number;
         if number >= MOST_NUMBER {
@@ -233,7 +235,7 @@ impl Incoming {
         }
     }
 
-    /// The policy wants an ack, for what happened at `since`.
+    /// Notes that an ack is due for what happened at `since`.
     fn owe_ack(&mut self, since: Time) {
         if self.delay.is_none() {
             self.ack_due = true;
@@ -251,13 +253,13 @@ impl Incoming {
         self.gap = (self.gap * (GAP_MEMORY - 1) + gap) / GAP_MEMORY;
     }
 
-    /// Until when nobody needs to look at what arrives.
+    /// Returns until when arrivals need no attention.
     pub(crate) fn rest_until(&self) -> Time {
         self.rest_until
     }
 
-    /// Whether packets come so fast that resting is worth it, over a path so long that it does no
-    /// harm. Little's law: the RTT is what is in flight times the time between packets.
+    /// Whether packets arrive so fast that a pause is worth it, over a path so long that it does no
+    /// harm. By Little's law the RTT is the packets in flight times the time between packets.
     fn may_rest(&self) -> bool {
         self.gap <= FAST && self.gap * self.flight >= REST * RTT_RESTS
     }
@@ -269,7 +271,7 @@ impl Incoming {
         }
     }
 
-    /// The sender asks for a sign of life.
+    /// Handles a ping.
     pub(crate) fn on_ping(&mut self) {
         self.ack_due = true;
     }
@@ -287,7 +289,7 @@ impl Incoming {
         self.hasher.update(&first[..cut]);
         self.hasher.update(&second[..(count - cut).min(second.len())]);
         assembly.consume(count);
-        // A window that was small, or has grown by a quarter, is news to the sender.
+        // A window that was small, or has grown by a quarter, is reported at once.
         let news = assembly.window() - self.told_window;
         let left = self.told_window - assembly.consumed().min(self.told_window);
         if news > 0 && (news >= left || news * 4 >= assembly.window() - assembly.consumed()) {
@@ -295,7 +297,7 @@ impl Incoming {
         }
     }
 
-    /// The flow is over: what is held will not be read any more.
+    /// Drops what is held: the flow is over, and nobody will read it.
     pub(crate) fn drop_unread(&mut self) {
         if let Some(assembly) = &mut self.assembly {
             assembly.clear();
@@ -311,7 +313,7 @@ impl Incoming {
         }
     }
 
-    /// Whether what was read is what was sent, by its hash.
+    /// Whether what was read is what was sent, according to the hash.
     pub(crate) fn is_intact(&self) -> bool {
         match (&self.assembly, self.end) {
             (Some(_), Some((_, hash))) => self.hasher.value() == hash,
@@ -384,7 +386,7 @@ impl Incoming {
         Some(length)
     }
 
-    /// The ack that leaves next, if one is due.
+    /// Returns the ack that is sent next, if one is due.
     fn next_ack(&self, now: Time) -> Option<DueAck> {
         if let Some(due) = self.due.front() {
             return Some(*due);
@@ -410,8 +412,8 @@ mod tests {
 
     const IDS: Ids = Ids { to: 1, from: 2 };
 
-    /// What is left of the rest after each ack, with so many packets `gap_us` apart, each
-    /// acknowledged at once and with `flight` others in flight.
+    /// Returns what is left of the pause after each ack, with this many packets `gap_us` apart,
+    /// each acknowledged at once and with `flight` others in flight.
     fn rests(packets: u64, gap_us: u64, flight: u32) -> Vec<Span> {
         let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, None);
         (0..packets)
@@ -467,7 +469,8 @@ mod tests {
         incoming.on_data(now, numbered, 1500, number, &[]);
     }
 
-    /// The acks that leave now: what each tells first and how long it was late.
+    /// Returns the acks that are sent now: the arrivals that each is the first to report, and how
+    /// late it is.
     fn acks(incoming: &mut Incoming, now: Time) -> Vec<(Vec<u64>, u32)> {
         std::iter::from_fn(|| {
             let before = incoming.acked_until;

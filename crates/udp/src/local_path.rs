@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Names a flow within its endpoint. This is the connection id: nobody else shall know it.
+/// Names a flow within its endpoint. This is the connection id, which is secret.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FlowId(pub(crate) u64);
 
@@ -15,7 +15,7 @@ impl std::fmt::Debug for FlowId {
 /// A way to the network: one of the owner's sockets, and which of its addresses is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalPath {
-    /// The socket, as the owner numbered them.
+    /// Number of the socket, given by the owner.
     pub socket: usize,
     /// The address of this side that the other side knows. A socket may have several, and an
     /// answer must come from the one that was asked.
@@ -31,11 +31,11 @@ impl From<usize> for LocalPath {
 /// A datagram that leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutgoingDatagram {
-    /// Where to.
+    /// Destination address.
     pub to: SocketAddr,
-    /// By which way.
+    /// The way it takes.
     pub way: LocalPath,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: usize,
 }
 

@@ -6,8 +6,8 @@
 
 use std::collections::VecDeque;
 
-/// The bit of *matters* that says that the number before this one was left out. No packet matters
-/// for so many others.
+/// The bit of *matters* that marks that the number before this one was left out. *Matters* itself
+/// never grows so large.
 const SKIPPED: u32 = 1 << 31;
 
 /// *Matters* as it is sent: how far back packets matter, and whether the number before was left out.
@@ -21,23 +21,24 @@ pub(crate) fn split_matters(matters: u32) -> (u32, bool) {
     (matters & !SKIPPED, matters & SKIPPED != 0)
 }
 
-/// The first number that is left out is one of so many, from the second on.
+/// The first number that is left out is one of this many, from the second on.
 const FIRST_GAP: u64 = 64;
 
-/// So far apart are numbers that are left out: from the first on, one of as many as the second.
+/// Distance between numbers that are left out: the first value plus a random number below the
+/// second.
 const GAPS: (u64, u64) = (128, 1024);
 
 /// The numbers that packets have on the wire.
 #[derive(Debug)]
 pub(crate) struct Numbers {
-    /// Nobody can guess what is drawn with it.
+    /// Key of the random draws, so that nobody can guess them.
     key: [u8; 32],
     drawn: u64,
     /// The packet in front of which a number is left out next.
     skip_at: u64,
     /// Left out, and it may still be acknowledged: the packet behind it, and the number.
     skipped: VecDeque<(u64, u64)>,
-    /// How many were left out in front of those.
+    /// How many numbers were left out before those.
     forgotten: u64,
 }
 
@@ -59,7 +60,7 @@ impl Numbers {
         numbers
     }
 
-    /// One of `0..count`.
+    /// Draws one of `0..count`.
     fn draw(&mut self, count: u64) -> u64 {
         self.drawn += 1;
         let hash = blake3::keyed_hash(&self.key, &self.drawn.to_be_bytes());

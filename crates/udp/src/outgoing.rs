@@ -18,16 +18,16 @@ enum Piece {
     Fin,
 }
 
-/// What was sent and what came of it, in numbers.
+/// Figures of what was sent and what arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct OutgoingStats {
-    /// Packets that left.
+    /// Packets sent.
     pub packets: u64,
     /// Their bytes, IP headers included.
     pub ip_bytes: u64,
-    /// Packets that carried what was sent before.
+    /// Packets that carried data that had been sent before.
     pub retransmissions: u64,
-    /// Packets that were lost, those that only came late not counted.
+    /// Packets lost, without those that arrived late.
     pub lost: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
@@ -70,33 +70,34 @@ pub(crate) struct Outgoing {
     hasher: StreamHash,
     /// Length of the stream, once known; of an unreliable one from the beginning if it has one.
     total: Option<u64>,
-    /// A part of a full packet may leave: no more is to be had just now.
+    /// A packet that is not full may leave: the application has no more data at present.
     flushed: bool,
     fin: Fin,
     peer_window: u64,
     /// Log position of the receiver up to which every arrival is known here.
     known: u64,
     next_report: u64,
-    /// Arrivals that the sender has not heard of yet, ...
+    /// Arrivals that acks have reported and the sender has not processed yet, ...
     told: VecDeque<ReportedArrival>,
-    /// ... and the acks that told of them: when they came, and of how many.
+    /// ... and the acks that reported them: when each ack arrived, and how many arrivals it
+    /// reported.
     acks: VecDeque<(Time, usize)>,
-    /// The receiver delays its acks: each counts as one for all that it tells, as with TCP.
+    /// The receiver delays its acks: each counts as one for all that it reports, as with TCP.
     delayed_acks: bool,
-    /// The latest time that the controller has heard of.
+    /// The latest time passed to the controller.
     heard_at: Time,
     arrived: Vec<Arrived>,
     /// Packets that an ack lists one by one.
     listed: Vec<u64>,
-    /// The controller hears no sooner again that the system takes nothing.
-    deaf_until: Time,
+    /// When the controller may next be informed that the system takes nothing.
+    blocked_until: Time,
     stats: OutgoingStats,
     /// RTT samples that nobody has taken.
     rtts: Vec<Span>,
 }
 
-/// A receiver acknowledges at once. What it tells later than this, in answer to a question, says
-/// nothing about the present RTT.
+/// A receiver acknowledges at once. An arrival that it reports later than this, in answer to a
+/// ping, is no sample of the present RTT.
 const OLD_NEWS_US: u32 = 100_000;
 
 /// An arrival, and how long the receiver had it before it acknowledged.
@@ -105,15 +106,16 @@ struct ReportedArrival {
     held: Span,
 }
 
-/// A receiver that rests between acks says how long it had each packet, and so does one whose
-/// machine was busy. More than this is the path's: it says as much when acks are lost.
+/// Most of an ack's delay that is attributed to the receiver. A receiver that pauses between acks,
+/// or whose machine is busy, reports how long it held each packet. It reports a long time also when
+/// acks were lost, and that is delay of the path.
 const MOST_HELD: Span = Span::from_millis(1);
 
 /// Stands in for the RTT before the first sample (RFC 9002 section 6.2.2, kInitialRtt).
 const RTT_UNKNOWN: Span = Span::from_millis(333);
 
-/// Arrivals that wait for the sender at most: beyond that it takes them before it sends, so that
-/// acks cannot pile up while the system sends nothing.
+/// Arrivals that wait for the sender at most: beyond that it processes them before it sends, so
+/// that acks cannot pile up while the system sends nothing.
 const MAX_TOLD: usize = 1 << 14;
 
 /// An ack of packets that were never sent, or of a number that was left out.
@@ -167,13 +169,13 @@ impl Outgoing {
             heard_at: now,
             arrived: Vec::new(),
             listed: Vec::new(),
-            deaf_until: Time::ZERO,
+            blocked_until: Time::ZERO,
             stats: OutgoingStats::default(),
             rtts: Vec::new(),
         }
     }
 
-    /// The receiver has said that it delays its acks.
+    /// Notes that the receiver delays its acks.
     pub(crate) fn hear_delayed_acks(&mut self) {
         self.delayed_acks = true;
     }
@@ -202,7 +204,7 @@ impl Outgoing {
         self.rtts.drain(..).for_each(take);
     }
 
-    /// Takes as much of `bytes` as there is room for, and says how much.
+    /// Takes as much of `bytes` as there is room for, and returns how much.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> usize {
         if self.total.is_some() {
             return 0;
@@ -221,18 +223,18 @@ impl Outgoing {
         self.limit.saturating_sub(self.buffer.len())
     }
 
-    /// What has been written shall leave, even if it does not fill a packet.
+    /// Lets what has been written leave, even if it does not fill a packet.
     pub(crate) fn flush(&mut self) {
         self.flushed = true;
     }
 
-    /// The stream ends with what has been written, or at once if it is unreliable.
+    /// Ends the stream with what has been written, or at once if it is unreliable.
     pub(crate) fn finish(&mut self) {
         let end = if self.unreliable { self.next } else { self.base + self.buffer.len() as u64 };
         self.total = Some(self.total.map_or(end, |total| total.min(end)));
     }
 
-    /// The stream ends with what has been sent: what was written beyond that is dropped.
+    /// Ends the stream with what has been sent: what was written beyond that is dropped.
     pub(crate) fn cut(&mut self) {
         if self.fin != Fin::Unsent {
             return;
@@ -243,7 +245,7 @@ impl Outgoing {
         self.total = Some(self.next);
     }
 
-    /// An unreliable stream has this length.
+    /// Sets the length of an unreliable stream.
     pub(crate) fn limit_to(&mut self, total: u64) {
         if self.unreliable && self.total.is_none() {
             self.total = Some(total);
@@ -255,13 +257,13 @@ impl Outgoing {
         self.fin == Fin::Arrived && (self.unreliable || Some(self.base) == self.total)
     }
 
-    /// The receiver says that it has everything. Returns whether that can be.
+    /// Handles the receiver's report that it has everything. Returns whether that is possible.
     pub(crate) fn on_done(&mut self) -> bool {
         self.settle();
         let Some(total) = self.total.filter(|_| self.fin != Fin::Unsent) else { return false };
         self.fin = Fin::Arrived;
         if !self.unreliable {
-            // Acks of the last packets may have been lost; the close tells the same.
+            // Acks of the last packets may have been lost; the close acknowledges them.
             self.base = total;
             self.buffer.clear();
         }
@@ -276,15 +278,15 @@ impl Outgoing {
             || self.has_new()
     }
 
-    /// The system's buffer is full. For the controller that is a congested link like any other: it
-    /// hears of it once per RTT. The packets that wait have no stamp to give back, since they leave
-    /// once there is room.
+    /// Handles that the system's buffer is full. For the controller that is a congested link like
+    /// any other, reported once per RTT. The packets that wait have no stamp to give back, since
+    /// they leave once there is room.
     pub(crate) fn on_blocked(&mut self, now: Time) {
-        if now < self.deaf_until {
+        if now < self.blocked_until {
             return;
         }
         let rtt = self.sender.sent().rtt().smoothed().unwrap_or(RTT_UNKNOWN);
-        self.deaf_until = now + rtt;
+        self.blocked_until = now + rtt;
         self.sender.controller_mut().on_block(&Block {
             now,
             stamp: Stamp::default(),
@@ -292,12 +294,12 @@ impl Outgoing {
         });
     }
 
-    /// Something was heard of the receiver. Returns whether that ends a back-off.
+    /// Handles a packet of the receiver that is no ack: the path works again.
     pub(crate) fn on_sign_of_life(&mut self) {
         self.sender.sent_mut().on_sign_of_life();
     }
 
-    /// An ack came. One that lies about what it uses of it is an error, and the flow has to end.
+    /// Handles an ack. An error means that it acknowledges what was not sent: the flow has to end.
     pub(crate) fn on_ack(&mut self, now: Time, ack: &AckPacket<'_>) -> Result<(), FalseAck> {
         self.peer_window = self.peer_window.max(ack.window);
         if ack.held_us > OLD_NEWS_US {
@@ -326,12 +328,12 @@ impl Outgoing {
         Ok(())
     }
 
-    /// The sender hears of everything that acks have told.
+    /// Processes every arrival that acks have reported.
     fn settle(&mut self) {
         while self.take_ack() {}
     }
 
-    /// The sender hears of the oldest ack that it has not heard of. Returns whether there was one.
+    /// Processes the oldest ack that waits. Returns whether there was one.
     ///
     /// The receiver acknowledges every packet, but those that it finds waiting together in one
     /// datagram, and here several datagrams may wait too. To the controller each packet is an ack of
@@ -368,12 +370,12 @@ impl Outgoing {
         true
     }
 
-    /// When the ack of `count` packets that came at `now` would have come if the receiver had not
-    /// rested. With that the controller sees acks as the path spaced them, and the RTT is the
-    /// path's. Nobody can make more than half of an RTT vanish.
+    /// Returns when the ack of `count` packets that arrived at `now` would have arrived if the
+    /// receiver had not paused. So the controller sees acks as the path spaced them, and the RTT is
+    /// that of the path. A receiver cannot make more than half of an RTT vanish.
     fn time_of_ack(&mut self, now: Time, count: usize) -> Time {
         let half = self.sender.sent().rtt().smoothed().map_or(Span::ZERO, |rtt| rtt / 2);
-        // What a packet waited for the second one is no rest.
+        // The wait for a second packet, of a delayed ack, is no pause.
         let held = match self.told.get(count - 1) {
             Some(told) if count == 1 || self.delayed_acks => told.held.min(half),
             _ => Span::ZERO,
@@ -382,7 +384,7 @@ impl Outgoing {
         self.heard_at
     }
 
-    /// The arrivals that `ack` tells and no ack has told before, in their order.
+    /// Collects the arrivals that `ack` is the first to report, in their order.
     fn collect_arrivals(&mut self, ack: &AckPacket<'_>) -> Result<(), FalseAck> {
         let mut position = ack.position;
         if position > self.known {
@@ -412,7 +414,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// The packet that has this number on the wire.
+    /// Returns the packet that has this number on the wire.
     fn packet(&self, number: u64) -> Result<u64, FalseAck> {
         match self.numbers.meaning(number) {
             Meaning::Packet(packet) if packet < self.sender.sent().next_number() => Ok(packet),
@@ -492,7 +494,7 @@ impl Outgoing {
     fn poll_packet(&mut self, now: Time, ids: Ids, out: &mut Vec<u8>) -> Option<usize> {
         loop {
             if self.sender.sent_mut().has_lost() {
-                // Whatever it carried, it does not count for more than a full packet.
+                // The permit is asked for a full packet, whatever the packet will carry.
                 if !self.sender.ready(now, (self.datagram + self.overhead) as u64) {
                     return None;
                 }
@@ -647,7 +649,7 @@ pub(crate) struct Sizes {
     pub(crate) datagram: usize,
     /// IP and UDP headers.
     pub(crate) overhead: usize,
-    /// Most bytes of the stream that are held.
+    /// Bytes of the stream that are held at most.
     pub(crate) buffer: usize,
 }
 
@@ -671,7 +673,7 @@ mod tests {
     /// Number and time of arrival of a packet.
     type Heard = (u64, Option<Time>);
 
-    /// Remembers each packet that it hears of.
+    /// Records each packet that is reported to it.
     #[derive(Default, Clone)]
     struct Witness(Arc<Mutex<Vec<Heard>>>);
 
@@ -797,7 +799,7 @@ mod tests {
         let mut rtts = Vec::new();
         outgoing.settle();
         outgoing.take_rtts(|rtt| rtts.push(rtt.as_nanos() / 1_000));
-        // Before there is an RTT nobody is believed.
+        // Before there is an RTT, the reported time does not count.
         assert_eq!(rtts, [40_250, 40_250, 40_250, 40_250]);
         let datagrams = poll_new(&mut outgoing, us(50_000), 4);
         for (index, datagram) in datagrams.iter().enumerate() {
@@ -1039,7 +1041,7 @@ mod tests {
         outgoing.settle();
         let heard = witness.0.lock().unwrap().len();
         assert_eq!((heard, outgoing.stats().acked_bytes, outgoing.stats().lost), (100, 10_000, 0));
-        // An ack that was on its way for long means nothing any more, whatever is in it.
+        // An ack that was in flight for long is ignored, whatever it contains.
         assert_eq!(judge(&mut outgoing, &made(0, &[skipped, 4], Some(0..101).as_slice())), Ok(()));
     }
 

@@ -23,7 +23,7 @@ pub(crate) struct HalfParts<'a> {
     pub(crate) stream: u64,
     /// Memory for what arrives.
     pub(crate) memory: Arc<MemoryBudget>,
-    /// For what the peer cannot foresee.
+    /// Key of the draws that the peer cannot predict.
     pub(crate) key: [u8; 32],
 }
 
@@ -68,8 +68,8 @@ impl HalfParts<'_> {
     }
 }
 
-/// The sender's controller, which may have a half here. Its text comes from the network, and so
-/// does what the half costs.
+/// Parses the sender's controller, which may have a half here. Its text comes from the network, so
+/// the cost of the half is bounded.
 pub(crate) fn peer_controller(text: &str) -> Result<(PeerHalf, PeerCost), String> {
     let half: PeerHalf =
         text.parse().map_err(|error| format!("its cellpace says of the controller: {error}"))?;

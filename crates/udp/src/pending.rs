@@ -1,4 +1,4 @@
-//! Flows that were accepted and whose initiator has not shown yet that it knows the answer.
+//! Flows that were accepted and not yet confirmed by their initiators.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ pub(crate) struct PendingFlow {
     pub(crate) peer: SocketAddr,
     pub(crate) peer_id: u64,
     pub(crate) way: LocalPath,
-    /// The answer, should it have been lost.
+    /// The answer, kept in case it is lost.
     pub(crate) accept: Vec<u8>,
     /// The smaller one of both sides.
     pub(crate) mtu: u16,
@@ -53,7 +53,7 @@ impl PendingFlow {
     }
 }
 
-/// All unconfirmed flows. They are small, and count towards nothing that confirmed flows need.
+/// All unconfirmed flows. They are small, and do not count towards the limits of confirmed flows.
 #[derive(Debug)]
 pub(crate) struct PendingFlows {
     lifetime: Span,
@@ -78,7 +78,7 @@ impl PendingFlows {
         }
     }
 
-    /// Forgets those that had their time.
+    /// Forgets the flows whose time is over.
     pub(crate) fn expire(&mut self, now: Time) {
         while let Some((accepted, id)) = self.order.front().copied() {
             let is_known = self.flows.contains_key(&id);
@@ -95,13 +95,14 @@ impl PendingFlows {
         self.flows.contains_key(&id)
     }
 
-    /// The answer that this initiator was given.
+    /// Returns the answer that was sent to this initiator.
     pub(crate) fn accept(&self, peer: SocketAddr, peer_id: u64) -> Option<&[u8]> {
         let id = self.by_peer.get(&(peer, peer_id))?;
         self.flows.get(id).map(|pending| pending.accept.as_slice())
     }
 
-    /// Makes room for another flow of a network, which may have `most`. Returns whether there is.
+    /// Makes room for another flow of a network, which may have `most`. Returns whether there is
+    /// room.
     pub(crate) fn make_room(&mut self, now: Time, network: ClientNetwork, most: usize) -> bool {
         let Some(flows) = self.per_network.get(&network) else { return true };
         let oldest = flows.front().copied();
@@ -116,7 +117,7 @@ impl PendingFlows {
         true
     }
 
-    /// How many wait for each of so many flows of the offer.
+    /// Counts the unconfirmed flows that wait for each flow of the offer.
     pub(crate) fn claims(&self, flows: usize) -> Vec<usize> {
         let mut claims = vec![0; flows];
         for index in self.flows.values().filter_map(PendingFlow::index) {
@@ -135,8 +136,8 @@ impl PendingFlows {
         self.expire(now);
     }
 
-    /// The flow with this id if a packet with both ids comes from where it should. It does not
-    /// wait any more.
+    /// Removes and returns the flow with this id, if a packet with both ids arrived from the right
+    /// address.
     pub(crate) fn confirm(
         &mut self,
         now: Time,

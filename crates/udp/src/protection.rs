@@ -1,5 +1,5 @@
-//! What tells a datagram of the other side from damage and from forgery: a checksum, or a tag under
-//! a key that both sides share.
+//! Protection of datagrams against damage and forgery: a checksum, or a tag under a key that both
+//! sides share.
 
 use cellpace_base::ByteReader;
 
@@ -33,7 +33,7 @@ impl SenderSide {
 #[derive(Clone, Default)]
 pub struct Protection(Option<Keys>);
 
-/// A key for each direction, so that no side takes its own datagrams for the other one's.
+/// A key for each direction, so that neither side accepts its own datagrams sent back to it.
 #[derive(Clone)]
 struct Keys {
     initiator: [u8; 32],
@@ -59,13 +59,13 @@ impl Protection {
         Self(Some(Keys { initiator, responder }))
     }
 
-    /// By how much a datagram is longer than the same one with a checksum.
+    /// Returns how many bytes longer a datagram is than the same one with a checksum.
     pub fn extra_bytes(&self) -> usize {
         if self.0.is_some() { TAG_BYTES - CHECKSUM.len() } else { 0 }
     }
 
     /// Reads the header of a datagram that `sender` made: type and ids, and a reader of what
-    /// follows. `None` where it is too short, was damaged, or has no right tag.
+    /// follows. Returns `None` if the datagram is too short or damaged, or if its tag is wrong.
     pub fn open<'a>(
         &self,
         sender: SenderSide,

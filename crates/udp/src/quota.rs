@@ -1,4 +1,4 @@
-//! What one address may take of an endpoint, and what all flows take together.
+//! Limits of flows and memory: those of one address, and those of all flows together.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -20,7 +20,7 @@ pub(crate) struct MemoryBudget {
     limit: u64,
     used: AtomicU64,
     whole: Option<Arc<Self>>,
-    /// Pages that nobody uses; only the whole has some.
+    /// Pages that are not in use; only the whole budget has any.
     spare: Mutex<Vec<Box<[u8]>>>,
 }
 
@@ -37,8 +37,8 @@ impl MemoryBudget {
         Arc::new(Self { limit, used: AtomicU64::new(0), whole, spare: Mutex::default() })
     }
 
-    /// A page with whatever is in it, if it is within the budget and within the one that this is a
-    /// part of, or beyond both if it is `needed`.
+    /// Returns a page, with any content, if it is within the budget and within the one that this is
+    /// a part of, or beyond both if it is `needed`.
     pub(crate) fn page(self: &Arc<Self>, needed: bool) -> Option<HeldMemory> {
         if !needed && !self.has_room() {
             return None;
@@ -99,8 +99,8 @@ impl Drop for HeldMemory {
     }
 }
 
-/// Those whom a quota takes for one: an IPv4 address, or an IPv6 network of 64 bits, of which
-/// everybody in it has all addresses.
+/// The unit of a quota: an IPv4 address, or an IPv6 network of 64 bits, as a host has all addresses
+/// of its network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClientNetwork(IpAddr);
 

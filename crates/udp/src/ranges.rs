@@ -63,7 +63,7 @@ impl RangeSet {
         self.ranges.front()
     }
 
-    /// How many ranges it takes.
+    /// Returns the number of ranges.
     pub(crate) fn len(&self) -> usize {
         self.ranges.len()
     }

@@ -16,7 +16,7 @@ pub const HELLO_BYTES: usize = 1200;
 /// Type, two connection ids, checksum.
 pub const HEADER_BYTES: usize = 1 + 8 + 8 + 4;
 
-/// What stands in front of the payload of [`WirePacket::Data`]; a stamp comes on top.
+/// Bytes in front of the payload of [`WirePacket::Data`]; a stamp adds to them.
 pub const DATA_HEADER_BYTES: usize = HEADER_BYTES + 8 + 4 + 8;
 
 /// Bytes of a stamp.
@@ -25,7 +25,7 @@ pub const STAMP_BYTES: usize = 8;
 /// The longest text in a packet.
 pub const MOST_TEXT_BYTES: usize = 250;
 
-/// Where the checksum stands. With a key, the longer tag stands there.
+/// Position of the checksum. With a key, the longer tag begins there.
 pub(crate) const CHECKSUM: std::ops::Range<usize> = 17..21;
 
 /// A proof that its bearer receives what is sent to its address.
@@ -82,7 +82,7 @@ pub struct Numbered {
     pub number: u64,
     /// No packet further back than this matters to the sender any more.
     pub matters: u32,
-    /// The controller's word for its other half, where it has one.
+    /// The controller's stamp for its other half, if it has one.
     pub stamp: Option<u64>,
 }
 
@@ -118,7 +118,7 @@ pub struct AckPacket<'a> {
 pub enum CloseCode {
     /// Everything arrived and is where it belongs.
     Done = 0,
-    /// Somebody stopped it.
+    /// The user stopped it.
     Stopped = 1,
     /// What arrived could not be written.
     Storage = 2,
@@ -126,7 +126,7 @@ pub enum CloseCode {
     Checksum = 3,
     /// There is no room for another flow.
     Busy = 4,
-    /// The other side wants something that cannot be had.
+    /// The other side asks for something that is not supported.
     Unsupported = 5,
     /// A code of a later version.
     Other = 255,
@@ -137,34 +137,34 @@ pub enum CloseCode {
 pub enum WirePacket<'a> {
     /// The first packet of the initiator.
     Hello(Hello<'a>),
-    /// Say hello again, with this cookie.
+    /// Asks for another hello, with this cookie.
     Retry(Cookie),
-    /// The version asked for is not spoken here; this one is.
+    /// The version asked for is not supported; this one is.
     Version(u32),
-    /// No.
+    /// The flow is refused.
     Refuse(CloseCode, &'a str),
-    /// Yes.
+    /// The flow is accepted.
     Accept(AcceptPacket<'a>),
     /// A piece of the stream.
     Data(Numbered, u64, &'a [u8]),
     /// The end of the stream: its length and the BLAKE3 hash of all of it.
     Fin(Numbered, u64, [u8; 32]),
-    /// What arrived.
+    /// An acknowledgment.
     Ack(AckPacket<'a>),
-    /// Are you there? Answered by an acknowledgment.
+    /// A ping, answered by an acknowledgment.
     Ping,
     /// The connection ends.
     Close(CloseCode, &'a str),
-    /// The close was heard.
+    /// The answer to a close.
     Closed,
 }
 
 /// Both ids of a connection. Whoever does not know both can neither feed nor end it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ids {
-    /// Of the side that gets the packet; zero in a hello.
+    /// The id of the side that receives the packet; zero in a hello.
     pub to: u64,
-    /// Of the side that sends it; zero while there is none.
+    /// The id of the side that sends it; zero while there is none.
     pub from: u64,
 }
 
@@ -434,7 +434,7 @@ impl<'a> Writer<'a> {
         self.bytes(&value.to_be_bytes())
     }
 
-    /// Writes text, cut where it is too long, without control characters.
+    /// Writes a text without control characters, cut to the maximum length.
     pub fn text(self, text: &str) -> Self {
         let text = text.replace(char::is_control, " ");
         let mut end = text.len().min(MOST_TEXT_BYTES);
@@ -449,7 +449,7 @@ impl<'a> Writer<'a> {
         self.u64(cookie.issued_ms).bytes(&cookie.seal)
     }
 
-    /// Makes the datagram `bytes` long with zeros, if it is not longer already.
+    /// Pads the datagram with zeros to `bytes`, if it is shorter.
     pub fn pad(self, bytes: usize) -> Self {
         let length = self.out.len().max(self.start + bytes);
         self.out.resize(length, 0);
@@ -547,7 +547,7 @@ pub fn write_fin(
     Writer::new(out, kind, ids).numbered(numbered).u64(total).bytes(hash).end()
 }
 
-/// What an acknowledgment says beside its lists.
+/// The fields of an acknowledgment without its lists.
 #[derive(Debug, Clone, Copy)]
 pub struct AckHead<'a> {
     /// Counts up by one with every acknowledgment.
@@ -633,7 +633,7 @@ fn put_ranges<'e>(
     }
 }
 
-/// Writes a question for a sign of life.
+/// Writes a ping.
 pub fn write_ping(out: &mut Vec<u8>, ids: Ids) -> usize {
     Writer::new(out, kind::PING, ids).end()
 }

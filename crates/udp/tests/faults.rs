@@ -300,7 +300,7 @@ fn an_outage_at_the_very_end_does_not_make_a_success_a_failure() {
     world.run_until(Time::from_secs(5), |world| {
         world.received.first().is_some_and(|(_, bytes)| bytes.len() == 200_000)
     });
-    // The receiver has everything; nothing it says gets through for twenty seconds.
+    // The receiver has everything; nothing that it sends arrives for twenty seconds.
     world.mischief.outages.push((world.now, world.now + secs(20)));
     world.run_to_success(secs(30));
     world.run(secs(2));

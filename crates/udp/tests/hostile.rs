@@ -61,7 +61,7 @@ impl Peer {
         Self { at, ids: Ids { to: 0, from: id } }
     }
 
-    /// Says hello, with the cookie that it gets.
+    /// Sends a hello, with the cookie that it receives.
     fn hello(&mut self, endpoint: &mut Endpoint, now: Time, hello: Hello<'_>) -> Greeting {
         let mut bytes = Vec::new();
         wire::write_hello(&mut bytes, self.ids, &hello);
@@ -345,7 +345,7 @@ mod places {
         };
         assert_eq!(greet(&mut endpoint, ms(3000)), Greeting::Unanswered);
         assert_eq!(greet(&mut endpoint, ms(3001)), Greeting::Accepted);
-        assert_eq!(events(&mut endpoint).len(), 1, "nobody was told of the others");
+        assert_eq!(events(&mut endpoint).len(), 1, "no event for the others");
     }
 
     #[test]
@@ -364,7 +364,7 @@ mod places {
         assert!(
             begun.iter().all(|(_, event)| *event == FlowEvent::Connected(0)) && begun.len() == 2
         );
-        // Who confirms now is told that it is too late.
+        // An initiator that confirms now is refused.
         let got = peers[0].confirm(&mut endpoint, ms(7));
         let Some((_, WirePacket::Close(CloseCode::Busy, reason))) = wire::decode(&got[0]) else {
             panic!("{got:?}")

@@ -1,5 +1,5 @@
-//! The flows that others begin: who may, and what little is kept until it is certain that they
-//! receive what is sent to them.
+//! Handshakes of flows that others begin: who may begin one, and how little is stored until it is
+//! certain that the initiator receives what is sent to it.
 
 use std::net::SocketAddr;
 
@@ -16,18 +16,18 @@ use crate::pending::{PendingFlow, PendingRole};
 use crate::quota::ClientNetwork;
 use crate::wire::{self, AcceptPacket, CloseCode, Cookie, HELLO_BYTES, Hello, Ids, VERSION};
 
-/// Strangers make this side compute new tables of a receiver half at most this often; it takes a
-/// tenth of this time.
+/// Unknown senders can make this side compute the tables of a receiver half at most this often; one
+/// computation takes a tenth of this time.
 const TABLES_EVERY: Span = Span::from_millis(250);
 
-/// What an initiator is told where nothing of an offer is left.
+/// The reason sent to an initiator when no flow of an offer is left.
 const ALL_TAKEN: &str = "all its flows are taken";
 
 /// Why a hello gets no flow.
 enum Denial {
-    /// The initiator is told why.
+    /// The initiator receives the reason.
     Refused(CloseCode, String),
-    /// It gets no answer, and says hello again: there may be room in a moment.
+    /// The initiator gets no answer and sends its hello again: there may be room in a moment.
     Later,
 }
 
@@ -42,7 +42,7 @@ impl Denial {
 }
 
 impl Endpoint {
-    /// Somebody wants to begin a flow.
+    /// Handles a hello.
     pub(super) fn on_hello(
         &mut self,
         now: Time,
@@ -75,7 +75,7 @@ impl Endpoint {
             return self.reply(from, way, reply);
         }
         if self.begun.contains_key(&(from, peer_id)) {
-            // It was repeated before its answer came.
+            // The hello was repeated before its answer arrived.
             return;
         }
         self.waiting.expire(now);
@@ -139,7 +139,7 @@ impl Endpoint {
         hello: &Hello<'_>,
     ) -> Result<(PendingRole, PeerCost), Denial> {
         let Some(listen) = &self.listen else { return Err(Denial::Later) };
-        // All flows of one `send` say hello at the same moment.
+        // All flows of one `send` send their hellos at the same moment.
         if !self.waiting.make_room(now, network, listen.network_flows()) {
             return Err(Denial::Later);
         }
@@ -170,7 +170,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether there is room for another flow of a network, or why not.
+    /// Checks that there is room for another flow of a network; the error is the reason why not.
     fn has_room(&self, listen: &Listen, network: ClientNetwork) -> Result<(), String> {
         let most = listen.most_flows;
         if self.begun.len() >= most {
@@ -193,7 +193,7 @@ impl Endpoint {
         free.min_by_key(|index| claims[*index]).ok_or_else(|| ALL_TAKEN.to_owned())
     }
 
-    /// A packet came for an accepted flow: if its initiator sent it, the flow begins.
+    /// Handles a packet for an accepted flow: if its initiator sent it, the flow begins.
     pub(super) fn confirm(&mut self, now: Time, id: FlowId, from: SocketAddr, peer_id: u64) {
         let Some(pending) = self.waiting.confirm(now, id, from, peer_id) else { return };
         let way = pending.way;
@@ -205,7 +205,7 @@ impl Endpoint {
         self.reply(from, way, reply);
     }
 
-    /// Begins a flow that was confirmed, or says why there is no room for it any more.
+    /// Begins a flow that was confirmed, or returns why there is no room for it any more.
     fn begin(&mut self, now: Time, id: FlowId, pending: PendingFlow) -> Result<(), String> {
         let PendingFlow { peer, peer_id, way, mtu, unreliable, .. } = pending;
         let network = ClientNetwork::of(peer);
