@@ -11,7 +11,7 @@ use crate::udp::SPROUT;
 const BUFFER: usize = 10_000;
 
 /// ... and in all, with what it knows of packets in flight.
-const MOST_MEMORY: usize = 4 * BUFFER;
+const MAX_MEMORY: usize = 4 * BUFFER;
 
 /// Frames after the hello, in two ways: the bytes as they are, cut into frames whole and byte by
 /// byte, and as a list of frames that an end in the middle of a connection gets.
@@ -105,7 +105,7 @@ fn step(end: &mut AlccConnection, now: Time, input: &[u8]) {
         let (first, second) = end.readable();
         end.consume(first.len() + second.len());
     }
-    assert!(end.memory() <= MOST_MEMORY, "{}", end.memory());
+    assert!(end.memory() <= MAX_MEMORY, "{}", end.memory());
     let stats = end.stats();
     assert!(stats.acked_bytes <= stats.sent_bytes);
     assert!(end.next_deadline().is_none_or(|deadline| deadline > Time::ZERO));
@@ -139,7 +139,7 @@ fn new(role: AlccRole) -> AlccConnection {
 /// a checksum that are right.
 pub fn alcc_hello(bytes: &[u8]) {
     greet(bytes);
-    if bytes.len() <= hello::MOST_BYTES - MAGIC.len() - 6 {
+    if bytes.len() <= hello::MAX_BYTES - MAGIC.len() - 6 {
         let length = (MAGIC.len() + 2 + bytes.len() + 4) as u16;
         let mut sealed = [&MAGIC, length.to_be_bytes().as_slice(), bytes].concat();
         sealed.extend(crc32fast::hash(&sealed).to_be_bytes());
@@ -187,6 +187,6 @@ fn outcome(bytes: &[u8], chunk: usize) -> (bool, bool, Option<AlccError>, Vec<u8
     let mut out = Vec::new();
     server.poll_output(now, &mut out, usize::MAX);
     let begins = server.is_plain() || out.is_empty() || out.starts_with(&MAGIC);
-    assert!(begins && server.memory() <= MOST_MEMORY);
+    assert!(begins && server.memory() <= MAX_MEMORY);
     (server.is_plain(), server.is_agreed(), server.error(), read)
 }

@@ -150,9 +150,9 @@ struct Active {
 }
 
 /// The least inbox: less makes windows in which no full packet fits.
-const LEAST_INCOMING: usize = 4096;
+const MIN_INCOMING: usize = 4096;
 
-const LEAST_SEGMENT: u16 = 64;
+const MIN_SEGMENT: u16 = 64;
 
 impl AlccConnection {
     /// An end of a new connection.
@@ -161,10 +161,10 @@ impl AlccConnection {
     /// When the controller's text is too long for a hello.
     pub fn new(now: Time, role: AlccRole, config: &AlccConfig) -> Result<Self, AlccError> {
         let mut config = config.clone();
-        config.segment = config.segment.max(LEAST_SEGMENT);
-        config.incoming = config.incoming.max(LEAST_INCOMING);
+        config.segment = config.segment.max(MIN_SEGMENT);
+        config.incoming = config.incoming.max(MIN_INCOMING);
         let text = half_text(&config.cc);
-        if text.len() > hello::MOST_TEXT_BYTES {
+        if text.len() > hello::MAX_TEXT_BYTES {
             return Err(AlccError::TextTooLong(text.len()));
         }
         let patience = match role {

@@ -20,10 +20,10 @@ pub const STAMP_BYTES: usize = 8;
 pub const ACK_BYTES: usize = HEADER_BYTES + ACK_BODY;
 
 /// The longest data of one frame, by the specification.
-pub const MOST_DATA: u32 = 1 << 20;
+pub const MAX_DATA: u32 = 1 << 20;
 
 /// The longest report, by the seam of the controllers.
-pub const MOST_REPORT: usize = 1200;
+pub const MAX_REPORT: usize = 1200;
 
 const ACK_BODY: usize = 20;
 const CONTROL: u32 = 1 << 31;
@@ -170,9 +170,9 @@ impl FrameDecoder {
         let length = (word & LENGTH_MASK) as usize;
         match word & !LENGTH_MASK {
             ACK if length == ACK_BODY => Ok(HEADER_BYTES + length),
-            REPORT if length <= MOST_REPORT => Ok(HEADER_BYTES + length),
+            REPORT if length <= MAX_REPORT => Ok(HEADER_BYTES + length),
             _ if word & CONTROL != 0 => Err(FrameError::Unknown(word)),
-            _ if word > MOST_DATA => Err(FrameError::TooLong(word)),
+            _ if word > MAX_DATA => Err(FrameError::TooLong(word)),
             _ if self.ended => Err(FrameError::BehindEnd),
             _ => Ok(HEADER_BYTES + if self.stamped { STAMP_BYTES } else { 0 }),
         }
@@ -233,9 +233,9 @@ pub fn write_ack(out: &mut Vec<u8>, ack: &AckFrame) {
     out.extend(ack.window.to_be_bytes());
 }
 
-/// Appends a report, of which what is beyond [`MOST_REPORT`] is left out. Reports count from 1.
+/// Appends a report, of which what is beyond [`MAX_REPORT`] is left out. Reports count from 1.
 pub fn write_report(out: &mut Vec<u8>, number: u64, report: &[u8]) {
-    let report = &report[..report.len().min(MOST_REPORT)];
+    let report = &report[..report.len().min(MAX_REPORT)];
     out.extend((REPORT | report.len() as u32).to_be_bytes());
     out.extend(number.to_be_bytes());
     out.extend(report);
@@ -359,11 +359,11 @@ mod tests {
 
     #[test]
     fn alcc_t10_more_than_a_mebibyte_is_an_error_with_the_fourth_byte() {
-        let longest = MOST_DATA.to_be_bytes();
+        let longest = MAX_DATA.to_be_bytes();
         assert_eq!(decode(&mut FrameDecoder::new(false), &[&longest]), Ok(Vec::new()));
-        let longer = (MOST_DATA + 1).to_be_bytes();
+        let longer = (MAX_DATA + 1).to_be_bytes();
         let parsed = decode(&mut FrameDecoder::new(false), &[&longer]);
-        assert_eq!(parsed, Err(FrameError::TooLong(MOST_DATA + 1)));
+        assert_eq!(parsed, Err(FrameError::TooLong(MAX_DATA + 1)));
     }
 
     #[test]

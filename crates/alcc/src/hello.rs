@@ -16,13 +16,13 @@ pub const VERSION: u16 = 1;
 pub const MAGIC: [u8; 8] = [0xf5, b'C', b'P', 0x00, 0xff, b'\r', b'\n', 0x1a];
 
 /// The longest hello.
-pub const MOST_BYTES: usize = 256;
+pub const MAX_BYTES: usize = 256;
 
 /// The longest text.
-pub const MOST_TEXT_BYTES: usize = 200;
+pub const MAX_TEXT_BYTES: usize = 200;
 
 /// Everything but the text.
-const LEAST_BYTES: usize = 31;
+const MIN_BYTES: usize = 31;
 
 const ANSWER: u8 = 1;
 
@@ -132,7 +132,7 @@ pub fn scan(bytes: &[u8]) -> Result<HelloScan, HelloError> {
         return Ok(HelloScan::More { certain });
     };
     let length = u16::from_be_bytes(*length);
-    if !(LEAST_BYTES..=MOST_BYTES).contains(&usize::from(length)) {
+    if !(MIN_BYTES..=MAX_BYTES).contains(&usize::from(length)) {
         return Err(HelloError::Length(length));
     }
     if bytes.len() < usize::from(length) {
@@ -165,7 +165,7 @@ fn fields(body: &[u8]) -> Option<AlccHello<'_>> {
     let (window, rest) = rest.split_first_chunk()?;
     let (length, rest) = rest.split_first()?;
     let half = std::str::from_utf8(rest.get(..usize::from(*length))?).ok()?;
-    if half.len() > MOST_TEXT_BYTES {
+    if half.len() > MAX_TEXT_BYTES {
         return None;
     }
     Some(AlccHello {
@@ -179,12 +179,12 @@ fn fields(body: &[u8]) -> Option<AlccHello<'_>> {
     })
 }
 
-/// Appends a hello to `out`. The text is at most [`MOST_TEXT_BYTES`] long, or is left out.
+/// Appends a hello to `out`. The text is at most [`MAX_TEXT_BYTES`] long, or is left out.
 pub fn write(out: &mut Vec<u8>, hello: &AlccHello<'_>) {
     let start = out.len();
-    let half = if hello.half.len() > MOST_TEXT_BYTES { "" } else { hello.half };
+    let half = if hello.half.len() > MAX_TEXT_BYTES { "" } else { hello.half };
     out.extend(MAGIC);
-    out.extend(((LEAST_BYTES + half.len()) as u16).to_be_bytes());
+    out.extend(((MIN_BYTES + half.len()) as u16).to_be_bytes());
     out.extend(hello.version.to_be_bytes());
     out.push(if hello.answer { ANSWER } else { 0 });
     out.push(hello.refusal.map_or(0, Refusal::code));
@@ -219,12 +219,12 @@ mod tests {
 
     #[test]
     fn a_hello_comes_back_and_fits() {
-        let long = "x".repeat(MOST_TEXT_BYTES);
+        let long = "x".repeat(MAX_TEXT_BYTES);
         let refused =
             AlccHello { answer: true, refusal: Some(Refusal::Version), half: "", ..HELLO };
         for hello in [HELLO, AlccHello { half: &long, ..HELLO }, refused] {
             let bytes = written(&hello);
-            assert!(bytes.len() <= MOST_BYTES);
+            assert!(bytes.len() <= MAX_BYTES);
             assert_eq!(scan(&bytes), Ok(HelloScan::Whole(bytes.len())));
             assert_eq!(decode(&bytes), Ok(hello));
         }

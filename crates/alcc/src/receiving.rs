@@ -34,7 +34,7 @@ pub(super) struct ReceivingHalf {
     ended: bool,
     consumed: u64,
     /// The window that was last announced to the other end.
-    told: u64,
+    reported_window: u64,
     /// Packets that have not been acknowledged.
     unacked: u32,
     acked_at: Option<Time>,
@@ -60,7 +60,7 @@ impl ReceivingHalf {
             arrived_at: Time::ZERO,
             ended: false,
             consumed: 0,
-            told: window,
+            reported_window: window,
             unacked: 0,
             acked_at: None,
             ack_at: None,
@@ -86,7 +86,7 @@ impl ReceivingHalf {
 
     /// The head of a packet.
     pub(super) fn on_head(&mut self, now: Time, data: DataHead) -> Result<(), AlccError> {
-        if u64::from(data.length) > self.told - self.counts.bytes {
+        if u64::from(data.length) > self.reported_window - self.counts.bytes {
             return Err(AlccError::Overrun);
         }
         if data.length == 0 {
@@ -155,8 +155,8 @@ impl ReceivingHalf {
     pub(super) fn on_consumed(&mut self, count: usize, inbox: &BoundedQueue) {
         self.consumed += count as u64;
         let limit = inbox.limit() as u64;
-        let news = self.consumed + limit - self.told;
-        let left = self.told - self.counts.bytes;
+        let news = self.consumed + limit - self.reported_window;
+        let left = self.reported_window - self.counts.bytes;
         // A window that was small, or has grown by a quarter, is news to the sender.
         if news > 0 && !self.ended && (news >= left || news * 4 >= limit) {
             self.ack_due = true;
@@ -168,10 +168,15 @@ impl ReceivingHalf {
         if !self.ack_due {
             return false;
         }
-        self.told = self.consumed + inbox.limit() as u64;
+        self.reported_window = self.consumed + inbox.limit() as u64;
         let held = if self.number == 0 { Span::ZERO } else { now - self.arrived_at };
         let held_us = u32::try_from(held.as_nanos() / 1_000).unwrap_or(u32::MAX);
-        let ack = AckFrame { number: self.number, written_at: now, held_us, window: self.told };
+        let ack = AckFrame {
+            number: self.number,
+            written_at: now,
+            held_us,
+            window: self.reported_window,
+        };
         frame::write_ack(out, &ack);
         (self.ack_due, self.ack_at, self.acked_at) = (false, None, Some(now));
         self.unacked = 0;
@@ -282,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_opens_is_told() {
+    fn a_window_that_opens_is_reported() {
         let (mut incoming, mut inbox) = setup();
         for number in 1..=10 {
             arrive(&mut incoming, &mut inbox, ms(number), number);

@@ -10,7 +10,7 @@ use crate::queue::BoundedQueue;
 
 /// Packets in flight at most, whatever the controller allows: what is known of each takes about a
 /// hundred bytes, and a peer that reads without ever acknowledging must not take all memory.
-const MOST_IN_FLIGHT: u64 = 1 << 16;
+const MAX_IN_FLIGHT: u64 = 1 << 16;
 
 /// An RTT for the time in which none has been measured.
 const FIRST_RTT: Span = Span::from_millis(100);
@@ -152,7 +152,7 @@ impl SendingHalf {
 
     /// Data of the packet that comes next; 0 for the end of the stream.
     fn next_length(&self, queue: &BoundedQueue) -> Option<usize> {
-        if self.sent.remembered() >= MOST_IN_FLIGHT || self.is_sent() {
+        if self.sent.remembered() >= MAX_IN_FLIGHT || self.is_sent() {
             return None;
         }
         if queue.is_empty() {
@@ -328,12 +328,12 @@ mod tests {
             Stamp { local: [100 + packet.number, 0, 0, 0], wire: packet.number }
         }
         fn on_ack(&mut self, ack: &cellpace_cc::Ack<'_>) {
-            let mut told = self.0.lock().unwrap();
+            let mut calls = self.0.lock().unwrap();
             let of = |packet: &cellpace_cc::AckedPacket| {
                 (packet.rtt.as_nanos() / 1_000_000, packet.stamp.local[0])
             };
-            told.acks.push(ack.packets.iter().map(of).collect());
-            told.received.extend(ack.packets.iter().map(|packet| packet.received_at));
+            calls.acks.push(ack.packets.iter().map(of).collect());
+            calls.received.extend(ack.packets.iter().map(|packet| packet.received_at));
         }
         fn on_block(&mut self, block: &Block) {
             self.0.lock().unwrap().blocks.push((block.now, block.stamp.local[0]));
@@ -377,11 +377,11 @@ mod tests {
             assert_eq!(poll(&mut outgoing, ms(at), &mut queue), Some(1448));
         }
         outgoing.on_ack(ms(50), &ack(5)).unwrap();
-        let told = witness.0.lock().unwrap();
+        let calls = witness.0.lock().unwrap();
         let group = vec![(50, 100), (49, 101), (48, 102), (47, 103), (46, 104)];
-        assert_eq!(told.acks, [group]);
+        assert_eq!(calls.acks, [group]);
         let newest = Time::from_micros(999_500);
-        assert_eq!(told.received, [None, None, None, None, Some(newest)]);
+        assert_eq!(calls.received, [None, None, None, None, Some(newest)]);
         let rtt = outgoing.sent().rtt();
         assert_eq!(rtt.smoothed(), Some(Span::from_millis(46)), "the newest");
         assert_eq!(rtt.minimum(), Some(Span::from_millis(46)));
@@ -533,6 +533,6 @@ mod tests {
             count += 1;
             out.clear();
         }
-        assert_eq!(count, MOST_IN_FLIGHT);
+        assert_eq!(count, MAX_IN_FLIGHT);
     }
 }

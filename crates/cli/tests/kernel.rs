@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cellpace_kernel::{
-    Kernel, KernelRecord, Policy, RecordKind, RecoveryState, SocketControl, pins, push, remove,
+    Kernel, KernelRecord, Policy, RecordKind, RecoveryState, SocketControl, kick, pins, remove,
 };
 use pcap_file::pcapng::{Block, PcapNgReader};
 use program::{Folder, measured::measured};
@@ -244,7 +244,7 @@ fn step(kernel: &mut Kernel, socket: &TcpStream, hold: &dyn Fn(&Kernel, u64)) ->
     kernel.beat().unwrap();
     let asked = Instant::now();
     hold(kernel, 500_000);
-    push(socket).unwrap();
+    kick(socket).unwrap();
     while in_flight(socket) < 475_000 && asked.elapsed() < Duration::from_secs(1) {
         thread::sleep(Duration::from_micros(100));
     }
@@ -337,7 +337,7 @@ fn limit_role() {
             let limit = Some(packets * MSS);
             let control = SocketControl { window: 0, limit, pacing: None, policy: Policy::Hold };
             kernel.control(cookie, control).unwrap();
-            push(socket).unwrap();
+            kick(socket).unwrap();
         };
         let mut found = Vec::new();
         let mut sent = 0;
@@ -354,13 +354,13 @@ fn limit_role() {
             }
         }
         hold(kernel, 200_000);
-        push(socket).unwrap();
+        kick(socket).unwrap();
         json!({ "found": found })
     });
 }
 
 #[test]
-fn a_limit_is_kept_whatever_is_acknowledged_and_a_push_lets_out_what_was_added() {
+fn a_limit_is_kept_whatever_is_acknowledged_and_a_kick_lets_out_what_was_added() {
     measured(|| {
         let Some(driver) = Driver::new() else { return };
         let (found, hash) = driver.over_link("limit", "--rate 50mbit --rtt 40ms");

@@ -271,7 +271,7 @@ fn a_receiver_that_is_killed_ends_the_sender_with_an_error_and_leaves_no_file() 
     assert!(!output.status.success() && killed.elapsed() < Duration::from_secs(30));
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        said(&output).contains("nothing heard from the other side for 1s"),
+        said(&output).contains("nothing received from the other side for 1s"),
         "{}",
         said(&output)
     );

@@ -55,7 +55,7 @@ _Static_assert(__builtin_offsetof(struct bpf_sock_ops, sk) == 184, "as in linux/
 enum { AF_INET = 2, AF_INET6 = 10, IPPROTO_TCP = 6, TCP_CONGESTION = 13 };
 
 /* What crates/run holds at most. */
-#define MOST_RANGES 64
+#define MAX_RANGES 64
 /* RFC 6928 section 2: until the daemon has said more. */
 #define INITIAL_WINDOW 10
 /* Bytes of announcements: of 16 384 connections that the daemon has not looked at. */
@@ -67,7 +67,7 @@ struct range {
 
 struct ranges {
 	u32 count;
-	struct range range[MOST_RANGES];
+	struct range range[MAX_RANGES];
 };
 
 /* Written by the loader. */
@@ -128,7 +128,7 @@ struct controls_map controls SEC(".maps");
 
 static inline bool has(const struct ranges *ranges, u16 port)
 {
-	for (u32 i = 0; i < MOST_RANGES && i < ranges->count; i++) {
+	for (u32 i = 0; i < MAX_RANGES && i < ranges->count; i++) {
 		if (port >= ranges->range[i].first && port <= ranges->range[i].last)
 			return true;
 	}

@@ -87,7 +87,7 @@ static inline bool is_prompt(struct sock *sk)
 	return last && (s64)(bpf_ktime_get_ns() - *last) < (s64)PROMPT_NS;
 }
 
-#define MOST_PACKETS 0x3fffffff
+#define MAX_PACKETS 0x3fffffff
 /* While fewer are on their way, a delayed ack may be all there is to learn from. */
 #define FEW_PACKETS 8
 
@@ -104,8 +104,8 @@ static inline u32 packets_to(u64 limit, u32 mss, const struct tcp_sock *tp, bool
 	u32 out = tp->packets_out;
 	u32 in_flight = packets_in_flight(tp);
 
-	if (room > MOST_PACKETS / 2)
-		room = MOST_PACKETS / 2;
+	if (room > MAX_PACKETS / 2)
+		room = MAX_PACKETS / 2;
 	if (even && room > 0 && out + room < FEW_PACKETS)
 		room = max_u32((out + (u32)room) & ~1U, 2) - out;
 	if (tp->lost_out > tp->retrans_out)
@@ -127,8 +127,8 @@ static inline u32 window_packets(const struct control *control, const struct tcp
 
 	if (control->limit)
 		return packets_to(control->limit, mss, tp, even);
-	if (packets > MOST_PACKETS)
-		packets = MOST_PACKETS;
+	if (packets > MAX_PACKETS)
+		packets = MAX_PACKETS;
 	if (even && packets < FEW_PACKETS && packets & 1)
 		packets += tp->snd_cwnd > packets ? 1 : -1;
 	return max_u32((u32)packets, 2);

@@ -16,7 +16,7 @@ char _license[] SEC("license") = "GPL";
 /* include/uapi/linux/magic.h */
 #define SOCKFS_MAGIC 0x534F434B
 /* `MOST` of descriptors.rs. */
-#define MOST_WANTED 4096
+#define MAX_WANTED 4096
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -77,7 +77,7 @@ _Static_assert(sizeof(struct place) == 16, "as in descriptors.rs");
 /* Cookies that are searched, put here before each pass. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MOST_WANTED);
+	__uint(max_entries, MAX_WANTED);
 	__type(key, u64);
 	__type(value, u8);
 } wanted SEC(".maps");

@@ -90,7 +90,7 @@ struct rate_sample___mdi {
 #define START_EXIT_US 500000u
 #define START_EXIT_RATIO 15
 #define START_EXIT_LOSS 20
-#define START_MOST 39999u
+#define START_MAX 39999u
 #define START_EXPIRY (150 * 1000 * NSEC_PER_USEC)
 /* What a loss or a delay leaves: 0.7, in 1/65536. */
 #define START_FACTOR 45875u
@@ -216,7 +216,7 @@ static __always_inline void grow_in_slow_start(struct flow *flow, const struct t
 		return end_slow_start(flow, tp);
 	}
 	if (!app_limited)
-		flow->start_w = min_u32(flow->start_w + acked, START_MOST);
+		flow->start_w = min_u32(flow->start_w + acked, START_MAX);
 }
 
 /* One epoch that ended at `end`: docs/spec/mdi.md 6. */

@@ -33,7 +33,7 @@ enum {
 };
 
 /* RFC 8200 section 4.1: as many as there are kinds of, and destination options twice. */
-#define MOST_EXTENSIONS 8
+#define MAX_EXTENSIONS 8
 
 /* RFC 9293 section 3.1: offsets in the header, and flags in the word at the first. */
 #define TCP_FLAGS 12
@@ -107,7 +107,7 @@ static inline s32 tcp_in_ipv6(struct __sk_buff *ctx, s32 at)
 	if (bpf_skb_load_bytes(ctx, at + 6, &protocol, sizeof(protocol)))
 		return -1;
 	at += 40;
-	for (u32 i = 0; i <= MOST_EXTENSIONS; i++) {
+	for (u32 i = 0; i <= MAX_EXTENSIONS; i++) {
 		if (protocol == PROTOCOL_TCP)
 			return at;
 		if (bpf_skb_load_bytes(ctx, at, &extension, sizeof(extension)))

@@ -22,8 +22,8 @@ use crate::host::pins::{open, pins};
 /// The program as clang left it.
 const ATTACH: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/attach.bpf.o"));
 
-/// Ranges of ports of each direction at most: `MOST_RANGES` of bpf/attach.bpf.c.
-pub const MOST_RANGES: usize = 64;
+/// Ranges of ports of each direction at most: `MAX_RANGES` of bpf/attach.bpf.c.
+pub const MAX_RANGES: usize = 64;
 
 const RULES_BYTES: usize = 552;
 const ANNOUNCEMENT_BYTES: usize = 64;
@@ -91,7 +91,7 @@ pub struct Missed {
 #[non_exhaustive]
 pub enum AttachError {
     /// More than there is room for, or none at all.
-    #[error("1 to {MOST_RANGES} ranges of ports")]
+    #[error("1 to {MAX_RANGES} ranges of ports")]
     Ranges,
     /// There is no kernel driver.
     #[error(transparent)]
@@ -230,7 +230,7 @@ fn announcements(object: &Object) -> Result<RecordRing, AttachError> {
 fn encode(options: &AttachOptions<'_>) -> Result<[u8; RULES_BYTES], AttachError> {
     let AttachOptions { name, slot, owner, accepted, opened } = options;
     let is_some = !accepted.is_empty() || !opened.is_empty();
-    if !is_some || accepted.len() > MOST_RANGES || opened.len() > MOST_RANGES {
+    if !is_some || accepted.len() > MAX_RANGES || opened.len() > MAX_RANGES {
         return Err(AttachError::Ranges);
     }
     if name.len() >= NAME_BYTES {
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn no_ports_and_too_many_are_refused() {
         assert!(matches!(encode(&options(&[])), Err(AttachError::Ranges)));
-        let most = [(1, 1); MOST_RANGES + 1];
+        let most = [(1, 1); MAX_RANGES + 1];
         assert!(matches!(encode(&options(&most)), Err(AttachError::Ranges)));
         assert!(encode(&options(&most[1..])).is_ok());
     }
@@ -327,15 +327,15 @@ mod tests {
         bytes[50..52].copy_from_slice(&50_000u16.to_ne_bytes());
         bytes[52..56].copy_from_slice(&1448u32.to_ne_bytes());
         bytes[56..58].copy_from_slice(&32u16.to_ne_bytes());
-        let told = decode(&bytes);
+        let announced = decode(&bytes);
         assert_eq!(
-            (told.local, told.peer),
+            (announced.local, announced.peer),
             ("10.0.0.1:443".parse().unwrap(), "10.0.0.2:50000".parse().unwrap(),)
         );
-        assert_eq!((told.mss, told.overhead, told.opened), (1448, 52, false));
+        assert_eq!((announced.mss, announced.overhead, announced.opened), (1448, 52, false));
         bytes[32] = 0x20;
         bytes[58] = 1;
-        let told = decode(&bytes);
-        assert!(told.peer.is_ipv6() && told.overhead == 72 && told.opened);
+        let announced = decode(&bytes);
+        assert!(announced.peer.is_ipv6() && announced.overhead == 72 && announced.opened);
     }
 }

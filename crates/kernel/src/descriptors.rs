@@ -16,7 +16,7 @@ use libbpf_rs::{
 /// The program as clang left it.
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bpf.o"));
 
-/// Sockets that one pass searches at most: `MOST_WANTED` of bpf/descriptors.bpf.c.
+/// Sockets that one pass searches at most: `MAX_WANTED` of bpf/descriptors.bpf.c.
 pub const MOST: usize = 4096;
 
 const PLACE_BYTES: usize = 16;

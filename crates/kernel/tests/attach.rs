@@ -207,13 +207,18 @@ fn what_is_accepted_at_the_ports_is_under_control_and_announced() {
         let (accepted, opened, port) = programs.connect(how);
         assert_eq!(accepted, place.name, "{how}");
         assert_ne!(opened, place.name, "{how}: the client's end is not asked for");
-        let [told] = announced(&mut attachment)[..] else { panic!("{how}: one announcement") };
-        assert_eq!(told.peer.port(), port);
-        assert_eq!(told.local.to_string(), how.split(' ').next().unwrap());
-        assert_eq!(told.peer.ip(), told.local.ip());
-        assert!(!told.opened && told.acked == 0);
+        let [connection] = announced(&mut attachment)[..] else {
+            panic!("{how}: one announcement")
+        };
+        assert_eq!(connection.peer.port(), port);
+        assert_eq!(connection.local.to_string(), how.split(' ').next().unwrap());
+        assert_eq!(connection.peer.ip(), connection.local.ip());
+        assert!(!connection.opened && connection.acked == 0);
         let ipv6 = how.starts_with('[');
-        assert_eq!((told.mss, told.overhead), if ipv6 { (1428, 72) } else { (1448, 52) });
+        assert_eq!(
+            (connection.mss, connection.overhead),
+            if ipv6 { (1428, 72) } else { (1448, 52) }
+        );
     }
     assert_eq!(attachment.missed().unwrap(), Missed::default());
 }
@@ -226,9 +231,9 @@ fn what_is_opened_to_a_port_is_under_control_where_it_is_asked_for() {
     let (accepted, opened, port) = place.role("programs").connect("127.0.0.1:9003");
     assert_eq!(opened, place.name);
     assert_ne!(accepted, place.name);
-    let [told] = announced(&mut attachment)[..] else { panic!("one announcement") };
-    assert_eq!((told.local.port(), told.peer.port()), (port, OPENED));
-    assert!(told.opened && told.acked == 1, "its SYN is acknowledged: {told:?}");
+    let [connection] = announced(&mut attachment)[..] else { panic!("one announcement") };
+    assert_eq!((connection.local.port(), connection.peer.port()), (port, OPENED));
+    assert!(connection.opened && connection.acked == 1, "its SYN is acknowledged: {connection:?}");
 }
 
 #[test]
@@ -252,7 +257,7 @@ fn acknowledgments_of_what_was_announced_come_to_the_one_who_attached() {
     let mut attachment = place.attach(&kernel);
     let mut programs = place.role("programs");
     programs.connect("127.0.0.1:9001");
-    let [told] = announced(&mut attachment)[..] else { panic!("one announcement") };
+    let [connection] = announced(&mut attachment)[..] else { panic!("one announcement") };
     kernel.beat().unwrap();
     assert_eq!(programs.ask("send"), ["true"]);
     assert_eq!(programs.ask("close"), ["closed"]);
@@ -262,7 +267,7 @@ fn acknowledgments_of_what_was_announced_come_to_the_one_who_attached() {
         kernel.beat().unwrap();
         kernel.drain(usize::MAX, |record| records.push(record));
     }
-    assert!(records.iter().all(|record| record.cookie == told.cookie));
+    assert!(records.iter().all(|record| record.cookie == connection.cookie));
     let acks: Vec<&KernelRecord> =
         records.iter().filter(|record| record.kind == RecordKind::Ack).collect();
     assert!(!acks.is_empty() && acks.iter().all(|ack| ack.cwnd == 10 && !ack.fallback));
@@ -276,8 +281,8 @@ fn whoever_has_a_socket_first_keeps_it() {
     let (first, second) = (place.open(), place.open());
     let mut attachments = [place.attach(&first), place.attach(&second)];
     assert_eq!(place.role("programs").connect("127.0.0.1:9001").0, place.name);
-    let told = attachments.each_mut().map(|attachment| announced(attachment).len());
-    assert_eq!(told.iter().sum::<usize>(), 1, "{told:?}");
+    let counts = attachments.each_mut().map(|attachment| announced(attachment).len());
+    assert_eq!(counts.iter().sum::<usize>(), 1, "{counts:?}");
     assert!(attachments.iter().all(|attachment| attachment.missed().unwrap() == Missed::default()));
 }
 

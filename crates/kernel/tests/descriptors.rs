@@ -163,8 +163,8 @@ fn numbers_of_processes_are_those_that_we_see() {
     command.args(["--pid", "--fork"]).arg(std::env::current_exe().unwrap());
     command.args(["--exact", "sockets_of_our_own_are_found_and_no_others"]);
     let out = command.output().unwrap();
-    let said = String::from_utf8_lossy(&out.stdout);
-    assert!(out.status.success() && said.contains("1 passed"), "{said}");
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success() && text.contains("1 passed"), "{text}");
 }
 
 #[test]

@@ -43,7 +43,9 @@ impl Driver {
         let driver = Self(name.clone());
         match install(&InstallOptions { name, access, ring_bytes, ..InstallOptions::default() }) {
             Ok(_) => Some(driver),
-            Err(error) if nix::unistd::geteuid().is_root() && may_bpf(&error) => panic!("{error}"),
+            Err(error) if nix::unistd::geteuid().is_root() && can_use_bpf(&error) => {
+                panic!("{error}")
+            }
             Err(error) => {
                 cellpace_testing::skip(error);
                 None
@@ -72,7 +74,7 @@ impl Drop for Driver {
 }
 
 /// Whether an error is a failure of ours and not of the place where we run.
-fn may_bpf(error: &InstallError) -> bool {
+fn can_use_bpf(error: &InstallError) -> bool {
     match error {
         InstallError::NoBtf { .. } | InstallError::Kernel(_) | InstallError::TooOld(_) => false,
         InstallError::Bpf { source, .. } => source.kind() != libbpf_rs::ErrorKind::PermissionDenied,
@@ -155,11 +157,11 @@ struct Controller {
 impl Controller {
     fn start(mut kernel: Kernel) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&stop);
+        let stopped = Arc::clone(&stop);
         let thread = thread::spawn(move || {
             let mut records = Vec::new();
             let mut beaten = Instant::now() - BEAT;
-            while !told.load(Ordering::Relaxed) {
+            while !stopped.load(Ordering::Relaxed) {
                 if beaten.elapsed() >= BEAT {
                     beaten = Instant::now();
                     let _ = kernel.beat();
@@ -310,10 +312,10 @@ fn without_heartbeats_tcp_goes_by_itself_until_they_return() {
         network();
         let (sender, cookie, reader) = connection(&driver);
         let mut kernel = driver.open();
-        let (tell, told) = mpsc::channel();
+        let (finished, is_finished) = mpsc::channel();
         let writer = thread::spawn(move || {
             let sent = send_for(&sender, Duration::from_millis(3500));
-            tell.send(()).unwrap();
+            finished.send(()).unwrap();
             (sent, sender)
         });
         // A window that loopback would never need.
@@ -340,7 +342,7 @@ fn without_heartbeats_tcp_goes_by_itself_until_they_return() {
         // A socket that is let go is on its own, too, and has no records.
         kernel.release(cookie).unwrap();
         assert_eq!(installed(&driver.0).unwrap().sockets, 1);
-        told.recv().unwrap();
+        is_finished.recv().unwrap();
         let (sent, sender) = writer.join().unwrap();
         assert_eq!(reader.join().unwrap(), sent);
         drop(sender);
@@ -465,14 +467,14 @@ fn only_those_who_may_control_and_everybody_may_select() {
         command.uid(NOBODY).gid(NOBODY - 1);
         String::from_utf8(command.output().unwrap().stdout).unwrap()
     };
-    let said = outsider(&driver);
-    assert!(said.contains("may select"), "{said}");
+    let text = outsider(&driver);
+    assert!(text.contains("may select"), "{text}");
     let group = cellpace_group(NOBODY);
-    assert!(said.contains(&format!("open to root and group {group}")), "{said}");
+    assert!(text.contains(&format!("open to root and group {group}")), "{text}");
     let mut member = driver.role("try");
     member.uid(NOBODY).gid(NOBODY);
-    let said = String::from_utf8(member.output().unwrap().stdout).unwrap();
-    assert!(said.contains("may select") && said.contains("may control"), "{said}");
+    let text = String::from_utf8(member.output().unwrap().stdout).unwrap();
+    assert!(text.contains("may select") && text.contains("may control"), "{text}");
     // And the owner can change his mind.
     let options = |access| {
         let name = driver.0.clone();
@@ -576,12 +578,12 @@ fn names_and_sizes_that_cannot_be_are_refused() {
 }
 
 fn wait_for(child: &mut Child, word: &str) {
-    let mut heard = Vec::new();
+    let mut output = Vec::new();
     let out = child.stdout.as_mut().unwrap();
     let mut byte = [0];
-    while !String::from_utf8_lossy(&heard).contains(word) {
-        assert_eq!(out.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&heard));
-        heard.push(byte[0]);
+    while !String::from_utf8_lossy(&output).contains(word) {
+        assert_eq!(out.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&output));
+        output.push(byte[0]);
     }
 }
 

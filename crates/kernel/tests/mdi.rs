@@ -251,8 +251,8 @@ fn a_name_that_is_taken_is_not_taken_over() {
     if permitted(Loaded::load(&settings, false)).is_none() {
         return;
     }
-    let said = kernel::install(&settings).unwrap_err();
-    assert!(matches!(said, MdiError::Foreign(_)), "{said}");
+    let error = kernel::install(&settings).unwrap_err();
+    assert!(matches!(error, MdiError::Foreign(_)), "{error}");
     assert!(!pins(&name).exists());
     assert!(!kernel::remove(&name).unwrap());
 }

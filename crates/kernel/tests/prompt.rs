@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use cellpace_kernel::install::{InstallError, InstallOptions, InstallOutcome, install};
 use cellpace_kernel::{
-    Kernel, Policy, PromptAcks, SocketControl, installed, pins, push, remove, select_named,
+    Kernel, Policy, PromptAcks, SocketControl, installed, kick, pins, remove, select_named,
 };
 use measured::measured;
 use nix::sched::{CloneFlags, setns, unshare};
@@ -512,7 +512,7 @@ fn a_lone_packet_is_acknowledged_at_once() {
         writer.join().unwrap();
         // What waits may leave.
         kernel.control(cookie, control(None, Policy::Hold)).unwrap();
-        push(&sender).unwrap();
+        kick(&sender).unwrap();
         drop(sender);
         kernel.beat().unwrap();
         reader.end();

@@ -7,7 +7,7 @@
 use cellpace_base::{ByteReader, Span, Time};
 use cellpace_udp::Protection;
 use cellpace_udp::wire::{
-    Cookie, HEADER_BYTES, HELLO_BYTES, Ids, MOST_VARINT_BYTES, Varints, Writer, open, read_cookie,
+    Cookie, HEADER_BYTES, HELLO_BYTES, Ids, MAX_VARINT_BYTES, Varints, Writer, open, read_cookie,
     read_text, unzigzag, zigzag,
 };
 
@@ -320,7 +320,7 @@ pub fn write_report(
         .u64(head.position);
     let (mut next, mut micros, mut count) = ([0_u64; 4], 0_u64, 0);
     for record in records {
-        if writer.written() + 2 * MOST_VARINT_BYTES > MAX_REPORT_BYTES {
+        if writer.written() + 2 * MAX_VARINT_BYTES > MAX_REPORT_BYTES {
             break;
         }
         let expected = &mut next[usize::from(record.stream & 3)];

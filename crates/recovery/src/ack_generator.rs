@@ -170,7 +170,7 @@ mod tests {
         receiver.on_packet(&Arrival { now, number, bytes: 1500, wire: 0 })
     }
 
-    fn told(receiver: &mut AckGenerator, upto: u64) -> Vec<u64> {
+    fn take_acked(receiver: &mut AckGenerator, upto: u64) -> Vec<u64> {
         let mut arrived = Vec::new();
         receiver.take_until(upto, &mut arrived);
         arrived.iter().map(|arrived| arrived.number).collect()
@@ -190,7 +190,7 @@ mod tests {
         assert!(!receiver.on_deadline(Time::from_millis(49)));
         assert!(receiver.on_deadline(Time::from_millis(50)));
         assert_eq!(receiver.ack(), 4);
-        assert_eq!(told(&mut receiver, 4), [0, 1, 3, 4]);
+        assert_eq!(take_acked(&mut receiver, 4), [0, 1, 3, 4]);
     }
 
     #[test]
@@ -216,9 +216,9 @@ mod tests {
                 receiver.ack()
             })
             .collect();
-        assert_eq!(told(&mut receiver, acks[2]), [0, 1, 2]);
-        assert_eq!(told(&mut receiver, acks[0]), []);
-        assert_eq!(told(&mut receiver, acks[3]), [3]);
+        assert_eq!(take_acked(&mut receiver, acks[2]), [0, 1, 2]);
+        assert_eq!(take_acked(&mut receiver, acks[0]), []);
+        assert_eq!(take_acked(&mut receiver, acks[3]), [3]);
     }
 
     #[test]
@@ -243,8 +243,8 @@ mod tests {
         let most = MAX_UNACKED as u64;
         (0..most + 10).for_each(|number| assert!(arrive(&mut receiver, 1, number)));
         let upto = receiver.ack();
-        assert_eq!(told(&mut receiver, 10), [], "forgotten");
-        let told = told(&mut receiver, upto);
-        assert_eq!((told.first(), told.len()), (Some(&10), MAX_UNACKED));
+        assert_eq!(take_acked(&mut receiver, 10), [], "forgotten");
+        let acked = take_acked(&mut receiver, upto);
+        assert_eq!((acked.first(), acked.len()), (Some(&10), MAX_UNACKED));
     }
 }

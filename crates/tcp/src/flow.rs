@@ -167,7 +167,7 @@ impl SharedFlow {
 }
 
 /// Events of a flow that wait to be taken at most: some hundred milliseconds' worth.
-const MOST_EVENTS: usize = 64;
+const MAX_EVENTS: usize = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct FlowState {
@@ -214,7 +214,7 @@ impl Drop for FlowWatch {
 impl FlowState {
     /// The controller decided something.
     pub(crate) fn note(&mut self, event: (Time, Event)) {
-        if self.events.len() == MOST_EVENTS {
+        if self.events.len() == MAX_EVENTS {
             self.events.pop_front();
             self.missed_events += 1;
         }

@@ -22,7 +22,7 @@ pub enum FlowError {
     )]
     NoAnswer(Span),
     /// The other side fell silent.
-    #[error("nothing heard from the other side for {0}")]
+    #[error("nothing received from the other side for {0}")]
     Silent(Span),
     /// The other side has another version.
     #[error(
@@ -83,7 +83,7 @@ const PING: [Span; 2] = [Span::from_secs(1), Span::from_secs(5)];
 const CLOSE_AGAIN: [Span; 2] = [Span::from_millis(100), Span::from_secs(1)];
 
 /// How often a close is repeated after the user interrupted the program, which should end soon.
-const MOST_STOPS: u32 = 4;
+const MAX_STOPS: u32 = 4;
 
 /// How long a side that has received a close stays: its answer may be lost.
 const LEAVE_AFTER: Span = Span::from_millis(300);
@@ -148,12 +148,12 @@ pub struct UdpFlow {
     /// Room for an acknowledgment.
     room: usize,
     began: Time,
-    heard: Time,
+    received_at: Time,
     pinged: Time,
     ping_due: bool,
     closed_due: bool,
     close: Option<(CloseCode, String)>,
-    told_read: bool,
+    reported_read: bool,
     limit: Option<u64>,
     events: VecDeque<FlowEvent>,
 }
@@ -209,12 +209,12 @@ impl UdpFlow {
             overhead,
             room: usize::from(mtu).saturating_sub(overhead),
             began: now,
-            heard: now,
+            received_at: now,
             pinged: now,
             ping_due: false,
             closed_due: false,
             close: None,
-            told_read: false,
+            reported_read: false,
             limit: None,
             events: VecDeque::new(),
         }
@@ -311,7 +311,7 @@ impl UdpFlow {
             FlowStage::Hello { .. } => self.state = FlowStage::Over,
             FlowStage::Open => {
                 self.close = Some((code, reason.to_owned()));
-                self.heard = self.heard.max(now);
+                self.received_at = self.received_at.max(now);
                 self.state = FlowStage::Closing { again_at: now, tries: 0 };
                 self.drop_unread();
             }
@@ -414,7 +414,7 @@ impl UdpFlow {
             self.limit_to(total);
         }
         self.state = FlowStage::Open;
-        self.heard = now;
+        self.received_at = now;
         // The responder sends nothing until it receives a packet with its id, so one leaves now.
         self.ping_due = true;
         self.events.push_back(FlowEvent::Connected(flows));
@@ -427,7 +427,7 @@ impl UdpFlow {
 
     /// Handles a packet with both ids right, of `bytes` without IP and UDP headers.
     pub(crate) fn on_packet(&mut self, now: Time, packet: &WirePacket<'_>, bytes: usize) {
-        self.heard = self.heard.max(now);
+        self.received_at = self.received_at.max(now);
         let ip_bytes = (bytes + self.overhead) as u64;
         match (packet, &mut self.half) {
             (WirePacket::Close(code, reason), _) => return self.on_close(now, *code, reason),
@@ -469,10 +469,10 @@ impl UdpFlow {
 
     fn judge_end(&mut self) {
         let FlowHalf::In(incoming) = &self.half else { return };
-        if self.told_read || !self.is_open() || !incoming.is_read() {
+        if self.reported_read || !self.is_open() || !incoming.is_read() {
             return;
         }
-        self.told_read = true;
+        self.reported_read = true;
         if incoming.is_intact() {
             self.events.push_back(FlowEvent::Read);
         } else {
@@ -483,8 +483,8 @@ impl UdpFlow {
 
     /// Ends the flow because the other side violates the protocol.
     fn fail(&mut self, code: CloseCode, reason: &str, error: FlowError) {
-        let heard = self.heard;
-        self.close(heard, code, reason);
+        let received_at = self.received_at;
+        self.close(received_at, code, reason);
         self.events.push_back(FlowEvent::Ended(Err(error)));
     }
 
@@ -550,7 +550,7 @@ impl UdpFlow {
     }
 
     fn silent_at(&self) -> Time {
-        self.heard + self.patience.silence
+        self.received_at + self.patience.silence
     }
 
     /// Returns when to send a ping. Only the sender does: the receiver does not know whether data
@@ -558,7 +558,7 @@ impl UdpFlow {
     fn ping_at(&self) -> Option<Time> {
         let FlowHalf::Out(out) = &self.half else { return None };
         let gap = if out.is_waiting() { PING[0] } else { PING[1] };
-        Some(self.heard.max(self.pinged) + gap)
+        Some(self.received_at.max(self.pinged) + gap)
     }
 
     /// Does what is due.
@@ -572,7 +572,7 @@ impl UdpFlow {
             FlowStage::Leaving { until } if until <= now => self.state = FlowStage::Over,
             FlowStage::Closing { again_at, tries } => {
                 let stopped = matches!(self.close, Some((CloseCode::Stopped, _)));
-                if now >= self.silent_at() || (stopped && tries >= MOST_STOPS && again_at <= now) {
+                if now >= self.silent_at() || (stopped && tries >= MAX_STOPS && again_at <= now) {
                     self.state = FlowStage::Over;
                 }
             }
@@ -613,7 +613,7 @@ impl UdpFlow {
             return Some(bytes);
         }
         match self.state {
-            FlowStage::Hello { again_at, .. } if again_at <= now => Some(self.say_hello(now, out)),
+            FlowStage::Hello { again_at, .. } if again_at <= now => Some(self.send_hello(now, out)),
             FlowStage::Closing { again_at, tries } if again_at <= now => {
                 let gap = CLOSE_AGAIN[0] * (1 << tries.min(10));
                 let again_at = now + gap.min(CLOSE_AGAIN[1]);
@@ -638,7 +638,7 @@ impl UdpFlow {
         }
     }
 
-    fn say_hello(&mut self, now: Time, out: &mut Vec<u8>) -> usize {
+    fn send_hello(&mut self, now: Time, out: &mut Vec<u8>) -> usize {
         let FlowStage::Hello { cookie, again_at, gap } = &mut self.state else { return 0 };
         *again_at = now + *gap;
         *gap = (*gap * 2).min(HELLO_AGAIN[1]);

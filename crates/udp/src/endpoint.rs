@@ -34,7 +34,7 @@ pub struct Strays {
 }
 
 /// Answers to unknown senders that wait to be sent at most.
-const MOST_REPLIES: usize = 256;
+const MAX_REPLIES: usize = 256;
 
 /// Packets of one flow in a row at most, while others wait.
 const IN_A_ROW: usize = 64;
@@ -268,7 +268,7 @@ impl Endpoint {
     }
 
     fn reply(&mut self, to: SocketAddr, way: LocalPath, reply: Vec<u8>) {
-        if self.replies.len() >= MOST_REPLIES {
+        if self.replies.len() >= MAX_REPLIES {
             self.strays.unanswered += 1;
             return;
         }

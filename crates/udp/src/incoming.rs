@@ -13,14 +13,14 @@ use crate::ranges::RangeSet;
 use crate::wire::{self, AckEntry, AckHead, Ids, Numbered};
 
 /// Packet numbers from here on are not valid.
-const MOST_NUMBER: u64 = 1 << 62;
+const MAX_NUMBER: u64 = 1 << 62;
 
 /// Ranges of packet numbers that are remembered at most. Packets missing below them count as
 /// arrived: the sender has to detect their loss.
-const MOST_NUMBER_RANGES: usize = 1024;
+const MAX_NUMBER_RANGES: usize = 1024;
 
 /// Ranges in an acknowledgment at most.
-const MOST_ACK_RANGES: usize = 64;
+const MAX_ACK_RANGES: usize = 64;
 
 /// Arrivals that were acknowledged already and are reported again: this many acknowledgments in a
 /// row may be lost before the sender misses the time of an arrival.
@@ -28,7 +28,7 @@ const REPEATED: u64 = 24;
 
 /// Delayed acks that wait to be sent at most, each with the arrivals that it reports. Beyond that,
 /// while the system takes nothing, the last of them reports everything else.
-const MOST_DUE: usize = 1024;
+const MAX_DUE: usize = 1024;
 
 /// How long a receiver pauses after an ack before it looks again: several packets then share a
 /// wake-up and an ack. The ack still reports when each of them arrived.
@@ -44,7 +44,7 @@ const RTT_RESTS: u64 = 64;
 /// The gap between packets is the mean over about this many, none counted for more than
 /// `LONGEST_GAP`.
 const GAP_MEMORY: u64 = 32;
-const LONGEST_GAP: Span = Span::from_millis(10);
+const MAX_GAP: Span = Span::from_millis(10);
 
 /// Figures of what has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -97,7 +97,7 @@ pub(crate) struct Incoming {
     /// Log position up to which arrivals have been acknowledged at least once.
     acked_until: u64,
     /// The window that was last reported to the sender.
-    told_window: u64,
+    reported_window: u64,
     report: Vec<u8>,
     /// When the newest packet arrived.
     arrived_at: Option<Time>,
@@ -126,7 +126,7 @@ impl Incoming {
             log: AckGenerator::new(policy, half),
             numbers: RangeSet::default(),
             floor: 0,
-            told_window: assembly.as_ref().map_or(u64::MAX, Assembly::window),
+            reported_window: assembly.as_ref().map_or(u64::MAX, Assembly::window),
             assembly,
             hasher: StreamHash::new(),
             end: None,
@@ -137,7 +137,7 @@ impl Incoming {
             acked_until: 0,
             report: Vec::new(),
             arrived_at: None,
-            gap: LONGEST_GAP,
+            gap: MAX_GAP,
             flight: 0,
             rest_until: Time::ZERO,
             skipped: 0,
@@ -201,7 +201,7 @@ impl Incoming {
     /// Returns whether the packet is new. A repeated one shows that the sender missed its ack.
     fn is_new(&mut self, numbered: Numbered) -> bool {
         let number = numbered.number;
-        if number >= MOST_NUMBER {
+        if number >= MAX_NUMBER {
             return false;
         }
         let known = number < self.floor || self.numbers.contains(number);
@@ -219,7 +219,7 @@ impl Incoming {
         }
         self.numbers.insert(number..number + 1);
         self.raise_floor(number.saturating_sub(u64::from(matters)));
-        while self.numbers.len() > MOST_NUMBER_RANGES {
+        while self.numbers.len() > MAX_NUMBER_RANGES {
             let Some(first) = self.numbers.pop_first() else { break };
             self.raise_floor(first.end);
         }
@@ -242,14 +242,14 @@ impl Incoming {
             return;
         }
         let due = DueAck { upto: self.log.ack(), since };
-        if self.due.len() >= MOST_DUE {
+        if self.due.len() >= MAX_DUE {
             self.due.pop_back();
         }
         self.due.push_back(due);
     }
 
     fn note_gap(&mut self, now: Time) {
-        let gap = self.arrived_at.map_or(LONGEST_GAP, |last| now - last).min(LONGEST_GAP);
+        let gap = self.arrived_at.map_or(MAX_GAP, |last| now - last).min(MAX_GAP);
         self.gap = (self.gap * (GAP_MEMORY - 1) + gap) / GAP_MEMORY;
     }
 
@@ -290,8 +290,8 @@ impl Incoming {
         self.hasher.update(&second[..(count - cut).min(second.len())]);
         assembly.consume(count);
         // A window that was small, or has grown by a quarter, is reported at once.
-        let news = assembly.window() - self.told_window;
-        let left = self.told_window - assembly.consumed().min(self.told_window);
+        let news = assembly.window() - self.reported_window;
+        let left = self.reported_window - assembly.consumed().min(self.reported_window);
         if news > 0 && (news >= left || news * 4 >= assembly.window() - assembly.consumed()) {
             self.ack_due = true;
         }
@@ -351,22 +351,22 @@ impl Incoming {
         }
         let DueAck { upto, since } = self.next_ack(now)?;
         let start = self.acked_until.saturating_sub(REPEATED).max(self.log.first());
-        self.told_window = self.assembly.as_ref().map_or(u64::MAX, Assembly::window);
+        self.reported_window = self.assembly.as_ref().map_or(u64::MAX, Assembly::window);
         let report = std::mem::take(&mut self.report);
         let held = (now - since).as_nanos() / 1_000;
         let head = AckHead {
             sequence: self.ack_sequence,
-            window: self.told_window,
+            window: self.reported_window,
             position: start,
             held_us: u32::try_from(held).unwrap_or(u32::MAX),
             report: &report,
         };
-        let told = usize::try_from(upto.saturating_sub(start)).unwrap_or(usize::MAX);
-        let entries = self.log.log_from(start).take(told).map(|arrived| AckEntry {
+        let count = usize::try_from(upto.saturating_sub(start)).unwrap_or(usize::MAX);
+        let entries = self.log.log_from(start).take(count).map(|arrived| AckEntry {
             number: arrived.number,
             received_at: arrived.received_at.unwrap_or(now),
         });
-        let ranges = self.numbers.iter().rev().take(MOST_ACK_RANGES);
+        let ranges = self.numbers.iter().rev().take(MAX_ACK_RANGES);
         let (length, count) = wire::write_ack(out, ids, room, &head, entries, ranges);
         self.ack_sequence += 1;
         self.acked_until = self.acked_until.max(start + count);
@@ -487,13 +487,13 @@ mod tests {
     #[test]
     fn pairs_are_acknowledged_once() {
         let mut incoming = delayed(40);
-        let mut told = Vec::new();
+        let mut acked = Vec::new();
         for number in 0..100 {
             arrive(&mut incoming, ms(number), number);
-            told.extend(acks(&mut incoming, ms(number)));
+            acked.extend(acks(&mut incoming, ms(number)));
         }
         let expected: Vec<_> = (0..50).map(|pair| (vec![2 * pair, 2 * pair + 1], 0)).collect();
-        assert_eq!(told, expected);
+        assert_eq!(acked, expected);
         assert_eq!(incoming.stats().acks, 50);
         assert_eq!(incoming.next_deadline(), None, "the timer of a pair has ended");
     }
@@ -502,8 +502,8 @@ mod tests {
     fn packets_found_waiting_together_are_acknowledged_in_pairs_nevertheless() {
         let mut incoming = delayed(40);
         (0..5).for_each(|number| arrive(&mut incoming, ms(100 + number), number));
-        let told = acks(&mut incoming, ms(106));
-        assert_eq!(told, [(vec![0, 1], 5_000), (vec![2, 3], 3_000)], "each with its lateness");
+        let acked = acks(&mut incoming, ms(106));
+        assert_eq!(acked, [(vec![0, 1], 5_000), (vec![2, 3], 3_000)], "each with its lateness");
         assert_eq!(incoming.next_deadline(), Some(ms(144)), "the fifth waits");
     }
 
@@ -540,14 +540,14 @@ mod tests {
     #[test]
     fn a_number_that_the_sender_left_out_is_no_gap_and_not_lost() {
         let mut incoming = delayed(40);
-        let mut told = Vec::new();
+        let mut acked = Vec::new();
         for number in (0..10).filter(|number| *number != 5) {
             let matters = crate::numbers::join_matters(10, number == 6);
             let numbered = Numbered { number, matters, stamp: None };
             incoming.on_data(ms(number), numbered, 1500, number, &[]);
-            told.extend(acks(&mut incoming, ms(number)).into_iter().map(|(numbers, _)| numbers));
+            acked.extend(acks(&mut incoming, ms(number)).into_iter().map(|(numbers, _)| numbers));
         }
-        assert_eq!(told, [vec![0, 1], vec![2, 3], vec![4, 6], vec![7, 8]], "in pairs");
+        assert_eq!(acked, [vec![0, 1], vec![2, 3], vec![4, 6], vec![7, 8]], "in pairs");
         let stats = incoming.stats();
         assert_eq!((stats.packets, stats.next_number), (9, 9), "nothing is lost");
     }
@@ -596,10 +596,10 @@ mod tests {
     fn acks_that_cannot_leave_do_not_pile_up() {
         let mut incoming = delayed(40);
         (0..10_000).for_each(|number| arrive(&mut incoming, ms(1), number));
-        assert_eq!(incoming.due.len(), MOST_DUE);
-        let told: Vec<u64> =
+        assert_eq!(incoming.due.len(), MAX_DUE);
+        let acked: Vec<u64> =
             acks(&mut incoming, ms(2)).into_iter().flat_map(|(numbers, _)| numbers).collect();
-        assert!(told.into_iter().eq(0..10_000), "each in its order");
+        assert!(acked.into_iter().eq(0..10_000), "each in its order");
         assert_eq!(incoming.next_deadline(), None);
     }
 }

@@ -78,14 +78,14 @@ pub(crate) struct Outgoing {
     known: u64,
     next_report: u64,
     /// Arrivals that acks have reported and the sender has not processed yet, ...
-    told: VecDeque<ReportedArrival>,
+    reported: VecDeque<ReportedArrival>,
     /// ... and the acks that reported them: when each ack arrived, and how many arrivals it
     /// reported.
     acks: VecDeque<(Time, usize)>,
     /// The receiver delays its acks: each counts as one for all that it reports, as with TCP.
     delayed_acks: bool,
     /// The latest time passed to the controller.
-    heard_at: Time,
+    controller_time: Time,
     arrived: Vec<Arrived>,
     /// Packets that an ack lists one by one.
     listed: Vec<u64>,
@@ -109,21 +109,21 @@ struct ReportedArrival {
 /// Most of an ack's delay that is attributed to the receiver. A receiver that pauses between acks,
 /// or whose machine is busy, reports how long it held each packet. It reports a long time also when
 /// acks were lost, and that is delay of the path.
-const MOST_HELD: Span = Span::from_millis(1);
+const MAX_HELD: Span = Span::from_millis(1);
 
 /// Stands in for the RTT before the first sample (RFC 9002 section 6.2.2, kInitialRtt).
 const RTT_UNKNOWN: Span = Span::from_millis(333);
 
 /// Arrivals that wait for the sender at most: beyond that it processes them before it sends, so
 /// that acks cannot pile up while the system sends nothing.
-const MAX_TOLD: usize = 1 << 14;
+const MAX_REPORTED: usize = 1 << 14;
 
 /// An ack of packets that were never sent, or of a number that was left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FalseAck;
 
 /// RTT samples that wait to be taken at most; those beyond are not kept.
-const MOST_RTTS: usize = 1 << 14;
+const MAX_RTTS: usize = 1 << 14;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fin {
@@ -163,10 +163,10 @@ impl Outgoing {
             peer_window: if unreliable { u64::MAX } else { peer_window },
             known: 0,
             next_report: 0,
-            told: VecDeque::new(),
+            reported: VecDeque::new(),
             acks: VecDeque::new(),
             delayed_acks: false,
-            heard_at: now,
+            controller_time: now,
             arrived: Vec::new(),
             listed: Vec::new(),
             blocked_until: Time::ZERO,
@@ -176,7 +176,7 @@ impl Outgoing {
     }
 
     /// Notes that the receiver delays its acks.
-    pub(crate) fn hear_delayed_acks(&mut self) {
+    pub(crate) fn set_delayed_acks(&mut self) {
         self.delayed_acks = true;
     }
 
@@ -309,16 +309,16 @@ impl Outgoing {
         if made_up_for {
             self.settle();
         }
-        let before = self.told.len();
+        let before = self.reported.len();
         self.collect_arrivals(ack)?;
-        let count = self.told.len() - before;
+        let count = self.reported.len() - before;
         // Where acks were lost, the next one covers more.
         let whole = made_up_for || self.delayed_acks;
         let (at_once, acks) = if whole { (count, count.min(1)) } else { (1, count) };
         self.acks.extend(std::iter::repeat_n((now, at_once), acks));
         let has_report = ack.sequence >= self.next_report && !ack.report.is_empty();
         let has_data = self.sender.sent_mut().has_lost() || self.has_new();
-        if has_report || !has_data || self.told.len() > MAX_TOLD {
+        if has_report || !has_data || self.reported.len() > MAX_REPORTED {
             self.settle();
         }
         if has_report {
@@ -345,12 +345,12 @@ impl Outgoing {
         let Some((now, count)) = self.acks.pop_front() else { return false };
         let now = self.time_of_ack(now, count);
         self.arrived.clear();
-        self.arrived.extend(self.told.drain(..count).map(|told| told.arrived));
+        self.arrived.extend(self.reported.drain(..count).map(|reported| reported.arrived));
         let headers = (self.overhead + self.data_header()) as u64;
         let (acked, fin, stats) = (&mut self.acked, &mut self.fin, &mut self.stats);
         let (rtts, base) = (&mut self.rtts, self.base);
         self.sender.on_ack(now, &self.arrived, |piece, rtt| {
-            if rtts.len() < MOST_RTTS {
+            if rtts.len() < MAX_RTTS {
                 rtts.push(rtt);
             }
             stats.acked_packets += 1;
@@ -376,12 +376,12 @@ impl Outgoing {
     fn time_of_ack(&mut self, now: Time, count: usize) -> Time {
         let half = self.sender.sent().rtt().smoothed().map_or(Span::ZERO, |rtt| rtt / 2);
         // The wait for a second packet, of a delayed ack, is no pause.
-        let held = match self.told.get(count - 1) {
-            Some(told) if count == 1 || self.delayed_acks => told.held.min(half),
+        let held = match self.reported.get(count - 1) {
+            Some(reported) if count == 1 || self.delayed_acks => reported.held.min(half),
             _ => Span::ZERO,
         };
-        self.heard_at = self.heard_at.max(now - held);
-        self.heard_at
+        self.controller_time = self.controller_time.max(now - held);
+        self.controller_time
     }
 
     /// Collects the arrivals that `ack` is the first to report, in their order.
@@ -391,13 +391,13 @@ impl Outgoing {
             // Acks were lost, and with them times of arrival.
             self.collect_ranges(ack)?;
         }
-        let start = self.told.len();
+        let start = self.reported.len();
         let mut newest = Time::ZERO;
         for entry in ack.entries() {
             newest = entry.received_at;
             if position >= self.known {
                 let arrived = Arrived::new(self.packet(entry.number)?, Some(entry.received_at));
-                self.told.push_back(ReportedArrival { arrived, held: Span::ZERO });
+                self.reported.push_back(ReportedArrival { arrived, held: Span::ZERO });
             }
             position = position.saturating_add(1);
         }
@@ -407,9 +407,9 @@ impl Outgoing {
         }
         self.known = self.known.max(position);
         let since_newest = Span::from_micros(u64::from(ack.held_us));
-        for told in self.told.range_mut(start..) {
-            let held = newest - told.arrived.received_at.unwrap_or(newest) + since_newest;
-            told.held = held.min(MOST_HELD);
+        for reported in self.reported.range_mut(start..) {
+            let held = newest - reported.arrived.received_at.unwrap_or(newest) + since_newest;
+            reported.held = held.min(MAX_HELD);
         }
         Ok(())
     }
@@ -430,7 +430,7 @@ impl Outgoing {
         }
         listed.sort_unstable();
         let oldest = self.numbers.number(self.sender.sent().oldest());
-        let start = self.told.len();
+        let start = self.reported.len();
         for (first, last) in ack.ranges() {
             let first = first.max(oldest);
             if first > last {
@@ -442,11 +442,11 @@ impl Outgoing {
             for packet in (self.packet(first)?..=self.packet(last)?).rev() {
                 if listed.binary_search(&packet).is_err() {
                     let arrived = Arrived::new(packet, None);
-                    self.told.push_back(ReportedArrival { arrived, held: Span::ZERO });
+                    self.reported.push_back(ReportedArrival { arrived, held: Span::ZERO });
                 }
             }
         }
-        self.told.make_contiguous()[start..].reverse();
+        self.reported.make_contiguous()[start..].reverse();
         self.listed = listed;
         Ok(())
     }
@@ -477,7 +477,7 @@ impl Outgoing {
 
     pub(crate) fn on_timer(&mut self, now: Time) {
         self.settle();
-        self.heard_at = self.heard_at.max(now);
+        self.controller_time = self.controller_time.max(now);
         self.sender.on_timer(now);
     }
 
@@ -671,11 +671,11 @@ mod tests {
     const IDS: Ids = Ids { to: 1, from: 2 };
 
     /// Number and time of arrival of a packet.
-    type Heard = (u64, Option<Time>);
+    type Reported = (u64, Option<Time>);
 
     /// Records each packet that is reported to it.
     #[derive(Default, Clone)]
-    struct Witness(Arc<Mutex<Vec<Heard>>>);
+    struct Witness(Arc<Mutex<Vec<Reported>>>);
 
     impl Controller for Witness {
         fn permit(&self) -> Permit {
@@ -685,8 +685,8 @@ mod tests {
             Stamp { wire: packet.number * 10, ..Stamp::default() }
         }
         fn on_ack(&mut self, ack: &cc::Ack<'_>) {
-            let heard = ack.packets.iter().map(|packet| (packet.number, packet.received_at));
-            self.0.lock().unwrap().extend(heard);
+            let reported = ack.packets.iter().map(|packet| (packet.number, packet.received_at));
+            self.0.lock().unwrap().extend(reported);
         }
         fn on_report(&mut self, _: Time, report: &[u8]) {
             self.0.lock().unwrap().push((u64::from(report[0]), None));
@@ -732,7 +732,7 @@ mod tests {
         out
     }
 
-    fn hear(outgoing: &mut Outgoing, now: Time, datagram: &[u8]) {
+    fn deliver_ack(outgoing: &mut Outgoing, now: Time, datagram: &[u8]) {
         let Some((_, WirePacket::Ack(ack))) = wire::decode(datagram) else { panic!("no ack") };
         outgoing.on_ack(now, &ack).unwrap();
     }
@@ -775,7 +775,7 @@ mod tests {
         assert_eq!(datagrams.len(), 4);
         let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, assembly());
         datagrams.iter().for_each(|datagram| arrive(&mut incoming, us(100), datagram));
-        hear(&mut outgoing, us(200), &ack(&mut incoming, us(100)));
+        deliver_ack(&mut outgoing, us(200), &ack(&mut incoming, us(100)));
         let next = poll_all(&mut outgoing, us(200));
         assert_eq!(next.len(), 4);
         assert_eq!(*controller.0.lock().unwrap(), [(1, 4); 4], "as if each had come alone");
@@ -795,7 +795,7 @@ mod tests {
             arrive(&mut incoming, us(20_000 + 60 * index as u64), datagram);
         }
         // The newest came 70 us before the ack, and that takes 20 ms.
-        hear(&mut outgoing, us(40_250), &ack(&mut incoming, us(20_250)));
+        deliver_ack(&mut outgoing, us(40_250), &ack(&mut incoming, us(20_250)));
         let mut rtts = Vec::new();
         outgoing.settle();
         outgoing.take_rtts(|rtt| rtts.push(rtt.as_nanos() / 1_000));
@@ -805,7 +805,7 @@ mod tests {
         for (index, datagram) in datagrams.iter().enumerate() {
             arrive(&mut incoming, us(70_000 + 60 * index as u64), datagram);
         }
-        hear(&mut outgoing, us(90_250), &ack(&mut incoming, us(70_250)));
+        deliver_ack(&mut outgoing, us(90_250), &ack(&mut incoming, us(70_250)));
         rtts.clear();
         outgoing.settle();
         outgoing.take_rtts(|rtt| rtts.push(rtt.as_nanos() / 1_000));
@@ -821,7 +821,7 @@ mod tests {
         let mut outgoing =
             Outgoing::new(boxed, false, false, sizes, 1 << 30, numbers(), Time::ZERO);
         if policy != AckPolicy::EveryPacket {
-            outgoing.hear_delayed_acks();
+            outgoing.set_delayed_acks();
         }
         let mut incoming = Incoming::new(None, policy, assembly());
         let mut rtts = Vec::new();
@@ -830,13 +830,13 @@ mod tests {
             arrive(&mut incoming, us(sent + 20_000), &datagrams[0]);
             arrive(&mut incoming, us(sent + 20_000 + gap_us), &datagrams[1]);
             let at = sent + 20_000 + gap_us + late;
-            hear(&mut outgoing, us(at + 20_000), &ack(&mut incoming, us(at)));
+            deliver_ack(&mut outgoing, us(at + 20_000), &ack(&mut incoming, us(at)));
             outgoing.settle();
             rtts.clear();
             outgoing.take_rtts(|rtt| rtts.push(rtt.as_nanos() / 1_000));
         }
-        let heard = controller.0.lock().unwrap().clone();
-        (heard, rtts)
+        let reported = controller.0.lock().unwrap().clone();
+        (reported, rtts)
     }
 
     #[test]
@@ -856,11 +856,11 @@ mod tests {
         let (mut outgoing, _, datagrams) = outgoing(false, 3);
         let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, assembly());
         arrive(&mut incoming, us(20_000), &datagrams[0]);
-        hear(&mut outgoing, us(40_000), &ack(&mut incoming, us(20_000)));
+        deliver_ack(&mut outgoing, us(40_000), &ack(&mut incoming, us(20_000)));
         arrive(&mut incoming, us(21_000), &datagrams[1]);
         let _lost = ack(&mut incoming, us(21_000));
         arrive(&mut incoming, us(30_000), &datagrams[2]);
-        hear(&mut outgoing, us(50_000), &ack(&mut incoming, us(30_000)));
+        deliver_ack(&mut outgoing, us(50_000), &ack(&mut incoming, us(30_000)));
         let mut rtts = Vec::new();
         outgoing.settle();
         outgoing.take_rtts(|rtt| rtts.push(rtt.as_nanos() / 1_000));
@@ -882,7 +882,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_hears_once_per_rtt_that_the_system_takes_nothing() {
+    fn a_controller_learns_once_per_rtt_that_the_system_takes_nothing() {
         let blocked = Blocked::default();
         let sizes = Sizes { datagram: 141, overhead: 28, buffer: 1 << 20 };
         let boxed = Box::new(blocked.clone());
@@ -897,7 +897,7 @@ mod tests {
         let datagrams = poll_all(&mut outgoing, us(400_000));
         let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, assembly());
         arrive(&mut incoming, us(420_000), &datagrams[0]);
-        hear(&mut outgoing, us(440_000), &ack(&mut incoming, us(420_000)));
+        deliver_ack(&mut outgoing, us(440_000), &ack(&mut incoming, us(420_000)));
         outgoing.settle();
         assert_eq!(count_at(&[450_000, 489_999, 490_000, 500_000], &mut outgoing), 2);
     }
@@ -908,7 +908,7 @@ mod tests {
         outgoing.write(&[7; 1000]);
         let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, assembly());
         datagrams.iter().for_each(|datagram| arrive(&mut incoming, us(100), datagram));
-        hear(&mut outgoing, us(200), &ack(&mut incoming, us(100)));
+        deliver_ack(&mut outgoing, us(200), &ack(&mut incoming, us(100)));
         assert_eq!(witness.0.lock().unwrap().len(), 0, "data could leave first");
         outgoing.on_timer(Time::from_secs(5));
         assert_eq!(witness.0.lock().unwrap().len(), 3);
@@ -926,21 +926,21 @@ mod tests {
             let ack = ack(&mut incoming, now);
             // Two acks of three are lost, but not the last.
             if index % 3 == 0 || index == 19 {
-                hear(&mut outgoing, now, &ack);
+                deliver_ack(&mut outgoing, now, &ack);
             }
         }
-        let heard = witness.0.lock().unwrap().clone();
+        let reported = witness.0.lock().unwrap().clone();
         let expected: Vec<_> = order
             .into_iter()
             .enumerate()
             .map(|(index, number)| (number as u64, Some(us(100 * (1 + index as u64)))))
             .collect();
-        assert_eq!(heard, expected);
+        assert_eq!(reported, expected);
         assert_eq!(outgoing.stats().acked_bytes, 2000);
     }
 
     #[test]
-    fn after_the_loss_of_many_acks_ranges_tell_what_arrived_and_nobody_tells_when() {
+    fn after_the_loss_of_many_acks_ranges_report_what_arrived_but_not_when() {
         let (mut outgoing, witness, datagrams) = outgoing(false, 100);
         let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, assembly());
         let mut last = Vec::new();
@@ -952,17 +952,17 @@ mod tests {
             arrive(&mut incoming, now, datagram);
             last = ack(&mut incoming, now);
         }
-        hear(&mut outgoing, us(200), &last);
-        let heard = witness.0.lock().unwrap().clone();
-        let numbers: Vec<u64> = heard.iter().map(|(number, _)| *number).collect();
+        deliver_ack(&mut outgoing, us(200), &last);
+        let reported = witness.0.lock().unwrap().clone();
+        let numbers: Vec<u64> = reported.iter().map(|(number, _)| *number).collect();
         assert_eq!(numbers, (0..100).filter(|number| *number != 50).collect::<Vec<_>>());
-        let timed = heard.iter().filter(|(_, at)| at.is_some()).count();
+        let timed = reported.iter().filter(|(_, at)| at.is_some()).count();
         assert_eq!(timed, 25, "the last one and those repeated");
         assert_eq!(outgoing.stats().lost, 1);
     }
 
     #[test]
-    fn an_ack_that_comes_twice_or_late_says_nothing_new() {
+    fn an_ack_that_comes_twice_or_late_reports_nothing_new() {
         let (mut outgoing, witness, datagrams) = outgoing(false, 3);
         let mut incoming = Incoming::new(None, AckPolicy::EveryPacket, assembly());
         let acks: Vec<_> = (0..3)
@@ -972,7 +972,7 @@ mod tests {
             })
             .collect();
         for index in [2, 0, 1, 2, 2] {
-            hear(&mut outgoing, us(10), &acks[index]);
+            deliver_ack(&mut outgoing, us(10), &acks[index]);
         }
         assert_eq!(witness.0.lock().unwrap().len(), 3);
     }
@@ -1039,8 +1039,11 @@ mod tests {
         let ack = made(10, &[3, 4], &[skipped + 1..101, 0..skipped]);
         assert_eq!(judge(&mut outgoing, &ack), Ok(()));
         outgoing.settle();
-        let heard = witness.0.lock().unwrap().len();
-        assert_eq!((heard, outgoing.stats().acked_bytes, outgoing.stats().lost), (100, 10_000, 0));
+        let reported = witness.0.lock().unwrap().len();
+        assert_eq!(
+            (reported, outgoing.stats().acked_bytes, outgoing.stats().lost),
+            (100, 10_000, 0)
+        );
         // An ack that was in flight for long is ignored, whatever it contains.
         assert_eq!(judge(&mut outgoing, &made(0, &[skipped, 4], Some(0..101).as_slice())), Ok(()));
     }
@@ -1053,8 +1056,8 @@ mod tests {
         for position in 0..2_900 {
             // Duplicates of the newest packet, which an honest receiver reports once.
             judge(&mut outgoing, &made(position, &[last; 100], &[])).unwrap();
-            assert!(outgoing.told.len() <= MAX_TOLD, "{}", outgoing.told.len());
-            assert!(outgoing.acks.len() <= MAX_TOLD);
+            assert!(outgoing.reported.len() <= MAX_REPORTED, "{}", outgoing.reported.len());
+            assert!(outgoing.acks.len() <= MAX_REPORTED);
         }
     }
 
@@ -1085,12 +1088,12 @@ mod tests {
                 ack(&mut incoming, us(1))
             })
             .collect();
-        hear(&mut outgoing, us(9), &acks[0]);
-        hear(&mut outgoing, us(9), &acks[2]);
-        hear(&mut outgoing, us(9), &acks[1]);
-        let heard = witness.0.lock().unwrap().clone();
+        deliver_ack(&mut outgoing, us(9), &acks[0]);
+        deliver_ack(&mut outgoing, us(9), &acks[2]);
+        deliver_ack(&mut outgoing, us(9), &acks[1]);
+        let reported = witness.0.lock().unwrap().clone();
         let reports: Vec<u64> =
-            heard.iter().filter(|(_, at)| at.is_none()).map(|(report, _)| *report).collect();
+            reported.iter().filter(|(_, at)| at.is_none()).map(|(report, _)| *report).collect();
         assert_eq!(reports, [0, 20], "the second report is older than the third");
     }
 }

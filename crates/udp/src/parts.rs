@@ -55,7 +55,7 @@ impl HalfParts<'_> {
         let mut outgoing =
             Outgoing::new(controller, stamped, unreliable, sizes, window, numbers, self.now);
         if delayed_acks {
-            outgoing.hear_delayed_acks();
+            outgoing.set_delayed_acks();
         }
         outgoing
     }

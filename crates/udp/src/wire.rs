@@ -23,7 +23,7 @@ pub const DATA_HEADER_BYTES: usize = HEADER_BYTES + 8 + 4 + 8;
 pub const STAMP_BYTES: usize = 8;
 
 /// The longest text in a packet.
-pub const MOST_TEXT_BYTES: usize = 250;
+pub const MAX_TEXT_BYTES: usize = 250;
 
 /// Position of the checksum. With a key, the longer tag begins there.
 pub(crate) const CHECKSUM: std::ops::Range<usize> = 17..21;
@@ -437,7 +437,7 @@ impl<'a> Writer<'a> {
     /// Writes a text without control characters, cut to the maximum length.
     pub fn text(self, text: &str) -> Self {
         let text = text.replace(char::is_control, " ");
-        let mut end = text.len().min(MOST_TEXT_BYTES);
+        let mut end = text.len().min(MAX_TEXT_BYTES);
         while !text.is_char_boundary(end) {
             end -= 1;
         }
@@ -581,11 +581,11 @@ pub fn write_ack<'e>(
         .u32(head.held_us);
     let lengths = writer.out.len();
     let mut writer = writer.u32(0);
-    if writer.out.len() + head.report.len() + LEAST_LISTS <= limit {
+    if writer.out.len() + head.report.len() + MIN_LISTS <= limit {
         writer = writer.bytes(head.report);
     }
     let entries_at = writer.out.len();
-    let count = put_entries(writer.out, limit - LEAST_LISTS, entries);
+    let count = put_entries(writer.out, limit - MIN_LISTS, entries);
     let ranges_at = writer.out.len();
     put_ranges(writer.out, limit, ranges);
     let sizes = [entries_at - lengths - 4, ranges_at - entries_at];
@@ -596,12 +596,12 @@ pub fn write_ack<'e>(
 }
 
 /// Room that a report and the entries leave for the others: an entry and two ranges.
-const LEAST_LISTS: usize = 6 * MOST_VARINT_BYTES;
+const MIN_LISTS: usize = 6 * MAX_VARINT_BYTES;
 
 fn put_entries(out: &mut Vec<u8>, limit: usize, entries: impl Iterator<Item = AckEntry>) -> u64 {
     let (mut expected, mut micros, mut count) = (0_u64, 0_u64, 0);
     for entry in entries {
-        if out.len() + 2 * MOST_VARINT_BYTES > limit && count > 0 {
+        if out.len() + 2 * MAX_VARINT_BYTES > limit && count > 0 {
             break;
         }
         let at = (entry.received_at.as_nanos() / 1_000).max(micros);
@@ -620,7 +620,7 @@ fn put_ranges<'e>(
 ) {
     let mut below: Option<u64> = None;
     for range in ranges {
-        if out.len() + 2 * MOST_VARINT_BYTES > limit {
+        if out.len() + 2 * MAX_VARINT_BYTES > limit {
             break;
         }
         let last = range.end - 1;
@@ -653,14 +653,14 @@ pub fn write_closed(out: &mut Vec<u8>, ids: Ids) -> usize {
 pub struct Varints<'a>(pub &'a [u8]);
 
 /// The longest such number.
-pub const MOST_VARINT_BYTES: usize = 10;
+pub const MAX_VARINT_BYTES: usize = 10;
 
 impl Iterator for Varints<'_> {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {
         let mut value = 0;
-        for (index, byte) in self.0.iter().enumerate().take(MOST_VARINT_BYTES) {
+        for (index, byte) in self.0.iter().enumerate().take(MAX_VARINT_BYTES) {
             value |= u64::from(byte & 0x7f).checked_shl(7 * index as u32)?;
             if byte & 0x80 == 0 {
                 self.0 = &self.0[index + 1..];

@@ -136,7 +136,7 @@ fn the_sender_sees_what_delayed_acks_do() {
 #[test]
 fn a_receiver_says_that_it_delays_acks_and_a_sender_does_not() {
     let acks = AckPolicy::Delayed(Span::from_millis(40));
-    for (controller, says) in [(None, true), (Some("cubic"), false)] {
+    for (controller, delayed) in [(None, true), (Some("cubic"), false)] {
         let mut side = endpoint(SENDER, EndpointConfig { acks, ..EndpointConfig::default() });
         let controller = controller.map(|cc| cc.parse().unwrap());
         let connect = FlowRequest { controller, unreliable: false };
@@ -146,7 +146,7 @@ fn a_receiver_says_that_it_delays_acks_and_a_sender_does_not() {
         let Some((_, WirePacket::Hello(hello))) = wire::decode(&datagram) else {
             panic!("no hello")
         };
-        assert_eq!(hello.delayed_acks, says);
+        assert_eq!(hello.delayed_acks, delayed);
     }
 }
 
@@ -460,8 +460,8 @@ mod strangers {
         initiator.poll_transmit(Time::ZERO, &mut out);
         let (ended, event) = initiator.poll_event().unwrap();
         assert_eq!((ended, event), (id, FlowEvent::Ended(Err(FlowError::Version(9)))));
-        let said = FlowError::Version(9).to_string();
-        assert!(said.contains("version 9") && said.contains("same cellpace"), "{said}");
+        let text = FlowError::Version(9).to_string();
+        assert!(text.contains("version 9") && text.contains("same cellpace"), "{text}");
     }
 
     #[test]

@@ -147,10 +147,10 @@ mod receiver_halves {
         {
             let mut peer = Peer::new(HOST, 1 + id as u64);
             let greeting = peer.hello(&mut endpoint, ms(1), sending(controller));
-            let Greeting::Refused(CloseCode::Unsupported, said) = greeting else {
+            let Greeting::Refused(CloseCode::Unsupported, text) = greeting else {
                 panic!("{controller}: {greeting:?}")
             };
-            assert!(said.contains("receiver half") && said.contains(reason), "{said}");
+            assert!(text.contains("receiver half") && text.contains(reason), "{text}");
         }
         for (id, controller) in
             ["sprout", "sprout:confidence=25%", "sprout:max_rate=auto"].into_iter().enumerate()

@@ -200,7 +200,7 @@ fn a_hello_is_as_long_as_any_answer_and_fits_into_the_smallest_packet() {
     wire::write_refuse(&mut out, TO_INITIATOR, CloseCode::Busy, &long);
     assert!(out.len() < 300);
     let Some((_, WirePacket::Refuse(_, text))) = wire::decode(&out) else { panic!() };
-    assert_eq!(text.len(), wire::MOST_TEXT_BYTES);
+    assert_eq!(text.len(), wire::MAX_TEXT_BYTES);
 }
 
 #[test]
@@ -243,9 +243,9 @@ proptest! {
         prop_assert!(held > 0 || entries.is_empty(), "an ack makes progress");
         let Some((_, WirePacket::Ack(ack))) = wire::decode(&out) else { panic!() };
         prop_assert_eq!(ack.entries().collect::<Vec<_>>(), &entries[..held]);
-        let told: Vec<_> = ack.ranges().collect();
+        let acked: Vec<_> = ack.ranges().collect();
         let expected: Vec<_> = ranges.iter().map(|r| (r.start, r.end - 1)).collect();
-        prop_assert_eq!(&told[..], &expected[..told.len()]);
+        prop_assert_eq!(&acked[..], &expected[..acked.len()]);
     }
 
     #[test]

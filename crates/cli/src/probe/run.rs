@@ -66,7 +66,7 @@ fn probe(args: &ProbeArgs, target: &str) -> Result<ExitCode, CommandError> {
     let trouble = driver.trouble().clone();
     if trouble.refused > 0 {
         let hint = if trouble.too_large { "; try a smaller --size" } else { "" };
-        let (count, said) = (trouble.refused, &trouble.said);
+        let (count, said) = (trouble.refused, &trouble.last_error);
         complain(&format!("the system refused {count} datagrams: {said}{hint}"));
     }
     let outcome = driver.endpoint.outcome().cloned();

@@ -40,7 +40,7 @@ pub fn select_named(socket: impl AsFd, name: &str) -> io::Result<u64> {
 ///
 /// # Errors
 /// When it is no TCP socket.
-pub fn push(socket: impl AsFd) -> io::Result<()> {
+pub fn kick(socket: impl AsFd) -> io::Result<()> {
     // To take the cork from a socket that has none makes the kernel send what it may.
     if !sockopt::tcp_cork(&socket)? {
         sockopt::set_tcp_cork(&socket, false)?;
@@ -105,7 +105,7 @@ impl Kernel {
     }
 
     /// Sets what a socket shall do. In effect with its next acknowledgment or write, or at once
-    /// with [`push`]. To be called again whenever the window changes.
+    /// with [`kick`]. To be called again whenever the window changes.
     ///
     /// # Errors
     /// When too many sockets are under control.

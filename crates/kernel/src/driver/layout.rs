@@ -72,7 +72,7 @@ pub struct SocketControl {
     pub window: u64,
     /// Instead of a window: so many bytes of payload may have been sent since the connection began,
     /// as [`KernelRecord::bytes_acked`] and [`KernelRecord::outstanding`] count them together. Acknowledgments
-    /// make no room then. In effect with the next one, or with [`push`](crate::push).
+    /// make no room then. In effect with the next one, or with [`kick`](crate::kick).
     pub limit: Option<u64>,
     /// Bytes a second; without, the window alone says when to send.
     pub pacing: Option<u64>,

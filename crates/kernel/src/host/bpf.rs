@@ -204,19 +204,19 @@ impl TcxLink {
 
     /// Whether the device is still there.
     pub(crate) fn is_attached(&self) -> io::Result<bool> {
-        let mut told = LinkInfo::default();
+        let mut link = LinkInfo::default();
         let mut info = Info {
             fd: self.0.as_raw_fd().cast_unsigned(),
             length: size_of::<LinkInfo>() as u32,
-            info: (&raw mut told) as u64,
+            info: (&raw mut link) as u64,
         };
-        // SAFETY: the kernel writes at most `length` bytes into `told`, which outlives the call, and
+        // SAFETY: the kernel writes at most `length` bytes into `link`, which outlives the call, and
         // then sets `length`, which is ours alone.
         unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut info) }?;
-        if told.kind != LINK_TYPE_TCX {
+        if link.kind != LINK_TYPE_TCX {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        Ok(told.interface != 0)
+        Ok(link.interface != 0)
     }
 
     /// At once, also where others have it open.

@@ -184,7 +184,7 @@ impl<'a> Transfer<'a> {
     fn report_shortage(&mut self) {
         let trouble = self.driver.trouble();
         if trouble.shortages > 0 && !self.was_short {
-            let text = format!("the system is short of memory, going on: {}", trouble.said);
+            let text = format!("the system is short of memory, going on: {}", trouble.last_error);
             self.view.on_warning(&text);
             self.was_short = true;
         }
@@ -382,7 +382,7 @@ impl<'a> Transfer<'a> {
         let trouble = self.driver.trouble().clone();
         if trouble.refused > 0 {
             let hint = if trouble.too_large { "; try a smaller --mtu" } else { "" };
-            let (count, said) = (trouble.refused, &trouble.said);
+            let (count, said) = (trouble.refused, &trouble.last_error);
             let text = format!("the system refused {count} datagrams: {said}{hint}");
             self.view.on_warning(&text);
         }
@@ -421,7 +421,7 @@ fn self_explaining(error: &FlowError, driver: &Driver) -> String {
     let trouble = driver.trouble();
     match error {
         FlowError::NoAnswer(_) | FlowError::Silent(_) if trouble.refused > 0 => {
-            format!("{error} (the system said: {})", trouble.said)
+            format!("{error} (the system said: {})", trouble.last_error)
         }
         _ => error.to_string(),
     }

@@ -267,9 +267,9 @@ impl Books {
     /// TCP, which has the application's data itself, has worked in an ack at `when`. Of the packets
     /// that it reports the newest caused it, and has TCP's measure of its RTT; the others waited
     /// for that.
-    pub(crate) fn on_ack_report(&mut self, when: Time, heard: &AckReport) {
+    pub(crate) fn on_ack_report(&mut self, when: Time, report: &AckReport) {
         let when = self.latest.max(when);
-        let acked = heard.acked.min(self.taken);
+        let acked = report.acked.min(self.taken);
         self.acked = self.acked.max(acked);
         let (numbers, sent) = (&mut self.numbers, self.sender.sent());
         let mut take = |number, repeated: bool| {
@@ -277,14 +277,14 @@ impl Books {
             numbers.push(Arrived { rtt: sent_at.map(|at| when - at), ..arrived(number) });
         };
         self.packets.arrived_until(acked, &mut take);
-        self.packets.arrived_up_to(heard.highest, heard.sacked, &mut take);
+        self.packets.arrived_up_to(report.highest, report.sacked, &mut take);
         if self.numbers.is_empty() {
             return;
         }
-        let wait = if heard.prompt { Span::ZERO } else { when - self.acked_at };
-        self.estimate_rtts(heard.rtt, wait);
+        let wait = if report.prompt { Span::ZERO } else { when - self.acked_at };
+        self.estimate_rtts(report.rtt, wait);
         self.acked_at = when;
-        if heard.prompt {
+        if report.prompt {
             self.report_one_by_one(when);
         } else {
             self.report_arrived(when);

@@ -136,7 +136,7 @@ fn alcc_t6_a_second_without_data_saves_nothing_up() {
     assert_eq!(released, 20 * MSS as usize);
 }
 
-fn heard(acked: u64, sacked: usize, highest: u64) -> AckReport {
+fn report(acked: u64, sacked: usize, highest: u64) -> AckReport {
     AckReport { acked: acked * MSS, sacked, highest: highest * MSS, rtt: None, prompt: false }
 }
 
@@ -159,13 +159,13 @@ fn rtts(log: &Arc<Mutex<Log>>) -> Vec<u64> {
 #[test]
 fn who_waited_for_the_ack_of_a_later_packet_came_halfway_between_the_acks() {
     let (mut gate, log) = sent_by_itself(8);
-    gate.on_ack_report(Time::from_millis(41), &heard(2, 0, 0));
+    gate.on_ack_report(Time::from_millis(41), &report(2, 0, 0));
     let rtt = Some(Span::from_micros(39_500));
-    gate.on_ack_report(Time::from_millis(43), &AckReport { rtt, ..heard(4, 0, 0) });
+    gate.on_ack_report(Time::from_millis(43), &AckReport { rtt, ..report(4, 0, 0) });
     assert_eq!(rtts(&log), [40_000, 40_000, 39_500, 39_500], "TCP's own measure counts");
     // At the same time as the ones before: they were in one burst. And 8 ms later.
-    gate.on_ack_report(Time::from_millis(43), &heard(6, 0, 0));
-    gate.on_ack_report(Time::from_millis(51), &heard(8, 0, 0));
+    gate.on_ack_report(Time::from_millis(43), &report(6, 0, 0));
+    gate.on_ack_report(Time::from_millis(51), &report(8, 0, 0));
     assert_eq!(rtts(&log)[4..], [39_000, 38_000, 44_000, 44_000]);
 }
 
@@ -173,7 +173,7 @@ fn who_waited_for_the_ack_of_a_later_packet_came_halfway_between_the_acks() {
 fn who_is_asked_to_acknowledge_at_once_got_together_what_it_acknowledges_together() {
     let (mut gate, log) = sent_by_itself(4);
     let rtt = Some(Span::from_micros(39_500));
-    gate.on_ack_report(Time::from_millis(43), &AckReport { rtt, prompt: true, ..heard(4, 0, 0) });
+    gate.on_ack_report(Time::from_millis(43), &AckReport { rtt, prompt: true, ..report(4, 0, 0) });
     assert_eq!(rtts(&log), [42_500, 41_500, 40_500, 39_500]);
     assert_eq!(log.lock().unwrap().acks.len(), 4, "one after the other");
 }
@@ -193,16 +193,16 @@ fn what_left_before_a_timeout_and_is_told_after_it_was_limited_by_no_window() {
 #[test]
 fn what_tcp_sent_twice_has_no_rtt_of_its_own() {
     let (mut gate, log) = sent_by_itself(6);
-    gate.on_ack_report(Time::from_millis(40), &heard(1, 0, 0));
+    gate.on_ack_report(Time::from_millis(40), &report(1, 0, 0));
     // The second is missing; the third to the sixth arrive.
     for highest in 3..=6 {
         gate.on_ack_report(
             Time::from_millis(39 + highest),
-            &heard(1, highest as usize - 2, highest),
+            &report(1, highest as usize - 2, highest),
         );
     }
     gate.on_retransmitted(Time::from_millis(80), 1);
-    gate.on_ack_report(Time::from_millis(85), &heard(6, 0, 0));
+    gate.on_ack_report(Time::from_millis(85), &report(6, 0, 0));
     let log = log.lock().unwrap();
     let last = log.acks.last().unwrap();
     assert_eq!(last.len(), 1);
@@ -466,7 +466,7 @@ fn what_tcp_sent_by_itself_for_a_paced_controller_left_one_after_the_other() {
     gate.on_sent(at(12), at(20), 2 * MSS, MSS);
     // It told of these at 14.5 ms: they had left by then.
     gate.on_sent(at(12), Time::from_micros(14_500), 2 * MSS, MSS);
-    let prompt = AckReport { prompt: true, ..heard(7, 0, 0) };
+    let prompt = AckReport { prompt: true, ..report(7, 0, 0) };
     gate.on_ack_report(at(50), &prompt);
     assert_eq!(rtts(&log), [40_000, 39_000, 38_000, 37_000, 36_000, 35_500, 35_500]);
 }
@@ -555,9 +555,9 @@ proptest! {
         prop_assert_eq!(gate.packets.len(), 0);
         let log = log.lock().unwrap();
         let mut numbers: Vec<u64> = log.acks.iter().flatten().map(|packet| packet.0).collect();
-        let told = numbers.len();
+        let acked = numbers.len();
         numbers.sort_unstable();
         numbers.dedup();
-        prop_assert_eq!(numbers.len(), told, "a packet was acked twice");
+        prop_assert_eq!(numbers.len(), acked, "a packet was acked twice");
     }
 }

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_hears_of_a_window_once() {
+    fn the_kernel_gets_a_window_once() {
         let mut kernel_flow = kernel_flow("fixed:cwnd=20pkts");
         let (control, _) = kernel_flow.news(Time::ZERO, false).unwrap();
         assert_eq!(control.window, 20 * u64::from(MSS));
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_push_tells_of_what_was_sent_whatever_was_acknowledged_meanwhile() {
+    fn a_kick_reports_what_was_sent_whatever_was_acknowledged_meanwhile() {
         let (mut kernel_flow, now, acked) = budgeted();
         let before = kernel_flow.stats().sent_bytes;
         // Of the two in flight one is acknowledged, and three more have left.
@@ -515,8 +515,8 @@ mod tests {
             for _ in 0..acks {
                 let at = on_path.pop_front().unwrap();
                 acked += 1;
-                let told = record(acked, on_path.len() as u32, rtt as u32);
-                kernel_flow.on_record(Time::from_micros(at), &told);
+                let report = record(acked, on_path.len() as u32, rtt as u32);
+                kernel_flow.on_record(Time::from_micros(at), &report);
                 // What the ack released is sent then.
                 on_path.push_back(at + rtt * 1000);
             }

@@ -67,7 +67,7 @@ impl RemoteSocket {
     pub(crate) fn kick(&self, cookie: u64) -> Result<TcpProgress, Errno> {
         let socket = self.borrow(cookie)?;
         let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
-        cellpace_kernel::push(&socket).map_err(errno)?;
+        cellpace_kernel::kick(&socket).map_err(errno)?;
         progress(socket.as_fd()).map_err(errno)
     }
 
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_push_tells_how_far_tcp_is_and_keeps_nothing_open() {
+    fn a_kick_reports_how_far_tcp_is_and_keeps_nothing_open() {
         let (mut one, mut other) = pair();
         let remote = RemoteSocket::new(rustix::process::getpid(), one.as_raw_fd()).unwrap();
         one.write_all(&[1; 1000]).unwrap();

@@ -14,7 +14,7 @@ use crate::{FlowStats, TcpError};
 use cellpace_alcc::{AlccConfig, AlccConnection, AlccError};
 
 /// Packets that go to TCP in one call at most.
-const MOST_PER_CALL: usize = 10;
+const MAX_PER_CALL: usize = 10;
 
 /// The lower half of a flow whose peer speaks the protocol, or may.
 pub(crate) struct AlccHalf {
@@ -86,7 +86,7 @@ impl AlccHalf {
         if self.taken == self.pending.len() {
             self.pending.clear();
             self.taken = 0;
-            self.connection.poll_output(now, &mut self.pending, MOST_PER_CALL * self.segment);
+            self.connection.poll_output(now, &mut self.pending, MAX_PER_CALL * self.segment);
         }
         &self.pending[self.taken..]
     }

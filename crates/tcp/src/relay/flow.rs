@@ -61,13 +61,13 @@ pub(crate) struct RelayFlow {
     /// The connection is to be reset when the process ends.
     is_armed: bool,
     /// The lower half knows that the application sends no more.
-    told_finish: bool,
+    passed_finish: bool,
     /// The peer sends no more.
     tcp_ended: bool,
     /// The end of what we send was passed on.
     finished: bool,
     /// The end of the peer's stream was passed on.
-    told_end: bool,
+    passed_end: bool,
     /// Since when a client/server connection is only kept for the peer's sake.
     lingers_since: Option<Time>,
     failed: Option<FailedConnection>,
@@ -138,10 +138,10 @@ impl RelayFlow {
             half,
             stamps_wait: false,
             is_armed: false,
-            told_finish: false,
+            passed_finish: false,
             tcp_ended: false,
             finished: false,
-            told_end: false,
+            passed_end: false,
             lingers_since: None,
             failed: None,
             unsent_allowed: 0,
@@ -281,7 +281,7 @@ impl RelayFlow {
         if !self.half.is_delivered() {
             return false;
         }
-        let in_over = self.local.is_gone() || self.told_end;
+        let in_over = self.local.is_gone() || self.passed_end;
         match self.half {
             Half::Plain(_) => self.finished && in_over,
             Half::Alcc(_) => {
@@ -307,7 +307,7 @@ impl RelayFlow {
         let mut moved = 0;
         while moved < TURN {
             self.half.refill(&mut self.local, scratch);
-            if self.local.is_ended() && !std::mem::replace(&mut self.told_finish, true) {
+            if self.local.is_ended() && !std::mem::replace(&mut self.passed_finish, true) {
                 self.half.finish();
             }
             if !self.tcp_ready.writable || self.finished {
@@ -433,8 +433,8 @@ impl RelayFlow {
             self.finished = true;
             shutdown(&self.tcp, Shutdown::Write)?;
         }
-        if !self.told_end && self.half.is_read(self.tcp_ended) {
-            self.told_end = true;
+        if !self.passed_end && self.half.is_read(self.tcp_ended) {
+            self.passed_end = true;
             self.local.end();
         }
         Ok(())

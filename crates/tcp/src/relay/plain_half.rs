@@ -28,7 +28,7 @@ const FRESH: Span = Span::from_millis(1);
 
 /// Acks that can let nothing through are left waiting no longer than this, as what the peer sends
 /// waits with them; and not at all if it has sent something a short time ago.
-const LONGEST_NAP: Span = Span::from_millis(10);
+const MAX_NAP: Span = Span::from_millis(10);
 const QUIET: Span = Span::from_millis(100);
 
 /// The lower half of a flow whose peer knows nothing of it.
@@ -122,7 +122,7 @@ impl PlainHalf {
             return false;
         }
         let until = self.books.acks_may_wait();
-        until.is_some_and(|until| until <= now + LONGEST_NAP && now >= self.received_at + QUIET)
+        until.is_some_and(|until| until <= now + MAX_NAP && now >= self.received_at + QUIET)
     }
 
     /// Asks the kernel what was acknowledged.
