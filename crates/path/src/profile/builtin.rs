@@ -14,7 +14,7 @@ const TEXTS: [&str; NAMES.len()] = [
     include_str!("5g-midband.profile"),
 ];
 
-/// Returns the built-in profile `name`; its [`about`](Profile::about) names its source.
+/// Returns the built-in profile `name`; its [`about`](LinkProfile::about) names its source.
 ///
 /// # Panics
 /// Never: a test reads every built-in.

@@ -1,6 +1,6 @@
 //! Profiles: a stochastic model of a cellular link, small enough to read.
 //!
-//! A [`LinkProfile`] has about ninety numbers. [`Profile::generate`] makes a trace from them,
+//! A [`LinkProfile`] has about ninety numbers. [`LinkProfile::generate`] makes a trace from them,
 //! [`crate::fit::fit`] estimates them from a trace, and the built-in ones come with the library.
 //!
 //! ```
