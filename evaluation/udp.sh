@@ -35,11 +35,11 @@ echo '==> a flow that has nothing to send, 20 s'
 fresh
 timed recv "$cellpace" recv --listen 127.0.0.1:5261 --once &
 sleep 0.5
-sleep 20 | timed send "$cellpace" send 127.0.0.1:5261 - --cc verus
+sleep 20 | timed send "$cellpace" send 127.0.0.1:5261 - --cc verus:r=6
 wait
 echo "both sides: $(both 5) % of a core"
 
-for cc in verus fixed:cwnd=600kB; do
+for cc in verus:r=6 fixed:cwnd=600kB; do
     echo "==> 125 MB over a link of 100 Mbit/s and 40 ms, $cc"
     fresh
     send="exec bash '$out/timed' send '$cellpace' send --listen \$CELLPACE_PEER:5261 --bytes 125MB --cc $cc"

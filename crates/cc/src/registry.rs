@@ -109,7 +109,7 @@ pub fn registry() -> &'static [ControllerInfo] {
         ),
         ControllerInfo::new::<MdiController>(
             "mdi",
-            "MDI: a Markov table learnt from another controller (Verus with R=2 if none is named)",
+            "MDI: a Markov table learnt from another controller (Verus if none is named)",
         ),
         ControllerInfo::new::<crate::fixed::FixedParams>(
             "fixed",

@@ -13,7 +13,7 @@ use crate::path_options::PathOptions;
 /// Arguments of `cellpace compare`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  cellpace compare --trace city-drive.down --cc verus:r=2 --cc copa --cc cubic --report out.html
+  cellpace compare --trace city-drive.down --cc verus --cc copa --cc cubic --report out.html
   cellpace compare --trace random:10mbit..100mbit/5s --rtt random:10ms..100ms/5s \\
       --loss random:0%..1%/5s --cc verus --cc cubic --repeat 5
   cellpace compare --handover 30s/200ms/80ms/lost --cc verus --cc bbr")]
@@ -22,8 +22,8 @@ pub(crate) struct CompareArgs {
     /// (constant:12mbit, step:..., random:..., onoff:..., cellreplay:...); repeatable
     #[arg(long = "trace", value_name = "TRACE", default_value = "lte-driving")]
     traces: Vec<String>,
-    /// A controller, e.g. verus:r=2 (`cellpace cc` lists them); repeatable
-    #[arg(long = "cc", value_name = "CC", default_values = ["verus:r=2", "copa", "cubic", "bbr"])]
+    /// A controller, e.g. verus (`cellpace cc` lists them); repeatable
+    #[arg(long = "cc", value_name = "CC", default_values = ["verus", "copa", "cubic", "bbr"])]
     ccs: Vec<String>,
     #[command(flatten)]
     path: PathOptions,

@@ -33,7 +33,7 @@ use clap::{Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "cellpace", version, about, max_term_width = 100)]
 #[command(after_help = "Example:
-  cellpace compare --trace lte-driving --cc verus:r=2 --cc cubic --report out.html")]
+  cellpace compare --trace lte-driving --cc verus --cc cubic --report out.html")]
 struct Cli {
     #[command(subcommand)]
     command: Command,

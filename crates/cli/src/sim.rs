@@ -24,7 +24,7 @@ A scenario:
   duration = \"120s\"
 
   [[flow]]
-  cc = \"verus:r=2\"
+  cc = \"verus\"
   count = 3
 
   [[flow]]

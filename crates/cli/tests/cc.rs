@@ -31,7 +31,7 @@ fn every_controller_tells_defaults_units_ranges_and_sources() {
         assert!(verus.contains(part), "{verus}");
     }
     let all = folder.good("cc verus --all");
-    assert!(all.contains("(Verus, eq. 4)") && all.contains("rto_min=150ms"), "{all}");
+    assert!(all.contains("(Verus, eq. 4;") && all.contains("rto_min=150ms"), "{all}");
     assert_eq!(folder.good("cc verus:r=2"), verus);
 }
 

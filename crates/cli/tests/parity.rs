@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 /// Controllers of the full form: all of the registry.
 const CONTROLLERS: [&str; 12] = [
     "verus:r=2",
-    "verus",
+    "verus:r=6",
     "copa",
     "sprout",
     "bbr",

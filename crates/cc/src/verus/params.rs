@@ -17,7 +17,7 @@ params! {
     /// Verus' parameters.
     pub(crate) struct VerusParams {
         /// Delay over base delay above which the set-point falls (R)
-        r: f64 = "6" in 1.0..=1000.0, from EQ4, logarithmic;
+        r: f64 = "2" in 1.0..=1000.0, from "Verus, eq. 4; 2, 4 and 6 there", logarithmic;
         /// Time between two decisions
         epoch: Span = "5ms" in MS..=SEC, from "Verus, section 5.3", logarithmic;
         /// Fall of the set-point when delay rises
@@ -77,10 +77,10 @@ params! {
         rto_min: Span = "150ms" in MS..=SEC, from CODE;
     }
     presets {
-        original = "nodes=sticky,monotone=off,extend=mean,floor=false,slow_start_exit=absolute,\
+        original = "r=6,nodes=sticky,monotone=off,extend=mean,floor=false,slow_start_exit=absolute,\
                     ceiling_loss=1,credit=code,bump_on=epoch,average=zero",
             "as the original program decides", from "github.com/yzaki/verus";
-        paper = "law=paper,epochs_in_loss=false,slow_start_exit=ratio,ss_exit_loss=0,gap=safe,\
+        paper = "r=6,law=paper,epochs_in_loss=false,slow_start_exit=ratio,ss_exit_loss=0,gap=safe,\
                  ceiling_loss=1",
             "as printed", from "Verus (SIGCOMM'15), sections 4 and 5";
     }

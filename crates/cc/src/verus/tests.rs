@@ -1093,11 +1093,19 @@ proptest! {
 fn defaults_are_those_of_the_specification() {
     let params = VerusParams::defaults();
     let (delta1, delta2) = (params.delta1.as_millis_f64(), params.delta2.as_millis_f64());
-    assert_eq!((params.r, delta1, delta2), (6.0, 1.0, 2.0));
+    assert_eq!((params.r, delta1, delta2), (2.0, 1.0, 2.0));
     assert_eq!((params.alpha, EWMA, params.loss_factor), (0.2, 0.875, 0.7));
     let start = params.slow_start(MSS);
     assert_eq!((start.exit_delay, start.exit_ratio, start.exit_loss), (500.0, 15.0, 20.0));
     assert_eq!(start, SlowStart::default());
     assert_eq!(start.max_window, 39_999.0);
     assert_eq!(params.ss_exit_packets, 0);
+}
+
+#[test]
+fn presets_keep_the_r_of_paper_and_program() {
+    for preset in ["paper", "original"] {
+        assert_eq!(VerusParams::parse("verus", preset).unwrap().r, 6.0, "{preset}");
+    }
+    assert_eq!(VerusParams::parse("verus", "original,r=2").unwrap().r, 2.0);
 }

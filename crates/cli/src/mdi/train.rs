@@ -23,7 +23,7 @@ use crate::progress::{Progress, end_cleanly_on_ctrl_c};
 #[derive(Debug, Args)]
 #[command(mut_arg("skip", |skip| skip.hide(true)))]
 #[command(after_help = "Examples:
-  cellpace mdi train --cc verus:r=2 --trace city.down --trace highway.down -o verus.mdi
+  cellpace mdi train --cc verus --trace city.down --trace highway.down -o verus.mdi
   cellpace mdi train --cc copa --trace lte-driving --users 1 --states absolute:bin=5ms -o copa.mdi
 
 States:
@@ -36,7 +36,7 @@ States:
             absolute:delay=20..727/2,window=0..35/1
 `cellpace mdi show` names the states of a table; only tables with the same states can be merged.")]
 pub(crate) struct TrainArgs {
-    /// The teacher, e.g. verus:r=2 (`cellpace cc` lists them)
+    /// The teacher, e.g. verus (`cellpace cc` lists them)
     #[arg(long, value_name = "CC")]
     cc: String,
     /// A trace to watch it on, as for `cellpace compare`; repeatable
