@@ -17,12 +17,14 @@ use crate::error::CommandError;
 use crate::link_live::{self, LiveView};
 use crate::link_output::ProgramOutput;
 use crate::link_watch::{Log, Watch};
+use crate::options::Verbosity;
 use crate::output::{complain, print, write};
 use crate::outputs::check_file;
 use crate::path_options::{Directions, PathOptions};
 
 /// Arguments of `cellpace link`.
 #[derive(Debug, Args)]
+#[command(mut_arg("verbose", |verbose| verbose.help("Print a line for each flow at the end")))]
 #[command(mut_arg("acks", |acks| acks.hide(true)))]
 #[command(mut_arg("skip", |skip| skip.default_value("0s")))]
 #[command(mut_arg("seed", |seed| seed.help("Seed of everything random in the path")))]
@@ -77,9 +79,8 @@ pub(crate) struct LinkArgs {
     /// Show capacity, throughput and queue delay on the terminal as it runs
     #[arg(long, help_heading = "Output")]
     live: bool,
-    /// Do not say at the end how exact the link was, unless something is wrong
-    #[arg(long, short, help_heading = "Output")]
-    quiet: bool,
+    #[command(flatten)]
+    verbosity: Verbosity,
     /// The program and its arguments
     #[arg(last = true, required_unless_present = "clean", value_name = "CMD")]
     program: Vec<OsString>,
@@ -219,23 +220,38 @@ struct LinkReport<'a> {
 
 impl LinkReport<'_> {
     fn print_summary(&self) {
-        let ended = self.ended;
-        if !self.args.quiet {
-            complain(&self.line());
-        }
+        let (ended, verbosity) = (self.ended, self.args.verbosity);
+        verbosity.note(&self.line());
         let lost = ended.lost;
         if lost.packets() > 0 {
-            complain(&format!(
+            verbosity.note(&format!(
                 "warning: {} packets were lost by the devices, not by the model; the machine is too \
                  slow or too busy for this link",
                 lost.packets()
             ));
         }
         if lost.unseen > 0 {
-            complain(&format!(
+            verbosity.note(&format!(
                 "warning: {} packets are missing from figures and logs, which were too slow",
                 lost.unseen
             ));
+        }
+        self.print_flows("down", &self.directions.down, &ended.observer.down);
+        self.print_flows("up", &self.directions.up, &ended.observer.up);
+    }
+
+    fn print_flows(&self, direction: &str, path: &PathSpec, tally: &LinkTally) {
+        let end = Time::ZERO + self.ended.duration;
+        let skip = Time::ZERO + self.directions.skip;
+        for flow in &tally.finish(end, self.capacity(path, skip)).per_flow {
+            self.args.verbosity.detail(|| {
+                let (rate, delay) = (short(flow.throughput_mbps), short(flow.queue_delay_ms.p95));
+                format!(
+                    "flow {direction} from {:.3} s to {:.3} s: {rate} Mbit/s, queue delay p95 {delay} ms, \
+                     {} packets dropped",
+                    flow.start_s, flow.stop_s, flow.lost
+                )
+            });
         }
     }
 

@@ -1,8 +1,39 @@
-//! Readers of option values that several commands share.
+//! Options and readers of option values that several commands share.
 
 use cellpace_base::{Span, parse_span};
+use clap::Args;
+
+use crate::output::complain;
 
 /// A length of time with its unit.
 pub(crate) fn span(text: &str) -> Result<Span, String> {
     parse_span(text).map_err(|error| error.to_string())
+}
+
+/// How much a command writes on standard error. Errors are always written, by [`complain`].
+#[derive(Debug, Clone, Copy, Default, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct Verbosity {
+    /// Print a line for each connection or event on standard error
+    #[arg(long, short, conflicts_with = "quiet")]
+    verbose: bool,
+    /// Print nothing but errors on standard error
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+impl Verbosity {
+    /// Prints what a person should know without having asked: warnings, addresses, summaries.
+    pub(crate) fn note(self, text: &str) {
+        if !self.quiet {
+            complain(text);
+        }
+    }
+
+    /// Prints a line about one connection or event.
+    pub(crate) fn detail(self, text: impl FnOnce() -> String) {
+        if self.verbose {
+            complain(&text());
+        }
+    }
 }

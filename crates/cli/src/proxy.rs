@@ -22,8 +22,8 @@ use tokio::sync::watch;
 
 use crate::error::CommandError;
 use crate::flow_options::FlowArgs;
-use crate::options::span;
-use crate::output::{complain, print};
+use crate::options::{Verbosity, span};
+use crate::output::print;
 
 /// Arguments of `cellpace proxy`.
 #[derive(Debug, Args)]
@@ -108,9 +108,8 @@ pub(crate) struct ProxyArgs {
     /// Serve figures for Prometheus at this loopback address, path /metrics
     #[arg(long, value_name = "ADDR:PORT", value_parser = loopback, help_heading = "Output")]
     metrics: Option<SocketAddr>,
-    /// Print a line for each connection that ended, on standard error
-    #[arg(long, short, help_heading = "Output")]
-    verbose: bool,
+    #[command(flatten)]
+    verbosity: Verbosity,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -287,7 +286,7 @@ fn mode(args: &ProxyArgs) -> Result<ProxyMode, CommandError> {
     let user = user.map_err(|error| CommandError::usage(format!("--user: {error}")))?;
     let public = args.listen.iter().find(|address| !address.ip().to_canonical().is_loopback());
     if let (None, Some(public)) = (&user, public) {
-        complain(&format!(
+        args.verbosity.note(&format!(
             "warning: whoever reaches {public} can use this proxy to reach others in its name; \
              set --user, or listen at a loopback address"
         ));
@@ -331,15 +330,15 @@ async fn serve(args: &ProxyArgs, config: ProxyConfig) -> Result<ProxyOutcome, Co
             CommandError::failed(format!("--metrics: cannot listen at {address}: {error}"))
         })?;
         let address = listener.local_addr().map_err(CommandError::failed)?;
-        complain(&format!("figures at http://{address}/metrics"));
+        args.verbosity.note(&format!("figures at http://{address}/metrics"));
         tokio::spawn(serve_metrics(listener, proxy.metrics()));
     }
     for address in proxy.addresses() {
-        complain(&format!("waiting at {address}"));
+        args.verbosity.note(&format!("waiting at {address}"));
     }
-    tokio::spawn(watch_signals(stop, interrupt, terminate));
-    let verbose = args.verbose;
-    let ended = proxy.run(stopped, move |notice| print_notice(&notice, verbose)).await;
+    let verbosity = args.verbosity;
+    tokio::spawn(watch_signals(stop, interrupt, terminate, verbosity));
+    let ended = proxy.run(stopped, move |notice| print_notice(&notice, verbosity)).await;
     ended.map_err(CommandError::failed)
 }
 
@@ -347,6 +346,7 @@ async fn watch_signals(
     stop: watch::Sender<StopUrgency>,
     mut interrupt: tokio::signal::unix::Signal,
     mut terminate: tokio::signal::unix::Signal,
+    verbosity: Verbosity,
 ) {
     for urgency in [StopUrgency::Drain, StopUrgency::Now] {
         tokio::select! {
@@ -355,24 +355,23 @@ async fn watch_signals(
         }
         stop.send_replace(urgency);
         if urgency == StopUrgency::Drain {
-            complain("taking no more connections; once more to cut those that are open");
+            verbosity.note("taking no more connections; once more to cut those that are open");
         }
     }
     // Dropping the sender would look like a request, and a third signal has nothing to add.
     std::future::pending::<()>().await;
 }
 
-fn print_notice(notice: &Notice, verbose: bool) {
+fn print_notice(notice: &Notice, verbosity: Verbosity) {
     match notice {
-        Notice::Closed(closed) if verbose => complain(&line(closed)),
-        Notice::Closed(_) => {}
+        Notice::Closed(closed) => verbosity.detail(|| line(closed)),
         Notice::AcceptFailed(error) => {
-            complain(&format!("cannot take a connection, trying again: {error}"));
+            verbosity.note(&format!("cannot accept a connection, trying again: {error}"));
         }
         Notice::Uncontrolled(error) => {
-            complain(&format!("a connection goes on without a controller: {error}"));
+            verbosity.note(&format!("a connection continues without a controller: {error}"));
         }
-        notice => complain(&format!("{notice:?}")),
+        notice => verbosity.note(&format!("{notice:?}")),
     }
 }
 

@@ -13,6 +13,10 @@ use std::time::{Duration, Instant};
 
 use cellpace_tcp::SocketOwner;
 
+mod program;
+
+use program::eventually;
+
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn cellpace(args: &[&str]) -> Command {
@@ -170,6 +174,36 @@ fn curl(args: &[&str]) -> Output {
 fn text(output: &Output) -> &str {
     assert!(output.status.success(), "{output:?}");
     std::str::from_utf8(&output.stdout).unwrap()
+}
+
+#[test]
+fn quiet_prints_errors_only_and_excludes_verbose() {
+    let page = page().to_string();
+    let busy = TcpListener::bind("127.0.0.1:0").unwrap();
+    // Everybody may use this one, of which there is a warning without -q.
+    let quiet = cellpace(&["--listen", "0.0.0.0:0", "--socks5", "-q"]).spawn().unwrap();
+    eventually("listening", || is_listening(quiet.id()));
+    assert!(Command::new("kill").arg(quiet.id().to_string()).status().unwrap().success());
+    let output = quiet.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    let address = busy.local_addr().unwrap().to_string();
+    let output = cellpace(&["--listen", &address, "--to", &page, "-q"]).output().unwrap();
+    assert!(String::from_utf8(output.stderr).unwrap().contains("--listen: "));
+    assert!(refused(&["--listen", "0", "--to", &page, "-q", "-v"]).contains("--quiet"));
+}
+
+/// Whether a process has a TCP socket that listens.
+fn is_listening(process: u32) -> bool {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{process}/fd")) else { return false };
+    let sockets: Vec<String> = descriptors
+        .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
+        .filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.replace(']', "")))
+        .collect();
+    let table = fs::read_to_string(format!("/proc/{process}/net/tcp")).unwrap_or_default();
+    table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).any(|fields| {
+        let [state, inode] = [3, 9].map(|at| fields.get(at).copied().unwrap_or_default());
+        state == "0A" && sockets.iter().any(|socket| socket == inode)
+    })
 }
 
 #[test]
@@ -610,7 +644,7 @@ fn out_of_descriptors_it_waits_and_does_not_spin() {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let proxy = Running::spawn(command);
     let mut streams: Vec<_> = (0..60).map(|_| proxy.connect()).collect();
-    proxy.await_line("cannot take a connection, trying again");
+    proxy.await_line("cannot accept a connection, trying again");
     let before = ticks(proxy.child.id());
     std::thread::sleep(Duration::from_secs(1));
     let used = ticks(proxy.child.id()) - before;
