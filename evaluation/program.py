@@ -3,6 +3,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,6 +23,19 @@ def compare(traces, ccs, *options, cwd=None):
     args = [word for trace in traces for word in ("--trace", trace)]
     args += [word for cc in ccs for word in ("--cc", cc)]
     return json.loads(call("compare", *args, *options, "--json", "-", cwd=cwd))
+
+
+def by_cell(traces, ccs, *options):
+    """Runs of `compare`, by (trace, controller)."""
+    return {(run["trace"], run["cc"]): run for run in compare(traces, ccs, *options)["runs"]}
+
+
+def simulate(scenario, *options):
+    """The first run of `sim` over a scenario's text."""
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+        file.write(scenario)
+        file.flush()
+        return json.loads(call("sim", file.name, *options, "--json", "-"))["runs"][0]
 
 
 def real(name):

@@ -1,0 +1,188 @@
+"""The tables about controllers above TCP, of what alcc_evaluation.py has measured (evaluation/alcc.json)."""
+import json
+from statistics import fmean
+
+import alcc_statistics
+from program import ROOT, table
+
+FIGURES = {"throughput": "throughput", "p50": "median", "p95": "p95"}
+# How near to native is near enough.
+BOUNDS = {"throughput": 0.02, "p50": 0.05, "p95": 0.2}
+TEACHER = "verus:r=2"
+# What is compared with which native runs.
+WAYS = {
+    "again": ("native again (chance)", "native"),
+    "gate": ("gate: `run` without the kernel driver", "native"),
+    "cubic": ("gate above Cubic alone", "native"),
+    "reno": ("gate above Reno alone", "native"),
+    "bbr": ("gate above BBR", "native"),
+    "kernel": ("kernel driver", "native"),
+    "kernel/delayed": ("kernel driver, native with delayed acks, too", "delayed"),
+    "kernel_prompt": ("kernel driver with prompt acks", "native"),
+    "quickack": ("kernel driver, every packet acknowledged", "native"),
+}
+EACH = {"gate": "gate", "kernel": "kernel driver", "kernel_prompt": "with prompt acks"}
+
+
+def tables():
+    document = json.loads((ROOT / "evaluation" / "alcc.json").read_text())
+    cells = document["cells"]
+    return {
+        "web": web(document["web"]), "windows": windows(cells), "against-native": against_native(cells),
+        "native-cells": each_cell(cells), "loss-above-tcp": lossy(document["loss"]),
+        "tunnels": tunnels(document["tunnels"]), "cpu": cpu(document["cost"]), "loopback": loopback(document["loopback"]),
+        "sprout-above-tcp": sprout(document["sprout"]), **answers(document),
+    }
+
+
+def answers(document):
+    """The figures of the first page."""
+    web_cells, cost = document["web"], document["cost"]
+    base, verus = web_cells["nginx/plain"], web_cells[f"nginx/{TEACHER}"]
+    gate = ratios(document["cells"], "gate", "native")
+    plain = fmean(cost[f"100mbit/plain{again}"]["cpu_per_gb"] for again in ("", " again"))
+    driver = cost[f"100mbit/{TEACHER}, kernel driver"]["cpu_per_gb"]
+    lossy = lambda way: f"{mean(document['loss'][f'--rate 12mbit/1/{way}'], 'throughput'):.1f}"
+    return {
+        "answer-nginx": f"{mean(base, 'p95') / mean(verus, 'p95'):.0f} times less delay at the 95th percentile, "
+                        f"{100 * mean(verus, 'throughput') / mean(base, 'throughput'):.0f} % of the throughput",
+        "answer-native": f"{within(gate, 'throughput')} of {len(gate)} cells within 2 % of native's throughput",
+        "answer-loss": f"Cubic {lossy('cubic')} Mbit/s, Verus {lossy(f'{TEACHER}/kernel')} with the kernel driver, "
+                       f"{lossy(f'{TEACHER}/gate')} without",
+        "answer-cost": f"{driver:.2f} CPU seconds per GB in place of {plain:.2f} at 100 Mbit/s (kernel driver)",
+    }
+
+
+def mean(cell, key):
+    return cell[key]["mean"]
+
+
+def shown(cell):
+    """Throughput / median / p95; short delays to a tenth of a millisecond."""
+    median, p95 = mean(cell, "p50"), mean(cell, "p95")
+    return f"{mean(cell, 'throughput'):.2f} / {median:.{1 if median < 10 else 0}f} / {p95:.0f}"
+
+
+def web(cells):
+    base = cells["nginx/plain"]
+    rows = [[f"`{name.split('/')[1]}`", shown(cell), f"{100 * mean(cell, 'throughput') / mean(base, 'throughput'):.0f} %",
+             f"{mean(base, 'p95') / mean(cell, 'p95'):.1f}"] for name, cell in cells.items()]
+    return table(["controller", "Mbit/s / median / p95, ms", "of plain's throughput", "p95 below plain's, times"], rows)
+
+
+def windows(cells):
+    rows = [[f"`{name.split('/')[1]}`", f"{mean(cell, 'throughput'):.2f}", f"{mean(cell, 'p50'):.1f}", f"{mean(cell, 'p95'):.1f}"]
+            for name, cell in cells.items() if name.startswith("windows/")]
+    return table(["window", "Mbit/s", "median, ms", "p95, ms"], rows)
+
+
+# Beside native ----------------------------------------------------------------------------------
+
+def names(cells):
+    found = [name.split("/", 1)[1] for name in cells if name.startswith("native/")]
+    return sorted(found, key=lambda name: not name.endswith(f"/{TEACHER}"))
+
+
+def of_the_same_minutes(cell, own, key):
+    """The runs of two cells over the same minutes of the trace, side by side."""
+    ours, theirs = (dict(zip(one["minutes"], one[key]["runs"])) for one in (cell, own))
+    shared = [minute for minute in ours if minute in theirs]
+    return [ours[minute] for minute in shared], [theirs[minute] for minute in shared]
+
+
+def ratios(cells, how, beside):
+    """For each cell and figure the mean's share of native's, and whether its 95 % confidence interval leaves out 1."""
+    found = {}
+    for name in names(cells):
+        cell, own = cells.get(f"{how.split('/')[0]}/{name}"), cells.get(f"{beside}/{name}")
+        if cell is None or own is None:
+            continue
+        found[name] = {}
+        for key in FIGURES:
+            ours, theirs = of_the_same_minutes(cell, own, key)
+            interval = alcc_statistics.ratio_interval(ours, theirs)
+            apart = interval is not None and not interval[0] <= 1 <= interval[1]
+            found[name][key] = sum(ours) / sum(theirs), apart
+    return found
+
+
+def within(found, key):
+    return sum(abs(ratio[key][0] - 1) <= BOUNDS[key] for ratio in found.values())
+
+
+def against_native(cells):
+    rows = []
+    for how, (called, beside) in WAYS.items():
+        found = ratios(cells, how, beside)
+        row = [called, max(cells[f"{how.split('/')[0]}/{name}"]["runs"] for name in found)]
+        for key in FIGURES:
+            values = [ratio[key][0] for ratio in found.values()]
+            row.append(f"{within(found, key)} ({min(values):.2f} to {max(values):.2f})")
+        rows.append(row + [overlap(cells, how.split("/")[0], beside)])
+    text = table(["", "runs", "throughput within 2 %", "median within 5 %", "p95 within 20 %", "overlap"], rows)
+    return text + f"\nOf {len(names(cells))} cells; in brackets the least and the largest share of native's.\n"
+
+
+def overlap(cells, how, beside):
+    """Of the distributions of the packets' queue delays, mean over the cells."""
+    pairs = [(cells.get(f"{how}/{name}"), cells.get(f"{beside}/{name}")) for name in names(cells)]
+    shared = [alcc_statistics.overlap(cell["delays"], own["delays"]) for cell, own in pairs
+              if cell and own and "delays" in cell and "delays" in own]
+    return f"{fmean(shared):.2f}" if shared else "–"
+
+
+def each_cell(cells):
+    """Every cell, without confidence intervals: those that leave out 1 are bold."""
+    found = {how: ratios(cells, how, "native") for how in EACH}
+    rows = []
+    for name in names(cells):
+        trace, cc = name.split("/")
+        row = [f"`{cc}`", trace, shown(cells[f"native/{name}"])]
+        for how in EACH:
+            row.append(" / ".join(f"**{ratio:.2f}**" if apart else f"{ratio:.2f}"
+                                  for ratio, apart in found[how][name].values()))
+        rows.append(row)
+    return table(["controller", "trace", "native: Mbit/s / median / p95", *EACH.values()], rows)
+
+
+def sprout(cells):
+    own, ours = cells["sprout/native"], cells["sprout/client-server"]
+    return (f"Sprout on rapid-change, whose receiver must answer: native {shown(own)}, above TCP with acks inside the "
+            f"stream (`--driver client-server` at both ends) {shown(ours)}.\n")
+
+
+# Loss, tunnels, cost ------------------------------------------------------------------------------
+
+def lossy(cells):
+    rows = []
+    for path, percent in dict.fromkeys(tuple(name.split("/")[:2]) for name in cells):
+        at = lambda way: f"{mean(cells[f'{path}/{percent}/{way}'], 'throughput'):.1f}"
+        label = path.removeprefix("--rate ").removesuffix(".down")
+        ways = [f"{cc}/{how}" for cc in (TEACHER, "copa") for how in ("native", "gate", "kernel")]
+        rows.append([label, f"{percent} %", *map(at, ["cubic", "bbr", *ways])])
+    return table(["link", "loss", "Cubic", "BBR", "Verus: native", "gate", "kernel driver", "Copa: native", "gate",
+                  "kernel driver"], rows)
+
+
+def tunnels(runs):
+    rows = []
+    for name, run in runs.items():
+        first, second = ([8 * count / 1e6 for count in run[which]] for which in ("first", "second"))
+        jain = [(a + b) ** 2 / (2 * (a * a + b * b)) for a, b in zip(first, second) if b > 0.5]
+        own, beside = name.split("/")
+        rows.append([own, beside, f"{fmean(first):.1f}", f"{fmean(second):.1f}", f"{fmean(jain):.2f}"])
+    return table(["Copa", "beside", "Copa's Mbit/s", "the other's", "Jain's index"], rows)
+
+
+def cpu(cells):
+    rows = []
+    for rate in ("100mbit", "10mbit"):
+        for name, cell in cells.items():
+            if name.startswith(rate):
+                rows.append([rate, f"`{name.split('/')[1]}`", f"{cell['throughput']:.1f}", f"{cell['cpu_per_gb']:.2f}",
+                             f"{100 * cell['core']:.1f} %", f"{cell['own_per_gb']:.2f}"])
+    return table(["link", "controller", "Mbit/s", "s per GB", "of a core", "nginx alone, s per GB"], rows)
+
+
+def loopback(rates):
+    return table(["over loopback, one flow", *rates], [["Gbit/s", *(f"{rate:.1f}" for rate in rates.values())]])

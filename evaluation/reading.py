@@ -1,0 +1,140 @@
+"""The tables of docs/reading-results.md: which controller for what, random loss, and single figures
+that its text needs. All of it is in virtual time, and needs no recorded trace."""
+from statistics import mean
+
+from program import compare, simulate, table
+
+SEEDS = 5
+CONTROLLERS = ["verus:r=2", "verus:r=4", "verus:r=6", "mdi", "copa", "sprout", "vegas", "ledbat", "bbr", "cubic",
+               "newreno"]
+LOSSES = ["0%", "0.1%", "1%", "2%"]
+LOSS_LINKS = ["lte-driving", "constant:12mbit"]
+LOSS_CONTROLLERS = ["verus:r=2", "mdi", "copa", "sprout", "vegas", "bbr", "cubic"]
+# Flows that share a link.
+SHARED = """\
+trace = "{trace}"
+rtt = "40ms"
+queue = "{queue}"
+duration = "{seconds}s"
+skip = "{skip}s"
+
+"""
+# Deep, as base stations have it; one bandwidth-delay product; and fair.
+QUEUES = {"2 MB": "droptail:2MB", "60 kB": "droptail:60kB", "FQ-CoDel": "fq_codel"}
+CALL = '[[flow]]\nudp = "500kbit"\n'
+
+
+def tables():
+    shared, answer = flows()
+    return {"choice": choice(), "loss": loss(), "copa-delta": copa(), "sprout-rate": sprout(), "alone": alone(),
+            "flows": shared, "answer-flows": answer}
+
+
+# Which controller for what ------------------------------------------------------------------
+
+def choice():
+    alone = means(["lte-driving", "5g-midband"], CONTROLLERS)
+    first = means(["lte-driving"], CONTROLLERS, "--skip", "0s", "--duration", "1s", seeds=40)
+    lossy = means(["lte-driving"], CONTROLLERS, "--loss", "1%", "--duration", "60s")
+    rows = []
+    for cc in CONTROLLERS:
+        call = [run["per_flow"][0]["queue_delay_ms"]["p95"] for run in shared("hspa-walking", CALL + flow(cc))]
+        kilobytes = mean(run["throughput_mbps"] for run in first["lte-driving", cc]) / 8 * 1000
+        rows.append([f"`{cc}`", share_and_delay(alone["lte-driving", cc]), f"{mean(call):.0f} ms", f"{kilobytes:.0f} kB",
+                     beside_cubic(cc, "60 kB"), share(lossy["lte-driving", cc]), share_and_delay(alone["5g-midband", cc])])
+    return table(["controller", "bulk", "a call beside it", "first second", "beside Cubic", "with 1 % loss", "5G"], rows)
+
+
+def shared(trace, flows, queue="2 MB", seconds=60, skip=10):
+    """Runs of a scenario, one for each seed."""
+    scenario = SHARED.format(trace=trace, queue=QUEUES[queue], seconds=seconds, skip=skip) + flows
+    return [simulate(scenario, "--seed", seed) for seed in range(1, SEEDS + 1)]
+
+
+def beside_cubic(cc, queue):
+    """Its share of the throughput of the two, on 12 Mbit/s."""
+    return f"{100 * mean(map(first_share, shared('constant:12mbit', flow(cc) + flow('cubic'), queue))):.0f} %"
+
+
+def first_share(run):
+    return run["per_flow"][0]["throughput_mbps"] / sum(one["throughput_mbps"] for one in run["per_flow"])
+
+
+def flow(cc):
+    return f'[[flow]]\ncc = "{cc}"\n'
+
+
+# Random loss ------------------------------------------------------------------------------------
+
+def loss():
+    found = {lost: means(LOSS_LINKS, LOSS_CONTROLLERS, "--loss", lost, "--duration", "60s") for lost in LOSSES}
+    header = ["controller"] + [f"{link.removeprefix('constant:')}, {lost.replace('%', ' %')}"
+                               for link in LOSS_LINKS for lost in LOSSES]
+    return table(header, [[f"`{cc}`"] + [share_and_delay(found[lost][link, cc]) for link in LOSS_LINKS for lost in LOSSES]
+                          for cc in LOSS_CONTROLLERS])
+
+
+# Single figures ---------------------------------------------------------------------------------
+
+def copa():
+    """Copa's share is a choice: 1/delta packets in the queue, and a link that does not stand still."""
+    traces = ["constant:12mbit", "lte-driving", "umts-driving", "5g-midband"]
+    ccs = ["copa", "copa:delta=0.25", "copa:delta=0.1"]
+    return by_trace(traces, ccs)
+
+
+def sprout():
+    """Where its model of the link ends."""
+    return by_trace(["lte-driving", "lte-stationary", "5g-midband"], ["sprout", "sprout:max_rate=auto"])
+
+
+def alone():
+    """What a controller has alone, beside its own kind, and beside Cubic."""
+    rows = []
+    for cc in ["vegas", "copa", "verus:r=2", "ledbat", "sprout", "bbr"]:
+        row = [f"`{cc}`"]
+        for count in (1, 2):
+            runs = shared("constant:12mbit", flow(cc) * count)
+            got = mean(run["per_flow"][0]["throughput_mbps"] for run in runs)
+            row.append(f"{got:.1f} Mbit/s / {mean(run['queue_delay_ms']['p95'] for run in runs):.0f} ms")
+        rows.append(row + [beside_cubic(cc, queue) for queue in QUEUES])
+    return table(["controller", "alone", "beside another", *(f"beside Cubic, {queue}" for queue in QUEUES)], rows)
+
+
+def flows():
+    """How flows of one kind share: Jain's index over seconds and p95, and what a late-comer gets. The
+    table, and its first cell in words."""
+    rows = []
+    for cc in CONTROLLERS:
+        row = [f"`{cc}`"]
+        for trace in ("constant:12mbit", "lte-driving"):
+            runs = shared(trace, flow(cc) * 4, seconds=120)
+            row.append(f"{mean(run['jain'] for run in runs):.2f} / {mean(run['queue_delay_ms']['p95'] for run in runs):.0f} ms")
+        late = flow(cc) + 'start = "30s"\n' + flow(cc)
+        shares = map(first_share, shared("constant:12mbit", late, seconds=150, skip=40))
+        rows.append(row + [f"{100 * mean(shares):.0f} %"])
+    jain, p95 = rows[0][1].split(" / ")
+    return (table(["controller", "four on 12 Mbit/s", "four on lte-driving", "a late-comer's share"], rows),
+            f"Jain's index {jain} over seconds, p95 of the queue delay {p95}")
+
+
+def by_trace(traces, ccs):
+    runs = means(traces, ccs)
+    rows = [[f"`{cc}`"] + [share_and_delay(runs[trace, cc]) for trace in traces] for cc in ccs]
+    return table(["controller"] + traces, rows)
+
+
+def means(traces, ccs, *options, seeds=SEEDS):
+    """Runs by (trace, controller), one for each seed."""
+    found = {}
+    for run in compare(traces, ccs, *options, "--repeat", seeds)["runs"]:
+        found.setdefault((run["trace"], run["cc"]), []).append(run)
+    return found
+
+
+def share(runs):
+    return f"{100 * mean(run['utilization'] for run in runs):.0f} %"
+
+
+def share_and_delay(runs):
+    return f"{share(runs)} / {mean(run['queue_delay_ms']['p95'] for run in runs):.0f} ms"
