@@ -2,7 +2,6 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 from program import ROOT, TRACES, by_cell, real, simulate, table
@@ -99,21 +98,25 @@ def started(trace, cc, start_ms):
 
 # Sprout, in the loop in which it was measured ---------------------------------------------------
 
-def both_ways(cc, rtt):
-    """Runs of the example that lets both ends send, as figures of a run."""
-    done = subprocess.run(
-        ["cargo", "run", "--release", "--quiet", "--package", "cellpace-sim", "--example",
-         "sprout_both_ways", "--", cc, "constant:12mbit", rtt, *map(real, MEASURED)],
-        capture_output=True, text=True, cwd=ROOT)
-    if done.returncode:
-        sys.exit(f"sprout_both_ways\n{done.stderr}")
+def built():
+    """The example that lets both ends send."""
+    subprocess.run(["cargo", "build", "--release", "--quiet", "--package", "cellpace-sim", "--example", "sprout_both_ways"],
+                   check=True, cwd=ROOT)
+    return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "examples" / "sprout_both_ways"
+
+
+def both_ways(example, cc, rtt):
+    """Its runs over the traces, as figures of a run."""
+    done = subprocess.run([example, cc, "constant:12mbit", rtt, *map(real, MEASURED)], capture_output=True, text=True,
+                          check=True)
     rows = (tuple(map(float, line.split()[1:])) for line in done.stdout.splitlines())
     return [{"utilization": utilization, "queue_delay_ms": {"p95": p95}} for utilization, _, p95, _ in rows]
 
 
 def sprout(reference):
     """Our Sprout with the original's observation, in the original's loop, and both."""
-    loops = [both_ways("sprout", "40ms"), both_ways("sprout:original", "40ms"), both_ways("sprout:original", "46ms")]
+    example = built()
+    loops = [both_ways(example, cc, rtt) for cc, rtt in (("sprout", "40ms"), ("sprout:original", "40ms"), ("sprout:original", "46ms"))]
     runs = by_cell([real(trace) for trace in MEASURED], ["sprout", "sprout:original"], *SET_UP)
     rows = []
     for index, trace in enumerate(MEASURED):

@@ -5,11 +5,11 @@ from statistics import mean
 from program import compare, simulate, table
 
 SEEDS = 5
-CONTROLLERS = ["verus:r=2", "verus:r=4", "verus:r=6", "mdi", "copa", "sprout", "vegas", "ledbat", "bbr", "cubic",
+CONTROLLERS = ["verus", "verus:r=4", "verus:r=6", "mdi", "copa", "sprout", "vegas", "ledbat", "bbr", "cubic",
                "newreno"]
 LOSSES = ["0%", "0.1%", "1%", "2%"]
 LOSS_LINKS = ["lte-driving", "constant:12mbit"]
-LOSS_CONTROLLERS = ["verus:r=2", "mdi", "copa", "sprout", "vegas", "bbr", "cubic"]
+LOSS_CONTROLLERS = ["verus", "mdi", "copa", "sprout", "vegas", "bbr", "cubic"]
 # Flows that share a link.
 SHARED = """\
 trace = "{trace}"
@@ -91,7 +91,7 @@ def sprout():
 def alone():
     """What a controller has alone, beside its own kind, and beside Cubic."""
     rows = []
-    for cc in ["vegas", "copa", "verus:r=2", "ledbat", "sprout", "bbr"]:
+    for cc in ["vegas", "copa", "verus", "ledbat", "sprout", "bbr"]:
         row = [f"`{cc}`"]
         for count in (1, 2):
             runs = shared("constant:12mbit", flow(cc) * count)

@@ -26,7 +26,7 @@ import profiles
 import reading
 from program import ROOT, TRACES, call, compare, table, write
 
-CONTROLLERS = ["verus:r=2", "verus:r=4", "verus:r=6", "copa", "sprout", "bbr", "cubic", "newreno", "bic", "vegas",
+CONTROLLERS = ["verus", "verus:r=4", "verus:r=6", "copa", "sprout", "bbr", "cubic", "newreno", "bic", "vegas",
                "ledbat", "mdi"]
 
 
@@ -41,7 +41,7 @@ def readme():
 
     rows = [[f"`{cc}`"] + [cell(profile, cc) for profile in originals.PROFILES] for cc in CONTROLLERS]
     with tempfile.TemporaryDirectory() as folder:
-        drawn = ["verus:r=2", "verus:r=6", "copa", "bbr", "cubic", "ledbat"]
+        drawn = ["verus", "verus:r=6", "copa", "bbr", "cubic", "ledbat"]
         args = [word for cc in drawn for word in ("--cc", cc)]
         call("compare", "--trace", "lte-driving", "--duration", "60s", *args, "--svg", folder)
         for chart in ("scatter", "delay"):

@@ -1,5 +1,5 @@
 //! `cellpace run` over `cellpace link`: what the controllers do to a real TCP connection. Coarse
-//! bounds, since the packets are real; the figures proper stand in docs/validation.md.
+//! bounds, since the packets are real; the figures proper stand in docs/validation/above-tcp.md.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
