@@ -20,6 +20,7 @@ mod path_options;
 mod probe;
 mod progress;
 mod proxy;
+mod report;
 mod run;
 mod sim;
 mod trace;
@@ -45,6 +46,8 @@ enum Command {
     Compare(compare::CompareArgs),
     /// Simulate one scenario: several flows that share a bottleneck
     Sim(sim::SimArgs),
+    /// Make one page of results that commands wrote with --json
+    Report(report::ReportArgs),
     /// Look at traces, check, convert, generate and fit them
     #[command(subcommand)]
     Trace(trace::TraceCommand),
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Compare(args) => compare::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Trace(command) => trace::run(&command),
         Command::Mdi(command) => mdi::run(&command),
         Command::Link(args) => link::run(&args),

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use cellpace_cc::ControllerSpec;
 use cellpace_lab::EventLog;
+pub(crate) use cellpace_report::indented as pretty;
 use cellpace_report::write_atomically;
 use cellpace_run::EventWriter;
-use serde::Serialize;
 
 use crate::error::CommandError;
 
@@ -75,10 +75,50 @@ pub(crate) fn write_json(
     Ok(!is_stdout(path))
 }
 
-/// A document for scripts, indented, with a line feed at the end.
-pub(crate) fn pretty(document: &impl Serialize) -> String {
-    let text = serde_json::to_string_pretty(document);
-    text.expect("keys are texts, so every document has a written form") + "\n"
+/// Options that say where results go or how fast, not what comes out.
+const NOT_RECORDED: [&str; 9] = [
+    "--json",
+    "--report",
+    "--svg",
+    "--log",
+    "--events",
+    "--jobs",
+    "--output",
+    "--trace-out",
+    "--key",
+];
+
+/// The command line for the record in a result: what was asked, without where the results go, so
+/// that the same question has the same answer.
+pub(crate) fn command_line() -> String {
+    recorded(std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()))
+}
+
+fn recorded(words: impl Iterator<Item = String>) -> String {
+    let mut line = "cellpace".to_owned();
+    let mut words = words.peekable();
+    while let Some(word) = words.next() {
+        let (option, value) = word.split_once('=').map_or((&*word, None), |(o, v)| (o, Some(v)));
+        if NOT_RECORDED.contains(&option) {
+            // Its value is the next word. Without one it is not followed by a word that it takes.
+            if value.is_none() && words.peek().is_some_and(|next| !next.starts_with("--")) {
+                words.next();
+            }
+            continue;
+        }
+        line.push(' ');
+        line += &quoted(&word);
+    }
+    line
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_=:/.,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 /// Whether output goes to standard output, where there is nothing else then.
@@ -121,6 +161,16 @@ mod tests {
     fn printed_text_has_lines_and_obeys_nothing_else() {
         assert_eq!(lines("a\tb\nc µs\n"), "a\tb\nc µs\n");
         assert_eq!(lines("a\u{1b}[2J\r\u{9b}b\n"), "a\\u{1b}[2J\\r\\u{9b}b\n");
+    }
+
+    #[test]
+    fn the_record_of_a_command_says_what_was_asked_and_not_where_results_go() {
+        let record = |line: &str| recorded(line.split(' ').map(str::to_owned));
+        assert_eq!(
+            record("compare --json a.json --cc verus:r=2 --report=b.html --jobs 2 --timing"),
+            "cellpace compare --cc verus:r=2 --timing"
+        );
+        assert_eq!(record("sim it's.toml"), "cellpace sim 'it'\\''s.toml'");
     }
 
     #[test]

@@ -8,11 +8,12 @@ use cellpace_report::{Aside, Comparison, PacketLog};
 use clap::Args;
 
 use crate::error::CommandError;
-use crate::output::{complain, is_stdout, print, write};
+use crate::output::{command_line, complain, is_stdout, print, write};
 use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted};
+use crate::report::write_report;
 
-/// Title of the page.
-const TITLE: &str = "Congestion controllers compared";
+/// With more runs than this, `--json` alone has no figures over time.
+const MAX_RUNS_WITH_SERIES: usize = 64;
 
 /// Options for how often to run, and how much at a time.
 #[derive(Debug, Args)]
@@ -63,7 +64,7 @@ pub(crate) fn run_batch(
     repetition: &Repetition,
     outputs: &Outputs,
 ) -> Result<ExitCode, CommandError> {
-    batch.series = outputs.wants_series();
+    batch.series = outputs.wants_series(batch.runs.len());
     batch.timing = outputs.timing;
     batch.check_size()?;
     end_cleanly_on_ctrl_c();
@@ -130,14 +131,17 @@ impl Outputs {
         Ok(Some(events?))
     }
 
-    fn wants_series(&self) -> bool {
-        self.report.is_some() || self.svg.is_some()
+    /// Charts need figures over time; a document of few runs has them, too, for charts later.
+    fn wants_series(&self, runs: usize) -> bool {
+        let is_small = runs <= MAX_RUNS_WITH_SERIES;
+        self.report.is_some() || self.svg.is_some() || (self.json.is_some() && is_small)
     }
 
     /// Shows and writes everything. Runs that failed or were not done (Ctrl-C) are left out and
     /// reported; if all were, files of earlier runs stay as they are.
     fn deliver(&self, finished: BatchResult, all: usize) -> Result<ExitCode, CommandError> {
-        let BatchResult { comparison, failed, missing, packets, events } = finished;
+        let BatchResult { mut comparison, failed, missing, packets, events } = finished;
+        comparison.command = command_line();
         let logged = packets.map_err(CommandError::failed).and(events.map_err(CommandError::from));
         let written = match comparison.runs.is_empty() {
             true => Ok(()),
@@ -188,7 +192,7 @@ impl Outputs {
 
     fn write_report(&self, comparison: &Comparison) -> Result<(), CommandError> {
         let Some(path) = &self.report else { return Ok(()) };
-        write(path, &cellpace_report::html(comparison, TITLE))
+        write_report(path, &[&cellpace_report::to_json(comparison)])
     }
 
     fn write_charts(&self, comparison: &Comparison) -> Result<(), CommandError> {

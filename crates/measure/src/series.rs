@@ -2,7 +2,7 @@
 
 use cellpace_base::statistics::nearest_rank;
 use cellpace_base::{Span, Time};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// One run over time, in equal bins from the start of the run. All vectors have one entry a bin.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -10,20 +10,29 @@ pub struct Series {
     /// Width of a bin in seconds.
     pub bin_s: f64,
     /// What the link offered, in Mbit/s.
+    #[serde(deserialize_with = "null_as_nan")]
     pub capacity_mbps: Vec<f32>,
     /// What left the link, in Mbit/s, all flows together.
+    #[serde(deserialize_with = "null_as_nan")]
     pub throughput_mbps: Vec<f32>,
     /// The same for each flow.
+    #[serde(deserialize_with = "nulls_as_nan")]
     pub flow_throughput_mbps: Vec<Vec<f32>>,
     /// Median queue delay of the packets that left, in ms; NaN where none did.
+    #[serde(deserialize_with = "null_as_nan")]
     pub queue_delay_p50_ms: Vec<f32>,
     /// 95th percentile of the same.
+    #[serde(deserialize_with = "null_as_nan")]
     pub queue_delay_p95_ms: Vec<f32>,
     /// Congestion window of each flow at the end of the bin, in packets; NaN while it is off.
+    #[serde(deserialize_with = "nulls_as_nan")]
     pub cwnd_packets: Vec<Vec<f32>>,
     /// What the controller shows of itself at the end of each bin, where it has the link alone.
     #[serde(default)]
     pub inspected: Vec<InspectedSeries>,
+    /// Width of the bins of `inspected` in seconds, where they are wider than `bin_s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inspected_bin_s: Option<f64>,
     /// Learnt delay profiles at several times, for controllers that have one.
     pub profiles: Vec<ProfileSample>,
 }
@@ -34,6 +43,7 @@ pub struct InspectedSeries {
     /// Its name, whose end is its unit (`set_point_ms`).
     pub name: String,
     /// One value a bin; NaN while the flow is off.
+    #[serde(deserialize_with = "null_as_nan")]
     pub values: Vec<f32>,
 }
 
@@ -48,6 +58,21 @@ pub struct ProfileSample {
     pub points: Vec<(f64, f64)>,
     /// The fitted curve in the same units.
     pub curve: Vec<(f64, f64)>,
+}
+
+/// JSON has no NaN; `null` stands for it.
+fn null_as_nan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f32>, D::Error> {
+    let values = Vec::<Option<f32>>::deserialize(deserializer)?;
+    Ok(values.into_iter().map(|value| value.unwrap_or(f32::NAN)).collect())
+}
+
+/// The same for the series of several flows.
+fn nulls_as_nan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Vec<f32>>, D::Error> {
+    let flows = Vec::<Vec<Option<f32>>>::deserialize(deserializer)?;
+    let known = |values: Vec<Option<f32>>| {
+        values.into_iter().map(|value| value.unwrap_or(f32::NAN)).collect()
+    };
+    Ok(flows.into_iter().map(known).collect())
 }
 
 /// Fills the bins of a [`Series`] from departures in the order of time.

@@ -11,7 +11,6 @@
 mod clock;
 mod document;
 mod outbox;
-mod page;
 mod plan;
 mod plausible;
 mod predict;
@@ -21,6 +20,7 @@ mod responder;
 mod sender;
 mod session;
 mod statistics;
+mod summary;
 mod trace;
 pub mod wire;
 
@@ -29,11 +29,11 @@ pub use document::{
     BurstFigures, DelayFigures, DelaySeries, DirectionFigures, OnOffFigures, ProbeDocument,
     ProbeSettings, Quantiles, RecordedTrace, SCHEMA, WindowFigures, analyse,
 };
-pub use page::{page, summary};
 pub use plan::{OnOffStream, Pattern, Plan, PlanError};
 pub use predict::{Prediction, autoregression, predictions};
 pub use prober::{ProbeError, Prober};
 pub use recording::{DirectionRecording, ProbeArrival, Recording};
 pub use responder::{Responder, ResponderLimits};
 pub use statistics::{ArrivalBursts, bursts, ks_distance, throughput};
+pub use summary::summary;
 pub use trace::{Opportunities, opportunities};

@@ -1,11 +1,12 @@
 "use strict";
-// Draws the page from the data in it. Top down: state, one pass of drawing, then its parts.
+// Draws a comparison from the data in the page. Top down: state, one pass of drawing, then its parts.
 (() => {
-  const told = window.cellpace = { drawn: { throughput: 0, delay: 0, scatter: 0, profiles: 0, cwnd: 0, flows: 0 }, errors: [] };
-  window.addEventListener("error", (event) => { told.errors.push(String(event.message)); show(); publish(); });
-  const show = () => document.documentElement.classList.add("drawn");
-
   const data = JSON.parse(document.getElementById("data").textContent);
+  if (!data) return;
+  const told = window.cellpace;
+  told.drawn = { throughput: 0, delay: 0, scatter: 0, profiles: 0, cwnd: 0, flows: 0 };
+  document.getElementById("comparison").hidden = false;
+
   const SVG = "http://www.w3.org/2000/svg";
   const LEAST_DELAY = 0.1; // ms; what a logarithmic axis shows for zero
   // The end of a value's name is its unit.
@@ -720,7 +721,6 @@
   const started = performance.now();
   firstSeed();
   drawAll();
-  show();
   // uPlot draws in a microtask; a task later all is on the canvases.
   setTimeout(() => {
     told.drawMs = Math.round(performance.now() - started);

@@ -1,11 +1,11 @@
-//! What can go wrong when results are written.
+//! What can go wrong when results are written, or read back.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// Why a result could not be written. Every variant names the file, or what is missing.
+/// Why a result could not be written or read. Every variant names the file, or what is missing.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReportError {
@@ -22,6 +22,14 @@ pub enum ReportError {
         path: PathBuf,
         /// The system's error.
         source: io::Error,
+    },
+    /// A stored result is none, or of a kind that is not known.
+    #[error("{name}: {why}")]
+    Document {
+        /// The file.
+        name: String,
+        /// What is wrong with it.
+        why: String,
     },
     /// Left out when cellpace was built.
     #[error(
@@ -46,6 +54,11 @@ pub enum ReportError {
 }
 
 impl ReportError {
+    /// The stored result `name` cannot be shown.
+    pub(crate) fn document(name: &str, why: String) -> Self {
+        Self::Document { name: name.to_owned(), why }
+    }
+
     /// The file system refused to write `path`.
     pub fn io(path: &Path, source: io::Error) -> Self {
         Self::Io { path: path.to_owned(), source }

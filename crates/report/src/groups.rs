@@ -18,7 +18,7 @@ pub(crate) struct Group<'a> {
 pub(crate) fn groups(comparison: &Comparison) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for run in &comparison.runs {
-        match groups.iter_mut().find(|group| same_conditions(group.runs[0], run)) {
+        match groups.iter_mut().find(|group| group.contains(run)) {
             Some(group) => group.runs.push(run),
             None => groups.push(Group { name: run.trace.clone(), runs: vec![run] }),
         }
@@ -54,8 +54,16 @@ pub(crate) fn conditions(run: &Run) -> Vec<(&'static str, String)> {
     conditions
 }
 
+impl Group<'_> {
+    /// Whether `run` was made under the conditions of this group.
+    pub(crate) fn contains(&self, run: &Run) -> bool {
+        same_conditions(self.runs[0], run)
+    }
+}
+
 fn same_conditions(a: &Run, b: &Run) -> bool {
-    conditions(a) == conditions(b)
+    let numbers = |run: &Run| [run.rtt_ms, run.loss, run.duration_s, run.skip_s];
+    a.trace == b.trace && a.queue == b.queue && a.flows == b.flows && numbers(a) == numbers(b)
 }
 
 /// Adds to the names of groups on the same trace those conditions in which they differ.

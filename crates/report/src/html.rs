@@ -2,43 +2,198 @@
 
 use std::fmt::Write;
 
-use crate::Comparison;
+use serde::Serialize;
+
+use crate::document::Document;
+use crate::heatmap::{Heatmap, inline, level_classes, levels};
 use crate::page::page_json;
-use crate::palette;
+use crate::section::{Chart, DrawnChart, MadeBy, PageTable, Section, side_by_side};
+use crate::thin::thinned;
+use crate::views::sections;
+use crate::{Comparison, ReportError, SCHEMA, comparisons, palette};
 
 const TEMPLATE: &str = include_str!("../assets/page.html");
 const STYLE: &str = include_str!("../assets/page.css");
 const SCRIPT: &str = include_str!("../assets/page.js");
-pub(crate) const UPLOT: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
-pub(crate) const UPLOT_STYLE: &str = include_str!("../assets/uplot/uPlot.min.css");
-pub(crate) const UPLOT_LICENCE: &str = include_str!("../assets/uplot/LICENSE");
+const SECTIONS_SCRIPT: &str = include_str!("../assets/sections.js");
+const UPLOT: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
+const UPLOT_STYLE: &str = include_str!("../assets/uplot/uPlot.min.css");
+const UPLOT_LICENCE: &str = include_str!("../assets/uplot/LICENSE");
 
-/// The comparison as a page: table, throughput over capacity, queue delay, throughput against
-/// delay, windows, flows and delay profiles as far as the runs have them. Runs without series
-/// come with table and scatter only. Stays below 3 MB by merging bins when there are many runs.
-pub fn html(comparison: &Comparison, title: &str) -> String {
-    let title = escape(title);
-    let version = escape(&comparison.version);
-    let colours = colours();
-    let data = page_json(comparison);
-    fill(
-        TEMPLATE,
-        &[
-            ("title", &title),
-            ("version", &version),
-            ("uplot-licence", UPLOT_LICENCE),
-            ("uplot-style", UPLOT_STYLE),
-            ("colours", &colours),
-            ("style", STYLE),
-            ("data", &data),
-            ("uplot", UPLOT),
-            ("script", SCRIPT),
-        ],
-    )
+/// Results as one page: those of one kind side by side, those of several kinds one after the
+/// other. The page is one file that needs nothing else, and stays below 1.5 MB.
+///
+/// # Errors
+/// When there is no document, or one of them is of a kind that is not known, or not what its
+/// schema says.
+pub fn page(documents: &[Document]) -> Result<String, ReportError> {
+    if documents.is_empty() {
+        return Err(ReportError::document("a page", "needs at least one result".to_owned()));
+    }
+    let names = short_names(documents);
+    let mut compared = Vec::new();
+    let mut kinds: Vec<(&str, Vec<(String, Section)>)> = Vec::new();
+    for (document, name) in documents.iter().zip(&names) {
+        if document.schema == SCHEMA {
+            let results: Vec<Comparison> = document.typed()?;
+            compared.extend(results.into_iter().map(|result| (name.clone(), result)));
+            continue;
+        }
+        let shown = sections(document)?;
+        let shown = shown.into_iter().map(|section| (name.clone(), section));
+        match kinds.iter_mut().find(|(schema, _)| *schema == document.schema) {
+            Some((_, kind)) => kind.extend(shown),
+            None => kinds.push((&document.schema, shown.collect())),
+        }
+    }
+    let comparison = (!compared.is_empty()).then(|| thinned(&comparisons::joined(compared)));
+    let sections = kinds.into_iter().map(|(_, kind)| side_by_side(kind)).collect();
+    Ok(Whole { comparison, sections }.html())
+}
+
+/// What a page is made of.
+struct Whole {
+    comparison: Option<Comparison>,
+    sections: Vec<Section>,
+}
+
+/// What the script gets of all that is no comparison.
+#[derive(Serialize)]
+struct Drawn<'a> {
+    sections: Vec<DrawnSection<'a>>,
+    made_by: Vec<(&'static str, String)>,
+}
+
+#[derive(Serialize)]
+struct DrawnSection<'a> {
+    /// Its title, sentence and facts are those of the page.
+    alone: bool,
+    title: &'a str,
+    sentence: &'a str,
+    facts: &'a [(String, String)],
+    charts: Vec<DrawnChart<'a>>,
+    maps: Vec<DrawnMap<'a>>,
+    tables: &'a [PageTable],
+}
+
+#[derive(Serialize)]
+struct DrawnMap<'a> {
+    title: &'a str,
+    svg: String,
+    note: &'a str,
+}
+
+impl<'a> DrawnSection<'a> {
+    fn of(section: &'a Section, alone: bool) -> Self {
+        let charts = section.charts.iter().filter(|chart| chart.has_values());
+        let map = |(map, note): &'a (Heatmap, String)| DrawnMap {
+            title: &map.title,
+            svg: inline(map),
+            note,
+        };
+        Self {
+            alone,
+            title: &section.title,
+            sentence: &section.sentence,
+            facts: &section.facts,
+            charts: charts.map(Chart::drawn).collect(),
+            maps: section.maps.iter().map(map).collect(),
+            tables: &section.tables,
+        }
+    }
+}
+
+impl Whole {
+    fn html(&self) -> String {
+        let title = escape(&self.title());
+        let version = escape(env!("CARGO_PKG_VERSION"));
+        let sentence = escape(&self.sentence());
+        let data = self.comparison.as_ref().map_or_else(|| "null".to_owned(), page_json);
+        fill(
+            TEMPLATE,
+            &[
+                ("title", &title),
+                ("version", &version),
+                ("sentence", &sentence),
+                ("uplot-licence", UPLOT_LICENCE),
+                ("uplot-style", UPLOT_STYLE),
+                ("colours", &colours()),
+                ("style", STYLE),
+                ("data", &data),
+                ("sections", &crate::json::embeddable(&self.drawn())),
+                ("uplot", UPLOT),
+                ("sections-script", SECTIONS_SCRIPT),
+                ("script", SCRIPT),
+            ],
+        )
+    }
+
+    fn title(&self) -> String {
+        let compared = self.comparison.iter().map(comparisons::title);
+        let titles: Vec<String> =
+            compared.chain(self.sections.iter().map(|section| section.title.clone())).collect();
+        titles.join(" · ")
+    }
+
+    /// The only result's; several have theirs beside them.
+    fn sentence(&self) -> String {
+        match (&self.comparison, &self.sections[..]) {
+            (Some(comparison), _) => comparisons::sentence(comparison),
+            (None, [section]) => section.sentence.clone(),
+            (None, _) => String::new(),
+        }
+    }
+
+    fn drawn(&self) -> Drawn<'_> {
+        let alone = self.comparison.is_none() && self.sections.len() == 1;
+        let mut made_by: Vec<(&'static str, String)> = Vec::new();
+        let compared = self.comparison.iter().map(comparisons::made_by);
+        for made in compared.chain(self.sections.iter().map(|section| section.made_by.clone())) {
+            made_by.extend(foot(&made));
+        }
+        made_by.dedup();
+        Drawn {
+            sections: self
+                .sections
+                .iter()
+                .map(|section| DrawnSection::of(section, alone))
+                .collect(),
+            made_by,
+        }
+    }
+}
+
+/// What stands at the foot of the page about what made a result.
+fn foot(made: &MadeBy) -> Vec<(&'static str, String)> {
+    let seed = made.seed.map(|seed| seed.to_string()).unwrap_or_default();
+    let version = if made.version.is_empty() { "" } else { "cellpace " };
+    [
+        ("Command", made.command.clone()),
+        ("Made by", format!("{version}{}", made.version)),
+        ("Seed", seed),
+    ]
+    .into_iter()
+    .filter(|(_, value)| !value.is_empty())
+    .collect()
+}
+
+/// The documents' names without folder and ending, where that tells them apart.
+fn short_names(documents: &[Document]) -> Vec<String> {
+    let stem = |document: &Document| {
+        let path = std::path::Path::new(&document.name);
+        path.file_stem()
+            .map_or_else(|| document.name.clone(), |stem| stem.to_string_lossy().into_owned())
+    };
+    let stems: Vec<String> = documents.iter().map(stem).collect();
+    let is_one_of_several = |stem: &String| stems.iter().filter(|other| *other == stem).count() > 1;
+    match stems.iter().any(is_one_of_several) {
+        true => documents.iter().map(|document| document.name.clone()).collect(),
+        false => stems,
+    }
 }
 
 /// Puts the parts into their places in one pass: what looks like a place within a part stays.
-pub(crate) fn fill(template: &str, parts: &[(&str, &str)]) -> String {
+fn fill(template: &str, parts: &[(&str, &str)]) -> String {
     let length = parts.iter().map(|(_, text)| text.len()).sum::<usize>() + template.len();
     let mut page = String::with_capacity(length);
     let mut rest = template;
@@ -72,16 +227,18 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 /// The palette as CSS variables `--c0`, `--c1`, and so on, for light and dark.
-pub(crate) fn colours() -> String {
+fn colours() -> String {
     let declare = |colours: &[&str]| {
         colours.iter().enumerate().fold(String::new(), |mut css, (index, colour)| {
             let _ = write!(css, "--c{index}:{colour};");
             css
         })
     };
-    let (light, dark) = (declare(&palette::ON_LIGHT), declare(&palette::ON_DARK));
+    let light = declare(&palette::ON_LIGHT) + &levels(false);
+    let dark = declare(&palette::ON_DARK) + &levels(true);
     format!(
-        ":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}@media print{{:root{{{light}}}}}"
+        ":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}@media print{{:root{{{light}}}}}{}",
+        level_classes()
     )
 }
 
@@ -89,30 +246,36 @@ pub(crate) fn colours() -> String {
 mod tests {
     use super::*;
     use crate::example;
+    use crate::to_json;
 
-    #[test]
-    fn six_controllers_over_300_s_stay_below_3_mb() {
-        let page = html(&example::large("drive", 6, 1, 300), "six");
-        println!("6 x 300 s: {} bytes", page.len());
-        assert!(page.len() < 3_000_000, "{}", page.len());
+    /// The page of a comparison by way of its JSON, as the program makes it.
+    fn html(comparison: &Comparison) -> String {
+        page(&[Document::read("a.json", &to_json(comparison)).unwrap()]).unwrap()
     }
 
     #[test]
-    fn a_large_sweep_stays_below_3_mb_too() {
-        let sweep = example::sweep();
-        let page = html(&sweep, "sweep");
+    fn six_controllers_over_300_s_stay_below_1_5_mb() {
+        let page = html(&example::large("drive", 6, 1, 300));
+        println!("6 x 300 s: {} bytes", page.len());
+        assert!(page.len() < 1_500_000, "{}", page.len());
+    }
+
+    #[test]
+    fn a_large_sweep_stays_below_1_5_mb_too() {
+        let page = html(&example::sweep());
         println!("6 x 300 s x 8 traces x 5 seeds: {} bytes", page.len());
-        assert!(page.len() < 3_000_000, "{}", page.len());
+        assert!(page.len() < 1_500_000, "{}", page.len());
     }
 
     #[test]
     fn names_from_users_cannot_become_markup() {
         let mut comparison = example::comparison();
-        let nasty = "</script><script>alert(1)</script><b>{{script}}";
+        let nasty = "</script><script>alert(1)</script><b><img src=x>{{script}}";
         comparison.runs[0].cc = nasty.to_owned();
-        comparison.runs[0].trace = nasty.to_owned();
-        let page = html(&comparison, "<img src=x onerror=alert(1)>");
-        let plain = html(&example::comparison(), "t");
+        comparison.runs.iter_mut().for_each(|run| run.trace = nasty.to_owned());
+        comparison.command = nasty.to_owned();
+        let page = html(&comparison);
+        let plain = html(&example::comparison());
         let scripts = |page: &str| page.matches("<script").count();
         assert_eq!(scripts(&page), scripts(&plain));
         assert_eq!(page.matches("</script").count(), plain.matches("</script").count());
@@ -122,7 +285,7 @@ mod tests {
 
     #[test]
     fn the_page_asks_for_nothing_outside() {
-        let page = html(&example::comparison(), "t");
+        let page = html(&example::comparison());
         for outside in [
             "src=",
             "@import",
@@ -140,7 +303,7 @@ mod tests {
 
     #[test]
     fn every_place_of_the_template_is_filled() {
-        let page = html(&example::comparison(), "t");
+        let page = html(&example::comparison());
         assert!(!page.contains("{{"), "{:?}", page.split_once("{{").map(|(_, rest)| &rest[..40]));
     }
 }

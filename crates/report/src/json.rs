@@ -2,31 +2,89 @@
 
 use serde::Serialize;
 
-use crate::{Comparison, Run};
+use crate::Comparison;
+use crate::thin::thinned;
 
 /// The document as JSON, indented, with a final line feed. The same comparison gives the same
-/// bytes; what is not a number (NaN, infinite) becomes `null`. Series over time are left out.
+/// bytes; what is not a number (NaN, infinite) becomes `null`. Series over time are merged and
+/// rounded to what a page shows of them.
 pub fn to_json(comparison: &Comparison) -> String {
-    let document = Comparison {
-        schema: comparison.schema.clone(),
-        version: comparison.version.clone(),
-        runs: comparison.runs.iter().map(without_series).collect(),
-        repeated: comparison.repeated.clone(),
-    };
-    let text = serde_json::to_string_pretty(&document);
-    text.expect("keys are texts, so every document has a written form") + "\n"
+    indented(&thinned(comparison))
 }
 
-/// A copy that leaves the series out before copying, not after.
-fn without_series(run: &Run) -> Run {
-    Run {
-        cc: run.cc.clone(),
-        trace: run.trace.clone(),
-        queue: run.queue.clone(),
-        figures: run.figures.clone(),
-        series: None,
-        ..*run
+/// A document for people and scripts: indented, arrays of numbers in one line, with a line feed at
+/// the end.
+pub fn indented(document: &impl Serialize) -> String {
+    let text = serde_json::to_string(document);
+    let text = text.expect("keys are texts, so every document has a written form");
+    let mut layout = Layout { text: String::with_capacity(2 * text.len()), depth: 0 };
+    layout.add(&text);
+    layout.text + "\n"
+}
+
+/// Lays out compact JSON.
+struct Layout {
+    text: String,
+    depth: usize,
+}
+
+impl Layout {
+    fn add(&mut self, compact: &str) {
+        let bytes = compact.as_bytes();
+        let mut at = 0;
+        while at < bytes.len() {
+            let end = match bytes[at] {
+                b'"' => string_end(bytes, at),
+                b'[' | b'{' => match flat_end(bytes, at) {
+                    Some(end) => end,
+                    None => {
+                        self.text.push(char::from(bytes[at]));
+                        self.depth += 1;
+                        self.line();
+                        at += 1;
+                        continue;
+                    }
+                },
+                _ => at + 1,
+            };
+            match bytes[at] {
+                b']' | b'}' => {
+                    self.depth -= 1;
+                    self.line();
+                    self.text.push(char::from(bytes[at]));
+                }
+                b',' => {
+                    self.text.push(',');
+                    self.line();
+                }
+                b':' => self.text.push_str(": "),
+                _ => self.text.push_str(&compact[at..end]),
+            }
+            at = end;
+        }
     }
+
+    fn line(&mut self) {
+        self.text.push('\n');
+        self.text.extend(std::iter::repeat_n("  ", self.depth));
+    }
+}
+
+/// The byte after the string that begins at `start`.
+fn string_end(bytes: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while bytes[at] != b'"' {
+        at += if bytes[at] == b'\\' { 2 } else { 1 };
+    }
+    at + 1
+}
+
+/// The byte after an array of numbers, or an array or object of nothing, that begins at `start`.
+fn flat_end(bytes: &[u8], start: usize) -> Option<usize> {
+    let length = bytes[start + 1..].iter().position(|byte| b"[]{}\"".contains(byte))?;
+    let end = start + 1 + length;
+    let is_flat = bytes[end] == b']' || (bytes[end] == b'}' && length == 0);
+    is_flat.then_some(end + 1)
 }
 
 /// JSON for a `<script>` element: compact, and free of every `<`, so that no name can end it.
@@ -74,6 +132,7 @@ mod tests {
             "jain",
             "per_flow",
             "wall_s",
+            "series",
         ];
         expected.sort_unstable();
         let run = &document["runs"][0];
@@ -97,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_number_is_null_and_series_are_left_out() {
+    fn what_is_not_a_number_is_null_in_series_too() {
         let mut comparison = example::comparison();
         comparison.runs[0].figures.utilization = f64::NAN;
         comparison.runs[0].figures.jain = f64::INFINITY;
@@ -105,7 +164,11 @@ mod tests {
         let without: Value = serde_json::from_str(&to_json(&comparison)).unwrap();
         assert!(without["runs"][0]["utilization"].is_null());
         assert!(without["runs"][0]["jain"].is_null());
-        assert!(without["runs"][0].get("series").is_none());
+        let series = &without["runs"][0]["series"];
+        assert_eq!(series["queue_delay_p50_ms"].to_string(), "[0.0,21.5,21.5,null,21.5]");
+        comparison.runs[0].series = None;
+        let document: Value = serde_json::from_str(&to_json(&comparison)).unwrap();
+        assert!(document["runs"][0].get("series").is_none());
     }
 
     #[test]
@@ -115,6 +178,17 @@ mod tests {
         let place = |key: &str| text.find(&format!("\"{key}\"")).unwrap();
         assert!(place("schema") < place("runs") && place("cc") < place("trace"));
         assert!(place("lost") < place("wall_s"));
+    }
+
+    #[test]
+    fn documents_are_indented_with_numbers_in_one_line() {
+        let document = serde_json::json!({
+            "a": [1, 2.5, null], "b": [], "c": {}, "d": [[1, "x, [1]"], [2]], "e": "\"[,\\"
+        });
+        let expected = "{\n  \"a\": [1,2.5,null],\n  \"b\": [],\n  \"c\": {},\n  \"d\": [\n    \
+                        [\n      1,\n      \"x, [1]\"\n    ],\n    [2]\n  ],\n  \"e\": \"\\\"[,\\\\\"\n}\n";
+        assert_eq!(indented(&document), expected);
+        assert_eq!(serde_json::from_str::<Value>(expected).unwrap(), document);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 #![forbid(unsafe_code)]
 
 mod atomic;
-mod charts;
+mod comparisons;
+mod document;
 mod error;
 #[cfg(test)]
 #[path = "../tests/example/mod.rs"]
@@ -18,27 +19,29 @@ mod packet_log;
 mod page;
 mod palette;
 mod schema;
+mod section;
 mod side_by_side;
 mod svg;
 mod svg_writer;
 mod table;
+mod thin;
 mod trace_text;
+mod views;
 
 // The made-up results are shared with the integration tests and name the crate as they do.
 #[cfg(test)]
 extern crate self as cellpace_report;
 
 pub use atomic::{Aside, write_atomically};
-pub use charts::{Chart, ChartPage, chart_html};
+pub use document::Document;
 pub use error::ReportError;
-pub use heatmap::{
-    Heatmap, HeatmapAxis, HeatmapCell, HeatmapPage, PageTable, heatmap_html, heatmap_svg,
-};
-pub use html::html;
-pub use json::to_json;
+pub use heatmap::{Heatmap, HeatmapAxis, HeatmapCell, heatmap_svg};
+pub use html::page;
+pub use json::{indented, to_json};
 pub use number::{short, time};
 pub use packet_log::PacketLog;
 pub use schema::{Comparison, Repeated, Run, SCHEMA, TracePreview};
+pub use section::PageTable;
 pub use side_by_side::side_by_side;
 pub use svg::{svg_files, trace_svg};
 pub use table::table;

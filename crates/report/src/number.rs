@@ -1,5 +1,7 @@
 //! Numbers as people and plots want them.
 
+use serde::{Serialize, Serializer};
+
 /// `value` with about three significant digits, at most four decimals and no trailing zeros:
 /// `1234`, `56.7`, `0.0123`, `0`. Something that is no number is a dash.
 pub fn short(value: f64) -> String {
@@ -45,9 +47,40 @@ fn trim(text: &str) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
+/// A number in the page: four significant digits, a whole number without a point, `null` for
+/// what is none.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Number(pub(crate) f64);
+
+impl Serialize for Number {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let value = significant(self.0, 4);
+        if value.fract() == 0.0 && value.abs() < 1e15 {
+            return serializer.serialize_i64(value as i64);
+        }
+        serializer.serialize_f64(value)
+    }
+}
+
 /// A length of time in milliseconds with its unit.
 pub fn time(ms: f64) -> String {
     if ms < 1000.0 { format!("{} ms", short(ms)) } else { format!("{} s", short(ms / 1000.0)) }
+}
+
+/// A share as a percentage.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{} %", short(share * 100.0))
+}
+
+/// Bytes with the unit that suits.
+pub(crate) fn bytes(count: u64) -> String {
+    let count = count as f64;
+    let units = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
+    let unit = units.into_iter().find(|(size, _)| count >= *size);
+    unit.map_or_else(
+        || format!("{count} B"),
+        |(size, unit)| format!("{} {unit}", short(count / size)),
+    )
 }
 
 #[cfg(test)]

@@ -16,6 +16,9 @@ pub struct Comparison {
     /// The version of the program.
     #[serde(default)]
     pub version: String,
+    /// The command line that made it, without where its results go; empty where a program did.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub command: String,
     /// Every run.
     pub runs: Vec<Run>,
     /// Mean and confidence interval over the seeds, for each controller and trace that was run
@@ -41,6 +44,7 @@ impl Comparison {
         Self {
             schema: SCHEMA.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            command: String::new(),
             repeated: repeated.collect(),
             runs,
         }
@@ -94,7 +98,7 @@ pub struct Run {
     /// How long the computation took, in seconds of wall time. `null` unless it was asked for:
     /// the same command gives the same bytes.
     pub wall_s: Option<f64>,
-    /// Figures over time; only in documents that are meant for plots.
+    /// Figures over time; not in documents of very many runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<Series>,
 }

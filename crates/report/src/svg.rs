@@ -13,7 +13,7 @@ use self::canvas::{Canvas, Line, Plot, short_name};
 use self::scale::AxisScale;
 use crate::groups::{Group, controllers, groups, rows};
 use crate::number::short;
-use crate::page::{Number, evenly, highest, mean, thin};
+use crate::thin::{evenly, highest, mean, thin};
 use crate::{Comparison, TracePreview};
 
 /// Points along a line; more would only make noise at the width of a page.
@@ -234,14 +234,14 @@ fn line(
 ) -> Line {
     let width = bin_s * merge as f64;
     let points = thin(values, merge, merged).into_iter().enumerate();
-    let points = points.map(|(i, Number(value))| ((i as f64 + 0.5) * width, value)).collect();
+    let points = points.map(|(i, value)| ((i as f64 + 0.5) * width, f64::from(value))).collect();
     Line { name: short_name(name, 40), look, points }
 }
 
 /// The outline of a stepped area: each value from its bin's start to its end.
-fn steps(values: &[Number], width: f64) -> Vec<(f64, f64)> {
-    let step = |(i, Number(value)): (usize, &Number)| {
-        let value = if value.is_finite() { *value } else { 0.0 };
+fn steps(values: &[f32], width: f64) -> Vec<(f64, f64)> {
+    let step = |(i, value): (usize, &f32)| {
+        let value = if value.is_finite() { f64::from(*value) } else { 0.0 };
         [(i as f64 * width, value), ((i + 1) as f64 * width, value)]
     };
     values.iter().enumerate().flat_map(step).collect()
@@ -255,8 +255,8 @@ fn length(series: &Series) -> f64 {
     series.bin_s * series.throughput_mbps.len() as f64
 }
 
-fn top(values: &[Number]) -> f64 {
-    values.iter().map(|Number(value)| *value).fold(1e-3, f64::max)
+fn top(values: &[f32]) -> f64 {
+    values.iter().copied().map(f64::from).fold(1e-3, f64::max)
 }
 
 fn seconds(width: f64) -> String {

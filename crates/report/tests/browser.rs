@@ -12,8 +12,8 @@ use std::process::{Command, Stdio};
 
 use cellpace_measure::InspectedSeries;
 use cellpace_report::{
-    Comparison, Heatmap, HeatmapAxis, HeatmapCell, HeatmapPage, PageTable, TracePreview,
-    heatmap_html, heatmap_svg, html, svg_files, trace_svg, write_atomically,
+    Comparison, Document, Heatmap, HeatmapAxis, HeatmapCell, TracePreview, heatmap_svg, page,
+    svg_files, to_json, trace_svg, write_atomically,
 };
 use serde_json::Value;
 
@@ -42,7 +42,7 @@ fn values_inside_a_controller_are_drawn_when_they_are_chosen() {
     }
     let choose = "<script>{ const pick = document.querySelector('#pick-inside select'); \
                   pick.value = 'set_point_ms'; pick.dispatchEvent(new Event('change')); }</script>";
-    let page = html(&comparison, "inside").replacen("</body>", &format!("{choose}</body>"), 1);
+    let page = html(&comparison).replacen("</body>", &format!("{choose}</body>"), 1);
     let file = browser.write("inside", &page);
     let dom = browser.dump("inside", &format!("file://{}#probe", file.display()), &[]);
     let seen = browser.outcome("inside", &dom, "data-cellpace=\"");
@@ -130,8 +130,7 @@ fn sorting_hiding_zooming_and_choosing_work() {
     let mut comparison = example::large("first.down", 3, 1, 60);
     comparison.runs.extend(example::large("second.down", 2, 1, 30).runs);
     let script = include_str!("browser/doing.js");
-    let page =
-        html(&comparison, "doing").replace("</body>", &format!("<script>{script}</script></body>"));
+    let page = html(&comparison).replace("</body>", &format!("<script>{script}</script></body>"));
     let file = browser.write("doing", &page);
     let dom = browser.dump("doing", &format!("file://{}", file.display()), &[]);
     let seen = browser.outcome("doing", &dom, "data-cellpace=\"");
@@ -190,33 +189,62 @@ fn pictures_are_well_formed() {
     assert_eq!(browser.outcome("pictures", &dom, "data-cellpace=\"")["good"], count);
 }
 
+/// One document of each kind that is no comparison, with what its page draws: charts, tables, maps.
+fn kinds() -> [(&'static str, String, [u64; 3]); 5] {
+    let map = serde_json::json!({ "map": heatmap(300), "note": "A note." });
+    let mut table: Value = serde_json::from_str(include_str!("browser/table.json")).unwrap();
+    table["pictures"] = vec![map].into();
+    [
+        ("transfer", include_str!("browser/transfer.json").to_owned(), [5, 1, 0]),
+        ("run", include_str!("browser/run.json").to_owned(), [2, 1, 0]),
+        ("attach", include_str!("browser/attach.json").to_owned(), [0, 1, 0]),
+        ("probe", include_str!("browser/probe.json").to_owned(), [5, 4, 0]),
+        ("table", table.to_string(), [0, 2, 1]),
+    ]
+}
+
 #[test]
-fn a_page_of_heatmaps_opens_in_light_and_dark_and_on_a_phone() {
+fn a_page_of_each_kind_opens_in_light_and_dark_and_on_a_phone() {
     let Some(browser) = Browser::find() else { return };
-    let row = vec!["20 ms <&>".to_owned(), "17".to_owned()];
-    let table = PageTable { title: "States".to_owned(), rows: vec![row], ..PageTable::default() };
-    let page = heatmap_html(&HeatmapPage {
-        title: "Markov table".to_owned(),
-        version: "1".to_owned(),
-        facts: vec![("states".to_owned(), "a long description of states ".repeat(9))],
-        maps: vec![(heatmap(300), "A note.".to_owned()), (heatmap(20), String::new())],
-        tables: vec![table],
-    });
-    let file = browser.write("heat", &page);
-    let frame = format!(
-        "<!doctype html><iframe style='border:0;width:360px;height:800px' src='{}'></iframe>",
-        file.file_name().unwrap().to_string_lossy()
-    );
-    let framed = browser.write("heat-frame", &frame);
-    for (name, file, flags) in [
-        ("heat-light", &file, &[][..]),
-        ("heat-dark", &file, &["--blink-settings=preferredColorScheme=0"]),
-        ("heat-phone", &framed, &[]),
-    ] {
-        // Fails if the console has any message.
-        let dom = browser.dump(name, &format!("file://{}", file.display()), flags);
-        assert!(name == "heat-phone" || dom.matches("<svg class=\"heat\"").count() == 2);
+    for (name, text, [charts, tables, maps]) in kinds() {
+        let document = Document::read(&format!("{name}.json"), &text).unwrap();
+        let page = page(&[document]).unwrap();
+        assert!(page.len() < 1_500_000, "{name}: {}", page.len());
+        let (_, title) = page.split_once("<title>").unwrap();
+        assert!(!title.starts_with("</title>"), "{name} has a title");
+        let dark = ["--blink-settings=preferredColorScheme=0"];
+        for (name, seen) in [
+            (name, browser.open_page(name, &page, &[])),
+            (name, browser.open_page(&format!("{name}-dark"), &page, &dark)),
+            (name, browser.open_page_framed(&format!("{name}-phone"), &page, 400)),
+        ] {
+            assert_eq!(seen["charts"], charts, "{name}");
+            assert_eq!(seen["tables"], tables, "{name}");
+            assert_eq!(seen["maps"], maps, "{name}");
+            assert!(seen["overflow"].as_i64().unwrap() <= 0, "{name}: {}", seen["overflow"]);
+        }
     }
+}
+
+#[test]
+fn results_of_one_kind_stand_side_by_side_and_those_of_several_in_sections() {
+    let Some(browser) = Browser::find() else { return };
+    let read = |name: &str, text: &str| Document::read(name, text).unwrap();
+    let transfer = include_str!("browser/transfer.json");
+    let other = transfer.replace("verus", "copa");
+    let pair = [read("a/cubic.json", transfer), read("b/copa.json", &other)];
+    let seen = browser.open_page("pair", &page(&pair).unwrap(), &[]);
+    assert_eq!((&seen["charts"], &seen["tables"]), (&5.into(), &1.into()));
+    let comparison = read("c.json", &to_json(&example::comparison()));
+    let all = [pair[0].clone(), comparison, read("p.json", include_str!("browser/probe.json"))];
+    let seen = browser.open_page("several", &page(&all).unwrap(), &[]);
+    assert_eq!((&seen["charts"], &seen["tables"]), (&10.into(), &5.into()));
+    assert_eq!(seen["drawn"]["throughput"], 2);
+}
+
+/// The page of a comparison as the program makes it: by way of its JSON.
+fn html(comparison: &Comparison) -> String {
+    page(&[Document::read("result.json", &to_json(comparison)).unwrap()]).unwrap()
 }
 
 fn heatmap(len: u32) -> Heatmap {
@@ -271,14 +299,22 @@ impl Browser {
 
     /// The page's report after drawing.
     fn open(&self, name: &str, comparison: &Comparison, flags: &[&str]) -> Value {
-        let file = self.write(name, &html(comparison, name));
+        self.open_page(name, &html(comparison), flags)
+    }
+
+    fn open_page(&self, name: &str, page: &str, flags: &[&str]) -> Value {
+        let file = self.write(name, page);
         let dom = self.dump(name, &format!("file://{}#probe", file.display()), flags);
         self.outcome(name, &dom, "data-cellpace=\"")
     }
 
     /// The same in a frame of `width` pixels: the browser's own window does not get so narrow.
     fn open_framed(&self, name: &str, comparison: &Comparison, width: u32) -> Value {
-        let file = self.write(name, &html(comparison, name));
+        self.open_page_framed(name, &html(comparison), width)
+    }
+
+    fn open_page_framed(&self, name: &str, page: &str, width: u32) -> Value {
+        let file = self.write(name, page);
         let frame = format!(
             "<!doctype html><iframe style='border:0;width:{width}px;height:800px' src='{}#probe'></iframe>\
              <script>onmessage = (event) => document.body.dataset.outcome = event.data</script>",

@@ -5,13 +5,14 @@ use std::process::ExitCode;
 
 use cellpace_lab::{ModelFigures, ModelPictures, shown_name};
 use cellpace_mdi::TransitionMatrix;
-use cellpace_report::{HeatmapPage, heatmap_html, heatmap_svg};
+use cellpace_report::{Document, Heatmap, heatmap_svg, indented};
 use clap::Args;
 
 use super::model_file::{UserSelection, all_counts, has_ending, read_model};
 use crate::error::CommandError;
 use crate::output::{print, write};
 use crate::outputs::check_file;
+use crate::report::write_report;
 
 /// Arguments of `cellpace mdi show`.
 #[derive(Debug, Args)]
@@ -21,7 +22,7 @@ use crate::outputs::check_file;
   cellpace mdi show verus.mdi --report table.html
 
 A subset is what may follow a state when the next delay is known. Pictures show the matrix with
-each row divided by its sum; white: never seen.")]
+each row divided by its sum; without colour: never seen.")]
 pub(crate) struct MdiShowArgs {
     /// A Markov table
     #[arg(value_name = "FILE")]
@@ -62,14 +63,17 @@ pub(crate) fn run(args: &MdiShowArgs) -> Result<ExitCode, CommandError> {
     if let Some(path) = &args.plot {
         write(path, &heatmap_svg(&pictures.overview_and_zoom(args.zoom)))?;
     }
+    let document = figures.to_json(&name, shown_pictures(args, &figures, &pictures));
+    if outputs(args).all(|path| !is_stdout(path)) {
+        let document = Document::of(&name, vec![document.clone()]).map_err(CommandError::failed)?;
+        print(&document.text().map_err(CommandError::failed)?)?;
+    }
+    let text = indented(&document);
     if let Some(path) = &args.report {
-        write(path, &page(args, &name, &figures, &pictures))?;
+        write_report(path, &[&text])?;
     }
     if let Some(path) = &args.json {
-        write(path, &format!("{:#}\n", figures.to_json()))?;
-    }
-    if outputs(args).all(|path| !is_stdout(path)) {
-        print(&figures.to_text(&name))?;
+        write(path, &text)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -97,25 +101,17 @@ fn check(args: &MdiShowArgs) -> Result<(), CommandError> {
     }
 }
 
-fn page(
+/// The pictures of the page, each with a note.
+fn shown_pictures(
     args: &MdiShowArgs,
-    name: &str,
     figures: &ModelFigures<'_>,
     pictures: &ModelPictures<'_>,
-) -> String {
+) -> Vec<(Heatmap, &'static str)> {
     let [overview, zoom] = pictures.overview_and_zoom(args.zoom);
-    let rows = "Each row is divided by its sum. White: never seen.";
-    let mut maps = vec![(overview, rows.to_owned()), (zoom, String::new())];
-    maps.extend(pictures.whole().map(|whole| (whole, String::new())));
+    let rows = "Each row is divided by its sum. Without colour: never seen.";
+    let mut maps = vec![(overview, rows), (zoom, "")];
+    maps.extend(pictures.whole().map(|whole| (whole, "")));
     let distribution = pictures.distribution(figures.distribution());
-    maps.push((distribution, "Shares below a millionth of the largest are left out.".to_owned()));
-    heatmap_html(&HeatmapPage {
-        title: format!("Markov table of {}", pictures.name),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        facts: std::iter::once(("table".to_owned(), name.to_owned()))
-            .chain(figures.facts())
-            .collect(),
-        maps,
-        tables: figures.tables(),
-    })
+    maps.push((distribution, "Shares below a millionth of the largest are left out."));
+    maps
 }

@@ -5,16 +5,14 @@ use std::process::ExitCode;
 
 use cellpace_base::{Span, Time};
 use cellpace_path::schedule::Trace;
-use cellpace_probe::{
-    DirectionFigures, Plan, Prober, Recording, Responder, analyse, page, summary,
-};
-use cellpace_report::chart_html;
+use cellpace_probe::{DirectionFigures, Plan, Prober, Recording, Responder, analyse, summary};
 use cellpace_udp::Driver;
 
 use super::options::ProbeArgs;
 use crate::error::CommandError;
-use crate::output::{complain, is_stdout, pretty, print, write, write_bytes, write_json};
+use crate::output::{complain, is_stdout, pretty, print, write_bytes, write_json};
 use crate::progress::{end_cleanly_on_ctrl_c, interrupted};
+use crate::report::write_report;
 use crate::transfer::{bind_for, listen_at, resolve};
 
 /// How often the loops look whether they are interrupted.
@@ -92,7 +90,7 @@ fn conclude(
     }
     write_json(args.json.as_deref(), || pretty(&document))?;
     if let Some(path) = &args.report {
-        write(path, &chart_html(&page(&document)))?;
+        write_report(path, &[&pretty(&document)])?;
     }
     if let Some(path) = &args.trace_out {
         let both = plan.up && plan.down;

@@ -38,23 +38,26 @@ pub(super) fn states_to_json(states: &States) -> Value {
             [axis.min(), axis.max(), axis.step()].map(|value| value as f64 / 1e3);
         json!({ "min": min, "max": max, "step": step, "values": axis.len() })
     };
-    let size = states.len();
+    let (size, written) = (states.len(), states.to_string());
     match states {
         States::Absolute(s) => json!({
             "kind": "absolute",
             "size": size,
+            "written": written,
             "delay_ms": { "min": s.d_min, "max": s.d_max, "step": s.quantization, "values": s.bins() },
             "window_packets": { "min": s.w_min, "max": s.w_max, "step": 1, "values": states.windows() },
         }),
         States::Relative(s) => json!({
             "kind": "relative",
             "size": size,
+            "written": written,
             "delay_change": axis(&s.d),
             "window_change": axis(&s.w),
         }),
         States::Levels(s) => json!({
             "kind": "levels",
             "size": size,
+            "written": written,
             "delay_decades": axis(&s.d),
             "window_change": axis(&s.w),
         }),

@@ -207,7 +207,7 @@ impl ModelPictures<'_> {
 }
 
 /// A delay as people read it.
-pub(super) fn delay_text(states: &States, delay: u32) -> String {
+fn delay_text(states: &States, delay: u32) -> String {
     let value = states.delay_value(delay);
     match states {
         States::Absolute(s) if s.quantization > 1 => {
@@ -216,15 +216,6 @@ pub(super) fn delay_text(states: &States, delay: u32) -> String {
         }
         States::Absolute(_) => format!("{} ms", short(value)),
         States::Levels(_) => format!("{value:.2} x base"),
-        _ => signed(value),
-    }
-}
-
-/// A window as people read it.
-pub(super) fn window_text(states: &States, window: u32) -> String {
-    let value = states.window_value(window);
-    match states {
-        States::Absolute(_) => format!("{} packets", short(value)),
         _ => signed(value),
     }
 }

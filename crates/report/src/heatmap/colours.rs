@@ -30,9 +30,16 @@ pub(super) fn on_light(level: usize) -> [u8; 3] {
 }
 
 /// The colours of all levels as CSS variables `--h0`, `--h1`, and so on.
-pub(super) fn variables(dark: bool) -> String {
+pub(crate) fn levels(dark: bool) -> String {
     let stops = if dark { &ON_DARK } else { &ON_LIGHT };
     (0..LEVELS).map(|level| format!("--h{level}:{};", hex(between(stops, level)))).collect()
+}
+
+/// The classes that pictures in a page use: `h0`, ... for strokes, `f0`, ... for fills.
+pub(crate) fn level_classes() -> String {
+    let class =
+        |level| format!(".h{level}{{stroke:var(--h{level})}}.f{level}{{fill:var(--h{level})}}");
+    (0..LEVELS).map(class).collect()
 }
 
 pub(super) fn hex([red, green, blue]: [u8; 3]) -> String {

@@ -1,7 +1,8 @@
 //! From values to coloured points: binned to what a picture shows, on a logarithmic scale.
 
 use super::colours::LEVELS;
-use super::map::Heatmap;
+use super::map::{Heatmap, HeatmapCell};
+use crate::number::significant;
 
 /// Maximum number of points along a side.
 const MAX_POINTS: u32 = 380;
@@ -25,10 +26,31 @@ pub(super) struct PointRun {
     pub(super) len: u32,
 }
 
+/// Cells that a point stands for: across, down.
+fn bins_of(map: &Heatmap) -> (u32, u32) {
+    let bin = |len: u32| len.div_ceil(MAX_POINTS).max(1);
+    (bin(map.columns.len), bin(map.rows.len))
+}
+
+impl Heatmap {
+    /// Keeps of the cells what a picture shows: the largest of those that fall on one point, with
+    /// three digits.
+    pub fn thin(&mut self) {
+        let bins = bins_of(self);
+        for cell in &mut self.cells {
+            let place = |at: u32, bin: u32| at / bin * bin;
+            (cell.row, cell.column) = (place(cell.row, bins.1), place(cell.column, bins.0));
+            cell.value = significant(cell.value, 3);
+        }
+        let key = |cell: &HeatmapCell| (cell.row, cell.column);
+        self.cells.sort_by(|a, b| key(a).cmp(&key(b)).then(b.value.total_cmp(&a.value)));
+        self.cells.dedup_by_key(|cell| key(cell));
+    }
+}
+
 impl PointGrid {
     pub(super) fn of(map: &Heatmap) -> Self {
-        let bin = |len: u32| len.div_ceil(MAX_POINTS).max(1);
-        let bins = (bin(map.columns.len), bin(map.rows.len));
+        let bins = bins_of(map);
         let (columns, rows) = (map.columns.len.div_ceil(bins.0), map.rows.len.div_ceil(bins.1));
         let mut values = vec![0.0_f64; columns as usize * rows as usize];
         for cell in &map.cells {
@@ -135,7 +157,7 @@ pub(super) fn tick_text(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::heatmap::{HeatmapAxis, HeatmapCell};
+    use crate::heatmap::HeatmapAxis;
 
     fn map(len: u32, cells: &[(u32, u32, f64)]) -> Heatmap {
         let axis = || HeatmapAxis { len, ..HeatmapAxis::default() };
@@ -167,7 +189,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_stays_white() {
+    fn a_thinned_map_is_drawn_the_same() {
+        let mut map = map(25_488, &[(67, 3, 0.1), (66, 5, 0.3), (70, 3, 0.5), (25_487, 0, 1.0)]);
+        let drawn = |map: &Heatmap| PointGrid::of(map).stretches;
+        let before = drawn(&map);
+        map.thin();
+        assert_eq!(map.cells.len(), 3);
+        assert_eq!(drawn(&map), before);
+    }
+
+    #[test]
+    fn what_is_no_value_stays_empty() {
         let odd = [(0, 0, 0.0), (0, 1, -1.0), (1, 1, f64::NAN), (9, 0, 1.0), (0, 2, f64::INFINITY)];
         assert!(PointGrid::of(&map(3, &odd)).is_empty());
         assert!(PointGrid::of(&map(0, &[])).is_empty());

@@ -1,7 +1,9 @@
 //! What a heatmap shows.
 
-/// A grid of values. What is not listed, or not above 0, stays white.
-#[derive(Debug, Clone, PartialEq, Default)]
+use serde::{Deserialize, Serialize};
+
+/// A grid of values. What is not listed, or not above 0, stays empty.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Heatmap {
     /// What is shown, in a line.
     pub title: String,
@@ -16,7 +18,7 @@ pub struct Heatmap {
 }
 
 /// One side of a [`Heatmap`].
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct HeatmapAxis {
     /// What the axis shows, with its unit.
     pub title: String,
@@ -29,8 +31,9 @@ pub struct HeatmapAxis {
     pub lines: Vec<u32>,
 }
 
-/// A value.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// A value; in JSON `[row, column, value]`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(from = "(u32, u32, f64)", into = "(u32, u32, f64)")]
 pub struct HeatmapCell {
     /// Counted from the top.
     pub row: u32,
@@ -38,4 +41,16 @@ pub struct HeatmapCell {
     pub column: u32,
     /// Dark if large.
     pub value: f64,
+}
+
+impl From<(u32, u32, f64)> for HeatmapCell {
+    fn from((row, column, value): (u32, u32, f64)) -> Self {
+        Self { row, column, value }
+    }
+}
+
+impl From<HeatmapCell> for (u32, u32, f64) {
+    fn from(cell: HeatmapCell) -> Self {
+        (cell.row, cell.column, cell.value)
+    }
 }

@@ -4,13 +4,12 @@ mod colours;
 mod draw;
 mod grid;
 mod map;
-mod page;
 mod svg;
 
+pub(crate) use self::colours::{level_classes, levels};
 pub use self::map::{Heatmap, HeatmapAxis, HeatmapCell};
-pub use self::page::{HeatmapPage, PageTable, heatmap_html};
-pub(crate) use self::page::{fact, table};
 pub use self::svg::heatmap_svg;
+pub(crate) use self::svg::inline;
 
 #[cfg(test)]
 pub(crate) mod example {

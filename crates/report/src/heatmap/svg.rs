@@ -11,7 +11,7 @@ const STYLE: &str = "text{font:12px Helvetica,Arial,'Liberation Sans',sans-serif
 
 /// Heatmaps side by side as one picture on white, in the order given.
 pub fn heatmap_svg(maps: &[Heatmap]) -> String {
-    let panels: Vec<MapPanel<'_>> = maps.iter().map(MapPanel::of).collect();
+    let panels: Vec<MapPanel<'_>> = maps.iter().map(|map| MapPanel::of(map, true)).collect();
     let mut pen = SvgWriter::default();
     let mut x = 0.0;
     for panel in &panels {
@@ -28,10 +28,10 @@ pub fn heatmap_svg(maps: &[Heatmap]) -> String {
     pen.document((x, height), &format!("{STYLE}{levels}"))
 }
 
-/// One heatmap for a page, which brings the colours: classes `h0`, ... for strokes, `f0`, ... for
-/// fills, `axis`, `grid` and `title`.
-pub(super) fn inline(map: &Heatmap) -> String {
-    let panel = MapPanel::of(map);
+/// One heatmap for a page, which has the title in its text and brings the colours: classes `h0`, ... for strokes, `f0`, ... for
+/// fills, `axis` and `grid`.
+pub(crate) fn inline(map: &Heatmap) -> String {
+    let panel = MapPanel::of(map, false);
     let mut pen = SvgWriter::default();
     panel.draw(&mut pen, 0.0);
     let (width, height) = (panel.width, panel.height);

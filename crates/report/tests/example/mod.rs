@@ -11,6 +11,7 @@ pub(crate) fn comparison() -> Comparison {
     Comparison {
         schema: SCHEMA.to_owned(),
         version: "0.1.0".to_owned(),
+        command: String::new(),
         runs: vec![
             run("verus:r=2", 7.2, 0.88, verus, 3, short_series(7.2, 21.5)),
             run("cubic", 8.1, 0.989, cubic, 120, short_series(8.1, 310.0)),
@@ -186,6 +187,7 @@ fn short_series(mbps: f32, delay: f32) -> Series {
         queue_delay_p95_ms: vec![0.0, 2.0 * delay, 2.5 * delay, f32::NAN, 2.0 * delay],
         cwnd_packets: vec![vec![10.0, 20.0, 40.0, 40.0, 30.0]],
         inspected: Vec::new(),
+        inspected_bin_s: None,
         profiles: Vec::new(),
     }
 }

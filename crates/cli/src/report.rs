@@ -1,0 +1,81 @@
+//! `cellpace report`: stored results as one page, and the page of a command's own result.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use cellpace_report::{Document, page};
+use clap::Args;
+
+use crate::error::CommandError;
+use crate::output::{is_stdout, write};
+use crate::outputs::check_file;
+
+/// Arguments of `cellpace report`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  cellpace compare --cc verus --cc cubic --json result.json
+  cellpace report result.json -o result.html
+
+Results of one kind stand side by side, for example two runs of `cellpace run`; results of several
+kinds one after the other.")]
+pub(crate) struct ReportArgs {
+    /// What commands wrote with --json (`-`: standard input)
+    #[arg(value_name = "FILE", required = true)]
+    results: Vec<PathBuf>,
+    /// The page to write, one file that works offline (`-`: standard output)
+    #[arg(short, long, value_name = "FILE.html")]
+    output: PathBuf,
+}
+
+/// A result is far smaller: this keeps a wrong file from filling the memory.
+const MAX_RESULT_BYTES: u64 = 256 << 20;
+
+pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
+    if args.results.iter().filter(|path| is_stdout(path)).count() > 1 {
+        return Err(CommandError::usage("`-`: standard input is one result; give it once"));
+    }
+    if !is_stdout(&args.output) {
+        check_file(&args.output)?;
+    }
+    let documents: Result<Vec<Document>, CommandError> =
+        args.results.iter().map(|path| read(path)).collect();
+    let page = page(&documents?).map_err(CommandError::usage)?;
+    write(&args.output, &page)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(path: &Path) -> Result<Document, CommandError> {
+    let name =
+        if is_stdout(path) { "standard input".to_owned() } else { path.display().to_string() };
+    let wrong = |error: io::Error| {
+        let why = match error.kind() {
+            io::ErrorKind::NotFound => "no such file".to_owned(),
+            io::ErrorKind::IsADirectory => "is a folder, not a result".to_owned(),
+            io::ErrorKind::InvalidData => "not text: no result of cellpace".to_owned(),
+            _ => error.to_string(),
+        };
+        CommandError::usage(format!("{name}: {why}"))
+    };
+    let mut text = String::new();
+    let source: Box<dyn Read> = match is_stdout(path) {
+        true => Box::new(io::stdin().lock()),
+        false => Box::new(File::open(path).map_err(wrong)?),
+    };
+    let length = source.take(MAX_RESULT_BYTES + 1).read_to_string(&mut text).map_err(wrong)?;
+    if length as u64 > MAX_RESULT_BYTES {
+        let most = MAX_RESULT_BYTES >> 20;
+        return Err(CommandError::usage(format!("{name}: larger than {most} MB")));
+    }
+    Document::read(&name, &text).map_err(CommandError::usage)
+}
+
+/// Writes the page of results, made from the very JSON that their commands write. `documents` are
+/// texts as they stand in the files of `--json`.
+pub(crate) fn write_report(path: &Path, documents: &[&str]) -> Result<(), CommandError> {
+    let read = |text: &&str| Document::read("the result", text);
+    let documents: Result<Vec<Document>, _> = documents.iter().map(read).collect();
+    let page = documents.and_then(|documents| page(&documents)).map_err(CommandError::failed)?;
+    write(path, &page)
+}

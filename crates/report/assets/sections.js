@@ -1,0 +1,108 @@
+"use strict";
+// Draws what the page shows of results that are no comparison: facts, charts, pictures, tables.
+(() => {
+  const told = window.cellpace = { drawn: {}, charts: 0, errors: [] };
+  const show = () => document.documentElement.classList.add("drawn");
+  const publish = () => { document.documentElement.dataset.cellpace = JSON.stringify(told); };
+  window.addEventListener("error", (event) => { told.errors.push(String(event.message)); show(); publish(); });
+
+  const { sections, made_by: madeBy } = JSON.parse(document.getElementById("sections-data").textContent);
+  const home = document.getElementById("sections");
+  const MARGIN = 1.06;
+  let plots = [];
+
+  function element(name, attributes, ...children) {
+    const made = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    made.append(...children);
+    return made;
+  }
+
+  const note = (text) => text ? [element("p", { class: "note" }, text)] : [];
+  const facts = (pairs) => pairs.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)));
+  const head = (level, title, unit) => element("div", { class: "head" }, element(level, {}, title, ...(unit ? [element("small", {}, unit)] : [])));
+
+  /** The only section of a page has its title, sentence and facts in the page's head. */
+  function part(section) {
+    if (section.alone) {
+      document.getElementById("conditions").replaceChildren(...facts(section.facts));
+      return element("div", {}, ...body(section));
+    }
+    const sentence = section.sentence ? [element("p", { class: "sentence" }, section.sentence)] : [];
+    return element("div", { class: "part" }, element("h2", { class: "part-title" }, section.title), ...sentence,
+      element("dl", { class: "conditions" }, ...facts(section.facts)), ...body(section));
+  }
+
+  function body(section) {
+    const maps = section.maps.length ? [element("div", { class: "maps" }, ...section.maps.map(picture))] : [];
+    return [...section.charts.map(chartPlace), ...maps, ...section.tables.map(table)];
+  }
+
+  function chartPlace(chart) {
+    const place = element("div", { class: "chart-place" });
+    place.chart = chart;
+    return element("section", {}, head("h3", chart.title, chart.unit), place, ...note(chart.note));
+  }
+
+  function picture({ title, svg, note: text }) {
+    const place = element("div", { class: "scroll", tabindex: 0 });
+    // Made by the program, which has escaped the names in it.
+    place.innerHTML = svg;
+    return element("section", {}, head("h3", title), place, ...note(text));
+  }
+
+  function table({ title, header, rows, note: text }) {
+    const isNumber = (column) => rows.every((row) => /^([-–]|$|[-+]?[\d.,]+([eE][-+]?\d+)?( ?[%A-Za-zµ/]+)?$)/.test(row[column] ?? ""));
+    const classes = header.map((_, column) => isNumber(column) ? {} : { class: "word" });
+    const cells = (name, row) => element("tr", {}, ...row.map((cell, column) => element(name, classes[column], cell)));
+    return element("section", {}, head("h3", title), element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": title },
+      element("table", { class: "narrow" }, element("thead", {}, cells("th", header)), element("tbody", {}, ...rows.map((row) => cells("td", row))))), ...note(text));
+  }
+
+  function drawAll() {
+    plots.forEach((plot) => plot.destroy());
+    plots = [...home.querySelectorAll(".chart-place")].map(draw);
+    told.charts = plots.length;
+  }
+
+  function draw(place) {
+    const chart = place.chart;
+    place.replaceChildren();
+    const style = getComputedStyle(document.documentElement);
+    const colour = (name) => style.getPropertyValue(name).trim();
+    const axis = { stroke: colour("--soft"), grid: { stroke: colour("--grid") }, ticks: { stroke: colour("--rule") } };
+    const shared = uPlot.join(chart.lines.map((line) => [line.x, line.y]), chart.lines.map(() => [2]));
+    const lines = chart.lines.map((line, index) => ({
+      label: line.name, stroke: colour(`--c${index % 8}`), width: 1.5, points: { show: line.x.length < 60 },
+      // What another result has no place for is no gap.
+      spanGaps: false,
+      ...(chart.bars ? { paths: uPlot.paths.bars({ size: [0.8, 60] }), fill: colour(`--c${index % 8}`) + "55" } : {}),
+    }));
+    const linear = { range: (_, least, most) => [Math.min(0, least ?? 0), (most ?? 0) > 0 ? most * MARGIN : 1] };
+    return new uPlot({
+      width: place.clientWidth, height: 260,
+      scales: { x: { time: false, distr: chart.log_x ? 3 : 1 }, y: chart.log_y ? { distr: 3 } : linear },
+      series: [{ label: chart.x_label }, ...lines],
+      axes: [{ ...axis, label: chart.x_label, labelSize: 20 }, { ...axis, size: 56 }],
+    }, shared, place);
+  }
+
+  home.append(...sections.map(part));
+  document.getElementById("made-by").append(...facts(madeBy));
+  drawAll();
+  let width = home.clientWidth;
+  window.addEventListener("resize", () => {
+    if (home.clientWidth === width) return;
+    width = home.clientWidth;
+    drawAll();
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+  show();
+  setTimeout(() => {
+    told.overflow = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+    told.tables = home.querySelectorAll("table.narrow").length;
+    told.maps = home.querySelectorAll("svg.heat").length;
+    told.done = true;
+    publish();
+  }, 0);
+})();

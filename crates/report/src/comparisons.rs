@@ -1,0 +1,79 @@
+//! What a page says of comparisons as a whole: several joined, a title, who made them.
+
+use crate::section::MadeBy;
+use crate::{Comparison, SCHEMA};
+
+/// Several comparisons as one. A controller that two of them ran under the same conditions gets
+/// the name of its result.
+pub(crate) fn joined(results: Vec<(String, Comparison)>) -> Comparison {
+    let mut all: Option<Comparison> = None;
+    for (name, mut result) in results {
+        let Some(all) = &mut all else {
+            all = Some(result);
+            continue;
+        };
+        let known =
+            |cc: &str, trace: &str| all.runs.iter().any(|run| run.cc == cc && run.trace == trace);
+        for run in &mut result.runs {
+            if known(&run.cc, &run.trace) {
+                run.cc = format!("{} ({name})", run.cc);
+            }
+        }
+        for repeated in &mut result.repeated {
+            if known(&repeated.cc, &repeated.trace) {
+                repeated.cc = format!("{} ({name})", repeated.cc);
+            }
+        }
+        all.runs.append(&mut result.runs);
+        all.repeated.append(&mut result.repeated);
+        if !result.command.is_empty() {
+            all.command = format!("{}; {}", all.command, result.command);
+        }
+    }
+    all.unwrap_or_else(|| Comparison {
+        schema: SCHEMA.to_owned(),
+        version: String::new(),
+        command: String::new(),
+        runs: Vec::new(),
+        repeated: Vec::new(),
+    })
+}
+
+/// What was compared on what.
+pub(crate) fn title(comparison: &Comparison) -> String {
+    let distinct = |text: fn(&crate::Run) -> &str| {
+        let mut texts: Vec<&str> = Vec::new();
+        for run in &comparison.runs {
+            if !texts.contains(&text(run)) {
+                texts.push(text(run));
+            }
+        }
+        texts
+    };
+    let (ccs, traces) = (distinct(|run| &run.cc), distinct(|run| &run.trace));
+    let on = match traces[..] {
+        [] => "nothing".to_owned(),
+        [trace] => trace.to_owned(),
+        _ => format!("{} traces", traces.len()),
+    };
+    match ccs[..] {
+        [] => "Nothing was run".to_owned(),
+        [cc] => format!("{on}: {cc}"),
+        _ => format!("{on}: {} controllers", ccs.len()),
+    }
+}
+
+/// What came out, in one sentence.
+pub(crate) fn sentence(_comparison: &Comparison) -> String {
+    String::new()
+}
+
+pub(crate) fn made_by(comparison: &Comparison) -> MadeBy {
+    let mut seeds = comparison.runs.iter().map(|run| run.seed);
+    let first = seeds.next();
+    MadeBy {
+        command: comparison.command.clone(),
+        version: comparison.version.clone(),
+        seed: first.filter(|first| seeds.all(|seed| seed == *first)),
+    }
+}

@@ -1,0 +1,241 @@
+//! What a page shows of a result, declared: a title, a sentence, facts, charts, pictures, tables.
+
+use serde::Serialize;
+
+use crate::heatmap::Heatmap;
+use crate::number::{Number, significant};
+use crate::thin::{mean_of_known, thin};
+
+/// More points than this a line does not get: a wide screen has no more columns.
+const MAX_POINTS: usize = 3_000;
+
+/// Significant digits of a place on an axis: more than of a value, since places must differ.
+const X_DIGITS: i32 = 7;
+
+/// What a page shows of one result.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Section {
+    /// What it is, in a few words.
+    pub(crate) title: String,
+    /// What came out, in one sentence.
+    pub(crate) sentence: String,
+    /// The conditions: names and values.
+    pub(crate) facts: Vec<(String, String)>,
+    pub(crate) charts: Vec<Chart>,
+    /// Pictures, each with a note, which may be empty.
+    pub(crate) maps: Vec<(Heatmap, String)>,
+    pub(crate) tables: Vec<PageTable>,
+    pub(crate) made_by: MadeBy,
+}
+
+/// What made a result.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct MadeBy {
+    /// The command line; may be empty.
+    pub(crate) command: String,
+    /// The version of the program; may be empty.
+    pub(crate) version: String,
+    pub(crate) seed: Option<u64>,
+}
+
+/// A table: names in the first column, numbers in the others.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct PageTable {
+    /// Its heading.
+    pub title: String,
+    /// A note, which may be empty.
+    pub note: String,
+    /// Names of the columns.
+    pub header: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// Lines or bars over a common axis.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Chart {
+    /// Its heading.
+    pub(crate) title: String,
+    /// Unit of the values.
+    pub(crate) unit: String,
+    /// A note, which may be empty.
+    pub(crate) note: String,
+    /// What the axis below shows, with its unit.
+    pub(crate) x_label: String,
+    pub(crate) lines: Vec<Line>,
+    /// The axis below is logarithmic.
+    pub(crate) log_x: bool,
+    /// The axis of the values is logarithmic.
+    pub(crate) log_y: bool,
+    /// Bars instead of lines.
+    pub(crate) bars: bool,
+}
+
+/// A line of a [`Chart`].
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Line {
+    pub(crate) name: String,
+    /// Places on the axis, increasing.
+    pub(crate) x: Vec<f64>,
+    /// One value for each place; NaN where there is none.
+    pub(crate) y: Vec<f32>,
+}
+
+impl Line {
+    /// A value for each bin of `bin_s` seconds.
+    pub(crate) fn of_bins(name: impl Into<String>, bin_s: f64, values: Vec<f32>) -> Self {
+        let x = (0..values.len()).map(|bin| bin as f64 * bin_s).collect();
+        Self { name: name.into(), x, y: values }
+    }
+}
+
+/// What the script of the page gets of a chart.
+#[derive(Debug, Serialize)]
+pub(crate) struct DrawnChart<'a> {
+    title: &'a str,
+    unit: &'a str,
+    note: &'a str,
+    x_label: &'a str,
+    lines: Vec<DrawnLine<'a>>,
+    log_x: bool,
+    log_y: bool,
+    bars: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct DrawnLine<'a> {
+    name: &'a str,
+    x: Vec<f64>,
+    y: Vec<Number>,
+}
+
+impl Chart {
+    /// Whether there is anything to draw.
+    pub(crate) fn has_values(&self) -> bool {
+        self.lines.iter().any(|line| line.y.iter().any(|y| y.is_finite()))
+    }
+
+    /// Long lines get the mean of what falls on one column.
+    pub(crate) fn drawn(&self) -> DrawnChart<'_> {
+        let line = |line: &'_ Line| {
+            let merge = line.x.len().div_ceil(MAX_POINTS).max(1);
+            let y = thin(&line.y, merge, mean_of_known);
+            (
+                line.x.iter().step_by(merge).map(|x| significant(*x, X_DIGITS)).collect(),
+                y.into_iter().map(|y| Number(f64::from(y))).collect(),
+            )
+        };
+        let lines = self.lines.iter().map(|each| {
+            let (x, y) = line(each);
+            DrawnLine { name: &each.name, x, y }
+        });
+        DrawnChart {
+            title: &self.title,
+            unit: &self.unit,
+            note: &self.note,
+            x_label: &self.x_label,
+            lines: lines.collect(),
+            log_x: self.log_x,
+            log_y: self.log_y,
+            bars: self.bars,
+        }
+    }
+}
+
+/// Results of one kind as one: tables and charts with all of them, each named.
+pub(crate) fn side_by_side(sections: Vec<(String, Section)>) -> Section {
+    let count = sections.len();
+    let mut sections = sections.into_iter();
+    let Some((first_name, first)) = sections.next() else { return Section::default() };
+    if count == 1 {
+        return first;
+    }
+    let mut all = named(&first_name, first);
+    for (name, section) in sections {
+        all.add(named(&name, section));
+    }
+    all
+}
+
+/// A section whose rows, lines and facts carry the result's name.
+fn named(name: &str, mut section: Section) -> Section {
+    for table in &mut section.tables {
+        table.header.insert(0, "result".to_owned());
+        table.rows.iter_mut().for_each(|row| row.insert(0, name.to_owned()));
+    }
+    for chart in &mut section.charts {
+        if chart.bars {
+            chart.title = format!("{}, {name}", chart.title);
+        } else {
+            chart.lines.iter_mut().for_each(|line| line.name = format!("{name}: {}", line.name));
+        }
+    }
+    section
+}
+
+impl Section {
+    fn add(&mut self, other: Self) {
+        self.title = format!("{}, then {}", self.title, other.title);
+        self.sentence = format!("{} {}", self.sentence, other.sentence).trim().to_owned();
+        for (name, value) in other.facts {
+            match self.facts.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, known)) if *known == value => {}
+                Some((_, known)) => *known = format!("{known}, then {value}"),
+                None => self.facts.push((name, value)),
+            }
+        }
+        for table in other.tables {
+            let same =
+                |known: &&mut PageTable| known.title == table.title && known.header == table.header;
+            match self.tables.iter_mut().find(same) {
+                Some(known) => known.rows.extend(table.rows),
+                None => self.tables.push(table),
+            }
+        }
+        for chart in other.charts {
+            match self.charts.iter_mut().find(|known| known.title == chart.title) {
+                Some(known) => known.lines.extend(chart.lines),
+                None => self.charts.push(chart),
+            }
+        }
+        self.maps.extend(other.maps);
+    }
+}
+
+impl Section {
+    /// Title, facts, tables and sentence as plain text.
+    pub(crate) fn text(&self) -> String {
+        let width = self.facts.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        let mut text = format!("{}\n", self.title);
+        for (name, value) in &self.facts {
+            text += &format!("  {name:width$}  {value}\n");
+        }
+        for table in &self.tables {
+            text += &format!("\n{}\n{}", table.title, table.text());
+            if !table.note.is_empty() {
+                text += &format!("  {}\n", table.note);
+            }
+        }
+        if !self.sentence.is_empty() {
+            text += &format!("\n{}\n", self.sentence);
+        }
+        text
+    }
+}
+
+impl PageTable {
+    /// Aligned columns, the numbers to the right.
+    fn text(&self) -> String {
+        let all = || std::iter::once(&self.header).chain(&self.rows);
+        let width = |column: usize| {
+            let cells = all().filter_map(|row| row.get(column));
+            cells.map(|text| text.chars().count()).max().unwrap_or(0)
+        };
+        let line = |row: &Vec<String>| {
+            let cells =
+                row.iter().enumerate().map(|(column, text)| format!("  {text:>0$}", width(column)));
+            cells.collect::<String>() + "\n"
+        };
+        all().map(line).collect()
+    }
+}

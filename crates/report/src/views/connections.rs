@@ -1,0 +1,188 @@
+//! What `run`, `attach` and `proxy` wrote: an object for each TCP connection.
+
+use serde::Deserialize;
+
+use crate::number::{bytes, short, time};
+use crate::section::{Chart, Line, MadeBy, PageTable, Section};
+
+/// One connection. What a command does not know is left out.
+#[derive(Deserialize)]
+pub(crate) struct Connection {
+    #[serde(default)]
+    version: String,
+    #[serde(default)]
+    command: String,
+    #[serde(default)]
+    cc: String,
+    flow: u64,
+    direction: String,
+    local: String,
+    peer: String,
+    duration_s: f64,
+    #[serde(default)]
+    sent_bytes: u64,
+    #[serde(default)]
+    acked_bytes: u64,
+    #[serde(default)]
+    received_bytes: u64,
+    rtt_ms: Option<f64>,
+    min_rtt_ms: Option<f64>,
+    #[serde(default)]
+    retransmissions: u64,
+    #[serde(default)]
+    outcome: String,
+    #[serde(default)]
+    driver: String,
+}
+
+impl Connection {
+    /// Mean rate of what was acknowledged, in Mbit/s.
+    fn mbps(&self) -> f64 {
+        if self.duration_s > 0.0 { self.acked_bytes as f64 * 8e-6 / self.duration_s } else { 0.0 }
+    }
+}
+
+/// The page of `command`'s connections.
+pub(crate) fn section(command: &str, connections: &[Connection]) -> Section {
+    let first = connections.first();
+    Section {
+        title: title(command, connections),
+        sentence: sentence(connections),
+        facts: facts(connections),
+        charts: charts(connections),
+        tables: vec![table(connections)],
+        made_by: MadeBy {
+            command: first.map_or(String::new(), |first| first.command.clone()),
+            version: first.map_or(String::new(), |first| first.version.clone()),
+            seed: None,
+        },
+        ..Section::default()
+    }
+}
+
+/// Each different text once.
+fn distinct<'a>(
+    connections: &'a [Connection],
+    text: fn(&'a Connection) -> &'a str,
+) -> Vec<&'a str> {
+    let mut texts: Vec<&str> = Vec::new();
+    for connection in connections {
+        let text = text(connection);
+        if !text.is_empty() && !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    texts
+}
+
+fn title(command: &str, connections: &[Connection]) -> String {
+    let count = connections.len();
+    let noun = if count == 1 { "connection" } else { "connections" };
+    let ccs = distinct(connections, |connection| &connection.cc).join(", ");
+    match ccs.is_empty() {
+        true => format!("cellpace {command}: {count} {noun}"),
+        false => format!("cellpace {command} under {ccs}: {count} {noun}"),
+    }
+}
+
+fn facts(connections: &[Connection]) -> Vec<(String, String)> {
+    let peers = distinct(connections, |connection| {
+        connection.peer.rsplit_once(':').map_or("", |(host, _)| host)
+    });
+    let peers = if peers.len() > 3 { peers.len().to_string() } else { peers.join(", ") };
+    [
+        ("Controller", distinct(connections, |connection| &connection.cc).join(", ")),
+        ("Driver", distinct(connections, |connection| &connection.driver).join(", ")),
+        ("Peers", peers),
+    ]
+    .into_iter()
+    .filter(|(_, value)| !value.is_empty())
+    .map(|(name, value)| (name.to_owned(), value))
+    .collect()
+}
+
+fn sentence(connections: &[Connection]) -> String {
+    let total: u64 = connections.iter().map(|connection| connection.acked_bytes).sum();
+    let mut rates: Vec<f64> = connections.iter().map(Connection::mbps).collect();
+    rates.sort_by(f64::total_cmp);
+    let mut rtts: Vec<f64> =
+        connections.iter().filter_map(|connection| connection.rtt_ms).collect();
+    rtts.sort_by(f64::total_cmp);
+    let median = |sorted: &[f64]| sorted.get((sorted.len().max(1) - 1) / 2).copied();
+    let (Some(rate), count) = (median(&rates), connections.len()) else {
+        return "No connection was taken over.".to_owned();
+    };
+    let rtt = median(&rtts).map_or(String::new(), |rtt| format!(" at an RTT of {}", time(rtt)));
+    match count {
+        1 => format!("One connection delivered {} at {} Mbit/s{rtt}.", bytes(total), short(rate)),
+        _ => format!(
+            "{count} connections delivered {}, the median one at {} Mbit/s{}.",
+            bytes(total),
+            short(rate),
+            rtt.replace("an RTT", "a smoothed RTT")
+        ),
+    }
+}
+
+/// Connections that are listed; the charts have all.
+const MAX_LISTED: usize = 500;
+
+fn table(connections: &[Connection]) -> PageTable {
+    let ms = |value: Option<f64>| value.map_or("–".to_owned(), short);
+    let row = |connection: &Connection| {
+        let arrow = if connection.direction == "out" { "→" } else { "←" };
+        vec![
+            connection.flow.to_string(),
+            format!("{} {arrow} {}", connection.local, connection.peer),
+            short(connection.duration_s),
+            bytes(connection.sent_bytes),
+            bytes(connection.acked_bytes),
+            bytes(connection.received_bytes),
+            short(connection.mbps()),
+            ms(connection.rtt_ms),
+            ms(connection.min_rtt_ms),
+            connection.retransmissions.to_string(),
+            connection.outcome.clone(),
+        ]
+    };
+    let note = match connections.len() > MAX_LISTED {
+        true => format!("The first {MAX_LISTED} of {}.", connections.len()),
+        false => String::new(),
+    };
+    PageTable {
+        title: "Connections".to_owned(),
+        note,
+        header: super::header(
+            "flow|connection|duration, s|sent|acknowledged|received|Mbit/s|RTT, ms|least RTT, ms|\
+             segments sent again|outcome",
+        ),
+        rows: connections.iter().take(MAX_LISTED).map(row).collect(),
+    }
+}
+
+fn charts(connections: &[Connection]) -> Vec<Chart> {
+    // One bar says nothing that the table does not.
+    if connections.len() < 2 {
+        return Vec::new();
+    }
+    let line = |name: &str, value: fn(&Connection) -> Option<f64>| Line {
+        name: name.to_owned(),
+        x: (1..=connections.len()).map(|number| number as f64).collect(),
+        y: connections.iter().map(|c| value(c).unwrap_or(f64::NAN) as f32).collect(),
+    };
+    let chart = |title: &str, unit: &str, lines| Chart {
+        title: title.to_owned(),
+        unit: unit.to_owned(),
+        x_label: "connections in the order of their end".to_owned(),
+        lines,
+        ..Chart::default()
+    };
+    vec![
+        chart("Rate of each connection", "Mbit/s", vec![line("rate", |c| Some(c.mbps()))]),
+        chart(
+            "RTT of each connection",
+            "ms",
+            vec![line("smoothed", |c| c.rtt_ms), line("least", |c| c.min_rtt_ms)],
+        ),
+    ]
+}

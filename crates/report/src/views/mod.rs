@@ -1,0 +1,51 @@
+//! What the page shows of each kind of result.
+
+mod connections;
+mod markov;
+mod probe;
+mod transfer;
+
+use serde::de::DeserializeOwned;
+
+use crate::ReportError;
+use crate::document::Document;
+use crate::section::Section;
+
+/// What the page shows of `document`, which is no comparison.
+pub(crate) fn sections(document: &Document) -> Result<Vec<Section>, ReportError> {
+    match document.schema.as_str() {
+        "cellpace.transfer/1" => each(document, transfer::Transfer::section),
+        "cellpace.mdi.show/2" => each(document, markov::MarkovTable::section),
+        "cellpace.probe/1" => each(document, probe::Probe::section),
+        "cellpace.run/1" | "cellpace.attach/1" | "cellpace.proxy/1" => {
+            let command = document.schema.trim_start_matches("cellpace.").trim_end_matches("/1");
+            Ok(vec![connections::section(command, &document.typed()?)])
+        }
+        other => {
+            let why = format!("a result of the kind `{other}`, of which there is no page");
+            Err(ReportError::document(&document.name, why))
+        }
+    }
+}
+
+fn each<T: DeserializeOwned>(
+    document: &Document,
+    section: fn(&T) -> Section,
+) -> Result<Vec<Section>, ReportError> {
+    Ok(document.typed()?.iter().map(section).collect())
+}
+
+/// Names of columns, written in one line.
+fn header(names: &str) -> Vec<String> {
+    names.split('|').map(str::to_owned).collect()
+}
+
+impl Document {
+    /// Facts, tables and sentence for a terminal. A comparison has [`table`](crate::table).
+    ///
+    /// # Errors
+    /// When the result is of a kind without, or not what its schema says.
+    pub fn text(&self) -> Result<String, ReportError> {
+        Ok(sections(self)?.iter().map(Section::text).collect())
+    }
+}

@@ -1,0 +1,320 @@
+//! What `probe` wrote: `cellpace.probe/1`.
+
+use cellpace_measure::Summary;
+use serde::Deserialize;
+
+use crate::number::{percent, short, time};
+use crate::section::{Chart, Line, MadeBy, PageTable, Section};
+
+#[derive(Deserialize)]
+pub(crate) struct Probe {
+    #[serde(default)]
+    version: String,
+    #[serde(default)]
+    command: String,
+    settings: Settings,
+    complete: bool,
+    least_rtt_ms: Option<f64>,
+    clock_drift_ppm: Option<f64>,
+    up: Option<Direction>,
+    down: Option<Direction>,
+}
+
+#[derive(Deserialize)]
+struct Settings {
+    target: String,
+    size: u64,
+    interval_ms: Option<f64>,
+    queue_delay_bounds_ms: Option<[f64; 2]>,
+    duration_s: f64,
+}
+
+#[derive(Deserialize)]
+struct Direction {
+    sent: u64,
+    arrived: u64,
+    lost: u64,
+    duplicates: u64,
+    reordered: u64,
+    skipped: u64,
+    throughput_mbps: f64,
+    delay_ms: Delay,
+    bursts: Bursts,
+    onoff: Option<OnOff>,
+    windows: Vec<Windows>,
+    trace: Option<RecordedTrace>,
+    delay_series: DelaySeries,
+}
+
+#[derive(Deserialize)]
+struct Delay {
+    min: f64,
+    #[serde(flatten)]
+    summary: Summary,
+}
+
+#[derive(Deserialize)]
+struct Bursts {
+    gap_ms: f64,
+    size: Quantiles,
+    between_ms: Quantiles,
+    size_shares: Vec<(f64, f64, f64)>,
+    between_shares: Vec<(f64, f64, f64)>,
+}
+
+#[derive(Deserialize)]
+struct Quantiles {
+    mean: f64,
+    p50: f64,
+    p90: f64,
+    p99: f64,
+    max: f64,
+}
+
+#[derive(Deserialize)]
+struct OnOff {
+    on_ms: Delay,
+    off_ms: Delay,
+}
+
+#[derive(Deserialize)]
+struct Windows {
+    width_ms: u64,
+    predictions: Vec<Prediction>,
+    mbps: Vec<Option<f32>>,
+}
+
+#[derive(Deserialize)]
+struct Prediction {
+    predictor: String,
+    steps: u64,
+    nrmse: Option<f64>,
+    nmae: Option<f64>,
+    r2: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct RecordedTrace {
+    opportunities: u64,
+    idle_share: f64,
+}
+
+#[derive(Deserialize)]
+struct DelaySeries {
+    bin_s: f64,
+    p50_ms: Vec<Option<f32>>,
+    max_ms: Vec<Option<f32>>,
+}
+
+impl Probe {
+    pub(crate) fn section(&self) -> Section {
+        let directions = self.directions();
+        let charts = directions.iter().flat_map(|(name, direction)| direction.charts(name));
+        Section {
+            title: format!("Path to {}", self.settings.target),
+            sentence: self.sentence(),
+            facts: self.facts(),
+            charts: charts.collect(),
+            tables: tables(&directions),
+            made_by: MadeBy {
+                command: self.command.clone(),
+                version: self.version.clone(),
+                seed: None,
+            },
+            ..Section::default()
+        }
+    }
+
+    fn directions(&self) -> Vec<(&'static str, &Direction)> {
+        let named = [("up", &self.up), ("down", &self.down)];
+        named.into_iter().filter_map(|(name, way)| Some((name, way.as_ref()?))).collect()
+    }
+
+    fn sentence(&self) -> String {
+        let ways: Vec<String> =
+            self.directions().iter().map(|(name, direction)| direction.sentence(name)).collect();
+        let mut text = ways.join("; ");
+        if let Some(first) = text.get_mut(..1) {
+            first.make_ascii_uppercase();
+        }
+        text + if self.complete { "." } else { " (cut short)." }
+    }
+
+    fn facts(&self) -> Vec<(String, String)> {
+        let settings = &self.settings;
+        let how = match (settings.interval_ms, settings.queue_delay_bounds_ms) {
+            (Some(interval), _) => format!("every {} ms", short(interval)),
+            (_, Some([from, to])) => format!("queue delay {} to {} ms", short(from), short(to)),
+            _ => String::new(),
+        };
+        let ms = |value: Option<f64>| value.map_or("unknown".into(), time);
+        let drift = self.clock_drift_ppm.map_or("not measured".into(), |v| format!("{v:.1} ppm"));
+        [
+            ("Probes", format!("{} bytes, {how}", settings.size)),
+            ("Duration", format!("{} s", short(settings.duration_s))),
+            ("Least RTT", ms(self.least_rtt_ms)),
+            ("Clock drift", drift),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+    }
+}
+
+impl Direction {
+    fn sentence(&self, name: &str) -> String {
+        if self.arrived == 0 {
+            return format!("{name}: none of {} probes arrived", self.sent);
+        }
+        let lost = percent(self.lost as f64 / self.sent.max(1) as f64);
+        let delay = &self.delay_ms.summary;
+        format!(
+            "{name}: half of the probes took less than {} and 95 % less than {}, {lost} were lost",
+            time(delay.p50),
+            time(delay.p95)
+        )
+    }
+
+    fn charts(&self, name: &str) -> Vec<Chart> {
+        let series = &self.delay_series;
+        let known = |values: &[Option<f32>]| {
+            values.iter().map(|value| value.unwrap_or(f32::NAN)).collect::<Vec<f32>>()
+        };
+        let line =
+            |what: &str, values: &[Option<f32>]| Line::of_bins(what, series.bin_s, known(values));
+        let mut all = vec![Chart {
+            title: format!("One-way delay, {name}"),
+            unit: "ms".into(),
+            x_label: "time [s]".into(),
+            lines: vec![line("median of 100 ms", &series.p50_ms), line("longest", &series.max_ms)],
+            ..Chart::default()
+        }];
+        all.extend(self.windows.iter().map(|windows| Chart {
+            title: format!("Throughput in windows of {} ms, {name}", windows.width_ms),
+            unit: "Mbit/s".into(),
+            x_label: "time [s]".into(),
+            lines: vec![Line::of_bins(
+                "throughput",
+                windows.width_ms as f64 / 1e3,
+                known(&windows.mbps),
+            )],
+            ..Chart::default()
+        }));
+        let Bursts { size_shares, between_shares, .. } = &self.bursts;
+        let title = format!("Burst sizes, {name}");
+        all.push(histogram(title, "bursts", "probes in a burst", size_shares));
+        let title = format!("Time between bursts, {name}");
+        all.push(histogram(title, "gaps", "ms between bursts", between_shares));
+        all
+    }
+}
+
+fn tables(directions: &[(&str, &Direction)]) -> Vec<PageTable> {
+    let mut all = vec![totals(directions), delays(directions), bursts(directions)];
+    all.extend(directions.iter().map(|(name, direction)| predictors(name, direction)));
+    all
+}
+
+fn totals(directions: &[(&str, &Direction)]) -> PageTable {
+    let row = |(name, d): &(&str, &Direction)| {
+        let counts = [d.sent, d.arrived, d.lost, d.duplicates, d.reordered, d.skipped];
+        let trace = d.trace.as_ref();
+        let tail = [
+            short(d.throughput_mbps),
+            trace.map_or(String::new(), |trace| trace.opportunities.to_string()),
+            trace.map_or(String::new(), |trace| format!("{:.2}", trace.idle_share * 100.0)),
+        ];
+        let counts = counts.iter().map(u64::to_string).chain(tail);
+        std::iter::once((*name).to_owned()).chain(counts).collect()
+    };
+    PageTable {
+        title: "Probes".into(),
+        note: "Left out: not sent because the sender was late. Idle: share of the time in which \
+               the queue may have been empty, so that opportunities may be missing."
+            .into(),
+        header: super::header(
+            "direction|sent|arrived|lost|twice|reordered|left out|Mbit/s|opportunities|idle, %",
+        ),
+        rows: directions.iter().map(row).collect(),
+    }
+}
+
+fn row(name: String, numbers: &[f64]) -> Vec<String> {
+    std::iter::once(name).chain(numbers.iter().copied().map(short)).collect()
+}
+
+fn delays(directions: &[(&str, &Direction)]) -> PageTable {
+    let row = |name: String, d: &Delay| {
+        let s = &d.summary;
+        row(name, &[d.min, s.mean, s.p50, s.p95, s.p99, s.max])
+    };
+    let mut rows = Vec::new();
+    for (name, direction) in directions {
+        rows.push(row((*name).to_owned(), &direction.delay_ms));
+        if let Some(onoff) = &direction.onoff {
+            rows.push(row(format!("{name}, second stream off"), &onoff.off_ms));
+            rows.push(row(format!("{name}, second stream on"), &onoff.on_ms));
+        }
+    }
+    PageTable {
+        title: "One-way delay in ms".into(),
+        note: "After the clocks were compared by the shortest way there and back, which are taken \
+               to be alike."
+            .into(),
+        header: super::header("direction|min|mean|p50|p95|p99|max"),
+        rows,
+    }
+}
+
+fn bursts(directions: &[(&str, &Direction)]) -> PageTable {
+    let row = |name: String, q: &Quantiles| row(name, &[q.mean, q.p50, q.p90, q.p99, q.max]);
+    let mut rows = Vec::new();
+    for (name, direction) in directions {
+        rows.push(row(format!("{name}, probes in a burst"), &direction.bursts.size));
+        rows.push(row(format!("{name}, ms between bursts"), &direction.bursts.between_ms));
+    }
+    let gap = directions.first().map_or(0.0, |(_, direction)| direction.bursts.gap_ms);
+    PageTable {
+        title: "Bursts".into(),
+        note: format!("A burst ends where the next probe arrives {} ms later or more.", short(gap)),
+        header: super::header("what|mean|p50|p90|p99|max"),
+        rows,
+    }
+}
+
+fn predictors(name: &str, direction: &Direction) -> PageTable {
+    let fixed = |value: Option<f64>, scale: f64, decimals: usize| {
+        value.map_or("–".to_owned(), |value| format!("{:.decimals$}", value * scale))
+    };
+    let mut rows = Vec::new();
+    for windows in &direction.windows {
+        for one in &windows.predictions {
+            let what = format!("{} ms, {}, {} ahead", windows.width_ms, one.predictor, one.steps);
+            let errors = [fixed(one.nrmse, 100.0, 1), fixed(one.nmae, 100.0, 1)];
+            let r2 = fixed(one.r2, 1.0, 3);
+            rows.push(std::iter::once(what).chain(errors).chain([r2]).collect());
+        }
+    }
+    PageTable {
+        title: format!("Predicting the throughput, {name}"),
+        note: "Judged on the second half of the recording. RMSE and mean absolute error over the \
+               mean throughput; the share of the variance explained, 0 being no better than the \
+               mean."
+            .into(),
+        header: super::header("windows and predictor|RMSE, %|MAE, %|explained"),
+        rows,
+    }
+}
+
+/// Shares of `what` by size: where a bar begins, and its share.
+fn histogram(title: String, what: &str, x_label: &str, bars: &[(f64, f64, f64)]) -> Chart {
+    let (x, y) = bars.iter().map(|bar| (bar.0, (bar.2 * 100.0) as f32)).unzip();
+    Chart {
+        title,
+        unit: format!("% of the {what}"),
+        x_label: x_label.to_owned(),
+        lines: vec![Line { name: what.to_owned(), x, y }],
+        log_x: true,
+        bars: true,
+        ..Chart::default()
+    }
+}
