@@ -21,7 +21,6 @@ WAYS = {
     "kernel_prompt": ("kernel driver with prompt acks", "native"),
     "quickack": ("kernel driver, every packet acknowledged", "native"),
 }
-EACH = {"gate": "gate", "kernel": "kernel driver", "kernel_prompt": "with prompt acks"}
 
 
 def tables():
@@ -29,7 +28,7 @@ def tables():
     cells = document["cells"]
     return {
         "web": web(document["web"]), "windows": windows(cells), "against-native": against_native(cells),
-        "native-cells": each_cell(cells), "loss-above-tcp": lossy(document["loss"]),
+        "loss-above-tcp": lossy(document["loss"]),
         "tunnels": tunnels(document["tunnels"]), "cpu": cpu(document["cost"]), "loopback": loopback(document["loopback"]),
         "sprout-above-tcp": sprout(document["sprout"]), **answers(document),
     }
@@ -91,7 +90,7 @@ def of_the_same_minutes(cell, own, key):
 
 
 def ratios(cells, how, beside):
-    """For each cell and figure the mean's share of native's, and whether its 95 % confidence interval leaves out 1."""
+    """For each cell and figure the mean's share of native's."""
     found = {}
     for name in names(cells):
         cell, own = cells.get(f"{how.split('/')[0]}/{name}"), cells.get(f"{beside}/{name}")
@@ -100,14 +99,12 @@ def ratios(cells, how, beside):
         found[name] = {}
         for key in FIGURES:
             ours, theirs = of_the_same_minutes(cell, own, key)
-            interval = alcc_statistics.ratio_interval(ours, theirs)
-            apart = interval is not None and not interval[0] <= 1 <= interval[1]
-            found[name][key] = sum(ours) / sum(theirs), apart
+            found[name][key] = sum(ours) / sum(theirs)
     return found
 
 
 def within(found, key):
-    return sum(abs(ratio[key][0] - 1) <= BOUNDS[key] for ratio in found.values())
+    return sum(abs(ratio[key] - 1) <= BOUNDS[key] for ratio in found.values())
 
 
 def against_native(cells):
@@ -116,7 +113,7 @@ def against_native(cells):
         found = ratios(cells, how, beside)
         row = [called, max(cells[f"{how.split('/')[0]}/{name}"]["runs"] for name in found)]
         for key in FIGURES:
-            values = [ratio[key][0] for ratio in found.values()]
+            values = [ratio[key] for ratio in found.values()]
             row.append(f"{within(found, key)} ({min(values):.2f} to {max(values):.2f})")
         rows.append(row + [overlap(cells, how.split("/")[0], beside)])
     text = table(["", "runs", "throughput within 2 %", "median within 5 %", "p95 within 20 %", "overlap"], rows)
@@ -129,20 +126,6 @@ def overlap(cells, how, beside):
     shared = [alcc_statistics.overlap(cell["delays"], own["delays"]) for cell, own in pairs
               if cell and own and "delays" in cell and "delays" in own]
     return f"{fmean(shared):.2f}" if shared else "–"
-
-
-def each_cell(cells):
-    """Every cell, without confidence intervals: those that leave out 1 are bold."""
-    found = {how: ratios(cells, how, "native") for how in EACH}
-    rows = []
-    for name in names(cells):
-        trace, cc = name.split("/")
-        row = [f"`{cc}`", trace, shown(cells[f"native/{name}"])]
-        for how in EACH:
-            row.append(" / ".join(f"**{ratio:.2f}**" if apart else f"{ratio:.2f}"
-                                  for ratio, apart in found[how][name].values()))
-        rows.append(row)
-    return table(["controller", "trace", "native: Mbit/s / median / p95", *EACH.values()], rows)
 
 
 def sprout(cells):

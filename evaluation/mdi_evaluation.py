@@ -169,17 +169,6 @@ class Evaluation:
         return [mean(average(self.runs[users][(trace, cc)], figure) for trace in CHANNELS + ALCC)
                 for figure in ("shares", "jain")]
 
-    def per_trace(self, variant):
-        rows = []
-        for trace in CHANNELS + ALCC:
-            row = [short(trace)]
-            for users in USERS:
-                figures = self.ratios(variant, "matching", users, trace)
-                outside = "" if within(figures) else " **!**"
-                row.append(f"{figures['throughput'][0]:.2f} / {figures['delay'][0]:.2f}{outside}")
-            rows.append(row)
-        return table(["trace"] + counted(USERS), rows)
-
     def summary(self):
         rows = []
         for variant in VARIANTS:
@@ -450,7 +439,6 @@ def tables():
         evaluation = Evaluation(bench)
         found["mdi-on-off"], overlaps = on_off(bench)
         found["mdi-claims"] = evaluation.claims(overlaps)
-        found["mdi-levels"] = evaluation.per_trace("levels")
         found["mdi-summary"] = evaluation.summary()
         found["mdi-quantization"] = quantization(bench)
         found["mdi-teachers"] = other_teachers(bench)

@@ -9,6 +9,9 @@ from program import by_cell, call, real, table
 FITTED = {"lte-driving": "att-lte-driving", "umts-driving": "tmobile-umts-driving", "hspa-walking": "campus-walk"}
 CONTROLLERS = ["verus:r=2", "verus:r=6", "copa", "cubic"]
 SEEDS = 10
+# Of what `trace fit` compares.
+SHOWN = ["mean Mbit/s", "1-s rate p5 Mbit/s", "1-s rate p50 Mbit/s", "1-s rate p95 Mbit/s", "CV 100 ms",
+         "autocorrelation 1 s", "gap p99 ms", "longest gap ms", "time in outages %", "burst size mean", "inter-burst p99 ms"]
 # Of the source's figure.
 NEAR = 0.15
 FIGURES = {"utilization": lambda run: run["utilization"], "mean": lambda run: run["queue_delay_ms"]["mean"],
@@ -17,8 +20,7 @@ FIGURES = {"utilization": lambda run: run["utilization"], "mean": lambda run: ru
 
 def tables():
     found = {profile: fitted(profile, source) for profile, source in FITTED.items()}
-    labels = [row["figure"] for row in next(iter(found.values()))[0]]
-    rows = [[label] + [change(comparison[index]) for comparison, _ in found.values()] for index, label in enumerate(labels)]
+    rows = [[label] + [change(comparison[label]) for comparison, _ in found.values()] for label in SHOWN]
     figures = table(["figure"] + [f"{profile}: source, change" for profile in found], rows)
     rows = [[f"`{cc}`"] + [" / ".join(flagged(off) for off in changes[cc]) for _, changes in found.values()]
             for cc in CONTROLLERS]
@@ -34,7 +36,8 @@ def fitted(profile, source):
         folder = Path(folder)
         call("trace", "fit", real(source), "-o", folder / "p.profile", "--seeds", SEEDS, "--json", folder / "fit.json")
         comparison = json.loads((folder / "fit.json").read_text())["comparison"]
-        duration = f"{comparison[0]['source']:.0f}s"
+        comparison = {row["figure"]: row for row in comparison}
+        duration = f"{comparison['seconds']['source']:.0f}s"
         made = [folder / f"{profile}-{seed}.down" for seed in range(1, SEEDS + 1)]
         for seed, path in enumerate(made, 1):
             call("trace", "make", profile, "-o", path, "--duration", duration, "--seed", seed)
