@@ -1142,25 +1142,51 @@ fn other_allocators_do_no_harm() {
     }
 }
 
+/// Whether the library is in the memory of the process whose map this is.
+fn is_preloaded(maps: &[u8]) -> bool {
+    String::from_utf8_lossy(maps).contains("libcellpace.so")
+}
+
 #[test]
-fn a_library_at_a_path_with_blanks_is_preloaded() {
-    if !can_run() {
-        return;
-    }
+fn a_program_that_was_copied_elsewhere_needs_nothing_beside_it() {
     let folder = Folder::new();
-    let place = folder.path("a b:c");
+    let copy = folder.path("copy");
+    fs::copy(env!("CARGO_BIN_EXE_cellpace"), &copy).unwrap();
+    // A folder of temporary files whose name LD_PRELOAD cannot express, and one that it can.
+    for (place, used) in [("tmp", "tmp"), ("a b:c", "cache")] {
+        let mut command = Command::new(&copy);
+        command.args(["run", "--", "cat", "/proc/self/maps"]).current_dir("/");
+        fs::create_dir_all(folder.path(place)).unwrap();
+        fs::create_dir_all(folder.path("cache")).unwrap();
+        command.env("TMPDIR", folder.path(place)).env("XDG_CACHE_HOME", folder.path("cache"));
+        let output = command.env_remove("XDG_RUNTIME_DIR").output().unwrap();
+        assert!(is_preloaded(&output.stdout), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(program::names(&folder.path(used)).len(), 1, "{place}");
+    }
+}
+
+#[test]
+fn a_program_that_gives_up_root_still_finds_the_library() {
+    if !rustix::process::geteuid().is_root() || !can_run() {
+        return cellpace_testing::skip("not root, or no Python: no program gives up root");
+    }
+    let script = "import os; os.setuid(65534); os.execvp('cat', ['cat', '/proc/self/maps'])";
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cellpace"));
+    let output = command.args(["run", "--", "python3", "-c", script]).output().unwrap();
+    assert!(is_preloaded(&output.stdout), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn folders_that_others_can_change_are_refused() {
+    let folder = Folder::new();
+    let place = folder.path("open");
     fs::create_dir(&place).unwrap();
-    let executable = std::path::Path::new(env!("CARGO_BIN_EXE_cellpace"));
-    let library = executable.with_file_name("deps").join("libcellpace.so");
-    fs::copy(library, place.join("libcellpace.so")).unwrap();
-    let path = place.join("libcellpace.so");
-    let mut guinea = Guinea::prepared("", "plain 1", |command| {
-        command.env("CELLPACE_PRELOAD", path);
-    });
-    let stream = guinea.connect();
-    assert!(exchange(&stream, b"hello") == b"hello");
-    guinea.says("plain False");
-    guinea.ends_well();
+    fs::set_permissions(&place, fs::Permissions::from_mode(0o777)).unwrap();
+    let mut command = folder.command(["run", "--", "true"]);
+    command.env("TMPDIR", &place).env_remove("XDG_RUNTIME_DIR").env_remove("XDG_CACHE_HOME");
+    let output = command.env_remove("HOME").output().unwrap();
+    program::Outcome::of(output).complains(1, "others can change it");
+    assert_eq!(program::names(&place), [""; 0]);
 }
 
 #[test]

@@ -27,12 +27,29 @@ pub enum RunError {
         /// Why not, as a half sentence.
         reason: String,
     },
-    /// Our library is not where it should be.
-    #[error("libcellpace.so is neither at {}; set CELLPACE_PRELOAD to where it is",
-        .tried.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" nor at "))]
+    /// `CELLPACE_PRELOAD` names no file that can be read.
+    #[error("CELLPACE_PRELOAD: {}: {source}", .path.display())]
     NoLibrary {
-        /// Where it was looked for.
-        tried: Vec<PathBuf>,
+        /// The path as written.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// This program was built for a machine whose programs cannot be preloaded.
+    #[error(
+        "this cellpace was built for {target}, without libcellpace.so: use a build for glibc, or \
+         `cellpace attach` (root) or `cellpace proxy`"
+    )]
+    NotEmbedded {
+        /// The target, as Rust calls it.
+        target: &'static str,
+    },
+    /// There is no folder where the library could be put.
+    #[error("no folder for libcellpace.so: {}; set TMPDIR to a folder that only you and root can change",
+        .reasons.join("; "))]
+    NoFolder {
+        /// What is wrong with each that was tried.
+        reasons: Vec<String>,
     },
     /// A system call failed.
     #[error("{what}: {source}")]

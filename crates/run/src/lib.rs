@@ -20,6 +20,7 @@ mod finder;
 mod flow_events;
 mod launch;
 mod library;
+mod private_folder;
 mod program;
 
 #[cfg(feature = "attach")]

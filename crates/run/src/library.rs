@@ -1,63 +1,60 @@
-//! Where the preloaded library is.
+//! The library that is preloaded into programs.
 
-use std::os::unix::fs::symlink;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
+use cellpace_control::variables;
 
 use crate::RunError;
+use crate::private_folder::{PrivateFile, is_expressible, store};
 
-const FILE: &str = "libcellpace.so";
+/// `libcellpace.so` as this crate's build made it; empty where there is none.
+const EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libcellpace.so"));
+
+/// The name of a build of the library in the private folder.
+const NAME: &str = concat!(env!("CELLPACE_LIBRARY_HASH"), "-libcellpace.so");
 
 /// The library, by a path that `LD_PRELOAD` can express.
 #[derive(Debug)]
 pub struct PreloadLibrary {
     path: PathBuf,
-    /// Holds a link to the library; removed with this.
-    _link: Option<TempDir>,
+    /// Keeps what is stored from being cleaned away.
+    _stored: Option<PrivateFile>,
 }
 
 impl PreloadLibrary {
-    /// Finds the library: at the path in `CELLPACE_PRELOAD`, else beside the executable or in
-    /// `../lib/cellpace`, `../lib` or `deps` seen from there.
+    /// Puts the library that this program carries where programs can load it, in a folder that only
+    /// this user can change; or takes the one at the path in `CELLPACE_PRELOAD`.
     ///
     /// # Errors
-    /// When it is at none of these places.
+    /// When this program carries none, or no folder is fit.
     pub fn find() -> Result<Self, RunError> {
-        let tried = match std::env::var_os(cellpace_control::variables::LIBRARY) {
-            Some(path) => vec![PathBuf::from(path)],
-            None => candidates(&std::env::current_exe().unwrap_or_default()),
-        };
-        let found =
-            tried.iter().find(|path| path.is_file()).and_then(|path| path.canonicalize().ok());
-        match found {
-            Some(path) => Self::at(path),
-            None => Err(RunError::NoLibrary { tried }),
+        match std::env::var_os(variables::LIBRARY) {
+            Some(path) => Self::at(Path::new(&path)),
+            None if EMBEDDED.is_empty() => {
+                Err(RunError::NotEmbedded { target: env!("CELLPACE_TARGET") })
+            }
+            None => Self::stored(NAME, EMBEDDED),
         }
     }
 
-    fn at(path: PathBuf) -> Result<Self, RunError> {
-        if is_expressible(&path) {
-            return Ok(Self { path, _link: None });
+    fn at(path: &Path) -> Result<Self, RunError> {
+        let missing = |source| RunError::NoLibrary { path: path.to_owned(), source };
+        let found = path.canonicalize().map_err(missing)?;
+        if is_expressible(&found) {
+            return Ok(Self { path: found, _stored: None });
         }
-        let linked = || {
-            let folder = tempfile::Builder::new().prefix("cellpace-").tempdir_in("/tmp")?;
-            let link = folder.path().join(FILE);
-            symlink(&path, &link)?;
-            // Servers that give up root must still find it.
-            std::fs::set_permissions(
-                folder.path(),
-                std::os::unix::fs::PermissionsExt::from_mode(0o755),
-            )?;
-            Ok((link, folder))
-        };
-        let (path, folder) =
-            linked().map_err(RunError::system::<std::io::Error>("linking libcellpace.so"))?;
-        Ok(Self { path, _link: Some(folder) })
+        let bytes = std::fs::read(&found).map_err(missing)?;
+        Self::stored("other-libcellpace.so", &bytes)
+    }
+
+    fn stored(name: &str, bytes: &[u8]) -> Result<Self, RunError> {
+        let file = store(name, bytes).map_err(|reasons| RunError::NoFolder { reasons })?;
+        Ok(Self { path: file.path.clone(), _stored: Some(file) })
     }
 
     /// The value of `LD_PRELOAD`, with what was there behind us.
-    pub fn preload(&self, before: Option<&std::ffi::OsStr>) -> std::ffi::OsString {
+    pub fn preload(&self, before: Option<&OsStr>) -> OsString {
         let mut value = self.path.clone().into_os_string();
         if let Some(before) = before.filter(|before| !before.is_empty()) {
             value.push(":");
@@ -67,37 +64,23 @@ impl PreloadLibrary {
     }
 }
 
-fn candidates(executable: &Path) -> Vec<PathBuf> {
-    let folder = executable.parent().unwrap_or(Path::new("."));
-    ["deps", ".", "../lib/cellpace", "../lib"].map(|place| folder.join(place).join(FILE)).into()
-}
-
-/// The loader splits `LD_PRELOAD` at spaces and colons, and expands dollars.
-fn is_expressible(path: &Path) -> bool {
-    let bytes = path.as_os_str().as_encoded_bytes();
-    !bytes.iter().any(|byte| byte.is_ascii_whitespace() || b":;$".contains(byte))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn paths_that_the_loader_would_split_are_linked_to() {
+    fn paths_that_the_loader_would_split_are_copied() {
         let folder = tempfile::Builder::new().prefix("a b:c").tempdir().unwrap();
-        let file = folder.path().join(FILE);
+        let file = folder.path().join("libcellpace.so");
         std::fs::write(&file, "x").unwrap();
-        let library = PreloadLibrary::at(file.clone()).unwrap();
+        let library = PreloadLibrary::at(&file).unwrap();
         assert!(is_expressible(&library.path));
-        assert_eq!(library.path.canonicalize().unwrap(), file.canonicalize().unwrap());
-        let link = library.path.clone();
-        drop(library);
-        assert!(!link.exists());
+        assert_eq!(std::fs::read(&library.path).unwrap(), b"x");
     }
 
     #[test]
     fn what_was_preloaded_stays_behind_ours() {
-        let library = PreloadLibrary { path: "/x/libcellpace.so".into(), _link: None };
+        let library = PreloadLibrary { path: "/x/libcellpace.so".into(), _stored: None };
         assert_eq!(library.preload(None), "/x/libcellpace.so");
         assert_eq!(library.preload(Some("".as_ref())), "/x/libcellpace.so");
         assert_eq!(library.preload(Some("a.so b.so".as_ref())), "/x/libcellpace.so:a.so b.so");
