@@ -110,6 +110,9 @@ mod daemon {
     use crate::progress::{end_cleanly_on_ctrl_c, interrupted};
 
     pub(super) fn run(args: &AttachArgs, cc: &ControllerSpec) -> Result<ExitCode, CommandError> {
+        if !cellpace_kernel::HAS_PROGRAMS {
+            return Err(crate::kernel::without_program());
+        }
         end_cleanly_on_ctrl_c();
         // One for each process that has connections of ours.
         cellpace_os::descriptors::raise_limit();

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use cellpace_kernel::facts::{Facts, Obstacle};
 use cellpace_kernel::{
-    CallbackVariant, Installed, KernelError, NAME, PromptAcks, remove, remove_unfinished,
+    CallbackVariant, HAS_PROGRAMS, Installed, KernelError, NAME, PromptAcks, remove,
+    remove_unfinished,
 };
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -99,6 +100,7 @@ pub(crate) struct RemoveArgs {
 
 pub(crate) fn run(command: &KernelCommand) -> Result<ExitCode, CommandError> {
     match command {
+        KernelCommand::Install(_) if !HAS_PROGRAMS => Err(without_program()),
         KernelCommand::Install(InstallArgs { cc: Some(cc), name, seed, everyone, .. }) => {
             mdi::install(cc, name, *seed, *everyone)
         }
@@ -117,12 +119,14 @@ fn install(args: &InstallArgs) -> Result<ExitCode, CommandError> {
     Err(without_program())
 }
 
-#[cfg(not(feature = "kernel"))]
+/// The error of commands that need the programs for the kernel, in a build without them.
 pub(crate) fn without_program() -> CommandError {
-    CommandError::failed(
-        "this cellpace was built without the program for the kernel: build it with \
-         `cargo build --features kernel`, which needs clang",
-    )
+    CommandError::failed(if cfg!(feature = "kernel") {
+        "this cellpace was built without the programs for the kernel, since clang was missing: \
+         install clang and build cellpace again"
+    } else {
+        "this cellpace was built without the feature `kernel`: build it with the default features"
+    })
 }
 
 #[cfg(feature = "kernel")]
@@ -256,8 +260,8 @@ fn document(facts: &Facts) -> Value {
         "missing_capabilities": facts.missing_capabilities(),
         "lockdown": facts.lockdown,
         "unprivileged_bpf_disabled": facts.unprivileged_bpf_disabled,
-        "can_install": cfg!(feature = "kernel") && facts.obstacles().is_empty(),
-        "built_with_program": cfg!(feature = "kernel"),
+        "can_install": HAS_PROGRAMS && facts.obstacles().is_empty(),
+        "built_with_program": HAS_PROGRAMS,
         "obstacles": texts(&facts.obstacles()),
         "mdi_obstacles": texts(&facts.obstacles_to_mdi()),
         "notes": facts.notes(),
@@ -328,8 +332,8 @@ fn can(obstacles: &[Obstacle]) -> String {
     let obstacles: Vec<_> = obstacles.iter().map(ToString::to_string).collect();
     match () {
         () if !obstacles.is_empty() => format!("no: {}", obstacles.join("; ")),
-        () if cfg!(feature = "kernel") => "yes".to_owned(),
-        () => "no: this cellpace was built without the program (feature `kernel`)".to_owned(),
+        () if HAS_PROGRAMS => "yes".to_owned(),
+        () => format!("no: {}", without_program()),
     }
 }
 

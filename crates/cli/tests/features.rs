@@ -25,6 +25,8 @@ fn features_that_are_missing_are_named() {
     let has_parquet = cfg!(feature = "parquet");
     is_named(&folder, "parquet", has_parquet, &format!("{compare} --log packets.parquet"));
     is_named(&folder, "parquet", has_parquet, "link --log packets.parquet -- true");
+    is_named(&folder, "kernel", cfg!(feature = "kernel"), "kernel install");
+    is_named(&folder, "kernel", cfg!(feature = "kernel"), "attach --port 80");
     is_named(&folder, "live", cfg!(feature = "live"), "link --live -- true");
     if !has_parquet {
         assert_eq!(folder.names(), [""; 0], "nothing else is left");

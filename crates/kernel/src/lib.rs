@@ -53,3 +53,16 @@ pub use host::btf::{BtfError, CallbackVariant, variant};
 #[cfg(feature = "install")]
 pub use host::cgroup;
 pub use host::pins::pins;
+
+/// Whether the programs for the kernel are part of this build: the feature `install` was on, and clang
+/// was there.
+pub const HAS_PROGRAMS: bool = {
+    #[cfg(feature = "install")]
+    {
+        !load::CELLPACE.is_empty()
+    }
+    #[cfg(not(feature = "install"))]
+    {
+        false
+    }
+};

@@ -10,6 +10,14 @@ use crate::error::CommandError;
 const NAME: &str = "cellpace-kernel.service";
 const FOLDER: &str = "/etc/systemd/system";
 
+/// The unit as Debian's package has it.
+#[cfg(any(feature = "kernel", test))]
+const UNIT: &str = include_str!("../../../../packaging/debian/cellpace-kernel.service");
+
+/// What it starts.
+#[cfg(any(feature = "kernel", test))]
+const PACKAGED: &str = "ExecStart=/usr/bin/cellpace kernel install";
+
 /// This program, if root alone can put another in its place: systemd runs it as root.
 #[cfg(feature = "kernel")]
 pub(super) fn program() -> Result<std::path::PathBuf, CommandError> {
@@ -101,23 +109,7 @@ fn systemctl(arguments: &[&str]) -> Result<(), CommandError> {
 fn text(program: &str, arguments: &[String]) -> String {
     let words = [program, "kernel", "install"].into_iter();
     let words = words.chain(arguments.iter().map(String::as_str)).map(quoted);
-    // Before programs that use the network, which would take the gate until it is there.
-    format!(
-        "[Unit]
-Description=Congestion control of cellpace in the kernel
-Documentation=man:bpf(2)
-Before=network.target
-
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart={}
-
-[Install]
-WantedBy=multi-user.target
-",
-        words.collect::<Vec<_>>().join(" ")
-    )
+    UNIT.replace(PACKAGED, &format!("ExecStart={}", words.collect::<Vec<_>>().join(" ")))
 }
 
 /// As systemd.service(5), \"Command lines\", reads it.
