@@ -3,6 +3,7 @@
 mod attach;
 mod cc;
 mod compare;
+mod documents;
 mod error;
 mod flow_options;
 mod kernel;
@@ -28,7 +29,7 @@ mod transfer;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Congestion control for cellular and other fast-changing networks.
 #[derive(Debug, Parser)]
@@ -75,6 +76,11 @@ enum Command {
     Attach(Box<attach::AttachArgs>),
     /// Measure a path: delay, bursts, predictability, or its trace
     Probe(probe::ProbeArgs),
+    /// Print what a shell needs to complete commands and options
+    Completions(documents::CompletionsArgs),
+    /// Write the manual pages, for packages
+    #[command(hide = true)]
+    ManPages(documents::ManPagesArgs),
 }
 
 fn main() -> ExitCode {
@@ -95,6 +101,8 @@ fn main() -> ExitCode {
         Command::Kernel(command) => kernel::run(&command),
         Command::Attach(args) => attach::run(&args),
         Command::Probe(args) => probe::run(&args),
+        Command::Completions(args) => documents::print_completions(&args, Cli::command()),
+        Command::ManPages(args) => documents::write_man_pages(&args, Cli::command()),
     };
     match result {
         Ok(code) => code,
