@@ -170,36 +170,40 @@ mod tests {
         parent.join(format!("cellpace-{}", geteuid().as_raw()))
     }
 
+    fn stored(parent: &Path, name: &str, bytes: &[u8]) -> Result<PrivateFile, Vec<String>> {
+        store_below(&[parent.to_owned()], name, bytes)
+    }
+
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().mode() & 0o7777
     }
 
     fn reason(parent: &Path) -> String {
-        store_below(&[parent.to_owned()], "x.so", b"bytes").unwrap_err().concat()
+        stored(parent, "x.so", b"bytes").unwrap_err().concat()
     }
 
     #[test]
     fn what_is_stored_can_be_read_by_all_and_changed_by_the_owner() {
         let (_parent, path) = folder();
-        let stored = store_below(&[path.clone()], "x.so", b"bytes").unwrap();
-        assert_eq!(fs::read(&stored.path).unwrap(), b"bytes");
-        assert_eq!((mode(&stored.path), mode(&ours(&path))), (0o644, 0o755));
+        let file = stored(&path, "x.so", b"bytes").unwrap();
+        assert_eq!(fs::read(&file.path).unwrap(), b"bytes");
+        assert_eq!((mode(&file.path), mode(&ours(&path))), (0o644, 0o755));
     }
 
     #[test]
     fn what_was_changed_is_written_again_and_what_is_right_stays() {
         let (_parent, path) = folder();
         let file = ours(&path).join("x.so");
-        drop(store_below(&[path.clone()], "x.so", b"bytes").unwrap());
+        drop(stored(&path, "x.so", b"bytes").unwrap());
         let first = fs::metadata(&file).unwrap().ino();
-        drop(store_below(&[path.clone()], "x.so", b"bytes").unwrap());
+        drop(stored(&path, "x.so", b"bytes").unwrap());
         assert_eq!(fs::metadata(&file).unwrap().ino(), first);
         fs::write(&file, b"BYTES").unwrap();
-        drop(store_below(&[path.clone()], "x.so", b"bytes").unwrap());
+        drop(stored(&path, "x.so", b"bytes").unwrap());
         assert_eq!(fs::read(&file).unwrap(), b"bytes");
         fs::remove_file(&file).unwrap();
         symlink("/etc/passwd", &file).unwrap();
-        drop(store_below(&[path], "x.so", b"bytes").unwrap());
+        drop(stored(&path, "x.so", b"bytes").unwrap());
         assert!(fs::symlink_metadata(&file).unwrap().is_file());
     }
 
@@ -207,11 +211,11 @@ mod tests {
     fn other_builds_are_removed_unless_somebody_uses_them() {
         let (_parent, path) = folder();
         let names = || fs::read_dir(ours(&path)).unwrap().count();
-        let first = store_below(&[path.clone()], "1.so", b"one").unwrap();
-        let second = store_below(&[path.clone()], "2.so", b"two").unwrap();
+        let first = stored(&path, "1.so", b"one").unwrap();
+        let second = stored(&path, "2.so", b"two").unwrap();
         assert_eq!(names(), 2, "the first is in use");
         drop((first, second));
-        drop(store_below(&[path.clone()], "3.so", b"three").unwrap());
+        drop(stored(&path, "3.so", b"three").unwrap());
         assert_eq!(names(), 1);
     }
 
@@ -228,7 +232,7 @@ mod tests {
         fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
         assert!(reason(&path).contains("mode 0777"), "{}", reason(&path));
         fs::set_permissions(&path, Permissions::from_mode(0o1777)).unwrap();
-        store_below(&[path], "x.so", b"bytes").unwrap();
+        stored(&path, "x.so", b"bytes").unwrap();
     }
 
     #[test]
