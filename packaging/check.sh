@@ -65,7 +65,7 @@ debian() {
     [ "$(inside cellpace cc | wc -l)" -gt 5 ] || fail "cc lists no controllers"
     a_server
     inside cellpace kernel status >/dev/null
-    inside python3 -c 'import ctypes; ctypes.CDLL("libcellpace.so.0").alcc_enable'
+    inside python3 -c 'import ctypes; ctypes.CDLL("libcellpace.so.0").alcc_connect'
     for file in man/man1/cellpace.1.gz man/man1/cellpace-compare.1.gz bash-completion/completions/cellpace \
         zsh/vendor-completions/_cellpace fish/vendor_completions.d/cellpace.fish doc/cellpace/copyright; do
         [ -s "$work/root/usr/share/$file" ] || fail "no $file"
