@@ -1,5 +1,6 @@
 //! The program `cellpace`: arguments in, calls to the libraries, text out.
 
+mod arguments;
 mod attach;
 mod cc;
 mod compare;
@@ -27,6 +28,7 @@ mod sim;
 mod trace;
 mod transfer;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -84,7 +86,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let args = arguments::with_negative_values(std::env::args_os());
+    let cli = match Cli::try_parse_from(&args) {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&args, &error),
+    };
     let result = match cli.command {
         Command::Compare(args) => compare::run(&args),
         Command::Sim(args) => sim::run(&args),
@@ -111,4 +117,12 @@ fn main() -> ExitCode {
             error.exit_code()
         }
     }
+}
+
+/// Prints what is wrong with the command line, or the help that it asks for.
+fn refuse(args: &[OsString], error: &clap::Error) -> ExitCode {
+    let Some(advice) = arguments::advice(args, error) else { error.exit() };
+    let error = error::CommandError::usage(advice);
+    output::complain(&error.to_string());
+    error.exit_code()
 }

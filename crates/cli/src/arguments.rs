@@ -1,0 +1,98 @@
+//! The command line as it arrives: negative values, and options that had another name.
+
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// Options that were renamed or removed: the command, the old spelling, what to write instead.
+const OLD_OPTIONS: &[(&str, &str, &str)] = &[];
+
+/// Joins `--option -5mbit` into `--option=-5mbit`, so that the option's own reader can say what is
+/// wrong with a negative value. What follows `--` belongs to another program.
+pub(crate) fn with_negative_values(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut joined: Vec<OsString> = Vec::new();
+    let mut is_ours = true;
+    for arg in args {
+        is_ours &= arg != "--";
+        match joined.last_mut().filter(|option| is_ours && takes_next(option)) {
+            Some(option) if is_negative(&arg) => {
+                option.push("=");
+                option.push(arg);
+            }
+            _ => joined.push(arg),
+        }
+    }
+    joined
+}
+
+fn takes_next(option: &OsString) -> bool {
+    option.to_str().is_some_and(|option| option.starts_with("--") && !option.contains('='))
+}
+
+fn is_negative(arg: &OsString) -> bool {
+    let digits = arg.to_str().and_then(|arg| arg.strip_prefix('-'));
+    digits.is_some_and(|digits| digits.starts_with(|c: char| c.is_ascii_digit() || c == '.'))
+}
+
+/// What to write in place of an option that `error` does not know, if it had another name.
+pub(crate) fn advice(args: &[OsString], error: &clap::Error) -> Option<String> {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let ContextValue::String(unknown) = error.get(ContextKind::InvalidArg)? else { return None };
+    new_spelling(OLD_OPTIONS, args, unknown)
+}
+
+fn new_spelling(
+    old_options: &[(&str, &str, &str)],
+    args: &[OsString],
+    unknown: &str,
+) -> Option<String> {
+    let words: Vec<&str> = args.iter().skip(1).take(2).filter_map(|arg| arg.to_str()).collect();
+    let command = words.join(" ");
+    let is_command = |name: &str| command == name || command.starts_with(&format!("{name} "));
+    let (name, old, new) =
+        old_options.iter().find(|(name, old, _)| is_command(name) && *old == unknown)?;
+    Some(format!("`cellpace {name}` has no {old}: {new}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(text: &str) -> Vec<OsString> {
+        text.split_whitespace().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn a_negative_value_belongs_to_the_option_in_front_of_it() {
+        for (given, joined) in [
+            ("c send h --rate -5mbit --cc x", "c send h --rate=-5mbit --cc x"),
+            ("c probe h --duration -.5s", "c probe h --duration=-.5s"),
+            ("c link --rtt=40ms -5", "c link --rtt=40ms -5"),
+            ("c recv --json - --output -", "c recv --json - --output -"),
+            ("c recv --once -q", "c recv --once -q"),
+            ("c link --rate 5mbit -- head --lines -5", "c link --rate 5mbit -- head --lines -5"),
+        ] {
+            assert_eq!(with_negative_values(args(given)), args(joined));
+        }
+    }
+
+    #[test]
+    fn an_old_option_is_answered_in_its_command_only() {
+        let old =
+            [("recv", "--flows", "write --max-connections"), ("mdi show", "--a", "write --b")];
+        let spelling = |text: &str, unknown: &str| new_spelling(&old, &args(text), unknown);
+        let found = spelling("cellpace recv --flows 5", "--flows");
+        let said = "`cellpace recv` has no --flows: write --max-connections";
+        assert_eq!(found.as_deref(), Some(said));
+        assert!(spelling("cellpace mdi show x --a", "--a").is_some());
+        for (text, unknown) in [
+            ("cellpace compare --flows", "--flows"),
+            ("cellpace recv", "--flow"),
+            ("cellpace", "-x"),
+        ] {
+            assert_eq!(spelling(text, unknown), None, "{text}");
+        }
+    }
+}
