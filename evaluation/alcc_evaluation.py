@@ -133,7 +133,7 @@ def plain(below, options, seconds, folder):
 
 def native(cc, options, seconds, folder, acks="every"):
     server = f"'{CELLPACE}' send --listen 0.0.0.0:9000 --cc {cc} --duration 1h"
-    client = f'exec {CELLPACE} recv --acks {acks} --reverse $CELLPACE_HOST:9000 >/dev/null'
+    client = f'exec {CELLPACE} recv --acks {acks} $CELLPACE_HOST:9000 >/dev/null'
     return link(options, server, client, seconds, folder)
 
 
@@ -415,7 +415,7 @@ def tunnel(first, second, seconds, folder):
                "native": f"'{CELLPACE}' send --listen 0.0.0.0:9000 --mtu 1400 --cc copa --duration 1h",
                "plain": f"{SERVER} 9001 cubic", "onoff": f"{TUNNEL} onoff 9001 10 5 5"}
     readers = {"alcc": f"{TUNNEL} read 10.9.0.1 9000 {seconds} {folder}/first",
-               "native": f"{CELLPACE} recv --output - --reverse 10.9.0.1:9000 2>{folder}/said "
+               "native": f"{CELLPACE} recv --output - 10.9.0.1:9000 2>{folder}/said "
                          f"| {TUNNEL} count {seconds} {folder}/first",
                "plain": f"{TUNNEL} read 10.9.0.1 9001 {seconds} {folder}/second",
                "onoff": f"{TUNNEL} hear 10.9.0.1 9001 {seconds} {folder}/second"}

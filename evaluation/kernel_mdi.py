@@ -65,7 +65,7 @@ def figures(document):
 def native(cc, seed):
     def measured(options, seconds):
         server = f"'{ARGS.cellpace}' send --listen 0.0.0.0:9000 --cc {cc} --duration 1h --seed {seed}"
-        return link(options, server, f"exec {ARGS.cellpace} recv --reverse $CELLPACE_HOST:9000",
+        return link(options, server, f"exec {ARGS.cellpace} recv $CELLPACE_HOST:9000",
                     seconds)
     return measured
 

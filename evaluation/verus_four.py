@@ -32,7 +32,7 @@ def links():
 def ways():
     """How the server sends and what the client does, by name."""
     send = f"'{ARGS.cellpace}' send --listen 0.0.0.0:9000 --duration 1h" + f" --cc {ARGS.cc}" * FLOWS
-    receive = f"exec '{ARGS.cellpace}' recv --reverse $CELLPACE_HOST:9000"
+    receive = f"exec '{ARGS.cellpace}' recv $CELLPACE_HOST:9000"
     found = {"send": (send, receive)}
     for driver in ("gate", "kernel"):
         below = " --below keep" if driver == "gate" else ""

@@ -5,7 +5,21 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Options that were renamed or removed: the command, the old spelling, what to write instead.
-const OLD_OPTIONS: &[(&str, &str, &str)] = &[];
+const OLD_OPTIONS: &[(&str, &str, &str)] = &[
+    ("probe", "--burst-gap", "half the time between probes ends a burst, but at most 1 ms"),
+    ("probe", "--max-duration", "the far side lets itself be used for 1h at most"),
+    ("probe", "--max-per-client", "one address gets half of --max-connections"),
+    ("probe", "--max-sessions", "write --max-connections"),
+    ("probe", "--queue-delay", "--record keeps the queue delay between 750ms and 3s"),
+    ("probe", "--saturate", "write --record FILE"),
+    ("probe", "--trace-out", "write --record FILE"),
+    ("recv", "--buffer", "a flow holds at most 16 MB"),
+    ("recv", "--flows", "write --max-connections"),
+    ("recv", "--max-per-client", "one address gets a quarter of --max-connections, at least 64"),
+    ("recv", "--mtu", "the sender chooses it, by `cellpace send --mtu`"),
+    ("recv", "--reverse", "write `cellpace recv HOST`, without it"),
+    ("send", "--buffer", "a flow holds at most 16 MB"),
+];
 
 /// Joins `--option -5mbit` into `--option=-5mbit`, so that the option's own reader can say what is
 /// wrong with a negative value. What follows `--` belongs to another program.

@@ -13,13 +13,12 @@ use crate::error::CommandError;
 
 /// Arguments of `cellpace key`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
   cellpace key path.key
-  scp path.key there:
-  ssh there cellpace recv --key path.key --output copy.bin --once
-  cellpace send there --key path.key file.bin
+  cellpace recv --key path.key --once & cellpace send 127.0.0.1 --key path.key --bytes 5MB
 
-Whoever has the key can send, receive and measure; nobody else gets an answer. It
+Between two machines, copy the file to the other one (scp path.key HOST:) and give --key path.key
+on both. Whoever has the key can send, receive and measure; nobody else gets an answer. It
 authenticates, and encrypts nothing: who is on the path can read all that is sent.")]
 pub(crate) struct KeyArgs {
     /// Where the new key goes; only you may read it, and nothing is overwritten
@@ -30,8 +29,7 @@ pub(crate) struct KeyArgs {
 /// `--key`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct KeyOption {
-    /// A key that both sides have, from `cellpace key`: who does not have it gets no answer.
-    /// Nothing is encrypted
+    /// A key that both sides have, made by `cellpace key`: who does not have it gets no answer
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
 }
@@ -56,7 +54,7 @@ impl KeyOption {
         let Some(path) = &self.key else { return Ok(None) };
         read(path)
             .map(Some)
-            .map_err(|why| CommandError::failed(format!("{}: {why}", path.display())))
+            .map_err(|why| CommandError::usage(format!("--key {}: {why}", path.display())))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The program `cellpace`: arguments in, calls to the libraries, text out.
 
+mod address;
 mod arguments;
 mod attach;
 mod cc;

@@ -30,10 +30,23 @@ impl Verbosity {
         }
     }
 
+    /// Whether nothing but errors is wanted.
+    pub(crate) fn is_quiet(self) -> bool {
+        self.quiet
+    }
+
     /// Prints a line about one connection or event.
     pub(crate) fn detail(self, text: impl FnOnce() -> String) {
         if self.verbose {
             complain(&text());
         }
+    }
+}
+
+/// A length of time that is not zero.
+pub(crate) fn duration(text: &str) -> Result<Span, String> {
+    match span(text)? {
+        Span::ZERO => Err("nothing happens in no time: write at least 1ms".to_owned()),
+        span => Ok(span),
     }
 }

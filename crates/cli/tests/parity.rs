@@ -170,9 +170,8 @@ fn run_real(case: &Case) -> Real {
     let far =
         format!("exec '{program}' send --listen $CELLPACE_PEER:5260 --cc {cc} --duration 1h >&2");
     // The sender waits for the receiver, so it must be there first.
-    let inside = format!(
-        "sleep 0.3; '{program}' recv --reverse $CELLPACE_PEER:5260 >&2 & exec sleep {seconds}"
-    );
+    let inside =
+        format!("sleep 0.3; '{program}' recv $CELLPACE_PEER:5260 >&2 & exec sleep {seconds}");
     let skip = format!("{SKIP_S}s");
     let options =
         ["link", "--trace", trace, "--rtt", RTTS[0], "--queue", "droptail:2MB", "--skip", &skip];

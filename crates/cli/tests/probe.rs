@@ -4,10 +4,11 @@
 
 mod program;
 
+use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cellpace_path::TraceSpec;
 use cellpace_path::schedule::{Trace, TraceFiles};
@@ -54,19 +55,97 @@ fn both_directions_over_loopback() {
         assert_eq!(found["windows"][1]["width_ms"], 20);
     }
     let page = String::from_utf8(folder.read("out.html")).unwrap();
-    assert!(page.contains("Path to 127.0.0.1:15261") && !page.contains("{{"));
+    assert!(page.contains("127.0.0.1:15261") && !page.contains("{{"));
 }
 
 #[test]
-fn what_is_refused_is_told() {
+fn what_cannot_be_measured_is_refused_with_the_reason() {
     let folder = Folder::new();
     let _far = listen(&folder, 15262, "--max-rate 1mbit");
     let outcome = folder.run("probe 127.0.0.1:15262 --rate 5mbit --direction down");
     outcome.complains(1, "refused: it sends 1mbit at most");
-    folder.refused("probe 127.0.0.1:1 --interval 1us", "the interval is not from 5us");
-    folder.refused("probe 127.0.0.1:1 --trace-out x.trace", "--saturate");
-    folder.refused("probe 127.0.0.1:1 --saturate --queue-delay 3s..1s", "the lower one first");
-    folder.refused("probe 127.0.0.1:1 --rate 300mbit", "--max-rate");
+    for (args, said) in [
+        ("--interval 1us", "write a time from 5us to 10s"),
+        ("--duration 0s", "write a time from 100ms to 1h"),
+        ("--rate 0mbit", "a rate is above zero"),
+        ("--rate -5mbit", "-5mbit"),
+        ("--size 99", "100..=9000"),
+        ("--rate 300mbit", "--max-rate"),
+        ("--rate 5mbit --record x.trace", "--record"),
+        ("--json missing/x.json", "missing/x.json: no such folder"),
+        ("--report .", "is a folder"),
+        ("--saturate", "write --record FILE"),
+        ("--trace-out x.trace", "write --record FILE"),
+        ("--max-sessions 3", "write --max-connections"),
+    ] {
+        folder.refused(&format!("probe 127.0.0.1:1 {args}"), said);
+    }
+    for (target, said) in [
+        ("127.0.0.1:99999", "a port is a number from 0 to 65535"),
+        ("127.0.0.1:0", "port 0 is none to connect to"),
+        ("--listen 99999", "a port is a number from 0 to 65535"),
+        ("--listen -1", "a port is a number from 0 to 65535"),
+        ("no.such.host.invalid", "the host \"no.such.host.invalid\" is not known here"),
+    ] {
+        folder.refused(&format!("probe {target}"), said);
+    }
+    assert!(folder.names().is_empty());
+}
+
+#[test]
+fn a_port_without_a_program_is_named_within_three_seconds() {
+    let folder = Folder::new();
+    let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let started = Instant::now();
+    folder
+        .run(&format!("probe {free}"))
+        .complains(1, &format!("{free}: no program has that UDP port"));
+    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+}
+
+#[test]
+fn a_far_side_that_does_not_answer_is_named_with_what_to_check() {
+    let folder = Folder::new();
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let outcome = folder.run(&format!("probe {address}"));
+    outcome.complains(1, &format!("no answer from {address} within 10s: is `cellpace probe"));
+}
+
+/// Both sides use the port that the documents name, where none is written.
+#[test]
+fn without_a_port_both_sides_use_5261() {
+    let folder = Folder::new();
+    if UdpSocket::bind("127.0.0.1:5261").is_err() {
+        cellpace_testing::skip("port 5261 is in use here");
+        return;
+    }
+    let mut far = Far(folder.start("probe --listen 127.0.0.1 -v"));
+    let mut line = String::new();
+    let mut said = BufReader::new(far.0.stderr.take().unwrap());
+    said.read_line(&mut line).unwrap();
+    assert!(line.contains("waiting for probers at 127.0.0.1:5261"), "{line}");
+    let document = folder.json("probe 127.0.0.1 --interval 10ms --duration 200ms");
+    assert_eq!(document["settings"]["target"], "127.0.0.1");
+    assert_eq!(document["up"]["lost"], 0);
+    line.clear();
+    said.read_line(&mut line).unwrap();
+    assert!(line.contains("127.0.0.1:"), "one line for each prober with -v: {line}");
+}
+
+#[test]
+fn an_interrupted_probe_keeps_what_it_measured_and_ends_with_130() {
+    let folder = Folder::new();
+    let _far = listen(&folder, 15265, "");
+    let args = "probe 127.0.0.1:15265 --interval 2ms --duration 60s --json out.json";
+    let prober = folder.start(args);
+    std::thread::sleep(Duration::from_millis(1_500));
+    program::signal(&prober, "INT");
+    let output = prober.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: Value = serde_json::from_slice(&folder.read("out.json")).unwrap();
+    assert_eq!(document["complete"], false);
+    assert!(document["up"]["arrived"].as_u64().unwrap() > 100, "{}", document["up"]["arrived"]);
 }
 
 /// A far side that reports nonsense to whoever asks, until it is ended.
@@ -170,8 +249,8 @@ fn the_trace_recorded_of_an_emulated_link_is_the_links() {
         let cellpace = env!("CARGO_BIN_EXE_cellpace");
         let far = format!("{cellpace} probe --listen 0.0.0.0:15263");
         let inside = format!(
-            "sleep 0.3; exec {cellpace} probe $CELLPACE_HOST:15263 --saturate --duration 8s \
-         --queue-delay 300ms..1s --trace-out recorded.trace --json recorded.json"
+            "sleep 0.3; exec {cellpace} probe $CELLPACE_HOST:15263 --duration 8s \
+         --record recorded.trace --json recorded.json"
         );
         let outcome = folder.run_args([
             "link",

@@ -91,8 +91,7 @@ fn a_file_arrives_both_ways_with_the_same_key() {
     fs::remove_file(&copy).unwrap();
 
     let waiting = Waiting::start("send", &[text(&original), "--cc", "sprout", "--key", text(&key)]);
-    let args =
-        ["recv", "--reverse", &waiting.address, "--key", text(&key), "--output", text(&copy)];
+    let args = ["recv", &waiting.address, "--key", text(&key), "--output", text(&copy)];
     let received = cellpace(&args).output().unwrap();
     assert!(received.status.success(), "{}", said(&received));
     assert!(waiting.end().0);
@@ -199,7 +198,7 @@ fn a_key_is_its_owners_and_replaces_nothing() {
             (&folder.path().join("missing.key"), "missing.key: No such file"),
         ] {
             let output = cellpace(&[command, &["--key", text(key)]].concat()).output().unwrap();
-            assert_eq!(output.status.code(), Some(1), "{command:?}");
+            assert_eq!(output.status.code(), Some(2), "{command:?}");
             assert!(said(&output).contains(says), "{command:?}: {}", said(&output));
         }
     }

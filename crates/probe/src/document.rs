@@ -17,7 +17,7 @@ use crate::trace::opportunities;
 /// The schema's name and version. Fields are only added within a version.
 pub const SCHEMA: &str = "cellpace.probe/1";
 
-/// One TTI of LTE: a burst does not last over a longer gap unless it is asked for.
+/// One TTI of LTE: a burst does not last over a longer gap.
 const TTI: Span = Span::from_millis(1);
 
 /// Bins of the delay over time.
@@ -194,13 +194,13 @@ pub struct RecordedTrace {
     pub idle_share: f64,
     /// How much the arrivals keep to whole milliseconds, from 0 to 1.
     pub grid: f64,
-    /// The opportunities in whole ms; they are in the file that `--trace-out` names.
+    /// The opportunities in whole ms; they are in the file that `--record` names.
     #[serde(skip)]
     pub millis: Vec<u32>,
 }
 
 /// Delay over time; NaN (`null`) where nothing arrived.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct DelaySeries {
     /// Width of a bin in s.
     pub bin_s: f64,
@@ -208,23 +208,19 @@ pub struct DelaySeries {
     pub p50_ms: Vec<f32>,
     /// Largest in ms.
     pub max_ms: Vec<f32>,
+    /// Probes that never arrived, in the bin of the next one that did.
+    pub lost: Vec<u32>,
 }
 
-/// The figures of a recording. `target` and `version` are put into the document; `burst_gap` is
-/// what ends a burst, by default half the time between probes and at most 1 ms, one TTI.
-pub fn analyse(
-    recording: &Recording,
-    target: &str,
-    version: &str,
-    burst_gap: Option<Span>,
-) -> ProbeDocument {
+/// The figures of a recording. `target` and `version` are put into the document. A gap of half the
+/// time between probes ends a burst, but at most 1 ms, one TTI.
+pub fn analyse(recording: &Recording, target: &str, version: &str) -> ProbeDocument {
     let plan = &recording.plan;
     let clock = ClockOffset::of(recording);
-    let default_gap = match plan.pattern {
+    let gap = match plan.pattern {
         Pattern::Every(interval) => TTI.min(interval / 2),
         Pattern::Saturate { .. } => TTI,
     };
-    let gap = burst_gap.unwrap_or(default_gap);
     let offset = |seconds: f64| clock.map(|clock| clock.offset.at(seconds));
     // There: delay + offset. Back: delay - offset. The offset is a function of the prober's clock.
     let up = |a: &ProbeArrival| Some(a.raw_delay() as f64 - offset(a.sent_at.as_secs_f64())?);
@@ -303,7 +299,7 @@ fn direction(
         onoff: onoff(plan, way, &unique, &delayed),
         windows: [100, 20].into_iter().map(|width| windows(&times, plan.size, width)).collect(),
         trace: trace(plan, way, &unique),
-        delay_series: delay_series(&delayed),
+        delay_series: delay_series(&delayed, way.sent[0]),
     }
 }
 
@@ -397,10 +393,11 @@ fn trace(plan: &Plan, way: &DirectionRecording, unique: &[&ProbeArrival]) -> Opt
     })
 }
 
-fn delay_series(delayed: &[Delayed<'_>]) -> DelaySeries {
+/// The delays, in the order of arrival, of those of `sent` probes that arrived.
+fn delay_series(delayed: &[Delayed<'_>], sent: u64) -> DelaySeries {
     const MAX_BINS: u64 = 100_000;
     let bin_s = DELAY_BIN.as_secs_f64();
-    let mut series = DelaySeries { bin_s, p50_ms: Vec::new(), max_ms: Vec::new() };
+    let mut series = DelaySeries { bin_s, ..DelaySeries::default() };
     let Some(first) = delayed.first() else { return series };
     let bin = |d: &Delayed<'_>| {
         let since = d.arrival.received_at - first.arrival.received_at;
@@ -414,6 +411,17 @@ fn delay_series(delayed: &[Delayed<'_>]) -> DelaySeries {
         delays.sort_by(f64::total_cmp);
         series.p50_ms.push(delays[(delays.len() - 1) / 2] as f32);
         series.max_ms.push(delays[delays.len() - 1] as f32);
+    }
+    series.lost = vec![0; series.p50_ms.len()];
+    let mut by_number: Vec<(u64, usize)> =
+        delayed.iter().map(|d| (d.arrival.number, bin(d))).collect();
+    by_number.sort_unstable();
+    // Those after the last arrival belong to the last bin.
+    by_number.push((sent, series.lost.len() - 1));
+    let mut next = 0;
+    for (number, bin) in by_number {
+        series.lost[bin] += u32::try_from(number.saturating_sub(next)).unwrap_or(u32::MAX);
+        next = number + 1;
     }
     series
 }
@@ -469,7 +477,7 @@ mod tests {
 
     #[test]
     fn delays_are_those_of_the_path_whatever_the_clocks_say() {
-        let document = analyse(&recording(), "there", "1", None);
+        let document = analyse(&recording(), "there", "1");
         assert_eq!(document.clock_offset_ms, Some(5000.0));
         let (up, down) = (document.up.unwrap(), document.down.unwrap());
         assert_eq!((down.delay_ms.min, down.delay_ms.summary.max), (20.0, 20.0));
@@ -484,7 +492,7 @@ mod tests {
 
     #[test]
     fn delay_with_and_without_the_second_stream() {
-        let document = analyse(&recording(), "there", "1", None);
+        let document = analyse(&recording(), "there", "1");
         let figures = document.up.unwrap().onoff.unwrap();
         assert_eq!((figures.on_ms.summary.p50, figures.off_ms.summary.p50), (50.0, 20.0));
         assert_eq!((figures.on_ms.count, figures.off_ms.count), (200, 200));
@@ -497,7 +505,7 @@ mod tests {
         arrivals.push(arrivals[7]);
         let (a, b) = (arrivals[20].received_at, arrivals[21].received_at);
         (arrivals[20].received_at, arrivals[21].received_at) = (b, a);
-        let down = analyse(&recording, "there", "1", None).down.unwrap();
+        let down = analyse(&recording, "there", "1").down.unwrap();
         assert_eq!((down.arrived, down.duplicates, down.reordered), (400, 1, 1));
     }
 
@@ -505,7 +513,7 @@ mod tests {
     fn without_the_other_direction_delays_count_from_the_fastest() {
         let mut recording = recording();
         recording.down = DirectionRecording::default();
-        let document = analyse(&recording, "there", "1", None);
+        let document = analyse(&recording, "there", "1");
         assert_eq!(document.clock_offset_ms, None);
         let up = document.up.unwrap();
         assert_eq!((up.delay_ms.min, up.delay_ms.summary.max), (0.0, 30.0));
@@ -516,9 +524,11 @@ mod tests {
     fn delay_over_time_has_holes_where_nothing_arrived() {
         let mut recording = recording();
         recording.down.arrivals.retain(|arrival| !(100..130).contains(&arrival.number));
-        let series = analyse(&recording, "there", "1", None).down.unwrap().delay_series;
+        let series = analyse(&recording, "there", "1").down.unwrap().delay_series;
         assert_eq!(series.p50_ms.len(), 40);
         assert!(series.p50_ms[10].is_nan() && series.max_ms[12].is_nan());
         assert_eq!((series.p50_ms[9], series.max_ms[13]), (20.0, 20.0));
+        assert_eq!((series.lost[12], series.lost[13], series.lost[39]), (0, 30, 2));
+        assert_eq!(series.lost.iter().sum::<u32>(), 32);
     }
 }

@@ -42,15 +42,16 @@ const MAX_CLOCK_SAMPLES: usize = 1 << 20;
 pub enum ProbeError {
     /// Nobody answered.
     #[error(
-        "no answer from {0}: does `cellpace probe --listen` run there, and is --key the same on both \
-         sides? A side with another key, or without one, does not answer"
+        "no answer from {0} within {PATIENCE_AT_FIRST}: is `cellpace probe --listen` running there, does a \
+         firewall let UDP pass, and is --key the same on both sides? A side with another key, or \
+         without one, does not answer"
     )]
     NoAnswer(SocketAddr),
     /// The responder refused the session.
     #[error("refused: {0}")]
     Refused(String),
     /// Nothing arrived for 30 s.
-    #[error("nothing received from {0} for 30 s")]
+    #[error("nothing received from {0} for {PATIENCE}")]
     Silent(SocketAddr),
     /// The responder is broken or lies.
     #[error("{0} reports something impossible: {1}")]

@@ -62,7 +62,7 @@ fn recorded(trace: &str, queue: &str, seconds: u64) -> (Trace, Vec<u32>) {
     world.run(Time::from_secs(seconds + 60));
     assert_eq!(world.prober.outcome(), Some(&Ok(())));
     let recording = world.finish();
-    let document = analyse(&recording, "model", "1", None);
+    let document = analyse(&recording, "model", "1");
     let found = document.down.unwrap().trace.unwrap();
     println!("{trace} {queue}: {} {:.4}", found.opportunities, found.idle_share);
     assert!(found.idle_share < 0.01, "{trace}: idle {}", found.idle_share);
@@ -107,7 +107,7 @@ fn an_idle_link_is_not_taken_for_a_slow_one() {
     let paths = [path(None, "infinite", 20, 1), path(Some("lte-driving"), "droptail:2pkts", 20, 1)];
     let mut world = World::new(plan(saturate(), 5), paths, Faults::default(), limits());
     world.run(Time::from_secs(60));
-    let found = analyse(&world.finish(), "model", "1", None).down.unwrap().trace.unwrap();
+    let found = analyse(&world.finish(), "model", "1").down.unwrap().trace.unwrap();
     assert!(found.idle_share > 0.05, "{}", found.idle_share);
 }
 
@@ -117,7 +117,7 @@ fn the_queue_delay_stays_near_its_bounds() {
     let paths = [path(None, "infinite", 20, 1), path(Some("constant:12mbit"), "infinite", 20, 1)];
     let mut world = World::new(plan(bounds, 20), paths, Faults::default(), limits());
     world.run(Time::from_secs(60));
-    let down = analyse(&world.finish(), "model", "1", None).down.unwrap();
+    let down = analyse(&world.finish(), "model", "1").down.unwrap();
     let (p50, max) = (down.queue_delay_ms.summary.p50, down.queue_delay_ms.summary.max);
     assert!((300.0..=900.0).contains(&p50) && max < 1200.0, "{p50} {max}");
 }
@@ -134,7 +134,7 @@ fn both_directions_at_fixed_intervals_and_a_second_stream() {
     assert_eq!(world.prober.outcome(), Some(&Ok(())));
     let recording = world.finish();
     assert!(recording.complete);
-    let document = analyse(&recording, "model", "1", None);
+    let document = analyse(&recording, "model", "1");
     assert!((document.clock_offset_ms.unwrap() - 3000.0).abs() < 1.0, "{document:?}");
     for direction in [document.up.unwrap(), document.down.unwrap()] {
         let figures = direction.onoff.unwrap();

@@ -17,7 +17,7 @@ use crate::wire::{self, CloseCode, Cookie, Hello, Ids, VERSION, WirePacket};
 pub enum FlowError {
     /// Nobody answered.
     #[error(
-        "no answer within {0}; is `cellpace` waiting there, does a firewall let UDP pass, and is \
+        "no answer within {0}: is `cellpace` waiting there, does a firewall let UDP pass, and is \
          --key the same on both sides? A side with another key, or without one, does not answer"
     )]
     NoAnswer(Span),
@@ -147,7 +147,6 @@ pub struct UdpFlow {
     overhead: usize,
     /// Room for an acknowledgment.
     room: usize,
-    began: Time,
     received_at: Time,
     pinged: Time,
     ping_due: bool,
@@ -208,7 +207,6 @@ impl UdpFlow {
             patience,
             overhead,
             room: usize::from(mtu).saturating_sub(overhead),
-            began: now,
             received_at: now,
             pinged: now,
             ping_due: false,
@@ -566,7 +564,7 @@ impl UdpFlow {
         if matches!(self.state, FlowStage::Hello { .. } | FlowStage::Open)
             && now >= self.silent_at()
         {
-            return self.give_up(now);
+            return self.give_up();
         }
         match self.state {
             FlowStage::Leaving { until } if until <= now => self.state = FlowStage::Over,
@@ -591,9 +589,9 @@ impl UdpFlow {
         }
     }
 
-    fn give_up(&mut self, now: Time) {
+    fn give_up(&mut self) {
         match self.state {
-            FlowStage::Hello { .. } => self.end(Err(FlowError::NoAnswer(now - self.began))),
+            FlowStage::Hello { .. } => self.end(Err(FlowError::NoAnswer(self.patience.silence))),
             _ => self.end(Err(FlowError::Silent(self.patience.silence))),
         }
     }

@@ -1,7 +1,7 @@
 //! Sockets and clocks for an [`Engine`]: one thread, batches of datagrams, absolute deadlines.
 
 use std::io::{self, IoSliceMut};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -55,6 +55,17 @@ pub struct SocketTrouble {
     pub last_error: String,
     /// Whether an error was that packets are too large for the interface.
     pub too_large: bool,
+    /// What the network last reported of a peer that a socket is connected to: most often
+    /// [`io::ErrorKind::ConnectionRefused`], where no program has the peer's port.
+    pub unreachable: Option<io::ErrorKind>,
+}
+
+impl SocketTrouble {
+    fn note_unreachable(&mut self, error: &io::Error) {
+        if error.kind() != io::ErrorKind::Interrupted && !quinn_udp::is_msg_size_err(error) {
+            self.unreachable = Some(error.kind());
+        }
+    }
 }
 
 /// Buffers for one call of the system, each for as many datagrams as it puts together.
@@ -210,7 +221,24 @@ impl<E: Engine> Driver<E> {
     ///
     /// # Errors If the address is not available.
     pub fn bind(&mut self, address: SocketAddr) -> io::Result<usize> {
-        let socket = UdpSocket::bind(address)?;
+        self.add(UdpSocket::bind(address)?)
+    }
+
+    /// Opens a socket for `peer` alone. Returns its number as a way of the endpoint. Only such a
+    /// socket learns from the network that the peer has no program at that port.
+    ///
+    /// # Errors If there is no way to the address.
+    pub fn connect(&mut self, peer: SocketAddr) -> io::Result<usize> {
+        let any: IpAddr = match peer {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let socket = UdpSocket::bind((any, 0))?;
+        socket.connect(peer)?;
+        self.add(socket)
+    }
+
+    fn add(&mut self, socket: UdpSocket) -> io::Result<usize> {
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         // The system may grant less.
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&socket), SOCKET_BUFFER);
@@ -337,7 +365,10 @@ impl<E: Engine> Driver<E> {
                 }
                 // An ICMP error: the peer does not listen any more, or not yet. Its silence has the
                 // same effect.
-                Err(error) if is_passing(&error) => continue,
+                Err(error) if is_passing(&error) => {
+                    self.trouble.note_unreachable(&error);
+                    continue;
+                }
                 Err(error) => return self.receiving.bear(error, &mut self.trouble),
             };
             self.receiving.end();
@@ -428,6 +459,10 @@ impl<E: Engine> Driver<E> {
         match at.state.try_send(UdpSockRef::from(&at.socket), &transmit) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            // An ICMP error that an earlier datagram caused; this one is lost like that.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                self.trouble.note_unreachable(&error);
+            }
             // To a flow this is a lost packet.
             Err(error) => {
                 self.trouble.refused += batch.count as u64;
@@ -522,6 +557,30 @@ mod tests {
         // Nothing arrived: that is no error.
         driver.turn(Time::ZERO, None).unwrap();
         assert_eq!((driver.endpoint.datagrams, driver.endpoint.timers), (3, 2));
+    }
+
+    #[test]
+    fn a_peer_without_a_program_at_its_port_is_unreachable_and_the_socket_goes_on() {
+        for any in ["127.0.0.1:0", "[::1]:0"] {
+            // A machine may lack IPv6.
+            let Ok(free) = UdpSocket::bind(any) else { continue };
+            let peer = free.local_addr().unwrap();
+            drop(free);
+            let mut driver = Driver::new(Resting::default());
+            let way = driver.connect(peer).unwrap();
+            let from = driver.local_address(way).unwrap();
+            assert_eq!(driver.sockets[way].socket.send(b"data").unwrap(), 4);
+            while driver.trouble().unreachable.is_none() && driver.now() < Time::from_secs(10) {
+                driver.turn(driver.now() + Span::from_millis(10), None).unwrap();
+            }
+            assert_eq!(driver.trouble().unreachable, Some(io::ErrorKind::ConnectionRefused));
+            let Ok(late) = UdpSocket::bind(peer) else { continue };
+            late.send_to(b"data", from).unwrap();
+            while driver.endpoint.datagrams == 0 && driver.now() < Time::from_secs(10) {
+                driver.turn(driver.now() + Span::from_millis(10), None).unwrap();
+            }
+            assert_eq!(driver.endpoint.datagrams, 1);
+        }
     }
 
     #[test]

@@ -180,7 +180,7 @@ mod receiver_halves {
         assert_eq!(greet(ms(251), "sprout:sigma=112.5"), Greeting::Accepted);
     }
 
-    /// The sender of `recv --reverse` is no better known.
+    /// The sender of `recv HOST` is no better known.
     #[test]
     fn a_sender_that_waits_gets_no_larger_half() {
         let mut initiator = endpoint(common::SENDER, EndpointConfig::default());

@@ -1,5 +1,6 @@
 //! Arguments of `cellpace probe`, and the plan that they make.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use cellpace_base::{Rate, Span, parse_span};
@@ -7,78 +8,76 @@ use cellpace_probe::{OnOffStream, Pattern, Plan, ResponderLimits, wire};
 use cellpace_udp::Protection;
 use clap::{Args, ValueEnum};
 
+use crate::address::{HostPort, ListenAddress};
 use crate::error::CommandError;
 use crate::key::KeyOption;
-use crate::options::span;
+use crate::options::{Verbosity, span};
+use crate::output::is_stdout;
+use crate::outputs::check_file;
 
 /// Arguments of `cellpace probe`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  cellpace probe --listen 5261 --key path.key        # there
-  cellpace probe there:5261 --key path.key --report out.html   # here: both ways
-  cellpace probe there:5261 --key path.key --direction down --onoff 10mbit:on=60s,off=60s
-  cellpace probe there:5261 --key path.key --saturate --trace-out lte.trace
+  cellpace probe --listen 5261 & sleep 1
+  cellpace probe 127.0.0.1 --duration 10s --report probe.html    # of this machine, both ways
 
-Nothing is encrypted. With --key (made by `cellpace key`) only who has the key can measure;
-without it nothing is authenticated either.")]
+Between two machines, with a key that both have:
+  cellpace key path.key                                          # here; then copy it there
+  cellpace probe --listen 5261 --key path.key                    # there
+  cellpace probe HOST --key path.key --report probe.html         # here: 60 s, both ways
+  cellpace probe HOST --key path.key --record lte.trace          # the downlink as a trace
+
+Nothing is encrypted. With --key only who has the key can measure; without it nothing is
+authenticated either. The far side does not choose: what is measured is written here.")]
 pub(crate) struct ProbeArgs {
-    /// Where `cellpace probe --listen` waits
-    #[arg(value_name = "HOST:PORT", required_unless_present = "listen", conflicts_with = "listen")]
-    pub(crate) target: Option<String>,
+    /// Where `cellpace probe --listen` waits; without a port at 5261
+    #[arg(
+        value_name = "HOST[:PORT]",
+        required_unless_present = "listen",
+        conflicts_with = "listen"
+    )]
+    pub(crate) target: Option<HostPort>,
     /// Be the far side: wait for probers; a port alone is on loopback, with --key at every address
-    #[arg(long, value_name = "ADDR:PORT|PORT")]
-    pub(crate) listen: Option<String>,
-    /// Bytes of a probe with its IP header [default: 1400, with --saturate 1500]
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(100..=9000))]
-    size: Option<u16>,
-    /// Time from probe to probe [default: 0.4ms]
-    #[arg(long, value_name = "TIME", value_parser = span, conflicts_with_all = ["rate", "saturate"])]
-    interval: Option<Span>,
-    /// Rate of the probes, instead of an interval
-    #[arg(long, value_name = "RATE", conflicts_with = "saturate")]
-    rate: Option<Rate>,
-    /// How long probes are sent
-    #[arg(long, default_value = "60s", value_name = "TIME", value_parser = span)]
+    #[arg(long, value_name = "[ADDR:]PORT")]
+    pub(crate) listen: Option<ListenAddress>,
+    /// How long probes are sent, from 100ms to 1h
+    #[arg(long, default_value = "60s", value_name = "TIME", value_parser = duration)]
     duration: Span,
-    /// Who sends: up is from here [default: both, with --saturate down]
+    /// Who sends probes: up is from here [default: both, with --record down]
     #[arg(long, value_enum, value_name = "up|down|both")]
     direction: Option<DirectionArg>,
-    /// Keep the bottleneck's queue from running empty, and record when it delivers
-    #[arg(long)]
-    saturate: bool,
-    /// With --saturate: the queue delay is kept between these
-    #[arg(long, default_value = "750ms..3s", value_name = "FROM..TO", value_parser = bounds)]
-    queue_delay: (Span, Span),
+    /// Bytes of a probe with its IP header, 100 to 9000 [default: 1400, with --record 1500]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(100..=9000))]
+    size: Option<u16>,
+    /// Time from probe to probe, from 5us to 10s [default: 0.4ms]
+    #[arg(long, value_name = "TIME", value_parser = interval, conflicts_with_all = ["rate", "record"])]
+    interval: Option<Span>,
+    /// Rate of the probes, instead of an interval
+    #[arg(long, value_name = "RATE", value_parser = rate, conflicts_with = "record")]
+    rate: Option<Rate>,
     /// A second stream that comes and goes, as in 10mbit:on=60s,off=60s; it begins with off
     #[arg(long, value_name = "RATE:on=TIME,off=TIME", value_parser = onoff)]
     onoff: Option<OnOffArg>,
-    /// A burst ends where the next probe comes so much later [default: half the time between
-    /// probes, at most 1ms]
-    #[arg(long, value_name = "TIME", value_parser = span)]
-    pub(crate) burst_gap: Option<Span>,
-    /// The recorded trace in Mahimahi's format; both directions: FILE.up and FILE.down
-    #[arg(long, value_name = "FILE", requires = "saturate")]
-    pub(crate) trace_out: Option<PathBuf>,
-    /// Report with charts, one HTML file
-    #[arg(long, value_name = "FILE.html")]
-    pub(crate) report: Option<PathBuf>,
-    /// Figures for scripts as JSON (schema cellpace.probe/1)
-    #[arg(long, value_name = "FILE|-")]
-    pub(crate) json: Option<PathBuf>,
-    /// Highest rate that this side sends
-    #[arg(long, default_value = "200mbit", value_name = "RATE")]
+    /// Record the link as a trace for `compare` and `link`: keeps the bottleneck's queue from running
+    /// empty, between 750 ms and 3 s. Of both directions: FILE.up and FILE.down
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    /// Send no faster than this
+    #[arg(long, default_value = "200mbit", value_name = "RATE", value_parser = rate)]
     pub(crate) max_rate: Rate,
-    /// With --listen: probers at the same time
+    /// With --listen: serve this many probers at a time, and half as many of one address
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
-    max_sessions: u16,
-    /// With --listen: the same of one address
-    #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
-    max_per_client: u16,
-    /// With --listen: the longest that a prober may ask for
-    #[arg(long, default_value = "1h", value_name = "TIME", value_parser = span)]
-    max_duration: Span,
+    max_connections: u16,
     #[command(flatten)]
     pub(crate) key: KeyOption,
+    /// Write the figures as JSON (`-`: standard output, and nothing else there)
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write one HTML page that works offline
+    #[arg(long, value_name = "FILE.html", help_heading = "Output")]
+    pub(crate) report: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) verbosity: Verbosity,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -95,16 +94,29 @@ struct OnOffArg {
     off: Span,
 }
 
-fn bounds(text: &str) -> Result<(Span, Span), String> {
-    let (from, to) = text.split_once("..").ok_or("write two times, as in 750ms..3s")?;
-    let read = |text: &str| parse_span(text).map_err(|error| error.to_string());
-    Ok((read(from)?, read(to)?))
+/// A time in `range`, which `words` say.
+fn within(text: &str, range: RangeInclusive<Span>, words: &str) -> Result<Span, String> {
+    let span = span(text)?;
+    range.contains(&span).then_some(span).ok_or_else(|| format!("write a time {words}"))
+}
+
+fn duration(text: &str) -> Result<Span, String> {
+    within(text, Span::from_millis(100)..=Span::from_secs(3600), "from 100ms to 1h")
+}
+
+fn interval(text: &str) -> Result<Span, String> {
+    within(text, Span::from_micros(5)..=Span::from_secs(10), "from 5us to 10s")
+}
+
+fn rate(text: &str) -> Result<Rate, String> {
+    let rate = text.parse::<Rate>().map_err(|error| error.to_string())?;
+    if rate == Rate::from_bps(0) { Err("a rate is above zero".to_owned()) } else { Ok(rate) }
 }
 
 fn onoff(text: &str) -> Result<OnOffArg, String> {
     let form = || "write a rate and two times, as in 10mbit:on=60s,off=60s".to_owned();
     let (rate, periods) = text.split_once(':').ok_or_else(form)?;
-    let rate = rate.parse::<Rate>().map_err(|error| error.to_string())?;
+    let rate = self::rate(rate)?;
     let (mut on, mut off) = (None, None);
     for period in periods.split(',') {
         let (name, value) = period.split_once('=').ok_or_else(form)?;
@@ -124,14 +136,20 @@ fn onoff(text: &str) -> Result<OnOffArg, String> {
 /// The paper's interval.
 const INTERVAL: Span = Span::from_micros(400);
 
+/// The bounds of the queue delay while a trace is recorded, as Saturator has them.
+const QUEUE_DELAY: [Span; 2] = [Span::from_millis(750), Span::from_secs(3)];
+
+/// The longest that a far side lets itself be used for.
+const MAX_DURATION: Span = Span::from_secs(3600);
+
 impl ProbeArgs {
     pub(crate) fn plan(&self) -> Result<Plan, CommandError> {
-        let size = self.size.unwrap_or(if self.saturate { 1500 } else { 1400 });
-        let default = if self.saturate { DirectionArg::Down } else { DirectionArg::Both };
+        let size = self.size.unwrap_or(if self.record.is_some() { 1500 } else { 1400 });
+        let default = if self.record.is_some() { DirectionArg::Down } else { DirectionArg::Both };
         let direction = self.direction.unwrap_or(default);
         let interval_at = |rate: Rate| rate.time_for(u64::from(size));
-        let pattern = if self.saturate {
-            Pattern::Saturate { lower: self.queue_delay.0, upper: self.queue_delay.1 }
+        let pattern = if self.record.is_some() {
+            Pattern::Saturate { lower: QUEUE_DELAY[0], upper: QUEUE_DELAY[1] }
         } else {
             Pattern::Every(self.rate.map_or(self.interval.unwrap_or(INTERVAL), interval_at))
         };
@@ -149,7 +167,7 @@ impl ProbeArgs {
         };
         plan.check().map_err(CommandError::usage)?;
         if plan.up && plan.rate().is_some_and(|rate| rate > self.max_rate) {
-            let error = format!("more than --max-rate {}", self.max_rate);
+            let error = format!("the probes need more than --max-rate {}", self.max_rate);
             return Err(CommandError::usage(error));
         }
         Ok(plan)
@@ -161,12 +179,19 @@ impl ProbeArgs {
         Ok(key.map_or_else(Protection::default, |key| wire::protection(&key)))
     }
 
+    /// Refuses files that cannot be written.
+    pub(crate) fn check(&self) -> Result<(), CommandError> {
+        let files = [&self.json, &self.report, &self.record].into_iter().flatten();
+        files.filter(|file| !is_stdout(file)).try_for_each(|file| check_file(file))
+    }
+
     pub(crate) fn limits(&self) -> ResponderLimits {
+        let sessions = usize::from(self.max_connections);
         ResponderLimits {
-            sessions: usize::from(self.max_sessions),
-            sessions_per_client: usize::from(self.max_per_client),
+            sessions,
+            sessions_per_client: sessions.div_ceil(2),
             rate: self.max_rate,
-            duration: self.max_duration,
+            duration: MAX_DURATION,
         }
     }
 }
@@ -186,8 +211,12 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_read() {
-        assert_eq!(bounds("750ms..3s"), Ok((Span::from_millis(750), Span::from_secs(3))));
-        assert!(bounds("750ms").is_err() && bounds("1..2").is_err());
+    fn times_and_rates_out_of_range_are_refused_with_the_range() {
+        for text in ["0s", "99ms", "2h"] {
+            assert_eq!(duration(text), Err("write a time from 100ms to 1h".to_owned()), "{text}");
+        }
+        assert!(interval("4us").unwrap_err().contains("from 5us to 10s"));
+        assert!(rate("0mbit").unwrap_err().contains("above zero"));
+        assert!(rate("-5mbit").is_err() && onoff("0bit:on=1s,off=1s").is_err());
     }
 }

@@ -1,76 +1,76 @@
 //! The loops of both sides, and what is written afterwards.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cellpace_base::{Span, Time};
+use cellpace_lab::transfer::shown_address;
 use cellpace_path::schedule::Trace;
 use cellpace_probe::{DirectionFigures, Plan, Prober, Recording, Responder, analyse, summary};
 use cellpace_udp::Driver;
 
 use super::options::ProbeArgs;
+use crate::address::{HostPort, ListenAddress, PROBE_PORT, connect_to};
 use crate::error::CommandError;
-use crate::output::{complain, is_stdout, pretty, print, write_bytes, write_json};
-use crate::progress::{end_cleanly_on_ctrl_c, interrupted};
+use crate::output::{
+    command_line, complain, is_stdout, pretty, print, write_bytes, write_json,
+};
+use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted};
 use crate::report::write_report;
-use crate::transfer::{bind_for, listen_at, resolve};
 
 /// How often the loops look whether they are interrupted.
 const LOOK_UP: Span = Span::from_millis(100);
 
+/// A far side that is started at the same moment has this long to open its port.
+const START_WITHIN: Time = Time::from_millis(1_500);
+
 pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode, CommandError> {
-    match &args.target {
-        Some(target) => probe(args, target),
-        None => listen(args),
+    match (&args.target, &args.listen) {
+        (Some(target), _) => probe(args, target),
+        (None, Some(address)) => listen(args, address),
+        (None, None) => Err(CommandError::usage("write HOST, or --listen PORT")),
     }
 }
 
-fn listen(args: &ProbeArgs) -> Result<ExitCode, CommandError> {
+fn listen(args: &ProbeArgs, address: &ListenAddress) -> Result<ExitCode, CommandError> {
     let protection = args.protection()?;
     let (secret, new_id) = Driver::secrets().map_err(CommandError::failed)?;
     let responder = Responder::new(args.limits(), secret, new_id).protected(protection);
     let mut driver = Driver::new(responder);
-    let at = listen_at(&mut driver, args.listen.as_deref(), args.key.is_given())?;
-    complain(&format!("waiting for probers at {at}"));
+    let at = address.bind(&mut driver, PROBE_PORT, args.key.is_given())?;
+    args.verbosity.note(&format!("waiting for probers at {at}"));
     end_cleanly_on_ctrl_c();
     while !interrupted() {
         driver.turn(driver.now() + LOOK_UP, None).map_err(CommandError::failed)?;
         while let Some(line) = driver.endpoint.poll_line() {
-            print(&format!("{line}\n"))?;
+            args.verbosity.detail(|| line);
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(130))
 }
 
-fn probe(args: &ProbeArgs, target: &str) -> Result<ExitCode, CommandError> {
+fn probe(args: &ProbeArgs, target: &HostPort) -> Result<ExitCode, CommandError> {
     let plan = args.plan()?;
+    args.check()?;
     let protection = args.protection()?;
-    let peer = resolve(target)?;
+    let peer = target.resolve(PROBE_PORT)?;
     let (_, mut new_id) = Driver::secrets().map_err(CommandError::failed)?;
     let gap = args.max_rate.time_for(u64::from(plan.size));
     // The first socket has the number 0.
     let prober = Prober::new(Time::ZERO, plan, peer, 0, new_id().max(1), gap).protected(protection);
     let mut driver = Driver::new(prober);
-    bind_for(&mut driver, peer)?;
+    connect_to(&mut driver, peer)?;
     end_cleanly_on_ctrl_c();
-    let mut stopping = false;
-    while driver.endpoint.outcome().is_none() {
-        driver.turn(driver.now() + LOOK_UP, None).map_err(CommandError::failed)?;
-        if interrupted() && !stopping {
-            stopping = true;
-            driver.endpoint.stop();
-        }
-    }
-    let trouble = driver.trouble().clone();
-    if trouble.refused > 0 {
-        let hint = if trouble.too_large { "; try a smaller --size" } else { "" };
-        let (count, said) = (trouble.refused, &trouble.last_error);
-        complain(&format!("the system refused {count} datagrams: {said}{hint}"));
-    }
+    measure(&mut driver, &plan)?;
+    warn_of_refused(&driver, args);
+    let unreachable = driver.trouble().unreachable.is_some();
     let outcome = driver.endpoint.outcome().cloned();
     let recording = driver.endpoint.into_recording();
     let is_empty = recording.up.arrivals.is_empty() && recording.down.arrivals.is_empty();
     match outcome {
+        _ if is_empty && interrupted() => return Ok(ExitCode::from(130)),
+        None if is_empty && unreachable => return Err(CommandError::failed(nothing_listens(peer))),
         Some(Err(error)) if is_empty => return Err(CommandError::failed(error)),
         Some(Err(error)) => complain(&format!("{error}; what was measured until then follows")),
         _ => {}
@@ -78,24 +78,65 @@ fn probe(args: &ProbeArgs, target: &str) -> Result<ExitCode, CommandError> {
     conclude(args, target, &plan, &recording)
 }
 
+/// Sends and records until the session is over, was interrupted, or cannot begin.
+fn measure(driver: &mut Driver<Prober>, plan: &Plan) -> Result<(), CommandError> {
+    let seconds = plan.duration.as_secs_f64();
+    let progress = Progress::new(seconds.ceil() as usize, "s");
+    let (mut began, mut stopping) = (None, false);
+    while driver.endpoint.outcome().is_none() {
+        driver.turn(driver.now() + LOOK_UP, None).map_err(CommandError::failed)?;
+        let now = driver.now();
+        if driver.endpoint.is_running() {
+            let elapsed = (now - *began.get_or_insert(now)).as_secs_f64();
+            progress.reached((elapsed / seconds).min(1.0));
+        } else if began.is_none() && now > START_WITHIN && driver.trouble().unreachable.is_some() {
+            break;
+        }
+        if interrupted() && !stopping {
+            stopping = true;
+            driver.endpoint.stop();
+        }
+    }
+    progress.finish();
+    Ok(())
+}
+
+fn nothing_listens(peer: SocketAddr) -> String {
+    let peer = shown_address(peer);
+    format!("{peer}: no program has that UDP port there; run `cellpace probe --listen` there first")
+}
+
+fn warn_of_refused(driver: &Driver<Prober>, args: &ProbeArgs) {
+    let trouble = driver.trouble();
+    if trouble.refused > 0 {
+        let hint = if trouble.too_large { "; try a smaller --size" } else { "" };
+        let (count, reason) = (trouble.refused, &trouble.last_error);
+        args.verbosity.note(&format!("the system did not send {count} datagrams: {reason}{hint}"));
+    }
+}
+
 fn conclude(
     args: &ProbeArgs,
-    target: &str,
+    target: &HostPort,
     plan: &Plan,
     recording: &Recording,
 ) -> Result<ExitCode, CommandError> {
-    let document = analyse(recording, target, env!("CARGO_PKG_VERSION"), args.burst_gap);
-    if !args.json.as_deref().is_some_and(is_stdout) {
+    let document = analyse(recording, &target.to_string(), env!("CARGO_PKG_VERSION"));
+    let mut files = [&args.json, &args.report, &args.record].into_iter().flatten();
+    if !args.verbosity.is_quiet() && files.all(|file| !is_stdout(file)) {
         print(&summary(&document))?;
     }
     write_json(args.json.as_deref(), || pretty(&document))?;
     if let Some(path) = &args.report {
         write_report(path, &[&pretty(&document)])?;
     }
-    if let Some(path) = &args.trace_out {
+    if let Some(path) = &args.record {
         let both = plan.up && plan.down;
         write_trace(path, both.then_some("up"), document.up.as_ref())?;
         write_trace(path, both.then_some("down"), document.down.as_ref())?;
+    }
+    if interrupted() {
+        return Ok(ExitCode::from(130));
     }
     Ok(if document.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -4,28 +4,32 @@ mod options;
 mod recv;
 mod send;
 
-pub(crate) use options::{bind_for, listen_at, resolve};
 pub(crate) use recv::{RecvArgs, run as run_recv};
 pub(crate) use send::{SendArgs, run as run_send};
 
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 
 use cellpace_lab::transfer::{TransferResult, TransferView};
 
+use self::options::Common;
 use crate::error::CommandError;
-use crate::output::{complain, one_line, pretty, write_json};
+use crate::options::Verbosity;
+use crate::output::{one_line, pretty, write_json};
 use crate::progress::interrupted;
 
 /// Prints what a transfer shows.
 struct Terminal {
     /// Whether lines for people go to standard error, as standard output is for data.
     quiet_stdout: bool,
+    verbosity: Verbosity,
 }
 
 impl TransferView for Terminal {
     fn on_lines(&mut self, lines: &[String]) {
+        if self.verbosity.is_quiet() {
+            return;
+        }
         let text: String = lines.iter().map(|line| one_line(line) + "\n").collect();
         let _ = if self.quiet_stdout {
             io::stderr().lock().write_all(text.as_bytes())
@@ -36,7 +40,11 @@ impl TransferView for Terminal {
     }
 
     fn on_warning(&mut self, text: &str) {
-        complain(text);
+        self.verbosity.note(text);
+    }
+
+    fn on_detail(&mut self, line: &str) {
+        self.verbosity.detail(|| line.to_owned());
     }
 
     fn is_cancelled(&self) -> bool {
@@ -44,12 +52,13 @@ impl TransferView for Terminal {
     }
 }
 
-/// Writes the figures, and says whether a flow failed.
-fn conclude(result: &TransferResult, json: Option<&Path>) -> Result<ExitCode, CommandError> {
-    write_json(json, || pretty(&result.document))?;
-    match &result.failed {
-        None => Ok(ExitCode::SUCCESS),
-        Some(None) => Ok(ExitCode::FAILURE),
-        Some(Some(reason)) => Err(CommandError::failed(reason)),
+/// Writes the figures, and returns an error if a flow failed.
+fn conclude(result: &TransferResult, common: &Common) -> Result<ExitCode, CommandError> {
+    write_json(common.json.as_deref(), || pretty(&result.document))?;
+    match &result.reasons[..] {
+        _ if interrupted() => Ok(ExitCode::from(130)),
+        [] if result.failed => Ok(ExitCode::FAILURE),
+        [] => Ok(ExitCode::SUCCESS),
+        reasons => Err(CommandError::failed(reasons.join("; "))),
     }
 }

@@ -8,50 +8,48 @@ use cellpace_lab::transfer::{
     DataSink, FlowData, Transfer, TransferConditions, TransferFlow, shown_address,
 };
 use cellpace_report::Aside;
-use cellpace_udp::{AckPolicy, Driver, FlowRequest, Listen, Offer};
+use cellpace_udp::{AckPolicy, Driver, FlowRequest, Listen, MTU_RANGE, Offer};
 use clap::Args;
 
-use super::options::{Common, bind_for, listen_at, resolve};
+use super::options::Common;
 use super::{Terminal, conclude};
+use crate::address::{HostPort, ListenAddress, TRANSFER_PORT, connect_to};
 use crate::error::CommandError;
-use crate::output::{complain, is_stdout};
+use crate::output::is_stdout;
 use crate::progress::end_cleanly_on_ctrl_c;
 
 /// Arguments of `cellpace recv`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  cellpace recv --key path.key                              # waits, counts and forgets
-  cellpace recv --key path.key --output copy.bin --once     # one file
-  cellpace recv --reverse there --key path.key --output -   # from `cellpace send --listen`
-  cellpace recv --listen 0.0.0.0:5260                       # from everybody who sends
+  cellpace recv --once & cellpace send 127.0.0.1       # 10 s of made-up bytes, on this machine
+  cellpace recv --output copy.bin --once               # waits for one file from this machine
+  cellpace recv --listen 0.0.0.0:5260                  # from everybody who reaches the port
 
-Nothing is encrypted. With --key (made by `cellpace key`) only who has the key can send;
-without it nothing is authenticated either, and only senders on this machine are served
-unless --listen has an address.")]
+From other machines, with a key that both have:
+  cellpace key path.key                                # then copy it to the sender
+  cellpace recv --key path.key --output .              # each flow into a file of its own
+  cellpace recv HOST --key path.key                    # from `cellpace send --listen 5260` at HOST
+
+Nothing is encrypted. With --key only who has the key can send; without it nothing is authenticated
+either, and only senders on this machine are served unless --listen has an address.")]
 pub(crate) struct RecvArgs {
-    /// With --reverse: where `cellpace send --listen` waits
-    #[arg(value_name = "HOST:PORT", requires = "reverse")]
-    target: Option<String>,
+    /// Connect to `cellpace send --listen` there, without a port at 5260, instead of waiting
+    #[arg(value_name = "HOST[:PORT]", conflicts_with_all = ["listen", "once"])]
+    target: Option<HostPort>,
     /// Where to wait for senders; a port alone is on loopback, with --key at every address
-    /// [default: 5260]
-    #[arg(long, value_name = "ADDR:PORT|PORT", conflicts_with = "reverse")]
-    listen: Option<String>,
-    /// Connect to a sender that waits
-    #[arg(long, requires = "target")]
-    reverse: bool,
+    #[arg(long, value_name = "[ADDR:]PORT", default_value = "5260")]
+    listen: ListenAddress,
     /// Where it goes: a file, a folder (a file for each flow), or - for standard output
-    /// [default: nowhere]
+    /// [default: nowhere, only counted]
     #[arg(long, value_name = "FILE|DIR|-")]
     output: Option<PathBuf>,
-    /// End after the first sender's flows
+    /// End after the flows of the first sender
     #[arg(long)]
     once: bool,
-    /// Flows at the same time at most
+    /// Receive at most this many flows at a time, and from one address a quarter of them, but at
+    /// least 64
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    flows: u16,
-    /// Flows of one address at the same time at most [default: a quarter of --flows, at least 64]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    max_per_client: Option<u16>,
+    max_connections: u16,
     /// When to acknowledge: every packet, or delayed:40ms (every second packet)
     #[arg(long, default_value = "every", value_name = "POLICY", value_parser = acks)]
     acks: AckPolicy,
@@ -59,18 +57,22 @@ pub(crate) struct RecvArgs {
     common: Common,
 }
 
+/// The sender chooses the size of packets.
+const MAX_MTU: u16 = *MTU_RANGE.end();
+
 fn acks(text: &str) -> Result<AckPolicy, String> {
     text.parse::<AckPolicy>().map_err(|error| error.to_string())
 }
 
 pub(crate) fn run(args: &RecvArgs) -> Result<ExitCode, CommandError> {
-    if args.common.json.is_some() && !args.once && !args.reverse {
+    if args.common.json.is_some() && !args.once && args.target.is_none() {
         return Err(CommandError::usage("--json needs an end: add --once"));
     }
+    args.common.check(args.output.as_deref().filter(|output| !output.is_dir()))?;
     let outputs = [&args.common.json, &args.output];
     let quiet_stdout = outputs.into_iter().flatten().any(|output| is_stdout(output));
-    let mut view = Terminal { quiet_stdout };
-    let mut session = Transfer::new(args.common.driver(1, args.acks)?, &mut view);
+    let mut view = Terminal { quiet_stdout, verbosity: args.common.verbosity };
+    let mut session = Transfer::new(args.common.driver(MAX_MTU, 1, args.acks)?, &mut view);
     let sinks = SinkMaker::new(args.output.as_deref())?;
     match &args.target {
         Some(target) => connect(target, sinks, &mut session)?,
@@ -80,23 +82,23 @@ pub(crate) fn run(args: &RecvArgs) -> Result<ExitCode, CommandError> {
     let result = session.run(TransferConditions {
         role: "recv",
         unreliable: false,
-        mtu: args.common.mtu,
+        mtu: MAX_MTU,
         seed: 1,
     })?;
-    conclude(&result, args.common.json.as_deref())
+    conclude(&result, &args.common)
 }
 
 fn wait(args: &RecvArgs, sinks: SinkMaker, session: &mut Transfer<'_>) -> Result<(), CommandError> {
     let is_keyed = args.common.key.is_given();
-    let at = listen_at(&mut session.driver, args.listen.as_deref(), is_keyed)?;
-    let most_flows = if sinks.is_single() { 1 } else { usize::from(args.flows) };
+    let at = args.listen.bind(&mut session.driver, TRANSFER_PORT, is_keyed)?;
+    let most_flows = if sinks.is_single() { 1 } else { usize::from(args.max_connections) };
     session.driver.endpoint.listen(Listen {
         most_flows,
-        max_per_client: args.max_per_client.map(usize::from),
+        max_per_client: None,
         offer: Offer::Receive,
     });
     session.ends = args.once;
-    complain(&format!("waiting at {at}"));
+    args.common.verbosity.note(&format!("waiting at {at}"));
     let mut count = 0;
     session.welcome = Some(Box::new(move |_| {
         count += 1;
@@ -105,14 +107,18 @@ fn wait(args: &RecvArgs, sinks: SinkMaker, session: &mut Transfer<'_>) -> Result
     Ok(())
 }
 
-fn connect(target: &str, sinks: SinkMaker, session: &mut Transfer<'_>) -> Result<(), CommandError> {
-    let peer = resolve(target)?;
+fn connect(
+    target: &HostPort,
+    sinks: SinkMaker,
+    session: &mut Transfer<'_>,
+) -> Result<(), CommandError> {
+    let peer = target.resolve(TRANSFER_PORT)?;
     let begin = move |driver: &mut Driver, index: usize| {
         if index > 0 && sinks.is_single() {
             return Err(LabError::invalid("the sender has several flows: give --output a folder"));
         }
         let sink = sinks.make(index + 1).map_err(LabError::failed)?;
-        let way = bind_for(driver, peer).map_err(LabError::failed)?;
+        let way = connect_to(driver, peer).map_err(LabError::failed)?;
         let connect = FlowRequest { controller: None, unreliable: false };
         let id = driver.endpoint.connect(driver.now(), peer, way, &connect);
         Ok(TransferFlow::new(id, String::new(), shown_address(peer), FlowData::Sink(sink)))

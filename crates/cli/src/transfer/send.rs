@@ -9,57 +9,66 @@ use cellpace_lab::EventLog;
 use cellpace_lab::transfer::{
     DataSource, FlowData, Transfer, TransferConditions, TransferFlow, made_up, shown_address,
 };
-use cellpace_udp::{AckPolicy, FlowRequest, Listen, Offer};
+use cellpace_udp::{AckPolicy, FlowRequest, Listen, MTU_RANGE, Offer};
 use clap::Args;
 
-use super::options::{Common, bind_for, listen_at, resolve};
+use super::options::Common;
 use super::{Terminal, conclude};
+use crate::address::{HostPort, ListenAddress, TRANSFER_PORT, connect_to};
 use crate::error::CommandError;
-use crate::options::span;
-use crate::output::{complain, is_stdout};
+use crate::options::duration;
+use crate::output::is_stdout;
 use crate::progress::end_cleanly_on_ctrl_c;
 
 /// Arguments of `cellpace send`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  cellpace recv --key path.key --output copy.bin --once      # there
-  cellpace send there --key path.key --cc verus file.bin     # here
-  cellpace send there --key path.key --cc verus --cc cubic --duration 30s --json out.json
-  cellpace send --listen 5260 --key path.key file.bin        # then, there: cellpace recv --reverse
+  cellpace recv --once & cellpace send 127.0.0.1       # 10 s of made-up bytes, on this machine
+  cellpace send --listen 5260 --bytes 20MB &           # the sender waits, and the receiver ...
+  cellpace recv 127.0.0.1                              # ... connects, as from behind a NAT
 
-Nothing is encrypted. With --key (made by `cellpace key`) only who has the key can receive or
-change what is sent; without it nothing is authenticated either.")]
+Between two machines, with a file and a key that both have:
+  cellpace key path.key                                # here; then copy it to the other machine
+  cellpace recv --key path.key --output copy.bin       # on the other machine
+  cellpace send HOST --key path.key file.bin           # here
+
+Nothing is encrypted. With --key only who has the key can receive or change what is sent; without
+it nothing is authenticated either. A sender asks for its receiver until --timeout; with --listen
+it waits for one as long as it runs.")]
 pub(crate) struct SendArgs {
-    /// Where `cellpace recv` waits, by default at port 5260; not with --listen
-    #[arg(value_name = "HOST:PORT")]
+    /// Where `cellpace recv` waits; without a port at 5260. Not with --listen
+    #[arg(value_name = "HOST[:PORT]")]
     target: Option<String>,
     /// What to send: a file, or - for standard input [default: made-up bytes]
     #[arg(value_name = "FILE|-")]
     file: Option<PathBuf>,
-    /// A controller; repeated, one flow under each
+    /// The controller; repeated, one flow under each
     #[arg(long = "cc", value_name = "CONTROLLER", default_value = "verus", value_parser = controller)]
     controllers: Vec<ControllerSpec>,
-    /// Send so many made-up bytes
+    /// Send this many made-up bytes, in each flow
     #[arg(long, value_name = "SIZE", conflicts_with = "file", value_parser = bytes)]
     bytes: Option<u64>,
-    /// Send for so long [default: 10s, without --bytes and FILE]
-    #[arg(long, value_name = "TIME", conflicts_with = "file", value_parser = span)]
+    /// Send for this long [default: 10s, without --bytes and FILE]
+    #[arg(long, value_name = "TIME", conflicts_with = "file", value_parser = duration)]
     duration: Option<Span>,
-    /// For measuring: what is lost is not sent again
+    /// For measuring: do not send again what is lost
     #[arg(long, conflicts_with = "file")]
     unreliable: bool,
-    /// Wait for `cellpace recv --reverse` instead of connecting; a port alone is on loopback, with
-    /// --key at every address
-    #[arg(long, value_name = "ADDR:PORT|PORT")]
-    listen: Option<String>,
-    /// What the controllers decide, as JSON lines; as qlog if the name ends in .sqlog
-    #[arg(long, value_name = "FILE")]
-    events: Option<PathBuf>,
+    /// Wait for `cellpace recv HOST` instead of connecting; a port alone is on loopback, with --key
+    /// at every address
+    #[arg(long, value_name = "[ADDR:]PORT")]
+    listen: Option<ListenAddress>,
     /// Seed of what is random in the controllers
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
+    /// Largest IP packet in bytes, 1280 to 9000
+    #[arg(long, default_value_t = 1500, value_name = "BYTES", value_parser = mtu)]
+    mtu: u16,
     #[command(flatten)]
     common: Common,
+    /// Write what the controllers decide, as JSON lines; as qlog if the name ends in .sqlog
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    events: Option<PathBuf>,
 }
 
 /// More flows than this are a mistake.
@@ -70,13 +79,23 @@ fn controller(text: &str) -> Result<ControllerSpec, String> {
 }
 
 fn bytes(text: &str) -> Result<u64, String> {
-    parse_bytes(text).map_err(|error| error.to_string())
+    match parse_bytes(text).map_err(|error| error.to_string())? {
+        0 => Err("there is nothing to send: write at least 1B".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
+fn mtu(text: &str) -> Result<u16, String> {
+    let range = || format!("write a number from {} to {}", MTU_RANGE.start(), MTU_RANGE.end());
+    text.parse().ok().filter(|mtu| MTU_RANGE.contains(mtu)).ok_or_else(range)
 }
 
 pub(crate) fn run(args: &SendArgs) -> Result<ExitCode, CommandError> {
     let plan = SendPlan::new(args)?;
-    let driver = args.common.driver(args.seed, AckPolicy::default())?;
-    let mut view = Terminal { quiet_stdout: args.common.json.as_deref().is_some_and(is_stdout) };
+    args.common.check(args.events.as_deref())?;
+    let driver = args.common.driver(args.mtu, args.seed, AckPolicy::default())?;
+    let quiet_stdout = args.common.json.as_deref().is_some_and(is_stdout);
+    let mut view = Terminal { quiet_stdout, verbosity: args.common.verbosity };
     let mut session = Transfer::new(driver, &mut view);
     session.duration = plan.duration;
     session.cut_at_interrupt = plan.file.is_none();
@@ -92,10 +111,10 @@ pub(crate) fn run(args: &SendArgs) -> Result<ExitCode, CommandError> {
     let result = session.run(TransferConditions {
         role: "send",
         unreliable: args.unreliable,
-        mtu: args.common.mtu,
+        mtu: args.mtu,
         seed: args.seed,
     })?;
-    conclude(&result, args.common.json.as_deref())
+    conclude(&result, &args.common)
 }
 
 /// What the arguments ask for.
@@ -111,14 +130,14 @@ impl SendPlan {
     fn new(args: &SendArgs) -> Result<Self, CommandError> {
         let (target, file) = match (&args.listen, &args.target, &args.file) {
             (Some(_), Some(_), Some(_)) => {
-                return Err(CommandError::usage("--listen and HOST:PORT: either wait or connect"));
+                return Err(CommandError::usage("--listen and HOST: either wait or connect"));
             }
             // A sender that waits names no host.
             (Some(_), file, None) => (None, file.as_ref().map(PathBuf::from)),
             (_, target, file) => (target.clone(), file.clone()),
         };
         if target.is_none() && args.listen.is_none() {
-            return Err(CommandError::usage("where to? Write HOST:PORT, or --listen to wait"));
+            return Err(CommandError::usage("where to? Write HOST, or --listen PORT to wait"));
         }
         if args.controllers.len() > MAX_FLOWS {
             return Err(CommandError::usage(format!("more than {MAX_FLOWS} flows")));
@@ -139,7 +158,7 @@ impl SendPlan {
         let source = DataSource::open(path);
         source
             .map(FlowData::Source)
-            .map_err(|error| CommandError::failed(format!("{}: {error}", path.display())))
+            .map_err(|error| CommandError::usage(format!("{}: {error}", path.display())))
     }
 }
 
@@ -149,11 +168,13 @@ fn connect(
     target: &str,
     session: &mut Transfer<'_>,
 ) -> Result<(), CommandError> {
-    let peer = resolve(target)?;
+    let target: HostPort =
+        target.parse().map_err(|error| CommandError::usage(format!("{target:?}: {error}")))?;
+    let peer = target.resolve(TRANSFER_PORT)?;
     for spec in &args.controllers {
         let end = plan.end()?;
         // A socket for each, so that queues that are fair among flows see them apart.
-        let way = bind_for(&mut session.driver, peer)?;
+        let way = connect_to(&mut session.driver, peer)?;
         let now = session.driver.now();
         let connect = FlowRequest { controller: Some(spec.clone()), unreliable: args.unreliable };
         let id = session.driver.endpoint.connect(now, peer, way, &connect);
@@ -167,7 +188,8 @@ fn connect(
 
 fn wait(args: &SendArgs, plan: &SendPlan, session: &mut Transfer<'_>) -> Result<(), CommandError> {
     let is_keyed = args.common.key.is_given();
-    let at = listen_at(&mut session.driver, args.listen.as_deref(), is_keyed)?;
+    let listen = args.listen.clone().unwrap_or(ListenAddress::Port(TRANSFER_PORT));
+    let at = listen.bind(&mut session.driver, TRANSFER_PORT, is_keyed)?;
     session.driver.endpoint.listen(Listen {
         most_flows: args.controllers.len(),
         max_per_client: None,
@@ -177,7 +199,7 @@ fn wait(args: &SendArgs, plan: &SendPlan, session: &mut Transfer<'_>) -> Result<
             bytes: plan.bytes,
         },
     });
-    complain(&format!("waiting at {at}"));
+    args.common.verbosity.note(&format!("waiting at {at}"));
     let names: Vec<String> = args.controllers.iter().map(ToString::to_string).collect();
     let mut ends = names.iter().map(|_| plan.end()).collect::<Result<Vec<_>, _>>()?;
     session.welcome = Some(Box::new(move |index| {

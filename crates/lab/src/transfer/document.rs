@@ -3,6 +3,8 @@
 use cellpace_measure::Summary;
 use serde::Serialize;
 
+use super::series::TransferSeries;
+
 /// Name and version of the schema. Fields are only added within a version.
 pub const SCHEMA: &str = "cellpace.transfer/1";
 
@@ -62,6 +64,12 @@ pub struct TransferFlowDocument {
     /// RTT as the sender saw it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_ms_seen: Option<Summary>,
+    /// Smallest RTT in ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_rtt_ms: Option<f64>,
+    /// RTT above the smallest: how long packets waited in queues.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_delay_ms: Option<Summary>,
     /// Packets that came twice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duplicates: Option<u64>,
@@ -73,6 +81,8 @@ pub struct TransferFlowDocument {
     pub blake3: Option<String>,
     /// Second by second.
     pub intervals: Vec<TransferInterval>,
+    /// The flow over time, finer and in a bounded number of bins.
+    pub series: TransferSeries,
 }
 
 /// One flow during about a second.

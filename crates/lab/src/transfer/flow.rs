@@ -1,11 +1,12 @@
 //! One flow at run time: its data, its figures, its lines.
 
 use cellpace_base::{Span, Time};
-use cellpace_measure::DelaySketch;
+use cellpace_measure::{DelaySketch, Summary};
 use cellpace_udp::{CloseCode, FlowId, UdpFlow};
 
 use super::data::{DataSink, DataSource, SourceState};
 use super::document::{TransferFlowDocument, TransferInterval};
+use super::series::{SeriesPoint, SeriesRecorder};
 
 /// The data of a flow.
 pub enum FlowData {
@@ -27,7 +28,12 @@ pub struct TransferFlow {
     /// The source has nothing more.
     finished: bool,
     rtt: DelaySketch,
+    min_rtt: Option<Span>,
+    /// Sum and number of the samples of the interval.
     rtt_sum: (Span, u32),
+    /// Of the whole flow.
+    rtt_total: (Span, u64),
+    series: SeriesRecorder,
     last: FlowTotals,
     interval_from: Time,
     pub(super) intervals: Vec<TransferInterval>,
@@ -91,7 +97,10 @@ impl TransferFlow {
             error: None,
             finished: false,
             rtt: DelaySketch::new(),
+            min_rtt: None,
             rtt_sum: (Span::ZERO, 0),
+            rtt_total: (Span::ZERO, 0),
+            series: SeriesRecorder::default(),
             last: FlowTotals::default(),
             interval_from: Time::ZERO,
             intervals: Vec::new(),
@@ -103,6 +112,7 @@ impl TransferFlow {
     pub(super) fn begin(&mut self, now: Time) {
         self.began = Some(now);
         self.interval_from = now;
+        self.series = SeriesRecorder::new(now);
     }
 
     pub(super) fn is_running(&self) -> bool {
@@ -208,11 +218,24 @@ impl TransferFlow {
     /// Takes what the flow has collected.
     pub(super) fn observe(&mut self, flow: &mut UdpFlow) {
         let (sketch, (sum, count)) = (&mut self.rtt, &mut self.rtt_sum);
+        let (total, min_rtt) = (&mut self.rtt_total, &mut self.min_rtt);
         flow.take_rtts(|rtt| {
             sketch.record(rtt);
             *sum += rtt;
             *count += 1;
+            *total = (total.0 + rtt, total.1 + 1);
+            *min_rtt = Some(min_rtt.map_or(rtt, |least| least.min(rtt)));
         });
+    }
+
+    /// Ends a bin of the series.
+    pub(super) fn close_bin(&mut self, now: Time, flow: &UdpFlow) {
+        self.series.push(self.point(now, &FlowTotals::of(flow)));
+    }
+
+    fn point(&self, at: Time, totals: &FlowTotals) -> SeriesPoint {
+        let FlowTotals { ip_bytes, lost, cwnd, .. } = *totals;
+        SeriesPoint { at, ip_bytes, lost, rtt: self.rtt_total, cwnd }
     }
 
     /// Ends the present interval.
@@ -236,10 +259,11 @@ impl TransferFlow {
         self.interval_from = now;
     }
 
-    /// Its figures, once it is over.
-    pub(super) fn document(&self) -> TransferFlowDocument {
+    /// Its figures, once it is over, as one of `flows` in a document.
+    pub(super) fn document(&self, flows: usize) -> TransferFlowDocument {
         let took = self.took();
         let is_sender = matches!(self.end, FlowData::Source(_));
+        let end = self.point(self.ended.unwrap_or_default(), &self.last);
         TransferFlowDocument {
             cc: self.name.clone(),
             peer: self.peer.clone(),
@@ -254,10 +278,13 @@ impl TransferFlow {
             retransmissions: self.last.retransmissions,
             timeouts: self.last.timeouts,
             rtt_ms_seen: is_sender.then(|| self.rtt.summary()),
+            min_rtt_ms: self.min_rtt.map(|rtt| round(rtt.as_millis_f64())),
+            queue_delay_ms: self.min_rtt.map(|least| above(&self.rtt.summary(), least)),
             duplicates: self.last.duplicates,
             acks: self.last.acks,
             blake3: self.hash.map(|hash| hash.iter().map(|byte| format!("{byte:02x}")).collect()),
             intervals: self.intervals.clone(),
+            series: self.series.series(end, flows, is_sender),
         }
     }
 
@@ -289,26 +316,39 @@ impl TransferFlow {
         line + &format!("   lost {}", interval.lost)
     }
 
-    /// The line of the whole flow.
-    pub(super) fn summary(&self) -> String {
-        let document = self.document();
+    /// The line of the whole flow; `None` if it never began.
+    pub(super) fn summary(&self) -> Option<String> {
+        self.began?;
+        let took = self.took();
         let mut line = format!(
             "{} in {:.2} s: {:.2} Mbit/s (payload {:.2}), {} packets, {} lost",
-            bytes_for_people(document.bytes),
-            self.took().as_secs_f64(),
-            document.throughput_mbps,
-            document.goodput_mbps,
-            document.packets,
-            document.lost,
+            bytes_for_people(self.last.bytes),
+            took.as_secs_f64(),
+            mbps(self.last.ip_bytes, took),
+            mbps(self.last.bytes, took),
+            self.last.packets,
+            self.last.lost,
         );
-        if let Some(rtt) = document.rtt_ms_seen {
-            line += &format!(", rtt p50 {:.1} ms p95 {:.1} ms", rtt.p50, rtt.p95);
+        if let Some(least) = self.min_rtt {
+            let queue = above(&self.rtt.summary(), least);
+            line += &format!(
+                ", rtt min {:.1} ms, queue delay p50 {:.1} p95 {:.1} p99 {:.1} ms",
+                least.as_millis_f64(),
+                queue.p50,
+                queue.p95,
+                queue.p99,
+            );
         }
-        if let Some(error) = &self.error {
-            line += &format!("; failed: {error}");
-        }
-        line
+        Some(line)
     }
+}
+
+/// RTTs above the smallest: how long packets waited in queues.
+fn above(rtt: &Summary, least: Span) -> Summary {
+    let least = least.as_millis_f64();
+    let [mean, p50, p95, p99, max] =
+        [rtt.mean, rtt.p50, rtt.p95, rtt.p99, rtt.max].map(|ms| round((ms - least).max(0.0)));
+    Summary { mean, p50, p95, p99, max }
 }
 
 fn seconds(span: Span) -> f64 {

@@ -1,6 +1,7 @@
 //! The loop of a transfer: datagrams, data, a line each second, the end.
 
 use std::fs::File;
+use std::io::ErrorKind;
 
 use cellpace_base::{Span, Time};
 use cellpace_udp::{CloseCode, Driver, FlowError, FlowEvent, FlowId, OutgoingStats};
@@ -9,6 +10,7 @@ use super::data::DataSource;
 use super::document::{SCHEMA, TransferDocument};
 use super::flow::{FlowData, TransferFlow};
 use super::flows::TransferFlows;
+use super::series::BIN;
 use crate::{EventFlow, EventLog, FlowMetrics, LabError};
 
 /// Figures are shown this often.
@@ -28,6 +30,11 @@ pub trait TransferView {
 
     /// Takes what a person should know.
     fn on_warning(&mut self, text: &str);
+
+    /// Takes a line about one connection, for whoever asked for them.
+    fn on_detail(&mut self, line: &str) {
+        let _ = line;
+    }
 
     /// Whether to end now.
     fn is_cancelled(&self) -> bool;
@@ -56,6 +63,9 @@ pub struct Transfer<'a> {
     /// Whether an interrupted flow is to end as if this were all.
     pub cut_at_interrupt: bool,
     next_line: Time,
+    next_bin: Time,
+    /// Whether somebody was warned that the peer's port has no program.
+    was_unreachable: bool,
     idle_since: Time,
     stopping: bool,
     any_failed: bool,
@@ -89,8 +99,10 @@ pub struct TransferConditions {
 pub struct TransferResult {
     /// The figures.
     pub document: TransferDocument,
-    /// Why one of its flows failed. A receiver that goes on for ever remembers only that one did.
-    pub failed: Option<Option<String>>,
+    /// Whether one of its flows failed.
+    pub failed: bool,
+    /// Why, each reason once. A receiver that goes on for ever has reported them as they came.
+    pub reasons: Vec<String>,
 }
 
 impl<'a> Transfer<'a> {
@@ -108,6 +120,8 @@ impl<'a> Transfer<'a> {
             ends: true,
             cut_at_interrupt: false,
             next_line: Time::MAX,
+            next_bin: Time::MAX,
+            was_unreachable: false,
             idle_since: Time::MAX,
             stopping: false,
             any_failed: false,
@@ -144,6 +158,7 @@ impl<'a> Transfer<'a> {
     fn turn(&mut self) -> Result<(), LabError> {
         // Ctrl-C must be seen, even if nothing else happens.
         let mut until = (self.driver.now() + Span::from_millis(200)).min(self.next_line);
+        until = until.min(self.next_bin);
         if let Some(stop) = self.stop_at() {
             until = until.min(stop);
         }
@@ -156,6 +171,7 @@ impl<'a> Transfer<'a> {
         let number = waiting.map(|(number, _)| number);
         let readable = readable.map_err(LabError::failed)?;
         self.report_shortage();
+        self.report_unreachable();
         if readable
             && let Some(run) = number.and_then(|number| self.flows.get_mut(number))
             && let FlowData::Source(source) = &mut run.end
@@ -171,6 +187,7 @@ impl<'a> Transfer<'a> {
         }
         self.move_data(now);
         self.take_observations(now);
+        self.close_bins(now);
         self.end_after_duration(now);
         self.forget_ended(now);
         if now >= self.next_line {
@@ -190,6 +207,32 @@ impl<'a> Transfer<'a> {
         }
     }
 
+    /// Says at once what a wait may be for: another program, or an address that is wrong.
+    fn report_unreachable(&mut self) {
+        if self.was_unreachable || self.driver.trouble().unreachable.is_none() {
+            return;
+        }
+        self.was_unreachable = true;
+        let waits = self.flows.iter().find(|(_, run)| run.began.is_none() && run.ended.is_none());
+        if let (Some(why), Some((_, run))) = (unreachable(&self.driver), waits) {
+            self.view.on_warning(&format!("{}: {why}; waiting for it", run.peer));
+        }
+    }
+
+    /// Ends a bin of the series of each flow.
+    fn close_bins(&mut self, now: Time) {
+        if now < self.next_bin || !self.ends {
+            return;
+        }
+        self.next_bin = (self.next_bin + BIN).max(now);
+        let endpoint = &self.driver.endpoint;
+        for (_, run) in self.flows.iter_mut().filter(|(_, run)| run.is_running()) {
+            if let Some(flow) = endpoint.flow(run.id) {
+                run.close_bin(now, flow);
+            }
+        }
+    }
+
     /// When sending ends, if it does by the clock.
     fn stop_at(&self) -> Option<Time> {
         let duration = self.duration?;
@@ -200,12 +243,17 @@ impl<'a> Transfer<'a> {
 
     fn on_event(&mut self, now: Time, id: FlowId, event: FlowEvent) {
         let number = self.flows.number(id).or_else(|| self.greet(now, id, &event));
-        let Some(run) = number.and_then(|number| self.flows.get_mut(number)) else { return };
+        let Some(number) = number else { return };
+        let Some(run) = self.flows.get_mut(number) else { return };
         match event {
             FlowEvent::Connected(_) => {
                 run.begin(now);
+                let name = if run.name.is_empty() { "of data" } else { &run.name };
+                let line = format!("flow {} ({name}) is open with {}", number + 1, run.peer);
+                self.view.on_detail(&line);
                 if self.next_line == Time::MAX {
                     self.next_line = now + INTERVAL;
+                    self.next_bin = if self.ends { now + BIN } else { Time::MAX };
                 }
             }
             FlowEvent::Read => {
@@ -328,11 +376,21 @@ impl<'a> Transfer<'a> {
             self.driver.endpoint.forget(run.id);
             self.any_failed |= run.error.is_some();
             self.idle_since = now;
-            self.view.on_lines(&[self.label(number, &run.name) + &run.summary()]);
+            self.show_end(number, &run);
             if self.ends {
                 self.over.push((number, run));
             }
         }
+    }
+
+    /// The figures of a flow that is over. Where the run ends with its flows, its end says why they
+    /// failed.
+    fn show_end(&mut self, number: usize, run: &TransferFlow) {
+        let Some(mut line) = run.summary() else { return };
+        if let Some(error) = run.error.as_ref().filter(|_| !self.ends) {
+            line += &format!("; failed: {error}");
+        }
+        self.view.on_lines(&[self.label(number, &run.name) + &line]);
     }
 
     fn show_interval(&mut self, now: Time) {
@@ -408,23 +466,51 @@ impl<'a> Transfer<'a> {
                 _ => 0.0,
             },
             refused_by_system: trouble.refused,
-            flows: flows.iter().map(|run| run.document()).collect(),
+            flows: flows.iter().map(|run| run.document(flows.len())).collect(),
         };
-        let reason = flows.iter().find_map(|run| run.error.clone());
-        let failed = (reason.is_some() || self.any_failed).then_some(reason);
-        Ok(TransferResult { document, failed })
+        let reasons = self.reasons();
+        Ok(TransferResult { document, failed: self.any_failed || !reasons.is_empty(), reasons })
+    }
+
+    /// Why flows failed, each reason once, with the flows that it does not hold for all of.
+    fn reasons(&self) -> Vec<String> {
+        let mut reasons: Vec<(&str, Vec<usize>)> = Vec::new();
+        for (number, run) in &self.over {
+            let Some(error) = run.error.as_deref() else { continue };
+            match reasons.iter_mut().find(|(known, _)| *known == error) {
+                Some((_, numbers)) => numbers.push(number + 1),
+                None => reasons.push((error, vec![number + 1])),
+            }
+        }
+        let all = self.over.len();
+        let text = |(error, numbers): (&str, Vec<usize>)| match numbers[..] {
+            _ if numbers.len() == all => error.to_owned(),
+            [number] => format!("flow {number}: {error}"),
+            _ => format!("{} of {all} flows: {error}", numbers.len()),
+        };
+        reasons.into_iter().map(text).collect()
     }
 }
 
-/// What silence means where the system has refused to send.
+/// What silence means where the system has refused to send, or the network reports something.
 fn self_explaining(error: &FlowError, driver: &Driver) -> String {
     let trouble = driver.trouble();
-    match error {
-        FlowError::NoAnswer(_) | FlowError::Silent(_) if trouble.refused > 0 => {
-            format!("{error} (the system said: {})", trouble.last_error)
+    match (error, unreachable(driver)) {
+        (FlowError::NoAnswer(after), Some(why)) => format!("no answer within {after}: {why}"),
+        (FlowError::Silent(_), Some(why)) => format!("{error}: {why}"),
+        (FlowError::NoAnswer(_) | FlowError::Silent(_), None) if trouble.refused > 0 => {
+            format!("{error} (the system reports: {})", trouble.last_error)
         }
         _ => error.to_string(),
     }
+}
+
+/// What the network reports of the peer.
+fn unreachable(driver: &Driver) -> Option<String> {
+    driver.trouble().unreachable.map(|kind| match kind {
+        ErrorKind::ConnectionRefused => "no program has that UDP port there".to_owned(),
+        kind => format!("the network reports: {kind}"),
+    })
 }
 
 /// Returns an address as people write it.
