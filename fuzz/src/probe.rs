@@ -70,7 +70,7 @@ pub fn probe_session(bytes: &[u8]) {
     }
     session.talk(10);
     session.prober.stop();
-    let document = analyse(&session.prober.into_recording(), "fuzz", "0", None);
+    let document = analyse(&session.prober.into_recording(), "fuzz", "0");
     assert!(document.up.is_some() || document.down.is_some());
 }
 

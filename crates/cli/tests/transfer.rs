@@ -155,8 +155,40 @@ fn the_document_of_several_flows() {
     }
     assert_eq!((&sent["role"], &received["role"]), (&"send".into(), &"recv".into()));
     assert_eq!(sent["flows"][1]["cc"], "cubic");
+    let series = &sent["flows"][0]["series"];
+    let lengths = ["time_s", "throughput_mbps", "lost", "rtt_ms", "cwnd"]
+        .map(|name| series[name].as_array().unwrap().len());
+    assert!(lengths[0] > 0 && lengths.iter().all(|length| *length == lengths[0]), "{lengths:?}");
+    assert!(sent["flows"][0]["queue_delay_ms"]["p95"].is_number());
+    assert!(sent["command"].as_str().unwrap().starts_with("cellpace send 127.0.0.1:"), "{sent}");
     assert!(sent["flows"][0]["rtt_ms_seen"]["p50"].is_number());
     assert_eq!(received["flows"][0]["blake3"], received["flows"][1]["blake3"]);
+}
+
+/// Both sides make the page that `cellpace report` makes of their JSON.
+#[test]
+fn a_report_is_made_of_the_figures_in_the_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let outputs = |name: &str| {
+        let [page, json] = ["html", "json"].map(|kind| path(&format!("{name}.{kind}")));
+        ["--report".to_owned(), text(&page).to_owned(), "--json".to_owned(), text(&json).to_owned()]
+    };
+    let (sender, receiver) = (outputs("send"), outputs("recv"));
+    let receiver: Vec<&str> = receiver.iter().map(String::as_str).collect();
+    let waiting = Waiting::recv(&[&["--once"][..], &receiver].concat());
+    let sender: Vec<&str> = sender.iter().map(String::as_str).collect();
+    let sent =
+        send(&waiting.address, &[&["--bytes", "1MB", "--cc", "cubic"][..], &sender].concat());
+    assert!(sent.status.success() && waiting.end().0, "{}", said(&sent));
+    for side in ["send", "recv"] {
+        let (json, again) = (path(&format!("{side}.json")), path("again.html"));
+        let args = ["report", text(&json), "-o", text(&again)];
+        assert!(cellpace(&args).output().unwrap().status.success());
+        let page = fs::read_to_string(path(&format!("{side}.html"))).unwrap();
+        assert_eq!(page, fs::read_to_string(&again).unwrap(), "{side}");
+        assert!(page.contains("Congestion window") || side == "recv");
+    }
 }
 
 #[test]
@@ -475,6 +507,7 @@ fn wrong_usage_is_told_apart_from_failure() {
         (&["send", "127.0.0.1:9", "file", "--unreliable"], "cannot be used with"),
         (&["send", "127.0.0.1:9", "file", "--cc", "bbr", "--cc", "cubic"], "one flow"),
         (&["recv", "--json", "-"], "--once"),
+        (&["recv", "--report", "x.html"], "--once"),
         (&["recv", "--reverse", "127.0.0.1:9"], "write `cellpace recv HOST`"),
         (&["recv", "--flows", "5"], "write --max-connections"),
         (&["recv", "127.0.0.1:9", "--once"], "cannot be used with"),

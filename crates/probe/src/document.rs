@@ -30,6 +30,8 @@ pub struct ProbeDocument {
     pub schema: &'static str,
     /// The version of the program.
     pub version: String,
+    /// The command line, without where results go.
+    pub command: String,
     /// What was asked for.
     pub settings: ProbeSettings,
     /// Whether the session came to its end, so that nothing is missing.
@@ -212,8 +214,8 @@ pub struct DelaySeries {
     pub lost: Vec<u32>,
 }
 
-/// The figures of a recording. `target` and `version` are put into the document. A gap of half the
-/// time between probes ends a burst, but at most 1 ms, one TTI.
+/// The figures of a recording. `target` and `version` are put into the document; its `command` is
+/// left empty. A gap of half the time between probes ends a burst, but at most 1 ms, one TTI.
 pub fn analyse(recording: &Recording, target: &str, version: &str) -> ProbeDocument {
     let plan = &recording.plan;
     let clock = ClockOffset::of(recording);
@@ -228,6 +230,7 @@ pub fn analyse(recording: &Recording, target: &str, version: &str) -> ProbeDocum
     ProbeDocument {
         schema: SCHEMA,
         version: version.to_owned(),
+        command: String::new(),
         settings: settings(plan, target),
         complete: recording.complete,
         least_rtt_ms: recording.least_rtt.map(Span::as_millis_f64),

@@ -35,7 +35,9 @@
 
   function body(section) {
     const maps = section.maps.length ? [element("div", { class: "maps" }, ...section.maps.map(picture))] : [];
-    return [...section.charts.map(chartPlace), ...maps, ...section.tables.map(table)];
+    const tables = section.tables.map(table);
+    const shown = section.folds_tables ? [element("details", { class: "tables" }, element("summary", {}, "Tables"), ...tables)] : tables;
+    return [...section.charts.map(chartPlace), ...maps, ...shown];
   }
 
   function chartPlace(chart) {
@@ -76,7 +78,7 @@
       label: line.name, stroke: colour(`--c${index % 8}`), width: 1.5, points: { show: line.x.length < 60 },
       // What another result has no place for is no gap.
       spanGaps: false,
-      ...(chart.bars ? { paths: uPlot.paths.bars({ size: [0.8, 60] }), fill: colour(`--c${index % 8}`) + "55" } : {}),
+      ...(chart.steps ? { paths: uPlot.paths.stepped({ align: 1 }), fill: colour(`--c${index % 8}`) + "33", points: { show: false } } : {}),
     }));
     const linear = { range: (_, least, most) => [Math.min(0, least ?? 0), (most ?? 0) > 0 ? most * MARGIN : 1] };
     return new uPlot({
@@ -87,6 +89,8 @@
     }, shared, place);
   }
 
+  // Paper has no way to open them.
+  window.addEventListener("beforeprint", () => home.querySelectorAll("details").forEach((each) => { each.open = true; }));
   home.append(...sections.map(part));
   document.getElementById("made-by").append(...facts(madeBy));
   drawAll();

@@ -74,6 +74,7 @@ struct DrawnSection<'a> {
     charts: Vec<DrawnChart<'a>>,
     maps: Vec<DrawnMap<'a>>,
     tables: &'a [PageTable],
+    folds_tables: bool,
 }
 
 #[derive(Serialize)]
@@ -99,6 +100,7 @@ impl<'a> DrawnSection<'a> {
             charts: charts.map(Chart::drawn).collect(),
             maps: section.maps.iter().map(map).collect(),
             tables: &section.tables,
+            folds_tables: section.folds_tables,
         }
     }
 }

@@ -25,6 +25,8 @@ pub(crate) struct Section {
     /// Pictures, each with a note, which may be empty.
     pub(crate) maps: Vec<(Heatmap, String)>,
     pub(crate) tables: Vec<PageTable>,
+    /// The page shows its tables only to whoever opens them.
+    pub(crate) folds_tables: bool,
     pub(crate) made_by: MadeBy,
 }
 
@@ -67,8 +69,8 @@ pub(crate) struct Chart {
     pub(crate) log_x: bool,
     /// The axis of the values is logarithmic.
     pub(crate) log_y: bool,
-    /// Bars instead of lines.
-    pub(crate) bars: bool,
+    /// Steps instead of straight lines: a value holds until the next place.
+    pub(crate) steps: bool,
 }
 
 /// A line of a [`Chart`].
@@ -99,7 +101,7 @@ pub(crate) struct DrawnChart<'a> {
     lines: Vec<DrawnLine<'a>>,
     log_x: bool,
     log_y: bool,
-    bars: bool,
+    steps: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -137,7 +139,7 @@ impl Chart {
             lines: lines.collect(),
             log_x: self.log_x,
             log_y: self.log_y,
-            bars: self.bars,
+            steps: self.steps,
         }
     }
 }
@@ -164,11 +166,7 @@ fn named(name: &str, mut section: Section) -> Section {
         table.rows.iter_mut().for_each(|row| row.insert(0, name.to_owned()));
     }
     for chart in &mut section.charts {
-        if chart.bars {
-            chart.title = format!("{}, {name}", chart.title);
-        } else {
-            chart.lines.iter_mut().for_each(|line| line.name = format!("{name}: {}", line.name));
-        }
+        chart.lines.iter_mut().for_each(|line| line.name = format!("{name}: {}", line.name));
     }
     section
 }

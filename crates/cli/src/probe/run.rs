@@ -13,9 +13,7 @@ use cellpace_udp::Driver;
 use super::options::ProbeArgs;
 use crate::address::{HostPort, ListenAddress, PROBE_PORT, connect_to};
 use crate::error::CommandError;
-use crate::output::{
-    command_line, complain, is_stdout, pretty, print, write_bytes, write_json,
-};
+use crate::output::{command_line, complain, is_stdout, pretty, print, write_bytes, write_json};
 use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted};
 use crate::report::write_report;
 
@@ -121,7 +119,8 @@ fn conclude(
     plan: &Plan,
     recording: &Recording,
 ) -> Result<ExitCode, CommandError> {
-    let document = analyse(recording, &target.to_string(), env!("CARGO_PKG_VERSION"));
+    let mut document = analyse(recording, &target.to_string(), env!("CARGO_PKG_VERSION"));
+    document.command = command_line();
     let mut files = [&args.json, &args.report, &args.record].into_iter().flatten();
     if !args.verbosity.is_quiet() && files.all(|file| !is_stdout(file)) {
         print(&summary(&document))?;

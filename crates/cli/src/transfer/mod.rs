@@ -17,6 +17,7 @@ use crate::error::CommandError;
 use crate::options::Verbosity;
 use crate::output::{one_line, pretty, write_json};
 use crate::progress::interrupted;
+use crate::report::write_report;
 
 /// Prints what a transfer shows.
 struct Terminal {
@@ -54,7 +55,11 @@ impl TransferView for Terminal {
 
 /// Writes the figures, and returns an error if a flow failed.
 fn conclude(result: &TransferResult, common: &Common) -> Result<ExitCode, CommandError> {
-    write_json(common.json.as_deref(), || pretty(&result.document))?;
+    let text = pretty(&result.document);
+    write_json(common.json.as_deref(), || text.clone())?;
+    if let Some(path) = &common.report {
+        write_report(path, &[&text])?;
+    }
     match &result.reasons[..] {
         _ if interrupted() => Ok(ExitCode::from(130)),
         [] if result.failed => Ok(ExitCode::FAILURE),

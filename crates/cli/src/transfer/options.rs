@@ -23,6 +23,9 @@ pub(crate) struct Common {
     /// Write the figures as JSON (`-`: standard output, and nothing else there)
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) json: Option<PathBuf>,
+    /// Write one HTML page that works offline
+    #[arg(long, value_name = "FILE.html", help_heading = "Output")]
+    pub(crate) report: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) verbosity: Verbosity,
 }
@@ -36,8 +39,13 @@ fn timeout(text: &str) -> Result<Span, String> {
 impl Common {
     /// Refuses files that cannot be written: these, and `other`.
     pub(crate) fn check(&self, other: Option<&Path>) -> Result<(), CommandError> {
-        let mut files = self.json.as_deref().into_iter().chain(other);
+        let mut files = [self.json.as_deref(), self.report.as_deref(), other].into_iter().flatten();
         files.try_for_each(|file| if is_stdout(file) { Ok(()) } else { check_file(file) })
+    }
+
+    /// Whether figures are written to standard output.
+    pub(crate) fn uses_stdout(&self) -> bool {
+        [&self.json, &self.report].into_iter().flatten().any(|file| is_stdout(file))
     }
 
     /// A driver without sockets and flows, whose packets have `mtu` bytes at most. It acknowledges

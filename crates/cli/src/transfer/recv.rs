@@ -15,7 +15,7 @@ use super::options::Common;
 use super::{Terminal, conclude};
 use crate::address::{HostPort, ListenAddress, TRANSFER_PORT, connect_to};
 use crate::error::CommandError;
-use crate::output::is_stdout;
+use crate::output::{command_line, is_stdout};
 use crate::progress::end_cleanly_on_ctrl_c;
 
 /// Arguments of `cellpace recv`.
@@ -65,12 +65,14 @@ fn acks(text: &str) -> Result<AckPolicy, String> {
 }
 
 pub(crate) fn run(args: &RecvArgs) -> Result<ExitCode, CommandError> {
-    if args.common.json.is_some() && !args.once && args.target.is_none() {
-        return Err(CommandError::usage("--json needs an end: add --once"));
+    let endless = !args.once && args.target.is_none();
+    for (option, file) in [("--json", &args.common.json), ("--report", &args.common.report)] {
+        if endless && file.is_some() {
+            return Err(CommandError::usage(format!("{option} needs an end: add --once")));
+        }
     }
     args.common.check(args.output.as_deref().filter(|output| !output.is_dir()))?;
-    let outputs = [&args.common.json, &args.output];
-    let quiet_stdout = outputs.into_iter().flatten().any(|output| is_stdout(output));
+    let quiet_stdout = args.common.uses_stdout() || args.output.as_deref().is_some_and(is_stdout);
     let mut view = Terminal { quiet_stdout, verbosity: args.common.verbosity };
     let mut session = Transfer::new(args.common.driver(MAX_MTU, 1, args.acks)?, &mut view);
     let sinks = SinkMaker::new(args.output.as_deref())?;
@@ -81,6 +83,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<ExitCode, CommandError> {
     end_cleanly_on_ctrl_c();
     let result = session.run(TransferConditions {
         role: "recv",
+        command: command_line(),
         unreliable: false,
         mtu: MAX_MTU,
         seed: 1,

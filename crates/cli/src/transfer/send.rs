@@ -17,7 +17,7 @@ use super::{Terminal, conclude};
 use crate::address::{HostPort, ListenAddress, TRANSFER_PORT, connect_to};
 use crate::error::CommandError;
 use crate::options::duration;
-use crate::output::is_stdout;
+use crate::output::command_line;
 use crate::progress::end_cleanly_on_ctrl_c;
 
 /// Arguments of `cellpace send`.
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<ExitCode, CommandError> {
     let plan = SendPlan::new(args)?;
     args.common.check(args.events.as_deref())?;
     let driver = args.common.driver(args.mtu, args.seed, AckPolicy::default())?;
-    let quiet_stdout = args.common.json.as_deref().is_some_and(is_stdout);
+    let quiet_stdout = args.common.uses_stdout();
     let mut view = Terminal { quiet_stdout, verbosity: args.common.verbosity };
     let mut session = Transfer::new(driver, &mut view);
     session.duration = plan.duration;
@@ -110,6 +110,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<ExitCode, CommandError> {
     end_cleanly_on_ctrl_c();
     let result = session.run(TransferConditions {
         role: "send",
+        command: command_line(),
         unreliable: args.unreliable,
         mtu: args.mtu,
         seed: args.seed,

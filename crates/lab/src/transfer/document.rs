@@ -15,6 +15,8 @@ pub struct TransferDocument {
     pub schema: &'static str,
     /// The program's version.
     pub version: &'static str,
+    /// The command line, without where results go.
+    pub command: String,
     /// `send` or `recv`.
     pub role: &'static str,
     /// `reliable` or `unreliable`.

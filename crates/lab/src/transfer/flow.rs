@@ -2,6 +2,7 @@
 
 use cellpace_base::{Span, Time};
 use cellpace_measure::{DelaySketch, Summary};
+use cellpace_report::short;
 use cellpace_udp::{CloseCode, FlowId, UdpFlow};
 
 use super::data::{DataSink, DataSource, SourceState};
@@ -332,11 +333,11 @@ impl TransferFlow {
         if let Some(least) = self.min_rtt {
             let queue = above(&self.rtt.summary(), least);
             line += &format!(
-                ", rtt min {:.1} ms, queue delay p50 {:.1} p95 {:.1} p99 {:.1} ms",
-                least.as_millis_f64(),
-                queue.p50,
-                queue.p95,
-                queue.p99,
+                ", rtt min {} ms, queue delay p50 {} p95 {} p99 {} ms",
+                short(least.as_millis_f64()),
+                short(queue.p50),
+                short(queue.p95),
+                short(queue.p99),
             );
         }
         Some(line)

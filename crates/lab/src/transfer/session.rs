@@ -82,10 +82,12 @@ pub type Welcome<'a> = Box<dyn FnMut(usize) -> Result<(String, FlowData), String
 pub type Another<'a> = Box<dyn FnMut(&mut Driver, usize) -> Result<TransferFlow, LabError> + 'a>;
 
 /// What the document says of the whole.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct TransferConditions {
     /// `send` or `recv`.
     pub role: &'static str,
+    /// The command line, without where results go.
+    pub command: String,
     /// Whether what is lost stays lost.
     pub unreliable: bool,
     /// Largest IP packet in bytes on this side.
@@ -457,6 +459,7 @@ impl<'a> Transfer<'a> {
         let document = TransferDocument {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
+            command: conditions.command,
             role: conditions.role,
             mode: if conditions.unreliable { "unreliable" } else { "reliable" },
             mtu: conditions.mtu,

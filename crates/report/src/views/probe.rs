@@ -104,18 +104,20 @@ struct DelaySeries {
     bin_s: f64,
     p50_ms: Vec<Option<f32>>,
     max_ms: Vec<Option<f32>>,
+    #[serde(default)]
+    lost: Vec<u32>,
 }
 
 impl Probe {
     pub(crate) fn section(&self) -> Section {
         let directions = self.directions();
-        let charts = directions.iter().flat_map(|(name, direction)| direction.charts(name));
         Section {
             title: format!("Path to {}", self.settings.target),
             sentence: self.sentence(),
             facts: self.facts(),
-            charts: charts.collect(),
+            charts: charts(&directions),
             tables: tables(&directions),
+            folds_tables: true,
             made_by: MadeBy {
                 command: self.command.clone(),
                 version: self.version.clone(),
@@ -173,38 +175,58 @@ impl Direction {
             time(delay.p95)
         )
     }
+}
 
-    fn charts(&self, name: &str) -> Vec<Chart> {
+/// The smallest delay in ms that is drawn: a logarithmic axis has no zero.
+const LEAST_DELAY: f32 = 0.01;
+
+/// Delay, throughput and losses one below the other over the same time, both directions in each.
+fn charts(directions: &[(&str, &Direction)]) -> Vec<Chart> {
+    let over_time = |title: &str, unit: &str, lines: Vec<Line>| Chart {
+        title: title.to_owned(),
+        unit: unit.to_owned(),
+        x_label: "time [s]".to_owned(),
+        lines,
+        ..Chart::default()
+    };
+    let delay = directions.iter().flat_map(|(name, direction)| direction.delay_lines(name));
+    let throughput = directions.iter().filter_map(|(name, direction)| direction.rate_line(name));
+    let lost = directions.iter().filter_map(|(name, direction)| direction.lost_line(name));
+    vec![
+        Chart { log_y: true, ..over_time("One-way delay", "ms", delay.collect()) },
+        over_time("Throughput", "Mbit/s", throughput.collect()),
+        over_time("Lost probes", "in 100 ms", lost.collect()),
+        histogram("Burst sizes", "% of the bursts", "probes in a burst", directions, |d| {
+            &d.bursts.size_shares
+        }),
+        histogram("Time between bursts", "% of the gaps", "ms", directions, |d| {
+            &d.bursts.between_shares
+        }),
+    ]
+}
+
+impl Direction {
+    fn delay_lines(&self, name: &str) -> Vec<Line> {
         let series = &self.delay_series;
-        let known = |values: &[Option<f32>]| {
-            values.iter().map(|value| value.unwrap_or(f32::NAN)).collect::<Vec<f32>>()
+        let line = |what: &str, values: &[Option<f32>]| {
+            let drawn = |value: &Option<f32>| value.map_or(f32::NAN, |ms| ms.max(LEAST_DELAY));
+            let values = values.iter().map(drawn).collect();
+            Line::of_bins(format!("{name}, {what}"), series.bin_s, values)
         };
-        let line =
-            |what: &str, values: &[Option<f32>]| Line::of_bins(what, series.bin_s, known(values));
-        let mut all = vec![Chart {
-            title: format!("One-way delay, {name}"),
-            unit: "ms".into(),
-            x_label: "time [s]".into(),
-            lines: vec![line("median of 100 ms", &series.p50_ms), line("longest", &series.max_ms)],
-            ..Chart::default()
-        }];
-        all.extend(self.windows.iter().map(|windows| Chart {
-            title: format!("Throughput in windows of {} ms, {name}", windows.width_ms),
-            unit: "Mbit/s".into(),
-            x_label: "time [s]".into(),
-            lines: vec![Line::of_bins(
-                "throughput",
-                windows.width_ms as f64 / 1e3,
-                known(&windows.mbps),
-            )],
-            ..Chart::default()
-        }));
-        let Bursts { size_shares, between_shares, .. } = &self.bursts;
-        let title = format!("Burst sizes, {name}");
-        all.push(histogram(title, "bursts", "probes in a burst", size_shares));
-        let title = format!("Time between bursts, {name}");
-        all.push(histogram(title, "gaps", "ms between bursts", between_shares));
-        all
+        vec![line("median of 100 ms", &series.p50_ms), line("longest", &series.max_ms)]
+    }
+
+    /// The throughput in the widest windows.
+    fn rate_line(&self, name: &str) -> Option<Line> {
+        let windows = self.windows.iter().max_by_key(|windows| windows.width_ms)?;
+        let mbps = windows.mbps.iter().map(|value| value.unwrap_or(f32::NAN)).collect();
+        Some(Line::of_bins(name, windows.width_ms as f64 / 1e3, mbps))
+    }
+
+    fn lost_line(&self, name: &str) -> Option<Line> {
+        let series = &self.delay_series;
+        let lost: Vec<f32> = series.lost.iter().map(|count| *count as f32).collect();
+        (!lost.is_empty()).then(|| Line::of_bins(name, series.bin_s, lost))
     }
 }
 
@@ -305,16 +327,77 @@ fn predictors(name: &str, direction: &Direction) -> PageTable {
     }
 }
 
-/// Shares of `what` by size: where a bar begins, and its share.
-fn histogram(title: String, what: &str, x_label: &str, bars: &[(f64, f64, f64)]) -> Chart {
-    let (x, y) = bars.iter().map(|bar| (bar.0, (bar.2 * 100.0) as f32)).unzip();
+/// Shares by size as a line of steps, from the first size that there is to the last.
+fn histogram(
+    title: &str,
+    unit: &str,
+    x_label: &str,
+    directions: &[(&str, &Direction)],
+    bars: fn(&Direction) -> &[(f64, f64, f64)],
+) -> Chart {
+    let line = |(name, direction): &(&str, &Direction)| {
+        let bars = bars(direction);
+        let is_empty = |bar: &&(f64, f64, f64)| bar.2 == 0.0;
+        let first = bars.iter().take_while(is_empty).count();
+        let last = bars.len() - bars.iter().rev().take_while(is_empty).count();
+        let used = bars.get(first..last).unwrap_or_default();
+        // A bar may be of one size, and the last of all has no upper end.
+        let is_wide = |bar: &(f64, f64, f64)| bar.1 > bar.0 && bar.1 <= 2.0 * bar.0;
+        let end = |bar: &(f64, f64, f64)| if is_wide(bar) { bar.1 } else { 2.0 * bar.0 };
+        let end = used.last().map(|bar| (end(bar), 0.0));
+        let steps = used.iter().map(|bar| (bar.0, (bar.2 * 100.0) as f32)).chain(end);
+        let (x, y) = steps.unzip();
+        Line { name: (*name).to_owned(), x, y }
+    };
     Chart {
-        title,
-        unit: format!("% of the {what}"),
+        title: title.to_owned(),
+        unit: unit.to_owned(),
         x_label: x_label.to_owned(),
-        lines: vec![Line { name: what.to_owned(), x, y }],
+        lines: directions.iter().map(line).collect(),
         log_x: true,
-        bars: true,
+        steps: true,
         ..Chart::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn section(change: fn(&mut serde_json::Value)) -> Section {
+        let text = include_str!("../../tests/browser/probe.json");
+        let mut document: serde_json::Value = serde_json::from_str(text).unwrap();
+        change(&mut document);
+        Probe::deserialize(&document).unwrap().section()
+    }
+
+    #[test]
+    fn both_directions_share_charts_over_one_time() {
+        let section = section(|document| document["down"] = document["up"].clone());
+        let titles: Vec<&str> = section.charts.iter().map(|chart| &*chart.title).collect();
+        let expected =
+            ["One-way delay", "Throughput", "Lost probes", "Burst sizes", "Time between bursts"];
+        assert_eq!(titles, expected);
+        assert_eq!(section.charts.iter().map(|chart| chart.lines.len()).sum::<usize>(), 12);
+        assert!(section.charts[0].log_y && section.folds_tables);
+        let lost = &section.charts[2].lines[0];
+        assert_eq!((lost.x[3], lost.y[3], lost.y[4]), (0.300_000_000_000_000_04, 1.0, 0.0));
+    }
+
+    #[test]
+    fn empty_sizes_at_both_ends_are_not_drawn() {
+        let section = section(|document| {
+            document["up"]["bursts"]["between_shares"] = serde_json::json!([
+                [0.001, 0.002, 0.0],
+                [0.002, 1.0, 0.0],
+                [1.0, 2.0, 0.75],
+                [2.0, 4.0, 0.0],
+                [4.0, 8.0, 0.25],
+                [8.0, 16.0, 0.0],
+            ]);
+        });
+        let gaps = &section.charts[4].lines[0];
+        assert_eq!((&*gaps.x, &*gaps.y), (&[1.0, 2.0, 4.0, 8.0][..], &[75.0, 0.0, 25.0, 0.0][..]));
+        assert!(section.charts[4].steps && section.charts[4].log_x);
     }
 }

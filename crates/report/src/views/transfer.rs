@@ -33,8 +33,23 @@ struct Flow {
     lost: u64,
     retransmissions: Option<u64>,
     timeouts: Option<u64>,
-    rtt_ms_seen: Option<Summary>,
+    min_rtt_ms: Option<f64>,
+    queue_delay_ms: Option<Summary>,
     intervals: Vec<Interval>,
+    #[serde(default)]
+    series: Series,
+}
+
+/// The flow in finer bins; results of earlier versions have none.
+#[derive(Deserialize, Default)]
+struct Series {
+    time_s: Vec<f64>,
+    throughput_mbps: Vec<f64>,
+    lost: Vec<f64>,
+    #[serde(default)]
+    rtt_ms: Vec<Option<f64>>,
+    #[serde(default)]
+    cwnd: Vec<Option<f64>>,
 }
 
 #[derive(Deserialize)]
@@ -43,7 +58,6 @@ struct Interval {
     throughput_mbps: f64,
     lost: u64,
     rtt_ms: Option<f64>,
-    in_flight: Option<u64>,
     cwnd: Option<u64>,
 }
 
@@ -104,11 +118,9 @@ impl Transfer {
         };
         let rate = short(sum(|flow| flow.goodput_mbps));
         let mut text = format!("{who} {rate} Mbit/s of data");
-        if let [Flow { rtt_ms_seen: Some(rtt), .. }] = &self.flows[..]
-            && rtt.max > 0.0
-        {
-            text +=
-                &format!(" at a median RTT of {} and 95 % below {}", time(rtt.p50), time(rtt.p95));
+        if let [Flow { queue_delay_ms: Some(queue), .. }] = &self.flows[..] {
+            let most = time(queue.p95);
+            text += &format!(", and 95 % of the packets waited less than {most} in queues");
         }
         let sent: f64 = self.flows.iter().map(|flow| self.sent(flow)).sum();
         let lost = sum(|flow| flow.lost as f64) / sent.max(1.0);
@@ -123,9 +135,9 @@ impl Transfer {
 
     fn flow_table(&self) -> PageTable {
         let row = |(index, flow): (usize, &Flow)| {
-            let rtt = flow.rtt_ms_seen.filter(|rtt| rtt.max > 0.0);
+            let queue = flow.queue_delay_ms;
             let ms = |value: fn(&Summary) -> f64| {
-                rtt.as_ref().map_or("–".into(), |rtt| short(value(rtt)))
+                queue.as_ref().map_or("–".into(), |queue| short(value(queue)))
             };
             let count = |count: Option<u64>| count.map_or("–".into(), |count| count.to_string());
             vec![
@@ -134,9 +146,10 @@ impl Transfer {
                 bytes(flow.bytes),
                 short(flow.throughput_mbps),
                 short(flow.goodput_mbps),
-                ms(|rtt| rtt.p50),
-                ms(|rtt| rtt.p95),
-                ms(|rtt| rtt.p99),
+                flow.min_rtt_ms.map_or("–".into(), short),
+                ms(|queue| queue.p50),
+                ms(|queue| queue.p95),
+                ms(|queue| queue.p99),
                 percent(flow.lost as f64 / self.sent(flow).max(1.0)),
                 count(flow.retransmissions),
                 count(flow.timeouts),
@@ -147,7 +160,7 @@ impl Transfer {
             title: "Flows".to_owned(),
             note: "Throughput counts IP packets, goodput the data in them.".to_owned(),
             header: super::header(
-                "flow|peer|data|throughput, Mbit/s|goodput, Mbit/s|RTT p50, ms|p95|p99|lost|sent again|\
+                "flow|peer|data|throughput, Mbit/s|goodput, Mbit/s|smallest RTT, ms|queue delay p50, ms|p95|p99|lost|sent again|\
                  timeouts|outcome",
             ),
             rows: self.flows.iter().enumerate().map(row).collect(),
@@ -159,11 +172,11 @@ impl Transfer {
     }
 
     fn charts(&self) -> Vec<Chart> {
-        let chart = |title: &str, unit: &str, value: fn(&Interval) -> Option<f64>| {
-            let line = |(index, flow): (usize, &Flow)| Line {
-                name: self.name(index, flow),
-                x: flow.intervals.iter().map(|interval| interval.stop_s).collect(),
-                y: flow.intervals.iter().map(|i| value(i).unwrap_or(f64::NAN) as f32).collect(),
+        let chart = |title: &str, unit: &str, line: fn(&Flow) -> (Vec<f64>, Vec<f64>)| {
+            let line = |(index, flow): (usize, &Flow)| {
+                let (x, y) = line(flow);
+                let y = y.into_iter().map(|value| value as f32).collect();
+                Line { name: self.name(index, flow), x, y }
             };
             Chart {
                 title: title.to_owned(),
@@ -174,11 +187,71 @@ impl Transfer {
             }
         };
         vec![
-            chart("Throughput", "Mbit/s", |interval| Some(interval.throughput_mbps)),
-            chart("RTT", "ms", |interval| interval.rtt_ms),
-            chart("Congestion window", "kB", |interval| Some(interval.cwnd? as f64 / 1e3)),
-            chart("In flight", "kB", |interval| Some(interval.in_flight? as f64 / 1e3)),
-            chart("Lost", "packets", |interval| Some(interval.lost as f64)),
+            chart("Throughput", "Mbit/s", Flow::throughput),
+            chart("Queue delay", "ms above the smallest RTT", Flow::queue_delay),
+            chart("Congestion window", "kB", Flow::window),
+            chart("Lost", "packets", Flow::losses),
         ]
+    }
+}
+
+/// Places and values over the time of a flow, in the finest bins that there are; NaN for no value.
+impl Flow {
+    fn over_time(
+        &self,
+        fine: Vec<f64>,
+        coarse: fn(&Interval) -> Option<f64>,
+    ) -> (Vec<f64>, Vec<f64>) {
+        if !fine.is_empty() {
+            return (self.series.time_s.clone(), fine);
+        }
+        let x = self.intervals.iter().map(|interval| interval.stop_s).collect();
+        (x, self.intervals.iter().map(|i| coarse(i).unwrap_or(f64::NAN)).collect())
+    }
+
+    fn throughput(&self) -> (Vec<f64>, Vec<f64>) {
+        let fine = self.series.throughput_mbps.clone();
+        self.over_time(fine, |interval| Some(interval.throughput_mbps))
+    }
+
+    fn queue_delay(&self) -> (Vec<f64>, Vec<f64>) {
+        let known = self.intervals.iter().filter_map(|interval| interval.rtt_ms);
+        let least = self.min_rtt_ms.unwrap_or_else(|| known.fold(f64::INFINITY, f64::min));
+        let fine = self.series.rtt_ms.iter().map(|rtt| rtt.unwrap_or(f64::NAN)).collect();
+        let (x, rtts) = self.over_time(fine, |interval| interval.rtt_ms);
+        (x, rtts.into_iter().map(|rtt| rtt - least).collect())
+    }
+
+    fn window(&self) -> (Vec<f64>, Vec<f64>) {
+        let fine = self.series.cwnd.iter().map(|cwnd| cwnd.unwrap_or(f64::NAN)).collect();
+        let (x, bytes) = self.over_time(fine, |interval| Some(interval.cwnd? as f64));
+        (x, bytes.into_iter().map(|bytes| bytes / 1e3).collect())
+    }
+
+    fn losses(&self) -> (Vec<f64>, Vec<f64>) {
+        self.over_time(self.series.lost.clone(), |interval| Some(interval.lost as f64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn charts_have_the_finest_bins_and_older_results_their_seconds() {
+        let text = include_str!("../../tests/browser/transfer.json");
+        let mut document: serde_json::Value = serde_json::from_str(text).unwrap();
+        let flow = &mut document["flows"][0];
+        flow["min_rtt_ms"] = 40.0.into();
+        flow["series"] = serde_json::json!({
+            "time_s": [0.1, 0.2], "throughput_mbps": [8.0, 9.0], "lost": [0, 2],
+            "rtt_ms": [50.0, null], "cwnd": [15_000, null],
+        });
+        let charts = Transfer::deserialize(&document).unwrap().section().charts;
+        let [fine, coarse] = [0, 1].map(|flow| charts[1].lines[flow].clone());
+        assert_eq!((fine.x, fine.y[0], fine.y[1].is_nan()), (vec![0.1, 0.2], 10.0, true));
+        // Above the smallest of its means.
+        assert_eq!((coarse.x.len(), coarse.y[0], coarse.y[9]), (10, 0.0, 9.0));
+        assert_eq!((charts[2].lines[0].y[0], charts[3].lines[0].y[1]), (15.0, 2.0));
     }
 }
