@@ -34,7 +34,7 @@ def fitted(profile, source):
     """The figures of the trace and of generated ones, and by controller how far off its own are on the latter."""
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        call("trace", "fit", real(source), "-o", folder / "p.profile", "--seeds", SEEDS, "--json", folder / "fit.json")
+        call("trace", "fit", real(source), "-o", folder / "p.profile", "--json", folder / "fit.json")
         comparison = json.loads((folder / "fit.json").read_text())["comparison"]
         comparison = {row["figure"]: row for row in comparison}
         duration = f"{comparison['seconds']['source']:.0f}s"

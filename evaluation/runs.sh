@@ -3,8 +3,9 @@
 # One run at a time on one core. The machine's own noise shows between the repeats; compare
 # ratios within one call.
 set -eu
+export CELLPACE_TIMING=1
 cellpace=$1
-run() { "$cellpace" compare --jobs 1 --timing --skip 0s "$@"; echo; }
+run() { "$cellpace" compare --jobs 1 --skip 0s "$@"; echo; }
 
 echo '==> 100 Mbit/s, 40 ms, 60 s, full statistics: one flow (three repeats)'
 for _ in 1 2 3; do

@@ -37,7 +37,15 @@ pub enum QuantityError {
         /// The units that would do.
         known: &'static str,
     },
-    /// Negative, infinite, NaN or too large to hold.
+    /// Below zero.
+    #[error("`{text}`: a {what} is not negative")]
+    Negative {
+        /// What was written.
+        text: String,
+        /// What it should have been.
+        what: &'static str,
+    },
+    /// Infinite, NaN or too large to hold.
     #[error("`{text}` is out of range: a {what} is a finite number from 0")]
     OutOfRange {
         /// What was written.
@@ -230,6 +238,9 @@ pub fn parse_fraction(text: &str) -> Result<f64, QuantityError> {
         "%" => number / 100.0,
         _ => return Err(unknown(text, unit, "% or none")),
     };
+    if fraction < 0.0 {
+        return Err(QuantityError::Negative { text: text.to_owned(), what: "share" });
+    }
     if !(0.0..=1.0).contains(&fraction) {
         return Err(QuantityError::OutOfRange {
             text: text.to_owned(),
@@ -293,6 +304,9 @@ fn in_range(text: &str, what: &'static str, value: f64) -> Result<u64, QuantityE
     if value.is_finite() && (0.0..9.2e18).contains(&value) {
         return Ok(value as u64);
     }
+    if value < 0.0 {
+        return Err(QuantityError::Negative { text: text.to_owned(), what });
+    }
     Err(QuantityError::OutOfRange { text: text.to_owned(), what })
 }
 
@@ -333,6 +347,16 @@ mod tests {
         assert_eq!(said, "`40` needs a unit; write a time like 40ms or 60s");
         assert!("12".parse::<Rate>().is_err());
         assert!(parse_bytes("2").is_err());
+    }
+
+    #[test]
+    fn what_is_negative_is_named_so() {
+        let message = parse_span("-5ms").unwrap_err().to_string();
+        assert_eq!(message, "`-5ms`: a time is not negative");
+        assert_eq!(
+            parse_fraction("-1%").unwrap_err().to_string(),
+            "`-1%`: a share is not negative"
+        );
     }
 
     #[test]

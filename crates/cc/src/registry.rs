@@ -85,7 +85,7 @@ pub fn registry() -> &'static [ControllerInfo] {
         ),
         ControllerInfo::new::<crate::bbr::BbrParams>(
             "bbr",
-            "BBR v1: paces at the measured bottleneck bandwidth, probes bandwidth and base RTT",
+            "BBR v1: paces at the measured bandwidth, probes bandwidth and base RTT",
         ),
         ControllerInfo::new::<crate::window::cubic::CubicParams>(
             "cubic",
@@ -127,6 +127,9 @@ pub fn find_controller(name: &str) -> Result<&'static ControllerInfo, SpecError>
     let names = || registry().iter().map(|info| info.name);
     registry().iter().find(|info| info.name == name).ok_or_else(|| {
         let hint = match nearest(name, names()) {
+            Some("bbr") if name.ends_with(['2', '3']) => {
+                "; `bbr` is version 1, and later versions are not there".to_owned()
+            }
             Some(near) => format!("; did you mean `{near}`?"),
             None => format!("; there are {}", names().collect::<Vec<_>>().join(", ")),
         };
@@ -317,7 +320,7 @@ mod tests {
 
     /// The built-in Markov table takes 20 ms to read.
     #[test]
-    fn a_peer_makes_nobody_load_what_only_the_sender_needs() {
+    fn a_peer_cannot_make_the_receiver_load_what_only_the_sender_needs() {
         for text in ["mdi", "mdi:users=adapt", "mdi:model=/etc/passwd"] {
             let half: PeerHalf = text.parse().unwrap();
             assert!(!half.exists() && half.build(setup()).is_none(), "{text}");
@@ -351,6 +354,10 @@ mod tests {
     fn an_unknown_controller_gets_the_nearest_name() {
         let message = "fixd".parse::<ControllerSpec>().unwrap_err().to_string();
         assert_eq!(message, "there is no controller `fixd`; did you mean `fixed`?");
+        let message = "bbr3".parse::<ControllerSpec>().unwrap_err().to_string();
+        let expected = "there is no controller `bbr3`; `bbr` is version 1, and later versions are \
+                        not there";
+        assert_eq!(message, expected);
     }
 
     #[test]

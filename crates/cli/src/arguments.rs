@@ -4,8 +4,18 @@ use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use crate::hints::misplaced;
+
 /// Options that were renamed or removed: the command, the old spelling, what to write instead.
 const OLD_OPTIONS: &[(&str, &str, &str)] = &[
+    ("compare", "--timing", "the same command has the same results; use `time cellpace compare`"),
+    ("mdi train", "--acks", "receivers acknowledge every packet"),
+    ("mdi train", "--handover", "a table is learnt on a path without handovers"),
+    ("mdi train", "--skip", "a table is learnt from whole runs"),
+    ("mdi train", "--uplink", "a table is learnt where the way back is not the bottleneck"),
+    ("mdi train", "--uplink-loss", "a table is learnt where the way back loses nothing"),
+    ("mdi", "export", "write `cellpace mdi convert`"),
+    ("mdi", "import", "write `cellpace mdi convert`"),
     ("probe", "--burst-gap", "half the time between probes ends a burst, but at most 1 ms"),
     ("probe", "--max-duration", "the far side lets itself be used for 1h at most"),
     ("probe", "--max-per-client", "one address gets half of --max-connections"),
@@ -19,6 +29,12 @@ const OLD_OPTIONS: &[(&str, &str, &str)] = &[
     ("recv", "--mtu", "the sender chooses it, by `cellpace send --mtu`"),
     ("recv", "--reverse", "write `cellpace recv HOST`, without it"),
     ("send", "--buffer", "a flow holds at most 16 MB"),
+    ("sim", "--timing", "the same command has the same results; use `time cellpace sim`"),
+    ("trace convert", "--from", "the name of the input says it: .csv, .json, or Mahimahi's"),
+    ("trace convert", "--to", "the name of the output says it: .csv, .json, or Mahimahi's"),
+    ("trace fit", "--name", "the profile is named after the file"),
+    ("trace fit", "--seeds", "ten generated traces are compared"),
+    ("trace show", "--plot", "`cellpace compare --report FILE.html` draws the trace"),
 ];
 
 /// Joins `--option -5mbit` into `--option=-5mbit`, so that the option's own reader can say what is
@@ -48,13 +64,15 @@ fn is_negative(arg: &OsString) -> bool {
     digits.is_some_and(|digits| digits.starts_with(|c: char| c.is_ascii_digit() || c == '.'))
 }
 
-/// What to write in place of an option that `error` does not know, if it had another name.
+/// What to write in place of an argument that `error` does not know, if that can be said.
 pub(crate) fn advice(args: &[OsString], error: &clap::Error) -> Option<String> {
-    if error.kind() != ErrorKind::UnknownArgument {
-        return None;
-    }
-    let ContextValue::String(unknown) = error.get(ContextKind::InvalidArg)? else { return None };
-    new_spelling(OLD_OPTIONS, args, unknown)
+    let context = match error.kind() {
+        ErrorKind::UnknownArgument => ContextKind::InvalidArg,
+        ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
+        _ => return None,
+    };
+    let ContextValue::String(unknown) = error.get(context)? else { return None };
+    new_spelling(OLD_OPTIONS, args, unknown).or_else(|| misplaced(args, unknown))
 }
 
 fn new_spelling(

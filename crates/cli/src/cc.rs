@@ -11,11 +11,11 @@ use crate::output::print;
 
 /// Arguments of `cellpace cc`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  cellpace cc verus")]
+#[command(after_help = "Examples:\n  cellpace cc\n  cellpace cc verus")]
 pub(crate) struct CcArgs {
     /// A controller; without it, all are listed
     name: Option<String>,
-    /// Also the parameters for experts, and where all come from
+    /// Also the parameters for experts
     #[arg(long, requires = "name")]
     all: bool,
 }
@@ -32,9 +32,27 @@ pub(crate) fn run(args: &CcArgs) -> Result<ExitCode, CommandError> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What to use which controller for, with the reasons: the table of docs/reading-results.md.
+const ADVICE: [(&str, &str, &str); 8] = [
+    ("bulk on a cellular link", "bbr, verus:r=4", "nearly all of the link"),
+    ("calls, games, video on the same link", "copa", "the call waits least"),
+    ("short flows", "bbr", "has delivered as much after a second as Cubic"),
+    ("beside Cubic, short buffer", "copa", "about an equal share"),
+    ("beside Cubic, deep buffer", "cubic", "no other gets a share"),
+    ("a lossy link", "bbr, copa", "what they have does not fall with loss"),
+    ("5G", "bbr, mdi", "the others do not fill it; mdi has half the delay"),
+    ("not known", "verus", "the default: short queues, and a share beside Cubic"),
+];
+
 fn list() -> String {
     let width = registry().iter().map(|info| info.name.len()).max().unwrap_or(0);
-    registry().iter().map(|info| format!("{:width$}  {}\n", info.name, info.summary)).collect()
+    let line = |info: &ControllerInfo| format!("{:width$}  {}\n", info.name, info.summary);
+    let mut text: String = registry().iter().map(line).collect();
+    text += "\nWhich one for what (docs/reading-results.md has the figures):\n";
+    for (purpose, ccs, why) in ADVICE {
+        text += &wrapped(&format!("  {purpose:<36}  {ccs:<14}  {why}"), &" ".repeat(56));
+    }
+    text
 }
 
 /// Columns of a terminal that is not particularly large.
@@ -43,14 +61,11 @@ const COLUMNS: usize = 80;
 fn describe(info: &ControllerInfo, all: bool) -> String {
     let mut text = wrapped(&format!("{}: {}", info.name, info.summary), "");
     let params: Vec<&Param> = info.params().iter().filter(|param| all || !param.expert).collect();
-    text += "\nParameters, with their defaults and what is allowed:\n";
+    text += "\nParameters, with their defaults, [what is allowed] and (where they come from):\n";
     let name = |param: &Param| format!("{}={}", param.key, default_text(param));
     let width = params.iter().map(|param| name(param).chars().count()).max().unwrap_or(0);
     for param in params {
-        let mut help = format!("{} [{}]", param.help, param.kind);
-        if all {
-            help += &format!(" ({})", param.source);
-        }
+        let help = format!("{} [{}] ({})", param.help, param.kind, param.source);
         text += &entry(&name(param), width, &help);
     }
     if !info.presets.is_empty() {
@@ -108,9 +123,22 @@ mod tests {
     fn each_controller_fits_a_small_terminal() {
         for info in registry() {
             let text = describe(info, false);
-            assert!(text.lines().count() <= 23, "with the prompt below:\n{text}");
+            assert!(text.lines().count() <= 30, "{text}");
             for line in text.lines().chain(describe(info, true).lines()) {
                 assert!(line.chars().count() <= COLUMNS, "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_list_fits_a_small_terminal_and_recommends_what_is_there() {
+        assert!(list().lines().all(|line| line.chars().count() <= COLUMNS), "{}", list());
+        let page = include_str!("../../../docs/reading-results.md");
+        for (purpose, ccs, _) in ADVICE {
+            let row = page.lines().find(|line| line.starts_with(&format!("| {purpose} | ")));
+            for cc in ccs.split(", ") {
+                assert!(find_controller(split_name(cc).name).is_ok(), "{cc}");
+                assert!(row.is_some_and(|row| row.contains(&format!("`{cc}`"))), "{purpose}: {cc}");
             }
         }
     }

@@ -3,26 +3,30 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
-use cellpace_lab::{Batch, Experiment, NamedTrace, read_controller, trace_files};
+use cellpace_base::split_name;
+use cellpace_cc::find_controller;
+use cellpace_lab::{Batch, Experiment, LabError, NamedTrace, read_controller, trace_files};
 use clap::Args;
 
 use crate::error::{CommandError, named};
+use crate::hints::repeated;
 use crate::outputs::{Outputs, Repetition, run_batch};
 use crate::path_options::PathOptions;
 
 /// Arguments of `cellpace compare`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  cellpace compare --trace city-drive.down --cc verus --cc copa --cc cubic --report out.html
+  cellpace compare
+  cellpace compare --trace lte-driving --cc verus --cc copa --cc cubic --report out.html
   cellpace compare --trace random:10mbit..100mbit/5s --rtt random:10ms..100ms/5s \\
       --loss random:0%..1%/5s --cc verus --cc cubic --repeat 5
   cellpace compare --handover 30s/200ms/80ms/lost --cc verus --cc bbr")]
 pub(crate) struct CompareArgs {
-    /// A trace: a file in Mahimahi format, a profile (lte-driving, ...) or generated
-    /// (constant:12mbit, step:..., random:..., onoff:..., cellreplay:...); repeatable
+    /// A trace: a profile (lte-driving, ...), a file in Mahimahi format, or constant:12mbit and
+    /// other forms that `cellpace trace list` shows; repeatable
     #[arg(long = "trace", value_name = "TRACE", default_value = "lte-driving")]
     traces: Vec<String>,
-    /// A controller, e.g. verus (`cellpace cc` lists them); repeatable
+    /// A controller, e.g. verus or verus:r=4 (`cellpace cc` lists them); repeatable
     #[arg(long = "cc", value_name = "CC", default_values = ["verus", "copa", "cubic", "bbr"])]
     ccs: Vec<String>,
     #[command(flatten)]
@@ -38,13 +42,14 @@ pub(crate) struct CompareArgs {
 
 pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, CommandError> {
     args.outputs.check()?;
-    let runs = experiment(args)?.plan()?;
+    let runs = experiment(args)?.plan().map_err(of_option)?;
     run_batch(Batch::new(runs), "cellpace compare", &args.repetition, &args.outputs)
 }
 
 fn experiment(args: &CompareArgs) -> Result<Experiment, CommandError> {
     once_each("--trace", &args.traces)?;
     once_each("--cc", &args.ccs)?;
+    args.ccs.iter().try_for_each(|cc| one_controller(cc))?;
     let read = |cc: &String| read_controller(cc);
     let controllers: Result<Vec<_>, _> = args.ccs.iter().map(read).collect();
     let mut files = trace_files();
@@ -56,6 +61,43 @@ fn experiment(args: &CompareArgs) -> Result<Experiment, CommandError> {
         duration: args.path.duration,
         path: args.path.conditions(&mut files)?,
     })
+}
+
+/// Puts the option in front of an error about a field of the scenario that it sets.
+pub(crate) fn of_option(error: LabError) -> CommandError {
+    const FIELDS: [&str; 4] = ["trace", "uplink", "loss", "uplink_loss"];
+    match &error {
+        LabError::Invalid(text) if FIELDS.iter().any(|field| is_about(text, field)) => {
+            let (field, why) = text.split_once(": ").unwrap_or((text, ""));
+            CommandError::usage(format!("--{}: {why}", field.replace('_', "-")))
+        }
+        _ => error.into(),
+    }
+}
+
+fn is_about(text: &str, field: &str) -> bool {
+    text.strip_prefix(field).is_some_and(|rest| rest.starts_with(": "))
+}
+
+/// Refuses several controllers in one word.
+fn one_controller(text: &str) -> Result<(), CommandError> {
+    let is_controller = |part: &&str| find_controller(split_name(part).name).is_ok();
+    let mut parts = text.split([',', ' ']).map(str::trim).filter(|part| !part.is_empty());
+    let first = parts.next().filter(is_controller);
+    if first.is_none() || !parts.any(|part| is_controller(&part)) {
+        return Ok(());
+    }
+    // What is no controller is a parameter of the one in front.
+    let mut ccs: Vec<String> = Vec::new();
+    for part in text.split([',', ' ']).map(str::trim).filter(|part| !part.is_empty()) {
+        match ccs.last_mut().filter(|_| !is_controller(&part)) {
+            Some(cc) => *cc = format!("{cc},{part}"),
+            None => ccs.push(part.to_owned()),
+        }
+    }
+    let ccs: Vec<&str> = ccs.iter().map(String::as_str).collect();
+    let instead = repeated(&ccs);
+    Err(CommandError::usage(format!("--cc: `{text}` has several controllers; write {instead}")))
 }
 
 /// What is given twice would look like a run with two seeds.

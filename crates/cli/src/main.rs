@@ -8,6 +8,7 @@ mod compare;
 mod documents;
 mod error;
 mod flow_options;
+mod hints;
 mod kernel;
 mod key;
 mod link;
@@ -52,7 +53,7 @@ enum Command {
     Sim(sim::SimArgs),
     /// Make one page of results that commands wrote with --json
     Report(report::ReportArgs),
-    /// Look at traces, check, convert, generate and fit them
+    /// List, show, check, convert, generate and fit traces
     #[command(subcommand)]
     Trace(trace::TraceCommand),
     /// Markov tables: controllers that imitate other controllers

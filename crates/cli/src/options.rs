@@ -5,6 +5,11 @@ use clap::Args;
 
 use crate::output::complain;
 
+/// Reads a seed.
+pub(crate) fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a whole number from 0 to {}", u64::MAX))
+}
+
 /// A length of time with its unit.
 pub(crate) fn span(text: &str) -> Result<Span, String> {
     parse_span(text).map_err(|error| error.to_string())

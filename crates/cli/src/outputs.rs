@@ -3,17 +3,22 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use cellpace_lab::{Batch, BatchResult, EventLog, threads};
+use cellpace_lab::{Batch, BatchResult, EventLog, RunResult, WorkSink, threads};
 use cellpace_report::{Aside, Comparison, PacketLog};
 use clap::Args;
 
 use crate::error::CommandError;
+use crate::options::Verbosity;
 use crate::output::{command_line, complain, is_stdout, print, write};
-use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted};
+use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted, interruption_code};
 use crate::report::write_report;
 
 /// With more runs than this, `--json` alone has no figures over time.
 const MAX_RUNS_WITH_SERIES: usize = 64;
+
+/// The environment variable with which results have the wall time of each run, for
+/// `evaluation/runs.sh`. They then differ from one call to the next.
+const TIMING: &str = "CELLPACE_TIMING";
 
 /// Options for how often to run, and how much at a time.
 #[derive(Debug, Args)]
@@ -52,9 +57,8 @@ pub(crate) struct Outputs {
     /// Write what the controllers decide, as JSON lines; as qlog if the name ends in .sqlog
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
-    /// Tell the wall time of each run (the results then differ from one call to the next)
-    #[arg(long)]
-    timing: bool,
+    #[command(flatten)]
+    verbosity: Verbosity,
 }
 
 /// Does all runs and shows and writes what is wanted.
@@ -65,16 +69,44 @@ pub(crate) fn run_batch(
     outputs: &Outputs,
 ) -> Result<ExitCode, CommandError> {
     batch.series = outputs.wants_series(batch.runs.len());
-    batch.timing = outputs.timing;
+    batch.timing = std::env::var_os(TIMING).is_some();
     batch.check_size()?;
     end_cleanly_on_ctrl_c();
     batch.packets = outputs.packet_log()?;
     batch.events = outputs.events(&batch, program)?;
     let all = batch.runs.len();
-    let mut progress = Progress::new(all, "runs");
-    let finished = batch.run(threads(repetition.jobs), &mut progress)?;
-    progress.finish();
+    let progress = Progress::with_verbosity(all, "runs", outputs.verbosity);
+    let mut watch = RunWatch { progress, verbosity: outputs.verbosity };
+    let finished = batch.run(threads(repetition.jobs), &mut watch)?;
+    watch.progress.finish();
     outputs.deliver(finished, all)
+}
+
+/// Shows how far the runs are, and with `-v` each one that is done.
+struct RunWatch {
+    progress: Progress,
+    verbosity: Verbosity,
+}
+
+impl WorkSink<RunResult> for RunWatch {
+    fn on_done(&mut self, _index: usize, result: &RunResult) {
+        self.progress.step();
+        self.verbosity.detail(|| match result {
+            Ok(run) => {
+                let mbps = run.figures.throughput_mbps;
+                format!("{} on {}, seed {}: {mbps:.2} Mbit/s", run.cc, run.trace, run.seed)
+            }
+            Err(error) => error.to_string(),
+        });
+    }
+
+    fn on_progress(&mut self, share: f64) {
+        self.progress.reached(share);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        interrupted()
+    }
 }
 
 impl Outputs {
@@ -97,6 +129,13 @@ impl Outputs {
             if to_stdout && ["--log", "--events"].contains(option) {
                 let log = if *option == "--log" { "a packet log" } else { "an event log" };
                 return Err(CommandError::usage(format!("{option}: {log} needs a file, not `-`")));
+            }
+            if *option == "--log" && file.extension().is_some_and(|ending| ending == "pcapng") {
+                return Err(CommandError::usage(format!(
+                    "--log {}: packets in virtual time have no bytes to capture; name a .parquet \
+                     file, or capture in real time with `cellpace link --log`",
+                    file.display()
+                )));
             }
             if !to_stdout {
                 check_file(file)?;
@@ -155,7 +194,7 @@ impl Outputs {
             };
             complain(&format!("interrupted; {missing} of {all} runs are missing{log}"));
             written?;
-            return Ok(ExitCode::from(130));
+            return Ok(interruption_code());
         }
         if missing > 0 {
             return Err(CommandError::failed(format!(

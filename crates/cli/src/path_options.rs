@@ -1,14 +1,14 @@
 //! The options that describe a path; `compare` has them, and every command that drives one.
 
 use cellpace_base::Span;
-use cellpace_lab::{default_duration, shown_name};
+use cellpace_lab::default_duration;
 use cellpace_path::schedule::TraceFiles;
 use cellpace_path::{DelaySpec, Handover, LossSpec, PathSpec, QueueSpec, TraceSpec};
 use cellpace_sim::{AckPolicy, Scenario};
 use clap::Args;
 
 use crate::error::{CommandError, named};
-use crate::options::span;
+use crate::options::{seed, span};
 
 /// Options of the path.
 #[derive(Debug, Args)]
@@ -20,8 +20,8 @@ pub(crate) struct PathOptions {
     /// Round-trip delay without queueing: 40ms, step:10ms/5s,100ms/5s, random:10ms..100ms/5s
     #[arg(long, default_value = "40ms", value_name = "TIME")]
     rtt: String,
-    /// Queue at the bottleneck: droptail:2MB, droptail:100pkts, infinite, drophead:..., red:...,
-    /// codel, pie, fq_codel
+    /// Queue at the bottleneck: droptail:2MB, droptail:100pkts, droptail (2MB), infinite,
+    /// drophead:..., red:..., codel, pie, fq_codel
     #[arg(long, default_value = "droptail:2MB", value_name = "QUEUE")]
     queue: String,
     /// Random loss: 1%, ge:..., step:0%/5s,1%/5s, random:0%..1%/5s
@@ -44,7 +44,7 @@ pub(crate) struct PathOptions {
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub(crate) skip: Option<Span>,
     /// Seed of everything random: same seed, same command, same bytes out
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = seed)]
     pub(crate) seed: u64,
 }
 
@@ -132,27 +132,5 @@ impl PathOptions {
         Handover::check_order(&handovers)
             .map_err(|why| CommandError::usage(format!("--handover: {why}")))?;
         Ok(handovers)
-    }
-
-    /// What these options say about the path, as on the command line; files without their
-    /// folders.
-    pub(crate) fn written(&self) -> String {
-        let mut text = format!(
-            "--rtt {} --queue {} --loss {} --acks {}",
-            self.rtt, self.queue, self.loss, self.acks
-        );
-        if self.uplink_loss != "0%" {
-            text += &format!(" --uplink-loss {}", self.uplink_loss);
-        }
-        for handover in &self.handover {
-            text += &format!(" --handover {handover}");
-        }
-        if let Some(uplink) = &self.uplink {
-            text += &format!(" --uplink {}", shown_name(uplink));
-        }
-        if let Some(duration) = self.duration {
-            text += &format!(" --duration {duration}");
-        }
-        text
     }
 }

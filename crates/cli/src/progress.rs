@@ -1,5 +1,6 @@
 //! A progress bar for work of more than two seconds, and a clean end on Ctrl-C.
 
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Once};
 use std::time::{Duration, Instant};
@@ -9,6 +10,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
+use crate::options::Verbosity;
+
 /// Progress over a known number of steps; on a terminal only, and only when it takes long.
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -16,6 +19,7 @@ pub(crate) struct Progress {
     steps: usize,
     done: AtomicUsize,
     unit: String,
+    verbosity: Verbosity,
 }
 
 impl Progress {
@@ -24,13 +28,18 @@ impl Progress {
     const FINE: u64 = 1_000;
 
     pub(crate) fn new(steps: usize, unit: &str) -> Self {
+        Self::with_verbosity(steps, unit, Verbosity::default())
+    }
+
+    /// Progress that is not shown to those who want nothing but errors.
+    pub(crate) fn with_verbosity(steps: usize, unit: &str, verbosity: Verbosity) -> Self {
         let length = Some(steps as u64 * Self::FINE);
         let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::hidden());
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {msg}, {eta} left") {
             bar.set_style(style);
         }
         let (started, done, unit) = (Instant::now(), AtomicUsize::new(0), unit.to_owned());
-        Self { bar, started, steps, done, unit }
+        Self { bar, started, steps, done, unit, verbosity }
     }
 
     /// A step is done.
@@ -47,7 +56,7 @@ impl Progress {
     }
 
     fn draw(&self) {
-        if self.started.elapsed() < Self::PATIENCE {
+        if self.verbosity.is_quiet() || self.started.elapsed() < Self::PATIENCE {
             return;
         }
         let done = self.done.load(Ordering::Relaxed);
@@ -77,6 +86,9 @@ impl<T> WorkSink<T> for Progress {
     }
 }
 
+/// The signal that asked for the end; 0: none.
+static SIGNAL: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
+
 static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// From now on the first Ctrl-C or SIGTERM asks for a clean end; the second ends at once.
@@ -89,8 +101,15 @@ pub(crate) fn end_cleanly_on_ctrl_c() {
             // to work.
             let _ = flag::register_conditional_shutdown(signal, 128 + signal, INTERRUPTED.clone());
             let _ = flag::register(signal, INTERRUPTED.clone());
+            let _ = flag::register_usize(signal, SIGNAL.clone(), signal as usize);
         }
     });
+}
+
+/// Returns the exit code of an interrupted command: 130 after Ctrl-C, 143 after SIGTERM.
+pub(crate) fn interruption_code() -> ExitCode {
+    let signal = SIGNAL.load(Ordering::Relaxed);
+    ExitCode::from(u8::try_from(128 + signal).unwrap_or(130))
 }
 
 /// Whether Ctrl-C was pressed, or the program asked to end.

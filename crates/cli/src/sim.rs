@@ -1,21 +1,21 @@
 //! `cellpace sim`: one scenario from a file.
 
-use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use cellpace_lab::{Batch, shown_name, trace_files};
+use cellpace_lab::{Batch, open_file, shown_name, trace_files};
 use cellpace_sim::Scenario;
 use clap::Args;
 
 use crate::error::CommandError;
+use crate::options::seed;
 use crate::outputs::{Outputs, Repetition, run_batch};
 
 /// Arguments of `cellpace sim`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
-  cellpace sim fairness.toml --report out.html
+  printf '%s\\n' 'trace = \"lte-driving\"' '[[flow]]' 'cc = \"verus\"' 'count = 2' > two.toml
+  cellpace sim two.toml --report out.html
 
 A scenario:
   trace = \"constant:60mbit\"     # all written forms of compare's options
@@ -35,10 +35,10 @@ A scenario:
   [[flow]]
   udp = \"2mbit\"")]
 pub(crate) struct SimArgs {
-    /// The scenario, a TOML file
-    scenario: PathBuf,
+    /// The scenario, a TOML file (`-`: standard input)
+    scenario: String,
     /// Another seed than the scenario's
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = seed)]
     seed: Option<u64>,
     #[command(flatten)]
     repetition: Repetition,
@@ -51,10 +51,10 @@ const MAX_SCENARIO_BYTES: u64 = 1 << 20;
 
 pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, CommandError> {
     args.outputs.check()?;
-    let name = args.scenario.display().to_string();
-    let text = read(args, &name)?;
+    let name = if args.scenario == "-" { "standard input" } else { &args.scenario };
+    let text = read(args, name)?;
     let scenario =
-        Scenario::from_toml(&name, &text, &mut trace_files()).map_err(CommandError::usage)?;
+        Scenario::from_toml(name, &text, &mut trace_files()).map_err(CommandError::usage)?;
     let trace = shown_name(&scenario.trace.to_string());
     let seeds = args.repetition.seeds(args.seed.unwrap_or(scenario.seed));
     let batch = Batch::of_scenario(scenario, &trace, seeds)?;
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, CommandError> {
 
 fn read(args: &SimArgs, name: &str) -> Result<String, CommandError> {
     let wrong = |error: std::io::Error| CommandError::usage(format!("{name}: {error}"));
-    let file = File::open(&args.scenario).map_err(wrong)?;
+    let file = open_file(&args.scenario).map_err(wrong)?;
     let mut text = String::new();
     // What is no regular file (a pipe, a device) does not tell its size.
     let read = file.take(MAX_SCENARIO_BYTES + 1).read_to_string(&mut text).map_err(wrong)?;

@@ -163,7 +163,9 @@ fn wrong_usage_is_refused_before_the_work() {
         (&format!("{train} --users 1,1000"), "1000 users; allowed: 1 to 256"),
         (&format!("{train} --users 2,2"), "--users: `2` is given twice"),
         (&format!("{train} --users -1"), "--help"),
-        (&format!("{train} --skip 1s"), "--skip: "),
+        (&format!("{train} --skip 1s"), "`cellpace mdi train` has no --skip"),
+        (&format!("{train} --uplink constant:1mbit"), "`cellpace mdi train` has no --uplink"),
+        (&format!("{train} --loss 100%"), "when every packet is lost, nothing arrives"),
         (&format!("{train} --duration 0s"), "duration is 0 s"),
         (&format!("{train} --duration 24h --users 8"), "samples are more than the 50000000"),
         (&format!("{train} --states levels:delay=5..1/1"), "the lower end lies above"),
@@ -203,4 +205,26 @@ fn ctrl_c_ends_training_without_a_model() {
     let outcome = program::Outcome::of(child.wait_with_output().unwrap());
     outcome.complains(130, "interrupted; nothing is saved");
     assert_eq!(folder.names(), [""; 0]);
+}
+
+/// The first lines of the help's examples.
+#[test]
+fn the_table_of_the_examples_becomes_json_csv_and_flat() {
+    let folder = Folder::new();
+    folder.good("mdi train --cc verus --trace lte-driving -o verus.mdi");
+    folder.good("mdi convert verus.mdi -o verus.json");
+    folder.good("mdi convert verus.mdi --users 2 -o matrix.csv");
+    folder.good("mdi convert verus.mdi --rules empty=paper -o verus.flat");
+    let show = folder.good("mdi show verus.mdi");
+    let matrix = String::from_utf8(folder.read("matrix.csv")).unwrap();
+    let rows = matrix.lines().count();
+    assert!(show.contains(&format!("{rows}")), "{rows} rows:\n{show}");
+    assert_eq!(matrix.lines().next().unwrap().split(',').count(), rows, "it is a square");
+    let file = fs::File::open(folder.path("verus.mdi")).unwrap();
+    let piped = folder.command(["mdi", "show", "-"]).stdin(file).output().unwrap();
+    let piped = String::from_utf8(piped.stdout).unwrap();
+    assert_eq!(said(&piped, "states"), said(&show, "states"), "from standard input");
+    folder.good("mdi train --cc verus --trace lte-driving -o samples.csv");
+    let states = "--states levels:rejoin=160ms";
+    folder.good(&format!("mdi convert samples.csv --teacher verus {states} -o again.mdi"));
 }

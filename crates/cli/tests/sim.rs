@@ -32,9 +32,13 @@ onoff = { mean = "300kB", deviation = "100kB", max = "1MB", off = "200ms" }
 udp = "500kbit"
 "#;
 
-/// A scenario of one flow with these lines in front.
+/// The line of a trace.
+const CONSTANT: &str = "trace = \"constant:12mbit\"\n";
+
+/// A scenario of one flow with these lines in front, over 12 Mbit/s unless they name a trace.
 fn one_flow(lines: &str) -> Folder {
-    Folder::with("s.toml", format!("{lines}\n[[flow]]\ncc = \"fixed\"\n"))
+    let trace = if lines.contains("trace = ") { "" } else { CONSTANT };
+    Folder::with("s.toml", format!("{trace}{lines}\n[[flow]]\ncc = \"fixed\"\n"))
 }
 
 #[test]
@@ -56,6 +60,14 @@ fn a_scenario_runs_with_all_its_flows() {
     assert!((0.3..0.55).contains(&udp), "{udp}");
     let utilization = number(&run, "/utilization");
     assert!((0.5..=1.001).contains(&utilization), "{utilization}");
+}
+
+#[test]
+fn a_scenario_comes_from_standard_input() {
+    let folder = Folder::with("mixed.toml", MIXED);
+    let file = std::fs::File::open(folder.path("mixed.toml")).unwrap();
+    let piped = folder.command(["sim", "-", "-q"]).stdin(file).output().unwrap();
+    assert_eq!(String::from_utf8(piped.stdout).unwrap(), folder.good("sim mixed.toml"));
 }
 
 #[test]
@@ -109,7 +121,10 @@ fn wrong_scenarios_are_answered_with_line_and_field() {
         (format!("duration = \"25h\"\n{flow}"), "s.toml:1: duration: the duration is 90000s"),
         (format!("bin = \"0s\"\n{flow}"), "s.toml:1: bin: bins are at least 1 ms wide"),
         (format!("seed = -1\n{flow}"), "s.toml:1: seed: "),
-        (format!("rtt = 40\n{flow}"), "s.toml:1: rtt: invalid type"),
+        (
+            format!("rtt = 40\n{flow}"),
+            "s.toml:1: rtt: 40 should have a unit and quotes: rtt = \"40ms\"",
+        ),
         (format!("rtt = \"1ms\"\nrtt = \"2ms\"\n{flow}"), "s.toml:2: duplicate key"),
         ("[[flow]]\ncc = \"vreus\"\n".into(), "s.toml:2: cc: there is no controller `vreus`; did"),
         ("[[flow]]\ncc = \"verus:rr=2\"\n".into(), "did you mean `r`?"),
@@ -132,7 +147,7 @@ fn wrong_scenarios_are_answered_with_line_and_field() {
 fn missing_unreadable_and_foreign_files_are_refused() {
     let folder = Folder::with("binary.toml", b"\xff\xfe\x00rtt");
     folder.refused("sim gone.toml", "gone.toml: No such file");
-    folder.refused("sim .", "Is a directory");
+    folder.refused("sim .", ".: this is a folder, not a file");
     folder.refused("sim binary.toml", "binary.toml: stream did not contain valid UTF-8");
     folder.refused("sim gone/s.toml", "No such file");
 }
@@ -180,7 +195,6 @@ fn odd_scenarios_run() {
     for lines in [
         "rtt = \"0s\"",
         "duration = \"1ns\"\nskip = \"0s\"",
-        "trace = \"constant:0bit\"\nduration = \"10min\"",
         "trace = \"constant:1bit\"",
         "acks = \"delayed:40ms\"\nuplink = \"constant:10kbit\"",
         "queue = \"infinite\"",
@@ -200,7 +214,7 @@ fn the_shortest_on_and_off_times_come_to_an_end() {
         let folder = Folder::with(
             "s.toml",
             format!(
-                "rtt = \"0s\"\nduration = \"1s\"\nskip = \"0s\"\n[[flow]]\ncc = \"fixed\"\n\
+                "{CONSTANT}rtt = \"0s\"\nduration = \"1s\"\nskip = \"0s\"\n[[flow]]\ncc = \"fixed\"\n\
                  onoff = {{ mean = \"1B\", deviation = \"0B\", max = \"1B\", off = \"0s\"{rate} }}\n"
             ),
         );
@@ -214,9 +228,10 @@ fn what_would_fill_the_memory_fails_with_advice() {
     let too_many = "packets are in flight or unanswered";
     for text in [
         "trace = \"constant:1mbit\"\nqueue = \"infinite\"\n[[flow]]\nudp = \"1000gbit\"\n",
-        "[[flow]]\ncc = \"fixed:cwnd=1000000000pkts\"\n",
-        "queue = \"infinite\"\n[[flow]]\ncc = \"fixed:cwnd=100000pkts\"\ncount = 10000\n",
-        "rtt = \"1h\"\nduration = \"24h\"\n[[flow]]\nudp = \"1gbit\"\n",
+        "trace = \"constant:12mbit\"\n[[flow]]\ncc = \"fixed:cwnd=1000000000pkts\"\n",
+        "trace = \"constant:12mbit\"\nqueue = \"infinite\"\n[[flow]]\n\
+         cc = \"fixed:cwnd=100000pkts\"\ncount = 10000\n",
+        "trace = \"constant:12mbit\"\nrtt = \"1h\"\nduration = \"24h\"\n[[flow]]\nudp = \"1gbit\"\n",
     ] {
         let folder = Folder::with("s.toml", text);
         folder.run_in_little_memory("sim s.toml").complains(1, too_many);
@@ -229,7 +244,7 @@ fn what_would_fill_the_memory_fails_with_advice() {
 fn files_larger_than_any_disk_take_no_memory() {
     let folder = Folder::with(
         "s.toml",
-        "duration = \"5s\"\n[[flow]]\ncc = \"cubic\"\n\
+        "trace = \"constant:12mbit\"\nduration = \"5s\"\n[[flow]]\ncc = \"cubic\"\n\
          onoff = { mean = \"10000GB\", max = \"10000GB\", off = \"1s\" }\n",
     );
     let outcome = folder.run_in_little_memory("sim s.toml");

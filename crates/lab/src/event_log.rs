@@ -115,7 +115,7 @@ impl<W: Write> EventLog<W> {
         self.put(at, flow, name, data);
     }
 
-    /// Writes that so many events of a flow, before those that follow, were lost on the way here.
+    /// Writes how many events of a flow were lost before those that follow.
     pub fn missed(&mut self, at: Time, flow: EventFlow<'_>, count: u64) {
         self.put(at, flow, "missed", json!({ "count": count }));
     }

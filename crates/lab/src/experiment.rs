@@ -145,7 +145,7 @@ impl Experiment {
             ..self.path.clone()
         };
         scenario.bin = bin_width(&scenario, runs);
-        scenario.check().map_err(LabError::invalid)?;
+        scenario.check().and_then(|()| scenario.check_delivers()).map_err(LabError::invalid)?;
         Ok(scenario)
     }
 }

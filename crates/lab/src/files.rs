@@ -1,13 +1,19 @@
 //! Files that traces, controllers and profiles name, and how traces are shown.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
+
+use flate2::read::MultiGzDecoder;
 
 use cellpace_cc::{ControllerSpec, MAX_FILE_BYTES as MAX_MODEL_BYTES, SpecError};
 use cellpace_path::schedule::TraceFiles;
 
-/// The largest trace file that is read: days of a fast link.
+/// The largest trace file that is read, and as much is read of what a compressed one holds: days of
+/// a fast link.
 const MAX_FILE_BYTES: u64 = 512 << 20;
+
+/// What a file that gzip has written begins with.
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// Returns a reader of this machine's files, which reads each of them once.
 pub fn trace_files() -> TraceFiles<'static> {
@@ -24,11 +30,16 @@ pub fn read_controller(text: &str) -> Result<ControllerSpec, SpecError> {
     })
 }
 
-/// Opens a file for reading.
+/// Opens a file for reading, or standard input for `-`. What gzip has compressed is uncompressed
+/// as it is read.
 ///
 /// # Errors
-/// When there is none, or it is a folder or larger than 512 MB.
+/// When there is none, or it is a folder or larger than 512 MB. Reading fails where more than that
+/// comes out of a compressed file or standard input.
 pub fn open_file(name: &str) -> io::Result<Box<dyn BufRead>> {
+    if name == "-" {
+        return uncompressed(BufReader::new(io::stdin()));
+    }
     let file = File::open(name)?;
     let facts = file.metadata()?;
     if facts.is_dir() {
@@ -41,7 +52,33 @@ pub fn open_file(name: &str) -> io::Result<Box<dyn BufRead>> {
             MAX_FILE_BYTES >> 20
         )));
     }
-    Ok(Box::new(BufReader::with_capacity(1 << 16, file)))
+    uncompressed(BufReader::with_capacity(1 << 16, file))
+}
+
+fn uncompressed(mut reader: impl BufRead + 'static) -> io::Result<Box<dyn BufRead>> {
+    if reader.fill_buf()?.starts_with(&GZIP_MAGIC) {
+        let bounded = Bounded { inner: MultiGzDecoder::new(reader), left: MAX_FILE_BYTES };
+        return Ok(Box::new(BufReader::with_capacity(1 << 16, bounded)));
+    }
+    Ok(Box::new(BufReader::new(Bounded { inner: reader, left: MAX_FILE_BYTES })))
+}
+
+/// A reader that fails beyond a number of bytes.
+struct Bounded<R> {
+    inner: R,
+    /// Bytes that may still come.
+    left: u64,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.left = self.left.checked_sub(count as u64).ok_or_else(|| {
+            let most = MAX_FILE_BYTES >> 20;
+            io::Error::other(format!("holds more than the {most} MB that are read"))
+        })?;
+        Ok(count)
+    }
 }
 
 /// Returns a trace's name as it is shown: a file without its folder, anything else as written.
@@ -65,7 +102,32 @@ pub fn shown_names(traces: &[String]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
     use super::*;
+
+    #[test]
+    fn compressed_files_read_as_what_they_hold_up_to_a_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, blocks: usize| {
+            let path = folder.path().join(name);
+            let mut encoder = GzEncoder::new(File::create(&path).unwrap(), Compression::fast());
+            for _ in 0..blocks {
+                encoder.write_all(&b"1\n2\n".repeat(1 << 18)).unwrap();
+            }
+            encoder.finish().unwrap();
+            path.to_str().unwrap().to_owned()
+        };
+        let mut text = String::new();
+        open_file(&write("small.gz", 1)).unwrap().read_to_string(&mut text).unwrap();
+        assert!(text == "1\n2\n".repeat(1 << 18));
+        let large = open_file(&write("large.gz", 520)).unwrap();
+        let error = io::copy(&mut { large }, &mut io::sink()).unwrap_err();
+        assert_eq!(error.to_string(), "holds more than the 512 MB that are read");
+    }
 
     #[test]
     fn files_are_shown_without_folders_and_generated_traces_whole() {

@@ -149,7 +149,7 @@ mod tests {
 
     const NONE: Span = Span::ZERO;
 
-    /// Stops after so many results.
+    /// The number of results after which it stops.
     struct Until(usize);
 
     impl WorkSink<usize> for Until {

@@ -16,7 +16,7 @@ const RESOLUTION: f64 = 1e6;
 const EPOCH_US: u32 = 5000;
 
 /// States of a matrix that is written as CSV at most; it has their square of fields.
-const MAX_STATES: u32 = 4096;
+const MAX_STATES: u32 = 8192;
 
 /// The fields of the first line.
 const HEADER: [&str; 8] =

@@ -35,7 +35,7 @@ impl DelaySpec {
     /// Reads a written form; `files` supplies the file it may name.
     ///
     /// # Errors
-    /// When a value or the form does not read, or the file cannot be had or is no table of
+    /// When a value or the form does not read, or the file cannot be read or is no table of
     /// delays.
     pub fn parse(text: &str, files: &mut TraceFiles<'_>) -> Result<Self, PathError> {
         match text.trim().strip_prefix("file:") {

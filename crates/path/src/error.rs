@@ -25,6 +25,14 @@ pub enum PathError {
         /// Why.
         source: QuantityError,
     },
+    /// A quantity below zero.
+    #[error("`{text}`: a {what} is not negative")]
+    Negative {
+        /// What was written.
+        text: String,
+        /// What it should have been.
+        what: &'static str,
+    },
     /// A parameter of a queue or trace.
     #[error(transparent)]
     Param(#[from] ParamError),
@@ -50,7 +58,7 @@ pub enum PathError {
         /// The file.
         name: String,
     },
-    /// A file where none can be had.
+    /// A file where files are not available.
     #[error("`{name}` is a file, and only generated traces and delays can be used here")]
     FileNotAllowed {
         /// The file.
@@ -124,5 +132,18 @@ impl TraceError {
     /// A problem in a line of the input `name`, counted from 1.
     pub fn line(name: &str, line: u64, problem: impl Into<String>) -> Self {
         Self::Line { name: name.to_owned(), line, problem: problem.into() }
+    }
+
+    /// Adds how a table of rates becomes a trace, if the file is named like one.
+    pub(crate) fn with_csv_hint(self) -> Self {
+        match self {
+            Self::Line { name, line, problem } if name.ends_with(".csv") => {
+                let stem = name.strip_suffix(".csv").unwrap_or(&name);
+                let convert = format!("cellpace trace convert {name} -o {stem}.down");
+                let problem = format!("{problem}; make a trace of the CSV: {convert}");
+                Self::Line { name, line, problem }
+            }
+            error => error,
+        }
     }
 }

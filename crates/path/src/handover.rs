@@ -16,7 +16,7 @@ use crate::error::PathError;
 /// From [`at`](Self::at) on, the link delivers nothing and its opportunities are gone; what arrives
 /// in front of it waits. [`length`](Self::length) later, the path is the new one: its RTT counts for packets that
 /// are sent from then on (those in front of the queue keep theirs, and are not overtaken), and
-/// what waits has come along, or is lost. That is also when controllers get to know of it.
+/// what waits has come along, or is lost. That is also when it is reported to controllers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handover {
     /// When the old path stops to deliver.

@@ -33,7 +33,7 @@ impl PathSpec {
     /// The path at time zero; all its randomness comes from `seed`.
     ///
     /// # Errors
-    /// When the trace cannot be had.
+    /// When the trace cannot be built.
     pub fn build(&self, seed: u64) -> Result<Path, PathError> {
         self.build_seeded(seed, seed)
     }
@@ -42,7 +42,7 @@ impl PathSpec {
     /// times, everything else drawn on its own.
     ///
     /// # Errors
-    /// When the trace cannot be had.
+    /// When the trace cannot be built.
     pub fn build_reverse(&self, seed: u64) -> Result<Path, PathError> {
         self.build_seeded(Random::seeded(seed, REVERSE_STREAM).bits(), seed)
     }

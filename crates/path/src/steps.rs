@@ -292,7 +292,10 @@ fn split_at_time(text: &str) -> Option<(&str, &str)> {
 }
 
 fn read<T: Level>(text: &str, what: &'static str) -> Result<T, PathError> {
-    T::read(text).map_err(|source| PathError::Quantity { what: what.into(), source })
+    T::read(text).map_err(|source| match source {
+        QuantityError::Negative { text, .. } => PathError::Negative { text, what },
+        source => PathError::Quantity { what: what.into(), source },
+    })
 }
 
 fn read_span(text: &str, what: &'static str) -> Result<Span, PathError> {

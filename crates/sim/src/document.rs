@@ -12,6 +12,10 @@ use toml::Spanned;
 
 use crate::{FlowSpec, FlowTraffic, OnOffFiles, Scenario, SimError};
 
+/// What to write for the trace where it is left out.
+const NO_TRACE: &str = "trace: is missing; write, for example, trace = \"lte-driving\" or \
+                        trace = \"constant:12mbit\"";
+
 /// Flows that one scenario may have.
 const MAX_FLOWS: usize = 10_000;
 
@@ -84,7 +88,7 @@ impl Scenario {
     /// duration = "60s"
     ///
     /// [[flow]]
-    /// cc = "verus:r=2"
+    /// cc = "verus"
     /// count = 3
     ///
     /// [[flow]]
@@ -136,6 +140,10 @@ impl Scenario {
             SimError::Invalid(reason) => place.whole(&document, &reason),
             other => other,
         })?;
+        if document.trace.is_none() {
+            return Err(SimError::Invalid(format!("{name}: {NO_TRACE}")));
+        }
+        scenario.check_delivers().map_err(|error| place.whole(&document, &error.to_string()))?;
         Ok(scenario)
     }
 }
@@ -263,6 +271,18 @@ impl TomlText<'_> {
                 return self.wrong(&written.span(), name, &reason);
             }
         }
+        let fields = [
+            ("trace", &document.trace),
+            ("uplink", &document.uplink),
+            ("loss", &document.loss),
+            ("uplink_loss", &document.uplink_loss),
+        ];
+        for (name, field) in fields {
+            let about = reason.strip_prefix(name).and_then(|rest| rest.strip_prefix(": "));
+            if let (Some(written), Some(why)) = (field, about) {
+                return self.wrong(&written.span(), name, &why);
+            }
+        }
         SimError::Invalid(format!("{}: {reason}", self.file))
     }
 
@@ -279,7 +299,7 @@ impl TomlText<'_> {
         let reason = error.message().lines().next().unwrap_or_default();
         let start = error.span().map_or(0, |span| span.start);
         let reason = match self.key_before(start) {
-            Some(key) => format!("{key}: {reason}"),
+            Some(key) => format!("{key}: {}", unit_hint(key, reason).as_deref().unwrap_or(reason)),
             None => reason.to_owned(),
         };
         SimError::Toml { file: self.file.to_owned(), line: self.line(start), reason }
@@ -297,6 +317,22 @@ impl TomlText<'_> {
         let before = &self.text.as_bytes()[..offset.min(self.text.len())];
         1 + before.iter().filter(|byte| **byte == b'\n').count()
     }
+}
+
+/// What to write in place of a bare number, if that is what is wrong with the value of `key`.
+fn unit_hint(key: &str, reason: &str) -> Option<String> {
+    let kinds = ["invalid type: integer `", "invalid type: floating point `"];
+    let number = kinds.iter().find_map(|kind| reason.strip_prefix(kind))?;
+    let number = number.strip_suffix("`, expected a string")?;
+    let unit = match key {
+        "rtt" | "length" => "ms",
+        "duration" | "skip" | "start" | "stop" | "at" | "off" | "bin" => "s",
+        "udp" | "rate" => "mbit",
+        "mean" | "deviation" | "max" => "MB",
+        "loss" | "uplink_loss" => "%",
+        _ => return None,
+    };
+    Some(format!("{number} should have a unit and quotes: {key} = \"{number}{unit}\""))
 }
 
 #[cfg(test)]
@@ -379,7 +415,32 @@ mod tests {
             ),
             ("bin = '1us'\n[[flow]]\ncc='fixed'\n", "s.toml:1: bin: bins are"),
             ("trace = 3\n", "s.toml:1: trace: invalid type"),
-            ("\n[[flow]]\ncc='fixed'\nonoff={ mean=3 }\n", "s.toml:4: mean: invalid type"),
+            ("rtt = 40\n", "s.toml:1: rtt: 40 should have a unit and quotes: rtt = \"40ms\""),
+            (
+                "\n[[flow]]\ncc='fixed'\nonoff={ mean=3.5 }\n",
+                "s.toml:4: mean: 3.5 should have a unit and quotes: mean = \"3.5MB\"",
+            ),
+            ("rtt = '-40ms'\n", "s.toml:1: rtt: `-40ms`: a delay is not negative"),
+            (
+                "[[flow]]\ncc='fixed'\n",
+                "s.toml: trace: is missing; write, for example, trace = \"lte-driving\" or",
+            ),
+            (
+                "trace='lte-driving'\nduration='9s'\n[[flow]]\ncc='fixed'\nstart='9s'\n",
+                "s.toml:2: duration: flow 1 starts at 9s, but the run ends at 9s: its start",
+            ),
+            (
+                "trace='lte-driving'\n[[flow]]\ncc='fixed'\nstart='10h'\n",
+                "s.toml: flow 1 starts at 36000s, but the run ends at 300s",
+            ),
+            (
+                "\ntrace='constant:0mbit'\n[[flow]]\ncc='fixed'\n",
+                "s.toml:2: trace: `constant:0mbit`: a rate of zero delivers nothing",
+            ),
+            (
+                "trace='lte-driving'\nuplink_loss='100%'\n[[flow]]\ncc='fixed'\n",
+                "s.toml:2: uplink_loss: `100%`: when every packet is lost, nothing arrives",
+            ),
             ("seed = -1\n", "s.toml:1: seed: invalid value"),
             ("trace = 'a\n", "s.toml:1: "),
             ("\n\u{feff}cc =]", "s.toml:2: "),

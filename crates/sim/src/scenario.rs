@@ -47,8 +47,8 @@ pub struct Scenario {
     pub uplink: Option<TraceSpec>,
     /// Random loss of what goes back: acks, and the reports of receivers, which travel with them.
     pub uplink_loss: LossSpec,
-    /// Changes of the path, in the order of time. At the end of each interruption, the controllers
-    /// of all connections get to know ([`cellpace_cc::Controller::on_path_change`]).
+    /// Changes of the path, in the order of time. At the end of each interruption it is reported to the
+    /// controllers of all connections ([`cellpace_cc::Controller::on_path_change`]).
     pub handovers: Vec<Handover>,
     /// The flows.
     pub flows: Vec<FlowSpec>,
@@ -184,6 +184,37 @@ impl Scenario {
         }
         for (index, flow) in self.flows.iter().enumerate() {
             flow.check().or_else(|reason| invalid(format!("flow {}: {reason}", index + 1)))?;
+            if flow.start >= self.end() {
+                let start = flow.start - Time::ZERO;
+                let number = index + 1;
+                return invalid(format!(
+                    "flow {number} starts at {start}, but the run ends at {}: its start should be \
+                     earlier or the duration longer",
+                    self.duration
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a path over which no packet or no acknowledgment ever arrives. A simulation can have
+    /// one; whoever writes a scenario by hand has made a mistake.
+    ///
+    /// # Errors
+    /// When a rate is always zero, or a loss is always 100 %; the text begins with the field.
+    pub fn check_delivers(&self) -> Result<(), SimError> {
+        let rates = [("trace", Some(&self.trace)), ("uplink", self.uplink.as_ref())];
+        for (field, trace) in rates {
+            if let Some(silent) = trace.filter(|trace| trace.is_silent()) {
+                let why = "a rate of zero delivers nothing";
+                return Err(SimError::Invalid(format!("{field}: `{silent}`: {why}")));
+            }
+        }
+        for (field, loss) in [("loss", &self.loss), ("uplink_loss", &self.uplink_loss)] {
+            if loss.mean() >= 1.0 {
+                let why = "when every packet is lost, nothing arrives";
+                return Err(SimError::Invalid(format!("{field}: `{loss}`: {why}")));
+            }
         }
         Ok(())
     }

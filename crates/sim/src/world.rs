@@ -287,7 +287,7 @@ impl World {
         self.pump(index, observer);
     }
 
-    /// Flows get to know of the new path and use it.
+    /// Reports the new path to the flows, which use it from now on.
     fn report_path_change(&mut self, observer: &mut impl Observer) {
         for index in 0..self.flows.len() {
             let Some(connection) = &mut self.flows[index].connection else { continue };

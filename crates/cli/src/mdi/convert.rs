@@ -18,11 +18,12 @@ use crate::output::{print, write, write_bytes};
 /// Arguments of `cellpace mdi convert`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  cellpace mdi train --cc verus --trace lte-driving -o verus.mdi
   cellpace mdi convert verus.mdi -o verus.json
   cellpace mdi convert verus.mdi --users 2 -o matrix.csv
   cellpace mdi convert verus.mdi --rules empty=paper -o verus.flat
-  cellpace mdi convert matrix.csv -o verus.mdi
-  cellpace mdi convert samples.csv --teacher phone --states levels:rejoin=160ms -o phone.mdi
+  cellpace mdi train --cc verus --trace lte-driving -o samples.csv
+  cellpace mdi convert samples.csv --teacher verus --states levels:rejoin=160ms -o again.mdi
 
 What is written depends on how OUT ends (docs/mdi-format.md describes the forms):
   .json     header and counted cells, without loss
@@ -36,7 +37,7 @@ under one number, chains numbered upwards; users: flows that shared the bottlene
 delay: the largest RTT acked in the epoch, or the time since the last ack where that is longer;
 sent: packets that left in it. `cellpace mdi train -o FILE.csv` writes samples.")]
 pub(crate) struct MdiConvertArgs {
-    /// A Markov table, a matrix or samples
+    /// A Markov table (`-`: standard input), a matrix or samples
     #[arg(value_name = "IN")]
     input: PathBuf,
     /// Where to write
@@ -48,7 +49,7 @@ pub(crate) struct MdiConvertArgs {
     /// Rules of the walk as in a controller string, e.g. sampler=closest,empty=paper (.flat)
     #[arg(long, value_name = "KEY=VALUE,...")]
     rules: Option<String>,
-    /// Of whom the samples are
+    /// The controller from which the samples are
     #[arg(long, value_name = "NAME")]
     teacher: Option<String>,
     /// Which states samples become, as for `cellpace mdi train`
@@ -93,7 +94,11 @@ fn read_any(args: &MdiConvertArgs) -> Result<Model, CommandError> {
 }
 
 fn learn_samples(args: &MdiConvertArgs, bytes: &[u8]) -> Result<Model, CommandError> {
-    let missing = || CommandError::usage("--teacher: samples do not say of whom they are");
+    let missing = || {
+        CommandError::usage(
+            "--teacher: is missing; name the controller from which the samples are, as they do not",
+        )
+    };
     let teacher = args.teacher.clone().ok_or_else(missing)?;
     named("--teacher", check_name(&teacher))?;
     let name = args.input.to_string_lossy();

@@ -12,10 +12,13 @@ use crate::output::print;
 /// Arguments of `cellpace mdi merge`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
-  cellpace mdi merge city.mdi highway.mdi -o both.mdi
+  states=levels:delay=0..1.4/0.01,window=-60..60/4
+  cellpace mdi train --cc verus --trace lte-driving --states $states -o a.mdi
+  cellpace mdi train --cc verus --trace umts-driving --states $states -o b.mdi
+  cellpace mdi merge a.mdi b.mdi -o both.mdi
 
 Counts are whole numbers, so that merging gives what training on everything at once gives, as long
-as the states are the same: train the second with the states that `cellpace mdi show city.mdi` names.")]
+as the states are the same: train the second with the states that `cellpace mdi show a.mdi` names.")]
 pub(crate) struct MergeArgs {
     /// Models of the same teacher with the same states
     #[arg(value_name = "FILE", required = true, num_args = 2..)]

@@ -17,6 +17,7 @@ use crate::report::write_report;
 /// Arguments of `cellpace mdi show`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  cellpace mdi train --cc verus --trace lte-driving -o verus.mdi
   cellpace mdi show verus.mdi
   cellpace mdi show verus.mdi --users 2 --plot matrix.svg --zoom 24
   cellpace mdi show verus.mdi --report table.html
@@ -24,7 +25,7 @@ use crate::report::write_report;
 A subset is what may follow a state when the next delay is known. Pictures show the matrix with
 each row divided by its sum; without colour: never seen.")]
 pub(crate) struct MdiShowArgs {
-    /// A Markov table
+    /// A Markov table (`-`: standard input)
     #[arg(value_name = "FILE")]
     table: PathBuf,
     /// What was learnt with this number of users

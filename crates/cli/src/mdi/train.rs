@@ -4,26 +4,29 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use cellpace_base::Span;
 use cellpace_lab::{
     Lesson, NamedTrace, StatesChoice, Training, check_name, learn, read_controller, trace_files,
     trace_source,
 };
 use cellpace_mdi::{About, LoggedFlows, write_samples};
+use cellpace_path::schedule::TraceFiles;
+use cellpace_path::{DelaySpec, LossSpec, QueueSpec};
 use cellpace_report::write_atomically;
+use cellpace_sim::Scenario;
 use clap::Args;
 
 use super::model_file::{check_output, has_ending, save_model};
-use crate::compare::once_each;
+use crate::compare::{of_option, once_each};
 use crate::error::{CommandError, named};
+use crate::options::{seed, span};
 use crate::output::{complain, print};
-use crate::path_options::PathOptions;
-use crate::progress::{Progress, end_cleanly_on_ctrl_c};
+use crate::progress::{Progress, end_cleanly_on_ctrl_c, interruption_code};
 
 /// Arguments of `cellpace mdi train`.
 #[derive(Debug, Args)]
-#[command(mut_arg("skip", |skip| skip.hide(true)))]
 #[command(after_help = "Examples:
-  cellpace mdi train --cc verus --trace city.down --trace highway.down -o verus.mdi
+  cellpace mdi train --cc verus --trace lte-driving --trace umts-driving -o verus.mdi
   cellpace mdi train --cc copa --trace lte-driving --users 1 --states absolute:bin=5ms -o copa.mdi
 
 States:
@@ -48,8 +51,21 @@ pub(crate) struct TrainArgs {
     /// Which delays and windows the table distinguishes, see below
     #[arg(long, value_name = "STATES", default_value = "levels")]
     states: StatesChoice,
-    #[command(flatten)]
-    path: PathOptions,
+    /// Round-trip delay without queueing; forms as for `cellpace compare`
+    #[arg(long, default_value = "40ms", value_name = "TIME")]
+    rtt: String,
+    /// Queue at the bottleneck; forms as for `cellpace compare`
+    #[arg(long, default_value = "droptail:2MB", value_name = "QUEUE")]
+    queue: String,
+    /// Random loss; forms as for `cellpace compare`
+    #[arg(long, default_value = "0%", value_name = "LOSS")]
+    loss: String,
+    /// Length of the run [default: the trace's, at most 300s; 60s where it has no end]
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    duration: Option<Span>,
+    /// Seed of everything random: same seed, same command, same bytes out
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = seed)]
+    seed: u64,
     /// Runs at the same time [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
@@ -66,17 +82,17 @@ pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode, CommandError> {
         teacher: named("--cc", read_controller(&args.cc))?,
         traces: named("--trace", NamedTrace::read_all(&args.traces, &mut files))?,
         users: args.users.clone(),
-        duration: args.path.duration,
-        path: args.path.conditions(&mut files)?,
+        duration: args.duration,
+        path: conditions(args, &mut files)?,
     };
     let about = about(args, &training)?;
     end_cleanly_on_ctrl_c();
     let mut progress = Progress::new(training.runs(), "runs");
-    let logged = training.watch(args.jobs, &mut progress)?;
+    let logged = training.watch(args.jobs, &mut progress).map_err(of_option)?;
     progress.finish();
     let Some(logged) = logged else {
         complain("interrupted; nothing is saved");
-        return Ok(ExitCode::from(130));
+        return Ok(interruption_code());
     };
     let bytes = match has_ending(&args.output, "csv") {
         true => save_samples(args, &logged)?,
@@ -91,10 +107,18 @@ pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode, CommandError> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The path, without a trace.
+fn conditions(args: &TrainArgs, files: &mut TraceFiles<'_>) -> Result<Scenario, CommandError> {
+    Ok(Scenario {
+        rtt: named("--rtt", DelaySpec::parse(&args.rtt, files))?,
+        queue: named("--queue", args.queue.parse::<QueueSpec>())?,
+        loss: named("--loss", args.loss.parse::<LossSpec>())?,
+        seed: args.seed,
+        ..Scenario::default()
+    })
+}
+
 fn check(args: &TrainArgs) -> Result<(), CommandError> {
-    if args.path.skip.is_some() {
-        return Err(CommandError::usage("--skip: a table is learnt from whole runs"));
-    }
     named("--cc", check_name(args.cc.trim()))?;
     once_each("--trace", &args.traces)?;
     once_each("--users", &args.users)?;
@@ -104,7 +128,11 @@ fn check(args: &TrainArgs) -> Result<(), CommandError> {
 /// Where the model comes from. What the runs and the learning had in common is in the words of the
 /// first version, so that old commands make the same files.
 fn about(args: &TrainArgs, training: &Training) -> Result<About, CommandError> {
-    let mut scenario = args.path.written();
+    let TrainArgs { rtt, queue, loss, .. } = args;
+    let mut scenario = format!("--rtt {rtt} --queue {queue} --loss {loss} --acks every");
+    if let Some(duration) = args.duration {
+        scenario += &format!(" --duration {duration}");
+    }
     if let Some(rejoin) = args.states.rejoin() {
         scenario += &format!(" --rejoin {rejoin}");
     }
@@ -114,7 +142,7 @@ fn about(args: &TrainArgs, training: &Training) -> Result<About, CommandError> {
     traces.sort();
     traces.dedup();
     let teacher = args.cc.trim().to_owned();
-    Ok(About { teacher, traces, scenario, seed: args.path.seed, ..About::default() })
+    Ok(About { teacher, traces, scenario, seed: args.seed, ..About::default() })
 }
 
 fn save_samples(args: &TrainArgs, logged: &[LoggedFlows]) -> Result<usize, CommandError> {

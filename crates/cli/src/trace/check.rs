@@ -8,13 +8,14 @@ use clap::Args;
 
 use crate::error::CommandError;
 use crate::output::{complain, print, write_json};
-use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted};
+use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted, interruption_code};
 
 /// Arguments of `cellpace trace check`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  cellpace trace check traces/*.down
-  cellpace trace check --strict --json - city-drive.down
+  cellpace trace make lte-driving -o drive.down
+  cellpace trace check drive.down
+  cellpace trace check --strict --json - drive.down
 
 Findings:
   error    not a trace, or runs over it mean nothing: one outage (or late start) of more than
@@ -49,7 +50,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
     }
     if interrupted() {
         complain("interrupted; not all traces were checked");
-        return Ok(ExitCode::from(130));
+        return Ok(interruption_code());
     }
     let limit = if args.strict { TraceVerdict::Warning } else { TraceVerdict::Error };
     let bad = checked.iter().filter(|trace| trace.result >= limit).count();

@@ -1,6 +1,6 @@
 //! `cellpace trace convert`: other formats, parts, other rates.
 
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -9,7 +9,7 @@ use cellpace_lab::trace::{TraceFormat, cut_trace, scale_trace};
 use cellpace_lab::{LabError, open_file, shown_name};
 use cellpace_path::TraceSpec;
 use cellpace_path::schedule::Trace;
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::{deliver, duration};
 use crate::error::CommandError;
@@ -18,11 +18,12 @@ use crate::options::span;
 /// Arguments of `cellpace trace convert`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  cellpace trace convert city-drive.down -o rates.csv --bin 1s
-  cellpace trace convert measured.csv -o measured.down
+  cellpace trace make lte-driving -o drive.down
+  cellpace trace convert drive.down -o rates.csv --bin 1s
+  cellpace trace convert rates.csv -o copy.down
   cellpace trace convert drive.down -o part.down --start 60s --duration 30s --scale 2
 
-Formats:
+Formats, by how the names of files end (.csv, .json, anything else: mahimahi; also with .gz):
   mahimahi  a line per opportunity of 1500 bytes: milliseconds since the start
   csv       time_s,mbps: start and mean rate of each bin; when read, a rate holds until the next
             line, and the last as long as the one before it
@@ -37,12 +38,6 @@ pub(crate) struct ConvertArgs {
     /// Where to write it (`-`: standard output)
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
-    /// Format of the input [default: by its ending .csv or .json, else mahimahi]
-    #[arg(long, value_name = "FORMAT")]
-    from: Option<FormatArg>,
-    /// Format of the output [default: by its ending .csv or .json, else mahimahi]
-    #[arg(long, value_name = "FORMAT")]
-    to: Option<FormatArg>,
     /// Length of a line of CSV, in whole milliseconds [default: 100ms]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     bin: Option<Span>,
@@ -57,23 +52,6 @@ pub(crate) struct ConvertArgs {
     scale: Option<f64>,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum FormatArg {
-    Mahimahi,
-    Csv,
-    Json,
-}
-
-impl From<FormatArg> for TraceFormat {
-    fn from(format: FormatArg) -> Self {
-        match format {
-            FormatArg::Mahimahi => Self::Mahimahi,
-            FormatArg::Csv => Self::Csv,
-            FormatArg::Json => Self::Json,
-        }
-    }
-}
-
 fn factor(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(factor) if factor > 0.0 && factor <= 1000.0 => Ok(factor),
@@ -82,9 +60,11 @@ fn factor(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(args: &ConvertArgs) -> Result<ExitCode, CommandError> {
-    let to = args.to.map_or_else(|| TraceFormat::by_ending(&args.output), Into::into);
+    let to = TraceFormat::by_ending(&args.output);
     if args.bin.is_some() && to != TraceFormat::Csv {
-        return Err(CommandError::usage("--bin is the length of a line of CSV; add --to csv"));
+        return Err(CommandError::usage(
+            "--bin is the length of a line of CSV: name an output that ends with .csv",
+        ));
     }
     let mut trace = read(args)?;
     let named = |error| match error {
@@ -104,15 +84,11 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<ExitCode, CommandError> {
 
 fn read(args: &ConvertArgs) -> Result<Trace, CommandError> {
     let name = if args.input == "-" { "standard input" } else { &args.input };
-    let from = args.from.map(Into::into);
-    let from = from.unwrap_or_else(|| TraceFormat::by_ending(Path::new(&args.input)));
+    let from = TraceFormat::by_ending(Path::new(args.input.trim_end_matches(".gz")));
     from.read(name, open(&args.input)?).map_err(CommandError::failed)
 }
 
 fn open(input: &str) -> Result<Box<dyn BufRead>, CommandError> {
-    if input == "-" {
-        return Ok(Box::new(BufReader::new(io::stdin())));
-    }
     open_file(input).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound if input.parse::<TraceSpec>().is_ok() => {
             CommandError::usage(format!(

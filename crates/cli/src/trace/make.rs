@@ -9,6 +9,7 @@ use clap::Args;
 
 use super::{deliver, duration};
 use crate::error::CommandError;
+use crate::options::seed;
 
 /// Arguments of `cellpace trace make`.
 #[derive(Debug, Args)]
@@ -20,8 +21,8 @@ The file is in Mahimahi format. Opportunities are rounded up to whole millisecon
 one at the end, which sets the period after which the trace repeats. A profile's file gives what
 the profile gives: `compare --trace lte.down` is `compare --trace lte-driving --seed 7`.")]
 pub(crate) struct MakeArgs {
-    /// What to generate: a profile (lte-driving, ..., profile:FILE), constant:12mbit, step:...,
-    /// random:..., onoff:...; a file is repeated
+    /// What to generate: a profile (lte-driving, ...) or another form that `cellpace trace list`
+    /// shows; a file is repeated
     #[arg(value_name = "TRACE")]
     trace: String,
     /// Where to write it (`-`: standard output)
@@ -31,7 +32,7 @@ pub(crate) struct MakeArgs {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Span>,
     /// Seed: the same seed gives the same file
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = seed)]
     seed: u64,
 }
 

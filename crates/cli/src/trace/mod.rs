@@ -3,6 +3,7 @@
 mod check;
 mod convert;
 mod fit;
+mod list;
 mod make;
 mod show;
 
@@ -23,6 +24,8 @@ use crate::output::{is_stdout, print, write};
 /// The commands below `cellpace trace`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceCommand {
+    /// List the built-in profiles with their figures, and the forms of generated traces
+    List(list::ListArgs),
     /// Show statistics and a picture of a trace; of two, also side by side
     Show(show::ShowArgs),
     /// Look for what is wrong with traces
@@ -37,6 +40,7 @@ pub(crate) enum TraceCommand {
 
 pub(crate) fn run(command: &TraceCommand) -> Result<ExitCode, CommandError> {
     match command {
+        TraceCommand::List(args) => list::run(args),
         TraceCommand::Show(args) => show::run(args),
         TraceCommand::Check(args) => check::run(args),
         TraceCommand::Convert(args) => convert::run(args),

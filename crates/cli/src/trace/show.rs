@@ -10,32 +10,30 @@ use cellpace_lab::shown_names;
 use cellpace_lab::trace::{TraceFigures, TraceSpread, load_trace, preview, show_json};
 use cellpace_path::schedule::Trace;
 use cellpace_path::stats::{OUTAGE_MS, compare};
-use cellpace_report::{short, side_by_side, time, trace_svg, trace_text, trace_text_bins};
+use cellpace_report::{short, side_by_side, time, trace_text, trace_text_bins};
 use clap::Args;
 use terminal_size::{Width, terminal_size_of};
 
 use super::{describe, duration};
 use crate::error::CommandError;
-use crate::output::{is_stdout, print, write, write_json};
+use crate::options::seed;
+use crate::output::{print, write_json};
 
 /// Columns in front of the figures.
 const LABEL: usize = 20;
 
-/// Bins of a picture: as many as are drawn.
-const PLOT_BINS: u32 = 300;
-
 /// Arguments of `cellpace trace show`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  cellpace trace show city-drive.down
-  cellpace trace show city-drive.down lte-driving        # and side by side
-  cellpace trace show random:2mbit..20mbit/5s --duration 2min --plot random.svg
+  cellpace trace show lte-driving
+  cellpace trace show umts-driving lte-driving        # and side by side
+  cellpace trace show random:2mbit..20mbit/5s --duration 2min
 
 A burst is a run of opportunities in the same or in back-to-back milliseconds; an outage is a gap
 of more than 100 ms; CV is the standard deviation of the rate over its mean.")]
 pub(crate) struct ShowArgs {
-    /// Traces: files in Mahimahi format, profiles (lte-driving, ...) or generated ones
-    /// (constant:12mbit, step:..., random:..., onoff:..., profile:FILE)
+    /// Traces: profiles (lte-driving, ...), files in Mahimahi format (`-`: standard input), or
+    /// other forms that `cellpace trace list` shows
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<String>,
     /// How much to look at; a shorter file repeats [default: files all, profiles 300s, what has
@@ -43,11 +41,8 @@ pub(crate) struct ShowArgs {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Span>,
     /// Seed of generated traces
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = seed)]
     seed: u64,
-    /// Draw the rate over time as SVG (of one trace)
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
     /// Write the figures as JSON (`-`: standard output, and nothing else there)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -64,9 +59,6 @@ fn terminal_width() -> usize {
 }
 
 pub(crate) fn run(args: &ShowArgs) -> Result<ExitCode, CommandError> {
-    if args.plot.is_some() && args.traces.len() > 1 {
-        return Err(CommandError::usage("--plot draws one trace; give one"));
-    }
     let names = shown_names(&args.traces);
     let bins = trace_text_bins(terminal_width());
     let mut kept: Vec<Arc<Trace>> = Vec::new();
@@ -75,9 +67,6 @@ pub(crate) fn run(args: &ShowArgs) -> Result<ExitCode, CommandError> {
     for (index, (written, name)) in args.traces.iter().zip(&names).enumerate() {
         let trace = load_trace(written, args.duration, args.seed)?;
         let of_trace = TraceFigures::of(written, &trace);
-        if let Some(path) = &args.plot {
-            write(path, &trace_svg(&preview(name, &trace, PLOT_BINS)))?;
-        }
         let blank = if index > 0 { "\n" } else { "" };
         let picture = trace_text(&preview(name, &trace, bins));
         text += &format!("{blank}{}\n{picture}\n", describe(name, &of_trace));
@@ -91,12 +80,8 @@ pub(crate) fn run(args: &ShowArgs) -> Result<ExitCode, CommandError> {
     if !rows.is_empty() {
         text += &format!("\n{}", side_by_side([&names[0], &names[1]], &rows));
     }
-    let is_free = write_json(args.json.as_deref(), || show_json(&figures, &rows))?;
-    if is_free && !args.plot.as_deref().is_some_and(is_stdout) {
+    if write_json(args.json.as_deref(), || show_json(&figures, &rows))? {
         print(&text)?;
-        if let Some(path) = &args.plot {
-            print(&format!("\nplot: {}\n", path.display()))?;
-        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,7 +6,7 @@ use cellpace_report::{Heatmap, HeatmapAxis, HeatmapCell, short};
 /// Delays of the first picture, as in the paper.
 const DELAYS: u32 = 10;
 
-/// A matrix with so many states is shown whole.
+/// The largest number of states of a matrix that is shown whole.
 const SMALL: u32 = 380;
 
 /// A model to be drawn.

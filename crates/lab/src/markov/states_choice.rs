@@ -34,7 +34,7 @@ pub struct StatesChoice {
 enum Ranges {
     /// All of it.
     Given(States),
-    /// Absolute states with bins of so many milliseconds.
+    /// Absolute states with bins of this number of milliseconds.
     Absolute(u32),
     /// Relative ones; the axes of the delay and of the window.
     Relative(Option<Axis>, Option<Axis>),

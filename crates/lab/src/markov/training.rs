@@ -116,7 +116,10 @@ impl Training {
                     bin: Span::from_secs(1),
                     ..self.path.clone()
                 };
-                scenario.check().map_err(LabError::invalid)?;
+                scenario
+                    .check()
+                    .and_then(|()| scenario.check_delivers())
+                    .map_err(LabError::invalid)?;
                 plan.push(WatchedRun { trace: trace.name.clone(), scenario });
             }
         }
@@ -237,6 +240,10 @@ pub fn check_name(name: &str) -> Result<(), LabError> {
 /// When the file cannot be read, or its name cannot be kept.
 pub fn trace_source(text: &str, spec: Option<&TraceSpec>) -> Result<TraceName, LabError> {
     let name = shown_name(text.trim());
+    if name == "-" {
+        let problem = "standard input has no name that a table could keep; give a file";
+        return Err(LabError::Invalid(problem.to_owned()));
+    }
     check_name(&name)?;
     let mut sha256 = [0; 32];
     if spec.is_none_or(|spec| spec.trace().is_some()) {

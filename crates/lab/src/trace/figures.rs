@@ -178,7 +178,7 @@ pub(super) fn rates(trace: &Trace, bin: u32) -> Vec<f64> {
     counts.iter().enumerate().map(rate).collect()
 }
 
-/// Mbit/s of so many opportunities of 1500 bytes in so many milliseconds.
+/// Returns the rate in Mbit/s of a number of opportunities of 1500 bytes in `ms` milliseconds.
 fn mbps(opportunities: u32, ms: u32) -> f64 {
     f64::from(opportunities) * 12.0 / f64::from(ms)
 }

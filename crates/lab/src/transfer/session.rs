@@ -276,7 +276,7 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    /// A sender that waits has so many flows.
+    /// The number of flows of a sender that waits.
     fn take_offer(&mut self, offered: usize) -> Result<(), LabError> {
         let Some(another) = &mut self.another else { return Ok(()) };
         while self.flows.begun() < offered.min(MAX_OFFERED) {

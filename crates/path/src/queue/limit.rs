@@ -17,6 +17,9 @@ pub enum Limit {
     Packets(u64),
 }
 
+/// Two megabytes: the buffer of the ALCC paper's evaluation.
+pub(super) const DEFAULT_LIMIT: Limit = Limit::Bytes(2_000_000);
+
 impl ParamValue for Limit {
     type Bounds = ();
 
@@ -30,8 +33,11 @@ impl ParamValue for Limit {
 }
 
 impl Limit {
-    /// Reads `2MB` or `100pkts` behind the name of a queue.
+    /// Reads `2MB` or `100pkts` behind the name of a queue; without a text the default size.
     pub(super) fn parse(text: &str, owner: &'static str) -> Result<Self, PathError> {
+        if text.is_empty() {
+            return Ok(DEFAULT_LIMIT);
+        }
         match parse_window(text) {
             Ok(window) => Self::of(window, owner),
             Err(source) => Err(PathError::Quantity { what: owner.into(), source }),

@@ -13,7 +13,7 @@ mod red;
 use std::fmt;
 use std::str::FromStr;
 
-use cellpace_base::{Param, ParamSet, Random, nearest, params, split_name};
+use cellpace_base::{Param, ParamSet, Random, nearest, params, parse_window, split_name};
 
 use crate::error::PathError;
 
@@ -25,6 +25,7 @@ use red::{Red, RedConfig, RedParams};
 pub use discipline::{Drops, Queue};
 pub use drophead::DropHead;
 pub use droptail::DropTail;
+use limit::DEFAULT_LIMIT;
 pub use limit::Limit;
 
 /// A kind of queue, for help and for reading its written form.
@@ -61,7 +62,7 @@ const INFOS: &[QueueInfo] = &[
     QueueInfo {
         name: "droptail",
         summary: "first in, first out; what does not fit is dropped",
-        example: "droptail:2MB or droptail:100pkts",
+        example: "droptail:2MB, droptail:100pkts, or droptail alone for 2MB",
         table: NoParams::table,
         read: |rest| Ok(QueueKind::DropTail(Limit::parse(rest, "droptail")?)),
     },
@@ -78,7 +79,7 @@ const INFOS: &[QueueInfo] = &[
     QueueInfo {
         name: "drophead",
         summary: "first in, first out; the oldest make room for what does not fit",
-        example: "drophead:2MB or drophead:100pkts",
+        example: "drophead:2MB, drophead:100pkts, or drophead alone for 2MB",
         table: NoParams::table,
         read: |rest| Ok(QueueKind::DropHead(Limit::parse(rest, "drophead")?)),
     },
@@ -144,9 +145,9 @@ impl QueueSpec {
 }
 
 impl Default for QueueSpec {
-    /// Two megabytes, drop-tail: the buffer of the ALCC paper's evaluation.
+    /// Two megabytes, drop-tail.
     fn default() -> Self {
-        Self { text: "droptail:2MB".into(), kind: QueueKind::DropTail(Limit::Bytes(2_000_000)) }
+        Self { text: "droptail:2MB".into(), kind: QueueKind::DropTail(DEFAULT_LIMIT) }
     }
 }
 
@@ -158,7 +159,11 @@ impl FromStr for QueueSpec {
         let Some(info) = INFOS.iter().find(|info| info.name == split.name) else {
             let names: Vec<&str> = INFOS.iter().map(|info| info.name).collect();
             let near = nearest(split.name, names.iter().copied());
-            return Err(PathError::unknown("queue", split.name, near, &names));
+            let mut error = PathError::unknown("queue", split.name, near, &names);
+            if let (Ok(_), PathError::Unknown { hint, .. }) = (parse_window(text), &mut error) {
+                *hint = format!("; a size is written `droptail:{}`", text.trim());
+            }
+            return Err(error);
         };
         Ok(Self { text: text.trim().to_owned(), kind: (info.read)(split.rest)? })
     }

@@ -56,7 +56,9 @@ impl<'a> TraceFiles<'a> {
         if let Some(trace) = self.traces.get(name) {
             return Ok(Arc::clone(trace));
         }
-        let trace = Arc::new(Trace::read(name, self.reader(name)?)?);
+        let shown = if name == "-" { "standard input" } else { name };
+        let read = Trace::read(shown, self.reader(name)?);
+        let trace = Arc::new(read.map_err(TraceError::with_csv_hint)?);
         self.traces.insert(name.to_owned(), Arc::clone(&trace));
         Ok(trace)
     }

@@ -61,6 +61,18 @@ enum TraceKind {
     CellReplay { link: Arc<CellReplay>, delay: Option<DelaySpec> },
 }
 
+/// The forms in which a trace is written, with what they mean: for help and for documentation.
+pub const TRACE_FORMS: [(&str, &str); 8] = [
+    ("constant:12mbit", "one rate"),
+    ("step:10mbit/5s,100mbit/5s", "rates in turn, over and over"),
+    ("random:2mbit..20mbit/5s", "a rate redrawn uniformly every 5 s"),
+    ("onoff:12mbit,on=5s,off=1s", "a rate with outages; lengths=exp: random lengths"),
+    ("cellreplay:heavy=F,light=F,delay=F", "a pair of traces with a changing base delay"),
+    ("profile:FILE", "a profile that `cellpace trace fit` made"),
+    ("FILE", "a file in Mahimahi format, also compressed by gzip"),
+    ("-", "the same from standard input"),
+];
+
 /// The names that may stand in front of a colon.
 const GENERATORS: &[&str] = &["constant", "step", "random", "onoff", "profile", "cellreplay"];
 
@@ -108,7 +120,7 @@ impl TraceSpec {
     /// Reads a written form; `files` supplies the files it names.
     ///
     /// # Errors
-    /// When a generator's parameters do not read, or a file cannot be had or is no trace. A name
+    /// When a generator's parameters do not read, or a file cannot be read or is no trace. A name
     /// that is no file but close to a generator's is answered with that generator.
     pub fn parse(text: &str, files: &mut TraceFiles<'_>) -> Result<Self, PathError> {
         let text = text.trim();
@@ -142,6 +154,15 @@ impl TraceSpec {
         }
     }
 
+    /// Whether it is a generated trace whose rate is always zero.
+    pub fn is_silent(&self) -> bool {
+        match &self.kind {
+            TraceKind::Constant(rate) => rate.as_bps() == 0,
+            TraceKind::Steps(steps) => steps.mean() < 1.0,
+            _ => false,
+        }
+    }
+
     /// The changing base delay that belongs to the trace, on top of that of the path.
     pub const fn base_delay(&self) -> Option<&DelaySpec> {
         match &self.kind {
@@ -165,7 +186,7 @@ impl TraceSpec {
     /// The schedule from time zero. `seed` matters to generated traces only.
     ///
     /// # Errors
-    /// When the trace cannot be had.
+    /// When the trace cannot be built.
     pub fn build(&self, seed: u64) -> Result<Box<dyn Schedule>, PathError> {
         Ok(match &self.kind {
             TraceKind::Constant(rate) => Box::new(Constant::new(*rate)),
@@ -242,11 +263,15 @@ fn parse_rate(text: &str, what: &str) -> Result<Rate, PathError> {
 
 /// What is no file may be a misspelt generator.
 fn hinted(error: PathError, text: &str) -> PathError {
+    if text.parse::<Rate>().is_ok() {
+        let hint = format!("; a constant rate is written `constant:{text}`");
+        return PathError::Unknown { what: "trace file", name: text.to_owned(), hint };
+    }
     let near = near_generator(text);
     let hint = match &near {
         Some(near) => format!(", and no such generator; did you mean `{near}`?"),
         None => format!(
-            "; generated ones are {} and those that begin with {}:",
+            "; generated ones are {} and those that begin with {}: (see `cellpace trace list`)",
             profile::NAMES.join(", "),
             GENERATORS.join(":, ")
         ),
@@ -303,6 +328,7 @@ mod tests {
             "light" => Ok(Box::new("0\n3\n500\n".as_bytes())),
             "delays" => Ok(Box::new("0 20\n1000 35.5\n".as_bytes())),
             "bad" => Ok(Box::new("1\nx\n".as_bytes())),
+            "rates.csv" => Ok(Box::new("time_s,mbps\n0,12\n".as_bytes())),
             _ => Err(io::ErrorKind::NotFound.into()),
         })
     }
@@ -344,6 +370,19 @@ mod tests {
         assert!(error.contains("did you mean `constant:`?"), "{error}");
         let error = "city.down".parse::<TraceSpec>().unwrap_err().to_string();
         assert!(error.contains("`city.down` is a file"), "{error}");
+    }
+
+    #[test]
+    fn a_bare_rate_and_a_table_get_the_form_to_write() {
+        assert_eq!(
+            error_of("12mbit"),
+            "there is no trace file `12mbit`; a constant rate is written `constant:12mbit`"
+        );
+        assert_eq!(
+            error_of("rates.csv"),
+            "rates.csv, line 1: `time_s,mbps` is not a whole number of milliseconds; make a trace \
+             of the CSV: cellpace trace convert rates.csv -o rates.down"
+        );
     }
 
     #[test]
@@ -392,6 +431,10 @@ mod tests {
     fn periods_and_base_delays_are_known() {
         let parse = |text| TraceSpec::parse(text, &mut files()).unwrap();
         assert_eq!(parse("drive.down").period(), Some(Span::from_millis(4)));
+        for silent in ["constant:0mbit", "step:0mbit/1s,0bit/2s", "onoff:0bit"] {
+            assert!(parse(silent).is_silent(), "{silent}");
+        }
+        assert!(!parse("onoff:1kbit").is_silent() && !parse("drive.down").is_silent());
         assert_eq!(parse("constant:1mbit").period(), None);
         assert!(parse("cellreplay:heavy=drive.down").base_delay().is_none());
         assert!(parse("cellreplay:heavy=drive.down,delay=delays").base_delay().is_some());
