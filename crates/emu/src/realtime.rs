@@ -11,7 +11,9 @@ const PRIORITY: libc::c_int = 5;
 pub(crate) fn prepare() -> bool {
     // Timers of ordinary threads may be 50 us late on purpose.
     let _ = nix::sys::prctl::set_timerslack(1);
-    let parameters = libc::sched_param { sched_priority: PRIORITY };
+    // SAFETY: numbers alone, of which musl has more than glibc; zero is a value of each.
+    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameters.sched_priority = PRIORITY;
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     // SAFETY: reads the parameters; zero stands for the calling thread.
     unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
