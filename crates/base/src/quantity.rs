@@ -37,6 +37,14 @@ pub enum QuantityError {
         /// The units that would do.
         known: &'static str,
     },
+    /// A share without `%`.
+    #[error("`{text}` needs a unit; write {percent}")]
+    PercentMissing {
+        /// What was written.
+        text: String,
+        /// The same in percent.
+        percent: String,
+    },
     /// Below zero.
     #[error("`{text}`: a {what} is not negative")]
     Negative {
@@ -227,27 +235,32 @@ pub fn parse_window(text: &str) -> Result<Window, QuantityError> {
     }
 }
 
-/// Reads a fraction: `1%` or `0.01`.
+/// Reads a share in percent, `1%`, and returns it as a fraction from 0 to 1.
 ///
 /// # Errors
-/// When it is no number or not between 0 and 1 (100 %).
+/// When it is no number, has no `%`, or is not between 0 and 100 %.
 pub fn parse_fraction(text: &str) -> Result<f64, QuantityError> {
-    let (number, unit) = split(text, "a fraction like 1% or 0.01")?;
-    let fraction = match unit {
-        "" => number,
-        "%" => number / 100.0,
-        _ => return Err(unknown(text, unit, "% or none")),
-    };
-    if fraction < 0.0 {
-        return Err(QuantityError::Negative { text: text.to_owned(), what: "share" });
+    let (number, unit) = split(text, "a share like 1%")?;
+    match unit {
+        "%" => {}
+        "" => return Err(percent_missing(text, number)),
+        _ => return Err(unknown(text, unit, "%")),
     }
-    if !(0.0..=1.0).contains(&fraction) {
-        return Err(QuantityError::OutOfRange {
-            text: text.to_owned(),
-            what: "fraction (at most 1 or 100%)",
-        });
+    let what = "share";
+    if number < 0.0 {
+        return Err(QuantityError::Negative { text: text.to_owned(), what });
     }
-    Ok(fraction)
+    if number > 100.0 {
+        return Err(QuantityError::OutOfRange { text: text.to_owned(), what: "share up to 100%" });
+    }
+    Ok(number / 100.0)
+}
+
+fn percent_missing(text: &str, number: f64) -> QuantityError {
+    // Up to 1 it was meant as a fraction, as other tools have it.
+    let percent = if (0.0..=1.0).contains(&number) { number * 100.0 } else { number };
+    let percent = format!("{}%", (percent.abs() * 1e9).round() / 1e9);
+    QuantityError::PercentMissing { text: text.to_owned(), percent }
 }
 
 /// Reads a bare finite number.
@@ -300,12 +313,12 @@ fn number_end(text: &str) -> usize {
 }
 
 fn in_range(text: &str, what: &'static str, value: f64) -> Result<u64, QuantityError> {
+    if value < 0.0 {
+        return Err(QuantityError::Negative { text: text.to_owned(), what });
+    }
     // Two to the 63rd keeps sums of two quantities inside u64.
     if value.is_finite() && (0.0..9.2e18).contains(&value) {
         return Ok(value as u64);
-    }
-    if value < 0.0 {
-        return Err(QuantityError::Negative { text: text.to_owned(), what });
     }
     Err(QuantityError::OutOfRange { text: text.to_owned(), what })
 }
@@ -338,7 +351,6 @@ mod tests {
         assert_eq!(parse_window("20pkts"), Ok(Window::Packets(20)));
         assert_eq!(parse_window("30kB"), Ok(Window::Bytes(30_000)));
         assert_eq!(parse_fraction("1%"), Ok(0.01));
-        assert_eq!(parse_fraction("0.25"), Ok(0.25));
     }
 
     #[test]
@@ -347,6 +359,10 @@ mod tests {
         assert_eq!(said, "`40` needs a unit; write a time like 40ms or 60s");
         assert!("12".parse::<Rate>().is_err());
         assert!(parse_bytes("2").is_err());
+        for (text, percent) in [("0.05", "5%"), ("5", "5%"), ("0", "0%"), ("1", "100%")] {
+            let said = parse_fraction(text).unwrap_err().to_string();
+            assert_eq!(said, format!("`{text}` needs a unit; write {percent}"));
+        }
     }
 
     #[test]
@@ -365,7 +381,7 @@ mod tests {
             assert!(parse_span(text).is_err(), "{text}");
         }
         assert!(parse_fraction("101%").is_err());
-        assert!(parse_fraction("-0.1").is_err());
+        assert!(parse_fraction("-0.1%").is_err() && parse_fraction("nan%").is_err());
         assert!(parse_number("NaN").is_err());
     }
 

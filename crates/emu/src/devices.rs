@@ -34,6 +34,15 @@ const STATS_RX_ERRORS: usize = 4;
 const STATS_RX_DROPPED: usize = 6;
 const STATS_TX_DROPPED: usize = 7;
 
+/// The route that a packet takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FoundRoute {
+    /// It ends in this namespace.
+    pub(crate) is_local: bool,
+    /// Length of the prefix by which it was found; 0: the default route.
+    pub(crate) prefix: u8,
+}
+
 /// What a namespace has of devices, and a way to set them up.
 #[derive(Debug)]
 pub(crate) struct Devices(Netlink);
@@ -143,6 +152,38 @@ impl Devices {
         if prefix == 0 { request } else { request.with(libc::RTA_DST, &octets(to)) }
     }
 
+    /// The route of a packet to `to` that comes from `from` by the device of number `index`;
+    /// `None` where there is none, or packets from devices are not forwarded.
+    pub(crate) fn route(
+        &mut self,
+        to: IpAddr,
+        from: IpAddr,
+        index: u32,
+    ) -> io::Result<Option<FoundRoute>> {
+        /// RTM_F_FIB_MATCH: answer with the entry that was found.
+        const FIB_MATCH: u32 = 0x2000;
+        let (family, bits) = family_of(to);
+        let mut header = vec![family, bits, bits, 0, 0, 0, 0, 0];
+        header.extend_from_slice(&FIB_MATCH.to_ne_bytes());
+        let request = NetlinkRequest::new(libc::RTM_GETROUTE, libc::NLM_F_ACK, &header)
+            .with(libc::RTA_DST, &octets(to))
+            .with(libc::RTA_SRC, &octets(from))
+            .with(libc::RTA_IIF, &index.to_ne_bytes());
+        let mut found = None;
+        let asked = self.0.ask(request, |kind, body| {
+            if kind == libc::RTM_NEWROUTE && body.len() >= ROUTE_HEADER {
+                let is_local = body[7] == libc::RTN_LOCAL;
+                let is_way = is_local || body[7] == libc::RTN_UNICAST;
+                found = is_way.then_some(FoundRoute { is_local, prefix: body[1] });
+            }
+        });
+        match asked.map_err(|error| (error.raw_os_error(), error)) {
+            Ok(()) => Ok(found),
+            Err((Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES), _)) => Ok(None),
+            Err((_, error)) => Err(error),
+        }
+    }
+
     /// All addresses and all routes but default routes, of IPv4.
     pub(crate) fn networks(&mut self) -> io::Result<Vec<UsedNetwork>> {
         let mut networks = Vec::new();
@@ -225,5 +266,15 @@ mod tests {
         assert!(devices.index("no-such-device").is_err());
         let networks = devices.networks().unwrap();
         assert!(networks.iter().all(|network| network.prefix <= 32));
+    }
+
+    #[test]
+    fn routes_are_found() {
+        let mut devices = Devices::open().unwrap();
+        let here = IpAddr::from([127, 0, 0, 1]);
+        // As if it had come by loopback from an address of ours, which is no way for packets.
+        let local = devices.route(here, here, 1);
+        assert!(matches!(local, Ok(None | Some(FoundRoute { is_local: true, .. })) | Err(_)));
+        assert!(devices.route(here, here, u32::MAX).is_err());
     }
 }

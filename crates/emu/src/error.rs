@@ -12,10 +12,10 @@ use thiserror::Error;
 pub enum EmuError {
     /// Neither privilege nor user namespaces.
     #[error(
-        "making network namespaces is not permitted ({source}): run as root, or allow user \
-         namespaces (sysctl user.max_user_namespaces above 0, kernel.unprivileged_userns_clone=1, \
-         kernel.apparmor_restrict_unprivileged_userns=0 where they exist; in a container: \
-         --cap-add NET_ADMIN --cap-add SYS_ADMIN --device /dev/net/tun)"
+        "user namespaces are forbidden here ({source}), and without them a link needs root: run as \
+         root, or allow them (sysctl user.max_user_namespaces above 0, \
+         kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0 where \
+         they exist; in a container: --cap-add NET_ADMIN --cap-add SYS_ADMIN --device /dev/net/tun)"
     )]
     NotPermitted {
         /// The error of the system.
@@ -23,12 +23,56 @@ pub enum EmuError {
     },
     /// No TUN devices.
     #[error(
-        "no TUN device can be had ({source}): /dev/net/tun must exist (modprobe tun; in a \
-         container: --device /dev/net/tun)"
+        "there is no /dev/net/tun ({source}), which links need: load it with `modprobe tun`; in a \
+         container: --device /dev/net/tun"
     )]
     NoTun {
         /// The error of the system.
         source: io::Error,
+    },
+    /// TUN devices are there, but not for this user.
+    #[error(
+        "/dev/net/tun may not be opened ({source}): links need it; make it open to all as most \
+         systems have it (chmod 666 /dev/net/tun), or run as root; in a container: --device \
+         /dev/net/tun"
+    )]
+    TunClosed {
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// A link is asked to change, and none is there.
+    #[error("no link of yours runs here; `cellpace link -- CMD` starts one")]
+    NoLink,
+    /// The link that is to change is not there.
+    #[error("there is no link `{name}` of yours here, which $CELLPACE_LINK names")]
+    NoSuchLink {
+        /// The name as given.
+        name: String,
+    },
+    /// Several links could be meant.
+    #[error(
+        "several links run here, processes {numbers}: say which one with CELLPACE_LINK={first} in \
+         front of the command"
+    )]
+    SeveralLinks {
+        /// Their process numbers.
+        numbers: String,
+        /// One of them.
+        first: String,
+    },
+    /// A running link did not make a change.
+    #[error("the link refuses: {why}")]
+    Refused {
+        /// Its reason.
+        why: String,
+    },
+    /// The program on the far side failed at once.
+    #[error("--far: {program} ended at once with exit code {code}")]
+    FarEnded {
+        /// The program.
+        program: String,
+        /// Its exit code; 128 and the signal's number if a signal ended it.
+        code: u8,
     },
     /// A system call failed that should not.
     #[error("{what}: {source}")]

@@ -1,19 +1,22 @@
 //! The forwarding thread: packets from one device through the model to the other.
 
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use cellpace_base::{Span, Time};
 use cellpace_measure::DelaySketch;
-use cellpace_path::{Fate, Packet, PacketRecord, Path};
+use cellpace_path::{DropReason, Fate, Packet, PacketRecord, Path, PathChange};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::EventFd;
 use nix::sys::time::TimeSpec;
 
-use crate::observe::{Capture, LinkDirection, LinkSide, SeenBatch, SeenPacket};
+use crate::beyond::{Beyond, Verdict};
+use crate::observe::{Capture, LinkChange, LinkDirection, LinkSide, SeenBatch, SeenPacket};
 use crate::slab::Slab;
 use crate::tun::Tun;
 use crate::wire::{self, FlowNumbers, PacketKind};
@@ -37,9 +40,20 @@ impl RunClock {
     }
 }
 
-/// How others end the thread.
-#[derive(Debug)]
+/// A change of both directions that the thread is to make.
+pub(crate) struct ChangeOrder {
+    /// Towards the inside, and back.
+    pub(crate) changes: [PathChange; 2],
+    /// What the observer learns of it; its time is set when it is made.
+    pub(crate) change: LinkChange,
+    /// Gets the time when it is made.
+    pub(crate) done: SyncSender<Time>,
+}
+
+/// How others change and end what the thread does.
 pub(crate) struct ForwardControl {
+    orders: Mutex<Vec<ChangeOrder>>,
+    ordered: AtomicBool,
     drain: AtomicBool,
     stop: AtomicBool,
     wake: EventFd,
@@ -48,7 +62,28 @@ pub(crate) struct ForwardControl {
 impl ForwardControl {
     pub(crate) fn new() -> nix::Result<Self> {
         let wake = EventFd::from_flags(nix::sys::eventfd::EfdFlags::EFD_CLOEXEC)?;
-        Ok(Self { drain: AtomicBool::new(false), stop: AtomicBool::new(false), wake })
+        Ok(Self {
+            orders: Mutex::new(Vec::new()),
+            ordered: AtomicBool::new(false),
+            drain: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            wake,
+        })
+    }
+
+    /// Has the thread make a change.
+    pub(crate) fn order(&self, order: ChangeOrder) {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner).push(order);
+        self.ordered.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// The orders that came since the last call.
+    fn orders(&self) -> Vec<ChangeOrder> {
+        if !self.ordered.swap(false, Ordering::Acquire) {
+            return Vec::new();
+        }
+        std::mem::take(&mut *self.orders.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Ends when nothing more comes from inside.
@@ -88,6 +123,8 @@ pub(crate) struct Forwarder {
     lanes: [Lane; 2],
     slab: Slab,
     flows: FlowNumbers,
+    /// What cannot be reached from the far side.
+    beyond: Beyond,
     clock: RunClock,
     control: Arc<ForwardControl>,
     feed: ObserverFeed,
@@ -117,6 +154,7 @@ pub(crate) struct ForwarderParts {
     /// Towards the inside, and back.
     pub(crate) paths: [Path; 2],
     pub(crate) mtu: usize,
+    pub(crate) beyond: Beyond,
     pub(crate) clock: RunClock,
     pub(crate) control: Arc<ForwardControl>,
     pub(crate) batches: SyncSender<SeenBatch>,
@@ -135,6 +173,7 @@ impl Forwarder {
             lanes: [lane(down, LinkDirection::Down), lane(up, LinkDirection::Up)],
             slab: Slab::new(parts.mtu, PACKET_MEMORY),
             flows: FlowNumbers::default(),
+            beyond: parts.beyond,
             clock: parts.clock,
             control: parts.control,
             feed: ObserverFeed::new(parts.batches, parts.capture),
@@ -151,6 +190,9 @@ impl Forwarder {
     /// Forwards until asked to end. Returns the devices too, because their counters are read later.
     pub(crate) fn run(mut self) -> (Forwarded, [Tun; 2]) {
         while !self.is_over() {
+            for order in self.control.orders() {
+                self.change(order);
+            }
             // The model catches up before it gets new input.
             self.deliver_due(0);
             self.deliver_due(1);
@@ -164,6 +206,23 @@ impl Forwarder {
         self.feed.flush();
         self.done.unseen = self.feed.unseen;
         (self.done, self.tuns)
+    }
+
+    /// Changes both directions now; what has left before leaves as it would have.
+    fn change(&mut self, order: ChangeOrder) {
+        let now = self.clock.now();
+        let mut fates = std::mem::take(&mut self.fates);
+        for (which, change) in order.changes.into_iter().enumerate() {
+            self.lanes[which].path.advance(now, &mut fates);
+            self.lanes[which].path.change(now, change, &mut fates);
+            for record in fates.drain(..) {
+                self.deliver(which, &record);
+            }
+        }
+        self.fates = fates;
+        self.feed.changed(LinkChange { at: now, ..order.change });
+        // Nobody waits for the answer where this fails.
+        let _ = order.done.try_send(now);
     }
 
     fn is_over(&mut self) -> bool {
@@ -193,7 +252,11 @@ impl Forwarder {
     fn deliver(&mut self, which: usize, record: &PacketRecord) {
         let slot = record.packet.tag;
         let mut written = record.packet.departed_at;
-        if record.fate == Fate::Delivered {
+        if record.fate == Fate::Dropped(DropReason::Corrupt) {
+            wire::corrupt(self.slab.bytes_mut(slot));
+            // The receiver's checksums find it.
+            self.tuns[1 - which].write(self.slab.bytes(slot));
+        } else if matches!(record.fate, Fate::Delivered | Fate::Duplicate) {
             if !self.tuns[1 - which].write(self.slab.bytes(slot)) {
                 self.done.refused += 1;
             }
@@ -201,7 +264,9 @@ impl Forwarder {
             self.done.lateness.record(written.since(record.packet.departed_at));
             self.feed.capture(LinkSide::of_device(1 - which), written, self.slab.bytes(slot));
         }
-        self.slab.free(slot);
+        if record.fate != Fate::Duplicate {
+            self.slab.free(slot);
+        }
         let direction = self.lanes[which].direction;
         self.feed.push(SeenPacket { direction, record: *record, written, after_end: false });
     }
@@ -241,6 +306,14 @@ impl Forwarder {
         let now = self.clock.now();
         if which == 1 {
             self.last_inside = now;
+            if let Verdict::Beyond(beyond) = self.beyond.judge(now, bytes) {
+                if let Some(answer) = &beyond.answer {
+                    self.tuns[1].write(answer);
+                }
+                self.feed.unreachable(beyond.destination);
+                self.slab.free(slot);
+                return;
+            }
         }
         self.feed.capture(LinkSide::of_device(which), now, bytes);
         let packet = Packet {
@@ -321,6 +394,16 @@ impl ObserverFeed {
         }
     }
 
+    fn changed(&mut self, change: LinkChange) {
+        self.batch.changes.push(change);
+        self.flush();
+    }
+
+    /// Something inside sent to where the far side has no way.
+    fn unreachable(&mut self, destination: SocketAddr) {
+        self.batch.unreachable.get_or_insert(destination);
+    }
+
     fn flush_if_due(&mut self, now: Time) {
         if now.since(self.began) > Self::PATIENCE {
             self.flush();
@@ -328,7 +411,7 @@ impl ObserverFeed {
     }
 
     fn flush(&mut self) {
-        if self.batch.seen.is_empty() && self.batch.captures.is_empty() {
+        if self.batch.is_empty() {
             return;
         }
         let room = self.batch.seen.capacity();

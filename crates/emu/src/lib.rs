@@ -10,12 +10,15 @@
 //! somebody is in them, and a guardian process ends whoever is left when this one dies.
 
 mod address;
+mod beyond;
+mod control;
 mod devices;
 mod error;
 mod expose;
 mod forward;
 mod guard;
 mod link;
+mod names;
 mod namespace;
 mod nat;
 mod observe;
@@ -28,11 +31,12 @@ mod tally;
 mod tun;
 mod wire;
 
+pub use control::{ReadChange, change_running};
 pub use error::EmuError;
 pub use expose::Expose;
 pub use link::{EmulatedLink, LinkOutcome, LinkSpec, OwnLosses};
 pub use namespace::{HOST, HOST6};
-pub use observe::{LinkDirection, LinkObserver, LinkSide, SeenPacket};
+pub use observe::{LinkChange, LinkDirection, LinkObserver, LinkSide, SeenPacket};
 pub use pcap::{PcapngLog, is_pcapng};
-pub use rests::{Cleaned, clean};
+pub use rests::{LINK, clean};
 pub use tally::{LinkTally, Totals};

@@ -1,10 +1,11 @@
 //! One link from its making to its end.
 
 use std::net::IpAddr;
+use std::os::unix::net::UnixListener;
 use std::process::{Child, Command};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -16,13 +17,17 @@ use cellpace_path::PathSpec;
 use nix::sys::signal::Signal;
 
 use crate::EmuError;
+use crate::beyond::{Beyond, FarRoutes};
+use crate::control::{self, ControlledLink, ReadChange};
+use crate::devices::Devices;
 use crate::expose::{Expose, Exposed};
 use crate::forward::{ForwardControl, Forwarded, Forwarder, ForwarderParts, RunClock};
 use crate::guard::{Guard, kill_all, signal_all};
+use crate::names::RefusedNames;
 use crate::namespace::{self, HOST, HOST6, LinkEnds};
 use crate::nat::Nat;
 use crate::observe::{LinkObserver, SeenBatch, SeenPacket};
-use crate::program;
+use crate::program::{self, Beside};
 use crate::realtime;
 use crate::rests::{LINK, own_name};
 use crate::tun::Tun;
@@ -42,14 +47,14 @@ pub struct LinkSpec {
     pub up: PathSpec,
     /// Seed of everything random.
     pub seed: u64,
-    /// Largest packet in bytes, IP header included.
-    pub mtu: u32,
     /// Time limit of the program: it gets SIGTERM afterwards.
     pub duration: Option<Span>,
     /// Ports of the inside to expose where we were started.
     pub expose: Vec<Expose>,
     /// Whether the inside can reach the outside world.
     pub nat: bool,
+    /// How requests to change the running link are read.
+    pub read_change: ReadChange,
     /// How long the inside must be silent after the program's end before the link ends, too: a
     /// little more than a round trip, so that its last bytes arrive.
     pub quiet: Span,
@@ -57,6 +62,9 @@ pub struct LinkSpec {
 
 /// How long a program that has ended may keep its link busy.
 const PATIENCE: Span = Span::from_secs(1);
+
+/// Largest packet in bytes, IP header included.
+const MTU: u32 = 1500;
 
 /// Batches on their way to the observer: some million records.
 const BATCHES: usize = 4096;
@@ -70,6 +78,9 @@ pub struct EmulatedLink {
     inside_number: u64,
     exposed: Vec<Exposed>,
     nat: Option<Nat>,
+    /// Where requests to change the link come from outside.
+    control: Option<UnixListener>,
+    beyond: Beyond,
 }
 
 /// How a run ended.
@@ -118,12 +129,17 @@ impl EmulatedLink {
         // Ports are taken where our users are, which may not be where the far side will be.
         let ports = spec.expose.iter().map(|port| Exposed::bind(*port));
         let exposed = ports.collect::<Result<Vec<_>, _>>()?;
-        let ends = LinkEnds::open(spec.mtu)?;
+        // Seen by those who share this network namespace; a link that cannot be changed is
+        // better than none.
+        let control = control::listen().ok();
+        let ends = LinkEnds::open(MTU)?;
         let inside_number = namespace::number(&ends.inside_namespace)
             .map_err(EmuError::system("looking at the namespace"))?;
         let guard = Guard::start(&ends.inside_namespace)?;
         let nat = if spec.nat { Some(start_nat(&ends)?) } else { None };
-        Ok(Self { ends, spec, signals, guard, inside_number, exposed, nat })
+        let routes = far_routes(&ends, spec.nat).map_err(EmuError::system("looking at routes"))?;
+        let beyond = Beyond::new(routes, ends.block.far());
+        Ok(Self { ends, spec, signals, guard, inside_number, exposed, nat, control, beyond })
     }
 
     /// Whether the far side is a namespace of its own instead of the one we were started in.
@@ -161,19 +177,31 @@ impl EmulatedLink {
     ) -> Result<LinkOutcome<O>, EmuError> {
         let environment = self.environment();
         let inside_address = self.ends.block.inside()[0];
-        let Self { ends, spec, signals, guard, inside_number, exposed, nat } = self;
+        let Self { ends, spec, signals, guard, inside_number, exposed, nat, control, beyond } =
+            self;
         let LinkEnds { far: far_end, inside: inside_end, inside_namespace, rootless, .. } = ends;
+        let listeners = control.into_iter().chain(ends.control).collect();
         let paths = [spec.down.build(spec.seed)?, spec.up.build_reverse(spec.seed)?];
         let (far_tun, mut far_devices) = far_end.split();
         let (inside_tun, mut inside_devices) = inside_end.split();
         let names = [far_tun.name().to_owned(), inside_tun.name().to_owned()];
 
-        let traffic = TrafficThreads::start([far_tun, inside_tun], paths, &spec, observer)?;
+        let refused = ends.names.serve(spec.nat).map_err(EmuError::system("starting a thread"))?;
+        let model = LinkModel { paths, beyond, refused };
+        let traffic = TrafficThreads::start([far_tun, inside_tun], model, &spec, observer)?;
+        let controlled = ControlledLink {
+            paths: Mutex::new([spec.down, spec.up]),
+            seed: spec.seed,
+            read_change: spec.read_change,
+            forward: Arc::clone(&traffic.control),
+        };
+        control::serve(listeners, controlled).map_err(EmuError::system("starting a thread"))?;
         for exposed in exposed {
             exposed.relay(inside_address).map_err(EmuError::system("starting a thread"))?;
         }
         let far_program = far.map(|far| program::start_beside(far, &environment)).transpose();
-        let played = far_program.and_then(|far_program| {
+        let played = far_program.and_then(|mut far_program| {
+            far_program.as_mut().map_or(Ok(()), Beside::check)?;
             let inside = Some(&inside_namespace);
             let child = program::start(program, &environment, inside, rootless)?;
             let all = |signal| {
@@ -205,6 +233,16 @@ impl EmulatedLink {
     }
 }
 
+/// What decides where packets from inside can go. A link around this one decides itself.
+fn far_routes(ends: &LinkEnds, nat: bool) -> std::io::Result<Option<FarRoutes>> {
+    if ends.around.is_some() {
+        return Ok(None);
+    }
+    let mut devices = Devices::open()?;
+    let index = devices.index(ends.far.tun.name())?;
+    Ok(Some(FarRoutes { devices, index, inside: ends.block.inside(), nat }))
+}
+
 fn start_nat(ends: &LinkEnds) -> Result<Nat, EmuError> {
     if ends.isolated {
         return Err(EmuError::NatNeedsRoot);
@@ -234,6 +272,14 @@ fn play(
     Ok(Played { exit_code: process::exit_code(status), duration, asked_to_end })
 }
 
+/// What the forwarding thread decides by.
+struct LinkModel {
+    /// Towards the inside, and back.
+    paths: [cellpace_path::Path; 2],
+    beyond: Beyond,
+    refused: RefusedNames,
+}
+
 /// The two threads of a link: one forwards, one watches.
 struct TrafficThreads<O> {
     clock: RunClock,
@@ -247,7 +293,7 @@ struct TrafficThreads<O> {
 impl<O: LinkObserver> TrafficThreads<O> {
     fn start(
         tuns: [Tun; 2],
-        paths: [cellpace_path::Path; 2],
+        model: LinkModel,
         spec: &LinkSpec,
         observer: O,
     ) -> Result<Self, EmuError> {
@@ -258,8 +304,9 @@ impl<O: LinkObserver> TrafficThreads<O> {
         let (sender, batches) = sync_channel(BATCHES);
         let parts = ForwarderParts {
             tuns,
-            paths,
-            mtu: spec.mtu as usize,
+            paths: model.paths,
+            mtu: MTU as usize,
+            beyond: model.beyond,
             clock,
             control: Arc::clone(&control),
             batches: sender,
@@ -269,7 +316,7 @@ impl<O: LinkObserver> TrafficThreads<O> {
         };
         let watcher = thread::Builder::new().name("watch".to_owned());
         let watcher = watcher
-            .spawn(move || watch(observer, &batches, clock, &watched_end))
+            .spawn(move || watch(observer, &batches, &model.refused, clock, &watched_end))
             .map_err(EmuError::system("starting a thread"))?;
         let forwarder = thread::Builder::new().name("forward".to_owned());
         let forwarder = forwarder
@@ -303,6 +350,7 @@ const TICK: Duration = Duration::from_millis(100);
 fn watch<O: LinkObserver>(
     mut observer: O,
     batches: &Receiver<SeenBatch>,
+    refused: &RefusedNames,
     clock: RunClock,
     end: &AtomicU64,
 ) -> O {
@@ -316,6 +364,7 @@ fn watch<O: LinkObserver>(
         let now = clock.now();
         if now.since(last_tick) >= TICK.into() {
             last_tick = now;
+            refused.take().into_iter().for_each(|server| observer.on_unreachable(server));
             observer.on_tick(now);
         }
     }
@@ -327,6 +376,8 @@ fn show(observer: &mut impl LinkObserver, batch: &SeenBatch, end: &AtomicU64) {
         let bytes = &batch.bytes[capture.range.clone()];
         observer.on_capture(capture.side, capture.at, capture.length, bytes);
     }
+    batch.changes.iter().for_each(|change| observer.on_change(change));
+    batch.unreachable.into_iter().for_each(|to| observer.on_unreachable(to));
     for seen in &batch.seen {
         observer
             .on_packet(&SeenPacket { after_end: seen.record.packet.departed_at > end, ..*seen });

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixListener;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -13,7 +14,9 @@ use nix::unistd::{getegid, geteuid};
 
 use crate::EmuError;
 use crate::address::{self, AddressBlock};
+use crate::control;
 use crate::devices::{Devices, UsedNetwork};
+use crate::names::NameServers;
 use crate::tun::Tun;
 
 /// The variable with the address of the far side, of the outermost link if links nest.
@@ -55,6 +58,9 @@ pub(crate) struct LinkEnds {
     /// We made a user namespace and have privilege in it only.
     pub(crate) rootless: bool,
     pub(crate) has_v6: bool,
+    /// Where requests to change the link come from inside.
+    pub(crate) control: Option<UnixListener>,
+    pub(crate) names: NameServers,
     /// This namespace is itself the inside of another link: the far end of that.
     pub(crate) around: Option<[IpAddr; 2]>,
 }
@@ -76,12 +82,25 @@ impl LinkEnds {
         unshare(CloneFlags::CLONE_NEWNET).map_err(not_permitted)?;
         let inside_namespace = current().map_err(EmuError::system("opening the namespace"))?;
         let inside = inside_device(block, mtu);
+        // A link that cannot be changed is better than none.
+        let (control, names) = (control::listen().ok(), NameServers::bind());
         setns(&far_namespace, CloneFlags::CLONE_NEWNET)
             .map_err(EmuError::system("going back to the far side"))?;
         let (inside, inside_v6) = inside?;
         let has_v6 = far_v6 && inside_v6;
         let around = around(&networks, isolated);
-        Ok(Self { far, inside, inside_namespace, block, isolated, rootless, has_v6, around })
+        Ok(Self {
+            far,
+            inside,
+            inside_namespace,
+            block,
+            isolated,
+            rootless,
+            has_v6,
+            control,
+            names,
+            around,
+        })
     }
 }
 
@@ -105,8 +124,8 @@ pub(crate) fn number_of(process: i32) -> Option<u64> {
 fn enter_far_side() -> Result<(bool, bool), EmuError> {
     match Tun::open(FAR_DEVICE) {
         Ok(_) => return Ok((false, false)),
-        Err(error) if is_refusal(&error) => {}
-        Err(source) => return Err(EmuError::NoTun { source }),
+        Err(error) if error.is_refusal() => {}
+        Err(error) => return Err(error.into()),
     }
     if unshare(CloneFlags::CLONE_NEWNET).is_ok() {
         return Ok((true, false));
@@ -126,10 +145,6 @@ fn enter_far_side() -> Result<(bool, bool), EmuError> {
     Ok((true, true))
 }
 
-fn is_refusal(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES))
-}
-
 fn not_permitted(error: Errno) -> EmuError {
     EmuError::NotPermitted { source: error.into() }
 }
@@ -142,10 +157,7 @@ fn far_device(
 ) -> Result<(Tun, AddressBlock), EmuError> {
     let start = std::process::id();
     for block in AddressBlock::candidates(networks, start)? {
-        let tun = Tun::open(FAR_DEVICE).map_err(|source| match is_refusal(&source) {
-            true => EmuError::NotPermitted { source },
-            false => EmuError::NoTun { source },
-        })?;
+        let tun = Tun::open(FAR_DEVICE)?;
         match far_addresses(devices, &tun, block, mtu) {
             Ok(()) => return Ok((tun, block)),
             // Another link was faster; its route stands, and this device goes.
@@ -200,7 +212,7 @@ fn await_v6(local: IpAddr, peer: IpAddr) -> io::Result<()> {
 fn inside_device(block: AddressBlock, mtu: u32) -> Result<(PacketEnd, bool), EmuError> {
     let mut devices = Devices::open().map_err(EmuError::system("opening netlink inside"))?;
     devices.switch_loopback_on().map_err(EmuError::system("switching loopback on inside"))?;
-    let tun = Tun::open(INSIDE_DEVICE).map_err(|source| EmuError::NoTun { source })?;
+    let tun = Tun::open(INSIDE_DEVICE)?;
     let v6 = inside_addresses(&mut devices, &tun, block, mtu)
         .map_err(EmuError::system("setting up the device inside"))?;
     // Links that are started inside are reached through here. Where /proc/sys is read-only, as in

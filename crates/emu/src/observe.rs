@@ -1,9 +1,10 @@
 //! What a run shows to those who watch it.
 
+use std::net::SocketAddr;
 use std::ops::Range;
 
 use cellpace_base::Time;
-use cellpace_path::PacketRecord;
+use cellpace_path::{PacketRecord, PathSpec};
 
 /// Which way a packet goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +44,17 @@ pub struct SeenPacket {
     pub after_end: bool,
 }
 
+/// A change of a running link.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LinkChange {
+    /// When it was made.
+    pub at: Time,
+    /// What was asked for, as written.
+    pub settings: Vec<String>,
+    /// The paths from then on: towards the inside, and back.
+    pub paths: [PathSpec; 2],
+}
+
 /// A packet as it passed a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Capture {
@@ -59,11 +71,19 @@ pub(crate) struct SeenBatch {
     pub(crate) seen: Vec<SeenPacket>,
     pub(crate) captures: Vec<Capture>,
     pub(crate) bytes: Vec<u8>,
+    pub(crate) changes: Vec<LinkChange>,
+    /// A destination without a way, if there was one.
+    pub(crate) unreachable: Option<SocketAddr>,
 }
 
 impl SeenBatch {
     pub(crate) fn with_room(records: usize) -> Self {
         Self { seen: Vec::with_capacity(records), ..Self::default() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        let Self { seen, captures, bytes: _, changes, unreachable } = self;
+        seen.is_empty() && captures.is_empty() && changes.is_empty() && unreachable.is_none()
     }
 }
 
@@ -75,6 +95,17 @@ pub trait LinkObserver: Send + 'static {
     /// A packet passed a device. `bytes` are the first of the packet's `length`.
     fn on_capture(&mut self, side: LinkSide, at: Time, length: u32, bytes: &[u8]) {
         let _ = (side, at, length, bytes);
+    }
+
+    /// The link was changed.
+    fn on_change(&mut self, change: &LinkChange) {
+        let _ = change;
+    }
+
+    /// Something inside sent a packet to an address that cannot be reached from the far side, or
+    /// asked a name server that is not there. Called again and again while that goes on.
+    fn on_unreachable(&mut self, destination: SocketAddr) {
+        let _ = destination;
     }
 
     /// Called some ten times a second, even when no packet passes.

@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
+use cellpace_os::process;
 use cellpace_os::signals::Signals;
 use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::unistd::{Pid, getpid, getppid};
@@ -19,6 +20,9 @@ use crate::{EmuError, namespace};
 
 /// Time that the program gets to end by itself when its limit is over.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// How long the program inside waits for one on the far side that may fail at once.
+const FAR_START: Duration = Duration::from_millis(100);
 
 /// Signals that are meant for the program.
 const PASSED_ON: [Signal; 6] = [
@@ -74,27 +78,55 @@ fn start_command(mut command: Command, inside: Option<&File>, rootless: bool) ->
 }
 
 /// A program on the far side, and whatever it starts; all of it ends with this.
-pub(crate) struct Beside(Child);
+pub(crate) struct Beside {
+    child: Child,
+    /// As written.
+    program: String,
+}
 
 /// Runs a program on the far side, where the calling thread is.
 pub(crate) fn start_beside(
     command: Command,
     environment: &[(String, String)],
 ) -> Result<Beside, EmuError> {
-    start(command, environment, None, false).map(Beside)
+    let last = command.get_args().last().unwrap_or_else(|| command.get_program());
+    let program = last.to_string_lossy().into_owned();
+    let child = start(command, environment, None, false)?;
+    Ok(Beside { child, program })
+}
+
+impl Beside {
+    /// Waits a moment for a program that fails at once.
+    ///
+    /// # Errors
+    /// When it does.
+    pub(crate) fn check(&mut self) -> Result<(), EmuError> {
+        let asked = Instant::now();
+        while asked.elapsed() < FAR_START {
+            match self.child.try_wait() {
+                Ok(Some(status)) if !status.success() => {
+                    let code = process::exit_code(status);
+                    return Err(EmuError::FarEnded { program: self.program.clone(), code });
+                }
+                Ok(None) => std::thread::sleep(Duration::from_millis(5)),
+                _ => return Ok(()),
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        let group = Pid::from_raw(self.0.id() as i32);
+        let group = Pid::from_raw(self.child.id() as i32);
         // It may have ended by itself.
         let _ = killpg(group, Signal::SIGTERM);
         let asked = Instant::now();
-        while asked.elapsed() < GRACE && matches!(self.0.try_wait(), Ok(None)) {
+        while asked.elapsed() < GRACE && matches!(self.child.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(5));
         }
         let _ = killpg(group, Signal::SIGKILL);
-        let _ = self.0.wait();
+        let _ = self.child.wait();
     }
 }
 

@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 /// Where changes are written down.
 const FOLDER: &str = "/run/cellpace";
 /// The variable that names the link of a program: process and start time of its cellpace.
-pub(crate) const LINK: &str = "CELLPACE_LINK";
+pub const LINK: &str = "CELLPACE_LINK";
 
 /// The guardian's name among the processes.
 pub(crate) const GUARD: &CStr = c"cellpace-guard";
@@ -79,24 +79,12 @@ impl Drop for Rests {
     }
 }
 
-/// What `clean` did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Cleaned {
-    /// Programs that were ended.
-    pub programs: usize,
-    /// Settings of the system that were put back.
-    pub settings: usize,
-}
-
-/// Removes what links left behind that were killed: programs that still run, settings of the
-/// system that were changed. What belongs to links that still run is not touched.
-pub fn clean() -> Cleaned {
-    Cleaned { programs: end_orphans(), settings: put_back_dead() }
-}
-
-/// Ends programs whose link is gone.
-fn end_orphans() -> usize {
-    end_programs(|link| !is_alive(link))
+/// Removes what links of this user left behind that were killed together with their guardians:
+/// programs that still run, settings of the system that were changed. What belongs to links that
+/// still run is not touched.
+pub fn clean() {
+    end_programs(|link| !is_alive(link));
+    put_back_dead();
 }
 
 /// Ends the programs of links of which this is true. Returns how many.

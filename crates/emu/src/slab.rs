@@ -45,6 +45,12 @@ impl Slab {
         &slot.bytes[..slot.length]
     }
 
+    /// The bytes under a number, to change them.
+    pub(crate) fn bytes_mut(&mut self, number: u64) -> &mut [u8] {
+        let slot = &mut self.slots[number as usize];
+        &mut slot.bytes[..slot.length]
+    }
+
     /// Frees a number and its buffer.
     pub(crate) fn free(&mut self, number: u64) {
         self.free.push(number as u32);

@@ -69,6 +69,9 @@ impl LinkTally {
     /// What became of a packet. `back` is the delay of the other direction at that time: with the
     /// packet's own it makes a round trip.
     pub fn record(&mut self, record: &PacketRecord, back: Span) {
+        if record.fate == Fate::Duplicate {
+            return;
+        }
         let packet = &record.packet;
         let delivered = record.fate == Fate::Delivered;
         self.all.lost += u64::from(!delivered);

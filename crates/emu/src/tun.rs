@@ -7,6 +7,39 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
+use crate::EmuError;
+
+/// Why there is no device.
+#[derive(Debug)]
+pub(crate) enum TunError {
+    /// `/dev/net/tun` cannot be opened.
+    Open(io::Error),
+    /// It does not make a device.
+    Make(io::Error),
+}
+
+impl TunError {
+    /// Whether privilege over the network is missing, which a user namespace gives.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Make(error) if is_denied(error))
+    }
+}
+
+impl From<TunError> for EmuError {
+    fn from(error: TunError) -> Self {
+        match error {
+            TunError::Open(source) if is_denied(&source) => Self::TunClosed { source },
+            TunError::Open(source) => Self::NoTun { source },
+            TunError::Make(source) if is_denied(&source) => Self::NotPermitted { source },
+            TunError::Make(source) => Self::System { what: "making a TUN device", source },
+        }
+    }
+}
+
+fn is_denied(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES))
+}
+
 /// A TUN device in the network namespace of the thread that opened it.
 #[derive(Debug)]
 pub(crate) struct Tun {
@@ -16,16 +49,16 @@ pub(crate) struct Tun {
 
 impl Tun {
     /// Makes a device called `name`, in which `%d` becomes the first number that is free.
-    pub(crate) fn open(name: &str) -> io::Result<Self> {
+    pub(crate) fn open(name: &str) -> Result<Self, TunError> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
-        let file = options.open("/dev/net/tun")?;
+        let file = options.open("/dev/net/tun").map_err(TunError::Open)?;
         let mut request = Request::new(name);
         // SAFETY: TUNSETIFF reads and writes an `ifreq`, which `Request` is laid out as, and the
         // descriptor is open for as long as `file` lives.
         let done = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
         if done < 0 {
-            return Err(io::Error::last_os_error());
+            return Err(TunError::Make(io::Error::last_os_error()));
         }
         Ok(Self { file, name: request.name() })
     }

@@ -1,6 +1,7 @@
 //! Reads from a packet's bytes to which flow it belongs.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A flow: addresses and ports, whichever way the packet goes, so that both directions of a
 /// connection have one number.
@@ -15,6 +16,110 @@ pub(crate) struct FlowKey {
 struct PacketEnd {
     address: u128,
     port: u16,
+}
+
+/// Flips a bit of a packet behind its header: checksums of TCP, UDP and ICMP then do not fit.
+pub(crate) fn corrupt(packet: &mut [u8]) {
+    if let Some(last) = packet.last_mut() {
+        *last ^= 1;
+    }
+}
+
+/// The address to which a packet goes, with its port, if it is one that the link takes.
+pub(crate) fn destination(packet: &[u8]) -> Option<SocketAddr> {
+    let is_v4 = packet.first()? >> 4 == 4;
+    let PacketKind::Flow(FlowKey { far: PacketEnd { address, port }, .. }) = read(packet, true)
+    else {
+        return None;
+    };
+    let ip = match is_v4 {
+        true => IpAddr::V4(Ipv4Addr::from_bits(address as u32)),
+        false => IpAddr::V6(Ipv6Addr::from_bits(address)),
+    };
+    Some(SocketAddr::new(ip, port))
+}
+
+/// The protocol numbers of ICMP.
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
+/// Bytes of the packet that the answer repeats at most: all answers fit into the smallest MTU of
+/// IPv6 (RFC 4443 section 3.1), and those of IPv4 into the 576 bytes of RFC 1812 section 4.3.2.3.
+const REPEATED: [usize; 2] = [548, 1232];
+
+/// The answer `from` a router that a packet has no way: ICMP destination unreachable. `None` for
+/// packets that must not be answered (RFC 1122 section 3.2.2): errors, and later fragments.
+pub(crate) fn unreachable(packet: &[u8], from: IpAddr) -> Option<Vec<u8>> {
+    match from {
+        IpAddr::V4(from) => unreachable_v4(packet, from),
+        IpAddr::V6(from) => unreachable_v6(packet, from),
+    }
+}
+
+fn unreachable_v4(packet: &[u8], from: Ipv4Addr) -> Option<Vec<u8>> {
+    /// Type 3, code 9: network administratively prohibited. To UDP sockets, too, this is an error,
+    /// while they take code 0 for a passing trouble.
+    const PROHIBITED: [u8; 2] = [3, 9];
+    let header: &[u8; 20] = packet.first_chunk()?;
+    let payload = packet.get(usize::from(header[0] & 15) * 4..)?;
+    let is_later_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x1fff != 0;
+    let is_query = matches!(payload.first(), Some(8 | 13 | 15 | 17));
+    let is_error = header[9] == ICMP && !is_query;
+    let is_broadcast = header[16..20] == [255; 4];
+    if is_later_fragment || is_error || is_broadcast {
+        return None;
+    }
+    let mut message = PROHIBITED.to_vec();
+    message.extend_from_slice(&[0; 6]);
+    message.extend_from_slice(&packet[..packet.len().min(REPEATED[0])]);
+    let sum = checksum(&message, 0);
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    let mut answer = vec![0x45, 0];
+    answer.extend_from_slice(&(20 + message.len() as u16).to_be_bytes());
+    answer.extend_from_slice(&[0, 0, 0, 0, 64, ICMP, 0, 0]);
+    answer.extend_from_slice(&from.octets());
+    answer.extend_from_slice(&header[12..16]);
+    let sum = checksum(&answer, 0);
+    answer[10..12].copy_from_slice(&sum.to_be_bytes());
+    answer.extend(message);
+    Some(answer)
+}
+
+fn unreachable_v6(packet: &[u8], from: Ipv6Addr) -> Option<Vec<u8>> {
+    /// Type 1, code 0: no route to destination.
+    const NO_ROUTE: [u8; 2] = [1, 0];
+    let header: &[u8; 40] = packet.first_chunk()?;
+    // Errors have types below 128.
+    if header[6] == ICMPV6 && packet.get(40).is_none_or(|kind| *kind < 128) {
+        return None;
+    }
+    let mut message = NO_ROUTE.to_vec();
+    message.extend_from_slice(&[0; 6]);
+    message.extend_from_slice(&packet[..packet.len().min(REPEATED[1])]);
+    let mut answer = vec![0x60, 0, 0, 0];
+    answer.extend_from_slice(&(message.len() as u16).to_be_bytes());
+    answer.extend_from_slice(&[ICMPV6, 64]);
+    answer.extend_from_slice(&from.octets());
+    answer.extend_from_slice(&header[8..24]);
+    // The sum covers the addresses, the length and the protocol (RFC 8200 section 8.1).
+    let pseudo = sum_words(&answer[8..40]) + message.len() as u32 + u32::from(ICMPV6);
+    let sum = checksum(&message, pseudo);
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    answer.extend(message);
+    Some(answer)
+}
+
+fn sum_words(bytes: &[u8]) -> u32 {
+    let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or(0));
+    bytes.chunks(2).map(word).sum()
+}
+
+/// The internet checksum (RFC 1071), begun with a sum of other words.
+fn checksum(bytes: &[u8], begun: u32) -> u16 {
+    let mut sum = begun + sum_words(bytes);
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
 }
 
 /// What a packet is to the link.
@@ -197,10 +302,68 @@ mod tests {
         assert_eq!(table.number(key(5)), 5, "those that are known stay known");
     }
 
+    #[test]
+    fn a_packet_without_a_way_is_answered() {
+        let packet = v4(B, [192, 0, 2, 1], TCP, [40_000, 80]);
+        assert_eq!(destination(&packet), Some("192.0.2.1:80".parse().unwrap()));
+        let answer = unreachable(&packet, A.into()).unwrap();
+        assert_eq!(
+            (&answer[12..16], &answer[16..20], &answer[20..22]),
+            (&A[..], &B[..], &[3, 9][..])
+        );
+        assert_eq!(&answer[28..], packet, "with what was refused");
+        assert_eq!(u16::from_be_bytes([answer[2], answer[3]]) as usize, answer.len());
+        // A sum over a part with its checksum is zero.
+        assert_eq!((checksum(&answer[..20], 0), checksum(&answer[20..], 0)), (0, 0));
+
+        let long = [v4(B, [192, 0, 2, 1], UDP, [1, 2]), vec![7; 1400]].concat();
+        assert_eq!(unreachable(&long, A.into()).unwrap().len(), 576);
+    }
+
+    #[test]
+    fn a_packet_of_ipv6_without_a_way_is_answered() {
+        let mut packet = vec![0; 61];
+        (packet[0], packet[6], packet[23], packet[39]) = (0x60, TCP, 1, 2);
+        let from: Ipv6Addr = "fd63::1".parse().unwrap();
+        let answer = unreachable(&packet, from.into()).unwrap();
+        assert_eq!((answer[6], &answer[40..42]), (ICMPV6, &[1, 0][..]));
+        assert_eq!((&answer[8..24], &answer[24..40]), (&from.octets()[..], &packet[8..24]));
+        let pseudo = sum_words(&answer[8..40]) + (answer.len() - 40) as u32 + 58;
+        assert_eq!(checksum(&answer[40..], pseudo), 0);
+        assert_eq!(destination(&packet).unwrap().to_string(), "[::2]:0");
+    }
+
+    #[test]
+    fn errors_and_later_fragments_are_not_answered() {
+        let mut error = v4(B, [192, 0, 2, 1], ICMP, [0, 0]);
+        error[20] = 3;
+        assert_eq!(unreachable(&error, A.into()), None);
+        error[20] = 8;
+        assert!(unreachable(&error, A.into()).is_some(), "an echo request is");
+        let mut fragment = v4(B, [192, 0, 2, 1], UDP, [1, 2]);
+        fragment[7] = 9;
+        assert_eq!(unreachable(&fragment, A.into()), None);
+        assert_eq!(unreachable(&v4(B, [255; 4], UDP, [68, 67]), A.into()), None);
+        let mut error = vec![0; 48];
+        (error[0], error[6], error[40]) = (0x60, ICMPV6, 1);
+        assert_eq!(unreachable(&error, IpAddr::V6(Ipv6Addr::LOCALHOST)), None);
+    }
+
+    #[test]
+    fn a_corrupted_packet_differs_behind_its_header() {
+        let packet = v4(B, A, UDP, [1, 2]);
+        let mut other = packet.clone();
+        corrupt(&mut other);
+        assert!(other[..20] == packet[..20] && other != packet);
+    }
+
     proptest! {
         #[test]
-        fn no_bytes_do_harm(bytes in prop::collection::vec(any::<u8>(), 0..80), outwards: bool) {
+        fn no_bytes_do_harm(mut bytes in prop::collection::vec(any::<u8>(), 0..80), outwards: bool) {
             let _ = read(&bytes, outwards);
+            let _ = (destination(&bytes), unreachable(&bytes, A.into()));
+            let _ = unreachable(&bytes, IpAddr::V6(Ipv6Addr::LOCALHOST));
+            corrupt(&mut bytes);
         }
     }
 }

@@ -148,10 +148,15 @@ impl Collector {
         let at = packet.departed_at;
         let counts = self.window.contains(at);
         let flow = &mut self.flows[index];
-        if let Fate::Dropped(_) = record.fate {
-            flow.lost += u64::from(counts);
-            self.lost += u64::from(counts);
-            return;
+        match record.fate {
+            Fate::Delivered => {}
+            // The receiver has the same data from the packet itself, which is what counts.
+            Fate::Duplicate => return,
+            Fate::Dropped(_) => {
+                flow.lost += u64::from(counts);
+                self.lost += u64::from(counts);
+                return;
+            }
         }
         let queue_delay = record.queue_delay();
         self.binner.departure(at, index, packet.size, queue_delay);

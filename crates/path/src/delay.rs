@@ -124,11 +124,17 @@ impl Delay {
         self.latest
     }
 
+    /// Is the delay of `other` for all packets that enter from now on; none of them arrives before
+    /// `latest`.
+    pub(crate) fn become_other(&mut self, other: Self, latest: Time) {
+        *self = Self { latest: self.latest.max(latest), ..other };
+    }
+
     /// Is `delay` for all packets that enter from now on; none of them arrives before `latest`.
     pub(crate) fn become_constant(&mut self, delay: Span, latest: Time) {
         // A constant draws nothing.
         let walk = Steps::constant(delay).walk(&mut Random::seeded(0, 0));
-        *self = Self { walk, latest: self.latest.max(latest) };
+        self.become_other(Self { walk, latest: Time::ZERO }, latest);
     }
 }
 

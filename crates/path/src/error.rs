@@ -44,6 +44,12 @@ pub enum PathError {
         /// The size as written.
         text: String,
     },
+    /// An impairment of every packet.
+    #[error("{what}: nothing would get through")]
+    NothingPasses {
+        /// What was written.
+        what: String,
+    },
     /// A written form with its parts in the wrong order or number.
     #[error("`{text}` does not read; write {form}")]
     Form {

@@ -2,9 +2,9 @@
 
 use cellpace_base::{Random, Time};
 
-use crate::schedule::read_delays;
 use crate::schedule::{Replay, Schedule, Trace, lint};
-use crate::{DelaySpec, LossSpec, TraceSpec};
+use crate::schedule::{read_delays, read_losses};
+use crate::{DelaySpec, ImpairSpec, LossSpec, TraceSpec};
 
 /// Everything in this crate that reads bytes from outside, on the same bytes: as a trace, as a
 /// table of delays, and as written forms, and a little use of whatever reads. Must return for
@@ -19,7 +19,13 @@ pub fn fuzz_inputs(bytes: &[u8]) {
         let early = delay.arrival(Time::from_secs(1));
         assert!(delay.arrival(Time::MAX) >= early);
     }
+    if let Ok(losses) = read_losses("fuzz", bytes) {
+        assert!((0.0..=1.0).contains(&losses.mean()));
+    }
     let text = String::from_utf8_lossy(bytes);
+    if let Ok(spec) = text.parse::<ImpairSpec>() {
+        assert_eq!(spec.to_string().parse(), Ok(spec));
+    }
     if let Ok(mut schedule) = text.parse::<TraceSpec>().map(|spec| spec.build(1)) {
         schedule.iter_mut().for_each(|schedule| exercise(&mut **schedule));
     }
@@ -71,7 +77,10 @@ mod tests {
             "step:0%/1ms",
             "random:1ns..500y/5s",
             "random:0ns..18446744073s/1ms",
-            "ge:p=1,r=1",
+            "ge:p=1%,r=1%",
+            "reorder=100%/1ns,duplicate=100%,corrupt=99.9%",
+            "reorder=1%//,corrupt==",
+            "0 100%\n4294967295 0%\n",
             "::::",
             "step::/",
         ] {
@@ -87,7 +96,7 @@ mod tests {
 
         #[test]
         fn nearly_right_texts_are_read_or_refused(
-            text in "(constant:|step:|random:|onoff:|ge:|cellreplay:|file:)?\
+            text in "(constant:|step:|random:|onoff:|ge:|cellreplay:|file:|reorder=|corrupt=)?\
                      [0-9.]{1,9}(mbit|bit|ms|s|%|=)?([/,]|\\.\\.)?[0-9]{0,4}(mbit|ms|s|%)?\
                      (/[0-9]{1,4}(ms|s|h))?(,(on|off|p|r|heavy)=[0-9]{0,3}(ms|%)?)?",
         ) {

@@ -53,6 +53,33 @@ impl Link {
         self.queue.bytes() + self.in_service.map_or(0, |(packet, _)| u64::from(packet.size))
     }
 
+    /// Packets in the queue and in service.
+    pub fn packets(&self) -> usize {
+        self.queue.packets() + usize::from(self.in_service.is_some())
+    }
+
+    /// Delivers at the opportunities of `schedule` after `now` from now on.
+    pub(crate) fn change_schedule(&mut self, now: Time, schedule: Box<dyn Schedule>) {
+        self.schedule = schedule;
+        self.schedule.skip_through(now);
+        self.schedule.on_backlog(now, self.queue.bytes());
+    }
+
+    /// Puts `queue`, which must be empty, in place of the present one. What waits moves over; what
+    /// has no room in the new queue is dropped.
+    pub(crate) fn change_queue(
+        &mut self,
+        now: Time,
+        queue: Box<dyn Queue>,
+        fates: &mut Vec<PacketRecord>,
+    ) {
+        let waiting = std::mem::replace(&mut self.queue, queue).into_packets();
+        for packet in waiting {
+            self.queue.enqueue(now, packet, &mut self.drops);
+        }
+        self.report_drops(now, fates);
+    }
+
     /// Drops everything that waits, the packet in service included.
     pub fn drop_all(&mut self, now: Time, fates: &mut Vec<PacketRecord>) {
         while let Some((mut packet, _)) = self.in_service.take().or_else(|| self.begin(now)) {

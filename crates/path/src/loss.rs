@@ -3,19 +3,25 @@
 use std::fmt;
 use std::str::FromStr;
 
-use cellpace_base::{ParamError, ParamSet, Random, Time, params, split_name};
+use cellpace_base::{ParamError, ParamSet, Random, Time, params, parse_fraction, split_name};
 
 use crate::error::PathError;
+use crate::schedule::TraceFiles;
 use crate::steps::{Level, Steps, StepsWalk};
 
 /// Random loss by its written form.
 ///
 /// | form | meaning |
 /// |---|---|
-/// | `1%`, `0` | each packet with the same probability, independently; none |
+/// | `1%`, `0%` | each packet with the same probability, independently; none |
 /// | `step:0%/5s,1%/5s` | that probability in turn, over and over |
 /// | `random:0%..1%/5s` | that probability redrawn uniformly every so often, seeded |
 /// | `ge:p=1%,r=30%,good=0%,bad=100%` | bursts, see [`BurstLoss`] |
+/// | `file:NAME` | the probability of each moment from a file |
+///
+/// A loss file has lines `AT LOSS`, such as `1500 0.5%`: milliseconds since the start, increasing
+/// whole numbers, and the probability from then on. The first holds before its time too, the last
+/// as long as the one before it; then all repeats.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum LossSpec {
     /// None.
@@ -25,6 +31,8 @@ pub enum LossSpec {
     Independent(f64),
     /// Independently, with a probability that changes.
     Changing(Steps<f64>),
+    /// Independently, with the probabilities of a file.
+    File(String, Steps<f64>),
     /// In bursts.
     Bursts(BurstLoss),
 }
@@ -69,7 +77,9 @@ impl LossSpec {
         let process = match self {
             Self::None => Process::None,
             Self::Independent(p) => Process::Independent(*p),
-            Self::Changing(steps) => Process::Changing(steps.walk(&mut random)),
+            Self::Changing(steps) | Self::File(_, steps) => {
+                Process::Changing(steps.walk(&mut random))
+            }
             Self::Bursts(bursts) => {
                 Process::Bursts { bursts: *bursts, bad: random.unit() < bursts.share_bad() }
             }
@@ -82,12 +92,43 @@ impl LossSpec {
         match self {
             Self::None => 0.0,
             Self::Independent(p) => *p,
-            Self::Changing(steps) => steps.mean(),
+            Self::Changing(steps) | Self::File(_, steps) => steps.mean(),
             Self::Bursts(bursts) => bursts.mean(),
         }
     }
 
+    /// Reads a written form; `files` supplies the file it may name.
+    ///
+    /// # Errors
+    /// When a value or the form does not read, the file cannot be had or is no table of losses, or
+    /// every packet would be lost.
+    pub fn parse(text: &str, files: &mut TraceFiles<'_>) -> Result<Self, PathError> {
+        let text = text.trim();
+        let spec = match text.strip_prefix("file:") {
+            Some(name) => Self::File(name.to_owned(), files.losses(name)?),
+            None => Self::parse_model(text)?,
+        };
+        if spec.mean() >= 1.0 {
+            return Err(PathError::NothingPasses { what: format!("a loss of {text}") });
+        }
+        Ok(spec)
+    }
+
+    fn parse_model(text: &str) -> Result<Self, PathError> {
+        let split = split_name(text);
+        if split.name == "ge" {
+            return Self::parse_bursts(split.rest);
+        }
+        let steps = Steps::parse(text, "loss")?;
+        Ok(match steps.as_constant() {
+            Some(p) if p <= 0.0 => Self::None,
+            Some(p) => Self::Independent(p),
+            None => Self::Changing(steps),
+        })
+    }
+
     fn parse_bursts(rest: &str) -> Result<Self, PathError> {
+        check_percent(rest)?;
         let bursts = BurstLoss::parse("ge", rest)?;
         if bursts.r == 0.0 && bursts.p > 0.0 {
             return Err(PathError::Param(ParamError::OutOfRange {
@@ -101,29 +142,33 @@ impl LossSpec {
     }
 }
 
+/// Refuses plain numbers among the parameters of bursts, which are all probabilities.
+fn check_percent(rest: &str) -> Result<(), PathError> {
+    for (key, value) in rest.split(',').filter_map(|part| part.split_once('=')) {
+        if value.trim().parse::<f64>().is_ok() {
+            let what = format!("ge: {}", key.trim());
+            parse_fraction(value).map_err(|source| PathError::Quantity { what, source })?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads all forms but `file:`, which needs [`LossSpec::parse`].
 impl FromStr for LossSpec {
     type Err = PathError;
 
     fn from_str(text: &str) -> Result<Self, PathError> {
-        let split = split_name(text);
-        if split.name == "ge" {
-            return Self::parse_bursts(split.rest);
-        }
-        let steps = Steps::parse(text, "loss")?;
-        Ok(match steps.as_constant() {
-            Some(p) if p <= 0.0 => Self::None,
-            Some(p) => Self::Independent(p),
-            None => Self::Changing(steps),
-        })
+        Self::parse(text, &mut TraceFiles::none())
     }
 }
 
 impl fmt::Display for LossSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::None => f.write_str("0"),
+            Self::None => f.write_str("0%"),
             Self::Independent(p) => f.write_str(&p.written()),
             Self::Changing(steps) => steps.fmt(f),
+            Self::File(name, _) => write!(f, "file:{name}"),
             Self::Bursts(BurstLoss { p, r, good, bad }) => {
                 let [p, r, good, bad] = [p, r, good, bad].map(|share| share.written());
                 write!(f, "ge:p={p},r={r},good={good},bad={bad}")
@@ -190,7 +235,7 @@ mod tests {
             "ge:p=1%,r=30%,good=0%,bad=100%",
             "ge:p=0.5%,r=10%,good=0.1%,bad=40%",
             "ge:p=20%,r=5%,good=1%,bad=50%",
-            "ge:p=0,r=0,good=2%",
+            "ge:p=0%,r=0%,good=2%",
         ] {
             let expected = text.parse::<LossSpec>().unwrap().mean();
             let seen = share(&losses(text, 1, 2_000_000));
@@ -240,7 +285,7 @@ mod tests {
     #[test]
     fn forms_are_read_and_written() {
         for text in [
-            "0",
+            "0%",
             "1%",
             "7%",
             "0.123%",
@@ -256,11 +301,52 @@ mod tests {
 
     #[test]
     fn wrong_forms_are_refused() {
-        for text in ["", "x", "101%", "ge:p=2", "ge:q=1%", "ge:r=0", "step:1%", "random:1%..0%/5s"]
-        {
-            assert!(text.parse::<LossSpec>().is_err(), "{text}");
+        for (text, part) in [
+            ("", "does not start with a number"),
+            ("x", "does not start with a number"),
+            ("101%", "out of range"),
+            ("0.05", "loss: `0.05` needs a unit; write 5%"),
+            ("100%", "a loss of 100%: nothing would get through"),
+            ("ge:p=0.02", "ge: p: `0.02` needs a unit; write 2%"),
+            ("ge:p=200%", "out of range"),
+            ("ge:q=1%", "no parameter `q`"),
+            ("step:1%", "step:VALUE/TIME"),
+            ("random:1%..0%/5s", "LOW up to HIGH"),
+            ("file:x", "`x` is a file"),
+        ] {
+            let message = text.parse::<LossSpec>().unwrap_err().to_string();
+            assert!(message.contains(part), "{text:?}: {message}");
         }
-        let message = "ge:r=0".parse::<LossSpec>().unwrap_err().to_string();
+        let message = "ge:r=0%".parse::<LossSpec>().unwrap_err().to_string();
         assert!(message.contains("never end"), "{message}");
+    }
+    #[test]
+    fn a_loss_file_is_read() {
+        let mut files =
+            TraceFiles::new(|_| Ok(Box::new("0 0%\n1000,100%\r\n2000\t50%\n".as_bytes())));
+        let spec = LossSpec::parse("file:losses", &mut files).unwrap();
+        assert_eq!((spec.to_string().as_str(), spec.mean()), ("file:losses", 0.5));
+        let mut model = spec.build(Random::seeded(1, 2));
+        let lost: Vec<bool> = (0..6_000).map(|n| model.loses(Time::from_millis(n))).collect();
+        let seconds: Vec<f64> = lost.chunks(1_000).map(share).collect();
+        assert_eq!((seconds[0], seconds[1], seconds[3], seconds[4]), (0.0, 1.0, 0.0, 1.0));
+        assert!((seconds[2] - 0.5).abs() < 0.06 && seconds[5] > 0.4, "{seconds:?}");
+    }
+
+    #[test]
+    fn bad_loss_files_are_refused_with_their_line() {
+        for (text, part) in [
+            ("", "empty"),
+            ("0 1%\n5\n", "d, line 2: a line needs milliseconds since the start, and a loss"),
+            ("0 0.05\n", "d, line 1: `0.05` needs a unit; write 5%"),
+            ("0 1%\n0 2%\n", "line 2: time 0 does not come after"),
+            ("0 101%\n", "line 1: `101%` is out of range"),
+            ("0 nan%\n", "line 1: `nan%` does not start with a number"),
+            ("0 100%\n", "nothing would get through"),
+        ] {
+            let mut files = TraceFiles::new(|_| Ok(Box::new(text.as_bytes())));
+            let message = LossSpec::parse("file:d", &mut files).unwrap_err().to_string();
+            assert!(message.contains(part), "{text:?}: {message}");
+        }
     }
 }

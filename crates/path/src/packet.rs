@@ -52,6 +52,8 @@ pub enum DropReason {
     Aqm,
     /// It waited for a path that was given up in a handover.
     Handover,
+    /// It crossed the link and was damaged, so the receiver discards it.
+    Corrupt,
 }
 
 impl DropReason {
@@ -62,6 +64,7 @@ impl DropReason {
             Self::Overflow => "overflow",
             Self::Aqm => "aqm",
             Self::Handover => "handover",
+            Self::Corrupt => "corrupt",
         }
     }
 }
@@ -71,6 +74,9 @@ impl DropReason {
 pub enum Fate {
     /// It left the link.
     Delivered,
+    /// A copy of it left the link. The record of the packet itself follows at once: this one is
+    /// not the packet's fate.
+    Duplicate,
     /// The model dropped it.
     Dropped(DropReason),
 }

@@ -7,9 +7,10 @@ use cellpace_base::{Random, Span, Time};
 
 use crate::error::PathError;
 use crate::handover::interrupted;
+use crate::impair::Impairments;
 use crate::{
-    Delay, DelaySpec, DropReason, Fate, Handover, Link, LossModel, LossSpec, Packet, PacketRecord,
-    QueueSpec, TraceSpec,
+    Delay, DelaySpec, DropReason, Fate, Handover, ImpairSpec, Link, LossModel, LossSpec, Packet,
+    PacketRecord, Queue, QueueSpec, Schedule, TraceSpec,
 };
 
 /// Everything that makes one direction of a path.
@@ -27,6 +28,8 @@ pub struct PathSpec {
     /// Changes of the path, in the order of time and without overlap
     /// ([`Handover::check_order`]). A new RTT replaces `delay`, not what the trace brings.
     pub handovers: Vec<Handover>,
+    /// Reordering in front of the queue, duplication and corruption behind the link.
+    pub impair: ImpairSpec,
 }
 
 impl PathSpec {
@@ -48,26 +51,87 @@ impl PathSpec {
     }
 
     fn build_seeded(&self, seed: u64, delay_seed: u64) -> Result<Path, PathError> {
-        let link = match &self.trace {
-            Some(trace) => {
-                let queue = self.queue.build(Random::seeded(seed, QUEUE_STREAM));
-                Some(Link::new(queue, interrupted(trace.build(seed)?, &self.handovers)))
-            }
-            None => None,
-        };
-        let base_delay = self.trace.as_ref().and_then(TraceSpec::base_delay);
-        let delay = |spec: &DelaySpec, stream| spec.build(&mut Random::seeded(delay_seed, stream));
+        let schedule = self.build_schedule(seed)?;
         Ok(Path {
-            delay: delay(&self.delay, DELAY_STREAM),
-            base_delay: base_delay.map(|spec| delay(spec, BASE_DELAY_STREAM)),
+            delay: self.build_delay(delay_seed),
+            base_delay: self.build_base_delay(delay_seed),
             in_order: VecDeque::new(),
             out_of_order: BinaryHeap::new(),
             arrivals: 0,
-            loss: self.loss.build(Random::seeded(seed, LOSS_STREAM)),
-            link,
+            loss: self.build_loss(seed),
+            link: schedule.map(|schedule| Link::new(self.build_queue(seed), schedule)),
             handovers: self.handovers.iter().copied().collect(),
             held: Vec::new(),
+            impair: self.build_impairments(seed),
         })
+    }
+
+    /// What turns the running path of `before` into that of this description, as if this had been
+    /// so from time zero: steps and draws count from there. Both must have the same handovers.
+    ///
+    /// # Errors
+    /// When the trace cannot be had, or this has none and `before` has one.
+    pub fn change_from(&self, before: &Self, seed: u64) -> Result<PathChange, PathError> {
+        self.change_seeded(before, seed, seed)
+    }
+
+    /// The same for a path from [`build_reverse`](Self::build_reverse).
+    ///
+    /// # Errors
+    /// As for [`change_from`](Self::change_from).
+    pub fn change_reverse_from(&self, before: &Self, seed: u64) -> Result<PathChange, PathError> {
+        self.change_seeded(before, Random::seeded(seed, REVERSE_STREAM).bits(), seed)
+    }
+
+    fn change_seeded(
+        &self,
+        before: &Self,
+        seed: u64,
+        delay_seed: u64,
+    ) -> Result<PathChange, PathError> {
+        if self.trace.is_none() && before.trace.is_some() {
+            return Err(PathError::Form {
+                text: "unlimited".to_owned(),
+                form: "a trace: a link with a limit keeps one",
+            });
+        }
+        let new_trace = self.trace != before.trace;
+        let new_queue = self.queue != before.queue || before.trace.is_none();
+        let impair = (self.impair != before.impair).then(|| self.build_impairments(seed));
+        Ok(PathChange {
+            schedule: if new_trace { self.build_schedule(seed)? } else { None },
+            base_delay: new_trace.then(|| self.build_base_delay(delay_seed)),
+            queue: new_queue.then(|| self.build_queue(seed)),
+            delay: (self.delay != before.delay).then(|| self.build_delay(delay_seed)),
+            loss: (self.loss != before.loss).then(|| self.build_loss(seed)),
+            impair,
+        })
+    }
+
+    fn build_schedule(&self, seed: u64) -> Result<Option<Box<dyn Schedule>>, PathError> {
+        let schedule = self.trace.as_ref().map(|trace| trace.build(seed)).transpose()?;
+        Ok(schedule.map(|schedule| interrupted(schedule, &self.handovers)))
+    }
+
+    fn build_queue(&self, seed: u64) -> Box<dyn Queue> {
+        self.queue.build(Random::seeded(seed, QUEUE_STREAM))
+    }
+
+    fn build_delay(&self, seed: u64) -> Delay {
+        self.delay.build(&mut Random::seeded(seed, DELAY_STREAM))
+    }
+
+    fn build_base_delay(&self, seed: u64) -> Option<Delay> {
+        let spec = self.trace.as_ref().and_then(TraceSpec::base_delay)?;
+        Some(spec.build(&mut Random::seeded(seed, BASE_DELAY_STREAM)))
+    }
+
+    fn build_loss(&self, seed: u64) -> LossModel {
+        self.loss.build(Random::seeded(seed, LOSS_STREAM))
+    }
+
+    fn build_impairments(&self, seed: u64) -> Option<Impairments> {
+        self.impair.build(Random::seeded(seed, IMPAIR_STREAM))
     }
 }
 
@@ -78,6 +142,17 @@ const LOSS_STREAM: u64 = 2;
 const DELAY_STREAM: u64 = 3;
 const BASE_DELAY_STREAM: u64 = 5;
 const REVERSE_STREAM: u64 = 6;
+const IMPAIR_STREAM: u64 = 7;
+
+/// The parts of a running path that a change replaces; `None`: stays as it is.
+pub struct PathChange {
+    schedule: Option<Box<dyn Schedule>>,
+    base_delay: Option<Option<Delay>>,
+    queue: Option<Box<dyn Queue>>,
+    delay: Option<Delay>,
+    loss: Option<LossModel>,
+    impair: Option<Option<Impairments>>,
+}
 
 /// One direction of a path, advanced by the owner of the clock.
 pub struct Path {
@@ -95,6 +170,7 @@ pub struct Path {
     handovers: VecDeque<Handover>,
     /// Packets that an interruption keeps from leaving a path without a link.
     held: Vec<Packet>,
+    impair: Option<Impairments>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,9 +202,17 @@ impl Path {
             at = base.arrival(at);
         }
         at += extra;
+        let in_order = match &mut self.impair {
+            Some(impair) => {
+                let hold = impair.hold();
+                at += hold;
+                hold.is_zero()
+            }
+            None => true,
+        };
         self.arrivals += 1;
         let waiting = WaitingPacket { at, order: self.arrivals, packet };
-        if self.in_order.back().is_none_or(|last| last.at <= at) {
+        if in_order && self.in_order.back().is_none_or(|last| last.at <= at) {
             self.in_order.push_back(waiting);
         } else {
             self.out_of_order.push(Reverse(waiting));
@@ -152,6 +236,7 @@ impl Path {
     /// Lets happen everything up to `now`; what became of packets is added to `fates` in the
     /// order of time. Opportunities go before arrivals of the same instant.
     pub fn advance(&mut self, now: Time, fates: &mut Vec<PacketRecord>) {
+        let from = fates.len();
         loop {
             let arrival = self.next_arrival().unwrap_or(Time::MAX);
             let change = self.handovers.front().map_or(Time::MAX, Handover::end);
@@ -164,6 +249,9 @@ impl Path {
             }
         }
         self.advance_link(now, fates);
+        if let Some(impair) = &mut self.impair {
+            impair.apply(fates, from);
+        }
     }
 
     /// The next packet reaches the queue.
@@ -206,6 +294,40 @@ impl Path {
         }
     }
 
+    /// Changes the path at `now`, up to which it must have been [advanced](Self::advance). What is
+    /// in flight stays so: packets in front of the queue keep their delay and are not overtaken,
+    /// those in the queue stay in it, and are dropped only where a new queue has no room.
+    pub fn change(&mut self, now: Time, change: PathChange, fates: &mut Vec<PacketRecord>) {
+        match (&mut self.link, change.schedule, change.queue) {
+            (Some(link), schedule, queue) => {
+                if let Some(queue) = queue {
+                    link.change_queue(now, queue, fates);
+                }
+                if let Some(schedule) = schedule {
+                    link.change_schedule(now, schedule);
+                }
+            }
+            (link @ None, Some(schedule), Some(queue)) => *link = Some(Link::new(queue, schedule)),
+            (None, _, _) => {}
+        }
+        let latest = self.in_order.back().map_or(Time::ZERO, |waiting| waiting.at);
+        if let Some(delay) = change.delay {
+            self.delay.become_other(delay, latest);
+        }
+        if let Some(base) = change.base_delay {
+            match (&mut self.base_delay, base) {
+                (Some(old), Some(new)) => old.become_other(new, latest),
+                (old, new) => *old = new,
+            }
+        }
+        if let Some(loss) = change.loss {
+            self.loss = loss;
+        }
+        if let Some(impair) = change.impair {
+            self.impair = impair;
+        }
+    }
+
     fn advance_link(&mut self, now: Time, fates: &mut Vec<PacketRecord>) {
         if let Some(link) = &mut self.link {
             link.advance(now, fates);
@@ -232,6 +354,12 @@ impl Path {
     /// Bytes at the bottleneck.
     pub fn backlog(&self) -> u64 {
         self.link.as_ref().map_or(0, Link::backlog)
+    }
+
+    /// Packets in flight: in front of the queue, in it, and on the link.
+    pub fn packets(&self) -> usize {
+        let at_link = self.link.as_ref().map_or(0, Link::packets);
+        self.in_order.len() + self.out_of_order.len() + self.held.len() + at_link
     }
 }
 
@@ -320,6 +448,104 @@ mod tests {
         }
     }
 
+    /// Fates of packets of 1500 bytes, sixteen at 0 ms and one every ms, in a path that becomes
+    /// `after` at 10 ms.
+    fn changed(before: &PathSpec, after: &PathSpec) -> Vec<PacketRecord> {
+        let (mut path, mut fates) = (before.build(1).unwrap(), Vec::new());
+        (0..16).for_each(|id| path.push(Packet::new(id, 0, 1500, Time::ZERO)));
+        for ms in 1..40 {
+            let now = Time::from_millis(ms);
+            path.advance(now, &mut fates);
+            if ms == 10 {
+                path.change(now, after.change_from(before, 1).unwrap(), &mut fates);
+            }
+            path.push(Packet::new(15 + ms, 0, 1500, now));
+        }
+        while let Some(next) = path.next_deadline() {
+            path.advance(next, &mut fates);
+        }
+        assert_eq!(fates.len(), 55, "each packet has one fate");
+        fates
+    }
+
+    fn with_trace(trace: &str) -> PathSpec {
+        PathSpec { trace: Some(trace.parse().unwrap()), ..PathSpec::default() }
+    }
+
+    #[test]
+    fn a_running_link_takes_another_rate_and_keeps_its_queue() {
+        let fates = changed(&with_trace("constant:12mbit"), &with_trace("constant:6mbit"));
+        assert!(fates.iter().map(|record| record.packet.id).eq(0..55), "in their order");
+        let departures: Vec<f64> =
+            fates.iter().map(|record| record.packet.departed_at.as_millis_f64()).collect();
+        assert_eq!(departures[..12], [1., 2., 3., 4., 5., 6., 7., 8., 9., 10., 12., 14.]);
+        // As if nothing had changed, where nothing does.
+        let same = changed(&with_trace("constant:12mbit"), &with_trace("constant:12mbit"));
+        assert_eq!(same[54].packet.departed_at, Time::from_millis(55));
+    }
+
+    #[test]
+    fn a_running_link_takes_another_queue_and_keeps_what_has_room() {
+        let short = |queue: &str| PathSpec {
+            queue: queue.parse().unwrap(),
+            ..with_trace("constant:12mbit")
+        };
+        let overflow = |records: &[PacketRecord]| {
+            records.iter().filter(|r| r.fate == Fate::Dropped(DropReason::Overflow)).count()
+        };
+        for queue in ["codel", "fq_codel", "pie", "red", "drophead:1MB", "infinite"] {
+            let fates = changed(&short("infinite"), &short(queue));
+            assert_eq!(overflow(&fates), 0, "{queue}");
+            let back = changed(&short(queue), &short("droptail:1MB"));
+            assert!(back.iter().all(|record| record.fate == Fate::Delivered), "{queue}");
+        }
+        // Fifteen wait at 10 ms; five have room, and the next packet has not.
+        assert_eq!(overflow(&changed(&short("infinite"), &short("droptail:5pkts"))), 11);
+    }
+
+    #[test]
+    fn a_running_path_takes_another_delay_loss_and_impairment() {
+        let before = PathSpec { delay: Span::from_millis(20).into(), ..PathSpec::default() };
+        let after = PathSpec {
+            delay: Span::from_millis(5).into(),
+            impair: "duplicate=100%".parse().unwrap(),
+            ..before.clone()
+        };
+        let (mut path, mut fates) = (before.build(1).unwrap(), Vec::new());
+        for (id, ms) in [(0, 0), (1, 10), (2, 20), (3, 40)] {
+            path.advance(Time::from_millis(ms), &mut fates);
+            path.push(Packet::new(id, 0, 1500, Time::from_millis(ms)));
+            if id == 1 {
+                let change = after.change_from(&before, 1).unwrap();
+                path.change(Time::from_millis(ms), change, &mut fates);
+            }
+        }
+        path.advance(Time::from_secs(1), &mut fates);
+        let arrived = |fate: Fate| {
+            let of = fates.iter().filter(move |record| record.fate == fate);
+            of.map(|r| (r.packet.id, r.packet.departed_at.as_millis_f64())).collect::<Vec<_>>()
+        };
+        // Nobody overtakes: what is sent at 20 ms waits for what was sent at 10 ms.
+        let all = [(0, 20.0), (1, 30.0), (2, 30.0), (3, 45.0)];
+        assert_eq!((arrived(Fate::Delivered), arrived(Fate::Duplicate)), (all.into(), all.into()));
+        let lossy = PathSpec { loss: "99.9%".parse().unwrap(), ..PathSpec::default() };
+        let lost = changed(&PathSpec::default(), &lossy);
+        let is_lost = |r: &&PacketRecord| r.fate == Fate::Dropped(DropReason::Random);
+        assert!((28..=30).contains(&lost.iter().filter(is_lost).count()));
+    }
+
+    #[test]
+    fn a_path_without_a_limit_gets_one_and_keeps_it() {
+        let (free, slow) = (PathSpec::default(), with_trace("constant:1mbit"));
+        let fates = changed(&free, &slow);
+        assert_eq!(fates[24].packet.departed_at, Time::from_millis(9));
+        assert_eq!(
+            fates[54].packet.departed_at - fates[53].packet.departed_at,
+            Span::from_millis(12)
+        );
+        assert!(free.change_from(&slow, 1).is_err());
+    }
+
     proptest! {
         #[test]
         fn packets_of_a_flow_never_reorder(
@@ -331,7 +557,7 @@ mod tests {
                 queue: "infinite".parse().unwrap(),
                 delay: "random:0ms..200ms/30ms".parse().unwrap(),
                 loss: "random:0%..20%/30ms".parse().unwrap(),
-                handovers: Vec::new(),
+                ..PathSpec::default()
             };
             let run = || {
                 let mut path = spec.build(seed).unwrap();

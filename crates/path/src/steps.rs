@@ -85,7 +85,7 @@ impl Level for f64 {
     fn written(self) -> String {
         // Rounding hides what the binary fraction adds (7.000000000000001%), unless it matters.
         let percent = format!("{}%", (self * 1e11).round() / 1e9);
-        if parse_fraction(&percent) == Ok(self) { percent } else { self.to_string() }
+        if parse_fraction(&percent) == Ok(self) { percent } else { format!("{}%", self * 100.0) }
     }
 }
 

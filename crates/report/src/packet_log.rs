@@ -30,7 +30,8 @@ const GROWING: [&str; 5] = ["id", "sent_ns", "enqueued_ns", "dequeued_ns", "depa
 /// Columns, one row a record, in the order of [`PacketLog::push`]: `run` (the caller's number),
 /// `cc`, `flow`, `id`, `size` in bytes with IP header, the times `sent_ns`, `enqueued_ns`,
 /// `dequeued_ns`, `departed_ns` in nanoseconds from the start of the run (those after a drop
-/// repeat the time of the drop), and `fate`: `delivered`, `random`, `overflow` or `aqm`.
+/// repeat the time of the drop), and `fate`: `delivered`, `duplicate` (a copy of the packet, whose own
+/// row follows), `random`, `overflow`, `aqm`, `handover` or `corrupt`.
 pub struct PacketLog {
     path: PathBuf,
     schema: SchemaRef,
@@ -162,6 +163,7 @@ impl Names {
 fn fate_name(fate: Fate) -> &'static str {
     match fate {
         Fate::Delivered => "delivered",
+        Fate::Duplicate => "duplicate",
         Fate::Dropped(reason) => reason.name(),
     }
 }

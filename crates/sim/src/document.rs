@@ -6,7 +6,7 @@ use std::ops::Range;
 use cellpace_base::{Span, Time, parse_bytes, parse_span};
 use cellpace_cc::{ControllerSpec, MAX_FILE_BYTES, SpecError};
 use cellpace_path::schedule::TraceFiles;
-use cellpace_path::{DelaySpec, Handover, TraceSpec};
+use cellpace_path::{DelaySpec, Handover, LossSpec, TraceSpec};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -28,6 +28,8 @@ struct ScenarioToml {
     rtt: Option<Spanned<String>>,
     loss: Option<Spanned<String>>,
     uplink_loss: Option<Spanned<String>>,
+    impair: Option<Spanned<String>>,
+    uplink_impair: Option<Spanned<String>>,
     acks: Option<Spanned<String>>,
     duration: Option<Spanned<String>>,
     skip: Option<Spanned<String>>,
@@ -85,6 +87,8 @@ impl Scenario {
     /// trace = "lte-driving"       # or a file, or constant:12mbit, ...
     /// rtt = "40ms"
     /// queue = "droptail:2MB"
+    /// loss = "0.1%"
+    /// impair = "reorder=1%/5ms"   # and duplicate=, corrupt=; uplink_impair for the way back
     /// duration = "60s"
     ///
     /// [[flow]]
@@ -129,8 +133,7 @@ impl Scenario {
         place
             .read(&document.rtt, "rtt", &mut scenario.rtt, |text| DelaySpec::parse(text, files))?;
         place.read(&document.queue, "queue", &mut scenario.queue, str::parse)?;
-        place.read(&document.loss, "loss", &mut scenario.loss, str::parse)?;
-        place.read(&document.uplink_loss, "uplink_loss", &mut scenario.uplink_loss, str::parse)?;
+        place.losses(&document, &mut scenario, files)?;
         place.read(&document.acks, "acks", &mut scenario.acks, str::parse)?;
         place.read(&document.duration, "duration", &mut scenario.duration, parse_span)?;
         place.read(&document.skip, "skip", &mut scenario.skip, parse_span)?;
@@ -167,6 +170,22 @@ impl TomlText<'_> {
         *target =
             parse(written.get_ref()).map_err(|why| self.wrong(&written.span(), name, &why))?;
         Ok(())
+    }
+
+    /// Reads loss and impairments of both directions.
+    fn losses(
+        &self,
+        document: &ScenarioToml,
+        scenario: &mut Scenario,
+        files: &mut TraceFiles<'_>,
+    ) -> Result<(), SimError> {
+        let Scenario { loss, uplink_loss, impair, uplink_impair, .. } = scenario;
+        self.read(&document.loss, "loss", loss, |text| LossSpec::parse(text, files))?;
+        self.read(&document.uplink_loss, "uplink_loss", uplink_loss, |text| {
+            LossSpec::parse(text, files)
+        })?;
+        self.read(&document.impair, "impair", impair, str::parse)?;
+        self.read(&document.uplink_impair, "uplink_impair", uplink_impair, str::parse)
     }
 
     fn flows(
@@ -399,8 +418,8 @@ mod tests {
                 "s.toml:1: duration: skip (2s) leaves nothing",
             ),
             (
-                "uplink_loss = '2'\n[[flow]]\ncc='fixed'\n",
-                "s.toml:1: uplink_loss: loss: `2` is out of range",
+                "uplink_loss = '0.02'\n[[flow]]\ncc='fixed'\n",
+                "s.toml:1: uplink_loss: loss: `0.02` needs a unit; write 2%",
             ),
             ("[[handover]]\nat = '5'\n", "s.toml:2: at: `5` needs a unit"),
             ("[[handover]]\nlength = '5s'\n", "s.toml:1: missing field `at`"),

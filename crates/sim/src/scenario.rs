@@ -2,7 +2,7 @@
 
 use cellpace_base::{Rate, Span, Time};
 use cellpace_cc::{ControllerSpec, SpecError};
-use cellpace_path::{DelaySpec, Handover, LossSpec, PathError, QueueSpec, TraceSpec};
+use cellpace_path::{DelaySpec, Handover, ImpairSpec, LossSpec, PathError, QueueSpec, TraceSpec};
 use thiserror::Error;
 
 use crate::{AckPolicy, FlowTraffic};
@@ -47,6 +47,10 @@ pub struct Scenario {
     pub uplink: Option<TraceSpec>,
     /// Random loss of what goes back: acks, and the reports of receivers, which travel with them.
     pub uplink_loss: LossSpec,
+    /// Reordering, duplication and corruption of data packets.
+    pub impair: ImpairSpec,
+    /// The same for what goes back.
+    pub uplink_impair: ImpairSpec,
     /// Changes of the path, in the order of time. At the end of each interruption it is reported to the
     /// controllers of all connections ([`cellpace_cc::Controller::on_path_change`]).
     pub handovers: Vec<Handover>,
@@ -74,6 +78,8 @@ impl Default for Scenario {
             loss: LossSpec::None,
             uplink: None,
             uplink_loss: LossSpec::None,
+            impair: ImpairSpec::default(),
+            uplink_impair: ImpairSpec::default(),
             handovers: Vec::new(),
             flows: Vec::new(),
             acks: AckPolicy::EveryPacket,

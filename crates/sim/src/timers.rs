@@ -40,6 +40,7 @@ impl Timers {
 }
 
 /// The contents of an ack.
+#[derive(Clone)]
 pub(crate) struct AckMessage {
     pub(crate) generation: u16,
     /// How much of the receiver's log it covers; `None` for a mere report.
@@ -66,6 +67,11 @@ impl AckStore {
                 self.slots.len() as u64 - 1
             }
         }
+    }
+
+    /// The message of a copy of the ack, which itself is still to be taken.
+    pub(crate) fn copy(&self, slot: u64) -> AckMessage {
+        self.slots[slot as usize].clone()
     }
 
     pub(crate) fn take(&mut self, slot: u64) -> AckMessage {

@@ -216,11 +216,12 @@ impl World {
     fn advance_forward(&mut self, observer: &mut impl Observer) {
         let mut fates = std::mem::take(&mut self.fates);
         self.forward.advance(self.now, &mut fates);
-        self.room.leave(fates.len());
         for record in fates.drain(..) {
+            let is_copy = record.fate == Fate::Duplicate;
+            self.room.leave(usize::from(!is_copy));
             self.collector.record(&record);
             observer.on_record(&record);
-            if record.fate == Fate::Delivered {
+            if is_copy || record.fate == Fate::Delivered {
                 self.deliver(&record.packet);
             }
         }
@@ -256,10 +257,14 @@ impl World {
     fn advance_reverse(&mut self, observer: &mut impl Observer) {
         let mut fates = std::mem::take(&mut self.fates);
         self.reverse.advance(self.now, &mut fates);
-        self.room.leave(fates.len());
         for record in fates.drain(..) {
-            let message = self.acks.take(record.packet.id);
-            if record.fate == Fate::Delivered {
+            let is_copy = record.fate == Fate::Duplicate;
+            self.room.leave(usize::from(!is_copy));
+            let message = match is_copy {
+                true => self.acks.copy(record.packet.id),
+                false => self.acks.take(record.packet.id),
+            };
+            if is_copy || record.fate == Fate::Delivered {
                 self.acknowledge(record.packet.flow as usize, message, observer);
             }
         }
@@ -385,6 +390,7 @@ fn forward_spec(scenario: &Scenario, delays: &DelaySplit) -> PathSpec {
         delay: delays.path.clone(),
         loss: scenario.loss.clone(),
         handovers: scenario.handovers.clone(),
+        impair: scenario.impair,
     }
 }
 
@@ -394,6 +400,7 @@ fn reverse_spec(scenario: &Scenario, delays: &DelaySplit) -> PathSpec {
         delay: delays.path.clone(),
         loss: scenario.uplink_loss.clone(),
         handovers: scenario.handovers.clone(),
+        impair: scenario.uplink_impair,
         ..PathSpec::default()
     }
 }

@@ -59,6 +59,10 @@ impl Queue for Codel {
         self.control.dequeue(&self.params.codel, &mut self.fifo, now, drops)
     }
 
+    fn into_packets(self: Box<Self>) -> Vec<Packet> {
+        self.fifo.into_packets()
+    }
+
     fn bytes(&self) -> u64 {
         self.fifo.bytes()
     }

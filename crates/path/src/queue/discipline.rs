@@ -13,6 +13,9 @@ pub trait Queue: Send {
     /// The link takes the next packet.
     fn dequeue(&mut self, now: Time, drops: &mut Drops) -> Option<Packet>;
 
+    /// Ends the queue and returns what waits, in the order of arrival: for another queue in its place.
+    fn into_packets(self: Box<Self>) -> Vec<Packet>;
+
     /// Bytes waiting.
     fn bytes(&self) -> u64;
 

@@ -33,6 +33,10 @@ impl Queue for DropTail {
         self.fifo.pop()
     }
 
+    fn into_packets(self: Box<Self>) -> Vec<Packet> {
+        self.fifo.into_packets()
+    }
+
     fn bytes(&self) -> u64 {
         self.fifo.bytes()
     }

@@ -27,6 +27,10 @@ impl Fifo {
         Some(packet)
     }
 
+    pub(super) fn into_packets(self) -> Vec<Packet> {
+        self.packets.into()
+    }
+
     pub(super) const fn bytes(&self) -> u64 {
         self.bytes
     }

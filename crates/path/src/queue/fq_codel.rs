@@ -161,6 +161,13 @@ impl Queue for FqCodel {
         }
     }
 
+    fn into_packets(self: Box<Self>) -> Vec<Packet> {
+        let of_flows = self.flows.into_iter().flat_map(|flow| flow.fifo.into_packets());
+        let mut packets: Vec<Packet> = of_flows.collect();
+        packets.sort_by_key(|packet| packet.enqueued_at);
+        packets
+    }
+
     fn bytes(&self) -> u64 {
         self.bytes
     }

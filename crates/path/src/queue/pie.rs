@@ -227,6 +227,10 @@ impl Queue for Pie {
         Some(packet)
     }
 
+    fn into_packets(self: Box<Self>) -> Vec<Packet> {
+        self.fifo.into_packets()
+    }
+
     fn bytes(&self) -> u64 {
         self.fifo.bytes()
     }

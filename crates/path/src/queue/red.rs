@@ -181,6 +181,10 @@ impl Queue for Red {
         Some(packet)
     }
 
+    fn into_packets(self: Box<Self>) -> Vec<Packet> {
+        self.fifo.into_packets()
+    }
+
     fn bytes(&self) -> u64 {
         self.fifo.bytes()
     }

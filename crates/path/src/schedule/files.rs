@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cellpace_base::Span;
 
 use super::Trace;
-use super::delay_file::read_delays;
+use super::step_file::{read_delays, read_losses};
 use crate::error::{PathError, TraceError};
 use crate::profile::{LinkProfile, ProfileError};
 use crate::steps::Steps;
@@ -17,7 +17,7 @@ const MAX_PROFILE_BYTES: u64 = 1 << 18;
 
 type OpenFile<'a> = Box<dyn FnMut(&str) -> io::Result<Box<dyn BufRead>> + 'a>;
 
-/// The files that traces and delays may name. Each is read once, however often it is asked for,
+/// The files that traces, delays and losses may name. Each trace and delay file is read once, however often it is asked for,
 /// and shared.
 ///
 /// ```
@@ -74,6 +74,14 @@ impl<'a> TraceFiles<'a> {
         let delays = read_delays(name, self.reader(name)?)?;
         self.delays.insert(name.to_owned(), delays.clone());
         Ok(delays)
+    }
+
+    /// The shares of loss in the file `name`; [`LossSpec`](crate::LossSpec) has the format.
+    ///
+    /// # Errors
+    /// As for [`trace`](Self::trace).
+    pub fn losses(&mut self, name: &str) -> Result<Steps<f64>, PathError> {
+        Ok(read_losses(name, self.reader(name)?)?)
     }
 
     /// The profile in the file `name`.

@@ -3,12 +3,12 @@
 mod capacity;
 mod cellreplay;
 mod constant;
-mod delay_file;
 mod files;
 mod lines;
 mod lint;
 mod opportunities;
 mod piecewise;
+mod step_file;
 mod trace;
 
 use std::fmt;
@@ -26,12 +26,12 @@ pub use crate::error::TraceError;
 pub use capacity::{capacity_between, capacity_bins};
 pub use cellreplay::{CellReplay, CellReplaySchedule};
 pub use constant::Constant;
-pub(crate) use delay_file::read_delays;
 pub use files::TraceFiles;
 pub use lines::LineReader;
 pub use lint::{Check, Finding, Severity, lint};
 pub use opportunities::Schedule;
 pub use piecewise::Piecewise;
+pub(crate) use step_file::{read_delays, read_losses};
 pub use trace::{MAX_OPPORTUNITIES, Replay, Trace};
 
 /// A trace by its written form: a generated one, or else a file's name.
