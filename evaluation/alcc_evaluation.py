@@ -58,7 +58,7 @@ RTT_MS = 40
 RUNNING = set()
 # What becomes of every packet, for the queue delays: enough of each to tell it from the others.
 CAPTURE = "capture.pcapng"
-CAPTURED = f"--log $FOLDER/{CAPTURE} --snaplen 80"
+CAPTURED = f"--log $FOLDER/{CAPTURE}"
 
 
 def link(options, server, client, seconds, folder):

@@ -35,6 +35,9 @@ const OLD_OPTIONS: &[(&str, &str, &str)] = &[
     ("trace fit", "--name", "the profile is named after the file"),
     ("trace fit", "--seeds", "ten generated traces are compared"),
     ("trace show", "--plot", "`cellpace compare --report FILE.html` draws the trace"),
+    ("link", "--clean", "what killed links left behind is removed at each start of a link"),
+    ("link", "--mtu", "packets have 1500 bytes at most"),
+    ("link", "--snaplen", "a capture holds whole packets"),
 ];
 
 /// Joins `--option -5mbit` into `--option=-5mbit`, so that the option's own reader can say what is

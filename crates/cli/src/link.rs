@@ -1,44 +1,52 @@
 //! `cellpace link`: a program behind an emulated link, in real time.
 
-use std::ffi::OsString;
-use std::io;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, IsTerminal, stdin};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use cellpace_base::{Rate, Span, Time};
-use cellpace_emu::{EmuError, EmulatedLink, Expose, LinkOutcome, LinkSpec, LinkTally};
-use cellpace_path::schedule::capacity_between;
-use cellpace_path::{PathSpec, QueueSpec};
-use cellpace_report::{Comparison, Run, short};
+use cellpace_base::{Rate, Span};
+use cellpace_emu::{EmuError, EmulatedLink, Expose, LinkSpec};
+use cellpace_path::QueueSpec;
+use cellpace_path::TraceSpec;
 use clap::Args;
 
 use crate::error::CommandError;
+use crate::link_change::{change_running_link, read_change};
 use crate::link_live::{self, LiveView};
 use crate::link_output::ProgramOutput;
-use crate::link_watch::{Log, Watch};
+use crate::link_report::LinkReport;
+use crate::link_watch::{Log, Watch, WatchOptions};
 use crate::options::Verbosity;
-use crate::output::{complain, print, write};
+use crate::output::complain;
 use crate::outputs::check_file;
 use crate::path_options::{Directions, PathOptions};
 
 /// Arguments of `cellpace link`.
 #[derive(Debug, Args)]
-#[command(mut_arg("verbose", |verbose| verbose.help("Print a line for each flow at the end")))]
+#[command(mut_arg("verbose", |verbose| {
+    verbose.help("Print a line for each change, each destination that cannot be reached, and each flow")
+}))]
 #[command(mut_arg("acks", |acks| acks.hide(true)))]
-#[command(mut_arg("skip", |skip| skip.default_value("0s")))]
+#[command(mut_arg("skip", |skip| skip.help("Left out of the figures at the start [default: 0s]")))]
 #[command(mut_arg("seed", |seed| seed.help("Seed of everything random in the path")))]
 #[command(mut_arg("duration", |duration| {
     duration.help("The program is asked to end after this time [default: it ends by itself]")
 }))]
 #[command(after_help = "Examples:
-  cellpace link --trace lte-driving --rtt 40ms -- sh -c 'ping -c 5 $CELLPACE_HOST'
-  cellpace link --rate 12mbit --uplink constant:3mbit --queue codel -- curl http://...
-  cellpace link --rate 12mbit --far 'iperf3 -s' -- sh -c 'iperf3 -R -c $CELLPACE_HOST'
+  cellpace link --trace lte-driving --rtt 40ms
+  cellpace link --rate 12mbit --uplink constant:3mbit --queue codel -- sh -c 'echo $CELLPACE_HOST'
+  cellpace link --rate 12mbit --duration 1s -- sh -c 'cellpace link --set rate=5mbit --set rtt=80ms'
 
 The trace holds towards the program, --uplink the other way. The program finds the far side at
 $CELLPACE_HOST (and $CELLPACE_HOST6). As root, that is where cellpace was started; without root,
-it is a namespace of its own, where --far runs a program.")]
+it is a namespace of its own, where --far runs a program. Addresses beyond this machine need root
+and --nat.
+
+--set changes a running link and keeps what is in flight: rate, trace, rtt, queue, loss, impair,
+uplink, uplink-queue, uplink-loss. From inside it is the link around; from elsewhere the only one
+of yours, or that which CELLPACE_LINK=PID in front of the command names.")]
 pub(crate) struct LinkArgs {
     /// Trace towards the program, as for compare [default: unlimited]
     #[arg(long, value_name = "TRACE")]
@@ -51,9 +59,9 @@ pub(crate) struct LinkArgs {
     /// Queue of the uplink
     #[arg(long, default_value = "droptail:2MB", value_name = "QUEUE", help_heading = "Path")]
     uplink_queue: QueueSpec,
-    /// Largest packet, IP header included
-    #[arg(long, default_value_t = 1500, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1280..=65_535), help_heading = "Path")]
-    mtu: u32,
+    /// Change a running link: rate=5mbit, rtt=80ms, loss=1%, ...; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", exclusive = true)]
+    set: Vec<String>,
     /// A shell command that runs on the far side meanwhile
     #[arg(long, value_name = "COMMAND")]
     far: Option<OsString>,
@@ -64,41 +72,44 @@ pub(crate) struct LinkArgs {
     /// Let the inside out to the rest of the world (IPv4, needs root)
     #[arg(long)]
     nat: bool,
-    /// Remove what links that were killed left behind, and do nothing else
-    #[arg(long, exclusive = true)]
-    clean: bool,
     /// Write the figures as JSON (`-`: standard output, the program's then goes to standard error)
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     json: Option<PathBuf>,
+    /// Write one HTML page that works offline
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    report: Option<PathBuf>,
     /// Write what became of every packet, as Parquet; as a capture with extension pcapng
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     log: Option<PathBuf>,
-    /// Bytes of each packet that a capture keeps
-    #[arg(long, default_value_t = 65_535, value_name = "BYTES", help_heading = "Output", value_parser = clap::value_parser!(u32).range(1..=65_535))]
-    snaplen: u32,
     /// Show capacity, throughput and queue delay on the terminal as it runs
     #[arg(long, help_heading = "Output")]
     live: bool,
     #[command(flatten)]
     verbosity: Verbosity,
-    /// The program and its arguments
-    #[arg(last = true, required_unless_present = "clean", value_name = "CMD")]
+    /// What stands in front of `--` and is no option: for a hint.
+    #[arg(hide = true, num_args = 0..)]
+    stray: Vec<OsString>,
+    /// The program and its arguments [default: your shell]
+    #[arg(last = true, value_name = "CMD")]
     program: Vec<OsString>,
 }
 
 pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, CommandError> {
-    if args.clean {
-        return clean();
+    if !args.set.is_empty() {
+        return change_running_link(&args.set);
     }
     check(args)?;
+    // A link that was killed together with its guardian has left something behind.
+    cellpace_emu::clean();
     let trace = args.trace.clone().or_else(|| args.rate.map(|rate| format!("constant:{rate}")));
     let directions = directions(args, trace.as_deref())?;
-    let log = args.log.as_ref().map(|log| Log::create(log, args.snaplen));
-    let log = log.transpose().map_err(CommandError::failed)?;
+    let log = args.log.as_ref().map(|log| Log::create(log)).transpose();
+    let log = log.map_err(CommandError::failed)?;
     let link = EmulatedLink::open(spec(args, &directions)).map_err(CommandError::failed)?;
 
     let output = ProgramOutput::default();
-    let mut program = command(&args.program);
+    let mut program = program(args);
+    let name = name(&program);
     let readers = match args.live {
         true => Some(output.redirect(&mut program).map_err(CommandError::failed)?),
         false => None,
@@ -107,17 +118,11 @@ pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, CommandError> {
         program.stdout(io::stderr().as_fd().try_clone_to_owned().map_err(CommandError::failed)?);
     }
     let title = trace.as_deref().map_or_else(|| "unlimited".to_owned(), cellpace_lab::shown_name);
-    let live = match args.live {
-        true => Some(LiveView::start(
-            title,
-            directions.down.trace.as_ref(),
-            args.path.seed,
-            output.clone(),
-        )?),
-        false => None,
-    };
-    let far = args.far.as_ref().map(|far| command(&["sh".into(), "-c".into(), far.clone()]));
-    let watch = Watch::new(&directions, name(args), log, args.snaplen, live);
+    let live = live_view(args, &title, &directions, &output)?;
+    let far = args.far.as_ref().map(|far| shell_command(far));
+    let (verbosity, nat, may_nat) = (args.verbosity, args.nat, !link.is_isolated());
+    let options = WatchOptions { name: name.clone(), verbosity, nat, may_nat };
+    let watch = Watch::new(&directions, options, log, live);
     // With an error, the observer is gone, and the view with it.
     let mut ended = link.run(program, far, watch);
     let logged = ended.as_mut().map_or(Ok(()), |ended| ended.observer.finish());
@@ -128,10 +133,10 @@ pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, CommandError> {
         Ok(ended) => ended,
         Err(error) => return not_started(&error),
     };
-    let report =
-        LinkReport { args, directions: &directions, trace: trace.as_deref(), ended: &ended };
-    report.print_summary();
-    let written = report.write_json();
+    let seed = args.path.seed;
+    let report = LinkReport { name, seed, trace: title, directions: &directions, ended: &ended };
+    report.print_summary(args.verbosity);
+    let written = report.write(args.json.as_deref(), args.report.as_deref());
     if ended.exit_code == 0 {
         // The program's own failure says more than that of a file.
         logged.map_err(CommandError::failed)?;
@@ -143,30 +148,71 @@ pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, CommandError> {
     Ok(ExitCode::from(ended.exit_code))
 }
 
-fn clean() -> Result<ExitCode, CommandError> {
-    let cleaned = cellpace_emu::clean();
-    print(&format!(
-        "{} programs ended, {} settings put back\n",
-        cleaned.programs, cleaned.settings
-    ))?;
-    Ok(ExitCode::SUCCESS)
+fn live_view(
+    args: &LinkArgs,
+    title: &str,
+    directions: &Directions,
+    output: &ProgramOutput,
+) -> Result<Option<LiveView>, CommandError> {
+    if !args.live {
+        return Ok(None);
+    }
+    let trace = directions.down.trace.as_ref();
+    LiveView::start(title.to_owned(), trace, args.path.seed, output.clone()).map(Some)
 }
 
 /// Refuses what cannot be done before anything is.
 fn check(args: &LinkArgs) -> Result<(), CommandError> {
-    for (option, file) in [("--json", &args.json), ("--log", &args.log)] {
-        match file {
-            Some(file) if file.as_os_str() != "-" => check_file(file)?,
-            Some(_) if option == "--log" => {
-                return Err(CommandError::usage("--log: a packet log needs a file, not `-`"));
-            }
-            _ => {}
+    if let Some(hint) = stray_hint(&args.stray) {
+        return Err(CommandError::usage(hint));
+    }
+    if args.rate.is_some_and(|rate| rate.as_bps() == 0) {
+        return Err(CommandError::usage("--rate: a rate of 0 delivers nothing"));
+    }
+    let files = [("--json", &args.json), ("--report", &args.report), ("--log", &args.log)];
+    let files: Vec<_> =
+        files.iter().filter_map(|(option, file)| Some((*option, file.as_ref()?))).collect();
+    for (index, (option, file)) in files.iter().enumerate() {
+        if let Some((other, _)) = files[..index].iter().find(|(_, before)| before == file) {
+            return Err(CommandError::usage(format!(
+                "{other} and {option} both write the same file"
+            )));
+        }
+        if file.as_os_str() != "-" {
+            check_file(file)?;
+        } else if *option != "--json" {
+            let what = if *option == "--log" { "a packet log" } else { "a page" };
+            return Err(CommandError::usage(format!("{option}: {what} needs a file, not `-`")));
         }
     }
-    if args.json.is_some() && args.json == args.log {
-        return Err(CommandError::usage("--json and --log both write the same file"));
-    }
     if args.live { link_live::check() } else { Ok(()) }
+}
+
+/// What is meant by words that are no options, and how it is written.
+fn stray_hint(stray: &[OsString]) -> Option<String> {
+    let text = |word: &OsString| word.to_string_lossy().into_owned();
+    let is_trace =
+        |word: &OsString| Path::new(word).is_file() && !word.as_encoded_bytes().is_empty();
+    match stray {
+        [] => None,
+        [up, down] if is_trace(up) && is_trace(down) => Some(format!(
+            "traces are options here: write --uplink {} --trace {}, which is what `mm-link {0} {1}` \
+             does with its first and second file",
+            text(up),
+            text(down)
+        )),
+        [trace] if is_trace(trace) => {
+            Some(format!("a trace is an option here: write --trace {}", text(trace)))
+        }
+        words => {
+            let words: Vec<String> = words.iter().map(text).collect();
+            Some(format!(
+                "`{}` stands in front of `--`; write the program behind it: cellpace link -- {}",
+                words[0],
+                words.join(" ")
+            ))
+        }
+    }
 }
 
 fn spec(args: &LinkArgs, directions: &Directions) -> LinkSpec {
@@ -174,25 +220,61 @@ fn spec(args: &LinkArgs, directions: &Directions) -> LinkSpec {
         down: directions.down.clone(),
         up: directions.up.clone(),
         seed: args.path.seed,
-        mtu: args.mtu,
         duration: directions.duration,
         expose: args.expose.clone(),
         nat: args.nat,
+        read_change,
         quiet: directions.rtt + Span::from_millis(20),
     }
 }
 
-fn command(program: &[OsString]) -> Command {
-    // clap asks for a program; without one the empty name is what cannot be run.
-    let mut command = Command::new(program.first().cloned().unwrap_or_default());
-    command.args(program.iter().skip(1));
+/// The program that runs inside: without one, the user's shell.
+fn program(args: &LinkArgs) -> Command {
+    match args.program.split_first() {
+        Some((program, arguments)) => {
+            let mut command = Command::new(program);
+            command.args(arguments);
+            command
+        }
+        None => shell(args.verbosity),
+    }
+}
+
+/// The user's shell, with a prompt that shows where it runs.
+fn shell(verbosity: Verbosity) -> Command {
+    let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
+    let shell = shell.unwrap_or_else(|| "/bin/sh".into());
+    if stdin().is_terminal() {
+        verbosity.note("link: this shell is behind the link until it ends (exit, or Ctrl-D)");
+    }
+    let mut command = Command::new(&shell);
+    match Path::new(&shell).file_name().and_then(OsStr::to_str) {
+        // Before each prompt, as the start-up files of the shell set a prompt of their own.
+        Some("bash") => {
+            let mut before = "PS1=\"[link] ${PS1#\"[link] \"}\"".to_owned();
+            if let Ok(own) = std::env::var("PROMPT_COMMAND") {
+                before = format!("{own}; {before}");
+            }
+            command.env("PROMPT_COMMAND", before);
+        }
+        Some("sh" | "dash" | "ash" | "busybox") => {
+            command.env("PS1", "[link] $ ");
+        }
+        // Others have $CELLPACE_LINK.
+        _ => {}
+    }
+    command
+}
+
+fn shell_command(text: &OsStr) -> Command {
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(text);
     command
 }
 
 /// The program, without its folder.
-fn name(args: &LinkArgs) -> String {
-    let program = args.program.first().map(Path::new);
-    let name = program.and_then(Path::file_name).unwrap_or_default();
+fn name(program: &Command) -> String {
+    let name = Path::new(program.get_program()).file_name().unwrap_or_default();
     name.to_string_lossy().into_owned()
 }
 
@@ -207,127 +289,12 @@ fn not_started(error: &EmuError) -> Result<ExitCode, CommandError> {
 fn directions(args: &LinkArgs, trace: Option<&str>) -> Result<Directions, CommandError> {
     let mut directions = args.path.directions(trace, &mut cellpace_lab::trace_files())?;
     directions.up.queue = args.uplink_queue.clone();
+    for (option, path) in [("--trace", &directions.down), ("--uplink", &directions.up)] {
+        let built = path.trace.as_ref().map(|trace: &TraceSpec| trace.build(args.path.seed));
+        let schedule = built.transpose().map_err(CommandError::usage)?;
+        if schedule.is_some_and(|schedule| schedule.peek().is_none()) {
+            return Err(CommandError::usage(format!("{option}: a rate of 0 delivers nothing")));
+        }
+    }
     Ok(directions)
-}
-
-/// What is printed and written at the end.
-struct LinkReport<'a> {
-    args: &'a LinkArgs,
-    directions: &'a Directions,
-    trace: Option<&'a str>,
-    ended: &'a LinkOutcome<Watch>,
-}
-
-impl LinkReport<'_> {
-    fn print_summary(&self) {
-        let (ended, verbosity) = (self.ended, self.args.verbosity);
-        verbosity.note(&self.line());
-        let lost = ended.lost;
-        if lost.packets() > 0 {
-            verbosity.note(&format!(
-                "warning: {} packets were lost by the devices, not by the model; the machine is too \
-                 slow or too busy for this link",
-                lost.packets()
-            ));
-        }
-        if lost.unseen > 0 {
-            verbosity.note(&format!(
-                "warning: {} packets are missing from figures and logs, which were too slow",
-                lost.unseen
-            ));
-        }
-        self.print_flows("down", &self.directions.down, &ended.observer.down);
-        self.print_flows("up", &self.directions.up, &ended.observer.up);
-    }
-
-    fn print_flows(&self, direction: &str, path: &PathSpec, tally: &LinkTally) {
-        let end = Time::ZERO + self.ended.duration;
-        let skip = Time::ZERO + self.directions.skip;
-        for flow in &tally.finish(end, self.capacity(path, skip)).per_flow {
-            self.args.verbosity.detail(|| {
-                let (rate, delay) = (short(flow.throughput_mbps), short(flow.queue_delay_ms.p95));
-                format!(
-                    "flow {direction} from {:.3} s to {:.3} s: {rate} Mbit/s, queue delay p95 {delay} ms, \
-                     {} packets dropped",
-                    flow.start_s, flow.stop_s, flow.lost
-                )
-            });
-        }
-    }
-
-    /// One line: how exact it was.
-    fn line(&self) -> String {
-        let ended = self.ended;
-        let late = |quantile| short(ended.lateness.quantile_ms(quantile) * 1e3);
-        let [down, up] = [&ended.observer.down, &ended.observer.up].map(LinkTally::totals);
-        let mut rates = self.rates("down", &self.directions.down, down.bytes);
-        if self.directions.up.trace.is_some() {
-            rates += &format!(", {}", self.rates("up", &self.directions.up, up.bytes));
-        }
-        format!(
-            "link: late p50 {} p99 {} max {} us{}; {rates}; dropped {} by the model, {} by devices",
-            late(0.5),
-            late(0.99),
-            late(1.0),
-            if ended.realtime { "" } else { " (no real-time priority)" },
-            down.lost + up.lost,
-            ended.lost.packets(),
-        )
-    }
-
-    /// What was asked of a direction and what was reached, over the whole run.
-    fn rates(&self, name: &str, path: &PathSpec, bytes: u64) -> String {
-        let seconds = self.ended.duration.as_secs_f64().max(1e-9);
-        let mbps = |bytes: u64| short(bytes as f64 * 8.0 / 1e6 / seconds);
-        let reached = mbps(bytes);
-        match path.trace {
-            None => format!("{name} {reached} Mbit/s of unlimited"),
-            Some(_) => {
-                let asked = mbps(self.capacity(path, Time::ZERO));
-                format!("{name} {reached} of {asked} Mbit/s asked")
-            }
-        }
-    }
-
-    /// Bytes that a direction offered from `from` to the end.
-    fn capacity(&self, path: &PathSpec, from: Time) -> u64 {
-        let Some(trace) = &path.trace else { return 0 };
-        let end = Time::ZERO + self.ended.duration;
-        // It was built once already, for the run.
-        trace
-            .build(self.args.path.seed)
-            .map_or(0, |mut schedule| capacity_between(schedule.as_mut(), from, end))
-    }
-
-    fn write_json(&self) -> Result<(), CommandError> {
-        let Some(file) = &self.args.json else { return Ok(()) };
-        let trace = self.trace.map_or_else(|| "unlimited".to_owned(), cellpace_lab::shown_name);
-        let mut runs = vec![self.run(&trace, &self.directions.down, &self.ended.observer.down, "")];
-        if let Some(uplink) = &self.directions.up.trace {
-            let trace = cellpace_lab::shown_name(&uplink.to_string());
-            runs.push(self.run(&trace, &self.directions.up, &self.ended.observer.up, " (uplink)"));
-        }
-        let comparison = Comparison::of(runs);
-        write(file, &cellpace_report::to_json(&comparison))
-    }
-
-    fn run(&self, trace: &str, path: &PathSpec, tally: &LinkTally, which: &str) -> Run {
-        let end = Time::ZERO + self.ended.duration;
-        let skip = Time::ZERO + self.directions.skip;
-        let figures = tally.finish(end, self.capacity(path, skip));
-        Run {
-            cc: format!("{}{which}", name(self.args)),
-            trace: trace.to_owned(),
-            seed: self.args.path.seed,
-            rtt_ms: self.directions.rtt.as_millis_f64(),
-            queue: path.queue.to_string(),
-            loss: path.loss.mean(),
-            flows: figures.per_flow.len(),
-            duration_s: self.ended.duration.as_secs_f64(),
-            skip_s: self.directions.skip.as_secs_f64(),
-            figures,
-            wall_s: Some(self.ended.duration.as_secs_f64()),
-            series: None,
-        }
-    }
 }

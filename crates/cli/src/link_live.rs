@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io::{IsTerminal, Stderr, stderr};
 
 use cellpace_base::Time;
-use cellpace_emu::{LinkDirection, SeenPacket};
+use cellpace_emu::{LinkChange, LinkDirection, SeenPacket};
 use cellpace_path::schedule::{Schedule, capacity_between};
 use cellpace_path::{Fate, TraceSpec};
 use cellpace_report::short;
@@ -32,6 +32,7 @@ const BIN: cellpace_base::Span = cellpace_base::Span::from_millis(200);
 pub(crate) struct LiveView {
     terminal: Terminal<CrosstermBackend<Stderr>>,
     state: LinkView,
+    seed: u64,
     output: ProgramOutput,
 }
 
@@ -81,11 +82,20 @@ impl LiveView {
         };
         let terminal =
             terminal().map_err(|error| CommandError::failed(format!("--live: {error}")))?;
-        Ok(Self { terminal, state, output })
+        Ok(Self { terminal, state, seed, output })
     }
 
     pub(crate) fn record(&mut self, seen: &SeenPacket) {
         self.state.record(seen);
+    }
+
+    /// Shows the capacity of the changed link from now on.
+    pub(crate) fn change(&mut self, change: &LinkChange) {
+        if let Some(trace) = &change.paths[0].trace {
+            // It was built for the link before.
+            self.state.schedule = trace.build(self.seed).ok();
+        }
+        self.state.title += &format!(" {}", change.settings.join(" "));
     }
 
     pub(crate) fn draw(&mut self, now: Time) {
@@ -109,6 +119,9 @@ impl LinkView {
         }
         let packet = &seen.record.packet;
         self.advance(packet.departed_at);
+        if seen.record.fate == Fate::Duplicate {
+            return;
+        }
         if seen.record.fate != Fate::Delivered {
             self.dropped += 1;
             return;

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use cellpace_base::Time;
-use cellpace_emu::SeenPacket;
+use cellpace_emu::{LinkChange, SeenPacket};
 use cellpace_path::TraceSpec;
 
 use crate::error::CommandError;
@@ -34,6 +34,10 @@ impl LiveView {
     }
 
     pub(crate) fn record(&mut self, _: &SeenPacket) {
+        match self.0 {}
+    }
+
+    pub(crate) fn change(&mut self, _: &LinkChange) {
         match self.0 {}
     }
 

@@ -1,30 +1,50 @@
 //! What watches the packets of a link while it runs: figures, logs, the view on the terminal.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use cellpace_base::{Span, Time};
 use cellpace_emu::{
-    LinkDirection, LinkObserver, LinkSide, LinkTally, PcapngLog, SeenPacket, is_pcapng,
+    LinkChange, LinkDirection, LinkObserver, LinkSide, LinkTally, PcapngLog, SeenPacket, is_pcapng,
 };
 use cellpace_report::{PacketLog, ReportError};
 
 use crate::link_live::LiveView;
+use crate::options::Verbosity;
 use crate::path_options::Directions;
 
 /// Counts what goes through the link, writes it down and shows it.
 pub(crate) struct Watch {
     pub(crate) down: LinkTally,
     pub(crate) up: LinkTally,
+    /// How the link was changed while it ran.
+    pub(crate) changes: Vec<LinkChange>,
     /// The one-way delay that was last seen in each direction: down, up.
     latest: [Span; 2],
-    /// The program, for the log.
-    name: String,
+    options: WatchOptions,
     log: Option<Log>,
     /// The first error; afterwards nothing is logged any more.
     failed: Option<ReportError>,
     live: Option<LiveView>,
-    snaplen: u32,
+    /// What was said about destinations that cannot be reached: the first, or with `-v` all.
+    unreachable: Vec<SocketAddr>,
+    /// Lines that wait until the terminal is free.
+    held: Vec<String>,
 }
+
+/// What the watch has to know of the link.
+pub(crate) struct WatchOptions {
+    /// The program, for the log.
+    pub(crate) name: String,
+    pub(crate) verbosity: Verbosity,
+    /// The inside can reach the world.
+    pub(crate) nat: bool,
+    /// It could, with `--nat`.
+    pub(crate) may_nat: bool,
+}
+
+/// Destinations that are named at most.
+const MAX_NAMED: usize = 100;
 
 /// A log by the extension of its file.
 pub(crate) enum Log {
@@ -32,10 +52,14 @@ pub(crate) enum Log {
     Capture(Box<PcapngLog>),
 }
 
+/// A capture holds whole packets.
+const CAPTURED_BYTES: u32 = 65_535;
+
 impl Log {
-    pub(crate) fn create(path: &Path, snaplen: u32) -> Result<Self, ReportError> {
+    pub(crate) fn create(path: &Path) -> Result<Self, ReportError> {
         if is_pcapng(path) {
-            return PcapngLog::create(path, snaplen).map(|log| Self::Capture(Box::new(log)));
+            let log = PcapngLog::create(path, CAPTURED_BYTES);
+            return log.map(|log| Self::Capture(Box::new(log)));
         }
         PacketLog::create(path).map(|log| Self::Packets(Box::new(log)))
     }
@@ -51,19 +75,29 @@ impl Log {
 impl Watch {
     pub(crate) fn new(
         directions: &Directions,
-        name: String,
+        options: WatchOptions,
         log: Option<Log>,
-        snaplen: u32,
         live: Option<LiveView>,
     ) -> Self {
         let tally = || LinkTally::new(directions.skip);
-        let latest = [directions.rtt / 2; 2];
-        Self { down: tally(), up: tally(), latest, name, log, failed: None, live, snaplen }
+        Self {
+            down: tally(),
+            up: tally(),
+            changes: Vec::new(),
+            latest: [directions.rtt / 2; 2],
+            options,
+            log,
+            failed: None,
+            live,
+            unreachable: Vec::new(),
+            held: Vec::new(),
+        }
     }
 
     /// Gives the terminal back, and the log its name.
     pub(crate) fn finish(&mut self) -> Result<(), ReportError> {
         self.live = None;
+        self.held.drain(..).for_each(|line| self.options.verbosity.note(&line));
         match (self.failed.take(), self.log.take()) {
             (Some(error), _) => Err(error),
             (None, Some(log)) => log.finish(),
@@ -76,6 +110,14 @@ impl Watch {
             // A log with a hole must not get its name.
             self.log = None;
             self.failed = Some(error);
+        }
+    }
+
+    /// Prints a line, now or once the terminal is free.
+    fn note(&mut self, line: String) {
+        match self.live {
+            Some(_) => self.held.push(line),
+            None => self.options.verbosity.note(&line),
         }
     }
 }
@@ -95,7 +137,7 @@ impl LinkObserver for Watch {
         }
         if let Some(Log::Packets(log)) = &mut self.log {
             // The number of the run tells the direction.
-            let pushed = log.push(own as u32, &self.name, &seen.record);
+            let pushed = log.push(own as u32, &self.options.name, &seen.record);
             self.keep(pushed);
         }
     }
@@ -107,6 +149,28 @@ impl LinkObserver for Watch {
         }
     }
 
+    fn on_change(&mut self, change: &LinkChange) {
+        if let Some(live) = &mut self.live {
+            live.change(change);
+        } else {
+            let at = (change.at - Time::ZERO).as_secs_f64();
+            let text = || format!("link: {at:.3} s: {}", change.settings.join(" "));
+            self.options.verbosity.detail(text);
+        }
+        self.changes.push(change.clone());
+    }
+
+    fn on_unreachable(&mut self, destination: SocketAddr) {
+        if self.unreachable.is_empty() {
+            self.note(unreachable_text(destination, &self.options));
+        } else if self.unreachable.len() >= MAX_NAMED || self.unreachable.contains(&destination) {
+            return;
+        } else if self.live.is_none() {
+            self.options.verbosity.detail(|| format!("link: {destination} cannot be reached"));
+        }
+        self.unreachable.push(destination);
+    }
+
     fn on_tick(&mut self, now: Time) {
         if let Some(live) = &mut self.live {
             live.draw(now);
@@ -114,6 +178,46 @@ impl LinkObserver for Watch {
     }
 
     fn capture_bytes(&self) -> Option<usize> {
-        matches!(self.log, Some(Log::Capture(_))).then_some(self.snaplen as usize)
+        matches!(self.log, Some(Log::Capture(_))).then_some(CAPTURED_BYTES as usize)
+    }
+}
+
+/// Why nothing inside reaches a destination, and what to write.
+fn unreachable_text(destination: SocketAddr, options: &WatchOptions) -> String {
+    let ip = destination.ip();
+    let advice = match (options.nat, options.may_nat) {
+        (true, _) => "--nat lends it an IPv4 address only",
+        (false, true) => "use --nat",
+        (false, false) => "use --nat, which needs root",
+    };
+    if ip.is_loopback() {
+        return format!(
+            "link: the name server of this machine does not serve the inside: {advice}"
+        );
+    }
+    let what = if destination.port() == 53 { "the name server " } else { "" };
+    format!("link: {what}{ip} is beyond this machine, where nothing from inside gets: {advice}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_reached_is_said_with_what_to_write() {
+        let text = |to: &str, nat, may_nat| {
+            let verbosity = Verbosity::default();
+            let options = WatchOptions { name: String::new(), verbosity, nat, may_nat };
+            unreachable_text(to.parse().unwrap(), &options)
+        };
+        let web = text("192.0.2.1:80", false, true);
+        assert!(
+            web.starts_with("link: 192.0.2.1 is beyond") && web.ends_with("use --nat"),
+            "{web}"
+        );
+        assert!(text("192.0.2.1:53", false, false).contains("the name server 192.0.2.1 is beyond"));
+        assert!(text("192.0.2.1:53", false, false).ends_with("which needs root"));
+        assert!(text("127.0.0.1:53", false, true).contains("the name server of this machine"));
+        assert!(text("[2001:db8::1]:80", true, true).ends_with("an IPv4 address only"));
     }
 }

@@ -12,9 +12,11 @@ mod hints;
 mod kernel;
 mod key;
 mod link;
+mod link_change;
 #[cfg_attr(not(feature = "live"), path = "link_live_missing.rs")]
 mod link_live;
 mod link_output;
+mod link_report;
 mod link_watch;
 mod mdi;
 mod options;

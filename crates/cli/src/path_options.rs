@@ -3,7 +3,9 @@
 use cellpace_base::Span;
 use cellpace_lab::default_duration;
 use cellpace_path::schedule::TraceFiles;
-use cellpace_path::{DelaySpec, Handover, LossSpec, PathSpec, QueueSpec, TraceSpec};
+use cellpace_path::{
+    DelaySpec, Handover, ImpairSpec, LossSpec, PathError, PathSpec, QueueSpec, TraceSpec,
+};
 use cellpace_sim::{AckPolicy, Scenario};
 use clap::Args;
 
@@ -17,19 +19,24 @@ pub(crate) struct PathOptions {
     /// Trace of the reverse direction [default: unlimited]
     #[arg(long, value_name = "TRACE")]
     uplink: Option<String>,
-    /// Round-trip delay without queueing: 40ms, step:10ms/5s,100ms/5s, random:10ms..100ms/5s
+    /// Round-trip delay without queueing: 40ms, step:10ms/5s,100ms/5s, random:10ms..100ms/5s,
+    /// file:DELAYS
     #[arg(long, default_value = "40ms", value_name = "TIME")]
     rtt: String,
     /// Queue at the bottleneck: droptail:2MB, droptail:100pkts, droptail (2MB), infinite,
     /// drophead:..., red:..., codel, pie, fq_codel
     #[arg(long, default_value = "droptail:2MB", value_name = "QUEUE")]
     queue: String,
-    /// Random loss: 1%, ge:..., step:0%/5s,1%/5s, random:0%..1%/5s
+    /// Random loss: 1%, ge:..., step:0%/5s,1%/5s, random:0%..1%/5s, file:LOSSES
     #[arg(long, default_value = "0%", value_name = "LOSS")]
     loss: String,
     /// Random loss of acks and receivers' reports on the way back; forms as for --loss
     #[arg(long, default_value = "0%", value_name = "LOSS")]
     uplink_loss: String,
+    /// Impairments of packets: reorder=1%/5ms (held back so long), duplicate=0.1%, corrupt=0.01%,
+    /// joined by commas; with `up:` in front those of the way back. May be repeated
+    #[arg(long, value_name = "[up:]KEY=VALUE,...")]
+    impair: Vec<String>,
     /// Handover: 30s, or 30s/200ms/80ms/lost (when, interruption, new RTT, what becomes of the
     /// queue). May be repeated
     #[arg(long, value_name = "TIME[/...]")]
@@ -46,6 +53,19 @@ pub(crate) struct PathOptions {
     /// Seed of everything random: same seed, same command, same bytes out
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = seed)]
     pub(crate) seed: u64,
+}
+
+/// Reads the impairments of one direction: of the way back with `up:` in front.
+pub(crate) fn read_impairment(
+    text: &str,
+    down: &mut ImpairSpec,
+    up: &mut ImpairSpec,
+) -> Result<(), PathError> {
+    match text.trim().strip_prefix("up:") {
+        Some(rest) => *up = rest.parse()?,
+        None => *down = text.parse()?,
+    }
+    Ok(())
 }
 
 /// Both directions of a path, and when it counts.
@@ -80,12 +100,14 @@ impl PathOptions {
             delay: delay.clone(),
             loss: scenario.loss,
             handovers: scenario.handovers.clone(),
+            impair: scenario.impair,
         };
         let up = PathSpec {
             trace: scenario.uplink,
             delay,
             loss: scenario.uplink_loss,
             handovers: scenario.handovers,
+            impair: scenario.uplink_impair,
             ..PathSpec::default()
         };
         let rtt = scenario.rtt.as_constant().unwrap_or_else(|| scenario.rtt.mean());
@@ -112,18 +134,29 @@ impl PathOptions {
     /// A scenario with these options, but no trace, duration or flow yet.
     pub(crate) fn conditions(&self, files: &mut TraceFiles<'_>) -> Result<Scenario, CommandError> {
         let uplink = self.uplink.as_deref().map(|text| TraceSpec::parse(text, files)).transpose();
+        let (impair, uplink_impair) = self.impairments()?;
         Ok(Scenario {
             uplink: named("--uplink", uplink)?,
             queue: named("--queue", self.queue.parse::<QueueSpec>())?,
             rtt: named("--rtt", DelaySpec::parse(&self.rtt, files))?,
-            loss: named("--loss", self.loss.parse::<LossSpec>())?,
-            uplink_loss: named("--uplink-loss", self.uplink_loss.parse::<LossSpec>())?,
+            loss: named("--loss", LossSpec::parse_partial(&self.loss, files))?,
+            uplink_loss: named("--uplink-loss", LossSpec::parse_partial(&self.uplink_loss, files))?,
+            impair,
+            uplink_impair,
             handovers: self.handovers()?,
             acks: named("--acks", self.acks.parse::<AckPolicy>())?,
             skip: self.skip.unwrap_or(Scenario::default().skip),
             seed: self.seed,
             ..Scenario::default()
         })
+    }
+
+    fn impairments(&self) -> Result<(ImpairSpec, ImpairSpec), CommandError> {
+        let (mut down, mut up) = (ImpairSpec::default(), ImpairSpec::default());
+        for text in &self.impair {
+            named("--impair", read_impairment(text, &mut down, &mut up))?;
+        }
+        Ok((down, up))
     }
 
     fn handovers(&self) -> Result<Vec<Handover>, CommandError> {

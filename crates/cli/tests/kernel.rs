@@ -738,7 +738,7 @@ fn a_download_with_prompt_acks_arrives_whole_and_its_packets_leave_singly_with_p
             driver.name
         );
             let options = driver.options("copa");
-            let link = "--log capture.pcapng --snaplen 80";
+            let link = "--log capture.pcapng";
             let got = downloads_over(link, &driver.folder, &options, 1, &install);
             let said = String::from_utf8(driver.folder.read("install.txt")).unwrap();
             if said.contains("TCX") {

@@ -14,11 +14,11 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use pcap_file::pcapng::{Block, PcapNgReader};
+use program::links::{is_root, possible, shell};
 use program::{Folder, Outcome, eventually, measured::measured, number, signal};
 use serde_json::Value;
 
@@ -190,23 +190,6 @@ fn exposed_port() -> u16 {
 
 // The tests' means.
 
-fn is_root() -> bool {
-    fs::metadata("/proc/self").is_ok_and(|facts| std::os::unix::fs::MetadataExt::uid(&facts) == 0)
-}
-
-/// Whether links can be had here; says so if not.
-fn possible() -> bool {
-    static POSSIBLE: OnceLock<Option<String>> = OnceLock::new();
-    let missing = POSSIBLE.get_or_init(|| {
-        let outcome = Folder::new().run("link --quiet --rtt 0ms -- true");
-        (outcome.code != Some(0)).then_some(outcome.stderr)
-    });
-    if let Some(why) = missing {
-        cellpace_testing::skip(format_args!("no links here: {why}"));
-    }
-    missing.is_none()
-}
-
 /// A shell command that plays a role.
 fn play(role: &str, result: &Path) -> String {
     let own = std::env::current_exe().unwrap();
@@ -253,13 +236,6 @@ fn run_link(folder: &Folder, options: &str, far: &str, inside: &str) -> Outcome 
     let mut args: Vec<&str> = ["link"].into_iter().chain(options.split_whitespace()).collect();
     args.extend(["--far", &far, "--", "sh", "-c", inside]);
     folder.run_args(args)
-}
-
-/// `cellpace link` with these options around a shell command.
-fn shell(options: &str, command: &str) -> Outcome {
-    let folder = Folder::new();
-    let args = ["link"].into_iter().chain(options.split_whitespace());
-    folder.run_args(args.chain(["--", "sh", "-c", command]))
 }
 
 /// Processes that have this in their environment, zombies aside.
@@ -464,7 +440,6 @@ fn the_program_sees_addresses_and_gives_its_exit_code() {
 fn wrong_usage_is_refused_before_anything_runs() {
     let folder = Folder::new();
     for (args, said) in [
-        ("link", "<CMD>..."),
         ("link --rate 12 -- true", "needs a unit"),
         ("link --rate 1mbit --trace lte-driving -- true", "cannot be used with"),
         ("link --trace gone -- true", "--trace: there is no trace file `gone`"),
@@ -474,9 +449,7 @@ fn wrong_usage_is_refused_before_anything_runs() {
         ("link --log x --json x -- true", "both write"),
         ("link --expose 0 -- true", "--expose"),
         ("link --expose localhost:80 -- true", "a port from 1 to 65535, or an address before it"),
-        ("link --mtu 100 -- true", "--mtu"),
         ("link --live -- true", "not a terminal"),
-        ("link --clean -- true", "cannot be used with"),
     ] {
         folder.refused(args, said);
     }
@@ -489,10 +462,10 @@ fn loss_and_queue_are_those_of_the_model() {
         if !possible() {
             return;
         }
-        let lost = link("--rtt 0ms --loss 100%", "echo", "ask CELLPACE_HOST");
+        let lost = link("--rtt 0ms --loss 99.99%", "echo", "ask CELLPACE_HOST");
         lost.is_clean();
         assert_eq!(lost.result, "no answer");
-        let lost = link("--rtt 0ms --uplink-loss 100%", "echo", "ask CELLPACE_HOST");
+        let lost = link("--rtt 0ms --uplink-loss 99.99%", "echo", "ask CELLPACE_HOST");
         assert_eq!(lost.result, "no answer");
         // A hundred packets at once, on their way back, into a queue for ten and a slow link.
         let burst = link("--rtt 0ms --rate 1mbit --queue droptail:10pkts", "echo", "burst 100");
@@ -524,14 +497,73 @@ fn the_packet_log_and_the_capture_hold_every_packet() {
         let way = first(FAR) - first(INSIDE);
         assert!((5_000_000..8_000_000).contains(&way), "{way} ns");
 
-        let short = link("--rtt 10ms --log out.pcapng --snaplen 20", "echo", "ask CELLPACE_HOST");
-        let packets = captured(&short.folder.path("out.pcapng"));
-        assert!(!packets.is_empty() && packets.iter().all(|packet| packet.3.len() == 20));
-
         let played = link("--rtt 10ms --log out.parquet", "echo", "rtt CELLPACE_HOST");
         let log = played.folder.read("out.parquet");
         assert!(log.starts_with(b"PAR1") && log.ends_with(b"PAR1"));
         assert_eq!(played.folder.names(), ["out.parquet", "result"], "and nothing beside it");
+    });
+}
+
+#[test]
+fn impairments_are_those_of_the_model() {
+    measured(|| {
+        if !possible() {
+            return;
+        }
+        // Answers come twice, or questions; what is damaged, checksums find.
+        for (impair, answers) in [
+            ("duplicate=100%", 80.0..=80.0),
+            ("up:duplicate=100%", 80.0..=80.0),
+            ("reorder=50%/3ms", 40.0..=40.0),
+            ("corrupt=50%", 8.0..=32.0),
+            ("up:corrupt=50%", 8.0..=32.0),
+        ] {
+            let options = format!("--rtt 2ms --impair {impair} --json out.json");
+            let played = link(&options, "echo", "burst 40");
+            played.is_clean();
+            let seen = played.numbers()[0];
+            assert!(answers.contains(&seen), "{impair}: {seen}");
+            let json: Value = serde_json::from_slice(&played.folder.read("out.json")).unwrap();
+            let lost = number(&json["runs"][0], "/lost");
+            assert_eq!(lost > 0.0, impair == "corrupt=50%", "{impair}: {lost}");
+        }
+    });
+}
+
+#[test]
+fn a_rate_that_is_changed_during_a_transfer_counts_at_once() {
+    measured(|| {
+        if !possible() {
+            return;
+        }
+        let folder = Folder::new();
+        let sink = play("sink 5", &folder.path("result"));
+        let own = env!("CARGO_BIN_EXE_cellpace");
+        let inside = format!("({sink}) & sleep 2.5; {own} link --set rate=12mbit; wait");
+        let options =
+            "--rate 4mbit --rtt 20ms --queue droptail:40kB --json out.json --report a.html";
+        let outcome = run_link(&folder, options, "blast 20", &inside);
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        let page = String::from_utf8(folder.read("a.html")).unwrap();
+        assert!(page.to_lowercase().starts_with("<!doctype html"), "{}", &page[..40]);
+        let json: Value = serde_json::from_slice(&folder.read("out.json")).unwrap();
+        let run = &json["runs"][0];
+        let trace = run["trace"].as_str().unwrap();
+        let changed = trace.strip_prefix("constant:4mbit, from ").unwrap();
+        let at: f64 = changed.strip_suffix("s rate=12mbit").unwrap().parse().unwrap();
+        let series = run["series"]["throughput_mbps"].as_array().unwrap();
+        let mean = |from: f64, to: f64| {
+            let bins = &series[(from * 10.0) as usize..(to * 10.0) as usize];
+            bins.iter().map(|bin| bin.as_f64().unwrap()).sum::<f64>() / bins.len() as f64
+        };
+        let (before, after) = (mean(1.0, at - 0.1), mean(at + 0.2, at + 1.7));
+        assert!((before / 4.0 - 1.0).abs() < 0.02, "{before} Mbit/s before {at}");
+        assert!((after / 12.0 - 1.0).abs() < 0.02, "{after} Mbit/s after {at}");
+        // What was offered is what both rates offered, each for its time.
+        let length = number(run, "/duration_s");
+        let offered = (4.0 * at + 12.0 * (length - at)) / length;
+        let capacity = number(run, "/capacity_mbps");
+        assert!((capacity / offered - 1.0).abs() < 0.01, "{capacity} of {offered}");
     });
 }
 
@@ -625,7 +657,7 @@ fn sigkill_leaves_nothing() {
 }
 
 #[test]
-fn clean_ends_what_outlived_both_the_link_and_its_guardian() {
+fn the_next_link_ends_what_outlived_both_a_link_and_its_guardian() {
     if !possible() {
         return;
     }
@@ -641,8 +673,7 @@ fn clean_ends_what_outlived_both_the_link_and_its_guardian() {
     // The program died with cellpace, but not those it had started.
     eventually("orphaned", || marked(&mark("orphan")).len() < 3);
     assert!(!marked(&mark("orphan")).is_empty());
-    let said = folder.good("link --clean");
-    assert!(said.contains("programs ended"), "{said}");
+    folder.good("link -q --rtt 0ms -- true");
     eventually("gone", || marked(&mark("orphan")).is_empty());
 }
 

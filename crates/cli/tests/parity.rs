@@ -175,7 +175,7 @@ fn run_real(case: &Case) -> Real {
     let skip = format!("{SKIP_S}s");
     let options =
         ["link", "--trace", trace, "--rtt", RTTS[0], "--queue", "droptail:2MB", "--skip", &skip];
-    let outputs = ["--json", "out.json", "--log", "out.pcapng", "--snaplen", "64"];
+    let outputs = ["--json", "out.json", "--log", "out.pcapng"];
     let commands = ["--far", &far, "--", "sh", "-c", &inside];
     let outcome = folder.run_args(options.into_iter().chain(outputs).chain(commands));
     assert_eq!(outcome.code, Some(0), "{cc} on {trace}: {}", outcome.stderr);

@@ -93,7 +93,7 @@ impl FarRoutes {
     /// to; by the default route it would leave with an address to which nothing comes back.
     fn lead_to(&mut self, destination: IpAddr) -> bool {
         let inside = self.inside[usize::from(destination.is_ipv6())];
-        match self.devices.route(destination, inside, self.index) {
+        match self.devices.find_route(destination, inside, self.index) {
             Ok(Some(route)) => route.is_local || (route.prefix > 0 && destination.is_ipv4()),
             Ok(None) | Err(_) => false,
         }

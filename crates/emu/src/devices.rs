@@ -154,7 +154,7 @@ impl Devices {
 
     /// The route of a packet to `to` that comes from `from` by the device of number `index`;
     /// `None` where there is none, or packets from devices are not forwarded.
-    pub(crate) fn route(
+    pub(crate) fn find_route(
         &mut self,
         to: IpAddr,
         from: IpAddr,
@@ -273,8 +273,8 @@ mod tests {
         let mut devices = Devices::open().unwrap();
         let here = IpAddr::from([127, 0, 0, 1]);
         // As if it had come by loopback from an address of ours, which is no way for packets.
-        let local = devices.route(here, here, 1);
+        let local = devices.find_route(here, here, 1);
         assert!(matches!(local, Ok(None | Some(FoundRoute { is_local: true, .. })) | Err(_)));
-        assert!(devices.route(here, here, u32::MAX).is_err());
+        assert!(devices.find_route(here, here, u32::MAX).is_err());
     }
 }

@@ -88,7 +88,7 @@ fn watch(pipe: &OwnedFd, inside: &File, link: &str) {
     while matches!(read(pipe, &mut [0]), Err(nix::errno::Errno::EINTR)) {}
     kill_all_but(number, std::process::id() as i32);
     // What ran on the far side is in a namespace that is not ours to empty, but has our name.
-    rests::end_programs(|name| name == link);
+    rests::end_programs(|_, name| name == link);
     if namespace::enter(&outside).is_ok() {
         rests::put_back_of(link);
     }

@@ -26,6 +26,7 @@ mod pcap;
 mod program;
 mod realtime;
 mod rests;
+mod series;
 mod slab;
 mod tally;
 mod tun;

@@ -27,7 +27,7 @@ use crate::names::RefusedNames;
 use crate::namespace::{self, HOST, HOST6, LinkEnds};
 use crate::nat::Nat;
 use crate::observe::{LinkObserver, SeenBatch, SeenPacket};
-use crate::program::{self, Beside};
+use crate::program;
 use crate::realtime;
 use crate::rests::{LINK, own_name};
 use crate::tun::Tun;
@@ -188,33 +188,27 @@ impl EmulatedLink {
 
         let refused = ends.names.serve(spec.nat).map_err(EmuError::system("starting a thread"))?;
         let model = LinkModel { paths, beyond, refused };
+        let far_program = far.map(|far| program::start_beside(far, &environment)).transpose()?;
         let traffic = TrafficThreads::start([far_tun, inside_tun], model, &spec, observer)?;
-        let controlled = ControlledLink {
-            paths: Mutex::new([spec.down, spec.up]),
-            seed: spec.seed,
-            read_change: spec.read_change,
-            forward: Arc::clone(&traffic.control),
-        };
-        control::serve(listeners, controlled).map_err(EmuError::system("starting a thread"))?;
+        let duration = spec.duration;
+        traffic.serve(listeners, spec).map_err(EmuError::system("starting a thread"))?;
         for exposed in exposed {
             exposed.relay(inside_address).map_err(EmuError::system("starting a thread"))?;
         }
-        let far_program = far.map(|far| program::start_beside(far, &environment)).transpose();
-        let played = far_program.and_then(|mut far_program| {
-            far_program.as_mut().map_or(Ok(()), Beside::check)?;
-            let inside = Some(&inside_namespace);
-            let child = program::start(program, &environment, inside, rootless)?;
+        let inside = Some(&inside_namespace);
+        let child = program::start(program, &environment, inside, rootless);
+        let played = child.and_then(|child| {
             let all = |signal| {
                 signal_all(inside_number, &guard, signal);
             };
-            let ended = play(child, &signals, spec.duration, traffic.clock, &all);
+            let ended = play(child, &signals, duration, traffic.clock, &all);
             if let Ok(ended) = &ended {
                 let end = Time::ZERO + ended.duration;
                 traffic.end.store(end.as_nanos(), Ordering::Release);
             }
-            drop(far_program);
             ended
         });
+        drop(far_program);
         kill_all(inside_number, &guard);
         let in_haste = played.as_ref().map_or(true, |played| played.asked_to_end);
         let (forwarded, tuns, realtime, observer) = traffic.finish(in_haste)?;
@@ -327,6 +321,17 @@ impl<O: LinkObserver> TrafficThreads<O> {
             })
             .map_err(EmuError::system("starting a thread"))?;
         Ok(Self { clock, control, end, forwarder, watcher })
+    }
+
+    /// Takes requests to change the link from now on.
+    fn serve(&self, listeners: Vec<UnixListener>, spec: LinkSpec) -> std::io::Result<()> {
+        let controlled = ControlledLink {
+            paths: Mutex::new([spec.down, spec.up]),
+            seed: spec.seed,
+            read_change: spec.read_change,
+            forward: Arc::clone(&self.control),
+        };
+        control::serve(listeners, controlled)
     }
 
     fn finish(self, in_haste: bool) -> Result<(Forwarded, [Tun; 2], bool, O), EmuError> {

@@ -84,15 +84,16 @@ pub(crate) struct Beside {
     program: String,
 }
 
-/// Runs a program on the far side, where the calling thread is.
+/// Runs a program on the far side, where the calling thread is. Fails if it fails at once.
 pub(crate) fn start_beside(
     command: Command,
     environment: &[(String, String)],
 ) -> Result<Beside, EmuError> {
     let last = command.get_args().last().unwrap_or_else(|| command.get_program());
     let program = last.to_string_lossy().into_owned();
-    let child = start(command, environment, None, false)?;
-    Ok(Beside { child, program })
+    let mut beside = Beside { child: start(command, environment, None, false)?, program };
+    beside.check()?;
+    Ok(beside)
 }
 
 impl Beside {
@@ -100,7 +101,7 @@ impl Beside {
     ///
     /// # Errors
     /// When it does.
-    pub(crate) fn check(&mut self) -> Result<(), EmuError> {
+    fn check(&mut self) -> Result<(), EmuError> {
         let asked = Instant::now();
         while asked.elapsed() < FAR_START {
             match self.child.try_wait() {

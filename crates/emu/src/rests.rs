@@ -83,12 +83,14 @@ impl Drop for Rests {
 /// programs that still run, settings of the system that were changed. What belongs to links that
 /// still run is not touched.
 pub fn clean() {
-    end_programs(|link| !is_alive(link));
+    let here = pid_namespace("self");
+    // In another namespace of processes, the numbers in names are others.
+    end_programs(|process, link| is_dead(link) && pid_namespace(process) == here);
     put_back_dead();
 }
 
-/// Ends the programs of links of which this is true. Returns how many.
-pub(crate) fn end_programs(is_meant: impl Fn(&str) -> bool) -> usize {
+/// Ends the programs of which this is true, by their number and the name of their link.
+pub(crate) fn end_programs(is_meant: impl Fn(&str, &str) -> bool) {
     let own = std::process::id() as i32;
     let has_such_a_link = |process: &i32| {
         let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
@@ -97,12 +99,13 @@ pub(crate) fn end_programs(is_meant: impl Fn(&str) -> bool) -> usize {
             entry.strip_prefix(LINK)?.strip_prefix('=')
         });
         // Guardians have work to do, and end by themselves.
-        *process != own && name.is_some_and(&is_meant) && !is_guard(*process)
+        let number = process.to_string();
+        *process != own && name.is_some_and(|name| is_meant(&number, name)) && !is_guard(*process)
     };
-    cellpace_os::process::all()
-        .filter(has_such_a_link)
-        .filter(|process| kill(Pid::from_raw(*process), Signal::SIGKILL).is_ok())
-        .count()
+    for process in cellpace_os::process::all().filter(has_such_a_link) {
+        // It may be another user's, or have ended.
+        let _ = kill(Pid::from_raw(process), Signal::SIGKILL);
+    }
 }
 
 fn is_guard(process: i32) -> bool {
@@ -110,17 +113,16 @@ fn is_guard(process: i32) -> bool {
     name.trim_end() == GUARD.to_str().unwrap_or_default()
 }
 
-/// Puts back what links changed that are gone. Returns how many settings.
-fn put_back_dead() -> usize {
+/// Puts back what links changed that are gone.
+fn put_back_dead() {
     if !Path::new(FOLDER).exists() {
-        return 0;
+        return;
     }
-    let Ok(_lock) = lock() else { return 0 };
+    let Ok(_lock) = lock() else { return };
     let dead =
         files().filter(|file| !file.file_name().is_some_and(|n| is_alive(&n.to_string_lossy())));
-    let settings = dead.map(|file| put_back(&file, &read(&file))).sum();
+    dead.for_each(|file| put_back(&file, &read(&file)));
     leave_nothing();
-    settings
 }
 
 /// Puts back what one link changed and did not put back itself, when it is gone.
@@ -141,7 +143,7 @@ fn leave_nothing() {
 }
 
 /// Puts changes back and removes their file, but leaves settings alone that others still need.
-fn put_back(file: &Path, changes: &[Change]) -> usize {
+fn put_back(file: &Path, changes: &[Change]) {
     let needed: Vec<Change> = others(file).into_iter().flatten().collect();
     // Nobody could do anything about a failure here, except read the file, which then stays.
     let is_back = |change: &&Change| {
@@ -149,11 +151,9 @@ fn put_back(file: &Path, changes: &[Change]) -> usize {
             || !Path::new(&change.file).exists()
             || fs::write(&change.file, &change.before).is_ok()
     };
-    let done = changes.iter().filter(is_back).count();
-    if done == changes.len() {
+    if changes.iter().filter(is_back).count() == changes.len() {
         let _ = fs::remove_file(file);
     }
-    done
 }
 
 /// Changes of other links that still run.
@@ -201,10 +201,21 @@ pub(crate) fn own_name() -> String {
 }
 
 fn is_alive(name: &str) -> bool {
-    let parsed = name
-        .split_once('-')
-        .and_then(|(process, started)| Some((process.parse().ok()?, started.parse::<u64>().ok()?)));
-    parsed.is_some_and(|(process, started)| start_time(process) == Some(started))
+    parts(name).is_some_and(|(process, started)| start_time(process) == Some(started))
+}
+
+/// Whether it is the name of a link, and of one that is gone.
+fn is_dead(name: &str) -> bool {
+    parts(name).is_some() && !is_alive(name)
+}
+
+fn parts(name: &str) -> Option<(u32, u64)> {
+    let (process, started) = name.split_once('-')?;
+    Some((process.parse().ok()?, started.parse().ok()?))
+}
+
+fn pid_namespace(process: &str) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{process}/ns/pid")).ok()
 }
 
 /// When a process started, in ticks since boot.
@@ -227,6 +238,8 @@ mod tests {
         let (process, started) =
             own_name().split_once('-').map(|(p, s)| (p.to_owned(), s.to_owned())).unwrap();
         assert!(!is_alive(&format!("{process}-{}", started.parse::<u64>().unwrap() + 1)));
+        assert!(is_dead("4000000000-1") && !is_dead(&own_name()));
+        assert!(!is_dead("4000000000") && !is_dead("x-1") && !is_dead(""), "no names of links");
         assert!(!is_alive("4000000000-1") && !is_alive("x-1") && !is_alive("") && !is_alive("1"));
     }
 

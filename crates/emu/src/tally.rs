@@ -6,8 +6,10 @@
 use std::collections::HashMap;
 
 use cellpace_base::{Span, Time};
-use cellpace_measure::{DelaySketch, Figures, FlowFigures, jain_index};
+use cellpace_measure::{DelaySketch, Figures, FlowFigures, Series, jain_index};
 use cellpace_path::{Fate, PacketRecord};
+
+use crate::series::SeriesBins;
 
 /// Takes the records of one direction in the order of time.
 #[derive(Debug)]
@@ -20,6 +22,7 @@ pub struct LinkTally {
     one_way: DelaySketch,
     rtt: DelaySketch,
     bytes: u64,
+    series: SeriesBins,
     /// All that left, from the start, however short the run is.
     all: Totals,
 }
@@ -62,6 +65,7 @@ impl LinkTally {
             one_way: DelaySketch::new(),
             rtt: DelaySketch::new(),
             bytes: 0,
+            series: SeriesBins::default(),
             all: Totals::default(),
         }
     }
@@ -77,6 +81,9 @@ impl LinkTally {
         self.all.lost += u64::from(!delivered);
         self.all.packets += u64::from(delivered);
         self.all.bytes += if delivered { u64::from(packet.size) } else { 0 };
+        if delivered {
+            self.series.departure(packet.departed_at, packet.size, record.queue_delay());
+        }
         let place = self.place(packet.flow);
         let flow = &mut self.flows[place];
         flow.began.get_or_insert(packet.departed_at);
@@ -94,6 +101,11 @@ impl LinkTally {
         self.one_way.record(record.one_way_delay());
         self.rtt.record(rtt);
         self.bytes += u64::from(packet.size);
+    }
+
+    /// Throughput and queue delay over time, from the start of the run to `end`, an hour at most.
+    pub fn series(&self, end: Time) -> Series {
+        self.series.finish(end)
     }
 
     /// Plain counts so far.

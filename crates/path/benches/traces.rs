@@ -90,9 +90,9 @@ fn paths(c: &mut Criterion) {
     let random = || "random:10mbit..14mbit/5s".parse::<TraceSpec>().expect("a written form");
     let (none, longer) = (Span::ZERO, Span::from_millis(7));
     for (name, spec, extra) in [
-        ("constant rate", with(constant(), "20ms", "0"), [none; 2]),
-        ("recorded trace", with(recorded(), "20ms", "0"), [none; 2]),
-        ("recorded trace, two ways", with(recorded(), "20ms", "0"), [longer, none]),
+        ("constant rate", with(constant(), "20ms", "0%"), [none; 2]),
+        ("recorded trace", with(recorded(), "20ms", "0%"), [none; 2]),
+        ("recorded trace, two ways", with(recorded(), "20ms", "0%"), [longer, none]),
         ("all random", with(random(), "random:5ms..50ms/5s", "random:0%..1%/5s"), [none; 2]),
     ] {
         let mut path = spec.build(1).expect("nothing to fail");

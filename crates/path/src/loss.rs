@@ -100,18 +100,25 @@ impl LossSpec {
     /// Reads a written form; `files` supplies the file it may name.
     ///
     /// # Errors
-    /// When a value or the form does not read, the file cannot be had or is no table of losses, or
-    /// every packet would be lost.
+    /// When a value or the form does not read, or the file cannot be had or is no table of losses.
     pub fn parse(text: &str, files: &mut TraceFiles<'_>) -> Result<Self, PathError> {
         let text = text.trim();
-        let spec = match text.strip_prefix("file:") {
-            Some(name) => Self::File(name.to_owned(), files.losses(name)?),
-            None => Self::parse_model(text)?,
-        };
-        if spec.mean() >= 1.0 {
-            return Err(PathError::NothingPasses { what: format!("a loss of {text}") });
+        match text.strip_prefix("file:") {
+            Some(name) => Ok(Self::File(name.to_owned(), files.losses(name)?)),
+            None => Self::parse_model(text),
         }
-        Ok(spec)
+    }
+
+    /// Reads a written form for a whole run, in which something should get through.
+    ///
+    /// # Errors
+    /// As for [`parse`](Self::parse), and when every packet would be lost.
+    pub fn parse_partial(text: &str, files: &mut TraceFiles<'_>) -> Result<Self, PathError> {
+        let spec = Self::parse(text, files)?;
+        match spec.mean() < 1.0 {
+            true => Ok(spec),
+            false => Err(PathError::NothingPasses { what: format!("a loss of {}", text.trim()) }),
+        }
     }
 
     fn parse_model(text: &str) -> Result<Self, PathError> {
@@ -306,7 +313,6 @@ mod tests {
             ("x", "does not start with a number"),
             ("101%", "out of range"),
             ("0.05", "loss: `0.05` needs a unit; write 5%"),
-            ("100%", "a loss of 100%: nothing would get through"),
             ("ge:p=0.02", "ge: p: `0.02` needs a unit; write 2%"),
             ("ge:p=200%", "out of range"),
             ("ge:q=1%", "no parameter `q`"),
@@ -320,6 +326,17 @@ mod tests {
         let message = "ge:r=0%".parse::<LossSpec>().unwrap_err().to_string();
         assert!(message.contains("never end"), "{message}");
     }
+    #[test]
+    fn a_run_in_which_nothing_gets_through_is_refused() {
+        for text in ["100%", "ge:p=100%,r=0.001%,good=100%", "step:100%/1s,100%/2s"] {
+            let error = LossSpec::parse_partial(text, &mut TraceFiles::none()).unwrap_err();
+            assert!(error.to_string().ends_with("nothing would get through"), "{error}");
+        }
+        for text in ["99.9%", "step:0%/5s,100%/5s"] {
+            assert!(LossSpec::parse_partial(text, &mut TraceFiles::none()).is_ok());
+        }
+    }
+
     #[test]
     fn a_loss_file_is_read() {
         let mut files =
@@ -342,7 +359,6 @@ mod tests {
             ("0 1%\n0 2%\n", "line 2: time 0 does not come after"),
             ("0 101%\n", "line 1: `101%` is out of range"),
             ("0 nan%\n", "line 1: `nan%` does not start with a number"),
-            ("0 100%\n", "nothing would get through"),
         ] {
             let mut files = TraceFiles::new(|_| Ok(Box::new(text.as_bytes())));
             let message = LossSpec::parse("file:d", &mut files).unwrap_err().to_string();

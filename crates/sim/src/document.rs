@@ -180,9 +180,9 @@ impl TomlText<'_> {
         files: &mut TraceFiles<'_>,
     ) -> Result<(), SimError> {
         let Scenario { loss, uplink_loss, impair, uplink_impair, .. } = scenario;
-        self.read(&document.loss, "loss", loss, |text| LossSpec::parse(text, files))?;
+        self.read(&document.loss, "loss", loss, |text| LossSpec::parse_partial(text, files))?;
         self.read(&document.uplink_loss, "uplink_loss", uplink_loss, |text| {
-            LossSpec::parse(text, files)
+            LossSpec::parse_partial(text, files)
         })?;
         self.read(&document.impair, "impair", impair, str::parse)?;
         self.read(&document.uplink_impair, "uplink_impair", uplink_impair, str::parse)
@@ -370,6 +370,7 @@ mod tests {
     fn a_scenario_is_read_whole() {
         let scenario = read(
             "trace = 'constant:60mbit'\nrtt = '20ms'\nqueue = 'codel'\nloss = '1%'\nuplink_loss = 'ge:p=2%'\n\
+             impair = 'reorder=1%/5ms'\nuplink_impair = 'duplicate=2%'\n\
              acks = 'delayed:40ms'\nduration = '90s'\nskip = '1s'\nseed = 7\n\
              [[flow]]\ncc = 'fixed:cwnd=9pkts'\ncount = 3\nstart = '10s'\nstop = '1min'\n\
              [[flow]]\ncc = 'fixed'\nonoff = { mean = '2MB', off = '3s', rate = '4mbit' }\n\
@@ -385,6 +386,8 @@ mod tests {
         let handovers: Vec<_> = scenario.handovers.iter().map(Handover::to_string).collect();
         assert_eq!(handovers, ["20s/1s/lost", "30s/50ms"]);
         assert_eq!(scenario.loss.to_string(), "1%");
+        assert_eq!(scenario.impair.to_string(), "reorder=1%/5ms");
+        assert_eq!(scenario.uplink_impair.to_string(), "duplicate=2%");
         assert_eq!(Ok(&scenario.uplink_loss), "ge:p=2%".parse().as_ref());
         assert_eq!(scenario.duration, Span::from_secs(90));
         let FlowTraffic::OnOffFiles(onoff) = &scenario.flows[3].traffic else {
@@ -421,6 +424,8 @@ mod tests {
                 "uplink_loss = '0.02'\n[[flow]]\ncc='fixed'\n",
                 "s.toml:1: uplink_loss: loss: `0.02` needs a unit; write 2%",
             ),
+            ("loss = '100%'\n", "s.toml:1: loss: a loss of 100%: nothing would get"),
+            ("impair = 'reorder=1%'\n", "s.toml:1: impair: `reorder=1%` does not read"),
             ("[[handover]]\nat = '5'\n", "s.toml:2: at: `5` needs a unit"),
             ("[[handover]]\nlength = '5s'\n", "s.toml:1: missing field `at`"),
             ("[[handover]]\nat='5s'\nqueue='gone'\n", "s.toml:3: queue: `gone` is neither"),

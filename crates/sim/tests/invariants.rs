@@ -89,17 +89,20 @@ const UPLINKS: &[&str] =
     &["constant:100kbit", "onoff:1mbit,on=300ms,off=400ms", "random:50kbit..2mbit/100ms"];
 const HANDOVERS: &[&str] =
     &["", "", "500ms", "300ms/0ms/lost 700ms/100ms", "400ms/200ms/150ms/lost", "900ms/50ms/1ms"];
+const IMPAIRMENTS: &[&str] =
+    &["none", "none", "reorder=5%/7ms", "duplicate=5%,corrupt=2%", "reorder=2%/1ms,duplicate=30%"];
 const ACKS: &[&str] = &["every", "every", "delayed:40ms", "delayed:0ms"];
 
 fn scenario() -> impl Strategy<Value = Scenario> {
     let path = (one_of(TRACES), one_of(QUEUES), one_of(RTTS), one_of(LOSSES));
     let back = (prop::option::of(one_of(UPLINKS)), one_of(LOSSES), one_of(HANDOVERS));
-    let rest = (back, one_of(ACKS), any::<u64>());
+    let impair = (one_of(IMPAIRMENTS), one_of(IMPAIRMENTS));
+    let rest = (back, impair, one_of(ACKS), any::<u64>());
     let times = (1_000_u64..3_500, 0_u64..1_000, 1_u64..400);
     (path, rest, times, prop::collection::vec(flow(), 1..5)).prop_map(
         |(
             (trace, queue, rtt, loss),
-            ((uplink, uplink_loss, handovers), acks, seed),
+            ((uplink, uplink_loss, handovers), (impair, uplink_impair), acks, seed),
             (duration, skip, bin),
             mut flows,
         )| {
@@ -116,6 +119,8 @@ fn scenario() -> impl Strategy<Value = Scenario> {
                 loss: loss.parse().unwrap(),
                 uplink: uplink.map(|text| text.parse().unwrap()),
                 uplink_loss: uplink_loss.parse().unwrap(),
+                impair: impair.parse().unwrap(),
+                uplink_impair: uplink_impair.parse().unwrap(),
                 handovers,
                 acks: acks.parse().unwrap(),
                 duration: ms(duration),
@@ -151,20 +156,29 @@ fn check_times(record: &PacketRecord, scenario: &Scenario) {
     assert!(record.base_delay() + Span::from_nanos(2) >= one_way, "{packet:?}");
 }
 
-/// Nothing comes into being, nothing vanishes, nothing overtakes within a connection: every
-/// number that a connection gave has one fate.
-fn check_conservation(log: &Log) {
+/// Nothing comes into being, nothing vanishes, and nothing overtakes within a connection unless it
+/// is to: every number that a connection gave has one fate, and what is delivered and dropped is
+/// what was sent and duplicated.
+fn check_conservation(log: &Log, scenario: &Scenario) {
     let mut numbers: BTreeMap<(u32, u64), BTreeSet<u64>> = BTreeMap::new();
     let mut delivered: BTreeMap<(u32, u64), u64> = BTreeMap::new();
+    let mut copies = 0;
     for record in &log.records {
+        if record.fate == Fate::Duplicate {
+            copies += 1;
+            continue;
+        }
         let connection = (record.packet.flow, record.packet.id >> 48);
         let number = record.packet.id & NUMBER;
         assert!(numbers.entry(connection).or_default().insert(number), "twice: {record:?}");
         if record.fate == Fate::Delivered {
             let before = delivered.insert(connection, number);
-            assert!(before.is_none_or(|before| before < number), "overtaken: {record:?}");
+            let in_order = before.is_none_or(|before| before < number);
+            assert!(in_order || scenario.impair.reorder > 0.0, "overtaken: {record:?}");
         }
     }
+    let sent: usize = numbers.values().map(BTreeSet::len).sum();
+    assert_eq!(sent + copies, log.records.len());
     for (connection, numbers) in numbers {
         let last = *numbers.last().unwrap();
         assert_eq!(numbers.len() as u64, last + 1, "{connection:?} has holes");
@@ -180,7 +194,8 @@ fn check_figures(outcome: &Outcome, log: &Log, scenario: &Scenario) {
         skip < at && at <= end
     };
     let delivered: Vec<&PacketRecord> = log.delivered().filter(counts).collect();
-    let all = log.records.iter().filter(counts).count();
+    let is_copy = |record: &&PacketRecord| record.fate == Fate::Duplicate;
+    let all = log.records.iter().filter(|record| !is_copy(record)).filter(counts).count();
     assert_eq!(figures.packets, delivered.len() as u64);
     assert_eq!(figures.lost, (all - delivered.len()) as u64);
     assert_eq!(figures.lost, figures.per_flow.iter().map(|flow| flow.lost).sum::<u64>());
@@ -256,7 +271,7 @@ proptest! {
     fn whatever_is_sent_is_delivered_dropped_or_still_inside(scenario in scenario()) {
         let (_, log) = observed(&scenario);
         let (_, longer) = observed(&drained(&scenario));
-        check_conservation(&longer);
+        check_conservation(&longer, &scenario);
         // A longer run begins as the shorter one, and has what was still inside.
         let (same, inside) = longer.records.split_at(log.records.len());
         prop_assert!(same == log.records.as_slice());

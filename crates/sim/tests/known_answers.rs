@@ -304,6 +304,7 @@ fn connections(log: &common::Log) -> BTreeMap<u64, (u64, u64, u64)> {
         match record.fate {
             Fate::Delivered => entry.1 += 1,
             Fate::Dropped(_) => entry.2 += 1,
+            Fate::Duplicate => {}
         }
     }
     found

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 pub(crate) mod guinea;
+pub(crate) mod links;
 pub(crate) mod measured;
 
 use std::ffi::OsStr;

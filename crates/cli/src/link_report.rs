@@ -1,0 +1,229 @@
+//! What `cellpace link` prints and writes at the end.
+
+use std::path::Path;
+
+use cellpace_base::{Span, Time};
+use cellpace_emu::{LinkOutcome, LinkTally};
+use cellpace_measure::Series;
+use cellpace_path::schedule::capacity_between;
+use cellpace_path::{PathSpec, TraceSpec};
+use cellpace_report::{Comparison, Run, short};
+
+use crate::error::CommandError;
+use crate::link_watch::Watch;
+use crate::options::Verbosity;
+use crate::output::write;
+use crate::path_options::Directions;
+
+/// What is printed and written at the end.
+pub(crate) struct LinkReport<'a> {
+    /// The program's.
+    pub(crate) name: String,
+    pub(crate) seed: u64,
+    /// The trace towards the program, as shown.
+    pub(crate) trace: String,
+    pub(crate) directions: &'a Directions,
+    pub(crate) ended: &'a LinkOutcome<Watch>,
+}
+
+/// One of the two directions.
+struct LinkLane<'a> {
+    which: usize,
+    /// As it was at the start.
+    path: &'a PathSpec,
+    tally: &'a LinkTally,
+}
+
+impl LinkReport<'_> {
+    fn lanes(&self) -> [LinkLane<'_>; 2] {
+        let (paths, watch) = (self.directions, &self.ended.observer);
+        [
+            LinkLane { which: 0, path: &paths.down, tally: &watch.down },
+            LinkLane { which: 1, path: &paths.up, tally: &watch.up },
+        ]
+    }
+
+    /// Prints how exact the link was, and what went wrong.
+    pub(crate) fn print_summary(&self, verbosity: Verbosity) {
+        verbosity.note(&self.line());
+        let lost = self.ended.lost;
+        if lost.packets() > 0 {
+            verbosity.note(&format!(
+                "warning: {} packets were lost by the devices, not by the model; the machine is too \
+                 slow or too busy for this link",
+                lost.packets()
+            ));
+        }
+        if lost.unseen > 0 {
+            verbosity.note(&format!(
+                "warning: {} packets are missing from figures and logs, which were too slow",
+                lost.unseen
+            ));
+        }
+        for (lane, direction) in self.lanes().iter().zip(["down", "up"]) {
+            self.print_flows(verbosity, direction, lane);
+        }
+    }
+
+    fn print_flows(&self, verbosity: Verbosity, direction: &str, lane: &LinkLane<'_>) {
+        let skip = Time::ZERO + self.directions.skip;
+        for flow in &lane.tally.finish(self.end(), self.capacity(lane, skip)).per_flow {
+            verbosity.detail(|| {
+                let (rate, delay) = (short(flow.throughput_mbps), short(flow.queue_delay_ms.p95));
+                format!(
+                    "flow {direction} from {:.3} s to {:.3} s: {rate} Mbit/s, queue delay p95 {delay} ms, \
+                     {} packets dropped",
+                    flow.start_s, flow.stop_s, flow.lost
+                )
+            });
+        }
+    }
+
+    /// One line: how exact it was.
+    fn line(&self) -> String {
+        let ended = self.ended;
+        let late = |quantile| short(ended.lateness.quantile_ms(quantile) * 1e3);
+        let [down, up] = self.lanes();
+        let mut rates = self.rates("down", &down);
+        if self.offers(&up).iter().any(|offer| offer.trace.is_some()) {
+            rates += &format!(", {}", self.rates("up", &up));
+        }
+        format!(
+            "link: late p50 {} p99 {} max {} us{}; {rates}; dropped {} by the model, {} by devices",
+            late(0.5),
+            late(0.99),
+            late(1.0),
+            if ended.realtime { "" } else { " (no real-time priority)" },
+            down.tally.totals().lost + up.tally.totals().lost,
+            ended.lost.packets(),
+        )
+    }
+
+    /// What was asked of a direction and what was reached, over the whole run.
+    fn rates(&self, name: &str, lane: &LinkLane<'_>) -> String {
+        let seconds = self.ended.duration.as_secs_f64().max(1e-9);
+        let mbps = |bytes: u64| short(bytes as f64 * 8.0 / 1e6 / seconds);
+        let reached = mbps(lane.tally.totals().bytes);
+        // Where a limit was set later on, what was offered is not known either.
+        if lane.path.trace.is_none() {
+            return format!("{name} {reached} Mbit/s of unlimited");
+        }
+        let asked = mbps(self.capacity(lane, Time::ZERO));
+        format!("{name} {reached} of {asked} Mbit/s asked")
+    }
+
+    fn end(&self) -> Time {
+        Time::ZERO + self.ended.duration
+    }
+
+    /// The traces of a direction, each with the time for which it was used.
+    fn offers(&self, lane: &LinkLane<'_>) -> Vec<LinkOffer> {
+        let changes = self.ended.observer.changes.iter();
+        let later = changes.map(|change| (change.at, change.paths[lane.which].trace.clone()));
+        let all: Vec<_> =
+            [(Time::ZERO, lane.path.trace.clone())].into_iter().chain(later).collect();
+        let ends = all[1..].iter().map(|(at, _)| *at).chain([self.end()]);
+        all.iter()
+            .zip(ends)
+            .map(|((from, trace), to)| LinkOffer { from: *from, to, trace: trace.clone() })
+            .collect()
+    }
+
+    /// Bytes that a direction offered from `from` to the end.
+    fn capacity(&self, lane: &LinkLane<'_>, from: Time) -> u64 {
+        let offers = self.offers(lane).into_iter();
+        offers.map(|offer| offer.bytes(self.seed, &mut [(from, self.end())].into_iter())).sum()
+    }
+
+    /// Writes the files that are wanted.
+    pub(crate) fn write(
+        &self,
+        json: Option<&Path>,
+        report: Option<&Path>,
+    ) -> Result<(), CommandError> {
+        if json.is_none() && report.is_none() {
+            return Ok(());
+        }
+        let [down, up] = self.lanes();
+        let mut runs = vec![self.run(&self.trace, &down, "")];
+        if let Some(uplink) = &up.path.trace {
+            let trace = cellpace_lab::shown_name(&uplink.to_string());
+            runs.push(self.run(&trace, &up, " (uplink)"));
+        }
+        let comparison = Comparison::of(runs);
+        if let Some(file) = json {
+            write(file, &cellpace_report::to_json(&comparison))?;
+        }
+        let Some(file) = report else { return Ok(()) };
+        write(file, &cellpace_report::html(&comparison, &format!("{} behind a link", self.name)))
+    }
+
+    fn run(&self, trace: &str, lane: &LinkLane<'_>, which: &str) -> Run {
+        let skip = Time::ZERO + self.directions.skip;
+        let figures = lane.tally.finish(self.end(), self.capacity(lane, skip));
+        Run {
+            cc: format!("{}{which}", self.name),
+            trace: format!("{trace}{}", self.changes_text()),
+            seed: self.seed,
+            rtt_ms: self.directions.rtt.as_millis_f64(),
+            queue: lane.path.queue.to_string(),
+            loss: lane.path.loss.mean(),
+            flows: figures.per_flow.len(),
+            duration_s: self.ended.duration.as_secs_f64(),
+            skip_s: self.directions.skip.as_secs_f64(),
+            figures,
+            wall_s: Some(self.ended.duration.as_secs_f64()),
+            series: Some(self.series(lane)),
+        }
+    }
+
+    /// The changes of a running link, for the name of its trace.
+    fn changes_text(&self) -> String {
+        let changes = self.ended.observer.changes.iter();
+        let text = |change: &cellpace_emu::LinkChange| {
+            let at = (change.at - Time::ZERO).as_secs_f64();
+            format!(", from {at:.2}s {}", change.settings.join(" "))
+        };
+        changes.map(text).collect()
+    }
+
+    fn series(&self, lane: &LinkLane<'_>) -> Series {
+        let mut series = lane.tally.series(self.end());
+        let bin = Span::from_secs_f64(series.bin_s);
+        let bins = series.throughput_mbps.len() as u64;
+        let times = (0..bins).map(|n| (Time::ZERO + bin * n, Time::ZERO + bin * (n + 1)));
+        series.capacity_mbps = vec![0.0; bins as usize];
+        for offer in self.offers(lane) {
+            let bytes = offer.bytes_each(self.seed, &mut times.clone());
+            for (sum, bytes) in series.capacity_mbps.iter_mut().zip(bytes) {
+                *sum += (bytes as f64 * 8.0 / 1e6 / series.bin_s) as f32;
+            }
+        }
+        series
+    }
+}
+
+/// A trace, and the time for which it was used.
+struct LinkOffer {
+    from: Time,
+    to: Time,
+    trace: Option<TraceSpec>,
+}
+
+impl LinkOffer {
+    /// Bytes that it offered between two times each, which must be in order.
+    fn bytes_each(&self, seed: u64, times: &mut dyn Iterator<Item = (Time, Time)>) -> Vec<u64> {
+        // It was built once already, for the run.
+        let schedule = self.trace.as_ref().and_then(|trace| trace.build(seed).ok());
+        let Some(mut schedule) = schedule else { return Vec::new() };
+        let between = |(from, to): (Time, Time)| {
+            let (from, to) = (from.max(self.from), to.min(self.to));
+            if from < to { capacity_between(schedule.as_mut(), from, to) } else { 0 }
+        };
+        times.map(between).collect()
+    }
+
+    fn bytes(&self, seed: u64, times: &mut dyn Iterator<Item = (Time, Time)>) -> u64 {
+        self.bytes_each(seed, times).into_iter().sum()
+    }
+}
