@@ -88,7 +88,7 @@ fn what_users_of_mahimahi_write_is_answered_with_what_to_write() {
 }
 
 /// Connects to an address from inside, which must fail at once.
-const CONNECT: &str = "for address in 192.0.2.1 192.0.2.2; do \
+const CONNECT: &str = "for address in 198.51.100.1 198.51.100.2; do \
                        bash -c \"exec 3<>/dev/tcp/$address/80\" && exit 1; done; exit 9";
 
 #[test]
@@ -102,10 +102,10 @@ fn what_is_beyond_the_machine_is_refused_at_once_and_said_once() {
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     let said = &outcome.stderr;
     assert_eq!(said.matches("use --nat").count(), 1, "{said}");
-    assert!(said.contains("link: 192.0.2.1 is beyond this machine"), "{said}");
+    assert!(said.contains("link: 198.51.100.1 is beyond this machine"), "{said}");
     assert!(said.matches("unreachable").count() >= 2, "{said}");
     let detailed = shell("-v --rtt 0ms", CONNECT).stderr;
-    assert!(detailed.contains("link: 192.0.2.2:80 cannot be reached"), "{detailed}");
+    assert!(detailed.contains("link: 198.51.100.2:80 cannot be reached"), "{detailed}");
     assert!(!shell("-q --rtt 0ms", CONNECT).stderr.contains("--nat"));
     let started = Instant::now();
     let six = shell("-q --rtt 0ms", "exec bash -c 'exec 3<>/dev/tcp/2001:db8::1/80'");

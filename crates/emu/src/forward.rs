@@ -309,8 +309,8 @@ impl Forwarder {
             if let Verdict::Beyond(beyond) = self.beyond.judge(now, bytes) {
                 if let Some(answer) = &beyond.answer {
                     self.tuns[1].write(answer);
+                    self.feed.unreachable(beyond.destination);
                 }
-                self.feed.unreachable(beyond.destination);
                 self.slab.free(slot);
                 return;
             }

@@ -364,7 +364,10 @@ fn watch<O: LinkObserver>(
         match batches.recv_timeout(TICK) {
             Ok(batch) => show(&mut observer, &batch, end),
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return observer,
+            Err(RecvTimeoutError::Disconnected) => {
+                refused.take().into_iter().for_each(|server| observer.on_unreachable(server));
+                return observer;
+            }
         }
         let now = clock.now();
         if now.since(last_tick) >= TICK.into() {
