@@ -155,6 +155,31 @@ fn what_the_machine_lacks_is_named() {
 }
 
 #[test]
+fn a_user_changes_links_and_learns_that_nat_needs_root() {
+    if !is_root() || !possible() {
+        cellpace_testing::skip("not root");
+        return;
+    }
+    let folder = open_folder();
+    folder.write(
+        "inside",
+        "./cellpace link --set rate=1mbit --set rtt=20ms\n\
+         ! bash -c 'exec 3<>/dev/tcp/198.51.100.1/80'\n",
+    );
+    let script = "mount -t tmpfs none /dev/net; mknod -m 666 /dev/net/tun c 10 200; \
+                  exec setpriv --reuid 65534 --regid 65534 --clear-groups -- \
+                  ./cellpace link -v --rate 5mbit -- sh -e inside";
+    let outcome = unshared(&folder, &["--mount"], script);
+    if outcome.stderr.contains("user namespaces are forbidden") {
+        cellpace_testing::skip("no user namespaces");
+        return;
+    }
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("s: rate=1mbit rtt=20ms\n"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("use --nat, which needs root\n"), "{}", outcome.stderr);
+}
+
+#[test]
 fn names_that_this_machine_would_resolve_are_refused_with_a_hint() {
     if !is_root() || !possible() {
         cellpace_testing::skip("not root");
