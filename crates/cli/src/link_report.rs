@@ -104,7 +104,7 @@ impl LinkReport<'_> {
         let seconds = self.ended.duration.as_secs_f64().max(1e-9);
         let mbps = |bytes: u64| short(bytes as f64 * 8.0 / 1e6 / seconds);
         let reached = mbps(lane.tally.totals().bytes);
-        // Where a limit was set later on, what was offered is not known either.
+        // Where a limit was set later on, the whole has none either.
         if lane.path.trace.is_none() {
             return format!("{name} {reached} Mbit/s of unlimited");
         }
@@ -129,9 +129,13 @@ impl LinkReport<'_> {
             .collect()
     }
 
-    /// Bytes that a direction offered from `from` to the end.
+    /// Bytes that a direction offered from `from` to the end; 0 where it had no limit for a while.
     fn capacity(&self, lane: &LinkLane<'_>, from: Time) -> u64 {
-        let offers = self.offers(lane).into_iter();
+        let offers = self.offers(lane);
+        if offers.iter().any(|offer| offer.trace.is_none()) {
+            return 0;
+        }
+        let offers = offers.into_iter();
         offers.map(|offer| offer.bytes(self.seed, &mut [(from, self.end())].into_iter())).sum()
     }
 

@@ -186,7 +186,9 @@ impl EmulatedLink {
         let (inside_tun, mut inside_devices) = inside_end.split();
         let names = [far_tun.name().to_owned(), inside_tun.name().to_owned()];
 
-        let refused = ends.names.serve(spec.nat).map_err(EmuError::system("starting a thread"))?;
+        // A link around this one decides itself.
+        let leaves = spec.nat || ends.around.is_some();
+        let refused = ends.names.serve(leaves).map_err(EmuError::system("starting a thread"))?;
         let model = LinkModel { paths, beyond, refused };
         let far_program = far.map(|far| program::start_beside(far, &environment)).transpose()?;
         let traffic = TrafficThreads::start([far_tun, inside_tun], model, &spec, observer)?;
