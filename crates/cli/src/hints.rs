@@ -1,6 +1,7 @@
 //! What to write instead, where an argument is in a place that does not take it.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use cellpace_base::split_name;
 use cellpace_cc::find_controller;
@@ -11,7 +12,9 @@ const WITH_PROGRAM: [&str; 2] = ["run", "link"];
 /// Returns what to write instead of `wrong`, an argument for which there is no place, if we know.
 pub(crate) fn misplaced(args: &[OsString], wrong: &str) -> Option<String> {
     let args: Vec<&str> = args.iter().skip(1).filter_map(|arg| arg.to_str()).collect();
-    repeated_controllers(wrong, &args).or_else(|| missing_dashes(wrong, &args))
+    repeated_controllers(wrong, &args)
+        .or_else(|| bare_traces(wrong, &args))
+        .or_else(|| missing_dashes(wrong, &args))
 }
 
 /// `--cc verus copa` in place of `--cc verus --cc copa`.
@@ -29,6 +32,26 @@ fn repeated_controllers(wrong: &str, args: &[&str]) -> Option<String> {
 /// Returns what to write for several controllers.
 pub(crate) fn repeated(ccs: &[&str]) -> String {
     ccs.iter().map(|cc| format!("--cc {cc}")).collect::<Vec<_>>().join(" ")
+}
+
+/// `link UP DOWN` in place of `link --uplink UP --trace DOWN`.
+fn bare_traces(wrong: &str, args: &[&str]) -> Option<String> {
+    if args.first() != Some(&"link") {
+        return None;
+    }
+    let start = args.iter().position(|arg| *arg == wrong)?;
+    let words = args[start..].iter().copied().take_while(|arg| !arg.starts_with('-'));
+    let words: Vec<&str> = words.collect();
+    match words[..] {
+        [up, down] if Path::new(up).is_file() && Path::new(down).is_file() => Some(format!(
+            "link: traces are options here; what `mm-link {up} {down}` does, write --uplink {up} \
+             --trace {down}"
+        )),
+        [trace] if Path::new(trace).is_file() => {
+            Some(format!("link: a trace is an option here; write --trace {trace}"))
+        }
+        _ => None,
+    }
 }
 
 /// A program without `--` in front of it.

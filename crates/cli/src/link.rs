@@ -9,7 +9,6 @@ use std::process::{Command, ExitCode};
 use cellpace_base::{Rate, Span};
 use cellpace_emu::{EmuError, EmulatedLink, Expose, LinkSpec};
 use cellpace_path::QueueSpec;
-use cellpace_path::TraceSpec;
 use clap::Args;
 
 use crate::error::CommandError;
@@ -86,9 +85,6 @@ pub(crate) struct LinkArgs {
     live: bool,
     #[command(flatten)]
     verbosity: Verbosity,
-    /// What stands in front of `--` and is no option: for a hint.
-    #[arg(hide = true, num_args = 0..)]
-    stray: Vec<OsString>,
     /// The program and its arguments [default: your shell]
     #[arg(last = true, value_name = "CMD")]
     program: Vec<OsString>,
@@ -163,9 +159,6 @@ fn live_view(
 
 /// Refuses what cannot be done before anything is.
 fn check(args: &LinkArgs) -> Result<(), CommandError> {
-    if let Some(hint) = stray_hint(&args.stray) {
-        return Err(CommandError::usage(hint));
-    }
     if args.rate.is_some_and(|rate| rate.as_bps() == 0) {
         return Err(CommandError::usage("--rate: a rate of 0 delivers nothing"));
     }
@@ -186,33 +179,6 @@ fn check(args: &LinkArgs) -> Result<(), CommandError> {
         }
     }
     if args.live { link_live::check() } else { Ok(()) }
-}
-
-/// What is meant by words that are no options, and how it is written.
-fn stray_hint(stray: &[OsString]) -> Option<String> {
-    let text = |word: &OsString| word.to_string_lossy().into_owned();
-    let is_trace =
-        |word: &OsString| Path::new(word).is_file() && !word.as_encoded_bytes().is_empty();
-    match stray {
-        [] => None,
-        [up, down] if is_trace(up) && is_trace(down) => Some(format!(
-            "traces are options here: write --uplink {} --trace {}, which is what `mm-link {0} {1}` \
-             does with its first and second file",
-            text(up),
-            text(down)
-        )),
-        [trace] if is_trace(trace) => {
-            Some(format!("a trace is an option here: write --trace {}", text(trace)))
-        }
-        words => {
-            let words: Vec<String> = words.iter().map(text).collect();
-            Some(format!(
-                "`{}` stands in front of `--`; write the program behind it: cellpace link -- {}",
-                words[0],
-                words.join(" ")
-            ))
-        }
-    }
 }
 
 fn spec(args: &LinkArgs, directions: &Directions) -> LinkSpec {
@@ -289,12 +255,5 @@ fn not_started(error: &EmuError) -> Result<ExitCode, CommandError> {
 fn directions(args: &LinkArgs, trace: Option<&str>) -> Result<Directions, CommandError> {
     let mut directions = args.path.directions(trace, &mut cellpace_lab::trace_files())?;
     directions.up.queue = args.uplink_queue.clone();
-    for (option, path) in [("--trace", &directions.down), ("--uplink", &directions.up)] {
-        let built = path.trace.as_ref().map(|trace: &TraceSpec| trace.build(args.path.seed));
-        let schedule = built.transpose().map_err(CommandError::usage)?;
-        if schedule.is_some_and(|schedule| schedule.peek().is_none()) {
-            return Err(CommandError::usage(format!("{option}: a rate of 0 delivers nothing")));
-        }
-    }
     Ok(directions)
 }

@@ -88,6 +88,10 @@ impl PathOptions {
     ) -> Result<Directions, CommandError> {
         // The scenario of a trace that is always there checks the other options as `compare` does.
         let scenario = self.scenario(trace.unwrap_or("constant:1gbit"), files)?;
+        scenario.check_delivers().map_err(|error| {
+            let text = error.to_string().replacen("uplink_loss", "uplink-loss", 1);
+            CommandError::usage(format!("--{text}"))
+        })?;
         if self.acks != "every" {
             return Err(CommandError::usage(
                 "--acks: it is the program that acknowledges, not the link",
@@ -139,8 +143,8 @@ impl PathOptions {
             uplink: named("--uplink", uplink)?,
             queue: named("--queue", self.queue.parse::<QueueSpec>())?,
             rtt: named("--rtt", DelaySpec::parse(&self.rtt, files))?,
-            loss: named("--loss", LossSpec::parse_partial(&self.loss, files))?,
-            uplink_loss: named("--uplink-loss", LossSpec::parse_partial(&self.uplink_loss, files))?,
+            loss: named("--loss", LossSpec::parse(&self.loss, files))?,
+            uplink_loss: named("--uplink-loss", LossSpec::parse(&self.uplink_loss, files))?,
             impair,
             uplink_impair,
             handovers: self.handovers()?,

@@ -443,7 +443,7 @@ fn wrong_options_are_answered_with_what_would_do() {
         ("--loss NaN", "--loss"),
         ("--loss 0.05", "--loss: loss: `0.05` needs a unit; write 5%"),
         ("--loss 0", "--loss: loss: `0` needs a unit; write 0%"),
-        ("--loss 100%", "--loss: a loss of 100%: nothing would get through"),
+        ("--loss 100%", "--loss: `100%`: when every packet is lost, nothing arrives"),
         ("--loss ge:p=0.01", "--loss: ge: p: `0.01` needs a unit; write 1%"),
         ("--loss -1%", "--loss: `-1%`: a loss is not negative"),
         ("--loss file:gone", "--loss: there is no file `gone`"),

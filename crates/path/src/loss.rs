@@ -109,18 +109,6 @@ impl LossSpec {
         }
     }
 
-    /// Reads a written form for a whole run, in which something should get through.
-    ///
-    /// # Errors
-    /// As for [`parse`](Self::parse), and when every packet would be lost.
-    pub fn parse_partial(text: &str, files: &mut TraceFiles<'_>) -> Result<Self, PathError> {
-        let spec = Self::parse(text, files)?;
-        match spec.mean() < 1.0 {
-            true => Ok(spec),
-            false => Err(PathError::NothingPasses { what: format!("a loss of {}", text.trim()) }),
-        }
-    }
-
     fn parse_model(text: &str) -> Result<Self, PathError> {
         let split = split_name(text);
         if split.name == "ge" {
@@ -326,17 +314,6 @@ mod tests {
         let message = "ge:r=0%".parse::<LossSpec>().unwrap_err().to_string();
         assert!(message.contains("never end"), "{message}");
     }
-    #[test]
-    fn a_run_in_which_nothing_gets_through_is_refused() {
-        for text in ["100%", "ge:p=100%,r=0.001%,good=100%", "step:100%/1s,100%/2s"] {
-            let error = LossSpec::parse_partial(text, &mut TraceFiles::none()).unwrap_err();
-            assert!(error.to_string().ends_with("nothing would get through"), "{error}");
-        }
-        for text in ["99.9%", "step:0%/5s,100%/5s"] {
-            assert!(LossSpec::parse_partial(text, &mut TraceFiles::none()).is_ok());
-        }
-    }
-
     #[test]
     fn a_loss_file_is_read() {
         let mut files =

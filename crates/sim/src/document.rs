@@ -180,9 +180,9 @@ impl TomlText<'_> {
         files: &mut TraceFiles<'_>,
     ) -> Result<(), SimError> {
         let Scenario { loss, uplink_loss, impair, uplink_impair, .. } = scenario;
-        self.read(&document.loss, "loss", loss, |text| LossSpec::parse_partial(text, files))?;
+        self.read(&document.loss, "loss", loss, |text| LossSpec::parse(text, files))?;
         self.read(&document.uplink_loss, "uplink_loss", uplink_loss, |text| {
-            LossSpec::parse_partial(text, files)
+            LossSpec::parse(text, files)
         })?;
         self.read(&document.impair, "impair", impair, str::parse)?;
         self.read(&document.uplink_impair, "uplink_impair", uplink_impair, str::parse)
@@ -424,7 +424,6 @@ mod tests {
                 "uplink_loss = '0.02'\n[[flow]]\ncc='fixed'\n",
                 "s.toml:1: uplink_loss: loss: `0.02` needs a unit; write 2%",
             ),
-            ("loss = '100%'\n", "s.toml:1: loss: a loss of 100%: nothing would get"),
             ("impair = 'reorder=1%'\n", "s.toml:1: impair: `reorder=1%` does not read"),
             ("[[handover]]\nat = '5'\n", "s.toml:2: at: `5` needs a unit"),
             ("[[handover]]\nlength = '5s'\n", "s.toml:1: missing field `at`"),
