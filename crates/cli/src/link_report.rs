@@ -14,6 +14,7 @@ use crate::link_watch::Watch;
 use crate::options::Verbosity;
 use crate::output::write;
 use crate::path_options::Directions;
+use crate::report::write_report;
 
 /// What is printed and written at the end.
 pub(crate) struct LinkReport<'a> {
@@ -154,12 +155,11 @@ impl LinkReport<'_> {
             let trace = cellpace_lab::shown_name(&uplink.to_string());
             runs.push(self.run(&trace, &up, " (uplink)"));
         }
-        let comparison = Comparison::of(runs);
+        let document = cellpace_report::to_json(&Comparison::of(runs));
         if let Some(file) = json {
-            write(file, &cellpace_report::to_json(&comparison))?;
+            write(file, &document)?;
         }
-        let Some(file) = report else { return Ok(()) };
-        write(file, &cellpace_report::html(&comparison, &format!("{} behind a link", self.name)))
+        report.map_or(Ok(()), |file| write_report(file, &[&document]))
     }
 
     fn run(&self, trace: &str, lane: &LinkLane<'_>, which: &str) -> Run {
