@@ -253,7 +253,17 @@ pub fn parse_fraction(text: &str) -> Result<f64, QuantityError> {
     if number > 100.0 {
         return Err(QuantityError::OutOfRange { text: text.to_owned(), what: "share up to 100%" });
     }
-    Ok(number / 100.0)
+    Ok(shifted(text))
+}
+
+/// The number at the start of `text` divided by 100, to the last bit: dividing would round twice.
+fn shifted(text: &str) -> f64 {
+    let text = text.trim();
+    let number = text[..number_end(text)].to_ascii_lowercase();
+    let (digits, exponent) = number.split_once('e').unwrap_or((&number, "0"));
+    let exponent = exponent.parse::<i32>().unwrap_or(0).saturating_sub(2);
+    let shifted = format!("{digits}e{exponent}").parse();
+    shifted.expect("it was read as a number before")
 }
 
 fn percent_missing(text: &str, number: f64) -> QuantityError {
@@ -351,6 +361,8 @@ mod tests {
         assert_eq!(parse_window("20pkts"), Ok(Window::Packets(20)));
         assert_eq!(parse_window("30kB"), Ok(Window::Bytes(30_000)));
         assert_eq!(parse_fraction("1%"), Ok(0.01));
+        assert_eq!(parse_fraction("0.7%"), Ok(0.007));
+        assert_eq!(parse_fraction("1.5e1 %"), Ok(0.15));
     }
 
     #[test]

@@ -85,7 +85,12 @@ impl Level for f64 {
     fn written(self) -> String {
         // Rounding hides what the binary fraction adds (7.000000000000001%), unless it matters.
         let percent = format!("{}%", (self * 1e11).round() / 1e9);
-        if parse_fraction(&percent) == Ok(self) { percent } else { format!("{}%", self * 100.0) }
+        if parse_fraction(&percent) == Ok(self) {
+            return percent;
+        }
+        let text = format!("{self:e}");
+        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        format!("{digits}e{}%", exponent.parse::<i32>().unwrap_or(0) + 2)
     }
 }
 

@@ -110,6 +110,9 @@ fn scenario() -> impl Strategy<Value = Scenario> {
             let handovers: Vec<cellpace_path::Handover> =
                 handovers.split_whitespace().map(|text| text.parse().unwrap()).collect();
             let changes = handovers.iter().any(|handover| handover.rtt.is_some());
+            // A flow that begins after the end is refused.
+            let last = Time::ZERO + ms(duration - 1);
+            flows.iter_mut().for_each(|flow| flow.start = flow.start.min(last));
             if rtt.as_constant().is_none() || changes {
                 flows.iter_mut().for_each(|flow| flow.rtt = None);
             }
