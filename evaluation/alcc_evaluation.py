@@ -516,7 +516,7 @@ def loss(repeats):
 
 def with_kernel_driver():
     """Installs the kernel driver if it is not there. Returns whether it has to be removed."""
-    status = subprocess.run([CELLPACE, "kernel", "status", "--json"], capture_output=True, text=True)
+    status = subprocess.run([CELLPACE, "kernel", "status", "--json", "-"], capture_output=True, text=True)
     if json.loads(status.stdout)["uses"] == "kernel":
         return False
     subprocess.run([CELLPACE, "kernel", "install"], check=True)

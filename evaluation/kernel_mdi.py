@@ -75,7 +75,7 @@ def kernel(_seed):
 
 
 def above(seed):
-    server = f"'{ARGS.cellpace}' run --cc mdi --seed {seed} --drain 1s -- {SERVER} 9000 cubic"
+    server = f"CELLPACE_SEED={seed} '{ARGS.cellpace}' run --cc mdi --drain 1s -- {SERVER} 9000 cubic"
     return lambda options, seconds: link(options, server, DOWNLOAD, seconds)
 
 

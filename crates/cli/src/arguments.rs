@@ -8,6 +8,18 @@ use crate::hints::misplaced;
 
 /// Options that were renamed or removed: the command, the old spelling, what to write instead.
 const OLD_OPTIONS: &[(&str, &str, &str)] = &[
+    ("attach", "--log", "write -v"),
+    ("attach", "--port", "write --in"),
+    ("attach", "--seed", "set CELLPACE_SEED"),
+    ("proxy", "--connect-timeout", "a destination has 10 s to answer"),
+    ("proxy", "--seed", "set CELLPACE_SEED"),
+    ("proxy", "--sndbuf", "TCP holds as much as the kernel sees fit"),
+    ("run", "--direction", "write --in PORTS, --out PORTS or both; a list of ports may be all"),
+    ("run", "--log", "write -v"),
+    ("run", "--max-flows", "write --max-connections"),
+    ("run", "--seed", "set CELLPACE_SEED"),
+    ("run", "--sndbuf", "TCP holds as much as the kernel sees fit"),
+    ("run", "--workers", "set CELLPACE_WORKERS"),
     ("compare", "--timing", "the same command has the same results; use `time cellpace compare`"),
     ("mdi train", "--acks", "receivers acknowledge every packet"),
     ("mdi train", "--handover", "a table is learnt on a path without handovers"),

@@ -8,53 +8,47 @@ use cellpace_control::Ports;
 use cellpace_kernel::NAME;
 use clap::Args;
 
+use crate::connection_outputs::ConnectionOutputs;
 use crate::error::CommandError;
 
 /// Arguments of `cellpace attach`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  cellpace attach --port 443 --cc verus
-  cellpace attach --port 80,443 --pid $(pidof caddy) --cc copa --log
+  cellpace attach --in 443 --cc verus
+  cellpace attach --in 80,443 --pid $(pidof caddy) --cc copa -v
   cellpace attach --out 22 --cc copa     # connections that programs open
 
 The programs need no restart and no library, so that static ones and those in Go work, too. New
 connections at the ports are under the controller until this command ends; connections that exist
-stay as they are. Needs `cellpace kernel install` before, and CAP_BPF, CAP_PERFMON and
-CAP_NET_ADMIN, as root has them; with Verus and Markov tables better CAP_SYS_PTRACE, too.")]
+are not touched. Needs `cellpace kernel install` before, and CAP_BPF, CAP_PERFMON and
+CAP_NET_ADMIN, as root has them; with Verus and Markov tables better CAP_SYS_PTRACE, too.
+
+Exit code: 0 after SIGTERM, which is how services end; 130 after Ctrl-C.")]
 pub(crate) struct AttachArgs {
-    /// Connections that programs accept at these ports: 443 or 80,8000-8100
-    #[arg(long, value_name = "PORTS", required_unless_present = "outgoing")]
-    port: Option<Ports>,
+    /// Connections that programs accept at these ports: 443, 80,8000-8100 or all
+    #[arg(long = "in", value_name = "PORTS", required_unless_present = "outgoing")]
+    incoming: Option<Ports>,
     /// Connections that programs open to these ports
     #[arg(long = "out", value_name = "PORTS")]
     outgoing: Option<Ports>,
     /// The controller
     #[arg(long, value_name = "CONTROLLER", default_value = "verus")]
     cc: String,
-    /// Seed of what is random in the controllers
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    seed: u64,
     /// Programs in this cgroup, of version 2, and below it [default: all programs]
     #[arg(long, value_name = "PATH", conflicts_with = "pid")]
     cgroup: Option<PathBuf>,
     /// Programs in the cgroup of this process, and below it
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
-    /// Say on standard error what became of each connection, one line each
-    #[arg(long)]
-    log: bool,
-    /// Write the same as JSON, one object a line (schema cellpace.attach/1; `-`: standard output)
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write what the controllers decide, as JSON lines; as qlog if the name ends in .sqlog
-    #[arg(long, value_name = "FILE")]
-    events: Option<PathBuf>,
+    #[command(flatten)]
+    outputs: ConnectionOutputs,
     /// Name of the congestion control
     #[arg(long, value_name = "NAME", default_value = NAME, hide = true)]
     name: String,
 }
 
 pub(crate) fn run(args: &AttachArgs) -> Result<ExitCode, CommandError> {
+    args.outputs.check()?;
     daemon::run(args, &controller(&args.cc)?)
 }
 
@@ -63,7 +57,7 @@ fn controller(text: &str) -> Result<ControllerSpec, CommandError> {
         .map_err(|error| CommandError::usage(format!("--cc: {error}")))?;
     if cc.has_receiver() {
         return Err(CommandError::usage(format!(
-            "--cc: {} needs an answering half at the other end, which the kernel has not",
+            "--cc: {} needs a receiver half at the peer, which the kernel driver does not have",
             cc.name()
         )));
     }
@@ -75,26 +69,13 @@ mod daemon {
     use super::{AttachArgs, CommandError, ControllerSpec, ExitCode};
 
     pub(super) fn run(args: &AttachArgs, _: &ControllerSpec) -> Result<ExitCode, CommandError> {
-        let AttachArgs {
-            port: _,
-            outgoing: _,
-            cgroup: _,
-            pid: _,
-            log: _,
-            json: _,
-            events: _,
-            name: _,
-            ..
-        } = args;
+        let AttachArgs { incoming: _, outgoing: _, cgroup: _, pid: _, name: _, .. } = args;
         Err(crate::kernel::without_program())
     }
 }
 
 #[cfg(feature = "kernel")]
 mod daemon {
-    use std::fs::File;
-    use std::io;
-    use std::os::fd::AsFd;
     use std::path::Path;
     use std::sync::Arc;
 
@@ -102,12 +83,12 @@ mod daemon {
     use cellpace_kernel::attach::{AttachError, AttachOptions, Attachment, missing_capabilities};
     use cellpace_kernel::cgroup;
     use cellpace_kernel::facts::Facts;
-    use cellpace_run::{Attacher, ConnectionLog, EventWriter, LoggingCommand};
+    use cellpace_run::{Attacher, LoggingCommand};
     use cellpace_tcp::KernelDriver;
 
     use super::{AttachArgs, CommandError, ControllerSpec, ExitCode, PathBuf};
-    use crate::output::{complain, event_writer, is_stdout};
-    use crate::progress::{end_cleanly_on_ctrl_c, interrupted};
+    use crate::flow_options::seed;
+    use crate::progress::{end_cleanly_on_ctrl_c, interrupted, service_exit_code};
 
     pub(super) fn run(args: &AttachArgs, cc: &ControllerSpec) -> Result<ExitCode, CommandError> {
         if !cellpace_kernel::HAS_PROGRAMS {
@@ -118,40 +99,28 @@ mod daemon {
         cellpace_os::descriptors::raise_limit();
         check_capabilities(args)?;
         let cgroup = place(args)?;
-        let json = args.json.as_deref().map(open_json).transpose()?;
-        let events = event_writer(args.events.as_deref(), "cellpace attach", cc)?;
-        let log = ConnectionLog {
-            command: LoggingCommand::Attach,
-            lines: args.log.then_some(complain),
-            json,
-            events: events.as_ref().map(EventWriter::flows),
-        };
+        let (log, outputs) = args.outputs.open(LoggingCommand::Attach, cc)?;
         let driver = Arc::new(KernelDriver::open(&args.name).map_err(CommandError::failed)?);
         let attachment = attach(args, &cgroup, &driver)?;
-        let attacher = Attacher::start(driver, attachment, cc.clone(), args.seed, log, complain);
+        let verbosity = args.outputs.verbosity;
+        let attacher =
+            Attacher::start(driver, attachment, cc.clone(), seed()?, log, verbosity.printer());
         let mut attacher = attacher.map_err(CommandError::failed)?;
-        complain(&format!("attached to {}: {}", cgroup.display(), what(args)));
-        while !interrupted() {
-            attacher.turn().map_err(CommandError::failed)?;
+        verbosity.note(&format!("attached to {}: {}", cgroup.display(), what(args)));
+        let mut ended = Ok(());
+        while !interrupted() && ended.is_ok() {
+            ended = attacher.turn().map_err(CommandError::failed);
         }
         let open = attacher.end();
-        if let Some(Err(error)) = events.map(EventWriter::finish) {
-            complain(&format!("--events: {error}"));
-        }
+        let finished = outputs.finish();
+        ended.and(finished)?;
         match open {
             0 => {}
-            1 => complain("1 connection goes on by itself (RFC 5681)"),
-            count => complain(&format!("{count} connections go on by themselves (RFC 5681)")),
+            1 => verbosity.note("1 connection continues without a controller (RFC 5681)"),
+            count => verbosity
+                .note(&format!("{count} connections continue without a controller (RFC 5681)")),
         }
-        Ok(ExitCode::SUCCESS)
-    }
-
-    fn open_json(path: &Path) -> Result<File, CommandError> {
-        let file = match is_stdout(path) {
-            true => io::stdout().as_fd().try_clone_to_owned().map(File::from),
-            false => File::create(path),
-        };
-        file.map_err(|error| CommandError::failed(format!("--json: {}: {error}", path.display())))
+        Ok(service_exit_code())
     }
 
     fn check_capabilities(args: &AttachArgs) -> Result<(), CommandError> {
@@ -188,7 +157,7 @@ mod daemon {
             name: &args.name,
             slot,
             owner,
-            accepted: args.port.as_ref().map_or(&[], Ports::ranges),
+            accepted: args.incoming.as_ref().map_or(&[], Ports::ranges),
             opened: args.outgoing.as_ref().map_or(&[], Ports::ranges),
         };
         Attachment::new(cgroup, &options).map_err(|error| match error {
@@ -199,7 +168,7 @@ mod daemon {
 
     /// What is under control, in words.
     fn what(args: &AttachArgs) -> String {
-        let accepted = args.port.map(|ports| format!("accepted at {ports}"));
+        let accepted = args.incoming.map(|ports| format!("accepted at {ports}"));
         let opened = args.outgoing.map(|ports| format!("opened to {ports}"));
         let which: Vec<String> = accepted.into_iter().chain(opened).collect();
         format!("connections {} are under {}", which.join(" and "), args.cc)

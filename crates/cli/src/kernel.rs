@@ -1,5 +1,6 @@
 //! `cellpace kernel`: the one privileged step.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use cellpace_kernel::facts::{Facts, Obstacle};
@@ -11,7 +12,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::error::CommandError;
-use crate::output::{one_line, print};
+use crate::output::{one_line, print, write_json};
 
 mod markov;
 mod mdi;
@@ -24,9 +25,12 @@ pub(crate) enum KernelCommand {
     Install(InstallArgs),
     /// What this kernel can do, what is installed, and what cellpace will use
     Status(StatusArgs),
-    /// Take it out of the kernel; sockets that use it go on by themselves (needs root)
+    /// Remove it from the kernel; sockets that use it continue without a controller (needs root)
     Remove(RemoveArgs),
 }
+
+/// Memory for the records of each controlling process, in KiB: some seconds of them.
+const RING_KIB: u32 = 1024;
 
 /// Arguments of `cellpace kernel install`.
 #[derive(Debug, Args)]
@@ -50,21 +54,21 @@ pub(crate) struct InstallArgs {
     #[arg(long, value_name = "DEV", value_delimiter = ',', conflicts_with = "cc")]
     prompt_acks: Vec<String>,
     /// Warn of devices that are not there, and leave them out
-    #[arg(long, requires = "prompt_acks")]
+    #[arg(long, requires = "prompt_acks", hide = true)]
     skip_missing: bool,
     /// Install it at each start of the system, too, by a unit of systemd; the program must be where
     /// root alone can replace it
     #[arg(long)]
     persist: bool,
-    /// Memory for the records of each controlling process: a power of two, 64kB to 64MB as 1024s
-    #[arg(long, value_name = "KIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..=65_536))]
+    /// Memory for the records of each controlling process, for tests: a power of two
+    #[arg(long, value_name = "KIB", default_value_t = RING_KIB, hide = true, value_parser = clap::value_parser!(u32).range(64..=65_536))]
     ring: u32,
     /// Not the driver, but a controller that runs in the kernel by itself, as congestion control
     /// `cellpace_mdi`: mdi, or mdi:model=FILE; with --everyone users may select it, too
     #[arg(long, value_name = "CONTROLLER", conflicts_with_all = ["group", "persist"])]
     cc: Option<String>,
-    /// Seed of what is random in it; 0: drawn anew for each socket
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "cc")]
+    /// Seed of what is random in it, for tests; 0: drawn anew for each socket
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "cc", hide = true)]
     seed: u64,
     /// Name of the congestion control
     #[arg(long, value_name = "NAME", default_value = NAME, hide = true)]
@@ -74,11 +78,12 @@ pub(crate) struct InstallArgs {
 /// Arguments of `cellpace kernel status`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
-  cellpace kernel status --json | jq .uses")]
+  cellpace kernel status
+  cellpace kernel status --json - | jq .uses")]
 pub(crate) struct StatusArgs {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    /// Write it as JSON (`-`: standard output, and nothing else there)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
     /// Name of the congestion control
     #[arg(long, value_name = "NAME", default_value = NAME, hide = true)]
     name: String,
@@ -192,7 +197,10 @@ fn install(args: &InstallArgs) -> Result<ExitCode, CommandError> {
 /// What an installation at the system's start has to say to be the same.
 #[cfg(feature = "kernel")]
 fn arguments(args: &InstallArgs) -> Vec<String> {
-    let mut words = vec!["--ring".to_owned(), args.ring.to_string()];
+    let mut words = Vec::new();
+    if args.ring != RING_KIB {
+        words.extend(["--ring".to_owned(), args.ring.to_string()]);
+    }
     if let Some(group) = &args.group {
         words.extend(["--group".to_owned(), group.clone()]);
     }
@@ -205,7 +213,7 @@ fn arguments(args: &InstallArgs) -> Vec<String> {
     words
 }
 
-/// Who may control sockets when nobody is named.
+/// Who may control sockets when no group is named.
 #[cfg(feature = "kernel")]
 const OUR_GROUP: &str = "cellpace";
 
@@ -233,19 +241,19 @@ fn removal(args: &RemoveArgs) -> Result<ExitCode, CommandError> {
 fn left(sockets: Option<u64>) -> String {
     match sockets {
         Some(0) => "no socket uses it".to_owned(),
-        Some(1) => "1 socket that uses it goes on by itself".to_owned(),
-        Some(count) => format!("{count} sockets that use it go on by themselves"),
-        None => "sockets that use it go on by themselves".to_owned(),
+        Some(1) => "1 socket that uses it continues without a controller".to_owned(),
+        Some(count) => format!("{count} sockets that use it continue without a controller"),
+        None => "sockets that use it continue without a controller".to_owned(),
     }
 }
 
 fn status(args: &StatusArgs) -> Result<ExitCode, CommandError> {
     let facts = Facts::find(&args.name);
     let markov = markov::TableStatus::look(&args.name);
-    print(&match args.json {
-        true => format!("{:#}\n", markov.add_to(document(&facts))),
-        false => table(&facts) + &markov.rows(),
-    })?;
+    let text = table(&facts) + &markov.rows();
+    if write_json(args.json.as_deref(), || format!("{:#}\n", markov.add_to(document(&facts))))? {
+        print(&text)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -448,16 +456,17 @@ mod tests {
             args: InstallArgs,
         }
         let words = |line: &str| arguments(&Line::parse_from(line.split(' ')).args).join(" ");
-        assert_eq!(words("install --persist"), "--ring 1024");
+        assert_eq!(words("install --persist"), "");
+        assert_eq!(words("install --persist --ring 512"), "--ring 512");
         assert_eq!(
             words("install --prompt-acks eth0,wlan0 --persist --everyone"),
-            "--ring 1024 --everyone --prompt-acks eth0,wlan0 --skip-missing"
+            "--everyone --prompt-acks eth0,wlan0 --skip-missing"
         );
     }
 
     #[test]
     fn sockets_that_are_left_are_counted() {
-        assert_eq!(left(Some(1)), "1 socket that uses it goes on by itself");
+        assert_eq!(left(Some(1)), "1 socket that uses it continues without a controller");
         assert!(left(Some(2)).starts_with("2 sockets") && left(None).starts_with("sockets"));
     }
 }

@@ -28,11 +28,19 @@ pub(crate) struct Verbosity {
 }
 
 impl Verbosity {
+    /// Whether single connections and events are printed.
+    pub(crate) fn is_verbose(self) -> bool {
+        self.verbose
+    }
+
+    /// What prints notes: nothing with --quiet.
+    pub(crate) fn printer(self) -> fn(&str) {
+        if self.quiet { |_| {} } else { complain }
+    }
+
     /// Prints what a person should know without having asked: warnings, addresses, summaries.
     pub(crate) fn note(self, text: &str) {
-        if !self.quiet {
-            complain(text);
-        }
+        self.printer()(text);
     }
 
     /// Whether nothing but errors is wanted.

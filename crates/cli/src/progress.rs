@@ -1,14 +1,14 @@
 //! A progress bar for work of more than two seconds, and a clean end on Ctrl-C.
 
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Once};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use cellpace_lab::WorkSink;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
+
+use cellpace_os::signals::interrupted_code;
+pub(crate) use cellpace_os::signals::{end_cleanly_on_ctrl_c, interrupted};
 
 use crate::options::Verbosity;
 
@@ -86,33 +86,16 @@ impl<T> WorkSink<T> for Progress {
     }
 }
 
-/// The signal that asked for the end; 0: none.
-static SIGNAL: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
-
-static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
-
-/// From now on the first Ctrl-C or SIGTERM asks for a clean end; the second ends at once.
-pub(crate) fn end_cleanly_on_ctrl_c() {
-    static INSTALLED: Once = Once::new();
-    INSTALLED.call_once(|| {
-        for signal in [SIGINT, SIGTERM] {
-            // The order matters: the second signal finds the flag that the first has set. Without
-            // a handler the signal ends the program the hard way, which is no reason to refuse
-            // to work.
-            let _ = flag::register_conditional_shutdown(signal, 128 + signal, INTERRUPTED.clone());
-            let _ = flag::register(signal, INTERRUPTED.clone());
-            let _ = flag::register_usize(signal, SIGNAL.clone(), signal as usize);
-        }
-    });
-}
-
 /// Returns the exit code of an interrupted command: 130 after Ctrl-C, 143 after SIGTERM.
 pub(crate) fn interruption_code() -> ExitCode {
-    let signal = SIGNAL.load(Ordering::Relaxed);
-    ExitCode::from(u8::try_from(128 + signal).unwrap_or(130))
+    ExitCode::from(interrupted_code())
 }
 
-/// Whether Ctrl-C was pressed, or the program asked to end.
-pub(crate) fn interrupted() -> bool {
-    INTERRUPTED.load(Ordering::Relaxed)
+/// The exit code of a service that was asked to end and did: after SIGTERM success, which is what
+/// service managers expect, after Ctrl-C 130.
+pub(crate) fn service_exit_code() -> ExitCode {
+    match interrupted_code() {
+        130 => ExitCode::from(130),
+        _ => ExitCode::SUCCESS,
+    }
 }

@@ -2,12 +2,14 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cellpace_base::Span;
+use cellpace_os::signals::{SIGINT, SIGTERM, is_ignored, note_interrupt};
 use cellpace_proxy::proxy_header::Version;
 use cellpace_proxy::rules::{MAX_DEVICE_NAME, Redirect};
 use cellpace_proxy::socks5::{Credentials, Target};
@@ -15,26 +17,32 @@ use cellpace_proxy::{
     Access, AddressRange, ControlledSide, Notice, Proxy, ProxyConfig, ProxyLimits, ProxyMode,
     ProxyOutcome, ServedConnection, StopUrgency, serve_metrics,
 };
+use cellpace_run::LoggingCommand;
 use clap::{ArgGroup, Args, ValueEnum};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
+use crate::connection_outputs::ConnectionOutputs;
 use crate::error::CommandError;
 use crate::flow_options::FlowArgs;
 use crate::options::{Verbosity, span};
 use crate::output::print;
+use crate::progress::service_exit_code;
+use crate::proxy_log::ProxyLog;
 
 /// Arguments of `cellpace proxy`.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("mode").required(true).args(["to", "socks5", "transparent"]))]
 #[command(after_help = "Examples:
-  cellpace proxy --listen 0.0.0.0:80 --to 127.0.0.1:8080 --cc verus:r=2
+  cellpace proxy --listen 0.0.0.0:8081 --to 127.0.0.1:8080 --cc copa
   cellpace proxy --listen 1080 --socks5 --control upstream --cc copa   # uploads from a vehicle
   cellpace proxy --listen 8080 --transparent --rules apply --ports 80,443 --cc verus
 
 Clients' connections are under the controller unless --control says otherwise; the other side is
-plain TCP. SIGTERM and Ctrl-C let open connections end for up to --drain; a second one cuts them.")]
+plain TCP. SIGTERM and Ctrl-C let open connections end for up to --drain; a second one cuts them.
+
+Exit code: 0 after SIGTERM, which is how services end; 130 after Ctrl-C; 1 if connections were cut.")]
 pub(crate) struct ProxyArgs {
     /// Where clients connect; a port alone is one of the loopback interface; repeatable
     #[arg(long, required = true, value_name = "ADDR:PORT", value_parser = listen)]
@@ -98,9 +106,6 @@ pub(crate) struct ProxyArgs {
     /// connections are taken
     #[arg(long, default_value = "5m", value_name = "TIME", value_parser = time, help_heading = "Limits")]
     idle: Span,
-    /// Time for reaching a destination
-    #[arg(long, default_value = "10s", value_name = "TIME", value_parser = time, help_heading = "Limits")]
-    connect_timeout: Span,
     /// Time that open connections get to end once the proxy shall end
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = span, help_heading = "Limits")]
     drain: Span,
@@ -109,7 +114,7 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "ADDR:PORT", value_parser = loopback, help_heading = "Output")]
     metrics: Option<SocketAddr>,
     #[command(flatten)]
-    verbosity: Verbosity,
+    outputs: ConnectionOutputs,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -186,6 +191,8 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<ExitCode, CommandError> {
         print(&redirect(args, &args.listen).commands())?;
         return Ok(ExitCode::SUCCESS);
     }
+    args.outputs.check()?;
+    check_target(args.to.as_ref())?;
     let config = config(args)?;
     // Each connection needs up to six; the proxy waits when they run out.
     cellpace_os::descriptors::raise_limit();
@@ -194,13 +201,30 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<ExitCode, CommandError> {
         .max_blocking_threads(RESOLVERS)
         .build()
         .map_err(CommandError::failed)?;
-    let ended = runtime.block_on(serve(args, config))?;
+    let (log, outputs) = args.outputs.open(LoggingCommand::Proxy, &config.flow.cc)?;
+    let log = Arc::new(ProxyLog::new(log));
+    let ended = runtime.block_on(serve(args, config, log.clone()))?;
+    log.finish();
     // A name that is being resolved must not hold the end up.
     runtime.shutdown_background();
+    outputs.finish()?;
     match ended.cut {
-        0 => Ok(ExitCode::SUCCESS),
+        0 => Ok(service_exit_code()),
         1 => Err(CommandError::failed("1 connection was cut")),
         cut => Err(CommandError::failed(format!("{cut} connections were cut"))),
+    }
+}
+
+/// A name that has no address now would only fail later, for every client.
+fn check_target(target: Option<&Target>) -> Result<(), CommandError> {
+    let Some(Target::Name(name, port)) = target else { return Ok(()) };
+    let failure = |why: &str| {
+        Err(CommandError::usage(format!("--to: the name `{name}` does not resolve: {why}")))
+    };
+    match (name.as_str(), *port).to_socket_addrs().map(|mut found| found.next()) {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => failure("it has no address"),
+        Err(error) => failure(&error.to_string()),
     }
 }
 
@@ -264,7 +288,6 @@ fn config(args: &ProxyArgs) -> Result<ProxyConfig, CommandError> {
                 None => Some((args.max_connections as usize / 4).max(1)),
             },
             idle: duration(args.idle),
-            connect: duration(args.connect_timeout),
             drain: duration(args.drain),
             ..ProxyLimits::default()
         },
@@ -286,7 +309,7 @@ fn mode(args: &ProxyArgs) -> Result<ProxyMode, CommandError> {
     let user = user.map_err(|error| CommandError::usage(format!("--user: {error}")))?;
     let public = args.listen.iter().find(|address| !address.ip().to_canonical().is_loopback());
     if let (None, Some(public)) = (&user, public) {
-        args.verbosity.note(&format!(
+        args.outputs.verbosity.note(&format!(
             "warning: whoever reaches {public} can use this proxy to reach others in its name; \
              set --user, or listen at a loopback address"
         ));
@@ -309,11 +332,14 @@ fn credentials(text: &str) -> Result<Credentials, String> {
         .ok_or_else(|| "name and password have 1 to 255 bytes each".to_owned())
 }
 
-async fn serve(args: &ProxyArgs, config: ProxyConfig) -> Result<ProxyOutcome, CommandError> {
+async fn serve(
+    args: &ProxyArgs,
+    config: ProxyConfig,
+    log: Arc<ProxyLog>,
+) -> Result<ProxyOutcome, CommandError> {
     let (stop, stopped) = watch::channel(StopUrgency::No);
     // Before anything is printed: who waits for that may stop us from then on.
-    let interrupt = signal(SignalKind::interrupt()).map_err(CommandError::failed)?;
-    let terminate = signal(SignalKind::terminate()).map_err(CommandError::failed)?;
+    let signals = EndSignals::new()?;
     let proxy =
         Proxy::bind(config).map_err(|error| CommandError::failed(format!("--listen: {error}")))?;
     let _rules = match args.rules {
@@ -330,29 +356,74 @@ async fn serve(args: &ProxyArgs, config: ProxyConfig) -> Result<ProxyOutcome, Co
             CommandError::failed(format!("--metrics: cannot listen at {address}: {error}"))
         })?;
         let address = listener.local_addr().map_err(CommandError::failed)?;
-        args.verbosity.note(&format!("figures at http://{address}/metrics"));
+        args.outputs.verbosity.note(&format!("figures at http://{address}/metrics"));
         tokio::spawn(serve_metrics(listener, proxy.metrics()));
     }
     for address in proxy.addresses() {
-        args.verbosity.note(&format!("waiting at {address}"));
+        args.outputs.verbosity.note(&format!("waiting at {address}"));
     }
-    let verbosity = args.verbosity;
-    tokio::spawn(watch_signals(stop, interrupt, terminate, verbosity));
-    let ended = proxy.run(stopped, move |notice| print_notice(&notice, verbosity)).await;
-    ended.map_err(CommandError::failed)
+    let verbosity = args.outputs.verbosity;
+    tokio::spawn(watch_signals(stop, signals, verbosity));
+    let watched = log.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            watched.look();
+        }
+    });
+    let ended = proxy.run(stopped, move |notice| match &notice {
+        Notice::Controlled(controlled) => log.opened(controlled),
+        notice => print_notice(notice, verbosity),
+    });
+    ended.await.map_err(CommandError::failed)
+}
+
+/// Interval at which flows are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Ctrl-C and SIGTERM; one that the parent made this process ignore never comes.
+struct EndSignals {
+    interrupt: Option<Signal>,
+    terminate: Option<Signal>,
+}
+
+impl EndSignals {
+    fn new() -> Result<Self, CommandError> {
+        let heeded = |number, kind| match is_ignored(number) {
+            true => Ok(None),
+            false => signal(kind).map(Some).map_err(CommandError::failed),
+        };
+        Ok(Self {
+            interrupt: heeded(SIGINT, SignalKind::interrupt())?,
+            terminate: heeded(SIGTERM, SignalKind::terminate())?,
+        })
+    }
+
+    /// Waits for either.
+    async fn next(&mut self) {
+        tokio::select! {
+            () = next(self.interrupt.as_mut()) => note_interrupt(SIGINT),
+            () = next(self.terminate.as_mut()) => note_interrupt(SIGTERM),
+        }
+    }
+}
+
+async fn next(signal: Option<&mut Signal>) {
+    match signal {
+        Some(signal) => {
+            signal.recv().await;
+        }
+        None => std::future::pending().await,
+    }
 }
 
 async fn watch_signals(
     stop: watch::Sender<StopUrgency>,
-    mut interrupt: tokio::signal::unix::Signal,
-    mut terminate: tokio::signal::unix::Signal,
+    mut signals: EndSignals,
     verbosity: Verbosity,
 ) {
     for urgency in [StopUrgency::Drain, StopUrgency::Now] {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
+        signals.next().await;
         stop.send_replace(urgency);
         if urgency == StopUrgency::Drain {
             verbosity.note("taking no more connections; once more to cut those that are open");

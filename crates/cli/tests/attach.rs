@@ -43,7 +43,7 @@ impl Place {
         let folder = Folder::new();
         let name = format!("cp_e{:x}_{number}", std::process::id());
         let status: Value =
-            serde_json::from_str(&folder.run("kernel status --json").stdout).unwrap();
+            serde_json::from_str(&folder.run("kernel status --json -").stdout).unwrap();
         if status["can_install"] == false {
             let (why, built) = (&status["obstacles"], &status["built_with_program"]);
             return skipped(&format!("{why} (feature kernel: {built})"));
@@ -80,7 +80,7 @@ impl Place {
         let script = format!(
             "ip link set lo up
             (echo 0 >'{cgroup}/cgroup.procs'; exec env {server} ./server file {NAMED} {PLAIN} >listens) & server=$!
-            {by} '{program}' attach --name {name} --port {NAMED} --log --json flows {attach} \
+            {by} '{program}' attach --name {name} --in {NAMED} -v --json flows {attach} \
                 2>said.txt & daemon=$!
             echo $daemon >daemon
             for i in $(seq 200); do
@@ -89,7 +89,7 @@ impl Place {
             '{program}' link --quiet {link} --json out.json -- bash -c '{client}'
             sleep 0.5
             grep -l cellpace-find /proc/$daemon/task/*/comm | sed s/comm/schedstat/ | xargs cat >find.txt
-            kill -INT $daemon; wait $daemon; code=$?
+            kill -TERM $daemon; wait $daemon; code=$?
             kill $server
             echo $code >code",
             cgroup = cgroup.display(),
@@ -140,7 +140,7 @@ impl Place {
     }
 
     fn status(&self) -> Value {
-        let said = self.folder.run(&format!("kernel status --json --name {}", self.name)).stdout;
+        let said = self.folder.run(&format!("kernel status --json - --name {}", self.name)).stdout;
         serde_json::from_str(&said).unwrap()
     }
 }
@@ -356,14 +356,15 @@ fn the_cgroup_is_that_of_a_process_or_all_and_the_end_is_clean() {
     let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
     fs::write(place.cgroup.join("cgroup.procs"), sleeper.id().to_string()).unwrap();
     let root = cgroup_root().unwrap();
-    let of_process = format!("--port 65535 --pid {}", sleeper.id());
+    let of_process = format!("--in 65535 --pid {}", sleeper.id());
     let cases = [(of_process.as_str(), &place.cgroup), ("--out 65535", &root)];
     for ((args, cgroup), signal) in cases.into_iter().zip(["INT", "TERM"]) {
         let mut daemon = daemon(&place, args);
         let said = place.text("said.txt");
         assert!(said.contains(&format!("attached to {}:", cgroup.display())), "{said}");
         program::signal(&daemon, signal);
-        assert_eq!(daemon.wait().unwrap().code(), Some(0));
+        let code = if signal == "INT" { 130 } else { 0 };
+        assert_eq!(program::code(&mut daemon), Some(code));
         assert_eq!(place.text("said.txt").lines().count(), 1, "nothing was open");
     }
     sleeper.kill().unwrap();
@@ -373,9 +374,9 @@ fn the_cgroup_is_that_of_a_process_or_all_and_the_end_is_clean() {
 #[test]
 fn a_driver_that_is_removed_ends_the_daemon_with_the_reason() {
     let Some(place) = Place::new(1) else { return };
-    let mut daemon = daemon(&place, "--port 65535");
+    let mut daemon = daemon(&place, "--in 65535");
     remove(&place.name).unwrap();
-    assert_eq!(daemon.wait().unwrap().code(), Some(1));
+    assert_eq!(program::code(&mut daemon), Some(1));
     assert!(place.text("said.txt").contains("it was removed"), "{}", place.text("said.txt"));
 }
 
@@ -383,10 +384,10 @@ fn a_driver_that_is_removed_ends_the_daemon_with_the_reason() {
 fn what_is_missing_is_said() {
     let Some(place) = Place::new(1) else { return };
     let folder = &place.folder;
-    let attach = format!("attach --name {} --port 1", place.name);
+    let attach = format!("attach --name {} --in 1", place.name);
     folder.run(&format!("{attach} --cgroup /proc")).complains(1, "no cgroup of version 2");
     folder.run(&format!("{attach} --pid 4194304")).complains(1, "no process 4194304");
-    folder.run("attach --name cp_nobody --port 1").complains(1, "cellpace kernel install");
+    folder.run("attach --name cp_nobody --in 1").complains(1, "cellpace kernel install");
     let mut command = folder.command(attach.split(' '));
     let out = command.current_dir("/").uid(NOBODY).gid(NOBODY).output().unwrap();
     let lacks = "lacks CAP_BPF and CAP_PERFMON and CAP_NET_ADMIN";
@@ -396,19 +397,20 @@ fn what_is_missing_is_said() {
 #[test]
 fn wrong_usage_is_told_apart_from_failure() {
     let folder = Folder::new();
-    folder.refused("attach", "--port");
-    folder.refused("attach --port 0", "1 to 65535");
-    folder.refused("attach --port 80 --cc nothing", "--cc: ");
-    folder.refused("attach --port 80 --cc sprout", "answering half");
-    folder.refused("attach --port 80 --pid 1 --cgroup /x", "--pid");
+    folder.refused("attach", "--in");
+    folder.refused("attach --port 80", "write --in");
+    folder.refused("attach --in 0", "1 to 65535");
+    folder.refused("attach --in 80 --cc nothing", "--cc: ");
+    folder.refused("attach --in 80 --cc sprout", "receiver half");
+    folder.refused("attach --in 80 --pid 1 --cgroup /x", "--pid");
 }
 
 #[test]
 fn without_the_program_for_the_kernel_it_says_how_to_build_it() {
     let folder = Folder::new();
-    if folder.run("kernel status --json").stdout.contains("\"built_with_program\": true") {
+    if folder.run("kernel status --json -").stdout.contains("\"built_with_program\": true") {
         cellpace_testing::skip("built with it");
         return;
     }
-    folder.run("attach --port 80").complains(1, "--features kernel");
+    folder.run("attach --in 80").complains(1, "--features kernel");
 }

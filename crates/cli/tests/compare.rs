@@ -7,7 +7,7 @@ mod program;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use program::{Folder, Outcome, keys, number, signal};
+use program::{Folder, keys, number, signal};
 use serde_json::Value;
 
 /// Opportunities every millisecond for four seconds, but for one second without: 12 Mbit/s and
@@ -603,7 +603,7 @@ fn ctrl_c_keeps_what_is_finished_and_says_what_is_missing() {
     // Longer than it takes a progress bar to appear, which is for terminals only.
     work_a_while(&child, 2.5);
     signal(&child, "INT");
-    let outcome = Outcome::of(child.wait_with_output().unwrap());
+    let outcome = program::ended(child);
     assert_eq!(outcome.code, Some(130));
     let said = "interrupted; 1 of 2 runs are missing, and the packet log ends within the next";
     assert_eq!(outcome.stderr, format!("cellpace: {said}\n"));
@@ -623,7 +623,7 @@ fn a_signal_before_the_first_run_is_finished_writes_nothing() {
     let child = folder.start(&format!("compare {endless} --json r.json --log p.parquet"));
     work_a_while(&child, 0.3);
     signal(&child, "TERM");
-    let outcome = Outcome::of(child.wait_with_output().unwrap());
+    let outcome = program::ended(child);
     outcome.complains(143, "interrupted; 1 of 1 runs are missing");
     assert_eq!(folder.read("r.json"), b"old");
     assert_eq!(folder.names(), ["r.json"]);
@@ -639,7 +639,7 @@ fn a_killed_run_leaves_old_files_alone_and_no_new_ones() {
         let child = folder.start(&format!("compare {ENDLESS} {files} {log}"));
         work_a_while(&child, 0.3);
         signal(&child, "KILL");
-        let outcome = Outcome::of(child.wait_with_output().unwrap());
+        let outcome = program::ended(child);
         assert_eq!((outcome.code, outcome.stdout.as_str()), (None, ""));
     }
     assert_eq!(folder.read("old.json"), b"old");

@@ -47,7 +47,7 @@ impl Driver {
     /// `None`, and a line that says why, where it cannot be.
     fn new() -> Option<Self> {
         let driver = Self::named();
-        let status: Value = serde_json::from_str(&driver.kernel("status --json").stdout).unwrap();
+        let status: Value = serde_json::from_str(&driver.kernel("status --json -").stdout).unwrap();
         if status["can_install"] == false {
             cellpace_testing::skip(format_args!(
                 "{} (feature kernel: {})",
@@ -445,7 +445,7 @@ fn what_is_installed_is_told_and_removed_and_gone() {
     let again = driver.kernel("remove");
     assert_eq!(again.code, Some(1));
     assert!(again.stderr.contains("not installed"), "{}", again.stderr);
-    let status: Value = serde_json::from_str(&driver.kernel("status --json").stdout).unwrap();
+    let status: Value = serde_json::from_str(&driver.kernel("status --json -").stdout).unwrap();
     assert_eq!((&status["uses"], &status["installed"]), (&json!("gate"), &Value::Null));
 }
 
@@ -456,7 +456,7 @@ fn a_kernel_without_btf_is_refused_with_the_reason() {
     let out = command.env("CELLPACE_KERNEL_BTF", "/nowhere").output().unwrap();
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     assert_eq!(out.status.code(), Some(1));
-    let is_built = driver.kernel("status --json").stdout.contains("\"built_with_program\": true");
+    let is_built = driver.kernel("status --json -").stdout.contains("\"built_with_program\": true");
     let expected = if is_built { "no BTF (/nowhere is missing)" } else { "--features kernel" };
     assert!(said.contains(expected), "{said}");
     assert_eq!(said.lines().count(), 1);
@@ -685,10 +685,10 @@ fn without_the_driver_auto_is_the_gate_and_the_driver_alone_an_error() {
     let missing = "--driver-name cp_no_such";
     let outcome = folder.run(&format!("run --driver kernel {missing} -- true"));
     outcome.complains(1, "not installed");
-    folder.refused("run --driver kernel --share -- true", "--share: only with --driver gate");
+    folder.refused("run --driver kernel --share -- true", "--share needs --driver gate");
     let proxy = "proxy --listen 0 --to 127.0.0.1:1 --driver kernel";
     folder.run(&format!("{proxy} {missing}")).complains(1, "not installed");
-    folder.refused(&format!("{proxy} --share"), "--share: only with --driver gate");
+    folder.refused(&format!("{proxy} --share"), "--share needs --driver gate");
     if Driver::new().is_none() {
         return;
     }
@@ -760,7 +760,7 @@ fn a_download_with_prompt_acks_arrives_whole_and_its_packets_leave_singly_with_p
         assert!(without[0] < 0.55 && with[0] > 0.6, "{found:?}");
         assert!(with[1] > 0.6, "{found:?}");
         // The link is gone, and its device with it.
-        let status: Value = serde_json::from_str(&driver.kernel("status --json").stdout).unwrap();
+        let status: Value = serde_json::from_str(&driver.kernel("status --json -").stdout).unwrap();
         let gone = json!([{ "device": "cellpace0", "attached": false }]);
         assert_eq!(status["installed"]["prompt_acks"], gone);
         assert!(driver.kernel("status").stdout.contains("cellpace0 (gone)"));
@@ -774,7 +774,7 @@ fn a_device_that_is_not_there_is_an_error_and_a_warning_when_asked_for() {
     let Some(driver) = Driver::new() else { return };
     let outcome = driver.kernel("install --prompt-acks lo,cp_none");
     outcome.complains(2, "there is no network device `cp_none`");
-    let status: Value = serde_json::from_str(&driver.kernel("status --json").stdout).unwrap();
+    let status: Value = serde_json::from_str(&driver.kernel("status --json -").stdout).unwrap();
     assert_eq!(status["installed"]["prompt_acks"], json!([]), "lo is left alone");
     let outcome = driver.kernel("install --prompt-acks lo,cp_none --skip-missing");
     if outcome.stderr.contains("TCX") {

@@ -48,7 +48,7 @@ impl Mdi {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder = Folder::new();
-        let status = folder.run("kernel status --json");
+        let status = folder.run("kernel status --json -");
         let status: Value = serde_json::from_str(&status.stdout).unwrap();
         let built = status["built_with_program"] == true;
         if !built || status["mdi_obstacles"] != json!([]) {

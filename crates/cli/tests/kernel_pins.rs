@@ -73,7 +73,7 @@ impl Place {
     }
 
     fn json(&self) -> Value {
-        serde_json::from_str(&self.good("status --json")).unwrap()
+        serde_json::from_str(&self.good("status --json -")).unwrap()
     }
 
     /// Commands of a shell in a mount namespace of its own, where `$cellpace COMMAND $name` is
@@ -123,7 +123,10 @@ fn a_driver_whose_pins_are_deleted_is_told_and_removed() {
     let status = place.json();
     assert_eq!((&status["pins_gone"], &status["installed"]), (&json!(true), &Value::Null));
     assert_eq!((&status["uses"], &status["reason"]), (&json!("gate"), &json!(GONE)));
-    assert_eq!(place.good("remove"), "removed; 1 socket that uses it goes on by itself\n");
+    assert_eq!(
+        place.good("remove"),
+        "removed; 1 socket that uses it continues without a controller\n"
+    );
     assert!(!place.is_listed());
     let again = place.kernel("remove");
     assert_eq!(again.code, Some(1));

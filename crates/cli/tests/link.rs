@@ -636,7 +636,7 @@ fn a_port_of_the_inside_can_be_reached() {
         .run(&format!("link -q --expose {port} -- true"))
         .complains(1, &format!("port {port} cannot be exposed"));
     signal(&cellpace, "TERM");
-    assert_eq!(cellpace.wait().unwrap().code(), Some(143));
+    assert_eq!(program::code(&mut cellpace), Some(143));
 }
 
 #[test]
@@ -653,7 +653,7 @@ fn a_run_ends_when_its_time_is_up_or_it_is_told_to() {
     let folder = Folder::new();
     let (mut child, _) = sleeping(&folder, "-q", "told");
     signal(&child, "INT");
-    let code = child.wait().unwrap().code();
+    let code = program::code(&mut child);
     assert_eq!(code, Some(130), "as Ctrl-C ends it");
     assert!(marked(&mark("told")).is_empty());
 }

@@ -202,7 +202,7 @@ fn ctrl_c_ends_training_without_a_model() {
     );
     std::thread::sleep(std::time::Duration::from_millis(500));
     signal(&child, "INT");
-    let outcome = program::Outcome::of(child.wait_with_output().unwrap());
+    let outcome = program::ended(child);
     outcome.complains(130, "interrupted; nothing is saved");
     assert_eq!(folder.names(), [""; 0]);
 }

@@ -6,6 +6,7 @@
 
 mod program;
 
+use std::cell::Cell;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -61,7 +62,7 @@ fn downloads_of_all_sizes_arrive_also_twenty_at_once() {
     }
     let flows = folder.path("flows.jsonl").display().to_string();
     let mode = format!("http {}", folder.path("").display());
-    let mut guinea = Guinea::with(&format!("--cc cubic --log --json {flows}"), &mode);
+    let mut guinea = Guinea::with(&format!("--cc cubic -v --json {flows}"), &mode);
     let address = ([127, 0, 0, 1], guinea.port()).into();
     for size in sizes {
         assert!(download(address, size) == data(size), "{size} bytes");
@@ -180,7 +181,8 @@ fn an_nginx_in_between_has_its_connections_to_the_origin_taken_over() {
              location /nobody {{ proxy_pass http://{nobody}; }} }} }}"
         ),
     );
-    let args = ["run", "--cc", "cubic", "--direction", "both", "--json", "flows.jsonl", "--"];
+    let args =
+        ["run", "--cc", "cubic", "--in", "all", "--out", "all", "--json", "flows.jsonl", "--"];
     let config = folder.path("nginx.conf").display().to_string();
     let mut command = folder.command(args.into_iter().chain(["nginx", "-c", &config]));
     let errors = fs::File::create(folder.path("stderr")).unwrap();
@@ -404,7 +406,7 @@ fn servers_that_give_up_root_are_served() {
     if !can_run() {
         return;
     }
-    let mut guinea = Guinea::with("--cc cubic --log", "drop");
+    let mut guinea = Guinea::with("--cc cubic -v", "drop");
     let stream = guinea.connect();
     assert!(exchange(&stream, &data(SIZE)) == data(SIZE));
     assert!(guinea.line().starts_with("family 127.0.0.1 "));
@@ -604,7 +606,7 @@ fn rules_decide_which_connections_are_taken_over() {
         ("--in 1", "True"),
         ("--in 1024-65535", "False"),
         ("--out 1", "True"),
-        ("--direction both", "False"),
+        ("--in all --out all", "False"),
     ] {
         let mut guinea = Guinea::with(options, "plain 1");
         let stream = guinea.connect();
@@ -619,7 +621,7 @@ fn connections_that_the_program_opens_are_taken_over_on_request() {
     if !can_run() {
         return;
     }
-    for (options, plain) in [("--direction both", "False"), ("--direction in", "True")] {
+    for (options, plain) in [("--in all --out all", "False"), ("--in all", "True")] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let mut guinea = Guinea::with(options, &format!("open {port}"));
@@ -663,7 +665,7 @@ fn connections_that_are_not_awaited_are_taken_over_however_the_program_waits() {
         ("before-et", "1"),
         ("timeout", "1"),
     ];
-    for (options, plain) in [("--direction both", "False"), ("--direction in", "True")] {
+    for (options, plain) in [("--in all --out all", "False"), ("--in all", "True")] {
         for (way, found) in ways {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let port = listener.local_addr().unwrap().port();
@@ -733,7 +735,7 @@ fn a_connection_on_its_way_looks_as_one_of_tcp() {
     if !can_run() {
         return;
     }
-    for (options, plain) in [("--out 1-65535", "False"), ("--direction in", "True")] {
+    for (options, plain) in [("--out 1-65535", "False"), ("--in all", "True")] {
         let (listener, _waiting) = full_listener();
         let port = listener.local_addr().unwrap().port();
         let mut guinea = Guinea::prepared(options, &format!("pending {port}"), |command| {
@@ -782,7 +784,7 @@ fn curl_and_what_it_uploads_and_downloads_are_taken_over() {
         got.split_off(end(&got).unwrap() + 4)
     });
     let folder = Folder::with("up", data(SIZE));
-    let options = "run --cc cubic --direction out --json flows.jsonl --";
+    let options = "run --cc cubic --out all --json flows.jsonl --";
     let curl = format!("{options} curl -sS -f -H Expect: -T up -o down http://{address}/up");
     let outcome = folder.run(&curl);
     assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""));
@@ -959,7 +961,7 @@ fn connections_that_are_cut_are_told_of_and_reset() {
     }
     let folder = Folder::new();
     let flows = folder.path("flows.jsonl").display().to_string();
-    let options = format!("--cc cubic --drain 300ms --log --json {flows}");
+    let options = format!("--cc cubic --drain 300ms -v --json {flows}");
     let mut guinea = Guinea::with(&options, "queued close");
     let stream = guinea.connect();
     let line = guinea.line();
@@ -984,7 +986,12 @@ fn several_workers_divide_connections_among_them() {
     }
     let folder = Folder::new();
     let flows = folder.path("flows.jsonl").display().to_string();
-    let mut guinea = Guinea::with(&format!("--cc cubic --workers 3 --json {flows}"), "plain 7");
+    let with_workers = |options: &str, count: &str, mode: &str| {
+        Guinea::prepared(options, mode, |command| {
+            command.env("CELLPACE_WORKERS", count);
+        })
+    };
+    let mut guinea = with_workers(&format!("--cc cubic --json {flows}"), "3", "plain 7");
     let address = ([127, 0, 0, 1], guinea.port()).into();
     for _ in 0..7 {
         assert!(exchange(&connect(address), &data(100_000)) == data(100_000));
@@ -997,7 +1004,7 @@ fn several_workers_divide_connections_among_them() {
     flows.sort_unstable();
     assert_eq!(flows, [1, 2, 3, 4, 5, 6, 7], "one after the other has its turn");
     // Options are asked of the one that has the flow.
-    let mut guinea = Guinea::with("--cc cubic --workers 2", "options");
+    let mut guinea = with_workers("--cc cubic", "2", "options");
     let _stream = guinea.connect();
     assert_eq!(guinea.json()["idle"], 77);
     let launcher = guinea.child.id();
@@ -1046,30 +1053,58 @@ fn without_memory_or_a_thread_in_the_launcher_connections_are_plain_until_there_
 }
 
 #[test]
-fn a_send_buffer_is_told_as_granted_and_too_much_is_warned_of() {
+fn each_connection_has_figures_over_time_on_standard_output_and_nothing_else_there() {
     if !can_run() {
         return;
     }
-    let folder = Folder::new();
-    let flows = folder.path("flows.jsonl").display().to_string();
-    let mut guinea = Guinea::with(&format!("--cc cubic --sndbuf 60kB --json {flows}"), "plain 1");
-    let stream = guinea.connect();
+    let errors = |command: &mut Command| {
+        command.stderr(Stdio::null());
+    };
+    let mut guinea = Guinea::prepared("--cc cubic --json - --report r.html", "plain 1", errors);
+    // What the program prints goes to standard error; its port is found by what it listens at.
+    let launcher = guinea.child.id();
+    let port = Cell::new(None);
+    eventually("listening", || {
+        port.set(port_of_child(launcher));
+        port.get().is_some()
+    });
+    let stream = connect(([127, 0, 0, 1], port.get().unwrap()).into());
     assert!(exchange(&stream, &data(SIZE)) == data(SIZE));
     drop(stream);
-    guinea.says("plain False");
-    guinea.ends_well();
-    let flow: Value = serde_json::from_slice(&folder.read("flows.jsonl")).unwrap();
-    assert_eq!(flow["sndbuf_bytes"], 60_000);
-    let most = fs::read_to_string("/proc/sys/net/core/wmem_max").unwrap();
-    let most: u64 = most.trim().parse().unwrap();
-    if most >= 1 << 30 {
-        return;
+    let flow: Value = serde_json::from_str(&guinea.line()).unwrap();
+    assert_eq!(guinea.code(), Some(0));
+    assert_eq!((&flow["schema"], &flow["cc"]), (&"cellpace.run/1".into(), &"cubic".into()));
+    assert!(flow["command"].as_str().unwrap().starts_with("cellpace run --cc cubic -- "));
+    assert!(program::number(&flow, "/throughput_mbps") > 0.0, "{flow}");
+    assert!((0.0..=1.0).contains(&program::number(&flow, "/retransmitted")), "{flow}");
+    assert!(program::number(&flow, "/rtt_ms_seen/p95") > 0.0, "{flow}");
+    assert!(program::number(&flow, "/queue_delay_ms/p50") >= 0.0, "{flow}");
+    let page = String::from_utf8(guinea.folder.read("r.html")).unwrap();
+    assert!(page.contains("Throughput over time"), "the page has no charts");
+    let series = &flow["series"];
+    let rates = series["throughput_mbps"].as_array().unwrap();
+    assert!(!rates.is_empty() && rates.iter().any(|rate| rate.as_f64() > Some(0.0)), "{flow}");
+    for name in ["rtt_ms", "cwnd_bytes"] {
+        assert_eq!(series[name].as_array().unwrap().len(), rates.len(), "{flow}");
     }
-    let outcome = folder.run("run --sndbuf 1GiB -- true");
-    assert_eq!(outcome.code, Some(0));
-    let warning = format!("warning: --sndbuf: the system grants {most} of 1073741824 bytes");
-    assert!(outcome.stderr.contains(&warning), "{}", outcome.stderr);
-    assert_eq!(outcome.stderr.lines().count(), 1);
+}
+
+/// The port at which a child of a process listens.
+fn port_of_child(parent: u32) -> Option<u16> {
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
+    let child = children.split_whitespace().next()?;
+    let sockets: Vec<String> = fs::read_dir(format!("/proc/{child}/fd"))
+        .ok()?
+        .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
+        .filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.replace(']', "")))
+        .collect();
+    let table = fs::read_to_string(format!("/proc/{child}/net/tcp")).ok()?;
+    table.lines().skip(1).find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let is_its = sockets.iter().any(|socket| socket == fields[9]);
+        let port = fields[1].rsplit_once(':')?.1;
+        (fields[3] == "0A" && is_its).then(|| u16::from_str_radix(port, 16).ok())?
+    })
 }
 
 // The launcher.
@@ -1207,18 +1242,18 @@ fn wrong_arguments_are_named() {
     folder.refused("run --in 80-70 -- true", "8000-8100");
     folder.refused("run --only 10.0.0.1/8 -- true", "--only");
     folder.refused("run --not x -- true", "--not");
-    folder.refused("run --direction inwards -- true", "--direction");
-    folder.refused("run --in 80 --direction out -- true", "--in");
-    folder.refused("run --out 80 --direction in -- true", "--out");
-    folder.refused("run --json - -- true", "--json");
+    folder.refused("run --json /nowhere/at/all -- true", "no such folder");
+    folder.refused("run --json o --events o -- true", "both write o");
+    folder.refused("run --events - -- true", "needs a file");
     folder.refused("run --drain 5 -- true", "--drain");
-    folder.refused("run --sndbuf 5 -- true", "--sndbuf");
-    folder.refused("run --workers 0 -- true", "--workers");
-    folder.refused("run --workers 65 -- true", "--workers");
-    folder.refused("run --workers 2 --share -- true", "--share");
-    folder.refused("run --max-flows 0 -- true", "--max-flows");
+    folder.refused("run --below nosuchcc -- touch started", "no congestion control `nosuchcc`");
+    folder.refused("run nginx -g x", "put `--` in front of the program: -- nginx -g x");
+    folder.refused("run --max-flows 5 -- true", "--max-connections");
+    folder.refused("run --log -- true", "write -v");
+    folder.refused("run --in 99999 -- true", "from 1 to 65535");
+    folder.refused("run --max-connections 0 -- true", "--max-connections");
     folder.refused("run --share --driver client-server -- true", "--share");
-    folder.refused("run --cc sprout -- true", "--cc: sprout needs an answering half");
+    folder.refused("run --cc sprout -- true", "--cc: sprout needs a receiver half");
     let many = (0..65).map(|index| format!("10.0.0.{index}")).collect::<Vec<_>>().join(",");
     folder.refused(&format!("run --not {many} -- true"), "--not: more than 64");
 }

@@ -2,7 +2,7 @@
 
 mod program;
 
-use program::{Folder, Outcome, number, signal};
+use program::{Folder, number, signal};
 
 /// Three kinds of flows that come and go over a changing path.
 const MIXED: &str = r#"
@@ -261,7 +261,7 @@ fn a_killed_run_leaves_old_files_alone_and_no_new_ones() {
     std::thread::sleep(std::time::Duration::from_millis(300));
     assert!(child.try_wait().unwrap().is_none(), "the run is not long enough");
     signal(&child, "KILL");
-    let outcome = Outcome::of(child.wait_with_output().unwrap());
+    let outcome = program::ended(child);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (None, ""));
     assert_eq!(folder.read("old.json"), b"old");
     let visible: Vec<String> =

@@ -17,7 +17,7 @@ const MAX_RULES: usize = 64;
 #[non_exhaustive]
 pub enum RuleError {
     /// Not a port or a range of ports.
-    #[error("ports are written as 80,443 or 8000-8100, each from 1 to 65535")]
+    #[error("ports are written as 443, 80,8000-8100 or all, each from 1 to 65535")]
     Ports,
     /// Not a network.
     #[error("a network is written as 10.0.0.0/8, 2001:db8::/32 or a single address")]
@@ -132,6 +132,10 @@ impl FromStr for Ports {
 
     fn from_str(text: &str) -> Result<Self, RuleError> {
         let mut ports = List::default();
+        if text == "all" {
+            ports.push((1, u16::MAX))?;
+            return Ok(Self(ports));
+        }
         for part in text.split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let [first, last] = [port(first)?, port(last)?];

@@ -146,7 +146,7 @@ impl Attachment {
     /// are, and those of which somebody else decides.
     ///
     /// # Errors
-    /// When the kernel driver is not installed, or the kernel, or who we are, does not allow it.
+    /// When the kernel driver is not installed, or the kernel, or our privilege, does not allow it.
     pub fn new(cgroup: &Path, options: &AttachOptions<'_>) -> Result<Self, AttachError> {
         let rules = encode(options)?;
         cgroup::check(cgroup)?;
@@ -178,7 +178,7 @@ impl Attachment {
     /// What was not put under control until now.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// What the kernel reports.
     pub fn missed(&self) -> io::Result<Missed> {
         let value = self.missed.lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
         let value = value.map_err(io::Error::other)?.ok_or(io::ErrorKind::NotFound)?;

@@ -44,7 +44,7 @@ impl Descriptors {
     /// Loads the program.
     ///
     /// # Errors
-    /// When the kernel is older than 5.8, or who we are does not allow it.
+    /// When the kernel is older than 5.8, or our privilege does not allow it.
     pub fn open() -> io::Result<Self> {
         let object = opened().and_then(OpenObject::load).map_err(io::Error::other)?;
         let wanted = object
@@ -63,7 +63,7 @@ impl Descriptors {
     }
 
     /// Looks for the first [`MOST`] of `cookies` in all descriptors of all processes that we see. Sockets
-    /// that several processes have, or one has twice, are told of several times. Takes 0.1 to
+    /// that several processes have, or one has twice, are reported several times. Takes 0.1 to
     /// 0.3 us for each descriptor of the machine.
     ///
     /// A file that its last owner closes in the moment that it is looked at ends with the pass.
@@ -91,7 +91,7 @@ impl Descriptors {
         loop {
             match pass.read_to_end(&mut bytes) {
                 Ok(_) => return Ok(bytes),
-                // After a million descriptors without any that is searched: it goes on from there.
+                // After a million descriptors without any that is searched: the search continues from there.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }

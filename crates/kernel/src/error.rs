@@ -27,7 +27,7 @@ pub enum KernelError {
     /// A congestion control with its name is registered, and is not ours.
     #[error("a congestion control `{0}` is registered that is not the kernel driver of cellpace")]
     Foreign(String),
-    /// The kernel lets nobody unregister it but who registered it.
+    /// Only the process that registered it may unregister it.
     #[error(
         "`{0}` stays registered: another process holds it (`bpftool link` shows which), and before \
          Linux 6.11 only its end removes it"

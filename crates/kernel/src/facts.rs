@@ -18,9 +18,9 @@ pub use crate::host::btf::btf_path;
 /// Found out, or made up by a test.
 #[derive(Debug)]
 pub struct Facts {
-    /// As `uname -r` says it.
+    /// As `uname -r` prints it.
     pub release: String,
-    /// What the kernel's types say; `None`: it does not tell them.
+    /// What the kernel's types show; `None`: it does not export them.
     pub btf: Option<Result<CallbackVariant, BtfError>>,
     /// Whether congestion controls have links, without which MDI does not run in the kernel.
     pub links: bool,
@@ -223,7 +223,7 @@ fn too_old(release: &str) -> Option<Obstacle> {
         .then(|| Obstacle::TooOld(release.to_owned()))
 }
 
-/// As `uname -r` says it.
+/// As `uname -r` prints it.
 pub(crate) fn release() -> String {
     first_line("/proc/sys/kernel/osrelease").unwrap_or_default()
 }

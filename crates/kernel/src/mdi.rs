@@ -92,7 +92,7 @@ pub enum MdiError {
         /// Its words.
         source: libbpf_rs::Error,
     },
-    /// The kernel does not say what its types are.
+    /// The kernel does not export its types.
     #[error("this kernel has no BTF ({}: {source}); MDI in the kernel needs CONFIG_DEBUG_INFO_BTF", .path.display())]
     NoBtf {
         /// Where we looked.

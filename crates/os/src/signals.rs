@@ -1,13 +1,69 @@
-//! Signals as events.
+//! Signals: as events, as requests to end, and those that the parent made this process ignore, which
+//! stay ignored (background jobs of scripts, `nohup`).
 
+use std::fs;
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Once};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::SigSet;
+pub use nix::sys::signal::Signal;
+pub use nix::sys::signal::Signal::{SIGINT, SIGTERM};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use signal_hook::flag;
+
+/// Returns whether this process ignores a signal: as its parent made it, as long as nothing here
+/// has set a handler.
+pub fn is_ignored(signal: Signal) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| (mask >> (signal as i32 - 1)) & 1 == 1)
+}
+
+/// What asked this process to end, as an exit code; 0 if nothing has.
+static END_REQUEST: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
+
+/// From now on the first Ctrl-C or SIGTERM asks for a clean end; the second ends the process at once.
+/// Those that the parent made it ignore stay ignored.
+pub fn end_cleanly_on_ctrl_c() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        let is_asked = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            if is_ignored(signal) {
+                continue;
+            }
+            let (number, code) = (signal as i32, 128 + signal as i32);
+            // The order matters: the second signal finds the flag that the first has set. Without
+            // a handler the signal ends the program the hard way, which is no reason to refuse
+            // to work.
+            let _ = flag::register_conditional_shutdown(number, code, is_asked.clone());
+            let _ = flag::register(number, is_asked.clone());
+            let _ = flag::register_usize(number, END_REQUEST.clone(), code as usize);
+        }
+    });
+}
+
+/// Notes that a signal asked this process to end, for programs with handlers of their own.
+pub fn note_interrupt(signal: Signal) {
+    END_REQUEST.store(128 + signal as usize, Ordering::Relaxed);
+}
+
+/// Returns whether Ctrl-C was pressed, or the process was asked to end by SIGTERM.
+pub fn interrupted() -> bool {
+    END_REQUEST.load(Ordering::Relaxed) > 0
+}
+
+/// Returns the exit code of a command that ended early because it was asked to: 130 after Ctrl-C,
+/// 143 after SIGTERM.
+pub fn interrupted_code() -> u8 {
+    u8::try_from(END_REQUEST.load(Ordering::Relaxed)).unwrap_or(u8::MAX)
+}
 
 /// Signals that wait to be read rather than interrupt.
 #[derive(Debug)]
@@ -23,14 +79,16 @@ pub struct CaughtSignal {
 }
 
 impl Signals {
-    /// Catches signals from now on, and the ends of children. To be called before there are other
-    /// threads, which would take the signals otherwise. Returns the mask before with it.
+    /// Catches signals from now on, and the ends of children; signals that the parent made this
+    /// process ignore stay ignored. To be called before there are other threads, which would take
+    /// the signals otherwise. Returns the mask before with it.
     ///
     /// # Errors
     /// When the system refuses.
     pub fn catch(signals: &[Signal]) -> nix::Result<(Self, SigSet)> {
         let mut set = SigSet::empty();
-        signals.iter().chain(&[Signal::SIGCHLD]).for_each(|signal| set.add(*signal));
+        let heeded = signals.iter().filter(|signal| !is_ignored(**signal));
+        heeded.chain(&[Signal::SIGCHLD]).for_each(|signal| set.add(*signal));
         let before = SigSet::thread_get_mask()?;
         set.thread_block()?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
@@ -62,8 +120,7 @@ impl Signals {
 impl CaughtSignal {
     /// Whether it asks the process to end.
     pub fn is_end(self) -> bool {
-        use Signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-        matches!(self.signal, SIGINT | SIGTERM | SIGHUP | SIGQUIT)
+        matches!(self.signal, SIGINT | SIGTERM | Signal::SIGHUP | Signal::SIGQUIT)
     }
 }
 

@@ -18,7 +18,9 @@ use crate::clients::{ConnectionPlace, ProxyClients};
 use crate::config::{ProxyConfig, ProxyMode};
 use crate::error::ConnectionError;
 use crate::metrics::Metrics;
-use crate::notice::{ConnectionEnd, Notice, NoticeSink, ServedConnection, StopUrgency, at_least};
+use crate::notice::{
+    ConnectionEnd, ControlledFlow, Notice, NoticeSink, ServedConnection, StopUrgency, at_least,
+};
 use crate::proxy_header::{self, Header, ProxiedAddresses};
 use crate::reach::{reach, reply};
 use crate::relay::{Idle, Moved, RelayEnd, relay};
@@ -226,7 +228,15 @@ impl Served<'_> {
         }
         let shared = self.shared;
         let number = shared.flows.fetch_add(1, Ordering::Relaxed);
+        let addresses = tcp.local_addr().and_then(|local| Ok((local, tcp.peer_addr()?)));
         let (side, failed) = ConnectionSide::control(tcp, &shared.flow_control, number, outgoing);
+        if let (Ok((local, peer)), Some(flow)) =
+            (addresses, side.as_ref().ok().and_then(ConnectionSide::flow))
+        {
+            let flow = flow.clone();
+            let controlled = ControlledFlow { number, outgoing, local, peer, flow };
+            (shared.report)(Notice::Controlled(controlled));
+        }
         if let Some(error) = failed {
             shared.metrics.stayed_plain();
             (shared.report)(Notice::Uncontrolled(error));

@@ -30,5 +30,5 @@ pub use error::{ConnectionError, ProxyError};
 pub use http::serve as serve_metrics;
 pub use metrics::Metrics;
 pub use network::AddressRange;
-pub use notice::{ConnectionEnd, Notice, ServedConnection, StopUrgency};
+pub use notice::{ConnectionEnd, ControlledFlow, Notice, ServedConnection, StopUrgency};
 pub use server::{Proxy, ProxyOutcome};

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cellpace_tcp::TcpError;
+use cellpace_tcp::{FlowHandle, TcpError};
 use tokio::sync::watch;
 
 use crate::error::ConnectionError;
@@ -25,6 +25,21 @@ pub struct ServedConnection {
     pub lasted: Duration,
     /// How it ended, or why it was not served.
     pub how: Result<ConnectionEnd, ConnectionError>,
+}
+
+/// A side of a connection that is under a controller from now on.
+#[derive(Debug, Clone)]
+pub struct ControlledFlow {
+    /// Its number, from 0.
+    pub number: u64,
+    /// Whether the proxy opened it, towards the destination.
+    pub outgoing: bool,
+    /// The proxy's address.
+    pub local: SocketAddr,
+    /// The address of the peer: the client, or the destination.
+    pub peer: SocketAddr,
+    /// Its figures and its end.
+    pub flow: FlowHandle,
 }
 
 /// How a connection that was served ended.
@@ -68,11 +83,13 @@ pub enum StopUrgency {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Notice {
+    /// A side of a connection is under a controller.
+    Controlled(ControlledFlow),
     /// A connection ended.
     Closed(ServedConnection),
     /// No connection can be accepted; reported once until one is accepted again.
     AcceptFailed(io::Error),
-    /// A connection goes on without a controller.
+    /// A connection continues without a controller.
     Uncontrolled(TcpError),
 }
 

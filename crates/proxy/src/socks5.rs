@@ -161,7 +161,7 @@ fn put_address(bytes: &mut Vec<u8>, address: SocketAddr) {
 pub enum HandshakeStep {
     /// More bytes are needed; those that were consumed need not be shown again.
     More,
-    /// Send this, then go on.
+    /// Send this, then continue.
     Send(Vec<u8>),
     /// Send this, if it is not empty, and close: the client is not served.
     Refuse(Vec<u8>, SocksError),

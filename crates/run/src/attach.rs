@@ -124,6 +124,7 @@ impl<W: ConnectionWatcher> Attacher<W> {
 
     fn report_ended(&mut self) {
         let Self { flows, watcher, .. } = self;
+        watcher.look();
         flows.retain(|flow| {
             let is_open = flow.handle.outcome().is_none();
             if !is_open {

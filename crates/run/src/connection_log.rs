@@ -1,13 +1,22 @@
-//! Reports how connections ended: lines for people, JSON for scripts.
+//! Reports how connections ended: lines for people, JSON for scripts and pages.
 
-use std::fs::File;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use cellpace_base::Span;
-use cellpace_tcp::{FlowHandle, FlowOutcome};
+use cellpace_tcp::{FlowHandle, FlowOutcome, FlowStats};
 use serde_json::{Value, json};
 
+use crate::flow_series::{FlowSeries, round};
 use crate::{AdoptedConnection, ClosedConnection, ConnectionWatcher, EventFlows};
+
+/// Time from one sample of a connection's figures to the next.
+const SAMPLE: Duration = Duration::from_millis(200);
+
+/// Bytes of the objects that are kept at most.
+const MAX_KEPT_BYTES: usize = 64 << 20;
 
 /// Which command's connections are logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,18 +25,88 @@ pub enum LoggingCommand {
     Run,
     /// `cellpace attach`, schema `cellpace.attach/1`.
     Attach,
+    /// `cellpace proxy`, schema `cellpace.proxy/1`.
+    Proxy,
+}
+
+impl LoggingCommand {
+    /// Returns the command's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Attach => "attach",
+            Self::Proxy => "proxy",
+        }
+    }
+}
+
+/// The objects of all connections that have ended, one a line, up to 64 MiB.
+#[derive(Debug, Clone, Default)]
+pub struct KeptConnections(Arc<Mutex<Kept>>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    text: String,
+    omitted: u64,
+}
+
+impl KeptConnections {
+    /// Returns the text, and the number of connections for which there was no room.
+    pub fn take(&self) -> (String, u64) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Kept { text, omitted } = std::mem::take(&mut *kept);
+        (text, omitted)
+    }
+
+    fn push(&self, line: &str) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match kept.text.len() + line.len() < MAX_KEPT_BYTES {
+            true => kept.text.extend([line, "\n"]),
+            false => kept.omitted += 1,
+        }
+    }
 }
 
 /// Writes a line or an object for each connection that has ended.
 pub struct ConnectionLog {
     /// Whose connections they are.
     pub command: LoggingCommand,
+    /// The controller's text.
+    pub cc: String,
+    /// The command line, for those who want to repeat it.
+    pub command_line: String,
     /// Where the lines are written.
     pub lines: Option<fn(&str)>,
     /// Where the objects are written, one per line.
-    pub json: Option<File>,
+    pub json: Option<Box<dyn Write + Send>>,
+    /// Where the objects are kept.
+    pub kept: Option<KeptConnections>,
     /// Where the controllers' decisions are written.
     pub events: Option<EventFlows>,
+    /// Samples of the connections that are open.
+    pub samples: ConnectionSamples,
+}
+
+/// Samples of the connections that are open.
+#[derive(Default)]
+pub struct ConnectionSamples {
+    flows: BTreeMap<u64, (FlowHandle, FlowSeries)>,
+    next: Option<Instant>,
+}
+
+impl ConnectionSamples {
+    fn take(&mut self) {
+        let now = Instant::now();
+        if self.next.is_some_and(|next| now < next) {
+            return;
+        }
+        // As a rule it is late by some milliseconds, which must not add up.
+        let next = self.next.map_or(now + SAMPLE, |next| next + SAMPLE);
+        self.next = Some(next.max(now));
+        for (handle, series) in self.flows.values_mut() {
+            series.sample(&handle.stats());
+        }
+    }
 }
 
 impl ConnectionWatcher for ConnectionLog {
@@ -35,15 +114,24 @@ impl ConnectionWatcher for ConnectionLog {
         if let Some(events) = &self.events {
             events.opened(connection.flow, flow.clone());
         }
+        if self.wants_objects() {
+            let watched = (flow.clone(), FlowSeries::default());
+            self.samples.flows.insert(connection.flow, watched);
+        }
+    }
+
+    fn look(&mut self) {
+        if self.wants_objects() {
+            self.samples.take();
+        }
     }
 
     fn closed(&mut self, closed: ClosedConnection) {
         if let Some(print) = self.lines {
             print(&self.line(&closed));
         }
-        if let Some(mut file) = self.json.as_ref() {
-            // A full disk must not end the connections.
-            let _ = writeln!(file, "{}", self.to_json(&closed));
+        if self.wants_objects() {
+            self.write_object(&closed);
         }
         if let Some(events) = &self.events {
             events.closed(closed.connection.flow);
@@ -52,6 +140,24 @@ impl ConnectionWatcher for ConnectionLog {
 }
 
 impl ConnectionLog {
+    fn wants_objects(&self) -> bool {
+        self.json.is_some() || self.kept.is_some()
+    }
+
+    fn write_object(&mut self, closed: &ClosedConnection) {
+        let watched = self.samples.flows.remove(&closed.connection.flow);
+        let mut series = watched.map(|(_, series)| series).unwrap_or_default();
+        series.end_bin(&closed.stats);
+        let line = self.to_json(closed, &series).to_string();
+        if let Some(out) = &mut self.json {
+            // A full disk must not end the connections.
+            let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+        }
+        if let Some(kept) = &self.kept {
+            kept.push(&line);
+        }
+    }
+
     fn line(&self, closed: &ClosedConnection) -> String {
         let ClosedConnection { connection, age, stats, .. } = closed;
         let arrow = if connection.outgoing { "->" } else { "<-" };
@@ -59,16 +165,17 @@ impl ConnectionLog {
             span.map_or_else(String::new, |span| format!(", {name} {:.1} ms", span.as_millis_f64()))
         };
         let bytes = match self.command {
-            LoggingCommand::Run => {
+            LoggingCommand::Run | LoggingCommand::Proxy => {
                 format!("sent {} bytes, received {}", stats.sent_bytes, stats.received_bytes)
             }
             LoggingCommand::Attach => format!("{} bytes acknowledged", stats.acked_bytes),
         };
         format!(
-            "flow {}: {} {arrow} {}, {:.3} s, {bytes}{}{}, {} segments sent again, {}",
+            "flow {}: {} {arrow} {} under {}, {:.3} s, {bytes}{}{}, {} segments sent again, {}",
             connection.flow,
             connection.local,
             connection.peer,
+            self.cc,
             age.as_secs_f64(),
             rtt("RTT", stats.srtt),
             rtt("smallest", stats.min_rtt),
@@ -87,38 +194,51 @@ impl ConnectionLog {
         }
     }
 
-    fn to_json(&self, closed: &ClosedConnection) -> Value {
+    fn to_json(&self, closed: &ClosedConnection, series: &FlowSeries) -> Value {
         let ClosedConnection { connection, age, stats, .. } = closed;
+        let min_rtt_ms = stats.min_rtt.map(Span::as_millis_f64);
+        let seconds = age.as_secs_f64();
         let mut object = json!({
+            "schema": format!("cellpace.{}/1", self.command.name()),
+            "version": env!("CARGO_PKG_VERSION"),
+            "command": self.command_line,
+            "cc": self.cc,
+            "driver": closed.driver.name(),
             "flow": connection.flow,
             "direction": if connection.outgoing { "out" } else { "in" },
             "local": connection.local.to_string(),
             "peer": connection.peer.to_string(),
-            "duration_s": age.as_secs_f64(),
+            "duration_s": seconds,
             "sent_bytes": stats.sent_bytes,
             "acked_bytes": stats.acked_bytes,
+            "throughput_mbps": round(stats.acked_bytes as f64 * 8e-6 / seconds.max(1e-6)),
             "rtt_ms": stats.srtt.map(Span::as_millis_f64),
-            "min_rtt_ms": stats.min_rtt.map(Span::as_millis_f64),
+            "min_rtt_ms": min_rtt_ms,
+            "rtt_ms_seen": series.summary(0.0),
+            "queue_delay_ms": min_rtt_ms.and_then(|base_ms| series.summary(base_ms)),
             "retransmissions": stats.retransmissions,
+            "retransmitted": retransmitted(stats),
             // Where the algorithm has no window, it is infinite.
             "cwnd_bytes": Some(stats.cwnd).filter(|cwnd| *cwnd < u64::MAX),
             "tcp_cwnd_bytes": stats.tcp_cwnd,
             "outcome": self.outcome_text(closed),
+            "series": series.to_json(SAMPLE.as_secs_f64()),
         });
         match self.command {
-            LoggingCommand::Run => {
-                object["schema"] = "cellpace.run/1".into();
+            LoggingCommand::Run | LoggingCommand::Proxy => {
                 object["received_bytes"] = stats.received_bytes.into();
                 object["refusals"] = stats.blocks.into();
-                // As granted, where --sndbuf chose.
                 object["sndbuf_bytes"] = stats.send_buffer.into();
-                object["driver"] = closed.driver.name().into();
             }
-            LoggingCommand::Attach => {
-                object["schema"] = "cellpace.attach/1".into();
-                object["kicks"] = stats.kicks.into();
-            }
+            LoggingCommand::Attach => object["kicks"] = stats.kicks.into(),
         }
         object
     }
+}
+
+/// Share of the bytes that TCP sent that it had sent before, from 0 to 1; none before it sent any.
+fn retransmitted(stats: &FlowStats) -> Option<f64> {
+    let again = stats.retransmissions * stats.segment_bytes;
+    let all = stats.sent_bytes + again;
+    (all > 0).then(|| (again as f64 / all as f64 * 1e6).round() / 1e6)
 }

@@ -80,7 +80,7 @@ pub enum AttacherError {
     /// The kernel driver is no longer there.
     #[error(
         "no place at the kernel driver any more: it was removed, or this process was stopped for too \
-         long; connections go on by themselves"
+         long; connections continue without a controller"
     )]
     Gone,
 }

@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "what runs between fork and exec")]
 
 use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -37,6 +38,8 @@ pub struct Launch {
     /// State that the program must find as it would be without us.
     mask: SigSet,
     files: Rlimit,
+    /// Standard output is ours: what the program writes there goes to standard error.
+    output_on_stderr: bool,
 }
 
 impl Launch {
@@ -46,7 +49,7 @@ impl Launch {
     /// # Errors
     /// When the system refuses.
     pub fn prepare() -> Result<Self, RunError> {
-        // Who ignores it, perhaps since its own parent did, never learns how children ended.
+        // A process that ignores it, perhaps since its parent did, is not informed of how children ended.
         // SAFETY: sets no handler.
         let default = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) };
         let prepare = || {
@@ -56,7 +59,14 @@ impl Launch {
             Signals::catch(&PASSED_ON)
         };
         let (signals, mask) = prepare().map_err(RunError::system("catching signals"))?;
-        Ok(Self { signals, mask, files: raise_limit_to_system() })
+        let files = raise_limit_to_system();
+        Ok(Self { signals, mask, files, output_on_stderr: false })
+    }
+
+    /// The program's standard output goes to standard error.
+    #[must_use]
+    pub fn with_output_on_stderr(self) -> Self {
+        Self { output_on_stderr: true, ..self }
     }
 
     /// Starts the program with the library preloaded.
@@ -78,6 +88,10 @@ impl Launch {
         command.env(variables::CONTROL, variables::control_text(broker.name(), broker.workers()));
         command.env(variables::TOKEN, variables::token_text(broker.token()));
         command.env(variables::RULES, rules.to_string());
+        if self.output_on_stderr {
+            let stderr = std::io::stderr().as_fd().try_clone_to_owned();
+            command.stdout(stderr.map_err(RunError::system("standard error"))?);
+        }
         let Self { mask, files, .. } = self;
         let restore = move || {
             mask.thread_set_mask()?;

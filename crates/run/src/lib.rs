@@ -18,6 +18,7 @@ mod error;
 #[cfg(feature = "attach")]
 mod finder;
 mod flow_events;
+mod flow_series;
 mod launch;
 mod library;
 mod private_folder;
@@ -26,7 +27,7 @@ mod program;
 #[cfg(feature = "attach")]
 pub use attach::Attacher;
 pub use broker::{AdoptedConnection, Broker, BrokerConfig, ClosedConnection, ConnectionWatcher};
-pub use connection_log::{ConnectionLog, LoggingCommand};
+pub use connection_log::{ConnectionLog, ConnectionSamples, KeptConnections, LoggingCommand};
 #[cfg(feature = "attach")]
 pub use error::AttacherError;
 pub use error::RunError;

@@ -36,6 +36,8 @@ pub struct FlowStats {
     pub min_rtt: Option<Span>,
     /// Segments that TCP sent again.
     pub retransmissions: u64,
+    /// Payload of a full segment in bytes.
+    pub segment_bytes: u64,
     /// How often TCP refused data that the controller allowed.
     pub blocks: u64,
     /// How often TCP was kicked to send between acks, through the kernel driver.
@@ -272,7 +274,7 @@ impl FlowHandle {
     ///
     /// # Errors
     /// When the kernel driver serves the flow, no process whose descriptors we may borrow has the
-    /// socket, and we lack the privilege to reset it all the same (CAP_NET_ADMIN). The flow goes on.
+    /// socket, and we lack the privilege to reset it all the same (CAP_NET_ADMIN). The flow continues.
     pub fn abort(&self) -> io::Result<()> {
         if self.shared.process != std::process::id() {
             return Ok(());

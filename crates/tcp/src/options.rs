@@ -78,7 +78,7 @@ pub struct GateOptions {
 pub struct ClientServerOptions {
     /// Those of both drivers that relay data.
     pub relay: RelayOptions,
-    /// Which end this is. A listening end whose peer does not speak the protocol goes on as the gate.
+    /// Which end this is. A listening end whose peer does not speak the protocol continues as the gate.
     pub role: AlccRole,
     /// Bounds on what the peer may ask for.
     pub limits: AlccLimits,

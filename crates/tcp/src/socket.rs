@@ -154,7 +154,7 @@ pub(crate) fn set_unsent_allowed(socket: BorrowedFd<'_>, bytes: u64) -> io::Resu
 pub(crate) fn set_send_buffer(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<u64> {
     let socket = socket2::SockRef::from(&socket);
     socket.set_send_buffer_size(bytes as usize)?;
-    // socket(7): the kernel doubles what it grants, for its own needs, and says so when asked.
+    // socket(7): the kernel doubles what it grants, for its own needs, and returns the doubled value.
     Ok(socket.send_buffer_size()? as u64 / 2)
 }
 
@@ -162,14 +162,14 @@ pub(crate) fn set_send_buffer(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<
 /// `net.core.wmem_max`, and never very few.
 ///
 /// # Errors
-/// When a socket cannot be had.
+/// When no socket can be opened.
 pub fn granted_send_buffer(bytes: u32) -> io::Result<u64> {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
     set_send_buffer(std::os::fd::AsFd::as_fd(&socket), bytes)
 }
 
 /// What a flow changes of a socket, as it was: where the flow does not come about, the connection
-/// goes on as if nothing had been tried. AckStamps above all must end: they are reported as errors to
+/// continues as if nothing had been tried. Stamps above all must end: they are reported as errors to
 /// whoever waits for the socket.
 #[derive(Debug)]
 pub(crate) struct SavedOptions {

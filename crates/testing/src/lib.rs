@@ -5,9 +5,31 @@
 use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Once};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::flag::register_conditional_default;
 
 /// The variable with the file in which `./dev test` collects what was skipped.
 pub const SKIPPED: &str = "CELLPACE_SKIPPED";
+
+/// Has programs that this process starts from now on find the signals that end a program with their
+/// default action, also where this process was started with them ignored, as by `nohup` and in
+/// background jobs of scripts: a handler is no longer there after an exec, and this one does what the
+/// default does.
+///
+/// # Panics
+/// When the system refuses a handler.
+pub fn heed_signals() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
+            register_conditional_default(signal, Arc::new(AtomicBool::new(true)))
+                .expect("these signals may have handlers");
+        }
+    });
+}
 
 /// Reports that the running test, or a part of it, is skipped, and why: a few words that say what
 /// the machine lacks. Its first line is kept for the summary at the end of `./dev test`.

@@ -14,7 +14,7 @@ use super::options::ProbeArgs;
 use crate::address::{HostPort, ListenAddress, PROBE_PORT, connect_to};
 use crate::error::CommandError;
 use crate::output::{command_line, complain, is_stdout, pretty, print, write_bytes, write_json};
-use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted};
+use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted, interruption_code};
 use crate::report::write_report;
 
 /// How often the loops look whether they are interrupted.
@@ -45,7 +45,7 @@ fn listen(args: &ProbeArgs, address: &ListenAddress) -> Result<ExitCode, Command
             args.verbosity.detail(|| line);
         }
     }
-    Ok(ExitCode::from(130))
+    Ok(interruption_code())
 }
 
 fn probe(args: &ProbeArgs, target: &HostPort) -> Result<ExitCode, CommandError> {
@@ -67,7 +67,7 @@ fn probe(args: &ProbeArgs, target: &HostPort) -> Result<ExitCode, CommandError> 
     let recording = driver.endpoint.into_recording();
     let is_empty = recording.up.arrivals.is_empty() && recording.down.arrivals.is_empty();
     match outcome {
-        _ if is_empty && interrupted() => return Ok(ExitCode::from(130)),
+        _ if is_empty && interrupted() => return Ok(interruption_code()),
         None if is_empty && unreachable => return Err(CommandError::failed(nothing_listens(peer))),
         Some(Err(error)) if is_empty => return Err(CommandError::failed(error)),
         Some(Err(error)) => complain(&format!("{error}; what was measured until then follows")),
@@ -135,7 +135,7 @@ fn conclude(
         write_trace(path, both.then_some("down"), document.down.as_ref())?;
     }
     if interrupted() {
-        return Ok(ExitCode::from(130));
+        return Ok(interruption_code());
     }
     Ok(if document.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -16,7 +16,7 @@ use self::options::Common;
 use crate::error::CommandError;
 use crate::options::Verbosity;
 use crate::output::{one_line, pretty, write_json};
-use crate::progress::interrupted;
+use crate::progress::{interrupted, interruption_code};
 use crate::report::write_report;
 
 /// Prints what a transfer shows.
@@ -61,7 +61,7 @@ fn conclude(result: &TransferResult, common: &Common) -> Result<ExitCode, Comman
         write_report(path, &[&text])?;
     }
     match &result.reasons[..] {
-        _ if interrupted() => Ok(ExitCode::from(130)),
+        _ if interrupted() => Ok(interruption_code()),
         [] if result.failed => Ok(ExitCode::FAILURE),
         [] => Ok(ExitCode::SUCCESS),
         reasons => Err(CommandError::failed(reasons.join("; "))),

@@ -11,6 +11,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::channel;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,8 @@ pub(crate) struct Outcome {
 
 impl Folder {
     pub(crate) fn new() -> Self {
+        // Whatever a test starts can be interrupted, also where the tests cannot.
+        cellpace_testing::heed_signals();
         Self(tempfile::tempdir().unwrap())
     }
 
@@ -152,6 +155,38 @@ impl Outcome {
         }
         assert!(!stderr.contains("panicked") && !stderr.contains("RUST_BACKTRACE"), "{stderr}");
     }
+}
+
+/// Maximum time for a program to end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits for the end, but not for ever. Returns the exit code.
+#[track_caller]
+pub(crate) fn code(child: &mut Child) -> Option<i32> {
+    let started = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        if started.elapsed() > PATIENCE {
+            let _ = child.kill();
+            panic!("process {} does not end", child.id());
+        }
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// The same for a program whose output is read. Returns that, too.
+#[track_caller]
+pub(crate) fn ended(child: Child) -> Outcome {
+    let process = child.id().to_string();
+    let (sender, output) = channel();
+    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    let Ok(output) = output.recv_timeout(PATIENCE) else {
+        let _ = Command::new("kill").args(["-KILL", &process]).status();
+        panic!("process {process} does not end");
+    };
+    Outcome::of(output.unwrap())
 }
 
 /// Sends a signal, e.g. `INT`.

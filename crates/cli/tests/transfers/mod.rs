@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 pub(crate) fn cellpace(args: &[&str]) -> Command {
+    cellpace_testing::heed_signals();
     let mut command = Command::new(env!("CARGO_BIN_EXE_cellpace"));
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command

@@ -15,7 +15,7 @@ use crate::KernelError;
 use crate::host::bpf::Map;
 use crate::host::pins::{open, pins};
 
-/// Selects the congestion control `cellpace` for a TCP socket, connected or not, and tells the
+/// Selects the congestion control `cellpace` for a TCP socket, connected or not, and informs the
 /// cookie under which it is controlled. Until somebody controls it, it goes by RFC 5681.
 ///
 /// # Errors
@@ -50,7 +50,7 @@ pub fn kick(socket: impl AsFd) -> io::Result<()> {
 
 /// This process's place at the kernel driver: windows go in, records come out.
 ///
-/// After a fork only one of the two processes may go on using it.
+/// After a fork only one of the two processes may continue to use it.
 #[derive(Debug)]
 pub struct Kernel {
     name: String,
@@ -126,7 +126,7 @@ impl Kernel {
     }
 
     /// The same for a socket that a program in the kernel has put under our control. Returns false
-    /// when it is not any more: it has closed, and its release may have been told already.
+    /// when it is not any more: it has closed, and its release may have been reported already.
     ///
     /// # Errors
     /// When the system refuses.
@@ -169,7 +169,7 @@ impl Kernel {
         self.shared.rest_until(self.slot, time_ns);
     }
 
-    /// Hands out up to `most` records that wait, oldest first, and tells how many it were.
+    /// Hands out up to `most` records that wait, oldest first, and returns how many there were.
     pub fn drain(&mut self, most: usize, mut each: impl FnMut(KernelRecord)) -> usize {
         let Self { ring, unreadable, controls, .. } = self;
         ring.drain::<RECORD_BYTES>(most, |bytes| match KernelRecord::decode(bytes) {

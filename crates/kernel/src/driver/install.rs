@@ -92,7 +92,7 @@ pub fn group(name: &str) -> Result<u32, InstallError> {
 /// the place of the one before.
 ///
 /// # Errors
-/// When the kernel, or who we are, does not allow it. Nothing is left behind then.
+/// When the kernel, or our privilege, does not allow it. Nothing is left behind then.
 pub fn install(options: &InstallOptions) -> Result<InstallOutcome, InstallError> {
     check(options)?;
     if let Some(obstacle) = running_too_old() {

@@ -21,7 +21,7 @@ pub enum InstallError {
     /// No such group.
     #[error("there is no group `{0}`")]
     Group(String),
-    /// The kernel does not say what its types are.
+    /// The kernel does not export its types.
     #[error("this kernel has no BTF ({}: {source}); it needs CONFIG_DEBUG_INFO_BTF", .path.display())]
     NoBtf {
         /// Where we looked.

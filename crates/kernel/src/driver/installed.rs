@@ -26,7 +26,7 @@ pub struct Installed {
 /// A device by which packets of sockets under control leave with PSH.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PromptAcks {
-    /// Its name in the network namespace of whoever installed it, at that time.
+    /// Its name in the network namespace in which it was installed, at that time.
     pub device: String,
     /// Whether it is still there. `None`: only root may ask.
     pub attached: Option<bool>,
@@ -35,6 +35,6 @@ pub struct PromptAcks {
 /// What a removal left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Removed {
-    /// Sockets that go on by RFC 5681 until they close. `None`: of another version, who knows.
+    /// Sockets that continue by RFC 5681 until they close. `None`: of another version, unknown.
     pub sockets: Option<u64>,
 }

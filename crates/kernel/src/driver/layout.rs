@@ -1,6 +1,6 @@
 //! What the program and user space share: `bpf/layout.h` in Rust.
 
-/// The congestion control's name, and that of the folder with its pins, unless told otherwise.
+/// The congestion control's name, and that of the folder with its pins, by default.
 pub const NAME: &str = "cellpace";
 /// Grows with every change that an older client would misread.
 pub const LAYOUT: u32 = 3;
@@ -74,7 +74,7 @@ pub struct SocketControl {
     /// as [`KernelRecord::bytes_acked`] and [`KernelRecord::outstanding`] count them together. Acknowledgments
     /// make no room then. In effect with the next one, or with [`kick`](crate::kick).
     pub limit: Option<u64>,
-    /// Bytes a second; without, the window alone says when to send.
+    /// Bytes a second; without, the window alone decides when to send.
     pub pacing: Option<u64>,
     /// Who decides.
     pub policy: Policy,

@@ -14,7 +14,7 @@ pub const CELLPACE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cellpace.b
 /// `name`, at most 15 bytes.
 ///
 /// # Errors
-/// What libbpf says.
+/// What libbpf reports.
 pub fn open_object(
     bytes: &[u8],
     variant: CallbackVariant,

@@ -116,7 +116,7 @@ fn link(program: BorrowedFd<'_>, device: &Device) -> Result<TcxLink, InstallErro
     })
 }
 
-/// What an old kernel says of it explains nothing. One that can, whatever its version, is not asked.
+/// What an old kernel reports of it explains nothing. One that can, whatever its version, is not asked.
 fn or_too_old(error: InstallError) -> InstallError {
     let release = facts::release();
     match facts::version(&release) {

@@ -42,7 +42,7 @@ impl RecordRing {
     }
 
     /// Hands out up to `most` records, each copied into `N` bytes; longer ones are cut, of shorter
-    /// ones the rest is zero. How many it were.
+    /// ones the remainder is zero. Returns how many there were.
     pub(crate) fn drain<const N: usize>(
         &mut self,
         most: usize,

@@ -29,7 +29,7 @@ impl SharedPage {
         Ok(shared)
     }
 
-    /// Of whatever version. Only what [`SharedPage::installed`] tells means something then.
+    /// Of whatever version. Only what [`SharedPage::installed`] returns means something then.
     pub(crate) fn map_any(map: &Map) -> Result<Self, KernelError> {
         use std::os::fd::AsFd;
         let length = at::END.next_multiple_of(rustix::param::page_size());

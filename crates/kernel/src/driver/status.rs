@@ -50,7 +50,7 @@ fn prompt_acks(pins: &Path) -> Vec<PromptAcks> {
 /// their connections and look after themselves, by RFC 5681. Also one whose pins are gone.
 ///
 /// # Errors
-/// [`KernelError::NotInstalled`] when nothing is there; needs the rights of whoever installed it,
+/// [`KernelError::NotInstalled`] when nothing is there; needs the rights of the user that installed it,
 /// and CAP_SYS_ADMIN when pins are gone.
 pub fn remove(name: &str) -> Result<Removed, KernelError> {
     match remove_pinned(name) {
@@ -82,7 +82,7 @@ fn remove_pinned(name: &str) -> Result<Removed, KernelError> {
     Ok(Removed { sockets: shared.ok().map(|shared| shared.installed().sockets) })
 }
 
-/// The kernel driver of this name without its pins; whoever asks has looked for those in vain.
+/// The kernel driver of this name without its pins, for callers that did not find those.
 fn driver(name: &str) -> Result<(Registered, SharedPage), KernelError> {
     if !is_listed(name) {
         return Err(KernelError::NotInstalled);

@@ -30,7 +30,7 @@ const LINK_DETACH: libc::c_long = 34;
 /// Attach type: BPF_TCX_EGRESS.
 #[cfg(feature = "install")]
 const TCX_EGRESS: u32 = 47;
-/// Type of a link in what the kernel tells of it: BPF_LINK_TYPE_TCX.
+/// Type of a link in what the kernel reports of it: BPF_LINK_TYPE_TCX.
 const LINK_TYPE_TCX: u32 = 11;
 /// Flag of an update: BPF_EXIST.
 const EXIST: u64 = 2;
@@ -56,7 +56,7 @@ struct Pin {
     flags: u32,
 }
 
-/// Argument of the command that tells about an object.
+/// Argument of the command that returns facts about an object.
 #[repr(C)]
 struct Info {
     fd: u32,
@@ -64,7 +64,7 @@ struct Info {
     info: u64,
 }
 
-/// The beginning of what is told of a link, and what follows for one of TCX.
+/// The beginning of what is returned of a link, and what follows for one of TCX.
 #[repr(C)]
 #[derive(Default)]
 struct LinkInfo {
@@ -233,8 +233,8 @@ impl TcxLink {
 /// What the argument points to must be as the command wants it, and every value that the kernel may
 /// write into the argument must be one of `T`: all of them are made of plain integers.
 pub(crate) unsafe fn bpf<T>(command: libc::c_long, argument: &mut T) -> io::Result<RawFd> {
-    // SAFETY: the argument is as long as we say, and nobody else refers to it while the kernel reads
-    // and writes it; the rest is the caller's promise.
+    // SAFETY: the argument is as long as stated, and nothing else refers to it while the kernel reads
+    // and writes it; everything else is the caller's promise.
     let result = unsafe {
         libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(argument), size_of::<T>())
     };

@@ -10,7 +10,7 @@ use super::bpf;
 use super::pins::{remove_pins, unfinished};
 use crate::KernelError;
 
-/// What cellpace keeps until the system is started anew. Users may pass, and not look: who cannot
+/// What cellpace keeps until the system restarts. Users may pass, and not look: who cannot
 /// open it cannot lock it either.
 const FOLDER: &str = "/run/cellpace";
 

@@ -1,4 +1,4 @@
-//! What the running kernel's types (BTF) say about its congestion controls.
+//! What the running kernel's types (BTF) show of its congestion controls.
 
 use std::path::PathBuf;
 

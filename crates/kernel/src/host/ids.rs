@@ -47,7 +47,7 @@ struct ObjectNumber {
     flags: u32,
 }
 
-/// Argument of the command that tells facts.
+/// Argument of the command that returns facts.
 #[repr(C)]
 struct InfoRequest {
     fd: u32,
@@ -88,7 +88,7 @@ pub(crate) fn open(kind: ObjectKind, number: u32) -> io::Result<Option<OwnedFd>>
     }
 }
 
-/// The first bytes of what the kernel tells, zeros after that; `facts` may hold requests.
+/// The first bytes of what the kernel returns, zeros after that; `facts` may hold requests.
 ///
 /// # Safety
 /// What `facts` points to must be as the kernel's struct for the kind of object wants it.
@@ -142,7 +142,7 @@ impl KnownMap {
         Ok(value)
     }
 
-    /// Kernel memory that it takes, in bytes, as far as the kernel tells.
+    /// Kernel memory that it takes, in bytes, as far as the kernel reports it.
     pub(crate) fn memory(&self) -> Option<u64> {
         use std::os::fd::AsFd;
         let path = format!("/proc/self/fdinfo/{}", self.map.as_fd().as_raw_fd());
@@ -162,7 +162,7 @@ pub(crate) fn maps_of(program: u32) -> io::Result<Vec<KnownMap>> {
     let mut facts = [0; 64];
     facts[52..56].copy_from_slice(&(MOST as u32).to_ne_bytes());
     facts[56..64].copy_from_slice(&(numbers.as_mut_ptr() as u64).to_ne_bytes());
-    // SAFETY: the only pointer is that to `numbers`, which has room for as many as we say.
+    // SAFETY: the only pointer is that to `numbers`, which has room for as many as stated.
     unsafe { ask(fd.as_fd(), &mut facts) }?;
     let count = (word(&facts, 52) as usize).min(MOST);
     numbers[..count].iter().filter_map(|number| KnownMap::open(*number).transpose()).collect()
@@ -185,7 +185,7 @@ pub(crate) fn link_of(map: u32) -> io::Result<Option<OwnedFd>> {
     Ok(None)
 }
 
-/// Unregisters what a link registered, whoever else holds it. From Linux 6.11.
+/// Unregisters what a link registered, even if others hold it. From Linux 6.11.
 pub(crate) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
     let mut number =
         ObjectNumber { number: link.as_raw_fd().cast_unsigned(), ..ObjectNumber::default() };

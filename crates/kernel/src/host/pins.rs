@@ -55,7 +55,7 @@ pub(crate) fn remove_pin(pin: &Path) -> io::Result<()> {
     fs::remove_file(pin)
 }
 
-/// Opens a pin, and says what it means when that does not work.
+/// Opens a pin; an error says what it means that this does not work.
 pub(crate) fn open(pins: &Path, pin: &str) -> Result<Map, KernelError> {
     Map::open(&pins.join(pin)).map_err(|error| match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENOTDIR) => KernelError::NotInstalled,

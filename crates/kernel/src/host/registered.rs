@@ -21,7 +21,7 @@ const IN_USE: u32 = 1;
 /// `TCP_CA_NAME_MAX`
 const NAME_BYTES: usize = 16;
 
-/// A congestion control in BPF that is registered, whoever did so.
+/// A congestion control in BPF that is registered, by any process.
 #[derive(Debug)]
 pub(crate) struct Registered {
     map: KnownMap,
@@ -33,7 +33,7 @@ pub(crate) struct Registered {
 }
 
 /// Whether a congestion control of this name is registered, of whatever kind. Everybody may ask;
-/// `false` where /proc does not say.
+/// `false` where /proc does not show it.
 pub(crate) fn is_listed(name: &str) -> bool {
     let names = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
     names.is_ok_and(|names| names.split_whitespace().any(|listed| listed == name))

@@ -33,6 +33,16 @@ pub(crate) struct Connection {
     outcome: String,
     #[serde(default)]
     driver: String,
+    series: Option<ConnectionSeries>,
+}
+
+/// A connection over time, in equal bins from its beginning; `None` where nothing is known.
+#[derive(Deserialize)]
+struct ConnectionSeries {
+    bin_s: f64,
+    throughput_mbps: Vec<Option<f64>>,
+    rtt_ms: Vec<Option<f64>>,
+    cwnd_bytes: Vec<Option<f64>>,
 }
 
 impl Connection {
@@ -160,7 +170,53 @@ fn table(connections: &[Connection]) -> PageTable {
     }
 }
 
+/// Connections that are drawn over time: those that delivered most.
+const MAX_DRAWN: usize = 6;
+
 fn charts(connections: &[Connection]) -> Vec<Chart> {
+    let mut charts = charts_over_time(connections);
+    charts.extend(charts_of_all(connections));
+    charts
+}
+
+fn charts_over_time(connections: &[Connection]) -> Vec<Chart> {
+    let mut drawn: Vec<(&Connection, &ConnectionSeries)> =
+        connections.iter().filter_map(|c| Some((c, c.series.as_ref()?))).collect();
+    drawn.sort_by_key(|(connection, _)| std::cmp::Reverse(connection.acked_bytes));
+    let note = match drawn.len() > MAX_DRAWN {
+        true => format!("The {MAX_DRAWN} connections that delivered most."),
+        false => String::new(),
+    };
+    drawn.truncate(MAX_DRAWN);
+    let chart = |title: &str, unit: &str, values: fn(&ConnectionSeries) -> Vec<Option<f64>>| {
+        let line = |(connection, series): &(&Connection, &ConnectionSeries)| {
+            let values = values(series).into_iter();
+            let values = values.map(|value| value.unwrap_or(f64::NAN) as f32).collect();
+            Line::of_bins(format!("flow {}", connection.flow), series.bin_s, values)
+        };
+        Chart {
+            title: title.to_owned(),
+            unit: unit.to_owned(),
+            note: note.clone(),
+            x_label: "time since the connection began, s".to_owned(),
+            lines: drawn.iter().map(line).collect(),
+            ..Chart::default()
+        }
+    };
+    if drawn.is_empty() {
+        return Vec::new();
+    }
+    let kilobytes = |series: &ConnectionSeries| -> Vec<Option<f64>> {
+        series.cwnd_bytes.iter().map(|bytes| bytes.map(|bytes| bytes / 1e3)).collect()
+    };
+    vec![
+        chart("Throughput over time", "Mbit/s", |series| series.throughput_mbps.clone()),
+        chart("RTT over time", "ms", |series| series.rtt_ms.clone()),
+        chart("Window over time", "kB", kilobytes),
+    ]
+}
+
+fn charts_of_all(connections: &[Connection]) -> Vec<Chart> {
     // One bar says nothing that the table does not.
     if connections.len() < 2 {
         return Vec::new();

@@ -133,7 +133,7 @@ impl ControlClients {
         }
     }
 
-    /// Out of descriptors: lets the client know at once, so that it goes on without us.
+    /// Out of descriptors: lets the client know at once, so that it continues without us.
     fn turn_away(&mut self) {
         drop(self.reserve.take());
         drop(accept_with(&self.listener, SocketFlags::CLOEXEC));

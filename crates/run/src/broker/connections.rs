@@ -15,7 +15,7 @@ use super::local_pair::{LendableSocket, LocalPair};
 use super::watcher::{AdoptedConnection, ClosedConnection, SharedWatcher};
 
 /// How often ends of flows are looked for, while there are flows.
-pub(super) const REAP: Duration = Duration::from_millis(200);
+pub(super) const REAP: Duration = Duration::from_millis(100);
 
 /// How long flows that are cut get to reset their connections.
 pub(super) const ABORT_WAIT: Duration = Duration::from_millis(500);
@@ -161,8 +161,9 @@ impl Connections {
     pub(super) fn reap(&mut self) {
         let now = Instant::now();
         let before = self.flows.len();
-        let patience = REAP * u32::try_from(before / 500).unwrap_or(u32::MAX).min(1000);
+        let patience = 2 * REAP * u32::try_from(before / 500).unwrap_or(u32::MAX).min(1000);
         let Self { flows, watcher, .. } = self;
+        watcher.lock().look();
         flows.retain(|_, flow| {
             let outcome = flow.handle.outcome();
             let is_due = outcome.is_none() && now.duration_since(flow.asked) >= patience;
@@ -185,7 +186,7 @@ impl Connections {
     pub(super) fn cut(&mut self) {
         let has_data = |flow: &ConnectionFlow| flow.handle.stats().queued_bytes > 0;
         for flow in self.flows.values().filter(|flow| has_data(flow)) {
-            // What cannot be reset is relayed by nobody: it goes on in the kernel.
+            // What cannot be reset is relayed by nobody: it continues in the kernel.
             let _ = flow.handle.abort();
         }
         let until = Instant::now() + ABORT_WAIT;

@@ -37,7 +37,7 @@ impl Broker {
     /// beginning and end.
     ///
     /// # Errors
-    /// When a socket or a thread cannot be had, or the system allows no second table of
+    /// When a socket or a thread cannot be made, or the system allows no second table of
     /// descriptors.
     pub fn start(
         engine: &RelayEngine,

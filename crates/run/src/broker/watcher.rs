@@ -44,6 +44,9 @@ pub trait ConnectionWatcher: Send {
         let _ = (connection, flow);
     }
 
+    /// Called several times a second while there are connections.
+    fn look(&mut self) {}
+
     /// A flow has ended.
     fn closed(&mut self, closed: ClosedConnection);
 }

@@ -230,7 +230,7 @@ impl WorkerLoop {
         }
     }
 
-    /// Takes a connection over and gives the client its end; `None` if the program goes on with its own
+    /// Takes a connection over and gives the client its end; `None` if the program continues with its own
     /// socket: under the kernel driver, or as it was.
     fn adopt(
         &mut self,
@@ -244,7 +244,7 @@ impl WorkerLoop {
         let (name, token, tcp) = (flow_name(&connection, false), self.token, Arc::new(tcp));
         let pair = || {
             let pair = LocalPair::new(tcp.clone(), &name, &token, nonblocking)?;
-            // One that gave up waiting goes on with the TCP socket.
+            // One that gave up waiting continues with the TCP socket.
             if has_hung_up(&client.socket) { Err(Errno::CANCELED.into()) } else { Ok(pair) }
         };
         let owner = self.connections.owner(client.process, descriptor);

@@ -1,6 +1,6 @@
 //! What TCP was given and has acknowledged, and what that means to a controller: packets' numbers,
 //! losses, RTTs. No I/O. The gate and the kernel driver keep the same books; how much the gate gives
-//! to TCP in one call is the [`CallRule`]'s to say.
+//! to TCP in one call is the business of the [`CallRule`].
 
 mod call_rule;
 mod packets;
@@ -35,7 +35,7 @@ pub(crate) struct AckReport {
     /// RTT of the newest packet of those newly known to have arrived that were sent once.
     pub(crate) rtt: Option<Span>,
     /// The receiver acknowledges what it has as soon as it reads it: what it acknowledges together
-    /// it also got together, as far as anybody can tell.
+    /// it also got together, as far as is known.
     pub(crate) prompt: bool,
 }
 

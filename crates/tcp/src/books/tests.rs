@@ -150,7 +150,7 @@ fn sent_by_itself(packets: u64) -> (TestGate, Arc<Mutex<Log>>) {
     (gate, log)
 }
 
-/// RTTs in µs that the controller heard of.
+/// RTTs in µs that were reported to the controller.
 fn rtts(log: &Arc<Mutex<Log>>) -> Vec<u64> {
     let acks = &log.lock().unwrap().acks;
     acks.iter().flatten().map(|(_, rtt, _)| rtt.as_nanos() / 1000).collect()
@@ -243,7 +243,7 @@ fn alcc_t7_a_packet_taken_in_part_counts_once_and_is_finished_first() {
 }
 
 #[test]
-fn alcc_t7_a_block_is_told_once_an_rtt() {
+fn alcc_t7_a_block_is_reported_once_an_rtt() {
     let (mut gate, log) = gate(100 * WIRE);
     release(&mut gate, Time::ZERO, &mut 1448);
     gate.on_acked(Time::from_millis(40), MSS);
@@ -464,7 +464,7 @@ fn what_tcp_sent_by_itself_for_a_paced_controller_left_one_after_the_other() {
     let at = Time::from_millis;
     gate.on_sent(at(10), at(20), 3 * MSS, MSS);
     gate.on_sent(at(12), at(20), 2 * MSS, MSS);
-    // It told of these at 14.5 ms: they had left by then.
+    // It reported these at 14.5 ms: they had left by then.
     gate.on_sent(at(12), Time::from_micros(14_500), 2 * MSS, MSS);
     let prompt = AckReport { prompt: true, ..report(7, 0, 0) };
     gate.on_ack_report(at(50), &prompt);

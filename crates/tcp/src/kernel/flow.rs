@@ -9,7 +9,7 @@ use crate::books::{AckReport, Books};
 use crate::socket::TcpProgress;
 
 /// Where acks come closer together than this, the next one lets out what a controller has added soon
-/// enough; kicking TCP costs more than all the rest of an epoch.
+/// enough; kicking TCP costs more than everything else in an epoch.
 const SOON: Span = Span::from_millis(1);
 
 /// The longest gap between acks of late is forgotten by so much with each ack: one in
@@ -231,6 +231,7 @@ impl KernelFlow {
             srtt: rtt.smoothed(),
             min_rtt: rtt.minimum(),
             retransmissions: self.retransmissions,
+            segment_bytes: self.books.segment(),
             kicks: self.kicks,
             ..FlowStats::default()
         }
@@ -255,7 +256,7 @@ mod tests {
         KernelFlow::new(spec.build(setup), Time::ZERO, MSS.into(), 52, 1)
     }
 
-    /// What TCP tells when `acked` packets have been acknowledged and `outstanding` are on their
+    /// What TCP reports when `acked` packets have been acknowledged and `outstanding` are on their
     /// way.
     fn record(acked: u64, outstanding: u32, rtt_ms: u32) -> KernelRecord {
         KernelRecord {

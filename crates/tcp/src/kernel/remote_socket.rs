@@ -43,7 +43,7 @@ impl RemoteSocket {
         poll(&mut [PollFd::new(&self.process, PollFlags::IN)], Some(&now)) == Ok(0)
     }
 
-    /// Tries whether the socket `cookie` is there and can be had.
+    /// Checks whether the socket `cookie` exists and may be duplicated.
     ///
     /// # Errors
     /// `PERM` when the system does not let us; others when the process is gone, or has another

@@ -9,7 +9,7 @@ use cellpace_os::netlink::{Netlink, NetlinkRequest};
 use crate::flow::{FlowOutcome, SharedFlow};
 use crate::kernel::remote_socket::RemoteSocket;
 
-/// Who has a socket that the kernel driver is to hold, and goes on reading and writing it.
+/// Which process has a socket that the kernel driver is to control, and continues to read and write it.
 #[derive(Debug)]
 pub enum SocketOwner {
     /// This process, for as long as the descriptor is open.

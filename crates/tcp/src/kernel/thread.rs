@@ -139,7 +139,7 @@ impl DriverThread {
         }
     }
 
-    /// The kernel driver was removed, or we were taken for dead: the sockets go on by themselves.
+    /// The kernel driver was removed, or we were taken for dead: the sockets continue without us.
     fn give_up(&mut self) {
         for slot in self.flows.values() {
             slot.shared.end(FlowOutcome::Failed(libc::ENODEV));
@@ -311,7 +311,7 @@ impl DriverThread {
 
 impl KernelFlowSlot {
     /// Has TCP send what it may now. A socket that cannot be reached any more (the program passed it
-    /// on, or keeps us away) has acks alone, until somebody says where it is.
+    /// on, or keeps us away) has acks alone, until its place is reported.
     fn kick(&mut self) {
         let mut remote = self.socket.remote();
         let Some(known) = &*remote else { return };

@@ -203,6 +203,7 @@ impl AlccHalf {
             srtt: stats.srtt,
             min_rtt: stats.min_rtt,
             retransmissions: u64::from(self.info.retransmissions),
+            segment_bytes: self.segment as u64,
             blocks: stats.blocks,
             kicks: 0,
             send_buffer: None,

@@ -35,7 +35,7 @@ impl ByteQueue {
         if self.starved { 0 } else { self.capacity - self.len() }
     }
 
-    /// Whether memory for what it was to take could not be had. It takes nothing more then.
+    /// Whether memory for what it was to take could not be allocated. It takes nothing more then.
     pub(crate) fn is_starved(&self) -> bool {
         self.starved
     }

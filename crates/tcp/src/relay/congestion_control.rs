@@ -44,6 +44,33 @@ impl FromStr for TcpCongestionControl {
     }
 }
 
+impl TcpCongestionControl {
+    /// Checks that the kernel has it and lets us choose it.
+    ///
+    /// # Errors
+    /// With what is wrong and which ones there are, for people.
+    pub fn check(&self) -> Result<(), String> {
+        let Self::Named(name) = self else { return Ok(()) };
+        let there = |list: &str| {
+            let path = format!("/proc/sys/net/ipv4/tcp_{list}_congestion_control");
+            std::fs::read_to_string(path).unwrap_or_default().trim().replace(' ', ", ")
+        };
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None);
+        // A module that is not loaded is loaded by this, if that is allowed.
+        match socket.and_then(|socket| socket.set_tcp_congestion(name.as_bytes())) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(format!(
+                "only root may choose `{name}`; everybody may choose {}",
+                there("allowed")
+            )),
+            Err(_) => Err(format!(
+                "this kernel has no congestion control `{name}`: write auto, keep or one of {}",
+                there("available")
+            )),
+        }
+    }
+}
+
 /// Gives a socket what [`TcpCongestionControl::Named`] says.
 pub(crate) fn set_named(tcp: BorrowedFd<'_>, below: &TcpCongestionControl) -> io::Result<()> {
     let TcpCongestionControl::Named(name) = below else { return Ok(()) };
@@ -108,6 +135,16 @@ mod tests {
         assert_eq!("auto".parse(), Ok(TcpCongestionControl::StartByReno));
         assert_eq!("keep".parse(), Ok(TcpCongestionControl::Kept));
         assert_eq!("bbr".parse(), Ok(TcpCongestionControl::Named("bbr".to_owned())));
+    }
+
+    #[test]
+    fn names_that_the_kernel_does_not_have_are_refused_with_those_that_it_has() {
+        let check = |text: &str| text.parse::<TcpCongestionControl>().unwrap().check();
+        assert_eq!((check("auto"), check("keep"), check("reno")), (Ok(()), Ok(()), Ok(())));
+        for name in ["nosuchcc", "", "a_name_of_more_than_sixteen_letters"] {
+            let error = check(name).unwrap_err();
+            assert!(error.contains(&format!("`{name}`")) && error.contains("reno"), "{error}");
+        }
     }
 
     /// A connection under Cubic; none where that may not be chosen.

@@ -107,7 +107,7 @@ impl RelayEngine {
     /// # Errors
     /// When `tcp` is not a connected TCP socket, or a resource is missing: descriptors, memory,
     /// a thread, or room within [`limited`](Self::limited). Both descriptors are given up then, and
-    /// the connection is as it was: who wants to go on without a controller keeps `tcp`, too.
+    /// the connection is as it was: a caller that continues without a controller keeps `tcp`, too.
     pub fn adopt(
         &self,
         tcp: impl Into<Arc<OwnedFd>>,
@@ -123,7 +123,7 @@ impl RelayEngine {
         adopted
     }
 
-    /// Whether another flow would be taken now, as far as that can be told, beside `coming` others
+    /// Whether another flow would be taken now, as far as is known, beside `coming` others
     /// that are still to come.
     pub fn has_room(&self, coming: usize) -> bool {
         let taken = self.open.load(Ordering::Relaxed) + coming;
@@ -223,7 +223,7 @@ fn lock(inner: &Mutex<Option<RunningEngine>>) -> MutexGuard<'_, Option<RunningEn
     inner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether memory is left. Where a small piece cannot be had, the program ends: a flow is only
+/// Whether memory is left. Where a small piece cannot be allocated, the program ends: a flow is only
 /// taken as long as there is much more than it begins with.
 fn has_memory() -> bool {
     const SPARE: usize = 1 << 20;
@@ -499,7 +499,7 @@ impl EngineThread {
         self.timers.set(at, &mut place.timer, None);
         place.generation = place.generation.wrapping_add(1) & GENERATIONS;
         let Some(ServedFlow { relay, shared, _slot }) = place.flow.take() else { return };
-        // Duplicates of the descriptors may exist elsewhere; the kernel would go on reporting.
+        // Duplicates of the descriptors may exist elsewhere; the kernel would continue to report.
         let _ = epoll::delete(&self.epoll, relay.tcp());
         let _ = epoll::delete(&self.epoll, relay.local());
         drop(relay);

@@ -79,7 +79,7 @@ pub(crate) struct RelayFlow {
     options: FlowOptions,
 }
 
-/// A client/server connection that cannot go on, while its application still reads what came before.
+/// A client/server connection that cannot continue, while its application still reads what came before.
 struct FailedConnection {
     outcome: FlowOutcome,
     /// For how long TCP is kept open.
@@ -388,7 +388,7 @@ impl RelayFlow {
         Ok(true)
     }
 
-    /// A listening end whose peer does not speak the protocol goes on with the gate.
+    /// A listening end whose peer does not speak the protocol continues with the gate.
     fn go_on_plain(&mut self, now: Time) -> Result<(), FlowOutcome> {
         let Half::Alcc(alcc) = &mut self.half else { return Ok(()) };
         if !alcc.is_plain() {

@@ -195,7 +195,7 @@ impl Half {
         }
     }
 
-    /// Whether memory for its buffers could not be had.
+    /// Whether memory for its buffers could not be allocated.
     pub(crate) fn is_starved(&self) -> bool {
         match self {
             Self::Plain(plain) => plain.is_starved(),

@@ -49,7 +49,7 @@ pub(crate) struct PlainHalf {
     received: u64,
     member: Option<WindowMember>,
     start: RenoStart,
-    /// Memory for bytes that came could not be had.
+    /// Memory for bytes that came could not be allocated.
     starved: bool,
 }
 
@@ -161,7 +161,7 @@ impl PlainHalf {
         if let Some(member) = &self.member {
             member.set_waiting(now, self.queue.len() as u64);
         }
-        // A flow that rests has said here that nothing waits.
+        // An idle flow has noted here that nothing waits.
         let count = self.rule.next_call(&mut self.books, now, self.queue.len());
         &self.queue.bytes()[..count]
     }
@@ -202,7 +202,7 @@ impl PlainHalf {
         }
     }
 
-    /// Whether memory for what came from either side could not be had. The flow cannot go on.
+    /// Whether memory for what came from either side could not be allocated. The flow cannot continue.
     pub(crate) fn is_starved(&self) -> bool {
         self.starved || self.queue.is_starved()
     }
@@ -260,6 +260,7 @@ impl PlainHalf {
             srtt: rtt.smoothed(),
             min_rtt: rtt.minimum(),
             retransmissions: u64::from(self.info.retransmissions),
+            segment_bytes: self.books.segment(),
             blocks: self.books.blocks(),
             kicks: 0,
             send_buffer: None,

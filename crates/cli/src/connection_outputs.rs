@@ -1,0 +1,140 @@
+//! What the commands that put TCP connections under a controller print and write.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use cellpace_cc::ControllerSpec;
+use cellpace_run::{
+    ConnectionLog, ConnectionSamples, EventWriter, KeptConnections, LoggingCommand,
+};
+use clap::Args;
+
+use crate::error::CommandError;
+use crate::options::Verbosity;
+use crate::output::{command_line, complain, event_writer, is_stdout};
+use crate::outputs::check_file;
+use crate::report::write_report;
+
+/// Options for what is printed and written of connections.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct ConnectionOutputs {
+    /// Write the figures of each connection that ended as a line of JSON (`-`: standard output, and
+    /// nothing else there)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write one HTML page of all connections, which works offline
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+    /// Write what the controllers decide, as JSON lines; as qlog if the name ends in .sqlog
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) verbosity: Verbosity,
+}
+
+/// The outputs while the command runs.
+pub(crate) struct OpenOutputs<'a> {
+    events: Option<EventWriter>,
+    page: Option<(&'a Path, KeptConnections)>,
+    verbosity: Verbosity,
+}
+
+impl ConnectionOutputs {
+    /// Whether the figures go to standard output.
+    pub(crate) fn is_json_on_stdout(&self) -> bool {
+        self.json.as_deref().is_some_and(is_stdout)
+    }
+
+    /// Refuses what cannot be written before anything starts.
+    pub(crate) fn check(&self) -> Result<(), CommandError> {
+        let files =
+            [("--json", &self.json), ("--report", &self.report), ("--events", &self.events)];
+        let files: Vec<_> =
+            files.into_iter().filter_map(|(option, file)| Some((option, file.as_ref()?))).collect();
+        for (index, (option, file)) in files.iter().enumerate() {
+            if let Some((other, _)) = files[..index].iter().find(|(_, before)| before == file) {
+                let file = file.display();
+                return Err(CommandError::usage(format!("{other} and {option} both write {file}")));
+            }
+            match is_stdout(file) {
+                true if *option == "--events" => {
+                    return Err(CommandError::usage(
+                        "--events: an event log needs a file, not `-`",
+                    ));
+                }
+                true if *option == "--report" => {
+                    return Err(CommandError::usage("--report: a page needs a file, not `-`"));
+                }
+                true => {}
+                false => check_file(file)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the outputs. Starts a thread if controllers' decisions are written.
+    pub(crate) fn open(
+        &self,
+        command: LoggingCommand,
+        cc: &ControllerSpec,
+    ) -> Result<(ConnectionLog, OpenOutputs<'_>), CommandError> {
+        let program = format!("cellpace {}", command.name());
+        let page = self.report.as_deref().map(|path| (path, KeptConnections::default()));
+        let events = event_writer(self.events.as_deref(), &program, cc)?;
+        let log = ConnectionLog {
+            command,
+            cc: cc.to_string(),
+            command_line: command_line(),
+            // The proxy has lines of its own, of both sides of a connection.
+            lines: (self.verbosity.is_verbose() && command != LoggingCommand::Proxy)
+                .then_some(complain),
+            json: self.open_json()?,
+            kept: page.as_ref().map(|(_, kept)| kept.clone()),
+            events: events.as_ref().map(EventWriter::flows),
+            samples: ConnectionSamples::default(),
+        };
+        Ok((log, OpenOutputs { events, page, verbosity: self.verbosity }))
+    }
+
+    fn open_json(&self) -> Result<Option<Box<dyn Write + Send>>, CommandError> {
+        let Some(path) = &self.json else { return Ok(None) };
+        if is_stdout(path) {
+            return Ok(Some(Box::new(io::stdout())));
+        }
+        let file = File::create(path);
+        let file = file.map_err(|error| {
+            CommandError::failed(format!("--json: {}: {error}", path.display()))
+        })?;
+        Ok(Some(Box::new(file)))
+    }
+}
+
+impl OpenOutputs<'_> {
+    /// Completes what is written at the end, once all connections were reported.
+    pub(crate) fn finish(self) -> Result<(), CommandError> {
+        let events = self.events.map_or(Ok(()), EventWriter::finish);
+        let page = self.page.map_or(Ok(()), |(path, kept)| write_page(path, &kept, self.verbosity));
+        events.map_err(|error| CommandError::failed(format!("--events: {error}"))).and(page)
+    }
+}
+
+/// Writes the page of the connections that have ended.
+fn write_page(
+    path: &Path,
+    kept: &KeptConnections,
+    verbosity: Verbosity,
+) -> Result<(), CommandError> {
+    let (text, omitted) = kept.take();
+    if text.is_empty() {
+        verbosity.note("warning: no connection was under the controller, so there is no page");
+        return Ok(());
+    }
+    if omitted > 0 {
+        let text =
+            format!("warning: the page lacks the last {omitted} connections; --json has all");
+        verbosity.note(&text);
+    }
+    write_report(path, &[&text])
+}
