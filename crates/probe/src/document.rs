@@ -1,4 +1,4 @@
-//! The figures of a recording: the document `cellpace.probe/1`, which `docs/probe.md` describes.
+//! The figures of a recording: the document `cellpace.probe/1` (`docs/reference/schemas.md`).
 
 use std::collections::HashSet;
 

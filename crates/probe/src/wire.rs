@@ -1,4 +1,4 @@
-//! Datagrams as bytes; `docs/probe.md` describes them. The header, the checksum and the tag are those
+//! Datagrams as bytes, as `docs/probe-wire.md` has them. The header, the checksum and the tag are those
 //! of the native transport, the types and the keys are others, so that neither takes the other's
 //! datagrams for its own.
 //!
@@ -481,8 +481,8 @@ mod tests {
 
     #[test]
     fn the_test_vectors_of_the_documentation() {
-        let page = include_str!("../../../docs/probe.md");
-        let (_, listed) = page.split_once("### Test vectors").unwrap();
+        let page = include_str!("../../../docs/probe-wire.md");
+        let (_, listed) = page.split_once("## Test vectors").unwrap();
         let (_, listed) = listed.split_once("```text\n").unwrap();
         let (listed, _) = listed.split_once("```").unwrap();
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();

@@ -229,6 +229,26 @@ mod tests {
         PacketRecord { packet, fate }
     }
 
+    #[test]
+    fn the_documentation_has_every_column() {
+        let page = include_str!("../../../docs/reference/packet-log.md");
+        let kind = |field: &Field| match field.data_type() {
+            DataType::Dictionary(..) => "dictionary of text".to_owned(),
+            kind => kind.to_string().to_lowercase(),
+        };
+        let schema = schema();
+        let expected: Vec<_> = schema
+            .fields()
+            .iter()
+            .map(|field| format!("| `{}` | {} |", field.name(), kind(field)))
+            .collect();
+        let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| `")).collect();
+        assert_eq!(rows.len(), expected.len());
+        for (row, expected) in rows.iter().zip(&expected) {
+            assert!(row.starts_with(expected), "{row}\nis not {expected}");
+        }
+    }
+
     type RowBack = (u32, String, u32, u64, u32, [u64; 4], String);
 
     fn read(path: &Path) -> (Vec<RowBack>, usize) {

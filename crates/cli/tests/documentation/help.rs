@@ -1,0 +1,201 @@
+//! What `--help` says: the options that pages name are there, and the examples run.
+//!
+//! The examples of a command run in their order in one folder, as they stand but for `there`, the other
+//! computer of two, which is this one here. One that serves or takes long is ended by SIGTERM after some
+//! seconds, which it must do in good order; with the comment `# there` it goes on while the next one runs.
+
+use std::fmt::Write;
+use std::process::Command;
+
+use crate::command_lines::{lacking, side_by_side};
+use crate::pages;
+use crate::session::{self, User};
+
+/// What must be there before the examples of a command run: what a user brings.
+const BEFORE: [(&str, &str); 14] = [
+    ("compare", "cellpace trace make lte-driving -o city-drive.down"),
+    ("sim", "printf '[[flow]]\\ncc = \"copa\"\\n' > fairness.toml"),
+    ("trace show", "cellpace trace make lte-driving -o city-drive.down"),
+    (
+        "trace check",
+        "mkdir traces; cellpace trace make lte-driving -o city-drive.down; cp *.down traces",
+    ),
+    (
+        "trace convert",
+        "cellpace trace make lte-driving -o city-drive.down; cp city-drive.down drive.down
+         cellpace trace convert drive.down -o measured.csv",
+    ),
+    ("trace fit", "cellpace trace make lte-driving -o drive.down"),
+    (
+        "mdi train",
+        "cellpace trace make lte-driving --duration 20s -o city.down; cp city.down highway.down",
+    ),
+    (
+        "mdi merge",
+        "cellpace mdi train --cc copa --trace lte-driving --duration 20s -o city.mdi; cp city.mdi highway.mdi",
+    ),
+    ("mdi show", "cellpace mdi train --cc copa --trace lte-driving --duration 20s -o verus.mdi"),
+    (
+        "mdi convert",
+        "cellpace mdi train --cc copa --trace lte-driving --duration 20s -o verus.mdi
+         cellpace mdi train --cc copa --trace lte-driving --duration 20s -o samples.csv",
+    ),
+    ("send", "cellpace key path.key; head -c 100000 /dev/zero > file.bin"),
+    (
+        "recv",
+        "cellpace key path.key; cellpace send --listen 5261 --key path.key --duration 9s & sleep 0.2",
+    ),
+    ("key", "head -c 100000 /dev/zero > file.bin"),
+    ("probe", "cellpace key path.key"),
+];
+
+/// Examples that are not run, and why.
+const NOT_RUN: [(&str, &str); 6] = [
+    ("cellpace kernel install", "changes the kernel of this machine; tests/kernel.rs does it"),
+    ("cellpace kernel remove", "changes the kernel of this machine; tests/kernel.rs does it"),
+    ("cellpace attach", "needs the kernel driver; tests/attach.rs does it"),
+    ("--nat", "needs a way to other networks; tests/link.rs does it"),
+    ("scp ", "needs another computer"),
+    ("ssh ", "needs another computer"),
+];
+
+/// Commands of real time. Who is longer at it serves, or has shown that it works.
+const REAL_TIME: [&str; 6] = ["link", "run", "proxy", "send", "recv", "probe"];
+const PATIENCE_S: u32 = 3;
+
+/// The others end by themselves.
+const LONG_S: u32 = 40;
+
+/// The help of a command, or what the program says instead.
+fn help(command: &str) -> String {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_cellpace"));
+    let output = program.args(command.split_whitespace()).arg("--help").output().unwrap();
+    String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+}
+
+/// The commands that a help lists, without `help` itself.
+fn subcommands(help: &str) -> Vec<String> {
+    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let lines = lines.take_while(|line| line.starts_with("  "));
+    let names = lines
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
+/// Every command that does something itself: `compare`, `trace show`, ..., and the program.
+fn commands() -> Vec<String> {
+    let mut all = vec![String::new()];
+    for name in subcommands(&help("")) {
+        match subcommands(&help(&name)) {
+            of if of.is_empty() => all.push(name),
+            of => all.extend(of.iter().map(|one| format!("{name} {one}"))),
+        }
+    }
+    all
+}
+
+/// The examples of a help: lines below `Example:` or `Examples:`, as commands.
+fn examples(help: &str) -> Vec<String> {
+    let is_title = |line: &&str| line.starts_with("Example");
+    let lines = help.lines().skip_while(|line| !is_title(line)).skip(1);
+    let mut commands: Vec<String> = Vec::new();
+    for line in lines.take_while(|line| line.starts_with("  ")) {
+        match commands.last_mut().filter(|command| command.ends_with('\\')) {
+            Some(command) => *command += &format!("\n{line}"),
+            None => commands.push(line.trim_start().to_owned()),
+        }
+    }
+    commands
+}
+
+/// Shell commands that run an example, and end it in good order where it does not end by itself.
+fn bounded(example: &str) -> String {
+    let line = example.replace(" there", " 127.0.0.1");
+    let name = line.split_whitespace().nth(1).unwrap_or_default();
+    let patience = if REAL_TIME.contains(&name) { PATIENCE_S } else { LONG_S };
+    let otherwise = match example.ends_with("# there") {
+        true => "true",
+        false => "{ kill $pid; wait $pid; code=$?; [ $code = 143 ] || [ $code = 0 ]; }",
+    };
+    format!(
+        "cat > example.sh <<'END'\nexec {line}\nEND
+sh example.sh & pid=$!
+left={ticks}
+while kill -0 $pid 2>/dev/null && [ $left -gt 0 ]; do sleep 0.05; left=$((left - 1)); done
+if [ $left -gt 0 ]; then wait $pid; else {otherwise}; fi",
+        ticks = patience * 20
+    )
+}
+
+/// Whether an example is run here.
+fn is_run(example: &str) -> bool {
+    if let Some(reason) = lacking("the help", std::slice::from_ref(&example.to_owned())) {
+        cellpace_testing::skip(reason);
+        return false;
+    }
+    !NOT_RUN.iter().any(|(part, _)| example.contains(part))
+}
+
+/// What is wrong with the examples of a command.
+fn complaints(command: &str) -> String {
+    let examples = examples(&help(command));
+    let examples: Vec<_> = examples.iter().filter(|example| is_run(example)).collect();
+    let before =
+        BEFORE.iter().filter(|(of, _)| *of == command).map(|(_, shell)| (*shell).to_owned());
+    let before: Vec<_> = before.collect();
+    let mut commands = before.clone();
+    commands.extend(examples.iter().map(|example| bounded(example)));
+    let mut ended = session::run(&commands, User::Same).into_iter().skip(before.len());
+    let mut wrong = String::new();
+    for example in examples {
+        match ended.next() {
+            None => writeln!(wrong, "does not end: {example}").unwrap(),
+            Some(ended) if ended.code != 0 => {
+                writeln!(wrong, "exit code {} of: {example}\n{}", ended.code, ended.output)
+                    .unwrap();
+            }
+            Some(_) => {}
+        }
+    }
+    wrong
+}
+
+#[test]
+fn examples_of_the_help_run_as_they_stand() {
+    let commands = commands();
+    assert!(commands.len() > 15, "{commands:?}");
+    let without: Vec<_> =
+        commands.iter().filter(|command| examples(&help(command)).is_empty()).collect();
+    assert!(without.is_empty(), "no example in the help of {without:?}");
+    let wrong: String = side_by_side(&commands, |command| complaints(command)).concat();
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// The options in code like `cellpace run --cc copa -- nginx` that `cellpace run` does not have.
+fn unknown_options(code: &str, commands: &[String]) -> Vec<String> {
+    let rest = code.strip_prefix("cellpace ").unwrap_or_default();
+    let is_of = |name: &&String| format!("{rest} ").starts_with(&format!("{name} "));
+    let Some(name) = commands.iter().filter(|name| !name.is_empty()).find(is_of) else {
+        return Vec::new();
+    };
+    let help = help(name);
+    let known: Vec<_> = help.split([' ', ',', '\n', '[']).collect();
+    let words = rest.split_whitespace().take_while(|word| !["--", "|"].contains(word));
+    let options = words.filter(|word| word.starts_with('-') && word.len() > 1);
+    let options = options.filter_map(|word| word.split('=').next());
+    options.filter(|one| !known.contains(one)).map(|one| format!("{one} of {code}")).collect()
+}
+
+#[test]
+fn options_that_sentences_name_exist() {
+    let commands = commands();
+    let mut unknown = Vec::new();
+    for page in pages::all() {
+        for span in &page.spans {
+            let found = unknown_options(span, &commands);
+            unknown.extend(found.iter().map(|one| format!("{}: {one}", page.name)));
+        }
+    }
+    assert!(unknown.is_empty(), "options that are not there:\n{}", unknown.join("\n"));
+}
