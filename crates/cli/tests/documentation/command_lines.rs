@@ -26,11 +26,9 @@ const OTHER_PROGRAMS: [&str; 9] =
 const AS_USER_TOO: [&str; 2] = ["docs/how-to/run.md", "docs/tutorial/first-server.md"];
 
 /// Pages whose command lines other tests run, and why.
-const RUN_ELSEWHERE: [(&str, &str); 4] = [
+const RUN_ELSEWHERE: [(&str, &str); 2] = [
     ("docs/kernel.md", "changes the kernel of this machine: tests/kernel.rs, tests/attach.rs"),
     ("docs/mdi-kernel.md", "changes the kernel of this machine: tests/kernel_mdi.rs"),
-    ("docs/mdi-format.md", "changes the kernel of this machine: tests/kernel_mdi.rs"),
-    ("docs/mdi.md", "takes minutes: tests/mdi.rs and tests/mdi_show.rs, with less"),
 ];
 
 /// Pages at the same time: most of them wait for real time.

@@ -1,8 +1,7 @@
-//! What `--help` says: the options that pages name are there, and the examples run.
+//! What `--help` says: the options that pages name are there, and the examples run as they stand.
 //!
-//! The examples of a command run in their order in one folder, as they stand but for `there`, the other
-//! computer of two, which is this one here. One that serves or takes long is ended by SIGTERM after some
-//! seconds, which it must do in good order; with the comment `# there` it goes on while the next one runs.
+//! The examples of a command run in their order in one folder and one shell. One that serves or takes long is
+//! ended by SIGTERM after some seconds, which it must do in good order.
 
 use std::fmt::Write;
 use std::process::Command;
@@ -11,52 +10,17 @@ use crate::command_lines::{lacking, side_by_side};
 use crate::pages;
 use crate::session::{self, User};
 
-/// What must be there before the examples of a command run: what a user brings.
-const BEFORE: [(&str, &str); 14] = [
-    ("compare", "cellpace trace make lte-driving -o city-drive.down"),
-    ("sim", "printf '[[flow]]\\ncc = \"copa\"\\n' > fairness.toml"),
-    ("trace show", "cellpace trace make lte-driving -o city-drive.down"),
-    (
-        "trace check",
-        "mkdir traces; cellpace trace make lte-driving -o city-drive.down; cp *.down traces",
-    ),
-    (
-        "trace convert",
-        "cellpace trace make lte-driving -o city-drive.down; cp city-drive.down drive.down
-         cellpace trace convert drive.down -o measured.csv",
-    ),
-    ("trace fit", "cellpace trace make lte-driving -o drive.down"),
-    (
-        "mdi train",
-        "cellpace trace make lte-driving --duration 20s -o city.down; cp city.down highway.down",
-    ),
-    (
-        "mdi merge",
-        "cellpace mdi train --cc copa --trace lte-driving --duration 20s -o city.mdi; cp city.mdi highway.mdi",
-    ),
-    ("mdi show", "cellpace mdi train --cc copa --trace lte-driving --duration 20s -o verus.mdi"),
-    (
-        "mdi convert",
-        "cellpace mdi train --cc copa --trace lte-driving --duration 20s -o verus.mdi
-         cellpace mdi train --cc copa --trace lte-driving --duration 20s -o samples.csv",
-    ),
-    ("send", "cellpace key path.key; head -c 100000 /dev/zero > file.bin"),
-    (
-        "recv",
-        "cellpace key path.key; cellpace send --listen 5261 --key path.key --duration 9s & sleep 0.2",
-    ),
-    ("key", "head -c 100000 /dev/zero > file.bin"),
-    ("probe", "cellpace key path.key"),
-];
+/// What a home has; and what variables of one example are to the next.
+const BEFORE: &str =
+    "set -a; mkdir -p ~/.local/share/bash-completion/completions ~/.config/fish/completions";
 
 /// Examples that are not run, and why.
-const NOT_RUN: [(&str, &str); 6] = [
+const NOT_RUN: [(&str, &str); 5] = [
     ("cellpace kernel install", "changes the kernel of this machine; tests/kernel.rs does it"),
     ("cellpace kernel remove", "changes the kernel of this machine; tests/kernel.rs does it"),
     ("cellpace attach", "needs the kernel driver; tests/attach.rs does it"),
-    ("--nat", "needs a way to other networks; tests/link.rs does it"),
-    ("scp ", "needs another computer"),
-    ("ssh ", "needs another computer"),
+    (" there:", "needs another computer"),
+    ("fpath", "is written for zsh"),
 ];
 
 /// Commands of real time. Who is longer at it serves, or has shown that it works.
@@ -111,19 +75,21 @@ fn examples(help: &str) -> Vec<String> {
 
 /// Shell commands that run an example, and end it in good order where it does not end by itself.
 fn bounded(example: &str) -> String {
-    let line = example.replace(" there", " 127.0.0.1");
-    let name = line.split_whitespace().nth(1).unwrap_or_default();
+    let is_one_command = example.starts_with("cellpace ") && !example.contains(" &");
+    if example.contains("--once &") {
+        return format!("{example}\ncode=$?; wait; (exit $code)");
+    }
+    if !is_one_command {
+        return example.to_owned();
+    }
+    let name = example.split_whitespace().nth(1).unwrap_or_default();
     let patience = if REAL_TIME.contains(&name) { PATIENCE_S } else { LONG_S };
-    let otherwise = match example.ends_with("# there") {
-        true => "true",
-        false => "{ kill $pid; wait $pid; code=$?; [ $code = 143 ] || [ $code = 0 ]; }",
-    };
     format!(
-        "cat > example.sh <<'END'\nexec {line}\nEND
+        "cat > example.sh <<'END'\nexec {example}\nEND
 sh example.sh & pid=$!
 left={ticks}
 while kill -0 $pid 2>/dev/null && [ $left -gt 0 ]; do sleep 0.05; left=$((left - 1)); done
-if [ $left -gt 0 ]; then wait $pid; else {otherwise}; fi",
+if [ $left -gt 0 ]; then wait $pid; else kill $pid; wait $pid; code=$?; [ $code = 143 ] || [ $code = 0 ]; fi",
         ticks = patience * 20
     )
 }
@@ -141,12 +107,9 @@ fn is_run(example: &str) -> bool {
 fn complaints(command: &str) -> String {
     let examples = examples(&help(command));
     let examples: Vec<_> = examples.iter().filter(|example| is_run(example)).collect();
-    let before =
-        BEFORE.iter().filter(|(of, _)| *of == command).map(|(_, shell)| (*shell).to_owned());
-    let before: Vec<_> = before.collect();
-    let mut commands = before.clone();
+    let mut commands = vec![BEFORE.to_owned()];
     commands.extend(examples.iter().map(|example| bounded(example)));
-    let mut ended = session::run(&commands, User::Same).into_iter().skip(before.len());
+    let mut ended = session::run(&commands, User::Same).into_iter().skip(1);
     let mut wrong = String::new();
     for example in examples {
         match ended.next() {
@@ -181,6 +144,8 @@ fn unknown_options(code: &str, commands: &[String]) -> Vec<String> {
     };
     let help = help(name);
     let known: Vec<_> = help.split([' ', ',', '\n', '[']).collect();
+    // What stands in quotes is another program's.
+    let rest: String = rest.split('\'').step_by(2).collect();
     let words = rest.split_whitespace().take_while(|word| !["--", "|"].contains(word));
     let options = words.filter(|word| word.starts_with('-') && word.len() > 1);
     let options = options.filter_map(|word| word.split('=').next());
