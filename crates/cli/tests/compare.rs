@@ -66,6 +66,7 @@ fn json_has_the_promised_fields_and_nothing_else_is_printed() {
         "rtt_ms",
         "rtt_ms_seen",
         "seed",
+        "series",
         "skip_s",
         "throughput_mbps",
         "trace",

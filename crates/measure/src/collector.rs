@@ -36,6 +36,9 @@ pub struct FlowSpan {
     pub start: Time,
     /// Its stop.
     pub stop: Time,
+    /// Whether a controller drives it. Others take what they take, and are left out of the index
+    /// of fairness.
+    pub is_controlled: bool,
 }
 
 impl FlowSpan {
@@ -69,11 +72,18 @@ pub struct Figures {
     pub packets: u64,
     /// Packets that the path dropped.
     pub lost: u64,
-    /// Jain's index over windows of one second among the flows that were on, then the mean
+    /// Jain's index over windows of one second among the controlled flows that were on, then the mean
     /// (Eq. 7 of the Verus paper and its text).
     pub jain: f64,
     /// Each flow's own figures.
     pub per_flow: Vec<FlowFigures>,
+}
+
+impl FlowFigures {
+    /// Whether a controller drives the flow: not where it is constant-rate UDP.
+    pub fn is_controlled(&self) -> bool {
+        self.cc != "udp" && !self.cc.starts_with("udp:")
+    }
 }
 
 /// The figures of one flow.
@@ -269,11 +279,12 @@ impl JainWindows {
         if self.windows == 0 { 1.0 } else { self.sum / self.windows as f64 }
     }
 
-    /// A window counts when at least two flows were on through all of it and something left.
+    /// A window counts when at least two controlled flows were on through all of it and something left.
     fn close(&mut self) {
         let from = self.start + Self::WIDTH * self.current;
         let to = from + Self::WIDTH;
-        let on = self.spans.iter().zip(&self.bytes).filter(|(span, _)| span.covers(from, to));
+        let counts = |span: &FlowSpan| span.is_controlled && span.covers(from, to);
+        let on = self.spans.iter().zip(&self.bytes).filter(|(span, _)| counts(span));
         let shares: Vec<f64> = on.map(|(_, bytes)| *bytes as f64).collect();
         if to <= self.end && shares.len() > 1 && shares.iter().any(|share| *share > 0.0) {
             self.sum += jain_index(&shares);
@@ -303,7 +314,8 @@ mod tests {
     }
 
     fn collector(flows: usize) -> Collector {
-        let spans = vec![FlowSpan { start: Time::ZERO, stop: ms(4_000) }; flows];
+        let spans =
+            vec![FlowSpan { start: Time::ZERO, stop: ms(4_000), is_controlled: true }; flows];
         let window = MeasuredWindow { skip: ms(1_000), end: ms(4_000) };
         Collector::new(window, &spans, Span::from_millis(100))
     }
@@ -340,9 +352,28 @@ mod tests {
     }
 
     #[test]
+    fn flows_without_a_controller_do_not_count_in_jain() {
+        let span = |is_controlled| FlowSpan { start: Time::ZERO, stop: ms(4_000), is_controlled };
+        let window = MeasuredWindow { skip: ms(1_000), end: ms(4_000) };
+        let jain = |spans: &[FlowSpan]| {
+            let mut collector = Collector::new(window, spans, Span::from_millis(100));
+            for (flow, at) in [(0, 1_100), (1, 1_200), (2, 1_300), (2, 1_400)] {
+                collector.record(&record(flow, at, at, at, Fate::Delivered));
+            }
+            collector.finish(1).0.jain
+        };
+        assert!((jain(&[span(true); 3]) - 16.0 / 18.0).abs() < 1e-12);
+        assert_eq!(jain(&[span(true), span(true), span(false)]), 1.0);
+        assert_eq!(jain(&[span(true), span(false), span(false)]), 1.0, "nobody to share with");
+    }
+
+    #[test]
     fn a_second_in_which_a_flow_starts_or_stops_is_no_measure_of_fairness() {
-        let spans = [(0, 4_000), (1_500, 4_000), (0, 3_999)]
-            .map(|(start, stop)| FlowSpan { start: ms(start), stop: ms(stop) });
+        let spans = [(0, 4_000), (1_500, 4_000), (0, 3_999)].map(|(start, stop)| FlowSpan {
+            start: ms(start),
+            stop: ms(stop),
+            is_controlled: true,
+        });
         let window = MeasuredWindow { skip: ms(1_000), end: ms(4_500) };
         let mut collector = Collector::new(window, &spans, Span::from_millis(100));
         // Second 1..2 is flows 0 and 2, 2..3 all three, 3..4 flows 0 and 1; 4..4.5 is none.
@@ -355,7 +386,7 @@ mod tests {
 
     #[test]
     fn what_leaves_after_a_flows_stop_does_not_count_as_its_rate() {
-        let spans = [FlowSpan { start: ms(1_000), stop: ms(2_000) }];
+        let spans = [FlowSpan { start: ms(1_000), stop: ms(2_000), is_controlled: true }];
         let window = MeasuredWindow { skip: ms(500), end: ms(4_000) };
         let mut collector = Collector::new(window, &spans, Span::from_millis(100));
         for at in [1_000, 1_001, 2_000, 2_001, 3_900] {

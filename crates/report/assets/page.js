@@ -151,12 +151,10 @@
     { key: "seed", name: "Seed" },
     { key: "throughput", name: "Throughput", unit: "Mbit/s", digits: 2, better: 1 },
     { key: "utilization", name: "Utilization", unit: "%", digits: 1, better: 1 },
-    { key: "mean", name: "mean", unit: "ms", digits: 1, better: -1, over: "Queue delay" },
     { key: "p50", name: "median", unit: "ms", digits: 1, better: -1, over: "Queue delay" },
     { key: "p95", name: "95 %", unit: "ms", digits: 1, better: -1, over: "Queue delay" },
     { key: "p99", name: "99 %", unit: "ms", digits: 1, better: -1, over: "Queue delay" },
-    { key: "rtt", name: "RTT", unit: "mean, ms", digits: 1, better: -1 },
-    { key: "lost", name: "Lost", unit: "packets", digits: 0, better: -1 },
+    { key: "loss", name: "Lost", unit: "%", digits: 2, better: -1 },
     { key: "jain", name: "Jain", unit: "index", digits: 3, better: 1 },
   ];
 
@@ -496,7 +494,9 @@
     const width = where.clientWidth;
     const height = Math.round(Math.min(460, Math.max(330, width * 0.46)));
     const box = { left: 46, right: width - 12, top: 14, bottom: height - 44 };
-    const capacity = highest(group().runs.map((run) => run.capacity).filter(known)) ?? 0;
+    const offered = group().runs.map((run) => run.capacity).filter(known);
+    // Seeds of a random trace differ; the line is their mean, as the points are.
+    const capacity = mean(offered) ?? 0;
     const spread = (cell, sign) => Math.max(cell.v + sign * (cell.ci ?? 0), cell.v / 4);
     const delays = [...rows.flatMap((row) => [spread(row.p95, -1), spread(row.p95, 1)]), ...singles.map((run) => run.p95)].map((ms) => Math.max(ms, LEAST_DELAY));
     const rates = [capacity, ...rows.map((row) => row.throughput.v + (row.throughput.ci ?? 0))];
@@ -541,7 +541,8 @@
       taken.push({ x: x(row.p95.v) - 8, y: y(row.throughput.v) - 8, w: 16, h: 16 });
     }
     if (capacity > 0) {
-      const words = `capacity ${brief(capacity)}`;
+      const [fewest, most] = [Math.min(...offered), Math.max(...offered)].map(brief);
+      const words = fewest === most ? `capacity ${fewest}` : `mean capacity ${brief(capacity)} (${fewest} to ${most})`;
       const w = widthOf(words);
       const places = [box.left + 6, (box.left + box.right - w) / 2, box.right - w - 6].flatMap((left) => [[left, y(capacity) + 3], [left, y(capacity) - 18]]);
       const [left, up] = places.find((place) => isFree(place, w, 15, taken)) ?? places[0];

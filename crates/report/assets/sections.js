@@ -55,7 +55,7 @@
 
   function table({ title, header, rows, note: text }) {
     const isNumber = (column) => rows.every((row) => /^([-–]|$|[-+]?[\d.,]+([eE][-+]?\d+)?( ?[%A-Za-zµ/]+)?$)/.test(row[column] ?? ""));
-    const classes = header.map((_, column) => isNumber(column) ? {} : { class: "word" });
+    const classes = header.map((_, column) => column > 0 && isNumber(column) ? {} : { class: "word" });
     const cells = (name, row) => element("tr", {}, ...row.map((cell, column) => element(name, classes[column], cell)));
     return element("section", {}, head("h3", title), element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": title },
       element("table", { class: "narrow" }, element("thead", {}, cells("th", header)), element("tbody", {}, ...rows.map((row) => cells("td", row))))), ...note(text));

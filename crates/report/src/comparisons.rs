@@ -63,11 +63,6 @@ pub(crate) fn title(comparison: &Comparison) -> String {
     }
 }
 
-/// What came out, in one sentence.
-pub(crate) fn sentence(_comparison: &Comparison) -> String {
-    String::new()
-}
-
 pub(crate) fn made_by(comparison: &Comparison) -> MadeBy {
     let mut seeds = comparison.runs.iter().map(|run| run.seed);
     let first = seeds.next();

@@ -91,15 +91,12 @@ pub(crate) struct FigureRow<'a> {
     pub(crate) throughput: Cell,
     /// Percent.
     pub(crate) utilization: Cell,
-    /// Queue delay in ms, as the three that follow.
-    pub(crate) mean: Cell,
+    /// Queue delay in ms, as the two that follow.
     pub(crate) p50: Cell,
     pub(crate) p95: Cell,
     pub(crate) p99: Cell,
-    /// Mean RTT as the senders saw it, in ms.
-    pub(crate) rtt: Cell,
-    /// Packets.
-    pub(crate) lost: Cell,
+    /// Percent of the packets that were lost.
+    pub(crate) loss: Cell,
     pub(crate) jain: Cell,
     /// Wall time of the computation in seconds, where it was taken.
     #[serde(skip)]
@@ -120,7 +117,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    fn plain(value: f64) -> Self {
+    pub(crate) fn plain(value: f64) -> Self {
         Self { value, half_width: None }
     }
 
@@ -161,12 +158,10 @@ fn single(run: &Run) -> FigureRow<'_> {
         flows: run.flows,
         throughput: Cell::plain(figures.throughput_mbps),
         utilization: Cell::plain(figures.utilization * 100.0),
-        mean: Cell::plain(delay.mean),
         p50: Cell::plain(delay.p50),
         p95: Cell::plain(delay.p95),
         p99: Cell::plain(delay.p99),
-        rtt: Cell::plain(seen_rtt(run)),
-        lost: Cell::plain(figures.lost as f64),
+        loss: Cell::plain(lost_percent(run)),
         jain: Cell::plain(figures.jain),
         wall_s: run.wall_s,
         speed: run.wall_s.map(|wall| figures.packets as f64 / wall / 1e6),
@@ -179,12 +174,10 @@ fn several<'a>(first: &'a Run, interval: &Repeated, seeds: &[&Run]) -> FigureRow
         seed: None,
         throughput: Cell::of(&interval.throughput_mbps, 1.0),
         utilization: Cell::of(&interval.utilization, 100.0),
-        mean: Cell::of(&interval.queue_delay_mean_ms, 1.0),
         p50: Cell::of(&interval.queue_delay_p50_ms, 1.0),
         p95: Cell::of(&interval.queue_delay_p95_ms, 1.0),
         p99: mean(|run| queue_delay(run).p99),
-        rtt: mean(seen_rtt),
-        lost: mean(|run| run.figures.lost as f64),
+        loss: mean(lost_percent),
         jain: Cell::of(&interval.jain, 1.0),
         wall_s: first.wall_s.map(|_| mean(|run| run.wall_s.unwrap_or(f64::NAN)).value),
         speed: None,
@@ -201,9 +194,10 @@ pub(crate) fn queue_delay(run: &Run) -> Summary {
     Summary { mean: f64::NAN, p50: f64::NAN, p95: f64::NAN, p99: f64::NAN, max: f64::NAN }
 }
 
-fn seen_rtt(run: &Run) -> f64 {
-    let rtt = run.figures.rtt_ms_seen;
-    if rtt.max > 0.0 { rtt.mean } else { f64::NAN }
+/// Of the packets that left the link or were dropped, those that were dropped.
+fn lost_percent(run: &Run) -> f64 {
+    let all = run.figures.packets + run.figures.lost;
+    if all > 0 { 100.0 * run.figures.lost as f64 / all as f64 } else { 0.0 }
 }
 
 #[cfg(test)]
@@ -240,6 +234,6 @@ mod tests {
         comparison.runs[0].figures.packets = 0;
         comparison.runs[0].figures.queue_delay_ms = Summary::default();
         let row = single(&comparison.runs[0]);
-        assert!(row.p95.value.is_nan() && row.mean.value.is_nan());
+        assert!(row.p95.value.is_nan() && row.p50.value.is_nan());
     }
 }

@@ -8,6 +8,7 @@ use crate::document::Document;
 use crate::heatmap::{Heatmap, inline, level_classes, levels};
 use crate::page::page_json;
 use crate::section::{Chart, DrawnChart, MadeBy, PageTable, Section, side_by_side};
+use crate::sentence::sentence;
 use crate::thin::thinned;
 use crate::views::sections;
 use crate::{Comparison, ReportError, SCHEMA, comparisons, palette};
@@ -140,7 +141,7 @@ impl Whole {
     /// The only result's; several have theirs beside them.
     fn sentence(&self) -> String {
         match (&self.comparison, &self.sections[..]) {
-            (Some(comparison), _) => comparisons::sentence(comparison),
+            (Some(comparison), _) => sentence(comparison),
             (None, [section]) => section.sentence.clone(),
             (None, _) => String::new(),
         }

@@ -7,6 +7,7 @@ mod scale;
 
 use std::collections::HashSet;
 
+use cellpace_base::statistics;
 use cellpace_measure::{ProfileSample, Series};
 
 use self::canvas::{Canvas, Line, Plot, short_name};
@@ -166,8 +167,11 @@ fn scatter(comparison: &Comparison, group: &Group<'_>, names: &[&str]) -> String
     let delays: Vec<f64> = delays.map(|ms| ms.max(MIN_DELAY)).collect();
     let rates = known()
         .flat_map(|row| ends(row.throughput.value, row.throughput.half_width.unwrap_or(0.0)));
-    let capacities = group.runs.iter().map(|run| run.figures.capacity_mbps);
-    let capacity = capacities.filter(|rate| rate.is_finite()).fold(0.0, f64::max);
+    let offered = group.runs.iter().map(|run| run.figures.capacity_mbps);
+    let offered: Vec<f64> = offered.filter(|rate| rate.is_finite()).collect();
+    // Seeds of a random trace differ; the line is their mean, as the points are.
+    let capacity = statistics::mean(offered.iter().copied());
+    let capacity = if capacity.is_finite() { capacity } else { 0.0 };
     let top = rates.clone().fold(capacity, f64::max).max(1e-3) * 1.08;
     let least = rates.fold(top, f64::min);
     // Points that crowd at the top get the room; a scatter needs no zero.
@@ -183,7 +187,7 @@ fn scatter(comparison: &Comparison, group: &Group<'_>, names: &[&str]) -> String
         &[],
     );
     plot.better_corner();
-    plot.level(capacity, &format!("capacity {}", short(capacity)));
+    plot.level(capacity, &capacity_text(&offered, capacity));
     for row in known() {
         let look = names.iter().position(|name| *name == row.cc).unwrap_or(0);
         let (x, y) = (row.p95, row.throughput);
@@ -253,6 +257,16 @@ fn merge_for(bins: usize) -> usize {
 
 fn length(series: &Series) -> f64 {
     series.bin_s * series.throughput_mbps.len() as f64
+}
+
+/// What stands at the line of the capacity.
+fn capacity_text(offered: &[f64], mean: f64) -> String {
+    let fewest = short(offered.iter().copied().fold(f64::INFINITY, f64::min));
+    let most = short(offered.iter().copied().fold(0.0, f64::max));
+    match fewest == most {
+        true => format!("capacity {}", short(mean)),
+        false => format!("mean capacity {} ({fewest} to {most})", short(mean)),
+    }
 }
 
 fn top(values: &[f32]) -> f64 {

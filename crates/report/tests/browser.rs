@@ -189,6 +189,28 @@ fn pictures_are_well_formed() {
     assert_eq!(browser.outcome("pictures", &dom, "data-cellpace=\"")["good"], count);
 }
 
+#[test]
+fn on_paper_nothing_is_cut() {
+    let Some(browser) = Browser::find() else { return };
+    let script = include_str!("browser/paper.js");
+    let printed = |name: &str, page: &str| {
+        let page = page.replace("</body>", &format!("<script>{script}</script></body>"));
+        browser.open_page(name, &page, &[])["paper"].clone()
+    };
+    let comparison = html(&example::large("city-drive.down", 6, 4, 60));
+    for (name, page, least) in
+        [("paper-comparison", comparison, 8), ("paper-transfer", page(&[transfer()]).unwrap(), 6)]
+    {
+        let paper = printed(name, &page);
+        assert!(paper["parts"].as_u64().unwrap() >= least, "{name}: {paper}");
+        assert_eq!(paper["cut"], serde_json::json!([]), "{name}");
+    }
+}
+
+fn transfer() -> Document {
+    Document::read("transfer.json", include_str!("browser/transfer.json")).unwrap()
+}
+
 /// One document of each kind that is no comparison, with what its page draws: charts, tables, maps.
 fn kinds() -> [(&'static str, String, [u64; 3]); 5] {
     let map = serde_json::json!({ "map": heatmap(300), "note": "A note." });

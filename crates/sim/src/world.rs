@@ -97,8 +97,11 @@ impl World {
             })
             .collect();
         let window = MeasuredWindow { skip: Time::ZERO + scenario.skip, end };
-        let spans: Vec<FlowSpan> =
-            flows.iter().map(SimFlow::span).map(|(start, stop)| FlowSpan { start, stop }).collect();
+        let span = |(flow, spec): (&SimFlow, &FlowSpec)| {
+            let (start, stop) = flow.span();
+            FlowSpan { start, stop, is_controlled: spec.cc.is_some() }
+        };
+        let spans: Vec<FlowSpan> = flows.iter().zip(&scenario.flows).map(span).collect();
         let mut timers = Timers::new(flows.len());
         for (index, flow) in flows.iter().enumerate() {
             timers.arm(index, flow.next_deadline());

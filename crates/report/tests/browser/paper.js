@@ -1,0 +1,13 @@
+// Lays the page, drawn for a screen, out as on A4 without its margins, and looks for what sticks out.
+setTimeout(() => {
+  const rules = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]);
+  const print = rules.filter((rule) => rule.media?.mediaText === "print").flatMap((rule) => [...rule.cssRules]);
+  const style = document.createElement("style");
+  style.textContent = print.map((rule) => rule.cssText).join("\n") + "\nbody { width: 703px; }";
+  document.head.append(style);
+  const parts = [...document.querySelectorAll("canvas, main svg, main table")].filter((part) => part.getClientRects().length);
+  const isCut = (part) => part.getBoundingClientRect().right > 704
+    || part.closest(".chart, .chart-place, .scroll")?.scrollWidth > 704;
+  cellpace.paper = { parts: parts.length, cut: parts.filter(isCut).map((part) => part.closest("section")?.textContent.slice(0, 60) ?? part.outerHTML.slice(0, 60)) };
+  document.documentElement.dataset.cellpace = JSON.stringify(cellpace);
+}, 100);
