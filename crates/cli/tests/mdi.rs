@@ -223,7 +223,9 @@ fn the_table_of_the_examples_becomes_json_csv_and_flat() {
     let file = fs::File::open(folder.path("verus.mdi")).unwrap();
     let piped = folder.command(["mdi", "show", "-"]).stdin(file).output().unwrap();
     let piped = String::from_utf8(piped.stdout).unwrap();
-    assert_eq!(said(&piped, "states"), said(&show, "states"), "from standard input");
+    let states =
+        |text: &str| text.lines().find(|line| line.contains(" states ")).map(str::to_owned);
+    assert!(states(&show).is_some() && states(&piped) == states(&show), "{piped}");
     folder.good("mdi train --cc verus --trace lte-driving -o samples.csv");
     let states = "--states levels:rejoin=160ms";
     folder.good(&format!("mdi convert samples.csv --teacher verus {states} -o again.mdi"));

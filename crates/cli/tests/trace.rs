@@ -386,7 +386,7 @@ fn make_gives_what_compare_draws_from_a_profile() {
         let args = ["compare", "--trace", trace, "--seed", "3", "--cc", "cubic", "--cc", "copa"];
         let ran = desk.run(&[&args[..], &["--duration", "20s", "--json", "-"]].concat());
         assert_eq!(ran.code, 0, "{}", ran.err);
-        ran.out.replace(&format!("{trace:?}"), "TRACE")
+        ran.out.replace(trace, "TRACE")
     };
     assert_eq!(figures("lte.down"), figures("lte-driving"));
     let again = desk.said(&["make", "lte-driving", "-o", "-", "--seed", "3"]);

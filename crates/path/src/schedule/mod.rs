@@ -66,10 +66,10 @@ pub const TRACE_FORMS: [(&str, &str); 8] = [
     ("constant:12mbit", "one rate"),
     ("step:10mbit/5s,100mbit/5s", "rates in turn, over and over"),
     ("random:2mbit..20mbit/5s", "a rate redrawn uniformly every 5 s"),
-    ("onoff:12mbit,on=5s,off=1s", "a rate with outages; lengths=exp: random lengths"),
+    ("onoff:12mbit,on=5s,off=1s", "a rate with outages (lengths=exp: random)"),
     ("cellreplay:heavy=F,light=F,delay=F", "a pair of traces with a changing base delay"),
     ("profile:FILE", "a profile that `cellpace trace fit` made"),
-    ("FILE", "a file in Mahimahi format, also compressed by gzip"),
+    ("FILE", "a file in Mahimahi format, also gzipped"),
     ("-", "the same from standard input"),
 ];
 
