@@ -73,7 +73,7 @@ pub fn registry() -> &'static [ControllerInfo] {
     static REGISTRY: &[ControllerInfo] = &[
         ControllerInfo::new::<crate::verus::VerusParams>(
             "verus",
-            "learns delay as a function of the window and steers by it in 5 ms epochs",
+            "learns delay as a function of the window, steers by it in 5 ms epochs",
         ),
         ControllerInfo::new::<crate::copa::CopaParams>(
             "copa",
@@ -109,7 +109,7 @@ pub fn registry() -> &'static [ControllerInfo] {
         ),
         ControllerInfo::new::<MdiController>(
             "mdi",
-            "MDI: a Markov table learnt from another controller (Verus if none is named)",
+            "MDI: a Markov table learnt from another controller (by default Verus)",
         ),
         ControllerInfo::new::<crate::fixed::FixedParams>(
             "fixed",

@@ -12,8 +12,7 @@ use clap::Args;
 
 use crate::error::CommandError;
 use crate::options::Verbosity;
-use crate::output::{command_line, complain, event_writer, is_stdout};
-use crate::outputs::check_file;
+use crate::output::{check_file, command_line, complain, event_writer, is_stdout};
 use crate::report::write_report;
 
 /// Options for what is printed and written of connections.

@@ -18,8 +18,7 @@ use crate::link_output::ProgramOutput;
 use crate::link_report::LinkReport;
 use crate::link_watch::{Log, Watch, WatchOptions};
 use crate::options::Verbosity;
-use crate::output::complain;
-use crate::outputs::check_file;
+use crate::output::{check_file, complain};
 use crate::path_options::{Directions, PathOptions};
 
 /// Arguments of `cellpace link`.

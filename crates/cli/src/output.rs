@@ -144,6 +144,25 @@ pub(crate) fn event_writer(
     writer.map(Some).map_err(|error| CommandError::failed(format!("starting a thread: {error}")))
 }
 
+/// Refuses a file that cannot be created where it shall be.
+pub(crate) fn check_file(file: &Path) -> Result<(), CommandError> {
+    let folder = match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let wrong = |why: &str| Err(CommandError::usage(format!("{}: {why}", file.display())));
+    if !folder.is_dir() {
+        return wrong("no such folder");
+    }
+    if file.is_dir() {
+        return wrong("is a folder");
+    }
+    if !file.exists() && folder.metadata().is_ok_and(|facts| facts.permissions().readonly()) {
+        return wrong("the folder is read-only");
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

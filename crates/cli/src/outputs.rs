@@ -1,6 +1,6 @@
 //! What `compare` and `sim` show and write.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use cellpace_lab::{Batch, BatchResult, EventLog, RunResult, WorkSink, threads};
@@ -9,7 +9,7 @@ use clap::Args;
 
 use crate::error::CommandError;
 use crate::options::Verbosity;
-use crate::output::{command_line, complain, is_stdout, print, write};
+use crate::output::{check_file, command_line, complain, is_stdout, print, write};
 use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted, interruption_code};
 use crate::report::write_report;
 
@@ -262,23 +262,4 @@ impl Outputs {
             .collect();
         print(&lines)
     }
-}
-
-/// Refuses a file that cannot be created where it shall be.
-pub(crate) fn check_file(file: &Path) -> Result<(), CommandError> {
-    let folder = match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let wrong = |why: &str| Err(CommandError::usage(format!("{}: {why}", file.display())));
-    if !folder.is_dir() {
-        return wrong("no such folder");
-    }
-    if file.is_dir() {
-        return wrong("is a folder");
-    }
-    if !file.exists() && folder.metadata().is_ok_and(|facts| facts.permissions().readonly()) {
-        return wrong("the folder is read-only");
-    }
-    Ok(())
 }

@@ -9,8 +9,7 @@ use cellpace_report::{Document, page};
 use clap::Args;
 
 use crate::error::CommandError;
-use crate::output::{is_stdout, write};
-use crate::outputs::check_file;
+use crate::output::{check_file, is_stdout, write};
 
 /// Arguments of `cellpace report`.
 #[derive(Debug, Args)]

@@ -162,7 +162,7 @@ fn a_driver_whose_file_system_is_unmounted_is_installed_again() {
         umount /run/cellpace/bpf
         $cellpace status $name | grep ^installed
         $cellpace install $name
-        $cellpace status $name --json >status.json
+        $cellpace status $name --json - >status.json
         $cellpace remove $name",
     );
     let lines: Vec<_> = said.lines().collect();
@@ -335,7 +335,7 @@ fn a_table_whose_pin_is_elsewhere_is_told_and_removed() {
     let said = place.apart(
         "mount -t tmpfs none /run/cellpace/bpf
         $cellpace status $name | grep '^table note'
-        $cellpace status $name --json >status.json
+        $cellpace status $name --json - >status.json
         $cellpace remove $name --cc mdi 2>&1 || true",
     );
     assert!(said.contains("its pin is gone: `cellpace kernel remove --cc mdi` removes it\n"));

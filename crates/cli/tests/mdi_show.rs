@@ -57,7 +57,7 @@ fn figures_are_told_in_words() {
         "teacher      verus:r=2",
         "learnt on    channel00, channel01",
         "users        1 (100 samples), 2 (100 samples)",
-        "states       6, 2 delays x 3 windows: relative:delay=0..1/1,window=0..2/1",
+        "states       6, relative:delay=0..1/1,window=0..2/1",
         "transitions  14",
         "cells        5 of 6 x 6 (13.9 %)",
         "unseen rows  3 of 6 (50 %)",

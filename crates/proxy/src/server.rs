@@ -23,6 +23,8 @@ use crate::notice::{Notice, StopUrgency, at_least};
 const BACKLOG: i32 = 4096;
 /// Pause when no connection can be taken: descriptors come back as connections end.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Time within which flows are freed whose connections have ended.
+const FLOWS_END: Duration = Duration::from_secs(1);
 /// Number of connections whose memory is worth giving back, some 25 MB.
 const MANY: usize = 1000;
 
@@ -186,7 +188,10 @@ impl ProxyShared {
         let peak = self.peak.fetch_max(open, Ordering::Relaxed);
         if peak >= MANY && open <= peak / 8 {
             self.peak.store(open, Ordering::Relaxed);
-            tokio::task::spawn_blocking(trim_memory);
+            tokio::spawn(async {
+                sleep(FLOWS_END).await;
+                tokio::task::spawn_blocking(trim_memory);
+            });
         }
     }
 }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::document::Document;
+use crate::escape::escape;
 use crate::heatmap::{Heatmap, inline, level_classes, levels};
 use crate::page::page_json;
 use crate::section::{Chart, DrawnChart, MadeBy, PageTable, Section, side_by_side};
@@ -209,24 +210,6 @@ fn fill(template: &str, parts: &[(&str, &str)]) -> String {
     }
     page.push_str(rest);
     page
-}
-
-/// `text` with everything that HTML and XML take for markup, or do not take at all, replaced.
-pub(crate) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            // XML has no way to write these.
-            letter if letter.is_control() => escaped.push('\u{fffd}'),
-            letter => escaped.push(letter),
-        }
-    }
-    escaped
 }
 
 /// The palette as CSS variables `--c0`, `--c1`, and so on, for light and dark.

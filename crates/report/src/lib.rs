@@ -6,6 +6,7 @@ mod atomic;
 mod comparisons;
 mod document;
 mod error;
+mod escape;
 #[cfg(test)]
 #[path = "../tests/example/mod.rs"]
 mod example;

@@ -315,10 +315,11 @@ mod tests {
     /// Every number of the sentence is one of the table's, rounded.
     fn check(comparison: &Comparison) -> String {
         let text = table(comparison);
-        let (figures, sentence) = text.trim_end().rsplit_once('\n').unwrap();
-        let known: Vec<f64> = numbers(figures).into_iter().map(|(value, _)| value).collect();
-        // The percentile and names are no figures; nor is how many flows or traces there are.
-        for (value, within) in numbers(&sentence.replace("95 % of the packets", "")) {
+        let (rows, sentence) = text.trim_end().rsplit_once('\n').unwrap();
+        let known: Vec<f64> = numbers(rows).into_iter().map(|(value, _)| value).collect();
+        // The percentile, the intervals and names are no figures; nor is how many flows or traces there are.
+        let figures = sentence.replace("95 % of the packets", "").replace("95 % intervals", "");
+        for (value, within) in numbers(&figures) {
             let rounded = known.iter().any(|known| (known - value).abs() <= within + 1e-9);
             assert!(rounded, "{value} is not in\n{text}");
         }

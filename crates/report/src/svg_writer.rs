@@ -1,6 +1,6 @@
 //! The elements of pictures, as SVG text.
 
-use crate::html::escape;
+use crate::escape::escape;
 
 /// Writes the elements of a picture. Units are CSS pixels.
 #[derive(Default)]

@@ -9,7 +9,7 @@ use cellpace_mdi::{Counts, Model};
 use cellpace_report::write_atomically;
 
 use crate::error::CommandError;
-use crate::outputs::check_file;
+use crate::output::check_file;
 
 /// Reads a model, and returns it with the size of its file. A file that cannot be read or is none is
 /// wrong usage.

@@ -10,8 +10,7 @@ use clap::Args;
 
 use super::model_file::{UserSelection, all_counts, has_ending, read_model};
 use crate::error::CommandError;
-use crate::output::{print, write};
-use crate::outputs::check_file;
+use crate::output::{check_file, print, write};
 use crate::report::write_report;
 
 /// Arguments of `cellpace mdi show`.

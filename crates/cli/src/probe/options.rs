@@ -12,8 +12,7 @@ use crate::address::{HostPort, ListenAddress};
 use crate::error::CommandError;
 use crate::key::KeyOption;
 use crate::options::{Verbosity, span};
-use crate::output::is_stdout;
-use crate::outputs::check_file;
+use crate::output::{check_file, is_stdout};
 
 /// Arguments of `cellpace probe`.
 #[derive(Debug, Args)]

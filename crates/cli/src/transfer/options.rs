@@ -9,8 +9,7 @@ use clap::Args;
 use crate::error::CommandError;
 use crate::key::KeyOption;
 use crate::options::{Verbosity, span};
-use crate::output::is_stdout;
-use crate::outputs::check_file;
+use crate::output::{check_file, is_stdout};
 
 /// Options of both sides.
 #[derive(Debug, Clone, Args)]

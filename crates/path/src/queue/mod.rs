@@ -62,7 +62,7 @@ const INFOS: &[QueueInfo] = &[
     QueueInfo {
         name: "droptail",
         summary: "first in, first out; what does not fit is dropped",
-        example: "droptail:2MB, droptail:100pkts, or droptail alone for 2MB",
+        example: "droptail:2MB or droptail:100pkts or droptail",
         table: NoParams::table,
         read: |rest| Ok(QueueKind::DropTail(Limit::parse(rest, "droptail")?)),
     },
@@ -295,7 +295,6 @@ mod tests {
             error_of("red:min=3,max=9"),
             "`red`: min: `3` needs a unit; write a window like 20pkts or 30kB"
         );
-        assert!(error_of("drophead").starts_with("drophead: "));
     }
 
     #[test]

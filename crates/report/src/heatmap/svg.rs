@@ -3,7 +3,7 @@
 use super::colours::{LEVELS, hex, on_light};
 use super::draw::MapPanel;
 use super::map::Heatmap;
-use crate::html::escape;
+use crate::escape::escape;
 use crate::svg_writer::SvgWriter;
 
 const STYLE: &str = "text{font:12px Helvetica,Arial,'Liberation Sans',sans-serif;fill:#333}\
