@@ -79,7 +79,7 @@ const INFOS: &[QueueInfo] = &[
     QueueInfo {
         name: "drophead",
         summary: "first in, first out; the oldest make room for what does not fit",
-        example: "drophead:2MB, drophead:100pkts, or drophead alone for 2MB",
+        example: "drophead:2MB or drophead:100pkts or drophead",
         table: NoParams::table,
         read: |rest| Ok(QueueKind::DropHead(Limit::parse(rest, "drophead")?)),
     },
