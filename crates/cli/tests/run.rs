@@ -136,7 +136,11 @@ fn events_that_cannot_be_written_are_told_of_before_the_program_starts() {
     }
     let mut guinea = Guinea::with("--events no/such/folder/events", "http .");
     assert_eq!(guinea.code(), Some(2));
-    assert!(guinea.stderr().contains("no/such/folder/events: no such folder"), "{}", guinea.stderr());
+    assert!(
+        guinea.stderr().contains("no/such/folder/events: no such folder"),
+        "{}",
+        guinea.stderr()
+    );
     assert_eq!(guinea.out.read_line(&mut String::new()).unwrap(), 0);
 }
 
