@@ -53,9 +53,11 @@ fn experiment(args: &CompareArgs) -> Result<Experiment, CommandError> {
     let read = |cc: &String| read_controller(cc);
     let controllers: Result<Vec<_>, _> = args.ccs.iter().map(read).collect();
     let mut files = trace_files();
+    let traces = named("--trace", NamedTrace::read_all(&args.traces, &mut files))?;
+    let traces = traces.into_iter().map(|trace| trace.starting_at(args.path.from));
     Ok(Experiment {
         controllers: named("--cc", controllers)?,
-        traces: named("--trace", NamedTrace::read_all(&args.traces, &mut files))?,
+        traces: traces.collect(),
         seeds: args.repetition.seeds(args.path.seed).collect(),
         flows: args.flows,
         duration: args.path.duration,

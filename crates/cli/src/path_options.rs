@@ -19,12 +19,15 @@ pub(crate) struct PathOptions {
     /// Trace of the reverse direction [default: unlimited]
     #[arg(long, value_name = "TRACE")]
     uplink: Option<String>,
+    /// Begin the traces of both directions here; what comes before is played when they repeat
+    #[arg(long, value_name = "TIME", value_parser = span, default_value = "0s", hide_default_value = true)]
+    pub(crate) from: Span,
     /// Round-trip delay without queueing: 40ms, step:10ms/5s,100ms/5s, random:10ms..100ms/5s,
     /// file:DELAYS
     #[arg(long, default_value = "40ms", value_name = "TIME")]
     rtt: String,
     /// Queue at the bottleneck: droptail:2MB, droptail:100pkts, droptail (2MB), infinite,
-    /// drophead:..., red:..., codel, pie, fq_codel
+    /// drophead:..., red:..., red:classic, codel, pie, fq_codel, fq
     #[arg(long, default_value = "droptail:2MB", value_name = "QUEUE")]
     queue: String,
     /// Random loss: 1%, ge:..., step:0%/5s,1%/5s, random:0%..1%/5s, file:LOSSES
@@ -132,7 +135,7 @@ impl PathOptions {
     ) -> Result<Scenario, CommandError> {
         let trace = named("--trace", TraceSpec::parse(trace, files))?;
         let duration = self.duration.unwrap_or_else(|| default_duration(&trace));
-        Ok(Scenario { trace, duration, ..self.conditions(files)? })
+        Ok(Scenario { trace: trace.starting_at(self.from), duration, ..self.conditions(files)? })
     }
 
     /// A scenario with these options, but no trace, duration or flow yet.
@@ -140,7 +143,7 @@ impl PathOptions {
         let uplink = self.uplink.as_deref().map(|text| TraceSpec::parse(text, files)).transpose();
         let (impair, uplink_impair) = self.impairments()?;
         Ok(Scenario {
-            uplink: named("--uplink", uplink)?,
+            uplink: named("--uplink", uplink)?.map(|uplink| uplink.starting_at(self.from)),
             queue: named("--queue", self.queue.parse::<QueueSpec>())?,
             rtt: named("--rtt", DelaySpec::parse(&self.rtt, files))?,
             loss: named("--loss", LossSpec::parse(&self.loss, files))?,

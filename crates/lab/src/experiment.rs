@@ -37,6 +37,14 @@ impl NamedTrace {
         };
         texts.iter().zip(shown_names(texts)).map(read).collect()
     }
+
+    /// The same trace, begun at `start`; results show a start other than 0.
+    #[must_use]
+    pub fn starting_at(self, start: Span) -> Self {
+        let Self { name, spec } = self;
+        let name = if start.is_zero() { name } else { format!("{name} from {start}") };
+        Self { name, spec: spec.starting_at(start) }
+    }
 }
 
 /// Reads a trace in its written form, with files of this machine.

@@ -63,7 +63,7 @@ impl DelaySpec {
 
     /// The running delay from time zero.
     pub fn build(&self, random: &mut Random) -> Delay {
-        Delay { walk: self.steps.walk(random), latest: Time::ZERO }
+        Delay { walk: self.steps.walk(random), latest: Time::ZERO, start: Span::ZERO }
     }
 }
 
@@ -110,6 +110,8 @@ pub struct Delay {
     walk: StepsWalk<Span>,
     /// The latest arrival given so far.
     latest: Time,
+    /// Where in its course it is at time zero.
+    start: Span,
 }
 
 impl Delay {
@@ -120,8 +122,13 @@ impl Delay {
         if step.end == Time::MAX && step.start == Time::ZERO && self.latest == Time::ZERO {
             return now + step.value;
         }
-        self.latest = self.latest.max(now + self.walk.at(now));
+        self.latest = self.latest.max(now + self.walk.at(now + self.start));
         self.latest
+    }
+
+    /// The same delay, begun at `start`.
+    pub(crate) fn starting_at(self, start: Span) -> Self {
+        Self { start, ..self }
     }
 
     /// Is the delay of `other` for all packets that enter from now on; none of them arrives before
@@ -134,7 +141,7 @@ impl Delay {
     pub(crate) fn become_constant(&mut self, delay: Span, latest: Time) {
         // A constant draws nothing.
         let walk = Steps::constant(delay).walk(&mut Random::seeded(0, 0));
-        self.become_other(Self { walk, latest: Time::ZERO }, latest);
+        self.become_other(Self { walk, latest: Time::ZERO, start: Span::ZERO }, latest);
     }
 }
 

@@ -122,8 +122,7 @@ impl PathSpec {
     }
 
     fn build_base_delay(&self, seed: u64) -> Option<Delay> {
-        let spec = self.trace.as_ref().and_then(TraceSpec::base_delay)?;
-        Some(spec.build(&mut Random::seeded(seed, BASE_DELAY_STREAM)))
+        self.trace.as_ref()?.build_base_delay(&mut Random::seeded(seed, BASE_DELAY_STREAM))
     }
 
     fn build_loss(&self, seed: u64) -> LossModel {
@@ -493,7 +492,7 @@ mod tests {
         let overflow = |records: &[PacketRecord]| {
             records.iter().filter(|r| r.fate == Fate::Dropped(DropReason::Overflow)).count()
         };
-        for queue in ["codel", "fq_codel", "pie", "red", "drophead:1MB", "infinite"] {
+        for queue in ["codel", "fq_codel", "fq", "pie", "red", "drophead:1MB", "infinite"] {
             let fates = changed(&short("infinite"), &short(queue));
             assert_eq!(overflow(&fates), 0, "{queue}");
             let back = changed(&short(queue), &short("droptail:1MB"));

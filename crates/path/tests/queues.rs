@@ -27,6 +27,8 @@ const QUEUES: &[(&str, u64, usize)] = &[
     ("fq_codel", 32 << 20, 10_240),
     ("fq_codel:flows=2,quantum=64B,limit=10pkts,batch=2", 32 << 20, 10),
     ("fq_codel:target=1us,interval=2us,memory=20kB", 20_000, 10_240),
+    ("fq", u64::MAX, 1000),
+    ("fq:limit=20kB,quantum=64B", 20_000, usize::MAX),
 ];
 
 #[derive(Debug, Clone)]

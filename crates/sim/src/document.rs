@@ -24,6 +24,7 @@ const MAX_FLOWS: usize = 10_000;
 struct ScenarioToml {
     trace: Option<Spanned<String>>,
     uplink: Option<Spanned<String>>,
+    from: Option<Spanned<String>>,
     queue: Option<Spanned<String>>,
     rtt: Option<Spanned<String>>,
     loss: Option<Spanned<String>>,
@@ -130,6 +131,9 @@ impl Scenario {
         place.read(&document.uplink, "uplink", &mut scenario.uplink, |text| {
             TraceSpec::parse(text, files).map(Some)
         })?;
+        let mut from = Span::ZERO;
+        place.read(&document.from, "from", &mut from, parse_span)?;
+        scenario.start_traces_at(from);
         place
             .read(&document.rtt, "rtt", &mut scenario.rtt, |text| DelaySpec::parse(text, files))?;
         place.read(&document.queue, "queue", &mut scenario.queue, str::parse)?;
@@ -345,7 +349,7 @@ fn unit_hint(key: &str, reason: &str) -> Option<String> {
     let number = number.strip_suffix("`, expected a string")?;
     let unit = match key {
         "rtt" | "length" => "ms",
-        "duration" | "skip" | "start" | "stop" | "at" | "off" | "bin" => "s",
+        "duration" | "skip" | "from" | "start" | "stop" | "at" | "off" | "bin" => "s",
         "udp" | "rate" => "mbit",
         "mean" | "deviation" | "max" => "MB",
         "loss" | "uplink_loss" => "%",
@@ -364,6 +368,15 @@ mod tests {
 
     fn error_of(text: &str) -> String {
         read(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn both_traces_begin_at_from() {
+        let text = "trace = 'lte-driving'\nuplink = 'constant:1mbit'\nfrom = '1min'\n[[flow]]\ncc = 'fixed'\n";
+        let scenario = read(text).unwrap();
+        assert_eq!(scenario.trace.to_string(), "lte-driving from 60s");
+        assert_eq!(scenario.uplink.unwrap().to_string(), "constant:1mbit from 60s");
+        assert_eq!(scenario.duration, Span::from_secs(300));
     }
 
     #[test]

@@ -145,6 +145,13 @@ impl Scenario {
         Time::ZERO + self.duration
     }
 
+    /// Begins the traces of both directions at `from`, so that they stay together
+    /// ([`TraceSpec::starting_at`]).
+    pub fn start_traces_at(&mut self, from: Span) {
+        self.trace = std::mem::take(&mut self.trace).starting_at(from);
+        self.uplink = self.uplink.take().map(|uplink| uplink.starting_at(from));
+    }
+
     /// Checks what the types cannot.
     ///
     /// # Errors

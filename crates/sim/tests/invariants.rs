@@ -82,6 +82,7 @@ const QUEUES: &[&str] = &[
     "codel",
     "pie",
     "fq_codel",
+    "fq",
 ];
 const RTTS: &[&str] = &["0ms", "1ms", "40ms", "300ms", "step:10ms/400ms,100ms/400ms"];
 const LOSSES: &[&str] = &["0%", "1%", "20%", "ge:p=2%,r=30%", "step:0%/300ms,100%/200ms"];

@@ -36,6 +36,8 @@ params! {
     presets {
         code = "velocity=code,near_empty=strict,probe=19,min_delta=0",
             "as the original program decides", from "genericCC";
+        alcc = "delta=0.02,velocity=code",
+            "as the runs that ALCC and MDI compare with were started", from "ALCC section 5; genericCC";
     }
 }
 

@@ -37,7 +37,8 @@ params! {
         joint: bool = "false", from "ours; independent ticks are the original program's";
     }
     presets {
-        original = "observation=exact", "takes what arrives for the rate, as the original program",
+        original = "observation=exact,outage_row=original",
+            "takes what arrives for the rate, as the original program",
             from "the original program";
     }
 }

@@ -27,6 +27,17 @@ impl Fifo {
         Some(packet)
     }
 
+    /// The packet that came last.
+    pub(super) fn pop_newest(&mut self) -> Option<Packet> {
+        let packet = self.packets.pop_back()?;
+        self.bytes -= u64::from(packet.size);
+        Some(packet)
+    }
+
+    pub(super) fn front(&self) -> Option<&Packet> {
+        self.packets.front()
+    }
+
     pub(super) fn into_packets(self) -> Vec<Packet> {
         self.packets.into()
     }

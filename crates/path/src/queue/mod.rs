@@ -5,6 +5,7 @@ mod discipline;
 mod drophead;
 mod droptail;
 mod fifo;
+mod fq;
 mod fq_codel;
 mod limit;
 mod pie;
@@ -18,6 +19,7 @@ use cellpace_base::{Param, ParamSet, Random, nearest, params, parse_window, spli
 use crate::error::PathError;
 
 use codel::{Codel, CodelQueueParams};
+use fq::{Fq, FqParams};
 use fq_codel::{FqCodel, FqCodelParams};
 use pie::{Pie, PieParams};
 use red::{Red, RedConfig, RedParams};
@@ -86,7 +88,7 @@ const INFOS: &[QueueInfo] = &[
     QueueInfo {
         name: "red",
         summary: "random early detection by the average queue (Floyd and Jacobson 1993)",
-        example: "red:min=3mbit,max=9mbit,p=0.1",
+        example: "red:min=3mbit,max=9mbit,p=0.1 or red:classic",
         table: RedParams::table,
         read: |rest| Ok(QueueKind::Red(RedConfig::read(rest)?)),
     },
@@ -111,6 +113,13 @@ const INFOS: &[QueueInfo] = &[
         table: FqCodelParams::table,
         read: |rest| Ok(QueueKind::FqCodel(FqCodelParams::parse("fq_codel", rest)?)),
     },
+    QueueInfo {
+        name: "fq",
+        summary: "a queue for each flow, served in turn by bytes (deficit round robin, 1995)",
+        example: "fq:limit=1000pkts,quantum=1514B",
+        table: FqParams::table,
+        read: |rest| Ok(QueueKind::Fq(FqParams::parse("fq", rest)?)),
+    },
 ];
 
 /// A queue by its written form: `droptail:2MB`, `codel`, `red:min=3mbit,max=9mbit,p=0.1`.
@@ -128,6 +137,7 @@ enum QueueKind {
     Codel(CodelQueueParams),
     Pie(PieParams),
     FqCodel(FqCodelParams),
+    Fq(FqParams),
 }
 
 impl QueueSpec {
@@ -140,6 +150,7 @@ impl QueueSpec {
             QueueKind::Codel(params) => Box::new(Codel::new(params)),
             QueueKind::Pie(config) => Box::new(Pie::new(config, random)),
             QueueKind::FqCodel(config) => Box::new(FqCodel::new(config, random)),
+            QueueKind::Fq(config) => Box::new(Fq::new(config)),
         }
     }
 }
@@ -218,12 +229,16 @@ mod tests {
             "red:min=3mbit,max=9mbit,p=0.1%",
             "red:min=5pkts,max=15pkts,gentle=off,rate=12mbit,limit=60pkts,mode=byte,wq=0.5",
             "red",
+            "red:classic",
+            "red:classic,p=10%",
             "codel",
             "codel:target=5ms,interval=100ms,limit=2MB",
             "pie",
             "pie:delay=rate,derandomize=true,cap=false,burst=0s",
             "fq_codel",
             "fq_codel:flows=16,quantum=300B,memory=4MB,limit=100pkts,batch=1",
+            "fq",
+            "fq:limit=2MB,quantum=300B",
         ] {
             let spec: QueueSpec = text.parse().unwrap();
             assert_eq!(spec.to_string(), text);
@@ -255,7 +270,7 @@ mod tests {
         assert_eq!(
             error_of("warp-drive"),
             "there is no queue `warp-drive`; there are droptail, infinite, drophead, red, codel, \
-             pie, fq_codel"
+             pie, fq_codel, fq"
         );
     }
 

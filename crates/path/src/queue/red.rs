@@ -34,6 +34,10 @@ params! {
         /// Hard limit, bytes or packets; unset: twice max
         limit: Option<Limit> = "", from "own choice; the papers do not say", logarithmic;
     }
+    presets {
+        classic = "min=3mbit,max=9mbit,p=0.1%,gentle=false",
+            "as printed by MDI, and dropping everything above max", from "MDI section 5; RED 1993";
+    }
 }
 
 words! {

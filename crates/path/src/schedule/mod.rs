@@ -8,6 +8,7 @@ mod lines;
 mod lint;
 mod opportunities;
 mod piecewise;
+mod shifted;
 mod step_file;
 mod trace;
 
@@ -17,10 +18,10 @@ use std::sync::Arc;
 
 use cellpace_base::{ParamSet, Random, Rate, Span, nearest, params, split_name, words};
 
-use crate::DelaySpec;
 use crate::error::PathError;
 use crate::profile::{self, LinkProfile};
 use crate::steps::{MIN_STEP, Steps};
+use crate::{Delay, DelaySpec};
 
 pub use crate::error::TraceError;
 pub use capacity::{capacity_between, capacity_bins};
@@ -31,6 +32,7 @@ pub use lines::LineReader;
 pub use lint::{Check, Finding, Severity, lint};
 pub use opportunities::Schedule;
 pub use piecewise::Piecewise;
+use shifted::Shifted;
 pub(crate) use step_file::{read_delays, read_losses};
 pub use trace::{MAX_OPPORTUNITIES, Replay, Trace};
 
@@ -50,6 +52,8 @@ pub use trace::{MAX_OPPORTUNITIES, Replay, Trace};
 pub struct TraceSpec {
     text: String,
     kind: TraceKind,
+    /// Where in the trace a run begins.
+    start: Span,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -128,12 +132,20 @@ impl TraceSpec {
             Some(kind) => kind?,
             None => TraceKind::Recorded(files.trace(text).map_err(|error| hinted(error, text))?),
         };
-        Ok(Self { text: text.to_owned(), kind })
+        Ok(Self { text: text.to_owned(), kind, start: Span::ZERO })
     }
 
     /// A recorded trace that is already there, called `name`.
     pub fn recorded(name: impl Into<String>, trace: Arc<Trace>) -> Self {
-        Self { text: name.into(), kind: TraceKind::Recorded(trace) }
+        Self { text: name.into(), kind: TraceKind::Recorded(trace), start: Span::ZERO }
+    }
+
+    /// The same trace, begun at `start`: what it offers up to there comes only with its next lap,
+    /// where it has one. A recorded trace is then as the file cut and joined at that millisecond; a
+    /// base delay that belongs to the trace begins there, too.
+    #[must_use]
+    pub fn starting_at(self, start: Span) -> Self {
+        Self { start, ..self }
     }
 
     /// The recorded trace, where this is one: for its length, statistics and picture.
@@ -178,6 +190,7 @@ impl TraceSpec {
         match &self.kind {
             TraceKind::LinkProfile(profile) => {
                 Self::recorded(&*self.text, Arc::new(profile.generate(seed, PROFILE_PERIOD)))
+                    .starting_at(self.start)
             }
             _ => self.clone(),
         }
@@ -188,7 +201,12 @@ impl TraceSpec {
     /// # Errors
     /// When the trace cannot be built.
     pub fn build(&self, seed: u64) -> Result<Box<dyn Schedule>, PathError> {
-        Ok(match &self.kind {
+        let schedule = self.build_whole(seed);
+        Ok(if self.start.is_zero() { schedule } else { Shifted::boxed(schedule, self.start) })
+    }
+
+    fn build_whole(&self, seed: u64) -> Box<dyn Schedule> {
+        match &self.kind {
             TraceKind::Constant(rate) => Box::new(Constant::new(*rate)),
             TraceKind::Steps(steps) => {
                 Box::new(Piecewise::new(steps, &mut Random::seeded(seed, RATE_STREAM)))
@@ -198,7 +216,12 @@ impl TraceSpec {
                 Box::new(Replay::new(Arc::new(profile.generate(seed, PROFILE_PERIOD))))
             }
             TraceKind::CellReplay { link, .. } => Box::new(link.schedule()),
-        })
+        }
+    }
+
+    /// The base delay that belongs to the trace, running from where the trace begins.
+    pub(crate) fn build_base_delay(&self, random: &mut Random) -> Option<Delay> {
+        Some(self.base_delay()?.build(random).starting_at(self.start))
     }
 }
 
@@ -298,6 +321,7 @@ impl Default for TraceSpec {
         Self {
             text: "constant:12mbit".into(),
             kind: TraceKind::Constant(Rate::from_bps(12_000_000)),
+            start: Span::ZERO,
         }
     }
 }
@@ -313,7 +337,8 @@ impl FromStr for TraceSpec {
 
 impl fmt::Display for TraceSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(&self.text)?;
+        if self.start.is_zero() { Ok(()) } else { write!(f, " from {}", self.start) }
     }
 }
 
