@@ -1,16 +1,27 @@
 #!/bin/sh
-# Installs the Debian package in a fresh Debian, runs its commands there, and removes it; runs the programs for
-# other machines. `./dev package --check` calls it after building them into out/package.
+# Runs the programs for other machines; installs the Debian package in a fresh Debian, runs its commands there, and
+# removes it; installs from the clone in another one, and runs the README. `./dev package --check` calls it after
+# building them into out/package. With arguments: only those parts (programs, debian, first_steps).
 set -eu
-cd "$(dirname "$0")/../out/package"
+# What we mount is seen by nobody else, and gone with us.
+[ "$(id -u)" != 0 ] || [ -n "${CELLPACE_CHECK:-}" ] || CELLPACE_CHECK=1 exec unshare --mount sh "$0" "$@"
+cd "$(dirname "$0")/.."
+repository=$PWD
+mkdir -p out/package
+cd out/package
 
 say() { printf '==> %s\n' "$*"; }
 fail() { printf 'packaging/check.sh: %s\n' "$*" >&2; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
 work=$(mktemp -d)
+unmount() {
+    for place in proc dev etc/ssl opt/cargo opt/rustup; do
+        umount --recursive "$work/root/$place" 2>/dev/null || true
+    done
+}
 cleanup() {
-    umount "$work/root/proc" 2>/dev/null || true
+    unmount
     rm -rf --one-file-system "$work"
 }
 trap cleanup EXIT
@@ -77,8 +88,12 @@ debian() {
     inside dpkg --purge cellpace >/dev/null
     rm "$work/root/root/cellpace.deb"
     files >"$work/after"
+    [ ! -s "$work/x86_64-unknown-linux-musl.json" ] || cmp "$work/deb.json" "$work/x86_64-unknown-linux-musl.json" ||
+        fail "the package finds something else"
     diff "$work/before" "$work/after" >"$work/left" || { cat "$work/left"; fail "that was left"; }
     say "its commands ran, and nothing was left"
+    unmount
+    rm -rf --one-file-system "$work/root"
 }
 
 # program NAME COMMAND...: unpacks the tarball of a target and compares what it finds with the others.
@@ -92,20 +107,27 @@ program() {
     say "$target: the same figures"
 }
 
-sha256sum --quiet -c SHA256SUMS
-program x86_64-unknown-linux-musl env
-if env "$work"/cellpace-*-x86_64-unknown-linux-musl/cellpace run -- true 2>"$work/refused"; then
-    fail "the static program has no library to preload"
-fi
-grep -q 'without libcellpace.so' "$work/refused" || fail "run: $(cat "$work/refused")"
-if have qemu-aarch64-static; then
-    program aarch64-unknown-linux-gnu qemu-aarch64-static -L /usr/aarch64-linux-gnu
-else
-    say "skipped: no qemu-aarch64-static (qemu-user-static), so the program for aarch64 was not run"
-fi
-if [ "$(id -u)" != 0 ] || ! have debootstrap; then
-    say "skipped: the Debian package was not installed, which takes root and debootstrap"
-    exit 0
-fi
-debian
-cmp "$work/deb.json" "$work/x86_64-unknown-linux-musl.json" || fail "the package finds something else"
+programs() {
+    sha256sum --quiet -c SHA256SUMS
+    program x86_64-unknown-linux-musl env
+    if env "$work"/cellpace-*-x86_64-unknown-linux-musl/cellpace run -- true 2>"$work/refused"; then
+        fail "the static program has no library to preload"
+    fi
+    grep -q 'without libcellpace.so' "$work/refused" || fail "run: $(cat "$work/refused")"
+    if have qemu-aarch64-static; then
+        program aarch64-unknown-linux-gnu qemu-aarch64-static -L /usr/aarch64-linux-gnu
+    else
+        say "skipped: no qemu-aarch64-static (qemu-user-static), so the program for aarch64 was not run"
+    fi
+}
+
+# shellcheck source=packaging/first-steps.sh
+. "$repository/packaging/first-steps.sh"
+
+for part in ${*:-programs debian first_steps}; do
+    if [ "$part" != programs ] && { [ "$(id -u)" != 0 ] || ! have debootstrap; }; then
+        say "skipped: $part, which takes root and debootstrap"
+        continue
+    fi
+    "$part"
+done
