@@ -1,0 +1,214 @@
+//! Checks: whether they make sense, and what comes out of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cellpace_measure::Interval;
+use serde::Serialize;
+
+use crate::PaperError;
+use crate::claim::{Chart, Check, Claim, ClaimRun, Level, Setup};
+use crate::expression::{
+    Expression, Kind, Source, Table, Type, TypeSource, evaluate, parse, type_of,
+};
+use crate::fields::{self, Place};
+use crate::records::{LABELS, Records};
+use crate::run::Depth;
+use crate::unit::of_field;
+
+/// What came out of a check.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CheckResult {
+    /// What it says.
+    pub name: String,
+    /// `core` or `full`.
+    #[serde(serialize_with = "level_name")]
+    pub level: Level,
+    /// The run.
+    pub run: String,
+    /// Where the conditions are from.
+    #[serde(serialize_with = "setup_name")]
+    pub setup: Setup,
+    /// Whether it is so.
+    pub passed: bool,
+    /// Whether the bound lies within the 95 % interval of the value over repetitions.
+    pub is_noise: bool,
+    /// What was compared; of several comparisons the one that decides.
+    pub value: String,
+    /// What it was compared with.
+    pub bound: String,
+    /// Where on the axes that was: a trace, a controller.
+    pub place: String,
+}
+
+fn level_name<S: serde::Serializer>(level: &Level, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(level.name())
+}
+
+fn setup_name<S: serde::Serializer>(setup: &Setup, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(setup.name())
+}
+
+/// Refuses checks that do not read, name what is not there, or compare different units.
+pub(crate) fn check_tests(claim: &Claim) -> Result<(), PaperError> {
+    for check in &claim.checks {
+        let wrong = |why| PaperError::of(&claim.id, format!("check \"{}\": {why}", check.name));
+        let source = FieldTypes { claim, run: &check.run };
+        let expression = parse(&check.test).map_err(wrong)?;
+        let found = type_of(&expression, &source).map_err(wrong)?;
+        if found.kind != Kind::Truth {
+            return Err(wrong("compares nothing".to_owned()));
+        }
+        let wide: Vec<&str> = found.wide_axes().collect();
+        if !wide.is_empty() {
+            let axes = wide.join(", ");
+            return Err(wrong(format!(
+                "has an answer for each {axes}: write all(...) or any(...)"
+            )));
+        }
+    }
+    for (name, run) in &claim.runs {
+        run.axes().map_err(|why| PaperError::of(&claim.id, format!("run.{name}: {why}")))?;
+    }
+    for chart in &claim.charts {
+        let source = FieldTypes { claim, run: &chart.run };
+        check_chart(chart, &source)
+            .map_err(|why| PaperError::of(&claim.id, format!("chart: {why}")))?;
+    }
+    Ok(())
+}
+
+/// The forms that charts have.
+const CHARTS: [&str; 5] = ["scatter", "lines", "bars", "cdf", "table"];
+
+fn check_chart(chart: &Chart, source: &FieldTypes<'_>) -> Result<(), String> {
+    if !CHARTS.contains(&&*chart.kind) {
+        return Err(format!("unknown kind `{}`; there are {}", chart.kind, CHARTS.join(", ")));
+    }
+    let y = type_of(&parse(&chart.y)?, source)?;
+    let is_axis = |name: &str| y.axes.iter().any(|(axis, _)| axis == name);
+    if let Some(x) = chart.x.as_ref().filter(|x| !is_axis(x)) {
+        type_of(&parse(x)?, source)?;
+    }
+    match chart.group.as_ref().filter(|group| !is_axis(group)) {
+        Some(group) => Err(format!("`{}` has no axis `{group}`", chart.y)),
+        None => Ok(()),
+    }
+}
+
+/// The types of the fields of a claim's runs.
+struct FieldTypes<'a> {
+    claim: &'a Claim,
+    run: &'a str,
+}
+
+impl TypeSource for FieldTypes<'_> {
+    fn field_type(&self, name: &str, run: Option<&str>) -> Result<Type, String> {
+        let run_name = run.unwrap_or(self.run);
+        let run: &ClaimRun =
+            self.claim.runs.get(run_name).ok_or_else(|| format!("there is no run `{run_name}`"))?;
+        let (place, rest) = fields::find(name)?;
+        if matches!(place, Place::Series | Place::FlowSeries) && run.series.is_none() {
+            return Err(format!("`{name}` needs `series` in run.{run_name}"));
+        }
+        let texts = |places: &[Arc<str>]| places.iter().map(ToString::to_string).collect();
+        let mut axes: Vec<(String, Vec<String>)> =
+            run.axes()?.iter().map(|axis| (axis.name.to_string(), texts(&axis.places))).collect();
+        let starts = if run.starts.is_none() { vec!["0s".to_owned()] } else { Vec::new() };
+        axes.push(("start".to_owned(), starts));
+        let seeds = run.seeds(Depth::AsWritten);
+        axes.push(("seed".to_owned(), seeds.iter().map(ToString::to_string).collect()));
+        if matches!(place, Place::Flow | Place::FlowSeries) {
+            axes.push(("flow".to_owned(), Vec::new()));
+        }
+        if matches!(place, Place::Series | Place::FlowSeries) {
+            axes.push(("time".to_owned(), Vec::new()));
+        }
+        let labels: &[&str] =
+            if matches!(place, Place::Flow | Place::FlowSeries) { &LABELS } else { &[] };
+        Ok(Type { kind: Kind::Quantity(of_field(rest).0), axes, labels })
+    }
+}
+
+/// The values of the records of a claim's runs.
+pub(crate) struct FieldValues<'a> {
+    pub(crate) records: &'a BTreeMap<String, Records>,
+    pub(crate) run: &'a str,
+    /// The only place of an axis that counts.
+    pub(crate) only: Option<(&'a str, &'a str)>,
+}
+
+impl Source for FieldValues<'_> {
+    fn field(&self, name: &str, run: Option<&str>) -> Result<Table, String> {
+        let run = run.unwrap_or(self.run);
+        let records = self.records.get(run).ok_or_else(|| format!("there is no run `{run}`"))?;
+        records.field(name, self.only)
+    }
+}
+
+/// Evaluates a check.
+pub(crate) fn run_check(
+    claim: &Claim,
+    check: &Check,
+    records: &BTreeMap<String, Records>,
+) -> Result<CheckResult, PaperError> {
+    let wrong = |why| PaperError::Failed(format!("{}: check \"{}\": {why}", claim.id, check.name));
+    let expression = parse(&check.test).map_err(wrong)?;
+    let source = FieldValues { records, run: &check.run, only: None };
+    let table = evaluate(&expression, &source).map_err(wrong)?;
+    let [row] = table.rows.as_slice() else {
+        return Err(wrong(format!("has {} answers", table.rows.len())));
+    };
+    let mut result = CheckResult {
+        name: check.name.clone(),
+        level: check.level,
+        run: check.run.clone(),
+        setup: claim.runs[&check.run].setup,
+        passed: row.value == 1.0,
+        is_noise: false,
+        value: String::new(),
+        bound: String::new(),
+        place: String::new(),
+    };
+    if let Some(margin) = &row.margin {
+        result.value = margin.unit.show(margin.value);
+        result.bound = margin.unit.show(margin.bound);
+        let places = margin.place.iter().filter(|place| ***place != *"0s").map(|place| &**place);
+        result.place = places.collect::<Vec<_>>().join(", ");
+        result.is_noise = is_noise(&expression, &source, margin.value - margin.bound);
+    }
+    Ok(result)
+}
+
+/// Fewer repetitions have no interval.
+const MIN_REPETITIONS: usize = 5;
+
+/// Whether the bound lies within the 95 % interval of the value: the expression is evaluated for
+/// each repetition alone.
+fn is_noise(expression: &Expression, source: &FieldValues<'_>, distance: f64) -> bool {
+    let records = &source.records[source.run];
+    for axis in ["seed", "start"] {
+        let mut places: Vec<&Arc<str>> = Vec::new();
+        let Some(at) = records.axes.iter().position(|name| **name == *axis) else { continue };
+        for (coordinates, _) in &records.cells {
+            if !places.contains(&&coordinates[at]) {
+                places.push(&coordinates[at]);
+            }
+        }
+        if places.len() < MIN_REPETITIONS {
+            continue;
+        }
+        let alone = |place: &&Arc<str>| {
+            let source = FieldValues { only: Some((axis, place)), ..*source };
+            let table = evaluate(expression, &source).ok()?;
+            let margin = table.rows.first()?.margin.as_ref()?;
+            Some(margin.value - margin.bound).filter(|distance| distance.is_finite())
+        };
+        let distances: Vec<f64> = places.iter().filter_map(alone).collect();
+        if distances.len() < MIN_REPETITIONS {
+            continue;
+        }
+        return Interval::of(&distances).is_some_and(|of| distance.abs() <= of.half_width);
+    }
+    false
+}

@@ -1,0 +1,68 @@
+//! What the records of runs hold, for checks: names, units, axes.
+
+/// Values of a whole run, and those of each flow behind `flow.`: names as in the result document
+/// `cellpace.compare/1`.
+const RUN_FIELDS: &[&str] = &[
+    "capacity_mbps",
+    "throughput_mbps",
+    "utilization",
+    "queue_delay_ms",
+    "one_way_delay_ms",
+    "rtt_ms_seen",
+    "packets",
+    "lost",
+    "jain",
+    "retransmissions",
+    // Jain's index and spread (standard deviation over mean) of the flows' throughputs in all.
+    "shares",
+    "spread",
+];
+
+const FLOW_FIELDS: &[&str] =
+    &["throughput_mbps", "queue_delay_ms", "rtt_ms_seen", "lost", "start_s", "stop_s"];
+
+/// Values over time, where a run keeps its series.
+const SERIES_FIELDS: &[&str] =
+    &["capacity_mbps", "throughput_mbps", "queue_delay_p50_ms", "queue_delay_p95_ms"];
+
+const FLOW_SERIES_FIELDS: &[&str] = &["throughput_mbps", "cwnd_packets"];
+
+const SUMMARIES: &[&str] = &["mean", "p50", "p95", "p99", "max"];
+
+/// Where in a record a field is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// One value a run.
+    Run,
+    /// One a flow.
+    Flow,
+    /// One a bin.
+    Series,
+    /// One a flow and bin.
+    FlowSeries,
+}
+
+/// Finds a field: where it is, and its name there. `queue_delay_ms.p95`, `flow.lost`,
+/// `series.throughput_mbps`, `flow.series.throughput_mbps`.
+pub(crate) fn find(name: &str) -> Result<(Place, &str), String> {
+    let (place, rest, known) = if let Some(rest) = name.strip_prefix("flow.series.") {
+        (Place::FlowSeries, rest, FLOW_SERIES_FIELDS)
+    } else if let Some(rest) = name.strip_prefix("flow.") {
+        (Place::Flow, rest, FLOW_FIELDS)
+    } else if let Some(rest) = name.strip_prefix("series.") {
+        (Place::Series, rest, SERIES_FIELDS)
+    } else {
+        (Place::Run, name, RUN_FIELDS)
+    };
+    let (field, summary) = rest.split_once('.').map_or((rest, None), |(a, b)| (a, Some(b)));
+    let has_summary = field.ends_with("_delay_ms") || field.ends_with("_seen");
+    let is_whole = match summary {
+        Some(summary) => has_summary && SUMMARIES.contains(&summary),
+        None => !has_summary,
+    };
+    if known.contains(&field) && is_whole {
+        return Ok((place, rest));
+    }
+    let hint = if known.contains(&field) { " (write, e.g., queue_delay_ms.p95)" } else { "" };
+    Err(format!("unknown field `{name}`{hint}"))
+}

@@ -1,0 +1,36 @@
+//! Claims of papers as scenarios with verdicts.
+//!
+//! A claim is a file: what a paper says, runs of scenarios, checks of their figures, and the verdict
+//! that is expected of them. [`Library`] has those that come with the program, a [`Plan`] runs them.
+//!
+//! ```
+//! let library = cellpace_paper::Library::embedded()?;
+//! assert!(library.claims().iter().any(|claim| claim.id == "verus-table1"));
+//! # Ok::<(), cellpace_paper::PaperError>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod cache;
+mod check;
+mod claim;
+mod error;
+pub mod expression;
+mod fields;
+mod grid;
+mod library;
+mod records;
+mod run;
+mod scenarios;
+mod trace_sets;
+mod unit;
+mod verdict;
+
+pub use cache::Cache;
+pub use check::CheckResult;
+pub use claim::{Chart, Check, Claim, ClaimRun, Level, Mode, Setup};
+pub use error::PaperError;
+pub use library::Library;
+pub use run::{ClaimResult, Depth, Plan, RunOptions, command_lines};
+pub use unit::Unit;
+pub use verdict::Verdict;

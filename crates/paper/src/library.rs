@@ -1,0 +1,150 @@
+//! The claims that come with the program, or those of a folder.
+
+use std::fs;
+use std::path::Path;
+
+use cellpace_base::nearest;
+
+use crate::check::check_tests;
+use crate::claim::Claim;
+use crate::{PaperError, Verdict};
+
+include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
+
+/// Claims, by paper and in its order.
+#[derive(Debug, Clone)]
+pub struct Library {
+    claims: Vec<Claim>,
+}
+
+impl Library {
+    /// The claims that come with the program.
+    ///
+    /// # Errors
+    /// Never: a test reads all of them.
+    pub fn embedded() -> Result<Self, PaperError> {
+        Self::of(CLAIMS.iter().copied())
+    }
+
+    /// The claims in the files `PAPER/NAME.toml` of a folder.
+    ///
+    /// # Errors
+    /// When a file cannot be read or is no claim.
+    pub fn of_folder(folder: &Path) -> Result<Self, PaperError> {
+        let wrong =
+            |error: std::io::Error| PaperError::Invalid(format!("{}: {error}", folder.display()));
+        let mut files = Vec::new();
+        for paper in fs::read_dir(folder).map_err(wrong)? {
+            let paper = paper.map_err(wrong)?.path();
+            if !paper.is_dir() {
+                continue;
+            }
+            for file in fs::read_dir(&paper).map_err(wrong)? {
+                let file = file.map_err(wrong)?.path();
+                let (Some(stem), Some(paper)) = (file.file_stem(), paper.file_name()) else {
+                    continue;
+                };
+                if file.extension().is_some_and(|ending| ending == "toml") {
+                    let name = format!("{}/{}", paper.to_string_lossy(), stem.to_string_lossy());
+                    files.push((name, fs::read_to_string(&file).map_err(wrong)?));
+                }
+            }
+        }
+        Self::of(files.iter().map(|(name, text)| (&**name, &**text)))
+    }
+
+    fn of<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> Result<Self, PaperError> {
+        let claims: Result<Vec<Claim>, PaperError> =
+            files.map(|(name, text)| Claim::read(name, text)).collect();
+        let mut claims = claims?;
+        claims.iter().try_for_each(check_tests)?;
+        claims.sort_by(|a, b| (a.paper(), a.order, &a.id).cmp(&(b.paper(), b.order, &b.id)));
+        Ok(Self { claims })
+    }
+
+    /// All claims.
+    pub fn claims(&self) -> &[Claim] {
+        &self.claims
+    }
+
+    /// The papers.
+    pub fn papers(&self) -> Vec<&str> {
+        let mut papers: Vec<&str> = self.claims.iter().map(Claim::paper).collect();
+        papers.dedup();
+        papers
+    }
+
+    /// The claims that these words name: an id, a paper, or either with `*` for any text. No word
+    /// names all.
+    ///
+    /// # Errors
+    /// When a word names none.
+    pub fn select(&self, words: &[String]) -> Result<Vec<&Claim>, PaperError> {
+        for word in words {
+            if !self.claims.iter().any(|claim| is_named(claim, word)) {
+                return Err(self.unknown(word));
+            }
+        }
+        let is_wanted =
+            |claim: &&Claim| words.is_empty() || words.iter().any(|word| is_named(claim, word));
+        Ok(self.claims.iter().filter(is_wanted).collect())
+    }
+
+    fn unknown(&self, word: &str) -> PaperError {
+        let names = self.claims.iter().map(|claim| &*claim.id).chain(self.papers());
+        let hint = match nearest(word, names) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "`cellpace paper list` names them".to_owned(),
+        };
+        PaperError::Invalid(format!("there is no claim or paper `{word}`; {hint}"))
+    }
+
+    /// How many claims have each expected verdict.
+    pub fn counts<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> [(Verdict, usize); 6] {
+        let mut counts = Verdict::ALL.map(|verdict| (verdict, 0));
+        for claim in claims {
+            let of = counts.iter_mut().find(|(verdict, _)| *verdict == claim.expected);
+            if let Some((_, count)) = of {
+                *count += 1;
+            }
+        }
+        counts
+    }
+}
+
+fn is_named(claim: &Claim, word: &str) -> bool {
+    word == claim.paper() || matches(&claim.id, word)
+}
+
+/// Whether a text fits a pattern in which `*` stands for any text.
+fn matches(text: &str, pattern: &str) -> bool {
+    match pattern.split_once('*') {
+        None => text == pattern,
+        Some((before, after)) => text.strip_prefix(before).is_some_and(|rest| {
+            let mut ends = rest.char_indices().map(|(at, _)| at).chain([rest.len()]);
+            ends.any(|at| matches(&rest[at..], after))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_stand_for_any_text() {
+        assert!(matches("verus-fig1", "verus-*") && matches("verus-fig1", "*fig*"));
+        assert!(!matches("verus-fig10", "*fig1") && matches("verus-fig1", "*fig1"));
+    }
+
+    #[test]
+    fn every_claim_file_is_embedded_and_reads() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers");
+        let names = |library: &Library| -> Vec<String> {
+            library.claims.iter().map(|claim| claim.id.clone()).collect()
+        };
+        let embedded = Library::embedded().unwrap();
+        assert_eq!(names(&embedded), names(&Library::of_folder(&folder).unwrap()));
+        assert!(!embedded.claims.is_empty());
+    }
+}

@@ -1,0 +1,148 @@
+//! What a run leaves, and its values as tables.
+
+use std::sync::Arc;
+
+use cellpace_lab::Run;
+use cellpace_measure::jain_index;
+use cellpace_sim::{Outcome, Scenario};
+use serde_json::{Value, json};
+
+use crate::expression::{Coordinates, Kind, Row, Table};
+use crate::fields::{self, Place};
+use crate::unit::of_field;
+
+/// The record of a run: the fields of `cellpace.compare/1`, and what only checks use.
+pub(crate) fn record(scenario: &Scenario, outcome: Outcome, keeps_series: bool) -> Value {
+    let throughputs: Vec<f64> =
+        outcome.figures.per_flow.iter().map(|flow| flow.throughput_mbps).collect();
+    let run = Run {
+        cc: scenario.flow_names(),
+        trace: scenario.trace.to_string(),
+        seed: scenario.seed,
+        rtt_ms: scenario.base_rtt().as_millis_f64(),
+        queue: scenario.queue.to_string(),
+        loss: scenario.loss.mean(),
+        flows: scenario.flows.len(),
+        duration_s: scenario.duration.as_secs_f64(),
+        skip_s: scenario.skip.as_secs_f64(),
+        figures: outcome.figures,
+        wall_s: None,
+        series: keeps_series.then_some(outcome.series),
+    };
+    let retransmissions = outcome.retransmissions;
+    let mut record = serde_json::to_value(run).unwrap_or_default();
+    record["retransmissions"] = json!(retransmissions);
+    record["shares"] = json!(jain_index(&throughputs));
+    record["spread"] = json!(spread(&throughputs));
+    for (flow, spec) in scenario.flows.iter().enumerate() {
+        let rtt = spec.rtt.unwrap_or_else(|| scenario.base_rtt());
+        record["per_flow"][flow]["rtt_ms"] = json!(rtt.as_millis_f64());
+    }
+    if record["packets"] == 0 {
+        // Zeros would make the worst run look like the best.
+        record["queue_delay_ms"] = Value::Null;
+        record["one_way_delay_ms"] = Value::Null;
+    }
+    record
+}
+
+/// Standard deviation over mean.
+fn spread(values: &[f64]) -> f64 {
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
+    (squares / (values.len() as f64 - 1.0)).sqrt() / mean
+}
+
+/// The records of a run of a claim.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Records {
+    pub(crate) axes: Vec<Arc<str>>,
+    pub(crate) cells: Vec<(Coordinates, Arc<Value>)>,
+}
+
+impl Records {
+    /// The values of a field. `only` keeps the cells at one place of an axis.
+    pub(crate) fn field(&self, name: &str, only: Option<(&str, &str)>) -> Result<Table, String> {
+        let (place, rest) = fields::find(name)?;
+        let (unit, scale) = of_field(rest);
+        let mut axes = self.axes.clone();
+        match place {
+            Place::Run => {}
+            Place::Flow => axes.push("flow".into()),
+            Place::Series => axes.push("time".into()),
+            Place::FlowSeries => axes.extend(["flow".into(), "time".into()]),
+        }
+        let mut table = Table { kind: Kind::Quantity(unit), axes, rows: Vec::new() };
+        let at =
+            only.map(|(axis, place)| (self.axes.iter().position(|name| **name == *axis), place));
+        for (coordinates, record) in &self.cells {
+            let is_wanted = match at {
+                Some((Some(at), place)) => *coordinates[at] == *place,
+                _ => true,
+            };
+            if is_wanted {
+                push(&mut table.rows, place, rest, scale, coordinates, record);
+            }
+        }
+        if table.rows.is_empty() { Err(format!("no run has `{name}`")) } else { Ok(table) }
+    }
+}
+
+fn push(
+    rows: &mut Vec<Row>,
+    place: Place,
+    name: &str,
+    scale: f64,
+    coordinates: &[Arc<str>],
+    record: &Value,
+) {
+    let number = |value: Option<&Value>| value.and_then(Value::as_f64).unwrap_or(f64::NAN) * scale;
+    let pointer = format!("/{}", name.replace('.', "/"));
+    let with = |more: &[Arc<str>]| coordinates.iter().chain(more).cloned().collect();
+    let flows = || record["per_flow"].as_array().map_or(&[][..], Vec::as_slice);
+    let bin = record["series"]["bin_s"].as_f64().unwrap_or(1.0);
+    let second =
+        |at: usize| -> Arc<str> { format!("{}s", cellpace_report::short(bin * at as f64)).into() };
+    let values = |series: &Value| series.as_array().cloned().unwrap_or_default();
+    match place {
+        Place::Run => rows.push(Row::new(with(&[]), number(record.pointer(&pointer)))),
+        Place::Flow => {
+            for (at, flow) in flows().iter().enumerate() {
+                let row = Row::new(with(&[at.to_string().into()]), number(flow.pointer(&pointer)));
+                rows.push(Row { labels: labels(flow), ..row });
+            }
+        }
+        Place::Series => {
+            for (at, value) in values(&record["series"][name]).iter().enumerate() {
+                rows.push(Row::new(with(&[second(at)]), number(Some(value))));
+            }
+        }
+        Place::FlowSeries => {
+            let whole = if name == "throughput_mbps" { "flow_throughput_mbps" } else { name };
+            for (flow, series) in values(&record["series"][whole]).iter().enumerate() {
+                let labels = flows().get(flow).map(labels).unwrap_or_default();
+                for (at, value) in values(series).iter().enumerate() {
+                    let place = with(&[flow.to_string().into(), second(at)]);
+                    rows.push(Row {
+                        labels: labels.clone(),
+                        ..Row::new(place, number(Some(value)))
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// By what else the values of a flow can be selected.
+pub(crate) const LABELS: [&str; 3] = ["cc", "rtt", "begin"];
+
+fn labels(flow: &Value) -> Vec<(&'static str, Arc<str>)> {
+    let text = |value: &Value, unit: &str| -> Arc<str> {
+        format!("{}{unit}", value.as_f64().unwrap_or(0.0)).into()
+    };
+    vec![
+        ("cc", flow["cc"].as_str().unwrap_or_default().into()),
+        ("rtt", text(&flow["rtt_ms"], "ms")),
+        ("begin", text(&flow["start_s"], "s")),
+    ]
+}

@@ -1,0 +1,333 @@
+//! Runs claims: all cells of all claims as one batch, each once.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+
+use cellpace_base::Span;
+use cellpace_lab::{WorkClock, WorkSink, run_all, simulate, threads};
+use cellpace_sim::Scenario;
+use serde_json::Value;
+
+use crate::check::run_check;
+use crate::claim::{Claim, ClaimRun, Mode};
+use crate::expression::Coordinates;
+use crate::grid::combinations;
+use crate::records::{Records, record};
+use crate::scenarios::{TraceFolder, starting_at};
+use crate::{Cache, CheckResult, PaperError, Verdict, cache};
+
+/// How often runs are repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Depth {
+    /// One seed, one start.
+    Quick,
+    /// As the claims say.
+    #[default]
+    AsWritten,
+    /// Five seeds, ten starts.
+    Full,
+}
+
+/// How claims are run.
+#[derive(Debug, Clone, Default)]
+pub struct RunOptions<'a> {
+    /// How often runs are repeated.
+    pub depth: Depth,
+    /// How many at a time; `None`: one per core.
+    pub jobs: Option<u16>,
+    /// The folder of recorded traces; without it generated ones stand for them.
+    pub traces: Option<&'a Path>,
+    /// Where results are kept.
+    pub cache: Option<Cache>,
+    /// Whether results of earlier times are not used.
+    pub is_fresh: bool,
+}
+
+/// What came out of a claim.
+#[derive(Debug, Clone)]
+pub struct ClaimResult<'a> {
+    /// The claim.
+    pub claim: &'a Claim,
+    /// The verdict; of mode model and field that of what stands in.
+    pub verdict: Verdict,
+    /// The checks.
+    pub checks: Vec<CheckResult>,
+    /// Whether generated traces stood for recorded ones.
+    pub is_generated: bool,
+    /// Processor time of its runs, in seconds; shared runs count for each claim.
+    pub seconds: f64,
+    /// The verdict that was expected, at this depth.
+    pub expected: Verdict,
+    #[expect(dead_code, reason = "pages show them")]
+    pub(crate) records: BTreeMap<String, Records>,
+}
+
+impl ClaimResult<'_> {
+    /// Whether the verdict is the one expected. On generated traces any is.
+    pub fn is_expected(&self) -> bool {
+        self.is_generated || self.verdict == self.expected
+    }
+
+    /// The verdict as it is shown.
+    pub fn shown(&self) -> String {
+        shown_verdict(self.claim, self.verdict)
+    }
+}
+
+/// A verdict with what it is about.
+pub(crate) fn shown_verdict(claim: &Claim, verdict: Verdict) -> String {
+    match claim.mode {
+        Mode::Model => format!("in a model: {}", verdict.name()),
+        Mode::Field if !claim.checks.is_empty() => {
+            format!("not testable here; in a model: {}", verdict.name())
+        }
+        _ => verdict.name().to_owned(),
+    }
+}
+
+/// One simulation that claims need.
+struct Job {
+    key: String,
+    text: String,
+    scenario: Scenario,
+    start: Span,
+    keeps_series: bool,
+    cost: f64,
+}
+
+/// Where the result of a job belongs.
+struct Cell {
+    claim: usize,
+    run: String,
+    coordinates: Coordinates,
+    job: usize,
+}
+
+/// All runs that claims need, each once.
+pub struct Plan<'a> {
+    claims: Vec<&'a Claim>,
+    jobs: Vec<Job>,
+    cells: Vec<Cell>,
+    is_generated: bool,
+}
+
+type JobResult = Result<(Arc<Value>, f64), String>;
+
+impl<'a> Plan<'a> {
+    /// The runs of these claims.
+    ///
+    /// # Errors
+    /// When a claim's scenario does not read.
+    pub fn new(claims: &[&'a Claim], options: &RunOptions<'_>) -> Result<Self, PaperError> {
+        let mut traces = TraceFolder::new(options.traces);
+        let (jobs, cells) = cells(claims, options.depth, &mut traces)?;
+        Ok(Self { claims: claims.to_vec(), jobs, cells, is_generated: traces.is_generated() })
+    }
+
+    /// How many runs there are.
+    pub fn runs(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Does the runs and evaluates the checks. `None`: it was cancelled; what was done by then is
+    /// in the cache.
+    ///
+    /// # Errors
+    /// When a run fails, or a check selects what is not there.
+    pub fn run(
+        &self,
+        options: &RunOptions<'_>,
+        sink: &mut dyn WorkSink<JobResult>,
+    ) -> Result<Option<Vec<ClaimResult<'a>>>, PaperError> {
+        let total: u64 = self.jobs.iter().map(|job| job.scenario.duration.as_nanos()).sum();
+        let work = |index: usize, clock: &WorkClock| {
+            let job = &self.jobs[index];
+            let known = options.cache.as_ref().filter(|_| !options.is_fresh);
+            if let Some(kept) = known.and_then(|cache| cache.read(&job.key)) {
+                clock.add(job.scenario.duration);
+                let seconds = kept["cpu_s"].as_f64().unwrap_or(0.0);
+                return Some(Ok((Arc::new(kept), seconds)));
+            }
+            do_job(job, clock, options.cache.as_ref()).transpose()
+        };
+        let threads = threads(options.jobs);
+        let results = run_all(self.jobs.len(), threads, Span::from_nanos(total), work, sink);
+        let results = results.map_err(|error| PaperError::Failed(error.to_string()))?;
+        if results.iter().any(Option::is_none) {
+            if sink.is_cancelled() {
+                return Ok(None);
+            }
+            return Err(PaperError::Failed("a run panicked".to_owned()));
+        }
+        let results: Result<Vec<(Arc<Value>, f64)>, String> =
+            results.into_iter().flatten().collect();
+        let results = results.map_err(PaperError::Failed)?;
+        let judged = (0..self.claims.len()).map(|at| judge(self, at, &results, options.depth));
+        judged.collect::<Result<Vec<_>, _>>().map(Some)
+    }
+}
+
+fn do_job(
+    job: &Job,
+    clock: &WorkClock,
+    cache: Option<&Cache>,
+) -> Result<Option<(Arc<Value>, f64)>, String> {
+    let scenario = starting_at(&job.scenario, job.start)?;
+    let started = std::time::Instant::now();
+    let outcome = simulate(&scenario, &mut (), clock);
+    let Some(outcome) = outcome.map_err(|error| error.to_string())? else { return Ok(None) };
+    let seconds = started.elapsed().as_secs_f64();
+    let mut record = record(&scenario, outcome, job.keeps_series);
+    record["cpu_s"] = seconds.into();
+    if let Some(cache) = cache {
+        cache.write(&job.key, &record);
+    }
+    Ok(Some((Arc::new(record), seconds)))
+}
+
+fn cells(
+    claims: &[&Claim],
+    depth: Depth,
+    traces: &mut TraceFolder,
+) -> Result<(Vec<Job>, Vec<Cell>), PaperError> {
+    let mut jobs: Vec<Job> = Vec::new();
+    let mut known: HashMap<String, usize> = HashMap::new();
+    let mut cells = Vec::new();
+    for (at, claim) in claims.iter().enumerate() {
+        for (name, run) in &claim.runs {
+            let wrong = |why| PaperError::of(&claim.id, format!("run.{name}: {why}"));
+            for (coordinates, job) in jobs_of(&claim.id, run, depth, traces).map_err(wrong)? {
+                let job = *known.entry(job.key.clone()).or_insert_with(|| {
+                    jobs.push(job);
+                    jobs.len() - 1
+                });
+                cells.push(Cell { claim: at, run: name.clone(), coordinates, job });
+            }
+        }
+    }
+    // The longest first, so that no core waits for one at the end.
+    let mut order: Vec<usize> = (0..jobs.len()).collect();
+    order.sort_by(|a, b| jobs[*b].cost.total_cmp(&jobs[*a].cost));
+    let mut place = vec![0; jobs.len()];
+    order.iter().enumerate().for_each(|(new, old)| place[*old] = new);
+    cells.iter_mut().for_each(|cell: &mut Cell| cell.job = place[cell.job]);
+    let mut by_place: Vec<(usize, Job)> = place.into_iter().zip(jobs).collect();
+    by_place.sort_by_key(|(place, _)| *place);
+    Ok((by_place.into_iter().map(|(_, job)| job).collect(), cells))
+}
+
+/// The cells of a run: where they are on its axes, and what is to be simulated.
+fn jobs_of(
+    id: &str,
+    run: &ClaimRun,
+    depth: Depth,
+    traces: &mut TraceFolder,
+) -> Result<Vec<(Coordinates, Job)>, String> {
+    let axes = run.axes()?;
+    let mut found = Vec::new();
+    for coordinates in combinations(&axes) {
+        let mut digests = String::new();
+        let mut period = None;
+        let mut places = Vec::new();
+        for (axis, place) in axes.iter().zip(&coordinates) {
+            let mut place = Arc::clone(place);
+            if matches!(&*axis.name, "trace" | "uplink") {
+                let written = traces.written(&place);
+                let (spec, digest) = traces.trace(written)?;
+                digests += &digest;
+                if &*axis.name == "trace" {
+                    period = spec.period();
+                }
+                place = written.into();
+            }
+            places.push((Arc::clone(&axis.name), place));
+        }
+        for start in run.starts(depth, period)? {
+            for seed in run.seeds(depth) {
+                let text = run.scenario_text(&places, seed)?;
+                let scenario = traces.scenario(id, &text, seed)?;
+                let at = format!("{}ms", start.as_nanos() / 1_000_000);
+                let keeps_series = run.series.is_some();
+                let keeps = if keeps_series { "series" } else { "" };
+                let key = cache::key(&[&text, &seed.to_string(), &at, &digests, keeps]);
+                let own = [at.into(), seed.to_string().into()];
+                let coordinates = coordinates.iter().cloned().chain(own).collect();
+                let cost = cost(&scenario);
+                found.push((coordinates, Job { key, text, scenario, start, keeps_series, cost }));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// About how much work a run is: what counts is the number of flows and the time.
+fn cost(scenario: &Scenario) -> f64 {
+    scenario.duration.as_secs_f64() * (3.0 + scenario.flows.len() as f64)
+}
+
+fn judge<'a>(
+    plan: &Plan<'a>,
+    at: usize,
+    results: &[(Arc<Value>, f64)],
+    depth: Depth,
+) -> Result<ClaimResult<'a>, PaperError> {
+    let claim = plan.claims[at];
+    let mut records: BTreeMap<String, Records> = BTreeMap::new();
+    let mut seconds = 0.0;
+    for (name, run) in &claim.runs {
+        let axes = run.axes().map_err(|why| PaperError::of(&claim.id, why))?;
+        let axes = axes.into_iter().map(|axis| axis.name).chain(["start".into(), "seed".into()]);
+        records.insert(name.clone(), Records { axes: axes.collect(), cells: Vec::new() });
+    }
+    for cell in plan.cells.iter().filter(|cell| cell.claim == at) {
+        let (record, took) = &results[cell.job];
+        seconds += took;
+        if let Some(records) = records.get_mut(&cell.run) {
+            records.cells.push((cell.coordinates.clone(), Arc::clone(record)));
+        }
+    }
+    let checks: Result<Vec<CheckResult>, PaperError> =
+        claim.checks.iter().map(|check| run_check(claim, check, &records)).collect();
+    let checks = checks?;
+    let verdict = match claim.mode {
+        _ if checks.is_empty() => claim.expected,
+        _ => Verdict::of(claim, &checks),
+    };
+    let expected = match (depth, claim.expected_quick) {
+        (Depth::Quick, Some(quick)) => quick,
+        _ if claim.mode == Mode::Field && !checks.is_empty() => {
+            claim.stand_in.unwrap_or(claim.expected)
+        }
+        _ => claim.expected,
+    };
+    let names_traces = claim.runs.values().any(ClaimRun::names_recorded_traces);
+    let is_generated = plan.is_generated && names_traces;
+    Ok(ClaimResult { claim, verdict, checks, is_generated, seconds, expected, records })
+}
+
+/// The runs of a claim as commands that can be typed: `compare` where that suffices, else the
+/// scenario for `sim` of the first cell.
+///
+/// # Errors
+/// When a scenario does not read.
+pub fn command_lines(
+    claim: &Claim,
+    traces: Option<&Path>,
+) -> Result<Vec<(String, String)>, PaperError> {
+    let mut folder = TraceFolder::new(traces);
+    let mut lines = Vec::new();
+    for (name, run) in &claim.runs {
+        let wrong = |why| PaperError::of(&claim.id, format!("run.{name}: {why}"));
+        let text = match run.compare_line(traces) {
+            Some(line) => line,
+            None => {
+                let jobs = jobs_of(&claim.id, run, Depth::Quick, &mut folder).map_err(wrong)?;
+                let first = jobs.into_iter().next().map(|(_, job)| job.text).unwrap_or_default();
+                format!("cellpace sim - <<'END'\n{}\nEND", first.trim_end())
+            }
+        };
+        lines.push((name.clone(), text));
+    }
+    Ok(lines)
+}
