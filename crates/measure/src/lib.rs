@@ -7,11 +7,13 @@
 mod collector;
 mod confidence;
 mod jain;
+mod predict;
 mod series;
 mod sketch;
 
 pub use collector::{Collector, Figures, FlowFigures, FlowSpan, MeasuredWindow};
 pub use confidence::Interval;
 pub use jain::jain_index;
+pub use predict::{Prediction, autoregression, predictions};
 pub use series::{InspectedSeries, ProfileSample, Series};
 pub use sketch::{DelaySketch, Summary};

@@ -3,13 +3,12 @@
 use std::collections::HashSet;
 
 use cellpace_base::{Span, Time};
-use cellpace_measure::{DelaySketch, Summary};
+use cellpace_measure::{DelaySketch, Prediction, Summary, predictions};
 use cellpace_path::stats::{Bar, Percentiles, bars, percentiles};
 use serde::Serialize;
 
 use crate::clock::ClockOffset;
 use crate::plan::{Pattern, Plan};
-use crate::predict::{Prediction, predictions};
 use crate::recording::{DirectionRecording, ProbeArrival, Recording};
 use crate::statistics::{bursts, mean_and_cv, throughput};
 use crate::trace::opportunities;

@@ -13,7 +13,6 @@ mod document;
 mod outbox;
 mod plan;
 mod plausible;
-mod predict;
 mod prober;
 mod recording;
 mod responder;
@@ -30,7 +29,6 @@ pub use document::{
     ProbeSettings, Quantiles, RecordedTrace, SCHEMA, WindowFigures, analyse,
 };
 pub use plan::{OnOffStream, Pattern, Plan, PlanError};
-pub use predict::{Prediction, autoregression, predictions};
 pub use prober::{ProbeError, Prober};
 pub use recording::{DirectionRecording, ProbeArrival, Recording};
 pub use responder::{Responder, ResponderLimits};

@@ -5,6 +5,7 @@ mod convert;
 mod fit;
 mod list;
 mod make;
+mod predict;
 mod show;
 
 use std::path::Path;
@@ -28,6 +29,8 @@ pub(crate) enum TraceCommand {
     List(list::ListArgs),
     /// Show statistics and a picture of a trace; of two, also side by side
     Show(show::ShowArgs),
+    /// Say whether the rate of traces can be predicted from its past
+    Predict(predict::PredictArgs),
     /// Look for what is wrong with traces
     Check(check::CheckArgs),
     /// Convert a trace to and from CSV and JSON, cut it, scale its rate
@@ -42,6 +45,7 @@ pub(crate) fn run(command: &TraceCommand) -> Result<ExitCode, CommandError> {
     match command {
         TraceCommand::List(args) => list::run(args),
         TraceCommand::Show(args) => show::run(args),
+        TraceCommand::Predict(args) => predict::run(args),
         TraceCommand::Check(args) => check::run(args),
         TraceCommand::Convert(args) => convert::run(args),
         TraceCommand::Make(args) => make::run(args),

@@ -10,10 +10,11 @@ use crate::pages;
 use crate::session::{self, User};
 
 /// Commands that write every document; each writes `NAME` or `NAME-...`, where NAME is a schema's.
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "cellpace compare --cc verus --cc copa --repeat 2 --duration 5s --json compare-repeat.json",
     "cellpace compare --cc bbr --duration 5s --json compare-one.json --events events.jsonl",
     "cellpace trace show lte-driving umts-driving --duration 20s --json trace-show.json",
+    "cellpace trace predict lte-driving --json trace-predict.json",
     "cellpace trace make lte-driving --duration 60s -o drive.down",
     "cellpace trace check drive.down lte-driving --json trace-check.json",
     "cellpace trace fit drive.down -o drive.profile --json trace-fit.json",

@@ -5,7 +5,7 @@
 //! - *last*: the next window is like the last one, as a yardstick;
 //! - *linear*: the least-squares line through the last ten windows, one window further;
 //! - *k-step ahead*: a model of the last five windows (autoregression, Yule-Walker), learnt from
-//!   the first half of the recording, and run k windows ahead through the second half.
+//!   the first half of the series, and run k windows ahead through the second half.
 //!
 //! All are judged on the second half, in which none of them has learnt.
 
@@ -183,6 +183,7 @@ mod tests {
         for steps in STEPS {
             assert!(of(&all, "k-step", steps).r2.abs() < 0.01);
         }
+        assert!(all.iter().all(|one| one.r2 <= 0.05), "{all:?}");
         // The difference of two independent values has twice the variance.
         assert!((of(&all, "last", 1).r2 + 1.0).abs() < 0.05);
     }
@@ -208,6 +209,20 @@ mod tests {
             let r2 = of(&all, "k-step", steps).r2;
             assert!((r2 - expected).abs() < 0.03, "{steps}: {r2} {expected}");
         }
+    }
+
+    #[test]
+    fn g13_one_step_of_an_autoregression_of_0_9_explains_0_81() {
+        let mut random = Random::seeded(3, 1);
+        let mut x = 0.0;
+        let series: Vec<f32> = (0..50_000)
+            .map(|_| {
+                x = 0.9 * x + (random.unit() - 0.5);
+                (20.0 + x) as f32
+            })
+            .collect();
+        let r2 = of(&predictions(&series), "k-step", 1).r2;
+        assert!((r2 - 0.81).abs() <= 0.03, "{r2}");
     }
 
     #[test]
