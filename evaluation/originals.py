@@ -98,29 +98,20 @@ def started(trace, cc, start_ms):
 
 # Sprout, in the loop in which it was measured ---------------------------------------------------
 
-def built():
-    """The example that lets both ends send."""
-    subprocess.run(["cargo", "build", "--release", "--quiet", "--package", "cellpace-sim", "--example", "sprout_both_ways"],
-                   check=True, cwd=ROOT)
-    return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "examples" / "sprout_both_ways"
-
-
-def both_ways(example, cc, rtt):
-    """Its runs over the traces, as figures of a run."""
-    done = subprocess.run([example, cc, "constant:12mbit", rtt, *map(real, MEASURED)], capture_output=True, text=True,
-                          check=True)
-    rows = (tuple(map(float, line.split()[1:])) for line in done.stdout.splitlines())
-    return [{"utilization": utilization, "queue_delay_ms": {"p95": p95}} for utilization, _, p95, _ in rows]
+def both_ways(trace, cc, rtt):
+    """A run in which both ends send, and forecasts travel on data."""
+    return simulate(f'trace = "{real(trace)}"\nuplink = "constant:12mbit"\nrtt = "{rtt}"\nduration = "60s"\n'
+                    f'[[flow]]\ncc = "{cc}"\nreverse = "{cc}"\nstart = "100ms"\n')
 
 
 def sprout(reference):
     """Our Sprout with the original's observation, in the original's loop, and both."""
-    example = built()
-    loops = [both_ways(example, cc, rtt) for cc, rtt in (("sprout", "40ms"), ("sprout:original", "40ms"), ("sprout:original", "46ms"))]
+    loops = (("sprout", "40ms"), ("sprout:original", "40ms"), ("sprout:original", "46ms"))
     runs = by_cell([real(trace) for trace in MEASURED], ["sprout", "sprout:original"], *SET_UP)
     rows = []
-    for index, trace in enumerate(MEASURED):
-        ways = [runs[(f"{trace}.down", cc)] for cc in ("sprout", "sprout:original")] + [loop[index] for loop in loops]
+    for trace in MEASURED:
+        ways = [runs[(f"{trace}.down", cc)] for cc in ("sprout", "sprout:original")]
+        ways += [both_ways(trace, cc, rtt) for cc, rtt in loops]
         original = reference[(trace, "sprout")]
         rows.append([trace, *map(figures, ways), original_figures(original)])
     return table(["trace", "`sprout`", "`sprout:original`", "both ways", "both ways, original", "the same, 46 ms",

@@ -188,6 +188,7 @@ impl FlowCounts {
             queue_delay_ms: self.queue.summary(),
             rtt_ms_seen: self.rtt.summary(),
             lost: self.lost,
+            refused: 0,
             start_s: began.as_secs_f64(),
             stop_s: last.as_secs_f64(),
         }

@@ -101,10 +101,18 @@ pub struct FlowFigures {
     pub rtt_ms_seen: Summary,
     /// Packets of it that the path dropped.
     pub lost: u64,
+    /// Packets that its own host refused, in the whole run: only where the bottleneck is inside
+    /// the sender.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub refused: u64,
     /// When it started, in seconds.
     pub start_s: f64,
     /// When it stopped, in seconds.
     pub stop_s: f64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Takes records and RTT samples of one run, in the order of time.
@@ -225,6 +233,7 @@ impl FlowSums {
             queue_delay_ms: self.queue.summary(),
             rtt_ms_seen: self.rtt.summary(),
             lost: self.lost,
+            refused: 0,
             start_s: self.span.start.as_secs_f64(),
             stop_s: self.span.stop.min(window.end).as_secs_f64(),
         }

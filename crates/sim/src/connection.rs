@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 
 use cellpace_base::{Random, Time};
-use cellpace_cc::{Arrival, Controller, ControllerSpec, RttEstimator, Setup, Span};
+use cellpace_cc::{Arrival, Block, Controller, ControllerSpec, RttEstimator, Setup, Span, Stamp};
 use cellpace_path::{OPPORTUNITY_BYTES, Packet};
 use cellpace_recovery::{AckGenerator, AckPolicy, Arrived, PacedSender, Sending};
+
+use crate::host::{Admission, HostShare};
 
 /// Full packets, IP header included.
 const PACKET_BYTES: u64 = OPPORTUNITY_BYTES as u64;
@@ -86,8 +88,15 @@ impl Connection {
         self.sender.controller_mut()
     }
 
-    /// Sends packets for as long as `send` returns that there is room.
-    pub(crate) fn pump(&mut self, now: Time, flow: u32, send: &mut impl FnMut(Packet) -> bool) {
+    /// Sends packets for as long as `send` returns that there is room, and the host, if the
+    /// bottleneck is inside it, takes them.
+    pub(crate) fn pump(
+        &mut self,
+        now: Time,
+        flow: u32,
+        host: &mut Option<HostShare>,
+        send: &mut impl FnMut(Packet) -> bool,
+    ) {
         loop {
             let retransmission = self.sender.sent_mut().has_lost();
             if !self.source.open || !(retransmission || self.source.has_more()) {
@@ -98,8 +107,25 @@ impl Connection {
             if !self.sender.ready(now, bytes) {
                 return;
             }
+            if host.as_mut().is_some_and(|host| !self.enters(now, bytes, host)) {
+                return;
+            }
             if !send(self.send_one(now, flow, bytes, retransmission)) {
                 return;
+            }
+        }
+    }
+
+    /// Whether the host takes another packet. A controller over UDP is told if it does not.
+    fn enters(&mut self, now: Time, bytes: u64, host: &mut HostShare) -> bool {
+        match host.admit(bytes, self.controller(), self.rtt()) {
+            Admission::Enters => true,
+            Admission::Waits => false,
+            Admission::Refused => {
+                // Nothing was stamped, so that there is nothing to take back.
+                let stamp = Stamp::default();
+                self.sender.controller_mut().on_block(&Block { now, stamp, waits: false });
+                false
             }
         }
     }

@@ -10,7 +10,10 @@ use cellpace_path::{DelaySpec, Handover, LossSpec, TraceSpec};
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::{FlowSpec, FlowTraffic, OnOffFiles, Scenario, SimError};
+use crate::{
+    Bottleneck, CellSpec, FlowSpec, FlowTraffic, HostBuffers, OnOffFiles, Scenario, Scheduler,
+    SimError, SmallQueue, UserSpec,
+};
 
 /// What to write for the trace where it is left out.
 const NO_TRACE: &str = "trace: is missing; write, for example, trace = \"lte-driving\" or \
@@ -36,6 +39,12 @@ struct ScenarioToml {
     skip: Option<Spanned<String>>,
     bin: Option<Spanned<String>>,
     seed: Option<u64>,
+    bottleneck: Option<Spanned<String>>,
+    sndbuf: Option<Spanned<String>>,
+    tsq: Option<Spanned<String>>,
+    cell: Option<Spanned<CellToml>>,
+    #[serde(default)]
+    user: Vec<Spanned<UserToml>>,
     #[serde(default)]
     handover: Vec<Spanned<HandoverToml>>,
     #[serde(default)]
@@ -53,6 +62,22 @@ struct HandoverToml {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct CellToml {
+    tti: Option<Spanned<String>>,
+    scheduler: Option<Spanned<String>>,
+    capacity: Option<Spanned<String>>,
+    queue: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UserToml {
+    name: Spanned<String>,
+    trace: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct FlowToml {
     cc: Option<Spanned<String>>,
     udp: Option<Spanned<String>>,
@@ -61,6 +86,8 @@ struct FlowToml {
     stop: Option<Spanned<String>>,
     rtt: Option<Spanned<String>>,
     onoff: Option<Spanned<OnOffToml>>,
+    reverse: Option<Spanned<String>>,
+    user: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -131,12 +158,22 @@ impl Scenario {
         place.read(&document.uplink, "uplink", &mut scenario.uplink, |text| {
             TraceSpec::parse(text, files).map(Some)
         })?;
+        scenario.bottleneck = place.bottleneck(&document)?;
+        place.read(&document.queue, "queue", &mut scenario.queue, str::parse)?;
+        scenario.cell = place.cell(&document, &scenario, files)?;
+        // Users with channels of their own leave nothing to share.
+        let own = scenario.cell.as_ref().and_then(|cell| cell.users.first()?.trace.clone());
+        if let (Some(own), None) = (&own, &document.trace) {
+            scenario.trace = own.clone();
+            if let Some(period) = own.period() {
+                scenario.duration = period.min(Span::from_secs(300));
+            }
+        }
         let mut from = Span::ZERO;
         place.read(&document.from, "from", &mut from, parse_span)?;
         scenario.start_traces_at(from);
         place
             .read(&document.rtt, "rtt", &mut scenario.rtt, |text| DelaySpec::parse(text, files))?;
-        place.read(&document.queue, "queue", &mut scenario.queue, str::parse)?;
         place.losses(&document, &mut scenario, files)?;
         place.read(&document.acks, "acks", &mut scenario.acks, str::parse)?;
         place.read(&document.duration, "duration", &mut scenario.duration, parse_span)?;
@@ -147,7 +184,7 @@ impl Scenario {
             SimError::Invalid(reason) => place.whole(&document, &reason),
             other => other,
         })?;
-        if document.trace.is_none() {
+        if document.trace.is_none() && own.is_none() {
             return Err(SimError::Invalid(format!("{name}: {NO_TRACE}")));
         }
         scenario.check_delivers().map_err(|error| place.whole(&document, &error.to_string()))?;
@@ -233,6 +270,10 @@ impl TomlText<'_> {
         self.read(&fields.start, "start", &mut flow.start, at)?;
         self.read(&fields.stop, "stop", &mut flow.stop, at)?;
         self.read(&fields.rtt, "rtt", &mut flow.rtt, |text| parse_span(text).map(Some))?;
+        self.read(&fields.reverse, "reverse", &mut flow.reverse, |text| {
+            controller(text, files).map(Some)
+        })?;
+        flow.user = fields.user.as_ref().map(|user| user.get_ref().clone());
         if let Some(onoff) = &fields.onoff {
             flow.traffic = FlowTraffic::OnOffFiles(self.onoff(onoff.get_ref())?);
         }
@@ -242,6 +283,76 @@ impl TomlText<'_> {
             self.wrong(&span, if field.is_some() { "stop" } else { "flow" }, &why)
         })?;
         Ok(flow)
+    }
+
+    fn bottleneck(&self, document: &ScenarioToml) -> Result<Bottleneck, SimError> {
+        let mut is_sender = false;
+        self.read(&document.bottleneck, "bottleneck", &mut is_sender, |text| match text {
+            "network" => Ok(false),
+            "sender" => Ok(true),
+            _ => Err(format!("`{text}` is neither `network` nor `sender`")),
+        })?;
+        let mut buffers = HostBuffers::default();
+        self.read(&document.sndbuf, "sndbuf", &mut buffers.sndbuf, parse_bytes)?;
+        self.read(&document.tsq, "tsq", &mut buffers.tsq, |text| match text {
+            "auto" => Ok(SmallQueue::Auto),
+            _ => parse_bytes(text).map(SmallQueue::Bytes),
+        })?;
+        if is_sender {
+            return Ok(Bottleneck::Sender(buffers));
+        }
+        for (name, field) in [("sndbuf", &document.sndbuf), ("tsq", &document.tsq)] {
+            if let Some(written) = field {
+                let why = "is for bottleneck = \"sender\"";
+                return Err(self.wrong(&written.span(), name, &why));
+            }
+        }
+        Ok(Bottleneck::Network)
+    }
+
+    fn cell(
+        &self,
+        document: &ScenarioToml,
+        scenario: &Scenario,
+        files: &mut TraceFiles<'_>,
+    ) -> Result<Option<CellSpec>, SimError> {
+        let Some(table) = &document.cell else {
+            return match document.user.first() {
+                Some(user) => Err(self.wrong(&user.span(), "user", &"needs a [cell]")),
+                None => Ok(None),
+            };
+        };
+        let fields = table.get_ref();
+        let mut cell = CellSpec {
+            tti: Span::from_millis(1),
+            scheduler: Scheduler::ProportionalFair { window: Span::from_secs(1) },
+            users: Vec::new(),
+            queue: scenario.queue.clone(),
+        };
+        let mut is_shared = true;
+        self.read(&fields.tti, "tti", &mut cell.tti, parse_span)?;
+        self.read(&fields.scheduler, "scheduler", &mut cell.scheduler, str::parse)?;
+        self.read(&fields.queue, "queue", &mut cell.queue, str::parse)?;
+        self.read(&fields.capacity, "capacity", &mut is_shared, |text| match text {
+            "shared" => Ok(true),
+            "own" => Ok(false),
+            _ => Err(format!("`{text}` is neither `shared` nor `own`")),
+        })?;
+        for user in &document.user {
+            let UserToml { name, trace } = user.get_ref();
+            if trace.is_some() == is_shared {
+                let why = match is_shared {
+                    true => "a user has a trace only where capacity = \"own\"",
+                    false => "with capacity = \"own\" each user needs a trace",
+                };
+                return Err(self.wrong(&user.span(), "user", &why));
+            }
+            let mut own = None;
+            self.read(trace, "trace", &mut own, |text| TraceSpec::parse(text, files).map(Some))?;
+            cell.users.push(UserSpec { name: name.get_ref().clone(), trace: own });
+        }
+        cell.check().map_err(|why| self.wrong(&table.span(), "cell", &why))?;
+        Ok(Some(cell))
     }
 
     fn handovers(&self, tables: &[Spanned<HandoverToml>]) -> Result<Vec<Handover>, SimError> {
@@ -348,9 +459,10 @@ fn unit_hint(key: &str, reason: &str) -> Option<String> {
     let number = kinds.iter().find_map(|kind| reason.strip_prefix(kind))?;
     let number = number.strip_suffix("`, expected a string")?;
     let unit = match key {
-        "rtt" | "length" => "ms",
+        "rtt" | "length" | "tti" => "ms",
         "duration" | "skip" | "from" | "start" | "stop" | "at" | "off" | "bin" => "s",
         "udp" | "rate" => "mbit",
+        "sndbuf" | "tsq" => "B",
         "mean" | "deviation" | "max" => "MB",
         "loss" | "uplink_loss" => "%",
         _ => return None,

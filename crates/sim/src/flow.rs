@@ -4,6 +4,7 @@ use cellpace_base::{Random, Rate, Span, Time};
 use cellpace_path::{OPPORTUNITY_BYTES, Packet};
 
 use crate::connection::{Connection, WrapController, generation_of};
+use crate::host::HostShare;
 use crate::{AckPolicy, FlowSpec, FlowTraffic};
 
 /// One flow at run time.
@@ -20,7 +21,16 @@ pub(crate) struct SimFlow {
     cross: CrossTraffic,
     retransmissions: u64,
     /// Its own delay in each direction, on top of the path's.
-    pub(crate) own_delay: Span,
+    pub(crate) own_delay: OwnDelay,
+    /// What it has in the host's queue, where the bottleneck is there.
+    pub(crate) host: Option<HostShare>,
+}
+
+/// A flow's own delay in each direction.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OwnDelay {
+    pub(crate) forward: Span,
+    pub(crate) reverse: Span,
 }
 
 /// An ON period that takes no time would end and begin again for ever in one instant.
@@ -36,7 +46,8 @@ impl SimFlow {
         index: u32,
         spec: FlowSpec,
         acks: AckPolicy,
-        own_delay: Span,
+        own_delay: OwnDelay,
+        host: Option<HostShare>,
         random: Random,
     ) -> Self {
         let next = Some(spec.start);
@@ -51,6 +62,7 @@ impl SimFlow {
             cross: CrossTraffic::default(),
             retransmissions: 0,
             own_delay,
+            host,
         }
     }
 
@@ -87,7 +99,7 @@ impl SimFlow {
             // An ack may come at that very instant, before the flow's own timer.
             connection.close();
         }
-        connection.pump(now, self.index, send);
+        connection.pump(now, self.index, &mut self.host, send);
         if connection.is_done() {
             self.end_file(now);
         }
@@ -158,7 +170,10 @@ impl SimFlow {
 
     /// One packet of cross traffic; the times are computed from the count, so they do not drift.
     fn send_cross(&mut self, now: Time, rate: Rate, send: &mut impl FnMut(Packet) -> bool) {
-        send(Packet::new(self.cross.packets, self.index, OPPORTUNITY_BYTES, now));
+        let bytes = u64::from(OPPORTUNITY_BYTES);
+        if self.host.as_mut().is_none_or(|host| host.admit_plain(bytes)) {
+            send(Packet::new(self.cross.packets, self.index, OPPORTUNITY_BYTES, now));
+        }
         self.cross.packets += 1;
         let sent = self.cross.packets.saturating_mul(u64::from(OPPORTUNITY_BYTES));
         self.next = Some((self.spec.start + rate.time_for(sent)).min(self.spec.stop));
@@ -179,10 +194,5 @@ impl SimFlow {
     pub(crate) fn cwnd_packets(&self) -> Option<f32> {
         let connection = self.connection.as_ref().filter(|connection| connection.is_open())?;
         Some((connection.controller().cwnd() as f64 / f64::from(OPPORTUNITY_BYTES)) as f32)
-    }
-
-    /// When it starts and stops.
-    pub(crate) fn span(&self) -> (Time, Time) {
-        (self.spec.start, self.spec.stop)
     }
 }

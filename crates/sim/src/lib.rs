@@ -16,19 +16,26 @@
 
 #![forbid(unsafe_code)]
 
+mod cell;
 mod connection;
 mod document;
+mod error;
 mod flow;
+mod host;
 mod observer;
 mod sampler;
 mod scenario;
 mod simulation;
 mod timers;
 mod traffic;
+mod two_way;
 mod world;
 
+pub use cell::{CellSpec, Scheduler, UserSpec};
 pub use cellpace_recovery::AckPolicy;
+pub use error::SimError;
+pub use host::{Bottleneck, HostBuffers, SmallQueue};
 pub use observer::{FlowView, Observer};
-pub use scenario::{FlowSpec, Scenario, SimError};
+pub use scenario::{FlowSpec, Scenario};
 pub use simulation::{Outcome, Simulation, run, run_observed};
 pub use traffic::{FlowTraffic, OnOffFiles};

@@ -35,6 +35,12 @@ impl SeriesSampler {
         }
     }
 
+    /// No flow has a window to be sampled: all bins say so.
+    pub(crate) fn leave_out(&mut self) {
+        let bins = (self.end - Time::ZERO).as_nanos().div_ceil(self.bin.as_nanos());
+        self.cwnd.iter_mut().for_each(|series| series.resize(bins as usize, f32::NAN));
+    }
+
     /// The last bin may be shorter than the others; it ends with the run.
     pub(crate) fn finish(&mut self, flows: &[SimFlow]) {
         if self.next > self.end && self.next < self.end + self.bin {

@@ -1,36 +1,10 @@
 //! What is to be simulated.
 
 use cellpace_base::{Rate, Span, Time};
-use cellpace_cc::{ControllerSpec, SpecError};
-use cellpace_path::{DelaySpec, Handover, ImpairSpec, LossSpec, PathError, QueueSpec, TraceSpec};
-use thiserror::Error;
+use cellpace_cc::ControllerSpec;
+use cellpace_path::{DelaySpec, Handover, ImpairSpec, LossSpec, QueueSpec, TraceSpec};
 
-use crate::{AckPolicy, FlowTraffic};
-
-/// What can be wrong with a scenario.
-#[derive(Debug, Clone, PartialEq, Error)]
-#[non_exhaustive]
-pub enum SimError {
-    /// The path.
-    #[error(transparent)]
-    Path(#[from] PathError),
-    /// A controller.
-    #[error(transparent)]
-    Controller(#[from] SpecError),
-    /// The parts are fine, but not together.
-    #[error("{0}")]
-    Invalid(String),
-    /// A scenario file.
-    #[error("{file}:{line}: {reason}")]
-    Toml {
-        /// The file.
-        file: String,
-        /// The line, from 1.
-        line: usize,
-        /// The field and what is wrong with it.
-        reason: String,
-    },
-}
+use crate::{AckPolicy, Bottleneck, CellSpec, FlowTraffic, SimError};
 
 /// One bottleneck and the flows that share it.
 #[derive(Debug, Clone)]
@@ -54,6 +28,11 @@ pub struct Scenario {
     /// Changes of the path, in the order of time. At the end of each interruption it is reported to the
     /// controllers of all connections ([`cellpace_cc::Controller::on_path_change`]).
     pub handovers: Vec<Handover>,
+    /// A cell with several users in place of the one link. Users without a channel of their own
+    /// share `trace`.
+    pub cell: Option<CellSpec>,
+    /// Where the bottleneck is.
+    pub bottleneck: Bottleneck,
     /// The flows.
     pub flows: Vec<FlowSpec>,
     /// How receivers acknowledge.
@@ -81,6 +60,8 @@ impl Default for Scenario {
             impair: ImpairSpec::default(),
             uplink_impair: ImpairSpec::default(),
             handovers: Vec::new(),
+            cell: None,
+            bottleneck: Bottleneck::Network,
             flows: Vec::new(),
             acks: AckPolicy::EveryPacket,
             duration: Span::from_secs(60),
@@ -104,6 +85,11 @@ pub struct FlowSpec {
     pub stop: Time,
     /// Its own round-trip delay in place of the scenario's.
     pub rtt: Option<Span>,
+    /// Sends the other way as well, under this controller; both need a half at the receiver, and
+    /// their reports travel on data, as in Sprout's original program.
+    pub reverse: Option<ControllerSpec>,
+    /// The user of the cell whose flow it is, where there is a cell.
+    pub user: Option<String>,
 }
 
 impl FlowSpec {
@@ -115,6 +101,8 @@ impl FlowSpec {
             start: Time::ZERO,
             stop: Time::MAX,
             rtt: None,
+            reverse: None,
+            user: None,
         }
     }
 
@@ -126,6 +114,8 @@ impl FlowSpec {
             start: Time::ZERO,
             stop: Time::MAX,
             rtt: None,
+            reverse: None,
+            user: None,
         }
     }
 
@@ -150,6 +140,9 @@ impl Scenario {
     pub fn start_traces_at(&mut self, from: Span) {
         self.trace = std::mem::take(&mut self.trace).starting_at(from);
         self.uplink = self.uplink.take().map(|uplink| uplink.starting_at(from));
+        for user in self.cell.iter_mut().flat_map(|cell| &mut cell.users) {
+            user.trace = user.trace.take().map(|trace| trace.starting_at(from));
+        }
     }
 
     /// Checks what the types cannot.
@@ -186,6 +179,9 @@ impl Scenario {
             );
         }
         self.check_handovers().or_else(invalid)?;
+        self.check_cell().or_else(invalid)?;
+        self.check_bottleneck().or_else(invalid)?;
+        self.check_two_way().or_else(invalid)?;
         let values = self.duration.as_nanos().div_ceil(self.bin.as_nanos())
             * (self.flows.len() as u64 + SERIES_OF_THE_RUN);
         if values > MAX_VALUES {
@@ -227,6 +223,76 @@ impl Scenario {
             if loss.mean() >= 1.0 {
                 let why = "when every packet is lost, nothing arrives";
                 return Err(SimError::Invalid(format!("{field}: `{loss}`: {why}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_cell(&self) -> Result<(), String> {
+        let Some(cell) = &self.cell else {
+            return match self.flows.iter().find_map(|flow| flow.user.as_ref()) {
+                Some(name) => Err(format!("user: `{name}` needs a [cell] and a [[user]]")),
+                None => Ok(()),
+            };
+        };
+        cell.check()?;
+        for (index, flow) in self.flows.iter().enumerate() {
+            let number = index + 1;
+            match flow.user.as_deref().map(|name| (name, cell.user(name))) {
+                None => return Err(format!("flow {number}: needs `user`, one of the cell's")),
+                Some((name, None)) => return Err(format!("flow {number}: no user is `{name}`")),
+                Some((_, Some(_))) => {}
+            }
+        }
+        if !self.handovers.is_empty() || self.impair != ImpairSpec::default() {
+            return Err("a cell goes neither with handovers nor with impairments of data".into());
+        }
+        if self.bottleneck.host().is_some() {
+            return Err("the bottleneck is either a cell or inside the sender".into());
+        }
+        Ok(())
+    }
+
+    fn check_bottleneck(&self) -> Result<(), String> {
+        let Some(buffers) = self.bottleneck.host() else { return Ok(()) };
+        buffers.check()?;
+        if self.handovers.iter().any(|handover| handover.rtt.is_some()) {
+            return Err("a handover to another RTT does not go with a bottleneck inside the \
+                        sender"
+                .into());
+        }
+        if self.trace.base_delay().is_some() {
+            return Err("a trace with a base delay of its own does not go with a bottleneck \
+                        inside the sender"
+                .into());
+        }
+        Ok(())
+    }
+
+    /// Refuses what flows that send both ways do not go with.
+    fn check_two_way(&self) -> Result<(), String> {
+        let both_ways = self.flows.iter().filter(|flow| flow.reverse.is_some()).count();
+        if both_ways == 0 {
+            return Ok(());
+        }
+        if both_ways < self.flows.len() {
+            return Err("where one flow has `reverse`, all need it".into());
+        }
+        if !self.handovers.is_empty() || self.cell.is_some() {
+            return Err("`reverse` goes neither with handovers nor with a cell".into());
+        }
+        if self.bottleneck.host().is_some() {
+            return Err("`reverse` does not go with a bottleneck inside the sender".into());
+        }
+        for flow in &self.flows {
+            if !matches!(flow.traffic, FlowTraffic::Bulk) {
+                return Err("a flow with `reverse` always has data".into());
+            }
+            for cc in flow.cc.iter().chain(&flow.reverse).filter(|cc| !cc.has_receiver()) {
+                return Err(format!(
+                    "`{cc}` has no half at the receiver, whose reports could travel on data: `reverse` \
+                     is for sprout"
+                ));
             }
         }
         Ok(())

@@ -6,8 +6,9 @@ use cellpace_path::interrupted;
 use cellpace_path::schedule::{capacity_between, capacity_bins};
 
 use crate::observer::{FlowView, Observer};
-use crate::world::World;
-use crate::{Scenario, SimError};
+use crate::two_way::TwoWayWorld;
+use crate::world::{DelaySplit, World, collector, forward_spec, reverse_spec};
+use crate::{CellSpec, FlowSpec, Scenario, SimError};
 
 /// What came out of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,7 +62,28 @@ pub fn run_observed(
 /// ```
 pub struct Simulation {
     scenario: Scenario,
-    world: World,
+    world: Running,
+}
+
+/// The flows of a run, whose data goes one way or both.
+enum Running {
+    OneWay(Box<World>),
+    TwoWay(TwoWayWorld),
+}
+
+impl Running {
+    fn new(scenario: &Scenario) -> Result<Self, SimError> {
+        if scenario.flows.iter().all(|flow| flow.reverse.is_none()) {
+            return Ok(Self::OneWay(Box::new(World::new(scenario)?)));
+        }
+        let delays = DelaySplit::new(scenario);
+        let paths = [
+            forward_spec(scenario, &delays).build(scenario.seed)?,
+            reverse_spec(scenario, &delays).build_reverse(scenario.seed)?,
+        ];
+        let own = |flow: &FlowSpec| delays.own(flow).forward;
+        Ok(Self::TwoWay(TwoWayWorld::new(scenario, paths, own, collector(scenario))?))
+    }
 }
 
 impl Simulation {
@@ -72,13 +94,16 @@ impl Simulation {
     pub fn new(scenario: &Scenario) -> Result<Self, SimError> {
         scenario.check()?;
         let scenario = Scenario { trace: scenario.trace.drawn(scenario.seed), ..scenario.clone() };
-        let world = World::new(&scenario)?;
+        let world = Running::new(&scenario)?;
         Ok(Self { scenario, world })
     }
 
     /// How far the run has come.
     pub fn now(&self) -> Time {
-        self.world.now()
+        match &self.world {
+            Running::OneWay(world) => world.now(),
+            Running::TwoWay(world) => world.now(),
+        }
     }
 
     /// Whether it has come to its end.
@@ -104,12 +129,22 @@ impl Simulation {
         until: Time,
         observer: &mut impl Observer,
     ) -> Result<(), SimError> {
-        self.world.advance(until, observer)
+        match &mut self.world {
+            Running::OneWay(world) => world.advance(until, observer),
+            Running::TwoWay(world) => {
+                world.advance(until, observer);
+                Ok(())
+            }
+        }
     }
 
-    /// The present connection of a flow, counted from 0, if it has one.
+    /// The present connection of a flow, counted from 0, if it has one. Flows that send both ways
+    /// have none to be seen.
     pub fn flow(&self, index: usize) -> Option<FlowView<'_>> {
-        self.world.flow(index)
+        match &self.world {
+            Running::OneWay(world) => world.flow(index),
+            Running::TwoWay(_) => None,
+        }
     }
 
     /// What came out. What is left of the run is simulated first, unobserved.
@@ -119,10 +154,16 @@ impl Simulation {
     pub fn finish(mut self) -> Result<Outcome, SimError> {
         self.advance(Time::MAX)?;
         let capacity = Capacity::offered(&self.scenario)?;
-        let results = self.world.finish();
+        let results = match self.world {
+            Running::OneWay(world) => world.finish(),
+            Running::TwoWay(world) => world.finish(),
+        };
         let (mut figures, mut series) = results.collector.finish(capacity.in_window);
         for (flow, spec) in figures.per_flow.iter_mut().zip(&self.scenario.flows) {
             flow.cc = spec.name();
+        }
+        for (flow, refused) in figures.per_flow.iter_mut().zip(results.refused) {
+            flow.refused = refused;
         }
         series.capacity_mbps = capacity.series_mbps;
         series.cwnd_packets = results.sampler.cwnd;
@@ -143,14 +184,38 @@ impl Capacity {
     fn offered(scenario: &Scenario) -> Result<Self, SimError> {
         let end = scenario.end();
         let skip = Time::ZERO + scenario.skip;
+        let to_mbps = 8.0 / 1e6 / scenario.bin.as_secs_f64();
+        let to_series = |bins: Vec<u64>| -> Vec<f32> {
+            bins.iter().map(|bytes| (*bytes as f64 * to_mbps) as f32).collect()
+        };
+        if let Some(cell) = &scenario.cell {
+            let (bins, in_window) = offered_by_cell(scenario, cell)?;
+            return Ok(Self { series_mbps: to_series(bins), in_window });
+        }
         let schedule = || -> Result<_, SimError> {
             Ok(interrupted(scenario.trace.build(scenario.seed)?, &scenario.handovers))
         };
-        let to_mbps = 8.0 / 1e6 / scenario.bin.as_secs_f64();
         let bins = capacity_bins(schedule()?.as_mut(), scenario.bin, end);
         Ok(Self {
-            series_mbps: bins.iter().map(|bytes| (*bytes as f64 * to_mbps) as f32).collect(),
+            series_mbps: to_series(bins),
             in_window: capacity_between(schedule()?.as_mut(), skip, end),
         })
     }
+}
+
+/// What a cell offers, in bins of the whole run and in the part of it that counts.
+fn offered_by_cell(scenario: &Scenario, cell: &CellSpec) -> Result<(Vec<u64>, u64), SimError> {
+    let (bin, end) = (scenario.bin.as_nanos(), scenario.end());
+    let mut bins = vec![0.0; scenario.duration.as_nanos().div_ceil(bin) as usize];
+    let mut in_window = 0.0;
+    cell.offered(&scenario.trace, scenario.seed, end, |at, bytes| {
+        // A TTI belongs to the bin in which it ends, as a departure does.
+        if let Some(sum) = bins.get_mut(((at.as_nanos() - 1) / bin) as usize) {
+            *sum += bytes;
+        }
+        if at > Time::ZERO + scenario.skip {
+            in_window += bytes;
+        }
+    })?;
+    Ok((bins.into_iter().map(|bytes| bytes as u64).collect(), in_window as u64))
 }

@@ -6,7 +6,8 @@ use cellpace_base::{Random, Span, Time};
 use cellpace_measure::{Collector, FlowSpan, MeasuredWindow};
 use cellpace_path::{DelaySpec, Fate, Handover, Packet, PacketRecord, Path, PathSpec};
 
-use crate::flow::SimFlow;
+use crate::cell::Cell;
+use crate::flow::{OwnDelay, SimFlow};
 use crate::observer::{FlowView, Observer};
 use crate::sampler::SeriesSampler;
 use crate::timers::{AckMessage, AckStore, Timers};
@@ -19,6 +20,8 @@ pub(crate) struct World {
     now: Time,
     end: Time,
     forward: Path,
+    /// What the path leads to in place of a link of its own.
+    cell: Option<Cell>,
     reverse: Path,
     flows: Vec<SimFlow>,
     timers: Timers,
@@ -46,6 +49,8 @@ pub(crate) struct Remains {
     pub(crate) collector: Collector,
     pub(crate) sampler: SeriesSampler,
     pub(crate) retransmissions: u64,
+    /// Packets that the host refused, flow by flow.
+    pub(crate) refused: Vec<u64>,
 }
 
 /// Packets in flight at most, and packets that one flow may have to remember: some six gigabytes
@@ -93,15 +98,10 @@ impl World {
             .map(|(index, spec)| {
                 let random = seeded(1000 + u64::from(index));
                 let own_delay = delays.own(spec);
-                SimFlow::new(index, spec.clone(), scenario.acks, own_delay, random)
+                let host = scenario.bottleneck.host().map(|host| host.share(spec.cc.as_ref()));
+                SimFlow::new(index, spec.clone(), scenario.acks, own_delay, host, random)
             })
             .collect();
-        let window = MeasuredWindow { skip: Time::ZERO + scenario.skip, end };
-        let span = |(flow, spec): (&SimFlow, &FlowSpec)| {
-            let (start, stop) = flow.span();
-            FlowSpan { start, stop, is_controlled: spec.cc.is_some() }
-        };
-        let spans: Vec<FlowSpan> = flows.iter().zip(&scenario.flows).map(span).collect();
         let mut timers = Timers::new(flows.len());
         for (index, flow) in flows.iter().enumerate() {
             timers.arm(index, flow.next_deadline());
@@ -110,10 +110,11 @@ impl World {
             now: Time::ZERO,
             end,
             forward: forward_spec(scenario, &delays).build(scenario.seed)?,
+            cell: cell(scenario)?,
             reverse: reverse_spec(scenario, &delays).build_reverse(scenario.seed)?,
             timers,
             acks: AckStore::default(),
-            collector: Collector::new(window, &spans, scenario.bin),
+            collector: collector(scenario),
             sampler: SeriesSampler::new(scenario.bin, end, flows.len()),
             flows,
             fates: Vec::new(),
@@ -163,6 +164,8 @@ impl World {
     fn due(&self) -> Due {
         let or_never = |time: Option<Time>| time.unwrap_or(Time::MAX);
         let forward = or_never(self.forward.next_deadline());
+        let cell = self.cell.as_ref().and_then(Cell::next_deadline);
+        let forward = forward.min(or_never(cell));
         let reverse = or_never(self.reverse.next_deadline());
         let path_change = or_never(self.path_changes.front().copied());
         let (timer, show) = (or_never(self.timers.next()), or_never(self.show_at));
@@ -204,7 +207,9 @@ impl World {
     pub(crate) fn finish(mut self) -> Remains {
         self.sampler.finish(&self.flows);
         let retransmissions = self.flows.iter().map(SimFlow::retransmissions).sum();
-        Remains { collector: self.collector, sampler: self.sampler, retransmissions }
+        let refused = |flow: &SimFlow| flow.host.as_ref().map_or(0, |host| host.refused);
+        let refused = self.flows.iter().map(refused).collect();
+        Remains { collector: self.collector, sampler: self.sampler, retransmissions, refused }
     }
 
     fn too_many(&self) -> SimError {
@@ -219,6 +224,9 @@ impl World {
     fn advance_forward(&mut self, observer: &mut impl Observer) {
         let mut fates = std::mem::take(&mut self.fates);
         self.forward.advance(self.now, &mut fates);
+        if let Some(cell) = &mut self.cell {
+            cell.carry(self.now, &mut fates);
+        }
         for record in fates.drain(..) {
             let is_copy = record.fate == Fate::Duplicate;
             self.room.leave(usize::from(!is_copy));
@@ -227,8 +235,20 @@ impl World {
             if is_copy || record.fate == Fate::Delivered {
                 self.deliver(&record.packet);
             }
+            if !is_copy {
+                self.leave_host(&record.packet, observer);
+            }
         }
         self.fates = fates;
+    }
+
+    /// A packet has left the queue of the sending host, and a flow that waited for that asks again.
+    fn leave_host(&mut self, packet: &Packet, observer: &mut impl Observer) {
+        let index = packet.flow as usize;
+        let Some(host) = &mut self.flows[index].host else { return };
+        if host.leave(u64::from(packet.size)) {
+            self.pump(index, observer);
+        }
     }
 
     fn deliver(&mut self, packet: &Packet) {
@@ -243,7 +263,7 @@ impl World {
     /// The receiver of a flow sends the ack and the report that are due.
     fn answer(&mut self, index: usize, ack: bool) {
         let now = self.now;
-        let own_delay = self.flows[index].own_delay;
+        let own_delay = self.flows[index].own_delay.reverse;
         let Some(connection) = &mut self.flows[index].connection else { return };
         let upto = ack.then(|| connection.receiver.ack());
         let report = connection.receiver.poll_report(now);
@@ -318,7 +338,7 @@ impl World {
             self.answer(index, ack);
         }
         let (forward, room) = (&mut self.forward, &mut self.room);
-        let delay = self.flows[index].own_delay;
+        let delay = self.flows[index].own_delay.forward;
         let mut send = |packet| {
             forward.push_after(packet, delay);
             room.enter()
@@ -331,7 +351,7 @@ impl World {
 
     fn pump(&mut self, index: usize, observer: &mut impl Observer) {
         let (forward, room) = (&mut self.forward, &mut self.room);
-        let delay = self.flows[index].own_delay;
+        let delay = self.flows[index].own_delay.forward;
         self.flows[index].pump(self.now, &mut |packet| {
             forward.push_after(packet, delay);
             room.enter()
@@ -360,52 +380,83 @@ fn next_multiple(now: Time, interval: Span) -> Time {
     Time::ZERO + interval * ((now - Time::ZERO).as_nanos() / interval.as_nanos() + 1)
 }
 
-/// How the one-way delays of the flows are split between the path, which all packets share, and
-/// the flows' own.
-struct DelaySplit {
-    path: DelaySpec,
+/// How the delays of the flows are split between the path, which all packets share, and the flows'
+/// own.
+pub(crate) struct DelaySplit {
+    forward: DelaySpec,
+    reverse: DelaySpec,
     /// RTT of flows without one of their own, and the RTT that lies in the path; when any flow
     /// has its own.
     constant: Option<(Span, Span)>,
+    /// The bottleneck is in the host, and all of the delay behind it.
+    is_behind: bool,
 }
 
 impl DelaySplit {
-    fn new(scenario: &Scenario) -> Self {
+    pub(crate) fn new(scenario: &Scenario) -> Self {
         let general = scenario.rtt.as_constant();
         let own = scenario.flows.iter().filter_map(|flow| flow.rtt).min();
-        let (Some(general), Some(own)) = (general, own) else {
-            return Self { path: scenario.rtt.half(), constant: None };
+        let constant = general.zip(own).map(|(general, own)| (general, general.min(own)));
+        let rtt = constant.map_or_else(|| scenario.rtt.clone(), |(_, shared)| shared.into());
+        let is_behind = scenario.bottleneck.host().is_some();
+        let (forward, reverse) = match is_behind {
+            true => (DelaySpec::default(), rtt),
+            false => (rtt.half(), rtt.half()),
         };
-        let shared = general.min(own);
-        Self { path: (shared / 2).into(), constant: Some((general, shared)) }
+        Self { forward, reverse, constant, is_behind }
     }
 
-    fn own(&self, flow: &FlowSpec) -> Span {
-        let Some((general, shared)) = self.constant else { return Span::ZERO };
-        (flow.rtt.unwrap_or(general) - shared) / 2
+    pub(crate) fn own(&self, flow: &FlowSpec) -> OwnDelay {
+        let Some((general, shared)) = self.constant else {
+            return OwnDelay { forward: Span::ZERO, reverse: Span::ZERO };
+        };
+        let own = flow.rtt.unwrap_or(general) - shared;
+        match self.is_behind {
+            true => OwnDelay { forward: Span::ZERO, reverse: own },
+            false => OwnDelay { forward: own / 2, reverse: own / 2 },
+        }
     }
 }
 
-fn forward_spec(scenario: &Scenario, delays: &DelaySplit) -> PathSpec {
+pub(crate) fn forward_spec(scenario: &Scenario, delays: &DelaySplit) -> PathSpec {
     PathSpec {
-        trace: Some(scenario.trace.clone()),
+        trace: scenario.cell.is_none().then(|| scenario.trace.clone()),
         queue: scenario.queue.clone(),
-        delay: delays.path.clone(),
+        delay: delays.forward.clone(),
         loss: scenario.loss.clone(),
         handovers: scenario.handovers.clone(),
         impair: scenario.impair,
     }
 }
 
-fn reverse_spec(scenario: &Scenario, delays: &DelaySplit) -> PathSpec {
+pub(crate) fn reverse_spec(scenario: &Scenario, delays: &DelaySplit) -> PathSpec {
     PathSpec {
         trace: scenario.uplink.clone(),
-        delay: delays.path.clone(),
+        delay: delays.reverse.clone(),
         loss: scenario.uplink_loss.clone(),
         handovers: scenario.handovers.clone(),
         impair: scenario.uplink_impair,
         ..PathSpec::default()
     }
+}
+
+/// What takes the records of a run.
+pub(crate) fn collector(scenario: &Scenario) -> Collector {
+    let window = MeasuredWindow { skip: Time::ZERO + scenario.skip, end: scenario.end() };
+    let span = |flow: &FlowSpec| FlowSpan {
+        start: flow.start,
+        stop: flow.stop,
+        is_controlled: flow.cc.is_some(),
+    };
+    let spans: Vec<FlowSpan> = scenario.flows.iter().map(span).collect();
+    Collector::new(window, &spans, scenario.bin)
+}
+
+fn cell(scenario: &Scenario) -> Result<Option<Cell>, SimError> {
+    let Some(spec) = &scenario.cell else { return Ok(None) };
+    let user = |flow: &FlowSpec| flow.user.as_deref().and_then(|name| spec.user(name));
+    let users = scenario.flows.iter().map(|flow| user(flow).unwrap_or(0)).collect();
+    Cell::new(spec, users, &scenario.trace, scenario.seed).map(Some)
 }
 
 #[cfg(test)]

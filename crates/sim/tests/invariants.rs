@@ -133,6 +133,7 @@ fn scenario() -> impl Strategy<Value = Scenario> {
                 rtt,
                 seed,
                 flows,
+                ..Scenario::default()
             }
         },
     )

@@ -9,18 +9,14 @@
 
 mod common;
 
-#[path = "../examples/sprout_both_ways/both_ways.rs"]
-mod both_ways;
-
 use std::fs::File;
 use std::io::BufReader;
 
-use both_ways::Setting;
 use cellpace_base::Time;
 use cellpace_cc::Span;
-use cellpace_path::TraceSpec;
 use cellpace_path::schedule::TraceFiles;
-use cellpace_sim::Scenario;
+use cellpace_path::{DelaySpec, TraceSpec};
+use cellpace_sim::{FlowSpec, Scenario};
 use common::{bulk, outcome, secs};
 
 const EXACT: &str = "sprout:original";
@@ -51,18 +47,39 @@ fn one_way(cc: &str, trace: &TraceSpec) -> Point {
 
 /// As the originals were measured.
 fn both_ways(cc: &str, trace: &TraceSpec, rtt_ms: u64) -> Point {
-    let setting = Setting {
-        downlink: trace.clone(),
-        uplink: "constant:12mbit".parse().unwrap(),
-        rtt: Span::from_millis(rtt_ms),
-        start: Time::from_millis(100),
+    let flow =
+        FlowSpec { reverse: Some(cc.parse().unwrap()), start: Time::from_millis(100), ..bulk(cc) };
+    let scenario = Scenario {
+        trace: trace.clone(),
+        uplink: Some("constant:12mbit".parse().unwrap()),
+        rtt: DelaySpec::constant(Span::from_millis(rtt_ms)),
+        flows: vec![flow],
         duration: secs(60),
-        skip: secs(2),
+        ..Scenario::default()
     };
-    let figures = both_ways::run(&cc.parse().unwrap(), &setting).unwrap();
-    assert!(figures.p50_ms <= figures.p95_ms);
-    assert!(figures.uplink_mean_ms > 5.0, "forecasts wait: {} ms", figures.uplink_mean_ms);
-    point(figures.utilization, figures.p95_ms)
+    let figures = outcome(&scenario).figures;
+    assert!(figures.queue_delay_ms.p50 <= figures.queue_delay_ms.p95);
+    point(figures.utilization, figures.queue_delay_ms.p95)
+}
+
+/// What several flows that send both ways do to each other.
+#[test]
+fn two_flows_that_send_both_ways_share_the_link() {
+    let flow = || FlowSpec { reverse: Some(EXACT.parse().unwrap()), ..bulk(EXACT) };
+    let two = Scenario {
+        trace: "lte-driving".parse().unwrap(),
+        uplink: Some("constant:12mbit".parse().unwrap()),
+        flows: vec![flow(), flow()],
+        duration: secs(60),
+        ..Scenario::default()
+    };
+    let figures = outcome(&two).figures;
+    assert!(figures.jain > 0.8 && figures.utilization > 0.5, "{figures:?}");
+    let mixed = Scenario { flows: vec![flow(), bulk("verus")], ..two.clone() };
+    assert!(mixed.check().unwrap_err().to_string().contains("all need it"));
+    let halfless = FlowSpec { reverse: Some("verus".parse().unwrap()), ..bulk(EXACT) };
+    let halfless = Scenario { flows: vec![halfless], ..two };
+    assert!(halfless.check().unwrap_err().to_string().contains("no half at the receiver"));
 }
 
 #[test]
@@ -122,7 +139,7 @@ fn the_default_uses_real_traces_as_it_did() {
 #[test]
 fn as_it_was_measured_sprout_is_near_the_original() {
     // Details of the loop that are not known move single traces by several hundredths, so these
-    // bounds hold what the example shows, not more.
+    // bounds hold what the loop shows, not more.
     let mut agree = [0; 2];
     let traces = measured();
     for (name, trace, original, _) in &traces {

@@ -168,6 +168,7 @@ fn run(cc: &str, mbps: f64, utilization: f64, delay: Summary, lost: u64, series:
                 queue_delay_ms: delay,
                 rtt_ms_seen: moved(40.0),
                 lost,
+                refused: 0,
                 start_s: 0.0,
                 stop_s: 0.5,
             }],

@@ -1,0 +1,30 @@
+//! What can be wrong with a scenario.
+
+use cellpace_cc::SpecError;
+use cellpace_path::PathError;
+use thiserror::Error;
+
+/// What can be wrong with a scenario.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum SimError {
+    /// The path.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// A controller.
+    #[error(transparent)]
+    Controller(#[from] SpecError),
+    /// The parts are fine, but not together.
+    #[error("{0}")]
+    Invalid(String),
+    /// A scenario file.
+    #[error("{file}:{line}: {reason}")]
+    Toml {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: usize,
+        /// The field and what is wrong with it.
+        reason: String,
+    },
+}
