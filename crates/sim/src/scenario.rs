@@ -288,10 +288,11 @@ impl Scenario {
             if !matches!(flow.traffic, FlowTraffic::Bulk) {
                 return Err("a flow with `reverse` always has data".into());
             }
-            for cc in flow.cc.iter().chain(&flow.reverse).filter(|cc| !cc.has_receiver()) {
+            let mut ccs = flow.cc.iter().chain(&flow.reverse);
+            if let Some(cc) = ccs.find(|cc| !cc.has_receiver()) {
                 return Err(format!(
-                    "`{cc}` has no half at the receiver, whose reports could travel on data: `reverse` \
-                     is for sprout"
+                    "`{cc}` has no half at the receiver, whose reports could travel on data: \
+                     `reverse` is for sprout"
                 ));
             }
         }

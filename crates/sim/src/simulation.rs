@@ -68,7 +68,7 @@ pub struct Simulation {
 /// The flows of a run, whose data goes one way or both.
 enum Running {
     OneWay(Box<World>),
-    TwoWay(TwoWayWorld),
+    TwoWay(Box<TwoWayWorld>),
 }
 
 impl Running {
@@ -82,7 +82,8 @@ impl Running {
             reverse_spec(scenario, &delays).build_reverse(scenario.seed)?,
         ];
         let own = |flow: &FlowSpec| delays.own(flow).forward;
-        Ok(Self::TwoWay(TwoWayWorld::new(scenario, paths, own, collector(scenario))?))
+        let world = TwoWayWorld::new(scenario, paths, own, collector(scenario))?;
+        Ok(Self::TwoWay(Box::new(world)))
     }
 }
 
