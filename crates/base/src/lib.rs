@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod byte_reader;
+mod distribution;
 mod name;
 mod param;
 mod param_set;
@@ -17,6 +18,7 @@ pub mod statistics;
 mod time;
 
 pub use byte_reader::ByteReader;
+pub use distribution::SpanDistribution;
 pub use name::{SplitName, nearest, split_name};
 pub use param::{ByteCount, Param, ParamKind, ParamValue, Preset};
 pub use param_set::{GivenValues, ParamError, ParamSet};

@@ -36,6 +36,12 @@ impl Random {
         (self.bits() >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
     }
 
+    /// A draw from the standard normal distribution (Box and Muller, 1958).
+    pub fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.unit()).cos()
+    }
+
     /// Uniform in `0..n`; zero if `n` is zero.
     pub fn below(&mut self, n: u64) -> u64 {
         // Multiply-shift; the bias of at most n / 2^64 does not matter to any user of it.

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use cellpace_base::split_name;
 use cellpace_cc::find_controller;
 use cellpace_lab::{Batch, Experiment, LabError, NamedTrace, read_controller, trace_files};
+use cellpace_sim::TransferSpec;
 use clap::Args;
 
 use crate::error::{CommandError, named};
@@ -20,7 +21,8 @@ use crate::path_options::PathOptions;
   cellpace compare --trace lte-driving --cc verus --cc copa --cc cubic --report out.html
   cellpace compare --trace random:10mbit..100mbit/5s --rtt random:10ms..100ms/5s \\
       --loss random:0%..1%/5s --cc verus --cc cubic --repeat 5
-  cellpace compare --handover 30s/200ms/80ms/lost --cc verus --cc bbr")]
+  cellpace compare --handover 30s/200ms/80ms/lost --cc verus --cc bbr
+  cellpace compare --transfer 2MB,count=20,gap=1s --cc cubic --cc bbr")]
 pub(crate) struct CompareArgs {
     /// A trace: a profile (lte-driving, ...), a file in Mahimahi format, or constant:12mbit and
     /// other forms that `cellpace trace list` shows; repeatable
@@ -34,6 +36,11 @@ pub(crate) struct CompareArgs {
     /// Flows of the same controller that share the link
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     flows: u32,
+    /// Downloads in place of an endless stream: 20MB,count=30,gap=1s. More keys: every, connection,
+    /// handshake, tls, request, answer_after, timeout; sizes also lognormal:..., pareto:...,
+    /// file:SIZES, 10kB+1MB in turn
+    #[arg(long, value_name = "SIZE[,KEY=VALUE...]")]
+    transfer: Option<String>,
     #[command(flatten)]
     repetition: Repetition,
     #[command(flatten)]
@@ -55,11 +62,13 @@ fn experiment(args: &CompareArgs) -> Result<Experiment, CommandError> {
     let mut files = trace_files();
     let traces = named("--trace", NamedTrace::read_all(&args.traces, &mut files))?;
     let traces = traces.into_iter().map(|trace| trace.starting_at(args.path.from));
+    let transfer = args.transfer.as_deref().map(|text| TransferSpec::parse(text, &mut files));
     Ok(Experiment {
         controllers: named("--cc", controllers)?,
         traces: traces.collect(),
         seeds: args.repetition.seeds(args.path.seed).collect(),
         flows: args.flows,
+        transfer: named("--transfer", transfer.transpose())?,
         duration: args.path.duration,
         path: args.path.conditions(&mut files)?,
     })

@@ -178,6 +178,8 @@ impl LinkReport<'_> {
             figures,
             wall_s: Some(self.ended.duration.as_secs_f64()),
             series: Some(self.series(lane)),
+            transfers: Vec::new(),
+            transfer_summary: Vec::new(),
         }
     }
 

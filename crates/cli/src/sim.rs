@@ -33,6 +33,10 @@ A scenario:
   onoff = { mean = \"4MB\", off = \"10s\" }
 
   [[flow]]
+  cc = \"bbr\"
+  transfer = { size = \"2MB\", count = 20, gap = \"1s\" }
+
+  [[flow]]
   udp = \"2mbit\"")]
 pub(crate) struct SimArgs {
     /// The scenario, a TOML file (`-`: standard input)

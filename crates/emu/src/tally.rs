@@ -191,6 +191,7 @@ impl FlowCounts {
             refused: 0,
             start_s: began.as_secs_f64(),
             stop_s: last.as_secs_f64(),
+            transfers: None,
         }
     }
 }

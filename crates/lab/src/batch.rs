@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use cellpace_base::{Span, Time};
 use cellpace_cc::Event;
+use cellpace_measure::TransferSummary;
 use cellpace_path::PacketRecord;
 use cellpace_report::{Aside, Comparison, PacketLog, ReportError, Run};
 use cellpace_sim::{FlowSpec, FlowView, Observer, Outcome, Scenario};
@@ -234,6 +235,8 @@ impl Work {
             figures: outcome.figures,
             wall_s: started.map(|started| started.elapsed().as_secs_f64()),
             series: self.series.then_some(outcome.series),
+            transfer_summary: TransferSummary::per_cc(&outcome.transfers),
+            transfers: outcome.transfers,
         }))
     }
 

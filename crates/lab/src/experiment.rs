@@ -8,7 +8,7 @@ use cellpace_cc::ControllerSpec;
 use cellpace_path::TraceSpec;
 use cellpace_path::schedule::TraceFiles;
 use cellpace_report::Comparison;
-use cellpace_sim::{FlowSpec, Scenario};
+use cellpace_sim::{FlowSpec, FlowTraffic, Scenario, TransferSpec};
 
 use crate::batch::{Batch, MAX_SERIES_VALUES, PlannedRun, RunResult, check_number, series_values};
 use crate::files::{shown_name, shown_names, trace_files};
@@ -68,6 +68,8 @@ pub struct Experiment {
     pub seeds: Vec<u64>,
     /// Flows of the same controller that share the link.
     pub flows: u32,
+    /// What each flow downloads; `None`: it always has data.
+    pub transfer: Option<TransferSpec>,
     /// Length of a run; `None`: that of the trace, at most 300 s, and 60 s where it has no end.
     pub duration: Option<Span>,
     /// Everything else about the path. Its trace, flows, seed, duration and bins are not used.
@@ -82,6 +84,7 @@ impl Default for Experiment {
             controllers: Vec::new(),
             seeds: vec![1],
             flows: 1,
+            transfer: None,
             duration: None,
             path: Scenario::default(),
         }
@@ -140,6 +143,14 @@ impl Experiment {
         Ok(runs)
     }
 
+    fn flow(&self, cc: &ControllerSpec) -> FlowSpec {
+        let transfer = self.transfer.clone().map(FlowTraffic::Transfers);
+        FlowSpec {
+            traffic: transfer.unwrap_or(FlowTraffic::Bulk),
+            ..FlowSpec::bulk(cc.clone())
+        }
+    }
+
     fn scenario(
         &self,
         trace: &NamedTrace,
@@ -148,7 +159,7 @@ impl Experiment {
     ) -> Result<Scenario, LabError> {
         let mut scenario = Scenario {
             trace: trace.spec.clone(),
-            flows: vec![FlowSpec::bulk(cc.clone()); self.flows as usize],
+            flows: vec![self.flow(cc); self.flows as usize],
             duration: self.duration.unwrap_or_else(|| default_duration(&trace.spec)),
             ..self.path.clone()
         };

@@ -5,7 +5,7 @@ use cellpace_path::{Fate, PacketRecord};
 use serde::{Deserialize, Serialize};
 
 use crate::series::{Binner, Series};
-use crate::{DelaySketch, Summary, jain_index};
+use crate::{DelaySketch, Summary, TransferSummary, jain_index};
 
 /// The part of a run that counts: after `skip`, up to and including `end`. A departure ends the
 /// time it took, so it belongs to the interval it ends, like the opportunity it used.
@@ -109,6 +109,9 @@ pub struct FlowFigures {
     pub start_s: f64,
     /// When it stopped, in seconds.
     pub stop_s: f64,
+    /// Its transfers, where it has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transfers: Option<TransferSummary>,
 }
 
 fn is_zero(count: &u64) -> bool {
@@ -236,6 +239,7 @@ impl FlowSums {
             refused: 0,
             start_s: self.span.start.as_secs_f64(),
             stop_s: self.span.stop.min(window.end).as_secs_f64(),
+            transfers: None,
         }
     }
 }

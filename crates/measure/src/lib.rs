@@ -10,6 +10,7 @@ mod jain;
 mod predict;
 mod series;
 mod sketch;
+mod transfers;
 
 pub use collector::{Collector, Figures, FlowFigures, FlowSpan, MeasuredWindow};
 pub use confidence::Interval;
@@ -17,3 +18,4 @@ pub use jain::jain_index;
 pub use predict::{Prediction, autoregression, predictions};
 pub use series::{InspectedSeries, ProfileSample, Series};
 pub use sketch::{DelaySketch, Summary};
+pub use transfers::{Spread, Transfer, TransferOutcome, TransferSummary};

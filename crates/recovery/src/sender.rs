@@ -48,6 +48,11 @@ impl<D: Copy> PacedSender<D> {
         &mut self.sent
     }
 
+    /// The retransmission timeout at present.
+    pub fn rto(&self) -> Span {
+        self.sent.rto(self.controller.as_ref())
+    }
+
     /// The owner has nothing to send for now: no packet waits for the pacer.
     pub fn rest(&mut self) {
         self.release_at = None;

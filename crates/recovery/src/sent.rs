@@ -103,6 +103,8 @@ pub struct PacketCounts {
     pub late: u64,
     /// Timeouts.
     pub timeouts: u64,
+    /// Timeouts that the first ack after them showed to be wrong.
+    pub spurious_timeouts: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -182,6 +184,12 @@ impl<D: Copy> Sent<D> {
     pub fn sent_at(&self, number: u64) -> Option<Time> {
         let index = number.checked_sub(self.first)?;
         Some(self.ring.get(usize::try_from(index).ok()?)?.sent_at)
+    }
+
+    /// What packet `number` carries, unless it is settled and forgotten, or never was.
+    pub fn data_of(&self, number: u64) -> Option<D> {
+        let index = number.checked_sub(self.first)?;
+        Some(self.ring.get(usize::try_from(index).ok()?)?.data)
     }
 
     /// RTT statistics.
@@ -321,7 +329,8 @@ impl<D: Copy> Sent<D> {
         if number < self.path_start { &mut self.old_in_flight } else { &mut self.in_flight }
     }
 
-    fn rto(&self, controller: &dyn Controller) -> Span {
+    /// The retransmission timeout at present: that of `controller` if it has its own.
+    pub fn rto(&self, controller: &dyn Controller) -> Span {
         controller.rto().unwrap_or_else(|| self.rtt.backed_off_rto(self.timeouts_in_a_row))
     }
 
@@ -365,6 +374,7 @@ impl<D: Copy> Sent<D> {
             let entry = number.checked_sub(first).and_then(|index| ring.get(index as usize));
             entry.is_some_and(|entry| entry.waiting)
         });
+        self.counts.spurious_timeouts += 1;
         controller.on_spurious(&Spurious::Timeout { now });
     }
 
@@ -815,7 +825,7 @@ mod tests {
         assert_eq!(sent.next_deadline(&witness), Some(ms(63_000)));
         sent.on_sign_of_life();
         assert_eq!(sent.next_deadline(&witness), Some(ms(32_000)));
-        assert_eq!(sent.counts(), PacketCounts { lost: 5, late: 0, timeouts: 5 });
+        assert_eq!(sent.counts(), PacketCounts { lost: 5, timeouts: 5, ..PacketCounts::default() });
     }
 
     #[test]

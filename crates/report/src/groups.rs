@@ -1,7 +1,7 @@
 //! What belongs together: runs under the same conditions, and the rows of a table.
 
 use cellpace_base::statistics::mean;
-use cellpace_measure::{Interval, Summary};
+use cellpace_measure::{Interval, Summary, TransferSummary};
 use serde::Serialize;
 
 use crate::number::short;
@@ -98,6 +98,9 @@ pub(crate) struct FigureRow<'a> {
     /// Percent of the packets that were lost.
     pub(crate) loss: Cell,
     pub(crate) jain: Cell,
+    /// All transfers of the row, where there are any.
+    #[serde(skip)]
+    pub(crate) transfers: Option<TransferSummary>,
     /// Wall time of the computation in seconds, where it was taken.
     #[serde(skip)]
     pub(crate) wall_s: Option<f64>,
@@ -163,6 +166,7 @@ fn single(run: &Run) -> FigureRow<'_> {
         p99: Cell::plain(delay.p99),
         loss: Cell::plain(lost_percent(run)),
         jain: Cell::plain(figures.jain),
+        transfers: TransferSummary::of(&run.cc, run.transfers.iter()),
         wall_s: run.wall_s,
         speed: run.wall_s.map(|wall| figures.packets as f64 / wall / 1e6),
     }
@@ -179,6 +183,7 @@ fn several<'a>(first: &'a Run, interval: &Repeated, seeds: &[&Run]) -> FigureRow
         p99: mean(|run| queue_delay(run).p99),
         loss: mean(lost_percent),
         jain: Cell::of(&interval.jain, 1.0),
+        transfers: TransferSummary::of(&first.cc, seeds.iter().flat_map(|run| &run.transfers)),
         wall_s: first.wall_s.map(|_| mean(|run| run.wall_s.unwrap_or(f64::NAN)).value),
         speed: None,
         ..single(first)

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use cellpace_measure::{Figures, Interval, Series};
+use cellpace_measure::{Figures, Interval, Series, Transfer, TransferSummary};
 use serde::{Deserialize, Serialize};
 
 /// The schema's name and version. Fields are only added within a version.
@@ -101,6 +101,12 @@ pub struct Run {
     /// Figures over time; not in documents of very many runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<Series>,
+    /// Each transfer, where flows have them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub transfers: Vec<Transfer>,
+    /// The transfers of each controller, all of its flows together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub transfer_summary: Vec<TransferSummary>,
 }
 
 /// Mean and 95 % confidence interval of one controller on one trace over several seeds.

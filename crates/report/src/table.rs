@@ -1,6 +1,6 @@
 //! Results as a plain text table: for a terminal, a mail, a lab book.
 
-use cellpace_measure::FlowFigures;
+use cellpace_measure::{FlowFigures, TransferSummary};
 
 use crate::groups::{Cell, FigureRow, conditions, groups, rows};
 use crate::number::fixed;
@@ -145,6 +145,24 @@ const FIGURES: [Figure; 7] = [
     ("Jain", "", |r| r.jain, |r| value(r.jain, 3), |r| half(r.jain, 3)),
 ];
 
+type TextColumn = (&'static str, &'static str, fn(&FigureRow<'_>) -> String);
+
+/// What the table says of transfers.
+const TRANSFER_COLUMNS: [TextColumn; 4] = [
+    ("transfers", "done", |row| {
+        row.transfers.as_ref().map_or(String::new(), |of| format!("{}/{}", of.complete, of.count))
+    }),
+    ("time p50", "s", |row| of_transfers(row, 2, |of| of.completion_ms.p50 / 1e3)),
+    ("p95", "s", |row| of_transfers(row, 2, |of| of.completion_ms.p95 / 1e3)),
+    ("goodput", "Mbit/s", |row| of_transfers(row, 2, |of| of.goodput_mbps.mean)),
+];
+
+/// A figure of the row's complete transfers; none where there are none.
+fn of_transfers(row: &FigureRow<'_>, decimals: usize, of: fn(&TransferSummary) -> f64) -> String {
+    let Some(transfers) = &row.transfers else { return String::new() };
+    fixed(if transfers.complete > 0 { of(transfers) } else { f64::NAN }, decimals)
+}
+
 fn columns(rows: &[FigureRow<'_>]) -> Vec<Column> {
     let words = |name, text| Column { name, unit: "", text, is_text: true };
     let mut columns = vec![words("cc", |row| row.cc.to_owned())];
@@ -165,6 +183,14 @@ fn columns(rows: &[FigureRow<'_>]) -> Vec<Column> {
         if rows.iter().any(|row| figure(row).half_width.is_some()) {
             columns.push(Column { name: "±", unit, text: interval, is_text: false });
         }
+    }
+    if rows.iter().any(|row| row.transfers.is_some()) {
+        columns.extend(TRANSFER_COLUMNS.map(|(name, unit, text)| Column {
+            name,
+            unit,
+            text,
+            is_text: false,
+        }));
     }
     if rows.iter().any(|row| row.wall_s.is_some()) {
         let seconds: fn(&FigureRow<'_>) -> String =

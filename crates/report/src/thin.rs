@@ -60,6 +60,8 @@ pub(crate) fn thinned(comparison: &Comparison) -> Comparison {
             queue: run.queue.clone(),
             figures: run.figures.clone(),
             series: kept,
+            transfers: run.transfers.clone(),
+            transfer_summary: run.transfer_summary.clone(),
             ..*run
         }
     };

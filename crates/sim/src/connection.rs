@@ -1,16 +1,13 @@
 //! One connection: a controller, its packets in flight, and what it still has to send.
 
-use std::collections::VecDeque;
-
 use cellpace_base::{Random, Time};
 use cellpace_cc::{Arrival, Block, Controller, ControllerSpec, RttEstimator, Setup, Span, Stamp};
-use cellpace_path::{OPPORTUNITY_BYTES, Packet};
-use cellpace_recovery::{AckGenerator, AckPolicy, Arrived, PacedSender, Sending};
+use cellpace_path::Packet;
+use cellpace_recovery::{AckGenerator, AckPolicy, Arrived, PacedSender, PacketCounts, Sending};
 
 use crate::host::{Admission, HostShare};
-
-/// Full packets, IP header included.
-const PACKET_BYTES: u64 = OPPORTUNITY_BYTES as u64;
+use crate::pieces::{PACKET_BYTES, PieceSet, PieceSource};
+use crate::transfer_tally::{SenderCounts, TransferTally};
 
 /// May put something around the controller of a connection that begins.
 pub(crate) type WrapController<'a> =
@@ -25,27 +22,22 @@ pub(crate) struct Connection {
     source: PieceSource,
     arrived: Vec<Arrived>,
     pub(crate) retransmissions: u64,
+    transfers: Option<Box<CarriedTransfers>>,
 }
 
-/// Data in pieces of one packet each, numbered from zero.
-struct PieceSource {
-    next_piece: u64,
-    /// Size of the file in bytes; `None`: endless.
-    file: Option<u64>,
-    /// All pieces below this one have arrived.
-    done_below: u64,
-    /// Which of the pieces from there on have arrived, as far as any has been sent: a file is far
-    /// longer than what is in flight.
-    done: VecDeque<bool>,
-    pieces: u64,
-    open: bool,
+/// What a connection of transfers knows beside.
+struct CarriedTransfers {
+    /// Which pieces are at the receiver.
+    received: PieceSet,
+    handshake_rtt: Option<Span>,
+    tally: TransferTally,
 }
 
 impl Connection {
     pub(crate) fn new(
         cc: &ControllerSpec,
         now: Time,
-        file: Option<u64>,
+        source: PieceSource,
         acks: AckPolicy,
         generation: u16,
         random: &mut Random,
@@ -61,9 +53,10 @@ impl Connection {
             generation,
             sender: PacedSender::new(connect(cc.build(own.clone()), &own), now),
             receiver: AckGenerator::new(acks, cc.build_receiver(setup())),
-            source: PieceSource::new(file),
+            source,
             arrived: Vec::new(),
             retransmissions: 0,
+            transfers: None,
         }
     }
 
@@ -142,15 +135,24 @@ impl Connection {
             app_limited: !self.source.has_more() && !self.sender.sent_mut().has_lost(),
         };
         let (number, stamp) = self.sender.send(&sending);
+        if let Some(transfers) = &mut self.transfers {
+            transfers.tally.on_sent(now, self.sender.sent().in_flight());
+        }
         let id = packet_id(self.generation, number);
         Packet { tag: stamp.wire, ..Packet::new(id, flow, bytes as u32, now) }
     }
 
     /// A packet of this connection reached its receiver. Returns whether an ack goes out.
     pub(crate) fn on_arrival(&mut self, now: Time, packet: &Packet) -> bool {
+        let number = packet.id & NUMBER_MASK;
+        if let Some(transfers) = &mut self.transfers
+            && let Some(piece) = self.sender.sent().data_of(number)
+        {
+            transfers.received.insert(piece);
+        }
         self.receiver.on_packet(&Arrival {
             now,
-            number: packet.id & NUMBER_MASK,
+            number,
             bytes: u64::from(packet.size),
             wire: packet.tag,
         })
@@ -160,11 +162,53 @@ impl Connection {
     pub(crate) fn on_ack(&mut self, now: Time, upto: u64, mut on_rtt: impl FnMut(Span)) {
         self.arrived.clear();
         self.receiver.take_until(upto, &mut self.arrived);
-        let source = &mut self.source;
+        let (source, transfers) = (&mut self.source, &mut self.transfers);
         self.sender.on_ack(now, &self.arrived, |piece, rtt| {
             source.arrived(piece);
+            if let Some(transfers) = transfers {
+                transfers.tally.on_rtt(rtt);
+            }
             on_rtt(rtt);
         });
+        if let Some(transfers) = &mut self.transfers {
+            transfers.tally.on_rto(self.sender.rto());
+        }
+    }
+
+    /// Another transfer of `bytes` is sent. Returns the number behind its last piece.
+    pub(crate) fn append_transfer(&mut self, bytes: u64, handshake_rtt: Option<Span>) -> u64 {
+        let counts = self.counts();
+        let (received, handshake_rtt) = match self.transfers.take() {
+            Some(before) => (before.received, before.handshake_rtt),
+            None => (PieceSet::default(), handshake_rtt),
+        };
+        let tally = TransferTally::new(handshake_rtt, counts);
+        self.transfers = Some(Box::new(CarriedTransfers { received, handshake_rtt, tally }));
+        self.source.append_transfer(bytes)
+    }
+
+    /// What was noted of the present transfer, which ends.
+    pub(crate) fn take_tally(&mut self) -> Option<TransferTally> {
+        let transfers = self.transfers.as_mut()?;
+        let next = TransferTally::new(transfers.handshake_rtt, SenderCounts::default());
+        Some(std::mem::replace(&mut transfers.tally, next))
+    }
+
+    /// All pieces of transfers below this number are at the receiver.
+    pub(crate) fn received_below(&self) -> u64 {
+        self.transfers.as_ref().map_or(0, |transfers| transfers.received.below())
+    }
+
+    /// What the sender has done so far.
+    pub(crate) fn counts(&self) -> SenderCounts {
+        let sent = self.sender.sent();
+        let PacketCounts { timeouts, spurious_timeouts, .. } = sent.counts();
+        SenderCounts {
+            sent: sent.next_number(),
+            retransmitted: self.retransmissions,
+            timeouts,
+            spurious_timeouts,
+        }
     }
 
     /// When something is due.
@@ -186,7 +230,7 @@ impl Connection {
 
     /// Whether all of the file has arrived.
     pub(crate) fn is_done(&self) -> bool {
-        self.source.file.is_some() && self.source.done_below == self.source.pieces
+        self.source.is_done()
     }
 
     /// Whether it may send.
@@ -216,79 +260,4 @@ fn packet_id(generation: u16, number: u64) -> u64 {
 /// Which connection of its flow a packet belongs to.
 pub(crate) fn generation_of(packet: &Packet) -> u16 {
     (packet.id >> 48) as u16
-}
-
-impl PieceSource {
-    fn new(file: Option<u64>) -> Self {
-        let pieces = file.map_or(u64::MAX, |bytes| bytes.div_ceil(PACKET_BYTES));
-        Self { next_piece: 0, file, done_below: 0, done: VecDeque::new(), pieces, open: true }
-    }
-
-    fn has_more(&self) -> bool {
-        self.next_piece < self.pieces
-    }
-
-    /// Size of the next packet. Only the last piece of a file is smaller; when it is sent again
-    /// it counts as a full one, which errs on the safe side of the window.
-    fn next_bytes(&self, retransmission: bool) -> u64 {
-        match self.file {
-            Some(bytes) if !retransmission => {
-                (bytes - self.next_piece * PACKET_BYTES).min(PACKET_BYTES)
-            }
-            _ => PACKET_BYTES,
-        }
-    }
-
-    fn take(&mut self) -> u64 {
-        self.next_piece += 1;
-        if self.file.is_some() {
-            self.done.push_back(false);
-        }
-        self.next_piece - 1
-    }
-
-    fn arrived(&mut self, piece: u64) {
-        let Some(index) = piece.checked_sub(self.done_below) else { return };
-        let Some(done) = self.done.get_mut(index as usize) else { return };
-        *done = true;
-        while self.done.front() == Some(&true) {
-            self.done.pop_front();
-            self.done_below += 1;
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_is_done_when_each_of_its_pieces_has_arrived() {
-        let mut source = PieceSource::new(Some(2 * PACKET_BYTES + 1));
-        let taken: Vec<u64> = std::iter::from_fn(|| {
-            let bytes = source.has_more().then(|| source.next_bytes(false))?;
-            source.take();
-            Some(bytes)
-        })
-        .collect();
-        assert_eq!(taken, [1500, 1500, 1]);
-        for (piece, done_below) in [(2, 0), (2, 0), (0, 1), (0, 1), (7, 1), (1, 3)] {
-            source.arrived(piece);
-            assert_eq!(source.done_below, done_below, "{piece}");
-        }
-        assert_eq!(source.pieces, 3);
-    }
-
-    #[test]
-    fn a_file_larger_than_any_disk_costs_what_is_in_flight() {
-        let mut source = PieceSource::new(Some(u64::MAX));
-        for piece in 0..100_000 {
-            assert_eq!(source.take(), piece);
-            if piece >= 20 {
-                source.arrived(piece - 20);
-            }
-        }
-        assert_eq!(source.done.len(), 20);
-        assert!(source.has_more());
-    }
 }

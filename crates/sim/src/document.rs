@@ -1,9 +1,10 @@
 //! Scenarios written as TOML.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::Range;
 
-use cellpace_base::{Span, Time, parse_bytes, parse_span};
+use cellpace_base::{Span, SpanDistribution, Time, parse_bytes, parse_span};
 use cellpace_cc::{ControllerSpec, MAX_FILE_BYTES, SpecError};
 use cellpace_path::schedule::TraceFiles;
 use cellpace_path::{DelaySpec, Handover, LossSpec, TraceSpec};
@@ -12,7 +13,7 @@ use toml::Spanned;
 
 use crate::{
     Bottleneck, CellSpec, FlowSpec, FlowTraffic, HostBuffers, OnOffFiles, Scenario, Scheduler,
-    SimError, SmallQueue, UserSpec,
+    SimError, SmallQueue, TransferSpec, UserSpec,
 };
 
 /// What to write for the trace where it is left out.
@@ -88,6 +89,8 @@ struct FlowToml {
     onoff: Option<Spanned<OnOffToml>>,
     reverse: Option<Spanned<String>>,
     user: Option<Spanned<String>>,
+    transfer: Option<Spanned<BTreeMap<String, toml::Value>>>,
+    stagger: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -127,6 +130,12 @@ impl Scenario {
     /// cc = "cubic"
     /// start = "20s"
     /// onoff = { mean = "4MB", off = "10s" }
+    ///
+    /// [[flow]]
+    /// cc = "bbr"
+    /// count = 9
+    /// stagger = "2s"              # one every 2 s; or uniform:0s..1s, at random
+    /// transfer = { size = "20MB", count = 30, gap = "1s" } # see TransferSpec
     ///
     /// [[flow]]
     /// udp = "2mbit"
@@ -245,7 +254,8 @@ impl TomlText<'_> {
                 let why = format!("{copies} flows; allowed: 1 to {MAX_FLOWS} in all");
                 return Err(self.wrong(&span, "count", &why));
             }
-            flows.extend(std::iter::repeat_n(flow, copies as usize));
+            let stagger = self.stagger(table)?;
+            flows.extend((0..copies).map(|copy| staggered(&flow, stagger, copy)));
         }
         Ok(flows)
     }
@@ -276,6 +286,13 @@ impl TomlText<'_> {
         flow.user = fields.user.as_ref().map(|user| user.get_ref().clone());
         if let Some(onoff) = &fields.onoff {
             flow.traffic = FlowTraffic::OnOffFiles(self.onoff(onoff.get_ref())?);
+        }
+        if let Some(transfer) = &fields.transfer {
+            if fields.onoff.is_some() {
+                let why = "a flow has either `onoff` or `transfer`";
+                return Err(self.wrong(&transfer.span(), "transfer", &why));
+            }
+            flow.traffic = FlowTraffic::Transfers(self.transfers(transfer, files)?);
         }
         let field = if flow.stop <= flow.start { fields.stop.as_ref() } else { None };
         let span = field.map_or_else(|| table.span(), Spanned::span);
@@ -353,6 +370,30 @@ impl TomlText<'_> {
         }
         cell.check().map_err(|why| self.wrong(&table.span(), "cell", &why))?;
         Ok(Some(cell))
+    }
+
+    fn stagger(&self, table: &Spanned<FlowToml>) -> Result<Option<SpanDistribution>, SimError> {
+        let written = table.get_ref().stagger.as_ref();
+        written.map(|written| self.value(written, "stagger", str::parse)).transpose()
+    }
+
+    fn transfers(
+        &self,
+        table: &Spanned<BTreeMap<String, toml::Value>>,
+        files: &mut TraceFiles<'_>,
+    ) -> Result<TransferSpec, SimError> {
+        let fields: Vec<(&str, String)> = table
+            .get_ref()
+            .iter()
+            .map(|(key, value)| (key.as_str(), written_value(value)))
+            .collect();
+        let has_size = table.get_ref().contains_key("size");
+        let fields = fields.iter().map(|(key, value)| (*key, value.as_str()));
+        let read = match has_size {
+            true => TransferSpec::of_fields(fields, files),
+            false => Err("`size` is missing; write, for example, size = \"20MB\"".to_owned()),
+        };
+        read.map_err(|why| self.wrong(&table.span(), "transfer", &why))
     }
 
     fn handovers(&self, tables: &[Spanned<HandoverToml>]) -> Result<Vec<Handover>, SimError> {
@@ -453,6 +494,28 @@ impl TomlText<'_> {
     }
 }
 
+/// Copy number `copy` of a flow whose copies start one after the other, or at random.
+fn staggered(flow: &FlowSpec, stagger: Option<SpanDistribution>, copy: u64) -> FlowSpec {
+    let mut flow = flow.clone();
+    match stagger.map(|stagger| stagger.as_constant().ok_or(stagger)) {
+        Some(Ok(interval)) => flow.start += interval * copy,
+        Some(Err(drawn)) => flow.start_after = Some(drawn),
+        None => {}
+    }
+    flow
+}
+
+/// The text that a value of TOML stands for in the written form of a transfer.
+fn written_value(value: &toml::Value) -> String {
+    match value {
+        toml::Value::String(text) => text.clone(),
+        toml::Value::Array(values) => {
+            values.iter().map(written_value).collect::<Vec<_>>().join("+")
+        }
+        other => other.to_string(),
+    }
+}
+
 /// What to write in place of a bare number, if that is what is wrong with the value of `key`.
 fn unit_hint(key: &str, reason: &str) -> Option<String> {
     let kinds = ["invalid type: integer `", "invalid type: floating point `"];
@@ -519,6 +582,29 @@ mod tests {
             panic!("not ON/OFF")
         };
         assert_eq!((onoff.mean, onoff.off), (2e6, Span::from_secs(3)));
+    }
+
+    #[test]
+    fn transfers_and_staggered_starts_are_read() {
+        let scenario = read(
+            "trace = 'constant:60mbit'\nseed = 7\n\
+             [[flow]]\ncc = 'cubic'\ncount = 3\nstart = '1s'\nstagger = '2s'\n\
+             transfer = { size = ['10kB', '1MB'], count = 720, every = '30s', handshake = true, tls = 1 }\n\
+             [[flow]]\ncc = 'cubic'\ncount = 2\nstagger = 'uniform:1s..4s'\n",
+        )
+        .unwrap();
+        let starts = |scenario: &Scenario| -> Vec<f64> {
+            scenario.drawn().flows.iter().map(|flow| flow.start.as_secs_f64()).collect()
+        };
+        let drawn = starts(&scenario);
+        assert_eq!(drawn[..3], [1.0, 3.0, 5.0]);
+        assert!(drawn[3..].iter().all(|start| (1.0..=4.0).contains(start)), "{drawn:?}");
+        assert_ne!(drawn[3], drawn[4]);
+        assert_eq!(drawn, starts(&scenario));
+        assert_ne!(drawn, starts(&Scenario { seed: 8, ..scenario.clone() }));
+        let FlowTraffic::Transfers(transfers) = &scenario.flows[2].traffic else { panic!() };
+        let same = "10kB+1MB,count=720,every=30s,handshake=true,tls=1";
+        assert_eq!(Ok(transfers), TransferSpec::parse(same, &mut TraceFiles::none()).as_ref());
     }
 
     #[test]
@@ -589,6 +675,23 @@ mod tests {
                 "trace='lte-driving'\nuplink_loss='100%'\n[[flow]]\ncc='fixed'\n",
                 "s.toml:2: uplink_loss: `100%`: when every packet is lost, nothing arrives",
             ),
+            (
+                "[[flow]]\ncc='fixed'\ntransfer={ count=3 }\n",
+                "s.toml:3: transfer: `size` is missing",
+            ),
+            (
+                "[[flow]]\ncc='fixed'\ntransfer={ size='3', count=3 }\n",
+                "s.toml:3: transfer: size: `3` needs a unit",
+            ),
+            (
+                "[[flow]]\ncc='fixed'\ntransfer={ size='3MB', speed=3 }\n",
+                "s.toml:3: transfer: speed: unknown; the keys are size, count",
+            ),
+            (
+                "[[flow]]\ncc='fixed'\nonoff={}\ntransfer={ size='3MB' }\n",
+                "s.toml:4: transfer: a flow has either",
+            ),
+            ("[[flow]]\ncc='fixed'\nstagger='often'\n", "s.toml:3: stagger: `often`"),
             ("seed = -1\n", "s.toml:1: seed: invalid value"),
             ("trace = 'a\n", "s.toml:1: "),
             ("\n\u{feff}cc =]", "s.toml:2: "),

@@ -3,8 +3,10 @@
 use cellpace_base::{Random, Rate, Span, Time};
 use cellpace_path::{OPPORTUNITY_BYTES, Packet};
 
-use crate::connection::{Connection, WrapController, generation_of};
+use crate::connection::{Connection, WrapController};
 use crate::host::HostShare;
+use crate::pieces::PieceSource;
+use crate::transfers::{Demand, Leg, Transfers};
 use crate::{AckPolicy, FlowSpec, FlowTraffic};
 
 /// One flow at run time.
@@ -13,8 +15,10 @@ pub(crate) struct SimFlow {
     spec: FlowSpec,
     acks: AckPolicy,
     random: Random,
-    pub(crate) connection: Option<Connection>,
-    connections: u16,
+    /// The present connection is the last one; transfers may have others beside it.
+    pub(crate) connections: Vec<Connection>,
+    opened: u16,
+    transfers: Option<Box<Transfers>>,
     /// When the flow itself has something to do: start, stop, begin or end of a file, the next
     /// packet of cross traffic.
     next: Option<Time>,
@@ -49,15 +53,24 @@ impl SimFlow {
         own_delay: OwnDelay,
         host: Option<HostShare>,
         random: Random,
+        transfers: Random,
     ) -> Self {
         let next = Some(spec.start);
+        let transfers = match &spec.traffic {
+            FlowTraffic::Transfers(of) => {
+                let transfers = Transfers::new(of.clone(), index as usize, spec.name(), transfers);
+                Some(Box::new(transfers))
+            }
+            _ => None,
+        };
         Self {
             index,
             spec,
             acks,
             random,
-            connection: None,
-            connections: 0,
+            connections: Vec::new(),
+            opened: 0,
+            transfers,
             next,
             cross: CrossTraffic::default(),
             retransmissions: 0,
@@ -68,11 +81,15 @@ impl SimFlow {
 
     /// When something is due.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        let connection = self.connection.as_ref().and_then(Connection::next_deadline);
-        match (self.next, connection) {
-            (Some(own), Some(connection)) => Some(own.min(connection)),
-            (own, connection) => own.or(connection),
+        let or_never = |time: Option<Time>| time.unwrap_or(Time::MAX);
+        let mut next = or_never(self.next);
+        for connection in &self.connections {
+            next = next.min(or_never(connection.next_deadline()));
         }
+        if let Some(transfers) = &self.transfers {
+            next = next.min(or_never(transfers.next_deadline()));
+        }
+        (next != Time::MAX).then_some(next)
     }
 
     /// Runs the timers that are due and sends packets; `send` returns whether there is room for more.
@@ -86,29 +103,99 @@ impl SimFlow {
             self.next = None;
             self.step(now, send, connect);
         }
-        if let Some(connection) = &mut self.connection {
+        self.step_transfers(now, connect);
+        for connection in &mut self.connections {
             connection.on_timer(now);
         }
         self.pump(now, send);
     }
 
-    /// Sends what may leave, and ends a file that has arrived.
+    /// Sends what may leave, and ends files that have arrived.
     pub(crate) fn pump(&mut self, now: Time, send: &mut impl FnMut(Packet) -> bool) {
-        let Some(connection) = &mut self.connection else { return };
-        if now >= self.spec.stop {
-            // An ack may come at that very instant, before the flow's own timer.
-            connection.close();
-        }
-        connection.pump(now, self.index, &mut self.host, send);
-        if connection.is_done() {
-            self.end_file(now);
+        let mut place = 0;
+        while let Some(connection) = self.connections.get_mut(place) {
+            if now >= self.spec.stop {
+                // An ack may come at that very instant, before the flow's own timer.
+                connection.close();
+            }
+            connection.pump(now, self.index, &mut self.host, send);
+            if connection.is_done() {
+                self.end_connection(place, now);
+            } else {
+                place += 1;
+            }
         }
     }
 
-    /// The connection that `packet` belongs to, if it still exists.
-    pub(crate) fn connection_of(&mut self, packet: &Packet) -> Option<&mut Connection> {
-        let generation = generation_of(packet);
-        self.connection.as_mut().filter(|connection| connection.generation == generation)
+    /// The connection with this generation, if it still exists.
+    pub(crate) fn connection_of(&mut self, generation: u16) -> Option<&mut Connection> {
+        self.connections.iter_mut().rev().find(|connection| connection.generation == generation)
+    }
+
+    /// The present connection.
+    pub(crate) fn connection(&self) -> Option<&Connection> {
+        self.connections.last()
+    }
+
+    /// A packet of the connection with this generation is at the receiver.
+    pub(crate) fn on_data(&mut self, now: Time, generation: u16) {
+        if self.transfers.is_none() {
+            return;
+        }
+        let below = self.connection_of(generation).map(|connection| connection.received_below());
+        if let (Some(transfers), Some(below)) = (&mut self.transfers, below) {
+            transfers.on_data(now, generation, below);
+        }
+    }
+
+    /// A packet of a handshake or a request is at the other end.
+    pub(crate) fn on_leg(&mut self, now: Time, leg: Leg) {
+        if let Some(transfers) = &mut self.transfers {
+            transfers.on_leg(now, leg);
+        }
+    }
+
+    /// Packets of handshakes and requests that are to leave.
+    pub(crate) fn take_legs(&mut self) -> Vec<Leg> {
+        self.transfers.as_mut().map(|transfers| transfers.take_legs()).unwrap_or_default()
+    }
+
+    /// The transfers of the flow, which is over.
+    pub(crate) fn finish_transfers(&mut self) -> Vec<cellpace_measure::Transfer> {
+        let Some(mut transfers) = self.transfers.take() else { return Vec::new() };
+        for connection in &mut self.connections {
+            let counts = connection.counts();
+            transfers.on_close(connection.generation, connection.take_tally(), counts);
+        }
+        transfers.finish()
+    }
+
+    /// Begins, answers and gives up what is due of the transfers.
+    fn step_transfers(&mut self, now: Time, connect: &mut WrapController<'_>) {
+        let Some(mut transfers) = self.transfers.take() else { return };
+        while let Some(demand) = transfers.poll(now, !self.connections.is_empty()) {
+            match demand {
+                Demand::Send { transfer, bytes, handshake_rtt } => {
+                    if !(transfers.keeps() && !self.connections.is_empty()) {
+                        self.open(now, PieceSource::transfers(transfers.keeps()), connect);
+                    }
+                    let Some(connection) = self.connections.last_mut() else { continue };
+                    let (generation, counts) = (connection.generation, connection.counts());
+                    transfers.on_close(generation, connection.take_tally(), counts);
+                    let end_piece = connection.append_transfer(bytes, handshake_rtt);
+                    transfers.on_open(transfer, generation, end_piece);
+                }
+                Demand::Close(generation) => {
+                    let is_it = |connection: &Connection| connection.generation == generation;
+                    if let Some(place) = self.connections.iter().position(is_it) {
+                        let mut connection = self.forget_connection(place);
+                        let counts = connection.counts();
+                        transfers.on_close(generation, connection.take_tally(), counts);
+                    }
+                }
+            }
+        }
+        self.transfers = Some(transfers);
     }
 
     /// The flow's own next step.
@@ -125,47 +212,65 @@ impl SimFlow {
         match self.spec.traffic.clone() {
             FlowTraffic::ConstantRate(rate) => self.send_cross(now, rate, send),
             FlowTraffic::Bulk => {
-                self.open(now, None, connect);
+                self.open(now, PieceSource::endless(), connect);
                 self.next = Some(self.spec.stop);
             }
-            FlowTraffic::OnOffFiles(onoff) if self.connection.is_none() => {
+            FlowTraffic::Transfers(_) => {
+                if let Some(transfers) = &mut self.transfers {
+                    transfers.start(now);
+                }
+                self.next = Some(self.spec.stop);
+            }
+            FlowTraffic::OnOffFiles(onoff) if self.connections.is_empty() => {
                 let file = onoff.file(&mut self.random);
                 let timed = onoff.rate.map(|rate| now + rate.time_for(file).max(MIN_ON));
-                self.open(now, if timed.is_some() { None } else { Some(file) }, connect);
+                let file = if timed.is_some() {
+                    PieceSource::endless()
+                } else {
+                    PieceSource::file(file)
+                };
+                self.open(now, file, connect);
                 self.next = Some(timed.unwrap_or(Time::MAX).min(self.spec.stop));
             }
-            FlowTraffic::OnOffFiles(_) => self.end_file(now),
+            FlowTraffic::OnOffFiles(_) => self.end_connection(0, now),
         }
     }
 
-    fn open(&mut self, now: Time, file: Option<u64>, connect: &mut WrapController<'_>) {
+    fn open(&mut self, now: Time, source: PieceSource, connect: &mut WrapController<'_>) {
         let Some(cc) = &self.spec.cc else { return };
-        self.connections = self.connections.wrapping_add(1);
-        let generation = self.connections;
+        self.opened = self.opened.wrapping_add(1);
+        let generation = self.opened;
         let connection =
-            Connection::new(cc, now, file, self.acks, generation, &mut self.random, connect);
-        self.connection = Some(connection);
+            Connection::new(cc, now, source, self.acks, generation, &mut self.random, connect);
+        self.connections.push(connection);
     }
 
-    /// An ON period is over; the next one begins after a pause.
-    fn end_file(&mut self, now: Time) {
-        let FlowTraffic::OnOffFiles(onoff) = &self.spec.traffic else { return };
-        let pause = onoff.pause(&mut self.random);
-        self.forget_connection();
-        self.next = Some(now + pause);
+    /// All that the connection at this place had to send has arrived, or the time of its file is
+    /// over.
+    fn end_connection(&mut self, place: usize, now: Time) {
+        let mut connection = self.forget_connection(place);
+        if let Some(transfers) = &mut self.transfers {
+            let counts = connection.counts();
+            transfers.on_close(connection.generation, connection.take_tally(), counts);
+        }
+        if let FlowTraffic::OnOffFiles(onoff) = &self.spec.traffic {
+            // An ON period is over; the next one begins after a pause.
+            self.next = Some(now + onoff.pause(&mut self.random));
+        }
     }
 
     fn stop(&mut self) {
-        if let Some(connection) = &mut self.connection {
-            connection.close();
+        self.connections.iter_mut().for_each(Connection::close);
+        if let Some(transfers) = &mut self.transfers {
+            transfers.stop();
         }
         self.next = None;
     }
 
-    fn forget_connection(&mut self) {
-        if let Some(connection) = self.connection.take() {
-            self.retransmissions += connection.retransmissions;
-        }
+    fn forget_connection(&mut self, place: usize) -> Connection {
+        let connection = self.connections.remove(place);
+        self.retransmissions += connection.retransmissions;
+        connection
     }
 
     /// One packet of cross traffic; the times are computed from the count, so they do not drift.
@@ -181,18 +286,18 @@ impl SimFlow {
 
     /// Data packets sent again so far.
     pub(crate) fn retransmissions(&self) -> u64 {
-        let open = self.connection.as_ref().map_or(0, |connection| connection.retransmissions);
-        self.retransmissions + open
+        let open = self.connections.iter().map(|connection| connection.retransmissions);
+        self.retransmissions + open.sum::<u64>()
     }
 
     /// Packets that it keeps in memory.
     pub(crate) fn remembered(&self) -> u64 {
-        self.connection.as_ref().map_or(0, Connection::remembered)
+        self.connections.iter().map(Connection::remembered).sum()
     }
 
     /// Window in packets, while there is a connection that sends.
     pub(crate) fn cwnd_packets(&self) -> Option<f32> {
-        let connection = self.connection.as_ref().filter(|connection| connection.is_open())?;
+        let connection = self.connection().filter(|connection| connection.is_open())?;
         Some((connection.controller().cwnd() as f64 / f64::from(OPPORTUNITY_BYTES)) as f32)
     }
 }

@@ -60,7 +60,7 @@ impl SeriesSampler {
     /// Adds a bin to each value of the only flow.
     fn inspect(&mut self, flow: &SimFlow) {
         let bins = self.cwnd.first().map_or(0, Vec::len);
-        if let Some(connection) = &flow.connection {
+        if let Some(connection) = flow.connection() {
             let mut at = 0;
             connection.controller().inspect(&mut |name, value| {
                 // Controllers always show the same names in the same order. The first time comes
@@ -86,7 +86,7 @@ impl SeriesSampler {
         if self.next >= self.next_profile {
             self.next_profile += self.profile_every;
             self.profiles.extend(flows.iter().enumerate().filter_map(|(index, flow)| {
-                let profile = flow.connection.as_ref()?.controller().profile()?;
+                let profile = flow.connection()?.controller().profile()?;
                 Some(ProfileSample {
                     at_s: self.next.as_secs_f64(),
                     flow: index,

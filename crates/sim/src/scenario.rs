@@ -1,6 +1,6 @@
 //! What is to be simulated.
 
-use cellpace_base::{Rate, Span, Time};
+use cellpace_base::{Random, Rate, Span, SpanDistribution, Time};
 use cellpace_cc::ControllerSpec;
 use cellpace_path::{DelaySpec, Handover, ImpairSpec, LossSpec, QueueSpec, TraceSpec};
 
@@ -81,6 +81,8 @@ pub struct FlowSpec {
     pub traffic: FlowTraffic,
     /// When it starts.
     pub start: Time,
+    /// Drawn with the seed and added to `start`.
+    pub start_after: Option<SpanDistribution>,
     /// When it stops sending.
     pub stop: Time,
     /// Its own round-trip delay in place of the scenario's.
@@ -99,6 +101,7 @@ impl FlowSpec {
             cc: Some(cc),
             traffic: FlowTraffic::Bulk,
             start: Time::ZERO,
+            start_after: None,
             stop: Time::MAX,
             rtt: None,
             reverse: None,
@@ -112,6 +115,7 @@ impl FlowSpec {
             cc: None,
             traffic: FlowTraffic::ConstantRate(rate),
             start: Time::ZERO,
+            start_after: None,
             stop: Time::MAX,
             rtt: None,
             reverse: None,
@@ -143,6 +147,16 @@ impl Scenario {
         for user in self.cell.iter_mut().flat_map(|cell| &mut cell.users) {
             user.trace = user.trace.take().map(|trace| trace.starting_at(from));
         }
+    }
+
+    /// The scenario with what its seed alone decides: the trace, and when flows start.
+    pub(crate) fn drawn(&self) -> Self {
+        let mut drawn = Self { trace: self.trace.drawn(self.seed), ..self.clone() };
+        for (flow, index) in drawn.flows.iter_mut().zip(0..) {
+            let Some(after) = flow.start_after else { continue };
+            flow.start += after.draw(&mut Random::seeded(self.seed, STARTS_STREAM + index));
+        }
+        drawn
     }
 
     /// Checks what the types cannot.
@@ -318,6 +332,8 @@ impl Scenario {
     }
 }
 
+/// The random streams of the flows' starts begin here; those of the flows themselves lie below.
+const STARTS_STREAM: u64 = 2_000_000;
 /// The longest run: a day.
 const MAX_LENGTH: Span = Span::from_secs(86_400);
 /// Values that the series of a run have at most: a day of one flow in bins of 10 ms.

@@ -1,7 +1,7 @@
 //! A run: begun, advanced as far as is wanted, and finished.
 
 use cellpace_base::Time;
-use cellpace_measure::{Figures, Series};
+use cellpace_measure::{Figures, Series, Transfer, TransferSummary};
 use cellpace_path::interrupted;
 use cellpace_path::schedule::{capacity_between, capacity_bins};
 
@@ -19,6 +19,8 @@ pub struct Outcome {
     pub series: Series,
     /// Data packets sent again.
     pub retransmissions: u64,
+    /// The transfers of all flows, flow by flow in the order in which they began.
+    pub transfers: Vec<Transfer>,
 }
 
 /// Simulates a scenario.
@@ -94,7 +96,7 @@ impl Simulation {
     /// When the scenario is contradictory or its trace cannot be read.
     pub fn new(scenario: &Scenario) -> Result<Self, SimError> {
         scenario.check()?;
-        let scenario = Scenario { trace: scenario.trace.drawn(scenario.seed), ..scenario.clone() };
+        let scenario = scenario.drawn();
         let world = Running::new(&scenario)?;
         Ok(Self { scenario, world })
     }
@@ -155,10 +157,11 @@ impl Simulation {
     pub fn finish(mut self) -> Result<Outcome, SimError> {
         self.advance(Time::MAX)?;
         let capacity = Capacity::offered(&self.scenario)?;
-        let results = match self.world {
+        let mut results = match self.world {
             Running::OneWay(world) => world.finish(),
             Running::TwoWay(world) => world.finish(),
         };
+        count_handovers(&mut results.transfers, &self.scenario);
         let (mut figures, mut series) = results.collector.finish(capacity.in_window);
         for (flow, spec) in figures.per_flow.iter_mut().zip(&self.scenario.flows) {
             flow.cc = spec.name();
@@ -166,11 +169,25 @@ impl Simulation {
         for (flow, refused) in figures.per_flow.iter_mut().zip(results.refused) {
             flow.refused = refused;
         }
+        for (index, flow) in figures.per_flow.iter_mut().enumerate() {
+            let own = results.transfers.iter().filter(|transfer| transfer.flow == index);
+            flow.transfers = TransferSummary::of(&flow.cc, own);
+        }
         series.capacity_mbps = capacity.series_mbps;
         series.cwnd_packets = results.sampler.cwnd;
         series.inspected = results.sampler.inspected;
         series.profiles = results.sampler.profiles;
-        Ok(Outcome { figures, series, retransmissions: results.retransmissions })
+        let (retransmissions, transfers) = (results.retransmissions, results.transfers);
+        Ok(Outcome { figures, series, retransmissions, transfers })
+    }
+}
+
+fn count_handovers(transfers: &mut [Transfer], scenario: &Scenario) {
+    let end = scenario.end().as_secs_f64();
+    for transfer in transfers {
+        let during = transfer.start_s..=transfer.end_s.unwrap_or(end);
+        let times = scenario.handovers.iter().map(|handover| handover.at.as_secs_f64());
+        transfer.handovers = times.filter(|at| during.contains(at)).count() as u64;
     }
 }
 

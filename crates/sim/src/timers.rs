@@ -5,6 +5,8 @@ use std::collections::BinaryHeap;
 
 use cellpace_base::Time;
 
+use crate::transfers::Leg;
+
 /// One timer per flow. Deadlines mostly move later (each ack pushes the retransmission timer
 /// back), so an entry stays in the heap and is looked at again when it comes up.
 pub(crate) struct Timers {
@@ -46,6 +48,8 @@ pub(crate) struct AckMessage {
     /// How much of the receiver's log it covers; `None` for a mere report.
     pub(crate) upto: Option<u64>,
     pub(crate) report: Option<Vec<u8>>,
+    /// It is no ack, but a packet of a handshake or a request.
+    pub(crate) leg: Option<Leg>,
 }
 
 /// Acks in flight, in slots that are used again.
@@ -81,6 +85,7 @@ impl AckStore {
             generation: message.generation,
             upto: message.upto,
             report: message.report.take(),
+            leg: message.leg,
         }
     }
 }

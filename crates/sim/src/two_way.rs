@@ -90,7 +90,8 @@ impl TwoWayWorld {
         let mut sampler = SeriesSampler::new(self.bin, self.end, self.flows.len());
         sampler.leave_out();
         let refused = vec![0; self.flows.len()];
-        Remains { collector: self.collector, sampler, retransmissions: 0, refused }
+        let transfers = Vec::new();
+        Remains { collector: self.collector, sampler, retransmissions: 0, refused, transfers }
     }
 
     pub(crate) fn now(&self) -> Time {

@@ -3,14 +3,16 @@
 use std::collections::VecDeque;
 
 use cellpace_base::{Random, Span, Time};
-use cellpace_measure::{Collector, FlowSpan, MeasuredWindow};
+use cellpace_measure::{Collector, FlowSpan, MeasuredWindow, Transfer};
 use cellpace_path::{DelaySpec, Fate, Handover, Packet, PacketRecord, Path, PathSpec};
 
 use crate::cell::Cell;
+use crate::connection::generation_of;
 use crate::flow::{OwnDelay, SimFlow};
 use crate::observer::{FlowView, Observer};
 use crate::sampler::SeriesSampler;
 use crate::timers::{AckMessage, AckStore, Timers};
+use crate::transfers::Leg;
 use crate::{FlowSpec, Scenario, SimError};
 
 /// Bytes of a packet that carries nothing but an ack: IPv4, UDP and a small header.
@@ -51,6 +53,7 @@ pub(crate) struct Remains {
     pub(crate) retransmissions: u64,
     /// Packets that the host refused, flow by flow.
     pub(crate) refused: Vec<u64>,
+    pub(crate) transfers: Vec<Transfer>,
 }
 
 /// Packets in flight at most, and packets that one flow may have to remember: some six gigabytes
@@ -99,7 +102,8 @@ impl World {
                 let random = seeded(1000 + u64::from(index));
                 let own_delay = delays.own(spec);
                 let host = scenario.bottleneck.host().map(|host| host.share(spec.cc.as_ref()));
-                SimFlow::new(index, spec.clone(), scenario.acks, own_delay, host, random)
+                let transfers = seeded(1_000_000 + u64::from(index));
+                SimFlow::new(index, spec.clone(), scenario.acks, own_delay, host, random, transfers)
             })
             .collect();
         let mut timers = Timers::new(flows.len());
@@ -129,7 +133,7 @@ impl World {
     }
 
     pub(crate) fn flow(&self, index: usize) -> Option<FlowView<'_>> {
-        let connection = self.flows.get(index)?.connection.as_ref()?;
+        let connection = self.flows.get(index)?.connection()?;
         Some(FlowView { flow: index as u32, connection })
     }
 
@@ -209,7 +213,9 @@ impl World {
         let retransmissions = self.flows.iter().map(SimFlow::retransmissions).sum();
         let refused = |flow: &SimFlow| flow.host.as_ref().map_or(0, |host| host.refused);
         let refused = self.flows.iter().map(refused).collect();
-        Remains { collector: self.collector, sampler: self.sampler, retransmissions, refused }
+        let transfers = self.flows.iter_mut().flat_map(SimFlow::finish_transfers).collect();
+        let Self { collector, sampler, .. } = self;
+        Remains { collector, sampler, retransmissions, refused, transfers }
     }
 
     fn too_many(&self) -> SimError {
@@ -246,6 +252,10 @@ impl World {
     fn leave_host(&mut self, packet: &Packet, observer: &mut impl Observer) {
         let index = packet.flow as usize;
         let Some(host) = &mut self.flows[index].host else { return };
+        // What carries no data was not counted against the socket's buffer.
+        if Leg::of_packet(packet.id).is_some() {
+            return;
+        }
         if host.leave(u64::from(packet.size)) {
             self.pump(index, observer);
         }
@@ -254,25 +264,53 @@ impl World {
     fn deliver(&mut self, packet: &Packet) {
         let index = packet.flow as usize;
         let now = self.now;
-        let Some(connection) = self.flows[index].connection_of(packet) else { return };
+        if let Some(leg) = Leg::of_packet(packet.id) {
+            return self.deliver_leg(index, leg);
+        }
+        let generation = generation_of(packet);
+        let Some(connection) = self.flows[index].connection_of(generation) else { return };
         let acks = connection.on_arrival(now, packet);
-        self.answer(index, acks);
+        self.flows[index].on_data(now, generation);
+        self.answer(index, generation, acks);
         self.timers.arm(index, self.flows[index].next_deadline());
     }
 
-    /// The receiver of a flow sends the ack and the report that are due.
-    fn answer(&mut self, index: usize, ack: bool) {
+    /// A packet of a handshake or a request reached the other end.
+    fn deliver_leg(&mut self, index: usize, leg: Leg) {
+        self.flows[index].on_leg(self.now, leg);
+        self.send_legs(index);
+        self.timers.arm(index, self.flows[index].next_deadline());
+    }
+
+    fn send_legs(&mut self, index: usize) {
+        let flow = &mut self.flows[index];
+        for leg in flow.take_legs() {
+            let (upto, report) = (None, None);
+            let OwnDelay { forward, reverse } = flow.own_delay;
+            let (id, path, delay) = match leg.is_up() {
+                true => {
+                    let message = AckMessage { generation: 0, upto, report, leg: Some(leg) };
+                    (self.acks.put(message), &mut self.reverse, reverse)
+                }
+                false => (leg.packet_id(), &mut self.forward, forward),
+            };
+            self.room.enter();
+            path.push_after(Packet::new(id, index as u32, leg.bytes, self.now), delay);
+        }
+    }
+
+    /// The receiver of a connection sends the ack and the report that are due.
+    fn answer(&mut self, index: usize, generation: u16, ack: bool) {
         let now = self.now;
         let own_delay = self.flows[index].own_delay.reverse;
-        let Some(connection) = &mut self.flows[index].connection else { return };
+        let Some(connection) = self.flows[index].connection_of(generation) else { return };
         let upto = ack.then(|| connection.receiver.ack());
         let report = connection.receiver.poll_report(now);
         if upto.is_none() && report.is_none() {
             return;
         }
         let bytes = ACK_BYTES + report.as_ref().map_or(0, |report| report.len() as u32);
-        let message = AckMessage { generation: connection.generation, upto, report };
-        let id = self.acks.put(message);
+        let id = self.acks.put(AckMessage { generation, upto, report, leg: None });
         self.room.enter();
         self.reverse.push_after(Packet::new(id, index as u32, bytes, now), own_delay);
     }
@@ -296,11 +334,10 @@ impl World {
 
     fn acknowledge(&mut self, index: usize, ack: AckMessage, observer: &mut impl Observer) {
         let now = self.now;
-        let flow = &mut self.flows[index];
-        let Some(connection) = &mut flow.connection else { return };
-        if connection.generation != ack.generation {
-            return;
+        if let Some(leg) = ack.leg {
+            return self.deliver_leg(index, leg);
         }
+        let Some(connection) = self.flows[index].connection_of(ack.generation) else { return };
         if let Some(upto) = ack.upto {
             let collector = &mut self.collector;
             connection.on_ack(now, upto, |rtt| collector.rtt(now, index, rtt));
@@ -318,8 +355,8 @@ impl World {
     /// Reports the new path to the flows, which use it from now on.
     fn report_path_change(&mut self, observer: &mut impl Observer) {
         for index in 0..self.flows.len() {
-            let Some(connection) = &mut self.flows[index].connection else { continue };
-            connection.on_path_change(self.now);
+            let flow = &mut self.flows[index];
+            flow.connections.iter_mut().for_each(|connection| connection.on_path_change(self.now));
             self.pump(index, observer);
         }
     }
@@ -333,9 +370,10 @@ impl World {
             self.timers.arm(index, due);
             return;
         }
-        if let Some(connection) = &mut self.flows[index].connection {
-            let ack = connection.receiver.on_deadline(now);
-            self.answer(index, ack);
+        for place in 0..self.flows[index].connections.len() {
+            let connection = &mut self.flows[index].connections[place];
+            let (generation, ack) = (connection.generation, connection.receiver.on_deadline(now));
+            self.answer(index, generation, ack);
         }
         let (forward, room) = (&mut self.forward, &mut self.room);
         let delay = self.flows[index].own_delay.forward;
@@ -346,6 +384,7 @@ impl World {
         self.flows[index].on_timer(now, &mut send, &mut |controller, setup| {
             observer.on_connect(index as u32, controller, setup)
         });
+        self.send_legs(index);
         self.settle(index, observer);
     }
 
@@ -368,9 +407,10 @@ impl World {
     }
 
     fn show_events(&mut self, index: usize, observer: &mut impl Observer) {
-        let Some(connection) = &mut self.flows[index].connection else { return };
-        while let Some((at, event)) = connection.controller_mut().poll_event() {
-            observer.on_event(index as u32, at, event);
+        for connection in &mut self.flows[index].connections {
+            while let Some((at, event)) = connection.controller_mut().poll_event() {
+                observer.on_event(index as u32, at, event);
+            }
         }
     }
 }

@@ -171,10 +171,13 @@ fn run(cc: &str, mbps: f64, utilization: f64, delay: Summary, lost: u64, series:
                 refused: 0,
                 start_s: 0.0,
                 stop_s: 0.5,
+                transfers: None,
             }],
         },
         wall_s: None,
         series: Some(series),
+        transfers: Vec::new(),
+        transfer_summary: Vec::new(),
     }
 }
 

@@ -1,0 +1,183 @@
+//! Data in pieces of one packet each.
+
+use std::collections::VecDeque;
+
+use cellpace_path::OPPORTUNITY_BYTES;
+
+/// Full packets, IP header included.
+pub(crate) const PACKET_BYTES: u64 = OPPORTUNITY_BYTES as u64;
+
+/// What a full packet of a transfer carries: 1500 bytes less the headers of IPv4 and TCP with
+/// timestamps.
+pub(crate) const PAYLOAD_BYTES: u64 = 1448;
+
+/// Pieces that are there, of those numbered from zero: all below a number, and some above it.
+#[derive(Default)]
+pub(crate) struct PieceSet {
+    below: u64,
+    /// Which of the pieces from there on are there: far fewer than what has been sent.
+    above: VecDeque<bool>,
+}
+
+impl PieceSet {
+    /// All pieces below this number are there.
+    pub(crate) fn below(&self) -> u64 {
+        self.below
+    }
+
+    /// Adds a piece, which may be there already.
+    pub(crate) fn insert(&mut self, piece: u64) {
+        let Some(index) = piece.checked_sub(self.below) else { return };
+        let index = index as usize;
+        if index >= self.above.len() {
+            self.above.resize(index + 1, false);
+        }
+        self.above[index] = true;
+        while self.above.front() == Some(&true) {
+            self.above.pop_front();
+            self.below += 1;
+        }
+    }
+}
+
+/// Data in pieces, numbered from zero, and which of them have arrived.
+pub(crate) struct PieceSource {
+    next_piece: u64,
+    /// `u64::MAX`: endless.
+    pieces: u64,
+    /// Pieces that do not fill their packet, and the packet's size.
+    short: VecDeque<(u64, u64)>,
+    /// Those acknowledged; not kept where there is no end.
+    done: PieceSet,
+    pub(crate) open: bool,
+    /// More pieces may follow.
+    grows: bool,
+}
+
+impl PieceSource {
+    fn with(pieces: u64, grows: bool) -> Self {
+        let (short, done) = (VecDeque::new(), PieceSet::default());
+        Self { next_piece: 0, pieces, short, done, open: true, grows }
+    }
+
+    /// Always more.
+    pub(crate) fn endless() -> Self {
+        Self::with(u64::MAX, false)
+    }
+
+    /// A file of `bytes`, headers included.
+    pub(crate) fn file(bytes: u64) -> Self {
+        let mut source = Self::with(0, false);
+        source.append(bytes.div_ceil(PACKET_BYTES), bytes - (bytes - 1) / PACKET_BYTES * PACKET_BYTES);
+        source
+    }
+
+    /// Nothing yet, for transfers. If it `grows`, it is never done.
+    pub(crate) fn transfers(grows: bool) -> Self {
+        Self::with(0, grows)
+    }
+
+    /// Adds a transfer of `bytes`, without headers. Returns the number behind its last piece.
+    pub(crate) fn append_transfer(&mut self, bytes: u64) -> u64 {
+        let pieces = bytes.div_ceil(PAYLOAD_BYTES).max(1);
+        let last = bytes - (pieces - 1) * PAYLOAD_BYTES;
+        self.append(pieces, last + PACKET_BYTES - PAYLOAD_BYTES);
+        self.pieces
+    }
+
+    fn append(&mut self, pieces: u64, last_bytes: u64) {
+        self.pieces += pieces;
+        if last_bytes < PACKET_BYTES {
+            self.short.push_back((self.pieces - 1, last_bytes));
+        }
+    }
+
+    pub(crate) fn has_more(&self) -> bool {
+        self.next_piece < self.pieces
+    }
+
+    /// Size of the next packet. When a short piece is sent again it counts as a full one, which
+    /// errs on the safe side of the window.
+    pub(crate) fn next_bytes(&self, retransmission: bool) -> u64 {
+        match self.short.front() {
+            Some((piece, bytes)) if *piece == self.next_piece && !retransmission => *bytes,
+            _ => PACKET_BYTES,
+        }
+    }
+
+    pub(crate) fn take(&mut self) -> u64 {
+        if self.short.front().is_some_and(|(piece, _)| *piece == self.next_piece) {
+            self.short.pop_front();
+        }
+        self.next_piece += 1;
+        self.next_piece - 1
+    }
+
+    /// A piece was acknowledged.
+    pub(crate) fn arrived(&mut self, piece: u64) {
+        if self.pieces != u64::MAX && piece < self.next_piece {
+            self.done.insert(piece);
+        }
+    }
+
+    /// Whether all has been acknowledged and no more will follow.
+    pub(crate) fn is_done(&self) -> bool {
+        !self.grows && self.done.below() == self.pieces
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes(source: &mut PieceSource) -> Vec<u64> {
+        let next = || {
+            let bytes = source.has_more().then(|| source.next_bytes(false))?;
+            source.take();
+            Some(bytes)
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    #[test]
+    fn a_file_is_done_when_each_of_its_pieces_has_arrived() {
+        let mut source = PieceSource::file(2 * PACKET_BYTES + 1);
+        assert_eq!(sizes(&mut source), [1500, 1500, 1]);
+        for (piece, done_below) in [(2, 0), (2, 0), (0, 1), (0, 1), (7, 1), (1, 3)] {
+            assert!(!source.is_done());
+            source.arrived(piece);
+            assert_eq!(source.done.below(), done_below, "{piece}");
+        }
+        assert!(source.is_done());
+        assert_eq!(sizes(&mut PieceSource::file(3000)), [1500, 1500]);
+    }
+
+    #[test]
+    fn a_file_larger_than_any_disk_costs_what_is_in_flight() {
+        let mut source = PieceSource::file(u64::MAX);
+        for piece in 0..100_000 {
+            assert_eq!(source.take(), piece);
+            if piece >= 20 {
+                source.arrived(piece - 20);
+            }
+        }
+        assert!(source.done.above.len() <= 20);
+        assert!(source.has_more());
+    }
+
+    #[test]
+    fn transfers_follow_one_another_in_packets_of_their_own() {
+        let mut source = PieceSource::transfers(true);
+        assert_eq!(source.append_transfer(2 * 1448 + 100), 3);
+        assert_eq!(source.append_transfer(1448), 4);
+        assert_eq!(source.append_transfer(1), 5);
+        assert_eq!(sizes(&mut source), [1500, 1500, 152, 1500, 53]);
+        (0..5).for_each(|piece| source.arrived(piece));
+        assert!(!source.is_done(), "another may follow");
+        let mut once = PieceSource::transfers(false);
+        once.append_transfer(1);
+        once.take();
+        once.arrived(0);
+        assert!(once.is_done());
+    }
+}
