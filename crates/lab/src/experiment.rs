@@ -145,10 +145,7 @@ impl Experiment {
 
     fn flow(&self, cc: &ControllerSpec) -> FlowSpec {
         let transfer = self.transfer.clone().map(FlowTraffic::Transfers);
-        FlowSpec {
-            traffic: transfer.unwrap_or(FlowTraffic::Bulk),
-            ..FlowSpec::bulk(cc.clone())
-        }
+        FlowSpec { traffic: transfer.unwrap_or(FlowTraffic::Bulk), ..FlowSpec::bulk(cc.clone()) }
     }
 
     fn scenario(

@@ -224,11 +224,8 @@ impl SimFlow {
             FlowTraffic::OnOffFiles(onoff) if self.connections.is_empty() => {
                 let file = onoff.file(&mut self.random);
                 let timed = onoff.rate.map(|rate| now + rate.time_for(file).max(MIN_ON));
-                let file = if timed.is_some() {
-                    PieceSource::endless()
-                } else {
-                    PieceSource::file(file)
-                };
+                let file =
+                    if timed.is_some() { PieceSource::endless() } else { PieceSource::file(file) };
                 self.open(now, file, connect);
                 self.next = Some(timed.unwrap_or(Time::MAX).min(self.spec.stop));
             }

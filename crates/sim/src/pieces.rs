@@ -68,7 +68,10 @@ impl PieceSource {
     /// A file of `bytes`, headers included.
     pub(crate) fn file(bytes: u64) -> Self {
         let mut source = Self::with(0, false);
-        source.append(bytes.div_ceil(PACKET_BYTES), bytes - (bytes - 1) / PACKET_BYTES * PACKET_BYTES);
+        source.append(
+            bytes.div_ceil(PACKET_BYTES),
+            bytes - (bytes - 1) / PACKET_BYTES * PACKET_BYTES,
+        );
         source
     }
 

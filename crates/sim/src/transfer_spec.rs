@@ -338,7 +338,9 @@ mod tests {
         assert_eq!(spec.count, Some(30));
         assert_eq!(spec.pace, TransferPace::Gap(Span::from_secs(1).into()));
         assert_eq!(read("20MB").unwrap(), TransferSpec::of_size(20_000_000));
-        let spec = read("10kB+1MB,every=5s,connection=keep,handshake=true,tls=2,timeout=9s,request=400B,answer_after=3ms");
+        let spec = read(
+            "10kB+1MB,every=5s,connection=keep,handshake=true,tls=2,timeout=9s,request=400B,answer_after=3ms",
+        );
         let spec = spec.unwrap();
         assert_eq!(spec.sizes, SizeSpec::InTurn(vec![10_000, 1_000_000]));
         assert_eq!((spec.count, spec.keep, spec.handshake, spec.tls), (None, true, true, 2));

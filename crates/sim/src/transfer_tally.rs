@@ -86,7 +86,9 @@ impl TransferTally {
             record.mean_rtt_ms = Some(mean_ms(self.rtt_sum));
             record.self_inflicted_ms = Some(match self.base_rtt {
                 Some(_) => mean_ms(self.above_base),
-                None => round_ms(self.rtt_sum.as_millis_f64() / self.rtts as f64 - min.as_millis_f64()),
+                None => {
+                    round_ms(self.rtt_sum.as_millis_f64() / self.rtts as f64 - min.as_millis_f64())
+                }
             });
         }
         let most = self.maxima.last().map_or(0, |(_, most)| *most);

@@ -121,7 +121,8 @@ impl Transfers {
     pub(crate) fn stop(&mut self) {
         self.next_start = None;
         self.active.retain(|transfer| {
-            let is_before_data = matches!(transfer.phase, Phase::Opening { .. } | Phase::Answering(_));
+            let is_before_data =
+                matches!(transfer.phase, Phase::Opening { .. } | Phase::Answering(_));
             if is_before_data {
                 self.finished.push(transfer.record.clone());
             }

@@ -84,7 +84,8 @@ fn transfer_t4_transfers_one_after_the_other_fill_the_link() {
 
 #[test]
 fn transfer_t5_one_packet_takes_one_way() {
-    let records = outcome(&over_12_mbit(transfers("cubic", "1448B,count=50,gap=7ms"), 10)).transfers;
+    let records =
+        outcome(&over_12_mbit(transfers("cubic", "1448B,count=50,gap=7ms"), 10)).transfers;
     assert_eq!(records.len(), 50);
     assert!(records.iter().all(|record| (20.0..=21.0).contains(&completion_ms(record))));
 }
@@ -152,7 +153,8 @@ fn one_connection_is_kept_and_its_window_with_it() {
     assert!(completion_ms(&kept[4]) < completion_ms(&new[4]) - 80.0, "{:?}", kept[4]);
     assert_eq!(kept.iter().map(|record| record.packets_sent).collect::<Vec<_>>(), [208; 5]);
     // With transfers due while one is on the way, they take turns.
-    let busy = outcome(&over_12_mbit(transfers("newreno", "1MB,every=100ms,count=4,connection=keep"), 20));
+    let busy =
+        outcome(&over_12_mbit(transfers("newreno", "1MB,every=100ms,count=4,connection=keep"), 20));
     let overlaps = |pair: &[Transfer]| pair[1].start_s < pair[0].end_s.unwrap();
     assert!(!busy.transfers.windows(2).any(overlaps));
 }
