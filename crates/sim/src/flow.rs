@@ -176,7 +176,7 @@ impl SimFlow {
         while let Some(demand) = transfers.poll(now, !self.connections.is_empty()) {
             match demand {
                 Demand::Send { transfer, bytes, handshake_rtt } => {
-                    if !(transfers.keeps() && !self.connections.is_empty()) {
+                    if !transfers.keeps() || self.connections.is_empty() {
                         self.open(now, PieceSource::transfers(transfers.keeps()), connect);
                     }
                     let Some(connection) = self.connections.last_mut() else { continue };
