@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cellpace_lab::Run;
-use cellpace_measure::jain_index;
+use cellpace_measure::{TransferSummary, jain_index};
 use cellpace_sim::{Outcome, Scenario};
 use serde_json::{Value, json};
 
@@ -28,6 +28,8 @@ pub(crate) fn record(scenario: &Scenario, outcome: Outcome, keeps_series: bool) 
         figures: outcome.figures,
         wall_s: None,
         series: keeps_series.then_some(outcome.series),
+        transfer_summary: TransferSummary::per_cc(&outcome.transfers),
+        transfers: outcome.transfers,
     };
     let retransmissions = outcome.retransmissions;
     let mut record = serde_json::to_value(run).unwrap_or_default();
