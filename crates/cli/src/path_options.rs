@@ -1,10 +1,10 @@
 //! The options that describe a path; `compare` has them, and every command that drives one.
 
-use cellpace_base::Span;
+use cellpace_base::{Span, Time};
 use cellpace_lab::default_duration;
 use cellpace_path::schedule::TraceFiles;
 use cellpace_path::{
-    DelaySpec, Handover, ImpairSpec, LossSpec, PathError, PathSpec, QueueSpec, TraceSpec,
+    DelaySpec, Handover, ImpairSpec, JitterSpec, LossSpec, PathError, PathSpec, QueueSpec, TraceSpec,
 };
 use cellpace_sim::{AckPolicy, Scenario};
 use clap::Args;
@@ -40,6 +40,10 @@ pub(crate) struct PathOptions {
     /// joined by commas; with `up:` in front those of the way back. May be repeated
     #[arg(long, value_name = "[up:]KEY=VALUE,...")]
     impair: Vec<String>,
+    /// Jitter of the radio link: harq:bler=10%,rtt=8ms (one block in ten fails and comes 8 ms later,
+    /// delivery in order)
+    #[arg(long, default_value = "none", value_name = "JITTER")]
+    jitter: String,
     /// Handover: 30s, or 30s/200ms/80ms/lost (when, interruption, new RTT, what becomes of the
     /// queue). May be repeated
     #[arg(long, value_name = "TIME[/...]")]
@@ -71,6 +75,9 @@ pub(crate) fn read_impairment(
     Ok(())
 }
 
+/// A link has the handovers of a radio layer for a day.
+const LONGEST_LINK: Time = Time::from_secs(86_400);
+
 /// Both directions of a path, and when it counts.
 pub(crate) struct Directions {
     pub(crate) down: PathSpec,
@@ -101,19 +108,23 @@ impl PathOptions {
             ));
         }
         let delay = scenario.rtt.half();
+        let drawn = scenario.trace.drawn(self.seed, self.duration.unwrap_or(Span::ZERO));
+        let mut handovers = scenario.handovers;
+        handovers.extend(drawn.handovers(LONGEST_LINK));
         let down = PathSpec {
-            trace: trace.map(|_| scenario.trace.drawn(self.seed)),
+            trace: trace.map(|_| drawn),
             queue: scenario.queue,
             delay: delay.clone(),
             loss: scenario.loss,
-            handovers: scenario.handovers.clone(),
+            handovers: handovers.clone(),
             impair: scenario.impair,
+            jitter: scenario.jitter,
         };
         let up = PathSpec {
             trace: scenario.uplink,
             delay,
             loss: scenario.uplink_loss,
-            handovers: scenario.handovers,
+            handovers,
             impair: scenario.uplink_impair,
             ..PathSpec::default()
         };
@@ -150,6 +161,7 @@ impl PathOptions {
             uplink_loss: named("--uplink-loss", LossSpec::parse(&self.uplink_loss, files))?,
             impair,
             uplink_impair,
+            jitter: named("--jitter", self.jitter.parse::<JitterSpec>())?,
             handovers: self.handovers()?,
             acks: named("--acks", self.acks.parse::<AckPolicy>())?,
             skip: self.skip.unwrap_or(Scenario::default().skip),

@@ -16,7 +16,8 @@ use crate::error::PathError;
 /// From [`at`](Self::at) on, the link delivers nothing and its opportunities are gone; what arrives
 /// in front of it waits. [`length`](Self::length) later, the path is the new one: its RTT counts for packets that
 /// are sent from then on (those in front of the queue keep theirs, and are not overtaken), and
-/// what waits has come along, or is lost. That is also when it is reported to controllers.
+/// what waits has come along, or is lost. That is also when it is reported to controllers, unless
+/// it is a handover of a [radio layer](crate::radio), of which real senders learn nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handover {
     /// When the old path stops to deliver.
@@ -28,6 +29,8 @@ pub struct Handover {
     pub rtt: Option<Span>,
     /// Whether what waits at the end of the interruption is dropped in place of being forwarded.
     pub queue_lost: bool,
+    /// Whether controllers are told when it is over.
+    pub signal: bool,
 }
 
 impl Handover {
@@ -38,7 +41,7 @@ impl Handover {
     /// A handover with an interruption of [`LENGTH`](Self::LENGTH) to a path of the same RTT that
     /// keeps the queue.
     pub const fn at(at: Time) -> Self {
-        Self { at, length: Self::LENGTH, rtt: None, queue_lost: false }
+        Self { at, length: Self::LENGTH, rtt: None, queue_lost: false, signal: true }
     }
 
     /// When the new path begins.
@@ -290,7 +293,7 @@ mod tests {
             let handovers = gaps.iter().map(|&(wait, length, rtt, queue_lost)| {
                 let length = Span::from_millis(length);
                 at += Span::from_millis(wait);
-                let handover = Handover { at, length, rtt: Some(Span::from_millis(rtt)), queue_lost };
+                let handover = Handover { at, length, rtt: Some(Span::from_millis(rtt)), queue_lost, signal: true };
                 at = handover.end();
                 handover
             });

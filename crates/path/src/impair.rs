@@ -275,6 +275,7 @@ mod tests {
                 loss: "2%".parse().unwrap(),
                 handovers: vec!["100ms/50ms/lost".parse().unwrap()],
                 impair: impair.parse().unwrap(),
+                jitter: "harq:bler=20%,rtt=8ms".parse().unwrap(),
             };
             let mut path = spec.build(seed).unwrap();
             let (mut now, mut fates) = (Time::ZERO, Vec::new());

@@ -8,9 +8,10 @@ use cellpace_base::{Random, Span, Time};
 use crate::error::PathError;
 use crate::handover::interrupted;
 use crate::impair::Impairments;
+use crate::jitter::Jitter;
 use crate::{
-    Delay, DelaySpec, DropReason, Fate, Handover, ImpairSpec, Link, LossModel, LossSpec, Packet,
-    PacketRecord, Queue, QueueSpec, Schedule, TraceSpec,
+    Delay, DelaySpec, DropReason, Fate, Handover, ImpairSpec, JitterSpec, Link, LossModel,
+    LossSpec, Packet, PacketRecord, Queue, QueueSpec, Schedule, TraceSpec,
 };
 
 /// Everything that makes one direction of a path.
@@ -30,6 +31,8 @@ pub struct PathSpec {
     pub handovers: Vec<Handover>,
     /// Reordering in front of the queue, duplication and corruption behind the link.
     pub impair: ImpairSpec,
+    /// Jitter behind the link.
+    pub jitter: JitterSpec,
 }
 
 impl PathSpec {
@@ -63,11 +66,13 @@ impl PathSpec {
             handovers: self.handovers.iter().copied().collect(),
             held: Vec::new(),
             impair: self.build_impairments(seed),
+            jitter: self.jitter.build(Random::seeded(seed, JITTER_STREAM)),
         })
     }
 
     /// What turns the running path of `before` into that of this description, as if this had been
-    /// so from time zero: steps and draws count from there. Both must have the same handovers.
+    /// so from time zero: steps and draws count from there. Both must have the same handovers and
+    /// jitter.
     ///
     /// # Errors
     /// When the trace cannot be had, or this has none and `before` has one.
@@ -142,6 +147,7 @@ const DELAY_STREAM: u64 = 3;
 const BASE_DELAY_STREAM: u64 = 5;
 const REVERSE_STREAM: u64 = 6;
 const IMPAIR_STREAM: u64 = 7;
+const JITTER_STREAM: u64 = 8;
 
 /// The parts of a running path that a change replaces; `None`: stays as it is.
 pub struct PathChange {
@@ -170,6 +176,7 @@ pub struct Path {
     /// Packets that an interruption keeps from leaving a path without a link.
     held: Vec<Packet>,
     impair: Option<Impairments>,
+    jitter: Option<Jitter>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -228,7 +235,10 @@ impl Path {
         let departure = self.link.as_ref().and_then(Link::next_deadline);
         let change = self.handovers.front().map(Handover::end);
         let or_never = |time: Option<Time>| time.unwrap_or(Time::MAX);
-        let next = or_never(self.next_arrival()).min(or_never(departure)).min(or_never(change));
+        let mut next = or_never(self.next_arrival()).min(or_never(departure)).min(or_never(change));
+        if let Some(jitter) = &self.jitter {
+            next = next.min(or_never(jitter.next_deadline()));
+        }
         (next != Time::MAX).then_some(next)
     }
 
@@ -248,6 +258,9 @@ impl Path {
             }
         }
         self.advance_link(now, fates);
+        if let Some(jitter) = &mut self.jitter {
+            jitter.apply(now, fates, from);
+        }
         if let Some(impair) = &mut self.impair {
             impair.apply(fates, from);
         }
@@ -358,7 +371,8 @@ impl Path {
     /// Packets in flight: in front of the queue, in it, and on the link.
     pub fn packets(&self) -> usize {
         let at_link = self.link.as_ref().map_or(0, Link::packets);
-        self.in_order.len() + self.out_of_order.len() + self.held.len() + at_link
+        let late = self.jitter.as_ref().map_or(0, Jitter::packets);
+        self.in_order.len() + self.out_of_order.len() + self.held.len() + at_link + late
     }
 }
 

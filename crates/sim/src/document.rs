@@ -35,6 +35,7 @@ struct ScenarioToml {
     uplink_loss: Option<Spanned<String>>,
     impair: Option<Spanned<String>>,
     uplink_impair: Option<Spanned<String>>,
+    jitter: Option<Spanned<String>>,
     acks: Option<Spanned<String>>,
     duration: Option<Spanned<String>>,
     skip: Option<Spanned<String>>,
@@ -119,6 +120,7 @@ impl Scenario {
     /// rtt = "40ms"
     /// queue = "droptail:2MB"
     /// loss = "0.1%"
+    /// jitter = "harq:bler=10%,rtt=8ms"
     /// impair = "reorder=1%/5ms"   # and duplicate=, corrupt=; uplink_impair for the way back
     /// duration = "60s"
     ///
@@ -229,7 +231,8 @@ impl TomlText<'_> {
         scenario: &mut Scenario,
         files: &mut TraceFiles<'_>,
     ) -> Result<(), SimError> {
-        let Scenario { loss, uplink_loss, impair, uplink_impair, .. } = scenario;
+        let Scenario { loss, uplink_loss, impair, uplink_impair, jitter, .. } = scenario;
+        self.read(&document.jitter, "jitter", jitter, str::parse)?;
         self.read(&document.loss, "loss", loss, |text| LossSpec::parse(text, files))?;
         self.read(&document.uplink_loss, "uplink_loss", uplink_loss, |text| {
             LossSpec::parse(text, files)

@@ -2,7 +2,9 @@
 
 use cellpace_base::{Random, Rate, Span, SpanDistribution, Time};
 use cellpace_cc::ControllerSpec;
-use cellpace_path::{DelaySpec, Handover, ImpairSpec, LossSpec, QueueSpec, TraceSpec};
+use cellpace_path::{
+    DelaySpec, Handover, ImpairSpec, JitterSpec, LossSpec, QueueSpec, TraceSpec,
+};
 
 use crate::{AckPolicy, Bottleneck, CellSpec, FlowTraffic, SimError};
 
@@ -25,6 +27,8 @@ pub struct Scenario {
     pub impair: ImpairSpec,
     /// The same for what goes back.
     pub uplink_impair: ImpairSpec,
+    /// Jitter of data packets behind the link.
+    pub jitter: JitterSpec,
     /// Changes of the path, in the order of time. At the end of each interruption it is reported to the
     /// controllers of all connections ([`cellpace_cc::Controller::on_path_change`]).
     pub handovers: Vec<Handover>,
@@ -59,6 +63,7 @@ impl Default for Scenario {
             uplink_loss: LossSpec::None,
             impair: ImpairSpec::default(),
             uplink_impair: ImpairSpec::default(),
+            jitter: JitterSpec::default(),
             handovers: Vec::new(),
             cell: None,
             bottleneck: Bottleneck::Network,
@@ -149,9 +154,13 @@ impl Scenario {
         }
     }
 
-    /// The scenario with what its seed alone decides: the trace, and when flows start.
+    /// The scenario with what its seed alone decides: the trace, its handovers, and when flows start.
     pub(crate) fn drawn(&self) -> Self {
-        let mut drawn = Self { trace: self.trace.drawn(self.seed), ..self.clone() };
+        let trace = self.trace.drawn(self.seed, self.duration);
+        let mut drawn = Self { trace, ..self.clone() };
+        if self.cell.is_none() {
+            drawn.handovers.extend(drawn.trace.handovers(self.end()));
+        }
         for (flow, index) in drawn.flows.iter_mut().zip(0..) {
             let Some(after) = flow.start_after else { continue };
             flow.start += after.draw(&mut Random::seeded(self.seed, STARTS_STREAM + index));
@@ -315,6 +324,9 @@ impl Scenario {
 
     fn check_handovers(&self) -> Result<(), String> {
         Handover::check_order(&self.handovers)?;
+        if self.trace.has_handovers() && !self.handovers.is_empty() {
+            return Err(format!("`{}` brings its own handovers: leave others out", self.trace));
+        }
         if let Some(late) = self.handovers.last().filter(|last| last.end() >= self.end()) {
             return Err(format!(
                 "the handover at {} is not over before the end of the run ({})",

@@ -1,8 +1,11 @@
 //! A run: begun, advanced as far as is wanted, and finished.
 
+use std::sync::Arc;
+
 use cellpace_base::Time;
 use cellpace_measure::{Figures, Series, Transfer, TransferSummary};
 use cellpace_path::interrupted;
+use cellpace_path::radio::Drive;
 use cellpace_path::schedule::{capacity_between, capacity_bins};
 
 use crate::observer::{FlowView, Observer};
@@ -21,6 +24,8 @@ pub struct Outcome {
     pub retransmissions: u64,
     /// The transfers of all flows, flow by flow in the order in which they began.
     pub transfers: Vec<Transfer>,
+    /// What the radio was like, where the trace is a radio layer.
+    pub radio: Option<Arc<Drive>>,
 }
 
 /// Simulates a scenario.
@@ -178,7 +183,8 @@ impl Simulation {
         series.inspected = results.sampler.inspected;
         series.profiles = results.sampler.profiles;
         let (retransmissions, transfers) = (results.retransmissions, results.transfers);
-        Ok(Outcome { figures, series, retransmissions, transfers })
+        let radio = self.scenario.trace.drive().cloned();
+        Ok(Outcome { figures, series, retransmissions, transfers, radio })
     }
 }
 

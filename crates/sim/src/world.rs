@@ -123,7 +123,7 @@ impl World {
             flows,
             fates: Vec::new(),
             room: PacketRoom { in_flight: 0, most: MAX_PACKETS, exceeded: false },
-            path_changes: scenario.handovers.iter().map(Handover::end).collect(),
+            path_changes: signalled(&scenario.handovers),
             show_at: None,
         })
     }
@@ -415,6 +415,11 @@ impl World {
     }
 }
 
+/// When controllers are told of handovers.
+fn signalled(handovers: &[Handover]) -> VecDeque<Time> {
+    handovers.iter().filter(|handover| handover.signal).map(Handover::end).collect()
+}
+
 /// The first multiple of `interval` that lies after `now`.
 fn next_multiple(now: Time, interval: Span) -> Time {
     Time::ZERO + interval * ((now - Time::ZERO).as_nanos() / interval.as_nanos() + 1)
@@ -466,6 +471,7 @@ pub(crate) fn forward_spec(scenario: &Scenario, delays: &DelaySplit) -> PathSpec
         loss: scenario.loss.clone(),
         handovers: scenario.handovers.clone(),
         impair: scenario.impair,
+        jitter: scenario.jitter,
     }
 }
 

@@ -126,6 +126,7 @@ fn scenario() -> impl Strategy<Value = Scenario> {
                 impair: impair.parse().unwrap(),
                 uplink_impair: uplink_impair.parse().unwrap(),
                 handovers,
+                jitter: cellpace_path::JitterSpec::default(),
                 acks: acks.parse().unwrap(),
                 duration: ms(duration),
                 skip: ms(skip),

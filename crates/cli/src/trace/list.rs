@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use cellpace_lab::trace::{TraceFigures, load_trace, show_json};
-use cellpace_path::profile::NAMES;
+use cellpace_path::{profile, radio};
 use cellpace_path::schedule::TRACE_FORMS;
 use clap::Args;
 
@@ -27,24 +27,26 @@ pub(crate) struct ListArgs {
 
 pub(crate) fn run(args: &ListArgs) -> Result<ExitCode, CommandError> {
     let mut figures = Vec::new();
-    for name in NAMES {
+    let profiles = profile::NAMES.map(str::to_owned);
+    let layers = radio::NAMES.map(|name| format!("radio:{name}"));
+    for name in profiles.iter().chain(&layers) {
         let trace = load_trace(name, None, 1)?;
         figures.push(TraceFigures::of(name, &trace));
     }
     if write_json(args.json.as_deref(), || show_json(&figures, &[]))? {
-        print(&format!("{}\n{}", profiles(&figures), forms()))?;
+        print(&format!("{}\n{}", table(&figures), forms()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The profiles, one per line.
-fn profiles(figures: &[TraceFigures]) -> String {
-    let mut text = "profile          mean     p5    p95  outages  longest  burst  length\n\
-                    \x20              Mbit/s Mbit/s Mbit/s   % time       ms   pkts       s\n"
+/// Profiles and radio layers, one per line.
+fn table(figures: &[TraceFigures]) -> String {
+    let mut text = "profile              mean     p5    p95  outages  longest  burst  length\n\
+                    \x20                  Mbit/s Mbit/s Mbit/s   % time       ms   pkts       s\n"
         .to_owned();
     for trace in figures {
         text += &format!(
-            "{:<14} {:>6.1} {:>6.1} {:>6.1} {:>8.1} {:>8.0} {:>6.1} {:>7.0}\n",
+            "{:<18} {:>6.1} {:>6.1} {:>6.1} {:>8.1} {:>8.0} {:>6.1} {:>7.0}\n",
             trace.trace,
             trace.mean_mbps,
             trace.rate_1s_mbps.p5,

@@ -8,6 +8,7 @@ mod figures;
 mod fit;
 mod json;
 mod predict;
+mod radio;
 mod source;
 
 pub use check::{CheckedTrace, TraceFinding, TraceVerdict, check_json, check_trace};
@@ -16,4 +17,5 @@ pub use edit::{TraceFormat, cut_trace, scale_trace};
 pub use figures::{RateMemory, RatePercentiles, RateVariation, TraceFigures, TraceSpread, preview};
 pub use fit::compare_fit;
 pub use predict::{PredictedTrace, PredictedWindows, predict_json, predict_trace};
-pub use source::{TraceSourceError, load_trace, whole_millis};
+pub use radio::radio_csv;
+pub use source::{TraceSourceError, drive, load_trace, whole_millis};

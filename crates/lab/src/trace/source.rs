@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cellpace_base::{Span, Time};
 use cellpace_path::profile::{self, LinkProfile};
+use cellpace_path::radio::{Drive, RadioSpec};
 use cellpace_path::schedule::{MAX_OPPORTUNITIES, Schedule, Trace, TraceFiles};
 use cellpace_path::{PathError, TraceSpec};
 use thiserror::Error;
@@ -12,6 +13,8 @@ use crate::trace_files;
 
 /// How much is drawn of a profile unless a duration is given; `compare` draws as much.
 const PROFILE_DEFAULT: Span = Span::from_secs(300);
+/// The longest drive through a radio layer.
+const MAX_DRIVE: Span = Span::from_secs(86_400);
 /// How much is taken of a trace that has no end.
 const ENDLESS_DEFAULT: Span = Span::from_secs(60);
 
@@ -61,6 +64,9 @@ pub fn load_trace(
         return draw(text, &profile, duration.unwrap_or(PROFILE_DEFAULT), seed);
     }
     let spec = TraceSpec::parse(text, &mut files)?;
+    if let Some(radio) = spec.radio() {
+        return Ok(Arc::clone(drive_through(text, radio, duration, seed)?.trace()));
+    }
     let Some(recorded) = recorded(text, &spec, &mut files)? else {
         return play(text, &mut *spec.build(seed)?, duration.unwrap_or(ENDLESS_DEFAULT));
     };
@@ -68,6 +74,33 @@ pub fn load_trace(
         None => Ok(recorded),
         Some(duration) => repeat(text, &recorded, duration),
     }
+}
+
+/// The drive through the radio layer with the written form `text`: `duration` long, or as long as its
+/// parameters say. `None`: the text is no radio layer's.
+///
+/// # Errors
+/// When the text or its file cannot be read, or the drive would be longer than a trace can be.
+pub fn drive(
+    text: &str,
+    duration: Option<Span>,
+    seed: u64,
+) -> Result<Option<Drive>, TraceSourceError> {
+    let spec = TraceSpec::parse(text.trim(), &mut trace_files())?;
+    let Some(radio) = spec.radio() else { return Ok(None) };
+    drive_through(text, radio, duration, seed).map(Some)
+}
+
+fn drive_through(
+    name: &str,
+    radio: &RadioSpec,
+    duration: Option<Span>,
+    seed: u64,
+) -> Result<Drive, TraceSourceError> {
+    let length = duration.unwrap_or(radio.params().length).min(MAX_DRIVE);
+    let drive = Drive::generate(radio, seed, length);
+    check_length(name, drive.trace(), duration.unwrap_or(length))?;
+    Ok(drive)
 }
 
 /// The profile that `text` names, if it names one.
@@ -99,13 +132,19 @@ fn draw(
     seed: u64,
 ) -> Result<Arc<Trace>, TraceSourceError> {
     let trace = profile.generate(seed, duration);
-    // The model ends after a day, and when it has as much as anybody can want.
-    if Some(whole_period(&trace)) < whole_millis(duration) {
-        let reached = trace.period().as_secs_f64();
-        let problem = format!("at most {reached:.0} s can be generated; ask for less than that");
-        return Err(TraceSourceError::generated(name, problem));
-    }
+    check_length(name, &trace, duration)?;
     Ok(Arc::new(trace))
+}
+
+/// Models end after a day, and when they have as much as anybody can want.
+fn check_length(name: &str, trace: &Trace, duration: Span) -> Result<(), TraceSourceError> {
+    // Steps of a radio layer are 10 ms.
+    if Some(whole_period(trace).saturating_add(10)) > whole_millis(duration) {
+        return Ok(());
+    }
+    let reached = trace.period().as_secs_f64();
+    let problem = format!("at most {reached:.0} s can be generated; ask for less than that");
+    Err(TraceSourceError::generated(name, problem))
 }
 
 fn whole_period(trace: &Trace) -> u32 {

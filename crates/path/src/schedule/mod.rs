@@ -16,12 +16,13 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use cellpace_base::{ParamSet, Random, Rate, Span, nearest, params, split_name, words};
+use cellpace_base::{ParamSet, Random, Rate, Span, Time, nearest, params, split_name, words};
 
 use crate::error::PathError;
 use crate::profile::{self, LinkProfile};
+use crate::radio::{self, Drive, RadioSpec};
 use crate::steps::{MIN_STEP, Steps};
-use crate::{Delay, DelaySpec};
+use crate::{Delay, DelaySpec, Handover};
 
 pub use crate::error::TraceError;
 pub use capacity::{capacity_between, capacity_bins};
@@ -47,6 +48,7 @@ pub use trace::{MAX_OPPORTUNITIES, Replay, Trace};
 /// | `cellreplay:heavy=FILE,light=FILE,delay=FILE` | a pair of traces with a changing base delay, see [`CellReplay`]; `light` and `delay` may be left out |
 /// | `lte-driving` and the other [built-in profiles](crate::profile::NAMES) | five minutes drawn from a stochastic model, seeded |
 /// | `profile:FILE` | the same from a file that [`fit`](crate::fit) made |
+/// | `radio:highway-700` and the other [radio layers](crate::radio::NAMES), `radio:FILE.toml` | a drive past cells, with its handovers, seeded |
 /// | anything else | a file in Mahimahi format, see [`Trace`] |
 #[derive(Debug, Clone, PartialEq)]
 pub struct TraceSpec {
@@ -62,23 +64,27 @@ enum TraceKind {
     Steps(Steps<Rate>),
     Recorded(Arc<Trace>),
     LinkProfile(Arc<LinkProfile>),
+    Radio(Arc<RadioSpec>),
+    /// A radio layer whose draws are done.
+    Drive(Arc<Drive>),
     CellReplay { link: Arc<CellReplay>, delay: Option<DelaySpec> },
 }
 
 /// The forms in which a trace is written, with what they mean: for help and for documentation.
-pub const TRACE_FORMS: [(&str, &str); 8] = [
+pub const TRACE_FORMS: [(&str, &str); 9] = [
     ("constant:12mbit", "one rate"),
     ("step:10mbit/5s,100mbit/5s", "rates in turn, over and over"),
     ("random:2mbit..20mbit/5s", "a rate redrawn uniformly every 5 s"),
     ("onoff:12mbit,on=5s,off=1s", "a rate with outages (lengths=exp: random)"),
     ("cellreplay:heavy=F,light=F,delay=F", "a pair of traces with a changing base delay"),
     ("profile:FILE", "a profile that `cellpace trace fit` made"),
+    ("radio:FILE.toml", "a drive past cells with these parameters"),
     ("FILE", "a file in Mahimahi format, also gzipped"),
     ("-", "the same from standard input"),
 ];
 
 /// The names that may stand in front of a colon.
-const GENERATORS: &[&str] = &["constant", "step", "random", "onoff", "profile", "cellreplay"];
+const GENERATORS: &[&str] = &["constant", "step", "random", "onoff", "profile", "cellreplay", "radio"];
 
 /// How much of a profile is drawn before it repeats.
 const PROFILE_PERIOD: Span = Span::from_secs(300);
@@ -156,11 +162,42 @@ impl TraceSpec {
         }
     }
 
+    /// The radio layer, where this is one.
+    pub fn radio(&self) -> Option<&RadioSpec> {
+        match &self.kind {
+            TraceKind::Radio(radio) => Some(radio),
+            _ => None,
+        }
+    }
+
+    /// The drive, where this is a radio layer that is [drawn](Self::drawn).
+    pub const fn drive(&self) -> Option<&Arc<Drive>> {
+        match &self.kind {
+            TraceKind::Drive(drive) => Some(drive),
+            _ => None,
+        }
+    }
+
+    /// Whether the trace brings handovers of its own.
+    pub const fn has_handovers(&self) -> bool {
+        matches!(self.kind, TraceKind::Radio(_) | TraceKind::Drive(_))
+    }
+
+    /// The handovers before `until` that a [drawn](Self::drawn) radio layer brings.
+    pub fn handovers(&self, until: Time) -> Vec<Handover> {
+        let Some(drive) = self.drive() else { return Vec::new() };
+        let begun = Time::ZERO + self.start;
+        let later = drive.handovers(until + self.start).into_iter().filter(|h| h.at >= begun);
+        later.map(|handover| Handover { at: Time::ZERO + (handover.at - begun), ..handover }).collect()
+    }
+
     /// How long the trace is before it repeats; `None` where it is generated without an end.
     pub fn period(&self) -> Option<Span> {
         match &self.kind {
             TraceKind::Recorded(trace) => Some(trace.period()),
             TraceKind::LinkProfile(_) => Some(PROFILE_PERIOD),
+            TraceKind::Radio(radio) => Some(radio.params().length),
+            TraceKind::Drive(drive) => Some(drive.length()),
             TraceKind::CellReplay { link, .. } => Some(link.heavy().period()),
             TraceKind::Constant(_) | TraceKind::Steps(_) => None,
         }
@@ -184,13 +221,18 @@ impl TraceSpec {
     }
 
     /// The same trace with its draws for `seed` done once, where that is much work: for those who
-    /// build the schedule several times.
+    /// build the schedule several times. A radio layer is drawn for at least `length`.
     #[must_use]
-    pub fn drawn(&self, seed: u64) -> Self {
+    pub fn drawn(&self, seed: u64, length: Span) -> Self {
         match &self.kind {
             TraceKind::LinkProfile(profile) => {
                 Self::recorded(&*self.text, Arc::new(profile.generate(seed, PROFILE_PERIOD)))
                     .starting_at(self.start)
+            }
+            TraceKind::Radio(radio) => {
+                let length = radio.params().length.max(length + self.start);
+                let drive = Arc::new(Drive::generate(radio, seed, length));
+                Self { kind: TraceKind::Drive(drive), ..self.clone() }
             }
             _ => self.clone(),
         }
@@ -215,6 +257,11 @@ impl TraceSpec {
             TraceKind::LinkProfile(profile) => {
                 Box::new(Replay::new(Arc::new(profile.generate(seed, PROFILE_PERIOD))))
             }
+            TraceKind::Radio(radio) => {
+                let drive = Drive::generate(radio, seed, radio.params().length);
+                Box::new(Replay::new(Arc::clone(drive.trace())))
+            }
+            TraceKind::Drive(drive) => Box::new(Replay::new(Arc::clone(drive.trace()))),
             TraceKind::CellReplay { link, .. } => Box::new(link.schedule()),
         }
     }
@@ -239,6 +286,7 @@ fn generated(text: &str, files: &mut TraceFiles<'_>) -> Option<Result<TraceKind,
         "random" => Steps::parse_random(split.rest, "rate").map(TraceKind::Steps),
         "onoff" => onoff(split.rest),
         "cellreplay" => cellreplay(split.rest, files),
+        "radio" => radio_layer(split.rest, files),
         _ => return None,
     })
 }
@@ -278,6 +326,19 @@ fn cellreplay(rest: &str, files: &mut TraceFiles<'_>) -> Result<TraceKind, PathE
     };
     let link = Arc::new(CellReplay::new(heavy, &*files.trace(light)?, params.gap));
     Ok(TraceKind::CellReplay { link, delay })
+}
+
+/// One of the radio layers that are built in, or a file with the parameters of another.
+fn radio_layer(text: &str, files: &mut TraceFiles<'_>) -> Result<TraceKind, PathError> {
+    let (name, rest) = radio::split(text);
+    let is_file = name.contains(['.', '/']) && !radio::is_named(name);
+    let spec = if is_file {
+        let bytes = files.bytes(name, radio::MAX_FILE_BYTES)?;
+        RadioSpec::from_toml(name, &String::from_utf8_lossy(&bytes), rest)
+    } else {
+        RadioSpec::parse(text)
+    };
+    spec.map(Arc::new).map(TraceKind::Radio)
 }
 
 fn parse_rate(text: &str, what: &str) -> Result<Rate, PathError> {
