@@ -4,7 +4,8 @@ use cellpace_base::{Span, Time};
 use cellpace_lab::default_duration;
 use cellpace_path::schedule::TraceFiles;
 use cellpace_path::{
-    DelaySpec, Handover, ImpairSpec, JitterSpec, LossSpec, PathError, PathSpec, QueueSpec, TraceSpec,
+    DelaySpec, Handover, ImpairSpec, JitterSpec, LossSpec, PathError, PathSpec, QueueSpec,
+    TraceSpec,
 };
 use cellpace_sim::{AckPolicy, Scenario};
 use clap::Args;

@@ -64,7 +64,9 @@ fn a_radio_layer_goes_with_no_other_handovers() {
 fn jitter_adds_to_the_delay_and_takes_no_capacity() {
     let with = |jitter: &str| {
         let jitter = jitter.parse().unwrap();
-        run(&Scenario { jitter, ..over("constant:12mbit", "fixed:cwnd=60pkts", 60) }).unwrap().figures
+        run(&Scenario { jitter, ..over("constant:12mbit", "fixed:cwnd=60pkts", 60) })
+            .unwrap()
+            .figures
     };
     let (plain, late) = (with("none"), with("harq:bler=10%,rtt=8ms"));
     assert_eq!(late.lost, 0);

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use cellpace_lab::trace::{TraceFigures, load_trace, show_json};
-use cellpace_path::{profile, radio};
 use cellpace_path::schedule::TRACE_FORMS;
+use cellpace_path::{profile, radio};
 use clap::Args;
 
 use crate::error::CommandError;

@@ -285,7 +285,7 @@ mod tests {
             bench.tick(60);
             bench.drain();
         }
-        assert_eq!(bench.drop_times, []);
+        assert!(bench.drop_times.is_empty());
     }
 
     #[test]

@@ -13,10 +13,10 @@ use super::propagation::{
 };
 use super::rate::{CqiTable, share_of_peak};
 use super::sample::{DriveSummary, RadioEvent, RadioSample, STEP};
+use crate::OPPORTUNITY_BYTES;
 use crate::handover::Handover;
 use crate::profile::math::{Normal, exp};
 use crate::schedule::{MAX_OPPORTUNITIES, Trace};
-use crate::OPPORTUNITY_BYTES;
 
 /// The streams of draws, one per random part; those of cells follow the last. Far from those of
 /// paths and flows.
@@ -116,9 +116,15 @@ struct Cell {
 enum Service {
     Connected,
     /// A neighbour was reported; the interruption begins at this time.
-    Preparing { target: i64, start_ms: u64 },
+    Preparing {
+        target: i64,
+        start_ms: u64,
+    },
     /// Until the time of its end; a failure ends in the strongest cell.
-    Interrupted { until_ms: u64, is_failure: bool },
+    Interrupted {
+        until_ms: u64,
+        is_failure: bool,
+    },
 }
 
 /// The drive as it is drawn.
@@ -539,7 +545,8 @@ mod tests {
     fn parts_have_streams_of_their_own() {
         // Other users and interruptions change nothing about signals or handovers.
         let base = drive("highway-700,buffer=keep", 2, 120);
-        let other = drive("highway-700,buffer=keep,users=4,interruption=50ms,interruption_sd=0ms", 2, 120);
+        let other =
+            drive("highway-700,buffer=keep,users=4,interruption=50ms,interruption_sd=0ms", 2, 120);
         let radio = |d: &Drive| d.samples().iter().map(|s| s.rsrp_dbm).collect::<Vec<_>>();
         assert_eq!(radio(&base), radio(&other));
         let starts = |d: &Drive| d.events().iter().map(|e| e.start).collect::<Vec<_>>();
@@ -555,7 +562,8 @@ mod tests {
             // Samples round down.
             assert!((bytes as f64 / offered - 1.0).abs() < 2e-3, "{name}: {bytes} {offered}");
             for event in drive.events() {
-                let (start, end) = (event.start.as_nanos() / 1_000_000, event.end.as_nanos() / 1_000_000);
+                let (start, end) =
+                    (event.start.as_nanos() / 1_000_000, event.end.as_nanos() / 1_000_000);
                 let inside = |ms: &&u32| u64::from(**ms) > start && u64::from(**ms) < end;
                 assert_eq!(drive.trace().millis().iter().find(inside), None, "{name}");
             }

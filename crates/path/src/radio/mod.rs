@@ -45,6 +45,6 @@ pub mod rate;
 mod sample;
 
 pub use drive::Drive;
-pub use params::{NAMES, RadioParams, RadioSpec, SUMMARIES};
 pub(crate) use params::{MAX_FILE_BYTES, is_named, split};
+pub use params::{NAMES, RadioParams, RadioSpec, SUMMARIES};
 pub use sample::{DriveSummary, RadioEvent, RadioSample, STEP};

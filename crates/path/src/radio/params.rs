@@ -263,7 +263,10 @@ mod tests {
         assert_eq!((city.params.speed, city.params.frequency), (1.5, 1900.0));
         let file = "base = 'city-1900'\nspeed = 2\ninterruption = '0ms'\nsignal = true\n";
         let read = RadioSpec::from_toml("a.toml", file, "speed=3").unwrap();
-        assert_eq!((read.params.speed, read.params.spacing, read.params.signal), (3.0, 500.0, true));
+        assert_eq!(
+            (read.params.speed, read.params.spacing, read.params.signal),
+            (3.0, 500.0, true)
+        );
         assert_eq!(RadioSpec::from_toml("a.toml", "", ""), RadioSpec::parse("highway-700"));
     }
 
@@ -271,12 +274,18 @@ mod tests {
     fn mistakes_are_reported_with_their_place() {
         for (text, part) in [
             ("highway-70", "there is no radio layer `highway-70`; did you mean `highway-700`?"),
-            ("highway-700,lod=1", "`radio:highway-700` has no parameter `lod`; did you mean `load`?"),
+            (
+                "highway-700,lod=1",
+                "`radio:highway-700` has no parameter `lod`; did you mean `load`?",
+            ),
             ("highway-700,load=2", "load=2 is out of range; allowed: 0..1"),
             ("highway-700,load=1,load=1", "`load` is given twice"),
             ("highway-700,outage_max=1ms", "outage_max=1ms is out of range"),
             ("highway-700,in_sync=-9", "in_sync=-9 is out of range"),
-            ("highway-700,buffer=gone", "buffer=gone is out of range; allowed: keep, forward, lose"),
+            (
+                "highway-700,buffer=gone",
+                "buffer=gone is out of range; allowed: keep, forward, lose",
+            ),
         ] {
             let error = RadioSpec::parse(text).unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");

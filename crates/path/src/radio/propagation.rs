@@ -112,8 +112,8 @@ impl Fading {
             return;
         }
         let variance = 1.0 - self.rho * self.rho;
-        let along = self.rho * self.sum.sqrt()
-            + variance.sqrt() * self.normal.draw(&mut self.random);
+        let along =
+            self.rho * self.sum.sqrt() + variance.sqrt() * self.normal.draw(&mut self.random);
         self.sum = along * along + variance * self.chi_squared(2 * self.branches - 1);
     }
 
@@ -165,8 +165,13 @@ mod tests {
     #[test]
     fn bessel_j0_is_that_of_the_tables() {
         // Abramowitz and Stegun, table 9.1.
-        for (x, value) in [(0.0, 1.0), (1.0, 0.765_197_686_6), (2.404_825_557_7, 0.0),
-                           (5.0, -0.177_596_771_3), (10.0, -0.245_935_764_5)] {
+        for (x, value) in [
+            (0.0, 1.0),
+            (1.0, 0.765_197_686_6),
+            (2.404_825_557_7, 0.0),
+            (5.0, -0.177_596_771_3),
+            (10.0, -0.245_935_764_5),
+        ] {
             assert!((bessel_j0(x) - value).abs() < 1e-9, "{x}: {}", bessel_j0(x));
         }
     }
@@ -175,7 +180,12 @@ mod tests {
     fn fading_has_the_mean_variance_and_correlation_of_its_branches() {
         for branches in [1, 2, 8] {
             let mut fading = Fading::new(branches, 0.9, Random::seeded(1, 9));
-            let powers: Vec<f64> = (0..400_000).map(|_| { fading.advance(); fading.power() }).collect();
+            let powers: Vec<f64> = (0..400_000)
+                .map(|_| {
+                    fading.advance();
+                    fading.power()
+                })
+                .collect();
             let n = powers.len() as f64;
             let mean = powers.iter().sum::<f64>() / n;
             let variance = powers.iter().map(|p| (p - mean).powi(2)).sum::<f64>() / n;
@@ -194,8 +204,12 @@ mod tests {
         // 10 000 s at 30 m/s in steps of 10 ms.
         let rho = shadow_correlation(0.3, 50.0);
         let mut shadow = Shadow::new(Random::seeded(1, 10));
-        let values: Vec<f64> =
-            (0..1_000_000).map(|_| { shadow.advance(rho); 8.0 * shadow.value() }).collect();
+        let values: Vec<f64> = (0..1_000_000)
+            .map(|_| {
+                shadow.advance(rho);
+                8.0 * shadow.value()
+            })
+            .collect();
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
         let sd = (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n).sqrt();

@@ -67,7 +67,10 @@ enum TraceKind {
     Radio(Arc<RadioSpec>),
     /// A radio layer whose draws are done.
     Drive(Arc<Drive>),
-    CellReplay { link: Arc<CellReplay>, delay: Option<DelaySpec> },
+    CellReplay {
+        link: Arc<CellReplay>,
+        delay: Option<DelaySpec>,
+    },
 }
 
 /// The forms in which a trace is written, with what they mean: for help and for documentation.
@@ -84,7 +87,8 @@ pub const TRACE_FORMS: [(&str, &str); 9] = [
 ];
 
 /// The names that may stand in front of a colon.
-const GENERATORS: &[&str] = &["constant", "step", "random", "onoff", "profile", "cellreplay", "radio"];
+const GENERATORS: &[&str] =
+    &["constant", "step", "random", "onoff", "profile", "cellreplay", "radio"];
 
 /// How much of a profile is drawn before it repeats.
 const PROFILE_PERIOD: Span = Span::from_secs(300);
@@ -188,7 +192,9 @@ impl TraceSpec {
         let Some(drive) = self.drive() else { return Vec::new() };
         let begun = Time::ZERO + self.start;
         let later = drive.handovers(until + self.start).into_iter().filter(|h| h.at >= begun);
-        later.map(|handover| Handover { at: Time::ZERO + (handover.at - begun), ..handover }).collect()
+        later
+            .map(|handover| Handover { at: Time::ZERO + (handover.at - begun), ..handover })
+            .collect()
     }
 
     /// How long the trace is before it repeats; `None` where it is generated without an end.

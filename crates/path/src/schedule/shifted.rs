@@ -89,11 +89,29 @@ mod tests {
         assert_eq!(times[..2], [Time::from_micros(500), Time::from_millis(1)]);
         assert_eq!(times[1001] - times[1000], Span::from_millis(1));
         let profile = spec("lte-driving").starting_at(Span::from_secs(100));
-        let drawn = profile.drawn(3);
+        let drawn = profile.drawn(3, Span::ZERO);
         assert_eq!(
             next(&mut *profile.build(3).unwrap(), 1000),
             next(&mut *drawn.build(3).unwrap(), 1000)
         );
         assert_eq!(drawn.to_string(), "lte-driving from 100s");
+    }
+
+    #[test]
+    fn handovers_of_a_radio_layer_begin_with_the_trace() {
+        let radio = |start: u64| {
+            let spec: TraceSpec = "radio:highway-700".parse().unwrap();
+            let spec = spec.starting_at(Span::from_secs(start));
+            spec.drawn(2, Span::from_secs(400)).handovers(Time::from_secs(400))
+        };
+        let (whole, late) = (radio(0), radio(100));
+        let shifted: Vec<_> =
+            late.iter().map(|handover| handover.at + Span::from_secs(100)).collect();
+        let begun = Time::from_secs(100);
+        let mut expected = whole.iter().map(|handover| handover.at).filter(|at| *at >= begun);
+        assert!(shifted.len() > 3);
+        assert!(
+            expected.by_ref().eq(shifted.iter().copied().filter(|at| *at < Time::from_secs(400)))
+        );
     }
 }
