@@ -513,7 +513,7 @@ mod tests {
     #[test]
     fn radio_g4_handover_after_preparation() {
         // Without anything random the interruption begins 50 ms after the report and lasts 50 ms.
-        let text = "highway-700,shadow=0,diversity=0,filter_k=0,interruption_sd=0ms,buffer=keep";
+        let text = "highway-700,spacing=1200,shadow=0,diversity=0,filter_k=0,interruption_sd=0ms,buffer=keep";
         let drive = drive(text, 1, 200);
         assert!(drive.events().len() >= 4);
         for event in drive.events() {

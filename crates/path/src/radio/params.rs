@@ -11,7 +11,7 @@ params! {
         /// Speed along the road
         speed: f64 = "30" in 0.1..=300.0, unit "m/s", from "highway slides";
         /// Distance between cells along the road
-        spacing: f64 = "1200" in 50.0..=50_000.0, unit "m", from "cellpace, calibrated: a third of 20 MB downloads see a handover", logarithmic;
+        spacing: f64 = "2400" in 50.0..=50_000.0, unit "m", from "cellpace, calibrated: 40 % of 20 MB downloads see a handover", logarithmic;
         /// Distance of the masts from the road
         offset: f64 = "100" in 0.0..=5000.0, unit "m", from "cellpace";
         /// Carrier frequency, for the Doppler shift
@@ -43,7 +43,7 @@ params! {
         /// Rate of CQI 15 without other users
         peak: Rate = "50mbit" in Rate::from_bps(1_000)..=Rate::from_bps(10_000_000_000), from "highway slides";
         /// Other users in the cell, on average
-        users: f64 = "1.5" in 0.0..=100.0, from "cellpace, calibrated: 20 MB downloads at 14 Mbit/s";
+        users: f64 = "1.2" in 0.0..=100.0, from "cellpace, calibrated: 20 MB downloads at 14 Mbit/s";
         /// How long another user stays, on average
         stay: Span = "10s" in Span::from_millis(100)..=Span::from_secs(86_400), from "cellpace", logarithmic;
         /// Length that is drawn before it repeats, unless a run is longer
