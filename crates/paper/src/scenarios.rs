@@ -66,8 +66,11 @@ impl TraceFolder {
 /// The same scenario, whose runs begin at `start` of its trace.
 pub(crate) fn starting_at(scenario: &Scenario, start: Span) -> Result<Scenario, String> {
     let mut scenario = scenario.clone();
-    if !start.is_zero() {
-        scenario.trace = turned(&scenario.trace.drawn(scenario.seed), start)?;
+    if scenario.trace.has_handovers() {
+        // A drive goes on where it is; its handovers come along.
+        scenario.trace = scenario.trace.starting_at(start);
+    } else if !start.is_zero() {
+        scenario.trace = turned(&scenario.trace.drawn(scenario.seed, Span::ZERO), start)?;
     }
     Ok(scenario)
 }
