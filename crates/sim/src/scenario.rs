@@ -2,9 +2,7 @@
 
 use cellpace_base::{Random, Rate, Span, SpanDistribution, Time};
 use cellpace_cc::ControllerSpec;
-use cellpace_path::{
-    DelaySpec, Handover, ImpairSpec, JitterSpec, LossSpec, QueueSpec, TraceSpec,
-};
+use cellpace_path::{DelaySpec, Handover, ImpairSpec, JitterSpec, LossSpec, QueueSpec, TraceSpec};
 
 use crate::{AckPolicy, Bottleneck, CellSpec, FlowTraffic, SimError};
 
