@@ -84,7 +84,7 @@ impl Drive {
         while !self.handovers.is_empty() && Time::ZERO + lap < until {
             let shifted = self.handovers.iter().map(|h| Handover { at: h.at + lap, ..*h });
             handovers.extend(shifted.take_while(|handover| handover.at < until));
-            lap = lap + self.length;
+            lap += self.length;
         }
         handovers
     }
