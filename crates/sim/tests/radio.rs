@@ -1,5 +1,7 @@
 //! Flows over radio layers, and over links with the jitter of HARQ.
 
+#![allow(clippy::unwrap_used)]
+
 use cellpace_base::{Span, Time};
 use cellpace_sim::{FlowSpec, Scenario, run, run_observed};
 use common::Log;
