@@ -137,7 +137,7 @@ struct ListedClaim<'a> {
     r#where: &'a str,
     says: &'a str,
     verdict: Verdict,
-    rests_on: &'static str,
+    rests_on: String,
 }
 
 impl<'a> ListedClaim<'a> {
@@ -184,15 +184,19 @@ fn list(args: &ListArgs) -> Result<ExitCode, CommandError> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn rests_on(claim: &Claim) -> &'static str {
-    match claim.mode {
+fn rests_on(claim: &Claim) -> String {
+    if let Some(date) = claim.recorded_on() {
+        return format!("recorded {date}");
+    }
+    let text = match claim.mode {
         Mode::Virtual => "virtual",
-        Mode::Real => "recorded",
+        Mode::Real => "nothing recorded yet",
         Mode::Model => "a model",
         Mode::Field if claim.checks.is_empty() => "nothing here",
         Mode::Field => "a model",
         Mode::Component => "tests",
-    }
+    };
+    text.to_owned()
 }
 
 fn counts(claims: &[&Claim]) -> String {

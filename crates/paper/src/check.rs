@@ -12,6 +12,7 @@ use crate::expression::{
     Expression, Kind, Source, Table, Type, TypeSource, evaluate, parse, type_of,
 };
 use crate::fields::{self, Place};
+use crate::recording::Recording;
 use crate::records::{LABELS, Records};
 use crate::run::Depth;
 use crate::unit::of_field;
@@ -107,6 +108,9 @@ impl TypeSource for FieldTypes<'_> {
         let run_name = run.unwrap_or(self.run);
         let run: &ClaimRun =
             self.claim.runs.get(run_name).ok_or_else(|| format!("there is no run `{run_name}`"))?;
+        if let Some(recording) = &run.recording {
+            return Recording::named(recording)?.field_type(name);
+        }
         let (place, rest) = fields::find(name)?;
         if matches!(place, Place::Series | Place::FlowSeries) && run.series.is_none() {
             return Err(format!("`{name}` needs `series` in run.{run_name}"));
@@ -187,18 +191,12 @@ const MIN_REPETITIONS: usize = 5;
 /// each repetition alone.
 fn is_noise(expression: &Expression, source: &FieldValues<'_>, distance: f64) -> bool {
     let records = &source.records[source.run];
-    for axis in ["seed", "start"] {
-        let mut places: Vec<&Arc<str>> = Vec::new();
-        let Some(at) = records.axes.iter().position(|name| **name == *axis) else { continue };
-        for (coordinates, _) in &records.cells {
-            if !places.contains(&&coordinates[at]) {
-                places.push(&coordinates[at]);
-            }
-        }
+    for axis in ["seed", "start", "run"] {
+        let places = records.places(axis);
         if places.len() < MIN_REPETITIONS {
             continue;
         }
-        let alone = |place: &&Arc<str>| {
+        let alone = |place: &Arc<str>| {
             let source = FieldValues { only: Some((axis, place)), ..*source };
             let table = evaluate(expression, &source).ok()?;
             let margin = table.rows.first()?.margin.as_ref()?;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use crate::PaperError;
+use crate::recording::Recording;
 use crate::verdict::Verdict;
 
 /// What a claim is checked on.
@@ -229,6 +230,9 @@ pub struct ClaimRun {
     pub flow: Option<String>,
     /// A scenario in place of all that.
     pub scenario: Option<String>,
+    /// Figures that were measured with real packets, in place of running anything: a name in
+    /// `evaluation/recordings.toml`.
+    pub recording: Option<String>,
     /// Axes of its own: `{name}` stands in texts for their values.
     pub sweep: BTreeMap<String, Vec<Word>>,
     /// Where in the trace it begins.
@@ -314,6 +318,12 @@ impl Claim {
         self.id.split_once('-').map_or(&*self.id, |(paper, _)| paper)
     }
 
+    /// When the figures were measured that it rests on, if any were.
+    pub fn recorded_on(&self) -> Option<&'static str> {
+        let recordings = self.runs.values().filter_map(|run| run.recording.as_deref());
+        recordings.filter_map(|name| Some(&*Recording::named(name).ok()?.date)).max()
+    }
+
     fn check_form(&self) -> Result<(), String> {
         let explains_itself = matches!(self.expected, Verdict::Reproduced | Verdict::Built);
         if self.because.trim().is_empty() && !explains_itself {
@@ -348,8 +358,16 @@ impl ClaimRun {
         if self.decides && self.setup != Setup::Inferred {
             return Err("`decides` is for inferred set-ups".to_owned());
         }
+        let conditions = [self.scenario.is_some(), self.trace.is_some() || self.cc.is_some()];
+        if let Some(recording) = &self.recording {
+            Recording::named(recording)?;
+            return match conditions.contains(&true) {
+                true => Err("a `recording` has its conditions: leave out others".to_owned()),
+                false => Ok(()),
+            };
+        }
         if self.scenario.is_none() && (self.trace.is_none() || self.cc.is_none()) {
-            return Err("a run has `trace` and `cc`, or `scenario`".to_owned());
+            return Err("a run has `trace` and `cc`, or `scenario`, or `recording`".to_owned());
         }
         Ok(())
     }

@@ -206,6 +206,7 @@ impl ClaimRun {
     /// one that does.
     pub(crate) fn compare_line(&self, folder: Option<&Path>) -> Option<String> {
         let is_plain = self.scenario.is_none()
+            && self.recording.is_none()
             && self.path.is_none()
             && self.flow.is_none()
             && self.sweep.is_empty()

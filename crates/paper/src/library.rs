@@ -137,6 +137,32 @@ mod tests {
         assert!(!matches("verus-fig10", "*fig1") && matches("verus-fig1", "*fig1"));
     }
 
+    /// Adds the names of the functions in the Rust files below a folder.
+    fn add_functions(folder: &Path, names: &mut Vec<String>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                add_functions(&path, names);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                let name = |rest: &str| rest.split('(').next().unwrap_or_default().to_owned();
+                names.extend(text.split("fn ").skip(1).map(name));
+            }
+        }
+    }
+
+    #[test]
+    fn the_tests_that_stand_for_components_are_there() {
+        let mut functions = Vec::new();
+        add_functions(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &mut functions);
+        for claim in Library::embedded().unwrap().claims() {
+            for wanted in claim.tests.iter().flat_map(|tests| &tests.names) {
+                let is_there = functions.iter().any(|name| name.starts_with(wanted));
+                assert!(is_there, "{}: no test begins with {wanted}", claim.id);
+            }
+        }
+    }
+
     #[test]
     fn every_claim_file_is_embedded_and_reads() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers");

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::expression::{Coordinates, Kind, Row, Table};
 use crate::fields::{self, Place};
+use crate::recording::Recording;
 use crate::unit::of_field;
 
 /// The record of a run: the fields of `cellpace.compare/1`, and what only checks use.
@@ -60,11 +61,31 @@ fn spread(values: &[f64]) -> f64 {
 pub(crate) struct Records {
     pub(crate) axes: Vec<Arc<str>>,
     pub(crate) cells: Vec<(Coordinates, Arc<Value>)>,
+    /// What was measured with real packets, in place of cells.
+    pub(crate) recording: Option<&'static Recording>,
 }
 
 impl Records {
+    /// The places of an axis of runs.
+    pub(crate) fn places(&self, axis: &str) -> Vec<Arc<str>> {
+        if let Some(recording) = self.recording {
+            return recording.places(axis);
+        }
+        let mut places: Vec<Arc<str>> = Vec::new();
+        let Some(at) = self.axes.iter().position(|name| **name == *axis) else { return places };
+        for (coordinates, _) in &self.cells {
+            if !places.contains(&coordinates[at]) {
+                places.push(Arc::clone(&coordinates[at]));
+            }
+        }
+        places
+    }
+
     /// The values of a field. `only` keeps the cells at one place of an axis.
     pub(crate) fn field(&self, name: &str, only: Option<(&str, &str)>) -> Result<Table, String> {
+        if let Some(recording) = self.recording {
+            return recording.field(name, only);
+        }
         let (place, rest) = fields::find(name)?;
         let (unit, scale) = of_field(rest);
         let mut axes = self.axes.clone();

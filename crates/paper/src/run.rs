@@ -13,6 +13,7 @@ use crate::check::run_check;
 use crate::claim::{Claim, ClaimRun, Mode};
 use crate::expression::Coordinates;
 use crate::grid::combinations;
+use crate::recording::Recording;
 use crate::records::{Records, record};
 use crate::scenarios::{TraceFolder, starting_at};
 use crate::{Cache, CheckResult, PaperError, Verdict, cache};
@@ -224,6 +225,9 @@ fn jobs_of(
     depth: Depth,
     traces: &mut TraceFolder,
 ) -> Result<Vec<(Coordinates, Job)>, String> {
+    if run.recording.is_some() {
+        return Ok(Vec::new());
+    }
     let axes = run.axes()?;
     let mut found = Vec::new();
     for coordinates in combinations(&axes) {
@@ -278,7 +282,10 @@ fn judge<'a>(
     for (name, run) in &claim.runs {
         let axes = run.axes().map_err(|why| PaperError::of(&claim.id, why))?;
         let axes = axes.into_iter().map(|axis| axis.name).chain(["start".into(), "seed".into()]);
-        records.insert(name.clone(), Records { axes: axes.collect(), cells: Vec::new() });
+        let recording = run.recording.as_deref().map(Recording::named).transpose();
+        let recording = recording.map_err(|why| PaperError::of(&claim.id, why))?;
+        let of_run = Records { axes: axes.collect(), recording, cells: Vec::new() };
+        records.insert(name.clone(), of_run);
     }
     for cell in plan.cells.iter().filter(|cell| cell.claim == at) {
         let (record, took) = &results[cell.job];
@@ -319,9 +326,11 @@ pub fn command_lines(
     let mut lines = Vec::new();
     for (name, run) in &claim.runs {
         let wrong = |why| PaperError::of(&claim.id, format!("run.{name}: {why}"));
-        let text = match run.compare_line(traces) {
-            Some(line) => line,
-            None => {
+        let recording = run.recording.as_deref().map(Recording::named).transpose();
+        let text = match (recording.map_err(wrong)?, run.compare_line(traces)) {
+            (Some(recording), _) => recording.text(),
+            (None, Some(line)) => line,
+            (None, None) => {
                 let jobs = jobs_of(&claim.id, run, Depth::Quick, &mut folder).map_err(wrong)?;
                 let first = jobs.into_iter().next().map(|(_, job)| job.text).unwrap_or_default();
                 format!("cellpace sim - <<'END'\n{}\nEND", first.trim_end())

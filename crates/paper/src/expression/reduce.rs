@@ -9,6 +9,7 @@ use crate::unit::Unit;
 /// A function that reduces tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reduction {
+    Sum,
     Mean,
     Min,
     Max,
@@ -25,7 +26,8 @@ pub(crate) enum Reduction {
 }
 
 /// The functions by their names.
-pub(crate) const REDUCTIONS: [(&str, Reduction); 13] = [
+pub(crate) const REDUCTIONS: [(&str, Reduction); 14] = [
+    ("sum", Reduction::Sum),
     ("mean", Reduction::Mean),
     ("min", Reduction::Min),
     ("max", Reduction::Max),
@@ -67,7 +69,8 @@ impl Reduction {
             return Err(format!("compares {left} with {right}"));
         }
         Ok(match self {
-            Self::Mean
+            Self::Sum
+            | Self::Mean
             | Self::Min
             | Self::Max
             | Self::Median
@@ -95,7 +98,7 @@ impl Reduction {
             Self::Median => quantile(&sorted(x), 0.5),
             Self::StandardDeviation => deviation(x),
             Self::Percentile => quantile(&sorted(y), x[0] / 100.0),
-            Self::Count => x.iter().sum(),
+            Self::Count | Self::Sum => x.iter().sum(),
             Self::Jain => jain_index(x),
             Self::Spearman => correlation(&ranks(x), &ranks(y)),
             Self::Overlap => f64::from(u8::from(do_overlap(x, y))),

@@ -141,6 +141,7 @@ fn the_functions_have_the_usual_definitions() {
         ("jain([1, 1, 1, 1])", 1.0),
         ("jain([1, 0])", 0.5),
         ("spearman([1, 2, 3, 4], [1, 9, 4, 16])", 0.8),
+        ("sum([1, 2, 3])", 6.0),
         ("abs(1 - 3)", 2.0),
         ("min([2, 1]) + max([2, 1])", 3.0),
     ] {

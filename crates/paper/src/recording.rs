@@ -1,0 +1,398 @@
+//! Figures that were measured with real packets, as tables for checks.
+//!
+//! `evaluation/recordings.toml` says what is in the files that the measuring programs write; these
+//! are in the program as they are.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::expression::{Coordinates, Kind, Row, Table, Type};
+use crate::unit::of_field;
+
+const DESCRIPTIONS: &str = include_str!("../../../evaluation/recordings.toml");
+
+/// The files that descriptions name.
+const FILES: [(&str, &str); 1] =
+    [("evaluation/alcc.json", include_str!("../../../evaluation/alcc.json"))];
+
+/// The axis of the runs of a cell.
+const RUN_AXIS: &str = "run";
+
+/// A part of a file of figures: where it is, what its parts are called, how it was measured.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recording {
+    /// The file, from the root of the repository.
+    pub file: String,
+    /// The table in it: cells by keys such as `gate/city-drive/copa`.
+    table: String,
+    /// How the keys begin that belong to it; what comes next is on the axes.
+    under: Option<String>,
+    /// What the parts of a key are places of.
+    axes: Vec<String>,
+    /// The last place of keys that lack it.
+    otherwise: Option<String>,
+    /// What parts of keys are called here.
+    #[serde(default)]
+    places: BTreeMap<String, String>,
+    /// The values of a cell by their names here.
+    fields: BTreeMap<String, Field>,
+    /// The day, as `2026-11-23`.
+    pub date: String,
+    /// The command that measured it.
+    pub command: String,
+    /// How long, how often, over what.
+    pub conditions: String,
+    /// What is known of the machine.
+    pub machine: String,
+    #[serde(skip)]
+    tables: BTreeMap<String, Table>,
+}
+
+/// Where a value of a cell is.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum Field {
+    /// Under this name, in the unit of its name here.
+    Name(String),
+    /// A value that needs more said.
+    Value(FieldValue),
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FieldValue {
+    /// Its name in the cell; empty: the cell is the value.
+    of: String,
+    /// What one of it is, in the unit of its name here.
+    #[serde(default = "one")]
+    scale: f64,
+    /// The axis of a list: `time` (seconds), or any other, whose places are 0, 1, 2.
+    along: Option<String>,
+    /// Whether a list has the counts of a histogram: they become shares of their sum.
+    #[serde(default)]
+    is_histogram: bool,
+    /// Which percentile of such a histogram of delays is meant, in ms.
+    percentile: Option<f64>,
+}
+
+const fn one() -> f64 {
+    1.0
+}
+
+impl Field {
+    fn value(&self) -> FieldValue {
+        match self {
+            Self::Name(of) => {
+                let of = of.clone();
+                FieldValue { of, scale: 1.0, along: None, is_histogram: false, percentile: None }
+            }
+            Self::Value(value) => value.clone(),
+        }
+    }
+}
+
+type Recordings = Result<BTreeMap<String, Recording>, String>;
+
+static RECORDINGS: LazyLock<Recordings> = LazyLock::new(|| read_all(DESCRIPTIONS, &FILES));
+
+impl Recording {
+    /// The recording of this name.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn named(name: &str) -> Result<&'static Self, String> {
+        let recordings = RECORDINGS.as_ref().map_err(Clone::clone)?;
+        recordings.get(name).ok_or_else(|| {
+            let known: Vec<&str> = recordings.keys().map(|name| &**name).collect();
+            format!("there is no recording `{name}`; there are {}", known.join(", "))
+        })
+    }
+
+    /// What was done, when, and on what, in lines.
+    pub(crate) fn text(&self) -> String {
+        let Self { date, command, conditions, machine, .. } = self;
+        format!("recorded {date}: {command}\n{conditions}\nmachine: {machine}")
+    }
+
+    /// What the values of a field are.
+    pub(crate) fn field_type(&self, name: &str) -> Result<Type, String> {
+        let table = self.table_of(name)?;
+        let places = |at: usize| {
+            let places = table.rows.iter().map(|row| row.coordinates[at].to_string());
+            let mut found: Vec<String> = Vec::new();
+            places.for_each(|place| {
+                if !found.contains(&place) {
+                    found.push(place);
+                }
+            });
+            found
+        };
+        let axes = table.axes.iter().enumerate().map(|(at, name)| (name.to_string(), places(at)));
+        Ok(Type { kind: table.kind, axes: axes.collect(), labels: &[] })
+    }
+
+    /// The values of a field. `only` keeps those at one place of an axis.
+    pub(crate) fn field(&self, name: &str, only: Option<(&str, &str)>) -> Result<Table, String> {
+        let mut table = self.table_of(name)?.clone();
+        if let Some((axis, place)) = only
+            && let Some(at) = table.axis(axis)
+        {
+            table.rows.retain(|row| *row.coordinates[at] == *place);
+        }
+        Ok(table)
+    }
+
+    /// The places of an axis.
+    pub(crate) fn places(&self, axis: &str) -> Vec<Arc<str>> {
+        let mut found: Vec<Arc<str>> = Vec::new();
+        for table in self.tables.values() {
+            let Some(at) = table.axis(axis) else { continue };
+            for row in &table.rows {
+                if !found.contains(&row.coordinates[at]) {
+                    found.push(Arc::clone(&row.coordinates[at]));
+                }
+            }
+        }
+        found
+    }
+
+    fn table_of(&self, name: &str) -> Result<&Table, String> {
+        self.tables.get(name).ok_or_else(|| {
+            let known: Vec<&str> = self.tables.keys().map(|name| &**name).collect();
+            format!("unknown field `{name}`; the recording has {}", known.join(", "))
+        })
+    }
+
+    /// The cells of the table that belong to it, by their places.
+    fn cells<'a>(&self, document: &'a Value) -> Vec<(Coordinates, &'a Value)> {
+        let cells = document[&self.table].as_object();
+        let place =
+            |part: &str| -> Arc<str> { self.places.get(part).map_or(part, |place| place).into() };
+        let coordinates = |key: &str| -> Option<Coordinates> {
+            let key = match &self.under {
+                Some(under) => key.strip_prefix(&**under)?.strip_prefix('/')?,
+                None => key,
+            };
+            let parts = key.split('/').map(&place);
+            let missing = self.axes.len().checked_sub(key.split('/').count())?;
+            let filled: Coordinates =
+                parts.chain(self.otherwise.iter().take(missing).map(|text| place(text))).collect();
+            (filled.len() == self.axes.len()).then_some(filled)
+        };
+        let found = |(key, cell): (&String, &'a Value)| Some((coordinates(key)?, cell));
+        cells.into_iter().flatten().filter_map(found).collect()
+    }
+
+    fn read(&mut self, document: &Value) -> Result<(), String> {
+        let cells = self.cells(document);
+        for (name, field) in &self.fields {
+            let table = table(name, &field.value(), &self.axes, &cells);
+            if table.rows.is_empty() {
+                return Err(format!("{} has no `{name}` in `{}`", self.file, self.table));
+            }
+            self.tables.insert(name.clone(), table);
+        }
+        Ok(())
+    }
+}
+
+fn read_all(descriptions: &str, files: &[(&str, &str)]) -> Recordings {
+    let recordings: Result<BTreeMap<String, Recording>, _> = toml::from_str(descriptions);
+    let mut recordings =
+        recordings.map_err(|error| format!("evaluation/recordings.toml: {error}"))?;
+    for (name, recording) in &mut recordings {
+        let wrong = |why: String| format!("evaluation/recordings.toml: [{name}]: {why}");
+        let file = files.iter().find(|(file, _)| *file == recording.file);
+        let (_, text) =
+            file.ok_or_else(|| wrong(format!("no file `{}` is embedded", recording.file)))?;
+        let document: Value =
+            serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        recording.read(&document).map_err(wrong)?;
+    }
+    Ok(recordings)
+}
+
+/// The values of a field in all cells.
+fn table(
+    name: &str,
+    field: &FieldValue,
+    keys: &[String],
+    cells: &[(Coordinates, &Value)],
+) -> Table {
+    let (unit, of_unit) = of_field(name);
+    let scale = of_unit * field.scale;
+    let value = |cell: &'_ Value| match field.of.is_empty() {
+        true => cell.clone(),
+        false => cell[&field.of].clone(),
+    };
+    let values: Vec<(&Coordinates, &Value, Value)> =
+        cells.iter().map(|(place, cell)| (place, *cell, value(cell))).collect();
+    // A histogram ends with its last packet.
+    let longest = values.iter().filter_map(|(_, _, value)| value.as_array()).map(Vec::len).max();
+    let mut axes: Vec<Arc<str>> = keys.iter().map(|key| Arc::from(&**key)).collect();
+    axes.extend(field.along.as_deref().map(Arc::from));
+    if values.iter().any(|(_, _, value)| value["runs"].is_array()) {
+        axes.push(RUN_AXIS.into());
+    }
+    let mut rows = Vec::new();
+    for (place, cell, value) in &values {
+        let along = match (value, &field.along) {
+            (Value::Array(list), Some(axis)) => {
+                listed(list, axis, field.is_histogram, longest.unwrap_or(0))
+            }
+            (Value::Array(list), None) => match field.percentile {
+                Some(percent) => vec![(None, delay_ms(list, percent))],
+                None => continue,
+            },
+            (Value::Object(_), None) => runs(&value["runs"], &cell["minutes"]),
+            (Value::Number(number), None) => vec![(None, number.as_f64().unwrap_or(f64::NAN))],
+            _ => continue,
+        };
+        for (own, value) in along {
+            let place = place.iter().cloned().chain(own).collect();
+            rows.push(Row::new(place, value * scale));
+        }
+    }
+    Table { kind: Kind::Quantity(unit), axes, rows }
+}
+
+type Along = Vec<(Option<Arc<str>>, f64)>;
+
+/// A list, by its places.
+fn listed(list: &[Value], axis: &str, is_histogram: bool, longest: usize) -> Along {
+    let unit = if axis == "time" { "s" } else { "" };
+    let numbers = list.iter().map(|value| value.as_f64().unwrap_or(f64::NAN));
+    let total: f64 = if is_histogram { numbers.clone().sum() } else { 1.0 };
+    let padding = if is_histogram { longest - list.len() } else { 0 };
+    let padded = numbers.chain(std::iter::repeat_n(0.0, padding)).enumerate();
+    padded.map(|(at, number)| (Some(format!("{at}{unit}").into()), number / total)).collect()
+}
+
+/// Bins of delays of 1 ms, before those of a twentieth of a decade each (`alcc_statistics.py`).
+const FINE_BINS: usize = 100;
+const BINS_PER_DECADE: f64 = 20.0;
+
+/// A percentile of a histogram of delays; within a bin they are as if spread evenly.
+fn delay_ms(counts: &[Value], percent: f64) -> f64 {
+    let begin = |bin: usize| match bin.checked_sub(FINE_BINS) {
+        None => bin as f64,
+        Some(above) => FINE_BINS as f64 * 10_f64.powf(above as f64 / BINS_PER_DECADE),
+    };
+    let counts: Vec<f64> = counts.iter().map(|count| count.as_f64().unwrap_or(f64::NAN)).collect();
+    let mut left = counts.iter().sum::<f64>() * percent / 100.0;
+    for (bin, count) in counts.iter().enumerate() {
+        if *count > 0.0 && left <= *count {
+            return begin(bin) + (begin(bin + 1) - begin(bin)) * left / count;
+        }
+        left -= count;
+    }
+    f64::NAN
+}
+
+/// The runs of a cell, by the minute of the trace over which each was where that is known.
+fn runs(runs: &Value, minutes: &Value) -> Along {
+    let place = |at: usize| match minutes[at].as_u64() {
+        Some(minute) => minute.to_string(),
+        None => at.to_string(),
+    };
+    let runs = runs.as_array().map_or(&[][..], Vec::as_slice);
+    let number =
+        |(at, run): (usize, &Value)| (Some(place(at).into()), run.as_f64().unwrap_or(f64::NAN));
+    runs.iter().enumerate().map(number).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MADE_UP: &str = r#"{"cells": {
+        "gate/city/copa": {"throughput": {"mean": 2, "runs": [3, 1]}, "minutes": [4, 2],
+                           "delays": [1, 3], "window": 5},
+        "plain/city": {"throughput": {"mean": 4, "runs": [4]}, "delays": [0, 0, 2]},
+        "other/1/2/3": {}
+    }}"#;
+
+    fn made_up(file: &str) -> Result<Recording, String> {
+        let description = format!(
+            r#"
+            [made-up]
+            file = "{file}"
+            table = "cells"
+            axes = ["driver", "trace", "cc"]
+            otherwise = "cubic"
+            places = {{ city = "city-drive" }}
+            fields.throughput_mbps = "throughput"
+            fields.delay_share = {{ of = "delays", along = "bin", is_histogram = true }}
+            fields.window_bytes = {{ of = "window", scale = 1000 }}
+            date = "2026-11-23"
+            command = "measure"
+            conditions = "none"
+            machine = "unknown"
+            "#
+        );
+        let mut recordings = read_all(&description, &[("made-up.json", MADE_UP)])?;
+        Ok(recordings.remove("made-up").unwrap())
+    }
+
+    fn places(table: &Table) -> Vec<(String, f64)> {
+        let text = |row: &Row| (row.coordinates.join(" "), row.value);
+        table.rows.iter().map(text).collect()
+    }
+
+    #[test]
+    fn keys_are_places_and_runs_an_axis() {
+        let recording = made_up("made-up.json").unwrap();
+        let table = recording.field("throughput_mbps", None).unwrap();
+        assert_eq!(table.axes.join(" "), "driver trace cc run");
+        let expected = [
+            ("gate city-drive copa 4".to_owned(), 3e6),
+            ("gate city-drive copa 2".to_owned(), 1e6),
+            ("plain city-drive cubic 0".to_owned(), 4e6),
+        ];
+        assert_eq!(places(&table), expected);
+        let one = recording.field("throughput_mbps", Some(("run", "2"))).unwrap();
+        assert_eq!(places(&one), expected[1..2]);
+        assert_eq!(recording.places("run").len(), 3);
+    }
+
+    #[test]
+    fn counts_become_shares_of_equally_many_bins() {
+        let shares = made_up("made-up.json").unwrap().field("delay_share", None).unwrap();
+        assert_eq!(shares.axes.join(" "), "driver trace cc bin");
+        let values: Vec<f64> = shares.rows.iter().map(|row| row.value).collect();
+        assert_eq!(values, [0.25, 0.75, 0.0, 0.0, 0.0, 1.0]);
+    }
+
+    #[test]
+    fn percentiles_lie_within_their_bins() {
+        let counts =
+            |list: &[u64]| list.iter().map(|count| Value::from(*count)).collect::<Vec<_>>();
+        assert_eq!(delay_ms(&counts(&[1, 2, 1]), 50.0), 1.5);
+        assert_eq!(delay_ms(&counts(&[1, 2, 1]), 25.0), 1.0);
+        let mut long = vec![0; 121];
+        long[120] = 4;
+        assert!((delay_ms(&counts(&long), 0.0) - 1000.0).abs() < 1e-9);
+        assert!(delay_ms(&[], 50.0).is_nan());
+    }
+
+    #[test]
+    fn values_of_a_cell_alone_have_no_axis_of_runs() {
+        let window = made_up("made-up.json").unwrap().field("window_bytes", None).unwrap();
+        assert_eq!(places(&window), [("gate city-drive copa".to_owned(), 40_000.0)]);
+        let types = made_up("made-up.json").unwrap().field_type("window_bytes").unwrap();
+        assert_eq!(types.axes[1], ("trace".to_owned(), vec!["city-drive".to_owned()]));
+    }
+
+    #[test]
+    fn what_is_not_there_is_named() {
+        let error = made_up("other.json").unwrap_err();
+        assert!(error.contains("[made-up]: no file `other.json`"), "{error}");
+        let error = made_up("made-up.json").unwrap().field("lost", None).unwrap_err();
+        assert!(error.contains("unknown field `lost`"), "{error}");
+        assert!(Recording::named("nothing").unwrap_err().contains("alcc-cells"));
+    }
+}
