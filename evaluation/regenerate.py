@@ -4,7 +4,7 @@ page that has them; the text around it is written by hand.
 
     python3 evaluation/regenerate.py path/to/cellpace [PART...]
 
-Parts: readme, reading (docs/reading-results.md and docs/validation/flows.md), originals, profiles, mdi,
+Parts: papers, readme, reading (docs/reading-results.md and docs/validation/flows.md), originals, profiles, mdi,
 parity and alcc (the last two of evaluation/parity.json and evaluation/alcc.json, which real time has
 filled). Without one, all.
 
@@ -21,6 +21,7 @@ from pathlib import Path
 import above_tcp
 import mdi_evaluation
 import originals
+import papers
 import parity
 import profiles
 import reading
@@ -64,6 +65,7 @@ PARTS = {
     "mdi": (mdi, True),
     "parity": (parity.tables, True),
     "alcc": (above_tcp.tables, True),
+    "papers": (papers.tables, bool(TRACES)),
 }
 
 

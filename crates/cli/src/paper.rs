@@ -4,14 +4,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cellpace_paper::{
-    Cache, CheckResult, Claim, ClaimResult, Depth, Library, Mode, Plan, RunOptions, Verdict,
-    command_lines,
+    Cache, Claim, ClaimResult, Depth, Front, Library, Mode, Plan, RunOptions, Verdict,
+    command_lines, document,
 };
+use cellpace_report::{Document, PageTable, page};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use crate::error::CommandError;
-use crate::output::{pretty, print, write_json};
+use crate::output::{pretty, print, write, write_json};
 use crate::progress::{Progress, end_cleanly_on_ctrl_c, interruption_code};
 
 /// The commands of `cellpace paper`.
@@ -23,6 +24,8 @@ pub(crate) enum PaperCommand {
     Show(ShowArgs),
     /// Run claims and compare their verdicts with those expected
     Run(RunArgs),
+    /// Write a page for each paper: every claim with our chart, values and verdict
+    Page(PageArgs),
 }
 
 /// Where claims are read.
@@ -93,6 +96,27 @@ pub(crate) struct RunArgs {
     source: Source,
 }
 
+/// Arguments of `cellpace paper page`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  cellpace paper page verus-sec53-epoch --quick -o pages")]
+pub(crate) struct PageArgs {
+    /// Papers, ids, or patterns such as verus-fig* [default: all]
+    #[arg(value_name = "CLAIM")]
+    claims_wanted: Vec<String>,
+    /// The folder for the pages and index.html
+    #[arg(long, short, value_name = "DIR")]
+    output: PathBuf,
+    /// One seed, one start in the trace
+    #[arg(long)]
+    quick: bool,
+    /// Runs at the same time [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    #[command(flatten)]
+    source: Source,
+}
+
 /// Exit code when a verdict is another than expected.
 const DIFFERS: u8 = 3;
 
@@ -101,6 +125,7 @@ pub(crate) fn run(command: &PaperCommand) -> Result<ExitCode, CommandError> {
         PaperCommand::List(args) => list(args),
         PaperCommand::Show(args) => show(args),
         PaperCommand::Run(args) => run_claims(args),
+        PaperCommand::Page(args) => write_pages(args),
     }
 }
 
@@ -256,23 +281,6 @@ fn describe(claim: &Claim) -> Result<String, CommandError> {
     Ok(text)
 }
 
-#[derive(Serialize)]
-struct RunDocument<'a> {
-    schema: &'static str,
-    version: &'static str,
-    depth: &'static str,
-    claims: Vec<RunClaim<'a>>,
-}
-
-#[derive(Serialize)]
-struct RunClaim<'a> {
-    id: &'a str,
-    verdict: Verdict,
-    expected: Verdict,
-    on_generated_traces: bool,
-    checks: &'a [CheckResult],
-}
-
 fn run_claims(args: &RunArgs) -> Result<ExitCode, CommandError> {
     let library = args.source.library()?;
     let claims = library.select(&args.claims_wanted).map_err(CommandError::usage)?;
@@ -289,14 +297,10 @@ fn run_claims(args: &RunArgs) -> Result<ExitCode, CommandError> {
         cache: Cache::of_user(),
         is_fresh: args.fresh,
     };
-    end_cleanly_on_ctrl_c();
-    let plan = Plan::new(&claims, &options).map_err(of_paper)?;
-    let mut progress = Progress::new(plan.runs(), "runs");
-    let results = plan.run(&options, &mut progress);
-    progress.finish();
-    let Some(results) = results.map_err(of_paper)? else { return Ok(interruption_code()) };
-    let is_free = write_json(args.json.as_deref(), || document(&results, depth))?;
-    if is_free {
+    let Some(results) = run_all(&claims, &options)? else { return Ok(interruption_code()) };
+    let all: Vec<&ClaimResult<'_>> = results.iter().collect();
+    let written = document(&all, depth, None).map_err(of_paper)?;
+    if write_json(args.json.as_deref(), || written)? {
         print(&results.iter().map(result_text).collect::<String>())?;
         print(&summary(&results, options.traces))?;
     }
@@ -304,31 +308,131 @@ fn run_claims(args: &RunArgs) -> Result<ExitCode, CommandError> {
     Ok(if differs { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS })
 }
 
+/// Runs claims; `None` when it was interrupted.
+fn run_all<'a>(
+    claims: &[&'a Claim],
+    options: &RunOptions<'_>,
+) -> Result<Option<Vec<ClaimResult<'a>>>, CommandError> {
+    end_cleanly_on_ctrl_c();
+    let plan = Plan::new(claims, options).map_err(of_paper)?;
+    let mut progress = Progress::new(plan.runs(), "runs");
+    let results = plan.run(options, &mut progress);
+    progress.finish();
+    results.map_err(of_paper)
+}
+
+fn write_pages(args: &PageArgs) -> Result<ExitCode, CommandError> {
+    let library = args.source.library()?;
+    let claims = library.select(&args.claims_wanted).map_err(CommandError::usage)?;
+    let folder = trace_folder();
+    let options = RunOptions {
+        depth: if args.quick { Depth::Quick } else { Depth::AsWritten },
+        jobs: args.jobs,
+        traces: folder.as_deref().filter(|folder| folder.is_dir()),
+        cache: Cache::of_user(),
+        is_fresh: false,
+    };
+    let Some(results) = run_all(&claims, &options)? else { return Ok(interruption_code()) };
+    std::fs::create_dir_all(&args.output)
+        .map_err(|error| CommandError::failed(format!("{}: {error}", args.output.display())))?;
+    let mut papers: Vec<&str> = claims.iter().map(|claim| claim.paper()).collect();
+    papers.dedup();
+    for paper in &papers {
+        let own: Vec<&ClaimResult<'_>> =
+            results.iter().filter(|result| result.claim.paper() == *paper).collect();
+        let front = front(paper, &own);
+        write_page(
+            &args.output,
+            paper,
+            &document(&own, options.depth, Some(&front)).map_err(of_paper)?,
+        )?;
+    }
+    let index = index(&results);
+    write_page(
+        &args.output,
+        "index",
+        &document(&[], options.depth, Some(&index)).map_err(of_paper)?,
+    )?;
+    let differs = results.iter().any(|result| !result.is_expected());
+    Ok(if differs { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS })
+}
+
+fn write_page(folder: &Path, name: &str, document: &str) -> Result<(), CommandError> {
+    let document = Document::read(name, document).map_err(CommandError::failed)?;
+    let page = page(&[document]).map_err(CommandError::failed)?;
+    write(&folder.join(format!("{name}.html")), &page)
+}
+
+/// The papers, as they are cited.
+fn citation(paper: &str) -> String {
+    match paper {
+        "verus" => "Verus (SIGCOMM 2015)".to_owned(),
+        "highway" => "Highway measurements (slides, 2017)".to_owned(),
+        "mdi" => "MDI (2017)".to_owned(),
+        "alcc" => "ALCC (2022)".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+/// What no page of runs in virtual time can show.
+const LIMITS: &str = "These runs are in virtual time over recorded or generated links. They cannot \
+                      show what a live network does beside its capacity over time: other users, \
+                      schedulers, radio retransmissions, middleboxes.";
+
+fn front(paper: &str, results: &[&ClaimResult<'_>]) -> Front {
+    let rows = Verdict::ALL.iter().filter_map(|verdict| {
+        let count = results.iter().filter(|result| result.verdict == *verdict).count();
+        (count > 0).then(|| vec![verdict.name().to_owned(), count.to_string()])
+    });
+    let counts = table("Verdicts", &["verdict", "claims"], rows.collect());
+    Front {
+        title: format!("{}: {} claims", citation(paper), results.len()),
+        sentence: LIMITS.to_owned(),
+        tables: vec![counts],
+    }
+}
+
+fn table(title: &str, header: &[&str], rows: Vec<Vec<String>>) -> PageTable {
+    let header = header.iter().map(ToString::to_string).collect();
+    PageTable { title: title.to_owned(), note: String::new(), header, rows }
+}
+
+/// The first page: the main claims of each paper, and how many claims have which verdict.
+fn index(results: &[ClaimResult<'_>]) -> Front {
+    let famous = results.iter().filter_map(|result| {
+        let headline = result.claim.headline.clone()?;
+        let figure = result.checks.first();
+        let figure = figure.map(|check| format!("{}: {}", check.name, check.value));
+        let paper = citation(result.claim.paper());
+        Some(vec![paper, headline, result.shown(), figure.unwrap_or_default()])
+    });
+    let header = ["paper", "claim", "verdict", "figure"];
+    let famous = table("What the papers are known for", &header, famous.collect());
+    let mut papers: Vec<&str> = results.iter().map(|result| result.claim.paper()).collect();
+    papers.dedup();
+    let names = Verdict::ALL.iter().map(|verdict| verdict.name());
+    let header: Vec<&str> = ["paper", "page", "claims"].into_iter().chain(names).collect();
+    let row = |paper: &&str| {
+        let own = || results.iter().filter(|result| result.claim.paper() == *paper);
+        let count = |verdict: &Verdict| {
+            own().filter(|result| result.verdict == *verdict).count().to_string()
+        };
+        let first = [citation(paper), format!("{paper}.html"), own().count().to_string()];
+        first.into_iter().chain(Verdict::ALL.iter().map(count)).collect()
+    };
+    let counts = table("All claims", &header, papers.iter().map(row).collect());
+    Front {
+        title: "Claims of papers, checked".to_owned(),
+        sentence: LIMITS.to_owned(),
+        tables: vec![famous, counts],
+    }
+}
+
 fn of_paper(error: cellpace_paper::PaperError) -> CommandError {
     match error {
         cellpace_paper::PaperError::Invalid(text) => CommandError::Usage(text),
         error => CommandError::failed(error),
     }
-}
-
-fn document(results: &[ClaimResult<'_>], depth: Depth) -> String {
-    let claims = results.iter().map(|result| RunClaim {
-        id: &result.claim.id,
-        verdict: result.verdict,
-        expected: result.expected,
-        on_generated_traces: result.is_generated,
-        checks: &result.checks,
-    });
-    pretty(&RunDocument {
-        schema: "cellpace.paper/1",
-        version: env!("CARGO_PKG_VERSION"),
-        depth: match depth {
-            Depth::Quick => "quick",
-            Depth::AsWritten => "as written",
-            Depth::Full => "full",
-        },
-        claims: claims.collect(),
-    })
 }
 
 fn result_text(result: &ClaimResult<'_>) -> String {

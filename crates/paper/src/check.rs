@@ -8,13 +8,13 @@ use serde::Serialize;
 
 use crate::PaperError;
 use crate::claim::{Chart, Check, Claim, ClaimRun, Level, Setup};
+use crate::depth::Depth;
 use crate::expression::{
     Expression, Kind, Source, Table, Type, TypeSource, evaluate, parse, type_of,
 };
 use crate::fields::{self, Place};
 use crate::recording::Recording;
 use crate::records::{LABELS, Records};
-use crate::run::Depth;
 use crate::unit::of_field;
 
 /// What came out of a check.
@@ -177,7 +177,7 @@ pub(crate) fn run_check(
     if let Some(margin) = &row.margin {
         result.value = margin.unit.show(margin.value);
         result.bound = margin.unit.show(margin.bound);
-        let places = margin.place.iter().filter(|place| ***place != *"0s").map(|place| &**place);
+        let places = margin.place.iter().filter(|place| ***place != *"0ms").map(|place| &**place);
         result.place = places.collect::<Vec<_>>().join(", ");
         result.is_noise = is_noise(&expression, &source, margin.value - margin.bound);
     }

@@ -186,6 +186,18 @@ pub enum Starts {
     Times(Vec<String>),
 }
 
+/// What is looked at besides the figures of runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Analysis {
+    /// The trace alone, as `trace show` has it; nothing is simulated.
+    Trace,
+    /// How well the trace's rate is predicted, as `trace predict` has it; nothing is simulated.
+    Predict,
+    /// The delay profile that the first flow learns.
+    Profile,
+}
+
 /// Runs of one scenario over all combinations of what is given as a list.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -239,6 +251,8 @@ pub struct ClaimRun {
     pub starts: Option<Starts>,
     /// The seeds.
     pub seeds: Option<Vec<u64>>,
+    /// What is looked at besides the figures of the run.
+    pub analysis: Option<Analysis>,
     /// The width of bins of figures over time, where they are kept.
     pub series: Option<String>,
 }

@@ -18,6 +18,24 @@ const RUN_FIELDS: &[&str] = &[
     "spread",
 ];
 
+/// Figures of a trace, of runs with `analysis = "trace"`: behind `trace.`.
+const TRACE_FIELDS: &[&str] =
+    &["mean_mbps", "burst_packets", "inter_burst_ms", "gap_ms", "outage_share"];
+
+/// Figures of the learnt profile, of runs with `analysis = "profile"`: behind `profile.`.
+const PROFILE_FIELDS: &[&str] =
+    &["profile.correlation", "profile.least_step_ms", "profile.distance", "profile.follows_rate"];
+
+/// Figures of predictors, of runs with `analysis = "predict"`: behind `predict.`.
+const PREDICT_FIELDS: &[&str] = &[
+    "predict.least_nrmse_20ms",
+    "predict.least_nrmse_100ms",
+    "predict.most_r2_20ms",
+    "predict.most_r2_100ms",
+    "predict.linear_r2_20ms",
+    "predict.linear_r2_100ms",
+];
+
 const FLOW_FIELDS: &[&str] =
     &["throughput_mbps", "queue_delay_ms", "rtt_ms_seen", "lost", "start_s", "stop_s"];
 
@@ -45,7 +63,12 @@ pub(crate) enum Place {
 /// Finds a field: where it is, and its name there. `queue_delay_ms.p95`, `flow.lost`,
 /// `series.throughput_mbps`, `flow.series.throughput_mbps`.
 pub(crate) fn find(name: &str) -> Result<(Place, &str), String> {
-    let (place, rest, known) = if let Some(rest) = name.strip_prefix("flow.series.") {
+    if PROFILE_FIELDS.contains(&name) || PREDICT_FIELDS.contains(&name) {
+        return Ok((Place::Run, name));
+    }
+    let (place, rest, known) = if let Some(rest) = name.strip_prefix("trace.") {
+        (Place::Run, rest, TRACE_FIELDS)
+    } else if let Some(rest) = name.strip_prefix("flow.series.") {
         (Place::FlowSeries, rest, FLOW_SERIES_FIELDS)
     } else if let Some(rest) = name.strip_prefix("flow.") {
         (Place::Flow, rest, FLOW_FIELDS)
@@ -55,7 +78,9 @@ pub(crate) fn find(name: &str) -> Result<(Place, &str), String> {
         (Place::Run, name, RUN_FIELDS)
     };
     let (field, summary) = rest.split_once('.').map_or((rest, None), |(a, b)| (a, Some(b)));
-    let has_summary = field.ends_with("_delay_ms") || field.ends_with("_seen");
+    let has_summary = field.ends_with("_delay_ms")
+        || field.ends_with("_seen")
+        || matches!(field, "burst_packets" | "inter_burst_ms" | "gap_ms");
     let is_whole = match summary {
         Some(summary) => has_summary && SUMMARIES.contains(&summary),
         None => !has_summary,

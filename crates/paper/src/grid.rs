@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cellpace_base::{Random, Span, Time, parse_span};
 
 use crate::claim::{ClaimRun, OneOrMany, Starts, Word};
-use crate::run::Depth;
+use crate::depth::Depth;
 use crate::trace_sets;
 
 /// An axis and its places.

@@ -12,27 +12,36 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod charts;
 mod check;
 mod claim;
+mod depth;
+mod document;
 mod error;
 pub mod expression;
 mod fields;
 mod grid;
+mod judge;
 mod library;
+mod predictions;
+mod profiles;
 mod recording;
 mod records;
 mod run;
 mod scenarios;
+mod statistics;
 mod trace_sets;
 mod unit;
 mod verdict;
 
 pub use cache::Cache;
 pub use check::CheckResult;
-pub use claim::{Chart, Check, Claim, ClaimRun, Level, Mode, Setup};
+pub use claim::{Analysis, Chart, Check, Claim, ClaimRun, Level, Mode, Setup};
+pub use depth::Depth;
+pub use document::{Front, document};
 pub use error::PaperError;
 pub use library::Library;
 pub use recording::Recording;
-pub use run::{ClaimResult, Depth, Plan, RunOptions, command_lines};
+pub use run::{ClaimResult, Plan, RunOptions, command_lines};
 pub use unit::Unit;
 pub use verdict::Verdict;

@@ -5,30 +5,23 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cellpace_base::Span;
+use cellpace_lab::trace::TraceFigures;
 use cellpace_lab::{WorkClock, WorkSink, run_all, simulate, threads};
 use cellpace_sim::Scenario;
 use serde_json::Value;
 
 use crate::check::run_check;
-use crate::claim::{Claim, ClaimRun, Mode};
+use crate::claim::{Analysis, Claim, ClaimRun, Mode};
+use crate::depth::Depth;
 use crate::expression::Coordinates;
 use crate::grid::combinations;
+use crate::judge::verdict_of;
+use crate::predictions::predictions;
+use crate::profiles::ProfileWatch;
 use crate::recording::Recording;
 use crate::records::{Records, record};
-use crate::scenarios::{TraceFolder, starting_at};
+use crate::scenarios::TraceFolder;
 use crate::{Cache, CheckResult, PaperError, Verdict, cache};
-
-/// How often runs are repeated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Depth {
-    /// One seed, one start.
-    Quick,
-    /// As the claims say.
-    #[default]
-    AsWritten,
-    /// Five seeds, ten starts.
-    Full,
-}
 
 /// How claims are run.
 #[derive(Debug, Clone, Default)]
@@ -60,7 +53,6 @@ pub struct ClaimResult<'a> {
     pub seconds: f64,
     /// The verdict that was expected, at this depth.
     pub expected: Verdict,
-    #[expect(dead_code, reason = "pages show them")]
     pub(crate) records: BTreeMap<String, Records>,
 }
 
@@ -92,6 +84,7 @@ struct Job {
     key: String,
     text: String,
     scenario: Scenario,
+    analysis: Option<Analysis>,
     start: Span,
     keeps_series: bool,
     cost: f64,
@@ -174,17 +167,50 @@ fn do_job(
     clock: &WorkClock,
     cache: Option<&Cache>,
 ) -> Result<Option<(Arc<Value>, f64)>, String> {
-    let scenario = starting_at(&job.scenario, job.start)?;
+    let mut scenario = job.scenario.clone();
+    scenario.start_traces_at(job.start);
     let started = std::time::Instant::now();
-    let outcome = simulate(&scenario, &mut (), clock);
-    let Some(outcome) = outcome.map_err(|error| error.to_string())? else { return Ok(None) };
+    let Some(mut record) = record_of(job, &scenario, clock)? else { return Ok(None) };
     let seconds = started.elapsed().as_secs_f64();
-    let mut record = record(&scenario, outcome, job.keeps_series);
     record["cpu_s"] = seconds.into();
     if let Some(cache) = cache {
         cache.write(&job.key, &record);
     }
     Ok(Some((Arc::new(record), seconds)))
+}
+
+/// Simulates, or looks at the trace alone.
+fn record_of(job: &Job, scenario: &Scenario, clock: &WorkClock) -> Result<Option<Value>, String> {
+    let failed = |error: cellpace_sim::SimError| error.to_string();
+    match job.analysis {
+        Some(Analysis::Trace) => {
+            clock.add(scenario.duration);
+            let trace = scenario.trace.drawn(scenario.seed, Span::ZERO);
+            let trace = trace.trace().ok_or("only recorded traces and profiles are analysed")?;
+            let figures = TraceFigures::of(&scenario.trace.to_string(), trace);
+            serde_json::to_value(figures).map(Some).map_err(|error| error.to_string())
+        }
+        Some(Analysis::Predict) => {
+            clock.add(scenario.duration);
+            let trace = scenario.trace.drawn(scenario.seed, Span::ZERO);
+            let trace = trace.trace().ok_or("only recorded traces and profiles are analysed")?;
+            Ok(Some(predictions(trace)))
+        }
+        Some(Analysis::Profile) => {
+            let mut watch = ProfileWatch::default();
+            let outcome = simulate(scenario, &mut watch, clock).map_err(failed)?;
+            Ok(outcome.map(|outcome| {
+                let figures = watch.figures(&outcome);
+                let mut record = record(scenario, outcome, job.keeps_series);
+                record["profile"] = figures;
+                record
+            }))
+        }
+        None => {
+            let outcome = simulate(scenario, &mut (), clock).map_err(failed)?;
+            Ok(outcome.map(|outcome| record(scenario, outcome, job.keeps_series)))
+        }
+    }
 }
 
 fn cells(
@@ -253,12 +279,15 @@ fn jobs_of(
                 let scenario = traces.scenario(id, &text, seed)?;
                 let at = format!("{}ms", start.as_nanos() / 1_000_000);
                 let keeps_series = run.series.is_some();
-                let keeps = if keeps_series { "series" } else { "" };
-                let key = cache::key(&[&text, &seed.to_string(), &at, &digests, keeps]);
+                let keeps = format!("{keeps_series} {:?}", run.analysis);
+                let key = cache::key(&[&text, &seed.to_string(), &at, &digests, &keeps]);
                 let own = [at.into(), seed.to_string().into()];
                 let coordinates = coordinates.iter().cloned().chain(own).collect();
-                let cost = cost(&scenario);
-                found.push((coordinates, Job { key, text, scenario, start, keeps_series, cost }));
+                let (cost, analysis) = (cost(&scenario), run.analysis);
+                found.push((
+                    coordinates,
+                    Job { key, text, scenario, analysis, start, keeps_series, cost },
+                ));
             }
         }
     }
@@ -299,7 +328,7 @@ fn judge<'a>(
     let checks = checks?;
     let verdict = match claim.mode {
         _ if checks.is_empty() => claim.expected,
-        _ => Verdict::of(claim, &checks),
+        _ => verdict_of(claim, &checks),
     };
     let expected = match (depth, claim.expected_quick) {
         (Depth::Quick, Some(quick)) => quick,

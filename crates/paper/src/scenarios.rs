@@ -2,10 +2,8 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use cellpace_base::Span;
-use cellpace_lab::{open_file, trace::whole_millis};
+use cellpace_lab::open_file;
 use cellpace_path::TraceSpec;
 use cellpace_path::schedule::{Trace, TraceFiles};
 use cellpace_sim::Scenario;
@@ -63,18 +61,6 @@ impl TraceFolder {
     }
 }
 
-/// The same scenario, whose runs begin at `start` of its trace.
-pub(crate) fn starting_at(scenario: &Scenario, start: Span) -> Result<Scenario, String> {
-    let mut scenario = scenario.clone();
-    if scenario.trace.has_handovers() {
-        // A drive goes on where it is; its handovers come along.
-        scenario.trace = scenario.trace.starting_at(start);
-    } else if !start.is_zero() {
-        scenario.trace = turned(&scenario.trace.drawn(scenario.seed, Span::ZERO), start)?;
-    }
-    Ok(scenario)
-}
-
 fn digest(trace: &Trace) -> String {
     let mut hash = Sha256::new();
     for at in trace.millis() {
@@ -82,35 +68,4 @@ fn digest(trace: &Trace) -> String {
     }
     let bytes: [u8; 32] = hash.finalize().into();
     bytes[..8].iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// The trace from `start` on, with what was before it behind its end.
-fn turned(spec: &TraceSpec, start: Span) -> Result<TraceSpec, String> {
-    let Some(trace) = spec.trace() else { return Ok(spec.clone()) };
-    let (Some(start), Some(period)) = (whole_millis(start), whole_millis(trace.period())) else {
-        return Err("a start is in whole milliseconds".to_owned());
-    };
-    let start = start % period;
-    if start == 0 {
-        return Ok(spec.clone());
-    }
-    let (before, after): (Vec<u32>, Vec<u32>) = trace.millis().iter().partition(|at| **at <= start);
-    let after = after.into_iter().map(|at| at - start);
-    let millis = after.chain(before.into_iter().map(|at| at + (period - start))).collect();
-    let trace = Trace::from_millis(millis).map_err(|error| error.to_string())?;
-    Ok(TraceSpec::recorded(spec.to_string(), Arc::new(trace)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_trace_that_begins_elsewhere_is_the_file_cut_and_joined_there() {
-        let trace = Arc::new(Trace::from_millis(vec![0, 1, 3, 7, 10]).unwrap());
-        let spec = TraceSpec::recorded("made-up", trace);
-        let turned = |at| turned(&spec, Span::from_millis(at)).unwrap();
-        assert_eq!(turned(3).trace().unwrap().millis(), [4, 7, 7, 8, 10]);
-        assert_eq!(turned(10), spec);
-    }
 }

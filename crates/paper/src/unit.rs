@@ -54,6 +54,17 @@ impl Unit {
         }
     }
 
+    /// The unit of charts, and how many of it one of ours is.
+    pub(crate) fn of_charts(self) -> (&'static str, f64) {
+        match self {
+            Self::TIME => ("ms", 1e3),
+            Self::RATE => ("Mbit/s", 1e-6),
+            Self::SIZE => ("kB", 1.0 / 8e3),
+            Self::PACKETS => ("packets", 1.0),
+            _ => ("", 1.0),
+        }
+    }
+
     /// A value in the unit in which this field writes it.
     pub fn show(self, value: f64) -> String {
         match self {

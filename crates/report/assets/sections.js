@@ -78,15 +78,27 @@
       label: line.name, stroke: colour(`--c${index % 8}`), width: 1.5, points: { show: line.x.length < 60 },
       // What another result has no place for is no gap.
       spanGaps: false,
+      ...(chart.marks ? { paths: () => null, points: { show: true, size: 7, width: 1.5 } } : {}),
+      ...(chart.names ? { paths: uPlot.paths.bars({ size: [0.85, 40] }), fill: colour(`--c${index % 8}`), points: { show: false } } : {}),
       ...(chart.steps ? { paths: uPlot.paths.stepped({ align: 1 }), fill: colour(`--c${index % 8}`) + "33", points: { show: false } } : {}),
     }));
     const linear = { range: (_, least, most) => [Math.min(0, least ?? 0), (most ?? 0) > 0 ? most * MARGIN : 1] };
     return new uPlot({
       width: place.clientWidth, height: 260,
-      scales: { x: { time: false, distr: chart.log_x ? 3 : 1 }, y: chart.log_y ? { distr: 3 } : linear },
+      scales: { x: { time: false, distr: chart.log_x ? 3 : 1, ...(chart.names ? { range: [-0.6, chart.names.length - 0.4] } : {}) }, y: chart.log_y ? { distr: 3 } : linear },
       series: [{ label: chart.x_label }, ...lines],
-      axes: [{ ...axis, label: chart.x_label, labelSize: 20 }, { ...axis, size: 56 }],
+      axes: [{ ...axis, label: chart.x_label, labelSize: 20, ...(chart.names ? named(chart.names) : {}) }, { ...axis, size: 56 }],
     }, shared, place);
+  }
+
+  /** An axis with names at the places 0, 1, ...; short where there is little room. */
+  function named(names) {
+    const shown = (plot, at) => {
+      const room = Math.floor(plot.width / names.length / 8);
+      const name = names[at] ?? "";
+      return name.length > room ? `${name.slice(0, Math.max(room - 1, 1))}…` : name;
+    };
+    return { splits: () => names.map((_, at) => at), values: (plot, splits) => splits.map((at) => shown(plot, at)) };
   }
 
   // Paper has no way to open them.

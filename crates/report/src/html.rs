@@ -11,7 +11,7 @@ use crate::page::page_json;
 use crate::section::{Chart, DrawnChart, MadeBy, PageTable, Section, side_by_side};
 use crate::sentence::sentence;
 use crate::thin::thinned;
-use crate::views::sections;
+use crate::views::{PAPER, sections};
 use crate::{Comparison, ReportError, SCHEMA, comparisons, palette};
 
 const TEMPLATE: &str = include_str!("../assets/page.html");
@@ -49,14 +49,20 @@ pub fn page(documents: &[Document]) -> Result<String, ReportError> {
         }
     }
     let comparison = (!compared.is_empty()).then(|| thinned(&comparisons::joined(compared)));
-    let sections = kinds.into_iter().map(|(_, kind)| side_by_side(kind)).collect();
-    Ok(Whole { comparison, sections }.html())
+    let sections = kinds.into_iter().flat_map(|(schema, kind)| match schema {
+        PAPER => kind.into_iter().map(|(_, section)| section).collect(),
+        _ => vec![side_by_side(kind)],
+    });
+    let is_paper = documents.iter().all(|document| document.schema == PAPER);
+    Ok(Whole { comparison, sections: sections.collect(), is_paper }.html())
 }
 
 /// What a page is made of.
 struct Whole {
     comparison: Option<Comparison>,
     sections: Vec<Section>,
+    /// The first section is about the others.
+    is_paper: bool,
 }
 
 /// What the script gets of all that is no comparison.
@@ -133,6 +139,9 @@ impl Whole {
     }
 
     fn title(&self) -> String {
+        if let Some(front) = self.sections.first().filter(|_| self.is_paper) {
+            return front.title.clone();
+        }
         let compared = self.comparison.iter().map(comparisons::title);
         let titles: Vec<String> =
             compared.chain(self.sections.iter().map(|section| section.title.clone())).collect();

@@ -1,6 +1,6 @@
 //! What a page shows of a result, declared: a title, a sentence, facts, charts, pictures, tables.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::heatmap::Heatmap;
 use crate::number::{Number, significant};
@@ -41,7 +41,7 @@ pub(crate) struct MadeBy {
 }
 
 /// A table: names in the first column, numbers in the others.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct PageTable {
     /// Its heading.
     pub title: String,
@@ -71,6 +71,10 @@ pub(crate) struct Chart {
     pub(crate) log_y: bool,
     /// Steps instead of straight lines: a value holds until the next place.
     pub(crate) steps: bool,
+    /// Marks without lines.
+    pub(crate) marks: bool,
+    /// Names of the places 0, 1, ... on the axis below; the values are then bars.
+    pub(crate) names: Vec<String>,
 }
 
 /// A line of a [`Chart`].
@@ -102,6 +106,10 @@ pub(crate) struct DrawnChart<'a> {
     log_x: bool,
     log_y: bool,
     steps: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    marks: bool,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    names: &'a [String],
 }
 
 #[derive(Debug, Serialize)]
@@ -140,6 +148,8 @@ impl Chart {
             log_x: self.log_x,
             log_y: self.log_y,
             steps: self.steps,
+            marks: self.marks,
+            names: &self.names,
         }
     }
 }

@@ -4,6 +4,7 @@ use cellpace_base::statistics::{mean, quantile};
 use cellpace_measure::{Interval, jain_index};
 
 use super::table::Kind;
+use crate::statistics::spearman;
 use crate::unit::Unit;
 
 /// A function that reduces tables.
@@ -100,7 +101,7 @@ impl Reduction {
             Self::Percentile => quantile(&sorted(y), x[0] / 100.0),
             Self::Count | Self::Sum => x.iter().sum(),
             Self::Jain => jain_index(x),
-            Self::Spearman => correlation(&ranks(x), &ranks(y)),
+            Self::Spearman => spearman(x, y),
             Self::Overlap => f64::from(u8::from(do_overlap(x, y))),
             Self::All => x.iter().copied().fold(1.0, f64::min),
             Self::Any => x.iter().copied().fold(0.0, f64::max),
@@ -112,25 +113,6 @@ impl Reduction {
 fn deviation(x: &[f64]) -> f64 {
     let mean = mean(x.iter().copied());
     (x.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (x.len() as f64 - 1.0)).sqrt()
-}
-
-/// Ranks from 1; equal values share the mean of theirs.
-fn ranks(values: &[f64]) -> Vec<f64> {
-    let rank = |value: &f64| {
-        let below = values.iter().filter(|other| *other < value).count() as f64;
-        let equal = values.iter().filter(|other| *other == value).count() as f64;
-        below + f64::midpoint(equal, 1.0)
-    };
-    values.iter().map(rank).collect()
-}
-
-/// Pearson's correlation; none where one side does not vary.
-fn correlation(x: &[f64], y: &[f64]) -> f64 {
-    let (mean_x, mean_y) = (mean(x.iter().copied()), mean(y.iter().copied()));
-    let products = x.iter().zip(y).map(|(x, y)| (x - mean_x) * (y - mean_y)).sum::<f64>();
-    let square =
-        |values: &[f64], mean: f64| values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
-    products / (square(x, mean_x) * square(y, mean_y)).sqrt()
 }
 
 /// Whether the 95 % intervals of the two means overlap.

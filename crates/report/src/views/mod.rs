@@ -2,6 +2,7 @@
 
 mod connections;
 mod markov;
+mod paper;
 mod probe;
 mod transfer;
 
@@ -11,11 +12,18 @@ use crate::ReportError;
 use crate::document::Document;
 use crate::section::Section;
 
+/// The schema of claims of papers, which stand one under the other on their page.
+pub(crate) const PAPER: &str = "cellpace.paper/1";
+
 /// What the page shows of `document`, which is no comparison.
 pub(crate) fn sections(document: &Document) -> Result<Vec<Section>, ReportError> {
     match document.schema.as_str() {
         "cellpace.transfer/1" => each(document, transfer::Transfer::section),
         "cellpace.mdi.show/2" => each(document, markov::MarkovTable::section),
+        PAPER => {
+            let papers: Vec<paper::Paper> = document.typed()?;
+            Ok(papers.iter().flat_map(paper::Paper::sections).collect())
+        }
         "cellpace.probe/1" => each(document, probe::Probe::section),
         "cellpace.run/1" | "cellpace.attach/1" | "cellpace.proxy/1" => {
             let command = document.schema.trim_start_matches("cellpace.").trim_end_matches("/1");

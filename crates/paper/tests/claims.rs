@@ -1,0 +1,97 @@
+//! Claim files that are refused, and one claim from end to end.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+
+use cellpace_paper::{Claim, Depth, Library, Plan, RunOptions, Verdict, document};
+
+const TINY: &str = r#"
+id = "made-up"
+where = "Nowhere"
+says = "A window of 40 packets fills 12 Mbit/s over 40 ms, and one of 20 half of it."
+kind = "text"
+mode = "virtual"
+expected = "reproduced"
+
+[run.alone]
+trace = "constant:12mbit"
+cc = "fixed:cwnd={window}"
+rtt = "40ms"
+duration = "5s"
+series = "1s"
+sweep.window = ["20pkts", "40pkts"]
+
+[[check]]
+name = "40 packets fill the link"
+level = "core"
+run = "alone"
+test = "mean(utilization[window=40pkts]) >= 0.95"
+
+[[check]]
+name = "20 packets fill half of it"
+level = "full"
+run = "alone"
+test = "abs(mean(throughput_mbps[window=20pkts]) - 6mbit) <= 0.2mbit and max(queue_delay_ms.p95[window=20pkts]) < 2ms"
+
+[[chart]]
+kind = "lines"
+run = "alone"
+x = "time"
+y = "mean(series.throughput_mbps; start, seed)"
+group = "window"
+"#;
+
+#[test]
+fn a_claim_from_end_to_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let paper = folder.path().join("made");
+    fs::create_dir(&paper).unwrap();
+    fs::write(paper.join("up.toml"), TINY).unwrap();
+    let library = Library::of_folder(folder.path()).unwrap();
+    let claims = library.select(&["made-*".to_owned()]).unwrap();
+    let options = RunOptions { depth: Depth::Quick, ..RunOptions::default() };
+    let plan = Plan::new(&claims, &options).unwrap();
+    assert_eq!(plan.runs(), 2);
+    let results = plan.run(&options, &mut ()).unwrap().unwrap();
+    assert_eq!(results[0].verdict, Verdict::Reproduced, "{:?}", results[0].checks);
+    assert!(results[0].is_expected() && !results[0].is_generated);
+    let front = cellpace_paper::Front {
+        title: "Made up".to_owned(),
+        sentence: String::new(),
+        tables: Vec::new(),
+    };
+    let text = document(&[&results[0]], options.depth, Some(&front)).unwrap();
+    let written: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(written["claims"][0]["charts"][0]["lines"].as_array().unwrap().len(), 2);
+    let page = cellpace_report::Document::read("made", &text).unwrap();
+    let page = cellpace_report::page(&[page]).unwrap();
+    assert!(page.contains("<title>Made up") && page.contains("40 packets fill the link"));
+    assert!(page.len() < 3_000_000);
+}
+
+#[test]
+fn claims_that_make_no_sense_are_refused() {
+    let cases = [
+        ("mode = \"virtual\"", "mode = \"virtuall\"", "up.toml:6: "),
+        ("series = ", "serious = ", "unknown field `serious`"),
+        ("expected = \"reproduced\"", "expected = \"refuted\"", "needs `because`"),
+        (">= 0.95", ">= 98ms", "units do not fit: a number and a time"),
+        ("[window=40pkts]", "[window=41pkts]", "selects nothing"),
+        ("mean(utilization[window=40pkts])", "utilization", "for each window"),
+        ("max(queue_delay_ms.p95", "max(queue_delay_ms", "unknown field"),
+        ("run = \"alone\"\ntest", "run = \"lonely\"\ntest", "there is no run `lonely`"),
+        ("kind = \"lines\"", "kind = \"pie\"", "unknown kind `pie`"),
+        ("group = \"window\"", "group = \"cwnd\"", "no axis `cwnd`"),
+        ("id = \"made-up\"", "id = \"made-down\"", "not `made-up`"),
+    ];
+    for (text, wrong, why) in cases {
+        assert!(TINY.contains(text), "{text}");
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("made")).unwrap();
+        fs::write(folder.path().join("made/up.toml"), TINY.replace(text, wrong)).unwrap();
+        let error = Library::of_folder(folder.path()).unwrap_err().to_string();
+        assert!(error.contains(why), "{wrong}: {error}");
+    }
+    assert!(Claim::read("made/up", TINY).is_ok());
+}
