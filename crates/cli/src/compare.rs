@@ -66,10 +66,10 @@ fn experiment(args: &CompareArgs) -> Result<Experiment, CommandError> {
     Ok(Experiment {
         controllers: named("--cc", controllers)?,
         traces: traces.collect(),
-        seeds: args.repetition.seeds(args.path.seed).collect(),
+        seeds: args.repetition.seeds(args.path.link.seed).collect(),
         flows: args.flows,
         transfer: named("--transfer", transfer.transpose())?,
-        duration: args.path.duration,
+        duration: args.path.link.duration,
         path: args.path.conditions(&mut files)?,
     })
 }

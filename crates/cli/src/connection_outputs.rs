@@ -12,7 +12,7 @@ use clap::Args;
 
 use crate::error::CommandError;
 use crate::options::Verbosity;
-use crate::output::{check_file, command_line, complain, event_writer, is_stdout};
+use crate::output::{check_files, command_line, complain, event_writer, is_stdout, refuse_stdout};
 use crate::report::write_report;
 
 /// Options for what is printed and written of connections.
@@ -48,29 +48,11 @@ impl ConnectionOutputs {
 
     /// Refuses what cannot be written before anything starts.
     pub(crate) fn check(&self) -> Result<(), CommandError> {
-        let files =
-            [("--json", &self.json), ("--report", &self.report), ("--events", &self.events)];
-        let files: Vec<_> =
-            files.into_iter().filter_map(|(option, file)| Some((option, file.as_ref()?))).collect();
-        for (index, (option, file)) in files.iter().enumerate() {
-            if let Some((other, _)) = files[..index].iter().find(|(_, before)| before == file) {
-                let file = file.display();
-                return Err(CommandError::usage(format!("{other} and {option} both write {file}")));
-            }
-            match is_stdout(file) {
-                true if *option == "--events" => {
-                    return Err(CommandError::usage(
-                        "--events: an event log needs a file, not `-`",
-                    ));
-                }
-                true if *option == "--report" => {
-                    return Err(CommandError::usage("--report: a page needs a file, not `-`"));
-                }
-                true => {}
-                false => check_file(file)?,
-            }
-        }
-        Ok(())
+        let (json, report) = (self.json.as_deref(), self.report.as_deref());
+        let events = self.events.as_deref();
+        check_files(&[("--json", json), ("--report", report), ("--events", events)])?;
+        // Standard output is the program's, or that of figures as they come.
+        refuse_stdout("--report", report, "a page")
     }
 
     /// Opens the outputs. Starts a thread if controllers' decisions are written.

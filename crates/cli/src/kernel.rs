@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::error::CommandError;
-use crate::output::{one_line, print, write_json};
+use crate::output::{check_files, one_line, print, write_json};
 
 mod markov;
 mod mdi;
@@ -248,6 +248,7 @@ fn left(sockets: Option<u64>) -> String {
 }
 
 fn status(args: &StatusArgs) -> Result<ExitCode, CommandError> {
+    check_files(&[("--json", args.json.as_deref())])?;
     let facts = Facts::find(&args.name);
     let markov = markov::TableStatus::look(&args.name);
     let text = table(&facts) + &markov.rows();

@@ -18,13 +18,17 @@ use crate::link_output::ProgramOutput;
 use crate::link_report::LinkReport;
 use crate::link_watch::{Log, Watch, WatchOptions};
 use crate::options::Verbosity;
-use crate::output::{check_file, complain};
+use crate::output::{check_files, complain, refuse_stdout};
 use crate::path_options::{Directions, PathOptions};
+use crate::result_files::ResultFiles;
 
 /// Arguments of `cellpace link`.
 #[derive(Debug, Args)]
 #[command(mut_arg("verbose", |verbose| {
     verbose.help("Print a line for each change, each destination that cannot be reached, and each flow")
+}))]
+#[command(mut_arg("json", |json| {
+    json.help("Write the figures as JSON (`-`: standard output, the program's then goes to standard error)")
 }))]
 #[command(mut_arg("acks", |acks| acks.hide(true)))]
 #[command(mut_arg("skip", |skip| skip.help("Left out of the figures at the start [default: 0s]")))]
@@ -70,12 +74,8 @@ pub(crate) struct LinkArgs {
     /// Let the inside out to the rest of the world (IPv4, needs root)
     #[arg(long)]
     nat: bool,
-    /// Write the figures as JSON (`-`: standard output, the program's then goes to standard error)
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    json: Option<PathBuf>,
-    /// Write one HTML page that works offline
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    files: ResultFiles,
     /// Write what became of every packet, as Parquet; as a capture with extension pcapng
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     log: Option<PathBuf>,
@@ -109,7 +109,7 @@ pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, CommandError> {
         true => Some(output.redirect(&mut program).map_err(CommandError::failed)?),
         false => None,
     };
-    if args.json.as_deref() == Some(Path::new("-")) {
+    if args.files.use_stdout() {
         program.stdout(io::stderr().as_fd().try_clone_to_owned().map_err(CommandError::failed)?);
     }
     let title = trace.as_deref().map_or_else(|| "unlimited".to_owned(), cellpace_lab::shown_name);
@@ -128,10 +128,10 @@ pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, CommandError> {
         Ok(ended) => ended,
         Err(error) => return not_started(&error),
     };
-    let seed = args.path.seed;
+    let seed = args.path.link.seed;
     let report = LinkReport { name, seed, trace: title, directions: &directions, ended: &ended };
     report.print_summary(args.verbosity);
-    let written = report.write(args.json.as_deref(), args.report.as_deref());
+    let written = report.write(args.files.json.as_deref(), args.files.report.as_deref());
     if ended.exit_code == 0 {
         // The program's own failure says more than that of a file.
         logged.map_err(CommandError::failed)?;
@@ -153,7 +153,7 @@ fn live_view(
         return Ok(None);
     }
     let trace = directions.down.trace.as_ref();
-    LiveView::start(title.to_owned(), trace, args.path.seed, output.clone()).map(Some)
+    LiveView::start(title.to_owned(), trace, args.path.link.seed, output.clone()).map(Some)
 }
 
 /// Refuses what cannot be done before anything is.
@@ -161,22 +161,9 @@ fn check(args: &LinkArgs) -> Result<(), CommandError> {
     if args.rate.is_some_and(|rate| rate.as_bps() == 0) {
         return Err(CommandError::usage("--rate: a rate of 0 delivers nothing"));
     }
-    let files = [("--json", &args.json), ("--report", &args.report), ("--log", &args.log)];
-    let files: Vec<_> =
-        files.iter().filter_map(|(option, file)| Some((*option, file.as_ref()?))).collect();
-    for (index, (option, file)) in files.iter().enumerate() {
-        if let Some((other, _)) = files[..index].iter().find(|(_, before)| before == file) {
-            return Err(CommandError::usage(format!(
-                "{other} and {option} both write the same file"
-            )));
-        }
-        if file.as_os_str() != "-" {
-            check_file(file)?;
-        } else if *option != "--json" {
-            let what = if *option == "--log" { "a packet log" } else { "a page" };
-            return Err(CommandError::usage(format!("{option}: {what} needs a file, not `-`")));
-        }
-    }
+    let [json, report] = args.files.options();
+    check_files(&[json, report, ("--log", args.log.as_deref())])?;
+    refuse_stdout("--report", report.1, "a page")?;
     if args.live { link_live::check() } else { Ok(()) }
 }
 
@@ -184,7 +171,7 @@ fn spec(args: &LinkArgs, directions: &Directions) -> LinkSpec {
     LinkSpec {
         down: directions.down.clone(),
         up: directions.up.clone(),
-        seed: args.path.seed,
+        seed: args.path.link.seed,
         duration: directions.duration,
         expose: args.expose.clone(),
         nat: args.nat,

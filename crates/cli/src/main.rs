@@ -30,6 +30,7 @@ mod progress;
 mod proxy;
 mod proxy_log;
 mod report;
+mod result_files;
 mod run;
 mod sim;
 mod trace;

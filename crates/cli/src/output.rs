@@ -5,7 +5,6 @@ use std::path::Path;
 
 use cellpace_cc::ControllerSpec;
 use cellpace_lab::EventLog;
-pub(crate) use cellpace_report::indented as pretty;
 use cellpace_report::write_atomically;
 use cellpace_run::EventWriter;
 
@@ -49,7 +48,22 @@ const MAX_COMPLAINT: usize = 1000;
 /// Says on standard error, in one line, what a person should know. A standard error that is gone
 /// must not end the program in another way than it would have ended.
 pub(crate) fn complain(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "cellpace: {}", one_line(text));
+    let _ = writeln!(io::stderr().lock(), "cellpace: {}", one_line(&without_numbers(text)));
+}
+
+/// Leaves out the numbers that Rust adds to what the system says: ` (os error 2)`.
+fn without_numbers(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let mut rest = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((number, after)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+                rest += after;
+            }
+            _ => rest = rest + " (os error " + part,
+        }
+    }
+    rest
 }
 
 /// Names come from outside: line ends and control characters in them are shown, not obeyed.
@@ -89,6 +103,10 @@ fn recorded(words: impl Iterator<Item = String>) -> String {
     let mut line = "cellpace".to_owned();
     let mut words = words.peekable();
     while let Some(word) = words.next() {
+        if word == "--" {
+            // What follows belongs to another program.
+            return words.fold(line + " --", |line, word| format!("{line} {}", quoted(&word)));
+        }
         let (option, value) = word.split_once('=').map_or((&*word, None), |(o, v)| (o, Some(v)));
         if NOT_RECORDED.contains(&option) {
             // Its value is the next word. Without one it is not followed by a word that it takes.
@@ -144,13 +162,64 @@ pub(crate) fn event_writer(
     writer.map(Some).map_err(|error| CommandError::failed(format!("starting a thread: {error}")))
 }
 
-/// Refuses a file that cannot be created where it shall be.
-pub(crate) fn check_file(file: &Path) -> Result<(), CommandError> {
+/// An option that names a file to write, and the file if there is to be one.
+pub(crate) type OutputOption<'a> = (&'static str, Option<&'a Path>);
+
+/// Options whose files are written bit by bit, or have a form of their own: not standard output.
+const FILES_ONLY: [(&str, &str); 2] = [("--log", "a packet log"), ("--events", "an event log")];
+
+/// Refuses, before the work is done, files that cannot be written: where there is no folder for
+/// them, a log at standard output, and two options for the same file.
+pub(crate) fn check_files(options: &[OutputOption<'_>]) -> Result<(), CommandError> {
+    let given = options.iter().filter_map(|(option, file)| Some((*option, (*file)?)));
+    let given: Vec<(&str, &Path)> = given.collect();
+    for (index, (option, file)) in given.iter().enumerate() {
+        if let Some((other, _)) = given[..index].iter().find(|(_, before)| is_same(before, file)) {
+            let what = if is_stdout(file) {
+                "to standard output".into()
+            } else {
+                file.display().to_string()
+            };
+            return Err(CommandError::usage(format!("{other} and {option} both write {what}")));
+        }
+        if let Some((_, what)) = FILES_ONLY.iter().find(|(log, _)| log == option) {
+            refuse_stdout(option, Some(file), what)?;
+        }
+        if !is_stdout(file) {
+            check_file(option, file)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses `-` where standard output belongs to others, or cannot take `what`.
+pub(crate) fn refuse_stdout(
+    option: &str,
+    file: Option<&Path>,
+    what: &str,
+) -> Result<(), CommandError> {
+    match file.is_some_and(is_stdout) {
+        true => Err(CommandError::usage(format!("{option}: {what} needs a file, not `-`"))),
+        false => Ok(()),
+    }
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    one == other || absolute(one) == absolute(other)
+}
+
+fn check_file(option: &str, file: &Path) -> Result<(), CommandError> {
     let folder = match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    let wrong = |why: &str| Err(CommandError::usage(format!("{}: {why}", file.display())));
+    let wrong = |why: &str| {
+        Err(CommandError::usage(format!("{option} {}: {why}", quoted(&file.to_string_lossy()))))
+    };
+    if file.as_os_str().is_empty() {
+        return wrong("the name of the file is empty");
+    }
     if !folder.is_dir() {
         return wrong("no such folder");
     }
@@ -181,6 +250,17 @@ mod tests {
             "cellpace compare --cc verus:r=2 --timing"
         );
         assert_eq!(record("sim it's.toml"), "cellpace sim 'it'\\''s.toml'");
+        assert_eq!(
+            record("run --json a.json --cc copa -- iperf3 --json -c there"),
+            "cellpace run --cc copa -- iperf3 --json -c there"
+        );
+    }
+
+    #[test]
+    fn errors_of_the_system_have_words_and_no_numbers() {
+        assert_eq!(without_numbers("a: Is a directory (os error 21)"), "a: Is a directory");
+        assert_eq!(without_numbers("a (os error 2); b (os error 13)."), "a; b.");
+        assert_eq!(without_numbers("a (os error x)"), "a (os error x)");
     }
 
     #[test]

@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use cellpace_emu::is_pcapng;
 use cellpace_lab::{Batch, BatchResult, EventLog, RunResult, WorkSink, threads};
 use cellpace_report::{Aside, Comparison, PacketLog};
 use clap::Args;
 
 use crate::error::CommandError;
 use crate::options::Verbosity;
-use crate::output::{check_file, command_line, complain, is_stdout, print, write};
+use crate::output::{check_files, command_line, complain, print, write};
 use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted, interruption_code};
-use crate::report::write_report;
+use crate::result_files::ResultFiles;
 
 /// With more runs than this, `--json` alone has no figures over time.
 const MAX_RUNS_WITH_SERIES: usize = 64;
@@ -42,12 +43,8 @@ impl Repetition {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct Outputs {
-    /// Write the results as JSON (`-`: standard output, and nothing else there)
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write one HTML page that works offline
-    #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    files: ResultFiles,
     /// Write the charts as SVG files
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
@@ -112,34 +109,15 @@ impl WorkSink<RunResult> for RunWatch {
 impl Outputs {
     /// Refuses what cannot be written before the work is done, not after.
     pub(crate) fn check(&self) -> Result<(), CommandError> {
-        let files = [
-            ("--json", &self.json),
-            ("--report", &self.report),
-            ("--log", &self.log),
-            ("--events", &self.events),
-        ];
-        let files: Vec<_> =
-            files.iter().filter_map(|(option, file)| Some((*option, file.as_ref()?))).collect();
-        for (index, (option, file)) in files.iter().enumerate() {
-            if let Some((other, _)) = files[..index].iter().find(|(_, before)| before == file) {
-                let what = file.display();
-                return Err(CommandError::usage(format!("{other} and {option} both write {what}")));
-            }
-            let to_stdout = is_stdout(file);
-            if to_stdout && ["--log", "--events"].contains(option) {
-                let log = if *option == "--log" { "a packet log" } else { "an event log" };
-                return Err(CommandError::usage(format!("{option}: {log} needs a file, not `-`")));
-            }
-            if *option == "--log" && file.extension().is_some_and(|ending| ending == "pcapng") {
-                return Err(CommandError::usage(format!(
-                    "--log {}: packets in virtual time have no bytes to capture; name a .parquet \
-                     file, or capture in real time with `cellpace link --log`",
-                    file.display()
-                )));
-            }
-            if !to_stdout {
-                check_file(file)?;
-            }
+        let [json, report] = self.files.options();
+        let log = ("--log", self.log.as_deref());
+        check_files(&[json, report, log, ("--events", self.events.as_deref())])?;
+        if let Some(file) = self.log.as_ref().filter(|file| is_pcapng(file)) {
+            return Err(CommandError::usage(format!(
+                "--log {}: packets in virtual time have no bytes to capture; name a .parquet \
+                 file, or capture in real time with `cellpace link --log`",
+                file.display()
+            )));
         }
         match &self.svg {
             Some(folder) if folder.exists() && !folder.is_dir() => {
@@ -173,7 +151,7 @@ impl Outputs {
     /// Charts need figures over time; a document of few runs has them, too, for charts later.
     fn wants_series(&self, runs: usize) -> bool {
         let is_small = runs <= MAX_RUNS_WITH_SERIES;
-        self.report.is_some() || self.svg.is_some() || (self.json.is_some() && is_small)
+        self.files.report.is_some() || self.svg.is_some() || (self.files.json.is_some() && is_small)
     }
 
     /// Shows and writes everything. Runs that failed or were not done (Ctrl-C) are left out and
@@ -214,24 +192,18 @@ impl Outputs {
         logged: Result<(), CommandError>,
     ) -> Result<(), CommandError> {
         let results = [
-            self.write_report(comparison),
             self.write_charts(comparison),
-            self.write_json(comparison),
+            self.files.write(|| cellpace_report::to_json(comparison)),
             logged,
         ];
         let failed = results.into_iter().find_map(Result::err);
-        if [&self.json, &self.report].into_iter().flatten().all(|file| !is_stdout(file)) {
+        if !self.files.use_stdout() {
             print(&cellpace_report::table(comparison))?;
             if failed.is_none() {
                 self.say_where()?;
             }
         }
         failed.map_or(Ok(()), Err)
-    }
-
-    fn write_report(&self, comparison: &Comparison) -> Result<(), CommandError> {
-        let Some(path) = &self.report else { return Ok(()) };
-        write_report(path, &[&cellpace_report::to_json(comparison)])
     }
 
     fn write_charts(&self, comparison: &Comparison) -> Result<(), CommandError> {
@@ -244,14 +216,9 @@ impl Outputs {
         Ok(())
     }
 
-    fn write_json(&self, comparison: &Comparison) -> Result<(), CommandError> {
-        let Some(path) = &self.json else { return Ok(()) };
-        write(path, &cellpace_report::to_json(comparison))
-    }
-
     fn say_where(&self) -> Result<(), CommandError> {
         let said = [
-            ("page", &self.report),
+            ("page", &self.files.report),
             ("charts", &self.svg),
             ("packets", &self.log),
             ("events", &self.events),

@@ -7,12 +7,12 @@ use cellpace_paper::{
     Cache, Claim, ClaimResult, Depth, Front, Library, Mode, Plan, RunOptions, Verdict,
     command_lines, document,
 };
-use cellpace_report::{Document, PageTable, page};
+use cellpace_report::{Document, PageTable, indented, page};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use crate::error::CommandError;
-use crate::output::{pretty, print, write, write_json};
+use crate::output::{print, write, write_json};
 use crate::progress::{Progress, end_cleanly_on_ctrl_c, interruption_code};
 
 /// The commands of `cellpace paper`.
@@ -183,7 +183,7 @@ fn list(args: &ListArgs) -> Result<ExitCode, CommandError> {
     claims.retain(|claim| args.state.is_empty() || args.state.contains(&claim.expected));
     let document = || {
         let claims = claims.iter().map(|claim| ListedClaim::of(claim)).collect();
-        pretty(&ListDocument { schema: "cellpace.paper-list/1", claims })
+        indented(&ListDocument { schema: "cellpace.paper-list/1", claims })
     };
     if !write_json(args.json.as_deref(), document)? {
         return Ok(ExitCode::SUCCESS);

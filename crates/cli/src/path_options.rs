@@ -13,16 +13,10 @@ use clap::Args;
 use crate::error::{CommandError, named};
 use crate::options::{seed, span};
 
-/// Options of the path.
+/// Options of the bottleneck and of the run, for every command that drives one.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Path")]
-pub(crate) struct PathOptions {
-    /// Trace of the reverse direction [default: unlimited]
-    #[arg(long, value_name = "TRACE")]
-    uplink: Option<String>,
-    /// Begin the traces of both directions here; what comes before is played when they repeat
-    #[arg(long, value_name = "TIME", value_parser = span, default_value = "0s", hide_default_value = true)]
-    pub(crate) from: Span,
+pub(crate) struct BottleneckOptions {
     /// Round-trip delay without queueing: 40ms, step:10ms/5s,100ms/5s, random:10ms..100ms/5s,
     /// file:DELAYS
     #[arg(long, default_value = "40ms", value_name = "TIME")]
@@ -34,6 +28,45 @@ pub(crate) struct PathOptions {
     /// Random loss: 1%, ge:..., step:0%/5s,1%/5s, random:0%..1%/5s, file:LOSSES
     #[arg(long, default_value = "0%", value_name = "LOSS")]
     loss: String,
+    /// Length of the run [default: the trace's, at most 300s; 60s where it has no end]
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    pub(crate) duration: Option<Span>,
+    /// Seed of everything random: same seed, same command, same bytes out
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = seed)]
+    pub(crate) seed: u64,
+}
+
+impl BottleneckOptions {
+    /// A scenario with these options, but no trace, duration or flow yet.
+    pub(crate) fn conditions(&self, files: &mut TraceFiles<'_>) -> Result<Scenario, CommandError> {
+        Ok(Scenario {
+            queue: named("--queue", self.queue.parse::<QueueSpec>())?,
+            rtt: named("--rtt", DelaySpec::parse(&self.rtt, files))?,
+            loss: named("--loss", LossSpec::parse(&self.loss, files))?,
+            seed: self.seed,
+            ..Scenario::default()
+        })
+    }
+
+    /// The bottleneck as it was written.
+    pub(crate) fn words(&self) -> String {
+        let Self { rtt, queue, loss, .. } = self;
+        format!("--rtt {rtt} --queue {queue} --loss {loss}")
+    }
+}
+
+/// Options of the path.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Path")]
+pub(crate) struct PathOptions {
+    /// Trace of the reverse direction [default: unlimited]
+    #[arg(long, value_name = "TRACE")]
+    uplink: Option<String>,
+    /// Begin the traces of both directions here; what comes before is played when they repeat
+    #[arg(long, value_name = "TIME", value_parser = span, default_value = "0s", hide_default_value = true)]
+    pub(crate) from: Span,
+    #[command(flatten)]
+    pub(crate) link: BottleneckOptions,
     /// Random loss of acks and receivers' reports on the way back; forms as for --loss
     #[arg(long, default_value = "0%", value_name = "LOSS")]
     uplink_loss: String,
@@ -52,15 +85,9 @@ pub(crate) struct PathOptions {
     /// When receivers acknowledge: every packet, or delayed:40ms (every second packet)
     #[arg(long, default_value = "every", value_name = "POLICY")]
     acks: String,
-    /// Length of the run [default: the trace's, at most 300s; 60s where it has no end]
-    #[arg(long, value_name = "TIME", value_parser = span)]
-    pub(crate) duration: Option<Span>,
     /// Left out of the figures at the start [default: 2s]
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub(crate) skip: Option<Span>,
-    /// Seed of everything random: same seed, same command, same bytes out
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = seed)]
-    pub(crate) seed: u64,
 }
 
 /// Reads the impairments of one direction: of the way back with `up:` in front.
@@ -109,7 +136,7 @@ impl PathOptions {
             ));
         }
         let delay = scenario.rtt.half();
-        let drawn = scenario.trace.drawn(self.seed, self.duration.unwrap_or(Span::ZERO));
+        let drawn = scenario.trace.drawn(self.link.seed, self.link.duration.unwrap_or(Span::ZERO));
         let mut handovers = scenario.handovers;
         handovers.extend(drawn.handovers(LONGEST_LINK));
         let down = PathSpec {
@@ -134,7 +161,7 @@ impl PathOptions {
             down,
             up,
             rtt,
-            duration: self.duration,
+            duration: self.link.duration,
             skip: self.skip.unwrap_or(Span::ZERO),
         })
     }
@@ -146,7 +173,7 @@ impl PathOptions {
         files: &mut TraceFiles<'_>,
     ) -> Result<Scenario, CommandError> {
         let trace = named("--trace", TraceSpec::parse(trace, files))?;
-        let duration = self.duration.unwrap_or_else(|| default_duration(&trace));
+        let duration = self.link.duration.unwrap_or_else(|| default_duration(&trace));
         Ok(Scenario { trace: trace.starting_at(self.from), duration, ..self.conditions(files)? })
     }
 
@@ -156,9 +183,6 @@ impl PathOptions {
         let (impair, uplink_impair) = self.impairments()?;
         Ok(Scenario {
             uplink: named("--uplink", uplink)?.map(|uplink| uplink.starting_at(self.from)),
-            queue: named("--queue", self.queue.parse::<QueueSpec>())?,
-            rtt: named("--rtt", DelaySpec::parse(&self.rtt, files))?,
-            loss: named("--loss", LossSpec::parse(&self.loss, files))?,
             uplink_loss: named("--uplink-loss", LossSpec::parse(&self.uplink_loss, files))?,
             impair,
             uplink_impair,
@@ -166,8 +190,7 @@ impl PathOptions {
             handovers: self.handovers()?,
             acks: named("--acks", self.acks.parse::<AckPolicy>())?,
             skip: self.skip.unwrap_or(Scenario::default().skip),
-            seed: self.seed,
-            ..Scenario::default()
+            ..self.link.conditions(files)?
         })
     }
 

@@ -23,7 +23,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::connection_outputs::ConnectionOutputs;
+use crate::connection_outputs::{ConnectionOutputs, OpenOutputs};
 use crate::error::CommandError;
 use crate::flow_options::FlowArgs;
 use crate::options::{Verbosity, span};
@@ -201,9 +201,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<ExitCode, CommandError> {
         .max_blocking_threads(RESOLVERS)
         .build()
         .map_err(CommandError::failed)?;
-    let (log, outputs) = args.outputs.open(LoggingCommand::Proxy, &config.flow.cc)?;
-    let log = Arc::new(ProxyLog::new(log));
-    let ended = runtime.block_on(serve(args, config, log.clone()))?;
+    let (ended, log, outputs) = runtime.block_on(serve(args, config))?;
     log.finish();
     // A name that is being resolved must not hold the end up.
     runtime.shutdown_background();
@@ -335,8 +333,8 @@ fn credentials(text: &str) -> Result<Credentials, String> {
 async fn serve(
     args: &ProxyArgs,
     config: ProxyConfig,
-    log: Arc<ProxyLog>,
-) -> Result<ProxyOutcome, CommandError> {
+) -> Result<(ProxyOutcome, Arc<ProxyLog>, OpenOutputs<'_>), CommandError> {
+    let cc = config.flow.cc.clone();
     let (stop, stopped) = watch::channel(StopUrgency::No);
     // Before anything is printed: who waits for that may stop us from then on.
     let signals = EndSignals::new()?;
@@ -359,6 +357,9 @@ async fn serve(
         args.outputs.verbosity.note(&format!("figures at http://{address}/metrics"));
         tokio::spawn(serve_metrics(listener, proxy.metrics()));
     }
+    // Last of what can fail: a proxy that does not start leaves no file.
+    let (log, outputs) = args.outputs.open(LoggingCommand::Proxy, &cc)?;
+    let log = Arc::new(ProxyLog::new(log));
     for address in proxy.addresses() {
         args.outputs.verbosity.note(&format!("waiting at {address}"));
     }
@@ -371,11 +372,12 @@ async fn serve(
             watched.look();
         }
     });
+    let opened = log.clone();
     let ended = proxy.run(stopped, move |notice| match &notice {
-        Notice::Controlled(controlled) => log.opened(controlled),
+        Notice::Controlled(controlled) => opened.opened(controlled),
         notice => print_notice(notice, verbosity),
     });
-    ended.await.map_err(CommandError::failed)
+    Ok((ended.await.map_err(CommandError::failed)?, log, outputs))
 }
 
 /// Interval at which flows are looked at.

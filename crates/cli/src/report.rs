@@ -9,7 +9,7 @@ use cellpace_report::{Document, page};
 use clap::Args;
 
 use crate::error::CommandError;
-use crate::output::{check_file, is_stdout, write};
+use crate::output::{check_files, is_stdout, write};
 
 /// Arguments of `cellpace report`.
 #[derive(Debug, Args)]
@@ -35,9 +35,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
     if args.results.iter().filter(|path| is_stdout(path)).count() > 1 {
         return Err(CommandError::usage("`-`: standard input is one result; give it once"));
     }
-    if !is_stdout(&args.output) {
-        check_file(&args.output)?;
-    }
+    check_files(&[("--output", Some(&args.output))])?;
     let documents: Result<Vec<Document>, CommandError> =
         args.results.iter().map(|path| read(path)).collect();
     let page = page(&documents?).map_err(CommandError::usage)?;

@@ -430,9 +430,9 @@ fn wrong_options_are_answered_with_what_would_do() {
         ("--cc verus:epoch=5", "epoch: `5` needs a unit; write a time like 40ms or 60s"),
         ("--cc cubic --cc cubic", "--cc: `cubic` is given twice"),
         ("--trace lte-driving --trace lte-driving", "--trace: `lte-driving` is given twice"),
-        ("--rtt 40", "--rtt: delay: `40` needs a unit"),
+        ("--rtt 40", "--rtt: `40` needs a unit"),
         ("--rtt -40ms", "--rtt: `-40ms`: a delay is not negative"),
-        ("--rtt NaNms", "--rtt: delay: `NaNms` does not start with a number"),
+        ("--rtt NaNms", "--rtt: `NaNms` does not start with a number"),
         ("--rtt file:gone", "--rtt: there is no file `gone`"),
         (
             "--queue droptail:1499B",
@@ -442,8 +442,8 @@ fn wrong_options_are_answered_with_what_would_do() {
         ("--queue droptial:2MB", "did you mean `droptail`?"),
         ("--queue droptail:2", "needs a unit"),
         ("--loss NaN", "--loss"),
-        ("--loss 0.05", "--loss: loss: `0.05` needs a unit; write 5%"),
-        ("--loss 0", "--loss: loss: `0` needs a unit; write 0%"),
+        ("--loss 0.05", "--loss: `0.05` needs a unit; write 5%"),
+        ("--loss 0", "--loss: `0` needs a unit; write 0%"),
         ("--loss 100%", "--loss: `100%`: when every packet is lost, nothing arrives"),
         ("--loss ge:p=0.01", "--loss: ge: p: `0.01` needs a unit; write 1%"),
         ("--loss -1%", "--loss: `-1%`: a loss is not negative"),
@@ -452,9 +452,9 @@ fn wrong_options_are_answered_with_what_would_do() {
         ("--impair corrupt=0.1", "--impair: corrupt: `0.1` needs a unit; write 10%"),
         ("--impair corrupt=100%", "--impair: corrupt=100%: nothing would get through"),
         ("--impair up:reordr=1%/5ms", "did you mean `reorder`?"),
-        ("--uplink-loss 101%", "--uplink-loss: loss: `101%` is out of range"),
-        ("--loss 101%", "--loss: loss: `101%` is out of range"),
-        ("--handover 30", "--handover: handover: `30` needs a unit"),
+        ("--uplink-loss 101%", "--uplink-loss: `101%` is out of range"),
+        ("--loss 101%", "--loss: `101%` is out of range"),
+        ("--handover 30", "--handover: `30` needs a unit"),
         ("--handover 30s/1s/1s/1s", "--handover: `30s/1s/1s/1s` does not read; write TIME"),
         (
             "--handover 9s --handover 9s",
@@ -497,7 +497,7 @@ fn outputs_that_cannot_be_written_are_refused_before_the_work() {
         ("--svg file", "file: is a file, not a folder"),
         ("--log -", "--log: a packet log needs a file"),
         ("--events -", "--events: an event log needs a file"),
-        ("--json - --report -", "--json and --report both write -"),
+        ("--json - --report -", "--json and --report both write to standard output"),
         ("--json x --log x", "--json and --log both write x"),
     ] {
         // A day of a fast link: whoever began it would be noticed.
@@ -522,7 +522,7 @@ fn a_full_disk_ends_with_1_and_keeps_the_other_outputs() {
     let outcome = folder.run("compare --cc fixed --duration 3s --json /dev/full --report r.html");
     assert_eq!(outcome.code, Some(1));
     assert!(outcome.stdout.contains("fixed"), "the table: {}", outcome.stdout);
-    let said = "cellpace: cannot write /dev/full: No space left on device (os error 28)\n";
+    let said = "cellpace: cannot write /dev/full: No space left on device\n";
     assert_eq!(outcome.stderr, said);
     assert_eq!(folder.names(), ["r.html"]);
     for option in ["--log", "--report", "--json"] {

@@ -456,8 +456,10 @@ fn the_program_sees_addresses_and_gives_its_exit_code() {
     assert_eq!(shell("-q", "true").stderr, "");
     assert_eq!(shell("-q", "kill -9 $$").code, Some(137));
     let folder = Folder::new();
-    folder.run("link -q -- no-such-program").complains(127, "cannot run no-such-program");
-    folder.run("link -q -- /").complains(126, "cannot run /");
+    folder
+        .run("link -q -- no-such-program")
+        .complains(127, "cannot run `no-such-program`: no such program");
+    folder.run("link -q -- /").complains(126, "cannot run `/`: ");
 }
 
 #[test]

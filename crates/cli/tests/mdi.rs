@@ -182,7 +182,7 @@ fn wrong_usage_is_refused_before_the_work() {
     }
     folder.refused(&format!("{SHORT} -o no/o.mdi"), "no/o.mdi: no such folder");
     folder.refused(&format!("{SHORT} -o ."), ".: is a folder");
-    folder.refused(&format!("{SHORT} -o -"), "--output: needs a file");
+    folder.refused(&format!("{SHORT} -o -"), "--output: a table needs a file");
     assert_eq!(folder.names(), ["short.csv"]);
 }
 

@@ -163,7 +163,10 @@ fn what_cannot_be_is_refused_in_one_line() {
     folder.refused("mdi show t.mdi --users 3", "--users 3: this table has no such part; it has 1");
     folder.refused("mdi show t.mdi --users some", "give `all` or a number");
     folder.refused("mdi show t.mdi --plot a.png", "name a file that ends with .svg");
-    folder.refused("mdi show t.mdi --plot - --json -", "only one of --json, --plot and --report");
+    folder.refused(
+        "mdi show t.mdi --plot - --json -",
+        "--json and --plot both write to standard output",
+    );
     folder.refused("mdi show t.mdi --plot no/a.svg", "no such folder");
     folder.refused("mdi show t.mdi --zoom nan", "give a number");
     folder.refused("mdi convert t.mdi -o t.txt", "ends with .json, .csv, .flat or .mdi");

@@ -108,7 +108,7 @@ fn wrong_scenarios_are_answered_with_line_and_field() {
             "s.toml:4: stop: it stops (at 3s) before",
         ),
         (format!("trace = \"gone.down\"\n{flow}"), "s.toml:1: trace: there is no trace file `gone"),
-        (format!("\n\nrtt = \"40\"\n{flow}"), "s.toml:3: rtt: delay: `40` needs a unit"),
+        (format!("\n\nrtt = \"40\"\n{flow}"), "s.toml:3: rtt: `40` needs a unit"),
         (
             format!("queue = \"droptail:1kB\"\n{flow}"),
             "s.toml:1: queue: droptail: `1kB` is smaller",

@@ -188,7 +188,7 @@ fn bad_files_are_refused_in_one_line_with_file_and_line() {
             vec!["make", name, "-o", "out"],
             vec!["fit", name, "-o", "out.profile"],
         ] {
-            let said = desk.failed(1, &args);
+            let said = desk.failed(2, &args);
             assert!(said.starts_with(&format!("cellpace: {expected}")), "{args:?}: {said}");
         }
     }
@@ -299,8 +299,8 @@ fn convert_may_write_over_its_input_but_never_half() {
     let desk = Desk::with(&[("a", "1\n2\n"), ("b", "1\nx\n")]);
     desk.said(&["convert", "a", "-o", "a", "--scale", "2"]);
     assert_eq!(desk.text("a"), "1\n1\n2\n2\n");
-    desk.failed(1, &["convert", "b", "-o", "a"]);
-    desk.failed(1, &["convert", "a", "-o", "nowhere/a"]);
+    desk.failed(2, &["convert", "b", "-o", "a"]);
+    desk.failed(2, &["convert", "a", "-o", "nowhere/a"]);
     assert_eq!(desk.text("a"), "1\n1\n2\n2\n");
     assert_eq!(desk.files(), ["a", "b"]);
 }
@@ -328,7 +328,7 @@ fn traces_come_from_standard_input_and_from_compressed_files() {
     assert_eq!(mean(&figures_of_stdin(&desk, b"1\n2\n4\n").out), 9.0);
     assert_eq!(mean(&figures_of_stdin(&desk, &fs::read(desk.path("packed.gz")).unwrap()).out), 9.0);
     let wrong = figures_of_stdin(&desk, b"1\nx\n");
-    assert_eq!(wrong.code, 1);
+    assert_eq!(wrong.code, 2);
     assert!(wrong.err.contains("line 2: `x` is not a whole number"), "{}", wrong.err);
     desk.said(&["convert", "plain", "-o", "rates.csv", "--bin", "2ms"]);
     gzip("rates.csv.gz", "rates.csv");
@@ -371,7 +371,7 @@ fn garbage_in_csv_is_named_with_line_and_field() {
         ("0,1e300\n1,1\n", "t.csv: the rates make more than 50000000 opportunities"),
     ] {
         let desk = Desk::with(&[("t.csv", text)]);
-        let said = desk.failed(1, &["convert", "t.csv", "-o", "out"]);
+        let said = desk.failed(2, &["convert", "t.csv", "-o", "out"]);
         assert_eq!(said, format!("cellpace: {expected}"));
         assert_eq!(desk.files(), ["t.csv"]);
     }
@@ -449,7 +449,7 @@ fn missing_files_and_folders_are_said() {
         let said = desk.failed(2, &with("missing"));
         assert!(said.starts_with("cellpace: there is no"), "{said}");
         assert!(said.contains("`missing`"), "{said}");
-        let said = desk.failed(1, &with("folder"));
+        let said = desk.failed(2, &with("folder"));
         assert_eq!(said, "cellpace: folder: this is a folder, not a file");
     }
     let said = desk.failed(2, &["convert", "constant:12mbit", "-o", "out"]);
@@ -464,7 +464,7 @@ fn a_huge_file_is_refused_with_its_size_before_it_is_read() {
     file.set_len(2 << 30).unwrap();
     let expected = "huge: 2048 MB is more than the 512 MB that are read";
     for args in [&["show", "huge"][..], &["convert", "huge", "-o", "out"]] {
-        assert_eq!(desk.failed(1, args), format!("cellpace: {expected}"));
+        assert_eq!(desk.failed(2, args), format!("cellpace: {expected}"));
     }
     let ran = desk.trace(&["check", "huge"]);
     assert_eq!((ran.code, ran.out), (1, format!("error    {expected}\n")));
@@ -481,7 +481,7 @@ fn a_file_that_may_not_be_read_is_refused() {
         cellpace_testing::skip("this user may read every file");
         return;
     }
-    assert!(desk.failed(1, &["show", "shut"]).starts_with("cellpace: shut: Permission denied"));
+    assert!(desk.failed(2, &["show", "shut"]).starts_with("cellpace: shut: Permission denied"));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 
+use cellpace_os::process::start_problem;
 use cellpace_path::PathError;
 use thiserror::Error;
 
@@ -106,7 +107,7 @@ pub enum EmuError {
     )]
     NatNeedsRoot,
     /// The program does not start.
-    #[error("cannot run {}: {source}", program.to_string_lossy())]
+    #[error("cannot run `{}`: {}", program.to_string_lossy(), start_problem(source))]
     Start {
         /// The program.
         program: OsString,

@@ -25,6 +25,9 @@ pub enum PathError {
         /// Why.
         source: QuantityError,
     },
+    /// A value that is all there is, and does not read.
+    #[error(transparent)]
+    Value(QuantityError),
     /// A quantity below zero.
     #[error("`{text}`: a {what} is not negative")]
     Negative {

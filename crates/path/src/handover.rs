@@ -70,10 +70,7 @@ impl FromStr for Handover {
     type Err = PathError;
 
     fn from_str(text: &str) -> Result<Self, PathError> {
-        let span = |part: &str| {
-            parse_span(part)
-                .map_err(|source| PathError::Quantity { what: "handover".to_owned(), source })
-        };
+        let span = |part: &str| parse_span(part).map_err(PathError::Value);
         let mut parts: Vec<&str> = text.trim().split('/').collect();
         let queue_lost = match parts.last() {
             Some(&"lost") => parts.pop().is_some(),

@@ -300,7 +300,7 @@ mod tests {
             ("", "does not start with a number"),
             ("x", "does not start with a number"),
             ("101%", "out of range"),
-            ("0.05", "loss: `0.05` needs a unit; write 5%"),
+            ("0.05", "`0.05` needs a unit; write 5%"),
             ("ge:p=0.02", "ge: p: `0.02` needs a unit; write 2%"),
             ("ge:p=200%", "out of range"),
             ("ge:q=1%", "no parameter `q`"),

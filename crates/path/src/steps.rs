@@ -299,12 +299,16 @@ fn split_at_time(text: &str) -> Option<(&str, &str)> {
 fn read<T: Level>(text: &str, what: &'static str) -> Result<T, PathError> {
     T::read(text).map_err(|source| match source {
         QuantityError::Negative { text, .. } => PathError::Negative { text, what },
-        source => PathError::Quantity { what: what.into(), source },
+        source => PathError::Value(source),
     })
 }
 
 fn read_span(text: &str, what: &'static str) -> Result<Span, PathError> {
-    read(text, what)
+    let named = |source| PathError::Quantity { what: what.into(), source };
+    match read(text, what) {
+        Err(PathError::Value(source)) => Err(named(source)),
+        read => read,
+    }
 }
 
 /// One step: the value from `start` up to, but not including, `end`.

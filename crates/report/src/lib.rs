@@ -46,6 +46,6 @@ pub use schema::{Comparison, Repeated, Run, SCHEMA, TracePreview};
 pub use section::PageTable;
 pub use sentence::sentence;
 pub use side_by_side::side_by_side;
-pub use svg::{svg_files, trace_svg};
+pub use svg::svg_files;
 pub use table::table;
 pub use trace_text::{trace_text, trace_text_bins};

@@ -1,4 +1,4 @@
-//! Pictures for papers and slides: plain SVG on white, no script, no fonts of their own. DrawnRun by
+//! Pictures for papers and slides: plain SVG on white, no script, no fonts of their own. Drawn by
 //! hand rather than with a plotting crate for dashes, markers and an inverted logarithmic axis,
 //! the same look as the page's.
 
@@ -12,10 +12,10 @@ use cellpace_measure::{ProfileSample, Series};
 
 use self::canvas::{Canvas, Line, Plot, short_name};
 use self::scale::AxisScale;
+use crate::Comparison;
 use crate::groups::{Group, controllers, groups, rows};
 use crate::number::short;
 use crate::thin::{evenly, highest, mean, thin};
-use crate::{Comparison, TracePreview};
 
 /// Points along a line; more would only make noise at the width of a page.
 const MAX_POINTS: usize = 300;
@@ -50,25 +50,6 @@ pub fn svg_files(comparison: &Comparison) -> Vec<(String, String)> {
         }
     }
     files.files
-}
-
-/// The capacity of a trace over time.
-pub fn trace_svg(preview: &TracePreview) -> String {
-    let merge = merge_for(preview.capacity_mbps.len());
-    let width = preview.bin_s * merge as f64;
-    let capacity = thin(&preview.capacity_mbps, merge, mean);
-    let end = preview.bin_s * preview.capacity_mbps.len() as f64;
-    let overall = short(mean(&preview.capacity_mbps));
-    let mut plot = Plot::new(
-        &format!("{}: capacity, {overall} Mbit/s on average", preview.name),
-        &format!("Mbit/s in each {}", seconds(width)),
-        "time [s]",
-        AxisScale::linear(0.0, end.max(preview.bin_s)),
-        AxisScale::linear(0.0, 1.06 * top(&capacity)),
-        &[],
-    );
-    plot.area(&steps(&capacity, width));
-    plot.finish()
 }
 
 /// A run over time: what is drawn of it.
@@ -379,15 +360,8 @@ mod tests {
             series.queue_delay_p95_ms.fill(f32::NAN);
         }
         odd.runs[1].series = None;
-        let empty = TracePreview {
-            name: "none".to_owned(),
-            bin_s: 0.1,
-            period_s: 0.1,
-            capacity_mbps: vec![],
-        };
-        let mut pictures = svg_files(&odd);
-        pictures.push(("empty".to_owned(), trace_svg(&empty)));
-        assert_eq!(pictures.len(), 4);
+        let pictures = svg_files(&odd);
+        assert_eq!(pictures.len(), 3);
         for (name, svg) in pictures {
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{name}: {svg}");
         }
@@ -405,19 +379,5 @@ mod tests {
         let mut twice = Files::default();
         ["a:b", "a/b", "A b"].iter().for_each(|name| twice.add(&[name], String::new()));
         assert_eq!(names(&twice.files), ["a-b.svg", "a-b-2.svg", "A-b-3.svg"]);
-    }
-
-    #[test]
-    fn a_trace_is_drawn_with_its_mean() {
-        let capacity_mbps = vec![2.0, 4.0, 0.0, 6.0];
-        let svg = trace_svg(&TracePreview {
-            name: "t.down".to_owned(),
-            bin_s: 0.5,
-            period_s: 0.5,
-            capacity_mbps,
-        });
-        assert!(svg.contains("t.down: capacity, 3 Mbit/s on average"));
-        assert!(svg.contains("class=\"area\""));
-        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
     }
 }

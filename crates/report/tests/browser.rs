@@ -12,8 +12,8 @@ use std::process::{Command, Stdio};
 
 use cellpace_measure::InspectedSeries;
 use cellpace_report::{
-    Comparison, Document, Heatmap, HeatmapAxis, HeatmapCell, TracePreview, heatmap_svg, page,
-    svg_files, to_json, trace_svg, write_atomically,
+    Comparison, Document, Heatmap, HeatmapAxis, HeatmapCell, heatmap_svg, page, svg_files, to_json,
+    write_atomically,
 };
 use serde_json::Value;
 
@@ -160,14 +160,6 @@ fn pictures_are_well_formed() {
     let mut pictures = svg_files(&odd);
     pictures.extend(svg_files(&example::large("drive.down", 6, 1, 300)));
     pictures.extend(svg_files(&example::large("shared", 1, 4, 60)));
-    let capacity = example::large("t", 1, 1, 120).runs[0].series.clone().unwrap().capacity_mbps;
-    let preview = TracePreview {
-        name: "drive.down".to_owned(),
-        bin_s: 0.1,
-        period_s: 0.1,
-        capacity_mbps: capacity,
-    };
-    pictures.push(("trace.svg".to_owned(), trace_svg(&preview)));
     pictures.push(("heat.svg".to_owned(), heatmap_svg(&[heatmap(300), heatmap(20)])));
     pictures.push(("odd-heat.svg".to_owned(), heatmap_svg(&[Heatmap::default()])));
     if let Some(folder) = std::env::var_os("PAGES") {

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use cellpace_os::process::start_problem;
 use thiserror::Error;
 
 /// Why a program is not run.
@@ -10,7 +11,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum RunError {
     /// There is no such program, or it may not be run.
-    #[error("cannot run `{program}`: {source}")]
+    #[error("cannot run `{program}`: {}", start_problem(source))]
     Start {
         /// The program as written.
         program: String,

@@ -26,7 +26,10 @@ pub fn check_program(name: &OsStr) -> Result<(), RunError> {
     let start = |source| RunError::Start { program: name.to_string_lossy().into_owned(), source };
     let mut path = find(name).map_err(start)?;
     for _ in 0..DEEPEST {
-        let mut file = File::open(&path).map_err(start)?;
+        let mut file = File::open(&path).map_err(|source| {
+            // An interpreter that a script names, say.
+            RunError::Start { program: path.display().to_string(), source }
+        })?;
         match interpreter(&mut file).map_err(start)? {
             Some(next) => path = next,
             None => {

@@ -614,7 +614,7 @@ mod tests {
     fn errors_name_file_line_and_field() {
         let cases = [
             ("\n\nspeed = 3\n", "s.toml:3: unknown field `speed`"),
-            ("rtt = '40'\n", "s.toml:1: rtt: delay: `40` needs a unit"),
+            ("rtt = '40'\n", "s.toml:1: rtt: `40` needs a unit"),
             (
                 "[[flow]]\ncc = 'fixd'\n",
                 "s.toml:2: cc: there is no controller `fixd`; did you mean",
@@ -636,7 +636,7 @@ mod tests {
             ),
             (
                 "uplink_loss = '0.02'\n[[flow]]\ncc='fixed'\n",
-                "s.toml:1: uplink_loss: loss: `0.02` needs a unit; write 2%",
+                "s.toml:1: uplink_loss: `0.02` needs a unit; write 2%",
             ),
             ("impair = 'reorder=1%'\n", "s.toml:1: impair: `reorder=1%` does not read"),
             ("[[handover]]\nat = '5'\n", "s.toml:2: at: `5` needs a unit"),

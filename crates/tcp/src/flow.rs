@@ -42,8 +42,6 @@ pub struct FlowStats {
     pub blocks: u64,
     /// How often TCP was kicked to send between acks, through the kernel driver.
     pub kicks: u64,
-    /// Bytes that TCP may hold, where the option `send_buffer` chose: as granted.
-    pub send_buffer: Option<u64>,
 }
 
 /// How a flow ended.

@@ -33,5 +33,5 @@ pub use options::{
     AlccLimits, ClientServerOptions, FlowDriver, FlowOptions, FlowShare, GateOptions, RelayOptions,
 };
 pub use relay::{RelayEngine, TcpCongestionControl, trim_memory};
-pub use socket::{granted_send_buffer, unacknowledged};
+pub use socket::unacknowledged;
 pub use stream::AlccStream;

@@ -110,15 +110,11 @@ pub struct RelayOptions {
     pub queue: usize,
     /// What TCP itself uses below the controller.
     pub below: TcpCongestionControl,
-    /// Bytes that TCP may hold, sent or not (`SO_SNDBUF`), which bounds what is in flight; `None`:
-    /// as many as the kernel thinks right, which grow with the window. The kernel may grant less:
-    /// [`FlowStats::send_buffer`](crate::FlowStats::send_buffer).
-    pub send_buffer: Option<u32>,
 }
 
 impl Default for RelayOptions {
     fn default() -> Self {
-        Self { queue: 256 << 10, below: TcpCongestionControl::default(), send_buffer: None }
+        Self { queue: 256 << 10, below: TcpCongestionControl::default() }
     }
 }
 

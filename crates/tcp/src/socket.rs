@@ -147,27 +147,6 @@ pub(crate) fn set_unsent_allowed(socket: BorrowedFd<'_>, bytes: u64) -> io::Resu
     )
 }
 
-/// Chooses how many bytes TCP may hold, and returns how many the kernel granted.
-///
-/// # Errors
-/// When the kernel refuses.
-pub(crate) fn set_send_buffer(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<u64> {
-    let socket = socket2::SockRef::from(&socket);
-    socket.set_send_buffer_size(bytes as usize)?;
-    // socket(7): the kernel doubles what it grants, for its own needs, and returns the doubled value.
-    Ok(socket.send_buffer_size()? as u64 / 2)
-}
-
-/// How many bytes the system grants a TCP socket that asks for a send buffer of `bytes`: at most
-/// `net.core.wmem_max`, and never very few.
-///
-/// # Errors
-/// When no socket can be opened.
-pub fn granted_send_buffer(bytes: u32) -> io::Result<u64> {
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
-    set_send_buffer(std::os::fd::AsFd::as_fd(&socket), bytes)
-}
-
 /// What a flow changes of a socket, as it was: where the flow does not come about, the connection
 /// continues as if nothing had been tried. Stamps above all must end: they are reported as errors to
 /// whoever waits for the socket.

@@ -564,43 +564,6 @@ fn there_is_room_again_when_a_flow_has_ended() {
     }
 }
 
-#[test]
-fn a_send_buffer_is_as_large_as_granted_and_bounds_what_tcp_holds() {
-    let engine = RelayEngine::new();
-    let (one, mut peer) = pair();
-    let options = |send_buffer| {
-        with_relay(
-            "cubic",
-            RelayOptions { send_buffer: Some(send_buffer), ..RelayOptions::default() },
-        )
-    };
-    let mut stream = AlccStream::new(&engine, one, &options(30_000)).unwrap();
-    assert_eq!(stream.stats().send_buffer, Some(30_000), "told from the beginning");
-    stream.set_nonblocking(true).unwrap();
-    let (mut written, mut quiet) = (0, 0);
-    while quiet < 50 {
-        match stream.write(&[7; 4096]) {
-            Ok(count) => (written, quiet) = (written + count, 0),
-            Err(_) => quiet += 1,
-        }
-        if quiet > 0 {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-    // The peer reads nothing: its buffer and ours are full.
-    let receive = socket2::SockRef::from(&peer).recv_buffer_size().unwrap() as u64;
-    let stats = stream.stats();
-    assert!(stats.sent_bytes - stats.acked_bytes <= 60_000, "the kernel's double: {stats:?}");
-    assert!(stats.sent_bytes <= receive + 6_300_000, "{stats:?}");
-    assert!(written as u64 > stats.sent_bytes);
-    peer.read_exact(&mut vec![0; written]).unwrap();
-
-    let (one, _peer) = pair();
-    let stream = AlccStream::new(&engine, one, &options(1 << 30)).unwrap();
-    let granted = cellpace_tcp::granted_send_buffer(1 << 30).unwrap();
-    assert_eq!(stream.stats().send_buffer, Some(granted));
-}
-
 /// A peer that stops reading for so long, in the middle of a transfer.
 fn stops_reading(time: Duration) {
     let engine = RelayEngine::new();

@@ -9,7 +9,7 @@ use cellpace_mdi::{Counts, Model};
 use cellpace_report::write_atomically;
 
 use crate::error::CommandError;
-use crate::output::check_file;
+use crate::output::{check_files, refuse_stdout};
 
 /// Reads a model, and returns it with the size of its file. A file that cannot be read or is none is
 /// wrong usage.
@@ -34,10 +34,8 @@ pub(super) fn save_model(path: &Path, model: &Model) -> Result<usize, CommandErr
 
 /// Refuses what cannot be written before the work is done, not after.
 pub(super) fn check_output(path: &Path) -> Result<(), CommandError> {
-    if path.as_os_str() == "-" {
-        return Err(CommandError::usage("--output: needs a file, not `-`"));
-    }
-    check_file(path)
+    refuse_stdout("--output", Some(path), "a table")?;
+    check_files(&[("--output", Some(path))])
 }
 
 /// Whether the name of a file ends so, whatever the case.

@@ -1,6 +1,6 @@
 //! `cellpace mdi show`: what a table holds, in figures and pictures.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use cellpace_lab::{ModelFigures, ModelPictures, shown_name};
@@ -10,8 +10,8 @@ use clap::Args;
 
 use super::model_file::{UserSelection, all_counts, has_ending, read_model};
 use crate::error::CommandError;
-use crate::output::{check_file, print, write};
-use crate::report::write_report;
+use crate::output::{check_files, is_stdout, print, write};
+use crate::result_files::ResultFiles;
 
 /// Arguments of `cellpace mdi show`.
 #[derive(Debug, Args)]
@@ -30,18 +30,14 @@ pub(crate) struct MdiShowArgs {
     /// What was learnt with this number of users
     #[arg(long, default_value = "all", value_name = "all|N")]
     users: UserSelection,
-    /// Write the figures as JSON (`-`: standard output, and nothing else there)
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
     /// Draw the transition matrix, or its first ten delays, and a zoom, as SVG
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-    /// Write figures and pictures as one HTML page that works offline
-    #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
     /// The delay that is zoomed: in ms, or the change [default: the one with the most cells]
     #[arg(long, value_name = "DELAY", allow_negative_numbers = true, value_parser = finite)]
     zoom: Option<f64>,
+    #[command(flatten)]
+    files: ResultFiles,
 }
 
 fn finite(text: &str) -> Result<f64, String> {
@@ -64,34 +60,18 @@ pub(crate) fn run(args: &MdiShowArgs) -> Result<ExitCode, CommandError> {
         write(path, &heatmap_svg(&pictures.overview_and_zoom(args.zoom)))?;
     }
     let document = figures.to_json(&name, shown_pictures(args, &figures, &pictures));
-    if outputs(args).all(|path| !is_stdout(path)) {
+    if !args.files.use_stdout() && !args.plot.as_deref().is_some_and(is_stdout) {
         let document = Document::of(&name, vec![document.clone()]).map_err(CommandError::failed)?;
         print(&document.text().map_err(CommandError::failed)?)?;
     }
-    let text = indented(&document);
-    if let Some(path) = &args.report {
-        write_report(path, &[&text])?;
-    }
-    if let Some(path) = &args.json {
-        write(path, &text)?;
-    }
+    args.files.write(|| indented(&document))?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn outputs(args: &MdiShowArgs) -> impl Iterator<Item = &PathBuf> {
-    [&args.json, &args.plot, &args.report].into_iter().flatten()
-}
-
-fn is_stdout(path: &Path) -> bool {
-    path.as_os_str() == "-"
 }
 
 /// Refuses what cannot be written before the work is done, not after.
 fn check(args: &MdiShowArgs) -> Result<(), CommandError> {
-    if outputs(args).filter(|path| is_stdout(path)).count() > 1 {
-        return Err(CommandError::usage("only one of --json, --plot and --report can go to `-`"));
-    }
-    outputs(args).filter(|path| !is_stdout(path)).try_for_each(|path| check_file(path))?;
+    let [json, report] = args.files.options();
+    check_files(&[json, report, ("--plot", args.plot.as_deref())])?;
     match args.plot.as_ref().filter(|path| !is_stdout(path) && !has_ending(path, "svg")) {
         Some(path) => {
             let why = "name a file that ends with .svg";

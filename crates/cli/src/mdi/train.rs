@@ -4,23 +4,19 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use cellpace_base::Span;
 use cellpace_lab::{
     Lesson, NamedTrace, StatesChoice, Training, check_name, learn, read_controller, trace_files,
     trace_source,
 };
 use cellpace_mdi::{About, LoggedFlows, write_samples};
-use cellpace_path::schedule::TraceFiles;
-use cellpace_path::{DelaySpec, LossSpec, QueueSpec};
 use cellpace_report::write_atomically;
-use cellpace_sim::Scenario;
 use clap::Args;
 
 use super::model_file::{check_output, has_ending, save_model};
 use crate::compare::{of_option, once_each};
 use crate::error::{CommandError, named};
-use crate::options::{seed, span};
 use crate::output::{complain, print};
+use crate::path_options::BottleneckOptions;
 use crate::progress::{Progress, end_cleanly_on_ctrl_c, interruption_code};
 
 /// Arguments of `cellpace mdi train`.
@@ -51,21 +47,8 @@ pub(crate) struct TrainArgs {
     /// Which delays and windows the table distinguishes, see below
     #[arg(long, value_name = "STATES", default_value = "levels")]
     states: StatesChoice,
-    /// Round-trip delay without queueing; forms as for `cellpace compare`
-    #[arg(long, default_value = "40ms", value_name = "TIME")]
-    rtt: String,
-    /// Queue at the bottleneck; forms as for `cellpace compare`
-    #[arg(long, default_value = "droptail:2MB", value_name = "QUEUE")]
-    queue: String,
-    /// Random loss; forms as for `cellpace compare`
-    #[arg(long, default_value = "0%", value_name = "LOSS")]
-    loss: String,
-    /// Length of the run [default: the trace's, at most 300s; 60s where it has no end]
-    #[arg(long, value_name = "TIME", value_parser = span)]
-    duration: Option<Span>,
-    /// Seed of everything random: same seed, same command, same bytes out
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = seed)]
-    seed: u64,
+    #[command(flatten)]
+    link: BottleneckOptions,
     /// Runs at the same time [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
@@ -82,8 +65,8 @@ pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode, CommandError> {
         teacher: named("--cc", read_controller(&args.cc))?,
         traces: named("--trace", NamedTrace::read_all(&args.traces, &mut files))?,
         users: args.users.clone(),
-        duration: args.duration,
-        path: conditions(args, &mut files)?,
+        duration: args.link.duration,
+        path: args.link.conditions(&mut files)?,
     };
     let about = about(args, &training)?;
     end_cleanly_on_ctrl_c();
@@ -107,17 +90,6 @@ pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode, CommandError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The path, without a trace.
-fn conditions(args: &TrainArgs, files: &mut TraceFiles<'_>) -> Result<Scenario, CommandError> {
-    Ok(Scenario {
-        rtt: named("--rtt", DelaySpec::parse(&args.rtt, files))?,
-        queue: named("--queue", args.queue.parse::<QueueSpec>())?,
-        loss: named("--loss", args.loss.parse::<LossSpec>())?,
-        seed: args.seed,
-        ..Scenario::default()
-    })
-}
-
 fn check(args: &TrainArgs) -> Result<(), CommandError> {
     named("--cc", check_name(args.cc.trim()))?;
     once_each("--trace", &args.traces)?;
@@ -128,9 +100,8 @@ fn check(args: &TrainArgs) -> Result<(), CommandError> {
 /// Where the model comes from. What the runs and the learning had in common is in the words of the
 /// first version, so that old commands make the same files.
 fn about(args: &TrainArgs, training: &Training) -> Result<About, CommandError> {
-    let TrainArgs { rtt, queue, loss, .. } = args;
-    let mut scenario = format!("--rtt {rtt} --queue {queue} --loss {loss} --acks every");
-    if let Some(duration) = args.duration {
+    let mut scenario = format!("{} --acks every", args.link.words());
+    if let Some(duration) = args.link.duration {
         scenario += &format!(" --duration {duration}");
     }
     if let Some(rejoin) = args.states.rejoin() {
@@ -142,7 +113,7 @@ fn about(args: &TrainArgs, training: &Training) -> Result<About, CommandError> {
     traces.sort();
     traces.dedup();
     let teacher = args.cc.trim().to_owned();
-    Ok(About { teacher, traces, scenario, seed: args.seed, ..About::default() })
+    Ok(About { teacher, traces, scenario, seed: args.link.seed, ..About::default() })
 }
 
 fn save_samples(args: &TrainArgs, logged: &[LoggedFlows]) -> Result<usize, CommandError> {

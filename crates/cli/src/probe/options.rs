@@ -12,7 +12,8 @@ use crate::address::{HostPort, ListenAddress};
 use crate::error::CommandError;
 use crate::key::KeyOption;
 use crate::options::{Verbosity, span};
-use crate::output::{check_file, is_stdout};
+use crate::output::check_files;
+use crate::result_files::ResultFiles;
 
 /// Arguments of `cellpace probe`.
 #[derive(Debug, Args)]
@@ -69,12 +70,8 @@ pub(crate) struct ProbeArgs {
     max_connections: u16,
     #[command(flatten)]
     pub(crate) key: KeyOption,
-    /// Write the figures as JSON (`-`: standard output, and nothing else there)
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub(crate) json: Option<PathBuf>,
-    /// Write one HTML page that works offline
-    #[arg(long, value_name = "FILE.html", help_heading = "Output")]
-    pub(crate) report: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) files: ResultFiles,
     #[command(flatten)]
     pub(crate) verbosity: Verbosity,
 }
@@ -180,8 +177,8 @@ impl ProbeArgs {
 
     /// Refuses files that cannot be written.
     pub(crate) fn check(&self) -> Result<(), CommandError> {
-        let files = [&self.json, &self.report, &self.record].into_iter().flatten();
-        files.filter(|file| !is_stdout(file)).try_for_each(|file| check_file(file))
+        let [json, report] = self.files.options();
+        check_files(&[json, report, ("--record", self.record.as_deref())])
     }
 
     pub(crate) fn limits(&self) -> ResponderLimits {

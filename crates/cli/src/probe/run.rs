@@ -8,14 +8,14 @@ use cellpace_base::{Span, Time};
 use cellpace_lab::transfer::shown_address;
 use cellpace_path::schedule::Trace;
 use cellpace_probe::{DirectionFigures, Plan, Prober, Recording, Responder, analyse, summary};
+use cellpace_report::indented;
 use cellpace_udp::Driver;
 
 use super::options::ProbeArgs;
 use crate::address::{HostPort, ListenAddress, PROBE_PORT, connect_to};
 use crate::error::CommandError;
-use crate::output::{command_line, complain, is_stdout, pretty, print, write_bytes, write_json};
+use crate::output::{command_line, complain, is_stdout, print, write_bytes};
 use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted, interruption_code};
-use crate::report::write_report;
 
 /// How often the loops look whether they are interrupted.
 const LOOK_UP: Span = Span::from_millis(100);
@@ -121,14 +121,11 @@ fn conclude(
 ) -> Result<ExitCode, CommandError> {
     let mut document = analyse(recording, &target.to_string(), env!("CARGO_PKG_VERSION"));
     document.command = command_line();
-    let mut files = [&args.json, &args.report, &args.record].into_iter().flatten();
-    if !args.verbosity.is_quiet() && files.all(|file| !is_stdout(file)) {
+    let to_stdout = args.files.use_stdout() || args.record.as_deref().is_some_and(is_stdout);
+    if !args.verbosity.is_quiet() && !to_stdout {
         print(&summary(&document))?;
     }
-    write_json(args.json.as_deref(), || pretty(&document))?;
-    if let Some(path) = &args.report {
-        write_report(path, &[&pretty(&document)])?;
-    }
+    args.files.write(|| indented(&document))?;
     if let Some(path) = &args.record {
         let both = plan.up && plan.down;
         write_trace(path, both.then_some("up"), document.up.as_ref())?;

@@ -7,7 +7,7 @@ use cellpace_lab::trace::{CheckedTrace, TraceVerdict, check_json, check_trace};
 use clap::Args;
 
 use crate::error::CommandError;
-use crate::output::{complain, print, write_json};
+use crate::output::{check_files, complain, print, write_json};
 use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted, interruption_code};
 
 /// Arguments of `cellpace trace check`.
@@ -37,6 +37,7 @@ pub(crate) struct CheckArgs {
 }
 
 pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
+    check_files(&[("--json", args.json.as_deref())])?;
     end_cleanly_on_ctrl_c();
     let progress = Progress::new(args.traces.len(), "traces");
     let mut checked = Vec::new();

@@ -14,6 +14,7 @@ use clap::Args;
 use super::{deliver, duration};
 use crate::error::CommandError;
 use crate::options::span;
+use crate::output::check_files;
 
 /// Arguments of `cellpace trace convert`.
 #[derive(Debug, Args)]
@@ -60,6 +61,7 @@ fn factor(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(args: &ConvertArgs) -> Result<ExitCode, CommandError> {
+    check_files(&[("--output", Some(&args.output))])?;
     let to = TraceFormat::by_ending(&args.output);
     if args.bin.is_some() && to != TraceFormat::Csv {
         return Err(CommandError::usage(
@@ -85,7 +87,7 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<ExitCode, CommandError> {
 fn read(args: &ConvertArgs) -> Result<Trace, CommandError> {
     let name = if args.input == "-" { "standard input" } else { &args.input };
     let from = TraceFormat::by_ending(Path::new(args.input.trim_end_matches(".gz")));
-    from.read(name, open(&args.input)?).map_err(CommandError::failed)
+    from.read(name, open(&args.input)?).map_err(CommandError::usage)
 }
 
 fn open(input: &str) -> Result<Box<dyn BufRead>, CommandError> {
@@ -96,6 +98,6 @@ fn open(input: &str) -> Result<Box<dyn BufRead>, CommandError> {
             ))
         }
         io::ErrorKind::NotFound => CommandError::usage(format!("there is no file `{input}`")),
-        _ => CommandError::failed(format!("{input}: {error}")),
+        _ => CommandError::usage(format!("{input}: {error}")),
     })
 }

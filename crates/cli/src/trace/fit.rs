@@ -13,7 +13,7 @@ use cellpace_report::side_by_side;
 use clap::Args;
 
 use crate::error::CommandError;
-use crate::output::{is_stdout, print, write, write_json};
+use crate::output::{check_files, is_stdout, print, write, write_json};
 use crate::progress::Progress;
 
 /// Generated traces that are compared with the source, with seeds from 1 on.
@@ -42,6 +42,7 @@ pub(crate) struct FitArgs {
 }
 
 pub(crate) fn run(args: &FitArgs) -> Result<ExitCode, CommandError> {
+    check_files(&[("--output", Some(&args.output)), ("--json", args.json.as_deref())])?;
     if is_same_file(Path::new(&args.trace), &args.output) {
         return Err(CommandError::usage("--output is the trace itself; it would be lost"));
     }

@@ -9,7 +9,7 @@ use cellpace_path::{profile, radio};
 use clap::Args;
 
 use crate::error::CommandError;
-use crate::output::{print, write_json};
+use crate::output::{check_files, print, write_json};
 
 /// Arguments of `cellpace trace list`.
 #[derive(Debug, Args)]
@@ -26,6 +26,7 @@ pub(crate) struct ListArgs {
 }
 
 pub(crate) fn run(args: &ListArgs) -> Result<ExitCode, CommandError> {
+    check_files(&[("--json", args.json.as_deref())])?;
     let mut figures = Vec::new();
     let profiles = profile::NAMES.map(str::to_owned);
     let layers = radio::NAMES.map(|name| format!("radio:{name}"));

@@ -10,7 +10,7 @@ use clap::Args;
 use super::{deliver, duration};
 use crate::error::CommandError;
 use crate::options::seed;
-use crate::output::write;
+use crate::output::{check_files, write};
 
 /// Arguments of `cellpace trace make`.
 #[derive(Debug, Args)]
@@ -44,6 +44,7 @@ pub(crate) struct MakeArgs {
 }
 
 pub(crate) fn run(args: &MakeArgs) -> Result<ExitCode, CommandError> {
+    check_files(&[("--output", Some(&args.output)), ("--radio", args.radio.as_deref())])?;
     if let Some(file) = &args.radio {
         let Some(drive) = drive(&args.trace, args.duration, args.seed)? else {
             let why = "--radio: only radio layers (radio:highway-700, ...) have such a series";

@@ -13,7 +13,6 @@ use std::process::ExitCode;
 
 use cellpace_base::Span;
 use cellpace_lab::trace::{TraceFigures, TraceSourceError, whole_millis};
-use cellpace_path::PathError;
 use cellpace_path::schedule::Trace;
 use cellpace_report::{short, time};
 use clap::Subcommand;
@@ -53,14 +52,10 @@ pub(crate) fn run(command: &TraceCommand) -> Result<ExitCode, CommandError> {
     }
 }
 
-/// What was typed wrong is a matter of usage, and so is a file that does not exist; a file that
-/// is there and is no trace is a failure.
+/// A trace that cannot be had is a matter of usage, whether it was typed wrong or its file is none.
 impl From<TraceSourceError> for CommandError {
     fn from(error: TraceSourceError) -> Self {
-        match error {
-            TraceSourceError::Path(PathError::Trace(_)) => Self::failed(error),
-            _ => Self::usage(error),
-        }
+        Self::usage(error)
     }
 }
 

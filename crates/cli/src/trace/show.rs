@@ -17,7 +17,7 @@ use terminal_size::{Width, terminal_size_of};
 use super::{describe, duration};
 use crate::error::CommandError;
 use crate::options::seed;
-use crate::output::{print, write_json};
+use crate::output::{check_files, print, write_json};
 
 /// Columns in front of the figures.
 const LABEL: usize = 20;
@@ -59,6 +59,7 @@ fn terminal_width() -> usize {
 }
 
 pub(crate) fn run(args: &ShowArgs) -> Result<ExitCode, CommandError> {
+    check_files(&[("--json", args.json.as_deref())])?;
     let names = shown_names(&args.traces);
     let bins = trace_text_bins(terminal_width());
     let mut kept: Vec<Arc<Trace>> = Vec::new();

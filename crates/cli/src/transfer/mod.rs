@@ -11,13 +11,13 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use cellpace_lab::transfer::{TransferResult, TransferView};
+use cellpace_report::indented;
 
 use self::options::Common;
 use crate::error::CommandError;
 use crate::options::Verbosity;
-use crate::output::{one_line, pretty, write_json};
+use crate::output::one_line;
 use crate::progress::{interrupted, interruption_code};
-use crate::report::write_report;
 
 /// Prints what a transfer shows.
 struct Terminal {
@@ -55,11 +55,7 @@ impl TransferView for Terminal {
 
 /// Writes the figures, and returns an error if a flow failed.
 fn conclude(result: &TransferResult, common: &Common) -> Result<ExitCode, CommandError> {
-    let text = pretty(&result.document);
-    write_json(common.json.as_deref(), || text.clone())?;
-    if let Some(path) = &common.report {
-        write_report(path, &[&text])?;
-    }
+    common.files.write(|| indented(&result.document))?;
     match &result.reasons[..] {
         _ if interrupted() => Ok(interruption_code()),
         [] if result.failed => Ok(ExitCode::FAILURE),

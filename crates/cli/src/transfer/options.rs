@@ -1,7 +1,5 @@
 //! Options that both sides have.
 
-use std::path::{Path, PathBuf};
-
 use cellpace_base::Span;
 use cellpace_udp::{AckPolicy, Driver, Endpoint, EndpointConfig, Patience, Protection};
 use clap::Args;
@@ -9,7 +7,8 @@ use clap::Args;
 use crate::error::CommandError;
 use crate::key::KeyOption;
 use crate::options::{Verbosity, span};
-use crate::output::{check_file, is_stdout};
+use crate::output::{OutputOption, check_files};
+use crate::result_files::ResultFiles;
 
 /// Options of both sides.
 #[derive(Debug, Clone, Args)]
@@ -19,12 +18,8 @@ pub(crate) struct Common {
     pub(crate) timeout: Span,
     #[command(flatten)]
     pub(crate) key: KeyOption,
-    /// Write the figures as JSON (`-`: standard output, and nothing else there)
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub(crate) json: Option<PathBuf>,
-    /// Write one HTML page that works offline
-    #[arg(long, value_name = "FILE.html", help_heading = "Output")]
-    pub(crate) report: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) files: ResultFiles,
     #[command(flatten)]
     pub(crate) verbosity: Verbosity,
 }
@@ -37,14 +32,9 @@ fn timeout(text: &str) -> Result<Span, String> {
 
 impl Common {
     /// Refuses files that cannot be written: these, and `other`.
-    pub(crate) fn check(&self, other: Option<&Path>) -> Result<(), CommandError> {
-        let mut files = [self.json.as_deref(), self.report.as_deref(), other].into_iter().flatten();
-        files.try_for_each(|file| if is_stdout(file) { Ok(()) } else { check_file(file) })
-    }
-
-    /// Whether figures are written to standard output.
-    pub(crate) fn uses_stdout(&self) -> bool {
-        [&self.json, &self.report].into_iter().flatten().any(|file| is_stdout(file))
+    pub(crate) fn check(&self, other: OutputOption<'_>) -> Result<(), CommandError> {
+        let [json, report] = self.files.options();
+        check_files(&[json, report, other])
     }
 
     /// A driver without sockets and flows, whose packets have `mtu` bytes at most. It acknowledges

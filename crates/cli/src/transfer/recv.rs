@@ -66,13 +66,14 @@ fn acks(text: &str) -> Result<AckPolicy, String> {
 
 pub(crate) fn run(args: &RecvArgs) -> Result<ExitCode, CommandError> {
     let endless = !args.once && args.target.is_none();
-    for (option, file) in [("--json", &args.common.json), ("--report", &args.common.report)] {
+    for (option, file) in args.common.files.options() {
         if endless && file.is_some() {
             return Err(CommandError::usage(format!("{option} needs an end: add --once")));
         }
     }
-    args.common.check(args.output.as_deref().filter(|output| !output.is_dir()))?;
-    let quiet_stdout = args.common.uses_stdout() || args.output.as_deref().is_some_and(is_stdout);
+    args.common.check(("--output", args.output.as_deref().filter(|output| !output.is_dir())))?;
+    let quiet_stdout =
+        args.common.files.use_stdout() || args.output.as_deref().is_some_and(is_stdout);
     let mut view = Terminal { quiet_stdout, verbosity: args.common.verbosity };
     let mut session = Transfer::new(args.common.driver(MAX_MTU, 1, args.acks)?, &mut view);
     let sinks = SinkMaker::new(args.output.as_deref())?;

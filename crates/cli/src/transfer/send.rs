@@ -92,9 +92,9 @@ fn mtu(text: &str) -> Result<u16, String> {
 
 pub(crate) fn run(args: &SendArgs) -> Result<ExitCode, CommandError> {
     let plan = SendPlan::new(args)?;
-    args.common.check(args.events.as_deref())?;
+    args.common.check(("--events", args.events.as_deref()))?;
     let driver = args.common.driver(args.mtu, args.seed, AckPolicy::default())?;
-    let quiet_stdout = args.common.uses_stdout();
+    let quiet_stdout = args.common.files.use_stdout();
     let mut view = Terminal { quiet_stdout, verbosity: args.common.verbosity };
     let mut session = Transfer::new(driver, &mut view);
     session.duration = plan.duration;

@@ -206,7 +206,6 @@ impl AlccHalf {
             segment_bytes: self.segment as u64,
             blocks: stats.blocks,
             kicks: 0,
-            send_buffer: None,
         }
     }
 

@@ -72,8 +72,6 @@ pub(crate) struct RelayFlow {
     lingers_since: Option<Time>,
     failed: Option<FailedConnection>,
     unsent_allowed: u64,
-    /// What the kernel granted where a send buffer was chosen.
-    send_buffer: Option<u64>,
     published_at: Time,
     shared: Arc<SharedFlow>,
     options: FlowOptions,
@@ -111,7 +109,7 @@ impl RelayFlow {
     ) -> Result<Self, TcpError> {
         let peer = socket2::SockRef::from(&tcp).peer_addr().map_err(TcpError::NotTcp)?;
         let plain = |gate: &GateOptions| {
-            let send_buffer = prepare(tcp.as_fd(), local.as_fd(), &gate.relay)?;
+            prepare(tcp.as_fd(), local.as_fd(), &gate.relay)?;
             let peer = peer.as_socket().map(|peer| peer.ip().to_canonical());
             let join = |setup: Setup| {
                 let key = (std::process::id(), peer?, options.cc.to_string());
@@ -119,18 +117,16 @@ impl RelayFlow {
                 Some(windows.join(key, gate.share?.weight, setup.mss, build))
             };
             let half = PlainHalf::new(tcp.as_fd(), options, &gate.relay, join, now)?;
-            Ok((Half::Plain(Box::new(half)), send_buffer))
+            Ok(Half::Plain(Box::new(half)))
         };
-        let (half, send_buffer) = match &options.driver {
+        let half = match &options.driver {
             FlowDriver::Kernel(_) => plain(&GateOptions::default())?,
             FlowDriver::Gate(gate) => plain(gate)?,
             FlowDriver::ClientServer(both) => {
-                let send_buffer = prepare(tcp.as_fd(), local.as_fd(), &both.relay)?;
-                let half = AlccHalf::new(tcp.as_fd(), options, both, now)?;
-                (Half::Alcc(Box::new(half)), send_buffer)
+                prepare(tcp.as_fd(), local.as_fd(), &both.relay)?;
+                Half::Alcc(Box::new(AlccHalf::new(tcp.as_fd(), options, both, now)?))
             }
         };
-        shared.lock().stats.send_buffer = send_buffer;
         Ok(Self {
             tcp,
             tcp_ready: Readiness::UNKNOWN,
@@ -145,7 +141,6 @@ impl RelayFlow {
             lingers_since: None,
             failed: None,
             unsent_allowed: 0,
-            send_buffer,
             published_at: Time::ZERO,
             shared,
             options: options.clone(),
@@ -348,8 +343,7 @@ impl RelayFlow {
     }
 
     fn adjust_unsent_allowed(&mut self) {
-        // More than the buffer holds would never be reached.
-        let wanted = self.half.unsent_allowed().min(self.send_buffer.unwrap_or(u64::MAX));
+        let wanted = self.half.unsent_allowed();
         if wanted.abs_diff(self.unsent_allowed) * 4 <= self.unsent_allowed {
             return;
         }
@@ -511,18 +505,17 @@ impl RelayFlow {
 
     fn publish(&mut self, now: Time) {
         self.published_at = now;
-        let mut stats = self.half.stats(self.tcp.as_fd());
-        stats.send_buffer = self.send_buffer;
+        let stats = self.half.stats(self.tcp.as_fd());
         self.shared.publish(now, stats, self.half.controller_mut());
     }
 }
 
-/// Sets up both sockets of a flow, and returns the send buffer that was granted, if one was chosen.
+/// Sets up both sockets of a flow.
 fn prepare(
     tcp: BorrowedFd<'_>,
     local: BorrowedFd<'_>,
     options: &RelayOptions,
-) -> Result<Option<u64>, TcpError> {
+) -> Result<(), TcpError> {
     let setup = |what| move |source: io::Error| TcpError::Setup { what, source };
     TcpInfo::of(tcp).map_err(TcpError::NotTcp)?;
     for socket in [tcp, local] {
@@ -530,9 +523,7 @@ fn prepare(
     }
     // Without it a short packet waits for the ack of the one before.
     socket2::SockRef::from(&tcp).set_tcp_nodelay(true).map_err(setup("TCP_NODELAY"))?;
-    congestion_control::set_named(tcp, &options.below).map_err(setup("TCP_CONGESTION"))?;
-    let granted = options.send_buffer.map(|bytes| socket::set_send_buffer(tcp, bytes));
-    granted.transpose().map_err(setup("SO_SNDBUF"))
+    congestion_control::set_named(tcp, &options.below).map_err(setup("TCP_CONGESTION"))
 }
 
 fn shutdown(socket: &OwnedFd, how: Shutdown) -> Result<(), Errno> {

@@ -263,7 +263,6 @@ impl PlainHalf {
             segment_bytes: self.books.segment(),
             blocks: self.books.blocks(),
             kicks: 0,
-            send_buffer: None,
         }
     }
 
