@@ -41,7 +41,7 @@ def answers(document):
     gate = ratios(document["cells"], "gate", "native")
     plain = fmean(cost[f"100mbit/plain{again}"]["cpu_per_gb"] for again in ("", " again"))
     driver = cost[f"100mbit/{TEACHER}, kernel driver"]["cpu_per_gb"]
-    lossy = lambda way: f"{mean(document['loss'][f'--rate 12mbit/1/{way}'], 'throughput'):.1f}"
+    lossy = lambda way: f"{mean(document['loss'][f'--trace constant:12mbit/1/{way}'], 'throughput'):.1f}"
     return {
         "answer-nginx": f"{mean(base, 'p95') / mean(verus, 'p95'):.0f} times less delay at the 95th percentile, "
                         f"{100 * mean(verus, 'throughput') / mean(base, 'throughput'):.0f} % of the throughput",
@@ -140,7 +140,7 @@ def lossy(cells):
     rows = []
     for path, percent in dict.fromkeys(tuple(name.split("/")[:2]) for name in cells):
         at = lambda way: f"{mean(cells[f'{path}/{percent}/{way}'], 'throughput'):.1f}"
-        label = path.removeprefix("--rate ").removesuffix(".down")
+        label = path.removeprefix("--trace constant:").removesuffix(".down")
         ways = [f"{cc}/{how}" for cc in (TEACHER, "copa") for how in ("native", "gate", "kernel")]
         rows.append([label, f"{percent} %", *map(at, ["cubic", "bbr", *ways])])
     return table(["link", "loss", "Cubic", "BBR", "Verus: native", "gate", "kernel driver", "Copa: native", "gate",

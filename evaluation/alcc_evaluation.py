@@ -287,7 +287,7 @@ def windows():
     """Figures 1 and 2 of the ALCC paper: windows that do not react, above kernel Cubic."""
     ccs = ["plain", "fixed:cwnd=20pkts", "fixed:cwnd=41pkts", "fixed:cwnd=83pkts",
            "fixed:cwnd=20pkts,max=60pkts,every=1s"]
-    path = "--rate 12mbit"
+    path = "--trace constant:12mbit"
     return [(f"windows/{cc}", *((plain, "cubic") if cc == "plain" else (alcc, cc, "cubic")), path, 30)
             for cc in ccs]
 
@@ -423,7 +423,7 @@ def tunnel(first, second, seconds, folder):
     server += f"{quoted(servers[second])} & wait; kill $(jobs -p); wait'"
     client = f"{TUNNEL} connect $CELLPACE_HOST 7000 10.9.0.2 & sleep 1.5; {readers[first]} & {readers[second]}; sleep 1"
     # The link's own figures are those of the tunnel.
-    found = link("--rate 40mbit", server, client, seconds + 5, folder)
+    found = link("--trace constant:40mbit", server, client, seconds + 5, folder)
     if found is None:
         return None
     counts = {}
@@ -446,7 +446,7 @@ def cost():
     for rate, name, cc, driver in passes:
         with tempfile.TemporaryDirectory() as folder:
             below = "cellpace_mdi" if driver == "mdi" else "cubic"
-            run = nginx(cc, f"--rate {rate}", seconds, 1 << 32, driver, Path(folder), below=below)
+            run = nginx(cc, f"--trace constant:{rate}", seconds, 1 << 32, driver, Path(folder), below=below)
         run["gb"] = run["throughput"] * (seconds - 2) / 8e3
         found.setdefault(f"{rate}/{name}", []).append(run)
         print(rate, name, {key: run[key] for key in ("throughput", "cpu", "own_cpu")}, flush=True)
@@ -501,7 +501,7 @@ def tunnels(partial):
 def loss(repeats):
     """Random loss, at which the TCP below it backs off and holds a controller down (section 5.8)."""
     jobs = []
-    for path in (f"--trace {TRACES}/verizon-lte-short.down", "--rate 12mbit"):
+    for path in (f"--trace {TRACES}/verizon-lte-short.down", "--trace constant:12mbit"):
         for percent in ("0", "0.1", "0.5", "1", "2"):
             options, seconds = f"{path} --loss {percent}%", SECONDS // 2
             name = f"{path.split('/')[-1]}/{percent}"

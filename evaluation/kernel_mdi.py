@@ -64,7 +64,7 @@ def figures(document):
 
 def native(cc, seed):
     def measured(options, seconds):
-        server = f"'{ARGS.cellpace}' send --listen 0.0.0.0:9000 --cc {cc} --duration 1h --seed {seed}"
+        server = f"CELLPACE_SEED={seed} '{ARGS.cellpace}' send --listen 0.0.0.0:9000 --cc {cc} --duration 1h"
         return link(options, server, f"exec {ARGS.cellpace} recv $CELLPACE_HOST:9000",
                     seconds)
     return measured
@@ -81,7 +81,7 @@ def above(seed):
 
 def simulated(_seed):
     def measured(options, seconds):
-        options = options.replace("--rate ", "--trace constant:").split()
+        options = options.split()
         run = [ARGS.cellpace, "compare", *options, "--cc", "mdi", "--rtt", "40ms", "--skip", "3s",
                "--queue", "droptail:2MB", "--duration", f"{seconds}s", "--json", "-"]
         return figures(json.loads(subprocess.run(run, capture_output=True, check=True).stdout))
@@ -99,7 +99,7 @@ WAYS = {
 
 def links():
     """Names of links, and what gives the link's options for a seed."""
-    found = {"12 Mbit/s": lambda seed: f"--rate 12mbit --seed {seed}",
+    found = {"12 Mbit/s": lambda seed: f"--trace constant:12mbit --seed {seed}",
              "lte-driving": lambda seed: f"--trace lte-driving --seed {seed}"}
     folder = os.environ.get("CELLPACE_TRACES")
     for name in ["highway-3g", "city-drive"] if folder else []:

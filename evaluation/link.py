@@ -105,7 +105,7 @@ def run(cellpace, options, far, inside):
 
 def measure(cellpace, seconds):
     for rate in [1, 12, 120, 240]:
-        _, line = run(cellpace, f"--rate {rate}mbit --rtt 40ms", f"blast {rate * 1.2}", f"sink {seconds}")
+        _, line = run(cellpace, f"--trace constant:{rate}mbit --rtt 40ms", f"blast {rate * 1.2}", f"sink {seconds}")
         print(f"{rate:>4} Mbit/s, saturated: {line.removeprefix('cellpace: link: ')}")
     for asked in [0, 40]:
         median, _ = run(cellpace, f"--rtt {asked}ms", "echo", "rtt 101")

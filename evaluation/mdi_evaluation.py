@@ -421,12 +421,14 @@ def quantization(bench):
 def pictures():
     """On profiles, so that they need no trace."""
     with tempfile.TemporaryDirectory() as folder:
-        for q, zoom in ((1, 25), (10, 31)):
+        for q in (1, 10):
             call("mdi", "train", "--cc", TEACHER, "--trace", "lte-driving", "--trace",
                  "hspa-walking", "--users", 1, "--rtt", "20ms", "--states",
                  f"absolute:bin={q}ms", "-o", "profile", cwd=folder)
-            call("mdi", "show", "profile", "--plot", "p.svg", "--zoom", zoom, cwd=folder)
-            write(ROOT / "docs" / "img" / f"mdi-matrix-{q}ms.svg", (Path(folder) / "p.svg").read_text())
+            call("mdi", "show", "profile", "--json", f"{q}.json", cwd=folder)
+            call("report", f"{q}.json", "--svg", str(q), cwd=folder)
+            [matrix] = [file for file in (Path(folder) / str(q)).iterdir() if "transitions" in file.name]
+            write(ROOT / "docs" / "img" / f"mdi-matrix-{q}ms.svg", matrix.read_text())
 
 
 # The page -------------------------------------------------------------------------------------------

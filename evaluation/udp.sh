@@ -44,7 +44,7 @@ for cc in verus:r=6 fixed:cwnd=600kB; do
     fresh
     send="exec bash '$out/timed' send '$cellpace' send --listen \$CELLPACE_PEER:5261 --bytes 125MB --cc $cc"
     recv="sleep 0.3; bash '$out/timed' recv '$cellpace' recv \$CELLPACE_PEER:5261; sleep 1"
-    if ! "$cellpace" link --rate 100mbit --rtt 40ms --far "$send" -- sh -c "$recv"; then
+    if ! "$cellpace" link --trace constant:100mbit --rtt 40ms --far "$send" -- sh -c "$recv"; then
         echo 'no links here'
         break
     fi

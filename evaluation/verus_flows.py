@@ -48,7 +48,7 @@ def measured(text):
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
         file.write(text)
         file.flush()
-        run = [ARGS.cellpace, "sim", file.name, "--json", "-", "--jobs", "1"]
+        run = [ARGS.cellpace, "sim", file.name, "--json", "-"]
         run = json.loads(subprocess.run(run, capture_output=True, check=True).stdout)["runs"][0]
     delay = run["queue_delay_ms"]
     return delay["mean"], delay["p95"], run["jain"], run["lost"], run["utilization"]

@@ -59,6 +59,11 @@ fn port(text: &str) -> Result<u16, String> {
     text.parse().map_err(|_| format!("{text:?} is no port: a port is a number from 0 to 65535"))
 }
 
+/// Why a name has no address, in the system's words.
+pub(crate) fn resolve_problem(error: &io::Error) -> String {
+    error.to_string().replacen("failed to lookup address information: ", "", 1)
+}
+
 impl HostPort {
     /// Looks up the address to connect to, at `default_port` where none is written.
     pub(crate) fn resolve(&self, default_port: u16) -> Result<SocketAddr, CommandError> {
@@ -74,7 +79,10 @@ impl HostPort {
             CommandError::usage(format!("the host {:?} is not known here: {why}", self.host))
         };
         let found = (self.host.as_str(), port).to_socket_addrs();
-        found.map_err(|error| unknown(&error))?.next().ok_or_else(|| unknown(&"no address"))
+        found
+            .map_err(|error| unknown(&resolve_problem(&error)))?
+            .next()
+            .ok_or_else(|| unknown(&"no address"))
     }
 }
 

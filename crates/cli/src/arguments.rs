@@ -13,15 +13,21 @@ const OLD_OPTIONS: &[(&str, &str, &str)] = &[
     ("attach", "--seed", "set CELLPACE_SEED"),
     ("proxy", "--connect-timeout", "a destination has 10 s to answer"),
     ("proxy", "--seed", "set CELLPACE_SEED"),
+    ("proxy", "--share", "each connection has a window of its own"),
     ("proxy", "--sndbuf", "TCP holds as much as the kernel sees fit"),
+    ("run", "--share", "each connection has a window of its own"),
     ("run", "--direction", "write --in PORTS, --out PORTS or both; a list of ports may be all"),
     ("run", "--log", "write -v"),
     ("run", "--max-flows", "write --max-connections"),
     ("run", "--seed", "set CELLPACE_SEED"),
     ("run", "--sndbuf", "TCP holds as much as the kernel sees fit"),
     ("run", "--workers", "set CELLPACE_WORKERS"),
+    ("compare", "--svg", "write --json FILE, and then `cellpace report FILE --svg DIR`"),
     ("compare", "--timing", "the same command has the same results; use `time cellpace compare`"),
     ("mdi train", "--acks", "receivers acknowledge every packet"),
+    ("mdi show", "--plot", "write --json FILE, and then `cellpace report FILE --svg DIR`"),
+    ("mdi show", "--zoom", "the delay with the most cells is zoomed"),
+    ("mdi train", "--jobs", "all cores are used; `taskset` leaves some out"),
     ("mdi train", "--handover", "a table is learnt on a path without handovers"),
     ("mdi train", "--skip", "a table is learnt from whole runs"),
     ("mdi train", "--uplink", "a table is learnt where the way back is not the bottleneck"),
@@ -29,6 +35,7 @@ const OLD_OPTIONS: &[(&str, &str, &str)] = &[
     ("mdi", "export", "write `cellpace mdi convert`"),
     ("mdi", "import", "write `cellpace mdi convert`"),
     ("probe", "--burst-gap", "half the time between probes ends a burst, but at most 1 ms"),
+    ("probe", "--interval", "write --rate, such as 28mbit for 1400 bytes every 0.4ms"),
     ("probe", "--max-duration", "the far side lets itself be used for 1h at most"),
     ("probe", "--max-per-client", "one address gets half of --max-connections"),
     ("probe", "--max-sessions", "write --max-connections"),
@@ -40,7 +47,10 @@ const OLD_OPTIONS: &[(&str, &str, &str)] = &[
     ("recv", "--max-per-client", "one address gets a quarter of --max-connections, at least 64"),
     ("recv", "--mtu", "the sender chooses it, by `cellpace send --mtu`"),
     ("recv", "--reverse", "write `cellpace recv HOST`, without it"),
+    ("send", "--seed", "set CELLPACE_SEED"),
     ("send", "--buffer", "a flow holds at most 16 MB"),
+    ("sim", "--jobs", "all cores are used; `taskset` leaves some out"),
+    ("sim", "--svg", "write --json FILE, and then `cellpace report FILE --svg DIR`"),
     ("sim", "--timing", "the same command has the same results; use `time cellpace sim`"),
     ("trace convert", "--from", "the name of the input says it: .csv, .json, or Mahimahi's"),
     ("trace convert", "--to", "the name of the output says it: .csv, .json, or Mahimahi's"),
@@ -48,6 +58,8 @@ const OLD_OPTIONS: &[(&str, &str, &str)] = &[
     ("trace fit", "--seeds", "ten generated traces are compared"),
     ("trace show", "--plot", "`cellpace compare --report FILE.html` draws the trace"),
     ("link", "--clean", "what killed links left behind is removed at each start of a link"),
+    ("link", "--acks", "it is the program that acknowledges, not the link"),
+    ("link", "--rate", "a constant rate is a trace: write --trace constant:12mbit"),
     ("link", "--mtu", "packets have 1500 bytes at most"),
     ("link", "--snaplen", "a capture holds whole packets"),
 ];
@@ -81,6 +93,10 @@ fn is_negative(arg: &OsString) -> bool {
 
 /// What to write in place of an argument that `error` does not know, if that can be said.
 pub(crate) fn advice(args: &[OsString], error: &clap::Error) -> Option<String> {
+    if error.kind() == ErrorKind::InvalidUtf8 {
+        let wrong = args.iter().find(|arg| arg.to_str().is_none())?;
+        return Some(format!("{} is no text in UTF-8", wrong.to_string_lossy()));
+    }
     let context = match error.kind() {
         ErrorKind::UnknownArgument => ContextKind::InvalidArg,
         ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,

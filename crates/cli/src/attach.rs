@@ -10,6 +10,7 @@ use clap::Args;
 
 use crate::connection_outputs::ConnectionOutputs;
 use crate::error::CommandError;
+use crate::options::whole;
 
 /// Arguments of `cellpace attach`.
 #[derive(Debug, Args)]
@@ -38,7 +39,7 @@ pub(crate) struct AttachArgs {
     #[arg(long, value_name = "PATH", conflicts_with = "pid")]
     cgroup: Option<PathBuf>,
     /// Programs in the cgroup of this process, and below it
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", value_parser = whole(1..=u32::MAX))]
     pid: Option<u32>,
     #[command(flatten)]
     outputs: ConnectionOutputs,

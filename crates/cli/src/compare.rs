@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use cellpace_base::split_name;
 use cellpace_cc::find_controller;
 use cellpace_lab::{Batch, Experiment, LabError, NamedTrace, read_controller, trace_files};
-use cellpace_sim::TransferSpec;
+use cellpace_sim::{AckPolicy, Scenario, TransferSpec};
 use clap::Args;
 
 use crate::error::{CommandError, named};
 use crate::hints::repeated;
+use crate::options::whole;
 use crate::outputs::{Outputs, Repetition, run_batch};
 use crate::path_options::PathOptions;
 
@@ -33,8 +34,11 @@ pub(crate) struct CompareArgs {
     ccs: Vec<String>,
     #[command(flatten)]
     path: PathOptions,
+    /// When receivers acknowledge: every packet, or delayed:40ms (every second packet)
+    #[arg(long, default_value = "every", value_name = "POLICY", help_heading = "Path")]
+    acks: String,
     /// Flows of the same controller that share the link
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = whole(1..=10_000_u32))]
     flows: u32,
     /// Downloads in place of an endless stream: 20MB,count=30,gap=1s. More keys: every, connection,
     /// handshake, tls, request, answer_after, timeout; sizes also lognormal:..., pareto:...,
@@ -43,6 +47,9 @@ pub(crate) struct CompareArgs {
     transfer: Option<String>,
     #[command(flatten)]
     repetition: Repetition,
+    /// Runs at the same time [default: one per core]
+    #[arg(long, value_name = "N", value_parser = whole(1..=1024_u16))]
+    jobs: Option<u16>,
     #[command(flatten)]
     outputs: Outputs,
 }
@@ -50,7 +57,7 @@ pub(crate) struct CompareArgs {
 pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, CommandError> {
     args.outputs.check()?;
     let runs = experiment(args)?.plan().map_err(of_option)?;
-    run_batch(Batch::new(runs), "cellpace compare", &args.repetition, &args.outputs)
+    run_batch(Batch::new(runs), "cellpace compare", args.jobs, &args.outputs)
 }
 
 fn experiment(args: &CompareArgs) -> Result<Experiment, CommandError> {
@@ -60,6 +67,7 @@ fn experiment(args: &CompareArgs) -> Result<Experiment, CommandError> {
     let read = |cc: &String| read_controller(cc);
     let controllers: Result<Vec<_>, _> = args.ccs.iter().map(read).collect();
     let mut files = trace_files();
+    let acks = named("--acks", args.acks.parse::<AckPolicy>())?;
     let traces = named("--trace", NamedTrace::read_all(&args.traces, &mut files))?;
     let traces = traces.into_iter().map(|trace| trace.starting_at(args.path.from));
     let transfer = args.transfer.as_deref().map(|text| TransferSpec::parse(text, &mut files));
@@ -70,14 +78,20 @@ fn experiment(args: &CompareArgs) -> Result<Experiment, CommandError> {
         flows: args.flows,
         transfer: named("--transfer", transfer.transpose())?,
         duration: args.path.link.duration,
-        path: args.path.conditions(&mut files)?,
+        path: Scenario { acks, ..args.path.conditions(&mut files)? },
     })
 }
 
 /// Puts the option in front of an error about a field of the scenario that it sets.
 pub(crate) fn of_option(error: LabError) -> CommandError {
-    const FIELDS: [&str; 4] = ["trace", "uplink", "loss", "uplink_loss"];
+    const FIELDS: [&str; 5] = ["rtt", "trace", "uplink", "loss", "uplink_loss"];
+    const SENTENCES: [(&str, &str); 3] =
+        [("the handover", "--handover"), ("the duration", "--duration"), ("skip (", "--skip")];
     match &error {
+        LabError::Invalid(text) if SENTENCES.iter().any(|(start, _)| text.starts_with(start)) => {
+            let option = SENTENCES.iter().find(|(start, _)| text.starts_with(start));
+            CommandError::usage(format!("{}: {text}", option.map_or("", |(_, option)| option)))
+        }
         LabError::Invalid(text) if FIELDS.iter().any(|field| is_about(text, field)) => {
             let (field, why) = text.split_once(": ").unwrap_or((text, ""));
             CommandError::usage(format!("--{}: {why}", field.replace('_', "-")))

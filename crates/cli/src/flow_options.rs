@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cellpace_tcp::{
-    ClientServerOptions, FlowDriver, FlowOptions, FlowShare, GateOptions, KernelDriver,
-    RelayOptions, TcpCongestionControl,
+    ClientServerOptions, FlowDriver, FlowOptions, GateOptions, KernelDriver, RelayOptions,
+    TcpCongestionControl,
 };
 use clap::{Args, ValueEnum};
 
@@ -35,9 +35,6 @@ pub(crate) struct FlowArgs {
     /// CELLPACE_KERNEL_DRIVER, or cellpace]
     #[arg(long, value_name = "NAME", hide = true)]
     driver_name: Option<String>,
-    /// Connections to the same peer share one controller's window instead of having one each
-    #[arg(long)]
-    share: bool,
     /// What TCP itself uses below the controller: auto (what the system has, but Reno in place of
     /// Cubic until the first loss, because Cubic ends its slow start when delay grows), keep (what
     /// the system has), or a congestion control of the kernel
@@ -66,14 +63,18 @@ impl FlowArgs {
         self.driver == DriverArg::ClientServer
     }
 
+    /// TCP in the kernel has one congestion control: there is nothing below the driver.
     fn check_options_of_drivers(&self) -> Result<(), CommandError> {
-        let misplaced = match self.driver {
-            DriverArg::Kernel => self.option_of_gate(),
-            DriverArg::ClientServer => self.share.then_some("--share"),
-            DriverArg::Auto | DriverArg::Gate => None,
-        };
-        let failure = |option| CommandError::usage(format!("{option} needs --driver gate"));
-        misplaced.map_or(Ok(()), |option| Err(failure(option)))
+        match self.driver {
+            DriverArg::Kernel if self.names_below() => {
+                Err(CommandError::usage("--below needs --driver gate"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn names_below(&self) -> bool {
+        self.below != TcpCongestionControl::default()
     }
 
     fn driver(&self) -> Result<FlowDriver, CommandError> {
@@ -85,14 +86,13 @@ impl FlowArgs {
                 relay,
                 ..ClientServerOptions::default()
             })),
-            DriverArg::Auto if self.option_of_gate().is_none() => {
+            DriverArg::Auto if !self.names_below() => {
                 // `cellpace kernel status` says why it cannot be used.
                 let gate = FlowDriver::Gate(GateOptions::default());
                 Ok(kernel().map_or(gate, FlowDriver::Kernel))
             }
             DriverArg::Auto | DriverArg::Gate => {
-                let share = self.share.then_some(FlowShare { weight: 1 });
-                Ok(FlowDriver::Gate(GateOptions { relay, share }))
+                Ok(FlowDriver::Gate(GateOptions { relay, ..GateOptions::default() }))
             }
         }
     }
@@ -102,13 +102,6 @@ impl FlowArgs {
         let named = self.driver_name.clone();
         let named = named.or_else(|| std::env::var("CELLPACE_KERNEL_DRIVER").ok());
         named.unwrap_or_else(|| cellpace_kernel::NAME.to_owned())
-    }
-
-    /// The option that the kernel driver does not have, if one was given.
-    fn option_of_gate(&self) -> Option<&'static str> {
-        let options =
-            [("--share", self.share), ("--below", self.below != TcpCongestionControl::default())];
-        options.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
     }
 }
 

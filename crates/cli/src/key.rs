@@ -88,7 +88,11 @@ fn write(mut file: File, secret: &[u8]) -> io::Result<()> {
 /// Reads a key that only its owner may read. Nothing of the content is in the errors.
 fn read(path: &Path) -> Result<[u8; SECRET_BYTES], String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
-    let mode = file.metadata().map_err(|error| error.to_string())?.mode() & 0o777;
+    let facts = file.metadata().map_err(|error| error.to_string())?;
+    if facts.is_dir() {
+        return Err("this is a folder, not a file".to_owned());
+    }
+    let mode = facts.mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(format!(
             "others may read or change this key (its mode is {mode:04o}); chmod 600 makes it yours"

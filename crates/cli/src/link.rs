@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use cellpace_base::{Rate, Span};
+use cellpace_base::Span;
 use cellpace_emu::{EmuError, EmulatedLink, Expose, LinkSpec};
 use cellpace_path::QueueSpec;
 use clap::Args;
@@ -30,16 +30,15 @@ use crate::result_files::ResultFiles;
 #[command(mut_arg("json", |json| {
     json.help("Write the figures as JSON (`-`: standard output, the program's then goes to standard error)")
 }))]
-#[command(mut_arg("acks", |acks| acks.hide(true)))]
-#[command(mut_arg("skip", |skip| skip.help("Left out of the figures at the start [default: 0s]")))]
 #[command(mut_arg("seed", |seed| seed.help("Seed of everything random in the path")))]
+#[command(mut_arg("skip", |skip| skip.help("Left out of the figures at the start [default: 0s]")))]
 #[command(mut_arg("duration", |duration| {
     duration.help("The program is asked to end after this time [default: it ends by itself]")
 }))]
 #[command(after_help = "Examples:
   cellpace link --trace lte-driving --rtt 40ms
-  cellpace link --rate 12mbit --uplink constant:3mbit --queue codel -- sh -c 'echo $CELLPACE_HOST'
-  cellpace link --rate 12mbit --duration 1s -- sh -c 'cellpace link --set rate=5mbit --set rtt=80ms'
+  cellpace link --trace constant:12mbit --uplink constant:3mbit -- sh -c 'echo $CELLPACE_HOST'
+  cellpace link --trace constant:12mbit --duration 1s -- sh -c 'cellpace link --set rate=5mbit'
 
 The trace holds towards the program, --uplink the other way. The program finds the far side at
 $CELLPACE_HOST (and $CELLPACE_HOST6). As root, that is where cellpace was started; without root,
@@ -50,12 +49,10 @@ and --nat.
 uplink, uplink-queue, uplink-loss. From inside it is the link around; from elsewhere the only one
 of yours, or that which CELLPACE_LINK=PID in front of the command names.")]
 pub(crate) struct LinkArgs {
-    /// Trace towards the program, as for compare [default: unlimited]
+    /// Trace towards the program: lte-driving, constant:12mbit or a file, as for compare [default:
+    /// unlimited]
     #[arg(long, value_name = "TRACE")]
     trace: Option<String>,
-    /// A constant rate instead of a trace: 12mbit
-    #[arg(long, value_name = "RATE", conflicts_with = "trace")]
-    rate: Option<Rate>,
     #[command(flatten)]
     path: PathOptions,
     /// Queue of the uplink
@@ -96,8 +93,8 @@ pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, CommandError> {
     check(args)?;
     // A link that was killed together with its guardian has left something behind.
     cellpace_emu::clean();
-    let trace = args.trace.clone().or_else(|| args.rate.map(|rate| format!("constant:{rate}")));
-    let directions = directions(args, trace.as_deref())?;
+    let trace = args.trace.as_deref();
+    let directions = directions(args, trace)?;
     let log = args.log.as_ref().map(|log| Log::create(log)).transpose();
     let log = log.map_err(CommandError::failed)?;
     let link = EmulatedLink::open(spec(args, &directions)).map_err(CommandError::failed)?;
@@ -112,7 +109,7 @@ pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, CommandError> {
     if args.files.use_stdout() {
         program.stdout(io::stderr().as_fd().try_clone_to_owned().map_err(CommandError::failed)?);
     }
-    let title = trace.as_deref().map_or_else(|| "unlimited".to_owned(), cellpace_lab::shown_name);
+    let title = trace.map_or_else(|| "unlimited".to_owned(), cellpace_lab::shown_name);
     let live = live_view(args, &title, &directions, &output)?;
     let far = args.far.as_ref().map(|far| shell_command(far));
     let (verbosity, nat, may_nat) = (args.verbosity, args.nat, !link.is_isolated());
@@ -158,9 +155,6 @@ fn live_view(
 
 /// Refuses what cannot be done before anything is.
 fn check(args: &LinkArgs) -> Result<(), CommandError> {
-    if args.rate.is_some_and(|rate| rate.as_bps() == 0) {
-        return Err(CommandError::usage("--rate: a rate of 0 delivers nothing"));
-    }
     let [json, report] = args.files.options();
     check_files(&[json, report, ("--log", args.log.as_deref())])?;
     refuse_stdout("--report", report.1, "a page")?;

@@ -39,6 +39,7 @@ mod transfer;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 
 /// Congestion control for cellular and other fast-changing networks.
@@ -100,7 +101,7 @@ fn main() -> ExitCode {
     let args = arguments::with_negative_values(std::env::args_os());
     let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
-        Err(error) => return refuse(&args, &error),
+        Err(error) => return refuse(&args, error),
     };
     let result = match cli.command {
         Command::Compare(args) => compare::run(&args),
@@ -132,9 +133,25 @@ fn main() -> ExitCode {
 }
 
 /// Prints what is wrong with the command line, or the help that it asks for.
-fn refuse(args: &[OsString], error: &clap::Error) -> ExitCode {
-    let Some(advice) = arguments::advice(args, error) else { error.exit() };
+fn refuse(args: &[OsString], mut error: clap::Error) -> ExitCode {
+    let Some(advice) = arguments::advice(args, &error) else {
+        // No option of ours is ever meant as a value behind `--`.
+        if is_about_values(&error) {
+            error.remove(ContextKind::Suggested);
+        }
+        error.exit()
+    };
     let error = error::CommandError::usage(advice);
     output::complain(&error.to_string());
     error.exit_code()
+}
+
+/// Whether clap would suggest to write an option that it does not know behind `--`.
+fn is_about_values(error: &clap::Error) -> bool {
+    match error.get(ContextKind::Suggested) {
+        Some(ContextValue::StyledStrs(tips)) => {
+            tips.iter().any(|tip| tip.to_string().contains("as a value"))
+        }
+        _ => false,
+    }
 }

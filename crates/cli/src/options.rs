@@ -1,5 +1,9 @@
 //! Options and readers of option values that several commands share.
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
 use cellpace_base::{Span, parse_span};
 use clap::Args;
 
@@ -8,6 +12,21 @@ use crate::output::complain;
 /// Reads a seed.
 pub(crate) fn seed(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("`{text}` is not a whole number from 0 to {}", u64::MAX))
+}
+
+/// A reader of whole numbers in `range`.
+pub(crate) fn whole<N>(
+    range: RangeInclusive<N>,
+) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync + 'static
+where
+    N: FromStr + PartialOrd + Display + Send + Sync + Clone + 'static,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| {
+            format!("write a whole number from {} to {}", range.start(), range.end())
+        })
+    }
 }
 
 /// A length of time with its unit.

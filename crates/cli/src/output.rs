@@ -90,8 +90,8 @@ pub(crate) fn write_json(
 }
 
 /// Options that say where results go or how fast, not what comes out.
-const NOT_RECORDED: [&str; 8] =
-    ["--json", "--report", "--svg", "--log", "--events", "--jobs", "--output", "--key"];
+const NOT_RECORDED: [&str; 7] =
+    ["--json", "--report", "--log", "--events", "--jobs", "--output", "--key"];
 
 /// The command line for the record in a result: what was asked, without where the results go, so
 /// that the same question has the same answer.

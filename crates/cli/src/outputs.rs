@@ -9,8 +9,8 @@ use cellpace_report::{Aside, Comparison, PacketLog};
 use clap::Args;
 
 use crate::error::CommandError;
-use crate::options::Verbosity;
-use crate::output::{check_files, command_line, complain, print, write};
+use crate::options::{Verbosity, whole};
+use crate::output::{check_files, command_line, complain, print};
 use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted, interruption_code};
 use crate::result_files::ResultFiles;
 
@@ -21,15 +21,12 @@ const MAX_RUNS_WITH_SERIES: usize = 64;
 /// `evaluation/runs.sh`. They then differ from one call to the next.
 const TIMING: &str = "CELLPACE_TIMING";
 
-/// Options for how often to run, and how much at a time.
+/// Options for how often to run.
 #[derive(Debug, Args)]
 pub(crate) struct Repetition {
     /// Run each cell with this many seeds, from the first on, and give 95 % confidence intervals
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = whole(1..=10_000_u32))]
     repeat: u32,
-    /// Runs at the same time [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    jobs: Option<u16>,
 }
 
 impl Repetition {
@@ -45,9 +42,6 @@ impl Repetition {
 pub(crate) struct Outputs {
     #[command(flatten)]
     files: ResultFiles,
-    /// Write the charts as SVG files
-    #[arg(long, value_name = "DIR")]
-    svg: Option<PathBuf>,
     /// Write what became of every packet, as Parquet (one run at a time)
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -62,7 +56,7 @@ pub(crate) struct Outputs {
 pub(crate) fn run_batch(
     mut batch: Batch,
     program: &str,
-    repetition: &Repetition,
+    jobs: Option<u16>,
     outputs: &Outputs,
 ) -> Result<ExitCode, CommandError> {
     batch.series = outputs.wants_series(batch.runs.len());
@@ -74,7 +68,7 @@ pub(crate) fn run_batch(
     let all = batch.runs.len();
     let progress = Progress::with_verbosity(all, "runs", outputs.verbosity);
     let mut watch = RunWatch { progress, verbosity: outputs.verbosity };
-    let finished = batch.run(threads(repetition.jobs), &mut watch)?;
+    let finished = batch.run(threads(jobs), &mut watch)?;
     watch.progress.finish();
     outputs.deliver(finished, all)
 }
@@ -119,12 +113,7 @@ impl Outputs {
                 file.display()
             )));
         }
-        match &self.svg {
-            Some(folder) if folder.exists() && !folder.is_dir() => {
-                Err(CommandError::usage(format!("{}: is a file, not a folder", folder.display())))
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     fn packet_log(&self) -> Result<Option<PacketLog>, CommandError> {
@@ -151,7 +140,7 @@ impl Outputs {
     /// Charts need figures over time; a document of few runs has them, too, for charts later.
     fn wants_series(&self, runs: usize) -> bool {
         let is_small = runs <= MAX_RUNS_WITH_SERIES;
-        self.files.report.is_some() || self.svg.is_some() || (self.files.json.is_some() && is_small)
+        self.files.report.is_some() || (self.files.json.is_some() && is_small)
     }
 
     /// Shows and writes everything. Runs that failed or were not done (Ctrl-C) are left out and
@@ -191,12 +180,8 @@ impl Outputs {
         comparison: &Comparison,
         logged: Result<(), CommandError>,
     ) -> Result<(), CommandError> {
-        let results = [
-            self.write_charts(comparison),
-            self.files.write(|| cellpace_report::to_json(comparison)),
-            logged,
-        ];
-        let failed = results.into_iter().find_map(Result::err);
+        let written = self.files.write(|| cellpace_report::to_json(comparison));
+        let failed = written.and(logged).err();
         if !self.files.use_stdout() {
             print(&cellpace_report::table(comparison))?;
             if failed.is_none() {
@@ -206,23 +191,8 @@ impl Outputs {
         failed.map_or(Ok(()), Err)
     }
 
-    fn write_charts(&self, comparison: &Comparison) -> Result<(), CommandError> {
-        let Some(folder) = &self.svg else { return Ok(()) };
-        std::fs::create_dir_all(folder)
-            .map_err(|error| CommandError::failed(format!("{}: {error}", folder.display())))?;
-        for (name, svg) in cellpace_report::svg_files(comparison) {
-            write(&folder.join(name), &svg)?;
-        }
-        Ok(())
-    }
-
     fn say_where(&self) -> Result<(), CommandError> {
-        let said = [
-            ("page", &self.files.report),
-            ("charts", &self.svg),
-            ("packets", &self.log),
-            ("events", &self.events),
-        ];
+        let said = [("page", &self.files.report), ("packets", &self.log), ("events", &self.events)];
         let lines: String = said
             .iter()
             .filter_map(|(what, path)| Some(format!("{what}: {}\n", path.as_ref()?.display())))

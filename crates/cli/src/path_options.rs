@@ -7,7 +7,7 @@ use cellpace_path::{
     DelaySpec, Handover, ImpairSpec, JitterSpec, LossSpec, PathError, PathSpec, QueueSpec,
     TraceSpec,
 };
-use cellpace_sim::{AckPolicy, Scenario};
+use cellpace_sim::Scenario;
 use clap::Args;
 
 use crate::error::{CommandError, named};
@@ -82,9 +82,6 @@ pub(crate) struct PathOptions {
     /// queue). May be repeated
     #[arg(long, value_name = "TIME[/...]")]
     handover: Vec<String>,
-    /// When receivers acknowledge: every packet, or delayed:40ms (every second packet)
-    #[arg(long, default_value = "every", value_name = "POLICY")]
-    acks: String,
     /// Left out of the figures at the start [default: 2s]
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub(crate) skip: Option<Span>,
@@ -130,11 +127,6 @@ impl PathOptions {
             let text = error.to_string().replacen("uplink_loss", "uplink-loss", 1);
             CommandError::usage(format!("--{text}"))
         })?;
-        if self.acks != "every" {
-            return Err(CommandError::usage(
-                "--acks: it is the program that acknowledges, not the link",
-            ));
-        }
         let delay = scenario.rtt.half();
         let drawn = scenario.trace.drawn(self.link.seed, self.link.duration.unwrap_or(Span::ZERO));
         let mut handovers = scenario.handovers;
@@ -188,7 +180,6 @@ impl PathOptions {
             uplink_impair,
             jitter: named("--jitter", self.jitter.parse::<JitterSpec>())?,
             handovers: self.handovers()?,
-            acks: named("--acks", self.acks.parse::<AckPolicy>())?,
             skip: self.skip.unwrap_or(Scenario::default().skip),
             ..self.link.conditions(files)?
         })

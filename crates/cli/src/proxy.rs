@@ -23,10 +23,11 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
+use crate::address::resolve_problem;
 use crate::connection_outputs::{ConnectionOutputs, OpenOutputs};
 use crate::error::CommandError;
 use crate::flow_options::FlowArgs;
-use crate::options::{Verbosity, span};
+use crate::options::{Verbosity, span, whole};
 use crate::output::print;
 use crate::progress::service_exit_code;
 use crate::proxy_log::ProxyLog;
@@ -77,7 +78,7 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_enum, help_heading = "Transparent")]
     rules: Option<RulesArg>,
     /// Destination ports that the rules redirect [default: 80,443]
-    #[arg(long, value_name = "PORT,...", requires = "rules", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..), help_heading = "Transparent")]
+    #[arg(long, value_name = "PORT,...", requires = "rules", value_delimiter = ',', value_parser = whole(1..=u16::MAX), help_heading = "Transparent")]
     ports: Vec<u16>,
     /// Redirect only what arrives at this device
     #[arg(long, value_name = "NAME", requires = "rules", value_parser = device, help_heading = "Transparent")]
@@ -96,7 +97,7 @@ pub(crate) struct ProxyArgs {
     accept_proxy: Vec<AddressRange>,
 
     /// Connections at once; more wait in the kernel
-    #[arg(long, default_value_t = 1024, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "Limits")]
+    #[arg(long, default_value_t = 1024, value_name = "N", value_parser = whole(1..=1_000_000_u32), help_heading = "Limits")]
     max_connections: u32,
     /// Connections at once of one IPv4 address or IPv6 /64, or none for no limit; more are reset
     /// [default: a quarter of --max-connections]
@@ -140,22 +141,26 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse::<u16>() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
     }
-    text.parse()
-        .map_err(|_| "an address and a port as 127.0.0.1:8080 or [::]:8080, or a port".into())
+    text.parse().map_err(|_| {
+        "write an address and a port, as in 127.0.0.1:8080 or [::]:8080, or a port".into()
+    })
 }
 
 fn loopback(text: &str) -> Result<SocketAddr, String> {
     let address = listen(text)?;
     match address.ip().is_loopback() {
         true => Ok(address),
-        false => Err("not a loopback address, and the figures are not for everybody".to_owned()),
+        false => {
+            Err("the figures are not for everybody: write a loopback address, as in 127.0.0.1:9100"
+                .to_owned())
+        }
     }
 }
 
 fn time(text: &str) -> Result<Span, String> {
     let time = span(text)?;
     let range = Span::from_millis(10)..=Span::from_secs(30 * 86_400);
-    range.contains(&time).then_some(time).ok_or_else(|| "from 10ms to 720h".to_owned())
+    range.contains(&time).then_some(time).ok_or_else(|| "write a time from 10ms to 720h".to_owned())
 }
 
 /// A limit, or that there is none.
@@ -169,7 +174,7 @@ fn per_client(text: &str) -> Result<PerClient, String> {
     match text.parse() {
         Ok(0) => Ok(PerClient(None)),
         Ok(most @ 1..=1_000_000) => Ok(PerClient(Some(most))),
-        _ => Err("from 1 to 1000000, or none".to_owned()),
+        _ => Err("write a whole number from 1 to 1000000, or none".to_owned()),
     }
 }
 
@@ -222,7 +227,7 @@ fn check_target(target: Option<&Target>) -> Result<(), CommandError> {
     match (name.as_str(), *port).to_socket_addrs().map(|mut found| found.next()) {
         Ok(Some(_)) => Ok(()),
         Ok(None) => failure("it has no address"),
-        Err(error) => failure(&error.to_string()),
+        Err(error) => failure(&resolve_problem(&error)),
     }
 }
 

@@ -1,11 +1,11 @@
 //! `cellpace report`: stored results as one page, and the page of a command's own result.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use cellpace_report::{Document, page};
+use cellpace_report::{Document, charts, page};
 use clap::Args;
 
 use crate::error::CommandError;
@@ -16,6 +16,7 @@ use crate::output::{check_files, is_stdout, write};
 #[command(after_help = "Example:
   cellpace compare --cc verus --cc cubic --json result.json
   cellpace report result.json -o result.html
+  cellpace report result.json --svg charts     # the charts alone, for papers and slides
 
 Results of one kind stand side by side, for example two runs of `cellpace run`; results of several
 kinds one after the other.")]
@@ -24,8 +25,11 @@ pub(crate) struct ReportArgs {
     #[arg(value_name = "FILE", required = true)]
     results: Vec<PathBuf>,
     /// The page to write, one file that works offline (`-`: standard output)
-    #[arg(short, long, value_name = "FILE.html")]
-    output: PathBuf,
+    #[arg(short, long, value_name = "FILE.html", required_unless_present = "svg")]
+    output: Option<PathBuf>,
+    /// Write the charts of comparisons and the pictures of Markov tables as SVG files
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
 }
 
 /// A result is far smaller: this keeps a wrong file from filling the memory.
@@ -35,12 +39,32 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
     if args.results.iter().filter(|path| is_stdout(path)).count() > 1 {
         return Err(CommandError::usage("`-`: standard input is one result; give it once"));
     }
-    check_files(&[("--output", Some(&args.output))])?;
+    check_files(&[("--output", args.output.as_deref())])?;
+    if let Some(folder) = args.svg.as_ref().filter(|path| path.exists() && !path.is_dir()) {
+        let folder = folder.display();
+        return Err(CommandError::usage(format!("--svg {folder}: is a file, not a folder")));
+    }
     let documents: Result<Vec<Document>, CommandError> =
         args.results.iter().map(|path| read(path)).collect();
-    let page = page(&documents?).map_err(CommandError::usage)?;
-    write(&args.output, &page)?;
+    let documents = documents?;
+    // Nothing is written where something is wrong.
+    let page = args.output.as_ref().map(|_| page(&documents)).transpose();
+    let page = page.map_err(CommandError::usage)?;
+    let charts = args.svg.as_ref().map(|_| charts(&documents)).transpose();
+    let charts = charts.map_err(CommandError::usage)?;
+    if let (Some(path), Some(page)) = (&args.output, page) {
+        write(path, &page)?;
+    }
+    if let (Some(folder), Some(charts)) = (&args.svg, charts) {
+        write_charts(folder, &charts)?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+fn write_charts(folder: &Path, charts: &[(String, String)]) -> Result<(), CommandError> {
+    fs::create_dir_all(folder)
+        .map_err(|error| CommandError::failed(format!("{}: {error}", folder.display())))?;
+    charts.iter().try_for_each(|(name, svg)| write(&folder.join(name), svg))
 }
 
 fn read(path: &Path) -> Result<Document, CommandError> {

@@ -16,7 +16,7 @@ use clap::Args;
 use crate::connection_outputs::ConnectionOutputs;
 use crate::error::CommandError;
 use crate::flow_options::FlowArgs;
-use crate::options::span;
+use crate::options::{span, whole};
 use crate::output::complain;
 
 /// Arguments of `cellpace run`.
@@ -48,7 +48,7 @@ pub(crate) struct RunArgs {
     not: Vec<RuleNetwork>,
     /// Connections under the controller at once; more are plain [default: what the limit on
     /// descriptors allows]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=u32::MAX))]
     max_connections: Option<u32>,
     /// Time that connections get to deliver what was sent once the program has ended
     #[arg(long, default_value = "60s", value_name = "TIME", value_parser = span)]

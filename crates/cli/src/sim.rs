@@ -1,11 +1,12 @@
 //! `cellpace sim`: one scenario from a file.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::process::ExitCode;
 
 use cellpace_lab::{Batch, open_file, shown_name, trace_files};
 use cellpace_sim::Scenario;
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 
 use crate::error::CommandError;
 use crate::options::seed;
@@ -40,6 +41,7 @@ A scenario:
   udp = \"2mbit\"")]
 pub(crate) struct SimArgs {
     /// The scenario, a TOML file (`-`: standard input)
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     scenario: String,
     /// Another seed than the scenario's
     #[arg(long, value_name = "N", value_parser = seed)]
@@ -62,11 +64,15 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, CommandError> {
     let trace = shown_name(&scenario.trace.to_string());
     let seeds = args.repetition.seeds(args.seed.unwrap_or(scenario.seed));
     let batch = Batch::of_scenario(scenario, &trace, seeds)?;
-    run_batch(batch, "cellpace sim", &args.repetition, &args.outputs)
+    run_batch(batch, "cellpace sim", None, &args.outputs)
 }
 
 fn read(args: &SimArgs, name: &str) -> Result<String, CommandError> {
-    let wrong = |error: std::io::Error| CommandError::usage(format!("{name}: {error}"));
+    let wrong = |error: std::io::Error| match error.kind() {
+        ErrorKind::InvalidData => CommandError::usage(format!("{name}: not text: no scenario")),
+        ErrorKind::NotFound => CommandError::usage(format!("there is no file `{name}`")),
+        _ => CommandError::usage(format!("{name}: {error}")),
+    };
     let file = open_file(&args.scenario).map_err(wrong)?;
     let mut text = String::new();
     // What is no regular file (a pipe, a device) does not tell its size.

@@ -109,7 +109,7 @@ impl Place {
     fn download(&self, attach: &str, port: u16) -> (f64, f64, f64) {
         let attach = format!("--cgroup '{}' {attach}", self.cgroup.display());
         let client = format!("cat </dev/tcp/$CELLPACE_HOST/{port} | sha256sum >hash.txt");
-        self.over_link(&attach, "--rate 12mbit --rtt 40ms --skip 1s", &client);
+        self.over_link(&attach, "--trace constant:12mbit --rtt 40ms --skip 1s", &client);
         assert_eq!(self.text("code").trim(), "0");
         assert_eq!(self.received(), self.hash);
         let json: Value = serde_json::from_slice(&self.folder.read("out.json")).unwrap();
@@ -312,7 +312,7 @@ fn a_daemon_killed_in_the_middle_leaves_the_download_whole() {
         "(sleep 3; kill -9 $(cat daemon)) & \
         cat </dev/tcp/$CELLPACE_HOST/{NAMED} | sha256sum >hash.txt"
     );
-    place.over_link(&attach, "--rate 12mbit --rtt 40ms", &client);
+    place.over_link(&attach, "--trace constant:12mbit --rtt 40ms", &client);
     assert_eq!(place.text("code").trim(), "137", "it was killed");
     assert_eq!(place.received(), place.hash);
     let status = place.status();

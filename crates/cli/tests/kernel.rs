@@ -256,7 +256,7 @@ fn windows_are_held_and_a_step_is_followed() {
     measured(|| {
         let Some(driver) = Driver::new() else { return };
         let (found, hash) =
-            driver.over_link("windows", "--rate 120mbit --rtt 40ms --queue droptail:8MB");
+            driver.over_link("windows", "--trace constant:120mbit --rtt 40ms --queue droptail:8MB");
         println!("{found}");
         assert_eq!(found["hash"], hash);
         assert_eq!(found["dropped"], 0);
@@ -316,7 +316,8 @@ fn loss_role() {
 fn loss_does_not_move_a_held_window_and_makes_tcp_by_itself_back_off() {
     measured(|| {
         let Some(driver) = Driver::new() else { return };
-        let (found, hash) = driver.over_link("loss", "--rate 12mbit --rtt 40ms --loss 2% --seed 3");
+        let (found, hash) =
+            driver.over_link("loss", "--trace constant:12mbit --rtt 40ms --loss 2% --seed 3");
         println!("{found}");
         assert_eq!(found["hash"], hash, "the connection completes, whole");
         assert!(found["mbps"].as_f64().unwrap() > 10.5, "{found}");
@@ -363,7 +364,7 @@ fn limit_role() {
 fn a_limit_is_kept_whatever_is_acknowledged_and_a_kick_lets_out_what_was_added() {
     measured(|| {
         let Some(driver) = Driver::new() else { return };
-        let (found, hash) = driver.over_link("limit", "--rate 50mbit --rtt 40ms");
+        let (found, hash) = driver.over_link("limit", "--trace constant:50mbit --rtt 40ms");
         println!("{found}");
         assert_eq!(found["hash"], hash);
         let found: Vec<(u64, u64)> = serde_json::from_value(found["found"].clone()).unwrap();
@@ -554,7 +555,7 @@ fn downloads_from(
         {server} & server=$!
         while kill -0 $server && ! ss -ltnH | grep -q ':9000 '; do sleep 0.05; done
         (sleep 1; {meanwhile}) & meanwhile=$!
-        '{program}' link --quiet {link} --rate {rate}mbit --rtt 40ms --skip 500ms --json out.json -- bash -c \
+        '{program}' link --quiet {link} --trace constant:{rate}mbit --rtt 40ms --skip 500ms --json out.json -- bash -c \
             'for i in $(seq {clients}); do sha256sum </dev/tcp/$CELLPACE_HOST/9000 & done; wait' >sums
         wait $meanwhile
         pkill -P $server; kill $server; wait $server; true"
@@ -685,10 +686,10 @@ fn without_the_driver_auto_is_the_gate_and_the_driver_alone_an_error() {
     let missing = "--driver-name cp_no_such";
     let outcome = folder.run(&format!("run --driver kernel {missing} -- true"));
     outcome.complains(1, "not installed");
-    folder.refused("run --driver kernel --share -- true", "--share needs --driver gate");
+    folder.refused("run --driver kernel --below reno -- true", "--below needs --driver gate");
     let proxy = "proxy --listen 0 --to 127.0.0.1:1 --driver kernel";
     folder.run(&format!("{proxy} {missing}")).complains(1, "not installed");
-    folder.refused(&format!("{proxy} --share"), "--share needs --driver gate");
+    folder.refused(&format!("{proxy} --below reno"), "--below needs --driver gate");
     if Driver::new().is_none() {
         return;
     }

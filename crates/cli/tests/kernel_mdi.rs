@@ -113,7 +113,7 @@ impl Drop for Mdi {
 fn a_download_without_any_process_keeps_the_queue_short() {
     measured(|| {
         let Some(mdi) = Mdi::new("mdi") else { return };
-        let seen = mdi.download(7, "--rate 12mbit");
+        let seen = mdi.download(7, "--trace constant:12mbit");
         assert!(seen.whole);
         // A random walk: mostly 11.7, and once in a while it falls down and has to climb again.
         assert!(seen.mbps > 8.0, "{} Mbit/s", seen.mbps);
@@ -126,7 +126,7 @@ fn a_download_without_any_process_keeps_the_queue_short() {
 fn a_download_under_loss_completes() {
     measured(|| {
         let Some(mdi) = Mdi::new("mdi") else { return };
-        let seen = mdi.download(5, "--rate 12mbit --loss 2%");
+        let seen = mdi.download(5, "--trace constant:12mbit --loss 2%");
         assert!(seen.whole);
         // Cubic gets 2 Mbit/s here.
         assert!(seen.mbps > 3.5, "{} Mbit/s", seen.mbps);
@@ -137,7 +137,7 @@ fn a_download_under_loss_completes() {
 fn with_a_slow_start_the_window_grows_and_the_walk_takes_over() {
     measured(|| {
         let Some(mdi) = Mdi::new("mdi:start=slow") else { return };
-        let seen = mdi.download(7, "--rate 12mbit");
+        let seen = mdi.download(7, "--trace constant:12mbit");
         assert!(seen.whole);
         assert!(seen.mbps > 9.0, "{} Mbit/s", seen.mbps);
     });

@@ -351,8 +351,11 @@ fn a_saturating_flow_reaches_a_constant_rate() {
         if !possible() {
             return;
         }
-        let played =
-            link("--rate 12mbit --rtt 20ms --skip 1s --json out.json", "blast 20", "sink 4");
+        let played = link(
+            "--trace constant:12mbit --rtt 20ms --skip 1s --json out.json",
+            "blast 20",
+            "sink 4",
+        );
         played.is_clean();
         let [bytes, seconds] = played.numbers()[..] else { panic!() };
         let mbps = bytes * 8.0 / 1e6 / seconds;
@@ -466,8 +469,8 @@ fn the_program_sees_addresses_and_gives_its_exit_code() {
 fn wrong_usage_is_refused_before_anything_runs() {
     let folder = Folder::new();
     for (args, said) in [
-        ("link --rate 12 -- true", "needs a unit"),
-        ("link --rate 1mbit --trace lte-driving -- true", "cannot be used with"),
+        ("link --trace constant:12 -- true", "needs a unit"),
+        ("link --rate 1mbit -- true", "write --trace constant:12mbit"),
         ("link --trace gone -- true", "--trace: there is no trace file `gone`"),
         ("link --acks delayed:40ms -- true", "--acks: it is the program"),
         ("link --log - -- true", "--log: a packet log needs a file"),
@@ -494,11 +497,13 @@ fn loss_and_queue_are_those_of_the_model() {
         let lost = link("--rtt 0ms --uplink-loss 99.99%", "echo", "ask CELLPACE_HOST");
         assert_eq!(lost.result, "no answer");
         // A hundred packets at once, on their way back, into a queue for ten and a slow link.
-        let burst = link("--rtt 0ms --rate 1mbit --queue droptail:10pkts", "echo", "burst 100");
+        let burst =
+            link("--rtt 0ms --trace constant:1mbit --queue droptail:10pkts", "echo", "burst 100");
         burst.is_clean();
         assert!((10.0..=20.0).contains(&burst.numbers()[0]), "{}", burst.result);
         // More than some ninety at once would overflow the echoing socket's default buffer.
-        let all = link("--rtt 0ms --rate 10mbit --queue droptail:200pkts", "echo", "burst 60");
+        let all =
+            link("--rtt 0ms --trace constant:10mbit --queue droptail:200pkts", "echo", "burst 60");
         assert_eq!(all.result, "60");
     });
 }
@@ -564,8 +569,7 @@ fn a_rate_that_is_changed_during_a_transfer_counts_at_once() {
         }
         let folder = Folder::new();
         let inside = play("change 12mbit", &folder.path("result"));
-        let options =
-            "--rate 4mbit --rtt 20ms --queue droptail:40kB --json out.json --report a.html";
+        let options = "--trace constant:4mbit --rtt 20ms --queue droptail:40kB --json out.json --report a.html";
         let outcome = run_link(&folder, options, "blast 20", &inside);
         assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
         let page = String::from_utf8(folder.read("a.html")).unwrap();

@@ -68,7 +68,7 @@ fn what_users_of_mahimahi_write_is_answered_with_what_to_write() {
         ("link up down", "write --uplink up --trace down"),
         ("link up -- true", "write --trace up"),
         ("link curl example.org", "put `--` in front of the program: -- curl example.org"),
-        ("link --rate 0mbit -- true", "--rate: a rate of 0 delivers nothing"),
+        ("link --trace constant:0mbit -- true", "a rate of zero delivers nothing"),
         (
             "link --trace constant:0mbit -- true",
             "--trace: `constant:0mbit`: a rate of zero delivers nothing",
@@ -173,7 +173,7 @@ fn a_user_changes_links_and_learns_that_nat_needs_root() {
     );
     let script = "mount -t tmpfs none /dev/net; mknod -m 666 /dev/net/tun c 10 200; \
                   exec setpriv --reuid 65534 --regid 65534 --clear-groups -- \
-                  ./cellpace link -v --rate 5mbit -- sh -e inside";
+                  ./cellpace link -v --trace constant:5mbit -- sh -e inside";
     let outcome = unshared(&folder, &["--mount"], script);
     if outcome.stderr.contains("user namespaces are forbidden") {
         cellpace_testing::skip("no user namespaces");
@@ -260,8 +260,8 @@ fn links_are_changed_from_outside_by_their_number() {
         return;
     }
     let (folder, other) = (Folder::with("trace", "1\n2\n"), Folder::new());
-    let one = WaitingLink::start(&folder, "-v --rate 5mbit --json out.json");
-    let two = WaitingLink::start(&other, "-q --rate 5mbit");
+    let one = WaitingLink::start(&folder, "-v --trace constant:5mbit --json out.json");
+    let two = WaitingLink::start(&other, "-q --trace constant:5mbit");
     let all = ["rate=3mbit", "rtt=80ms", "loss=1%", "queue=codel", "uplink=constant:1mbit"];
     let outcome = set(&folder, &one.number(), &all);
     assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""));
@@ -289,7 +289,7 @@ fn only_its_user_changes_a_link() {
         return;
     }
     let folder = open_folder();
-    let link = WaitingLink::start(&folder, "-q --rate 5mbit");
+    let link = WaitingLink::start(&folder, "-q --trace constant:5mbit");
     let mut nobody = Command::new("setpriv");
     nobody.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--"]);
     nobody.arg(folder.path("cellpace")).args(["link", "--set", "rate=1mbit"]);

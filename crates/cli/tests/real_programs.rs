@@ -312,7 +312,7 @@ impl Site {
     }
 }
 
-const LINK: &str = "--rate 50mbit --rtt 20ms";
+const LINK: &str = "--trace constant:50mbit --rtt 20ms";
 const CURL: &str = "curl -sS -f -o $TO http://$CELLPACE_HOST:{port}/$FILE";
 
 // nginx.
@@ -712,8 +712,10 @@ fn live_video_by_rtmp() {
     };
     let _turn = turn();
     let started = Instant::now();
-    let json =
-        site.over_link("--rate 8mbit --rtt 20ms", "sleep 3; TO=got/film; fetch || exit 3; sleep 1");
+    let json = site.over_link(
+        "--trace constant:8mbit --rtt 20ms",
+        "sleep 3; TO=got/film; fetch || exit 3; sleep 1",
+    );
     let p95 = site.queue("live video of 5 Mbit/s over 8", &json, 0, started);
     let hashes = |name: &str| -> Vec<String> {
         let text = String::from_utf8(site.folder.read(name)).unwrap();

@@ -130,7 +130,7 @@ fn standard_input_to_standard_output() {
     std::thread::sleep(Duration::from_millis(300));
     input.write_all(b"then the rest").unwrap();
     drop(input);
-    assert!(sender.wait().unwrap().success());
+    assert!(cellpace_testing::finished(sender).status.success());
     assert_eq!(waiting.end(), (true, "first, then the rest".into()));
 }
 
@@ -236,7 +236,7 @@ fn a_sender_that_is_asked_to_end_says_what_it_did() {
         std::thread::sleep(Duration::from_millis(1_500));
         let id = sender.id().to_string();
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
-        let output = sender.wait_with_output().unwrap();
+        let output = cellpace_testing::finished(sender);
         let code = if signal == "-INT" { 130 } else { 143 };
         assert_eq!(output.status.code(), Some(code), "{signal}: {}", said(&output));
         assert!(waiting.end().0, "the other end got all that was sent");
@@ -280,13 +280,12 @@ fn a_receiver_that_starts_late_is_found() {
     let expected = content(&original, 100_000);
     // A port that is free, and most likely still is in a moment.
     let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let mut sender =
-        cellpace(&["send", &address, text(&original), "--cc", "cubic"]).spawn().unwrap();
+    let sender = cellpace(&["send", &address, text(&original), "--cc", "cubic"]).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(1_200));
     let args = ["recv", "--listen", &address, "--once", "--output", text(&copy)];
     let received = cellpace(&args).output().unwrap();
     assert!(received.status.success(), "{}", said(&received));
-    assert!(sender.wait().unwrap().success());
+    assert!(cellpace_testing::finished(sender).status.success());
     assert_eq!(hash(&copy), expected);
 }
 
@@ -300,7 +299,7 @@ fn a_receiver_that_is_killed_ends_the_sender_with_an_error_and_leaves_no_file() 
     std::thread::sleep(Duration::from_millis(700));
     let killed = Instant::now();
     waiting.child.kill().unwrap();
-    let output = sender.wait_with_output().unwrap();
+    let output = cellpace_testing::finished(sender);
     assert!(!output.status.success() && killed.elapsed() < Duration::from_secs(30));
     assert_eq!(output.status.code(), Some(1));
     assert!(

@@ -251,7 +251,7 @@ fn texts_of_a_peer_are_not_obeyed_by_the_terminal() {
     wire::write_refuse(&mut refusal, ids, wire::CloseCode::Busy, "");
     let refusal = with_text(refusal, b"\x1b[2J\x1b]0;title\x07\n[9] 1.00 GB in 1.00 s: forged");
     socket.send_to(&refusal, from).unwrap();
-    let output = sender.wait_with_output().unwrap();
+    let output = cellpace_testing::finished(sender);
     assert_eq!(output.status.code(), Some(1));
     let shown = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     assert!(!shown.contains(|c: char| c.is_control() && c != '\n'), "{shown:?}");

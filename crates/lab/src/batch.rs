@@ -132,7 +132,7 @@ impl Batch {
         }
         Err(LabError::Invalid(format!(
             "the charts of {} runs would have {values} points, {MAX_SERIES_VALUES} at most: \
-             fewer runs or flows, a shorter duration, or no --report and --svg",
+             fewer runs or flows, a shorter duration, or no --report",
             self.runs.len()
         )))
     }

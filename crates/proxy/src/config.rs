@@ -137,16 +137,16 @@ impl FromStr for Target {
     fn from_str(text: &str) -> Result<Self, String> {
         if let Ok(address) = text.parse::<SocketAddr>() {
             return match address.port() {
-                0 => Err(format!("{text}: a port from 1 to 65535")),
+                0 => Err("write HOST:PORT, the port from 1 to 65535".to_owned()),
                 _ => Ok(Self::Address(address)),
             };
         }
         let (name, port) = text
             .rsplit_once(':')
-            .ok_or_else(|| format!("{text}: HOST:PORT, the port is missing"))?;
+            .ok_or_else(|| "write HOST:PORT: the port is missing".to_owned())?;
         let port: u16 = match port.parse() {
             Ok(port @ 1..) if port.to_string().len() <= 5 => port,
-            _ => return Err(format!("{text}: a port from 1 to 65535")),
+            _ => return Err("write HOST:PORT, the port from 1 to 65535".to_owned()),
         };
         if name.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6()) {
             return Err(format!("{text}: IPv6 addresses are written [{name}]:{port}"));
@@ -155,7 +155,7 @@ impl FromStr for Target {
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
         match is_name {
             true => Ok(Self::Name(name.to_owned(), port)),
-            false => Err(format!("{text}: not a host name")),
+            false => Err("write HOST:PORT: this is no name of a host".to_owned()),
         }
     }
 }

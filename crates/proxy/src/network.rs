@@ -37,7 +37,8 @@ impl FromStr for AddressRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text}: a network as 10.0.0.0/8 or 2001:db8::/32, or an address");
+        let wrong =
+            || "write a network, as in 10.0.0.0/8 or 2001:db8::/32, or an address".to_owned();
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
             None => (text, None),

@@ -6,10 +6,11 @@ use serde::Serialize;
 
 use crate::document::Document;
 use crate::escape::escape;
-use crate::heatmap::{Heatmap, inline, level_classes, levels};
+use crate::heatmap::{Heatmap, heatmap_svg, inline, level_classes, levels};
 use crate::page::page_json;
 use crate::section::{Chart, DrawnChart, MadeBy, PageTable, Section, side_by_side};
 use crate::sentence::sentence;
+use crate::svg::{SvgFiles, svg_files};
 use crate::thin::thinned;
 use crate::views::{PAPER, sections};
 use crate::{Comparison, ReportError, SCHEMA, comparisons, palette};
@@ -55,6 +56,37 @@ pub fn page(documents: &[Document]) -> Result<String, ReportError> {
     });
     let is_paper = documents.iter().all(|document| document.schema == PAPER);
     Ok(Whole { comparison, sections: sections.collect(), is_paper }.html())
+}
+
+/// The charts of results as file name and content: those of comparisons, as one, and the pictures
+/// of Markov tables.
+///
+/// # Errors
+/// When one of the documents is of a kind without charts, or not what its schema says.
+pub fn charts(documents: &[Document]) -> Result<Vec<(String, String)>, ReportError> {
+    let names = short_names(documents);
+    let mut compared = Vec::new();
+    let mut files = SvgFiles::default();
+    for (document, name) in documents.iter().zip(&names) {
+        if document.schema == SCHEMA {
+            let results: Vec<Comparison> = document.typed()?;
+            compared.extend(results.into_iter().map(|result| (name.clone(), result)));
+            continue;
+        }
+        let maps: Vec<_> = sections(document)?.into_iter().flat_map(|shown| shown.maps).collect();
+        if maps.is_empty() {
+            let why = format!("a result of the kind `{}` has no charts", document.schema);
+            return Err(ReportError::document(&document.name, why));
+        }
+        for (map, _) in maps {
+            let title = map.title.clone();
+            files.add(&[name, &title], heatmap_svg(&[map]));
+        }
+    }
+    if !compared.is_empty() {
+        svg_files(&comparisons::joined(compared), &mut files);
+    }
+    Ok(files.files)
 }
 
 /// What a page is made of.

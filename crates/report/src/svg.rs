@@ -26,13 +26,12 @@ const MIN_DELAY: f64 = 0.1;
 /// Delay profiles drawn of one run.
 const MAX_PROFILES: usize = 6;
 
-/// The pictures of a comparison as file name and content: for each trace (set of conditions)
+/// Adds the pictures of a comparison: for each trace (set of conditions)
 /// throughput over capacity, queue delay over time, throughput against delay, the flows of runs
 /// that have several, and learnt delay profiles. Runs without series only have the scatter. Of
 /// several seeds the first is drawn over time.
-pub fn svg_files(comparison: &Comparison) -> Vec<(String, String)> {
+pub(crate) fn svg_files(comparison: &Comparison, files: &mut SvgFiles) {
     let names = controllers(comparison);
-    let mut files = Files::default();
     for group in groups(comparison) {
         let runs = drawn_runs(&group, &names);
         if !runs.is_empty() {
@@ -49,7 +48,6 @@ pub fn svg_files(comparison: &Comparison) -> Vec<(String, String)> {
             }
         }
     }
-    files.files
 }
 
 /// A run over time: what is drawn of it.
@@ -271,13 +269,13 @@ impl MaxOrNan for f64 {
 
 /// Files with names that every file system takes and that differ from each other.
 #[derive(Default)]
-struct Files {
-    files: Vec<(String, String)>,
+pub(crate) struct SvgFiles {
+    pub(crate) files: Vec<(String, String)>,
     taken: HashSet<String>,
 }
 
-impl Files {
-    fn add(&mut self, parts: &[&str], svg: String) {
+impl SvgFiles {
+    pub(crate) fn add(&mut self, parts: &[&str], svg: String) {
         let parts: Vec<String> = parts.iter().map(|part| file_name(part)).collect();
         let stem = parts.join("-");
         let mut name = format!("{stem}.svg");
@@ -305,6 +303,12 @@ fn file_name(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::example;
+
+    fn svg_files(comparison: &Comparison) -> Vec<(String, String)> {
+        let mut files = SvgFiles::default();
+        super::svg_files(comparison, &mut files);
+        files.files
+    }
 
     fn names(files: &[(String, String)]) -> Vec<&str> {
         files.iter().map(|(name, _)| name.as_str()).collect()
@@ -376,7 +380,7 @@ mod tests {
             assert!(!name.contains('/') && !name.starts_with('.'), "{name}");
             assert!(!svg.contains("<b>") && !svg.contains('\u{1}'));
         }
-        let mut twice = Files::default();
+        let mut twice = SvgFiles::default();
         ["a:b", "a/b", "A b"].iter().for_each(|name| twice.add(&[name], String::new()));
         assert_eq!(names(&twice.files), ["a-b.svg", "a-b-2.svg", "A-b-3.svg"]);
     }

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use cellpace_measure::InspectedSeries;
 use cellpace_report::{
-    Comparison, Document, Heatmap, HeatmapAxis, HeatmapCell, heatmap_svg, page, svg_files, to_json,
+    Comparison, Document, Heatmap, HeatmapAxis, HeatmapCell, charts, heatmap_svg, page, to_json,
     write_atomically,
 };
 use serde_json::Value;
@@ -157,9 +157,12 @@ fn pictures_are_well_formed() {
     let Some(browser) = Browser::find() else { return };
     let mut odd = example::repeated();
     odd.runs[0].cc = "a<b>&\u{7}\"c'".to_owned();
-    let mut pictures = svg_files(&odd);
-    pictures.extend(svg_files(&example::large("drive.down", 6, 1, 300)));
-    pictures.extend(svg_files(&example::large("shared", 1, 4, 60)));
+    let drawn = |comparison: &Comparison| {
+        charts(&[Document::read("a", &to_json(comparison)).unwrap()]).unwrap()
+    };
+    let mut pictures = drawn(&odd);
+    pictures.extend(drawn(&example::large("drive.down", 6, 1, 300)));
+    pictures.extend(drawn(&example::large("shared", 1, 4, 60)));
     pictures.push(("heat.svg".to_owned(), heatmap_svg(&[heatmap(300), heatmap(20)])));
     pictures.push(("odd-heat.svg".to_owned(), heatmap_svg(&[Heatmap::default()])));
     if let Some(folder) = std::env::var_os("PAGES") {

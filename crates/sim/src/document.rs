@@ -450,6 +450,7 @@ impl TomlText<'_> {
             }
         }
         let fields = [
+            ("rtt", &document.rtt),
             ("trace", &document.trace),
             ("uplink", &document.uplink),
             ("loss", &document.loss),
@@ -477,7 +478,13 @@ impl TomlText<'_> {
         let reason = error.message().lines().next().unwrap_or_default();
         let start = error.span().map_or(0, |span| span.start);
         let reason = match self.key_before(start) {
-            Some(key) => format!("{key}: {}", unit_hint(key, reason).as_deref().unwrap_or(reason)),
+            Some(key) => {
+                let hint = unit_hint(key, reason).unwrap_or_else(|| plain(key, reason));
+                format!("{key}: {hint}")
+            }
+            None if reason == "invalid type: map, expected a sequence" => {
+                "there may be several: write two brackets, as in [[flow]]".to_owned()
+            }
             None => reason.to_owned(),
         };
         SimError::Toml { file: self.file.to_owned(), line: self.line(start), reason }
@@ -534,6 +541,23 @@ fn unit_hint(key: &str, reason: &str) -> Option<String> {
         _ => return None,
     };
     Some(format!("{number} should have a unit and quotes: {key} = \"{number}{unit}\""))
+}
+
+/// What is wrong with the value of `key`, in words of TOML and not of Rust.
+fn plain(key: &str, reason: &str) -> String {
+    let value = reason.split(['`', '"']).nth(1).unwrap_or_default();
+    match reason {
+        _ if reason.ends_with("expected a string") => {
+            format!("{value} should be text in quotes: {key} = \"...\"")
+        }
+        _ if reason.ends_with("expected u64") => {
+            format!("{value} should be a whole number from 0, without quotes")
+        }
+        _ if reason.ends_with("expected struct OnOffToml") => {
+            format!("write a table: {key} = {{ mean = \"4MB\", off = \"10s\" }}")
+        }
+        _ => reason.to_owned(),
+    }
 }
 
 #[cfg(test)]

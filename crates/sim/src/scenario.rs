@@ -231,8 +231,14 @@ impl Scenario {
     /// one; whoever writes a scenario by hand has made a mistake.
     ///
     /// # Errors
-    /// When a rate is always zero, or a loss is always 100 %; the text begins with the field.
+    /// When a rate is always zero, a loss is always 100 %, or the RTT above an hour; the text begins with the field.
     pub fn check_delivers(&self) -> Result<(), SimError> {
+        if self.rtt.mean() > MAX_RTT {
+            return Err(SimError::Invalid(format!(
+                "rtt: `{}`: the longest is {MAX_RTT}",
+                self.rtt
+            )));
+        }
         let rates = [("trace", Some(&self.trace)), ("uplink", self.uplink.as_ref())];
         for (field, trace) in rates {
             if let Some(silent) = trace.filter(|trace| trace.is_silent()) {
@@ -344,6 +350,10 @@ impl Scenario {
 
 /// The random streams of the flows' starts begin here; those of the flows themselves lie below.
 const STARTS_STREAM: u64 = 2_000_000;
+
+/// The longest RTT, as in files of delays.
+const MAX_RTT: Span = Span::from_secs(3600);
+
 /// The longest run: a day.
 const MAX_LENGTH: Span = Span::from_secs(86_400);
 /// Values that the series of a run have at most: a day of one flow in bins of 10 ms.

@@ -5,8 +5,11 @@
 use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::process::{Child, Command, Output};
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Once};
+use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag::register_conditional_default;
@@ -29,6 +32,24 @@ pub fn heed_signals() {
                 .expect("these signals may have handlers");
         }
     });
+}
+
+/// The longest that a program may take to end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits for the end of a program, but not for ever, and returns what it wrote.
+///
+/// # Panics
+/// When it does not end: it is killed then.
+pub fn finished(child: Child) -> Output {
+    let process = child.id();
+    let (sender, output) = channel();
+    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    let Ok(output) = output.recv_timeout(PATIENCE) else {
+        let _ = Command::new("kill").args(["-KILL", &process.to_string()]).status();
+        panic!("process {process} does not end");
+    };
+    output.expect("a child can be waited for")
 }
 
 /// Reports that the running test, or a part of it, is skipped, and why: a few words that say what

@@ -49,6 +49,8 @@ mod with_program {
     use cellpace_kernel::table::TableOrigin;
     use sha2::{Digest, Sha256};
 
+    use crate::error::named;
+
     use super::{CommandError, DEFAULT, ExitCode, fs, is_default, ours, print};
 
     pub(in crate::kernel) fn install(
@@ -57,7 +59,7 @@ mod with_program {
         seed: u64,
         everyone: bool,
     ) -> Result<ExitCode, CommandError> {
-        let spec = cellpace_lab::read_controller(cc).map_err(CommandError::usage)?;
+        let spec = named("--cc", cellpace_lab::read_controller(cc))?;
         if spec.name() != "mdi" {
             return Err(CommandError::usage("--cc: only mdi runs in the kernel by itself"));
         }

@@ -63,6 +63,9 @@ pub(crate) fn run(args: &MdiConvertArgs) -> Result<ExitCode, CommandError> {
     if args.rules.is_some() && !to("flat") {
         return Err(CommandError::usage("--rules is for an output that ends with .flat"));
     }
+    if !["json", "csv", "flat", "mdi"].into_iter().any(to) {
+        return Err(CommandError::usage("--output: ends with .json, .csv, .flat or .mdi"));
+    }
     let model = args.users.of(read_any(args)?)?;
     if to("json") {
         write(&args.output, &format!("{}\n", model_to_json(&model)))?;
@@ -72,10 +75,8 @@ pub(crate) fn run(args: &MdiConvertArgs) -> Result<ExitCode, CommandError> {
         write(&args.output, &text.map_err(named)?)?;
     } else if to("flat") {
         write_bytes(&args.output, &flat_bytes(&model, args.rules.as_deref().unwrap_or_default())?)?;
-    } else if to("mdi") {
-        save_model(&args.output, &model)?;
     } else {
-        return Err(CommandError::usage("--output: ends with .json, .csv, .flat or .mdi"));
+        save_model(&args.output, &model)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -108,7 +109,8 @@ fn learn_samples(args: &MdiConvertArgs, bytes: &[u8]) -> Result<Model, CommandEr
     let scenario = args.states.rejoin().map(|rejoin| format!("--rejoin {rejoin}"));
     let about =
         About { teacher, traces, scenario: scenario.unwrap_or_default(), ..About::default() };
-    let lesson = learn(about, &logged, &args.states)?;
+    let lesson = learn(about, &logged, &args.states)
+        .map_err(|error| CommandError::usage(format!("{name}: {error}")))?;
     print(&describe_lesson(&lesson))?;
     Ok(lesson.model)
 }

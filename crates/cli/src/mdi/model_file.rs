@@ -9,15 +9,16 @@ use cellpace_mdi::{Counts, Model};
 use cellpace_report::write_atomically;
 
 use crate::error::CommandError;
-use crate::output::{check_files, refuse_stdout};
+use crate::output::{check_files, is_stdout, refuse_stdout};
 
 /// Reads a model, and returns it with the size of its file. A file that cannot be read or is none is
 /// wrong usage.
 pub(super) fn read_model(path: &Path) -> Result<(Model, usize), CommandError> {
     let bytes = read_bytes(path)?;
     let model = Model::from_bytes(&bytes);
-    let model =
-        model.map_err(|error| CommandError::usage(format!("{}: {error}", path.display())))?;
+    let name =
+        if is_stdout(path) { "standard input".to_owned() } else { path.display().to_string() };
+    let model = model.map_err(|error| CommandError::usage(format!("{name}: {error}")))?;
     Ok((model, bytes.len()))
 }
 

@@ -8,13 +8,14 @@ use cellpace_lab::{
     Lesson, NamedTrace, StatesChoice, Training, check_name, learn, read_controller, trace_files,
     trace_source,
 };
-use cellpace_mdi::{About, LoggedFlows, write_samples};
+use cellpace_mdi::{About, LoggedFlows, MAX_USERS, write_samples};
 use cellpace_report::write_atomically;
 use clap::Args;
 
 use super::model_file::{check_output, has_ending, save_model};
 use crate::compare::{of_option, once_each};
 use crate::error::{CommandError, named};
+use crate::options::whole;
 use crate::output::{complain, print};
 use crate::path_options::BottleneckOptions;
 use crate::progress::{Progress, end_cleanly_on_ctrl_c, interruption_code};
@@ -42,16 +43,13 @@ pub(crate) struct TrainArgs {
     #[arg(long = "trace", value_name = "TRACE", required = true)]
     traces: Vec<String>,
     /// Numbers of flows that share the link, one run of each per trace
-    #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1,2,3,4")]
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1,2,3,4", value_parser = whole(1..=MAX_USERS))]
     users: Vec<u32>,
     /// Which delays and windows the table distinguishes, see below
     #[arg(long, value_name = "STATES", default_value = "levels")]
     states: StatesChoice,
     #[command(flatten)]
     link: BottleneckOptions,
-    /// Runs at the same time [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    jobs: Option<u16>,
     /// Where to write the model; the samples instead (CSV) if the name ends with .csv
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
@@ -71,7 +69,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode, CommandError> {
     let about = about(args, &training)?;
     end_cleanly_on_ctrl_c();
     let mut progress = Progress::new(training.runs(), "runs");
-    let logged = training.watch(args.jobs, &mut progress).map_err(of_option)?;
+    let logged = training.watch(None, &mut progress).map_err(of_option)?;
     progress.finish();
     let Some(logged) = logged else {
         complain("interrupted; nothing is saved");

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use crate::address::{HostPort, ListenAddress};
 use crate::error::CommandError;
 use crate::key::KeyOption;
-use crate::options::{Verbosity, span};
+use crate::options::{Verbosity, span, whole};
 use crate::output::check_files;
 use crate::result_files::ResultFiles;
 
@@ -47,12 +47,9 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_enum, value_name = "up|down|both")]
     direction: Option<DirectionArg>,
     /// Bytes of a probe with its IP header, 100 to 9000 [default: 1400, with --record 1500]
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(100..=9000))]
+    #[arg(long, value_name = "BYTES", value_parser = whole(100..=9000_u16))]
     size: Option<u16>,
-    /// Time from probe to probe, from 5us to 10s [default: 0.4ms]
-    #[arg(long, value_name = "TIME", value_parser = interval, conflicts_with_all = ["rate", "record"])]
-    interval: Option<Span>,
-    /// Rate of the probes, instead of an interval
+    /// Rate of the probes [default: 28mbit, which is one of 1400 bytes every 0.4 ms]
     #[arg(long, value_name = "RATE", value_parser = rate, conflicts_with = "record")]
     rate: Option<Rate>,
     /// A second stream that comes and goes, as in 10mbit:on=60s,off=60s; it begins with off
@@ -66,7 +63,7 @@ pub(crate) struct ProbeArgs {
     #[arg(long, default_value = "200mbit", value_name = "RATE", value_parser = rate)]
     pub(crate) max_rate: Rate,
     /// With --listen: serve this many probers at a time, and half as many of one address
-    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = whole(1..=64_u16))]
     max_connections: u16,
     #[command(flatten)]
     pub(crate) key: KeyOption,
@@ -98,10 +95,6 @@ fn within(text: &str, range: RangeInclusive<Span>, words: &str) -> Result<Span, 
 
 fn duration(text: &str) -> Result<Span, String> {
     within(text, Span::from_millis(100)..=Span::from_secs(3600), "from 100ms to 1h")
-}
-
-fn interval(text: &str) -> Result<Span, String> {
-    within(text, Span::from_micros(5)..=Span::from_secs(10), "from 5us to 10s")
 }
 
 fn rate(text: &str) -> Result<Rate, String> {
@@ -147,7 +140,7 @@ impl ProbeArgs {
         let pattern = if self.record.is_some() {
             Pattern::Saturate { lower: QUEUE_DELAY[0], upper: QUEUE_DELAY[1] }
         } else {
-            Pattern::Every(self.rate.map_or(self.interval.unwrap_or(INTERVAL), interval_at))
+            Pattern::Every(self.rate.map_or(INTERVAL, interval_at))
         };
         let plan = Plan {
             up: direction != DirectionArg::Down,
@@ -211,7 +204,6 @@ mod tests {
         for text in ["0s", "99ms", "2h"] {
             assert_eq!(duration(text), Err("write a time from 100ms to 1h".to_owned()), "{text}");
         }
-        assert!(interval("4us").unwrap_err().contains("from 5us to 10s"));
         assert!(rate("0mbit").unwrap_err().contains("above zero"));
         assert!(rate("-5mbit").is_err() && onoff("0bit:on=1s,off=1s").is_err());
     }

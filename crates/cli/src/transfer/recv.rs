@@ -15,6 +15,7 @@ use super::options::Common;
 use super::{Terminal, conclude};
 use crate::address::{HostPort, ListenAddress, TRANSFER_PORT, connect_to};
 use crate::error::CommandError;
+use crate::options::whole;
 use crate::output::{command_line, is_stdout};
 use crate::progress::end_cleanly_on_ctrl_c;
 
@@ -48,7 +49,7 @@ pub(crate) struct RecvArgs {
     once: bool,
     /// Receive at most this many flows at a time, and from one address a quarter of them, but at
     /// least 64
-    #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = 256, value_name = "N", value_parser = whole(1..=u16::MAX))]
     max_connections: u16,
     /// When to acknowledge: every packet, or delayed:40ms (every second packet)
     #[arg(long, default_value = "every", value_name = "POLICY", value_parser = acks)]

@@ -16,7 +16,8 @@ use super::options::Common;
 use super::{Terminal, conclude};
 use crate::address::{HostPort, ListenAddress, TRANSFER_PORT, connect_to};
 use crate::error::CommandError;
-use crate::options::duration;
+use crate::flow_options::seed;
+use crate::options::{duration, whole};
 use crate::output::command_line;
 use crate::progress::end_cleanly_on_ctrl_c;
 
@@ -58,11 +59,8 @@ pub(crate) struct SendArgs {
     /// at every address
     #[arg(long, value_name = "[ADDR:]PORT")]
     listen: Option<ListenAddress>,
-    /// Seed of what is random in the controllers
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    seed: u64,
     /// Largest IP packet in bytes, 1280 to 9000
-    #[arg(long, default_value_t = 1500, value_name = "BYTES", value_parser = mtu)]
+    #[arg(long, default_value_t = 1500, value_name = "BYTES", value_parser = whole(MTU_RANGE))]
     mtu: u16,
     #[command(flatten)]
     common: Common,
@@ -85,15 +83,11 @@ fn bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-fn mtu(text: &str) -> Result<u16, String> {
-    let range = || format!("write a number from {} to {}", MTU_RANGE.start(), MTU_RANGE.end());
-    text.parse().ok().filter(|mtu| MTU_RANGE.contains(mtu)).ok_or_else(range)
-}
-
 pub(crate) fn run(args: &SendArgs) -> Result<ExitCode, CommandError> {
     let plan = SendPlan::new(args)?;
     args.common.check(("--events", args.events.as_deref()))?;
-    let driver = args.common.driver(args.mtu, args.seed, AckPolicy::default())?;
+    let seed = seed()?;
+    let driver = args.common.driver(args.mtu, seed, AckPolicy::default())?;
     let quiet_stdout = args.common.files.use_stdout();
     let mut view = Terminal { quiet_stdout, verbosity: args.common.verbosity };
     let mut session = Transfer::new(driver, &mut view);
@@ -113,7 +107,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<ExitCode, CommandError> {
         command: command_line(),
         unreliable: args.unreliable,
         mtu: args.mtu,
-        seed: args.seed,
+        seed,
     })?;
     conclude(&result, &args.common)
 }

@@ -11,7 +11,6 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc::channel;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -179,14 +178,7 @@ pub(crate) fn code(child: &mut Child) -> Option<i32> {
 /// The same for a program whose output is read. Returns that, too.
 #[track_caller]
 pub(crate) fn ended(child: Child) -> Outcome {
-    let process = child.id().to_string();
-    let (sender, output) = channel();
-    std::thread::spawn(move || sender.send(child.wait_with_output()));
-    let Ok(output) = output.recv_timeout(PATIENCE) else {
-        let _ = Command::new("kill").args(["-KILL", &process]).status();
-        panic!("process {process} does not end");
-    };
-    Outcome::of(output.unwrap())
+    Outcome::of(cellpace_testing::finished(child))
 }
 
 /// Sends a signal, e.g. `INT`.
