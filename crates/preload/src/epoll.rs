@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use libc::{c_int, c_void, epoll_event};
 
 use crate::config::config;
-use crate::sys::{Fd, KeepErrno, errno};
+use crate::sys::{Fd, KeepErrno, errno, set_errno};
 
 /// Sets of a process that are known; with more, nothing is known of any descriptor.
 const MOST_SETS: usize = 64;
@@ -23,8 +23,12 @@ static TOO_MANY: AtomicBool = AtomicBool::new(false);
 /// `epoll_create(2)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn epoll_create(size: c_int) -> c_int {
-    // SAFETY: numbers only. The kernel wants a size that is not zero, and does not look at it.
-    noted(unsafe { libc::syscall(libc::SYS_epoll_create, size) as c_int })
+    // The size is a hint of old that must be positive; not every machine has the call of that time.
+    if size <= 0 {
+        set_errno(libc::EINVAL);
+        return -1;
+    }
+    epoll_create1(0)
 }
 
 /// `epoll_create1(2)`.
