@@ -48,4 +48,4 @@ pub use params::{MAX_FILE_BYTES, MarkovWalk, PeerCost, ReadFile};
 pub use registry::{
     ControllerInfo, ControllerSpec, PeerHalf, SpecError, find_controller, registry,
 };
-pub use rtt::RttEstimator;
+pub use rtt::{RtoRule, RttEstimator};

@@ -2,6 +2,16 @@
 
 use cellpace_base::Span;
 
+/// How the retransmission timeout follows from the RTT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RtoRule {
+    /// RFC 6298 (2.3): SRTT + 4 RTTVAR, not below the floor.
+    #[default]
+    Rfc6298,
+    /// Linux: SRTT + max(floor, 4 RTTVAR).
+    Linux,
+}
+
 /// RTT statistics of a flow.
 #[derive(Debug, Clone)]
 pub struct RttEstimator {
@@ -10,6 +20,7 @@ pub struct RttEstimator {
     latest: Span,
     minimum: Span,
     floor: Span,
+    rule: RtoRule,
 }
 
 impl RttEstimator {
@@ -28,7 +39,21 @@ impl RttEstimator {
             latest: Span::ZERO,
             minimum: Span::MAX,
             floor,
+            rule: RtoRule::default(),
         }
+    }
+
+    /// The same estimator with another rule for the timeout: RFC 6298 has SRTT + 4 RTTVAR, not
+    /// below the floor; Linux SRTT + max(floor, 4 RTTVAR).
+    #[must_use]
+    pub fn with_rule(self, rule: RtoRule) -> Self {
+        Self { rule, ..self }
+    }
+
+    /// An estimator with the same floor and rule that has no samples.
+    #[must_use]
+    pub fn without_samples(&self) -> Self {
+        Self::new(self.floor).with_rule(self.rule)
     }
 
     /// Takes a sample.
@@ -70,8 +95,13 @@ impl RttEstimator {
     /// The retransmission timeout without back-off.
     pub fn rto(&self) -> Span {
         let Some(smoothed) = self.smoothed else { return Self::INITIAL_RTO };
-        // RFC 6298 (2.3), clock granularity below a nanosecond
-        (smoothed + self.variation * 4).max(self.floor).min(Self::MAX_RTO)
+        let rto = match self.rule {
+            // RFC 6298 (2.3), clock granularity below a nanosecond
+            RtoRule::Rfc6298 => (smoothed + self.variation * 4).max(self.floor),
+            // Linux tcp_rtt_estimator, __tcp_set_rto: the floor is that of the variation.
+            RtoRule::Linux => smoothed + (self.variation * 4).max(self.floor),
+        };
+        rto.min(Self::MAX_RTO)
     }
 
     /// The retransmission timeout after `in_a_row` timeouts without an ack between them.
@@ -93,6 +123,19 @@ mod tests {
 
     fn ms(ms: f64) -> Span {
         Span::from_millis_f64(ms)
+    }
+
+    #[test]
+    fn rto_by_rfc_and_by_linux() {
+        // SRTT 105 ms and RTTVAR 47.5 ms: after samples of 100 and 140 ms.
+        let mut rtt = RttEstimator::default();
+        rtt.sample(ms(100.0));
+        rtt.sample(ms(140.0));
+        assert_eq!((rtt.smoothed(), rtt.variation()), (Some(ms(105.0)), ms(47.5)));
+        assert_eq!(rtt.rto(), ms(295.0));
+        let linux = rtt.clone().with_rule(RtoRule::Linux);
+        assert_eq!(linux.rto(), ms(305.0));
+        assert_eq!(linux.without_samples().rto(), RttEstimator::INITIAL_RTO);
     }
 
     #[test]

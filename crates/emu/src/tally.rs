@@ -136,6 +136,8 @@ impl LinkTally {
             rtt_ms_seen: self.rtt.summary(),
             packets: self.flows.iter().map(|flow| flow.packets).sum(),
             lost: self.flows.iter().map(|flow| flow.lost).sum(),
+            handover_drops: 0,
+            handovers: 0,
             jain: self.jain(end),
             per_flow: self.flows.iter().map(FlowCounts::figures).collect(),
         }
@@ -191,6 +193,8 @@ impl FlowCounts {
             refused: 0,
             start_s: began.as_secs_f64(),
             stop_s: last.as_secs_f64(),
+            one_way_delay_ms: None,
+            sender: None,
             transfers: None,
         }
     }

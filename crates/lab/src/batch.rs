@@ -83,12 +83,12 @@ pub fn check_number(runs: u64, flows: u64) -> Result<(), LabError> {
 /// Values that a controller shows of itself, about: a lone flow's are kept for its charts.
 const INSPECTED_VALUES: u64 = 12;
 
-/// The values that a run's series have with bins of width `bin`: two for each flow, some more.
+/// The values that a run's series have with bins of width `bin`: five for each flow, some more.
 pub(crate) fn series_values(scenario: &Scenario, bin: Span) -> u64 {
     let bins = scenario.duration.as_nanos().div_ceil(bin.as_nanos().max(1));
     let flows = scenario.flows.len() as u64;
     let inspected = if flows == 1 { INSPECTED_VALUES } else { 0 };
-    bins.saturating_mul(2 * flows + 4 + inspected)
+    bins.saturating_mul(5 * flows + 4 + inspected)
 }
 
 impl Batch {

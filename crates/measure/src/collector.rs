@@ -1,10 +1,10 @@
 //! Takes the records of a run as they come and ends with its figures.
 
 use cellpace_base::{Span, Time};
-use cellpace_path::{Fate, PacketRecord};
+use cellpace_path::{DropReason, Fate, PacketRecord};
 use serde::{Deserialize, Serialize};
 
-use crate::series::{Binner, Series};
+use crate::series::{Binner, Quantiles, Series};
 use crate::{DelaySketch, Summary, TransferSummary, jain_index};
 
 /// The part of a run that counts: after `skip`, up to and including `end`. A departure ends the
@@ -72,6 +72,12 @@ pub struct Figures {
     pub packets: u64,
     /// Packets that the path dropped.
     pub lost: u64,
+    /// Packets that were lost with the queue of a path that was given up in a handover.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub handover_drops: u64,
+    /// Handovers during the run.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub handovers: u64,
     /// Jain's index over windows of one second among the controlled flows that were on, then the mean
     /// (Eq. 7 of the Verus paper and its text).
     pub jain: f64,
@@ -109,9 +115,39 @@ pub struct FlowFigures {
     pub start_s: f64,
     /// When it stopped, in seconds.
     pub stop_s: f64,
+    /// Queue delay of its packets and the fixed delay of this direction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub one_way_delay_ms: Option<Summary>,
+    /// What its sender did, where a controller drives it.
+    #[serde(flatten)]
+    pub sender: Option<SenderFigures>,
     /// Its transfers, where it has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfers: Option<TransferSummary>,
+}
+
+/// What a sender did during all of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SenderFigures {
+    /// Data packets sent again.
+    pub retransmitted: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Timeouts that the first ack after them showed to be wrong.
+    pub spurious_timeouts: u64,
+    /// Packets declared lost, by a timeout or by later ones, that had arrived.
+    pub spurious_losses: u64,
+    /// The retransmission timeout, at the ends of the bins of the series that count.
+    pub rto_ms: Option<RtoFigures>,
+}
+
+/// Median and 95th percentile of a retransmission timeout, in ms.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RtoFigures {
+    /// Median.
+    pub p50: f64,
+    /// 95th percentile.
+    pub p95: f64,
 }
 
 fn is_zero(count: &u64) -> bool {
@@ -123,8 +159,8 @@ pub struct Collector {
     window: MeasuredWindow,
     flows: Vec<FlowSums>,
     jain: JainWindows,
-    one_way: DelaySketch,
     lost: u64,
+    handover_drops: u64,
     binner: Binner,
 }
 
@@ -136,6 +172,7 @@ struct FlowSums {
     packets: u64,
     lost: u64,
     queue: DelaySketch,
+    one_way: DelaySketch,
     rtt: DelaySketch,
 }
 
@@ -150,14 +187,15 @@ impl Collector {
             packets: 0,
             lost: 0,
             queue: DelaySketch::new(),
+            one_way: DelaySketch::new(),
             rtt: DelaySketch::new(),
         };
         Self {
             window,
             flows: flows.iter().map(flow).collect(),
             jain: JainWindows::new(window, flows),
-            one_way: DelaySketch::new(),
             lost: 0,
+            handover_drops: 0,
             binner: Binner::new(bin, window.end, flows.len()),
         }
     }
@@ -173,7 +211,9 @@ impl Collector {
             Fate::Delivered => {}
             // The receiver has the same data from the packet itself, which is what counts.
             Fate::Duplicate => return,
-            Fate::Dropped(_) => {
+            Fate::Dropped(reason) => {
+                let is_handover = reason == DropReason::Handover;
+                self.handover_drops += u64::from(counts && is_handover);
                 flow.lost += u64::from(counts);
                 self.lost += u64::from(counts);
                 return;
@@ -190,7 +230,7 @@ impl Collector {
         }
         flow.packets += 1;
         flow.queue.record(queue_delay);
-        self.one_way.record(record.one_way_delay());
+        flow.one_way.record(record.one_way_delay());
         self.jain.departure(at, index, packet.size);
     }
 
@@ -205,9 +245,11 @@ impl Collector {
     pub fn finish(mut self, capacity_bytes: u64) -> (Figures, Series) {
         let seconds = self.window.seconds();
         let mut queue = DelaySketch::new();
+        let mut one_way = DelaySketch::new();
         let mut rtt = DelaySketch::new();
         for flow in &self.flows {
             queue.merge(&flow.queue);
+            one_way.merge(&flow.one_way);
             rtt.merge(&flow.rtt);
         }
         let bytes: u64 = self.flows.iter().map(|flow| flow.bytes).sum();
@@ -216,14 +258,22 @@ impl Collector {
             throughput_mbps: mbps(bytes, seconds),
             utilization: ratio(bytes, capacity_bytes),
             queue_delay_ms: queue.summary(),
-            one_way_delay_ms: self.one_way.summary(),
+            one_way_delay_ms: one_way.summary(),
             rtt_ms_seen: rtt.summary(),
             packets: self.flows.iter().map(|flow| flow.packets).sum(),
             lost: self.lost,
+            handover_drops: self.handover_drops,
+            handovers: 0,
             jain: self.jain.finish(),
             per_flow: self.flows.iter().map(|flow| flow.figures(self.window)).collect(),
         };
-        (figures, self.binner.finish())
+        let mut series = self.binner.finish();
+        series.quantiles = Quantiles {
+            queue_delay_ms: queue.quantiles_ms(),
+            one_way_delay_ms: one_way.quantiles_ms(),
+            rtt_ms_seen: rtt.quantiles_ms(),
+        };
+        (figures, series)
     }
 }
 
@@ -239,6 +289,8 @@ impl FlowSums {
             refused: 0,
             start_s: self.span.start.as_secs_f64(),
             stop_s: self.span.stop.min(window.end).as_secs_f64(),
+            one_way_delay_ms: Some(self.one_way.summary()),
+            sender: None,
             transfers: None,
         }
     }
@@ -310,7 +362,7 @@ impl JainWindows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cellpace_path::{DropReason, Packet};
+    use cellpace_path::Packet;
 
     fn ms(ms: u64) -> Time {
         Time::from_millis(ms)

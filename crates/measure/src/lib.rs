@@ -12,10 +12,12 @@ mod series;
 mod sketch;
 mod transfers;
 
-pub use collector::{Collector, Figures, FlowFigures, FlowSpan, MeasuredWindow};
+pub use collector::{
+    Collector, Figures, FlowFigures, FlowSpan, MeasuredWindow, RtoFigures, SenderFigures,
+};
 pub use confidence::Interval;
 pub use jain::jain_index;
 pub use predict::{Prediction, autoregression, predictions};
-pub use series::{InspectedSeries, ProfileSample, Series};
+pub use series::{InspectedSeries, ProfileSample, Quantiles, Series};
 pub use sketch::{DelaySketch, Summary};
 pub use transfers::{Spread, Transfer, TransferOutcome, TransferSummary};

@@ -1,6 +1,6 @@
 //! Figures over time, for plots.
 
-use cellpace_base::statistics::nearest_rank;
+use cellpace_base::statistics::{mean, nearest_rank};
 use cellpace_base::{Span, Time};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -24,6 +24,19 @@ pub struct Series {
     /// 95th percentile of the same.
     #[serde(deserialize_with = "null_as_nan")]
     pub queue_delay_p95_ms: Vec<f32>,
+    /// Mean queue delay of each flow's packets, in ms, where there are several flows; NaN where none
+    /// left.
+    #[serde(default, deserialize_with = "nulls_as_nan", skip_serializing_if = "Vec::is_empty")]
+    pub flow_queue_delay_mean_ms: Vec<Vec<f32>>,
+    /// 95th percentile of the same.
+    #[serde(default, deserialize_with = "nulls_as_nan", skip_serializing_if = "Vec::is_empty")]
+    pub flow_queue_delay_p95_ms: Vec<Vec<f32>>,
+    /// Retransmission timeout of each flow at the end of the bin, in ms; NaN while it is off.
+    #[serde(default, deserialize_with = "nulls_as_nan", skip_serializing_if = "Vec::is_empty")]
+    pub rto_ms: Vec<Vec<f32>>,
+    /// Distributions of delays over the part of the run that counts.
+    #[serde(default, skip_serializing_if = "Quantiles::is_empty")]
+    pub quantiles: Quantiles,
     /// Congestion window of each flow at the end of the bin, in packets; NaN while it is off.
     #[serde(deserialize_with = "nulls_as_nan")]
     pub cwnd_packets: Vec<Vec<f32>>,
@@ -35,6 +48,24 @@ pub struct Series {
     pub inspected_bin_s: Option<f64>,
     /// Learnt delay profiles at several times, for controllers that have one.
     pub profiles: Vec<ProfileSample>,
+}
+
+/// Distributions of delays in ms, all flows together: the values below which 0, 0.5, ..., 100 % lie,
+/// 201 of each; none where nothing was delivered.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Quantiles {
+    /// From arrival at the queue to leaving the link.
+    pub queue_delay_ms: Vec<f32>,
+    /// Queue delay and the fixed delay of this direction.
+    pub one_way_delay_ms: Vec<f32>,
+    /// RTT as the senders saw it.
+    pub rtt_ms_seen: Vec<f32>,
+}
+
+impl Quantiles {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// One of the values that a controller shows of itself, over time.
@@ -80,7 +111,8 @@ fn nulls_as_nan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Vec<f3
 pub(crate) struct Binner {
     bin: Span,
     current: usize,
-    delays_us: Vec<u32>,
+    /// Of each flow.
+    delays_us: Vec<Vec<u32>>,
     bytes: Vec<u64>,
     series: Series,
 }
@@ -89,15 +121,20 @@ impl Binner {
     /// Bins of width `bin` up to `end` for `flows` flows.
     pub(crate) fn new(bin: Span, end: Time, flows: usize) -> Self {
         let bins = end.as_nanos().div_ceil(bin.as_nanos().max(1)) as usize;
+        // One flow is the total.
+        let several = vec![vec![f32::NAN; bins]; if flows > 1 { flows } else { 0 }];
         let series = Series {
             bin_s: bin.as_secs_f64(),
             throughput_mbps: vec![0.0; bins],
             flow_throughput_mbps: vec![vec![0.0; bins]; flows],
             queue_delay_p50_ms: vec![f32::NAN; bins],
             queue_delay_p95_ms: vec![f32::NAN; bins],
+            flow_queue_delay_mean_ms: several.clone(),
+            flow_queue_delay_p95_ms: several,
             ..Series::default()
         };
-        Self { bin, current: 0, delays_us: Vec::new(), bytes: vec![0; flows], series }
+        let delays_us = vec![Vec::new(); flows];
+        Self { bin, current: 0, delays_us, bytes: vec![0; flows], series }
     }
 
     /// A packet of `flow` left the link at `at`.
@@ -109,7 +146,8 @@ impl Binner {
             self.current = bin;
         }
         self.bytes[flow] += u64::from(bytes);
-        self.delays_us.push(u32::try_from(queue_delay.as_nanos() / 1_000).unwrap_or(u32::MAX));
+        self.delays_us[flow]
+            .push(u32::try_from(queue_delay.as_nanos() / 1_000).unwrap_or(u32::MAX));
     }
 
     pub(crate) fn finish(mut self) -> Series {
@@ -126,11 +164,29 @@ impl Binner {
             for (flow, bytes) in self.bytes.iter().enumerate() {
                 self.series.flow_throughput_mbps[flow][bin] = (*bytes as f64 * to_mbps) as f32;
             }
-            self.series.queue_delay_p50_ms[bin] = percentile_ms(&mut self.delays_us, 0.50);
-            self.series.queue_delay_p95_ms[bin] = percentile_ms(&mut self.delays_us, 0.95);
+            self.close_delays(bin);
         }
         self.bytes.fill(0);
-        self.delays_us.clear();
+        self.delays_us.iter_mut().for_each(Vec::clear);
+    }
+}
+
+impl Binner {
+    fn close_delays(&mut self, bin: usize) {
+        let (first, others) = match self.delays_us.split_first_mut() {
+            Some(split) => split,
+            None => return,
+        };
+        if !others.is_empty() {
+            for (flow, delays) in std::iter::once(&mut *first).chain(&mut *others).enumerate() {
+                let micros = mean(delays.iter().map(|micros| f64::from(*micros)));
+                self.series.flow_queue_delay_mean_ms[flow][bin] = (micros / 1e3) as f32;
+                self.series.flow_queue_delay_p95_ms[flow][bin] = percentile_ms(delays, 0.95);
+            }
+            others.iter().for_each(|delays| first.extend_from_slice(delays));
+        }
+        self.series.queue_delay_p50_ms[bin] = percentile_ms(first, 0.50);
+        self.series.queue_delay_p95_ms[bin] = percentile_ms(first, 0.95);
     }
 }
 
@@ -157,6 +213,10 @@ mod tests {
         assert_eq!(series.queue_delay_p95_ms[0], 9.0);
         assert!(series.queue_delay_p50_ms[1].is_nan());
         assert_eq!(series.queue_delay_p50_ms[2], 7.0);
+        assert_eq!(series.flow_queue_delay_mean_ms[0][0], 4.5);
+        assert_eq!(series.flow_queue_delay_p95_ms[0][0], 9.0);
+        assert!(series.flow_queue_delay_mean_ms[1][0].is_nan());
+        assert_eq!(series.flow_queue_delay_p95_ms[1][2], 7.0);
     }
 
     #[test]

@@ -67,6 +67,15 @@ impl DelaySketch {
         (micros / 1e3).min(self.max.as_millis_f64())
     }
 
+    /// The distribution: the delays in ms below which 0, 0.5, ..., 100 % of all lie; nothing when
+    /// empty.
+    pub fn quantiles_ms(&self) -> Vec<f32> {
+        if self.count() == 0 {
+            return Vec::new();
+        }
+        (0..=200).map(|step| round(self.quantile_ms(f64::from(step) / 200.0)) as f32).collect()
+    }
+
     /// The usual figures; all zero when empty.
     pub fn summary(&self) -> Summary {
         let count = self.count().max(1) as f64;

@@ -125,11 +125,14 @@ impl TypeSource for FieldTypes<'_> {
         if matches!(place, Place::Flow | Place::FlowSeries) {
             axes.push(("flow".to_owned(), Vec::new()));
         }
+        if place == Place::Transfer {
+            axes.push(("transfer".to_owned(), Vec::new()));
+        }
         if matches!(place, Place::Series | Place::FlowSeries) {
             axes.push(("time".to_owned(), Vec::new()));
         }
         let labels: &[&str] =
-            if matches!(place, Place::Flow | Place::FlowSeries) { &LABELS } else { &[] };
+            if matches!(place, Place::Run | Place::Series) { &[] } else { &LABELS };
         Ok(Type { kind: Kind::Quantity(of_field(rest).0), axes, labels })
     }
 }

@@ -36,14 +36,45 @@ const PREDICT_FIELDS: &[&str] = &[
     "predict.linear_r2_100ms",
 ];
 
-const FLOW_FIELDS: &[&str] =
-    &["throughput_mbps", "queue_delay_ms", "rtt_ms_seen", "lost", "start_s", "stop_s"];
+const FLOW_FIELDS: &[&str] = &[
+    "throughput_mbps",
+    "queue_delay_ms",
+    "one_way_delay_ms",
+    "rtt_ms_seen",
+    "lost",
+    "start_s",
+    "stop_s",
+    "retransmitted",
+    "timeouts",
+    "spurious_timeouts",
+    "spurious_losses",
+    "rto_ms",
+];
+
+/// Values of each complete transfer.
+const TRANSFER_FIELDS: &[&str] = &[
+    "completion_ms",
+    "goodput_mbps",
+    "start_s",
+    "handshake_rtt_ms",
+    "min_rtt_ms",
+    "mean_rtt_ms",
+    "self_inflicted_ms",
+    "largest_window_packets",
+    "ramp_s",
+    "packets_sent",
+    "retransmitted",
+    "timeouts",
+    "spurious_timeouts",
+    "rto_ms",
+    "handovers",
+];
 
 /// Values over time, where a run keeps its series.
 const SERIES_FIELDS: &[&str] =
     &["capacity_mbps", "throughput_mbps", "queue_delay_p50_ms", "queue_delay_p95_ms"];
 
-const FLOW_SERIES_FIELDS: &[&str] = &["throughput_mbps", "cwnd_packets"];
+const FLOW_SERIES_FIELDS: &[&str] = &["throughput_mbps", "cwnd_packets", "rto_ms"];
 
 const SUMMARIES: &[&str] = &["mean", "p50", "p95", "p99", "max"];
 
@@ -54,6 +85,8 @@ pub(crate) enum Place {
     Run,
     /// One a flow.
     Flow,
+    /// One a transfer.
+    Transfer,
     /// One a bin.
     Series,
     /// One a flow and bin.
@@ -61,7 +94,7 @@ pub(crate) enum Place {
 }
 
 /// Finds a field: where it is, and its name there. `queue_delay_ms.p95`, `flow.lost`,
-/// `series.throughput_mbps`, `flow.series.throughput_mbps`.
+/// `transfer.completion_ms`, `series.throughput_mbps`, `flow.series.throughput_mbps`.
 pub(crate) fn find(name: &str) -> Result<(Place, &str), String> {
     if PROFILE_FIELDS.contains(&name) || PREDICT_FIELDS.contains(&name) {
         return Ok((Place::Run, name));
@@ -70,6 +103,8 @@ pub(crate) fn find(name: &str) -> Result<(Place, &str), String> {
         (Place::Run, rest, TRACE_FIELDS)
     } else if let Some(rest) = name.strip_prefix("flow.series.") {
         (Place::FlowSeries, rest, FLOW_SERIES_FIELDS)
+    } else if let Some(rest) = name.strip_prefix("transfer.") {
+        (Place::Transfer, rest, TRANSFER_FIELDS)
     } else if let Some(rest) = name.strip_prefix("flow.") {
         (Place::Flow, rest, FLOW_FIELDS)
     } else if let Some(rest) = name.strip_prefix("series.") {
@@ -78,10 +113,13 @@ pub(crate) fn find(name: &str) -> Result<(Place, &str), String> {
         (Place::Run, name, RUN_FIELDS)
     };
     let (field, summary) = rest.split_once('.').map_or((rest, None), |(a, b)| (a, Some(b)));
-    let has_summary = field.ends_with("_delay_ms")
+    let is_rto = place == Place::Flow && field == "rto_ms";
+    let has_summary = is_rto
+        || field.ends_with("_delay_ms")
         || field.ends_with("_seen")
         || matches!(field, "burst_packets" | "inter_burst_ms" | "gap_ms");
     let is_whole = match summary {
+        Some(summary) if is_rto => ["p50", "p95"].contains(&summary),
         Some(summary) => has_summary && SUMMARIES.contains(&summary),
         None => !has_summary,
     };

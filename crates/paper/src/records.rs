@@ -92,6 +92,7 @@ impl Records {
         match place {
             Place::Run => {}
             Place::Flow => axes.push("flow".into()),
+            Place::Transfer => axes.push("transfer".into()),
             Place::Series => axes.push("time".into()),
             Place::FlowSeries => axes.extend(["flow".into(), "time".into()]),
         }
@@ -133,6 +134,17 @@ fn push(
             for (at, flow) in flows().iter().enumerate() {
                 let row = Row::new(with(&[at.to_string().into()]), number(flow.pointer(&pointer)));
                 rows.push(Row { labels: labels(flow), ..row });
+            }
+        }
+        Place::Transfer => {
+            let transfers = values(&record["transfers"]);
+            let complete = transfers.iter().filter(|one| one["outcome"] == "complete");
+            for (at, transfer) in complete.enumerate() {
+                let flow = transfer["flow"].as_u64().unwrap_or_default() as usize;
+                let row =
+                    Row::new(with(&[at.to_string().into()]), number(transfer.pointer(&pointer)));
+                let labels = flows().get(flow).map(labels).unwrap_or_default();
+                rows.push(Row { labels, ..row });
             }
         }
         Place::Series => {

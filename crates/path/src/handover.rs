@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
 
-use cellpace_base::{Span, Time, parse_span};
+use cellpace_base::{Random, Span, SpanDistribution, Time, parse_span};
 
 use crate::Schedule;
 use crate::error::PathError;
@@ -63,6 +63,53 @@ impl Handover {
                 pair[0].at - Time::ZERO
             )),
         }
+    }
+}
+
+/// Handovers that come again and again, or take a time drawn at random.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HandoverPlan {
+    /// The time from which the first interval counts; without intervals that of the only one.
+    pub from: Time,
+    /// From the end of one to the begin of the next; `None`: there is one.
+    pub every: Option<SpanDistribution>,
+    /// How long an interruption lasts.
+    pub length: SpanDistribution,
+    /// Added to each interruption: what waits is sent on to the new cell, and what comes meanwhile
+    /// stays behind it (3GPP TS 36.300 section 10.1.2.1.1: forwarding over X2, with an end marker).
+    pub forward_delay: Span,
+    /// As for [`Handover::rtt`].
+    pub rtt: Option<Span>,
+    /// As for [`Handover::queue_lost`].
+    pub queue_lost: bool,
+}
+
+impl HandoverPlan {
+    /// Handovers of one plan at most.
+    const MAX: usize = 100_000;
+
+    /// Draws the handovers that are over before `end`.
+    pub fn draw(&self, end: Time, random: &mut Random) -> Vec<Handover> {
+        let mut handovers = Vec::new();
+        let mut at = self.from;
+        while handovers.len() < Self::MAX {
+            if let Some(every) = &self.every {
+                at += every.draw(random);
+            }
+            let length = self.length.draw(random) + self.forward_delay;
+            let Self { rtt, queue_lost, .. } = *self;
+            let handover = Handover { length, rtt, queue_lost, ..Handover::at(at) };
+            if handover.end() >= end {
+                break;
+            }
+            handovers.push(handover);
+            // An interval of no time would never get on.
+            at = handover.end() + Span::from_nanos(1);
+            if self.every.is_none() {
+                break;
+            }
+        }
+        handovers
     }
 }
 

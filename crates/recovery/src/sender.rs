@@ -20,12 +20,12 @@ pub struct PacedSender<D> {
 impl<D: Copy> PacedSender<D> {
     /// A sender that has sent nothing yet.
     pub fn new(controller: Box<dyn Controller>, now: Time) -> Self {
-        Self {
-            controller,
-            sent: Sent::new(RttEstimator::default()),
-            pacer: Pacer::new(now),
-            release_at: None,
-        }
+        Self::with_rtt(controller, now, RttEstimator::default())
+    }
+
+    /// A sender that measures RTTs with `rtt`.
+    pub fn with_rtt(controller: Box<dyn Controller>, now: Time, rtt: RttEstimator) -> Self {
+        Self { controller, sent: Sent::new(rtt), pacer: Pacer::new(now), release_at: None }
     }
 
     /// The controller.

@@ -283,7 +283,7 @@ impl<D: Copy> Sent<D> {
     pub fn on_path_change(&mut self) {
         self.path_start = self.next_number();
         self.old_in_flight += std::mem::take(&mut self.in_flight);
-        self.rtt = RttEstimator::default();
+        self.rtt = self.rtt.without_samples();
         self.timeouts_in_a_row = 0;
         self.first_after_timeout = None;
     }

@@ -76,7 +76,9 @@ pub(crate) fn thinned(comparison: &Comparison) -> Comparison {
 
 /// Numbers in those series that count against [`MAX_NUMBERS`].
 fn numbers(series: &Series) -> usize {
-    series.throughput_mbps.len() * (3 + drawn_flows(series) + drawn_windows(series))
+    let delays = drawn_of(&series.flow_queue_delay_mean_ms).len() * 2;
+    let rtos = drawn_of(&series.rto_ms).len();
+    series.throughput_mbps.len() * (3 + drawn_flows(series) + drawn_windows(series) + delays + rtos)
 }
 
 /// The flows whose throughput is drawn.
@@ -84,6 +86,11 @@ fn drawn_flows(series: &Series) -> usize {
     let flows = series.flow_throughput_mbps.len();
     // One flow is the total.
     if (2..=MAX_FLOWS).contains(&flows) { flows } else { 0 }
+}
+
+/// The flows that are kept, of series that have one a flow.
+fn drawn_of(flows: &[Vec<f32>]) -> &[Vec<f32>] {
+    if flows.len() <= MAX_FLOWS { flows } else { &[] }
 }
 
 /// The flows whose window is drawn.
@@ -106,6 +113,10 @@ fn thinned_series(series: &Series, is_first_seed: bool, budget: &Budget) -> Seri
         flow_throughput_mbps: every(&series.flow_throughput_mbps[..drawn_flows(series)], mean),
         queue_delay_p50_ms: thin(&series.queue_delay_p50_ms, merge, median),
         queue_delay_p95_ms: thin(&series.queue_delay_p95_ms, merge, highest),
+        flow_queue_delay_mean_ms: every(drawn_of(&series.flow_queue_delay_mean_ms), mean_of_known),
+        flow_queue_delay_p95_ms: every(drawn_of(&series.flow_queue_delay_p95_ms), highest),
+        rto_ms: every(drawn_of(&series.rto_ms), last),
+        quantiles: series.quantiles.clone(),
         cwnd_packets: every(&series.cwnd_packets[..drawn_windows(series)], last),
         inspected,
         inspected_bin_s,

@@ -1,7 +1,9 @@
 //! One connection: a controller, its packets in flight, and what it still has to send.
 
 use cellpace_base::{Random, Time};
-use cellpace_cc::{Arrival, Block, Controller, ControllerSpec, RttEstimator, Setup, Span, Stamp};
+use cellpace_cc::{
+    Arrival, Block, Controller, ControllerSpec, RtoRule, RttEstimator, Setup, Span, Stamp,
+};
 use cellpace_path::Packet;
 use cellpace_recovery::{AckGenerator, AckPolicy, Arrived, PacedSender, PacketCounts, Sending};
 
@@ -12,6 +14,13 @@ use crate::transfer_tally::{SenderCounts, TransferTally};
 /// May put something around the controller of a connection that begins.
 pub(crate) type WrapController<'a> =
     dyn FnMut(Box<dyn Controller>, &Setup) -> Box<dyn Controller> + 'a;
+
+/// What all connections of a run have in common at their ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EndRules {
+    pub(crate) acks: AckPolicy,
+    pub(crate) rto_rule: RtoRule,
+}
 
 /// The connection of a flow, or the present one of an ON/OFF flow.
 pub(crate) struct Connection {
@@ -38,7 +47,7 @@ impl Connection {
         cc: &ControllerSpec,
         now: Time,
         source: PieceSource,
-        acks: AckPolicy,
+        ends: EndRules,
         generation: u16,
         random: &mut Random,
         connect: &mut WrapController<'_>,
@@ -51,8 +60,12 @@ impl Connection {
         let own = setup();
         Self {
             generation,
-            sender: PacedSender::new(connect(cc.build(own.clone()), &own), now),
-            receiver: AckGenerator::new(acks, cc.build_receiver(setup())),
+            sender: PacedSender::with_rtt(
+                connect(cc.build(own.clone()), &own),
+                now,
+                RttEstimator::default().with_rule(ends.rto_rule),
+            ),
+            receiver: AckGenerator::new(ends.acks, cc.build_receiver(setup())),
             source,
             arrived: Vec::new(),
             retransmissions: 0,
@@ -202,13 +215,19 @@ impl Connection {
     /// What the sender has done so far.
     pub(crate) fn counts(&self) -> SenderCounts {
         let sent = self.sender.sent();
-        let PacketCounts { timeouts, spurious_timeouts, .. } = sent.counts();
+        let PacketCounts { late, timeouts, spurious_timeouts, .. } = sent.counts();
         SenderCounts {
             sent: sent.next_number(),
             retransmitted: self.retransmissions,
             timeouts,
             spurious_timeouts,
+            spurious_losses: late,
         }
+    }
+
+    /// The retransmission timeout at present.
+    pub(crate) fn rto(&self) -> Span {
+        self.sender.rto()
     }
 
     /// When something is due.

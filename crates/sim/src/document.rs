@@ -5,9 +5,9 @@ use std::fmt::Display;
 use std::ops::Range;
 
 use cellpace_base::{Span, SpanDistribution, Time, parse_bytes, parse_span};
-use cellpace_cc::{ControllerSpec, MAX_FILE_BYTES, SpecError};
+use cellpace_cc::{ControllerSpec, MAX_FILE_BYTES, RtoRule, SpecError};
 use cellpace_path::schedule::TraceFiles;
-use cellpace_path::{DelaySpec, Handover, LossSpec, TraceSpec};
+use cellpace_path::{DelaySpec, Handover, HandoverPlan, LossSpec, TraceSpec};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -37,6 +37,7 @@ struct ScenarioToml {
     uplink_impair: Option<Spanned<String>>,
     jitter: Option<Spanned<String>>,
     acks: Option<Spanned<String>>,
+    rto_rule: Option<Spanned<String>>,
     duration: Option<Spanned<String>>,
     skip: Option<Spanned<String>>,
     bin: Option<Spanned<String>>,
@@ -56,7 +57,10 @@ struct ScenarioToml {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HandoverToml {
-    at: Spanned<String>,
+    at: Option<Spanned<String>>,
+    every: Option<Spanned<String>>,
+    from: Option<Spanned<String>>,
+    forward_delay: Option<Spanned<String>>,
     length: Option<Spanned<String>>,
     rtt: Option<Spanned<String>>,
     queue: Option<Spanned<String>>,
@@ -155,9 +159,11 @@ impl Scenario {
     pub fn from_toml(name: &str, text: &str, files: &mut TraceFiles<'_>) -> Result<Self, SimError> {
         let place = TomlText { file: name, text };
         let document: ScenarioToml = toml::from_str(text).map_err(|error| place.syntax(&error))?;
+        let (handovers, handover_plans) = place.handovers(&document.handover)?;
         let mut scenario = Self {
             flows: place.flows(&document.flow, files)?,
-            handovers: place.handovers(&document.handover)?,
+            handovers,
+            handover_plans,
             ..Self::default()
         };
         place.read(&document.trace, "trace", &mut scenario.trace, |text| {
@@ -187,6 +193,7 @@ impl Scenario {
             .read(&document.rtt, "rtt", &mut scenario.rtt, |text| DelaySpec::parse(text, files))?;
         place.losses(&document, &mut scenario, files)?;
         place.read(&document.acks, "acks", &mut scenario.acks, str::parse)?;
+        place.read(&document.rto_rule, "rto_rule", &mut scenario.rto_rule, rto_rule)?;
         place.read(&document.duration, "duration", &mut scenario.duration, parse_span)?;
         place.read(&document.skip, "skip", &mut scenario.skip, parse_span)?;
         place.read(&document.bin, "bin", &mut scenario.bin, parse_span)?;
@@ -399,24 +406,57 @@ impl TomlText<'_> {
         read.map_err(|why| self.wrong(&table.span(), "transfer", &why))
     }
 
-    fn handovers(&self, tables: &[Spanned<HandoverToml>]) -> Result<Vec<Handover>, SimError> {
-        let mut handovers = Vec::new();
+    /// Those at fixed times, and those that are drawn.
+    fn handovers(
+        &self,
+        tables: &[Spanned<HandoverToml>],
+    ) -> Result<(Vec<Handover>, Vec<HandoverPlan>), SimError> {
+        let (mut handovers, mut plans) = (Vec::new(), Vec::new());
         for table in tables {
-            let fields = table.get_ref();
-            let at = Time::ZERO + self.value(&fields.at, "at", parse_span)?;
-            let mut handover = Handover::at(at);
-            self.read(&fields.length, "length", &mut handover.length, parse_span)?;
-            self.read(&fields.rtt, "rtt", &mut handover.rtt, |text| parse_span(text).map(Some))?;
-            self.read(&fields.queue, "queue", &mut handover.queue_lost, |text| match text {
-                "lost" => Ok(true),
-                "kept" => Ok(false),
-                _ => Err(format!("`{text}` is neither `kept` nor `lost`")),
-            })?;
-            handovers.push(handover);
-            Handover::check_order(&handovers)
-                .map_err(|why| self.wrong(&fields.at.span(), "at", &why))?;
+            let plan = self.handover_plan(table)?;
+            let (Some(at), Some(length)) = (&table.get_ref().at, plan.length.as_constant()) else {
+                plans.push(plan);
+                continue;
+            };
+            let length = length + plan.forward_delay;
+            let HandoverPlan { rtt, queue_lost, .. } = plan;
+            handovers.push(Handover { length, rtt, queue_lost, ..Handover::at(plan.from) });
+            Handover::check_order(&handovers).map_err(|why| self.wrong(&at.span(), "at", &why))?;
         }
-        Ok(handovers)
+        Ok((handovers, plans))
+    }
+
+    fn handover_plan(&self, table: &Spanned<HandoverToml>) -> Result<HandoverPlan, SimError> {
+        let fields = table.get_ref();
+        let mut plan = HandoverPlan {
+            from: Time::ZERO,
+            every: None,
+            length: Handover::LENGTH.into(),
+            forward_delay: Span::ZERO,
+            rtt: None,
+            queue_lost: false,
+        };
+        let at = |text: &str| parse_span(text).map(|span| Time::ZERO + span);
+        match (&fields.at, &fields.every) {
+            (Some(_), None) => self.read(&fields.at, "at", &mut plan.from, at)?,
+            (None, Some(_)) => {
+                self.read(&fields.every, "every", &mut plan.every, |text| text.parse().map(Some))?;
+                self.read(&fields.from, "from", &mut plan.from, at)?;
+            }
+            _ => {
+                let why = "either `at` (once) or `every` (again and again)";
+                return Err(self.wrong(&table.span(), "handover", &why));
+            }
+        }
+        self.read(&fields.length, "length", &mut plan.length, str::parse)?;
+        self.read(&fields.forward_delay, "forward_delay", &mut plan.forward_delay, parse_span)?;
+        self.read(&fields.rtt, "rtt", &mut plan.rtt, |text| parse_span(text).map(Some))?;
+        self.read(&fields.queue, "queue", &mut plan.queue_lost, |text| match text {
+            "lost" => Ok(true),
+            "kept" => Ok(false),
+            _ => Err(format!("`{text}` is neither `kept` nor `lost`")),
+        })?;
+        Ok(plan)
     }
 
     fn onoff(&self, fields: &OnOffToml) -> Result<OnOffFiles, SimError> {
@@ -513,6 +553,14 @@ fn staggered(flow: &FlowSpec, stagger: Option<SpanDistribution>, copy: u64) -> F
         None => {}
     }
     flow
+}
+
+fn rto_rule(text: &str) -> Result<RtoRule, String> {
+    match text {
+        "rfc6298" => Ok(RtoRule::Rfc6298),
+        "linux" => Ok(RtoRule::Linux),
+        _ => Err(format!("`{text}` is neither `rfc6298` nor `linux`")),
+    }
 }
 
 /// The text that a value of TOML stands for in the written form of a transfer.
@@ -664,7 +712,9 @@ mod tests {
             ),
             ("impair = 'reorder=1%'\n", "s.toml:1: impair: `reorder=1%` does not read"),
             ("[[handover]]\nat = '5'\n", "s.toml:2: at: `5` needs a unit"),
-            ("[[handover]]\nlength = '5s'\n", "s.toml:1: missing field `at`"),
+            ("[[handover]]\nlength = '5s'\n", "s.toml:1: handover: either `at`"),
+            ("[[handover]]\nat='5s'\nevery='9s'\n", "s.toml:1: handover: either `at`"),
+            ("[[handover]]\nevery='often'\n", "s.toml:2: every: `often`"),
             ("[[handover]]\nat='5s'\nqueue='gone'\n", "s.toml:3: queue: `gone` is neither"),
             (
                 "[[handover]]\nat='5s'\n[[handover]]\nat='5s'\n",
@@ -719,6 +769,7 @@ mod tests {
                 "s.toml:4: transfer: a flow has either",
             ),
             ("[[flow]]\ncc='fixed'\nstagger='often'\n", "s.toml:3: stagger: `often`"),
+            ("rto_rule = 'fast'\n", "s.toml:1: rto_rule: `fast` is neither"),
             ("seed = -1\n", "s.toml:1: seed: invalid value"),
             ("trace = 'a\n", "s.toml:1: "),
             ("\n\u{feff}cc =]", "s.toml:2: "),

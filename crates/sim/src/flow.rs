@@ -3,17 +3,18 @@
 use cellpace_base::{Random, Rate, Span, Time};
 use cellpace_path::{OPPORTUNITY_BYTES, Packet};
 
-use crate::connection::{Connection, WrapController};
+use crate::connection::{Connection, EndRules, WrapController};
 use crate::host::HostShare;
 use crate::pieces::PieceSource;
+use crate::transfer_tally::SenderCounts;
 use crate::transfers::{Demand, Leg, Transfers};
-use crate::{AckPolicy, FlowSpec, FlowTraffic};
+use crate::{FlowSpec, FlowTraffic};
 
 /// One flow at run time.
 pub(crate) struct SimFlow {
     index: u32,
     spec: FlowSpec,
-    acks: AckPolicy,
+    ends: EndRules,
     random: Random,
     /// The present connection is the last one; transfers may have others beside it.
     pub(crate) connections: Vec<Connection>,
@@ -23,7 +24,8 @@ pub(crate) struct SimFlow {
     /// packet of cross traffic.
     next: Option<Time>,
     cross: CrossTraffic,
-    retransmissions: u64,
+    /// What the senders of connections that are over have done.
+    past: SenderCounts,
     /// Its own delay in each direction, on top of the path's.
     pub(crate) own_delay: OwnDelay,
     /// What it has in the host's queue, where the bottleneck is there.
@@ -49,7 +51,7 @@ impl SimFlow {
     pub(crate) fn new(
         index: u32,
         spec: FlowSpec,
-        acks: AckPolicy,
+        ends: EndRules,
         own_delay: OwnDelay,
         host: Option<HostShare>,
         random: Random,
@@ -66,14 +68,14 @@ impl SimFlow {
         Self {
             index,
             spec,
-            acks,
+            ends,
             random,
             connections: Vec::new(),
             opened: 0,
             transfers,
             next,
             cross: CrossTraffic::default(),
-            retransmissions: 0,
+            past: SenderCounts::default(),
             own_delay,
             host,
         }
@@ -238,7 +240,7 @@ impl SimFlow {
         self.opened = self.opened.wrapping_add(1);
         let generation = self.opened;
         let connection =
-            Connection::new(cc, now, source, self.acks, generation, &mut self.random, connect);
+            Connection::new(cc, now, source, self.ends, generation, &mut self.random, connect);
         self.connections.push(connection);
     }
 
@@ -266,7 +268,7 @@ impl SimFlow {
 
     fn forget_connection(&mut self, place: usize) -> Connection {
         let connection = self.connections.remove(place);
-        self.retransmissions += connection.retransmissions;
+        self.past += connection.counts();
         connection
     }
 
@@ -281,10 +283,11 @@ impl SimFlow {
         self.next = Some((self.spec.start + rate.time_for(sent)).min(self.spec.stop));
     }
 
-    /// Data packets sent again so far.
-    pub(crate) fn retransmissions(&self) -> u64 {
-        let open = self.connections.iter().map(|connection| connection.retransmissions);
-        self.retransmissions + open.sum::<u64>()
+    /// What its senders have done so far.
+    pub(crate) fn counts(&self) -> SenderCounts {
+        let mut counts = self.past;
+        self.connections.iter().for_each(|connection| counts += connection.counts());
+        counts
     }
 
     /// Packets that it keeps in memory.
@@ -296,5 +299,11 @@ impl SimFlow {
     pub(crate) fn cwnd_packets(&self) -> Option<f32> {
         let connection = self.connection().filter(|connection| connection.is_open())?;
         Some((connection.controller().cwnd() as f64 / f64::from(OPPORTUNITY_BYTES)) as f32)
+    }
+
+    /// The retransmission timeout in ms, while there is a connection that sends.
+    pub(crate) fn rto_ms(&self) -> Option<f32> {
+        let connection = self.connection().filter(|connection| connection.is_open())?;
+        Some(connection.rto().as_millis_f64() as f32)
     }
 }

@@ -13,6 +13,7 @@ pub(crate) struct SeriesSampler {
     profile_every: Span,
     next_profile: Time,
     pub(crate) cwnd: Vec<Vec<f32>>,
+    pub(crate) rto_ms: Vec<Vec<f32>>,
     pub(crate) inspected: Vec<InspectedSeries>,
     pub(crate) profiles: Vec<ProfileSample>,
 }
@@ -30,6 +31,7 @@ impl SeriesSampler {
             profile_every,
             next_profile: Time::ZERO + profile_every,
             cwnd: vec![Vec::new(); flows],
+            rto_ms: vec![Vec::new(); flows],
             inspected: Vec::new(),
             profiles: Vec::new(),
         }
@@ -38,7 +40,8 @@ impl SeriesSampler {
     /// No flow has a window to be sampled: all bins say so.
     pub(crate) fn leave_out(&mut self) {
         let bins = (self.end - Time::ZERO).as_nanos().div_ceil(self.bin.as_nanos());
-        self.cwnd.iter_mut().for_each(|series| series.resize(bins as usize, f32::NAN));
+        let all = self.cwnd.iter_mut().chain(&mut self.rto_ms);
+        all.for_each(|series| series.resize(bins as usize, f32::NAN));
     }
 
     /// The last bin may be shorter than the others; it ends with the run.
@@ -51,6 +54,9 @@ impl SeriesSampler {
     fn take_windows(&mut self, flows: &[SimFlow]) {
         for (series, flow) in self.cwnd.iter_mut().zip(flows) {
             series.push(flow.cwnd_packets().unwrap_or(f32::NAN));
+        }
+        for (series, flow) in self.rto_ms.iter_mut().zip(flows) {
+            series.push(flow.rto_ms().unwrap_or(f32::NAN));
         }
         if let [flow] = flows {
             self.inspect(flow);

@@ -1,8 +1,10 @@
 //! What is to be simulated.
 
 use cellpace_base::{Random, Rate, Span, SpanDistribution, Time};
-use cellpace_cc::ControllerSpec;
-use cellpace_path::{DelaySpec, Handover, ImpairSpec, JitterSpec, LossSpec, QueueSpec, TraceSpec};
+use cellpace_cc::{ControllerSpec, RtoRule};
+use cellpace_path::{
+    DelaySpec, Handover, HandoverPlan, ImpairSpec, JitterSpec, LossSpec, QueueSpec, TraceSpec,
+};
 
 use crate::{AckPolicy, Bottleneck, CellSpec, FlowTraffic, SimError};
 
@@ -30,6 +32,8 @@ pub struct Scenario {
     /// Changes of the path, in the order of time. At the end of each interruption it is reported to the
     /// controllers of all connections ([`cellpace_cc::Controller::on_path_change`]).
     pub handovers: Vec<Handover>,
+    /// More of them, drawn with the seed. One that begins before another is over is left out.
+    pub handover_plans: Vec<HandoverPlan>,
     /// A cell with several users in place of the one link. Users without a channel of their own
     /// share `trace`.
     pub cell: Option<CellSpec>,
@@ -39,6 +43,8 @@ pub struct Scenario {
     pub flows: Vec<FlowSpec>,
     /// How receivers acknowledge.
     pub acks: AckPolicy,
+    /// How senders set their retransmission timeout.
+    pub rto_rule: RtoRule,
     /// Length of the run.
     pub duration: Span,
     /// Left out of the figures at the start.
@@ -63,10 +69,12 @@ impl Default for Scenario {
             uplink_impair: ImpairSpec::default(),
             jitter: JitterSpec::default(),
             handovers: Vec::new(),
+            handover_plans: Vec::new(),
             cell: None,
             bottleneck: Bottleneck::Network,
             flows: Vec::new(),
             acks: AckPolicy::EveryPacket,
+            rto_rule: RtoRule::default(),
             duration: Span::from_secs(60),
             skip: Span::from_secs(2),
             seed: 1,
@@ -162,6 +170,19 @@ impl Scenario {
         for (flow, index) in drawn.flows.iter_mut().zip(0..) {
             let Some(after) = flow.start_after else { continue };
             flow.start += after.draw(&mut Random::seeded(self.seed, STARTS_STREAM + index));
+        }
+        for (plan, index) in self.handover_plans.iter().zip(0..) {
+            let mut random = Random::seeded(self.seed, HANDOVERS_STREAM + index);
+            drawn.handovers.extend(plan.draw(self.end(), &mut random));
+        }
+        if !self.handover_plans.is_empty() {
+            drawn.handovers.sort_by_key(|handover| handover.at);
+            let mut over = Time::ZERO;
+            drawn.handovers.retain(|handover| {
+                let is_free = handover.at >= over;
+                over = if is_free { handover.end() } else { over };
+                is_free
+            });
         }
         drawn
     }
@@ -271,7 +292,7 @@ impl Scenario {
                 Some((_, Some(_))) => {}
             }
         }
-        if !self.handovers.is_empty() || self.impair != ImpairSpec::default() {
+        if self.has_handovers() || self.impair != ImpairSpec::default() {
             return Err("a cell goes neither with handovers nor with impairments of data".into());
         }
         if self.bottleneck.host().is_some() {
@@ -283,7 +304,7 @@ impl Scenario {
     fn check_bottleneck(&self) -> Result<(), String> {
         let Some(buffers) = self.bottleneck.host() else { return Ok(()) };
         buffers.check()?;
-        if self.handovers.iter().any(|handover| handover.rtt.is_some()) {
+        if self.changes_rtt() {
             return Err("a handover to another RTT does not go with a bottleneck inside the \
                         sender"
                 .into());
@@ -305,7 +326,7 @@ impl Scenario {
         if both_ways < self.flows.len() {
             return Err("where one flow has `reverse`, all need it".into());
         }
-        if !self.handovers.is_empty() || self.cell.is_some() {
+        if self.has_handovers() || self.cell.is_some() {
             return Err("`reverse` goes neither with handovers nor with a cell".into());
         }
         if self.bottleneck.host().is_some() {
@@ -326,6 +347,16 @@ impl Scenario {
         Ok(())
     }
 
+    fn has_handovers(&self) -> bool {
+        !self.handovers.is_empty() || !self.handover_plans.is_empty()
+    }
+
+    fn changes_rtt(&self) -> bool {
+        let rtts = self.handovers.iter().map(|handover| handover.rtt);
+        let mut rtts = rtts.chain(self.handover_plans.iter().map(|plan| plan.rtt));
+        rtts.any(|rtt| rtt.is_some())
+    }
+
     fn check_handovers(&self) -> Result<(), String> {
         Handover::check_order(&self.handovers)?;
         if self.trace.has_handovers() && !self.handovers.is_empty() {
@@ -338,8 +369,7 @@ impl Scenario {
                 self.duration
             ));
         }
-        let changes_rtt = self.handovers.iter().any(|handover| handover.rtt.is_some());
-        if changes_rtt && self.flows.iter().any(|flow| flow.rtt.is_some()) {
+        if self.changes_rtt() && self.flows.iter().any(|flow| flow.rtt.is_some()) {
             return Err("a handover to another RTT does not go with flows that have an RTT of \
                         their own"
                 .into());
@@ -350,6 +380,8 @@ impl Scenario {
 
 /// The random streams of the flows' starts begin here; those of the flows themselves lie below.
 const STARTS_STREAM: u64 = 2_000_000;
+/// Those of handovers.
+const HANDOVERS_STREAM: u64 = 3_000_000;
 
 /// The longest RTT, as in files of delays.
 const MAX_RTT: Span = Span::from_secs(3600);

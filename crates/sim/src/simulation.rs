@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use cellpace_base::Time;
-use cellpace_measure::{Figures, Series, Transfer, TransferSummary};
+use cellpace_base::statistics::nearest_rank;
+use cellpace_measure::{Figures, RtoFigures, SenderFigures, Series, Transfer, TransferSummary};
 use cellpace_path::interrupted;
 use cellpace_path::radio::Drive;
 use cellpace_path::schedule::{capacity_between, capacity_bins};
 
 use crate::observer::{FlowView, Observer};
+use crate::transfer_tally::{SenderCounts, round_ms};
 use crate::two_way::TwoWayWorld;
 use crate::world::{DelaySplit, World, collector, forward_spec, reverse_spec};
 use crate::{CellSpec, FlowSpec, Scenario, SimError};
@@ -168,6 +170,7 @@ impl Simulation {
         };
         count_handovers(&mut results.transfers, &self.scenario);
         let (mut figures, mut series) = results.collector.finish(capacity.in_window);
+        figures.handovers = self.scenario.handovers.len() as u64;
         for (flow, spec) in figures.per_flow.iter_mut().zip(&self.scenario.flows) {
             flow.cc = spec.name();
         }
@@ -182,7 +185,16 @@ impl Simulation {
         series.cwnd_packets = results.sampler.cwnd;
         series.inspected = results.sampler.inspected;
         series.profiles = results.sampler.profiles;
-        let (retransmissions, transfers) = (results.retransmissions, results.transfers);
+        let retransmissions = results.counts.iter().map(|counts| counts.retransmitted).sum();
+        let skipped = self.scenario.skip.as_nanos() / self.scenario.bin.as_nanos();
+        for (index, flow) in figures.per_flow.iter_mut().enumerate() {
+            let of_cc = self.scenario.flows[index].cc.is_some();
+            let rtos = &results.sampler.rto_ms[index];
+            let rtos = rtos.get(skipped as usize..).unwrap_or_default();
+            flow.sender = of_cc.then(|| sender_figures(&results.counts[index], rtos));
+        }
+        series.rto_ms = results.sampler.rto_ms;
+        let transfers = results.transfers;
         let radio = self.scenario.trace.drive().cloned();
         Ok(Outcome { figures, series, retransmissions, transfers, radio })
     }
@@ -194,6 +206,19 @@ fn count_handovers(transfers: &mut [Transfer], scenario: &Scenario) {
         let during = transfer.start_s..=transfer.end_s.unwrap_or(end);
         let times = scenario.handovers.iter().map(|handover| handover.at.as_secs_f64());
         transfer.handovers = times.filter(|at| during.contains(at)).count() as u64;
+    }
+}
+
+/// What a flow's sender did, and its retransmission timeouts at the ends of the bins that count.
+fn sender_figures(counts: &SenderCounts, rtos_ms: &[f32]) -> SenderFigures {
+    let mut known: Vec<f32> = rtos_ms.iter().copied().filter(|rto| !rto.is_nan()).collect();
+    let mut at = |level| nearest_rank(&mut known, level).map(|ms| round_ms(f64::from(ms)));
+    SenderFigures {
+        retransmitted: counts.retransmitted,
+        timeouts: counts.timeouts,
+        spurious_timeouts: counts.spurious_timeouts,
+        spurious_losses: counts.spurious_losses,
+        rto_ms: at(0.5).zip(at(0.95)).map(|(p50, p95)| RtoFigures { p50, p95 }),
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a connection notes of the transfer that it carries.
 
+use std::ops::AddAssign;
+
 use cellpace_base::statistics::nearest_rank;
 use cellpace_base::{Span, Time};
 use cellpace_measure::Transfer;
@@ -13,6 +15,17 @@ pub(crate) struct SenderCounts {
     pub(crate) retransmitted: u64,
     pub(crate) timeouts: u64,
     pub(crate) spurious_timeouts: u64,
+    pub(crate) spurious_losses: u64,
+}
+
+impl AddAssign for SenderCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.sent += other.sent;
+        self.retransmitted += other.retransmitted;
+        self.timeouts += other.timeouts;
+        self.spurious_timeouts += other.spurious_timeouts;
+        self.spurious_losses += other.spurious_losses;
+    }
 }
 
 /// Figures of one transfer at its sender.

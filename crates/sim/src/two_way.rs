@@ -20,6 +20,7 @@ use cellpace_path::{Fate, Packet, PacketRecord, Path};
 
 use crate::observer::Observer;
 use crate::sampler::SeriesSampler;
+use crate::transfer_tally::SenderCounts;
 use crate::world::Remains;
 use crate::{FlowSpec, Scenario, SimError};
 
@@ -91,7 +92,8 @@ impl TwoWayWorld {
         sampler.leave_out();
         let refused = vec![0; self.flows.len()];
         let transfers = Vec::new();
-        Remains { collector: self.collector, sampler, retransmissions: 0, refused, transfers }
+        let counts = vec![SenderCounts::default(); self.flows.len()];
+        Remains { collector: self.collector, sampler, counts, refused, transfers }
     }
 
     pub(crate) fn now(&self) -> Time {

@@ -7,11 +7,12 @@ use cellpace_measure::{Collector, FlowSpan, MeasuredWindow, Transfer};
 use cellpace_path::{DelaySpec, Fate, Handover, Packet, PacketRecord, Path, PathSpec};
 
 use crate::cell::Cell;
-use crate::connection::generation_of;
+use crate::connection::{EndRules, generation_of};
 use crate::flow::{OwnDelay, SimFlow};
 use crate::observer::{FlowView, Observer};
 use crate::sampler::SeriesSampler;
 use crate::timers::{AckMessage, AckStore, Timers};
+use crate::transfer_tally::SenderCounts;
 use crate::transfers::Leg;
 use crate::{FlowSpec, Scenario, SimError};
 
@@ -50,7 +51,8 @@ struct Due {
 pub(crate) struct Remains {
     pub(crate) collector: Collector,
     pub(crate) sampler: SeriesSampler,
-    pub(crate) retransmissions: u64,
+    /// What the senders of each flow have done.
+    pub(crate) counts: Vec<SenderCounts>,
     /// Packets that the host refused, flow by flow.
     pub(crate) refused: Vec<u64>,
     pub(crate) transfers: Vec<Transfer>,
@@ -96,6 +98,7 @@ impl World {
         let end = scenario.end();
         let seeded = |stream| Random::seeded(scenario.seed, stream);
         let delays = DelaySplit::new(scenario);
+        let ends = EndRules { acks: scenario.acks, rto_rule: scenario.rto_rule };
         let flows: Vec<SimFlow> = (0..)
             .zip(&scenario.flows)
             .map(|(index, spec)| {
@@ -103,7 +106,7 @@ impl World {
                 let own_delay = delays.own(spec);
                 let host = scenario.bottleneck.host().map(|host| host.share(spec.cc.as_ref()));
                 let transfers = seeded(1_000_000 + u64::from(index));
-                SimFlow::new(index, spec.clone(), scenario.acks, own_delay, host, random, transfers)
+                SimFlow::new(index, spec.clone(), ends, own_delay, host, random, transfers)
             })
             .collect();
         let mut timers = Timers::new(flows.len());
@@ -210,12 +213,12 @@ impl World {
     /// What is left once the run is over.
     pub(crate) fn finish(mut self) -> Remains {
         self.sampler.finish(&self.flows);
-        let retransmissions = self.flows.iter().map(SimFlow::retransmissions).sum();
+        let counts = self.flows.iter().map(SimFlow::counts).collect();
         let refused = |flow: &SimFlow| flow.host.as_ref().map_or(0, |host| host.refused);
         let refused = self.flows.iter().map(refused).collect();
         let transfers = self.flows.iter_mut().flat_map(SimFlow::finish_transfers).collect();
         let Self { collector, sampler, .. } = self;
-        Remains { collector, sampler, retransmissions, refused, transfers }
+        Remains { collector, sampler, counts, refused, transfers }
     }
 
     fn too_many(&self) -> SimError {

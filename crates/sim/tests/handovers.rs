@@ -5,12 +5,16 @@
 mod common;
 
 use cellpace_cc::{Controller, ControllerSpec, Event, Permit, registry};
-use cellpace_path::{DropReason, Fate, PacketRecord};
+use cellpace_path::{DropReason, Fate, Handover, HandoverPlan, PacketRecord};
 use cellpace_sim::{FlowSpec, Scenario, run};
 use std::sync::{Arc, Mutex};
 
-use cellpace_base::Time;
+use cellpace_base::{Random, Span, Time};
 use common::{at_ms, lone, observed, secs};
+
+fn ms(ms: u64) -> Span {
+    Span::from_millis(ms)
+}
 
 /// 12 Mbit/s for 20 s, and handovers.
 fn handed_over(cc: &str, handovers: &[&str]) -> Scenario {
@@ -123,4 +127,67 @@ fn a_handover_is_no_capacity_and_contradictions_are_refused() {
     assert!(own_rtt("5s/50ms/1s").unwrap_err().contains("an RTT of their own"));
     let error = run(&handed_over("fixed", &["19s/1s"])).unwrap_err().to_string();
     assert!(error.contains("the handover at 19s is not over before the end of the run (20s)"));
+}
+
+/// One packet a millisecond, 40 ms, a deep queue, and a handover of 50 ms at 10 s.
+fn handed_over_once(cc: &str, length_ms: u64, queue_lost: bool) -> Scenario {
+    let handover = Handover { length: ms(length_ms), queue_lost, ..Handover::at(at_ms(10_000)) };
+    Scenario {
+        handovers: vec![handover],
+        skip: Span::ZERO,
+        ..lone(cc, "constant:12mbit", "infinite", 20)
+    }
+}
+
+#[test]
+fn handover_t2_what_waits_is_lost() {
+    // 41 packets are in the delay and on the link, 100 wait.
+    let (outcome, log) = observed(&handed_over_once("fixed:cwnd=141pkts", 0, true));
+    let lost = Fate::Dropped(DropReason::Handover);
+    let drops = log.records.iter().filter(|record| record.fate == lost).count();
+    assert!((99..=101).contains(&drops), "{drops}");
+    assert_eq!(outcome.figures.handover_drops, drops as u64);
+    assert_eq!(outcome.figures.handovers, 1);
+}
+
+#[test]
+fn handover_t3_what_waits_is_forwarded() {
+    let text = "trace = 'constant:12mbit'\nqueue = 'infinite'\nduration = '20s'\n\
+                [[flow]]\ncc = 'fixed:cwnd=141pkts'\n\
+                [[handover]]\nat = '10s'\nlength = '50ms'\nforward_delay = '20ms'\n";
+    let mut files = cellpace_path::schedule::TraceFiles::none();
+    let scenario = Scenario::from_toml("t3", text, &mut files).unwrap();
+    let (outcome, log) = observed(&scenario);
+    assert_eq!((outcome.figures.lost, outcome.figures.handover_drops), (0, 0));
+    let mut times = log.delivered().map(|record| record.packet.departed_at);
+    let first = times.find(|at| *at >= at_ms(10_000)).unwrap();
+    assert!((at_ms(10_069)..=at_ms(10_071)).contains(&first), "{first:?}");
+    assert!(log.delivered().map(|record| record.packet.id).is_sorted());
+}
+
+#[test]
+fn handover_t4_drawn_ones_are_the_same_for_all_controllers() {
+    let plan = HandoverPlan {
+        from: Time::ZERO,
+        every: Some("exp:40s".parse().unwrap()),
+        length: "normal:50ms,15ms,min=20ms".parse().unwrap(),
+        forward_delay: Span::ZERO,
+        rtt: None,
+        queue_lost: false,
+    };
+    let of_seed = |seed| plan.draw(Time::from_secs(6 * 3600), &mut Random::seeded(seed, 0));
+    let handovers = of_seed(1);
+    assert!((470..=610).contains(&handovers.len()), "{}", handovers.len());
+    assert_eq!(Handover::check_order(&handovers), Ok(()));
+    assert!(handovers.iter().all(|handover| handover.length >= ms(20)));
+    assert_ne!(handovers, of_seed(2));
+    let gaps = |cc: &str| {
+        let scenario = Scenario {
+            handover_plans: vec![plan.clone()],
+            ..lone(cc, "constant:12mbit", "infinite", 300)
+        };
+        run(&scenario).unwrap().series.capacity_mbps
+    };
+    assert_eq!(gaps("cubic"), gaps("verus"));
+    assert!(gaps("cubic").iter().filter(|mbps| **mbps < 11.0).count() > 2);
 }

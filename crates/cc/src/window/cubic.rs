@@ -30,8 +30,22 @@ params! {
         /// The last maximum after a timeout: start a new curve, or climb back to it
         after_timeout: LastMaximum = "forget",
             from "RFC 9438 section 4.8 (forget); RFC 9438 section 4.2 (keep)";
+        /// The clock of the curve while there is nothing to send: it stands still, or runs on
+        idle: IdleClock = "shift",
+            from "RFC 9438 section 5.8, Linux since 4.3 (shift); Linux before 4.3 (continue)";
+        /// The window after an idle time of a retransmission timeout or more
+        after_idle: IdleWindow = "keep",
+            from "RFC 9438 (keep); Linux tcp_slow_start_after_idle (restart)";
     }
     with { window: WindowParams }
+    presets {
+        linux319 = "reduce=window,idle=continue,after_idle=restart",
+            "the clock of the curve runs on during idle times", from "Linux 3.19 tcp_cubic";
+        linux48 = "reduce=window,idle=shift,after_idle=restart",
+            "the clock of the curve stands still during idle times", from "Linux 4.8 tcp_cubic";
+        linux6 = "reduce=window,idle=shift,after_idle=restart",
+            "as linux48 in what is a parameter here", from "Linux 6 tcp_cubic";
+    }
 }
 
 words! {
@@ -39,6 +53,22 @@ words! {
     pub(crate) enum LastMaximum {
         Forget = "forget",
         Keep = "keep",
+    }
+}
+
+words! {
+    /// What the clock of the curve does while there is nothing to send.
+    pub(crate) enum IdleClock {
+        Shift = "shift",
+        Continue = "continue",
+    }
+}
+
+words! {
+    /// What becomes of the window when there is something to send again.
+    pub(crate) enum IdleWindow {
+        Keep = "keep",
+        Restart = "restart",
     }
 }
 
@@ -55,6 +85,8 @@ struct Cubic {
     hystart: Option<HyStart>,
     curve: CubicCurve,
     last_ack: Time,
+    /// The retransmission timeout at the last ack.
+    rto: Span,
 }
 
 /// Where the window aims. All in packets and seconds.
@@ -83,6 +115,7 @@ impl Cubic {
             hystart: HyStart::new(params.hystart),
             curve: CubicCurve::default(),
             last_ack: Time::ZERO,
+            rto: Span::MAX,
         }
     }
 
@@ -130,6 +163,9 @@ impl Cubic {
     /// The clock of a stage stands still while the application, not the window, is the limit
     /// (RFC 9438 section 5.8): forgets the last `span` up to `now`.
     fn stop_clock(&mut self, span: Span, now: Time) {
+        if self.params.idle == IdleClock::Continue {
+            return;
+        }
         if let Some(stage) = &mut self.curve.stage {
             stage.start = (stage.start + span).min(now);
         }
@@ -147,7 +183,7 @@ impl WindowLaw for Cubic {
 
     fn on_ack(&mut self, window: &mut CongestionWindow, ack: &Ack<'_>, acked: Acked) {
         let quiet = ack.now.since(self.last_ack);
-        self.last_ack = ack.now;
+        (self.last_ack, self.rto) = (ack.now, ack.rtt.rto());
         if acked.growth > 0.0 || window.in_slow_start() {
             let left = self.slow_start(window, ack, acked);
             if left > 0.0 {
@@ -179,7 +215,10 @@ impl WindowLaw for Cubic {
         ssthresh
     }
 
-    fn on_idle(&mut self, idle: Span) {
+    fn on_idle(&mut self, window: &mut CongestionWindow, idle: Span) {
+        if self.params.after_idle == IdleWindow::Restart {
+            window.restart_after(idle, self.rto);
+        }
         let now = self.last_ack + idle;
         self.stop_clock(idle, now);
         self.last_ack = now;
@@ -285,6 +324,61 @@ mod tests {
         feed.finish_recovery(700, 100.0);
         feed.ack(700, 100.0);
         assert!(near(feed.shown("k_s"), 9.0856, 1e-4), "{}", feed.shown("k_s"));
+    }
+
+    /// A window of 70 below a maximum of 100, then a second of acks by the curve alone, then 10 s in
+    /// which nothing is sent, then the ack of what is sent next.
+    fn after_idle(rest: &str) -> (f64, ControllerFeed<WindowFlow<Cubic>>) {
+        let rest = format!("tcp_friendly=false,{rest}");
+        let mut feed = cubic(&rest, 70.0, seen(100.0, 100.0));
+        for _ in 0..100 {
+            let flight = feed.flow.window.cwnd as u64;
+            feed.acks(flight, flight, 1.0);
+            feed.wait_ms(10.0);
+        }
+        let before = feed.flow.window.cwnd;
+        feed.wait_ms(9_990.0);
+        let number = feed.next;
+        feed.flow.on_sent(&crate::SentPacket {
+            now: feed.now,
+            number,
+            bytes: 1500,
+            in_flight: 1500,
+            app_limited: false,
+            retransmission: false,
+        });
+        (before, feed)
+    }
+
+    #[test]
+    fn cubic_idle_the_clock_of_the_curve_runs_on_or_stands_still() {
+        // C = 0.4, W_max = 100, window 70: K = 4.217 s, W(1 s) = 86.68, W(11 s) = 224.8.
+        let grown = |rest: &str| {
+            let (before, mut feed) = after_idle(rest);
+            assert!(near(before, 86.68, 1.0), "{before}");
+            let flight = feed.flow.window.cwnd as u64;
+            feed.acks(flight, flight, 1.0);
+            feed.flow.window.cwnd / before
+        };
+        // Towards 1.5 times the window: half a packet for each ack.
+        let (on, still) = (grown("idle=continue"), grown("idle=shift"));
+        assert!((1.45..=1.65).contains(&on), "{on}");
+        assert!((1.0..1.02).contains(&still), "{still}");
+    }
+
+    #[test]
+    fn cubic_idle_restarts_the_window() {
+        let (before, feed) = after_idle("after_idle=restart");
+        assert_eq!(feed.flow.window.cwnd, 10.0);
+        assert_eq!(feed.flow.window.ssthresh, (0.75 * before).max(70.0));
+        let (before, feed) = after_idle("after_idle=keep");
+        assert_eq!(feed.flow.window.cwnd, before);
+        let mut window = cubic("", 86.68, seen(0.0, 0.0)).flow.window;
+        window.ssthresh = 60.0;
+        window.restart_after(Span::from_millis(299), Span::from_millis(300));
+        assert_eq!(window.cwnd, 86.68);
+        window.restart_after(Span::from_millis(700), Span::from_millis(300));
+        assert!(near(window.cwnd, 21.67, 1e-9) && near(window.ssthresh, 65.01, 1e-9));
     }
 
     #[test]

@@ -100,6 +100,17 @@ impl CongestionWindow {
         self.cwnd += left / self.cwnd; // RFC 5681 Eq. 3
     }
 
+    /// Linux' slow start after idle (tcp_cwnd_restart): the window is halved for each `rto` of
+    /// `idle`, not below the initial one, and slow start goes back to three quarters of it.
+    pub(crate) fn restart_after(&mut self, idle: Span, rto: Span) {
+        if idle < rto || self.cwnd <= self.initial {
+            return;
+        }
+        self.ssthresh = self.ssthresh.max(0.75 * self.cwnd);
+        let halvings = (idle.as_nanos() / rto.as_nanos().max(1)).min(64) as i32;
+        self.cwnd = (self.cwnd * 0.5_f64.powi(halvings)).max(self.initial);
+    }
+
     /// A size in bytes as a number of packets.
     pub(crate) fn packets(&self, bytes: u64) -> f64 {
         bytes as f64 / self.mss
@@ -149,8 +160,8 @@ pub(crate) trait WindowLaw: Send {
     }
 
     /// Something is sent again after `idle` in which there was nothing to send.
-    fn on_idle(&mut self, idle: Span) {
-        let _ = idle;
+    fn on_idle(&mut self, window: &mut CongestionWindow, idle: Span) {
+        let _ = (window, idle);
     }
 
     /// Forget what was learnt about the path.
@@ -335,7 +346,7 @@ impl<L: WindowLaw> Controller for WindowFlow<L> {
     fn on_sent(&mut self, packet: &SentPacket) -> Stamp {
         self.next_number = packet.number.saturating_add(1);
         if packet.in_flight <= packet.bytes {
-            self.law.on_idle(packet.now.since(self.flight.now));
+            self.law.on_idle(&mut self.window, packet.now.since(self.flight.now));
         }
         Stamp::default()
     }

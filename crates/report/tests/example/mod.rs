@@ -161,6 +161,8 @@ fn run(cc: &str, mbps: f64, utilization: f64, delay: Summary, lost: u64, series:
             rtt_ms_seen: moved(40.0),
             packets: 1000,
             lost,
+            handover_drops: 0,
+            handovers: 0,
             jain: 1.0,
             per_flow: vec![FlowFigures {
                 cc: String::new(),
@@ -171,6 +173,8 @@ fn run(cc: &str, mbps: f64, utilization: f64, delay: Summary, lost: u64, series:
                 refused: 0,
                 start_s: 0.0,
                 stop_s: 0.5,
+                one_way_delay_ms: None,
+                sender: None,
                 transfers: None,
             }],
         },
