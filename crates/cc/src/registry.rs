@@ -152,6 +152,31 @@ impl<F: Fn(Setup) -> Box<dyn Controller> + Send + Sync> ControllerParams for ByC
     }
 }
 
+/// A controller with something around it.
+struct Wrapped<F> {
+    inner: Arc<dyn ControllerParams>,
+    wrap: F,
+}
+
+impl<F> fmt::Debug for Wrapped<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Wrapped").field(&self.inner).finish()
+    }
+}
+
+impl<F> ControllerParams for Wrapped<F>
+where
+    F: Fn(Box<dyn Controller>, &Setup) -> Box<dyn Controller> + Send + Sync,
+{
+    fn build(&self, setup: Setup) -> Box<dyn Controller> {
+        (self.wrap)(self.inner.build(setup.clone()), &setup)
+    }
+
+    fn receiver(&self) -> Option<&dyn ReceiverParams> {
+        self.inner.receiver()
+    }
+}
+
 /// A controller and its parameters, checked: what `verus:r=2` means. Also one that the caller
 /// brings along.
 ///
@@ -183,6 +208,17 @@ impl ControllerSpec {
         build: impl Fn(Setup) -> Box<dyn Controller> + Send + Sync + 'static,
     ) -> Self {
         Self { text: name.into(), params: Arc::new(ByCaller(build)) }
+    }
+
+    /// The same controller, with the same name and half at the receiver, of which each that is built
+    /// is handed to `wrap` with its setup: to be watched, for example.
+    #[must_use]
+    pub fn wrapped(
+        &self,
+        wrap: impl Fn(Box<dyn Controller>, &Setup) -> Box<dyn Controller> + Send + Sync + 'static,
+    ) -> Self {
+        let params = Wrapped { inner: Arc::clone(&self.params), wrap };
+        Self { text: self.text.clone(), params: Arc::new(params) }
     }
 
     /// Returns the name in front of the colon.

@@ -9,6 +9,7 @@ use cellpace_tcp::{
 use clap::{Args, ValueEnum};
 
 use crate::error::CommandError;
+use crate::sample_options::SampleOptions;
 
 /// Where acks come from, and who keeps to the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -40,6 +41,8 @@ pub(crate) struct FlowArgs {
     /// the system has), or a congestion control of the kernel
     #[arg(long, default_value = "auto", value_name = "NAME")]
     below: TcpCongestionControl,
+    #[command(flatten)]
+    samples: SampleOptions,
 }
 
 impl FlowArgs {
@@ -55,7 +58,9 @@ impl FlowArgs {
         }
         self.check_options_of_drivers()?;
         self.below.check().map_err(|error| CommandError::usage(format!("--below: {error}")))?;
-        Ok(FlowOptions { cc, seed: seed()?, driver: self.driver()? })
+        let driver = self.driver()?;
+        let cc = self.samples.watch(&[cc])?.remove(0);
+        Ok(FlowOptions { cc, seed: seed()?, driver })
     }
 
     /// Whether acks come inside the stream.

@@ -32,6 +32,7 @@ mod proxy_log;
 mod report;
 mod result_files;
 mod run;
+mod sample_options;
 mod sim;
 mod trace;
 mod transfer;

@@ -31,6 +31,35 @@ fn a_file_arrives_under_every_controller() {
 }
 
 #[test]
+fn g8_samples_of_a_real_flow_make_a_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let (samples, table) = (folder.path().join("samples.csv"), folder.path().join("own.mdi"));
+    let waiting = Waiting::recv(&["--once"]);
+    let args =
+        ["--cc", "verus:r=2", "--duration", "2s", "--json", "-", "--mdi-samples", text(&samples)];
+    let sent = send(&waiting.address, &args);
+    assert!(sent.status.success(), "{}", said(&sent));
+    assert!(waiting.end().0);
+    let document: Value = serde_json::from_slice(&sent.stdout).unwrap();
+    let packets = document["flows"][0]["packets"].as_u64().unwrap();
+    let csv = fs::read_to_string(&samples).unwrap();
+    assert!(csv.starts_with("chain,users,delay_ms,window_pkts,sent\n0,0,"), "{csv:.99}");
+    let in_epoch = |row: &str| row.rsplit(',').next().unwrap().parse::<u64>().unwrap();
+    let sum: u64 = csv.lines().skip(1).map(in_epoch).sum();
+    // Those before the first ack and in the last epoch belong to no sample.
+    assert!(sum <= packets && sum * 10 >= packets * 8, "{sum} of {packets}");
+    // At most one row for each epoch.
+    assert!((10..=420).contains(&csv.lines().count()), "{}", csv.lines().count());
+    let convert = ["mdi", "convert", text(&samples), "--teacher", "verus:r=2", "-o", text(&table)];
+    let converted = cellpace(&convert).output().unwrap();
+    assert!(converted.status.success(), "{}", said(&converted));
+    let cc = format!("mdi:model={}", text(&table));
+    let run = ["compare", "--trace", "constant:12mbit", "--duration", "3s", "--cc", &cc];
+    let run = cellpace(&run).output().unwrap();
+    assert!(run.status.success(), "{}", said(&run));
+}
+
+#[test]
 fn a_receiver_that_delays_acks_sends_half_as_many() {
     let folder = tempfile::tempdir().unwrap();
     let (original, copy) = (folder.path().join("original"), folder.path().join("copy"));

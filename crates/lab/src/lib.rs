@@ -35,7 +35,7 @@ pub use event_log::{EventFlow, EventLog, FlowMetrics};
 pub use experiment::{Experiment, NamedTrace, default_duration};
 pub use files::{open_file, read_controller, shown_name, shown_names, trace_files};
 pub use markov::{
-    EpochLog, Lesson, LoggedRun, ModelFigures, ModelPictures, StatesChoice, Training, check_name,
-    learn, model_to_json, trace_source,
+    ChainSink, EpochLog, Lesson, LoggedRun, ModelFigures, ModelPictures, SampleFile, StatesChoice,
+    Training, check_name, learn, model_to_json, trace_source,
 };
 pub use parallel::{WorkClock, WorkSink, run_all, simulate, threads};

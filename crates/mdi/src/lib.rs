@@ -43,7 +43,8 @@ pub use model::{About, MergeError, Model, ModelPart, TraceName};
 pub use normalise::{PRUNE, normalise};
 pub use sample::{Chain, Sample};
 pub use samples_csv::{
-    LoggedFlows, MAX_SAMPLES, MAX_USERS, SAMPLES_HEADER, SamplesError, read_samples, write_samples,
+    LoggedFlows, MAX_SAMPLES, MAX_USERS, SAMPLES_HEADER, SamplesError, read_samples, write_chain,
+    write_samples,
 };
 pub use states::{Absolute, Axis, Base, Levels, Relative, States, StatesError};
 pub use table::{Empty, Table, TableShape, WindowSampler};

@@ -111,15 +111,29 @@ pub fn write_samples(out: &mut impl Write, all: &[LoggedFlows]) -> io::Result<()
         flows.chains.iter().map(move |chain| (users, chain))
     });
     for (number, (users, chain)) in chains.enumerate() {
-        for sample in chain {
-            write!(out, "{number},{users},")?;
-            write_decimal(out, u64::from(sample.delay_us), 3)?;
-            // Five decimals distinguish all multiples of 1/65536.
-            let window = (u64::from(sample.window) * 100_000 + 32_768) >> 16;
-            out.write_all(b",")?;
-            write_decimal(out, window, 5)?;
-            writeln!(out, ",{}", sample.sent)?;
-        }
+        write_chain(out, number as u64, users, chain)?;
+    }
+    Ok(())
+}
+
+/// Writes the rows of one chain, or of a part of it, behind the [header](SAMPLES_HEADER).
+///
+/// # Errors
+/// When `out` fails.
+pub fn write_chain(
+    out: &mut impl Write,
+    number: u64,
+    users: u32,
+    chain: &[Sample],
+) -> io::Result<()> {
+    for sample in chain {
+        write!(out, "{number},{users},")?;
+        write_decimal(out, u64::from(sample.delay_us), 3)?;
+        // Five decimals distinguish all multiples of 1/65536.
+        let window = (u64::from(sample.window) * 100_000 + 32_768) >> 16;
+        out.write_all(b",")?;
+        write_decimal(out, window, 5)?;
+        writeln!(out, ",{}", sample.sent)?;
     }
     Ok(())
 }

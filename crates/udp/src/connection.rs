@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use cellpace_base::{Span, Time};
-use cellpace_cc::{Event as ControllerEvent, Profile};
+use cellpace_cc::{ControllerSpec, Event as ControllerEvent, Profile};
 use thiserror::Error;
 
 use crate::incoming::{Incoming, IncomingStats};
@@ -100,8 +100,10 @@ pub(crate) struct Wish {
     pub(crate) mtu: u16,
     /// Bytes of the stream that are taken.
     pub(crate) window: u64,
-    /// This side's controller, where it sends.
+    /// The text of this side's controller, where it sends; else empty.
     pub(crate) controller: String,
+    /// The controller itself: its text alone does not say what is around it.
+    pub(crate) spec: Option<ControllerSpec>,
 }
 
 /// The half of a flow on this side.

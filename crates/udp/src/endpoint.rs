@@ -7,7 +7,6 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 
 use cellpace_base::Time;
-use cellpace_cc::ControllerSpec;
 
 use crate::assembly::first_window;
 use crate::config::{EndpointConfig, FlowRequest, Listen, MTU_RANGE, Offer};
@@ -137,6 +136,7 @@ impl Endpoint {
             mtu: self.config.mtu,
             window: first_window(self.config.buffer),
             controller: connect.controller.as_ref().map(ToString::to_string).unwrap_or_default(),
+            spec: connect.controller.clone(),
         };
         let overhead = self.config.overhead(peer);
         let flow = UdpFlow::asking(id.0, wish, self.config.patience, overhead, now);
@@ -405,13 +405,14 @@ fn accept_flow(parts: &HalfParts<'_>, flow: &mut UdpFlow, from: u64, accept: &Ac
     if !MTU_RANGE.contains(&accept.mtu) {
         return;
     }
-    let half = if wish.reverse {
-        peer_controller(accept.controller).map(|(spec, _)| parts.incoming(&spec, accept.unreliable))
-    } else {
-        wish.controller.parse::<ControllerSpec>().map_err(|error| error.to_string()).map(|spec| {
+    let half = match &wish.spec {
+        None => peer_controller(accept.controller)
+            .map(|(spec, _)| parts.incoming(&spec, accept.unreliable)),
+        Some(spec) => {
             let AcceptPacket { window, delayed_acks, .. } = *accept;
-            FlowHalf::Out(Box::new(parts.outgoing(&spec, wish.unreliable, window, delayed_acks)))
-        })
+            let outgoing = parts.outgoing(spec, wish.unreliable, window, delayed_acks);
+            Ok(FlowHalf::Out(Box::new(outgoing)))
+        }
     };
     match half {
         Ok(half) => flow.on_accept(parts.now, from, accept.flows, half),

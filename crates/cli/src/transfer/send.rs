@@ -20,6 +20,7 @@ use crate::flow_options::seed;
 use crate::options::{duration, whole};
 use crate::output::command_line;
 use crate::progress::end_cleanly_on_ctrl_c;
+use crate::sample_options::SampleOptions;
 
 /// Arguments of `cellpace send`.
 #[derive(Debug, Args)]
@@ -67,6 +68,8 @@ pub(crate) struct SendArgs {
     /// Write what the controllers decide, as JSON lines; as qlog if the name ends in .sqlog
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     events: Option<PathBuf>,
+    #[command(flatten)]
+    samples: SampleOptions,
 }
 
 /// More flows than this are a mistake.
@@ -114,6 +117,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<ExitCode, CommandError> {
 
 /// What the arguments ask for.
 struct SendPlan {
+    controllers: Vec<ControllerSpec>,
     target: Option<String>,
     file: Option<PathBuf>,
     duration: Option<Span>,
@@ -145,7 +149,14 @@ impl SendPlan {
         }
         let endless = file.is_none() && args.bytes.is_none();
         let duration = args.duration.or_else(|| endless.then_some(Span::from_secs(10)));
-        Ok(Self { target, file, duration, bytes: args.bytes, unreliable: args.unreliable })
+        Ok(Self {
+            controllers: args.samples.watch(&args.controllers)?,
+            target,
+            file,
+            duration,
+            bytes: args.bytes,
+            unreliable: args.unreliable,
+        })
     }
 
     fn end(&self) -> Result<FlowData, CommandError> {
@@ -166,7 +177,7 @@ fn connect(
     let target: HostPort =
         target.parse().map_err(|error| CommandError::usage(format!("{target:?}: {error}")))?;
     let peer = target.resolve(TRANSFER_PORT)?;
-    for spec in &args.controllers {
+    for spec in &plan.controllers {
         let end = plan.end()?;
         // A socket for each, so that queues that are fair among flows see them apart.
         let way = connect_to(&mut session.driver, peer)?;
@@ -189,7 +200,7 @@ fn wait(args: &SendArgs, plan: &SendPlan, session: &mut Transfer<'_>) -> Result<
         most_flows: args.controllers.len(),
         max_per_client: None,
         offer: Offer::Send {
-            controllers: args.controllers.clone(),
+            controllers: plan.controllers.clone(),
             unreliable: args.unreliable,
             bytes: plan.bytes,
         },

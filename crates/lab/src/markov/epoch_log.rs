@@ -17,6 +17,26 @@ const MAX_SILENCE: Span = Span::from_secs(600);
 /// One packet as a window of a [`Sample`].
 const ONE_PACKET: u32 = 1 << 16;
 
+/// Where the samples of a watched controller go.
+pub trait ChainSink: Send {
+    /// Samples after which a part of a chain that goes on is passed on; `None`: only whole chains
+    /// are.
+    fn part(&self) -> Option<usize> {
+        None
+    }
+
+    /// Takes a chain, or the next part of the present one. Never empty.
+    fn take(&mut self, chain: Chain, is_over: bool);
+}
+
+/// Keeps whole chains.
+impl ChainSink for Arc<Mutex<Vec<Chain>>> {
+    fn take(&mut self, chain: Chain, _is_over: bool) {
+        // A thread that panicked left whole chains in the sink.
+        self.lock().unwrap_or_else(PoisonError::into_inner).push(chain);
+    }
+}
+
 /// Wraps any controller, behaves exactly like it, and logs one [`Sample`] per epoch (section 3 of
 /// the MDI specification).
 ///
@@ -29,8 +49,11 @@ const ONE_PACKET: u32 = 1 << 16;
 /// first epoch in which a packet is acked; epochs before the first ack are not logged.
 pub struct EpochLog {
     inner: Box<dyn Controller>,
-    /// Where chains go when they end.
-    sink: Arc<Mutex<Vec<Chain>>>,
+    sink: Box<dyn ChainSink>,
+    /// Samples after which a part of a chain goes to the sink.
+    part: usize,
+    /// The delay of the sample before.
+    last_delay_us: u32,
     mss: u64,
     chain: Chain,
     /// End of the current epoch. It is closed by the first event after it and not by a deadline
@@ -52,11 +75,13 @@ impl EpochLog {
     /// The epoch of the teachers and of the model (docs/spec/mdi.md 6).
     pub const EPOCH: Span = Span::from_millis(5);
 
-    /// Watches `inner`, which was built with `setup`. Each chain goes to `sink` when it ends.
-    pub fn new(inner: Box<dyn Controller>, setup: &Setup, sink: Arc<Mutex<Vec<Chain>>>) -> Self {
+    /// Watches `inner`, which was built with `setup`. Chains go to `sink`.
+    pub fn new(inner: Box<dyn Controller>, setup: &Setup, sink: impl ChainSink + 'static) -> Self {
         Self {
             inner,
-            sink,
+            part: sink.part().unwrap_or(usize::MAX),
+            sink: Box::new(sink),
+            last_delay_us: 0,
             mss: setup.mss.max(1),
             chain: Chain::new(),
             end: setup.start + Self::EPOCH,
@@ -97,12 +122,15 @@ impl EpochLog {
             return;
         }
         // docs/spec/mdi.md 3: the largest RTT acked, else max(previous, silence).
-        let before = self.chain.last().map_or(0, |sample| sample.delay_us);
         let delay_us = match acked {
             Some(rtt) => micros(rtt),
-            None => before.max(micros(self.end - last_ack)),
+            None => self.last_delay_us.max(micros(self.end - last_ack)),
         };
+        self.last_delay_us = delay_us;
         self.chain.push(Sample { delay_us, window: self.window(), sent });
+        if self.chain.len() >= self.part {
+            self.sink.take(std::mem::take(&mut self.chain), false);
+        }
     }
 
     /// The window in 1/65536 packets; what the controller answers now, as nothing has happened
@@ -115,10 +143,10 @@ impl EpochLog {
     fn end_chain(&mut self) {
         self.last_ack = None;
         self.longest_rtt = None;
+        self.last_delay_us = 0;
         let chain = std::mem::take(&mut self.chain);
         if !chain.is_empty() {
-            // A thread that panicked left whole chains in the sink.
-            self.sink.lock().unwrap_or_else(PoisonError::into_inner).push(chain);
+            self.sink.take(chain, true);
         }
     }
 }
