@@ -23,6 +23,7 @@ mod fields;
 mod grid;
 mod judge;
 mod library;
+mod models;
 mod predictions;
 mod profiles;
 mod recording;

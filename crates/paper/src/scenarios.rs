@@ -1,6 +1,7 @@
 //! Cells to scenarios: where traces come from, and where in them a run begins.
 
 use std::collections::HashMap;
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use cellpace_lab::open_file;
@@ -9,6 +10,7 @@ use cellpace_path::schedule::{Trace, TraceFiles};
 use cellpace_sim::Scenario;
 use sha2::{Digest, Sha256};
 
+use crate::models::trained;
 use crate::trace_sets::{file_name, is_recorded, stand_in};
 
 /// The recorded traces of this machine, or what stands for them.
@@ -23,11 +25,17 @@ impl TraceFolder {
     pub(crate) fn new(folder: Option<&Path>) -> Self {
         let folder = folder.filter(|folder| folder.is_dir()).map(Path::to_owned);
         let below = folder.clone();
-        let files = TraceFiles::new(move |name| match &below {
-            Some(folder) if is_recorded(name) => {
-                open_file(&folder.join(file_name(name)).to_string_lossy())
+        let files = TraceFiles::new(move |name| {
+            if let Some(table) = trained(name, below.as_deref()) {
+                let table = table.map_err(std::io::Error::other)?;
+                return Ok(Box::new(Cursor::new(table)));
             }
-            _ => Err(std::io::Error::other("claims name recorded traces only")),
+            match &below {
+                Some(folder) if is_recorded(name) => {
+                    open_file(&folder.join(file_name(name)).to_string_lossy())
+                }
+                _ => Err(std::io::Error::other("claims name recorded traces only")),
+            }
         });
         Self { folder, files, digests: HashMap::new() }
     }
