@@ -6,7 +6,9 @@ from statistics import fmean
 
 from program import by_cell, call, real, table
 
-FITTED = {"lte-driving": "att-lte-driving", "umts-driving": "tmobile-umts-driving", "hspa-walking": "campus-walk"}
+FITTED = {"lte-driving": "att-lte-driving", "umts-driving": "tmobile-umts-driving", "hspa-walking": "campus-walk",
+          "hspa-city": "city-drive", "hspa-highway": "highway-drive", "hspa-fast": "highway-3g",
+          "hspa-beach": "beachfront-walk", "hspa-merged": "mdi/channel00"}
 CONTROLLERS = ["verus:r=2", "verus:r=6", "copa", "cubic"]
 SEEDS = 10
 # Of what `trace fit` compares.
@@ -43,7 +45,7 @@ def fitted(profile, source):
             call("trace", "make", profile, "-o", path, "--duration", duration, "--seed", seed)
         on_source = by_cell([real(source)], CONTROLLERS, "--duration", duration)
         on_made = by_cell(made, CONTROLLERS, "--duration", duration)
-    changes = {cc: [fmean(figure(on_made[(path.name, cc)]) for path in made) / figure(on_source[(f"{source}.down", cc)]) - 1
+    changes = {cc: [fmean(figure(on_made[(path.name, cc)]) for path in made) / figure(on_source[(f"{Path(source).name}.down", cc)]) - 1
                     for figure in FIGURES.values()] for cc in CONTROLLERS}
     return comparison, changes
 

@@ -59,6 +59,24 @@ fn both_directions_over_loopback() {
 }
 
 #[test]
+fn g14_what_arrives_of_a_constant_rate_is_a_trace_that_says_so() {
+    let folder = Folder::new();
+    let _far = listen(&folder, 15263, "");
+    let document =
+        folder.json("probe 127.0.0.1:15263 --rate 5mbit --duration 2s --record five.down");
+    assert!(document["down"]["trace"].is_null(), "the far side was not kept busy");
+    let text = String::from_utf8(folder.read("five.down")).unwrap();
+    assert!(text.starts_with("# recorded at a constant rate"), "{}", &text[..99]);
+    let trace = Trace::read("five.down", text.as_bytes()).unwrap();
+    assert!(trace.is_bounded_by_sender());
+    // Whatever the machine does, no more arrives than was sent.
+    assert!((1.0..5.2).contains(&trace.mean_rate().as_mbps()), "{:?}", trace.mean_rate());
+    let checked = folder.json("trace check five.down");
+    let findings = checked["traces"][0]["findings"].as_array().unwrap();
+    assert!(findings.iter().any(|found| found["check"] == "sender"), "{findings:?}");
+}
+
+#[test]
 fn what_cannot_be_measured_is_refused_with_the_reason() {
     let folder = Folder::new();
     let _far = listen(&folder, 15262, "--max-rate 1mbit");
@@ -70,7 +88,6 @@ fn what_cannot_be_measured_is_refused_with_the_reason() {
         ("--rate -5mbit", "-5mbit"),
         ("--size 99", "from 100 to 9000"),
         ("--rate 300mbit", "--max-rate"),
-        ("--rate 5mbit --record x.trace", "--record"),
         ("--json missing/x.json", "missing/x.json: no such folder"),
         ("--report .", "is a folder"),
         ("--saturate", "write --record FILE"),

@@ -35,7 +35,7 @@ const STAND_INS: [(&str, &[&str]); 13] = [
     ("verizon-lte-short", &["lte-driving"]),
     ("att-lte-driving", &["lte-driving"]),
     ("tmobile-umts-driving", &["umts-driving"]),
-    ("rapid-change", &["rapid-change", "random:2mbit..20mbit/5s"]),
+    ("rapid-change", &["random:3.5mbit..16.5mbit/5s"]),
     ("att-lte-driving.up", &["lte-driving"]),
     ("verizon-lte-short.up", &["lte-driving"]),
     ("tmobile-umts-driving.up", &["umts-driving"]),

@@ -6,10 +6,15 @@ use cellpace_path::profile::builtin;
 use cellpace_path::schedule::Trace;
 use cellpace_path::stats::{TraceStats, compare};
 
-const SOURCES: [(&str, &str); 3] = [
+const SOURCES: [(&str, &str); 8] = [
     ("lte-driving", "att-lte-driving.down"),
     ("umts-driving", "tmobile-umts-driving.down"),
     ("hspa-walking", "campus-walk.down"),
+    ("hspa-city", "city-drive.down"),
+    ("hspa-highway", "highway-drive.down"),
+    ("hspa-fast", "highway-3g.down"),
+    ("hspa-beach", "beachfront-walk.down"),
+    ("hspa-merged", "mdi/channel00.down"),
 ];
 
 /// The trace in the folder, or nothing when no folder is given.
@@ -57,6 +62,13 @@ fn generated_traces_are_like_their_source() {
                 | "autocorrelation 1 s" => 0.15,
                 _ => continue,
             };
+            // Four senders at 5 Mbit/s each: what bounds them is no part of the model, and over a
+            // second nothing is left of what was before.
+            let tolerance = if name == "hspa-merged" { 0.25 } else { tolerance };
+            if row.left.abs() < 0.05 {
+                assert!(mean.abs() < 0.1, "{name}: {}: {} became {mean}", row.what, row.left);
+                continue;
+            }
             let off = (mean / row.left - 1.0).abs();
             assert!(off < tolerance, "{name}: {}: {} became {mean}", row.what, row.left);
         }

@@ -11,7 +11,7 @@ use crate::clock::ClockOffset;
 use crate::plan::{Pattern, Plan};
 use crate::recording::{DirectionRecording, ProbeArrival, Recording};
 use crate::statistics::{bursts, mean_and_cv, throughput};
-use crate::trace::opportunities;
+use crate::trace::{opportunities, used_opportunities};
 
 /// The schema's name and version. Fields are only added within a version.
 pub const SCHEMA: &str = "cellpace.probe/1";
@@ -303,6 +303,14 @@ fn direction(
         trace: trace(plan, way, &unique),
         delay_series: delay_series(&delayed, way.sent[0]),
     }
+}
+
+/// The trace that probes at a constant rate leave: opportunities in whole milliseconds. Empty where
+/// fewer than two arrived.
+pub fn constant_rate_trace(plan: &Plan, way: &DirectionRecording) -> Vec<u32> {
+    let unique = unique(way).into_iter().filter(|arrival| arrival.stream == 0);
+    let times: Vec<u64> = unique.map(|arrival| arrival.received_at.as_nanos()).collect();
+    used_opportunities(&times, plan.size)
 }
 
 /// The first arrival of each probe, in the order of time.

@@ -26,7 +26,7 @@ pub mod wire;
 pub use clock::{ClockLine, ClockOffset, lower_line};
 pub use document::{
     BurstFigures, DelayFigures, DelaySeries, DirectionFigures, OnOffFigures, ProbeDocument,
-    ProbeSettings, Quantiles, RecordedTrace, SCHEMA, WindowFigures, analyse,
+    ProbeSettings, Quantiles, RecordedTrace, SCHEMA, WindowFigures, analyse, constant_rate_trace,
 };
 pub use plan::{OnOffStream, Pattern, Plan, PlanError};
 pub use prober::{ProbeError, Prober};

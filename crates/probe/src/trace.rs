@@ -67,6 +67,21 @@ pub fn opportunities(arrivals: &[(u64, u64)], size: u16, reports: &[(u64, u32)])
     Opportunities { millis, idle_share: (idle / recorded).min(1.0), grid }
 }
 
+/// Opportunities of 1500 bytes that the arrivals of a stream of a constant rate have used: of a link
+/// that is faster than the stream, the stream's. Times in ns, in their order; the first sets the
+/// clock and is no opportunity.
+pub(crate) fn used_opportunities(arrivals: &[u64], size: u16) -> Vec<u32> {
+    let Some((origin, rest)) = arrivals.split_first() else { return Vec::new() };
+    let mut millis = Vec::new();
+    for (number, time) in (1..).zip(rest) {
+        let opportunities = (number * u64::from(size)).div_ceil(OPPORTUNITY);
+        // No opportunity comes before its packet.
+        let at = u32::try_from((time - origin).div_ceil(1_000_000)).unwrap_or(u32::MAX);
+        millis.resize(opportunities as usize, at);
+    }
+    millis
+}
+
 /// For each arrival, how long the queue may have been empty before it. The packet reached the
 /// queue when it was sent plus the least delay; if the one before it had not left by then, the
 /// link was busy all the time between.
@@ -109,6 +124,24 @@ mod tests {
         let mut arrivals: Vec<_> = micros.iter().map(arrival).collect();
         arrivals[0].0 += 100_000_000;
         arrivals
+    }
+
+    #[test]
+    fn g14_a_stream_of_5_mbit_leaves_its_rate_of_a_faster_link_and_the_link_of_a_slower() {
+        // 1500 bytes every 2.4 ms; over 3 Mbit/s they arrive every 4 ms.
+        for (gap_us, mbps) in [(2_400, 5.0), (4_000, 3.0)] {
+            let arrivals: Vec<u64> = (0..5_000).map(|n| 7_000 + n * gap_us * 1_000).collect();
+            let millis = used_opportunities(&arrivals, 1500);
+            let seconds = f64::from(*millis.last().unwrap()) / 1e3;
+            let found = millis.len() as f64 * 12_000.0 / seconds / 1e6;
+            assert!((found - mbps).abs() < 0.01, "{found}");
+            assert!(millis.is_sorted());
+        }
+        assert_eq!(used_opportunities(&[5, 1_000_005, 2_000_004], 1000), [1, 2]);
+        assert_eq!(
+            (used_opportunities(&[], 1500), used_opportunities(&[9], 1500)),
+            (vec![], vec![])
+        );
     }
 
     #[test]

@@ -49,8 +49,9 @@ pub(crate) struct ProbeArgs {
     /// Bytes of a probe with its IP header, 100 to 9000 [default: 1400, with --record 1500]
     #[arg(long, value_name = "BYTES", value_parser = whole(100..=9000_u16))]
     size: Option<u16>,
-    /// Rate of the probes [default: 28mbit, which is one of 1400 bytes every 0.4 ms]
-    #[arg(long, value_name = "RATE", value_parser = rate, conflicts_with = "record")]
+    /// Rate of the probes [default: 28mbit, which is one of 1400 bytes every 0.4 ms]; with --record
+    /// the trace is what of it arrives
+    #[arg(long, value_name = "RATE", value_parser = rate)]
     rate: Option<Rate>,
     /// A second stream that comes and goes, as in 10mbit:on=60s,off=60s; it begins with off
     #[arg(long, value_name = "RATE:on=TIME,off=TIME", value_parser = onoff)]
@@ -137,10 +138,10 @@ impl ProbeArgs {
         let default = if self.record.is_some() { DirectionArg::Down } else { DirectionArg::Both };
         let direction = self.direction.unwrap_or(default);
         let interval_at = |rate: Rate| rate.time_for(u64::from(size));
-        let pattern = if self.record.is_some() {
-            Pattern::Saturate { lower: QUEUE_DELAY[0], upper: QUEUE_DELAY[1] }
-        } else {
-            Pattern::Every(self.rate.map_or(INTERVAL, interval_at))
+        let pattern = match (self.rate, &self.record) {
+            (Some(rate), _) => Pattern::Every(interval_at(rate)),
+            (None, Some(_)) => Pattern::Saturate { lower: QUEUE_DELAY[0], upper: QUEUE_DELAY[1] },
+            (None, None) => Pattern::Every(INTERVAL),
         };
         let plan = Plan {
             up: direction != DirectionArg::Down,

@@ -7,7 +7,10 @@ use std::process::ExitCode;
 use cellpace_base::{Span, Time};
 use cellpace_lab::transfer::shown_address;
 use cellpace_path::schedule::Trace;
-use cellpace_probe::{DirectionFigures, Plan, Prober, Recording, Responder, analyse, summary};
+use cellpace_probe::{
+    DirectionFigures, Pattern, Plan, Prober, Recording, Responder, analyse, constant_rate_trace,
+    summary,
+};
 use cellpace_report::indented;
 use cellpace_udp::Driver;
 
@@ -128,8 +131,17 @@ fn conclude(
     args.files.write(|| indented(&document))?;
     if let Some(path) = &args.record {
         let both = plan.up && plan.down;
-        write_trace(path, both.then_some("up"), document.up.as_ref())?;
-        write_trace(path, both.then_some("down"), document.down.as_ref())?;
+        let ways = [
+            ("up", plan.up, &recording.up, document.up.as_ref()),
+            ("down", plan.down, &recording.down, document.down.as_ref()),
+        ];
+        for (suffix, _, way, figures) in ways.into_iter().filter(|(_, is_sent, ..)| *is_sent) {
+            let path = with_suffix(path, both.then_some(suffix));
+            match plan.pattern {
+                Pattern::Saturate { .. } => write_trace(&path, figures)?,
+                Pattern::Every(_) => write_bounded(&path, constant_rate_trace(plan, way))?,
+            }
+        }
     }
     if interrupted() {
         return Ok(interruption_code());
@@ -137,25 +149,36 @@ fn conclude(
     Ok(if document.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn write_trace(
-    path: &Path,
-    suffix: Option<&str>,
-    direction: Option<&DirectionFigures>,
-) -> Result<(), CommandError> {
-    let Some(found) = direction.and_then(|direction| direction.trace.as_ref()) else {
-        return Ok(());
-    };
+fn with_suffix(path: &Path, suffix: Option<&str>) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     if let Some(suffix) = suffix {
         name.push(".");
         name.push(suffix);
     }
-    let path = PathBuf::from(name);
-    let trace = Trace::from_millis(found.millis.clone())
-        .map_err(|error| CommandError::failed(format!("nothing to write to {path:?}: {error}")))?;
+    PathBuf::from(name)
+}
+
+fn trace_of(millis: Vec<u32>, path: &Path) -> Result<Trace, CommandError> {
+    Trace::from_millis(millis)
+        .map_err(|error| CommandError::failed(format!("nothing to write to {path:?}: {error}")))
+}
+
+fn write_file(path: &Path, trace: &Trace) -> Result<(), CommandError> {
     let mut text = Vec::new();
     trace.write(&mut text).map_err(CommandError::failed)?;
-    write_bytes(&path, &text)?;
+    write_bytes(path, &text)
+}
+
+/// Writes what arrived of probes at a constant rate, and that it is no more than that.
+fn write_bounded(path: &Path, millis: Vec<u32>) -> Result<(), CommandError> {
+    write_file(path, &trace_of(millis, path)?.bounded_by_sender())
+}
+
+fn write_trace(path: &Path, direction: Option<&DirectionFigures>) -> Result<(), CommandError> {
+    let Some(found) = direction.and_then(|direction| direction.trace.as_ref()) else {
+        return Ok(());
+    };
+    write_file(path, &trace_of(found.millis.clone(), path)?)?;
     if found.idle_share > 0.01 {
         complain(&format!(
             "the queue may have been empty for {:.1} % of the time, so the trace may miss \

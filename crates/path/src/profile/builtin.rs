@@ -3,14 +3,29 @@
 use super::LinkProfile;
 
 /// Names of the built-in profiles.
-pub const NAMES: [&str; 5] =
-    ["lte-driving", "lte-stationary", "umts-driving", "hspa-walking", "5g-midband"];
+pub const NAMES: [&str; 10] = [
+    "lte-driving",
+    "lte-stationary",
+    "umts-driving",
+    "hspa-walking",
+    "hspa-city",
+    "hspa-highway",
+    "hspa-fast",
+    "hspa-beach",
+    "hspa-merged",
+    "5g-midband",
+];
 
 const TEXTS: [&str; NAMES.len()] = [
     include_str!("lte-driving.profile"),
     include_str!("lte-stationary.profile"),
     include_str!("umts-driving.profile"),
     include_str!("hspa-walking.profile"),
+    include_str!("hspa-city.profile"),
+    include_str!("hspa-highway.profile"),
+    include_str!("hspa-fast.profile"),
+    include_str!("hspa-beach.profile"),
+    include_str!("hspa-merged.profile"),
     include_str!("5g-midband.profile"),
 ];
 
@@ -40,11 +55,10 @@ mod tests {
     #[test]
     fn built_ins_say_whether_they_are_fitted() {
         let about = |name| builtin(name).unwrap().about().to_owned();
-        for name in ["lte-driving", "umts-driving", "hspa-walking"] {
-            assert!(about(name).starts_with("fitted to"), "{name}");
-        }
-        for name in ["lte-stationary", "5g-midband"] {
-            assert!(about(name).starts_with("not fitted"), "{name}");
+        for name in NAMES {
+            let is_assumed = ["lte-stationary", "5g-midband"].contains(&name);
+            let begins = if is_assumed { "not fitted" } else { "fitted to" };
+            assert!(about(name).starts_with(begins), "{name}");
         }
     }
 }

@@ -40,6 +40,8 @@ pub enum Check {
     Period,
     /// How fine the timestamps are.
     Resolution,
+    /// Who bounds the rate.
+    Sender,
 }
 
 impl Check {
@@ -52,6 +54,7 @@ impl Check {
             Self::Burst => "burst",
             Self::Period => "period",
             Self::Resolution => "resolution",
+            Self::Sender => "sender",
         }
     }
 }
@@ -92,7 +95,7 @@ const SHORT_PERIOD: u32 = 10_000;
 /// Looks for what is usually a mistake and for what one should know before trusting results.
 /// Empty: nothing was found. The worst comes first.
 pub fn lint(trace: &Trace) -> Vec<Finding> {
-    let checks = [outage, rate, start, burst, period, resolution];
+    let checks = [outage, rate, start, burst, period, resolution, sender];
     let mut findings: Vec<_> = checks.iter().filter_map(|check| check(trace)).collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings
@@ -112,6 +115,13 @@ fn outage(trace: &Trace) -> Option<Finding> {
     };
     let text = format!("the longest outage lasts {}, from {}", millis(gap), millis(at));
     finding(severity, Check::Outage, at, text)
+}
+
+fn sender(trace: &Trace) -> Option<Finding> {
+    trace.is_bounded_by_sender().then_some(())?;
+    let text =
+        "recorded at a constant rate: where the link could do more, this is the sender's rate";
+    finding(Severity::Note, Check::Sender, 0, text.to_owned())
 }
 
 fn rate(trace: &Trace) -> Option<Finding> {

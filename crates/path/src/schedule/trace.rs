@@ -21,7 +21,12 @@ pub const MAX_OPPORTUNITIES: usize = 50_000_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
     millis: Vec<u32>,
+    /// Recorded at a constant rate, so that the link may have offered more.
+    sender_bound: bool,
 }
+
+/// The comment in the file of a trace whose rate is bounded by the sender that recorded it.
+const SENDER_BOUND: &str = "# recorded at a constant rate: bounded by the sender, not by the link";
 
 impl Trace {
     /// A trace of these opportunities, in milliseconds since the start.
@@ -42,8 +47,8 @@ impl Trace {
     /// Reads a trace; `name` is what errors call it, usually the file's.
     ///
     /// Accepted beside the plain format: CRLF, blanks around a number, no newline at the end,
-    /// empty lines at the end. An empty line in the middle is an error: it is what a cut or
-    /// glued file looks like.
+    /// empty lines at the end, comments (lines that begin with #, which other programs do not
+    /// know). An empty line in the middle is an error: it is what a cut or glued file looks like.
     ///
     /// # Errors
     /// With the line, when one is not a whole number from 0 to 4294967295 or smaller than the
@@ -56,7 +61,12 @@ impl Trace {
     fn read_up_to(name: &str, reader: impl BufRead, limit: usize) -> Result<Self, TraceError> {
         let mut millis = Vec::new();
         let mut last = 0;
+        let mut sender_bound = false;
         LineReader::new(name).read(reader, |line, text| {
+            if text.first() == Some(&b'#') {
+                sender_bound |= text == SENDER_BOUND.as_bytes();
+                return Ok(());
+            }
             let at = parse_millis(text).map_err(|problem| TraceError::line(name, line, problem))?;
             if at < last {
                 return Err(TraceError::line(name, line, decreases(last, at)));
@@ -68,14 +78,26 @@ impl Trace {
             millis.push(at);
             Ok(())
         })?;
-        Self::complete(name, millis)
+        Ok(Self { sender_bound, ..Self::complete(name, millis)? })
+    }
+
+    /// The same trace, recorded at a constant rate: where the link could have delivered more, it
+    /// has the sender's rate. Its file says so.
+    #[must_use]
+    pub fn bounded_by_sender(self) -> Self {
+        Self { sender_bound: true, ..self }
+    }
+
+    /// Whether it was recorded at a constant rate.
+    pub const fn is_bounded_by_sender(&self) -> bool {
+        self.sender_bound
     }
 
     fn complete(name: &str, millis: Vec<u32>) -> Result<Self, TraceError> {
         match millis.last() {
             None => Err(TraceError::Empty { name: name.to_owned() }),
             Some(0) => Err(TraceError::NoPeriod { name: name.to_owned() }),
-            Some(_) => Ok(Self { millis }),
+            Some(_) => Ok(Self { millis, sender_bound: false }),
         }
     }
 
@@ -85,6 +107,9 @@ impl Trace {
     /// When the writer fails.
     pub fn write(&self, writer: impl Write) -> io::Result<()> {
         let mut writer = io::BufWriter::new(writer);
+        if self.sender_bound {
+            writeln!(writer, "{SENDER_BOUND}")?;
+        }
         for at in &self.millis {
             writeln!(writer, "{at}")?;
         }
@@ -235,6 +260,21 @@ mod tests {
         assert_eq!(millis("1\n2\n\n \r\n\n"), [1, 2], "empty lines at the end");
         assert_eq!(millis("007\n4294967295\n"), [7, u32::MAX]);
         assert_eq!(millis("5"), [5], "one line is a period and a rate");
+    }
+
+    #[test]
+    fn g14_a_file_says_that_its_rate_is_bounded_by_the_sender() {
+        let trace = read("1\n2\n").unwrap().bounded_by_sender();
+        let mut file = Vec::new();
+        trace.write(&mut file).unwrap();
+        let text = String::from_utf8(file).unwrap();
+        assert!(text.starts_with("# recorded at a constant rate") && text.ends_with("\n1\n2\n"));
+        assert_eq!(read(&text).unwrap(), trace);
+        assert!(!read("# anything else\n1\n# and here\n2\n").unwrap().is_bounded_by_sender());
+        assert_eq!(
+            error_of("# one\n2\nx\n"),
+            "t, line 3: `x` is not a whole number of milliseconds"
+        );
     }
 
     #[test]
