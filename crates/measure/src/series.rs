@@ -173,10 +173,7 @@ impl Binner {
 
 impl Binner {
     fn close_delays(&mut self, bin: usize) {
-        let (first, others) = match self.delays_us.split_first_mut() {
-            Some(split) => split,
-            None => return,
-        };
+        let Some((first, others)) = self.delays_us.split_first_mut() else { return };
         if !others.is_empty() {
             for (flow, delays) in std::iter::once(&mut *first).chain(&mut *others).enumerate() {
                 let micros = mean(delays.iter().map(|micros| f64::from(*micros)));

@@ -1,7 +1,7 @@
 //! Made-up results for the tests of this crate, small and large.
 
 use cellpace_base::Random;
-use cellpace_measure::{Figures, FlowFigures, ProfileSample, Series, Summary};
+use cellpace_measure::{Figures, FlowFigures, ProfileSample, Quantiles, Series, Summary};
 use cellpace_report::{Comparison, Run, SCHEMA};
 
 /// Two controllers on one trace over half a second; nothing left the link in the fourth bin.
@@ -193,6 +193,10 @@ fn short_series(mbps: f32, delay: f32) -> Series {
         flow_throughput_mbps: vec![vec![mbps, mbps, mbps, 0.0, mbps]],
         queue_delay_p50_ms: vec![0.0, delay, delay, f32::NAN, delay],
         queue_delay_p95_ms: vec![0.0, 2.0 * delay, 2.5 * delay, f32::NAN, 2.0 * delay],
+        flow_queue_delay_mean_ms: Vec::new(),
+        flow_queue_delay_p95_ms: Vec::new(),
+        rto_ms: Vec::new(),
+        quantiles: Quantiles::default(),
         cwnd_packets: vec![vec![10.0, 20.0, 40.0, 40.0, 30.0]],
         inspected: Vec::new(),
         inspected_bin_s: None,
