@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cellpace_tcp::{
-    ClientServerOptions, FlowDriver, FlowOptions, GateOptions, KernelDriver, RelayOptions,
-    TcpCongestionControl,
+    ClientServerOptions, FlowDriver, FlowOptions, FlowShare, GateOptions, KernelDriver,
+    RelayOptions, TcpCongestionControl,
 };
 use clap::{Args, ValueEnum};
 
@@ -36,6 +36,9 @@ pub(crate) struct FlowArgs {
     /// CELLPACE_KERNEL_DRIVER, or cellpace]
     #[arg(long, value_name = "NAME", hide = true)]
     driver_name: Option<String>,
+    /// Connections to the same peer share one controller's window instead of having one each
+    #[arg(long)]
+    share: bool,
     /// What TCP itself uses below the controller: auto (what the system has, but Reno in place of
     /// Cubic until the first loss, because Cubic ends its slow start when delay grows), keep (what
     /// the system has), or a congestion control of the kernel
@@ -68,18 +71,14 @@ impl FlowArgs {
         self.driver == DriverArg::ClientServer
     }
 
-    /// TCP in the kernel has one congestion control: there is nothing below the driver.
     fn check_options_of_drivers(&self) -> Result<(), CommandError> {
-        match self.driver {
-            DriverArg::Kernel if self.names_below() => {
-                Err(CommandError::usage("--below needs --driver gate"))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn names_below(&self) -> bool {
-        self.below != TcpCongestionControl::default()
+        let misplaced = match self.driver {
+            DriverArg::Kernel => self.option_of_gate(),
+            DriverArg::ClientServer => self.share.then_some("--share"),
+            DriverArg::Auto | DriverArg::Gate => None,
+        };
+        let failure = |option| CommandError::usage(format!("{option} needs --driver gate"));
+        misplaced.map_or(Ok(()), |option| Err(failure(option)))
     }
 
     fn driver(&self) -> Result<FlowDriver, CommandError> {
@@ -91,13 +90,14 @@ impl FlowArgs {
                 relay,
                 ..ClientServerOptions::default()
             })),
-            DriverArg::Auto if !self.names_below() => {
+            DriverArg::Auto if self.option_of_gate().is_none() => {
                 // `cellpace kernel status` says why it cannot be used.
                 let gate = FlowDriver::Gate(GateOptions::default());
                 Ok(kernel().map_or(gate, FlowDriver::Kernel))
             }
             DriverArg::Auto | DriverArg::Gate => {
-                Ok(FlowDriver::Gate(GateOptions { relay, ..GateOptions::default() }))
+                let share = self.share.then_some(FlowShare { weight: 1 });
+                Ok(FlowDriver::Gate(GateOptions { relay, share }))
             }
         }
     }
@@ -107,6 +107,13 @@ impl FlowArgs {
         let named = self.driver_name.clone();
         let named = named.or_else(|| std::env::var("CELLPACE_KERNEL_DRIVER").ok());
         named.unwrap_or_else(|| cellpace_kernel::NAME.to_owned())
+    }
+
+    /// The option that the kernel driver does not have, if one was given.
+    fn option_of_gate(&self) -> Option<&'static str> {
+        let options =
+            [("--share", self.share), ("--below", self.below != TcpCongestionControl::default())];
+        options.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
     }
 }
 

@@ -117,3 +117,21 @@ fn alcc_t8_alcc_t13_a_static_window_steers_tcp_and_its_rtt_is_the_paths() {
         assert!((35.0..50.0).contains(&double.median_ms), "{} ms", double.median_ms);
     });
 }
+
+#[test]
+fn flows_that_share_a_window_keep_the_queue_of_one() {
+    measured(|| {
+        if !can_run() {
+            return;
+        }
+        let shared = downloads(Some("fixed:cwnd=41pkts --share"), 4);
+        assert!(shared.mbps > 0.85 * 12.0, "{} Mbit/s", shared.mbps);
+        assert!(shared.median_ms < 10.0, "{} ms", shared.median_ms);
+        let own = downloads(Some("fixed:cwnd=41pkts"), 4);
+        assert!(
+            own.median_ms > 80.0,
+            "four windows where there is room for one: {}",
+            own.median_ms
+        );
+    });
+}

@@ -106,7 +106,7 @@ fn arguments_that_are_no_text_are_refused() {
     use std::ffi::OsString;
     use std::os::unix::ffi::OsStringExt;
     let odd = OsString::from_vec(b"veru\xff".to_vec());
-    Folder::new().run_args([OsString::from("cc"), odd]).complains(2, "invalid UTF-8");
+    Folder::new().run_args([OsString::from("cc"), odd]).complains(2, "is no text in UTF-8");
 }
 
 /// `cellpace ... | head` is no failure, whatever is left unread.

@@ -686,10 +686,10 @@ fn without_the_driver_auto_is_the_gate_and_the_driver_alone_an_error() {
     let missing = "--driver-name cp_no_such";
     let outcome = folder.run(&format!("run --driver kernel {missing} -- true"));
     outcome.complains(1, "not installed");
-    folder.refused("run --driver kernel --below reno -- true", "--below needs --driver gate");
+    folder.refused("run --driver kernel --share -- true", "--share needs --driver gate");
     let proxy = "proxy --listen 0 --to 127.0.0.1:1 --driver kernel";
     folder.run(&format!("{proxy} {missing}")).complains(1, "not installed");
-    folder.refused(&format!("{proxy} --below reno"), "--below needs --driver gate");
+    folder.refused(&format!("{proxy} --share"), "--share needs --driver gate");
     if Driver::new().is_none() {
         return;
     }

@@ -9,7 +9,7 @@ fn the_list_has_every_claim_with_its_verdict() {
     let folder = Folder::new();
     let listed = folder.good("paper list");
     assert!(listed.contains("verus-table1") && listed.contains("verus-fig11a"), "{listed}");
-    let open = folder.json("paper list --state refuted,open --json -");
+    let open = folder.json("paper list --state refuted,open");
     let claims = open["claims"].as_array().unwrap();
     assert!(claims.iter().all(|claim| claim["verdict"] == "refuted" || claim["verdict"] == "open"));
     folder.refused("paper list verus-fig99", "did you mean");
@@ -30,7 +30,7 @@ const SHORT: &str = "verus-sec7-sproutcap verus-sec53-epoch verus-fig9 verus-fig
 #[test]
 fn the_shortest_claims_have_the_verdicts_that_are_expected() {
     let folder = Folder::new();
-    let run = folder.json(&format!("paper run --quick {SHORT} --json -"));
+    let run = folder.json(&format!("paper run --quick {SHORT}"));
     for claim in run["claims"].as_array().unwrap() {
         let is_generated = claim["on_generated_traces"] == true;
         assert!(is_generated || claim["verdict"] == claim["expected"], "{claim:#}");

@@ -228,7 +228,7 @@ fn wrong_options_are_named() {
         (&[&to[..], &["--cc", "nothing"]].concat(), "--cc: "),
         (&[&to[..], &["--cc", "sprout"]].concat(), "--cc: sprout needs a receiver half"),
         (&[&to[..], &["--driver", "udp"]].concat(), "--driver"),
-        (&[&to[..], &["--share"]].concat(), "a window of its own"),
+        (&[&to[..], &["--share", "--driver", "client-server"]].concat(), "--share"),
         (&["--listen", "0", "--socks5", "--driver", "client-server"], "--control upstream"),
         (
             &[&to[..], &["--driver", "client-server", "--accept-proxy", "::1"]].concat(),
@@ -323,6 +323,33 @@ fn a_plain_destination_of_the_client_server_driver_ends_the_connection() {
     let answer = client.read(&mut [0; 100]);
     assert!(answer.is_err(), "{answer:?}");
     proxy.await_line("reset");
+}
+
+#[test]
+fn clients_of_a_proxy_may_share_a_window() {
+    let to = echo().to_string();
+    let proxy = Running::start(&["--to", &to, "--share", "--cc", "copa"]);
+    let mut clients = [(); 3].map(|()| proxy.connect());
+    for client in &mut clients {
+        exchange(client);
+    }
+    let sent = vec![9; 2_000_000];
+    std::thread::scope(|scope| {
+        for client in &clients {
+            let sent = &sent;
+            scope.spawn(move || {
+                scope.spawn(move || {
+                    let mut writer = client;
+                    writer.write_all(sent).unwrap();
+                    client.shutdown(Shutdown::Write).unwrap();
+                });
+                let mut got = Vec::new();
+                let mut reader = client;
+                reader.read_to_end(&mut got).unwrap();
+                assert!(got == *sent, "{} bytes", got.len());
+            });
+        }
+    });
 }
 
 #[test]

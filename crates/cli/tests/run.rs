@@ -1258,7 +1258,7 @@ fn wrong_arguments_are_named() {
     folder.refused("run --log -- true", "write -v");
     folder.refused("run --in 99999 -- true", "from 1 to 65535");
     folder.refused("run --max-connections 0 -- true", "--max-connections");
-    folder.refused("run --share -- true", "each connection has a window of its own");
+    folder.refused("run --share --driver client-server -- true", "--share");
     folder.refused("run --cc sprout -- true", "--cc: sprout needs a receiver half");
     let many = (0..65).map(|index| format!("10.0.0.{index}")).collect::<Vec<_>>().join(",");
     folder.refused(&format!("run --not {many} -- true"), "--not: more than 64");

@@ -343,7 +343,7 @@ fn list_has_every_profile_with_its_figures_and_every_form() {
     assert!(listed.lines().all(|line| line.chars().count() <= 80), "{listed}");
     let document = json(&desk.said(&["list", "--json", "-"]));
     let traces = document["traces"].as_array().unwrap();
-    assert_eq!(traces.len(), 8);
+    assert_eq!(traces.len(), 13);
     for trace in traces {
         let name = trace["trace"].as_str().unwrap();
         let line = listed.lines().find(|line| line.starts_with(name)).unwrap();

@@ -230,12 +230,12 @@ mod tests {
             assert_eq!(handover(shown), handover(text), "{text}");
         }
         for (text, part) in [
-            ("30", "handover: `30` needs a unit"),
-            ("30s/200", "handover: `200` needs a unit"),
+            ("30", "`30` needs a unit"),
+            ("30s/200", "`200` needs a unit"),
             ("30s/1s/1s/1s", "write TIME[/INTERRUPTION[/RTT]]"),
-            ("30s/gone", "handover: `gone`"),
+            ("30s/gone", "`gone`"),
             ("lost", "write TIME"),
-            ("", "handover: "),
+            ("", "does not start with a number"),
         ] {
             let error = text.parse::<Handover>().unwrap_err().to_string();
             assert!(error.contains(part), "{text:?}: {error}");

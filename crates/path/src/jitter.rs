@@ -226,10 +226,11 @@ mod tests {
         while let Some(next) = path.next_deadline() {
             path.advance(next, &mut fates);
         }
+        fates.retain(|record| record.fate == Fate::Delivered);
         let mut times: Vec<_> = fates.iter().map(|record| record.packet.departed_at).collect();
         times.dedup();
         // 500 ms in blocks of ten packets; each repeated one brings those behind it along.
         assert!(times.len() < 1000, "{}", times.len());
-        assert_eq!(fates.len(), 1386, "what the queue of 2 MB holds, and one in service");
+        assert_eq!(fates.len(), 1333, "what the queue of 2 MB holds");
     }
 }

@@ -204,7 +204,9 @@ impl Channel {
             self.schedule.take();
             bytes += f64::from(OPPORTUNITY_BYTES);
         }
-        let from = self.last.max(at.saturating_sub(SPREAD * self.tti)).min(at.saturating_sub(1));
+        // One at the very beginning belongs to the first TTI.
+        let at = at.max(1);
+        let from = self.last.max(at.saturating_sub(SPREAD * self.tti)).min(at - 1);
         self.last = at;
         for tti in from / self.tti..=(at - 1) / self.tti {
             let (start, end) = (tti * self.tti, (tti + 1) * self.tti);
@@ -442,6 +444,8 @@ impl User {
 
 #[cfg(test)]
 mod tests {
+    use cellpace_path::schedule::Trace;
+
     use super::*;
 
     fn channel(trace: &str, tti: Span) -> Channel {
@@ -467,6 +471,14 @@ mod tests {
         let bytes: Vec<f64> = (0..3000).map(|tti| outage.take(tti)).collect();
         assert!(bytes[1000..1990].iter().all(|bytes| *bytes == 0.0));
         assert!((bytes[2500] - 1500.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn an_opportunity_at_the_very_beginning_is_the_first_ttis() {
+        let trace = Trace::from_millis(vec![0, 0, 30]).unwrap();
+        let trace = TraceSpec::recorded("from zero", trace.into());
+        let mut channel = Channel::new(trace.build(1).unwrap(), Span::from_millis(1));
+        assert!((channel.take(0) - 3000.0).abs() < 1e-6);
     }
 
     #[test]

@@ -725,7 +725,7 @@ mod tests {
                 "s.toml: the handover at 9s is not over",
             ),
             ("bin = '1us'\n[[flow]]\ncc='fixed'\n", "s.toml:1: bin: bins are"),
-            ("trace = 3\n", "s.toml:1: trace: invalid type"),
+            ("trace = 3\n", "s.toml:1: trace: 3 should be text in quotes"),
             ("rtt = 40\n", "s.toml:1: rtt: 40 should have a unit and quotes: rtt = \"40ms\""),
             (
                 "\n[[flow]]\ncc='fixed'\nonoff={ mean=3.5 }\n",
@@ -770,7 +770,7 @@ mod tests {
             ),
             ("[[flow]]\ncc='fixed'\nstagger='often'\n", "s.toml:3: stagger: `often`"),
             ("rto_rule = 'fast'\n", "s.toml:1: rto_rule: `fast` is neither"),
-            ("seed = -1\n", "s.toml:1: seed: invalid value"),
+            ("seed = -1\n", "s.toml:1: seed: -1 should be a whole number"),
             ("trace = 'a\n", "s.toml:1: "),
             ("\n\u{feff}cc =]", "s.toml:2: "),
             ("[[flow]]\ncc='fixed'\nonoff={mean='0B'}\n", "s.toml:1: flow: an ON/OFF file"),

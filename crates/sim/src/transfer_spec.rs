@@ -369,7 +369,7 @@ mod tests {
             ("20MB,speed=3", "speed: unknown; the keys are size"),
             ("20MB,speed", "`speed` is no `key=value`"),
             ("20MB,timeout=0s", "timeout: 0s"),
-            ("file:others.txt", "others.txt:2: `many` is no size"),
+            ("file:others.txt", "size: others.txt:2: `many` is no size"),
             ("lognormal:mean=4MB", "size: `sd` is missing"),
             ("lognormal:mean=4MB,sd=1MB,max=1MB", "size: a mean"),
             ("pareto:min=4kB", "size: `min` or `shape`"),
