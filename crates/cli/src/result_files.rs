@@ -21,7 +21,7 @@ pub(crate) struct ResultFiles {
 }
 
 impl ResultFiles {
-    /// Both, for [`check_files`].
+    /// Both, for [`check_files`](crate::output::check_files).
     pub(crate) fn options(&self) -> [OutputOption<'_>; 2] {
         [("--json", self.json.as_deref()), ("--report", self.report.as_deref())]
     }

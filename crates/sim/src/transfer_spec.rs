@@ -9,7 +9,7 @@ use crate::OnOffFiles;
 
 /// Transfers of a flow: each a download of a size whose completion time counts.
 ///
-/// Written `20MB,count=30,gap=1s`: the size, then keys; [`set`](Self::set) has them all.
+/// Written `20MB,count=30,gap=1s`: the size, then keys, which docs/reference/scenario.md lists.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TransferSpec {
     /// Sizes in bytes.
