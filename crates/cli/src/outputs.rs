@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use cellpace_emu::is_pcapng;
 use cellpace_lab::{Batch, BatchResult, EventLog, RunResult, WorkSink, threads};
-use cellpace_report::{Aside, Comparison, PacketLog};
+use cellpace_report::{Aside, Comparison, PacketLog, TransferLog};
 use clap::Args;
 
 use crate::error::CommandError;
@@ -45,6 +45,9 @@ pub(crate) struct Outputs {
     /// Write what became of every packet, as Parquet (one run at a time)
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
+    /// Write a record of each transfer, as Parquet
+    #[arg(long, value_name = "FILE")]
+    transfers: Option<PathBuf>,
     /// Write what the controllers decide, as JSON lines; as qlog if the name ends in .sqlog
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
@@ -65,12 +68,13 @@ pub(crate) fn run_batch(
     end_cleanly_on_ctrl_c();
     batch.packets = outputs.packet_log()?;
     batch.events = outputs.events(&batch, program)?;
+    let transfers = outputs.transfer_log()?;
     let all = batch.runs.len();
     let progress = Progress::with_verbosity(all, "runs", outputs.verbosity);
     let mut watch = RunWatch { progress, verbosity: outputs.verbosity };
     let finished = batch.run(threads(jobs), &mut watch)?;
     watch.progress.finish();
-    outputs.deliver(finished, all)
+    outputs.deliver(finished, transfers, all)
 }
 
 /// Shows how far the runs are, and with `-v` each one that is done.
@@ -105,7 +109,8 @@ impl Outputs {
     pub(crate) fn check(&self) -> Result<(), CommandError> {
         let [json, report] = self.files.options();
         let log = ("--log", self.log.as_deref());
-        check_files(&[json, report, log, ("--events", self.events.as_deref())])?;
+        let transfers = ("--transfers", self.transfers.as_deref());
+        check_files(&[json, report, log, transfers, ("--events", self.events.as_deref())])?;
         if let Some(file) = self.log.as_ref().filter(|file| is_pcapng(file)) {
             return Err(CommandError::usage(format!(
                 "--log {}: packets in virtual time have no bytes to capture; name a .parquet \
@@ -119,6 +124,11 @@ impl Outputs {
     fn packet_log(&self) -> Result<Option<PacketLog>, CommandError> {
         let Some(path) = &self.log else { return Ok(None) };
         PacketLog::create(path).map(Some).map_err(CommandError::failed)
+    }
+
+    fn transfer_log(&self) -> Result<Option<TransferLog>, CommandError> {
+        let Some(path) = &self.transfers else { return Ok(None) };
+        TransferLog::create(path).map(Some).map_err(CommandError::failed)
     }
 
     fn events(
@@ -145,13 +155,21 @@ impl Outputs {
 
     /// Shows and writes everything. Runs that failed or were not done (Ctrl-C) are left out and
     /// reported; if all were, files of earlier runs stay as they are.
-    fn deliver(&self, finished: BatchResult, all: usize) -> Result<ExitCode, CommandError> {
+    fn deliver(
+        &self,
+        finished: BatchResult,
+        transfers: Option<TransferLog>,
+        all: usize,
+    ) -> Result<ExitCode, CommandError> {
         let BatchResult { mut comparison, failed, missing, packets, events } = finished;
         comparison.command = command_line();
         let logged = packets.map_err(CommandError::failed).and(events.map_err(CommandError::from));
         let written = match comparison.runs.is_empty() {
             true => Ok(()),
-            false => self.write_all(&comparison, logged),
+            false => {
+                let listed = transfers.map_or(Ok(()), |log| log.finish(&comparison.runs));
+                self.write_all(&comparison, logged.and(listed.map_err(CommandError::failed)))
+            }
         };
         if interrupted() && missing > 0 {
             let log = if self.log.is_some() && all > missing {
@@ -192,7 +210,12 @@ impl Outputs {
     }
 
     fn say_where(&self) -> Result<(), CommandError> {
-        let said = [("page", &self.files.report), ("packets", &self.log), ("events", &self.events)];
+        let said = [
+            ("page", &self.files.report),
+            ("packets", &self.log),
+            ("transfers", &self.transfers),
+            ("events", &self.events),
+        ];
         let lines: String = said
             .iter()
             .filter_map(|(what, path)| Some(format!("{what}: {}\n", path.as_ref()?.display())))

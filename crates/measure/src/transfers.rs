@@ -49,6 +49,12 @@ pub struct Transfer {
     pub rto_ms: Option<f64>,
     /// Handovers between its start and its end.
     pub handovers: u64,
+    /// Different cells that served between its start and its end; on a radio layer only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cells: Option<u32>,
+    /// Mean SINR between its start and its end, in dB (the mean of decibels); on a radio layer only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_sinr_db: Option<f64>,
     /// How it ended.
     pub outcome: TransferOutcome,
 }
@@ -209,6 +215,8 @@ mod tests {
             spurious_timeouts: 0,
             rto_ms: None,
             handovers: 0,
+            cells: None,
+            mean_sinr_db: None,
             outcome,
         }
     }

@@ -14,7 +14,7 @@ use crate::expression::{
 };
 use crate::fields::{self, Place};
 use crate::recording::Recording;
-use crate::records::{LABELS, Records};
+use crate::records::{LABELS, Records, TRANSFER_LABELS};
 use crate::unit::of_field;
 
 /// What came out of a check.
@@ -131,8 +131,11 @@ impl TypeSource for FieldTypes<'_> {
         if matches!(place, Place::Series | Place::FlowSeries) {
             axes.push(("time".to_owned(), Vec::new()));
         }
-        let labels: &[&str] =
-            if matches!(place, Place::Run | Place::Series) { &[] } else { &LABELS };
+        let labels: &[&str] = match place {
+            Place::Run | Place::Series => &[],
+            Place::Transfer => &TRANSFER_LABELS,
+            Place::Flow | Place::FlowSeries => &LABELS,
+        };
         Ok(Type { kind: Kind::Quantity(of_field(rest).0), axes, labels })
     }
 }

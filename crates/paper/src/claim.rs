@@ -196,6 +196,8 @@ pub enum Analysis {
     Predict,
     /// The delay profile that the first flow learns.
     Profile,
+    /// The radio layer alone: SINR, modulation and rate of the drive; nothing is simulated.
+    Radio,
 }
 
 /// Runs of one scenario over all combinations of what is given as a list.

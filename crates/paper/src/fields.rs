@@ -68,6 +68,27 @@ const TRANSFER_FIELDS: &[&str] = &[
     "spurious_timeouts",
     "rto_ms",
     "handovers",
+    // On a radio layer only.
+    "cells",
+    "mean_sinr_db",
+];
+
+/// How the transfers of a flow ended: behind `flow.transfers.`.
+const FLOW_TRANSFER_FIELDS: &[&str] =
+    &["transfers.count", "transfers.complete", "transfers.timeout", "transfers.cut_off"];
+
+/// Figures of a drive through a radio layer, of runs with `analysis = "radio"`: behind `radio.`.
+const RADIO_FIELDS: &[&str] = &[
+    "radio.sinr_p5_db",
+    "radio.sinr_p50_db",
+    "radio.share_above_20db",
+    "radio.share_10_to_20db",
+    "radio.share_qpsk",
+    "radio.share_16qam",
+    "radio.share_64qam",
+    "radio.max_mbps",
+    "radio.max_qpsk_mbps",
+    "radio.max_16qam_mbps",
 ];
 
 /// Values over time, where a run keeps its series.
@@ -96,8 +117,13 @@ pub(crate) enum Place {
 /// Finds a field: where it is, and its name there. `queue_delay_ms.p95`, `flow.lost`,
 /// `transfer.completion_ms`, `series.throughput_mbps`, `flow.series.throughput_mbps`.
 pub(crate) fn find(name: &str) -> Result<(Place, &str), String> {
-    if PROFILE_FIELDS.contains(&name) || PREDICT_FIELDS.contains(&name) {
+    if [PROFILE_FIELDS, PREDICT_FIELDS, RADIO_FIELDS].iter().any(|known| known.contains(&name)) {
         return Ok((Place::Run, name));
+    }
+    if let Some(rest) =
+        name.strip_prefix("flow.").filter(|rest| FLOW_TRANSFER_FIELDS.contains(rest))
+    {
+        return Ok((Place::Flow, rest));
     }
     let (place, rest, known) = if let Some(rest) = name.strip_prefix("trace.") {
         (Place::Run, rest, TRACE_FIELDS)

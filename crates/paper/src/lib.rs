@@ -26,6 +26,7 @@ mod library;
 mod models;
 mod predictions;
 mod profiles;
+mod radio;
 mod recording;
 mod records;
 mod run;

@@ -143,7 +143,8 @@ fn push(
                 let flow = transfer["flow"].as_u64().unwrap_or_default() as usize;
                 let row =
                     Row::new(with(&[at.to_string().into()]), number(transfer.pointer(&pointer)));
-                let labels = flows().get(flow).map(labels).unwrap_or_default();
+                let mut labels = flows().get(flow).map(labels).unwrap_or_default();
+                labels.extend(transfer_labels(transfer));
                 rows.push(Row { labels, ..row });
             }
         }
@@ -170,6 +171,18 @@ fn push(
 
 /// By what else the values of a flow can be selected.
 pub(crate) const LABELS: [&str; 3] = ["cc", "rtt", "begin"];
+
+/// By what else the values of a transfer can be selected: those of its flow, and what the network
+/// did meanwhile.
+pub(crate) const TRANSFER_LABELS: [&str; 6] =
+    ["cc", "rtt", "begin", "handovers", "cells", "sinr_db"];
+
+fn transfer_labels(transfer: &Value) -> impl Iterator<Item = (&'static str, Arc<str>)> {
+    let fields = [("handovers", "handovers"), ("cells", "cells"), ("sinr_db", "mean_sinr_db")];
+    let known =
+        fields.map(|(label, field)| Some((label, transfer[field].as_f64()?.to_string().into())));
+    known.into_iter().flatten()
+}
 
 fn labels(flow: &Value) -> Vec<(&'static str, Arc<str>)> {
     let text = |value: &Value, unit: &str| -> Arc<str> {

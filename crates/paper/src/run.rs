@@ -18,6 +18,7 @@ use crate::grid::combinations;
 use crate::judge::verdict_of;
 use crate::predictions::predictions;
 use crate::profiles::ProfileWatch;
+use crate::radio::radio_figures;
 use crate::recording::Recording;
 use crate::records::{Records, record};
 use crate::scenarios::TraceFolder;
@@ -195,6 +196,12 @@ fn record_of(job: &Job, scenario: &Scenario, clock: &WorkClock) -> Result<Option
             let trace = scenario.trace.drawn(scenario.seed, Span::ZERO);
             let trace = trace.trace().ok_or("only recorded traces and profiles are analysed")?;
             Ok(Some(predictions(trace)))
+        }
+        Some(Analysis::Radio) => {
+            clock.add(scenario.duration);
+            let trace = scenario.trace.drawn(scenario.seed, scenario.duration);
+            let drive = trace.drive().ok_or("analysis: only a radio layer has a radio")?;
+            Ok(Some(radio_figures(drive)))
         }
         Some(Analysis::Profile) => {
             let mut watch = ProfileWatch::default();

@@ -70,6 +70,56 @@ fn a_claim_from_end_to_end() {
     assert!(page.len() < 3_000_000);
 }
 
+const RADIO: &str = r#"
+id = "made-radio"
+where = "Nowhere"
+says = "Downloads in classes of what the radio was like."
+kind = "text"
+mode = "model"
+expected = "reproduced"
+
+[run.downloads]
+trace = "radio:highway-700"
+cc = "cubic"
+duration = "300s"
+flow = 'transfer = { size = "200kB", every = "20s" }'
+
+[run.radio]
+trace = "radio:highway-700"
+cc = "cubic"
+duration = "300s"
+analysis = "radio"
+
+[[check]]
+name = "classes of SINR divide the downloads"
+level = "core"
+run = "downloads"
+test = """count(transfer.mean_sinr_db[sinr_db=-40..15] < 15) + count(transfer.mean_sinr_db[sinr_db=15..80] >= 15) = 15
+  and max(transfer.mean_sinr_db[sinr_db=-40..15]) < 15"""
+
+[[check]]
+name = "so do their handovers, and the flow knows how many there are"
+level = "core"
+run = "downloads"
+test = """count(transfer.cells[handovers=0] = 1) + count(transfer.cells[handovers=1..9] >= 1)
+  = sum(flow.transfers.complete) and max(transfer.cells[cells=1]) = 1"""
+
+[[check]]
+name = "the radio alone"
+level = "core"
+run = "radio"
+test = "mean(radio.share_64qam) > 0 and max(radio.max_mbps) <= 50mbit"
+"#;
+
+#[test]
+fn transfers_are_selected_by_their_radio() {
+    let claim = Claim::read("made/radio", RADIO).unwrap();
+    let options = RunOptions::default();
+    let plan = Plan::new(&[&claim], &options).unwrap();
+    let results = plan.run(&options, &mut ()).unwrap().unwrap();
+    assert_eq!(results[0].verdict, Verdict::Reproduced, "{:#?}", results[0].checks);
+}
+
 #[test]
 fn claims_that_make_no_sense_are_refused() {
     let cases = [

@@ -42,9 +42,9 @@ pub enum ReportError {
         /// What was asked for, with its article.
         output: &'static str,
     },
-    /// The columns of a packet log could not be encoded.
+    /// The columns of a log could not be encoded.
     #[cfg(feature = "parquet")]
-    #[error("cannot write the packet log {}: {source}", path.display())]
+    #[error("cannot write the log {}: {source}", path.display())]
     Parquet {
         /// The file that was asked for.
         path: PathBuf,

@@ -28,6 +28,8 @@ mod svg_writer;
 mod table;
 mod thin;
 mod trace_text;
+#[cfg_attr(not(feature = "parquet"), path = "transfer_log_missing.rs")]
+mod transfer_log;
 mod views;
 
 // The made-up results are shared with the integration tests and name the crate as they do.
@@ -48,3 +50,4 @@ pub use sentence::sentence;
 pub use side_by_side::side_by_side;
 pub use table::table;
 pub use trace_text::{trace_text, trace_text_bins};
+pub use transfer_log::TransferLog;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use cellpace_base::Time;
 use cellpace_base::statistics::nearest_rank;
+use cellpace_base::{Span, Time};
 use cellpace_measure::{Figures, RtoFigures, SenderFigures, Series, Transfer, TransferSummary};
 use cellpace_path::interrupted;
 use cellpace_path::radio::Drive;
@@ -168,7 +168,7 @@ impl Simulation {
             Running::OneWay(world) => world.finish(),
             Running::TwoWay(world) => world.finish(),
         };
-        count_handovers(&mut results.transfers, &self.scenario);
+        note_network(&mut results.transfers, &self.scenario);
         let (mut figures, mut series) = results.collector.finish(capacity.in_window);
         figures.handovers = self.scenario.handovers.len() as u64;
         for (flow, spec) in figures.per_flow.iter_mut().zip(&self.scenario.flows) {
@@ -200,12 +200,20 @@ impl Simulation {
     }
 }
 
-fn count_handovers(transfers: &mut [Transfer], scenario: &Scenario) {
+/// Fills in what the network did during each transfer: handovers, and what the radio was like.
+fn note_network(transfers: &mut [Transfer], scenario: &Scenario) {
     let end = scenario.end().as_secs_f64();
+    // In a cell the handovers of a radio layer do not act, and users have traces of their own.
+    let trace = Some(&scenario.trace).filter(|_| scenario.cell.is_none());
     for transfer in transfers {
         let during = transfer.start_s..=transfer.end_s.unwrap_or(end);
         let times = scenario.handovers.iter().map(|handover| handover.at.as_secs_f64());
         transfer.handovers = times.filter(|at| during.contains(at)).count() as u64;
+        let [from, to] =
+            [during.start(), during.end()].map(|at| Time::ZERO + Span::from_secs_f64(*at));
+        let Some(radio) = trace.and_then(|trace| trace.radio_between(from, to)) else { continue };
+        transfer.cells = Some(radio.cells);
+        transfer.mean_sinr_db = Some((radio.mean_sinr_db * 1e3).round() / 1e3);
     }
 }
 

@@ -248,6 +248,8 @@ impl Transfers {
             spurious_timeouts: 0,
             rto_ms: None,
             handovers: 0,
+            cells: None,
+            mean_sinr_db: None,
             outcome: TransferOutcome::CutOff,
         }
     }

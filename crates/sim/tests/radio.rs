@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use cellpace_base::{Span, Time};
-use cellpace_sim::{FlowSpec, Scenario, run, run_observed};
+use cellpace_path::schedule::TraceFiles;
+use cellpace_sim::{FlowSpec, FlowTraffic, Scenario, TransferSpec, run, run_observed};
 use common::Log;
 
 mod common;
@@ -51,6 +52,30 @@ fn controllers_are_told_of_handovers_only_if_that_is_asked_for() {
     let (silent, told) = (restarts("radio:highway-700"), restarts("radio:highway-700,signal=true"));
     assert!(silent.0 > 0 && silent.0 == told.0);
     assert_ne!(silent.1, told.1);
+}
+
+#[test]
+fn transfers_know_the_radio_of_their_time() {
+    let transfers = TransferSpec::parse("500kB,every=20s", &mut TraceFiles::none()).unwrap();
+    let mut scenario = over("radio:highway-700", "cubic", 390);
+    scenario.flows[0].traffic = FlowTraffic::Transfers(transfers);
+    scenario.start_traces_at(Span::from_secs(30));
+    let outcome = run(&scenario).unwrap();
+    let drive = outcome.radio.unwrap();
+    assert_eq!(outcome.transfers.len(), 20);
+    for transfer in &outcome.transfers {
+        // The drive began 30 s before the run.
+        let at = |seconds: f64| Time::from_secs_f64(30.0 + seconds);
+        let of_drive = drive.summary(at(transfer.start_s), at(transfer.end_s.unwrap())).unwrap();
+        assert_eq!(transfer.cells, Some(of_drive.cells));
+        assert!((transfer.mean_sinr_db.unwrap() - of_drive.mean_sinr_db).abs() < 1e-3);
+        let changes = u64::from(of_drive.handovers + of_drive.failures);
+        assert_eq!(transfer.handovers, changes);
+    }
+    assert!(outcome.transfers.iter().any(|transfer| transfer.cells > Some(1)));
+    scenario.trace = "constant:12mbit".parse().unwrap();
+    let without = run(&scenario).unwrap().transfers;
+    assert!(without.iter().all(|transfer| (transfer.cells, transfer.mean_sinr_db) == (None, None)));
 }
 
 #[test]

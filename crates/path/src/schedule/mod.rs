@@ -20,7 +20,7 @@ use cellpace_base::{ParamSet, Random, Rate, Span, Time, nearest, params, split_n
 
 use crate::error::PathError;
 use crate::profile::{self, LinkProfile};
-use crate::radio::{self, Drive, RadioSpec};
+use crate::radio::{self, Drive, DriveSummary, RadioSpec};
 use crate::steps::{MIN_STEP, Steps};
 use crate::{Delay, DelaySpec, Handover};
 
@@ -195,6 +195,12 @@ impl TraceSpec {
         later
             .map(|handover| Handover { at: Time::ZERO + (handover.at - begun), ..handover })
             .collect()
+    }
+
+    /// What the radio of a [drawn](Self::drawn) radio layer was like between two times of the
+    /// schedule; `None` on other traces, or where it was not drawn that far.
+    pub fn radio_between(&self, from: Time, to: Time) -> Option<DriveSummary> {
+        self.drive()?.summary(from + self.start, to + self.start)
     }
 
     /// How long the trace is before it repeats; `None` where it is generated without an end.
