@@ -127,6 +127,24 @@ fn the_packet_log_is_the_same_every_time() {
 }
 
 #[test]
+fn the_log_of_transfers_is_a_table_and_said_to_be_there() {
+    let folder = Folder::new();
+    let run =
+        "--trace radio:highway-700 --cc copa --cc cubic --duration 20s --transfer 100kB,gap=5s";
+    let said = folder.good(&format!("compare {run} --transfers t.parquet --json r.json"));
+    assert!(said.contains("transfers: t.parquet"), "{said}");
+    let one = folder.read("t.parquet");
+    assert_eq!((&one[..4], &one[one.len() - 4..]), (&b"PAR1"[..], &b"PAR1"[..]));
+    let results: Value = serde_json::from_slice(&folder.read("r.json")).unwrap();
+    let transfer = &runs(&results)[0]["transfers"][0];
+    assert!(transfer["mean_sinr_db"].is_f64() && transfer["cells"].as_u64() >= Some(1));
+    folder.good(&format!("compare {run} --transfers t.parquet"));
+    assert!(one == folder.read("t.parquet"), "the same every time");
+    let outcome = folder.run(&format!("compare {run} --transfers gone/t.parquet"));
+    assert_eq!(outcome.code, Some(2), "{}", outcome.stderr);
+}
+
+#[test]
 fn what_controllers_decide_is_written_run_by_run() {
     let folder = Folder::new();
     let command = "compare --trace lte-driving --cc verus --cc cubic --duration 10s --flows 2";

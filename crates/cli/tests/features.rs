@@ -24,6 +24,7 @@ fn features_that_are_missing_are_named() {
     folder.good(compare);
     let has_parquet = cfg!(feature = "parquet");
     is_named(&folder, "parquet", has_parquet, &format!("{compare} --log packets.parquet"));
+    is_named(&folder, "parquet", has_parquet, &format!("{compare} --transfers t.parquet"));
     is_named(&folder, "parquet", has_parquet, "link --log packets.parquet -- true");
     is_named(&folder, "kernel", cfg!(feature = "kernel"), "kernel install");
     is_named(&folder, "kernel", cfg!(feature = "kernel"), "attach --port 80");
