@@ -5,6 +5,7 @@
 /// unit: `_pkts` packets of the MSS, `_ms`, `_s`, `_mbps` (Mbit/s); without one it is a ratio, a count, or a
 /// condition (0 or 1).
 pub const INSPECTED_VALUES: &[(&str, &str)] = &[
+    ("ack_rate_mbps", "Westwood+: filtered rate of acks; 0 before the first sample"),
     ("acks_per_pkt", "BIC: acked packets for which the window grows by one"),
     ("aggregation_pkts", "BBR: window added for acks that come in bundles"),
     ("base_rtt_ms", "smallest RTT that still counts; 0 before the first sample"),

@@ -103,6 +103,10 @@ pub fn registry() -> &'static [ControllerInfo] {
             "vegas",
             "TCP Vegas: holds a few packets in the queue, by delay",
         ),
+        ControllerInfo::new::<crate::window::westwood::WestwoodParams>(
+            "westwood",
+            "TCP Westwood+: NewReno that falls back to the measured rate of acks on loss",
+        ),
         ControllerInfo::new::<crate::window::ledbat::LedbatParams>(
             "ledbat",
             "LEDBAT: background transfer with a bound on its own queueing delay",

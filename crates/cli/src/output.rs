@@ -166,7 +166,11 @@ pub(crate) fn event_writer(
 pub(crate) type OutputOption<'a> = (&'static str, Option<&'a Path>);
 
 /// Options whose files are written bit by bit, or have a form of their own: not standard output.
-const FILES_ONLY: [(&str, &str); 2] = [("--log", "a packet log"), ("--events", "an event log")];
+const FILES_ONLY: [(&str, &str); 3] = [
+    ("--log", "a packet log"),
+    ("--transfers", "a log of transfers"),
+    ("--events", "an event log"),
+];
 
 /// Refuses, before the work is done, files that cannot be written: where there is no folder for
 /// them, a log at standard output, and two options for the same file.

@@ -515,6 +515,7 @@ fn outputs_that_cannot_be_written_are_refused_before_the_work() {
         ("--report folder", "folder: is a folder"),
         ("--log folder", "folder: is a folder"),
         ("--log -", "--log: a packet log needs a file"),
+        ("--transfers -", "--transfers: a log of transfers needs a file"),
         ("--events -", "--events: an event log needs a file"),
         ("--json - --report -", "--json and --report both write to standard output"),
         ("--json x --log x", "--json and --log both write x"),

@@ -29,7 +29,7 @@ use program::{Folder, number};
 use serde_json::{Value, json};
 
 /// Controllers of the full form: all of the registry.
-const CONTROLLERS: [&str; 12] = [
+const CONTROLLERS: [&str; 13] = [
     "verus:r=2",
     "verus:r=6",
     "copa",
@@ -39,6 +39,7 @@ const CONTROLLERS: [&str; 12] = [
     "newreno",
     "bic",
     "vegas",
+    "westwood",
     "ledbat",
     "mdi",
     "fixed:cwnd=100kB",

@@ -6,6 +6,7 @@
 mod common;
 
 use cellpace_measure::Figures;
+use cellpace_sim::Scenario;
 use common::{lone, outcome};
 
 /// Utilization, and the RTT that the sender sees: median, 95th percentile and maximum in ms.
@@ -122,6 +123,16 @@ fn baselines_section_7_medians() {
         let median = five_bdp(cc).rtt_ms_seen.p50;
         assert!((low..=high).contains(&median), "{cc}: {median} is not within {low}..{high}");
     }
+}
+
+#[test]
+fn westwood_g9_random_loss_leaves_twice_newrenos_throughput() {
+    let lossy = |cc: &str| {
+        let alone = lone(cc, "constant:12mbit", "droptail:2MB", 60);
+        outcome(&Scenario { loss: "1%".parse().unwrap(), ..alone }).figures.throughput_mbps
+    };
+    let (westwood, newreno) = (lossy("westwood"), lossy("newreno"));
+    assert!(westwood >= 2.0 * newreno, "{westwood} and {newreno} Mbit/s");
 }
 
 #[test]

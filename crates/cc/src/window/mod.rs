@@ -1,4 +1,4 @@
-//! The window-based controllers: one flow around six laws of how the window moves.
+//! The window-based controllers: one flow around seven laws of how the window moves.
 
 pub(crate) mod bic;
 pub(crate) mod cubic;
@@ -7,3 +7,4 @@ mod hystart;
 pub(crate) mod ledbat;
 pub(crate) mod newreno;
 pub(crate) mod vegas;
+pub(crate) mod westwood;
