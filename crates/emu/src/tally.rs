@@ -136,6 +136,7 @@ impl LinkTally {
             rtt_ms_seen: self.rtt.summary(),
             packets: self.flows.iter().map(|flow| flow.packets).sum(),
             lost: self.flows.iter().map(|flow| flow.lost).sum(),
+            chain: None,
             handover_drops: 0,
             handovers: 0,
             jain: self.jain(end),

@@ -5,7 +5,7 @@ use cellpace_path::{DropReason, Fate, PacketRecord};
 use serde::{Deserialize, Serialize};
 
 use crate::series::{Binner, Quantiles, Series};
-use crate::{DelaySketch, Summary, TransferSummary, jain_index};
+use crate::{ChainFigures, DelaySketch, Summary, TransferSummary, jain_index};
 
 /// The part of a run that counts: after `skip`, up to and including `end`. A departure ends the
 /// time it took, so it belongs to the interval it ends, like the opportunity it used.
@@ -83,6 +83,9 @@ pub struct Figures {
     pub jain: f64,
     /// Each flow's own figures.
     pub per_flow: Vec<FlowFigures>,
+    /// What happened on links in series, where there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain: Option<ChainFigures>,
 }
 
 impl FlowFigures {
@@ -266,6 +269,7 @@ impl Collector {
             handovers: 0,
             jain: self.jain.finish(),
             per_flow: self.flows.iter().map(|flow| flow.figures(self.window)).collect(),
+            chain: None,
         };
         let mut series = self.binner.finish();
         series.quantiles = Quantiles {

@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod chain;
 mod collector;
 mod confidence;
 mod jain;
@@ -12,6 +13,7 @@ mod series;
 mod sketch;
 mod transfers;
 
+pub use chain::{ChainFigures, LegFigures, ProxyFigures, SegmentFigures};
 pub use collector::{
     Collector, Figures, FlowFigures, FlowSpan, MeasuredWindow, RtoFigures, SenderFigures,
 };

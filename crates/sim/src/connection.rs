@@ -20,6 +20,8 @@ pub(crate) type WrapController<'a> =
 pub(crate) struct EndRules {
     pub(crate) acks: AckPolicy,
     pub(crate) rto_rule: RtoRule,
+    /// Pieces that a proxy in front of the receiver has room for; `None`: there is no proxy.
+    pub(crate) relay_room: Option<u64>,
 }
 
 /// The connection of a flow, or the present one of an ON/OFF flow.
@@ -32,6 +34,9 @@ pub(crate) struct Connection {
     arrived: Vec<Arrived>,
     pub(crate) retransmissions: u64,
     transfers: Option<Box<CarriedTransfers>>,
+    /// What the sender of a proxy has done for it, which stands for its own in the figures of
+    /// transfers.
+    relayed: Option<SenderCounts>,
 }
 
 /// What a connection of transfers knows beside.
@@ -66,10 +71,14 @@ impl Connection {
                 RttEstimator::default().with_rule(ends.rto_rule),
             ),
             receiver: AckGenerator::new(ends.acks, cc.build_receiver(setup())),
-            source,
+            source: match ends.relay_room {
+                Some(room) => source.through_proxy(room),
+                None => source,
+            },
             arrived: Vec::new(),
             retransmissions: 0,
             transfers: None,
+            relayed: ends.relay_room.map(|_| SenderCounts::default()),
         }
     }
 
@@ -149,7 +158,10 @@ impl Connection {
         };
         let (number, stamp) = self.sender.send(&sending);
         if let Some(transfers) = &mut self.transfers {
-            transfers.tally.on_sent(now, self.sender.sent().in_flight());
+            match self.relayed {
+                None => transfers.tally.on_sent(now, self.sender.sent().in_flight()),
+                Some(_) => transfers.tally.begin(now),
+            }
         }
         let id = packet_id(self.generation, number);
         Packet { tag: stamp.wire, ..Packet::new(id, flow, bytes as u32, now) }
@@ -175,15 +187,16 @@ impl Connection {
     pub(crate) fn on_ack(&mut self, now: Time, upto: u64, mut on_rtt: impl FnMut(Span)) {
         self.arrived.clear();
         self.receiver.take_until(upto, &mut self.arrived);
-        let (source, transfers) = (&mut self.source, &mut self.transfers);
+        let (source, mut own) = (&mut self.source, self.transfers.as_mut());
+        own = own.filter(|_| self.relayed.is_none());
         self.sender.on_ack(now, &self.arrived, |piece, rtt| {
             source.arrived(piece);
-            if let Some(transfers) = transfers {
+            if let Some(transfers) = &mut own {
                 transfers.tally.on_rtt(rtt);
             }
             on_rtt(rtt);
         });
-        if let Some(transfers) = &mut self.transfers {
+        if let Some(transfers) = own {
             transfers.tally.on_rto(self.sender.rto());
         }
     }
@@ -191,6 +204,8 @@ impl Connection {
     /// Another transfer of `bytes` is sent. Returns the number behind its last piece.
     pub(crate) fn append_transfer(&mut self, bytes: u64, handshake_rtt: Option<Span>) -> u64 {
         let counts = self.counts();
+        // The RTTs of a proxy's leg are compared with the smallest of them.
+        let handshake_rtt = handshake_rtt.filter(|_| self.relayed.is_none());
         let (received, handshake_rtt) = match self.transfers.take() {
             Some(before) => (before.received, before.handshake_rtt),
             None => (PieceSet::default(), handshake_rtt),
@@ -212,8 +227,65 @@ impl Connection {
         self.transfers.as_ref().map_or(0, |transfers| transfers.received.below())
     }
 
-    /// What the sender has done so far.
+    /// Notes from now on what is at the receiver, for pieces that a proxy hands on one by one.
+    pub(crate) fn note_received(&mut self) {
+        let tally = TransferTally::new(None, SenderCounts::default());
+        let received = PieceSet::default();
+        self.transfers = Some(Box::new(CarriedTransfers { received, handshake_rtt: None, tally }));
+    }
+
+    /// Another piece with so many bytes, without headers, is to be sent.
+    pub(crate) fn append_piece(&mut self, payload: u64) {
+        self.source.append_transfer(payload);
+    }
+
+    /// The piece that a packet of this connection brings, while that is known.
+    pub(crate) fn piece_of(&self, packet: &Packet) -> Option<u64> {
+        self.sender.sent().data_of(packet.id & NUMBER_MASK)
+    }
+
+    /// The receiver has acknowledged all pieces below this number.
+    pub(crate) fn acked_below(&self) -> u64 {
+        self.source.acked_below()
+    }
+
+    /// The other end has room for all pieces below this number.
+    pub(crate) fn offer(&mut self, below: u64) {
+        self.source.offer(below);
+    }
+
+    /// Whether only the window of the other end keeps it from sending, and no ack is to come.
+    pub(crate) fn waits_for_window(&self) -> bool {
+        self.source.open && self.source.is_beyond_offer() && self.in_flight() == 0
+    }
+
+    /// The proxy has handed on all that it will.
+    pub(crate) fn release(&mut self) {
+        self.source.release();
+    }
+
+    /// Whether all that it has to send is at the proxy, which still has some of it.
+    pub(crate) fn is_at_proxy(&self) -> bool {
+        self.source.is_at_proxy()
+    }
+
+    /// The sender of the proxy, which is nearer to the receiver, has done so much by now.
+    pub(crate) fn note_relayed(&mut self, counts: SenderCounts) {
+        self.relayed = Some(counts);
+    }
+
+    /// What is noted of the present transfer, where there is one.
+    pub(crate) fn tally_mut(&mut self) -> Option<&mut TransferTally> {
+        self.transfers.as_mut().map(|transfers| &mut transfers.tally)
+    }
+
+    /// What was done so far by the sender that is nearest to the receiver.
     pub(crate) fn counts(&self) -> SenderCounts {
+        self.relayed.unwrap_or_else(|| self.own_counts())
+    }
+
+    /// What the sender has done so far.
+    pub(crate) fn own_counts(&self) -> SenderCounts {
         let sent = self.sender.sent();
         let PacketCounts { late, timeouts, spurious_timeouts, .. } = sent.counts();
         SenderCounts {

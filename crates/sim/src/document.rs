@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::Range;
 
-use cellpace_base::{Span, SpanDistribution, Time, parse_bytes, parse_span};
+use cellpace_base::{Span, SpanDistribution, Time, parse_bytes, parse_span, parse_window};
 use cellpace_cc::{ControllerSpec, MAX_FILE_BYTES, RtoRule, SpecError};
 use cellpace_path::schedule::TraceFiles;
 use cellpace_path::{DelaySpec, Handover, HandoverPlan, LossSpec, TraceSpec};
@@ -12,8 +12,8 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::{
-    Bottleneck, CellSpec, FlowSpec, FlowTraffic, HostBuffers, OnOffFiles, Scenario, Scheduler,
-    SimError, SmallQueue, TransferSpec, UserSpec,
+    Bottleneck, CellSpec, ChainSpec, FlowSpec, FlowTraffic, HostBuffers, MAX_SEGMENTS, OnOffFiles,
+    ProxySpec, Scenario, Scheduler, SegmentSpec, SimError, SmallQueue, TransferSpec, UserSpec,
 };
 
 /// What to write for the trace where it is left out.
@@ -49,9 +49,30 @@ struct ScenarioToml {
     #[serde(default)]
     user: Vec<Spanned<UserToml>>,
     #[serde(default)]
+    path: BTreeMap<String, Spanned<SegmentToml>>,
+    pep: Option<Spanned<ProxyToml>>,
+    #[serde(default)]
     handover: Vec<Spanned<HandoverToml>>,
     #[serde(default)]
     flow: Vec<Spanned<FlowToml>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SegmentToml {
+    trace: Option<Spanned<String>>,
+    queue: Option<Spanned<String>>,
+    rtt: Option<Spanned<String>>,
+    loss: Option<Spanned<String>>,
+    uplink_loss: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProxyToml {
+    cc: Spanned<String>,
+    buffer: Option<Spanned<String>>,
+    open: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -158,12 +179,15 @@ impl Scenario {
     /// file, line and field.
     pub fn from_toml(name: &str, text: &str, files: &mut TraceFiles<'_>) -> Result<Self, SimError> {
         let place = TomlText { file: name, text };
-        let document: ScenarioToml = toml::from_str(text).map_err(|error| place.syntax(&error))?;
+        let mut document: ScenarioToml =
+            toml::from_str(text).map_err(|error| place.syntax(&error))?;
+        let chain = place.chain(&mut document, files)?;
         let (handovers, handover_plans) = place.handovers(&document.handover)?;
         let mut scenario = Self {
             flows: place.flows(&document.flow, files)?,
             handovers,
             handover_plans,
+            chain,
             ..Self::default()
         };
         place.read(&document.trace, "trace", &mut scenario.trace, |text| {
@@ -229,6 +253,91 @@ impl TomlText<'_> {
         *target =
             parse(written.get_ref()).map_err(|why| self.wrong(&written.span(), name, &why))?;
         Ok(())
+    }
+
+    /// Reads links in series and the proxy. The last link moves to where that of a scenario with one
+    /// link stands.
+    fn chain(
+        &self,
+        document: &mut ScenarioToml,
+        files: &mut TraceFiles<'_>,
+    ) -> Result<Option<ChainSpec>, SimError> {
+        let mut tables: Vec<_> = std::mem::take(&mut document.path).into_iter().collect();
+        // In the order of the file, which a map does not have.
+        tables.sort_by_key(|(_, table)| table.span().start);
+        if let Some((name, table)) = tables.get(MAX_SEGMENTS) {
+            let why = format!("is one link too many; the most in series are {MAX_SEGMENTS}");
+            return Err(self.wrong(&table.span(), &format!("path.{name}"), &why));
+        }
+        let last = tables.pop();
+        if let (true, Some(pep)) = (tables.is_empty(), &document.pep) {
+            let why = "a proxy stands between two links: write [path.NAME] for each of them";
+            return Err(self.wrong(&pep.span(), "pep", &why));
+        }
+        let Some((last, table)) = last else { return Ok(None) };
+        self.last_link(document, table.into_inner())?;
+        if tables.is_empty() {
+            return Ok(None);
+        }
+        let pep = document.pep.as_ref();
+        let proxy = pep.map(|pep| self.proxy(pep.get_ref(), files)).transpose()?;
+        let segment = |(name, table): &(String, Spanned<SegmentToml>)| {
+            self.segment(name, table.get_ref(), files)
+        };
+        let before = tables.iter().map(segment).collect::<Result<_, _>>()?;
+        Ok(Some(ChainSpec { before, last, proxy }))
+    }
+
+    fn last_link(&self, document: &mut ScenarioToml, link: SegmentToml) -> Result<(), SimError> {
+        let SegmentToml { trace, queue, rtt, loss, uplink_loss } = link;
+        let fields = [
+            ("trace", &mut document.trace, trace),
+            ("queue", &mut document.queue, queue),
+            ("rtt", &mut document.rtt, rtt),
+            ("loss", &mut document.loss, loss),
+            ("uplink_loss", &mut document.uplink_loss, uplink_loss),
+        ];
+        for (name, field, of_link) in fields {
+            if let Some(written) = field {
+                let why = "belongs into a [path.NAME] where there are such";
+                return Err(self.wrong(&written.span(), name, &why));
+            }
+            *field = of_link;
+        }
+        Ok(())
+    }
+
+    fn segment(
+        &self,
+        name: &str,
+        fields: &SegmentToml,
+        files: &mut TraceFiles<'_>,
+    ) -> Result<SegmentSpec, SimError> {
+        let mut segment = SegmentSpec::named(name);
+        let SegmentSpec { trace, queue, rtt, loss, uplink_loss, .. } = &mut segment;
+        self.read(&fields.trace, "trace", trace, |text| TraceSpec::parse(text, files).map(Some))?;
+        self.read(&fields.queue, "queue", queue, str::parse)?;
+        self.read(&fields.rtt, "rtt", rtt, |text| DelaySpec::parse(text, files))?;
+        self.read(&fields.loss, "loss", loss, |text| LossSpec::parse(text, files))?;
+        self.read(&fields.uplink_loss, "uplink_loss", uplink_loss, |text| {
+            LossSpec::parse(text, files)
+        })?;
+        Ok(segment)
+    }
+
+    fn proxy(&self, fields: &ProxyToml, files: &mut TraceFiles<'_>) -> Result<ProxySpec, SimError> {
+        let cc = self.value(&fields.cc, "cc", |text| controller(text, files))?;
+        let mut proxy = ProxySpec::new(cc);
+        self.read(&fields.buffer, "buffer", &mut proxy.buffer, |text| match text {
+            "infinite" => Ok(None),
+            text => parse_window(text).map(Some),
+        })?;
+        self.read(&fields.open, "open", &mut proxy.is_early, |text| match text {
+            "late" => Ok(false),
+            "early" => Ok(true),
+            _ => Err(format!("`{text}` is neither `late` nor `early`")),
+        })?;
+        Ok(proxy)
     }
 
     /// Reads loss and impairments of both directions.
@@ -584,7 +693,7 @@ fn unit_hint(key: &str, reason: &str) -> Option<String> {
         "duration" | "skip" | "from" | "start" | "stop" | "at" | "off" | "bin" => "s",
         "udp" | "rate" => "mbit",
         "sndbuf" | "tsq" => "B",
-        "mean" | "deviation" | "max" => "MB",
+        "mean" | "deviation" | "max" | "buffer" => "MB",
         "loss" | "uplink_loss" => "%",
         _ => return None,
     };

@@ -145,9 +145,21 @@ impl SimFlow {
             return;
         }
         let below = self.connection_of(generation).map(|connection| connection.received_below());
-        if let (Some(transfers), Some(below)) = (&mut self.transfers, below) {
+        if let Some(below) = below {
+            self.on_received(now, generation, below);
+        }
+    }
+
+    /// All pieces below `below` of the connection with this generation are at the receiver.
+    pub(crate) fn on_received(&mut self, now: Time, generation: u16, below: u64) {
+        if let Some(transfers) = &mut self.transfers {
             transfers.on_data(now, generation, below);
         }
+    }
+
+    /// Whether its transfers begin with a SYN.
+    pub(crate) fn begins_with_syn(&self) -> bool {
+        matches!(&self.spec.traffic, FlowTraffic::Transfers(transfers) if transfers.handshake)
     }
 
     /// A packet of a handshake or a request is at the other end.
@@ -268,7 +280,7 @@ impl SimFlow {
 
     fn forget_connection(&mut self, place: usize) -> Connection {
         let connection = self.connections.remove(place);
-        self.past += connection.counts();
+        self.past += connection.own_counts();
         connection
     }
 
@@ -286,7 +298,7 @@ impl SimFlow {
     /// What its senders have done so far.
     pub(crate) fn counts(&self) -> SenderCounts {
         let mut counts = self.past;
-        self.connections.iter().for_each(|connection| counts += connection.counts());
+        self.connections.iter().for_each(|connection| counts += connection.own_counts());
         counts
     }
 

@@ -17,6 +17,8 @@
 #![forbid(unsafe_code)]
 
 mod cell;
+mod chain;
+mod chain_spec;
 mod connection;
 mod document;
 mod error;
@@ -25,6 +27,7 @@ mod host;
 mod observer;
 mod onoff;
 mod pieces;
+mod relay;
 mod sampler;
 mod scenario;
 mod simulation;
@@ -38,6 +41,7 @@ mod world;
 
 pub use cell::{CellSpec, Scheduler, UserSpec};
 pub use cellpace_recovery::AckPolicy;
+pub use chain_spec::{ChainSpec, MAX_SEGMENTS, ProxySpec, SegmentSpec};
 pub use error::SimError;
 pub use host::{Bottleneck, HostBuffers, SmallQueue};
 pub use observer::{FlowView, Observer};

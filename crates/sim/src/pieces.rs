@@ -52,12 +52,22 @@ pub(crate) struct PieceSource {
     pub(crate) open: bool,
     /// More pieces may follow.
     grows: bool,
+    /// The other end has room for the pieces below this number.
+    offered: u64,
+    /// The other end is a proxy that has not handed on everything.
+    held: bool,
 }
 
 impl PieceSource {
     fn with(pieces: u64, grows: bool) -> Self {
         let (short, done) = (VecDeque::new(), PieceSet::default());
-        Self { next_piece: 0, pieces, short, done, open: true, grows }
+        let (offered, held) = (u64::MAX, false);
+        Self { next_piece: 0, pieces, short, done, open: true, grows, offered, held }
+    }
+
+    /// The same to a proxy that has room for so many pieces, and says when it has handed on all.
+    pub(crate) fn through_proxy(self, room: u64) -> Self {
+        Self { offered: room, held: true, ..self }
     }
 
     /// Always more.
@@ -96,7 +106,36 @@ impl PieceSource {
     }
 
     pub(crate) fn has_more(&self) -> bool {
-        self.next_piece < self.pieces
+        self.next_piece < self.pieces.min(self.offered)
+    }
+
+    /// Whether there is more than the other end has room for.
+    pub(crate) fn is_beyond_offer(&self) -> bool {
+        self.offered <= self.next_piece && self.next_piece < self.pieces
+    }
+
+    /// The other end has room for all pieces below this number. It never takes room back.
+    pub(crate) fn offer(&mut self, below: u64) {
+        self.offered = self.offered.max(below);
+    }
+
+    /// The proxy has handed on everything.
+    pub(crate) fn release(&mut self) {
+        self.held = false;
+    }
+
+    /// Whether only a proxy that has not handed on everything keeps it from being done.
+    pub(crate) fn is_at_proxy(&self) -> bool {
+        self.held && self.is_acked()
+    }
+
+    /// All pieces below this number have been acknowledged, where there is an end.
+    pub(crate) fn acked_below(&self) -> u64 {
+        self.done.below()
+    }
+
+    fn is_acked(&self) -> bool {
+        !self.grows && self.done.below() == self.pieces
     }
 
     /// Size of the next packet. When a short piece is sent again it counts as a full one, which
@@ -125,7 +164,7 @@ impl PieceSource {
 
     /// Whether all has been acknowledged and no more will follow.
     pub(crate) fn is_done(&self) -> bool {
-        !self.grows && self.done.below() == self.pieces
+        !self.held && self.is_acked()
     }
 }
 

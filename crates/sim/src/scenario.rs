@@ -6,7 +6,7 @@ use cellpace_path::{
     DelaySpec, Handover, HandoverPlan, ImpairSpec, JitterSpec, LossSpec, QueueSpec, TraceSpec,
 };
 
-use crate::{AckPolicy, Bottleneck, CellSpec, FlowTraffic, SimError};
+use crate::{AckPolicy, Bottleneck, CellSpec, ChainSpec, FlowTraffic, SimError};
 
 /// One bottleneck and the flows that share it.
 #[derive(Debug, Clone)]
@@ -39,6 +39,8 @@ pub struct Scenario {
     pub cell: Option<CellSpec>,
     /// Where the bottleneck is.
     pub bottleneck: Bottleneck,
+    /// Links in front of this one, and a proxy between; everything else here is the last link's.
+    pub chain: Option<ChainSpec>,
     /// The flows.
     pub flows: Vec<FlowSpec>,
     /// How receivers acknowledge.
@@ -72,6 +74,7 @@ impl Default for Scenario {
             handover_plans: Vec::new(),
             cell: None,
             bottleneck: Bottleneck::Network,
+            chain: None,
             flows: Vec::new(),
             acks: AckPolicy::EveryPacket,
             rto_rule: RtoRule::default(),
@@ -155,6 +158,9 @@ impl Scenario {
     pub fn start_traces_at(&mut self, from: Span) {
         self.trace = std::mem::take(&mut self.trace).starting_at(from);
         self.uplink = self.uplink.take().map(|uplink| uplink.starting_at(from));
+        for segment in self.chain.iter_mut().flat_map(|chain| &mut chain.before) {
+            segment.trace = segment.trace.take().map(|trace| trace.starting_at(from));
+        }
         for user in self.cell.iter_mut().flat_map(|cell| &mut cell.users) {
             user.trace = user.trace.take().map(|trace| trace.starting_at(from));
         }
@@ -221,6 +227,7 @@ impl Scenario {
             );
         }
         self.check_handovers().or_else(invalid)?;
+        self.check_chain().or_else(invalid)?;
         self.check_cell().or_else(invalid)?;
         self.check_bottleneck().or_else(invalid)?;
         self.check_two_way().or_else(invalid)?;
@@ -254,26 +261,15 @@ impl Scenario {
     /// # Errors
     /// When a rate is always zero, a loss is always 100 %, or the RTT above an hour; the text begins with the field.
     pub fn check_delivers(&self) -> Result<(), SimError> {
-        if self.rtt.mean() > MAX_RTT {
-            return Err(SimError::Invalid(format!(
-                "rtt: `{}`: the longest is {MAX_RTT}",
-                self.rtt
-            )));
+        for segment in self.chain.iter().flat_map(|chain| &chain.before) {
+            let rates = [("trace", segment.trace.as_ref())];
+            let losses = [("loss", &segment.loss), ("uplink_loss", &segment.uplink_loss)];
+            check_link(&segment.rtt, &rates, &losses)
+                .map_err(|why| SimError::Invalid(format!("path.{}: {why}", segment.name)))?;
         }
         let rates = [("trace", Some(&self.trace)), ("uplink", self.uplink.as_ref())];
-        for (field, trace) in rates {
-            if let Some(silent) = trace.filter(|trace| trace.is_silent()) {
-                let why = "a rate of zero delivers nothing";
-                return Err(SimError::Invalid(format!("{field}: `{silent}`: {why}")));
-            }
-        }
-        for (field, loss) in [("loss", &self.loss), ("uplink_loss", &self.uplink_loss)] {
-            if loss.mean() >= 1.0 {
-                let why = "when every packet is lost, nothing arrives";
-                return Err(SimError::Invalid(format!("{field}: `{loss}`: {why}")));
-            }
-        }
-        Ok(())
+        let losses = [("loss", &self.loss), ("uplink_loss", &self.uplink_loss)];
+        check_link(&self.rtt, &rates, &losses).map_err(SimError::Invalid)
     }
 
     fn check_cell(&self) -> Result<(), String> {
@@ -357,6 +353,26 @@ impl Scenario {
         rtts.any(|rtt| rtt.is_some())
     }
 
+    fn check_chain(&self) -> Result<(), String> {
+        let Some(chain) = &self.chain else { return Ok(()) };
+        chain.check()?;
+        if self.flows.iter().any(|flow| flow.rtt.is_some()) {
+            return Err("flows have no RTT of their own where links are in series".into());
+        }
+        let reverse = self.flows.iter().any(|flow| flow.reverse.is_some());
+        if self.cell.is_some() || self.bottleneck.host().is_some() || reverse {
+            return Err("links in series go neither with a cell nor with a bottleneck inside the \
+                        sender nor with `reverse`"
+                .into());
+        }
+        if chain.proxy.is_some() && self.flows.iter().any(|flow| flow.cc.is_none()) {
+            return Err(
+                "pep: traffic without a controller (udp) does not go through a proxy".into()
+            );
+        }
+        Ok(())
+    }
+
     fn check_handovers(&self) -> Result<(), String> {
         Handover::check_order(&self.handovers)?;
         if self.trace.has_handovers() && !self.handovers.is_empty() {
@@ -378,6 +394,29 @@ impl Scenario {
     }
 }
 
+/// Refuses a link over which nothing arrives.
+fn check_link(
+    rtt: &DelaySpec,
+    rates: &[(&str, Option<&TraceSpec>)],
+    losses: &[(&str, &LossSpec)],
+) -> Result<(), String> {
+    if rtt.mean() > MAX_RTT {
+        return Err(format!("rtt: `{rtt}`: the longest is {MAX_RTT}"));
+    }
+    for (field, trace) in rates {
+        if let Some(silent) = trace.filter(|trace| trace.is_silent()) {
+            return Err(format!("{field}: `{silent}`: a rate of zero delivers nothing"));
+        }
+    }
+    for (field, loss) in losses {
+        if loss.mean() >= 1.0 {
+            let why = "when every packet is lost, nothing arrives";
+            return Err(format!("{field}: `{loss}`: {why}"));
+        }
+    }
+    Ok(())
+}
+
 /// The random streams of the flows' starts begin here; those of the flows themselves lie below.
 const STARTS_STREAM: u64 = 2_000_000;
 /// Those of handovers.
@@ -396,10 +435,11 @@ const SERIES_OF_THE_RUN: u64 = 4;
 const MAX_RATE: Rate = Rate::from_bps(1_000_000_000_000);
 
 impl Scenario {
-    /// The mean round-trip delay without queueing of the first flow.
+    /// The mean round-trip delay without queueing of the first flow, over all links.
     pub fn base_rtt(&self) -> Span {
         let own = self.flows.first().and_then(|flow| flow.rtt);
-        own.unwrap_or_else(|| self.rtt.mean())
+        let before = self.chain.as_ref().map_or(Span::ZERO, ChainSpec::rtt_before);
+        own.unwrap_or_else(|| self.rtt.mean()) + before
     }
 
     /// The controllers of all flows, each named once, with their numbers.

@@ -9,6 +9,7 @@ use cellpace_path::interrupted;
 use cellpace_path::radio::Drive;
 use cellpace_path::schedule::{capacity_between, capacity_bins};
 
+use crate::chain::ChainWorld;
 use crate::observer::{FlowView, Observer};
 use crate::transfer_tally::{SenderCounts, round_ms};
 use crate::two_way::TwoWayWorld;
@@ -74,14 +75,18 @@ pub struct Simulation {
     world: Running,
 }
 
-/// The flows of a run, whose data goes one way or both.
+/// The flows of a run: over one link, over several in series, or with data both ways.
 enum Running {
     OneWay(Box<World>),
+    Chain(Box<ChainWorld>),
     TwoWay(Box<TwoWayWorld>),
 }
 
 impl Running {
     fn new(scenario: &Scenario) -> Result<Self, SimError> {
+        if let Some(chain) = &scenario.chain {
+            return Ok(Self::Chain(Box::new(ChainWorld::new(scenario, chain)?)));
+        }
         if scenario.flows.iter().all(|flow| flow.reverse.is_none()) {
             return Ok(Self::OneWay(Box::new(World::new(scenario)?)));
         }
@@ -112,6 +117,7 @@ impl Simulation {
     pub fn now(&self) -> Time {
         match &self.world {
             Running::OneWay(world) => world.now(),
+            Running::Chain(world) => world.now(),
             Running::TwoWay(world) => world.now(),
         }
     }
@@ -141,6 +147,7 @@ impl Simulation {
     ) -> Result<(), SimError> {
         match &mut self.world {
             Running::OneWay(world) => world.advance(until, observer),
+            Running::Chain(world) => world.advance(until, observer),
             Running::TwoWay(world) => {
                 world.advance(until, observer);
                 Ok(())
@@ -153,6 +160,7 @@ impl Simulation {
     pub fn flow(&self, index: usize) -> Option<FlowView<'_>> {
         match &self.world {
             Running::OneWay(world) => world.flow(index),
+            Running::Chain(world) => world.flow(index),
             Running::TwoWay(_) => None,
         }
     }
@@ -164,9 +172,13 @@ impl Simulation {
     pub fn finish(mut self) -> Result<Outcome, SimError> {
         self.advance(Time::MAX)?;
         let capacity = Capacity::offered(&self.scenario)?;
-        let mut results = match self.world {
-            Running::OneWay(world) => world.finish(),
-            Running::TwoWay(world) => world.finish(),
+        let (mut results, chain) = match self.world {
+            Running::OneWay(world) => (world.finish(), None),
+            Running::TwoWay(world) => (world.finish(), None),
+            Running::Chain(world) => {
+                let (results, figures) = world.finish();
+                (results, Some(figures))
+            }
         };
         note_network(&mut results.transfers, &self.scenario);
         let (mut figures, mut series) = results.collector.finish(capacity.in_window);
@@ -185,7 +197,11 @@ impl Simulation {
         series.cwnd_packets = results.sampler.cwnd;
         series.inspected = results.sampler.inspected;
         series.profiles = results.sampler.profiles;
-        let retransmissions = results.counts.iter().map(|counts| counts.retransmitted).sum();
+        let of_proxy =
+            chain.as_ref().and_then(|chain| Some(chain.proxy.as_ref()?.radio.retransmitted));
+        let of_flows: u64 = results.counts.iter().map(|counts| counts.retransmitted).sum();
+        let retransmissions = of_flows + of_proxy.unwrap_or(0);
+        figures.chain = chain;
         let skipped = self.scenario.skip.as_nanos() / self.scenario.bin.as_nanos();
         for (index, flow) in figures.per_flow.iter_mut().enumerate() {
             let of_cc = self.scenario.flows[index].cc.is_some();

@@ -60,9 +60,14 @@ impl TransferTally {
         }
     }
 
+    /// The first packet leaves.
+    pub(crate) fn begin(&mut self, now: Time) {
+        self.first_sent.get_or_insert(now);
+    }
+
     /// A packet left, and `in_flight` bytes are in flight with it.
     pub(crate) fn on_sent(&mut self, now: Time, in_flight: u64) {
-        self.first_sent.get_or_insert(now);
+        self.begin(now);
         if self.maxima.last().is_none_or(|(_, most)| in_flight > *most) {
             self.maxima.push((now, in_flight));
         }

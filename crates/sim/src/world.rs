@@ -17,7 +17,7 @@ use crate::transfers::Leg;
 use crate::{FlowSpec, Scenario, SimError};
 
 /// Bytes of a packet that carries nothing but an ack: IPv4, UDP and a small header.
-const ACK_BYTES: u32 = 60;
+pub(crate) const ACK_BYTES: u32 = 60;
 
 pub(crate) struct World {
     now: Time,
@@ -64,7 +64,7 @@ pub(crate) struct Remains {
 const MAX_PACKETS: u64 = 1 << 22;
 
 /// Keeps what waits in the network within memory.
-struct PacketRoom {
+pub(crate) struct PacketRoom {
     /// Packets and acks in flight.
     in_flight: u64,
     most: u64,
@@ -73,22 +73,36 @@ struct PacketRoom {
 }
 
 impl PacketRoom {
+    pub(crate) fn new() -> Self {
+        Self { in_flight: 0, most: MAX_PACKETS, exceeded: false }
+    }
+
     /// One more is in flight. Returns whether another may follow.
-    fn enter(&mut self) -> bool {
+    pub(crate) fn enter(&mut self) -> bool {
         self.in_flight += 1;
         !self.is_full()
     }
 
-    fn leave(&mut self, packets: usize) {
+    pub(crate) fn leave(&mut self, packets: usize) {
         self.in_flight -= packets as u64;
     }
 
-    fn remember(&mut self, packets: u64) {
+    pub(crate) fn remember(&mut self, packets: u64) {
         self.exceeded |= packets >= self.most;
     }
 
-    fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.exceeded || self.in_flight >= self.most
+    }
+
+    /// The run cannot go on at `now`.
+    pub(crate) fn error(&self, now: Time) -> SimError {
+        SimError::Invalid(format!(
+            "{} packets are in flight or unanswered after {:.3} s, more than memory should hold; \
+             give the queue a limit (droptail:2MB) or the flows smaller windows and rates",
+            self.most,
+            now.as_secs_f64()
+        ))
     }
 }
 
@@ -98,7 +112,7 @@ impl World {
         let end = scenario.end();
         let seeded = |stream| Random::seeded(scenario.seed, stream);
         let delays = DelaySplit::new(scenario);
-        let ends = EndRules { acks: scenario.acks, rto_rule: scenario.rto_rule };
+        let ends = EndRules { acks: scenario.acks, rto_rule: scenario.rto_rule, relay_room: None };
         let flows: Vec<SimFlow> = (0..)
             .zip(&scenario.flows)
             .map(|(index, spec)| {
@@ -125,7 +139,7 @@ impl World {
             sampler: SeriesSampler::new(scenario.bin, end, flows.len()),
             flows,
             fates: Vec::new(),
-            room: PacketRoom { in_flight: 0, most: MAX_PACKETS, exceeded: false },
+            room: PacketRoom::new(),
             path_changes: signalled(&scenario.handovers),
             show_at: None,
         })
@@ -151,7 +165,7 @@ impl World {
         self.show_at = interval.map(|interval| next_multiple(self.now, interval));
         loop {
             if self.room.is_full() {
-                return Err(self.too_many());
+                return Err(self.room.error(self.now));
             }
             let due = self.due();
             if due.next > until {
@@ -219,15 +233,6 @@ impl World {
         let transfers = self.flows.iter_mut().flat_map(SimFlow::finish_transfers).collect();
         let Self { collector, sampler, .. } = self;
         Remains { collector, sampler, counts, refused, transfers }
-    }
-
-    fn too_many(&self) -> SimError {
-        SimError::Invalid(format!(
-            "{} packets are in flight or unanswered after {:.3} s, more than memory should hold; \
-             give the queue a limit (droptail:2MB) or the flows smaller windows and rates",
-            self.room.most,
-            self.now.as_secs_f64()
-        ))
     }
 
     fn advance_forward(&mut self, observer: &mut impl Observer) {
@@ -419,12 +424,12 @@ impl World {
 }
 
 /// When controllers are told of handovers.
-fn signalled(handovers: &[Handover]) -> VecDeque<Time> {
+pub(crate) fn signalled(handovers: &[Handover]) -> VecDeque<Time> {
     handovers.iter().filter(|handover| handover.signal).map(Handover::end).collect()
 }
 
 /// The first multiple of `interval` that lies after `now`.
-fn next_multiple(now: Time, interval: Span) -> Time {
+pub(crate) fn next_multiple(now: Time, interval: Span) -> Time {
     Time::ZERO + interval * ((now - Time::ZERO).as_nanos() / interval.as_nanos() + 1)
 }
 

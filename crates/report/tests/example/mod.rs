@@ -161,6 +161,7 @@ fn run(cc: &str, mbps: f64, utilization: f64, delay: Summary, lost: u64, series:
             rtt_ms_seen: moved(40.0),
             packets: 1000,
             lost,
+            chain: None,
             handover_drops: 0,
             handovers: 0,
             jain: 1.0,
