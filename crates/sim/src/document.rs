@@ -710,6 +710,9 @@ fn plain(key: &str, reason: &str) -> String {
         _ if reason.ends_with("expected u64") => {
             format!("{value} should be a whole number from 0, without quotes")
         }
+        _ if reason.ends_with("expected a map") => {
+            format!("write a table for each link, such as [{key}.radio]")
+        }
         _ if reason.ends_with("expected struct OnOffToml") => {
             format!("write a table: {key} = {{ mean = \"4MB\", off = \"10s\" }}")
         }

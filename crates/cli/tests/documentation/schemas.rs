@@ -10,9 +10,10 @@ use crate::pages;
 use crate::session::{self, User};
 
 /// Commands that write every document; each writes `NAME` or `NAME-...`, where NAME is a schema's.
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "cellpace compare --cc verus --cc copa --repeat 2 --duration 5s --json compare-repeat.json",
     "cellpace compare --cc bbr --duration 5s --json compare-one.json --events events.jsonl",
+    "printf 'duration=\"9s\"\\n[path.a]\\n[path.b]\\ntrace=\"lte-driving\"\\n[pep]\\ncc=\"copa\"\\n[[flow]]\\ncc=\"bbr\"\\n' >chain.toml && cellpace sim chain.toml --json compare-chain.json",
     "cellpace trace show lte-driving umts-driving --duration 20s --json trace-show.json",
     "cellpace trace predict lte-driving --json trace-predict.json",
     "cellpace trace make lte-driving --duration 60s -o drive.down",
