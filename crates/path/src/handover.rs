@@ -82,6 +82,8 @@ pub struct HandoverPlan {
     pub rtt: Option<Span>,
     /// As for [`Handover::queue_lost`].
     pub queue_lost: bool,
+    /// As for [`Handover::signal`].
+    pub signal: bool,
 }
 
 impl HandoverPlan {
@@ -97,8 +99,8 @@ impl HandoverPlan {
                 at += every.draw(random);
             }
             let length = self.length.draw(random) + self.forward_delay;
-            let Self { rtt, queue_lost, .. } = *self;
-            let handover = Handover { length, rtt, queue_lost, ..Handover::at(at) };
+            let Self { rtt, queue_lost, signal, .. } = *self;
+            let handover = Handover { at, length, rtt, queue_lost, signal };
             if handover.end() >= end {
                 break;
             }

@@ -85,6 +85,7 @@ struct HandoverToml {
     length: Option<Spanned<String>>,
     rtt: Option<Spanned<String>>,
     queue: Option<Spanned<String>>,
+    signal: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -172,6 +173,7 @@ impl Scenario {
     /// length = "200ms"            # of the interruption; 50ms if left out
     /// rtt = "80ms"                # of the new path; as before if left out
     /// queue = "lost"              # or "kept", as if left out
+    /// signal = false              # controllers are not told; they are if left out
     /// ```
     ///
     /// # Errors
@@ -528,8 +530,8 @@ impl TomlText<'_> {
                 continue;
             };
             let length = length + plan.forward_delay;
-            let HandoverPlan { rtt, queue_lost, .. } = plan;
-            handovers.push(Handover { length, rtt, queue_lost, ..Handover::at(plan.from) });
+            let HandoverPlan { from, rtt, queue_lost, signal, .. } = plan;
+            handovers.push(Handover { at: from, length, rtt, queue_lost, signal });
             Handover::check_order(&handovers).map_err(|why| self.wrong(&at.span(), "at", &why))?;
         }
         Ok((handovers, plans))
@@ -544,6 +546,7 @@ impl TomlText<'_> {
             forward_delay: Span::ZERO,
             rtt: None,
             queue_lost: false,
+            signal: fields.signal.unwrap_or(true),
         };
         let at = |text: &str| parse_span(text).map(|span| Time::ZERO + span);
         match (&fields.at, &fields.every) {
@@ -709,6 +712,9 @@ fn plain(key: &str, reason: &str) -> String {
         }
         _ if reason.ends_with("expected u64") => {
             format!("{value} should be a whole number from 0, without quotes")
+        }
+        _ if reason.ends_with("expected a boolean") => {
+            format!("{value} should be true or false, without quotes")
         }
         _ if reason.ends_with("expected a map") => {
             format!("write a table for each link, such as [{key}.radio]")

@@ -140,6 +140,43 @@ fn handed_over_once(cc: &str, length_ms: u64, queue_lost: bool) -> Scenario {
 }
 
 #[test]
+fn handover_t1_an_interruption_costs_its_length() {
+    let packets = |handover: &str| {
+        let text = format!(
+            "trace = 'constant:12mbit'\nqueue = 'infinite'\nduration = '20s'\nskip = '2s'\n\
+             [[flow]]\ncc = 'fixed:cwnd=41pkts'\n{handover}"
+        );
+        let mut files = cellpace_path::schedule::TraceFiles::none();
+        let figures = run(&Scenario::from_toml("t1", &text, &mut files).unwrap()).unwrap().figures;
+        (figures.packets, figures.queue_delay_ms.max)
+    };
+    let (before, _) = packets("");
+    let (unsignalled, most) = packets("[[handover]]\nat = '10s'\nsignal = false\n");
+    assert!((49..=51).contains(&(before - unsignalled)), "{before} {unsignalled}");
+    // The time of its own packet on the link included.
+    assert!((49.0..=52.0).contains(&most), "{most}");
+    // A sender that is told of the new path does not count what is in flight on the old one, so
+    // that a second window joins what waits.
+    let (signalled, most) = packets("[[handover]]\nat = '10s'\n");
+    assert_eq!(signalled, unsignalled);
+    assert!(most > 55.0, "{most}");
+}
+
+#[test]
+fn signal_false_keeps_handovers_from_controllers() {
+    let changes = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&changes);
+    let own = ControllerSpec::new("witness", move |setup| {
+        Box::new(Witness { mss: setup.mss, changes: Arc::clone(&kept) })
+    });
+    let mut scenario =
+        Scenario { flows: vec![FlowSpec::bulk(own)], ..handed_over("fixed", &["5s", "9s"]) };
+    scenario.handovers[0].signal = false;
+    run(&scenario).unwrap();
+    assert_eq!(*changes.lock().unwrap(), [at_ms(9_050)]);
+}
+
+#[test]
 fn handover_t2_what_waits_is_lost() {
     // 41 packets are in the delay and on the link, 100 wait.
     let (outcome, log) = observed(&handed_over_once("fixed:cwnd=141pkts", 0, true));
@@ -174,6 +211,7 @@ fn handover_t4_drawn_ones_are_the_same_for_all_controllers() {
         forward_delay: Span::ZERO,
         rtt: None,
         queue_lost: false,
+        signal: true,
     };
     let of_seed = |seed| plan.draw(Time::from_secs(6 * 3600), &mut Random::seeded(seed, 0));
     let handovers = of_seed(1);
