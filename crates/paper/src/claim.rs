@@ -198,6 +198,8 @@ pub enum Analysis {
     Profile,
     /// The radio layer alone: SINR, modulation and rate of the drive; nothing is simulated.
     Radio,
+    /// When packets arrive after `skip`.
+    Arrivals,
 }
 
 /// Runs of one scenario over all combinations of what is given as a list.

@@ -26,6 +26,10 @@ const TRACE_FIELDS: &[&str] =
 const PROFILE_FIELDS: &[&str] =
     &["profile.correlation", "profile.least_step_ms", "profile.distance", "profile.follows_rate"];
 
+/// Figures of times of arrival, of runs with `analysis = "arrivals"`: behind `arrivals.`.
+const ARRIVAL_FIELDS: &[&str] =
+    &["arrivals.together", "arrivals.burst_mean_packets", "arrivals.longest_gap_ms"];
+
 /// Figures of predictors, of runs with `analysis = "predict"`: behind `predict.`.
 const PREDICT_FIELDS: &[&str] = &[
     "predict.least_nrmse_20ms",
@@ -117,7 +121,8 @@ pub(crate) enum Place {
 /// Finds a field: where it is, and its name there. `queue_delay_ms.p95`, `flow.lost`,
 /// `transfer.completion_ms`, `series.throughput_mbps`, `flow.series.throughput_mbps`.
 pub(crate) fn find(name: &str) -> Result<(Place, &str), String> {
-    if [PROFILE_FIELDS, PREDICT_FIELDS, RADIO_FIELDS].iter().any(|known| known.contains(&name)) {
+    let whole_runs = [PROFILE_FIELDS, PREDICT_FIELDS, ARRIVAL_FIELDS, RADIO_FIELDS];
+    if whole_runs.iter().any(|known| known.contains(&name)) {
         return Ok((Place::Run, name));
     }
     if let Some(rest) =

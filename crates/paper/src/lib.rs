@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arrivals;
 mod cache;
 mod charts;
 mod check;

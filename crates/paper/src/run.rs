@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-use cellpace_base::Span;
+use cellpace_base::{Span, Time};
 use cellpace_lab::trace::TraceFigures;
 use cellpace_lab::{WorkClock, WorkSink, run_all, simulate, threads};
 use cellpace_sim::Scenario;
 use serde_json::Value;
 
+use crate::arrivals::ArrivalWatch;
 use crate::check::run_check;
 use crate::claim::{Analysis, Claim, ClaimRun, Mode};
 use crate::depth::Depth;
@@ -210,6 +211,15 @@ fn record_of(job: &Job, scenario: &Scenario, clock: &WorkClock) -> Result<Option
                 let figures = watch.figures(&outcome);
                 let mut record = record(scenario, outcome, job.keeps_series);
                 record["profile"] = figures;
+                record
+            }))
+        }
+        Some(Analysis::Arrivals) => {
+            let mut watch = ArrivalWatch::new(Time::ZERO + scenario.skip);
+            let outcome = simulate(scenario, &mut watch, clock).map_err(failed)?;
+            Ok(outcome.map(|outcome| {
+                let mut record = record(scenario, outcome, job.keeps_series);
+                record["arrivals"] = watch.figures();
                 record
             }))
         }
