@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use cellpace_paper::{
     Cache, Claim, ClaimResult, Depth, Front, Library, Mode, Plan, RunOptions, Verdict,
-    command_lines, document,
+    command_lines, document, training_lines,
 };
 use cellpace_report::{Document, PageTable, indented, page};
 use clap::{Args, Subcommand};
@@ -252,7 +252,12 @@ fn describe(claim: &Claim) -> Result<String, CommandError> {
             text += &format!("  {key} = {value}\n");
         }
     }
-    let lines = command_lines(claim, trace_folder().as_deref()).map_err(CommandError::usage)?;
+    let folder = trace_folder();
+    let trainings = training_lines(claim, folder.as_deref()).map_err(CommandError::usage)?;
+    if !trainings.is_empty() {
+        text += &format!("\nTables:\n  {}\n", trainings.join("\n  "));
+    }
+    let lines = command_lines(claim, folder.as_deref()).map_err(CommandError::usage)?;
     for (name, line) in lines {
         let run = &claim.runs[&name];
         text += &format!("\nRun {name} ({}):\n", run.setup.name());

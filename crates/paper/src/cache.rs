@@ -43,6 +43,15 @@ impl Cache {
         serde_json::from_str(&fs::read_to_string(self.file(key)).ok()?).ok()
     }
 
+    /// What was kept that is no record: a Markov table.
+    pub(crate) fn read_bytes(&self, key: &str) -> Option<Vec<u8>> {
+        fs::read(self.folder.join(key)).ok()
+    }
+
+    pub(crate) fn write_bytes(&self, key: &str, bytes: &[u8]) {
+        let _ = write_atomically(&self.folder.join(key), bytes);
+    }
+
     /// A cache that cannot be written is none; the result is there all the same.
     pub(crate) fn write(&self, key: &str, record: &Value) {
         let _ = write_atomically(&self.file(key), record.to_string().as_bytes());

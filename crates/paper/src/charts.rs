@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cellpace_report::{PageTable, short};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::PaperError;
 use crate::check::FieldValues;
@@ -14,7 +15,7 @@ use crate::records::Records;
 use crate::unit::{Unit, read_quantity};
 
 /// A chart as pages draw it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct DrawnChart {
     kind: String,
     title: String,
@@ -25,6 +26,9 @@ pub(crate) struct DrawnChart {
     lines: Vec<DrawnLine>,
     names: Vec<String>,
     table: Option<PageTable>,
+    /// Pictures of matrices.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    maps: Vec<Value>,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -59,7 +63,21 @@ pub(crate) fn charts(
     drawn.collect()
 }
 
+/// The pictures of the tables of a run.
+fn heatmaps(chart: &Chart, records: &BTreeMap<String, Records>) -> DrawnChart {
+    let cells = records.get(&chart.run).map_or(&[][..], |records| &records.cells);
+    DrawnChart {
+        kind: chart.kind.clone(),
+        caption: chart.caption.clone(),
+        maps: cells.iter().map(|(_, record)| record["maps"][&chart.y].clone()).collect(),
+        ..DrawnChart::default()
+    }
+}
+
 fn drawn(chart: &Chart, records: &BTreeMap<String, Records>) -> Result<DrawnChart, String> {
+    if chart.kind == "heatmap" {
+        return Ok(heatmaps(chart, records));
+    }
     let source = FieldValues { records, run: &chart.run, only: None };
     let y = evaluate(&parse(&chart.y)?, &source)?;
     let (y_unit, y_scale) = unit(&y);
@@ -94,6 +112,7 @@ fn drawn(chart: &Chart, records: &BTreeMap<String, Records>) -> Result<DrawnChar
         lines,
         names: if chart.kind == "bars" { names } else { Vec::new() },
         table,
+        maps: Vec::new(),
     })
 }
 

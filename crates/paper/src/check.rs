@@ -80,11 +80,21 @@ pub(crate) fn check_tests(claim: &Claim) -> Result<(), PaperError> {
 }
 
 /// The forms that charts have.
-const CHARTS: [&str; 5] = ["scatter", "lines", "bars", "cdf", "table"];
+const CHARTS: [&str; 6] = ["scatter", "lines", "bars", "cdf", "table", "heatmap"];
+
+/// The pictures of a table.
+pub(crate) const MAPS: [&str; 2] = ["transitions", "zoom"];
 
 fn check_chart(chart: &Chart, source: &FieldTypes<'_>) -> Result<(), String> {
     if !CHARTS.contains(&&*chart.kind) {
         return Err(format!("unknown kind `{}`; there are {}", chart.kind, CHARTS.join(", ")));
+    }
+    if chart.kind == "heatmap" {
+        let has_table = source.claim.runs.get(source.run).is_some_and(|run| run.train.is_some());
+        return match has_table && MAPS.contains(&&*chart.y) {
+            true => Ok(()),
+            false => Err(format!("a heatmap of a run of `train` has y = {}", MAPS.join(" or "))),
+        };
     }
     let y = type_of(&parse(&chart.y)?, source)?;
     let is_axis = |name: &str| y.axes.iter().any(|(axis, _)| axis == name);
@@ -125,6 +135,15 @@ impl TypeSource for FieldTypes<'_> {
         if matches!(place, Place::Flow | Place::FlowSeries) {
             axes.push(("flow".to_owned(), Vec::new()));
         }
+        let is_of_table = matches!(place, Place::Along(_)) || name.starts_with("table.");
+        if is_of_table != run.train.is_some() {
+            return Err(format!(
+                "`{name}` is one of runs with `train` or of the others, but not of run.{run_name}"
+            ));
+        }
+        if let Place::Along(axis) = place {
+            axes.push((axis.to_owned(), Vec::new()));
+        }
         if place == Place::Transfer {
             axes.push(("transfer".to_owned(), Vec::new()));
         }
@@ -132,7 +151,7 @@ impl TypeSource for FieldTypes<'_> {
             axes.push(("time".to_owned(), Vec::new()));
         }
         let labels: &[&str] = match place {
-            Place::Run | Place::Series => &[],
+            Place::Run | Place::Series | Place::Along(_) => &[],
             Place::Transfer => &TRANSFER_LABELS,
             Place::Flow | Place::FlowSeries => &LABELS,
         };

@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use crate::PaperError;
 use crate::recording::Recording;
+use crate::trainings::Trainings;
 use crate::verdict::Verdict;
 
 /// What a claim is checked on.
@@ -100,6 +101,9 @@ pub struct Claim {
     /// What the paper prints, for comparison.
     #[serde(default)]
     pub original: toml::Table,
+    /// Markov tables that are trained for it, by their names: runs name them `train.NAME`.
+    #[serde(default, rename = "train")]
+    pub trainings: Trainings,
     /// The runs by their names.
     #[serde(default, rename = "run")]
     pub runs: BTreeMap<String, ClaimRun>,
@@ -246,6 +250,8 @@ pub struct ClaimRun {
     pub flow: Option<String>,
     /// A scenario in place of all that.
     pub scenario: Option<String>,
+    /// Trainings whose tables are looked at, in place of simulating anything.
+    pub train: Option<OneOrMany>,
     /// Figures that were measured with real packets, in place of running anything: a name in
     /// `evaluation/recordings.toml`.
     pub recording: Option<String>,
@@ -279,13 +285,13 @@ pub struct Check {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Chart {
-    /// `scatter`, `lines`, `bars`, `table`.
+    /// `scatter`, `lines`, `bars`, `table`, `heatmap`.
     pub kind: String,
     /// The run.
     pub run: String,
     /// An expression, or an axis in quotes of its own: the horizontal axis.
     pub x: Option<String>,
-    /// An expression.
+    /// An expression; of a heatmap `transitions` or `zoom`: which picture of the run's table.
     pub y: String,
     /// The axis whose places are the series.
     pub group: Option<String>,
@@ -353,8 +359,15 @@ impl Claim {
         if (self.mode == Mode::Component) != (self.expected == Verdict::Built) {
             return Err("a component is expected to be built, and only that".to_owned());
         }
+        for (name, training) in &self.trainings {
+            training.check().map_err(|why| format!("train.{name}: {why}"))?;
+        }
         for (name, run) in &self.runs {
             run.check_form().map_err(|why| format!("run.{name}: {why}"))?;
+            let trained = run.train.iter().flat_map(OneOrMany::texts);
+            if let Some(unknown) = { trained }.find(|name| !self.trainings.contains_key(name)) {
+                return Err(format!("run.{name}: there is no [train.{unknown}]"));
+            }
         }
         if self.mode == Mode::Virtual && self.checks.is_empty() && self.expected != Verdict::Open {
             return Err("there is no check".to_owned());
@@ -384,8 +397,16 @@ impl ClaimRun {
                 false => Ok(()),
             };
         }
+        if self.train.is_some() {
+            return match conditions.contains(&true) {
+                true => Err("a run of `train` simulates nothing: leave out others".to_owned()),
+                false => Ok(()),
+            };
+        }
         if self.scenario.is_none() && (self.trace.is_none() || self.cc.is_none()) {
-            return Err("a run has `trace` and `cc`, or `scenario`, or `recording`".to_owned());
+            return Err(
+                "a run has `trace` and `cc`, or `scenario`, or `train`, or `recording`".to_owned()
+            );
         }
         Ok(())
     }

@@ -20,7 +20,32 @@ const RUN_FIELDS: &[&str] = &[
 
 /// Figures of a trace, of runs with `analysis = "trace"`: behind `trace.`.
 const TRACE_FIELDS: &[&str] =
-    &["mean_mbps", "burst_packets", "inter_burst_ms", "gap_ms", "outage_share"];
+    &["mean_mbps", "burst_packets", "inter_burst_ms", "gap_ms", "outage_share", "cv_100ms"];
+
+/// Figures of a trained Markov table and its samples, of runs with `train`: behind `table.`.
+const TABLE_FIELDS: &[&str] = &[
+    "samples",
+    "states",
+    "cells",
+    "transitions",
+    "dense_bytes",
+    "file_bytes",
+    "memory_bytes",
+    // Shares of the transitions: to the same delay; of those among the first ten delays to larger
+    // and to smaller ones.
+    "diagonal",
+    "above",
+    "below",
+    // Of the box with 99 % of the samples, in ms times packets.
+    "area",
+];
+
+/// Values of such runs along an axis of that name.
+const ALONG: [(&str, &[&str]); 3] = [
+    ("window", &["packets", "cells_per_row"]),
+    ("delay", &["value", "cells_per_row", "near"]),
+    ("sample", &["delay_ms", "window_packets"]),
+];
 
 /// Figures of the learnt profile, of runs with `analysis = "profile"`: behind `profile.`.
 const PROFILE_FIELDS: &[&str] =
@@ -99,7 +124,15 @@ const RADIO_FIELDS: &[&str] = &[
 const SERIES_FIELDS: &[&str] =
     &["capacity_mbps", "throughput_mbps", "queue_delay_p50_ms", "queue_delay_p95_ms"];
 
-const FLOW_SERIES_FIELDS: &[&str] = &["throughput_mbps", "cwnd_packets", "rto_ms"];
+const FLOW_SERIES_FIELDS: &[&str] = &[
+    "throughput_mbps",
+    "cwnd_packets",
+    "rto_ms",
+    "queue_delay_mean_ms",
+    "queue_delay_p95_ms",
+    // How long packets of it have left the link in each bin.
+    "busy_s",
+];
 
 const SUMMARIES: &[&str] = &["mean", "p50", "p95", "p99", "max"];
 
@@ -116,6 +149,8 @@ pub(crate) enum Place {
     Series,
     /// One a flow and bin.
     FlowSeries,
+    /// One a place on an axis of this name.
+    Along(&'static str),
 }
 
 /// Finds a field: where it is, and its name there. `queue_delay_ms.p95`, `flow.lost`,
@@ -130,8 +165,18 @@ pub(crate) fn find(name: &str) -> Result<(Place, &str), String> {
     {
         return Ok((Place::Flow, rest));
     }
+    if let Some((axis, rest)) = name.split_once('.')
+        && let Some((axis, known)) = ALONG.iter().find(|(known, _)| *known == axis)
+    {
+        return match known.contains(&rest) {
+            true => Ok((Place::Along(axis), rest)),
+            false => Err(format!("unknown field `{name}`; {axis} has {}", known.join(", "))),
+        };
+    }
     let (place, rest, known) = if let Some(rest) = name.strip_prefix("trace.") {
         (Place::Run, rest, TRACE_FIELDS)
+    } else if let Some(rest) = name.strip_prefix("table.") {
+        (Place::Run, rest, TABLE_FIELDS)
     } else if let Some(rest) = name.strip_prefix("flow.series.") {
         (Place::FlowSeries, rest, FLOW_SERIES_FIELDS)
     } else if let Some(rest) = name.strip_prefix("transfer.") {

@@ -62,10 +62,10 @@ impl ClaimRun {
     /// The axes but for start and seed: trace and controller, and whatever is a list.
     pub(crate) fn axes(&self) -> Result<Vec<Axis>, String> {
         let mut axes = Vec::new();
-        let spacing = [("spacing", self.spacing.as_ref())];
-        for (name, field) in self.fields().into_iter().chain(spacing) {
+        let others = [("spacing", self.spacing.as_ref()), ("train", self.train.as_ref())];
+        for (name, field) in self.fields().into_iter().chain(others) {
             let Some(field) = field else { continue };
-            let is_always = matches!(name, "trace" | "cc" | "uplink");
+            let is_always = matches!(name, "trace" | "cc" | "uplink" | "train");
             if is_always || matches!(field, OneOrMany::Many(_)) {
                 axes.push(axis(name, field.texts())?);
             }
@@ -207,6 +207,7 @@ impl ClaimRun {
     pub(crate) fn compare_line(&self, folder: Option<&Path>) -> Option<String> {
         let is_plain = self.scenario.is_none()
             && self.recording.is_none()
+            && self.train.is_none()
             && self.path.is_none()
             && self.flow.is_none()
             && self.sweep.is_empty()

@@ -15,8 +15,10 @@ use crate::unit::of_field;
 const DESCRIPTIONS: &str = include_str!("../../../evaluation/recordings.toml");
 
 /// The files that descriptions name.
-const FILES: [(&str, &str); 1] =
-    [("evaluation/alcc.json", include_str!("../../../evaluation/alcc.json"))];
+const FILES: [(&str, &str); 2] = [
+    ("evaluation/alcc.json", include_str!("../../../evaluation/alcc.json")),
+    ("evaluation/mdi_samples.json", include_str!("../../../evaluation/mdi_samples.json")),
+];
 
 /// The axis of the runs of a cell.
 const RUN_AXIS: &str = "run";

@@ -95,6 +95,7 @@ impl Records {
             Place::Transfer => axes.push("transfer".into()),
             Place::Series => axes.push("time".into()),
             Place::FlowSeries => axes.extend(["flow".into(), "time".into()]),
+            Place::Along(axis) => axes.push(axis.into()),
         }
         let mut table = Table { kind: Kind::Quantity(unit), axes, rows: Vec::new() };
         let at =
@@ -148,14 +149,27 @@ fn push(
                 rows.push(Row { labels, ..row });
             }
         }
+        Place::Along(axis) => {
+            let of = &record[axis];
+            for (place, value) in values(&of["place"]).iter().zip(values(&of[name])) {
+                let place = place.as_str().unwrap_or_default();
+                rows.push(Row::new(with(&[place.into()]), number(Some(&value))));
+            }
+        }
         Place::Series => {
             for (at, value) in values(&record["series"][name]).iter().enumerate() {
                 rows.push(Row::new(with(&[second(at)]), number(Some(value))));
             }
         }
         Place::FlowSeries => {
-            let whole = if name == "throughput_mbps" { "flow_throughput_mbps" } else { name };
-            for (flow, series) in values(&record["series"][whole]).iter().enumerate() {
+            let of_flow = format!("flow_{name}");
+            let series = &record["series"];
+            let whole = if series[&of_flow].is_null() { name } else { &of_flow };
+            let listed = match name {
+                "busy_s" => busy(&series["flow_throughput_mbps"], bin),
+                _ => values(&series[whole]),
+            };
+            for (flow, series) in listed.iter().enumerate() {
                 let labels = flows().get(flow).map(labels).unwrap_or_default();
                 for (at, value) in values(series).iter().enumerate() {
                     let place = with(&[flow.to_string().into(), second(at)]);
@@ -167,6 +181,20 @@ fn push(
             }
         }
     }
+}
+
+/// For each flow and bin the seconds since the last bin in which nothing of it left the link; 0 in
+/// such a bin.
+fn busy(throughputs: &Value, bin_s: f64) -> Vec<Value> {
+    let of_flow = |throughputs: &Value| {
+        let mut busy = 0.0;
+        let after = |throughput: &Value| {
+            busy = if throughput.as_f64() > Some(0.0) { busy + bin_s } else { 0.0 };
+            json!(busy)
+        };
+        throughputs.as_array().into_iter().flatten().map(after).collect()
+    };
+    throughputs.as_array().into_iter().flatten().map(of_flow).collect()
 }
 
 /// By what else the values of a flow can be selected.
@@ -193,4 +221,16 @@ fn labels(flow: &Value) -> Vec<(&'static str, Arc<str>)> {
         ("rtt", text(&flow["rtt_ms"], "ms")),
         ("begin", text(&flow["start_s"], "s")),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_is_busy_from_its_first_packet_to_its_last() {
+        let throughputs = json!([[0.0, 1.5, 2.0, 0.0, 3.0], [1.0, null, 1.0, 1.0, 1.0]]);
+        let expected = [json!([0.0, 0.5, 1.0, 0.0, 0.5]), json!([0.5, 0.0, 0.5, 1.0, 1.5])];
+        assert_eq!(busy(&throughputs, 0.5), expected);
+    }
 }

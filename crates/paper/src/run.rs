@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::arrivals::ArrivalWatch;
 use crate::check::run_check;
-use crate::claim::{Analysis, Claim, ClaimRun, Mode};
+use crate::claim::{Analysis, Claim, ClaimRun, Mode, OneOrMany};
 use crate::depth::Depth;
 use crate::expression::Coordinates;
 use crate::grid::combinations;
@@ -23,6 +23,7 @@ use crate::radio::radio_figures;
 use crate::recording::Recording;
 use crate::records::{Records, record};
 use crate::scenarios::TraceFolder;
+use crate::trainings::{Trainings, named_in};
 use crate::{Cache, CheckResult, PaperError, Verdict, cache};
 
 /// How claims are run.
@@ -84,12 +85,13 @@ pub(crate) fn shown_verdict(claim: &Claim, verdict: Verdict) -> String {
 /// One simulation that claims need.
 struct Job {
     key: String,
-    text: String,
     scenario: Scenario,
     analysis: Option<Analysis>,
     start: Span,
     keeps_series: bool,
     cost: f64,
+    /// What is known without a simulation: the figures of a training.
+    figures: Option<Arc<Value>>,
 }
 
 /// Where the result of a job belongs.
@@ -116,7 +118,8 @@ impl<'a> Plan<'a> {
     /// # Errors
     /// When a claim's scenario does not read.
     pub fn new(claims: &[&'a Claim], options: &RunOptions<'_>) -> Result<Self, PaperError> {
-        let mut traces = TraceFolder::new(options.traces);
+        let cache = options.cache.as_ref();
+        let mut traces = TraceFolder::new(options.traces, cache, options.is_fresh);
         let (jobs, cells) = cells(claims, options.depth, &mut traces)?;
         Ok(Self { claims: claims.to_vec(), jobs, cells, is_generated: traces.is_generated() })
     }
@@ -139,6 +142,10 @@ impl<'a> Plan<'a> {
         let total: u64 = self.jobs.iter().map(|job| job.scenario.duration.as_nanos()).sum();
         let work = |index: usize, clock: &WorkClock| {
             let job = &self.jobs[index];
+            if let Some(figures) = &job.figures {
+                let seconds = figures["cpu_s"].as_f64().unwrap_or(0.0);
+                return Some(Ok((Arc::clone(figures), seconds)));
+            }
             let known = options.cache.as_ref().filter(|_| !options.is_fresh);
             if let Some(kept) = known.and_then(|cache| cache.read(&job.key)) {
                 clock.add(job.scenario.duration);
@@ -190,7 +197,9 @@ fn record_of(job: &Job, scenario: &Scenario, clock: &WorkClock) -> Result<Option
             let trace = scenario.trace.drawn(scenario.seed, Span::ZERO);
             let trace = trace.trace().ok_or("only recorded traces and profiles are analysed")?;
             let figures = TraceFigures::of(&scenario.trace.to_string(), trace);
-            serde_json::to_value(figures).map(Some).map_err(|error| error.to_string())
+            let mut record = serde_json::to_value(figures).map_err(|error| error.to_string())?;
+            record["cv_100ms"] = record["cv"]["100ms"].take();
+            Ok(Some(record))
         }
         Some(Analysis::Predict) => {
             clock.add(scenario.duration);
@@ -241,7 +250,7 @@ fn cells(
     for (at, claim) in claims.iter().enumerate() {
         for (name, run) in &claim.runs {
             let wrong = |why| PaperError::of(&claim.id, format!("run.{name}: {why}"));
-            for (coordinates, job) in jobs_of(&claim.id, run, depth, traces).map_err(wrong)? {
+            for (coordinates, job) in jobs_of(claim, run, depth, traces).map_err(wrong)? {
                 let job = *known.entry(job.key.clone()).or_insert_with(|| {
                     jobs.push(job);
                     jobs.len() - 1
@@ -263,13 +272,16 @@ fn cells(
 
 /// The cells of a run: where they are on its axes, and what is to be simulated.
 fn jobs_of(
-    id: &str,
+    claim: &Claim,
     run: &ClaimRun,
     depth: Depth,
     traces: &mut TraceFolder,
 ) -> Result<Vec<(Coordinates, Job)>, String> {
     if run.recording.is_some() {
         return Ok(Vec::new());
+    }
+    if run.train.is_some() {
+        return trained_of(&claim.trainings, run, traces);
     }
     let axes = run.axes()?;
     let mut found = Vec::new();
@@ -293,22 +305,46 @@ fn jobs_of(
         for start in run.starts(depth, period)? {
             for seed in run.seeds(depth) {
                 let text = run.scenario_text(&places, seed)?;
-                let scenario = traces.scenario(id, &text, seed)?;
+                let text = traces.with_tables(text, &claim.trainings)?;
+                let scenario = traces.scenario(&claim.id, &text, seed)?;
                 let at = format!("{}ms", start.as_nanos() / 1_000_000);
-                let keeps_series = run.series.is_some();
-                let keeps = format!("{keeps_series} {:?}", run.analysis);
+                let keeps = format!("{} {:?}", run.series.is_some(), run.analysis);
                 let key = cache::key(&[&text, &seed.to_string(), &at, &digests, &keeps]);
                 let own = [at.into(), seed.to_string().into()];
                 let coordinates = coordinates.iter().cloned().chain(own).collect();
                 let (cost, analysis) = (cost(&scenario), run.analysis);
+                let (keeps_series, figures) = (run.series.is_some(), None);
                 found.push((
                     coordinates,
-                    Job { key, text, scenario, analysis, start, keeps_series, cost },
+                    Job { key, scenario, analysis, start, keeps_series, cost, figures },
                 ));
             }
         }
     }
     Ok(found)
+}
+
+/// The trainings of a run, with the figures of each.
+fn trained_of(
+    trainings: &Trainings,
+    run: &ClaimRun,
+    traces: &TraceFolder,
+) -> Result<Vec<(Coordinates, Job)>, String> {
+    let of = |name: &String| {
+        let training = trainings.get(name).ok_or_else(|| format!("there is no [train.{name}]"))?;
+        let figures = traces.figures(training)?;
+        let job = Job {
+            key: format!("{training:?}"),
+            scenario: Scenario { duration: Span::ZERO, ..Scenario::default() },
+            analysis: None,
+            start: Span::ZERO,
+            keeps_series: false,
+            cost: 0.0,
+            figures: Some(Arc::new(figures)),
+        };
+        Ok((vec![Arc::from(&**name), "0ms".into(), "1".into()], job))
+    };
+    run.train.iter().flat_map(OneOrMany::texts).map(|name| of(&name)).collect()
 }
 
 /// About how much work a run is: what counts is the number of flows and the time.
@@ -360,7 +396,7 @@ fn judge<'a>(
 }
 
 /// The runs of a claim as commands that can be typed: `compare` where that suffices, else the
-/// scenario for `sim` of the first cell.
+/// scenario for `sim` of the first cell. The tables that they name, [`training_lines`] make.
 ///
 /// # Errors
 /// When a scenario does not read.
@@ -368,21 +404,63 @@ pub fn command_lines(
     claim: &Claim,
     traces: Option<&Path>,
 ) -> Result<Vec<(String, String)>, PaperError> {
-    let mut folder = TraceFolder::new(traces);
     let mut lines = Vec::new();
     for (name, run) in &claim.runs {
         let wrong = |why| PaperError::of(&claim.id, format!("run.{name}: {why}"));
         let recording = run.recording.as_deref().map(Recording::named).transpose();
         let text = match (recording.map_err(wrong)?, run.compare_line(traces)) {
             (Some(recording), _) => recording.text(),
+            (None, _) if run.train.is_some() => {
+                let names = run.train.iter().flat_map(OneOrMany::texts);
+                names
+                    .map(|name| format!("cellpace mdi show train.{name}"))
+                    .collect::<Vec<_>>()
+                    .join("\n")
+            }
             (None, Some(line)) => line,
             (None, None) => {
-                let jobs = jobs_of(&claim.id, run, Depth::Quick, &mut folder).map_err(wrong)?;
-                let first = jobs.into_iter().next().map(|(_, job)| job.text).unwrap_or_default();
-                format!("cellpace sim - <<'END'\n{}\nEND", first.trim_end())
+                let text = first_text(run, traces).map_err(wrong)?;
+                format!("cellpace sim - <<'END'\n{}\nEND", text.trim_end())
             }
         };
         lines.push((name.clone(), text));
     }
     Ok(lines)
+}
+
+/// The scenario of the first cell of a run.
+fn first_text(run: &ClaimRun, traces: Option<&Path>) -> Result<String, String> {
+    let folder = TraceFolder::new(traces, None, false);
+    let axes = run.axes()?;
+    let first = combinations(&axes).into_iter().next().unwrap_or_default();
+    let places = axes.iter().zip(first).map(|(axis, place)| match &*axis.name {
+        "trace" | "uplink" => (Arc::clone(&axis.name), Arc::from(folder.written(&place))),
+        _ => (Arc::clone(&axis.name), place),
+    });
+    let seed = run.seeds(Depth::Quick).first().copied().unwrap_or(1);
+    run.scenario_text(&places.collect::<Vec<_>>(), seed)
+}
+
+/// The commands that train the Markov tables which a claim's runs name.
+///
+/// # Errors
+/// When a run names one that there is not.
+pub fn training_lines(claim: &Claim, traces: Option<&Path>) -> Result<Vec<String>, PaperError> {
+    let mut found: BTreeMap<String, String> = BTreeMap::new();
+    for (name, training) in &claim.trainings {
+        let name = format!("train.{name}");
+        found.insert(name.clone(), training.command(&name, traces.is_some()));
+    }
+    for (name, run) in &claim.runs {
+        let cc = run.cc.iter().flat_map(OneOrMany::texts).collect::<Vec<_>>().join(" ");
+        // Names with places of axes in them are among those of the claim.
+        let named = named_in(&cc, &claim.trainings).or_else(|why| match cc.contains('{') {
+            true => Ok(Vec::new()),
+            false => Err(PaperError::of(&claim.id, format!("run.{name}: {why}"))),
+        })?;
+        for (name, training) in named {
+            found.entry(name.clone()).or_insert_with(|| training.command(&name, traces.is_some()));
+        }
+    }
+    Ok(found.into_values().collect())
 }

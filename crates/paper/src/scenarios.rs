@@ -3,41 +3,65 @@
 use std::collections::HashMap;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use cellpace_lab::open_file;
 use cellpace_path::TraceSpec;
-use cellpace_path::schedule::{Trace, TraceFiles};
+use cellpace_path::schedule::TraceFiles;
 use cellpace_sim::Scenario;
-use sha2::{Digest, Sha256};
+use serde_json::Value;
 
-use crate::models::trained;
-use crate::trace_sets::{file_name, is_recorded, stand_in};
+use crate::Cache;
+use crate::recorded::open_recorded;
+use crate::trace_sets::{digest, is_recorded, stand_in};
+use crate::trainings::{ClaimTraining, Trainer, Trainings, named_in};
 
-/// The recorded traces of this machine, or what stands for them.
+/// The recorded traces of this machine, or what stands for them, and the tables trained on them.
 pub(crate) struct TraceFolder {
     folder: Option<PathBuf>,
     files: TraceFiles<'static>,
     digests: HashMap<String, String>,
+    trainer: Arc<Mutex<Trainer>>,
 }
 
 impl TraceFolder {
-    /// The traces in this folder; `None`: generated ones in their place.
-    pub(crate) fn new(folder: Option<&Path>) -> Self {
+    /// The traces in this folder; `None`: generated ones in their place. Tables are kept in the
+    /// cache, and taken from there unless all is to be fresh.
+    pub(crate) fn new(folder: Option<&Path>, cache: Option<&Cache>, is_fresh: bool) -> Self {
         let folder = folder.filter(|folder| folder.is_dir()).map(Path::to_owned);
-        let below = folder.clone();
+        let trainer = Trainer::new(folder.as_deref(), cache.cloned(), is_fresh);
+        let trainer = Arc::new(Mutex::new(trainer));
+        let (below, tables) = (folder.clone(), Arc::clone(&trainer));
         let files = TraceFiles::new(move |name| {
-            if let Some(table) = trained(name, below.as_deref()) {
-                let table = table.map_err(std::io::Error::other)?;
-                return Ok(Box::new(Cursor::new(table)));
+            let table = tables.lock().unwrap_or_else(PoisonError::into_inner).table(name);
+            if let Some(table) = table {
+                return Ok(Box::new(Cursor::new(table.map_err(std::io::Error::other)?)));
             }
             match &below {
-                Some(folder) if is_recorded(name) => {
-                    open_file(&folder.join(file_name(name)).to_string_lossy())
-                }
+                Some(folder) if is_recorded(name) => open_recorded(folder, name),
                 _ => Err(std::io::Error::other("claims name recorded traces only")),
             }
         });
-        Self { folder, files, digests: HashMap::new() }
+        Self { folder, files, digests: HashMap::new(), trainer }
+    }
+
+    fn trainer(&self) -> std::sync::MutexGuard<'_, Trainer> {
+        self.trainer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A scenario with the tables that it names under names by which they are found.
+    pub(crate) fn with_tables(&self, text: String, own: &Trainings) -> Result<String, String> {
+        let mut named = named_in(&text, own)?;
+        // A name may be the beginning of another.
+        named.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
+        named.into_iter().try_fold(text, |text, (name, training)| {
+            let known = self.trainer().name(&training)?;
+            Ok(text.replace(&format!("model={name}"), &format!("model={known}")))
+        })
+    }
+
+    /// The figures of a training, as the record of a run.
+    pub(crate) fn figures(&self, training: &ClaimTraining) -> Result<Value, String> {
+        self.trainer().figures(training)
     }
 
     /// Whether generated traces stand for the recorded ones.
@@ -67,13 +91,4 @@ impl TraceFolder {
         let scenario = Scenario::from_toml(id, text, &mut self.files);
         Ok(Scenario { seed, ..scenario.map_err(|error| error.to_string())? })
     }
-}
-
-fn digest(trace: &Trace) -> String {
-    let mut hash = Sha256::new();
-    for at in trace.millis() {
-        hash.update(at.to_le_bytes());
-    }
-    let bytes: [u8; 32] = hash.finalize().into();
-    bytes[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,5 +1,8 @@
 //! Named sets of traces, and what stands for a trace where its file is not there.
 
+use cellpace_path::schedule::Trace;
+use sha2::{Digest, Sha256};
+
 /// Sets of traces by the names that claims use.
 const SETS: [(&str, &[&str]); 6] = [
     ("hspa", &["campus-walk", "city-drive", "highway-drive", "highway-3g", "beachfront-walk"]),
@@ -52,6 +55,8 @@ pub(crate) fn is_recorded(trace: &str) -> bool {
 }
 
 fn stand_ins(trace: &str) -> Option<&'static [&'static str]> {
+    // Several joined, or one at another rate.
+    let trace = trace.split(['+', '*']).next()?;
     let is_it = |name: &str| name == trace || (name.ends_with('/') && trace.starts_with(name));
     STAND_INS.iter().find(|(name, _)| is_it(name)).map(|(_, names)| *names)
 }
@@ -65,4 +70,14 @@ pub(crate) fn stand_in(trace: &str) -> Option<&'static str> {
 /// The file of a trace below the folder of traces.
 pub(crate) fn file_name(trace: &str) -> String {
     if trace.ends_with(".up") { trace.to_owned() } else { format!("{trace}.down") }
+}
+
+/// What a result depends on of a trace.
+pub(crate) fn digest(trace: &Trace) -> String {
+    let mut hash = Sha256::new();
+    for at in trace.millis() {
+        hash.update(at.to_le_bytes());
+    }
+    let bytes: [u8; 32] = hash.finalize().into();
+    bytes[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }

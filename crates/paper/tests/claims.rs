@@ -120,6 +120,111 @@ fn transfers_are_selected_by_their_radio() {
     assert_eq!(results[0].verdict, Verdict::Reproduced, "{:#?}", results[0].checks);
 }
 
+const TRAINED: &str = r#"
+id = "made-up"
+where = "Nowhere"
+says = "A window that stays makes a table with one state, which keeps it."
+kind = "text"
+mode = "virtual"
+expected = "reproduced"
+
+[train.still]
+teacher = "fixed:cwnd=20pkts"
+traces = ["constant:12mbit"]
+users = [1]
+
+[run.table]
+train = "still"
+
+[run.alone]
+trace = "constant:12mbit"
+cc = "mdi:model=train.still,users=1"
+rtt = "40ms"
+duration = "5s"
+
+[[check]]
+name = "a number of samples"
+level = "core"
+run = "table"
+test = "mean(table.samples) >= 100 and mean(table.diagonal) >= 0.5"
+
+[[check]]
+name = "the table runs"
+level = "core"
+run = "alone"
+test = "abs(mean(throughput_mbps) - 6mbit) <= 1mbit"
+
+[[chart]]
+kind = "heatmap"
+run = "table"
+y = "transitions"
+
+[[chart]]
+kind = "scatter"
+run = "table"
+x = "sample.delay_ms"
+y = "sample.window_packets"
+group = "train"
+"#;
+
+#[test]
+fn a_claim_trains_tables_keeps_them_and_draws_them() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("made")).unwrap();
+    fs::write(folder.path().join("made/up.toml"), TRAINED).unwrap();
+    let library = Library::of_folder(folder.path()).unwrap();
+    let claims = library.select(&["made-up".to_owned()]).unwrap();
+    let lines = cellpace_paper::training_lines(claims[0], None).unwrap();
+    assert!(
+        lines[0].starts_with("cellpace mdi train --cc fixed:cwnd=20pkts --trace constant:12mbit")
+    );
+    assert!(lines[0].ends_with("-o train.still"), "{lines:?}");
+    let kept = folder.path().join("kept");
+    let run = || {
+        let cache = cellpace_paper::Cache::below(&kept);
+        let options = RunOptions { depth: Depth::Quick, cache, ..RunOptions::default() };
+        let plan = Plan::new(&claims, &options).unwrap();
+        let results = plan.run(&options, &mut ()).unwrap().unwrap();
+        assert_eq!(results[0].verdict, Verdict::Reproduced, "{:?}", results[0].checks);
+        let front = cellpace_paper::Front {
+            title: "Made up".to_owned(),
+            sentence: String::new(),
+            tables: Vec::new(),
+        };
+        document(&[&results[0]], options.depth, Some(&front)).unwrap()
+    };
+    let first = run();
+    let files = |folder: &std::path::Path| -> usize {
+        let below = fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+        fs::read_dir(below).unwrap().count()
+    };
+    assert_eq!(files(&kept), 3, "a table, its figures, a run");
+    assert_eq!(run(), first, "from the cache it is the same");
+    let page = cellpace_report::Document::read("made", &first).unwrap();
+    let page = cellpace_report::page(&[page]).unwrap();
+    assert!(page.contains("fixed:cwnd=20pkts: transitions"), "the heatmap is drawn");
+}
+
+#[test]
+fn trainings_that_make_no_sense_are_refused() {
+    let cases = [
+        ("train = \"still\"", "train = \"stil\"", "there is no [train.stil]"),
+        ("users = [1]", "users = []", "at least one user"),
+        ("users = [1]", "users = [1]\nstates = \"relativ\"", "train.still: `relativ`"),
+        ("table.samples", "delay.samples", "delay has value, cells_per_row, near"),
+        ("table.samples", "jain", "`jain` is one of runs with `train` or of the others"),
+        ("y = \"transitions\"", "y = \"table.cells\"", "y = transitions or zoom"),
+    ];
+    for (text, wrong, why) in cases {
+        assert!(TRAINED.contains(text), "{text}");
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("made")).unwrap();
+        fs::write(folder.path().join("made/up.toml"), TRAINED.replace(text, wrong)).unwrap();
+        let error = Library::of_folder(folder.path()).unwrap_err().to_string();
+        assert!(error.contains(why), "{wrong}: {error}");
+    }
+}
+
 #[test]
 fn claims_that_make_no_sense_are_refused() {
     let cases = [

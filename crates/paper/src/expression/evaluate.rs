@@ -134,6 +134,19 @@ fn call(name: &str, arguments: &[Table], over: &[String]) -> Result<Table, Strin
     if name == "abs" {
         return mapped(arguments[0].clone(), f64::abs);
     }
+    if name == "where" {
+        let mut kept = Vec::new();
+        let (axes, _) = arguments[0].join(&arguments[1], |row, is, coordinates| {
+            if is.value == 1.0 {
+                kept.push(Row { labels: row.labels.clone(), ..Row::new(coordinates, row.value) });
+            }
+            Row::new(Vec::new(), 0.0)
+        })?;
+        return match kept.is_empty() {
+            true => Err("where(...): nothing is so".to_owned()),
+            false => Ok(Table { kind: arguments[0].kind, axes, rows: kept }),
+        };
+    }
     let reduction = Reduction::by_name(name).ok_or_else(|| format!("unknown function `{name}`"))?;
     let kinds: Vec<Kind> = arguments.iter().map(|argument| argument.kind).collect();
     let kind = reduction.kind(&kinds).map_err(|why| format!("{name} {why}"))?;

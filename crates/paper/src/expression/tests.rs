@@ -143,6 +143,7 @@ fn the_functions_have_the_usual_definitions() {
         ("spearman([1, 2, 3, 4], [1, 9, 4, 16])", 0.8),
         ("sum([1, 2, 3])", 6.0),
         ("abs(1 - 3)", 2.0),
+        ("sum(where([1, 2, 3], [1, 2, 3] >= 2))", 5.0),
         ("min([2, 1]) + max([2, 1])", 3.0),
     ] {
         assert!((value(test).unwrap() - expected).abs() < 1e-9, "{test}");

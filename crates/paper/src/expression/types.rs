@@ -168,9 +168,14 @@ fn call(
         quantity(types[0].kind)?;
         return Ok(types.into_iter().next().unwrap_or(Type::scalar(Kind::Truth)));
     }
+    if name == "where" && types.len() == 2 && over.is_empty() {
+        quantity(types[0].kind)?;
+        truth(types[1].kind)?;
+        return Ok(types.into_iter().reduce(joined).unwrap_or(Type::scalar(Kind::Truth)));
+    }
     let reduction = Reduction::by_name(name).ok_or_else(|| {
         let known: Vec<&str> = REDUCTIONS.iter().map(|(name, _)| *name).collect();
-        format!("unknown function `{name}`; there are abs, {}", known.join(", "))
+        format!("unknown function `{name}`; there are abs, where, {}", known.join(", "))
     })?;
     if types.len() != reduction.arity() {
         let wanted = reduction.arity();

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use crate::heatmap::Heatmap;
 use crate::section::{Chart, Line, MadeBy, PageTable, Section};
 
 #[derive(Deserialize)]
@@ -57,6 +58,8 @@ struct ClaimChart {
     lines: Vec<ClaimLine>,
     names: Vec<String>,
     table: Option<PageTable>,
+    #[serde(default)]
+    maps: Vec<Heatmap>,
 }
 
 #[derive(Deserialize)]
@@ -95,11 +98,16 @@ impl Claim {
             facts.push(("Because".to_owned(), self.because.clone()));
         }
         let tables = self.charts.iter().filter_map(|chart| chart.table.clone());
+        let maps = self
+            .charts
+            .iter()
+            .flat_map(|chart| chart.maps.iter().map(|map| (map.clone(), chart.caption.clone())));
         Section {
             title: self.r#where.clone(),
             sentence: self.says.clone(),
             facts,
             charts: self.charts.iter().map(ClaimChart::chart).collect(),
+            maps: maps.collect(),
             tables: tables.chain(self.check_table()).collect(),
             ..Section::default()
         }
