@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use cellpace_base::Span;
 use cellpace_cc::ControllerSpec;
 use cellpace_run::{
     ConnectionLog, ConnectionSamples, EventWriter, KeptConnections, LoggingCommand,
@@ -11,7 +12,7 @@ use cellpace_run::{
 use clap::Args;
 
 use crate::error::CommandError;
-use crate::options::Verbosity;
+use crate::options::{Verbosity, span};
 use crate::output::{check_files, command_line, complain, event_writer, is_stdout, refuse_stdout};
 use crate::report::write_report;
 
@@ -29,8 +30,17 @@ pub(crate) struct ConnectionOutputs {
     /// Write what the controllers decide, as JSON lines; as qlog if the name ends in .sqlog
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
+    /// How often each connection's state is in them, with TCP's own window: 10ms or more
+    #[arg(long, default_value = "1s", value_name = "TIME", value_parser = interval)]
+    events_every: Span,
     #[command(flatten)]
     pub(crate) verbosity: Verbosity,
+}
+
+fn interval(text: &str) -> Result<Span, String> {
+    const LEAST: Span = Span::from_millis(10);
+    let every = span(text)?;
+    if every < LEAST { Err(format!("the least is {LEAST}")) } else { Ok(every) }
 }
 
 /// The outputs while the command runs.
@@ -63,7 +73,7 @@ impl ConnectionOutputs {
     ) -> Result<(ConnectionLog, OpenOutputs<'_>), CommandError> {
         let program = format!("cellpace {}", command.name());
         let page = self.report.as_deref().map(|path| (path, KeptConnections::default()));
-        let events = event_writer(self.events.as_deref(), &program, cc)?;
+        let events = event_writer(self.events.as_deref(), &program, cc, self.events_every)?;
         let log = ConnectionLog {
             command,
             cc: cc.to_string(),

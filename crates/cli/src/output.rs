@@ -2,7 +2,9 @@
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::Duration;
 
+use cellpace_base::Span;
 use cellpace_cc::ControllerSpec;
 use cellpace_lab::EventLog;
 use cellpace_report::write_atomically;
@@ -153,12 +155,13 @@ pub(crate) fn event_writer(
     path: Option<&Path>,
     program: &str,
     cc: &ControllerSpec,
+    every: Span,
 ) -> Result<Option<EventWriter>, CommandError> {
     let Some(path) = path else { return Ok(None) };
     let cc = cc.to_string();
     let log = EventLog::create(path, program, &cc);
     let log = log.map_err(|error| CommandError::failed(format!("--events: {error}")))?;
-    let writer = EventWriter::start(log, &cc);
+    let writer = EventWriter::start(log, &cc, Duration::from_nanos(every.as_nanos()));
     writer.map(Some).map_err(|error| CommandError::failed(format!("starting a thread: {error}")))
 }
 

@@ -130,6 +130,57 @@ fn what_the_controllers_decide_is_written_for_each_connection() {
 }
 
 #[test]
+fn g11_the_state_of_tcp_is_written_as_often_as_asked() {
+    if !can_run() {
+        return;
+    }
+    let folder = Folder::with(&SIZE.to_string(), data(SIZE));
+    let events = folder.path("events.jsonl").display().to_string();
+    let mode = format!("http {}", folder.path("").display());
+    let options = format!("--driver gate --cc cubic --events {events} --events-every 10ms");
+    let mut guinea = Guinea::with(&options, &mode);
+    let address = ([127, 0, 0, 1], guinea.port()).into();
+    assert!(download(address, SIZE) == data(SIZE));
+    signal(&guinea.child, "INT");
+    guinea.code();
+    let text = String::from_utf8(folder.read("events.jsonl")).unwrap();
+    let states = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let states: Vec<Value> = states.filter(|state: &Value| state["event"] == "metrics").collect();
+    let last = states.last().unwrap();
+    assert!(last["tcp_cwnd"].as_u64().unwrap() >= 10 * 1000, "{last}");
+    assert!(last["tcp_ssthresh"].is_null() || last["tcp_ssthresh"].is_u64(), "{last}");
+    assert!(last["tcp_retransmissions"].is_u64() && last["tcp_unsent"].is_u64(), "{last}");
+}
+
+#[test]
+fn g8_samples_of_a_program_that_was_killed_read() {
+    if !can_run() {
+        return;
+    }
+    let folder = Folder::with(&SIZE.to_string(), data(SIZE));
+    let samples = folder.path("samples.csv").display().to_string();
+    let mode = format!("http {}", folder.path("").display());
+    let options = format!("--driver gate --cc verus:r=2 --mdi-samples {samples} --mdi-users 1");
+    let mut guinea = Guinea::with(&options, &mode);
+    let address = ([127, 0, 0, 1], guinea.port()).into();
+    for _ in 0..2 {
+        assert!(download(address, SIZE) == data(SIZE));
+    }
+    // What ended is in the file, whatever becomes of the launcher.
+    let rows = || cellpace_mdi::read_samples(&folder.read("samples.csv"));
+    eventually("both connections have samples", || {
+        rows().is_ok_and(|read| read.first().is_some_and(|flows| flows.chains.len() >= 2))
+    });
+    signal(&guinea.child, "KILL");
+    guinea.child.wait().unwrap();
+    let read = rows().unwrap();
+    assert_eq!(read[0].users, 1);
+    let packets: u64 = read[0].chains.iter().flatten().map(|sample| u64::from(sample.sent)).sum();
+    // Full packets of loopback are large, and the first epoch has no row.
+    assert!(packets > 0 && packets <= 2 * SIZE as u64 / 500, "{packets}");
+}
+
+#[test]
 fn events_that_cannot_be_written_are_told_of_before_the_program_starts() {
     if !can_run() {
         return;

@@ -304,6 +304,7 @@ impl Observer for RunLogger<'_> {
             srtt: flow.rtt().smoothed(),
             min_rtt: flow.rtt().minimum(),
             values: Vec::new(),
+            tcp: None,
         };
         flow.controller().inspect(&mut |name, value| metrics.values.push((name, value)));
         events.metrics(at, source, &metrics);

@@ -22,6 +22,19 @@ pub struct EventFlow<'a> {
     pub cc: &'a str,
 }
 
+/// What TCP below a flow's controller does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TcpMetrics {
+    /// Its own window in bytes.
+    pub cwnd: u64,
+    /// Its own slow start threshold in bytes, where there is one.
+    pub ssthresh: Option<u64>,
+    /// Segments that it sent again.
+    pub retransmissions: u64,
+    /// Bytes that wait in it and were never sent.
+    pub unsent: u64,
+}
+
 /// The state of a flow's congestion control.
 #[derive(Debug, Clone, Default)]
 pub struct FlowMetrics {
@@ -35,6 +48,8 @@ pub struct FlowMetrics {
     pub min_rtt: Option<Span>,
     /// What the controller shows of itself, see [`INSPECTED_VALUES`](cellpace_cc::INSPECTED_VALUES).
     pub values: Vec<(&'static str, f64)>,
+    /// TCP's own, for controllers above it.
+    pub tcp: Option<TcpMetrics>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,6 +149,12 @@ impl<W: Write> EventLog<W> {
                 "smoothed_rtt": srtt, "min_rtt": min_rtt,
             }),
         };
+        if let Some(tcp) = metrics.tcp {
+            data["tcp_cwnd"] = tcp.cwnd.into();
+            data["tcp_ssthresh"] = tcp.ssthresh.into();
+            data["tcp_retransmissions"] = tcp.retransmissions.into();
+            data["tcp_unsent"] = tcp.unsent.into();
+        }
         if !metrics.values.is_empty() {
             let values = metrics.values.iter().map(|(name, value)| ((*name).into(), json!(value)));
             data["values"] = Value::Object(values.collect::<Map<_, _>>());

@@ -8,14 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use cellpace_lab::{EventFlow, EventLog, FlowMetrics, LabError};
+use cellpace_lab::{EventFlow, EventLog, FlowMetrics, LabError, TcpMetrics};
 use cellpace_tcp::{FlowHandle, FlowWatch};
 
 /// How often events are fetched: a flow keeps the newest 64, and counts the others.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often the state of each flow is written.
-const STATE: Duration = Duration::from_secs(1);
-
 /// Writes the events of all open connections, on a thread of its own, until it is finished.
 pub struct EventWriter {
     flows: SharedFlows,
@@ -31,17 +28,18 @@ type SharedFlows = Arc<Mutex<Option<WatchedFlows>>>;
 pub struct EventFlows(SharedFlows);
 
 impl EventWriter {
-    /// Begins to write to `log`; all flows have the controller `cc`.
+    /// Begins to write to `log`: events as they come, and the state of each flow at this interval.
+    /// All flows have the controller `cc`.
     ///
     /// # Errors
     /// When no thread can be started.
-    pub fn start(log: EventLog<File>, cc: &str) -> io::Result<Self> {
-        let (cc, state_at) = (cc.to_owned(), Instant::now() + STATE);
-        let flows = WatchedFlows { log, cc, flows: BTreeMap::new(), state_at };
+    pub fn start(log: EventLog<File>, cc: &str, every: Duration) -> io::Result<Self> {
+        let (cc, state_at) = (cc.to_owned(), Instant::now() + every);
+        let flows = WatchedFlows { log, cc, flows: BTreeMap::new(), every, state_at };
         let flows = Arc::new(Mutex::new(Some(flows)));
         let (theirs, (stop, stopped)) = (EventFlows(flows.clone()), channel());
         let look = move || {
-            while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+            while stopped.recv_timeout(LOOK.min(every)) == Err(RecvTimeoutError::Timeout) {
                 theirs.with(WatchedFlows::look);
             }
         };
@@ -94,6 +92,8 @@ struct WatchedFlows {
     log: EventLog<File>,
     cc: String,
     flows: BTreeMap<u64, WatchedFlow>,
+    /// From one state to the next.
+    every: Duration,
     state_at: Instant,
 }
 
@@ -111,7 +111,7 @@ impl WatchedFlows {
         watched.write_state(&mut self.log, number, &self.cc);
     }
 
-    /// Writes the decisions since the last call, and once a second the state of all connections.
+    /// Writes the decisions since the last call, and when it is due the state of all connections.
     fn look(&mut self) {
         let is_due = Instant::now() >= self.state_at;
         for (&number, watched) in &mut self.flows {
@@ -121,7 +121,8 @@ impl WatchedFlows {
             }
         }
         if is_due {
-            self.state_at = Instant::now() + STATE;
+            // In step, but nothing is made up for after a pause.
+            self.state_at = (self.state_at + self.every).max(Instant::now());
             self.log.flush();
         }
     }
@@ -155,6 +156,12 @@ impl WatchedFlow {
             srtt: stats.srtt,
             min_rtt: stats.min_rtt,
             values: self.watch.values().map(|inspected| inspected.values).unwrap_or_default(),
+            tcp: Some(TcpMetrics {
+                cwnd: stats.tcp_cwnd,
+                ssthresh: stats.tcp_ssthresh,
+                retransmissions: stats.retransmissions,
+                unsent: stats.tcp_unsent,
+            }),
         };
         log.metrics(FlowHandle::now(), EventFlow { run: None, flow, cc }, &metrics);
     }

@@ -28,6 +28,11 @@ pub struct FlowStats {
     pub cwnd: u64,
     /// TCP's own window in bytes, headers included.
     pub tcp_cwnd: u64,
+    /// TCP's own slow start threshold likewise; `None` before the first loss, and through the kernel
+    /// driver, which does not report it.
+    pub tcp_ssthresh: Option<u64>,
+    /// Bytes that wait in TCP and have never been sent.
+    pub tcp_unsent: u64,
     /// Bytes in flight, headers included.
     pub in_flight: u64,
     /// Smoothed RTT, as the controller sees it.

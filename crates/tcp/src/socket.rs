@@ -103,6 +103,11 @@ impl TcpInfo {
         self.ssthresh >= INFINITE
     }
 
+    /// TCP's own slow start threshold in segments, once there is one.
+    pub(crate) fn known_ssthresh(&self) -> Option<u64> {
+        (!self.in_first_slow_start()).then_some(self.ssthresh.into())
+    }
+
     /// Headers that go with every segment, in bytes.
     pub(crate) fn overhead(&self, ipv6: bool) -> u64 {
         let headers = if ipv6 { IPV6_HEADERS } else { IPV4_HEADERS };

@@ -4,7 +4,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use cellpace_tcp::{
@@ -90,6 +90,45 @@ fn both_directions_and_their_ends_are_independent() {
     writer.join().unwrap();
     assert!(stream.flow().wait(PATIENCE) == Some(FlowOutcome::Finished));
     assert_eq!(stream.stats().received_bytes, 2_000_000);
+}
+
+/// What the kernel says of a socket: TCP's window, its threshold and the payload of a segment.
+fn tcp_info(socket: &impl AsRawFd) -> libc::tcp_info {
+    // SAFETY: any bytes are a valid `tcp_info`.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    let place = (&raw mut info).cast();
+    let (level, name) = (libc::IPPROTO_TCP, libc::TCP_INFO);
+    // SAFETY: the kernel writes at most `length` bytes.
+    let result =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, place, &raw mut length) };
+    assert_eq!(result, 0);
+    info
+}
+
+#[test]
+fn g11_the_window_of_tcp_is_that_of_the_kernel() {
+    let engine = RelayEngine::new();
+    let (one, mut peer) = pair();
+    let tcp = one.try_clone().unwrap();
+    let mut stream = AlccStream::new(&engine, one, &options("cubic")).unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut got = vec![0; 4_000_000];
+        peer.read_exact(&mut got).unwrap();
+        peer
+    });
+    stream.write_all(&bytes(4_000_000)).unwrap();
+    let _peer = reader.join().unwrap();
+    soon("all is acknowledged", || stream.stats().acked_bytes == 4_000_000);
+    let info = tcp_info(&tcp);
+    let stats = stream.stats();
+    let packet = stats.segment_bytes + 52;
+    let packets = stats.tcp_cwnd / packet;
+    assert!(packets.abs_diff(info.tcpi_snd_cwnd.into()) <= 1, "{packets}, {}", info.tcpi_snd_cwnd);
+    assert!(packets > 10, "the window has grown: {packets}");
+    let known = (info.tcpi_snd_ssthresh < 0x7fff_ffff).then_some(info.tcpi_snd_ssthresh.into());
+    assert_eq!(stats.tcp_ssthresh.map(|bytes| bytes / packet), known);
+    assert_eq!(stats.tcp_unsent, 0);
 }
 
 #[test]

@@ -340,7 +340,7 @@ impl<'a> Transfer<'a> {
                 let OutgoingStats { cwnd, in_flight, srtt, min_rtt, .. } = stats;
                 let mut values = Vec::new();
                 flow.inspect(&mut |name, value| values.push((name, value)));
-                let metrics = FlowMetrics { cwnd, in_flight, srtt, min_rtt, values };
+                let metrics = FlowMetrics { cwnd, in_flight, srtt, min_rtt, values, tcp: None };
                 log.metrics(now, source, &metrics);
             }
         }

@@ -41,6 +41,7 @@ pub(crate) struct KernelFlow {
     /// what looks like silence is none.
     has_more: bool,
     tcp_cwnd: u64,
+    tcp_unsent: u64,
     retransmissions: u64,
     kicks: u64,
 }
@@ -66,6 +67,7 @@ impl KernelFlow {
             can_kick: false,
             has_more: false,
             tcp_cwnd: 0,
+            tcp_unsent: 0,
             retransmissions: 0,
             kicks: 0,
         }
@@ -142,6 +144,7 @@ impl KernelFlow {
         self.books.on_ack_report(at, &report);
         self.reported_at = at;
         self.has_more = record.unsent > 0;
+        self.tcp_unsent = record.unsent.into();
         self.tcp_cwnd = u64::from(record.cwnd) * self.books.packet_bytes();
         self.retransmissions = record.retransmitted.into();
         self.budget() > before
@@ -227,6 +230,7 @@ impl KernelFlow {
             acked_bytes: self.books.acked(),
             cwnd: self.books.controller().cwnd(),
             tcp_cwnd: self.tcp_cwnd,
+            tcp_unsent: self.tcp_unsent,
             in_flight: self.books.in_flight(),
             srtt: rtt.smoothed(),
             min_rtt: rtt.minimum(),

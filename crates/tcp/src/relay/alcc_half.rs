@@ -199,6 +199,8 @@ impl AlccHalf {
             queued_bytes: stats.queued_bytes,
             cwnd: stats.cwnd,
             tcp_cwnd: u64::from(self.info.cwnd) * self.packet,
+            tcp_ssthresh: self.info.known_ssthresh().map(|it| it * self.packet),
+            tcp_unsent: self.info.unsent.into(),
             in_flight: stats.in_flight,
             srtt: stats.srtt,
             min_rtt: stats.min_rtt,

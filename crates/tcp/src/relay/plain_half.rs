@@ -256,6 +256,8 @@ impl PlainHalf {
             queued_bytes: self.queue.len() as u64,
             cwnd: self.books.controller().cwnd(),
             tcp_cwnd: u64::from(self.info.cwnd) * self.books.packet_bytes(),
+            tcp_ssthresh: self.info.known_ssthresh().map(|it| it * self.books.packet_bytes()),
+            tcp_unsent: self.info.unsent.into(),
             in_flight: self.books.in_flight(),
             srtt: rtt.smoothed(),
             min_rtt: rtt.minimum(),
