@@ -1,9 +1,10 @@
 //! Cells to scenarios: where traces come from, and where in them a run begins.
 
+use std::cell::{RefCell, RefMut};
 use std::collections::HashMap;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::rc::Rc;
 
 use cellpace_path::TraceSpec;
 use cellpace_path::schedule::TraceFiles;
@@ -20,7 +21,8 @@ pub(crate) struct TraceFolder {
     folder: Option<PathBuf>,
     files: TraceFiles<'static>,
     digests: HashMap<String, String>,
-    trainer: Arc<Mutex<Trainer>>,
+    /// The opener of files has it, too.
+    trainer: Rc<RefCell<Trainer>>,
 }
 
 impl TraceFolder {
@@ -29,10 +31,10 @@ impl TraceFolder {
     pub(crate) fn new(folder: Option<&Path>, cache: Option<&Cache>, is_fresh: bool) -> Self {
         let folder = folder.filter(|folder| folder.is_dir()).map(Path::to_owned);
         let trainer = Trainer::new(folder.as_deref(), cache.cloned(), is_fresh);
-        let trainer = Arc::new(Mutex::new(trainer));
-        let (below, tables) = (folder.clone(), Arc::clone(&trainer));
+        let trainer = Rc::new(RefCell::new(trainer));
+        let (below, tables) = (folder.clone(), Rc::clone(&trainer));
         let files = TraceFiles::new(move |name| {
-            let table = tables.lock().unwrap_or_else(PoisonError::into_inner).table(name);
+            let table = tables.borrow_mut().table(name);
             if let Some(table) = table {
                 return Ok(Box::new(Cursor::new(table.map_err(std::io::Error::other)?)));
             }
@@ -44,8 +46,8 @@ impl TraceFolder {
         Self { folder, files, digests: HashMap::new(), trainer }
     }
 
-    fn trainer(&self) -> std::sync::MutexGuard<'_, Trainer> {
-        self.trainer.lock().unwrap_or_else(PoisonError::into_inner)
+    fn trainer(&self) -> RefMut<'_, Trainer> {
+        self.trainer.borrow_mut()
     }
 
     /// A scenario with the tables that it names under names by which they are found.
