@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::math::{exp, ln};
 use crate::{QuantityError, Random, Span, parse_number, parse_span};
 
 /// A span that is the same each time, or drawn anew: `40ms`, `exp:40s` (by its mean),
@@ -40,7 +41,7 @@ impl SpanDistribution {
         match *self {
             Self::Constant(span) => span,
             // Inverse of the exponential distribution function.
-            Self::Exponential(mean) => mean.mul_f64(-(1.0 - random.unit()).ln()),
+            Self::Exponential(mean) => mean.mul_f64(-ln(1.0 - random.unit())),
             Self::Uniform(from, to) => from + (to - from).mul_f64(random.unit()),
             Self::Normal { mean, deviation, min } => {
                 let draw = |random: &mut Random| {
@@ -50,7 +51,7 @@ impl SpanDistribution {
                 let fits = (0..1000).map(|_| draw(random)).find(|s| *s >= min.as_secs_f64());
                 fits.map_or(min, |seconds| Span::from_secs_f64(seconds.max(0.0)))
             }
-            Self::LogNormal { median, sigma } => median.mul_f64((sigma * random.normal()).exp()),
+            Self::LogNormal { median, sigma } => median.mul_f64(exp(sigma * random.normal())),
         }
     }
 

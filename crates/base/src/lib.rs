@@ -9,6 +9,7 @@
 
 mod byte_reader;
 mod distribution;
+pub mod math;
 mod name;
 mod param;
 mod param_set;

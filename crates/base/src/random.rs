@@ -3,6 +3,8 @@
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use crate::math::{ln, sin_cos};
+
 /// A seeded random source with a stream that never changes between versions and platforms
 /// (PCG XSL 128/64 MCG). One per flow and per random part of a path, so that adding a flow does
 /// not disturb the draws of another.
@@ -38,8 +40,8 @@ impl Random {
 
     /// A draw from the standard normal distribution (Box and Muller, 1958).
     pub fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.unit()).cos()
+        let radius = (-2.0 * ln(1.0 - self.unit())).sqrt();
+        radius * sin_cos(std::f64::consts::TAU * self.unit()).1
     }
 
     /// Uniform in `0..n`; zero if `n` is zero.

@@ -23,12 +23,12 @@ use cellpace_base::statistics::quantile;
 use thiserror::Error;
 
 use crate::OPPORTUNITY_BYTES;
-use crate::profile::math::{exp, ln, pow, sin_cos};
 use crate::profile::{
     BAND_SHARES, LEVELS, LOWEST_SCORE, LinkProfile, MAX_GAP_MS, MEMORY_S, SCORE_STEP, SCORES,
     ShapeTable, at_score, table_mean, table_square,
 };
 use crate::schedule::Trace;
+use cellpace_base::math::{exp, ln, pow, sin_cos};
 
 /// Variance of rounding up or down at random, averaged over fractions.
 const ROUNDING_VARIANCE: f64 = 1.0 / 6.0;

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use cellpace_base::math::ln;
 use cellpace_base::{
     QuantityError, Random, Rate, Span, Time, parse_fraction, parse_span, split_name,
 };
@@ -428,7 +429,7 @@ impl<T: Level> StepsWalk<T> {
                 let (value, mean) =
                     if number.is_multiple_of(2) { (*on, *mean_on) } else { (*off, *mean_off) };
                 // The inverse of the exponential distribution function.
-                let length = mean.mul_f64(-(1.0 - draw(self.seed, number)).ln());
+                let length = mean.mul_f64(-ln(1.0 - draw(self.seed, number)));
                 (value, length.max(MIN_STEP))
             }
         };

@@ -1,5 +1,6 @@
 //! Files with pauses between them.
 
+use cellpace_base::math::{exp, ln};
 use cellpace_base::{Random, Rate, Span};
 
 /// The ON/OFF model of the MDI paper (Table 3): file sizes from a truncated log-normal
@@ -50,11 +51,11 @@ impl OnOffFiles {
     /// Draws a file size in bytes, at least 1.
     pub(crate) fn file(&self, random: &mut Random) -> u64 {
         // Mean and variance of a log-normal distribution, solved for mu and sigma (MDI, Table 3).
-        let variance = (1.0 + (self.deviation / self.mean).powi(2)).ln();
-        let mu = self.mean.ln() - variance / 2.0;
+        let variance = ln(1.0 + (self.deviation / self.mean).powi(2));
+        let mu = ln(self.mean) - variance / 2.0;
         // With max >= mean at least every third draw fits; the bound is for strange parameters.
         let fits = (0..1000)
-            .map(|_| (mu + variance.sqrt() * random.normal()).exp())
+            .map(|_| exp(mu + variance.sqrt() * random.normal()))
             .find(|size| *size <= self.max);
         fits.unwrap_or(self.mean).max(1.0).round() as u64
     }
@@ -62,7 +63,7 @@ impl OnOffFiles {
     /// Draws a pause.
     pub(crate) fn pause(&self, random: &mut Random) -> Span {
         // Inverse of the exponential distribution function.
-        self.off.mul_f64(-(1.0 - random.unit()).ln())
+        self.off.mul_f64(-ln(1.0 - random.unit()))
     }
 }
 

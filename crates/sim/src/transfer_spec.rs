@@ -1,5 +1,6 @@
 //! What is downloaded, how often and how.
 
+use cellpace_base::math::pow;
 use cellpace_base::{
     Random, Span, SpanDistribution, parse_bytes, parse_number, parse_span, split_name,
 };
@@ -294,9 +295,9 @@ impl SizeSpec {
             Self::LogNormal(sizes) => sizes.file(random),
             Self::Pareto { min, shape, max } => {
                 // Inverse of the distribution function, truncated: between F(max) and 1.
-                let beyond = (min / max).powf(*shape);
+                let beyond = pow(min / max, *shape);
                 let share = beyond + (1.0 - beyond) * (1.0 - random.unit());
-                (min * share.powf(-1.0 / shape)).min(*max).round() as u64
+                (min * pow(share, -1.0 / shape)).min(*max).round() as u64
             }
         }
     }

@@ -5,6 +5,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cellpace_base::ParamSet;
+use cellpace_base::math::{exp, ln};
 
 use crate::{PeerCost, Span};
 
@@ -278,7 +279,7 @@ fn dot(belief: &[f64], probabilities: &[f32]) -> f64 {
 /// `phi` is the probability of less than a step, in packets per second. Sprout section 3.1
 fn evolution(spec: &ModelSpec, grid: &RateGrid, phi: impl Fn(f64) -> f64) -> Vec<EvolutionRow> {
     let step = spec.sigma * spec.tau().sqrt();
-    let stays = (-spec.escape * spec.tau()).exp();
+    let stays = exp(-spec.escape * spec.tau());
     (0..grid.len())
         .map(|bin| {
             let rate = grid.rates[bin];
@@ -317,7 +318,7 @@ fn normal(x: f64) -> f64 {
         term *= x * x / odd;
         sum += term;
     }
-    0.5 + sum * (-0.5 * x * x).exp() / std::f64::consts::TAU.sqrt()
+    0.5 + sum * exp(-0.5 * x * x) / std::f64::consts::TAU.sqrt()
 }
 
 /// Poisson probabilities of each count below `counts`, per bin. Sprout section 3.2
@@ -326,11 +327,11 @@ fn poisson(grid: &RateGrid, tau: f64, counts: usize) -> Vec<Vec<f64>> {
     (0..counts)
         .map(|count| {
             let k = count as f64;
-            log_factorial += k.max(1.0).ln();
+            log_factorial += ln(k.max(1.0));
             let probability = |rate: &f64| {
                 let mean = rate * tau;
                 match (mean > 0.0, count) {
-                    (true, _) => (k * mean.ln() - mean - log_factorial).exp(),
+                    (true, _) => exp(k * ln(mean) - mean - log_factorial),
                     (false, 0) => 1.0,
                     (false, _) => 0.0,
                 }

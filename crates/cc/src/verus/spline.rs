@@ -7,6 +7,8 @@
 //! of them, so the equations have three side diagonals and cost a few multiplications per point
 //! and node.
 
+use cellpace_base::math::pow10;
+
 /// Diagonal and three diagonals above it of a symmetric matrix, row by row.
 type Band = Vec<[f64; 4]>;
 
@@ -168,7 +170,7 @@ impl Spline {
             data = data.max(cardinal.square(&self.normal));
             bend = bend.max(cardinal.square(&self.curvature));
         }
-        let penalty = 10_f64.powf(rho) * data / bend;
+        let penalty = pow10(rho) * data / bend;
         let guard = data * (1.0 + penalty) * GUARD;
         #[cfg(test)]
         {

@@ -1,6 +1,7 @@
 //! CUBIC: the window is a cubic function of the time since the last reduction, never slower than
 //! Reno would be. RFC 9438, with HyStart as in Linux.
 
+use cellpace_base::math::cbrt;
 use cellpace_base::{Span, Time, params, words};
 
 use crate::window::flow::{
@@ -156,7 +157,7 @@ impl Cubic {
         let curve = &mut self.curve;
         // Left slow start above the last maximum, or without any loss: the curve starts here.
         curve.w_max = curve.w_max.max(cwnd);
-        let k = ((curve.w_max - cwnd) / self.params.c).cbrt(); // RFC 9438 Eq. 2
+        let k = cbrt((curve.w_max - cwnd) / self.params.c); // RFC 9438 Eq. 2
         CubicStage { start: now, k, w_est: cwnd }
     }
 

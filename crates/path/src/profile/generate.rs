@@ -2,13 +2,14 @@
 
 use cellpace_base::{Random, Span};
 
-use super::math::{Normal, exp, pow, sin_cos};
+use super::normal::Normal;
 use super::{
     BAND_ENDS, BAND_SHARES, LEVELS, LinkProfile, MAX_GAP_MS, MEMORY_S, SCORES, ShapeTable,
     at_score, blend, table_mean, table_quantile,
 };
 use crate::OPPORTUNITY_BYTES;
 use crate::schedule::Trace;
+use cellpace_base::math::{exp, pow, sin_cos};
 
 /// Longest trace that is made, in milliseconds: longer runs repeat it.
 const MAX_MILLIS: u64 = 24 * 3600 * 1000;

@@ -58,7 +58,7 @@
 
 mod builtin;
 mod generate;
-pub(crate) mod math;
+pub(crate) mod normal;
 mod text;
 
 pub use builtin::{NAMES, builtin};

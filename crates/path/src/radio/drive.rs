@@ -15,8 +15,9 @@ use super::rate::{CqiTable, share_of_peak};
 use super::sample::{DriveSummary, RadioEvent, RadioSample, STEP};
 use crate::OPPORTUNITY_BYTES;
 use crate::handover::Handover;
-use crate::profile::math::{Normal, exp};
+use crate::profile::normal::Normal;
 use crate::schedule::{MAX_OPPORTUNITIES, Trace};
+use cellpace_base::math::exp;
 
 /// The streams of draws, one per random part; those of cells follow the last. Far from those of
 /// paths and flows.

@@ -1,6 +1,6 @@
 //! When a phone leaves its cell: filtered measurements, event A3, radio link failure.
 
-use crate::profile::math::exp;
+use cellpace_base::math::exp;
 
 /// Time between two filtered measurements, in milliseconds (3GPP TS 36.133: 200 ms).
 pub const MEASUREMENT_MS: u64 = 200;

@@ -4,7 +4,8 @@ use std::f64::consts::{LN_10, TAU};
 
 use cellpace_base::Random;
 
-use crate::profile::math::{Normal, exp, ln};
+use crate::profile::normal::Normal;
+use cellpace_base::math::{exp, ln};
 
 /// Speed of light in m/s.
 const LIGHT: f64 = 299_792_458.0;

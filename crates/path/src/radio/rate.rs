@@ -2,7 +2,7 @@
 
 use std::f64::consts::LN_2;
 
-use crate::profile::math::{exp, ln};
+use cellpace_base::math::{exp, ln};
 
 /// Efficiencies of CQI 1 to 15 in bit/s/Hz (3GPP TS 36.213, table 7.2.3-1).
 pub const EFFICIENCIES: [f64; 15] = [

@@ -1,13 +1,11 @@
-//! The few functions the generator needs, from additions, multiplications and square roots only.
+//! Elementary functions from additions, multiplications and square roots only.
 //!
-//! The standard library takes `exp`, `ln` and `sin` from the platform, whose last bits differ
-//! between systems; one such bit can move an opportunity. IEEE 754 fixes the basic operations, so
-//! these give the same trace everywhere.
-
-use cellpace_base::Random;
+//! The standard library takes `exp`, `ln`, `cbrt` and `sin` from the platform, whose last bits differ
+//! between systems; one such bit can move an opportunity or a window. IEEE 754 fixes the basic operations,
+//! so these give the same run everywhere: on every system, and in a browser.
 
 /// e^x; 0 and infinity beyond what a double holds. Relative error below 1e-14.
-pub(crate) fn exp(x: f64) -> f64 {
+pub fn exp(x: f64) -> f64 {
     if x.is_nan() {
         return x;
     }
@@ -25,7 +23,7 @@ pub(crate) fn exp(x: f64) -> f64 {
 }
 
 /// Natural logarithm of a normal positive number; minus infinity for what is not positive.
-pub(crate) fn ln(x: f64) -> f64 {
+pub fn ln(x: f64) -> f64 {
     if x.is_nan() || x < f64::MIN_POSITIVE {
         return f64::NEG_INFINITY;
     }
@@ -45,12 +43,33 @@ pub(crate) fn ln(x: f64) -> f64 {
 }
 
 /// x^y for positive x.
-pub(crate) fn pow(x: f64, y: f64) -> f64 {
+pub fn pow(x: f64, y: f64) -> f64 {
     exp(y * ln(x))
 }
 
+/// 10^x; exact for whole numbers up to 22, as it is on every platform.
+pub fn pow10(x: f64) -> f64 {
+    if x.fract() != 0.0 || x.abs() > 22.0 {
+        return pow(10.0, x);
+    }
+    let power = (0..x.abs() as u32).fold(1.0, |power, _| power * 10.0);
+    if x < 0.0 { 1.0 / power } else { power }
+}
+
+/// Cube root.
+pub fn cbrt(x: f64) -> f64 {
+    if x == 0.0 || !x.is_finite() {
+        return x;
+    }
+    let size = x.abs();
+    // Two steps of Newton's method from an estimate that is right to 1e-14.
+    let step = |root: f64| root - (root - size / (root * root)) / 3.0;
+    let root = step(step(exp(ln(size) / 3.0)));
+    if x < 0.0 { -root } else { root }
+}
+
 /// Sine and cosine of an angle of at most a few turns, in radians.
-pub(crate) fn sin_cos(angle: f64) -> (f64, f64) {
+pub fn sin_cos(angle: f64) -> (f64, f64) {
     // Halving four times brings the angle near zero; the double-angle formulas bring it back.
     let x = angle / 16.0;
     let x2 = x * x;
@@ -61,30 +80,6 @@ pub(crate) fn sin_cos(angle: f64) -> (f64, f64) {
         (sin, cos) = (2.0 * sin * cos, cos * cos - sin * sin);
     }
     (sin, cos)
-}
-
-/// Draws from the standard normal distribution, two at a time (Marsaglia's polar method).
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Normal {
-    spare: Option<f64>,
-}
-
-impl Normal {
-    /// The next draw.
-    pub(crate) fn draw(&mut self, random: &mut Random) -> f64 {
-        if let Some(spare) = self.spare.take() {
-            return spare;
-        }
-        loop {
-            let (u, v) = (2.0 * random.unit() - 1.0, 2.0 * random.unit() - 1.0);
-            let s = u * u + v * v;
-            if s > 0.0 && s < 1.0 {
-                let factor = (-2.0 * ln(s) / s).sqrt();
-                self.spare = Some(v * factor);
-                return u * factor;
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -107,22 +102,30 @@ mod tests {
     }
 
     #[test]
+    fn powers_of_ten_are_exact_where_they_can_be() {
+        for (x, power) in [(0.0, 1.0), (2.0, 100.0), (-2.0, 0.01), (22.0, 1e22), (-9.0, 1e-9)] {
+            assert_eq!(pow10(x), power);
+        }
+        for x in [0.5, -1.25, 30.0_f64] {
+            assert!((pow10(x) / 10_f64.powf(x) - 1.0).abs() < 1e-12, "{x}");
+        }
+    }
+
+    #[test]
+    fn cube_roots_agree_with_the_platform() {
+        for x in [1e-12, 0.001, 0.4, 1.0, 8.0, 27.0, 1234.5, 1e9, 1e200_f64] {
+            assert!((cbrt(x) / x.cbrt() - 1.0).abs() < 3e-16, "{x}");
+            assert_eq!(cbrt(-x), -cbrt(x));
+        }
+        assert_eq!((cbrt(0.0), cbrt(27.0), cbrt(1e9)), (0.0, 3.0, 1e3));
+        assert!(cbrt(f64::NAN).is_nan() && cbrt(f64::INFINITY) == f64::INFINITY);
+    }
+
+    #[test]
     fn sine_and_cosine_agree_with_the_platform() {
         for x in [-6.0, -1.0, 0.0, 0.01, 0.628, 3.2, 6.2_f64] {
             let (sin, cos) = sin_cos(x);
             assert!((sin - x.sin()).abs() < 1e-12 && (cos - x.cos()).abs() < 1e-12, "{x}");
         }
-    }
-
-    #[test]
-    fn normal_draws_have_mean_zero_and_variance_one() {
-        let mut random = Random::seeded(3, 0);
-        let mut normal = Normal::default();
-        let draws: Vec<f64> = (0..40_000).map(|_| normal.draw(&mut random)).collect();
-        let mean = draws.iter().sum::<f64>() / 40_000.0;
-        let square = draws.iter().map(|x| x * x).sum::<f64>() / 40_000.0;
-        assert!(mean.abs() < 0.02 && (square - 1.0).abs() < 0.03, "{mean} {square}");
-        let beyond = draws.iter().filter(|x| x.abs() > 1.959_964).count();
-        assert!((1_800..2_200).contains(&beyond), "{beyond}");
     }
 }
