@@ -159,7 +159,7 @@ impl Whole {
                 ("sentence", &sentence),
                 ("uplot-licence", UPLOT_LICENCE),
                 ("uplot-style", UPLOT_STYLE),
-                ("colours", &colours()),
+                ("colours", &palette_css()),
                 ("style", STYLE),
                 ("data", &data),
                 ("sections", &crate::json::embeddable(&self.drawn())),
@@ -254,7 +254,7 @@ fn fill(template: &str, parts: &[(&str, &str)]) -> String {
 }
 
 /// The palette as CSS variables `--c0`, `--c1`, and so on, for light and dark.
-fn colours() -> String {
+pub fn palette_css() -> String {
     let declare = |colours: &[&str]| {
         colours.iter().enumerate().fold(String::new(), |mut css, (index, colour)| {
             let _ = write!(css, "--c{index}:{colour};");

@@ -101,6 +101,11 @@ impl<'a> Page<'a> {
     }
 }
 
+/// How the first `count` controllers look, as JSON for a page that has [`palette_css`](crate::palette_css).
+pub fn looks_json(count: usize) -> String {
+    crate::json::embeddable(&(0..count).map(look).collect::<Vec<_>>())
+}
+
 fn look(index: usize) -> Look {
     let marker = palette::marker(index);
     Look {

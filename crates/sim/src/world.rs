@@ -60,8 +60,8 @@ pub(crate) struct Remains {
 
 /// Packets in flight at most, and packets that one flow may have to remember: some six gigabytes
 /// of data, for which the machine spends about one. More than that is no network but a window or
-/// a queue without an end.
-const MAX_PACKETS: u64 = 1 << 22;
+/// a queue without an end. In a web page it is a sixteenth of that.
+const MAX_PACKETS: u64 = if usize::BITS < 64 { 1 << 18 } else { 1 << 22 };
 
 /// Keeps what waits in the network within memory.
 pub(crate) struct PacketRoom {
