@@ -20,6 +20,7 @@ fn main() -> io::Result<()> {
     files.sort();
     let mut text = String::new();
     list(&mut text, "CLAIMS", &files, "toml");
+    list(&mut text, "RECORDED", &files, "json");
     let target = env::var_os("OUT_DIR").map(PathBuf::from).ok_or(io::ErrorKind::NotFound)?;
     fs::write(target.join("embedded.rs"), text)
 }

@@ -2,17 +2,18 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use cellpace_paper::{
-    Cache, Claim, ClaimResult, Depth, Front, Library, Mode, Plan, RunOptions, Verdict,
-    command_lines, document, training_lines,
+    Cache, Claim, ClaimResult, Depth, Front, HEADLINES, Library, Measured, Mode, Plan, Recording,
+    RunOptions, Verdict, command_lines, document, training_lines,
 };
 use cellpace_report::{Document, PageTable, indented, page};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use crate::error::CommandError;
-use crate::output::{print, write, write_json};
+use crate::output::{complain, print, write, write_json};
 use crate::progress::{Progress, end_cleanly_on_ctrl_c, interruption_code};
 
 /// The commands of `cellpace paper`.
@@ -24,6 +25,8 @@ pub(crate) enum PaperCommand {
     Show(ShowArgs),
     /// Run claims and compare their verdicts with those expected
     Run(RunArgs),
+    /// Measure with real packets what claims rest on, and store it in the repository
+    Record(RecordArgs),
     /// Write a page for each paper: every claim with our chart, values and verdict
     Page(PageArgs),
 }
@@ -83,6 +86,10 @@ pub(crate) struct RunArgs {
     /// Five seeds, ten starts
     #[arg(long)]
     full: bool,
+    /// Measure recordings with real packets now, in the root of the repository, instead of using those of
+    /// the program
+    #[arg(long)]
+    real: bool,
     /// Runs at the same time [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
@@ -92,6 +99,22 @@ pub(crate) struct RunArgs {
     /// Run everything anew instead of using results of earlier times
     #[arg(long)]
     fresh: bool,
+    #[command(flatten)]
+    source: Source,
+}
+
+/// Arguments of `cellpace paper record`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  sudo cellpace paper record alcc-fig2
+
+It runs in the root of the repository, for minutes to hours; `cellpace paper show` has the command. Figures
+go to the file that evaluation/recordings.toml names, date and machine to papers/recorded. A recording on
+a machine with late timers or other load is stored as invalid. The program has both when it is built again.")]
+pub(crate) struct RecordArgs {
+    /// Papers, ids, or patterns such as alcc-fig*
+    #[arg(value_name = "CLAIM", required = true)]
+    claims_wanted: Vec<String>,
     #[command(flatten)]
     source: Source,
 }
@@ -125,6 +148,7 @@ pub(crate) fn run(command: &PaperCommand) -> Result<ExitCode, CommandError> {
         PaperCommand::List(args) => list(args),
         PaperCommand::Show(args) => show(args),
         PaperCommand::Run(args) => run_claims(args),
+        PaperCommand::Record(args) => record(args),
         PaperCommand::Page(args) => write_pages(args),
     }
 }
@@ -163,16 +187,19 @@ struct ListedClaim<'a> {
     says: &'a str,
     verdict: Verdict,
     rests_on: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds: Option<f64>,
 }
 
 impl<'a> ListedClaim<'a> {
-    fn of(claim: &'a Claim) -> Self {
+    fn of(claim: &'a Claim, seconds: Option<f64>) -> Self {
         Self {
             id: &claim.id,
             r#where: &claim.place,
             says: &claim.says,
             verdict: claim.expected,
             rests_on: rests_on(claim),
+            seconds,
         }
     }
 }
@@ -181,8 +208,10 @@ fn list(args: &ListArgs) -> Result<ExitCode, CommandError> {
     let library = args.source.library()?;
     let mut claims = library.select(&args.claims_wanted).map_err(CommandError::usage)?;
     claims.retain(|claim| args.state.is_empty() || args.state.contains(&claim.expected));
+    let cache = Cache::of_user();
+    let seconds = |claim: &Claim| cache.as_ref().and_then(|cache| cache.seconds(&claim.id));
     let document = || {
-        let claims = claims.iter().map(|claim| ListedClaim::of(claim)).collect();
+        let claims = claims.iter().map(|claim| ListedClaim::of(claim, seconds(claim))).collect();
         indented(&ListDocument { schema: "cellpace.paper-list/1", claims })
     };
     if !write_json(args.json.as_deref(), document)? {
@@ -195,11 +224,12 @@ fn list(args: &ListArgs) -> Result<ExitCode, CommandError> {
     let mut text = String::new();
     for claim in &claims {
         text += &format!(
-            "{:id$}  {:place$}  {:17}  {}\n",
+            "{:id$}  {:place$}  {:17}  {:20}  {}\n",
             claim.id,
             claim.place,
             claim.expected.name(),
             rests_on(claim),
+            seconds(claim).map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.1} s")),
             id = widths.0,
             place = widths.1,
         );
@@ -295,12 +325,14 @@ fn run_claims(args: &RunArgs) -> Result<ExitCode, CommandError> {
         _ => Depth::AsWritten,
     };
     let folder = trace_folder();
+    let measured = if args.real { measure(&claims)? } else { Vec::new() };
     let options = RunOptions {
         depth,
         jobs: args.jobs,
         traces: folder.as_deref().filter(|folder| folder.is_dir()),
         cache: Cache::of_user(),
         is_fresh: args.fresh,
+        measured: measured.into_iter().map(|each| Arc::new(each.recording)).collect(),
     };
     let Some(results) = run_all(&claims, &options)? else { return Ok(interruption_code()) };
     let all: Vec<&ClaimResult<'_>> = results.iter().collect();
@@ -311,6 +343,38 @@ fn run_claims(args: &RunArgs) -> Result<ExitCode, CommandError> {
     }
     let differs = results.iter().any(|result| !result.is_expected());
     Ok(if differs { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS })
+}
+
+/// What these claims rest on, measured now.
+fn measure(claims: &[&Claim]) -> Result<Vec<Measured>, CommandError> {
+    let mut wanted: Vec<Arc<Recording>> = Vec::new();
+    for recording in claims.iter().flat_map(|claim| claim.recordings()) {
+        if !wanted.iter().any(|known| known.name == recording.name) {
+            wanted.push(recording);
+        }
+    }
+    if wanted.is_empty() {
+        let why = "none of these claims rests on a recording: leave out --real";
+        return Err(CommandError::usage(why));
+    }
+    let program = std::env::current_exe().map_err(CommandError::failed)?;
+    let one = |recording: Arc<Recording>| {
+        complain(&format!("measures {}: {}", recording.name, recording.conditions));
+        Measured::now(&recording, Path::new("."), &program).map_err(of_paper)
+    };
+    wanted.into_iter().map(one).collect()
+}
+
+fn record(args: &RecordArgs) -> Result<ExitCode, CommandError> {
+    let library = args.source.library()?;
+    let claims = library.select(&args.claims_wanted).map_err(CommandError::usage)?;
+    for measured in measure(&claims)? {
+        let files = measured.store(Path::new(".")).map_err(of_paper)?;
+        let invalid = measured.invalid().join("; ");
+        let note = if invalid.is_empty() { invalid } else { format!(" (invalid: {invalid})") };
+        print(&format!("{}: {}{note}\n", measured.recording.name, files.join(", ")))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Runs claims; `None` when it was interrupted.
@@ -336,6 +400,7 @@ fn write_pages(args: &PageArgs) -> Result<ExitCode, CommandError> {
         traces: folder.as_deref().filter(|folder| folder.is_dir()),
         cache: Cache::of_user(),
         is_fresh: false,
+        measured: Vec::new(),
     };
     let Some(results) = run_all(&claims, &options)? else { return Ok(interruption_code()) };
     std::fs::create_dir_all(&args.output)
@@ -352,12 +417,10 @@ fn write_pages(args: &PageArgs) -> Result<ExitCode, CommandError> {
             &document(&own, options.depth, Some(&front)).map_err(of_paper)?,
         )?;
     }
-    let index = index(&results);
-    write_page(
-        &args.output,
-        "index",
-        &document(&[], options.depth, Some(&index)).map_err(of_paper)?,
-    )?;
+    let mut by_fame: Vec<&ClaimResult<'_>> = results.iter().collect();
+    by_fame.sort_by_key(|result| place_on_front(result));
+    let index = document(&by_fame, options.depth, Some(&index(&by_fame))).map_err(of_paper)?;
+    write_page(&args.output, "index", &index)?;
     let differs = results.iter().any(|result| !result.is_expected());
     Ok(if differs { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS })
 }
@@ -379,58 +442,122 @@ fn citation(paper: &str) -> String {
     }
 }
 
-/// What no page of runs in virtual time can show.
-const LIMITS: &str = "These runs are in virtual time over recorded or generated links. They cannot \
-                      show what a live network does beside its capacity over time: other users, \
-                      schedulers, radio retransmissions, middleboxes.";
+/// What runs over links that are not live cannot show.
+fn limits(results: &[&ClaimResult<'_>]) -> String {
+    let is_real = results.iter().any(|result| !result.claim.recordings().is_empty());
+    let runs = match is_real {
+        true => "Runs are in virtual time, or with real packets over an emulated link",
+        false => "Runs are in virtual time over recorded or generated links",
+    };
+    format!(
+        "{runs}. They cannot show what a live network does beside its capacity over time: other \
+         users, schedulers, radio retransmissions, middleboxes."
+    )
+}
 
+/// The head of a paper's page: how many claims have which verdict, what was recorded where, and the
+/// way to each claim.
 fn front(paper: &str, results: &[&ClaimResult<'_>]) -> Front {
-    let rows = Verdict::ALL.iter().filter_map(|verdict| {
-        let count = results.iter().filter(|result| result.verdict == *verdict).count();
-        (count > 0).then(|| vec![verdict.name().to_owned(), count.to_string()])
-    });
-    let counts = table("Verdicts", &["verdict", "claims"], rows.collect());
+    let count = |verdict: &Verdict| count(results.iter().copied(), *verdict).to_string();
+    let verdicts = Verdict::ALL.iter().map(|verdict| verdict.name());
+    let counts = table(
+        "Verdicts",
+        &verdicts.collect::<Vec<_>>(),
+        vec![Verdict::ALL.iter().map(count).collect()],
+    );
+    let row = |result: &&ClaimResult<'_>| {
+        let Claim { id, place, says, .. } = result.claim;
+        let verdict = result.shown();
+        vec![id.clone(), place.clone(), verdict, says.clone(), figure(result)]
+    };
+    let header = ["claim", "where", "verdict", "the paper says", "our first check"];
+    let claims = table("Claims", &header, results.iter().map(row).collect());
+    let links = results.iter().map(|result| format!("#{}", result.claim.id)).collect();
     Front {
         title: format!("{}: {} claims", citation(paper), results.len()),
-        sentence: LIMITS.to_owned(),
-        tables: vec![counts],
+        sentence: limits(results),
+        tables: [counts]
+            .into_iter()
+            .chain(recordings(results))
+            .chain([PageTable { links, ..claims }])
+            .collect(),
+        is_index: false,
     }
+}
+
+/// What was measured with real packets, when and on what.
+fn recordings(results: &[&ClaimResult<'_>]) -> Option<PageTable> {
+    let mut all: Vec<Arc<Recording>> =
+        results.iter().flat_map(|result| result.claim.recordings()).collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all.dedup_by(|a, b| a.name == b.name);
+    let row = |recording: &Arc<Recording>| {
+        let state = if recording.is_stale() { " (stale)" } else { "" };
+        let date = format!("{}{state}", recording.date());
+        vec![recording.name.clone(), date, recording.machine(), recording.conditions.clone()]
+    };
+    let header = ["recording", "date", "machine", "conditions"];
+    let rows: Vec<Vec<String>> = all.iter().map(row).collect();
+    (!rows.is_empty()).then(|| table("Measured with real packets", &header, rows))
+}
+
+fn count<'a>(results: impl Iterator<Item = &'a ClaimResult<'a>>, verdict: Verdict) -> usize {
+    results.filter(|result| result.verdict == verdict).count()
+}
+
+/// What the first check found.
+fn figure(result: &ClaimResult<'_>) -> String {
+    let Some(check) = result.checks.first() else { return String::new() };
+    format!("{}: {} against {}", check.name, check.value, check.bound)
 }
 
 fn table(title: &str, header: &[&str], rows: Vec<Vec<String>>) -> PageTable {
     let header = header.iter().map(ToString::to_string).collect();
-    PageTable { title: title.to_owned(), note: String::new(), header, rows }
+    PageTable { title: title.to_owned(), header, rows, ..PageTable::default() }
 }
 
 /// The first page: the main claims of each paper, and how many claims have which verdict.
-fn index(results: &[ClaimResult<'_>]) -> Front {
-    let famous = results.iter().filter_map(|result| {
-        let headline = result.claim.headline.clone()?;
-        let figure = result.checks.first();
-        let figure = figure.map(|check| format!("{}: {}", check.name, check.value));
-        let paper = citation(result.claim.paper());
-        Some(vec![paper, headline, result.shown(), figure.unwrap_or_default()])
-    });
-    let header = ["paper", "claim", "verdict", "figure"];
-    let famous = table("What the papers are known for", &header, famous.collect());
-    let mut papers: Vec<&str> = results.iter().map(|result| result.claim.paper()).collect();
-    papers.dedup();
+fn index(results: &[&ClaimResult<'_>]) -> Front {
+    let famous: Vec<&&ClaimResult<'_>> =
+        results.iter().filter(|result| result.claim.headline.is_some()).collect();
+    let row = |result: &&&ClaimResult<'_>| {
+        let headline = result.claim.headline.clone().unwrap_or_default();
+        vec![headline, citation(result.claim.paper()), result.shown(), figure(result)]
+    };
+    let header = ["claim", "paper", "verdict", "our first check"];
+    let known_for =
+        table("What the papers are known for", &header, famous.iter().map(row).collect());
+    let links = famous.iter().map(|result| format!("#{}", result.claim.id)).collect();
+    let mut papers: Vec<&str> = Vec::new();
+    for result in results {
+        if !papers.contains(&result.claim.paper()) {
+            papers.push(result.claim.paper());
+        }
+    }
     let names = Verdict::ALL.iter().map(|verdict| verdict.name());
-    let header: Vec<&str> = ["paper", "page", "claims"].into_iter().chain(names).collect();
+    let header: Vec<&str> = ["paper", "claims"].into_iter().chain(names).collect();
     let row = |paper: &&str| {
-        let own = || results.iter().filter(|result| result.claim.paper() == *paper);
-        let count = |verdict: &Verdict| {
-            own().filter(|result| result.verdict == *verdict).count().to_string()
-        };
-        let first = [citation(paper), format!("{paper}.html"), own().count().to_string()];
-        first.into_iter().chain(Verdict::ALL.iter().map(count)).collect()
+        let own = || results.iter().copied().filter(|result| result.claim.paper() == *paper);
+        let counts = Verdict::ALL.iter().map(|verdict| count(own(), *verdict).to_string());
+        [citation(paper), own().count().to_string()].into_iter().chain(counts).collect()
     };
     let counts = table("All claims", &header, papers.iter().map(row).collect());
+    let pages = papers.iter().map(|paper| format!("{paper}.html")).collect();
     Front {
         title: "Claims of papers, checked".to_owned(),
-        sentence: LIMITS.to_owned(),
-        tables: vec![famous, counts],
+        sentence: limits(results),
+        tables: [PageTable { links, ..known_for }, PageTable { links: pages, ..counts }]
+            .into_iter()
+            .filter(|table| !table.rows.is_empty())
+            .collect(),
+        is_index: true,
     }
+}
+
+/// Where a claim stands on the front page; those of claims of one's own come last.
+fn place_on_front(result: &ClaimResult<'_>) -> usize {
+    let place = HEADLINES.iter().position(|id| *id == result.claim.id);
+    place.unwrap_or(HEADLINES.len())
 }
 
 fn of_paper(error: cellpace_paper::PaperError) -> CommandError {

@@ -27,7 +27,7 @@ pub(crate) struct ReportArgs {
     /// The page to write, one file that works offline (`-`: standard output)
     #[arg(short, long, value_name = "FILE.html", required_unless_present = "svg")]
     output: Option<PathBuf>,
-    /// Write the charts of comparisons and the pictures of Markov tables as SVG files
+    /// Write the charts as SVG files
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
 }

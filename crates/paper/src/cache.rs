@@ -52,6 +52,23 @@ impl Cache {
         let _ = write_atomically(&self.folder.join(key), bytes);
     }
 
+    /// Keeps how long the runs of a claim take, for any version of the program.
+    pub(crate) fn write_seconds(&self, id: &str, seconds: f64) {
+        let Some(file) = self.seconds_file(id) else { return };
+        if file.parent().is_some_and(|folder| fs::create_dir_all(folder).is_ok()) {
+            let _ = write_atomically(&file, seconds.to_string().as_bytes());
+        }
+    }
+
+    /// Processor time of the runs of a claim when they were last done, in seconds.
+    pub fn seconds(&self, id: &str) -> Option<f64> {
+        fs::read_to_string(self.seconds_file(id)?).ok()?.parse().ok()
+    }
+
+    fn seconds_file(&self, id: &str) -> Option<PathBuf> {
+        Some(self.folder.parent()?.join("seconds").join(id))
+    }
+
     /// A cache that cannot be written is none; the result is there all the same.
     pub(crate) fn write(&self, key: &str, record: &Value) {
         let _ = write_atomically(&self.file(key), record.to_string().as_bytes());

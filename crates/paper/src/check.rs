@@ -80,7 +80,18 @@ pub(crate) fn check_tests(claim: &Claim) -> Result<(), PaperError> {
 }
 
 /// The forms that charts have.
-const CHARTS: [&str; 6] = ["scatter", "lines", "bars", "cdf", "table", "heatmap"];
+const CHARTS: [&str; 10] = [
+    "scatter",
+    "lines",
+    "stairs",
+    "bars",
+    "histogram",
+    "cdf",
+    "ccdf",
+    "regions",
+    "heatmap",
+    "table",
+];
 
 /// The pictures of a table.
 pub(crate) const MAPS: [&str; 2] = ["transitions", "zoom"];
@@ -89,9 +100,9 @@ fn check_chart(chart: &Chart, source: &FieldTypes<'_>) -> Result<(), String> {
     if !CHARTS.contains(&&*chart.kind) {
         return Err(format!("unknown kind `{}`; there are {}", chart.kind, CHARTS.join(", ")));
     }
-    if chart.kind == "heatmap" {
-        let has_table = source.claim.runs.get(source.run).is_some_and(|run| run.train.is_some());
-        return match has_table && MAPS.contains(&&*chart.y) {
+    let has_table = source.claim.runs.get(source.run).is_some_and(|run| run.train.is_some());
+    if chart.kind == "heatmap" && has_table {
+        return match MAPS.contains(&&*chart.y) {
             true => Ok(()),
             false => Err(format!("a heatmap of a run of `train` has y = {}", MAPS.join(" or "))),
         };
@@ -100,6 +111,22 @@ fn check_chart(chart: &Chart, source: &FieldTypes<'_>) -> Result<(), String> {
     let is_axis = |name: &str| y.axes.iter().any(|(axis, _)| axis == name);
     if let Some(x) = chart.x.as_ref().filter(|x| !is_axis(x)) {
         type_of(&parse(x)?, source)?;
+    }
+    let has_axis_below = chart.x.as_deref().is_some_and(is_axis);
+    match &*chart.kind {
+        "heatmap" if !has_axis_below || chart.group.is_none() => {
+            return Err("a heatmap has an axis as `x` and another as `group`".to_owned());
+        }
+        "regions" if has_axis_below || chart.x.is_none() => {
+            return Err("regions have another field as `x`".to_owned());
+        }
+        _ => {}
+    }
+    for (name, ends) in [("x", chart.axes.x), ("y", chart.axes.y)] {
+        let is_log = chart.log.contains(name);
+        if ends.is_some_and(|[from, to]| from >= to || (is_log && from <= 0.0)) {
+            return Err(format!("axes.{name}: from less to more, above 0 where it is logarithmic"));
+        }
     }
     match chart.group.as_ref().filter(|group| !is_axis(group)) {
         Some(group) => Err(format!("`{}` has no axis `{group}`", chart.y)),

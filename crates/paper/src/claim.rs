@@ -1,10 +1,12 @@
 //! Claim files.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Deserialize;
 
 use crate::PaperError;
+use crate::claim_words::{OneOrMany, Word};
 use crate::recording::Recording;
 use crate::trainings::Trainings;
 use crate::verdict::Verdict;
@@ -139,47 +141,6 @@ pub struct ClaimTests {
     pub names: Vec<String>,
 }
 
-/// One value or several, each of which is a place on an axis.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
-pub enum OneOrMany {
-    /// One value.
-    One(Word),
-    /// Several.
-    Many(Vec<Word>),
-}
-
-/// A text or a number in its place.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
-pub enum Word {
-    /// A text.
-    Text(String),
-    /// A whole number.
-    Number(i64),
-    /// A number.
-    Float(f64),
-}
-
-impl Word {
-    pub(crate) fn text(&self) -> String {
-        match self {
-            Self::Text(text) => text.clone(),
-            Self::Number(number) => number.to_string(),
-            Self::Float(number) => number.to_string(),
-        }
-    }
-}
-
-impl OneOrMany {
-    pub(crate) fn texts(&self) -> Vec<String> {
-        match self {
-            Self::One(word) => vec![word.text()],
-            Self::Many(words) => words.iter().map(Word::text).collect(),
-        }
-    }
-}
-
 /// How often a run is repeated elsewhere in its trace.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
@@ -285,7 +246,7 @@ pub struct Check {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Chart {
-    /// `scatter`, `lines`, `bars`, `table`, `heatmap`.
+    /// `scatter`, `lines`, `stairs`, `bars`, `histogram`, `cdf`, `ccdf`, `regions`, `heatmap`, `table`.
     pub kind: String,
     /// The run.
     pub run: String,
@@ -301,9 +262,22 @@ pub struct Chart {
     /// Which axes are logarithmic: `x`, `y`, `xy`.
     #[serde(default)]
     pub log: String,
+    /// Where the axes begin and end in the paper, in the units of the chart.
+    #[serde(default)]
+    pub axes: ChartAxes,
     /// What the paper prints: points drawn hollow, as `[x, y]`, or rows of a table.
     #[serde(default)]
     pub original: Vec<OriginalPoint>,
+}
+
+/// The ends of the axes of a chart; what is not given follows from the values.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ChartAxes {
+    /// The axis below.
+    pub x: Option<[f64; 2]>,
+    /// The axis of the values.
+    pub y: Option<[f64; 2]>,
 }
 
 /// A point that the paper prints.
@@ -343,9 +317,16 @@ impl Claim {
     }
 
     /// When the figures were measured that it rests on, if any were.
-    pub fn recorded_on(&self) -> Option<&'static str> {
-        let recordings = self.runs.values().filter_map(|run| run.recording.as_deref());
-        recordings.filter_map(|name| Some(&*Recording::named(name).ok()?.date)).max()
+    pub fn recorded_on(&self) -> Option<String> {
+        let recordings = self.recordings();
+        let text = |recording: &Arc<Recording>| recording.date().to_owned() + recording.note();
+        recordings.iter().map(text).max()
+    }
+
+    /// What was measured for it with real packets.
+    pub fn recordings(&self) -> Vec<Arc<Recording>> {
+        let names = self.runs.values().filter_map(|run| run.recording.as_deref());
+        names.filter_map(|name| Recording::named(name).ok()).collect()
     }
 
     fn check_form(&self) -> Result<(), String> {

@@ -17,6 +17,9 @@ pub struct Front {
     pub sentence: String,
     /// Tables.
     pub tables: Vec<PageTable>,
+    /// Whether it is about several papers: of their claims the page then has those with a headline.
+    #[serde(skip)]
+    pub is_index: bool,
 }
 
 #[derive(Serialize)]
@@ -34,6 +37,11 @@ struct ClaimDocument<'a> {
     id: &'a str,
     r#where: &'a str,
     says: &'a str,
+    /// On a front page: what is said of it there, and the page that has all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    headline: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    page: Option<&'a str>,
     verdict: Verdict,
     expected: Verdict,
     shown: String,
@@ -56,7 +64,17 @@ pub fn document(
     depth: Depth,
     front: Option<&Front>,
 ) -> Result<String, PaperError> {
-    let claims = results.iter().map(|result| claim_document(result, front.is_some()));
+    let is_index = front.is_some_and(|front| front.is_index);
+    let results = results.iter().filter(|result| !is_index || result.claim.headline.is_some());
+    let claims = results.map(|result| {
+        let claim = claim_document(result, front.is_some())?;
+        let Some(headline) = result.claim.headline.as_deref().filter(|_| is_index) else {
+            return Ok(claim);
+        };
+        let charts = claim.charts.into_iter().take(1).collect();
+        let (headline, page) = (Some(headline), Some(result.claim.paper()));
+        Ok(ClaimDocument { headline, page, charts, because: "", ..claim })
+    });
     Ok(indented(&Document {
         schema: "cellpace.paper/1",
         version: env!("CARGO_PKG_VERSION"),
@@ -77,6 +95,8 @@ fn claim_document<'a>(
         id: &claim.id,
         r#where: &claim.place,
         says: &claim.says,
+        headline: None,
+        page: None,
         verdict: result.verdict,
         expected: result.expected,
         shown: format!("{}{generated}", result.shown()),

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use cellpace_base::{Random, Span, Time, parse_span};
 
-use crate::claim::{ClaimRun, OneOrMany, Starts, Word};
+use crate::claim::{ClaimRun, Starts};
+use crate::claim_words::{OneOrMany, Word};
 use crate::depth::Depth;
 use crate::trace_sets;
 

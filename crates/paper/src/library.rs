@@ -7,9 +7,8 @@ use cellpace_base::nearest;
 
 use crate::check::check_tests;
 use crate::claim::Claim;
+use crate::embedded::CLAIMS;
 use crate::{PaperError, Verdict};
-
-include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
 /// Claims, by paper and in its order.
 #[derive(Debug, Clone)]

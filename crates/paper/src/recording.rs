@@ -1,7 +1,7 @@
 //! Figures that were measured with real packets, as tables for checks.
 //!
-//! `evaluation/recordings.toml` says what is in the files that the measuring programs write; these
-//! are in the program as they are.
+//! `evaluation/recordings.toml` says what is in the files that the measuring programs write, and
+//! `papers/recorded/NAME.json` on what machine they were measured; these are in the program as they are.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -9,6 +9,10 @@ use std::sync::{Arc, LazyLock};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::cache;
+use crate::claim_words::OneOrMany;
+use crate::conditions::Conditions;
+use crate::embedded::RECORDED;
 use crate::expression::{Coordinates, Kind, Row, Table, Type};
 use crate::unit::of_field;
 
@@ -29,11 +33,12 @@ const RUN_AXIS: &str = "run";
 pub struct Recording {
     /// The file, from the root of the repository.
     pub file: String,
-    /// The table in it: cells by keys such as `gate/city-drive/copa`.
-    table: String,
+    /// The table in it: cells by keys such as `gate/city-drive/copa`. Without one the file has the
+    /// documents that commands wrote with `--json`, each a cell.
+    table: Option<String>,
     /// How the keys begin that belong to it; what comes next is on the axes.
     under: Option<String>,
-    /// What the parts of a key are places of.
+    /// What the parts of a key are places of; of documents where in them the places stand, as `link.rate`.
     axes: Vec<String>,
     /// The last place of keys that lack it.
     otherwise: Option<String>,
@@ -42,14 +47,24 @@ pub struct Recording {
     places: BTreeMap<String, String>,
     /// The values of a cell by their names here.
     fields: BTreeMap<String, Field>,
-    /// The day, as `2026-11-23`.
-    pub date: String,
-    /// The command that measured it.
-    pub command: String,
+    /// The day, as `2026-11-23`, where it was measured without `paper record`.
+    date: Option<String>,
+    /// The command that measures it, or several; of its words `CELLPACE` is the program, and `OUT.json`
+    /// the file that it writes or adds to.
+    command: OneOrMany,
     /// How long, how often, over what.
     pub conditions: String,
-    /// What is known of the machine.
-    pub machine: String,
+    /// What is known of the machine, where it was measured without `paper record`.
+    machine: Option<String>,
+    /// Its name in the descriptions.
+    #[serde(skip)]
+    pub name: String,
+    /// A short name of its description but for date and machine.
+    #[serde(skip)]
+    pub(crate) description: String,
+    /// On what it was measured by `paper record`.
+    #[serde(skip)]
+    pub measured: Option<Conditions>,
     #[serde(skip)]
     tables: BTreeMap<String, Table>,
 }
@@ -97,18 +112,25 @@ impl Field {
     }
 }
 
-type Recordings = Result<BTreeMap<String, Recording>, String>;
+type Recordings = Result<BTreeMap<String, Arc<Recording>>, String>;
 
-static RECORDINGS: LazyLock<Recordings> = LazyLock::new(|| read_all(DESCRIPTIONS, &FILES));
+static RECORDINGS: LazyLock<Recordings> = LazyLock::new(|| {
+    let read = |(name, text): &(&str, &str)| {
+        let name = name.strip_prefix("recorded/").unwrap_or(name);
+        Ok((name.to_owned(), Conditions::read(name, text)?))
+    };
+    let conditions: Result<_, String> = RECORDED.iter().map(read).collect();
+    read_all(DESCRIPTIONS, &FILES, conditions?)
+});
 
 impl Recording {
     /// The recording of this name.
     ///
     /// # Errors
     /// When there is none.
-    pub fn named(name: &str) -> Result<&'static Self, String> {
+    pub fn named(name: &str) -> Result<Arc<Self>, String> {
         let recordings = RECORDINGS.as_ref().map_err(Clone::clone)?;
-        recordings.get(name).ok_or_else(|| {
+        recordings.get(name).cloned().ok_or_else(|| {
             let known: Vec<&str> = recordings.keys().map(|name| &**name).collect();
             format!("there is no recording `{name}`; there are {}", known.join(", "))
         })
@@ -116,8 +138,56 @@ impl Recording {
 
     /// What was done, when, and on what, in lines.
     pub(crate) fn text(&self) -> String {
-        let Self { date, command, conditions, machine, .. } = self;
-        format!("recorded {date}: {command}\n{conditions}\nmachine: {machine}")
+        let (commands, note) = (self.command.texts().join("\n"), self.note());
+        format!(
+            "recorded {}{note}: {commands}\n{}\nmachine: {}",
+            self.date(),
+            self.conditions,
+            self.machine()
+        )
+    }
+
+    /// The day of the measurement, as `2026-11-23`.
+    pub fn date(&self) -> &str {
+        let measured = self.measured.as_ref().map(|measured| &*measured.date);
+        measured.or(self.date.as_deref()).unwrap_or("at an unknown time")
+    }
+
+    /// What is known of the machine.
+    pub fn machine(&self) -> String {
+        let measured = self.measured.as_ref().map(|measured| measured.machine.text());
+        measured.or_else(|| self.machine.clone()).unwrap_or_else(|| "unknown".to_owned())
+    }
+
+    /// The commands that measure it.
+    pub(crate) fn commands(&self) -> Result<Vec<String>, String> {
+        let commands = self.command.texts();
+        if commands.is_empty() { Err("has no command".to_owned()) } else { Ok(commands) }
+    }
+
+    /// Whether something else was measured than what is described now. Of what was measured without
+    /// `paper record` that is not known.
+    pub fn is_stale(&self) -> bool {
+        self.measured.as_ref().is_some_and(|measured| measured.description != self.description)
+    }
+
+    /// What speaks against it: that it is stale, or invalid.
+    pub(crate) fn note(&self) -> &'static str {
+        let is_invalid =
+            self.measured.as_ref().is_some_and(|measured| !measured.invalid.is_empty());
+        match (self.is_stale(), is_invalid) {
+            (true, _) => " (stale)",
+            (false, true) => " (invalid)",
+            (false, false) => "",
+        }
+    }
+
+    /// The same with figures that were measured now.
+    pub(crate) fn measured(&self, figures: &str, conditions: Conditions) -> Result<Self, String> {
+        let mut measured = self.clone();
+        measured.tables.clear();
+        measured.read(figures)?;
+        Ok(Self { measured: Some(conditions), ..measured })
     }
 
     /// What the values of a field are.
@@ -171,7 +241,8 @@ impl Recording {
 
     /// The cells of the table that belong to it, by their places.
     fn cells<'a>(&self, document: &'a Value) -> Vec<(Coordinates, &'a Value)> {
-        let cells = document[&self.table].as_object();
+        let Some(table) = &self.table else { return self.documents(document) };
+        let cells = document[table].as_object();
         let place =
             |part: &str| -> Arc<str> { self.places.get(part).map_or(part, |place| place).into() };
         let coordinates = |key: &str| -> Option<Coordinates> {
@@ -189,12 +260,45 @@ impl Recording {
         cells.into_iter().flatten().filter_map(found).collect()
     }
 
-    fn read(&mut self, document: &Value) -> Result<(), String> {
-        let cells = self.cells(document);
+    /// Each document is a cell; those with the same places are its runs.
+    fn documents<'a>(&self, documents: &'a Value) -> Vec<(Coordinates, &'a Value)> {
+        let mut cells: Vec<(Coordinates, &Value)> = Vec::new();
+        for document in documents.as_array().into_iter().flatten() {
+            let place = |axis: &String| match at_path(document, axis) {
+                Value::String(text) => Arc::from(&**text),
+                other => Arc::from(&*other.to_string()),
+            };
+            let mut places: Coordinates = self.axes.iter().map(place).collect();
+            let is_same = |cell: &&(Coordinates, &Value)| cell.0.starts_with(&places);
+            let run = cells.iter().filter(is_same).count();
+            places.push(run.to_string().into());
+            cells.push((places, document));
+        }
+        cells
+    }
+
+    /// Whether the file has documents of commands instead of tables of a measuring program.
+    pub(crate) const fn has_documents(&self) -> bool {
+        self.table.is_none()
+    }
+
+    fn read(&mut self, text: &str) -> Result<(), String> {
+        let values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+        let mut values: Vec<Value> =
+            values.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
+        let document = match (self.has_documents(), values.len()) {
+            (true, _) => Value::Array(values),
+            (false, 1) => values.remove(0),
+            (false, _) => return Err(format!("{}: is no single JSON document", self.file)),
+        };
+        let cells = self.cells(&document);
+        let mut axes = self.axes.clone();
+        axes.extend(self.has_documents().then(|| RUN_AXIS.to_owned()));
         for (name, field) in &self.fields {
-            let table = table(name, &field.value(), &self.axes, &cells);
+            let table = table(name, &field.value(), &axes, &cells);
             if table.rows.is_empty() {
-                return Err(format!("{} has no `{name}` in `{}`", self.file, self.table));
+                let part = self.table.as_deref().unwrap_or("its documents");
+                return Err(format!("{} has no `{name}` in `{part}`", self.file));
             }
             self.tables.insert(name.clone(), table);
         }
@@ -202,20 +306,36 @@ impl Recording {
     }
 }
 
-fn read_all(descriptions: &str, files: &[(&str, &str)]) -> Recordings {
-    let recordings: Result<BTreeMap<String, Recording>, _> = toml::from_str(descriptions);
-    let mut recordings =
-        recordings.map_err(|error| format!("evaluation/recordings.toml: {error}"))?;
+fn read_all(
+    descriptions: &str,
+    files: &[(&str, &str)],
+    mut conditions: BTreeMap<String, Conditions>,
+) -> Recordings {
+    let wrong = |error: toml::de::Error| format!("evaluation/recordings.toml: {error}");
+    let mut recordings: BTreeMap<String, Recording> =
+        toml::from_str(descriptions).map_err(wrong)?;
+    let mut parts: BTreeMap<String, toml::Table> = toml::from_str(descriptions).map_err(wrong)?;
     for (name, recording) in &mut recordings {
+        recording.name.clone_from(name);
+        recording.measured = conditions.remove(name);
+        let mut part = parts.remove(name).unwrap_or_default();
+        part.retain(|key, _| key != "date" && key != "machine");
+        recording.description = cache::key(&[&part.to_string()]);
         let wrong = |why: String| format!("evaluation/recordings.toml: [{name}]: {why}");
         let file = files.iter().find(|(file, _)| *file == recording.file);
         let (_, text) =
             file.ok_or_else(|| wrong(format!("no file `{}` is embedded", recording.file)))?;
-        let document: Value =
-            serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
-        recording.read(&document).map_err(wrong)?;
+        recording.read(text).map_err(wrong)?;
     }
-    Ok(recordings)
+    if let Some(unknown) = conditions.keys().next() {
+        return Err(format!("papers/recorded/{unknown}.json: there is no recording `{unknown}`"));
+    }
+    Ok(recordings.into_iter().map(|(name, recording)| (name, Arc::new(recording))).collect())
+}
+
+/// What stands at a path such as `queue_delay_ms.p95`; `Null` where nothing does.
+fn at_path<'a>(document: &'a Value, path: &str) -> &'a Value {
+    document.pointer(&format!("/{}", path.replace('.', "/"))).unwrap_or(&Value::Null)
 }
 
 /// The values of a field in all cells.
@@ -229,7 +349,7 @@ fn table(
     let scale = of_unit * field.scale;
     let value = |cell: &'_ Value| match field.of.is_empty() {
         true => cell.clone(),
-        false => cell[&field.of].clone(),
+        false => at_path(cell, &field.of).clone(),
     };
     let values: Vec<(&Coordinates, &Value, Value)> =
         cells.iter().map(|(place, cell)| (place, *cell, value(cell))).collect();
@@ -308,7 +428,7 @@ fn runs(runs: &Value, minutes: &Value) -> Along {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     const MADE_UP: &str = r#"{"cells": {
@@ -319,6 +439,23 @@ mod tests {
     }}"#;
 
     fn made_up(file: &str) -> Result<Recording, String> {
+        let recording = read_made_up(file, "measure", None)?;
+        Ok(Recording::clone(&recording))
+    }
+
+    /// A recording of which this is measured by this command.
+    pub(crate) fn described(
+        command: &str,
+        conditions: Option<Conditions>,
+    ) -> Result<Arc<Recording>, String> {
+        read_made_up("made-up.json", command, conditions)
+    }
+
+    fn read_made_up(
+        file: &str,
+        command: &str,
+        conditions: Option<Conditions>,
+    ) -> Result<Arc<Recording>, String> {
         let description = format!(
             r#"
             [made-up]
@@ -331,12 +468,13 @@ mod tests {
             fields.delay_share = {{ of = "delays", along = "bin", is_histogram = true }}
             fields.window_bytes = {{ of = "window", scale = 1000 }}
             date = "2026-11-23"
-            command = "measure"
+            command = "{command}"
             conditions = "none"
             machine = "unknown"
             "#
         );
-        let mut recordings = read_all(&description, &[("made-up.json", MADE_UP)])?;
+        let conditions = conditions.map(|each| ("made-up".to_owned(), each)).into_iter().collect();
+        let mut recordings = read_all(&description, &[("made-up.json", MADE_UP)], conditions)?;
         Ok(recordings.remove("made-up").unwrap())
     }
 
@@ -387,6 +525,27 @@ mod tests {
         assert_eq!(places(&window), [("gate city-drive copa".to_owned(), 40_000.0)]);
         let types = made_up("made-up.json").unwrap().field_type("window_bytes").unwrap();
         assert_eq!(types.axes[1], ("trace".to_owned(), vec!["city-drive".to_owned()]));
+    }
+
+    #[test]
+    fn documents_of_commands_are_cells_and_the_same_again_is_a_run() {
+        let description = r#"
+            [link]
+            file = "link.json"
+            axes = ["queue", "flow.cc"]
+            fields.throughput_mbps = "throughput_mbps"
+            fields."queue_delay_ms.p95" = "queue_delay_ms.p95"
+            command = ["CELLPACE link --json OUT.json", "CELLPACE link --json OUT.json"]
+            conditions = "none"
+        "#;
+        let document = r#"{"queue": "codel", "flow": {"cc": "copa"}, "throughput_mbps": 5,
+                           "queue_delay_ms": {"p95": 20}}"#;
+        let twice = format!("{document}\n{document}\n");
+        let recordings = read_all(description, &[("link.json", &twice)], BTreeMap::new()).unwrap();
+        let delay = recordings["link"].field("queue_delay_ms.p95", None).unwrap();
+        assert_eq!(delay.axes.join(" "), "queue flow.cc run");
+        let expected = [("codel copa 0".to_owned(), 0.02), ("codel copa 1".to_owned(), 0.02)];
+        assert_eq!(places(&delay), expected);
     }
 
     #[test]

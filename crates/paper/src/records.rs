@@ -62,13 +62,13 @@ pub(crate) struct Records {
     pub(crate) axes: Vec<Arc<str>>,
     pub(crate) cells: Vec<(Coordinates, Arc<Value>)>,
     /// What was measured with real packets, in place of cells.
-    pub(crate) recording: Option<&'static Recording>,
+    pub(crate) recording: Option<Arc<Recording>>,
 }
 
 impl Records {
     /// The places of an axis of runs.
     pub(crate) fn places(&self, axis: &str) -> Vec<Arc<str>> {
-        if let Some(recording) = self.recording {
+        if let Some(recording) = &self.recording {
             return recording.places(axis);
         }
         let mut places: Vec<Arc<str>> = Vec::new();
@@ -83,7 +83,7 @@ impl Records {
 
     /// The values of a field. `only` keeps the cells at one place of an axis.
     pub(crate) fn field(&self, name: &str, only: Option<(&str, &str)>) -> Result<Table, String> {
-        if let Some(recording) = self.recording {
+        if let Some(recording) = &self.recording {
             return recording.field(name, only);
         }
         let (place, rest) = fields::find(name)?;

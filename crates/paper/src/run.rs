@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use crate::arrivals::ArrivalWatch;
 use crate::check::run_check;
-use crate::claim::{Analysis, Claim, ClaimRun, Mode, OneOrMany};
+use crate::claim::{Analysis, Claim, ClaimRun, Mode};
+use crate::claim_words::OneOrMany;
 use crate::depth::Depth;
 use crate::expression::Coordinates;
 use crate::grid::combinations;
@@ -39,6 +40,8 @@ pub struct RunOptions<'a> {
     pub cache: Option<Cache>,
     /// Whether results of earlier times are not used.
     pub is_fresh: bool,
+    /// Recordings that were measured now, in place of those of the program.
+    pub measured: Vec<Arc<Recording>>,
 }
 
 /// What came out of a claim.
@@ -67,7 +70,9 @@ impl ClaimResult<'_> {
 
     /// The verdict as it is shown.
     pub fn shown(&self) -> String {
-        shown_verdict(self.claim, self.verdict)
+        let recordings = self.records.values().filter_map(|records| records.recording.as_ref());
+        let note = recordings.map(|recording| recording.note()).max().unwrap_or_default();
+        shown_verdict(self.claim, self.verdict) + note
     }
 }
 
@@ -166,7 +171,7 @@ impl<'a> Plan<'a> {
         let results: Result<Vec<(Arc<Value>, f64)>, String> =
             results.into_iter().flatten().collect();
         let results = results.map_err(PaperError::Failed)?;
-        let judged = (0..self.claims.len()).map(|at| judge(self, at, &results, options.depth));
+        let judged = (0..self.claims.len()).map(|at| judge(self, at, &results, options));
         judged.collect::<Result<Vec<_>, _>>().map(Some)
     }
 }
@@ -356,7 +361,7 @@ fn judge<'a>(
     plan: &Plan<'a>,
     at: usize,
     results: &[(Arc<Value>, f64)],
-    depth: Depth,
+    options: &RunOptions<'_>,
 ) -> Result<ClaimResult<'a>, PaperError> {
     let claim = plan.claims[at];
     let mut records: BTreeMap<String, Records> = BTreeMap::new();
@@ -364,7 +369,11 @@ fn judge<'a>(
     for (name, run) in &claim.runs {
         let axes = run.axes().map_err(|why| PaperError::of(&claim.id, why))?;
         let axes = axes.into_iter().map(|axis| axis.name).chain(["start".into(), "seed".into()]);
-        let recording = run.recording.as_deref().map(Recording::named).transpose();
+        let named = |name: &str| {
+            let now = options.measured.iter().find(|recording| recording.name == name);
+            now.map_or_else(|| Recording::named(name), |recording| Ok(Arc::clone(recording)))
+        };
+        let recording = run.recording.as_deref().map(named).transpose();
         let recording = recording.map_err(|why| PaperError::of(&claim.id, why))?;
         let of_run = Records { axes: axes.collect(), recording, cells: Vec::new() };
         records.insert(name.clone(), of_run);
@@ -383,7 +392,7 @@ fn judge<'a>(
         _ if checks.is_empty() => claim.expected,
         _ => verdict_of(claim, &checks),
     };
-    let expected = match (depth, claim.expected_quick) {
+    let expected = match (options.depth, claim.expected_quick) {
         (Depth::Quick, Some(quick)) => quick,
         _ if claim.mode == Mode::Field && !checks.is_empty() => {
             claim.stand_in.unwrap_or(claim.expected)
@@ -392,6 +401,9 @@ fn judge<'a>(
     };
     let names_traces = claim.runs.values().any(ClaimRun::names_recorded_traces);
     let is_generated = plan.is_generated && names_traces;
+    if let Some(cache) = &options.cache {
+        cache.write_seconds(&claim.id, seconds);
+    }
     Ok(ClaimResult { claim, verdict, checks, is_generated, seconds, expected, records })
 }
 

@@ -60,6 +60,7 @@ fn a_claim_from_end_to_end() {
         title: "Made up".to_owned(),
         sentence: String::new(),
         tables: Vec::new(),
+        is_index: false,
     };
     let text = document(&[&results[0]], options.depth, Some(&front)).unwrap();
     let written: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -190,6 +191,7 @@ fn a_claim_trains_tables_keeps_them_and_draws_them() {
             title: "Made up".to_owned(),
             sentence: String::new(),
             tables: Vec::new(),
+            is_index: false,
         };
         document(&[&results[0]], options.depth, Some(&front)).unwrap()
     };

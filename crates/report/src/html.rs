@@ -10,15 +10,30 @@ use crate::heatmap::{Heatmap, heatmap_svg, inline, level_classes, levels};
 use crate::page::page_json;
 use crate::section::{Chart, DrawnChart, MadeBy, PageTable, Section, side_by_side};
 use crate::sentence::sentence;
-use crate::svg::{SvgFiles, svg_files};
+use crate::svg::{SvgFiles, chart_svg, svg_files};
 use crate::thin::thinned;
 use crate::views::{PAPER, sections};
 use crate::{Comparison, ReportError, SCHEMA, comparisons, palette};
 
 const TEMPLATE: &str = include_str!("../assets/page.html");
 const STYLE: &str = include_str!("../assets/page.css");
-const SCRIPT: &str = include_str!("../assets/page.js");
-const SECTIONS_SCRIPT: &str = include_str!("../assets/sections.js");
+/// The script of the page: plain files, each using those before it.
+const SCRIPTS: [&str; 14] = [
+    include_str!("../assets/page/numbers.js"),
+    include_str!("../assets/page/dom.js"),
+    include_str!("../assets/page/save.js"),
+    include_str!("../assets/page/sections.js"),
+    include_str!("../assets/page/legend.js"),
+    include_str!("../assets/page/table.js"),
+    include_str!("../assets/page/time.js"),
+    include_str!("../assets/page/scatter.js"),
+    include_str!("../assets/page/matrix.js"),
+    include_str!("../assets/page/cdf.js"),
+    include_str!("../assets/page/flows.js"),
+    include_str!("../assets/page/profiles.js"),
+    include_str!("../assets/page/probe.js"),
+    include_str!("../assets/page/comparison.js"),
+];
 const UPLOT: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
 const UPLOT_STYLE: &str = include_str!("../assets/uplot/uPlot.min.css");
 const UPLOT_LICENCE: &str = include_str!("../assets/uplot/LICENSE");
@@ -58,8 +73,8 @@ pub fn page(documents: &[Document]) -> Result<String, ReportError> {
     Ok(Whole { comparison, sections: sections.collect(), is_paper }.html())
 }
 
-/// The charts of results as file name and content: those of comparisons, as one, and the pictures
-/// of Markov tables.
+/// The charts of results as file name and content: those of comparisons, as one, and those that the
+/// pages of other results have.
 ///
 /// # Errors
 /// When one of the documents is of a kind without charts, or not what its schema says.
@@ -73,14 +88,23 @@ pub fn charts(documents: &[Document]) -> Result<Vec<(String, String)>, ReportErr
             compared.extend(results.into_iter().map(|result| (name.clone(), result)));
             continue;
         }
-        let maps: Vec<_> = sections(document)?.into_iter().flat_map(|shown| shown.maps).collect();
-        if maps.is_empty() {
+        let before = files.files.len();
+        for section in sections(document)? {
+            for chart in section.charts.iter().filter(|chart| chart.has_values()) {
+                let parts: Vec<&str> = match section.id.as_str() {
+                    "" => vec![name, &chart.title],
+                    id => vec![name, id, &chart.title],
+                };
+                files.add(&parts, chart_svg(chart));
+            }
+            for (map, _) in section.maps {
+                let title = map.title.clone();
+                files.add(&[name, &title], heatmap_svg(&[map]));
+            }
+        }
+        if files.files.len() == before {
             let why = format!("a result of the kind `{}` has no charts", document.schema);
             return Err(ReportError::document(&document.name, why));
-        }
-        for (map, _) in maps {
-            let title = map.title.clone();
-            files.add(&[name, &title], heatmap_svg(&[map]));
         }
     }
     if !compared.is_empty() {
@@ -108,9 +132,15 @@ struct Drawn<'a> {
 struct DrawnSection<'a> {
     /// Its title, sentence and facts are those of the page.
     alone: bool,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    id: &'a str,
     title: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    badge: &'a str,
     sentence: &'a str,
     facts: &'a [(String, String)],
+    #[serde(skip_serializing_if = "str::is_empty")]
+    text: &'a str,
     charts: Vec<DrawnChart<'a>>,
     maps: Vec<DrawnMap<'a>>,
     tables: &'a [PageTable],
@@ -134,9 +164,12 @@ impl<'a> DrawnSection<'a> {
         };
         Self {
             alone,
+            id: &section.id,
             title: &section.title,
+            badge: &section.badge,
             sentence: &section.sentence,
             facts: &section.facts,
+            text: &section.text,
             charts: charts.map(Chart::drawn).collect(),
             maps: section.maps.iter().map(map).collect(),
             tables: &section.tables,
@@ -164,14 +197,13 @@ impl Whole {
                 ("data", &data),
                 ("sections", &crate::json::embeddable(&self.drawn())),
                 ("uplot", UPLOT),
-                ("sections-script", SECTIONS_SCRIPT),
-                ("script", SCRIPT),
+                ("script", &format!("\"use strict\";\n(() => {{\n{}}})();\n", SCRIPTS.join("\n"))),
             ],
         )
     }
 
     fn title(&self) -> String {
-        if let Some(front) = self.sections.first().filter(|_| self.is_paper) {
+        if let Some(front) = self.front() {
             return front.title.clone();
         }
         let compared = self.comparison.iter().map(comparisons::title);
@@ -180,9 +212,15 @@ impl Whole {
         titles.join(" · ")
     }
 
+    /// The section that is about the others: the page has its title and sentence.
+    fn front(&self) -> Option<&Section> {
+        self.sections.first().filter(|_| self.is_paper)
+    }
+
     /// The only result's; several have theirs beside them.
     fn sentence(&self) -> String {
         match (&self.comparison, &self.sections[..]) {
+            (None, [front, ..]) if self.is_paper => front.sentence.clone(),
             (Some(comparison), _) => sentence(comparison),
             (None, [section]) => section.sentence.clone(),
             (None, _) => String::new(),
@@ -190,7 +228,10 @@ impl Whole {
     }
 
     fn drawn(&self) -> Drawn<'_> {
-        let alone = self.comparison.is_none() && self.sections.len() == 1;
+        let is_alone = |at: usize| {
+            let is_only = self.comparison.is_none() && self.sections.len() == 1;
+            is_only || (at == 0 && self.is_paper)
+        };
         let mut made_by: Vec<(&'static str, String)> = Vec::new();
         let compared = self.comparison.iter().map(comparisons::made_by);
         for made in compared.chain(self.sections.iter().map(|section| section.made_by.clone())) {
@@ -201,7 +242,8 @@ impl Whole {
             sections: self
                 .sections
                 .iter()
-                .map(|section| DrawnSection::of(section, alone))
+                .enumerate()
+                .map(|(at, section)| DrawnSection::of(section, is_alone(at)))
                 .collect(),
             made_by,
         }

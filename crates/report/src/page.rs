@@ -1,6 +1,6 @@
 //! What the HTML page gets to draw of a thinned comparison.
 
-use cellpace_measure::{ProfileSample, Series};
+use cellpace_measure::{FlowFigures, ProfileSample, Quantiles, Series};
 use serde::Serialize;
 
 use crate::groups::{FigureRow, Group, conditions, controllers, groups, queue_delay, rows};
@@ -44,9 +44,23 @@ struct PageRun<'a> {
     capacity: Number,
     p50: Number,
     p95: Number,
-    flows: Vec<&'a str>,
+    flows: Vec<PageFlow<'a>>,
+    /// How many flows are left out.
+    #[serde(skip_serializing_if = "is_none")]
+    more: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     series: Option<PageSeries<'a>>,
+}
+
+/// A flow: controller, start and stop in s, throughput in Mbit/s, median and 95th percentile of its
+/// queue delay in ms, packets lost.
+type PageFlow<'a> = (&'a str, Number, Number, Number, Number, Number, u64);
+
+/// More flows than this are no table that anyone reads.
+const MAX_LISTED_FLOWS: usize = 200;
+
+fn is_none(number: &usize) -> bool {
+    *number == 0
 }
 
 #[derive(Serialize)]
@@ -57,9 +71,22 @@ struct PageSeries<'a> {
     p50: Vec<Number>,
     p95: Vec<Number>,
     flows: Vec<Vec<Number>>,
+    /// The 95th percentile of the queue delay of each flow, where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    flow_p95: Vec<Vec<Number>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cdf: Option<PageCdf>,
     cwnd: Vec<Vec<Number>>,
     inside: PageInside<'a>,
     profiles: Vec<PageProfile>,
+}
+
+/// The delays in ms below which 0, 1, ..., 100 % of all lie.
+#[derive(Serialize)]
+struct PageCdf {
+    queue: Vec<Number>,
+    oneway: Vec<Number>,
+    rtt: Vec<Number>,
 }
 
 /// What a controller shows of itself, in bins of its own.
@@ -86,7 +113,7 @@ impl<'a> Page<'a> {
             .map(|group| {
                 let run = |run: &&'a Run| {
                     let cc = controllers.iter().position(|name| *name == run.cc).unwrap_or(0);
-                    page_run(run, cc, &mut capacities)
+                    page_run(run, cc, run.seed == group.runs[0].seed, &mut capacities)
                 };
                 PageGroup {
                     name: &group.name,
@@ -116,7 +143,12 @@ fn look(index: usize) -> Look {
     }
 }
 
-fn page_run<'a>(run: &'a Run, cc: usize, capacities: &mut Vec<Vec<Number>>) -> PageRun<'a> {
+fn page_run<'a>(
+    run: &'a Run,
+    cc: usize,
+    is_first_seed: bool,
+    capacities: &mut Vec<Vec<Number>>,
+) -> PageRun<'a> {
     let delay = queue_delay(run);
     PageRun {
         cc,
@@ -125,12 +157,41 @@ fn page_run<'a>(run: &'a Run, cc: usize, capacities: &mut Vec<Vec<Number>>) -> P
         capacity: Number(run.figures.capacity_mbps),
         p50: Number(delay.p50),
         p95: Number(delay.p95),
-        flows: run.figures.per_flow.iter().map(|flow| flow.cc.as_str()).collect(),
-        series: run.series.as_ref().map(|series| page_series(series, capacities)),
+        flows: run.figures.per_flow.iter().take(MAX_LISTED_FLOWS).map(page_flow).collect(),
+        more: run.figures.per_flow.len().saturating_sub(MAX_LISTED_FLOWS),
+        series: run.series.as_ref().map(|series| page_series(series, is_first_seed, capacities)),
     }
 }
 
-fn page_series<'a>(series: &'a Series, capacities: &mut Vec<Vec<Number>>) -> PageSeries<'a> {
+fn page_flow(flow: &FlowFigures) -> PageFlow<'_> {
+    let delay = flow.queue_delay_ms;
+    // Zeros would make the worst flow look like the best.
+    let [p50, p95] = match flow.throughput_mbps > 0.0 {
+        true => [delay.p50, delay.p95],
+        false => [f64::NAN; 2],
+    };
+    let times = [Number(flow.start_s), Number(flow.stop_s)];
+    let rate = Number(flow.throughput_mbps);
+    (&flow.cc, times[0], times[1], rate, Number(p50), Number(p95), flow.lost)
+}
+
+fn page_cdf(quantiles: &Quantiles) -> Option<PageCdf> {
+    // Every second one is as fine as a screen shows.
+    let of = |values: &[f32]| {
+        values.iter().step_by(2).map(|value| Number(f64::from(*value))).collect::<Vec<_>>()
+    };
+    (!quantiles.queue_delay_ms.is_empty()).then(|| PageCdf {
+        queue: of(&quantiles.queue_delay_ms),
+        oneway: of(&quantiles.one_way_delay_ms),
+        rtt: of(&quantiles.rtt_ms_seen),
+    })
+}
+
+fn page_series<'a>(
+    series: &'a Series,
+    is_first_seed: bool,
+    capacities: &mut Vec<Vec<Number>>,
+) -> PageSeries<'a> {
     let capacity = numbers(&series.capacity_mbps);
     let place = capacities.iter().position(|known| *known == capacity).unwrap_or_else(|| {
         capacities.push(capacity);
@@ -145,6 +206,8 @@ fn page_series<'a>(series: &'a Series, capacities: &mut Vec<Vec<Number>>) -> Pag
         p50: numbers(&series.queue_delay_p50_ms),
         p95: numbers(&series.queue_delay_p95_ms),
         flows: every(&series.flow_throughput_mbps),
+        flow_p95: every(&series.flow_queue_delay_p95_ms),
+        cdf: if is_first_seed { page_cdf(&series.quantiles) } else { None },
         cwnd: every(&series.cwnd_packets),
         inside: PageInside {
             bin: series.inspected_bin_s.unwrap_or(series.bin_s),

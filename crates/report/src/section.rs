@@ -15,12 +15,18 @@ const X_DIGITS: i32 = 7;
 /// What a page shows of one result.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Section {
-    /// What it is, in a few words.
+    /// Where links lead to it; may be empty.
+    pub(crate) id: String,
+    /// What it is, in a few words; empty where the page has it in its head.
     pub(crate) title: String,
+    /// A word beside the title; may be empty.
+    pub(crate) badge: String,
     /// What came out, in one sentence.
     pub(crate) sentence: String,
     /// The conditions: names and values.
     pub(crate) facts: Vec<(String, String)>,
+    /// More to read below the facts; may be empty.
+    pub(crate) text: String,
     pub(crate) charts: Vec<Chart>,
     /// Pictures, each with a note, which may be empty.
     pub(crate) maps: Vec<(Heatmap, String)>,
@@ -51,6 +57,26 @@ pub struct PageTable {
     pub header: Vec<String>,
     /// The rows.
     pub rows: Vec<Vec<String>>,
+    /// Where the first word of each row leads: a page beside this one, or a part of it. None, or one a row.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<String>,
+}
+
+/// How the values of a [`Chart`] are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Form {
+    /// Straight lines from value to value.
+    #[default]
+    Lines,
+    /// A value holds until the next place.
+    Stairs,
+    /// The same, filled to the foot of the chart: a histogram.
+    Steps,
+    /// Marks without lines.
+    Marks,
+    /// Marks with the region around each.
+    Regions,
 }
 
 /// Lines or bars over a common axis.
@@ -69,10 +95,12 @@ pub(crate) struct Chart {
     pub(crate) log_x: bool,
     /// The axis of the values is logarithmic.
     pub(crate) log_y: bool,
-    /// Steps instead of straight lines: a value holds until the next place.
-    pub(crate) steps: bool,
-    /// Marks without lines.
-    pub(crate) marks: bool,
+    /// How the values are drawn, unless they are bars.
+    pub(crate) form: Form,
+    /// Where the axis below begins and ends, if that is given.
+    pub(crate) x_range: Option<[f64; 2]>,
+    /// Where the axis of the values begins and ends, if that is given.
+    pub(crate) y_range: Option<[f64; 2]>,
     /// Names of the places 0, 1, ... on the axis below; the values are then bars.
     pub(crate) names: Vec<String>,
 }
@@ -85,13 +113,19 @@ pub(crate) struct Line {
     pub(crate) x: Vec<f64>,
     /// One value for each place; NaN where there is none.
     pub(crate) y: Vec<f32>,
+    /// The line of this number has the same colour; its own number, if none is given.
+    pub(crate) look: Option<usize>,
+    /// Marks that are not filled: what another source prints.
+    pub(crate) hollow: bool,
+    /// The region around each value: least and most along the axis below, least and most of the values.
+    pub(crate) spread: Vec<[f64; 4]>,
 }
 
 impl Line {
     /// A value for each bin of `bin_s` seconds.
     pub(crate) fn of_bins(name: impl Into<String>, bin_s: f64, values: Vec<f32>) -> Self {
         let x = (0..values.len()).map(|bin| bin as f64 * bin_s).collect();
-        Self { name: name.into(), x, y: values }
+        Self { name: name.into(), x, y: values, ..Self::default() }
     }
 }
 
@@ -105,9 +139,11 @@ pub(crate) struct DrawnChart<'a> {
     lines: Vec<DrawnLine<'a>>,
     log_x: bool,
     log_y: bool,
-    steps: bool,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    marks: bool,
+    form: Form,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    x_range: Option<[f64; 2]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    y_range: Option<[f64; 2]>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     names: &'a [String],
 }
@@ -117,6 +153,12 @@ struct DrawnLine<'a> {
     name: &'a str,
     x: Vec<f64>,
     y: Vec<Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    look: Option<usize>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    hollow: bool,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    spread: &'a [[f64; 4]],
 }
 
 impl Chart {
@@ -129,7 +171,11 @@ impl Chart {
     pub(crate) fn drawn(&self) -> DrawnChart<'_> {
         let line = |line: &'_ Line| {
             let merge = line.x.len().div_ceil(MAX_POINTS).max(1);
-            let y = thin(&line.y, merge, mean_of_known);
+            let y = match self.form {
+                // A mean of marks is no mark.
+                Form::Marks | Form::Regions => line.y.iter().step_by(merge).copied().collect(),
+                _ => thin(&line.y, merge, mean_of_known),
+            };
             (
                 line.x.iter().step_by(merge).map(|x| significant(*x, X_DIGITS)).collect(),
                 y.into_iter().map(|y| Number(f64::from(y))).collect(),
@@ -137,7 +183,8 @@ impl Chart {
         };
         let lines = self.lines.iter().map(|each| {
             let (x, y) = line(each);
-            DrawnLine { name: &each.name, x, y }
+            let Line { look, hollow, .. } = *each;
+            DrawnLine { name: &each.name, x, y, look, hollow, spread: &each.spread }
         });
         DrawnChart {
             title: &self.title,
@@ -147,8 +194,9 @@ impl Chart {
             lines: lines.collect(),
             log_x: self.log_x,
             log_y: self.log_y,
-            steps: self.steps,
-            marks: self.marks,
+            form: self.form,
+            x_range: self.x_range,
+            y_range: self.y_range,
             names: &self.names,
         }
     }

@@ -3,6 +3,7 @@
 //! the same look as the page's.
 
 mod canvas;
+mod chart;
 mod scale;
 
 use std::collections::HashSet;
@@ -11,6 +12,7 @@ use cellpace_base::statistics;
 use cellpace_measure::{ProfileSample, Series};
 
 use self::canvas::{Canvas, Line, Plot, short_name};
+pub(crate) use self::chart::chart_svg;
 use self::scale::AxisScale;
 use crate::Comparison;
 use crate::groups::{Group, controllers, groups, rows};

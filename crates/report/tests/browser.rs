@@ -65,7 +65,8 @@ fn flows_that_share_a_link_are_drawn_one_by_one() {
     let seen = browser.open("flows", &example::large("shared", 1, 4, 60), &[]);
     assert_eq!(seen["drawn"]["flows"], 4);
     assert_eq!(seen["drawn"]["cwnd"], 0, "windows of several flows stand with the flows");
-    every_line_has_ink(&seen, &[("throughput", 1, 2), ("flows", 2, 5)]);
+    every_line_has_ink(&seen, &[("throughput", 1, 2), ("flows", 5, 5)]);
+    assert_eq!((&seen["flowRows"], &seen["drawn"]["scatter"]), (&4.into(), &0.into()));
 }
 
 #[test]
@@ -257,6 +258,106 @@ fn results_of_one_kind_stand_side_by_side_and_those_of_several_in_sections() {
     let seen = browser.open_page("several", &page(&all).unwrap(), &[]);
     assert_eq!((&seen["charts"], &seen["tables"]), (&9.into(), &5.into()));
     assert_eq!(seen["drawn"]["throughput"], 2);
+}
+
+#[test]
+fn pages_of_papers_cut_nothing_and_lead_to_their_claims() {
+    let Some(browser) = Browser::find() else { return };
+    let claims = include_str!("browser/claims.json");
+    let page = page(&[Document::read("claims.json", claims).unwrap()]).unwrap();
+    assert!(page.len() < 3_000_000);
+    let dark = ["--blink-settings=preferredColorScheme=0"];
+    for (look, seen) in [
+        ("light", browser.open_page("claims", &page, &[])),
+        ("dark", browser.open_page("claims-dark", &page, &dark)),
+        ("400 px", browser.open_page_framed("claims-phone", &page, 400)),
+    ] {
+        assert_eq!((&seen["charts"], &seen["maps"]), (&7.into(), &1.into()), "{look}");
+        assert_eq!(seen["cut"], serde_json::json!([]), "{look}");
+        assert!(seen["overflow"].as_i64().unwrap() <= 0, "{look}: {}", seen["overflow"]);
+        let links = serde_json::json!(["#made-fig1", "#made-fig2", "verus.html"]);
+        assert_eq!(seen["links"], links, "{look}: a link leads to nothing else");
+        let headings = seen["headings"].as_array().unwrap();
+        let distinct: std::collections::HashSet<_> = headings.iter().collect();
+        assert_eq!((headings.len(), distinct.len()), (3, 3), "{look}: {headings:?}");
+    }
+}
+
+#[test]
+fn six_controllers_on_ten_traces_open_at_once_and_stay_small() {
+    let Some(browser) = Browser::find() else { return };
+    let mut sweep = example::large("t0", 6, 1, 300);
+    let first = std::mem::take(&mut sweep.runs);
+    for trace in 0..10 {
+        sweep.runs.extend(first.iter().cloned().map(|mut run| {
+            run.trace = format!("t{trace}");
+            run
+        }));
+    }
+    let page = html(&sweep);
+    assert!(page.len() < 3_000_000, "{}", page.len());
+    let seen = browser.open_page("sixty", &page, &[]);
+    assert_eq!((&seen["matrix"], &seen["drawn"]["cdf"]), (&60.into(), &6.into()));
+    assert_eq!(seen["panels"], 11, "one of each trace and one of all");
+    // How long it took is printed: on a machine with other work it says nothing.
+}
+
+#[test]
+fn ten_thousand_flows_are_no_table_that_freezes() {
+    let Some(browser) = Browser::find() else { return };
+    let mut many = example::large("many", 1, 17, 10);
+    let flow = many.runs[0].figures.per_flow[0].clone();
+    many.runs[0].figures.per_flow = vec![flow; 10_000];
+    many.runs[0].flows = 10_000;
+    let page = html(&many);
+    assert!(page.len() < 1_500_000, "{}", page.len());
+    let seen = browser.open_page("many", &page, &[]);
+    assert_eq!(seen["flowRows"], 200);
+    assert_eq!(seen["drawn"]["throughput"], 1);
+}
+
+#[test]
+fn an_address_shows_the_view_that_it_names() {
+    let Some(browser) = Browser::find() else { return };
+    let mut comparison = example::large("first.down", 3, 1, 60);
+    comparison.runs.extend(example::large("second & last", 2, 1, 30).runs);
+    let file = browser.write("view", &html(&comparison));
+    let view =
+        "trace=second%20%26%20last&hide=%5B%22cubic%22%5D&cdf=rtt&figure=utilization&zoom=5,20";
+    let dom = browser.dump("view", &format!("file://{}#{view}", file.display()), &[]);
+    let seen = browser.outcome("view", &dom, "data-cellpace=\"");
+    assert_eq!((&seen["drawn"]["throughput"], &seen["drawn"]["cdf"]), (&1.into(), &1.into()));
+    assert!(dom.contains("<dd>second &amp; last</dd>"), "the other trace is shown");
+}
+
+/// Rules of WCAG 2.1 AA that machines can check, by axe-core: `AXE_CORE` names its axe.min.js.
+#[test]
+fn pages_keep_the_rules_of_accessibility() {
+    let Some(browser) = Browser::find() else { return };
+    let Some(axe) = std::env::var_os("AXE_CORE") else {
+        cellpace_testing::skip("no axe-core");
+        return;
+    };
+    let axe = std::fs::read_to_string(axe).unwrap();
+    let run = include_str!("browser/axe.js");
+    let claims = Document::read("claims.json", include_str!("browser/claims.json")).unwrap();
+    let mut several = example::large("first.down", 3, 1, 60);
+    several.runs.extend(example::large("second.down", 3, 1, 60).runs);
+    let pages = [
+        ("axe-comparison", html(&several)),
+        ("axe-flows", html(&example::large("shared", 1, 4, 60))),
+        ("axe-claims", page(&[claims]).unwrap()),
+        ("axe-transfer", page(&[transfer()]).unwrap()),
+    ];
+    for (name, page) in pages {
+        let end = page.rfind("</body>").unwrap();
+        let page =
+            format!("{}<script>{axe}</script><script>{run}</script>{}", &page[..end], &page[end..]);
+        for flags in [&[][..], &["--blink-settings=preferredColorScheme=0"]] {
+            let seen = browser.open_page(name, &page, flags);
+            assert_eq!(seen["axe"], serde_json::json!([]), "{name} {flags:?}");
+        }
+    }
 }
 
 /// The page of a comparison as the program makes it: by way of its JSON.

@@ -15,10 +15,11 @@ const BEFORE: &str =
     "set -a; mkdir -p ~/.local/share/bash-completion/completions ~/.config/fish/completions";
 
 /// Examples that are not run, and why.
-const NOT_RUN: [(&str, &str); 5] = [
+const NOT_RUN: [(&str, &str); 6] = [
     ("cellpace kernel install", "changes the kernel of this machine; tests/kernel.rs does it"),
     ("cellpace kernel remove", "changes the kernel of this machine; tests/kernel.rs does it"),
     ("cellpace attach", "needs the kernel driver; tests/attach.rs does it"),
+    ("cellpace paper record", "measures for minutes, in the repository"),
     (" there:", "needs another computer"),
     ("fpath", "is written for zsh"),
 ];

@@ -26,6 +26,7 @@ text{font:12px Helvetica,Arial,'Liberation Sans',sans-serif;fill:#333}\
 .marker,.point{stroke:#fff;stroke-width:.8}\
 .whisker{fill:none;stroke-width:1.4}\
 .dots{fill:none;stroke:#777;stroke-width:3;stroke-linecap:round;stroke-opacity:.55}\
+.bar{stroke:none}.region{fill-opacity:.2}.hollow{fill:#fff;stroke-width:2}\
 .better{fill:#e4f3ec}.arrow{fill:none;stroke:#0a6b4c;stroke-width:1.7;stroke-linecap:round}\
 .better-word{fill:#0a6b4c;font-weight:bold}";
 
@@ -75,14 +76,20 @@ impl Frame {
         (across, self.bottom - (self.bottom - self.top) * self.y.share(y))
     }
 
-    fn grid(&self, body: &mut SvgWriter, ticks: (usize, usize)) {
+    fn grid(&self, body: &mut SvgWriter, ticks: (usize, usize), names: &[String]) {
         let Self { left, right, top, bottom, .. } = *self;
         for tick in self.y.ticks(ticks.1) {
             let y = bottom - (bottom - top) * self.y.share(tick);
             body.add(&format!("<path class=\"grid\" d=\"M{left} {y:.1}H{right}\"/>"));
             body.text((left - 7.0, y + 4.0), "end", "", &short(tick));
         }
-        for tick in self.x.ticks(ticks.0) {
+        let room = ((right - left) / names.len().max(1) as f64 / LETTER) as usize;
+        for (place, name) in names.iter().enumerate() {
+            let x = left + (right - left) * self.x.share(place as f64);
+            body.text((x, bottom + 17.0), "middle", "", &short_name(name, room.max(2)));
+        }
+        let ticks = if names.is_empty() { self.x.ticks(ticks.0) } else { Vec::new() };
+        for tick in ticks {
             let x = left + (right - left) * self.x.share(tick);
             body.add(&format!("<path class=\"axis\" d=\"M{x:.1} {bottom}v4\"/>"));
             body.text((x, bottom + 17.0), "middle", "", &short(tick));
@@ -120,6 +127,17 @@ impl Plot {
         up: AxisScale,
         lines: &[Line],
     ) -> Self {
+        Self::named((title, y, x), across, up, lines, &[])
+    }
+
+    /// The same with names at the places 0, 1, ... of the axis below, if there are any.
+    pub(super) fn named(
+        (title, y, x): (&str, &str, &str),
+        across: AxisScale,
+        up: AxisScale,
+        lines: &[Line],
+        names: &[String],
+    ) -> Self {
         let mut body = SvgWriter::default();
         body.text((12.0, 22.0), "start", "title", &short_name(title, 84));
         let legend = legend(&mut body, lines, 44.0);
@@ -128,7 +146,7 @@ impl Plot {
         let height = HEIGHT + legend - 44.0;
         let frame =
             Frame { left: 52.0, right: WIDTH - 18.0, top, bottom: height - 42.0, x: across, y: up };
-        frame.grid(&mut body, (10, 7));
+        frame.grid(&mut body, (10, 7), names);
         body.text(((frame.left + frame.right) / 2.0, height - 8.0), "middle", "", x);
         Self { body, height, frame, taken: Vec::new() }
     }
@@ -201,6 +219,46 @@ impl Plot {
         self.body.add(&format!("<path class=\"level\" d=\"M{left} {y:.1}H{right}\"/>"));
         self.body.text((left + 6.0, y - 5.0), "start", "", name);
         self.taken.push([left, y - 18.0, left + 6.0 + name.len() as f64 * LETTER, y]);
+    }
+
+    /// A bar from the foot of the chart, or from zero where that lies above it.
+    pub(super) fn bar(&mut self, look: usize, (from, to): (f64, f64), value: f64) {
+        let (left, top) = self.frame.at((from, value));
+        let (right, zero) = self.frame.at((to, 0.0));
+        let foot = if zero.is_finite() { zero.min(self.frame.bottom) } else { self.frame.bottom };
+        self.rectangle("bar", look, [left, top.min(foot), right, top.max(foot)]);
+    }
+
+    /// The region between two corners.
+    pub(super) fn region(&mut self, look: usize, low: (f64, f64), high: (f64, f64)) {
+        let ((left, bottom), (right, top)) = (self.frame.at(low), self.frame.at(high));
+        self.rectangle("region", look, [left, top, right, bottom]);
+    }
+
+    fn rectangle(&mut self, class: &str, look: usize, corners: [f64; 4]) {
+        if corners.iter().any(|corner| !corner.is_finite()) {
+            return;
+        }
+        let [left, top, right, bottom] = corners;
+        let (width, height) = (right - left, bottom - top);
+        let colour = palette::ON_LIGHT[palette::colour(look)];
+        self.body.add(&format!(
+            "<rect class=\"{class}\" fill=\"{colour}\" stroke=\"{colour}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"/>"
+        ));
+    }
+
+    /// A mark; hollow, where another source prints it.
+    pub(super) fn mark(&mut self, look: usize, at: (f64, f64), is_hollow: bool) {
+        let at = self.frame.at(at);
+        if !is_hollow {
+            marker(&mut self.body, "point", look, at, 4.3);
+            return;
+        }
+        let (x, y) = at;
+        let stroke = stroke(look);
+        let circle =
+            format!("<circle class=\"hollow\" {stroke} cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\"/>");
+        self.body.add(&circle);
     }
 
     pub(super) fn point(&mut self, look: usize, at: (f64, f64)) {
@@ -277,7 +335,7 @@ impl Canvas {
             x,
             y,
         };
-        frame.grid(&mut self.body, (4, 3));
+        frame.grid(&mut self.body, (4, 3), &[]);
         self.body.text((frame.left, top + 15.0), "start", "name", title);
         self.body.text((frame.right, top + 15.0), "end", "", "delay [ms]");
         let middle = (frame.left + frame.right) / 2.0;

@@ -167,6 +167,7 @@ fn table(connections: &[Connection]) -> PageTable {
              segments sent again|outcome",
         ),
         rows: connections.iter().take(MAX_LISTED).map(row).collect(),
+        ..PageTable::default()
     }
 }
 
@@ -225,6 +226,7 @@ fn charts_of_all(connections: &[Connection]) -> Vec<Chart> {
         name: name.to_owned(),
         x: (1..=connections.len()).map(|number| number as f64).collect(),
         y: connections.iter().map(|c| value(c).unwrap_or(f64::NAN) as f32).collect(),
+        ..Line::default()
     };
     let chart = |title: &str, unit: &str, lines| Chart {
         title: title.to_owned(),

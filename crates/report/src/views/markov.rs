@@ -173,6 +173,7 @@ impl MarkovTable {
             note: String::new(),
             header: super::header(&format!("{delay}|{window}|transitions|share")),
             rows: self.most_used.iter().map(row).collect(),
+            ..PageTable::default()
         }
     }
 
@@ -197,6 +198,7 @@ impl MarkovTable {
             note,
             header: super::header(&format!("{delay}|{window}|share")),
             rows: most_likely.iter().map(row).collect(),
+            ..PageTable::default()
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::heatmap::Heatmap;
-use crate::section::{Chart, Line, MadeBy, PageTable, Section};
+use crate::section::{Chart, Form, Line, MadeBy, PageTable, Section};
 
 #[derive(Deserialize)]
 pub(crate) struct Paper {
@@ -26,6 +26,12 @@ struct Claim {
     id: String,
     r#where: String,
     says: String,
+    /// The few words of a front page; what it says, values and charts are then enough.
+    #[serde(default)]
+    headline: Option<String>,
+    /// The page that has all of it.
+    #[serde(default)]
+    page: Option<String>,
     shown: String,
     because: String,
     run_it: String,
@@ -60,6 +66,10 @@ struct ClaimChart {
     table: Option<PageTable>,
     #[serde(default)]
     maps: Vec<Heatmap>,
+    #[serde(default)]
+    x_range: Option<[f64; 2]>,
+    #[serde(default)]
+    y_range: Option<[f64; 2]>,
 }
 
 #[derive(Deserialize)]
@@ -67,6 +77,12 @@ struct ClaimLine {
     name: String,
     x: Vec<f64>,
     y: Vec<Option<f64>>,
+    #[serde(default)]
+    look: Option<usize>,
+    #[serde(default)]
+    printed: bool,
+    #[serde(default)]
+    spread: Vec<[f64; 4]>,
 }
 
 impl Paper {
@@ -86,31 +102,61 @@ impl Paper {
 
 impl Claim {
     fn section(&self) -> Section {
-        let mut facts = vec![("Verdict".to_owned(), self.shown.clone())];
-        facts.push(("Claim".to_owned(), self.id.clone()));
+        let charts = || self.charts.iter().filter(|chart| chart.maps.is_empty());
+        let section = Section {
+            id: self.id.clone(),
+            title: self.r#where.clone(),
+            badge: self.shown.clone(),
+            sentence: self.says.clone(),
+            made_by: MadeBy::default(),
+            ..Section::default()
+        };
+        if let Some(headline) = &self.headline {
+            return Section {
+                title: headline.clone(),
+                charts: charts().take(1).map(ClaimChart::chart).collect(),
+                tables: self.tables().take(1).chain(self.page_table()).collect(),
+                ..section
+            };
+        }
+        let tables = self.tables();
+        Section {
+            facts: self.facts(),
+            text: self.because.clone(),
+            charts: charts().map(ClaimChart::chart).collect(),
+            maps: self.charts.iter().flat_map(ClaimChart::maps).collect(),
+            tables: tables.chain(self.check_table()).collect(),
+            ..section
+        }
+    }
+
+    fn facts(&self) -> Vec<(String, String)> {
+        let mut facts = vec![("Claim".to_owned(), self.id.clone())];
         if !self.run_it.is_empty() {
             facts.push(("Run it".to_owned(), self.run_it.clone()));
         }
         facts.extend(self.original.iter().map(|(name, value)| {
-            (format!("The paper: {}", name.replace('_', " ")), value.clone())
+            (format!("The paper: {}", name.replace('_', " ")), value.trim_matches('"').to_owned())
         }));
-        if !self.because.is_empty() {
-            facts.push(("Because".to_owned(), self.because.clone()));
-        }
-        let tables = self.charts.iter().filter_map(|chart| chart.table.clone());
-        let maps = self
-            .charts
-            .iter()
-            .flat_map(|chart| chart.maps.iter().map(|map| (map.clone(), chart.caption.clone())));
-        Section {
-            title: self.r#where.clone(),
-            sentence: self.says.clone(),
-            facts,
-            charts: self.charts.iter().map(ClaimChart::chart).collect(),
-            maps: maps.collect(),
-            tables: tables.chain(self.check_table()).collect(),
-            ..Section::default()
-        }
+        facts
+    }
+
+    /// The tables of its charts, but those that repeat what bars show.
+    fn tables(&self) -> impl Iterator<Item = PageTable> {
+        self.charts.iter().filter_map(|chart| chart.table.clone())
+    }
+
+    /// The check that decides, with the way to all of them.
+    fn page_table(&self) -> Option<PageTable> {
+        let check = self.checks.first()?;
+        let cells = [&self.id, &check.name, &check.value, &check.bound];
+        Some(PageTable {
+            title: "The figure that decides".to_owned(),
+            header: super::header("claim|check|value|bound"),
+            rows: vec![cells.map(String::clone).to_vec()],
+            links: self.page.iter().map(|page| format!("{page}.html#{}", self.id)).collect(),
+            ..PageTable::default()
+        })
     }
 
     fn check_table(&self) -> Option<PageTable> {
@@ -135,6 +181,7 @@ impl Claim {
             note: note.to_owned(),
             header: header.map(str::to_owned).to_vec(),
             rows: self.checks.iter().map(row).collect(),
+            ..PageTable::default()
         })
     }
 }
@@ -145,18 +192,40 @@ impl ClaimChart {
             name: line.name.clone(),
             x: line.x.clone(),
             y: line.y.iter().map(|y| y.map_or(f32::NAN, |y| y as f32)).collect(),
+            look: line.look,
+            hollow: line.printed,
+            spread: line.spread.clone(),
         };
         Chart {
-            title: self.title.clone(),
-            unit: self.unit.clone(),
+            title: self.unit.clone(),
             note: self.caption.clone(),
             x_label: self.x_label.clone(),
             lines: self.lines.iter().map(line).collect(),
             log_x: self.log.contains('x'),
             log_y: self.log.contains('y'),
-            marks: self.kind == "scatter",
+            form: self.form(),
+            x_range: self.x_range,
+            y_range: self.y_range,
             names: self.names.clone(),
             ..Chart::default()
         }
+    }
+
+    fn form(&self) -> Form {
+        match self.kind.as_str() {
+            "scatter" => Form::Marks,
+            "regions" => Form::Regions,
+            "stairs" | "cdf" | "ccdf" => Form::Stairs,
+            "histogram" => Form::Steps,
+            _ => Form::Lines,
+        }
+    }
+
+    /// Its pictures, under its own title where they have none.
+    fn maps(&self) -> impl Iterator<Item = (Heatmap, String)> {
+        self.maps.iter().map(|map| {
+            let title = if map.title.is_empty() { &self.title } else { &map.title };
+            (Heatmap { title: title.clone(), ..map.clone() }, self.caption.clone())
+        })
     }
 }

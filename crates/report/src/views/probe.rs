@@ -4,7 +4,7 @@ use cellpace_measure::Summary;
 use serde::Deserialize;
 
 use crate::number::{percent, short, time};
-use crate::section::{Chart, Line, MadeBy, PageTable, Section};
+use crate::section::{Chart, Form, Line, MadeBy, PageTable, Section};
 
 #[derive(Deserialize)]
 pub(crate) struct Probe {
@@ -257,6 +257,7 @@ fn totals(directions: &[(&str, &Direction)]) -> PageTable {
             "direction|sent|arrived|lost|twice|reordered|left out|Mbit/s|opportunities|idle, %",
         ),
         rows: directions.iter().map(row).collect(),
+        ..PageTable::default()
     }
 }
 
@@ -284,6 +285,7 @@ fn delays(directions: &[(&str, &Direction)]) -> PageTable {
             .into(),
         header: super::header("direction|min|mean|p50|p95|p99|max"),
         rows,
+        ..PageTable::default()
     }
 }
 
@@ -300,6 +302,7 @@ fn bursts(directions: &[(&str, &Direction)]) -> PageTable {
         note: format!("A burst ends where the next probe arrives {} ms later or more.", short(gap)),
         header: super::header("what|mean|p50|p90|p99|max"),
         rows,
+        ..PageTable::default()
     }
 }
 
@@ -324,6 +327,7 @@ fn predictors(name: &str, direction: &Direction) -> PageTable {
             .into(),
         header: super::header("windows and predictor|RMSE, %|MAE, %|explained"),
         rows,
+        ..PageTable::default()
     }
 }
 
@@ -347,7 +351,7 @@ fn histogram(
         let end = used.last().map(|bar| (end(bar), 0.0));
         let steps = used.iter().map(|bar| (bar.0, (bar.2 * 100.0) as f32)).chain(end);
         let (x, y) = steps.unzip();
-        Line { name: (*name).to_owned(), x, y }
+        Line { name: (*name).to_owned(), x, y, ..Line::default() }
     };
     Chart {
         title: title.to_owned(),
@@ -355,7 +359,7 @@ fn histogram(
         x_label: x_label.to_owned(),
         lines: directions.iter().map(line).collect(),
         log_x: true,
-        steps: true,
+        form: Form::Steps,
         ..Chart::default()
     }
 }
@@ -398,6 +402,6 @@ mod tests {
         });
         let gaps = &section.charts[4].lines[0];
         assert_eq!((&*gaps.x, &*gaps.y), (&[1.0, 2.0, 4.0, 8.0][..], &[75.0, 0.0, 25.0, 0.0][..]));
-        assert!(section.charts[4].steps && section.charts[4].log_x);
+        assert!(section.charts[4].form == Form::Steps && section.charts[4].log_x);
     }
 }

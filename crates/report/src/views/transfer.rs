@@ -164,6 +164,7 @@ impl Transfer {
                  timeouts|outcome",
             ),
             rows: self.flows.iter().enumerate().map(row).collect(),
+            ..PageTable::default()
         }
     }
 
@@ -176,7 +177,7 @@ impl Transfer {
             let line = |(index, flow): (usize, &Flow)| {
                 let (x, y) = line(flow);
                 let y = y.into_iter().map(|value| value as f32).collect();
-                Line { name: self.name(index, flow), x, y }
+                Line { name: self.name(index, flow), x, y, ..Line::default() }
             };
             Chart {
                 title: title.to_owned(),

@@ -82,7 +82,8 @@ fn fading_run(cc: &str, trace: &str, index: usize, flows: usize, seconds: usize)
     run.duration_s = seconds as f64;
     run.skip_s = 2.0;
     run.figures.capacity_mbps = capacity;
-    run.figures.per_flow = vec![run.figures.per_flow[0].clone(); flows];
+    let flow = FlowFigures { stop_s: run.duration_s, ..run.figures.per_flow[0].clone() };
+    run.figures.per_flow = vec![flow; flows];
     run.figures.jain = 1.0 - 0.03 * index as f64 * (flows - 1).min(1) as f64;
     run
 }
@@ -114,6 +115,17 @@ fn fading_series(index: usize, flows: usize, seconds: usize) -> Series {
             let window = (level * 4.0 + delay.max(1.0) * 0.3) * (0.9 + 0.2 * noise.unit());
             series.cwnd_packets[flow].push(window as f32);
         }
+    }
+    let quantile = |place: u16| (base_delay * (0.2 + f64::from(place) / 20.0)) as f32;
+    let quantiles = |more: f32| (0..=200).map(|place| quantile(place) + more).collect();
+    series.quantiles = Quantiles {
+        queue_delay_ms: quantiles(0.0),
+        one_way_delay_ms: quantiles(20.0),
+        rtt_ms_seen: quantiles(40.0),
+    };
+    if flows > 1 {
+        series.flow_queue_delay_mean_ms = vec![series.queue_delay_p50_ms.clone(); flows];
+        series.flow_queue_delay_p95_ms = vec![series.queue_delay_p95_ms.clone(); flows];
     }
     if index.is_multiple_of(3) {
         series.profiles =

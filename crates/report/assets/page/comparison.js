@@ -1,0 +1,184 @@
+// The page of a comparison: what is shown, one pass of drawing, and what a reader does to it.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const told = window.cellpace;
+// The end of a value's name is its unit.
+const UNIT = /_(pkts|ms|s|mbps|ticks)$/;
+const UNITS = { _pkts: "packets", _ms: "ms", _s: "s", _mbps: "Mbit/s", _ticks: "ticks" };
+const WINDOW = "cwnd_pkts";
+const state = {
+  group: 0, seed: null, window: null, quantile: "p95", inside: WINDOW, flowsOf: 0, allTraces: false, only: null,
+  figure: "p95", matrixSort: null, delayOf: "queue", drawsFlows: false,
+  hidden: new Set(), hiddenFlows: new Set(), sort: null, zoom: null,
+};
+let plots = [];
+let colours = [];
+
+const group = () => data.groups[state.group];
+const look = (index) => data.looks[index % data.looks.length];
+const colour = (index) => colours[look(index).colour];
+
+function drawAll() {
+  colours = pageColours();
+  plots.forEach((plot) => plot.destroy());
+  plots = [];
+  if (!data.groups.length) return;
+  const runs = group().runs.filter((run) => run.seed === state.seed);
+  const timed = runs.filter((run) => run.series);
+  state.end = Math.max(0, ...timed.map((run) => run.series.bin * run.series.throughput.length));
+  drawConditions();
+  drawChoices(timed);
+  drawLegend();
+  drawScatter();
+  drawMatrix();
+  drawCdf(timed);
+  drawTable();
+  drawThroughput(timed);
+  drawDelay(timed);
+  drawWindows(timed);
+  drawFlows(timed);
+  drawProfiles(timed);
+  showBar();
+}
+
+function showBar() {
+  one("#unzoom").hidden = !state.zoom;
+  one("#bar").hidden = !one("#choices > :not([hidden]), #legend:not([hidden])");
+}
+
+/** Draws anew and stays where the reader was. */
+function refresh() {
+  const top = window.scrollY;
+  drawAll();
+  window.scrollTo({ top, behavior: "instant" });
+  keepView();
+  publish();
+}
+
+function publish() {
+  document.documentElement.dataset.cellpace = JSON.stringify(told);
+}
+
+// ---- the view in the address ----
+
+/** Whoever gets the address sees the same. */
+function keepView() {
+  if (location.hash === "#probe") return;
+  const names = [...state.hidden].map((cc) => data.controllers[cc]);
+  const words = viewText({
+    trace: state.group ? group().name : null, seed: state.seed === firstSeedOf(group()) ? null : state.seed, window: state.chosenWindow,
+    delay: state.quantile === "p95" ? null : state.quantile, cdf: state.delayOf === "queue" ? null : state.delayOf, figure: state.figure === "p95" ? null : state.figure,
+    inside: state.inside === WINDOW ? null : state.inside, only: known(state.only) ? data.controllers[state.only] : null, hide: names.length ? JSON.stringify(names) : null,
+    zoom: state.zoom ? state.zoom.map((at) => +at.toPrecision(5)).join(",") : null, sort: state.sort ? `${state.sort.key},${state.sort.rising}` : null, all: state.allTraces ? 1 : null,
+  });
+  // Some browsers do not let a file change its address.
+  try { history.replaceState(null, "", words ? `#${words}` : location.pathname + location.search); } catch { /* then it stays as it is */ }
+  told.view = words;
+}
+
+function takeView(words) {
+  const view = readView(words);
+  const controller = (name) => data.controllers.indexOf(name);
+  const place = data.groups.findIndex((part) => part.name === view.trace);
+  if (place > 0) state.group = place;
+  firstSeed();
+  state.seed = seedsOf(group() ?? { runs: [] }).find((seed) => String(seed) === view.seed) ?? state.seed;
+  if (view.window > 0) state.window = state.chosenWindow = +view.window;
+  if (view.delay === "p50") state.quantile = "p50";
+  if (view.cdf in DELAYS) state.delayOf = view.cdf;
+  if (view.figure in FIGURES) state.figure = view.figure;
+  if (view.inside) state.inside = view.inside;
+  if (controller(view.only) >= 0) state.only = controller(view.only);
+  let names = [];
+  try { names = JSON.parse(view.hide ?? "[]"); } catch { /* no names, then */ }
+  for (const name of Array.isArray(names) ? names : []) if (controller(name) >= 0) state.hidden.add(controller(name));
+  const zoom = (view.zoom ?? "").split(",").map(Number);
+  if (zoom.length === 2 && zoom[0] < zoom[1]) state.zoom = zoom;
+  const [key, rising] = (view.sort ?? "").split(",");
+  if (COLUMNS.some((column) => column.key === key)) state.sort = { key, rising: rising === "true" };
+  state.allTraces = view.all === "1";
+}
+
+// ---- files ----
+
+function figureRows() {
+  const names = ["controller", "trace", "seed", "throughput_mbps", "utilization_percent", "queue_delay_p50_ms", "queue_delay_p95_ms", "queue_delay_p99_ms", "lost_percent", "jain"];
+  const keys = ["throughput", "utilization", "p50", "p95", "p99", "loss", "jain"];
+  return { names, rows: data.groups.flatMap((part) => part.rows.map((row) => [row.cc, part.name, row.seed, ...keys.map((key) => row[key].v)])) };
+}
+
+function saveFigures(ending) {
+  const { names, rows } = figureRows();
+  const content = ending === "csv" ? csv([names, ...rows]) : JSON.stringify(rows.map((row) => Object.fromEntries(row.map((value, i) => [names[i], value]))), null, 1);
+  save(fileName(document.title, ending), content, ending === "csv" ? "text/csv" : "application/json");
+}
+
+/** Files of a chart over time, beside the heading nearest above it. */
+function offerChart(where, plot) {
+  const head = where.previousElementSibling?.matches("h3, .head") ? where.previousElementSibling : one(".head", where.closest("section"));
+  const words = one("h2, h3", head) ?? head;
+  offerFiles(head, words.firstChild.textContent.trim(), () => plots.find((each) => each.root.parentElement === where) ?? plot);
+}
+
+// ---- events ----
+
+function onChange(selector, apply) {
+  one(selector).addEventListener("change", (event) => { apply(event.target); refresh(); });
+}
+
+const firstSeedOf = (of) => of?.runs[0]?.seed ?? null;
+
+function firstSeed() {
+  state.seed = firstSeedOf(group());
+}
+
+function chooseGroup(index) {
+  state.group = index;
+  state.zoom = null;
+  firstSeed();
+}
+
+function startComparison() {
+  told.drawn = { throughput: 0, delay: 0, scatter: 0, profiles: 0, cwnd: 0, flows: 0, cdf: 0 };
+  one("#comparison").hidden = false;
+  one("#files").hidden = !data.groups.length;
+  takeView(location.hash);
+  onChange("#pick-group select", (select) => chooseGroup(+select.value));
+  onChange("#pick-seed select", (select) => { state.seed = seedsOf(group()).find((seed) => String(seed) === select.value); });
+  onChange("#pick-window select", (select) => { state.window = state.chosenWindow = +select.value; });
+  onChange("#pick-only select", (select) => { state.only = select.value === "" ? null : +select.value; });
+  onChange("#pick-quantile select", (select) => { state.quantile = select.value; });
+  onChange("#pick-delay select", (select) => { state.delayOf = select.value; });
+  onChange("#pick-figure select", (select) => { state.figure = select.value; });
+  onChange("#pick-inside select", (select) => { state.inside = select.value; });
+  onChange("#pick-flows select", (select) => { state.flowsOf = +select.value; state.hiddenFlows.clear(); });
+  onChange("#pick-all input", (box) => { state.allTraces = box.checked; });
+  one("#unzoom").addEventListener("click", () => { state.zoom = null; refresh(); });
+  one("#save-csv").addEventListener("click", () => saveFigures("csv"));
+  one("#save-json").addEventListener("click", () => saveFigures("json"));
+  // What is folded has no width to be drawn in.
+  one("#profiles details").addEventListener("toggle", (event) => event.target.open && refresh());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);
+  let width = document.documentElement.clientWidth;
+  let waiting = 0;
+  window.addEventListener("resize", () => {
+    // A phone's address bar changes the height all the time; only the width matters.
+    if (document.documentElement.clientWidth === width) return;
+    width = document.documentElement.clientWidth;
+    cancelAnimationFrame(waiting);
+    waiting = requestAnimationFrame(refresh);
+  });
+
+  const started = performance.now();
+  drawAll();
+  // uPlot draws in a microtask; a task later all is on the canvases.
+  setTimeout(() => {
+    told.drawMs = Math.round(performance.now() - started);
+    told.openMs = Math.round(performance.now());
+    if (location.hash === "#probe") probe();
+    told.done = true;
+    publish();
+  }, 0);
+}
+
+if (data) startComparison();

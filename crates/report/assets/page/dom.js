@@ -1,0 +1,43 @@
+// Parts of the page, in HTML and in SVG.
+
+const SVG = "http://www.w3.org/2000/svg";
+const one = (selector, within = document) => within.querySelector(selector);
+
+function element(name, attributes, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+function shape(name, attributes) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  return made;
+}
+
+function text(x, y, words, attributes) {
+  const made = shape("text", { x, y, ...attributes });
+  made.textContent = words;
+  return made;
+}
+
+/** The palette and the colours of the page as they are now, in light or dark. */
+function pageColours() {
+  const style = getComputedStyle(document.documentElement);
+  const read = (name) => style.getPropertyValue(name).trim();
+  const colours = Array.from({ length: 8 }, (_, i) => read("--c" + i));
+  for (const name of ["ground", "text", "soft", "rule", "grid", "area", "edge"]) colours[name] = read("--" + name);
+  return colours;
+}
+
+/** Lets the reader keep something as a file. */
+function save(name, content, type) {
+  const blob = content instanceof Blob ? content : new Blob([content], { type });
+  const address = URL.createObjectURL(blob);
+  element("a", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
+}
+
+/** A file name of words. */
+const fileName = (words, ending) => `${words.replace(/[^\w.=-]+/g, "-").replace(/^[-.]+|-+$/g, "").slice(0, 80) || "chart"}.${ending}`;

@@ -1,0 +1,49 @@
+// Flows that share a link: their figures, throughput, shares, Jain's index, windows.
+
+function drawFlows(timed) {
+  const runs = group().runs.filter((run) => run.seed === state.seed && run.flows.length > 1);
+  one("#flows").hidden = !runs.length;
+  told.drawn.flows = 0;
+  if (!runs.length) return;
+  // Where nothing is compared, the flows are what the page is about.
+  if (group().rows.length === 1 && data.groups.length === 1) one("#scatter").before(one("#flows"));
+  const run = runs[Math.min(state.flowsOf, runs.length - 1)];
+  choose("#pick-flows", runs.map((each, i) => [i, data.controllers[each.cc]]), runs.indexOf(run), runs.length > 1);
+  drawFlowTable(run);
+  const drawn = timed.includes(run) && run.series.flows.length > 1;
+  one("#flows .over-time").hidden = !drawn;
+  fillLegend(one("#flows .legend"), drawn ? run.series.flows.map((_, i) => [i, flowName(run, i)]) : [], state.hiddenFlows);
+  if (!drawn) return;
+  state.drawsFlows = true;
+  const lines = (all) => all.map((values, i) => ({ look: i, name: flowName(run, i), bin: run.series.bin, values: whileOn(values, run, i), hidden: state.hiddenFlows.has(i) }));
+  const place = (of) => one(`#flows [data-of="${of}"]`);
+  const marks = run.flows.flatMap(([, start, stop], i) => [...(start > 0 ? [{ at: start, words: `${i + 1} starts` }] : []), ...(stop < state.end - run.series.bin ? [{ at: stop, words: `${i + 1} stops` }] : [])]);
+  const rates = lines(run.series.flows);
+  told.drawn.flows = timeChart("#flows", place("throughput"), rates, { unit: "Mbit/s", capacity: capacityOf([run]), marks, merged: mean });
+  const delays = lines(run.series.flow_p95 ?? []).filter((line) => line.values.some(known));
+  timeChart("#flows", place("delay"), delays, { unit: "ms", log: true, marks, merged: highest });
+  timeChart("#flows", place("shares"), rates.filter((line) => !line.hidden), { unit: "Mbit/s", stacked: true, merged: mean });
+  const jain = run.series.flows[0].map((_, bin) => jainOf(rates.map((line) => line.values[bin]).filter(known)));
+  timeChart("#flows", place("jain"), [{ look: 0, name: "Jain's index", bin: run.series.bin, values: jain }], { unit: "index", top: 1.05, marks, merged: mean });
+  const windows = lines(run.series.cwnd).filter((line) => line.values.some(known));
+  timeChart("#flows", place("cwnd"), windows, { unit: "packets", log: true, least: 1, merged: mean });
+  state.drawsFlows = false;
+}
+
+const flowName = (run, i) => run.flows[i]?.[0] ? `${i + 1}: ${run.flows[i][0]}` : `flow ${i + 1}`;
+
+/** A flow that is off has a gap, not zero. */
+function whileOn(values, run, flow) {
+  const [, start, stop] = run.flows[flow] ?? ["", 0, Infinity];
+  return values.map((value, bin) => (bin + 1) * run.series.bin <= start || bin * run.series.bin >= stop ? null : value);
+}
+
+function drawFlowTable(run) {
+  const names = ["Flow", "starts, s", "stops, s", "Mbit/s", "queue delay p50, ms", "p95, ms", "lost"];
+  const cell = (value, digits) => element("td", {}, known(value) ? value.toFixed(digits) : "–");
+  const rows = run.flows.map(([, start, stop, rate, p50, p95, lost], i) => element("tr", {},
+    element("th", { scope: "row", class: "name" }, ...(i < 16 ? [dot(i)] : []), flowName(run, i)), cell(start, 1), cell(stop, 1), cell(rate, 2), cell(p50, 1), cell(p95, 1), cell(lost, 0)));
+  one("#flows table").replaceChildren(element("thead", {}, element("tr", {}, ...names.map((name, i) => element("th", i ? {} : { class: "word" }, name)))), element("tbody", {}, ...rows));
+  one("#flows-note").textContent = run.more ? `The first ${run.flows.length} of ${run.flows.length + run.more} flows.` : "";
+  told.flowRows = rows.length;
+}

@@ -1,0 +1,34 @@
+// Controllers against traces: one figure in each cell, the better the darker.
+
+const FIGURES = { p95: "95th percentile of the queue delay, ms", p50: "median queue delay, ms", p99: "99th percentile of the queue delay, ms", utilization: "utilization, %", throughput: "throughput, Mbit/s", loss: "lost, %" };
+
+function drawMatrix() {
+  const isUseful = data.groups.length > 1 && data.controllers.length > 1;
+  one("#matrix").hidden = !isUseful;
+  if (!isUseful) return;
+  choose("#pick-figure", Object.entries(FIGURES), state.figure, true);
+  const { digits, better } = COLUMNS.find((column) => column.key === state.figure);
+  const value = (cc, part) => part.rows.find((row) => row.cc === cc)?.[state.figure].v ?? null;
+  const columns = data.groups.map((part) => {
+    const values = data.controllers.map((cc) => value(cc, part));
+    return { part, values, merits: merits(values, better > 0) };
+  });
+  const meanMerit = data.controllers.map((_, i) => mean(columns.map((column) => column.merits[i]).filter(known)));
+  const order = data.controllers.map((_, i) => i);
+  const by = state.matrixSort === null ? null : columns[state.matrixSort]?.merits ?? meanMerit;
+  if (by) order.sort((a, b) => (by[b] ?? -1) - (by[a] ?? -1));
+  const heading = (words, key) => {
+    const button = element("button", { type: "button" }, words);
+    button.addEventListener("click", () => { state.matrixSort = state.matrixSort === key ? null : key; drawMatrix(); keepView(); });
+    return element("th", { scope: "col", ...(state.matrixSort === key ? { "aria-sort": "descending" } : {}) }, button);
+  };
+  const cell = (column, i) => {
+    const [found, merit] = [column.values[i], column.merits[i]];
+    const share = known(merit) ? Math.round(4 + 30 * merit) : 0;
+    return element("td", { style: `background: color-mix(in srgb, var(--c0) ${share}%, var(--ground))`, ...(merit === 1 ? { class: "best" } : {}) }, known(found) ? found.toFixed(digits) : "–");
+  };
+  const row = (i) => element("tr", {}, element("th", { scope: "row", class: "name", title: data.controllers[i] }, dot(i), data.controllers[i]), ...columns.map((column) => cell(column, i)));
+  const head = element("tr", {}, heading("Controller", -1), ...columns.map((column, k) => heading(column.part.name, k)));
+  one("#matrix table").replaceChildren(element("thead", {}, head), element("tbody", {}, ...order.map(row)));
+  told.matrix = order.length * columns.length;
+}

@@ -1,0 +1,68 @@
+// What the page computes, without a page: node --test numbers.test.mjs
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import test from "node:test";
+
+// The files of the page have no exports: they are one script.
+const file = new URL("../../assets/page/numbers.js", import.meta.url);
+const names = ["mean", "highest", "median", "brief", "seconds", "linearTicks", "logTicks", "block", "frontier", "quantileAt", "shareBelow", "jainOf", "merits", "csv", "viewText", "readView"];
+const page = new Function(`"use strict"; ${readFileSync(file, "utf8")}; return { ${names.join(", ")} };`)();
+
+test("means, maxima and medians of nothing are nothing", () => {
+  for (const name of ["mean", "highest", "median"]) assert.equal(page[name]([]), null);
+  assert.deepEqual([page.mean([1, 2, 6]), page.highest([1, 6, 2]), page.median([9, 1, 5])], [3, 6, 5]);
+  const values = [3, 1, 2];
+  page.median(values);
+  assert.deepEqual(values, [3, 1, 2], "the values stay as they are");
+});
+
+test("the highest of very many values is found", () => {
+  assert.equal(page.highest(Array.from({ length: 500_000 }, (_, i) => i)), 499_999);
+});
+
+test("ticks are round and no more than wanted", () => {
+  assert.deepEqual(page.linearTicks(0, 10.6, 6), [0, 2, 4, 6, 8, 10]);
+  assert.deepEqual(page.logTicks(2, 400, 8), [2, 5, 10, 20, 50, 100, 200]);
+  assert.deepEqual(page.logTicks(2, 400, 2), [10, 100]);
+});
+
+test("bins are merged to windows without what is missing", () => {
+  assert.deepEqual(page.block({ bin: 0.5, values: [1, 3, null, 5, null, null] }, 1, 3, page.mean), [2, 5, null]);
+});
+
+test("the efficient frontier is what no other beats in both", () => {
+  const points = [{ x: 10, y: 4 }, { x: 20, y: 3 }, { x: 30, y: 6 }, { x: 30, y: 5 }, { x: 5, y: 1 }];
+  assert.deepEqual(page.frontier(points), [{ x: 5, y: 1 }, { x: 10, y: 4 }, { x: 30, y: 6 }]);
+});
+
+test("percentiles and shares are each other's inverse", () => {
+  const quantiles = [0, 10, 20, 40, 80];
+  assert.equal(page.quantileAt(quantiles, 0.5), 20);
+  assert.equal(page.quantileAt(quantiles, 0.875), 60);
+  assert.equal(page.shareBelow(quantiles, 60), 0.875);
+  assert.deepEqual([page.shareBelow(quantiles, -1), page.shareBelow(quantiles, 80)], [0, 1]);
+  assert.equal(page.shareBelow([5, 5, 5, 9], 5), 2 / 3, "of equal values all are below");
+});
+
+test("Jain's index is 1 of equal values and 1/n of one alone", () => {
+  assert.equal(page.jainOf([2, 2, 2]), 1);
+  assert.equal(page.jainOf([4, 0, 0, 0]), 0.25);
+  assert.equal(page.jainOf([]), null);
+});
+
+test("merits run from the worst to the best", () => {
+  assert.deepEqual(page.merits([10, 1000, null, 100], false).map((merit) => merit && +merit.toFixed(6)), [1, 0, null, 0.5]);
+  assert.deepEqual(page.merits([50, 100], true), [0, 1]);
+  assert.deepEqual(page.merits([7, 7], true), [null, null]);
+});
+
+test("text with commas and quotes stays one cell", () => {
+  assert.equal(page.csv([["a,b", 'c"d', null, 1.5], ["x\ny", "", 0, "z"]]), '"a,b","c""d",,1.5\n"x\ny",,0,z\n');
+});
+
+test("a view comes back from the address as it was", () => {
+  const view = { trace: "lte & 100 %=x", zoom: "1.5,20", hide: '["a,b"]' };
+  assert.deepEqual(page.readView("#" + page.viewText({ ...view, seed: null, sort: "" })), view);
+  assert.deepEqual(page.readView("#probe"), {});
+  assert.deepEqual(page.readView("#a=%E0%A4%A"), { a: "" }, "an address that is no text");
+});
