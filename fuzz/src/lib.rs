@@ -8,6 +8,7 @@
 mod alcc;
 mod control;
 mod endpoint;
+mod live;
 mod probe;
 mod proxy;
 mod script;
@@ -32,6 +33,7 @@ use cellpace_sim::{AckPolicy, FlowSpec, Scenario, run};
 pub use alcc::{alcc_frames, alcc_hello};
 pub use control::control;
 pub use endpoint::{dial, listen};
+pub use live::live;
 pub use probe::{probe, probe_session};
 pub use proxy::{proxy_header, socks5};
 pub use udp::{datagram, flow};
@@ -59,6 +61,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("socks5", socks5),
     ("proxy_header", proxy_header),
     ("control", control),
+    ("live", live),
 ];
 
 /// The longest simulation: long enough for a few round trips.

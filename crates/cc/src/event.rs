@@ -26,6 +26,22 @@ pub enum Phase {
     Competitive,
 }
 
+impl Phase {
+    /// Returns its name in logs, results and pages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SlowStart => "slow_start",
+            Self::Avoidance => "avoidance",
+            Self::Recovery => "recovery",
+            Self::Drain => "drain",
+            Self::ProbeBw => "probe_bw",
+            Self::ProbeRtt => "probe_rtt",
+            Self::Default => "default",
+            Self::Competitive => "competitive",
+        }
+    }
+}
+
 /// Something a controller decided.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]

@@ -103,7 +103,7 @@ mod daemon {
         let driver = Arc::new(KernelDriver::open(&args.name).map_err(CommandError::failed)?);
         let attachment = attach(args, &cgroup, &driver)?;
         // Last of what can fail: a command that does not start leaves no file.
-        let (log, outputs) = args.outputs.open(LoggingCommand::Attach, cc)?;
+        let (log, outputs) = args.outputs.open(LoggingCommand::Attach, cc, None)?;
         let verbosity = args.outputs.verbosity;
         let attacher =
             Attacher::start(driver, attachment, cc.clone(), seed()?, log, verbosity.printer());

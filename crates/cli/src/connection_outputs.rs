@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 
 use cellpace_base::Span;
 use cellpace_cc::ControllerSpec;
+use cellpace_live::MoreMetrics;
 use cellpace_run::{
     ConnectionLog, ConnectionSamples, EventWriter, KeptConnections, LoggingCommand,
 };
 use clap::Args;
 
+use crate::dashboard::{DashboardOptions, OpenDashboard};
 use crate::error::CommandError;
 use crate::options::{Verbosity, span};
 use crate::output::{check_files, command_line, complain, event_writer, is_stdout, refuse_stdout};
@@ -34,6 +36,8 @@ pub(crate) struct ConnectionOutputs {
     #[arg(long, default_value = "1s", value_name = "TIME", value_parser = interval)]
     events_every: Span,
     #[command(flatten)]
+    dashboard: DashboardOptions,
+    #[command(flatten)]
     pub(crate) verbosity: Verbosity,
 }
 
@@ -47,6 +51,7 @@ fn interval(text: &str) -> Result<Span, String> {
 pub(crate) struct OpenOutputs<'a> {
     events: Option<EventWriter>,
     page: Option<(&'a Path, KeptConnections)>,
+    dashboard: Option<OpenDashboard>,
     verbosity: Verbosity,
 }
 
@@ -61,17 +66,22 @@ impl ConnectionOutputs {
         let (json, report) = (self.json.as_deref(), self.report.as_deref());
         let events = self.events.as_deref();
         check_files(&[("--json", json), ("--report", report), ("--events", events)])?;
+        self.dashboard.check()?;
         // Standard output is the program's, or that of figures as they come.
         refuse_stdout("--report", report, "a page")
     }
 
-    /// Opens the outputs. Starts a thread if controllers' decisions are written.
+    /// Opens the outputs. Starts threads if controllers' decisions are written, or connections
+    /// shown; `more_metrics` are the command's own.
     pub(crate) fn open(
         &self,
         command: LoggingCommand,
         cc: &ControllerSpec,
+        more_metrics: Option<MoreMetrics>,
     ) -> Result<(ConnectionLog, OpenOutputs<'_>), CommandError> {
         let program = format!("cellpace {}", command.name());
+        let (name, subject) = (command.name(), cc.to_string());
+        let dashboard = self.dashboard.open(name, subject, more_metrics, self.verbosity)?;
         let page = self.report.as_deref().map(|path| (path, KeptConnections::default()));
         let events = event_writer(self.events.as_deref(), &program, cc, self.events_every)?;
         let log = ConnectionLog {
@@ -84,9 +94,10 @@ impl ConnectionOutputs {
             json: self.open_json()?,
             kept: page.as_ref().map(|(_, kept)| kept.clone()),
             events: events.as_ref().map(EventWriter::flows),
+            live: dashboard.as_ref().map(OpenDashboard::connections),
             samples: ConnectionSamples::default(),
         };
-        Ok((log, OpenOutputs { events, page, verbosity: self.verbosity }))
+        Ok((log, OpenOutputs { events, page, dashboard, verbosity: self.verbosity }))
     }
 
     fn open_json(&self) -> Result<Option<Box<dyn Write + Send>>, CommandError> {
@@ -105,6 +116,9 @@ impl ConnectionOutputs {
 impl OpenOutputs<'_> {
     /// Completes what is written at the end, once all connections were reported.
     pub(crate) fn finish(self) -> Result<(), CommandError> {
+        if let Some(dashboard) = self.dashboard {
+            dashboard.finish();
+        }
         let events = self.events.map_or(Ok(()), EventWriter::finish);
         let page = self.page.map_or(Ok(()), |(path, kept)| write_page(path, &kept, self.verbosity));
         events.map_err(|error| CommandError::failed(format!("--events: {error}"))).and(page)

@@ -11,8 +11,10 @@ use cellpace_emu::{EmuError, EmulatedLink, Expose, LinkSpec};
 use cellpace_path::QueueSpec;
 use clap::Args;
 
+use crate::dashboard::DashboardOptions;
 use crate::error::CommandError;
 use crate::link_change::{change_running_link, read_change};
+use crate::link_dashboard::LinkDashboard;
 use crate::link_live::{self, LiveView};
 use crate::link_output::ProgramOutput;
 use crate::link_report::LinkReport;
@@ -80,6 +82,8 @@ pub(crate) struct LinkArgs {
     #[arg(long, help_heading = "Output")]
     live: bool,
     #[command(flatten)]
+    dashboard: DashboardOptions,
+    #[command(flatten)]
     verbosity: Verbosity,
     /// The program and its arguments [default: your shell]
     #[arg(last = true, value_name = "CMD")]
@@ -111,10 +115,12 @@ pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, CommandError> {
     }
     let title = trace.map_or_else(|| "unlimited".to_owned(), cellpace_lab::shown_name);
     let live = live_view(args, &title, &directions, &output)?;
+    let dashboard = args.dashboard.open("link", title.clone(), None, args.verbosity)?;
+    let dashboard = dashboard.map(LinkDashboard::new);
     let far = args.far.as_ref().map(|far| shell_command(far));
     let (verbosity, nat, may_nat) = (args.verbosity, args.nat, !link.is_isolated());
     let options = WatchOptions { name: name.clone(), verbosity, nat, may_nat };
-    let watch = Watch::new(&directions, options, log, live);
+    let watch = Watch::new(&directions, options, log, live, dashboard);
     // With an error, the observer is gone, and the view with it.
     let mut ended = link.run(program, far, watch);
     let logged = ended.as_mut().map_or(Ok(()), |ended| ended.observer.finish());
@@ -158,6 +164,7 @@ fn check(args: &LinkArgs) -> Result<(), CommandError> {
     let [json, report] = args.files.options();
     check_files(&[json, report, ("--log", args.log.as_deref())])?;
     refuse_stdout("--report", report.1, "a page")?;
+    args.dashboard.check()?;
     if args.live { link_live::check() } else { Ok(()) }
 }
 

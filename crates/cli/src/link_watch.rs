@@ -9,6 +9,7 @@ use cellpace_emu::{
 };
 use cellpace_report::{PacketLog, ReportError};
 
+use crate::link_dashboard::LinkDashboard;
 use crate::link_live::LiveView;
 use crate::options::Verbosity;
 use crate::path_options::Directions;
@@ -26,6 +27,7 @@ pub(crate) struct Watch {
     /// The first error; afterwards nothing is logged any more.
     failed: Option<ReportError>,
     live: Option<LiveView>,
+    dashboard: Option<LinkDashboard>,
     /// What was said about destinations that cannot be reached: the first, or with `-v` all.
     unreachable: Vec<SocketAddr>,
     /// Lines that wait until the terminal is free.
@@ -78,6 +80,7 @@ impl Watch {
         options: WatchOptions,
         log: Option<Log>,
         live: Option<LiveView>,
+        dashboard: Option<LinkDashboard>,
     ) -> Self {
         let tally = || LinkTally::new(directions.skip);
         Self {
@@ -89,6 +92,7 @@ impl Watch {
             log,
             failed: None,
             live,
+            dashboard,
             unreachable: Vec::new(),
             held: Vec::new(),
         }
@@ -97,6 +101,9 @@ impl Watch {
     /// Gives the terminal back, and the log its name.
     pub(crate) fn finish(&mut self) -> Result<(), ReportError> {
         self.live = None;
+        if let Some(dashboard) = self.dashboard.take() {
+            dashboard.finish();
+        }
         self.held.drain(..).for_each(|line| self.options.verbosity.note(&line));
         match (self.failed.take(), self.log.take()) {
             (Some(error), _) => Err(error),
@@ -134,6 +141,9 @@ impl LinkObserver for Watch {
         self.latest[own] = seen.record.one_way_delay();
         if let Some(live) = &mut self.live {
             live.record(seen);
+        }
+        if let Some(dashboard) = &mut self.dashboard {
+            dashboard.record(seen);
         }
         if let Some(Log::Packets(log)) = &mut self.log {
             // The number of the run tells the direction.
@@ -174,6 +184,9 @@ impl LinkObserver for Watch {
     fn on_tick(&mut self, now: Time) {
         if let Some(live) = &mut self.live {
             live.draw(now);
+        }
+        if let Some(dashboard) = &mut self.dashboard {
+            dashboard.tick(now);
         }
     }
 

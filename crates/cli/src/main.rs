@@ -6,6 +6,7 @@ mod attach;
 mod cc;
 mod compare;
 mod connection_outputs;
+mod dashboard;
 mod documents;
 mod error;
 mod flow_options;
@@ -14,6 +15,7 @@ mod kernel;
 mod key;
 mod link;
 mod link_change;
+mod link_dashboard;
 #[cfg_attr(not(feature = "live"), path = "link_live_missing.rs")]
 mod link_live;
 mod link_output;

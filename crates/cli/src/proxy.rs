@@ -15,11 +15,10 @@ use cellpace_proxy::rules::{MAX_DEVICE_NAME, Redirect};
 use cellpace_proxy::socks5::{Credentials, Target};
 use cellpace_proxy::{
     Access, AddressRange, ControlledSide, Notice, Proxy, ProxyConfig, ProxyLimits, ProxyMode,
-    ProxyOutcome, ServedConnection, StopUrgency, serve_metrics,
+    ProxyOutcome, ServedConnection, StopUrgency,
 };
 use cellpace_run::LoggingCommand;
 use clap::{ArgGroup, Args, ValueEnum};
-use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
@@ -111,9 +110,6 @@ pub(crate) struct ProxyArgs {
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = span, help_heading = "Limits")]
     drain: Span,
 
-    /// Serve figures for Prometheus at this loopback address, path /metrics
-    #[arg(long, value_name = "ADDR:PORT", value_parser = loopback, help_heading = "Output")]
-    metrics: Option<SocketAddr>,
     #[command(flatten)]
     outputs: ConnectionOutputs,
 }
@@ -144,17 +140,6 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         "write an address and a port, as in 127.0.0.1:8080 or [::]:8080, or a port".into()
     })
-}
-
-fn loopback(text: &str) -> Result<SocketAddr, String> {
-    let address = listen(text)?;
-    match address.ip().is_loopback() {
-        true => Ok(address),
-        false => {
-            Err("the figures are not for everybody: write a loopback address, as in 127.0.0.1:9100"
-                .to_owned())
-        }
-    }
 }
 
 fn time(text: &str) -> Result<Span, String> {
@@ -353,17 +338,10 @@ async fn serve(
         ),
         _ => None,
     };
-    if let Some(address) = args.metrics {
-        let listener = TcpListener::bind(address).await;
-        let listener = listener.map_err(|error| {
-            CommandError::failed(format!("--metrics: cannot listen at {address}: {error}"))
-        })?;
-        let address = listener.local_addr().map_err(CommandError::failed)?;
-        args.outputs.verbosity.note(&format!("figures at http://{address}/metrics"));
-        tokio::spawn(serve_metrics(listener, proxy.metrics()));
-    }
     // Last of what can fail: a proxy that does not start leaves no file.
-    let (log, outputs) = args.outputs.open(LoggingCommand::Proxy, &cc)?;
+    let metrics = proxy.metrics();
+    let more_metrics = Box::new(move || metrics.text());
+    let (log, outputs) = args.outputs.open(LoggingCommand::Proxy, &cc, Some(more_metrics))?;
     let log = Arc::new(ProxyLog::new(log));
     for address in proxy.addresses() {
         args.outputs.verbosity.note(&format!("waiting at {address}"));
@@ -480,8 +458,6 @@ mod tests {
         assert_eq!(listen("8080"), Ok("127.0.0.1:8080".parse().unwrap()));
         assert_eq!(listen("[::]:80"), Ok("[::]:80".parse().unwrap()));
         assert!(listen("localhost:80").is_err() && listen("70000").is_err());
-        assert!(loopback("0.0.0.0:9100").is_err());
-        assert_eq!(loopback("[::1]:9100"), Ok("[::1]:9100".parse().unwrap()));
     }
 
     #[test]

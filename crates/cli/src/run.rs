@@ -99,7 +99,7 @@ fn start(args: &RunArgs, options: FlowOptions, rules: &Rules) -> Result<ExitCode
         None => RelayEngine::new(),
     };
     // After `prepare`: it may start a thread.
-    let outputs = args.outputs.open(LoggingCommand::Run, &options.cc);
+    let outputs = args.outputs.open(LoggingCommand::Run, &options.cc, None);
     let (log, outputs) = outputs.map_err(Stop::CommandError)?;
     let config = BrokerConfig { workers, ..BrokerConfig::new(options) };
     let broker = Broker::start(&engine, &config, log)?;

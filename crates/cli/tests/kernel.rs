@@ -593,10 +593,10 @@ fn a_proxy_has_its_connections_steered_and_uses_the_gate_when_the_driver_is_gone
         let server = format!(
             "python3 sender.py 9001 &
         until ss -ltnH | grep -q ':9001 '; do sleep 0.05; done
-        '{program}' proxy --listen 0.0.0.0:9000 --to 127.0.0.1:9001 --metrics 9100 {options}"
+        '{program}' proxy --listen 0.0.0.0:9000 --to 127.0.0.1:9001 --dashboard 9100 {options}"
         );
         let metrics = "sleep 1; exec 3<>/dev/tcp/127.0.0.1/9100
-        printf 'GET /metrics HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n\\r\\n' >&3; cat <&3 >metrics";
+        printf 'GET /metrics HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n' >&3; cat <&3 >metrics";
         let found =
             downloads_from(&server, "", &driver.folder, 2, &format!("bash -c \"{metrics}\""));
         assert_eq!(found.right, [true; 2], "{}", found.said);

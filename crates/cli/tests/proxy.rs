@@ -238,7 +238,7 @@ fn wrong_options_are_named() {
         (&[&to[..], &["--below", "nosuchcc"]].concat(), "no congestion control `nosuchcc`"),
         (&[&to[..], &["--idle", "5"]].concat(), "--idle"),
         (&[&to[..], &["--max-connections", "0"]].concat(), "--max-connections"),
-        (&[&to[..], &["--metrics", "0.0.0.0:9100"]].concat(), "--metrics"),
+        (&[&to[..], &["--dashboard", "0.0.0.0:9100"]].concat(), "--dashboard"),
         (&[&to[..], &["--user", "me:file"]].concat(), "--user: only with --socks5"),
         (&[&to[..], &["--rules", "apply"]].concat(), "--rules: only with --transparent"),
         (&[&to[..], &["--ports", "80"]].concat(), "--rules"),
@@ -289,7 +289,7 @@ fn a_web_page_through_the_forwarder() {
 fn the_client_server_driver_runs_between_two_proxies_and_spares_plain_clients() {
     let to = echo().to_string();
     for cc in ["copa", "sprout"] {
-        let driver = ["--driver", "client-server", "--cc", cc, "--metrics", "0"];
+        let driver = ["--driver", "client-server", "--cc", cc, "--dashboard", "0"];
         let far = Running::start(&[&driver[..], &["--to", &to]].concat());
         let at = far.address.to_string();
         let near = ["--to", &at, "--control", "upstream"];
@@ -378,8 +378,9 @@ fn a_web_page_through_socks() {
 #[test]
 fn figures_for_prometheus() {
     let to = echo().to_string();
-    let proxy = Running::start(&["--to", &to, "--metrics", "127.0.0.1:0"]);
-    let url = proxy.await_line("figures at ").rsplit(' ').next().unwrap().to_owned();
+    let proxy = Running::start(&["--to", &to, "--dashboard", "127.0.0.1:0"]);
+    let link = proxy.await_line("live view at ").rsplit(' ').next().unwrap().to_owned();
+    let url = link.split('#').next().unwrap().to_owned() + "metrics";
     let mut stream = proxy.connect();
     exchange(&mut stream);
     let output = curl(&["-i", &url]);
@@ -405,7 +406,8 @@ fn figures_for_prometheus() {
     for name in ["in_flight_bytes", "queued_bytes", "retransmissions_total"] {
         assert!(figures.contains_key(format!("cellpace_proxy_{name}").as_str()), "{name}");
     }
-    assert_eq!(curl(&["-f", &url.replace("metrics", "")]).status.code(), Some(22), "404");
+    assert_eq!(figures.get("cellpace_connections_open{command=\"proxy\"}"), Some(&1.0));
+    assert_eq!(curl(&["-f", &url.replace("metrics", "x")]).status.code(), Some(22), "404");
 }
 
 #[test]

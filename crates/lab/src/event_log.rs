@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, IntoInnerError, Write};
 use std::path::{Path, PathBuf};
 
 use cellpace_base::{Span, Time};
-use cellpace_cc::{Event, Phase};
+use cellpace_cc::Event;
 use cellpace_report::Aside;
 use serde_json::{Map, Value, json};
 
@@ -126,7 +126,7 @@ impl<W: Write> EventLog<W> {
 
     /// Writes what a controller decided.
     pub fn event(&mut self, at: Time, flow: EventFlow<'_>, event: &Event) {
-        let (name, data) = described(event);
+        let (name, data) = describe_event(event);
         self.put(at, flow, name, data);
     }
 
@@ -233,9 +233,10 @@ fn qlog(at: Time, flow: EventFlow<'_>, name: &str, mut data: Value) -> Value {
     json!({ "time": at.as_millis_f64(), "name": name, "group_id": group, "data": data })
 }
 
-fn described(event: &Event) -> (&'static str, Value) {
+/// Returns the name of an event in logs, and what belongs to it.
+pub fn describe_event(event: &Event) -> (&'static str, Value) {
     match event {
-        Event::Phase(phase) => ("phase", json!({ "phase": phase_name(*phase) })),
+        Event::Phase(phase) => ("phase", json!({ "phase": phase.name() })),
         Event::Reduced { from, to } => ("reduced", json!({ "from": from, "to": to })),
         Event::Timeout => ("timeout", json!({})),
         Event::Undone => ("undone", json!({})),
@@ -245,20 +246,6 @@ fn described(event: &Event) -> (&'static str, Value) {
         Event::BaseDelay(delay) => ("base_delay", json!({ "delay_ms": delay.as_millis_f64() })),
         Event::Restart => ("restart", json!({})),
         _ => ("other", json!({})),
-    }
-}
-
-fn phase_name(phase: Phase) -> &'static str {
-    match phase {
-        Phase::SlowStart => "slow_start",
-        Phase::Avoidance => "avoidance",
-        Phase::Recovery => "recovery",
-        Phase::Drain => "drain",
-        Phase::ProbeBw => "probe_bw",
-        Phase::ProbeRtt => "probe_rtt",
-        Phase::Default => "default",
-        Phase::Competitive => "competitive",
-        _ => "other",
     }
 }
 

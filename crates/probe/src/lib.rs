@@ -32,6 +32,7 @@ pub use plan::{OnOffStream, Pattern, Plan, PlanError};
 pub use prober::{ProbeError, Prober};
 pub use recording::{DirectionRecording, ProbeArrival, Recording};
 pub use responder::{Responder, ResponderLimits};
+pub use session::DirectionProgress;
 pub use statistics::{ArrivalBursts, bursts, ks_distance, throughput};
 pub use summary::summary;
 pub use trace::{Opportunities, opportunities};

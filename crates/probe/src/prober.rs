@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::plan::Plan;
 use crate::plausible::Plausible;
 use crate::recording::{DirectionRecording, ProbeArrival, Recording, raw_delay};
-use crate::session::{ProbeSession, belongs};
+use crate::session::{DirectionProgress, ProbeSession, belongs};
 use crate::wire::{self, ArrivalReport, ProbePacket, REPORTS};
 
 /// Timeout of a silent session: outages of the path may last this long.
@@ -132,6 +132,12 @@ impl Prober {
     /// Arrivals recorded so far, up and down.
     pub fn arrivals(&self) -> (usize, usize) {
         (self.recording.up.arrivals.len(), self.recording.down.arrivals.len())
+    }
+
+    /// How far the session is, up and down; `None` before it runs and after it has ended.
+    pub fn progress(&self) -> Option<[DirectionProgress; 2]> {
+        let ProberState::Running { session, .. } = &self.state else { return None };
+        Some(session.progress())
     }
 
     /// Whether probes are sent or about to be.

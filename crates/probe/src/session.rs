@@ -26,6 +26,23 @@ const REPORT_TO_SATURATOR_EVERY: Span = Span::from_millis(10);
 /// Maximum number of reports in a row.
 const REPORTS_IN_A_ROW: u8 = 8;
 
+/// How far one direction of a session is: the probes of its first stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DirectionProgress {
+    /// Probes that were sent, as far as this side knows.
+    pub sent: u64,
+    /// Probes that arrived.
+    pub arrived: u64,
+    /// Probes that were sent before one that arrived, and did not arrive themselves so far.
+    pub missing: u64,
+    /// Time in queues of the newest probe that arrived: its delay above the smallest one.
+    pub queue_delay: Span,
+    /// The last round trip.
+    pub rtt: Span,
+    /// The shortest round trip.
+    pub least_rtt: Option<Span>,
+}
+
 #[derive(Debug)]
 pub(crate) struct ProbeSession {
     pub(crate) ids: Ids,
@@ -141,6 +158,25 @@ impl ProbeSession {
         let least = self.least_raw.map_or(raw, |least| least.min(raw));
         self.least_raw = Some(least);
         least
+    }
+
+    /// Up and down.
+    pub(crate) fn progress(&self) -> [DirectionProgress; 2] {
+        let (rtt, least_rtt) = (self.rtt, self.least_rtt);
+        let direction = |sent: u64, arrived: u64, next: u64, queue_delay| DirectionProgress {
+            sent: sent.max(next),
+            arrived,
+            missing: next.saturating_sub(arrived),
+            queue_delay,
+            rtt,
+            least_rtt,
+        };
+        let sent = self.sender.as_ref().map_or(0, |sender| sender.sent()[0]);
+        let ReportHead { arrived, next_number, queue_delay, sent: theirs, .. } = self.peer;
+        [
+            direction(sent, arrived, next_number, queue_delay),
+            direction(theirs[0], self.arrived, self.next_number, self.queue_delay),
+        ]
     }
 
     pub(crate) fn is_peer_silent(&self, now: Time) -> bool {

@@ -16,7 +16,7 @@ use crate::views::{PAPER, sections};
 use crate::{Comparison, ReportError, SCHEMA, comparisons, palette};
 
 const TEMPLATE: &str = include_str!("../assets/page.html");
-const STYLE: &str = include_str!("../assets/page.css");
+pub(crate) const STYLE: &str = include_str!("../assets/page.css");
 /// The script of the page: plain files, each using those before it.
 const SCRIPTS: [&str; 14] = [
     include_str!("../assets/page/numbers.js"),
@@ -34,9 +34,9 @@ const SCRIPTS: [&str; 14] = [
     include_str!("../assets/page/probe.js"),
     include_str!("../assets/page/comparison.js"),
 ];
-const UPLOT: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
-const UPLOT_STYLE: &str = include_str!("../assets/uplot/uPlot.min.css");
-const UPLOT_LICENCE: &str = include_str!("../assets/uplot/LICENSE");
+pub(crate) const UPLOT: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
+pub(crate) const UPLOT_STYLE: &str = include_str!("../assets/uplot/uPlot.min.css");
+pub(crate) const UPLOT_LICENCE: &str = include_str!("../assets/uplot/LICENSE");
 
 /// Results as one page: those of one kind side by side, those of several kinds one after the
 /// other. The page is one file that needs nothing else, and stays below 1.5 MB.

@@ -18,6 +18,7 @@ mod number;
 #[cfg_attr(not(feature = "parquet"), path = "packet_log_missing.rs")]
 mod packet_log;
 mod page;
+pub mod page_basis;
 mod palette;
 mod schema;
 mod section;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use cellpace_base::Span;
+use cellpace_live::{LiveConnections, NewConnection};
 use cellpace_tcp::{FlowHandle, FlowOutcome, FlowStats};
 use serde_json::{Value, json};
 
@@ -83,6 +84,8 @@ pub struct ConnectionLog {
     pub kept: Option<KeptConnections>,
     /// Where the controllers' decisions are written.
     pub events: Option<EventFlows>,
+    /// Where the connections are shown while they are open.
+    pub live: Option<LiveConnections>,
     /// Samples of the connections that are open.
     pub samples: ConnectionSamples,
 }
@@ -114,6 +117,14 @@ impl ConnectionWatcher for ConnectionLog {
         if let Some(events) = &self.events {
             events.opened(connection.flow, flow.clone());
         }
+        if let Some(live) = &self.live {
+            live.opened(NewConnection {
+                number: connection.flow,
+                name: shown_addresses(connection),
+                driver: flow.driver().name(),
+                source: Box::new(flow.clone()),
+            });
+        }
         if self.wants_objects() {
             let watched = (flow.clone(), FlowSeries::default());
             self.samples.flows.insert(connection.flow, watched);
@@ -135,6 +146,10 @@ impl ConnectionWatcher for ConnectionLog {
         }
         if let Some(events) = &self.events {
             events.closed(closed.connection.flow);
+        }
+        if let Some(live) = &self.live {
+            let outcome = self.outcome_text(&closed);
+            live.closed(closed.connection.flow, closed.stats.into(), &outcome);
         }
     }
 }
@@ -160,7 +175,6 @@ impl ConnectionLog {
 
     fn line(&self, closed: &ClosedConnection) -> String {
         let ClosedConnection { connection, age, stats, .. } = closed;
-        let arrow = if connection.outgoing { "->" } else { "<-" };
         let rtt = |name, span: Option<Span>| {
             span.map_or_else(String::new, |span| format!(", {name} {:.1} ms", span.as_millis_f64()))
         };
@@ -171,10 +185,9 @@ impl ConnectionLog {
             LoggingCommand::Attach => format!("{} bytes acknowledged", stats.acked_bytes),
         };
         format!(
-            "flow {}: {} {arrow} {} under {}, {:.3} s, {bytes}{}{}, {} segments sent again, {}",
+            "flow {}: {} under {}, {:.3} s, {bytes}{}{}, {} segments sent again, {}",
             connection.flow,
-            connection.local,
-            connection.peer,
+            shown_addresses(connection),
             self.cc,
             age.as_secs_f64(),
             rtt("RTT", stats.srtt),
@@ -235,6 +248,12 @@ impl ConnectionLog {
         }
         object
     }
+}
+
+/// Both addresses, ours first; the arrow points to the side that accepted.
+fn shown_addresses(connection: &AdoptedConnection) -> String {
+    let AdoptedConnection { outgoing, local, peer, .. } = connection;
+    format!("{local} {} {peer}", if *outgoing { "->" } else { "<-" })
 }
 
 /// Share of the bytes that TCP sent that it had sent before, from 0 to 1; none before it sent any.

@@ -1,5 +1,6 @@
 //! A flow as its owner sees it.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use cellpace_alcc::AlccError;
 use cellpace_base::{Span, Time};
-use cellpace_cc::{Controller, Event};
+use cellpace_cc::{Controller, Event, Phase, Profile};
 
 use crate::linger::Linger;
 use crate::thread::now;
@@ -47,6 +48,8 @@ pub struct FlowStats {
     pub blocks: u64,
     /// How often TCP was kicked to send between acks, through the kernel driver.
     pub kicks: u64,
+    /// The controller's phase, where it has reported one.
+    pub phase: Option<Phase>,
 }
 
 /// How a flow ended.
@@ -114,6 +117,8 @@ pub(crate) struct SharedFlow {
     pub(crate) place: AtomicUsize,
     /// How many look at the controller's values.
     watches: AtomicUsize,
+    /// Somebody who looks wants the learnt profile, once.
+    wants_profile: AtomicBool,
     /// The process that started the flow; a child of `fork` has no part in it.
     process: u32,
 }
@@ -129,6 +134,7 @@ impl SharedFlow {
             aborted: AtomicBool::new(false),
             place: AtomicUsize::new(0),
             watches: AtomicUsize::new(0),
+            wants_profile: AtomicBool::new(false),
             process: std::process::id(),
         }
     }
@@ -147,10 +153,15 @@ impl SharedFlow {
         controller: Option<&mut dyn Controller>,
     ) {
         let mut state = self.lock();
-        state.stats = stats;
+        let phase = state.stats.phase;
+        state.stats = FlowStats { phase, ..stats };
         let Some(controller) = controller else { return };
         while let Some(event) = controller.poll_event() {
             state.note(event);
+        }
+        if self.wants_profile.load(Ordering::Relaxed) {
+            self.wants_profile.store(false, Ordering::Relaxed);
+            state.profile = controller.profile();
         }
         if self.watches.load(Ordering::Relaxed) > 0 {
             let inspected = state.inspected.get_or_insert_default();
@@ -177,12 +188,19 @@ const MAX_EVENTS: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct FlowState {
     pub(crate) stats: FlowStats,
-    pub(crate) events: std::collections::VecDeque<(Time, Event)>,
+    /// The newest events, those that were taken among them.
+    pub(crate) events: VecDeque<(Time, Event)>,
+    /// Events before the oldest of `events`.
+    forgotten: u64,
+    /// Events that were taken, or dropped because nobody took them in time.
+    polled: u64,
     /// Events that were dropped because nobody took them in time.
     pub(crate) missed_events: u64,
     pub(crate) outcome: Option<FlowOutcome>,
     /// What the controller showed last, while somebody looks.
     inspected: Option<InspectedController>,
+    /// What it had learnt when somebody last asked for it.
+    profile: Option<Profile>,
 }
 
 /// The internal values of a flow's controller.
@@ -206,12 +224,31 @@ impl FlowWatch {
     pub fn values(&self) -> Option<InspectedController> {
         self.shared.lock().inspected.clone()
     }
+
+    /// Returns the events from number `next` on, as far as they are among the newest 64, and sets
+    /// `next` to the number of the first one to come. They stay for
+    /// [`poll_event`](FlowHandle::poll_event).
+    pub fn events_since(&self, next: &mut u64) -> Vec<(Time, Event)> {
+        let state = self.shared.lock();
+        let skipped = usize::try_from(next.saturating_sub(state.forgotten)).unwrap_or(usize::MAX);
+        *next = state.forgotten + state.events.len() as u64;
+        state.events.iter().skip(skipped).copied().collect()
+    }
+
+    /// Returns what the controller had learnt about delay when this was called before, and has it
+    /// shown anew: learning it costs more than values do. `None` until then, and where it learns
+    /// nothing.
+    pub fn profile(&self) -> Option<Profile> {
+        self.shared.wants_profile.store(true, Ordering::Relaxed);
+        self.shared.lock().profile.clone()
+    }
 }
 
 impl Drop for FlowWatch {
     fn drop(&mut self) {
         if self.shared.watches.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.shared.lock().inspected = None;
+            let mut state = self.shared.lock();
+            (state.inspected, state.profile) = (None, None);
         }
     }
 }
@@ -219,11 +256,24 @@ impl Drop for FlowWatch {
 impl FlowState {
     /// The controller decided something.
     pub(crate) fn note(&mut self, event: (Time, Event)) {
+        if let Event::Phase(phase) = event.1 {
+            self.stats.phase = Some(phase);
+        }
         if self.events.len() == MAX_EVENTS {
             self.events.pop_front();
-            self.missed_events += 1;
+            self.forgotten += 1;
+            if self.polled < self.forgotten {
+                self.missed_events += 1;
+                self.polled = self.forgotten;
+            }
         }
         self.events.push_back(event);
+    }
+
+    fn poll_event(&mut self) -> Option<(Time, Event)> {
+        let event = self.events.get(usize::try_from(self.polled - self.forgotten).ok()?)?;
+        self.polled += 1;
+        Some(*event)
     }
 }
 
@@ -236,7 +286,7 @@ impl FlowHandle {
     /// What the controller decided and when ([`now`](Self::now)), oldest first. The newest 64 events
     /// are kept; [`missed_events`](Self::missed_events) says how many were older.
     pub fn poll_event(&self) -> Option<(Time, Event)> {
-        self.lock().events.pop_front()
+        self.lock().poll_event()
     }
 
     /// Events that were dropped, since the beginning, because [`poll_event`](Self::poll_event) was
@@ -375,5 +425,37 @@ mod tests {
         events[64..].iter().for_each(|event| state.note(*event));
         assert_eq!(state.missed_events, 6);
         assert!(state.events.iter().eq(&events[6..]));
+    }
+
+    #[test]
+    fn who_watches_sees_events_that_others_take_and_takes_none() {
+        let shared = Arc::new(SharedFlow::new(Weak::new()));
+        shared.watches.fetch_add(1, Ordering::Relaxed);
+        let (watch, mut next) = (FlowWatch { shared: shared.clone() }, 0);
+        let note = |range: std::ops::Range<u64>| {
+            range.for_each(|ms| shared.lock().note((Time::from_millis(ms), Event::Timeout)));
+        };
+        note(0..3);
+        assert_eq!(watch.events_since(&mut next).len(), 3);
+        assert_eq!(watch.events_since(&mut next), []);
+        assert_eq!(shared.lock().poll_event(), Some((Time::ZERO, Event::Timeout)));
+        note(3..70);
+        assert_eq!(shared.lock().missed_events, 5, "the first of the six was taken");
+        let seen = watch.events_since(&mut next);
+        assert_eq!((seen.len(), seen[0].0), (64, Time::from_millis(6)));
+        let polled: Vec<_> = std::iter::from_fn(|| shared.lock().poll_event()).collect();
+        assert_eq!(polled, seen);
+        note(70..71);
+        assert_eq!(shared.lock().poll_event().map(|event| event.0), Some(Time::from_millis(70)));
+    }
+
+    #[test]
+    fn the_phase_is_that_of_the_last_event_about_it() {
+        let shared = SharedFlow::new(Weak::new());
+        assert_eq!(shared.lock().stats.phase, None);
+        shared.lock().note((Time::ZERO, Event::Phase(Phase::SlowStart)));
+        shared.publish(Time::ZERO, FlowStats { acked_bytes: 1, ..FlowStats::default() }, None);
+        let stats = shared.lock().stats;
+        assert_eq!((stats.phase, stats.acked_bytes), (Some(Phase::SlowStart), 1));
     }
 }

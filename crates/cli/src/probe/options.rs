@@ -9,6 +9,7 @@ use cellpace_udp::Protection;
 use clap::{Args, ValueEnum};
 
 use crate::address::{HostPort, ListenAddress};
+use crate::dashboard::DashboardOptions;
 use crate::error::CommandError;
 use crate::key::KeyOption;
 use crate::options::{Verbosity, span, whole};
@@ -17,6 +18,7 @@ use crate::result_files::ResultFiles;
 
 /// Arguments of `cellpace probe`.
 #[derive(Debug, Args)]
+#[command(mut_arg("dashboard", |dashboard| dashboard.conflicts_with("listen")))]
 #[command(after_help = "Examples:
   cellpace probe --listen 5261 & sleep 1
   cellpace probe 127.0.0.1 --duration 10s --report probe.html    # of this machine, both ways
@@ -70,6 +72,8 @@ pub(crate) struct ProbeArgs {
     pub(crate) key: KeyOption,
     #[command(flatten)]
     pub(crate) files: ResultFiles,
+    #[command(flatten)]
+    pub(crate) dashboard: DashboardOptions,
     #[command(flatten)]
     pub(crate) verbosity: Verbosity,
 }
@@ -172,6 +176,7 @@ impl ProbeArgs {
     /// Refuses files that cannot be written.
     pub(crate) fn check(&self) -> Result<(), CommandError> {
         let [json, report] = self.files.options();
+        self.dashboard.check()?;
         check_files(&[json, report, ("--record", self.record.as_deref())])
     }
 

@@ -6,16 +6,18 @@ use std::process::ExitCode;
 
 use cellpace_base::{Span, Time};
 use cellpace_lab::transfer::shown_address;
+use cellpace_live::{NewConnection, SharedFigures};
 use cellpace_path::schedule::Trace;
 use cellpace_probe::{
-    DirectionFigures, Pattern, Plan, Prober, Recording, Responder, analyse, constant_rate_trace,
-    summary,
+    DirectionFigures, DirectionProgress, Pattern, Plan, Prober, Recording, Responder, analyse,
+    constant_rate_trace, summary,
 };
 use cellpace_report::indented;
 use cellpace_udp::Driver;
 
 use super::options::ProbeArgs;
 use crate::address::{HostPort, ListenAddress, PROBE_PORT, connect_to};
+use crate::dashboard::OpenDashboard;
 use crate::error::CommandError;
 use crate::output::{command_line, complain, is_stdout, print, write_bytes};
 use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted, interruption_code};
@@ -63,7 +65,11 @@ fn probe(args: &ProbeArgs, target: &HostPort) -> Result<ExitCode, CommandError> 
     let mut driver = Driver::new(prober);
     connect_to(&mut driver, peer)?;
     end_cleanly_on_ctrl_c();
-    measure(&mut driver, &plan)?;
+    let shown = ShownProbe::open(args, target, &plan)?;
+    measure(&mut driver, &plan, shown.as_ref())?;
+    if let Some(shown) = shown {
+        shown.open.finish();
+    }
     warn_of_refused(&driver, args);
     let unreachable = driver.trouble().unreachable.is_some();
     let outcome = driver.endpoint.outcome().cloned();
@@ -80,13 +86,20 @@ fn probe(args: &ProbeArgs, target: &HostPort) -> Result<ExitCode, CommandError> 
 }
 
 /// Sends and records until the session is over, was interrupted, or cannot begin.
-fn measure(driver: &mut Driver<Prober>, plan: &Plan) -> Result<(), CommandError> {
+fn measure(
+    driver: &mut Driver<Prober>,
+    plan: &Plan,
+    shown: Option<&ShownProbe>,
+) -> Result<(), CommandError> {
     let seconds = plan.duration.as_secs_f64();
     let progress = Progress::new(seconds.ceil() as usize, "s");
     let (mut began, mut stopping) = (None, false);
     while driver.endpoint.outcome().is_none() {
         driver.turn(driver.now() + LOOK_UP, None).map_err(CommandError::failed)?;
         let now = driver.now();
+        if let (Some(shown), Some(progress)) = (shown, driver.endpoint.progress()) {
+            shown.update(progress);
+        }
         if driver.endpoint.is_running() {
             let elapsed = (now - *began.get_or_insert(now)).as_secs_f64();
             progress.reached((elapsed / seconds).min(1.0));
@@ -100,6 +113,47 @@ fn measure(driver: &mut Driver<Prober>, plan: &Plan) -> Result<(), CommandError>
     }
     progress.finish();
     Ok(())
+}
+
+/// Both directions, as the live view shows them.
+struct ShownProbe {
+    open: OpenDashboard,
+    /// Up and down.
+    figures: [SharedFigures; 2],
+    size: u64,
+}
+
+impl ShownProbe {
+    fn open(
+        args: &ProbeArgs,
+        target: &HostPort,
+        plan: &Plan,
+    ) -> Result<Option<Self>, CommandError> {
+        let open = args.dashboard.open("probe", target.to_string(), None, args.verbosity)?;
+        let Some(open) = open else { return Ok(None) };
+        let figures = [SharedFigures::default(), SharedFigures::default()];
+        let ways = [("up", plan.up), ("down", plan.down)];
+        for ((number, figures), (name, _)) in
+            (0..).zip(&figures).zip(ways).filter(|(_, (_, is_sent))| *is_sent)
+        {
+            let (name, source) = (name.to_owned(), Box::new(figures.clone()));
+            open.connections().opened(NewConnection { number, name, driver: "", source });
+        }
+        Ok(Some(Self { open, figures, size: plan.size.into() }))
+    }
+
+    fn update(&self, progress: [DirectionProgress; 2]) {
+        for (figures, progress) in self.figures.iter().zip(progress) {
+            figures.update(|figures| {
+                figures.sent_bytes = progress.sent * self.size;
+                figures.delivered_bytes = progress.arrived * self.size;
+                figures.lost = progress.missing;
+                figures.rtt = progress.least_rtt.map(|_| progress.rtt);
+                figures.min_rtt = progress.least_rtt;
+                figures.queue_delay = (progress.arrived > 0).then_some(progress.queue_delay);
+            });
+        }
+    }
 }
 
 fn nothing_listens(peer: SocketAddr) -> String {

@@ -208,6 +208,8 @@ impl AlccHalf {
             segment_bytes: self.segment as u64,
             blocks: stats.blocks,
             kicks: 0,
+            // Whoever publishes the figures knows it from the events.
+            phase: None,
         }
     }
 

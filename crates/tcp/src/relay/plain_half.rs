@@ -265,6 +265,8 @@ impl PlainHalf {
             segment_bytes: self.books.segment(),
             blocks: self.books.blocks(),
             kicks: 0,
+            // Whoever publishes the figures knows it from the events.
+            phase: None,
         }
     }
 

@@ -1,0 +1,104 @@
+// The live view: a stream of events becomes sums, charts, a table, and one connection opened.
+
+import { LineChart } from "./charts.js";
+import { Detail } from "./detail.js";
+import { age, bytes, element, known, one, setText, short } from "./format.js";
+import { Stream } from "./stream.js";
+import { Table } from "./table.js";
+
+const token = new URLSearchParams(location.hash.slice(1)).get("k") ?? "";
+let hasEnded = false;
+
+const rates = new LineChart(one("#rate"), ["all connections"]);
+const delays = new LineChart(one("#delay"), ["queue, median", "queue, 95 %", "RTT, median"]);
+const waiting = new LineChart(one("#bytes"), ["in flight", "waiting for the controller"]);
+const table = new Table({ onView: follow, onChoose: choose });
+const detail = new Detail(() => choose(null));
+const stream = new Stream(token, { event: take, state: setState });
+
+let opening = 0;
+
+/** Has the server send what is in sight now. Several changes in a row become one. */
+function follow() {
+  clearTimeout(opening);
+  opening = setTimeout(() => {
+    const asked = new URLSearchParams(table.view);
+    if (known(detail.id)) asked.set("flow", detail.id);
+    stream.open(asked);
+  }, 20);
+}
+
+function choose(id) {
+  const name = known(id) ? table.name(id) : "";
+  table.choose(id);
+  if (known(id)) detail.open(id, name);
+  else detail.close();
+  follow();
+}
+
+function setState(word, text) {
+  if (hasEnded) return;
+  one("#status").dataset.is = word;
+  setText(one("#status"), text);
+}
+
+function take(name, data) {
+  if (name === "hello") hello(data);
+  else if (name === "flows") update(data);
+  else if (name === "flow") detail.update(data);
+  else if (name === "end") end(data);
+}
+
+function hello(data) {
+  const title = `cellpace ${data.command} · ${data.subject}`;
+  document.title = title;
+  setText(one("#title"), title);
+  setText(one("#command"), data.command_line);
+  table.forget();
+  const names = data.columns.map((column) => column.name).join();
+  if (names !== hello.names) {
+    hello.names = names;
+    table.setColumns(data.columns);
+    detail.setColumns(data.columns);
+  }
+}
+
+function update(data) {
+  if (data.summary) {
+    const { rate_mbps, queue_ms, rtt_ms, in_flight_bytes, queued_bytes } = data.summary;
+    showSums(data.t, data.summary);
+    rates.push(data.t, [rate_mbps]);
+    delays.push(data.t, [queue_ms?.p50 ?? null, queue_ms?.p95 ?? null, rtt_ms?.p50 ?? null]);
+    waiting.push(data.t, [in_flight_bytes / 1e6, queued_bytes / 1e6]);
+  }
+  table.update(data);
+}
+
+const SUMS = [
+  ["Open", (sum) => String(sum.open), "connections that are open"],
+  ["Up to now", (sum) => String(sum.total), "connections up to now"],
+  ["Throughput", (sum) => (known(sum.rate_mbps) ? `${short(sum.rate_mbps)} Mbit/s` : "–"), "what arrived at the other ends within the last half second"],
+  ["Delivered", (sum) => bytes(sum.delivered_bytes), "what has arrived at the other ends up to now"],
+  ["Queue", (sum) => (sum.queue_ms ? `${short(sum.queue_ms.p50)} / ${short(sum.queue_ms.p95)} ms` : "–"), "estimated time in queues: median / 95th percentile over the open connections"],
+  ["Losses", (sum) => String(sum.lost), "segments sent again, or packets dropped"],
+  ["Up", (_, t) => age(t), "time since the command began"],
+];
+let sums = null;
+
+function showSums(t, summary) {
+  if (!sums) {
+    sums = SUMS.map(() => element("dd", {}));
+    one("#sums").replaceChildren(...SUMS.map(([title, , help], index) =>
+      element("div", { title: help }, element("dt", {}, title), sums[index])));
+  }
+  SUMS.forEach(([, text], index) => setText(sums[index], text(summary, t)));
+}
+
+function end(data) {
+  setState("ended", `ended after ${age(data.t)}`);
+  hasEnded = true;
+  showSums(data.t, data.summary);
+}
+
+if (token) follow();
+else setState("lost", "open the link as it was printed: the part behind # is the key");

@@ -1,0 +1,458 @@
+//! The connections that are open, what they add up to, and what happened lately.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use cellpace_base::Span;
+use cellpace_base::statistics::nearest_rank;
+use serde_json::{Value, json};
+
+use crate::figures::{ConnectionFigures, LiveConnection, WatchedConnection};
+
+/// Time from one reading of all connections' figures to the next, while somebody looks.
+pub(crate) const SWEEP: Duration = Duration::from_millis(500);
+
+/// Figures that are younger than this are not read again.
+const FRESH: Duration = Duration::from_millis(100);
+
+/// A rate is that of the time since the reading before, if that is no longer ago than this.
+const MAX_RATE_TIME: Duration = Duration::from_secs(5);
+
+/// Openings and ends that are kept for clients, at most.
+const MAX_NOTICES: usize = 256;
+
+/// Which command is shown.
+#[derive(Debug, Clone, Default)]
+pub struct LiveAbout {
+    /// Its name: `run`, `attach`, `proxy`, `link` or `probe`.
+    pub command: &'static str,
+    /// The controller, the trace, or what else decides on the figures.
+    pub subject: String,
+    /// The command line.
+    pub command_line: String,
+}
+
+/// A connection that is shown from now on.
+pub struct NewConnection {
+    /// Its number, unlike any other one's.
+    pub number: u64,
+    /// What people call it: its addresses.
+    pub name: String,
+    /// Who keeps to the window; empty where that means nothing.
+    pub driver: &'static str,
+    /// Its figures.
+    pub source: Box<dyn LiveConnection>,
+}
+
+/// The connections that a command shows. Copies show the same ones.
+#[derive(Clone)]
+pub struct LiveConnections(Arc<SharedConnections>);
+
+struct SharedConnections {
+    about: LiveAbout,
+    began: Instant,
+    state: Mutex<LiveState>,
+    /// The end has come.
+    ended: Condvar,
+    /// Clients with a stream.
+    viewers: AtomicUsize,
+}
+
+/// What the streams read, under a lock.
+#[derive(Default)]
+pub(crate) struct LiveState {
+    pub(crate) open: BTreeMap<u64, OpenConnection>,
+    pub(crate) summary: Summary,
+    /// Readings of all figures up to now.
+    pub(crate) sweeps: u64,
+    swept_at: Option<Instant>,
+    /// Sums over connections that have ended.
+    closed: ByteSums,
+    opened_total: u64,
+    notices: VecDeque<Notice>,
+    /// Notices up to now.
+    noticed: u64,
+    pub(crate) has_ended: bool,
+}
+
+/// A connection that is open.
+pub(crate) struct OpenConnection {
+    pub(crate) name: String,
+    pub(crate) driver: &'static str,
+    /// Seconds since the command began.
+    pub(crate) opened_s: f64,
+    pub(crate) source: Box<dyn LiveConnection>,
+    /// As of the last reading.
+    pub(crate) figures: ConnectionFigures,
+    /// Bit/s between the last two readings.
+    pub(crate) rate_bps: f64,
+    read_at: Instant,
+}
+
+/// Something that happened: the event's name, and its data as JSON.
+pub(crate) struct Notice {
+    pub(crate) name: &'static str,
+    pub(crate) data: String,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct ByteSums {
+    pub(crate) sent: u64,
+    pub(crate) delivered: u64,
+    pub(crate) received: u64,
+    pub(crate) lost: u64,
+}
+
+/// What all connections add up to.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Summary {
+    pub(crate) open: u64,
+    /// Connections up to now.
+    pub(crate) total: u64,
+    /// Those that have ended included.
+    pub(crate) sums: ByteSums,
+    /// Bit/s between the last two readings.
+    pub(crate) rate_bps: Option<f64>,
+    pub(crate) in_flight: u64,
+    pub(crate) queued: u64,
+    pub(crate) rtt: Option<Quantiles>,
+    pub(crate) queue_delay: Option<Quantiles>,
+    pub(crate) cwnd: Option<Quantiles>,
+    /// Open connections by their controllers' phases.
+    pub(crate) phases: BTreeMap<&'static str, u64>,
+}
+
+/// Median and 95th percentile over the open connections.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Quantiles {
+    pub(crate) p50: f64,
+    pub(crate) p95: f64,
+}
+
+impl LiveConnections {
+    /// None yet.
+    pub fn new(about: LiveAbout) -> Self {
+        Self(Arc::new(SharedConnections {
+            about,
+            began: Instant::now(),
+            state: Mutex::default(),
+            ended: Condvar::new(),
+            viewers: AtomicUsize::new(0),
+        }))
+    }
+
+    /// Shows a connection from now on.
+    pub fn opened(&self, new: NewConnection) {
+        let NewConnection { number, name, driver, source } = new;
+        let opened_s = self.seconds();
+        let notice = || {
+            ("opened", json!({ "id": number, "t": opened_s, "connection": name, "driver": driver }))
+        };
+        let mut state = self.lock();
+        self.note(&mut state, notice);
+        let (figures, read_at) = (ConnectionFigures::default(), Instant::now());
+        let open =
+            OpenConnection { name, driver, opened_s, source, figures, rate_bps: 0.0, read_at };
+        state.open.insert(number, open);
+        state.opened_total += 1;
+    }
+
+    /// A connection has ended, with these last figures; `outcome` says how in a word. Nothing
+    /// happens if it was not open.
+    pub fn closed(&self, number: u64, figures: ConnectionFigures, outcome: &str) {
+        let mut state = self.lock();
+        let Some(open) = state.open.remove(&number) else { return };
+        state.closed.add(&figures);
+        self.note(&mut state, || {
+            let data = json!({
+                "id": number,
+                "t": self.seconds(),
+                "connection": open.name,
+                "outcome": outcome,
+                "sent_bytes": figures.sent_bytes,
+                "delivered_bytes": figures.delivered_bytes,
+                "received_bytes": figures.received_bytes,
+                "lost": figures.lost,
+            });
+            ("closed", data)
+        });
+        drop(state);
+        // It may hold a watch, whose end takes a lock of its own.
+        drop(open);
+    }
+
+    /// Whether somebody looks at the moment.
+    pub fn has_viewers(&self) -> bool {
+        self.0.viewers.load(Ordering::Relaxed) > 0
+    }
+
+    /// How often all figures were read: never while nobody looked.
+    pub fn readings(&self) -> u64 {
+        self.lock().sweeps
+    }
+
+    /// Reads all figures now, as is done twice a second while somebody looks.
+    pub fn read_all(&self) {
+        self.lock().sweep(Instant::now());
+    }
+
+    /// Nothing more comes: who looks gets the last figures.
+    pub(crate) fn end(&self) {
+        self.read_all();
+        self.lock().has_ended = true;
+        self.0.ended.notify_all();
+    }
+
+    /// Waits until a time, or for the end. Returns whether that has come.
+    pub(crate) fn wait(&self, until: Instant) -> bool {
+        let left = until.saturating_duration_since(Instant::now());
+        let waited = self.0.ended.wait_timeout_while(self.lock(), left, |state| !state.has_ended);
+        waited
+            .map_or_else(|poisoned| poisoned.into_inner().0.has_ended, |(state, _)| state.has_ended)
+    }
+
+    pub(crate) fn about(&self) -> &LiveAbout {
+        &self.0.about
+    }
+
+    /// Seconds since the command began, to the millisecond.
+    pub(crate) fn seconds(&self) -> f64 {
+        (self.0.began.elapsed().as_secs_f64() * 1e3).round() / 1e3
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, LiveState> {
+        // A panic elsewhere leaves figures, at worst old ones.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn viewers(&self) -> &AtomicUsize {
+        &self.0.viewers
+    }
+
+    /// What all connections add up to now.
+    pub(crate) fn summary(&self) -> Summary {
+        let mut state = self.lock();
+        state.sweep_if_older(FRESH);
+        state.summary.clone()
+    }
+
+    /// Looks into a connection.
+    pub(crate) fn watch(&self, number: u64) -> Option<Box<dyn WatchedConnection>> {
+        self.lock().open.get(&number)?.source.watch()
+    }
+
+    /// Keeps what happened, for those who look.
+    fn note(&self, state: &mut LiveState, notice: impl FnOnce() -> (&'static str, Value)) {
+        state.noticed += 1;
+        if !self.has_viewers() {
+            state.notices.clear();
+            return;
+        }
+        if state.notices.len() == MAX_NOTICES {
+            state.notices.pop_front();
+        }
+        let (name, data) = notice();
+        state.notices.push_back(Notice { name, data: data.to_string() });
+    }
+}
+
+impl LiveState {
+    /// Notices up to now: the number of the next one.
+    pub(crate) fn noticed(&self) -> u64 {
+        self.noticed
+    }
+
+    /// The notices from number `next` on that are left, and how many are not.
+    pub(crate) fn notices_since(&self, next: u64) -> (u64, impl Iterator<Item = &Notice>) {
+        let first = self.noticed - self.notices.len() as u64;
+        let skipped = usize::try_from(next.saturating_sub(first)).unwrap_or(usize::MAX);
+        (first.saturating_sub(next), self.notices.iter().skip(skipped))
+    }
+
+    /// Reads all figures, unless that was done a moment ago.
+    pub(crate) fn sweep_if_older(&mut self, age: Duration) {
+        let now = Instant::now();
+        if self.swept_at.is_none_or(|at| now.duration_since(at) >= age) {
+            self.sweep(now);
+        }
+    }
+
+    fn sweep(&mut self, now: Instant) {
+        let mut sums = self.closed;
+        let mut summary = Summary {
+            open: self.open.len() as u64,
+            total: self.opened_total,
+            ..Summary::default()
+        };
+        let (mut rtts, mut delays, mut windows) = (Vec::new(), Vec::new(), Vec::new());
+        for open in self.open.values_mut() {
+            let figures = open.read(now);
+            sums.add(&figures);
+            summary.in_flight += figures.in_flight.unwrap_or(0);
+            summary.queued += figures.queued.unwrap_or(0);
+            rtts.extend(figures.rtt.map(Span::as_secs_f64));
+            delays.extend(figures.queue_delay.map(Span::as_secs_f64));
+            windows.extend(figures.cwnd.map(|cwnd| cwnd as f64));
+            if let Some(phase) = figures.phase {
+                *summary.phases.entry(phase).or_default() += 1;
+            }
+        }
+        summary.rtt = quantiles(&mut rtts);
+        summary.queue_delay = quantiles(&mut delays);
+        summary.cwnd = quantiles(&mut windows);
+        summary.rate_bps = self.swept_at.and_then(|before| {
+            let delivered = sums.delivered.saturating_sub(self.summary.sums.delivered);
+            rate(delivered, now.duration_since(before))
+        });
+        summary.sums = sums;
+        self.summary = summary;
+        self.swept_at = Some(now);
+        self.sweeps += 1;
+    }
+}
+
+impl OpenConnection {
+    fn read(&mut self, now: Instant) -> ConnectionFigures {
+        let figures = self.source.figures();
+        let delivered = figures.delivered_bytes.saturating_sub(self.figures.delivered_bytes);
+        self.rate_bps = rate(delivered, now.duration_since(self.read_at)).unwrap_or(0.0);
+        (self.figures, self.read_at) = (figures, now);
+        figures
+    }
+}
+
+/// Bit/s; `None` over no time, and over one that is too long to say something about now.
+fn rate(bytes: u64, time: Duration) -> Option<f64> {
+    (!time.is_zero() && time <= MAX_RATE_TIME).then(|| bytes as f64 * 8.0 / time.as_secs_f64())
+}
+
+fn quantiles(values: &mut [f64]) -> Option<Quantiles> {
+    let (p50, p95) = (nearest_rank(values, 0.5)?, nearest_rank(values, 0.95)?);
+    Some(Quantiles { p50, p95 })
+}
+
+impl ByteSums {
+    fn add(&mut self, figures: &ConnectionFigures) {
+        self.sent = self.sent.saturating_add(figures.sent_bytes);
+        self.delivered = self.delivered.saturating_add(figures.delivered_bytes);
+        self.received = self.received.saturating_add(figures.received_bytes);
+        self.lost = self.lost.saturating_add(figures.lost);
+    }
+}
+
+impl Summary {
+    pub(crate) fn to_json(&self) -> Value {
+        let scaled = |quantiles: Option<Quantiles>| {
+            quantiles
+                .map(|both| json!({ "p50": round(both.p50 * 1e3), "p95": round(both.p95 * 1e3) }))
+        };
+        json!({
+            "open": self.open,
+            "total": self.total,
+            "rate_mbps": self.rate_bps.map(|rate| round(rate / 1e6)),
+            "sent_bytes": self.sums.sent,
+            "delivered_bytes": self.sums.delivered,
+            "received_bytes": self.sums.received,
+            "lost": self.sums.lost,
+            "in_flight_bytes": self.in_flight,
+            "queued_bytes": self.queued,
+            "rtt_ms": scaled(self.rtt),
+            "queue_ms": scaled(self.queue_delay),
+            "phases": self.phases,
+        })
+    }
+}
+
+/// To three digits after the point: more would only pretend.
+pub(crate) fn round(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::SharedFigures;
+
+    fn connections() -> LiveConnections {
+        LiveConnections::new(LiveAbout::default())
+    }
+
+    fn open(connections: &LiveConnections, number: u64) -> SharedFigures {
+        let figures = SharedFigures::default();
+        connections.opened(NewConnection {
+            number,
+            name: format!("connection {number}"),
+            driver: "gate",
+            source: Box::new(figures.clone()),
+        });
+        figures
+    }
+
+    #[test]
+    fn sums_never_fall_when_connections_end() {
+        let connections = connections();
+        let figures = [open(&connections, 1), open(&connections, 2)];
+        figures[0].update(|figures| figures.delivered_bytes = 1000);
+        figures[1].update(|figures| (figures.delivered_bytes, figures.lost) = (500, 3));
+        let mut state = connections.lock();
+        state.sweep(Instant::now());
+        assert_eq!((state.summary.open, state.summary.sums.delivered), (2, 1500));
+        drop(state);
+        connections.closed(2, figures[1].figures(), "finished");
+        connections.closed(2, figures[1].figures(), "finished");
+        let mut state = connections.lock();
+        state.sweep(Instant::now());
+        let Summary { open, total, sums, .. } = state.summary;
+        assert_eq!((open, total, sums.delivered, sums.lost), (1, 2, 1500, 3));
+    }
+
+    #[test]
+    fn rates_are_those_between_two_readings() {
+        let connections = connections();
+        let figures = open(&connections, 1);
+        let start = Instant::now();
+        let mut state = connections.lock();
+        state.sweep(start);
+        assert_eq!(state.summary.rate_bps, None, "nothing to compare with");
+        figures.update(|figures| figures.delivered_bytes = 125_000);
+        state.sweep(start + SWEEP);
+        assert_eq!(state.summary.rate_bps, Some(2e6));
+        assert_eq!(state.open[&1].rate_bps, 2e6);
+        state.sweep(start + Duration::from_secs(60));
+        assert_eq!(state.summary.rate_bps, None, "a mean over a minute says nothing about now");
+    }
+
+    #[test]
+    fn percentiles_are_over_the_connections_that_know() {
+        let connections = connections();
+        for number in 1..=100 {
+            let rtt = (number <= 20).then(|| Span::from_millis(number));
+            open(&connections, number).update(|figures| figures.rtt = rtt);
+        }
+        let summary = connections.summary();
+        assert_eq!(summary.rtt, Some(Quantiles { p50: 0.010, p95: 0.019 }));
+        assert_eq!(summary.queue_delay, None);
+        assert_eq!(summary.to_json()["rtt_ms"]["p95"], 19.0);
+    }
+
+    #[test]
+    fn what_happens_is_kept_only_for_those_who_look_and_within_bounds() {
+        let connections = connections();
+        open(&connections, 1);
+        assert_eq!(connections.lock().notices.len(), 0);
+        connections.viewers().fetch_add(1, Ordering::Relaxed);
+        let next = connections.lock().noticed();
+        for number in 2..=301 {
+            open(&connections, number);
+        }
+        let state = connections.lock();
+        let (missed, left) = state.notices_since(next);
+        let left: Vec<_> = left.collect();
+        assert_eq!((missed, left.len()), (44, MAX_NOTICES));
+        assert!(left[0].data.contains("\"id\":46"), "{}", left[0].data);
+        assert_eq!(state.notices_since(300).1.count(), 1);
+        assert_eq!(state.notices_since(1000).1.count(), 0);
+    }
+}

@@ -1,0 +1,185 @@
+//! Figures in the text format of Prometheus. They name no peers: there may be ten thousand.
+
+use std::fmt::Write;
+
+use crate::connections::{LiveAbout, Quantiles, Summary};
+
+/// Whether a figure only grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricKind {
+    /// It only grows, as long as the command runs.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+}
+
+impl MetricKind {
+    /// Its name in the format.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+        }
+    }
+}
+
+/// A figure at `/metrics`.
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether it only grows.
+    pub kind: MetricKind,
+    /// What it means.
+    pub help: &'static str,
+    /// The label that tells its samples apart; empty where it has one sample.
+    pub label: &'static str,
+    samples: fn(&Summary) -> Vec<(&'static str, f64)>,
+}
+
+fn one(value: u64) -> Vec<(&'static str, f64)> {
+    vec![("", value as f64)]
+}
+
+fn quantiles(both: Option<Quantiles>) -> Vec<(&'static str, f64)> {
+    both.map_or_else(Vec::new, |Quantiles { p50, p95 }| vec![("0.5", p50), ("0.95", p95)])
+}
+
+/// All of them, in the order of the answer. What a command does not know has no samples.
+pub const METRICS: &[Metric] = &[
+    Metric {
+        name: "cellpace_connections_open",
+        kind: MetricKind::Gauge,
+        help: "Connections that are open.",
+        label: "",
+        samples: |all| one(all.open),
+    },
+    Metric {
+        name: "cellpace_connections_total",
+        kind: MetricKind::Counter,
+        help: "Connections up to now.",
+        label: "",
+        samples: |all| one(all.total),
+    },
+    Metric {
+        name: "cellpace_sent_bytes_total",
+        kind: MetricKind::Counter,
+        help: "Bytes that were sent.",
+        label: "",
+        samples: |all| one(all.sums.sent),
+    },
+    Metric {
+        name: "cellpace_delivered_bytes_total",
+        kind: MetricKind::Counter,
+        help: "Bytes that arrived at the other end.",
+        label: "",
+        samples: |all| one(all.sums.delivered),
+    },
+    Metric {
+        name: "cellpace_received_bytes_total",
+        kind: MetricKind::Counter,
+        help: "Bytes that came from peers.",
+        label: "",
+        samples: |all| one(all.sums.received),
+    },
+    Metric {
+        name: "cellpace_lost_packets_total",
+        kind: MetricKind::Counter,
+        help: "Segments that TCP sent again, or packets that were dropped.",
+        label: "",
+        samples: |all| one(all.sums.lost),
+    },
+    Metric {
+        name: "cellpace_in_flight_bytes",
+        kind: MetricKind::Gauge,
+        help: "Bytes in flight, all open connections.",
+        label: "",
+        samples: |all| one(all.in_flight),
+    },
+    Metric {
+        name: "cellpace_queued_bytes",
+        kind: MetricKind::Gauge,
+        help: "Bytes that wait for controllers, all open connections.",
+        label: "",
+        samples: |all| one(all.queued),
+    },
+    Metric {
+        name: "cellpace_rtt_seconds",
+        kind: MetricKind::Gauge,
+        help: "Smoothed RTT: median and 95th percentile over the open connections.",
+        label: "quantile",
+        samples: |all| quantiles(all.rtt),
+    },
+    Metric {
+        name: "cellpace_queue_delay_seconds",
+        kind: MetricKind::Gauge,
+        help: "Estimated time in queues (RTT above the smallest): over the open connections.",
+        label: "quantile",
+        samples: |all| quantiles(all.queue_delay),
+    },
+    Metric {
+        name: "cellpace_window_bytes",
+        kind: MetricKind::Gauge,
+        help: "Controllers' windows: median and 95th percentile over the open connections.",
+        label: "quantile",
+        samples: |all| quantiles(all.cwnd),
+    },
+    Metric {
+        name: "cellpace_phase_connections",
+        kind: MetricKind::Gauge,
+        help: "Open connections by the phase of their controllers.",
+        label: "phase",
+        samples: |all| all.phases.iter().map(|(phase, count)| (*phase, *count as f64)).collect(),
+    },
+];
+
+/// The figures of now, in the text format 0.0.4.
+pub(crate) fn text(about: &LiveAbout, summary: &Summary) -> String {
+    let mut text = String::new();
+    for metric in METRICS {
+        let Metric { name, kind, help, label, samples } = metric;
+        let command = about.command;
+        // Text takes everything.
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {}", kind.name());
+        for (of, value) in samples(summary) {
+            let more = if label.is_empty() { String::new() } else { format!(",{label}=\"{of}\"") };
+            let _ = writeln!(text, "{name}{{command=\"{command}\"{more}}} {value}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_has_a_head_for_each_figure_and_no_sample_of_what_is_not_known() {
+        let mut summary = Summary { open: 2, ..Summary::default() };
+        summary.rtt = Some(Quantiles { p50: 0.04, p95: 0.5 });
+        summary.phases.insert("avoidance", 2);
+        let text = text(&LiveAbout { command: "run", ..LiveAbout::default() }, &summary);
+        for line in [
+            "# TYPE cellpace_connections_open gauge",
+            "cellpace_connections_open{command=\"run\"} 2",
+            "cellpace_rtt_seconds{command=\"run\",quantile=\"0.95\"} 0.5",
+            "cellpace_phase_connections{command=\"run\",phase=\"avoidance\"} 2",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+        assert!(!text.contains("cellpace_window_bytes{"));
+        assert_eq!(text.matches("# HELP").count(), METRICS.len());
+    }
+
+    #[test]
+    fn names_are_those_that_prometheus_wants() {
+        let mut names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
+        for metric in METRICS {
+            let is_counter = metric.kind == MetricKind::Counter;
+            assert_eq!(metric.name.ends_with("_total"), is_counter, "{}", metric.name);
+            assert!(metric.help.ends_with('.') && !metric.help.contains('\n'), "{}", metric.name);
+        }
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), METRICS.len(), "each once");
+    }
+}

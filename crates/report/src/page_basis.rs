@@ -1,0 +1,14 @@
+//! What pages of other crates share with the report: colours, style and the library of charts.
+
+use crate::html;
+
+/// uPlot 1.6.32 with its licence, as a script that defines `uPlot`.
+pub fn uplot() -> String {
+    format!("/*\n{}*/\n{}", html::UPLOT_LICENCE, html::UPLOT)
+}
+
+/// The style of uPlot, the palette as CSS variables `--c0` to `--c7`, and the style of the report,
+/// for light and dark.
+pub fn style() -> String {
+    format!("{}\n{}\n{}\n", html::UPLOT_STYLE, html::palette_css(), html::STYLE)
+}
