@@ -141,6 +141,7 @@ impl LinkTally {
             handovers: 0,
             jain: self.jain(end),
             per_flow: self.flows.iter().map(FlowCounts::figures).collect(),
+            pings: Vec::new(),
         }
     }
 

@@ -83,9 +83,31 @@ pub struct Figures {
     pub jain: f64,
     /// Each flow's own figures.
     pub per_flow: Vec<FlowFigures>,
+    /// Series of echo requests, where the scenario has any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pings: Vec<PingFigures>,
     /// What happened on links in series, where there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<ChainFigures>,
+}
+
+/// What came of a series of echo requests through both queues.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PingFigures {
+    /// Seconds from one request to the next.
+    pub every_s: f64,
+    /// Bytes of a request and of its answer, IP header included.
+    pub size_bytes: u32,
+    /// Requests in the part of the run that counts.
+    pub sent: u64,
+    /// Those of them that were answered before the end.
+    pub answered: u64,
+    /// Their RTT in ms; none where none was answered.
+    pub rtt_ms: Option<Summary>,
+    /// The RTTs in ms below which 0, 0.5, ..., 100 % of theirs lie.
+    pub quantiles_ms: Vec<f32>,
+    /// The RTT of each request of the whole run, in ms; none where there is no answer.
+    pub rtts_ms: Vec<Option<f32>>,
 }
 
 impl FlowFigures {
@@ -270,6 +292,7 @@ impl Collector {
             jain: self.jain.finish(),
             per_flow: self.flows.iter().map(|flow| flow.figures(self.window)).collect(),
             chain: None,
+            pings: Vec::new(),
         };
         let mut series = self.binner.finish();
         series.quantiles = Quantiles {

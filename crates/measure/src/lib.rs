@@ -15,7 +15,8 @@ mod transfers;
 
 pub use chain::{ChainFigures, LegFigures, ProxyFigures, SegmentFigures};
 pub use collector::{
-    Collector, Figures, FlowFigures, FlowSpan, MeasuredWindow, RtoFigures, SenderFigures,
+    Collector, Figures, FlowFigures, FlowSpan, MeasuredWindow, PingFigures, RtoFigures,
+    SenderFigures,
 };
 pub use confidence::Interval;
 pub use jain::jain_index;

@@ -816,7 +816,8 @@ impl ChainWorld {
         let figures = self.figures(&counts);
         let transfers = self.flows.iter_mut().flat_map(SimFlow::finish_transfers).collect();
         let Self { collector, sampler, .. } = self;
-        (Remains { collector, sampler, counts, refused: Vec::new(), transfers }, figures)
+        let (refused, pings) = (Vec::new(), Vec::new());
+        (Remains { collector, sampler, counts, refused, transfers, pings }, figures)
     }
 
     fn figures(&self, counts: &[SenderCounts]) -> ChainFigures {

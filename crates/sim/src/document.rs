@@ -13,7 +13,8 @@ use toml::Spanned;
 
 use crate::{
     Bottleneck, CellSpec, ChainSpec, FlowSpec, FlowTraffic, HostBuffers, MAX_SEGMENTS, OnOffFiles,
-    ProxySpec, Scenario, Scheduler, SegmentSpec, SimError, SmallQueue, TransferSpec, UserSpec,
+    PingSpec, ProxySpec, Scenario, Scheduler, SegmentSpec, SimError, SmallQueue, TransferSpec,
+    UserSpec,
 };
 
 /// What to write for the trace where it is left out.
@@ -54,6 +55,8 @@ struct ScenarioToml {
     #[serde(default)]
     handover: Vec<Spanned<HandoverToml>>,
     #[serde(default)]
+    ping: Vec<PingToml>,
+    #[serde(default)]
     flow: Vec<Spanned<FlowToml>>,
 }
 
@@ -73,6 +76,13 @@ struct ProxyToml {
     cc: Spanned<String>,
     buffer: Option<Spanned<String>>,
     open: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PingToml {
+    every: Option<Spanned<String>>,
+    size: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -187,6 +197,7 @@ impl Scenario {
         let (handovers, handover_plans) = place.handovers(&document.handover)?;
         let mut scenario = Self {
             flows: place.flows(&document.flow, files)?,
+            pings: document.ping.iter().map(|ping| place.ping(ping)).collect::<Result<_, _>>()?,
             handovers,
             handover_plans,
             chain,
@@ -517,6 +528,16 @@ impl TomlText<'_> {
         read.map_err(|why| self.wrong(&table.span(), "transfer", &why))
     }
 
+    fn ping(&self, fields: &PingToml) -> Result<PingSpec, SimError> {
+        let mut ping = PingSpec::default();
+        self.read(&fields.every, "every", &mut ping.every, parse_span)?;
+        self.read(&fields.size, "size", &mut ping.size, |text| {
+            let bytes = parse_bytes(text).map_err(|error| error.to_string())?;
+            u32::try_from(bytes).map_err(|_| format!("`{text}` is more than a packet has"))
+        })?;
+        Ok(ping)
+    }
+
     /// Those at fixed times, and those that are drawn.
     fn handovers(
         &self,
@@ -693,9 +714,9 @@ fn unit_hint(key: &str, reason: &str) -> Option<String> {
     let number = number.strip_suffix("`, expected a string")?;
     let unit = match key {
         "rtt" | "length" | "tti" => "ms",
-        "duration" | "skip" | "from" | "start" | "stop" | "at" | "off" | "bin" => "s",
+        "duration" | "skip" | "from" | "start" | "stop" | "at" | "every" | "off" | "bin" => "s",
         "udp" | "rate" => "mbit",
-        "sndbuf" | "tsq" => "B",
+        "sndbuf" | "tsq" | "size" => "B",
         "mean" | "deviation" | "max" | "buffer" => "MB",
         "loss" | "uplink_loss" => "%",
         _ => return None,

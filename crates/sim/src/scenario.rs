@@ -6,7 +6,7 @@ use cellpace_path::{
     DelaySpec, Handover, HandoverPlan, ImpairSpec, JitterSpec, LossSpec, QueueSpec, TraceSpec,
 };
 
-use crate::{AckPolicy, Bottleneck, CellSpec, ChainSpec, FlowTraffic, SimError};
+use crate::{AckPolicy, Bottleneck, CellSpec, ChainSpec, FlowTraffic, PingSpec, SimError};
 
 /// One bottleneck and the flows that share it.
 #[derive(Debug, Clone)]
@@ -43,6 +43,8 @@ pub struct Scenario {
     pub chain: Option<ChainSpec>,
     /// The flows.
     pub flows: Vec<FlowSpec>,
+    /// Echo requests beside them.
+    pub pings: Vec<PingSpec>,
     /// How receivers acknowledge.
     pub acks: AckPolicy,
     /// How senders set their retransmission timeout.
@@ -76,6 +78,7 @@ impl Default for Scenario {
             bottleneck: Bottleneck::Network,
             chain: None,
             flows: Vec::new(),
+            pings: Vec::new(),
             acks: AckPolicy::EveryPacket,
             rto_rule: RtoRule::default(),
             duration: Span::from_secs(60),
@@ -231,6 +234,7 @@ impl Scenario {
         self.check_cell().or_else(invalid)?;
         self.check_bottleneck().or_else(invalid)?;
         self.check_two_way().or_else(invalid)?;
+        self.check_pings().or_else(invalid)?;
         let values = self.duration.as_nanos().div_ceil(self.bin.as_nanos())
             * (self.flows.len() as u64 + SERIES_OF_THE_RUN);
         if values > MAX_VALUES {
@@ -311,6 +315,20 @@ impl Scenario {
                 .into());
         }
         Ok(())
+    }
+
+    fn check_pings(&self) -> Result<(), String> {
+        for ping in &self.pings {
+            ping.check(self.duration).map_err(|why| format!("ping: {why}"))?;
+        }
+        let reverse = self.flows.iter().any(|flow| flow.reverse.is_some());
+        let is_plain = self.chain.is_none() && self.cell.is_none() && !reverse;
+        match is_plain || self.pings.is_empty() {
+            true => Ok(()),
+            false => Err("ping: goes neither with links in series ([path.NAME]) nor with a cell \
+                          nor with `reverse`"
+                .into()),
+        }
     }
 
     /// Refuses what flows that send both ways do not go with.

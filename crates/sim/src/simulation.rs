@@ -182,6 +182,7 @@ impl Simulation {
         };
         note_network(&mut results.transfers, &self.scenario);
         let (mut figures, mut series) = results.collector.finish(capacity.in_window);
+        figures.pings = results.pings;
         figures.handovers = self.scenario.handovers.len() as u64;
         for (flow, spec) in figures.per_flow.iter_mut().zip(&self.scenario.flows) {
             flow.cc = spec.name();

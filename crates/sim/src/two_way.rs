@@ -93,7 +93,14 @@ impl TwoWayWorld {
         let refused = vec![0; self.flows.len()];
         let transfers = Vec::new();
         let counts = vec![SenderCounts::default(); self.flows.len()];
-        Remains { collector: self.collector, sampler, counts, refused, transfers }
+        Remains {
+            collector: self.collector,
+            sampler,
+            counts,
+            refused,
+            transfers,
+            pings: Vec::new(),
+        }
     }
 
     pub(crate) fn now(&self) -> Time {

@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 
 use cellpace_base::{Random, Span, Time};
-use cellpace_measure::{Collector, FlowSpan, MeasuredWindow, Transfer};
+use cellpace_measure::{Collector, FlowSpan, MeasuredWindow, PingFigures, Transfer};
 use cellpace_path::{DelaySpec, Fate, Handover, Packet, PacketRecord, Path, PathSpec};
 
 use crate::cell::Cell;
 use crate::connection::{EndRules, generation_of};
 use crate::flow::{OwnDelay, SimFlow};
 use crate::observer::{FlowView, Observer};
+use crate::ping::PingSeries;
 use crate::sampler::SeriesSampler;
 use crate::timers::{AckMessage, AckStore, Timers};
 use crate::transfer_tally::SenderCounts;
@@ -22,11 +23,16 @@ pub(crate) const ACK_BYTES: u32 = 60;
 pub(crate) struct World {
     now: Time,
     end: Time,
+    window: MeasuredWindow,
     forward: Path,
     /// What the path leads to in place of a link of its own.
     cell: Option<Cell>,
     reverse: Path,
     flows: Vec<SimFlow>,
+    /// Their packets have the numbers behind those of the flows.
+    pings: Vec<PingSeries>,
+    /// What their packets need beyond the delay of the path.
+    ping_delay: OwnDelay,
     timers: Timers,
     /// Acks in flight, by the id of their packet.
     acks: AckStore,
@@ -56,6 +62,7 @@ pub(crate) struct Remains {
     /// Packets that the host refused, flow by flow.
     pub(crate) refused: Vec<u64>,
     pub(crate) transfers: Vec<Transfer>,
+    pub(crate) pings: Vec<PingFigures>,
 }
 
 /// Packets in flight at most, and packets that one flow may have to remember: some six gigabytes
@@ -130,9 +137,12 @@ impl World {
         Ok(Self {
             now: Time::ZERO,
             end,
+            window: window(scenario),
             forward: forward_spec(scenario, &delays).build(scenario.seed)?,
             cell: cell(scenario)?,
             reverse: reverse_spec(scenario, &delays).build_reverse(scenario.seed)?,
+            pings: scenario.pings.iter().map(|ping| PingSeries::new(*ping, end)).collect(),
+            ping_delay: delays.general(),
             timers,
             acks: AckStore::default(),
             collector: collector(scenario),
@@ -190,8 +200,14 @@ impl World {
         let reverse = or_never(self.reverse.next_deadline());
         let path_change = or_never(self.path_changes.front().copied());
         let (timer, show) = (or_never(self.timers.next()), or_never(self.show_at));
-        let next =
-            forward.min(reverse).min(path_change).min(timer).min(show).min(self.sampler.next);
+        let ping = self.pings.iter().map(PingSeries::next).min().unwrap_or(Time::MAX);
+        let next = forward
+            .min(reverse)
+            .min(ping)
+            .min(path_change)
+            .min(timer)
+            .min(show)
+            .min(self.sampler.next);
         Due { forward, reverse, next }
     }
 
@@ -219,6 +235,7 @@ impl World {
             self.path_changes.pop_front();
             self.report_path_change(observer);
         }
+        self.send_pings();
         while self.timers.next().is_some_and(|time| time <= now) && !self.room.is_full() {
             self.fire_timer(observer);
         }
@@ -231,8 +248,9 @@ impl World {
         let refused = |flow: &SimFlow| flow.host.as_ref().map_or(0, |host| host.refused);
         let refused = self.flows.iter().map(refused).collect();
         let transfers = self.flows.iter_mut().flat_map(SimFlow::finish_transfers).collect();
-        let Self { collector, sampler, .. } = self;
-        Remains { collector, sampler, counts, refused, transfers }
+        let Self { collector, sampler, pings, window, .. } = self;
+        let pings = pings.into_iter().map(|ping| ping.finish(window)).collect();
+        Remains { collector, sampler, counts, refused, transfers, pings }
     }
 
     fn advance_forward(&mut self, observer: &mut impl Observer) {
@@ -244,6 +262,10 @@ impl World {
         for record in fates.drain(..) {
             let is_copy = record.fate == Fate::Duplicate;
             self.room.leave(usize::from(!is_copy));
+            if record.packet.flow as usize >= self.flows.len() {
+                self.answer_ping(&record);
+                continue;
+            }
             self.collector.record(&record);
             observer.on_record(&record);
             if is_copy || record.fate == Fate::Delivered {
@@ -254,6 +276,32 @@ impl World {
             }
         }
         self.fates = fates;
+    }
+
+    /// The requests that are due.
+    fn send_pings(&mut self) {
+        for index in 0..self.pings.len() {
+            let ping = &mut self.pings[index];
+            if ping.next() > self.now {
+                continue;
+            }
+            let (number, size) = (ping.send(), ping.size());
+            let flow = (self.flows.len() + index) as u32;
+            self.room.enter();
+            let packet = Packet::new(number, flow, size, self.now);
+            self.forward.push_after(packet, self.ping_delay.forward);
+        }
+    }
+
+    /// A request has arrived, and the answer leaves at once.
+    fn answer_ping(&mut self, request: &PacketRecord) {
+        if request.fate != Fate::Delivered {
+            return;
+        }
+        let Packet { id, flow, size, .. } = request.packet;
+        self.room.enter();
+        let answer = Packet::new(id, flow, size, self.now);
+        self.reverse.push_after(answer, self.ping_delay.reverse);
     }
 
     /// A packet has left the queue of the sending host, and a flow that waited for that asks again.
@@ -329,6 +377,12 @@ impl World {
         for record in fates.drain(..) {
             let is_copy = record.fate == Fate::Duplicate;
             self.room.leave(usize::from(!is_copy));
+            if let Some(ping) = (record.packet.flow as usize).checked_sub(self.flows.len()) {
+                if record.fate == Fate::Delivered {
+                    self.pings[ping].answered(self.now, record.packet.id);
+                }
+                continue;
+            }
             let message = match is_copy {
                 true => self.acks.copy(record.packet.id),
                 false => self.acks.take(record.packet.id),
@@ -460,10 +514,19 @@ impl DelaySplit {
     }
 
     pub(crate) fn own(&self, flow: &FlowSpec) -> OwnDelay {
+        self.own_of(flow.rtt)
+    }
+
+    /// That of what has the RTT of the scenario.
+    fn general(&self) -> OwnDelay {
+        self.own_of(None)
+    }
+
+    fn own_of(&self, rtt: Option<Span>) -> OwnDelay {
         let Some((general, shared)) = self.constant else {
             return OwnDelay { forward: Span::ZERO, reverse: Span::ZERO };
         };
-        let own = flow.rtt.unwrap_or(general) - shared;
+        let own = rtt.unwrap_or(general) - shared;
         match self.is_behind {
             true => OwnDelay { forward: Span::ZERO, reverse: own },
             false => OwnDelay { forward: own / 2, reverse: own / 2 },
@@ -494,9 +557,13 @@ pub(crate) fn reverse_spec(scenario: &Scenario, delays: &DelaySplit) -> PathSpec
     }
 }
 
+fn window(scenario: &Scenario) -> MeasuredWindow {
+    MeasuredWindow { skip: Time::ZERO + scenario.skip, end: scenario.end() }
+}
+
 /// What takes the records of a run.
 pub(crate) fn collector(scenario: &Scenario) -> Collector {
-    let window = MeasuredWindow { skip: Time::ZERO + scenario.skip, end: scenario.end() };
+    let window = window(scenario);
     let span = |flow: &FlowSpec| FlowSpan {
         start: flow.start,
         stop: flow.stop,
@@ -516,6 +583,7 @@ fn cell(scenario: &Scenario) -> Result<Option<Cell>, SimError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PingSpec;
 
     fn scenario(flow: FlowSpec, queue: &str, seconds: u64) -> Scenario {
         Scenario {
@@ -545,6 +613,53 @@ mod tests {
         let error = world.advance(Time::MAX, &mut ()).unwrap_err().to_string();
         assert!(world.room.in_flight <= 1001, "{}", world.room.in_flight);
         error
+    }
+
+    #[test]
+    fn pings_go_through_both_queues() {
+        let with_ping = |cc: &str, queue: &str| {
+            let pings = vec![PingSpec { every: Span::from_millis(500), ..PingSpec::default() }];
+            Scenario {
+                pings,
+                uplink: Some("constant:12mbit".parse().unwrap()),
+                ..scenario(bulk(cc), queue, 10)
+            }
+        };
+        // 60 packets in flight over 12 Mbit/s and 40 ms: a queue of 20 packets, of a millisecond each.
+        let outcome = crate::run(&with_ping("fixed:cwnd=60pkts", "infinite")).unwrap();
+        let ping = &outcome.figures.pings[0];
+        assert_eq!((ping.sent, ping.answered, ping.rtts_ms.len()), (20, 20, 20));
+        let first = ping.rtts_ms[0].unwrap();
+        assert!((first - 40.0).abs() < 3.0, "the first finds no queue: {first}");
+        let last = f64::from(ping.rtts_ms[19].unwrap());
+        let queue = outcome.figures.queue_delay_ms.p50;
+        assert!((last - 40.0 - queue).abs() < 4.0, "{last} with {queue} ms of queue");
+        assert_eq!(ping.quantiles_ms.len(), 201);
+        // The flow is as it was, but for what the pings take.
+        let alone = Scenario { pings: Vec::new(), ..with_ping("fixed:cwnd=60pkts", "infinite") };
+        let alone = crate::run(&alone).unwrap().figures;
+        assert_eq!(alone.per_flow.len(), outcome.figures.per_flow.len());
+        assert!((alone.throughput_mbps - outcome.figures.throughput_mbps).abs() < 0.1);
+        // Lost both ways they have no answer.
+        let lost = Scenario {
+            loss: "50%".parse().unwrap(),
+            uplink_loss: "50%".parse().unwrap(),
+            ..with_ping("cubic", "droptail")
+        };
+        let ping = crate::run(&lost).unwrap().figures.pings.remove(0);
+        assert!((1..15).contains(&ping.answered) && ping.sent == 20, "{ping:?}");
+        assert_eq!(ping.rtts_ms.iter().flatten().count() as u64, ping.answered);
+    }
+
+    #[test]
+    fn pings_that_cannot_be_are_refused() {
+        let wrong = |every: u64, size: u32| {
+            let pings = vec![PingSpec { every: Span::from_micros(every), size }];
+            let scenario = Scenario { pings, ..scenario(bulk("cubic"), "droptail", 60) };
+            scenario.check().unwrap_err().to_string()
+        };
+        assert!(wrong(1_000_000, 20).contains("ping: size: 20 B; allowed: 28 to 65535 B"));
+        assert!(wrong(10, 84).contains("ping: every: "));
     }
 
     #[test]

@@ -177,6 +177,7 @@ fn run(cc: &str, mbps: f64, utilization: f64, delay: Summary, lost: u64, series:
             handover_drops: 0,
             handovers: 0,
             jain: 1.0,
+            pings: Vec::new(),
             per_flow: vec![FlowFigures {
                 cc: String::new(),
                 throughput_mbps: mbps,
