@@ -205,6 +205,25 @@ fn a_static_window_keeps_the_queue_of_a_static_program_short() {
     });
 }
 
+#[test]
+fn g8_samples_of_a_static_program_make_a_table() {
+    measured(|| {
+        let Some(place) = Place::new(6_000_000) else { return };
+        place.download("--cc fixed:cwnd=41pkts --mdi-samples samples.csv --mdi-users 1", NAMED);
+        let read = cellpace_mdi::read_samples(&place.folder.read("samples.csv")).unwrap();
+        assert_eq!(read[0].users, 1);
+        let samples = || read[0].chains.iter().flatten();
+        let rows = samples().count();
+        // 4 s of a link of 12 Mbit/s, less what lies before the first ack.
+        assert!((700..=900).contains(&rows), "{rows} epochs");
+        let packets: u64 = samples().map(|sample| u64::from(sample.sent)).sum();
+        // Segments of 1448 bytes, of which the first ten leave before the first ack.
+        assert!((4000..=4300).contains(&packets), "{packets} packets");
+        let table = place.folder.good("mdi convert samples.csv --teacher fixed -o fixed.mdi");
+        assert!(table.contains("users 1: "), "{table}");
+    });
+}
+
 /// A second of nothing in each five.
 const OUTAGES: &str = "--trace onoff:12mbit,on=4s,off=1s --rtt 40ms";
 

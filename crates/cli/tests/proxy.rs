@@ -353,6 +353,37 @@ fn clients_of_a_proxy_may_share_a_window() {
 }
 
 #[test]
+fn g8_samples_of_a_proxy_make_a_table() {
+    let folder = program::Folder::new();
+    let samples = folder.path("samples.csv").display().to_string();
+    let to = echo().to_string();
+    let watched = ["--cc", "copa", "--mdi-samples", &samples, "--mdi-users", "1"];
+    let proxy = Running::start(&[&["--to", &to][..], &watched].concat());
+    let sent = vec![9; 2_000_000];
+    // On loopback a connection lasts for some epochs of 5 ms at most.
+    eventually("epochs that follow each other", || {
+        let client = proxy.connect();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                (&client).write_all(&sent).unwrap();
+                client.shutdown(Shutdown::Write).unwrap();
+            });
+            let mut got = Vec::new();
+            (&client).read_to_end(&mut got).unwrap();
+            assert!(got == sent, "{} bytes", got.len());
+        });
+        let read = cellpace_mdi::read_samples(&folder.read("samples.csv")).unwrap_or_default();
+        assert!(read.iter().all(|flows| flows.users == 1));
+        read.iter().flat_map(|flows| &flows.chains).map(|chain| chain.len() - 1).sum::<usize>() >= 5
+    });
+    proxy.signal("TERM");
+    assert_eq!(proxy.code(), Some(0));
+    let table = folder.good("mdi convert samples.csv --teacher copa -o copa.mdi");
+    assert!(table.contains("users 1: "), "{table}");
+    folder.good("compare --trace constant:12mbit --duration 3s --cc mdi:model=copa.mdi");
+}
+
+#[test]
 fn a_web_page_through_socks() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("password");

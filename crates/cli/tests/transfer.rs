@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(unix)]
 
+mod program;
 mod transfers;
 
 use std::fs;
@@ -12,6 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use program::{Folder, links, measured::measured};
 use serde_json::Value;
 use transfers::{Waiting, cellpace, content, hash, said, send, text};
 
@@ -57,6 +59,36 @@ fn g8_samples_of_a_real_flow_make_a_table() {
     let run = ["compare", "--trace", "constant:12mbit", "--duration", "3s", "--cc", &cc];
     let run = cellpace(&run).output().unwrap();
     assert!(run.status.success(), "{}", said(&run));
+}
+
+/// All that leaves in 5 s is in the samples but what left before the first ack.
+#[test]
+fn g8_samples_are_all_epochs_and_all_packets() {
+    if !links::possible() {
+        return;
+    }
+    measured(|| {
+        let folder = Folder::new();
+        let program = env!("CARGO_BIN_EXE_cellpace");
+        let far = format!("exec '{program}' recv --listen $CELLPACE_PEER:5260 --once >&2");
+        let inside = format!(
+            "exec '{program}' send $CELLPACE_PEER:5260 --cc verus:r=2 --duration 5s \
+             --json sent.json --mdi-samples samples.csv >&2"
+        );
+        let link = "link --trace constant:12mbit --uplink constant:12mbit --rtt 40ms --far";
+        let commands = [&far, "--", "sh", "-c", &inside];
+        let outcome = folder.run_args(link.split(' ').chain(commands));
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        let document: Value = serde_json::from_slice(&folder.read("sent.json")).unwrap();
+        let packets = document["flows"][0]["packets"].as_u64().unwrap();
+        let read = cellpace_mdi::read_samples(&folder.read("samples.csv")).unwrap();
+        let [flow] = &read[0].chains[..] else { panic!("{} chains", read[0].chains.len()) };
+        let sent: u64 = flow.iter().map(|sample| u64::from(sample.sent)).sum();
+        println!("{} rows, {sent} of {packets} packets", flow.len());
+        assert!((985..=1015).contains(&flow.len()), "{} rows", flow.len());
+        // Verus begins with one packet.
+        assert!(sent <= packets && packets - sent <= 2, "{sent} of {packets}");
+    });
 }
 
 #[test]
