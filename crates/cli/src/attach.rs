@@ -11,6 +11,7 @@ use clap::Args;
 use crate::connection_outputs::ConnectionOutputs;
 use crate::error::CommandError;
 use crate::options::whole;
+use crate::sample_options::SampleOptions;
 
 /// Arguments of `cellpace attach`.
 #[derive(Debug, Args)]
@@ -41,6 +42,8 @@ pub(crate) struct AttachArgs {
     /// Programs in the cgroup of this process, and below it
     #[arg(long, value_name = "PID", value_parser = whole(1..=u32::MAX))]
     pid: Option<u32>,
+    #[command(flatten)]
+    samples: SampleOptions,
     #[command(flatten)]
     outputs: ConnectionOutputs,
     /// Name of the congestion control
@@ -103,10 +106,10 @@ mod daemon {
         let driver = Arc::new(KernelDriver::open(&args.name).map_err(CommandError::failed)?);
         let attachment = attach(args, &cgroup, &driver)?;
         // Last of what can fail: a command that does not start leaves no file.
-        let (log, outputs) = args.outputs.open(LoggingCommand::Attach, cc, None)?;
+        let cc = args.samples.watch(std::slice::from_ref(cc))?.remove(0);
+        let (log, outputs) = args.outputs.open(LoggingCommand::Attach, &cc, None)?;
         let verbosity = args.outputs.verbosity;
-        let attacher =
-            Attacher::start(driver, attachment, cc.clone(), seed()?, log, verbosity.printer());
+        let attacher = Attacher::start(driver, attachment, cc, seed()?, log, verbosity.printer());
         let mut attacher = attacher.map_err(CommandError::failed)?;
         verbosity.note(&format!("attached to {}: {}", cgroup.display(), what(args)));
         let mut ended = Ok(());
