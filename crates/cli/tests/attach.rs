@@ -214,8 +214,8 @@ fn g8_samples_of_a_static_program_make_a_table() {
         assert_eq!(read[0].users, 1);
         let samples = || read[0].chains.iter().flatten();
         let rows = samples().count();
-        // 4 s of a link of 12 Mbit/s, less what lies before the first ack.
-        assert!((700..=900).contains(&rows), "{rows} epochs");
+        // 4 s of a link of 12 Mbit/s at least, less what lies before the first ack.
+        assert!(rows >= 700, "{rows} epochs");
         let packets: u64 = samples().map(|sample| u64::from(sample.sent)).sum();
         // Segments of 1448 bytes, of which the first ten leave before the first ack.
         assert!((4000..=4300).contains(&packets), "{packets} packets");
