@@ -29,8 +29,51 @@ pub struct Handover {
     pub rtt: Option<Span>,
     /// Whether what waits at the end of the interruption is dropped in place of being forwarded.
     pub queue_lost: bool,
+    /// What the schedule offers afterwards; `None`: as before.
+    pub rate: Option<RateFactor>,
+    /// `Some`: what waits at the begin reaches the new path's queue this long after the
+    /// interruption, behind all that came directly meanwhile. `None`: the order is kept.
+    pub reorder: Option<Span>,
     /// Whether controllers are told when it is over.
     pub signal: bool,
+}
+
+/// A share of the opportunities of a schedule, or a multiple. Written `x0.6`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateFactor {
+    thousandths: u32,
+}
+
+impl RateFactor {
+    const ONE: Self = Self { thousandths: 1000 };
+    const MIN: f64 = 0.001;
+    const MAX: f64 = 100.0;
+}
+
+impl FromStr for RateFactor {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let factor = text.trim().strip_prefix('x').and_then(|number| number.parse::<f64>().ok());
+        let Some(factor) = factor else {
+            let example = "write a factor on what the trace offers, such as x0.6";
+            return Err(match text.starts_with("trace:") {
+                true => format!("`{text}`: the trace stays the same after a handover; {example}"),
+                false => format!("`{text}` does not read; {example}"),
+            });
+        };
+        if !(Self::MIN..=Self::MAX).contains(&factor) {
+            let (min, max) = (Self::MIN, Self::MAX);
+            return Err(format!("`{text}` is out of range; write a factor from x{min} to x{max}"));
+        }
+        Ok(Self { thousandths: (factor * 1000.0).round() as u32 })
+    }
+}
+
+impl fmt::Display for RateFactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "x{}", f64::from(self.thousandths) / 1000.0)
+    }
 }
 
 impl Handover {
@@ -41,7 +84,15 @@ impl Handover {
     /// A handover with an interruption of [`LENGTH`](Self::LENGTH) to a path of the same RTT that
     /// keeps the queue.
     pub const fn at(at: Time) -> Self {
-        Self { at, length: Self::LENGTH, rtt: None, queue_lost: false, signal: true }
+        Self {
+            at,
+            length: Self::LENGTH,
+            rtt: None,
+            queue_lost: false,
+            rate: None,
+            reorder: None,
+            signal: true,
+        }
     }
 
     /// When the new path begins.
@@ -78,17 +129,76 @@ pub struct HandoverPlan {
     /// Added to each interruption: what waits is sent on to the new cell, and what comes meanwhile
     /// stays behind it (3GPP TS 36.300 section 10.1.2.1.1: forwarding over X2, with an end marker).
     pub forward_delay: Span,
+    /// Whether what comes meanwhile overtakes what is forwarded, as without an end marker. The
+    /// interruption then lasts no longer than `length`.
+    pub reorder: bool,
     /// As for [`Handover::rtt`].
     pub rtt: Option<Span>,
+    /// As for [`Handover::rate`].
+    pub rate: Option<RateFactor>,
     /// As for [`Handover::queue_lost`].
     pub queue_lost: bool,
+    /// Radio link failures in place of handovers.
+    pub failure: Option<HandoverFailure>,
     /// As for [`Handover::signal`].
     pub signal: bool,
+}
+
+/// A radio link failure in place of a handover: the device finds the new cell by itself (3GPP TS
+/// 36.331 section 5.3.7).
+#[derive(Debug, Clone, PartialEq)]
+pub struct HandoverFailure {
+    /// Its probability, 0 to 1.
+    pub share: f64,
+    /// How long nothing is delivered.
+    pub outage: SpanDistribution,
+    /// As for [`Handover::queue_lost`].
+    pub queue_lost: bool,
 }
 
 impl HandoverPlan {
     /// Handovers of one plan at most.
     const MAX: usize = 100_000;
+
+    /// One handover that keeps order and queue.
+    pub fn at(at: Time) -> Self {
+        Self {
+            from: at,
+            every: None,
+            length: Handover::LENGTH.into(),
+            forward_delay: Span::ZERO,
+            reorder: false,
+            rtt: None,
+            rate: None,
+            queue_lost: false,
+            failure: None,
+            signal: true,
+        }
+    }
+
+    /// The only handover of the plan, where nothing of it is drawn.
+    pub fn as_fixed(&self) -> Option<Handover> {
+        if self.every.is_some() || self.failure.is_some() {
+            return None;
+        }
+        Some(self.handover(self.from, self.length.as_constant()?))
+    }
+
+    /// A handover without failure whose interruption takes so long.
+    fn handover(&self, at: Time, length: Span) -> Handover {
+        let Self { rtt, rate, queue_lost, signal, .. } = *self;
+        let reorder = self.reorder.then_some(self.forward_delay);
+        let length = if self.reorder { length } else { length + self.forward_delay };
+        Handover { at, length, rtt, queue_lost, rate, reorder, signal }
+    }
+
+    /// The radio link failure in its place, if this is one.
+    fn draw_failure(&self, at: Time, random: &mut Random) -> Option<Handover> {
+        let failure = self.failure.as_ref().filter(|failure| random.unit() < failure.share)?;
+        let length = failure.outage.draw(random);
+        let queue_lost = failure.queue_lost;
+        Some(Handover { length, queue_lost, reorder: None, ..self.handover(at, Span::ZERO) })
+    }
 
     /// Draws the handovers that are over before `end`.
     pub fn draw(&self, end: Time, random: &mut Random) -> Vec<Handover> {
@@ -98,9 +208,9 @@ impl HandoverPlan {
             if let Some(every) = &self.every {
                 at += every.draw(random);
             }
-            let length = self.length.draw(random) + self.forward_delay;
-            let Self { rtt, queue_lost, signal, .. } = *self;
-            let handover = Handover { at, length, rtt, queue_lost, signal };
+            let length = self.length.draw(random);
+            let failure = self.draw_failure(at, random);
+            let handover = failure.unwrap_or_else(|| self.handover(at, length));
             if handover.end() >= end {
                 break;
             }
@@ -155,7 +265,8 @@ impl fmt::Display for Handover {
     }
 }
 
-/// `schedule` without the opportunities that fall into an interruption.
+/// `schedule` without the opportunities that fall into an interruption, at the rates that the new
+/// paths offer.
 pub fn interrupted(schedule: Box<dyn Schedule>, handovers: &[Handover]) -> Box<dyn Schedule> {
     if handovers.is_empty() {
         return schedule;
@@ -163,7 +274,9 @@ pub fn interrupted(schedule: Box<dyn Schedule>, handovers: &[Handover]) -> Box<d
     let gaps = handovers.iter().map(|handover| (handover.at, handover.end())).collect();
     let mut interrupted = Interrupted { inner: schedule, gaps };
     interrupted.leave_gaps();
-    Box::new(interrupted)
+    let rates = handovers.iter().filter_map(|handover| Some((handover.end(), handover.rate?)));
+    let rates: VecDeque<_> = rates.collect();
+    if rates.is_empty() { Box::new(interrupted) } else { Box::new(Scaled::new(interrupted, rates)) }
 }
 
 /// A schedule whose next opportunity never lies in a gap.
@@ -205,6 +318,66 @@ impl Schedule for Interrupted {
     fn on_backlog(&mut self, now: Time, bytes: u64) {
         self.inner.on_backlog(now, bytes);
         self.leave_gaps();
+    }
+}
+
+/// A schedule of which handovers leave a share, or that they multiply: what the opportunities so far
+/// do not make up to a whole one is carried on to the next.
+struct Scaled {
+    inner: Interrupted,
+    /// Factors to come, and from when.
+    rates: VecDeque<(Time, RateFactor)>,
+    rate: RateFactor,
+    /// Of an opportunity, below 1000.
+    carried_thousandths: u32,
+    /// Opportunities at the time of the inner schedule's next.
+    left: u32,
+}
+
+impl Scaled {
+    fn new(inner: Interrupted, rates: VecDeque<(Time, RateFactor)>) -> Self {
+        let rate = RateFactor::ONE;
+        let mut scaled = Self { inner, rates, rate, carried_thousandths: 0, left: 0 };
+        scaled.find_next();
+        scaled
+    }
+
+    /// Goes on to the next opportunity of the inner schedule that makes up a whole one.
+    fn find_next(&mut self) {
+        while let Some(next) = self.inner.peek() {
+            while let Some(&(_, rate)) = self.rates.front().filter(|(from, _)| *from <= next) {
+                self.rate = rate;
+                self.rates.pop_front();
+            }
+            self.carried_thousandths += self.rate.thousandths;
+            self.left = self.carried_thousandths / 1000;
+            self.carried_thousandths %= 1000;
+            if self.left > 0 {
+                return;
+            }
+            self.inner.take();
+        }
+    }
+}
+
+impl Schedule for Scaled {
+    fn peek(&self) -> Option<Time> {
+        self.inner.peek()
+    }
+
+    fn take(&mut self) {
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 {
+            self.inner.take();
+            self.find_next();
+        }
+    }
+
+    fn on_backlog(&mut self, now: Time, bytes: u64) {
+        self.inner.on_backlog(now, bytes);
+        if self.left == 0 {
+            self.find_next();
+        }
     }
 }
 
@@ -263,6 +436,80 @@ mod tests {
         // An opportunity ends the millisecond of its packet: that at 1 s is gone, that at 1.5 s
         // is the first of the new path.
         assert_eq!(bins, [750_000, 748_500, 1500, 748_500, 0, 1500, 750_000, 750_000]);
+    }
+
+    fn factor(text: &str) -> Result<RateFactor, String> {
+        text.parse()
+    }
+
+    #[test]
+    fn factors_read_and_show() {
+        for text in ["x0.6", "x1", "x0.001", "x100", "x2.5"] {
+            assert_eq!(factor(text).unwrap().to_string(), text);
+        }
+        for (text, part) in [
+            ("0.6", "write a factor on what the trace offers, such as x0.6"),
+            ("60%", "`60%` does not read"),
+            ("xfast", "`xfast` does not read"),
+            ("trace:lte.down", "the trace stays the same after a handover"),
+            ("x0", "`x0` is out of range; write a factor from x0.001 to x100"),
+            ("x1e300", "out of range"),
+            ("x-1", "out of range"),
+            ("xnan", "out of range"),
+            ("xinf", "out of range"),
+            ("", "does not read"),
+        ] {
+            let error = factor(text).unwrap_err();
+            assert!(error.contains(part), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_factor_counts_from_the_end_of_its_handover_to_that_of_the_next() {
+        let with = |text: &str, rate: Option<&str>| {
+            let rate = rate.map(|rate| factor(rate).unwrap());
+            Handover { rate, ..handover(text) }
+        };
+        let handovers = [
+            with("1s/500ms", Some("x0.6")),
+            with("3s/500ms", None),
+            with("4s/500ms", Some("x2.5")),
+            with("6s/0ms", Some("x1")),
+        ];
+        let link: TraceSpec = "constant:12mbit".parse().unwrap();
+        let bins = |handovers: &[Handover], take: u64| {
+            let mut schedule = interrupted(link.build(1).unwrap(), handovers);
+            // Those who let go of some meet the same ones afterwards.
+            schedule.skip_through(Time::from_millis(take));
+            capacity_bins(&mut *schedule, Span::from_millis(500), Time::from_secs(7))
+        };
+        let whole = bins(&handovers, 0);
+        let packets: Vec<i64> =
+            whole.iter().map(|bytes| (*bytes as f64 / 1500.0).round() as i64).collect();
+        let expected = [500, 500, 0, 300, 300, 300, 0, 300, 0, 1250, 1250, 1250, 500, 500];
+        let near = |(seen, expected): (&i64, i64)| (seen - expected).abs() <= 3;
+        assert!(packets.iter().zip(expected).all(near), "{packets:?}");
+        for skipped_ms in [700, 1_200, 2_000, 5_500] {
+            let bin = skipped_ms as usize / 500 + 1;
+            assert_eq!(bins(&handovers, skipped_ms)[bin..], whole[bin..], "{skipped_ms}");
+        }
+    }
+
+    #[test]
+    fn what_is_forwarded_is_overtaken_with_reorder() {
+        let reorder = Some(Span::from_millis(5));
+        let spec = PathSpec {
+            trace: Some("constant:12mbit".parse().unwrap()),
+            handovers: vec![Handover { reorder, ..handover("2500us/7500us") }],
+            ..PathSpec::default()
+        };
+        let sent = [0, 0, 0, 0, 5, 6, 20];
+        let fates = fates(spec.build(1).unwrap(), &sent);
+        assert!(fates.iter().all(|(_, fate, _)| *fate == Fate::Delivered));
+        let times: Vec<_> = fates.iter().map(|(id, _, at)| (*id, *at)).collect();
+        // Two wait when it begins, two come meanwhile.
+        let expected = [(0, 1.0), (1, 2.0), (4, 10.0), (5, 11.0), (2, 16.0), (3, 17.0), (6, 21.0)];
+        assert_eq!(times, expected);
     }
 
     fn path(link: Option<&str>, delay: u64, handovers: &[&str]) -> Path {
@@ -339,7 +586,8 @@ mod tests {
             let handovers = gaps.iter().map(|&(wait, length, rtt, queue_lost)| {
                 let length = Span::from_millis(length);
                 at += Span::from_millis(wait);
-                let handover = Handover { at, length, rtt: Some(Span::from_millis(rtt)), queue_lost, signal: true };
+                let rtt = Some(Span::from_millis(rtt));
+                let handover = Handover { length, rtt, queue_lost, ..Handover::at(at) };
                 at = handover.end();
                 handover
             });

@@ -43,7 +43,7 @@ pub mod steps;
 
 pub use delay::{Delay, DelaySpec};
 pub use error::PathError;
-pub use handover::{Handover, HandoverPlan, interrupted};
+pub use handover::{Handover, HandoverFailure, HandoverPlan, RateFactor, interrupted};
 pub use impair::ImpairSpec;
 pub use jitter::JitterSpec;
 pub use link::Link;

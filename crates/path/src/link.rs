@@ -26,7 +26,11 @@ impl Link {
     /// A packet reaches the queue at `packet.enqueued_at`, which must not lie before a time the
     /// link was advanced to. Opportunities up to that instant are gone.
     pub fn push(&mut self, packet: Packet, fates: &mut Vec<PacketRecord>) {
-        let now = packet.enqueued_at;
+        self.push_at(packet.enqueued_at, packet, fates);
+    }
+
+    /// The same at `now` for a packet that has waited elsewhere since it was enqueued.
+    pub(crate) fn push_at(&mut self, now: Time, packet: Packet, fates: &mut Vec<PacketRecord>) {
         if self.is_idle() {
             self.schedule.skip_through(now);
         }
@@ -82,12 +86,27 @@ impl Link {
 
     /// Drops everything that waits, the packet in service included.
     pub fn drop_all(&mut self, now: Time, fates: &mut Vec<PacketRecord>) {
-        while let Some((mut packet, _)) = self.in_service.take().or_else(|| self.begin(now)) {
+        for mut packet in self.drain(now) {
             packet.departed_at = now;
             fates.push(PacketRecord { packet, fate: Fate::Dropped(DropReason::Handover) });
         }
-        self.schedule.on_backlog(now, 0);
         self.report_drops(now, fates);
+    }
+
+    /// Empties the link of everything that waits, the packet in service included.
+    pub(crate) fn take_all(&mut self, now: Time, fates: &mut Vec<PacketRecord>) -> Vec<Packet> {
+        let packets = self.drain(now);
+        self.report_drops(now, fates);
+        packets
+    }
+
+    fn drain(&mut self, now: Time) -> Vec<Packet> {
+        let mut packets = Vec::new();
+        while let Some((packet, _)) = self.in_service.take().or_else(|| self.begin(now)) {
+            packets.push(packet);
+        }
+        self.schedule.on_backlog(now, 0);
+        packets
     }
 
     fn is_idle(&self) -> bool {

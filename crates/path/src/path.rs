@@ -64,6 +64,8 @@ impl PathSpec {
             loss: self.build_loss(seed),
             link: schedule.map(|schedule| Link::new(self.build_queue(seed), schedule)),
             handovers: self.handovers.iter().copied().collect(),
+            next_change: self.handovers.first().map_or(Time::MAX, next_step),
+            forwarded: VecDeque::new(),
             held: Vec::new(),
             impair: self.build_impairments(seed),
             jitter: self.jitter.build(Random::seeded(seed, JITTER_STREAM)),
@@ -149,6 +151,11 @@ const REVERSE_STREAM: u64 = 6;
 const IMPAIR_STREAM: u64 = 7;
 const JITTER_STREAM: u64 = 8;
 
+/// When a handover next does something: at its begin only where that forwards packets.
+fn next_step(handover: &Handover) -> Time {
+    if handover.reorder.is_some() { handover.at } else { handover.end() }
+}
+
 /// The parts of a running path that a change replaces; `None`: stays as it is.
 pub struct PathChange {
     schedule: Option<Box<dyn Schedule>>,
@@ -173,6 +180,11 @@ pub struct Path {
     link: Option<Link>,
     /// Handovers that are not over, in the order of time.
     handovers: VecDeque<Handover>,
+    /// When the next of these begins or ends, as far as that does anything, or forwarded packets
+    /// arrive.
+    next_change: Time,
+    /// What handovers forward to the new path's queue, and when it is there.
+    forwarded: VecDeque<(Time, Packet)>,
     /// Packets that an interruption keeps from leaving a path without a link.
     held: Vec<Packet>,
     impair: Option<Impairments>,
@@ -233,9 +245,8 @@ impl Path {
     /// When the model next wants to be advanced.
     pub fn next_deadline(&self) -> Option<Time> {
         let departure = self.link.as_ref().and_then(Link::next_deadline);
-        let change = self.handovers.front().map(Handover::end);
         let or_never = |time: Option<Time>| time.unwrap_or(Time::MAX);
-        let mut next = or_never(self.next_arrival()).min(or_never(departure)).min(or_never(change));
+        let mut next = or_never(self.next_arrival()).min(or_never(departure)).min(self.next_change);
         if let Some(jitter) = &self.jitter {
             next = next.min(or_never(jitter.next_deadline()));
         }
@@ -248,9 +259,9 @@ impl Path {
         let from = fates.len();
         loop {
             let arrival = self.next_arrival().unwrap_or(Time::MAX);
-            let change = self.handovers.front().map_or(Time::MAX, Handover::end);
+            let change = self.next_change;
             if change <= now && change <= arrival {
-                self.change_path(change, fates);
+                self.meet_change(change, fates);
             } else if arrival <= now {
                 self.arrive(arrival, fates);
             } else {
@@ -282,6 +293,40 @@ impl Path {
             Some(link) => link.push(packet, fates),
             None if interrupted => self.held.push(packet),
             None => fates.push(PacketRecord { packet, fate: Fate::Delivered }),
+        }
+    }
+
+    /// A handover begins or ends at `now`, or forwarded packets arrive.
+    fn meet_change(&mut self, now: Time, fates: &mut Vec<PacketRecord>) {
+        match self.handovers.front() {
+            Some(handover) if next_step(handover) > now => self.receive_forwarded(now, fates),
+            Some(Handover { reorder: Some(_), .. }) => self.forward(now, fates),
+            Some(_) => self.change_path(now, fates),
+            None => self.receive_forwarded(now, fates),
+        }
+        let forwarded = self.forwarded.front().map_or(Time::MAX, |(at, _)| *at);
+        self.next_change = self.handovers.front().map_or(Time::MAX, next_step).min(forwarded);
+    }
+
+    /// An interruption begins at `now`: what waits goes the longer way to the new queue.
+    fn forward(&mut self, now: Time, fates: &mut Vec<PacketRecord>) {
+        // What the old path delivered before the interruption; its opportunity of this instant is
+        // gone.
+        self.advance_link(now, fates);
+        let Some(handover) = self.handovers.front_mut() else { return };
+        let Some(delay) = handover.reorder.take() else { return };
+        let at = handover.end() + delay;
+        let Some(link) = &mut self.link else { return };
+        self.forwarded.extend(link.take_all(now, fates).into_iter().map(|packet| (at, packet)));
+    }
+
+    /// Packets that were forwarded are in front of the link at `now`.
+    fn receive_forwarded(&mut self, now: Time, fates: &mut Vec<PacketRecord>) {
+        self.advance_link(now, fates);
+        let Some(link) = &mut self.link else { return };
+        while let Some(&(_, packet)) = self.forwarded.front().filter(|(at, _)| *at <= now) {
+            link.push_at(now, packet, fates);
+            self.forwarded.pop_front();
         }
     }
 
@@ -372,7 +417,8 @@ impl Path {
     pub fn packets(&self) -> usize {
         let at_link = self.link.as_ref().map_or(0, Link::packets);
         let late = self.jitter.as_ref().map_or(0, Jitter::packets);
-        self.in_order.len() + self.out_of_order.len() + self.held.len() + at_link + late
+        let waiting = self.in_order.len() + self.out_of_order.len() + self.held.len();
+        waiting + self.forwarded.len() + at_link + late
     }
 }
 

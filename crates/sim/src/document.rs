@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::Range;
 
-use cellpace_base::{Span, SpanDistribution, Time, parse_bytes, parse_span, parse_window};
+use cellpace_base::{
+    Span, SpanDistribution, Time, parse_bytes, parse_fraction, parse_span, parse_window,
+};
 use cellpace_cc::{ControllerSpec, MAX_FILE_BYTES, RtoRule, SpecError};
 use cellpace_path::schedule::TraceFiles;
-use cellpace_path::{DelaySpec, Handover, HandoverPlan, LossSpec, TraceSpec};
+use cellpace_path::{DelaySpec, Handover, HandoverFailure, HandoverPlan, LossSpec, TraceSpec};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -92,10 +94,22 @@ struct HandoverToml {
     every: Option<Spanned<String>>,
     from: Option<Spanned<String>>,
     forward_delay: Option<Spanned<String>>,
+    reorder: Option<Spanned<bool>>,
     length: Option<Spanned<String>>,
     rtt: Option<Spanned<String>>,
+    rate: Option<Spanned<String>>,
     queue: Option<Spanned<String>>,
+    failure: Option<Spanned<FailureToml>>,
     signal: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+#[serde(expecting = "a table such as { share = \"2%\", outage = \"1s\" }")]
+struct FailureToml {
+    share: Option<Spanned<String>>,
+    outage: Option<Spanned<String>>,
+    buffer: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -182,7 +196,9 @@ impl Scenario {
     /// at = "30s"
     /// length = "200ms"            # of the interruption; 50ms if left out
     /// rtt = "80ms"                # of the new path; as before if left out
+    /// rate = "x0.6"               # what the trace offers afterwards; as before if left out
     /// queue = "lost"              # or "kept", as if left out
+    /// failure = { share = "2%", outage = "uniform:1s..3s" }   # some are radio link failures
     /// signal = false              # controllers are not told; they are if left out
     /// ```
     ///
@@ -546,13 +562,11 @@ impl TomlText<'_> {
         let (mut handovers, mut plans) = (Vec::new(), Vec::new());
         for table in tables {
             let plan = self.handover_plan(table)?;
-            let (Some(at), Some(length)) = (&table.get_ref().at, plan.length.as_constant()) else {
+            let (Some(at), Some(fixed)) = (&table.get_ref().at, plan.as_fixed()) else {
                 plans.push(plan);
                 continue;
             };
-            let length = length + plan.forward_delay;
-            let HandoverPlan { from, rtt, queue_lost, signal, .. } = plan;
-            handovers.push(Handover { at: from, length, rtt, queue_lost, signal });
+            handovers.push(fixed);
             Handover::check_order(&handovers).map_err(|why| self.wrong(&at.span(), "at", &why))?;
         }
         Ok((handovers, plans))
@@ -560,15 +574,8 @@ impl TomlText<'_> {
 
     fn handover_plan(&self, table: &Spanned<HandoverToml>) -> Result<HandoverPlan, SimError> {
         let fields = table.get_ref();
-        let mut plan = HandoverPlan {
-            from: Time::ZERO,
-            every: None,
-            length: Handover::LENGTH.into(),
-            forward_delay: Span::ZERO,
-            rtt: None,
-            queue_lost: false,
-            signal: fields.signal.unwrap_or(true),
-        };
+        let mut plan = HandoverPlan::at(Time::ZERO);
+        plan.signal = fields.signal.unwrap_or(plan.signal);
         let at = |text: &str| parse_span(text).map(|span| Time::ZERO + span);
         match (&fields.at, &fields.every) {
             (Some(_), None) => self.read(&fields.at, "at", &mut plan.from, at)?,
@@ -589,7 +596,39 @@ impl TomlText<'_> {
             "kept" => Ok(false),
             _ => Err(format!("`{text}` is neither `kept` nor `lost`")),
         })?;
+        self.read(&fields.rate, "rate", &mut plan.rate, |text| text.parse().map(Some))?;
+        if let Some(reorder) = fields.reorder.as_ref().filter(|reorder| *reorder.get_ref()) {
+            if plan.queue_lost || plan.forward_delay.is_zero() {
+                let why = "only what is forwarded can be overtaken: it needs a `forward_delay`, \
+                           and a queue that is not lost";
+                return Err(self.wrong(&reorder.span(), "reorder", &why));
+            }
+            plan.reorder = true;
+        }
+        plan.failure = self.handover_failure(fields.failure.as_ref())?;
         Ok(plan)
+    }
+
+    fn handover_failure(
+        &self,
+        table: Option<&Spanned<FailureToml>>,
+    ) -> Result<Option<HandoverFailure>, SimError> {
+        let Some(table) = table else { return Ok(None) };
+        let fields = table.get_ref();
+        let (Some(_), Some(_)) = (&fields.share, &fields.outage) else {
+            let why = "needs `share` and `outage`: { share = \"2%\", outage = \"uniform:1s..3s\" }";
+            return Err(self.wrong(&table.span(), "failure", &why));
+        };
+        let outage = Span::ZERO.into();
+        let mut failure = HandoverFailure { share: 0.0, outage, queue_lost: true };
+        self.read(&fields.share, "share", &mut failure.share, parse_fraction)?;
+        self.read(&fields.outage, "outage", &mut failure.outage, str::parse)?;
+        self.read(&fields.buffer, "buffer", &mut failure.queue_lost, |text| match text {
+            "lose" => Ok(true),
+            "keep" => Ok(false),
+            _ => Err(format!("`{text}` is neither `keep` nor `lose`")),
+        })?;
+        Ok(Some(failure))
     }
 
     fn onoff(&self, fields: &OnOffToml) -> Result<OnOffFiles, SimError> {
@@ -855,6 +894,16 @@ mod tests {
             ("[[handover]]\nat='5s'\nevery='9s'\n", "s.toml:1: handover: either `at`"),
             ("[[handover]]\nevery='often'\n", "s.toml:2: every: `often`"),
             ("[[handover]]\nat='5s'\nqueue='gone'\n", "s.toml:3: queue: `gone` is neither"),
+            ("[[handover]]\nat='5s'\nrate='0.6'\n", "s.toml:3: rate: `0.6` does not read"),
+            ("[[handover]]\nat='5s'\nreorder=true\n", "s.toml:3: reorder: only what is forwarded"),
+            (
+                "[[handover]]\nat='5s'\nqueue='lost'\nforward_delay='9ms'\nreorder=true\n",
+                "s.toml:5: reorder: only what is forwarded",
+            ),
+            (
+                "[[handover]]\nat='5s'\nfailure={ share='2%' }\n",
+                "s.toml:3: failure: needs `share` and `outage`",
+            ),
             (
                 "[[handover]]\nat='5s'\n[[handover]]\nat='5s'\n",
                 "s.toml:4: at: the handover at 5s begins before",

@@ -547,11 +547,14 @@ pub(crate) fn forward_spec(scenario: &Scenario, delays: &DelaySplit) -> PathSpec
 }
 
 pub(crate) fn reverse_spec(scenario: &Scenario, delays: &DelaySplit) -> PathSpec {
+    // What waits to go up is in the device, which takes it along.
+    let handovers =
+        scenario.handovers.iter().map(|handover| Handover { reorder: None, ..*handover });
     PathSpec {
         trace: scenario.uplink.clone(),
         delay: delays.reverse.clone(),
         loss: scenario.uplink_loss.clone(),
-        handovers: scenario.handovers.clone(),
+        handovers: handovers.collect(),
         impair: scenario.uplink_impair,
         ..PathSpec::default()
     }

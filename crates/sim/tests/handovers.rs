@@ -5,7 +5,9 @@
 mod common;
 
 use cellpace_cc::{Controller, ControllerSpec, Event, Permit, registry};
-use cellpace_path::{DropReason, Fate, Handover, HandoverPlan, PacketRecord};
+use cellpace_path::{
+    DropReason, Fate, Handover, HandoverFailure, HandoverPlan, Packet, PacketRecord,
+};
 use cellpace_sim::{FlowSpec, Scenario, run};
 use std::sync::{Arc, Mutex};
 
@@ -205,13 +207,9 @@ fn handover_t3_what_waits_is_forwarded() {
 #[test]
 fn handover_t4_drawn_ones_are_the_same_for_all_controllers() {
     let plan = HandoverPlan {
-        from: Time::ZERO,
         every: Some("exp:40s".parse().unwrap()),
         length: "normal:50ms,15ms,min=20ms".parse().unwrap(),
-        forward_delay: Span::ZERO,
-        rtt: None,
-        queue_lost: false,
-        signal: true,
+        ..HandoverPlan::at(Time::ZERO)
     };
     let of_seed = |seed| plan.draw(Time::from_secs(6 * 3600), &mut Random::seeded(seed, 0));
     let handovers = of_seed(1);
@@ -228,4 +226,101 @@ fn handover_t4_drawn_ones_are_the_same_for_all_controllers() {
     };
     assert_eq!(gaps("cubic"), gaps("verus"));
     assert!(gaps("cubic").iter().filter(|mbps| **mbps < 11.0).count() > 2);
+}
+
+/// 141 packets over 12 Mbit/s and 40 ms for 20 s, of which 100 wait, and this handover at 10 s.
+fn with_handover(fields: &str) -> Scenario {
+    let text = format!(
+        "trace = 'constant:12mbit'\nqueue = 'infinite'\nduration = '20s'\nskip = '0s'\n\
+         [[flow]]\ncc = 'fixed:cwnd=141pkts'\n\
+         [[handover]]\nsignal = false\n{fields}\n"
+    );
+    let mut files = cellpace_path::schedule::TraceFiles::none();
+    Scenario::from_toml("g3", &text, &mut files).unwrap()
+}
+
+#[test]
+fn handover_g3_reorder_lets_direct_packets_overtake_forwarded_ones() {
+    let scenario =
+        with_handover("at = '10s'\nlength = '50ms'\nforward_delay = '20ms'\nreorder = true");
+    let (outcome, log) = observed(&scenario);
+    assert_eq!(outcome.figures.handover_drops, 0);
+    assert!(log.records.iter().all(|record| record.fate == Fate::Delivered));
+    let delivered: Vec<_> = log.delivered().map(|record| record.packet).collect();
+    assert!(!delivered.is_sorted_by_key(|packet| packet.id), "nobody overtakes");
+    let after = || delivered.iter().filter(|packet| packet.departed_at >= at_ms(10_000));
+    // Those that waited at the begin, and those that came later.
+    let (waited, direct): (Vec<&Packet>, Vec<&Packet>) =
+        after().partition(|packet| packet.enqueued_at < at_ms(10_000));
+    assert!((99..=101).contains(&waited.len()), "{}", waited.len());
+    assert!(waited.is_sorted_by_key(|packet| packet.id), "in their order");
+    assert!(direct.is_sorted_by_key(|packet| packet.id), "in their order");
+    let first = |packets: &[&Packet]| packets[0].departed_at;
+    assert!((at_ms(10_050)..=at_ms(10_051)).contains(&first(&direct)), "{:?}", first(&direct));
+    assert!(first(&waited) >= at_ms(10_070), "{:?}", first(&waited));
+    let overtaking = direct.iter().filter(|packet| packet.departed_at < first(&waited)).count();
+    assert!(overtaking >= 19, "{overtaking}");
+    // Without, all wait for the forwarded ones.
+    let in_order = with_handover("at = '10s'\nlength = '50ms'\nforward_delay = '20ms'");
+    let (_, log) = observed(&in_order);
+    assert!(log.delivered().map(|record| record.packet.id).is_sorted());
+}
+
+#[test]
+fn handover_g3_rate_is_a_factor_on_what_the_trace_offers_afterwards() {
+    let delivered_in = |fields: &str, from_s: u64| {
+        let (outcome, log) = observed(&with_handover(fields));
+        let window = Time::from_secs(from_s)..Time::from_secs(from_s + 4);
+        let count = log.delivered().filter(|r| window.contains(&r.packet.departed_at)).count();
+        (count, f64::from(outcome.series.capacity_mbps[from_s as usize * 10 + 20]))
+    };
+    let near = |(count, mbps): (usize, f64), packets: usize, expected_mbps: f64| {
+        let is_near = count.abs_diff(packets) <= 2 && (mbps - expected_mbps).abs() <= 0.13;
+        assert!(is_near, "{count} packets, {mbps} Mbit/s: not {packets}, {expected_mbps}");
+    };
+    near(delivered_in("at = '10s'\nrate = 'x0.6'", 4), 4000, 12.0);
+    near(delivered_in("at = '10s'\nrate = 'x0.6'", 12), 2400, 7.2);
+    near(delivered_in("at = '10s'\nrate = 'x1.5'", 15), 6000, 18.0);
+    // On the trace, not on what was before.
+    let again = "every = '5s'\nlength = '0s'\nrate = 'x0.5'";
+    near(delivered_in(again, 6), 2000, 6.0);
+    near(delivered_in(again, 16), 2000, 6.0);
+}
+
+#[test]
+fn handover_g3_a_share_of_them_are_radio_link_failures() {
+    let failure = |share| HandoverFailure {
+        share,
+        outage: "uniform:1s..3s".parse().unwrap(),
+        queue_lost: true,
+    };
+    let plan = |share| HandoverPlan {
+        every: Some("exp:40s".parse().unwrap()),
+        failure: Some(failure(share)),
+        ..HandoverPlan::at(Time::ZERO)
+    };
+    let drawn = |share| plan(share).draw(Time::from_secs(6 * 3600), &mut Random::seeded(1, 0));
+    for (share, expected) in [(0.02, 3..=22), (0.2, 75..=140), (0.0, 0..=0)] {
+        let handovers = drawn(share);
+        let (failed, others): (Vec<Handover>, Vec<_>) =
+            handovers.into_iter().partition(|handover| handover.queue_lost);
+        assert!(expected.contains(&failed.len()), "{share}: {}", failed.len());
+        assert!(failed.iter().all(|failed| (secs(1)..=secs(3)).contains(&failed.length)));
+        assert!(others.iter().all(|other| other.length == ms(50)));
+    }
+    // A certain one: the window is lost, and what timeouts send again meanwhile, and nothing arrives
+    // for 2 s.
+    let fields = |buffer: &str| {
+        format!("at = '10s'\nfailure = {{ share = '100%', outage = '2s', buffer = '{buffer}' }}")
+    };
+    for (buffer, drops) in [("lose", 141..=5 * 141), ("keep", 0..=0)] {
+        let (outcome, log) = observed(&with_handover(&fields(buffer)));
+        let seen = outcome.figures.handover_drops;
+        assert!(drops.contains(&seen), "{buffer}: {seen}");
+        let outage = at_ms(10_000)..at_ms(12_000);
+        assert!(!log.delivered().any(|record| outage.contains(&record.packet.departed_at)));
+    }
+    let never = "at = '10s'\nfailure = { share = '0%', outage = '2s' }";
+    let packets = |fields: &str| common::outcome(&with_handover(fields)).figures.packets;
+    assert_eq!(packets(never), packets("at = '10s'"));
 }

@@ -362,7 +362,7 @@ impl<'a> Road<'a> {
         let from = self.serving as i32;
         self.events.push(RadioEvent { start, end, from, to: target as i32, is_failure });
         let signal = self.params.signal;
-        self.handovers.push(Handover { at: start, length, rtt: None, queue_lost, signal });
+        self.handovers.push(Handover { length, queue_lost, signal, ..Handover::at(start) });
         // What has arrived out of order is handed up as the link is left.
         let bytes = self.harq.reset(self.now_ms);
         self.offer(bytes);
