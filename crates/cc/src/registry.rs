@@ -105,7 +105,7 @@ pub fn registry() -> &'static [ControllerInfo] {
         ),
         ControllerInfo::new::<crate::window::westwood::WestwoodParams>(
             "westwood",
-            "TCP Westwood+: NewReno that falls back to the measured rate of acks on loss",
+            "TCP Westwood+: NewReno, but a loss leaves the measured rate",
         ),
         ControllerInfo::new::<crate::window::ledbat::LedbatParams>(
             "ledbat",
