@@ -72,6 +72,21 @@ pub enum Event {
     Restart,
 }
 
+impl Event {
+    /// Returns its name in logs, results and pages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Phase(_) => "phase",
+            Self::Reduced { .. } => "reduced",
+            Self::Timeout => "timeout",
+            Self::Undone => "undone",
+            Self::ProfileRefit { .. } => "profile_refit",
+            Self::BaseDelay(_) => "base_delay",
+            Self::Restart => "restart",
+        }
+    }
+}
+
 /// A bounded queue of events for controllers to hold. Never grows after its creation: when nobody
 /// takes the events, the oldest are dropped.
 #[derive(Debug, Clone)]

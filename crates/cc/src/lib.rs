@@ -30,6 +30,7 @@ mod fixed;
 mod inspect;
 mod mdi;
 mod params;
+pub mod policy;
 mod registry;
 mod rtt;
 mod sprout;
