@@ -217,7 +217,7 @@ mod tests {
             })
             .collect();
         assert_eq!(take_acked(&mut receiver, acks[2]), [0, 1, 2]);
-        assert_eq!(take_acked(&mut receiver, acks[0]), []);
+        assert_eq!(take_acked(&mut receiver, acks[0]), Vec::<u64>::new());
         assert_eq!(take_acked(&mut receiver, acks[3]), [3]);
     }
 
@@ -232,7 +232,7 @@ mod tests {
         receiver.forget_until(2);
         assert_eq!((receiver.first(), receiver.end()), (2, 5));
         assert_eq!(held(&receiver, 0), [12, 13, 14]);
-        assert_eq!(held(&receiver, 9), []);
+        assert_eq!(held(&receiver, 9), Vec::<u64>::new());
         receiver.forget_until(99);
         assert_eq!((receiver.first(), receiver.end()), (5, 5));
     }
@@ -243,7 +243,7 @@ mod tests {
         let most = MAX_UNACKED as u64;
         (0..most + 10).for_each(|number| assert!(arrive(&mut receiver, 1, number)));
         let upto = receiver.ack();
-        assert_eq!(take_acked(&mut receiver, 10), [], "forgotten");
+        assert_eq!(take_acked(&mut receiver, 10), Vec::<u64>::new(), "forgotten");
         let acked = take_acked(&mut receiver, upto);
         assert_eq!((acked.first(), acked.len()), (Some(&10), MAX_UNACKED));
     }
