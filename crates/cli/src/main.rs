@@ -36,6 +36,8 @@ mod result_files;
 mod run;
 mod sample_options;
 mod sim;
+#[cfg_attr(not(feature = "parquet"), path = "sweep_missing.rs")]
+mod sweep;
 mod trace;
 mod transfer;
 
@@ -61,6 +63,8 @@ enum Command {
     Compare(compare::CompareArgs),
     /// Simulate one scenario: several flows that share a bottleneck
     Sim(sim::SimArgs),
+    /// Run a plan: traces x controllers x parameters x seeds, into Parquet files, and go on where it stopped
+    Sweep(sweep::SweepArgs),
     /// Make one page of results that commands wrote with --json
     Report(report::ReportArgs),
     /// List, show, check, convert, generate and fit traces
@@ -109,6 +113,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Compare(args) => compare::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Sweep(args) => sweep::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Trace(command) => trace::run(&command),
         Command::Mdi(command) => mdi::run(&command),

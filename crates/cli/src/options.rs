@@ -1,12 +1,15 @@
 //! Options and readers of option values that several commands share.
 
 use std::fmt::Display;
+use std::io::{ErrorKind, Read};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use cellpace_base::{Span, parse_span};
+use cellpace_lab::open_file;
 use clap::Args;
 
+use crate::error::CommandError;
 use crate::output::complain;
 
 /// Reads a seed.
@@ -81,4 +84,27 @@ pub(crate) fn duration(text: &str) -> Result<Span, String> {
         Span::ZERO => Err("nothing happens in no time: write at least 1ms".to_owned()),
         span => Ok(span),
     }
+}
+
+/// A scenario or a plan is written by hand; this is far more than anybody writes.
+const MAX_TEXT_BYTES: u64 = 1 << 20;
+
+/// Reads a text that a person wrote, from a file or standard input (`-`); `kind` is what it should
+/// be.
+pub(crate) fn read_text(file: &str, kind: &str) -> Result<String, CommandError> {
+    let name = if file == "-" { "standard input" } else { file };
+    let wrong = |error: std::io::Error| match error.kind() {
+        ErrorKind::InvalidData => CommandError::usage(format!("{name}: not text: no {kind}")),
+        ErrorKind::NotFound => CommandError::usage(format!("there is no file `{name}`")),
+        _ => CommandError::usage(format!("{name}: {error}")),
+    };
+    let opened = open_file(file).map_err(wrong)?;
+    let mut text = String::new();
+    // What is no regular file (a pipe, a device) does not tell its size.
+    let read = opened.take(MAX_TEXT_BYTES + 1).read_to_string(&mut text).map_err(wrong)?;
+    if read as u64 > MAX_TEXT_BYTES {
+        let most = MAX_TEXT_BYTES >> 20;
+        return Err(CommandError::usage(format!("{name}: more than {most} MB are no {kind}")));
+    }
+    Ok(text)
 }

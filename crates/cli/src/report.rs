@@ -1,15 +1,17 @@
 //! `cellpace report`: stored results as one page, and the page of a command's own result.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+mod inputs;
+
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use cellpace_report::{Document, charts, page};
+use cellpace_report::{Document, charts, csv, page, page_with_index, png};
 use clap::Args;
 
+use self::inputs::{Inputs, inputs};
 use crate::error::CommandError;
-use crate::output::{check_files, is_stdout, write};
+use crate::output::{check_files, complain, write, write_bytes};
 
 /// Arguments of `cellpace report`.
 #[derive(Debug, Args)]
@@ -17,79 +19,112 @@ use crate::output::{check_files, is_stdout, write};
   cellpace compare --cc verus --cc cubic --json result.json
   cellpace report result.json -o result.html
   cellpace report result.json --svg charts     # the charts alone, for papers and slides
+  cellpace report result.json --csv -          # the figures as a table
 
 Results of one kind stand side by side, for example two runs of `cellpace run`; results of several
-kinds one after the other.")]
+kinds one after the other. Of a folder all results are taken, also those of folders in it.")]
 pub(crate) struct ReportArgs {
-    /// What commands wrote with --json (`-`: standard input)
+    /// What commands wrote with --json, Parquet of --log or --transfers, folders of these (`-`: standard input)
     #[arg(value_name = "FILE", required = true)]
     results: Vec<PathBuf>,
     /// The page to write, one file that works offline (`-`: standard output)
-    #[arg(short, long, value_name = "FILE.html", required_unless_present = "svg")]
+    #[arg(short, long, value_name = "FILE.html", required_unless_present_any = ["svg", "png", "csv"])]
     output: Option<PathBuf>,
     /// Write the charts as SVG files
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
+    /// Write the charts as PNG files
+    #[arg(long, value_name = "DIR")]
+    png: Option<PathBuf>,
+    /// Write the figures as CSV, a row for each run and flow (`-`: standard output)
+    #[arg(long, value_name = "FILE.csv")]
+    csv: Option<PathBuf>,
 }
 
-/// A result is far smaller: this keeps a wrong file from filling the memory.
-const MAX_RESULT_BYTES: u64 = 256 << 20;
-
 pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
-    if args.results.iter().filter(|path| is_stdout(path)).count() > 1 {
-        return Err(CommandError::usage("`-`: standard input is one result; give it once"));
+    check_files(&[("--output", args.output.as_deref()), ("--csv", args.csv.as_deref())])?;
+    check_folder("--svg", args.svg.as_deref())?;
+    check_folder("--png", args.png.as_deref())?;
+    let inputs = inputs(&args.results)?;
+    let made = Made::of(args, &inputs)?;
+    for (name, why) in &inputs.left_out {
+        complain(&format!("{name}: left out: {why}"));
     }
-    check_files(&[("--output", args.output.as_deref())])?;
-    if let Some(folder) = args.svg.as_ref().filter(|path| path.exists() && !path.is_dir()) {
-        let folder = folder.display();
-        return Err(CommandError::usage(format!("--svg {folder}: is a file, not a folder")));
-    }
-    let documents: Result<Vec<Document>, CommandError> =
-        args.results.iter().map(|path| read(path)).collect();
-    let documents = documents?;
-    // Nothing is written where something is wrong.
-    let page = args.output.as_ref().map(|_| page(&documents)).transpose();
-    let page = page.map_err(CommandError::usage)?;
-    let charts = args.svg.as_ref().map(|_| charts(&documents)).transpose();
-    let charts = charts.map_err(CommandError::usage)?;
-    if let (Some(path), Some(page)) = (&args.output, page) {
-        write(path, &page)?;
-    }
-    if let (Some(folder), Some(charts)) = (&args.svg, charts) {
-        write_charts(folder, &charts)?;
-    }
+    made.write(args)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn write_charts(folder: &Path, charts: &[(String, String)]) -> Result<(), CommandError> {
-    fs::create_dir_all(folder)
-        .map_err(|error| CommandError::failed(format!("{}: {error}", folder.display())))?;
-    charts.iter().try_for_each(|(name, svg)| write(&folder.join(name), svg))
+/// What is to be written: nothing is where something is wrong.
+#[derive(Default)]
+struct Made {
+    page: Option<String>,
+    charts: Vec<(String, String)>,
+    pictures: Vec<(String, Vec<u8>)>,
+    csv: Option<String>,
 }
 
-fn read(path: &Path) -> Result<Document, CommandError> {
-    let name =
-        if is_stdout(path) { "standard input".to_owned() } else { path.display().to_string() };
-    let wrong = |error: io::Error| {
-        let why = match error.kind() {
-            io::ErrorKind::NotFound => "no such file".to_owned(),
-            io::ErrorKind::IsADirectory => "is a folder, not a result".to_owned(),
-            io::ErrorKind::InvalidData => "not text: no result of cellpace".to_owned(),
-            _ => error.to_string(),
-        };
-        CommandError::usage(format!("{name}: {why}"))
-    };
-    let mut text = String::new();
-    let source: Box<dyn Read> = match is_stdout(path) {
-        true => Box::new(io::stdin().lock()),
-        false => Box::new(File::open(path).map_err(wrong)?),
-    };
-    let length = source.take(MAX_RESULT_BYTES + 1).read_to_string(&mut text).map_err(wrong)?;
-    if length as u64 > MAX_RESULT_BYTES {
-        let most = MAX_RESULT_BYTES >> 20;
-        return Err(CommandError::usage(format!("{name}: larger than {most} MB")));
+impl Made {
+    fn of(args: &ReportArgs, inputs: &Inputs) -> Result<Self, CommandError> {
+        let documents = &inputs.documents;
+        let mut made = Self::default();
+        if args.output.is_some() {
+            made.page = Some(match inputs.has_folder {
+                true => page_with_index(documents, &inputs.left_out),
+                false => page(documents),
+            })
+            .transpose()
+            .map_err(CommandError::usage)?;
+        }
+        if args.svg.is_some() || args.png.is_some() {
+            made.charts = charts(documents).map_err(CommandError::usage)?;
+        }
+        if args.png.is_some() {
+            let picture = |(name, svg): &(String, String)| -> Result<_, CommandError> {
+                let name = name.trim_end_matches(".svg");
+                Ok((format!("{name}.png"), png(svg).map_err(CommandError::failed)?))
+            };
+            made.pictures = made.charts.iter().map(picture).collect::<Result<_, _>>()?;
+        }
+        made.csv = args.csv.as_ref().map(|_| csv(documents));
+        Ok(made)
     }
-    Document::read(&name, &text).map_err(CommandError::usage)
+
+    fn write(&self, args: &ReportArgs) -> Result<(), CommandError> {
+        if let (Some(path), Some(page)) = (&args.output, &self.page) {
+            write(path, page)?;
+        }
+        if let Some(folder) = &args.svg {
+            let charts = self.charts.iter().map(|(name, svg)| (name.as_str(), svg.as_bytes()));
+            write_files(folder, charts)?;
+        }
+        if let Some(folder) = &args.png {
+            let pictures = self.pictures.iter().map(|(name, png)| (name.as_str(), png.as_slice()));
+            write_files(folder, pictures)?;
+        }
+        match (&args.csv, &self.csv) {
+            (Some(path), Some(csv)) => write(path, csv),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_folder(option: &str, folder: Option<&Path>) -> Result<(), CommandError> {
+    match folder.filter(|path| path.exists() && !path.is_dir()) {
+        Some(file) => {
+            let file = file.display();
+            Err(CommandError::usage(format!("{option} {file}: is a file, not a folder")))
+        }
+        None => Ok(()),
+    }
+}
+
+fn write_files<'a>(
+    folder: &Path,
+    mut files: impl Iterator<Item = (&'a str, &'a [u8])>,
+) -> Result<(), CommandError> {
+    fs::create_dir_all(folder)
+        .map_err(|error| CommandError::failed(format!("{}: {error}", folder.display())))?;
+    files.try_for_each(|(name, bytes)| write_bytes(&folder.join(name), bytes))
 }
 
 /// Writes the page of results, made from the very JSON that their commands write. `documents` are

@@ -1,15 +1,14 @@
 //! `cellpace sim`: one scenario from a file.
 
-use std::io::{ErrorKind, Read};
 use std::process::ExitCode;
 
-use cellpace_lab::{Batch, open_file, shown_name, trace_files};
+use cellpace_lab::{Batch, shown_name, trace_files};
 use cellpace_sim::Scenario;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
 use crate::error::CommandError;
-use crate::options::seed;
+use crate::options::{read_text, seed};
 use crate::outputs::{Outputs, Repetition, run_batch};
 
 /// Arguments of `cellpace sim`.
@@ -52,34 +51,14 @@ pub(crate) struct SimArgs {
     outputs: Outputs,
 }
 
-/// A scenario is written by hand; this is far more than anybody writes.
-const MAX_SCENARIO_BYTES: u64 = 1 << 20;
-
 pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, CommandError> {
     args.outputs.check()?;
     let name = if args.scenario == "-" { "standard input" } else { &args.scenario };
-    let text = read(args, name)?;
+    let text = read_text(&args.scenario, "scenario")?;
     let scenario =
         Scenario::from_toml(name, &text, &mut trace_files()).map_err(CommandError::usage)?;
     let trace = shown_name(&scenario.trace.to_string());
     let seeds = args.repetition.seeds(args.seed.unwrap_or(scenario.seed));
     let batch = Batch::of_scenario(scenario, &trace, seeds)?;
     run_batch(batch, "cellpace sim", None, &args.outputs)
-}
-
-fn read(args: &SimArgs, name: &str) -> Result<String, CommandError> {
-    let wrong = |error: std::io::Error| match error.kind() {
-        ErrorKind::InvalidData => CommandError::usage(format!("{name}: not text: no scenario")),
-        ErrorKind::NotFound => CommandError::usage(format!("there is no file `{name}`")),
-        _ => CommandError::usage(format!("{name}: {error}")),
-    };
-    let file = open_file(&args.scenario).map_err(wrong)?;
-    let mut text = String::new();
-    // What is no regular file (a pipe, a device) does not tell its size.
-    let read = file.take(MAX_SCENARIO_BYTES + 1).read_to_string(&mut text).map_err(wrong)?;
-    if read as u64 > MAX_SCENARIO_BYTES {
-        let most = MAX_SCENARIO_BYTES >> 20;
-        return Err(CommandError::usage(format!("{name}: more than {most} MB are no scenario")));
-    }
-    Ok(text)
 }

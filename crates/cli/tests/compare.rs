@@ -233,7 +233,8 @@ fn generated_traces_are_shown_whole() {
     for trace in ["step:1mbit/1s,2mbit/1s", "step:2mbit/1s,1mbit/1s"] {
         assert!(table.contains(trace), "{table}");
     }
-    assert_eq!(folder.contents("charts").len(), 6);
+    // Each trace has its scatter, throughput, delay and distribution.
+    assert_eq!(folder.contents("charts").len(), 8);
     assert_eq!(folder.names(), ["charts", "r.html", "r.json"]);
 }
 

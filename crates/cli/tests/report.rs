@@ -107,9 +107,155 @@ fn what_is_no_result_is_refused_by_name_and_nothing_is_written() {
     folder.write("bytes.json", b"\xff\xfe\x00");
     folder.refused("report bytes.json -o a.html", "bytes.json: not text: no result of cellpace");
     folder.refused("report gone.json -o a.html", "gone.json: no such file");
-    folder.refused("report . -o a.html", ".: is a folder, not a result");
     folder.refused("report empty.json -o gone/a.html", "gone/a.html: no such folder");
     folder.refused("report -o a.html", "required arguments were not provided");
     folder.refused("report empty.json", "--output <FILE.html>");
+    folder
+        .refused("report empty.json --png empty.json", "--png empty.json: is a file, not a folder");
     assert!(!folder.names().contains(&"a.html".to_owned()));
+}
+
+const SHARED: &str = "duration = \"6s\"\nskip = \"0s\"\ntrace = \"constant:5mbit\"\n[[flow]]\ncc = \"cubic\"\n[[flow]]\ncc = \"verus\"\nstart = \"2s\"\n";
+
+/// The data of a page that stand under `id`.
+fn data(page: &str, id: &str) -> serde_json::Value {
+    let marker = format!("id=\"{id}\">");
+    let (_, rest) = page.split_once(&marker).unwrap();
+    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+}
+
+#[test]
+fn a_packet_log_has_the_figures_that_its_command_printed() {
+    let folder = Folder::with("s.toml", SHARED);
+    let run = folder.first_run("sim s.toml --log packets.parquet");
+    folder.good("report packets.parquet -o a.html --csv a.csv");
+    let page = text(&folder, "a.html");
+    assert_eq!(title(&page), "Packet log: cubic + verus");
+    let section = &data(&page, "sections-data")["sections"][0];
+    let titles: Vec<&str> = section["charts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| c["title"].as_str().unwrap())
+        .collect();
+    assert_eq!(titles[..3], ["Throughput", "Queue delay", "Throughput of each flow"]);
+    assert_eq!(titles.last(), Some(&"Distribution of the queue delay"));
+    // The log begins with the first packet that arrives, the run a little earlier.
+    let csv = text(&folder, "a.csv");
+    let column =
+        |name: &str| csv.lines().next().unwrap().split(',').position(|c| c == name).unwrap();
+    let value = |row: usize, name: &str| -> f64 {
+        csv.lines().nth(row).unwrap().split(',').nth(column(name)).unwrap().parse().unwrap()
+    };
+    assert_eq!(csv.lines().count(), 3, "a row for each flow: {csv}");
+    for (row, flow) in [(1, 0), (2, 1)] {
+        let p95 = run["per_flow"][flow]["queue_delay_ms"]["p95"].as_f64().unwrap();
+        assert_eq!(value(row, "per_flow_queue_delay_ms_p95"), p95);
+        let rate = run["per_flow"][flow]["throughput_mbps"].as_f64().unwrap();
+        let logged = value(row, "per_flow_throughput_mbps");
+        assert!((logged / rate - 1.0).abs() < 0.05, "{logged} of {rate}");
+    }
+    assert_eq!(value(1, "packets"), run["packets"].as_f64().unwrap());
+}
+
+#[test]
+fn a_log_of_transfers_has_the_summary_that_its_command_wrote() {
+    let scenario = "duration = \"20s\"\ntrace = \"constant:8mbit\"\n[[flow]]\ncc = \"cubic\"\ntransfer = { size = \"100kB\", count = 8 }\n";
+    let folder = Folder::with("s.toml", scenario);
+    let run = folder.first_run("sim s.toml --transfers transfers.parquet");
+    folder.good("report transfers.parquet -o a.html --csv a.csv --svg charts");
+    let page = text(&folder, "a.html");
+    let rows = &data(&page, "sections-data")["sections"][0]["tables"][0]["rows"];
+    let summary = &run["transfer_summary"][0];
+    assert_eq!(rows[0][0], "cubic");
+    assert_eq!(rows[0][1], summary["count"].to_string());
+    assert_eq!(
+        rows[0][6],
+        cellpace_report::short(summary["goodput_mbps"]["p50"].as_f64().unwrap())
+    );
+    let logged = run["transfers"].as_array().unwrap().len();
+    assert_eq!(text(&folder, "a.csv").lines().count(), logged + 1);
+    assert!(folder.names().contains(&"charts".to_owned()));
+}
+
+#[test]
+fn parquet_of_others_and_damaged_parquet_are_refused_by_name() {
+    let folder = Folder::with("s.toml", SHARED);
+    folder.good("sim s.toml --log packets.parquet");
+    let whole = folder.read("packets.parquet");
+    folder.write("cut.parquet", &whole[..whole.len() / 2]);
+    folder.refused("report cut.parquet -o a.html", "cut.parquet: damaged, or not Parquet: ");
+    folder.write("short.parquet", "PAR1");
+    folder.refused("report short.parquet -o a.html", "short.parquet: damaged, or not Parquet: ");
+    // Wherever a byte is wrong, the program says something and ends.
+    for at in (4..whole.len()).step_by(whole.len() / 60) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0xff;
+        folder.write("wrong.parquet", &bytes);
+        let outcome = folder.run_in_little_memory("report wrong.parquet -o wrong.html");
+        assert!([Some(0), Some(2)].contains(&outcome.code), "byte {at}: {}", outcome.stderr);
+        assert!(!outcome.stderr.contains("panicked"), "byte {at}: {}", outcome.stderr);
+    }
+    let mut command = folder.command(["report", "-", "-o", "a.html"]);
+    let command = command.stdin(std::fs::File::open(folder.path("packets.parquet")).unwrap());
+    let outcome = Outcome::of(command.output().unwrap());
+    outcome.complains(2, "standard input: ");
+}
+
+#[test]
+fn a_folder_becomes_one_page_that_names_what_it_left_out() {
+    let folder = Folder::new();
+    std::fs::create_dir_all(folder.path("results/deeper/.hidden")).unwrap();
+    folder.good(&format!("{COMPARE} --json results/b.json --log results/deeper/p.parquet"));
+    for name in ["results/deeper/.hidden/c.json", "results/notes.txt"] {
+        folder.write(name, "no result");
+    }
+    folder.write("results/cut.json", "{\"schema\": ");
+    folder.write("results/future.json", "{\"schema\": \"cellpace.compare/9\"}");
+    std::os::unix::fs::symlink(".", folder.path("results/circle")).unwrap();
+    let outcome = folder.run("report results -o a.html");
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let said: Vec<&str> = outcome.stderr.lines().collect();
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].contains("results/cut.json: left out: ends in the middle of a result"));
+    assert!(said[1].contains("results/future.json: left out: a result of the kind"));
+    let index = &data(&text(&folder, "a.html"), "sections-data")["index"];
+    let files = index["files"]["rows"].as_array().unwrap();
+    let names: Vec<&str> = files.iter().map(|row| row[0].as_str().unwrap()).collect();
+    assert_eq!(names, ["results/b.json", "results/deeper/p.parquet"]);
+    assert_eq!(index["files"]["links"], serde_json::json!(["#comparison", "#packets-1"]));
+    assert_eq!(index["left_out"]["rows"][0][0], "results/cut.json");
+
+    std::fs::create_dir(folder.path("empty")).unwrap();
+    folder.refused("report empty -o b.html", "empty: no file in it ends with .json");
+    folder.write("empty/a.json", "");
+    folder.refused(
+        "report empty -o b.html",
+        "empty: no result of cellpace in it (empty/a.json: is empty",
+    );
+}
+
+#[test]
+fn charts_become_pictures_and_figures_a_table() {
+    let folder = Folder::new();
+    folder.good(&format!("{COMPARE} --json a.json"));
+    folder.good("report a.json --svg svg --png png");
+    let names = |of: &str| -> Vec<String> {
+        let names = folder.contents(of).into_iter();
+        names.map(|(name, _)| name.rsplit_once('.').unwrap().0.to_owned()).collect()
+    };
+    assert_eq!(names("svg"), names("png"));
+    for (name, bytes) in folder.contents("png") {
+        assert!(name.ends_with(".png") && bytes.starts_with(b"\x89PNG\r\n"), "{name}");
+        assert!(bytes.len() < 400_000, "{name}: {} bytes", bytes.len());
+    }
+    let csv = folder.good("report a.json --csv -");
+    let header: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
+    for column in
+        ["file", "cc", "trace", "seed", "queue_delay_ms_p95", "throughput_mbps", "per_flow_lost"]
+    {
+        assert!(header.contains(&column), "{column} in {header:?}");
+    }
+    assert_eq!(csv.lines().count(), 3, "{csv}");
+    assert!(csv.lines().skip(1).all(|row| row.split(',').count() == header.len()), "{csv}");
 }

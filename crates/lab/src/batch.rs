@@ -27,6 +27,34 @@ pub struct PlannedRun {
     pub seed: u64,
 }
 
+impl PlannedRun {
+    /// Returns the scenario with the run's own seed.
+    pub fn seeded(&self) -> Scenario {
+        Scenario { seed: self.seed, ..Scenario::clone(&self.scenario) }
+    }
+
+    /// Returns what results say of the run, with figures over time if `series`.
+    pub fn result(&self, outcome: Outcome, series: bool) -> Run {
+        let scenario = &self.scenario;
+        Run {
+            cc: self.cc.clone(),
+            trace: self.trace.clone(),
+            seed: self.seed,
+            rtt_ms: scenario.base_rtt().as_millis_f64(),
+            queue: scenario.queue.to_string(),
+            loss: scenario.loss.mean(),
+            flows: scenario.flows.len(),
+            duration_s: scenario.duration.as_secs_f64(),
+            skip_s: scenario.skip.as_secs_f64(),
+            figures: outcome.figures,
+            wall_s: None,
+            series: series.then_some(outcome.series),
+            transfer_summary: TransferSummary::per_cc(&outcome.transfers),
+            transfers: outcome.transfers,
+        }
+    }
+}
+
 /// What came out of a run.
 pub type RunResult = Result<Run, LabError>;
 
@@ -215,29 +243,15 @@ impl Work {
         clock: &WorkClock,
     ) -> Result<Option<Run>, LabError> {
         let started = self.timing.then(Instant::now);
-        let scenario = Scenario { seed: run.seed, ..Scenario::clone(&run.scenario) };
+        let scenario = run.seeded();
         let outcome = if self.is_logged {
             self.simulate_logged(index, run, &scenario, clock)?
         } else {
             simulate(&scenario, &mut (), clock).map_err(LabError::failed)?
         };
         let Some(outcome) = outcome else { return Ok(None) };
-        Ok(Some(Run {
-            cc: run.cc.clone(),
-            trace: run.trace.clone(),
-            seed: scenario.seed,
-            rtt_ms: scenario.base_rtt().as_millis_f64(),
-            queue: scenario.queue.to_string(),
-            loss: scenario.loss.mean(),
-            flows: scenario.flows.len(),
-            duration_s: scenario.duration.as_secs_f64(),
-            skip_s: scenario.skip.as_secs_f64(),
-            figures: outcome.figures,
-            wall_s: started.map(|started| started.elapsed().as_secs_f64()),
-            series: self.series.then_some(outcome.series),
-            transfer_summary: TransferSummary::per_cc(&outcome.transfers),
-            transfers: outcome.transfers,
-        }))
+        let wall_s = started.map(|started| started.elapsed().as_secs_f64());
+        Ok(Some(Run { wall_s, ..run.result(outcome, self.series) }))
     }
 
     fn simulate_logged(

@@ -235,18 +235,14 @@ fn qlog(at: Time, flow: EventFlow<'_>, name: &str, mut data: Value) -> Value {
 
 /// Returns the name of an event in logs, and what belongs to it.
 pub fn describe_event(event: &Event) -> (&'static str, Value) {
-    match event {
-        Event::Phase(phase) => ("phase", json!({ "phase": phase.name() })),
-        Event::Reduced { from, to } => ("reduced", json!({ "from": from, "to": to })),
-        Event::Timeout => ("timeout", json!({})),
-        Event::Undone => ("undone", json!({})),
-        Event::ProfileRefit { points, nodes } => {
-            ("profile_refit", json!({ "points": points, "nodes": nodes }))
-        }
-        Event::BaseDelay(delay) => ("base_delay", json!({ "delay_ms": delay.as_millis_f64() })),
-        Event::Restart => ("restart", json!({})),
-        _ => ("other", json!({})),
-    }
+    let data = match event {
+        Event::Phase(phase) => json!({ "phase": phase.name() }),
+        Event::Reduced { from, to } => json!({ "from": from, "to": to }),
+        Event::ProfileRefit { points, nodes } => json!({ "points": points, "nodes": nodes }),
+        Event::BaseDelay(delay) => json!({ "delay_ms": delay.as_millis_f64() }),
+        _ => json!({}),
+    };
+    (event.name(), data)
 }
 
 /// draft-ietf-quic-qlog-main-schema: the header of a sequence (QlogFileSeq).

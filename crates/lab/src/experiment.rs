@@ -172,7 +172,7 @@ const MAX_VALUES_OF_A_RUN: u64 = 20_000_000;
 
 /// The width of the bins of the series: 100 ms, or as wide as long runs of many flows need for
 /// charts that fit into memory.
-fn bin_width(scenario: &Scenario, runs: u64) -> Span {
+pub(crate) fn bin_width(scenario: &Scenario, runs: u64) -> Span {
     const WIDTHS_MS: [u64; 9] = [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
     let most = (MAX_SERIES_VALUES / runs.max(1)).min(MAX_VALUES_OF_A_RUN);
     let widths = || WIDTHS_MS.iter().map(|ms| Span::from_millis(*ms));

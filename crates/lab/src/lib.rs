@@ -21,6 +21,9 @@ mod experiment;
 mod files;
 mod markov;
 mod parallel;
+mod path_text;
+#[cfg(feature = "parquet")]
+pub mod sweep;
 pub mod trace;
 #[cfg(feature = "transfer")]
 pub mod transfer;
@@ -39,3 +42,4 @@ pub use markov::{
     Training, check_name, learn, model_to_json, trace_source,
 };
 pub use parallel::{WorkClock, WorkSink, run_all, simulate, threads};
+pub use path_text::{FieldError, PathText};

@@ -4,6 +4,7 @@ use cellpace_base::{Span, Time};
 use cellpace_path::{DropReason, Fate, PacketRecord};
 use serde::{Deserialize, Serialize};
 
+use crate::events::EventTally;
 use crate::series::{Binner, Quantiles, Series};
 use crate::{ChainFigures, DelaySketch, Summary, TransferSummary, jain_index};
 
@@ -187,6 +188,7 @@ pub struct Collector {
     lost: u64,
     handover_drops: u64,
     binner: Binner,
+    events: EventTally,
 }
 
 struct FlowSums {
@@ -222,6 +224,7 @@ impl Collector {
             lost: 0,
             handover_drops: 0,
             binner: Binner::new(bin, window.end, flows.len()),
+            events: EventTally::new(bin, flows.len()),
         }
     }
 
@@ -237,6 +240,7 @@ impl Collector {
             // The receiver has the same data from the packet itself, which is what counts.
             Fate::Duplicate => return,
             Fate::Dropped(reason) => {
+                self.events.add(index, at, "loss", None);
                 let is_handover = reason == DropReason::Handover;
                 self.handover_drops += u64::from(counts && is_handover);
                 flow.lost += u64::from(counts);
@@ -264,6 +268,17 @@ impl Collector {
         if self.window.contains(now) {
             self.flows[flow].rtt.record(rtt);
         }
+    }
+
+    /// A controller decided something: the name of the event in logs, and the phase that began.
+    pub fn event(
+        &mut self,
+        flow: usize,
+        at: Time,
+        event: &'static str,
+        phase: Option<&'static str>,
+    ) {
+        self.events.add(flow, at, event, phase);
     }
 
     /// The figures and the series. `capacity_bytes` is what the link offered within the window.
@@ -295,6 +310,7 @@ impl Collector {
             pings: Vec::new(),
         };
         let mut series = self.binner.finish();
+        series.events = self.events.finish();
         series.quantiles = Quantiles {
             queue_delay_ms: queue.quantiles_ms(),
             one_way_delay_ms: one_way.quantiles_ms(),

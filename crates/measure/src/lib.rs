@@ -7,6 +7,7 @@
 mod chain;
 mod collector;
 mod confidence;
+mod events;
 mod jain;
 mod predict;
 mod series;
@@ -19,6 +20,7 @@ pub use collector::{
     SenderFigures,
 };
 pub use confidence::Interval;
+pub use events::FlowEvents;
 pub use jain::jain_index;
 pub use predict::{Prediction, autoregression, predictions};
 pub use series::{InspectedSeries, ProfileSample, Quantiles, Series};

@@ -4,6 +4,8 @@ use cellpace_base::statistics::{mean, nearest_rank};
 use cellpace_base::{Span, Time};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::FlowEvents;
+
 /// One run over time, in equal bins from the start of the run. All vectors have one entry a bin.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Series {
@@ -48,6 +50,10 @@ pub struct Series {
     pub inspected_bin_s: Option<f64>,
     /// Learnt delay profiles at several times, for controllers that have one.
     pub profiles: Vec<ProfileSample>,
+    /// What happened to the flows and what their controllers decided, where there are at most 16
+    /// flows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<FlowEvents>,
 }
 
 /// Distributions of delays in ms, all flows together: the values below which 0, 0.5, ..., 100 % lie,

@@ -59,6 +59,38 @@ pub struct Transfer {
     pub outcome: TransferOutcome,
 }
 
+impl Transfer {
+    /// One that began and of which nothing is known yet: cut off until it is told otherwise.
+    pub fn begun(flow: usize, cc: &str, index: u64, size_bytes: u64, start_s: f64) -> Self {
+        Self {
+            flow,
+            cc: cc.to_owned(),
+            index,
+            size_bytes,
+            start_s,
+            first_byte_s: None,
+            end_s: None,
+            completion_ms: None,
+            goodput_mbps: None,
+            handshake_rtt_ms: None,
+            min_rtt_ms: None,
+            mean_rtt_ms: None,
+            self_inflicted_ms: None,
+            largest_window_packets: 0.0,
+            ramp_s: None,
+            packets_sent: 0,
+            retransmitted: 0,
+            timeouts: 0,
+            spurious_timeouts: 0,
+            rto_ms: None,
+            handovers: 0,
+            cells: None,
+            mean_sinr_db: None,
+            outcome: TransferOutcome::CutOff,
+        }
+    }
+}
+
 /// How a transfer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -193,32 +225,9 @@ mod tests {
     use super::*;
 
     fn record(cc: &str, completion_ms: Option<f64>, outcome: TransferOutcome) -> Transfer {
-        Transfer {
-            flow: 0,
-            cc: cc.into(),
-            index: 0,
-            size_bytes: 1_000_000,
-            start_s: 0.0,
-            first_byte_s: None,
-            end_s: None,
-            completion_ms,
-            goodput_mbps: completion_ms.map(|ms| 8e3 / ms),
-            handshake_rtt_ms: None,
-            min_rtt_ms: None,
-            mean_rtt_ms: None,
-            self_inflicted_ms: None,
-            largest_window_packets: 0.0,
-            ramp_s: None,
-            packets_sent: 0,
-            retransmitted: 0,
-            timeouts: 0,
-            spurious_timeouts: 0,
-            rto_ms: None,
-            handovers: 0,
-            cells: None,
-            mean_sinr_db: None,
-            outcome,
-        }
+        let goodput_mbps = completion_ms.map(|ms| 8e3 / ms);
+        let begun = Transfer::begun(0, cc, 0, 1_000_000, 0.0);
+        Transfer { completion_ms, goodput_mbps, outcome, ..begun }
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::sampler::SeriesSampler;
 use crate::transfer_tally::SenderCounts;
 use crate::transfers::Leg;
 use crate::world::{
-    ACK_BYTES, DelaySplit, PacketRoom, Remains, collector, forward_spec, next_multiple,
+    ACK_BYTES, DelaySplit, PacketRoom, Remains, collector, forward_spec, mark, next_multiple,
     reverse_spec, signalled,
 };
 use crate::{Scenario, SimError};
@@ -804,6 +804,7 @@ impl ChainWorld {
     fn show_events(&mut self, index: usize, observer: &mut impl Observer) {
         for connection in &mut self.flows[index].connections {
             while let Some((at, event)) = connection.controller_mut().poll_event() {
+                mark(&mut self.collector, index, at, &event);
                 observer.on_event(index as u32, at, event);
             }
         }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use cellpace_base::statistics::nearest_rank;
 use cellpace_base::{Span, Time};
-use cellpace_measure::{Figures, RtoFigures, SenderFigures, Series, Transfer, TransferSummary};
+use cellpace_measure::{
+    Figures, FlowEvents, RtoFigures, SenderFigures, Series, Transfer, TransferSummary,
+};
 use cellpace_path::interrupted;
 use cellpace_path::radio::Drive;
 use cellpace_path::schedule::{capacity_between, capacity_bins};
@@ -194,6 +196,8 @@ impl Simulation {
             let own = results.transfers.iter().filter(|transfer| transfer.flow == index);
             flow.transfers = TransferSummary::of(&flow.cc, own);
         }
+        let handovers = self.scenario.handovers.iter().map(|handover| handover.at);
+        series.events.extend(FlowEvents::handovers(handovers));
         series.capacity_mbps = capacity.series_mbps;
         series.cwnd_packets = results.sampler.cwnd;
         series.inspected = results.sampler.inspected;

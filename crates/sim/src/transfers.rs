@@ -226,32 +226,7 @@ impl Transfers {
     }
 
     fn record(&self, index: u64, size_bytes: u64, now: Time) -> Transfer {
-        Transfer {
-            flow: self.flow,
-            cc: self.cc.clone(),
-            index,
-            size_bytes,
-            start_s: now.as_secs_f64(),
-            first_byte_s: None,
-            end_s: None,
-            completion_ms: None,
-            goodput_mbps: None,
-            handshake_rtt_ms: None,
-            min_rtt_ms: None,
-            mean_rtt_ms: None,
-            self_inflicted_ms: None,
-            largest_window_packets: 0.0,
-            ramp_s: None,
-            packets_sent: 0,
-            retransmitted: 0,
-            timeouts: 0,
-            spurious_timeouts: 0,
-            rto_ms: None,
-            handovers: 0,
-            cells: None,
-            mean_sinr_db: None,
-            outcome: TransferOutcome::CutOff,
-        }
+        Transfer::begun(self.flow, &self.cc, index, size_bytes, now.as_secs_f64())
     }
 
     fn give_up(&mut self, place: usize, now: Time) -> Option<Demand> {

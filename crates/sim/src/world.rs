@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use cellpace_base::{Random, Span, Time};
+use cellpace_cc::Event;
 use cellpace_measure::{Collector, FlowSpan, MeasuredWindow, PingFigures, Transfer};
 use cellpace_path::{DelaySpec, Fate, Handover, Packet, PacketRecord, Path, PathSpec};
 
@@ -471,9 +472,19 @@ impl World {
     fn show_events(&mut self, index: usize, observer: &mut impl Observer) {
         for connection in &mut self.flows[index].connections {
             while let Some((at, event)) = connection.controller_mut().poll_event() {
+                mark(&mut self.collector, index, at, &event);
                 observer.on_event(index as u32, at, event);
             }
         }
+    }
+}
+
+/// Notes what a controller decided, for charts. The base delay is a figure, no event on them.
+pub(crate) fn mark(collector: &mut Collector, flow: usize, at: Time, event: &Event) {
+    match event {
+        Event::BaseDelay(_) => {}
+        Event::Phase(phase) => collector.event(flow, at, event.name(), Some(phase.name())),
+        _ => collector.event(flow, at, event.name(), None),
     }
 }
 

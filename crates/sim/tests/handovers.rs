@@ -324,3 +324,31 @@ fn handover_g3_a_share_of_them_are_radio_link_failures() {
     let packets = |fields: &str| common::outcome(&with_handover(fields)).figures.packets;
     assert_eq!(packets(never), packets("at = '10s'"));
 }
+
+#[test]
+fn charts_get_the_events_that_the_observer_sees() {
+    let mut scenario = with_handover("at = '10s'\nlength = '2s'");
+    scenario.skip = Span::ZERO;
+    scenario.queue = "droptail:30pkts".parse().unwrap();
+    scenario.flows = vec![FlowSpec::bulk("newreno".parse().unwrap())];
+    let (outcome, log) = observed(&scenario);
+    let events = &outcome.series.events;
+    let count = |name: &str| -> u64 {
+        events.iter().filter(|each| each.event == name).map(|each| each.count).sum()
+    };
+    assert!(outcome.figures.lost > 0);
+    assert_eq!(count("loss"), outcome.figures.lost);
+    for name in ["phase", "reduced", "timeout", "undone"] {
+        let seen = log.events.iter().filter(|(_, _, event)| event.name() == name);
+        assert_eq!(count(name), seen.count() as u64, "{name}");
+    }
+    assert!(count("phase") > 1 && count("base_delay") == 0);
+    let handover = events.iter().find(|each| each.event == "handover").unwrap();
+    assert_eq!((handover.flow, &handover.at_s[..]), (None, &[10.0][..]));
+    // At most one a bin, in the order of time.
+    let bin = outcome.series.bin_s;
+    for each in events.iter().filter(|each| each.at_s.len() > 1) {
+        let bins: Vec<u64> = each.at_s.iter().map(|at| (at / bin + 1e-9) as u64).collect();
+        assert!(bins.is_sorted_by(|a, b| a < b), "{}: {bins:?}", each.event);
+    }
+}

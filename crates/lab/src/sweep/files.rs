@@ -1,0 +1,90 @@
+//! The files that a plan names, each read once, with what identifies their contents.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, Cursor, Read};
+use std::sync::Arc;
+
+use cellpace_path::schedule::TraceFiles;
+
+use crate::open_file;
+
+/// A file that a plan names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SweepFile {
+    /// Its contents, uncompressed; none where only their hash is kept.
+    pub bytes: Option<Arc<[u8]>>,
+    /// BLAKE3 of the contents, in hexadecimal digits.
+    pub hash: String,
+    /// Length of the contents.
+    pub length: u64,
+}
+
+impl SweepFile {
+    fn of(bytes: &Arc<[u8]>, keeps: bool) -> Self {
+        Self {
+            hash: blake3::hash(bytes).to_hex().to_string(),
+            length: bytes.len() as u64,
+            bytes: keeps.then(|| Arc::clone(bytes)),
+        }
+    }
+}
+
+/// Where the contents of a plan's files come from.
+#[derive(Debug, Clone, Default)]
+pub struct PlanFiles {
+    files: BTreeMap<String, SweepFile>,
+    /// Whether files of this machine are read.
+    opens: bool,
+    /// Whether contents are kept, to be handed on to other machines.
+    keeps: bool,
+}
+
+impl PlanFiles {
+    /// Files of this machine. With `keeps`, their contents stay in memory, for other machines.
+    pub fn of_machine(keeps: bool) -> Self {
+        Self { files: BTreeMap::new(), opens: true, keeps }
+    }
+
+    /// Files that are already there, by the names that the plan has for them. No other is read.
+    pub fn given(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> Self {
+        let file = |(name, bytes): (String, Vec<u8>)| (name, SweepFile::of(&bytes.into(), true));
+        Self { files: files.into_iter().map(file).collect(), opens: false, keeps: true }
+    }
+
+    /// The files that were read, by name.
+    pub fn files(&self) -> &BTreeMap<String, SweepFile> {
+        &self.files
+    }
+
+    /// Calls `read` with a reader of files, and returns the names of those that it opened with
+    /// what it returned.
+    pub(super) fn reading<T>(
+        &mut self,
+        read: impl FnOnce(&mut TraceFiles<'_>) -> T,
+    ) -> (T, Vec<String>) {
+        let mut opened = Vec::new();
+        let result = read(&mut TraceFiles::new(|name| {
+            let bytes = self.contents(name)?;
+            opened.push(name.to_owned());
+            Ok(Box::new(Cursor::new(bytes)) as Box<dyn BufRead>)
+        }));
+        (result, opened)
+    }
+
+    fn contents(&mut self, name: &str) -> io::Result<Arc<[u8]>> {
+        if let Some(bytes) = self.files.get(name).and_then(|file| file.bytes.as_ref()) {
+            return Ok(Arc::clone(bytes));
+        }
+        if !self.opens {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "not among the plan's files"));
+        }
+        if name == "-" {
+            return Err(io::Error::other("a plan cannot read standard input: name a file"));
+        }
+        let mut bytes = Vec::new();
+        open_file(name)?.read_to_end(&mut bytes)?;
+        let bytes: Arc<[u8]> = bytes.into();
+        self.files.insert(name.to_owned(), SweepFile::of(&bytes, self.keeps));
+        Ok(bytes)
+    }
+}
