@@ -64,11 +64,10 @@ pub(crate) fn title(comparison: &Comparison) -> String {
 }
 
 pub(crate) fn made_by(comparison: &Comparison) -> MadeBy {
-    let mut seeds = comparison.runs.iter().map(|run| run.seed);
-    let first = seeds.next();
+    let seeds = || comparison.runs.iter().map(|run| run.seed);
     MadeBy {
         command: comparison.command.clone(),
         version: comparison.version.clone(),
-        seed: first.filter(|first| seeds.all(|seed| seed == *first)),
+        seeds: seeds().min().zip(seeds().max()),
     }
 }

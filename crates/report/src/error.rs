@@ -31,6 +31,12 @@ pub enum ReportError {
         /// What is wrong with it.
         why: String,
     },
+    /// A chart could not be drawn.
+    #[error("a chart as PNG: {why}")]
+    Picture {
+        /// What is wrong with it.
+        why: String,
+    },
     /// Left out when cellpace was built.
     #[error(
         "this cellpace was built without the feature `{feature}`, which {output} needs; build it with \

@@ -12,6 +12,7 @@ pub(crate) struct Group<'a> {
     /// The trace, with whatever else distinguishes it from the other groups.
     pub(crate) name: String,
     pub(crate) runs: Vec<&'a Run>,
+    conditions: Vec<(&'static str, String)>,
 }
 
 /// The groups in the order of their first runs.
@@ -20,7 +21,11 @@ pub(crate) fn groups(comparison: &Comparison) -> Vec<Group<'_>> {
     for run in &comparison.runs {
         match groups.iter_mut().find(|group| group.contains(run)) {
             Some(group) => group.runs.push(run),
-            None => groups.push(Group { name: run.trace.clone(), runs: vec![run] }),
+            None => groups.push(Group {
+                name: run.trace.clone(),
+                runs: vec![run],
+                conditions: conditions(run),
+            }),
         }
     }
     name_apart(&mut groups);
@@ -55,20 +60,16 @@ pub(crate) fn conditions(run: &Run) -> Vec<(&'static str, String)> {
 }
 
 impl Group<'_> {
-    /// Whether `run` was made under the conditions of this group.
+    /// Whether the conditions of `run` read as those of this group. Runs in real time differ by
+    /// milliseconds in what was to be alike.
     pub(crate) fn contains(&self, run: &Run) -> bool {
-        same_conditions(self.runs[0], run)
+        self.runs[0].trace == run.trace && self.conditions == conditions(run)
     }
-}
-
-fn same_conditions(a: &Run, b: &Run) -> bool {
-    let numbers = |run: &Run| [run.rtt_ms, run.loss, run.duration_s, run.skip_s];
-    a.trace == b.trace && a.queue == b.queue && a.flows == b.flows && numbers(a) == numbers(b)
 }
 
 /// Adds to the names of groups on the same trace those conditions in which they differ.
 fn name_apart(groups: &mut [Group<'_>]) {
-    let all: Vec<_> = groups.iter().map(|group| conditions(group.runs[0])).collect();
+    let all: Vec<_> = groups.iter().map(|group| group.conditions.clone()).collect();
     for (group, own) in groups.iter_mut().zip(&all) {
         let rivals: Vec<_> = all.iter().filter(|other| other[0] == own[0]).collect();
         for condition in &own[1..] {
@@ -220,6 +221,16 @@ mod tests {
         let names: Vec<_> = groups.iter().map(|group| group.name.as_str()).collect();
         assert_eq!(names, ["step:10mbit/5s, rtt 40 ms", "step:10mbit/5s, rtt 80 ms"]);
         assert_eq!(groups[1].runs.len(), 2);
+    }
+
+    #[test]
+    fn real_runs_that_took_milliseconds_more_are_compared() {
+        let mut comparison = example::comparison();
+        comparison.runs[0].duration_s = 15.028;
+        comparison.runs[1].duration_s = 15.021;
+        assert_eq!(groups(&comparison).len(), 1);
+        comparison.runs[1].duration_s = 16.0;
+        assert_eq!(groups(&comparison).len(), 2);
     }
 
     #[test]

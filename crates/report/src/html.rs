@@ -1,34 +1,40 @@
 //! The result as one HTML file that needs nothing else: no server, no network.
 
 use std::fmt::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
 use crate::document::Document;
 use crate::escape::escape;
+use crate::groups::controllers;
 use crate::heatmap::{Heatmap, heatmap_svg, inline, level_classes, levels};
-use crate::page::page_json;
+use crate::page::{Look, looks, page_json};
 use crate::section::{Chart, DrawnChart, MadeBy, PageTable, Section, side_by_side};
 use crate::sentence::sentence;
 use crate::svg::{SvgFiles, chart_svg, svg_files};
-use crate::thin::thinned;
+use crate::thin::{MAX_FLOWS, thinned};
 use crate::views::{PAPER, sections};
 use crate::{Comparison, ReportError, SCHEMA, comparisons, palette};
 
 const TEMPLATE: &str = include_str!("../assets/page.html");
 pub(crate) const STYLE: &str = include_str!("../assets/page.css");
 /// The script of the page: plain files, each using those before it.
-const SCRIPTS: [&str; 14] = [
+const SCRIPTS: [&str; 18] = [
     include_str!("../assets/page/numbers.js"),
+    include_str!("../assets/page/plot.js"),
     include_str!("../assets/page/dom.js"),
     include_str!("../assets/page/save.js"),
+    include_str!("../assets/page/chart.js"),
     include_str!("../assets/page/sections.js"),
     include_str!("../assets/page/legend.js"),
+    include_str!("../assets/page/events.js"),
     include_str!("../assets/page/table.js"),
     include_str!("../assets/page/time.js"),
     include_str!("../assets/page/scatter.js"),
     include_str!("../assets/page/matrix.js"),
     include_str!("../assets/page/cdf.js"),
+    include_str!("../assets/page/pairs.js"),
     include_str!("../assets/page/flows.js"),
     include_str!("../assets/page/profiles.js"),
     include_str!("../assets/page/probe.js"),
@@ -45,6 +51,22 @@ pub(crate) const UPLOT_LICENCE: &str = include_str!("../assets/uplot/LICENSE");
 /// When there is no document, or one of them is of a kind that is not known, or not what its
 /// schema says.
 pub fn page(documents: &[Document]) -> Result<String, ReportError> {
+    Ok(whole(documents)?.html())
+}
+
+/// The same with an index of the documents at its head, and what was left out: names and reasons.
+///
+/// # Errors
+/// Those of [`page`].
+pub fn page_with_index(
+    documents: &[Document],
+    left_out: &[(String, String)],
+) -> Result<String, ReportError> {
+    let index = Some(Index::of(documents, left_out));
+    Ok(Whole { index, ..whole(documents)? }.html())
+}
+
+fn whole(documents: &[Document]) -> Result<Whole, ReportError> {
     if documents.is_empty() {
         return Err(ReportError::document("a page", "needs at least one result".to_owned()));
     }
@@ -67,10 +89,10 @@ pub fn page(documents: &[Document]) -> Result<String, ReportError> {
     let comparison = (!compared.is_empty()).then(|| thinned(&comparisons::joined(compared)));
     let sections = kinds.into_iter().flat_map(|(schema, kind)| match schema {
         PAPER => kind.into_iter().map(|(_, section)| section).collect(),
-        _ => vec![side_by_side(kind)],
+        _ => vec![Section { id: part_id(schema), ..side_by_side(kind) }],
     });
     let is_paper = documents.iter().all(|document| document.schema == PAPER);
-    Ok(Whole { comparison, sections: sections.collect(), is_paper }.html())
+    Ok(Whole { comparison, sections: sections.collect(), is_paper, index: None })
 }
 
 /// The charts of results as file name and content: those of comparisons, as one, and those that the
@@ -113,17 +135,68 @@ pub fn charts(documents: &[Document]) -> Result<Vec<(String, String)>, ReportErr
     Ok(files.files)
 }
 
+/// Where links lead to the results of a kind.
+fn part_id(schema: &str) -> String {
+    match schema {
+        SCHEMA => "comparison".to_owned(),
+        other => other.trim_start_matches("cellpace.").replace('/', "-"),
+    }
+}
+
+/// What files there are, and what was left out of them.
+#[derive(Serialize)]
+struct Index {
+    files: PageTable,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_out: Option<PageTable>,
+}
+
+impl Index {
+    fn of(documents: &[Document], left_out: &[(String, String)]) -> Self {
+        let row = |document: &Document| vec![document.name.clone(), document.schema.clone()];
+        let header = |names: [&str; 2]| names.map(str::to_owned).into();
+        let left_out = (!left_out.is_empty()).then(|| PageTable {
+            title: "Left out".to_owned(),
+            header: header(["file", "why"]),
+            rows: left_out.iter().map(|(name, why)| vec![name.clone(), why.clone()]).collect(),
+            ..PageTable::default()
+        });
+        let files = PageTable {
+            title: "Files".to_owned(),
+            header: header(["file", "kind of result"]),
+            rows: documents.iter().map(row).collect(),
+            links: documents.iter().map(|each| format!("#{}", part_id(&each.schema))).collect(),
+            ..PageTable::default()
+        };
+        Self { files, left_out }
+    }
+}
+
+impl Document {
+    /// Whether there is a page of it.
+    ///
+    /// # Errors
+    /// When it is of a kind that is not known, or not what its schema says.
+    pub fn check(&self) -> Result<(), ReportError> {
+        whole(std::slice::from_ref(self)).map(|_| ())
+    }
+}
+
 /// What a page is made of.
 struct Whole {
     comparison: Option<Comparison>,
     sections: Vec<Section>,
     /// The first section is about the others.
     is_paper: bool,
+    index: Option<Index>,
 }
 
-/// What the script gets of all that is no comparison.
+/// What the script gets besides a comparison.
 #[derive(Serialize)]
 struct Drawn<'a> {
+    looks: Vec<Look>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index: Option<&'a Index>,
     sections: Vec<DrawnSection<'a>>,
     made_by: Vec<(&'static str, String)>,
 }
@@ -145,6 +218,8 @@ struct DrawnSection<'a> {
     maps: Vec<DrawnMap<'a>>,
     tables: &'a [PageTable],
     folds_tables: bool,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    results: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -174,6 +249,7 @@ impl<'a> DrawnSection<'a> {
             maps: section.maps.iter().map(map).collect(),
             tables: &section.tables,
             folds_tables: section.folds_tables,
+            results: &section.results,
         }
     }
 }
@@ -237,8 +313,13 @@ impl Whole {
         for made in compared.chain(self.sections.iter().map(|section| section.made_by.clone())) {
             made_by.extend(foot(&made));
         }
+        made_by.extend(date().map(|date| ("Date", date)));
         made_by.dedup();
+        let controllers =
+            self.comparison.iter().map(|comparison| controllers(comparison).len()).sum();
         Drawn {
+            looks: looks(MAX_FLOWS.max(controllers)),
+            index: self.index.as_ref(),
             sections: self
                 .sections
                 .iter()
@@ -252,16 +333,42 @@ impl Whole {
 
 /// What stands at the foot of the page about what made a result.
 fn foot(made: &MadeBy) -> Vec<(&'static str, String)> {
-    let seed = made.seed.map(|seed| seed.to_string()).unwrap_or_default();
+    let seeds = match made.seeds {
+        None => String::new(),
+        Some((least, most)) if least == most => least.to_string(),
+        Some((least, most)) => format!("{least} to {most}"),
+    };
     let version = if made.version.is_empty() { "" } else { "cellpace " };
     [
         ("Command", made.command.clone()),
         ("Made by", format!("{version}{}", made.version)),
-        ("Seed", seed),
+        ("Seed", seeds),
     ]
     .into_iter()
     .filter(|(_, value)| !value.is_empty())
     .collect()
+}
+
+/// When the page is made, in UTC: `SOURCE_DATE_EPOCH` if that is set to seconds since 1970, else the
+/// clock. Only the page has it: figures do not depend on the day.
+fn date() -> Option<String> {
+    let given = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|text| text.parse().ok());
+    let clock = || SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs());
+    given.or_else(clock).map(utc)
+}
+
+/// Seconds since 1970 as date and time. The date is that of Howard Hinnant's `civil_from_days`.
+fn utc(since_1970: u64) -> String {
+    let (days, minutes) = (since_1970 / 86_400 + 719_468, since_1970 % 86_400 / 60);
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
+    // Years that begin in March have their odd day at the end.
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = era * 400 + year + next;
+    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", minutes / 60, minutes % 60)
 }
 
 /// The documents' names without folder and ending, where that tells them apart.
@@ -320,6 +427,15 @@ mod tests {
     /// The page of a comparison by way of its JSON, as the program makes it.
     fn html(comparison: &Comparison) -> String {
         page(&[Document::read("a.json", &to_json(comparison)).unwrap()]).unwrap()
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(utc(0), "1970-01-01 00:00 UTC");
+        assert_eq!(utc(951_782_399), "2000-02-28 23:59 UTC");
+        assert_eq!(utc(951_782_400), "2000-02-29 00:00 UTC");
+        assert_eq!(utc(1_795_478_400), "2026-11-24 00:00 UTC");
+        assert_eq!(utc(4_107_542_400), "2100-03-01 00:00 UTC", "no leap year");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod atomic;
 mod comparisons;
+mod csv;
 mod document;
 mod error;
 mod escape;
@@ -14,12 +15,20 @@ mod groups;
 mod heatmap;
 mod html;
 mod json;
+#[cfg(feature = "png")]
+mod lettering;
 mod number;
 #[cfg_attr(not(feature = "parquet"), path = "packet_log_missing.rs")]
 mod packet_log;
 mod page;
 pub mod page_basis;
 mod palette;
+#[cfg_attr(not(feature = "parquet"), path = "parquet_file_missing.rs")]
+mod parquet_file;
+#[cfg_attr(not(feature = "png"), path = "png_missing.rs")]
+mod png;
+#[cfg(feature = "parquet")]
+mod run_table;
 mod schema;
 mod section;
 mod sentence;
@@ -38,14 +47,20 @@ mod views;
 extern crate self as cellpace_report;
 
 pub use atomic::{Aside, write_atomically};
+pub use csv::csv;
 pub use document::Document;
 pub use error::ReportError;
 pub use heatmap::{Heatmap, HeatmapAxis, HeatmapCell, heatmap_svg};
-pub use html::{charts, page, palette_css};
+pub use html::{charts, page, page_with_index, palette_css};
 pub use json::{indented, to_json};
 pub use number::{short, time};
 pub use packet_log::PacketLog;
 pub use page::looks_json;
+pub use png::png;
+#[cfg(feature = "parquet")]
+pub use run_table::{
+    LeadingColumn, RUN_TABLE_SCHEMA, RunNumbers, RunRequest, RunRow, run_table, write_run_table,
+};
 pub use schema::{Comparison, Repeated, Run, SCHEMA, TracePreview};
 pub use section::PageTable;
 pub use sentence::sentence;

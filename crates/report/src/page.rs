@@ -1,18 +1,16 @@
 //! What the HTML page gets to draw of a thinned comparison.
 
-use cellpace_measure::{FlowFigures, ProfileSample, Quantiles, Series};
+use cellpace_measure::{FlowEvents, FlowFigures, ProfileSample, Quantiles, Series};
 use serde::Serialize;
 
 use crate::groups::{FigureRow, Group, conditions, controllers, groups, queue_delay, rows};
 use crate::number::Number;
 use crate::palette;
-use crate::thin::MAX_FLOWS;
 use crate::{Comparison, Run};
 
 #[derive(Serialize)]
 pub(crate) struct Page<'a> {
     controllers: Vec<&'a str>,
-    looks: Vec<Look>,
     groups: Vec<PageGroup<'a>>,
     /// Distinct capacities: the runs on one trace share theirs.
     capacities: Vec<Vec<Number>>,
@@ -20,7 +18,7 @@ pub(crate) struct Page<'a> {
 
 /// How the controller or flow of the same number is drawn.
 #[derive(Serialize)]
-struct Look {
+pub(crate) struct Look {
     colour: usize,
     dashes: &'static [u8],
     marker: &'static str,
@@ -79,6 +77,8 @@ struct PageSeries<'a> {
     cwnd: Vec<Vec<Number>>,
     inside: PageInside<'a>,
     profiles: Vec<PageProfile>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    events: &'a [FlowEvents],
 }
 
 /// The delays in ms below which 0, 1, ..., 100 % of all lie.
@@ -123,14 +123,18 @@ impl<'a> Page<'a> {
                 }
             })
             .collect();
-        let looks = (0..controllers.len().max(MAX_FLOWS)).map(look).collect();
-        Self { controllers, looks, groups: page_groups, capacities }
+        Self { controllers, groups: page_groups, capacities }
     }
 }
 
 /// How the first `count` controllers look, as JSON for a page that has [`palette_css`](crate::palette_css).
 pub fn looks_json(count: usize) -> String {
-    crate::json::embeddable(&(0..count).map(look).collect::<Vec<_>>())
+    crate::json::embeddable(&looks(count))
+}
+
+/// How the first `count` controllers, flows or lines look; those after them begin anew.
+pub(crate) fn looks(count: usize) -> Vec<Look> {
+    (0..count).map(look).collect()
 }
 
 fn look(index: usize) -> Look {
@@ -214,6 +218,7 @@ fn page_series<'a>(
             values: inside.map(|value| (value.name.as_str(), numbers(&value.values))).collect(),
         },
         profiles: series.profiles.iter().map(page_profile).collect(),
+        events: &series.events,
     }
 }
 

@@ -34,6 +34,8 @@ pub(crate) struct Section {
     /// The page shows its tables only to whoever opens them.
     pub(crate) folds_tables: bool,
     pub(crate) made_by: MadeBy,
+    /// Names of the results that stand side by side in it; empty where it is of one.
+    pub(crate) results: Vec<String>,
 }
 
 /// What made a result.
@@ -43,7 +45,8 @@ pub(crate) struct MadeBy {
     pub(crate) command: String,
     /// The version of the program; may be empty.
     pub(crate) version: String,
-    pub(crate) seed: Option<u64>,
+    /// The smallest and the largest seed.
+    pub(crate) seeds: Option<(u64, u64)>,
 }
 
 /// A table: names in the first column, numbers in the others.
@@ -115,8 +118,12 @@ pub(crate) struct Line {
     pub(crate) y: Vec<f32>,
     /// The line of this number has the same colour; its own number, if none is given.
     pub(crate) look: Option<usize>,
+    /// A shaded area behind the lines, level over each bin.
+    pub(crate) is_area: bool,
     /// Marks that are not filled: what another source prints.
     pub(crate) hollow: bool,
+    /// The place of its result in [`Section::results`].
+    pub(crate) result: usize,
     /// The region around each value: least and most along the axis below, least and most of the values.
     pub(crate) spread: Vec<[f64; 4]>,
 }
@@ -155,10 +162,18 @@ struct DrawnLine<'a> {
     y: Vec<Number>,
     #[serde(skip_serializing_if = "Option::is_none")]
     look: Option<usize>,
+    #[serde(rename = "area", skip_serializing_if = "std::ops::Not::not")]
+    is_area: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     hollow: bool,
+    #[serde(skip_serializing_if = "is_first")]
+    result: usize,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     spread: &'a [[f64; 4]],
+}
+
+fn is_first(place: &usize) -> bool {
+    *place == 0
 }
 
 impl Chart {
@@ -183,8 +198,17 @@ impl Chart {
         };
         let lines = self.lines.iter().map(|each| {
             let (x, y) = line(each);
-            let Line { look, hollow, .. } = *each;
-            DrawnLine { name: &each.name, x, y, look, hollow, spread: &each.spread }
+            let Line { look, is_area, hollow, result, .. } = *each;
+            DrawnLine {
+                name: &each.name,
+                x,
+                y,
+                look,
+                is_area,
+                hollow,
+                result,
+                spread: &each.spread,
+            }
         });
         DrawnChart {
             title: &self.title,
@@ -210,21 +234,31 @@ pub(crate) fn side_by_side(sections: Vec<(String, Section)>) -> Section {
     if count == 1 {
         return first;
     }
-    let mut all = named(&first_name, first);
+    let mut all = named(&first_name, 0, first);
+    all.results.push(first_name);
     for (name, section) in sections {
-        all.add(named(&name, section));
+        // A file of several lines has several sections.
+        let known = all.results.iter().position(|known| *known == name);
+        let place = known.unwrap_or(all.results.len());
+        all.add(named(&name, place, section));
+        if known.is_none() {
+            all.results.push(name);
+        }
     }
     all
 }
 
 /// A section whose rows, lines and facts carry the result's name.
-fn named(name: &str, mut section: Section) -> Section {
+fn named(name: &str, place: usize, mut section: Section) -> Section {
     for table in &mut section.tables {
         table.header.insert(0, "result".to_owned());
         table.rows.iter_mut().for_each(|row| row.insert(0, name.to_owned()));
     }
     for chart in &mut section.charts {
-        chart.lines.iter_mut().for_each(|line| line.name = format!("{name}: {}", line.name));
+        for line in &mut chart.lines {
+            line.name = format!("{name}: {}", line.name);
+            line.result = place;
+        }
     }
     section
 }

@@ -11,12 +11,13 @@ use std::collections::HashSet;
 use cellpace_base::statistics;
 use cellpace_measure::{ProfileSample, Series};
 
-use self::canvas::{Canvas, Line, Plot, short_name};
+use self::canvas::{Canvas, Plot};
 pub(crate) use self::chart::chart_svg;
 use self::scale::AxisScale;
 use crate::Comparison;
 use crate::groups::{Group, controllers, groups, rows};
 use crate::number::short;
+use crate::section::{Chart, Line};
 use crate::thin::{evenly, highest, mean, thin};
 
 /// Points along a line; more would only make noise at the width of a page.
@@ -29,7 +30,7 @@ const MIN_DELAY: f64 = 0.1;
 const MAX_PROFILES: usize = 6;
 
 /// Adds the pictures of a comparison: for each trace (set of conditions)
-/// throughput over capacity, queue delay over time, throughput against delay, the flows of runs
+/// throughput over capacity, queue delay over time, its distribution, throughput against delay, the flows of runs
 /// that have several, and learnt delay profiles. Runs without series only have the scatter. Of
 /// several seeds the first is drawn over time.
 pub(crate) fn svg_files(comparison: &Comparison, files: &mut SvgFiles) {
@@ -37,13 +38,17 @@ pub(crate) fn svg_files(comparison: &Comparison, files: &mut SvgFiles) {
     for group in groups(comparison) {
         let runs = drawn_runs(&group, &names);
         if !runs.is_empty() {
-            files.add(&[&group.name, "throughput"], throughput(&group, &runs));
-            files.add(&[&group.name, "delay"], delay(&group, &runs));
+            files.add(&[&group.name, "throughput"], chart_svg(&throughput(&group, &runs)));
+            files.add(&[&group.name, "delay"], chart_svg(&delay(&group, &runs)));
+        }
+        let distribution = distribution(&group, &runs);
+        if distribution.has_values() {
+            files.add(&[&group.name, "distribution"], chart_svg(&distribution));
         }
         files.add(&[&group.name, "scatter"], scatter(comparison, &group, &names));
         for run in &runs {
             if (2..=16).contains(&run.series.flow_throughput_mbps.len()) {
-                files.add(&[&group.name, "flows", run.cc], flows(&group, run));
+                files.add(&[&group.name, "flows", run.cc], chart_svg(&flows(&group, run)));
             }
             if !run.series.profiles.is_empty() {
                 files.add(&[&group.name, "profiles", run.cc], profiles(run));
@@ -72,72 +77,93 @@ fn drawn_runs<'a>(group: &Group<'a>, names: &[&str]) -> Vec<DrawnRun<'a>> {
     group.runs.iter().filter(|run| run.seed == seed).filter_map(drawn).collect()
 }
 
-fn throughput(group: &Group<'_>, runs: &[DrawnRun<'_>]) -> String {
-    let lines = runs.iter().map(|run| {
-        let merge = merge_for(run.series.throughput_mbps.len());
-        line(run.cc, run.look, &run.series.throughput_mbps, run.series.bin_s, merge, mean)
-    });
-    over_capacity(
-        &format!("{}: throughput", group.name),
-        runs[0].series,
-        &lines.collect::<Vec<_>>(),
-    )
+fn throughput(group: &Group<'_>, runs: &[DrawnRun<'_>]) -> Chart {
+    let lines = runs.iter().map(|run| over_time(run, &run.series.throughput_mbps, mean));
+    over_capacity(format!("{}: throughput", group.name), runs[0].series, lines)
 }
 
-fn flows(group: &Group<'_>, run: &DrawnRun<'_>) -> String {
+fn flows(group: &Group<'_>, run: &DrawnRun<'_>) -> Chart {
     let flows = run.series.flow_throughput_mbps.iter().enumerate();
     let lines = flows.map(|(flow, values)| {
         let cc = run.flows.get(flow).copied().unwrap_or_default();
-        let name = format!("{} {cc}", flow + 1);
-        line(name.trim_end(), flow, values, run.series.bin_s, merge_for(values.len()), mean)
+        let name = format!("{} {cc}", flow + 1).trim_end().to_owned();
+        Line { name, look: Some(flow), ..over_time(run, values, mean) }
     });
     let title = format!("{}: throughput of each flow, {}", group.name, run.cc);
-    over_capacity(&title, run.series, &lines.collect::<Vec<_>>())
+    over_capacity(title, run.series, lines)
 }
 
-fn over_capacity(title: &str, series: &Series, lines: &[Line]) -> String {
-    let merge = merge_for(series.throughput_mbps.len());
-    let width = series.bin_s * merge as f64;
-    let capacity = thin(&series.capacity_mbps, merge, mean);
-    let highest = lines.iter().map(Line::top).fold(top(&capacity), f64::max);
-    let mut plot = Plot::new(
+fn over_capacity(title: String, series: &Series, lines: impl Iterator<Item = Line>) -> Chart {
+    let capacity = Line { is_area: true, ..binned(series, &series.capacity_mbps, mean) };
+    let width = seconds(series.bin_s * merge_for(series.throughput_mbps.len()) as f64);
+    Chart {
         title,
-        &format!("Mbit/s, mean of each {}; shaded: capacity", seconds(width)),
-        "time [s]",
-        AxisScale::linear(0.0, length(series)),
-        AxisScale::linear(0.0, 1.06 * highest),
-        lines,
-    );
-    plot.area(&steps(&capacity, width));
-    plot.lines(lines);
-    plot.finish()
+        unit: format!("Mbit/s, mean of each {width}; shaded: capacity"),
+        lines: std::iter::once(capacity).chain(lines).collect(),
+        ..chart_over_time(series)
+    }
 }
 
-fn delay(group: &Group<'_>, runs: &[DrawnRun<'_>]) -> String {
-    let merge = merge_for(runs[0].series.throughput_mbps.len());
-    let lines = runs.iter().map(|run| {
-        let values = &run.series.queue_delay_p95_ms;
-        let mut line =
-            line(run.cc, run.look, values, run.series.bin_s, merge_for(values.len()), highest);
-        line.points.iter_mut().for_each(|(_, delay)| *delay = delay.max_or_nan(MIN_DELAY));
+fn delay(group: &Group<'_>, runs: &[DrawnRun<'_>]) -> Chart {
+    let series = runs[0].series;
+    let line = |run: &DrawnRun<'_>| {
+        let mut line = over_time(run, &run.series.queue_delay_p95_ms, highest);
+        // `f32::max` would turn a gap into a number.
+        let known = line.y.iter_mut().filter(|delay| !delay.is_nan());
+        known.for_each(|delay| *delay = delay.max(MIN_DELAY as f32));
         line
-    });
-    let lines: Vec<Line> = lines.collect();
-    let known = || lines.iter().flat_map(|line| &line.points).map(|p| p.1).filter(|d| !d.is_nan());
-    let (low, high) = (known().fold(f64::INFINITY, f64::min), known().fold(0.0, f64::max));
-    let bin = seconds(runs[0].series.bin_s);
-    let width = seconds(runs[0].series.bin_s * merge as f64);
+    };
+    let merge = merge_for(series.throughput_mbps.len());
+    let width = seconds(series.bin_s * merge as f64);
     let of = if merge > 1 { format!(", highest in each {width}") } else { String::new() };
-    let mut plot = Plot::new(
-        &format!("{}: queue delay", group.name),
-        &format!("ms, log scale; 95th percentile of each {bin}{of}"),
-        "time [s]",
-        AxisScale::linear(0.0, length(runs[0].series)),
-        AxisScale::log_around(low, high, 1.3),
-        &lines,
-    );
-    plot.lines(&lines);
-    plot.finish()
+    Chart {
+        title: format!("{}: queue delay", group.name),
+        unit: format!("ms, log scale; 95th percentile of each {}{of}", seconds(series.bin_s)),
+        lines: runs.iter().map(line).collect(),
+        log_y: true,
+        ..chart_over_time(series)
+    }
+}
+
+fn distribution(group: &Group<'_>, runs: &[DrawnRun<'_>]) -> Chart {
+    let line = |run: &DrawnRun<'_>| {
+        let delays = &run.series.quantiles.queue_delay_ms;
+        let percent = |place: usize| 100.0 * place as f32 / (delays.len() - 1).max(1) as f32;
+        Line {
+            name: run.cc.to_owned(),
+            look: Some(run.look),
+            x: delays.iter().map(|delay| f64::from(*delay).max(MIN_DELAY)).collect(),
+            y: (0..delays.len()).map(percent).collect(),
+            ..Line::default()
+        }
+    };
+    Chart {
+        title: format!("{}: distribution of the queue delay", group.name),
+        unit: "% of the packets below".to_owned(),
+        x_label: "queue delay [ms, log scale]".to_owned(),
+        lines: runs.iter().map(line).collect(),
+        log_x: true,
+        y_range: Some([0.0, 100.0]),
+        ..Chart::default()
+    }
+}
+
+fn chart_over_time(series: &Series) -> Chart {
+    let length = series.bin_s * series.throughput_mbps.len() as f64;
+    let (x_label, x_range) = ("time [s]".to_owned(), Some([0.0, length]));
+    Chart { x_label, x_range, ..Chart::default() }
+}
+
+fn over_time(run: &DrawnRun<'_>, values: &[f32], merged: fn(&[f32]) -> f64) -> Line {
+    let line = binned(run.series, values, merged);
+    Line { name: run.cc.to_owned(), look: Some(run.look), ..line }
+}
+
+/// Values merged to as many bins as a picture shows, each at the middle of its bin.
+fn binned(series: &Series, values: &[f32], merged: fn(&[f32]) -> f64) -> Line {
+    let merge = merge_for(values.len());
+    let (y, width) = (thin(values, merge, merged), series.bin_s * merge as f64);
+    Line { x: (0..y.len()).map(|bin| (bin as f64 + 0.5) * width).collect(), y, ..Line::default() }
 }
 
 fn scatter(comparison: &Comparison, group: &Group<'_>, names: &[&str]) -> String {
@@ -159,14 +185,11 @@ fn scatter(comparison: &Comparison, group: &Group<'_>, names: &[&str]) -> String
     let ground = if least > 0.45 * top { least - 0.45 * (top - least) } else { 0.0 };
     let low = delays.iter().copied().fold(f64::INFINITY, f64::min);
     let high = delays.iter().copied().fold(0.0, f64::max);
-    let mut plot = Plot::new(
-        &format!("{}: throughput against queue delay", group.name),
-        "Mbit/s",
-        "95th percentile of the queue delay [ms, log scale, less to the right]",
-        AxisScale::log_around(low, high, 1.9).inverted(),
-        AxisScale::linear(ground, top),
-        &[],
-    );
+    let title = format!("{}: throughput against queue delay", group.name);
+    let below = "95th percentile of the queue delay [ms, log scale, less to the right]";
+    let across = AxisScale::log_around(low, high, 1.9).inverted();
+    let up = AxisScale::linear(ground, top);
+    let mut plot = Plot::new((&title, "Mbit/s", below), across, up, &[], &[]);
     plot.better_corner();
     plot.level(capacity, &capacity_text(&offered, capacity));
     for row in known() {
@@ -209,35 +232,8 @@ fn profiles(run: &DrawnRun<'_>) -> String {
     canvas.finish()
 }
 
-fn line(
-    name: &str,
-    look: usize,
-    values: &[f32],
-    bin_s: f64,
-    merge: usize,
-    merged: fn(&[f32]) -> f64,
-) -> Line {
-    let width = bin_s * merge as f64;
-    let points = thin(values, merge, merged).into_iter().enumerate();
-    let points = points.map(|(i, value)| ((i as f64 + 0.5) * width, f64::from(value))).collect();
-    Line { name: short_name(name, 40), look, points }
-}
-
-/// The outline of a stepped area: each value from its bin's start to its end.
-fn steps(values: &[f32], width: f64) -> Vec<(f64, f64)> {
-    let step = |(i, value): (usize, &f32)| {
-        let value = if value.is_finite() { f64::from(*value) } else { 0.0 };
-        [(i as f64 * width, value), ((i + 1) as f64 * width, value)]
-    };
-    values.iter().enumerate().flat_map(step).collect()
-}
-
 fn merge_for(bins: usize) -> usize {
     bins.div_ceil(MAX_POINTS).max(1)
-}
-
-fn length(series: &Series) -> f64 {
-    series.bin_s * series.throughput_mbps.len() as f64
 }
 
 /// What stands at the line of the capacity.
@@ -250,23 +246,8 @@ fn capacity_text(offered: &[f64], mean: f64) -> String {
     }
 }
 
-fn top(values: &[f32]) -> f64 {
-    values.iter().copied().map(f64::from).fold(1e-3, f64::max)
-}
-
 fn seconds(width: f64) -> String {
     if width < 1.0 { format!("{} ms", short(width * 1e3)) } else { format!("{} s", short(width)) }
-}
-
-trait MaxOrNan {
-    fn max_or_nan(self, least: Self) -> Self;
-}
-
-impl MaxOrNan for f64 {
-    /// `f64::max` would turn a gap into a number.
-    fn max_or_nan(self, least: Self) -> Self {
-        if self.is_nan() { self } else { self.max(least) }
-    }
 }
 
 /// Files with names that every file system takes and that differ from each other.
@@ -324,6 +305,7 @@ mod tests {
             [
                 "drive.down-throughput.svg",
                 "drive.down-delay.svg",
+                "drive.down-distribution.svg",
                 "drive.down-scatter.svg",
                 "drive.down-profiles-verus-r=2.svg",
                 "drive.down-profiles-sprout.svg",
@@ -336,11 +318,11 @@ mod tests {
     #[test]
     fn every_controller_has_a_line_with_dashes_of_its_own() {
         let files = svg_files(&example::large("drive", 6, 1, 60));
-        for (name, svg) in &files[..2] {
+        for (name, svg) in &files[..3] {
             assert_eq!(svg.matches("class=\"line\"").count(), 6, "{name}");
         }
-        assert_eq!(files[2].1.matches("class=\"point\"").count(), 6);
-        assert_eq!(files[3].1.matches("class=\"curve\"").count(), 6);
+        assert_eq!(files[3].1.matches("class=\"point\"").count(), 6);
+        assert_eq!(files[4].1.matches("class=\"curve\"").count(), 6);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a stored result keeps of figures over time: as much as a screen shows, and a page can hold.
 
 use cellpace_base::statistics;
-use cellpace_measure::{InspectedSeries, ProfileSample, Series};
+use cellpace_measure::{FlowEvents, InspectedSeries, ProfileSample, Series};
 
 use crate::groups::{Group, groups};
 use crate::number::significant;
@@ -31,6 +31,11 @@ const MAX_PROFILES: usize = 9;
 
 /// Points of all delay profiles of a document together.
 const MAX_PROFILE_POINTS: usize = 12_000;
+
+/// Times of events kept of one flow and kind, and of a document together.
+const MAX_MARKS: usize = 100;
+const MIN_MARKS: usize = 8;
+const MAX_ALL_MARKS: usize = 20_000;
 
 /// Significant digits of a number in a series.
 const DIGITS: i32 = 4;
@@ -123,6 +128,7 @@ fn thinned_series(series: &Series, is_first_seed: bool, budget: &Budget) -> Seri
         profiles: evenly(profiles, MAX_PROFILES)
             .map(|profile| thinned_profile(profile, budget.profile_points))
             .collect(),
+        events: series.events.iter().map(|events| thinned_events(events, budget.marks)).collect(),
     }
 }
 
@@ -156,6 +162,11 @@ fn thinned_profile(profile: &ProfileSample, most: usize) -> ProfileSample {
         points: evenly(&profile.points, most).map(rounded).collect(),
         curve: evenly(&profile.curve, most / 2).map(rounded).collect(),
     }
+}
+
+fn thinned_events(events: &FlowEvents, most: usize) -> FlowEvents {
+    let at_s = evenly(&events.at_s, most).copied().collect();
+    FlowEvents { at_s, event: events.event.clone(), phase: events.phase.clone(), ..*events }
 }
 
 /// At most `most` of `items`, evenly spaced, the first and the last among them.
@@ -198,6 +209,8 @@ struct Budget {
     every_seed: bool,
     profile_points: usize,
     inspected_bins: usize,
+    /// Times of each kind of event.
+    marks: usize,
 }
 
 impl Budget {
@@ -218,7 +231,10 @@ impl Budget {
             .filter_map(|(_, run)| run.series.as_ref())
             .map(|series| series.inspected.len())
             .sum();
+        let kinds: usize =
+            all().filter_map(|(_, run)| Some(run.series.as_ref()?.events.len())).sum();
         Self {
+            marks: (MAX_ALL_MARKS / kinds.max(1)).clamp(MIN_MARKS, MAX_MARKS),
             inspected_bins: (MAX_INSPECTED_NUMBERS / inspected.max(1))
                 .clamp(MIN_INSPECTED_BINS, MAX_INSPECTED_BINS),
             bins: if every_seed { bins } else { fewer },

@@ -123,35 +123,15 @@ mod tests {
     use arrow_array::cast::AsArray;
     use arrow_array::types::{Float64Type, UInt32Type, UInt64Type};
     use arrow_schema::DataType;
-    use cellpace_measure::TransferOutcome;
     use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
     fn transfer(index: u64, sinr: Option<f64>) -> Transfer {
         Transfer {
-            flow: 0,
-            cc: "cubic".to_owned(),
-            index,
-            size_bytes: 20_000_000,
-            start_s: 30.0 * index as f64,
-            first_byte_s: None,
-            end_s: None,
-            completion_ms: None,
-            goodput_mbps: None,
-            handshake_rtt_ms: None,
-            min_rtt_ms: None,
-            mean_rtt_ms: None,
-            self_inflicted_ms: None,
             largest_window_packets: 40.5,
-            ramp_s: None,
-            packets_sent: 0,
-            retransmitted: 0,
-            timeouts: 0,
-            spurious_timeouts: 0,
-            rto_ms: None,
             handovers: index,
             cells: sinr.map(|_| 2),
             mean_sinr_db: sinr,
-            outcome: TransferOutcome::CutOff,
+            ..Transfer::begun(0, "cubic", index, 20_000_000, 30.0 * index as f64)
         }
     }
 

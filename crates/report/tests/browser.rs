@@ -95,6 +95,7 @@ fn odd_results_are_drawn_without_error() {
     let Some(browser) = Browser::find() else { return };
     let several = browser.open("seeds", &example::repeated(), &[]);
     assert_eq!(several["drawn"]["scatter"], 2);
+    assert_eq!(several["pairs"], 1, "the second controller against the first, seed by seed");
 
     let mut nothing = example::comparison();
     nothing.runs.clear();
@@ -146,6 +147,17 @@ fn sorting_hiding_zooming_and_choosing_work() {
     let tip = log["tip"].as_str().unwrap();
     assert!(tip.contains("capacity") && tip.contains("cubic") && tip.contains("Mbit/s"), "{tip}");
     assert_eq!((&log["zoomed"], &log["unzoomed"]), (&true.into(), &true.into()));
+    let words = |name: &str| log[name].as_str().unwrap();
+    assert!(words("seen").starts_with("From ") && words("seen").contains("estimates from bins"));
+    assert!(words("seenCdf").starts_with("From "), "{}", words("seenCdf"));
+    assert_ne!(words("seenRow"), words("wholeRow"), "the zoom changes the figures");
+    assert!(words("whole").starts_with("Bold"), "exact figures again: {}", words("whole"));
+    assert_eq!(log["events"], serde_json::json!({ "timeout": 18, "loss": 240, "handover": 1 }));
+    assert_eq!(log["eventsPressed"], serde_json::json!(["timeout", "handover"]));
+    let marked = words("marked");
+    assert!(marked.contains("timeout at 10, 30, 50 s") && marked.contains("handover at 30 s"));
+    assert!(marked.contains("loss at ") && marked.contains(" and later"), "{marked}");
+    assert!(words("eventsNote").contains("only some are marked"));
     assert_eq!((&log["hidden"]["throughput"], &log["hidden"]["scatter"]), (&2.into(), &2.into()));
     assert_eq!(log["stillZoomed"], true);
     assert_eq!(log["pressed"], "false");
@@ -185,26 +197,81 @@ fn pictures_are_well_formed() {
     assert_eq!(browser.outcome("pictures", &dom, "data-cellpace=\"")["good"], count);
 }
 
+/// A page of every kind, by a name.
+fn every_page() -> Vec<(&'static str, String)> {
+    let mut traces = example::large("first.down", 3, 1, 60);
+    traces.runs.extend(example::large("second.down", 3, 1, 60).runs);
+    let of = |text: &str| page(&[Document::read("result.json", text).unwrap()]).unwrap();
+    let transfer = include_str!("browser/transfer.json");
+    let run = include_str!("browser/run.json");
+    let others = kinds().map(|(name, text, _)| (name, of(&text)));
+    let mut pages = vec![
+        ("comparison", html(&example::large("city-drive.down", 6, 1, 60))),
+        ("traces", html(&traces)),
+        ("seeds", html(&example::repeated())),
+        ("flows", html(&example::large("shared", 1, 4, 60))),
+        ("recv", of(&transfer.replace("\"role\": \"send\"", "\"role\": \"recv\""))),
+        ("proxy", of(&run.replace("cellpace.run/1", "cellpace.proxy/1"))),
+        ("claims", of(include_str!("browser/claims.json"))),
+    ];
+    pages.extend(others);
+    pages
+}
+
+/// The page with a script at its end, which is not the first text that looks like one.
+fn with_script(page: &str, script: &str) -> String {
+    let end = page.rfind("</body>").unwrap();
+    format!("{}<script>{script}</script>{}", &page[..end], &page[end..])
+}
+
 #[test]
-fn on_paper_nothing_is_cut() {
+fn everything_that_a_reader_can_do_works_on_every_page() {
     let Some(browser) = Browser::find() else { return };
-    let script = include_str!("browser/paper.js");
-    let printed = |name: &str, page: &str| {
-        let page = page.replace("</body>", &format!("<script>{script}</script></body>"));
-        browser.open_page(name, &page, &[])["paper"].clone()
-    };
-    let comparison = html(&example::large("city-drive.down", 6, 4, 60));
-    for (name, page, least) in
-        [("paper-comparison", comparison, 8), ("paper-transfer", page(&[transfer()]).unwrap(), 6)]
-    {
-        let paper = printed(name, &page);
-        assert!(paper["parts"].as_u64().unwrap() >= least, "{name}: {paper}");
-        assert_eq!(paper["cut"], serde_json::json!([]), "{name}");
+    let script = include_str!("browser/everything.js");
+    let dark = ["--blink-settings=preferredColorScheme=0"];
+    for (name, page) in every_page() {
+        let page = with_script(&page, script);
+        for (look, seen) in [
+            ("1280 px, light", browser.open_page(&format!("do-{name}"), &page, &[])),
+            ("1280 px, dark", browser.open_page(&format!("do-{name}-dark"), &page, &dark)),
+            ("400 px", browser.open_page_framed(&format!("do-{name}-phone"), &page, 400)),
+        ] {
+            let did = &seen["did"];
+            println!("{name}, {look}: {did}");
+            assert_eq!(seen["errors"], serde_json::json!([]), "{name}, {look}");
+            assert_eq!(did["requests"], serde_json::json!([]), "{name}, {look}");
+            assert!(did["wide"].as_i64().unwrap() <= 0, "{name}, {look}: {did}");
+            let plots = did["plots"].as_u64().unwrap();
+            assert_eq!(did["tips"], plots, "{name}, {look}: each chart reads its values");
+            let still = did["bars"].as_u64().unwrap_or(0);
+            assert_eq!(did["zooms"], plots - still, "{name}, {look}: what has an axis is zoomed");
+            // Each file twice, and those that are no canvas have theirs, too.
+            let saved = |ending: &str| did["files"][ending].as_u64().unwrap_or(0);
+            assert!(
+                saved("svg") >= 2 * plots && saved("png") >= 2 * plots,
+                "{name}, {look}: {did}"
+            );
+        }
     }
 }
 
-fn transfer() -> Document {
-    Document::read("transfer.json", include_str!("browser/transfer.json")).unwrap()
+#[test]
+fn printed_on_a4_nothing_is_cut() {
+    let Some(browser) = Browser::find() else { return };
+    let script = include_str!("browser/paper.js");
+    for (name, page) in every_page() {
+        let seen = browser.open_page(&format!("paper-{name}"), &with_script(&page, script), &[]);
+        let paper = &seen["paper"];
+        assert!(paper["parts"].as_u64().unwrap() >= 1, "{name}: {paper}");
+        assert_eq!(paper["cut"], serde_json::json!([]), "{name}");
+        let Some(printed) = browser.print(name, &page) else { continue };
+        println!("{name}: {} pages", printed.matches('\u{c}').count());
+        let printed: String = printed.split_whitespace().collect();
+        for last in paper["last"].as_array().unwrap().iter().filter_map(Value::as_str) {
+            // The signs of sorting are not printed.
+            assert!(printed.contains(last), "{name}: `{last}` is not on paper");
+        }
+    }
 }
 
 /// One document of each kind that is no comparison, with what its page draws: charts, tables, maps.
@@ -295,6 +362,7 @@ fn six_controllers_on_ten_traces_open_at_once_and_stay_small() {
         }));
     }
     let page = html(&sweep);
+    println!("6 x 10 x 300 s: {} bytes", page.len());
     assert!(page.len() < 3_000_000, "{}", page.len());
     let seen = browser.open_page("sixty", &page, &[]);
     assert_eq!((&seen["matrix"], &seen["drawn"]["cdf"]), (&60.into(), &6.into()));
@@ -340,23 +408,14 @@ fn pages_keep_the_rules_of_accessibility() {
     };
     let axe = std::fs::read_to_string(axe).unwrap();
     let run = include_str!("browser/axe.js");
-    let claims = Document::read("claims.json", include_str!("browser/claims.json")).unwrap();
-    let mut several = example::large("first.down", 3, 1, 60);
-    several.runs.extend(example::large("second.down", 3, 1, 60).runs);
-    let pages = [
-        ("axe-comparison", html(&several)),
-        ("axe-flows", html(&example::large("shared", 1, 4, 60))),
-        ("axe-claims", page(&[claims]).unwrap()),
-        ("axe-transfer", page(&[transfer()]).unwrap()),
-    ];
-    for (name, page) in pages {
-        let end = page.rfind("</body>").unwrap();
-        let page =
-            format!("{}<script>{axe}</script><script>{run}</script>{}", &page[..end], &page[end..]);
+    for (name, page) in every_page() {
+        let page = with_script(&page, &format!("{axe}</script><script>{run}"));
         for flags in [&[][..], &["--blink-settings=preferredColorScheme=0"]] {
-            let seen = browser.open_page(name, &page, flags);
+            let seen = browser.open_page(&format!("axe-{name}"), &page, flags);
             assert_eq!(seen["axe"], serde_json::json!([]), "{name} {flags:?}");
         }
+        let seen = browser.open_page_framed(&format!("axe-{name}-phone"), &page, 400);
+        assert_eq!(seen["axe"], serde_json::json!([]), "{name} at 400 px");
     }
 }
 
@@ -479,6 +538,24 @@ impl Browser {
         assert!(messages.is_empty(), "{name}: the console has {messages:#?}");
         assert!(output.status.success(), "{name}: {}\n{log}", output.status);
         String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The text of the page as printed, a form feed after each sheet. What lies beside the paper is not
+    /// in it.
+    fn print(&self, name: &str, page: &str) -> Option<String> {
+        let (file, pdf) = (self.write(name, page), self.folder.path().join(format!("{name}.pdf")));
+        let flags = ["--no-pdf-header-footer", &format!("--print-to-pdf={}", pdf.display())];
+        self.dump(&format!("{name}-pdf"), &format!("file://{}", file.display()), &flags);
+        let info = Command::new("pdfinfo").arg(&pdf).output();
+        let text =
+            Command::new("pdftotext").args(["-raw", "-enc", "UTF-8"]).arg(&pdf).arg("-").output();
+        let (Ok(info), Ok(text)) = (info, text) else {
+            cellpace_testing::skip("no pdftotext for what is printed");
+            return None;
+        };
+        let info = String::from_utf8_lossy(&info.stdout).into_owned();
+        assert!(info.contains("(A4)"), "{name}: {info}");
+        Some(String::from_utf8(text.stdout).unwrap())
     }
 
     fn outcome(&self, name: &str, dom: &str, attribute: &str) -> Value {

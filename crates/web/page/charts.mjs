@@ -1,5 +1,6 @@
 // Results as pictures and a table. Charts are kept and given new data, so that dragging is smooth.
 import { element, known, one, shape } from "./dom.mjs";
+// wholeBins, lonely and logTicks are the report's, from plot.js, which the page has before this.
 
 const LEAST_DELAY = 0.1; // ms; what a logarithmic axis shows for zero
 const PIXELS_A_POINT = 2.4;
@@ -167,7 +168,7 @@ export class Charts {
     const logAxis = (axisIndex, room) => ({ splits: (u) => logTicks(u.scales[axisIndex].min, u.scales[axisIndex].max, room), filter: (u, ticks) => ticks });
     return {
       width: where.clientWidth, height, legend: { show: false }, pxAlign: 1, padding: [8, percent ? 26 : 16, 0, 0],
-      series: [{}, ...(capacity ? [{ label: "capacity", stroke: colours.edge, fill: colours.area, width: 1, points: { show: false }, paths: steps }] : []),
+      series: [{}, ...(capacity ? [{ label: "capacity", stroke: colours.edge, fill: colours.area, width: 1, points: { show: false }, paths: wholeBins }] : []),
         ...lines.map(({ label, index }) => ({ label, stroke: this.looks.colour(index), width: 1.6, dash: this.looks.of(index).dashes, spanGaps: Boolean(percent), points: { show: !percent, size: 4, width: 0, fill: this.looks.colour(index), filter: lonely } }))],
       scales: {
         x: { time: false, ...x },
@@ -308,31 +309,6 @@ function linearTicks(from, to, most) {
   return Array.from({ length: Math.floor(to / step) - first + 1 }, (_, i) => (first + i) * step);
 }
 
-/** Level over each bin: uPlot's own steps turn at the bins' middles. */
-function steps(u, k) {
-  const times = u.data[0];
-  const half = (times[1] - times[0]) / 2 || times[0];
-  const [stroke, fill] = [new Path2D(), new Path2D()];
-  const foot = u.valToPos(0, "y", true);
-  const x = (time) => u.valToPos(time, "x", true);
-  fill.moveTo(x(times[0] - half), foot);
-  times.forEach((time, i) => {
-    const y = u.valToPos(u.data[k][i] ?? 0, "y", true);
-    i ? stroke.lineTo(x(time - half), y) : stroke.moveTo(x(time - half), y);
-    stroke.lineTo(x(time + half), y);
-    fill.lineTo(x(time - half), y);
-    fill.lineTo(x(time + half), y);
-  });
-  fill.lineTo(x(times.at(-1) + half), foot);
-  return { stroke, fill, clip: null, gaps: null, flags: 0 };
-}
-
-/** Places whose neighbours are gaps: no line passes there, so they get a dot. */
-function lonely(u, k) {
-  const values = u.data[k];
-  return values.flatMap((value, i) => known(value) && !known(values[i - 1]) && !known(values[i + 1]) ? [i] : []);
-}
-
 /** The share of packets in percent that waited at most `ms`; `sorted` has equal shares between its entries. */
 function shareBelow(sorted, ms) {
   if (ms <= sorted[0]) return ms < sorted[0] ? 0 : 100 * (sorted.lastIndexOf(ms) / (sorted.length - 1));
@@ -346,18 +322,6 @@ function logRange(u, low, high) {
   if (!known(low) || !(high > 0)) return [1, 100];
   const [from, to] = [Math.max(low, LEAST_DELAY) / 1.25, high * 1.25];
   return to / from < 4 ? [from / 2, to * 2] : [from, to];
-}
-
-function logTicks(from, to, most) {
-  for (const steps of [[1, 2, 5], [1, 3], [1]]) {
-    const ticks = [];
-    for (let decade = Math.floor(Math.log10(from)); decade <= Math.log10(to); decade++)
-      for (const step of steps) {
-        const tick = +(step * 10 ** decade).toPrecision(1);
-        if (tick >= from && tick <= to) ticks.push(tick);
-      }
-    if (ticks.length <= most || steps.length === 1) return ticks;
-  }
 }
 
 function nearestKnown(values, place, reach) {

@@ -3,70 +3,47 @@
 const DELAYS = { queue: "queue", oneway: "one-way", rtt: "RTT" };
 
 function drawCdf(timed) {
-  const runs = timed.filter((run) => run.series.cdf?.[state.delayOf]?.length && !state.hidden.has(run.cc));
-  const any = timed.some((run) => run.series.cdf?.queue?.length);
-  one("#cdf").hidden = !any;
+  const isSeen = (run) => run.series.cdf?.queue?.length;
+  plots.filter((plot) => plot.section === "#cdf").forEach((plot) => plot.destroy());
+  plots = plots.filter((plot) => plot.section !== "#cdf");
+  one("#cdf").hidden = !timed.some(isSeen);
   told.drawn.cdf = 0;
-  if (!any) return;
-  choose("#pick-delay", Object.entries(DELAYS), state.delayOf, true);
+  if (one("#cdf").hidden) return;
+  // The bins know the delay in queues only.
+  const of = state.zoom ? "queue" : state.delayOf;
+  choose("#pick-delay", Object.entries(DELAYS).filter(([key]) => !state.zoom || key === of), of, true);
+  one("#cdf-note").textContent = (state.zoom ? `${windowWords()}. ` : "Of all packets after the start that is left out. ")
+    + "At the height of the cursor the tip reads the percentile of each controller.";
   const where = one("#cdf .chart");
-  where.replaceChildren();
-  if (!runs.length) return;
-  const quantiles = runs.map((run) => run.series.cdf[state.delayOf].map((ms) => Math.max(ms ?? 0, LEAST_DELAY)));
+  const all = state.zoom ? timed.map((run) => [run, figuresSeen(run).quantiles]) : timed.filter(isSeen).map((run) => [run, run.series.cdf[of]]);
+  const drawn = all.filter(([run, quantiles]) => quantiles.length && !state.hidden.has(run.cc));
+  if (!drawn.length) { where.replaceChildren(); return; }
+  const runs = drawn.map(([run]) => run);
+  const quantiles = drawn.map(([, delays]) => delays.map((ms) => Math.max(ms ?? 0, LEAST_DELAY)));
   const [low, high] = logRange(Math.min(...quantiles.map((each) => each[0])), Math.max(...quantiles.map((each) => each.at(-1))), LEAST_DELAY);
   const POINTS = 400;
   const delays = Array.from({ length: POINTS }, (_, i) => low * (high / low) ** (i / (POINTS - 1)));
   const columns = quantiles.map((each) => delays.map((ms) => 100 * shareBelow(each, ms)));
-  const height = parseFloat(getComputedStyle(where).height);
-  const series = runs.map((run) => ({ label: data.controllers[run.cc], stroke: toned(run.cc), width: state.only === run.cc ? 2.6 : 1.8, dash: look(run.cc).dashes, points: { show: false } }));
-  const plot = new uPlot({
-    width: where.clientWidth, height, series: [{ label: "delay" }, ...series], legend: { show: false }, padding: [8, 28, 0, 0],
-    scales: { x: { time: false, distr: 3, log: 10, range: [low, high] }, y: { range: [0, 100] } },
-    axes: [
-      axis({ space: 60, size: 30, splits: (u) => logTicks(u.scales.x.min, u.scales.x.max, where.clientWidth / 70), filter: (u, ticks) => ticks, values: (u, ticks) => ticks.map((tick, i) => i === ticks.length - 1 ? `${brief(tick)} ms` : brief(tick)) }),
-      axis({ space: 34, size: 46, values: (u, ticks) => ticks.map((tick) => `${tick} %`) }),
-    ],
-    cursor: { drag: { x: false, y: false }, points: { show: false } },
-    hooks: { draw: [(u) => markEnds(u, runs, quantiles)] },
-    plugins: [percentileTip(runs, quantiles)],
-  }, [delays, ...columns], where);
+  const lines = runs.map((run, i) => ({ name: data.controllers[run.cc], look: run.cc, x: delays, y: columns[i], pale: isPale(run.cc), strong: state.only === run.cc }));
+  const chart = { title: one("#cdf-title").textContent, unit: "%", lines, log_x: true, x_range: [low, high], x_unit: "ms", y_range: [0, 100], y_unit: " %", form: "cdf" };
+  const plot = drawChart(where, chart, { draw: [(u) => markQuartiles(u, runs, quantiles)], fill: percentiles(runs, quantiles) });
   plot.section = "#cdf";
   plots.push(plot);
   told.drawn.cdf = runs.length;
-  offerFiles(one("#cdf .head"), `distribution of the ${DELAYS[state.delayOf]} delay`, () => plots.find((each) => each.section === "#cdf"));
+  offerFiles(one("#cdf .head"), `distribution of the ${DELAYS[of]} delay`, () => plots.find((each) => each.section === "#cdf"));
 }
 
-/** A marker at the median of each, so that lines are told apart without colour. */
-function markEnds(u, runs, quantiles) {
-  const { ctx } = u;
-  const ratio = u.pxRatio ?? devicePixelRatio;
-  runs.forEach((run, k) => {
-    if (isPale(run.cc)) return;
-    for (const share of [0.25, 0.5, 0.75]) {
-      ctx.save();
-      ctx.translate(u.valToPos(quantileAt(quantiles[k], share), "x", true), u.valToPos(100 * share, "y", true));
-      ctx.scale(4.4 * ratio, 4.4 * ratio);
-      ctx.fillStyle = colour(run.cc);
-      ctx.fill(new Path2D(look(run.cc).outline));
-      ctx.restore();
-    }
-  });
+/** A marker at each quartile, so that lines are told apart without colour. */
+function markQuartiles(u, runs, quantiles) {
+  const mark = (run, k, share) => drawMarker(u, run.cc, u.valToPos(quantileAt(quantiles[k], share), "x", true), u.valToPos(100 * share, "y", true));
+  runs.forEach((run, k) => isPale(run.cc) || [0.25, 0.5, 0.75].forEach((share) => mark(run, k, share)));
 }
 
 /** The percentile at the height of the cursor, of each controller. */
-function percentileTip(runs, quantiles) {
-  const box = element("div", { class: "tip" });
-  return { hooks: {
-    ready: [(u) => { u.over.append(box); u.over.addEventListener("mouseleave", () => { box.style.display = "none"; }); }],
-    setCursor: [(u) => {
-      if (!(u.cursor.top >= 0)) { box.style.display = "none"; return; }
-      const percent = Math.min(100, Math.max(0, u.posToVal(u.cursor.top, "y")));
-      const rows = runs.map((run, k) => element("tr", {}, element("td", {}, dot(run.cc), data.controllers[run.cc]), element("td", {}, element("b", {}, brief(quantileAt(quantiles[k], percent / 100))))));
-      box.replaceChildren(`${percent.toFixed(1)} % wait less than, ms`, element("table", {}, element("tbody", {}, ...rows)));
-      box.style.display = "block";
-      const isRight = u.cursor.left > u.over.clientWidth / 2;
-      box.style.left = isRight ? "auto" : `${u.cursor.left + 14}px`;
-      box.style.right = isRight ? `${u.over.clientWidth - u.cursor.left + 14}px` : "auto";
-    }],
-  } };
+function percentiles(runs, quantiles) {
+  return (u) => {
+    if (!(u.cursor.top >= 0)) return null;
+    const percent = Math.min(100, Math.max(0, u.posToVal(u.cursor.top, "y")));
+    return [`${percent.toFixed(1)} % wait less than, ms`, runs.map((run, k) => [[dot(run.cc)], data.controllers[run.cc], brief(quantileAt(quantiles[k], percent / 100))])];
+  };
 }

@@ -8,31 +8,32 @@ const UNITS = { _pkts: "packets", _ms: "ms", _s: "s", _mbps: "Mbit/s", _ticks: "
 const WINDOW = "cwnd_pkts";
 const state = {
   group: 0, seed: null, window: null, quantile: "p95", inside: WINDOW, flowsOf: 0, allTraces: false, only: null,
-  figure: "p95", matrixSort: null, delayOf: "queue", drawsFlows: false,
+  figure: "p95", matrixSort: null, delayOf: "queue", drawsFlows: false, pairedWith: null, events: new Set(SHOWN_AT_FIRST),
   hidden: new Set(), hiddenFlows: new Set(), sort: null, zoom: null,
 };
 let plots = [];
-let colours = [];
 
 const group = () => data.groups[state.group];
-const look = (index) => data.looks[index % data.looks.length];
-const colour = (index) => colours[look(index).colour];
+
+/** The runs of the chosen seed that have figures over time. */
+const timedRuns = () => group().runs.filter((run) => run.seed === state.seed && run.series);
 
 function drawAll() {
   colours = pageColours();
   plots.forEach((plot) => plot.destroy());
   plots = [];
   if (!data.groups.length) return;
-  const runs = group().runs.filter((run) => run.seed === state.seed);
-  const timed = runs.filter((run) => run.series);
+  const timed = timedRuns();
   state.end = Math.max(0, ...timed.map((run) => run.series.bin * run.series.throughput.length));
   drawConditions();
   drawChoices(timed);
   drawLegend();
+  drawEvents(timed);
   drawScatter();
   drawMatrix();
   drawCdf(timed);
   drawTable();
+  drawPairs();
   drawThroughput(timed);
   drawDelay(timed);
   drawWindows(timed);
@@ -69,7 +70,8 @@ function keepView() {
     trace: state.group ? group().name : null, seed: state.seed === firstSeedOf(group()) ? null : state.seed, window: state.chosenWindow,
     delay: state.quantile === "p95" ? null : state.quantile, cdf: state.delayOf === "queue" ? null : state.delayOf, figure: state.figure === "p95" ? null : state.figure,
     inside: state.inside === WINDOW ? null : state.inside, only: known(state.only) ? data.controllers[state.only] : null, hide: names.length ? JSON.stringify(names) : null,
-    zoom: state.zoom ? state.zoom.map((at) => +at.toPrecision(5)).join(",") : null, sort: state.sort ? `${state.sort.key},${state.sort.rising}` : null, all: state.allTraces ? 1 : null,
+    zoom: state.zoom ? state.zoom.map((at) => +at.toPrecision(5)).join(",") : null, sort: state.sort ? `${state.sort.key},${state.sort.rising}` : null, all: state.allTraces ? 1 : null, paired: known(state.pairedWith) ? data.controllers[state.pairedWith] : null,
+    events: String([...state.events]) === String(SHOWN_AT_FIRST) ? null : [...state.events].join(",") || "none",
   });
   // Some browsers do not let a file change its address.
   try { history.replaceState(null, "", words ? `#${words}` : location.pathname + location.search); } catch { /* then it stays as it is */ }
@@ -97,6 +99,8 @@ function takeView(words) {
   const [key, rising] = (view.sort ?? "").split(",");
   if (COLUMNS.some((column) => column.key === key)) state.sort = { key, rising: rising === "true" };
   state.allTraces = view.all === "1";
+  if (controller(view.paired) >= 0) state.pairedWith = controller(view.paired);
+  if (view.events) state.events = new Set(view.events.split(",").filter((kind) => kind in EVENTS));
 }
 
 // ---- files ----
@@ -113,11 +117,9 @@ function saveFigures(ending) {
   save(fileName(document.title, ending), content, ending === "csv" ? "text/csv" : "application/json");
 }
 
-/** Files of a chart over time, beside the heading nearest above it. */
+/** Files of a chart over time, beside its heading. */
 function offerChart(where, plot) {
-  const head = where.previousElementSibling?.matches("h3, .head") ? where.previousElementSibling : one(".head", where.closest("section"));
-  const words = one("h2, h3", head) ?? head;
-  offerFiles(head, words.firstChild.textContent.trim(), () => plots.find((each) => each.root.parentElement === where) ?? plot);
+  offerFiles(headOf(where), titleOf(where), () => plots.find((each) => each.root.parentElement === where) ?? plot);
 }
 
 // ---- events ----
@@ -153,6 +155,7 @@ function startComparison() {
   onChange("#pick-inside select", (select) => { state.inside = select.value; });
   onChange("#pick-flows select", (select) => { state.flowsOf = +select.value; state.hiddenFlows.clear(); });
   onChange("#pick-all input", (box) => { state.allTraces = box.checked; });
+  onChange("#pick-pair select", (select) => { state.pairedWith = +select.value; });
   one("#unzoom").addEventListener("click", () => { state.zoom = null; refresh(); });
   one("#save-csv").addEventListener("click", () => saveFigures("csv"));
   one("#save-json").addEventListener("click", () => saveFigures("json"));

@@ -22,6 +22,10 @@ function text(x, y, words, attributes) {
   return made;
 }
 
+/** The heading of a chart with its buttons: the one right above it, or that of its section. */
+const headOf = (where) => where.previousElementSibling?.matches("h3, .head") ? where.previousElementSibling : one(".head", where.closest("section"));
+const titleOf = (where) => (one("h2, h3", headOf(where)) ?? headOf(where)).firstChild.textContent.trim();
+
 /** The palette and the colours of the page as they are now, in light or dark. */
 function pageColours() {
   const style = getComputedStyle(document.documentElement);

@@ -51,26 +51,28 @@ function drawLegend() {
   fillLegend(one("#legend"), used.map((cc) => [cc, data.controllers[cc]]), state.hidden);
 }
 
-function fillLegend(where, entries, hidden) {
+/** A button for each entry (look, name) that hides it and shows it again. */
+function fillLegend(where, entries, hidden, changed = refresh) {
   const focused = document.activeElement?.dataset?.look;
   const hadFocus = where.contains(document.activeElement);
-  where.replaceChildren(...entries.map(([index, name]) => {
-    const button = element("button", { type: "button", class: "toggle", "aria-pressed": String(!hidden.has(index)), "data-look": index, title: name }, swatch(index), element("span", {}, name));
+  where.replaceChildren(...entries.map(([index, name, { key = index, form } = {}]) => {
+    const button = element("button", { type: "button", class: "toggle", "aria-pressed": String(!hidden.has(key)), "data-look": key, title: name }, swatch(index, form), element("span", {}, name));
     button.addEventListener("click", () => {
-      hidden.has(index) ? hidden.delete(index) : hidden.add(index);
-      refresh();
+      hidden.has(key) ? hidden.delete(key) : hidden.add(key);
+      changed();
     });
     return button;
   }));
   if (hadFocus) one(`[data-look="${focused}"]`, where)?.focus();
 }
 
-/** Line and marker as they are in the charts. */
-function swatch(index) {
+/** Line and marker, or what a form has in their place, as they are in the charts. */
+function swatch(index, form = "lines") {
   const svg = shape("svg", { width: 34, height: 14, viewBox: "0 0 34 14", "aria-hidden": "true" });
-  svg.append(
-    shape("line", { x1: 0, x2: 34, y1: 7, y2: 7, stroke: colour(index), "stroke-width": 2, "stroke-dasharray": look(index).dashes.join(" ") }),
-    markerAt(index, 17, 7, 4.5));
+  if (form === "hollow") svg.append(shape("circle", { cx: 17, cy: 7, r: 4.5, fill: "none", stroke: colour(index), "stroke-width": 2 }));
+  else if (form === "bars" || form === "steps") svg.append(shape("rect", { x: 8, y: 1, width: 18, height: 12, fill: colour(index) }));
+  else if (form === "lines" || form === "stairs") svg.append(shape("line", { x1: 0, x2: 34, y1: 7, y2: 7, stroke: colour(index), "stroke-width": 2, "stroke-dasharray": look(index).dashes.join(" ") }), markerAt(index, 17, 7, 4.5));
+  else svg.append(markerAt(index, 17, 7, 4.5));
   return svg;
 }
 

@@ -5,8 +5,10 @@ const LEAST_DELAY = 0.1; // ms; what a logarithmic axis shows for zero
 const known = (value) => value !== null && value !== undefined;
 const mean = (values) => values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
 const highest = (values) => values.length ? values.reduce((most, value) => Math.max(most, value), -Infinity) : null;
+const lowest = (values) => values.length ? values.reduce((least, value) => Math.min(least, value), Infinity) : null;
 const median = (values) => values.length ? values.toSorted((a, b) => a - b)[(values.length - 1) >> 1] : null;
 const brief = (value) => known(value) ? String(+value.toPrecision(3)) : "";
+const shortened = (name, most) => name.length > most ? name.slice(0, most - 1) + "…" : name;
 const seconds = (width) => width < 1 ? `${+(width * 1e3).toPrecision(3)} ms` : `${+width.toPrecision(3)} s`;
 
 function linearTicks(from, to, most) {
@@ -15,18 +17,6 @@ function linearTicks(from, to, most) {
   const step = decade * [1, 2, 5, 10].find((factor) => factor * decade >= rough);
   const first = Math.ceil(from / step - 1e-9);
   return Array.from({ length: Math.floor(to / step + 1e-9) - first + 1 }, (_, i) => +((first + i) * step).toPrecision(12));
-}
-
-function logTicks(from, to, most) {
-  for (const steps of [[1, 2, 5], [1, 3], [1]]) {
-    const ticks = [];
-    for (let decade = Math.floor(Math.log10(from)); decade <= Math.log10(to); decade++)
-      for (const step of steps) {
-        const tick = +(step * 10 ** decade).toPrecision(1);
-        if (tick >= from && tick <= to) ticks.push(tick);
-      }
-    if (ticks.length <= most || steps.length === 1) return ticks;
-  }
 }
 
 /** Merges bins into windows of `window` seconds, aligned to the start of the run. */
@@ -57,6 +47,50 @@ function shareBelow(quantiles, value) {
   const above = quantiles.findIndex((quantile) => quantile > value);
   const [low, high] = [quantiles[above - 1], quantiles[above]];
   return (above - 1 + (value - low) / (high - low)) / (quantiles.length - 1);
+}
+
+const QUANTILES_OF_BIN = 10;
+
+/** The delays below which 0, 1, ..., 100 % of the packets of some bins lie, of which only weight, p50 and p95 are known: below the
+    median all count as the median, above the 95th percentile as that, and between them delays rise in a straight line. */
+function quantilesOfBins(bins) {
+  const parts = bins.filter((bin) => bin.weight > 0 && known(bin.p50) && known(bin.p95)).flatMap(({ weight, p50, p95 }) =>
+    Array.from({ length: QUANTILES_OF_BIN }, (_, i) => [p50 + (p95 - p50) * Math.min(1, Math.max(0, ((i + 0.5) / QUANTILES_OF_BIN - 0.5) / 0.45)), weight]));
+  if (!parts.length) return [];
+  parts.sort((a, b) => a[0] - b[0]);
+  const all = parts.reduce((sum, part) => sum + part[1], 0);
+  let [place, below] = [0, parts[0][1]];
+  return Array.from({ length: 101 }, (_, percent) => {
+    while (below < all * percent / 100 && place + 1 < parts.length) below += parts[++place][1];
+    return parts[place][0];
+  });
+}
+
+/** Figures of the stretch [from, to] in seconds, from bins of throughput, capacity, p50 and p95. Delays are estimates. */
+function figuresOfBins({ bin, throughput, capacity, p50, p95 }, [from, to]) {
+  const inside = throughput.map((_, i) => i).filter((i) => (i + 0.5) * bin >= from && (i + 0.5) * bin < to);
+  const of = (values) => mean(inside.map((i) => values[i]).filter(known));
+  const quantiles = quantilesOfBins(inside.map((i) => ({ weight: throughput[i] ?? 0, p50: p50[i], p95: p95[i] })));
+  const [rate, offered] = [of(throughput), of(capacity)];
+  return { throughput: rate, utilization: offered > 0 ? 100 * rate / offered : null, p50: quantiles[50] ?? null, p95: quantiles[95] ?? null, p99: quantiles[99] ?? null, quantiles };
+}
+
+/** Median with an interval that needs no assumption on the distribution: the narrowest between two of the values in order that covers
+    the true median in 95 % of cases or more, or all of them where they are too few for that. `coverage` is in percent. */
+function medianInterval(values) {
+  const sorted = values.toSorted((a, b) => a - b);
+  const count = sorted.length;
+  if (!count) return null;
+  const middle = count % 2 ? sorted[count >> 1] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
+  // Of `count` values at most k lie below the median with a binomial chance (1/2 each); the same above it.
+  let [cut, coverage, term, tail] = [0, 0, 0.5 ** count, 0];
+  for (let k = 0; 2 * k < count; k++) {
+    tail += term;
+    term *= (count - k) / (k + 1);
+    if (k > 0 && 1 - 2 * tail < 0.95) break;
+    [cut, coverage] = [k, 100 * (1 - 2 * tail)];
+  }
+  return { median: middle, low: sorted[cut], high: sorted[count - 1 - cut], coverage, count };
 }
 
 /** Jain's index: 1 where all have the same; `null` of nothing. */

@@ -37,7 +37,8 @@ function svgOfPlot(plot, title) {
   const shown = plot.series.map((series, k) => [series, k]).slice(1).filter(([series]) => series.show !== false);
   const above = 26 + 18 * Math.ceil(shown.length / 3);
   const svg = shape("svg", { xmlns: SVG, width: plot.width, height: plot.height + above, viewBox: `0 ${-above} ${plot.width} ${plot.height + above}`, "font-family": "Helvetica,Arial,sans-serif", "font-size": 12 });
-  svg.append(shape("rect", { y: -above, width: "100%", height: "100%", fill: colours.ground }), text(left, 16 - above, title, { fill: colours.text, "font-weight": "bold" }));
+  svg.append(shape("rect", { y: -above, width: "100%", height: "100%", fill: colours.ground }), text(left, 16 - above, [title, plot.chart.unit].filter(Boolean).join(", "), { fill: colours.text, "font-weight": "bold" }));
+  if (plot.chart.x_label) svg.append(text(left + width / 2, plot.height - 4, plot.chart.x_label, { fill: colours.soft, "text-anchor": "middle" }));
   const stroke = ([series, k]) => typeof series.stroke === "function" ? series.stroke(plot, k) : series.stroke;
   shown.forEach(([series, k], place) => {
     const [x, y] = [left + (place % 3) * (width / 3), 36 - above + 18 * Math.floor(place / 3)];
@@ -53,13 +54,38 @@ function svgOfPlot(plot, title) {
   }
   svg.append(shape("clipPath", { id: "frame" }));
   svg.lastChild.append(shape("rect", { x: left, y: top, width, height }));
-  for (const [series, k] of shown) {
-    const at = (i) => `${(plot.valToPos(plot.data[0][i], "x") + left).toFixed(1)} ${(plot.valToPos(plot.data[k][i], series.scale ?? "y") + top).toFixed(1)}`;
-    let path = "";
-    plot.data[0].forEach((_, i) => { if (known(plot.data[k][i])) path += (i && known(plot.data[k][i - 1]) ? "L" : "M") + at(i); });
-    svg.append(shape("path", { d: path, fill: "none", stroke: stroke([series, k]), "stroke-width": 1.5, "stroke-linejoin": "round", "stroke-dasharray": (series.dash ?? []).join(" "), "clip-path": "url(#frame)" }));
+  const inside = shape("g", { "clip-path": "url(#frame)" });
+  svg.append(inside);
+  const x = (value) => plot.valToPos(value, "x") + left;
+  const y = (value) => plot.valToPos(value, "y") + top;
+  for (const [, k] of shown) {
+    const line = plot.chart.lines[k - 1];
+    const points = plot.data[0].map((at, i) => known(plot.data[k][i]) ? [x(at), y(plot.data[k][i])] : plot.data[k][i]).filter((point) => point !== undefined);
+    for (const [from, to, low, high] of line.spread ?? []) inside.append(shape("rect", { x: x(from), y: y(high), width: x(to) - x(from), height: y(low) - y(high), fill: colour(line.look ?? k - 1), "fill-opacity": 0.2 }));
+    inside.append(...shapesOf(plot.chart, line, k - 1, points, top + height));
   }
   return svg;
+}
+
+/** A line in its form; `null` among the points is a gap. */
+function shapesOf({ names, form }, line, index, points, foot) {
+  const at = line.look ?? index;
+  const own = colour(at);
+  const found = points.filter(known);
+  if (line.hollow) return found.map(([cx, cy]) => shape("circle", { cx, cy, r: 4.5, fill: "none", stroke: own, "stroke-width": 2 }));
+  if (form === "marks" || form === "regions") return found.map(([x, y]) => markerAt(at, x, y, 4.4));
+  if (names) {
+    const width = Math.min(40, 0.85 * lowest(found.slice(1).map(([x], i) => x - found[i][0])) || 40);
+    return found.map(([x, y]) => shape("rect", { x: x - width / 2, y, width, height: Math.max(0, foot - y), fill: own }));
+  }
+  // What is level over a bin turns between the middles of bins, stairs at their places.
+  const step = line.area ? ([x, y], [before]) => `H${((x + before) / 2).toFixed(1)}V${y.toFixed(1)}H${x.toFixed(1)}` : form === "stairs" || form === "steps" ? ([x, y]) => `H${x.toFixed(1)}V${y.toFixed(1)}` : ([x, y]) => `L${x.toFixed(1)} ${y.toFixed(1)}`;
+  const d = points.map((point, i) => !point ? "" : points[i - 1] ? step(point, points[i - 1]) : `M${point[0].toFixed(1)} ${point[1].toFixed(1)}`).join("");
+  const outline = shape("path", { d, fill: "none", stroke: line.area ? colours.edge : line.pale ? own + "40" : own, "stroke-width": 1.5, "stroke-linejoin": "round", "stroke-dasharray": form === "stack" || line.area ? "" : look(at).dashes.join(" ") });
+  const isFilled = line.area || form === "stack" || form === "steps";
+  if (!isFilled || !found.length) return [outline];
+  const fill = shape("path", { d: `${d}V${foot}H${found[0][0].toFixed(1)}Z`, fill: line.area ? colours.area : own, ...(form === "steps" ? { "fill-opacity": 0.2 } : {}) });
+  return [fill, outline];
 }
 
 function savePng(drawn, title, name) {

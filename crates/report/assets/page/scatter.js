@@ -123,8 +123,6 @@ function capacityLabel(key, capacity, offered, height, box, taken) {
   return text(left, up + 12, words, {});
 }
 
-const shortened = (name, most) => name.length > most ? name.slice(0, most - 1) + "…" : name;
-
 /** Beside the point, where nothing else is; of a long name only the start. */
 function placeLabel(name, x, y, taken, box) {
   const shown = shortened(name, Math.max(12, Math.floor((box.right - box.left) / 14)));

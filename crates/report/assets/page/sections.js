@@ -5,10 +5,9 @@
   const publish = () => { document.documentElement.dataset.cellpace = JSON.stringify(told); };
   window.addEventListener("error", (event) => { told.errors.push(String(event.message)); show(); publish(); });
 
-  const { sections, made_by: madeBy } = JSON.parse(document.getElementById("sections-data").textContent);
+  const { index, sections, looks: ours, made_by: madeBy } = JSON.parse(document.getElementById("sections-data").textContent);
+  looks = ours;
   const home = document.getElementById("sections");
-  const MARGIN = 1.06;
-  let plots = [];
 
   const note = (text) => text ? [element("p", { class: "note" }, text)] : [];
   const facts = (pairs) => pairs.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)));
@@ -30,14 +29,57 @@
   function body(section) {
     const maps = section.maps.length ? [element("div", { class: "maps" }, ...section.maps.map(picture))] : [];
     const tables = section.tables.map(table);
+    section.rows = tables.flatMap((each) => [...each.querySelectorAll("tbody tr")]);
     const shown = section.folds_tables ? [element("details", { class: "tables" }, element("summary", {}, "Tables"), ...tables)] : tables;
-    return [...section.charts.map(chartPlace), ...maps, ...shown];
+    return [...choiceOfResults(section), ...charts(section), ...maps, ...shown];
   }
 
-  function chartPlace(chart) {
+  /** Which of the results that stand side by side are shown. */
+  function choiceOfResults(section) {
+    section.hidden = new Set();
+    if (!section.results) return [];
+    const choice = section.results.map((name, at) => {
+      const box = element("input", { type: "checkbox", checked: "" });
+      box.addEventListener("change", () => {
+        box.checked ? section.hidden.delete(at) : section.hidden.add(at);
+        // Something is always shown.
+        if (section.hidden.size === section.results.length) {
+          section.hidden.delete(at);
+          box.checked = true;
+        }
+        showResults(section);
+      });
+      return element("label", {}, box, " ", name);
+    });
+    return [element("fieldset", { class: "results" }, element("legend", {}, "Compared"), ...choice)];
+  }
+
+  function showResults(section) {
+    const hidden = new Set([...section.hidden].map((at) => section.results[at]));
+    section.rows.forEach((row) => { row.hidden = hidden.has(row.firstChild.textContent); });
+    drawAll();
+    publish();
+  }
+
+  /** Charts with the same lines have one legend, which hides a line in all of them. */
+  function charts(section) {
+    const all = section.charts;
+    const names = all.map((chart) => JSON.stringify([chart.names && 1, chart.form, chart.lines.map((line) => line.name)]));
+    const isShared = all.length > 1 && all[0].lines.length > 1 && new Set(names).size === 1;
+    const shared = { legend: element("div", { class: "legend", role: "group", "aria-label": "Lines shown" }), hides: new Set(), places: [] };
+    const parts = all.map((chart) => chartPlace(chart, section, isShared ? shared : { hides: new Set(), places: [] }));
+    return isShared ? [shared.legend, ...parts] : parts;
+  }
+
+  function chartPlace(chart, section, group) {
     const place = element("div", { class: "chart-place" });
-    place.chart = chart;
-    return element("section", {}, head("h3", chart.title, chart.unit), place, ...note(chart.note));
+    // A line keeps its look when others are hidden.
+    chart.lines = chart.lines.map((line, at) => ({ ...line, look: line.look ?? at }));
+    Object.assign(place, { chart, section, group });
+    group.places.push(place);
+    const own = !group.legend && chart.lines.length > 1 ? [group.legend = element("div", { class: "legend", role: "group", "aria-label": "Lines shown" })] : [];
+    const alone = chart.lines.length === 1 && chart.lines[0].name !== chart.title ? chart.lines[0].name : "";
+    return element("section", {}, head("h3", chart.title, [alone, chart.unit].filter(Boolean).join(", ")), ...own, place, ...note(chart.note));
   }
 
   function picture({ title, svg, note: text }) {
@@ -57,83 +99,40 @@
     const classes = header.map((_, column) => column > 0 && isNumber(column) ? {} : { class: "word" });
     const looks = (cell, column) => cell.length > 28 ? { class: "word long" } : classes[column];
     const cells = (name, row, address) => element("tr", {}, ...row.map((cell, column) => element(name, { ...looks(cell, column), ...(name === "td" ? { "data-name": header[column] } : {}) }, !column && address ? link(address, cell) : cell)));
-    const shape = rows.flat().some((cell) => cell.length > 28) && header.length > 2 ? "narrow cards" : "narrow";
+    const shape = header.length > 8 || (rows.flat().some((cell) => cell.length > 28) && header.length > 2) ? "narrow cards" : "narrow";
     return element("section", {}, head("h3", title), element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": title },
       element("table", { class: shape }, element("thead", {}, cells("th", header)), element("tbody", {}, ...rows.map((row, at) => cells("td", row, links[at]))))), ...note(text));
   }
 
   function drawAll() {
-    plots.forEach((plot) => plot.destroy());
-    plots = [...home.querySelectorAll(".chart-place")].map(draw);
-    told.charts = plots.length;
+    colours = pageColours();
+    const places = [...home.querySelectorAll(".chart-place")];
+    places.forEach((place) => { place.plot?.destroy(); draw(place); });
+    told.charts = places.length;
   }
 
   function draw(place) {
-    const chart = place.chart;
-    place.replaceChildren();
-    const style = getComputedStyle(document.documentElement);
-    const colour = (name) => style.getPropertyValue(name).trim();
-    const axis = { stroke: colour("--soft"), grid: { stroke: colour("--grid") }, ticks: { stroke: colour("--rule") } };
-    const shared = uPlot.join(chart.lines.map((line) => [line.x, line.y]), chart.lines.map(() => [2]));
-    const ground = colour("--ground");
-    const colourOf = (line, index) => colour(`--c${(line.look ?? index) % 8}`);
-    const isFilled = chart.form === "marks" || chart.form === "regions";
-    const lines = chart.lines.map((line, index) => ({
-      label: line.name, stroke: colourOf(line, index), width: 1.5, points: { show: line.x.length < 60 && chart.form !== "stairs" },
-      // What another result has no place for is no gap.
-      spanGaps: false,
-      ...(isFilled ? { paths: () => null, points: { show: true, size: 7, width: 1.5, fill: colourOf(line, index) } } : {}),
-      ...(chart.names ? { paths: uPlot.paths.bars({ size: [0.85, 40] }), fill: colourOf(line, index), points: { show: false } } : {}),
-      ...(chart.form === "stairs" ? { paths: uPlot.paths.stepped({ align: 1 }) } : {}),
-      ...(chart.form === "steps" ? { paths: uPlot.paths.stepped({ align: 1 }), fill: colourOf(line, index) + "33", points: { show: false } } : {}),
-      // What another source prints.
-      ...(line.hollow ? { paths: () => null, fill: null, points: { show: true, size: 9, width: 2, fill: ground } } : {}),
-    }));
-    const range = (given) => given ? { range: given } : {};
-    const place_x = chart.names ? { range: [-0.6, chart.names.length - 0.4] } : range(chart.x_range);
-    const linear = { range: (_, least, most) => [Math.min(0, least ?? 0), (most ?? 0) > 0 ? most * MARGIN : 1] };
-    offerFiles(place.previousElementSibling, chart.title, () => place.plot);
-    place.plot = new uPlot({
-      width: place.clientWidth, height: 260,
-      scales: { x: { time: false, distr: chart.log_x ? 3 : 1, ...place_x }, y: chart.y_range ? { distr: chart.log_y ? 3 : 1, ...range(chart.y_range) } : chart.log_y ? { distr: 3 } : linear },
-      hooks: { drawClear: [(plot) => chart.lines.forEach((line, index) => drawRegions(plot, line, colourOf(line, index)))] },
-      legend: { live: !chart.names && !isFilled },
-      series: [{ label: chart.x_label }, ...lines],
-      axes: [{ ...axis, label: chart.x_label, labelSize: 20, ...(chart.names ? named(chart.names) : {}) }, { ...axis, size: 56 }],
-    }, shared, place);
-    return place.plot;
-  }
-
-  /** The regions around the marks of a line: from least to most on both axes. */
-  function drawRegions({ ctx, bbox, valToPos }, line, colour) {
-    ctx.save();
-    ctx.beginPath();
-    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
-    ctx.clip();
-    for (const [left, right, low, high] of line.spread ?? []) {
-      const [x, y] = [valToPos(left, "x", true), valToPos(high, "y", true)];
-      const sides = [x, y, valToPos(right, "x", true) - x, valToPos(low, "y", true) - y];
-      ctx.fillStyle = colour + "33";
-      ctx.fillRect(...sides);
-      ctx.strokeStyle = colour;
-      ctx.strokeRect(...sides);
-    }
-    ctx.restore();
-  }
-
-  /** An axis with names at the places 0, 1, ...; short where there is little room. */
-  function named(names) {
-    const shown = (plot, at) => {
-      const room = Math.floor(plot.width / names.length / 8);
-      const name = names[at] ?? "";
-      return name.length > room ? `${name.slice(0, Math.max(room - 1, 1))}…` : name;
-    };
-    return { splits: () => names.map((_, at) => at), values: (plot, splits) => splits.map((at) => shown(plot, at)) };
+    const { chart, section, group: { legend, hides, places } } = place;
+    const isCompared = (line) => !section.hidden.has(line.result ?? 0);
+    const lines = chart.lines.map((line, index) => ({ ...line, hidden: hides.has(index) || !isCompared(line) }));
+    const redraw = () => places.forEach((each) => { each.plot.destroy(); draw(each); });
+    const entry = (line, index) => [line.look, line.name, { key: index, form: line.hollow ? "hollow" : chart.names ? "bars" : chart.form }];
+    if (legend && place === places[0]) fillLegend(legend, lines.map(entry).filter((_, at) => isCompared(lines[at])), hides, redraw);
+    place.plot = drawChart(place, { ...chart, lines }, chart.names ? {} : { sync: `${section.title} ${chart.x_label}` });
+    offerFiles(one(".head", place.closest("section")), chart.title, () => place.plot);
   }
 
   // Paper has no way to open them.
   window.addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((each) => { each.open = true; }));
   home.append(...sections.map(part));
+  if (index) {
+    const place = document.getElementById("index");
+    const many = index.files.rows.length > 12;
+    const leftOut = index.left_out ? `, ${index.left_out.rows.length} left out` : "";
+    const list = element("details", many ? {} : { open: "" }, element("summary", {}, `${index.files.rows.length} files${leftOut}`), table(index.files), ...(index.left_out ? [table(index.left_out)] : []));
+    place.append(list);
+    place.hidden = false;
+  }
   document.getElementById("made-by").append(...facts(madeBy));
   drawAll();
   let width = home.clientWidth;
@@ -143,6 +142,7 @@
     drawAll();
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+  one("#hint").hidden = !document.getElementById("data").textContent.startsWith("{") && !told.charts;
   show();
   setTimeout(() => {
     told.overflow = document.documentElement.scrollWidth - document.documentElement.clientWidth;

@@ -15,21 +15,43 @@ const COLUMNS = [
 
 function drawTable() {
   const parts = state.allTraces ? data.groups : [group()];
-  const rows = parts.flatMap((part) => part.rows.map((row) => ({ ...row, trace: part.name, part })));
+  const isWindow = state.zoom !== null && !state.allTraces;
+  const rows = parts.flatMap((part) => (isWindow ? rowsSeen(part) : part.rows).map((row) => ({ ...row, trace: part.name, part })));
   const columns = COLUMNS.filter((column) => ({
     trace: parts.length > 1,
     seed: rows.some((row) => row.seed !== rows[0].seed),
     jain: rows.some((row) => row.flows > 1),
   })[column.key] ?? true);
-  const best = (column, row) => isBest(column, row, row.part.rows);
+  const best = (column, row) => isBest(column, row, rows.filter((rival) => rival.part === row.part));
   if (state.sort) sortRows(rows, state.sort);
   const focused = one("#results table").contains(document.activeElement) ? document.activeElement.dataset.key : null;
   one("#results table").replaceChildren(tableHead(columns), element("tbody", {}, ...rows.map((row) =>
     element("tr", {}, ...columns.map((column) => tableCell(column, row, best(column, row)))))));
   if (focused) one(`#results [data-key="${focused}"]`)?.focus();
   const repeated = rows.some((row) => row.throughput.ci !== undefined);
-  one("#results-note").textContent = (rows.length > 1 ? `Bold: best${parts.length > 1 ? " on its trace" : " in its column"}. ` : "")
+  one("#results-note").textContent = (isWindow ? `${windowWords()}; loss is not in the bins. Reset the zoom for the exact figures of the whole run. ` : "") + (rows.length > 1 ? `Bold: best${parts.length > 1 ? " on its trace" : " in its column"}. ` : "")
     + (repeated ? "± is half the width of the 95 % confidence interval over the seeds; figures without it are means." : "");
+}
+
+/** Figures of the stretch that is seen of a run. */
+function figuresSeen(run) {
+  return figuresOfBins({ ...run.series, capacity: data.capacities[run.series.capacity] }, state.zoom);
+}
+
+/** A row of each run that is drawn, with the figures of what is seen. */
+function rowsSeen(part) {
+  return timedRuns().map((run) => {
+    const row = part.rows.find((each) => each.cc === data.controllers[run.cc] && (!known(each.seed) || each.seed === run.seed));
+    const cells = Object.entries(figuresSeen(run)).filter(([key]) => key !== "quantiles").map(([key, v]) => [key, { v }]);
+    return { ...row, ...Object.fromEntries(cells), loss: { v: null }, jain: { v: null } };
+  });
+}
+
+/** What the figures of a stretch are. */
+function windowWords() {
+  const [from, to] = state.zoom.map((at) => +at.toPrecision(4));
+  const bin = Math.max(...timedRuns().map((run) => run.series.bin));
+  return `From ${Math.max(0, from)} to ${to} s, seed ${state.seed}: estimates from bins of ${seconds(bin)}, of which median and 95th percentile are known`;
 }
 
 function tableHead(columns) {

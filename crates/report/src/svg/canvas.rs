@@ -37,12 +37,6 @@ pub(super) struct Line {
     pub(super) points: Vec<(f64, f64)>,
 }
 
-impl Line {
-    pub(super) fn top(&self) -> f64 {
-        self.points.iter().map(|point| point.1).fold(0.0, f64::max)
-    }
-}
-
 /// The start of a name that would take too much room.
 pub(super) fn short_name(name: &str, most: usize) -> String {
     if name.chars().count() <= most {
@@ -118,20 +112,9 @@ impl Frame {
 }
 
 impl Plot {
-    /// Axes with a title, what the y axis and the x axis show, and a legend of `lines`.
+    /// Axes with a title, what the y axis and the x axis show, a legend of `lines`, and names at the
+    /// places 0, 1, ... of the axis below, if there are any.
     pub(super) fn new(
-        title: &str,
-        y: &str,
-        x: &str,
-        across: AxisScale,
-        up: AxisScale,
-        lines: &[Line],
-    ) -> Self {
-        Self::named((title, y, x), across, up, lines, &[])
-    }
-
-    /// The same with names at the places 0, 1, ... of the axis below, if there are any.
-    pub(super) fn named(
         (title, y, x): (&str, &str, &str),
         across: AxisScale,
         up: AxisScale,

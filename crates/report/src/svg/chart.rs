@@ -10,12 +10,17 @@ const MAX_POINTS: usize = 600;
 
 /// The picture of a chart.
 pub(crate) fn chart_svg(chart: &Chart) -> String {
+    let (areas, lines): (Vec<&Line>, Vec<&Line>) =
+        chart.lines.iter().partition(|line| line.is_area);
+    let areas: Vec<_> = areas.into_iter().map(outline).collect();
     let looks: Vec<DrawnLine> =
-        chart.lines.iter().enumerate().map(|(at, line)| drawn(chart, at, line)).collect();
+        lines.iter().enumerate().map(|(at, line)| drawn(chart, at, line)).collect();
     let points = || {
         let own = looks.iter().flat_map(|line| line.points.iter().copied());
         let spread = chart.lines.iter().flat_map(|line| &line.spread);
-        own.chain(spread.flat_map(|[left, right, low, high]| [(*left, *low), (*right, *high)]))
+        let areas = areas.iter().flatten().copied();
+        own.chain(areas)
+            .chain(spread.flat_map(|[left, right, low, high]| [(*left, *low), (*right, *high)]))
     };
     let finite = |value: &f64| value.is_finite();
     let x = match chart.names.len() {
@@ -24,9 +29,10 @@ pub(crate) fn chart_svg(chart: &Chart) -> String {
     };
     let y = scale(points().map(|point| point.1).filter(finite), chart.log_y, chart.y_range, true);
     let mut plot =
-        Plot::named((&chart.title, &chart.unit, &chart.x_label), x, y, &looks, &chart.names);
+        Plot::new((&chart.title, &chart.unit, &chart.x_label), x, y, &looks, &chart.names);
+    areas.iter().for_each(|outline| plot.area(outline));
     let width = 0.8 / chart.lines.len().max(1) as f64;
-    for (line, look) in chart.lines.iter().zip(&looks) {
+    for (line, look) in lines.iter().zip(&looks) {
         for [left, right, low, high] in &line.spread {
             plot.region(look.look, (*left, *low), (*right, *high));
         }
@@ -42,11 +48,25 @@ pub(crate) fn chart_svg(chart: &Chart) -> String {
         }
     }
     if chart.names.is_empty() && matches!(chart.form, Form::Lines | Form::Stairs | Form::Steps) {
-        let is_line = |(line, _): &(&Line, DrawnLine)| !line.hollow;
-        let lines = chart.lines.iter().zip(looks).filter(is_line).map(|(_, line)| line);
+        let is_line = |(line, _): &(&&Line, DrawnLine)| !line.hollow;
+        let lines = lines.iter().zip(looks).filter(is_line).map(|(_, line)| line);
         plot.lines(&lines.collect::<Vec<_>>());
     }
     plot.finish()
+}
+
+/// The outline of an area that is level over each bin, around whose middle its place lies.
+fn outline(line: &Line) -> Vec<(f64, f64)> {
+    let half = match line.x[..] {
+        [first, second, ..] => (second - first) / 2.0,
+        [only] => only,
+        [] => 0.0,
+    };
+    let level = |(x, y): (&f64, &f32)| {
+        let value = if y.is_finite() { f64::from(*y) } else { 0.0 };
+        [(x - half, value), (x + half, value)]
+    };
+    line.x.iter().zip(&line.y).flat_map(level).collect()
 }
 
 fn drawn(chart: &Chart, at: usize, line: &Line) -> DrawnLine {

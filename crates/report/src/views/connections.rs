@@ -64,7 +64,7 @@ pub(crate) fn section(command: &str, connections: &[Connection]) -> Section {
         made_by: MadeBy {
             command: first.map_or(String::new(), |first| first.command.clone()),
             version: first.map_or(String::new(), |first| first.version.clone()),
-            seed: None,
+            seeds: None,
         },
         ..Section::default()
     }

@@ -104,7 +104,7 @@ impl MarkovTable {
             made_by: MadeBy {
                 command: self.command.clone(),
                 version: self.version.clone(),
-                seed: None,
+                seeds: None,
             },
             ..Section::default()
         }

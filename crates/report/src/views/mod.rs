@@ -1,7 +1,9 @@
 //! What the page shows of each kind of result.
 
 mod connections;
+mod logged_transfers;
 mod markov;
+mod packets;
 mod paper;
 mod probe;
 mod transfer;
@@ -29,6 +31,8 @@ pub(crate) fn sections(document: &Document) -> Result<Vec<Section>, ReportError>
             let command = document.schema.trim_start_matches("cellpace.").trim_end_matches("/1");
             Ok(vec![connections::section(command, &document.typed()?)])
         }
+        "cellpace.packets/1" => Ok(vec![packets::section(&document.typed()?)]),
+        "cellpace.transfers/1" => Ok(vec![logged_transfers::section(&document.typed()?)]),
         other => {
             let why = format!("a result of the kind `{other}`, of which there is no page");
             Err(ReportError::document(&document.name, why))

@@ -195,6 +195,7 @@ impl ClaimChart {
             look: line.look,
             hollow: line.printed,
             spread: line.spread.clone(),
+            ..Line::default()
         };
         Chart {
             title: self.unit.clone(),

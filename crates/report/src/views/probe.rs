@@ -121,7 +121,7 @@ impl Probe {
             made_by: MadeBy {
                 command: self.command.clone(),
                 version: self.version.clone(),
-                seed: None,
+                seeds: None,
             },
             ..Section::default()
         }

@@ -72,7 +72,7 @@ impl Transfer {
             made_by: MadeBy {
                 command: self.command.clone(),
                 version: self.version.clone(),
-                seed: Some(self.seed),
+                seeds: Some((self.seed, self.seed)),
             },
             ..Section::default()
         }

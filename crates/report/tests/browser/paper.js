@@ -5,9 +5,14 @@ setTimeout(() => {
   const style = document.createElement("style");
   style.textContent = print.map((rule) => rule.cssText).join("\n") + "\nbody { width: 703px; }";
   document.head.append(style);
+  dispatchEvent(new Event("beforeprint"));
   const parts = [...document.querySelectorAll("canvas, main svg, main table")].filter((part) => part.getClientRects().length);
   const isCut = (part) => part.getBoundingClientRect().right > 704
     || part.closest(".chart, .chart-place, .scroll")?.scrollWidth > 704;
-  cellpace.paper = { parts: parts.length, cut: parts.filter(isCut).map((part) => part.closest("section")?.textContent.slice(0, 60) ?? part.outerHTML.slice(0, 60)) };
+  const rows = [...document.querySelectorAll("main table tr")].filter((row) => row.getClientRects().length && !row.closest(".tip"));
+  cellpace.paper = {
+    parts: parts.length, cut: parts.filter(isCut).map((part) => part.closest("section")?.textContent.slice(0, 60) ?? part.outerHTML.slice(0, 60)),
+    last: [...new Set(rows.map((row) => row.lastElementChild.textContent.replaceAll(/\s/g, "")))],
+  };
   document.documentElement.dataset.cellpace = JSON.stringify(cellpace);
 }, 100);

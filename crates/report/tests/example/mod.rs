@@ -1,7 +1,9 @@
 //! Made-up results for the tests of this crate, small and large.
 
-use cellpace_base::Random;
-use cellpace_measure::{Figures, FlowFigures, ProfileSample, Quantiles, Series, Summary};
+use cellpace_base::{Random, Time};
+use cellpace_measure::{
+    Figures, FlowEvents, FlowFigures, ProfileSample, Quantiles, Series, Summary,
+};
 use cellpace_report::{Comparison, Run, SCHEMA};
 
 /// Two controllers on one trace over half a second; nothing left the link in the fourth bin.
@@ -127,11 +129,19 @@ fn fading_series(index: usize, flows: usize, seconds: usize) -> Series {
         series.flow_queue_delay_mean_ms = vec![series.queue_delay_p50_ms.clone(); flows];
         series.flow_queue_delay_p95_ms = vec![series.queue_delay_p95_ms.clone(); flows];
     }
+    series.events = vec![event("timeout", 3, seconds), event("loss", 40, seconds)];
+    series.events.extend(FlowEvents::handovers([Time::from_secs(seconds as u64 / 2)].into_iter()));
     if index.is_multiple_of(3) {
         series.profiles =
             (1..=6).map(|k| profile(seconds as f64 * f64::from(k) / 6.5, &mut noise)).collect();
     }
     series
+}
+
+/// `count` events of the first flow, evenly spread.
+fn event(event: &str, count: u64, seconds: usize) -> FlowEvents {
+    let at_s = (0..count).map(|k| (k as f64 + 0.5) * seconds as f64 / count as f64).collect();
+    FlowEvents { flow: Some(0), event: event.to_owned(), phase: None, at_s, count: 2 * count }
 }
 
 fn profile(at_s: f64, noise: &mut Random) -> ProfileSample {
@@ -214,6 +224,7 @@ fn short_series(mbps: f32, delay: f32) -> Series {
         cwnd_packets: vec![vec![10.0, 20.0, 40.0, 40.0, 30.0]],
         inspected: Vec::new(),
         inspected_bin_s: None,
+        events: Vec::new(),
         profiles: Vec::new(),
     }
 }

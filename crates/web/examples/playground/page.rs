@@ -21,8 +21,9 @@ const UPLOT_LICENCE: &str = include_str!("../../../report/assets/uplot/LICENSE")
 const MODULE_SCRIPT: &str = include_str!("../../page/module.mjs");
 /// The scripts of the worker and of the page, each before those that import it.
 const WORKER: [&str; 2] = [MODULE_SCRIPT, include_str!("../../page/worker.mjs")];
-const PAGE: [&str; 8] = [
+const PAGE: [&str; 9] = [
     include_str!("../../page/dom.mjs"),
+    include_str!("../../../report/assets/page/plot.js"),
     include_str!("../../page/quantity.mjs"),
     include_str!("../../page/state.mjs"),
     include_str!("../../page/engine.mjs"),

@@ -1,0 +1,299 @@
+// Draws every chart that has an axis: of comparisons and of all other results, from one description.
+//
+// A chart has a `title`, the `unit` of its values, an `x_label` or `x_unit`, a `form`, `log_x`, `log_y`, `x_range`, `y_range`, `least`
+// (what a logarithmic axis shows for zero), `names` of places, `marks` ({ at, words }), and `lines`: `name`, `x`, `y`; where there
+// are any `look`, `area`, `hollow`, `spread`, `hidden`, `pale`, `strong`, `own` (what the tip tells) and `events`.
+
+let looks = [];
+let colours = [];
+const look = (index) => looks[index % looks.length];
+const colour = (index) => colours[look(index).colour];
+const MARGIN = 1.06;
+
+/** Draws `chart` into `where`, which has its height. Charts with the same `sync` are zoomed together. */
+function drawChart(where, chart, { sync, zoom, onZoom, onReset, draw = [], fill = valuesAt(chart) } = {}) {
+  const { lines } = chart;
+  const size = { width: where.clientWidth, height: parseFloat(getComputedStyle(where).height) };
+  where.replaceChildren();
+  where.setAttribute("role", "img");
+  where.setAttribute("aria-label", described(chart));
+  const form = FORMS[chart.names ? "bars" : chart.form ?? "lines"];
+  const isStill = sync === undefined;
+  const plot = new uPlot({
+    ...size, legend: { show: false }, pxAlign: 1, padding: [8, 20, 0, 0],
+    series: [{ label: chart.x_label ?? "" }, ...lines.map((line, index) => seriesOf(form, line, line.look ?? index))],
+    scales: { x: { ...placeScale(chart), ...(zoom && { min: zoom[0], max: zoom[1] }) }, y: valueScale(chart) },
+    axes: [placeAxis(chart, size.width), valueAxis(chart, size.height)],
+    cursor: { ...(isStill ? {} : { sync: { key: sync, scales: ["x", null] } }), drag: { x: !isStill, y: false }, y: isStill, points: isStill ? { show: false } : { size: 7 } },
+    hooks: {
+      drawClear: [(u) => lines.forEach((line, index) => drawRegions(u, line, colour(line.look ?? index)))],
+      draw: [(u) => { if (form.isMarked) markLines(u, lines); if (form.isPlotted) plotMarks(u, lines); }, (u) => markTimes(u, chart.marks ?? []), (u) => markEvents(u, lines), ...draw],
+      setScale: [(u, key) => key === "x" && u.status && onZoom?.(u)],
+      // Double-click zooms out in every chart, before uPlot does so in this one.
+      ready: [(u) => onReset && u.over.addEventListener("dblclick", onReset, true)],
+    },
+    plugins: [tip(fill)],
+  }, uPlot.join(lines.map(({ x, y }) => [x, y])), where);
+  plot.chart = chart;
+  return plot;
+}
+
+/** How lines of each form are drawn, over what all have. */
+const FORMS = {
+  lines: { isMarked: true, of: (own, at) => ({ dash: look(at).dashes, points: { show: true, size: 4, width: 0, fill: own, filter: lonely } }) },
+  stack: { of: (own) => ({ fill: own, points: { show: false } }) },
+  stairs: { isMarked: true, of: (own, at) => ({ dash: look(at).dashes, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } }) },
+  steps: { of: (own) => ({ paths: uPlot.paths.stepped({ align: 1 }), fill: own + "33", points: { show: false } }) },
+  marks: { isPlotted: true, of: () => ({ paths: () => null, points: { show: false } }) },
+  bars: { of: (own) => ({ paths: uPlot.paths.bars({ size: [0.85, 40] }), fill: own, points: { show: false } }) },
+};
+FORMS.regions = FORMS.marks;
+FORMS.cdf = { of: FORMS.lines.of };
+
+function seriesOf(form, line, at) {
+  const own = colour(at);
+  const all = { label: line.name, stroke: line.pale ? own + "40" : own, width: line.strong ? 2.5 : 1.6, show: !line.hidden, spanGaps: false };
+  if (line.area) return { ...all, stroke: colours.edge, fill: colours.area, width: 1, points: { show: false }, paths: wholeBins };
+  // What another source prints.
+  if (line.hollow) return { ...all, paths: () => null, points: { show: true, size: 9, width: 2, fill: colours.ground } };
+  return { ...all, ...form.of(own, at) };
+}
+
+/** The ends of the regions around marks, where there are any: on the axis below, or of the values. */
+function regionEnds(lines, from, to) {
+  const regions = lines.flatMap((line) => line.spread ?? []);
+  return regions.length ? [lowest(regions.map((region) => region[from])), highest(regions.map((region) => region[to]))] : null;
+}
+
+function placeScale({ lines, names, x_range: given, log_x: isLog }) {
+  const whole = names ? [-0.6, names.length - 0.4] : given ?? regionEnds(lines, 0, 1);
+  // uPlot would zoom a logarithmic axis by whole decades only.
+  const decades = (low, high) => low > 0 ? [10 ** Math.floor(Math.log10(low)), 10 ** Math.ceil(Math.log10(high))] : [low, high];
+  // Whoever asks for all the data gets the whole range.
+  const range = (u, low, high) => low > u.data[0][0] || high < u.data[0].at(-1) ? [low, high] : whole ?? (isLog ? decades(low, high) : [low, high]);
+  return { time: false, distr: isLog ? 3 : 1, log: 10, range };
+}
+
+function valueScale({ lines, y_range: given, log_y: isLog, least = 0 }) {
+  const [from, to] = regionEnds(lines, 2, 3) ?? [Infinity, -Infinity];
+  const ends = (low, high) => [Math.min(low ?? from, from), Math.max(high ?? to, to)];
+  if (isLog) return { distr: 3, log: 10, range: (u, low, high) => given ?? logRange(...(from <= to ? ends(low, high) : [low, high]), least) };
+  return { range: (u, low, high) => {
+    const [foot, top] = ends(low, high);
+    return given ?? [Math.min(0, foot), top > 0 ? top * MARGIN : 1];
+  } };
+}
+
+function placeAxis({ names, x_label: label, x_unit: unit, log_x: isLog }, width) {
+  const below = label ? { label, labelSize: 20 } : {};
+  if (names) return axis({ size: 30, ...below, ...named(names) });
+  const splits = isLog ? { splits: (u) => logTicks(u.scales.x.min, u.scales.x.max, width / 70), filter: (u, ticks) => ticks } : {};
+  const last = (ticks, i) => unit && i === ticks.length - 1 ? ` ${unit}` : "";
+  return axis({ space: 60, size: 30, ...below, ...splits, values: (u, ticks) => ticks.map((tick, i) => `${+tick.toPrecision(6)}${last(ticks, i)}`) });
+}
+
+function valueAxis({ log_y: isLog, y_unit: unit }, height) {
+  const splits = isLog ? { splits: (u) => logTicks(u.scales.y.min, u.scales.y.max, height / 34), filter: (u, ticks) => ticks } : {};
+  const size = (u, words) => Math.max(46, 12 + 7 * Math.max(0, ...(words ?? []).map((word) => word.length)));
+  return axis({ space: 34, size, ...splits, values: (u, ticks) => ticks.map((tick) => brief(tick) + (unit ?? "")) });
+}
+
+function axis(more) {
+  return { stroke: colours.soft, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif", grid: { stroke: colours.grid, width: 1 }, ticks: { show: false }, border: { show: false }, gap: 6, ...more };
+}
+
+/** An axis with names at the places 0, 1, ...; short where there is little room. */
+function named(names) {
+  const shown = (u, at) => shortened(names[at] ?? "", Math.max(2, Math.floor(u.width / names.length / 8)));
+  return { splits: () => names.map((_, at) => at), values: (u, splits) => splits.map((at) => shown(u, at)) };
+}
+
+function logRange(low, high, least) {
+  if (!known(low) || !(high > 0)) return [1, 100];
+  const foot = Math.max(low, least);
+  const [from, to] = [(foot > 0 ? foot : high / 1e3) / 1.25, high * 1.25];
+  return to / from < 4 ? [from / 2, to * 2] : [from, to];
+}
+
+// ---- what is drawn over the lines ----
+
+function clipped({ ctx, bbox }, paint) {
+  ctx.save();
+  ctx.beginPath();
+  // A marker on the border is whole.
+  const room = 6 * devicePixelRatio;
+  ctx.rect(bbox.left - room, bbox.top - room, bbox.width + 2 * room, bbox.height + 2 * room);
+  ctx.clip();
+  paint(ctx);
+  ctx.restore();
+}
+
+/** The regions around the marks of a line: from least to most on both axes. */
+function drawRegions(u, line, own) {
+  if (!line.spread?.length || line.hidden) return;
+  clipped(u, (ctx) => line.spread.forEach(([left, right, low, high]) => {
+    const [x, y] = [u.valToPos(left, "x", true), u.valToPos(high, "y", true)];
+    const sides = [x, y, u.valToPos(right, "x", true) - x, u.valToPos(low, "y", true) - y];
+    ctx.fillStyle = own + "33";
+    ctx.fillRect(...sides);
+    ctx.strokeStyle = own;
+    ctx.strokeRect(...sides);
+  }));
+}
+
+/** Draws the marker of a look at a point of the canvas. */
+function drawMarker(u, at, x, y) {
+  const ratio = u.pxRatio ?? devicePixelRatio;
+  const outline = new Path2D(look(at).outline);
+  u.ctx.save();
+  u.ctx.translate(x, y);
+  u.ctx.scale(4.4 * ratio, 4.4 * ratio);
+  u.ctx.lineWidth = 0.5;
+  u.ctx.strokeStyle = colours.ground;
+  u.ctx.stroke(outline);
+  u.ctx.fillStyle = colour(at);
+  u.ctx.fill(outline);
+  u.ctx.restore();
+}
+
+/** A few markers along each line, staggered, so that lines are told apart without colour. */
+function markLines(u, lines) {
+  const xs = u.data[0];
+  const count = Math.max(2, Math.round(u.bbox.width / (u.pxRatio ?? devicePixelRatio) / 150));
+  const { min, max } = u.scales.x;
+  const place = (k, i) => {
+    const at = min + (max - min) * (i + (k + 0.5) / lines.length) / count;
+    return nearestKnown(u.data[k + 1], u.valToIdx(at), Math.max(1, xs.length / count / 3));
+  };
+  clipped(u, () => lines.forEach((line, k) => {
+    if (line.hidden || line.pale || line.area || line.hollow) return;
+    for (let i = 0; i < count; i++) {
+      const found = place(k, i);
+      if (found < 0 || xs[found] < min || xs[found] > max) continue;
+      drawMarker(u, line.look ?? k, u.valToPos(xs[found], "x", true), u.valToPos(u.data[k + 1][found], "y", true));
+    }
+  }));
+}
+
+/** A marker at each point. */
+function plotMarks(u, lines) {
+  const { min, max } = u.scales.x;
+  clipped(u, () => lines.forEach((line, k) => line.hidden || line.hollow || u.data[k + 1].forEach((y, i) => {
+    const x = u.data[0][i];
+    if (known(y) && x >= min && x <= max) drawMarker(u, line.look ?? k, u.valToPos(x, "x", true), u.valToPos(y, "y", true));
+  })));
+}
+
+/** Upright lines where something happens, with a word each where there is room. */
+function markTimes(u, marks) {
+  const { ctx, bbox } = u;
+  const ratio = u.pxRatio ?? devicePixelRatio;
+  let free = -Infinity;
+  ctx.save();
+  ctx.textAlign = "left";
+  ctx.font = `${11 * ratio}px system-ui, sans-serif`;
+  for (const { at, words } of marks.toSorted((a, b) => a.at - b.at)) {
+    const x = u.valToPos(at, "x", true);
+    if (x < bbox.left || x > bbox.left + bbox.width) continue;
+    ctx.strokeStyle = colours.edge;
+    ctx.setLineDash([4 * ratio, 3 * ratio]);
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+    const width = ctx.measureText(words).width;
+    if (x < free || x + width + 6 * ratio > bbox.left + bbox.width) continue;
+    ctx.fillStyle = colours.soft;
+    ctx.fillText(words, x + 3 * ratio, bbox.top + 10 * ratio);
+    free = x + width + 9 * ratio;
+  }
+  ctx.restore();
+}
+
+/** The sign of each event on its line; those that would cover the one before are left to the tip. */
+function markEvents(u, lines) {
+  const ratio = u.pxRatio ?? devicePixelRatio;
+  const foot = u.bbox.top + u.bbox.height - 8 * ratio;
+  clipped(u, (ctx) => {
+    Object.assign(ctx, { textAlign: "center", textBaseline: "middle", font: `bold ${14 * ratio}px system-ui, sans-serif`, lineWidth: 3 * ratio, lineJoin: "round", strokeStyle: colours.ground });
+    lines.forEach((line, k) => (line.hidden || line.pale ? [] : line.events ?? []).forEach(({ sign, at }) => {
+      let free = -Infinity;
+      for (const time of at) {
+        const x = u.valToPos(time, "x", true);
+        if (x < free) continue;
+        free = x + 9 * ratio;
+        const found = nearestKnown(u.data[k + 1], u.valToIdx(time), 3);
+        const y = found < 0 ? foot : Math.min(foot, u.valToPos(u.data[k + 1][found], "y", true));
+        ctx.fillStyle = colour(line.look ?? k);
+        ctx.strokeText(sign, x, y);
+        ctx.fillText(sign, x, y);
+      }
+    }));
+  });
+}
+
+function nearestKnown(values, place, reach) {
+  for (let off = 0; off <= reach; off++) {
+    if (known(values[place + off])) return place + off;
+    if (known(values[place - off])) return place - off;
+  }
+  return -1;
+}
+
+// ---- what a chart says ----
+
+/** A box beside the cursor with what `fill` gives for it, if anything. */
+function tip(fill) {
+  const box = element("div", { class: "tip" });
+  let isInside = false;
+  const hide = () => { box.style.display = "none"; };
+  return { hooks: {
+    ready: [(u) => {
+      u.over.append(box);
+      // Capturing, so as to know before uPlot moves the cursor; charts in step have no tip.
+      u.over.addEventListener("mousemove", () => { isInside = true; }, true);
+      u.over.addEventListener("mouseleave", () => { isInside = false; hide(); });
+    }],
+    setCursor: [(u) => {
+      const parts = isInside && u.cursor.left >= 0 && fill(u);
+      if (!parts) return hide();
+      const [title, rows] = parts;
+      box.replaceChildren(title, element("table", {}, element("tbody", {}, ...rows.map(([marker, name, value]) =>
+        element("tr", {}, element("td", {}, ...marker, name), element("td", {}, element("b", {}, value)))))));
+      box.style.display = "block";
+      const isRight = u.cursor.left > u.over.clientWidth / 2;
+      box.style.left = isRight ? "auto" : `${u.cursor.left + 14}px`;
+      box.style.right = isRight ? `${u.over.clientWidth - u.cursor.left + 14}px` : "auto";
+    }],
+  } };
+}
+
+/** What the tip tells: the place, and the value of each line there with its events. */
+function valuesAt({ lines, unit, names, x_unit: xUnit, x_label: label }) {
+  return (u) => {
+    const place = u.cursor.idx;
+    if (!known(place)) return null;
+    const at = u.data[0][place];
+    const half = ((u.data[0][1] - u.data[0][0]) / 2) || 0;
+    const rows = lines.flatMap((line, k) => {
+      const value = (line.own ?? u.data[k + 1])[place];
+      const happened = (line.events ?? []).filter((event) => event.at.some((time) => Math.abs(time - at) <= half)).map((event) => event.name);
+      if (line.hidden || (!known(value) && !happened.length)) return [];
+      return [[line.area ? [] : [dot(line.look ?? k)], line.name, [brief(value), ...happened].filter(Boolean).join(", ")]];
+    });
+    const where = names ? names[at] : xUnit ? `${+at.toPrecision(5)} ${xUnit}` : `${label} ${+at.toPrecision(5)}`;
+    return rows.length ? [unit ? `${where}, in ${unit}` : where, rows] : null;
+  };
+}
+
+/** The chart in words, for those who do not see it. */
+function described({ title, unit, lines, marks = [] }) {
+  const line = ({ name, own, y, hidden, events = [] }) => {
+    const values = (own ?? y).filter(known);
+    if (hidden || !values.length) return [];
+    const range = `${name} from ${brief(lowest(values))} to ${brief(highest(values))}`;
+    return [range + events.map(({ name: what, at }) => `, ${what} at ${at.slice(0, 8).map(brief).join(", ")}${at.length > 8 ? " and later" : ""} s`).join("")];
+  };
+  const happened = marks.map(({ at, words }) => `${words} at ${brief(at)} s`);
+  return `${title}${unit ? `, ${unit}` : ""}: ${[...lines.flatMap(line), ...happened].join("; ")}`;
+}

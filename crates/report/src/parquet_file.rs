@@ -1,0 +1,114 @@
+//! Parquet files that commands write, read back as results: packet logs and logs of transfers.
+
+mod packets;
+mod rows;
+
+use std::fs::File;
+
+use arrow_array::{Array, RecordBatch};
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use serde_json::Value;
+
+use crate::{Document, ReportError};
+
+/// The columns by which a packet log is known.
+const PACKET_COLUMNS: [&str; 10] = [
+    "run",
+    "cc",
+    "flow",
+    "id",
+    "size",
+    "sent_ns",
+    "enqueued_ns",
+    "dequeued_ns",
+    "departed_ns",
+    "fate",
+];
+
+/// Those of a log of transfers.
+const TRANSFER_COLUMNS: [&str; 8] =
+    ["run", "trace", "seed", "flow", "cc", "size_bytes", "completion_ms", "outcome"];
+
+/// Rows that are kept one by one.
+const MAX_ROWS: i64 = 200_000;
+
+impl Document {
+    /// Reads a Parquet file that a command wrote: a packet log (`--log`), of which the figures are
+    /// computed, or the log of transfers (`--transfers`). `name` is what errors call it.
+    ///
+    /// # Errors
+    /// When it is no Parquet file, or one of other columns, or damaged.
+    pub fn read_parquet(name: &str, file: &File) -> Result<Self, ReportError> {
+        let stored = Stored { name, file };
+        let builder = stored.builder()?;
+        let columns: Vec<String> =
+            builder.schema().fields().iter().map(|field| field.name().clone()).collect();
+        let has = |wanted: &[&str]| wanted.iter().all(|name| columns.iter().any(|c| c == name));
+        if has(&PACKET_COLUMNS) {
+            return Self::of(name, packets::runs(&stored)?);
+        }
+        if has(&TRANSFER_COLUMNS) {
+            let count = builder.metadata().file_metadata().num_rows();
+            if count > MAX_ROWS {
+                return Err(
+                    stored.wrong(&format!("{count} rows are more than the {MAX_ROWS} of a page"))
+                );
+            }
+            return Self::of(name, rows::objects(&stored, "cellpace.transfers/1")?);
+        }
+        let shown = columns.iter().take(8).map(String::as_str).collect::<Vec<_>>().join(", ");
+        Err(stored.wrong(&format!(
+            "its columns ({shown}{}) are not those of a packet log (--log) or of a log of transfers (--transfers)",
+            if columns.len() > 8 { ", ..." } else { "" },
+        )))
+    }
+}
+
+/// A file with its name.
+pub(super) struct Stored<'a> {
+    name: &'a str,
+    file: &'a File,
+}
+
+impl Stored<'_> {
+    fn wrong(&self, why: &impl ToString) -> ReportError {
+        ReportError::document(self.name, why.to_string())
+    }
+
+    fn builder(&self) -> Result<ParquetRecordBatchReaderBuilder<File>, ReportError> {
+        let file = self.file.try_clone().map_err(|error| self.wrong(&error))?;
+        ParquetRecordBatchReaderBuilder::try_new(file)
+            .map_err(|error| self.wrong(&format!("damaged, or not Parquet: {error}")))
+    }
+
+    /// All rows from the first.
+    fn reader(&self) -> Result<ParquetRecordBatchReader, ReportError> {
+        self.builder()?.build().map_err(|error| self.wrong(&error))
+    }
+
+    /// A column as what it must be.
+    fn column<'b, A: 'static>(
+        &self,
+        batch: &'b RecordBatch,
+        name: &str,
+    ) -> Result<&'b A, ReportError> {
+        let column = batch.column_by_name(name);
+        let column = column.ok_or_else(|| self.wrong(&format!("has no column `{name}`")))?;
+        if column.null_count() > 0 {
+            return Err(self.wrong(&format!("column `{name}`: values are missing")));
+        }
+        let kind = column.data_type();
+        let typed = column.as_any().downcast_ref::<A>();
+        typed.ok_or_else(|| self.wrong(&format!("column `{name}`: {kind} is not its type")))
+    }
+
+    fn batch(
+        &self,
+        batch: Result<RecordBatch, arrow_schema::ArrowError>,
+    ) -> Result<RecordBatch, ReportError> {
+        batch.map_err(|error| self.wrong(&format!("damaged: {error}")))
+    }
+}
+
+/// Whole objects or nothing: what `Document::of` wants.
+type Objects = Result<Vec<Value>, ReportError>;

@@ -1,0 +1,59 @@
+// Does everything that the page lets a reader do, one after the other: chooses each option, presses each button, points at and
+// drags over each chart. What went wrong is in the page's own list of errors; files that are saved are only counted.
+const done = { options: 0, buttons: 0, files: {}, tips: 0, zooms: 0, plots: 0 };
+HTMLAnchorElement.prototype.click = function () {
+  if (!this.download) return;
+  const ending = this.download.split(".").pop();
+  done.files[ending] = (done.files[ending] ?? 0) + 1;
+};
+const rest = (ms = 5) => new Promise((then) => setTimeout(then, ms));
+const isSeen = (part) => part.getClientRects().length > 0;
+const all = (selector) => [...document.querySelectorAll(selector)].filter(isSeen);
+const mouse = (over, type, x) => {
+  const box = over.getBoundingClientRect();
+  (type === "mouseup" ? document : over).dispatchEvent(new MouseEvent(type, { bubbles: true, button: 0, movementX: 9, clientX: box.left + x * box.width, clientY: box.top + box.height / 2 }));
+};
+(async () => {
+  await rest(50);
+  document.querySelectorAll("details").forEach((each) => { each.open = true; });
+  await rest(30);
+  for (let i = 0; i < all(".u-over").length; i++) {
+    const over = () => all(".u-over")[i];
+    done.plots++;
+    mouse(over(), "mouseenter", 0.4); mouse(over(), "mousemove", 0.4); await rest();
+    done.tips += all(".tip").length > 0;
+    const place = over().closest(".chart-place");
+    const spans = () => (place?.group.places ?? []).map(({ plot }) => plot.scales.x.max - plot.scales.x.min);
+    const whole = spans();
+    mouse(over(), "mousedown", 0.3); mouse(over(), "mousemove", 0.7); mouse(over(), "mouseup", 0.7); await rest(20);
+    // A chart that is zoomed takes those with the same lines along.
+    done.zooms += all("#unzoom").length || (place && !place.chart.names && spans().every((span, k) => span < 0.9 * whole[k]));
+    done.bars = (done.bars ?? 0) + (place?.chart.names ? 1 : 0) + Number(Boolean(over().closest("#cdf")));
+    if (all("#unzoom").length) all("#unzoom")[0].click(); else over().dispatchEvent(new MouseEvent("dblclick", { bubbles: true }));
+    await rest(20);
+  }
+  for (let i = 0; i < all("main select").length; i++) {
+    const first = all("main select")[i].value;
+    for (const value of [...[...all("main select")[i].options].map((option) => option.value), first]) {
+      const select = all("main select")[i];
+      select.value = value;
+      select.dispatchEvent(new Event("change"));
+      done.options++;
+      await rest();
+    }
+  }
+  // Twice each, so that what was hidden is shown again.
+  for (let i = 0; i < all("main button, main input").length; i++) for (let twice = 0; twice < 2; twice++) {
+    all("main button, main input")[i]?.click();
+    done.buttons++;
+    await rest();
+  }
+  // With nothing left to show.
+  for (let i = 0; i < all("#legend button").length; i++) { all("#legend button")[i].click(); await rest(); }
+  await rest(150);
+  const isOutside = ({ name }) => !/^(data|blob):/.test(name);
+  done.requests = performance.getEntriesByType("resource").filter(isOutside).map(({ name }) => name);
+  done.wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+  cellpace.did = done;
+  document.documentElement.dataset.cellpace = JSON.stringify(cellpace);
+})();
