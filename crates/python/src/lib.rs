@@ -1,0 +1,55 @@
+//! The native half of the Python package `cellpace`. What people see is the layer above it, in
+//! `python/cellpace`; what is here takes written forms and gives tables and documents.
+
+#![expect(clippy::needless_pass_by_value, reason = "arguments from Python come as values")]
+
+mod compare;
+mod describe;
+mod error;
+mod events;
+mod gym;
+mod own;
+mod papers;
+mod report;
+mod results;
+mod runs;
+mod table;
+mod trace;
+mod training;
+mod transfer;
+
+/// The module `cellpace._native`.
+#[pyo3::pymodule]
+mod _native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::compare::{compare, simulate};
+    #[pymodule_export]
+    use crate::describe::{controllers, params, profiles};
+    #[pymodule_export]
+    use crate::error::{CellpaceError, InternalError};
+    #[pymodule_export]
+    use crate::events::{AckEvent, EpochEvent, LossEvent, MarkEvent, PacketEvent, TimeoutEvent};
+    #[pymodule_export]
+    use crate::gym::{Environments, check_policy};
+    #[pymodule_export]
+    use crate::papers::{check_claims, claims};
+    #[pymodule_export]
+    use crate::report::{charts, page};
+    #[pymodule_export]
+    use crate::results::Results;
+    #[pymodule_export]
+    use crate::table::ArrowTable;
+    #[pymodule_export]
+    use crate::trace::Trace;
+    #[pymodule_export]
+    use crate::training::train;
+    #[pymodule_export]
+    use crate::transfer::send;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,103 @@
+//! Traces.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, UInt32Array};
+use cellpace_base::parse_span;
+use cellpace_lab::trace::{TraceFigures, load_trace, preview};
+use cellpace_lab::{FieldError, shown_name};
+use cellpace_path::TraceSpec;
+use cellpace_path::fit::fit;
+use cellpace_path::schedule;
+use cellpace_report::{indented, write_atomically};
+use pyo3::prelude::*;
+
+use crate::error::{Failure, refused, without_python};
+use crate::results::floats;
+use crate::table::ArrowTable;
+
+/// Opportunities of 1500 bytes, over and over.
+#[pyclass(frozen, module = "cellpace._native")]
+pub(crate) struct Trace {
+    #[pyo3(get)]
+    pub(crate) name: String,
+    trace: Arc<schedule::Trace>,
+}
+
+impl Trace {
+    pub(crate) fn spec(&self) -> TraceSpec {
+        TraceSpec::recorded(&*self.name, Arc::clone(&self.trace))
+    }
+}
+
+#[pymethods]
+impl Trace {
+    #[staticmethod]
+    fn load(py: Python<'_>, text: String, duration: Option<String>, seed: u64) -> PyResult<Self> {
+        without_python(py, move || {
+            let duration = duration.as_deref().map(parse_span).transpose();
+            let duration = FieldError::of("duration", duration)?;
+            let trace = load_trace(&text, duration, seed);
+            let trace = trace.map_err(|error| Failure::Refused(error.to_string()))?;
+            Ok(Self { name: shown_name(&text), trace })
+        })
+    }
+
+    #[staticmethod]
+    fn from_times_ms(name: String, times: Vec<u32>) -> PyResult<Self> {
+        let trace = schedule::Trace::from_millis(times).map_err(refused)?;
+        Ok(Self { name, trace: Arc::new(trace) })
+    }
+
+    fn __len__(&self) -> usize {
+        self.trace.millis().len()
+    }
+
+    #[getter]
+    fn period_s(&self) -> f64 {
+        self.trace.period().as_secs_f64()
+    }
+
+    #[getter]
+    fn mean_mbps(&self) -> f64 {
+        self.trace.mean_rate().as_mbps()
+    }
+
+    fn times_ms(&self) -> PyResult<ArrowTable> {
+        let times: ArrayRef = Arc::new(UInt32Array::from(self.trace.millis().to_vec()));
+        ArrowTable::new("cellpace.trace/1", vec![("time_ms", times)])
+    }
+
+    /// Mean rates in at most `bins` bins.
+    fn rates(&self, bins: u32) -> PyResult<ArrowTable> {
+        let preview = preview(&self.name, &self.trace, bins.max(1));
+        let count = preview.capacity_mbps.len();
+        let starts = floats((0..count).map(|bin| bin as f64 * preview.bin_s));
+        let rates = floats(preview.capacity_mbps.iter().map(|rate| f64::from(*rate)));
+        ArrowTable::new("cellpace.trace/1", vec![("start_s", starts), ("capacity_mbps", rates)])
+    }
+
+    /// The figures that `cellpace trace show --json` writes.
+    fn stats(&self, py: Python<'_>) -> String {
+        py.detach(|| indented(&TraceFigures::of(&self.name, &self.trace)))
+    }
+
+    /// The profile of the trace as text.
+    fn fit(&self, py: Python<'_>) -> PyResult<String> {
+        without_python(py, || {
+            let profile = fit(&self.trace);
+            let profile = profile.map_err(|e| Failure::Refused(format!("{}: {e}", self.name)))?;
+            let seconds = self.trace.period().as_secs_f64();
+            let about = format!("fitted to {seconds:.0} s of {}", self.name);
+            Ok(profile.with_about(&about).to_string())
+        })
+    }
+
+    /// Writes it in Mahimahi format.
+    fn save(&self, path: &str) -> PyResult<()> {
+        let mut text = Vec::new();
+        self.trace.write(&mut text).map_err(refused)?;
+        write_atomically(Path::new(path), &text).map_err(refused)
+    }
+}

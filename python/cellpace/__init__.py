@@ -1,0 +1,66 @@
+"""Congestion control for cellular networks, from Python.
+
+Quantities are written with their units, as on the command line of ``cellpace``: ``"40ms"``,
+``"12mbit"``, ``"droptail:2MB"``. Time spans may also be ``datetime.timedelta``.
+"""
+
+from cellpace._compare import compare
+from cellpace._controller import Controller, ControllerLike
+from cellpace._describe import ControllerInfo, Param, controllers, params, profiles
+from cellpace._native import (
+    AckEvent,
+    CellpaceError,
+    EpochEvent,
+    InternalError,
+    LossEvent,
+    MarkEvent,
+    PacketEvent,
+    TimeoutEvent,
+    __version__,
+)
+from cellpace._paper import Verdicts, claims, paper
+from cellpace._report import Page, report
+from cellpace._results import Results
+from cellpace._scenario import Flow, Scenario, ScenarioFile, TomlValue, simulate
+from cellpace._send import Transfer, send
+from cellpace._table import Table
+from cellpace._trace import Profile, Trace, TraceLike
+from cellpace._train import train
+
+__all__ = [
+    "AckEvent",
+    "CellpaceError",
+    "Controller",
+    "ControllerInfo",
+    "ControllerLike",
+    "EpochEvent",
+    "Flow",
+    "InternalError",
+    "LossEvent",
+    "MarkEvent",
+    "Page",
+    "PacketEvent",
+    "Param",
+    "Profile",
+    "Results",
+    "Scenario",
+    "ScenarioFile",
+    "Table",
+    "TimeoutEvent",
+    "TomlValue",
+    "Trace",
+    "TraceLike",
+    "Transfer",
+    "Verdicts",
+    "__version__",
+    "claims",
+    "compare",
+    "controllers",
+    "paper",
+    "params",
+    "profiles",
+    "report",
+    "send",
+    "simulate",
+    "train",
+]

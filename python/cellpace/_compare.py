@@ -1,0 +1,93 @@
+"""Controllers over traces and seeds, each alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from cellpace import _native
+from cellpace._controller import ControllerLike, all_named
+from cellpace._results import Results
+from cellpace._trace import TraceLike, native_traces
+from cellpace._written import Quantity, optional, seeds_of, several, written
+
+_MOST_RUNS_WITH_SERIES = 64
+
+
+def compare(
+    cc: ControllerLike | Iterable[ControllerLike] = ("verus", "copa", "cubic", "bbr"),
+    trace: TraceLike | Iterable[TraceLike] = "lte-driving",
+    *,
+    rtt: Quantity = "40ms",
+    queue: str = "droptail:2MB",
+    loss: str = "0%",
+    uplink: str | None = None,
+    uplink_loss: str = "0%",
+    from_: Quantity = "0s",
+    impair: str | Iterable[str] = (),
+    jitter: str = "none",
+    handover: str | Iterable[str] = (),
+    acks: str = "every",
+    skip: Quantity | None = None,
+    duration: Quantity | None = None,
+    flows: int = 1,
+    transfer: str | None = None,
+    seeds: int | Iterable[int] = 1,
+    series: bool | None = None,
+    jobs: int | None = None,
+) -> Results:
+    """Runs each controller alone on each trace with each seed.
+
+    Every argument but the last two is an option of ``cellpace compare`` in the same form, and the
+    figures are those of the program, exactly.
+
+    cc: controllers such as ``"verus:r=2"``, and your own (``Controller``).
+    trace: profiles, files, generated traces such as ``"constant:12mbit"``, and ``Trace`` objects.
+    rtt: round-trip delay without queueing.
+    queue: the queue at the bottleneck, e.g. ``"droptail:2MB"``, ``"codel"``.
+    loss: random loss, e.g. ``"1%"``.
+    uplink: trace of the reverse direction; ``None``: unlimited.
+    uplink_loss: random loss on the way back.
+    from_: where in the traces the runs begin.
+    impair: packets out of order, twice, damaged, e.g. ``"reorder=1%/5ms"``.
+    jitter: jitter of the radio link, e.g. ``"harq:bler=10%,rtt=8ms"``.
+    handover: handovers, e.g. ``"30s/200ms/80ms/lost"``.
+    acks: when receivers acknowledge, ``"every"`` packet or ``"delayed:40ms"``.
+    skip: left out of the figures at the start; ``None``: 2 s.
+    duration: length of a run; ``None``: the trace's, at most 300 s, and 60 s where it has no end.
+    flows: flows of the same controller that share the link.
+    transfer: downloads in place of an endless stream, e.g. ``"2MB,count=20,gap=1s"``.
+    seeds: seeds of everything random; the same seed gives the same results.
+    series: whether to keep figures over time, for charts; ``None``: of at most 64 runs.
+    jobs: runs at the same time; ``None``: one per core. Controllers in Python run one at a time.
+
+    Raises ``CellpaceError`` with the program's sentence; what a controller raises comes out as it is.
+    """
+    ccs, traces, seed_list = all_named(cc), native_traces(trace), seeds_of(seeds)
+    path = {
+        "rtt": written("rtt", rtt),
+        "queue": written("queue", queue),
+        "loss": written("loss", loss),
+        "uplink": optional("uplink", uplink),
+        "uplink_loss": written("uplink_loss", uplink_loss),
+        "from": written("from_", from_),
+        "impair": several("impair", impair),
+        "jitter": written("jitter", jitter),
+        "handover": several("handover", handover),
+        "acks": written("acks", acks),
+        "skip": optional("skip", skip),
+    }
+    if series is None:
+        series = len(ccs) * len(traces) * len(seed_list) <= _MOST_RUNS_WITH_SERIES
+    wish = {
+        "cc": ccs,
+        "trace": traces,
+        "seeds": seed_list,
+        "flows": flows,
+        "duration": optional("duration", duration),
+        "transfer": optional("transfer", transfer),
+        "path": json.dumps(path),
+        "series": series,
+        "jobs": jobs,
+    }
+    return Results(_native.compare(wish))

@@ -1,0 +1,159 @@
+"""Scenarios: several flows of different kinds over one path."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from os import PathLike, fspath
+from pathlib import Path
+
+from cellpace import _native
+from cellpace._controller import ControllerLike, named
+from cellpace._results import Results
+from cellpace._trace import Trace, TraceLike
+from cellpace._written import Quantity, seeds_of, written
+
+_STAND_IN = "fixed"
+
+TomlValue = str | int | float | bool | list["TomlValue"] | Mapping[str, "TomlValue"]
+
+
+@dataclass
+class Flow:
+    """A flow, or several of the same kind."""
+
+    cc: ControllerLike | None = None
+    """Its controller."""
+    start: Quantity | None = None
+    """When it starts; ``None``: at once."""
+    stop: Quantity | None = None
+    """When it stops sending; ``None``: at the end."""
+    rtt: Quantity | None = None
+    """Its own round-trip delay in place of the path's."""
+    count: int = 1
+    """How many of them there are."""
+    transfer: Mapping[str, TomlValue] | None = None
+    """Downloads, e.g. ``{"size": "2MB", "count": 20, "gap": "1s"}``; ``None``: it always has data."""
+    onoff: Mapping[str, TomlValue] | None = None
+    """Files with pauses between them, e.g. ``{"mean": "4MB", "off": "10s"}``."""
+    udp: str | None = None
+    """A constant rate in place of a controller, e.g. ``"2mbit"``."""
+
+    def _toml(self) -> str:
+        lines = ["[[flow]]"]
+        if self.cc is not None:
+            lines.append(f"cc = {_toml(self.cc if isinstance(self.cc, str) else _STAND_IN)}")
+        for key in ("start", "stop", "rtt", "udp"):
+            if (value := getattr(self, key)) is not None:
+                lines.append(f"{key} = {_toml(written(key, value))}")
+        for key in ("transfer", "onoff"):
+            if (value := getattr(self, key)) is not None:
+                lines.append(f"{key} = {_toml(value)}")
+        return "\n".join(lines)
+
+
+@dataclass
+class Scenario:
+    """What ``cellpace sim`` reads from a file, from Python.
+
+    ``docs/reference`` has all fields of a scenario; those without an argument here go into ``more``.
+    """
+
+    trace: TraceLike = "lte-driving"
+    """When the link may deliver."""
+    flows: Iterable[Flow] = field(default_factory=lambda: [Flow("verus")])
+    """The flows."""
+    rtt: Quantity = "40ms"
+    """Round-trip delay without queueing."""
+    queue: str = "droptail:2MB"
+    """The queue at the bottleneck."""
+    loss: str = "0%"
+    """Random loss."""
+    duration: Quantity | None = None
+    """Length of a run; ``None``: the trace's, at most 300 s, and 60 s where it has no end."""
+    skip: Quantity | None = None
+    """Left out of the figures at the start; ``None``: 2 s."""
+    seed: int = 1
+    """Seed of everything random."""
+    more: str = ""
+    """Further fields and tables as TOML, e.g. ``'jitter = "harq:bler=10%,rtt=8ms"'``."""
+
+    def to_toml(self) -> str:
+        """Returns the scenario as ``cellpace sim`` reads it."""
+        trace = "constant:1mbit" if isinstance(self.trace, Trace) else written("trace", self.trace)
+        lines = [f"trace = {_toml(trace)}"]
+        for key in ("rtt", "queue", "loss", "duration", "skip"):
+            if (value := getattr(self, key)) is not None:
+                lines.append(f"{key} = {_toml(written(key, value))}")
+        lines.append(f"seed = {self.seed}")
+        if isinstance(self.trace, Trace) and self.duration is None:
+            lines.append(f'duration = "{min(self.trace.period_s, 300)}s"')
+        flows = [flow._toml() for flow in self._each_flow()]
+        return "\n".join([*lines, self.more, *flows]) + "\n"
+
+    def _each_flow(self) -> list[Flow]:
+        return [flow for flow in self.flows for _ in range(flow.count)]
+
+
+@dataclass
+class ScenarioFile:
+    """A scenario that is written already."""
+
+    text: str
+    """The scenario as TOML."""
+    name: str = "scenario"
+    """What errors call it."""
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> ScenarioFile:
+        """Reads a file."""
+        try:
+            return cls(Path(path).read_text(encoding="utf-8"), fspath(path))
+        except FileNotFoundError:
+            raise _native.CellpaceError(f"there is no file `{fspath(path)}`") from None
+
+
+def simulate(
+    scenario: Scenario | ScenarioFile | str,
+    *,
+    seeds: int | Iterable[int] | None = None,
+    series: bool = True,
+    jobs: int | None = None,
+) -> Results:
+    """Simulates a scenario: flows over one path, in virtual time.
+
+    scenario: a ``Scenario``, a ``ScenarioFile``, or TOML as ``cellpace sim`` reads it.
+    seeds: seeds in place of the scenario's, one run with each.
+    series: whether to keep figures over time, for charts.
+    jobs: runs at the same time; ``None``: one per core.
+    """
+    if isinstance(scenario, str):
+        scenario = ScenarioFile(scenario)
+    own, trace = [], None
+    if isinstance(scenario, Scenario):
+        flows = enumerate(flow.cc for flow in scenario._each_flow())
+        wanted = ((at, named(cc)) for at, cc in flows if cc is not None and not isinstance(cc, str))
+        own = [(at, *cc) for at, cc in wanted if not isinstance(cc, str)]
+        trace = scenario.trace._native if isinstance(scenario.trace, Trace) else None
+        text, name = scenario.to_toml(), "scenario"
+    else:
+        text, name = scenario.text, scenario.name
+    wish = {
+        "name": name,
+        "text": text,
+        "trace": trace,
+        "own": own,
+        "seeds": None if seeds is None else seeds_of(seeds),
+        "series": series,
+        "jobs": jobs,
+    }
+    return Results(_native.simulate(wish))
+
+
+def _toml(value: TomlValue) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_toml(of)}" for key, of in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value)  # strings, numbers and booleans are written alike

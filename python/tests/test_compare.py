@@ -1,0 +1,166 @@
+"""Comparisons: the program's figures and sentences."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from datetime import timedelta
+
+import cellpace as cp
+import pytest
+from conftest import Program, without_command
+
+PROFILES = ["lte-driving", "umts-driving", "hspa-walking"]
+
+
+def test_figures_of_all_controllers_on_three_profiles_are_the_programs(program: Program) -> None:
+    ccs = [info.name for info in cp.controllers()]
+    options = [f"--cc={cc}" for cc in ccs] + [f"--trace={trace}" for trace in PROFILES]
+    theirs = program("compare", *options, "--duration=6s", "--json=-")
+    ours = cp.compare(ccs, PROFILES, duration="6s")
+    assert len(ours) == len(ccs) * 3 >= 36
+    assert without_command(ours.to_json()) == without_command(theirs)
+
+
+def test_every_option_means_what_it_means_to_the_program(program: Program) -> None:
+    theirs = program(
+        *("compare", "--cc=copa", "--trace=constant:20mbit", "--uplink=constant:5mbit"),
+        *("--rtt=30ms", "--queue=droptail:100pkts", "--loss=1%", "--uplink-loss=2%", "--from=1s"),
+        *("--impair=reorder=1%/5ms", "--impair=up:duplicate=1%", "--jitter=harq:bler=10%,rtt=8ms"),
+        *("--handover=3s/100ms/60ms/lost", "--acks=delayed:40ms", "--skip=1s", "--duration=8s"),
+        *("--flows=2", "--transfer=1MB,count=4,gap=100ms", "--seed=7", "--repeat=2", "--json=-"),
+    )
+    ours = cp.compare(
+        "copa",
+        "constant:20mbit",
+        uplink="constant:5mbit",
+        rtt=timedelta(milliseconds=30),
+        queue="droptail:100pkts",
+        loss="1%",
+        uplink_loss="2%",
+        from_="1s",
+        impair=["reorder=1%/5ms", "up:duplicate=1%"],
+        jitter="harq:bler=10%,rtt=8ms",
+        handover="3s/100ms/60ms/lost",
+        acks="delayed:40ms",
+        skip="1s",
+        duration="8s",
+        flows=2,
+        transfer="1MB,count=4,gap=100ms",
+        seeds=[7, 8],
+    )
+    assert without_command(ours.to_json()) == without_command(theirs)
+
+
+def test_one_row_for_each_run_with_the_documents_values() -> None:
+    runs = cp.compare(["verus", "cubic"], "constant:5mbit", duration="3s", seeds=range(3))
+    assert len(runs) == 6
+    for row, run in zip(runs.to_dicts(), runs.document["runs"], strict=True):
+        for name in ("cc", "seed", "throughput_mbps", "packets", "jain"):
+            assert row[name] == run[name]
+        assert row["queue_delay_ms_p95"] == run["queue_delay_ms"]["p95"]
+        assert row["rtt_ms_seen_max"] == run["rtt_ms_seen"]["max"]
+    flows = runs.flows()
+    assert len(flows) == 6 and set(flows["cc"]) == {"verus", "cubic"}
+    series = runs.series(5)
+    assert len(series) == 30 and series["start_s"][1] == 0.1
+    with pytest.raises(IndexError):
+        runs.series(6)
+
+
+def test_the_number_of_jobs_makes_no_difference() -> None:
+    alone = cp.compare(["bbr", "sprout"], duration="4s", seeds=range(4), jobs=1)
+    assert alone.to_json() == cp.compare(["bbr", "sprout"], duration="4s", seeds=range(4)).to_json()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"cc": "verbus"}, "cc: there is no controller `verbus`; did you mean `verus`?"),
+        ({"cc": ["copa", "copa"]}, "cc: `copa` is given twice"),
+        ({"cc": "verus:q=1"}, "cc: "),
+        ({"rtt": 40}, "rtt: `40` needs a unit, in quotes"),
+        ({"rtt": "40"}, "rtt: `40` needs a unit"),
+        ({"trace": "lte-drivin"}, "trace: "),
+        ({"queue": "codel:5ms"}, "queue: "),
+        ({"loss": "100%"}, "loss: "),
+        ({"handover": ["9s", "3s"]}, "handover: "),
+        ({"duration": "1s"}, "skip (2s) leaves nothing"),
+        ({"seeds": range(300_000)}, "split the work"),
+    ],
+)
+def test_errors_are_the_programs_sentences(arguments: dict[str, object], sentence: str) -> None:
+    with pytest.raises(cp.CellpaceError, match=re.escape(sentence)):
+        cp.compare(**arguments)  # type: ignore[arg-type]
+
+
+def test_other_types_are_refused_by_name() -> None:
+    with pytest.raises(TypeError, match="cc: dict is no subclass of cellpace.Controller"):
+        cp.compare(dict)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="rtt: a text such as '40ms' is needed, not list"):
+        cp.compare(rtt=["40ms"])  # type: ignore[arg-type]
+
+
+def test_other_threads_go_on_while_the_simulator_runs() -> None:
+    turns, done = 0, threading.Event()
+
+    def count() -> None:
+        nonlocal turns
+        while not done.is_set():
+            turns += 1
+            time.sleep(0.001)
+
+    counter = threading.Thread(target=count)
+    counter.start()
+    cp.compare(["verus", "sprout"], duration="60s", seeds=range(4), jobs=1, series=False)
+    seen = turns
+    done.set()
+    counter.join()
+    assert seen > 10, "the simulator held the interpreter"
+
+
+def test_threads_get_what_one_gets() -> None:
+    results: dict[int, str] = {}
+
+    def run(seed: int) -> None:
+        results[seed] = cp.compare("verus", duration="4s", seeds=seed).to_json()
+
+    threads = [threading.Thread(target=run, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    alone = {seed: cp.compare("verus", duration="4s", seeds=seed).to_json() for seed in range(4)}
+    assert results == alone
+
+
+LONG = {
+    "built in": "cp.compare('verus', 'constant:100mbit', duration='24h', series=False)",
+    "in Python": "cp.compare(cp.Controller, 'constant:100mbit', duration='24h', series=False)",
+}
+
+
+@pytest.mark.parametrize("kind", LONG)
+def test_ctrl_c_ends_a_long_run(kind: str) -> None:
+    code = f"""
+import cellpace as cp
+try:
+    print("begins", flush=True)
+    {LONG[kind]}
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begins\n"
+        # A signal that comes before the run begins is raised there, too.
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=60)[0] == "interrupted\n"
+    finally:
+        process.kill()
+        process.wait()

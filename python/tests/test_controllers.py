@@ -1,0 +1,201 @@
+"""Controllers in Python."""
+
+from __future__ import annotations
+
+import traceback
+from functools import partial
+from typing import Any
+
+import cellpace as cp
+import pytest
+from newreno import NewRenoPort
+
+PATHS: dict[str, dict[str, Any]] = {
+    "a short queue": {"trace": "constant:12mbit", "queue": "droptail:30pkts"},
+    "random loss": {"trace": "constant:20mbit", "loss": "1%"},
+    "a cell": {"trace": "umts-driving", "queue": "droptail:60pkts", "duration": "60s"},
+    "outages": {"trace": "onoff:6mbit,on=3s,off=2s", "queue": "droptail:40pkts"},
+    "reordering": {"trace": "constant:10mbit", "impair": "reorder=2%/20ms", "loss": "0.2%"},
+    "handover": {"trace": "constant:10mbit", "handover": "8s/300ms/90ms/lost"},
+    "delayed acks": {"trace": "constant:10mbit", "acks": "delayed:40ms", "loss": "0.5%"},
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_port_of_newreno_sends_what_the_built_in_one_sends(path: str) -> None:
+    conditions = {"duration": "20s", "seeds": [1, 2], **PATHS[path]}
+    built_in, port = cp.compare("newreno", **conditions), cp.compare(NewRenoPort, **conditions)
+    assert built_in["packets"].min() > 1000
+    assert built_in.to_json().count("newreno") == port.to_json().count("NewRenoPort")
+    for run in range(len(port)):
+        theirs, ours = built_in.series(run), port.series(run)
+        for column in ours.column_names:
+            assert ours[column].tobytes() == theirs[column].tobytes(), column
+    for column in port.column_names[1:]:
+        assert port[column].tolist() == built_in[column].tolist(), column
+
+
+class Steady(cp.Controller):
+    """A window that does not change."""
+
+    cwnd = 30_000
+
+
+def test_every_form_of_a_controller_is_taken() -> None:
+    class Named(Steady):
+        name = "thirty"
+
+    def make() -> cp.Controller:
+        return Steady()
+
+    ccs: list[cp.ControllerLike] = ["fixed:cwnd=30kB", Steady, Named(), make]
+    runs = cp.compare(ccs, duration="4s")
+    assert runs["cc"].tolist() == ["fixed:cwnd=30kB", "Steady", "thirty", "make"]
+    assert len(set(runs["packets"].tolist())) == 1, "all of them are the same window"
+    bound = cp.compare(partial(Steady), duration="4s")
+    assert bound["cc"].tolist() == ["Steady"] and bound["packets"][0] == runs["packets"][0]
+
+
+def test_results_keep_the_order_of_what_was_asked_for() -> None:
+    runs = cp.compare(["cubic", Steady, "copa"], ["lte-driving", "constant:5mbit"], duration="4s")
+    assert runs["cc"].tolist() == ["cubic", "Steady", "copa"] * 2
+    built_in = cp.compare(["cubic", "copa"], ["lte-driving", "constant:5mbit"], duration="4s")
+    of_cubic = [row for row in runs.to_dicts() if row["cc"] == "cubic"]
+    assert of_cubic == [row for row in built_in.to_dicts() if row["cc"] == "cubic"]
+
+
+def test_each_connection_has_a_controller_of_its_own() -> None:
+    made: list[cp.Controller] = []
+
+    class Counted(Steady):
+        def start(self, mss: int, now: float, seed: int) -> None:
+            self.seed, self.acks = seed, 0
+            made.append(self)
+
+        def on_ack(self, ack: cp.AckEvent) -> None:
+            self.acks += 1
+
+    cp.compare(Counted(), "constant:10mbit", duration="4s", flows=3, seeds=[1, 2])
+    assert len(made) == 6
+    assert len({one.seed for one in made}) == 6  # type: ignore[attr-defined]
+    assert all(one.acks > 100 for one in made)  # type: ignore[attr-defined]
+
+
+def test_epochs_bring_the_sums_of_all_acks() -> None:
+    sums = {"acks": 0, "epochs": 0, "bytes": 0, "sum": 0}
+
+    class Both(Steady):
+        epoch = "20ms"
+
+        def on_ack(self, ack: cp.AckEvent) -> None:
+            sums["acks"] += len(ack.packets)
+            sums["bytes"] += ack.bytes
+
+        def on_epoch(self, epoch: cp.EpochEvent) -> None:
+            sums["epochs"] += 1
+            sums["sum"] += epoch.acked_bytes
+            if epoch.acked_packets:
+                assert epoch.rtt_min is not None and epoch.rtt_mean is not None
+                assert epoch.rtt_max is not None
+                assert epoch.min_rtt <= epoch.rtt_min <= epoch.rtt_max < 1
+                assert epoch.rtt_min < epoch.rtt_mean + 1e-9 < epoch.rtt_max + 2e-9
+
+    cp.compare(Both, "constant:10mbit", duration="10s")
+    assert 495 <= sums["epochs"] <= 500
+    assert sums["bytes"] - 30_000 <= sums["sum"] <= sums["bytes"]
+
+
+def test_pacing_and_deadlines_are_kept() -> None:
+    times: list[float] = []
+
+    class Paced(cp.Controller):
+        cwnd = 1e9
+        pacing = 250_000.0
+        next_deadline = 0.5
+
+        def on_deadline(self, now: float) -> None:
+            times.append(now)
+            self.next_deadline = now + 0.5
+
+    runs = cp.compare(Paced, "constant:10mbit", duration="10s")
+    assert runs["throughput_mbps"][0] == pytest.approx(2.0, rel=0.01)
+    assert times == pytest.approx([0.5 * (at + 1) for at in range(len(times))]) and len(times) >= 19
+
+
+def test_an_exception_comes_out_with_its_own_traceback() -> None:
+    class Wrong(cp.Controller):
+        def on_ack(self, ack: cp.AckEvent) -> None:
+            if ack.now > 1:
+                self.helper(ack)
+
+        def helper(self, ack: cp.AckEvent) -> None:
+            raise RuntimeError(f"at {ack.now:.0f} s")
+
+    with pytest.raises(RuntimeError, match="at 1 s") as raised:
+        cp.compare(["cubic", Wrong], duration="30s")
+    names = [frame.name for frame in traceback.extract_tb(raised.value.__traceback__)]
+    assert names[-2:] == ["on_ack", "helper"]
+
+
+def test_nothing_is_called_after_an_exception() -> None:
+    calls = []
+
+    class Once(cp.Controller):
+        def on_ack(self, ack: cp.AckEvent) -> None:
+            calls.append(ack.now)
+            raise StopIteration
+
+    with pytest.raises(StopIteration):
+        cp.compare(Once, duration="5s", flows=4)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "sentence"),
+    [
+        ("cwnd", "many", "Odd.cwnd must be a number of bytes, at least 0; it is 'many'"),
+        ("cwnd", -1, "Odd.cwnd must be a number of bytes, at least 0; it is -1"),
+        ("cwnd", float("nan"), "Odd.cwnd must be a number of bytes, at least 0; it is nan"),
+        ("pacing", "1mbit", "Odd.pacing must be bytes per second, at least 0; it is '1mbit'"),
+        ("next_deadline", "1s", "Odd.next_deadline must be seconds, at least 0; it is '1s'"),
+        ("on_ack", 3, "Odd.on_ack is no method"),
+    ],
+)
+def test_wrong_types_are_named(attribute: str, value: object, sentence: str) -> None:
+    odd = type("Odd", (cp.Controller,), {attribute: value})
+    with pytest.raises(TypeError) as raised:
+        cp.compare(odd, duration="3s")
+    assert str(raised.value) == sentence
+
+
+def test_a_function_that_makes_something_else_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"a cellpace.Controller is needed, not int"):
+        cp.compare(lambda: 3, duration="3s")  # type: ignore[arg-type]
+    with pytest.raises(ZeroDivisionError):
+        cp.compare(lambda: 1 / 0, duration="3s")  # type: ignore[arg-type]
+
+
+def test_a_deadline_that_does_not_move_on_is_refused() -> None:
+    class Stuck(cp.Controller):
+        next_deadline = 1.0
+
+        def on_deadline(self, now: float) -> None:
+            self.next_deadline = now
+
+    with pytest.raises(ValueError, match="next_deadline must lie after now"):
+        cp.compare(Stuck, duration="3s")
+
+
+def test_epochs_have_bounds() -> None:
+    class Fine(cp.Controller):
+        def on_epoch(self, epoch: cp.EpochEvent) -> None: ...
+
+    for epoch, sentence in [("1us", "epoch: 1us is below 100us"), ("5", "needs a unit")]:
+        with pytest.raises(ValueError, match=sentence):
+            cp.compare(type("Fast", (Fine,), {"epoch": epoch}), duration="3s")
+
+
+def test_a_name_of_the_registry_is_refused() -> None:
+    verus = type("verus", (cp.Controller,), {})
+    with pytest.raises(cp.CellpaceError, match="cc: `verus` is a built-in controller"):
+        cp.compare(verus, duration="3s")

@@ -1,0 +1,136 @@
+"""Environments of Gymnasium."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cellpace as cp
+
+gymnasium = pytest.importorskip("gymnasium", reason="no gymnasium")
+
+import cellpace.gym  # noqa: E402
+
+CONVENTIONS = ("default", "aurora", "orca", "mvfst")
+LINK: dict[str, Any] = {"trace": ["umts-driving", "constant:5mbit"], "rtt": ("20ms", "100ms"), "duration": "1s"}
+
+
+@pytest.mark.parametrize("observation, action", list(itertools.product(CONVENTIONS, CONVENTIONS)))
+def test_the_checker_of_gymnasium_passes(observation: str, action: str) -> None:
+    from gymnasium.utils.env_checker import check_env
+
+    for reward in CONVENTIONS:
+        options = {"observation": observation, "action": action, "reward": reward}
+        env = gymnasium.make("cellpace/Link-v0", **LINK, **options)
+        with warnings.catch_warnings():
+            # Bounds of the originals are not -1 and 1.
+            warnings.filterwarnings("ignore", message=".*symmetric and normalized space.*")
+            check_env(env.unwrapped, skip_render_check=True)
+
+
+def episode(env: Any, seed: int | None) -> tuple[list[Any], list[float]]:
+    """Observations and rewards of an episode; actions depend on the number of the step alone."""
+    observation, _ = env.reset(seed=seed)
+    seen: list[Any] = [observation.tolist()]
+    rewards: list[float] = []
+    is_over = False
+    while not is_over:
+        action = np.array([(len(rewards) % 5) / 2 - 1], dtype=np.float32)
+        observation, reward, terminated, is_over, _ = env.step(action)
+        assert not terminated
+        seen.append(observation.tolist())
+        rewards.append(reward)
+    return seen, rewards
+
+
+def test_the_seed_decides_everything() -> None:
+    env, other = (gymnasium.make("cellpace/Link-v0", **LINK) for _ in range(2))
+    first, second = episode(env, 7), episode(env, None)
+    assert first != second
+    assert (first, second) == (episode(other, 7), episode(other, None))
+    assert first != episode(other, 8)
+
+
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
+def test_many_at_once_are_as_each_alone(mode: str) -> None:
+    count, steps = 3, 110
+    envs = gymnasium.make_vec("cellpace/Link-v0", num_envs=count, autoreset_mode=mode, jobs=2, **LINK)
+    assert isinstance(envs, cellpace.gym.LinkVectorEnv)
+    alone = gymnasium.vector.SyncVectorEnv(
+        [lambda: gymnasium.make("cellpace/Link-v0", **LINK)] * count, autoreset_mode=mode
+    )
+    same(envs.reset(seed=5), alone.reset(seed=5))
+    ends = 0
+    for step in range(steps):
+        actions = np.array([[((step + n) % 5) / 2 - 1] for n in range(count)], dtype=np.float32)
+        found, expected = envs.step(actions), alone.step(actions)
+        same(found[:4], expected[:4])
+        ends += int(found[3].sum())
+        if mode == "SameStep" and found[3].any():
+            assert (found[4]["_final_obs"] == expected[4]["_final_obs"]).all()
+            for lane in np.flatnonzero(found[3]):
+                same([found[4]["final_obs"][lane]], [expected[4]["final_obs"][lane]])
+    assert ends >= 2 * count
+
+
+def same(found: Any, expected: Any) -> None:
+    for one, other in zip(found, expected, strict=True):
+        if not isinstance(one, dict):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_what_was_returned_stays() -> None:
+    env = gymnasium.make("cellpace/Link-v0", **LINK)
+    observation, _ = env.reset(seed=1)
+    before = observation.copy()
+    for _ in range(5):
+        env.step(np.array([1.0], dtype=np.float32))
+    np.testing.assert_array_equal(observation, before)
+
+
+def test_the_link_tells_its_capacity_in_info_only() -> None:
+    env = gymnasium.make("cellpace/Link-v0", trace="constant:12mbit", duration="3s", random_start=False)
+    env.reset(seed=1)
+    infos = [env.step(np.array([0.2], dtype=np.float32))[4] for _ in range(100)]
+    assert np.mean([info["capacity_mbps"] for info in infos]) == pytest.approx(12, rel=0.02)
+    assert np.mean([info["throughput_mbps"] for info in infos[50:]]) == pytest.approx(12, rel=0.05)
+    assert infos[-1]["queue_delay_ms"] > 10
+
+
+@pytest.mark.parametrize(
+    "options, sentence",
+    [
+        ({"observation": "pcc"}, "observation: `pcc`; there are default, aurora, orca, mvfst"),
+        ({"step": "0ms"}, "step"),
+        ({"step": "20ms", "decision_delay": "30ms"}, "decision_delay"),
+        ({"rtt": ("90ms", "20ms")}, "rtt: a range is from a shorter to a longer one"),
+        ({"history": 0}, "history: 0 steps; allowed: 1 to 100"),
+        ({"competing": "cubik"}, "cubik"),
+        ({"trace": ()}, "trace: there is none"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(cp.CellpaceError, match="^.*" + sentence.replace("`", ".")):
+        cellpace.gym.LinkEnv(**options)
+
+
+def test_options_have_names() -> None:
+    with pytest.raises(TypeError, match="no option `durtion`"):
+        cellpace.gym.LinkEnv(durtion="1s")  # type: ignore[call-arg]
+
+
+def test_a_policy_is_a_file(tmp_path: Path) -> None:
+    env = gymnasium.make("cellpace/Link-v0", observation="aurora", history=2, **LINK)
+    path = tmp_path / "policy.json"
+    cellpace.gym.save_policy(path, env, [(np.zeros((4, 6)), np.zeros(4)), (np.ones((1, 4)), [0.5])])
+    document = json.loads(path.read_text())
+    assert (document["observation"], document["history"], document["step"]) == ("aurora", 2, "20ms")
+    with pytest.raises(cp.CellpaceError):
+        cellpace.gym.save_policy(path, env, [(np.zeros((1, 5)), [0.5])])
+    assert json.loads(path.read_text()) == document

@@ -1,0 +1,70 @@
+"""What is in the wheel, and that its types are true."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import cellpace as cp
+import pytest
+
+SOURCES = Path(__file__).parent.parent
+
+
+def test_the_package_is_the_installed_one() -> None:
+    found = Path(cp.__file__)
+    assert "site-packages" in found.parts and SOURCES not in found.parents
+
+
+@pytest.fixture(scope="module")
+def wheel() -> zipfile.ZipFile:
+    path = os.environ.get("CELLPACE_WHEEL", "")
+    if not path:
+        pytest.skip("CELLPACE_WHEEL names no wheel")
+    return zipfile.ZipFile(path)
+
+
+def test_the_wheel_has_what_it_needs_and_no_more(wheel: zipfile.ZipFile) -> None:
+    names = wheel.namelist()
+    assert [name for name in names if name.endswith(".so")] == ["cellpace/_native.abi3.so"]
+    assert {"cellpace/py.typed", "cellpace/_native.pyi"} <= set(names)
+    licences = [Path(name).name for name in names if "/licenses/" in name]
+    assert sorted(set(licences)) == ["LICENSE-APACHE", "LICENSE-MIT"]
+    others = [n for n in names if not n.startswith(("cellpace/", f"cellpace-{cp.__version__}"))]
+    assert others == [] and not any("test" in name for name in names)
+    assert Path(str(wheel.filename)).stat().st_size < 8_000_000
+    assert "cp311-abi3" in Path(str(wheel.filename)).name
+
+
+def test_no_path_of_the_machine_that_built_it_is_inside(wheel: zipfile.ZipFile) -> None:
+    native = wheel.read("cellpace/_native.abi3.so")
+    # What follows is where sources and registry of whoever builds it are.
+    for place in (SOURCES.parent, Path.home()):
+        assert f"{place}/".encode() not in native, place
+
+
+@pytest.mark.parametrize("checked", ["tests", "package"])
+def test_types(checked: str, tmp_path: Path) -> None:
+    if importlib.util.find_spec("mypy") is None:
+        pytest.skip("no mypy")
+    if checked == "tests":
+        command = ["mypy", "--config-file", str(SOURCES / "pyproject.toml"), "--cache-dir", str(tmp_path)]
+        command += [str(path) for path in sorted((SOURCES / "tests").glob("*.py"))]
+    else:
+        command = ["mypy.stubtest", "cellpace._native"]
+    done = subprocess.run(
+        [sys.executable, "-m", *command], capture_output=True, text=True, cwd=tmp_path, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_examples_in_docstrings_run() -> None:
+    import doctest
+
+    import cellpace._controller as module
+
+    assert doctest.testmod(module).failed == 0
