@@ -105,12 +105,16 @@ impl PlainHalf {
     }
 
     pub(crate) fn learn(&mut self, now: Time, tcp: BorrowedFd<'_>, stamps: bool) {
+        let was_idle = self.books.is_idle();
         if stamps && let Some(stamps) = &mut self.stamps {
             while let Some(stamped) = stamps.next(tcp, now) {
                 self.books.on_acked(stamped.when, stamped.offset);
             }
         }
-        if self.books.is_idle() || now.since(self.asked_at) < FRESH {
+        // Nobody asks while the flow is idle: what is known of TCP at its last ack stays in the statistics until then.
+        let is_fresh = now.since(self.asked_at) < FRESH;
+        let is_known = if self.books.is_idle() { was_idle } else { is_fresh };
+        if is_known {
             return;
         }
         self.ask(now, tcp);
