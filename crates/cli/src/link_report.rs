@@ -7,12 +7,12 @@ use cellpace_emu::{LinkOutcome, LinkTally};
 use cellpace_measure::Series;
 use cellpace_path::schedule::capacity_between;
 use cellpace_path::{PathSpec, TraceSpec};
-use cellpace_report::{Comparison, Run, short};
+use cellpace_report::{Comparison, RealTime, Run, short};
 
 use crate::error::CommandError;
 use crate::link_watch::Watch;
 use crate::options::Verbosity;
-use crate::output::write;
+use crate::output::{command_line, write};
 use crate::path_options::Directions;
 use crate::report::write_report;
 
@@ -102,15 +102,22 @@ impl LinkReport<'_> {
 
     /// What was asked of a direction and what was reached, over the whole run.
     fn rates(&self, name: &str, lane: &LinkLane<'_>) -> String {
-        let seconds = self.ended.duration.as_secs_f64().max(1e-9);
-        let mbps = |bytes: u64| short(bytes as f64 * 8.0 / 1e6 / seconds);
-        let reached = mbps(lane.tally.totals().bytes);
-        // Where a limit was set later on, the whole has none either.
-        if lane.path.trace.is_none() {
-            return format!("{name} {reached} Mbit/s of unlimited");
+        match self.mbps(lane) {
+            (None, reached) => format!("{name} {} Mbit/s of unlimited", short(reached)),
+            (Some(asked), reached) => {
+                format!("{name} {} of {} Mbit/s asked", short(reached), short(asked))
+            }
         }
-        let asked = mbps(self.capacity(lane, Time::ZERO));
-        format!("{name} {reached} of {asked} Mbit/s asked")
+    }
+
+    /// The same in Mbit/s; `None` was asked of a direction without a limit.
+    fn mbps(&self, lane: &LinkLane<'_>) -> (Option<f64>, f64) {
+        let seconds = self.ended.duration.as_secs_f64().max(1e-9);
+        let mbps = |bytes: u64| bytes as f64 * 8.0 / 1e6 / seconds;
+        // Where a limit was set later on, the whole has none either.
+        let has_limit = lane.path.trace.is_some();
+        let asked = has_limit.then(|| mbps(self.capacity(lane, Time::ZERO)));
+        (asked, mbps(lane.tally.totals().bytes))
     }
 
     fn end(&self) -> Time {
@@ -155,7 +162,8 @@ impl LinkReport<'_> {
             let trace = cellpace_lab::shown_name(&uplink.to_string());
             runs.push(self.run(&trace, &up, " (uplink)"));
         }
-        let document = cellpace_report::to_json(&Comparison::of(runs));
+        let comparison = Comparison { command: command_line(), ..Comparison::of(runs) };
+        let document = cellpace_report::to_json(&comparison);
         if let Some(file) = json {
             write(file, &document)?;
         }
@@ -180,6 +188,21 @@ impl LinkReport<'_> {
             series: Some(self.series(lane)),
             transfers: Vec::new(),
             transfer_summary: Vec::new(),
+            real_time: Some(self.real_time(lane)),
+        }
+    }
+
+    fn real_time(&self, lane: &LinkLane<'_>) -> RealTime {
+        let late = |quantile| self.ended.lateness.quantile_ms(quantile) * 1e3;
+        let (asked, reached) = self.mbps(lane);
+        RealTime {
+            late_p50_us: late(0.5),
+            late_p99_us: late(0.99),
+            late_max_us: late(1.0),
+            asked_mbps: asked,
+            reached_mbps: reached,
+            lost_by_devices: self.ended.lost.packets(),
+            has_priority: self.ended.realtime,
         }
     }
 

@@ -8,6 +8,7 @@
 mod program;
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,6 +17,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cellpace_kernel::remove;
+use program::dashboard::{Dashboard, Events};
+use program::guinea::connect;
 use program::{Folder, measured::measured};
 use serde_json::Value;
 
@@ -388,6 +391,87 @@ fn the_cgroup_is_that_of_a_process_or_all_and_the_end_is_clean() {
     }
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
+}
+
+/// The static server in its cgroup, outside of any link; ends with its place.
+struct Server(Child);
+
+impl Server {
+    fn start(place: &Place, port: u16) -> Self {
+        let script = format!(
+            "echo 0 >'{}/cgroup.procs' && exec ./server file {port} >listens",
+            place.cgroup.display()
+        );
+        let mut command = Command::new("sh");
+        let server = Self(
+            command.args(["-c", &script]).current_dir(place.folder.path(".")).spawn().unwrap(),
+        );
+        let end = Instant::now() + Duration::from_secs(10);
+        while fs::read(place.folder.path("listens")).is_ok_and(|said| said.is_empty())
+            || !place.folder.path("listens").exists()
+        {
+            assert!(Instant::now() < end, "the server does not listen");
+            thread::sleep(Duration::from_millis(20));
+        }
+        server
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_dashboard_shows_a_connection_of_a_static_program() {
+    let Some(place) = Place::new(20_000_000) else { return };
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let server = Server::start(&place, free);
+    let cgroup = place.cgroup.display();
+    let args = format!("--cgroup {cgroup} --in {free} --cc verus --dashboard 0 --json flows");
+    let mut daemon = daemon(&place, &args);
+    let dashboard = Dashboard::of(&place.folder.path("said.txt"));
+    let mut events = Events::of(&dashboard, "");
+    assert_eq!(events.next().unwrap().1["subject"], "verus");
+    let mut client = connect(([127, 0, 0, 1], free).into());
+    client.read_exact(&mut vec![0; 100_000]).unwrap();
+    let row = loop {
+        let (name, data) = events.next().unwrap();
+        let row = data["rows"].as_array().and_then(|rows| rows.first().cloned());
+        if let Some(row) = row.filter(|_| name == "flows") {
+            break row;
+        }
+    };
+    let shown = row[1].as_str().unwrap();
+    assert!(shown.starts_with(&format!("127.0.0.1:{free} <- 127.0.0.1:")), "{row}");
+    assert!(row.as_array().unwrap().contains(&"kernel".into()), "its driver: {row}");
+    dashboard.serves_everything("attach");
+    assert!(dashboard.metrics()["cellpace_connections_open"] >= 1.0);
+    let mut inside = Events::of(&dashboard, &format!("flow={}", row[0]));
+    let window = loop {
+        let (name, data) = inside.next().unwrap();
+        if name == "flow" && data["values"]["cwnd_pkts"].is_number() {
+            break data["values"]["cwnd_pkts"].as_f64().unwrap();
+        }
+    };
+    assert!(window > 0.0);
+    client.read_to_end(&mut Vec::new()).unwrap();
+    let closed = loop {
+        let (name, data) = events.next().unwrap();
+        if name == "closed" {
+            break data;
+        }
+    };
+    assert!(closed["delivered_bytes"].as_u64().unwrap() >= 20_000_000, "{closed}");
+    program::signal(&daemon, "TERM");
+    assert_eq!(program::code(&mut daemon), Some(0));
+    let (name, end) = std::iter::from_fn(|| events.next()).last().unwrap();
+    assert_eq!((name.as_str(), &end["summary"]["total"]), ("end", &1.into()));
+    let [flow] = &place.flows()[..] else { panic!("one connection: {:?}", place.flows()) };
+    assert_eq!(flow["acked_bytes"], end["summary"]["delivered_bytes"]);
+    drop(server);
 }
 
 #[test]

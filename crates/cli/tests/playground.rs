@@ -317,9 +317,9 @@ fn the_page_is_used_in_a_browser() {
     let mut doing = Command::new("node");
     doing.arg(root().join("crates/cli/tests/playground/doing.mjs"));
     doing.arg(&chromium).arg(folder).arg(&file);
-    match std::env::var_os("AXE") {
+    match std::env::var_os("AXE_CORE") {
         Some(axe) => _ = doing.arg(axe),
-        None => skip("no AXE=axe.min.js (npm: axe-core): accessibility is not checked"),
+        None => skip("no axe-core: accessibility is not checked"),
     }
     let output = doing.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -50,6 +50,7 @@ impl PlannedRun {
             wall_s: None,
             series: series.then_some(outcome.series),
             transfer_summary: TransferSummary::per_cc(&outcome.transfers),
+            real_time: None,
             transfers: outcome.transfers,
         }
     }

@@ -12,13 +12,15 @@ const colour = (name) => style().getPropertyValue(name).trim();
 const charts = new Set();
 let isDue = false;
 
-/** Draws what changed, once, when the screen is ready for it and somebody sees it. */
+/** Draws what changed when the screen is ready for it and somebody sees it: one chart in each frame, so that no frame takes long. */
 function due() {
   if (isDue) return;
   isDue = true;
   requestAnimationFrame(() => {
     isDue = false;
-    for (const chart of charts) chart.draw();
+    const [next, ...others] = [...charts].filter((chart) => chart.isWaiting);
+    next?.draw();
+    if (others.length) due();
   });
 }
 
@@ -74,8 +76,12 @@ export class LineChart {
     due();
   }
 
+  /** Whether there is something new and somebody to see it. */
+  get isWaiting() {
+    return this.#isNew && !document.hidden && this.#where.clientWidth > 0;
+  }
+
   draw() {
-    if (!this.#isNew || document.hidden || !this.#where.clientWidth) return;
     this.#isNew = false;
     if (this.#plot) this.#plot.setData(this.#data);
     else this.#plot = new uPlot(this.#options(), this.#data, this.#where);

@@ -17,12 +17,14 @@ const detail = new Detail(() => choose(null));
 const stream = new Stream(token, { event: take, state: setState });
 
 let opening = 0;
+let shownUntil = 0; // seconds, up to which the charts are drawn
 
 /** Has the server send what is in sight now. Several changes in a row become one. */
 function follow() {
   clearTimeout(opening);
   opening = setTimeout(() => {
     const asked = new URLSearchParams(table.view);
+    asked.set("since", shownUntil);
     if (known(detail.id)) asked.set("flow", detail.id);
     stream.open(asked);
   }, 20);
@@ -44,6 +46,7 @@ function setState(word, text) {
 
 function take(name, data) {
   if (name === "hello") hello(data);
+  else if (name === "history") data.moments.forEach(([t, summary]) => draw(t, summary));
   else if (name === "flows") update(data);
   else if (name === "flow") detail.update(data);
   else if (name === "end") end(data);
@@ -65,13 +68,17 @@ function hello(data) {
 
 function update(data) {
   if (data.summary) {
-    const { rate_mbps, queue_ms, rtt_ms, in_flight_bytes, queued_bytes } = data.summary;
     showSums(data.t, data.summary);
-    rates.push(data.t, [rate_mbps]);
-    delays.push(data.t, [queue_ms?.p50 ?? null, queue_ms?.p95 ?? null, rtt_ms?.p50 ?? null]);
-    waiting.push(data.t, [in_flight_bytes / 1e6, queued_bytes / 1e6]);
+    draw(data.t, data.summary);
   }
   table.update(data);
+}
+
+function draw(t, { rate_mbps, queue_ms, rtt_ms, in_flight_bytes, queued_bytes }) {
+  shownUntil = Math.max(shownUntil, t);
+  rates.push(t, [rate_mbps]);
+  delays.push(t, [queue_ms?.p50 ?? null, queue_ms?.p95 ?? null, rtt_ms?.p50 ?? null]);
+  waiting.push(t, [in_flight_bytes / 1e6, queued_bytes / 1e6]);
 }
 
 const SUMS = [

@@ -56,6 +56,8 @@ export class Table {
     if (known(data.matching)) {
       this.#matching = data.matching;
       const { open } = data.summary;
+      // A few connections leave no empty space; there is always some.
+      one("#scroll").style.setProperty("--rows", Math.max(3, Math.min(30, this.#matching)));
       setText(one("#count"), this.#matching === open ? `${open}` : `${this.#matching} of ${open}`);
     }
     if (data.order) this.#order = data.order;
@@ -184,7 +186,7 @@ export class Table {
     hide(one("#scroll thead tr").children);
     for (const row of this.#shown) hide(row.children);
     const shown = this.#columns.filter((column) => this.#used.has(column.name)).length;
-    one("#scroll table").style.minWidth = `${330 + 84 * (shown - 1)}px`;
+    one("#scroll table").style.minWidth = `${384 + 84 * (shown - 1)}px`;
     for (const of of [this.#above, this.#below]) of.firstChild.colSpan = shown;
   }
 }

@@ -10,15 +10,19 @@ use cellpace_base::statistics::nearest_rank;
 use serde_json::{Value, json};
 
 use crate::figures::{ConnectionFigures, LiveConnection, WatchedConnection};
+use crate::history::History;
 
 /// Time from one reading of all connections' figures to the next, while somebody looks.
 pub(crate) const SWEEP: Duration = Duration::from_millis(500);
+
+/// The same while nobody does: for the history, of which the first look shows five minutes.
+pub(crate) const IDLE_SWEEP: Duration = Duration::from_secs(5);
 
 /// Figures that are younger than this are not read again.
 const FRESH: Duration = Duration::from_millis(100);
 
 /// A rate is that of the time since the reading before, if that is no longer ago than this.
-const MAX_RATE_TIME: Duration = Duration::from_secs(5);
+const MAX_RATE_TIME: Duration = Duration::from_secs(6);
 
 /// Openings and ends that are kept for clients, at most.
 const MAX_NOTICES: usize = 256;
@@ -65,6 +69,7 @@ struct SharedConnections {
 pub(crate) struct LiveState {
     pub(crate) open: BTreeMap<u64, OpenConnection>,
     pub(crate) summary: Summary,
+    history: History,
     /// Readings of all figures up to now.
     pub(crate) sweeps: u64,
     swept_at: Option<Instant>,
@@ -188,7 +193,8 @@ impl LiveConnections {
         self.0.viewers.load(Ordering::Relaxed) > 0
     }
 
-    /// How often all figures were read: never while nobody looked.
+    /// How often all figures were read: while nobody looks, every five seconds by a
+    /// [server](crate::LiveServer).
     pub fn readings(&self) -> u64 {
         self.lock().sweeps
     }
@@ -236,6 +242,22 @@ impl LiveConnections {
         let mut state = self.lock();
         state.sweep_if_older(FRESH);
         state.summary.clone()
+    }
+
+    /// Keeps the history going while nobody looks, until the end.
+    pub(crate) fn keep_history(&self) {
+        loop {
+            let next = self.lock().swept_at.map_or_else(Instant::now, |at| at + IDLE_SWEEP);
+            if self.wait(next) {
+                return;
+            }
+            self.lock().sweep_if_older(IDLE_SWEEP);
+        }
+    }
+
+    /// Moments of the last five minutes that are later than `since` seconds.
+    pub(crate) fn history_since(&self, since: f64) -> Vec<Value> {
+        self.lock().history.since(self.0.began, since)
     }
 
     /// Looks into a connection.
@@ -307,6 +329,7 @@ impl LiveState {
             rate(delivered, now.duration_since(before))
         });
         summary.sums = sums;
+        self.history.add(now, &summary);
         self.summary = summary;
         self.swept_at = Some(now);
         self.sweeps += 1;

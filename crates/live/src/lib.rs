@@ -2,7 +2,8 @@
 //! page as a stream of events, and figures for Prometheus.
 //!
 //! [`LiveConnections`] is told which connections open and close, and reads their figures while
-//! somebody looks; nobody looks: nothing is read. [`LiveServer`] answers browsers and scrapers. It has
+//! somebody looks; nobody looks: it adds up the last five minutes in steps of five seconds.
+//! [`LiveServer`] answers browsers and scrapers. It has
 //! a thread for each client, which takes the newest figures whenever its client has room for
 //! more: slow clients get fewer updates and hold no memory.
 
@@ -12,6 +13,7 @@ mod access;
 mod connections;
 mod figures;
 mod flow;
+mod history;
 mod metrics;
 mod page;
 mod reply;

@@ -94,6 +94,10 @@ impl LiveServer {
         let theirs = shared.clone();
         let thread = thread::Builder::new().name("cellpace-live".to_owned());
         let accepting = Some(thread.spawn(move || theirs.accept())?);
+        let theirs = shared.connections.clone();
+        let thread = thread::Builder::new().name("cellpace-history".to_owned()).stack_size(STACK);
+        // Without it the charts begin with the first look. It ends with the connections.
+        let _ = thread.spawn(move || theirs.keep_history());
         Ok(Self { address, shared, accepting })
     }
 

@@ -91,6 +91,10 @@ impl LiveStream {
         if !std::mem::replace(&mut self.has_begun, true) {
             out.push_str("retry: 1000\n");
             self.event(out, "hello", &about(&self.connections).to_string());
+            if let Some(since) = self.view.since {
+                let moments = self.connections.history_since(since);
+                self.event(out, "history", &json!({ "moments": moments }).to_string());
+            }
         }
         let connections = self.connections.clone();
         let mut state = connections.lock();
@@ -322,6 +326,20 @@ mod tests {
         assert_eq!((connections.has_viewers(), connections.readings()), (true, 1));
         drop(one);
         assert!(!connections.has_viewers());
+    }
+
+    #[test]
+    fn who_begins_to_look_gets_the_history_from_where_it_was() {
+        let connections = connections();
+        connections.read_all();
+        assert!(!read(&mut stream(&connections, "")).iter().any(|event| event.0 == "history"));
+        let events = read(&mut stream(&connections, "since=0"));
+        let names: Vec<&str> = events.iter().map(|event| event.0.as_str()).collect();
+        assert_eq!(names, ["hello", "history", "flows"]);
+        let moments = events[1].1["moments"].as_array().unwrap();
+        assert_eq!((moments.len(), &moments[0][1]["in_flight_bytes"]), (1, &json!(0)));
+        let events = read(&mut stream(&connections, "since=99"));
+        assert_eq!(events[1].1["moments"], json!([]));
     }
 
     #[test]

@@ -181,6 +181,8 @@ pub(crate) struct View {
     rows: usize,
     /// The connection that it looks into.
     pub(crate) flow: Option<u64>,
+    /// It has the history up to here, in seconds; `None`: it does not want it.
+    pub(crate) since: Option<f64>,
 }
 
 impl View {
@@ -195,6 +197,7 @@ impl View {
             from: request.number("from").unwrap_or(0),
             rows: request.number("rows").unwrap_or(DEFAULT_ROWS).min(MAX_ROWS),
             flow: request.number("flow"),
+            since: request.number("since"),
         }
     }
 

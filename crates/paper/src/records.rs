@@ -30,6 +30,7 @@ pub(crate) fn record(scenario: &Scenario, outcome: Outcome, keeps_series: bool) 
         wall_s: None,
         series: keeps_series.then_some(outcome.series),
         transfer_summary: TransferSummary::per_cc(&outcome.transfers),
+        real_time: None,
         transfers: outcome.transfers,
     };
     let retransmissions = outcome.retransmissions;

@@ -9,8 +9,9 @@ use crate::document::Document;
 use crate::escape::escape;
 use crate::groups::controllers;
 use crate::heatmap::{Heatmap, heatmap_svg, inline, level_classes, levels};
+use crate::joined::side_by_side;
 use crate::page::{Look, looks, page_json};
-use crate::section::{Chart, DrawnChart, MadeBy, PageTable, Section, side_by_side};
+use crate::section::{Chart, DrawnChart, MadeBy, PageTable, Section};
 use crate::sentence::sentence;
 use crate::svg::{SvgFiles, chart_svg, svg_files};
 use crate::thin::{MAX_FLOWS, thinned};
@@ -20,14 +21,17 @@ use crate::{Comparison, ReportError, SCHEMA, comparisons, palette};
 const TEMPLATE: &str = include_str!("../assets/page.html");
 pub(crate) const STYLE: &str = include_str!("../assets/page.css");
 /// The script of the page: plain files, each using those before it.
-const SCRIPTS: [&str; 18] = [
+const SCRIPTS: [&str; 21] = [
     include_str!("../assets/page/numbers.js"),
     include_str!("../assets/page/plot.js"),
+    include_str!("../assets/page/axes.js"),
     include_str!("../assets/page/dom.js"),
+    include_str!("../assets/page/looks.js"),
     include_str!("../assets/page/save.js"),
     include_str!("../assets/page/chart.js"),
     include_str!("../assets/page/sections.js"),
     include_str!("../assets/page/legend.js"),
+    include_str!("../assets/page/still.js"),
     include_str!("../assets/page/events.js"),
     include_str!("../assets/page/table.js"),
     include_str!("../assets/page/time.js"),

@@ -14,6 +14,7 @@ mod example;
 mod groups;
 mod heatmap;
 mod html;
+mod joined;
 mod json;
 #[cfg(feature = "png")]
 mod lettering;
@@ -28,7 +29,9 @@ mod parquet_file;
 #[cfg_attr(not(feature = "png"), path = "png_missing.rs")]
 mod png;
 #[cfg(feature = "parquet")]
+mod profile;
 mod run_table;
+mod scatter;
 mod schema;
 mod section;
 mod sentence;
@@ -61,7 +64,7 @@ pub use png::png;
 pub use run_table::{
     LeadingColumn, RUN_TABLE_SCHEMA, RunNumbers, RunRequest, RunRow, run_table, write_run_table,
 };
-pub use schema::{Comparison, Repeated, Run, SCHEMA, TracePreview};
+pub use schema::{Comparison, RealTime, Repeated, Run, SCHEMA, TracePreview};
 pub use section::PageTable;
 pub use sentence::sentence;
 pub use side_by_side::side_by_side;

@@ -4,9 +4,12 @@ use cellpace_measure::{FlowEvents, FlowFigures, ProfileSample, Quantiles, Series
 use serde::Serialize;
 
 use crate::groups::{FigureRow, Group, conditions, controllers, groups, queue_delay, rows};
-use crate::number::Number;
+use crate::number::{Number, short};
 use crate::palette;
-use crate::{Comparison, Run};
+use crate::profile::profile_charts;
+use crate::scatter::{differ_in_capacity, scatter};
+use crate::section::{Chart, serialize_drawn};
+use crate::{Comparison, RealTime, Run};
 
 #[derive(Serialize)]
 pub(crate) struct Page<'a> {
@@ -31,6 +34,8 @@ struct PageGroup<'a> {
     name: &'a str,
     conditions: Vec<(&'static str, String)>,
     rows: Vec<FigureRow<'a>>,
+    #[serde(serialize_with = "serialize_drawn")]
+    scatter: Chart,
     runs: Vec<PageRun<'a>>,
 }
 
@@ -96,17 +101,15 @@ struct PageInside<'a> {
     values: Vec<(&'a str, Vec<Number>)>,
 }
 
+/// What a controller has learnt, as a chart.
 #[derive(Serialize)]
-struct PageProfile {
-    at: Number,
-    flow: usize,
-    points: Vec<(Number, Number)>,
-    curve: Vec<(Number, Number)>,
-}
+#[serde(transparent)]
+struct PageProfile(#[serde(serialize_with = "serialize_drawn")] Chart);
 
 impl<'a> Page<'a> {
     pub(crate) fn new(comparison: &'a Comparison, groups: &'a [Group<'a>]) -> Self {
         let controllers = controllers(comparison);
+        let in_shares = differ_in_capacity(comparison);
         let mut capacities = Vec::new();
         let page_groups = groups
             .iter()
@@ -115,10 +118,12 @@ impl<'a> Page<'a> {
                     let cc = controllers.iter().position(|name| *name == run.cc).unwrap_or(0);
                     page_run(run, cc, run.seed == group.runs[0].seed, &mut capacities)
                 };
+                let rows = rows(&group.runs, &comparison.repeated);
                 PageGroup {
                     name: &group.name,
-                    conditions: conditions(group.runs[0]),
-                    rows: rows(&group.runs, &comparison.repeated),
+                    conditions: [conditions(group.runs[0]), exactness(&group.runs)].concat(),
+                    scatter: scatter(group, &rows, &controllers, in_shares),
+                    rows,
                     runs: group.runs.iter().map(run).collect(),
                 }
             })
@@ -163,7 +168,10 @@ fn page_run<'a>(
         p95: Number(delay.p95),
         flows: run.figures.per_flow.iter().take(MAX_LISTED_FLOWS).map(page_flow).collect(),
         more: run.figures.per_flow.len().saturating_sub(MAX_LISTED_FLOWS),
-        series: run.series.as_ref().map(|series| page_series(series, is_first_seed, capacities)),
+        series: run.series.as_ref().map(|series| {
+            let flows = run.figures.per_flow.len();
+            page_series(series, (cc, flows), is_first_seed, capacities)
+        }),
     }
 }
 
@@ -193,6 +201,7 @@ fn page_cdf(quantiles: &Quantiles) -> Option<PageCdf> {
 
 fn page_series<'a>(
     series: &'a Series,
+    (cc, flows): (usize, usize),
     is_first_seed: bool,
     capacities: &mut Vec<Vec<Number>>,
 ) -> PageSeries<'a> {
@@ -217,19 +226,45 @@ fn page_series<'a>(
             bin: series.inspected_bin_s.unwrap_or(series.bin_s),
             values: inside.map(|value| (value.name.as_str(), numbers(&value.values))).collect(),
         },
-        profiles: series.profiles.iter().map(page_profile).collect(),
+        profiles: page_profiles(&series.profiles, cc, flows),
         events: &series.events,
     }
 }
 
-fn page_profile(profile: &ProfileSample) -> PageProfile {
-    let numbers = |(window, delay): &(f64, f64)| (Number(*window), Number(*delay));
-    PageProfile {
-        at: Number(profile.at_s),
-        flow: profile.flow,
-        points: profile.points.iter().map(numbers).collect(),
-        curve: profile.curve.iter().map(numbers).collect(),
+/// What was asked of links in real time and what was reached, and how late packets were.
+fn exactness(runs: &[&Run]) -> Vec<(&'static str, String)> {
+    let measured: Vec<RealTime> = runs.iter().filter_map(|run| run.real_time).collect();
+    let each = |text: fn(&RealTime) -> String| {
+        let mut texts: Vec<String> = measured.iter().map(text).collect();
+        texts.dedup();
+        texts.join(", then ")
+    };
+    if measured.is_empty() {
+        return Vec::new();
     }
+    let rates = |real: &RealTime| {
+        let reached = short(real.reached_mbps);
+        match real.asked_mbps {
+            Some(asked) => format!("{reached} of {} Mbit/s", short(asked)),
+            None => format!("{reached} Mbit/s, without a limit"),
+        }
+    };
+    let late = |real: &RealTime| {
+        format!("{} us, at worst {}", short(real.late_p99_us), short(real.late_max_us))
+    };
+    let mut facts = vec![
+        ("Reached of what was asked", each(rates)),
+        ("99 % of packets late by at most", each(late)),
+    ];
+    if measured.iter().any(|real| real.lost_by_devices > 0) {
+        facts.push(("Lost by devices", each(|real| format!("{} packets", real.lost_by_devices))));
+    }
+    facts
+}
+
+fn page_profiles(profiles: &[ProfileSample], cc: usize, flows: usize) -> Vec<PageProfile> {
+    let all: Vec<&ProfileSample> = profiles.iter().collect();
+    profile_charts(&all, cc, flows > 1).into_iter().map(PageProfile).collect()
 }
 
 pub(crate) fn numbers(values: &[f32]) -> Vec<Number> {
@@ -252,6 +287,31 @@ mod tests {
 
     fn page(comparison: &Comparison) -> Value {
         serde_json::from_str(&page_json(&thinned(comparison))).unwrap()
+    }
+
+    #[test]
+    fn a_link_in_real_time_says_how_exact_it_was() {
+        let mut comparison = example::comparison();
+        let real = RealTime {
+            late_p50_us: 40.0,
+            late_p99_us: 81.0,
+            late_max_us: 1050.0,
+            asked_mbps: Some(4.8),
+            reached_mbps: 3.5,
+            lost_by_devices: 0,
+            has_priority: true,
+        };
+        comparison.runs[0].real_time = Some(real);
+        comparison.runs[1].real_time = Some(RealTime { asked_mbps: None, ..real });
+        let conditions = page(&comparison)["groups"][0]["conditions"].clone();
+        let value = |wanted: &str| {
+            let all = conditions.as_array().unwrap().iter();
+            all.filter(|pair| pair[0] == wanted).map(|pair| pair[1].clone()).collect::<Vec<_>>()
+        };
+        let rates = "3.5 of 4.8 Mbit/s, then 3.5 Mbit/s, without a limit";
+        assert_eq!(value("Reached of what was asked"), [rates]);
+        assert_eq!(value("99 % of packets late by at most"), ["81 us, at worst 1050"]);
+        assert_eq!(value("Lost by devices"), [""; 0]);
     }
 
     #[test]

@@ -107,6 +107,28 @@ pub struct Run {
     /// The transfers of each controller, all of its flows together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transfer_summary: Vec<TransferSummary>,
+    /// How exact it was, where it ran in real time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub real_time: Option<RealTime>,
+}
+
+/// How exact a link was that forwarded real packets.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RealTime {
+    /// Median of how much later than its time a packet left, in us.
+    pub late_p50_us: f64,
+    /// The same, 99th percentile.
+    pub late_p99_us: f64,
+    /// The same, at worst.
+    pub late_max_us: f64,
+    /// What the trace offered over the whole run, in Mbit/s; `null`: it had no limit.
+    pub asked_mbps: Option<f64>,
+    /// What left the link over the whole run, in Mbit/s.
+    pub reached_mbps: f64,
+    /// Packets that devices lost and not the model.
+    pub lost_by_devices: u64,
+    /// Whether the link had real-time priority.
+    pub has_priority: bool,
 }
 
 /// Mean and 95 % confidence interval of one controller on one trace over several seeds.

@@ -1,6 +1,6 @@
 //! What a page shows of a result, declared: a title, a sentence, facts, charts, pictures, tables.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::heatmap::Heatmap;
 use crate::number::{Number, significant};
@@ -80,6 +80,16 @@ pub(crate) enum Form {
     Marks,
     /// Marks with the region around each.
     Regions,
+    /// Marks with their lines' names, intervals as whiskers, and the efficient frontier. Better is up and
+    /// to the right.
+    Scatter,
+}
+
+/// A height of a [`Chart`] with a name.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub(crate) struct Level {
+    pub(crate) at: f64,
+    pub(crate) words: String,
 }
 
 /// Lines or bars over a common axis.
@@ -96,6 +106,8 @@ pub(crate) struct Chart {
     pub(crate) lines: Vec<Line>,
     /// The axis below is logarithmic.
     pub(crate) log_x: bool,
+    /// The axis below begins with its largest place.
+    pub(crate) reversed_x: bool,
     /// The axis of the values is logarithmic.
     pub(crate) log_y: bool,
     /// How the values are drawn, unless they are bars.
@@ -106,6 +118,8 @@ pub(crate) struct Chart {
     pub(crate) y_range: Option<[f64; 2]>,
     /// Names of the places 0, 1, ... on the axis below; the values are then bars.
     pub(crate) names: Vec<String>,
+    /// Dashed lines across it.
+    pub(crate) levels: Vec<Level>,
 }
 
 /// A line of a [`Chart`].
@@ -126,6 +140,10 @@ pub(crate) struct Line {
     pub(crate) result: usize,
     /// The region around each value: least and most along the axis below, least and most of the values.
     pub(crate) spread: Vec<[f64; 4]>,
+    /// Small marks of what the values are means of: places and values.
+    pub(crate) minor: Vec<[f64; 2]>,
+    /// Its values are small dots, in any order.
+    pub(crate) are_dots: bool,
 }
 
 impl Line {
@@ -145,6 +163,8 @@ pub(crate) struct DrawnChart<'a> {
     x_label: &'a str,
     lines: Vec<DrawnLine<'a>>,
     log_x: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    reversed_x: bool,
     log_y: bool,
     form: Form,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -153,6 +173,8 @@ pub(crate) struct DrawnChart<'a> {
     y_range: Option<[f64; 2]>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     names: &'a [String],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    levels: &'a [Level],
 }
 
 #[derive(Debug, Serialize)]
@@ -170,10 +192,19 @@ struct DrawnLine<'a> {
     result: usize,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     spread: &'a [[f64; 4]],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    minor: Vec<[Number; 2]>,
+    #[serde(rename = "dots", skip_serializing_if = "std::ops::Not::not")]
+    are_dots: bool,
 }
 
 fn is_first(place: &usize) -> bool {
     *place == 0
+}
+
+/// A chart as the script of the page gets it.
+pub(crate) fn serialize_drawn<S: Serializer>(chart: &Chart, to: S) -> Result<S::Ok, S::Error> {
+    chart.drawn().serialize(to)
 }
 
 impl Chart {
@@ -188,7 +219,9 @@ impl Chart {
             let merge = line.x.len().div_ceil(MAX_POINTS).max(1);
             let y = match self.form {
                 // A mean of marks is no mark.
-                Form::Marks | Form::Regions => line.y.iter().step_by(merge).copied().collect(),
+                Form::Marks | Form::Regions | Form::Scatter => {
+                    line.y.iter().step_by(merge).copied().collect()
+                }
                 _ => thin(&line.y, merge, mean_of_known),
             };
             (
@@ -198,7 +231,7 @@ impl Chart {
         };
         let lines = self.lines.iter().map(|each| {
             let (x, y) = line(each);
-            let Line { look, is_area, hollow, result, .. } = *each;
+            let Line { look, is_area, hollow, result, are_dots, .. } = *each;
             DrawnLine {
                 name: &each.name,
                 x,
@@ -208,6 +241,8 @@ impl Chart {
                 hollow,
                 result,
                 spread: &each.spread,
+                minor: each.minor.iter().map(|point| point.map(Number)).collect(),
+                are_dots,
             }
         });
         DrawnChart {
@@ -217,78 +252,14 @@ impl Chart {
             x_label: &self.x_label,
             lines: lines.collect(),
             log_x: self.log_x,
+            reversed_x: self.reversed_x,
             log_y: self.log_y,
             form: self.form,
             x_range: self.x_range,
             y_range: self.y_range,
             names: &self.names,
+            levels: &self.levels,
         }
-    }
-}
-
-/// Results of one kind as one: tables and charts with all of them, each named.
-pub(crate) fn side_by_side(sections: Vec<(String, Section)>) -> Section {
-    let count = sections.len();
-    let mut sections = sections.into_iter();
-    let Some((first_name, first)) = sections.next() else { return Section::default() };
-    if count == 1 {
-        return first;
-    }
-    let mut all = named(&first_name, 0, first);
-    all.results.push(first_name);
-    for (name, section) in sections {
-        // A file of several lines has several sections.
-        let known = all.results.iter().position(|known| *known == name);
-        let place = known.unwrap_or(all.results.len());
-        all.add(named(&name, place, section));
-        if known.is_none() {
-            all.results.push(name);
-        }
-    }
-    all
-}
-
-/// A section whose rows, lines and facts carry the result's name.
-fn named(name: &str, place: usize, mut section: Section) -> Section {
-    for table in &mut section.tables {
-        table.header.insert(0, "result".to_owned());
-        table.rows.iter_mut().for_each(|row| row.insert(0, name.to_owned()));
-    }
-    for chart in &mut section.charts {
-        for line in &mut chart.lines {
-            line.name = format!("{name}: {}", line.name);
-            line.result = place;
-        }
-    }
-    section
-}
-
-impl Section {
-    fn add(&mut self, other: Self) {
-        self.title = format!("{}, then {}", self.title, other.title);
-        self.sentence = format!("{} {}", self.sentence, other.sentence).trim().to_owned();
-        for (name, value) in other.facts {
-            match self.facts.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, known)) if *known == value => {}
-                Some((_, known)) => *known = format!("{known}, then {value}"),
-                None => self.facts.push((name, value)),
-            }
-        }
-        for table in other.tables {
-            let same =
-                |known: &&mut PageTable| known.title == table.title && known.header == table.header;
-            match self.tables.iter_mut().find(same) {
-                Some(known) => known.rows.extend(table.rows),
-                None => self.tables.push(table),
-            }
-        }
-        for chart in other.charts {
-            match self.charts.iter_mut().find(|known| known.title == chart.title) {
-                Some(known) => known.lines.extend(chart.lines),
-                None => self.charts.push(chart),
-            }
-        }
-        self.maps.extend(other.maps);
     }
 }
 

@@ -8,23 +8,20 @@ mod scale;
 
 use std::collections::HashSet;
 
-use cellpace_base::statistics;
 use cellpace_measure::{ProfileSample, Series};
 
-use self::canvas::{Canvas, Plot};
 pub(crate) use self::chart::chart_svg;
-use self::scale::AxisScale;
+use self::chart::panels_svg;
 use crate::Comparison;
 use crate::groups::{Group, controllers, groups, rows};
 use crate::number::short;
+use crate::profile::profile_charts;
+use crate::scatter::{MIN_DELAY, differ_in_capacity, scatter};
 use crate::section::{Chart, Line};
 use crate::thin::{evenly, highest, mean, thin};
 
 /// Points along a line; more would only make noise at the width of a page.
 const MAX_POINTS: usize = 300;
-
-/// A logarithmic axis has no zero; in ms.
-const MIN_DELAY: f64 = 0.1;
 
 /// Delay profiles drawn of one run.
 const MAX_PROFILES: usize = 6;
@@ -35,6 +32,7 @@ const MAX_PROFILES: usize = 6;
 /// several seeds the first is drawn over time.
 pub(crate) fn svg_files(comparison: &Comparison, files: &mut SvgFiles) {
     let names = controllers(comparison);
+    let in_shares = differ_in_capacity(comparison);
     for group in groups(comparison) {
         let runs = drawn_runs(&group, &names);
         if !runs.is_empty() {
@@ -45,7 +43,9 @@ pub(crate) fn svg_files(comparison: &Comparison, files: &mut SvgFiles) {
         if distribution.has_values() {
             files.add(&[&group.name, "distribution"], chart_svg(&distribution));
         }
-        files.add(&[&group.name, "scatter"], scatter(comparison, &group, &names));
+        let rows = rows(&group.runs, &comparison.repeated);
+        let scatter = scatter(&group, &rows, &names, in_shares);
+        files.add(&[&group.name, "scatter"], chart_svg(&scatter));
         for run in &runs {
             if (2..=16).contains(&run.series.flow_throughput_mbps.len()) {
                 files.add(&[&group.name, "flows", run.cc], chart_svg(&flows(&group, run)));
@@ -166,84 +166,15 @@ fn binned(series: &Series, values: &[f32], merged: fn(&[f32]) -> f64) -> Line {
     Line { x: (0..y.len()).map(|bin| (bin as f64 + 0.5) * width).collect(), y, ..Line::default() }
 }
 
-fn scatter(comparison: &Comparison, group: &Group<'_>, names: &[&str]) -> String {
-    let rows = rows(&group.runs, &comparison.repeated);
-    let known = || rows.iter().filter(|row| row.p95.value.is_finite());
-    let ends = |value: f64, half: f64| [value - half, value + half];
-    let delays = known().flat_map(|row| ends(row.p95.value, row.p95.half_width.unwrap_or(0.0)));
-    let delays: Vec<f64> = delays.map(|ms| ms.max(MIN_DELAY)).collect();
-    let rates = known()
-        .flat_map(|row| ends(row.throughput.value, row.throughput.half_width.unwrap_or(0.0)));
-    let offered = group.runs.iter().map(|run| run.figures.capacity_mbps);
-    let offered: Vec<f64> = offered.filter(|rate| rate.is_finite()).collect();
-    // Seeds of a random trace differ; the line is their mean, as the points are.
-    let capacity = statistics::mean(offered.iter().copied());
-    let capacity = if capacity.is_finite() { capacity } else { 0.0 };
-    let top = rates.clone().fold(capacity, f64::max).max(1e-3) * 1.08;
-    let least = rates.fold(top, f64::min);
-    // Points that crowd at the top get the room; a scatter needs no zero.
-    let ground = if least > 0.45 * top { least - 0.45 * (top - least) } else { 0.0 };
-    let low = delays.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = delays.iter().copied().fold(0.0, f64::max);
-    let title = format!("{}: throughput against queue delay", group.name);
-    let below = "95th percentile of the queue delay [ms, log scale, less to the right]";
-    let across = AxisScale::log_around(low, high, 1.9).inverted();
-    let up = AxisScale::linear(ground, top);
-    let mut plot = Plot::new((&title, "Mbit/s", below), across, up, &[], &[]);
-    plot.better_corner();
-    plot.level(capacity, &capacity_text(&offered, capacity));
-    for row in known() {
-        let look = names.iter().position(|name| *name == row.cc).unwrap_or(0);
-        let (x, y) = (row.p95, row.throughput);
-        if let (Some(across), Some(up)) = (x.half_width, y.half_width) {
-            plot.whiskers(look, (x.value, y.value), (across, up));
-        }
-        plot.point(look, (x.value.max(MIN_DELAY), y.value));
-    }
-    for row in known() {
-        plot.label(row.cc, (row.p95.value.max(MIN_DELAY), row.throughput.value));
-    }
-    plot.finish()
-}
-
+/// Several small charts of what a run's controllers have learnt.
 fn profiles(run: &DrawnRun<'_>) -> String {
     let chosen: Vec<&ProfileSample> = evenly(&run.series.profiles, MAX_PROFILES).collect();
-    let pairs = || chosen.iter().flat_map(|profile| profile.points.iter().chain(&profile.curve));
-    let most = |of: fn(&(f64, f64)) -> f64| {
-        pairs().map(of).filter(|value| value.is_finite()).fold(1e-3, f64::max)
-    };
-    let (window, delay) = (most(|pair| pair.0), most(|pair| pair.1));
-    let mut canvas = Canvas::panels(&format!("{}: learnt delay profiles", run.cc), chosen.len());
-    for (place, profile) in chosen.iter().enumerate() {
-        let flow = if run.flows.len() > 1 {
-            format!(", flow {}", profile.flow + 1)
-        } else {
-            String::new()
-        };
-        let mut plot = canvas.panel(
-            place,
-            &format!("{} s{flow}", short(profile.at_s)),
-            AxisScale::linear(0.0, window * 1.03),
-            AxisScale::linear(0.0, delay * 1.05),
-        );
-        plot.dots(evenly(&profile.points, 250));
-        plot.curve(run.look, evenly(&profile.curve, 120));
-    }
-    canvas.finish()
+    let charts = profile_charts(&chosen, run.look, run.flows.len() > 1);
+    panels_svg(&format!("{}: learnt delay profiles", run.cc), &charts)
 }
 
 fn merge_for(bins: usize) -> usize {
     bins.div_ceil(MAX_POINTS).max(1)
-}
-
-/// What stands at the line of the capacity.
-fn capacity_text(offered: &[f64], mean: f64) -> String {
-    let fewest = short(offered.iter().copied().fold(f64::INFINITY, f64::min));
-    let most = short(offered.iter().copied().fold(0.0, f64::max));
-    match fewest == most {
-        true => format!("capacity {}", short(mean)),
-        false => format!("mean capacity {} ({fewest} to {most})", short(mean)),
-    }
 }
 
 fn seconds(width: f64) -> String {

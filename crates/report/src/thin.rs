@@ -67,6 +67,7 @@ pub(crate) fn thinned(comparison: &Comparison) -> Comparison {
             series: kept,
             transfers: run.transfers.clone(),
             transfer_summary: run.transfer_summary.clone(),
+            real_time: run.real_time,
             ..*run
         }
     };

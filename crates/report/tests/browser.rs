@@ -240,6 +240,7 @@ fn everything_that_a_reader_can_do_works_on_every_page() {
             println!("{name}, {look}: {did}");
             assert_eq!(seen["errors"], serde_json::json!([]), "{name}, {look}");
             assert_eq!(did["requests"], serde_json::json!([]), "{name}, {look}");
+            assert_eq!(did["wrong"], serde_json::json!([]), "{name}, {look}: a saved chart");
             assert!(did["wide"].as_i64().unwrap() <= 0, "{name}, {look}: {did}");
             let plots = did["plots"].as_u64().unwrap();
             assert_eq!(did["tips"], plots, "{name}, {look}: each chart reads its values");

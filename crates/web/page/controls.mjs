@@ -1,5 +1,4 @@
 // The controls: text fields with sliders beside them, made from what the module describes.
-import { element, known, one } from "./dom.mjs";
 import { numberOf, scale, textOf } from "./quantity.mjs";
 import { MOST_CONTROLLERS, MOST_HANDOVERS, formatSpec, parseSpec } from "./state.mjs";
 
@@ -17,8 +16,8 @@ let fields = 0;
 
 /** Draws all controls for `state`; `changed(isFinal)` is called when they have changed it. */
 export class Controls {
-  constructor(choices, looks, { changed, openFile }) {
-    Object.assign(this, { choices, looks, changed, openFile });
+  constructor(choices, { changed, openFile }) {
+    Object.assign(this, { choices, changed, openFile });
     one("#add-cc").addEventListener("click", () => this.addController());
   }
 
@@ -145,7 +144,7 @@ export class Controls {
     const remove = element("button", { type: "button", "aria-label": `Remove ${state.cc[index]}`, disabled: state.cc.length < 2, onclick: () => { state.cc.splice(index, 1); redraw(); } }, "×");
     const id = `more-${index}`;
     return element("div", { class: "cc" },
-      element("div", { class: "field" }, this.looks.swatch(index), pick, text, remove),
+      element("div", { class: "field" }, swatch(index), pick, text, remove),
       trouble(`cc-${index}`),
       info ? element("details", { id, open: open.has(id) }, element("summary", {}, "Parameters"),
         element("p", { class: "note" }, info.summary), ...this.controllerFields(info, spec, set, redraw, index)) : null);

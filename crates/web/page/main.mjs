@@ -1,9 +1,9 @@
 // The page: reads its state from the link, has the workers simulate it, and draws what they answer.
-import { Charts, Looks } from "./charts.mjs";
+import { Charts } from "./charts.mjs";
 import { Controls } from "./controls.mjs";
-import { one } from "./dom.mjs";
 import { Engine } from "./engine.mjs";
 import { Pen } from "./pen.mjs";
+import { numberOf } from "./quantity.mjs";
 import { fromFragment, toCommand, toFragment, toQueries } from "./state.mjs";
 
 const MOST_WORKERS = 4;
@@ -11,15 +11,18 @@ const MOST_WORKERS = 4;
 const PATIENCE_WITH_OLD_MS = 700;
 /** Before this, progress is not worth showing. */
 const SHOW_PROGRESS_MS = 250;
+/** What is simulated of a longer run first when the page opens: the browser compiles the simulator for speed only while it runs. */
+const FIRST_SECONDS = 15;
 const MOST_FILE_BYTES = 64 << 20;
 
 // What tests look at.
-const seen = window.cellpace = { errors: [], batches: 0, drawnMs: 0, drawn: {}, figures: [], idle: false };
+const seen = window.cellpace = { errors: [], batches: 0, drawn: {}, figures: [], idle: false };
 addEventListener("error", (event) => seen.errors.push(String(event.message)));
 addEventListener("unhandledrejection", (event) => seen.errors.push(String(event.reason)));
 
-const looks = new Looks(JSON.parse(one("#looks").textContent));
-const charts = new Charts(looks);
+looks = JSON.parse(one("#looks").textContent);
+colours = pageColours();
+const charts = new Charts();
 let engine, choices, controls, pen, state;
 let fileNumber = 0; // how many files there were: an answer belongs to the files of its time
 let dropped = new Set();
@@ -32,8 +35,8 @@ async function start() {
   const count = Math.max(1, Math.min(navigator.hardwareConcurrency || 2, MOST_WORKERS));
   engine = new Engine(one("#worker").textContent, module, count);
   choices = await engine.choices();
-  controls = new Controls(choices, looks, { changed, openFile });
-  pen = new Pen(looks.colours, drawTrace);
+  controls = new Controls(choices, { changed, openFile });
+  pen = new Pen(drawTrace);
   listen();
   // On a phone the pictures come first.
   if (innerWidth < 600) document.querySelectorAll("#controls .group")[1].open = false;
@@ -83,6 +86,7 @@ function request() {
 }
 
 async function work() {
+  if (!seen.batches) await showBeginning(wanted);
   while (wanted) {
     const queries = wanted;
     wanted = null;
@@ -95,6 +99,16 @@ async function work() {
   }
   running = null;
   seen.idle = true;
+}
+
+/** A new page shows the first seconds of a long run, and then all of it. */
+async function showBeginning(queries) {
+  if (!(numberOf("span", queries[0].duration) > FIRST_SECONDS * 1e3)) return;
+  running = { since: performance.now() };
+  const results = await engine.run(queries.map((query) => ({ ...query, duration: `${FIRST_SECONDS}s` })), () => {});
+  if (!results?.some((answer) => answer.figures)) return;
+  show(queries, results, performance.now() - running.since);
+  say(`The first ${FIRST_SECONDS} s of ${queries[0].duration}; the rest follows.`);
 }
 
 /** The answers to all queries, those of the last batch taken from there. Null: stopped. */
@@ -123,6 +137,7 @@ function show(queries, results, took) {
     pen.show(runs[0].series.capacity_mbps, runs[0].series.bin_s);
   }
   const drawing = performance.now() - before;
+  seen.firstMs ??= performance.now();
   const number = runs.length === 1 ? "1 controller" : `${runs.length} controllers`;
   say(runs.length ? `${number} over ${queries[0].duration} of virtual time, simulated in ${took.toFixed(0)} ms.` : "Nothing to show.");
   document.documentElement.classList.add("drawn");
@@ -197,7 +212,7 @@ function listen() {
   one("#controls").addEventListener("submit", (event) => event.preventDefault());
   one("#copy-command").addEventListener("click", (event) => copy(event.target, one("#command").textContent));
   one("#copy-link").addEventListener("click", (event) => copy(event.target, location.href));
-  const redo = () => { charts.redo(); pen.paint(); };
+  const redo = () => { colours = pageColours(); charts.redo(); pen.paint(); };
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redo);
   let width = innerWidth;
   addEventListener("resize", () => { if (width !== innerWidth) { width = innerWidth; redo(); } });

@@ -1,5 +1,4 @@
 // The capacity as a curve that can be drawn: it becomes `step:RATE/TIME,...`, which the program reads, too.
-import { one } from "./dom.mjs";
 import { textOf } from "./quantity.mjs";
 
 const MOST_STEPS = 60;
@@ -8,8 +7,8 @@ const MARGIN = { left: 34, bottom: 18, top: 6 };
 /** Draws capacity into the canvas and lets it be drawn anew. */
 export class Pen {
   /** `drawn(trace, isFinal)` gets what was drawn as a trace. */
-  constructor(colours, drawn) {
-    Object.assign(this, { colours, drawn, rates: [], step: 1, top: 20, at: 0, stroke: null });
+  constructor(drawn) {
+    Object.assign(this, { drawn, rates: [], step: 1, top: 20, at: 0, stroke: null });
     this.canvas = one("#pen");
     this.canvas.addEventListener("pointerdown", (event) => this.begin(event));
     this.canvas.addEventListener("pointermove", (event) => this.move(event));
@@ -118,7 +117,7 @@ export class Pen {
   }
 
   paint() {
-    const { canvas, colours, top } = this;
+    const { canvas, top } = this;
     const ratio = devicePixelRatio;
     const [width, height] = [canvas.clientWidth, canvas.clientHeight];
     if (!width || !height) return;

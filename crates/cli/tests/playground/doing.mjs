@@ -49,7 +49,14 @@ async function looks() {
 /** A slider moves with the mouse, and pictures follow before it is let go. */
 async function drag() {
   const page = await opened("#trace=constant:12mbit&cc=verus&cc=copa&cc=cubic&cc=bbr");
-  seen.minute = await page.value("({ ms: window.cellpace.simulatedMs, drawing: window.cellpace.drawingMs })");
+  const measured = "({ ms: window.cellpace.simulatedMs, drawing: window.cellpace.drawingMs, first: window.cellpace.firstMs })";
+  seen.minute = { opening: await page.value(measured) };
+  // The same again, of which nothing is kept.
+  for (let rtt = 41; rtt <= 44; rtt++) {
+    await page.value(`window.cellpace.idle = false; location.hash = "trace=constant:12mbit&rtt=${rtt}ms&cc=verus&cc=copa&cc=cubic&cc=bbr"`);
+    await page.until(`${IDLE} && document.querySelector("#command").textContent.includes("${rtt}ms")`);
+  }
+  seen.minute.later = await page.value(measured);
   const slider = '#link input[type="range"]';
   await page.value(`document.querySelectorAll('${slider}').forEach((range) => { if (range.getAttribute("aria-label") === "RTT without queueing") range.id = "slide"; })`);
   const { x, y, width, height } = await page.box("#slide");

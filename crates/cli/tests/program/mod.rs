@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each file of tests uses a part")]
 #![allow(clippy::unwrap_used)]
 
+pub(crate) mod dashboard;
 pub(crate) mod guinea;
 pub(crate) mod links;
 pub(crate) mod measured;

@@ -1,18 +1,15 @@
-// Draws every chart that has an axis: of comparisons and of all other results, from one description.
+// Draws every chart that moves with its reader: of comparisons and of all other results, from one description. still.js
+// draws the same description as SVG.
 //
 // A chart has a `title`, the `unit` of its values, an `x_label` or `x_unit`, a `form`, `log_x`, `log_y`, `x_range`, `y_range`, `least`
 // (what a logarithmic axis shows for zero), `names` of places, `marks` ({ at, words }), and `lines`: `name`, `x`, `y`; where there
 // are any `look`, `area`, `hollow`, `spread`, `hidden`, `pale`, `strong`, `own` (what the tip tells) and `events`.
 
-let looks = [];
-let colours = [];
-const look = (index) => looks[index % looks.length];
-const colour = (index) => colours[look(index).colour];
-const MARGIN = 1.06;
 
 /** Draws `chart` into `where`, which has its height. Charts with the same `sync` are zoomed together. */
-function drawChart(where, chart, { sync, zoom, onZoom, onReset, draw = [], fill = valuesAt(chart) } = {}) {
+function drawChart(where, chart, { sync, zoom, onZoom, onReset, draw = [], fill = (u) => valuesAt(u.chart)(u) } = {}) {
   const { lines } = chart;
+  const shown = (u) => (u.chart ?? chart).lines;
   const size = { width: where.clientWidth, height: parseFloat(getComputedStyle(where).height) };
   where.replaceChildren();
   where.setAttribute("role", "img");
@@ -20,23 +17,37 @@ function drawChart(where, chart, { sync, zoom, onZoom, onReset, draw = [], fill 
   const form = FORMS[chart.names ? "bars" : chart.form ?? "lines"];
   const isStill = sync === undefined;
   const plot = new uPlot({
-    ...size, legend: { show: false }, pxAlign: 1, padding: [8, 20, 0, 0],
+    ...size, legend: { show: false }, pxAlign: 1, padding: [8, chart.x_unit === "ms" ? 30 : 20, 0, 0],
     series: [{ label: chart.x_label ?? "" }, ...lines.map((line, index) => seriesOf(form, line, line.look ?? index))],
     scales: { x: { ...placeScale(chart), ...(zoom && { min: zoom[0], max: zoom[1] }) }, y: valueScale(chart) },
     axes: [placeAxis(chart, size.width), valueAxis(chart, size.height)],
     cursor: { ...(isStill ? {} : { sync: { key: sync, scales: ["x", null] } }), drag: { x: !isStill, y: false }, y: isStill, points: isStill ? { show: false } : { size: 7 } },
     hooks: {
-      drawClear: [(u) => lines.forEach((line, index) => drawRegions(u, line, colour(line.look ?? index)))],
-      draw: [(u) => { if (form.isMarked) markLines(u, lines); if (form.isPlotted) plotMarks(u, lines); }, (u) => markTimes(u, chart.marks ?? []), (u) => markEvents(u, lines), ...draw],
+      drawClear: [(u) => shown(u).forEach((line, index) => drawRegions(u, line, colour(line.look ?? index)))],
+      draw: [(u) => { if (form.isMarked) markLines(u, shown(u)); if (form.isPlotted) plotMarks(u, shown(u)); }, (u) => markTimes(u, (u.chart ?? chart).marks ?? []), (u) => markEvents(u, shown(u)), ...draw],
       setScale: [(u, key) => key === "x" && u.status && onZoom?.(u)],
       // Double-click zooms out in every chart, before uPlot does so in this one.
       ready: [(u) => onReset && u.over.addEventListener("dblclick", onReset, true)],
     },
     plugins: [tip(fill)],
-  }, uPlot.join(lines.map(({ x, y }) => [x, y])), where);
+  }, columnsOf(chart), where);
   plot.chart = chart;
   return plot;
 }
+
+const columnsOf = ({ lines }) => uPlot.join(lines.map(({ x, y }) => [x, y]));
+
+/** Gives a plot new values, which is faster than drawing it anew. False where more than its values and ranges is new. */
+function updateChart(plot, chart) {
+  if (fixedOf(plot.chart) !== fixedOf(chart)) return false;
+  plot.chart = chart;
+  plot.setData(columnsOf(chart));
+  plot.root.parentElement.setAttribute("aria-label", described(chart));
+  return true;
+}
+
+/** All of a chart that is settled when it is drawn. */
+const fixedOf = ({ lines, ...chart }) => JSON.stringify([{ ...chart, x_range: null, y_range: null, marks: null }, lines.map(({ name, look, area, hollow, hidden, pale, strong }) => [name, look, area, hollow, hidden, pale, strong])]);
 
 /** How lines of each form are drawn, over what all have. */
 const FORMS = {
@@ -59,29 +70,14 @@ function seriesOf(form, line, at) {
   return { ...all, ...form.of(own, at) };
 }
 
-/** The ends of the regions around marks, where there are any: on the axis below, or of the values. */
-function regionEnds(lines, from, to) {
-  const regions = lines.flatMap((line) => line.spread ?? []);
-  return regions.length ? [lowest(regions.map((region) => region[from])), highest(regions.map((region) => region[to]))] : null;
-}
-
-function placeScale({ lines, names, x_range: given, log_x: isLog }) {
-  const whole = names ? [-0.6, names.length - 0.4] : given ?? regionEnds(lines, 0, 1);
-  // uPlot would zoom a logarithmic axis by whole decades only.
-  const decades = (low, high) => low > 0 ? [10 ** Math.floor(Math.log10(low)), 10 ** Math.ceil(Math.log10(high))] : [low, high];
+function placeScale(chart) {
   // Whoever asks for all the data gets the whole range.
-  const range = (u, low, high) => low > u.data[0][0] || high < u.data[0].at(-1) ? [low, high] : whole ?? (isLog ? decades(low, high) : [low, high]);
-  return { time: false, distr: isLog ? 3 : 1, log: 10, range };
+  const range = (u, low, high) => low > u.data[0][0] || high < u.data[0].at(-1) ? [low, high] : placeRange(u.chart ?? chart, low, high);
+  return { time: false, distr: chart.log_x ? 3 : 1, log: 10, range };
 }
 
-function valueScale({ lines, y_range: given, log_y: isLog, least = 0 }) {
-  const [from, to] = regionEnds(lines, 2, 3) ?? [Infinity, -Infinity];
-  const ends = (low, high) => [Math.min(low ?? from, from), Math.max(high ?? to, to)];
-  if (isLog) return { distr: 3, log: 10, range: (u, low, high) => given ?? logRange(...(from <= to ? ends(low, high) : [low, high]), least) };
-  return { range: (u, low, high) => {
-    const [foot, top] = ends(low, high);
-    return given ?? [Math.min(0, foot), top > 0 ? top * MARGIN : 1];
-  } };
+function valueScale(chart) {
+  return { distr: chart.log_y ? 3 : 1, log: 10, range: (u, low, high) => valueRange(u.chart ?? chart, low, high) };
 }
 
 function placeAxis({ names, x_label: label, x_unit: unit, log_x: isLog }, width) {
@@ -106,13 +102,6 @@ function axis(more) {
 function named(names) {
   const shown = (u, at) => shortened(names[at] ?? "", Math.max(2, Math.floor(u.width / names.length / 8)));
   return { splits: () => names.map((_, at) => at), values: (u, splits) => splits.map((at) => shown(u, at)) };
-}
-
-function logRange(low, high, least) {
-  if (!known(low) || !(high > 0)) return [1, 100];
-  const foot = Math.max(low, least);
-  const [from, to] = [(foot > 0 ? foot : high / 1e3) / 1.25, high * 1.25];
-  return to / from < 4 ? [from / 2, to * 2] : [from, to];
 }
 
 // ---- what is drawn over the lines ----

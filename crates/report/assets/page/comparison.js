@@ -119,7 +119,7 @@ function saveFigures(ending) {
 
 /** Files of a chart over time, beside its heading. */
 function offerChart(where, plot) {
-  offerFiles(headOf(where), titleOf(where), () => plots.find((each) => each.root.parentElement === where) ?? plot);
+  offerFiles(headOf(where), () => shownBy(plots.find((each) => each.root.parentElement === where) ?? plot));
 }
 
 // ---- events ----

@@ -1,18 +1,23 @@
-// Parts of the page, in HTML and in SVG.
+// Parts of the page, in HTML and in SVG. Text only ever becomes text. The playground takes this file, too.
 
 const SVG = "http://www.w3.org/2000/svg";
 const one = (selector, within = document) => within.querySelector(selector);
 
 function element(name, attributes, ...children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
+  return filled(document.createElement(name), attributes, children);
 }
 
-function shape(name, attributes) {
-  const made = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+function shape(name, attributes, ...children) {
+  return filled(document.createElementNS(SVG, name), attributes, children);
+}
+
+/** `onclick` and the like become listeners; `true` is an attribute without a value, and what is not known or false is none. */
+function filled(made, attributes, children) {
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (known(value) && value !== false) made.setAttribute(key, value === true ? "" : value);
+  }
+  made.append(...children.filter(known));
   return made;
 }
 
@@ -31,7 +36,7 @@ function pageColours() {
   const style = getComputedStyle(document.documentElement);
   const read = (name) => style.getPropertyValue(name).trim();
   const colours = Array.from({ length: 8 }, (_, i) => read("--c" + i));
-  for (const name of ["ground", "text", "soft", "rule", "grid", "area", "edge"]) colours[name] = read("--" + name);
+  for (const name of ["ground", "text", "soft", "rule", "grid", "area", "edge", "focus"]) colours[name] = read("--" + name);
   return colours;
 }
 

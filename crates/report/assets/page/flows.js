@@ -12,7 +12,7 @@ function drawFlows(timed) {
   drawFlowTable(run);
   const drawn = timed.includes(run) && run.series.flows.length > 1;
   one("#flows .over-time").hidden = !drawn;
-  fillLegend(one("#flows .legend"), drawn ? run.series.flows.map((_, i) => [i, flowName(run, i)]) : [], state.hiddenFlows);
+  fillLegend(one("#flows .legend"), drawn ? run.series.flows.map((_, i) => [i, flowName(run, i)]) : [], state.hiddenFlows, refresh);
   if (!drawn) return;
   state.drawsFlows = true;
   const lines = (all) => all.map((values, i) => ({ look: i, name: flowName(run, i), bin: run.series.bin, values: whileOn(values, run, i), hidden: state.hiddenFlows.has(i), events: eventsOf(run, i) }));

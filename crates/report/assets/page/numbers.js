@@ -1,4 +1,5 @@
-// Numbers and texts: what knows neither the page nor its data. Tested by tests/scripts/numbers.test.js.
+// Numbers and texts: what knows neither the page nor its data. Tested by tests/scripts/numbers.test.mjs. The playground takes
+// this file, too.
 
 const LEAST_DELAY = 0.1; // ms; what a logarithmic axis shows for zero
 

@@ -33,32 +33,21 @@ function drawPairs() {
   one("#pairs .grid-of-panels").replaceChildren(...Object.entries(PAIRED).map(() => element("div", {})));
   Object.entries(PAIRED).forEach(([key, figure], i) => {
     const where = one("#pairs .grid-of-panels").children[i];
-    where.append(seedsSvg(figure, used.map((cc) => ({ cc, values: seeds.map((seed) => value(cc, seed, key)) })), Math.max(200, where.clientWidth)));
+    const chart = seedsChart(figure, used.map((cc) => [cc, seeds.map((seed) => value(cc, seed, key)).filter(known)]));
+    where.append(chartSvg(chart, { width: Math.max(200, where.clientWidth), height: 240, isSmall: true }));
   });
 }
 
-/** One row for each controller with a mark for each seed; delays on a logarithmic scale. */
-function seedsSvg({ name, unit, better }, rows, width) {
-  const isLog = better < 0;
-  const all = rows.flatMap((row) => row.values).filter(known).map((value) => isLog ? Math.max(value, LEAST_DELAY) : value);
-  const [low, high] = isLog ? logRange(lowest(all), highest(all), LEAST_DELAY) : [Math.min(0.98 * lowest(all), lowest(all) - 1e-3), 1.02 * highest(all) + 1e-3];
-  const box = { left: 8, right: width - 8, top: 24, each: 30 };
-  const foot = box.top + box.each * rows.length + 4;
-  const share = (value) => isLog ? Math.log(Math.max(value, LEAST_DELAY) / low) / Math.log(high / low) : (value - low) / (high - low);
-  const x = (value) => box.left + (box.right - box.left) * share(value);
-  const words = `${name} of each seed, ${unit}: ${rows.map(({ cc, values }) => `${data.controllers[cc]} ${values.filter(known).map(brief).join(", ")}`).join("; ")}`;
-  const svg = shape("svg", { width, height: foot + 20, viewBox: `0 0 ${width} ${foot + 20}`, role: "img", "aria-label": words });
-  svg.append(text(2, 13, `${name}, ${unit}`, { class: "title" }));
-  for (const tick of isLog ? logTicks(low, high, width / 60) : linearTicks(low, high, width / 60))
-    svg.append(shape("line", { class: "grid", x1: x(tick), x2: x(tick), y1: box.top, y2: foot }), text(x(tick), foot + 15, brief(tick), { "text-anchor": "middle" }));
-  rows.forEach(({ cc, values }, i) => {
-    const y = box.top + box.each * i + 20;
-    const found = values.filter(known);
-    svg.append(text(box.left, y - 8, shortened(data.controllers[cc], Math.floor(width / 7)), {}));
-    for (const value of found) svg.append(markerAt(cc, x(value), y, 3.6, { opacity: 0.6 }));
-    if (found.length) svg.append(shape("line", { x1: x(middleOf(found)), x2: x(middleOf(found)), y1: y - 7, y2: y + 7, stroke: colour(cc), "stroke-width": 2 }));
-  });
-  return svg;
+/** A place for each controller with a mark for each seed, side by side, and a line at the median; delays on a logarithmic scale. */
+function seedsChart({ name, unit, better }, rows) {
+  const line = ([cc, values], place) => {
+    const at = (i) => place + (values.length > 1 ? 0.5 * (i / (values.length - 1) - 0.5) : 0);
+    const middle = values.length ? [[place - 0.35, place + 0.35, middleOf(values), middleOf(values)]] : [];
+    return { name: data.controllers[cc], look: cc, x: values.map((_, i) => at(i)), y: values, spread: middle, pale: true };
+  };
+  const all = rows.flatMap(([, values]) => values);
+  const range = better > 0 ? { y_range: [0.98 * lowest(all) - 1e-3, 1.02 * highest(all) + 1e-3] } : { log_y: true, least: LEAST_DELAY };
+  return { title: name, unit, form: "regions", names: rows.map(([cc]) => data.controllers[cc]), lines: rows.map(line), ...range };
 }
 
 const middleOf = (values) => medianInterval(values).median;

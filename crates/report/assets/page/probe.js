@@ -16,8 +16,8 @@ function probe() {
     const part = plot.section.slice(1);
     told.inked[part] = (told.inked[part] ?? []).concat([seen]);
   }
-  told.points = document.querySelectorAll("#scatter [data-point]").length;
-  told.curves = document.querySelectorAll("#profiles [data-curve]").length;
+  told.points = document.querySelectorAll("#scatter .drawing .point").length;
+  told.curves = document.querySelectorAll("#profiles .line").length;
   told.overflow = document.documentElement.scrollWidth - document.documentElement.clientWidth;
   told.width = document.documentElement.clientWidth;
   told.dark = matchMedia("(prefers-color-scheme: dark)").matches;

@@ -119,7 +119,7 @@
     const entry = (line, index) => [line.look, line.name, { key: index, form: line.hollow ? "hollow" : chart.names ? "bars" : chart.form }];
     if (legend && place === places[0]) fillLegend(legend, lines.map(entry).filter((_, at) => isCompared(lines[at])), hides, redraw);
     place.plot = drawChart(place, { ...chart, lines }, chart.names ? {} : { sync: `${section.title} ${chart.x_label}` });
-    offerFiles(one(".head", place.closest("section")), chart.title, () => place.plot);
+    offerFiles(one(".head", place.closest("section")), () => shownBy(place.plot));
   }
 
   // Paper has no way to open them.

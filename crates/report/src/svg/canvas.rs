@@ -24,7 +24,8 @@ text{font:12px Helvetica,Arial,'Liberation Sans',sans-serif;fill:#333}\
 .level{stroke:#888;stroke-width:1.4;stroke-dasharray:6 4}\
 .line,.curve{fill:none;stroke-linejoin:round}.line{stroke-width:1.5}.curve{stroke-width:2.2}\
 .marker,.point{stroke:#fff;stroke-width:.8}\
-.whisker{fill:none;stroke-width:1.4}\
+.whisker{fill:none;stroke-width:1.4}.minor{opacity:.45}\
+.frontier{fill:none;stroke:#a9b4c0;stroke-width:2;stroke-linejoin:round}\
 .dots{fill:none;stroke:#777;stroke-width:3;stroke-linecap:round;stroke-opacity:.55}\
 .bar{stroke:none}.region{fill-opacity:.2}.hollow{fill:#fff;stroke-width:2}\
 .better{fill:#e4f3ec}.arrow{fill:none;stroke:#0a6b4c;stroke-width:1.7;stroke-linecap:round}\
@@ -244,19 +245,35 @@ impl Plot {
         self.body.add(&circle);
     }
 
+    /// The line through those that no other beats.
+    pub(super) fn frontier(&mut self, points: &[(f64, f64)]) {
+        let path = self.frame.path(points);
+        self.body.add(&format!("<path class=\"frontier\" d=\"{path}\"/>"));
+    }
+
+    /// One of several that a point is the mean of.
+    pub(super) fn minor(&mut self, look: usize, at: (f64, f64)) {
+        let at = self.frame.at(at);
+        if at.0.is_finite() && at.1.is_finite() {
+            marker(&mut self.body, "minor", look, at, 3.0);
+        }
+    }
+
     pub(super) fn point(&mut self, look: usize, at: (f64, f64)) {
         let (x, y) = self.frame.at(at);
         marker(&mut self.body, "point", look, (x, y), 6.5);
         self.taken.push([x - 8.0, y - 8.0, x + 8.0, y + 8.0]);
     }
 
-    pub(super) fn whiskers(&mut self, look: usize, (x, y): (f64, f64), half: (f64, f64)) {
-        // On a logarithmic axis an interval may reach below every value.
-        let (west, _) = self.frame.at(((x - half.0).max(x / 4.0), y));
-        let (east, _) = self.frame.at((x + half.0, y));
-        let (_, north) = self.frame.at((x, y + half.1));
-        let (_, south) = self.frame.at((x, y - half.1));
-        let (x, y) = self.frame.at((x, y));
+    /// Lines through a point to the ends of its intervals: left, right, low, high.
+    pub(super) fn whiskers(&mut self, look: usize, at: (f64, f64), ends: [f64; 4]) {
+        let [left, right, low, high] = ends;
+        let (west, south) = self.frame.at((left, low));
+        let (east, north) = self.frame.at((right, high));
+        let (x, y) = self.frame.at(at);
+        if [west, south, east, north].iter().any(|end| !end.is_finite()) {
+            return;
+        }
         let path = format!("M{west:.1} {y:.1}H{east:.1}M{x:.1} {south:.1}V{north:.1}");
         self.body.add(&format!("<path class=\"whisker\" {} d=\"{path}\"/>", stroke(look)));
     }
@@ -300,13 +317,12 @@ impl Canvas {
         Self { body, columns, height }
     }
 
-    /// The panel number `place` with its title.
+    /// The panel number `place` with its title, and what the y axis and the x axis show.
     pub(super) fn panel(
         &mut self,
         place: usize,
-        title: &str,
-        x: AxisScale,
-        y: AxisScale,
+        (title, up, across): (&str, &str, &str),
+        (x, y): (AxisScale, AxisScale),
     ) -> Panel<'_> {
         let left = (place % self.columns) as f64 * PANEL.0;
         let top = 34.0 + (place / self.columns) as f64 * PANEL.1;
@@ -320,9 +336,9 @@ impl Canvas {
         };
         frame.grid(&mut self.body, (4, 3), &[]);
         self.body.text((frame.left, top + 15.0), "start", "name", title);
-        self.body.text((frame.right, top + 15.0), "end", "", "delay [ms]");
+        self.body.text((frame.right, top + 15.0), "end", "", up);
         let middle = (frame.left + frame.right) / 2.0;
-        self.body.text((middle, frame.bottom + 33.0), "middle", "", "window [packets]");
+        self.body.text((middle, frame.bottom + 33.0), "middle", "", across);
         Panel { body: &mut self.body, frame }
     }
 

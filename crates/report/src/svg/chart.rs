@@ -1,6 +1,6 @@
 //! A chart of a page as a picture: the same description, drawn on white.
 
-use super::canvas::{Line as DrawnLine, Plot, short_name};
+use super::canvas::{Canvas, Line as DrawnLine, Plot, short_name};
 use super::scale::AxisScale;
 use crate::section::{Chart, Form, Line};
 use crate::thin::evenly;
@@ -8,8 +8,15 @@ use crate::thin::evenly;
 /// Points along a line; more would only make noise at the width of a page.
 const MAX_POINTS: usize = 600;
 
+/// The same of small charts.
+const MAX_DOTS: usize = 250;
+const MAX_CURVE_POINTS: usize = 120;
+
 /// The picture of a chart.
 pub(crate) fn chart_svg(chart: &Chart) -> String {
+    if chart.form == Form::Scatter {
+        return scatter_svg(chart);
+    }
     let (areas, lines): (Vec<&Line>, Vec<&Line>) =
         chart.lines.iter().partition(|line| line.is_area);
     let areas: Vec<_> = areas.into_iter().map(outline).collect();
@@ -53,6 +60,87 @@ pub(crate) fn chart_svg(chart: &Chart) -> String {
         plot.lines(&lines.collect::<Vec<_>>());
     }
     plot.finish()
+}
+
+/// Marks with names, intervals and what they are means of.
+fn scatter_svg(chart: &Chart) -> String {
+    let marks: Vec<(usize, &Line, (f64, f64))> = marks_of(chart).collect();
+    let (x, y) = scatter_scales(chart, &marks);
+    let words = (chart.title.as_str(), chart.unit.as_str(), chart.x_label.as_str());
+    let mut plot = Plot::new(words, x, y, &[], &[]);
+    plot.better_corner();
+    chart.levels.iter().for_each(|level| plot.level(level.at, &level.words));
+    plot.frontier(&frontier(marks.iter().map(|(.., at)| *at).collect()));
+    for (look, line, _) in &marks {
+        line.minor.iter().for_each(|[x, y]| plot.minor(*look, (*x, *y)));
+    }
+    for (look, line, at) in &marks {
+        line.spread.iter().for_each(|ends| plot.whiskers(*look, *at, *ends));
+        plot.point(*look, *at);
+    }
+    marks.iter().for_each(|(_, line, at)| plot.label(&line.name, *at));
+    plot.finish()
+}
+
+/// Look, line and place of each mark.
+fn marks_of(chart: &Chart) -> impl Iterator<Item = (usize, &Line, (f64, f64))> {
+    chart.lines.iter().enumerate().flat_map(|(at, line)| {
+        let marks = line.x.iter().copied().zip(line.y.iter().map(|y| f64::from(*y)));
+        marks
+            .filter(|(x, y)| *x > 0.0 && x.is_finite() && y.is_finite())
+            .map(move |mark| (line.look.unwrap_or(at), line, mark))
+    })
+}
+
+/// Points that crowd at the top get the room: a scatter needs no zero.
+fn scatter_scales(chart: &Chart, marks: &[(usize, &Line, (f64, f64))]) -> (AxisScale, AxisScale) {
+    let spread = || marks.iter().flat_map(|(_, line, _)| &line.spread);
+    let minor = || marks.iter().flat_map(|(_, line, _)| &line.minor);
+    let across = marks.iter().map(|(.., (x, _))| *x).chain(minor().map(|point| point[0]));
+    let across: Vec<f64> = across.chain(spread().flat_map(|ends| [ends[0], ends[1]])).collect();
+    let up =
+        marks.iter().map(|(.., (_, y))| *y).chain(spread().flat_map(|ends| [ends[2], ends[3]]));
+    let up: Vec<f64> = up.chain(chart.levels.iter().map(|level| level.at)).collect();
+    let least = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
+    let (top, foot) = (most(&up).max(1e-3) * 1.08, least(&up));
+    let is_crowded = foot.is_finite() && foot > 0.45 * top;
+    let ground = if is_crowded { foot - 0.45 * (top - foot) } else { 0.0 };
+    let x = AxisScale::log_around(least(&across), most(&across), 1.9);
+    let x = if chart.reversed_x { x.inverted() } else { x };
+    (x, AxisScale::linear(ground, top))
+}
+
+/// Those that no other beats by as much value at a smaller place; ascending.
+fn frontier(mut points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    points.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
+    let mut best = f64::NEG_INFINITY;
+    points.retain(|(_, y)| {
+        let is_better = *y > best;
+        best = best.max(*y);
+        is_better
+    });
+    points
+}
+
+/// Small charts side by side under one title.
+pub(super) fn panels_svg(title: &str, charts: &[Chart]) -> String {
+    let mut canvas = Canvas::panels(title, charts.len());
+    for (place, chart) in charts.iter().enumerate() {
+        let [x, y] = [chart.x_range, chart.y_range].map(|range| range.unwrap_or([0.0, 1.0]));
+        let scales = (AxisScale::linear(x[0], x[1]), AxisScale::linear(y[0], y[1]));
+        let words = (chart.title.as_str(), chart.unit.as_str(), chart.x_label.as_str());
+        let mut panel = canvas.panel(place, words, scales);
+        for (at, line) in chart.lines.iter().enumerate() {
+            let points = line.x.iter().copied().zip(line.y.iter().map(|y| f64::from(*y)));
+            let points: Vec<(f64, f64)> = points.collect();
+            match line.are_dots {
+                true => panel.dots(evenly(&points, MAX_DOTS)),
+                false => panel.curve(line.look.unwrap_or(at), evenly(&points, MAX_CURVE_POINTS)),
+            }
+        }
+    }
+    canvas.finish()
 }
 
 /// The outline of an area that is level over each bin, around whose middle its place lies.
@@ -151,6 +239,13 @@ mod tests {
     }
 
     #[test]
+    fn the_frontier_has_those_that_no_other_beats_in_both() {
+        let points = vec![(5.0, 2.0), (1.0, 1.0), (2.0, 3.0), (2.0, 4.0), (9.0, 9.0)];
+        assert_eq!(frontier(points), [(1.0, 1.0), (2.0, 4.0), (9.0, 9.0)]);
+        assert_eq!(frontier(Vec::new()), []);
+    }
+
+    #[test]
     fn odd_values_make_no_odd_numbers() {
         for values in [vec![], vec![f32::NAN], vec![0.0, 0.0], vec![f32::INFINITY, 1.0]] {
             let mut odd = chart(Form::Lines);
@@ -158,8 +253,10 @@ mod tests {
             odd.lines.truncate(1);
             odd.lines[0].x.truncate(values.len());
             for (log_x, log_y) in [(false, false), (true, true)] {
-                let svg = chart_svg(&Chart { log_x, log_y, ..odd.clone() });
-                assert!(!svg.contains("NaN") && !svg.contains("inf"), "{values:?}: {svg}");
+                for form in [Form::Lines, Form::Scatter] {
+                    let svg = chart_svg(&Chart { log_x, log_y, form, ..odd.clone() });
+                    assert!(!svg.contains("NaN") && !svg.contains("inf"), "{values:?}: {svg}");
+                }
             }
         }
     }

@@ -6,6 +6,21 @@ HTMLAnchorElement.prototype.click = function () {
   const ending = this.download.split(".").pop();
   done.files[ending] = (done.files[ending] ?? 0) + 1;
 };
+// Charts that were saved as SVG.
+const saved = [];
+const address = URL.createObjectURL;
+URL.createObjectURL = (blob) => {
+  if (blob.type === "image/svg+xml") saved.push(blob);
+  return address.call(URL, blob);
+};
+/** What is wrong with a saved chart: its own end, numbers that are none, colours that only the page has. */
+async function wrongs(blob) {
+  const words = await blob.text();
+  const svg = new DOMParser().parseFromString(words, "image/svg+xml").documentElement;
+  const isWhole = svg.localName === "svg" && !svg.querySelector("parsererror") && svg.querySelectorAll("path, circle, rect").length > 2 && svg.querySelector("text");
+  const odd = /NaN|Infinity|undefined|var\(/.exec(words)?.[0];
+  return isWhole && !odd ? [] : [odd ?? "no picture", words.slice(0, 200)];
+}
 const rest = (ms = 5) => new Promise((then) => setTimeout(then, ms));
 const isSeen = (part) => part.getClientRects().length > 0;
 const all = (selector) => [...document.querySelectorAll(selector)].filter(isSeen);
@@ -53,6 +68,7 @@ const mouse = (over, type, x) => {
   await rest(150);
   const isOutside = ({ name }) => !/^(data|blob):/.test(name);
   done.requests = performance.getEntriesByType("resource").filter(isOutside).map(({ name }) => name);
+  done.wrong = (await Promise.all(saved.map(wrongs))).flat();
   done.wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
   cellpace.did = done;
   document.documentElement.dataset.cellpace = JSON.stringify(cellpace);

@@ -206,6 +206,7 @@ fn run(cc: &str, mbps: f64, utilization: f64, delay: Summary, lost: u64, series:
         series: Some(series),
         transfers: Vec::new(),
         transfer_summary: Vec::new(),
+        real_time: None,
     }
 }
 

@@ -5,8 +5,8 @@ import test from "node:test";
 
 // The files of the page have no exports: they are one script.
 const source = (name) => readFileSync(new URL(`../../assets/page/${name}`, import.meta.url), "utf8");
-const names = ["mean", "highest", "median", "brief", "seconds", "linearTicks", "logTicks", "block", "frontier", "quantileAt", "shareBelow", "jainOf", "merits", "csv", "figuresOfBins", "quantilesOfBins", "medianInterval", "viewText", "readView"];
-const page = new Function(`"use strict"; ${source("numbers.js")} ${source("plot.js")}; return { ${names.join(", ")} };`)();
+const names = ["mean", "highest", "median", "brief", "seconds", "linearTicks", "logTicks", "block", "frontier", "quantileAt", "shareBelow", "jainOf", "merits", "csv", "figuresOfBins", "quantilesOfBins", "medianInterval", "viewText", "readView", "placeRange", "valueRange", "placing"];
+const page = new Function(`"use strict"; ${source("numbers.js")} ${source("plot.js")} ${source("axes.js")}; return { ${names.join(", ")} };`)();
 
 test("means, maxima and medians of nothing are nothing", () => {
   for (const name of ["mean", "highest", "median"]) assert.equal(page[name]([]), null);
@@ -93,4 +93,33 @@ test("the interval of a median covers what it says", () => {
   assert.deepEqual([nine.low, nine.high, +nine.coverage.toFixed(1)], [2, 8, 96.1]);
   assert.deepEqual(page.medianInterval([7]), { median: 7, low: 7, high: 7, coverage: 0, count: 1 });
   assert.equal(page.medianInterval([]), null);
+});
+
+test("axes begin and end where all that is drawn has room", () => {
+  const lines = [{ spread: [[1, 9, 20, 80]] }];
+  assert.deepEqual(page.placeRange({ lines, names: ["a", "b"] }, 0, 1), [-0.6, 1.6]);
+  assert.deepEqual(page.placeRange({ lines, x_range: [0, 60] }, 5, 7), [0, 60]);
+  assert.deepEqual(page.placeRange({ lines }, 3, 4), [1, 9], "the ends of the regions");
+  assert.deepEqual(page.placeRange({ lines: [], log_x: true }, 3, 400), [1, 1000], "whole decades");
+  assert.deepEqual(page.valueRange({ lines }, 30, 100), [0, 106]);
+  assert.deepEqual(page.valueRange({ lines: [] }, null, null), [0, 1]);
+  assert.deepEqual(page.valueRange({ lines: [], log_y: true, least: 0.1 }, null, null), [1, 100]);
+  const [low, high] = page.valueRange({ lines: [], log_y: true, least: 0.1 }, 0, 100);
+  assert.ok(low > 0 && low < 0.1 && high > 100);
+});
+
+test("a scatter has room around its marks, and more where they crowd", () => {
+  const chart = { lines: [], form: "scatter", levels: [{ at: 10, words: "capacity" }] };
+  const [low, high] = page.placeRange(chart, 50, 50);
+  assert.ok(low < 50 && high > 50 && Math.abs(high / low - 12.25) < 1e-9, "one mark stands in the middle");
+  assert.deepEqual(page.placeRange({ ...chart, lines: [{ spread: [[10, 500, 1, 2]] }] }, 50, 60), [10 / 1.7, 850]);
+  assert.equal(page.valueRange(chart, 1, 9)[0], 0);
+  assert.ok(page.valueRange(chart, 9, 9.5)[0] > 5, "no zero where all are near the top");
+  assert.ok(page.valueRange(chart, 1, 9)[1] > 10, "the level is in sight");
+});
+
+test("places lie between two ends, either way and on both scales", () => {
+  assert.equal(page.placing([0, 10], false, [100, 0])(2.5), 75);
+  assert.equal(page.placing([1, 100], true, [0, 200])(10), 100);
+  assert.equal(page.placing([1, 100], true, [200, 0])(100), 0, "reversed");
 });

@@ -21,9 +21,14 @@ const UPLOT_LICENCE: &str = include_str!("../../../report/assets/uplot/LICENSE")
 const MODULE_SCRIPT: &str = include_str!("../../page/module.mjs");
 /// The scripts of the worker and of the page, each before those that import it.
 const WORKER: [&str; 2] = [MODULE_SCRIPT, include_str!("../../page/worker.mjs")];
-const PAGE: [&str; 9] = [
-    include_str!("../../page/dom.mjs"),
+const PAGE: [&str; 14] = [
+    include_str!("../../../report/assets/page/numbers.js"),
     include_str!("../../../report/assets/page/plot.js"),
+    include_str!("../../../report/assets/page/axes.js"),
+    include_str!("../../../report/assets/page/dom.js"),
+    include_str!("../../../report/assets/page/looks.js"),
+    include_str!("../../../report/assets/page/chart.js"),
+    include_str!("../../../report/assets/page/still.js"),
     include_str!("../../page/quantity.mjs"),
     include_str!("../../page/state.mjs"),
     include_str!("../../page/engine.mjs"),

@@ -1,0 +1,41 @@
+// How controllers, flows and lines look, in charts and in legends. The playground takes this file, too.
+
+let looks = [];
+let colours = [];
+const look = (index) => looks[index % looks.length];
+const colour = (index) => colours[look(index).colour];
+
+/** A button for each entry (look, name) that hides it and shows it again. */
+function fillLegend(where, entries, hidden, changed) {
+  const focused = document.activeElement?.dataset?.look;
+  const hadFocus = where.contains(document.activeElement);
+  where.replaceChildren(...entries.map(([index, name, { key = index, form } = {}]) => {
+    const button = element("button", { type: "button", class: "toggle", "aria-pressed": String(!hidden.has(key)), "data-look": key, title: name }, swatch(index, form), element("span", {}, name));
+    button.addEventListener("click", () => {
+      hidden.has(key) ? hidden.delete(key) : hidden.add(key);
+      changed();
+    });
+    return button;
+  }));
+  if (hadFocus) one(`[data-look="${focused}"]`, where)?.focus();
+}
+
+/** Line and marker, or what a form has in their place, as they are in the charts. */
+function swatch(index, form = "lines") {
+  const svg = shape("svg", { width: 34, height: 14, viewBox: "0 0 34 14", "aria-hidden": "true" });
+  if (form === "hollow") svg.append(shape("circle", { cx: 17, cy: 7, r: 4.5, fill: "none", stroke: colour(index), "stroke-width": 2 }));
+  else if (form === "bars" || form === "steps") svg.append(shape("rect", { x: 8, y: 1, width: 18, height: 12, fill: colour(index) }));
+  else if (form === "lines" || form === "stairs") svg.append(shape("line", { x1: 0, x2: 34, y1: 7, y2: 7, stroke: colour(index), "stroke-width": 2, "stroke-dasharray": look(index).dashes.join(" ") }), markerAt(index, 17, 7, 4.5));
+  else svg.append(markerAt(index, 17, 7, 4.5));
+  return svg;
+}
+
+function dot(index) {
+  const svg = shape("svg", { width: 12, height: 12, viewBox: "0 0 12 12", "aria-hidden": "true" });
+  svg.append(markerAt(index, 6, 6, 4.2));
+  return svg;
+}
+
+function markerAt(index, x, y, radius, more = {}) {
+  return shape("path", { d: look(index).outline, transform: `translate(${x.toFixed(2)} ${y.toFixed(2)}) scale(${radius})`, fill: colour(index), ...more });
+}
