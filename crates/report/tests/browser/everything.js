@@ -8,14 +8,14 @@ HTMLAnchorElement.prototype.click = function () {
 };
 // Charts that were saved as SVG.
 const saved = [];
-const address = URL.createObjectURL;
-URL.createObjectURL = (blob) => {
-  if (blob.type === "image/svg+xml") saved.push(blob);
-  return address.call(URL, blob);
-};
+window.Blob = new Proxy(Blob, {
+  construct(made, [parts, options]) {
+    if (options?.type === "image/svg+xml") saved.push(parts.join(""));
+    return new made(parts, options);
+  },
+});
 /** What is wrong with a saved chart: its own end, numbers that are none, colours that only the page has. */
-async function wrongs(blob) {
-  const words = await blob.text();
+function wrongs(words) {
   const svg = new DOMParser().parseFromString(words, "image/svg+xml").documentElement;
   const isWhole = svg.localName === "svg" && !svg.querySelector("parsererror") && svg.querySelectorAll("path, circle, rect").length > 2 && svg.querySelector("text");
   const odd = /NaN|Infinity|undefined|var\(/.exec(words)?.[0];
@@ -68,7 +68,7 @@ const mouse = (over, type, x) => {
   await rest(150);
   const isOutside = ({ name }) => !/^(data|blob):/.test(name);
   done.requests = performance.getEntriesByType("resource").filter(isOutside).map(({ name }) => name);
-  done.wrong = (await Promise.all(saved.map(wrongs))).flat();
+  done.wrong = saved.flatMap(wrongs);
   done.wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
   cellpace.did = done;
   document.documentElement.dataset.cellpace = JSON.stringify(cellpace);
