@@ -1,7 +1,7 @@
 //! Delivery-rate samples: how fast the network took packets away, seen from the sender
 //! (draft-cheng-iccrg-delivery-rate-estimation).
 
-use crate::{Ack, SentPacket, Stamp, Time};
+use crate::{Ack, AckedPacket, SentPacket, Stamp, Time};
 
 /// Counts what is delivered and turns acks into rate samples.
 #[derive(Debug, Clone)]
@@ -26,19 +26,28 @@ pub(crate) struct RateSample {
     pub(crate) app_limited: bool,
 }
 
-/// What travels on a packet's stamp.
-#[derive(Debug, Clone, Copy)]
-struct DepartureStamp {
-    delivered: u64,
-    delivered_at: Time,
-    first_sent_at: Time,
-    app_limited: bool,
+/// What was counted when a packet left. It comes back on the packet's stamp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Departure {
+    /// Bytes delivered by then.
+    pub(crate) delivered: u64,
+    /// When the last of them was.
+    pub(crate) delivered_at: Time,
+    /// When the packet left that opened the sending interval.
+    pub(crate) first_sent_at: Time,
+    /// Whether the sender was short of data.
+    pub(crate) app_limited: bool,
 }
 
 impl DeliveryRate {
     /// Nothing delivered yet.
     pub(crate) fn new(start: Time) -> Self {
         Self { delivered: 0, delivered_at: start, first_sent_at: start, app_limited_until: None }
+    }
+
+    /// Nothing delivered over a new path yet, and `delivered` bytes before.
+    pub(crate) fn resumed(start: Time, delivered: u64) -> Self {
+        Self { delivered, ..Self::new(start) }
     }
 
     /// Bytes delivered so far.
@@ -58,6 +67,11 @@ impl DeliveryRate {
 
     /// A packet leaves; what is returned must come back with its ack.
     pub(crate) fn on_sent(&mut self, packet: &SentPacket) -> Stamp {
+        self.depart(packet).into()
+    }
+
+    /// The same, for controllers that write the stamp themselves.
+    pub(crate) fn depart(&mut self, packet: &SentPacket) -> Departure {
         if packet.in_flight <= packet.bytes {
             // Nothing was in flight: idle time must not stretch the intervals.
             self.first_sent_at = packet.now;
@@ -66,21 +80,28 @@ impl DeliveryRate {
         if packet.app_limited {
             self.hold_app_limited(packet.in_flight);
         }
-        let departure = DepartureStamp {
+        Departure {
             delivered: self.delivered,
             delivered_at: self.delivered_at,
             first_sent_at: self.first_sent_at,
             app_limited: self.is_app_limited(),
-        };
-        departure.into()
+        }
     }
 
     /// Packets arrived.
     pub(crate) fn on_ack(&mut self, ack: &Ack<'_>) -> RateSample {
-        self.count(ack.now, ack.bytes());
         let newest = ack.newest();
-        let departure = DepartureStamp::from(newest.stamp);
+        self.sample(ack, newest, newest.stamp.into())
+    }
 
+    /// Packets arrived, of which `newest` was sent last, with `departure` on its stamp.
+    pub(crate) fn sample(
+        &mut self,
+        ack: &Ack<'_>,
+        newest: &AckedPacket,
+        departure: Departure,
+    ) -> RateSample {
+        self.count(ack.now, ack.bytes());
         // The slower of the two clocks: acks that arrive in a bunch after a pause must not look
         // like a fast path, nor must a burst of sends.
         let send_interval = newest.sent_at - departure.first_sent_at;
@@ -108,8 +129,8 @@ impl DeliveryRate {
     }
 }
 
-impl From<DepartureStamp> for Stamp {
-    fn from(departure: DepartureStamp) -> Self {
+impl From<Departure> for Stamp {
+    fn from(departure: Departure) -> Self {
         let local = [
             departure.delivered,
             departure.delivered_at.as_nanos(),
@@ -120,7 +141,7 @@ impl From<DepartureStamp> for Stamp {
     }
 }
 
-impl From<Stamp> for DepartureStamp {
+impl From<Stamp> for Departure {
     fn from(stamp: Stamp) -> Self {
         let [delivered, delivered_at, first_sent_at, app_limited] = stamp.local;
         Self {
@@ -135,7 +156,7 @@ impl From<Stamp> for DepartureStamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AckedPacket, RttEstimator, Span};
+    use crate::{RttEstimator, Span};
 
     const MSS: u64 = 1000;
 

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod bbr;
+mod bbr3;
 mod controller;
 mod copa;
 mod delivery_rate;

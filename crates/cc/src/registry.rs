@@ -87,6 +87,10 @@ pub fn registry() -> &'static [ControllerInfo] {
             "bbr",
             "BBR v1: paces at the measured bandwidth, probes bandwidth and base RTT",
         ),
+        ControllerInfo::new::<crate::bbr3::Bbr3Params>(
+            "bbr3",
+            "BBR v3: as v1, and losses bound the flight; probes every two to three seconds",
+        ),
         ControllerInfo::new::<crate::window::cubic::CubicParams>(
             "cubic",
             "TCP CUBIC with HyStart, the default of most systems",
@@ -131,8 +135,8 @@ pub fn find_controller(name: &str) -> Result<&'static ControllerInfo, SpecError>
     let names = || registry().iter().map(|info| info.name);
     registry().iter().find(|info| info.name == name).ok_or_else(|| {
         let hint = match nearest(name, names()) {
-            Some("bbr") if name.ends_with(['2', '3']) => {
-                "; `bbr` is version 1, and later versions are not there".to_owned()
+            Some("bbr" | "bbr3") if name.ends_with('2') => {
+                "; `bbr` is version 1, and `bbr3` version 3".to_owned()
             }
             Some(near) => format!("; did you mean `{near}`?"),
             None => format!("; there are {}", names().collect::<Vec<_>>().join(", ")),
@@ -394,9 +398,8 @@ mod tests {
     fn an_unknown_controller_gets_the_nearest_name() {
         let message = "fixd".parse::<ControllerSpec>().unwrap_err().to_string();
         assert_eq!(message, "there is no controller `fixd`; did you mean `fixed`?");
-        let message = "bbr3".parse::<ControllerSpec>().unwrap_err().to_string();
-        let expected = "there is no controller `bbr3`; `bbr` is version 1, and later versions are \
-                        not there";
+        let message = "bbr2".parse::<ControllerSpec>().unwrap_err().to_string();
+        let expected = "there is no controller `bbr2`; `bbr` is version 1, and `bbr3` version 3";
         assert_eq!(message, expected);
     }
 
