@@ -5,11 +5,11 @@ from statistics import mean
 from program import compare, simulate, table
 
 SEEDS = 5
-CONTROLLERS = ["verus", "verus:r=4", "verus:r=6", "mdi", "copa", "sprout", "vegas", "ledbat", "bbr", "cubic",
+CONTROLLERS = ["verus", "verus:r=4", "verus:r=6", "mdi", "copa", "sprout", "vegas", "ledbat", "bbr", "bbr3", "cubic",
                "newreno"]
 LOSSES = ["0%", "0.1%", "1%", "2%"]
 LOSS_LINKS = ["lte-driving", "constant:12mbit"]
-LOSS_CONTROLLERS = ["verus", "mdi", "copa", "sprout", "vegas", "bbr", "cubic"]
+LOSS_CONTROLLERS = ["verus", "mdi", "copa", "sprout", "vegas", "bbr", "bbr3", "cubic"]
 # Flows that share a link.
 SHARED = """\
 trace = "{trace}"

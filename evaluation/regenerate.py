@@ -27,7 +27,7 @@ import profiles
 import reading
 from program import ROOT, TRACES, call, compare, table, write
 
-CONTROLLERS = ["verus", "verus:r=4", "verus:r=6", "copa", "sprout", "bbr", "cubic", "newreno", "bic", "vegas",
+CONTROLLERS = ["verus", "verus:r=4", "verus:r=6", "copa", "sprout", "bbr", "bbr3", "cubic", "newreno", "bic", "vegas",
                "ledbat", "mdi"]
 
 

@@ -79,7 +79,7 @@ impl Flow {
 }
 
 fn one_ack(c: &mut Criterion) {
-    for spec in ["fixed", "copa", "copa:velocity=code", "bbr"] {
+    for spec in ["fixed", "copa", "copa:velocity=code", "bbr", "bbr3"] {
         let mut flow = Flow::new(spec);
         c.bench_function(&format!("ack {spec}"), |b| {
             b.iter(|| {

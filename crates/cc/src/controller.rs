@@ -29,7 +29,8 @@ pub struct Stamp {
     ///
     /// | controller | words |
     /// |---|---|
-    /// | BBR | `delivered`, `delivered_at`, `first_sent_at` (ns), whether the sender was short of data |
+    /// | BBR v1 | `delivered`, `delivered_at`, `first_sent_at` (ns), whether the sender was short of data |
+    /// | BBR v3 | `delivered`, `lost`, flight and whether the sender was short of data, both times relative |
     /// | Verus | window in packets, first packet number of the session |
     /// | MDI | window in 1/256 packets |
     /// | others | none |

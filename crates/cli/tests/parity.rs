@@ -29,12 +29,13 @@ use program::{Folder, number};
 use serde_json::{Value, json};
 
 /// Controllers of the full form: all of the registry.
-const CONTROLLERS: [&str; 13] = [
+const CONTROLLERS: [&str; 14] = [
     "verus:r=2",
     "verus:r=6",
     "copa",
     "sprout",
     "bbr",
+    "bbr3",
     "cubic",
     "newreno",
     "bic",

@@ -22,7 +22,7 @@ fn a_file_arrives_under_every_controller() {
     let folder = tempfile::tempdir().unwrap();
     let (original, copy) = (folder.path().join("original"), folder.path().join("copy"));
     let expected = content(&original, 300_000);
-    for cc in ["verus", "copa", "sprout", "bbr", "cubic", "vegas", "fixed:cwnd=20pkts"] {
+    for cc in ["verus", "copa", "sprout", "bbr", "bbr3", "cubic", "vegas", "fixed:cwnd=20pkts"] {
         let waiting = Waiting::recv(&["--once", "--output", text(&copy)]);
         let sent = send(&waiting.address, &[text(&original), "--cc", cc]);
         assert!(sent.status.success(), "{cc}: {}", said(&sent));

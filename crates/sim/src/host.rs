@@ -91,7 +91,7 @@ impl HostBuffers {
 }
 
 /// Controllers whose flows stand for TCP connections of the kernel; all others send over UDP.
-const KERNEL_TCP: [&str; 6] = ["cubic", "newreno", "bic", "vegas", "bbr", "westwood"];
+const KERNEL_TCP: [&str; 7] = ["cubic", "newreno", "bic", "vegas", "bbr", "bbr3", "westwood"];
 
 /// What one flow has in the host's queue.
 pub(crate) struct HostShare {

@@ -26,7 +26,7 @@ fn loss_share(cc: &str) -> f64 {
 
 #[test]
 fn nobody_floods_a_shared_link() {
-    for cc in ["copa", "bbr", "cubic", "newreno", "bic", "vegas", "ledbat"] {
+    for cc in ["copa", "bbr", "bbr3", "cubic", "newreno", "bic", "vegas", "ledbat"] {
         let share = loss_share(cc);
         assert!(share < 0.1, "{cc} loses {share}");
     }

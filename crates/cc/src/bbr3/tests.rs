@@ -669,3 +669,34 @@ fn unset_bounds_are_shown_as_minus_one() {
     assert!(shown.contains(&("state", 3.0)));
     assert!(shown.contains(&("bottleneck_mbps", 12.0)));
 }
+
+#[test]
+fn a_lack_of_data_ends_neither_startup_nor_up_but_losses_do() {
+    for state in [Bbr3State::Startup, Bbr3State::Up] {
+        let mut bbr = knowing(state);
+        bbr.full_pipe = FullPipe::default();
+        bbr.full_pipe.reached = state == Bbr3State::Up;
+        for round in 0..20 {
+            bbr.round.started = true;
+            let sample = Sample { app_limited: true, ..sample(ms(1000 + 40 * round)) };
+            bbr.check_full_pipe(&sample);
+            bbr.check_drain(&sample);
+            bbr.advance_cycle(&sample);
+        }
+        assert_eq!(bbr.state, state);
+        if state == Bbr3State::Startup {
+            (bbr.signals.started, bbr.signals.loss_ranges) = (true, 6);
+            let lossy = Sample { app_limited: true, lost: 6000.0, ..sample(ms(2000)) };
+            bbr.check_startup_losses(&lossy);
+            bbr.check_drain(&Sample { in_flight: 90_000.0, ..lossy });
+            assert_eq!(bbr.state, Bbr3State::Drain);
+        } else {
+            bbr.cycle.sampling = true;
+            bbr.lost += 3 * MSS;
+            bbr.signals.on_lost(7, 0);
+            let sent = PacketState { lost: 0, ..probe_packet(&bbr, 60_000, true) };
+            bbr.check_probe_loss(ms(2000), &sent, 1500.0);
+            assert_eq!((bbr.state, bbr.bounds.longterm), (Bbr3State::Down, f64::INFINITY));
+        }
+    }
+}

@@ -7,7 +7,8 @@ use cellpace_base::{Span, Time, params, words};
 use crate::window::flow::{
     Acked, CongestionWindow, MIN_SSTHRESH, ReductionBase, WindowFlow, WindowLaw, WindowParams,
 };
-use crate::window::hystart::{HyStart, HyStartSigns};
+use crate::window::hystart::HyStartSigns;
+use crate::window::slow_start::SlowStart;
 use crate::{Ack, Controller, ControllerParams, Setup};
 
 params! {
@@ -19,9 +20,9 @@ params! {
         c: f64 = "0.4" in 1e-3..=1e3, unit "pkt/s^3", from "RFC 9438 section 5.1", logarithmic;
         /// Aim lower after a loss below the last maximum, to make room for new flows
         fast_convergence: bool = "true", from "RFC 9438 section 4.7";
-        /// The signs of HyStart that end slow start early
+        /// The signs of HyStart that end slow start early; pp is HyStart++
         hystart: HyStartSigns = "both", was "hystart_detect",
-            from "Linux tcp_cubic; RFC 9438 section 4.10";
+            from "Linux tcp_cubic; RFC 9438 section 4.10; RFC 9406 (pp)";
     }
     expert {
         /// What a loss event takes its share of; they differ where `max_window` binds
@@ -83,7 +84,7 @@ struct Cubic {
     params: CubicParams,
     /// Increase per RTT that makes Reno with `loss_factor` as fast as Reno with one half.
     alpha: f64,
-    hystart: Option<HyStart>,
+    slow_start: SlowStart,
     curve: CubicCurve,
     last_ack: Time,
     /// The retransmission timeout at the last ack.
@@ -113,23 +114,11 @@ impl Cubic {
         Self {
             params: params.clone(),
             alpha: 3.0 * (1.0 - beta) / (1.0 + beta), // RFC 9438 section 4.3, alpha_cubic
-            hystart: HyStart::new(params.hystart),
+            slow_start: SlowStart::new(params.hystart, f64::INFINITY),
             curve: CubicCurve::default(),
             last_ack: Time::ZERO,
             rto: Span::MAX,
         }
-    }
-
-    /// Packets that slow start leaves over.
-    fn slow_start(&mut self, window: &mut CongestionWindow, ack: &Ack<'_>, acked: Acked) -> f64 {
-        if !window.in_slow_start() {
-            return acked.growth;
-        }
-        let exit = |hystart: &mut HyStart| hystart.on_ack(ack, acked.newest, window.cwnd);
-        if !window.recovering() && self.hystart.as_mut().is_some_and(exit) {
-            window.ssthresh = window.cwnd;
-        }
-        window.slow_start(acked.growth, f64::INFINITY)
     }
 
     fn avoid_congestion(&mut self, window: &mut CongestionWindow, ack: &Ack<'_>, acked: f64) {
@@ -186,7 +175,7 @@ impl WindowLaw for Cubic {
         let quiet = ack.now.since(self.last_ack);
         (self.last_ack, self.rto) = (ack.now, ack.rtt.rto());
         if acked.growth > 0.0 || window.in_slow_start() {
-            let left = self.slow_start(window, ack, acked);
+            let left = self.slow_start.on_ack(window, ack, acked);
             if left > 0.0 {
                 self.avoid_congestion(window, ack, left);
             }
@@ -196,6 +185,7 @@ impl WindowLaw for Cubic {
     }
 
     fn on_loss(&mut self, window: &CongestionWindow, flight: f64) -> f64 {
+        self.slow_start.on_loss();
         let (cwnd, curve) = (window.cwnd, self.curve);
         let yielding = self.params.fast_convergence && cwnd < curve.w_max;
         // RFC 9438 section 4.7
@@ -210,9 +200,7 @@ impl WindowLaw for Cubic {
         if self.params.after_timeout == LastMaximum::Forget {
             self.curve.w_max = 0.0; // RFC 9438 section 4.8: K = 0, W_max = cwnd of the stage
         }
-        if let Some(hystart) = &mut self.hystart {
-            hystart.restart();
-        }
+        self.slow_start.on_timeout();
         ssthresh
     }
 
@@ -227,9 +215,7 @@ impl WindowLaw for Cubic {
 
     fn on_path_change(&mut self) {
         self.curve = CubicCurve::default();
-        if let Some(hystart) = &mut self.hystart {
-            hystart.forget();
-        }
+        self.slow_start.on_path_change();
     }
 
     fn memory(&self) -> CubicCurve {
@@ -246,7 +232,7 @@ impl WindowLaw for Cubic {
         show("w_max_pkts", self.curve.w_max);
         show("k_s", stage.map_or(0.0, |stage| stage.k));
         show("w_est_pkts", stage.map_or(0.0, |stage| stage.w_est));
-        show("base_rtt_ms", self.hystart.as_ref().map_or(0.0, HyStart::base_rtt_ms));
+        show("base_rtt_ms", self.slow_start.base_rtt_ms());
     }
 }
 

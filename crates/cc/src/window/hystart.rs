@@ -17,6 +17,8 @@ words! {
         Train = "train",
         /// The delay has grown.
         Delay = "delay",
+        /// HyStart++ (RFC 9406): the delay has grown from round to round; a slower start first.
+        Plus = "pp",
         /// None: slow start goes on until a loss.
         Off = "off",
     }
@@ -56,14 +58,14 @@ struct HyStartRound {
 }
 
 impl HyStart {
-    /// Returns the detector of `signs`; `None` where it is off.
-    pub(crate) fn new(signs: HyStartSigns) -> Option<Self> {
-        (signs != HyStartSigns::Off).then(|| Self {
-            watch_train: signs != HyStartSigns::Delay,
-            watch_delay: signs != HyStartSigns::Train,
+    /// Returns the detector of `signs`.
+    pub(crate) fn new(signs: HyStartSigns) -> Self {
+        Self {
+            watch_train: matches!(signs, HyStartSigns::Both | HyStartSigns::Train),
+            watch_delay: matches!(signs, HyStartSigns::Both | HyStartSigns::Delay),
             base_rtt: Span::MAX,
             round: None,
-        })
+        }
     }
 
     /// Begins a new slow start. The base RTT stays.

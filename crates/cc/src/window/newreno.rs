@@ -9,6 +9,8 @@ use cellpace_base::params;
 use crate::window::flow::{
     Acked, CongestionWindow, MIN_SSTHRESH, ReductionBase, WindowFlow, WindowLaw, WindowParams,
 };
+use crate::window::hystart::HyStartSigns;
+use crate::window::slow_start::SlowStart;
 use crate::{Ack, Controller, ControllerParams, Setup};
 
 params! {
@@ -18,7 +20,9 @@ params! {
         loss_factor: f64 = "0.5" in 0.1..=0.95, was "beta", from "RFC 5681 equation 4";
     }
     expert {
-        /// Most that one ack adds in slow start, however much it covers (L)
+        /// The signs of HyStart that end slow start early; pp is HyStart++
+        hystart: HyStartSigns = "off", from "RFC 5681 (off); RFC 9406 (pp); Linux tcp_cubic";
+        /// Most that one ack adds in slow start, however much it covers (L); 8 with HyStart++
         abc: f64 = "2" in 1.0..=1e6, unit "pkt", from "RFC 3465 section 2.2";
         /// What a loss event takes its share of; they differ where `max_window` binds
         reduce: ReductionBase = "flight", from "RFC 5681 equation 4 (flight); Linux (window)";
@@ -28,23 +32,46 @@ params! {
 
 impl ControllerParams for NewRenoParams {
     fn build(&self, setup: Setup) -> Box<dyn Controller> {
-        Box::new(WindowFlow::new(NewReno(self.clone()), &self.window, &setup))
+        Box::new(WindowFlow::new(NewReno::new(self), &self.window, &setup))
     }
 }
 
-struct NewReno(NewRenoParams);
+struct NewReno {
+    params: NewRenoParams,
+    slow_start: SlowStart,
+}
+
+impl NewReno {
+    fn new(params: &NewRenoParams) -> Self {
+        // RFC 3465 section 2.3 lowers L to 1 after a timeout, because a cumulative ack may then
+        // cover packets that arrived long ago. Acks of single packets cannot.
+        let slow_start = SlowStart::new(params.hystart, params.abc);
+        Self { params: params.clone(), slow_start }
+    }
+}
 
 impl WindowLaw for NewReno {
     type Memory = ();
 
-    fn on_ack(&mut self, window: &mut CongestionWindow, _: &Ack<'_>, acked: Acked) {
-        // RFC 3465 section 2.3 lowers L to 1 after a timeout, because a cumulative ack may then
-        // cover packets that arrived long ago. Acks of single packets cannot.
-        window.grow_as_reno(acked.growth, self.0.abc);
+    fn on_ack(&mut self, window: &mut CongestionWindow, ack: &Ack<'_>, acked: Acked) {
+        let left = self.slow_start.on_ack(window, ack, acked);
+        window.cwnd += left / window.cwnd; // RFC 5681 Eq. 3
     }
 
     fn on_loss(&mut self, window: &CongestionWindow, flight: f64) -> f64 {
-        (self.0.reduce.packets(window, flight) * self.0.loss_factor).max(MIN_SSTHRESH) // RFC 5681 Eq. 4
+        self.slow_start.on_loss();
+        let NewRenoParams { reduce, loss_factor, .. } = self.params;
+        (reduce.packets(window, flight) * loss_factor).max(MIN_SSTHRESH) // RFC 5681 Eq. 4
+    }
+
+    fn on_timeout(&mut self, window: &CongestionWindow, flight: f64) -> f64 {
+        let ssthresh = self.on_loss(window, flight);
+        self.slow_start.on_timeout();
+        ssthresh
+    }
+
+    fn on_path_change(&mut self) {
+        self.slow_start.on_path_change();
     }
 
     fn memory(&self) {}
@@ -61,7 +88,7 @@ mod tests {
 
     fn newreno(cwnd: f64, ssthresh: f64) -> ControllerFeed<WindowFlow<NewReno>> {
         let params = NewRenoParams::defaults();
-        let mut flow = WindowFlow::new(NewReno(params.clone()), &params.window, &setup());
+        let mut flow = WindowFlow::new(NewReno::new(&params), &params.window, &setup());
         (flow.window.cwnd, flow.window.ssthresh) = (cwnd, ssthresh);
         ControllerFeed::new(flow)
     }

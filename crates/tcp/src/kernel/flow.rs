@@ -503,7 +503,8 @@ mod tests {
 
     #[test]
     fn controllers_open_the_window_on_an_empty_path() {
-        for cc in ["verus:r=2", "copa", "cubic", "newreno", "vegas", "bbr", "ledbat", "mdi"] {
+        for cc in ["verus:r=2", "copa", "cubic", "newreno", "vegas", "bbr", "bbr3", "ledbat", "mdi"]
+        {
             let reached = on_a_path(cc, 3);
             assert!(reached > 500, "{cc}: {reached} packets in a second");
         }
