@@ -598,19 +598,17 @@ impl Bbr3 {
         self.full_pipe.start_over(0.0);
         self.bounds = self.bounds.loosest(&self.undo.bounds);
         self.bound_bw();
-        match self.undo.ended.take() {
-            Some(Bbr3State::Startup) if self.state != Bbr3State::Startup => {
-                self.full_pipe.reached = false;
-                if self.state != Bbr3State::ProbeRtt {
-                    self.enter(now, Bbr3State::Startup);
-                }
+        let ended = self.undo.ended.take().filter(|ended| *ended != self.state);
+        if ended == Some(Bbr3State::Startup) {
+            self.full_pipe.reached = false;
+        }
+        // After ProbeRTT the flow goes where it would have gone.
+        if self.state != Bbr3State::ProbeRtt {
+            match ended {
+                Some(Bbr3State::Startup) => self.enter(now, Bbr3State::Startup),
+                Some(_) => self.start_refill(now),
+                None => {}
             }
-            Some(Bbr3State::Up) if self.state != Bbr3State::Up => {
-                if self.state != Bbr3State::ProbeRtt {
-                    self.start_refill(now);
-                }
-            }
-            _ => {}
         }
         self.set_pacing_rate();
         self.bound_cwnd_for_probe_rtt();
