@@ -28,8 +28,8 @@ mod palette;
 mod parquet_file;
 #[cfg_attr(not(feature = "png"), path = "png_missing.rs")]
 mod png;
-#[cfg(feature = "parquet")]
 mod profile;
+#[cfg(feature = "parquet")]
 mod run_table;
 mod scatter;
 mod schema;
