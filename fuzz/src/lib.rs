@@ -17,8 +17,8 @@ mod udp;
 use std::io::Write;
 
 use cellpace_base::{
-    Random, Rate, Span, Time, format_bytes, parse_bytes, parse_fraction, parse_number, parse_span,
-    parse_window,
+    Ecn, Random, Rate, Span, Time, format_bytes, parse_bytes, parse_fraction, parse_number,
+    parse_span, parse_window,
 };
 use cellpace_cc::{ControllerSpec, Setup};
 use cellpace_mdi::{
@@ -229,7 +229,9 @@ fn fill(spec: &QueueSpec) {
     for id in 0..64 {
         let now = Time::from_millis(id);
         let size = if id % 7 == 0 { 60 } else { 1500 };
-        queue.enqueue(now, Packet::new(id, (id % 3) as u32, size, now), &mut drops);
+        let ecn = Ecn::from_bits((id / 3) as u8);
+        let packet = Packet { ecn, ..Packet::new(id, (id % 3) as u32, size, now) };
+        queue.enqueue(now, packet, &mut drops);
         left += usize::from(id % 2 == 0 && queue.dequeue(now, &mut drops).is_some());
     }
     while queue.packets() > 0 {

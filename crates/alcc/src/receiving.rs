@@ -1,7 +1,7 @@
 //! The receiving half: what has arrived, what is acknowledged, and the algorithm's half here.
 
 use cellpace_base::{Span, Time};
-use cellpace_cc::{Arrival, Receiver};
+use cellpace_cc::{Arrival, Ecn, Receiver};
 use cellpace_recovery::AckPolicy;
 
 use crate::error::AlccError;
@@ -131,6 +131,7 @@ impl ReceivingHalf {
             number: data.number - 1,
             bytes: self.overhead + header as u64 + u64::from(data.length),
             wire: data.stamp.unwrap_or(0),
+            ecn: Ecn::NotEct,
         });
     }
 

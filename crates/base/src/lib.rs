@@ -9,6 +9,7 @@
 
 mod byte_reader;
 mod distribution;
+mod ecn;
 pub mod math;
 mod name;
 mod param;
@@ -20,6 +21,7 @@ mod time;
 
 pub use byte_reader::ByteReader;
 pub use distribution::SpanDistribution;
+pub use ecn::Ecn;
 pub use name::{SplitName, nearest, split_name};
 pub use param::{ByteCount, Param, ParamKind, ParamValue, Preset};
 pub use param_set::{GivenValues, ParamError, ParamSet};

@@ -31,6 +31,7 @@ impl Flow {
             rtt: Span::ZERO,
             received_at: None,
             app_limited: false,
+            ecn: Default::default(),
             stamp: Default::default(),
         };
         let mut flow = Self {

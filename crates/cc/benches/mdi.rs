@@ -42,6 +42,7 @@ fn epoch(criterion: &mut Criterion) {
                 rtt: Span::from_micros(40_000 + random.below(60_000)),
                 received_at: None,
                 app_limited: false,
+                ecn: Default::default(),
                 stamp: Stamp::default(),
             };
             controller.on_ack(&Ack {

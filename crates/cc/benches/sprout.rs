@@ -54,6 +54,7 @@ impl Link {
             number: self.number,
             bytes: MSS,
             wire: sequence,
+            ecn: Default::default(),
         });
         self.number += 1;
     }
@@ -114,6 +115,7 @@ fn sender(criterion: &mut Criterion) {
                 rtt: Span::from_millis(40),
                 received_at: None,
                 app_limited: false,
+                ecn: Default::default(),
                 stamp,
             }];
             flow.on_ack(&Ack {

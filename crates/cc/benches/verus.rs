@@ -55,6 +55,7 @@ impl Flow {
             rtt,
             received_at: None,
             app_limited: false,
+            ecn: Default::default(),
             stamp,
         }];
         self.next += 1;

@@ -43,6 +43,7 @@ impl Feed {
             rtt: Span::from_millis(40),
             received_at: None,
             app_limited: false,
+            ecn: Default::default(),
             stamp: Stamp::default(),
         };
         let mut rtt = RttEstimator::default();

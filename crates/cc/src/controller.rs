@@ -1,6 +1,6 @@
 //! The seam between an algorithm and whatever carries its packets.
 
-use cellpace_base::{Rate, Span, Time};
+use cellpace_base::{Ecn, Rate, Span, Time};
 
 use crate::{Event, Random, RttEstimator};
 
@@ -98,6 +98,8 @@ pub struct AckedPacket {
     pub received_at: Option<Time>,
     /// Whether the sender ran out of data when it sent this packet.
     pub app_limited: bool,
+    /// Its codepoint as it arrived; [`Ecn::NotEct`] where the datapath does not know.
+    pub ecn: Ecn,
     /// What the controller left on it.
     pub stamp: Stamp,
 }
@@ -132,6 +134,17 @@ impl Ack<'_> {
     pub fn newest(&self) -> &AckedPacket {
         let newest = self.packets.iter().max_by_key(|packet| packet.number);
         newest.expect("an ack covers at least one packet")
+    }
+
+    /// How many of its packets arrived with a mark of congestion.
+    pub fn marked(&self) -> u64 {
+        self.packets.iter().filter(|packet| packet.ecn.is_marked()).count() as u64
+    }
+
+    /// Bytes of those packets.
+    pub fn marked_bytes(&self) -> u64 {
+        let marked = self.packets.iter().filter(|packet| packet.ecn.is_marked());
+        marked.map(|packet| packet.bytes).sum()
     }
 
     /// The smallest RTT of the batch.
@@ -179,7 +192,9 @@ impl Loss<'_> {
 }
 
 /// Packets that arrived with a mark of congestion (ECN, RFC 3168) in place of being dropped.
-/// [`Controller::on_ack`] of the same packets comes first.
+/// [`Controller::on_ack`] of the same packets comes first, and names each of them
+/// ([`AckedPacket::ecn`]) where the datapath knows. Some only know that there was a mark: QUIC
+/// libraries report one for any number.
 #[derive(Debug, Clone, Copy)]
 pub struct Mark<'a> {
     /// Now.
@@ -304,10 +319,25 @@ pub trait Controller: Send {
         let _ = (now, report);
     }
 
+    /// The codepoint that the next packet should leave with: [`Ecn::Ect0`] for controllers that
+    /// take a mark for a loss (RFC 3168), [`Ecn::Ect1`] for those that react to each mark in
+    /// proportion (L4S, RFC 9331 section 4), never [`Ecn::Ce`]. It does not change in the life of a controller. A
+    /// datapath sends [`Ecn::NotEct`] in its place where marks do not come back, or where the
+    /// packets are not its own.
+    fn ecn(&self) -> Ecn {
+        Ecn::NotEct
+    }
+
     /// Packets arrived with a mark of congestion. A controller that reacts reduces at most once per
     /// round trip (RFC 3168 section 6.1.2), as after a loss but with nothing to send again.
     fn on_mark(&mut self, mark: &Mark<'_>) {
         let _ = mark;
+    }
+
+    /// The path turned out not to carry ECN: packets leave without the codepoint of
+    /// [`ecn`](Self::ecn), and no marks come back, until the path changes.
+    fn on_ecn_failed(&mut self, now: Time) {
+        let _ = now;
     }
 
     /// The path is another one from now on (handover): what was learnt about the old one no longer
@@ -383,6 +413,8 @@ pub struct Arrival {
     pub bytes: u64,
     /// [`Stamp::wire`] of the sender.
     pub wire: u64,
+    /// Its codepoint; [`Ecn::NotEct`] where the datapath does not know.
+    pub ecn: Ecn,
 }
 
 /// The half of an algorithm that runs at the receiver. Most algorithms need only the ack.

@@ -192,6 +192,7 @@ mod tests {
                 rtt: Span::ZERO,
                 received_at: None,
                 app_limited,
+                ecn: Default::default(),
                 stamp,
             }
         }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use cellpace_base::{Random, Span, Time};
 
 use crate::{
-    Ack, AckedPacket, Controller, ControllerSpec, Event, Loss, LostPacket, Mark, Permit,
+    Ack, AckedPacket, Controller, ControllerSpec, Ecn, Event, Loss, LostPacket, Mark, Permit,
     RttEstimator, SentPacket, Setup, Spurious, Stamp, Timeout,
 };
 
@@ -41,6 +41,10 @@ impl Controller for Boxed {
 
     fn on_spurious(&mut self, spurious: &Spurious<'_>) {
         self.0.on_spurious(spurious);
+    }
+
+    fn ecn(&self) -> Ecn {
+        self.0.ecn()
     }
 
     fn on_mark(&mut self, mark: &Mark<'_>) {
@@ -129,6 +133,7 @@ impl<C: Controller> ControllerFeed<C> {
             rtt,
             received_at: None,
             app_limited: self.app_limited,
+            ecn: Default::default(),
             stamp: Stamp::default(),
         }
     }
@@ -289,6 +294,7 @@ impl Loop {
                 rtt: now.since(sent_at),
                 received_at: Some(now - self.base / 2),
                 app_limited: false,
+                ecn: Default::default(),
                 stamp: Stamp::default(),
             };
             flow.on_ack(&Ack {

@@ -48,7 +48,7 @@ impl Phase {
 pub enum Event {
     /// Another phase began.
     Phase(Phase),
-    /// The window was cut because of loss.
+    /// The window was cut because of loss or marks.
     Reduced {
         /// Window before, in bytes.
         from: u64,
@@ -70,6 +70,8 @@ pub enum Event {
     BaseDelay(Span),
     /// The algorithm started over.
     Restart,
+    /// The path does not carry ECN, so packets leave without it.
+    EcnFailed,
 }
 
 impl Event {
@@ -83,6 +85,7 @@ impl Event {
             Self::ProfileRefit { .. } => "profile_refit",
             Self::BaseDelay(_) => "base_delay",
             Self::Restart => "restart",
+            Self::EcnFailed => "ecn_failed",
         }
     }
 }

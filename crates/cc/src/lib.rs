@@ -38,7 +38,7 @@ mod sprout;
 mod verus;
 mod window;
 
-pub use cellpace_base::{Random, Rate, Span, Time};
+pub use cellpace_base::{Ecn, Random, Rate, Span, Time};
 pub use controller::{
     Ack, AckedPacket, Arrival, Block, Controller, Loss, LostPacket, Mark, Pacing, Permit, Profile,
     Receiver, SentPacket, Setup, Spurious, Stamp, Timeout,

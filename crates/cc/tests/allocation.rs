@@ -30,6 +30,7 @@ fn run(controller: &mut dyn Controller, numbers: std::ops::Range<u64>) {
             rtt: Span::from_micros(40_000 + number * 977 % 20_000),
             received_at: None,
             app_limited: false,
+            ecn: Default::default(),
             stamp,
         };
         controller.on_ack(&Ack {

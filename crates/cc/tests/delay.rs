@@ -138,6 +138,7 @@ impl Loop {
             rtt,
             received_at: None,
             app_limited: false,
+            ecn: Default::default(),
             stamp,
         };
         self.controller.on_ack(&Ack {

@@ -376,6 +376,7 @@ impl Datapath {
             rtt,
             received_at: one_way.then_some(received_at),
             app_limited: packet.app_limited,
+            ecn: Default::default(),
             stamp: packet.stamp,
         }
     }
@@ -396,6 +397,7 @@ impl Datapath {
                     number: packet.number,
                     bytes: packet.bytes,
                     wire: packet.stamp.wire,
+                    ecn: Default::default(),
                 });
             }
         }

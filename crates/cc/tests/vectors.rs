@@ -117,6 +117,7 @@ impl Flow {
                 rtt: now.since(packet.now),
                 received_at: None,
                 app_limited: packet.app_limited,
+                ecn: Default::default(),
                 stamp,
             })
             .collect();

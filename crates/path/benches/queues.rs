@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use cellpace_base::{Random, Span, Time};
+use cellpace_base::{Ecn, Random, Span, Time};
 use cellpace_path::queue::Drops;
 use cellpace_path::{Packet, QueueSpec};
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -14,9 +14,17 @@ fn one_packet_each(c: &mut Criterion) {
     let mut group = c.benchmark_group("queue");
     // Shallow: 20 packets, 2.4 ms, below every target. Deep: 500 packets, 60 ms, above all.
     for (depth, standing) in [("shallow", 20), ("deep", 500)] {
-        for text in
-            ["droptail:2MB", "drophead:2MB", "red", "codel", "pie", "pie:delay=rate", "fq_codel"]
-        {
+        for text in [
+            "droptail:2MB",
+            "drophead:2MB",
+            "red",
+            "codel",
+            "codel:ecn=true",
+            "pie",
+            "pie:delay=rate",
+            "fq_codel",
+            "dualpi2",
+        ] {
             let spec: QueueSpec = match text.parse() {
                 Ok(spec) => spec,
                 Err(error) => panic!("{error}"),
@@ -34,7 +42,9 @@ fn one_packet_each(c: &mut Criterion) {
                         loop {
                             id += 1;
                             let flow = id as u32 % flows;
-                            queue.enqueue(now, Packet::new(id, flow, 1500, now), &mut drops);
+                            let ecn = if id % 2 == 0 { Ecn::Ect0 } else { Ecn::Ect1 };
+                            let packet = Packet { ecn, ..Packet::new(id, flow, 1500, now) };
+                            queue.enqueue(now, packet, &mut drops);
                             if queue.packets() > standing || drops.len() > 2 {
                                 break;
                             }

@@ -1,6 +1,6 @@
 //! A packet on its way and what became of it.
 
-use cellpace_base::{Span, Time};
+use cellpace_base::{Ecn, Span, Time};
 
 /// A packet in the path: a description, not the bytes, which stay with the driver of the model.
 /// The path fills in the times as they come to pass.
@@ -14,6 +14,10 @@ pub struct Packet {
     pub flow: u32,
     /// Size in bytes, IP header included.
     pub size: u32,
+    /// Its ECN codepoint, which queues on the way may change to [`Ecn::Ce`].
+    pub ecn: Ecn,
+    /// Whether a queue of this path has set [`Ecn::Ce`] on it.
+    pub marked: bool,
     /// When it entered the path.
     pub sent_at: Time,
     /// When it reached the queue (or was dropped on the way there).
@@ -25,18 +29,30 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// A packet that enters the path at `now`.
+    /// A packet that enters the path at `now`, without ECN.
     pub const fn new(id: u64, flow: u32, size: u32, now: Time) -> Self {
         Self {
             id,
             tag: 0,
             flow,
             size,
+            ecn: Ecn::NotEct,
+            marked: false,
             sent_at: now,
             enqueued_at: now,
             dequeued_at: now,
             departed_at: now,
         }
+    }
+
+    /// Marks it, if its transport understands that; else the caller drops it (RFC 3168 section
+    /// 5). A mark that a queue in front has set stays, and is not counted again.
+    pub(crate) fn mark(&mut self) -> bool {
+        self.marked |= self.ecn.is_capable() && !self.ecn.is_marked();
+        if self.ecn.is_capable() {
+            self.ecn = Ecn::Ce;
+        }
+        self.ecn.is_capable()
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use cellpace_base::{Random, Span, Time};
+use cellpace_base::{Ecn, Random, Span, Time};
 use cellpace_path::queue::{Drops, queue_infos};
 use cellpace_path::{DropReason, Packet, Queue, QueueSpec};
 use proptest::prelude::*;
@@ -27,6 +27,18 @@ const QUEUES: &[(&str, u64, usize)] = &[
     ("fq_codel", 32 << 20, 10_240),
     ("fq_codel:flows=2,quantum=64B,limit=10pkts,batch=2", 32 << 20, 10),
     ("fq_codel:target=1us,interval=2us,memory=20kB", 20_000, 10_240),
+    ("codel:target=1us,interval=2us,ecn=true,ce_threshold=1ms", u64::MAX, 1000),
+    ("pie:target=1ms,burst=0s,ecn=true,ecn_threshold=0.5", u64::MAX, 1000),
+    ("red:min=3pkts,max=9pkts,p=0.5,wq=0.2,ecn=true", u64::MAX, 18),
+    ("fq_codel:flows=2,target=1us,interval=2us,ecn=true,limit=10pkts", 32 << 20, 10),
+    ("dualpi2", u64::MAX, 10_000),
+    (
+        "dualpi2:limit=20kB,step=1us,target=1us,tupdate=100us,alpha=1000,beta=1000",
+        20_000,
+        usize::MAX,
+    ),
+    ("dualpi2:limit=10pkts,ramp=1us..1ms,floor=0,overload=mark,any_ect=true,k=50", u64::MAX, 10),
+    ("dualpi2:alpha=0,beta=0,protection=100%", u64::MAX, 10_000),
     ("fq", u64::MAX, 1000),
     ("fq:limit=20kB,quantum=64B", 20_000, usize::MAX),
 ];
@@ -34,7 +46,7 @@ const QUEUES: &[(&str, u64, usize)] = &[
 #[derive(Debug, Clone)]
 enum Step {
     Wait(Span),
-    Arrive { flow: u32, sizes: Vec<u32> },
+    Arrive { flow: u32, ecn: Ecn, sizes: Vec<u32> },
     Leave(usize),
 }
 
@@ -43,8 +55,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         Step::Wait(Span::from_nanos(nanos << shift).min(Span::from_secs(3600)))
     });
     let size = prop_oneof![8 => 40_u32..=1500, 1 => Just(1500), 1 => 1501_u32..=65_535];
-    let arrive = (0_u32..5, prop::collection::vec(size, 1..20))
-        .prop_map(|(flow, sizes)| Step::Arrive { flow, sizes });
+    let arrive = (0_u32..5, 0_u8..4, prop::collection::vec(size, 1..20))
+        .prop_map(|(flow, bits, sizes)| Step::Arrive { flow, ecn: Ecn::from_bits(bits), sizes });
     let leave = (1_usize..20).prop_map(Step::Leave);
     prop::collection::vec(prop_oneof![wait, arrive, leave], 0..100)
 }
@@ -59,8 +71,10 @@ struct Account {
     next_id: u64,
     inside: HashMap<u64, Packet>,
     bytes: u64,
-    /// The last packet of each flow that left.
-    left: HashMap<u32, u64>,
+    /// The last packet of each flow and codepoint that left.
+    left: HashMap<(u32, Ecn), u64>,
+    /// Whether the queue may mark, by its name.
+    marks: bool,
 }
 
 impl Account {
@@ -76,15 +90,16 @@ impl Account {
             inside: HashMap::new(),
             bytes: 0,
             left: HashMap::new(),
+            marks: ["ecn=", "ce_threshold=", "dualpi2"].iter().any(|key| name.contains(key)),
         }
     }
 
     fn step(&mut self, step: &Step) {
         match step {
             Step::Wait(span) => self.now += *span,
-            Step::Arrive { flow, sizes } => {
+            Step::Arrive { flow, ecn, sizes } => {
                 for size in sizes {
-                    self.arrive(*flow, *size);
+                    self.arrive(*flow, *ecn, *size);
                 }
             }
             Step::Leave(count) => {
@@ -95,8 +110,8 @@ impl Account {
         }
     }
 
-    fn arrive(&mut self, flow: u32, size: u32) {
-        let packet = Packet::new(self.next_id, flow, size, self.now);
+    fn arrive(&mut self, flow: u32, ecn: Ecn, size: u32) {
+        let packet = Packet { ecn, ..Packet::new(self.next_id, flow, size, self.now) };
         self.next_id += 1;
         self.inside.insert(packet.id, packet);
         self.bytes += u64::from(size);
@@ -108,8 +123,9 @@ impl Account {
         let left = self.queue.dequeue(self.now, &mut self.drops);
         match left {
             Some(packet) => {
-                self.take_out(packet);
-                let last = self.left.insert(packet.flow, packet.id);
+                let sent = self.take_out(packet);
+                // A fair queue goes by flows, DualPI2 by codepoints: within both all keep the order.
+                let last = self.left.insert((packet.flow, sent.ecn), packet.id);
                 assert!(last.is_none_or(|last| last < packet.id), "{}: order", self.name);
             }
             None => assert_eq!(self.queue.packets(), 0, "{}: keeps packets back", self.name),
@@ -121,7 +137,8 @@ impl Account {
     fn settle(&mut self) {
         for (packet, reason) in std::mem::take(&mut self.drops) {
             assert!(matches!(reason, DropReason::Overflow | DropReason::Aqm));
-            self.take_out(packet);
+            let sent = self.take_out(packet);
+            assert_eq!(packet, sent, "{}: a packet is marked or dropped", self.name);
         }
         assert_eq!(self.queue.packets(), self.inside.len(), "{}: packets", self.name);
         assert_eq!(self.queue.bytes(), self.bytes, "{}: bytes", self.name);
@@ -129,9 +146,19 @@ impl Account {
         assert!(self.inside.len() <= self.most.1, "{}: limit", self.name);
     }
 
-    fn take_out(&mut self, packet: Packet) {
-        assert_eq!(self.inside.remove(&packet.id), Some(packet), "{}: came out twice", self.name);
+    /// Returns the packet as it went in: what comes out is the same, or marked where its sender
+    /// understands that, and no mark vanishes.
+    fn take_out(&mut self, packet: Packet) -> Packet {
+        let sent = self.inside.remove(&packet.id);
+        let sent = sent.unwrap_or_else(|| panic!("{}: came out twice", self.name));
+        let expected = match packet.marked {
+            true => Packet { ecn: Ecn::Ce, marked: true, ..sent },
+            false => sent,
+        };
+        assert_eq!(packet, expected, "{}", self.name);
+        assert!(!packet.marked || self.marks && matches!(sent.ecn, Ecn::Ect0 | Ecn::Ect1));
         self.bytes -= u64::from(packet.size);
+        sent
     }
 }
 
@@ -177,7 +204,7 @@ fn the_end_of_time_is_a_time_like_any_other() {
     for &(name, bytes, packets) in QUEUES {
         let mut account = Account::new(name, bytes, packets, 1);
         for _ in 0..3 {
-            account.step(&Step::Arrive { flow: 1, sizes: vec![1500; 30] });
+            account.step(&Step::Arrive { flow: 1, ecn: Ecn::NotEct, sizes: vec![1500; 30] });
             account.step(&Step::Leave(5));
             account.now = Time::MAX;
         }

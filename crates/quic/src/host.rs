@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 
 use cellpace_base::{Span, Time};
 use cellpace_cc::{
-    Ack, AckedPacket, Controller, Event, Loss, LostPacket, Mark, Permit, RttEstimator, SentPacket,
-    Spurious, Stamp, Timeout,
+    Ack, AckedPacket, Controller, Ecn, Event, Loss, LostPacket, Mark, Permit, RttEstimator,
+    SentPacket, Spurious, Stamp, Timeout,
 };
 
 /// A packet that the library sent and has not settled.
@@ -307,6 +307,7 @@ impl Host {
                 rtt: now - lost.sent_at,
                 received_at: None,
                 app_limited: false,
+                ecn: Ecn::NotEct,
                 stamp: lost.stamp,
             };
             self.controller.on_spurious(&Spurious::Loss { now, packet: &packet });
@@ -402,6 +403,7 @@ impl Host {
             rtt: now - entry.sent_at,
             received_at: None,
             app_limited: entry.app_limited,
+            ecn: Ecn::NotEct,
             stamp: entry.stamp,
         }
     }

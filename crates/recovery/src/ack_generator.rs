@@ -79,7 +79,8 @@ impl AckGenerator {
             self.log.pop_front();
             self.first += 1;
         }
-        self.log.push_back(Arrived::new(arrival.number, Some(arrival.now)));
+        let arrived = Arrived::new(arrival.number, Some(arrival.now));
+        self.log.push_back(Arrived { ecn: arrival.ecn, ..arrived });
         self.unacked += 1;
         let AckPolicy::Delayed(delay) = self.policy else { return true };
         if self.unacked >= 2 || !in_order {
@@ -164,10 +165,11 @@ impl AckGenerator {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cellpace_cc::Ecn;
 
     fn arrive(receiver: &mut AckGenerator, ms: u64, number: u64) -> bool {
         let now = Time::from_millis(ms);
-        receiver.on_packet(&Arrival { now, number, bytes: 1500, wire: 0 })
+        receiver.on_packet(&Arrival { now, number, bytes: 1500, wire: 0, ecn: Ecn::NotEct })
     }
 
     fn take_acked(receiver: &mut AckGenerator, upto: u64) -> Vec<u64> {

@@ -8,12 +8,14 @@
 #![forbid(unsafe_code)]
 
 mod ack_generator;
+mod ecn;
 mod pacer;
 mod sender;
 mod sent;
 mod shared_window;
 
 pub use ack_generator::{AckGenerator, AckPolicy};
+pub use ecn::{EcnFailure, EcnState};
 pub use pacer::Pacer;
 pub use sender::PacedSender;
 pub use sent::{Arrived, PacketCounts, Sending, Sent};

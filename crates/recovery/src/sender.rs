@@ -1,8 +1,8 @@
 //! One sender: a controller, its packets in flight and its pacer, asked for every packet anew.
 
-use cellpace_cc::{Controller, RttEstimator, Span, Stamp, Time};
+use cellpace_cc::{Controller, Ecn, RttEstimator, Span, Stamp, Time};
 
-use crate::{Arrived, Pacer, Sending, Sent};
+use crate::{Arrived, EcnFailure, EcnState, Pacer, Sending, Sent};
 
 /// What decides when a packet of a flow leaves. The owner has the data:
 ///
@@ -15,6 +15,9 @@ pub struct PacedSender<D> {
     pacer: Pacer,
     /// When the pacer lets the next packet go.
     release_at: Option<Time>,
+    ecn: EcnState,
+    /// The first packet number on the present path.
+    path_start: u64,
 }
 
 impl<D: Copy> PacedSender<D> {
@@ -25,7 +28,48 @@ impl<D: Copy> PacedSender<D> {
 
     /// A sender that measures RTTs with `rtt`.
     pub fn with_rtt(controller: Box<dyn Controller>, now: Time, rtt: RttEstimator) -> Self {
-        Self { controller, sent: Sent::new(rtt), pacer: Pacer::new(now), release_at: None }
+        Self {
+            controller,
+            sent: Sent::new(rtt),
+            pacer: Pacer::new(now),
+            release_at: None,
+            ecn: EcnState::Off,
+            path_start: 0,
+        }
+    }
+
+    /// The datapath can carry ECN: packets leave with the codepoint that the controller wants,
+    /// for as long as that arrives. To be called before the first packet.
+    pub fn use_ecn(&mut self) {
+        if self.controller.ecn().is_capable() {
+            self.ecn = EcnState::Testing { arrived: 0 };
+        }
+    }
+
+    /// The codepoint with which the next packet leaves.
+    pub fn ecn(&self) -> Ecn {
+        if self.ecn.is_used() { self.controller.ecn() } else { Ecn::NotEct }
+    }
+
+    /// What is known of ECN on the present path.
+    pub fn ecn_state(&self) -> EcnState {
+        self.ecn
+    }
+
+    /// The datapath has found that marks do not come back. Nothing happens where ECN is not used.
+    pub fn fail_ecn(&mut self, now: Time, why: EcnFailure) {
+        if self.ecn.is_used() {
+            self.ecn = EcnState::Failed(why);
+            self.controller.on_ecn_failed(now);
+        }
+    }
+
+    fn judge_ecn(&mut self, now: Time, judge: impl FnOnce(&mut EcnState)) {
+        let was_used = self.ecn.is_used();
+        judge(&mut self.ecn);
+        if was_used && !self.ecn.is_used() {
+            self.controller.on_ecn_failed(now);
+        }
     }
 
     /// The controller.
@@ -88,12 +132,19 @@ impl<D: Copy> PacedSender<D> {
 
     /// See [`Sent::on_ack`].
     pub fn on_ack(&mut self, now: Time, arrived: &[Arrived], on_acked: impl FnMut(D, Span)) {
+        if self.ecn.is_used() {
+            let (sent, first) = (self.controller.ecn(), self.path_start);
+            let arrived = arrived.iter().filter(|arrived| arrived.number >= first);
+            self.judge_ecn(now, |ecn| arrived.for_each(|a| ecn.on_arrival(sent, a.ecn)));
+        }
         self.sent.on_ack(now, arrived, self.controller.as_mut(), on_acked);
     }
 
     /// What leaves from now on takes another path; see [`Sent::on_path_change`].
     pub fn on_path_change(&mut self, now: Time) {
         self.sent.on_path_change();
+        self.path_start = self.sent.next_number();
+        self.ecn.on_path_change();
         self.controller.on_path_change(now);
     }
 
@@ -116,7 +167,12 @@ impl<D: Copy> PacedSender<D> {
         if self.controller.next_deadline().is_some_and(|time| time <= now) {
             self.controller.on_deadline(now);
         }
+        let timeouts = self.sent.counts().timeouts;
         self.sent.on_timer(now, self.controller.as_mut());
+        if self.sent.counts().timeouts > timeouts {
+            let sent = self.sent.next_number() - self.path_start;
+            self.judge_ecn(now, |ecn| ecn.on_timeout(sent));
+        }
     }
 }
 

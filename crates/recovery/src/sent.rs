@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use cellpace_cc::{
-    Ack, AckedPacket, Controller, Loss, LostPacket, Mark, RttEstimator, SentPacket, Span, Spurious,
-    Stamp, Time, Timeout,
+    Ack, AckedPacket, Controller, Ecn, Loss, LostPacket, Mark, RttEstimator, SentPacket, Span,
+    Spurious, Stamp, Time, Timeout,
 };
 
 /// RFC 9002 section 6.2.2, kInitialRtt: stands for the RTT while there is no sample.
@@ -43,14 +43,14 @@ pub struct Arrived {
     /// Its RTT, where that is known better than from when it was sent and this ack came: the
     /// receiver kept the ack back, or it was sent more than once.
     pub rtt: Option<Span>,
-    /// Whether it came with a mark of congestion (ECN, RFC 3168).
-    pub marked: bool,
+    /// Its codepoint as it arrived; [`Ecn::NotEct`] where the receiver does not report it.
+    pub ecn: Ecn,
 }
 
 impl Arrived {
     /// Packet `number` arrived at `received_at`, and the ack left at once.
     pub const fn new(number: u64, received_at: Option<Time>) -> Self {
-        Self { number, received_at, rtt: None, marked: false }
+        Self { number, received_at, rtt: None, ecn: Ecn::NotEct }
     }
 }
 
@@ -400,6 +400,7 @@ impl<D: Copy> Sent<D> {
             rtt,
             received_at: arrival.received_at,
             app_limited: entry.app_limited,
+            ecn: arrival.ecn,
             stamp: entry.stamp,
         };
         on_acked(entry.data, rtt);
@@ -413,7 +414,7 @@ impl<D: Copy> Sent<D> {
         if arrival.number < self.path_start {
             return true;
         }
-        if arrival.marked {
+        if arrival.ecn.is_marked() {
             self.marked.push(arrival.number);
         }
         if was_in_flight { &mut self.acked } else { &mut self.late }.push(packet);
@@ -657,7 +658,7 @@ mod tests {
     #[test]
     fn marks_of_newly_acked_packets_are_reported_once_after_the_ack() {
         let (mut sent, mut witness) = setup(4);
-        let marked = |number| Arrived { marked: true, ..Arrived::new(number, None) };
+        let marked = |number| Arrived { ecn: Ecn::Ce, ..Arrived::new(number, None) };
         sent.on_ack(
             ms(40),
             &[marked(0), Arrived::new(1, None), marked(2)],

@@ -63,13 +63,13 @@ impl Connection {
             random: Random::seeded(random.bits(), u64::from(generation)),
         };
         let own = setup();
+        let controller = connect(cc.build(own.clone()), &own);
+        let rtt = RttEstimator::default().with_rule(ends.rto_rule);
+        let mut sender = PacedSender::with_rtt(controller, now, rtt);
+        sender.use_ecn();
         Self {
             generation,
-            sender: PacedSender::with_rtt(
-                connect(cc.build(own.clone()), &own),
-                now,
-                RttEstimator::default().with_rule(ends.rto_rule),
-            ),
+            sender,
             receiver: AckGenerator::new(ends.acks, cc.build_receiver(setup())),
             source: match ends.relay_room {
                 Some(room) => source.through_proxy(room),
@@ -156,6 +156,7 @@ impl Connection {
             retransmission: lost.is_some(),
             app_limited: !self.source.has_more() && !self.sender.sent_mut().has_lost(),
         };
+        let ecn = self.sender.ecn();
         let (number, stamp) = self.sender.send(&sending);
         if let Some(transfers) = &mut self.transfers {
             match self.relayed {
@@ -164,7 +165,7 @@ impl Connection {
             }
         }
         let id = packet_id(self.generation, number);
-        Packet { tag: stamp.wire, ..Packet::new(id, flow, bytes as u32, now) }
+        Packet { tag: stamp.wire, ecn, ..Packet::new(id, flow, bytes as u32, now) }
     }
 
     /// A packet of this connection reached its receiver. Returns whether an ack goes out.
@@ -180,6 +181,7 @@ impl Connection {
             number,
             bytes: u64::from(packet.size),
             wire: packet.tag,
+            ecn: packet.ecn,
         })
     }
 

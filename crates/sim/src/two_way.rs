@@ -234,6 +234,7 @@ impl End {
             number: packet.id,
             bytes: u64::from(packet.size) - HEADER,
             wire: packet.tag,
+            ecn: packet.ecn,
         });
         if report.is_none() || report == self.last_report {
             return;

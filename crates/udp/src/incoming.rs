@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use cellpace_base::{Span, Time};
-use cellpace_cc::Arrival;
+use cellpace_cc::{Arrival, Ecn};
 use cellpace_recovery::{AckGenerator, AckPolicy};
 
 use crate::assembly::Assembly;
@@ -230,7 +230,7 @@ impl Incoming {
         self.stats.ip_bytes += ip_bytes;
         self.stats.next_number = self.stats.next_number.max(number + 1);
         let wire = numbered.stamp.unwrap_or(0);
-        if self.log.on_packet(&Arrival { now, number, bytes: ip_bytes, wire }) {
+        if self.log.on_packet(&Arrival { now, number, bytes: ip_bytes, wire, ecn: Ecn::NotEct }) {
             self.owe_ack(now);
         }
     }

@@ -33,6 +33,7 @@ fn packet(number: u64, now: Time, rtt: Span) -> AckedPacket {
         rtt,
         received_at: None,
         app_limited: false,
+        ecn: Default::default(),
         stamp: Stamp::default(),
     }
 }

@@ -120,6 +120,7 @@ impl Flow {
             rtt,
             received_at: None,
             app_limited: false,
+            ecn: Default::default(),
             stamp: Stamp::default(),
         };
         let prior_in_flight = self.in_flight;

@@ -9,8 +9,8 @@ use super::record::StepMeter;
 use super::{Convention, Observation, StepRecord};
 use crate::window::cubic::CubicParams;
 use crate::{
-    Ack, Block, Controller, ControllerParams, Event, Loss, Mark, Pacing, Permit, SentPacket, Setup,
-    Spurious, Stamp, Timeout,
+    Ack, Block, Controller, ControllerParams, Ecn, Event, Loss, Mark, Pacing, Permit, SentPacket,
+    Setup, Spurious, Stamp, Timeout,
 };
 
 /// How long a step is.
@@ -208,6 +208,16 @@ impl<P: StepPolicy> Controller for SteppedController<P> {
         }
     }
 
+    fn ecn(&self) -> Ecn {
+        self.below.as_ref().map_or(Ecn::NotEct, |below| below.ecn())
+    }
+
+    fn on_ecn_failed(&mut self, now: Time) {
+        if let Some(below) = &mut self.below {
+            below.on_ecn_failed(now);
+        }
+    }
+
     fn on_mark(&mut self, mark: &Mark<'_>) {
         if let Some(below) = &mut self.below {
             below.on_mark(mark);
@@ -308,6 +318,7 @@ mod tests {
             rtt: Span::from_millis_f64(*rtt),
             received_at: None,
             app_limited: false,
+            ecn: Default::default(),
             stamp: Stamp::default(),
         };
         let packets: Vec<_> = rtts.iter().map(packet).collect();

@@ -329,6 +329,7 @@ mod tests {
                 number: self.number,
                 bytes,
                 wire: word.encode(),
+                ecn: Default::default(),
             });
             self.number += 1;
             self.sequence += bytes;
@@ -518,7 +519,13 @@ mod tests {
         let mut link = Link::new("");
         let word = Word { sequence: 0, throwaway: 0, next: Next::Within(0) }.encode();
         for now in [0, 1, 2] {
-            link.half.on_arrival(&Arrival { now: ms(now), number: 0, bytes: MTU, wire: word });
+            link.half.on_arrival(&Arrival {
+                now: ms(now),
+                number: 0,
+                bytes: MTU,
+                wire: word,
+                ecn: Default::default(),
+            });
         }
         link.half.on_deadline(ms(21));
         assert_same(link.half.belief(), &believed(&[Some(1)]));
@@ -543,7 +550,13 @@ mod tests {
     fn sprout_t11_the_receiver_throws_away_what_the_sender_announces() {
         let mut link = Link::new("");
         let word = Word { sequence: 3000, throwaway: 1500, next: Next::Within(0) };
-        link.half.on_arrival(&Arrival { now: ms(12), number: 2, bytes: MTU, wire: word.encode() });
+        link.half.on_arrival(&Arrival {
+            now: ms(12),
+            number: 2,
+            bytes: MTU,
+            wire: word.encode(),
+            ecn: Default::default(),
+        });
         assert_eq!(link.half.throwaway_before(), 1500);
     }
 
@@ -587,7 +600,13 @@ mod tests {
             now += Span::from_micros(1 << random.below(bits));
             let number = random.bits() >> random.below(64);
             let bytes = random.bits() >> random.below(64);
-            link.half.on_arrival(&Arrival { now, number, bytes, wire: random.bits() });
+            link.half.on_arrival(&Arrival {
+                now,
+                number,
+                bytes,
+                wire: random.bits(),
+                ecn: Default::default(),
+            });
             let mut report = Vec::new();
             if link.half.poll_report(now, &mut report) {
                 assert!(SproutReport::decode(&report).is_some());

@@ -108,7 +108,8 @@ impl Link {
             app_limited,
             retransmission: false,
         });
-        let arrival = Arrival { now, number, bytes: MSS, wire: stamp.wire };
+        let arrival =
+            Arrival { now, number, bytes: MSS, wire: stamp.wire, ecn: Default::default() };
         self.under_way.push_back((self.now + Self::ONE_WAY, arrival));
     }
 

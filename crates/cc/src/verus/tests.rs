@@ -49,6 +49,7 @@ fn acked(now: Time, number: u64, stamp: Stamp, rtt: f64) -> AckedPacket {
         rtt,
         received_at: None,
         app_limited: false,
+        ecn: Default::default(),
         stamp,
     }
 }
@@ -964,6 +965,7 @@ impl Datapath {
             rtt: self.now - sent_at,
             received_at: None,
             app_limited: false,
+            ecn: Default::default(),
             stamp,
         }
     }

@@ -356,6 +356,7 @@ mod tests {
             rtt,
             received_at,
             app_limited: false,
+            ecn: Default::default(),
             stamp: Stamp::default(),
         }
     }

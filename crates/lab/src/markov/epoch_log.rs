@@ -6,7 +6,7 @@ use cellpace_base::{Span, Time};
 use cellpace_mdi::{Chain, Sample};
 
 use cellpace_cc::{
-    Ack, Block, Controller, Event, Loss, Mark, Pacing, Permit, Profile, SentPacket, Setup,
+    Ack, Block, Controller, Ecn, Event, Loss, Mark, Pacing, Permit, Profile, SentPacket, Setup,
     Spurious, Stamp, Timeout,
 };
 
@@ -216,6 +216,15 @@ impl Controller for EpochLog {
         self.inner.on_report(now, report);
     }
 
+    fn ecn(&self) -> Ecn {
+        self.inner.ecn()
+    }
+
+    fn on_ecn_failed(&mut self, now: Time) {
+        self.close_until(now);
+        self.inner.on_ecn_failed(now);
+    }
+
     fn on_mark(&mut self, mark: &Mark<'_>) {
         self.close_until(mark.now);
         self.inner.on_mark(mark);
@@ -339,6 +348,7 @@ mod tests {
                 rtt: Span::from_millis_f64(*rtt),
                 received_at: None,
                 app_limited: false,
+                ecn: Default::default(),
                 stamp: Stamp::default(),
             };
             let packets: Vec<_> = rtts.iter().map(packet).collect();

@@ -1,4 +1,4 @@
-//! CoDel, RFC 8289: drops at the head when packets have waited too long for too long.
+//! CoDel, RFC 8289: drops or marks at the head when packets have waited too long for too long.
 
 use cellpace_base::{ByteCount, Span, Time, params};
 
@@ -18,6 +18,11 @@ params! {
             from "RFC 8289 section 4.3", logarithmic;
         /// A backlog up to this is never too long
         mtu: ByteCount = "1500B" in 0..=1_000_000, from "RFC 8289 section 4.2";
+        /// Mark packets in place of dropping them, where their senders understand that
+        ecn: bool = "false", from "RFC 3168 section 5; RFC 8290 section 5.2.7";
+        /// Also mark every packet that has waited longer than this, whatever the law says
+        ce_threshold: Option<Span> = "" in Span::from_micros(1)..=Span::from_secs(60),
+            from "Linux sch_codel, for DCTCP", logarithmic;
     }
 }
 
@@ -93,15 +98,38 @@ struct HeadPacket {
     ok_to_drop: bool,
 }
 
+impl HeadPacket {
+    /// Marks the packet, if that may stand for its drop.
+    fn mark(&mut self, config: &CodelParams) -> bool {
+        config.ecn && self.packet.as_mut().is_some_and(Packet::mark)
+    }
+}
+
 impl CodelState {
     pub(super) const fn new() -> Self {
         Self { first_above: None, drop_next: Time::ZERO, count: 0, last_count: 0, dropping: false }
     }
 
-    /// Takes the next packet that may live, dropping those in front of it that may not
-    /// (RFC 8289 section 5.5). Every round of its loop drops a packet, so that the work is
-    /// bounded by the backlog however long ago the last call was.
+    /// Takes the next packet that may live, dropping those in front of it that may not, and marks
+    /// it if it has waited longer than the threshold of marks.
     pub(super) fn dequeue(
+        &mut self,
+        config: &CodelParams,
+        fifo: &mut Fifo,
+        now: Time,
+        drops: &mut Drops,
+    ) -> Option<Packet> {
+        let mut packet = self.dequeue_by_law(config, fifo, now, drops)?;
+        if config.ce_threshold.is_some_and(|most| now - packet.enqueued_at > most) {
+            packet.mark();
+        }
+        Some(packet)
+    }
+
+    /// RFC 8289 section 5.5. A mark counts as a drop, but ends the call: one is enough for a
+    /// packet that leaves. Every other round of the loop drops a packet, so that the work is
+    /// bounded by the backlog however long ago the last call was.
+    fn dequeue_by_law(
         &mut self,
         config: &CodelParams,
         fifo: &mut Fifo,
@@ -114,14 +142,20 @@ impl CodelState {
             return head.packet;
         }
         if !self.dropping {
-            drop_packet(head.packet, drops);
-            head = self.take(config, fifo, now);
+            if !head.mark(config) {
+                drop_packet(head.packet, drops);
+                head = self.take(config, fifo, now);
+            }
             self.start_dropping(config, now);
             return head.packet;
         }
         while self.dropping && now >= self.drop_next {
-            drop_packet(head.packet, drops);
             self.count = self.count.saturating_add(1);
+            if head.mark(config) {
+                self.drop_next = control_law(config, self.drop_next, self.count);
+                return head.packet;
+            }
+            drop_packet(head.packet, drops);
             head = self.take(config, fifo, now);
             self.dropping = head.ok_to_drop;
             if self.dropping {

@@ -4,6 +4,7 @@ mod codel;
 mod discipline;
 mod drophead;
 mod droptail;
+mod dualpi2;
 mod fifo;
 mod fq;
 mod fq_codel;
@@ -19,6 +20,7 @@ use cellpace_base::{Param, ParamSet, Random, nearest, params, parse_window, spli
 use crate::error::PathError;
 
 use codel::{Codel, CodelQueueParams};
+use dualpi2::{DualPi2, DualPi2Params};
 use fq::{Fq, FqParams};
 use fq_codel::{FqCodel, FqCodelParams};
 use pie::{Pie, PieParams};
@@ -114,6 +116,13 @@ const INFOS: &[QueueInfo] = &[
         read: |rest| Ok(QueueKind::FqCodel(FqCodelParams::parse("fq_codel", rest)?)),
     },
     QueueInfo {
+        name: "dualpi2",
+        summary: "low delay for L4S beside a queue for others, coupled so that rates are equal (RFC 9332)",
+        example: "dualpi2 or dualpi2:step=10ms or dualpi2:ramp=800us..1200us",
+        table: DualPi2Params::table,
+        read: |rest| Ok(QueueKind::DualPi2(DualPi2Params::parse("dualpi2", rest)?)),
+    },
+    QueueInfo {
         name: "fq",
         summary: "a queue for each flow, served in turn by bytes (deficit round robin, 1995)",
         example: "fq:limit=1000pkts,quantum=1514B",
@@ -137,6 +146,7 @@ enum QueueKind {
     Codel(CodelQueueParams),
     Pie(PieParams),
     FqCodel(FqCodelParams),
+    DualPi2(DualPi2Params),
     Fq(FqParams),
 }
 
@@ -150,6 +160,7 @@ impl QueueSpec {
             QueueKind::Codel(params) => Box::new(Codel::new(params)),
             QueueKind::Pie(config) => Box::new(Pie::new(config, random)),
             QueueKind::FqCodel(config) => Box::new(FqCodel::new(config, random)),
+            QueueKind::DualPi2(config) => Box::new(DualPi2::new(config, random)),
             QueueKind::Fq(config) => Box::new(Fq::new(config)),
         }
     }
@@ -237,6 +248,13 @@ mod tests {
             "pie:delay=rate,derandomize=true,cap=false,burst=0s",
             "fq_codel",
             "fq_codel:flows=16,quantum=300B,memory=4MB,limit=100pkts,batch=1",
+            "codel:ecn=true,ce_threshold=1ms",
+            "pie:ecn=true,ecn_threshold=20%",
+            "red:ecn=true",
+            "fq_codel:ecn=true",
+            "dualpi2",
+            "dualpi2:step=10ms,floor=0,protection=20%,overload=mark,any_ect=true,limit=2MB",
+            "dualpi2:ramp=800us..1200us",
             "fq",
             "fq:limit=2MB,quantum=300B",
         ] {
@@ -270,7 +288,7 @@ mod tests {
         assert_eq!(
             error_of("warp-drive"),
             "there is no queue `warp-drive`; there are droptail, infinite, drophead, red, codel, \
-             pie, fq_codel, fq"
+             pie, fq_codel, dualpi2, fq"
         );
     }
 

@@ -1,4 +1,4 @@
-//! PIE, RFC 8033: drops at random on arrival, with a probability that a controller sets every
+//! PIE, RFC 8033: drops or marks at random on arrival, with a probability that a controller sets every
 //! 15 ms so that the delay stays at its target.
 
 use cellpace_base::{Random, Span, Time, params, words};
@@ -29,6 +29,10 @@ params! {
         derandomize: bool = "false", from "RFC 8033 section 5.4";
         /// From a drop probability of 10% on, raise it by at most 2% at a time
         cap: bool = "true", from "RFC 8033 section 5.5";
+        /// Mark packets in place of dropping them, where their senders understand that
+        ecn: bool = "false", from "RFC 8033 section 5.1";
+        /// Above this drop probability packets are dropped, whatever their senders understand
+        ecn_threshold: f64 = "0.1" in 0.0..=1.0, from "RFC 8033 section 5.1 (mark_ecnth)";
         /// Hard limit, bytes or packets
         limit: Limit = "1000pkts", from "own choice, as in Linux tc", logarithmic;
     }
@@ -144,6 +148,11 @@ impl Pie {
         drops
     }
 
+    /// RFC 8033 section 5.1: whether a mark is enough at the present drop probability.
+    fn marks(&self) -> bool {
+        self.config.ecn && self.control.drop_prob <= self.config.ecn_threshold
+    }
+
     /// RFC 8033 section 5.4: no drop too soon after the last, none too late.
     fn spread(&mut self, drop_prob: f64) -> Option<bool> {
         if !self.config.derandomize {
@@ -199,14 +208,14 @@ fn gain(drop_prob: f64) -> f64 {
 }
 
 impl Queue for Pie {
-    fn enqueue(&mut self, now: Time, packet: Packet, drops: &mut Drops) {
+    fn enqueue(&mut self, now: Time, mut packet: Packet, drops: &mut Drops) {
         self.catch_up(now);
         if !self.config.limit.has_room(&self.fifo, packet.size) {
             drops.push((packet, DropReason::Overflow));
             self.gathered = 0.0;
             return;
         }
-        if self.drops_early() {
+        if self.drops_early() && !(self.marks() && packet.mark()) {
             drops.push((packet, DropReason::Aqm));
             return;
         }

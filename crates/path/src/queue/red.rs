@@ -28,6 +28,8 @@ params! {
         gentle: bool = "true", from "Floyd 2000, gentle RED";
         /// byte: small packets are dropped less often, in proportion to 1500 bytes
         mode: RedMode = "packet", from "RED 1993 section 4; RFC 7141 section 2.2 advises packet";
+        /// Up to max, mark packets in place of dropping them, where their senders understand that
+        ecn: bool = "false", from "RED 1993 section 4; RFC 3168 section 5";
         /// Rate at which the average decays while the queue is empty (s); unset: as measured
         rate: Option<Rate> = "" in Rate::from_bps(1_000)..=Rate::from_bps(1_000_000_000_000),
             from "RED 1993 section 4", logarithmic;
@@ -130,6 +132,12 @@ impl Red {
         self.average += wq * (queue - self.average);
     }
 
+    /// Whether a mark is enough at the present average. Above max RED drops, as it must when
+    /// senders do not react.
+    fn marks(&self) -> bool {
+        self.config.params.ecn && self.average < self.config.max
+    }
+
     /// RED 1993 section 4, the second half: whether this arrival is dropped.
     fn drops_early(&mut self, size: u32) -> bool {
         let Some(p) = self.config.probability(self.average) else {
@@ -167,9 +175,9 @@ impl RedConfig {
 }
 
 impl Queue for Red {
-    fn enqueue(&mut self, now: Time, packet: Packet, drops: &mut Drops) {
+    fn enqueue(&mut self, now: Time, mut packet: Packet, drops: &mut Drops) {
         self.update_average(now);
-        if self.drops_early(packet.size) {
+        if self.drops_early(packet.size) && !(self.marks() && packet.mark()) {
             drops.push((packet, DropReason::Aqm));
         } else if !self.config.limit.has_room(&self.fifo, packet.size) {
             drops.push((packet, DropReason::Overflow));

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cellpace_base::{Rate, Span, Time};
 use cellpace_cc::{
-    Ack, Block, Controller, Event, Loss, Mark, Pacing, Permit, SentPacket, Spurious, Stamp, Timeout,
+    Ack, Block, Controller, Ecn, Event, Loss, Mark, Pacing, Permit, SentPacket, Spurious, Stamp,
+    Timeout,
 };
 
 use super::group::WindowGroup;
@@ -113,8 +114,18 @@ impl Controller for WindowMember {
         group.has_freed = true;
     }
 
+    fn ecn(&self) -> Ecn {
+        self.group().0.controller.ecn()
+    }
+
     fn on_mark(&mut self, mark: &Mark<'_>) {
         self.group().0.on_mark(mark);
+    }
+
+    fn on_ecn_failed(&mut self, now: Time) {
+        let (mut group, _) = self.group();
+        let now = group.advance(now);
+        group.controller.on_ecn_failed(now);
     }
 
     fn on_path_change(&mut self, now: Time) {
@@ -415,7 +426,7 @@ mod tests {
             flow
         });
         // Packets 0 and 1 of the second flow are 5 and 6 of the group, which has seven in flight.
-        let marked = |number| Arrived { marked: true, ..Arrived::new(number, None) };
+        let marked = |number| Arrived { ecn: Ecn::Ce, ..Arrived::new(number, None) };
         flows[1].sender.on_ack(Time::from_millis(40), &[marked(0), marked(1)], |(), _| {});
         let seen = std::mem::take(&mut *witness.0.lock().unwrap());
         assert_eq!(seen, [("acked", 5, 105), ("acked", 6, 106), ("marked", 6, 2)]);
