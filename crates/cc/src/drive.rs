@@ -111,12 +111,17 @@ impl<C: Controller> ControllerFeed<C> {
     /// One ack of `count` packets.
     pub(crate) fn ack_many(&mut self, count: u64, flight: u64, rtt_ms: f64) {
         let packets: Vec<_> = (0..count).map(|i| self.packet(self.oldest + i, rtt_ms)).collect();
+        self.ack_packets(&packets, flight, rtt_ms);
+    }
+
+    fn ack_packets(&mut self, packets: &[AckedPacket], flight: u64, rtt_ms: f64) {
+        let count = packets.len() as u64;
         self.next = self.next.max(self.oldest + flight.max(count));
         self.oldest += count;
         self.rtt.sample(Span::from_millis_f64(rtt_ms));
         self.flow.on_ack(&Ack {
             now: self.now,
-            packets: &packets,
+            packets,
             prior_in_flight: flight * MSS,
             in_flight: flight.saturating_sub(count) * MSS,
             next_number: self.next,
@@ -160,10 +165,16 @@ impl<C: Controller> ControllerFeed<C> {
         number
     }
 
+    /// One ack of one packet that came marked, before the controller is told of the mark.
+    pub(crate) fn ack_marked(&mut self, flight: u64, rtt_ms: f64) {
+        let packet = AckedPacket { ecn: Ecn::Ce, ..self.packet(self.oldest, rtt_ms) };
+        self.ack_packets(&[packet], flight, rtt_ms);
+    }
+
     /// The oldest packet arrives with a mark.
     pub(crate) fn mark(&mut self, flight: u64, rtt_ms: f64) {
         let newest = self.oldest;
-        self.ack(flight, rtt_ms);
+        self.ack_marked(flight, rtt_ms);
         self.flow.on_mark(&Mark {
             now: self.now,
             packets: 1,

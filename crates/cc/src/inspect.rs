@@ -20,6 +20,7 @@ pub const INSPECTED_VALUES: &[(&str, &str)] = &[
     ("delay_ratio", "Verus: smoothed largest RTT over the base delay, compared with R"),
     ("delta", "Copa: weight of delay against rate"),
     ("diff_pkts", "Vegas: packets of its own that wait in the queue"),
+    ("ecn_alpha", "smoothed share of packets that arrive marked"),
     ("forecast_1_pkts", "Sprout: packets delivered within one tick, as forecast"),
     ("forecast_8_pkts", "Sprout: packets delivered within eight ticks, as forecast"),
     ("forecast_age_ticks", "Sprout: ticks since the forecast came"),

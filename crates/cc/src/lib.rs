@@ -32,6 +32,7 @@ mod inspect;
 mod mdi;
 mod params;
 pub mod policy;
+mod prague;
 mod registry;
 mod rtt;
 mod sprout;

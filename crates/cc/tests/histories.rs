@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 
 use cellpace_base::{Param, ParamKind};
 use cellpace_cc::{
-    Ack, AckedPacket, Arrival, Block, Controller, ControllerSpec, Event, INSPECTED_VALUES, Loss,
-    LostPacket, Mark, Random, Rate, Receiver, RttEstimator, SentPacket, Setup, Span, Spurious,
-    Stamp, Time, Timeout, registry,
+    Ack, AckedPacket, Arrival, Block, Controller, ControllerSpec, Ecn, Event, INSPECTED_VALUES,
+    Loss, LostPacket, Mark, Random, Rate, Receiver, RttEstimator, SentPacket, Setup, Span,
+    Spurious, Stamp, Time, Timeout, registry,
 };
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -195,6 +195,8 @@ struct Datapath {
     /// Given up by a timeout; until the next ack they may turn out to be only late.
     timed_out: VecDeque<Packet>,
     timeouts: u32,
+    /// The codepoint of packets that arrive.
+    ecn: Ecn,
     /// When pacing allows the next packet.
     paced_until: Time,
     rtt: RttEstimator,
@@ -224,6 +226,7 @@ impl Datapath {
             lost: VecDeque::new(),
             timed_out: VecDeque::new(),
             timeouts: 0,
+            ecn: Ecn::NotEct,
             paced_until: Time::ZERO,
             rtt: RttEstimator::default(),
             last_stamp: Stamp::default(),
@@ -376,7 +379,7 @@ impl Datapath {
             rtt,
             received_at: one_way.then_some(received_at),
             app_limited: packet.app_limited,
-            ecn: Default::default(),
+            ecn: self.ecn,
             stamp: packet.stamp,
         }
     }
@@ -418,7 +421,10 @@ impl Datapath {
     fn mark(&mut self) {
         let prior_in_flight = self.bytes_in_flight();
         let Some(packet) = self.in_flight.pop_front() else { return };
+        // Some datapaths know which packet was marked, others only that one was.
+        self.ecn = if packet.number % 2 == 0 { Ecn::Ce } else { Ecn::NotEct };
         self.ack(&[packet], false);
+        self.ecn = Ecn::NotEct;
         let (now, next_number, rtt) = (self.now, self.next_number, self.rtt.clone());
         let mark = Mark {
             now,

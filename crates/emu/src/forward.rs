@@ -251,6 +251,10 @@ impl Forwarder {
 
     fn deliver(&mut self, which: usize, record: &PacketRecord) {
         let slot = record.packet.tag;
+        // What the path has changed of the header.
+        if wire::ecn(self.slab.bytes(slot)) != record.packet.ecn {
+            wire::set_ecn(self.slab.bytes_mut(slot), record.packet.ecn);
+        }
         let mut written = record.packet.departed_at;
         if record.fate == Fate::Dropped(DropReason::Corrupt) {
             wire::corrupt(self.slab.bytes_mut(slot));
@@ -318,6 +322,7 @@ impl Forwarder {
         self.feed.capture(LinkSide::of_device(which), now, bytes);
         let packet = Packet {
             tag: slot,
+            ecn: wire::ecn(bytes),
             ..Packet::new(self.number, self.flows.number(key), length as u32, now)
         };
         self.number += 1;

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use cellpace_base::Ecn;
+
 /// A flow: addresses and ports, whichever way the packet goes, so that both directions of a
 /// connection have one number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -23,6 +25,40 @@ pub(crate) fn corrupt(packet: &mut [u8]) {
     if let Some(last) = packet.last_mut() {
         *last ^= 1;
     }
+}
+
+/// The codepoint of an IP packet. What is none, and a fragment, has none: a mark on a part would be
+/// lost or doubled when the parts are put together.
+pub(crate) fn ecn(packet: &[u8]) -> Ecn {
+    match packet.first().map(|byte| byte >> 4) {
+        Some(4) if packet.len() >= 20 && !is_fragment_v4(packet) => Ecn::from_bits(packet[1]),
+        // The traffic class: the four bits behind the version, and the next four.
+        Some(6) if packet.len() >= 40 => Ecn::from_bits(packet[1] >> 4),
+        _ => Ecn::NotEct,
+    }
+}
+
+/// Writes a codepoint to a packet from which [`ecn`] can read one. DSCP stays, and IPv4's header
+/// checksum is right again.
+pub(crate) fn set_ecn(packet: &mut [u8], ecn: Ecn) {
+    match packet.first().map(|byte| byte >> 4) {
+        Some(4) if packet.len() >= 20 && !is_fragment_v4(packet) => {
+            let before = u16::from_be_bytes([packet[0], packet[1]]);
+            packet[1] = packet[1] & !0b11 | ecn.bits();
+            let after = u16::from_be_bytes([packet[0], packet[1]]);
+            // RFC 1624 equation 3: HC' = ~(~HC + ~m + m')
+            let sum = u16::from_be_bytes([packet[10], packet[11]]);
+            let words = [!sum, !before, after].map(u16::to_be_bytes).concat();
+            packet[10..12].copy_from_slice(&checksum(&words, 0).to_be_bytes());
+        }
+        Some(6) if packet.len() >= 40 => packet[1] = packet[1] & !0b11_0000 | ecn.bits() << 4,
+        _ => {}
+    }
+}
+
+/// Whether it is the first or a later part of a packet.
+fn is_fragment_v4(packet: &[u8]) -> bool {
+    u16::from_be_bytes([packet[6], packet[7]]) & 0x3fff != 0
 }
 
 /// The address to which a packet goes, with its port, if it is one that the link takes.
@@ -277,6 +313,43 @@ mod tests {
         packet[39] = 1;
         packet[40..44].copy_from_slice(&[0, 6, 0, 5]);
         assert_eq!(there, key(&packet, false));
+    }
+
+    #[test]
+    fn ecn_is_read_and_written_and_the_checksum_stays_right() {
+        // The header of docs/spec/l4s.md section 1.
+        let mut packet = vec![
+            0x45, 0x02, 0x00, 0x5c, 0x1c, 0x46, 0x40, 0x00, 0x40, 0x11, 0xb1, 0xb9, 0xac, 0x10,
+            0x0a, 0x63, 0xac, 0x10, 0x0a, 0x0c,
+        ];
+        assert_eq!((checksum(&packet, 0), ecn(&packet)), (0, Ecn::Ect0));
+        set_ecn(&mut packet, Ecn::Ce);
+        assert_eq!(packet[10..12], [0xb1, 0xb8]);
+        assert_eq!((checksum(&packet, 0), ecn(&packet)), (0, Ecn::Ce));
+        packet[1] = 0xb8;
+        for bits in 0..4 {
+            let sum = checksum(&[&packet[..10], &[0, 0], &packet[12..]].concat(), 0);
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+            set_ecn(&mut packet, Ecn::from_bits(bits));
+            assert_eq!((packet[1], checksum(&packet, 0)), (0xb8 | bits, 0), "DSCP stays");
+        }
+        let mut packet = vec![0; 40];
+        (packet[0], packet[1]) = (0x6b, 0x9a);
+        assert_eq!(ecn(&packet), Ecn::Ect1);
+        set_ecn(&mut packet, Ecn::Ce);
+        assert_eq!((packet[0], packet[1], ecn(&packet)), (0x6b, 0xba, Ecn::Ce));
+    }
+
+    #[test]
+    fn fragments_and_what_is_no_ip_packet_are_never_marked() {
+        let mut fragment = v4(B, A, UDP, [7, 8]);
+        (fragment[1], fragment[6]) = (2, 0x20);
+        for packet in [fragment, vec![], vec![0x45; 19], vec![0x60; 39], vec![0x85; 60]] {
+            assert_eq!(ecn(&packet), Ecn::NotEct);
+            let mut written = packet.clone();
+            set_ecn(&mut written, Ecn::Ce);
+            assert_eq!(written, packet);
+        }
     }
 
     #[test]

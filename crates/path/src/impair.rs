@@ -1,9 +1,9 @@
-//! Impairments beside loss: packets that are overtaken, duplicated or corrupted.
+//! Impairments beside loss: packets that are overtaken, duplicated, corrupted, or lose their marks.
 
 use std::fmt;
 use std::str::FromStr;
 
-use cellpace_base::{Random, Span, nearest, parse_fraction, parse_span};
+use cellpace_base::{Ecn, Random, Span, nearest, parse_fraction, parse_span};
 
 use crate::error::PathError;
 use crate::steps::Level;
@@ -18,6 +18,8 @@ use crate::{DropReason, Fate, PacketRecord};
 /// | `reorder=SHARE/TIME` | this share of the packets reaches the queue TIME later than the others, which overtake it |
 /// | `duplicate=SHARE` | this share of the packets leaves the link twice, the copy at the same instant; copies take no capacity |
 /// | `corrupt=SHARE` | this share of the packets crosses the link and is damaged: receivers discard it |
+/// | `mark=SHARE` | this share of the packets whose senders understand ECN is marked behind the link, without any queue |
+/// | `ecn=RULE` | what equipment that does not know ECN does to codepoints: `bleach` clears them, `ect1-to-ect0` writes ECT(0) for ECT(1), `drop` drops packets that have one, `ce` marks all of these |
 ///
 /// Each packet is drawn for independently. A packet that is corrupted is not duplicated.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -30,10 +32,51 @@ pub struct ImpairSpec {
     pub duplicate: f64,
     /// Share of the packets that are corrupted, 0 to below 1.
     pub corrupt: f64,
+    /// Share of the packets with ECN that are marked, 0 to 1.
+    pub mark: f64,
+    /// What becomes of codepoints.
+    pub ecn: EcnRule,
 }
 
-const KEYS: [&str; 3] = ["reorder", "duplicate", "corrupt"];
-const FORM: &str = "reorder=SHARE/TIME,duplicate=SHARE,corrupt=SHARE, such as \
+/// What equipment on a path does to the ECN codepoints of packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EcnRule {
+    /// They stay as they are.
+    #[default]
+    Pass,
+    /// They are cleared.
+    Bleach,
+    /// ECT(1) becomes ECT(0).
+    Ect1ToEct0,
+    /// Packets that have one are dropped.
+    Drop,
+    /// Packets that have one are marked, all of them.
+    Mark,
+}
+
+impl EcnRule {
+    const WORDS: [(&'static str, Self); 5] = [
+        ("pass", Self::Pass),
+        ("bleach", Self::Bleach),
+        ("ect1-to-ect0", Self::Ect1ToEct0),
+        ("drop", Self::Drop),
+        ("ce", Self::Mark),
+    ];
+
+    fn read(text: &str) -> Result<Self, PathError> {
+        let names = Self::WORDS.map(|(word, _)| word);
+        let known = Self::WORDS.into_iter().find(|(word, _)| *word == text).map(|(_, rule)| rule);
+        known.ok_or_else(|| PathError::unknown("ECN rule", text, nearest(text, names), &names))
+    }
+
+    fn word(self) -> &'static str {
+        let word = Self::WORDS.into_iter().find(|(_, rule)| *rule == self).map(|(word, _)| word);
+        word.expect("every rule has a word")
+    }
+}
+
+const KEYS: [&str; 5] = ["reorder", "duplicate", "corrupt", "mark", "ecn"];
+const FORM: &str = "reorder=SHARE/TIME,duplicate=SHARE,corrupt=SHARE,mark=SHARE,ecn=RULE, such as \
                     reorder=1%/5ms,duplicate=0.1%";
 
 impl ImpairSpec {
@@ -60,6 +103,8 @@ impl ImpairSpec {
             }
             "duplicate" => self.duplicate = read_share(key, value)?,
             "corrupt" => self.corrupt = read_share(key, value)?,
+            "mark" => self.mark = read_share(key, value)?,
+            "ecn" => self.ecn = EcnRule::read(value)?,
             _ => return Err(PathError::unknown("impairment", key, nearest(key, KEYS), &KEYS)),
         }
         Ok(())
@@ -106,10 +151,15 @@ impl fmt::Display for ImpairSpec {
         if self.reorder > 0.0 {
             parts.push(format!("reorder={}/{}", self.reorder.written(), self.held));
         }
-        for (key, share) in [("duplicate", self.duplicate), ("corrupt", self.corrupt)] {
+        let shares =
+            [("duplicate", self.duplicate), ("corrupt", self.corrupt), ("mark", self.mark)];
+        for (key, share) in shares {
             if share > 0.0 {
                 parts.push(format!("{key}={}", share.written()));
             }
+        }
+        if self.ecn != EcnRule::Pass {
+            parts.push(format!("ecn={}", self.ecn.word()));
         }
         f.write_str(if parts.is_empty() { "none" } else { "" })?;
         f.write_str(&parts.join(","))
@@ -129,11 +179,33 @@ impl Impairments {
         if is_held { self.spec.held } else { Span::ZERO }
     }
 
-    /// Corrupts and duplicates among the packets that just left the link: those from `from` on.
+    /// Does to a codepoint what the path does.
+    fn change_ecn(&mut self, record: &mut PacketRecord) {
+        if !record.packet.ecn.is_capable() {
+            return;
+        }
+        if self.spec.mark > 0.0 && self.random.unit() < self.spec.mark {
+            record.packet.mark();
+        }
+        match (self.spec.ecn, record.packet.ecn) {
+            (EcnRule::Bleach, _) => record.packet.ecn = Ecn::NotEct,
+            (EcnRule::Ect1ToEct0, Ecn::Ect1) => record.packet.ecn = Ecn::Ect0,
+            (EcnRule::Mark, _) => record.packet.ecn = Ecn::Ce,
+            (EcnRule::Drop, _) => record.fate = Fate::Dropped(DropReason::Random),
+            (EcnRule::Pass | EcnRule::Ect1ToEct0, _) => {}
+        }
+    }
+
+    /// Marks, corrupts and duplicates among the packets that just left the link: those from `from`
+    /// on.
     pub(crate) fn apply(&mut self, fates: &mut Vec<PacketRecord>, from: usize) {
         let mut index = from;
         while let Some(record) = fates.get_mut(index) {
             index += 1;
+            if record.fate != Fate::Delivered {
+                continue;
+            }
+            self.change_ecn(record);
             if record.fate != Fate::Delivered {
                 continue;
             }
@@ -162,10 +234,16 @@ mod tests {
             "reorder=1%/5ms",
             "duplicate=0.1%",
             "reorder=1%/5ms,duplicate=0.1%,corrupt=0.01%",
+            "mark=5%",
+            "corrupt=1%,mark=0.5%,ecn=bleach",
+            "ecn=ect1-to-ect0",
+            "ecn=drop",
+            "ecn=ce",
         ] {
             assert_eq!(text.parse::<ImpairSpec>().unwrap().to_string(), text);
         }
         assert_eq!("corrupt=0%".parse(), Ok(ImpairSpec::default()));
+        assert_eq!("ecn=pass".parse(), Ok(ImpairSpec::default()));
         for (text, part) in [
             ("", "write reorder=SHARE/TIME"),
             ("reorder=1%", "write reorder=SHARE/TIME"),
@@ -175,6 +253,7 @@ mod tests {
             ("corrupt=-1%", "is not negative"),
             ("corrupt=100%", "nothing would get through"),
             ("duplicat=1%", "did you mean `duplicate`?"),
+            ("ecn=bleech", "there is no ECN rule `bleech`; did you mean `bleach`?"),
             ("corrupt=1%,corrupt=2%", "`corrupt=2%` does not read"),
         ] {
             let error = text.parse::<ImpairSpec>().unwrap_err().to_string();
@@ -216,6 +295,32 @@ mod tests {
         // A copy stands in front of its packet, at the same time.
         for pair in records.windows(2).filter(|pair| pair[0].fate == Fate::Duplicate) {
             assert_eq!((pair[0].packet, Fate::Delivered), (pair[1].packet, pair[1].fate));
+        }
+    }
+
+    #[test]
+    fn codepoints_pass_or_become_what_the_rule_says() {
+        use Ecn::{Ce, Ect0, Ect1, NotEct};
+        let after = |impair: &str, ecn: Ecn| {
+            let spec = PathSpec { impair: impair.parse().unwrap(), ..PathSpec::default() };
+            let (mut path, mut fates) = (spec.build(1).unwrap(), Vec::new());
+            path.push(Packet { ecn, ..Packet::new(0, 0, 1500, Time::ZERO) });
+            path.advance(Time::from_secs(1), &mut fates);
+            (fates[0].fate == Fate::Delivered).then_some(fates[0].packet.ecn)
+        };
+        for (impair, expected) in [
+            ("none", [Some(NotEct), Some(Ect1), Some(Ect0), Some(Ce)]),
+            ("mark=100%", [Some(NotEct), Some(Ce), Some(Ce), Some(Ce)]),
+            ("ecn=bleach", [Some(NotEct); 4]),
+            ("ecn=ect1-to-ect0", [Some(NotEct), Some(Ect0), Some(Ect0), Some(Ce)]),
+            ("ecn=drop", [Some(NotEct), None, None, None]),
+            ("ecn=ce", [Some(NotEct), Some(Ce), Some(Ce), Some(Ce)]),
+        ] {
+            assert_eq!(
+                [NotEct, Ect1, Ect0, Ce].map(|ecn| after(impair, ecn)),
+                expected,
+                "{impair}"
+            );
         }
     }
 

@@ -44,7 +44,7 @@ pub mod steps;
 pub use delay::{Delay, DelaySpec};
 pub use error::PathError;
 pub use handover::{Handover, HandoverFailure, HandoverPlan, RateFactor, interrupted};
-pub use impair::ImpairSpec;
+pub use impair::{EcnRule, ImpairSpec};
 pub use jitter::JitterSpec;
 pub use link::Link;
 pub use loss::{BurstLoss, LossModel, LossSpec};

@@ -27,6 +27,8 @@ params! {
     expert {
         /// What a loss event takes its share of; they differ where `max_window` binds
         reduce: ReductionBase = "flight", from "RFC 5681 equation 4 (flight); Linux (window)";
+        /// With ecn, a mark leaves 0.85: queues that mark are short
+        abe: bool = "true", from "RFC 8511 section 3 (ABE)";
         /// Never grow more slowly than Reno
         tcp_friendly: bool = "true", from "RFC 9438 section 4.3";
         /// The last maximum after a timeout: start a new curve, or climb back to it
@@ -79,6 +81,9 @@ impl ControllerParams for CubicParams {
         Box::new(WindowFlow::new(Cubic::new(self), &self.window, &setup))
     }
 }
+
+/// beta_ecn: what a mark leaves of the flight (RFC 8511 section 3.1).
+const ABE_FACTOR: f64 = 0.85;
 
 struct Cubic {
     params: CubicParams,
@@ -161,6 +166,18 @@ impl Cubic {
         }
     }
 
+    /// Begins another curve below the present window, of which a loss or mark leaves `factor`.
+    fn reduce(&mut self, window: &CongestionWindow, flight: f64, factor: f64) -> f64 {
+        self.slow_start.on_loss();
+        let (cwnd, curve) = (window.cwnd, self.curve);
+        let yielding = self.params.fast_convergence && cwnd < curve.w_max;
+        // RFC 9438 section 4.7
+        let w_max = if yielding { cwnd * (1.0 + factor) / 2.0 } else { cwnd };
+        self.curve = CubicCurve { w_max, cwnd_prior: cwnd, stage: None };
+        let from = self.params.reduce.packets(window, flight);
+        (from * factor).max(MIN_SSTHRESH) // RFC 9438 section 4.6
+    }
+
     /// RFC 9438 Eq. 1
     fn w_cubic(&self, k: f64, t: f64) -> f64 {
         let x = t - k;
@@ -185,14 +202,15 @@ impl WindowLaw for Cubic {
     }
 
     fn on_loss(&mut self, window: &CongestionWindow, flight: f64) -> f64 {
-        self.slow_start.on_loss();
-        let (cwnd, curve) = (window.cwnd, self.curve);
-        let yielding = self.params.fast_convergence && cwnd < curve.w_max;
-        // RFC 9438 section 4.7
-        let w_max = if yielding { cwnd * (1.0 + self.params.loss_factor) / 2.0 } else { cwnd };
-        self.curve = CubicCurve { w_max, cwnd_prior: cwnd, stage: None };
-        let from = self.params.reduce.packets(window, flight);
-        (from * self.params.loss_factor).max(MIN_SSTHRESH) // RFC 9438 section 4.6
+        self.reduce(window, flight, self.params.loss_factor)
+    }
+
+    /// Slow start has not found out how much the path holds, so that it ends as after a loss.
+    fn on_mark(&mut self, window: &CongestionWindow, flight: f64) -> f64 {
+        let is_gentle = self.params.abe && self.params.window.ecn && !window.in_slow_start();
+        let factor = self.params.loss_factor;
+        let factor = if is_gentle { ABE_FACTOR.max(factor) } else { factor };
+        self.reduce(window, flight, factor)
     }
 
     fn on_timeout(&mut self, window: &CongestionWindow, flight: f64) -> f64 {
@@ -273,6 +291,30 @@ mod tests {
             (8.0, 121.65),
         ] {
             assert!(near(law.w_cubic(k, t), w, 5e-3), "W({t}) = {}", law.w_cubic(k, t));
+        }
+    }
+
+    #[test]
+    fn abe_cubic_reduces_by_marks_once_per_window() {
+        for (rest, windows, w_max) in [
+            ("ecn=true,abe=false,reduce=window", [70.0, 70.0, 49.0], 59.5),
+            ("ecn=true,reduce=window", [85.0, 85.0, 72.25], 78.625),
+            ("reduce=window", [70.0, 70.0, 49.0], 59.5),
+        ] {
+            let mut feed = cubic(rest, 100.0, CubicCurve::default());
+            (feed.oldest, feed.next) = (10, 110);
+            let mut maxima = Vec::new();
+            let found = [10, 11, 110].map(|number| {
+                while feed.oldest < number {
+                    feed.ack(110 - feed.oldest, 100.0);
+                }
+                feed.wait_ms(100.0);
+                feed.mark(100, 100.0);
+                maxima.push(feed.flow.law.curve.w_max);
+                feed.flow.window.cwnd
+            });
+            assert_eq!(found, windows, "{rest}");
+            assert!(near(maxima[0], 100.0, 1e-9) && near(maxima[2], w_max, 1e-9), "{maxima:?}");
         }
     }
 

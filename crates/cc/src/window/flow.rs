@@ -8,7 +8,7 @@
 use cellpace_base::{Span, Time, Window, params, words};
 
 use crate::{
-    Ack, AckedPacket, Controller, Event, Events, Loss, Mark, Permit, Phase, SentPacket, Setup,
+    Ack, AckedPacket, Controller, Ecn, Event, Events, Loss, Mark, Permit, Phase, SentPacket, Setup,
     Spurious, Stamp, Timeout,
 };
 
@@ -20,6 +20,9 @@ params! {
         /// Most that the flow keeps in flight, as a socket buffer bounds it
         max_window: Option<Window> = "", was "max_cwnd",
             from "RFC 9293 section 3.8.6 (usable window); Linux tcp_wmem", logarithmic;
+        /// Ask queues for marks in place of drops: packets leave as ECT(0), and a mark reduces as a
+        /// loss does
+        ecn: bool = "false", from "RFC 3168 section 6.1";
     }
 }
 
@@ -154,6 +157,11 @@ pub(crate) trait WindowLaw: Send {
     /// A loss event began, with `flight` packets in flight: the new ssthresh.
     fn on_loss(&mut self, window: &CongestionWindow, flight: f64) -> f64;
 
+    /// A queue has marked in place of dropping: the new ssthresh.
+    fn on_mark(&mut self, window: &CongestionWindow, flight: f64) -> f64 {
+        self.on_loss(window, flight)
+    }
+
     /// The retransmission timer fired, for the first time in a row: the new ssthresh.
     fn on_timeout(&mut self, window: &CongestionWindow, flight: f64) -> f64 {
         self.on_loss(window, flight)
@@ -185,6 +193,7 @@ pub(crate) trait WindowLaw: Send {
 pub(crate) struct WindowFlow<L: WindowLaw> {
     pub(crate) window: CongestionWindow,
     pub(crate) law: L,
+    ecn: Ecn,
     flight: RecentFlight,
     /// Packets numbered below this were sent before the last reduction; their loss belongs to it
     /// (`recover` of RFC 6582, one higher).
@@ -228,6 +237,7 @@ impl<L: WindowLaw> WindowFlow<L> {
         Self {
             window,
             law,
+            ecn: if params.ecn { Ecn::Ect0 } else { Ecn::NotEct },
             flight: RecentFlight::default(),
             recover: 0,
             next_number: 0,
@@ -250,8 +260,8 @@ impl<L: WindowLaw> WindowFlow<L> {
         self.flight.observe(ack, newest, flight + 1.0 > window.cwnd);
         // A window that is not used does not probe the path; growing it would allow a burst
         // later (RFC 9438 section 5.8). Slow start may run on half the window, because the flight
-        // of a round is half of what the window is at its end.
-        let growth = if window.recovering {
+        // of a round is half of what the window is at its end. Nor does an ack that brings a mark.
+        let growth = if window.recovering || ack.marked() > 0 {
             0
         } else if self.law.in_slow_start(window) {
             let peak = window.packets(self.flight.peak());
@@ -263,11 +273,18 @@ impl<L: WindowLaw> WindowFlow<L> {
         Acked { packets: window.packets(bytes), growth: window.packets(growth), flight, newest }
     }
 
-    /// Reduces for congestion that packets numbered below `next_number` have met.
-    fn reduce(&mut self, now: Time, prior_in_flight: u64, next_number: u64) {
+    /// Reduces to what the law says for congestion that packets numbered below `next_number` have
+    /// met.
+    fn reduce(
+        &mut self,
+        now: Time,
+        prior_in_flight: u64,
+        next_number: u64,
+        ssthresh: impl FnOnce(&mut L, &CongestionWindow, f64) -> f64,
+    ) {
         let flight = self.window.packets(self.flight.at(now, prior_in_flight));
         let from = self.window.bytes();
-        let ssthresh = self.law.on_loss(&self.window, flight);
+        let ssthresh = ssthresh(&mut self.law, &self.window, flight);
         self.window.ssthresh = ssthresh;
         // Never up: after a timeout the window may already be below.
         self.window.cwnd = self.window.cwnd.min(ssthresh);
@@ -371,7 +388,7 @@ impl<L: WindowLaw> Controller for WindowFlow<L> {
         let fresh = self.count(loss);
         if fresh > 0 {
             self.loss = Some(LossEvent { missing: fresh, saved: self.saved() });
-            self.reduce(loss.now, loss.prior_in_flight, loss.next_number);
+            self.reduce(loss.now, loss.prior_in_flight, loss.next_number, L::on_loss);
             return self.settle(loss.now);
         }
         if let Some(event) = self.loss.as_mut() {
@@ -390,8 +407,16 @@ impl<L: WindowLaw> Controller for WindowFlow<L> {
             return;
         }
         self.loss = None;
-        self.reduce(mark.now, mark.prior_in_flight, mark.next_number);
+        self.reduce(mark.now, mark.prior_in_flight, mark.next_number, L::on_mark);
         self.settle(mark.now);
+    }
+
+    fn ecn(&self) -> Ecn {
+        self.ecn
+    }
+
+    fn on_ecn_failed(&mut self, now: Time) {
+        self.events.push(now, Event::EcnFailed);
     }
 
     fn on_timeout(&mut self, timeout: &Timeout) {
@@ -519,7 +544,7 @@ mod tests {
                 feed.ack(30, 100.0);
             }
             marked.mark(30, 100.0);
-            lossy.ack(30, 100.0);
+            lossy.ack_marked(30, 100.0);
             lossy.lose(30);
             assert_eq!(marked.flow.permit(), lossy.flow.permit(), "{name}");
             let reduced = marked.flow.cwnd();

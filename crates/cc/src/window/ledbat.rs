@@ -40,7 +40,11 @@ impl ControllerParams for LedbatParams {
     fn build(&self, setup: Setup) -> Box<dyn Controller> {
         let &Self { initial_window, max_window, .. } = self;
         let law = Ledbat::new(self, &setup);
-        Box::new(WindowFlow::new(law, &WindowParams { initial_window, max_window }, &setup))
+        Box::new(WindowFlow::new(
+            law,
+            &WindowParams { initial_window, max_window, ecn: false },
+            &setup,
+        ))
     }
 
     fn check(&self) -> Result<(), String> {
@@ -251,7 +255,7 @@ mod tests {
     fn ledbat(rest: &str, cwnd: f64) -> ControllerFeed<WindowFlow<Ledbat>> {
         let params = LedbatParams::parse("ledbat", rest).unwrap();
         let &LedbatParams { initial_window, max_window, .. } = &params;
-        let window = WindowParams { initial_window, max_window };
+        let window = WindowParams { initial_window, max_window, ecn: false };
         let mut flow = WindowFlow::new(Ledbat::new(&params, &setup()), &window, &setup());
         flow.window.cwnd = cwnd;
         ControllerFeed::new(flow)

@@ -26,6 +26,8 @@ params! {
         abc: f64 = "2" in 1.0..=1e6, unit "pkt", from "RFC 3465 section 2.2";
         /// What a loss event takes its share of; they differ where `max_window` binds
         reduce: ReductionBase = "flight", from "RFC 5681 equation 4 (flight); Linux (window)";
+        /// With ecn, a mark leaves 0.8: queues that mark are short
+        abe: bool = "true", from "RFC 8511 section 3 (ABE)";
     }
     with { window: WindowParams }
 }
@@ -35,6 +37,9 @@ impl ControllerParams for NewRenoParams {
         Box::new(WindowFlow::new(NewReno::new(self), &self.window, &setup))
     }
 }
+
+/// beta_ecn: what a mark leaves of the flight (RFC 8511 section 3.1).
+const ABE_FACTOR: f64 = 0.8;
 
 struct NewReno {
     params: NewRenoParams,
@@ -74,6 +79,16 @@ impl WindowLaw for NewReno {
         self.slow_start.on_path_change();
     }
 
+    /// Slow start has not found out how much the path holds, so that it ends as after a loss.
+    fn on_mark(&mut self, window: &CongestionWindow, flight: f64) -> f64 {
+        let NewRenoParams { loss_factor, reduce, abe, .. } = self.params;
+        if !(abe && self.params.window.ecn) || window.in_slow_start() {
+            return self.on_loss(window, flight);
+        }
+        self.slow_start.on_loss();
+        (reduce.packets(window, flight) * ABE_FACTOR.max(loss_factor)).max(MIN_SSTHRESH)
+    }
+
     fn memory(&self) {}
 
     fn recall(&mut self, (): ()) {}
@@ -82,8 +97,8 @@ impl WindowLaw for NewReno {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{ControllerFeed, Loop, build as spec, feed, setup};
-    use crate::{Span, Time};
+    use crate::drive::{ControllerFeed, Loop, build, build as spec, feed, setup};
+    use crate::{Ecn, Span, Time};
     use cellpace_base::ParamSet;
 
     fn newreno(cwnd: f64, ssthresh: f64) -> ControllerFeed<WindowFlow<NewReno>> {
@@ -172,6 +187,43 @@ mod tests {
         let mean = late as f64 / 3000.0; // 300 s hold 3000 RTTs
         // 1.22 / sqrt(0.001); the round of repair without growth costs a little.
         assert!((36.0..40.0).contains(&mean), "{mean}");
+    }
+
+    /// The window after marks on a packet, on the next, and on the first sent after the reduction.
+    fn marked_windows(rest: &str) -> [f64; 3] {
+        let params = NewRenoParams::parse("newreno", rest).unwrap();
+        let mut flow = WindowFlow::new(NewReno::new(&params), &params.window, &setup());
+        (flow.window.cwnd, flow.window.ssthresh) = (100.0, 100.0);
+        let mut feed = ControllerFeed::new(flow);
+        (feed.oldest, feed.next) = (10, 110);
+        [10, 11, 110].map(|number| {
+            while feed.oldest < number {
+                feed.ack(110 - feed.oldest, 100.0);
+            }
+            feed.wait_ms(100.0);
+            feed.mark(100, 100.0);
+            feed.flow.window.cwnd
+        })
+    }
+
+    #[test]
+    fn abe_newreno_reduces_by_marks_once_per_window() {
+        for (rest, windows) in [
+            ("ecn=true,abe=false,reduce=window", [50.0, 50.0, 25.0]),
+            ("ecn=true,reduce=window", [80.0, 80.0, 64.0]),
+            ("reduce=window", [50.0, 50.0, 25.0]),
+        ] {
+            assert_eq!(marked_windows(rest), windows, "{rest}");
+        }
+    }
+
+    #[test]
+    fn abe_is_not_for_slow_start() {
+        let mut feed = feed("newreno:ecn=true");
+        feed.acks(10, 10, 100.0);
+        feed.mark(20, 100.0);
+        assert_eq!(feed.shown("cwnd_pkts"), 10.0);
+        assert_eq!((feed.flow.ecn(), build("newreno").ecn()), (Ecn::Ect0, Ecn::NotEct));
     }
 
     #[test]
