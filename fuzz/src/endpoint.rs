@@ -185,6 +185,7 @@ impl Scene {
                 unreliable: flags & 1 != 0,
                 reverse: flags & 2 != 0,
                 delayed_acks: flags & 4 != 0,
+                ecn: flags & 8 != 0,
                 mtu,
                 window,
                 controller: &controller,

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use cellpace_base::{Span, Time};
+use cellpace_base::{Ecn, Span, Time};
 use cellpace_probe::wire::{self, ProbePacket};
 use cellpace_probe::{OnOffStream, Pattern, Plan, Prober, Responder, ResponderLimits, analyse};
 use cellpace_udp::Engine;
@@ -33,7 +33,7 @@ fn answer(bytes: &[u8]) {
     let mut responder = Responder::new(ResponderLimits::default(), [7; 32], || 9);
     let from = SocketAddr::from(([192, 0, 2, 1], 1000));
     let now = Time::from_secs(1);
-    responder.handle_datagram(now, from, 0.into(), bytes);
+    responder.handle_datagram(now, from, 0.into(), Ecn::NotEct, bytes);
     let mut out = Vec::new();
     while responder.poll_transmit(now, &mut out).is_some() {}
     assert!(out.len() <= bytes.len());
@@ -117,7 +117,7 @@ impl ProbeSession {
 
     fn deliver(&mut self, side: usize, datagram: &[u8]) {
         let now = self.now;
-        self.side(side).handle_datagram(now, end(1 - side), 0.into(), datagram);
+        self.side(side).handle_datagram(now, end(1 - side), 0.into(), Ecn::NotEct, datagram);
     }
 
     /// Lets both sides exchange what they have to say, for a bounded number of rounds.

@@ -2,9 +2,11 @@
 
 use std::fmt::Write as _;
 
-use cellpace_base::{Param, ParamKind, Span, Time};
+use cellpace_base::{Ecn, Param, ParamKind, Span, Time};
 use cellpace_cc::registry;
-use cellpace_udp::wire::{self, AcceptPacket, AckEntry, AckHead, CloseCode, Cookie, Ids, Numbered};
+use cellpace_udp::wire::{
+    self, AcceptPacket, AckEntry, AckHead, CloseCode, Cookie, EcnCounts, Ids, Numbered,
+};
 
 /// Choices that are read one after the other. At the end all are zero.
 pub(crate) struct Script<'a>(pub(crate) &'a [u8]);
@@ -142,6 +144,7 @@ impl<'a> Script<'a> {
                 let accept = AcceptPacket {
                     unreliable: flags & 4 != 0,
                     delayed_acks: flags & 8 != 0,
+                    ecn: flags & 16 != 0,
                     mtu: self.mtu(),
                     window: self.number(),
                     flows: flags.into(),
@@ -174,12 +177,18 @@ impl<'a> Script<'a> {
             position,
             held_us: held_us as u32,
             report: self.some_bytes(),
+            ecn: (held_us & 1 == 1).then_some(EcnCounts {
+                ect0: sequence,
+                ect1: position,
+                ce: held_us,
+            }),
         };
         let counts = self.byte();
         let entries: Vec<AckEntry> = (0..counts & 15)
-            .map(|_| AckEntry {
-                number: self.number(),
-                received_at: Time::from_nanos(self.number().saturating_mul(1000)),
+            .map(|_| {
+                let (number, micros) = (self.number(), self.number());
+                let received_at = Time::from_nanos(micros.saturating_mul(1000));
+                AckEntry { number, received_at, ecn: Ecn::from_bits(micros as u8) }
             })
             .collect();
         let mut below = self.number();

@@ -46,6 +46,7 @@ struct FlowCounts {
     bytes: u64,
     packets: u64,
     lost: u64,
+    marked: u64,
     queue: DelaySketch,
     rtt: DelaySketch,
     /// Bytes that left in each second in which any did, from `skip` on.
@@ -96,6 +97,7 @@ impl LinkTally {
         }
         let rtt = record.one_way_delay() + back;
         flow.departure(packet.departed_at, u64::from(packet.size), self.skip);
+        flow.marked += u64::from(packet.marked);
         flow.queue.record(record.queue_delay());
         flow.rtt.record(rtt);
         self.one_way.record(record.one_way_delay());
@@ -136,6 +138,7 @@ impl LinkTally {
             rtt_ms_seen: self.rtt.summary(),
             packets: self.flows.iter().map(|flow| flow.packets).sum(),
             lost: self.flows.iter().map(|flow| flow.lost).sum(),
+            marked: self.flows.iter().map(|flow| flow.marked).sum(),
             chain: None,
             handover_drops: 0,
             handovers: 0,
@@ -192,6 +195,7 @@ impl FlowCounts {
             queue_delay_ms: self.queue.summary(),
             rtt_ms_seen: self.rtt.summary(),
             lost: self.lost,
+            marked: self.marked,
             refused: 0,
             start_s: began.as_secs_f64(),
             stop_s: last.as_secs_f64(),

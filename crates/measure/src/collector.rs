@@ -73,6 +73,9 @@ pub struct Figures {
     pub packets: u64,
     /// Packets that the path dropped.
     pub lost: u64,
+    /// Packets that queues marked in place of dropping them (ECN).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub marked: u64,
     /// Packets that were lost with the queue of a path that was given up in a handover.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub handover_drops: u64,
@@ -133,6 +136,9 @@ pub struct FlowFigures {
     pub rtt_ms_seen: Summary,
     /// Packets of it that the path dropped.
     pub lost: u64,
+    /// Packets of it that queues marked in place of dropping them (ECN).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub marked: u64,
     /// Packets that its own host refused, in the whole run: only where the bottleneck is inside
     /// the sender.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -198,6 +204,7 @@ struct FlowSums {
     bytes_on: u64,
     packets: u64,
     lost: u64,
+    marked: u64,
     queue: DelaySketch,
     one_way: DelaySketch,
     rtt: DelaySketch,
@@ -213,6 +220,7 @@ impl Collector {
             bytes_on: 0,
             packets: 0,
             lost: 0,
+            marked: 0,
             queue: DelaySketch::new(),
             one_way: DelaySketch::new(),
             rtt: DelaySketch::new(),
@@ -258,6 +266,7 @@ impl Collector {
             flow.bytes_on += u64::from(packet.size);
         }
         flow.packets += 1;
+        flow.marked += u64::from(packet.marked);
         flow.queue.record(queue_delay);
         flow.one_way.record(record.one_way_delay());
         self.jain.departure(at, index, packet.size);
@@ -302,6 +311,7 @@ impl Collector {
             rtt_ms_seen: rtt.summary(),
             packets: self.flows.iter().map(|flow| flow.packets).sum(),
             lost: self.lost,
+            marked: self.flows.iter().map(|flow| flow.marked).sum(),
             handover_drops: self.handover_drops,
             handovers: 0,
             jain: self.jain.finish(),
@@ -329,6 +339,7 @@ impl FlowSums {
             queue_delay_ms: self.queue.summary(),
             rtt_ms_seen: self.rtt.summary(),
             lost: self.lost,
+            marked: self.marked,
             refused: 0,
             start_s: self.span.start.as_secs_f64(),
             stop_s: self.span.stop.min(window.end).as_secs_f64(),

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use cellpace_base::{Span, Time};
+use cellpace_base::{Ecn, Span, Time};
 use cellpace_udp::wire::{Cookie, Ids};
 use cellpace_udp::{Engine, LocalPath, OutgoingDatagram, Protection, SenderSide};
 use thiserror::Error;
@@ -334,7 +334,14 @@ impl Prober {
 }
 
 impl Engine for Prober {
-    fn handle_datagram(&mut self, at: Time, from: SocketAddr, way: LocalPath, datagram: &[u8]) {
+    fn handle_datagram(
+        &mut self,
+        at: Time,
+        from: SocketAddr,
+        way: LocalPath,
+        _: Ecn,
+        datagram: &[u8],
+    ) {
         let now = self.advance(at);
         let opened = self.protection.open(SenderSide::Responder, datagram);
         let Some((ids, packet)) = opened.and_then(wire::read) else { return };
@@ -384,7 +391,7 @@ impl Engine for Prober {
         }?;
         self.datagrams += 1;
         let bytes = self.protection.seal(SenderSide::Initiator, out, bytes);
-        Some(OutgoingDatagram { to: self.peer, way: self.way, bytes })
+        Some(OutgoingDatagram { to: self.peer, way: self.way, bytes, ecn: Ecn::NotEct })
     }
 
     fn next_deadline(&self) -> Option<Time> {

@@ -5,7 +5,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
-use cellpace_base::{Rate, Span, Time};
+use cellpace_base::{Ecn, Rate, Span, Time};
 use cellpace_udp::wire::{Cookie, HELLO_BYTES, Ids};
 use cellpace_udp::{
     ClientNetwork, Cookies, Engine, LocalPath, OutgoingDatagram, Protection, SenderSide,
@@ -225,7 +225,14 @@ impl Responder {
 }
 
 impl Engine for Responder {
-    fn handle_datagram(&mut self, at: Time, from: SocketAddr, way: LocalPath, datagram: &[u8]) {
+    fn handle_datagram(
+        &mut self,
+        at: Time,
+        from: SocketAddr,
+        way: LocalPath,
+        _: Ecn,
+        datagram: &[u8],
+    ) {
         self.now = self.now.max(at);
         let opened = self.protection.open(SenderSide::Initiator, datagram);
         let Some((ids, packet)) = opened.and_then(wire::read) else { return };
@@ -270,7 +277,7 @@ impl Engine for Responder {
         if let Some((to, way, reply)) = self.replies.pop_front() {
             out.extend_from_slice(&reply);
             let bytes = self.protection.seal(SenderSide::Responder, out, reply.len());
-            return Some(OutgoingDatagram { to, way, bytes });
+            return Some(OutgoingDatagram { to, way, bytes, ecn: Ecn::NotEct });
         }
         // Few sessions: one after the other, so that none waits for another's backlog.
         let mut ids: Vec<u64> = self.slots.keys().copied().collect();
@@ -285,7 +292,12 @@ impl Engine for Responder {
             if let Some((bytes, _)) = slot.session.poll(now, out) {
                 self.turn = id;
                 let bytes = self.protection.seal(SenderSide::Responder, out, bytes);
-                return Some(OutgoingDatagram { to: slot.peer, way: slot.way, bytes });
+                return Some(OutgoingDatagram {
+                    to: slot.peer,
+                    way: slot.way,
+                    bytes,
+                    ecn: Ecn::NotEct,
+                });
             }
         }
         None

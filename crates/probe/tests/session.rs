@@ -6,7 +6,7 @@ mod common;
 
 use std::collections::HashSet;
 
-use cellpace_base::{Rate, Span, Time};
+use cellpace_base::{Ecn, Rate, Span, Time};
 use cellpace_path::{Path, PathSpec};
 use cellpace_probe::wire::{self, ProbePacket, ReportHead};
 use cellpace_probe::{OnOffStream, Pattern, Plan, ProbeError, Prober, Responder, ResponderLimits};
@@ -168,7 +168,7 @@ fn a_stream_goes_on_after_an_outage() {
 
 /// What a responder sends in answer to one datagram from `from`, and to whom.
 fn answers(responder: &mut Responder, now: Time, from: u8, datagram: &[u8]) -> Vec<Vec<u8>> {
-    responder.handle_datagram(now, address(from), 0.into(), datagram);
+    responder.handle_datagram(now, address(from), 0.into(), Ecn::NotEct, datagram);
     let mut all = Vec::new();
     let mut out = Vec::new();
     while let Some(departure) = responder.poll_transmit(now, &mut out) {

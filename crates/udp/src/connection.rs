@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use cellpace_base::{Span, Time};
-use cellpace_cc::{ControllerSpec, Event as ControllerEvent, Profile};
+use cellpace_cc::{ControllerSpec, Ecn, Event as ControllerEvent, Profile};
 use thiserror::Error;
 
 use crate::incoming::{Incoming, IncomingStats};
@@ -96,6 +96,8 @@ pub(crate) struct Wish {
     pub(crate) reverse: bool,
     /// Whether this side receives and delays its acks.
     pub(crate) delayed_acks: bool,
+    /// Whether acks should report codepoints: this side receives and can, or sends and wants it.
+    pub(crate) ecn: bool,
     /// Largest IP packet.
     pub(crate) mtu: u16,
     /// Bytes of the stream that are taken.
@@ -426,18 +428,18 @@ impl UdpFlow {
     }
 
     /// Handles a packet with both ids right, of `bytes` without IP and UDP headers.
-    pub(crate) fn on_packet(&mut self, now: Time, packet: &WirePacket<'_>, bytes: usize) {
+    pub(crate) fn on_packet(&mut self, now: Time, packet: &WirePacket<'_>, bytes: usize, ecn: Ecn) {
         self.received_at = self.received_at.max(now);
-        let ip_bytes = (bytes + self.overhead) as u64;
+        let size = ((bytes + self.overhead) as u64, ecn);
         match (packet, &mut self.half) {
             (WirePacket::Close(code, reason), _) => return self.on_close(now, *code, reason),
             (WirePacket::Closed, _) => return self.on_closed(),
             _ if self.state != FlowStage::Open => return self.hurry_close(now),
             (WirePacket::Data(numbered, offset, payload), FlowHalf::In(incoming)) => {
-                incoming.on_data(now, *numbered, ip_bytes, *offset, payload);
+                incoming.on_data(now, *numbered, size, *offset, payload);
             }
             (WirePacket::Fin(numbered, total, hash), FlowHalf::In(incoming)) => {
-                incoming.on_fin(now, *numbered, ip_bytes, *total, *hash);
+                incoming.on_fin(now, *numbered, size, *total, *hash);
             }
             (WirePacket::Ping, FlowHalf::In(incoming)) => incoming.on_ping(),
             (WirePacket::Ack(ack), FlowHalf::Out(out)) => {
@@ -598,43 +600,48 @@ impl UdpFlow {
         }
     }
 
-    /// Writes the datagram that may leave now, if there is one.
-    pub(crate) fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
+    /// Writes the datagram that may leave now, if there is one. Returns its length and codepoint:
+    /// only what the controller has let leave carries one.
+    pub(crate) fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<(usize, Ecn)> {
         // On the way out a packet's `to` is the other side.
         let ids = Ids { to: self.ids.from, from: self.ids.to };
         if std::mem::take(&mut self.closed_due) {
-            return Some(wire::write_closed(out, ids));
+            return Some((wire::write_closed(out, ids), Ecn::NotEct));
         }
         if matches!(self.state, FlowStage::Closing { tries: 0, .. })
             && let FlowHalf::In(incoming) = &mut self.half
             && let Some(bytes) = incoming.poll_ack(now, ids, self.room, out)
         {
             // The last arrivals are acknowledged before the close.
-            return Some(bytes);
+            return Some((bytes, Ecn::NotEct));
         }
         match self.state {
-            FlowStage::Hello { again_at, .. } if again_at <= now => Some(self.send_hello(now, out)),
+            FlowStage::Hello { again_at, .. } if again_at <= now => {
+                Some((self.send_hello(now, out), Ecn::NotEct))
+            }
             FlowStage::Closing { again_at, tries } if again_at <= now => {
                 let gap = CLOSE_AGAIN[0] * (1 << tries.min(10));
                 let again_at = now + gap.min(CLOSE_AGAIN[1]);
                 self.state = FlowStage::Closing { again_at, tries: tries + 1 };
                 let (code, reason) = self.close.as_ref()?;
-                Some(wire::write_close(out, ids, *code, reason))
+                Some((wire::write_close(out, ids, *code, reason), Ecn::NotEct))
             }
             FlowStage::Open => self.poll_half(now, ids, out),
             _ => None,
         }
     }
 
-    fn poll_half(&mut self, now: Time, ids: Ids, out: &mut Vec<u8>) -> Option<usize> {
+    fn poll_half(&mut self, now: Time, ids: Ids, out: &mut Vec<u8>) -> Option<(usize, Ecn)> {
         if std::mem::take(&mut self.ping_due) {
             self.pinged = now;
-            return Some(wire::write_ping(out, ids));
+            return Some((wire::write_ping(out, ids), Ecn::NotEct));
         }
         match &mut self.half {
             FlowHalf::None => None,
             FlowHalf::Out(outgoing) => outgoing.poll(now, ids, out),
-            FlowHalf::In(incoming) => incoming.poll_ack(now, ids, self.room, out),
+            FlowHalf::In(incoming) => {
+                Some((incoming.poll_ack(now, ids, self.room, out)?, Ecn::NotEct))
+            }
         }
     }
 
@@ -648,6 +655,7 @@ impl UdpFlow {
                 unreliable: wish.unreliable,
                 reverse: wish.reverse,
                 delayed_acks: wish.delayed_acks,
+                ecn: wish.ecn,
                 mtu: wish.mtu,
                 window: wish.window,
                 controller: &wish.controller,

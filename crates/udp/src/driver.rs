@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use cellpace_base::{Span, Time};
-use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use cellpace_base::{Ecn, Span, Time};
+use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::NanosleepRelativeResult;
 
@@ -16,9 +16,16 @@ use crate::local_path::{LocalPath, OutgoingDatagram};
 /// What a [`Driver`] drives: something that deals in datagrams, and knows neither sockets nor
 /// clocks. [`Endpoint`] is one.
 pub trait Engine {
-    /// Handles a datagram that arrived at `now` from `from` by this way. Kernels stamp arrivals, so
-    /// `now` may be before the time of an earlier call.
-    fn handle_datagram(&mut self, now: Time, from: SocketAddr, way: LocalPath, datagram: &[u8]);
+    /// Handles a datagram that arrived at `now` from `from` by this way, with the codepoint `ecn`.
+    /// Kernels stamp arrivals, so `now` may be before the time of an earlier call.
+    fn handle_datagram(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        way: LocalPath,
+        ecn: Ecn,
+        datagram: &[u8],
+    );
 
     /// Writes the next datagram that may leave now at the end of `out`.
     fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<OutgoingDatagram>;
@@ -125,8 +132,15 @@ struct Socket {
 }
 
 impl Engine for Endpoint {
-    fn handle_datagram(&mut self, now: Time, from: SocketAddr, way: LocalPath, datagram: &[u8]) {
-        Self::handle_datagram(self, now, from, way, datagram);
+    fn handle_datagram(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        way: LocalPath,
+        ecn: Ecn,
+        datagram: &[u8],
+    ) {
+        self.handle_datagram_with(now, from, way, ecn, datagram);
     }
 
     fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<OutgoingDatagram> {
@@ -167,15 +181,18 @@ pub struct Driver<E = Endpoint> {
     trouble: SocketTrouble,
 }
 
+/// Where a datagram goes, by which way, and with which codepoint.
+type Destination = (SocketAddr, LocalPath, Ecn);
+
 /// Datagrams to one address that leave in one call: all of one size but the last.
 #[derive(Default)]
 struct SendBatch {
     bytes: Vec<u8>,
-    to: Option<(SocketAddr, LocalPath)>,
+    to: Option<Destination>,
     size: usize,
     count: usize,
     /// Bytes behind the batch that do not belong to it.
-    next: Option<(SocketAddr, LocalPath, usize)>,
+    next: Option<(Destination, usize)>,
 }
 
 impl Driver {
@@ -320,7 +337,7 @@ impl<E: Engine> Driver<E> {
         wait: Span,
         input: Option<BorrowedFd<'_>>,
     ) -> io::Result<(Vec<usize>, bool)> {
-        let blocked = self.outgoing.to.map(|(_, way)| way.socket);
+        let blocked = self.outgoing.to.map(|(_, way, _)| way.socket);
         let mut fds: Vec<PollFd<'_>> = self
             .sockets
             .iter()
@@ -377,8 +394,9 @@ impl<E: Engine> Driver<E> {
             for (meta, buffer) in metas.iter().zip(&self.buffers).take(count) {
                 let asked = LocalPath { socket: way, local: meta.dst_ip };
                 let arrived = arrival_time(now, drained_at, wall, meta.timestamp);
+                let ecn = meta.ecn.map_or(Ecn::NotEct, |ecn| Ecn::from_bits(ecn as u8));
                 for datagram in buffer[..meta.len].chunks(meta.stride.max(1)) {
-                    self.endpoint.handle_datagram(arrived, meta.addr, asked, datagram);
+                    self.endpoint.handle_datagram(arrived, meta.addr, asked, ecn, datagram);
                 }
             }
             if count < BUFFERS {
@@ -399,7 +417,7 @@ impl<E: Engine> Driver<E> {
             let taken = self.flush()?;
             now = self.now();
             if !taken {
-                if let Some((to, way)) = self.outgoing.to {
+                if let Some((to, way, _)) = self.outgoing.to {
                     self.endpoint.on_blocked(now, to, way);
                 }
                 return Ok(now);
@@ -410,30 +428,30 @@ impl<E: Engine> Driver<E> {
     /// Collects a batch of what may leave at `now`. Returns whether there is anything in it.
     fn collect(&mut self, now: Time) -> bool {
         let batch = &mut self.outgoing;
-        if let Some((to, way, bytes)) = batch.next.take() {
+        if let Some((to, bytes)) = batch.next.take() {
             let from = batch.bytes.len() - bytes;
             batch.bytes.drain(..from);
-            (batch.to, batch.size, batch.count) = (Some((to, way)), bytes, 1);
+            (batch.to, batch.size, batch.count) = (Some(to), bytes, 1);
         } else {
             batch.bytes.clear();
         }
         loop {
             let room = batch.bytes.len() + batch.size <= MAX_BATCH_BYTES;
             let most =
-                batch.to.map_or(1, |(_, way)| self.sockets[way.socket].state.max_gso_segments());
+                batch.to.map_or(1, |(_, way, _)| self.sockets[way.socket].state.max_gso_segments());
             if batch.count > 0 && (batch.count >= most || !room) {
                 return true;
             }
             let Some(departure) = self.endpoint.poll_transmit(now, &mut batch.bytes) else {
                 return batch.count > 0;
             };
-            let to = (departure.to, departure.way);
+            let to = (departure.to, departure.way, departure.ecn);
             if batch.count == 0 {
                 (batch.to, batch.size, batch.count) = (Some(to), departure.bytes, 1);
                 continue;
             }
             if batch.to != Some(to) || departure.bytes > batch.size {
-                batch.next = Some((departure.to, departure.way, departure.bytes));
+                batch.next = Some((to, departure.bytes));
                 return true;
             }
             batch.count += 1;
@@ -446,11 +464,11 @@ impl<E: Engine> Driver<E> {
     /// Sends the batch. Returns whether the kernel took it.
     fn flush(&mut self) -> io::Result<bool> {
         let batch = &mut self.outgoing;
-        let Some((destination, way)) = batch.to else { return Ok(true) };
-        let end = batch.bytes.len() - batch.next.map_or(0, |(_, _, bytes)| bytes);
+        let Some((destination, way, ecn)) = batch.to else { return Ok(true) };
+        let end = batch.bytes.len() - batch.next.map_or(0, |(_, bytes)| bytes);
         let transmit = Transmit {
             destination,
-            ecn: None,
+            ecn: EcnCodepoint::from_bits(ecn.bits()),
             contents: &batch.bytes[..end],
             segment_size: (batch.count > 1).then_some(batch.size),
             src_ip: way.local,
@@ -522,7 +540,7 @@ mod tests {
     }
 
     impl Engine for Resting {
-        fn handle_datagram(&mut self, _: Time, _: SocketAddr, _: LocalPath, _: &[u8]) {
+        fn handle_datagram(&mut self, _: Time, _: SocketAddr, _: LocalPath, _: Ecn, _: &[u8]) {
             self.datagrams += 1;
         }
         fn poll_transmit(&mut self, _: Time, _: &mut Vec<u8>) -> Option<OutgoingDatagram> {

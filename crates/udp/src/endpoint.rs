@@ -6,14 +6,14 @@ mod handshake;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 
-use cellpace_base::Time;
+use cellpace_base::{Ecn, Time};
 
 use crate::assembly::first_window;
 use crate::config::{EndpointConfig, FlowRequest, Listen, MTU_RANGE, Offer};
 use crate::connection::{FlowError, FlowEvent, FlowHalf, UdpFlow, Wish};
 use crate::cookie::Cookies;
 use crate::local_path::{FlowId, LocalPath, OutgoingDatagram};
-use crate::parts::{HalfParts, peer_controller};
+use crate::parts::{HalfParts, peer_controller, wants_ecn};
 use crate::pending::PendingFlows;
 use crate::protection::SenderSide;
 use crate::quota::{ClientNetwork, NetworkShares};
@@ -133,6 +133,7 @@ impl Endpoint {
             unreliable: connect.unreliable,
             reverse: connect.controller.is_none(),
             delayed_acks: connect.controller.is_none() && self.config.delays_acks(),
+            ecn: connect.controller.as_ref().is_none_or(wants_ecn),
             mtu: self.config.mtu,
             window: first_window(self.config.buffer),
             controller: connect.controller.as_ref().map(ToString::to_string).unwrap_or_default(),
@@ -193,12 +194,24 @@ impl Endpoint {
         self.events.pop_front()
     }
 
-    /// Handles a datagram that arrived from `from` by the way `way`.
+    /// Handles a datagram that arrived from `from` by the way `way`, without ECN.
     pub fn handle_datagram(
         &mut self,
         now: Time,
         from: SocketAddr,
         way: impl Into<LocalPath>,
+        datagram: &[u8],
+    ) {
+        self.handle_datagram_with(now, from, way, Ecn::NotEct, datagram);
+    }
+
+    /// The same for a datagram with this codepoint in its IP header.
+    pub fn handle_datagram_with(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        way: impl Into<LocalPath>,
+        ecn: Ecn,
         datagram: &[u8],
     ) {
         let way = way.into();
@@ -245,7 +258,7 @@ impl Endpoint {
                 }
             }
             _ if ids.from != 0 && ids.from == flow.ids().from => {
-                flow.on_packet(now, &packet, bytes);
+                flow.on_packet(now, &packet, bytes, ecn);
             }
             _ => {
                 self.strays.unknown += 1;
@@ -340,13 +353,14 @@ impl Endpoint {
         if let Some((to, way, reply)) = self.replies.pop_front() {
             out.extend_from_slice(&reply);
             let bytes = self.config.protection.seal(SenderSide::Responder, out, reply.len());
-            return Some(OutgoingDatagram { to, way, bytes });
+            return Some(OutgoingDatagram { to, way, bytes, ecn: Ecn::NotEct });
         }
         while let Some(id) = self.ready.front().copied() {
             if let Some(slot) = self.slots.get_mut(&id) {
-                if let Some(bytes) = slot.flow.poll_transmit(now, out) {
+                if let Some((bytes, ecn)) = slot.flow.poll_transmit(now, out) {
                     let bytes = self.config.protection.seal(slot.flow.side(), out, bytes);
-                    let departure = OutgoingDatagram { to: slot.peer, way: slot.way, bytes };
+                    let (to, way) = (slot.peer, slot.way);
+                    let departure = OutgoingDatagram { to, way, bytes, ecn };
                     self.in_a_row += 1;
                     if self.in_a_row >= IN_A_ROW {
                         self.in_a_row = 0;
@@ -407,10 +421,11 @@ fn accept_flow(parts: &HalfParts<'_>, flow: &mut UdpFlow, from: u64, accept: &Ac
     }
     let half = match &wish.spec {
         None => peer_controller(accept.controller)
-            .map(|(spec, _)| parts.incoming(&spec, accept.unreliable)),
+            .map(|(spec, _)| parts.incoming(&spec, accept.unreliable, accept.ecn && wish.ecn)),
         Some(spec) => {
             let AcceptPacket { window, delayed_acks, .. } = *accept;
-            let outgoing = parts.outgoing(spec, wish.unreliable, window, delayed_acks);
+            let ecn = accept.ecn && wish.ecn;
+            let outgoing = parts.outgoing(spec, wish.unreliable, window, delayed_acks, ecn);
             Ok(FlowHalf::Out(Box::new(outgoing)))
         }
     };

@@ -10,7 +10,7 @@ use crate::assembly::Assembly;
 use crate::hash::StreamHash;
 use crate::numbers::split_matters;
 use crate::ranges::RangeSet;
-use crate::wire::{self, AckEntry, AckHead, Ids, Numbered};
+use crate::wire::{self, AckEntry, AckHead, EcnCounts, Ids, Numbered};
 
 /// Packet numbers from here on are not valid.
 const MAX_NUMBER: u64 = 1 << 62;
@@ -64,6 +64,8 @@ pub struct IncomingStats {
     pub bytes: u64,
     /// Acknowledgments sent.
     pub acks: u64,
+    /// Packets that came marked (ECN), each counted once.
+    pub marked: u64,
 }
 
 /// An acknowledgment that is due.
@@ -108,6 +110,10 @@ pub(crate) struct Incoming {
     rest_until: Time,
     /// Packet numbers that the sender has left out.
     skipped: u64,
+    /// Packets by codepoint.
+    ecn: EcnCounts,
+    /// Whether acks report codepoints.
+    reports_ecn: bool,
     stats: IncomingStats,
 }
 
@@ -141,6 +147,8 @@ impl Incoming {
             flight: 0,
             rest_until: Time::ZERO,
             skipped: 0,
+            ecn: EcnCounts::default(),
+            reports_ecn: false,
             stats: IncomingStats::default(),
         }
     }
@@ -148,7 +156,12 @@ impl Incoming {
     pub(crate) fn stats(&self) -> IncomingStats {
         let bytes = self.assembly.as_ref().map_or(self.stats.bytes, Assembly::consumed);
         let next_number = self.stats.next_number.saturating_sub(self.skipped);
-        IncomingStats { bytes, next_number, ..self.stats }
+        IncomingStats { bytes, next_number, marked: self.ecn.ce, ..self.stats }
+    }
+
+    /// Acks report codepoints from now on.
+    pub(crate) fn report_ecn(&mut self) {
+        self.reports_ecn = true;
     }
 
     /// Handles a piece of the stream that arrived in a packet of `ip_bytes`.
@@ -156,7 +169,7 @@ impl Incoming {
         &mut self,
         now: Time,
         numbered: Numbered,
-        ip_bytes: u64,
+        (ip_bytes, ecn): (u64, Ecn),
         offset: u64,
         payload: &[u8],
     ) {
@@ -174,7 +187,7 @@ impl Incoming {
             }
         };
         if fits {
-            self.log_arrival(now, numbered, ip_bytes);
+            self.log_arrival(now, numbered, ip_bytes, ecn);
         } else {
             self.stats.refused += 1;
         }
@@ -185,7 +198,7 @@ impl Incoming {
         &mut self,
         now: Time,
         numbered: Numbered,
-        ip_bytes: u64,
+        (ip_bytes, ecn): (u64, Ecn),
         total: u64,
         hash: [u8; 32],
     ) {
@@ -195,7 +208,7 @@ impl Incoming {
         self.end.get_or_insert((total, hash));
         // The end does not wait for a second packet: none follows.
         self.ack_due = true;
-        self.log_arrival(now, numbered, ip_bytes);
+        self.log_arrival(now, numbered, ip_bytes, ecn);
     }
 
     /// Returns whether the packet is new. A repeated one shows that the sender missed its ack.
@@ -210,7 +223,7 @@ impl Incoming {
         !known
     }
 
-    fn log_arrival(&mut self, now: Time, numbered: Numbered, ip_bytes: u64) {
+    fn log_arrival(&mut self, now: Time, numbered: Numbered, ip_bytes: u64, ecn: Ecn) {
         let number = numbered.number;
         let (matters, skipped) = split_matters(numbered.matters);
         if skipped {
@@ -228,9 +241,10 @@ impl Incoming {
         self.arrived_at = Some(now);
         self.stats.packets += 1;
         self.stats.ip_bytes += ip_bytes;
+        self.ecn.count(ecn);
         self.stats.next_number = self.stats.next_number.max(number + 1);
         let wire = numbered.stamp.unwrap_or(0);
-        if self.log.on_packet(&Arrival { now, number, bytes: ip_bytes, wire, ecn: Ecn::NotEct }) {
+        if self.log.on_packet(&Arrival { now, number, bytes: ip_bytes, wire, ecn }) {
             self.owe_ack(now);
         }
     }
@@ -360,11 +374,13 @@ impl Incoming {
             position: start,
             held_us: u32::try_from(held).unwrap_or(u32::MAX),
             report: &report,
+            ecn: self.reports_ecn.then_some(self.ecn),
         };
         let count = usize::try_from(upto.saturating_sub(start)).unwrap_or(usize::MAX);
         let entries = self.log.log_from(start).take(count).map(|arrived| AckEntry {
             number: arrived.number,
             received_at: arrived.received_at.unwrap_or(now),
+            ecn: arrived.ecn,
         });
         let ranges = self.numbers.iter().rev().take(MAX_ACK_RANGES);
         let (length, count) = wire::write_ack(out, ids, room, &head, entries, ranges);
@@ -411,6 +427,7 @@ mod tests {
     use crate::wire::WirePacket;
 
     const IDS: Ids = Ids { to: 1, from: 2 };
+    const PACKET: (u64, Ecn) = (1500, Ecn::NotEct);
 
     /// Returns what is left of the pause after each ack, with this many packets `gap_us` apart,
     /// each acknowledged at once and with `flight` others in flight.
@@ -420,7 +437,7 @@ mod tests {
             .map(|number| {
                 let now = Time::from_micros(1_000_000 + number * gap_us);
                 let numbered = Numbered { number, matters: flight, stamp: None };
-                incoming.on_data(now, numbered, 1500, number, &[]);
+                incoming.on_data(now, numbered, PACKET, number, &[]);
                 assert!(incoming.poll_ack(now, IDS, 1000, &mut Vec::new()).is_some());
                 incoming.rest_until() - now
             })
@@ -450,7 +467,7 @@ mod tests {
             // Ten packets in one moment of each 5 ms: 24 Mbit/s.
             let now = Time::from_micros(1_000_000 + number / 10 * 5_000);
             let numbered = Numbered { number, matters: 80, stamp: None };
-            incoming.on_data(now, numbered, 1500, number, &[]);
+            incoming.on_data(now, numbered, PACKET, number, &[]);
             assert!(incoming.poll_ack(now, IDS, 1000, &mut Vec::new()).is_some());
             assert!(incoming.rest_until() <= now, "{number}");
         }
@@ -466,7 +483,7 @@ mod tests {
 
     fn arrive(incoming: &mut Incoming, now: Time, number: u64) {
         let numbered = Numbered { number, matters: 10, stamp: None };
-        incoming.on_data(now, numbered, 1500, number, &[]);
+        incoming.on_data(now, numbered, PACKET, number, &[]);
     }
 
     /// Returns the acks that are sent now: the arrivals that each is the first to report, and how
@@ -544,7 +561,7 @@ mod tests {
         for number in (0..10).filter(|number| *number != 5) {
             let matters = crate::numbers::join_matters(10, number == 6);
             let numbered = Numbered { number, matters, stamp: None };
-            incoming.on_data(ms(number), numbered, 1500, number, &[]);
+            incoming.on_data(ms(number), numbered, PACKET, number, &[]);
             acked.extend(acks(&mut incoming, ms(number)).into_iter().map(|(numbers, _)| numbers));
         }
         assert_eq!(acked, [vec![0, 1], vec![2, 3], vec![4, 6], vec![7, 8]], "in pairs");
@@ -563,7 +580,7 @@ mod tests {
         arrive(&mut incoming, ms(3), 1);
         assert_eq!(acks(&mut incoming, ms(3)), [(vec![1], 1_000)]);
         let numbered = Numbered { number: 2, matters: 0, stamp: None };
-        incoming.on_fin(ms(4), numbered, 100, 0, [0; 32]);
+        incoming.on_fin(ms(4), numbered, PACKET, 0, [0; 32]);
         assert_eq!(acks(&mut incoming, ms(4)), [(vec![2], 0)]);
         assert_eq!(incoming.next_deadline(), None);
     }

@@ -30,7 +30,7 @@ mod quota;
 mod ranges;
 pub mod wire;
 
-pub use cellpace_recovery::AckPolicy;
+pub use cellpace_recovery::{AckPolicy, EcnFailure, EcnState};
 pub use config::{EndpointConfig, FlowRequest, Listen, MTU_RANGE, Offer};
 pub use connection::{FlowError, FlowEvent, Patience, UdpFlow};
 pub use cookie::Cookies;

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use cellpace_base::Ecn;
+
 /// Names a flow within its endpoint. This is the connection id, which is secret.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FlowId(pub(crate) u64);
@@ -37,6 +39,8 @@ pub struct OutgoingDatagram {
     pub way: LocalPath,
     /// Length in bytes.
     pub bytes: usize,
+    /// The codepoint of its IP header.
+    pub ecn: Ecn,
 }
 
 /// Bytes of the IP and UDP headers of a packet to `peer`.

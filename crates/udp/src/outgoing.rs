@@ -3,13 +3,16 @@
 use std::collections::VecDeque;
 
 use cellpace_base::{Span, Time};
-use cellpace_cc::{Block, Controller, Stamp};
-use cellpace_recovery::{Arrived, PacedSender, Sending};
+use cellpace_cc::{Block, Controller, Ecn, Stamp};
+use cellpace_recovery::{Arrived, EcnFailure, EcnState, PacedSender, Sending};
 
 use crate::hash::StreamHash;
 use crate::numbers::{Meaning, Numbers, join_matters};
 use crate::ranges::RangeSet;
-use crate::wire::{self, AckPacket, DATA_HEADER_BYTES, HEADER_BYTES, Ids, Numbered, STAMP_BYTES};
+use crate::wire::{
+    self, AckEntry, AckPacket, DATA_HEADER_BYTES, EcnCounts, HEADER_BYTES, Ids, Numbered,
+    STAMP_BYTES,
+};
 
 /// What a packet carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +48,10 @@ pub struct OutgoingStats {
     pub srtt: Option<Span>,
     /// Smallest RTT.
     pub min_rtt: Option<Span>,
+    /// Packets that arrived marked (ECN).
+    pub marked: u64,
+    /// Whether marks are asked for, and whether the path carries them.
+    pub ecn: EcnState,
 }
 
 /// Sends a stream under a controller until all of it has arrived.
@@ -94,6 +101,12 @@ pub(crate) struct Outgoing {
     stats: OutgoingStats,
     /// RTT samples that nobody has taken.
     rtts: Vec<Span>,
+    /// Acks report codepoints.
+    reads_ecn: bool,
+    /// The counts of the newest ack so far, and its number.
+    ecn_counts: Option<(u64, EcnCounts)>,
+    /// Packets that acks have shown to be marked, one by one or by their counts.
+    marked: u64,
 }
 
 /// A receiver acknowledges at once. An arrival that it reports later than this, in answer to a
@@ -172,6 +185,18 @@ impl Outgoing {
             blocked_until: Time::ZERO,
             stats: OutgoingStats::default(),
             rtts: Vec::new(),
+            reads_ecn: false,
+            ecn_counts: None,
+            marked: 0,
+        }
+    }
+
+    /// Packets leave with the codepoint that the controller wants, if the peer reports codepoints.
+    pub(crate) fn use_ecn(&mut self, now: Time, peer_reports: bool) {
+        self.reads_ecn = peer_reports;
+        self.sender.use_ecn();
+        if !peer_reports {
+            self.sender.fail_ecn(now, EcnFailure::Peer);
         }
     }
 
@@ -191,6 +216,8 @@ impl Outgoing {
             cwnd: controller.cwnd(),
             srtt: sent.rtt().smoothed(),
             min_rtt: sent.rtt().minimum(),
+            marked: self.marked,
+            ecn: self.sender.ecn_state(),
             ..self.stats
         }
     }
@@ -309,6 +336,7 @@ impl Outgoing {
         if made_up_for {
             self.settle();
         }
+        self.check_counts(now, ack);
         let before = self.reported.len();
         self.collect_arrivals(ack)?;
         let count = self.reported.len() - before;
@@ -384,6 +412,25 @@ impl Outgoing {
         self.controller_time
     }
 
+    /// RFC 9000 section 13.4.2.1: counts never decrease. Acks may overtake each other.
+    fn check_counts(&mut self, now: Time, ack: &AckPacket<'_>) {
+        let Some((counts, _)) = ack.ecn_entries().filter(|_| self.reads_ecn) else { return };
+        match self.ecn_counts {
+            Some((sequence, _)) if ack.sequence <= sequence => {}
+            Some((_, earlier)) if !counts.follows(&earlier) => {
+                self.sender.fail_ecn(now, EcnFailure::Counters);
+            }
+            _ => self.ecn_counts = Some((ack.sequence, counts)),
+        }
+    }
+
+    /// The arrivals that an ack lists one by one.
+    fn entries<'a>(&self, ack: &AckPacket<'a>) -> impl Iterator<Item = AckEntry> + use<'a> {
+        let with_ecn = if self.reads_ecn { ack.ecn_entries() } else { None };
+        let plain = if self.reads_ecn { None } else { Some(ack.entries()) };
+        with_ecn.into_iter().flat_map(|(_, entries)| entries).chain(plain.into_iter().flatten())
+    }
+
     /// Collects the arrivals that `ack` is the first to report, in their order.
     fn collect_arrivals(&mut self, ack: &AckPacket<'_>) -> Result<(), FalseAck> {
         let mut position = ack.position;
@@ -393,10 +440,12 @@ impl Outgoing {
         }
         let start = self.reported.len();
         let mut newest = Time::ZERO;
-        for entry in ack.entries() {
+        for entry in self.entries(ack) {
             newest = entry.received_at;
             if position >= self.known {
                 let arrived = Arrived::new(self.packet(entry.number)?, Some(entry.received_at));
+                let arrived = Arrived { ecn: entry.ecn, ..arrived };
+                self.marked += u64::from(entry.ecn.is_marked());
                 self.reported.push_back(ReportedArrival { arrived, held: Span::ZERO });
             }
             position = position.saturating_add(1);
@@ -425,7 +474,9 @@ impl Outgoing {
     fn collect_ranges(&mut self, ack: &AckPacket<'_>) -> Result<(), FalseAck> {
         let mut listed = std::mem::take(&mut self.listed);
         listed.clear();
-        for entry in ack.entries() {
+        let mut listed_marks = 0;
+        for entry in self.entries(ack) {
+            listed_marks += u64::from(entry.ecn.is_marked());
             listed.push(self.packet(entry.number)?);
         }
         listed.sort_unstable();
@@ -448,7 +499,22 @@ impl Outgoing {
         }
         self.reported.make_contiguous()[start..].reverse();
         self.listed = listed;
+        self.attribute_marks(ack, start, listed_marks);
         Ok(())
+    }
+
+    /// Of packets whose entries were lost only the count of marks is known: the oldest of them
+    /// come as marked, the rest as they left.
+    fn attribute_marks(&mut self, ack: &AckPacket<'_>, start: usize, listed: u64) {
+        let Some((counts, _)) = ack.ecn_entries().filter(|_| self.reads_ecn) else { return };
+        let mut missing = counts.ce.saturating_sub(self.marked + listed);
+        let sent = self.sender.ecn();
+        for reported in self.reported.range_mut(start..) {
+            let is_marked = missing > 0;
+            reported.arrived.ecn = if is_marked { Ecn::Ce } else { sent };
+            missing -= u64::from(is_marked);
+            self.marked += u64::from(is_marked);
+        }
     }
 
     fn drop_arrived(&mut self) {
@@ -481,8 +547,9 @@ impl Outgoing {
         self.sender.on_timer(now);
     }
 
-    /// Writes the packet that may leave now, if there is one.
-    pub(crate) fn poll(&mut self, now: Time, ids: Ids, out: &mut Vec<u8>) -> Option<usize> {
+    /// Writes the packet that may leave now, if there is one. Returns its length, and the codepoint
+    /// that it leaves with.
+    pub(crate) fn poll(&mut self, now: Time, ids: Ids, out: &mut Vec<u8>) -> Option<(usize, Ecn)> {
         loop {
             let written = self.poll_packet(now, ids, out);
             if written.is_some() || !self.take_ack() {
@@ -491,7 +558,7 @@ impl Outgoing {
         }
     }
 
-    fn poll_packet(&mut self, now: Time, ids: Ids, out: &mut Vec<u8>) -> Option<usize> {
+    fn poll_packet(&mut self, now: Time, ids: Ids, out: &mut Vec<u8>) -> Option<(usize, Ecn)> {
         loop {
             if self.sender.sent_mut().has_lost() {
                 // The permit is asked for a full packet, whatever the packet will carry.
@@ -576,11 +643,12 @@ impl Outgoing {
         piece: Piece,
         retransmission: bool,
         out: &mut Vec<u8>,
-    ) -> usize {
+    ) -> (usize, Ecn) {
         let bytes = self.size(piece);
         let more = self.sender.sent_mut().has_lost() || self.has_new();
         let app_limited = !more;
         let sending = Sending { now, bytes, data: piece, retransmission, app_limited };
+        let ecn = self.sender.ecn();
         let (packet, stamp) = self.sender.send(&sending);
         let oldest = self.sender.sent().oldest();
         self.numbers.forget_before(oldest);
@@ -594,7 +662,7 @@ impl Outgoing {
             matters: join_matters(matters, skipped),
             stamp: self.stamped.then_some(stamp.wire),
         };
-        match piece {
+        let bytes = match piece {
             Piece::Data { offset, length } => {
                 let payload = self.payload(offset, usize::from(length));
                 wire::write_data(out, ids, numbered, offset, payload)
@@ -603,7 +671,8 @@ impl Outgoing {
                 let hash = self.hasher.value();
                 wire::write_fin(out, ids, numbered, self.total.unwrap_or(self.next), &hash)
             }
-        }
+        };
+        (bytes, ecn)
     }
 
     fn payload(&self, offset: u64, length: usize) -> (&[u8], &[u8]) {
@@ -720,7 +789,8 @@ mod tests {
     fn arrive(incoming: &mut Incoming, now: Time, datagram: &[u8]) {
         match wire::decode(datagram).unwrap().1 {
             WirePacket::Data(numbered, offset, payload) => {
-                incoming.on_data(now, numbered, datagram.len() as u64 + 28, offset, payload);
+                let size = (datagram.len() as u64 + 28, Ecn::NotEct);
+                incoming.on_data(now, numbered, size, offset, payload);
             }
             other => panic!("{other:?}"),
         }
@@ -979,10 +1049,13 @@ mod tests {
 
     /// An ack with these ranges, and these arrivals from `position` on.
     fn made(position: u64, entries: &[u64], ranges: &[Range<u64>]) -> Vec<u8> {
-        let head =
-            wire::AckHead { sequence: 0, window: 1 << 30, position, held_us: 0, report: &[] };
-        let entries =
-            entries.iter().map(|number| wire::AckEntry { number: *number, received_at: us(1) });
+        let (window, report) = (1 << 30, &[]);
+        let head = wire::AckHead { sequence: 0, window, position, held_us: 0, report, ecn: None };
+        let entries = entries.iter().map(|number| AckEntry {
+            number: *number,
+            received_at: us(1),
+            ecn: Ecn::NotEct,
+        });
         let mut out = Vec::new();
         wire::write_ack(&mut out, IDS, 60_000, &head, entries, ranges.iter());
         out

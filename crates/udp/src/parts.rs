@@ -42,6 +42,7 @@ impl HalfParts<'_> {
         unreliable: bool,
         window: u64,
         delayed_acks: bool,
+        ecn: bool,
     ) -> Outgoing {
         let stamped = spec.has_receiver();
         let overhead = self.config.overhead(self.peer);
@@ -57,15 +58,26 @@ impl HalfParts<'_> {
         if delayed_acks {
             outgoing.set_delayed_acks();
         }
+        outgoing.use_ecn(self.now, ecn);
         outgoing
     }
 
-    pub(crate) fn incoming(&self, half: &PeerHalf, unreliable: bool) -> FlowHalf {
+    pub(crate) fn incoming(&self, half: &PeerHalf, unreliable: bool, ecn: bool) -> FlowHalf {
         let half = half.build(self.setup());
         let assembly =
             (!unreliable).then(|| Assembly::new(self.config.buffer, self.memory.clone()));
-        FlowHalf::In(Box::new(Incoming::new(half, self.config.acks, assembly)))
+        let mut incoming = Incoming::new(half, self.config.acks, assembly);
+        if ecn {
+            incoming.report_ecn();
+        }
+        FlowHalf::In(Box::new(incoming))
     }
+}
+
+/// Whether a controller asks for marks.
+pub(crate) fn wants_ecn(spec: &ControllerSpec) -> bool {
+    let setup = Setup { mss: 1500, start: Time::ZERO, random: Random::seeded(0, 0) };
+    spec.build(setup).ecn().is_capable()
 }
 
 /// Parses the sender's controller, which may have a half here. Its text comes from the network, so

@@ -26,6 +26,8 @@ pub(crate) struct PendingFlow {
     /// The smaller one of both sides.
     pub(crate) mtu: u16,
     pub(crate) unreliable: bool,
+    /// Whether acks report codepoints.
+    pub(crate) ecn: bool,
     pub(crate) kind: PendingRole,
 }
 
@@ -178,6 +180,7 @@ mod tests {
             accept: vec![1],
             mtu: 1500,
             unreliable: false,
+            ecn: false,
             kind: PendingRole::Send { index: 0, window: 0, delayed_acks: false },
         }
     }

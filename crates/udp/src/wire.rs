@@ -3,7 +3,7 @@
 //!
 //! Whatever the bytes, decoding neither panics nor allocates.
 
-use cellpace_base::{ByteReader, Time};
+use cellpace_base::{ByteReader, Ecn, Time};
 
 /// The version of everything in this module. The header, the version in [`WirePacket::Hello`] and
 /// [`WirePacket::Version`] are the same in all versions.
@@ -50,6 +50,8 @@ pub struct Hello<'a> {
     pub reverse: bool,
     /// The initiator receives and delays its acks.
     pub delayed_acks: bool,
+    /// The initiator wants acks that report codepoints, or can write them.
+    pub ecn: bool,
     /// Largest IP packet in bytes that the initiator sends or wants.
     pub mtu: u16,
     /// Bytes of the stream that the initiator takes, where it receives.
@@ -65,6 +67,8 @@ pub struct AcceptPacket<'a> {
     pub unreliable: bool,
     /// The responder receives and delays its acks.
     pub delayed_acks: bool,
+    /// Acks report codepoints.
+    pub ecn: bool,
     /// Largest IP packet in bytes that the responder sends or wants.
     pub mtu: u16,
     /// Bytes of the stream that the responder takes, where it receives.
@@ -93,6 +97,36 @@ pub struct AckEntry {
     pub number: u64,
     /// When it arrived, on the receiver's clock, in whole microseconds.
     pub received_at: Time,
+    /// Its codepoint as it arrived; [`Ecn::NotEct`] where acks do not report it.
+    pub ecn: Ecn,
+}
+
+/// How many packets have arrived with each codepoint, each packet counted once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EcnCounts {
+    /// As ECT(0).
+    pub ect0: u64,
+    /// As ECT(1).
+    pub ect1: u64,
+    /// With a mark.
+    pub ce: u64,
+}
+
+impl EcnCounts {
+    /// Counts a packet.
+    pub fn count(&mut self, ecn: Ecn) {
+        match ecn {
+            Ecn::NotEct => {}
+            Ecn::Ect0 => self.ect0 += 1,
+            Ecn::Ect1 => self.ect1 += 1,
+            Ecn::Ce => self.ce += 1,
+        }
+    }
+
+    /// Whether none is smaller than it was in an earlier ack.
+    pub fn follows(&self, earlier: &Self) -> bool {
+        self.ect0 >= earlier.ect0 && self.ect1 >= earlier.ect1 && self.ce >= earlier.ce
+    }
 }
 
 /// An acknowledgment. Entries and ranges are decoded as they are iterated over.
@@ -187,6 +221,7 @@ mod kind {
 const UNRELIABLE: u8 = 1;
 const REVERSE: u8 = 2;
 const DELAYED_ACKS: u8 = 4;
+const ECN: u8 = 8;
 
 /// Reads a datagram without a key. `None`: it is none of ours, or was damaged on the way.
 pub fn decode(datagram: &[u8]) -> Option<(Ids, WirePacket<'_>)> {
@@ -281,6 +316,7 @@ fn read_hello<'a>(reader: &mut ByteReader<'a>) -> Option<Hello<'a>> {
         unreliable: flags & UNRELIABLE != 0,
         reverse: flags & REVERSE != 0,
         delayed_acks: flags & DELAYED_ACKS != 0,
+        ecn: flags & ECN != 0,
         mtu: reader.u16()?,
         window: reader.u64()?,
         controller: read_text(reader)?,
@@ -292,6 +328,7 @@ fn read_accept<'a>(reader: &mut ByteReader<'a>) -> Option<AcceptPacket<'a>> {
     Some(AcceptPacket {
         unreliable: flags & UNRELIABLE != 0,
         delayed_acks: flags & DELAYED_ACKS != 0,
+        ecn: flags & ECN != 0,
         mtu: reader.u16()?,
         window: reader.u64()?,
         flows: reader.u16()?,
@@ -323,6 +360,7 @@ impl Default for Hello<'_> {
             unreliable: false,
             reverse: false,
             delayed_acks: false,
+            ecn: false,
             mtu: 0,
             window: 0,
             controller: "",
@@ -345,16 +383,20 @@ impl CloseCode {
 }
 
 impl<'a> AckPacket<'a> {
-    /// The arrivals from [`position`](Self::position) on, in their order.
-    pub fn entries(&self) -> impl Iterator<Item = AckEntry> + 'a {
+    /// The arrivals from [`position`](Self::position) on, in their order, of an ack that reports
+    /// no codepoints.
+    pub fn entries(&self) -> impl Iterator<Item = AckEntry> + use<'a> {
+        read_entries(self.entries, |rest| (rest, Ecn::NotEct))
+    }
+
+    /// The counts of an ack that reports codepoints, and its arrivals. `None` where it has no
+    /// counts.
+    pub fn ecn_entries(&self) -> Option<(EcnCounts, impl Iterator<Item = AckEntry> + use<'a>)> {
         let mut varints = self.entries;
-        let (mut number, mut micros) = (0_u64, 0_u64);
-        std::iter::from_fn(move || {
-            // In order, each number is its predecessor's plus one, and that is written as zero.
-            number = number.wrapping_add_signed(unzigzag(varints.next()?)).wrapping_add(1);
-            micros = micros.saturating_add(varints.next()?);
-            Some(AckEntry { number: number.wrapping_sub(1), received_at: time(micros) })
-        })
+        let counts =
+            EcnCounts { ect0: varints.next()?, ect1: varints.next()?, ce: varints.next()? };
+        let split = |rest: u64| (rest >> 2, Ecn::from_bits(rest as u8));
+        Some((counts, read_entries(varints, split)))
     }
 
     /// Ranges of the packet numbers that have arrived, the highest first, each with its first
@@ -377,6 +419,22 @@ impl<'a> AckPacket<'a> {
             Some((first, last))
         })
     }
+}
+
+/// Reads entries, of which the second number is what `split` makes of it: microseconds since the
+/// entry before, and a codepoint.
+fn read_entries(
+    mut varints: Varints<'_>,
+    split: impl Fn(u64) -> (u64, Ecn),
+) -> impl Iterator<Item = AckEntry> {
+    let (mut number, mut micros) = (0_u64, 0_u64);
+    std::iter::from_fn(move || {
+        // In order, each number is its predecessor's plus one, and that is written as zero.
+        number = number.wrapping_add_signed(unzigzag(varints.next()?)).wrapping_add(1);
+        let (passed, ecn) = split(varints.next()?);
+        micros = micros.saturating_add(passed);
+        Some(AckEntry { number: number.wrapping_sub(1), received_at: time(micros), ecn })
+    })
 }
 
 /// Time in whole microseconds that fits.
@@ -480,7 +538,8 @@ impl<'a> Writer<'a> {
 pub fn write_hello(out: &mut Vec<u8>, ids: Ids, hello: &Hello<'_>) -> usize {
     let flags = flag(hello.unreliable, UNRELIABLE)
         | flag(hello.reverse, REVERSE)
-        | flag(hello.delayed_acks, DELAYED_ACKS);
+        | flag(hello.delayed_acks, DELAYED_ACKS)
+        | flag(hello.ecn, ECN);
     Writer::new(out, kind::HELLO, ids)
         .u32(hello.version)
         .cookie(&hello.cookie)
@@ -513,8 +572,11 @@ pub fn write_refuse(out: &mut Vec<u8>, ids: Ids, code: CloseCode, text: &str) ->
 
 /// Writes an acceptance.
 pub fn write_accept(out: &mut Vec<u8>, ids: Ids, accept: &AcceptPacket<'_>) -> usize {
+    let flags = flag(accept.unreliable, UNRELIABLE)
+        | flag(accept.delayed_acks, DELAYED_ACKS)
+        | flag(accept.ecn, ECN);
     Writer::new(out, kind::ACCEPT, ids)
-        .u8(flag(accept.unreliable, UNRELIABLE) | flag(accept.delayed_acks, DELAYED_ACKS))
+        .u8(flags)
         .u16(accept.mtu)
         .u64(accept.window)
         .u16(accept.flows)
@@ -560,6 +622,8 @@ pub struct AckHead<'a> {
     pub held_us: u32,
     /// The report of the algorithm's half; left out where there is no room.
     pub report: &'a [u8],
+    /// The counts of codepoints, where the ack reports them, those of its entries included.
+    pub ecn: Option<EcnCounts>,
 }
 
 /// Writes an acknowledgment of at most `room` bytes. `ranges` are from the highest downwards,
@@ -581,11 +645,12 @@ pub fn write_ack<'e>(
         .u32(head.held_us);
     let lengths = writer.out.len();
     let mut writer = writer.u32(0);
-    if writer.out.len() + head.report.len() + MIN_LISTS <= limit {
+    let counts = if head.ecn.is_some() { 3 * MAX_VARINT_BYTES } else { 0 };
+    if writer.out.len() + head.report.len() + counts + MIN_LISTS <= limit {
         writer = writer.bytes(head.report);
     }
     let entries_at = writer.out.len();
-    let count = put_entries(writer.out, limit - MIN_LISTS, entries);
+    let count = put_entries(writer.out, limit - MIN_LISTS, head.ecn, entries);
     let ranges_at = writer.out.len();
     put_ranges(writer.out, limit, ranges);
     let sizes = [entries_at - lengths - 4, ranges_at - entries_at];
@@ -598,7 +663,15 @@ pub fn write_ack<'e>(
 /// Room that a report and the entries leave for the others: an entry and two ranges.
 const MIN_LISTS: usize = 6 * MAX_VARINT_BYTES;
 
-fn put_entries(out: &mut Vec<u8>, limit: usize, entries: impl Iterator<Item = AckEntry>) -> u64 {
+fn put_entries(
+    out: &mut Vec<u8>,
+    limit: usize,
+    counts: Option<EcnCounts>,
+    entries: impl Iterator<Item = AckEntry>,
+) -> u64 {
+    if let Some(EcnCounts { ect0, ect1, ce }) = counts {
+        [ect0, ect1, ce].into_iter().for_each(|count| put_varint(out, count));
+    }
     let (mut expected, mut micros, mut count) = (0_u64, 0_u64, 0);
     for entry in entries {
         if out.len() + 2 * MAX_VARINT_BYTES > limit && count > 0 {
@@ -606,7 +679,14 @@ fn put_entries(out: &mut Vec<u8>, limit: usize, entries: impl Iterator<Item = Ac
         }
         let at = (entry.received_at.as_nanos() / 1_000).max(micros);
         put_varint(out, zigzag(entry.number.wrapping_sub(expected) as i64));
-        put_varint(out, at - micros);
+        let passed = at - micros;
+        put_varint(
+            out,
+            match counts {
+                None => passed,
+                Some(_) => passed.saturating_mul(4) | u64::from(entry.ecn.bits()),
+            },
+        );
         (expected, micros) = (entry.number.wrapping_add(1), at);
         count += 1;
     }

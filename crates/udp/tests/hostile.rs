@@ -6,7 +6,7 @@ mod common;
 
 use std::net::SocketAddr;
 
-use cellpace_base::Time;
+use cellpace_base::{Ecn, Time};
 use cellpace_udp::wire::{self, AckEntry, AckHead, Cookie, Hello, Ids, Numbered, WirePacket};
 use cellpace_udp::{
     CloseCode, Endpoint, EndpointConfig, FlowError, FlowEvent, FlowId, Listen, Offer,
@@ -193,6 +193,7 @@ mod receiver_halves {
         let accept = wire::AcceptPacket {
             unreliable: false,
             delayed_acks: false,
+            ecn: false,
             mtu: 1500,
             window: 0,
             flows: 1,
@@ -418,9 +419,13 @@ mod acks {
             }
             let numbers: Vec<u64> = got.drain(..).filter_map(|bytes| number(&bytes)).collect();
             let (arrived, until) = judge(&numbers);
-            let entries =
-                arrived.iter().map(|number| AckEntry { number: *number, received_at: now });
-            let head = AckHead { sequence, window: 1 << 40, position, held_us: 0, report: &[] };
+            let entries = arrived.iter().map(|number| AckEntry {
+                number: *number,
+                received_at: now,
+                ecn: Ecn::NotEct,
+            });
+            let (window, report) = (1 << 40, &[]);
+            let head = AckHead { sequence, window, position, held_us: 0, report, ecn: None };
             let range = Some(0..until).filter(|range| !range.is_empty());
             let mut ack = Vec::new();
             let (_, count) =

@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-use cellpace_base::Time;
+use cellpace_base::{Ecn, Time};
 use cellpace_udp::wire::{
-    self, AcceptPacket, AckEntry, AckHead, CloseCode, Cookie, HEADER_BYTES, Hello, Ids, Numbered,
-    WirePacket,
+    self, AcceptPacket, AckEntry, AckHead, CloseCode, Cookie, EcnCounts, HEADER_BYTES, Hello, Ids,
+    Numbered, WirePacket,
 };
 use cellpace_udp::{Protection, SenderSide};
 use proptest::prelude::*;
@@ -15,18 +15,29 @@ const TO_INITIATOR: Ids = Ids { to: TO_RESPONDER.from, from: TO_RESPONDER.to };
 const COOKIE: Cookie = Cookie { issued_ms: 1234, seal: *b"0123456789abcdef" };
 
 fn entry(number: u64, micros: u64) -> AckEntry {
-    AckEntry { number, received_at: Time::from_micros(micros) }
+    AckEntry { number, received_at: Time::from_micros(micros), ecn: Ecn::NotEct }
 }
 
 fn ack(
     out: &mut Vec<u8>,
     room: usize,
+    ecn: Option<EcnCounts>,
     entries: &[AckEntry],
     ranges: &[std::ops::Range<u64>],
 ) -> u64 {
-    let head = AckHead { sequence: 5, window: 1 << 20, position: 97, held_us: 12, report: b"rep" };
+    let (window, report) = (1 << 20, b"rep");
+    let head = AckHead { sequence: 5, window, position: 97, held_us: 12, report, ecn };
     let entries = entries.iter().copied();
     wire::write_ack(out, TO_INITIATOR, room, &head, entries, ranges.iter()).1
+}
+
+/// Three arrivals, the second of them marked.
+fn with_codepoints() -> [AckEntry; 3] {
+    [
+        AckEntry { ecn: Ecn::Ect1, ..entry(100, 5_000_000) },
+        AckEntry { ecn: Ecn::Ce, ..entry(101, 5_000_250) },
+        AckEntry { ecn: Ecn::Ect1, ..entry(99, 5_001_000) },
+    ]
 }
 
 fn vectors() -> Vec<(&'static str, Vec<u8>)> {
@@ -39,6 +50,7 @@ fn vectors() -> Vec<(&'static str, Vec<u8>)> {
     let accept = AcceptPacket {
         unreliable: false,
         delayed_acks: false,
+        ecn: false,
         mtu: 1400,
         window: 1 << 24,
         flows: 1,
@@ -72,7 +84,15 @@ fn vectors() -> Vec<(&'static str, Vec<u8>)> {
             "ACK",
             written(&|out| {
                 let entries = [entry(100, 5_000_000), entry(101, 5_000_250), entry(99, 5_001_000)];
-                ack(out, 1000, &entries, &[99..102, 20..98, 0..11]) as usize
+                ack(out, 1000, None, &entries, &[99..102, 20..98, 0..11]) as usize
+            }),
+        ),
+        (
+            "ACK with codepoints",
+            written(&|out| {
+                let counts = EcnCounts { ect0: 0, ect1: 2, ce: 1 };
+                let entries = with_codepoints();
+                ack(out, 1000, Some(counts), &entries, &[99..102, 20..98, 0..11]) as usize
             }),
         ),
         ("PING", written(&|out| wire::write_ping(out, TO_RESPONDER))),
@@ -148,15 +168,16 @@ fn a_text_for_people_has_no_control_characters() {
 
 #[test]
 fn flags_are_read_as_they_were_written_one_by_one() {
-    for flags in 0..8_u8 {
-        let [unreliable, reverse, delayed_acks] = [1, 2, 4].map(|bit| flags & bit != 0);
-        let hello = Hello { unreliable, reverse, delayed_acks, ..Hello::default() };
+    for flags in 0..16_u8 {
+        let [unreliable, reverse, delayed_acks, ecn] = [1, 2, 4, 8].map(|bit| flags & bit != 0);
+        let hello = Hello { unreliable, reverse, delayed_acks, ecn, ..Hello::default() };
         let mut out = Vec::new();
         wire::write_hello(&mut out, Ids { to: 0, from: 1 }, &hello);
         assert_eq!(wire::decode(&out).unwrap().1, WirePacket::Hello(hello));
         let accept = AcceptPacket {
             unreliable,
             delayed_acks,
+            ecn,
             mtu: 1400,
             window: 9,
             flows: 1,
@@ -167,7 +188,7 @@ fn flags_are_read_as_they_were_written_one_by_one() {
         assert_eq!(wire::decode(&out).unwrap().1, WirePacket::Accept(accept));
         // Flags of a later time change nothing.
         let at = HEADER_BYTES;
-        out[at] |= 0xf8;
+        out[at] |= 0xf0;
         wire::seal(&mut out);
         assert_eq!(wire::decode(&out).unwrap().1, WirePacket::Accept(accept));
     }
@@ -189,6 +210,28 @@ fn what_is_written_is_read() {
     let entries = [entry(100, 5_000_000), entry(101, 5_000_250), entry(99, 5_001_000)];
     assert_eq!(ack.entries().collect::<Vec<_>>(), entries);
     assert_eq!(ack.ranges().collect::<Vec<_>>(), [(99, 101), (20, 97), (0, 10)]);
+    let WirePacket::Ack(ack) = packets[9].1 else { panic!() };
+    let (counts, entries) = ack.ecn_entries().unwrap();
+    assert_eq!(counts, EcnCounts { ect0: 0, ect1: 2, ce: 1 });
+    assert_eq!(entries.collect::<Vec<_>>(), with_codepoints());
+    assert_eq!(ack.ranges().collect::<Vec<_>>(), [(99, 101), (20, 97), (0, 10)]);
+}
+
+#[test]
+fn feedback_f1_f2_entries_with_codepoints() {
+    let written = |counts, entries: &[AckEntry]| {
+        let mut out = Vec::new();
+        ack(&mut out, 1000, Some(counts), entries, &[]);
+        hex(&out[HEADER_BYTES + 8 + 8 + 8 + 4 + 2 + 2 + 3..])
+    };
+    let counts = EcnCounts { ect0: 0, ect1: 2, ce: 1 };
+    assert_eq!(written(counts, &with_codepoints()), "000201c80181dac40900eb0705b917");
+    let counts = EcnCounts { ect0: 1000, ect1: 0, ce: 300 };
+    let entries = [
+        AckEntry { ecn: Ecn::Ect0, ..entry(100, 5_000_000) },
+        AckEntry { ecn: Ecn::Ce, ..entry(101, 5_000_250) },
+    ];
+    assert_eq!(written(counts, &entries), "e80700ac02c80182dac40900eb07");
 }
 
 #[test]
@@ -220,14 +263,16 @@ proptest! {
     fn acks_are_read_as_they_were_written_and_fit_their_room(
         arrivals in prop::collection::vec((any::<u64>(), 0u64..1 << 40), 0..300),
         gaps in prop::collection::vec((1u64..1 << 20, 1u64..1 << 20), 0..100),
-        room in 160usize..1500,
+        room in 200usize..1500,
+        with_ecn: bool,
     ) {
         let mut micros = 0;
         let entries: Vec<AckEntry> = arrivals
             .iter()
             .map(|(number, gap)| {
                 micros += gap;
-                entry(*number, micros)
+                let bits = if with_ecn { *number as u8 } else { 0 };
+                AckEntry { ecn: Ecn::from_bits(bits), ..entry(*number, micros) }
             })
             .collect();
         let mut at = 0;
@@ -238,11 +283,21 @@ proptest! {
         }
         ranges.reverse();
         let mut out = Vec::new();
-        let held = ack(&mut out, room, &entries, &ranges) as usize;
+        let counts = EcnCounts { ect0: u64::MAX, ect1: 0, ce: entries.len() as u64 };
+        let counts = with_ecn.then_some(counts);
+        let held = ack(&mut out, room, counts, &entries, &ranges) as usize;
         prop_assert!(out.len() <= room);
         prop_assert!(held > 0 || entries.is_empty(), "an ack makes progress");
         let Some((_, WirePacket::Ack(ack))) = wire::decode(&out) else { panic!() };
-        prop_assert_eq!(ack.entries().collect::<Vec<_>>(), &entries[..held]);
+        let read: Vec<_> = match counts {
+            None => ack.entries().collect(),
+            Some(counts) => {
+                let (read_counts, entries) = ack.ecn_entries().unwrap();
+                prop_assert_eq!(read_counts, counts);
+                entries.collect()
+            }
+        };
+        prop_assert_eq!(read, &entries[..held]);
         let acked: Vec<_> = ack.ranges().collect();
         let expected: Vec<_> = ranges.iter().map(|r| (r.start, r.end - 1)).collect();
         prop_assert_eq!(&acked[..], &expected[..acked.len()]);
@@ -258,6 +313,8 @@ proptest! {
             wire::seal(&mut bytes);
             if let Some((_, WirePacket::Ack(ack))) = wire::decode(&bytes) {
                 prop_assert!(ack.entries().count() <= bytes.len());
+                let with_ecn = ack.ecn_entries().map_or(0, |(_, entries)| entries.count());
+                prop_assert!(with_ecn <= bytes.len());
                 prop_assert!(ack.ranges().count() <= bytes.len());
             }
         }

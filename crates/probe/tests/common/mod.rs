@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use cellpace_base::{Random, Span, Time};
+use cellpace_base::{Ecn, Random, Span, Time};
 use cellpace_path::{Fate, Packet, Path};
 use cellpace_probe::{Plan, Prober, Recording, Responder, ResponderLimits};
 use cellpace_udp::{Engine, Protection};
@@ -184,10 +184,22 @@ impl World {
         match direction {
             0 => {
                 let at = self.now + AHEAD;
-                self.responder.handle_datagram(at, address(PROBER), 0.into(), datagram);
+                self.responder.handle_datagram(
+                    at,
+                    address(PROBER),
+                    0.into(),
+                    Ecn::NotEct,
+                    datagram,
+                );
             }
             _ if self.prober_gone => {}
-            _ => self.prober.handle_datagram(self.now, address(RESPONDER), 0.into(), datagram),
+            _ => self.prober.handle_datagram(
+                self.now,
+                address(RESPONDER),
+                0.into(),
+                Ecn::NotEct,
+                datagram,
+            ),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::assembly::first_window;
 use crate::config::{Listen, MTU_RANGE, Offer};
 use crate::connection::{FlowHalf, UdpFlow};
 use crate::local_path::{FlowId, LocalPath};
-use crate::parts::{HalfParts, peer_controller};
+use crate::parts::{HalfParts, peer_controller, wants_ecn};
 use crate::pending::{PendingFlow, PendingRole};
 use crate::quota::ClientNetwork;
 use crate::wire::{self, AcceptPacket, CloseCode, Cookie, HELLO_BYTES, Hello, Ids, VERSION};
@@ -113,9 +113,17 @@ impl Endpoint {
             self.tables_at = now + TABLES_EVERY;
         }
         let mtu = self.config.mtu.min(hello.mtu);
+        let ecn = hello.ecn
+            && match (&listen.offer, &kind) {
+                (Offer::Send { controllers, .. }, PendingRole::Send { index, .. }) => {
+                    wants_ecn(&controllers[*index])
+                }
+                _ => true,
+            };
         let accept = AcceptPacket {
             unreliable,
             delayed_acks: !hello.reverse && self.config.delays_acks(),
+            ecn,
             mtu,
             window: first_window(self.config.buffer),
             flows,
@@ -125,7 +133,7 @@ impl Endpoint {
         let mut reply = Vec::new();
         wire::write_accept(&mut reply, Ids { to: peer_id, from: id.0 }, &accept);
         let accept = reply.clone();
-        let pending = PendingFlow { peer: from, peer_id, way, accept, mtu, unreliable, kind };
+        let pending = PendingFlow { peer: from, peer_id, way, accept, mtu, unreliable, ecn, kind };
         self.waiting.insert(now, id, pending);
         self.reply(from, way, reply);
         Ok(())
@@ -207,7 +215,7 @@ impl Endpoint {
 
     /// Begins a flow that was confirmed, or returns why there is no room for it any more.
     fn begin(&mut self, now: Time, id: FlowId, pending: PendingFlow) -> Result<(), String> {
-        let PendingFlow { peer, peer_id, way, mtu, unreliable, .. } = pending;
+        let PendingFlow { peer, peer_id, way, mtu, unreliable, ecn, .. } = pending;
         let network = ClientNetwork::of(peer);
         let Some(listen) = &self.listen else { return Err("it takes no more flows".into()) };
         self.has_room(listen, network)?;
@@ -226,13 +234,13 @@ impl Endpoint {
             key: self.cookies.flow_key(id.0),
         };
         let half = match (pending.kind, &listen.offer) {
-            (PendingRole::Receive(half), _) => parts.incoming(&half, unreliable),
+            (PendingRole::Receive(half), _) => parts.incoming(&half, unreliable, ecn),
             (
                 PendingRole::Send { index, window, delayed_acks },
                 Offer::Send { controllers, bytes, .. },
             ) => {
                 let spec = &controllers[index];
-                let mut half = parts.outgoing(spec, unreliable, window, delayed_acks);
+                let mut half = parts.outgoing(spec, unreliable, window, delayed_acks, ecn);
                 if let Some(bytes) = bytes {
                     half.limit_to(*bytes);
                 }

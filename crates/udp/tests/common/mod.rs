@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
-use cellpace_base::{Random, Span, Time};
+use cellpace_base::{Ecn, Random, Span, Time};
 use cellpace_path::{Fate, Packet, Path, PathSpec};
 use cellpace_udp::{
     CloseCode, Endpoint, EndpointConfig, FlowError, FlowEvent, FlowId, FlowRequest, Listen, Offer,
@@ -46,7 +46,7 @@ pub struct World {
     paths: [Path; 2],
     under_way: [HashMap<u64, Vec<u8>>; 2],
     /// What comes later than the path says: by time and order.
-    late: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
+    late: BTreeMap<(Time, u64), (usize, Ecn, Vec<u8>)>,
     count: u64,
     pub mischief: Mischief,
     random: Random,
@@ -171,15 +171,16 @@ impl World {
                 if record.fate != Fate::Delivered || self.mischief.is_out(self.now) {
                     continue;
                 }
-                self.arrive(side, datagram);
+                self.arrive(side, record.packet.ecn, datagram);
             }
         }
         while let Some(((time, _), _)) = self.late.first_key_value() {
             if *time > self.now {
                 break;
             }
-            let (_, (side, datagram)) = self.late.pop_first().unwrap();
-            self.sides[1 - side].handle_datagram(self.now, address(side), 0, &datagram);
+            let (_, (side, ecn, datagram)) = self.late.pop_first().unwrap();
+            let from = address(side);
+            self.sides[1 - side].handle_datagram_with(self.now, from, 0, ecn, &datagram);
         }
     }
 
@@ -188,13 +189,13 @@ impl World {
     }
 
     /// A datagram from `side` arrives, or what is left of it.
-    fn arrive(&mut self, side: usize, mut datagram: Vec<u8>) {
+    fn arrive(&mut self, side: usize, ecn: Ecn, mut datagram: Vec<u8>) {
         let mischief = self.mischief.clone();
         if self.chance(mischief.loss) {
             return;
         }
         if self.chance(mischief.duplicate) {
-            self.hold(side, datagram.clone());
+            self.hold(side, ecn, datagram.clone());
         }
         if self.chance(mischief.corrupt) {
             for _ in 0..=self.random.below(3) {
@@ -206,15 +207,16 @@ impl World {
             datagram.truncate(self.random.below(datagram.len() as u64) as usize);
         }
         if self.chance(mischief.reorder) {
-            return self.hold(side, datagram);
+            return self.hold(side, ecn, datagram);
         }
-        self.sides[1 - side].handle_datagram(self.now, address(side), 0, &datagram);
+        let from = address(side);
+        self.sides[1 - side].handle_datagram_with(self.now, from, 0, ecn, &datagram);
     }
 
-    fn hold(&mut self, side: usize, datagram: Vec<u8>) {
+    fn hold(&mut self, side: usize, ecn: Ecn, datagram: Vec<u8>) {
         self.count += 1;
         let at = self.now + Span::from_micros(self.random.below(30_000));
-        self.late.insert((at, self.count), (side, datagram));
+        self.late.insert((at, self.count), (side, ecn, datagram));
     }
 
     /// What applications and sockets do.
@@ -241,7 +243,8 @@ impl World {
             self.bytes[side] += u64::from(size);
             self.count += 1;
             self.under_way[side].insert(self.count, std::mem::take(&mut datagram));
-            self.paths[side].push(Packet::new(self.count, 0, size, self.now));
+            let packet = Packet::new(self.count, 0, size, self.now);
+            self.paths[side].push(Packet { ecn: departure.ecn, ..packet });
         }
     }
 
