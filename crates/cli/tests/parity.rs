@@ -38,6 +38,7 @@ const CONTROLLERS: [&str; 14] = [
     "bbr3",
     "cubic",
     "newreno",
+    "prague",
     "bic",
     "vegas",
     "westwood",
