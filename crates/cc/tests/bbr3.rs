@@ -251,8 +251,16 @@ impl Flow {
         if self.delivered.len() == 1 {
             self.first_rtt_rate = 15_000.0 / rtt.as_secs_f64();
         }
-        let packet =
-            AckedPacket { number, bytes: MSS, sent_at, rtt, received_at: None, app_limited, stamp };
+        let packet = AckedPacket {
+            number,
+            bytes: MSS,
+            sent_at,
+            rtt,
+            received_at: None,
+            app_limited,
+            ecn: Default::default(),
+            stamp,
+        };
         self.controller.on_ack(&Ack {
             now: self.now,
             packets: &[packet],

@@ -53,6 +53,7 @@ fn sent(bbr: &mut Bbr3, now: Time, number: u64, in_flight: u64) -> AckedPacket {
         rtt: Span::ZERO,
         received_at: None,
         app_limited: false,
+        ecn: Default::default(),
         stamp,
     }
 }
