@@ -29,7 +29,7 @@ use program::{Folder, number};
 use serde_json::{Value, json};
 
 /// Controllers of the full form: all of the registry.
-const CONTROLLERS: [&str; 14] = [
+const CONTROLLERS: [&str; 15] = [
     "verus:r=2",
     "verus:r=6",
     "copa",
