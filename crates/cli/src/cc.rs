@@ -37,7 +37,7 @@ const ADVICE: [(&str, &str, &str); 8] = [
     ("bulk on a cellular link", "bbr, verus:r=4", "nearly all of the link"),
     ("calls, games, video on the same link", "copa", "the call waits least"),
     ("short flows", "bbr", "has delivered as much after a second as Cubic"),
-    ("beside Cubic, short buffer", "copa", "about an equal share"),
+    ("beside Cubic, short buffer", "copa, bbr3", "about an equal share"),
     ("beside Cubic, deep buffer", "cubic", "no other gets a share"),
     ("a lossy link", "bbr, copa", "what they have does not fall with loss"),
     ("5G", "bbr, mdi", "the others do not fill it; mdi has half the delay"),
