@@ -5,7 +5,7 @@ use cellpace_path::{DropReason, Fate, PacketRecord};
 use serde::{Deserialize, Serialize};
 
 use crate::events::EventTally;
-use crate::series::{Binner, Quantiles, Series};
+use crate::series::{Binner, MANY_FLOWS, Quantiles, Series};
 use crate::{ChainFigures, DelaySketch, Summary, TransferSummary, jain_index};
 
 /// The part of a run that counts: after `skip`, up to and including `end`. A departure ends the
@@ -190,6 +190,8 @@ fn is_zero(count: &u64) -> bool {
 pub struct Collector {
     window: MeasuredWindow,
     flows: Vec<FlowSums>,
+    /// All flows together, where there are too many to add up what each has.
+    together: Option<Box<Delays>>,
     jain: JainWindows,
     lost: u64,
     handover_drops: u64,
@@ -205,15 +207,39 @@ struct FlowSums {
     packets: u64,
     lost: u64,
     marked: u64,
+    delays: Delays,
+}
+
+/// The distributions of delays of a flow, or of all of them.
+struct Delays {
     queue: DelaySketch,
     one_way: DelaySketch,
     rtt: DelaySketch,
+}
+
+impl Delays {
+    fn new(sketch: fn() -> DelaySketch) -> Self {
+        Self { queue: sketch(), one_way: sketch(), rtt: sketch() }
+    }
+
+    fn record(&mut self, record: &PacketRecord) {
+        self.queue.record(record.queue_delay());
+        self.one_way.record(record.one_way_delay());
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.queue.merge(&other.queue);
+        self.one_way.merge(&other.one_way);
+        self.rtt.merge(&other.rtt);
+    }
 }
 
 impl Collector {
     /// A collector for the flows given, whose figures cover `window` and whose series have bins
     /// of width `bin` from the start of the run.
     pub fn new(window: MeasuredWindow, flows: &[FlowSpan], bin: Span) -> Self {
+        let is_many = flows.len() > MANY_FLOWS;
+        let sketch = if is_many { DelaySketch::coarse } else { DelaySketch::new };
         let flow = |span: &FlowSpan| FlowSums {
             span: *span,
             bytes: 0,
@@ -221,13 +247,12 @@ impl Collector {
             packets: 0,
             lost: 0,
             marked: 0,
-            queue: DelaySketch::new(),
-            one_way: DelaySketch::new(),
-            rtt: DelaySketch::new(),
+            delays: Delays::new(sketch),
         };
         Self {
             window,
             flows: flows.iter().map(flow).collect(),
+            together: is_many.then(|| Box::new(Delays::new(DelaySketch::new))),
             jain: JainWindows::new(window, flows),
             lost: 0,
             handover_drops: 0,
@@ -267,15 +292,20 @@ impl Collector {
         }
         flow.packets += 1;
         flow.marked += u64::from(packet.marked);
-        flow.queue.record(queue_delay);
-        flow.one_way.record(record.one_way_delay());
+        flow.delays.record(record);
+        if let Some(together) = &mut self.together {
+            together.record(record);
+        }
         self.jain.departure(at, index, packet.size);
     }
 
     /// A sender measured an RTT.
     pub fn rtt(&mut self, now: Time, flow: usize, rtt: Span) {
         if self.window.contains(now) {
-            self.flows[flow].rtt.record(rtt);
+            self.flows[flow].delays.rtt.record(rtt);
+            if let Some(together) = &mut self.together {
+                together.rtt.record(rtt);
+            }
         }
     }
 
@@ -293,14 +323,14 @@ impl Collector {
     /// The figures and the series. `capacity_bytes` is what the link offered within the window.
     pub fn finish(mut self, capacity_bytes: u64) -> (Figures, Series) {
         let seconds = self.window.seconds();
-        let mut queue = DelaySketch::new();
-        let mut one_way = DelaySketch::new();
-        let mut rtt = DelaySketch::new();
-        for flow in &self.flows {
-            queue.merge(&flow.queue);
-            one_way.merge(&flow.one_way);
-            rtt.merge(&flow.rtt);
-        }
+        let Delays { queue, one_way, rtt } = match self.together.take() {
+            Some(together) => *together,
+            None => {
+                let mut together = Delays::new(DelaySketch::new);
+                self.flows.iter().for_each(|flow| together.merge(&flow.delays));
+                together
+            }
+        };
         let bytes: u64 = self.flows.iter().map(|flow| flow.bytes).sum();
         let figures = Figures {
             capacity_mbps: mbps(capacity_bytes, seconds),
@@ -336,14 +366,14 @@ impl FlowSums {
         FlowFigures {
             cc: String::new(),
             throughput_mbps: mbps(self.bytes_on, on.as_secs_f64()),
-            queue_delay_ms: self.queue.summary(),
-            rtt_ms_seen: self.rtt.summary(),
+            queue_delay_ms: self.delays.queue.summary(),
+            rtt_ms_seen: self.delays.rtt.summary(),
             lost: self.lost,
             marked: self.marked,
             refused: 0,
             start_s: self.span.start.as_secs_f64(),
             stop_s: self.span.stop.min(window.end).as_secs_f64(),
-            one_way_delay_ms: Some(self.one_way.summary()),
+            one_way_delay_ms: Some(self.delays.one_way.summary()),
             sender: None,
             transfers: None,
         }
@@ -516,6 +546,26 @@ mod tests {
         // Two packets within the second in which it was on.
         assert!((figures.per_flow[0].throughput_mbps - 0.024).abs() < 1e-12);
         assert_eq!(figures.per_flow[0].queue_delay_ms.max, 2_950.0);
+    }
+
+    #[test]
+    fn very_many_flows_have_coarse_percentiles_exact_totals_and_no_series() {
+        let mut collector = collector(MANY_FLOWS + 1);
+        for (index, at) in (0..=MANY_FLOWS as u32).zip((1_100..).step_by(3)) {
+            collector.record(&record(index, at - 50, at - 33, at, Fate::Delivered));
+            collector.rtt(ms(at), index as usize, Span::from_millis(73));
+        }
+        let (figures, series) = collector.finish(1);
+        assert_eq!(figures.packets, MANY_FLOWS as u64 + 1);
+        assert!((figures.queue_delay_ms.p95 - 33.0).abs() < 0.033, "{:?}", figures.queue_delay_ms);
+        assert!((figures.rtt_ms_seen.p50 - 73.0).abs() < 0.073, "{:?}", figures.rtt_ms_seen);
+        let last = figures.per_flow.last().unwrap();
+        assert!((last.queue_delay_ms.p50 - 33.0).abs() < 0.33, "{:?}", last.queue_delay_ms);
+        assert!(last.throughput_mbps > 0.0);
+        assert!(series.flow_throughput_mbps.is_empty());
+        assert!(series.flow_queue_delay_p95_ms.is_empty());
+        assert!(series.queue_delay_p50_ms[11] > 32.0, "{:?}", &series.queue_delay_p50_ms[10..13]);
+        assert!(series.throughput_mbps[11] > 0.0);
     }
 
     #[test]

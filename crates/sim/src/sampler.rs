@@ -1,7 +1,7 @@
 //! Windows and learnt profiles over time, for the series of a run.
 
 use cellpace_base::{Span, Time};
-use cellpace_measure::{InspectedSeries, ProfileSample};
+use cellpace_measure::{InspectedSeries, MANY_FLOWS, ProfileSample};
 
 use crate::flow::SimFlow;
 
@@ -12,6 +12,7 @@ pub(crate) struct SeriesSampler {
     pub(crate) next: Time,
     profile_every: Span,
     next_profile: Time,
+    /// One of each flow, or none where there are too many flows.
     pub(crate) cwnd: Vec<Vec<f32>>,
     pub(crate) rto_ms: Vec<Vec<f32>>,
     pub(crate) inspected: Vec<InspectedSeries>,
@@ -23,6 +24,7 @@ impl SeriesSampler {
     const PROFILES: u64 = 6;
 
     pub(crate) fn new(bin: Span, end: Time, flows: usize) -> Self {
+        let shown = if flows > MANY_FLOWS { 0 } else { flows };
         let profile_every = (end - Time::ZERO) / (Self::PROFILES + 1);
         Self {
             bin,
@@ -30,8 +32,8 @@ impl SeriesSampler {
             next: Time::ZERO + bin,
             profile_every,
             next_profile: Time::ZERO + profile_every,
-            cwnd: vec![Vec::new(); flows],
-            rto_ms: vec![Vec::new(); flows],
+            cwnd: vec![Vec::new(); shown],
+            rto_ms: vec![Vec::new(); shown],
             inspected: Vec::new(),
             profiles: Vec::new(),
         }
@@ -91,7 +93,8 @@ impl SeriesSampler {
         self.take_windows(flows);
         if self.next >= self.next_profile {
             self.next_profile += self.profile_every;
-            self.profiles.extend(flows.iter().enumerate().filter_map(|(index, flow)| {
+            let shown = &flows[..self.cwnd.len()];
+            self.profiles.extend(shown.iter().enumerate().filter_map(|(index, flow)| {
                 let profile = flow.connection()?.controller().profile()?;
                 Some(ProfileSample {
                     at_s: self.next.as_secs_f64(),

@@ -210,8 +210,8 @@ impl Simulation {
         let skipped = self.scenario.skip.as_nanos() / self.scenario.bin.as_nanos();
         for (index, flow) in figures.per_flow.iter_mut().enumerate() {
             let of_cc = self.scenario.flows[index].cc.is_some();
-            let rtos = &results.sampler.rto_ms[index];
-            let rtos = rtos.get(skipped as usize..).unwrap_or_default();
+            let rtos = results.sampler.rto_ms.get(index);
+            let rtos = rtos.and_then(|rtos| rtos.get(skipped as usize..)).unwrap_or_default();
             flow.sender = of_cc.then(|| sender_figures(&results.counts[index], rtos));
         }
         series.rto_ms = results.sampler.rto_ms;
