@@ -17,7 +17,7 @@ const detail = new Detail(() => choose(null));
 const stream = new Stream(token, { event: take, state: setState });
 
 let opening = 0;
-let shownUntil = 0; // seconds, up to which the charts are drawn
+let shownUntil = -1; // seconds, up to which the charts are drawn
 
 /** Has the server send what is in sight now. Several changes in a row become one. */
 function follow() {

@@ -241,7 +241,9 @@ impl LiveConnections {
     pub(crate) fn summary(&self) -> Summary {
         let mut state = self.lock();
         state.sweep_if_older(FRESH);
-        state.summary.clone()
+        // What has been counted since is known, too.
+        let (open, total) = (state.open.len() as u64, state.opened_total);
+        Summary { open, total, ..state.summary.clone() }
     }
 
     /// Keeps the history going while nobody looks, until the end.

@@ -333,7 +333,7 @@ mod tests {
         let connections = connections();
         connections.read_all();
         assert!(!read(&mut stream(&connections, "")).iter().any(|event| event.0 == "history"));
-        let events = read(&mut stream(&connections, "since=0"));
+        let events = read(&mut stream(&connections, "since=-1"));
         let names: Vec<&str> = events.iter().map(|event| event.0.as_str()).collect();
         assert_eq!(names, ["hello", "history", "flows"]);
         let moments = events[1].1["moments"].as_array().unwrap();

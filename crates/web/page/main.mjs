@@ -86,6 +86,7 @@ function request() {
 }
 
 async function work() {
+  running = { since: performance.now() };
   if (!seen.batches) await showBeginning(wanted);
   while (wanted) {
     const queries = wanted;
@@ -104,7 +105,6 @@ async function work() {
 /** A new page shows the first seconds of a long run, and then all of it. */
 async function showBeginning(queries) {
   if (!(numberOf("span", queries[0].duration) > FIRST_SECONDS * 1e3)) return;
-  running = { since: performance.now() };
   const results = await engine.run(queries.map((query) => ({ ...query, duration: `${FIRST_SECONDS}s` })), () => {});
   if (!results?.some((answer) => answer.figures)) return;
   show(queries, results, performance.now() - running.since);
