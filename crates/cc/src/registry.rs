@@ -68,7 +68,7 @@ impl ControllerInfo {
     }
 }
 
-/// Returns all controllers, in the order in which they are shown.
+/// Returns all controllers that run by their name alone, in the order in which they are shown.
 pub fn registry() -> &'static [ControllerInfo] {
     static REGISTRY: &[ControllerInfo] = &[
         ControllerInfo::new::<crate::verus::VerusParams>(
@@ -131,13 +131,24 @@ pub fn registry() -> &'static [ControllerInfo] {
     REGISTRY
 }
 
+/// Returns the controllers that are nothing without a file.
+pub fn file_controllers() -> &'static [ControllerInfo] {
+    static FROM_FILES: &[ControllerInfo] =
+        &[ControllerInfo::new::<crate::policy::PolicyController>(
+            "policy",
+            "a policy that was learnt: policy:model=FILE",
+        )];
+    FROM_FILES
+}
+
 /// Finds a controller by its name.
 ///
 /// # Errors
 /// When there is none; the nearest name is named.
 pub fn find_controller(name: &str) -> Result<&'static ControllerInfo, SpecError> {
-    let names = || registry().iter().map(|info| info.name);
-    registry().iter().find(|info| info.name == name).ok_or_else(|| {
+    let all = || registry().iter().chain(file_controllers());
+    let names = || all().map(|info| info.name);
+    all().find(|info| info.name == name).ok_or_else(|| {
         let hint = match nearest(name, names()) {
             Some("bbr" | "bbr3") if name.ends_with('2') => {
                 "; `bbr` is version 1, and `bbr3` version 3".to_owned()

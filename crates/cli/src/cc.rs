@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use cellpace_base::{Param, Preset, split_name};
-use cellpace_cc::{ControllerInfo, find_controller, registry};
+use cellpace_cc::{ControllerInfo, file_controllers, find_controller, registry};
 use clap::Args;
 
 use crate::error::CommandError;
@@ -45,9 +45,10 @@ const ADVICE: [(&str, &str, &str); 8] = [
 ];
 
 fn list() -> String {
-    let width = registry().iter().map(|info| info.name.len()).max().unwrap_or(0);
+    let all = || registry().iter().chain(file_controllers());
+    let width = all().map(|info| info.name.len()).max().unwrap_or(0);
     let line = |info: &ControllerInfo| format!("{:width$}  {}\n", info.name, info.summary);
-    let mut text: String = registry().iter().map(line).collect();
+    let mut text: String = all().map(line).collect();
     text += "\nWhich one for what (docs/reading-results.md has the figures):\n";
     for (purpose, ccs, why) in ADVICE {
         text += &wrapped(&format!("  {purpose:<36}  {ccs:<14}  {why}"), &" ".repeat(56));

@@ -7,6 +7,7 @@ mod action;
 mod convention;
 mod model;
 mod observation;
+mod params;
 mod record;
 mod signals;
 mod stepped;
@@ -17,5 +18,6 @@ pub use model::PolicyModel;
 pub use observation::{
     Feature, MAX_HISTORY, ORCA_DELAY_MARGIN, ORCA_LOSS_WEIGHT, Observation, orca_delay_metric,
 };
+pub(crate) use params::PolicyController;
 pub use record::StepRecord;
 pub use stepped::{StepLength, StepPolicy, StepRules, SteppedController};
