@@ -54,3 +54,8 @@ def without_command(document: str) -> Any:
     read = json.loads(document)
     read.pop("command", None)
     return read
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """What files a folder has."""
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}

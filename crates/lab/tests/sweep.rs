@@ -376,3 +376,20 @@ fn units_end_with_finished_files_and_have_a_cell_at_least() {
     let some = cut(50_000, 1.0, u64::MAX).count() as f64 * sweep.estimate_s(0);
     assert!((0.9..1.1).contains(&some), "{some}");
 }
+
+#[test]
+fn units_over_several_paths_take_what_their_cells_take() {
+    let sweep = sweep(
+        "trace = [\"constant:4mbit\", \"constant:40mbit\", \"constant:9mbit\"]\n\
+         duration = \"3s\"\ncc = [\"cubic\", \"copa\"]\nseeds = \"1..10\"",
+    )
+    .unwrap();
+    let each: Vec<f64> = (0..60).map(|cell| sweep.estimate_s(cell)).collect();
+    for (first, end) in [(0, 60), (3, 20), (19, 21), (25, 59), (7, 7)] {
+        let sum: f64 = each[first..end].iter().sum();
+        let cells = CellRange { first: first as u64, end: end as u64 };
+        assert!((sweep.estimate_of(cells) - sum).abs() < 1e-9, "{first} to {end}");
+        let unit = sweep.cut(CellRange { first: cells.first, end: 60 }, sum - 1e-9, u64::MAX);
+        assert_eq!(unit.end, cells.end.max(cells.first + 1), "{first} to {end}");
+    }
+}

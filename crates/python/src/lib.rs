@@ -13,6 +13,7 @@ mod papers;
 mod report;
 mod results;
 mod runs;
+mod sweep;
 mod table;
 mod trace;
 mod training;
@@ -26,7 +27,9 @@ mod _native {
     #[pymodule_export]
     use crate::compare::{compare, simulate};
     #[pymodule_export]
-    use crate::describe::{controllers, params, profiles};
+    use crate::describe::{
+        check_controller, controllers, param_number, param_text, params, profiles, span_seconds,
+    };
     #[pymodule_export]
     use crate::error::{CellpaceError, InternalError};
     #[pymodule_export]
@@ -39,6 +42,8 @@ mod _native {
     use crate::report::{charts, page};
     #[pymodule_export]
     use crate::results::Results;
+    #[pymodule_export]
+    use crate::sweep::{OpenFolder, PlannedSweep, SweepUnit, sweep_table};
     #[pymodule_export]
     use crate::table::ArrowTable;
     #[pymodule_export]

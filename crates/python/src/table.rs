@@ -32,6 +32,11 @@ pub(crate) struct ArrowTable {
 }
 
 impl ArrowTable {
+    /// A table as it is, with its own metadata.
+    pub(crate) fn of(batch: RecordBatch) -> Self {
+        Self { batch }
+    }
+
     /// A table of these columns, which come from a document of this schema.
     pub(crate) fn new(schema: &str, columns: Vec<(&str, ArrayRef)>) -> PyResult<Self> {
         let fields: Vec<Field> = columns

@@ -246,6 +246,14 @@ impl Sweep {
         PER_RUN_S + seconds * mbps * 1e6 / 12e3 / PACKETS_PER_SECOND
     }
 
+    /// The number behind the last cell with the same path as this one.
+    pub(super) fn end_of_path(&self, number: u64) -> u64 {
+        let at = self.blocks.partition_point(|block| block.first <= number) - 1;
+        let first = self.blocks[at].first;
+        let per_path = self.seeds.count() * self.controllers.len() as u64;
+        first + ((number - first) / per_path + 1) * per_path
+    }
+
     /// The columns in front of a run's own, of cells in the order of the rows.
     pub(super) fn leading_columns(
         &self,

@@ -144,7 +144,7 @@ fn range_values(
     if let Some(unknown) = range.keys().find(|key| !KEYS.contains(&key.as_str())) {
         return Err(wrong(format!("there is no `{unknown}`; {FORM}")));
     }
-    let scale = Scale::of(param).ok_or_else(|| {
+    let scale = ParamScale::of(param).ok_or_else(|| {
         wrong(format!("`{}` has no range ({}): write a list", param.key, param.kind))
     })?;
     let end = |key: &str| -> Result<f64, LabError> {
@@ -185,18 +185,24 @@ fn range_values(
     Ok(values)
 }
 
-/// How the values of a range are read and written.
-#[derive(Debug, Clone, Copy)]
-enum Scale {
+/// How the values of a parameter with a range are read and written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ParamScale {
+    /// A number.
     Number,
+    /// A whole number.
     Integer,
+    /// A time, in ns.
     Span,
+    /// A size in bytes.
     Bytes,
+    /// A rate, in bytes per second.
     Rate,
 }
 
-impl Scale {
-    fn of(param: &Param) -> Option<Self> {
+impl ParamScale {
+    /// The scale of a parameter; `None`: its values are in no order.
+    pub fn of(param: &Param) -> Option<Self> {
         match param.kind {
             ParamKind::Number(..) => Some(Self::Number),
             ParamKind::Integer(..) => Some(Self::Integer),
@@ -207,7 +213,11 @@ impl Scale {
         }
     }
 
-    fn read(self, text: &str) -> Result<f64, String> {
+    /// Reads a value with its unit.
+    ///
+    /// # Errors
+    /// When it is none of this scale.
+    pub fn read(self, text: &str) -> Result<f64, String> {
         match self {
             Self::Number | Self::Integer => parse_number(text).map_err(|e| e.to_string()),
             Self::Span => {
@@ -220,7 +230,8 @@ impl Scale {
         }
     }
 
-    fn write(self, value: f64) -> String {
+    /// Writes a value with its unit, without more digits than anybody means.
+    pub fn write(self, value: f64) -> String {
         match self {
             Self::Number => plain(value),
             Self::Integer => plain(value.round()),

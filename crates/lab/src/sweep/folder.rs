@@ -332,6 +332,22 @@ impl SweepFolder {
     }
 }
 
+/// Returns all results in the folder of a sweep that is complete, in the order of the plan.
+///
+/// # Errors
+/// When it has no manifest, is not complete, or a file cannot be read.
+pub fn read_results(root: &Path) -> Result<RecordBatch, LabError> {
+    let manifest = read_manifest(root)?.filter(|manifest| manifest.complete);
+    let manifest = manifest.ok_or_else(|| {
+        LabError::Invalid(format!("{}: no sweep is complete here", root.display()))
+    })?;
+    let read = |part: &SweepPart| read_table(&root.join(&part.file));
+    let tables = manifest.parts.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let schema = tables.first().map(RecordBatch::schema);
+    let schema = schema.ok_or_else(|| cannot(root, "a manifest without files"))?;
+    concat_batches(&schema, &tables).map_err(|error| cannot(root, error))
+}
+
 fn fresh_manifest(sweep: &Sweep) -> SweepManifest {
     let file = |(name, file): (&String, &super::files::SweepFile)| {
         (name.clone(), SweepManifestFile { blake3: file.hash.clone(), bytes: file.length })

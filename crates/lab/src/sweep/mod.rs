@@ -14,8 +14,9 @@ mod settings;
 mod unit;
 
 pub use cells::{Cell, MAX_CELLS, PARTITION_CELLS, Sweep};
+pub use controllers::ParamScale;
 pub use files::{PlanFiles, SweepFile};
-pub use folder::{SWEEP_SCHEMA, SweepFolder, SweepManifest, SweepPart};
+pub use folder::{SWEEP_SCHEMA, SweepFolder, SweepManifest, SweepPart, read_results};
 pub use local::{SweepEnd, run_sweep};
 pub use plan::SweepPlan;
 pub use unit::{CellRange, UnitTable, run_unit};

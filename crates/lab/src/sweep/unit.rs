@@ -42,10 +42,25 @@ impl Sweep {
         let mut left = seconds;
         let mut at = cells.first;
         while at < end && (at == cells.first || left > 0.0) {
-            left -= self.estimate_s(at);
-            at += 1;
+            // The cells of a path take the same time.
+            let each = self.estimate_s(at);
+            let alike = self.end_of_path(at).min(end) - at;
+            let wanted = (left / each).ceil().max(1.0) as u64;
+            left -= each * alike.min(wanted) as f64;
+            at += alike.min(wanted);
         }
         CellRange { first: cells.first, end: at }
+    }
+
+    /// The seconds of one core that these cells should take, roughly.
+    pub fn estimate_of(&self, cells: CellRange) -> f64 {
+        let (mut seconds, mut at) = (0.0, cells.first);
+        while at < cells.end {
+            let end = self.end_of_path(at).min(cells.end);
+            seconds += self.estimate_s(at) * (end - at) as f64;
+            at = end;
+        }
+        seconds
     }
 }
 
