@@ -23,12 +23,15 @@ from cellpace._report import Page, report
 from cellpace._results import Results
 from cellpace._scenario import Flow, Scenario, ScenarioFile, TomlValue, simulate
 from cellpace._send import Transfer, send
+from cellpace._sweep import SweepProgress, SweepResults, sweep
 from cellpace._table import Table
 from cellpace._trace import Profile, Trace, TraceLike
 from cellpace._train import train
+from cellpace._tune import Candidate, Tuning, tune
 
 __all__ = [
     "AckEvent",
+    "Candidate",
     "CellpaceError",
     "Controller",
     "ControllerInfo",
@@ -45,12 +48,15 @@ __all__ = [
     "Results",
     "Scenario",
     "ScenarioFile",
+    "SweepProgress",
+    "SweepResults",
     "Table",
     "TimeoutEvent",
     "TomlValue",
     "Trace",
     "TraceLike",
     "Transfer",
+    "Tuning",
     "Verdicts",
     "__version__",
     "claims",
@@ -62,5 +68,7 @@ __all__ = [
     "report",
     "send",
     "simulate",
+    "sweep",
     "train",
+    "tune",
 ]

@@ -16,6 +16,7 @@ import cellpace as cp
 gymnasium = pytest.importorskip("gymnasium", reason="no gymnasium")
 
 import cellpace.gym  # noqa: E402
+from conftest import Program, without_command  # noqa: E402
 
 CONVENTIONS = ("default", "aurora", "orca", "mvfst")
 LINK: dict[str, Any] = {"trace": ["umts-driving", "constant:5mbit"], "rtt": ("20ms", "100ms"), "duration": "1s"}
@@ -134,3 +135,58 @@ def test_a_policy_is_a_file(tmp_path: Path) -> None:
     with pytest.raises(cp.CellpaceError):
         cellpace.gym.save_policy(path, env, [(np.zeros((1, 5)), [0.5])])
     assert json.loads(path.read_text()) == document
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> str:
+    """Aims at an RTT of 1.35 times the least: 2 ** (0.3 - ln(RTT / least RTT)) times the window."""
+    env = gymnasium.make("cellpace/Link-v0", history=1, **LINK)
+    path = tmp_path / "delay.json"
+    cellpace.gym.save_policy(path, env, [([[-1, 0, 0, 0, 0, 0]], [0.3])])
+    return f"policy:model={path}"
+
+
+def test_a_policy_is_a_controller_of_the_program_too(policy: str, program: Program) -> None:
+    runs = cp.compare([policy, "copa"], ["constant:6mbit", "umts-driving"], duration="20s")
+    options = ["--trace=constant:6mbit", "--trace=umts-driving", "--duration=20s", "--json=-"]
+    theirs = program("compare", f"--cc={policy}", "--cc=copa", *options)
+    assert without_command(runs.to_json()) == without_command(theirs)
+    assert runs["cc"][0] == policy
+    assert runs["utilization"][0] > 0.9 and runs["queue_delay_ms_p95"][0] < 30
+
+
+def test_a_policy_decides_in_a_run_as_in_its_environment(policy: str, tmp_path: Path) -> None:
+    env = gymnasium.make(
+        "cellpace/Link-v0", trace="constant:6mbit", rtt="40ms", history=1, duration="8s", random_start=False
+    )
+    seen, _ = env.reset(seed=1)
+    rates, is_over = [], False
+    while not is_over:
+        action = np.clip(0.3 - seen.reshape(-1)[:1], -1, 1)
+        seen, _, _, is_over, info = env.step(action)
+        rates.append(info["throughput_mbps"])
+    run = cp.compare(policy, "constant:6mbit", duration="8s", skip="0s")
+    assert np.mean(rates) == pytest.approx(run["throughput_mbps"][0], rel=0.01)
+
+
+def test_a_policy_becomes_a_markov_table(policy: str, tmp_path: Path) -> None:
+    table = tmp_path / "learnt.mdi"
+    learnt = cp.train(policy, ["umts-driving", "constant:6mbit"], table, users=[1], duration="60s")
+    assert learnt["teacher"] == policy and learnt["transitions"] > 1000
+    runs = cp.compare([policy, f"mdi:model={table}"], "umts-driving", duration="30s", seeds=range(1, 4))
+    teacher, walk = runs["utilization"].reshape(2, 3).mean(axis=1)
+    assert 0.5 * teacher < walk
+
+
+@pytest.mark.parametrize(
+    ("cc", "sentence"),
+    [
+        ("policy", "cc: `policy`: name the file of a policy: policy:model=FILE"),
+        ("policy:model=gone.json", "gone.json"),
+        ("policy:modle=x", "did you mean `model`?"),
+    ],
+)
+def test_a_policy_needs_its_file(cc: str, sentence: str) -> None:
+    with pytest.raises(cp.CellpaceError) as refused:
+        cp.compare(cc)
+    assert sentence in str(refused.value)

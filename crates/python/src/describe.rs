@@ -1,6 +1,6 @@
 //! What there is: controllers and their parameters, profiles, as JSON for the layer above.
 
-use cellpace_base::{Param, ParamKind, parse_span, split_name};
+use cellpace_base::{Param, ParamKind, Span, parse_span, split_name};
 use cellpace_cc::{find_controller, registry};
 use cellpace_lab::read_controller;
 use cellpace_lab::sweep::ParamScale;
@@ -51,7 +51,7 @@ pub(crate) fn param_text(controller: &str, key: &str, value: f64) -> PyResult<St
 /// A time in seconds.
 #[pyfunction]
 pub(crate) fn span_seconds(text: &str) -> PyResult<f64> {
-    parse_span(text).map(|span| span.as_secs_f64()).map_err(refused)
+    parse_span(text).map(Span::as_secs_f64).map_err(refused)
 }
 
 fn scale(controller: &str, key: &str) -> PyResult<ParamScale> {
