@@ -5,6 +5,7 @@ mod arguments;
 mod attach;
 mod cc;
 mod compare;
+mod conform;
 mod connection_outputs;
 mod dashboard;
 mod documents;
@@ -75,6 +76,8 @@ enum Command {
     Mdi(mdi::MdiCommand),
     /// Run a program behind an emulated link, in real time
     Link(link::LinkArgs),
+    /// Ask of any server's congestion control what RFC 9743 asks, over emulated links, in real time
+    Conform(Box<conform::ConformArgs>),
     /// List the controllers, or the parameters of one
     Cc(cc::CcArgs),
     /// Run a program with its TCP connections under a controller
@@ -118,6 +121,7 @@ fn main() -> ExitCode {
         Command::Trace(command) => trace::run(&command),
         Command::Mdi(command) => mdi::run(&command),
         Command::Link(args) => link::run(&args),
+        Command::Conform(args) => conform::run(&args),
         Command::Cc(args) => cc::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Send(args) => transfer::run_send(&args),

@@ -124,7 +124,7 @@ fn recorded(words: impl Iterator<Item = String>) -> String {
 }
 
 /// A word as a shell reads it.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_=:/.,+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();

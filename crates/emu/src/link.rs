@@ -27,7 +27,7 @@ use crate::names::RefusedNames;
 use crate::namespace::{self, HOST, HOST6, LinkEnds};
 use crate::nat::Nat;
 use crate::observe::{LinkObserver, SeenBatch, SeenPacket};
-use crate::program;
+use crate::program::{self, FarProgram};
 use crate::realtime;
 use crate::rests::{LINK, own_name};
 use crate::tun::Tun;
@@ -190,7 +190,8 @@ impl EmulatedLink {
         let leaves = spec.nat || ends.around.is_some();
         let refused = ends.names.serve(leaves).map_err(EmuError::system("starting a thread"))?;
         let model = LinkModel { paths, beyond, refused };
-        let far_program = far.map(|far| program::start_beside(far, &environment)).transpose()?;
+        let mut far_program = far.map(|far| FarProgram::start(far, &environment)).transpose()?;
+        far_program.as_mut().map_or(Ok(()), FarProgram::check)?;
         let traffic = TrafficThreads::start([far_tun, inside_tun], model, &spec, observer)?;
         let duration = spec.duration;
         traffic.serve(listeners, spec).map_err(EmuError::system("starting a thread"))?;

@@ -11,6 +11,9 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{getegid, geteuid};
+use rustix::thread::{
+    CapabilitySet, capabilities, configure_capability_in_ambient_set, set_capabilities,
+};
 
 use crate::EmuError;
 use crate::address::{self, AddressBlock};
@@ -127,8 +130,14 @@ fn enter_far_side() -> Result<(bool, bool), EmuError> {
         Err(error) if error.is_refusal() => {}
         Err(error) => return Err(error.into()),
     }
+    Ok((true, leave_network()?))
+}
+
+/// Leaves the network of this machine for a namespace of our own. Returns whether a user namespace was
+/// needed for that.
+fn leave_network() -> Result<bool, EmuError> {
     if unshare(CloneFlags::CLONE_NEWNET).is_ok() {
-        return Ok((true, false));
+        return Ok(false);
     }
     let (user, group) = (geteuid(), getegid());
     unshare(CloneFlags::CLONE_NEWUSER).map_err(not_permitted)?;
@@ -142,7 +151,38 @@ fn enter_far_side() -> Result<(bool, bool), EmuError> {
         fs::write(file, text).map_err(|source| EmuError::NotPermitted { source })?;
     }
     unshare(CloneFlags::CLONE_NEWNET).map_err(not_permitted)?;
-    Ok((true, true))
+    Ok(true)
+}
+
+/// Moves the calling thread, and what it starts from now on, to a new network namespace with nothing in
+/// it but loopback: links that are started there have it as their far side. Without root the process
+/// goes to a user namespace as well, the first time; it must have no other thread then.
+///
+/// # Errors
+/// When the system does not permit it.
+pub fn enter_empty_network() -> Result<(), EmuError> {
+    if leave_network()? {
+        keep_privilege().map_err(EmuError::system("keeping privilege in the namespace"))?;
+    }
+    let mut devices = Devices::open().map_err(EmuError::system("opening netlink"))?;
+    devices.switch_loopback_on().map_err(EmuError::system("switching loopback on"))
+}
+
+/// In a user namespace of our own, keeps the privilege over its networks across an exec, although we
+/// are not root: ping works, and so do links inside.
+pub(crate) fn keep_privilege() -> io::Result<()> {
+    let kept = CapabilitySet::NET_BIND_SERVICE
+        | CapabilitySet::NET_ADMIN
+        | CapabilitySet::NET_RAW
+        | CapabilitySet::SYS_ADMIN;
+    let mut sets = capabilities(None)?;
+    sets.inheritable |= kept;
+    set_capabilities(None, sets)?;
+    for capability in kept.iter() {
+        // Kernels before 4.3 have no such set; then the program has no privilege.
+        let _ = configure_capability_in_ambient_set(capability, true);
+    }
+    Ok(())
 }
 
 fn not_permitted(error: Errno) -> EmuError {

@@ -12,9 +12,6 @@ use cellpace_os::process;
 use cellpace_os::signals::Signals;
 use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::unistd::{Pid, getpid, getppid};
-use rustix::thread::{
-    CapabilitySet, capabilities, configure_capability_in_ambient_set, set_capabilities,
-};
 
 use crate::{EmuError, namespace};
 
@@ -64,7 +61,7 @@ fn start_command(mut command: Command, inside: Option<&File>, rootless: bool) ->
             namespace::enter(inside)?;
         }
         if rootless {
-            keep_privilege()?;
+            namespace::keep_privilege()?;
         }
         SigSet::empty().thread_set_mask()?;
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
@@ -78,46 +75,49 @@ fn start_command(mut command: Command, inside: Option<&File>, rootless: bool) ->
 }
 
 /// A program on the far side, and whatever it starts; all of it ends with this.
-pub(crate) struct Beside {
+#[derive(Debug)]
+pub struct FarProgram {
     child: Child,
     /// As written.
     program: String,
 }
 
-/// Runs a program on the far side, where the calling thread is. Fails if it fails at once.
-pub(crate) fn start_beside(
-    command: Command,
-    environment: &[(String, String)],
-) -> Result<Beside, EmuError> {
-    let last = command.get_args().last().unwrap_or_else(|| command.get_program());
-    let program = last.to_string_lossy().into_owned();
-    let mut beside = Beside { child: start(command, environment, None, false)?, program };
-    beside.check()?;
-    Ok(beside)
-}
+impl FarProgram {
+    /// Starts a program where the calling thread is, in a process group of its own.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start(command: Command, environment: &[(String, String)]) -> Result<Self, EmuError> {
+        let last = command.get_args().last().unwrap_or_else(|| command.get_program());
+        let program = last.to_string_lossy().into_owned();
+        Ok(Self { child: start(command, environment, None, false)?, program })
+    }
 
-impl Beside {
+    /// Returns the exit code once it has ended; 128 and the signal's number if a signal ended it.
+    pub fn ended(&mut self) -> Option<u8> {
+        self.child.try_wait().ok().flatten().map(process::exit_code)
+    }
+
     /// Waits a moment for a program that fails at once.
     ///
     /// # Errors
     /// When it does.
-    fn check(&mut self) -> Result<(), EmuError> {
+    pub(crate) fn check(&mut self) -> Result<(), EmuError> {
         let asked = Instant::now();
         while asked.elapsed() < FAR_START {
-            match self.child.try_wait() {
-                Ok(Some(status)) if !status.success() => {
-                    let code = process::exit_code(status);
+            match self.ended() {
+                Some(0) => return Ok(()),
+                Some(code) => {
                     return Err(EmuError::FarEnded { program: self.program.clone(), code });
                 }
-                Ok(None) => std::thread::sleep(Duration::from_millis(5)),
-                _ => return Ok(()),
+                None => std::thread::sleep(Duration::from_millis(5)),
             }
         }
         Ok(())
     }
 }
 
-impl Drop for Beside {
+impl Drop for FarProgram {
     fn drop(&mut self) {
         let group = Pid::from_raw(self.child.id() as i32);
         // It may have ended by itself.
@@ -129,23 +129,6 @@ impl Drop for Beside {
         let _ = killpg(group, Signal::SIGKILL);
         let _ = self.child.wait();
     }
-}
-
-/// In a user namespace of our own, leaves the program the privilege over its networks across the
-/// exec, although it is not root: ping works, and so do links inside.
-fn keep_privilege() -> io::Result<()> {
-    let kept = CapabilitySet::NET_BIND_SERVICE
-        | CapabilitySet::NET_ADMIN
-        | CapabilitySet::NET_RAW
-        | CapabilitySet::SYS_ADMIN;
-    let mut sets = capabilities(None)?;
-    sets.inheritable |= kept;
-    set_capabilities(None, sets)?;
-    for capability in kept.iter() {
-        // Kernels before 4.3 have no such set; then the program has no privilege.
-        let _ = configure_capability_in_ambient_set(capability, true);
-    }
-    Ok(())
 }
 
 /// Waits for the program's end; passes signals on to `all` that runs inside, and ends it when

@@ -15,7 +15,7 @@ use crate::section::{Chart, DrawnChart, MadeBy, PageTable, Section};
 use crate::sentence::sentence;
 use crate::svg::{SvgFiles, chart_svg, svg_files};
 use crate::thin::{MAX_FLOWS, thinned};
-use crate::views::{PAPER, sections};
+use crate::views::{has_front, sections};
 use crate::{Comparison, ReportError, SCHEMA, comparisons, palette};
 
 const TEMPLATE: &str = include_str!("../assets/page.html");
@@ -92,11 +92,11 @@ fn whole(documents: &[Document]) -> Result<Whole, ReportError> {
     }
     let comparison = (!compared.is_empty()).then(|| thinned(&comparisons::joined(compared)));
     let sections = kinds.into_iter().flat_map(|(schema, kind)| match schema {
-        PAPER => kind.into_iter().map(|(_, section)| section).collect(),
+        schema if has_front(schema) => kind.into_iter().map(|(_, section)| section).collect(),
         _ => vec![Section { id: part_id(schema), ..side_by_side(kind) }],
     });
-    let is_paper = documents.iter().all(|document| document.schema == PAPER);
-    Ok(Whole { comparison, sections: sections.collect(), is_paper, index: None })
+    let is_fronted = documents.iter().all(|document| has_front(&document.schema));
+    Ok(Whole { comparison, sections: sections.collect(), is_fronted, index: None })
 }
 
 /// The charts of results as file name and content: those of comparisons, as one, and those that the
@@ -191,7 +191,7 @@ struct Whole {
     comparison: Option<Comparison>,
     sections: Vec<Section>,
     /// The first section is about the others.
-    is_paper: bool,
+    is_fronted: bool,
     index: Option<Index>,
 }
 
@@ -294,13 +294,13 @@ impl Whole {
 
     /// The section that is about the others: the page has its title and sentence.
     fn front(&self) -> Option<&Section> {
-        self.sections.first().filter(|_| self.is_paper)
+        self.sections.first().filter(|_| self.is_fronted)
     }
 
     /// The only result's; several have theirs beside them.
     fn sentence(&self) -> String {
         match (&self.comparison, &self.sections[..]) {
-            (None, [front, ..]) if self.is_paper => front.sentence.clone(),
+            (None, [front, ..]) if self.is_fronted => front.sentence.clone(),
             (Some(comparison), _) => sentence(comparison),
             (None, [section]) => section.sentence.clone(),
             (None, _) => String::new(),
@@ -310,7 +310,7 @@ impl Whole {
     fn drawn(&self) -> Drawn<'_> {
         let is_alone = |at: usize| {
             let is_only = self.comparison.is_none() && self.sections.len() == 1;
-            is_only || (at == 0 && self.is_paper)
+            is_only || (at == 0 && self.is_fronted)
         };
         let mut made_by: Vec<(&'static str, String)> = Vec::new();
         let compared = self.comparison.iter().map(comparisons::made_by);

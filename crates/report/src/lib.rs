@@ -4,6 +4,7 @@
 
 mod atomic;
 mod comparisons;
+mod conformance;
 mod csv;
 mod document;
 mod error;
@@ -50,6 +51,10 @@ mod views;
 extern crate self as cellpace_report;
 
 pub use atomic::{Aside, write_atomically};
+pub use conformance::{
+    CONFORMANCE_SCHEMA, Conformance, ConformanceCheck, ConformanceLine, ConformanceReference,
+    ConformanceScenario, ConformanceVerdict,
+};
 pub use csv::csv;
 pub use document::Document;
 pub use error::ReportError;

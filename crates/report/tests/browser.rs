@@ -276,7 +276,7 @@ fn printed_on_a4_nothing_is_cut() {
 }
 
 /// One document of each kind that is no comparison, with what its page draws: charts, tables, maps.
-fn kinds() -> [(&'static str, String, [u64; 3]); 5] {
+fn kinds() -> [(&'static str, String, [u64; 3]); 6] {
     let map = serde_json::json!({ "map": heatmap(300), "note": "A note." });
     let mut table: Value = serde_json::from_str(include_str!("browser/table.json")).unwrap();
     table["pictures"] = vec![map].into();
@@ -286,6 +286,7 @@ fn kinds() -> [(&'static str, String, [u64; 3]); 5] {
         ("attach", include_str!("browser/attach.json").to_owned(), [0, 1, 0]),
         ("probe", include_str!("browser/probe.json").to_owned(), [5, 4, 0]),
         ("table", table.to_string(), [0, 2, 1]),
+        ("conform", include_str!("browser/conform.json").to_owned(), [4, 4, 0]),
     ]
 }
 

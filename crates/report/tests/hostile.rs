@@ -55,6 +55,7 @@ fn documents() -> Vec<(&'static str, String)> {
         ("probe", include_str!("browser/probe.json").to_owned()),
         ("table", include_str!("browser/table.json").to_owned()),
         ("claims", include_str!("browser/claims.json").to_owned()),
+        ("conform", include_str!("browser/conform.json").to_owned()),
     ]
 }
 

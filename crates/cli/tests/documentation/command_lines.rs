@@ -26,7 +26,8 @@ const OTHER_PROGRAMS: [&str; 9] =
 const AS_USER_TOO: [&str; 2] = ["docs/how-to/run.md", "docs/tutorial/first-server.md"];
 
 /// Pages whose command lines other tests run, and why.
-const RUN_ELSEWHERE: [(&str, &str); 2] = [
+const RUN_ELSEWHERE: [(&str, &str); 3] = [
+    ("docs/validation/conformance.md", "measures for half an hour: tests/conform.rs"),
     ("docs/kernel.md", "changes the kernel of this machine: tests/kernel.rs, tests/attach.rs"),
     ("docs/mdi-kernel.md", "changes the kernel of this machine: tests/kernel_mdi.rs"),
 ];

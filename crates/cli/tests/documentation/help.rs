@@ -25,7 +25,7 @@ const NOT_RUN: [(&str, &str); 6] = [
 ];
 
 /// Commands of real time. Who is longer at it serves, or has shown that it works.
-const REAL_TIME: [&str; 6] = ["link", "run", "proxy", "send", "recv", "probe"];
+const REAL_TIME: [&str; 7] = ["link", "run", "proxy", "send", "recv", "probe", "conform"];
 const PATIENCE_S: u32 = 3;
 
 /// The others end by themselves.

@@ -2,6 +2,7 @@
 //! `docs/reference/schemas.md` has all of their fields. `SNAPSHOTS=overwrite` writes the page anew.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::Value;
 use snapbox::{Assert, Data};
@@ -10,7 +11,7 @@ use crate::pages;
 use crate::session::{self, User};
 
 /// Commands that write every document; each writes `NAME` or `NAME-...`, where NAME is a schema's.
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 22] = [
     "cellpace compare --cc verus --cc copa --repeat 2 --duration 5s --json compare-repeat.json",
     "cellpace compare --cc bbr --duration 5s --json compare-one.json --events events.jsonl",
     "printf 'duration=\"9s\"\\n[path.a]\\n[path.b]\\ntrace=\"lte-driving\"\\n[pep]\\ncc=\"copa\"\\n[[flow]]\\ncc=\"bbr\"\\n' >chain.toml && cellpace sim chain.toml --json compare-chain.json",
@@ -30,6 +31,7 @@ const COMMANDS: [&str; 21] = [
     "cellpace probe --listen 5261 & sleep 0.2",
     "cellpace probe 127.0.0.1:5261 --duration 1s --onoff 1mbit:on=200ms,off=200ms --json probe.json",
     "cellpace probe 127.0.0.1:5261 --duration 1s --record probe.trace --json probe-record.json",
+    "cellpace conform --quiet --only slow-start --cc copa --json conform.json || test $? = 3",
     "cellpace run --dashboard 0 --driver gate -- sleep 3 2>live.log & server=$!; sleep 1
 at=$(grep -o 'http[^#]*' live.log); key=$(sed -n 's/.*#k=//p' live.log)
 if command -v curl >tool; then curl -s -f -H \"Authorization: Bearer $key\" ${at}api/state >live.json; fi; wait $server",
@@ -68,6 +70,12 @@ fn what_the_program_writes_has_its_schema() {
         cellpace_testing::skip("no python3 for the schema of `run`");
         commands.pop();
     }
+    let links =
+        session::is_installed("curl") && session::is_root() && Path::new("/dev/net/tun").exists();
+    if !links {
+        cellpace_testing::skip("no curl, root or /dev/net/tun for the schema of `conform`");
+        commands.retain(|command| !command.starts_with("cellpace conform"));
+    }
     let (ended, files) = session::run_and_keep(&commands, User::Same);
     for (command, ended) in commands.iter().zip(&ended) {
         assert_eq!(ended.code, 0, "{command}\n{}", ended.output);
@@ -91,6 +99,7 @@ fn what_the_program_writes_has_its_schema() {
         }
     }
     unseen.retain(|name| name != "connections" || session::is_installed("python3"));
+    unseen.retain(|name| name != "conform" || links);
     unseen.retain(|name| name != "live" || session::is_installed("curl"));
     assert!(unseen.is_empty(), "nothing was written of {unseen:?}");
 }

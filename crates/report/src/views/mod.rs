@@ -1,5 +1,6 @@
 //! What the page shows of each kind of result.
 
+mod conformance;
 mod connections;
 mod logged_transfers;
 mod markov;
@@ -11,11 +12,17 @@ mod transfer;
 use serde::de::DeserializeOwned;
 
 use crate::ReportError;
+use crate::conformance::{CONFORMANCE_SCHEMA, Conformance};
 use crate::document::Document;
 use crate::section::Section;
 
-/// The schema of claims of papers, which stand one under the other on their page.
-pub(crate) const PAPER: &str = "cellpace.paper/1";
+/// The schema of claims of papers.
+const PAPER: &str = "cellpace.paper/1";
+
+/// Whether results of this schema have a front and many parts, which stand one under the other.
+pub(crate) fn has_front(schema: &str) -> bool {
+    [PAPER, CONFORMANCE_SCHEMA].contains(&schema)
+}
 
 /// What the page shows of `document`, which is no comparison.
 pub(crate) fn sections(document: &Document) -> Result<Vec<Section>, ReportError> {
@@ -25,6 +32,10 @@ pub(crate) fn sections(document: &Document) -> Result<Vec<Section>, ReportError>
         PAPER => {
             let papers: Vec<paper::Paper> = document.typed()?;
             Ok(papers.iter().flat_map(paper::Paper::sections).collect())
+        }
+        CONFORMANCE_SCHEMA => {
+            let results: Vec<Conformance> = document.typed()?;
+            Ok(results.iter().flat_map(Conformance::sections).collect())
         }
         "cellpace.probe/1" => each(document, probe::Probe::section),
         "cellpace.run/1" | "cellpace.attach/1" | "cellpace.proxy/1" => {
