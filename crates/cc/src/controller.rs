@@ -33,6 +33,7 @@ pub struct Stamp {
     /// | BBR v3 | `delivered`, `lost`, flight and whether the sender was short of data, both times relative |
     /// | Verus | window in packets, first packet number of the session |
     /// | MDI | window in 1/256 packets |
+    /// | Pace | `delivered` |
     /// | others | none |
     pub local: [u64; 4],
     /// The word that travels with the packet to the [`Receiver`] half. Used by Sprout.

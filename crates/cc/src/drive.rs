@@ -253,7 +253,7 @@ impl Loop {
     pub(crate) fn run(&self, flow: &mut dyn Controller, length: Span) -> Vec<LoopAck> {
         let mut seen = Vec::new();
         let (mut now, mut free_at, mut next) = (Time::ZERO, Time::ZERO, 0_u64);
-        let mut flying: VecDeque<(u64, Time, Time)> = VecDeque::new();
+        let mut flying: VecDeque<(u64, Time, Time, Stamp)> = VecDeque::new();
         let mut missing: VecDeque<(u64, Time)> = VecDeque::new();
         let mut rtt = RttEstimator::default();
         let mut timeouts = 0;
@@ -264,24 +264,23 @@ impl Loop {
             while flow.permit().remaining(flight(&flying, &missing)) >= MSS {
                 let queued = free_at.since(now).as_nanos() / self.service.as_nanos().max(1);
                 let dropped = self.drop_every.is_some_and(|every| next % every == every - 1);
+                let stamp = flow.on_sent(&SentPacket {
+                    now,
+                    number: next,
+                    bytes: MSS,
+                    in_flight: flight(&flying, &missing) + MSS,
+                    app_limited: false,
+                    retransmission: false,
+                });
                 if dropped || queued as usize >= self.buffer {
                     missing.push_back((next, now));
                 } else {
                     free_at = free_at.max(now) + self.service;
-                    flying.push_back((next, now, free_at + self.base));
+                    flying.push_back((next, now, free_at + self.base, stamp));
                 }
-                let in_flight = flight(&flying, &missing);
                 next += 1;
-                flow.on_sent(&SentPacket {
-                    now,
-                    number: next - 1,
-                    bytes: MSS,
-                    in_flight,
-                    app_limited: false,
-                    retransmission: false,
-                });
             }
-            let Some((number, sent_at, at)) = flying.pop_front() else {
+            let Some((number, sent_at, at, stamp)) = flying.pop_front() else {
                 timeouts += 1;
                 now += rtt.backed_off_rto(timeouts);
                 let prior_in_flight = flight(&flying, &missing);
@@ -306,7 +305,7 @@ impl Loop {
                 received_at: Some(now - self.base / 2),
                 app_limited: false,
                 ecn: Default::default(),
-                stamp: Stamp::default(),
+                stamp,
             };
             flow.on_ack(&Ack {
                 now,

@@ -30,6 +30,7 @@ mod extremes;
 mod fixed;
 mod inspect;
 mod mdi;
+mod pace;
 mod params;
 pub mod policy;
 mod prague;

@@ -83,6 +83,10 @@ pub fn registry() -> &'static [ControllerInfo] {
             "sprout",
             "sends what the receiver forecasts to leave the queue within 100 ms",
         ),
+        ControllerInfo::new::<crate::pace::PaceParams>(
+            "pace",
+            "learns the window with which one packet in a hundred finds no queue",
+        ),
         ControllerInfo::new::<crate::bbr::BbrParams>(
             "bbr",
             "BBR v1: paces at the measured bandwidth, probes bandwidth and base RTT",
