@@ -15,7 +15,6 @@ import html
 import json
 import sys
 from pathlib import Path
-from statistics import mean
 
 from program import ROOT, TRACES, call, compare, simulate, table
 
@@ -27,8 +26,6 @@ RECORDED = ["att-lte-driving.down", "att-lte-driving.up", "beachfront-walk.down"
 CHANNELS = [f"mdi/channel{number:02}.down" for number in range(8)]
 TRAINING = RECORDED[::2] + CHANNELS[::2]
 TEST = RECORDED[1::2] + CHANNELS[1::2]
-# Of the test half, those whose longest gap is above a second.
-OUTAGES = {"att-lte-driving.up", "tmobile-umts-driving.up", "verizon-lte-short.up"}
 
 OURS = "pace"
 SWEEP = {
@@ -184,26 +181,6 @@ def sharing():
     return shared, table(["beside", "multiple of the fair share"], rows)
 
 
-def short():
-    rows = []
-    for size in ("30kB", "300kB", "3MB"):
-        runs = compare(["lte-driving", "constant:12mbit"], [OURS, "cubic", "bbr"], "--transfer", f"{size},count=10,gap=1s",
-                       "--duration", "120s")["runs"]
-        for trace in ("lte-driving", "constant:12mbit"):
-            row = [f"{size}, {trace}"]
-            for cc in (OURS, "cubic", "bbr"):
-                run = next(run for run in runs if run["trace"] == trace and run["cc"] == cc)
-                row.append(f"{completion(run):.2f} s")
-            rows.append(row)
-    return table(["transfers", "`pace`", "`cubic`", "`bbr`"], rows)
-
-
-def completion(run):
-    """Mean completion time in seconds."""
-    times = [one for each in run["per_flow"] for one in each["transfers"]["times_s"] if one is not None]
-    return mean(times)
-
-
 # The page ----------------------------------------------------------------------------------------------
 
 COLOURS = {"vegas": "#4269d0", "copa": "#efb118", "sprout": "#ff725c", "verus": "#6cc5b0", "ledbat": "#3ca951",
@@ -275,7 +252,7 @@ def main():
     import regenerate
     shared, beside = sharing()
     regenerate.include({"frontier": alone_table, "answer-frontier": answer, "pace-conditions": conditions(),
-                        "pace-constant": constant(), "pace-sharing": shared, "pace-beside": beside, "pace-short": short()})
+                        "pace-constant": constant(), "pace-sharing": shared, "pace-beside": beside})
     print(f"wrote {(out / 'frontier.html').relative_to(ROOT)}")
 
 
