@@ -262,6 +262,26 @@ mod tests {
     }
 
     #[test]
+    fn hystart_pp_h8_a_mark_ends_it_too() {
+        for text in BOTH {
+            let mut feed = feed(text);
+            for rtt_ms in [41.0, 41.0, 50.0] {
+                round(&mut feed, rtt_ms);
+            }
+            let before = feed.shown("cwnd_pkts");
+            feed.mark(before as u64, 50.0);
+            let reduced = feed.shown("cwnd_pkts");
+            assert!(reduced < before && feed.shown("ssthresh_pkts") == reduced, "{text}");
+            feed.finish_recovery(reduced as u64, 41.0);
+            feed.time_out(reduced as u64, 1);
+            // In conservative slow start three acks would not add three packets.
+            let cwnd = feed.shown("cwnd_pkts");
+            feed.acks(3, 3, 80.0);
+            assert_eq!(feed.shown("cwnd_pkts"), cwnd + 3.0, "{text}");
+        }
+    }
+
+    #[test]
     fn hystart_pp_h9_without_a_full_window_rounds_go_on() {
         for text in BOTH {
             let mut feed = feed(text);
