@@ -25,6 +25,10 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.SSLSocket;
+import javax.net.ssl.SSLSocketFactory;
+import javax.net.ssl.TrustManager;
 import okhttp3.OkHttpClient;
 import okhttp3.Protocol;
 import okhttp3.Request;
@@ -35,6 +39,7 @@ import okhttp3.mockwebserver.MockWebServer;
 import okhttp3.mockwebserver.RecordedRequest;
 import okhttp3.tls.HandshakeCertificates;
 import okhttp3.tls.HeldCertificate;
+import org.conscrypt.Conscrypt;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -217,6 +222,42 @@ class ProgramTest {
                     new AlccSocketFactory(AlccOptions.defaults().plainFallback(false), program.port)).build();
             UploadMain.put(client, "https://localhost:" + program.port + "/", SIZE / 4);
             end(client);
+        }
+    }
+
+    /** TLS of Android above a socket of ours: that of newer ones by streams, or the older one by the file descriptor. */
+    private static SSLSocket conscrypt(AlccSocket below, int port, boolean byStreams) throws Exception {
+        HandshakeCertificates trust = new HandshakeCertificates.Builder().addTrustedCertificate(OWN.certificate()).build();
+        SSLContext context = SSLContext.getInstance("TLS", Conscrypt.newProvider());
+        context.init(null, new TrustManager[] {trust.trustManager()}, null);
+        SSLSocketFactory factory = context.getSocketFactory();
+        Conscrypt.setUseEngineSocket(factory, byStreams);
+        return (SSLSocket) factory.createSocket(below, "localhost", port, true);
+    }
+
+    @Test
+    void tlsOfNewerAndroidsUsesTheStreamsOfTheSocket() throws Exception {
+        try (MockWebServer server = secure(); Program program = proxy(server.getPort());
+                AlccSocket below = new AlccSocket(AlccOptions.defaults().plainFallback(false))) {
+            below.connect(program.address());
+            try (SSLSocket socket = conscrypt(below, program.port, true)) {
+                socket.getOutputStream().write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".getBytes(StandardCharsets.US_ASCII));
+                byte[] answer = new byte[12];
+                new DataInputStream(socket.getInputStream()).readFully(answer);
+                assertEquals("HTTP/1.1 200", new String(answer, StandardCharsets.US_ASCII));
+                assertTrue(below.statistics().ackedBytes() > 0, "nothing by-passed the frames");
+            }
+        }
+    }
+
+    @Test
+    void tlsOfOlderAndroidsFailsInTheHandshakeAndByPassesNothing() throws Exception {
+        try (MockWebServer server = secure(); Program program = proxy(server.getPort());
+                AlccSocket below = new AlccSocket(AlccOptions.defaults().plainFallback(false))) {
+            below.connect(program.address());
+            SSLSocket socket = conscrypt(below, program.port, false);
+            assertThrows(IOException.class, socket::startHandshake);
+            assertEquals(0, server.getRequestCount());
         }
     }
 
