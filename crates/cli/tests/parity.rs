@@ -53,6 +53,9 @@ const PATHS: [&str; 4] = ["constant:12mbit", "lte-driving", "umts-driving", "hsp
 /// Recorded traces of the full form, where there are any.
 const RECORDED: [&str; 2] = ["att-lte-driving", "city-drive"];
 
+/// The queue of the full form.
+const QUEUE: &str = "droptail:2MB";
+
 /// What figures leave out: slow start is over by then.
 const SKIP_S: f64 = 5.0;
 
@@ -72,6 +75,7 @@ const RTTS: [&str; 4] =
 struct Case {
     cc: String,
     trace: String,
+    queue: &'static str,
     seconds: u32,
 }
 
@@ -167,7 +171,7 @@ fn possible() -> bool {
 }
 
 fn run_real(case: &Case) -> Real {
-    let Case { cc, trace, seconds } = case;
+    let Case { cc, trace, queue, seconds } = case;
     let folder = Folder::new();
     let program = env!("CARGO_BIN_EXE_cellpace");
     let far =
@@ -176,8 +180,7 @@ fn run_real(case: &Case) -> Real {
     let inside =
         format!("sleep 0.3; '{program}' recv $CELLPACE_PEER:5260 >&2 & exec sleep {seconds}");
     let skip = format!("{SKIP_S}s");
-    let options =
-        ["link", "--trace", trace, "--rtt", RTTS[0], "--queue", "droptail:2MB", "--skip", &skip];
+    let options = ["link", "--trace", trace, "--rtt", RTTS[0], "--queue", queue, "--skip", &skip];
     let outputs = ["--json", "out.json", "--log", "out.pcapng"];
     let commands = ["--far", &far, "--", "sh", "-c", &inside];
     let outcome = folder.run_args(options.into_iter().chain(outputs).chain(commands));
@@ -239,9 +242,10 @@ fn run_changed(case: &Case, real: &Real) -> Vec<Figures> {
 
 fn simulate(case: &Case, real: &Real, shift_ms: f64, rtt: &str) -> Figures {
     let scenario = format!(
-        "trace = \"{}\"\nrtt = \"{rtt}\"\nqueue = \"droptail:2MB\"\nskip = \"{SKIP_S}s\"\n\
+        "trace = \"{}\"\nrtt = \"{rtt}\"\nqueue = \"{}\"\nskip = \"{SKIP_S}s\"\n\
          duration = \"{}s\"\n[[flow]]\ncc = \"{}\"\nstart = \"{:.6}s\"\n",
         case.trace,
+        case.queue,
         real.duration_s,
         case.cc,
         (real.start_s + shift_ms / 1e3).max(0.0)
@@ -369,8 +373,20 @@ fn controllers_do_with_real_packets_what_they_do_in_the_simulator() {
     if !possible() {
         return;
     }
-    let case = |cc: &str| Case { cc: cc.into(), trace: "constant:12mbit".into(), seconds: 10 };
-    let rows = run_all(&["verus:r=2", "copa", "cubic"].map(case), 3, 3);
+    let case = |(cc, queue): (&str, &'static str)| Case {
+        cc: cc.into(),
+        trace: "constant:12mbit".into(),
+        queue,
+        seconds: 10,
+    };
+    let cases = [
+        ("verus:r=2", QUEUE),
+        ("copa", QUEUE),
+        ("cubic", QUEUE),
+        ("prague", "dualpi2:step=5ms"),
+        ("cubic:ecn=true", "codel:ecn=true"),
+    ];
+    let rows = run_all(&cases.map(case), 3, 3);
     for row in rows {
         if row.is_disturbed() {
             eprintln!("not judged, since the machine was too busy each time: {}", row.line());
@@ -389,7 +405,9 @@ fn every_controller_does_with_real_packets_what_it_does_in_the_simulator() {
     let cases: Vec<Case> = paths()
         .iter()
         .flat_map(|trace| {
-            CONTROLLERS.map(|cc| Case { cc: cc.into(), trace: trace.clone(), seconds: 25 })
+            let case =
+                |cc: &str| Case { cc: cc.into(), trace: trace.clone(), queue: QUEUE, seconds: 25 };
+            CONTROLLERS.map(case)
         })
         .collect();
     let rows = run_all(&cases, 5, 2);

@@ -74,6 +74,16 @@ impl EcnState {
         matches!(self, Self::Testing { .. } | Self::Capable)
     }
 
+    /// Returns what came of it, for documents; `None` where it is not used at all.
+    pub const fn outcome(self) -> Option<&'static str> {
+        match self {
+            Self::Off => None,
+            Self::Testing { .. } => Some("untested"),
+            Self::Capable => Some("capable"),
+            Self::Failed(why) => Some(why.name()),
+        }
+    }
+
     /// A packet that left as `sent` arrived as `arrived`.
     pub(crate) fn on_arrival(&mut self, sent: Ecn, arrived: Ecn) {
         if !self.is_used() || !sent.is_capable() {

@@ -57,6 +57,13 @@ pub struct TransferFlowDocument {
     pub packets: u64,
     /// Packets that were lost. A receiver counts those that never came.
     pub lost: u64,
+    /// Packets that arrived marked (ECN), where there were any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub marked: Option<u64>,
+    /// Whether the path carries ECN, where this side sends and its controller wants it: `untested`,
+    /// `capable`, or why it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ecn: Option<&'static str>,
     /// Packets that carried data sent before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retransmissions: Option<u64>,

@@ -3,7 +3,7 @@
 use cellpace_base::{Span, Time};
 use cellpace_measure::{DelaySketch, Summary};
 use cellpace_report::short;
-use cellpace_udp::{CloseCode, FlowId, UdpFlow};
+use cellpace_udp::{CloseCode, EcnState, FlowId, UdpFlow};
 
 use super::data::{DataSink, DataSource, SourceState};
 use super::document::{TransferFlowDocument, TransferInterval};
@@ -48,6 +48,8 @@ struct FlowTotals {
     ip_bytes: u64,
     packets: u64,
     lost: u64,
+    marked: u64,
+    ecn: EcnState,
     retransmissions: Option<u64>,
     timeouts: Option<u64>,
     duplicates: Option<u64>,
@@ -64,6 +66,8 @@ impl FlowTotals {
                 ip_bytes: stats.acked_ip_bytes,
                 packets: stats.packets,
                 lost: stats.lost,
+                marked: stats.marked,
+                ecn: stats.ecn,
                 retransmissions: Some(stats.retransmissions),
                 timeouts: Some(stats.timeouts),
                 duplicates: None,
@@ -78,6 +82,7 @@ impl FlowTotals {
             ip_bytes: stats.ip_bytes,
             packets: stats.packets,
             lost: stats.next_number.saturating_sub(stats.packets),
+            marked: stats.marked,
             duplicates: Some(stats.duplicates),
             acks: Some(stats.acks),
             ..Self::default()
@@ -276,6 +281,8 @@ impl TransferFlow {
             goodput_mbps: mbps(self.last.bytes, took),
             packets: self.last.packets,
             lost: self.last.lost,
+            marked: Some(self.last.marked).filter(|marked| *marked > 0),
+            ecn: self.last.ecn.outcome(),
             retransmissions: self.last.retransmissions,
             timeouts: self.last.timeouts,
             rtt_ms_seen: is_sender.then(|| self.rtt.summary()),
@@ -330,6 +337,12 @@ impl TransferFlow {
             self.last.packets,
             self.last.lost,
         );
+        if self.last.marked > 0 {
+            line += &format!(", {} marked", self.last.marked);
+        }
+        if let EcnState::Failed(why) = self.last.ecn {
+            line += &format!(", no ECN on this path ({why})");
+        }
         if let Some(least) = self.min_rtt {
             let queue = above(&self.rtt.summary(), least);
             line += &format!(
