@@ -48,7 +48,7 @@ mod linux {
         let wanted = std::env::var("CONNECTIONS").ok().and_then(|count| count.parse().ok());
         let count = wanted.unwrap_or(CONNECTIONS);
         let server = TcpListener::bind("127.0.0.1:0")?;
-        let proxy = Proxy::start(server.local_addr()?)?;
+        let proxy = Proxy::start(server.local_addr()?, count)?;
         let mut clients = Vec::new();
         let mut served = Vec::new();
         for _ in 0..count {
@@ -85,10 +85,11 @@ mod linux {
     }
 
     impl Proxy {
-        fn start(to: SocketAddr) -> io::Result<Self> {
-            let to = to.to_string();
+        fn start(to: SocketAddr, connections: usize) -> io::Result<Self> {
+            let (to, most) = (to.to_string(), connections.to_string());
             let mut command = Command::new(env!("CARGO_BIN_EXE_cellpace"));
             command.args(["proxy", "--listen", "0", "--to", &to, "--dashboard", "0"]);
+            command.args(["--max-connections", &most, "--max-per-client", "none"]);
             let mut child = command.stderr(Stdio::piped()).spawn()?;
             let stderr = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
             let (mut listens, mut link) = (None, None);
