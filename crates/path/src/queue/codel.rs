@@ -212,7 +212,49 @@ fn drop_packet(packet: Option<Packet>, drops: &mut Drops) {
 mod tests {
     use super::super::testing::{arrive, packet};
     use super::*;
-    use cellpace_base::ParamSet;
+    use cellpace_base::{Ecn, ParamSet};
+
+    /// Times at which a queue of packets with this codepoint has one dropped, and marked: two
+    /// arrive for each that leaves, one each millisecond.
+    fn signals(rest: &str, ecn: Ecn) -> (Vec<u64>, Vec<u64>) {
+        let rest = format!("limit=1000000pkts,{rest}");
+        let mut queue = Codel::new(CodelQueueParams::parse("codel", &rest).unwrap());
+        let (mut drops, mut dropped, mut marked) = (Drops::new(), Vec::new(), Vec::new());
+        for ms in 0..2_000 {
+            let now = Time::from_millis(ms);
+            for id in 0..2 {
+                let packet = Packet { ecn, ..packet(2 * ms + id, 1500, now) };
+                queue.enqueue(now, packet, &mut drops);
+            }
+            let left = queue.dequeue(now, &mut drops);
+            marked.extend(left.filter(|packet| packet.marked).map(|_| ms));
+            dropped.extend(drops.drain(..).map(|_| ms));
+        }
+        (dropped, marked)
+    }
+
+    #[test]
+    fn rfc8290_a_mark_stands_for_a_drop_of_the_law() {
+        let (dropped, none) = signals("ecn=false", Ecn::Ect0);
+        assert!(dropped.len() > 40 && none.is_empty());
+        for ecn in [Ecn::Ect0, Ecn::Ect1] {
+            let (lost, marked) = signals("ecn=true", ecn);
+            assert!(lost.is_empty());
+            assert_eq!(marked[..10], dropped[..10], "at the same times, until drops shorten it");
+        }
+        assert_eq!(signals("ecn=true", Ecn::NotEct), (dropped, vec![]));
+        let (lost, marked) = signals("ecn=true", Ecn::Ce);
+        assert_eq!((lost, marked), (vec![], vec![]), "another queue's marks are not its own");
+    }
+
+    #[test]
+    fn a_threshold_marks_whatever_the_law_says() {
+        let (lost, marked) = signals("target=60s,ce_threshold=100ms", Ecn::Ect1);
+        assert!(lost.is_empty());
+        // Of each two that arrive one leaves: at 201 ms the head has waited for 101.
+        assert_eq!((marked[0], marked.len()), (201, 2_000 - 201));
+        assert_eq!(signals("target=60s,ce_threshold=100ms", Ecn::NotEct).1, []);
+    }
 
     /// A queue on a link that takes one packet each millisecond.
     struct Bench {

@@ -299,7 +299,7 @@ mod tests {
 
     use super::super::testing::packet;
     use super::*;
-    use cellpace_base::ParamSet;
+    use cellpace_base::{Ecn, ParamSet};
 
     fn pie(rest: &str) -> Pie {
         Pie::new(PieParams::parse("pie", rest).unwrap(), Random::seeded(11, 1))
@@ -430,6 +430,26 @@ mod tests {
         }
         // Two packets are no backlog; the third makes it one.
         assert_eq!((queue.packets(), drops.len()), (3, 97));
+    }
+
+    #[test]
+    fn rfc8033_marks_stand_for_drops_up_to_a_probability() {
+        for (drop_prob, ecn, marks) in
+            [(0.1, Ecn::Ect0, true), (0.1, Ecn::NotEct, false), (0.101, Ecn::Ect0, false)]
+        {
+            let mut queue = pie("ecn=true,burst=0s,limit=1000000pkts");
+            queue.control = control(drop_prob, 1000);
+            queue.fifo.push(packet(0, 1_000_000, Time::ZERO));
+            let mut drops = Drops::new();
+            for id in 0..1_000 {
+                let packet = Packet { ecn, ..packet(id, 1500, Time::ZERO) };
+                queue.enqueue(Time::ZERO, packet, &mut drops);
+            }
+            let marked = queue.fifo.into_packets().iter().filter(|packet| packet.marked).count();
+            let signals = if marks { marked } else { drops.len() };
+            assert_eq!(signals, marked + drops.len(), "one or the other: {drop_prob} {ecn}");
+            assert!((60..150).contains(&signals), "{signals}");
+        }
     }
 
     /// Gaps between drops of a queue with a backlog and a fixed drop probability of 1/8.

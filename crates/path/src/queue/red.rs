@@ -272,6 +272,7 @@ fn power(base: f64, exponent: u64) -> f64 {
 mod tests {
     use super::super::testing::{arrive, packet};
     use super::*;
+    use cellpace_base::Ecn;
 
     fn red(rest: &str) -> Red {
         Red::new(RedConfig::read(rest).unwrap(), Random::seeded(7, 1))
@@ -428,6 +429,26 @@ mod tests {
             arrive(&mut queue, now, &[(1, 1500)]);
         }
         assert!((4.0..8.0).contains(&now.as_millis_f64()), "{now:?}");
+    }
+
+    #[test]
+    fn red_marks_below_max_and_drops_above() {
+        for (average, ecn, marks) in
+            [(20.0, Ecn::Ect1, true), (20.0, Ecn::NotEct, false), (40.0, Ecn::Ect1, false)]
+        {
+            let mut queue = red("min=10pkts,max=30pkts,p=1,wq=0.000001,limit=1000pkts,ecn=true");
+            (queue.average, queue.count) = (average, Some(0));
+            let mut drops = Drops::new();
+            queue.fifo.push(packet(0, 1500, Time::ZERO));
+            for id in 1..100 {
+                let packet = Packet { ecn, ..packet(id, 1500, Time::ZERO) };
+                queue.enqueue(Time::ZERO, packet, &mut drops);
+            }
+            let marked = queue.fifo.into_packets().iter().filter(|packet| packet.marked).count();
+            let (signals, others) =
+                if marks { (marked, drops.len()) } else { (drops.len(), marked) };
+            assert!(signals > 30 && others == 0, "{average} {ecn}: {signals}, {others}");
+        }
     }
 
     #[test]
