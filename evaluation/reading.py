@@ -6,10 +6,12 @@ from program import compare, simulate, table
 
 SEEDS = 5
 CONTROLLERS = ["verus", "verus:r=4", "verus:r=6", "mdi", "copa", "sprout", "vegas", "ledbat", "bbr", "bbr3", "cubic",
-               "newreno"]
+               "newreno", "c2tcp", "vivace"]
 LOSSES = ["0%", "0.1%", "1%", "2%"]
 LOSS_LINKS = ["lte-driving", "constant:12mbit"]
-LOSS_CONTROLLERS = ["verus", "mdi", "copa", "sprout", "vegas", "bbr", "bbr3", "cubic"]
+LOSS_CONTROLLERS = ["verus", "mdi", "copa", "sprout", "vegas", "bbr", "bbr3", "cubic", "c2tcp", "vivace"]
+VIDEO_LINKS = ["lte-driving", "hspa-walking", "5g-midband", "constant:12mbit"]
+VIDEO_CONTROLLERS = ["scream", "copa", "vivace", "c2tcp", "vegas", "verus", "mdi", "bbr", "cubic"]
 # Flows that share a link.
 SHARED = """\
 trace = "{trace}"
@@ -26,7 +28,7 @@ CALL = '[[flow]]\nudp = "500kbit"\n'
 
 def tables():
     shared, answer = flows()
-    return {"choice": choice(), "loss": loss(), "copa-delta": copa(), "sprout-rate": sprout(), "alone": alone(),
+    return {"choice": choice(), "loss": loss(), "video": video(), "copa-delta": copa(), "sprout-rate": sprout(), "alone": alone(),
             "flows": shared, "answer-flows": answer}
 
 
@@ -72,6 +74,21 @@ def loss():
                                for link in LOSS_LINKS for lost in LOSSES]
     return table(header, [[f"`{cc}`"] + [share_and_delay(found[lost][link, cc]) for link in LOSS_LINKS for lost in LOSSES]
                           for cc in LOSS_CONTROLLERS])
+
+
+# Video ------------------------------------------------------------------------------------------
+
+def video():
+    """Rate of the frames, 95th percentile of the frame delay, late frames."""
+    found = means(VIDEO_LINKS, VIDEO_CONTROLLERS, "--video", "fps=30", "--duration", "60s")
+    return table(["controller"] + [link.removeprefix("constant:") for link in VIDEO_LINKS],
+                 [[f"`{cc}`"] + [frames(found[link, cc]) for link in VIDEO_LINKS] for cc in VIDEO_CONTROLLERS])
+
+
+def frames(runs):
+    videos = [run["per_flow"][0]["video"] for run in runs]
+    rate, late = (mean(video[figure] for video in videos) for figure in ("bitrate_mbps", "late"))
+    return f"{rate:.1f} / {mean(video['frame_delay_ms']['p95'] for video in videos):.0f} ms / {100 * late:.0f} %"
 
 
 # Single figures ---------------------------------------------------------------------------------

@@ -64,7 +64,8 @@ fn offered(choice: u8) -> Offer {
     let controllers = [SPROUT, "cubic", "fixed:cwnd=20pkts", "verus", "bbr"];
     let controllers = controllers.map(|text| text.parse().expect("it is in the registry"));
     let bytes = (choice & 4 != 0).then_some(100_000);
-    Offer::Send { controllers: controllers.into(), unreliable: choice & 2 != 0, bytes }
+    let unreliable = choice & 2 != 0;
+    Offer::Send { controllers: controllers.into(), unreliable, bytes, video: None }
 }
 
 /// Two at each of four addresses.

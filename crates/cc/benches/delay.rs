@@ -80,7 +80,7 @@ impl Flow {
 }
 
 fn one_ack(c: &mut Criterion) {
-    for spec in ["fixed", "copa", "copa:velocity=code", "pace", "bbr", "bbr3"] {
+    for spec in ["fixed", "copa", "copa:velocity=code", "pace", "bbr", "bbr3", "vivace", "scream"] {
         let mut flow = Flow::new(spec);
         c.bench_function(&format!("ack {spec}"), |b| {
             b.iter(|| {

@@ -11,7 +11,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 const MSS: u64 = 1500;
 
 fn one_ack(criterion: &mut Criterion) {
-    for name in ["newreno", "cubic", "vegas", "bic", "westwood", "ledbat", "prague"] {
+    for name in ["newreno", "cubic", "vegas", "bic", "westwood", "ledbat", "c2tcp", "prague"] {
         for count in [1, 8] {
             let mut feed = Feed::new(name, count);
             criterion.bench_function(&format!("{name}, ack of {count}"), |bencher| {

@@ -259,6 +259,19 @@ pub struct Block {
     pub waits: bool,
 }
 
+/// A frame of a media source whose rate follows [`Controller::target_rate`].
+#[derive(Debug, Clone, Copy)]
+pub struct Frame {
+    /// Now, when it was captured.
+    pub now: Time,
+    /// Its size without headers.
+    pub bytes: u64,
+    /// How long the oldest data that has not been sent has waited at the sender.
+    pub waiting: Span,
+    /// From one frame to the next.
+    pub interval: Span,
+}
+
 /// How fast, and in what bursts, packets may leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pacing {
@@ -347,6 +360,17 @@ pub trait Controller: Send {
     /// (RFC 9000 section 9.4), and no longer counts as in flight.
     fn on_path_change(&mut self, now: Time) {
         let _ = now;
+    }
+
+    /// A media source has a new frame to send. Sources without frames never call it.
+    fn on_frame(&mut self, frame: &Frame) {
+        let _ = frame;
+    }
+
+    /// The rate that a media source should have, without headers, for algorithms that compute one.
+    /// Sources above other algorithms go by what they may send.
+    fn target_rate(&self) -> Option<Rate> {
+        None
     }
 
     /// What may leave now.

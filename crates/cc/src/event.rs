@@ -48,7 +48,7 @@ impl Phase {
 pub enum Event {
     /// Another phase began.
     Phase(Phase),
-    /// The window was cut because of loss or marks.
+    /// The window was cut because of loss, a mark or delay.
     Reduced {
         /// Window before, in bytes.
         from: u64,

@@ -21,6 +21,7 @@ mod bbr;
 mod bbr3;
 mod controller;
 mod copa;
+mod delay_history;
 mod delivery_rate;
 #[cfg(test)]
 mod drive;
@@ -36,14 +37,16 @@ pub mod policy;
 mod prague;
 mod registry;
 mod rtt;
+mod scream;
 mod sprout;
 mod verus;
+mod vivace;
 mod window;
 
 pub use cellpace_base::{Ecn, Random, Rate, Span, Time};
 pub use controller::{
-    Ack, AckedPacket, Arrival, Block, Controller, Loss, LostPacket, Mark, Pacing, Permit, Profile,
-    Receiver, SentPacket, Setup, Spurious, Stamp, Timeout,
+    Ack, AckedPacket, Arrival, Block, Controller, Frame, Loss, LostPacket, Mark, Pacing, Permit,
+    Profile, Receiver, SentPacket, Setup, Spurious, Stamp, Timeout,
 };
 pub use event::{Event, Events, Phase};
 pub use inspect::INSPECTED_VALUES;

@@ -33,9 +33,10 @@ pub(crate) fn run(args: &CcArgs) -> Result<ExitCode, CommandError> {
 }
 
 /// What to use which controller for, with the reasons: the table of docs/reading-results.md.
-const ADVICE: [(&str, &str, &str); 8] = [
+const ADVICE: [(&str, &str, &str); 9] = [
     ("bulk on a cellular link", "bbr, verus:r=4", "nearly all of the link"),
     ("calls, games, video on the same link", "copa", "the call waits least"),
+    ("video whose rate can follow", "scream", "fewest late frames"),
     ("short flows", "bbr", "has delivered as much after a second as Cubic"),
     ("beside Cubic, short buffer", "copa, bbr3", "about an equal share"),
     ("beside Cubic, deep buffer", "cubic", "no other gets a share"),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use cellpace_base::split_name;
 use cellpace_cc::find_controller;
 use cellpace_lab::{Batch, Experiment, LabError, NamedTrace, read_controller, trace_files};
-use cellpace_sim::{AckPolicy, Scenario, TransferSpec};
+use cellpace_sim::{AckPolicy, Scenario, TransferSpec, VideoSpec};
 use clap::Args;
 
 use crate::error::{CommandError, named};
@@ -45,6 +45,16 @@ pub(crate) struct CompareArgs {
     /// file:SIZES, 10kB+1MB in turn
     #[arg(long, value_name = "SIZE[,KEY=VALUE...]")]
     transfer: Option<String>,
+    /// A video in place of an endless stream, whose rate follows the controller: fps=30,max=4mbit. More
+    /// keys: rate, min, lag, spread, gop, key, key_on_loss, discard, deadline
+    #[arg(
+        long,
+        value_name = "KEY=VALUE,...",
+        num_args = 0..=1,
+        default_missing_value = "",
+        conflicts_with = "transfer"
+    )]
+    video: Option<String>,
     #[command(flatten)]
     repetition: Repetition,
     /// Runs at the same time [default: one per core]
@@ -77,6 +87,7 @@ fn experiment(args: &CompareArgs) -> Result<Experiment, CommandError> {
         seeds: args.repetition.seeds(args.path.link.seed).collect(),
         flows: args.flows,
         transfer: named("--transfer", transfer.transpose())?,
+        video: named("--video", args.video.as_deref().map(VideoSpec::read).transpose())?,
         duration: args.path.link.duration,
         path: Scenario { acks, ..args.path.conditions(&mut files)? },
     })

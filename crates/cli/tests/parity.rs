@@ -29,7 +29,7 @@ use program::{Folder, number};
 use serde_json::{Value, json};
 
 /// Controllers of the full form: all of the registry.
-const CONTROLLERS: [&str; 15] = [
+const CONTROLLERS: [&str; 18] = [
     "verus:r=2",
     "verus:r=6",
     "copa",
@@ -43,6 +43,9 @@ const CONTROLLERS: [&str; 15] = [
     "vegas",
     "westwood",
     "ledbat",
+    "c2tcp",
+    "vivace",
+    "scream:max_rate=100mbit",
     "mdi",
     "fixed:cwnd=100kB",
 ];

@@ -91,6 +91,67 @@ fn g8_samples_are_all_epochs_and_all_packets() {
     });
 }
 
+/// The same video in the simulator: figures of frames may differ by what timers of a machine do.
+#[test]
+fn a_video_through_a_link_has_the_simulators_frame_delays() {
+    if !links::possible() {
+        return;
+    }
+    measured(|| {
+        let folder = Folder::new();
+        let program = env!("CARGO_BIN_EXE_cellpace");
+        let far = format!("exec '{program}' recv --listen $CELLPACE_PEER:5260 --once >&2");
+        let inside = format!(
+            "exec '{program}' send $CELLPACE_PEER:5260 --cc scream:max_rate=4mbit \
+             --video max=4mbit --duration 6s --json sent.json >&2"
+        );
+        let link = "link --trace constant:12mbit --uplink constant:12mbit --rtt 40ms --far";
+        let commands = [&far, "--", "sh", "-c", &inside];
+        let outcome = folder.run_args(link.split(' ').chain(commands));
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        let sent: Value = serde_json::from_slice(&folder.read("sent.json")).unwrap();
+        let simulated = folder.good(
+            "compare --trace constant:12mbit --rtt 40ms --cc scream:max_rate=4mbit --skip 0s \
+             --video max=4mbit --duration 6s --json -",
+        );
+        let simulated: Value = serde_json::from_str(&simulated).unwrap();
+        let real = &sent["flows"][0]["video"];
+        let expected = &simulated["runs"][0]["per_flow"][0]["video"];
+        println!("{real}\n{expected}");
+        let of = |video: &Value, path: &str| video.pointer(path).unwrap().as_f64().unwrap();
+        let rates = [real, expected].map(|video| of(video, "/bitrate_mbps"));
+        assert!((rates[0] / rates[1] - 1.0).abs() < 0.1, "{rates:?}");
+        for quantile in ["/frame_delay_ms/p50", "/frame_delay_ms/p95"] {
+            let delays = [real, expected].map(|video| of(video, quantile));
+            assert!((delays[0] - delays[1]).abs() < 8.0, "{quantile} {delays:?}");
+        }
+        assert!(of(real, "/frames") > 150.0 && of(real, "/late") < 0.03, "{real}");
+    });
+}
+
+#[test]
+fn a_video_needs_no_file_and_refuses_one() {
+    let waiting = Waiting::recv(&["--once"]);
+    let args = ["--cc", "copa", "--video", "rate=1mbit,fps=50", "--duration", "2s", "--json", "-"];
+    let sent = send(&waiting.address, &args);
+    assert!(sent.status.success(), "{}", said(&sent));
+    assert!(waiting.end().0);
+    let document: Value = serde_json::from_slice(&sent.stdout).unwrap();
+    let video = &document["flows"][0]["video"];
+    assert_eq!(document["mode"], "unreliable");
+    assert!(video["frames"].as_u64().unwrap() > 60, "{video}");
+    assert!((0.8..1.2).contains(&video["bitrate_mbps"].as_f64().unwrap()), "{video}");
+    for (args, part) in [
+        (&["send", "127.0.0.1:9", "file", "--video", "fps=30"][..], "cannot be used with"),
+        (&["send", "127.0.0.1:9", "--video", "fps=0"], "fps=0 is out of range"),
+        (&["send", "127.0.0.1:9", "--video", "frames=1"], "no parameter `frames`"),
+    ] {
+        let refused = cellpace(args).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+        assert!(said(&refused).contains(part), "{}", said(&refused));
+    }
+}
+
 #[test]
 fn a_receiver_that_delays_acks_sends_half_as_many() {
     let folder = tempfile::tempdir().unwrap();

@@ -202,6 +202,7 @@ impl FlowCounts {
             one_way_delay_ms: None,
             sender: None,
             transfers: None,
+            video: None,
         }
     }
 }

@@ -8,7 +8,7 @@ use cellpace_cc::ControllerSpec;
 use cellpace_path::TraceSpec;
 use cellpace_path::schedule::TraceFiles;
 use cellpace_report::Comparison;
-use cellpace_sim::{FlowSpec, FlowTraffic, Scenario, TransferSpec};
+use cellpace_sim::{FlowSpec, FlowTraffic, Scenario, TransferSpec, VideoSpec};
 
 use crate::batch::{Batch, MAX_SERIES_VALUES, PlannedRun, RunResult, check_number, series_values};
 use crate::files::{shown_name, shown_names, trace_files};
@@ -70,6 +70,8 @@ pub struct Experiment {
     pub flows: u32,
     /// What each flow downloads; `None`: it always has data.
     pub transfer: Option<TransferSpec>,
+    /// The video that each flow carries in place of downloads.
+    pub video: Option<VideoSpec>,
     /// Length of a run; `None`: that of the trace, at most 300 s, and 60 s where it has no end.
     pub duration: Option<Span>,
     /// Everything else about the path. Its trace, flows, seed, duration and bins are not used.
@@ -85,6 +87,7 @@ impl Default for Experiment {
             seeds: vec![1],
             flows: 1,
             transfer: None,
+            video: None,
             duration: None,
             path: Scenario::default(),
         }
@@ -144,8 +147,10 @@ impl Experiment {
     }
 
     fn flow(&self, cc: &ControllerSpec) -> FlowSpec {
+        let video = self.video.clone().map(FlowTraffic::Video);
         let transfer = self.transfer.clone().map(FlowTraffic::Transfers);
-        FlowSpec { traffic: transfer.unwrap_or(FlowTraffic::Bulk), ..FlowSpec::bulk(cc.clone()) }
+        let traffic = video.or(transfer).unwrap_or(FlowTraffic::Bulk);
+        FlowSpec { traffic, ..FlowSpec::bulk(cc.clone()) }
     }
 
     fn scenario(

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::events::EventTally;
 use crate::series::{Binner, MANY_FLOWS, Quantiles, Series};
-use crate::{ChainFigures, DelaySketch, Summary, TransferSummary, jain_index};
+use crate::{ChainFigures, DelaySketch, Summary, TransferSummary, VideoFigures, jain_index};
 
 /// The part of a run that counts: after `skip`, up to and including `end`. A departure ends the
 /// time it took, so it belongs to the interval it ends, like the opportunity it used.
@@ -156,6 +156,9 @@ pub struct FlowFigures {
     /// Its transfers, where it has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfers: Option<TransferSummary>,
+    /// Its frames, where it is a video.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub video: Option<VideoFigures>,
 }
 
 /// What a sender did during all of a run.
@@ -376,6 +379,7 @@ impl FlowSums {
             one_way_delay_ms: Some(self.delays.one_way.summary()),
             sender: None,
             transfers: None,
+            video: None,
         }
     }
 }

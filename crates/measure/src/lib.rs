@@ -13,6 +13,7 @@ mod predict;
 mod series;
 mod sketch;
 mod transfers;
+mod video;
 
 pub use chain::{ChainFigures, LegFigures, ProxyFigures, SegmentFigures};
 pub use collector::{
@@ -26,3 +27,4 @@ pub use predict::{Prediction, autoregression, predictions};
 pub use series::{InspectedSeries, MANY_FLOWS, ProfileSample, Quantiles, Series};
 pub use sketch::{DelaySketch, Summary};
 pub use transfers::{Spread, Transfer, TransferOutcome, TransferSummary};
+pub use video::{VideoFigures, VideoFrame};

@@ -148,6 +148,7 @@ fn experiment(wish: Comparing, path: &PathText, raised: &Raised) -> Result<Exper
         seeds: wish.seeds,
         flows: wish.flows,
         transfer: FieldError::of("transfer", transfer.transpose())?,
+        video: None,
         duration: FieldError::of("duration", duration)?,
         path: path.conditions(&mut files)?,
     })

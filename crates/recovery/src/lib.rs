@@ -13,6 +13,7 @@ mod pacer;
 mod sender;
 mod sent;
 mod shared_window;
+mod video;
 
 pub use ack_generator::{AckGenerator, AckPolicy};
 pub use ecn::{EcnFailure, EcnState};
@@ -20,3 +21,4 @@ pub use pacer::Pacer;
 pub use sender::PacedSender;
 pub use sent::{Arrived, PacketCounts, Sending, Sent};
 pub use shared_window::{SharedWindows, WindowMember, WindowWatch};
+pub use video::{CapturedFrame, FrameRecord, VideoSource, VideoSpec, permitted_rate};

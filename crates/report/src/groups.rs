@@ -1,7 +1,7 @@
 //! What belongs together: runs under the same conditions, and the rows of a table.
 
 use cellpace_base::statistics::mean;
-use cellpace_measure::{Interval, Summary, TransferSummary};
+use cellpace_measure::{Interval, Summary, TransferSummary, VideoFigures};
 use serde::Serialize;
 
 use crate::number::short;
@@ -102,12 +102,50 @@ pub(crate) struct FigureRow<'a> {
     /// All transfers of the row, where there are any.
     #[serde(skip)]
     pub(crate) transfers: Option<TransferSummary>,
+    /// Means over its videos, where there are any.
+    #[serde(flatten)]
+    pub(crate) video: Option<VideoCells>,
     /// Wall time of the computation in seconds, where it was taken.
     #[serde(skip)]
     pub(crate) wall_s: Option<f64>,
     /// Packets that left the link per second of wall time, in millions.
     #[serde(skip)]
     pub(crate) speed: Option<f64>,
+}
+
+/// Figures of videos, as means over flows and seeds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct VideoCells {
+    /// Rate of the frames in Mbit/s.
+    pub(crate) frame_rate: Cell,
+    /// Frame delay in ms.
+    pub(crate) frame_p50: Cell,
+    pub(crate) frame_p95: Cell,
+    /// Percent of the frames.
+    pub(crate) late: Cell,
+    pub(crate) freezes: Cell,
+}
+
+impl VideoCells {
+    fn of<'a>(runs: impl Iterator<Item = &'a Run>) -> Option<Self> {
+        let flows = runs.flat_map(|run| &run.figures.per_flow);
+        let videos: Vec<&VideoFigures> = flows.filter_map(|flow| flow.video.as_ref()).collect();
+        let of = |figure: fn(&VideoFigures) -> f64| {
+            Cell::plain(mean(videos.iter().map(|video| figure(video))))
+        };
+        (!videos.is_empty()).then(|| Self {
+            frame_rate: of(|video| video.bitrate_mbps),
+            frame_p50: of(|video| delay(video, |summary| summary.p50)),
+            frame_p95: of(|video| delay(video, |summary| summary.p95)),
+            late: of(|video| video.late * 100.0),
+            freezes: of(|video| video.freezes as f64),
+        })
+    }
+}
+
+/// A figure of the delay of frames; none where no frame is complete.
+fn delay(video: &VideoFigures, of: fn(&Summary) -> f64) -> f64 {
+    if video.incomplete < video.frames { of(&video.frame_delay_ms) } else { f64::NAN }
 }
 
 /// A figure with the half width of its 95 % interval where there is one. NaN is serialized as
@@ -168,6 +206,7 @@ fn single(run: &Run) -> FigureRow<'_> {
         loss: Cell::plain(lost_percent(run)),
         jain: Cell::plain(figures.jain),
         transfers: TransferSummary::of(&run.cc, run.transfers.iter()),
+        video: VideoCells::of(std::iter::once(run)),
         wall_s: run.wall_s,
         speed: run.wall_s.map(|wall| figures.packets as f64 / wall / 1e6),
     }
@@ -185,6 +224,7 @@ fn several<'a>(first: &'a Run, interval: &Repeated, seeds: &[&Run]) -> FigureRow
         loss: mean(lost_percent),
         jain: Cell::of(&interval.jain, 1.0),
         transfers: TransferSummary::of(&first.cc, seeds.iter().flat_map(|run| &run.transfers)),
+        video: VideoCells::of(seeds.iter().copied()),
         wall_s: first.wall_s.map(|_| mean(|run| run.wall_s.unwrap_or(f64::NAN)).value),
         speed: None,
         ..single(first)

@@ -1,8 +1,8 @@
 //! Results as a plain text table: for a terminal, a mail, a lab book.
 
-use cellpace_measure::{FlowFigures, TransferSummary};
+use cellpace_measure::{FlowFigures, TransferSummary, VideoFigures};
 
-use crate::groups::{Cell, FigureRow, conditions, groups, rows};
+use crate::groups::{Cell, FigureRow, VideoCells, conditions, groups, rows};
 use crate::number::fixed;
 use crate::sentence::sentence;
 use crate::{Comparison, Run};
@@ -79,7 +79,7 @@ fn is_mixed(run: &Run) -> bool {
 /// One line a flow: what it got while it was on.
 fn flow_table(run: &Run) -> String {
     let column = |name, unit, is_text| Column { name, unit, text: |_| String::new(), is_text };
-    let columns = [
+    let mut columns = vec![
         column("flow", "", false),
         column("cc", "", true),
         column("on", "s", false),
@@ -89,6 +89,10 @@ fn flow_table(run: &Run) -> String {
         column("RTT p50", "ms", false),
         column("lost", "packets", false),
     ];
+    let has_video = run.figures.per_flow.iter().any(|flow| flow.video.is_some());
+    if has_video {
+        columns.extend(VIDEO_COLUMNS.map(|(name, unit, _)| column(name, unit, false)));
+    }
     let mut cells: Vec<Vec<String>> =
         columns.iter().map(|column| vec![column.name.into(), column.unit.into()]).collect();
     for (index, flow) in run.figures.per_flow.iter().enumerate() {
@@ -102,9 +106,24 @@ fn flow_table(run: &Run) -> String {
             fixed(seen_rtt(flow), 1),
             flow.lost.to_string(),
         ];
+        let video = has_video.then(|| video_cells(flow.video.as_ref()));
+        let row = row.into_iter().chain(video.into_iter().flatten());
         cells.iter_mut().zip(row).for_each(|(column, cell)| column.push(cell));
     }
     format!("\n{}", lay_out(&columns, &cells, run.figures.per_flow.len() + 2))
+}
+
+/// A flow's frames, in the columns of [`VIDEO_COLUMNS`].
+fn video_cells(video: Option<&VideoFigures>) -> [String; 5] {
+    let Some(video) = video else { return Default::default() };
+    let delay = video.frame_delay_ms;
+    [
+        fixed(video.bitrate_mbps, 2),
+        fixed(delay.p50, 1),
+        fixed(delay.p95, 1),
+        fixed(video.late * 100.0, 1),
+        video.freezes.to_string(),
+    ]
 }
 
 /// The median RTT; none where no ack came back, as with UDP that nobody controls.
@@ -157,6 +176,19 @@ const TRANSFER_COLUMNS: [TextColumn; 4] = [
     ("goodput", "Mbit/s", |row| of_transfers(row, 2, |of| of.goodput_mbps.mean)),
 ];
 
+/// What the table says of videos.
+const VIDEO_COLUMNS: [TextColumn; 5] = [
+    ("frames", "Mbit/s", |row| of_video(row, 2, |of| of.frame_rate)),
+    ("frame p50", "ms", |row| of_video(row, 1, |of| of.frame_p50)),
+    ("p95", "ms", |row| of_video(row, 1, |of| of.frame_p95)),
+    ("late", "%", |row| of_video(row, 1, |of| of.late)),
+    ("freezes", "", |row| of_video(row, 1, |of| of.freezes)),
+];
+
+fn of_video(row: &FigureRow<'_>, decimals: usize, of: fn(&VideoCells) -> Cell) -> String {
+    row.video.as_ref().map_or(String::new(), |video| value(of(video), decimals))
+}
+
 /// A figure of the row's complete transfers; none where there are none.
 fn of_transfers(row: &FigureRow<'_>, decimals: usize, of: fn(&TransferSummary) -> f64) -> String {
     let Some(transfers) = &row.transfers else { return String::new() };
@@ -186,6 +218,14 @@ fn columns(rows: &[FigureRow<'_>]) -> Vec<Column> {
     }
     if rows.iter().any(|row| row.transfers.is_some()) {
         columns.extend(TRANSFER_COLUMNS.map(|(name, unit, text)| Column {
+            name,
+            unit,
+            text,
+            is_text: false,
+        }));
+    }
+    if rows.iter().any(|row| row.video.is_some()) {
+        columns.extend(VIDEO_COLUMNS.map(|(name, unit, text)| Column {
             name,
             unit,
             text,

@@ -816,9 +816,10 @@ impl ChainWorld {
         let counts: Vec<SenderCounts> = self.flows.iter().map(SimFlow::counts).collect();
         let figures = self.figures(&counts);
         let transfers = self.flows.iter_mut().flat_map(SimFlow::finish_transfers).collect();
+        let videos = self.flows.iter().map(|flow| flow.video(self.window)).collect();
         let Self { collector, sampler, .. } = self;
         let (refused, pings) = (Vec::new(), Vec::new());
-        (Remains { collector, sampler, counts, refused, transfers, pings }, figures)
+        (Remains { collector, sampler, counts, refused, transfers, videos, pings }, figures)
     }
 
     fn figures(&self, counts: &[SenderCounts]) -> ChainFigures {

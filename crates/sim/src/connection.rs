@@ -5,10 +5,13 @@ use cellpace_cc::{
     Arrival, Block, Controller, ControllerSpec, RtoRule, RttEstimator, Setup, Span, Stamp,
 };
 use cellpace_path::Packet;
-use cellpace_recovery::{AckGenerator, AckPolicy, Arrived, PacedSender, PacketCounts, Sending};
+use cellpace_recovery::{
+    AckGenerator, AckPolicy, Arrived, FrameRecord, PacedSender, PacketCounts, Sending, VideoSource,
+    VideoSpec,
+};
 
 use crate::host::{Admission, HostShare};
-use crate::pieces::{PACKET_BYTES, PieceSet, PieceSource};
+use crate::pieces::{FRAME_PAYLOAD_BYTES, PACKET_BYTES, PieceSet, PieceSource};
 use crate::transfer_tally::{SenderCounts, TransferTally};
 
 /// May put something around the controller of a connection that begins.
@@ -34,6 +37,7 @@ pub(crate) struct Connection {
     arrived: Vec<Arrived>,
     pub(crate) retransmissions: u64,
     transfers: Option<Box<CarriedTransfers>>,
+    video: Option<Box<VideoSource>>,
     /// What the sender of a proxy has done for it, which stands for its own in the figures of
     /// transfers.
     relayed: Option<SenderCounts>,
@@ -78,6 +82,7 @@ impl Connection {
             arrived: Vec::new(),
             retransmissions: 0,
             transfers: None,
+            video: None,
             relayed: ends.relay_room.map(|_| SenderCounts::default()),
         }
     }
@@ -113,6 +118,7 @@ impl Connection {
         send: &mut impl FnMut(Packet) -> bool,
     ) {
         loop {
+            self.give_up_lost_frames();
             let retransmission = self.sender.sent_mut().has_lost();
             if !self.source.open || !(retransmission || self.source.has_more()) {
                 self.sender.rest();
@@ -129,6 +135,38 @@ impl Connection {
                 return;
             }
         }
+    }
+
+    /// What a video has lost is not sent again.
+    fn give_up_lost_frames(&mut self) {
+        let Some(video) = &mut self.video else { return };
+        while self.sender.sent_mut().next_lost().is_some() {
+            video.on_lost();
+        }
+    }
+
+    /// The connection carries a video from now on.
+    pub(crate) fn begin_video(&mut self, spec: &VideoSpec, now: Time, random: Random) {
+        let video = VideoSource::new(spec, now, FRAME_PAYLOAD_BYTES, random);
+        self.video = Some(Box::new(video));
+    }
+
+    /// Captures a frame of the video. Returns when the next one is due.
+    pub(crate) fn capture(&mut self, now: Time) -> Option<Time> {
+        let video = self.video.as_mut()?;
+        let rtt = self.sender.sent().rtt().clone();
+        let sent = self.source.taken();
+        let frame = video.capture(now, sent, self.sender.controller_mut(), &rtt);
+        if frame.discards {
+            self.source.drop_untaken();
+        }
+        self.source.append_frame(frame.bytes);
+        Some(video.next_capture())
+    }
+
+    /// The frames of the video, where it carries one.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = &FrameRecord> {
+        self.video.iter().flat_map(|video| video.frames())
     }
 
     /// Whether the host takes another packet. A controller over UDP is told if it does not.
@@ -171,10 +209,13 @@ impl Connection {
     /// A packet of this connection reached its receiver. Returns whether an ack goes out.
     pub(crate) fn on_arrival(&mut self, now: Time, packet: &Packet) -> bool {
         let number = packet.id & NUMBER_MASK;
-        if let Some(transfers) = &mut self.transfers
-            && let Some(piece) = self.sender.sent().data_of(number)
-        {
-            transfers.received.insert(piece);
+        if let Some(piece) = self.sender.sent().data_of(number) {
+            if let Some(transfers) = &mut self.transfers {
+                transfers.received.insert(piece);
+            }
+            if let Some(video) = &mut self.video {
+                video.on_arrived(piece, now);
+            }
         }
         self.receiver.on_packet(&Arrival {
             now,
@@ -190,9 +231,13 @@ impl Connection {
         self.arrived.clear();
         self.receiver.take_until(upto, &mut self.arrived);
         let (source, mut own) = (&mut self.source, self.transfers.as_mut());
+        // Lost pieces of a video stay missing, so that no account of them would ever end.
+        let counts_pieces = self.video.is_none();
         own = own.filter(|_| self.relayed.is_none());
         self.sender.on_ack(now, &self.arrived, |piece, rtt| {
-            source.arrived(piece);
+            if counts_pieces {
+                source.arrived(piece);
+            }
             if let Some(transfers) = &mut own {
                 transfers.tally.on_rtt(rtt);
             }

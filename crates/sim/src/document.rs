@@ -16,7 +16,7 @@ use toml::Spanned;
 use crate::{
     Bottleneck, CellSpec, ChainSpec, FlowSpec, FlowTraffic, HostBuffers, MAX_SEGMENTS, OnOffFiles,
     PingSpec, ProxySpec, Scenario, Scheduler, SegmentSpec, SimError, SmallQueue, TransferSpec,
-    UserSpec,
+    UserSpec, VideoSpec,
 };
 
 /// What to write for the trace where it is left out.
@@ -141,6 +141,7 @@ struct FlowToml {
     reverse: Option<Spanned<String>>,
     user: Option<Spanned<String>>,
     transfer: Option<Spanned<BTreeMap<String, toml::Value>>>,
+    video: Option<Spanned<BTreeMap<String, toml::Value>>>,
     stagger: Option<Spanned<String>>,
 }
 
@@ -188,6 +189,10 @@ impl Scenario {
     /// count = 9
     /// stagger = "2s"              # one every 2 s; or uniform:0s..1s, at random
     /// transfer = { size = "20MB", count = 30, gap = "1s" } # see TransferSpec
+    ///
+    /// [[flow]]
+    /// cc = "scream"
+    /// video = { fps = 30, max = "20mbit" }    # see VideoSpec
     ///
     /// [[flow]]
     /// udp = "2mbit"
@@ -442,6 +447,13 @@ impl TomlText<'_> {
             }
             flow.traffic = FlowTraffic::Transfers(self.transfers(transfer, files)?);
         }
+        if let Some(video) = &fields.video {
+            if fields.onoff.is_some() || fields.transfer.is_some() {
+                let why = "a flow has either `onoff`, `transfer` or `video`";
+                return Err(self.wrong(&video.span(), "video", &why));
+            }
+            flow.traffic = FlowTraffic::Video(self.video(video)?);
+        }
         let field = if flow.stop <= flow.start { fields.stop.as_ref() } else { None };
         let span = field.map_or_else(|| table.span(), Spanned::span);
         flow.check().map_err(|why| {
@@ -542,6 +554,13 @@ impl TomlText<'_> {
             false => Err("`size` is missing; write, for example, size = \"20MB\"".to_owned()),
         };
         read.map_err(|why| self.wrong(&table.span(), "transfer", &why))
+    }
+
+    fn video(&self, table: &Spanned<BTreeMap<String, toml::Value>>) -> Result<VideoSpec, SimError> {
+        let assignment =
+            |(key, value): (&String, &toml::Value)| format!("{key}={}", written_value(value));
+        let text = table.get_ref().iter().map(assignment).collect::<Vec<_>>().join(",");
+        VideoSpec::read(&text).map_err(|why| self.wrong(&table.span(), "video", &why))
     }
 
     fn ping(&self, fields: &PingToml) -> Result<PingSpec, SimError> {
@@ -775,6 +794,10 @@ fn plain(key: &str, reason: &str) -> String {
         }
         _ if reason.ends_with("expected a boolean") => {
             format!("{value} should be true or false, without quotes")
+        }
+        _ if reason.ends_with("expected a map") && matches!(key, "video" | "transfer") => {
+            let example = if key == "video" { "fps = 30" } else { "size = \"20MB\"" };
+            format!("write a table, such as {key} = {{ {example} }}")
         }
         _ if reason.ends_with("expected a map") => {
             format!("write a table for each link, such as [{key}.radio]")

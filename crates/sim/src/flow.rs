@@ -1,6 +1,7 @@
 //! A flow: connections one after the other, or cross traffic without any.
 
 use cellpace_base::{Random, Rate, Span, Time};
+use cellpace_measure::{MeasuredWindow, VideoFigures, VideoFrame};
 use cellpace_path::{OPPORTUNITY_BYTES, Packet};
 
 use crate::connection::{Connection, EndRules, WrapController};
@@ -38,6 +39,9 @@ pub(crate) struct OwnDelay {
     pub(crate) forward: Span,
     pub(crate) reverse: Span,
 }
+
+/// The random stream of a flow's frames.
+const VIDEO_STREAM: u64 = 1;
 
 /// An ON period that takes no time would end and begin again for ever in one instant.
 const MIN_ON: Span = Span::from_millis(1);
@@ -184,6 +188,21 @@ impl SimFlow {
         transfers.finish()
     }
 
+    /// The figures of its frames, where it is a video.
+    pub(crate) fn video(&self, window: MeasuredWindow) -> Option<VideoFigures> {
+        let FlowTraffic::Video(video) = &self.spec.traffic else { return None };
+        let frames = self.connections.iter().flat_map(Connection::frames);
+        let frames = frames.map(|frame| VideoFrame {
+            captured: frame.captured,
+            bytes: frame.bytes,
+            complete: frame.complete,
+            discarded: frame.discarded,
+            rate: frame.rate,
+        });
+        let end = window.end.min(self.spec.stop);
+        Some(VideoFigures::of(frames, MeasuredWindow { end, ..window }, video.fps, video.deadline))
+    }
+
     /// Begins, answers and gives up what is due of the transfers.
     fn step_transfers(&mut self, now: Time, connect: &mut WrapController<'_>) {
         let Some(mut transfers) = self.transfers.take() else { return };
@@ -228,6 +247,17 @@ impl SimFlow {
             FlowTraffic::Bulk => {
                 self.open(now, PieceSource::endless(), connect);
                 self.next = Some(self.spec.stop);
+            }
+            FlowTraffic::Video(video) => {
+                if self.connections.is_empty() {
+                    self.open(now, PieceSource::transfers(true), connect);
+                    let random = Random::seeded(self.random.bits(), VIDEO_STREAM);
+                    if let Some(connection) = self.connections.last_mut() {
+                        connection.begin_video(&video, now, random);
+                    }
+                }
+                let next = self.connections.last_mut().and_then(|video| video.capture(now));
+                self.next = Some(next.unwrap_or(Time::MAX).min(self.spec.stop));
             }
             FlowTraffic::Transfers(_) => {
                 if let Some(transfers) = &mut self.transfers {

@@ -2,8 +2,7 @@
 
 use cellpace_base::Rate;
 use cellpace_cc::{Controller, ControllerSpec, RttEstimator};
-
-use crate::traffic::permitted_rate;
+use cellpace_recovery::permitted_rate;
 
 /// Where the bottleneck is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -41,7 +41,7 @@ mod two_way;
 mod world;
 
 pub use cell::{CellSpec, Scheduler, UserSpec};
-pub use cellpace_recovery::AckPolicy;
+pub use cellpace_recovery::{AckPolicy, VideoSpec};
 pub use chain_spec::{ChainSpec, MAX_SEGMENTS, ProxySpec, SegmentSpec};
 pub use error::SimError;
 pub use host::{Bottleneck, HostBuffers, SmallQueue};

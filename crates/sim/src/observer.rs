@@ -3,9 +3,9 @@
 use cellpace_base::{Rate, Span, Time};
 use cellpace_cc::{Controller, Event, RttEstimator, Setup};
 use cellpace_path::PacketRecord;
+use cellpace_recovery::permitted_rate;
 
 use crate::connection::Connection;
-use crate::traffic::permitted_rate;
 
 /// Watches a run: every packet's record, every controller's events.
 pub trait Observer {

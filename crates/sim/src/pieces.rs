@@ -11,6 +11,9 @@ pub(crate) const PACKET_BYTES: u64 = OPPORTUNITY_BYTES as u64;
 /// timestamps.
 pub(crate) const PAYLOAD_BYTES: u64 = 1448;
 
+/// What a full packet of a video carries: 1500 bytes less the headers of IPv4, UDP and twelve of its own.
+pub(crate) const FRAME_PAYLOAD_BYTES: u64 = 1460;
+
 /// Pieces that are there, of those numbered from zero: all below a number, and some above it.
 #[derive(Default)]
 pub(crate) struct PieceSet {
@@ -96,6 +99,24 @@ impl PieceSource {
         let last = bytes - (pieces - 1) * PAYLOAD_BYTES;
         self.append(pieces, last + PACKET_BYTES - PAYLOAD_BYTES);
         self.pieces
+    }
+
+    /// Adds a frame of `bytes`, without headers, in packets of their own.
+    pub(crate) fn append_frame(&mut self, bytes: u64) {
+        let pieces = bytes.div_ceil(FRAME_PAYLOAD_BYTES).max(1);
+        let last = bytes - (pieces - 1) * FRAME_PAYLOAD_BYTES;
+        self.append(pieces, last + PACKET_BYTES - FRAME_PAYLOAD_BYTES);
+    }
+
+    /// All pieces below this number have been taken.
+    pub(crate) fn taken(&self) -> u64 {
+        self.next_piece
+    }
+
+    /// Drops what has not been taken.
+    pub(crate) fn drop_untaken(&mut self) {
+        self.next_piece = self.pieces;
+        self.short.clear();
     }
 
     fn append(&mut self, pieces: u64, last_bytes: u64) {

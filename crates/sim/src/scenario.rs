@@ -383,6 +383,12 @@ impl Scenario {
                         sender nor with `reverse`"
                 .into());
         }
+        let is_video = |flow: &FlowSpec| matches!(flow.traffic, FlowTraffic::Video(_));
+        if chain.proxy.is_some() && self.flows.iter().any(is_video) {
+            return Err(
+                "pep: a video, which is not sent reliably, does not go through a proxy".into()
+            );
+        }
         if chain.proxy.is_some() && self.flows.iter().any(|flow| flow.cc.is_none()) {
             return Err(
                 "pep: traffic without a controller (udp) does not go through a proxy".into()

@@ -192,6 +192,9 @@ impl Simulation {
         for (flow, refused) in figures.per_flow.iter_mut().zip(results.refused) {
             flow.refused = refused;
         }
+        for (flow, video) in figures.per_flow.iter_mut().zip(results.videos) {
+            flow.video = video;
+        }
         for (index, flow) in figures.per_flow.iter_mut().enumerate() {
             let own = results.transfers.iter().filter(|transfer| transfer.flow == index);
             flow.transfers = TransferSummary::of(&flow.cc, own);

@@ -99,6 +99,7 @@ impl TwoWayWorld {
             counts,
             refused,
             transfers,
+            videos: Vec::new(),
             pings: Vec::new(),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use cellpace_base::{Random, Span, Time};
 use cellpace_cc::Event;
-use cellpace_measure::{Collector, FlowSpan, MeasuredWindow, PingFigures, Transfer};
+use cellpace_measure::{Collector, FlowSpan, MeasuredWindow, PingFigures, Transfer, VideoFigures};
 use cellpace_path::{DelaySpec, Fate, Handover, Packet, PacketRecord, Path, PathSpec};
 
 use crate::cell::Cell;
@@ -63,6 +63,8 @@ pub(crate) struct Remains {
     /// Packets that the host refused, flow by flow.
     pub(crate) refused: Vec<u64>,
     pub(crate) transfers: Vec<Transfer>,
+    /// The figures of each flow's frames, flow by flow.
+    pub(crate) videos: Vec<Option<VideoFigures>>,
     pub(crate) pings: Vec<PingFigures>,
 }
 
@@ -249,9 +251,10 @@ impl World {
         let refused = |flow: &SimFlow| flow.host.as_ref().map_or(0, |host| host.refused);
         let refused = self.flows.iter().map(refused).collect();
         let transfers = self.flows.iter_mut().flat_map(SimFlow::finish_transfers).collect();
+        let videos = self.flows.iter().map(|flow| flow.video(self.window)).collect();
         let Self { collector, sampler, pings, window, .. } = self;
         let pings = pings.into_iter().map(|ping| ping.finish(window)).collect();
-        Remains { collector, sampler, counts, refused, transfers, pings }
+        Remains { collector, sampler, counts, refused, transfers, videos, pings }
     }
 
     fn advance_forward(&mut self, observer: &mut impl Observer) {

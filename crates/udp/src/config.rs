@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use cellpace_cc::ControllerSpec;
 use cellpace_recovery::AckPolicy;
+use cellpace_recovery::VideoSpec;
 
 use crate::connection::Patience;
 use crate::local_path::headers;
@@ -105,6 +106,8 @@ pub enum Offer {
         unreliable: bool,
         /// How long an unreliable flow is, if it ends by itself.
         bytes: Option<u64>,
+        /// What an unreliable flow is made of, in place of bytes without an end.
+        video: Option<VideoSpec>,
     },
 }
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use cellpace_base::{Span, Time};
 use cellpace_cc::{ControllerSpec, Ecn, Event as ControllerEvent, Profile};
+use cellpace_recovery::{FrameRecord, VideoSpec};
 use thiserror::Error;
 
 use crate::incoming::{Incoming, IncomingStats};
@@ -106,6 +107,8 @@ pub(crate) struct Wish {
     pub(crate) controller: String,
     /// The controller itself: its text alone does not say what is around it.
     pub(crate) spec: Option<ControllerSpec>,
+    /// What it sends, where that is a video.
+    pub(crate) video: Option<VideoSpec>,
 }
 
 /// The half of a flow on this side.
@@ -279,6 +282,23 @@ impl UdpFlow {
         self.limit = Some(total);
         if let FlowHalf::Out(out) = &mut self.half {
             out.limit_to(total);
+        }
+    }
+
+    /// Makes the unreliable stream of a flow that has just been begun a video. Its first frame is
+    /// captured once the other side has accepted the flow.
+    pub fn send_video(&mut self, video: VideoSpec) {
+        if let Some(wish) = &mut self.wish {
+            wish.video = Some(video);
+        }
+    }
+
+    /// The frames of a video that this side sends, and what it is made of. Arrivals are dated by the
+    /// receiver's clock; the smallest one-way delay is taken for half of the smallest RTT.
+    pub fn video(&self) -> Option<(&VideoSpec, Vec<FrameRecord>)> {
+        match &self.half {
+            FlowHalf::Out(out) => out.video(),
+            _ => None,
         }
     }
 

@@ -138,6 +138,7 @@ impl Endpoint {
             window: first_window(self.config.buffer),
             controller: connect.controller.as_ref().map(ToString::to_string).unwrap_or_default(),
             spec: connect.controller.clone(),
+            video: None,
         };
         let overhead = self.config.overhead(peer);
         let flow = UdpFlow::asking(id.0, wish, self.config.patience, overhead, now);
@@ -425,7 +426,10 @@ fn accept_flow(parts: &HalfParts<'_>, flow: &mut UdpFlow, from: u64, accept: &Ac
         Some(spec) => {
             let AcceptPacket { window, delayed_acks, .. } = *accept;
             let ecn = accept.ecn && wish.ecn;
-            let outgoing = parts.outgoing(spec, wish.unreliable, window, delayed_acks, ecn);
+            let mut outgoing = parts.outgoing(spec, wish.unreliable, window, delayed_acks, ecn);
+            if let Some(video) = &wish.video {
+                outgoing.begin_video(video, parts.now, parts.video_random());
+            }
             Ok(FlowHalf::Out(Box::new(outgoing)))
         }
     };

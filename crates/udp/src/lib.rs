@@ -28,9 +28,10 @@ mod pending;
 mod protection;
 mod quota;
 mod ranges;
+mod video;
 pub mod wire;
 
-pub use cellpace_recovery::{AckPolicy, EcnFailure, EcnState};
+pub use cellpace_recovery::{AckPolicy, EcnFailure, EcnState, FrameRecord, VideoSpec};
 pub use config::{EndpointConfig, FlowRequest, Listen, MTU_RANGE, Offer};
 pub use connection::{FlowError, FlowEvent, Patience, UdpFlow};
 pub use cookie::Cookies;

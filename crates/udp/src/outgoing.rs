@@ -2,13 +2,16 @@
 
 use std::collections::VecDeque;
 
-use cellpace_base::{Span, Time};
+use cellpace_base::{Random, Span, Time};
 use cellpace_cc::{Block, Controller, Ecn, Stamp};
-use cellpace_recovery::{Arrived, EcnFailure, EcnState, PacedSender, Sending};
+use cellpace_recovery::{
+    Arrived, EcnFailure, EcnState, FrameRecord, PacedSender, Sending, VideoSpec,
+};
 
 use crate::hash::StreamHash;
 use crate::numbers::{Meaning, Numbers, join_matters};
 use crate::ranges::RangeSet;
+use crate::video::VideoStream;
 use crate::wire::{
     self, AckEntry, AckPacket, DATA_HEADER_BYTES, EcnCounts, HEADER_BYTES, Ids, Numbered,
     STAMP_BYTES,
@@ -80,6 +83,8 @@ pub(crate) struct Outgoing {
     /// A packet that is not full may leave: the application has no more data at present.
     flushed: bool,
     fin: Fin,
+    /// What the stream is made of, where it is a video.
+    video: Option<Box<VideoStream>>,
     peer_window: u64,
     /// Log position of the receiver up to which every arrival is known here.
     known: u64,
@@ -173,6 +178,7 @@ impl Outgoing {
             total: None,
             flushed: false,
             fin: Fin::Unsent,
+            video: None,
             peer_window: if unreliable { u64::MAX } else { peer_window },
             known: 0,
             next_report: 0,
@@ -279,6 +285,48 @@ impl Outgoing {
         }
     }
 
+    /// Sends a video from now on, in place of an unreliable stream that always has more.
+    pub(crate) fn begin_video(&mut self, spec: &VideoSpec, now: Time, random: Random) {
+        if self.unreliable {
+            let payload = self.datagram - self.data_header();
+            self.video = Some(Box::new(VideoStream::new(spec, now, payload, random)));
+        }
+    }
+
+    /// The frames of the video, and what it is made of.
+    pub(crate) fn video(&self) -> Option<(&VideoSpec, Vec<FrameRecord>)> {
+        let video = self.video.as_ref()?;
+        Some((video.spec(), video.frames(self.sender.sent().rtt())))
+    }
+
+    /// When the next frame is captured, until the stream ends.
+    fn next_capture(&self) -> Option<Time> {
+        self.video.as_ref().filter(|_| self.total.is_none()).map(|video| video.next_capture())
+    }
+
+    fn capture(&mut self, now: Time) {
+        if self.next_capture().is_none_or(|due| due > now) {
+            return;
+        }
+        let rtt = self.sender.sent().rtt().clone();
+        if let Some(video) = &mut self.video {
+            video.skip_missed(now);
+            self.next = video.capture(self.next, self.sender.controller_mut(), &rtt);
+        }
+    }
+
+    /// Passes arrivals that are to be processed on to the video.
+    fn note_frames(&mut self, now: Time) {
+        let Some(video) = &mut self.video else { return };
+        let sent = self.sender.sent();
+        for arrived in &self.arrived {
+            let piece = sent.data_of(arrived.number).zip(sent.sent_at(arrived.number));
+            if let Some((Piece::Data { offset, .. }, sent_at)) = piece {
+                video.on_acked(offset, sent_at, arrived.received_at, now, sent.rtt());
+            }
+        }
+    }
+
     /// Whether everything arrived.
     pub(crate) fn is_complete(&self) -> bool {
         self.fin == Fin::Arrived && (self.unreliable || Some(self.base) == self.total)
@@ -374,6 +422,7 @@ impl Outgoing {
         let now = self.time_of_ack(now, count);
         self.arrived.clear();
         self.arrived.extend(self.reported.drain(..count).map(|reported| reported.arrived));
+        self.note_frames(now);
         let headers = (self.overhead + self.data_header()) as u64;
         let (acked, fin, stats) = (&mut self.acked, &mut self.fin, &mut self.stats);
         let (rtts, base) = (&mut self.rtts, self.base);
@@ -535,15 +584,14 @@ impl Outgoing {
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let controller = if self.is_complete() { None } else { self.sender.controller_deadline() };
-        match (controller, self.sender.packet_deadline()) {
-            (Some(controller), Some(packet)) => Some(controller.min(packet)),
-            (controller, packet) => controller.or(packet),
-        }
+        let deadlines = [controller, self.sender.packet_deadline(), self.next_capture()];
+        deadlines.into_iter().flatten().min()
     }
 
     pub(crate) fn on_timer(&mut self, now: Time) {
         self.settle();
         self.controller_time = self.controller_time.max(now);
+        self.capture(now);
         self.sender.on_timer(now);
     }
 
@@ -591,6 +639,9 @@ impl Outgoing {
                 Piece::Data { .. } if self.unreliable => true,
                 Piece::Data { offset, .. } => offset < self.base || self.acked.contains(offset),
             };
+            if let (Piece::Data { .. }, Some(video)) = (piece, &mut self.video) {
+                video.on_lost();
+            }
             if !needless {
                 return Some(piece);
             }
@@ -612,9 +663,13 @@ impl Outgoing {
         if self.total.is_some_and(|total| self.next >= total) {
             return (self.fin == Fin::Unsent).then_some(Piece::Fin);
         }
-        let available = written.min(self.peer_window).saturating_sub(self.next);
+        let available = match &self.video {
+            Some(video) => video.packet_bytes(self.next),
+            None => written.min(self.peer_window).saturating_sub(self.next),
+        };
         let length = available.min(full as u64) as u16;
         let whole = usize::from(length) == full
+            || self.video.is_some()
             || self.total.is_some()
             || self.flushed
             || self.next + u64::from(length) == self.peer_window;

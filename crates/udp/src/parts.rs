@@ -14,6 +14,9 @@ use crate::numbers::Numbers;
 use crate::outgoing::{Outgoing, Sizes};
 use crate::quota::MemoryBudget;
 
+/// The random streams of videos begin here; those of controllers lie below.
+const VIDEO_STREAMS: u64 = 1 << 40;
+
 /// What the halves of a flow are made of.
 pub(crate) struct HalfParts<'a> {
     pub(crate) config: &'a EndpointConfig,
@@ -34,6 +37,11 @@ impl HalfParts<'_> {
             start: self.now,
             random: Random::seeded(self.config.seed, self.stream),
         }
+    }
+
+    /// The random numbers of a video.
+    pub(crate) fn video_random(&self) -> Random {
+        Random::seeded(self.config.seed, VIDEO_STREAMS + self.stream)
     }
 
     pub(crate) fn outgoing(

@@ -332,7 +332,7 @@ fn sender_waits_and_receiver_connects() {
     let mut sender = endpoint(SENDER, EndpointConfig::default());
     let mut receiver = endpoint(RECEIVER, EndpointConfig::default());
     let controllers = vec!["cubic".parse().unwrap(), "verus".parse().unwrap()];
-    let offer = Offer::Send { controllers, unreliable: false, bytes: None };
+    let offer = Offer::Send { controllers, unreliable: false, bytes: None, video: None };
     sender.listen(Listen { most_flows: 2, max_per_client: None, offer });
     let connect = FlowRequest { controller: None, unreliable: false };
     let ids: Vec<_> =

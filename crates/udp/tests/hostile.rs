@@ -23,7 +23,7 @@ fn sender(controllers: &[&str]) -> Endpoint {
     let mut endpoint = endpoint(RECEIVER, EndpointConfig::default());
     let controllers: Vec<_> = controllers.iter().map(|cc| cc.parse().unwrap()).collect();
     let most_flows = controllers.len();
-    let offer = Offer::Send { controllers, unreliable: false, bytes: None };
+    let offer = Offer::Send { controllers, unreliable: false, bytes: None, video: None };
     endpoint.listen(Listen { most_flows, max_per_client: None, offer });
     endpoint
 }

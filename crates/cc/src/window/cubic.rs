@@ -85,7 +85,7 @@ impl ControllerParams for CubicParams {
 /// beta_ecn: what a mark leaves of the flight (RFC 8511 section 3.1).
 const ABE_FACTOR: f64 = 0.85;
 
-struct Cubic {
+pub(crate) struct Cubic {
     params: CubicParams,
     /// Increase per RTT that makes Reno with `loss_factor` as fast as Reno with one half.
     alpha: f64,
@@ -98,7 +98,7 @@ struct Cubic {
 
 /// Where the window aims. All in packets and seconds.
 #[derive(Debug, Clone, Copy, Default)]
-struct CubicCurve {
+pub(crate) struct CubicCurve {
     w_max: f64,
     cwnd_prior: f64,
     /// The running congestion avoidance stage; `None` until its first ack.
@@ -114,7 +114,7 @@ struct CubicStage {
 }
 
 impl Cubic {
-    fn new(params: &CubicParams) -> Self {
+    pub(crate) fn new(params: &CubicParams) -> Self {
         let beta = params.loss_factor;
         Self {
             params: params.clone(),

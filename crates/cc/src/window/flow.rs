@@ -175,6 +175,21 @@ pub(crate) trait WindowLaw: Send {
     /// Forget what was learnt about the path.
     fn on_path_change(&mut self) {}
 
+    /// Whether the delays that [`on_ack`](Self::on_ack) has just seen call for a window of one packet.
+    fn empties_window(&mut self) -> bool {
+        false
+    }
+
+    /// When [`on_deadline`](Self::on_deadline) wants to be called, if ever.
+    fn next_deadline(&self) -> Option<Time> {
+        None
+    }
+
+    /// The deadline passed.
+    fn on_deadline(&mut self, now: Time) {
+        let _ = now;
+    }
+
     /// Whether the window grows exponentially now.
     fn in_slow_start(&self, window: &CongestionWindow) -> bool {
         window.in_slow_start()
@@ -293,6 +308,15 @@ impl<L: WindowLaw> WindowFlow<L> {
         self.events.push(now, Event::Reduced { from, to: self.window.bytes() });
     }
 
+    /// As for a loss, but down to one packet, with nothing to send again and nothing to take back.
+    fn empty(&mut self, now: Time) {
+        let from = self.window.bytes();
+        self.window.ssthresh = self.law.on_loss(&self.window, self.window.cwnd);
+        self.window.cwnd = 1.0;
+        (self.loss, self.before_timeout) = (None, None);
+        self.events.push(now, Event::Reduced { from, to: self.window.bytes() });
+    }
+
     /// The lost packets that no earlier reduction answers for.
     fn count(&self, loss: &Loss<'_>) -> u64 {
         loss.packets.iter().filter(|packet| packet.number >= self.recover).count() as u64
@@ -380,6 +404,9 @@ impl<L: WindowLaw> Controller for WindowFlow<L> {
             self.window.recovering = false;
         }
         self.law.on_ack(&mut self.window, ack, acked);
+        if self.law.empties_window() {
+            self.empty(ack.now);
+        }
         self.settle(ack.now);
     }
 
@@ -465,6 +492,14 @@ impl<L: WindowLaw> Controller for WindowFlow<L> {
 
     fn permit(&self) -> Permit {
         Permit::Window(self.window.bytes())
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.law.next_deadline()
+    }
+
+    fn on_deadline(&mut self, now: Time) {
+        self.law.on_deadline(now);
     }
 
     fn poll_event(&mut self) -> Option<(Time, Event)> {

@@ -1,6 +1,7 @@
-//! The window-based controllers: one flow around seven laws of how the window moves.
+//! The window-based controllers: one flow around the laws of how the window moves.
 
 pub(crate) mod bic;
+pub(crate) mod c2tcp;
 pub(crate) mod cubic;
 mod flow;
 mod hystart;

@@ -41,13 +41,13 @@ impl ControllerParams for NewRenoParams {
 /// beta_ecn: what a mark leaves of the flight (RFC 8511 section 3.1).
 const ABE_FACTOR: f64 = 0.8;
 
-struct NewReno {
+pub(crate) struct NewReno {
     params: NewRenoParams,
     slow_start: SlowStart,
 }
 
 impl NewReno {
-    fn new(params: &NewRenoParams) -> Self {
+    pub(crate) fn new(params: &NewRenoParams) -> Self {
         // RFC 3465 section 2.3 lowers L to 1 after a timeout, because a cumulative ack may then
         // cover packets that arrived long ago. Acks of single packets cannot.
         let slow_start = SlowStart::new(params.hystart, params.abc);

@@ -9,7 +9,7 @@ use cellpace_lab::EventLog;
 use cellpace_lab::transfer::{
     DataSource, FlowData, Transfer, TransferConditions, TransferFlow, made_up, shown_address,
 };
-use cellpace_udp::{AckPolicy, FlowRequest, Listen, MTU_RANGE, Offer};
+use cellpace_udp::{AckPolicy, FlowRequest, Listen, MTU_RANGE, Offer, VideoSpec};
 use clap::Args;
 
 use super::options::Common;
@@ -56,6 +56,15 @@ pub(crate) struct SendArgs {
     /// For measuring: do not send again what is lost
     #[arg(long, conflicts_with = "file")]
     unreliable: bool,
+    /// Send a video, whose rate follows the controller and of which nothing is sent again: fps=30,max=4mbit.
+    /// More keys: rate, min, lag, spread, gop, key, key_on_loss, discard, deadline
+    #[arg(
+        long,
+        value_name = "KEY=VALUE,...",
+        conflicts_with_all = ["file", "bytes"],
+        value_parser = VideoSpec::read
+    )]
+    video: Option<VideoSpec>,
     /// Wait for `cellpace recv HOST` instead of connecting; a port alone is on loopback, with --key
     /// at every address
     #[arg(long, value_name = "[ADDR:]PORT")]
@@ -108,7 +117,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<ExitCode, CommandError> {
     let result = session.run(TransferConditions {
         role: "send",
         command: command_line(),
-        unreliable: args.unreliable,
+        unreliable: plan.unreliable,
         mtu: args.mtu,
         seed,
     })?;
@@ -155,7 +164,7 @@ impl SendPlan {
             file,
             duration,
             bytes: args.bytes,
-            unreliable: args.unreliable,
+            unreliable: args.unreliable || args.video.is_some(),
         })
     }
 
@@ -182,10 +191,13 @@ fn connect(
         // A socket for each, so that queues that are fair among flows see them apart.
         let way = connect_to(&mut session.driver, peer)?;
         let now = session.driver.now();
-        let connect = FlowRequest { controller: Some(spec.clone()), unreliable: args.unreliable };
+        let connect = FlowRequest { controller: Some(spec.clone()), unreliable: plan.unreliable };
         let id = session.driver.endpoint.connect(now, peer, way, &connect);
         if let (Some(bytes), Some(flow)) = (plan.bytes, session.driver.endpoint.flow_mut(id)) {
             flow.limit_to(bytes);
+        }
+        if let (Some(video), Some(flow)) = (&args.video, session.driver.endpoint.flow_mut(id)) {
+            flow.send_video(video.clone());
         }
         session.flows.push(TransferFlow::new(id, spec.to_string(), shown_address(peer), end));
     }
@@ -201,8 +213,9 @@ fn wait(args: &SendArgs, plan: &SendPlan, session: &mut Transfer<'_>) -> Result<
         max_per_client: None,
         offer: Offer::Send {
             controllers: plan.controllers.clone(),
-            unreliable: args.unreliable,
+            unreliable: plan.unreliable,
             bytes: plan.bytes,
+            video: args.video.clone(),
         },
     });
     args.common.verbosity.note(&format!("waiting at {at}"));

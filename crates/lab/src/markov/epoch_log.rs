@@ -6,8 +6,8 @@ use cellpace_base::{Span, Time};
 use cellpace_mdi::{Chain, Sample};
 
 use cellpace_cc::{
-    Ack, Block, Controller, Ecn, Event, Loss, Mark, Pacing, Permit, Profile, SentPacket, Setup,
-    Spurious, Stamp, Timeout,
+    Ack, Block, Controller, Ecn, Event, Frame, Loss, Mark, Pacing, Permit, Profile, Rate,
+    SentPacket, Setup, Spurious, Stamp, Timeout,
 };
 
 /// Events further apart than this are no outage but two uses of one controller. It bounds what
@@ -234,6 +234,14 @@ impl Controller for EpochLog {
         self.close_until(now);
         self.end_chain();
         self.inner.on_path_change(now);
+    }
+
+    fn on_frame(&mut self, frame: &Frame) {
+        self.inner.on_frame(frame);
+    }
+
+    fn target_rate(&self) -> Option<Rate> {
+        self.inner.target_rate()
     }
 
     fn cwnd(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! The result document, schema `cellpace.transfer/1`.
 
-use cellpace_measure::Summary;
+use cellpace_measure::{Summary, VideoFigures};
 use serde::Serialize;
 
 use super::series::TransferSeries;
@@ -88,6 +88,9 @@ pub struct TransferFlowDocument {
     /// BLAKE3 hash of what arrived, at a receiver of a reliable flow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blake3: Option<String>,
+    /// Its frames, where it is a video that this side sends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub video: Option<VideoFigures>,
     /// Second by second.
     pub intervals: Vec<TransferInterval>,
     /// The flow over time, finer and in a bounded number of bins.

@@ -1,7 +1,7 @@
 //! One flow at run time: its data, its figures, its lines.
 
 use cellpace_base::{Span, Time};
-use cellpace_measure::{DelaySketch, Summary};
+use cellpace_measure::{DelaySketch, MeasuredWindow, Summary, VideoFigures, VideoFrame};
 use cellpace_report::short;
 use cellpace_udp::{CloseCode, EcnState, FlowId, UdpFlow};
 
@@ -39,6 +39,7 @@ pub struct TransferFlow {
     interval_from: Time,
     pub(super) intervals: Vec<TransferInterval>,
     pub(super) hash: Option<[u8; 32]>,
+    video: Option<VideoFigures>,
 }
 
 /// Figures from the beginning of a flow.
@@ -111,6 +112,7 @@ impl TransferFlow {
             interval_from: Time::ZERO,
             intervals: Vec::new(),
             hash: None,
+            video: None,
         }
     }
 
@@ -218,6 +220,7 @@ impl TransferFlow {
             self.close_interval(now, flow);
         }
         self.last = FlowTotals::of(flow);
+        self.video = self.began.and_then(|began| video_figures(flow, began, now));
         self.ended = Some(now);
     }
 
@@ -291,6 +294,7 @@ impl TransferFlow {
             duplicates: self.last.duplicates,
             acks: self.last.acks,
             blake3: self.hash.map(|hash| hash.iter().map(|byte| format!("{byte:02x}")).collect()),
+            video: self.video,
             intervals: self.intervals.clone(),
             series: self.series.series(end, flows, is_sender),
         }
@@ -353,8 +357,32 @@ impl TransferFlow {
                 short(queue.p99),
             );
         }
+        if let Some(video) = &self.video {
+            line += &format!(
+                ", frames {} Mbit/s, frame delay p50 {} p95 {} ms, late {} %, freezes {}",
+                short(video.bitrate_mbps),
+                short(video.frame_delay_ms.p50),
+                short(video.frame_delay_ms.p95),
+                short(video.late * 100.0),
+                video.freezes,
+            );
+        }
         Some(line)
     }
+}
+
+/// The figures of a video's frames.
+fn video_figures(flow: &UdpFlow, began: Time, ended: Time) -> Option<VideoFigures> {
+    let (spec, frames) = flow.video()?;
+    let frames = frames.into_iter().map(|frame| VideoFrame {
+        captured: frame.captured,
+        bytes: frame.bytes,
+        complete: frame.complete,
+        discarded: frame.discarded,
+        rate: frame.rate,
+    });
+    let window = MeasuredWindow { skip: began, end: ended };
+    Some(VideoFigures::of(frames, window, spec.fps, spec.deadline))
 }
 
 /// RTTs above the smallest: how long packets waited in queues.

@@ -11,17 +11,26 @@ const COLUMNS = [
   { key: "p99", name: "99 %", unit: "ms", digits: 1, better: -1, over: "Queue delay" },
   { key: "loss", name: "Lost", unit: "%", digits: 2, better: -1 },
   { key: "jain", name: "Jain", unit: "index", digits: 3, better: 1 },
+  { key: "frame_rate", name: "Frames", unit: "Mbit/s", digits: 2, better: 1, video: true },
+  { key: "frame_p50", name: "median", unit: "ms", digits: 1, better: -1, over: "Frame delay", video: true },
+  { key: "frame_p95", name: "95 %", unit: "ms", digits: 1, better: -1, over: "Frame delay", video: true },
+  { key: "late", name: "Late", unit: "%", digits: 1, better: -1, video: true },
+  { key: "freezes", name: "Freezes", digits: 1, better: -1, video: true },
 ];
+
+/** What stands in the columns of videos where a row has none. */
+const NO_VIDEO = Object.fromEntries(COLUMNS.filter((column) => column.video).map((column) => [column.key, { v: null }]));
 
 function drawTable() {
   const parts = state.allTraces ? data.groups : [group()];
   const isWindow = state.zoom !== null && !state.allTraces;
-  const rows = parts.flatMap((part) => (isWindow ? rowsSeen(part) : part.rows).map((row) => ({ ...row, trace: part.name, part })));
+  const rows = parts.flatMap((part) => (isWindow ? rowsSeen(part) : part.rows).map((row) => ({ ...NO_VIDEO, ...row, trace: part.name, part })));
+  const hasVideo = rows.some((row) => known(row.frame_rate.v));
   const columns = COLUMNS.filter((column) => ({
     trace: parts.length > 1,
     seed: rows.some((row) => row.seed !== rows[0].seed),
     jain: rows.some((row) => row.flows > 1),
-  })[column.key] ?? true);
+  })[column.key] ?? (!column.video || hasVideo));
   const best = (column, row) => isBest(column, row, rows.filter((rival) => rival.part === row.part));
   if (state.sort) sortRows(rows, state.sort);
   const focused = one("#results table").contains(document.activeElement) ? document.activeElement.dataset.key : null;

@@ -237,12 +237,15 @@ impl Endpoint {
             (PendingRole::Receive(half), _) => parts.incoming(&half, unreliable, ecn),
             (
                 PendingRole::Send { index, window, delayed_acks },
-                Offer::Send { controllers, bytes, .. },
+                Offer::Send { controllers, bytes, video, .. },
             ) => {
                 let spec = &controllers[index];
                 let mut half = parts.outgoing(spec, unreliable, window, delayed_acks, ecn);
                 if let Some(bytes) = bytes {
                     half.limit_to(*bytes);
+                }
+                if let Some(video) = video {
+                    half.begin_video(video, now, parts.video_random());
                 }
                 FlowHalf::Out(Box::new(half))
             }
