@@ -5,7 +5,7 @@
 
 Writes the tables of docs/validation/pace.md and the page out/frontier.html: a picture per trace, with every
 point of the sweep, the frontier and Pace. With `training`, the traces on which Pace was chosen are run instead
-and nothing in docs/ is written. Recorded traces come from the folder CELLPACE_TRACES; needs it.
+and nothing in docs/ is written; with `traces`, the others are named. Recorded traces come from the folder CELLPACE_TRACES; needs it.
 
 The efficient frontier of a trace: of the points (utilization, p95 of the queue delay), those that no other has
 both more utilization and less delay than. Between two of them it is a straight line, below the lowest utilization its
@@ -146,6 +146,15 @@ def constant():
     return table(["link", "utilization", "p95 of the queue delay"], rows)
 
 
+def bound():
+    """What crates/lab/examples/bound.rs has printed for the same traces."""
+    lines = (ROOT / "out" / "bound.txt").read_text().splitlines()
+    shares = [f"{word} %" for word in lines[0].removeprefix("p95 in ms at").replace("%", " ").split()]
+    rows = [[trace, *(f"{word} ms" if word != "-" else "–" for word in line.split()[1:])]
+            for trace, line in zip(TEST, lines[1:])]
+    return table(["trace", *shares], rows)
+
+
 def flow(cc, *fields):
     return "\n".join(["[[flow]]", f'cc = "{cc}"', *fields]) + "\n"
 
@@ -239,6 +248,9 @@ td {{ padding: .2em .8em .2em 0; border-bottom: 1px solid #ddd }} svg {{ max-wid
 def main():
     if not TRACES:
         sys.exit("frontier: needs recorded traces: set CELLPACE_TRACES")
+    if sys.argv[2:] == ["traces"]:
+        print("\n".join(f"{TRACES}/{trace}" for trace in TEST))
+        return
     training = "training" in sys.argv[2:]
     found = points(TRAINING if training else TEST)
     alone_table, answer = alone(found)
@@ -251,7 +263,7 @@ def main():
         return
     import regenerate
     shared, beside = sharing()
-    regenerate.include({"frontier": alone_table, "answer-frontier": answer, "pace-conditions": conditions(),
+    regenerate.include({"frontier": alone_table, "frontier-bound": bound(), "answer-frontier": answer, "pace-conditions": conditions(),
                         "pace-constant": constant(), "pace-sharing": shared, "pace-beside": beside})
     print(f"wrote {(out / 'frontier.html').relative_to(ROOT)}")
 
