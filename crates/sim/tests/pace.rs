@@ -25,11 +25,9 @@ fn beside(flows: Vec<FlowSpec>, queue: &str) -> Scenario {
 
 #[test]
 fn constant_links_are_full_and_their_queue_short() {
-    for (trace, seconds, p95_ms) in [
-        ("constant:1mbit", 40, 40.0),
-        ("constant:12mbit", 30, 8.0),
-        ("constant:100mbit", 10, 8.0),
-    ] {
+    for (trace, seconds, p95_ms) in
+        [("constant:1mbit", 40, 40.0), ("constant:12mbit", 30, 8.0), ("constant:100mbit", 10, 8.0)]
+    {
         let figures = alone(trace, seconds);
         assert!(figures.utilization > 0.95, "{trace}: {}", figures.utilization);
         let p95 = figures.queue_delay_ms.p95;
