@@ -4,7 +4,7 @@ page that has them; the text around it is written by hand.
 
     python3 evaluation/regenerate.py path/to/cellpace [PART...]
 
-Parts: papers, readme, reading (docs/reading-results.md and docs/validation/flows.md), originals, profiles, mdi,
+Parts: papers, quic (real time of evaluation/quic.json), readme, reading (docs/reading-results.md and docs/validation/flows.md), originals, profiles, mdi,
 parity and alcc (the last two of evaluation/parity.json and evaluation/alcc.json, which real time has
 filled). Without one, all.
 
@@ -24,6 +24,7 @@ import originals
 import papers
 import parity
 import profiles
+import quic
 import reading
 from program import ROOT, TRACES, call, compare, table, write
 
@@ -65,6 +66,7 @@ PARTS = {
     "originals": (originals.tables, TRACES and originals.REFERENCE.is_file()),
     "profiles": (profiles.tables, TRACES),
     "mdi": (mdi, True),
+    "quic": (quic.tables, bool(TRACES)),
     "parity": (parity.tables, True),
     "alcc": (above_tcp.tables, True),
     "papers": (papers.tables, bool(TRACES)),

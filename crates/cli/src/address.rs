@@ -108,6 +108,24 @@ impl FromStr for ListenAddress {
 }
 
 impl ListenAddress {
+    /// Where to listen, as [`bind`](Self::bind) does.
+    #[cfg(feature = "quic")]
+    pub(crate) fn addresses(
+        &self,
+        default_port: u16,
+        is_keyed: bool,
+    ) -> Result<Vec<SocketAddr>, CommandError> {
+        Ok(match self {
+            Self::Port(port) if is_keyed => vec![(Ipv6Addr::UNSPECIFIED, *port).into()],
+            // Two sockets would get two ports.
+            Self::Port(0) => vec![(Ipv4Addr::LOCALHOST, 0).into()],
+            Self::Port(port) => {
+                vec![(Ipv4Addr::LOCALHOST, *port).into(), (Ipv6Addr::LOCALHOST, *port).into()]
+            }
+            Self::At(at) => vec![at.look_up(at.port.unwrap_or(default_port))?],
+        })
+    }
+
     /// Opens the sockets to listen at, and returns where that is. A port alone means every address
     /// where strangers get no answer (`is_keyed`), and otherwise loopback.
     pub(crate) fn bind<E: Engine>(

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use cellpace_base::split_name;
 use cellpace_cc::find_controller;
-use cellpace_lab::{Batch, Experiment, LabError, NamedTrace, read_controller, trace_files};
+use cellpace_lab::{
+    Batch, Experiment, LabError, NamedTrace, StackSpec, read_controller, trace_files,
+};
 use cellpace_sim::{AckPolicy, Scenario, TransferSpec, VideoSpec};
 use clap::Args;
 
@@ -22,6 +24,7 @@ use crate::path_options::PathOptions;
   cellpace compare --trace lte-driving --cc verus --cc copa --cc cubic --report out.html
   cellpace compare --trace random:10mbit..100mbit/5s --rtt random:10ms..100ms/5s \\
       --loss random:0%..1%/5s --cc verus --cc cubic --repeat 5
+  cellpace compare --cc verus --stack builtin --stack noq --stack quinn:cc=cubic --duration 20s
   cellpace compare --handover 30s/200ms/80ms/lost --cc verus --cc bbr
   cellpace compare --transfer 2MB,count=20,gap=1s --cc cubic --cc bbr")]
 pub(crate) struct CompareArgs {
@@ -37,6 +40,11 @@ pub(crate) struct CompareArgs {
     /// When receivers acknowledge: every packet, or delayed:40ms (every second packet)
     #[arg(long, default_value = "every", value_name = "POLICY", help_heading = "Path")]
     acks: String,
+    /// Who sends: builtin (this program), noq or quinn (QUIC libraries, over the same path), each
+    /// under each controller; noq:cc=cubic, newreno or bbr is the library under its own controller;
+    /// repeatable
+    #[arg(long = "stack", value_name = "STACK", default_value = "builtin", value_parser = stack)]
+    stacks: Vec<StackSpec>,
     /// Flows of the same controller that share the link
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = whole(1..=10_000_u32))]
     flows: u32,
@@ -64,6 +72,10 @@ pub(crate) struct CompareArgs {
     outputs: Outputs,
 }
 
+fn stack(text: &str) -> Result<StackSpec, String> {
+    text.parse::<StackSpec>().map_err(|error| error.to_string())
+}
+
 pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, CommandError> {
     args.outputs.check()?;
     let runs = experiment(args)?.plan().map_err(of_option)?;
@@ -73,6 +85,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, CommandError> {
 fn experiment(args: &CompareArgs) -> Result<Experiment, CommandError> {
     once_each("--trace", &args.traces)?;
     once_each("--cc", &args.ccs)?;
+    once_each("--stack", &args.stacks)?;
     args.ccs.iter().try_for_each(|cc| one_controller(cc))?;
     let read = |cc: &String| read_controller(cc);
     let controllers: Result<Vec<_>, _> = args.ccs.iter().map(read).collect();
@@ -84,6 +97,7 @@ fn experiment(args: &CompareArgs) -> Result<Experiment, CommandError> {
     Ok(Experiment {
         controllers: named("--cc", controllers)?,
         traces: traces.collect(),
+        stacks: args.stacks.clone(),
         seeds: args.repetition.seeds(args.path.link.seed).collect(),
         flows: args.flows,
         transfer: named("--transfer", transfer.transpose())?,

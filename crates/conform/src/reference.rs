@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cellpace_cc::ControllerSpec;
-use cellpace_lab::{Batch, PlannedRun, RunResult, WorkSink, threads};
+use cellpace_lab::{Batch, PlannedRun, RunResult, StackSpec, WorkSink, threads};
 use cellpace_report::Run;
 
 use crate::{ConformError, Trial};
@@ -24,7 +24,7 @@ pub fn reference(
             let scenario = trial.simulated(cc)?;
             let seed = scenario.seed;
             let (cc, trace, scenario) = (cc.to_string(), trial.trace.clone(), Arc::new(scenario));
-            runs.push(PlannedRun { cc, trace, scenario, seed });
+            runs.push(PlannedRun { cc, trace, scenario, seed, stack: StackSpec::Builtin });
         }
     }
     let batch = Batch { series: true, ..Batch::new(runs) };

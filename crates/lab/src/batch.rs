@@ -12,7 +12,8 @@ use cellpace_sim::{FlowSpec, FlowView, Observer, Outcome, Scenario};
 
 use crate::LabError;
 use crate::event_log::{EventFlow, EventLog, FlowMetrics};
-use crate::parallel::{WorkClock, WorkSink, run_all, simulate};
+use crate::parallel::{WorkClock, WorkSink, run_all};
+use crate::stack::StackSpec;
 
 /// One run to do.
 #[derive(Debug, Clone)]
@@ -25,6 +26,8 @@ pub struct PlannedRun {
     pub scenario: Arc<Scenario>,
     /// The seed in place of the scenario's.
     pub seed: u64,
+    /// Who sends.
+    pub stack: StackSpec,
 }
 
 impl PlannedRun {
@@ -142,6 +145,7 @@ impl Batch {
             trace: trace.to_owned(),
             scenario: Arc::clone(&scenario),
             seed,
+            stack: StackSpec::Builtin,
         });
         Ok(Self::new(runs.collect()))
     }
@@ -248,7 +252,7 @@ impl Work {
         let outcome = if self.is_logged {
             self.simulate_logged(index, run, &scenario, clock)?
         } else {
-            simulate(&scenario, &mut (), clock).map_err(LabError::failed)?
+            run.stack.simulate(&scenario, &mut (), clock)?
         };
         let Some(outcome) = outcome else { return Ok(None) };
         let wall_s = started.map(|started| started.elapsed().as_secs_f64());
@@ -267,9 +271,13 @@ impl Work {
         if let Some(events) = &mut logs.events {
             events.begin_run(index as u32, &run.cc, &run.trace, run.seed);
         }
-        let names = scenario.flows.iter().map(FlowSpec::name).collect();
+        let name = |flow: &FlowSpec| match run.stack.has_controller() {
+            true => run.cc.clone(),
+            false => flow.name(),
+        };
+        let names = scenario.flows.iter().map(name).collect();
         let mut logger = RunLogger { logs: &mut logs, run: index as u32, names, failed: None };
-        let outcome = simulate(scenario, &mut logger, clock).map_err(LabError::failed)?;
+        let outcome = run.stack.simulate(scenario, &mut logger, clock)?;
         match logger.failed {
             Some(error) => Err(LabError::failed(error)),
             None => Ok(outcome),

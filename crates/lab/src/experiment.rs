@@ -12,6 +12,7 @@ use cellpace_sim::{FlowSpec, FlowTraffic, Scenario, TransferSpec, VideoSpec};
 
 use crate::batch::{Batch, MAX_SERIES_VALUES, PlannedRun, RunResult, check_number, series_values};
 use crate::files::{shown_name, shown_names, trace_files};
+use crate::stack::StackSpec;
 use crate::{LabError, WorkSink, threads};
 
 /// A trace under the name that results show.
@@ -64,6 +65,8 @@ pub struct Experiment {
     pub traces: Vec<NamedTrace>,
     /// The controllers, those of the registry or your own; each has the link for itself.
     pub controllers: Vec<ControllerSpec>,
+    /// Who sends: each controller runs in each of them, but in those that come with one of their own.
+    pub stacks: Vec<StackSpec>,
     /// The seeds.
     pub seeds: Vec<u64>,
     /// Flows of the same controller that share the link.
@@ -79,11 +82,12 @@ pub struct Experiment {
 }
 
 impl Default for Experiment {
-    /// One flow, seed 1, and the path of [`Scenario::default`]; no trace and no controller yet.
+    /// One flow of the simulator's own sender, seed 1, and the path of [`Scenario::default`]; no trace and no controller yet.
     fn default() -> Self {
         Self {
             traces: Vec::new(),
             controllers: Vec::new(),
+            stacks: vec![StackSpec::Builtin],
             seeds: vec![1],
             flows: 1,
             transfer: None,
@@ -129,21 +133,38 @@ impl Experiment {
     /// # Errors
     /// When the experiment contradicts itself or is larger than memory.
     pub fn plan(&self) -> Result<Vec<PlannedRun>, LabError> {
-        let count = (self.traces.len() * self.controllers.len() * self.seeds.len()) as u64;
+        let senders = self.senders()?;
+        let count = (self.traces.len() * senders.len() * self.seeds.len()) as u64;
         check_number(count, u64::from(self.flows))?;
         let mut runs = Vec::new();
         for trace in &self.traces {
-            for cc in &self.controllers {
+            for (stack, cc) in &senders {
                 let scenario = Arc::new(self.scenario(trace, cc, count)?);
+                stack.check(&scenario)?;
                 runs.extend(self.seeds.iter().map(|seed| PlannedRun {
-                    cc: cc.to_string(),
+                    cc: stack.run_name(&cc.to_string()),
                     trace: trace.name.clone(),
                     scenario: Arc::clone(&scenario),
                     seed: *seed,
+                    stack: *stack,
                 }));
             }
         }
         Ok(runs)
+    }
+
+    /// Controllers and who sends under them; those that come with their own are last.
+    fn senders(&self) -> Result<Vec<(StackSpec, ControllerSpec)>, LabError> {
+        let (own, others): (Vec<StackSpec>, Vec<StackSpec>) =
+            self.stacks.iter().partition(|stack| stack.has_controller());
+        let of = |cc: &ControllerSpec| -> Vec<_> {
+            others.iter().map(|stack| (*stack, cc.clone())).collect()
+        };
+        let mut senders: Vec<_> = self.controllers.iter().flat_map(of).collect();
+        // Stands for a controller that the scenario does not know.
+        let unknown: ControllerSpec = "fixed".parse().map_err(LabError::invalid)?;
+        senders.extend(own.into_iter().map(|stack| (stack, unknown.clone())));
+        Ok(senders)
     }
 
     fn flow(&self, cc: &ControllerSpec) -> FlowSpec {

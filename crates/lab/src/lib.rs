@@ -22,6 +22,7 @@ mod files;
 mod markov;
 mod parallel;
 mod path_text;
+mod stack;
 #[cfg(feature = "parquet")]
 pub mod sweep;
 pub mod trace;
@@ -43,3 +44,4 @@ pub use markov::{
 };
 pub use parallel::{WorkClock, WorkSink, run_all, simulate, threads};
 pub use path_text::{FieldError, PathText};
+pub use stack::StackSpec;

@@ -60,6 +60,11 @@ impl WorkClock {
 /// Virtual time between two looks at whether to stop, at most.
 const MAX_STEP: Span = Span::from_secs(1);
 
+/// Virtual time between two looks at whether to stop.
+pub(crate) fn step_of(scenario: &Scenario) -> Span {
+    (scenario.duration / 100).min(MAX_STEP).max(Span::from_nanos(1))
+}
+
 /// Simulates a scenario and reports to `clock` how far it is. `None`: stopped by the clock.
 ///
 /// # Errors
@@ -69,7 +74,7 @@ pub fn simulate(
     observer: &mut impl Observer,
     clock: &WorkClock,
 ) -> Result<Option<Outcome>, SimError> {
-    let step = (scenario.duration / 100).min(MAX_STEP).max(Span::from_nanos(1));
+    let step = step_of(scenario);
     let mut simulation = Simulation::new(scenario)?;
     while !simulation.is_over() {
         if clock.is_stopped() {

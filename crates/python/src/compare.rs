@@ -151,6 +151,7 @@ fn experiment(wish: Comparing, path: &PathText, raised: &Raised) -> Result<Exper
         video: None,
         duration: FieldError::of("duration", duration)?,
         path: path.conditions(&mut files)?,
+        ..Experiment::default()
     })
 }
 

@@ -34,6 +34,31 @@ struct Entry {
     written_off: bool,
 }
 
+/// What a host has counted since its path began. Bytes are those of UDP payload.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HostStats {
+    /// Packets sent that count as in flight.
+    pub sent: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Packets acked.
+    pub acked: u64,
+    /// Their bytes.
+    pub acked_bytes: u64,
+    /// Packets that the library declared lost; their data is sent again.
+    pub lost: u64,
+    /// Their bytes.
+    pub lost_bytes: u64,
+    /// Reports of ECN marks.
+    pub marks: u64,
+    /// Retransmission timeouts of the controller's timer.
+    pub timeouts: u64,
+    /// Those after which packets turned out to be only late.
+    pub spurious_timeouts: u64,
+    /// Packets declared lost that had arrived, as far as the library says so.
+    pub spurious_losses: u64,
+}
+
 /// A controller under a QUIC connection's path. Time is an argument of every call and never runs
 /// backwards; all sizes are bytes of UDP payload.
 pub struct Host {
@@ -64,7 +89,13 @@ pub struct Host {
     after_timeout: u64,
     /// The library was told that no full packet fits.
     blocked: bool,
+    stats: HostStats,
+    /// RTT samples that nobody has taken, if anybody wants them.
+    rtts: Option<VecDeque<(Time, Span)>>,
 }
+
+/// RTT samples kept for whoever takes them; more than a second of packets at a gigabit.
+const MAX_RTTS: usize = 1 << 17;
 
 /// How long a packet that the library never settles (a discarded number space, a lost MTU probe)
 /// stays in the book after packets sent later were acked.
@@ -93,7 +124,41 @@ impl Host {
             timeouts_in_a_row: 0,
             after_timeout: 0,
             blocked: false,
+            stats: HostStats::default(),
+            rtts: None,
         }
+    }
+
+    /// Itself as the series of a simulated run sample it.
+    #[cfg(feature = "virtual-time")]
+    pub(crate) fn sample(&self) -> cellpace_sim::FlowSample<'_> {
+        cellpace_sim::FlowSample {
+            controller: self.controller(),
+            in_flight: self.in_flight,
+            rtt: &self.rtt,
+            rto: self.rto(),
+        }
+    }
+
+    /// What it has counted.
+    pub fn stats(&self) -> HostStats {
+        self.stats
+    }
+
+    /// Keeps RTT samples for [`take_rtts`](Self::take_rtts) from now on: the newest 131 072.
+    pub fn watch_rtts(&mut self) {
+        self.rtts.get_or_insert_default();
+    }
+
+    /// Gives each RTT sample since the last call, with the time of its ack, to `take`.
+    pub fn take_rtts(&mut self, mut take: impl FnMut(Time, Span)) {
+        let rtts = self.rtts.iter_mut().flat_map(|rtts| rtts.drain(..));
+        rtts.for_each(|(at, rtt)| take(at, rtt));
+    }
+
+    /// The retransmission timeout: the controller's, or RFC 6298's without backing off.
+    pub fn rto(&self) -> Span {
+        self.controller.rto().unwrap_or_else(|| self.rtt.backed_off_rto(0))
     }
 
     /// The controller, to look at.
@@ -125,6 +190,8 @@ impl Host {
     pub fn on_sent(&mut self, now: Time, wire: u64, library_number: u64) {
         self.catch_up(now);
         self.in_flight += wire;
+        self.stats.sent += 1;
+        self.stats.sent_bytes += wire;
         let number = self.next_number;
         self.next_number += 1;
         let stamp = self.controller.on_sent(&SentPacket {
@@ -188,6 +255,14 @@ impl Host {
             self.prior = (self.in_flight, self.written_off);
         }
         self.leave(&entry);
+        self.stats.acked += 1;
+        self.stats.acked_bytes += entry.wire;
+        if let Some(rtts) = &mut self.rtts {
+            if rtts.len() == MAX_RTTS {
+                rtts.pop_front();
+            }
+            rtts.push_back((now, now - entry.sent_at));
+        }
         self.acked.push(self.acked_packet(&entry, now));
     }
 
@@ -283,6 +358,7 @@ impl Host {
     /// The peer reports marks of congestion; the newest marked packet left at `sent_at`.
     pub fn on_marked(&mut self, now: Time, sent_at: Time) {
         self.catch_up(now);
+        self.stats.marks += 1;
         let after = self.entries.partition_point(|entry| entry.sent_at <= sent_at);
         let newest = after.checked_sub(1).map_or(0, |index| self.entries[index].number);
         self.controller.on_mark(&Mark {
@@ -310,6 +386,7 @@ impl Host {
                 ecn: Ecn::NotEct,
                 stamp: lost.stamp,
             };
+            self.stats.spurious_losses += 1;
             self.controller.on_spurious(&Spurious::Loss { now, packet: &packet });
         }
     }
@@ -387,6 +464,8 @@ impl Host {
     /// What a timeout wrote off was lost then; the controller is not told twice.
     fn lose(&mut self, entry: &Entry) {
         self.leave(entry);
+        self.stats.lost += 1;
+        self.stats.lost_bytes += entry.wire;
         if entry.written_off {
             return;
         }
@@ -422,6 +501,7 @@ impl Host {
     /// Everything in flight counts as lost for the controller, and only for it.
     fn time_out(&mut self, now: Time) {
         self.timeouts_in_a_row += 1;
+        self.stats.timeouts += 1;
         let prior_in_flight = self.seen_in_flight();
         self.written_off = self.in_flight;
         for entry in self.entries.iter_mut().filter(|entry| !entry.settled) {
@@ -447,6 +527,7 @@ impl Host {
             for entry in &mut self.entries {
                 entry.written_off = false;
             }
+            self.stats.spurious_timeouts += 1;
             self.controller.on_spurious(&Spurious::Timeout { now });
         }
         self.timeouts_in_a_row = 0;
@@ -469,6 +550,10 @@ impl Host {
 fn scaled(bytes: u64, to: u64, from: u64) -> u64 {
     if to == from || bytes == u64::MAX {
         return bytes;
+    }
+    // What there is in practice fits, and saves a division of 128 bits.
+    if let Some(product) = bytes.checked_mul(to).and_then(|product| product.checked_add(from / 2)) {
+        return product / from;
     }
     let scaled = (u128::from(bytes) * u128::from(to) + u128::from(from / 2)) / u128::from(from);
     u64::try_from(scaled).unwrap_or(u64::MAX)

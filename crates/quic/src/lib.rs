@@ -11,16 +11,22 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(any(feature = "noq", feature = "quinn"))]
+#[cfg(feature = "tokio")]
+mod control;
+#[cfg(any(feature = "noq", feature = "quinn", feature = "virtual-time"))]
 mod factory;
 mod host;
-#[cfg(feature = "noq")]
+#[cfg(feature = "identity")]
+pub mod identity;
+#[cfg(any(feature = "noq", feature = "virtual-time"))]
 pub mod noq;
-#[cfg(feature = "quinn")]
+#[cfg(any(feature = "quinn", feature = "virtual-time"))]
 pub mod quinn;
 #[cfg(feature = "virtual-time")]
 pub mod virtual_time;
 
-#[cfg(any(feature = "noq", feature = "quinn"))]
+#[cfg(feature = "tokio")]
+pub use control::Control;
+#[cfg(any(feature = "noq", feature = "quinn", feature = "virtual-time"))]
 pub use factory::{Factory, FactoryError, Handle};
-pub use host::Host;
+pub use host::{Host, HostStats};

@@ -3,12 +3,12 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use noq_proto::RttEstimator;
 use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
+use noq_proto::{AckFrequencyConfig, RttEstimator, TransportConfig, VarInt};
 
-use crate::{Factory, Handle};
+use crate::{Factory, Handle, Host};
 
 /// The rate of a controller that does not pace: too high to hold anything back, and low enough that
 /// a missing byte still takes a nanosecond. With more, the pacer's timer fires at once for ever.
@@ -24,8 +24,50 @@ struct Skin {
 impl ControllerFactory for Factory {
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
         let handle = self.handle(now, current_mtu);
-        let initial_window = handle.host().window();
+        let initial_window = handle.window();
         Box::new(Skin { handle, initial_window })
+    }
+}
+
+impl Factory {
+    /// Puts connections with this configuration under these controllers: sets the factory, asks
+    /// peers to acknowledge each packet within a millisecond (draft-ietf-quic-ack-frequency; peers
+    /// that do not know it acknowledge as ever), and sets the send window.
+    pub fn install_noq(self: &Arc<Self>, transport: &mut TransportConfig) {
+        let mut acks = AckFrequencyConfig::default();
+        acks.ack_eliciting_threshold(VarInt::from_u32(0))
+            .max_ack_delay(Some(Duration::from_millis(1)));
+        transport
+            .congestion_controller_factory(self.clone())
+            .ack_frequency_config(Some(acks))
+            .send_window(self.send_window());
+    }
+}
+
+/// Runs the deadlines of the controller of `connection` on the present tokio runtime. `None`: its
+/// controller is the library's own.
+#[cfg(feature = "noq")]
+pub fn attach(connection: &::noq::Connection) -> Option<crate::Control> {
+    crate::Control::start(Ticked(connection.clone()))
+}
+
+#[cfg(feature = "noq")]
+struct Ticked(::noq::Connection);
+
+#[cfg(feature = "noq")]
+impl crate::control::Ticked for Ticked {
+    fn handle(&self) -> Option<Handle> {
+        let Self(connection) = self;
+        handle(connection.congestion_state(noq_proto::PathId::ZERO)?)
+    }
+
+    fn wake(&self, handle: &Handle) {
+        // Sets what is set, and wakes the connection.
+        self.0.set_send_window(handle.send_window());
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.close_reason().is_some()
     }
 }
 
@@ -38,7 +80,8 @@ impl Controller for Skin {
     fn on_packet_sent(&mut self, now: Instant, bytes: u16, pn: u64) {
         // Acks alone have no size: they are not in flight.
         if bytes > 0 {
-            self.handle.host().on_sent(self.handle.time(now), bytes.into(), pn);
+            let now = self.handle.time(now);
+            self.handle.with(|host| host.on_sent(now, bytes.into(), pn));
         }
     }
 
@@ -53,15 +96,18 @@ impl Controller for Skin {
         _rtt: &RttEstimator,
     ) {
         let (now, sent) = (self.handle.time(now), self.handle.time(sent));
-        self.handle.host().on_acked(now, sent, Some(pn), app_limited);
+        // Nothing is asked before the end of the frame.
+        self.handle.lock().on_acked(now, sent, Some(pn), app_limited);
     }
 
     fn on_end_acks(&mut self, now: Instant, in_flight: u64, _app_limited: bool, _: Option<u64>) {
-        self.handle.host().on_end_acks(self.handle.time(now), in_flight);
+        let now = self.handle.time(now);
+        self.handle.with(|host| host.on_end_acks(now, in_flight));
     }
 
     fn on_packet_lost(&mut self, _lost_bytes: u16, pn: u64, now: Instant) {
-        self.handle.host().on_lost(self.handle.time(now), pn);
+        let now = self.handle.time(now);
+        self.handle.with(|host| host.on_lost(now, pn));
     }
 
     fn on_congestion_event(
@@ -74,31 +120,28 @@ impl Controller for Skin {
         _largest_lost_pn: u64,
     ) {
         let (now, sent) = (self.handle.time(now), self.handle.time(sent));
-        let mut host = self.handle.host();
-        if is_ecn {
-            host.on_marked(now, sent);
-        } else {
-            host.on_end_losses(now, is_persistent_congestion);
-        }
+        self.handle.with(|host| match is_ecn {
+            true => host.on_marked(now, sent),
+            false => host.on_end_losses(now, is_persistent_congestion),
+        });
     }
 
     fn on_spurious_congestion_event(&mut self) {
-        self.handle.host().on_spurious();
+        self.handle.with(Host::on_spurious);
     }
 
     fn on_mtu_update(&mut self, new_mtu: u16) {
-        self.handle.host().on_mtu(new_mtu);
+        self.handle.with(|host| host.on_mtu(new_mtu));
     }
 
     fn window(&self) -> u64 {
-        self.handle.host().window()
+        self.handle.window()
     }
 
     fn metrics(&self) -> ControllerMetrics {
-        let mut host = self.handle.host();
-        let (rate, burst) = host.pacing().unwrap_or((UNPACED, UNPACED));
+        let (rate, burst) = self.handle.pacing().unwrap_or((UNPACED, UNPACED));
         let mut metrics = ControllerMetrics::default();
-        metrics.congestion_window = host.window();
+        metrics.congestion_window = self.handle.window();
         metrics.pacing_rate = Some(rate.min(UNPACED));
         metrics.send_quantum = Some(burst);
         metrics

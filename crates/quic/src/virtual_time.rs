@@ -1,171 +1,350 @@
 //! Whole QUIC connections, real TLS included, over the modelled path in virtual time: no socket, no
 //! thread, a minute of LTE in less than a second. Same seed, same packets (the bytes of TLS differ,
 //! their sizes do not).
+//!
+//! A server sends to a client, which is what most servers do: the controller is the server's.
 
 mod ends;
 mod error;
+mod sender;
 mod tls;
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cellpace_base::{Span, Time};
+use cellpace_base::Time;
 use cellpace_cc::ControllerSpec;
 use cellpace_path::{Fate, Packet, PacketRecord, Path};
+use cellpace_sim::{FlowSample, Observer, Outcome, Scenario, SenderTotals, Testbed};
 
-pub use ends::Stack;
-use ends::{Conditions, Datagram, End};
+use ends::{ADDRESSES, Conditions, Control, Datagram, End};
 pub use error::VirtualTimeError;
+pub use sender::{LibraryController, Sender, SenderError, Stack};
 
-use crate::Factory;
-
-/// What one sender does over one path.
-#[derive(Debug, Clone, Copy)]
-pub struct Plan<'a> {
-    /// The library.
-    pub stack: Stack,
-    /// The controller; `None`: the library's own default, CUBIC.
-    pub cc: Option<&'a ControllerSpec>,
-    /// Whether the receiver is asked to acknowledge each packet, within a millisecond
-    /// (draft-ietf-quic-ack-frequency); otherwise every second one, within 25 ms.
-    pub ack_each: bool,
-    /// How long it sends.
-    pub duration: Span,
-    /// Decides what is random.
-    pub seed: u64,
-}
-
-/// What happened.
-#[derive(Debug, Clone)]
-pub struct Run {
-    /// Every datagram of the sender and its fate, UDP and IP headers in its size.
-    pub packets: Vec<PacketRecord>,
-    /// Bytes of the stream that the receiver's application has read.
-    pub delivered: u64,
-    /// Datagrams of the receiver.
-    pub answers: u64,
-    /// The library's words if the connection ended before its time.
-    pub ended: Option<String>,
-}
+use crate::{Factory, Handle};
 
 /// IPv4 and UDP.
 const HEADERS: u32 = 28;
 /// More turns than any connection needs at one instant.
-const MOST_TURNS: u32 = 100_000;
+const MAX_TURNS: u32 = 100_000;
 
-/// A sender transmits over `forward` as much as it may; acks come back over `reverse`.
-///
-/// # Errors
-/// When the controller cannot run inside QUIC, or the library fails.
-pub fn transfer(plan: &Plan<'_>, forward: Path, reverse: Path) -> Result<Run, VirtualTimeError> {
-    let factory = plan.cc.map(|cc| Factory::new(cc.clone(), plan.seed)).transpose()?;
-    let zero = Instant::now();
-    let conditions = Conditions { factory, ack_each: plan.ack_each, seed: plan.seed };
-    let [sender, receiver] = ends::pair(plan.stack, &conditions, zero)?;
-    let mut bed = Bed {
-        zero,
-        now: Time::ZERO,
-        ends: [sender, receiver],
-        paths: [forward, reverse],
-        on_the_way: HashMap::new(),
-        next_id: 0,
-        run: Run { packets: Vec::new(), delivered: 0, answers: 0, ended: None },
-    };
-    bed.advance(Time::ZERO + plan.duration)?;
-    bed.run.delivered = bed.ends[1].delivered();
-    bed.run.ended = bed.ends[0].ended().or_else(|| bed.ends[1].ended());
-    Ok(bed.run)
-}
-
-struct Bed {
+/// A run that its owner advances step by step, like [`cellpace_sim::Simulation`] with a QUIC library
+/// in place of the simulator's own senders.
+pub struct Simulation {
     zero: Instant,
     now: Time,
-    /// Sender, receiver.
-    ends: [Box<dyn End>; 2],
-    /// From the end of the same index.
+    end: Time,
+    flows: Vec<Flow>,
+    /// Data, and what goes back.
     paths: [Path; 2],
-    on_the_way: HashMap<u64, Datagram>,
+    /// By the id of their packet: the flow, and the datagram.
+    in_flight: HashMap<u64, (usize, Datagram)>,
     next_id: u64,
-    run: Run,
+    testbed: Testbed,
+    /// When the observer next wants to see the flows.
+    show_at: Option<Time>,
+    turns: u32,
 }
 
-impl Bed {
-    fn advance(&mut self, until: Time) -> Result<(), VirtualTimeError> {
-        let mut turns = 0;
-        while self.ends[0].ended().is_none() {
-            for index in [0, 1] {
-                self.act(index);
+/// One connection.
+struct Flow {
+    /// Sender, receiver.
+    ends: [Box<dyn End>; 2],
+    factory: Option<Arc<Factory>>,
+    /// The controller of the present path.
+    handle: Option<Handle>,
+    /// What controllers of earlier paths have counted.
+    before: SenderTotals,
+    /// Something has happened since it last acted.
+    is_touched: bool,
+    /// When one of its ends has something to do.
+    due: Option<Time>,
+}
+
+impl Simulation {
+    /// The run of `scenario` at time zero, with `sender` in place of the simulator's senders.
+    ///
+    /// # Errors
+    /// When the scenario contradicts itself or has what `sender` cannot do, a controller cannot run
+    /// inside QUIC, or the library refuses its configuration.
+    pub fn new(scenario: &Scenario, sender: Sender) -> Result<Self, VirtualTimeError> {
+        let testbed = Testbed::new(scenario)?;
+        let zero = Instant::now();
+        let paths = testbed.paths()?;
+        let of = |(index, flow): (u64, &cellpace_sim::FlowSpec)| {
+            // What is random in the ends of each connection has seeds of its own.
+            let seed = scenario.seed.wrapping_add(index << 32);
+            let factory = match (sender.own, &flow.cc) {
+                (None, Some(cc)) => Some(Factory::new(ControllerSpec::clone(cc), seed)?),
+                _ => None,
+            };
+            let control = match (&factory, sender.own) {
+                (Some(factory), _) => Control::Ours(factory.clone()),
+                (None, own) => Control::Library(own.unwrap_or(LibraryController::Cubic)),
+            };
+            let conditions = Conditions { control, acks: scenario.acks, seed };
+            let ends = ends::pair(sender.stack, &conditions, zero)?;
+            let before = SenderTotals::default();
+            Ok(Flow { ends, factory, handle: None, before, is_touched: true, due: None })
+        };
+        let flows = (0..).zip(&testbed.scenario().flows).map(of);
+        Ok(Self {
+            zero,
+            now: Time::ZERO,
+            end: testbed.scenario().end(),
+            flows: flows.collect::<Result<_, VirtualTimeError>>()?,
+            paths,
+            in_flight: HashMap::new(),
+            next_id: 0,
+            testbed,
+            show_at: None,
+            turns: 0,
+        })
+    }
+
+    /// How far the run has come.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Whether it has come to its end.
+    pub fn is_over(&self) -> bool {
+        self.now >= self.end
+    }
+
+    /// Bytes of its stream that the application of a flow has read.
+    pub fn delivered(&self, flow: usize) -> Option<u64> {
+        Some(self.flows.get(flow)?.ends[1].delivered())
+    }
+
+    /// Controllers that a flow has had: one for each path.
+    pub fn controllers(&self, flow: usize) -> Option<u64> {
+        Some(self.flows.get(flow)?.factory.as_ref()?.built())
+    }
+
+    /// The client of a flow has another address from now on: the port alone, as after a NAT has
+    /// forgotten it, or all of it, as after a change of network.
+    pub fn move_client(&mut self, flow: usize, port_only: bool) {
+        let Some(flow) = self.flows.get_mut(flow) else { return };
+        let mut address = ADDRESSES[1];
+        address.set_port(5000);
+        if !port_only {
+            address = SocketAddr::from(([198, 51, 100, 7], 5000));
+        }
+        flow.ends[0].set_peer(address);
+    }
+
+    /// Simulates all that happens up to and including `until`, or up to the end of the run, and
+    /// shows every packet of data and every event to `observer`.
+    ///
+    /// # Errors
+    /// When a connection ends before its time, or makes no progress.
+    pub fn advance_observed(
+        &mut self,
+        until: Time,
+        observer: &mut impl Observer,
+    ) -> Result<(), VirtualTimeError> {
+        let until = until.min(self.end);
+        let interval = observer.interval().filter(|interval| !interval.is_zero());
+        if self.show_at.is_none() {
+            self.show_at = interval.map(|interval| Time::ZERO + interval);
+        }
+        loop {
+            self.act(observer)?;
+            let next = self.next_deadline();
+            if next > until {
+                break;
             }
-            let Some(next) = self.next_deadline().filter(|next| *next <= until) else { break };
-            turns = if next > self.now { 0 } else { turns + 1 };
-            if turns > MOST_TURNS {
+            self.turns = if next > self.now { 0 } else { self.turns + 1 };
+            if self.turns > MAX_TURNS {
                 return Err(VirtualTimeError::Stuck(self.now));
             }
             self.now = self.now.max(next);
-            for index in [0, 1] {
-                self.deliver(index);
+            self.look(observer);
+            if self.show_at.is_some_and(|at| at <= self.now) {
+                self.show_at = interval.map(|interval| self.now + interval);
+            }
+            for direction in [0, 1] {
+                self.deliver(direction, observer);
             }
             let instant = self.instant(self.now);
-            for end in &mut self.ends {
-                end.on_deadline(instant);
+            for flow in
+                self.flows.iter_mut().filter(|flow| flow.due.is_some_and(|due| due <= self.now))
+            {
+                flow.is_touched = true;
+                flow.ends.iter_mut().for_each(|end| end.on_deadline(instant));
             }
+        }
+        self.now = self.now.max(until);
+        Ok(())
+    }
+
+    /// What came out. What is left of the run is simulated first, unobserved.
+    ///
+    /// # Errors
+    /// When a connection ends before its time, or makes no progress.
+    pub fn finish(mut self) -> Result<Outcome, VirtualTimeError> {
+        self.advance_observed(Time::MAX, &mut ())?;
+        let totals: Vec<_> = self.flows.iter().map(Flow::totals).collect();
+        let handles: Vec<Option<Handle>> =
+            self.flows.iter().map(|flow| flow.handle.clone()).collect();
+        let hosts: Vec<_> =
+            handles.iter().map(|handle| handle.as_ref().map(Handle::lock)).collect();
+        let samples: Vec<_> =
+            hosts.iter().map(|host| host.as_ref().map(|host| host.sample())).collect();
+        Ok(self.testbed.finish(&samples, &totals)?)
+    }
+
+    /// Samples and views of the past, if they are due.
+    fn look(&mut self, observer: &mut impl Observer) {
+        let is_sampled = self.testbed.next_sample() <= self.now;
+        let is_shown = self.show_at.is_some_and(|at| at <= self.now);
+        if !is_sampled && !is_shown {
+            return;
+        }
+        let hosts: Vec<_> =
+            self.flows.iter().map(|flow| flow.handle.as_ref().map(Handle::lock)).collect();
+        let samples: Vec<Option<FlowSample<'_>>> =
+            hosts.iter().map(|host| host.as_ref().map(|host| host.sample())).collect();
+        while self.testbed.next_sample() <= self.now {
+            self.testbed.sample(&samples);
+        }
+        if is_shown {
+            for (index, sample) in (0..).zip(&samples) {
+                if let Some(sample) = sample {
+                    observer.on_interval(self.now, sample.view(index));
+                }
+            }
+        }
+    }
+
+    /// Both ends of each flow do all that they can do now; their datagrams enter the paths.
+    fn act(&mut self, observer: &mut impl Observer) -> Result<(), VirtualTimeError> {
+        let (now, zero) = (self.instant(self.now), self.zero);
+        for (index, flow) in self.flows.iter_mut().enumerate().filter(|(_, flow)| flow.is_touched) {
+            flow.is_touched = false;
+            for (direction, end) in flow.ends.iter_mut().enumerate() {
+                while let Some(datagram) = end.poll(now) {
+                    let bytes = u32::try_from(datagram.bytes.len()).unwrap_or(u32::MAX);
+                    let size = bytes.saturating_add(HEADERS);
+                    let packet = Packet::new(self.next_id, index as u32, size, self.now);
+                    self.paths[direction].push(packet);
+                    self.in_flight.insert(self.next_id, (index, datagram));
+                    self.next_id += 1;
+                }
+            }
+            if let Some(reason) = flow.ends.iter().find_map(|end| end.ended()) {
+                return Err(VirtualTimeError::Ended { at: self.now, reason });
+            }
+            let due = flow.ends.iter_mut().filter_map(|end| end.next_deadline()).min();
+            flow.due = due.map(|due| time_since(zero, due));
+            flow.note(index, zero, self.now, &mut self.testbed, observer);
         }
         Ok(())
     }
 
-    /// An end does all that it can do now; its datagrams enter the path.
-    fn act(&mut self, index: usize) {
-        let now = self.instant(self.now);
-        while let Some(datagram) = self.ends[index].poll(now) {
-            let size =
-                u32::try_from(datagram.bytes.len()).unwrap_or(u32::MAX).saturating_add(HEADERS);
-            self.paths[index].push(Packet::new(self.next_id, 0, size, self.now));
-            self.on_the_way.insert(self.next_id, datagram);
-            self.next_id += 1;
-            self.run.answers += u64::from(index == 1);
-        }
-    }
-
     /// What has crossed a path by now reaches the other end.
-    fn deliver(&mut self, index: usize) {
+    fn deliver(&mut self, direction: usize, observer: &mut impl Observer) {
         let mut fates = Vec::new();
-        self.paths[index].advance(self.now, &mut fates);
+        self.paths[direction].advance(self.now, &mut fates);
         let now = self.instant(self.now);
         for record in &fates {
-            let id = record.packet.id;
-            match record.fate {
-                Fate::Delivered => {
-                    if let Some(datagram) = self.on_the_way.remove(&id) {
-                        self.ends[1 - index].receive(now, datagram);
-                    }
-                }
-                Fate::Duplicate => {
-                    if let Some(Datagram { ecn, bytes }) = self.on_the_way.get(&id) {
-                        let copy = Datagram { ecn: *ecn, bytes: bytes.clone() };
-                        self.ends[1 - index].receive(now, copy);
-                    }
-                }
-                Fate::Dropped(_) => {
-                    self.on_the_way.remove(&id);
+            if direction == 0 {
+                self.testbed.record(record);
+                observer.on_record(record);
+            }
+            let Some((index, datagram)) = self.arrived(record) else { continue };
+            let flow = &mut self.flows[index];
+            flow.is_touched = true;
+            flow.ends[1 - direction].receive(now, datagram);
+            if direction == 1 && flow.factory.is_none() {
+                // The library's own controller shows no samples.
+                if let Some(rtt) = flow.ends[0].rtt() {
+                    let rtt = cellpace_base::Span::from_nanos(rtt.as_nanos() as u64);
+                    self.testbed.rtt(self.now, index, rtt);
                 }
             }
         }
-        if index == 0 {
-            self.run.packets.append(&mut fates);
+    }
+
+    /// The datagram of a packet that arrives.
+    fn arrived(&mut self, record: &PacketRecord) -> Option<(usize, Datagram)> {
+        let id = record.packet.id;
+        match record.fate {
+            Fate::Delivered => self.in_flight.remove(&id),
+            Fate::Duplicate => {
+                let (flow, Datagram { ecn, bytes }) = self.in_flight.get(&id)?;
+                Some((*flow, Datagram { ecn: *ecn, bytes: bytes.clone() }))
+            }
+            Fate::Dropped(_) => {
+                self.in_flight.remove(&id);
+                None
+            }
         }
     }
 
-    fn next_deadline(&mut self) -> Option<Time> {
-        let zero = self.zero;
-        let time = |instant: Instant| {
-            let nanos = instant.saturating_duration_since(zero).as_nanos();
-            Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-        };
-        let ends = self.ends.iter_mut().filter_map(|end| end.next_deadline()).map(time);
-        ends.chain(self.paths.iter().filter_map(Path::next_deadline)).min()
+    fn next_deadline(&self) -> Time {
+        let flows = self.flows.iter().filter_map(|flow| flow.due);
+        let paths = self.paths.iter().filter_map(Path::next_deadline);
+        let next = flows.chain(paths).chain(self.show_at).min();
+        next.map_or(self.testbed.next_sample(), |next| next.min(self.testbed.next_sample()))
     }
 
     fn instant(&self, time: Time) -> Instant {
         self.zero + Duration::from_nanos(time.as_nanos())
     }
+}
+
+impl Flow {
+    /// Passes RTTs and events of the controller on, and finds the one of a new path.
+    fn note(
+        &mut self,
+        index: usize,
+        zero: Instant,
+        now: Time,
+        testbed: &mut Testbed,
+        observer: &mut impl Observer,
+    ) {
+        let present = self.ends[0].handle();
+        let is_new = match (&self.handle, present) {
+            (Some(old), Some(new)) => !old.is_same(new),
+            (None, Some(_)) => true,
+            _ => false,
+        };
+        if is_new {
+            self.before = self.totals().unwrap_or_default();
+            self.handle = present.cloned();
+            if let Some(handle) = &self.handle {
+                handle.lock().watch_rtts();
+            }
+        }
+        let Some(handle) = &self.handle else { return };
+        let began = time_since(zero, handle.instant(Time::ZERO)) - Time::ZERO;
+        let mut host = handle.lock();
+        host.take_rtts(|at, rtt| testbed.rtt(at + began, index, rtt));
+        while let Some((at, event)) = host.poll_event() {
+            let at = (at + began).min(now);
+            testbed.event(index, at, &event);
+            observer.on_event(index as u32, at, event);
+        }
+    }
+
+    /// `None`: the library's own controller counts nothing of this.
+    fn totals(&self) -> Option<SenderTotals> {
+        let stats = self.handle.as_ref()?.lock().stats();
+        Some(SenderTotals {
+            retransmitted: self.before.retransmitted + stats.lost,
+            timeouts: self.before.timeouts + stats.timeouts,
+            spurious_timeouts: self.before.spurious_timeouts + stats.spurious_timeouts,
+            spurious_losses: self.before.spurious_losses + stats.spurious_losses,
+        })
+    }
+}
+
+/// Instants before zero are zero.
+fn time_since(zero: Instant, instant: Instant) -> Time {
+    let nanos = instant.saturating_duration_since(zero).as_nanos();
+    Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }

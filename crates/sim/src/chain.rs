@@ -194,7 +194,7 @@ impl ChainWorld {
 
     pub(crate) fn flow(&self, index: usize) -> Option<FlowView<'_>> {
         let connection = self.flows.get(index)?.connection()?;
-        Some(FlowView { flow: index as u32, connection })
+        Some(FlowView::of(index as u32, connection))
     }
 
     /// Everything that happens up to and including `until`.

@@ -1,12 +1,14 @@
 //! A flow: connections one after the other, or cross traffic without any.
 
 use cellpace_base::{Random, Rate, Span, Time};
+use cellpace_cc::Controller;
 use cellpace_measure::{MeasuredWindow, VideoFigures, VideoFrame};
 use cellpace_path::{OPPORTUNITY_BYTES, Packet};
 
 use crate::connection::{Connection, EndRules, WrapController};
 use crate::host::HostShare;
 use crate::pieces::PieceSource;
+use crate::sampler::SampledFlow;
 use crate::transfer_tally::SenderCounts;
 use crate::transfers::{Demand, Leg, Transfers};
 use crate::{FlowSpec, FlowTraffic};
@@ -336,16 +338,20 @@ impl SimFlow {
     pub(crate) fn remembered(&self) -> u64 {
         self.connections.iter().map(Connection::remembered).sum()
     }
+}
 
-    /// Window in packets, while there is a connection that sends.
-    pub(crate) fn cwnd_packets(&self) -> Option<f32> {
+impl SampledFlow for SimFlow {
+    fn cwnd_packets(&self) -> Option<f32> {
         let connection = self.connection().filter(|connection| connection.is_open())?;
         Some((connection.controller().cwnd() as f64 / f64::from(OPPORTUNITY_BYTES)) as f32)
     }
 
-    /// The retransmission timeout in ms, while there is a connection that sends.
-    pub(crate) fn rto_ms(&self) -> Option<f32> {
+    fn rto_ms(&self) -> Option<f32> {
         let connection = self.connection().filter(|connection| connection.is_open())?;
         Some(connection.rto().as_millis_f64() as f32)
+    }
+
+    fn controller(&self) -> Option<&dyn Controller> {
+        Some(self.connection()?.controller())
     }
 }

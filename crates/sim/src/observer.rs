@@ -50,11 +50,27 @@ impl Observer for () {}
 /// The present connection of a flow, to look at.
 #[derive(Clone, Copy)]
 pub struct FlowView<'a> {
-    pub(crate) flow: u32,
-    pub(crate) connection: &'a Connection,
+    flow: u32,
+    controller: &'a dyn Controller,
+    in_flight: u64,
+    rtt: &'a RttEstimator,
 }
 
 impl<'a> FlowView<'a> {
+    /// The flow of number `flow` with its controller, its bytes in flight and its RTT statistics.
+    pub fn new(
+        flow: u32,
+        controller: &'a dyn Controller,
+        in_flight: u64,
+        rtt: &'a RttEstimator,
+    ) -> Self {
+        Self { flow, controller, in_flight, rtt }
+    }
+
+    pub(crate) fn of(flow: u32, connection: &'a Connection) -> Self {
+        Self::new(flow, connection.controller(), connection.in_flight(), connection.rtt())
+    }
+
     /// The flow's number, from 0, in the order of the scenario.
     pub fn flow(&self) -> u32 {
         self.flow
@@ -63,17 +79,17 @@ impl<'a> FlowView<'a> {
     /// Its controller, to be asked for [`cwnd`](Controller::cwnd) and
     /// [`inspect`](Controller::inspect)ed.
     pub fn controller(&self) -> &'a dyn Controller {
-        self.connection.controller()
+        self.controller
     }
 
     /// Bytes in flight.
     pub fn in_flight(&self) -> u64 {
-        self.connection.in_flight()
+        self.in_flight
     }
 
     /// RTT statistics of the connection.
     pub fn rtt(&self) -> &'a RttEstimator {
-        self.connection.rtt()
+        self.rtt
     }
 
     /// The rate at which the connection may send at present: what a source that adapts goes by

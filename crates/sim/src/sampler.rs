@@ -1,9 +1,18 @@
 //! Windows and learnt profiles over time, for the series of a run.
 
 use cellpace_base::{Span, Time};
+use cellpace_cc::Controller;
 use cellpace_measure::{InspectedSeries, MANY_FLOWS, ProfileSample};
 
-use crate::flow::SimFlow;
+/// What the sampler looks at.
+pub(crate) trait SampledFlow {
+    /// Window in packets, while there is a connection that sends.
+    fn cwnd_packets(&self) -> Option<f32>;
+    /// The retransmission timeout in ms, while there is a connection that sends.
+    fn rto_ms(&self) -> Option<f32>;
+    /// The controller of the present connection.
+    fn controller(&self) -> Option<&dyn Controller>;
+}
 
 /// Looks at the controllers at the end of each bin.
 pub(crate) struct SeriesSampler {
@@ -47,13 +56,13 @@ impl SeriesSampler {
     }
 
     /// The last bin may be shorter than the others; it ends with the run.
-    pub(crate) fn finish(&mut self, flows: &[SimFlow]) {
+    pub(crate) fn finish(&mut self, flows: &[impl SampledFlow]) {
         if self.next > self.end && self.next < self.end + self.bin {
             self.take_windows(flows);
         }
     }
 
-    fn take_windows(&mut self, flows: &[SimFlow]) {
+    fn take_windows(&mut self, flows: &[impl SampledFlow]) {
         for (series, flow) in self.cwnd.iter_mut().zip(flows) {
             series.push(flow.cwnd_packets().unwrap_or(f32::NAN));
         }
@@ -66,11 +75,11 @@ impl SeriesSampler {
     }
 
     /// Adds a bin to each value of the only flow.
-    fn inspect(&mut self, flow: &SimFlow) {
+    fn inspect(&mut self, flow: &impl SampledFlow) {
         let bins = self.cwnd.first().map_or(0, Vec::len);
-        if let Some(connection) = flow.connection() {
+        if let Some(controller) = flow.controller() {
             let mut at = 0;
-            connection.controller().inspect(&mut |name, value| {
+            controller.inspect(&mut |name, value| {
                 // Controllers always show the same names in the same order. The first time comes
                 // after the bins in which the flow was off.
                 if at == self.inspected.len() {
@@ -89,13 +98,13 @@ impl SeriesSampler {
         }
     }
 
-    pub(crate) fn take(&mut self, flows: &[SimFlow]) {
+    pub(crate) fn take(&mut self, flows: &[impl SampledFlow]) {
         self.take_windows(flows);
         if self.next >= self.next_profile {
             self.next_profile += self.profile_every;
             let shown = &flows[..self.cwnd.len()];
             self.profiles.extend(shown.iter().enumerate().filter_map(|(index, flow)| {
-                let profile = flow.connection()?.controller().profile()?;
+                let profile = flow.controller()?.profile()?;
                 Some(ProfileSample {
                     at_s: self.next.as_secs_f64(),
                     flow: index,

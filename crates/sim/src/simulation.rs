@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cellpace_base::statistics::nearest_rank;
 use cellpace_base::{Span, Time};
 use cellpace_measure::{
-    Figures, FlowEvents, RtoFigures, SenderFigures, Series, Transfer, TransferSummary,
+    ChainFigures, Figures, FlowEvents, RtoFigures, SenderFigures, Series, Transfer, TransferSummary,
 };
 use cellpace_path::interrupted;
 use cellpace_path::radio::Drive;
@@ -15,7 +15,7 @@ use crate::chain::ChainWorld;
 use crate::observer::{FlowView, Observer};
 use crate::transfer_tally::{SenderCounts, round_ms};
 use crate::two_way::TwoWayWorld;
-use crate::world::{DelaySplit, World, collector, forward_spec, reverse_spec};
+use crate::world::{DelaySplit, Remains, World, collector, forward_spec, reverse_spec};
 use crate::{CellSpec, FlowSpec, Scenario, SimError};
 
 /// What came out of a run.
@@ -173,8 +173,7 @@ impl Simulation {
     /// When more is in flight than memory should hold.
     pub fn finish(mut self) -> Result<Outcome, SimError> {
         self.advance(Time::MAX)?;
-        let capacity = Capacity::offered(&self.scenario)?;
-        let (mut results, chain) = match self.world {
+        let (results, chain) = match self.world {
             Running::OneWay(world) => (world.finish(), None),
             Running::TwoWay(world) => (world.finish(), None),
             Running::Chain(world) => {
@@ -182,46 +181,55 @@ impl Simulation {
                 (results, Some(figures))
             }
         };
-        note_network(&mut results.transfers, &self.scenario);
-        let (mut figures, mut series) = results.collector.finish(capacity.in_window);
-        figures.pings = results.pings;
-        figures.handovers = self.scenario.handovers.len() as u64;
-        for (flow, spec) in figures.per_flow.iter_mut().zip(&self.scenario.flows) {
-            flow.cc = spec.name();
-        }
-        for (flow, refused) in figures.per_flow.iter_mut().zip(results.refused) {
-            flow.refused = refused;
-        }
-        for (flow, video) in figures.per_flow.iter_mut().zip(results.videos) {
-            flow.video = video;
-        }
-        for (index, flow) in figures.per_flow.iter_mut().enumerate() {
-            let own = results.transfers.iter().filter(|transfer| transfer.flow == index);
-            flow.transfers = TransferSummary::of(&flow.cc, own);
-        }
-        let handovers = self.scenario.handovers.iter().map(|handover| handover.at);
-        series.events.extend(FlowEvents::handovers(handovers));
-        series.capacity_mbps = capacity.series_mbps;
-        series.cwnd_packets = results.sampler.cwnd;
-        series.inspected = results.sampler.inspected;
-        series.profiles = results.sampler.profiles;
-        let of_proxy =
-            chain.as_ref().and_then(|chain| Some(chain.proxy.as_ref()?.radio.retransmitted));
-        let of_flows: u64 = results.counts.iter().map(|counts| counts.retransmitted).sum();
-        let retransmissions = of_flows + of_proxy.unwrap_or(0);
-        figures.chain = chain;
-        let skipped = self.scenario.skip.as_nanos() / self.scenario.bin.as_nanos();
-        for (index, flow) in figures.per_flow.iter_mut().enumerate() {
-            let of_cc = self.scenario.flows[index].cc.is_some();
-            let rtos = results.sampler.rto_ms.get(index);
-            let rtos = rtos.and_then(|rtos| rtos.get(skipped as usize..)).unwrap_or_default();
-            flow.sender = of_cc.then(|| sender_figures(&results.counts[index], rtos));
-        }
-        series.rto_ms = results.sampler.rto_ms;
-        let transfers = results.transfers;
-        let radio = self.scenario.trace.drive().cloned();
-        Ok(Outcome { figures, series, retransmissions, transfers, radio })
+        conclude(&self.scenario, results, chain)
     }
+}
+
+/// Makes the outcome of what a run has left.
+pub(crate) fn conclude(
+    scenario: &Scenario,
+    mut results: Remains,
+    chain: Option<ChainFigures>,
+) -> Result<Outcome, SimError> {
+    let capacity = Capacity::offered(scenario)?;
+    note_network(&mut results.transfers, scenario);
+    let (mut figures, mut series) = results.collector.finish(capacity.in_window);
+    figures.pings = results.pings;
+    figures.handovers = scenario.handovers.len() as u64;
+    for (flow, spec) in figures.per_flow.iter_mut().zip(&scenario.flows) {
+        flow.cc = spec.name();
+    }
+    for (flow, refused) in figures.per_flow.iter_mut().zip(results.refused) {
+        flow.refused = refused;
+    }
+    for (flow, video) in figures.per_flow.iter_mut().zip(results.videos) {
+        flow.video = video;
+    }
+    for (index, flow) in figures.per_flow.iter_mut().enumerate() {
+        let own = results.transfers.iter().filter(|transfer| transfer.flow == index);
+        flow.transfers = TransferSummary::of(&flow.cc, own);
+    }
+    let handovers = scenario.handovers.iter().map(|handover| handover.at);
+    series.events.extend(FlowEvents::handovers(handovers));
+    series.capacity_mbps = capacity.series_mbps;
+    series.cwnd_packets = results.sampler.cwnd;
+    series.inspected = results.sampler.inspected;
+    series.profiles = results.sampler.profiles;
+    let of_proxy = chain.as_ref().and_then(|chain| Some(chain.proxy.as_ref()?.radio.retransmitted));
+    let of_flows: u64 = results.counts.iter().map(|counts| counts.retransmitted).sum();
+    let retransmissions = of_flows + of_proxy.unwrap_or(0);
+    figures.chain = chain;
+    let skipped = scenario.skip.as_nanos() / scenario.bin.as_nanos();
+    for (index, flow) in figures.per_flow.iter_mut().enumerate() {
+        let of_cc = scenario.flows[index].cc.is_some();
+        let rtos = results.sampler.rto_ms.get(index);
+        let rtos = rtos.and_then(|rtos| rtos.get(skipped as usize..)).unwrap_or_default();
+        flow.sender = of_cc.then(|| sender_figures(&results.counts[index], rtos));
+    }
+    series.rto_ms = results.sampler.rto_ms;
+    let transfers = results.transfers;
+    let radio = scenario.trace.drive().cloned();
+    Ok(Outcome { figures, series, retransmissions, transfers, radio })
 }
 
 /// Fills in what the network did during each transfer: handovers, and what the radio was like.

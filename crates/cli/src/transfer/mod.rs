@@ -1,11 +1,21 @@
 //! `cellpace send` and `cellpace recv`: data over UDP under any controller.
 
 mod options;
+#[cfg(feature = "quic")]
+mod quic;
+#[cfg(not(feature = "quic"))]
+#[path = "quic_missing.rs"]
+mod quic;
+mod quic_options;
 mod recv;
+mod run;
 mod send;
 
-pub(crate) use recv::{RecvArgs, run as run_recv};
-pub(crate) use send::{SendArgs, run as run_send};
+#[cfg(feature = "quic")]
+pub(crate) use quic::read_peer;
+pub(crate) use recv::RecvArgs;
+pub(crate) use run::{run_recv, run_send};
+pub(crate) use send::SendArgs;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -12,6 +12,7 @@ use cellpace_udp::{AckPolicy, Driver, FlowRequest, Listen, MTU_RANGE, Offer};
 use clap::Args;
 
 use super::options::Common;
+use super::quic_options::QuicOptions;
 use super::{Terminal, conclude};
 use crate::address::{HostPort, ListenAddress, TRANSFER_PORT, connect_to};
 use crate::error::CommandError;
@@ -31,48 +32,61 @@ From other machines, with a key that both have:
   cellpace recv --key path.key --output .              # each flow into a file of its own
   cellpace recv HOST --key path.key                    # from `cellpace send --listen 5260` at HOST
 
-Nothing is encrypted. With --key only who has the key can send; without it nothing is authenticated
+Inside QUIC, encrypted, with a sender that knows this side by what it prints:
+  cellpace recv --quic --once                          # prints --peer sha256:...
+  cellpace send HOST --quic --peer sha256:...
+
+Without --quic nothing is encrypted. With --key only who has the key can send; without it nothing is authenticated
 either, and only senders on this machine are served unless --listen has an address.")]
 pub(crate) struct RecvArgs {
     /// Connect to `cellpace send --listen` there, without a port at 5260, instead of waiting
     #[arg(value_name = "HOST[:PORT]", conflicts_with_all = ["listen", "once"])]
-    target: Option<HostPort>,
+    pub(super) target: Option<HostPort>,
     /// Where to wait for senders; a port alone is on loopback, with --key at every address
     #[arg(long, value_name = "[ADDR:]PORT", default_value = "5260")]
-    listen: ListenAddress,
+    pub(super) listen: ListenAddress,
     /// Where it goes: a file, a folder (a file for each flow), or - for standard output
     /// [default: nowhere, only counted]
     #[arg(long, value_name = "FILE|DIR|-")]
-    output: Option<PathBuf>,
+    pub(super) output: Option<PathBuf>,
     /// End after the flows of the first sender
     #[arg(long)]
-    once: bool,
+    pub(super) once: bool,
     /// Receive at most this many flows at a time, and from one address a quarter of them, but at
     /// least 64
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = whole(1..=u16::MAX))]
-    max_connections: u16,
+    pub(super) max_connections: u16,
     /// When to acknowledge: every packet, or delayed:40ms (every second packet)
     #[arg(long, default_value = "every", value_name = "POLICY", value_parser = acks)]
-    acks: AckPolicy,
+    pub(super) acks: AckPolicy,
     #[command(flatten)]
-    common: Common,
+    pub(super) quic: QuicOptions,
+    #[command(flatten)]
+    pub(super) common: Common,
 }
 
 /// The sender chooses the size of packets.
-const MAX_MTU: u16 = *MTU_RANGE.end();
+pub(super) const MAX_MTU: u16 = *MTU_RANGE.end();
 
 fn acks(text: &str) -> Result<AckPolicy, String> {
     text.parse::<AckPolicy>().map_err(|error| error.to_string())
 }
 
-pub(crate) fn run(args: &RecvArgs) -> Result<ExitCode, CommandError> {
-    let endless = !args.once && args.target.is_none();
-    for (option, file) in args.common.files.options() {
-        if endless && file.is_some() {
-            return Err(CommandError::usage(format!("{option} needs an end: add --once")));
+impl RecvArgs {
+    /// Refuses what contradicts itself, and files that cannot be written.
+    pub(super) fn check(&self) -> Result<(), CommandError> {
+        let endless = !self.once && self.target.is_none();
+        for (option, file) in self.common.files.options() {
+            if endless && file.is_some() {
+                return Err(CommandError::usage(format!("{option} needs an end: add --once")));
+            }
         }
+        self.common.check(("--output", self.output.as_deref().filter(|output| !output.is_dir())))
     }
-    args.common.check(("--output", args.output.as_deref().filter(|output| !output.is_dir())))?;
+}
+
+pub(super) fn run(args: &RecvArgs) -> Result<ExitCode, CommandError> {
+    args.check()?;
     let quiet_stdout =
         args.common.files.use_stdout() || args.output.as_deref().is_some_and(is_stdout);
     let mut view = Terminal { quiet_stdout, verbosity: args.common.verbosity };
@@ -135,7 +149,7 @@ fn connect(
 }
 
 /// Makes a sink for each flow.
-struct SinkMaker {
+pub(super) struct SinkMaker {
     output: Option<PathBuf>,
     is_folder: bool,
     /// The highest number of a file that an earlier run has left in the folder.
@@ -143,7 +157,7 @@ struct SinkMaker {
 }
 
 impl SinkMaker {
-    fn new(output: Option<&Path>) -> Result<Self, CommandError> {
+    pub(super) fn new(output: Option<&Path>) -> Result<Self, CommandError> {
         let is_folder = output.is_some_and(Path::is_dir);
         let before = output.filter(|_| is_folder).map_or(Ok(0), highest_number)?;
         let sinks = Self { output: output.map(Path::to_owned), is_folder, before };
@@ -155,11 +169,11 @@ impl SinkMaker {
     }
 
     /// One flow after the other.
-    fn is_single(&self) -> bool {
+    pub(super) fn is_single(&self) -> bool {
         self.output.is_some() && !self.is_folder
     }
 
-    fn make(&self, number: usize) -> Result<DataSink, String> {
+    pub(super) fn make(&self, number: usize) -> Result<DataSink, String> {
         let Some(output) = &self.output else { return Ok(DataSink::Nowhere) };
         if output == Path::new("-") {
             return Ok(DataSink::Stdout);

@@ -13,6 +13,7 @@ use cellpace_udp::{AckPolicy, FlowRequest, Listen, MTU_RANGE, Offer, VideoSpec};
 use clap::Args;
 
 use super::options::Common;
+use super::quic_options::QuicOptions;
 use super::{Terminal, conclude};
 use crate::address::{HostPort, ListenAddress, TRANSFER_PORT, connect_to};
 use crate::error::CommandError;
@@ -34,7 +35,11 @@ Between two machines, with a file and a key that both have:
   cellpace recv --key path.key --output copy.bin       # on the other machine
   cellpace send HOST --key path.key file.bin           # here
 
-Nothing is encrypted. With --key only who has the key can receive or change what is sent; without
+Inside QUIC, encrypted, to a receiver that is known by what it prints:
+  cellpace recv --quic --once                          # prints --peer sha256:...
+  cellpace send HOST --quic --peer sha256:... --cc copa
+
+Without --quic nothing is encrypted. With --key only who has the key can receive or change what is sent; without
 it nothing is authenticated either. A sender asks for its receiver until --timeout; with --listen
 it waits for one as long as it runs.")]
 pub(crate) struct SendArgs {
@@ -46,7 +51,7 @@ pub(crate) struct SendArgs {
     file: Option<PathBuf>,
     /// The controller; repeated, one flow under each
     #[arg(long = "cc", value_name = "CONTROLLER", default_value = "verus", value_parser = controller)]
-    controllers: Vec<ControllerSpec>,
+    pub(super) controllers: Vec<ControllerSpec>,
     /// Send this many made-up bytes, in each flow
     #[arg(long, value_name = "SIZE", conflicts_with = "file", value_parser = bytes)]
     bytes: Option<u64>,
@@ -55,7 +60,7 @@ pub(crate) struct SendArgs {
     duration: Option<Span>,
     /// For measuring: do not send again what is lost
     #[arg(long, conflicts_with = "file")]
-    unreliable: bool,
+    pub(super) unreliable: bool,
     /// Send a video, whose rate follows the controller and of which nothing is sent again: fps=30,max=4mbit.
     /// More keys: rate, min, lag, spread, gop, key, key_on_loss, discard, deadline
     #[arg(
@@ -64,19 +69,21 @@ pub(crate) struct SendArgs {
         conflicts_with_all = ["file", "bytes"],
         value_parser = VideoSpec::read
     )]
-    video: Option<VideoSpec>,
+    pub(super) video: Option<VideoSpec>,
     /// Wait for `cellpace recv HOST` instead of connecting; a port alone is on loopback, with --key
     /// at every address
     #[arg(long, value_name = "[ADDR:]PORT")]
-    listen: Option<ListenAddress>,
+    pub(super) listen: Option<ListenAddress>,
     /// Largest IP packet in bytes, 1280 to 9000
     #[arg(long, default_value_t = 1500, value_name = "BYTES", value_parser = whole(MTU_RANGE))]
-    mtu: u16,
+    pub(super) mtu: u16,
     #[command(flatten)]
-    common: Common,
+    pub(super) quic: QuicOptions,
+    #[command(flatten)]
+    pub(super) common: Common,
     /// Write what the controllers decide, as JSON lines; as qlog if the name ends in .sqlog
     #[arg(long, value_name = "FILE", help_heading = "Output")]
-    events: Option<PathBuf>,
+    pub(super) events: Option<PathBuf>,
     #[command(flatten)]
     samples: SampleOptions,
 }
@@ -95,7 +102,7 @@ fn bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-pub(crate) fn run(args: &SendArgs) -> Result<ExitCode, CommandError> {
+pub(super) fn run(args: &SendArgs) -> Result<ExitCode, CommandError> {
     let plan = SendPlan::new(args)?;
     args.common.check(("--events", args.events.as_deref()))?;
     let seed = seed()?;
@@ -125,17 +132,17 @@ pub(crate) fn run(args: &SendArgs) -> Result<ExitCode, CommandError> {
 }
 
 /// What the arguments ask for.
-struct SendPlan {
-    controllers: Vec<ControllerSpec>,
-    target: Option<String>,
-    file: Option<PathBuf>,
-    duration: Option<Span>,
-    bytes: Option<u64>,
+pub(super) struct SendPlan {
+    pub(super) controllers: Vec<ControllerSpec>,
+    pub(super) target: Option<String>,
+    pub(super) file: Option<PathBuf>,
+    pub(super) duration: Option<Span>,
+    pub(super) bytes: Option<u64>,
     unreliable: bool,
 }
 
 impl SendPlan {
-    fn new(args: &SendArgs) -> Result<Self, CommandError> {
+    pub(super) fn new(args: &SendArgs) -> Result<Self, CommandError> {
         let (target, file) = match (&args.listen, &args.target, &args.file) {
             (Some(_), Some(_), Some(_)) => {
                 return Err(CommandError::usage("--listen and HOST: either wait or connect"));

@@ -15,17 +15,18 @@ const BEFORE: &str =
     "set -a; mkdir -p ~/.local/share/bash-completion/completions ~/.config/fish/completions";
 
 /// Examples that are not run, and why.
-const NOT_RUN: [(&str, &str); 6] = [
+const NOT_RUN: [(&str, &str); 7] = [
     ("cellpace kernel install", "changes the kernel of this machine; tests/kernel.rs does it"),
     ("cellpace kernel remove", "changes the kernel of this machine; tests/kernel.rs does it"),
     ("cellpace attach", "needs the kernel driver; tests/attach.rs does it"),
     ("cellpace paper record", "measures for minutes, in the repository"),
     (" there:", "needs another computer"),
+    ("//there:", "needs another computer"),
     ("fpath", "is written for zsh"),
 ];
 
 /// Commands of real time. Who is longer at it serves, or has shown that it works.
-const REAL_TIME: [&str; 7] = ["link", "run", "proxy", "send", "recv", "probe", "conform"];
+const REAL_TIME: [&str; 8] = ["link", "run", "proxy", "send", "recv", "h3", "probe", "conform"];
 const PATIENCE_S: u32 = 3;
 
 /// The others end by themselves.

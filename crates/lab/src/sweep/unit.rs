@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use cellpace_report::{RunRow, run_table, write_run_table};
 
-use crate::{LabError, PlannedRun, WorkClock, simulate};
+use crate::{LabError, PlannedRun, StackSpec, WorkClock, simulate};
 
 use super::cells::{Cell, PARTITION_CELLS, Sweep};
 
@@ -146,6 +146,7 @@ fn run_cell(cell: &Cell, clock: &WorkClock) -> Option<RunRow> {
                 trace: cell.trace.clone(),
                 scenario: Arc::clone(scenario),
                 seed: scenario.seed,
+                stack: StackSpec::Builtin,
             };
             Some(RunRow::of(&run.result(outcome?, false)))
         }

@@ -99,6 +99,32 @@ impl DataSource {
         }
     }
 
+    /// Reads the next bytes into `piece`, waiting for them if they must come; 0: it has ended.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    #[cfg(feature = "quic")]
+    pub(super) fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::None => Ok(0),
+            Self::Made { left, pattern } => {
+                let room = piece.len().min(pattern.len());
+                let count = left.map_or(room, |left| (room as u64).min(left) as usize);
+                piece[..count].copy_from_slice(&pattern[..count]);
+                if let Some(left) = left {
+                    *left -= count as u64;
+                }
+                Ok(count)
+            }
+            Self::File { file, .. } | Self::Pipe { file, .. } => loop {
+                match file.read(piece) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    read => return read,
+                }
+            },
+        }
+    }
+
     /// Gives the flow what it has room for.
     ///
     /// # Errors
@@ -168,16 +194,24 @@ impl DataSink {
                 return Ok(());
             }
             let count = first.len();
-            match self {
-                Self::Nowhere => {}
-                Self::Stdout => {
-                    let mut out = io::stdout().lock();
-                    out.write_all(first)?;
-                    out.flush()?;
-                }
-                Self::File(aside) => aside.write_all(first)?,
-            }
+            self.write(first)?;
             flow.consume(count);
+        }
+    }
+
+    /// Takes the next bytes.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Nowhere => Ok(()),
+            Self::Stdout => {
+                let mut out = io::stdout().lock();
+                out.write_all(bytes)?;
+                out.flush()
+            }
+            Self::File(aside) => aside.write_all(bytes),
         }
     }
 

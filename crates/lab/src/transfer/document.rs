@@ -21,6 +21,9 @@ pub struct TransferDocument {
     pub role: &'static str,
     /// `reliable` or `unreliable`.
     pub mode: &'static str,
+    /// `quic` where the flows were inside QUIC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transport: Option<&'static str>,
     /// Largest IP packet in bytes on this side.
     pub mtu: u16,
     /// Seed of the controllers.
@@ -47,7 +50,8 @@ pub struct TransferFlowDocument {
     pub stop_s: Option<f64>,
     /// Why it failed; null: it did not.
     pub error: Option<String>,
-    /// Payload bytes that arrived.
+    /// Payload bytes that arrived. Of a flow over QUIC that was cut, its sender knows the packets that
+    /// arrived, and takes 34 bytes of each for QUIC's own.
     pub bytes: u64,
     /// Rate of the packets that arrived, IP headers included, in Mbit/s, from start to stop.
     pub throughput_mbps: f64,
@@ -55,8 +59,9 @@ pub struct TransferFlowDocument {
     pub goodput_mbps: f64,
     /// Packets that left, or at a receiver those that arrived.
     pub packets: u64,
-    /// Packets that were lost. A receiver counts those that never came.
-    pub lost: u64,
+    /// Packets that were lost. A receiver counts those that never came; over QUIC it cannot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost: Option<u64>,
     /// Packets that arrived marked (ECN), where there were any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub marked: Option<u64>,
@@ -108,8 +113,9 @@ pub struct TransferInterval {
     pub bytes: u64,
     /// Rate of the packets that arrived, IP headers included, in Mbit/s.
     pub throughput_mbps: f64,
-    /// Packets lost.
-    pub lost: u64,
+    /// Packets lost; not at a receiver over QUIC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost: Option<u64>,
     /// Mean RTT; null: no sample.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_ms: Option<f64>,

@@ -1,18 +1,22 @@
 //! Transfers over UDP: what flows send, where what they receive goes, and their figures.
 
+mod conclusion;
 mod data;
 mod document;
 mod flow;
 mod flows;
+#[cfg(feature = "quic")]
+mod quic;
+mod record;
 mod series;
 mod session;
 
+pub use conclusion::{TransferConditions, TransferResult};
 pub use data::{DataSink, DataSource, SourceState};
 pub use document::{SCHEMA, TransferDocument, TransferFlowDocument, TransferInterval};
 pub use flow::{FlowData, TransferFlow};
 pub use flows::TransferFlows;
+#[cfg(feature = "quic")]
+pub use quic::{OnBound, QuicMeeting, QuicRole, QuicTransfer};
 pub use series::TransferSeries;
-pub use session::{
-    Another, Transfer, TransferConditions, TransferResult, TransferView, Welcome, made_up,
-    shown_address,
-};
+pub use session::{Another, Transfer, TransferView, Welcome, made_up, shown_address};

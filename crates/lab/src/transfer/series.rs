@@ -20,7 +20,8 @@ pub struct TransferSeries {
     pub time_s: Vec<f64>,
     /// Rate of the packets that arrived, IP headers included, in Mbit/s.
     pub throughput_mbps: Vec<f64>,
-    /// Packets lost.
+    /// Packets lost; not at a receiver over QUIC.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<u64>,
     /// Mean RTT in ms; only at a sender.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -36,7 +37,7 @@ pub(super) struct SeriesPoint {
     pub(super) at: Time,
     /// IP bytes that arrived.
     pub(super) ip_bytes: u64,
-    pub(super) lost: u64,
+    pub(super) lost: Option<u64>,
     /// Sum and number of the RTT samples.
     pub(super) rtt: (Span, u64),
     pub(super) cwnd: Option<u64>,
@@ -108,7 +109,9 @@ impl TransferSeries {
         let bits = point.ip_bytes.saturating_sub(before.ip_bytes) as f64 * 8.0;
         self.time_s.push(round((point.at - began).as_secs_f64()));
         self.throughput_mbps.push(if seconds > 0.0 { round(bits / 1e6 / seconds) } else { 0.0 });
-        self.lost.push(point.lost.saturating_sub(before.lost));
+        if let Some(lost) = point.lost {
+            self.lost.push(lost.saturating_sub(before.lost.unwrap_or(0)));
+        }
         if !is_sender {
             return;
         }
@@ -133,7 +136,7 @@ mod tests {
         let point = |bin: u64| SeriesPoint {
             at: began + BIN * bin,
             ip_bytes: 12_500 * bin,
-            lost: bin,
+            lost: Some(bin),
             rtt: (Span::from_millis(40) * bin, bin),
             cwnd: Some(3_000),
         };

@@ -6,15 +6,16 @@ use std::io::ErrorKind;
 use cellpace_base::{Span, Time};
 use cellpace_udp::{CloseCode, Driver, FlowError, FlowEvent, FlowId, OutgoingStats};
 
+use super::conclusion::{TransferConditions, TransferResult, conclude, label};
 use super::data::DataSource;
-use super::document::{SCHEMA, TransferDocument};
 use super::flow::{FlowData, TransferFlow};
 use super::flows::TransferFlows;
+use super::record::FlowTotals;
 use super::series::BIN;
 use crate::{EventFlow, EventLog, FlowMetrics, LabError};
 
 /// Figures are shown this often.
-const INTERVAL: Span = Span::from_secs(1);
+pub(super) const INTERVAL: Span = Span::from_secs(1);
 
 /// After the last flow, others of the same program may still be in their handshake.
 const LAST_CALL: Span = Span::from_millis(300);
@@ -80,32 +81,6 @@ pub type Welcome<'a> = Box<dyn FnMut(usize) -> Result<(String, FlowData), String
 
 /// Begins another flow.
 pub type Another<'a> = Box<dyn FnMut(&mut Driver, usize) -> Result<TransferFlow, LabError> + 'a>;
-
-/// What the document says of the whole.
-#[derive(Debug, Clone)]
-pub struct TransferConditions {
-    /// `send` or `recv`.
-    pub role: &'static str,
-    /// The command line, without where results go.
-    pub command: String,
-    /// Whether what is lost stays lost.
-    pub unreliable: bool,
-    /// Largest IP packet in bytes on this side.
-    pub mtu: u16,
-    /// Seed of the controllers.
-    pub seed: u64,
-}
-
-/// How a transfer ended.
-#[derive(Debug)]
-pub struct TransferResult {
-    /// The figures.
-    pub document: TransferDocument,
-    /// Whether one of its flows failed.
-    pub failed: bool,
-    /// Why, each reason once. A receiver that goes on for ever has reported them as they came.
-    pub reasons: Vec<String>,
-}
 
 impl<'a> Transfer<'a> {
     /// A transfer without flows.
@@ -215,9 +190,12 @@ impl<'a> Transfer<'a> {
             return;
         }
         self.was_unreachable = true;
-        let waits = self.flows.iter().find(|(_, run)| run.began.is_none() && run.ended.is_none());
+        let waits = self
+            .flows
+            .iter()
+            .find(|(_, run)| run.record.began.is_none() && run.record.ended.is_none());
         if let (Some(why), Some((_, run))) = (unreachable(&self.driver), waits) {
-            self.view.on_warning(&format!("{}: {why}; waiting for it", run.peer));
+            self.view.on_warning(&format!("{}: {why}; waiting for it", run.record.peer));
         }
     }
 
@@ -230,7 +208,7 @@ impl<'a> Transfer<'a> {
         let endpoint = &self.driver.endpoint;
         for (_, run) in self.flows.iter_mut().filter(|(_, run)| run.is_running()) {
             if let Some(flow) = endpoint.flow(run.id) {
-                run.close_bin(now, flow);
+                run.record.close_bin(now, &FlowTotals::of(flow));
             }
         }
     }
@@ -239,7 +217,7 @@ impl<'a> Transfer<'a> {
     fn stop_at(&self) -> Option<Time> {
         let duration = self.duration?;
         let sending = self.flows.iter().filter(|(_, run)| run.is_sending());
-        let began = sending.filter_map(|(_, run)| run.began);
+        let began = sending.filter_map(|(_, run)| run.record.began);
         began.min().map(|began| began + duration)
     }
 
@@ -249,9 +227,9 @@ impl<'a> Transfer<'a> {
         let Some(run) = self.flows.get_mut(number) else { return };
         match event {
             FlowEvent::Connected(_) => {
-                run.begin(now);
-                let name = if run.name.is_empty() { "of data" } else { &run.name };
-                let line = format!("flow {} ({name}) is open with {}", number + 1, run.peer);
+                run.record.begin(now);
+                let name = if run.record.name.is_empty() { "of data" } else { &run.record.name };
+                let line = format!("flow {} ({name}) is open with {}", number + 1, run.record.peer);
                 self.view.on_detail(&line);
                 if self.next_line == Time::MAX {
                     self.next_line = now + INTERVAL;
@@ -330,7 +308,7 @@ impl<'a> Transfer<'a> {
             let Some(flow) = self.driver.endpoint.observe(run.id) else { continue };
             run.observe(flow);
             let Some(log) = &mut self.events else { continue };
-            let source = EventFlow { run: None, flow: number as u64, cc: &run.name };
+            let source = EventFlow { run: None, flow: number as u64, cc: &run.record.name };
             while let Some((at, event)) = flow.poll_controller_event() {
                 log.event(at, source, &event);
             }
@@ -349,7 +327,7 @@ impl<'a> Transfer<'a> {
     fn end_after_duration(&mut self, now: Time) {
         let Some(duration) = self.duration else { return };
         for (_, run) in self.flows.iter_mut() {
-            let over = run.began.is_some_and(|began| now >= began + duration);
+            let over = run.record.began.is_some_and(|began| now >= began + duration);
             if !over || !run.is_sending() {
                 continue;
             }
@@ -370,13 +348,13 @@ impl<'a> Transfer<'a> {
         });
         let over = self.flows.iter().filter(|(_, run)| {
             let flow = self.driver.endpoint.flow(run.id);
-            run.ended.is_some() && flow.is_none_or(cellpace_udp::UdpFlow::is_over)
+            run.record.ended.is_some() && flow.is_none_or(cellpace_udp::UdpFlow::is_over)
         });
         let over: Vec<usize> = over.map(|(number, _)| number).collect();
         for number in over {
             let Some(run) = self.flows.remove(number) else { continue };
             self.driver.endpoint.forget(run.id);
-            self.any_failed |= run.error.is_some();
+            self.any_failed |= run.record.error.is_some();
             self.idle_since = now;
             self.show_end(number, &run);
             if self.ends {
@@ -388,11 +366,11 @@ impl<'a> Transfer<'a> {
     /// The figures of a flow that is over. Where the run ends with its flows, its end says why they
     /// failed.
     fn show_end(&mut self, number: usize, run: &TransferFlow) {
-        let Some(mut line) = run.summary() else { return };
-        if let Some(error) = run.error.as_ref().filter(|_| !self.ends) {
+        let Some(mut line) = run.record.summary() else { return };
+        if let Some(error) = run.record.error.as_ref().filter(|_| !self.ends) {
             line += &format!("; failed: {error}");
         }
-        self.view.on_lines(&[self.label(number, &run.name) + &line]);
+        self.view.on_lines(&[self.label(number, &run.record.name) + &line]);
     }
 
     fn show_interval(&mut self, now: Time) {
@@ -401,10 +379,10 @@ impl<'a> Transfer<'a> {
         let endpoint = &self.driver.endpoint;
         for (number, run) in self.flows.iter_mut().filter(|(_, run)| run.is_running()) {
             let Some(flow) = endpoint.flow(run.id) else { continue };
-            run.close_interval(now, flow);
+            run.record.close_interval(now, FlowTotals::of(flow));
             running += 1;
-            sum += run.intervals.last().map_or(0.0, |interval| interval.throughput_mbps);
-            lines.push((number, run.name.clone(), run.line()));
+            sum += run.record.intervals.last().map_or(0.0, |interval| interval.throughput_mbps);
+            lines.push((number, run.record.name.clone(), run.record.line()));
         }
         let lines = lines.iter().map(|(number, name, line)| self.label(*number, name) + line);
         let mut lines: Vec<String> = lines.collect();
@@ -415,11 +393,7 @@ impl<'a> Transfer<'a> {
     }
 
     fn label(&self, number: usize, name: &str) -> String {
-        match (name, self.flows.begun() > 1 || self.welcome.is_some()) {
-            (_, false) => String::new(),
-            ("", _) => format!("[{}] ", number + 1),
-            (name, _) => format!("[{} {name}] ", number + 1),
-        }
+        label(number, name, self.flows.begun() > 1 || self.welcome.is_some())
     }
 
     /// Ctrl-C: what has been sent is all, or the flows end as they are.
@@ -453,45 +427,8 @@ impl<'a> Transfer<'a> {
         let left: Vec<usize> = self.flows.iter().map(|(number, _)| number).collect();
         self.over.extend(left.into_iter().filter_map(|n| Some((n, self.flows.remove(n)?))));
         self.over.sort_by_key(|(number, _)| *number);
-        let flows: Vec<&TransferFlow> = self.over.iter().map(|(_, run)| run).collect();
-        let first = flows.iter().filter_map(|run| run.began).min();
-        let last = flows.iter().filter_map(|run| run.ended).max();
-        let document = TransferDocument {
-            schema: SCHEMA,
-            version: env!("CARGO_PKG_VERSION"),
-            command: conditions.command,
-            role: conditions.role,
-            mode: if conditions.unreliable { "unreliable" } else { "reliable" },
-            mtu: conditions.mtu,
-            seed: conditions.seed,
-            duration_s: match (first, last) {
-                (Some(first), Some(last)) => (last - first).as_secs_f64(),
-                _ => 0.0,
-            },
-            refused_by_system: trouble.refused,
-            flows: flows.iter().map(|run| run.document(flows.len())).collect(),
-        };
-        let reasons = self.reasons();
-        Ok(TransferResult { document, failed: self.any_failed || !reasons.is_empty(), reasons })
-    }
-
-    /// Why flows failed, each reason once, with the flows that it does not hold for all of.
-    fn reasons(&self) -> Vec<String> {
-        let mut reasons: Vec<(&str, Vec<usize>)> = Vec::new();
-        for (number, run) in &self.over {
-            let Some(error) = run.error.as_deref() else { continue };
-            match reasons.iter_mut().find(|(known, _)| *known == error) {
-                Some((_, numbers)) => numbers.push(number + 1),
-                None => reasons.push((error, vec![number + 1])),
-            }
-        }
-        let all = self.over.len();
-        let text = |(error, numbers): (&str, Vec<usize>)| match numbers[..] {
-            _ if numbers.len() == all => error.to_owned(),
-            [number] => format!("flow {number}: {error}"),
-            _ => format!("{} of {all} flows: {error}", numbers.len()),
-        };
-        reasons.into_iter().map(text).collect()
+        let flows: Vec<_> = self.over.iter().map(|(number, run)| (*number, &run.record)).collect();
+        Ok(conclude(conditions, None, trouble.refused, &flows, self.any_failed))
     }
 }
 

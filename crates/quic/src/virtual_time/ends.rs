@@ -7,18 +7,12 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 
+use cellpace_sim::AckPolicy;
+
 use super::error::VirtualTimeError;
+use super::sender::{LibraryController, Stack};
 use super::tls;
 use crate::{Factory, Handle};
-
-/// A QUIC library.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stack {
-    /// noq 1.4.
-    Noq,
-    /// quinn 0.11.
-    Quinn,
-}
 
 /// One datagram between the ends.
 pub(super) struct Datagram {
@@ -26,10 +20,17 @@ pub(super) struct Datagram {
     pub(super) bytes: BytesMut,
 }
 
+/// Who controls the sender.
+#[derive(Clone)]
+pub(super) enum Control {
+    Ours(Arc<Factory>),
+    Library(LibraryController),
+}
+
 /// What both ends are made with.
 pub(super) struct Conditions {
-    pub(super) factory: Option<Arc<Factory>>,
-    pub(super) ack_each: bool,
+    pub(super) control: Control,
+    pub(super) acks: AckPolicy,
     pub(super) seed: u64,
 }
 
@@ -41,6 +42,13 @@ pub(super) trait End {
     fn next_deadline(&mut self) -> Option<Instant>;
     /// Does what is due, if anything is.
     fn on_deadline(&mut self, now: Instant);
+    /// Of the controller of the present path, if it is ours.
+    fn handle(&self) -> Option<&Handle>;
+    /// Smoothed, as the library has it.
+    fn rtt(&self) -> Option<Duration>;
+    /// Datagrams come from this address from now on.
+    fn set_peer(&mut self, address: SocketAddr);
+    /// Bytes that the application has read.
     fn delivered(&self) -> u64;
     fn ended(&self) -> Option<String>;
 }
@@ -57,21 +65,24 @@ pub(super) fn pair(
 }
 
 /// Addresses of sender and receiver, from the range for documentation.
-const ADDRESSES: [SocketAddr; 2] = [
+pub(super) const ADDRESSES: [SocketAddr; 2] = [
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 4433),
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)), 4433),
 ];
 /// More than any path of ours holds, so that only the controller limits.
 const WINDOW: u32 = 1 << 28;
+/// Packets fill the simulator's 1500 bytes once the library has found out that they may.
+const LARGEST_PAYLOAD: u16 = 1472;
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
 /// An end of library `$proto`; the differing calls follow.
 macro_rules! end_of {
-    ($proto:ident, $endpoint:expr, $from:expr, $one:expr, $controller:expr) => {
+    ($proto:ident, $endpoint:expr, $from:expr, $one:expr, $controller:expr, $rtt:expr, $bbr:ident) => {
         use $proto::{
             AckFrequencyConfig, ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir,
-            Endpoint, EndpointConfig, Event, ReadError, ServerConfig, StreamEvent, StreamId,
-            TransportConfig, VarInt,
+            Endpoint, EndpointConfig, Event, MtuDiscoveryConfig, ReadError, ServerConfig,
+            StreamEvent, StreamId, TransportConfig, VarInt,
+            congestion::{self, ControllerFactory},
         };
 
         struct Peer {
@@ -83,6 +94,8 @@ macro_rules! end_of {
             /// Of the controller that is ours.
             handle: Option<Handle>,
             is_sender: bool,
+            /// The peer's address is another one than at first.
+            may_have_moved: bool,
             delivered: u64,
             ended: Option<String>,
         }
@@ -98,13 +111,30 @@ macro_rules! end_of {
                 .receive_window(VarInt::from_u32(WINDOW))
                 .send_window(WINDOW.into())
                 .max_idle_timeout(None);
-            if conditions.ack_each {
-                let mut acks = AckFrequencyConfig::default();
-                acks.ack_eliciting_threshold(VarInt::from_u32(0))
-                    .max_ack_delay(Some(Duration::from_millis(1)));
-                transport.ack_frequency_config(Some(acks));
-            }
+            let mut discovery = MtuDiscoveryConfig::default();
+            discovery.upper_bound(LARGEST_PAYLOAD);
+            transport.mtu_discovery_config(Some(discovery));
+            let (unanswered, delay) = match conditions.acks {
+                AckPolicy::EveryPacket => (0, Duration::from_millis(1)),
+                AckPolicy::Delayed(delay) => (1, Duration::from_nanos(delay.as_nanos())),
+            };
+            let mut acks = AckFrequencyConfig::default();
+            acks.ack_eliciting_threshold(VarInt::from_u32(unanswered)).max_ack_delay(Some(delay));
+            transport.ack_frequency_config(Some(acks));
             transport
+        }
+
+        fn controllers(control: &Control) -> Arc<dyn ControllerFactory + Send + Sync> {
+            match control {
+                Control::Ours(factory) => factory.clone(),
+                Control::Library(LibraryController::Cubic) => {
+                    Arc::new(congestion::CubicConfig::default())
+                }
+                Control::Library(LibraryController::NewReno) => {
+                    Arc::new(congestion::NewRenoConfig::default())
+                }
+                Control::Library(LibraryController::Bbr) => Arc::new(congestion::$bbr::default()),
+            }
         }
 
         fn endpoint_config(seed: u64) -> Arc<EndpointConfig> {
@@ -115,7 +145,7 @@ macro_rules! end_of {
             Arc::new(config)
         }
 
-        /// Sender and receiver; the sender begins.
+        /// Sender and receiver: a server and its client, which begins.
         pub(super) fn pair(
             conditions: &Conditions,
             now: Instant,
@@ -127,20 +157,18 @@ macro_rules! end_of {
             roots.add(certificate.clone()).map_err(library)?;
             let mut server =
                 ServerConfig::with_single_cert(vec![certificate], key).map_err(library)?;
-            server.transport_config(Arc::new(transport(conditions)));
+            let mut sending = transport(conditions);
+            sending.congestion_controller_factory(controllers(&conditions.control));
+            server.transport_config(Arc::new(sending));
             let mut client =
                 ClientConfig::with_root_certificates(Arc::new(roots)).map_err(library)?;
-            let mut sending = transport(conditions);
-            if let Some(factory) = &conditions.factory {
-                sending.congestion_controller_factory(factory.clone());
-            }
-            client.transport_config(Arc::new(sending));
+            client.transport_config(Arc::new(transport(conditions)));
             let endpoint: fn(Arc<EndpointConfig>, Option<Arc<ServerConfig>>) -> Endpoint =
                 $endpoint;
-            let mut sender = endpoint(endpoint_config(conditions.seed), None);
-            let receiver = endpoint(endpoint_config(!conditions.seed), Some(Arc::new(server)));
+            let sender = endpoint(endpoint_config(conditions.seed), Some(Arc::new(server)));
+            let mut receiver = endpoint(endpoint_config(!conditions.seed), None);
             let connection =
-                sender.connect(now, client, ADDRESSES[1], tls::NAME).map_err(library)?;
+                receiver.connect(now, client, ADDRESSES[0], tls::NAME).map_err(library)?;
             let peer = |endpoint, connection, index: usize| Peer {
                 endpoint,
                 connection,
@@ -148,18 +176,26 @@ macro_rules! end_of {
                 stream: None,
                 handle: None,
                 is_sender: index == 0,
+                may_have_moved: false,
                 delivered: 0,
                 ended: None,
             };
-            let mut sender = peer(sender, Some(connection), 0);
-            sender.handle = sender.connection.as_ref().and_then(|(_, connection)| {
-                let controller: fn(&Connection) -> Option<Handle> = $controller;
-                controller(connection)
-            });
-            Ok([Box::new(sender), Box::new(peer(receiver, None, 1))])
+            Ok([Box::new(peer(sender, None, 0)), Box::new(peer(receiver, Some(connection), 1))])
+        }
+
+        fn controller(connection: &Connection) -> Option<Handle> {
+            let controller: fn(&Connection) -> Option<Handle> = $controller;
+            controller(connection)
         }
 
         impl Peer {
+            /// The path may be a new one.
+            fn look_for_controller(&mut self) {
+                if let Some((_, connection)) = self.connection.as_ref().filter(|_| self.is_sender) {
+                    self.handle = controller(connection);
+                }
+            }
+
             /// Events of the connection, and what the application does on them.
             fn serve(&mut self) {
                 let Some((_, connection)) = &mut self.connection else { return };
@@ -231,10 +267,16 @@ macro_rules! end_of {
                                 connection.handle_event(event);
                             }
                         }
+                        if self.may_have_moved {
+                            self.look_for_controller();
+                        }
                     }
                     Some(DatagramEvent::NewConnection(incoming)) => {
                         match self.endpoint.accept(incoming, now, &mut answer, None) {
-                            Ok(accepted) => self.connection = Some(accepted),
+                            Ok(accepted) => {
+                                self.connection = Some(accepted);
+                                self.look_for_controller();
+                            }
                             Err(error) => self.ended = Some(error.cause.to_string()),
                         }
                     }
@@ -260,13 +302,13 @@ macro_rules! end_of {
                 let (_, connection) = self.connection.as_mut()?;
                 let timer = connection.poll_timeout();
                 let Some(handle) = &self.handle else { return timer };
-                let host = handle.host().next_deadline().map(|due| handle.instant(due));
+                let host = handle.next_deadline();
                 timer.map_or(host, |timer| Some(host.map_or(timer, |due| due.min(timer))))
             }
 
             fn on_deadline(&mut self, now: Instant) {
                 if let Some(handle) = &self.handle {
-                    handle.host().catch_up(handle.time(now));
+                    handle.catch_up(now);
                 }
                 if let Some((_, connection)) = &mut self.connection {
                     if connection.poll_timeout().is_some_and(|due| due <= now) {
@@ -274,6 +316,20 @@ macro_rules! end_of {
                     }
                 }
                 self.settle();
+            }
+
+            fn handle(&self) -> Option<&Handle> {
+                self.handle.as_ref()
+            }
+
+            fn rtt(&self) -> Option<Duration> {
+                let rtt: fn(&Connection) -> Option<Duration> = $rtt;
+                self.connection.as_ref().and_then(|(_, connection)| rtt(connection))
+            }
+
+            fn set_peer(&mut self, address: SocketAddr) {
+                self.from = address;
+                self.may_have_moved = true;
             }
 
             fn delivered(&self) -> u64 {
@@ -302,7 +358,9 @@ mod noq {
         std::num::NonZeroUsize::MIN,
         |connection| {
             crate::noq::handle(connection.congestion_state(noq_proto::PathId::ZERO)?.clone_box())
-        }
+        },
+        |connection| connection.rtt(noq_proto::PathId::ZERO),
+        Bbr3Config
     );
 }
 
@@ -319,6 +377,8 @@ mod quinn {
             endpoint.handle(now, from, None, ecn, bytes, answer)
         },
         1,
-        |connection| crate::quinn::handle(connection.congestion_state().clone_box())
+        |connection| crate::quinn::handle(connection.congestion_state().clone_box()),
+        |connection| Some(connection.rtt()),
+        BbrConfig
     );
 }

@@ -30,7 +30,8 @@ struct Flow {
     throughput_mbps: f64,
     goodput_mbps: f64,
     packets: u64,
-    lost: u64,
+    /// A receiver over QUIC does not know.
+    lost: Option<u64>,
     retransmissions: Option<u64>,
     timeouts: Option<u64>,
     min_rtt_ms: Option<f64>,
@@ -45,6 +46,7 @@ struct Flow {
 struct Series {
     time_s: Vec<f64>,
     throughput_mbps: Vec<f64>,
+    #[serde(default)]
     lost: Vec<f64>,
     #[serde(default)]
     rtt_ms: Vec<Option<f64>>,
@@ -56,7 +58,7 @@ struct Series {
 struct Interval {
     stop_s: f64,
     throughput_mbps: f64,
-    lost: u64,
+    lost: Option<u64>,
     rtt_ms: Option<f64>,
     cwnd: Option<u64>,
 }
@@ -123,14 +125,17 @@ impl Transfer {
             text += &format!(", and 95 % of the packets waited less than {most} in queues");
         }
         let sent: f64 = self.flows.iter().map(|flow| self.sent(flow)).sum();
-        let lost = sum(|flow| flow.lost as f64) / sent.max(1.0);
+        if self.flows.iter().all(|flow| flow.lost.is_none()) {
+            return text + ".";
+        }
+        let lost = sum(|flow| flow.lost.unwrap_or(0) as f64) / sent.max(1.0);
         text + &format!("; {} of the packets were lost.", percent(lost))
     }
 
     /// Packets that the flow's sender sent.
     fn sent(&self, flow: &Flow) -> f64 {
         // A receiver counts those that came.
-        (if self.is_sender() { flow.packets } else { flow.packets + flow.lost }) as f64
+        (if self.is_sender() { flow.packets } else { flow.packets + flow.lost.unwrap_or(0) }) as f64
     }
 
     fn flow_table(&self) -> PageTable {
@@ -150,7 +155,8 @@ impl Transfer {
                 ms(|queue| queue.p50),
                 ms(|queue| queue.p95),
                 ms(|queue| queue.p99),
-                percent(flow.lost as f64 / self.sent(flow).max(1.0)),
+                flow.lost
+                    .map_or("–".into(), |lost| percent(lost as f64 / self.sent(flow).max(1.0))),
                 count(flow.retransmissions),
                 count(flow.timeouts),
                 flow.error.clone().unwrap_or_else(|| "finished".to_owned()),
@@ -230,7 +236,7 @@ impl Flow {
     }
 
     fn losses(&self) -> (Vec<f64>, Vec<f64>) {
-        self.over_time(self.series.lost.clone(), |interval| Some(interval.lost as f64))
+        self.over_time(self.series.lost.clone(), |interval| Some(interval.lost? as f64))
     }
 }
 

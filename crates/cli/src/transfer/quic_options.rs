@@ -1,0 +1,21 @@
+//! Options of `--quic`, which both sides have.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Options of transfers inside QUIC.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "QUIC")]
+pub(crate) struct QuicOptions {
+    /// Inside QUIC: encrypted, and the other side is known by its certificate; both sides need it
+    #[arg(long)]
+    pub(crate) quic: bool,
+    /// Who the other side must be: the fingerprint that it prints, or a PEM file with its certificate
+    /// [default with --key: who has the key]
+    #[arg(long, value_name = "FINGERPRINT|FILE", requires = "quic")]
+    pub(crate) peer: Option<String>,
+    /// This side's certificate and private key, a PEM file [default: those of --key, or new ones]
+    #[arg(long, value_name = "FILE", requires = "quic")]
+    pub(crate) certificate: Option<PathBuf>,
+}

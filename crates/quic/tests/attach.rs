@@ -1,0 +1,122 @@
+//! Controllers under real connections over loopback, with their deadlines on tokio.
+
+#![allow(clippy::unwrap_used)]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cellpace_quic::identity::{Fingerprint, Identity, Peer, client_config, server_config};
+use cellpace_quic::{Control, Factory};
+
+const BYTES: usize = 3_000_000;
+const ALPN: &[u8] = b"test";
+/// Only a fault takes as long.
+const LONG: Duration = Duration::from_secs(60);
+
+/// What a server has seen of its controller when the download was over.
+struct Seen {
+    acked: u64,
+    values: usize,
+    events: usize,
+}
+
+fn seen(control: &Control) -> Seen {
+    let mut values = 0;
+    control.snapshot(|_, _| values += 1);
+    let events = std::iter::from_fn(|| control.poll_event()).count();
+    Seen { acked: control.stats().acked_bytes, values, events }
+}
+
+macro_rules! download {
+    ($library:ident, $proto:ident, $install:ident) => {
+        mod $library {
+            use super::*;
+
+            type Config = $library::ServerConfig;
+
+            fn server(identity: &Identity, factory: Option<&Arc<Factory>>) -> Config {
+                let tls = server_config(identity, None, ALPN).unwrap();
+                let tls: $proto::crypto::rustls::QuicServerConfig = tls.try_into().unwrap();
+                let mut config = Config::with_crypto(Arc::new(tls));
+                let mut transport = $library::TransportConfig::default();
+                if let Some(factory) = factory {
+                    factory.$install(&mut transport);
+                }
+                config.transport_config(Arc::new(transport));
+                config
+            }
+
+            /// Returns how much arrived, or why there is no connection.
+            async fn get(to: SocketAddr, peer: &Peer) -> Result<usize, String> {
+                let tls = client_config(peer, None, ALPN).unwrap();
+                let tls: $proto::crypto::rustls::QuicClientConfig = tls.try_into().unwrap();
+                let endpoint = $library::Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
+                let config = $library::ClientConfig::new(Arc::new(tls));
+                let connecting = endpoint.connect_with(config, to, "localhost").unwrap();
+                let connection = connecting.await.map_err(|error| error.to_string())?;
+                let mut stream = connection.accept_uni().await.unwrap();
+                let bytes = stream.read_to_end(BYTES).await.unwrap().len();
+                connection.close(0_u32.into(), b"");
+                endpoint.wait_idle().await;
+                Ok(bytes)
+            }
+
+            /// Sends to the first client. `None`: the controller is the library's own.
+            async fn serve(endpoint: &$library::Endpoint) -> Option<Seen> {
+                let connection = endpoint.accept().await.unwrap().await.unwrap();
+                let control = attach(&connection);
+                let mut stream = connection.open_uni().await.unwrap();
+                stream.write_all(&vec![7; BYTES]).await.unwrap();
+                stream.finish().unwrap();
+                connection.closed().await;
+                control.as_ref().map(seen)
+            }
+
+            use cellpace_quic::$library::attach;
+
+            async fn run(cc: Option<&str>) -> Option<Seen> {
+                let identity = Identity::generate(["localhost".to_owned()]).unwrap();
+                let factory = cc.map(|cc| Factory::new(cc.parse().unwrap(), 1).unwrap());
+                let config = server(&identity, factory.as_ref());
+                let at = "127.0.0.1:0".parse().unwrap();
+                let endpoint = $library::Endpoint::server(config, at).unwrap();
+                let to = endpoint.local_addr().unwrap();
+                let peer = Peer::Fingerprint(identity.fingerprint());
+                let both = async { tokio::join!(serve(&endpoint), get(to, &peer)) };
+                let (seen, bytes) = tokio::time::timeout(LONG, both).await.unwrap();
+                assert_eq!(bytes.unwrap(), BYTES);
+                seen
+            }
+
+            #[tokio::test]
+            async fn a_download_goes_on_from_budget_to_budget() {
+                for cc in ["verus", "mdi", "copa"] {
+                    let seen = run(Some(cc)).await.unwrap();
+                    assert!(seen.acked >= BYTES as u64 * 9 / 10, "{cc}: {}", seen.acked);
+                    assert!(seen.values > 0, "{cc}");
+                    assert!(seen.events > 0 || cc != "verus", "{cc}");
+                }
+                assert!(run(None).await.is_none(), "the library's own controller is not ours");
+            }
+
+            #[tokio::test]
+            async fn another_server_than_the_known_one_is_refused() {
+                let identity = Identity::generate(["localhost".to_owned()]).unwrap();
+                let at = "127.0.0.1:0".parse().unwrap();
+                let endpoint = $library::Endpoint::server(server(&identity, None), at).unwrap();
+                let to = endpoint.local_addr().unwrap();
+                let other: Fingerprint = format!("sha256:{}", "00".repeat(32)).parse().unwrap();
+                let refused = async {
+                    let accept = async { drop(endpoint.accept().await.unwrap().await) };
+                    tokio::join!(get(to, &Peer::Fingerprint(other)), accept).0
+                };
+                let error = tokio::time::timeout(LONG, refused).await.unwrap().unwrap_err();
+                assert!(error.contains("certificate"), "{error}");
+            }
+        }
+    };
+}
+
+download!(noq, noq_proto, install_noq);
+download!(quinn, quinn_proto, install_quinn);

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""The tables of docs/validation/quic.md.
+
+    python3 evaluation/quic.py path/to/cellpace        measures in real time, into evaluation/quic.json
+
+What is in virtual time, `./dev docs quic` computes each time. Real time needs root (for `cellpace link`) and the
+traces in the folder CELLPACE_TRACES. Figures are those that the sender reports, of one run of 20 s each.
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from program import CELLPACE, ROOT, call, compare, real, table, write
+
+TRACES = ["city-drive", "verizon-lte-short"]
+CONTROLLERS = ["verus", "copa", "bbr"]
+OWN = ["noq:cc=cubic", "noq:cc=bbr", "quinn:cc=cubic", "quinn:cc=bbr"]
+SECONDS = 60
+REAL_SECONDS = 20
+RECORDED = ROOT / "evaluation" / "quic.json"
+
+
+def figures(run):
+    return run["throughput_mbps"], run["queue_delay_ms"]["p50"], run["queue_delay_ms"]["p95"]
+
+
+def virtual():
+    """Senders of three kinds over the same path in virtual time, and the libraries' own controllers."""
+    rows = []
+    for trace in TRACES:
+        stacks = [word for stack in ("builtin", "noq", "quinn") for word in ("--stack", stack)]
+        runs = {run["cc"]: figures(run) for run in compare([real(trace)], CONTROLLERS, *stacks, "--duration", f"{SECONDS}s")["runs"]}
+        for cc in CONTROLLERS:
+            cells = ["{:.2f}, {:.1f} / {:.0f}".format(*runs[name]) for name in (cc, f"{cc} in noq", f"{cc} in quinn")]
+            rows.append([trace, f"`{cc}`", *cells])
+        for stack in OWN:
+            # A connection may end before its time, which is part of the answer.
+            done = subprocess.run([CELLPACE, "compare", "--trace", real(trace), "--cc", "fixed", "--stack", stack,
+                                   "--duration", f"{SECONDS}s", "--json", "-"], capture_output=True, text=True)
+            text = ("{:.2f}, {:.1f} / {:.0f}".format(*figures(json.loads(done.stdout)["runs"][0])) if done.returncode == 0
+                    else re.search(r"the connection ended after [\d.]+ s", done.stderr)[0])
+            library = 0 if stack.startswith("noq") else 1
+            rows.append([trace, f"`{stack}`", "", *([text, ""] if library == 0 else ["", text])])
+    return table(["trace", "controller", "simulator", "noq", "quinn"], rows)
+
+
+def recorded():
+    document = json.loads(RECORDED.read_text())
+    rows = []
+    for row in document["parity"]:
+        native, quic = row["send"], row["quic"]
+        rows.append([row["trace"], f"`{row['cc']}`", *("{:.2f}, {:.1f} / {:.0f}".format(*cell) for cell in (native, quic)),
+                     f"{100 * (quic[0] / native[0] - 1):+.1f} %", f"{100 * (quic[1] / native[1] - 1):+.0f} %"])
+    return table(["trace", "controller", "`send`", "`send --quic`", "throughput", "median"], rows), document["late_us"]
+
+
+def tables():
+    parity, late = recorded()
+    return {"quic-virtual": virtual(), "quic-parity": parity, "quic-late": f"{late / 1e3:.1f} ms"}
+
+
+def transfer(trace, options):
+    """Sends down a link; returns the sender's figures, and how late the link's timers were at the 99th percentile, in us."""
+    with tempfile.TemporaryDirectory() as folder:
+        call("key", "path.key", cwd=folder)
+        quic = "--quic" if "--quic" in options else ""
+        far = (f"exec '{CELLPACE}' send --listen $CELLPACE_PEER:5260 --key path.key {options} --duration {REAL_SECONDS}s "
+               "--json sent.json >&2")
+        near = f"sleep 1; exec '{CELLPACE}' recv $CELLPACE_PEER:5260 {quic} --key path.key >&2"
+        done = subprocess.run([CELLPACE, "link", "--trace", real(trace), "--rtt", "40ms", "--far", far, "--", "sh", "-c", near],
+                              capture_output=True, text=True, cwd=folder, check=True)
+        flow = json.loads((Path(folder) / "sent.json").read_text())["flows"][0]
+        late = float(re.search(r"link: late p50 \S+ p99 (\S+)", done.stderr)[1])
+        return [flow["throughput_mbps"], flow["queue_delay_ms"]["p50"], flow["queue_delay_ms"]["p95"]], late
+
+
+def measure():
+    if os.geteuid() != 0:
+        sys.exit("`cellpace link` needs root here")
+    rows, late = [], []
+    for trace in TRACES:
+        for cc in CONTROLLERS:
+            row = {"trace": trace, "cc": cc}
+            for name, options in (("send", ""), ("quic", "--quic")):
+                row[name], lateness = transfer(trace, f"--cc {cc} {options}")
+                late.append(lateness)
+                print(trace, cc, name, row[name], lateness, flush=True)
+            rows.append(row)
+    write(RECORDED, json.dumps({"parity": rows, "late_us": max(late)}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    measure()
