@@ -29,17 +29,17 @@ fn seen(control: &Control) -> Seen {
 }
 
 macro_rules! download {
-    ($library:ident, $proto:ident, $install:ident) => {
-        mod $library {
+    ($module:ident, $library:ident, $proto:ident, $install:ident) => {
+        mod $module {
             use super::*;
 
-            type Config = $library::ServerConfig;
+            type Config = ::$library::ServerConfig;
 
             fn server(identity: &Identity, factory: Option<&Arc<Factory>>) -> Config {
                 let tls = server_config(identity, None, ALPN).unwrap();
-                let tls: $proto::crypto::rustls::QuicServerConfig = tls.try_into().unwrap();
+                let tls: ::$proto::crypto::rustls::QuicServerConfig = tls.try_into().unwrap();
                 let mut config = Config::with_crypto(Arc::new(tls));
-                let mut transport = $library::TransportConfig::default();
+                let mut transport = ::$library::TransportConfig::default();
                 if let Some(factory) = factory {
                     factory.$install(&mut transport);
                 }
@@ -50,9 +50,10 @@ macro_rules! download {
             /// Returns how much arrived, or why there is no connection.
             async fn get(to: SocketAddr, peer: &Peer) -> Result<usize, String> {
                 let tls = client_config(peer, None, ALPN).unwrap();
-                let tls: $proto::crypto::rustls::QuicClientConfig = tls.try_into().unwrap();
-                let endpoint = $library::Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
-                let config = $library::ClientConfig::new(Arc::new(tls));
+                let tls: ::$proto::crypto::rustls::QuicClientConfig = tls.try_into().unwrap();
+                let endpoint =
+                    ::$library::Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
+                let config = ::$library::ClientConfig::new(Arc::new(tls));
                 let connecting = endpoint.connect_with(config, to, "localhost").unwrap();
                 let connection = connecting.await.map_err(|error| error.to_string())?;
                 let mut stream = connection.accept_uni().await.unwrap();
@@ -63,7 +64,7 @@ macro_rules! download {
             }
 
             /// Sends to the first client. `None`: the controller is the library's own.
-            async fn serve(endpoint: &$library::Endpoint) -> Option<Seen> {
+            async fn serve(endpoint: &::$library::Endpoint) -> Option<Seen> {
                 let connection = endpoint.accept().await.unwrap().await.unwrap();
                 let control = attach(&connection);
                 let mut stream = connection.open_uni().await.unwrap();
@@ -80,7 +81,7 @@ macro_rules! download {
                 let factory = cc.map(|cc| Factory::new(cc.parse().unwrap(), 1).unwrap());
                 let config = server(&identity, factory.as_ref());
                 let at = "127.0.0.1:0".parse().unwrap();
-                let endpoint = $library::Endpoint::server(config, at).unwrap();
+                let endpoint = ::$library::Endpoint::server(config, at).unwrap();
                 let to = endpoint.local_addr().unwrap();
                 let peer = Peer::Fingerprint(identity.fingerprint());
                 let both = async { tokio::join!(serve(&endpoint), get(to, &peer)) };
@@ -104,7 +105,7 @@ macro_rules! download {
             async fn another_server_than_the_known_one_is_refused() {
                 let identity = Identity::generate(["localhost".to_owned()]).unwrap();
                 let at = "127.0.0.1:0".parse().unwrap();
-                let endpoint = $library::Endpoint::server(server(&identity, None), at).unwrap();
+                let endpoint = ::$library::Endpoint::server(server(&identity, None), at).unwrap();
                 let to = endpoint.local_addr().unwrap();
                 let other: Fingerprint = format!("sha256:{}", "00".repeat(32)).parse().unwrap();
                 let refused = async {
@@ -118,5 +119,5 @@ macro_rules! download {
     };
 }
 
-download!(noq, noq_proto, install_noq);
-download!(quinn, quinn_proto, install_quinn);
+download!(over_noq, noq, noq_proto, install_noq);
+download!(over_quinn, quinn, quinn_proto, install_quinn);
