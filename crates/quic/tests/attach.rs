@@ -108,9 +108,10 @@ macro_rules! download {
                 let endpoint = ::$library::Endpoint::server(server(&identity, None), at).unwrap();
                 let to = endpoint.local_addr().unwrap();
                 let other: Fingerprint = format!("sha256:{}", "00".repeat(32)).parse().unwrap();
+                let other = Peer::Fingerprint(other);
                 let refused = async {
                     let accept = async { drop(endpoint.accept().await.unwrap().await) };
-                    tokio::join!(get(to, &Peer::Fingerprint(other)), accept).0
+                    tokio::join!(get(to, &other), accept).0
                 };
                 let error = tokio::time::timeout(LONG, refused).await.unwrap().unwrap_err();
                 assert!(error.contains("certificate"), "{error}");
