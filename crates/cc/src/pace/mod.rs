@@ -38,6 +38,8 @@ pub(crate) struct Pace {
     /// How much longer they all took lately.
     ack_delay: TwoMinima,
     startup: bool,
+    /// Packets in a row that have met a queue in slow start.
+    queued_run: f64,
     /// Largest window after a timeout or a pause, which acks raise.
     cap: f64,
     /// Window among rivals; 0 without.
@@ -63,6 +65,8 @@ impl Pace {
     const NOTHING: f64 = 0.001;
     /// Slow start ends above this share of the base RTT, and at least this many seconds.
     const STARTUP_EXIT: (f64, f64) = (0.125, 0.004);
+    /// Packets in a row above it that end slow start, or this part of the window if it is more.
+    const STARTUP_RUN: f64 = 8.0;
     /// Lost packets of one report that end slow start.
     const STARTUP_LOSSES: f64 = 3.0;
     /// Packets per base RTT as a multiple of the window, and where it grows exponentially.
@@ -96,6 +100,7 @@ impl Pace {
             way_back: TwoMinima::new(setup.start),
             ack_delay: TwoMinima::new(setup.start),
             startup: true,
+            queued_run: 0.0,
             cap: f64::INFINITY,
             rival_window: 0.0,
             peak: initial_window,
@@ -142,7 +147,10 @@ impl Pace {
     /// Slow start: twice the window per round trip, until a queue appears.
     fn start_up(&mut self, packet: &AckedPacket, packets: f64, now: Time) {
         let (share, least) = Self::STARTUP_EXIT;
-        if self.queue <= (share * self.base.seconds()).max(least) {
+        // Bursts that nothing has paced yet queue behind each other: it takes some in a row.
+        let queued = self.queue > (share * self.base.seconds()).max(least);
+        self.queued_run = if queued { self.queued_run + packets } else { 0.0 };
+        if self.queued_run < Self::STARTUP_RUN.max(self.window / Self::STARTUP_RUN) {
             if !packet.app_limited {
                 self.window = (self.window + packets).min(self.cap).min(Self::MAX_WINDOW);
             }

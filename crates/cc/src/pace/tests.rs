@@ -40,6 +40,8 @@ fn slow_start_doubles_and_ends_at_a_queue() {
     assert_eq!(feed.shown("cwnd_pkts"), 20.0);
     feed.acks(20, 20, 45.0);
     assert_eq!((feed.shown("cwnd_pkts"), feed.shown("slow_start")), (40.0, 1.0));
+    feed.acks(7, 40, 45.1);
+    assert_eq!((feed.shown("cwnd_pkts"), feed.shown("slow_start")), (47.0, 1.0));
     feed.ack(40, 45.1);
     assert_eq!(feed.shown("slow_start"), 0.0);
 }
