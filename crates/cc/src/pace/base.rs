@@ -19,6 +19,8 @@ pub(super) struct BaseRtt {
     /// Until then what arrives was sent with the window of a search.
     settles_at: Time,
     rivals: bool,
+    /// Whether the last search has ended above the floor.
+    suspected: bool,
     stretch: Stretch,
     lately: TwoMinima,
 }
@@ -59,7 +61,7 @@ const SAMPLES: (u32, u32) = (2, 4);
 /// The longest RTT for which a search waits.
 const MAX_WAIT: f64 = 1.0;
 /// A queue above this share of the floor, and this many seconds, after ours has gone is not ours.
-const RIVALS: (f64, f64) = (0.5, 0.004);
+const RIVALS: (f64, f64) = (0.75, 0.004);
 /// Share of the queueing delay that goes when somebody else has begun a search.
 const JOIN: f64 = 0.04;
 
@@ -75,6 +77,7 @@ impl BaseRtt {
             search: None,
             settles_at: now,
             rivals: false,
+            suspected: false,
             stretch: Stretch::new(now),
             lately: TwoMinima::new(now),
         }
@@ -117,6 +120,7 @@ impl BaseRtt {
         }
         if rtt <= self.floor * 1.125 + 0.002 {
             self.rivals = false;
+            self.suspected = false;
         }
         if self.raised() && now - self.raised_at > RAISED_FOR {
             self.floor = self.base;
@@ -137,7 +141,9 @@ impl BaseRtt {
     fn overdue(&self, now: Time) -> bool {
         // What may be somebody else's queue is looked at more often, whatever is seen.
         let doubtful = self.raised() || self.rivals;
-        now - self.seen_at >= self.every || doubtful && now - self.searched_at >= self.every / 2
+        now - self.seen_at >= self.every
+            || doubtful && now - self.searched_at >= self.every / 2
+            || self.suspected && !self.rivals && now - self.searched_at >= self.every / 10
     }
 
     /// Section 6: whether the RTT has been above the base for eight round trips and hardly moved,
@@ -194,7 +200,10 @@ impl BaseRtt {
     }
 
     fn conclude(&mut self, now: Time, search: Search) {
-        self.rivals = search.low > self.floor * (1.0 + RIVALS.0) + RIVALS.1;
+        // Once may be an outage, or others of our own kind.
+        let suspected = search.low > self.floor * (1.0 + RIVALS.0) + RIVALS.1;
+        self.rivals = suspected && self.suspected;
+        self.suspected = suspected;
         // In an outage RTTs differ by more.
         if search.high - search.low <= search.low / 4.0 {
             if search.low > self.base {
