@@ -29,11 +29,12 @@ use program::{Folder, number};
 use serde_json::{Value, json};
 
 /// Controllers of the full form: all of the registry.
-const CONTROLLERS: [&str; 18] = [
+const CONTROLLERS: [&str; 19] = [
     "verus:r=2",
     "verus:r=6",
     "copa",
     "sprout",
+    "pace",
     "bbr",
     "bbr3",
     "cubic",
