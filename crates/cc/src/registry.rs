@@ -93,7 +93,7 @@ pub fn registry() -> &'static [ControllerInfo] {
         ),
         ControllerInfo::new::<crate::bbr3::Bbr3Params>(
             "bbr3",
-            "BBR v3: as v1, and losses bound the flight; probes every two to three seconds",
+            "BBR v3: as v1, but losses bound the flight; probes every 2 to 3 s",
         ),
         ControllerInfo::new::<crate::window::cubic::CubicParams>(
             "cubic",

@@ -73,6 +73,7 @@ fn the_examples_of_the_help_work() {
         for line in examples.lines().filter_map(|line| line.trim().strip_prefix("cellpace ")) {
             let shorter = match line {
                 _ if line.contains("--handover 30s") => " --skip 0s --duration 31s",
+                _ if line.contains("--duration") => "",
                 _ if line.starts_with("compare") => " --skip 0s --duration 200ms",
                 _ => "",
             };

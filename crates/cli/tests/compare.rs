@@ -257,10 +257,12 @@ fn every_controller_makes_sane_use_of_a_constant_link() {
     let folder = Folder::new();
     let listed = folder.good("cc");
     let (listed, _) = listed.split_once("\n\n").unwrap();
+    // A policy is nothing without its file.
     let names = listed.lines().map(|line| line.split(' ').next().unwrap());
-    let ccs: String = names.map(|name| format!(" --cc {name}")).collect();
+    let names: Vec<&str> = names.filter(|name| *name != "policy").collect();
+    let ccs: String = names.iter().map(|name| format!(" --cc {name}")).collect();
     let results = folder.json(&format!("compare --trace constant:12mbit --duration 15s{ccs}"));
-    assert_eq!(runs(&results).len(), listed.lines().count());
+    assert_eq!(runs(&results).len(), names.len());
     for run in runs(&results) {
         // 20 packets of 40 ms fill half of it; all others are made to fill the whole.
         let least = if run["cc"] == "fixed" { 0.45 } else { 0.85 };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::connections::{Summary, round};
+use crate::summary::{Summary, round};
 
 /// How far the history reaches back.
 const KEPT: Duration = Duration::from_secs(300);

@@ -20,6 +20,7 @@ mod reply;
 mod request;
 mod server;
 mod stream;
+mod summary;
 mod view;
 
 pub use access::LiveToken;

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::connections::{LiveAbout, Quantiles, Summary};
+use crate::connections::LiveAbout;
+use crate::summary::{Quantiles, Summary};
 
 /// Whether a figure only grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::connections::{LiveConnections, LiveState, SWEEP, round};
+use crate::connections::{LiveConnections, LiveState, SWEEP};
 use crate::figures::{ConnectionInside, WatchedConnection};
 use crate::request::Request;
+use crate::summary::round;
 use crate::view::{COLUMNS, View, row};
 
 /// The schema of the data.

@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
-use crate::connections::{LiveState, OpenConnection, round};
+use crate::connections::{LiveState, OpenConnection};
 use crate::figures::ConnectionFigures;
 use crate::request::Request;
+use crate::summary::round;
 
 /// Rows that a client gets unless it asks for fewer or more.
 const DEFAULT_ROWS: usize = 100;

@@ -14,11 +14,11 @@ mod series;
 mod sketch;
 mod transfers;
 mod video;
+mod window;
 
 pub use chain::{ChainFigures, LegFigures, ProxyFigures, SegmentFigures};
 pub use collector::{
-    Collector, Figures, FlowFigures, FlowSpan, MeasuredWindow, PingFigures, RtoFigures,
-    SenderFigures,
+    Collector, Figures, FlowFigures, FlowSpan, PingFigures, RtoFigures, SenderFigures,
 };
 pub use confidence::Interval;
 pub use events::FlowEvents;
@@ -28,3 +28,4 @@ pub use series::{InspectedSeries, MANY_FLOWS, ProfileSample, Quantiles, Series};
 pub use sketch::{DelaySketch, Summary};
 pub use transfers::{Spread, Transfer, TransferOutcome, TransferSummary};
 pub use video::{VideoFigures, VideoFrame};
+pub use window::MeasuredWindow;

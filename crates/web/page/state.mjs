@@ -29,7 +29,7 @@ export function fromFragment(fragment, defaults) {
   return state;
 }
 
-export const MOST_CONTROLLERS = 12;
+export const MOST_CONTROLLERS = 24;
 export const MOST_HANDOVERS = 8;
 
 /** One query for each controller. */
