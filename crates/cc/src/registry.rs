@@ -105,7 +105,7 @@ pub fn registry() -> &'static [ControllerInfo] {
         ),
         ControllerInfo::new::<crate::prague::PragueParams>(
             "prague",
-            "Prague for L4S: reduces by half of the share of packets that come marked",
+            "Prague for L4S: reduces by half of the share of marked packets",
         ),
         ControllerInfo::new::<crate::window::bic::BicParams>(
             "bic",
@@ -125,15 +125,15 @@ pub fn registry() -> &'static [ControllerInfo] {
         ),
         ControllerInfo::new::<crate::window::c2tcp::C2tcpParams>(
             "c2tcp",
-            "C2TCP: CUBIC whose window is emptied when the RTT stays above a set point",
+            "C2TCP: CUBIC, its window emptied when the RTT stays too high",
         ),
         ControllerInfo::new::<crate::vivace::VivaceParams>(
             "vivace",
-            "PCC Vivace: tries two rates and moves towards the one that is worth more",
+            "PCC Vivace: tries two rates, moves towards the better one",
         ),
         ControllerInfo::new::<crate::scream::ScreamParams>(
             "scream",
-            "SCReAM v2: a window by queueing delay, and the rate that a video encoder gets of it",
+            "SCReAM v2: window by queue delay, and the rate of a video encoder",
         ),
         ControllerInfo::new::<MdiController>(
             "mdi",
