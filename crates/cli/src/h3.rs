@@ -72,7 +72,7 @@ pub(crate) struct ServeArgs {
 #[command(after_help = "Example:
   cellpace h3 get https://there:4433/a.mp4 --peer there.pem --output a.mp4")]
 pub(crate) struct GetArgs {
-    /// https://HOST[:PORT]/PATH
+    /// https://HOST/PATH or https://HOST:PORT/PATH
     #[arg(value_name = "URL", value_parser = url)]
     url: Url,
     /// Who the server must be: the fingerprint that it prints, or a PEM file with its certificate or
