@@ -15,6 +15,7 @@ pub(crate) enum H3Command {
     Any(Vec<String>),
 }
 
-pub(crate) fn run(_: &H3Command) -> Result<ExitCode, CommandError> {
+pub(crate) fn run(command: &H3Command) -> Result<ExitCode, CommandError> {
+    let H3Command::Any(_) = command;
     Err(CommandError::failed(ReportError::Missing { feature: "quic", output: "HTTP/3" }))
 }

@@ -2,7 +2,7 @@
 //! downloaded over which path, which figure answers the question, and which bound it should keep.
 //!
 //! This crate knows scenarios and figures. Who carries the packets is left to its caller: `cellpace
-//! conform` has real servers send over an emulated link, and [`reference`] simulates the same scenario
+//! conform` has real servers send over an emulated link, and [`reference()`] simulates the same scenario
 //! under controllers of ours.
 //!
 //! ```

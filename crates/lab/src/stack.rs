@@ -62,11 +62,10 @@ impl StackSpec {
 
     /// What results call a run under `cc`.
     pub(crate) fn run_name(self, cc: &str) -> String {
-        match self {
-            Self::Builtin => cc.to_owned(),
-            _ if self.has_controller() => self.to_string(),
-            _ => format!("{cc} in {self}"),
+        if self == Self::Builtin {
+            return cc.to_owned();
         }
+        if self.has_controller() { self.to_string() } else { format!("{cc} in {self}") }
     }
 
     /// Simulates a scenario with this sender and reports to `clock` how far it is. `None`: stopped by
@@ -85,6 +84,7 @@ impl StackSpec {
     }
 
     /// Refuses what this sender cannot do.
+    #[cfg_attr(not(feature = "quic"), expect(unused_variables, reason = "nothing is refused"))]
     pub(crate) fn check(self, scenario: &Scenario) -> Result<(), LabError> {
         match self {
             Self::Builtin => Ok(()),

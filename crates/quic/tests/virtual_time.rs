@@ -37,8 +37,7 @@ fn over(sender: &str, scenario: &Scenario) -> Outcome {
 fn controllers_do_in_quic_what_they_do_in_the_simulator() {
     let mut wrong = Vec::new();
     for trace in ["constant:12mbit", "lte-driving", "umts-driving"] {
-        // Vivace compares the rates of intervals, which a library's bursts of ten packets blur: it has
-        // between a quarter and twice of the simulator's.
+        // Vivace has between a quarter and twice of the simulator's rate (docs/limitations.md).
         let left_out = ["fixed", "vivace"];
         for info in registry().iter().filter(|info| !left_out.contains(&info.name)) {
             if info.name.parse::<cellpace_cc::ControllerSpec>().is_ok_and(|cc| cc.has_receiver()) {

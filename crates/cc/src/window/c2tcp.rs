@@ -211,19 +211,17 @@ impl<L: WindowLaw> WindowLaw for C2tcp<L> {
 
     fn on_ack(&mut self, window: &mut CongestionWindow, ack: &Ack<'_>, acked: Acked) {
         self.base.on_ack(window, ack, acked);
-        // The share of each packet that may open the window: all of them, or none.
-        let may_grow = acked.growth / acked.packets.max(f64::MIN_POSITIVE);
-        for packet in ack.packets {
-            let rtt = self.rounded(packet.rtt);
-            self.sample(ack.now, rtt);
-            let set_point = self.set_point();
-            if rtt > set_point {
-                self.due |= self.bad_ack(ack.now, set_point);
-                continue;
-            }
-            self.bad = None;
-            window.cwnd += may_grow * self.gain(set_point, rtt) / window.cwnd;
+        // Linux hands its controllers the RTT of the newest packet of an ack. Older ones may have been
+        // acknowledged before, by an ack that was lost: their RTT is no delay of the path.
+        let rtt = self.rounded(ack.newest().rtt);
+        self.sample(ack.now, rtt);
+        let set_point = self.set_point();
+        if rtt > set_point {
+            self.due |= self.bad_ack(ack.now, set_point);
+            return;
         }
+        self.bad = None;
+        window.cwnd += acked.growth * self.gain(set_point, rtt) / window.cwnd;
     }
 
     fn empties_window(&mut self) -> bool {
@@ -557,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn c2tcp_each_packet_of_an_ack_counts() {
+    fn c2tcp_newest_packet_of_an_ack_decides() {
         let mut feed = still("");
         let packet = |number: u64, ms: u64| AckedPacket {
             number,
@@ -569,7 +567,8 @@ mod tests {
             ecn: Default::default(),
             stamp: Stamp::default(),
         };
-        let packets = [packet(0, 50), packet(1, 45)];
+        // The ack of the first was lost: only its report is late.
+        let packets = [packet(0, 200), packet(1, 45)];
         let ack = Ack {
             now: feed.now,
             packets: &packets,
@@ -580,7 +579,8 @@ mod tests {
         };
         feed.flow.on_ack(&ack);
         assert!(near((feed.flow.window.cwnd - 50.0) * 50.0, 2.0));
-        assert_eq!(feed.flow.law.samples, 3);
+        assert!(feed.flow.law.bad.is_none());
+        assert_eq!(feed.flow.law.samples, 2);
     }
 
     #[test]
