@@ -16,6 +16,7 @@ pub(crate) enum H3Command {
 }
 
 pub(crate) fn run(command: &H3Command) -> Result<ExitCode, CommandError> {
-    let H3Command::Any(_) = command;
+    let H3Command::Any(words) = command;
+    let _ = words;
     Err(CommandError::failed(ReportError::Missing { feature: "quic", output: "HTTP/3" }))
 }
