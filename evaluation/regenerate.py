@@ -29,7 +29,7 @@ import reading
 from program import ROOT, TRACES, call, compare, table, write
 
 CONTROLLERS = ["verus", "verus:r=4", "verus:r=6", "copa", "sprout", "bbr", "bbr3", "cubic", "newreno", "bic", "vegas",
-               "ledbat", "mdi", "c2tcp", "vivace"]
+               "ledbat", "mdi", "pace", "c2tcp", "vivace"]
 
 
 def readme():
