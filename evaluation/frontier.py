@@ -194,7 +194,8 @@ def sharing():
 # The page ----------------------------------------------------------------------------------------------
 
 COLOURS = {"vegas": "#4269d0", "copa": "#efb118", "sprout": "#ff725c", "verus": "#6cc5b0", "ledbat": "#3ca951",
-           "bbr": "#a463f2", "mdi": "#97bbf5", "cubic": "#9c6b4e"}
+           "bbr": "#a463f2", "mdi": "#97bbf5", "cubic": "#9c6b4e",
+           "bbr3": "#5e2ca5", "c2tcp": "#8a8f00", "prague": "#e377c2", "vivace": "#17becf"}
 
 
 def picture(trace, cells, width=460, height=300):
@@ -204,7 +205,7 @@ def picture(trace, cells, width=460, height=300):
     low, high = min(p for _, p in shown.values()), max(p for _, p in shown.values())
 
     def x(utilization):
-        return 50 + (width - 60) * (utilization - 0.5) / 0.5
+        return 50 + (width - 75) * (utilization - 0.5) / 0.5
 
     def y(p95):
         return height - 30 - (height - 50) * (log10(p95) - log10(low)) / (log10(high) - log10(low) or 1)
@@ -216,7 +217,7 @@ def picture(trace, cells, width=460, height=300):
                      f'<text x="{x(share):.1f}" y="{height - 14}" class="axis">{100 * share:.0f} %</text>')
     for ms in (10, 20, 50, 100, 200, 500, 1000, 2000):
         if low <= ms <= high:
-            parts.append(f'<line x1="50" x2="{width - 10}" y1="{y(ms):.1f}" y2="{y(ms):.1f}" class="grid"/>'
+            parts.append(f'<line x1="50" x2="{width - 25}" y1="{y(ms):.1f}" y2="{y(ms):.1f}" class="grid"/>'
                          f'<text x="46" y="{y(ms) + 4:.1f}" class="axis left">{ms} ms</text>')
     line = [point for point in frontier(shown)]
     path = " ".join(f"{x(u):.1f},{y(p):.1f}" for u, p, _ in line)
