@@ -1,6 +1,6 @@
 //! Hosts for new connections, and the handle that skin and owner share.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -75,6 +75,8 @@ impl Factory {
             host: Mutex::new(host),
             answers: Answers::default(),
             zero,
+            initial_window: INITIAL_PACKETS * u64::from(mtu),
+            is_driven: AtomicBool::new(false),
             #[cfg(feature = "tokio")]
             send_window: self.send_window(),
             #[cfg(feature = "tokio")]
@@ -96,12 +98,19 @@ struct Shared {
     host: Mutex<Host>,
     answers: Answers,
     zero: Instant,
+    /// The initial window of RFC 9002 section 7.2, in bytes.
+    initial_window: u64,
+    /// Somebody runs the host's deadlines.
+    is_driven: AtomicBool,
     #[cfg(feature = "tokio")]
     send_window: u64,
     /// Its deadlines may have moved.
     #[cfg(feature = "tokio")]
     changed: tokio::sync::Notify,
 }
+
+/// Packets of the initial window (RFC 9002 section 7.2).
+const INITIAL_PACKETS: u64 = 10;
 
 /// What a library asks several times for each packet, as it was after the last call that changed
 /// the host.
@@ -114,7 +123,9 @@ struct Answers {
 }
 
 impl Handle {
-    /// The window in bytes: the answer of [`Host::window`].
+    /// The window in bytes: the answer of [`Host::window`]; at least ten packets for the first ten, as
+    /// long as nobody has run a deadline. Libraries show a connection when its handshake ends, and
+    /// discard packets of the handshake without a word: a budget that nobody renews would stop it.
     pub fn window(&self) -> u64 {
         self.shared.answers.window.load(Ordering::Acquire)
     }
@@ -134,7 +145,10 @@ impl Handle {
         let before = host.next_deadline();
         let result = act(&mut host);
         let answers = &self.shared.answers;
-        answers.window.store(host.window(), Ordering::Release);
+        let begins =
+            !self.shared.is_driven.load(Ordering::Relaxed) && host.stats().sent < INITIAL_PACKETS;
+        let least = if begins { self.shared.initial_window } else { 0 };
+        answers.window.store(host.window().max(least), Ordering::Release);
         let (rate, burst) = host.pacing().map_or((0, 0), |(rate, burst)| (rate.max(1), burst));
         answers.burst.store(burst, Ordering::Release);
         answers.rate.store(rate, Ordering::Release);
@@ -149,6 +163,7 @@ impl Handle {
     /// nothing fitted before, and something does now.
     pub fn catch_up(&self, now: Instant) -> bool {
         let now = self.time(now);
+        self.shared.is_driven.store(true, Ordering::Relaxed);
         self.with(|host| {
             host.catch_up(now);
             host.take_wake()
@@ -202,5 +217,27 @@ impl Handle {
 impl std::fmt::Debug for Handle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Handle").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handshake_needs_nobody_to_run_deadlines() {
+        let factory = Factory::new("verus".parse().expect("a controller"), 1).expect("not Sprout");
+        let zero = Instant::now();
+        let handle = factory.handle(zero, 1200);
+        for packet in 0..INITIAL_PACKETS {
+            assert!(handle.window() >= 12_000, "packet {packet}");
+            handle.with(|host| host.on_sent(Time::ZERO, 1200, packet));
+        }
+        assert_eq!(handle.window(), handle.lock().window(), "the controller's from then on");
+
+        let driven = factory.handle(zero, 1200);
+        driven.with(|host| host.on_sent(Time::ZERO, 1200, 0));
+        driven.catch_up(zero);
+        assert_eq!(driven.window(), driven.lock().window());
     }
 }
