@@ -1,0 +1,214 @@
+//! What breaks, for whom, and when.
+
+use std::fmt::{self, Display};
+use std::time::Duration;
+
+use cellpace_base::Random;
+
+/// The command that is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    Run,
+    Proxy,
+    Attach,
+    Link,
+    Send,
+}
+
+/// The part of a subject that something happens to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The command itself; of `send` and `recv` the receiver.
+    Command,
+    /// The server for whom it works.
+    Server,
+    /// Those who transfer; of `send` and `recv` the sender.
+    Client,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Kill(Role),
+    Stop(Role),
+    /// Whatever the command writes is on a disk of 256 kB.
+    FullDisk,
+    /// It has 64 descriptors, with 40 clients.
+    FewDescriptors,
+    /// It has 8 to 64 MB, in a cgroup.
+    LittleMemory,
+    /// The wall clock that it sees steps, by an hour or by years.
+    ClockStep,
+    InterfaceDown,
+    /// Packets larger than 1280 bytes vanish for a while.
+    SmallMtu,
+    /// Packets come in another order, twice, and damaged.
+    Impaired,
+    AddressChange,
+}
+
+use Fault::{Kill, Stop};
+use Role::{Client, Command, Server};
+
+/// What happens to every subject.
+const COMMON: &[Fault] = &[
+    Kill(Command),
+    Stop(Command),
+    Kill(Client),
+    Stop(Client),
+    Fault::FullDisk,
+    Fault::FewDescriptors,
+    Fault::LittleMemory,
+    Fault::ClockStep,
+    Fault::InterfaceDown,
+    Fault::SmallMtu,
+    Fault::Impaired,
+];
+
+const CONTROLLERS: [&str; 6] =
+    ["verus", "verus:r=2", "copa", "cubic", "bbr", "fixed:cwnd=50pkts"];
+
+/// Steps of the wall clock, as libfaketime writes them.
+const STEPS: [&str; 4] = ["+1h", "-1h", "+1y", "-10y"];
+
+/// One run. Everything in it follows from its seed.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) seed: u64,
+    pub(crate) subject: Subject,
+    pub(crate) fault: Fault,
+    pub(crate) controller: &'static str,
+    /// How long it goes well at first.
+    pub(crate) moment: Duration,
+    /// How long what can pass lasts.
+    pub(crate) lasts: Duration,
+    /// Bytes that the command may have, where it has few.
+    pub(crate) memory: u64,
+    /// How far the clock steps.
+    pub(crate) step: &'static str,
+}
+
+impl Case {
+    /// The case of a seed. Seeds that follow each other try every pair in turn.
+    pub(crate) fn of(seed: u64) -> Self {
+        let pairs = pairs();
+        let count = pairs.len() as u64;
+        // Neighbours differ in both parts: 37 and the number of pairs have no common factor.
+        let (subject, fault) = pairs[(seed % count * 37 % count) as usize];
+        let mut random = Random::seeded(seed, 0);
+        let moment = Duration::from_millis(100 + random.below(1500));
+        let lasts = Duration::from_secs([1, 2, 10][random.below(3) as usize]);
+        let controller = CONTROLLERS[random.below(CONTROLLERS.len() as u64) as usize];
+        let memory = 8 + random.below(57);
+        let step = STEPS[random.below(4) as usize];
+        Self { seed, subject, fault, controller, moment, lasts, memory: memory << 20, step }
+    }
+
+    /// Whether a transfer may fail with an error.
+    pub(crate) fn may_cut(&self) -> bool {
+        match self.fault {
+            Kill(Command) => self.subject != Subject::Attach,
+            Kill(Server | Client) | Fault::AddressChange => true,
+            Fault::LittleMemory | Fault::FullDisk => self.subject == Subject::Send || self.may_end(),
+            // The packets of the native transport have one size, and its flows give up in the end.
+            Fault::SmallMtu => self.subject == Subject::Send,
+            _ => false,
+        }
+    }
+
+    /// Whether the command may be ended by what happens, and is started again then.
+    pub(crate) fn may_end(&self) -> bool {
+        matches!(self.fault, Fault::LittleMemory | Kill(Command))
+    }
+
+    /// Whether some process is ended without notice.
+    pub(crate) fn kills(&self) -> bool {
+        matches!(self.fault, Fault::LittleMemory | Kill(_))
+            || (self.fault == Fault::AddressChange && self.subject != Subject::Send)
+    }
+
+    /// Whether a connection may end in order before its last byte: when a process that holds it is
+    /// killed, the kernel ends it so. SECURITY.md says where.
+    pub(crate) fn may_be_short(&self) -> bool {
+        let relay = matches!(self.subject, Subject::Run | Subject::Proxy);
+        match self.fault {
+            Kill(Command) | Fault::LittleMemory => relay,
+            Kill(Server | Client) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the clients are behind an emulated link.
+    pub(crate) fn is_linked(&self) -> bool {
+        self.subject == Subject::Link || self.fault == Fault::Impaired
+    }
+
+    pub(crate) fn clients(&self) -> u32 {
+        if self.fault == Fault::FewDescriptors { 40 } else { 4 }
+    }
+}
+
+/// Every pair that is tried.
+fn pairs() -> Vec<(Subject, Fault)> {
+    let subjects =
+        [Subject::Run, Subject::Proxy, Subject::Attach, Subject::Link, Subject::Send];
+    let mut pairs = Vec::new();
+    for subject in subjects {
+        pairs.extend(COMMON.iter().map(|fault| (subject, *fault)));
+        if subject != Subject::Send {
+            pairs.extend([(subject, Kill(Server)), (subject, Stop(Server))]);
+        }
+        if subject != Subject::Link {
+            pairs.push((subject, Fault::AddressChange));
+        }
+    }
+    assert!(pairs.len() % 37 != 0, "neighbours would be alike");
+    pairs
+}
+
+impl Subject {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Proxy => "proxy",
+            Self::Attach => "attach",
+            Self::Link => "link",
+            Self::Send => "send/recv",
+        }
+    }
+}
+
+impl Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let role = |role: &Role| match role {
+            Command => "the command",
+            Server => "the server",
+            Client => "the client",
+        };
+        match self {
+            Kill(who) => write!(out, "kill -9 of {}", role(who)),
+            Stop(who) => write!(out, "SIGSTOP of {}", role(who)),
+            Self::FullDisk => out.write_str("full disk"),
+            Self::FewDescriptors => out.write_str("64 descriptors"),
+            Self::LittleMemory => out.write_str("8 to 64 MB of memory"),
+            Self::ClockStep => out.write_str("step of the wall clock"),
+            Self::InterfaceDown => out.write_str("interface down"),
+            Self::SmallMtu => out.write_str("MTU of 1280"),
+            Self::Impaired => out.write_str("reordered, twice, damaged"),
+            Self::AddressChange => out.write_str("other address"),
+        }
+    }
+}
+
+impl Display for Case {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, subject, fault, controller, moment, lasts, memory, step } = self;
+        write!(out, "seed {seed}: {} under {controller}, {fault}", subject.name())?;
+        match fault {
+            Fault::LittleMemory => write!(out, " ({} MB)", memory >> 20),
+            Fault::FullDisk | Fault::FewDescriptors | Fault::Impaired => Ok(()),
+            Fault::ClockStep => write!(out, " ({step} at {:.1} s)", moment.as_secs_f64()),
+            Kill(_) | Fault::AddressChange => write!(out, " at {:.1} s", moment.as_secs_f64()),
+            _ => write!(out, " for {} s at {:.1} s", lasts.as_secs(), moment.as_secs_f64()),
+        }
+    }
+}
