@@ -8,6 +8,7 @@
 mod alcc;
 mod control;
 mod endpoint;
+mod files;
 mod live;
 mod probe;
 mod proxy;
@@ -33,6 +34,7 @@ use cellpace_sim::{AckPolicy, FlowSpec, Scenario, run};
 pub use alcc::{alcc_frames, alcc_hello};
 pub use control::control;
 pub use endpoint::{dial, listen};
+pub use files::{claim, document, parquet, policy, sweep, url_path};
 pub use live::live;
 pub use probe::{probe, probe_session};
 pub use proxy::{proxy_header, socks5};
@@ -62,6 +64,12 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("proxy_header", proxy_header),
     ("control", control),
     ("live", live),
+    ("policy", policy),
+    ("sweep", sweep),
+    ("claim", claim),
+    ("document", document),
+    ("parquet", parquet),
+    ("url_path", url_path),
 ];
 
 /// The longest simulation: long enough for a few round trips.

@@ -64,8 +64,7 @@ const COMMON: &[Fault] = &[
     Fault::Impaired,
 ];
 
-const CONTROLLERS: [&str; 6] =
-    ["verus", "verus:r=2", "copa", "cubic", "bbr", "fixed:cwnd=50pkts"];
+const CONTROLLERS: [&str; 6] = ["verus", "verus:r=2", "copa", "cubic", "bbr", "fixed:cwnd=50pkts"];
 
 /// Steps of the wall clock, as libfaketime writes them.
 const STEPS: [&str; 4] = ["+1h", "-1h", "+1y", "-10y"];
@@ -108,9 +107,15 @@ impl Case {
         match self.fault {
             Kill(Command) => self.subject != Subject::Attach,
             Kill(Server | Client) | Fault::AddressChange => true,
-            Fault::LittleMemory | Fault::FullDisk => self.subject == Subject::Send || self.may_end(),
+            Fault::LittleMemory | Fault::FullDisk => {
+                self.subject == Subject::Send || self.may_end()
+            }
             // The packets of the native transport have one size, and its flows give up in the end.
             Fault::SmallMtu => self.subject == Subject::Send,
+            // A device that is down answers that there is no way.
+            Fault::InterfaceDown => self.subject == Subject::Link,
+            // A proxy accepts a client and then finds no descriptor for the other side.
+            Fault::FewDescriptors => self.subject == Subject::Proxy,
             _ => false,
         }
     }
@@ -149,8 +154,7 @@ impl Case {
 
 /// Every pair that is tried.
 fn pairs() -> Vec<(Subject, Fault)> {
-    let subjects =
-        [Subject::Run, Subject::Proxy, Subject::Attach, Subject::Link, Subject::Send];
+    let subjects = [Subject::Run, Subject::Proxy, Subject::Attach, Subject::Link, Subject::Send];
     let mut pairs = Vec::new();
     for subject in subjects {
         pairs.extend(COMMON.iter().map(|fault| (subject, *fault)));

@@ -49,14 +49,14 @@ impl Ground {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("ct{}-{number}", std::process::id());
-        let ground =
-            Self { folder: Folder::new(), name, mounted: false, cgroups: Vec::new() };
+        let ground = Self { folder: Folder::new(), name, mounted: false, cgroups: Vec::new() };
         let [near, far] = [Side::Near, Side::Far].map(|side| ground.namespace(side));
         for namespace in [&near, &far] {
             ground.must(&["ip", "netns", "add", namespace]);
             ground.must(&["ip", "-n", namespace, "link", "set", "lo", "up"]);
         }
-        let cable = ["ip", "-n", &near, "link", "add", "near", "type", "veth", "peer", "name", CABLE];
+        let cable =
+            ["ip", "-n", &near, "link", "add", "near", "type", "veth", "peer", "name", CABLE];
         ground.must(&[&cable[..], &["netns", &far]].concat());
         for (namespace, device, address) in [(&near, "near", NEAR), (&far, CABLE, FAR)] {
             let address = format!("{address}/24");
@@ -98,10 +98,8 @@ impl Ground {
 
     /// A cgroup with so much memory, in either version, as what the shell does to enter it.
     pub(crate) fn little_memory(&mut self, bytes: u64) -> Option<Preparation> {
-        let kinds = [
-            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-            ("/sys/fs/cgroup", "memory.max"),
-        ];
+        let kinds =
+            [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
         for (root, limit) in kinds {
             let path = Path::new(root).join(&self.name);
             if fs::create_dir(&path).is_err() {
@@ -156,10 +154,12 @@ impl Ground {
         prepare: &str,
         arguments: &[&str],
     ) -> Process {
-        let script = format!("{prepare}\nexec nsenter --net=/run/netns/{} \"$@\"", self.namespace(side));
+        let script =
+            format!("{prepare}\nexec nsenter --net=/run/netns/{} \"$@\"", self.namespace(side));
         let mut command = Command::new("sh");
         command.args(["-c", &script, "sh"]).args(arguments).current_dir(self.folder.path("."));
-        let [stdout, stderr] = ["out", "err"].map(|kind| self.folder.path(&format!("{name}.{kind}")));
+        let [stdout, stderr] =
+            ["out", "err"].map(|kind| self.folder.path(&format!("{name}.{kind}")));
         command.stdin(Stdio::piped()).process_group(0);
         command.stdout(append(&stdout)).stderr(append(&stderr));
         let mut child = command.spawn().unwrap();
@@ -187,11 +187,15 @@ impl Ground {
         let names = devices.lines().filter_map(|line| line.split(':').nth(1));
         let known = ["lo", "near", CABLE];
         let others = names.filter_map(|name| name.trim().split('@').next());
-        left.extend(others.filter(|name| !known.contains(name)).map(|name| format!("device {name}")));
+        left.extend(
+            others.filter(|name| !known.contains(name)).map(|name| format!("device {name}")),
+        );
         let net = format!("--net=/run/netns/{namespace}");
         let sockets = self.must(&["nsenter", &net, "cat", "/proc/net/unix"]);
         let names = sockets.lines().filter_map(|line| line.split_whitespace().nth(7));
-        left.extend(names.filter(|name| name.contains("cellpace")).map(|name| format!("socket {name}")));
+        left.extend(
+            names.filter(|name| name.contains("cellpace")).map(|name| format!("socket {name}")),
+        );
         let rules = Command::new("nsenter").args([&net, "nft", "list", "ruleset"]).output();
         let rules = rules.map(|output| output.stdout).unwrap_or_default();
         if !rules.is_empty() {

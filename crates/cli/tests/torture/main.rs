@@ -54,8 +54,10 @@ fn possible() -> bool {
 
 /// The library by which a program sees another wall clock. The machine's own is never touched.
 fn clock() -> Option<PathBuf> {
-    let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
-    let mut paths = folders.iter().map(|path| PathBuf::from(path).join("faketime/libfaketime.so.1"));
+    let folders =
+        ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
+    let mut paths =
+        folders.iter().map(|path| PathBuf::from(path).join("faketime/libfaketime.so.1"));
     paths.find(|path| path.exists())
 }
 
@@ -123,14 +125,19 @@ fn play(
     row.skipped += u32::from(outcome.skipped.is_some());
     row.tally.add(outcome.tally);
     let mut failures = failures.lock().unwrap();
-    failures.extend(outcome.failures.into_iter().map(|what| {
-        format!("{case}\n  {what}\n  again: ./dev torture 0 --seed {}", case.seed)
-    }));
+    failures.extend(
+        outcome
+            .failures
+            .into_iter()
+            .map(|what| format!("{case}\n  {what}\n  again: ./dev torture 0 --seed {}", case.seed)),
+    );
 }
 
 /// The table of a run, which docs/validation/faults.md takes over.
 fn print(rows: &Rows) {
-    println!("| command | fault | cases | transfers whole | cut, and reported | ended early in order |");
+    println!(
+        "| command | fault | cases | transfers whole | cut, and reported | ended early in order |"
+    );
     println!("|---|---|---|---|---|---|");
     for ((subject, fault), Row { cases, skipped, tally }) in rows {
         let played = cases - skipped;

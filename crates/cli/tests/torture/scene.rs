@@ -167,7 +167,8 @@ impl Scene {
 
     fn start_command(&mut self) {
         let cc = self.case.controller;
-        let files = format!("--events {0}events.jsonl --events-every 10ms --json {0}flows", self.outputs);
+        let files =
+            format!("--events {0}events.jsonl --events-every 10ms --json {0}flows", self.outputs);
         let (arguments, ready) = match self.case.subject {
             Subject::Run => {
                 let program = format!("-- {PYTHON} {PEER} serve 9000");
@@ -228,7 +229,8 @@ impl Scene {
             link.extend(["--json", &file]);
         }
         link.push("--");
-        let words = if self.case.is_linked() { [&link[..], &shell].concat() } else { shell.to_vec() };
+        let words =
+            if self.case.is_linked() { [&link[..], &shell].concat() } else { shell.to_vec() };
         let side = if self.case.is_linked() { Side::Near } else { Side::Far };
         let prepare = if self.case.subject == Subject::Link { &self.prepare } else { ":" };
         self.client = Some(self.ground.start("client", side, prepare, &words));
@@ -262,7 +264,8 @@ impl Scene {
     }
 
     fn is_command_gone(&mut self) -> bool {
-        let process = if self.case.subject == Subject::Link { &mut self.client } else { &mut self.command };
+        let process =
+            if self.case.subject == Subject::Link { &mut self.client } else { &mut self.command };
         process.as_mut().is_some_and(|process| process.ended().is_some())
     }
 
@@ -297,19 +300,11 @@ impl Scene {
                 let path = |name| self.ground.folder.path(name);
                 fs::rename(path("clock.new"), path("clock")).unwrap();
             }
-            Fault::InterfaceDown => {
-                self.ground.ip(Side::Far, &format!("link set {CABLE} down"));
-                sleep(lasts);
-                self.ground.ip(Side::Far, &format!("link set {CABLE} up"));
-            }
-            Fault::SmallMtu => {
-                self.ground.ip(Side::Far, &format!("link set {CABLE} mtu 1280"));
-                sleep(lasts);
-                self.ground.ip(Side::Far, &format!("link set {CABLE} mtu 1500"));
-            }
+            Fault::InterfaceDown => self.for_a_while("down", "up"),
+            Fault::SmallMtu => self.for_a_while("mtu 1280", "mtu 1500"),
             Fault::AddressChange => {
-                self.ground.ip(Side::Far, &format!("addr add {OTHER}/24 dev {CABLE}"));
                 self.ground.ip(Side::Far, &format!("addr del {FAR}/24 dev {CABLE}"));
+                self.ground.ip(Side::Far, &format!("addr add {OTHER}/24 dev {CABLE}"));
                 if self.case.subject != Subject::Send {
                     // The kernel keeps connections of an address that is gone: their owner ends.
                     self.kill(Role::Client);
@@ -317,6 +312,19 @@ impl Scene {
             }
             Fault::FullDisk | Fault::FewDescriptors | Fault::LittleMemory | Fault::Impaired => {}
         }
+    }
+
+    /// Sets the interface of the clients' path for a while.
+    fn for_a_while(&self, set: &str, back: &str) {
+        // Without a route of their own clients could not even begin.
+        let (side, device) = match self.case.fault {
+            _ if self.case.is_linked() => (Side::Near, "cellpace0"),
+            Fault::InterfaceDown => (Side::Near, "near"),
+            _ => (Side::Far, CABLE),
+        };
+        self.ground.ip(side, &format!("link set {device} {set}"));
+        sleep(self.case.lasts);
+        self.ground.ip(side, &format!("link set {device} {back}"));
     }
 
     fn kill(&mut self, role: Role) {
@@ -342,7 +350,8 @@ impl Scene {
             process.as_mut().is_some_and(|process| process.ended().is_some())
         };
         if ended(&mut self.server) {
-            let cgroup = if self.case.subject == Subject::Attach { self.cgroup_again() } else { ":".into() };
+            let cgroup =
+                if self.case.subject == Subject::Attach { self.cgroup_again() } else { ":".into() };
             self.server = None;
             self.start_server_after(&cgroup);
         }
@@ -459,7 +468,8 @@ impl Scene {
             self.check_files(tally.whole);
         }
         if self.case.subject == Subject::Attach {
-            let removed = self.ground.folder.run(&format!("kernel remove --name {}", self.ground.driver()));
+            let removed =
+                self.ground.folder.run(&format!("kernel remove --name {}", self.ground.driver()));
             if removed.code != Some(0) {
                 self.failures.push(format!("the driver cannot be removed: {}", removed.stderr));
             }

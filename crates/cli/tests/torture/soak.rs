@@ -78,8 +78,7 @@ fn soak(name: &str, command: &[&str], ready: &str, port: &str, each: u64) {
     for index in 0..total.div_ceil(CLIENTS_EACH) {
         let count = CLIENTS_EACH.min(total - index * CLIENTS_EACH).to_string();
         let seed = index.to_string();
-        let arguments =
-            [PYTHON, PEER, "fetch", NEAR, port, &seed, &count, "20000", "steady"];
+        let arguments = [PYTHON, PEER, "fetch", NEAR, port, &seed, &count, "20000", "steady"];
         let mut client = ground.start("client", Side::Far, many, &arguments);
         client.says("fetching");
         clients.push(client);
@@ -111,10 +110,18 @@ fn soak(name: &str, command: &[&str], ready: &str, port: &str, each: u64) {
         server.end();
     }
     let (early, late) = (early.expect("it has begun"), late.expect("it has gone on"));
-    println!("{name}: {total} connections for {seconds} s, {tally:?}\n  at first {early:?}\n  later    {late:?}");
-    assert!(tally.whole > 0 && tally == Tally { whole: tally.whole, ..Tally::default() }, "{tally:?}");
+    println!(
+        "{name}: {total} connections for {seconds} s, {tally:?}\n  at first {early:?}\n  later    {late:?}"
+    );
+    assert!(
+        tally.whole > 0 && tally == Tally { whole: tally.whole, ..Tally::default() },
+        "{tally:?}"
+    );
     assert!(late.rss_kib <= early.rss_kib + early.rss_kib / 10, "memory grows");
-    assert!(late.descriptors <= early.descriptors + early.descriptors / 20 + 16, "descriptors grow");
+    assert!(
+        late.descriptors <= early.descriptors + early.descriptors / 20 + 16,
+        "descriptors grow"
+    );
     assert!(late.threads <= early.threads + 2, "threads grow");
     let left = ground.left();
     assert!(left.is_empty(), "{left:?}");
@@ -124,8 +131,17 @@ fn soak(name: &str, command: &[&str], ready: &str, port: &str, each: u64) {
 #[ignore = "an hour: ./dev torture --soak"]
 fn thousands_of_connections_come_and_go_through_run() {
     let command = [
-        env!("CARGO_BIN_EXE_cellpace"), "run", "--driver", "gate", "--cc", "copa", "--", PYTHON, PEER,
-        "serve", "9000",
+        env!("CARGO_BIN_EXE_cellpace"),
+        "run",
+        "--driver",
+        "gate",
+        "--cc",
+        "copa",
+        "--",
+        PYTHON,
+        PEER,
+        "serve",
+        "9000",
     ];
     soak("run", &command, "serving", "9000", 2);
 }
@@ -134,9 +150,22 @@ fn thousands_of_connections_come_and_go_through_run() {
 #[ignore = "an hour: ./dev torture --soak"]
 fn thousands_of_connections_come_and_go_through_proxy() {
     let command = [
-        env!("CARGO_BIN_EXE_cellpace"), "proxy", "--listen", "0.0.0.0:9001", "--to", "127.0.0.1:9000",
-        "--driver", "gate", "--cc", "copa", "--max-connections", "10000", "--max-per-client", "none",
-        "--drain", "5s",
+        env!("CARGO_BIN_EXE_cellpace"),
+        "proxy",
+        "--listen",
+        "0.0.0.0:9001",
+        "--to",
+        "127.0.0.1:9000",
+        "--driver",
+        "gate",
+        "--cc",
+        "copa",
+        "--max-connections",
+        "10000",
+        "--max-per-client",
+        "none",
+        "--drain",
+        "5s",
     ];
     soak("proxy", &command, "waiting at", "9001", 4);
 }
