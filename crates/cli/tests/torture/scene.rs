@@ -175,7 +175,7 @@ impl Scene {
                 (format!("run --driver gate --cc {cc} {files} {program}"), "serving")
             }
             Subject::Proxy => {
-                let at = format!("--listen 0.0.0.0:9001 --to 127.0.0.1:9000 --drain 5s");
+                let at = "--listen 0.0.0.0:9001 --to 127.0.0.1:9000 --drain 5s";
                 let limits = "--driver gate --max-per-client none";
                 (format!("proxy {at} {limits} --cc {cc} {files}"), "waiting at")
             }
