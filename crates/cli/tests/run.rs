@@ -598,7 +598,10 @@ fn options_are_those_of_the_connection() {
     rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 4_096).unwrap();
     let said = guinea.json();
     for (name, expected) in [
+        // Both are the engine's: TCP neither waits for an ack nor for more.
         ("nodelay", 1.into()),
+        ("cork", 0.into()),
+        ("short", "EINVAL".into()),
         ("keepalive", 1.into()),
         ("idle", 77.into()),
         ("tos", 0x10.into()),

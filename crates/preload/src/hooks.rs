@@ -156,6 +156,8 @@ pub unsafe extern "C" fn setsockopt(
     };
     match route(level, option) {
         OptionRoute::Refused(error) => fail(error),
+        // As the kernel checks it before it does anything.
+        OptionRoute::Ours if (len as usize) < size_of::<c_int>() => fail(libc::EINVAL),
         OptionRoute::Ours => 0,
         way => {
             if way == OptionRoute::Both {

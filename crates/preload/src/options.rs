@@ -86,6 +86,11 @@ fn tcp_route(name: c_int) -> OptionRoute {
         TCP_REPAIR_FIRST..=TCP_REPAIR_LAST | TCP_REPAIR_WINDOW => OptionRoute::Refused(libc::EPERM),
         // The engine sizes it from the flow's window.
         TCP_NOTSENT_LOWAT => OptionRoute::Ours,
+        // Which bytes go into one packet is the engine's business: it always sets TCP_NODELAY, gives TCP
+        // whole packets as far as there are bytes, and reads later than the program writes. A cork would
+        // hold what the controller has let leave, and the time in it would count as the path's. Servers
+        // set both around each response.
+        libc::TCP_CORK | libc::TCP_NODELAY => OptionRoute::Ours,
         _ => OptionRoute::Tcp,
     }
 }
@@ -108,6 +113,15 @@ mod tests {
         assert_eq!(route(libc::IPPROTO_TCP, libc::TCP_INFO), OptionRoute::Tcp);
         assert_eq!(route(libc::IPPROTO_IP, libc::IP_TOS), OptionRoute::Tcp);
         assert_eq!(route(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY), OptionRoute::Tcp);
+    }
+
+    #[test]
+    fn what_servers_set_around_each_response_borrows_nothing() {
+        for name in [libc::TCP_CORK, libc::TCP_NODELAY, TCP_NOTSENT_LOWAT] {
+            assert_eq!(route(libc::IPPROTO_TCP, name), OptionRoute::Ours);
+        }
+        // That one has an effect: the engine reads at once, but the kernel decides when it acknowledges.
+        assert_eq!(route(libc::IPPROTO_TCP, libc::TCP_QUICKACK), OptionRoute::Tcp);
     }
 
     #[test]

@@ -477,7 +477,8 @@ def set_option(connection, level, name, value):
 def mode_options():
     connection = accepted()
     tcp, base = socket.IPPROTO_TCP, socket.SOL_SOCKET
-    connection.setsockopt(tcp, socket.TCP_NODELAY, 1)
+    connection.setsockopt(tcp, socket.TCP_NODELAY, 0)
+    connection.setsockopt(tcp, socket.TCP_CORK, 1)
     connection.setsockopt(base, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(tcp, socket.TCP_KEEPIDLE, 77)
     connection.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0x10)
@@ -488,6 +489,8 @@ def mode_options():
     info = option(connection, tcp, socket.TCP_INFO, 104)
     said = {
         "nodelay": connection.getsockopt(tcp, socket.TCP_NODELAY),
+        "cork": connection.getsockopt(tcp, socket.TCP_CORK),
+        "short": set_option(connection, tcp, socket.TCP_CORK, b"1"),
         "keepalive": connection.getsockopt(base, socket.SO_KEEPALIVE),
         "idle": connection.getsockopt(tcp, socket.TCP_KEEPIDLE),
         "tos": connection.getsockopt(socket.IPPROTO_IP, socket.IP_TOS),

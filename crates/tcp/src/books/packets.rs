@@ -2,6 +2,9 @@
 
 use std::collections::VecDeque;
 
+/// Packets that there is always room for, once there were any: some hundred bytes.
+const KEPT: usize = 16;
+
 /// A packet that was given to TCP.
 #[derive(Debug, Clone, Copy)]
 struct TcpPacket {
@@ -82,9 +85,9 @@ impl PacketMap {
         self.ring.len()
     }
 
-    /// Gives memory back that a large window needed once.
+    /// Gives memory back that a large window needed once, and keeps what a small one needs again.
     pub(crate) fn rest(&mut self) {
-        self.ring.shrink_to_fit();
+        self.ring.shrink_to(KEPT);
     }
 }
 

@@ -171,6 +171,10 @@ impl PlainHalf {
     }
 
     pub(crate) fn on_taken(&mut self, now: Time, count: usize) {
+        if self.books.is_idle() {
+            // What was known of an idle TCP is true until now.
+            self.asked_at = now;
+        }
         self.rule.on_taken(&mut self.books, now, count, self.queue.len());
         self.queue.consume(count);
     }
@@ -233,7 +237,6 @@ impl PlainHalf {
     }
 
     pub(crate) fn rest(&mut self) {
-        self.queue.rest();
         self.books.rest();
     }
 
