@@ -169,7 +169,7 @@ def load(pid, port, size, connections, new, seconds):
     # A server that closes as it was asked to is read as an error by some versions of wrk.
     lost = sum(int(errors.group(at)) for at in ((1, 3, 4) if new else (1, 2, 3, 4))) if errors else 0
     lost += int(wrong.group(1)) if wrong else 0
-    late = re.search(r"99%\s+(\S+)", text)
+    late = re.search(r"(?m)^\s+99%\s+(\S+)", text)
     return {"rate": rate, "cpu": 1e6 * spent / max(count, 1), "p99": milliseconds(late.group(1)), "lost": lost, "memory": memory}
 
 
