@@ -27,10 +27,21 @@ fn run_impaired(
     queue: &str,
     impair: &str,
     ccs: &[&str],
+    span: (u64, u64),
+) -> Run {
+    run_over(&format!("constant:{rate}"), rtt_ms, queue, impair, ccs, span)
+}
+
+fn run_over(
+    trace: &str,
+    rtt_ms: u64,
+    queue: &str,
+    impair: &str,
+    ccs: &[&str],
     (skip, end): (u64, u64),
 ) -> Run {
     let scenario = Scenario {
-        trace: format!("constant:{rate}").parse().unwrap(),
+        trace: trace.parse().unwrap(),
         queue: queue.parse().unwrap(),
         impair: impair.parse().unwrap(),
         rtt: Span::from_millis(rtt_ms).into(),
@@ -117,6 +128,28 @@ fn l2_the_rate_at_a_share_of_marks_does_not_depend_on_a_short_rtt() {
 }
 
 #[test]
+fn l3_a_fall_and_a_rise_of_the_capacity() {
+    let during = |from: u64, to: u64| {
+        let trace = "step:12mbit/15s,2400kbit/10s,12mbit/100s";
+        let run = run_over(trace, 40, "dualpi2", "none", &["prague"], (from, to));
+        println!("{from} to {to} s: {:.3}, {:.1?} ms", run.utilization(), run.delay_ms(0));
+        run
+    };
+    // The window of before the fall, and the overload drops that it meets.
+    let fall = during(15, 16);
+    assert!(fall.utilization() > 0.93 && fall.delay_ms(0).1 < 2.0 * 157.0);
+    assert!((1..26).contains(&fall.dropped()), "{}", fall.dropped());
+    // A packet takes 5 ms.
+    let low = during(17, 25);
+    assert!(low.utilization() > 0.948, "{}", low.utilization());
+    assert!(low.delay_ms(0).0 < 20.0 && low.delay_ms(0).1 < 30.0, "{:?}", low.delay_ms(0));
+    for (from, to, utilization) in [(25, 26, 0.51), (26, 28, 0.96), (28, 40, 0.97)] {
+        let found = during(from, to).utilization();
+        assert!((found - utilization).abs() < 0.06, "{from} to {to} s: {found}");
+    }
+}
+
+#[test]
 fn l4_a_classic_flow_alone_is_held_at_the_target() {
     for (cc, rate, utilization, mean) in [
         ("cubic", "12mbit", 0.999, 14.7),
@@ -179,6 +212,23 @@ fn l6_two_prague_flows_share_a_link() {
         let ratio = rates[0].max(rates[1]) / rates[0].min(rates[1]);
         println!("{rate} {queue} {rtts:?}: {rates:.2?}");
         assert!(ratio < most, "{rate} {queue} {rtts:?}: {rates:?}");
+    }
+}
+
+#[test]
+fn l7_a_step_below_the_distance_of_bursts_starves_the_link() {
+    for (every_ms, utilizations) in
+        [(5, [0.24, 0.98, 1.0, 1.0]), (10, [0.14, 0.14, 0.98, 1.0]), (20, [0.08, 0.08, 0.08, 0.73])]
+    {
+        for (step_ms, expected) in [1, 5, 10, 20].into_iter().zip(utilizations) {
+            // As many packets in one millisecond as 12 Mbit/s brings in all of them.
+            let trace = format!("onoff:{}mbit,on=1ms,off={}ms", 12 * every_ms, every_ms - 1);
+            let queue = format!("dualpi2:step={step_ms}ms");
+            let run = run_over(&trace, 40, &queue, "none", &["prague"], (10, 40));
+            let found = run.utilization();
+            println!("{every_ms} ms, step {step_ms} ms: {found:.3}, {expected}");
+            assert!((found - expected).abs() < 0.12, "{every_ms} ms, step {step_ms} ms: {found}");
+        }
     }
 }
 

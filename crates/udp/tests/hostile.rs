@@ -492,3 +492,72 @@ mod acks {
         is_caught(outcome, 2_000);
     }
 }
+
+mod marks {
+    use super::*;
+
+    use cellpace_cc::Event;
+    use cellpace_udp::wire::EcnCounts;
+    use cellpace_udp::{EcnFailure, EcnState};
+
+    /// Takes part in a flow under Prague as its receiver, which counts so many packets as ECT(1),
+    /// ack by ack; without counts it is one that knows nothing of ECN. Returns what the sender
+    /// thinks of the path, how often its controller was told, and with what its data left.
+    fn receive(ect1: &[u64]) -> (EcnState, usize, Vec<Ecn>) {
+        let mut endpoint = sender(&["prague"]);
+        let mut peer = Peer::new(HOST, 1);
+        let hello = Hello { ecn: !ect1.is_empty(), ..receiving() };
+        assert_eq!(peer.hello(&mut endpoint, ms(1), hello), Greeting::Accepted);
+        peer.confirm(&mut endpoint, ms(1));
+        let (id, _) = events(&mut endpoint).pop().unwrap();
+        let mut left = Vec::new();
+        for round in 0..5_u64 {
+            let now = ms(20 * (1 + round));
+            endpoint.flow_mut(id).unwrap().write(&[7; 1 << 16]);
+            let mut out = Vec::new();
+            while let Some(datagram) = endpoint.poll_transmit(now, &mut out) {
+                if matches!(wire::decode(&out), Some((_, WirePacket::Data(..)))) {
+                    left.push(datagram.ecn);
+                }
+                out.clear();
+            }
+            let ecn = ect1.get(round as usize).map(|ect1| EcnCounts { ect1: *ect1, ..none() });
+            let arrived = if ecn.is_some() { Ecn::Ect1 } else { Ecn::NotEct };
+            let entries = [AckEntry { number: round, received_at: now, ecn: arrived }];
+            let (window, report) = (1 << 40, &[]);
+            let head =
+                AckHead { sequence: round, window, position: round, held_us: 0, report, ecn };
+            let range: Option<std::ops::Range<u64>> = None;
+            let mut ack = Vec::new();
+            let room = 60_000;
+            wire::write_ack(&mut ack, peer.ids, room, &head, entries.into_iter(), range.iter());
+            peer.send(&mut endpoint, now, &ack);
+        }
+        let state = endpoint.flow(id).unwrap().outgoing().unwrap().ecn;
+        let flow = endpoint.flow_mut(id).unwrap();
+        let events = std::iter::from_fn(|| flow.poll_controller_event());
+        let told = events.filter(|(_, event)| *event == Event::EcnFailed).count();
+        (state, told, left)
+    }
+
+    fn none() -> EcnCounts {
+        EcnCounts { ect0: 0, ect1: 0, ce: 0 }
+    }
+
+    #[test]
+    fn feedback_f3_a_peer_that_does_not_report_marks_gets_packets_without_ecn() {
+        let (state, told, left) = receive(&[]);
+        assert_eq!((state, told), (EcnState::Failed(EcnFailure::Peer), 1));
+        assert!(left.len() > 10 && left.iter().all(|ecn| *ecn == Ecn::NotEct), "{left:?}");
+    }
+
+    #[test]
+    fn feedback_f8_counts_that_go_back_end_ecn() {
+        let (state, told, left) = receive(&[1, 2, 3, 4, 5]);
+        assert_eq!((state, told), (EcnState::Capable, 0));
+        assert!(left.len() > 10 && left.iter().all(|ecn| *ecn == Ecn::Ect1), "{left:?}");
+        let (state, told, left) = receive(&[1, 2, 1, 2, 3]);
+        assert_eq!((state, told), (EcnState::Failed(EcnFailure::Counters), 1));
+        assert_eq!(left.last(), Some(&Ecn::NotEct));
+    }
+}
