@@ -103,3 +103,11 @@ fn bbr3_c7_rise_to_ten_times_over_the_simulators_link() {
     let late = figures(vec![bulk("bbr3")], trace, "droptail:600kB", 19, 17);
     assert!(late.throughput_mbps > 117.0, "{}", late.throughput_mbps);
 }
+
+#[test]
+fn bbr3_marks_take_the_place_of_losses() {
+    let over = |cc: &str| figures(vec![bulk(cc)], "constant:12mbit", "codel:ecn=true", 40, 10);
+    let (marked, lost) = (over("bbr3:ecn=true"), over("bbr3"));
+    println!("{} {}, {} {}", marked.utilization, marked.lost, lost.utilization, lost.lost);
+    assert!(marked.lost == 0 && marked.utilization > 0.9, "{}", marked.utilization);
+}

@@ -98,6 +98,30 @@ fn scream_section_11_random_loss() {
     }
 }
 
+/// Marks keep the queue at the step; the source cannot fill the gaps that an empty queue leaves.
+/// Not with a step of 1 ms, one packet's time: the specification says what we see there.
+#[test]
+fn scream_section_11_l4s() {
+    for (step_ms, mbps, p95_ms) in [(2, 8.4, 51.0), (5, 9.2, 54.0)] {
+        let over = scenario(vec![video("scream:ecn=l4s", "")], 20, 59);
+        let queue = format!("dualpi2:step={step_ms}ms,floor=0").parse().unwrap();
+        let figures = outcome(&Scenario { queue, ..over }).figures;
+        let (seen, queue) = (figures.per_flow[0].video.unwrap(), figures.queue_delay_ms);
+        println!("{step_ms} ms: {seen:?}, {queue:?}");
+        assert!((seen.bitrate_mbps / mbps - 1.0).abs() < 0.1, "{step_ms} ms: {seen:?}");
+        assert!(seen.frame_delay_ms.p95 < 1.2 * p95_ms && seen.late == 0.0, "{step_ms}: {seen:?}");
+    }
+}
+
+#[test]
+fn scream_section_11_classic_marks_replace_losses() {
+    let over = scenario(vec![video("scream:ecn=classic,target=400ms", "")], 20, 59);
+    let queue = "codel:ecn=true".parse().unwrap();
+    let seen = outcome(&Scenario { queue, ..over });
+    assert_eq!(seen.figures.per_flow[0].video.unwrap().incomplete, 0);
+    assert!(seen.figures.utilization > 0.5, "{}", seen.figures.utilization);
+}
+
 #[test]
 fn scream_section_11_two_flows() {
     let second = FlowSpec { start: Time::from_secs(5), ..video("scream", "") };

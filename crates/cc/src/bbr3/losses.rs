@@ -39,6 +39,12 @@ impl Bounds {
             round.inflight_latest.max(beta * or(self.inflight_shortterm, cwnd));
     }
 
+    /// A round with marks leaves this share of what may be in flight for now.
+    pub(super) fn lower_flight(&mut self, left: f64, cwnd: f64) {
+        let bound = self.inflight_shortterm;
+        self.inflight_shortterm = left * if bound.is_finite() { bound } else { cwnd };
+    }
+
     /// The looser of each bound.
     pub(super) fn loosest(&self, other: &Self) -> Self {
         Self {

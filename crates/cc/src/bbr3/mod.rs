@@ -10,13 +10,14 @@
 //! Deviations from the draft, besides those errata: losses are reported after the ack that
 //! revealed them; what an undo goes back to is what held when recovery began, not what held at the
 //! beginning of the present round with losses, because the second lost packet of a batch would
-//! overwrite it; without ECN, which the draft leaves out, packets are sent as Not-ECT.
+//! overwrite it; marks, which the draft leaves out, are answered as Linux does in data centres.
 
 mod aggregation;
 mod bandwidth;
 mod cycle;
 mod drain;
 mod losses;
+mod marks;
 mod params;
 mod probe_rtt;
 mod probe_up;
@@ -29,6 +30,7 @@ use self::bandwidth::MaxBandwidth;
 use self::cycle::{AckPhase, Cycle};
 use self::drain::Drain;
 use self::losses::{Bounds, RoundSignals, in_flight_at_loss, is_too_high};
+use self::marks::RoundMarks;
 pub(crate) use self::params::Bbr3Params;
 use self::probe_rtt::{MinRtt, RttProbe, RttProbeStep};
 use self::probe_up::UpwardSlope;
@@ -37,8 +39,8 @@ use self::startup::FullPipe;
 use self::state::Bbr3State;
 use crate::delivery_rate::DeliveryRate;
 use crate::{
-    Ack, Controller, ControllerParams, Event, Events, Loss, Pacing, Permit, Random, Rate,
-    SentPacket, Setup, Span, Spurious, Stamp, Time, Timeout,
+    Ack, Controller, ControllerParams, Ecn, Event, Events, Loss, Mark, Pacing, Permit, Random,
+    Rate, SentPacket, Setup, Span, Spurious, Stamp, Time, Timeout,
 };
 
 impl ControllerParams for Bbr3Params {
@@ -71,6 +73,7 @@ struct Bbr3 {
     aggregation: Aggregation,
     signals: RoundSignals,
     bounds: Bounds,
+    marks: RoundMarks,
 
     // The state machine
     state: Bbr3State,
@@ -175,6 +178,7 @@ impl Bbr3 {
             aggregation: Aggregation::new(setup.start, params.extra_acked_rounds),
             signals: RoundSignals::new(0),
             bounds: Bounds::NONE,
+            marks: RoundMarks::new(),
             state: Bbr3State::Startup,
             full_pipe: FullPipe::default(),
             drain: Drain::default(),
@@ -250,6 +254,23 @@ impl Bbr3 {
             self.bounds.lower_shortterm(&self.signals, max_bw, cwnd, self.params.loss_factor);
         }
         self.signals.lossy = false;
+    }
+
+    /// Takes the consequences of a round with marks (docs/spec/bbr3.md 9.4).
+    fn answer_marks(&mut self, sample: &Sample) {
+        if !self.round.started || self.marks.end_round() <= 0.0 {
+            return;
+        }
+        if !self.full_pipe.reached {
+            if self.marks.ends_startup() {
+                self.full_pipe.fill();
+                self.bounds.longterm = self.path_volume().max(self.signals.inflight_latest);
+            }
+        } else if self.cycle.sampling && self.marks.is_too_high() {
+            self.end_probe_too_high(sample.now, sample.tx_in_flight, sample.app_limited);
+        } else if !self.state.is_accelerating() {
+            self.bounds.lower_flight(self.marks.left(), self.cwnd);
+        }
     }
 
     fn watch_aggregation(&mut self, sample: &Sample) {
@@ -712,6 +733,7 @@ impl Controller for Bbr3 {
             self.leave_recovery();
         }
 
+        self.marks.on_ack(ack.packets.len() as u64, ack.marked());
         let delivered = self.delivery.delivered();
         self.signals.on_sample(sample.rate, sample.volume, sample.prior_delivered, delivered);
         self.count_round(&sample);
@@ -724,6 +746,7 @@ impl Controller for Bbr3 {
         self.check_drain(&sample);
         self.advance_cycle(&sample);
         self.update_min_rtt(&sample);
+        self.answer_marks(&sample);
 
         self.signals.advance(sample.rate, sample.volume);
         self.bound_bw();
@@ -733,6 +756,19 @@ impl Controller for Bbr3 {
             self.cwnd_limited = sample.prior_in_flight + self.mss > self.cwnd;
         }
         self.report_reduction(sample.now, &bounds, cwnd);
+    }
+
+    fn ecn(&self) -> Ecn {
+        if self.params.ecn { Ecn::Ect0 } else { Ecn::NotEct }
+    }
+
+    /// Marks count at the end of their round.
+    fn on_mark(&mut self, mark: &Mark<'_>) {
+        self.marks.on_mark(mark.packets);
+    }
+
+    fn on_ecn_failed(&mut self, now: Time) {
+        self.events.push(now, Event::EcnFailed);
     }
 
     /// Losses outside of a probe count at the end of their round; those of a probe may end it.
@@ -860,6 +896,7 @@ impl Controller for Bbr3 {
         show("inflight_longterm_pkts", packets(self.bounds.longterm));
         show("inflight_shortterm_pkts", packets(self.bounds.inflight_shortterm));
         show("aggregation_pkts", packets(self.aggregation.extra()));
+        show("ecn_alpha", self.marks.alpha);
         show("pacing_gain", self.state.pacing_gain(&self.params));
         show("cwnd_gain", self.state.cwnd_gain(&self.params));
         show("pacing_mbps", self.pacing_rate * 8e-6);

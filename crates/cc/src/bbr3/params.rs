@@ -13,6 +13,8 @@ params! {
     pub(crate) struct Bbr3Params {
         /// Probe the RTT at the rate of the last round where that is below the maximum
         probe_rtt_latest: bool = "false", from "ours: docs/spec/bbr3.md 9.3";
+        /// Ask queues for classic marks, as version 3 in Linux does in data centres
+        ecn: bool = "false", from "Linux v3";
     }
     expert {
         /// Initial window, also after a change of path

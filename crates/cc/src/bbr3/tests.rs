@@ -701,3 +701,55 @@ fn a_lack_of_data_ends_neither_startup_nor_up_but_losses_do() {
         }
     }
 }
+
+/// A packet that left at `at_ms` with 60 kB in flight, and its ack 41 ms later.
+fn round_trip(bbr: &mut Bbr3, at_ms: u64, number: u64, ecn: Ecn) {
+    let packet = sent(bbr, ms(at_ms), number, 60_000);
+    ack(bbr, ms(at_ms + 41), &[AckedPacket { ecn, ..packet }], 58_500);
+}
+
+#[test]
+fn bbr3_b22_a_round_with_marks_lowers_the_flight() {
+    let mut bbr = knowing_as("ecn=true", Bbr3State::Cruise);
+    assert_eq!((bbr.ecn(), knowing(Bbr3State::Cruise).ecn()), (Ecn::Ect0, Ecn::NotEct));
+    // alpha is 1: a third goes.
+    round_trip(&mut bbr, 1000, 0, Ecn::Ce);
+    let flight = bbr.bounds.inflight_shortterm;
+    assert!(bbr.marks.alpha == 1.0 && (flight - 80_000.0).abs() < 1e-6, "{flight}");
+    assert!(bbr.cwnd <= flight && bbr.bounds.bw_shortterm.is_infinite());
+    round_trip(&mut bbr, 1050, 1, Ecn::Ect0);
+    assert_eq!((bbr.marks.alpha, bbr.bounds.inflight_shortterm), (0.9375, flight));
+    // 0.9375 + (1 - 0.9375) / 16
+    round_trip(&mut bbr, 1100, 2, Ecn::Ce);
+    assert_eq!(bbr.marks.alpha, 0.941_406_25);
+    let left = 80_000.0 * (1.0 - 0.941_406_25 / 3.0);
+    assert!((bbr.bounds.inflight_shortterm - left).abs() < 1e-6, "{left}");
+    let mut bbr = knowing(Bbr3State::Refill);
+    round_trip(&mut bbr, 1000, 0, Ecn::Ce);
+    assert!(bbr.bounds.inflight_shortterm.is_infinite());
+}
+
+#[test]
+fn bbr3_b23_two_rounds_of_marks_end_startup() {
+    let mut bbr = bbr("ecn=true");
+    round_trip(&mut bbr, 1000, 0, Ecn::Ce);
+    assert!(!bbr.full_pipe.reached);
+    round_trip(&mut bbr, 1050, 1, Ecn::Ect0);
+    round_trip(&mut bbr, 1100, 2, Ecn::Ce);
+    assert!(!bbr.full_pipe.reached, "not in a row");
+    round_trip(&mut bbr, 1150, 3, Ecn::Ce);
+    assert!(bbr.full_pipe.reached && bbr.bounds.longterm.is_finite());
+}
+
+#[test]
+fn bbr3_b24_a_probe_with_half_of_its_packets_marked_has_gone_too_far() {
+    let mut bbr = knowing_as("ecn=true", Bbr3State::Up);
+    bbr.cycle.sampling = true;
+    bbr.cycle.ack_phase = AckPhase::ProbeFeedback;
+    round_trip(&mut bbr, 1000, 0, Ecn::Ce);
+    assert!(bbr.cycle.too_high && !bbr.cycle.sampling);
+    assert_eq!(bbr.state, Bbr3State::Down);
+    // What was in flight when the packet left, 60 kB, is more than 0.7 of 60 kB.
+    assert_eq!(bbr.bounds.longterm, 60_000.0);
+    assert!(bbr.bounds.inflight_shortterm.is_infinite());
+}

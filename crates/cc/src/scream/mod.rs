@@ -3,21 +3,24 @@
 
 mod averages;
 mod competing;
+mod marks;
 mod media;
 mod params;
 #[cfg(test)]
 mod tests;
 
-use cellpace_base::{Span, Time};
+use cellpace_base::{Ecn, Span, Time};
 
 use self::averages::{QueueDelay, is_due};
 use self::competing::DelayTarget;
+use self::marks::MarkedShare;
 use self::media::MediaRate;
+use self::params::EcnUse;
 pub(crate) use self::params::ScreamParams;
 use crate::delay_history::DelayHistory;
 use crate::{
-    Ack, Controller, ControllerParams, Event, Events, Frame, Loss, Pacing, Permit, Phase, Rate,
-    SentPacket, Setup, Stamp, Timeout,
+    Ack, Controller, ControllerParams, Event, Events, Frame, Loss, Mark, Pacing, Permit, Phase,
+    Rate, SentPacket, Setup, Stamp, Timeout,
 };
 
 /// Minutes for which the base delay is remembered.
@@ -66,6 +69,7 @@ struct Scream {
     delay: DelayHistory,
     queue: QueueDelay,
     target: DelayTarget,
+    marks: MarkedShare,
     media: MediaRate,
     flight: RoundFlight,
     drift: Drift,
@@ -73,10 +77,13 @@ struct Scream {
     srtt: Option<Span>,
     last_reaction: Option<Time>,
     last_congestion: Option<Time>,
-    /// A loss since the last reaction.
+    /// A loss since the last reaction, and a mark.
     has_loss: bool,
-    /// Bytes acked or lost since the last update.
+    has_mark: bool,
+    /// Bytes acked without a mark, or lost, since the last update.
     acked: f64,
+    /// Marks that the last ack named, for datapaths that report more than they name.
+    named: u64,
     events: Events,
 }
 
@@ -105,6 +112,10 @@ impl Drift {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Reduction {
     Loss,
+    /// A mark that stands for a loss (RFC 3168).
+    ClassicMark,
+    /// One of many (RFC 9331).
+    L4sMark,
     /// By this share of the most that a delay reduces.
     Delay(f64),
 }
@@ -129,6 +140,7 @@ impl Scream {
                 params.max_target.as_secs_f64(),
                 params.compete,
             ),
+            marks: MarkedShare::new(params),
             media: MediaRate::new(params, mss),
             flight: RoundFlight::default(),
             drift: Drift::NONE,
@@ -136,7 +148,9 @@ impl Scream {
             last_reaction: None,
             last_congestion: None,
             has_loss: false,
+            has_mark: false,
             acked: 0.0,
+            named: 0,
             events,
             params: params.clone(),
         }
@@ -150,16 +164,17 @@ impl Scream {
     /// Once per batch of acks or losses.
     fn update(&mut self, now: Time) {
         let Some(srtt) = self.srtt else { return };
+        self.marks.update(now, srtt);
         self.queue.update(now, srtt, self.ratio());
         if is_due(self.flight.start, now, srtt) {
             self.end_round(now, srtt);
         }
         let scale = self.scale();
-        if self.has_loss {
+        if self.has_loss || self.has_mark {
             self.last_congestion = Some(now);
         }
         if let Some(reduction) = self.reduction(now, srtt) {
-            self.reduce(now, srtt, reduction);
+            self.reduce(now, srtt, scale, reduction);
         }
         self.grow(now, srtt, scale);
         self.media.update(now, self.window, srtt, self.ratio());
@@ -192,28 +207,58 @@ impl Scream {
             return None;
         }
         // Once per RTT, which a virtual RTT of 25 ms alone would not be on long paths.
-        if self.has_loss && is_due(self.last_reaction, now, srtt) {
+        let is_next_round = is_due(self.last_reaction, now, srtt);
+        if self.has_loss && is_next_round {
             return Some(Reduction::Loss);
+        }
+        if self.has_mark && self.params.ecn == EcnUse::L4s {
+            return Some(Reduction::L4sMark);
+        }
+        if self.has_mark && is_next_round {
+            return Some(Reduction::ClassicMark);
         }
         let half = self.target.now / 2.0;
         let excess = self.queue.average - half;
         (excess > 0.0).then(|| Reduction::Delay((excess / half).min(1.0)))
     }
 
-    fn reduce(&mut self, now: Time, srtt: Span, reduction: Reduction) {
+    fn reduce(&mut self, now: Time, srtt: Span, scale: f64, reduction: Reduction) {
         let from = self.window;
         if self.inflection_at.is_none_or(|at| now.since(at) > srtt * INFLECTION_RTTS) {
             (self.inflection, self.inflection_at) = (self.window, Some(now));
         }
+        if reduction == Reduction::L4sMark {
+            self.forget_unused(now, srtt);
+        }
         self.window *= match reduction {
             Reduction::Loss => self.params.loss_factor,
+            Reduction::ClassicMark => self.params.mark_factor,
+            Reduction::L4sMark => 1.0 - self.marked_reduction(srtt, scale),
             Reduction::Delay(share) => 1.0 - share / 2.0 / self.virtual_rtts(srtt).max(1.0),
         };
         self.window = self.window.max(self.min_window);
         self.last_reaction = Some(now);
-        self.has_loss = false;
+        (self.has_loss, self.has_mark) = (false, false);
         let (from, to) = (from as u64, self.window as u64);
         self.events.push(now, Event::Reduced { from, to });
+    }
+
+    /// After a long time without congestion the window may be far above what was in flight.
+    fn forget_unused(&mut self, now: Time, srtt: Span) {
+        let long = srtt.max(self.params.vrtt).mul_f64(self.params.post_rtts);
+        let previous = self.flight.previous as f64;
+        if self.last_reaction.is_none_or(|at| now.since(at) > long) && previous > 0.0 {
+            self.window = self.window.min(previous);
+        }
+    }
+
+    /// Section 5.3: the share of the window that a mark of the L4S service takes.
+    fn marked_reduction(&self, srtt: Span, scale: f64) -> f64 {
+        let share = self.marks.alpha / 2.0 / self.virtual_rtts(srtt).max(1.0);
+        if self.queue.current >= self.target.now / 4.0 {
+            return share;
+        }
+        share * scale.max(0.25) * self.queue.steadiness()
     }
 
     /// The RTT in units of the virtual one.
@@ -265,13 +310,40 @@ impl Controller for Scream {
     fn on_ack(&mut self, ack: &Ack<'_>) {
         let Some(last) = ack.packets.last() else { return };
         self.srtt = Some(ack.rtt.smoothed().unwrap_or(last.rtt));
+        self.named = ack.marked();
+        self.has_mark |= self.named > 0;
+        self.marks.count(ack.packets.len() as u64, self.named);
         for packet in ack.packets {
             self.delay.sample(ack.now, packet);
             self.queue.current = self.delay.queueing_ns() / 1e9;
             self.drift.min = self.drift.min.min(self.queue.current);
-            self.acked += packet.bytes as f64;
+            self.acked += if packet.ecn.is_marked() { 0.0 } else { packet.bytes as f64 };
         }
         self.update(ack.now);
+    }
+
+    fn ecn(&self) -> Ecn {
+        match self.params.ecn {
+            EcnUse::Off => Ecn::NotEct,
+            EcnUse::Classic => Ecn::Ect0,
+            EcnUse::L4s => Ecn::Ect1,
+        }
+    }
+
+    /// Marks that the ack has named are answered already.
+    fn on_mark(&mut self, mark: &Mark<'_>) {
+        let unnamed = mark.packets.saturating_sub(self.named);
+        self.named = 0;
+        if unnamed == 0 {
+            return;
+        }
+        self.has_mark = true;
+        self.marks.count(0, unnamed);
+        self.update(mark.now);
+    }
+
+    fn on_ecn_failed(&mut self, now: Time) {
+        self.events.push(now, Event::EcnFailed);
     }
 
     /// Lost packets count as acked for growth, as the draft's highest sequence number does.
@@ -285,7 +357,7 @@ impl Controller for Scream {
     fn on_timeout(&mut self, timeout: &Timeout) {
         self.window = (self.window / 2.0).max(self.min_window);
         (self.last_reaction, self.last_congestion) = (Some(timeout.now), Some(timeout.now));
-        self.has_loss = false;
+        (self.has_loss, self.has_mark) = (false, false);
         self.events.push(timeout.now, Event::Timeout);
         if let Some(srtt) = self.srtt {
             self.media.update(timeout.now, self.window, srtt, self.ratio());
@@ -296,6 +368,7 @@ impl Controller for Scream {
     fn on_path_change(&mut self, now: Time) {
         self.delay.forget();
         self.queue.forget();
+        self.marks.forget();
         self.drift = Drift::NONE;
         self.events.push(now, Event::Restart);
     }
@@ -332,6 +405,7 @@ impl Controller for Scream {
         show("queueing_average_ms", self.queue.average * 1e3);
         show("set_point_ms", self.target.now * 1e3);
         show("overhead", self.overhead());
+        show("ecn_alpha", self.marks.alpha);
         show("one_way", f64::from(self.delay.is_one_way()));
         show("srtt_ms", self.srtt.unwrap_or(Span::ZERO).as_millis_f64());
     }

@@ -1,6 +1,6 @@
 //! SCReAM's parameters.
 
-use cellpace_base::{Window, params};
+use cellpace_base::{Window, params, words};
 
 use crate::{Rate, Span};
 
@@ -20,6 +20,8 @@ params! {
         max_rate: Rate = "20mbit" in MIN_BPS..=MAX_BPS, from "the application's", logarithmic;
         /// Queueing delay that is aimed at
         target: Span = "60ms" in Span::from_millis(1)..=Span::from_secs(10), from DRAFT, logarithmic;
+        /// Ask queues for marks: classic ones that stand for a loss, or those of the L4S service
+        ecn: EcnUse = "off", from "the draft; RFC 3168, RFC 9331";
     }
     expert {
         /// Largest such delay where it follows competing flows
@@ -39,6 +41,12 @@ params! {
         overhead_max: f64 = "3" in 1.0..=20.0, from "the draft; 5.0 earlier";
         /// What a loss leaves of the window
         loss_factor: f64 = "0.7" in 0.1..=0.99, from DRAFT;
+        /// What a classic mark leaves of the window
+        mark_factor: f64 = "0.8" in 0.1..=0.99, from "the draft; RFC 8511";
+        /// Weight of a larger share of marked packets in its average (l4s_alpha)
+        alpha_up: f64 = "0.125" in 1e-3..=1.0, from DRAFT;
+        /// What an update with a smaller share takes from that average
+        alpha_down: f64 = "0.0078125" in 1e-4..=1.0, from DRAFT;
         /// Round trips without congestion after which the window grows fastest
         post_rtts: f64 = "100" in 1.0..=1e5, unit "RTT", from DRAFT;
         /// Growth in proportion to the window
@@ -69,5 +77,14 @@ params! {
         size_gain: f64 = "0.015625" in 1e-4..=1.0, from DRAFT;
         /// Bytes of headers in a full packet
         packet_overhead: u64 = "40" in 0..=500, unit "B", from "IPv4, UDP and a small header; the draft 20";
+    }
+}
+
+words! {
+    /// Which marks the flow asks for.
+    pub(crate) enum EcnUse {
+        Off = "off",
+        Classic = "classic",
+        L4s = "l4s",
     }
 }

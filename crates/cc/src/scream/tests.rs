@@ -22,6 +22,18 @@ fn ms(ms: u64) -> Span {
 }
 
 #[test]
+fn scream_s1_share_of_marked_packets() {
+    let mut flow = scream("ecn=l4s");
+    let expected =
+        [(0, 0.0), (5, 0.0625), (10, 0.179_688), (1, 0.178_284), (0, 0.176_891), (2, 0.179_779)];
+    for (step, (marked, alpha)) in (1..).zip(expected) {
+        flow.marks.count(10, marked);
+        flow.marks.update(Time::ZERO + ms(20) * step, ms(40));
+        assert!(near(flow.marks.alpha, alpha, 1e-6), "{}", flow.marks.alpha);
+    }
+}
+
+#[test]
 fn scream_s2_average_and_variation_of_the_queueing_delay() {
     let mut flow = scream("");
     flow.window = 60_000.0;
@@ -73,7 +85,11 @@ fn settled(rest: &str) -> Scream {
 }
 
 fn reduced(change: impl FnOnce(&mut Scream)) -> Scream {
-    let mut flow = settled("");
+    reduced_as("", change)
+}
+
+fn reduced_as(rest: &str, change: impl FnOnce(&mut Scream)) -> Scream {
+    let mut flow = settled(rest);
     change(&mut flow);
     flow.update(NOW);
     flow
@@ -108,6 +124,48 @@ fn scream_s4_reduction() {
     });
     assert_eq!(inflection.inflection, 60_000.0);
     assert_eq!(reduced(lost).inflection, 1.0, "updated 10 ms ago");
+}
+
+#[test]
+fn scream_s4_reduction_by_marks() {
+    let marked = |flow: &mut Scream| {
+        (flow.has_mark, flow.marks.alpha) = (true, 0.2);
+    };
+    assert_eq!(reduced_as("ecn=classic", marked).window, 48_000.0);
+    // A queue that marks what did not ask for it: as a loss would, but gentler.
+    assert_eq!(reduced(marked).window, 48_000.0);
+    let l4s = |change: Change<'_>| {
+        let flow = reduced_as("ecn=l4s", |flow| {
+            marked(flow);
+            change(flow);
+        });
+        assert!(!flow.has_mark);
+        flow.window
+    };
+    // (what is different, the window afterwards)
+    let cases: [(Change<'_>, f64); 5] = [
+        (&|_| (), 56_250.0),
+        (&|flow| flow.inflection = 58_000.0, 59_062.5),
+        (
+            &|flow| {
+                flow.inflection = 58_000.0;
+                flow.queue.current = 0.020;
+            },
+            56_250.0,
+        ),
+        (&|flow| flow.last_reaction = Some(NOW - ms(30)), 56_250.0),
+        (&|flow| flow.last_reaction = Some(Time::from_secs(5)), 46_875.0),
+    ];
+    for (case, (change, expected)) in cases.into_iter().enumerate() {
+        let seen = l4s(change);
+        assert!(near(seen, expected, 1e-6), "case {case}: {seen}, not {expected}");
+    }
+    // A classic mark is answered once per RTT, as a loss is.
+    let early = reduced_as("ecn=classic", |flow| {
+        marked(flow);
+        flow.last_reaction = Some(NOW - ms(30));
+    });
+    assert_eq!((early.window, early.has_mark), (60_000.0, true));
 }
 
 type Change<'a> = &'a dyn Fn(&mut Scream);
@@ -199,6 +257,16 @@ fn scream_s8_pacing_and_overhead() {
 
 /// Acks one packet with an RTT of 40 ms and this one-way delay, by the receiver's clock.
 fn ack(flow: &mut Scream, rtt: &mut RttEstimator, now: Time, received_at: Option<Time>) {
+    ack_with(flow, rtt, now, received_at, Ecn::NotEct);
+}
+
+fn ack_with(
+    flow: &mut Scream,
+    rtt: &mut RttEstimator,
+    now: Time,
+    received_at: Option<Time>,
+    ecn: Ecn,
+) {
     let sent_at = now - ms(40);
     let packet = AckedPacket {
         number: 0,
@@ -207,7 +275,7 @@ fn ack(flow: &mut Scream, rtt: &mut RttEstimator, now: Time, received_at: Option
         rtt: ms(40),
         received_at,
         app_limited: false,
-        ecn: Default::default(),
+        ecn,
         stamp: Stamp::default(),
     };
     rtt.sample(ms(40));
@@ -309,6 +377,39 @@ fn scream_a_base_delay_that_stays_longer_is_noticed() {
         ack(&mut flow, &mut rtt, now, Some(now - ms(40) + ms(delay)));
     }
     assert_eq!(flow.queue.current, 0.0, "the new delay is the base");
+}
+
+#[test]
+fn scream_marked_packets_reduce_and_do_not_count_for_growth() {
+    let after = |ecn: Ecn| {
+        let mut flow = settled("ecn=l4s");
+        flow.marks.alpha = 0.2;
+        let mut rtt = RttEstimator::default();
+        ack_with(&mut flow, &mut rtt, NOW, None, ecn);
+        flow
+    };
+    let (plain, marked) = (after(Ecn::Ect1), after(Ecn::Ce));
+    assert_eq!((plain.ecn(), scream("").ecn()), (Ecn::Ect1, Ecn::NotEct));
+    assert!(plain.window > 60_000.0, "{}", plain.window);
+    // alpha goes to 0.125 + 0.875 x 0.2 first.
+    assert!(near(marked.window, 60_000.0 * (1.0 - 0.3 / 3.2), 1e-6), "{}", marked.window);
+    assert_eq!(marked.last_congestion, Some(NOW));
+}
+
+#[test]
+fn scream_a_mark_that_no_ack_names_counts() {
+    let mut flow = settled("ecn=classic");
+    let mark = Mark {
+        now: NOW,
+        packets: 1,
+        newest: 0,
+        prior_in_flight: 60_000,
+        in_flight: 58_500,
+        next_number: 100,
+        rtt: &RttEstimator::default(),
+    };
+    flow.on_mark(&mark);
+    assert_eq!(flow.window, 48_000.0);
 }
 
 #[test]
