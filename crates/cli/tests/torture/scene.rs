@@ -341,7 +341,21 @@ impl Scene {
                 self.failures.push("the program in a killed link goes on".to_owned());
             }
         }
-        sleep(Duration::from_millis(200));
+        self.wait_for_the_end(role);
+    }
+
+    /// Waits for the program that ends when the process of the role does.
+    fn wait_for_the_end(&mut self, role: Role) {
+        let process = match (role, self.case.subject) {
+            // The loop of senders goes on.
+            (Role::Client, Subject::Send) => return,
+            (Role::Client, _) | (Role::Command, Subject::Link) => &mut self.client,
+            (Role::Server, Subject::Run) | (Role::Command, _) => &mut self.command,
+            (Role::Server, _) => &mut self.server,
+        };
+        if process.as_mut().is_some_and(|process| process.end().is_none()) {
+            self.failures.push(format!("nothing ends when {role:?} is killed"));
+        }
     }
 
     /// Starts what has ended again, as a supervisor would, and sees that it works.
