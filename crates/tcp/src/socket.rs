@@ -11,6 +11,9 @@ use crate::TcpError;
 /// `TCPI_OPT_TIMESTAMPS`.
 const OPTION_TIMESTAMPS: u8 = 1;
 
+/// `TCP_CLOSE` of the connection's states.
+const CLOSED: u8 = 7;
+
 /// `TCP_CA_Open`.
 const CA_OPEN: u8 = 0;
 
@@ -28,6 +31,8 @@ const TIMESTAMPS_OPTION: u64 = 12;
 pub(crate) struct TcpInfo {
     /// Payload of a full segment in bytes.
     pub(crate) mss: u32,
+    /// Whether the connection is over for TCP: after both ends, or cut off.
+    pub(crate) is_closed: bool,
     /// Whether TCP sees nothing amiss: no reordering, loss or recovery.
     pub(crate) is_open: bool,
     /// Whether segments carry the time stamp option.
@@ -84,6 +89,7 @@ impl TcpInfo {
         };
         Self {
             mss: word(16),
+            is_closed: raw[0] == CLOSED,
             is_open: raw[1] == CA_OPEN,
             timestamps: raw[5] & OPTION_TIMESTAMPS != 0,
             // tcp_packets_in_flight(): unacked - sacked - lost + retrans

@@ -204,6 +204,22 @@ fn a_reset_by_the_peer_is_an_error_here() {
 }
 
 #[test]
+fn a_reset_behind_the_peers_end_ends_the_flow() {
+    let engine = RelayEngine::new();
+    let (mut stream, peer) = stream(&engine, "fixed:cwnd=4MB");
+    rustix::net::sockopt::set_socket_recv_buffer_size(&peer, 4096).unwrap();
+    // More than the peer's buffer holds, and no more than TCP takes.
+    stream.write_all(&bytes(200_000)).unwrap();
+    soon("TCP has taken all", || stream.stats().sent_bytes == 200_000);
+    assert!(stream.stats().acked_bytes < 200_000);
+    peer.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
+    // With unread bytes this resets.
+    drop(peer);
+    assert_eq!(stream.flow().wait(PATIENCE), Some(FlowOutcome::Failed(libc::ECONNRESET)));
+}
+
+#[test]
 fn closing_with_a_linger_of_zero_resets() {
     let engine = RelayEngine::new();
     let (one, mut peer) = pair();

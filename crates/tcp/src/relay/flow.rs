@@ -227,6 +227,11 @@ impl RelayFlow {
             socket::reset(self.tcp.as_fd());
             return Err(Errno::NOMEM.into());
         }
+        if self.tcp_ended && self.half.is_cut_off() && !self.half.holds_input() {
+            // A reset behind the peer's end: reading showed the end, and nothing is left to be sent
+            // that would fail.
+            return Err(Errno::CONNRESET.into());
+        }
         self.choose_linger(now);
         if now.since(self.published_at) >= PUBLISH {
             self.publish(now);

@@ -195,6 +195,15 @@ impl Half {
         }
     }
 
+    /// Whether TCP is over with bytes that will never be acknowledged.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        match self {
+            Self::Plain(plain) => plain.is_cut_off(),
+            // It gives up by a time of its own.
+            Self::Alcc(_) => false,
+        }
+    }
+
     /// Whether memory for its buffers could not be allocated.
     pub(crate) fn is_starved(&self) -> bool {
         match self {

@@ -231,6 +231,11 @@ impl PlainHalf {
         self.queue.is_empty()
     }
 
+    /// Whether the connection is over and the peer does not have everything that TCP took.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.info.is_closed && !self.books.is_idle()
+    }
+
     /// Whether the peer has everything that TCP took.
     pub(crate) fn is_idle(&self) -> bool {
         self.books.is_idle()
