@@ -9,7 +9,6 @@ traces in the folder CELLPACE_TRACES. Figures are those that the sender reports:
 import json
 import os
 import re
-import resource
 import statistics
 import subprocess
 import sys
@@ -24,7 +23,6 @@ OWN = ["noq:cc=cubic", "noq:cc=bbr", "quinn:cc=cubic", "quinn:cc=bbr"]
 SECONDS = 60
 REAL_SECONDS = 20
 RUNS = 3
-RATES = ["100mbit", "1gbit"]
 RECORDED = ROOT / "evaluation" / "quic.json"
 
 
@@ -59,38 +57,12 @@ def recorded():
         native, quic = row["send"], row["quic"]
         rows.append([row["trace"], f"`{row['cc']}`", *("{:.2f}, {:.1f} / {:.0f}".format(*cell) for cell in (native, quic)),
                      f"{100 * (quic[0] / native[0] - 1):+.1f} %", f"{100 * (quic[1] / native[1] - 1):+.0f} %"])
-    costs = [[rate, f"`{cc}`", stack, f"{ours:.2f} ({of:.0f})", f"{own:.2f} ({own_of:.0f})", f"{ours / own:.2f}"]
-             for rate, cc, stack, ours, of, own, own_of in document["cpu"]]
-    return (table(["trace", "controller", "`send`", "`send --quic`", "throughput", "median"], rows),
-            table(["link", "controller", "library", "ours", "the library's own", "ratio"], costs), document["late_us"])
+    return table(["trace", "controller", "`send`", "`send --quic`", "throughput", "median"], rows), document["late_us"]
 
 
 def tables():
-    parity, costs, late = recorded()
-    return {"quic-virtual": virtual(), "quic-parity": parity, "quic-cpu": costs, "quic-late": f"{late / 1e3:.1f} ms"}
-
-
-def cpu():
-    """Seconds of processor time per GB of a connection in virtual time: both ends, TLS and the path, without sockets."""
-    rows = []
-    for rate in RATES:
-        for cc in ["cubic", "bbr"]:
-            for stack in ["noq", "quinn"]:
-                runs = [["--cc", cc, "--stack", stack], ["--cc", "fixed", "--stack", f"{stack}:cc={cc}"]]
-                rows.append([rate, cc, stack, *(cell for options in runs for cell in costs(rate, options))])
-    return rows
-
-
-def costs(rate, options):
-    """Least seconds of processor time per GB of several runs, and Mbit/s."""
-    found = []
-    for _ in range(RUNS):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        run = json.loads(call("compare", "--trace", f"constant:{rate}", "--duration", "10s", *options, "--json", "-"))["runs"][0]
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        found.append(spent / (run["throughput_mbps"] * 10 / 8e3))
-    return min(found), run["throughput_mbps"]
+    parity, late = recorded()
+    return {"quic-virtual": virtual(), "quic-parity": parity, "quic-late": f"{late / 1e3:.1f} ms"}
 
 
 def transfer(trace, options):
@@ -123,7 +95,7 @@ def measure():
                     print(trace, cc, name, cells, lateness, flush=True)
             medians = {name: [statistics.median(column) for column in zip(*cells)] for name, cells in runs.items()}
             rows.append({"trace": trace, "cc": cc, **medians})
-    write(RECORDED, json.dumps({"parity": rows, "late_us": max(late), "cpu": cpu()}, indent=1) + "\n")
+    write(RECORDED, json.dumps({"parity": rows, "late_us": max(late)}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ def ways(cellpace, folder, drivers, port):
     for driver in drivers:
         port += 1
         command = [cellpace, "proxy", "--listen", f"127.0.0.1:{port}", "--to", f"127.0.0.1:{BEHIND}", "--driver", driver,
-                   "--cc", CC]
+                   "--cc", CC, "--max-connections", str(PLACES // 2), "--max-per-client", "none"]
         relays.append((group, driver, command, port))
     return found + relays
 

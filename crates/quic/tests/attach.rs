@@ -2,15 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
+mod loopback;
 
-use cellpace_quic::identity::{Fingerprint, Identity, Peer, client_config, server_config};
-use cellpace_quic::{Control, Factory};
+use cellpace_quic::Control;
+use cellpace_quic::identity::Fingerprint;
+use loopback::*;
 
 const BYTES: usize = 3_000_000;
-const ALPN: &[u8] = b"test";
 /// Only a fault takes as long.
 const LONG: Duration = Duration::from_secs(60);
 
@@ -29,39 +27,10 @@ fn seen(control: &Control) -> Seen {
 }
 
 macro_rules! download {
-    ($module:ident, $library:ident, $proto:ident, $install:ident) => {
+    ($module:ident, $library:ident) => {
         mod $module {
             use super::*;
-
-            type Config = ::$library::ServerConfig;
-
-            fn server(identity: &Identity, factory: Option<&Arc<Factory>>) -> Config {
-                let tls = server_config(identity, None, ALPN).unwrap();
-                let tls: ::$proto::crypto::rustls::QuicServerConfig = tls.try_into().unwrap();
-                let mut config = Config::with_crypto(Arc::new(tls));
-                let mut transport = ::$library::TransportConfig::default();
-                if let Some(factory) = factory {
-                    factory.$install(&mut transport);
-                }
-                config.transport_config(Arc::new(transport));
-                config
-            }
-
-            /// Returns how much arrived, or why there is no connection.
-            async fn get(to: SocketAddr, peer: &Peer) -> Result<usize, String> {
-                let tls = client_config(peer, None, ALPN).unwrap();
-                let tls: ::$proto::crypto::rustls::QuicClientConfig = tls.try_into().unwrap();
-                let endpoint =
-                    ::$library::Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
-                let config = ::$library::ClientConfig::new(Arc::new(tls));
-                let connecting = endpoint.connect_with(config, to, "localhost").unwrap();
-                let connection = connecting.await.map_err(|error| error.to_string())?;
-                let mut stream = connection.accept_uni().await.unwrap();
-                let bytes = stream.read_to_end(BYTES).await.unwrap().len();
-                connection.close(0_u32.into(), b"");
-                endpoint.wait_idle().await;
-                Ok(bytes)
-            }
+            use loopback::$module::{attach, get, listen};
 
             /// Sends to the first client. `None`: the controller is the library's own.
             async fn serve(endpoint: &::$library::Endpoint) -> Option<Seen> {
@@ -74,14 +43,10 @@ macro_rules! download {
                 control.as_ref().map(seen)
             }
 
-            use cellpace_quic::$library::attach;
-
             async fn run(cc: Option<&str>) -> Option<Seen> {
                 let identity = Identity::generate(["localhost".to_owned()]).unwrap();
                 let factory = cc.map(|cc| Factory::new(cc.parse().unwrap(), 1).unwrap());
-                let config = server(&identity, factory.as_ref());
-                let at = "127.0.0.1:0".parse().unwrap();
-                let endpoint = ::$library::Endpoint::server(config, at).unwrap();
+                let endpoint = listen(&identity, factory.as_ref());
                 let to = endpoint.local_addr().unwrap();
                 let peer = Peer::Fingerprint(identity.fingerprint());
                 let both = async { tokio::join!(serve(&endpoint), get(to, &peer)) };
@@ -104,8 +69,7 @@ macro_rules! download {
             #[tokio::test]
             async fn another_server_than_the_known_one_is_refused() {
                 let identity = Identity::generate(["localhost".to_owned()]).unwrap();
-                let at = "127.0.0.1:0".parse().unwrap();
-                let endpoint = ::$library::Endpoint::server(server(&identity, None), at).unwrap();
+                let endpoint = listen(&identity, None);
                 let to = endpoint.local_addr().unwrap();
                 let other: Fingerprint = format!("sha256:{}", "00".repeat(32)).parse().unwrap();
                 let other = Peer::Fingerprint(other);
@@ -120,5 +84,5 @@ macro_rules! download {
     };
 }
 
-download!(over_noq, noq, noq_proto, install_noq);
-download!(over_quinn, quinn, quinn_proto, install_quinn);
+download!(over_noq, noq);
+download!(over_quinn, quinn);
