@@ -45,7 +45,9 @@ function frameOf(chart, { width, top, bottom: foot, isSmall }) {
   const bottom = foot - (chart.x_label ? (isSmall ? 34 : 44) : 26);
   const yTicks = ticksBetween(ys, chart.log_y, (bottom - top) / (isSmall ? 44 : 40));
   const longest = Math.max(0, ...yTicks.map((tick) => brief(tick).length + (chart.y_unit ?? "").length));
-  const [left, right] = [Math.max(isSmall ? 30 : 46, 14 + 7 * longest), width - (isSmall ? 12 : 24)];
+  const left = Math.max(isSmall ? 30 : 46, 14 + 7 * longest);
+  // A place that is not laid out yet has no width.
+  const right = Math.max(left + 1, width - (isSmall ? 12 : 24));
   const xTicks = chart.names ? chart.names.map((_, at) => at) : ticksBetween(xs, chart.log_x, (right - left) / (chart.log_x ? 60 : 80));
   const ends = chart.reversed_x ? [right, left] : [left, right];
   return { left, right, top, bottom, xTicks, yTicks, x: placing(xs, chart.log_x, ends), y: placing(ys, chart.log_y, [bottom, top]) };

@@ -5,8 +5,8 @@ import test from "node:test";
 
 // The files of the page have no exports: they are one script.
 const source = (name) => readFileSync(new URL(`../../assets/page/${name}`, import.meta.url), "utf8");
-const names = ["mean", "highest", "median", "brief", "seconds", "linearTicks", "logTicks", "block", "frontier", "quantileAt", "shareBelow", "jainOf", "merits", "csv", "figuresOfBins", "quantilesOfBins", "medianInterval", "viewText", "readView", "placeRange", "valueRange", "placing"];
-const page = new Function(`"use strict"; ${source("numbers.js")} ${source("plot.js")} ${source("axes.js")}; return { ${names.join(", ")} };`)();
+const names = ["mean", "highest", "median", "brief", "seconds", "linearTicks", "logTicks", "block", "frontier", "quantileAt", "shareBelow", "jainOf", "merits", "csv", "figuresOfBins", "quantilesOfBins", "medianInterval", "viewText", "readView", "placeRange", "valueRange", "placing", "frameOf"];
+const page = new Function(`"use strict"; ${source("numbers.js")} ${source("plot.js")} ${source("axes.js")} ${source("still.js")}; return { ${names.join(", ")} };`)();
 
 test("means, maxima and medians of nothing are nothing", () => {
   for (const name of ["mean", "highest", "median"]) assert.equal(page[name]([]), null);
@@ -122,4 +122,10 @@ test("places lie between two ends, either way and on both scales", () => {
   assert.equal(page.placing([0, 10], false, [100, 0])(2.5), 75);
   assert.equal(page.placing([1, 100], true, [0, 200])(10), 100);
   assert.equal(page.placing([1, 100], true, [200, 0])(100), 0, "reversed");
+});
+
+test("a place without width has a frame that can be drawn", () => {
+  const chart = { unit: "Mbit/s", form: "scatter", lines: [{ name: "a", x: [40], y: [5] }], log_x: true, reversed_x: true };
+  const { left, right } = page.frameOf(chart, { width: 0, top: 14, bottom: 260 });
+  assert.ok(right > left, `${left} to ${right}`);
 });
