@@ -50,7 +50,9 @@ const MAX_COMPLAINT: usize = 1000;
 /// Says on standard error, in one line, what a person should know. A standard error that is gone
 /// must not end the program in another way than it would have ended.
 pub(crate) fn complain(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "cellpace: {}", one_line(&without_numbers(text)));
+    let line = format!("cellpace: {}\n", one_line(&without_numbers(text)));
+    // In one call: the programs that we run write to it, too, and lines must not mix.
+    let _ = io::stderr().write_all(line.as_bytes());
 }
 
 /// Leaves out the numbers that Rust adds to what the system says: ` (os error 2)`.
