@@ -173,6 +173,11 @@ impl SharedFlow {
 
     /// The flow ended; the first outcome stays.
     pub(crate) fn end(&self, outcome: FlowOutcome) {
+        let outcome = match outcome {
+            // A thread that serves the flow may meet the reset before it hears of the abort.
+            FlowOutcome::Failed(_) if self.is_aborted() => FlowOutcome::Failed(libc::ECONNABORTED),
+            outcome => outcome,
+        };
         self.lock().outcome.get_or_insert(outcome);
         self.changed.notify_all();
     }
