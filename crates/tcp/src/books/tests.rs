@@ -115,6 +115,17 @@ fn release(gate: &mut TestGate, now: Time, queued: &mut usize) -> usize {
 }
 
 #[test]
+fn a_window_of_one_packet_has_room_for_the_pieces_of_one() {
+    let (mut gate, _) = gate(WIRE);
+    let mut header = 200;
+    assert_eq!(release(&mut gate, Time::ZERO, &mut header), 200);
+    let mut body = 1000;
+    assert_eq!(release(&mut gate, Time::ZERO, &mut body), 1000);
+    let mut next = MSS as usize - 1200;
+    assert_eq!(release(&mut gate, Time::ZERO, &mut next), 0, "its own headers have no room");
+}
+
+#[test]
 fn alcc_t6_no_more_leaves_than_the_window_has_room_for() {
     let (mut gate, _) = gate(20 * WIRE);
     let mut queued = 9 * MSS as usize;
