@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cellpace_base::Time;
+use cellpace_base::{Span, Time};
 use cellpace_recovery::WindowMember;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
@@ -22,7 +22,7 @@ use crate::thread::{now, spawn};
 use crate::timers::TimerQueue;
 use crate::{FlowHandle, FlowOptions, FlowOutcome, TcpError};
 
-/// Serves the flows of a process with one thread, which lives as long as there are flows.
+/// Serves the flows of a process with one thread, which lives as long as there are flows and a second longer.
 ///
 /// A clone is the same engine. In a child of `fork` the thread does not exist: an engine that is
 /// used there starts anew, and the parent's flows stay the parent's.
@@ -258,6 +258,10 @@ const WAKE: u64 = u64::MAX;
 /// Events taken from the kernel at a time.
 const EVENTS: usize = 256;
 
+/// How long the thread stays when its last flow has ended: to start it costs as much as a short flow, and a
+/// server with one client at a time would have it started for each connection.
+const LINGER: Span = Span::from_secs(1);
+
 /// Bytes read from a socket at a time.
 const SCRATCH: usize = 256 << 10;
 
@@ -291,6 +295,8 @@ struct EngineThread {
     free: Vec<usize>,
     timers: TimerQueue<usize>,
     again: VecDeque<usize>,
+    /// When it was found that there is no flow.
+    idle_since: Option<Time>,
     scratch: Vec<u8>,
 }
 
@@ -304,6 +310,7 @@ impl EngineThread {
             free: Vec::new(),
             timers: TimerQueue::default(),
             again: VecDeque::new(),
+            idle_since: None,
             scratch: vec![0; SCRATCH],
         }
     }
@@ -322,13 +329,14 @@ impl EngineThread {
 
     /// Does what was asked for. Returns false when the thread is needed no more.
     fn take_commands(&mut self) -> bool {
+        let is_over = self.is_over();
         let commands = {
             let mut inner = lock(&self.inner);
             let Some(running) = inner.as_mut() else { return false };
             if !Arc::ptr_eq(&running.wake, &self.wake) {
                 return false;
             }
-            if running.commands.is_empty() && self.has_no_flows() {
+            if running.commands.is_empty() && is_over {
                 *inner = None;
                 return false;
             }
@@ -341,6 +349,15 @@ impl EngineThread {
             }
         }
         true
+    }
+
+    /// Whether there has been no flow for so long that the thread ends.
+    fn is_over(&mut self) -> bool {
+        if !self.has_no_flows() {
+            return false;
+        }
+        let now = now();
+        now >= *self.idle_since.get_or_insert(now) + LINGER
     }
 
     fn has_no_flows(&self) -> bool {
@@ -367,6 +384,7 @@ impl EngineThread {
             });
             self.places.len() - 1
         });
+        self.idle_since = None;
         let generation = self.places[at].generation;
         let watched = watch(&self.epoll, flow.relay.tcp(), token(at, generation, TCP))
             .and_then(|()| watch(&self.epoll, flow.relay.local(), token(at, generation, LOCAL)));
@@ -386,7 +404,7 @@ impl EngineThread {
 
     fn wait(&self, events: &mut Vec<epoll::Event>) {
         // The last flow may have ended since the commands were looked at.
-        let busy = !self.again.is_empty() || self.has_no_flows();
+        let busy = !self.again.is_empty() || self.has_no_flows() && self.idle_since.is_none();
         let timeout = if busy { Some(zero()) } else { self.until_timer() };
         events.clear();
         // Interrupted or not: what is not reported now is reported the next time.
@@ -394,7 +412,10 @@ impl EngineThread {
     }
 
     fn until_timer(&self) -> Option<Timespec> {
-        let time = self.timers.first()?;
+        let time = match self.idle_since {
+            Some(since) => since + LINGER,
+            None => self.timers.first()?,
+        };
         let nanos = time.since(now()).as_nanos();
         let seconds = i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX);
         Some(Timespec { tv_sec: seconds, tv_nsec: (nanos % 1_000_000_000) as _ })
