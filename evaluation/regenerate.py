@@ -5,8 +5,8 @@ page that has them; the text around it is written by hand.
     python3 evaluation/regenerate.py path/to/cellpace [PART...]
 
 Parts: papers, quic (real time of evaluation/quic.json), readme, reading (docs/reading-results.md and docs/validation/flows.md), originals, profiles, mdi,
-parity and alcc (the last two of evaluation/parity.json and evaluation/alcc.json, which real time has
-filled). Without one, all.
+parity, alcc and servers (the last three of evaluation/parity.json, alcc.json and servers.json, which real
+time has filled). Without one, all.
 
 Real traces come from the folder CELLPACE_TRACES (Mahimahi format, <name>.down), the figures of the
 original programs from originals.json in CELLPACE_REFERENCE (default: the folder `reference` beside the
@@ -26,6 +26,7 @@ import parity
 import profiles
 import quic
 import reading
+import servers
 from program import ROOT, TRACES, call, compare, table, write
 
 CONTROLLERS = ["verus", "verus:r=4", "verus:r=6", "copa", "sprout", "bbr", "bbr3", "cubic", "newreno", "bic", "vegas",
@@ -68,6 +69,7 @@ PARTS = {
     "mdi": (mdi, True),
     "quic": (quic.tables, bool(TRACES)),
     "parity": (parity.tables, True),
+    "servers": (servers.tables, True),
     "alcc": (above_tcp.tables, True),
     "papers": (papers.tables, bool(TRACES)),
 }

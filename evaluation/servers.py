@@ -1,11 +1,14 @@
 """Servers and proxies under load, beside their peers, in one interleaved run over loopback. Prints a table
 of medians, each beside the first way of its group.
 
-    python3 evaluation/servers.py path/to/cellpace [--seconds S] [--repeat N] [--connections N,...]
+    python3 evaluation/servers.py path/to/cellpace [--seconds S] [--repeat N] [--connections N,...] [--record]
+
+`--record` keeps the figures in evaluation/servers.json, of which docs/validation/servers.md is made.
 
 Needs root (it makes a network namespace of its own), nginx and wrk; haproxy and nginx's stream module
 are left out, with a word, where they are missing, as is the kernel driver where it is not installed."""
 import argparse
+import json
 import os
 import re
 import resource
@@ -18,7 +21,10 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from program import ROOT, table, write
+
+RECORDED = ROOT / "evaluation/servers.json"
+HEADER = ["", "load", "way", "requests/s", "of the first", "CPU, us per request", "of the first", "p99, ms", "lost", "MB"]
 SIZES = {"1 kB": 1000, "100 kB": 100_000}
 CC = "verus:r=2"
 STREAM = Path("/usr/lib/nginx/modules/ngx_stream_module.so")
@@ -236,12 +242,21 @@ def rows(found):
     return lines
 
 
+def tables():
+    found = json.loads(RECORDED.read_text())
+    kept = {True: [], False: []}
+    for row in found:
+        kept["kept" in row[1]].append(row)
+    return {"servers-kept": table(HEADER, kept[True]), "servers-new": table(HEADER, kept[False])}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("cellpace", type=lambda path: str(Path(path).resolve()))
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--connections", type=lambda text: [int(word) for word in text.split(",")], default=[1, 32, 1000])
+    parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
     if os.geteuid() != 0 or missing("nginx") or missing("wrk"):
         sys.exit("skipped: needs root, nginx and wrk")
@@ -253,13 +268,11 @@ def main():
     resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES))
     if max(options.connections) > PLACES:
         sys.exit(f"{FILES} descriptors are not enough for {max(options.connections)} connections (ulimit -n)")
-    sys.argv[1:] = [options.cellpace]
-    from program import table
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(options, Path(folder))
-    header = ["", "load", "way", "requests/s", "of the first", "CPU, us per request", "of the first", "p99, ms", "lost", "MB"]
-    text = table(header, rows(found))
-    print(text)
+        found = rows(measure(options, Path(folder)))
+    print(table(HEADER, found))
+    if options.record:
+        write(RECORDED, json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ impl Ground {
         ground
     }
 
-    fn namespace(&self, side: Side) -> String {
+    pub(crate) fn namespace(&self, side: Side) -> String {
         format!("{}{}", self.name, if side == Side::Near { "n" } else { "f" })
     }
 

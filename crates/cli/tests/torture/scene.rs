@@ -301,7 +301,8 @@ impl Scene {
                 fs::rename(path("clock.new"), path("clock")).unwrap();
             }
             Fault::InterfaceDown => self.for_a_while("down", "up"),
-            Fault::SmallMtu => self.for_a_while("mtu 1280", "mtu 1500"),
+            Fault::SmallMtu if self.case.is_linked() => self.for_a_while("mtu 1280", "mtu 1500"),
+            Fault::SmallMtu => self.black_hole(),
             Fault::AddressChange => {
                 self.ground.ip(Side::Far, &format!("addr del {FAR}/24 dev {CABLE}"));
                 self.ground.ip(Side::Far, &format!("addr add {OTHER}/24 dev {CABLE}"));
@@ -319,12 +320,24 @@ impl Scene {
         // Without a route of their own clients could not even begin.
         let (side, device) = match self.case.fault {
             _ if self.case.is_linked() => (Side::Near, "cellpace0"),
-            Fault::InterfaceDown => (Side::Near, "near"),
-            _ => (Side::Far, CABLE),
+            _ => (Side::Near, "near"),
         };
         self.ground.ip(side, &format!("link set {device} {set}"));
         sleep(self.case.lasts);
         self.ground.ip(side, &format!("link set {device} {back}"));
+    }
+
+    /// Drops what is longer than 1280 bytes on its way, for a while. A smaller MTU of the cable's far end
+    /// would have the near end's own TCP see each drop, which is another fault: Linux takes it for a lack
+    /// of resources and gives up after 16 probes, half a second apart, without a word to the peer.
+    fn black_hole(&self) {
+        let namespace = self.ground.namespace(Side::Far);
+        let inside = ["ip", "netns", "exec", &namespace, "nft"];
+        let chain =
+            "{ chain hole { type filter hook prerouting priority 0; meta length > 1280 drop; }; }";
+        self.ground.must(&[&inside[..], &["add", "table", "inet", "torture", chain]].concat());
+        sleep(self.case.lasts);
+        self.ground.must(&[&inside[..], &["delete", "table", "inet", "torture"]].concat());
     }
 
     fn kill(&mut self, role: Role) {
