@@ -86,7 +86,7 @@ fn what_cannot_be_measured_is_refused_with_the_reason() {
         ("--duration 0s", "write a time from 100ms to 1h"),
         ("--rate 0mbit", "a rate is above zero"),
         ("--rate -5mbit", "-5mbit"),
-        ("--size 99", "from 100 to 9000"),
+        ("--size 109", "from 110 to 9000"),
         ("--rate 300mbit", "--max-rate"),
         ("--json missing/x.json", "missing/x.json: no such folder"),
         ("--report .", "is a folder"),
@@ -213,7 +213,7 @@ fn with_a_key_only_who_has_it_can_measure() {
             let folder = &folder;
             scope.spawn(move || {
                 let outcome = folder.run(&format!("probe 127.0.0.1:15264 --duration 500ms {key}"));
-                outcome.complains(1, "is --key the same on both sides?");
+                outcome.complains(1, "is the key the same on both sides");
             });
         }
     });

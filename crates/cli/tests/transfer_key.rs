@@ -113,7 +113,7 @@ fn another_key_or_none_gets_no_answer_and_hears_why_that_may_be() {
         let sent = send(&waiting.address, &args);
         assert_eq!(sent.status.code(), Some(1));
         let said = said(&sent);
-        assert!(said.contains("is --key the same on both sides?"), "{said}");
+        assert!(said.contains("is the key the same on both sides"), "{said}");
     }
     assert_eq!(fs::read_dir(&files).unwrap().count(), 0);
 }

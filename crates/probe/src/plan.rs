@@ -53,7 +53,7 @@ pub enum PlanError {
     #[error("nobody sends")]
     NoDirection,
     /// Out of [`Plan::SIZES`].
-    #[error("the size is not from 100 to 9000 bytes")]
+    #[error("the size is not from 110 to 9000 bytes")]
     Size,
     /// Out of range.
     #[error("the interval is not from 5us to 10s")]
@@ -73,8 +73,8 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// Bytes that the IP packet of a probe can have.
-    pub const SIZES: std::ops::RangeInclusive<u16> = 100..=9000;
+    /// Bytes that the IP packet of a probe can have. The smallest one is encrypted and in IPv6.
+    pub const SIZES: std::ops::RangeInclusive<u16> = 110..=9000;
 
     /// Arrivals that are held of one direction.
     pub const MAX_PROBES: u64 = 5_000_000;

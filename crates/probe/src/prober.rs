@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use cellpace_base::{Ecn, Span, Time};
 use cellpace_udp::wire::{Cookie, Ids};
-use cellpace_udp::{Engine, LocalPath, OutgoingDatagram, Protection, SenderSide};
+use cellpace_udp::{DatagramGuard, Engine, LocalPath, OutgoingDatagram, Protection, SenderSide};
 use thiserror::Error;
 
 use crate::plan::Plan;
@@ -43,8 +43,8 @@ pub enum ProbeError {
     /// Nobody answered.
     #[error(
         "no answer from {0} within {PATIENCE_AT_FIRST}: is `cellpace probe --listen` running there, does a \
-         firewall let UDP pass, and is --key the same on both sides? A side with another key, or \
-         without one, does not answer"
+         firewall let UDP pass, and is the key the same on both sides, or --plain on both? A side \
+         that differs in that does not answer; see `cellpace key`"
     )]
     NoAnswer(SocketAddr),
     /// The responder refused the session.
@@ -75,7 +75,9 @@ pub struct Prober {
     /// Datagrams that this side sent.
     datagrams: u64,
     plausible: Plausible,
-    protection: Protection,
+    guard: DatagramGuard,
+    /// What the last datagram was decrypted into.
+    clear: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -110,14 +112,16 @@ impl Prober {
             sent_at: [Vec::new(), Vec::new()],
             datagrams: 0,
             plausible: Plausible::new(&plan),
-            protection: Protection::default(),
+            guard: DatagramGuard::default(),
+            clear: Vec::new(),
         }
     }
 
     /// Protects the datagrams, as the responder does.
-    pub fn protected(mut self, protection: Protection) -> Self {
-        self.overhead = overhead(self.peer) + protection.extra_bytes();
-        self.protection = protection;
+    pub fn protected(mut self, protection: &Protection) -> Self {
+        // The keys are those of our id, which no other prober has.
+        self.guard = protection.guard(0);
+        self.overhead = overhead(self.peer) + self.guard.extra_bytes();
         self
     }
 
@@ -159,6 +163,30 @@ impl Prober {
     /// What was recorded.
     pub fn into_recording(self) -> Recording {
         self.recording
+    }
+
+    /// Handles a packet of `bytes` without headers and what encryption adds.
+    fn on_packet(&mut self, at: Time, ids: Ids, packet: &ProbePacket<'_>, bytes: usize) {
+        if ids.to != self.id {
+            return;
+        }
+        let now = self.now;
+        let ProberState::Asking { cookie, next, .. } = &mut self.state else {
+            return self.on_running(at, ids, packet, bytes);
+        };
+        match *packet {
+            ProbePacket::Retry(fresh) => (*cookie, *next) = (fresh, now),
+            ProbePacket::Refuse(why) => {
+                self.state = ProberState::Over(Err(ProbeError::Refused(why.to_owned())));
+            }
+            ProbePacket::Accept if ids.from != 0 => {
+                let ids = Ids { to: ids.from, from: self.id };
+                let (up, gap, overhead) = (self.plan.up, self.gap, self.overhead);
+                let session = Box::new(ProbeSession::new(ids, &self.plan, up, gap, overhead, now));
+                self.state = ProberState::Running { session, changed_at: now, seen: (0, 0) };
+            }
+            _ => {}
+        }
     }
 
     fn on_running(&mut self, at: Time, ids: Ids, packet: &ProbePacket<'_>, bytes: usize) {
@@ -342,29 +370,17 @@ impl Engine for Prober {
         _: Ecn,
         datagram: &[u8],
     ) {
-        let now = self.advance(at);
-        let opened = self.protection.open(SenderSide::Responder, datagram);
-        let Some((ids, packet)) = opened.and_then(wire::read) else { return };
-        if from != self.peer || way.socket != self.way.socket || ids.to != self.id {
+        self.advance(at);
+        if from != self.peer || way.socket != self.way.socket {
             return;
         }
-        let ProberState::Asking { cookie, next, .. } = &mut self.state else {
-            let bytes = datagram.len() - self.protection.extra_bytes();
-            return self.on_running(at, ids, &packet, bytes);
-        };
-        match packet {
-            ProbePacket::Retry(fresh) => (*cookie, *next) = (fresh, now),
-            ProbePacket::Refuse(why) => {
-                self.state = ProberState::Over(Err(ProbeError::Refused(why.to_owned())));
-            }
-            ProbePacket::Accept if ids.from != 0 => {
-                let ids = Ids { to: ids.from, from: self.id };
-                let (up, gap, overhead) = (self.plan.up, self.gap, self.overhead);
-                let session = Box::new(ProbeSession::new(ids, &self.plan, up, gap, overhead, now));
-                self.state = ProberState::Running { session, changed_at: now, seen: (0, 0) };
-            }
-            _ => {}
+        let mut clear = std::mem::take(&mut self.clear);
+        let opened = self.guard.open(SenderSide::Responder, datagram, &mut clear);
+        if let Some((ids, packet)) = opened.and_then(wire::read) {
+            let bytes = datagram.len() - self.guard.extra_bytes();
+            self.on_packet(at, ids, &packet, bytes);
         }
+        self.clear = clear;
     }
 
     fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<OutgoingDatagram> {
@@ -390,7 +406,7 @@ impl Engine for Prober {
             ProberState::Over(_) => None,
         }?;
         self.datagrams += 1;
-        let bytes = self.protection.seal(SenderSide::Initiator, out, bytes);
+        let bytes = self.guard.seal(SenderSide::Initiator, out, bytes);
         Some(OutgoingDatagram { to: self.peer, way: self.way, bytes, ecn: Ecn::NotEct })
     }
 

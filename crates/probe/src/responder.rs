@@ -8,7 +8,8 @@ use std::net::SocketAddr;
 use cellpace_base::{Ecn, Rate, Span, Time};
 use cellpace_udp::wire::{Cookie, HELLO_BYTES, Ids};
 use cellpace_udp::{
-    ClientNetwork, Cookies, Engine, LocalPath, OutgoingDatagram, Protection, SenderSide,
+    ClientNetwork, Cookies, DatagramGuard, Engine, LocalPath, OutgoingDatagram, Protection,
+    SenderSide,
 };
 
 use crate::plan::Plan;
@@ -75,7 +76,9 @@ pub struct Responder {
     turn: u64,
     now: Time,
     lines: VecDeque<String>,
-    protection: Protection,
+    guard: DatagramGuard,
+    /// What the last datagram was decrypted into.
+    clear: Vec<u8>,
 }
 
 impl Responder {
@@ -95,13 +98,14 @@ impl Responder {
             turn: 0,
             now: Time::ZERO,
             lines: VecDeque::new(),
-            protection: Protection::default(),
+            guard: DatagramGuard::default(),
+            clear: Vec::new(),
         }
     }
 
     /// Answers only probers that protect their datagrams in the same way.
-    pub fn protected(mut self, protection: Protection) -> Self {
-        self.protection = protection;
+    pub fn protected(mut self, protection: &Protection) -> Self {
+        self.guard = protection.guard(self.cookies.first_nonce());
         self
     }
 
@@ -206,7 +210,7 @@ impl Responder {
 
     /// By how much an IP packet to `peer` is longer than its datagram without a key.
     fn overhead(&self, peer: SocketAddr) -> usize {
-        overhead(peer) + self.protection.extra_bytes()
+        overhead(peer) + self.guard.extra_bytes()
     }
 
     fn reply(&mut self, to: SocketAddr, way: LocalPath, reply: Vec<u8>) {
@@ -222,21 +226,17 @@ impl Responder {
             self.log(format!("{}: {why}", slot.peer));
         }
     }
-}
 
-impl Engine for Responder {
-    fn handle_datagram(
+    /// Handles a packet of `bytes` without headers and what encryption adds.
+    fn on_packet(
         &mut self,
         at: Time,
         from: SocketAddr,
         way: LocalPath,
-        _: Ecn,
-        datagram: &[u8],
+        ids: Ids,
+        packet: ProbePacket<'_>,
+        bytes: usize,
     ) {
-        self.now = self.now.max(at);
-        let opened = self.protection.open(SenderSide::Initiator, datagram);
-        let Some((ids, packet)) = opened.and_then(wire::read) else { return };
-        let bytes = datagram.len() - self.protection.extra_bytes();
         let overhead = self.overhead(from);
         if let ProbePacket::Hello(version, cookie, plan) = packet {
             return self.on_hello(from, way, ids.from, (version, cookie, plan), bytes);
@@ -270,13 +270,33 @@ impl Engine for Responder {
             self.log(format!("{from}: measuring"));
         }
     }
+}
+
+impl Engine for Responder {
+    fn handle_datagram(
+        &mut self,
+        at: Time,
+        from: SocketAddr,
+        way: LocalPath,
+        _: Ecn,
+        datagram: &[u8],
+    ) {
+        self.now = self.now.max(at);
+        let mut clear = std::mem::take(&mut self.clear);
+        let opened = self.guard.open(SenderSide::Initiator, datagram, &mut clear);
+        if let Some((ids, packet)) = opened.and_then(wire::read) {
+            let bytes = datagram.len() - self.guard.extra_bytes();
+            self.on_packet(at, from, way, ids, packet, bytes);
+        }
+        self.clear = clear;
+    }
 
     fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<OutgoingDatagram> {
         self.now = self.now.max(now);
         let now = self.now;
         if let Some((to, way, reply)) = self.replies.pop_front() {
             out.extend_from_slice(&reply);
-            let bytes = self.protection.seal(SenderSide::Responder, out, reply.len());
+            let bytes = self.guard.seal(SenderSide::Responder, out, reply.len());
             return Some(OutgoingDatagram { to, way, bytes, ecn: Ecn::NotEct });
         }
         // Few sessions: one after the other, so that none waits for another's backlog.
@@ -291,7 +311,7 @@ impl Engine for Responder {
             }
             if let Some((bytes, _)) = slot.session.poll(now, out) {
                 self.turn = id;
-                let bytes = self.protection.seal(SenderSide::Responder, out, bytes);
+                let bytes = self.guard.seal(SenderSide::Responder, out, bytes);
                 return Some(OutgoingDatagram {
                     to: slot.peer,
                     way: slot.way,

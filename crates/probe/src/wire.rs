@@ -1,5 +1,5 @@
-//! Datagrams as bytes, as `docs/probe-wire.md` has them. The header, the checksum and the tag are those
-//! of the native transport, the types and the keys are others, so that neither takes the other's
+//! Datagrams as bytes, as `docs/probe-wire.md` has them. The header, the checksum and the encryption are
+//! those of the native transport, the types and the keys are others, so that neither takes the other's
 //! datagrams for its own.
 //!
 //! Whatever the bytes, decoding neither panics nor allocates.
@@ -137,13 +137,13 @@ impl ArrivalReport<'_> {
     }
 }
 
-/// How datagrams are protected under a secret that both sides share.
+/// How datagrams are encrypted under a secret that both sides share.
 pub fn protection(secret: &[u8; 32]) -> Protection {
     Protection::derived(
         secret,
         [
-            "cellpace 2026-11-23 probe, datagrams of the prober",
-            "cellpace 2026-11-23 probe, datagrams of the responder",
+            "cellpace 2026-11-26 probe, encryption by the prober",
+            "cellpace 2026-11-26 probe, encryption by the responder",
         ],
     )
 }

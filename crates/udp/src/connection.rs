@@ -18,8 +18,9 @@ use crate::wire::{self, CloseCode, Cookie, Hello, Ids, VERSION, WirePacket};
 pub enum FlowError {
     /// Nobody answered.
     #[error(
-        "no answer within {0}: is `cellpace` waiting there, does a firewall let UDP pass, and is \
-         --key the same on both sides? A side with another key, or without one, does not answer"
+        "no answer within {0}: is `cellpace` waiting there, does a firewall let UDP pass, and is the \
+         key the same on both sides, or --plain on both? A side that differs in that does not answer; \
+         see `cellpace key`"
     )]
     NoAnswer(Span),
     /// The other side fell silent.

@@ -44,6 +44,15 @@ impl Cookies {
         blake3::derive_key("cellpace UDP transport, packet numbers of a flow", &material)
     }
 
+    /// Derives the nonce with which the datagrams of this side begin: different in each process, as
+    /// the secret is.
+    pub fn first_nonce(&self) -> u64 {
+        let derived = blake3::derive_key("cellpace UDP transport, first nonce", &self.secret);
+        let mut nonce = [0; 8];
+        nonce.copy_from_slice(&derived[..8]);
+        u64::from_be_bytes(nonce)
+    }
+
     fn seal(&self, issued_ms: u64, address: SocketAddr, id: u64) -> [u8; 16] {
         let mut hasher = blake3::Hasher::new_keyed(&self.secret);
         hasher.update(&issued_ms.to_be_bytes());

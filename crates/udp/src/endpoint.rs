@@ -15,9 +15,9 @@ use crate::cookie::Cookies;
 use crate::local_path::{FlowId, LocalPath, OutgoingDatagram};
 use crate::parts::{HalfParts, peer_controller, wants_ecn};
 use crate::pending::PendingFlows;
-use crate::protection::SenderSide;
+use crate::protection::{DatagramGuard, SenderSide};
 use crate::quota::{ClientNetwork, NetworkShares};
-use crate::wire::{self, AcceptPacket, WirePacket};
+use crate::wire::{self, AcceptPacket, Ids, WirePacket};
 
 /// Counts of datagrams that were dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,6 +53,9 @@ pub struct Endpoint {
     /// Which flows of an offer have begun.
     taken: Vec<bool>,
     cookies: Cookies,
+    guard: DatagramGuard,
+    /// What the last datagram was decrypted into.
+    clear: Vec<u8>,
     new_id: Box<dyn FnMut() -> u64 + Send>,
     slots: HashMap<FlowId, FlowSlot>,
     /// Flows that others want to begin.
@@ -83,14 +86,17 @@ impl Endpoint {
         secret: [u8; 32],
         new_id: impl FnMut() -> u64 + Send + 'static,
     ) -> Self {
+        let cookies = Cookies::new(secret);
         Self {
+            guard: config.protection.guard(cookies.first_nonce()),
+            clear: Vec::new(),
             shares: config.shares(),
             waiting: PendingFlows::new(config.patience.silence),
             config,
             listen: None,
             taken: Vec::new(),
             tables_at: Time::ZERO,
-            cookies: Cookies::new(secret),
+            cookies,
             new_id: Box::new(new_id),
             slots: HashMap::new(),
             begun: HashMap::new(),
@@ -215,15 +221,30 @@ impl Endpoint {
         ecn: Ecn,
         datagram: &[u8],
     ) {
-        let way = way.into();
         let now = self.advance(now);
-        let opened = self.config.protection.open(self.sender_of(datagram), datagram);
-        let Some((ids, packet)) = opened.and_then(wire::read) else {
-            self.strays.garbage += 1;
-            return;
-        };
-        let bytes = datagram.len() - self.config.protection.extra_bytes();
-        if let WirePacket::Hello(hello) = &packet {
+        let mut clear = std::mem::take(&mut self.clear);
+        let opened = self.guard.open(self.sender_of(datagram), datagram, &mut clear);
+        match opened.and_then(wire::read) {
+            Some((ids, packet)) => {
+                let bytes = datagram.len() - self.config.protection.extra_bytes();
+                self.on_packet(now, from, way.into(), ids, &packet, (bytes, ecn));
+            }
+            None => self.strays.garbage += 1,
+        }
+        self.clear = clear;
+    }
+
+    /// Handles a packet of `bytes` without headers and what encryption adds, with this codepoint.
+    fn on_packet(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        way: LocalPath,
+        ids: Ids,
+        packet: &WirePacket<'_>,
+        (bytes, ecn): (usize, Ecn),
+    ) {
+        if let WirePacket::Hello(hello) = packet {
             return self.on_hello(now, from, way, ids.from, hello, bytes);
         }
         let id = FlowId(ids.to);
@@ -236,7 +257,7 @@ impl Endpoint {
             return;
         };
         let flow = &mut slot.flow;
-        match &packet {
+        match packet {
             WirePacket::Retry(cookie) => flow.on_retry(now, *cookie),
             WirePacket::Version(version) => flow.on_refusal(FlowError::Version(*version)),
             WirePacket::Refuse(_, reason) => {
@@ -259,7 +280,7 @@ impl Endpoint {
                 }
             }
             _ if ids.from != 0 && ids.from == flow.ids().from => {
-                flow.on_packet(now, &packet, bytes, ecn);
+                flow.on_packet(now, packet, bytes, ecn);
             }
             _ => {
                 self.strays.unknown += 1;
@@ -353,13 +374,13 @@ impl Endpoint {
         let now = self.advance(now);
         if let Some((to, way, reply)) = self.replies.pop_front() {
             out.extend_from_slice(&reply);
-            let bytes = self.config.protection.seal(SenderSide::Responder, out, reply.len());
+            let bytes = self.guard.seal(SenderSide::Responder, out, reply.len());
             return Some(OutgoingDatagram { to, way, bytes, ecn: Ecn::NotEct });
         }
         while let Some(id) = self.ready.front().copied() {
             if let Some(slot) = self.slots.get_mut(&id) {
                 if let Some((bytes, ecn)) = slot.flow.poll_transmit(now, out) {
-                    let bytes = self.config.protection.seal(slot.flow.side(), out, bytes);
+                    let bytes = self.guard.seal(slot.flow.side(), out, bytes);
                     let (to, way) = (slot.peer, slot.way);
                     let departure = OutgoingDatagram { to, way, bytes, ecn };
                     self.in_a_row += 1;

@@ -5,9 +5,9 @@
 //! layer that does this with sockets. What lies between a controller and the wire (packets in
 //! flight, loss, timeouts, pacing) is that of `cellpace-recovery`, as in the simulator.
 //!
-//! The content is not encrypted: whoever is on the path can read it. With a key that both sides
-//! share ([`Protection`]) it is authenticated; without one whoever is on the path can change it, and
-//! nobody off the path can begin a flow in another's name, or feed, steer or end one.
+//! With a key that both sides share ([`Protection`]) all is encrypted and authenticated. In the plain
+//! form whoever is on the path can read and change it, and nobody off the path can begin a flow in
+//! another's name, or feed, steer or end one.
 //! `docs/udp-wire.md` describes the datagrams.
 
 #![forbid(unsafe_code)]
@@ -40,6 +40,6 @@ pub use endpoint::{Endpoint, Strays};
 pub use incoming::IncomingStats;
 pub use local_path::{FlowId, LocalPath, OutgoingDatagram};
 pub use outgoing::OutgoingStats;
-pub use protection::{Protection, SenderSide, TAG_BYTES};
+pub use protection::{DatagramGuard, Protection, SenderSide, TAG_BYTES};
 pub use quota::ClientNetwork;
 pub use wire::CloseCode;

@@ -1,12 +1,25 @@
-//! Protection of datagrams against damage and forgery: a checksum, or a tag under a key that both
-//! sides share.
+//! Protection of datagrams: a checksum against damage, or encryption under a key that both sides
+//! share.
 
 use cellpace_base::ByteReader;
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
 use crate::wire::{self, CHECKSUM, Ids};
 
-/// Bytes of a tag.
+/// Bytes of the tag at the end of an encrypted datagram.
 pub const TAG_BYTES: usize = 16;
+
+/// Bytes of the nonce, in the place of the checksum.
+const NONCE_BYTES: usize = 8;
+
+/// Type and both connection ids, in clear text in front of the nonce.
+const CLEAR_BYTES: usize = CHECKSUM.start;
+
+/// By how much the nonce is longer than the checksum.
+const LONGER: usize = NONCE_BYTES - (CHECKSUM.end - CHECKSUM.start);
+
+/// Bytes by which an encrypted datagram is longer than the same one with a checksum.
+const EXTRA_BYTES: usize = LONGER + TAG_BYTES;
 
 /// The side of a connection that sent a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,69 +40,52 @@ impl SenderSide {
     }
 }
 
-/// How the datagrams of an endpoint are protected. By default they have a checksum, which finds
-/// damage and stops nobody. With a key they have a tag in its place, which only those who know the
-/// key can make: datagrams without the right one are dropped. Neither hides the content.
+/// How the datagrams of an endpoint are protected. With a key they are encrypted, and only those
+/// who know the key can make or read them: others are dropped. The default is the plain form: a
+/// checksum, which finds damage and stops nobody.
 #[derive(Clone, Default)]
-pub struct Protection(Option<Keys>);
+pub struct Protection(Option<Roots>);
 
-/// A key for each direction, so that neither side accepts its own datagrams sent back to it.
-#[derive(Clone)]
-struct Keys {
+/// What the keys of connections are derived from, for each direction, so that neither side accepts
+/// its own datagrams sent back to it.
+#[derive(Clone, Copy)]
+struct Roots {
     initiator: [u8; 32],
     responder: [u8; 32],
 }
 
 impl Protection {
-    /// Datagrams of [`Endpoint`](crate::Endpoint) with tags under this secret.
+    /// Encrypted datagrams of [`Endpoint`](crate::Endpoint) under this secret.
     pub fn transfer(secret: &[u8; 32]) -> Self {
         Self::derived(
             secret,
             [
-                "cellpace 2026-11-23 transfer, datagrams of the initiator",
-                "cellpace 2026-11-23 transfer, datagrams of the responder",
+                "cellpace 2026-11-26 transfer, encryption by the initiator",
+                "cellpace 2026-11-26 transfer, encryption by the responder",
             ],
         )
     }
 
-    /// Tags under keys that are derived from `secret`, for the initiator and the responder, with
-    /// contexts that no other protocol has (`blake3::derive_key`).
+    /// Encryption under keys that are derived from `secret`, for the initiator and the responder,
+    /// with contexts that no other protocol has (`blake3::derive_key`).
     pub fn derived(secret: &[u8; 32], contexts: [&str; 2]) -> Self {
         let [initiator, responder] = contexts.map(|context| blake3::derive_key(context, secret));
-        Self(Some(Keys { initiator, responder }))
+        Self(Some(Roots { initiator, responder }))
     }
 
     /// Returns how many bytes longer a datagram is than the same one with a checksum.
-    pub fn extra_bytes(&self) -> usize {
-        if self.0.is_some() { TAG_BYTES - CHECKSUM.len() } else { 0 }
+    pub(crate) fn extra_bytes(&self) -> usize {
+        if self.0.is_some() { EXTRA_BYTES } else { 0 }
     }
 
-    /// Reads the header of a datagram that `sender` made: type and ids, and a reader of what
-    /// follows. Returns `None` if the datagram is too short or damaged, or if its tag is wrong.
-    pub fn open<'a>(
-        &self,
-        sender: SenderSide,
-        datagram: &'a [u8],
-    ) -> Option<(u8, Ids, ByteReader<'a>)> {
-        let Some(keys) = &self.0 else { return wire::open(datagram) };
-        let (kind, ids, mut reader) = wire::header(datagram)?;
-        let claimed: [u8; TAG_BYTES] = reader.array()?;
-        let expected = keys.hash(sender, &datagram[..CHECKSUM.start], reader.rest());
-        let mut whole = *expected.as_bytes();
-        whole[..TAG_BYTES].copy_from_slice(&claimed);
-        // Hashes of this type compare in constant time.
-        (expected == blake3::Hash::from_bytes(whole)).then_some((kind, ids, reader))
-    }
-
-    /// Protects the datagram that `sender` has written as the last `bytes` of `out`, with its
-    /// checksum. Returns its length.
-    pub fn seal(&self, sender: SenderSide, out: &mut Vec<u8>, bytes: usize) -> usize {
-        let Some(keys) = &self.0 else { return bytes };
-        let start = out.len() - bytes;
-        let (checksum, rest) = (start + CHECKSUM.start, start + CHECKSUM.end);
-        let hash = keys.hash(sender, &out[start..checksum], &out[rest..]);
-        out.splice(checksum..rest, hash.as_bytes()[..TAG_BYTES].iter().copied());
-        out.len() - start
+    /// Returns what protects the datagrams of one endpoint. Its nonces count up from `nonce`: no
+    /// other endpoint that may use the same connection ids under the same secret may begin near it.
+    pub fn guard(&self, nonce: u64) -> DatagramGuard {
+        DatagramGuard(self.0.map(|roots| KeyedGuard {
+            initiator: DirectionKeys { root: roots.initiator, last: None },
+            responder: DirectionKeys { root: roots.responder, last: None },
+            nonce,
+        }))
     }
 }
 
@@ -99,16 +95,110 @@ impl std::fmt::Debug for Protection {
     }
 }
 
-impl Keys {
-    /// The hash whose beginning is the tag, of everything but the tag: both connection ids are in
-    /// it, of which each side draws one, so that no datagram is good in another connection.
-    fn hash(&self, sender: SenderSide, header: &[u8], rest: &[u8]) -> blake3::Hash {
-        let key = match sender {
-            SenderSide::Initiator => &self.initiator,
-            SenderSide::Responder => &self.responder,
-        };
-        blake3::Hasher::new_keyed(key).update(header).update(rest).finalize()
+/// Protects the datagrams of one endpoint, and checks those of others; by default with a checksum.
+#[derive(Default)]
+pub struct DatagramGuard(Option<KeyedGuard>);
+
+struct KeyedGuard {
+    initiator: DirectionKeys,
+    responder: DirectionKeys,
+    /// The nonce of the next datagram that is sent.
+    nonce: u64,
+}
+
+impl DatagramGuard {
+    /// Returns how many bytes longer a datagram is than the same one with a checksum.
+    pub fn extra_bytes(&self) -> usize {
+        if self.0.is_some() { EXTRA_BYTES } else { 0 }
     }
+
+    /// Reads the header of a datagram that `sender` made: type and ids, and a reader of what
+    /// follows, which is decrypted into `clear`. Returns `None` if the datagram is too short,
+    /// damaged or not made with the key.
+    pub fn open<'a>(
+        &mut self,
+        sender: SenderSide,
+        datagram: &'a [u8],
+        clear: &'a mut Vec<u8>,
+    ) -> Option<(u8, Ids, ByteReader<'a>)> {
+        let Some(guard) = &mut self.0 else { return wire::open(datagram) };
+        let (kind, ids, mut reader) = wire::header(datagram)?;
+        let nonce = full_nonce(reader.array()?);
+        clear.clear();
+        clear.extend_from_slice(reader.rest());
+        let header = &datagram[..CLEAR_BYTES];
+        let key = guard.keys(sender).of_connection(header);
+        let opened = key.open_in_place(nonce, Aad::from(header), clear).ok()?;
+        Some((kind, ids, ByteReader::new(opened)))
+    }
+
+    /// Protects the datagram that `sender` has written as the last `bytes` of `out`, with its
+    /// checksum. Returns its length.
+    pub fn seal(&mut self, sender: SenderSide, out: &mut Vec<u8>, bytes: usize) -> usize {
+        let Some(guard) = &mut self.0 else { return bytes };
+        let nonce = guard.nonce.to_be_bytes();
+        guard.nonce = guard.nonce.wrapping_add(1);
+        let start = out.len() - bytes;
+        // The nonce takes the place of the checksum, and is longer.
+        let rest = start + CHECKSUM.end..out.len();
+        out.extend([0; LONGER]);
+        out.copy_within(rest, start + CLEAR_BYTES + NONCE_BYTES);
+        let (header, rest) = out[start..].split_at_mut(CLEAR_BYTES);
+        let (nonce_field, content) = rest.split_at_mut(NONCE_BYTES);
+        nonce_field.copy_from_slice(&nonce);
+        let key = guard.keys(sender).of_connection(header);
+        let tag = key.seal_in_place_separate_tag(full_nonce(nonce), Aad::from(header), content);
+        out.extend_from_slice(tag.expect("a datagram is far below 256 GB").as_ref());
+        out.len() - start
+    }
+}
+
+impl std::fmt::Debug for DatagramGuard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "Guard(key)" } else { "Guard(checksum)" })
+    }
+}
+
+impl KeyedGuard {
+    fn keys(&mut self, sender: SenderSide) -> &mut DirectionKeys {
+        match sender {
+            SenderSide::Initiator => &mut self.initiator,
+            SenderSide::Responder => &mut self.responder,
+        }
+    }
+}
+
+/// The keys of one direction. Each connection has its own, so no nonce has to differ from those of
+/// other connections, and no datagram is good in another one.
+struct DirectionKeys {
+    root: [u8; 32],
+    /// The key that was used last, and its connection: datagrams come in trains. Strangers choose
+    /// ids, so no more is kept.
+    last: Option<([u8; CLEAR_BYTES - 1], LessSafeKey)>,
+}
+
+impl DirectionKeys {
+    /// Returns the key of the connection whose ids follow the type in `header`.
+    fn of_connection(&mut self, header: &[u8]) -> &LessSafeKey {
+        let mut ids = [0; CLEAR_BYTES - 1];
+        ids.copy_from_slice(&header[1..]);
+        self.last.take_if(|(of, _)| *of != ids);
+        let (_, key) = self.last.get_or_insert_with(|| (ids, connection_key(&self.root, &ids)));
+        key
+    }
+}
+
+/// A keyed hash of both ids, of which each side draws one, as a key.
+fn connection_key(root: &[u8; 32], ids: &[u8]) -> LessSafeKey {
+    let key = UnboundKey::new(&CHACHA20_POLY1305, blake3::keyed_hash(root, ids).as_bytes());
+    LessSafeKey::new(key.expect("32 bytes are what the algorithm takes"))
+}
+
+/// The nonce as the algorithm has it: zeros in front.
+fn full_nonce(nonce: [u8; NONCE_BYTES]) -> Nonce {
+    let mut full = [0; NONCE_LEN];
+    full[NONCE_LEN - NONCE_BYTES..].copy_from_slice(&nonce);
+    Nonce::assume_unique_for_key(full)
 }
 
 #[cfg(test)]
@@ -117,20 +207,27 @@ mod tests {
     use SenderSide::{Initiator, Responder};
 
     const IDS: Ids = Ids { to: 7, from: 8 };
+    const REASON: &str = "nobody else may read this";
 
-    fn ping(protection: &Protection, sender: SenderSide) -> Vec<u8> {
+    fn close(guard: &mut DatagramGuard, sender: SenderSide, ids: Ids) -> Vec<u8> {
         let mut out = b"before".to_vec();
-        let bytes = wire::write_close(&mut out, IDS, wire::CloseCode::Stopped, "why");
-        let bytes = protection.seal(sender, &mut out, bytes);
+        let bytes = wire::write_close(&mut out, ids, wire::CloseCode::Stopped, REASON);
+        let bytes = guard.seal(sender, &mut out, bytes);
         assert_eq!(out.len(), 6 + bytes);
         out.split_off(6)
     }
 
-    fn read(protection: &Protection, sender: SenderSide, datagram: &[u8]) -> bool {
-        let read = protection.open(sender, datagram).and_then(wire::read);
-        read.is_some_and(|read| {
-            read == (IDS, wire::WirePacket::Close(wire::CloseCode::Stopped, "why"))
-        })
+    fn sealed(protection: &Protection, sender: SenderSide) -> Vec<u8> {
+        close(&mut protection.guard(5), sender, IDS)
+    }
+
+    /// The ids of a datagram that is good.
+    fn read(protection: &Protection, sender: SenderSide, datagram: &[u8]) -> Option<Ids> {
+        let mut clear = b"of an earlier one".to_vec();
+        let mut guard = protection.guard(0);
+        let (ids, packet) = guard.open(sender, datagram, &mut clear).and_then(wire::read)?;
+        assert_eq!(packet, wire::WirePacket::Close(wire::CloseCode::Stopped, REASON));
+        Some(ids)
     }
 
     #[test]
@@ -142,35 +239,68 @@ mod tests {
             Protection::default(),
         ];
         for sender in [Initiator, Responder] {
-            let datagram = ping(&key, sender);
-            assert!(read(&key, sender, &datagram));
-            assert!(!read(&key, sender.other(), &datagram), "reflected");
+            let datagram = sealed(&key, sender);
+            assert_eq!(read(&key, sender, &datagram), Some(IDS));
+            assert_eq!(read(&key, sender.other(), &datagram), None, "reflected");
             for other in &others {
-                assert!(!read(other, sender, &datagram), "{other:?}");
-                assert!(!read(&key, sender, &ping(other, sender)), "{other:?}");
+                assert_eq!(read(other, sender, &datagram), None, "{other:?}");
+                assert_eq!(read(&key, sender, &sealed(other, sender)), None, "{other:?}");
             }
         }
     }
 
     #[test]
+    fn a_datagram_is_good_in_its_connection_only() {
+        let key = Protection::transfer(&[1; 32]);
+        let mut guard = key.guard(5);
+        // Both in turn, so that the key that was used last is that of the other one.
+        for ids in [IDS, Ids { to: 7, from: 9 }, IDS, Ids { to: 6, from: 8 }] {
+            let datagram = close(&mut guard, Initiator, ids);
+            assert_eq!(read(&key, Initiator, &datagram), Some(ids));
+            for at in [8, 16] {
+                let mut replayed = datagram.clone();
+                replayed[at] ^= 1;
+                assert_eq!(read(&key, Initiator, &replayed), None, "byte {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_content_does_not_appear_and_no_two_datagrams_are_alike() {
+        let shows = |datagram: &[u8]| {
+            datagram.windows(REASON.len()).any(|window| window == REASON.as_bytes())
+        };
+        assert!(shows(&sealed(&Protection::default(), Initiator)));
+        let mut guard = Protection::transfer(&[1; 32]).guard(u64::MAX);
+        let twice = [(); 2].map(|()| close(&mut guard, Initiator, IDS));
+        assert!(!twice.iter().any(|datagram| shows(datagram)));
+        let [first, second] = twice.map(|datagram| datagram[CLEAR_BYTES..].to_vec());
+        assert_eq!(first[..NONCE_BYTES], [0xff; NONCE_BYTES]);
+        assert_eq!(second[..NONCE_BYTES], [0; NONCE_BYTES], "it counts around");
+        let equal = first.iter().zip(&second).filter(|(one, other)| one == other).count();
+        assert!(equal < 8, "{equal} of {} bytes are the same", first.len());
+    }
+
+    #[test]
     fn every_bit_of_a_datagram_counts() {
         let key = Protection::transfer(&[1; 32]);
-        let datagram = ping(&key, Initiator);
-        assert_eq!(datagram.len(), ping(&Protection::default(), Initiator).len() + 12);
+        let datagram = sealed(&key, Initiator);
+        let plain = sealed(&Protection::default(), Initiator);
+        assert_eq!(datagram.len(), plain.len() + key.extra_bytes());
         for bit in 0..datagram.len() * 8 {
             let mut changed = datagram.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            assert!(!read(&key, Initiator, &changed), "bit {bit}");
+            assert_eq!(read(&key, Initiator, &changed), None, "bit {bit}");
         }
         for length in 0..datagram.len() {
-            assert!(!read(&key, Initiator, &datagram[..length]), "{length} bytes");
+            assert_eq!(read(&key, Initiator, &datagram[..length]), None, "{length} bytes");
         }
-        assert!(!read(&key, Initiator, &[&datagram[..], &[0]].concat()), "one more");
+        assert_eq!(read(&key, Initiator, &[&datagram[..], &[0]].concat()), None, "one more");
     }
 
     #[test]
     fn nothing_of_a_key_is_shown() {
-        let shown = format!("{:?}", Protection::transfer(&[1; 32]));
-        assert_eq!(shown, "Protection(key)");
+        let key = Protection::transfer(&[1; 32]);
+        assert_eq!(format!("{key:?} {:?}", key.guard(1)), "Protection(key) Guard(key)");
     }
 }

@@ -561,3 +561,253 @@ mod marks {
         assert_eq!(left.last(), Some(&Ecn::NotEct));
     }
 }
+
+/// What somebody gets who sends in the name of an address at which nothing was confirmed.
+mod amplification {
+    use super::*;
+
+    use cellpace_base::Span;
+    use cellpace_udp::wire::VERSION;
+    use cellpace_udp::{DatagramGuard, Protection, SenderSide};
+    use proptest::prelude::*;
+
+    /// What a stranger does.
+    #[derive(Debug, Clone)]
+    enum Op {
+        /// Sends a hello of this version, with the last cookie or without one, and without its last
+        /// bytes.
+        Hello { id: u64, version: u32, cookie: bool, reverse: bool, controller: usize, less: usize },
+        /// Sends a datagram again.
+        Again(prop::sample::Index),
+        /// Sends something else under these ids, with a checksum or tag that is right.
+        Other { kind: u8, ids: Ids, content: Vec<u8> },
+        /// Sends bytes that mean nothing.
+        Garbage(Vec<u8>),
+        /// Confirms the flow that was accepted last, once there is no place for it any more.
+        ConfirmLate,
+        /// Somebody else takes a place.
+        Taken,
+        Wait(u64),
+    }
+
+    const CONTROLLERS: [&str; 4] = ["cubic", "sprout", "sprout:sigma=10000", "nonsense"];
+
+    fn op() -> impl Strategy<Value = Op> {
+        let hello = (
+            1_u64..4,
+            prop_oneof![9 => Just(VERSION), 1 => Just(9)],
+            any::<bool>(),
+            any::<bool>(),
+            0..CONTROLLERS.len(),
+            prop_oneof![9 => Just(0_usize), 1 => 1_usize..1200],
+        );
+        let hello = hello.prop_map(|(id, version, cookie, reverse, controller, less)| Op::Hello {
+            id,
+            version,
+            cookie,
+            reverse,
+            controller,
+            less,
+        });
+        let bytes = || prop::collection::vec(any::<u8>(), 0..60);
+        let other = (2_u8..16, 0_u64..4, 0_u64..4, bytes()).prop_map(|(kind, to, from, content)| {
+            Op::Other { kind, ids: Ids { to, from }, content }
+        });
+        prop_oneof![
+            6 => hello,
+            3 => any::<prop::sample::Index>().prop_map(Op::Again),
+            3 => other,
+            1 => bytes().prop_map(Op::Garbage),
+            2 => Just(Op::ConfirmLate),
+            1 => Just(Op::Taken),
+            2 => (0_u64..12_000).prop_map(Op::Wait),
+        ]
+    }
+
+    fn hello(id: u64, version: u32, cookie: bool, reverse: bool) -> Op {
+        Op::Hello { id, version, cookie, reverse, controller: 0, less: 0 }
+    }
+
+    struct Stranger {
+        endpoint: Endpoint,
+        guard: DatagramGuard,
+        at: SocketAddr,
+        now: Time,
+        sent: Vec<Vec<u8>>,
+        cookie: Cookie,
+        accepted: Option<Ids>,
+        taken: bool,
+        /// Bytes without IP and UDP headers: with them the ratio would be smaller still.
+        bytes_sent: usize,
+        bytes_got: usize,
+        /// The types of the answers.
+        answers: Vec<u8>,
+    }
+
+    impl Stranger {
+        /// At a listener with places for two flows, which sends or receives.
+        fn new(protection: &Protection, sends: bool) -> Self {
+            let config =
+                EndpointConfig { protection: protection.clone(), ..EndpointConfig::default() };
+            let mut endpoint = endpoint(RECEIVER, config);
+            let controllers = ["cubic", "verus"].map(|cc| cc.parse().unwrap()).to_vec();
+            let offer = match sends {
+                true => Offer::Send { controllers, unreliable: false, bytes: None, video: None },
+                false => Offer::Receive,
+            };
+            endpoint.listen(Listen { most_flows: 2, max_per_client: None, offer });
+            Self {
+                endpoint,
+                guard: protection.guard(1),
+                at: SocketAddr::new(HOST.parse().unwrap(), 1000),
+                now: ms(1),
+                sent: Vec::new(),
+                cookie: Cookie::default(),
+                accepted: None,
+                taken: false,
+                bytes_sent: 0,
+                bytes_got: 0,
+                answers: Vec::new(),
+            }
+        }
+
+        fn act(&mut self, op: &Op) {
+            match op {
+                Op::Hello { id, version, cookie, reverse, controller, less } => {
+                    let cookie = if *cookie { self.cookie } else { Cookie::default() };
+                    let asked = if *reverse { receiving() } else { sending(CONTROLLERS[*controller]) };
+                    let hello = Hello { version: *version, cookie, ..asked };
+                    let mut out = Vec::new();
+                    let bytes = wire::write_hello(&mut out, Ids { to: 0, from: *id }, &hello);
+                    out.truncate(bytes - less);
+                    self.send_sealed(out);
+                }
+                Op::Again(index) if !self.sent.is_empty() => {
+                    let again = index.get(&self.sent).clone();
+                    self.send(again);
+                }
+                Op::Other { kind, ids, content } => {
+                    let mut out = Vec::new();
+                    wire::Writer::new(&mut out, *kind, *ids).bytes(content).end();
+                    self.send_sealed(out);
+                }
+                Op::Garbage(bytes) => self.send(bytes.clone()),
+                Op::ConfirmLate if self.taken => {
+                    let Some(ids) = self.accepted.take() else { return };
+                    let mut out = Vec::new();
+                    wire::write_ping(&mut out, ids);
+                    self.send_sealed(out);
+                }
+                Op::Taken => self.take_places(),
+                Op::Wait(span) => {
+                    self.now += Span::from_millis(*span);
+                    self.endpoint.on_timer(self.now);
+                    self.collect();
+                }
+                Op::Again(_) | Op::ConfirmLate => {}
+            }
+        }
+
+        fn send_sealed(&mut self, mut datagram: Vec<u8>) {
+            wire::seal(&mut datagram);
+            let bytes = datagram.len();
+            if bytes >= wire::HEADER_BYTES {
+                self.guard.seal(SenderSide::Initiator, &mut datagram, bytes);
+            }
+            self.send(datagram);
+        }
+
+        fn send(&mut self, datagram: Vec<u8>) {
+            self.bytes_sent += datagram.len();
+            self.endpoint.handle_datagram(self.now, self.at, 0, &datagram);
+            self.sent.push(datagram);
+            self.collect();
+        }
+
+        /// Takes what is sent to this address, and learns from it.
+        fn collect(&mut self) {
+            let mut out = Vec::new();
+            while let Some(datagram) = self.endpoint.poll_transmit(self.now, &mut out) {
+                let answer = std::mem::take(&mut out);
+                if datagram.to != self.at {
+                    continue;
+                }
+                self.bytes_got += answer.len();
+                self.answers.push(answer[0]);
+                let mut clear = Vec::new();
+                let opened = self.guard.open(SenderSide::Responder, &answer, &mut clear);
+                match opened.and_then(wire::read).unwrap() {
+                    (_, WirePacket::Retry(cookie)) => self.cookie = cookie,
+                    (ids, WirePacket::Accept(_)) => {
+                        self.accepted = Some(Ids { to: ids.from, from: ids.to });
+                    }
+                    _ => {}
+                }
+            }
+        }
+
+        /// Somebody at another address takes all places that there are.
+        fn take_places(&mut self) {
+            self.taken = true;
+            let mine = (self.at, self.cookie, self.accepted);
+            let (bytes_sent, bytes_got) = (self.bytes_sent, self.bytes_got);
+            let (sent, answers) = (self.sent.len(), self.answers.len());
+            for (id, reverse) in [(11, true), (12, true), (13, false), (14, false)] {
+                self.at = SocketAddr::new(OTHER.parse().unwrap(), 2000);
+                self.accepted = None;
+                self.act(&hello(id, VERSION, false, reverse));
+                self.act(&hello(id, VERSION, true, reverse));
+                self.act(&Op::ConfirmLate);
+            }
+            (self.at, self.cookie, self.accepted) = mine;
+            (self.bytes_sent, self.bytes_got) = (bytes_sent, bytes_got);
+            self.sent.truncate(sent);
+            self.answers.truncate(answers);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn never_more_bytes_are_sent_than_were_received(
+            key in prop::option::of(any::<[u8; 32]>()),
+            sends: bool,
+            ops in prop::collection::vec(op(), 1..60),
+        ) {
+            let protection = key.map_or_else(Protection::default, |key| Protection::transfer(&key));
+            let mut stranger = Stranger::new(&protection, sends);
+            for op in &ops {
+                stranger.act(op);
+                prop_assert!(stranger.bytes_got <= stranger.bytes_sent, "{:?}", stranger.answers);
+            }
+        }
+    }
+
+    /// That the states which the property is about are reached, and what each answer costs.
+    #[test]
+    fn every_answer_is_below_three_times_what_it_answers() {
+        for key in [Protection::default(), Protection::transfer(&[1; 32])] {
+            for sends in [false, true] {
+                let mut stranger = Stranger::new(&key, sends);
+                for (op, answer) in [
+                    (hello(1, 9, false, sends), 3),
+                    (hello(1, VERSION, false, sends), 2),
+                    (hello(1, VERSION, true, !sends), 4),
+                    (hello(1, VERSION, true, sends), 5),
+                    (hello(1, VERSION, true, sends), 5),
+                    (Op::ConfirmLate, 12),
+                    (hello(1, VERSION, true, sends), 4),
+                ] {
+                    if matches!(op, Op::ConfirmLate) {
+                        stranger.act(&Op::Taken);
+                    }
+                    let before = (stranger.bytes_sent, stranger.bytes_got);
+                    stranger.act(&op);
+                    assert_eq!(stranger.answers.last(), Some(&answer), "{op:?}");
+                    let sent = stranger.bytes_sent - before.0;
+                    let got = stranger.bytes_got - before.1;
+                    assert!(got < 3 * sent, "{op:?}: {got} bytes for {sent}");
+                }
+            }
+        }
+    }
+}

@@ -46,7 +46,7 @@ fn a_listener_does_not_answer_whoever_has_another_key_or_none() {
         world.run(secs(6));
         let ended = world.seen[SENDER].ended[&id].clone().unwrap_err();
         assert_eq!(ended, FlowError::NoAnswer(secs(5)));
-        assert!(ended.to_string().contains("--key"), "{ended}");
+        assert!(ended.to_string().contains("is the key the same on both sides"), "{ended}");
         assert_eq!(world.bytes[RECEIVER], 0, "not a byte");
         assert!(world.sides[RECEIVER].strays().garbage > 3);
         assert_eq!(world.sides[RECEIVER].flows(), 0);

@@ -125,11 +125,11 @@ fn the_test_vectors_of_the_documentation_with_a_key() {
     let page = include_str!("../../../docs/udp-wire.md");
     let shown = page.split("```text\n").nth(2).unwrap().split("```").next().unwrap();
     let secret: [u8; 32] = std::array::from_fn(|at| at as u8);
-    let protection = Protection::transfer(&secret);
-    let sealed = |sender, write: &dyn Fn(&mut Vec<u8>) -> usize| {
+    let mut guard = Protection::transfer(&secret).guard(0x2122_2324_2526_2728);
+    let mut sealed = |sender, write: &dyn Fn(&mut Vec<u8>) -> usize| {
         let mut out = Vec::new();
         let bytes = write(&mut out);
-        protection.seal(sender, &mut out, bytes);
+        guard.seal(sender, &mut out, bytes);
         hex(&out)
     };
     let retry = Ids { to: TO_RESPONDER.from, from: 0 };

@@ -29,8 +29,8 @@ Between two machines, with a key that both have:
   cellpace probe HOST --key path.key --report probe.html         # here: 60 s, both ways
   cellpace probe HOST --key path.key --record lte.trace          # the downlink as a trace
 
-Nothing is encrypted. With --key only who has the key can measure; without it nothing is
-authenticated either. The far side does not choose: what is measured is written here.")]
+All is encrypted, and only who has the key can measure: without --key your own one, which the programs
+that you run on this machine share. The far side does not choose: what is measured is written here.")]
 pub(crate) struct ProbeArgs {
     /// Where `cellpace probe --listen` waits; without a port at 5261
     #[arg(
@@ -48,8 +48,8 @@ pub(crate) struct ProbeArgs {
     /// Who sends probes: up is from here [default: both, with --record down]
     #[arg(long, value_enum, value_name = "up|down|both")]
     direction: Option<DirectionArg>,
-    /// Bytes of a probe with its IP header, 100 to 9000 [default: 1400, with --record 1500]
-    #[arg(long, value_name = "BYTES", value_parser = whole(100..=9000_u16))]
+    /// Bytes of a probe with its IP header, 110 to 9000 [default: 1400, with --record 1500]
+    #[arg(long, value_name = "BYTES", value_parser = whole(110..=9000_u16))]
     size: Option<u16>,
     /// Rate of the probes [default: 28mbit, which is one of 1400 bytes every 0.4 ms]; with --record
     /// the trace is what of it arrives
@@ -169,7 +169,7 @@ impl ProbeArgs {
 
     /// How datagrams are protected.
     pub(crate) fn protection(&self) -> Result<Protection, CommandError> {
-        let key = self.key.secret()?;
+        let key = self.key.secret(self.verbosity)?;
         Ok(key.map_or_else(Protection::default, |key| wire::protection(&key)))
     }
 

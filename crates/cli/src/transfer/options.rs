@@ -45,7 +45,7 @@ impl Common {
         seed: u64,
         acks: AckPolicy,
     ) -> Result<Driver, CommandError> {
-        let key = self.key.secret()?;
+        let key = self.key.secret(self.verbosity)?;
         let (secret, new_id) = Driver::secrets().map_err(CommandError::failed)?;
         let config = EndpointConfig {
             mtu,

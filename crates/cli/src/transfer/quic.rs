@@ -129,7 +129,10 @@ struct Parties {
 
 impl Parties {
     fn new(options: &QuicOptions, common: &Common) -> Result<Self, CommandError> {
-        let key = common.key.secret()?;
+        if common.key.plain {
+            return Err(CommandError::usage("--plain: QUIC is always encrypted; leave out --quic"));
+        }
+        let key = common.key.given()?;
         let identity = match (&options.certificate, &key) {
             (Some(path), _) => {
                 let text = read_text(&path.to_string_lossy(), "certificate")?;

@@ -8,7 +8,7 @@ use clap::Args;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "QUIC")]
 pub(crate) struct QuicOptions {
-    /// Inside QUIC: encrypted, and the other side is known by its certificate; both sides need it
+    /// Inside QUIC: the other side is known by its certificate; both sides need it
     #[arg(long)]
     pub(crate) quic: bool,
     /// Who the other side must be: the fingerprint that it prints, or a PEM file with its certificate

@@ -25,19 +25,19 @@ use crate::progress::end_cleanly_on_ctrl_c;
 #[command(after_help = "Examples:
   cellpace recv --once & cellpace send 127.0.0.1       # 10 s of made-up bytes, on this machine
   cellpace recv --output copy.bin --once               # waits for one file from this machine
-  cellpace recv --listen 0.0.0.0:5260                  # from everybody who reaches the port
+  cellpace recv --listen 0.0.0.0:5260                  # from all who have your own key
 
 From other machines, with a key that both have:
   cellpace key path.key                                # then copy it to the sender
   cellpace recv --key path.key --output .              # each flow into a file of its own
   cellpace recv HOST --key path.key                    # from `cellpace send --listen 5260` at HOST
 
-Inside QUIC, encrypted, with a sender that knows this side by what it prints:
+Inside QUIC, with a sender that knows this side by what it prints:
   cellpace recv --quic --once                          # prints --peer sha256:...
   cellpace send HOST --quic --peer sha256:...
 
-Without --quic nothing is encrypted. With --key only who has the key can send; without it nothing is authenticated
-either, and only senders on this machine are served unless --listen has an address.")]
+All is encrypted, and only who has the key can send: without --key your own one, which the programs that you run on
+this machine share. Then only senders on this machine are served, unless --listen has an address.")]
 pub(crate) struct RecvArgs {
     /// Connect to `cellpace send --listen` there, without a port at 5260, instead of waiting
     #[arg(value_name = "HOST[:PORT]", conflicts_with_all = ["listen", "once"])]

@@ -35,13 +35,13 @@ Between two machines, with a file and a key that both have:
   cellpace recv --key path.key --output copy.bin       # on the other machine
   cellpace send HOST --key path.key file.bin           # here
 
-Inside QUIC, encrypted, to a receiver that is known by what it prints:
+Inside QUIC, to a receiver that is known by what it prints:
   cellpace recv --quic --once                          # prints --peer sha256:...
   cellpace send HOST --quic --peer sha256:... --cc copa
 
-Without --quic nothing is encrypted. With --key only who has the key can receive or change what is sent; without
-it nothing is authenticated either. A sender asks for its receiver until --timeout; with --listen
-it waits for one as long as it runs.")]
+All is encrypted, and only who has the key can receive it: without --key your own one, which the programs that you
+run on this machine share. A sender asks for its receiver until --timeout; with --listen it waits for one as
+long as it runs.")]
 pub(crate) struct SendArgs {
     /// Where `cellpace recv` waits; without a port at 5260. Not with --listen
     #[arg(value_name = "HOST[:PORT]")]

@@ -5,6 +5,7 @@ mod data;
 mod document;
 mod flow;
 mod flows;
+mod key;
 #[cfg(feature = "quic")]
 mod quic;
 mod record;
@@ -16,6 +17,7 @@ pub use data::{DataSink, DataSource, SourceState};
 pub use document::{SCHEMA, TransferDocument, TransferFlowDocument, TransferInterval};
 pub use flow::{FlowData, TransferFlow};
 pub use flows::TransferFlows;
+pub use key::{OwnKey, SECRET_BYTES, create_key, read_key};
 #[cfg(feature = "quic")]
 pub use quic::{OnBound, QuicMeeting, QuicRole, QuicTransfer};
 pub use series::TransferSeries;
