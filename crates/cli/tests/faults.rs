@@ -136,7 +136,7 @@ fn disturbed(folder: &Folder, (call, error): (&str, &str), number: u32, args: &s
     command.args(["-e", &format!("trace={call}")]);
     command.args(["-e", &format!("inject={call}:error={error}:when={number}")]);
     command.arg(env!("CARGO_BIN_EXE_cellpace")).args(args.split_whitespace());
-    command.current_dir(folder.path(""));
+    cellpace_testing::configured(command.current_dir(folder.path("")));
     command
 }
 

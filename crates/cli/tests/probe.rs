@@ -193,7 +193,7 @@ fn a_far_side_that_lies_is_an_error_at_once_and_writes_nothing() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| lie(&socket, &stop));
-        let args = format!("probe {address} --direction up --duration 60s --json out.json");
+        let args = format!("probe {address} --plain --direction up --duration 60s --json out.json");
         let outcome = folder.run(&args);
         stop.store(true, Ordering::Relaxed);
         outcome.complains(1, "reports something impossible: more probes of its own");
@@ -209,7 +209,7 @@ fn with_a_key_only_who_has_it_can_measure() {
     let document = folder.json("probe 127.0.0.1:15264 --key a.key --rate 5.6mbit --duration 500ms");
     assert_eq!((&document["complete"], &document["up"]["lost"]), (&true.into(), &0.into()));
     std::thread::scope(|scope| {
-        for key in ["--key b.key", ""] {
+        for key in ["--key b.key", "", "--plain"] {
             let folder = &folder;
             scope.spawn(move || {
                 let outcome = folder.run(&format!("probe 127.0.0.1:15264 --duration 500ms {key}"));

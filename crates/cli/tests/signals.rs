@@ -72,6 +72,7 @@ fn start_ignoring(folder: &Folder, args: &str) -> Child {
     let mut shell = Command::new("sh");
     let line = format!("trap '' INT HUP; exec '{}' {args}", env!("CARGO_BIN_EXE_cellpace"));
     shell.args(["-c", &line]).current_dir(folder.path("")).stdin(Stdio::null());
+    cellpace_testing::configured(&mut shell);
     shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 

@@ -1,4 +1,4 @@
-//! `cellpace send` and `recv` with a key that both sides have, and without one.
+//! `cellpace send` and `recv` under the user's own key, under a given one, and in plain form.
 
 #![allow(clippy::unwrap_used)]
 #![cfg(unix)]
@@ -6,6 +6,7 @@
 mod transfers;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -105,10 +106,17 @@ fn another_key_or_none_gets_no_answer_and_hears_why_that_may_be() {
     fs::create_dir(&files).unwrap();
     let (ours, other) = (key(folder.path(), "a.key"), key(folder.path(), "b.key"));
     let keyed = Waiting::recv(&["--output", text(&files), "--key", text(&ours)]);
-    let open = Waiting::recv(&["--output", text(&files)]);
-    for (waiting, with) in
-        [(&keyed, &["--key", text(&other)][..]), (&keyed, &[]), (&open, &["--key", text(&ours)])]
-    {
+    let own = Waiting::recv(&["--output", text(&files)]);
+    let plain = Waiting::recv(&["--output", text(&files), "--plain"]);
+    for (waiting, with) in [
+        (&keyed, &["--key", text(&other)][..]),
+        (&keyed, &[]),
+        (&keyed, &["--plain"]),
+        (&own, &["--key", text(&ours)]),
+        (&own, &["--plain"]),
+        (&plain, &["--key", text(&ours)]),
+        (&plain, &[]),
+    ] {
         let args = [&["--bytes", "1kB", "--timeout", "600ms"], with].concat();
         let sent = send(&waiting.address, &args);
         assert_eq!(sent.status.code(), Some(1));
@@ -119,25 +127,128 @@ fn another_key_or_none_gets_no_answer_and_hears_why_that_may_be() {
 }
 
 #[test]
-fn changed_packets_do_not_count_with_a_key_and_spoil_the_file_without() {
+fn changed_packets_do_not_count_with_a_key_and_spoil_the_file_in_plain_form() {
     let folder = tempfile::tempdir().unwrap();
     let (original, copy) = (folder.path().join("original"), folder.path().join("copy"));
     let expected = content(&original, 200_000);
     let key = key(folder.path(), "path.key");
-    for with in [&["--key", text(&key)][..], &[]] {
+    for with in [&["--key", text(&key)][..], &[], &["--plain"]] {
+        let is_plain = with == ["--plain"];
         let args = [&["--once", "--output", text(&copy)], with].concat();
         let waiting = Waiting::recv(&args);
         let between = Between::new(&waiting.address, forge);
         let args = [&[text(&original), "--cc", "fixed:cwnd=20pkts"], with].concat();
         let sent = send(&between.address, &args);
-        assert_eq!(sent.status.success(), !with.is_empty(), "{}", said(&sent));
-        assert_eq!(waiting.end().0, !with.is_empty());
-        assert_eq!(copy.exists(), !with.is_empty());
+        assert_eq!(sent.status.success(), !is_plain, "{}", said(&sent));
+        assert_eq!(waiting.end().0, !is_plain);
+        assert_eq!(copy.exists(), !is_plain);
         if copy.exists() {
             assert_eq!(hash(&copy), expected);
             fs::remove_file(&copy).unwrap();
         }
         between.end();
+    }
+}
+
+#[test]
+fn who_is_on_the_path_reads_nothing_unless_it_is_plain() {
+    const MARK: &[u8] = b"nobody else may read this";
+    let folder = tempfile::tempdir().unwrap();
+    let (original, copy) = (folder.path().join("original"), folder.path().join("copy"));
+    fs::write(&original, MARK.repeat(4000)).unwrap();
+    let key = key(folder.path(), "path.key");
+    for with in [&[][..], &["--key", text(&key)], &["--plain"]] {
+        let args = [&["--once", "--output", text(&copy)], with].concat();
+        let waiting = Waiting::recv(&args);
+        let between = Between::new(&waiting.address, |_, _| {});
+        let sent = send(&between.address, &[&[text(&original), "--cc", "cubic"], with].concat());
+        assert!(sent.status.success() && waiting.end().0, "{}", said(&sent));
+        assert_eq!(fs::read(&copy).unwrap(), fs::read(&original).unwrap());
+        let recorded = between.end();
+        assert!(recorded.len() > 60);
+        let shows = |part: &[u8]| {
+            recorded.iter().any(|datagram| datagram.windows(part.len()).any(|seen| seen == part))
+        };
+        // The file, and what the handshake says of the controller.
+        let is_plain = with == ["--plain"];
+        assert_eq!((shows(MARK), shows(b"cubic")), (is_plain, is_plain), "{with:?}");
+    }
+}
+
+/// `cellpace` for somebody whose configuration is in this folder.
+fn of_user(config: &Path, args: &[&str]) -> std::process::Command {
+    let mut command = cellpace(args);
+    command.env("XDG_CONFIG_HOME", config);
+    command
+}
+
+#[test]
+fn programs_that_start_at_once_make_one_own_key_and_say_so_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config");
+    let path = config.join("cellpace/key");
+    let start = |_| of_user(&config, &["recv", "--listen", "127.0.0.1:0"]).spawn().unwrap();
+    let started: Vec<_> = (0..8).map(start).collect();
+    let said: Vec<String> = started
+        .into_iter()
+        .map(|mut child| {
+            let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+            let mut said = String::new();
+            while !said.contains("waiting at") {
+                said += &(lines.next().unwrap().unwrap() + "\n");
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+            said
+        })
+        .collect();
+    let made = format!("made your own key {}", path.display());
+    assert_eq!(said.iter().filter(|said| said.contains(&made)).count(), 1, "{said:?}");
+    assert_eq!(fs::read_dir(config.join("cellpace")).unwrap().count(), 1);
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
+
+    let shown = of_user(&config, &["key"]).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.starts_with(&format!("your own key: {}\n", path.display())), "{shown}");
+    let other = folder.path().join("other");
+    let shown = of_user(&other, &["key"]).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("/other/cellpace/key, made just now\n"), "{shown}");
+    assert_ne!(fs::read(&path).unwrap(), fs::read(other.join("cellpace/key")).unwrap());
+}
+
+#[test]
+fn a_copy_of_an_own_key_is_a_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path();
+    assert!(of_user(config, &["key"]).output().unwrap().status.success());
+    let copied = config.join("copied.key");
+    fs::copy(config.join("cellpace/key"), &copied).unwrap();
+    let waiting = Waiting::recv(&["--once", "--key", text(&copied)]);
+    let args = ["send", &waiting.address, "--bytes", "1kB", "--cc", "cubic"];
+    let sent = of_user(config, &args).output().unwrap();
+    assert!(sent.status.success() && waiting.end().0, "{}", said(&sent));
+}
+
+#[test]
+fn where_there_can_be_no_own_key_the_error_says_what_to_do() {
+    for command in [
+        &["recv", "--listen", "127.0.0.1:0"][..],
+        &["send", "127.0.0.1:9", "--bytes", "1kB"],
+        &["probe", "--listen", "127.0.0.1:0"],
+    ] {
+        for (config, home, says) in [
+            ("/proc", "/", "your own key /proc/cellpace/key: cannot make its folder"),
+            ("", "", "neither XDG_CONFIG_HOME nor HOME is a path"),
+        ] {
+            let output =
+                of_user(Path::new(config), command).env("HOME", home).output().unwrap();
+            assert_eq!(output.status.code(), Some(2), "{command:?}");
+            let said = said(&output);
+            assert!(said.contains(says) && said.contains("give --key FILE, or --plain"), "{said}");
+        }
+        let both = cellpace(&[command, &["--plain", "--key", "path.key"]].concat()).output();
+        assert_eq!(both.unwrap().status.code(), Some(2), "{command:?}");
     }
 }
 
@@ -205,14 +316,17 @@ fn a_key_is_its_owners_and_replaces_nothing() {
 }
 
 #[test]
-fn a_port_alone_is_on_loopback_without_a_key_and_everywhere_with_one() {
+fn a_port_alone_is_on_loopback_unless_a_key_is_given() {
     let folder = tempfile::tempdir().unwrap();
     let key = key(folder.path(), "path.key");
-    for (command, args) in [("recv", &[][..]), ("send", &["--bytes", "1kB"])] {
+    for (command, args) in
+        [("recv", &[][..]), ("send", &["--bytes", "1kB"]), ("recv", &["--plain"])]
+    {
+        let with_key: Vec<&str> = args.iter().copied().filter(|arg| *arg != "--plain").collect();
         let waiting = Waiting::start_at("0", command, args);
         let address: SocketAddr = waiting.address.parse().unwrap();
         assert!(address.ip().is_loopback() && waiting.hint.contains("--key"), "{address}");
-        let waiting = Waiting::start_at("0", command, &[args, &["--key", text(&key)]].concat());
+        let waiting = Waiting::start_at("0", command, &[&with_key[..], &["--key", text(&key)]].concat());
         let address: SocketAddr = waiting.address.parse().unwrap();
         assert!(address.ip().is_unspecified() && waiting.hint.is_empty(), "{address}");
     }
@@ -241,7 +355,7 @@ fn texts_of_a_peer_are_not_obeyed_by_the_terminal() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let address = socket.local_addr().unwrap().to_string();
-    let args = ["send", &address, "--bytes", "1kB", "--cc", "cubic", "--timeout", "1s"];
+    let args = ["send", &address, "--plain", "--bytes", "1kB", "--cc", "cubic", "--timeout", "1s"];
     let sender = cellpace(&args).spawn().unwrap();
     let mut buffer = [0; 2000];
     let (bytes, from) = socket.recv_from(&mut buffer).unwrap();

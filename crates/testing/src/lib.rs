@@ -3,12 +3,14 @@
 #![forbid(unsafe_code)]
 
 use std::fmt::Display;
-use std::fs::OpenOptions;
-use std::io::Write;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Output};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Once, OnceLock};
 use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -32,6 +34,28 @@ pub fn heed_signals() {
                 .expect("these signals may have handlers");
         }
     });
+}
+
+/// Gives a program that a test starts a configuration of its own in place of that of who runs the
+/// tests, with a key in it. Returns the command.
+///
+/// # Panics
+/// When the configuration cannot be written beside the tests' programs.
+pub fn configured(command: &mut Command) -> &mut Command {
+    static CONFIG: OnceLock<PathBuf> = OnceLock::new();
+    let config = CONFIG.get_or_init(|| write_config().expect("tests can write where they are"));
+    command.env("XDG_CONFIG_HOME", config)
+}
+
+fn write_config() -> io::Result<PathBuf> {
+    let config = std::env::current_exe()?.with_file_name("config-of-tests");
+    fs::create_dir_all(config.join("cellpace"))?;
+    // Other tests write the same at the same moment.
+    let aside = config.join(format!("key-{}", std::process::id()));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside)?;
+    writeln!(file, "cellpace-key-1:{}", "5e".repeat(32))?;
+    fs::rename(&aside, config.join("cellpace/key"))?;
+    Ok(config)
 }
 
 /// The longest that a program may take to end.

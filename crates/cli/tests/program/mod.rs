@@ -69,6 +69,7 @@ impl Folder {
     pub(crate) fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cellpace"));
         command.args(args).current_dir(self.0.path()).stdin(Stdio::null());
+        cellpace_testing::configured(&mut command);
         command
     }
 
@@ -86,6 +87,7 @@ impl Folder {
         let mut shell = Command::new("sh");
         shell.args(["-c", "ulimit -v 3000000; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_cellpace")]);
         shell.args(args.split_whitespace()).current_dir(self.0.path());
+        cellpace_testing::configured(&mut shell);
         Outcome::of(shell.output().unwrap())
     }
 

@@ -160,7 +160,7 @@ impl Ground {
         command.args(["-c", &script, "sh"]).args(arguments).current_dir(self.folder.path("."));
         let [stdout, stderr] =
             ["out", "err"].map(|kind| self.folder.path(&format!("{name}.{kind}")));
-        command.stdin(Stdio::piped()).process_group(0);
+        cellpace_testing::configured(&mut command).stdin(Stdio::piped()).process_group(0);
         command.stdout(append(&stdout)).stderr(append(&stderr));
         let mut child = command.spawn().unwrap();
         let stdin = child.stdin.take();

@@ -12,6 +12,7 @@ pub(crate) fn cellpace(args: &[&str]) -> Command {
     cellpace_testing::heed_signals();
     let mut command = Command::new(env!("CARGO_BIN_EXE_cellpace"));
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    cellpace_testing::configured(&mut command);
     command
 }
 
