@@ -25,11 +25,16 @@ fresh() { rm -f "$out/send" "$out/recv"; }
 # CPU seconds of both sides, times $1.
 both() { cat "$out/send" "$out/recv" | awk -v times="$1" '{ cpu += $1 + $2 } END { printf "%.2f", cpu * times }'; }
 
-echo '==> loopback, fixed:cwnd=4MB, 5 s'
-timed recv "$cellpace" recv --listen 127.0.0.1:5261 --once &
-sleep 0.5
-timed send "$cellpace" send 127.0.0.1:5261 --duration 5s --cc fixed:cwnd=4MB
-wait
+# What encryption costs is the difference to --plain.
+for form in '' ' --plain'; do
+    echo "==> loopback, fixed:cwnd=4MB$form, 5 s"
+    # shellcheck disable=SC2086
+    timed recv "$cellpace" recv --listen 127.0.0.1:5261 --once $form &
+    sleep 0.5
+    # shellcheck disable=SC2086
+    timed send "$cellpace" send 127.0.0.1:5261 --duration 5s --cc fixed:cwnd=4MB $form
+    wait
+done
 
 echo '==> a flow that has nothing to send, 20 s'
 fresh
@@ -39,11 +44,12 @@ sleep 20 | timed send "$cellpace" send 127.0.0.1:5261 - --cc verus:r=6
 wait
 echo "both sides: $(both 5) % of a core"
 
-for cc in verus:r=6 fixed:cwnd=600kB; do
-    echo "==> 125 MB over a link of 100 Mbit/s and 40 ms, $cc"
+for flow in verus:r=6 fixed:cwnd=600kB 'fixed:cwnd=600kB --plain'; do
+    form=${flow#"${flow%% *}"}
+    echo "==> 125 MB over a link of 100 Mbit/s and 40 ms, $flow"
     fresh
-    send="exec bash '$out/timed' send '$cellpace' send --listen \$CELLPACE_PEER:5261 --bytes 125MB --cc $cc"
-    recv="sleep 0.3; bash '$out/timed' recv '$cellpace' recv \$CELLPACE_PEER:5261; sleep 1"
+    send="exec bash '$out/timed' send '$cellpace' send --listen \$CELLPACE_PEER:5261 --bytes 125MB --cc $flow"
+    recv="sleep 0.3; bash '$out/timed' recv '$cellpace' recv \$CELLPACE_PEER:5261$form; sleep 1"
     if ! "$cellpace" link --trace constant:100mbit --rtt 40ms --far "$send" -- sh -c "$recv"; then
         echo 'no links here'
         break

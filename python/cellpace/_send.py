@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from os import PathLike, fspath
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 from cellpace import _native
 from cellpace._controller import ControllerLike, all_named
 from cellpace._table import from_json
 from cellpace._written import Quantity, optional, written
-
-_KEY_PREFIX = "cellpace-key-1:"
 
 
 class Transfer:
@@ -56,6 +53,7 @@ def send(
     timeout: Quantity = "30s",
     seed: int = 1,
     key: str | PathLike[str] | None = None,
+    plain: bool = False,
 ) -> Transfer:
     """Sends made-up bytes to ``cellpace recv`` over UDP, one flow under each controller.
 
@@ -68,7 +66,8 @@ def send(
     mtu: largest IP packet in bytes, 1280 to 9000.
     timeout: give up a flow when nothing arrives for this long.
     seed: seed of what is random in the controllers.
-    key: the file of a key that both sides have, made by ``cellpace key``.
+    key: the file of a key that both sides have, made by ``cellpace key``; ``None``: your own one.
+    plain: do not encrypt; the other side needs ``--plain``.
     """
     if not 1280 <= mtu <= 9000:
         raise _native.CellpaceError(f"mtu: {mtu}; allowed: 1280 to 9000")
@@ -84,14 +83,7 @@ def send(
         "mtu": mtu,
         "timeout": written("timeout", timeout),
         "seed": seed,
-        "key": None if key is None else list(_secret(key)),
+        "key": key,
+        "plain": plain,
     }
     return Transfer(_native.send(wish))
-
-
-def _secret(path: str | PathLike[str]) -> bytes:
-    text = Path(path).read_text(encoding="utf-8").strip()
-    digits = text.removeprefix(_KEY_PREFIX)
-    if not text.startswith(_KEY_PREFIX) or len(digits) != 64:
-        raise _native.CellpaceError(f"key {fspath(path)}: not a key; `cellpace key` makes one")
-    return bytes.fromhex(digits)

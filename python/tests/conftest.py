@@ -15,6 +15,12 @@ import pytest
 Program = Callable[..., str]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_configuration(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keys of the tests, not of who runs them."""
+    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
+
+
 @pytest.fixture(scope="session")
 def program_path() -> str:
     """The program, with which the package is compared."""

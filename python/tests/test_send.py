@@ -21,7 +21,7 @@ def receiver(program: str, json_file: Path, *options: str) -> Iterator[int]:
     process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
-        line = process.stderr.readline()
+        line = next(line for line in process.stderr if "waiting at" in line)
         found = re.search(r":(\d+)", line)
         assert found, line
         yield int(found[1])
@@ -62,8 +62,13 @@ def test_built_in_controllers_send_side_by_side_under_a_key(
         sent = cp.send("127.0.0.1", port, cc=["cubic", "copa"], bytes="500kB", key=key)
     assert [flow["cc"] for flow in sent.flows] == ["cubic", "copa"]
     (tmp_path / "no.key").write_text("secret")
+    (tmp_path / "no.key").chmod(0o600)
     with pytest.raises(cp.CellpaceError, match="not a key"):
         cp.send("127.0.0.1", key=tmp_path / "no.key")
+    with pytest.raises(cp.CellpaceError, match="there is no key"):
+        cp.send("127.0.0.1", key=key, plain=True)
+    with receiver(program_path, tmp_path / "recv.json", "--plain") as port:
+        cp.send("127.0.0.1", port, cc="cubic", bytes="500kB", plain=True)
 
 
 def test_an_exception_ends_the_transfer(program_path: str, tmp_path: Path) -> None:
@@ -75,7 +80,8 @@ def test_an_exception_ends_the_transfer(program_path: str, tmp_path: Path) -> No
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
-        found = re.search(r":(\d+)", process.stderr.readline())
+        line = next(line for line in process.stderr if "waiting at" in line)
+        found = re.search(r":(\d+)", line)
         assert found
         with pytest.raises(LookupError, match="in the middle"):
             cp.send("127.0.0.1", int(found[1]), cc=Wrong, duration="30s")

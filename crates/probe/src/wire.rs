@@ -338,6 +338,7 @@ pub fn write_report(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cellpace_udp::SenderSide;
     use proptest::prelude::*;
 
     const IDS: Ids = Ids { to: 7, from: 8 };
@@ -498,6 +499,27 @@ mod tests {
         let (_, report) = &vectors()[6];
         let Some((TO_RESPONDER, ProbePacket::Report(report))) = decode(report) else { panic!() };
         assert_eq!(report.records().collect::<Vec<_>>(), records());
+    }
+
+    #[test]
+    fn the_test_vectors_of_the_documentation_with_a_key() {
+        let page = include_str!("../../../docs/probe-wire.md");
+        let listed = page.split("```text\n").nth(2).unwrap().split("```").next().unwrap();
+        let secret: [u8; 32] = std::array::from_fn(|at| at as u8);
+        let mut guard = protection(&secret).guard(0x2122_2324_2526_2728);
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let mut ours = format!("key: {}\n", hex(&secret));
+        for (name, mut datagram) in vectors() {
+            let sender = match name {
+                "RETRY" => SenderSide::Responder,
+                "PROBE" => SenderSide::Initiator,
+                _ => continue,
+            };
+            let bytes = datagram.len();
+            guard.seal(sender, &mut datagram, bytes);
+            ours.push_str(&format!("{name}: {}\n", hex(&datagram)));
+        }
+        assert!(ours == listed, "the page should show\n{ours}");
     }
 
     #[test]

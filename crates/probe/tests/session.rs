@@ -10,8 +10,8 @@ use cellpace_base::{Ecn, Rate, Span, Time};
 use cellpace_path::{Path, PathSpec};
 use cellpace_probe::wire::{self, ProbePacket, ReportHead};
 use cellpace_probe::{OnOffStream, Pattern, Plan, ProbeError, Prober, Responder, ResponderLimits};
-use cellpace_udp::Engine;
-use cellpace_udp::wire::{Cookie, Ids};
+use cellpace_udp::wire::{Cookie, Ids, Writer};
+use cellpace_udp::{Engine, Protection, SenderSide};
 use common::{AHEAD, Faults, PROBER, PROBER_ID, RESPONDER, RESPONDER_ID, World, address, limits};
 use proptest::prelude::*;
 
@@ -247,6 +247,93 @@ fn no_stream_begins_before_both_ids_are_known() {
     assert_eq!(responder.sessions(), 0, "never confirmed");
 }
 
+/// What somebody does who sends in the name of an address, and confirms nothing.
+#[derive(Debug, Clone)]
+enum StrangerOp {
+    /// Sends a hello, with the last cookie or without one.
+    Hello { id: u64, cookie: bool, plan: Plan },
+    /// Sends something of this type under these ids, with a checksum or tag that is right, filled up
+    /// to so many bytes.
+    Other { kind: u8, ids: Ids, content: Vec<u8>, bytes: usize },
+    /// Sends a datagram again.
+    Again(prop::sample::Index),
+    /// Sends bytes that mean nothing.
+    Garbage(Vec<u8>),
+    Wait(Span),
+}
+
+fn stranger_op() -> impl Strategy<Value = StrangerOp> {
+    let bytes = || prop::collection::vec(any::<u8>(), 0..60);
+    let hello = (1_u64..4, any::<bool>(), plan(), prop::option::of(0_u16..9000)).prop_map(
+        |(id, cookie, plan, size)| {
+            let plan = Plan { size: size.unwrap_or(plan.size), ..plan };
+            StrangerOp::Hello { id, cookie, plan }
+        },
+    );
+    let length = prop_oneof![Just(0_usize), Just(1300)];
+    // The ids that the responder draws are larger.
+    let other = (64_u8..73, 0_u64..4, 0_u64..4, bytes(), length).prop_map(
+        |(kind, to, from, content, bytes)| {
+            StrangerOp::Other { kind, ids: Ids { to, from }, content, bytes }
+        },
+    );
+    prop_oneof![
+        6 => hello,
+        3 => other,
+        2 => any::<prop::sample::Index>().prop_map(StrangerOp::Again),
+        1 => bytes().prop_map(StrangerOp::Garbage),
+        2 => (0_u64..12_000).prop_map(|ms| StrangerOp::Wait(Span::from_millis(ms))),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn whoever_confirms_nothing_is_never_sent_more_than_came_in_their_name(
+        key in prop::option::of(any::<[u8; 32]>()),
+        ops in prop::collection::vec(stranger_op(), 1..60),
+    ) {
+        let protection = key.map_or_else(Protection::default, |key| wire::protection(&key));
+        let mut responder = responder(limits()).protected(&protection);
+        let mut guard = protection.guard(0);
+        let (mut now, mut cookie) = (Time::from_secs(1), Cookie::default());
+        let (mut sent, mut bytes_sent, mut bytes_got) = (Vec::<Vec<u8>>::new(), 0, 0);
+        for op in &ops {
+            let mut datagram = Vec::new();
+            match op {
+                StrangerOp::Hello { id, cookie: with, plan } => {
+                    let cookie = if *with { cookie } else { Cookie::default() };
+                    datagram = hello(*id, &cookie, plan);
+                }
+                StrangerOp::Other { kind, ids, content, bytes } => {
+                    Writer::new(&mut datagram, *kind, *ids).bytes(content).pad(*bytes).end();
+                }
+                StrangerOp::Again(index) if !sent.is_empty() => datagram = index.get(&sent).clone(),
+                StrangerOp::Garbage(bytes) => datagram.clone_from(bytes),
+                StrangerOp::Wait(span) => {
+                    now += *span;
+                    responder.on_timer(now);
+                }
+                StrangerOp::Again(_) => {}
+            }
+            if matches!(op, StrangerOp::Hello { .. } | StrangerOp::Other { .. }) {
+                let bytes = datagram.len();
+                guard.seal(SenderSide::Initiator, &mut datagram, bytes);
+            }
+            bytes_sent += datagram.len();
+            for answer in answers(&mut responder, now, 9, &datagram) {
+                bytes_got += answer.len();
+                let mut clear = Vec::new();
+                let opened = guard.open(SenderSide::Responder, &answer, &mut clear);
+                if let (_, ProbePacket::Retry(fresh)) = opened.and_then(wire::read).unwrap() {
+                    cookie = fresh;
+                }
+            }
+            sent.push(datagram);
+            prop_assert!(bytes_got <= bytes_sent, "{bytes_got} bytes for {bytes_sent}");
+        }
+    }
+}
+
 #[test]
 fn limits_are_kept_and_named() {
     let few = ResponderLimits {
@@ -310,8 +397,8 @@ fn with_the_same_key_a_session_is_measured_and_with_another_there_is_no_answer()
     }
     let recording = same.finish();
     assert!(recording.complete && recording.up.arrivals.len() > 900, "{recording:?}");
-    let transfer = cellpace_udp::Protection::transfer(&[1; 32]);
-    for other in [key(2), cellpace_udp::Protection::default(), transfer] {
+    let transfer = Protection::transfer(&[1; 32]);
+    for other in [key(2), Protection::default(), transfer] {
         let mut world = world().protected(key(1), other);
         world.run(Time::from_secs(60));
         let Some(Err(error)) = world.prober.outcome() else { panic!("an answer") };

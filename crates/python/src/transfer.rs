@@ -2,12 +2,14 @@
 
 use std::cell::RefCell;
 use std::net::ToSocketAddrs;
+use std::path::{Path, PathBuf};
 
 use cellpace_base::{parse_bytes, parse_span};
 use cellpace_cc::ControllerSpec;
 use cellpace_lab::FieldError;
 use cellpace_lab::transfer::{
-    Transfer, TransferConditions, TransferFlow, TransferView, made_up, shown_address,
+    OwnKey, Transfer, TransferConditions, TransferFlow, TransferView, made_up, read_key,
+    shown_address,
 };
 use cellpace_report::indented;
 use cellpace_udp::{Driver, Endpoint, EndpointConfig, FlowRequest, Patience, Protection};
@@ -35,7 +37,8 @@ pub(crate) struct Sending {
     mtu: u16,
     timeout: String,
     seed: u64,
-    key: Option<[u8; 32]>,
+    key: Option<PathBuf>,
+    plain: bool,
 }
 
 /// Sends made-up bytes, one flow under each controller, and returns the document of
@@ -69,7 +72,7 @@ fn transfer(wish: Sending, raised: &Raised, view: &mut View) -> Result<String, F
         mtu: wish.mtu,
         patience: Patience { silence },
         seed: wish.seed,
-        protection: wish.key.map_or_else(Protection::default, |key| Protection::transfer(&key)),
+        protection: FieldError::of("key", protection(wish.key.as_deref(), wish.plain))?,
         ..EndpointConfig::default()
     };
     let mut session = Transfer::new(Driver::new(Endpoint::new(config, secret, new_id)), view);
@@ -100,6 +103,22 @@ fn transfer(wish: Sending, raised: &Raised, view: &mut View) -> Result<String, F
         true => Ok(indented(&result.document)),
         false => Err(Failure::Refused(result.reasons.join("; "))),
     }
+}
+
+/// How datagrams are protected: by the key of a file, or the user's own one, or in plain form.
+fn protection(key: Option<&Path>, plain: bool) -> Result<Protection, String> {
+    let secret = match (key, plain) {
+        (None, true) => return Ok(Protection::default()),
+        (Some(_), true) => return Err("with plain=True there is no key".to_owned()),
+        (Some(path), false) => {
+            read_key(path).map_err(|why| format!("{}: {why}", path.display()))?
+        }
+        (None, false) => {
+            let own = OwnKey::open().map_err(|why| format!("{why}; give one, or plain=True"))?;
+            own.secret
+        }
+    };
+    Ok(Protection::transfer(&secret))
 }
 
 fn spec(cc: ControllerWish, raised: &Raised) -> Result<ControllerSpec, FieldError> {
