@@ -4,10 +4,15 @@ use std::net::SocketAddr;
 
 use cellpace_base::{Span, Time};
 use cellpace_udp::wire::{self, HEADER_BYTES, WirePacket};
-use cellpace_udp::{Endpoint, EndpointConfig, FlowEvent, FlowId, FlowRequest, Listen, Offer};
+use cellpace_udp::{
+    Endpoint, EndpointConfig, FlowEvent, FlowId, FlowRequest, Listen, Offer, Protection, SenderSide,
+};
 
-/// One datagram, as it is and with a checksum that is right.
+/// One datagram, as it is, with a checksum that is right, and where a key is needed, which nobody has
+/// whose bytes these are.
 pub fn datagram(bytes: &[u8]) {
+    let mut guard = Protection::transfer(&[7; 32]).guard(0);
+    assert!(guard.open(SenderSide::Initiator, bytes, &mut Vec::new()).is_none());
     read(bytes);
     let mut sealed = bytes.to_vec();
     wire::seal(&mut sealed);

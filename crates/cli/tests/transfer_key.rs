@@ -241,8 +241,7 @@ fn where_there_can_be_no_own_key_the_error_says_what_to_do() {
             ("/proc", "/", "your own key /proc/cellpace/key: cannot make its folder"),
             ("", "", "neither XDG_CONFIG_HOME nor HOME is a path"),
         ] {
-            let output =
-                of_user(Path::new(config), command).env("HOME", home).output().unwrap();
+            let output = of_user(Path::new(config), command).env("HOME", home).output().unwrap();
             assert_eq!(output.status.code(), Some(2), "{command:?}");
             let said = said(&output);
             assert!(said.contains(says) && said.contains("give --key FILE, or --plain"), "{said}");
@@ -326,7 +325,8 @@ fn a_port_alone_is_on_loopback_unless_a_key_is_given() {
         let waiting = Waiting::start_at("0", command, args);
         let address: SocketAddr = waiting.address.parse().unwrap();
         assert!(address.ip().is_loopback() && waiting.hint.contains("--key"), "{address}");
-        let waiting = Waiting::start_at("0", command, &[&with_key[..], &["--key", text(&key)]].concat());
+        let waiting =
+            Waiting::start_at("0", command, &[&with_key[..], &["--key", text(&key)]].concat());
         let address: SocketAddr = waiting.address.parse().unwrap();
         assert!(address.ip().is_unspecified() && waiting.hint.is_empty(), "{address}");
     }

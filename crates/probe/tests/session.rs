@@ -251,10 +251,19 @@ fn no_stream_begins_before_both_ids_are_known() {
 #[derive(Debug, Clone)]
 enum StrangerOp {
     /// Sends a hello, with the last cookie or without one.
-    Hello { id: u64, cookie: bool, plan: Plan },
+    Hello {
+        id: u64,
+        cookie: bool,
+        plan: Plan,
+    },
     /// Sends something of this type under these ids, with a checksum or tag that is right, filled up
     /// to so many bytes.
-    Other { kind: u8, ids: Ids, content: Vec<u8>, bytes: usize },
+    Other {
+        kind: u8,
+        ids: Ids,
+        content: Vec<u8>,
+        bytes: usize,
+    },
     /// Sends a datagram again.
     Again(prop::sample::Index),
     /// Sends bytes that mean nothing.
@@ -273,8 +282,11 @@ fn stranger_op() -> impl Strategy<Value = StrangerOp> {
     let length = prop_oneof![Just(0_usize), Just(1300)];
     // The ids that the responder draws are larger.
     let other = (64_u8..73, 0_u64..4, 0_u64..4, bytes(), length).prop_map(
-        |(kind, to, from, content, bytes)| {
-            StrangerOp::Other { kind, ids: Ids { to, from }, content, bytes }
+        |(kind, to, from, content, bytes)| StrangerOp::Other {
+            kind,
+            ids: Ids { to, from },
+            content,
+            bytes,
         },
     );
     prop_oneof![
@@ -388,7 +400,7 @@ fn with_the_same_key_a_session_is_measured_and_with_another_there_is_no_answer()
     let plan = Plan { up: true, ..down(every_ms(), 1) };
     let world = || World::new(plan, [path(0.05, 1), path(0.05, 2)], Faults::default(), limits());
     let key = |secret| wire::protection(&[secret; 32]);
-    let mut same = world().protected(key(1), key(1));
+    let mut same = world().protected(&key(1), &key(1));
     same.run(Time::from_secs(60));
     assert_eq!(same.prober.outcome(), Some(&Ok(())));
     // A probe's IP packet has the size that was asked for, key or not.
@@ -399,7 +411,7 @@ fn with_the_same_key_a_session_is_measured_and_with_another_there_is_no_answer()
     assert!(recording.complete && recording.up.arrivals.len() > 900, "{recording:?}");
     let transfer = Protection::transfer(&[1; 32]);
     for other in [key(2), Protection::default(), transfer] {
-        let mut world = world().protected(key(1), other);
+        let mut world = world().protected(&key(1), &other);
         world.run(Time::from_secs(60));
         let Some(Err(error)) = world.prober.outcome() else { panic!("an answer") };
         assert_eq!(*error, ProbeError::NoAnswer(address(RESPONDER)));

@@ -40,6 +40,6 @@ pub use endpoint::{Endpoint, Strays};
 pub use incoming::IncomingStats;
 pub use local_path::{FlowId, LocalPath, OutgoingDatagram};
 pub use outgoing::OutgoingStats;
-pub use protection::{DatagramGuard, Protection, SenderSide, TAG_BYTES};
+pub use protection::{DatagramGuard, Protection, SenderSide};
 pub use quota::ClientNetwork;
 pub use wire::CloseCode;

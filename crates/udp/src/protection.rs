@@ -7,7 +7,7 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundK
 use crate::wire::{self, CHECKSUM, Ids};
 
 /// Bytes of the tag at the end of an encrypted datagram.
-pub const TAG_BYTES: usize = 16;
+const TAG_BYTES: usize = 16;
 
 /// Bytes of the nonce, in the place of the checksum.
 const NONCE_BYTES: usize = 8;

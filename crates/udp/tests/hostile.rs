@@ -576,11 +576,22 @@ mod amplification {
     enum Op {
         /// Sends a hello of this version, with the last cookie or without one, and without its last
         /// bytes.
-        Hello { id: u64, version: u32, cookie: bool, reverse: bool, controller: usize, less: usize },
+        Hello {
+            id: u64,
+            version: u32,
+            cookie: bool,
+            reverse: bool,
+            controller: usize,
+            less: usize,
+        },
         /// Sends a datagram again.
         Again(prop::sample::Index),
         /// Sends something else under these ids, with a checksum or tag that is right.
-        Other { kind: u8, ids: Ids, content: Vec<u8> },
+        Other {
+            kind: u8,
+            ids: Ids,
+            content: Vec<u8>,
+        },
         /// Sends bytes that mean nothing.
         Garbage(Vec<u8>),
         /// Confirms the flow that was accepted last, once there is no place for it any more.
@@ -610,9 +621,10 @@ mod amplification {
             less,
         });
         let bytes = || prop::collection::vec(any::<u8>(), 0..60);
-        let other = (2_u8..16, 0_u64..4, 0_u64..4, bytes()).prop_map(|(kind, to, from, content)| {
-            Op::Other { kind, ids: Ids { to, from }, content }
-        });
+        let other =
+            (2_u8..16, 0_u64..4, 0_u64..4, bytes()).prop_map(|(kind, to, from, content)| {
+                Op::Other { kind, ids: Ids { to, from }, content }
+            });
         prop_oneof![
             6 => hello,
             3 => any::<prop::sample::Index>().prop_map(Op::Again),
@@ -675,7 +687,8 @@ mod amplification {
             match op {
                 Op::Hello { id, version, cookie, reverse, controller, less } => {
                     let cookie = if *cookie { self.cookie } else { Cookie::default() };
-                    let asked = if *reverse { receiving() } else { sending(CONTROLLERS[*controller]) };
+                    let asked =
+                        if *reverse { receiving() } else { sending(CONTROLLERS[*controller]) };
                     let hello = Hello { version: *version, cookie, ..asked };
                     let mut out = Vec::new();
                     let bytes = wire::write_hello(&mut out, Ids { to: 0, from: *id }, &hello);

@@ -61,7 +61,8 @@ fn probe(args: &ProbeArgs, target: &HostPort) -> Result<ExitCode, CommandError> 
     let (_, mut new_id) = Driver::secrets().map_err(CommandError::failed)?;
     let gap = args.max_rate.time_for(u64::from(plan.size));
     // The first socket has the number 0.
-    let prober = Prober::new(Time::ZERO, plan, peer, 0, new_id().max(1), gap).protected(&protection);
+    let prober =
+        Prober::new(Time::ZERO, plan, peer, 0, new_id().max(1), gap).protected(&protection);
     let mut driver = Driver::new(prober);
     connect_to(&mut driver, peer)?;
     end_cleanly_on_ctrl_c();

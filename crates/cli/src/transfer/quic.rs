@@ -130,7 +130,9 @@ struct Parties {
 impl Parties {
     fn new(options: &QuicOptions, common: &Common) -> Result<Self, CommandError> {
         if common.key.plain {
-            return Err(CommandError::usage("--plain: QUIC always encrypts; leave out one of both"));
+            return Err(CommandError::usage(
+                "--plain: QUIC always encrypts; leave out one of both",
+            ));
         }
         let key = common.key.given()?;
         let identity = match (&options.certificate, &key) {

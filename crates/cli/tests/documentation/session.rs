@@ -106,7 +106,11 @@ fn shell(script: &Path, folder: &Path, user: User) -> Command {
     let mut command = Command::new(words[0]);
     command.args(&words[1..]).arg(script).current_dir(folder).process_group(0);
     command.env("PATH", format!("{}:{path}:/usr/sbin:/sbin", program.display()));
-    command.env("HOME", folder).env("COLUMNS", "100").env_remove("CELLPACE_TRACES").env_remove("XDG_CONFIG_HOME");
+    command
+        .env("HOME", folder)
+        .env("COLUMNS", "100")
+        .env_remove("CELLPACE_TRACES")
+        .env_remove("XDG_CONFIG_HOME");
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     command
 }

@@ -192,7 +192,11 @@ mod tests {
             good.clone() + "\n",
             good.to_uppercase().replace("CELLPACE-KEY", "cellpace-key") + "\r\n",
         ] {
-            assert_eq!(read_key(&file(folder.path(), text.as_bytes(), 0o600)), Ok(secret), "{text:?}");
+            assert_eq!(
+                read_key(&file(folder.path(), text.as_bytes(), 0o600)),
+                Ok(secret),
+                "{text:?}"
+            );
         }
         assert_eq!(read_key(&file(folder.path(), good.as_bytes(), 0o400)), Ok(secret));
     }

@@ -89,9 +89,9 @@ impl World {
     }
 
     /// Both sides protect their datagrams in this way.
-    pub(crate) fn protected(mut self, prober: Protection, responder: Protection) -> Self {
-        self.prober = self.prober.protected(&prober);
-        self.responder = self.responder.protected(&responder);
+    pub(crate) fn protected(mut self, prober: &Protection, responder: &Protection) -> Self {
+        self.prober = self.prober.protected(prober);
+        self.responder = self.responder.protected(responder);
         self
     }
 
