@@ -16,7 +16,7 @@ import json
 import sys
 from pathlib import Path
 
-from program import ROOT, TRACES, compare, simulate, table
+from program import ROOT, TRACES, compare, table
 
 # All recorded traces in the order of the alphabet, the first, third, ... for training. Of the twelve channels of
 # MDI the even ones.
@@ -138,15 +138,6 @@ def conditions():
     return table(["path"] + CONDITION_TRACES, rows)
 
 
-def constant():
-    rows = []
-    for trace, seconds in [("constant:1mbit", 60), ("constant:12mbit", 60), ("constant:100mbit", 30),
-                           ("constant:1000mbit", 10), ("5g-midband", 60)]:
-        run = compare([trace], [OURS], "--duration", f"{seconds}s", "--skip", "2s")["runs"][0]
-        rows.append([trace, f"{100 * run['utilization']:.1f} %", f"{run['queue_delay_ms']['p95']:.1f} ms"])
-    return table(["link", "utilization", "p95 of the queue delay"], rows)
-
-
 def bound():
     """What crates/lab/examples/bound.rs has printed for the same traces."""
     lines = (ROOT / "out" / "bound.txt").read_text().splitlines()
@@ -154,41 +145,6 @@ def bound():
     rows = [[trace, *(f"{word} ms" if word != "-" else "–" for word in line.split()[1:])]
             for trace, line in zip(TEST, lines[1:])]
     return table(["trace", *shares], rows)
-
-
-def flow(cc, *fields):
-    return "\n".join(["[[flow]]", f'cc = "{cc}"', *fields]) + "\n"
-
-
-def together(flows, trace="constant:12mbit", queue="2MB", seconds=60, skip=10):
-    scenario = f'trace = "{trace}"\nrtt = "40ms"\nqueue = "droptail:{queue}"\nduration = "{seconds}s"\nskip = "{skip}s"\n'
-    return simulate(scenario + flows)
-
-
-def sharing():
-    """How it shares with its own kind, and with others."""
-    rows = []
-
-    def own(name, *arguments, **keywords):
-        run = together(*arguments, **keywords)
-        rows.append([name, f"{run['jain']:.2f}", f"{100 * run['utilization']:.0f} % / {run['queue_delay_ms']['p95']:.0f} ms"])
-
-    own("two on 12 Mbit/s", flow(OURS) * 2)
-    own("two on 100 Mbit/s", flow(OURS) * 2, trace="constant:100mbit", seconds=30)
-    own("twenty on 50 Mbit/s", flow(OURS) * 20, trace="constant:50mbit", seconds=20)
-    own("20 and 80 ms on 12 Mbit/s", flow(OURS, 'rtt = "20ms"') + flow(OURS, 'rtt = "80ms"'))
-    own("five seconds after a late comer's start", flow(OURS) + flow(OURS, 'start = "20s"'), seconds=35, skip=25)
-    own("four on lte-driving", flow(OURS) * 4, trace="lte-driving")
-    shared = table(["flows", "Jain's index over seconds", "utilization / p95"], rows)
-    rows = []
-    for other in ("cubic", "bbr"):
-        for queue, name in (("60kB", "1 BDP"), ("300kB", "5 BDP"), ("2MB", "2 MB")):
-            run = together(flow(OURS) + flow(other), queue=queue)
-            rates = [one["throughput_mbps"] for one in run["per_flow"]]
-            rows.append([f"`{other}`, {name}", f"{2 * rates[0] / sum(rates):.2f}"])
-    left = together(flow(OURS) + flow("cubic", 'stop = "30s"'), queue="300kB", skip=35)
-    rows.append(["p95, from 5 s after Cubic left a buffer of 5 BDP", f"{left['queue_delay_ms']['p95']:.0f} ms"])
-    return shared, table(["beside", "multiple of the fair share"], rows)
 
 
 # The page ----------------------------------------------------------------------------------------------
@@ -264,9 +220,7 @@ def main():
     if training:
         return
     import regenerate
-    shared, beside = sharing()
-    regenerate.include({"frontier": alone_table, "frontier-bound": bound(), "answer-frontier": answer, "pace-conditions": conditions(),
-                        "pace-constant": constant(), "pace-sharing": shared, "pace-beside": beside})
+    regenerate.include({"frontier": alone_table, "frontier-bound": bound(), "answer-frontier": answer, "pace-conditions": conditions()})
     print(f"wrote {(out / 'frontier.html').relative_to(ROOT)}")
 
 

@@ -4,7 +4,7 @@ page that has them; the text around it is written by hand.
 
     python3 evaluation/regenerate.py path/to/cellpace [PART...]
 
-Parts: papers, quic (real time of evaluation/quic.json), readme, reading (docs/reading-results.md and docs/validation/flows.md), originals, profiles, mdi,
+Parts: papers, quic (real time of evaluation/quic.json), readme, reading (docs/reading-results.md and docs/validation/flows.md), originals, profiles, mdi, pace,
 parity, alcc and servers (the last three of evaluation/parity.json, alcc.json and servers.json, which real
 time has filled). Without one, all.
 
@@ -21,6 +21,7 @@ from pathlib import Path
 import above_tcp
 import mdi_evaluation
 import originals
+import pace
 import papers
 import parity
 import profiles
@@ -72,6 +73,7 @@ PARTS = {
     "servers": (servers.tables, True),
     "alcc": (above_tcp.tables, True),
     "papers": (papers.tables, bool(TRACES)),
+    "pace": (pace.tables, True),
 }
 
 

@@ -32,6 +32,7 @@ def compare(
     duration: Quantity | None = None,
     flows: int = 1,
     transfer: str | None = None,
+    video: str | None = None,
     seeds: int | Iterable[int] = 1,
     series: bool | None = None,
     jobs: int | None = None,
@@ -57,6 +58,9 @@ def compare(
     duration: length of a run; ``None``: the trace's, at most 300 s, and 60 s where it has no end.
     flows: flows of the same controller that share the link.
     transfer: downloads in place of an endless stream, e.g. ``"2MB,count=20,gap=1s"``.
+    video: frames of a video in place of an endless stream, whose rate follows the controller, e.g.
+        ``"fps=30,max=4mbit"``; ``""``: with all defaults. ``Results.flows()`` then has the delay of
+        frames in ms, the share of late ones, and the freezes with their seconds.
     seeds: seeds of everything random; the same seed gives the same results.
     series: whether to keep figures over time, for charts; ``None``: of at most 64 runs.
     jobs: runs at the same time; ``None``: one per core. Controllers in Python run one at a time.
@@ -86,6 +90,7 @@ def compare(
         "flows": flows,
         "duration": optional("duration", duration),
         "transfer": optional("transfer", transfer),
+        "video": optional("video", video),
         "path": json.dumps(path),
         "series": series,
         "jobs": jobs,

@@ -46,7 +46,12 @@ class Results(Table):
         return document
 
     def flows(self) -> Table:
-        """Returns one row for each flow of each run; ``run`` counts from 0."""
+        """Returns one row for each flow of each run; ``run`` counts from 0.
+
+        Columns ``video_...`` are those of the document's ``per_flow[].video``: delays of frames in ms,
+        ``video_late`` as a share from 0 to 1, ``video_frozen_s`` in seconds. They are missing where a
+        flow is no video.
+        """
         return Table(self._results.flows())
 
     def series(self, run: int = 0) -> Table:

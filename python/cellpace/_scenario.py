@@ -37,6 +37,9 @@ class Flow:
     """Downloads, e.g. ``{"size": "2MB", "count": 20, "gap": "1s"}``; ``None``: it always has data."""
     onoff: Mapping[str, TomlValue] | None = None
     """Files with pauses between them, e.g. ``{"mean": "4MB", "off": "10s"}``."""
+    video: Mapping[str, TomlValue] | None = None
+    """Frames of a video whose rate follows the controller, e.g. ``{"fps": 30, "max": "4mbit"}``;
+    ``{}``: with all defaults. Rates and times have their units, ``fps`` is frames per second."""
     udp: str | None = None
     """A constant rate in place of a controller, e.g. ``"2mbit"``."""
 
@@ -47,7 +50,7 @@ class Flow:
         for key in ("start", "stop", "rtt", "udp"):
             if (value := getattr(self, key)) is not None:
                 lines.append(f"{key} = {_toml(written(key, value))}")
-        for key in ("transfer", "onoff"):
+        for key in ("transfer", "onoff", "video"):
             if (value := getattr(self, key)) is not None:
                 lines.append(f"{key} = {_toml(value)}")
         return "\n".join(lines)

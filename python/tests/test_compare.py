@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import signal
 import subprocess
@@ -54,6 +55,40 @@ def test_every_option_means_what_it_means_to_the_program(program: Program) -> No
         seeds=[7, 8],
     )
     assert without_command(ours.to_json()) == without_command(theirs)
+
+
+def test_a_video_has_the_programs_figures(program: Program) -> None:
+    options = ("--cc=copa", "--cc=scream", "--trace=lte-driving", "--duration=10s", "--seed=3")
+    video = "fps=25,max=6mbit,discard=500ms"
+    theirs = without_command(program("compare", *options, f"--video={video}", "--json=-"))
+    ours = cp.compare(["copa", "scream"], "lte-driving", duration="10s", seeds=[3], video=video)
+    assert without_command(ours.to_json()) == theirs
+    for row, run in zip(ours.flows().to_dicts(), theirs["runs"], strict=True):
+        frames = run["per_flow"][0]["video"]
+        assert frames["frames"] > 150
+        assert row["video_frame_delay_ms_p95"] == frames["frame_delay_ms"]["p95"]
+        for name in ("bitrate_mbps", "late", "freezes", "frozen_s"):
+            assert row[f"video_{name}"] == frames[name]
+
+
+def test_a_video_with_all_defaults_is_the_option_alone(program: Program) -> None:
+    options = ("--cc=copa", "--trace=constant:5mbit", "--duration=5s", "--video", "--json=-")
+    theirs = without_command(program("compare", *options))
+    ours = cp.compare("copa", "constant:5mbit", duration="5s", video="")
+    assert without_command(ours.to_json()) == theirs
+
+
+def test_no_video_has_no_figures_of_one() -> None:
+    flows = cp.compare("copa", "constant:5mbit", duration="3s").flows().to_dicts()
+    assert math.isnan(flows[0]["video_late"])
+
+
+def test_what_is_wrong_with_a_video_is_said() -> None:
+    for video, sentence in [("fps=0", "fps"), ("frames=30", "frames"), ("min=2mbit,max=1mbit", "above")]:
+        with pytest.raises(cp.CellpaceError, match=f"video.*{sentence}"):
+            cp.compare("copa", "constant:5mbit", duration="1s", video=video)
+    with pytest.raises(cp.CellpaceError, match="either a transfer or a video"):
+        cp.compare("copa", "constant:5mbit", duration="1s", video="", transfer="1MB")
 
 
 def test_one_row_for_each_run_with_the_documents_values() -> None:

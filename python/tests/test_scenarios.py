@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import cellpace as cp
@@ -46,6 +47,35 @@ def test_a_scenario_has_the_programs_figures(program: Program) -> None:
 def test_a_scenario_is_written_as_the_program_reads_it(program: Program) -> None:
     theirs = program("sim", "-", "--json=-", text=scenario().to_toml())
     assert without_command(theirs) == without_command(cp.simulate(scenario()).to_json())
+
+
+def test_a_video_beside_a_download_has_the_programs_figures(program: Program) -> None:
+    text = '''trace = "constant:8mbit"
+duration = "8s"
+
+[[flow]]
+cc = "scream"
+video = { fps = 25, max = "4mbit", key_on_loss = true }
+
+[[flow]]
+cc = "cubic"
+start = "2s"
+'''
+    video: dict[str, TomlValue] = {"fps": 25, "max": "4mbit", "key_on_loss": True}
+    flows = [cp.Flow("scream", video=video), cp.Flow("cubic", start="2s")]
+    ours = cp.simulate(cp.Scenario("constant:8mbit", flows, duration="8s"))
+    theirs = without_command(program("sim", "-", "--json=-", text=text))
+    assert without_command(ours.to_json()) == theirs
+    frames = theirs["runs"][0]["per_flow"][0]["video"]
+    scream, cubic = ours.flows().to_dicts()
+    assert scream["video_late"] == frames["late"] and frames["frames"] > 100
+    assert math.isnan(cubic["video_late"])
+
+
+def test_flows_carry_a_video_or_a_download() -> None:
+    flow = cp.Flow("copa", video={}, transfer={"size": "1MB"})
+    with pytest.raises(cp.CellpaceError, match="either"):
+        cp.simulate(cp.Scenario("constant:8mbit", [flow], duration="1s"))
 
 
 def test_seeds_replace_the_scenarios(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ use cellpace_lab::{
 };
 use cellpace_path::TraceSpec;
 use cellpace_path::schedule::TraceFiles;
-use cellpace_sim::TransferSpec;
+use cellpace_sim::{TransferSpec, VideoSpec};
 use pyo3::prelude::*;
 
 use crate::error::{Failure, refused, without_python};
@@ -104,6 +104,7 @@ pub(crate) struct Comparing {
     flows: u32,
     duration: Option<String>,
     transfer: Option<String>,
+    video: Option<String>,
     /// The fields of [`PathText`] as JSON.
     path: String,
     series: bool,
@@ -142,13 +143,18 @@ fn experiment(wish: Comparing, path: &PathText, raised: &Raised) -> Result<Exper
     let from = path.start()?;
     let duration = wish.duration.as_deref().map(parse_span).transpose();
     let transfer = wish.transfer.as_deref().map(|text| TransferSpec::parse(text, &mut files));
+    let video = wish.video.as_deref().map(VideoSpec::read);
+    if transfer.is_some() && video.is_some() {
+        let error = "a flow carries either a transfer or a video".to_owned();
+        return Err(FieldError { field: "video", error }.into());
+    }
     Ok(Experiment {
         controllers: controllers?,
         traces: traces.into_iter().map(|trace| trace.starting_at(from)).collect(),
         seeds: wish.seeds,
         flows: wish.flows,
         transfer: FieldError::of("transfer", transfer.transpose())?,
-        video: None,
+        video: FieldError::of("video", video.transpose())?,
         duration: FieldError::of("duration", duration)?,
         path: path.conditions(&mut files)?,
         ..Experiment::default()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, StringArray, UInt64Array};
-use cellpace_measure::{FlowFigures, Series, Summary};
+use cellpace_measure::{FlowFigures, Series, Summary, VideoFigures};
 use cellpace_report::{Comparison, Run, SCHEMA};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
@@ -146,6 +146,19 @@ fn flows_table(runs: &[Run]) -> PyResult<ArrowTable> {
         ("lost", integers(rows.iter().map(|(_, _, f)| f.lost))),
         ("retransmitted", sent(|sender| sender.retransmitted)),
         ("timeouts", sent(|sender| sender.timeouts)),
+    ]);
+    // Missing where a flow is no video.
+    let video = |value: fn(&VideoFigures) -> f64| {
+        floats(rows.iter().map(|(_, _, f)| f.video.as_ref().map_or(f64::NAN, value)))
+    };
+    columns.extend([
+        ("video_bitrate_mbps", video(|video| video.bitrate_mbps)),
+        ("video_frame_delay_ms_mean", video(|video| video.frame_delay_ms.mean)),
+        ("video_frame_delay_ms_p50", video(|video| video.frame_delay_ms.p50)),
+        ("video_frame_delay_ms_p95", video(|video| video.frame_delay_ms.p95)),
+        ("video_late", video(|video| video.late)),
+        ("video_freezes", video(|video| video.freezes as f64)),
+        ("video_frozen_s", video(|video| video.frozen_s)),
     ]);
     ArrowTable::new(SCHEMA, columns)
 }

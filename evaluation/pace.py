@@ -1,0 +1,213 @@
+"""The tables of docs/validation/pace.md that say what Pace has to reach and does: alone on constant links and 5G, at
+a new rate, beside its own kind and others, in short transfers, and as a Markov table. All of it is in virtual time."""
+import tempfile
+from statistics import mean
+
+from frontier import TEST, TRAINING
+from program import TRACES, call, compare, simulate, table
+
+OURS = "pace"
+OTHERS = ["cubic", "copa", "bbr"]
+CCS = [OURS, *OTHERS]
+RTT_MS = 40
+# A packet of 1500 bytes.
+PACKET_BITS = 12000
+
+
+def tables():
+    found = {"pace-constant": constant(), "pace-convergence": convergence(), "pace-sharing": sharing(),
+             "pace-beside": beside(), "pace-short": short_flows()}
+    return found | ({"pace-markov": markov()} if TRACES else {})
+
+
+def verdicts(first, rows):
+    """A table of rows (case, asked, text and whether it is met by controller); Pace's decides, and nothing where
+    nothing is asked."""
+    def verdict(asked, cells):
+        return ("met" if cells[OURS][1] else "**not met**") if asked else "–"
+
+    lines = [[case, asked or "–", *(cells[cc][0] if cc in cells else "–" for cc in CCS), verdict(asked, cells)]
+             for case, asked, cells in rows]
+    return table([first, "asked", *(f"`{cc}`" for cc in CCS), "verdict"], lines)
+
+
+def run(flows, trace="constant:12mbit", queue="2MB", seconds=60, skip=10, bin="100ms"):
+    return simulate(f'trace = "{trace}"\nrtt = "{RTT_MS}ms"\nqueue = "droptail:{queue}"\nduration = "{seconds}s"\n'
+                    f'skip = "{skip}s"\nbin = "{bin}"\n{flows}')
+
+
+def flow(cc, *fields):
+    return "\n".join(["[[flow]]", f'cc = "{cc}"', *fields]) + "\n"
+
+
+def rates(outcome):
+    return [one["throughput_mbps"] for one in outcome["per_flow"]]
+
+
+def p95(outcome):
+    return outcome["queue_delay_ms"]["p95"]
+
+
+# Constant links, and 5G ---------------------------------------------------------------------------------
+
+def constant():
+    def row(trace, seconds, share, most, exclusive=False):
+        cells = {}
+        for one in compare([trace], CCS, "--duration", f"{seconds}s", "--skip", "2s")["runs"]:
+            # As precise as it is shown, and no more.
+            utilization, delay = round(one["utilization"], 3), round(p95(one), 1)
+            met = utilization >= share and (delay < most if exclusive else delay <= most)
+            cells[one["cc"]] = f"{100 * utilization:.1f} % / {delay:.1f} ms", met
+        return trace, f"{100 * share:.0f} % / {most:.0f} ms", cells
+
+    links = [(1, 60), (12, 60), (100, 30), (1000, 10)]
+    # Two packets where they take longer than 5 ms.
+    rows = [row(f"constant:{mbit}mbit", seconds, 0.97, max(5, 2 * PACKET_BITS / mbit / 1000)) for mbit, seconds in links]
+    return verdicts("link", rows + [row("5g-midband", 60, 0.9, 50, exclusive=True)])
+
+
+# A new rate ---------------------------------------------------------------------------------------------
+
+STEPS = [(12, 120), (1.2, 12)]
+# Seconds that a rate stays.
+HOLDS = 10
+
+
+def convergence():
+    rows = []
+    for low, high in STEPS:
+        trace = f"step:{int(low * 1000)}kbit/{HOLDS}s,{int(high * 1000)}kbit/{HOLDS}s"
+        series = {cc: run(flow(cc), trace, seconds=3 * HOLDS, skip=0, bin=f"{RTT_MS}ms")["series"] for cc in CCS}
+        for change, before, after in ((HOLDS, low, high), (2 * HOLDS, high, low)):
+            cells = {}
+            for cc in CCS:
+                trips = settles(series[cc]["throughput_mbps"], change, after)
+                emptied = short_again(series[cc]["queue_delay_p95_ms"], change, max(5, 2 * PACKET_BITS / after / 1000))
+                cells[cc] = f"{trips or '–'} / {emptied or '–'}", trips and trips <= 10
+            rows.append((f"{before:g} to {after:g} Mbit/s", "10 / –", cells))
+    return verdicts("rate", rows)
+
+
+def settles(throughput, change, rate):
+    """Round trips after a change from which on a second has a tenth around the new rate in every round trip, or at the
+    lowest rates, where a round trip is a few packets, in every four; None if never."""
+    per_rtt = rate * 1e6 / PACKET_BITS * RTT_MS / 1000
+    width = 1 if per_rtt >= 10 else 4
+    first, second = change * 1000 // RTT_MS, 1000 // RTT_MS
+    for trips in range(HOLDS * second - second):
+        ahead = throughput[first + trips:first + trips + second]
+        groups = [mean(ahead[at:at + width]) for at in range(0, len(ahead) - width + 1, width)]
+        if all(abs(one - rate) <= 0.1 * rate + 1e-6 for one in groups):
+            return trips + 1
+    return None
+
+
+def short_again(delays, change, most):
+    """Round trips after a change from which on the p95 of nine round trips in ten of a second is short."""
+    first, second = change * 1000 // RTT_MS, 1000 // RTT_MS
+    for trips in range(HOLDS * second - second):
+        ahead = delays[first + trips:first + trips + second]
+        if ahead[0] is not None and ahead[0] <= most and sum(one is not None and one > most for one in ahead) <= second // 10:
+            return trips + 1
+    return None
+
+
+# Beside its own kind ------------------------------------------------------------------------------------
+
+def jain(shares):
+    return sum(shares) ** 2 / (len(shares) * sum(share ** 2 for share in shares))
+
+
+def sharing():
+    """Jain's index of what flows get in ten seconds, and what a late comer gets of its share."""
+    def row(name, least, flows, seconds=30, skip=20, **keywords):
+        cells = {}
+        for cc in CCS:
+            outcome = run(flows(cc), seconds=seconds, skip=skip, **keywords)
+            index = jain(rates(outcome))
+            cells[cc] = f"{index:.3f}, {p95(outcome):.0f} ms", least is not None and index > least
+        return name, f"above {least}" if least else None, cells
+
+    def late(cc):
+        outcome = run(flow(cc) + flow(cc, 'start = "20s"'), seconds=30, skip=25)
+        share = 2 * rates(outcome)[1] / sum(rates(outcome))
+        return f"{share:.2f}, {p95(outcome):.0f} ms", 0.8 <= share <= 1.25
+
+    return verdicts("flows", [
+        row("two on 12 Mbit/s", None, lambda cc: flow(cc) * 2),
+        row("two on 100 Mbit/s", None, lambda cc: flow(cc) * 2, trace="constant:100mbit"),
+        row("twenty on 50 Mbit/s", 0.95, lambda cc: flow(cc) * 20, trace="constant:50mbit"),
+        row("20 and 80 ms on 12 Mbit/s", 0.8, lambda cc: flow(cc, 'rtt = "20ms"') + flow(cc, 'rtt = "80ms"')),
+        row("four on lte-driving", None, lambda cc: flow(cc) * 4, trace="lte-driving"),
+        ("a late comer, from its fifth to its tenth second: multiple of its share", "0.8 to 1.25",
+         {cc: late(cc) for cc in CCS}),
+    ])
+
+
+# Beside others ------------------------------------------------------------------------------------------
+
+BUFFERS = {"1 BDP": "60kB", "5 BDP": "300kB", "2 MB": "2MB"}
+
+
+def beside():
+    rows = []
+    for other in ("cubic", "bbr"):
+        for name, queue in BUFFERS.items():
+            cells = {}
+            for cc in CCS:
+                got = rates(run(flow(cc) + flow(other), queue=queue))
+                share = 2 * got[0] / sum(got)
+                cells[cc] = f"{share:.2f}", 1 / 3 <= share <= 3
+            # In 33 bandwidth-delay products nothing was asked of those that keep queues short.
+            asked = None if (other, name) == ("cubic", "2 MB") else "0.33 to 3"
+            rows.append((f"`{other}`, {name}", asked, cells))
+    for other in ("cubic", "bbr"):
+        for name in ("1 BDP", "5 BDP"):
+            cells = {}
+            for cc in CCS:
+                left = run(flow(cc) + flow(other, 'stop = "30s"'), queue=BUFFERS[name], skip=35)
+                cells[cc] = f"{p95(left):.0f} ms", round(p95(left), 1) <= 5
+            rows.append((f"p95, from 5 s after `{other}` left {name}", "5 ms", cells))
+    return verdicts("beside", rows)
+
+
+# Short transfers ----------------------------------------------------------------------------------------
+
+# How many, and from one begin to the next: each has ended before the next begins.
+SIZES = {"30kB": (20, 3), "300kB": (20, 3), "3MB": (5, 12)}
+
+
+def short_flows():
+    rows = []
+    for trace in ("constant:12mbit", "lte-driving"):
+        for company in ("alone", "beside one without end"):
+            for size, (count, every) in SIZES.items():
+                means = {}
+                for cc in CCS:
+                    transfers = flow(cc, 'start = "5s"', f'transfer = {{ size = "{size}", count = {count}, every = "{every}s" }}')
+                    flows = transfers if company == "alone" else flow(cc) + transfers
+                    done = run(flows, trace, seconds=5 + count * every, skip=0)["per_flow"][-1]["transfers"]
+                    means[cc] = done["completion_ms"]["mean"], done["complete"]
+                most = means["cubic"]
+                cells = {cc: (f"{time:.0f} ms" + (f" ({complete} of {count})" if complete < count else ""),
+                              (round(time), -complete) <= (round(most[0]), -most[1]))
+                         for cc, (time, complete) in means.items()}
+                rows.append((f"{trace.removeprefix('constant:')}, {size}, {company}", "Cubic's", cells))
+    return verdicts("transfers", rows)
+
+
+# As a Markov table --------------------------------------------------------------------------------------
+
+def markov():
+    """Pace beside the table that learns from it on the traces on which it was chosen, on the others."""
+    with tempfile.TemporaryDirectory() as folder:
+        traces = [word for trace in TRAINING for word in ("--trace", f"{TRACES}/{trace}")]
+        call("mdi", "train", "--cc", OURS, *traces, "--duration", "60s", "-o", "pace.mdi", cwd=folder)
+        runs = compare([f"{TRACES}/{trace}" for trace in TEST], [OURS, "mdi:model=pace.mdi"], "--duration", "60s",
+                       cwd=folder)["runs"]
+    pairs = [(runs[at], runs[at + 1]) for at in range(0, len(runs), 2)]
+    rows = [[trace, *(f"{100 * one['utilization']:.0f} % / {p95(one):.0f} ms" for one in pair)]
+            for trace, pair in zip(TEST, pairs, strict=True)]
+    means = [f"{100 * mean(one['utilization'] for one in side):.0f} % / {mean(map(p95, side)):.0f} ms"
+             for side in zip(*pairs)]
+    return table(["trace", "`pace`", "its table"], [*rows, ["mean", *means]])
