@@ -61,7 +61,7 @@ const SAMPLES: (u32, u32) = (2, 4);
 /// The longest RTT for which a search waits.
 const MAX_WAIT: f64 = 1.0;
 /// A queue above this share of the floor, and this many seconds, after ours has gone is not ours.
-const RIVALS: (f64, f64) = (0.75, 0.004);
+const RIVALS: (f64, f64) = (0.5, 0.004);
 /// Share of the queueing delay that goes when somebody else has begun a search.
 const JOIN: f64 = 0.04;
 
@@ -109,7 +109,8 @@ impl BaseRtt {
         *self = Self::new(now, self.every);
     }
 
-    pub(super) fn sample(&mut self, now: Time, sent_at: Time, rtt: f64) {
+    /// Takes the RTT of a packet, and what a packet takes at the flow's own rate.
+    pub(super) fn sample(&mut self, now: Time, sent_at: Time, rtt: f64, packet: f64) {
         if self.base == 0.0 {
             (self.base, self.floor) = (rtt, rtt);
         }
@@ -125,7 +126,7 @@ impl BaseRtt {
         if self.raised() && now - self.raised_at > RAISED_FOR {
             self.floor = self.base;
         }
-        let standing = self.stands(now, rtt);
+        let standing = self.stands(now, rtt, packet);
         let joins = self.joins(now, rtt);
         match self.search {
             Some(search) => self.continue_search(search, now, sent_at, rtt),
@@ -147,8 +148,8 @@ impl BaseRtt {
     }
 
     /// Section 6: whether the RTT has been above the base for eight round trips and hardly moved,
-    /// as that of another path does.
-    fn stands(&mut self, now: Time, rtt: f64) -> bool {
+    /// as that of another path does. One packet of our own in front of another is no other path.
+    fn stands(&mut self, now: Time, rtt: f64, packet: f64) -> bool {
         let stretch = &mut self.stretch;
         stretch.low = stretch.low.min(rtt);
         stretch.high = stretch.high.max(rtt);
@@ -157,7 +158,7 @@ impl BaseRtt {
         }
         let Stretch { low, high, .. } = std::mem::replace(stretch, Stretch::new(now));
         let queue = low - self.base;
-        queue > self.base / 8.0 + 0.004
+        queue > self.base / 8.0 + packet.max(0.004)
             && high - low < queue / 2.0
             && now - self.searched_at > Span::from_secs_f64(16.0 * rtt)
     }
@@ -251,7 +252,7 @@ mod tests {
         for ack in 0..count {
             let now = Time::from_millis(from_ms + 10 * ack);
             let rtt = rtt(ack, base);
-            base.sample(now, now - Span::from_secs_f64(rtt), rtt);
+            base.sample(now, now - Span::from_secs_f64(rtt), rtt, 0.001);
         }
     }
 
@@ -277,6 +278,20 @@ mod tests {
     }
 
     #[test]
+    fn a_packet_of_our_own_is_no_longer_path() {
+        // 1 Mbit/s: 12 ms of queue are one packet.
+        for (packet, searches) in [(0.012, false), (0.001, true)] {
+            let mut base = BaseRtt::new(Time::ZERO, EVERY);
+            for ack in 0..300 {
+                let now = Time::from_millis(1000 + 10 * ack);
+                let rtt = if ack < 100 { 0.040 } else { 0.052 };
+                base.sample(now, now - Span::from_secs_f64(rtt), rtt, packet);
+            }
+            assert_eq!(base.searched_at > Time::ZERO, searches, "{packet}");
+        }
+    }
+
+    #[test]
     fn pace_t9_a_queue_that_stays_in_a_search_is_that_of_rivals() {
         let mut base = BaseRtt::new(Time::ZERO, EVERY);
         feed(&mut base, 1000, 100, |_, _| 0.040);
@@ -296,7 +311,7 @@ mod tests {
         for ack in 0..20 {
             let now = Time::from_secs(3 + ack);
             let rtt = 1.0 + ack as f64;
-            base.sample(now, now - Span::from_secs_f64(rtt), rtt);
+            base.sample(now, now - Span::from_secs_f64(rtt), rtt, 1.0);
         }
         assert_eq!((base.seconds(), base.floor()), (0.040, 0.040));
     }

@@ -38,6 +38,8 @@ pub(crate) struct Pace {
     /// How much longer they all took lately.
     ack_delay: TwoMinima,
     startup: bool,
+    /// Until then flights raise the rate.
+    raises_until: Time,
     /// Packets in a row that have met a queue in slow start.
     queued_run: f64,
     /// Largest window after a timeout or a pause, which acks raise.
@@ -100,6 +102,7 @@ impl Pace {
             way_back: TwoMinima::new(setup.start),
             ack_delay: TwoMinima::new(setup.start),
             startup: true,
+            raises_until: setup.start,
             queued_run: 0.0,
             cap: f64::INFINITY,
             rival_window: 0.0,
@@ -130,6 +133,13 @@ impl Pace {
         rtt - late
     }
 
+    /// Section 3: the mean still has what was delivered while the link was not full. The flights of the
+    /// next round trip show what a full link delivers.
+    fn trust_flights(&mut self, now: Time) {
+        let rtt = self.base.seconds() + self.queue;
+        self.raises_until = now + Span::from_secs_f64(rtt.max(0.0));
+    }
+
     /// The rate that the flight of one packet has shown: what was delivered in its RTT.
     fn flight_rate(&self, packet: &AckedPacket) -> f64 {
         let delivered = self.delivered.saturating_sub(packet.stamp.local[0]);
@@ -139,9 +149,13 @@ impl Pace {
     /// Section 4: the queueing delay up to which a queue counts as empty. One packet of our own in
     /// front of another is none.
     fn nothing(&self) -> f64 {
+        Self::NOTHING.max(self.packet_time().min(self.base.seconds() / 2.0))
+    }
+
+    /// What a packet takes at the flow's own rate, in seconds; 0 before there is one.
+    fn packet_time(&self) -> f64 {
         let rate = self.rate.rate();
-        let packet = if rate > 0.0 { 1.0 / rate } else { 0.0 };
-        Self::NOTHING.max(packet.min(self.base.seconds() / 2.0))
+        if rate > 0.0 { 1.0 / rate } else { 0.0 }
     }
 
     /// Slow start: twice the window per round trip, until a queue appears.
@@ -162,14 +176,18 @@ impl Pace {
 
     fn leave_startup(&mut self, now: Time) {
         self.startup = false;
+        self.trust_flights(now);
         self.headroom.restart();
         self.update_window(now);
     }
 
-    fn learn(&mut self, packet: &AckedPacket, packets: f64) {
+    fn learn(&mut self, packet: &AckedPacket, packets: f64, now: Time) {
         let (nothing, base) = (self.nothing(), self.base.seconds());
         self.headroom.on_ack(packets, self.queue, nothing, base, self.window);
         if self.headroom.starved(self.window) {
+            self.trust_flights(now);
+        }
+        if now < self.raises_until {
             self.rate.raise_to(self.flight_rate(packet));
         }
     }
@@ -265,7 +283,7 @@ impl Controller for Pace {
         let Some(fastest) = of_this_path.min_by_key(|packet| packet.rtt) else { return };
         let rtt = self.rtt_without_ack_delay(now, fastest);
         let before = self.base.seconds();
-        self.base.sample(now, fastest.sent_at, rtt);
+        self.base.sample(now, fastest.sent_at, rtt, self.packet_time());
         let base = self.base.seconds();
         if base != before {
             self.events.push(now, Event::BaseDelay(Span::from_secs_f64(base)));
@@ -280,7 +298,7 @@ impl Controller for Pace {
         }
         self.face_rivals(fastest, packets);
         if !fastest.app_limited && !settling {
-            self.learn(fastest, packets);
+            self.learn(fastest, packets, now);
         }
         self.update_window(now);
     }
