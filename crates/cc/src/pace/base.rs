@@ -61,7 +61,7 @@ const SAMPLES: (u32, u32) = (2, 4);
 /// The longest RTT for which a search waits.
 const MAX_WAIT: f64 = 1.0;
 /// A queue above this share of the floor, and this many seconds, after ours has gone is not ours.
-const RIVALS: (f64, f64) = (0.5, 0.004);
+const RIVALS: (f64, f64) = (0.6, 0.004);
 /// Share of the queueing delay that goes when somebody else has begun a search.
 const JOIN: f64 = 0.04;
 

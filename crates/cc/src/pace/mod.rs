@@ -38,8 +38,6 @@ pub(crate) struct Pace {
     /// How much longer they all took lately.
     ack_delay: TwoMinima,
     startup: bool,
-    /// Until then flights raise the rate.
-    raises_until: Time,
     /// Packets in a row that have met a queue in slow start.
     queued_run: f64,
     /// Largest window after a timeout or a pause, which acks raise.
@@ -102,7 +100,6 @@ impl Pace {
             way_back: TwoMinima::new(setup.start),
             ack_delay: TwoMinima::new(setup.start),
             startup: true,
-            raises_until: setup.start,
             queued_run: 0.0,
             cap: f64::INFINITY,
             rival_window: 0.0,
@@ -131,13 +128,6 @@ impl Pace {
         let late = (back - self.way_back.smallest()).clamp(0.0, rtt);
         self.ack_delay.push(now, late, Span::from_secs_f64(4.0 * rtt));
         rtt - late
-    }
-
-    /// Section 3: the mean still has what was delivered while the link was not full. The flights of the
-    /// next round trip show what a full link delivers.
-    fn trust_flights(&mut self, now: Time) {
-        let rtt = self.base.seconds() + self.queue;
-        self.raises_until = now + Span::from_secs_f64(rtt.max(0.0));
     }
 
     /// The rate that the flight of one packet has shown: what was delivered in its RTT.
@@ -176,18 +166,14 @@ impl Pace {
 
     fn leave_startup(&mut self, now: Time) {
         self.startup = false;
-        self.trust_flights(now);
         self.headroom.restart();
         self.update_window(now);
     }
 
-    fn learn(&mut self, packet: &AckedPacket, packets: f64, now: Time) {
+    fn learn(&mut self, packet: &AckedPacket, packets: f64) {
         let (nothing, base) = (self.nothing(), self.base.seconds());
         self.headroom.on_ack(packets, self.queue, nothing, base, self.window);
         if self.headroom.starved(self.window) {
-            self.trust_flights(now);
-        }
-        if now < self.raises_until {
             self.rate.raise_to(self.flight_rate(packet));
         }
     }
@@ -298,7 +284,7 @@ impl Controller for Pace {
         }
         self.face_rivals(fastest, packets);
         if !fastest.app_limited && !settling {
-            self.learn(fastest, packets, now);
+            self.learn(fastest, packets);
         }
         self.update_window(now);
     }
