@@ -91,6 +91,7 @@ fn plan(choice: u8) -> Plan {
             on: ms(50),
             off: ms(50),
         }),
+        ecn: if choice & 16 != 0 { Ecn::Ect1 } else { Ecn::NotEct },
     }
 }
 
@@ -116,8 +117,12 @@ impl ProbeSession {
     }
 
     fn deliver(&mut self, side: usize, datagram: &[u8]) {
+        self.deliver_with(side, datagram, Ecn::NotEct);
+    }
+
+    fn deliver_with(&mut self, side: usize, datagram: &[u8], ecn: Ecn) {
         let now = self.now;
-        self.side(side).handle_datagram(now, end(1 - side), 0.into(), Ecn::NotEct, datagram);
+        self.side(side).handle_datagram(now, end(1 - side), 0.into(), ecn, datagram);
     }
 
     /// Lets both sides exchange what they have to say, for a bounded number of rounds.
@@ -140,10 +145,8 @@ impl ProbeSession {
         let mut datagram = Vec::new();
         for _ in 0..200 {
             let now = self.now;
-            if self.side(side).poll_transmit(now, &mut datagram).is_none() {
-                return;
-            }
-            self.deliver(1 - side, &datagram);
+            let Some(departure) = self.side(side).poll_transmit(now, &mut datagram) else { return };
+            self.deliver_with(1 - side, &datagram, departure.ecn);
             datagram.clear();
         }
     }

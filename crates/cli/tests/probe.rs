@@ -59,6 +59,27 @@ fn both_directions_over_loopback() {
 }
 
 #[test]
+fn over_loopback_all_probes_keep_their_codepoint() {
+    let folder = Folder::new();
+    let _far = listen(&folder, 15265, "");
+    let args = "probe 127.0.0.1:15265 --rate 5.6mbit --duration 500ms";
+    let document = folder.json(&format!("{args} --ecn ect1"));
+    for direction in ["up", "down"] {
+        let found = &document[direction];
+        let arrived = found["arrived"].as_u64().unwrap();
+        assert!(arrived > 100, "{direction}: {arrived}");
+        let expected = serde_json::json!(
+            {"sent_as": "ect1", "not_ect": 0, "ect0": 0, "ect1": arrived, "ce": 0}
+        );
+        assert_eq!(found["ecn"], expected, "{direction}");
+    }
+    let said = folder.good(&format!("{args} --ecn ect0 --direction up"));
+    assert!(said.contains(" probes as ECT(0): "), "{said}");
+    assert!(said.contains("0 marked CE, 0 lost the codepoint (bleached), 0 changed"), "{said}");
+    assert!(folder.json(args)["up"]["ecn"].is_null());
+}
+
+#[test]
 fn g14_what_arrives_of_a_constant_rate_is_a_trace_that_says_so() {
     let folder = Folder::new();
     let _far = listen(&folder, 15263, "");
@@ -88,6 +109,7 @@ fn what_cannot_be_measured_is_refused_with_the_reason() {
         ("--rate -5mbit", "-5mbit"),
         ("--size 109", "from 110 to 9000"),
         ("--rate 300mbit", "--max-rate"),
+        ("--ecn ce", "possible values: ect0, ect1"),
         ("--json missing/x.json", "missing/x.json: no such folder"),
         ("--report .", "is a folder"),
         ("--saturate", "write --record FILE"),

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
-use cellpace_base::{Span, Time};
+use cellpace_base::{Ecn, Span, Time};
 use cellpace_measure::{DelaySketch, Prediction, Summary, predictions};
 use cellpace_path::stats::{Bar, Percentiles, bars, percentiles};
+use cellpace_udp::wire::EcnCounts;
 use serde::Serialize;
 
 use crate::clock::ClockOffset;
@@ -94,6 +95,8 @@ pub struct DirectionFigures {
     pub bursts: BurstFigures,
     /// Figure 3: the delay with and without the second stream.
     pub onoff: Option<OnOffFigures>,
+    /// What became of the probes' codepoint; `null`: they had none.
+    pub ecn: Option<EcnFigures>,
     /// Figure 4, in windows of 100 and of 20 ms.
     pub windows: Vec<WindowFigures>,
     /// The recorded trace, when saturating.
@@ -165,6 +168,21 @@ pub struct OnOffFigures {
     pub rival_sent: u64,
     /// Packets of the second stream that arrived.
     pub rival_arrived: u64,
+}
+
+/// With which ECN codepoints probes arrived, as the receiver counted them: copies count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct EcnFigures {
+    /// The codepoint with which they left, `ect0` or `ect1`.
+    pub sent_as: &'static str,
+    /// Arrived without one: somebody bleached them.
+    pub not_ect: u64,
+    /// Arrived as ECT(0).
+    pub ect0: u64,
+    /// Arrived as ECT(1).
+    pub ect1: u64,
+    /// Arrived marked: CE.
+    pub ce: u64,
 }
 
 /// Throughput in windows, and whether it can be predicted.
@@ -299,6 +317,7 @@ fn direction(
         queue_delay_ms: delays(delayed.iter().map(|d| d.delay_ms - least)),
         bursts: burst_figures(&times, gap),
         onoff: onoff(plan, way, &unique, &delayed),
+        ecn: ecn(plan, way),
         windows: [100, 20].into_iter().map(|width| windows(&times, plan.size, width)).collect(),
         trace: trace(plan, way, &unique),
         delay_series: delay_series(&delayed, way.sent[0]),
@@ -375,6 +394,15 @@ fn onoff(
     let rival_arrived = unique.iter().filter(|arrival| arrival.stream == 1).count() as u64;
     let rival_sent = way.sent[1];
     Some(OnOffFigures { on_ms: of(true), off_ms: of(false), rival_sent, rival_arrived })
+}
+
+fn ecn(plan: &Plan, way: &DirectionRecording) -> Option<EcnFigures> {
+    if plan.ecn == Ecn::NotEct {
+        return None;
+    }
+    let EcnCounts { ect0, ect1, ce } = way.ecn;
+    let not_ect = way.counted.saturating_sub(ect0 + ect1 + ce);
+    Some(EcnFigures { sent_as: plan.ecn.name(), not_ect, ect0, ect1, ce })
 }
 
 fn windows(times: &[u64], size: u16, width_ms: u64) -> WindowFigures {
@@ -455,6 +483,7 @@ mod tests {
             pattern: Pattern::Every(Span::from_millis(10)),
             duration: Span::from_secs(4),
             rival: Some(rival),
+            ecn: Ecn::NotEct,
         };
         let began = Time::from_secs(1);
         let ahead = Span::from_secs(5);
@@ -506,6 +535,26 @@ mod tests {
         let figures = document.up.unwrap().onoff.unwrap();
         assert_eq!((figures.on_ms.summary.p50, figures.off_ms.summary.p50), (50.0, 20.0));
         assert_eq!((figures.on_ms.count, figures.off_ms.count), (200, 200));
+    }
+
+    #[test]
+    fn codepoints_are_told_where_probes_had_one() {
+        let mut recording = recording();
+        recording.up.counted = 10;
+        recording.up.ecn = EcnCounts { ect0: 1, ect1: 4, ce: 2 };
+        assert_eq!(analyse(&recording, "there", "1").up.unwrap().ecn, None);
+        recording.plan.ecn = Ecn::Ect1;
+        let found = analyse(&recording, "there", "1");
+        let expected = EcnFigures { sent_as: "ect1", not_ect: 3, ect0: 1, ect1: 4, ce: 2 };
+        assert_eq!(found.up.as_ref().unwrap().ecn, Some(expected));
+        let text = crate::summary(&found);
+        let line = "     ECN: 402 probes as ECT(1): 4 arrived so, 2 marked CE, 3 lost the \
+                    codepoint (bleached), 1 changed\n";
+        assert!(text.contains(line), "{text}");
+        recording.plan.ecn = Ecn::Ect0;
+        let text = crate::summary(&analyse(&recording, "there", "1"));
+        assert!(text.contains("402 probes as ECT(0): 1 arrived so,"), "{text}");
+        assert!(text.contains(", 4 changed"), "{text}");
     }
 
     #[test]

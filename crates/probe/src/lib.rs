@@ -25,8 +25,9 @@ pub mod wire;
 
 pub use clock::{ClockLine, ClockOffset, lower_line};
 pub use document::{
-    BurstFigures, DelayFigures, DelaySeries, DirectionFigures, OnOffFigures, ProbeDocument,
-    ProbeSettings, Quantiles, RecordedTrace, SCHEMA, WindowFigures, analyse, constant_rate_trace,
+    BurstFigures, DelayFigures, DelaySeries, DirectionFigures, EcnFigures, OnOffFigures,
+    ProbeDocument, ProbeSettings, Quantiles, RecordedTrace, SCHEMA, WindowFigures, analyse,
+    constant_rate_trace,
 };
 pub use plan::{OnOffStream, Pattern, Plan, PlanError};
 pub use prober::{ProbeError, Prober};

@@ -1,6 +1,6 @@
 //! What is to be measured.
 
-use cellpace_base::{Rate, Span};
+use cellpace_base::{Ecn, Rate, Span};
 use thiserror::Error;
 
 /// What one session does.
@@ -18,6 +18,8 @@ pub struct Plan {
     pub duration: Span,
     /// A second stream beside the probes, in the same directions.
     pub rival: Option<OnOffStream>,
+    /// The codepoint with which the packets of both streams leave; it cannot be [`Ecn::Ce`].
+    pub ecn: Ecn,
 }
 
 /// How probes follow each other.
@@ -70,6 +72,9 @@ pub enum PlanError {
     /// More than [`Plan::MAX_PROBES`].
     #[error("more than 5 million probes: make it shorter or slower")]
     Probes,
+    /// Only queues mark packets.
+    #[error("probes leave as Not-ECT, ECT(0) or ECT(1), not as CE")]
+    Codepoint,
 }
 
 impl Plan {
@@ -91,6 +96,9 @@ impl Plan {
         }
         if !Self::SIZES.contains(&self.size) {
             return Err(PlanError::Size);
+        }
+        if self.ecn.is_marked() {
+            return Err(PlanError::Codepoint);
         }
         if !within(&self.duration, Span::from_millis(100), Span::from_secs(3600)) {
             return Err(PlanError::Duration);
@@ -164,6 +172,7 @@ mod tests {
         pattern: Pattern::Every(Span::from_millis(1)),
         duration: Span::from_secs(10),
         rival: None,
+        ecn: Ecn::NotEct,
     };
 
     #[test]
@@ -186,6 +195,8 @@ mod tests {
         assert_eq!(bounds(750, 3000).check(), Ok(()));
         assert_eq!(Plan { up: false, ..PLAN }.check(), Err(PlanError::NoDirection));
         assert_eq!(Plan { size: 99, ..PLAN }.check(), Err(PlanError::Size));
+        assert_eq!(Plan { ecn: Ecn::Ect1, ..PLAN }.check(), Ok(()));
+        assert_eq!(Plan { ecn: Ecn::Ce, ..PLAN }.check(), Err(PlanError::Codepoint));
         assert_eq!(Plan { duration: Span::MAX, ..PLAN }.check(), Err(PlanError::Duration));
         assert_eq!(every(Span::ZERO).check(), Err(PlanError::Interval));
         assert_eq!(bounds(750, 750).check(), Err(PlanError::Bounds));

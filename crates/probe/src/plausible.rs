@@ -107,6 +107,10 @@ impl Plausible {
         if head.next_number > probes || head.arrived > arrivals || head.total > arrivals {
             return Err("more arrivals than packets were sent");
         }
+        // No sum of three counts of the wire is above 64 bits.
+        if head.ecn.ect0 + head.ecn.ect1 + head.ecn.ce > head.arrived {
+            return Err("more codepoints than arrivals");
+        }
         Ok(())
     }
 }
@@ -115,7 +119,8 @@ impl Plausible {
 mod tests {
     use super::*;
     use crate::wire::{ArrivalRecord, ProbePacket, decode, write_report};
-    use cellpace_udp::wire::Ids;
+    use cellpace_base::Ecn;
+    use cellpace_udp::wire::{EcnCounts, Ids};
 
     const PLAN: Plan = Plan {
         up: true,
@@ -124,6 +129,7 @@ mod tests {
         pattern: Pattern::Every(Span::from_millis(1)),
         duration: Span::from_secs(2),
         rival: None,
+        ecn: Ecn::Ect1,
     };
 
     const FIRST: ReportHead = ReportHead {
@@ -132,6 +138,7 @@ mod tests {
         echo_received: Time::ZERO,
         next_number: 3,
         arrived: 3,
+        ecn: EcnCounts { ect0: 0, ect1: 2, ce: 1 },
         queue_delay: Span::ZERO,
         sent: [2000, 0],
         skipped: 0,
@@ -173,6 +180,7 @@ mod tests {
     #[test]
     fn what_cannot_be_is_named() {
         let years = Time::from_nanos(1 << 60);
+        let most = 1 << 62;
         let heads = [
             (ReportHead { sent_at: years, ..FIRST }, "minutes apart"),
             (ReportHead { sent_at: Time::from_secs(900), ..FIRST }, "minutes apart"),
@@ -182,6 +190,14 @@ mod tests {
             (ReportHead { next_number: 4, ..FIRST }, "than packets were sent"),
             (ReportHead { arrived: 1 << 62, ..FIRST }, "than packets were sent"),
             (ReportHead { total: 1 << 62, ..FIRST }, "than packets were sent"),
+            (
+                ReportHead { ecn: EcnCounts { ect0: 1, ..FIRST.ecn }, ..FIRST },
+                "more codepoints than arrivals",
+            ),
+            (
+                ReportHead { ecn: EcnCounts { ect0: most, ect1: most, ce: most }, ..FIRST },
+                "more codepoints than arrivals",
+            ),
             (ReportHead { echo_received: years, ..FIRST }, "later than the report"),
             (
                 ReportHead { echo_sent: Time::from_secs(5), echo_received: years, ..FIRST },

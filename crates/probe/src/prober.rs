@@ -165,14 +165,21 @@ impl Prober {
         self.recording
     }
 
-    /// Handles a packet of `bytes` without headers and what encryption adds.
-    fn on_packet(&mut self, at: Time, ids: Ids, packet: &ProbePacket<'_>, bytes: usize) {
+    /// Handles a packet of `bytes` without headers and what encryption adds, which came with the
+    /// codepoint `ecn`.
+    fn on_packet(
+        &mut self,
+        at: Time,
+        ids: Ids,
+        packet: &ProbePacket<'_>,
+        (bytes, ecn): (usize, Ecn),
+    ) {
         if ids.to != self.id {
             return;
         }
         let now = self.now;
         let ProberState::Asking { cookie, next, .. } = &mut self.state else {
-            return self.on_running(at, ids, packet, bytes);
+            return self.on_running(at, ids, packet, (bytes, ecn));
         };
         match *packet {
             ProbePacket::Retry(fresh) => (*cookie, *next) = (fresh, now),
@@ -189,7 +196,13 @@ impl Prober {
         }
     }
 
-    fn on_running(&mut self, at: Time, ids: Ids, packet: &ProbePacket<'_>, bytes: usize) {
+    fn on_running(
+        &mut self,
+        at: Time,
+        ids: Ids,
+        packet: &ProbePacket<'_>,
+        (bytes, ecn): (usize, Ecn),
+    ) {
         let ProberState::Running { session, .. } = &mut self.state else { return };
         if !belongs(session, ids, packet) {
             return;
@@ -202,7 +215,7 @@ impl Prober {
         let ProberState::Running { session, .. } = &mut self.state else { return };
         match packet {
             ProbePacket::Probe(probe) => {
-                session.on_probe(at, probe);
+                session.on_probe(at, probe, ecn);
                 let arrivals = &mut self.recording.down.arrivals;
                 if arrivals.len() as u64 >= Plan::MAX_PROBES {
                     self.recording.down.unrecorded += 1;
@@ -331,6 +344,8 @@ impl Prober {
         let missing = session.peer.total.saturating_sub(session.taken);
         recording.up.unrecorded += if complete { 0 } else { missing };
         (recording.down.sent, recording.down.skipped) = (session.peer.sent, session.peer.skipped);
+        (recording.up.counted, recording.up.ecn) = (session.peer.arrived, session.peer.ecn);
+        (recording.down.counted, recording.down.ecn) = (session.arrived, session.ecn);
         // A head that arrived before the last probes is older than they are.
         for arrival in recording.down.arrivals.iter().rev().take(1000) {
             let sent = &mut recording.down.sent[usize::from(arrival.stream)];
@@ -367,7 +382,7 @@ impl Engine for Prober {
         at: Time,
         from: SocketAddr,
         way: LocalPath,
-        _: Ecn,
+        ecn: Ecn,
         datagram: &[u8],
     ) {
         self.advance(at);
@@ -378,18 +393,20 @@ impl Engine for Prober {
         let opened = self.guard.open(SenderSide::Responder, datagram, &mut clear);
         if let Some((ids, packet)) = opened.and_then(wire::read) {
             let bytes = datagram.len() - self.guard.extra_bytes();
-            self.on_packet(at, ids, &packet, bytes);
+            self.on_packet(at, ids, &packet, (bytes, ecn));
         }
         self.clear = clear;
     }
 
     fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<OutgoingDatagram> {
         let now = self.advance(now);
+        let mut ecn = Ecn::NotEct;
         let bytes = match &mut self.state {
             ProberState::Asking { .. } => self.ask(now, out),
             ProberState::Running { session, .. } => {
                 let (bytes, probe) = session.poll(now, out)?;
                 if let Some(probe) = probe {
+                    ecn = self.plan.ecn;
                     // Numbers count up by one from zero.
                     self.sent_at[usize::from(probe.stream)].push(probe.sent_at);
                 }
@@ -407,7 +424,7 @@ impl Engine for Prober {
         }?;
         self.datagrams += 1;
         let bytes = self.guard.seal(SenderSide::Initiator, out, bytes);
-        Some(OutgoingDatagram { to: self.peer, way: self.way, bytes, ecn: Ecn::NotEct })
+        Some(OutgoingDatagram { to: self.peer, way: self.way, bytes, ecn })
     }
 
     fn next_deadline(&self) -> Option<Time> {

@@ -1,6 +1,7 @@
 //! What was measured.
 
 use cellpace_base::{Span, Time};
+use cellpace_udp::wire::EcnCounts;
 
 use crate::plan::Plan;
 use crate::wire::STREAMS;
@@ -42,6 +43,10 @@ pub struct DirectionRecording {
     pub sent: [u64; STREAMS],
     /// Probes that were left out because the sender was late.
     pub skipped: u64,
+    /// Probes of the first stream that the receiver counted, copies too.
+    pub counted: u64,
+    /// With which codepoints these came; the others had none.
+    pub ecn: EcnCounts,
     /// Arrivals that were not recorded, because there were too many.
     pub unrecorded: u64,
     /// Reports that arrived, when saturating: when, on the receiver's clock, and the bytes of the

@@ -227,7 +227,8 @@ impl Responder {
         }
     }
 
-    /// Handles a packet of `bytes` without headers and what encryption adds.
+    /// Handles a packet of `bytes` without headers and what encryption adds, which came with the
+    /// codepoint `ecn`.
     fn on_packet(
         &mut self,
         at: Time,
@@ -235,7 +236,7 @@ impl Responder {
         way: LocalPath,
         ids: Ids,
         packet: ProbePacket<'_>,
-        bytes: usize,
+        (bytes, ecn): (usize, Ecn),
     ) {
         let overhead = self.overhead(from);
         if let ProbePacket::Hello(version, cookie, plan) = packet {
@@ -255,7 +256,7 @@ impl Responder {
         }
         match &packet {
             ProbePacket::Probe(probe) => {
-                slot.session.on_probe(at, probe);
+                slot.session.on_probe(at, probe, ecn);
                 slot.session.record(at, probe);
             }
             ProbePacket::Report(report) => {
@@ -278,7 +279,7 @@ impl Engine for Responder {
         at: Time,
         from: SocketAddr,
         way: LocalPath,
-        _: Ecn,
+        ecn: Ecn,
         datagram: &[u8],
     ) {
         self.now = self.now.max(at);
@@ -286,7 +287,7 @@ impl Engine for Responder {
         let opened = self.guard.open(SenderSide::Initiator, datagram, &mut clear);
         if let Some((ids, packet)) = opened.and_then(wire::read) {
             let bytes = datagram.len() - self.guard.extra_bytes();
-            self.on_packet(at, from, way, ids, packet, bytes);
+            self.on_packet(at, from, way, ids, packet, (bytes, ecn));
         }
         self.clear = clear;
     }
@@ -309,14 +310,14 @@ impl Engine for Responder {
             if !slot.confirmed || slot.session.is_peer_silent(now) {
                 continue;
             }
-            if let Some((bytes, _)) = slot.session.poll(now, out) {
+            if let Some((bytes, probe)) = slot.session.poll(now, out) {
                 self.turn = id;
                 let bytes = self.guard.seal(SenderSide::Responder, out, bytes);
                 return Some(OutgoingDatagram {
                     to: slot.peer,
                     way: slot.way,
                     bytes,
-                    ecn: Ecn::NotEct,
+                    ecn: probe.map_or(Ecn::NotEct, |_| slot.plan.ecn),
                 });
             }
         }

@@ -243,6 +243,7 @@ impl ProbeSender {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cellpace_base::Ecn;
 
     fn ms(ms: u64) -> Time {
         Time::from_millis(ms)
@@ -253,7 +254,8 @@ mod tests {
     }
 
     fn plan(pattern: Pattern, rival: Option<OnOffStream>) -> Plan {
-        Plan { up: true, down: false, size: 1500, pattern, duration: span(1000), rival }
+        let (duration, ecn) = (span(1000), Ecn::NotEct);
+        Plan { up: true, down: false, size: 1500, pattern, duration, rival, ecn }
     }
 
     /// Polls the sender whenever a probe is due. Returns the number of probes of each stream.

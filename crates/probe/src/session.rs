@@ -1,7 +1,7 @@
 //! What both sides of an open session do: send probes, report arrivals, and keep the session open.
 
-use cellpace_base::{Span, Time};
-use cellpace_udp::wire::Ids;
+use cellpace_base::{Ecn, Span, Time};
+use cellpace_udp::wire::{EcnCounts, Ids};
 
 use crate::outbox::Outbox;
 use crate::plan::{Pattern, Plan};
@@ -58,7 +58,10 @@ pub(crate) struct ProbeSession {
     overhead: usize,
     size: usize,
     next_number: u64,
-    arrived: u64,
+    /// Probes of the first stream that arrived, copies too.
+    pub(crate) arrived: u64,
+    /// With which codepoints they came.
+    pub(crate) ecn: EcnCounts,
     queue_delay: Span,
     least_raw: Option<i64>,
     echo: (Time, Time),
@@ -93,6 +96,7 @@ impl ProbeSession {
             size: usize::from(plan.size),
             next_number: 0,
             arrived: 0,
+            ecn: EcnCounts::default(),
             queue_delay: Span::ZERO,
             least_raw: None,
             echo: (Time::ZERO, Time::ZERO),
@@ -103,13 +107,14 @@ impl ProbeSession {
         }
     }
 
-    /// A probe arrived at `at`.
-    pub(crate) fn on_probe(&mut self, at: Time, probe: &Probe) {
+    /// A probe arrived at `at` with the codepoint `ecn`.
+    pub(crate) fn on_probe(&mut self, at: Time, probe: &Probe, ecn: Ecn) {
         self.last_arrival = self.last_arrival.max(at);
         let raw = raw_delay(probe.sent_at, at);
         let least = self.note_raw(raw);
         if probe.stream == 0 {
             self.arrived += 1;
+            self.ecn.count(ecn);
             if probe.number >= self.next_number {
                 self.next_number = probe.number + 1;
                 self.queue_delay = Span::from_nanos((raw - least) as u64);
@@ -212,6 +217,7 @@ impl ProbeSession {
             echo_received: self.echo.1,
             next_number: self.next_number,
             arrived: self.arrived,
+            ecn: self.ecn,
             queue_delay: self.queue_delay,
             sent: sender.map_or([0; 2], ProbeSender::sent),
             skipped: sender.map_or(0, ProbeSender::skipped),

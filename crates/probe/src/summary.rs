@@ -2,9 +2,9 @@
 
 use cellpace_report::short;
 
-use crate::{DirectionFigures, ProbeDocument};
+use crate::{DirectionFigures, EcnFigures, ProbeDocument};
 
-/// Returns a line for each direction, and one for the RTT.
+/// Returns a line for each direction, or more, and one for the RTT.
 pub fn summary(document: &ProbeDocument) -> String {
     let mut text = String::new();
     if let Some(rtt) = document.least_rtt_ms {
@@ -40,6 +40,9 @@ fn summary_line(name: &str, direction: &DirectionFigures) -> String {
             short(onoff.on_ms.summary.p95),
         );
     }
+    if let Some(ecn) = &direction.ecn {
+        text += &ecn_line(direction.sent, ecn);
+    }
     if let Some(trace) = &direction.trace {
         text += &format!(
             "     {} opportunities in {} s, {} Mbit/s, queue empty at most {:.2} % of the time\n",
@@ -50,4 +53,16 @@ fn summary_line(name: &str, direction: &DirectionFigures) -> String {
         );
     }
     text
+}
+
+fn ecn_line(sent: u64, ecn: &EcnFigures) -> String {
+    let (name, kept, changed) = match ecn.sent_as {
+        "ect0" => ("ECT(0)", ecn.ect0, ecn.ect1),
+        _ => ("ECT(1)", ecn.ect1, ecn.ect0),
+    };
+    format!(
+        "     ECN: {sent} probes as {name}: {kept} arrived so, {} marked CE, {} lost the codepoint \
+         (bleached), {changed} changed\n",
+        ecn.ce, ecn.not_ect
+    )
 }

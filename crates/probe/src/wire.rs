@@ -4,17 +4,17 @@
 //!
 //! Whatever the bytes, decoding neither panics nor allocates.
 
-use cellpace_base::{ByteReader, Span, Time};
+use cellpace_base::{ByteReader, Ecn, Span, Time};
 use cellpace_udp::Protection;
 use cellpace_udp::wire::{
-    Cookie, HEADER_BYTES, HELLO_BYTES, Ids, MAX_VARINT_BYTES, Varints, Writer, open, read_cookie,
-    read_text, unzigzag, zigzag,
+    Cookie, EcnCounts, HEADER_BYTES, HELLO_BYTES, Ids, MAX_VARINT_BYTES, Varints, Writer, open,
+    read_cookie, read_text, unzigzag, zigzag,
 };
 
 use crate::plan::{OnOffStream, Pattern, Plan};
 
 /// The version of everything in this module.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// What a probe has beside the bytes that fill it up.
 pub const PROBE_BYTES: usize = HEADER_BYTES + 1 + 8 + 8;
@@ -85,6 +85,8 @@ pub struct ReportHead {
     pub next_number: u64,
     /// Probes that arrived here.
     pub arrived: u64,
+    /// With which codepoints they came; the others had none.
+    pub ecn: EcnCounts,
     /// Queue delay of the newest probe: by how much it took longer than the fastest packet.
     pub queue_delay: Span,
     /// How many this side has sent of each stream.
@@ -201,6 +203,7 @@ fn read_head(reader: &mut ByteReader<'_>) -> Option<ReportHead> {
         echo_received: time(reader)?,
         next_number: count(reader)?,
         arrived: count(reader)?,
+        ecn: EcnCounts { ect0: count(reader)?, ect1: count(reader)?, ce: count(reader)? },
         queue_delay: Span::from_nanos(count(reader)?),
         sent: [count(reader)?, count(reader)?],
         skipped: count(reader)?,
@@ -215,6 +218,8 @@ const UP: u8 = 1;
 const DOWN: u8 = 2;
 const SATURATE: u8 = 4;
 const RIVAL: u8 = 8;
+/// Where the two bits of the codepoint are.
+const ECN_SHIFT: u32 = 4;
 
 fn read_plan(reader: &mut ByteReader<'_>) -> Option<Plan> {
     let flags = reader.u8()?;
@@ -235,6 +240,7 @@ fn read_plan(reader: &mut ByteReader<'_>) -> Option<Plan> {
         pattern,
         duration,
         rival: (flags & RIVAL != 0).then_some(rival),
+        ecn: Ecn::from_bits(flags >> ECN_SHIFT),
     })
 }
 
@@ -250,7 +256,8 @@ pub fn write_hello(out: &mut Vec<u8>, ids: Ids, cookie: &Cookie, plan: &Plan) ->
     let flags = flag(plan.up, UP)
         | flag(plan.down, DOWN)
         | flag(saturate, SATURATE)
-        | flag(plan.rival.is_some(), RIVAL);
+        | flag(plan.rival.is_some(), RIVAL)
+        | (plan.ecn.bits() << ECN_SHIFT);
     Writer::new(out, kind::HELLO, ids)
         .u32(VERSION)
         .cookie(cookie)
@@ -310,6 +317,9 @@ pub fn write_report(
         .u64(head.echo_received.as_nanos())
         .u64(head.next_number)
         .u64(head.arrived)
+        .u64(head.ecn.ect0)
+        .u64(head.ecn.ect1)
+        .u64(head.ecn.ce)
         .u64(head.queue_delay.as_nanos())
         .u64(head.sent[0])
         .u64(head.sent[1])
@@ -346,8 +356,8 @@ mod tests {
     fn plan() -> impl Strategy<Value = Plan> {
         let rival = (any::<u64>(), any::<u64>(), any::<u64>());
         let bounds = (any::<bool>(), any::<u64>(), any::<u64>());
-        (any::<(bool, bool, u16, u64)>(), bounds, prop::option::of(rival)).prop_map(
-            |((up, down, size, duration), (saturate, first, second), rival)| {
+        (any::<(bool, bool, u16, u64, u8)>(), bounds, prop::option::of(rival)).prop_map(
+            |((up, down, size, duration, ecn), (saturate, first, second), rival)| {
                 let [first, second, duration] = [first, second, duration].map(Span::from_nanos);
                 let pattern = if saturate {
                     Pattern::Saturate { lower: first, upper: second }
@@ -358,7 +368,7 @@ mod tests {
                     let [interval, on, off] = [interval, on, off].map(Span::from_nanos);
                     OnOffStream { interval, on, off }
                 });
-                Plan { up, down, size, pattern, duration, rival }
+                Plan { up, down, size, pattern, duration, rival, ecn: Ecn::from_bits(ecn) }
             },
         )
     }
@@ -371,7 +381,7 @@ mod tests {
             let mut out = Vec::new();
             let cookie = Cookie { issued_ms: 3, seal: [9; 16] };
             prop_assert_eq!(write_hello(&mut out, IDS, &cookie, &plan), HELLO_BYTES);
-            prop_assert_eq!(decode(&out), Some((IDS, ProbePacket::Hello(1, cookie, Some(plan)))));
+            prop_assert_eq!(decode(&out), Some((IDS, ProbePacket::Hello(2, cookie, Some(plan)))));
             out.clear();
             let probe = Probe { stream, number, sent_at: Time::from_nanos(sent) };
             prop_assert_eq!(write_probe(&mut out, IDS, probe, 300), 300);
@@ -387,7 +397,9 @@ mod tests {
                 micros += step;
                 ArrivalRecord { stream, number, received_at: Time::from_micros(micros) }
             }).collect();
-            let head = ReportHead { position: 5, total: 99, done: true, ..ReportHead::default() };
+            let ecn = EcnCounts { ect0: 1, ect1: 2, ce: 3 };
+            let head =
+                ReportHead { ecn, position: 5, total: 99, done: true, ..ReportHead::default() };
             let mut out = Vec::new();
             let (length, count) = write_report(&mut out, IDS, &head, records.iter().copied());
             prop_assert!(length <= MAX_REPORT_BYTES && (count > 50 || count == records.len() as u64));
@@ -436,6 +448,7 @@ mod tests {
             pattern: Pattern::Every(ms(1)),
             duration: s(10),
             rival: Some(OnOffStream { interval: ms(2), on: s(5), off: s(3) }),
+            ecn: Ecn::Ect1,
         };
         let saturate = Plan {
             up: false,
@@ -443,6 +456,7 @@ mod tests {
             pattern: Pattern::Saturate { lower: ms(750), upper: s(3) },
             duration: s(60),
             rival: None,
+            ecn: Ecn::NotEct,
             ..both
         };
         let head = ReportHead {
@@ -450,7 +464,8 @@ mod tests {
             echo_sent: Time::from_secs(4),
             echo_received: Time::from_millis(4_500),
             next_number: 3,
-            arrived: 2,
+            arrived: 6,
+            ecn: EcnCounts { ect0: 1, ect1: 3, ce: 2 },
             queue_delay: ms(7),
             sent: [9, 4],
             skipped: 1,

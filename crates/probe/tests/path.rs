@@ -4,7 +4,7 @@
 
 mod common;
 
-use cellpace_base::{Span, Time};
+use cellpace_base::{Ecn, Span, Time};
 use cellpace_path::schedule::{Trace, TraceFiles};
 use cellpace_path::{Path, PathSpec, TraceSpec};
 use cellpace_probe::{OnOffStream, Pattern, Plan, analyse, ks_distance};
@@ -29,6 +29,7 @@ fn plan(pattern: Pattern, seconds: u64) -> Plan {
         pattern,
         duration: Span::from_secs(seconds),
         rival: None,
+        ecn: Ecn::NotEct,
     }
 }
 

@@ -9,8 +9,10 @@ use std::collections::HashSet;
 use cellpace_base::{Ecn, Rate, Span, Time};
 use cellpace_path::{Path, PathSpec};
 use cellpace_probe::wire::{self, ProbePacket, ReportHead};
-use cellpace_probe::{OnOffStream, Pattern, Plan, ProbeError, Prober, Responder, ResponderLimits};
-use cellpace_udp::wire::{Cookie, Ids, Writer};
+use cellpace_probe::{
+    EcnFigures, OnOffStream, Pattern, Plan, ProbeError, Prober, Responder, ResponderLimits, analyse,
+};
+use cellpace_udp::wire::{Cookie, EcnCounts, Ids, Writer};
 use cellpace_udp::{Engine, Protection, SenderSide};
 use common::{AHEAD, Faults, PROBER, PROBER_ID, RESPONDER, RESPONDER_ID, World, address, limits};
 use proptest::prelude::*;
@@ -35,8 +37,9 @@ fn plan() -> impl Strategy<Value = Plan> {
         }),
     ];
     let rival = prop::option::of((1u64..10, 10u64..300, 10u64..300));
-    (1usize..4, 110u16..1500, pattern, 100u64..1500, rival).prop_map(
-        |(directions, size, pattern, duration, rival)| Plan {
+    let ecn = prop::sample::select(vec![Ecn::NotEct, Ecn::Ect0, Ecn::Ect1]);
+    (1usize..4, 110u16..1500, pattern, 100u64..1500, rival, ecn).prop_map(
+        |(directions, size, pattern, duration, rival, ecn)| Plan {
             up: directions & 1 != 0,
             down: directions & 2 != 0,
             size,
@@ -47,6 +50,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                 on: Span::from_millis(on),
                 off: Span::from_millis(off),
             }),
+            ecn,
         },
     )
 }
@@ -99,7 +103,7 @@ proptest! {
     ) {
         let plan = Plan {
             up: true, down: true, size: 500, pattern: Pattern::Every(Span::from_millis(5)),
-            duration: Span::from_millis(300), rival: None,
+            duration: Span::from_millis(300), rival: None, ecn: Ecn::NotEct,
         };
         let mut world = World::new(plan, [path(0.0, 1), path(0.0, 2)], Faults::default(), limits());
         for (direction, mut bytes, sealed) in garbage {
@@ -125,6 +129,7 @@ fn down(pattern: Pattern, seconds: u64) -> Plan {
         pattern,
         duration: Span::from_secs(seconds),
         rival: None,
+        ecn: Ecn::NotEct,
     }
 }
 
@@ -371,6 +376,10 @@ fn limits_are_kept_and_named() {
         ask(3, &Plan { size: 20, ..down(slow, 1) }),
         "the size is not from 110 to 9000 bytes"
     );
+    assert_eq!(
+        ask(6, &Plan { ecn: Ecn::Ce, ..down(slow, 1) }),
+        "probes leave as Not-ECT, ECT(0) or ECT(1), not as CE"
+    );
     assert_eq!(ask(4, &down(slow, 10)), "Accept");
     assert_eq!(ask(4, &down(slow, 10)), "Accept", "the answer was lost");
     assert_eq!(ask(5, &down(slow, 10)), "it has 1 sessions already");
@@ -435,6 +444,61 @@ fn a_far_side_that_reports_nonsense_is_an_error() {
     let recording = world.finish();
     assert!(!recording.complete && recording.up.arrivals.len() > 2000);
     assert!(recording.up.clock.iter().all(|(_, raw)| raw.abs() < 4_000_000_000));
+}
+
+/// What each direction says of 3000 probes with this codepoint over paths with these impairments.
+fn codepoints(ecn: Ecn, impair: [&str; 2]) -> [EcnFigures; 2] {
+    let impaired = |impair: &str, seed| {
+        let spec = PathSpec {
+            delay: "15ms".parse().unwrap(),
+            impair: impair.parse().unwrap(),
+            ..PathSpec::default()
+        };
+        spec.build(seed).unwrap()
+    };
+    let plan = Plan { up: true, ecn, ..down(every_ms(), 3) };
+    let paths = [impaired(impair[0], 1), impaired(impair[1], 2)];
+    let mut world = World::new(plan, paths, Faults::default(), limits());
+    world.run(Time::from_secs(60));
+    assert_eq!(world.prober.outcome(), Some(&Ok(())));
+    assert_eq!(world.left_capable, [3000, 3000], "probes, and nothing else");
+    let document = analyse(&world.finish(), "model", "1");
+    let found = [document.up.unwrap(), document.down.unwrap()];
+    found.map(|direction| {
+        assert_eq!((direction.sent, direction.arrived), (3000, 3000));
+        direction.ecn.unwrap()
+    })
+}
+
+#[test]
+fn each_direction_tells_who_marks_and_who_bleaches() {
+    let none = EcnFigures { sent_as: "ect1", not_ect: 0, ect0: 0, ect1: 0, ce: 0 };
+    let [up, down] = codepoints(Ecn::Ect1, ["ecn=pass", "mark=10%"]);
+    assert_eq!(up, EcnFigures { ect1: 3000, ..none });
+    assert!((200..400).contains(&down.ce), "{down:?}");
+    assert_eq!(down, EcnFigures { ect1: 3000 - down.ce, ce: down.ce, ..none });
+    let [up, down] = codepoints(Ecn::Ect1, ["ecn=bleach", "ecn=ect1-to-ect0"]);
+    assert_eq!(up, EcnFigures { not_ect: 3000, ..none });
+    assert_eq!(down, EcnFigures { ect0: 3000, ..none });
+    let [up, down] = codepoints(Ecn::Ect0, ["ecn=ce", "ecn=ect1-to-ect0"]);
+    assert_eq!(up, EcnFigures { sent_as: "ect0", ce: 3000, ..none });
+    assert_eq!(down, EcnFigures { sent_as: "ect0", ect0: 3000, ..none });
+}
+
+#[test]
+fn a_far_side_that_counts_more_codepoints_than_arrivals_is_an_error() {
+    let plan = Plan { up: true, down: false, ecn: Ecn::Ect1, ..down(every_ms(), 10) };
+    let mut world = World::new(plan, [path(0.0, 1), path(0.0, 2)], Faults::default(), limits());
+    world.run(Time::from_secs(3));
+    let ecn = EcnCounts { ect0: 0, ect1: 100, ce: 1 };
+    let sent_at = world.now + AHEAD;
+    let head = ReportHead { sent_at, next_number: 100, arrived: 100, ecn, ..ReportHead::default() };
+    let mut report = Vec::new();
+    let ids = Ids { to: PROBER_ID, from: RESPONDER_ID };
+    wire::write_report(&mut report, ids, &head, std::iter::empty());
+    world.deliver(1, &report);
+    let Some(Err(error)) = world.prober.outcome() else { panic!("taken") };
+    assert!(error.to_string().ends_with("more codepoints than arrivals"), "{error}");
 }
 
 #[test]

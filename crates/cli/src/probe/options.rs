@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use cellpace_base::{Rate, Span, parse_span};
+use cellpace_base::{Ecn, Rate, Span, parse_span};
 use cellpace_probe::{OnOffStream, Pattern, Plan, ResponderLimits, wire};
 use cellpace_udp::Protection;
 use clap::{Args, ValueEnum};
@@ -28,6 +28,7 @@ Between two machines, with a key that both have:
   cellpace probe --listen 5261 --key path.key                    # there
   cellpace probe HOST --key path.key --report probe.html         # here: 60 s, both ways
   cellpace probe HOST --key path.key --record lte.trace          # the downlink as a trace
+  cellpace probe HOST --key path.key --ecn ect1 --rate 2mbit     # are codepoints carried, or marked?
 
 All is encrypted, and only who has the key can measure: without --key your own one, which the programs
 that you run on this machine share. The far side does not choose: what is measured is written here.")]
@@ -58,6 +59,9 @@ pub(crate) struct ProbeArgs {
     /// A second stream that comes and goes, as in 10mbit:on=60s,off=60s; it begins with off
     #[arg(long, value_name = "RATE:on=TIME,off=TIME", value_parser = onoff)]
     onoff: Option<OnOffArg>,
+    /// Send the probes with this ECN codepoint, and count with which they arrive [default: with none]
+    #[arg(long, value_enum, value_name = "ect0|ect1")]
+    ecn: Option<CodepointArg>,
     /// Record the link as a trace for `compare` and `link`: keeps the bottleneck's queue from running
     /// empty, between 750 ms and 3 s. Of both directions: FILE.up and FILE.down
     #[arg(long, value_name = "FILE")]
@@ -83,6 +87,12 @@ enum DirectionArg {
     Up,
     Down,
     Both,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum CodepointArg {
+    Ect0,
+    Ect1,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,6 +168,11 @@ impl ProbeArgs {
                 on: onoff.on,
                 off: onoff.off,
             }),
+            ecn: match self.ecn {
+                None => Ecn::NotEct,
+                Some(CodepointArg::Ect0) => Ecn::Ect0,
+                Some(CodepointArg::Ect1) => Ecn::Ect1,
+            },
         };
         plan.check().map_err(CommandError::usage)?;
         if plan.up && plan.rate().is_some_and(|rate| rate > self.max_rate) {

@@ -29,7 +29,7 @@ const COMMANDS: [&str; 22] = [
     "cellpace recv --once --json transfer-recv.json & server=$!; sleep 0.2",
     "cellpace send 127.0.0.1 --bytes 1MB --json transfer-send.json --events events-udp.jsonl; wait $server",
     "cellpace probe --listen 5261 & sleep 0.2",
-    "cellpace probe 127.0.0.1:5261 --duration 1s --onoff 1mbit:on=200ms,off=200ms --json probe.json",
+    "cellpace probe 127.0.0.1:5261 --duration 1s --ecn ect1 --onoff 1mbit:on=200ms,off=200ms --json probe.json",
     "cellpace probe 127.0.0.1:5261 --duration 1s --record probe.trace --json probe-record.json",
     "cellpace conform --quiet --only slow-start --cc copa --json conform.json || test $? = 3",
     "cellpace run --dashboard 0 --driver gate -- sleep 3 2>live.log & server=$!; sleep 1

@@ -42,11 +42,13 @@ pub(crate) struct World {
     pub(crate) paths: [Path; 2],
     in_flight: HashMap<u64, Vec<u8>>,
     next_id: u64,
-    late: Vec<(Time, usize, Vec<u8>)>,
+    late: Vec<(Time, usize, Vec<u8>, Ecn)>,
     faults: Faults,
     random: Random,
     /// When each datagram left, up and down, and its bytes.
     pub(crate) left: [Vec<(Time, usize)>; 2],
+    /// How many datagrams left with a codepoint, up and down.
+    pub(crate) left_capable: [u64; 2],
     /// When packets left the link, up and down.
     pub(crate) departed: [Vec<Time>; 2],
     /// The prober vanishes.
@@ -83,6 +85,7 @@ impl World {
             faults,
             random: Random::seeded(11, 1),
             left: [Vec::new(), Vec::new()],
+            left_capable: [0; 2],
             departed: [Vec::new(), Vec::new()],
             prober_gone: false,
         }
@@ -130,19 +133,18 @@ impl World {
                 0 => self.prober.poll_transmit(self.now, &mut datagram),
                 _ => self.responder.poll_transmit(self.now + AHEAD, &mut datagram),
             };
-            if departure.is_none() {
-                return;
-            }
+            let Some(departure) = departure else { return };
+            self.left_capable[direction] += u64::from(departure.ecn.is_capable());
             self.left[direction].push((self.now, datagram.len()));
-            self.enter(direction, std::mem::take(&mut datagram));
+            self.enter(direction, std::mem::take(&mut datagram), departure.ecn);
         }
         panic!("a hundred thousand datagrams at one instant");
     }
 
-    fn enter(&mut self, direction: usize, datagram: Vec<u8>) {
+    fn enter(&mut self, direction: usize, datagram: Vec<u8>, ecn: Ecn) {
         self.next_id += 1;
         let size = datagram.len() as u32 + 28;
-        self.paths[direction].push(Packet::new(self.next_id, 0, size, self.now));
+        self.paths[direction].push(Packet { ecn, ..Packet::new(self.next_id, 0, size, self.now) });
         self.in_flight.insert(self.next_id, datagram);
     }
 
@@ -155,51 +157,47 @@ impl World {
                 if record.fate != Fate::Delivered {
                     continue;
                 }
+                let ecn = record.packet.ecn;
                 self.departed[direction].push(record.packet.departed_at);
                 if self.random.unit() < self.faults.damage {
                     let at = self.random.below(datagram.len() as u64) as usize;
                     datagram[at] ^= 1 << self.random.below(8);
                 }
                 if self.random.unit() < self.faults.duplicate {
-                    self.deliver(direction, &datagram);
+                    self.deliver_with(direction, &datagram, ecn);
                 }
                 if self.random.unit() < self.faults.delay {
                     let at = self.now + Span::from_millis(self.random.below(80));
-                    self.late.push((at, direction, datagram));
+                    self.late.push((at, direction, datagram, ecn));
                 } else {
-                    self.deliver(direction, &datagram);
+                    self.deliver_with(direction, &datagram, ecn);
                 }
             }
         }
         let now = self.now;
         let (due, late) = std::mem::take(&mut self.late).into_iter().partition(|l| l.0 <= now);
         self.late = late;
-        let due: Vec<(Time, usize, Vec<u8>)> = due;
-        for (_, direction, datagram) in due {
-            self.deliver(direction, &datagram);
+        let due: Vec<(Time, usize, Vec<u8>, Ecn)> = due;
+        for (_, direction, datagram, ecn) in due {
+            self.deliver_with(direction, &datagram, ecn);
         }
     }
 
     pub(crate) fn deliver(&mut self, direction: usize, datagram: &[u8]) {
+        self.deliver_with(direction, datagram, Ecn::NotEct);
+    }
+
+    fn deliver_with(&mut self, direction: usize, datagram: &[u8], ecn: Ecn) {
         match direction {
             0 => {
                 let at = self.now + AHEAD;
-                self.responder.handle_datagram(
-                    at,
-                    address(PROBER),
-                    0.into(),
-                    Ecn::NotEct,
-                    datagram,
-                );
+                self.responder.handle_datagram(at, address(PROBER), 0.into(), ecn, datagram);
             }
             _ if self.prober_gone => {}
-            _ => self.prober.handle_datagram(
-                self.now,
-                address(RESPONDER),
-                0.into(),
-                Ecn::NotEct,
-                datagram,
-            ),
+            _ => {
+                let from = address(RESPONDER);
+                self.prober.handle_datagram(self.now, from, 0.into(), ecn, datagram);
+            }
         }
     }
 

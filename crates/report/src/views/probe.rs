@@ -41,6 +41,7 @@ struct Direction {
     delay_ms: Delay,
     bursts: Bursts,
     onoff: Option<OnOff>,
+    ecn: Option<EcnCounts>,
     windows: Vec<Windows>,
     trace: Option<RecordedTrace>,
     delay_series: DelaySeries,
@@ -75,6 +76,15 @@ struct Quantiles {
 struct OnOff {
     on_ms: Delay,
     off_ms: Delay,
+}
+
+#[derive(Deserialize)]
+struct EcnCounts {
+    sent_as: String,
+    not_ect: u64,
+    ect0: u64,
+    ect1: u64,
+    ce: u64,
 }
 
 #[derive(Deserialize)]
@@ -232,6 +242,7 @@ impl Direction {
 
 fn tables(directions: &[(&str, &Direction)]) -> Vec<PageTable> {
     let mut all = vec![totals(directions), delays(directions), bursts(directions)];
+    all.extend(codepoints(directions));
     all.extend(directions.iter().map(|(name, direction)| predictors(name, direction)));
     all
 }
@@ -259,6 +270,26 @@ fn totals(directions: &[(&str, &Direction)]) -> PageTable {
         rows: directions.iter().map(row).collect(),
         ..PageTable::default()
     }
+}
+
+/// `None` where probes had no codepoint.
+fn codepoints(directions: &[(&str, &Direction)]) -> Option<PageTable> {
+    let row = |(name, d): &(&str, &Direction)| {
+        let ecn = d.ecn.as_ref()?;
+        let counts = [ecn.ect0, ecn.ect1, ecn.ce, ecn.not_ect];
+        let head = [(*name).to_owned(), ecn.sent_as.to_uppercase()];
+        Some(head.into_iter().chain(counts.iter().map(u64::to_string)).collect())
+    };
+    let rows: Vec<Vec<String>> = directions.iter().filter_map(row).collect();
+    (!rows.is_empty()).then(|| PageTable {
+        title: "ECN codepoints".into(),
+        note: "With which codepoint probes arrived. CE: a queue marked them. None: somebody on \
+               the way cleared it."
+            .into(),
+        header: super::header("direction|sent as|ECT0|ECT1|CE|none"),
+        rows,
+        ..PageTable::default()
+    })
 }
 
 fn row(name: String, numbers: &[f64]) -> Vec<String> {
@@ -386,6 +417,18 @@ mod tests {
         assert!(section.charts[0].log_y && section.folds_tables);
         let lost = &section.charts[2].lines[0];
         assert_eq!((lost.x[3], lost.y[3], lost.y[4]), (0.300_000_000_000_000_04, 1.0, 0.0));
+    }
+
+    #[test]
+    fn codepoints_have_a_table_where_probes_had_one() {
+        assert!(section(|_| ()).tables.iter().all(|table| table.title != "ECN codepoints"));
+        let section = section(|document| {
+            document["up"]["ecn"] = serde_json::json!(
+                {"sent_as": "ect1", "not_ect": 3, "ect0": 1, "ect1": 4, "ce": 2}
+            );
+        });
+        let table = section.tables.iter().find(|table| table.title == "ECN codepoints").unwrap();
+        assert_eq!(table.rows, [["up", "ECT1", "1", "4", "2", "3"]]);
     }
 
     #[test]
