@@ -40,7 +40,7 @@ fn listen(args: &ProbeArgs, address: &ListenAddress) -> Result<ExitCode, Command
     let protection = args.protection()?;
     let (secret, new_id) = Driver::secrets().map_err(CommandError::failed)?;
     let responder = Responder::new(args.limits(), secret, new_id).protected(&protection);
-    let mut driver = Driver::new(responder);
+    let mut driver = Driver::new(responder).without_coalescing();
     let at = address.bind(&mut driver, PROBE_PORT, args.key.is_given())?;
     args.verbosity.note(&format!("waiting for probers at {at}"));
     end_cleanly_on_ctrl_c();
@@ -63,7 +63,7 @@ fn probe(args: &ProbeArgs, target: &HostPort) -> Result<ExitCode, CommandError> 
     // The first socket has the number 0.
     let prober =
         Prober::new(Time::ZERO, plan, peer, 0, new_id().max(1), gap).protected(&protection);
-    let mut driver = Driver::new(prober);
+    let mut driver = Driver::new(prober).without_coalescing();
     connect_to(&mut driver, peer)?;
     end_cleanly_on_ctrl_c();
     let shown = ShownProbe::open(args, target, &plan)?;
