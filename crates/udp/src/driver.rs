@@ -269,7 +269,8 @@ impl<E: Engine> Driver<E> {
     fn add(&mut self, socket: UdpSocket) -> io::Result<usize> {
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         if !self.coalesces {
-            setsockopt(&socket, sockopt::UdpGroSegment, &false)?;
+            // A kernel that does not know the option coalesces nothing.
+            let _ = setsockopt(&socket, sockopt::UdpGroSegment, &false);
         }
         // The system may grant less.
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&socket), SOCKET_BUFFER);
