@@ -1,4 +1,4 @@
-//! What is sent on the control socket: four records, and then the connection ends.
+//! What is sent on the control socket: a hello and a greeting, and then requests, each with its answer.
 //!
 //! | record   | from     | bytes                                                     |
 //! |----------|----------|-----------------------------------------------------------|
@@ -13,8 +13,11 @@
 //! The control socket's name is public, and anybody can bind it once the launcher has ended. So each
 //! end proves to the other that it knows the [`Token`], which itself is never sent: a proof is a
 //! keyed hash of both nonces, one of which is new to the prover. The client sends no descriptor
-//! before it has checked the greeting. A descriptor in the queue of a launcher that does not run
-//! would be kept there, and a TCP socket that is kept does not end when the program closes it.
+//! before it has checked the greeting. A process keeps a connection for its next requests; the
+//! launcher closes those that wait for nothing when it has no place for others. A descriptor in the
+//! queue of a launcher that was stopped is kept there, and a TCP socket that is kept does not end
+//! when the program closes it: one for each kept connection at most, since who gets no answer leaves
+//! the launcher alone, and begins with a hello after that.
 //!
 //! | request      | bytes | meaning                                             |
 //! |--------------|-------|-----------------------------------------------------|

@@ -216,3 +216,39 @@ pub(crate) fn now_ms() -> u64 {
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     now.tv_sec.cast_unsigned() * 1000 + now.tv_nsec.cast_unsigned() / 1_000_000
 }
+
+/// Repeats what signals interrupt, until it is too late.
+pub(crate) fn retry_until<T>(until: u64, mut call: impl FnMut() -> Option<T>) -> Option<T> {
+    loop {
+        // A call that succeeds leaves it, and what it brings may still be rubbish.
+        set_errno(0);
+        let result = call();
+        if result.is_some() || errno() != libc::EINTR || now_ms() > until {
+            return result;
+        }
+    }
+}
+
+/// Repeats a system call that signals interrupt.
+pub(crate) fn retry_interrupted(mut call: impl FnMut() -> c_long) -> Option<c_long> {
+    for _ in 0..1000 {
+        let result = call();
+        if result >= 0 {
+            return Some(result);
+        }
+        if errno() != libc::EINTR {
+            return None;
+        }
+    }
+    None
+}
+
+/// The kernel's number of a socket, which is never another one's.
+pub(crate) fn socket_cookie(fd: c_int) -> Option<u64> {
+    let mut cookie = 0_u64;
+    let mut len = size_of::<u64>() as socklen_t;
+    let (level, name, place) = (libc::SOL_SOCKET, libc::SO_COOKIE, &raw mut cookie);
+    // SAFETY: the kernel writes at most eight bytes to `cookie`.
+    let result = unsafe { libc::syscall(libc::SYS_getsockopt, fd, level, name, place, &mut len) };
+    (result == 0 && len as usize == size_of::<u64>()).then_some(cookie)
+}

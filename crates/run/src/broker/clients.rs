@@ -1,4 +1,5 @@
-//! Clients of the control socket whose request has not arrived yet.
+//! Clients of the control socket: those whose first request has not arrived yet, and those that stay for
+//! the next one.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -44,7 +45,8 @@ pub(super) struct ControlClient {
     uid: u32,
     /// None where it is in another namespace of processes.
     pub(super) process: Option<Pid>,
-    until: Instant,
+    /// Until when its request must be there; none once it has made one, and stays for the next.
+    until: Option<Instant>,
     /// Once we have greeted it.
     session: Option<ControlSession>,
 }
@@ -62,7 +64,7 @@ impl ControlClients {
 
     /// Returns the descriptors to poll: the listener, then each client.
     pub(super) fn poll_fds(&self) -> impl Iterator<Item = PollFd<'_>> {
-        let has_room = self.serves_all() || !self.is_full();
+        let has_room = self.serves_all() || !self.is_full() || self.idle().is_some();
         let listening = if has_room { PollFlags::IN } else { PollFlags::empty() };
         let clients = self.waiting.iter().map(|one| PollFd::new(&one.socket, PollFlags::IN));
         std::iter::once(PollFd::new(&self.listener, listening)).chain(clients)
@@ -70,7 +72,7 @@ impl ControlClients {
 
     /// When the first client will have waited for too long.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.waiting.iter().map(|client| client.until).min()
+        self.waiting.iter().filter_map(|client| client.until).min()
     }
 
     /// Greets those that are `ready`, in the order of [`poll_fds`](Self::poll_fds), and returns
@@ -90,11 +92,21 @@ impl ControlClients {
                 None => self.waiting.extend(greet(client, &self.token)),
             }
         }
-        self.waiting.retain(|client| client.until > now);
+        self.waiting.retain(|client| client.until.is_none_or(|until| until > now));
         if *listener {
             self.accept(now);
         }
         with_request
+    }
+
+    /// Lets a client that was served stay for its next request.
+    pub(super) fn keep(&mut self, client: ControlClient) {
+        self.waiting.push(ControlClient { until: None, ..client });
+    }
+
+    /// One that stays, and can open another connection when it has a request.
+    fn idle(&self) -> Option<usize> {
+        self.waiting.iter().position(|client| client.until.is_none())
     }
 
     fn serves_all(&self) -> bool {
@@ -108,12 +120,13 @@ impl ControlClients {
     /// Accepts clients, and closes strangers' connections before they have a place.
     fn accept(&mut self, now: Instant) {
         for _ in 0..MAX_ACCEPTED {
-            if self.is_full() && !self.serves_all() {
+            if self.is_full() && !self.serves_all() && !self.send_away_idle() {
                 return;
             }
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let socket = match accept_with(&self.listener, flags) {
                 Ok(socket) => socket,
+                Err(Errno::MFILE | Errno::NFILE) if self.send_away_idle() => continue,
                 Err(Errno::MFILE | Errno::NFILE) => return self.turn_away(),
                 Err(_) => return,
             };
@@ -127,10 +140,16 @@ impl ControlClients {
                 self.waiting.swap_remove(index);
             }
             let (uid, process) = (peer.uid(), Pid::from_raw(peer.pid()));
-            let until = now + self.limits.patience;
+            let until = Some(now + self.limits.patience);
             let client = ControlClient { socket, uid, process, until, session: None };
             self.waiting.extend(greet(client, &self.token));
         }
+    }
+
+    /// Has the place of a client that waits for nothing; false if there is none.
+    fn send_away_idle(&mut self) -> bool {
+        let idle = self.idle();
+        idle.map(|index| self.waiting.swap_remove(index)).is_some()
     }
 
     /// Out of descriptors: lets the client know at once, so that it continues without us.
@@ -167,7 +186,7 @@ fn greet(mut client: ControlClient, token: &Token) -> Option<ControlClient> {
     Some(client)
 }
 
-/// The oldest client of the user who has most places.
+/// The client that has waited longest of the user who has most places; first those that stay.
 fn to_evict(clients: &[ControlClient]) -> Option<usize> {
     let mut places = HashMap::<u32, usize>::new();
     clients.iter().for_each(|client| *places.entry(client.uid).or_default() += 1);
@@ -187,6 +206,7 @@ mod tests {
 
     /// A client's socket, and the client as we see it.
     fn client(uid: u32, until: Instant) -> (OwnedFd, ControlClient) {
+        let until = Some(until);
         let kind = SocketType::SEQPACKET;
         let (theirs, socket) =
             socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
@@ -218,6 +238,29 @@ mod tests {
         let ready = clients.take_ready(&[false, true], Instant::now());
         assert_eq!(ready[0].1, session);
         assert_eq!(clients.poll_fds().count(), 1, "it gave up its place");
+    }
+
+    #[test]
+    fn one_that_was_served_stays_until_somebody_needs_the_place() {
+        let start = Instant::now();
+        let (theirs, ours) = client(0, start);
+        let session = Some(ControlSession { client: [1; 16], launcher: [2; 16] });
+        let mut clients = clients(Vec::new());
+        clients.limits.most = 1;
+        clients.user = 1;
+        clients.keep(ControlClient { session, ..ours });
+        let much_later = start + Duration::from_secs(3600);
+        assert!(clients.take_ready(&[false, false], much_later).is_empty());
+        assert_eq!((clients.waiting.len(), clients.due()), (1, None), "it waits for ever");
+        send(&theirs, b"a request", SendFlags::NOSIGNAL).unwrap();
+        let mut ready = clients.take_ready(&[false, true], much_later);
+        assert_eq!(Some(ready[0].1), session, "and is asked no second proof");
+        let client = ready.remove(0).0;
+        assert_eq!(recv(&client.socket, &mut [0; 16], RecvFlags::DONTWAIT).unwrap().0, 9);
+        clients.keep(client);
+        assert!(clients.is_full() && clients.send_away_idle(), "its place is free for a new one");
+        assert_eq!(recv(&theirs, &mut [0; 1], RecvFlags::DONTWAIT).unwrap().0, 0);
+        assert!(!clients.send_away_idle());
     }
 
     #[test]

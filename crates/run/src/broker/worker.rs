@@ -173,7 +173,9 @@ impl WorkerLoop {
             }
             self.openings.forget_old(now);
             for (client, session) in self.clients.take_ready(&ready.clients, now) {
-                self.answer(&client, &session);
+                if self.answer(&client, &session).is_some() {
+                    self.clients.keep(client);
+                }
             }
             if ready.wake || now.duration_since(reaped) >= REAP {
                 reaped = now;
@@ -212,12 +214,12 @@ impl WorkerLoop {
         }
     }
 
-    /// Serves a client's request. A client that is gone or must not be served is dropped.
-    fn answer(&mut self, client: &ControlClient, session: &ControlSession) {
+    /// Serves a client's request; `None` for a client that is gone or must not be served.
+    fn answer(&mut self, client: &ControlClient, session: &ControlSession) -> Option<()> {
         // One byte more than a request has, to detect messages that are too long.
         let mut bytes = [0; REQUEST_LEN + 1];
-        let Some((count, fd)) = receive_with_descriptor(&client.socket, &mut bytes) else { return };
-        let Some(ask) = session.asked(&self.token, &bytes[..count]) else { return };
+        let (count, fd) = receive_with_descriptor(&client.socket, &mut bytes)?;
+        let ask = session.asked(&self.token, &bytes[..count])?;
         let done = match ask {
             Ask::Adopt { connecting: true, .. } => self.open(&client.socket, fd),
             Ask::Adopt { nonblocking, outgoing, descriptor, .. } => {
@@ -228,6 +230,7 @@ impl WorkerLoop {
         if done.is_none() {
             send(&client.socket, Answer::REFUSED, None);
         }
+        Some(())
     }
 
     /// Takes a connection over and gives the client its end; `None` if the program continues with its own
