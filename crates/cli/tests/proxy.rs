@@ -592,7 +592,7 @@ fn a_flow_of_the_kernel_driver_can_be_watched_and_aborted() {
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut peer = listener.accept().unwrap().0;
         peer.set_read_timeout(Some(PATIENCE)).unwrap();
-        let flow = driver.take(&socket, owner, &"copa".parse().unwrap(), 1).unwrap();
+        let flow = driver.take(&socket, owner, false, &"copa".parse().unwrap(), 1).unwrap();
         assert_eq!(flow.driver(), cellpace_tcp::DriverKind::Kernel);
         let watch = flow.watch();
         let until = Instant::now() + PATIENCE;

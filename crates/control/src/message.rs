@@ -28,6 +28,8 @@
 //! | flags        | 5     | bit 0: the application's end shall not block        |
 //! |              |       | bit 1: the program opened the connection            |
 //! |              |       | bit 2: it is not there yet, and shall not block     |
+//! |              |       | bit 3: the program goes on with the socket, and     |
+//! |              |       | awaits no answer                                    |
 //! |              |       | kind 2: bit 0: for `SO_LINGER`                      |
 //! | reserved     | 6-7   | 0                                                   |
 //! | flow         | 8-15  | big endian; kind 1: the socket's descriptor at the  |
@@ -37,7 +39,10 @@
 //! | answer       | bytes | meaning                                             |
 //! |--------------|-------|-----------------------------------------------------|
 //! | magic        | 0-3   | as above                                            |
-//! | status       | 4     | 0: done, and a descriptor comes along; else refused |
+//! | status       | 4     | 0: done, and a descriptor comes along               |
+//! |              |       | 1: refused                                          |
+//! |              |       | 2: the program goes on with the socket, under       |
+//! |              |       | control; it need not await answers for more         |
 //! | reserved     | 5-7   | 0                                                   |
 //! | queued       | 8-15  | big endian: bytes of the flow that TCP has not yet  |
 //!
@@ -73,6 +78,9 @@ pub enum Ask {
         outgoing: bool,
         /// It is being opened and not there yet; only with both of the above.
         connecting: bool,
+        /// The program goes on with it whatever becomes of it, and awaits no answer. For a launcher that
+        /// has said [`Stays`](AskOutcome::Stays).
+        unawaited: bool,
         /// Its descriptor at the client, which goes on with it if the launcher gives it back.
         descriptor: u32,
     },
@@ -90,10 +98,10 @@ impl Ask {
     pub fn encode(&self) -> [u8; ASK_LEN] {
         let mut bytes = [0; ASK_LEN];
         let (kind, flags, flow) = match *self {
-            Self::Adopt { nonblocking, outgoing, connecting, descriptor } => {
-                let [nonblocking, outgoing, connecting] =
-                    [nonblocking, outgoing, connecting].map(u8::from);
-                (1, nonblocking | outgoing << 1 | connecting << 2, descriptor.into())
+            Self::Adopt { nonblocking, outgoing, connecting, unawaited, descriptor } => {
+                let bits = [nonblocking, outgoing, connecting, unawaited].into_iter().enumerate();
+                let flags = bits.fold(0, |flags, (bit, is_set)| flags | u8::from(is_set) << bit);
+                (1, flags, descriptor.into())
             }
             Self::Fetch { flow, linger } => (2, linger.into(), flow),
         };
@@ -110,10 +118,11 @@ impl Ask {
         let [kind, flags, 0, 0] = bytes[4..8] else { return None };
         let flow = u64::from_be_bytes(bytes[8..].try_into().ok()?);
         let ask = match (kind, flags, flow) {
-            (1, 0..=3 | 7, descriptor) => Self::Adopt {
+            (1, 0..=3 | 7 | 8..=11, descriptor) => Self::Adopt {
                 nonblocking: flags & 1 != 0,
                 outgoing: flags & 2 != 0,
                 connecting: flags & 4 != 0,
+                unawaited: flags & 8 != 0,
                 descriptor: u32::try_from(descriptor).ok()?,
             },
             (2, 0 | 1, flow) => Self::Fetch { flow, linger: flags != 0 },
@@ -197,33 +206,58 @@ impl ControlSession {
     }
 }
 
+/// What became of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum AskOutcome {
+    /// It was done; a descriptor comes along.
+    Done = 0,
+    /// It was not.
+    Refused = 1,
+    /// The connection is under control and stays with the program.
+    Stays = 2,
+}
+
 /// The launcher's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
-    /// Whether it was done; then a descriptor comes along.
-    pub done: bool,
+    /// What became of it.
+    pub outcome: AskOutcome,
     /// Bytes of the flow that the application wrote, the engine holds and TCP does not have yet.
     pub queued: u64,
 }
 
 impl Answer {
     /// The answer to what is not done.
-    pub const REFUSED: Self = Self { done: false, queued: 0 };
+    pub const REFUSED: Self = Self { outcome: AskOutcome::Refused, queued: 0 };
+    /// The answer about a connection that stays with the program.
+    pub const STAYS: Self = Self { outcome: AskOutcome::Stays, queued: 0 };
+
+    /// The answer that a descriptor comes along with.
+    pub fn done(queued: u64) -> Self {
+        Self { outcome: AskOutcome::Done, queued }
+    }
 
     /// The answer as bytes.
     pub fn encode(&self) -> [u8; ANSWER_LEN] {
         let mut bytes = [0; ANSWER_LEN];
         bytes[..4].copy_from_slice(&MAGIC);
-        bytes[4] = u8::from(!self.done);
+        bytes[4] = self.outcome as u8;
         bytes[8..].copy_from_slice(&self.queued.to_be_bytes());
         bytes
     }
 
-    /// Reads an answer.
+    /// Reads an answer; `None` for whatever is none of this version.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; ANSWER_LEN] = bytes.try_into().ok()?;
         let queued = u64::from_be_bytes(bytes[8..].try_into().ok()?);
-        (bytes[..4] == MAGIC).then_some(Self { done: bytes[4] == 0, queued })
+        let outcome = match bytes[4] {
+            0 => AskOutcome::Done,
+            1 => AskOutcome::Refused,
+            2 => AskOutcome::Stays,
+            _ => return None,
+        };
+        (bytes[..4] == MAGIC).then_some(Self { outcome, queued })
     }
 }
 
@@ -238,13 +272,16 @@ mod tests {
 
     fn asks() -> impl Strategy<Value = Ask> {
         prop_oneof![
-            any::<(bool, bool, u32)>().prop_map(|(nonblocking, outgoing, descriptor)| {
-                Ask::Adopt { nonblocking, outgoing, connecting: false, descriptor }
-            }),
+            any::<([bool; 3], u32)>().prop_map(
+                |([nonblocking, outgoing, unawaited], descriptor)| {
+                    Ask::Adopt { nonblocking, outgoing, connecting: false, unawaited, descriptor }
+                }
+            ),
             any::<u32>().prop_map(|descriptor| Ask::Adopt {
                 nonblocking: true,
                 outgoing: true,
                 connecting: true,
+                unawaited: false,
                 descriptor
             }),
             any::<(u64, bool)>().prop_map(|(flow, linger)| Ask::Fetch { flow, linger }),
@@ -264,15 +301,16 @@ mod tests {
         }
 
         #[test]
-        fn answers_survive_their_bytes(done: bool, queued: u64) {
-            let answer = Answer { done, queued };
+        fn answers_survive_their_bytes(which in 0_usize..3, queued: u64) {
+            let outcome = [AskOutcome::Done, AskOutcome::Refused, AskOutcome::Stays][which];
+            let answer = Answer { outcome, queued };
             prop_assert_eq!(Answer::decode(&answer.encode()), Some(answer));
         }
 
         #[test]
         fn what_reads_as_a_request_is_written_the_same(mut bytes: [u8; ASK_LEN], kind in 0_u8..4) {
             bytes[..4].copy_from_slice(&MAGIC);
-            let flags = bytes[5] & 7;
+            let flags = bytes[5] & 15;
             bytes[4..8].copy_from_slice(&[kind, flags, 0, 0]);
             if let Some(ask) = Ask::decode(&bytes) {
                 prop_assert_eq!(ask.encode(), bytes);
@@ -304,8 +342,14 @@ mod tests {
 
     #[test]
     fn what_is_being_opened_is_outgoing_and_does_not_block() {
-        let ask = Ask::Adopt { nonblocking: true, outgoing: true, connecting: true, descriptor: 9 };
-        for flags in [4, 5, 6, 8, 15] {
+        let ask = Ask::Adopt {
+            nonblocking: true,
+            outgoing: true,
+            connecting: true,
+            unawaited: false,
+            descriptor: 9,
+        };
+        for flags in [4, 5, 6, 12, 15, 16] {
             let mut wrong = ask.encode();
             wrong[5] = flags;
             assert_eq!(Ask::decode(&wrong), None, "{flags}");

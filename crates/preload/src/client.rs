@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use cellpace_control::message::{Answer, Ask};
+use cellpace_control::message::{Answer, Ask, AskOutcome};
 use cellpace_control::{FlowName, Owner};
 use libc::c_int;
 
@@ -10,7 +10,7 @@ use crate::alcc;
 use crate::config::{PreloadConfig, config};
 use crate::control_channel::{ControlChannel, LauncherFailure, PATIENCE_MS};
 use crate::records::{receive, send};
-use crate::sys::{Fd, Lent, NameSide, SocketName, now_ms, retry_until};
+use crate::sys::{Fd, Lent, NameSide, SocketName, now_ms, retry_until, unread};
 
 /// How long the launcher is left alone that did not answer.
 const PAUSE_MS: u64 = 30_000;
@@ -24,14 +24,16 @@ static GONE: AtomicBool = AtomicBool::new(false);
 /// end is returned; otherwise it is as it was.
 pub(crate) fn adopt(tcp: c_int, nonblocking: bool, outgoing: bool) -> Option<Fd> {
     let descriptor = tcp.cast_unsigned();
-    hand_over(Ask::Adopt { nonblocking, outgoing, connecting: false, descriptor }, tcp)
+    let (connecting, unawaited) = (false, false);
+    hand_over(Ask::Adopt { nonblocking, outgoing, connecting, unawaited, descriptor }, tcp)
 }
 
 /// Hands a TCP socket over that is being connected. The application's end cannot be written to
 /// until it is, or until that has failed.
 pub(crate) fn adopt_opening(tcp: c_int) -> Option<Fd> {
     let descriptor = tcp.cast_unsigned();
-    let ask = Ask::Adopt { nonblocking: true, outgoing: true, connecting: true, descriptor };
+    let [nonblocking, outgoing, connecting] = [true; 3];
+    let ask = Ask::Adopt { nonblocking, outgoing, connecting, unawaited: false, descriptor };
     hand_over(ask, tcp)
 }
 
@@ -40,8 +42,14 @@ fn hand_over(what: Ask, tcp: c_int) -> Option<Fd> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let workers = config()?.workers;
     let first = NEXT.fetch_add(1, Ordering::Relaxed);
-    let mut asked = (0..workers).map(|index| first.wrapping_add(index) % workers);
-    asked.find_map(|worker| ask(worker, what, tcp).map(|(_, fd)| fd))
+    for index in 0..workers {
+        match ask(first.wrapping_add(index) % workers, what, tcp) {
+            Reply::Done(_, fd) => return Some(fd),
+            Reply::Stays => return None,
+            Reply::None => {}
+        }
+    }
+    None
 }
 
 /// Borrows the TCP socket of a flow, whose application's end `fd` is; `linger` says that it is for
@@ -51,8 +59,10 @@ pub(crate) fn fetch(flow: &FlowName, fd: c_int, linger: bool) -> Option<Lent> {
         Owner::Launcher => {
             let workers = u64::from(config()?.workers);
             let worker = (flow.flow.checked_sub(1)? % workers) as u32;
-            let (answer, tcp) = ask(worker, Ask::Fetch { flow: flow.flow, linger }, fd)?;
-            Some(Lent { tcp, queued: answer.queued })
+            match ask(worker, Ask::Fetch { flow: flow.flow, linger }, fd) {
+                Reply::Done(queued, tcp) => Some(Lent { tcp, queued }),
+                Reply::Stays | Reply::None => None,
+            }
         }
         Owner::Process => alcc::lend(flow.flow, linger),
     }
@@ -69,54 +79,98 @@ pub(crate) fn flow_of(fd: c_int) -> Option<FlowName> {
     tokens.into_iter().flatten().find_map(|token| FlowName::decode(name, token))
 }
 
+/// What came of a question.
+enum Reply {
+    /// Bytes that wait in front of TCP, and a descriptor.
+    Done(u64, Fd),
+    /// The program goes on with the TCP socket, which is under control or about to be.
+    Stays,
+    /// Nothing: refused, or nobody answers.
+    None,
+}
+
 /// Asks a worker of the launcher, which gets a descriptor and sends one.
-fn ask(worker: u32, ask: Ask, fd: c_int) -> Option<(Answer, Fd)> {
-    let config = config()?;
+fn ask(worker: u32, ask: Ask, fd: c_int) -> Reply {
+    let Some(config) = config() else { return Reply::None };
     let now = now_ms();
     if GONE.load(Ordering::Relaxed) || now < AWAY_UNTIL.load(Ordering::Relaxed) {
-        return None;
+        return Reply::None;
     }
     let until = now + PATIENCE_MS;
-    let kept = ControlChannel::kept(worker).and_then(|kept| exchange(kept, config, ask, fd, until));
-    let (answer, fd) = match kept {
-        Some(answered) => answered,
-        None if now_ms() >= until => return leave_alone(),
-        // None was kept, or the launcher closed it to have the place.
-        None => match ControlChannel::open(config, worker, until) {
-            Ok(channel) => exchange(channel, config, ask, fd, until)?,
-            Err(LauncherFailure::Now) if now_ms() >= until => return leave_alone(),
-            Err(LauncherFailure::Now) => return None,
-            Err(LauncherFailure::Gone) => {
-                GONE.store(true, Ordering::Relaxed);
-                return None;
-            }
-        },
+    let kept = ControlChannel::kept(worker).and_then(|kept| match unawaited(&kept, ask) {
+        Some(ask) => tell(kept, config, ask, fd),
+        None => exchange(kept, config, ask, fd, until),
+    });
+    if let Some(reply) = kept {
+        return reply;
+    }
+    if now_ms() >= until {
+        return leave_alone();
+    }
+    // None was kept, or the launcher closed it to have the place.
+    match ControlChannel::open(config, worker, until) {
+        Ok(channel) => exchange(channel, config, ask, fd, until).unwrap_or(Reply::None),
+        Err(LauncherFailure::Now) if now_ms() >= until => leave_alone(),
+        Err(LauncherFailure::Now) => Reply::None,
+        Err(LauncherFailure::Gone) => {
+            GONE.store(true, Ordering::Relaxed);
+            Reply::None
+        }
+    }
+}
+
+/// The same question without an answer, where none is needed: connections stay with the program. Not
+/// while the launcher has much to read: if it was stopped, it keeps what it is sent, and who waits for an
+/// answer notices.
+fn unawaited(channel: &ControlChannel, ask: Ask) -> Option<Ask> {
+    /// Some twenty questions: the kernel counts the memory that they take.
+    const MUCH_UNREAD: c_int = 16 << 10;
+    let Ask::Adopt { nonblocking, outgoing, connecting: false, descriptor, .. } = ask else {
+        return None;
     };
-    if answer.done { fd.map(|fd| (answer, fd)) } else { None }
+    let (connecting, unawaited) = (false, true);
+    let may_pass = channel.stays && unread(channel.socket.raw()) < MUCH_UNREAD;
+    may_pass.then_some(Ask::Adopt { nonblocking, outgoing, connecting, unawaited, descriptor })
+}
+
+/// A question that has no answer.
+fn tell(channel: ControlChannel, config: &PreloadConfig, ask: Ask, fd: c_int) -> Option<Reply> {
+    send(&channel.socket, &channel.session.request(&config.token, ask), Some(fd))?;
+    channel.keep();
+    Some(Reply::Stays)
 }
 
 /// One question and its answer; the channel is kept for the next.
 fn exchange(
-    channel: ControlChannel,
+    mut channel: ControlChannel,
     config: &PreloadConfig,
     ask: Ask,
     fd: c_int,
     until: u64,
-) -> Option<(Answer, Option<Fd>)> {
+) -> Option<Reply> {
     send(&channel.socket, &channel.session.request(&config.token, ask), Some(fd))?;
     let answered = retry_until(until, || receive(&channel.socket, 0));
-    if answered.is_some() {
+    if let Some((answer, fd)) = answered {
+        channel.stays = answer.outcome == AskOutcome::Stays;
         channel.keep();
-        return answered;
+        return Some(reply(answer, fd));
     }
     // From here on the launcher sees that we gave up; but it may have answered before.
     // SAFETY: the socket is ours.
     unsafe { libc::syscall(libc::SYS_shutdown, channel.socket.raw(), libc::SHUT_RDWR) };
-    receive(&channel.socket, libc::MSG_DONTWAIT)
+    receive(&channel.socket, libc::MSG_DONTWAIT).map(|(answer, fd)| reply(answer, fd))
+}
+
+fn reply(answer: Answer, fd: Option<Fd>) -> Reply {
+    match (answer.outcome, fd) {
+        (AskOutcome::Done, Some(fd)) => Reply::Done(answer.queued, fd),
+        (AskOutcome::Stays, _) => Reply::Stays,
+        _ => Reply::None,
+    }
 }
 
 /// Lets the launcher alone for a while, in which connections stay as they are.
-fn leave_alone<T>() -> Option<T> {
+fn leave_alone() -> Reply {
     AWAY_UNTIL.store(now_ms() + PAUSE_MS, Ordering::Relaxed);
-    None
+    Reply::None
 }

@@ -30,6 +30,8 @@ static KEPT: [Mutex<Option<ControlChannel>>; KEPT_CHANNELS] =
 pub(crate) struct ControlChannel {
     pub(crate) socket: Fd,
     pub(crate) session: ControlSession,
+    /// The launcher has said that connections stay with the program.
+    pub(crate) stays: bool,
     worker: u32,
     process: c_long,
     /// The kernel's number of the socket, which no other one gets; none is not kept.
@@ -74,7 +76,7 @@ impl ControlChannel {
     ) -> Result<Self, LauncherFailure> {
         let socket = connect(config, worker)?;
         let session = greet(&socket, &config.token, until)?;
-        Ok(Self { socket, session, worker, process: process(), cookie: None })
+        Ok(Self { socket, session, stays: false, worker, process: process(), cookie: None })
     }
 
     /// Keeps it for the next question, if there is room.

@@ -7,7 +7,8 @@ use crate::config::config;
 use crate::epoll::EpollRegistrations;
 use crate::options::{OptionRoute, is_about_the_peer, is_special, route};
 use crate::sys::{
-    Fd, KeepErrno, NameSide, SocketName, errno, number_option, set_errno, write_address,
+    Fd, KeepErrno, NameSide, SIOCOUTQ, SocketName, errno, number_option, set_errno, unread,
+    write_address,
 };
 
 /// `accept(2)`.
@@ -194,7 +195,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_voi
     }
     let before = KeepErrno::now();
     let Some(flow) = flow_of(fd) else { return result };
-    let here = number_here(fd);
+    let here = unread(fd);
     let Some(lent) = fetch(&flow, fd, false) else { return result };
     drop(before);
     if call(lent.tcp.raw()) != 0 {
@@ -210,17 +211,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_voi
     0
 }
 
-const SIOCOUTQ: u32 = 0x5411;
 const SIOCOUTQNSD: u32 = 0x894b;
-
-/// What the engine has not read yet. The kernel counts the memory that it takes, which is more;
-/// it is zero when there is nothing.
-fn number_here(fd: c_int) -> c_int {
-    let mut waiting: c_int = 0;
-    // SAFETY: the kernel writes a number.
-    unsafe { libc::syscall(libc::SYS_ioctl, fd, c_ulong::from(SIOCOUTQ), &raw mut waiting) };
-    waiting
-}
 
 /// A system call that a thread may be cancelled in, as in the C library's calls.
 ///

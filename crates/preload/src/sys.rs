@@ -252,3 +252,16 @@ pub(crate) fn socket_cookie(fd: c_int) -> Option<u64> {
     let result = unsafe { libc::syscall(libc::SYS_getsockopt, fd, level, name, place, &mut len) };
     (result == 0 && len as usize == size_of::<u64>()).then_some(cookie)
 }
+
+/// Asks for what a socket has sent and its peer has not read (a local one), or not acknowledged.
+pub(crate) const SIOCOUTQ: u32 = 0x5411;
+
+/// What the reader of a local socket has not read yet. The kernel counts the memory that it takes, which
+/// is more; it is zero when there is nothing.
+pub(crate) fn unread(fd: c_int) -> c_int {
+    let mut waiting: c_int = 0;
+    let request = libc::c_ulong::from(SIOCOUTQ);
+    // SAFETY: the kernel writes a number.
+    unsafe { libc::syscall(libc::SYS_ioctl, fd, request, &raw mut waiting) };
+    waiting
+}

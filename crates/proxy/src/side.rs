@@ -59,7 +59,7 @@ impl ConnectionSide {
             Err(error) => return (Err(error), None),
         };
         let mut local = None;
-        let flow = NewFlow { number, tcp: tcp.clone(), outgoing };
+        let flow = NewFlow { number, tcp: tcp.clone(), outgoing, from_start: false };
         let taken = control.take(flow, SocketOwner::ThisProcess, || {
             let (near, far) = StdUnixStream::pair()?;
             near.set_nonblocking(true)?;

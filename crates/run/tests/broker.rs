@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use cellpace_control::message::{Ask, ControlSession, GREETING_LEN, hello};
+use cellpace_control::message::{Ask, AskOutcome, ControlSession, GREETING_LEN, hello};
 use cellpace_control::{FlowName, Owner};
 use cellpace_run::{Broker, BrokerConfig, ClosedConnection};
 use cellpace_tcp::{FlowOptions, RelayEngine};
@@ -39,7 +39,7 @@ fn with(change: impl FnOnce(&mut BrokerConfig)) -> (Broker, Receiver<ClosedConne
 fn adopted(broker: &Broker) -> (UnixStream, TcpStream) {
     let (ours, peer) = connection();
     let (answer, end) = ask(broker.name(), broker.token(), ADOPT, &[ours.as_fd()]).unwrap();
-    assert!(answer.done);
+    assert_eq!(answer.outcome, AskOutcome::Done);
     (UnixStream::from(end.unwrap()), peer)
 }
 
@@ -75,7 +75,7 @@ fn the_tcp_socket_of_a_flow_is_lent_to_who_has_its_end_and_to_nobody_else() {
     for end in [&end, &copy] {
         let fetch = Ask::Fetch { flow: 1, linger: false };
         let (answer, tcp) = ask(broker.name(), broker.token(), fetch, &[end.as_fd()]).unwrap();
-        assert!(answer.done);
+        assert_eq!(answer.outcome, AskOutcome::Done);
         let tcp = TcpStream::from(tcp.unwrap());
         assert_eq!(tcp.peer_addr().unwrap(), peer.local_addr().unwrap());
     }
@@ -96,11 +96,54 @@ fn the_tcp_socket_of_a_flow_is_lent_to_who_has_its_end_and_to_nobody_else() {
 }
 
 #[test]
+fn one_greeting_is_enough_for_all_that_a_process_asks() {
+    let (broker, _closed) = broker();
+    let socket = dial(broker.name());
+    let session = greeted(&socket);
+    let mut kept = Vec::new();
+    for flows in 1..=3 {
+        let (ours, peer) = connection();
+        send(&socket, &session.request(broker.token(), ADOPT), &[ours.as_fd()]);
+        let (answer, end) = receive(&socket).unwrap();
+        assert_eq!((answer.outcome, broker.open_flows()), (AskOutcome::Done, flows));
+        kept.push((end, peer));
+    }
+    // What proves nothing ends it, here as at first.
+    let (ours, _peer) = connection();
+    send(&socket, &session.request(&[0; 32], ADOPT), &[ours.as_fd()]);
+    assert!(receive(&socket).is_none());
+}
+
+#[test]
+fn who_awaits_no_answer_keeps_its_socket_and_where_that_cannot_be_it_asks_anew() {
+    let (broker, _closed) = broker();
+    let socket = dial(broker.name());
+    let session = greeted(&socket);
+    let (mut ours, mut peer) = connection();
+    let (nonblocking, outgoing, connecting, unawaited) = (true, false, false, true);
+    let in_place = Ask::Adopt { nonblocking, outgoing, connecting, unawaited, descriptor: 9 };
+    // The gate has to relay.
+    send(&socket, &session.request(broker.token(), in_place), &[ours.as_fd()]);
+    assert!(receive(&socket).is_none());
+    assert_eq!(broker.open_flows(), 0);
+    ours.write_all(b"plain").unwrap();
+    let mut received = [0; 5];
+    peer.read_exact(&mut received).unwrap();
+    assert_eq!(&received, b"plain");
+}
+
+#[test]
 fn a_nonblocking_end_is_made_on_request() {
     let (broker, _closed) = broker();
     for nonblocking in [false, true] {
         let (ours, _peer) = connection();
-        let ask_for = Ask::Adopt { nonblocking, outgoing: false, connecting: false, descriptor: 9 };
+        let ask_for = Ask::Adopt {
+            nonblocking,
+            outgoing: false,
+            connecting: false,
+            unawaited: false,
+            descriptor: 9,
+        };
         let (_, end) = ask(broker.name(), broker.token(), ask_for, &[ours.as_fd()]).unwrap();
         let flags = rustix::fs::fcntl_getfl(end.unwrap()).unwrap();
         assert_eq!(flags.contains(rustix::fs::OFlags::NONBLOCK), nonblocking);
@@ -250,7 +293,13 @@ fn a_broker_that_was_just_woken_ends() {
     ended.recv_timeout(Duration::from_secs(20)).unwrap();
 }
 
-const OPEN: Ask = Ask::Adopt { nonblocking: true, outgoing: true, connecting: true, descriptor: 9 };
+const OPEN: Ask = Ask::Adopt {
+    nonblocking: true,
+    outgoing: true,
+    connecting: true,
+    unawaited: false,
+    descriptor: 9,
+};
 
 /// A connection that is being opened to a listener that has no room for it.
 fn opening() -> (TcpListener, Vec<TcpStream>, OwnedFd) {
@@ -272,7 +321,7 @@ fn a_connection_that_comes_about_late_carries_everything() {
     let (broker, closed) = broker();
     let (listener, waiting, socket) = opening();
     let (answer, end) = ask(broker.name(), broker.token(), OPEN, &[socket.as_fd()]).unwrap();
-    assert!(answer.done);
+    assert_eq!(answer.outcome, AskOutcome::Done);
     drop(socket);
     let mut end = UnixStream::from(end.unwrap());
     let full = end.write(b"x").unwrap_err();
@@ -307,7 +356,7 @@ fn beyond_the_limit_on_flows_connections_are_left_to_the_program() {
     let (_first, _peer) = adopted(&broker);
     let (_listener, _waiting, socket) = opening();
     let (answer, _end) = ask(broker.name(), broker.token(), OPEN, &[socket.as_fd()]).unwrap();
-    assert!(answer.done);
+    assert_eq!(answer.outcome, AskOutcome::Done);
     // One that is being opened counts.
     is_refused(&ask(broker.name(), broker.token(), OPEN, &[opening().2.as_fd()]));
     let (second, peer) = adopted(&broker);

@@ -8,6 +8,7 @@ mod client;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use cellpace_control::message::AskOutcome;
 use cellpace_run::{Broker, BrokerConfig};
 use cellpace_tcp::{FlowOptions, RelayEngine};
 use client::{ADOPT, NOBODY, as_user, ask, connection, dial, is_root};
@@ -33,7 +34,7 @@ fn is_served(broker: &Broker) -> bool {
     let started = Instant::now();
     let (ours, _peer) = connection();
     let answer = ask(broker.name(), broker.token(), ADOPT, &[ours.as_fd()]);
-    answer.is_some_and(|(answer, _)| answer.done) && started.elapsed() < SOON
+    answer.is_some_and(|(answer, _)| answer.outcome == AskOutcome::Done) && started.elapsed() < SOON
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub struct NewFlow {
     pub tcp: Arc<OwnedFd>,
     /// We opened the connection.
     pub outgoing: bool,
+    /// Whatever was sent before counts as the flow's.
+    pub from_start: bool,
 }
 
 impl FlowControl {
@@ -54,10 +56,11 @@ impl FlowControl {
         owner: SocketOwner,
         local: impl FnOnce() -> io::Result<OwnedFd>,
     ) -> Result<FlowHandle, TcpError> {
-        if let FlowDriver::Kernel(driver) = &self.options.driver
-            && let Ok(handle) = driver.take(&flow.tcp, owner, &self.options.cc, self.seed(&flow))
-        {
-            return Ok(handle);
+        if let FlowDriver::Kernel(driver) = &self.options.driver {
+            let (cc, seed) = (&self.options.cc, self.seed(&flow));
+            if let Ok(handle) = driver.take(&flow.tcp, owner, flow.from_start, cc, seed) {
+                return Ok(handle);
+            }
         }
         let setup = |source| TcpError::Setup { what: "socket pair", source };
         self.relay(flow, local().map_err(setup)?)

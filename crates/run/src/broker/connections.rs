@@ -214,7 +214,9 @@ impl ConnectionFlow {
 }
 
 fn new_flow(connection: &AdoptedConnection, tcp: Arc<OwnedFd>) -> NewFlow {
-    NewFlow { number: connection.flow - 1, tcp, outgoing: connection.outgoing }
+    let AdoptedConnection { flow, outgoing, .. } = *connection;
+    // The program may have answered before we had it. With a connection that it opened, TCP counts one more.
+    NewFlow { number: flow - 1, tcp, outgoing, from_start: !outgoing }
 }
 
 /// Whether a TCP connection is over, as TCP itself sees it.

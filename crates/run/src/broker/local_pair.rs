@@ -110,6 +110,11 @@ pub(super) fn has_hung_up(client: &OwnedFd) -> bool {
     !polled(client, PollFlags::RDHUP).is_empty()
 }
 
+/// Whether a client has asked something, and is there for the answer.
+pub(super) fn has_request(client: &OwnedFd) -> bool {
+    polled(client, PollFlags::IN | PollFlags::RDHUP) == PollFlags::IN
+}
+
 fn polled(socket: &OwnedFd, events: PollFlags) -> PollFlags {
     let mut fds = [PollFd::new(socket, events)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };

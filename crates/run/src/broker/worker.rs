@@ -22,10 +22,13 @@ use super::clients::{ClientLimits, ControlClient, ControlClients};
 use super::config::BrokerConfig;
 use super::connections::{Connections, REAP};
 use super::flow_count::FlowCount;
-use super::local_pair::{LocalPair, fill, has_hung_up};
+use super::local_pair::{LocalPair, fill, has_hung_up, has_request};
 use super::openings::{Opening, Openings};
 use super::watcher::{AdoptedConnection, SharedWatcher};
 use crate::RunError;
+
+/// Requests of one client that are served before others' are looked at.
+const MAX_IN_A_ROW: usize = 64;
 
 /// One of a broker's threads. Its end does not end the engine's flows.
 #[derive(Debug)]
@@ -214,13 +217,27 @@ impl WorkerLoop {
         }
     }
 
-    /// Serves a client's request; `None` for a client that is gone or must not be served.
+    /// Serves what a client has asked; `None` for one that is gone or must not be served.
     fn answer(&mut self, client: &ControlClient, session: &ControlSession) -> Option<()> {
+        self.answer_one(client, session)?;
+        // Those that await no answer may have asked more.
+        for _ in 1..MAX_IN_A_ROW {
+            if !has_request(&client.socket) {
+                break;
+            }
+            self.answer_one(client, session)?;
+        }
+        Some(())
+    }
+
+    fn answer_one(&mut self, client: &ControlClient, session: &ControlSession) -> Option<()> {
         // One byte more than a request has, to detect messages that are too long.
         let mut bytes = [0; REQUEST_LEN + 1];
         let (count, fd) = receive_with_descriptor(&client.socket, &mut bytes)?;
-        let ask = session.asked(&self.token, &bytes[..count])?;
-        let done = match ask {
+        let done = match session.asked(&self.token, &bytes[..count])? {
+            Ask::Adopt { unawaited: true, outgoing, descriptor, .. } => {
+                return self.control_in_place(client, fd, outgoing, descriptor);
+            }
             Ask::Adopt { connecting: true, .. } => self.open(&client.socket, fd),
             Ask::Adopt { nonblocking, outgoing, descriptor, .. } => {
                 self.adopt(client, fd, nonblocking, outgoing, descriptor)
@@ -233,8 +250,27 @@ impl WorkerLoop {
         Some(())
     }
 
-    /// Takes a connection over and gives the client its end; `None` if the program continues with its own
-    /// socket: under the kernel driver, or as it was.
+    /// Puts a connection under control that stays with the program, which waits for nothing; `None` if
+    /// that cannot be, and the client should ask anew.
+    fn control_in_place(
+        &mut self,
+        client: &ControlClient,
+        tcp: OwnedFd,
+        outgoing: bool,
+        descriptor: u32,
+    ) -> Option<()> {
+        // One that its peer has reset has no addresses any more.
+        let Some(addresses) = addresses(tcp.as_fd()) else { return Some(()) };
+        let connection = self.next_connection(addresses, outgoing);
+        let owner = self.connections.owner(client.process, descriptor);
+        let no_pair = || Err(Errno::CANCELED.into());
+        self.connections.take(connection, Arc::new(tcp), owner, no_pair)?;
+        self.connections.use_number();
+        Some(())
+    }
+
+    /// Takes a connection over and gives the client its end, or says that it stays with the program under
+    /// the kernel driver; `None` if it stays as it was.
     fn adopt(
         &mut self,
         client: &ControlClient,
@@ -254,7 +290,10 @@ impl WorkerLoop {
         let application = self.connections.take(connection, tcp.clone(), owner, pair)?;
         self.connections.use_number();
         // If it cannot be sent, the program is gone, and with its end the flow ends.
-        send(&client.socket, Answer { done: true, queued: 0 }, Some(application?.as_fd()));
+        match application {
+            Some(application) => send(&client.socket, Answer::done(0), Some(application.as_fd())),
+            None => send(&client.socket, Answer::STAYS, None),
+        }
         Some(())
     }
 
@@ -275,7 +314,7 @@ impl WorkerLoop {
         }
         self.connections.use_number();
         self.openings.insert(Opening { connection, since: Instant::now(), tcp, far, filler });
-        send(client, Answer { done: true, queued: 0 }, Some(application.as_fd()));
+        send(client, Answer::done(0), Some(application.as_fd()));
         Some(())
     }
 
@@ -290,7 +329,7 @@ impl WorkerLoop {
             handle.lend_linger();
         }
         let queued = handle.map_or(0, |handle| handle.stats().queued_bytes);
-        send(client, Answer { done: true, queued }, Some(tcp.tcp.as_fd()));
+        send(client, Answer::done(queued), Some(tcp.tcp.as_fd()));
         Some(())
     }
 

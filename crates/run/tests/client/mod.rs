@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use cellpace_control::message::{
-    ANSWER_LEN, Answer, Ask, ControlSession, GREETING_LEN, Nonce, Token, hello,
+    ANSWER_LEN, Answer, Ask, AskOutcome, ControlSession, GREETING_LEN, Nonce, Token, hello,
 };
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -93,8 +93,13 @@ pub(crate) fn receive(socket: &OwnedFd) -> Option<(Answer, Option<OwnedFd>)> {
     (count > 0).then(|| (Answer::decode(&bytes[..count]).unwrap(), fd))
 }
 
-pub(crate) const ADOPT: Ask =
-    Ask::Adopt { nonblocking: false, outgoing: false, connecting: false, descriptor: 9 };
+pub(crate) const ADOPT: Ask = Ask::Adopt {
+    nonblocking: false,
+    outgoing: false,
+    connecting: false,
+    unawaited: false,
+    descriptor: 9,
+};
 
 pub(crate) fn ask(
     name: &str,
@@ -110,7 +115,10 @@ pub(crate) fn ask(
 
 #[track_caller]
 pub(crate) fn is_refused(answer: &Option<(Answer, Option<OwnedFd>)>) {
-    assert!(matches!(answer, None | Some((Answer { done: false, .. }, None))), "{answer:?}");
+    assert!(
+        matches!(answer, None | Some((Answer { outcome: AskOutcome::Refused, .. }, None))),
+        "{answer:?}"
+    );
 }
 
 /// Both ends of a TCP connection: ours and the peer's.

@@ -74,9 +74,9 @@ impl KernelDriver {
         self.slot
     }
 
-    /// Puts a connected TCP socket under a controller. Nothing must be in flight yet. The descriptor
-    /// is not kept. With an `owner` in reach TCP sends whenever the controller lets it; else it
-    /// learns of that with the next ack.
+    /// Puts a connected TCP socket under a controller. The descriptor is not kept. With an `owner` in reach
+    /// TCP sends whenever the controller lets it; else it learns of that with the next ack. Bytes that were
+    /// acknowledged before are counted as the flow's where `from_start` says so.
     ///
     /// # Errors
     /// When that is no TCP socket, or the kernel driver is gone. The socket is as it was.
@@ -84,6 +84,7 @@ impl KernelDriver {
         &self,
         socket: impl AsFd,
         owner: SocketOwner,
+        from_start: bool,
         cc: &ControllerSpec,
         seed: u64,
     ) -> Result<FlowHandle, TcpError> {
@@ -104,7 +105,7 @@ impl KernelDriver {
             cookie,
             mss: info.mss.max(1),
             overhead: info.overhead(local.ip().to_canonical().is_ipv6()) as u32,
-            acked: info.bytes_acked,
+            acked: if from_start { 0 } else { info.bytes_acked },
             local,
             peer,
         };

@@ -44,11 +44,13 @@ pub(crate) struct KernelFlow {
     tcp_unsent: u64,
     retransmissions: u64,
     kicks: u64,
+    /// Bytes sent and acknowledged when TCP gave the connection up.
+    at_end: (u64, u64),
 }
 
 impl KernelFlow {
-    /// A connection with segments of `segment` bytes of payload and `overhead` of headers, of
-    /// which TCP counts `base` bytes as acknowledged, and nothing is in flight.
+    /// A connection with segments of `segment` bytes of payload and `overhead` of headers. The first `base`
+    /// bytes that TCP counts as acknowledged are not counted here.
     pub(crate) fn new(
         controller: Box<dyn Controller>,
         now: Time,
@@ -70,6 +72,7 @@ impl KernelFlow {
             tcp_unsent: 0,
             retransmissions: 0,
             kicks: 0,
+            at_end: (0, 0),
         }
     }
 
@@ -150,6 +153,14 @@ impl KernelFlow {
         self.budget() > before
     }
 
+    /// TCP has given the connection up. A short one may have been acknowledged before we had it, and has
+    /// no other record; when what was sent is not known, so it tells the controller nothing.
+    pub(crate) fn on_release(&mut self, record: &KernelRecord) {
+        let acked = record.bytes_acked.saturating_sub(self.base);
+        self.at_end = (acked + u64::from(record.outstanding), acked);
+        self.retransmissions = record.retransmitted.into();
+    }
+
     /// The offset up to which TCP may send, where it is given one.
     fn budget(&self) -> Option<u64> {
         if self.can_kick { self.books.limit() } else { None }
@@ -226,8 +237,8 @@ impl KernelFlow {
     pub(crate) fn stats(&self) -> FlowStats {
         let rtt = self.books.rtt();
         FlowStats {
-            sent_bytes: self.books.taken(),
-            acked_bytes: self.books.acked(),
+            sent_bytes: self.books.taken().max(self.at_end.0),
+            acked_bytes: self.books.acked().max(self.at_end.1),
             cwnd: self.books.controller().cwnd(),
             tcp_cwnd: self.tcp_cwnd,
             tcp_unsent: self.tcp_unsent,
@@ -294,6 +305,15 @@ mod tests {
         kernel_flow.on_record(Time::from_millis(40), &record(1, 19, 40));
         let news = kernel_flow.news(Time::from_millis(40), false);
         assert_eq!(news, None, "in flight and room are still twenty together");
+    }
+
+    #[test]
+    fn a_connection_whose_only_record_is_its_end_has_its_bytes_and_no_rtt() {
+        let mut kernel_flow = kernel_flow("verus:r=2");
+        kernel_flow.on_release(&KernelRecord { rtt_us: 0, ..record(3, 1, 0) });
+        let stats = kernel_flow.stats();
+        assert_eq!((stats.sent_bytes, stats.acked_bytes), (4 * 1448, 3 * 1448));
+        assert_eq!((stats.srtt, stats.in_flight), (None, 0));
     }
 
     #[test]

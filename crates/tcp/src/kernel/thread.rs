@@ -72,8 +72,12 @@ impl DriverInbox {
     }
 
     pub(crate) fn command(&self, command: DriverCommand) {
-        self.commands().push(command);
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        let mut commands = self.commands();
+        commands.push(command);
+        // Behind others the thread is woken already, or awake.
+        if commands.len() == 1 {
+            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        }
     }
 }
 
@@ -225,6 +229,7 @@ impl DriverThread {
     fn take_record(&mut self, time: Time, record: &KernelRecord) {
         let Some(slot) = self.flows.get_mut(&record.cookie) else { return };
         if record.kind == RecordKind::Release {
+            slot.flow.on_release(record);
             return self.remove(record.cookie);
         }
         let when = Time::from_nanos(record.time_ns.saturating_sub(self.ahead));
