@@ -214,7 +214,10 @@ impl RunningEngine {
 
     fn command(&mut self, command: EngineCommand) {
         self.commands.push(command);
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        // Behind others the thread is woken already.
+        if self.commands.len() == 1 {
+            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        }
     }
 }
 
